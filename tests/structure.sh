@@ -1,0 +1,100 @@
+#!/usr/bin/env bash
+# Checks what a compiler does not: who may include whom, sizes of files and lines, format, leftovers, and that each
+# source has its test. Prints file:line: rule for each violation and fails if there is one.
+# Usage: tests/structure.sh [SOURCE_FOLDER]
+set -euo pipefail
+cd "${1:-$(dirname "${BASH_SOURCE[0]}")/..}"
+export LC_ALL=C.UTF-8  # grep counts characters, not bytes
+
+kMaxLines=400
+kMaxColumns=110
+
+mapfile -t sources < <(find autograd nn optim data examples tests \
+  \( -name '*.h' -o -name '*.cpp' -o -name '*.cu' -o -name '*.cuh' \) | sort)
+
+violations() {
+  include_violations
+  size_violations
+  missing_tests
+  leftovers
+}
+
+# The first line whose pattern matches the including file decides: what it includes of ours must match `allowed`,
+# and must not match `forbidden`.
+include_violations() {
+  grep -nE '^[[:space:]]*#[[:space:]]*include' "${sources[@]}" /dev/null | awk -F: '
+    function rule(pattern, allow, forbid) { from[++rules] = pattern; allowed[rules] = allow; forbidden[rules] = forbid }
+    BEGIN {
+      rule("^autograd/kernels/", "^autograd/(kernels/|(shape|dtype|device|error)\\.)", "")
+      rule("^autograd/(shape|dtype|device|error)\\.", "^autograd/(shape|dtype|device|error)\\.", "")
+      rule("^autograd/storage\\.", "^autograd/", "^autograd/(ops/|tape\\.|tensor\\.)")
+      rule("^autograd/tensor\\.", "^autograd/", "^autograd/(ops/|tape\\.)")
+      rule("^autograd/tape\\.", "^autograd/", "^autograd/ops/")
+      rule("^autograd/", "^autograd/", "")
+      rule("^nn/", "^(autograd|nn)/", "")
+      rule("^optim/", "^(autograd|optim)/", "")
+      rule("^data/", "^(autograd|data)/", "")
+      rule("^examples/", "^(autograd|nn|optim|data|examples)/", "")
+      rule("^tests/", "", "")
+    }
+    {
+      file = $1; place = $1 ":" $2 ": "; target = $0
+      if (target ~ /include[ \t]*"/) { print place "includes are written <tapeformer/...>"; next }
+      sub(/^[^<]*</, "", target); sub(/>.*/, "", target)
+      if (target ~ /^(xtensor|xtensor-blas|xtl)\// && file !~ /^tests\// && file !~ /\.cpp$/ && file != "autograd/xtensor.h")
+        print place "xtensor is included only by autograd/xtensor.h, sources (.cpp) and tests"
+      if (target !~ /^tapeformer\//) next
+      sub(/^tapeformer\//, "", target)
+      for (i = 1; i <= rules; ++i) {
+        if (file !~ from[i]) continue
+        if (target !~ allowed[i] || (forbidden[i] != "" && target ~ forbidden[i]))
+          print place "may not include " target
+        break
+      }
+    }'
+}
+
+size_violations() {
+  wc -l "${sources[@]}" | awk -v most=$kMaxLines '$2 != "total" && $1 > most { print $2 ":" most + 1 ": longer than " most " lines (" $1 ")" }'
+  grep -nE "^.{$((kMaxColumns + 1)),}" "${sources[@]}" /dev/null | awk -F: -v most=$kMaxColumns '{ print $1 ":" $2 ": wider than " most " columns" }'
+}
+
+missing_tests() {
+  local source test
+  for source in "${sources[@]}"; do
+    case $source in
+      */kernels/* | tests/* | examples/*) continue ;;
+      *.cpp) ;;
+      *) continue ;;
+    esac
+    test=tests/$(dirname "$source")/test_$(basename "$source")
+    [ -e "$test" ] || echo "$source:1: has no test ($test)"
+  done
+}
+
+leftovers() {
+  # Each pattern is written so that it does not match itself.
+  grep -rnIE -e '\b(TO[D]O|FIX[M]E|XX[X])\b' -e '\.\./share[d]' \
+    -e '(^|[^[:alnum:]_.:/}-])/(work|home|root|Users|opt|mnt|srv|tmp|workspace)/' \
+    autograd nn optim data examples tests .ci CMakeLists.txt CMakePresets.json README.md \
+    --include='*.h' --include='*.cpp' --include='*.cu' --include='*.cuh' --include='*.py' --include='*.sh' \
+    --include='*.md' --include='*.json' --include='CMakeLists.txt' --include='run' 2>/dev/null |
+    awk -F: '{ print $1 ":" $2 ": leftover: " substr($0, length($1 $2) + 3) }' || true
+}
+
+status=0
+found=$(violations)
+if [ -n "$found" ]; then
+  echo "$found"
+  status=1
+fi
+
+formatter=$(command -v clang-format-14 || command -v clang-format || true)
+if [ -n "$formatter" ] && "$formatter" --version | grep -q 'version 14\.'; then
+  printf '%s\0' "${sources[@]}" | xargs -0 -P "$(nproc)" -n 16 "$formatter" --dry-run -Werror || status=1
+else
+  echo "structure: clang-format 14 is not installed; the format is not checked"
+fi
+
+[ $status -eq 0 ] && echo "structure: ${#sources[@]} files keep the rules"
+exit $status
