@@ -1,0 +1,120 @@
+"""PyTorch's own attention and transformer layers, with their parameters under our names."""
+
+import torch
+from torch import nn
+
+from golden_file import GoldenFile, generator, integers, normal
+from golden_model import MultiHeadAttention
+
+WIDTH, HEADS, FEED_FORWARD = 12, 3, 19
+BATCH, TARGET, SOURCE = 3, 5, 7
+SOURCE_LENGTHS = torch.tensor([7, 4, 6])
+TARGET_LENGTHS = torch.tensor([3, 5, 4])
+
+
+def may_attend(lengths, longest):
+    return torch.arange(longest) < lengths[:, None]
+
+
+def randomise(module, name):
+    """Every parameter random, biases and norms too, so that none hides behind a zero or a one."""
+    random = generator(name + "/parameters")
+    with torch.no_grad():
+        for key, parameter in module.named_parameters():
+            parameter.copy_(normal(random, *parameter.shape, scale=0.3) + ("norm" in key and "weight" in key))
+
+
+def expose(module):
+    """Splits the packed query/key/value projection of each nn.MultiheadAttention into leaves that it then reads.
+
+    Returns {our name: leaf}; the module keeps PyTorch's own forward.
+    """
+    renames = {"self_attn": "self_attention", "multihead_attn": "cross_attention", "linear1": "feed_forward.up",
+               "linear2": "feed_forward.down"}
+    decoder = isinstance(module, nn.TransformerDecoderLayer)
+    norms = ["self_attention_norm", *(["cross_attention_norm"] if decoder else []), "feed_forward_norm"]
+    renames.update({f"norm{i + 1}": name for i, name in enumerate(norms)})
+    leaves = {}
+    for path, child in list(module.named_modules()):
+        if isinstance(child, nn.MultiheadAttention):
+            prefix = renames[path] + "." if path else ""
+            for kind in ("weight", "bias"):
+                parts = [part.detach().clone().requires_grad_() for part in getattr(child, "in_proj_" + kind).chunk(3)]
+                leaves.update({f"{prefix}{part}.{kind}": leaf for part, leaf in zip(("query", "key", "value"), parts)})
+                delattr(child, "in_proj_" + kind)
+                setattr(child, "in_proj_" + kind, torch.cat(parts))
+                leaves[f"{prefix}output.{kind}"] = getattr(child.out_proj, kind)
+        elif path in renames:
+            leaves.update({f"{renames[path]}.{kind}": getattr(child, kind) for kind in ("weight", "bias")})
+    return leaves
+
+
+def key_biases(leaves):
+    """A key bias adds the same to all scores of a row, so its gradient is exactly zero but for rounding."""
+    return [name for name in leaves if name.endswith("key.bias")]
+
+
+def add_layer(file, name, module, call, inputs, constants, **options):
+    randomise(module, name)
+    leaves = expose(module)
+    file.case(name, lambda **given: call(module, **given), inputs, dict(sorted(leaves.items())), constants,
+              heads=HEADS, zero_gradients=key_biases(leaves), **options)
+
+
+def attention(file):
+    future = torch.ones(SOURCE, SOURCE, dtype=torch.bool).triu(1)  # PyTorch: true = may not attend
+    source, target = (lambda name, length=length: normal(generator(name), BATCH, length, WIDTH)
+                      for length in (SOURCE, TARGET))
+    multi_head = lambda: nn.MultiheadAttention(WIDTH, HEADS, batch_first=True, dtype=torch.float64)
+    add_layer(file, "attention_self", multi_head(), lambda module, x: module(x, x, x)[0],
+              {"x": source("attention_self")}, {})
+    add_layer(file, "attention_causal", multi_head(), lambda module, x: module(x, x, x, attn_mask=future)[0],
+              {"x": source("attention_causal")}, {}, causal=True)
+    add_layer(file, "attention_cross", multi_head(),
+              lambda module, x, memory, memory_may_attend: module(
+                  x, memory, memory, key_padding_mask=~memory_may_attend)[0],
+              {"x": target("attention_cross"), "memory": source("attention_cross/memory")},
+              {"memory_may_attend": may_attend(SOURCE_LENGTHS, SOURCE)})
+
+    name = "attention_cross_wide"  # d_k != d_v, which PyTorch's layer cannot do
+    module = MultiHeadAttention(WIDTH, HEADS, 5, 7).double()
+    randomise(module, name)
+    leaves = dict(sorted(module.named_parameters()))
+    file.case(name, lambda x, memory, memory_may_attend: module(x, memory, memory_may_attend[:, None, None, :]),
+              {"x": target(name), "memory": source(name + "/memory")}, leaves,
+              {"memory_may_attend": may_attend(SOURCE_LENGTHS, SOURCE)},
+              heads=HEADS, key_width=5, value_width=7, zero_gradients=key_biases(leaves))
+
+
+def transformer(file):
+    for norm_first in (False, True):
+        for activation in ("relu", "gelu"):
+            suffix = ("pre" if norm_first else "post") + "_" + activation
+            choices = {"norm_first": norm_first, "activation": activation}
+            options = {**choices, "feed_forward": FEED_FORWARD, "epsilon": 1e-5}
+            arguments = dict(d_model=WIDTH, nhead=HEADS, dim_feedforward=FEED_FORWARD, dropout=0.0, batch_first=True,
+                             dtype=torch.float64, **choices)
+
+            name = "encoder_layer_" + suffix
+            add_layer(file, name, nn.TransformerEncoderLayer(**arguments),
+                      lambda module, x, may_attend: module(x, src_key_padding_mask=~may_attend),
+                      {"x": normal(generator(name), BATCH, SOURCE, WIDTH)},
+                      {"may_attend": may_attend(SOURCE_LENGTHS, SOURCE)}, **options)
+
+            name = "decoder_layer_" + suffix
+            future = torch.ones(TARGET, TARGET, dtype=torch.bool).triu(1)
+            random = generator(name)
+            add_layer(file, name, nn.TransformerDecoderLayer(**arguments),
+                      lambda module, x, memory, may_attend, memory_may_attend: module(
+                          x, memory, tgt_mask=future, tgt_key_padding_mask=~may_attend,
+                          memory_key_padding_mask=~memory_may_attend),
+                      {"x": normal(random, BATCH, TARGET, WIDTH), "memory": normal(random, BATCH, SOURCE, WIDTH)},
+                      {"may_attend": may_attend(TARGET_LENGTHS, TARGET),
+                       "memory_may_attend": may_attend(SOURCE_LENGTHS, SOURCE)}, causal=True, **options)
+
+
+def make():
+    file = GoldenFile()
+    attention(file)
+    transformer(file)
+    return file

@@ -1,0 +1,179 @@
+"""Operations: inputs, output and gradients of each."""
+
+import torch
+import torch.nn.functional as F
+
+from golden_file import GoldenFile, generator, integers, normal
+
+
+def elementwise(file):
+    for name, function, options in [
+        ("relu", lambda x: F.relu(x), {}),
+        ("gelu", lambda x: F.gelu(x), {}),
+        ("gelu_tanh", lambda x: F.gelu(x, approximate="tanh"), {}),
+        ("silu", lambda x: F.silu(x), {}),
+        ("tanh", lambda x: x.tanh(), {}),
+        ("sigmoid", lambda x: x.sigmoid(), {}),
+        ("exp", lambda x: x.exp(), {}),
+        ("pow_cube", lambda x: x.pow(3), {"exponent": 3.0}),
+    ]:
+        file.case(name, function, {"x": normal(generator(name), 3, 5, 7)}, **options)
+    for name, function, options in [
+        ("log", lambda x: x.log(), {}),
+        ("sqrt", lambda x: x.sqrt(), {}),
+        ("pow_fraction", lambda x: x.pow(-1.5), {"exponent": -1.5}),
+    ]:
+        file.case(name, function, {"x": normal(generator(name), 3, 5, 7).abs() + 0.1}, **options)
+    for name, function in [
+        ("add", lambda a, b: a + b),
+        ("subtract", lambda a, b: a - b),
+        ("multiply", lambda a, b: a * b),
+        ("divide", lambda a, b: a / b),
+    ]:
+        random = generator(name)
+        b = normal(random, 5, 1)
+        file.case(name, function, {"a": normal(random, 3, 1, 7), "b": b + b.sign()})
+
+    random = generator("select")
+    condition = integers(random, 2, 3, 5, 7).bool()
+    file.case("where", lambda a, b, condition: torch.where(condition, a, b),
+              {"a": normal(random, 3, 5, 7), "b": normal(random, 5, 1)}, constants={"condition": condition})
+    file.case("masked_fill", lambda x, mask: x.masked_fill(mask, -2.5), {"x": normal(random, 3, 5, 7)},
+              constants={"mask": condition}, value=-2.5)
+    file.case("gather", lambda x, index: x.gather(1, index), {"x": normal(random, 3, 5, 7)},
+              constants={"index": integers(random, 5, 3, 4, 7)}, axis=1)
+    file.case("index_select", lambda x, index: x.index_select(1, index), {"x": normal(random, 3, 5, 7)},
+              constants={"index": torch.tensor([4, 0, 4, 2])}, axis=1)
+
+
+def reductions(file):
+    for name, function, axes, options in [
+        ("sum", lambda x, axes: x.sum(axes), [0, 2], {}),
+        ("mean", lambda x, axes: x.mean(axes), [0, 2], {}),
+        ("mean_last", lambda x, axes: x.mean(axes, keepdim=True), [-1], {"keep": True}),
+        ("max", lambda x, axes: x.amax(axes), [0, 2], {}),
+        ("max_middle", lambda x, axes: x.amax(axes), [1], {}),
+        ("variance", lambda x, axes: x.var(axes, correction=0), [0, 2], {"correction": 0}),
+        ("variance_middle", lambda x, axes: x.var(axes, correction=0), [1], {"correction": 0}),
+        ("variance_sample", lambda x, axes: x.var(axes, correction=1), [-1], {"correction": 1}),
+    ]:
+        x = normal(generator(name), 3, 5, 7)
+        file.case(name, lambda x: function(x, axes), {"x": x}, axes=axes, **options)
+    for name, axis in [("softmax", -1), ("softmax_middle", 1)]:
+        x = normal(generator(name), 3, 5, 7, scale=2)
+        file.case(name, lambda x: x.softmax(axis), {"x": x}, axis=axis)
+        file.case("log_" + name, lambda x: x.log_softmax(axis), {"x": x}, axis=axis)
+
+
+def products(file):
+    for name, a, b, transpose_a, transpose_b in [
+        ("matmul", (4, 5), (5, 6), False, False),
+        ("matmul_batched", (3, 4, 5), (3, 5, 6), False, False),
+        ("matmul_transpose_a", (3, 5, 4), (3, 5, 6), True, False),
+        ("matmul_transpose_b", (3, 4, 5), (3, 6, 5), False, True),
+        ("matmul_transpose_both", (3, 5, 4), (3, 6, 5), True, True),
+        ("matmul_shared_b", (3, 4, 5), (5, 6), False, False),
+        ("matmul_broadcast", (2, 1, 4, 5), (3, 5, 6), False, False),
+        ("matmul_broadcast_transpose_b", (2, 1, 4, 5), (3, 6, 5), False, True),
+    ]:
+        random = generator(name)
+        file.case(name, lambda a, b: (a.mT if transpose_a else a) @ (b.mT if transpose_b else b),
+                  {"a": normal(random, *a), "b": normal(random, *b)}, transpose_a=transpose_a, transpose_b=transpose_b)
+    for activation, function in [
+        ("none", lambda y: y), ("relu", F.relu), ("gelu", F.gelu),
+        ("gelu_tanh", lambda y: F.gelu(y, approximate="tanh")),
+    ]:
+        name = "linear" if activation == "none" else "linear_" + activation
+        random = generator(name)
+        inputs = {"x": normal(random, 2, 5, 7), "weight": normal(random, 9, 7, scale=0.5), "bias": normal(random, 9)}
+        file.case(name, lambda x, weight, bias: function(F.linear(x, weight, bias)), inputs, activation=activation)
+    random = generator("linear_no_bias")
+    file.case("linear_no_bias", lambda x, weight: F.linear(x, weight),
+              {"x": normal(random, 2, 5, 7), "weight": normal(random, 9, 7)}, activation="none")
+
+
+def network(file):
+    random = generator("network")
+    file.case("layer_norm", lambda x, weight, bias: F.layer_norm(x, (7,), weight, bias, 1e-5),
+              {"x": normal(random, 3, 5, 7, scale=2), "weight": normal(random, 7), "bias": normal(random, 7)},
+              epsilon=1e-5)
+    file.case("rms_norm", lambda x, weight: F.rms_norm(x, (7,), weight, 1e-6),
+              {"x": normal(random, 3, 5, 7, scale=2), "weight": normal(random, 7)}, epsilon=1e-6)
+    ids = torch.tensor([[3, 0, 3, 10], [7, 3, 0, 1], [10, 10, 2, 3]])
+    file.case("embedding", lambda table, ids: F.embedding(ids, table), {"table": normal(random, 11, 5)},
+              constants={"ids": ids})
+
+    logits, targets = normal(random, 4, 6, 13, scale=2), integers(random, 13, 4, 6)
+    ignored = targets.clone()
+    ignored[0, 4:], ignored[2, 1:], ignored[3, 0] = -1, -1, -1
+    for name, target, smoothing in [
+        ("cross_entropy", targets, 0.0),
+        ("cross_entropy_smoothed", targets, 0.1),
+        ("cross_entropy_ignored", ignored, 0.0),
+        ("cross_entropy_ignored_smoothed", ignored, 0.1),
+    ]:
+        file.case(name, lambda logits, targets: F.cross_entropy(
+            logits.flatten(0, 1), targets.flatten(), ignore_index=-1, label_smoothing=smoothing),
+                  {"logits": logits}, constants={"targets": target}, ignored=-1, smoothing=smoothing)
+
+    for name, interleaved, offset in [
+        ("rotary_interleaved", True, 0), ("rotary_half", False, 0),
+        ("rotary_interleaved_offset", True, 4), ("rotary_half_offset", False, 4),
+    ]:
+        file.case(name, lambda x: rotate(x, 10000.0, offset, interleaved), {"x": normal(generator(name), 2, 5, 3, 8)},
+                  base=10000.0, offset=offset, interleaved=interleaved)
+
+
+def rotate(x, base, offset, interleaved):
+    """x [B, T, H, D]: turns each pair of components by position * base^(-2i/D) (Su et al. 2021, arXiv:2104.09864)."""
+    width = x.shape[-1]
+    position = torch.arange(x.shape[1], dtype=torch.float64) + offset
+    angle = position[:, None] * base ** (-torch.arange(0, width, 2, dtype=torch.float64) / width)
+    cos, sin = angle.cos()[:, None, :], angle.sin()[:, None, :]
+    if interleaved:
+        a, b = x[..., 0::2], x[..., 1::2]
+        return torch.stack((a * cos - b * sin, a * sin + b * cos), dim=-1).flatten(-2)
+    a, b = x.chunk(2, dim=-1)
+    return torch.cat((a * cos - b * sin, a * sin + b * cos), dim=-1)
+
+
+def sdpa(query, key, value, mask=None, causal=False, scale=None):
+    """PyTorch's attention on [B, T, H, D] tensors; fewer key/value heads are repeated."""
+    groups = query.shape[2] // key.shape[2]
+    heads_first = [query.transpose(1, 2)] + [x.transpose(1, 2).repeat_interleave(groups, dim=1) for x in (key, value)]
+    return F.scaled_dot_product_attention(*heads_first, attn_mask=mask, is_causal=causal, scale=scale).transpose(1, 2)
+
+
+def attention(file):
+    def inputs(name, target=5, source=9, heads=3, groups=3):
+        random = generator(name)
+        return {"query": normal(random, 2, target, heads, 5), "key": normal(random, 2, source, groups, 5),
+                "value": normal(random, 2, source, groups, 7)}
+
+    random = generator("attention masks")
+    pairs = integers(random, 2, 2, 1, 5, 9).bool()
+    pairs[..., 0] = True
+    padding = (torch.arange(9) < torch.tensor([[9], [6]]))[:, None, None, :]
+    bottom_right = torch.ones(5, 9, dtype=torch.bool).tril(9 - 5)
+    additive = normal(random, 1, 3, 5, 9)
+
+    plain = lambda query, key, value: sdpa(query, key, value)
+    masked = lambda query, key, value, mask: sdpa(query, key, value, mask)
+    file.case("attention", plain, inputs("attention"))
+    file.case("attention_causal", lambda query, key, value: sdpa(query, key, value, causal=True),
+              inputs("attention_causal", 7, 7), causal=True)
+    file.case("attention_causal_last", lambda query, key, value: sdpa(query, key, value, bottom_right),
+              inputs("attention_causal_last"), causal=True)
+    file.case("attention_mask", masked, inputs("attention_mask"), constants={"mask": pairs})
+    file.case("attention_padding", masked, inputs("attention_padding"), constants={"mask": padding})
+    file.case("attention_additive", masked, inputs("attention_additive"), constants={"mask": additive})
+    file.case("attention_scale", lambda query, key, value: sdpa(query, key, value, scale=0.3),
+              inputs("attention_scale"), scale=0.3)
+    file.case("attention_grouped", plain, inputs("attention_grouped", heads=6, groups=2))
+
+
+def make():
+    file = GoldenFile()
+    for group in (elementwise, reductions, products, network, attention):
+        group(file)
+    return file
