@@ -1,0 +1,220 @@
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/data/metrics.h>
+#include <tapeformer/data/utf8.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <map>
+
+namespace tapeformer {
+namespace {
+
+constexpr std::size_t kWordOrders = 4, kCharacterOrders = 6;
+
+void check_counts(const char* op, const std::vector<std::string>& hypotheses,
+                  const std::vector<std::string>& references) {
+  if (!hypotheses.empty() && hypotheses.size() == references.size()) return;
+  throw DataError(std::string("[") + op + "] every sentence has one hypothesis and one reference; got " +
+                  std::to_string(hypotheses.size()) + " hypotheses, " + std::to_string(references.size()) +
+                  " references");
+}
+
+void replace_all(std::string& text, std::string_view from, std::string_view to) {
+  for (std::size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size()) {
+    text.replace(at, from.size(), to);
+  }
+}
+
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+bool is_stop(char c) { return c == '.' || c == ','; }
+
+/// Punctuation that is a token wherever it stands: everything ASCII but ' - . , and letters and digits.
+bool is_separate(char c) {
+  return (c >= '{' && c <= '~') || (c >= '[' && c <= '`') || (c >= ' ' && c <= '&') ||
+         (c >= '(' && c <= '+') || (c >= ':' && c <= '@') || c == '/';
+}
+
+/// Rewrites two-byte matches from left to right without overlap, as a regular expression's substitution does.
+template <class Match, class Rewrite>
+std::string substitute_pairs(const std::string& text, Match match, Rewrite rewrite) {
+  std::string result;
+  result.reserve(text.size() * 2);
+  for (std::size_t i = 0; i < text.size();) {
+    if (i + 1 < text.size() && match(text[i], text[i + 1])) {
+      rewrite(result, text[i], text[i + 1]);
+      i += 2;
+    } else {
+      result += text[i++];
+    }
+  }
+  return result;
+}
+
+/// Counts of the n-grams of one sentence, by order.
+template <std::size_t Orders>
+using NgramCounts = std::array<std::map<std::string_view, Index>, Orders>;
+
+/// N-grams of `units`, which lie one behind the other in one string with `gap` bytes between them.
+template <std::size_t Orders>
+NgramCounts<Orders> count_ngrams(const std::vector<std::string_view>& units) {
+  NgramCounts<Orders> counts;
+  for (std::size_t i = 0; i < units.size(); ++i) {
+    for (std::size_t n = 0; n < Orders && i + n < units.size(); ++n) {
+      const char* end = units[i + n].data() + units[i + n].size();
+      ++counts[n][{units[i].data(), static_cast<std::size_t>(end - units[i].data())}];
+    }
+  }
+  return counts;
+}
+
+struct Matches {
+  double hypothesis = 0, reference = 0, common = 0;
+};
+
+/// Adds one sentence's n-gram counts and clipped matches to `total`.
+template <std::size_t Orders>
+void add_matches(const std::vector<std::string_view>& hypothesis,
+                 const std::vector<std::string_view>& reference, std::array<Matches, Orders>& total) {
+  const auto ours = count_ngrams<Orders>(hypothesis), theirs = count_ngrams<Orders>(reference);
+  for (std::size_t n = 0; n < Orders; ++n) {
+    total[n].hypothesis += static_cast<double>(hypothesis.size() > n ? hypothesis.size() - n : 0);
+    total[n].reference += static_cast<double>(reference.size() > n ? reference.size() - n : 0);
+    for (const auto& [ngram, count] : ours[n]) {
+      const auto match = theirs[n].find(ngram);
+      if (match != theirs[n].end()) total[n].common += static_cast<double>(std::min(count, match->second));
+    }
+  }
+}
+
+/// The 13a tokens of a line, joined with one space.
+std::string join_13a(std::string_view line) {
+  std::string joined;
+  for (const std::string& token : tokenize_13a(line)) joined += (joined.empty() ? "" : " ") + token;
+  return joined;
+}
+
+std::string without_white_space(std::string_view line) {
+  std::string text;
+  for (const std::string_view word : split_white_space(line)) text += word;
+  return text;
+}
+
+}  // namespace
+
+std::vector<std::string> tokenize_13a(std::string_view line) {
+  std::string text(line);
+  replace_all(text, "<skipped>", "");
+  replace_all(text, "-\n", "");
+  replace_all(text, "\n", " ");
+  replace_all(text, "&quot;", "\"");
+  replace_all(text, "&amp;", "&");
+  replace_all(text, "&lt;", "<");
+  replace_all(text, "&gt;", ">");
+  std::string spaced = " ";
+  for (const char c : text) {
+    if (is_separate(c)) {
+      spaced += {' ', c, ' '};
+    } else {
+      spaced += c;
+    }
+  }
+  spaced += ' ';
+  // A stop or a comma stays inside a number only; a dash leaves the digit before it.
+  spaced = substitute_pairs(
+      spaced, [](char a, char b) { return !is_digit(a) && is_stop(b); },
+      [](std::string& to, char a, char b) {
+        to += {a, ' ', b, ' '};
+      });
+  spaced = substitute_pairs(
+      spaced, [](char a, char b) { return is_stop(a) && !is_digit(b); },
+      [](std::string& to, char a, char b) {
+        to += {' ', a, ' ', b};
+      });
+  spaced = substitute_pairs(
+      spaced, [](char a, char b) { return is_digit(a) && b == '-'; },
+      [](std::string& to, char a, char b) {
+        to += {a, ' ', b, ' '};
+      });
+  const std::vector<std::string_view> tokens = split_white_space(spaced);
+  return {tokens.begin(), tokens.end()};
+}
+
+std::string bleu_signature() {
+  return "nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:tapeformer-0.1.0";
+}
+
+std::string BleuScore::text() const {
+  char numbers[200];
+  const double ratio = reference_length == 0 ? 0 : static_cast<double>(hypothesis_length) / reference_length;
+  std::snprintf(numbers, sizeof numbers,
+                " = %.2f %.1f/%.1f/%.1f/%.1f (BP = %.3f ratio = %.3f hyp_len = %lld ref_len = %lld)", score,
+                precisions[0], precisions[1], precisions[2], precisions[3], brevity_penalty, ratio,
+                static_cast<long long>(hypothesis_length), static_cast<long long>(reference_length));
+  return "BLEU|" + bleu_signature() + numbers;
+}
+
+BleuScore corpus_bleu(const std::vector<std::string>& hypotheses,
+                      const std::vector<std::string>& references) {
+  check_counts("corpus_bleu", hypotheses, references);
+  std::array<Matches, kWordOrders> totals;
+  for (std::size_t i = 0; i < hypotheses.size(); ++i) {
+    const std::string hypothesis = join_13a(trim_end(hypotheses[i])),
+                      reference = join_13a(trim_end(references[i]));
+    add_matches(split_white_space(hypothesis), split_white_space(reference), totals);
+  }
+  BleuScore bleu;
+  bleu.hypothesis_length = static_cast<Index>(totals[0].hypothesis);
+  bleu.reference_length = static_cast<Index>(totals[0].reference);
+  if (bleu.hypothesis_length < bleu.reference_length) {
+    bleu.brevity_penalty =
+        bleu.hypothesis_length == 0 ? 0 : std::exp(1 - totals[0].reference / totals[0].hypothesis);
+  }
+  if (totals[0].common == 0) return bleu;
+  double smoothing = 1, log_sum = 0;
+  for (std::size_t n = 0; n < kWordOrders; ++n) {
+    if (totals[n].hypothesis == 0) return bleu;  // no sentence is long enough: BLEU is zero
+    const double matches = totals[n].common > 0 ? totals[n].common : 1 / (smoothing *= 2);
+    bleu.precisions[n] = 100 * matches / totals[n].hypothesis;
+    log_sum += std::log(bleu.precisions[n]);
+  }
+  bleu.score = bleu.brevity_penalty * std::exp(log_sum / kWordOrders);
+  return bleu;
+}
+
+double corpus_chrf(const std::vector<std::string>& hypotheses, const std::vector<std::string>& references) {
+  check_counts("corpus_chrf", hypotheses, references);
+  std::array<Matches, kCharacterOrders> totals;
+  for (std::size_t i = 0; i < hypotheses.size(); ++i) {
+    const std::string hypothesis = without_white_space(hypotheses[i]),
+                      reference = without_white_space(references[i]);
+    std::array<Matches, kCharacterOrders> sentence;
+    add_matches(split_code_points(hypothesis), split_code_points(reference), sentence);
+    for (std::size_t n = 0; n < kCharacterOrders; ++n) {
+      // n-grams of an order that the reference is too short for are not held against the hypothesis
+      totals[n].hypothesis += sentence[n].reference > 0 ? sentence[n].hypothesis : 0;
+      totals[n].reference += sentence[n].reference;
+      totals[n].common += sentence[n].common;
+    }
+  }
+  double precision = 0, recall = 0, orders = 0;
+  for (const Matches& order : totals) {
+    if (order.hypothesis == 0 || order.reference == 0) continue;
+    precision += order.common / order.hypothesis;
+    recall += order.common / order.reference;
+    ++orders;
+  }
+  if (precision + recall == 0) return 0;
+  precision /= orders;
+  recall /= orders;
+  return 100 * 5 * precision * recall / (4 * precision + recall);
+}
+
+double exact_match(const std::vector<std::string>& hypotheses, const std::vector<std::string>& references) {
+  check_counts("exact_match", hypotheses, references);
+  double equal = 0;
+  for (std::size_t i = 0; i < hypotheses.size(); ++i) equal += hypotheses[i] == references[i];
+  return 100 * equal / static_cast<double>(hypotheses.size());
+}
+
+}  // namespace tapeformer

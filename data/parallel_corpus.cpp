@@ -1,0 +1,140 @@
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/data/hash.h>
+#include <tapeformer/data/parallel_corpus.h>
+#include <tapeformer/data/utf8.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <sstream>
+#include <unordered_map>
+
+namespace tapeformer {
+namespace {
+
+/// Throws: DataError when one side is blank.
+void check_sides(const TextPair& pair, const std::string& path, Index line) {
+  if (trim_end(pair.source).empty()) throw DataError(path, line, "the source side is empty");
+  if (trim_end(pair.target).empty()) throw DataError(path, line, "the target side is empty");
+}
+
+}  // namespace
+
+std::vector<std::string> read_lines(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) throw DataError(path, 0, std::string("cannot be opened: ") + std::strerror(errno));
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(file, line);) {
+    if (lines.empty() && line.compare(0, 3, "\xef\xbb\xbf") == 0) line.erase(0, 3);
+    if (!line.empty() && line.back() == '\r') line.pop_back();
+    const std::size_t invalid = find_invalid_utf8(line);
+    if (invalid != std::string_view::npos) {
+      std::ostringstream what;
+      what << "invalid UTF-8 at byte " << invalid + 1 << " of the line: 0x" << std::hex
+           << static_cast<int>(static_cast<unsigned char>(line[invalid]));
+      throw DataError(path, static_cast<Index>(lines.size()) + 1, what.str());
+    }
+    lines.push_back(std::move(line));
+  }
+  if (file.bad()) throw DataError(path, 0, "cannot be read (is it a folder?)");
+  if (lines.empty()) throw DataError(path, 0, "is empty");
+  return lines;
+}
+
+std::vector<TextPair> read_tab_separated(const std::string& path, bool swap) {
+  const std::vector<std::string> lines = read_lines(path);
+  std::vector<TextPair> pairs;
+  pairs.reserve(lines.size());
+  for (const std::string& line : lines) {
+    const Index number = static_cast<Index>(pairs.size()) + 1;
+    const std::size_t tab = line.find('\t');
+    if (tab == std::string::npos) {
+      throw DataError(path, number, "no tab between source and target; found \"" + line.substr(0, 60) + "\"");
+    }
+    const std::size_t end = line.find('\t', tab + 1);
+    TextPair pair{line.substr(0, tab), line.substr(tab + 1, end == std::string::npos ? end : end - tab - 1)};
+    if (swap) std::swap(pair.source, pair.target);
+    check_sides(pair, path, number);
+    pairs.push_back(std::move(pair));
+  }
+  return pairs;
+}
+
+std::vector<TextPair> read_line_aligned(const std::string& source_path, const std::string& target_path) {
+  std::vector<std::string> sources = read_lines(source_path), targets = read_lines(target_path);
+  if (sources.size() != targets.size()) {
+    throw DataError(target_path, 0,
+                    "has " + std::to_string(targets.size()) + " lines, but " + source_path + " has " +
+                        std::to_string(sources.size()) + "; line-aligned files have the same number");
+  }
+  std::vector<TextPair> pairs(sources.size());
+  for (std::size_t i = 0; i < pairs.size(); ++i) {
+    pairs[i] = {std::move(sources[i]), std::move(targets[i])};
+    const bool source_blank = trim_end(pairs[i].source).empty();
+    check_sides(pairs[i], source_blank ? source_path : target_path, static_cast<Index>(i) + 1);
+  }
+  return pairs;
+}
+
+std::string FilterReport::text(Index max_words) const {
+  const std::string over = " over " + std::to_string(max_words) + " words";
+  std::string text = "kept " + std::to_string(kept) + " of " + std::to_string(read) + " pairs";
+  if (kept == read) return text;
+  return text + "; dropped " + std::to_string(read - kept) + ": " + std::to_string(long_source) + " source" +
+         over + ", " + std::to_string(long_target) + " target" + over;
+}
+
+FilterReport filter_by_words(std::vector<TextPair>& pairs, Index max_words, const std::string& path) {
+  FilterReport report;
+  const auto too_long = [&](const TextPair& pair) {
+    const bool source = static_cast<Index>(count_words(pair.source)) > max_words;
+    const bool target = !source && static_cast<Index>(count_words(pair.target)) > max_words;
+    report.long_source += source;
+    report.long_target += target;
+    return source || target;
+  };
+  report.read = static_cast<Index>(pairs.size());
+  pairs.erase(std::remove_if(pairs.begin(), pairs.end(), too_long), pairs.end());
+  report.kept = static_cast<Index>(pairs.size());
+  if (pairs.empty()) throw DataError(path, 0, "no usable pairs: " + report.text(max_words));
+  return report;
+}
+
+CorpusSplit split_by_source(std::vector<TextPair> pairs, Index held_out, std::uint64_t seed,
+                            const std::string& path) {
+  struct Source {
+    std::uint64_t hash;
+    std::string_view text;
+    std::size_t first_pair;
+  };
+  std::vector<Source> sources;
+  std::unordered_map<std::string_view, std::size_t> seen;
+  for (std::size_t i = 0; i < pairs.size(); ++i) {
+    const std::string_view text = pairs[i].source;
+    if (seen.emplace(text, i).second) sources.push_back({mix_bits(seed, hash_text(text)), text, i});
+  }
+  if (held_out < 0 || held_out >= static_cast<Index>(sources.size())) {
+    throw DataError(path, 0,
+                    "cannot hold out " + std::to_string(held_out) + " source sentences: there are only " +
+                        std::to_string(sources.size()) + " different ones");
+  }
+  const auto held_out_end = sources.begin() + held_out;
+  std::partial_sort(sources.begin(), held_out_end, sources.end(), [](const Source& a, const Source& b) {
+    return a.hash != b.hash ? a.hash < b.hash : a.text < b.text;
+  });
+  CorpusSplit split;
+  for (auto source = sources.begin(); source != held_out_end; ++source) {
+    auto& part = source - sources.begin() < held_out / 2 ? split.validation : split.test;
+    part.push_back(pairs[source->first_pair]);
+  }
+  for (auto source = held_out_end; source != sources.end(); ++source) seen.erase(source->text);
+  std::vector<bool> leaves(pairs.size());
+  for (std::size_t i = 0; i < pairs.size(); ++i) leaves[i] = seen.count(pairs[i].source) > 0;
+  for (std::size_t i = 0; i < pairs.size(); ++i) {
+    if (!leaves[i]) split.train.push_back(std::move(pairs[i]));
+  }
+  return split;
+}
+
+}  // namespace tapeformer

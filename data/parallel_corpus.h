@@ -1,0 +1,55 @@
+#pragma once
+
+#include <tapeformer/autograd/shape.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace tapeformer {
+
+/// A sentence and its translation, UTF-8.
+struct TextPair {
+  std::string source, target;
+
+  bool operator==(const TextPair& other) const { return source == other.source && target == other.target; }
+};
+
+/// The lines of a UTF-8 text file, without CR, LF and a byte order mark.
+/// Throws:  DataError if the file is missing, unreadable or empty, or a line is not UTF-8
+std::vector<std::string> read_lines(const std::string& path);
+
+/// Pairs from lines `source<TAB>target[<TAB>ignored...]`; with `swap` the second column is the source.
+/// Throws:  DataError as read_lines; for a line without a tab or with an empty side
+std::vector<TextPair> read_tab_separated(const std::string& path, bool swap = false);
+
+/// Pairs from two files whose lines correspond.
+/// Throws:  DataError as read_lines; for an empty line or different line counts
+std::vector<TextPair> read_line_aligned(const std::string& source_path, const std::string& target_path);
+
+/// What filter_by_words kept, and why it dropped the rest.
+struct FilterReport {
+  Index read = 0, kept = 0, long_source = 0, long_target = 0;
+
+  /// "kept 3 of 5 pairs; dropped 2: 1 source over 10 words, 1 target over 10 words".
+  std::string text(Index max_words) const;
+};
+
+/// Keeps the pairs of at most `max_words` words a side, counted between white space.
+/// Throws:  DataError naming `path` if none is left
+FilterReport filter_by_words(std::vector<TextPair>& pairs, Index max_words, const std::string& path);
+
+/// Training pairs, and held-out sentences with one reference each.
+struct CorpusSplit {
+  std::vector<TextPair> train, validation, test;
+};
+
+/// Holds out `held_out` distinct source sentences, those with the smallest hash of (seed, text): the first
+/// half is the validation part, the second half the test part, each sentence with the first of its
+/// translations. Every pair of a held-out source leaves the training part, so the parts share no source
+/// sentence. Which sentences are held out does not depend on their order in the file. Throws:  DataError
+/// naming `path` if no source sentence would be left to train on
+CorpusSplit split_by_source(std::vector<TextPair> pairs, Index held_out, std::uint64_t seed,
+                            const std::string& path);
+
+}  // namespace tapeformer

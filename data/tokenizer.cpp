@@ -1,0 +1,117 @@
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/data/hash.h>
+#include <tapeformer/data/tokenizer_kinds.h>
+#include <tapeformer/data/utf8.h>
+
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+namespace tapeformer {
+namespace {
+
+constexpr const char* kMagic = "tapeformer-tokenizer-1";
+constexpr TokenizerKind kKinds[] = {TokenizerKind::word, TokenizerKind::character, TokenizerKind::bpe,
+                                    TokenizerKind::unigram};
+
+std::string read_file(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) throw DataError(path, 0, std::string("cannot be opened: ") + std::strerror(errno));
+  std::string content{std::istreambuf_iterator<char>(file), {}};
+  if (file.bad() || content.empty()) throw DataError(path, 0, "is empty or cannot be read");
+  return content;
+}
+
+}  // namespace
+
+TokenizerKind tokenizer_kind(const std::string& name) {
+  for (const TokenizerKind kind : kKinds) {
+    if (name == name_of(kind)) return kind;
+  }
+  throw DataError("[tokenizer] a kind is word, character, bpe or unigram; got \"" + name + "\"");
+}
+
+const char* name_of(TokenizerKind kind) {
+  switch (kind) {
+    case TokenizerKind::word: return "word";
+    case TokenizerKind::character: return "character";
+    case TokenizerKind::bpe: return "bpe";
+    case TokenizerKind::unigram: return "unigram";
+  }
+  return "?";
+}
+
+const char* special_piece(std::int32_t id) {
+  static constexpr const char* kNames[] = {"<pad>", "<unk>", "<begin>", "<end>"};
+  return kNames[id];
+}
+
+void check_token(std::int32_t id, Index size) {
+  if (id >= 0 && id < size) return;
+  throw DataError("[tokenizer] ids are in [0, vocabulary); got " + std::to_string(id) +
+                  " with a vocabulary of " + std::to_string(size));
+}
+
+void Tokenizer::save(const std::string& path) const {
+  std::ofstream file(path, std::ios::binary);
+  file << serialize();
+  file.close();
+  if (!file) throw DataError(path, 0, std::string("cannot be written: ") + std::strerror(errno));
+}
+
+std::unique_ptr<Tokenizer> train_tokenizer(const TokenizerConfig& config,
+                                           const std::vector<std::string>& sentences) {
+  if (config.vocabulary_size <= kSpecialTokens || config.min_count < 1) {
+    throw DataError(
+        "[tokenizer] a vocabulary holds more than the 4 special pieces, and counts start at 1; got " +
+        std::to_string(config.vocabulary_size) + " pieces seen " + std::to_string(config.min_count) +
+        " times");
+  }
+  const bool own = config.kind == TokenizerKind::word || config.kind == TokenizerKind::character;
+  return own ? PieceTokenizer::train(config, sentences) : SentencePieceTokenizer::train(config, sentences);
+}
+
+std::string write_tokenizer_file(const char* kind, const std::string& payload) {
+  std::ostringstream header;
+  header << kMagic << ' ' << kind << ' ' << payload.size() << ' ' << std::hex << hash_text(payload) << '\n';
+  return header.str() + payload;
+}
+
+std::unique_ptr<Tokenizer> parse_tokenizer(std::string_view content, const std::string& name) {
+  const std::size_t header_end = content.find('\n');
+  std::istringstream header{std::string(content.substr(0, header_end))};
+  std::string magic, kind_name;
+  std::size_t size = 0;
+  std::uint64_t checksum = 0;
+  if (!(header >> magic >> kind_name >> size >> std::hex >> checksum) || magic != kMagic) {
+    throw DataError(name, 0,
+                    std::string("is not a tokenizer file: it does not start with \"") + kMagic + " KIND\"");
+  }
+  std::string payload(content.substr(std::min(header_end, content.size() - 1) + 1));
+  if (payload.size() != size) {
+    throw DataError(name, 0,
+                    "is damaged: its header promises " + std::to_string(size) + " bytes, it has " +
+                        std::to_string(payload.size()));
+  }
+  if (hash_text(payload) != checksum) throw DataError(name, 0, "is damaged: its checksum does not match");
+  if (kind_name == "sentencepiece") return std::make_unique<SentencePieceTokenizer>(std::move(payload), name);
+  try {
+    return std::make_unique<PieceTokenizer>(tokenizer_kind(kind_name),
+                                            nlohmann::json::parse(payload).get<std::vector<std::string>>());
+  } catch (const nlohmann::json::exception& error) {
+    throw DataError(name, 0, std::string("is not a list of pieces: ") + error.what());
+  }
+}
+
+std::unique_ptr<Tokenizer> load_tokenizer(const std::string& path) {
+  return parse_tokenizer(read_file(path), path);
+}
+
+std::unique_ptr<Tokenizer> load_sentencepiece_model(const std::string& path) {
+  return std::make_unique<SentencePieceTokenizer>(read_file(path), path);
+}
+
+}  // namespace tapeformer

@@ -1,0 +1,87 @@
+#include <tapeformer/data/utf8.h>
+
+namespace tapeformer {
+namespace {
+
+unsigned char byte_at(std::string_view text, std::size_t i) { return static_cast<unsigned char>(text[i]); }
+
+/// Bytes of the well-formed sequence at `i`, or 0.
+std::size_t sequence_length(std::string_view text, std::size_t i) {
+  const unsigned char first = byte_at(text, i);
+  if (first < 0x80) return 1;
+  if (first < 0xc2 || first > 0xf4) return 0;
+  const std::size_t length = first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
+  if (i + length > text.size()) return 0;
+  // The second byte's range keeps out overlong forms (E0, F0), surrogates (ED) and above U+10FFFF (F4).
+  const unsigned char low = first == 0xe0 ? 0xa0 : first == 0xf0 ? 0x90 : 0x80;
+  const unsigned char high = first == 0xed ? 0x9f : first == 0xf4 ? 0x8f : 0xbf;
+  if (byte_at(text, i + 1) < low || byte_at(text, i + 1) > high) return 0;
+  for (std::size_t k = 2; k < length; ++k) {
+    if ((byte_at(text, i + k) & 0xc0) != 0x80) return 0;
+  }
+  return length;
+}
+
+}  // namespace
+
+std::size_t find_invalid_utf8(std::string_view text) {
+  for (std::size_t i = 0; i < text.size();) {
+    const std::size_t length = sequence_length(text, i);
+    if (length == 0) return i;
+    i += length;
+  }
+  return std::string_view::npos;
+}
+
+char32_t decode_code_point(std::string_view text) {
+  const std::size_t length = code_point_length(text);
+  if (length == 1) return byte_at(text, 0);
+  char32_t point = byte_at(text, 0) & (0x7fu >> length);
+  for (std::size_t k = 1; k < length; ++k) point = (point << 6) | (byte_at(text, k) & 0x3fu);
+  return point;
+}
+
+std::vector<std::string_view> split_code_points(std::string_view text) {
+  std::vector<std::string_view> points;
+  points.reserve(text.size());
+  while (!text.empty()) {
+    points.push_back(text.substr(0, code_point_length(text)));
+    text.remove_prefix(points.back().size());
+  }
+  return points;
+}
+
+bool is_white_space(char32_t c) {
+  if (c < 0x80) return c == ' ' || (c >= 0x09 && c <= 0x0d) || (c >= 0x1c && c <= 0x1f);
+  return c == 0x85 || c == 0xa0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200a) || c == 0x2028 ||
+         c == 0x2029 || c == 0x202f || c == 0x205f || c == 0x3000;
+}
+
+std::vector<std::string_view> split_white_space(std::string_view text) {
+  std::vector<std::string_view> words;
+  std::size_t start = 0;
+  for (std::size_t i = 0; i < text.size();) {
+    const std::size_t length = code_point_length(text.substr(i));
+    if (is_white_space(decode_code_point(text.substr(i)))) {
+      if (i > start) words.push_back(text.substr(start, i - start));
+      start = i + length;
+    }
+    i += length;
+  }
+  if (start < text.size()) words.push_back(text.substr(start));
+  return words;
+}
+
+std::size_t count_words(std::string_view text) { return split_white_space(text).size(); }
+
+std::string_view trim_end(std::string_view text) {
+  std::size_t end = 0;
+  for (std::size_t i = 0; i < text.size();) {
+    const std::size_t length = code_point_length(text.substr(i));
+    if (!is_white_space(decode_code_point(text.substr(i)))) end = i + length;
+    i += length;
+  }
+  return text.substr(0, end);
+}
+
+}  // namespace tapeformer

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdio>
+#include <fstream>
+#include <string>
+
+namespace tapeformer {
+
+/// A file with the given content that is gone at the end of the scope.
+class TemporaryFile {
+ public:
+  explicit TemporaryFile(const std::string& content) {
+    static std::atomic<int> count{0};
+    path_ = "/tmp/tapeformer_test_" + std::to_string(getpid()) + "_" + std::to_string(count++);
+    std::ofstream(path_, std::ios::binary) << content;
+  }
+  ~TemporaryFile() { std::remove(path_.c_str()); }
+  TemporaryFile(const TemporaryFile&) = delete;
+  TemporaryFile& operator=(const TemporaryFile&) = delete;
+
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+/// The message of the exception of type E that `action` throws, or "nothing was thrown".
+template <class E, class Action>
+std::string message_of(Action action) {
+  try {
+    action();
+  } catch (const E& error) {
+    return error.what();
+  }
+  return "nothing was thrown";
+}
+
+}  // namespace tapeformer

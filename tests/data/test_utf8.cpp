@@ -1,0 +1,65 @@
+#include <doctest/doctest.h>
+#include <tapeformer/data/utf8.h>
+
+using namespace tapeformer;
+
+TEST_SUITE("data/utf8") {
+  constexpr auto kAllValid = std::string_view::npos;
+
+  TEST_CASE("the first and the last code point of every length are valid") {
+    CHECK(find_invalid_utf8("") == kAllValid);
+    CHECK(find_invalid_utf8(std::string_view("\0\x7f", 2)) == kAllValid);
+    CHECK(find_invalid_utf8("\xc2\x80\xdf\xbf") == kAllValid);
+    CHECK(find_invalid_utf8("\xe0\xa0\x80\xed\x9f\xbf\xee\x80\x80\xef\xbf\xbf") == kAllValid);
+    CHECK(find_invalid_utf8("\xf0\x90\x80\x80\xf4\x8f\xbf\xbf") == kAllValid);
+  }
+
+  TEST_CASE("what is not UTF-8 is found at its first byte") {
+    const char* const invalid[] = {
+        "\x80",              // a continuation byte alone
+        "\xbf",              //
+        "\xc0\x80",          // NUL in two bytes
+        "\xc1\xbf",          // overlong, two bytes
+        "\xe0\x9f\xbf",      // overlong, three bytes
+        "\xf0\x8f\xbf\xbf",  // overlong, four bytes
+        "\xed\xa0\x80",      // the first surrogate
+        "\xed\xbf\xbf",      // the last surrogate
+        "\xf4\x90\x80\x80",  // U+110000
+        "\xf5\x80\x80\x80",  //
+        "\xff",              //
+        "\xc3",              // cut off
+        "\xe2\x82",          //
+        "\xf0\x9f\x98",      //
+        "\xc3(",             // the continuation is missing
+        "\xe2\x28\xa1",      //
+        "\xf0\x9f\x98(",     //
+    };
+    for (const char* bytes : invalid) {
+      CAPTURE(bytes);
+      CHECK(find_invalid_utf8("é" + std::string(bytes)) == 2);
+      CHECK(find_invalid_utf8("é" + std::string(bytes) + "abcd") == 2);
+    }
+  }
+
+  TEST_CASE("text splits into code points that decode to their numbers") {
+    const auto points = split_code_points("aé€😀");
+    REQUIRE(points.size() == 4);
+    CHECK(points[1] == "é");
+    CHECK(points[3] == "😀");
+    CHECK(decode_code_point(points[0]) == U'a');
+    CHECK(decode_code_point(points[1]) == U'é');
+    CHECK(decode_code_point(points[2]) == U'€');
+    CHECK(decode_code_point(points[3]) == U'😀');
+  }
+
+  TEST_CASE("words lie between white space of any kind, no-break spaces included") {
+    const auto words = split_white_space("  Ça va\u00a0bien\u202f?\tOui\u3000");
+    const std::vector<std::string_view> expected = {"Ça", "va", "bien", "?", "Oui"};
+    CHECK(words == expected);
+    CHECK(count_words("") == 0);
+    CHECK(count_words(" \u00a0\n") == 0);
+    CHECK(count_words("one") == 1);
+    CHECK(trim_end("a b \u202f\n") == "a b");
+    CHECK(trim_end(" \t").empty());
+  }
+}
