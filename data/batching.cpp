@@ -1,0 +1,154 @@
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/data/batching.h>
+#include <tapeformer/data/hash.h>
+#include <tapeformer/data/tokenizer.h>
+
+#include <algorithm>
+#include <numeric>
+#include <string>
+
+namespace tapeformer {
+namespace {
+
+/// Fisher-Yates with a stream of its own.
+void shuffle(std::vector<Index>& values, std::uint64_t seed) {
+  for (std::size_t i = values.size(); i > 1; --i) {
+    std::swap(values[i - 1], values[bounded(mix_bits(seed, i), i)]);
+  }
+}
+
+/// One padded row: `first` unless negative, the tokens, `last` unless negative, then padding.
+void fill_row(std::int32_t* row, Index length, std::int32_t first, const std::vector<std::int32_t>& tokens,
+              std::int32_t last, std::int32_t padding) {
+  std::int32_t* const end = row + length;
+  if (first >= 0) *row++ = first;
+  row = std::copy(tokens.begin(), tokens.end(), row);
+  if (last >= 0) *row++ = last;
+  std::fill(row, end, padding);
+}
+
+void fill_source(const SourceBatch& batch, Index row, const std::vector<std::int32_t>& tokens) {
+  const Index length = batch.ids.size(1), used = static_cast<Index>(tokens.size()) + 1;
+  fill_row(batch.ids.data<std::int32_t>() + row * length, length, -1, tokens, kEnd, kPadding);
+  bool* const mask = batch.mask.data<bool>() + row * length;
+  std::fill(mask, mask + used, true);
+  std::fill(mask + used, mask + length, false);
+}
+
+}  // namespace
+
+SourceBatch source_batch(const std::vector<std::vector<std::int32_t>>& sentences) {
+  if (sentences.empty()) throw DataError("[source_batch] a batch has at least one sentence; got none");
+  std::size_t longest = 0;
+  for (const auto& sentence : sentences) longest = std::max(longest, sentence.size() + 1);
+  const Shape shape{static_cast<Index>(sentences.size()), static_cast<Index>(longest)};
+  const SourceBatch batch{Tensor::empty(shape, DType::i32), Tensor::empty(shape, DType::boolean)};
+  for (std::size_t row = 0; row < sentences.size(); ++row)
+    fill_source(batch, static_cast<Index>(row), sentences[row]);
+  return batch;
+}
+
+TranslationBatches::TranslationBatches(std::vector<EncodedPair> pairs, const BatchingConfig& config)
+    : pairs_(std::move(pairs)), config_(config) {
+  const std::string limits = std::to_string(config.token_budget) + " tokens a batch and " +
+                             std::to_string(config.max_tokens) + " a sentence";
+  if (config.token_budget < 1 || config.max_tokens < 1) {
+    throw DataError("[batching] budget and limit must be positive; got " + limits);
+  }
+  const Index limit = std::min(config.token_budget, config.max_tokens);
+  const auto read = static_cast<Index>(pairs_.size());
+  const auto too_long = [limit](const EncodedPair& pair) {
+    return static_cast<Index>(std::max(pair.source.size(), pair.target.size())) + 1 > limit;
+  };
+  pairs_.erase(std::remove_if(pairs_.begin(), pairs_.end(), too_long), pairs_.end());
+  dropped_ = read - static_cast<Index>(pairs_.size());
+  if (pairs_.empty()) {
+    throw DataError("[batching] no usable pairs; got " + std::to_string(read) + ", all over the limit of " +
+                    limits);
+  }
+  order_.resize(pairs_.size());
+  order_epoch(0);
+  // Sorted by length, every epoch has the same lengths in the same places: the cuts below fit all of them.
+  Index longest_source = 0, longest_target = 0;
+  starts_.push_back(0);
+  const auto close = [&](Index end) {
+    positions_ += (end - starts_.back()) * (longest_source + longest_target);
+    starts_.push_back(end);
+    longest_source = longest_target = 0;
+  };
+  for (Index i = 0; i < this->pairs(); ++i) {
+    const Index pair = order_[static_cast<std::size_t>(i)], source = source_length(pair),
+                target = target_length(pair);
+    const Index longest = std::max({longest_source, longest_target, source, target});
+    if ((i + 1 - starts_.back()) * longest > config_.token_budget) close(i);
+    longest_source = std::max(longest_source, source);
+    longest_target = std::max(longest_target, target);
+    tokens_ += source + target;
+  }
+  close(this->pairs());
+  seek({0, 0});
+}
+
+Index TranslationBatches::source_length(Index pair) const {
+  return static_cast<Index>(pairs_[static_cast<std::size_t>(pair)].source.size()) + 1;
+}
+
+Index TranslationBatches::target_length(Index pair) const {
+  return static_cast<Index>(pairs_[static_cast<std::size_t>(pair)].target.size()) + 1;
+}
+
+void TranslationBatches::order_epoch(Index epoch) {
+  const std::uint64_t seed = mix_bits(config_.seed, static_cast<std::uint64_t>(epoch));
+  const auto random = [&](Index pair) { return mix_bits(seed, static_cast<std::uint64_t>(pair)); };
+  std::iota(order_.begin(), order_.end(), 0);
+  std::sort(order_.begin(), order_.end(), [&](Index a, Index b) {
+    const Index longest_a = std::max(source_length(a), target_length(a));
+    const Index longest_b = std::max(source_length(b), target_length(b));
+    if (longest_a != longest_b) return longest_a < longest_b;
+    const Index sum_a = source_length(a) + target_length(a), sum_b = source_length(b) + target_length(b);
+    if (sum_a != sum_b) return sum_a < sum_b;
+    return config_.shuffle && random(a) != random(b) ? random(a) < random(b) : a < b;
+  });
+  batch_order_.resize(starts_.empty() ? 0 : starts_.size() - 1);
+  std::iota(batch_order_.begin(), batch_order_.end(), 0);
+  if (config_.shuffle) shuffle(batch_order_, mix_bits(seed));
+}
+
+void TranslationBatches::seek(BatchPosition position) {
+  if (position.epoch < 0 || position.index < 0 || position.index >= batches_per_epoch()) {
+    throw DataError("[batching] a position is a batch of an epoch; got epoch " +
+                    std::to_string(position.epoch) + ", batch " + std::to_string(position.index) + " of " +
+                    std::to_string(batches_per_epoch()));
+  }
+  order_epoch(position.epoch);
+  position_ = position;
+}
+
+TranslationBatch TranslationBatches::next() {
+  const auto number = static_cast<std::size_t>(batch_order_[static_cast<std::size_t>(position_.index)]);
+  const Index first = starts_[number], rows = starts_[number + 1] - first;
+  const Index* const members = order_.data() + first;
+  Index longest_source = 0, longest_target = 0;
+  for (Index row = 0; row < rows; ++row) {
+    longest_source = std::max(longest_source, source_length(members[row]));
+    longest_target = std::max(longest_target, target_length(members[row]));
+  }
+  const Shape source_shape{rows, longest_source}, target_shape{rows, longest_target};
+  const SourceBatch source{Tensor::empty(source_shape, DType::i32),
+                           Tensor::empty(source_shape, DType::boolean)};
+  TranslationBatch batch{source.ids, source.mask, Tensor::empty(target_shape, DType::i32),
+                         Tensor::empty(target_shape, DType::i32), 0};
+  for (Index row = 0; row < rows; ++row) {
+    const EncodedPair& pair = pairs_[static_cast<std::size_t>(members[row])];
+    fill_source(source, row, pair.source);
+    std::int32_t* const inputs = batch.target_inputs.data<std::int32_t>() + row * longest_target;
+    std::int32_t* const outputs = batch.target_outputs.data<std::int32_t>() + row * longest_target;
+    fill_row(inputs, longest_target, kBegin, pair.target, -1, kPadding);
+    fill_row(outputs, longest_target, -1, pair.target, kEnd, kIgnored);
+    batch.tokens += source_length(members[row]) + target_length(members[row]);
+  }
+  if (++position_.index == batches_per_epoch()) seek({position_.epoch + 1, 0});
+  return batch;
+}
+
+}  // namespace tapeformer

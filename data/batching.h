@@ -1,0 +1,87 @@
+#pragma once
+
+#include <tapeformer/autograd/tensor.h>
+
+#include <cstdint>
+#include <vector>
+
+namespace tapeformer {
+
+/// What cross_entropy leaves out: the target of a padded position.
+constexpr std::int32_t kIgnored = -1;
+
+/// A pair of sentences as ids, without begin and end.
+struct EncodedPair {
+  std::vector<std::int32_t> source, target;
+};
+
+/// Sentences side by side, the short ones padded. B sentences, S the longest source and T the longest target,
+/// end or begin included.
+struct TranslationBatch {
+  Tensor source_ids;      ///< [B, S] i32: tokens, end, padding
+  Tensor source_mask;     ///< [B, S] bool: true where there is a token
+  Tensor target_inputs;   ///< [B, T] i32: begin, tokens, padding
+  Tensor target_outputs;  ///< [B, T] i32: tokens, end, kIgnored
+  Index tokens = 0;       ///< source and target tokens that are not padding
+};
+
+/// Padded sources for decoding: ids [B, S] i32 and mask [B, S] bool, each sentence followed by end.
+/// Throws:  DataError if there are no sentences
+struct SourceBatch {
+  Tensor ids, mask;
+};
+SourceBatch source_batch(const std::vector<std::vector<std::int32_t>>& sentences);
+
+/// Where an endless walk over the batches stands.
+struct BatchPosition {
+  Index epoch = 0, index = 0;
+};
+
+struct BatchingConfig {
+  /// The most positions in the larger of a batch's two matrices: rows times the longest side, padding
+  /// included.
+  Index token_budget = 4096;
+  /// Pairs with a longer side, end or begin included, are dropped and counted.
+  Index max_tokens = 256;
+  std::uint64_t seed = 0;
+  /// Off: every epoch has the same batches in the same order, short ones first (validation).
+  bool shuffle = true;
+};
+
+/// Batches of pairs of about the same length, epoch after epoch. Which pairs share a batch and the order of
+/// the batches change with every epoch, as a pure function of (seed, epoch).
+class TranslationBatches {
+ public:
+  /// Throws:  DataError if the budget or the limit is not positive, or no pair is within both
+  TranslationBatches(std::vector<EncodedPair> pairs, const BatchingConfig& config);
+
+  /// The batch at position(), which moves on, past the end into the next epoch.
+  TranslationBatch next();
+  BatchPosition position() const { return position_; }
+  /// Throws:  DataError if there is no such batch
+  void seek(BatchPosition position);
+
+  /// The same in every epoch.
+  Index batches_per_epoch() const { return static_cast<Index>(starts_.size()) - 1; }
+  Index pairs() const { return static_cast<Index>(order_.size()); }
+  Index dropped() const { return dropped_; }
+  /// Tokens in one epoch that are not padding, source and target.
+  Index tokens() const { return tokens_; }
+  /// The share of an epoch's positions that is padding, in [0, 1).
+  double padding_share() const { return 1 - static_cast<double>(tokens_) / static_cast<double>(positions_); }
+
+ private:
+  void order_epoch(Index epoch);
+  Index source_length(Index pair) const;
+  Index target_length(Index pair) const;
+
+  std::vector<EncodedPair> pairs_;
+  BatchingConfig config_;
+  std::vector<Index> order_;        // pairs by length, ties in the epoch's random order
+  std::vector<Index> starts_;       // where in order_ a batch starts; the last entry is the end
+  std::vector<Index> batch_order_;  // the epoch's order of the batches
+  BatchPosition position_;
+  Index dropped_ = 0, tokens_ = 0, positions_ = 0;
+};
+
+}  // namespace tapeformer

@@ -1,0 +1,158 @@
+#include "temporary_file.h"
+
+#include <doctest/doctest.h>
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/data/batching.h>
+#include <tapeformer/data/hash.h>
+#include <tapeformer/data/tokenizer.h>
+
+#include <map>
+#include <set>
+
+using namespace tapeformer;
+
+namespace {
+
+using Ids = std::vector<std::int32_t>;
+
+/// Pairs of random lengths up to 20; the first source token tells them apart.
+std::vector<EncodedPair> random_pairs(std::int32_t count) {
+  std::vector<EncodedPair> pairs;
+  for (std::int32_t i = 0; i < count; ++i) {
+    const std::uint64_t bits = mix_bits(99, static_cast<std::uint64_t>(i));
+    const std::size_t source = 1 + bits % 18, target = 1 + (source + (bits >> 32) % 3);
+    pairs.push_back({Ids(source, 7), Ids(target, 8)});
+    pairs.back().source[0] = pairs.back().target[0] = 1000 + i;
+  }
+  return pairs;
+}
+
+/// A batch as text: the numbers of its pairs, in order.
+Ids members(const TranslationBatch& batch) {
+  Ids ids;
+  const auto* source = batch.source_ids.data<std::int32_t>();
+  for (Index row = 0; row < batch.source_ids.size(0); ++row)
+    ids.push_back(source[row * batch.source_ids.size(1)]);
+  return ids;
+}
+
+std::vector<Ids> epoch(TranslationBatches& batches) {
+  std::vector<Ids> all;
+  for (Index i = 0; i < batches.batches_per_epoch(); ++i) all.push_back(members(batches.next()));
+  return all;
+}
+
+}  // namespace
+
+TEST_SUITE("data/batching") {
+  TEST_CASE("a batch of two pairs, written out") {
+    BatchingConfig config;
+    config.shuffle = false;
+    TranslationBatches batches({{{5, 6}, {7}}, {{8}, {9, 10, 11}}}, config);
+    const TranslationBatch batch = batches.next();
+    CHECK(batch.source_ids.shape() == Shape{2, 3});
+    CHECK(batch.source_ids.to_vector<std::int32_t>() == Ids{5, 6, kEnd, 8, kEnd, kPadding});
+    CHECK(batch.source_mask.to_vector<bool>() == std::vector<bool>{true, true, true, true, true, false});
+    CHECK(batch.target_inputs.shape() == Shape{2, 4});
+    CHECK(batch.target_inputs.to_vector<std::int32_t>() ==
+          Ids{kBegin, 7, kPadding, kPadding, kBegin, 9, 10, 11});
+    CHECK(batch.target_outputs.to_vector<std::int32_t>() ==
+          Ids{7, kEnd, kIgnored, kIgnored, 9, 10, 11, kEnd});
+    CHECK(batch.tokens == 3 + 2 + 2 + 4);
+    CHECK(batches.tokens() == 11);
+    CHECK(batches.padding_share() == doctest::Approx(3.0 / 14));
+  }
+
+  TEST_CASE("every epoch has every pair once, within the budget") {
+    BatchingConfig config;
+    config.token_budget = 100;
+    TranslationBatches batches(random_pairs(500), config);
+    for (int round = 0; round < 3; ++round) {
+      std::set<std::int32_t> seen;
+      Index tokens = 0, positions = 0;
+      for (Index i = 0; i < batches.batches_per_epoch(); ++i) {
+        const TranslationBatch batch = batches.next();
+        for (const std::int32_t pair : members(batch)) CHECK(seen.insert(pair).second);
+        const Index rows = batch.source_ids.size(0), longest_source = batch.source_ids.size(1),
+                    longest_target = batch.target_inputs.size(1);
+        CHECK(rows * std::max(longest_source, longest_target) <= 100);
+        tokens += batch.tokens;
+        positions += rows * (longest_source + longest_target);
+      }
+      CHECK(seen.size() == 500);
+      CHECK(tokens == batches.tokens());
+      CHECK(batches.padding_share() ==
+            doctest::Approx(1 - static_cast<double>(tokens) / static_cast<double>(positions)));
+    }
+    CHECK(batches.padding_share() < 0.1);
+  }
+
+  TEST_CASE("epochs differ in contents and order, seeds differ, and the same seed repeats") {
+    BatchingConfig config;
+    config.token_budget = 100;
+    config.seed = 1;
+    TranslationBatches batches(random_pairs(500), config), again(random_pairs(500), config);
+    const auto first = epoch(batches), second = epoch(batches);
+    CHECK(first != second);
+    const auto sorted = [](std::vector<Ids> all) {
+      for (Ids& ids : all) std::sort(ids.begin(), ids.end());
+      std::sort(all.begin(), all.end());
+      return all;
+    };
+    CHECK(sorted(first) != sorted(second));
+    CHECK(epoch(again) == first);
+    CHECK(epoch(again) == second);
+    config.seed = 2;
+    TranslationBatches other(random_pairs(500), config);
+    CHECK(epoch(other) != first);
+  }
+
+  TEST_CASE("seeking to a position continues with the same batches") {
+    BatchingConfig config;
+    config.token_budget = 100;
+    TranslationBatches batches(random_pairs(300), config), resumed(random_pairs(300), config);
+    epoch(batches);
+    batches.next();
+    batches.next();
+    const BatchPosition position = batches.position();
+    CHECK(position.epoch == 1);
+    CHECK(position.index == 2);
+    resumed.seek(position);
+    CHECK(epoch(resumed) == epoch(batches));
+    CHECK(resumed.position().epoch == 2);
+    CHECK_THROWS_AS(resumed.seek({0, resumed.batches_per_epoch()}), DataError);
+    CHECK_THROWS_AS(resumed.seek({-1, 0}), DataError);
+  }
+
+  TEST_CASE("without shuffling every epoch is the same") {
+    BatchingConfig config;
+    config.token_budget = 100;
+    config.shuffle = false;
+    TranslationBatches batches(random_pairs(300), config);
+    const auto first = epoch(batches);
+    CHECK(epoch(batches) == first);
+  }
+
+  TEST_CASE("long pairs are dropped and counted, and no usable pair is an error") {
+    BatchingConfig config;
+    config.max_tokens = 4;
+    const std::vector<EncodedPair> pairs = {
+        {Ids(3, 5), Ids(3, 5)}, {Ids(4, 5), Ids(1, 5)}, {Ids(1, 5), Ids(4, 5)}};
+    TranslationBatches batches(pairs, config);
+    CHECK(batches.dropped() == 2);
+    CHECK(batches.pairs() == 1);
+    config.token_budget = 3;
+    CHECK(message_of<DataError>([&] { TranslationBatches(pairs, config); }) ==
+          "[batching] no usable pairs; got 3, all over the limit of 3 tokens a batch and 4 a sentence");
+    config.token_budget = 0;
+    CHECK(message_of<DataError>([&] { TranslationBatches(pairs, config); }) ==
+          "[batching] budget and limit must be positive; got 0 tokens a batch and 4 a sentence");
+  }
+
+  TEST_CASE("sources for decoding are padded behind their end") {
+    const SourceBatch batch = source_batch({{5, 6}, {}});
+    CHECK(batch.ids.to_vector<std::int32_t>() == Ids{5, 6, kEnd, kEnd, kPadding, kPadding});
+    CHECK(batch.mask.to_vector<bool>() == std::vector<bool>{true, true, true, true, false, false});
+    CHECK_THROWS_AS(source_batch({}), DataError);
+  }
+}
