@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstdint>
+
+namespace tapeformer {
+
+enum class DType : std::uint8_t { f32, f64, i32, boolean };
+
+constexpr std::int64_t bytes_of(DType type) {
+  switch (type) {
+    case DType::f32:
+    case DType::i32: return 4;
+    case DType::f64: return 8;
+    case DType::boolean: return 1;
+  }
+  return 0;
+}
+
+constexpr const char* name_of(DType type) {
+  switch (type) {
+    case DType::f32: return "f32";
+    case DType::f64: return "f64";
+    case DType::i32: return "i32";
+    case DType::boolean: return "bool";
+  }
+  return "?";
+}
+
+constexpr bool is_floating(DType type) { return type == DType::f32 || type == DType::f64; }
+
+/// The DType that stores a C++ type: dtype_of<float>() == DType::f32.
+template <class T>
+constexpr DType dtype_of();
+template <>
+constexpr DType dtype_of<float>() {
+  return DType::f32;
+}
+template <>
+constexpr DType dtype_of<double>() {
+  return DType::f64;
+}
+template <>
+constexpr DType dtype_of<std::int32_t>() {
+  return DType::i32;
+}
+template <>
+constexpr DType dtype_of<bool>() {
+  return DType::boolean;
+}
+
+}  // namespace tapeformer

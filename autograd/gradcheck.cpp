@@ -1,0 +1,173 @@
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/gradcheck.h>
+#include <tapeformer/autograd/ops/elementwise.h>
+#include <tapeformer/autograd/ops/reduce.h>
+#include <tapeformer/autograd/random.h>
+#include <tapeformer/autograd/tape.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
+namespace tapeformer {
+namespace {
+
+using Inputs = std::vector<std::pair<std::string, Tensor>>;
+using Objective = std::function<double()>;
+
+Tensor random_like(const Tensor& x, Generator& random) {
+  Tensor values = Tensor::empty(x.shape(), DType::f64);
+  random.fill_normal(values, 0, 1);
+  return values;
+}
+
+/// d objective / d x[element] by central differences. The four-point stencil is (8 (f(h) - f(-h)) - (f(2h) -
+/// f(-2h))) / 12h.
+double difference(const Objective& objective, double& x, const GradcheckOptions& options) {
+  const double kept = x, h = options.step * std::max(1.0, std::fabs(kept));
+  const auto at = [&](double offset) {
+    x = kept + offset;
+    return objective();
+  };
+  const double near = at(h) - at(-h);
+  const double slope = options.four_point ? (8 * near - (at(2 * h) - at(-2 * h))) / (12 * h) : near / (2 * h);
+  x = kept;
+  return slope;
+}
+
+std::vector<GradcheckInput> compare(const Objective& objective, const Inputs& inputs,
+                                    const std::vector<Tensor>& gradients, const GradcheckOptions& options) {
+  std::vector<GradcheckInput> report;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    GradcheckInput result;
+    result.name = inputs[i].first;
+    double* values = inputs[i].second.data<double>();
+    const Index count = inputs[i].second.elements();
+    const Index most = options.most_elements > 0 ? std::min(options.most_elements, count) : count;
+    double largest = 0;
+    for (Index k = 0; k < most; ++k) {
+      const Index element = k * count / most;
+      if (options.skip && options.skip(i, element)) continue;
+      const double numeric = difference(objective, values[element], options);
+      const double error = std::fabs(gradients[i].at(element) - numeric);
+      ++result.checked;
+      largest = std::max(largest, std::fabs(numeric));
+      if (error > result.absolute_error || std::isnan(error)) {
+        result.absolute_error = error;
+        result.worst_element = element;
+      }
+    }
+    result.relative_error = largest > 0 ? result.absolute_error / largest : 0;
+    result.passed = result.relative_error <= options.tolerance || result.absolute_error <= options.absolute;
+    report.push_back(result);
+  }
+  return report;
+}
+
+std::vector<Tensor> tensors_of(const Inputs& inputs) {
+  std::vector<Tensor> tensors;
+  for (const auto& [name, x] : inputs) tensors.push_back(x);
+  return tensors;
+}
+
+void watch(Tape& tape, const Inputs& inputs) {
+  for (const auto& [name, x] : inputs) tape.watch(x);
+}
+
+}  // namespace
+
+bool GradcheckReport::passed() const {
+  const auto good = [](const GradcheckInput& input) { return input.passed; };
+  return std::all_of(inputs.begin(), inputs.end(), good) &&
+         std::all_of(second_inputs.begin(), second_inputs.end(), good);
+}
+
+double GradcheckReport::worst_relative_error() const {
+  double worst = 0;
+  for (const auto* part : {&inputs, &second_inputs}) {
+    for (const GradcheckInput& input : *part) {
+      // An input whose gradient is zero in theory has a ratio of two roundings.
+      const bool vanishes = input.absolute_error < 1e-12;
+      worst = std::max(worst, vanishes ? 0 : input.relative_error);
+    }
+  }
+  return worst;
+}
+
+double GradcheckReport::worst_absolute_error() const {
+  double worst = 0;
+  for (const auto* part : {&inputs, &second_inputs}) {
+    for (const GradcheckInput& input : *part) worst = std::max(worst, input.absolute_error);
+  }
+  return worst;
+}
+
+std::string GradcheckReport::text() const {
+  std::string text;
+  const auto append = [&](const char* order, const std::vector<GradcheckInput>& part) {
+    for (const GradcheckInput& input : part) {
+      char line[256];
+      std::snprintf(line, sizeof line, "%-6s %-40s relative %.2e  absolute %.2e  at %lld of %lld checked  %s\n", order,
+                    input.name.c_str(), input.relative_error, input.absolute_error,
+                    static_cast<long long>(input.worst_element), static_cast<long long>(input.checked),
+                    input.passed ? "ok" : "WRONG");
+      text += line;
+    }
+  };
+  append("first", inputs);
+  append("second", second_inputs);
+  return text;
+}
+
+GradcheckReport gradcheck(const std::function<Tensor()>& function, const Inputs& inputs,
+                          const GradcheckOptions& options) {
+  for (const auto& [name, x] : inputs) {
+    if (x.dtype() != DType::f64) {
+      throw DTypeError("[gradcheck] inputs must be f64; got " + name + "=" + x.describe() + "; try to(DType::f64)");
+    }
+  }
+  const RecordingPause pause;
+  Generator random(options.seed);
+  const Tensor projection = random_like(function(), random);
+  GradcheckReport report;
+  {
+    Tape tape;
+    watch(tape, inputs);
+    const std::vector<Tensor> gradients = tape.gradients(function(), tensors_of(inputs), projection);
+    const RecordingPause evaluation;
+    report.inputs =
+        compare([&] { return sum(function() * projection).item(); }, inputs, gradients, options);
+  }
+  if (!options.second_order) return report;
+
+  // The gradients, projected in their turn, are the function whose gradient is checked.
+  std::vector<Tensor> projections;
+  for (const auto& [name, x] : inputs) projections.push_back(random_like(x, random));
+  const auto projected = [&](const std::vector<Tensor>& gradients) {
+    Tensor total = sum(gradients[0] * projections[0]);
+    for (std::size_t i = 1; i < gradients.size(); ++i) total = total + sum(gradients[i] * projections[i]);
+    return total;
+  };
+  Tape tape;
+  watch(tape, inputs);
+  const Tensor first = projected(tape.gradients(function(), tensors_of(inputs), projection, true));
+  // A function that is linear in everything has a constant gradient, which no tape knows.
+  std::vector<Tensor> second;
+  if (tape.tracks(first)) {
+    second = tape.gradients(first, tensors_of(inputs));
+  } else {
+    for (const auto& [name, x] : inputs) second.push_back(Tensor::zeros(x.shape(), DType::f64));
+  }
+  report.second_inputs = compare(
+      [&] {
+        Tape inner;
+        watch(inner, inputs);
+        const std::vector<Tensor> gradients = inner.gradients(function(), tensors_of(inputs), projection);
+        const RecordingPause evaluation;
+        return projected(gradients).item();
+      },
+      inputs, second, options);
+  return report;
+}
+
+}  // namespace tapeformer

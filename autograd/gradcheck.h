@@ -1,0 +1,50 @@
+#pragma once
+
+#include <tapeformer/autograd/parameter.h>
+#include <tapeformer/autograd/tensor.h>
+
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace tapeformer {
+
+struct GradcheckOptions {
+  double step = 1e-3;        ///< times max(1, |x|)
+  bool four_point = true;    ///< error O(h^4) instead of O(h^2)
+  double tolerance = 1e-7;   ///< on the relative error: max |analytic - numeric| / max |numeric| over one input
+  double absolute = 1e-9;    ///< an input whose largest difference is below this passes, whatever the ratio
+  bool second_order = false; ///< also checks the gradient of the gradient
+  std::uint64_t seed = 1;    ///< of the random projection of the output
+  Index most_elements = 0;   ///< per input, an even sample of that many elements; 0 for all
+  /// Leaves out elements where the function has a kink: true for those to skip.
+  std::function<bool(std::size_t input, Index element)> skip;
+};
+
+struct GradcheckInput {
+  std::string name;
+  double relative_error = 0, absolute_error = 0;
+  Index worst_element = -1, checked = 0;
+  bool passed = true;
+};
+
+struct GradcheckReport {
+  std::vector<GradcheckInput> inputs;         ///< first derivatives
+  std::vector<GradcheckInput> second_inputs;  ///< with second_order
+  bool passed() const;
+  double worst_relative_error() const;
+  double worst_absolute_error() const;
+  std::string text() const;
+};
+
+/// Compares the tape's gradients with central differences, in double, of a random projection of the output (a
+/// plain sum would hide errors: that of a softmax has no gradient).
+/// `function` computes the output from the current values of `inputs`, which it captures; it must be
+/// deterministic (freeze dropout). Values are perturbed in place and restored.
+/// Throws:  DTypeError unless every input is f64
+GradcheckReport gradcheck(const std::function<Tensor()>& function,
+                          const std::vector<std::pair<std::string, Tensor>>& inputs,
+                          const GradcheckOptions& options = {});
+
+}  // namespace tapeformer

@@ -1,0 +1,243 @@
+#include <tapeformer/autograd/kernels/cpu/parallel.h>
+#include <tapeformer/autograd/kernels/cpu/simd.h>
+#include <tapeformer/autograd/kernels/elementwise.h>
+
+#include <atomic>
+#include <cmath>
+
+namespace tapeformer::kernels {
+namespace {
+
+constexpr double kInverseSqrt2 = 0.70710678118654752440;
+constexpr double kInverseSqrt2Pi = 0.39894228040143267794;
+constexpr double kSqrt2OverPi = 0.79788456080286535588;
+constexpr double kGeluCubic = 0.044715;
+
+template <class B>
+B sigmoid(const B& x) {
+  using T = typename B::value_type;
+  return B(T(1)) / (B(T(1)) + xsimd::exp(-x));
+}
+
+/// tanh(sqrt(2/pi) (x + 0.044715 x^3)), the inner part of the tanh approximation of GELU.
+template <class B>
+B gelu_inner(const B& x) {
+  using T = typename B::value_type;
+  return xsimd::tanh(B(T(kSqrt2OverPi)) * x * (B(T(1)) + B(T(kGeluCubic)) * x * x));
+}
+
+/// Calls `use` with the function as a callable on batches.
+template <class T, class Use>
+void with_function(Unary f, Use&& use) {
+  using B = Batch<T>;
+  const B one(T(1)), half(T(0.5)), zero(T(0));
+  switch (f) {
+    case Unary::exp: return use([](const B& x) { return xsimd::exp(x); });
+    case Unary::log: return use([](const B& x) { return xsimd::log(x); });
+    case Unary::sqrt: return use([](const B& x) { return xsimd::sqrt(x); });
+    case Unary::tanh: return use([](const B& x) { return xsimd::tanh(x); });
+    case Unary::erf: return use([](const B& x) { return xsimd::erf(x); });
+    case Unary::sigmoid: return use([](const B& x) { return sigmoid(x); });
+    case Unary::relu:  // a NaN stays one
+      return use([=](const B& x) { return xsimd::select(x < zero, zero, x); });
+    case Unary::gelu:
+      return use([=](const B& x) { return half * x * (one + xsimd::erf(x * B(T(kInverseSqrt2)))); });
+    case Unary::gelu_tanh: return use([=](const B& x) { return half * x * (one + gelu_inner(x)); });
+    case Unary::silu: return use([](const B& x) { return x * sigmoid(x); });
+  }
+}
+
+/// Calls `use` with (s, dy) -> dy f'(x), s being what the function saves.
+template <class T, class Use>
+void with_derivative(Unary f, Use&& use) {
+  using B = Batch<T>;
+  const B one(T(1)), half(T(0.5)), zero(T(0));
+  switch (f) {
+    case Unary::exp: return use([](const B& y, const B& dy) { return dy * y; });
+    case Unary::log: return use([](const B& x, const B& dy) { return dy / x; });
+    case Unary::sqrt: return use([=](const B& y, const B& dy) { return half * dy / y; });
+    case Unary::tanh: return use([=](const B& y, const B& dy) { return dy * (one - y * y); });
+    case Unary::erf:
+      return use([](const B& x, const B& dy) {
+        return dy * B(T(2 * kSqrt2OverPi * kInverseSqrt2)) * xsimd::exp(-x * x);
+      });
+    case Unary::sigmoid: return use([=](const B& y, const B& dy) { return dy * y * (one - y); });
+    case Unary::relu: return use([=](const B& y, const B& dy) { return xsimd::select(y > zero, dy, zero); });
+    case Unary::gelu:
+      return use([=](const B& x, const B& dy) {
+        const B cdf = half * (one + xsimd::erf(x * B(T(kInverseSqrt2))));
+        return dy * (cdf + x * B(T(kInverseSqrt2Pi)) * xsimd::exp(-half * x * x));
+      });
+    case Unary::gelu_tanh:
+      return use([=](const B& x, const B& dy) {
+        const B t = gelu_inner(x);
+        const B inner = B(T(kSqrt2OverPi)) * (one + B(T(3 * kGeluCubic)) * x * x);
+        return dy * half * (one + t + x * (one - t * t) * inner);
+      });
+    case Unary::silu:
+      return use([=](const B& x, const B& dy) {
+        const B s = sigmoid(x);
+        return dy * s * (one + x * (one - s));
+      });
+  }
+}
+
+template <class F>
+void with_operator(Binary f, F&& use) {
+  switch (f) {
+    case Binary::add: return use([](auto a, auto b) { return a + b; });
+    case Binary::subtract: return use([](auto a, auto b) { return a - b; });
+    case Binary::multiply: return use([](auto a, auto b) { return a * b; });
+    case Binary::divide: return use([](auto a, auto b) { return a / b; });
+  }
+}
+
+/// Calls row(offset_a, offset_b, offset_c, offset_y, length) for every run of the last axis, or for part of
+/// it.
+template <class Row>
+void for_each_run(const Broadcast& s, const Row& row) {
+  const int last = s.axes - 1;
+  const Index length = s.sizes[last], total = s.elements();
+  if (total == 0) return;
+  if (total == length) {
+    return parallel_ranges(length, 1, [&](Index from, Index to) {
+      row(from * s.strides_a[last], from * s.strides_b[last], from * s.strides_c[last], from, to - from);
+    });
+  }
+  parallel_ranges(total / length, length, [&](Index from, Index to) {
+    for (Index run = from; run < to; ++run) {
+      Index a = 0, b = 0, c = 0, rest = run;
+      for (int axis = last - 1; axis >= 0; --axis) {
+        const Index i = rest % s.sizes[axis];
+        rest /= s.sizes[axis];
+        a += i * s.strides_a[axis];
+        b += i * s.strides_b[axis];
+        c += i * s.strides_c[axis];
+      }
+      row(a, b, c, run * length, length);
+    }
+  });
+}
+
+}  // namespace
+
+template <class T>
+void unary_forward(Cpu, Unary f, Index count, const T* x, T* y) {
+  with_function<T>(f, [&](const auto& function) {
+    parallel_ranges(count, 4, [&](Index from, Index to) { map_simd(from, to, y, function, x); });
+  });
+}
+
+template <class T>
+void unary_backward(Cpu, Unary f, Index count, const T* saved, const T* dy, Write<T> dx) {
+  with_derivative<T>(f, [&](const auto& derivative) {
+    parallel_ranges(count, 4, [&](Index from, Index to) { write_simd(from, to, dx, derivative, saved, dy); });
+  });
+}
+
+template <class T>
+void binary(Cpu, Binary f, const Broadcast& sizes, const T* a, const T* b, T* y) {
+  const int last = sizes.axes - 1;
+  const bool runs_a = sizes.strides_a[last] != 0, runs_b = sizes.strides_b[last] != 0;
+  with_operator(f, [&](const auto& op) {
+    for_each_run(sizes, [&](Index from_a, Index from_b, Index, Index from_y, Index length) {
+      const T *pa = a + from_a, *pb = b + from_b;
+      T* py = y + from_y;
+      if (runs_a && runs_b) {
+#pragma omp simd
+        for (Index i = 0; i < length; ++i) py[i] = op(pa[i], pb[i]);
+      } else if (runs_a) {
+        const T constant = *pb;
+#pragma omp simd
+        for (Index i = 0; i < length; ++i) py[i] = op(pa[i], constant);
+      } else {
+        const T constant = *pa;
+        const Index step = runs_b ? 1 : 0;
+        for (Index i = 0; i < length; ++i) py[i] = op(constant, pb[i * step]);
+      }
+    });
+  });
+}
+
+template <class T>
+void affine(Cpu, Index count, T factor, T offset, const T* x, T* y) {
+  parallel_ranges(count, 1, [&](Index from, Index to) {
+#pragma omp simd
+    for (Index i = from; i < to; ++i) y[i] = factor * x[i] + offset;
+  });
+}
+
+template <class T>
+void power(Cpu, Index count, T exponent, const T* x, T* y) {
+  parallel_ranges(count, 16, [&](Index from, Index to) {
+    for (Index i = from; i < to; ++i) y[i] = std::pow(x[i], exponent);
+  });
+}
+
+template <class T>
+void where(Cpu, const Broadcast& s, const bool* condition, const T* a, const T* b, T* y) {
+  const int last = s.axes - 1;
+  const Index step_a = s.strides_a[last], step_b = s.strides_b[last], step_c = s.strides_c[last];
+  for_each_run(s, [&](Index from_a, Index from_b, Index from_c, Index from_y, Index length) {
+    const bool* pc = condition + from_c;
+    const T *pa = a + from_a, *pb = b + from_b;
+    T* py = y + from_y;
+    for (Index i = 0; i < length; ++i) py[i] = pc[i * step_c] ? pa[i * step_a] : pb[i * step_b];
+  });
+}
+
+template <class T>
+void equal(Cpu, const Broadcast& s, const T* a, const T* b, bool* y) {
+  const int last = s.axes - 1;
+  const Index step_a = s.strides_a[last], step_b = s.strides_b[last];
+  for_each_run(s, [&](Index from_a, Index from_b, Index, Index from_y, Index length) {
+    for (Index i = 0; i < length; ++i) y[from_y + i] = a[from_a + i * step_a] == b[from_b + i * step_b];
+  });
+}
+
+void logical_and(Cpu, const Broadcast& s, const bool* a, const bool* b, bool* y) {
+  const int last = s.axes - 1;
+  const Index step_a = s.strides_a[last], step_b = s.strides_b[last];
+  for_each_run(s, [&](Index from_a, Index from_b, Index, Index from_y, Index length) {
+    for (Index i = 0; i < length; ++i) y[from_y + i] = a[from_a + i * step_a] && b[from_b + i * step_b];
+  });
+}
+
+template <class T>
+void add_in_place(Cpu, Index count, const T* x, T* sum) {
+  parallel_ranges(count, 1, [&](Index from, Index to) {
+#pragma omp simd
+    for (Index i = from; i < to; ++i) sum[i] += x[i];
+  });
+}
+
+template <class T>
+Index first_non_finite(Cpu, Index count, const T* x) {
+  std::atomic<Index> first{count};
+  parallel_ranges(count, 1, [&](Index from, Index to) {
+    for (Index i = from; i < to; ++i) {
+      if (std::isfinite(x[i])) continue;
+      Index known = first.load();
+      while (i < known && !first.compare_exchange_weak(known, i)) {
+      }
+      return;
+    }
+  });
+  return first == count ? -1 : first.load();
+}
+
+#define INSTANTIATE(T)                                                             \
+  template void unary_forward(Cpu, Unary, Index, const T*, T*);                    \
+  template void unary_backward(Cpu, Unary, Index, const T*, const T*, Write<T>);   \
+  template void binary(Cpu, Binary, const Broadcast&, const T*, const T*, T*);     \
+  template void affine(Cpu, Index, T, T, const T*, T*);                            \
+  template void power(Cpu, Index, T, const T*, T*);                                \
+  template void where(Cpu, const Broadcast&, const bool*, const T*, const T*, T*); \
+  template void equal(Cpu, const Broadcast&, const T*, const T*, bool*);           \
+  template void add_in_place(Cpu, Index, const T*, T*);                            \
+  template Index first_non_finite(Cpu, Index, const T*);
+INSTANTIATE(float)
+INSTANTIATE(double)
+#undef INSTANTIATE
+
+}  // namespace tapeformer::kernels

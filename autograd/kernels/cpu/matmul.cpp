@@ -1,0 +1,116 @@
+#include <tapeformer/autograd/kernels/cpu/parallel.h>
+#include <tapeformer/autograd/kernels/cpu/simd.h>
+#include <tapeformer/autograd/kernels/matmul.h>
+
+#include <xflens/cxxblas/cxxblas.cxx>
+#include <xtensor-blas/xblas_config.hpp>
+
+#if defined(TAPEFORMER_ONEDNN)
+#include <dnnl.h>
+#endif
+
+#include <cstring>
+
+extern "C" int openblas_get_parallel(void);
+
+namespace tapeformer::kernels {
+namespace {
+
+/// One product on BLAS through xtensor-blas. Inside a parallel region it stays on the calling thread.
+template <class T>
+void blas_gemm(const Gemm& s, const T* a, const T* b, T beta, T* c) {
+  const auto size = [](Index n) { return static_cast<int>(n); };
+  const auto transpose = [](bool yes) { return yes ? cxxblas::Trans : cxxblas::NoTrans; };
+  cxxblas::gemm(cxxblas::RowMajor, transpose(s.transpose_a), transpose(s.transpose_b), size(s.m), size(s.n),
+                size(s.k), static_cast<T>(s.scale), a, size(s.lda), b, size(s.ldb), beta, c, size(s.ldc));
+}
+
+void one_gemm(const Gemm& s, const double* a, const double* b, double beta, double* c) {
+  blas_gemm(s, a, b, beta, c);
+}
+
+void one_gemm(const Gemm& s, const float* a, const float* b, float beta, float* c) {
+#if defined(TAPEFORMER_ONEDNN)
+  const dnnl_status_t status = dnnl_sgemm(s.transpose_a ? 'T' : 'N', s.transpose_b ? 'T' : 'N', s.m, s.n, s.k,
+                                          static_cast<float>(s.scale), a, s.lda, b, s.ldb, beta, c, s.ldc);
+  if (status == dnnl_success) return;
+#endif
+  blas_gemm(s, a, b, beta, c);
+}
+
+/// The product over an empty k: c = 0, or c as it was.
+template <class T>
+void clear(const Gemm& s, T beta, T* c) {
+  for (Index row = 0; row < s.m; ++row) {
+    for (Index i = 0; i < s.n; ++i) c[row * s.ldc + i] *= beta;
+    if (beta == T(0)) std::memset(c + row * s.ldc, 0, static_cast<std::size_t>(s.n) * sizeof(T));
+  }
+}
+
+}  // namespace
+
+template <class T>
+void gemm(Cpu, const Gemm& s, const T* a, const T* b, Write<T> c) {
+  const Index count = s.batch.elements();
+  if (count == 0 || s.m == 0 || s.n == 0) return;
+  const T beta = c.add ? T(1) : T(0);
+  const auto products = [&](Index from, Index to) {
+    for (Index i = from; i < to; ++i) {
+      Index offset_a = 0, offset_b = 0, offset_c = 0, rest = i;
+      for (int axis = s.batch.axes - 1; axis >= 0; --axis) {
+        const Index at = rest % s.batch.sizes[axis];
+        rest /= s.batch.sizes[axis];
+        offset_a += at * s.batch.strides_a[axis];
+        offset_b += at * s.batch.strides_b[axis];
+        offset_c += at * s.batch.strides_c[axis];
+      }
+      if (s.k == 0) {
+        clear(s, beta, c.to + offset_c);
+      } else {
+        one_gemm(s, a + offset_a, b + offset_b, beta, c.to + offset_c);
+      }
+    }
+  };
+  // Many small products go one a thread; few or large ones use the threads inside each product.
+  if (count >= 2 * omp_get_max_threads()) {
+    parallel_ranges(count, s.m * s.n * s.k / 8, products);
+  } else {
+    products(0, count);
+  }
+}
+
+template <class T>
+void bias_activation(Cpu, Index rows, Index columns, const T* bias, bool activates, Unary f, T* z, T* y) {
+  parallel_ranges(rows, columns * (activates ? 4 : 1), [&](Index from, Index to) {
+    for (Index row = from; row < to; ++row) {
+      T* line = z + row * columns;
+      if (bias != nullptr) {
+#pragma omp simd
+        for (Index i = 0; i < columns; ++i) line[i] += bias[i];
+      }
+      if (activates) unary_forward(Cpu{}, f, columns, line, y + row * columns);
+    }
+  });
+}
+
+bool gemm_is_onednn() {
+#if defined(TAPEFORMER_ONEDNN)
+  return true;
+#else
+  return false;
+#endif
+}
+
+const char* gemm_warning() {
+  return openblas_get_parallel() == 1
+             ? "OpenBLAS is its pthread build, whose threads compete with OpenMP's for the "
+               "cores; install libopenblas-openmp-dev"
+             : "";
+}
+
+template void gemm(Cpu, const Gemm&, const float*, const float*, Write<float>);
+template void gemm(Cpu, const Gemm&, const double*, const double*, Write<double>);
+template void bias_activation(Cpu, Index, Index, const float*, bool, Unary, float*, float*);
+template void bias_activation(Cpu, Index, Index, const double*, bool, Unary, double*, double*);
+
+}  // namespace tapeformer::kernels

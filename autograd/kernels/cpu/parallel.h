@@ -1,0 +1,30 @@
+#pragma once
+
+#include <tapeformer/autograd/shape.h>
+
+#include <omp.h>
+
+#include <algorithm>
+
+namespace tapeformer::kernels {
+
+/// Work below this many element visits is not worth waking the other threads for (about 10 microseconds).
+constexpr Index kParallelWork = 16384;
+
+/// Calls `body(from, to)` over disjoint ranges that cover [0, count), one a thread. The ranges depend on the
+/// number of threads only, so results repeat bit for bit. `work` is the cost of one item in element visits.
+template <class Body>
+void parallel_ranges(Index count, Index work, const Body& body) {
+  const Index threads = omp_in_parallel() ? 1 : std::min<Index>(omp_get_max_threads(), count);
+  if (threads <= 1 || count * work < kParallelWork) {
+    if (count > 0) body(Index{0}, count);
+    return;
+  }
+#pragma omp parallel num_threads(static_cast <int>(threads))
+  {
+    const Index thread = omp_get_thread_num();
+    body(count * thread / threads, count * (thread + 1) / threads);
+  }
+}
+
+}  // namespace tapeformer::kernels

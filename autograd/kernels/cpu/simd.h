@@ -1,0 +1,86 @@
+#pragma once
+
+#include <tapeformer/autograd/kernels/write.h>
+
+#include <xsimd/xsimd.hpp>
+
+#include <algorithm>
+
+namespace tapeformer::kernels {
+
+template <class T>
+using Batch = xsimd::batch<T>;
+template <class T>
+constexpr Index kLanes = static_cast<Index>(Batch<T>::size);
+
+/// `lanes` values from `from`, the rest `fill`.
+template <class T>
+Batch<T> load_part(const T* from, Index lanes, T fill = T(0)) {
+  T values[kLanes<T>];
+  std::fill(values, values + kLanes<T>, fill);
+  std::copy(from, from + lanes, values);
+  return Batch<T>::load_unaligned(values);
+}
+
+template <class T>
+void store_part(const Batch<T>& batch, T* to, Index lanes) {
+  T values[kLanes<T>];
+  batch.store_unaligned(values);
+  std::copy(values, values + lanes, to);
+}
+
+/// y[i] = f(x[i]...) a batch at a time. The tail runs through the same code, so a value does not depend on
+/// where a range was cut.
+template <class T, class F, class... X>
+void map_simd(Index from, Index to, T* y, const F& f, const X*... x) {
+  Index i = from;
+  for (; i + kLanes<T> <= to; i += kLanes<T>) f(Batch<T>::load_unaligned(x + i)...).store_unaligned(y + i);
+  if (i < to) store_part(f(load_part(x + i, to - i, T(1))...), y + i, to - i);
+}
+
+/// As map_simd, through a gradient's write mode.
+template <class T, class F, class... X>
+void write_simd(Index from, Index to, Write<T> y, const F& f, const X*... x) {
+  if (!y.add) return map_simd(from, to, y.to, f, x...);
+  map_simd(
+      from, to, y.to, [&](const auto& sum, const auto&... v) { return sum + f(v...); },
+      static_cast<const T*>(y.to), x...);
+}
+
+/// Sum of f(x[i]...) over [0, count), in several independent lanes.
+template <class T, class F, class... X>
+T sum_simd(Index count, const F& f, const X*... x) {
+  constexpr Index kStep = 4 * kLanes<T>;
+  Batch<T> sums[4] = {Batch<T>(T(0)), Batch<T>(T(0)), Batch<T>(T(0)), Batch<T>(T(0))};
+  Index i = 0;
+  for (; i + kStep <= count; i += kStep) {
+    for (Index k = 0; k < 4; ++k) sums[k] += f(Batch<T>::load_unaligned(x + i + k * kLanes<T>)...);
+  }
+  for (; i + kLanes<T> <= count; i += kLanes<T>) sums[0] += f(Batch<T>::load_unaligned(x + i)...);
+  T total = xsimd::hadd((sums[0] + sums[1]) + (sums[2] + sums[3]));
+  if (i < count) {
+    T tail[kLanes<T>];
+    f(load_part(x + i, count - i, T(0))...).store_unaligned(tail);
+    for (Index k = 0; k < count - i; ++k) total += tail[k];
+  }
+  return total;
+}
+
+template <class T>
+T max_simd(Index count, const T* x) {
+  T largest = x[0];
+  Index i = 0;
+  if (count >= kLanes<T>) {
+    Batch<T> lanes = Batch<T>::load_unaligned(x);
+    for (i = kLanes<T>; i + kLanes<T> <= count; i += kLanes<T>) {
+      lanes = xsimd::max(lanes, Batch<T>::load_unaligned(x + i));
+    }
+    T values[kLanes<T>];
+    lanes.store_unaligned(values);
+    largest = *std::max_element(values, values + kLanes<T>);
+  }
+  for (; i < count; ++i) largest = std::max(largest, x[i]);
+  return largest;
+}
+
+}  // namespace tapeformer::kernels

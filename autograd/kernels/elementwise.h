@@ -1,0 +1,55 @@
+#pragma once
+
+#include <tapeformer/autograd/kernels/write.h>
+
+#include <cstdint>
+
+namespace tapeformer::kernels {
+
+enum class Unary : std::uint8_t { exp, log, sqrt, tanh, erf, sigmoid, relu, gelu, gelu_tanh, silu };
+enum class Binary : std::uint8_t { add, subtract, multiply, divide };
+
+/// Two operands broadcast to `sizes`, adjacent axes merged where both run on: strides in elements, 0 where an
+/// operand repeats. Axis count is at least 1; the last axis has stride 0 or 1 for both.
+struct Broadcast {
+  int axes = 0;
+  Index sizes[8] = {};
+  Index strides_a[8] = {}, strides_b[8] = {}, strides_c[8] = {};
+  Index elements() const {
+    Index product = 1;
+    for (int axis = 0; axis < axes; ++axis) product *= sizes[axis];
+    return product;
+  }
+};
+
+/// y = f(x).
+template <class T>
+void unary_forward(Cpu, Unary f, Index count, const T* x, T* y);
+/// dx = dy * f'(x); `saved` is y for exp, sqrt, tanh, sigmoid and relu, else x.
+template <class T>
+void unary_backward(Cpu, Unary f, Index count, const T* saved, const T* dy, Write<T> dx);
+constexpr bool saves_output(Unary f) {
+  return f == Unary::exp || f == Unary::sqrt || f == Unary::tanh || f == Unary::sigmoid || f == Unary::relu;
+}
+
+template <class T>
+void binary(Cpu, Binary f, const Broadcast& sizes, const T* a, const T* b, T* y);
+/// y = factor * x + offset.
+template <class T>
+void affine(Cpu, Index count, T factor, T offset, const T* x, T* y);
+template <class T>
+void power(Cpu, Index count, T exponent, const T* x, T* y);
+/// y = condition ? a : b, the three of them broadcast (condition has strides_c).
+template <class T>
+void where(Cpu, const Broadcast& sizes, const bool* condition, const T* a, const T* b, T* y);
+template <class T>
+void equal(Cpu, const Broadcast& sizes, const T* a, const T* b, bool* y);
+void logical_and(Cpu, const Broadcast& sizes, const bool* a, const bool* b, bool* y);
+/// sum += x.
+template <class T>
+void add_in_place(Cpu, Index count, const T* x, T* sum);
+/// Position of the first NaN or infinity, or -1.
+template <class T>
+Index first_non_finite(Cpu, Index count, const T* x);
+
+}  // namespace tapeformer::kernels

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <tapeformer/autograd/kernels/elementwise.h>
+
+namespace tapeformer::kernels {
+
+/// c = scale * a b, row-major with leading sizes, once for every index of the batch axes.
+struct Gemm {
+  Index m = 0, n = 0, k = 0;
+  bool transpose_a = false, transpose_b = false;  // a is stored [k, m], b is stored [n, k]
+  Index lda = 0, ldb = 0, ldc = 0;
+  double scale = 1;
+  Broadcast batch;  // sizes of the batch axes, with strides of a, b and c; no axes for a single product
+};
+
+template <class T>
+void gemm(Cpu, const Gemm& shape, const T* a, const T* b, Write<T> c);
+
+/// z [rows, columns] += bias (when given), then y = f(z). z and y may be the same.
+template <class T>
+void bias_activation(Cpu, Index rows, Index columns, const T* bias, bool activates, Unary f, T* z, T* y);
+
+/// True when f32 products run on oneDNN; false on the slower fallback.
+bool gemm_is_onednn();
+/// A sentence when OpenBLAS is not the OpenMP build (threads would fight for the cores), else "".
+const char* gemm_warning();
+
+}  // namespace tapeformer::kernels

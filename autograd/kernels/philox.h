@@ -1,0 +1,53 @@
+#pragma once
+
+#include <tapeformer/autograd/shape.h>
+
+#include <cstdint>
+
+namespace tapeformer::kernels {
+
+/// 128 random bits.
+struct PhiloxBlock {
+  std::uint32_t word[4];
+};
+
+/// Philox 4x32 with ten rounds: a bijection of the 128-bit counter, chosen by the 64-bit key.
+/// Source:  Salmon, Moraes, Dror and Shaw 2011, "Parallel random numbers: as easy as 1, 2, 3", section 4
+inline PhiloxBlock philox_4x32_10(PhiloxBlock counter, std::uint32_t key0, std::uint32_t key1) {
+  for (int round = 0; round < 10; ++round) {
+    const std::uint64_t product0 = std::uint64_t{0xD2511F53} * counter.word[0];
+    const std::uint64_t product1 = std::uint64_t{0xCD9E8D57} * counter.word[2];
+    counter = {{static_cast<std::uint32_t>(product1 >> 32) ^ counter.word[1] ^ key0,
+                static_cast<std::uint32_t>(product1),
+                static_cast<std::uint32_t>(product0 >> 32) ^ counter.word[3] ^ key1,
+                static_cast<std::uint32_t>(product0)}};
+    key0 += 0x9E3779B9;
+    key1 += 0xBB67AE85;
+  }
+  return counter;
+}
+
+/// A place in a random sequence. Word i of it is word i % 4 of block first_block + i / 4, whoever computes it.
+struct PhiloxStream {
+  std::uint64_t seed = 0, stream = 0;
+  std::uint64_t first_block = 0;
+
+  /// The key is the seed; the counter is the block's number below and the stream above.
+  PhiloxBlock block(Index i) const {
+    const std::uint64_t counter = first_block + static_cast<std::uint64_t>(i);
+    return philox_4x32_10({{static_cast<std::uint32_t>(counter), static_cast<std::uint32_t>(counter >> 32),
+                            static_cast<std::uint32_t>(stream), static_cast<std::uint32_t>(stream >> 32)}},
+                          static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32));
+  }
+  std::uint32_t word(Index i) const { return block(i / 4).word[i % 4]; }
+};
+
+/// [0, 1) in steps of 2^-53.
+inline double uniform_double(std::uint32_t high, std::uint32_t low) {
+  return static_cast<double>((std::uint64_t{high} << 32 | low) >> 11) * 0x1p-53;
+}
+
+/// A word below it has probability p (to 2^-32); for masks drawn with one word an element. p = 1 keeps all.
+inline std::uint64_t philox_threshold(double p) { return static_cast<std::uint64_t>(p * 0x1p32); }
+
+}  // namespace tapeformer::kernels

@@ -1,0 +1,67 @@
+#pragma once
+
+#include <tapeformer/autograd/kernels/elementwise.h>
+#include <tapeformer/autograd/tensor.h>
+
+namespace tapeformer {
+
+using kernels::Unary;
+
+/// Elementwise arithmetic.
+/// Math:    y = a + b, a - b, a * b, a / b
+/// Shapes:  a, b broadcast against each other, aligned at the last axis -> y
+/// Throws:  ShapeError if they do not broadcast, DTypeError if the types differ
+Tensor add(const Tensor& a, const Tensor& b);
+Tensor subtract(const Tensor& a, const Tensor& b);
+Tensor multiply(const Tensor& a, const Tensor& b);
+Tensor divide(const Tensor& a, const Tensor& b);
+
+/// Math:    y = factor * x + offset
+Tensor affine(const Tensor& x, double factor, double offset);
+
+inline Tensor operator+(const Tensor& a, const Tensor& b) { return add(a, b); }
+inline Tensor operator-(const Tensor& a, const Tensor& b) { return subtract(a, b); }
+inline Tensor operator*(const Tensor& a, const Tensor& b) { return multiply(a, b); }
+inline Tensor operator/(const Tensor& a, const Tensor& b) { return divide(a, b); }
+inline Tensor operator*(const Tensor& x, double factor) { return affine(x, factor, 0); }
+inline Tensor operator*(double factor, const Tensor& x) { return affine(x, factor, 0); }
+inline Tensor operator+(const Tensor& x, double offset) { return affine(x, 1, offset); }
+inline Tensor operator-(const Tensor& x, double offset) { return affine(x, 1, -offset); }
+inline Tensor operator-(double offset, const Tensor& x) { return affine(x, -1, offset); }
+inline Tensor operator-(const Tensor& x) { return affine(x, -1, 0); }
+
+/// Math:    y = x^exponent
+/// Grad:    dx = dy * exponent * x^(exponent - 1)
+Tensor pow(const Tensor& x, double exponent);
+
+/// Elementwise functions.
+/// Math:    relu = max(x, 0); gelu = x Phi(x); gelu_tanh = x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)));
+///          silu = x sigmoid(x)
+/// Grad:    relu'(0) = 0
+/// Saves:   y for exp, sqrt, tanh, sigmoid and relu, x for the others
+/// Source:  GELU: Hendrycks and Gimpel 2016, arXiv:1606.08415; SiLU: ibid. and Ramachandran et al. 2017
+Tensor unary(Unary f, const Tensor& x);
+Tensor exp(const Tensor& x);
+Tensor log(const Tensor& x);
+Tensor sqrt(const Tensor& x);
+Tensor tanh(const Tensor& x);
+Tensor erf(const Tensor& x);
+Tensor sigmoid(const Tensor& x);
+Tensor relu(const Tensor& x);
+Tensor gelu(const Tensor& x);
+Tensor gelu_tanh(const Tensor& x);
+Tensor silu(const Tensor& x);
+const char* name_of(Unary f);
+
+/// y = condition ? a : b.
+/// Shapes:  condition bool, a and b floating, the three broadcast -> y
+/// Grad:    each element's gradient goes to the operand it came from; the other gets exactly zero
+Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b);
+/// `value` where `mask` is true, else x; no gradient flows there.
+Tensor masked_fill(const Tensor& x, const Tensor& mask, double value);
+
+/// bool results; nothing is recorded.
+Tensor equal(const Tensor& a, const Tensor& b);
+Tensor logical_and(const Tensor& a, const Tensor& b);
+
+}  // namespace tapeformer

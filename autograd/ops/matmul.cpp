@@ -1,0 +1,207 @@
+#include <tapeformer/autograd/dispatch.h>
+#include <tapeformer/autograd/kernels/matmul.h>
+#include <tapeformer/autograd/kernels/reduce.h>
+#include <tapeformer/autograd/ops/broadcast.h>
+#include <tapeformer/autograd/ops/elementwise.h>
+#include <tapeformer/autograd/ops/matmul.h>
+#include <tapeformer/autograd/ops/shape.h>
+
+namespace tapeformer {
+namespace {
+
+/// Sizes and strides of a matrix stack as the product sees it.
+struct Stack {
+  Shape batch;                           // leading axes, the head axis last when by_head
+  Index batch_strides[Shape::kMaxRank];  // in elements
+  Index rows = 0, columns = 0;           // as stored, before transposing
+  Index row_stride = 0;
+};
+
+Stack stack_of(const char* op, const Shape& shape, bool by_head) {
+  const int rank = shape.rank();
+  if (rank < (by_head ? 3 : 2)) {
+    throw ShapeError(std::string("[") + op + "] a factor must have at least " +
+                     (by_head ? "three axes" : "two axes") + "; got " + shape.text() + "; try reshape");
+  }
+  Stack stack;
+  const int matrix_axes = by_head ? 3 : 2;
+  for (int axis = 0; axis < rank - matrix_axes; ++axis) {
+    stack.batch_strides[axis] = shape.elements(axis + 1, rank);
+    stack.batch.append(shape[axis]);
+  }
+  stack.columns = shape[-1];
+  stack.rows = shape[rank - matrix_axes];
+  stack.row_stride = shape.elements(rank - matrix_axes + 1, rank);
+  if (by_head) {
+    stack.batch_strides[stack.batch.rank()] = stack.columns;
+    stack.batch.append(shape[-2]);
+  }
+  return stack;
+}
+
+/// The strides of `stack`'s batch axes seen as `batch`.
+void aligned_strides(const Shape& batch, const Stack& stack, Index* strides) {
+  const int lead = batch.rank() - stack.batch.rank();
+  for (int axis = 0; axis < batch.rank(); ++axis) {
+    const bool repeats = axis < lead || stack.batch[axis - lead] == 1;
+    strides[axis] = repeats ? 0 : stack.batch_strides[axis - lead];
+  }
+}
+
+std::string describe(const char* name, const Factor& factor) {
+  return std::string(name) + "=" + factor.x.describe() + (factor.by_head ? " by head" : "") +
+         (factor.transposed ? " transposed" : "");
+}
+
+/// dz [rows, Out] -> dx = dz weight, dweight = dz^T x, dbias.
+void linear_backward(const Tensor& x, const Tensor& weight, const Tensor& dz, const Gradients& into) {
+  const Index out = weight.size(0), in = weight.size(1), rows = in == 0 ? 0 : x.elements() / in;
+  const auto product = [&](Index m, Index n, Index k, bool transpose_a, const Tensor& a, const Tensor& b,
+                           const GradientSlot& to) {
+    kernels::Gemm shape;
+    shape.m = m, shape.n = n, shape.k = k;
+    shape.transpose_a = transpose_a;
+    shape.lda = transpose_a ? m : k, shape.ldb = n, shape.ldc = n;
+    dispatch(
+        "linear", [&](auto on, auto* pa, auto* pb, auto pc) { kernels::gemm(on, shape, pa, pb, pc); }, a, b,
+        to);
+  };
+  if (into[0]) product(rows, in, out, false, dz, weight, into[0]);
+  if (into[1]) product(out, in, rows, true, dz, x, into[1]);
+  if (into[2]) {
+    dispatch(
+        "linear", [&](auto on, auto* from, auto to) { kernels::reduce_sum(on, 1, rows, out, from, to); }, dz,
+        into[2]);
+  }
+}
+
+}  // namespace
+
+Factor transposed(Factor factor) {
+  factor.transposed = !factor.transposed;
+  return factor;
+}
+
+Factor by_head(Factor factor) {
+  factor.by_head = true;
+  return factor;
+}
+
+Tensor matmul(const Factor& a, const Factor& b, double scale, bool output_by_head) {
+  if (b.x.rank() == 2 && a.x.rank() > 2 && !a.by_head && !a.transposed && !output_by_head) {
+    // One large product instead of a stack of small ones, and db needs no sum over the stack.
+    Shape shape = a.x.shape();
+    shape.set(-1, b.transposed ? b.x.size(0) : b.x.size(1));
+    if (a.x.size(-1) > 0) return reshape(matmul(reshape(a.x, {-1, a.x.size(-1)}), b, scale), shape);
+  }
+  const Stack stack_a = stack_of("matmul", a.x.shape(), a.by_head),
+              stack_b = stack_of("matmul", b.x.shape(), b.by_head);
+  kernels::Gemm gemm;
+  gemm.m = a.transposed ? stack_a.columns : stack_a.rows;
+  gemm.k = a.transposed ? stack_a.rows : stack_a.columns;
+  gemm.n = b.transposed ? stack_b.rows : stack_b.columns;
+  const Index inner_b = b.transposed ? stack_b.columns : stack_b.rows;
+  if (gemm.k != inner_b) {
+    throw ShapeError("[matmul] inner sizes must match; got " + describe("a", a) + ", " + describe("b", b) +
+                     " (" + std::to_string(gemm.k) + " != " + std::to_string(inner_b) +
+                     "); try transposed(b)");
+  }
+  gemm.transpose_a = a.transposed, gemm.transpose_b = b.transposed;
+  gemm.scale = scale;
+
+  const Shape batch = broadcast_shapes("matmul", stack_a.batch, stack_b.batch);
+  Shape shape = batch;
+  if (output_by_head) {
+    if (batch.rank() == 0)
+      throw ShapeError("[matmul] an output by head needs a head axis; got " + describe("a", a));
+    shape.set(-1, gemm.m);
+    shape.append(batch[-1]);
+  } else {
+    shape.append(gemm.m);
+  }
+  shape.append(gemm.n);
+  const Stack stack_y = stack_of("matmul", shape, output_by_head);
+  gemm.lda = std::max<Index>(stack_a.row_stride, 1);
+  gemm.ldb = std::max<Index>(stack_b.row_stride, 1);
+  gemm.ldc = std::max<Index>(stack_y.row_stride, 1);
+  gemm.batch.axes = batch.rank();
+  for (int axis = 0; axis < batch.rank(); ++axis) gemm.batch.sizes[axis] = batch[axis];
+  aligned_strides(batch, stack_a, gemm.batch.strides_a);
+  aligned_strides(batch, stack_b, gemm.batch.strides_b);
+  aligned_strides(batch, stack_y, gemm.batch.strides_c);
+  gemm.batch = merged(gemm.batch);
+
+  const Tensor y = Tensor::empty(shape, a.x.dtype(), a.x.device());
+  dispatch(
+      "matmul",
+      [&](auto on, auto* pa, auto* pb, auto* py) {
+        kernels::gemm(on, gemm, pa, pb, kernels::Write<std::remove_pointer_t<decltype(py)>>{py, false});
+      },
+      a.x, b.x, y);
+  return record("matmul", {a.x, b.x}, {a.x, b.x}, y,
+                [a, b, scale, output_by_head](const Tensor& gradient, const Gradients& into) {
+                  const Factor dy = output_by_head ? by_head(gradient) : Factor(gradient);
+                  if (into[0]) {
+                    into[0] += a.transposed ? matmul(b, transposed(dy), scale, a.by_head)
+                                            : matmul(dy, transposed(b), scale, a.by_head);
+                  }
+                  if (into[1]) {
+                    into[1] += b.transposed ? matmul(transposed(dy), a, scale, b.by_head)
+                                            : matmul(transposed(a), dy, scale, b.by_head);
+                  }
+                });
+}
+
+Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, std::optional<Unary> activation) {
+  if (weight.rank() != 2 || x.rank() < 1 || x.size(-1) != weight.size(1) ||
+      (bias.defined() && bias.shape() != Shape{weight.size(0)})) {
+    throw ShapeError("[linear] x [..., In], weight [Out, In] and bias [Out] must fit; got x=" + x.describe() +
+                     ", weight=" + weight.describe() + ", bias=" + bias.describe());
+  }
+  Shape shape = x.shape();
+  shape.set(-1, weight.size(0));
+  const Index out = weight.size(0), in = weight.size(1), rows = x.shape().elements(0, x.rank() - 1);
+  kernels::Gemm gemm;
+  gemm.m = rows, gemm.n = out, gemm.k = in;
+  gemm.transpose_b = true;
+  gemm.lda = gemm.ldb = std::max<Index>(in, 1), gemm.ldc = std::max<Index>(out, 1);
+
+  const Tensor z = Tensor::empty(shape, x.dtype(), x.device());
+  const bool needs_z = activation && !kernels::saves_output(*activation);
+  const Tensor y = needs_z ? Tensor::empty_like(z) : z;
+  dispatch(
+      "linear",
+      [&](auto on, auto* px, auto* pw, auto* pb, auto* pz, auto* py) {
+        kernels::gemm(on, gemm, px, pw, kernels::Write<std::remove_pointer_t<decltype(pz)>>{pz, false});
+        if (pb != nullptr || activation) {
+          kernels::bias_activation(on, rows, out, pb, activation.has_value(),
+                                   activation.value_or(Unary::relu), pz, py);
+        }
+      },
+      x, weight, bias, z, y);
+
+  const Tensor saved = activation ? z : Tensor();  // z is y where the derivative is a function of y
+  return record_fused(
+      "linear", {x, weight, bias}, {x, weight, saved}, y,
+      [x, weight, saved, activation](const Tensor& dy, const Gradients& into) {
+        Tensor dz = dy;
+        if (activation) {
+          dz = Tensor::empty_like(dy);
+          dispatch(
+              "linear",
+              [&](auto on, auto* s, auto* from, auto* to) {
+                kernels::unary_backward(on, *activation, dy.elements(), s, from,
+                                        kernels::Write<std::remove_pointer_t<decltype(to)>>{to, false});
+              },
+              saved, dy, dz);
+        }
+        linear_backward(x, weight, dz, into);
+      },
+      [x, weight, bias, activation] {
+        Tensor twin = matmul(x, transposed(weight));
+        if (bias.defined()) twin = twin + bias;
+        return activation ? unary(*activation, twin) : twin;
+      });
+}
+
+}  // namespace tapeformer

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <tapeformer/autograd/kernels/elementwise.h>
+#include <tapeformer/autograd/parameter.h>
+#include <tapeformer/autograd/tensor.h>
+
+#include <optional>
+
+namespace tapeformer {
+
+/// A factor of a matrix product and how it is read; nothing is copied for it.
+struct Factor {
+  Factor(const Tensor& tensor) : x(tensor) {}                   // NOLINT: a tensor is a factor as it stands
+  Factor(const Parameter& parameter) : x(parameter.value()) {}  // NOLINT
+  Tensor x;
+  bool transposed = false;
+  bool by_head = false;
+};
+/// The factor with its last two axes swapped.
+Factor transposed(Factor factor);
+/// [..., T, H, D] read as [..., H, T, D]: the layout that attention projections produce.
+Factor by_head(Factor factor);
+
+/// Batched matrix product.
+/// Math:    y = scale * a b
+/// Grad:    da = scale * dy b^T, db = scale * a^T dy
+/// Shapes:  a [..., M, K], b [..., K, N], leading axes broadcast -> y [..., M, N];
+///          with output_by_head y is stored [..., M, H, N], H being the last leading axis
+/// Saves:   a, b
+/// Throws:  ShapeError if the inner sizes differ or the leading axes do not broadcast
+Tensor matmul(const Factor& a, const Factor& b, double scale = 1, bool output_by_head = false);
+
+/// Affine map of the last axis, with the activation applied while the result is at hand.
+/// Math:    y = f(x weight^T + bias)
+/// Grad:    dz = dy f'(z); dx = dz weight, dweight = dz^T x, dbias = sum of dz over all but the last axis
+/// Shapes:  x [..., In], weight [Out, In], bias [Out] or undefined -> y [..., Out]
+/// Saves:   x, weight, and y or z = x weight^T + bias, whichever the activation's derivative needs
+/// Throws:  ShapeError if the sizes do not fit
+Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias = {},
+              std::optional<kernels::Unary> activation = {});
+
+}  // namespace tapeformer

@@ -1,0 +1,135 @@
+#include <tapeformer/autograd/dispatch.h>
+#include <tapeformer/autograd/kernels/reduce.h>
+#include <tapeformer/autograd/ops/elementwise.h>
+#include <tapeformer/autograd/ops/reduce.h>
+#include <tapeformer/autograd/ops/shape.h>
+
+#include <array>
+
+namespace tapeformer {
+namespace {
+
+using AxisFlags = std::array<bool, Shape::kMaxRank>;
+
+AxisFlags flags_of(const Shape& shape, const Axes& axes) {
+  AxisFlags reduced{};
+  if (axes.empty()) reduced.fill(true);
+  for (const int axis : axes) reduced[static_cast<std::size_t>(shape.checked_axis(axis))] = true;
+  return reduced;
+}
+
+/// The shape with size 1 at the reduced axes, and without them.
+struct ReducedShapes {
+  Shape kept, dropped;
+};
+ReducedShapes reduced_shapes(const Shape& shape, const AxisFlags& reduced) {
+  ReducedShapes result;
+  for (int axis = 0; axis < shape.rank(); ++axis) {
+    const bool gone = reduced[static_cast<std::size_t>(axis)];
+    result.kept.append(gone ? 1 : shape[axis]);
+    if (!gone) result.dropped.append(shape[axis]);
+  }
+  return result;
+}
+
+/// Applies `reduce(outer, n, inner, x, y)` to each run of adjacent reduced axes, last first. The result has
+/// size 1 at those axes.
+template <class Reduce>
+Tensor reduce_runs(const Tensor& x, const AxisFlags& reduced, const Reduce& reduce) {
+  Tensor current = x;
+  for (int end = x.rank(); end > 0;) {
+    if (!reduced[static_cast<std::size_t>(end - 1)]) {
+      --end;
+      continue;
+    }
+    int begin = end - 1;
+    while (begin > 0 && reduced[static_cast<std::size_t>(begin - 1)]) --begin;
+    Shape shape = current.shape();
+    for (int axis = begin; axis < end; ++axis) shape.set(axis, 1);
+    Tensor y = Tensor::empty(shape, x.dtype(), x.device());
+    reduce(current.shape().elements(0, begin), current.shape().elements(begin, end),
+           current.shape().elements(end, x.rank()), current, y);
+    current = y;
+    end = begin;
+  }
+  return current;
+}
+
+Tensor sum_unrecorded(const char* op, const Tensor& x, const AxisFlags& reduced) {
+  return reduce_runs(x, reduced,
+                     [op](Index outer, Index n, Index inner, const Tensor& from, const Tensor& to) {
+                       dispatch(
+                           op,
+                           [&](auto on, auto* px, auto* py) {
+                             using T = std::remove_pointer_t<decltype(py)>;
+                             kernels::reduce_sum(on, outer, n, inner, px, kernels::Write<T>{py, false});
+                           },
+                           from, to);
+                     });
+}
+
+Index reduced_count(const Shape& shape, const AxisFlags& reduced) {
+  Index count = 1;
+  for (int axis = 0; axis < shape.rank(); ++axis)
+    count *= reduced[static_cast<std::size_t>(axis)] ? shape[axis] : 1;
+  return count;
+}
+
+}  // namespace
+
+Tensor sum(const Tensor& x, const Axes& axes, bool keep_axes) {
+  const AxisFlags reduced = flags_of(x.shape(), axes);
+  const ReducedShapes shapes = reduced_shapes(x.shape(), reduced);
+  const Tensor y = sum_unrecorded("sum", x, reduced).alias(keep_axes ? shapes.kept : shapes.dropped);
+  return record("sum", {x}, {}, y,
+                [from = x.shape(), kept = shapes.kept](const Tensor& dy, const Gradients& into) {
+                  into[0] += broadcast_to(reshape(dy, kept), from);
+                });
+}
+
+Tensor mean(const Tensor& x, const Axes& axes, bool keep_axes) {
+  const auto count = static_cast<double>(reduced_count(x.shape(), flags_of(x.shape(), axes)));
+  return affine(sum(x, axes, keep_axes), 1 / count, 0);
+}
+
+Tensor max(const Tensor& x, const Axes& axes, bool keep_axes) {
+  const AxisFlags reduced = flags_of(x.shape(), axes);
+  if (reduced_count(x.shape(), reduced) == 0) {
+    throw ShapeError("[max] there must be something to choose from; got x=" + x.describe());
+  }
+  const ReducedShapes shapes = reduced_shapes(x.shape(), reduced);
+  const Tensor largest =
+      reduce_runs(x, reduced, [](Index outer, Index n, Index inner, const Tensor& from, const Tensor& to) {
+        dispatch(
+            "max", [&](auto on, auto* px, auto* py) { kernels::reduce_max(on, outer, n, inner, px, py); },
+            from, to);
+      });
+  const Tensor y = largest.alias(keep_axes ? shapes.kept : shapes.dropped);
+  return record("max", {x}, {x, largest}, y,
+                [x, largest = largest.detach()](const Tensor& dy, const Gradients& into) {
+                  const Tensor one = Tensor::scalar(1, x.dtype()), zero = Tensor::scalar(0, x.dtype());
+                  const Tensor reaches = where(equal(x, largest), one, zero);
+                  into[0] += reaches * (reshape(dy, largest.shape()) / sum_to(reaches, largest.shape()));
+                });
+}
+
+Tensor var(const Tensor& x, const Axes& axes, bool keep_axes, double correction) {
+  const auto count = static_cast<double>(reduced_count(x.shape(), flags_of(x.shape(), axes)));
+  const Tensor centred = x - mean(x, axes, true);
+  return affine(sum(centred * centred, axes, keep_axes), 1 / (count - correction), 0);
+}
+
+Tensor sum_to(const Tensor& x, const Shape& shape) {
+  if (x.shape() == shape) return x;
+  AxisFlags reduced{};
+  const int lead = x.rank() - shape.rank();
+  for (int axis = 0; axis < x.rank(); ++axis) {
+    reduced[static_cast<std::size_t>(axis)] = axis < lead || (shape[axis - lead] == 1 && x.size(axis) != 1);
+  }
+  const Tensor y = sum_unrecorded("sum_to", x, reduced).alias(shape);
+  return record("sum_to", {x}, {}, y, [from = x.shape()](const Tensor& dy, const Gradients& into) {
+    into[0] += broadcast_to(dy, from);
+  });
+}
+
+}  // namespace tapeformer

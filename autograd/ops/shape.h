@@ -1,0 +1,39 @@
+#pragma once
+
+#include <tapeformer/autograd/tensor.h>
+
+#include <vector>
+
+namespace tapeformer {
+
+/// The same elements in the same order; free. One size may be -1 and follows from the others.
+/// Throws:  ShapeError unless the number of elements stays
+Tensor reshape(const Tensor& x, const Shape& shape);
+/// As above, with one size given as -1.
+Tensor reshape(const Tensor& x, std::initializer_list<Index> sizes);
+
+/// y's axis i is x's axis order[i]; copies.
+/// Throws:  ShapeError unless `order` names every axis once
+Tensor permute(const Tensor& x, const std::vector<int>& order);
+/// Swaps the last two axes; copies. Matrix products take transposed(x) instead.
+Tensor transpose(const Tensor& x);
+
+/// Repeats x along axes of size 1 and new leading axes.
+Tensor broadcast_to(const Tensor& x, const Shape& shape);
+
+/// Shapes:  parts [..., N_i, ...] equal but for `axis` -> y [..., sum N_i, ...]
+Tensor concat(const std::vector<Tensor>& parts, int axis);
+/// Shapes:  x [..., sum sizes, ...] -> one tensor for every size
+Tensor slice(const Tensor& x, int axis, Index from, Index size);
+std::vector<Tensor> split(const Tensor& x, int axis, const std::vector<Index>& sizes);
+/// Zeros around x: y's size along `axis` is `size`, x begins at `from`. The gradient of slice.
+Tensor pad(const Tensor& x, int axis, Index from, Index size);
+
+/// y[..., j, ...] = x[..., index[..., j, ...], ...] along `axis`, as torch.gather.
+/// Shapes:  index i32, equal to x but for `axis` -> y as index
+/// Throws:  ShapeError if shapes do not fit or an index is outside [0, N)
+Tensor gather(const Tensor& x, int axis, const Tensor& index);
+/// Adds x's elements to zeros of size `size` along `axis`; the gradient of gather.
+Tensor scatter_add(const Tensor& x, int axis, const Tensor& index, Index size);
+
+}  // namespace tapeformer

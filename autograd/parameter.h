@@ -1,0 +1,54 @@
+#pragma once
+
+#include <tapeformer/autograd/tensor.h>
+
+#include <string>
+
+namespace tapeformer {
+
+struct ParameterState : Pooled {
+  explicit ParameterState(Tensor initial);
+  ~ParameterState();
+  ParameterState(const ParameterState&) = delete;
+  ParameterState& operator=(const ParameterState&) = delete;
+
+  Tensor value, gradient;
+  std::string name;
+  bool has_gradient = false;  ///< false: the next gradient is assigned, whatever the buffer holds
+  bool trainable = true;
+};
+
+/// A trainable leaf: a value and its gradient, outside every tape. A handle: copies are the same parameter,
+/// which is how two layers tie their weights.
+class Parameter {
+ public:
+  Parameter() = default;
+  explicit Parameter(Tensor value) : state_(new ParameterState(std::move(value))) {}
+
+  bool defined() const { return static_cast<bool>(state_); }
+  const Tensor& value() const { return state_->value; }
+  operator const Tensor&() const { return state_->value; }  // NOLINT: a parameter is used as its value
+
+  /// The sum of what backward passes have brought since clear_gradient(); undefined when there was none.
+  Tensor gradient() const { return state_->has_gradient ? state_->gradient : Tensor(); }
+  /// Costs nothing: the buffer stays, and the next gradient overwrites it.
+  void clear_gradient() { state_->has_gradient = false; }
+
+  /// The path in the model, e.g. "decoder.0.self_attention.query.weight"; set by Module.
+  const std::string& name() const { return state_->name; }
+  void set_name(const std::string& name) { state_->name = name; }
+  bool trainable() const { return state_->trainable; }
+  /// Tapes do not look at a parameter that is not trainable.
+  void set_trainable(bool trainable) { state_->trainable = trainable; }
+
+  /// Replaces the value (another type, loaded weights) and drops the gradient.
+  void set_value(Tensor value);
+
+  bool operator==(const Parameter& other) const { return state_.get() == other.state_.get(); }
+  ParameterState* state() const { return state_.get(); }
+
+ private:
+  Handle<ParameterState> state_;
+};
+
+}  // namespace tapeformer

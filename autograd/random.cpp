@@ -1,0 +1,134 @@
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/random.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+
+namespace tapeformer {
+namespace {
+
+constexpr double kTwoPi = 6.28318530717958647693;
+constexpr Index kParallelPairs = 2048;  // fewer are not worth waking the other threads for
+
+struct Pair {
+  double first, second;
+};
+
+/// Two uniform numbers of one block.
+Pair uniform_pair(const kernels::PhiloxBlock& block) {
+  return {kernels::uniform_double(block.word[0], block.word[1]),
+          kernels::uniform_double(block.word[2], block.word[3])};
+}
+
+/// Two independent standard normal numbers of one block.
+/// Math:    sqrt(-2 ln(1 - u)) (cos 2 pi v, sin 2 pi v)
+/// Source:  Box and Muller 1958, "A note on the generation of random normal deviates"
+Pair normal_pair(const kernels::PhiloxBlock& block) {
+  const Pair uniform = uniform_pair(block);
+  const double radius = std::sqrt(-2 * std::log1p(-uniform.first));
+  const double angle = kTwoPi * uniform.second;
+  return {radius * std::cos(angle), radius * std::sin(angle)};
+}
+
+/// x[2i], x[2i+1] = round(of_block(block i)).
+template <class OfBlock, class Round>
+void fill_pairs(const char* op, const Tensor& x, Generator& random, const OfBlock& of_block, const Round& round) {
+  if (!is_floating(x.dtype())) throw DTypeError(std::string("[") + op + "] x must be f32 or f64; got x=" + x.describe());
+  const Index count = x.elements();
+  const kernels::PhiloxStream stream = random.reserve(2 * count);
+  const auto fill = [&](auto* to) {
+#pragma omp parallel for schedule(static) if (count >= 2 * kParallelPairs)
+    for (Index i = 0; i < count; i += 2) {
+      const Pair pair = of_block(stream.block(i / 2));
+      round(pair.first, to[i]);
+      if (i + 1 < count) round(pair.second, to[i + 1]);
+    }
+  };
+  if (x.dtype() == DType::f32) {
+    fill(x.data<float>());
+  } else {
+    fill(x.data<double>());
+  }
+}
+
+}  // namespace
+
+std::uint32_t Generator::next() {
+  const std::uint64_t block = state_.position / 4;
+  if (block != cached_) {
+    block_ = kernels::PhiloxStream{state_.seed, state_.stream, block}.block(0);
+    cached_ = block;
+  }
+  return block_.word[state_.position++ % 4];
+}
+
+double Generator::uniform() {
+  const std::uint32_t high = next();
+  return kernels::uniform_double(high, next());
+}
+
+double Generator::normal() { return normal_pair(reserve(4).block(0)).first; }
+
+Index Generator::below(Index n) {
+  if (n <= 0) throw Error("[below] n must be positive; got n=" + std::to_string(n));
+  const auto range = static_cast<std::uint64_t>(n);
+  const std::uint64_t biased = (0 - range) % range;  // 2^64 mod n: so many values would be drawn once too often
+  for (;;) {
+    const std::uint64_t high = next();
+    const std::uint64_t value = high << 32 | next();
+    if (value >= biased) return static_cast<Index>(value % range);
+  }
+}
+
+void Generator::fill_uniform(const Tensor& x, double low, double high) {
+  fill_pairs("fill_uniform", x, *this, uniform_pair, [low, high](double value, auto& to) {
+    using T = std::remove_reference_t<decltype(to)>;
+    const T largest = std::nextafter(static_cast<T>(high), static_cast<T>(low));  // rounding must not reach high
+    to = std::min(static_cast<T>(low + (high - low) * value), largest);
+  });
+}
+
+void Generator::fill_normal(const Tensor& x, double mean, double standard_deviation) {
+  fill_pairs("fill_normal", x, *this, normal_pair, [mean, standard_deviation](double value, auto& to) {
+    to = static_cast<std::remove_reference_t<decltype(to)>>(mean + standard_deviation * value);
+  });
+}
+
+Generator Generator::split() {
+  const kernels::PhiloxBlock block = reserve(4).block(0);
+  return Generator(state_.seed, std::uint64_t{block.word[0]} << 32 | block.word[1]);
+}
+
+kernels::PhiloxStream Generator::reserve(Index words) {
+  const std::uint64_t first = (state_.position + 3) / 4;
+  state_.position = 4 * (first + (static_cast<std::uint64_t>(words) + 3) / 4);
+  return {state_.seed, state_.stream, first};
+}
+
+Tensor TorchGenerator::rand(const Shape& shape) {
+  Tensor x = Tensor::empty(shape);
+  std::generate_n(x.data<float>(), x.elements(),
+                  [this] { return static_cast<float>(engine_() & 0xFFFFFFu) * 0x1p-24f; });
+  return x;
+}
+
+Tensor TorchGenerator::symmetric(const Shape& shape, Index fan_in) {
+  const auto bound = static_cast<float>(1 / std::sqrt(static_cast<double>(fan_in)));
+  Tensor x = rand(shape);
+  float* value = x.data<float>();
+  for (Index i = 0; i < x.elements(); ++i) value[i] = value[i] * (bound - -bound) + -bound;
+  return x;
+}
+
+Tensor TorchGenerator::dropout_mask(const Shape& shape, double p) {
+  Tensor keep = Tensor::empty(shape, DType::boolean);
+  std::generate_n(keep.data<bool>(), keep.elements(), [this, p] {
+    const std::uint64_t high = engine_();
+    const std::uint64_t draw = (high << 32 | engine_()) & ((std::uint64_t{1} << 53) - 1);
+    return static_cast<double>(draw) * 0x1p-53 < 1 - p;
+  });
+  return keep;
+}
+
+}  // namespace tapeformer

@@ -1,0 +1,88 @@
+#pragma once
+
+#include <tapeformer/autograd/kernels/philox.h>
+#include <tapeformer/autograd/tensor.h>
+
+#include <cstdint>
+#include <random>
+#include <utility>
+#include <vector>
+
+namespace tapeformer {
+
+/// Everything a Generator is; for checkpoints.
+struct GeneratorState {
+  std::uint64_t seed = 0, stream = 0;
+  std::uint64_t position = 0;  ///< in 32-bit words
+  bool operator==(const GeneratorState& other) const {
+    return seed == other.seed && stream == other.stream && position == other.position;
+  }
+};
+
+/// Random numbers that are a function of (seed, stream, position), so that a stream can be cut, split, saved and
+/// computed by any number of threads. Philox 4x32-10 underneath.
+class Generator {
+ public:
+  explicit Generator(std::uint64_t seed, std::uint64_t stream = 0) : Generator(GeneratorState{seed, stream, 0}) {}
+  explicit Generator(const GeneratorState& state) : state_(state) {}
+
+  std::uint32_t next();
+  /// Uniform in [0, 1), in steps of 2^-53.
+  double uniform();
+  /// Standard normal; takes one block.
+  double normal();
+  /// Uniform in [0, n) without bias. Throws: Error unless n > 0.
+  Index below(Index n);
+  template <class T, class A>
+  void shuffle(std::vector<T, A>& values) {
+    for (std::size_t left = values.size(); left > 1; --left) {
+      std::swap(values[left - 1], values[static_cast<std::size_t>(below(static_cast<Index>(left)))]);
+    }
+  }
+
+  /// Uniform in [low, high). f32 gets the same values as f64, rounded. Throws: DTypeError unless x is floating.
+  void fill_uniform(const Tensor& x, double low, double high);
+  /// f32 gets the same values as f64, rounded. Throws: DTypeError unless x is floating.
+  void fill_normal(const Tensor& x, double mean, double standard_deviation);
+
+  /// A generator of the same seed on a stream of its own. Which one depends on this position, which moves on.
+  Generator split();
+  /// Sets the next `words` words aside, for a kernel to compute them in any order, as often as it likes.
+  kernels::PhiloxStream reserve(Index words);
+
+  const GeneratorState& state() const { return state_; }
+  void restore(const GeneratorState& state) { *this = Generator(state); }
+
+ private:
+  static constexpr std::uint64_t kNone = ~std::uint64_t{0};
+
+  GeneratorState state_;
+  std::uint64_t cached_ = kNone;  // number of the block in block_
+  kernels::PhiloxBlock block_{};
+};
+
+/// The numbers that PyTorch draws on a CPU after torch.manual_seed(seed), where it fills tensors one element at a
+/// time. A Linear draws its weight, then its bias, if any, likewise.
+/// Source:  figures printed by PyTorch; mt19937 of Matsumoto and Nishimura 1998
+class TorchGenerator {
+ public:
+  explicit TorchGenerator(std::uint64_t seed) : engine_(static_cast<std::uint32_t>(seed)) {}
+
+  /// torch.rand: f32, uniform in [0, 1), in steps of 2^-24.
+  Tensor rand(const Shape& shape);
+  /// The weight [out, in] of torch.nn.Linear: f32, uniform in +-1/sqrt(in). `out` = 1 gives as many numbers as
+  /// a bias has if `in` is taken from linear_bias.
+  Tensor linear_weight(Index out, Index in) { return symmetric({out, in}, in); }
+  /// The bias [out] of torch.nn.Linear with `in` inputs: f32, uniform in +-1/sqrt(in).
+  Tensor linear_bias(Index out, Index in) { return symmetric({out}, in); }
+  /// The elements that torch.nn.Dropout(p) keeps, as bool: a 53-bit draw is below 1 - p. Agrees with builds of
+  /// PyTorch without MKL.
+  Tensor dropout_mask(const Shape& shape, double p);
+
+ private:
+  Tensor symmetric(const Shape& shape, Index fan_in);
+
+  std::mt19937 engine_;
+};
+
+}  // namespace tapeformer

@@ -1,0 +1,69 @@
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/shape.h>
+
+#include <algorithm>
+
+namespace tapeformer {
+
+Shape::Shape(std::initializer_list<Index> sizes) : Shape(sizes.begin(), static_cast<int>(sizes.size())) {}
+
+Shape::Shape(const Index* sizes, int rank) {
+  for (int axis = 0; axis < rank; ++axis) append(sizes[axis]);
+}
+
+void Shape::append(Index size) {
+  if (rank_ == kMaxRank) {
+    throw ShapeError("[shape] at most " + std::to_string(kMaxRank) + " axes; got one more than " + text());
+  }
+  if (size < 0) throw ShapeError("[shape] sizes are not negative; got " + std::to_string(size));
+  sizes_[static_cast<std::size_t>(rank_++)] = size;
+}
+
+Index Shape::elements() const { return elements(0, rank_); }
+
+Index Shape::elements(int from, int to) const {
+  Index product = 1;
+  for (int axis = from; axis < to; ++axis) product *= sizes_[static_cast<std::size_t>(axis)];
+  return product;
+}
+
+int Shape::checked_axis(int axis) const {
+  const int wrapped = axis < 0 ? axis + rank_ : axis;
+  if (wrapped < 0 || wrapped >= rank_) {
+    throw ShapeError("[shape] axis must be in [-rank, rank); got axis=" + std::to_string(axis) + " of " +
+                     text());
+  }
+  return wrapped;
+}
+
+bool Shape::operator==(const Shape& other) const {
+  return std::equal(begin(), end(), other.begin(), other.end());
+}
+
+std::string Shape::text() const {
+  std::string text = "[";
+  for (const Index size : *this) {
+    if (text.size() > 1) text += ",";
+    text += std::to_string(size);
+  }
+  return text + "]";
+}
+
+Shape broadcast_shapes(const char* op, const Shape& a, const Shape& b) {
+  const int rank = std::max(a.rank(), b.rank());
+  Shape result;
+  for (int axis = 0; axis < rank; ++axis) {
+    const int axis_a = axis - (rank - a.rank()), axis_b = axis - (rank - b.rank());
+    const Index size_a = axis_a < 0 ? 1 : a[axis_a], size_b = axis_b < 0 ? 1 : b[axis_b];
+    if (size_a != size_b && size_a != 1 && size_b != 1) {
+      throw ShapeError(std::string("[") + op +
+                       "] sizes must be equal or 1, aligned at the last axis; got a=" + a.text() +
+                       ", b=" + b.text() + " (" + std::to_string(size_a) + " != " + std::to_string(size_b) +
+                       "); try reshape");
+    }
+    result.append(size_a == 1 ? size_b : size_a);
+  }
+  return result;
+}
+
+}  // namespace tapeformer

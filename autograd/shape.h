@@ -1,0 +1,53 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <initializer_list>
+#include <string>
+
+namespace tapeformer {
+
+/// Every size, stride and position in the project.
+using Index = std::int64_t;
+
+/// The sizes of a tensor, outermost first. Stored inline: copying one never allocates.
+class Shape {
+ public:
+  static constexpr int kMaxRank = 8;
+
+  Shape() = default;
+  Shape(std::initializer_list<Index> sizes);
+  /// Throws: ShapeError if rank > kMaxRank or a size is negative.
+  Shape(const Index* sizes, int rank);
+
+  int rank() const { return rank_; }
+  /// Negative axes count from the end. Throws: ShapeError outside [-rank, rank).
+  Index operator[](int axis) const { return sizes_[static_cast<std::size_t>(checked_axis(axis))]; }
+  void set(int axis, Index size) { sizes_[static_cast<std::size_t>(checked_axis(axis))] = size; }
+  void append(Index size);
+  /// Product of the sizes; 1 for a scalar.
+  Index elements() const;
+  /// Product of the sizes of axes [from, to).
+  Index elements(int from, int to) const;
+  /// `axis` as a number in [0, rank). Throws: ShapeError otherwise.
+  int checked_axis(int axis) const;
+
+  const Index* begin() const { return sizes_.data(); }
+  const Index* end() const { return sizes_.data() + rank_; }
+
+  bool operator==(const Shape& other) const;
+  bool operator!=(const Shape& other) const { return !(*this == other); }
+
+  /// "[2,8,64]".
+  std::string text() const;
+
+ private:
+  std::array<Index, kMaxRank> sizes_{};
+  int rank_ = 0;
+};
+
+/// The shape two operands broadcast to: aligned at the last axis, sizes equal or 1.
+/// Throws: ShapeError naming `op` and both shapes.
+Shape broadcast_shapes(const char* op, const Shape& a, const Shape& b);
+
+}  // namespace tapeformer

@@ -1,0 +1,347 @@
+#include <tapeformer/autograd/dispatch.h>
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/kernels/elementwise.h>
+#include <tapeformer/autograd/tape.h>
+
+#include <algorithm>
+#include <ostream>
+
+namespace tapeformer {
+namespace {
+
+thread_local Tape* recording_tape = nullptr;
+std::atomic<std::uint64_t> tape_count{0};
+
+std::string bracketed(const char* op) { return std::string("[") + op + "] "; }
+
+}  // namespace
+
+namespace detail {
+
+void throw_floating_type(const char* op, const Tensor& x) {
+  throw DTypeError(bracketed(op) + "values must be f32 or f64; got x=" + x.describe() +
+                   "; try to(DType::f32)");
+}
+
+void throw_mixed_types(const char* op, const Tensor& a, const Tensor& b) {
+  throw DTypeError(bracketed(op) + "all operands must have one type; got " + a.describe() + " and " +
+                   b.describe() + "; try to(DType::" + name_of(a.dtype()) + ")");
+}
+
+}  // namespace detail
+
+Tape::Tape() : id_(++tape_count), outer_(recording_tape) { recording_tape = this; }
+
+Tape::~Tape() { leave(); }
+
+void Tape::leave() {
+  if (recording_tape == this) recording_tape = outer_;
+}
+
+Tape* Tape::current() {
+  Tape* tape = recording_tape;
+  while (tape != nullptr && tape->spent_) tape = tape->outer_;
+  return tape;
+}
+
+std::int32_t Tape::new_slot(const Tensor& x) {
+  Slot slot;
+  slot.shape = x.shape();
+  slot.dtype = x.dtype();
+  slots_.push_back(std::move(slot));
+  x.state()->tape = id_;
+  x.state()->slot = static_cast<std::int32_t>(slots_.size()) - 1;
+  return x.state()->slot;
+}
+
+std::int32_t Tape::slot_of(const char* op, const Tensor& x) {
+  if (!x.defined()) return -1;
+  Tensor::State& state = *x.state();
+  if (state.parameter != nullptr) {
+    if (!state.parameter->trainable) return -1;
+    if (state.tape == id_) return state.slot;
+    const std::int32_t slot = new_slot(x);
+    slots_.back().parameter = Handle<ParameterState>(state.parameter);
+    return slot;
+  }
+  if (state.tape == id_) return state.slot;
+  if (state.tape == 0) return -1;
+  throw TapeError(bracketed(op) +
+                  "an input was computed on another tape (ended, outer, or of another thread); got x=" +
+                  x.describe() + "; try detach(), or watch() on this tape");
+}
+
+std::int32_t Tape::checked_slot(const char* op, const Tensor& x) const {
+  if (!x.defined() || x.state()->tape != id_) {
+    throw TapeError(bracketed(op) +
+                    "the tensor must be a parameter used on this tape, watched by it, or computed on it; " +
+                    "got " + x.describe() + "; try tape.watch(x) before the forward pass");
+  }
+  return x.state()->slot;
+}
+
+void Tape::watch(const Tensor& x) {
+  if (x.state()->tape == id_ || (x.state()->parameter != nullptr && slot_of("watch", x) >= 0)) return;
+  new_slot(x);
+}
+
+Tape* tape_for(const char* op, const Tensor* inputs, std::size_t count) {
+  Tape* tape = Tape::current();
+  if (tape == nullptr) return nullptr;
+  bool tracked = false;
+  for (std::size_t i = 0; i < count; ++i) tracked = tape->slot_of(op, inputs[i]) >= 0 || tracked;
+  return tracked ? tape : nullptr;
+}
+
+void append_node(Tape& tape, const char* op, const Tensor* inputs, std::size_t input_count,
+                 const Tensor* saved, std::size_t saved_count, const Tensor* outputs,
+                 std::size_t output_count, Backward backward, Twin twin) {
+  Tape::Node node;
+  node.op = op;
+  node.inputs.reserve(input_count);
+  for (std::size_t i = 0; i < input_count; ++i) node.inputs.push_back(tape.slot_of(op, inputs[i]));
+  node.saved.reserve(saved_count);
+  for (std::size_t i = 0; i < saved_count; ++i) {
+    if (saved[i].defined()) node.saved.push_back(saved[i].state()->storage);
+  }
+  node.backward = std::move(backward);
+  node.twin = std::move(twin);
+  node.first_output = static_cast<std::int32_t>(tape.slots_.size());
+  node.outputs = static_cast<std::int32_t>(output_count);
+  for (std::size_t i = 0; i < output_count; ++i) {
+    tape.new_slot(outputs[i]);
+    if (tape.detects_anomalies_) tape.check_finite(op, "forward", outputs[i]);
+  }
+  tape.nodes_.push_back(std::move(node));
+}
+
+void Tape::check_finite(const char* op, const char* direction, const Tensor& x) const {
+  if (!x.defined() || !is_floating(x.dtype())) return;
+  Index bad = -1;
+  const Index count = x.elements();
+  dispatch(
+      op, [&](auto on, auto* from) { bad = kernels::first_non_finite(on, count, from); }, x);
+  if (bad < 0) return;
+  throw TapeError(bracketed(op) + direction + " gave the first value that is not finite: " +
+                  std::to_string(x.at(bad)) + " at element " + std::to_string(bad) + " of " + x.describe() +
+                  "; try a lower learning rate, or look at this operation's inputs");
+}
+
+void Tape::check_loss(const char* op, const Tensor& loss, const Tensor& seed) const {
+  if (spent_) {
+    throw TapeError(bracketed(op) +
+                    "the tape is spent: backward frees what it used; try gradients() for several passes, "
+                    "or a new Tape for the next step");
+  }
+  if (!loss.defined() || loss.state()->tape != id_) {
+    throw TapeError(bracketed(op) +
+                    "the loss does not depend on any parameter or watched tensor of this tape; got loss=" +
+                    loss.describe() + "; try constructing the Tape before the forward pass");
+  }
+  if (!seed.defined() && loss.elements() != 1) {
+    throw TapeError(bracketed(op) + "a loss with several elements needs a seed of its shape; got loss=" +
+                    loss.describe() + "; try mean(loss) or sum(loss)");
+  }
+  if (seed.defined() && seed.shape() != loss.shape()) {
+    throw ShapeError(bracketed(op) + "the seed must have the loss's shape; got loss=" + loss.describe() +
+                     ", seed=" + seed.describe());
+  }
+}
+
+void Tape::backward(const Tensor& loss, const Tensor& seed) {
+  check_loss("backward", loss, seed);
+  leave();
+  const RecordingPause pause;
+  to_parameters_ = frees_ = true;
+  recorded_ = false;
+  slots_[static_cast<std::size_t>(loss.state()->slot)].gradient =
+      seed.defined() ? seed : Tensor::full(loss.shape(), 1, loss.dtype());
+  spent_ = true;
+  run(0, nodes_.size());
+  nodes_.clear();
+  slots_.clear();
+}
+
+std::vector<Tensor> Tape::gradients(const Tensor& loss, const std::vector<Tensor>& of, const Tensor& seed,
+                                    bool recorded) {
+  check_loss("gradients", loss, seed);
+  std::vector<std::size_t> slots;
+  for (const Tensor& x : of) slots.push_back(static_cast<std::size_t>(checked_slot("gradients", x)));
+  for (const std::size_t slot : slots) slots_[slot].keep = true;
+  slots_[static_cast<std::size_t>(loss.state()->slot)].gradient =
+      seed.defined() ? seed : Tensor::full(loss.shape(), 1, loss.dtype());
+
+  to_parameters_ = frees_ = false;
+  recorded_ = recorded;
+  const std::size_t end = nodes_.size();
+  if (recorded) {
+    run(0, end);
+  } else {
+    const RecordingPause pause;
+    run(0, end);
+  }
+  recorded_ = false;
+
+  std::vector<Tensor> result;
+  for (const std::size_t slot : slots) {
+    const Tensor& gradient = slots_[slot].gradient;
+    result.push_back(gradient.defined() ? gradient : Tensor::full(slots_[slot].shape, 0, slots_[slot].dtype));
+  }
+  clear_gradients();
+  return result;
+}
+
+void Tape::clear_gradients() {
+  for (Slot& slot : slots_) {
+    slot.gradient = Tensor();
+    slot.keep = false;
+  }
+}
+
+void Tape::run(std::size_t begin, std::size_t end) {
+  for (std::size_t index = end; index-- > begin;) {
+    run_node(index);
+    if (frees_) {
+      nodes_[index].backward = {};
+      nodes_[index].twin = {};
+      nodes_[index].saved.clear();
+    }
+  }
+}
+
+void Tape::run_node(std::size_t index) {
+  // A recorded pass appends nodes and slots, so nothing here may hold a reference into either (a closure that
+  // runs stays where it is: only the pointer to it moves).
+  Gradients into(*this, index);
+  bool reached = false;
+  const auto first = static_cast<std::size_t>(nodes_[index].first_output);
+  const auto count = static_cast<std::size_t>(nodes_[index].outputs);
+  into.outputs_.reserve(count);
+  for (std::size_t slot = first; slot < first + count; ++slot) {
+    Tensor& gradient = slots_[slot].gradient;
+    into.outputs_.push_back(slots_[slot].keep ? gradient : std::exchange(gradient, Tensor()));
+    reached = reached || into.outputs_.back().defined();
+  }
+  if (!reached) return;
+
+  const char* op = nodes_[index].op;
+  if (recorded_ && nodes_[index].twin) {
+    const std::size_t begin = nodes_.size();
+    const Tensor y = nodes_[index].twin();
+    const std::size_t end = nodes_.size();
+    accumulate(checked_slot(op, y), into.outputs_[0]);
+    run(begin, end);
+    return;
+  }
+  nodes_[index].backward(into.outputs_[0], into);
+  for (const auto& [slot, gradient] : into.separate_) accumulate(slot, gradient);
+  if (detects_anomalies_) {
+    for (const std::int32_t input : nodes_[index].inputs) {
+      if (input < 0) continue;
+      const Slot& slot = slots_[static_cast<std::size_t>(input)];
+      check_finite(op, "backward",
+                   to_parameters_ && slot.parameter ? slot.parameter->gradient : slot.gradient);
+    }
+  }
+}
+
+void Tape::accumulate(std::int32_t index, const Tensor& gradient) {
+  const auto at = static_cast<std::size_t>(index);
+  const Tensor value = gradient.shape() == slots_[at].shape ? gradient : sum_to(gradient, slots_[at].shape);
+  const auto add_in_place = [&](const Tensor& to) {
+    const Index count = to.elements();
+    dispatch(
+        "add", [&](auto on, auto* sum, auto* x) { kernels::add_in_place(on, count, x, sum); }, to, value);
+  };
+  ParameterState* parameter = slots_[at].parameter.get();
+  if (to_parameters_ && parameter != nullptr) {
+    if (!parameter->gradient.defined()) parameter->gradient = Tensor::empty_like(parameter->value);
+    if (parameter->has_gradient) {
+      add_in_place(parameter->gradient);
+    } else {
+      parameter->gradient.copy_from(value);
+    }
+    parameter->has_gradient = true;
+  } else if (!slots_[at].gradient.defined()) {
+    slots_[at].gradient = value;
+  } else if (!recorded_ && slots_[at].gradient.is_sole_owner()) {
+    add_in_place(slots_[at].gradient);
+  } else {
+    const Tensor sum = add(slots_[at].gradient, value);
+    slots_[at].gradient = sum;
+  }
+}
+
+void GradientSlot::operator+=(const Tensor& gradient) const {
+  if (slot_ >= 0) into_.tape_.accumulate(slot_, gradient);
+}
+
+GradientSlot::Target GradientSlot::target() const {
+  Tape::Slot& slot = into_.tape_.slots_[static_cast<std::size_t>(slot_)];
+  if (separate_) {
+    into_.separate_.emplace_back(slot_, Tensor::empty(slot.shape, slot.dtype));
+    return {into_.separate_.back().second, false};
+  }
+  if (into_.tape_.to_parameters_ && slot.parameter) {
+    ParameterState& parameter = *slot.parameter;
+    if (!parameter.gradient.defined()) parameter.gradient = Tensor::empty_like(parameter.value);
+    return {parameter.gradient, std::exchange(parameter.has_gradient, true)};
+  }
+  if (!slot.gradient.defined()) {
+    slot.gradient = Tensor::empty(slot.shape, slot.dtype);
+    return {slot.gradient, false};
+  }
+  if (!slot.gradient.is_sole_owner()) slot.gradient = slot.gradient.clone();
+  return {slot.gradient, true};
+}
+
+GradientSlot Gradients::operator[](std::size_t input) const {
+  const PooledVector<std::int32_t>& inputs = tape_.nodes_[node_].inputs;
+  const std::int32_t slot = inputs[input];
+  const auto here = inputs.begin() + static_cast<std::ptrdiff_t>(input);
+  return {*this, slot, slot >= 0 && std::find(inputs.begin(), here, slot) != here};
+}
+
+RecordingPause::RecordingPause() : tape_(std::exchange(recording_tape, nullptr)) {}
+RecordingPause::~RecordingPause() { recording_tape = tape_; }
+
+TapeMemory Tape::memory() const {
+  TapeMemory memory;
+  memory.nodes = static_cast<Index>(nodes_.size());
+  std::vector<const Storage*> storages;
+  for (const Node& node : nodes_) {
+    for (const Handle<Storage>& saved : node.saved) storages.push_back(saved.get());
+  }
+  std::sort(storages.begin(), storages.end());
+  storages.erase(std::unique(storages.begin(), storages.end()), storages.end());
+  for (const Storage* storage : storages) memory.saved_bytes += static_cast<Index>(storage->bytes);
+  return memory;
+}
+
+void Tape::print(std::ostream& out) const {
+  for (std::size_t i = 0; i < nodes_.size(); ++i) {
+    const Node& node = nodes_[i];
+    Index bytes = 0;
+    for (const Handle<Storage>& saved : node.saved) bytes += static_cast<Index>(saved->bytes);
+    for (std::int32_t k = 0; k < node.outputs; ++k) {
+      const Slot& slot = slots_[static_cast<std::size_t>(node.first_output + k)];
+      out << (k > 0 ? ", " : "") << '%' << node.first_output + k << ' ' << name_of(slot.dtype)
+          << slot.shape.text();
+    }
+    out << " = " << node.op << '(';
+    for (std::size_t k = 0; k < node.inputs.size(); ++k) {
+      const std::int32_t input = node.inputs[k];
+      out << (k > 0 ? ", " : "");
+      if (input < 0) {
+        out << "constant";
+        continue;
+      }
+      const ParameterState* parameter = slots_[static_cast<std::size_t>(input)].parameter.get();
+      out << (parameter != nullptr && !parameter->name.empty() ? parameter->name
+                                                               : "%" + std::to_string(input));
+    }
+    out << ")  saves " << bytes << " bytes\n";
+  }
+}
+
+}  // namespace tapeformer

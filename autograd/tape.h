@@ -1,0 +1,237 @@
+#pragma once
+
+#include <tapeformer/autograd/parameter.h>
+#include <tapeformer/autograd/tensor.h>
+
+#include <initializer_list>
+#include <iosfwd>
+#include <memory>
+#include <vector>
+
+namespace tapeformer {
+
+class Tape;
+class Gradients;
+
+/// A move-only callable whose captures live in the pool.
+template <class Signature>
+class PooledFunction;
+template <class R, class... Arguments>
+class PooledFunction<R(Arguments...)> {
+ public:
+  PooledFunction() = default;
+  template <class F>
+  static PooledFunction of(F&& function) {
+    PooledFunction result;
+    result.callable_.reset(new Callable<std::decay_t<F>>(std::forward<F>(function)));
+    return result;
+  }
+  explicit operator bool() const { return callable_ != nullptr; }
+  R operator()(Arguments... arguments) const { return callable_->call(arguments...); }
+
+ private:
+  struct Base {
+    virtual ~Base() = default;
+    virtual R call(Arguments... arguments) = 0;
+    static void* operator new(std::size_t bytes) { return pool_allocate(bytes); }
+    static void operator delete(void* object, std::size_t bytes) { pool_free(object, bytes); }
+  };
+  template <class F>
+  struct Callable final : Base {
+    template <class G>
+    explicit Callable(G&& g) : function(std::forward<G>(g)) {}
+    R call(Arguments... arguments) override { return function(arguments...); }
+    F function;
+  };
+  std::unique_ptr<Base> callable_;
+};
+
+using Backward = PooledFunction<void(const Tensor& dy, const Gradients& into)>;
+using Twin = PooledFunction<Tensor()>;
+
+/// What a tape holds on to between forward and backward.
+struct TapeMemory {
+  Index nodes = 0;
+  Index saved_bytes = 0;  ///< of the distinct storages that nodes saved for backward, parameters included
+};
+
+/// Records this thread's operations from its construction until its backward or its end. The innermost tape
+/// records. Append order is topological, so a reverse pass is one loop.
+/// Misuse throws TapeError: a second backward, a loss with several elements and no seed, a tensor of a dead,
+/// outer or other thread's tape.
+class Tape {
+ public:
+  Tape();
+  ~Tape();
+  Tape(const Tape&) = delete;
+  Tape& operator=(const Tape&) = delete;
+
+  /// Makes `x` a leaf whose gradient gradients() can return. Parameters need no watching.
+  void watch(const Tensor& x);
+  /// True for what was watched or computed on this tape.
+  bool tracks(const Tensor& x) const { return x.defined() && x.state()->tape == id_; }
+
+  /// Adds d loss / d parameter to every parameter that took part, frees what each node saved as soon as it
+  /// has run, and spends the tape. `seed` is d objective / d loss; 1 for a loss of one element.
+  void backward(const Tensor& loss, const Tensor& seed = {});
+
+  /// d loss / d x for every x of `of` (watched, a parameter's value, or computed on this tape); zeros where
+  /// the loss does not depend on x. Parameters' gradients stay as they are and nothing is freed. With
+  /// `recorded` the pass itself goes onto the tape, so that its results can be differentiated again.
+  std::vector<Tensor> gradients(const Tensor& loss, const std::vector<Tensor>& of, const Tensor& seed = {},
+                                bool recorded = false);
+
+  /// From now on the first operation that yields a NaN or an infinity, forward or backward, throws a
+  /// TapeError that names it. Costs a pass over every result.
+  void detect_anomalies(bool detect = true) { detects_anomalies_ = detect; }
+
+  /// One line a node: what it computes from what, and the bytes it keeps.
+  void print(std::ostream& out) const;
+  TapeMemory memory() const;
+
+  /// The tape that records on this thread now, or nullptr.
+  static Tape* current();
+
+ private:
+  friend class GradientSlot;
+  friend class Gradients;
+  friend class RecordingPause;
+  friend Tape* tape_for(const char* op, const Tensor* inputs, std::size_t count);
+  friend void append_node(Tape& tape, const char* op, const Tensor* inputs, std::size_t input_count,
+                          const Tensor* saved, std::size_t saved_count, const Tensor* outputs,
+                          std::size_t output_count, Backward backward, Twin twin);
+
+  struct Slot {
+    Shape shape;
+    DType dtype = DType::f32;
+    bool keep = false;  // someone asked for this gradient
+    Tensor gradient;
+    Handle<ParameterState> parameter;
+  };
+  struct Node {
+    const char* op = "";
+    PooledVector<std::int32_t> inputs;  // slots; -1 where no gradient is wanted
+    std::int32_t first_output = 0, outputs = 0;
+    Backward backward;
+    Twin twin;
+    PooledVector<Handle<Storage>> saved;
+  };
+
+  std::int32_t new_slot(const Tensor& x);
+  std::int32_t slot_of(const char* op, const Tensor& x);
+  std::int32_t checked_slot(const char* op, const Tensor& x) const;
+  void check_loss(const char* op, const Tensor& loss, const Tensor& seed) const;
+  void accumulate(std::int32_t slot, const Tensor& gradient);
+  void run(std::size_t begin, std::size_t end);
+  void run_node(std::size_t index);
+  void check_finite(const char* op, const char* direction, const Tensor& x) const;
+  void clear_gradients();
+  void leave();
+
+  std::uint64_t id_;
+  Tape* outer_ = nullptr;
+  bool spent_ = false, detects_anomalies_ = false;
+  bool to_parameters_ = false, frees_ = false, recorded_ = false;  // the mode of the pass that is running
+  PooledVector<Slot> slots_;
+  PooledVector<Node> nodes_;
+};
+
+/// Where the gradient of one input goes; knows its buffer, and whether to assign or to add.
+class GradientSlot {
+ public:
+  /// False when nobody wants this gradient: skip its computation.
+  explicit operator bool() const { return slot_ >= 0; }
+  /// Adds `gradient`, summed over what broadcasting repeated.
+  void operator+=(const Tensor& gradient) const;
+
+  struct Target {
+    Tensor buffer;
+    bool add;
+  };
+  /// For kernels: the buffer to write into, all of it, and whether to add to what is there.
+  Target target() const;
+
+ private:
+  friend class Gradients;
+  GradientSlot(const Gradients& into, std::int32_t slot, bool separate)
+      : into_(into), slot_(slot), separate_(separate) {}
+  const Gradients& into_;
+  std::int32_t slot_;
+  bool separate_;  // the same tensor stands at an earlier input: a kernel must not write one buffer twice
+};
+
+/// What a node's backward gets besides dy.
+class Gradients {
+ public:
+  GradientSlot operator[](std::size_t input) const;
+  /// For nodes with several outputs: the gradient of one, undefined when nothing reached it.
+  const Tensor& output(std::size_t index) const { return outputs_[index]; }
+  /// True in a pass that is itself recorded: a kernel backward must give way to plain operations.
+  bool recorded() const { return tape_.recorded_; }
+
+ private:
+  friend class Tape;
+  friend class GradientSlot;
+  Gradients(Tape& tape, std::size_t node) : tape_(tape), node_(node) {}
+  Tape& tape_;
+  std::size_t node_;
+  PooledVector<Tensor> outputs_;
+  mutable PooledVector<std::pair<std::int32_t, Tensor>> separate_;
+};
+
+/// Nothing is recorded on this thread while one lives; for evaluation inside a tape's scope.
+class RecordingPause {
+ public:
+  RecordingPause();
+  ~RecordingPause();
+  RecordingPause(const RecordingPause&) = delete;
+  RecordingPause& operator=(const RecordingPause&) = delete;
+
+ private:
+  Tape* tape_;
+};
+
+/// The recording tape if it tracks one of the inputs, else nullptr.
+Tape* tape_for(const char* op, const Tensor* inputs, std::size_t count);
+void append_node(Tape& tape, const char* op, const Tensor* inputs, std::size_t input_count,
+                 const Tensor* saved, std::size_t saved_count, const Tensor* outputs,
+                 std::size_t output_count, Backward backward, Twin twin);
+
+using Tensors = std::initializer_list<Tensor>;
+
+/// Records an elementary operation: `backward(dy, into)` is written in recorded operations, so it serves
+/// every order of derivative (or asks into.recorded()). `saves` says what it captured, for Tape::memory().
+template <class F>
+Tensor record(const char* op, Tensors inputs, Tensors saves, const Tensor& y, F&& backward) {
+  if (Tape* tape = tape_for(op, inputs.begin(), inputs.size())) {
+    append_node(*tape, op, inputs.begin(), inputs.size(), saves.begin(), saves.size(), &y, 1,
+                Backward::of(std::forward<F>(backward)), {});
+  }
+  return y;
+}
+
+/// Records an operation whose backward is a kernel; `twin()` computes y again in elementary operations.
+template <class F, class G>
+Tensor record_fused(const char* op, Tensors inputs, Tensors saves, const Tensor& y, F&& backward, G&& twin) {
+  if (Tape* tape = tape_for(op, inputs.begin(), inputs.size())) {
+    append_node(*tape, op, inputs.begin(), inputs.size(), saves.begin(), saves.size(), &y, 1,
+                Backward::of(std::forward<F>(backward)), Twin::of(std::forward<G>(twin)));
+  }
+  return y;
+}
+
+/// Records an elementary operation with any number of inputs and outputs; its backward reads into.output(i).
+template <class F>
+void record_many(const char* op, const std::vector<Tensor>& inputs, const std::vector<Tensor>& outputs,
+                 F&& backward) {
+  if (Tape* tape = tape_for(op, inputs.data(), inputs.size())) {
+    append_node(*tape, op, inputs.data(), inputs.size(), nullptr, 0, outputs.data(), outputs.size(),
+                Backward::of(std::forward<F>(backward)), {});
+  }
+}
+
+/// The two operations that accumulating gradients needs; ops/elementwise.cpp and ops/reduce.cpp provide them.
+Tensor add(const Tensor& a, const Tensor& b);
+Tensor sum_to(const Tensor& x, const Shape& shape);
+
+}  // namespace tapeformer

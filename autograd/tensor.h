@@ -1,0 +1,105 @@
+#pragma once
+
+#include <tapeformer/autograd/device.h>
+#include <tapeformer/autograd/dtype.h>
+#include <tapeformer/autograd/shape.h>
+#include <tapeformer/autograd/storage.h>
+
+#include <cstring>
+#include <string>
+#include <vector>
+
+namespace tapeformer {
+
+struct ParameterState;
+
+/// A cheap handle on shared storage: dense, row-major, contiguous. Copying a Tensor copies the handle.
+/// A value that a tape has recorded must not be changed through data().
+class Tensor {
+ public:
+  Tensor() = default;
+
+  /// Memory from the pool, contents undefined.
+  static Tensor empty(const Shape& shape, DType type = DType::f32, Device device = {});
+  static Tensor empty_like(const Tensor& x) { return empty(x.shape(), x.dtype(), x.device()); }
+  static Tensor zeros(const Shape& shape, DType type = DType::f32) { return full(shape, 0, type); }
+  static Tensor full(const Shape& shape, double value, DType type = DType::f32);
+  static Tensor scalar(double value, DType type = DType::f32) { return full({}, value, type); }
+  /// A copy of `values`. Throws: ShapeError unless their number is shape.elements().
+  template <class T>
+  static Tensor from(const std::vector<T>& values, const Shape& shape);
+  /// `values` as a vector.
+  template <class T>
+  static Tensor from(const std::vector<T>& values) {
+    return from(values, {static_cast<Index>(values.size())});
+  }
+  /// Shares memory that somebody else allocated; see Storage.
+  static Tensor adopt(Handle<Storage> storage, const Shape& shape, DType type);
+
+  bool defined() const { return static_cast<bool>(state_); }
+  const Shape& shape() const { return checked().shape; }
+  int rank() const { return shape().rank(); }
+  Index size(int axis) const { return shape()[axis]; }
+  Index elements() const { return shape().elements(); }
+  Index bytes() const { return elements() * bytes_of(dtype()); }
+  DType dtype() const { return checked().dtype; }
+  Device device() const { return checked().storage->device; }
+
+  /// Throws: DTypeError unless T is what the tensor stores.
+  template <class T>
+  T* data() const {
+    require_dtype(dtype_of<T>());
+    return static_cast<T*>(raw());
+  }
+  void* raw() const { return checked().storage->data; }
+  template <class T>
+  std::vector<T> to_vector() const {
+    return std::vector<T>(data<T>(), data<T>() + elements());
+  }
+  /// The only element, whatever its type. Throws: ShapeError if there is more than one.
+  double item() const;
+  /// Element by position in memory order, whatever its type; for tests and printing.
+  double at(Index position) const;
+
+  /// The same values with another type, outside any tape.
+  Tensor to(DType type) const;
+  /// The same values, unknown to every tape.
+  Tensor detach() const { return alias(shape()); }
+  /// Another shape on the same storage, unknown to every tape; reshape() is the recorded way.
+  Tensor alias(const Shape& shape) const;
+  Tensor clone() const;
+  void copy_from(const Tensor& other) const;
+
+  /// "f32[2,8,64]", with the parameter's path behind it when there is one.
+  std::string describe() const;
+  /// True when no other handle or tensor can see these bytes.
+  bool is_sole_owner() const { return state_.is_sole() && state_->storage.is_sole(); }
+
+  struct State : Pooled {
+    Handle<Storage> storage;
+    Shape shape;
+    DType dtype = DType::f32;
+    std::int32_t slot = -1;               ///< where the tape keeps this value's gradient
+    std::uint64_t tape = 0;               ///< the tape that stamped it; 0 for none
+    ParameterState* parameter = nullptr;  ///< set while this is a parameter's value
+  };
+  State* state() const { return state_.get(); }
+
+ private:
+  State& checked() const;
+  void require_dtype(DType type) const;
+  static void require_elements(const Shape& shape, std::size_t count);
+
+  Handle<State> state_;
+};
+
+template <class T>
+Tensor Tensor::from(const std::vector<T>& values, const Shape& shape) {
+  Tensor x = empty(shape, dtype_of<T>());
+  require_elements(shape, values.size());
+  T* to = x.data<T>();
+  for (std::size_t i = 0; i < values.size(); ++i) to[i] = values[i];
+  return x;
+}
+
+}  // namespace tapeformer
