@@ -33,8 +33,10 @@ Pair normal_pair(const kernels::PhiloxBlock& block) {
 
 /// x[2i], x[2i+1] = round(of_block(block i)).
 template <class OfBlock, class Round>
-void fill_pairs(const char* op, const Tensor& x, Generator& random, const OfBlock& of_block, const Round& round) {
-  if (!is_floating(x.dtype())) throw DTypeError(std::string("[") + op + "] x must be f32 or f64; got x=" + x.describe());
+void fill_pairs(const char* op, const Tensor& x, Generator& random, const OfBlock& of_block,
+                const Round& round) {
+  if (!is_floating(x.dtype()))
+    throw DTypeError(std::string("[") + op + "] x must be f32 or f64; got x=" + x.describe());
   const Index count = x.elements();
   const kernels::PhiloxStream stream = random.reserve(2 * count);
   const auto fill = [&](auto* to) {
@@ -73,7 +75,8 @@ double Generator::normal() { return normal_pair(reserve(4).block(0)).first; }
 Index Generator::below(Index n) {
   if (n <= 0) throw Error("[below] n must be positive; got n=" + std::to_string(n));
   const auto range = static_cast<std::uint64_t>(n);
-  const std::uint64_t biased = (0 - range) % range;  // 2^64 mod n: so many values would be drawn once too often
+  const std::uint64_t biased =
+      (0 - range) % range;  // 2^64 mod n: so many values would be drawn once too often
   for (;;) {
     const std::uint64_t high = next();
     const std::uint64_t value = high << 32 | next();
@@ -84,7 +87,8 @@ Index Generator::below(Index n) {
 void Generator::fill_uniform(const Tensor& x, double low, double high) {
   fill_pairs("fill_uniform", x, *this, uniform_pair, [low, high](double value, auto& to) {
     using T = std::remove_reference_t<decltype(to)>;
-    const T largest = std::nextafter(static_cast<T>(high), static_cast<T>(low));  // rounding must not reach high
+    const T largest =
+        std::nextafter(static_cast<T>(high), static_cast<T>(low));  // rounding must not reach high
     to = std::min(static_cast<T>(low + (high - low) * value), largest);
   });
 }

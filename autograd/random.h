@@ -19,11 +19,12 @@ struct GeneratorState {
   }
 };
 
-/// Random numbers that are a function of (seed, stream, position), so that a stream can be cut, split, saved and
-/// computed by any number of threads. Philox 4x32-10 underneath.
+/// Random numbers that are a function of (seed, stream, position), so that a stream can be cut, split, saved
+/// and computed by any number of threads. Philox 4x32-10 underneath.
 class Generator {
  public:
-  explicit Generator(std::uint64_t seed, std::uint64_t stream = 0) : Generator(GeneratorState{seed, stream, 0}) {}
+  explicit Generator(std::uint64_t seed, std::uint64_t stream = 0)
+      : Generator(GeneratorState{seed, stream, 0}) {}
   explicit Generator(const GeneratorState& state) : state_(state) {}
 
   std::uint32_t next();
@@ -40,7 +41,8 @@ class Generator {
     }
   }
 
-  /// Uniform in [low, high). f32 gets the same values as f64, rounded. Throws: DTypeError unless x is floating.
+  /// Uniform in [low, high). f32 gets the same values as f64, rounded. Throws: DTypeError unless x is
+  /// floating.
   void fill_uniform(const Tensor& x, double low, double high);
   /// f32 gets the same values as f64, rounded. Throws: DTypeError unless x is floating.
   void fill_normal(const Tensor& x, double mean, double standard_deviation);
@@ -61,22 +63,21 @@ class Generator {
   kernels::PhiloxBlock block_{};
 };
 
-/// The numbers that PyTorch draws on a CPU after torch.manual_seed(seed), where it fills tensors one element at a
-/// time. A Linear draws its weight, then its bias, if any, likewise.
-/// Source:  figures printed by PyTorch; mt19937 of Matsumoto and Nishimura 1998
+/// The numbers that PyTorch draws on a CPU after torch.manual_seed(seed), where it fills tensors one element
+/// at a time. A Linear draws its weight, then its bias, if any, likewise. Source:  figures printed by
+/// PyTorch; mt19937 of Matsumoto and Nishimura 1998
 class TorchGenerator {
  public:
   explicit TorchGenerator(std::uint64_t seed) : engine_(static_cast<std::uint32_t>(seed)) {}
 
   /// torch.rand: f32, uniform in [0, 1), in steps of 2^-24.
   Tensor rand(const Shape& shape);
-  /// The weight [out, in] of torch.nn.Linear: f32, uniform in +-1/sqrt(in). `out` = 1 gives as many numbers as
-  /// a bias has if `in` is taken from linear_bias.
+  /// The weight [out, in] of torch.nn.Linear: f32, uniform in +-1/sqrt(in).
   Tensor linear_weight(Index out, Index in) { return symmetric({out, in}, in); }
   /// The bias [out] of torch.nn.Linear with `in` inputs: f32, uniform in +-1/sqrt(in).
   Tensor linear_bias(Index out, Index in) { return symmetric({out}, in); }
-  /// The elements that torch.nn.Dropout(p) keeps, as bool: a 53-bit draw is below 1 - p. Agrees with builds of
-  /// PyTorch without MKL.
+  /// The elements that torch.nn.Dropout(p) keeps, as bool: a 53-bit draw is below 1 - p. Agrees with builds
+  /// of PyTorch without MKL.
   Tensor dropout_mask(const Shape& shape, double p);
 
  private:

@@ -27,7 +27,8 @@ inline PhiloxBlock philox_4x32_10(PhiloxBlock counter, std::uint32_t key0, std::
   return counter;
 }
 
-/// A place in a random sequence. Word i of it is word i % 4 of block first_block + i / 4, whoever computes it.
+/// A place in a random sequence. Word i of it is word i % 4 of block first_block + i / 4, whoever computes
+/// it.
 struct PhiloxStream {
   std::uint64_t seed = 0, stream = 0;
   std::uint64_t first_block = 0;
@@ -46,8 +47,5 @@ struct PhiloxStream {
 inline double uniform_double(std::uint32_t high, std::uint32_t low) {
   return static_cast<double>((std::uint64_t{high} << 32 | low) >> 11) * 0x1p-53;
 }
-
-/// A word below it has probability p (to 2^-32); for masks drawn with one word an element. p = 1 keeps all.
-inline std::uint64_t philox_threshold(double p) { return static_cast<std::uint64_t>(p * 0x1p32); }
 
 }  // namespace tapeformer::kernels

@@ -1,0 +1,251 @@
+#include <doctest/doctest.h>
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/random.h>
+
+#include <omp.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <numeric>
+#include <set>
+
+using namespace tapeformer;
+using doctest::Approx;
+
+namespace {
+
+using Row = std::vector<double>;
+
+/// x [N] times w [out, in] transposed, or w [in, out] when `weight_rows_are_inputs`.
+Row project(const Row& x, const Tensor& w, bool weight_rows_are_inputs) {
+  const Index width = w.elements() / static_cast<Index>(x.size());
+  Row y(static_cast<std::size_t>(width), 0);
+  for (Index j = 0; j < width; ++j) {
+    for (Index i = 0; i < static_cast<Index>(x.size()); ++i) {
+      const Index at = weight_rows_are_inputs ? i * width + j : j * static_cast<Index>(x.size()) + i;
+      y[static_cast<std::size_t>(j)] += x[static_cast<std::size_t>(i)] * w.at(at);
+    }
+  }
+  return y;
+}
+
+double dot(const Row& a, const Row& b) { return std::inner_product(a.begin(), a.end(), b.begin(), 0.0); }
+
+double round4(double x) { return std::round(x * 1e4) / 1e4; }
+
+const std::vector<Row> kTokens = {{0.43, 0.15, 0.89}, {0.55, 0.87, 0.66}, {0.57, 0.85, 0.64},
+                                  {0.22, 0.58, 0.33}, {0.77, 0.25, 0.10}, {0.05, 0.80, 0.55}};
+
+std::vector<float>
+torch_linear_weight_3_2() {  // printed by torch.manual_seed(789); nn.Linear(3, 2, bias=False)
+  return {0x1.43a4fep-2f, 0x1.d3c5a0p-2f, 0x1.060f38p-1f, -0x1.58a604p-3f, -0x1.59fc70p-2f, -0x1.77e7e0p-4f};
+}
+
+}  // namespace
+
+TEST_SUITE("autograd/random") {
+  TEST_CASE("Philox gives the known answers of the Random123 library") {
+    const auto check = [](kernels::PhiloxBlock counter, std::array<std::uint32_t, 2> key,
+                          std::array<std::uint32_t, 4> expected) {
+      const kernels::PhiloxBlock block = kernels::philox_4x32_10(counter, key[0], key[1]);
+      for (std::size_t i = 0; i < 4; ++i) CHECK(block.word[i] == expected[i]);
+    };
+    check({{0, 0, 0, 0}}, {0, 0}, {0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8});
+    check({{~0u, ~0u, ~0u, ~0u}}, {~0u, ~0u}, {0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd});
+    check({{0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}}, {0xa4093822, 0x299f31d0},
+          {0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1});
+  }
+
+  TEST_CASE("a generator walks through the words of its stream") {
+    Generator random(0);
+    CHECK(random.next() == 0x6627e8d5);
+    CHECK(random.next() == 0xe169c58d);
+    const kernels::PhiloxStream stream{7, 3, 0};
+    Generator other(7, 3);
+    for (Index i = 0; i < 11; ++i) CHECK(other.next() == stream.word(i));
+  }
+
+  TEST_CASE("seeds, streams and children have different sequences") {
+    Generator parent(1);
+    std::set<std::uint32_t> firsts{Generator(1).next(), Generator(2).next(), Generator(1, 1).next(),
+                                   Generator(1, std::uint64_t{1} << 32).next(),
+                                   Generator(std::uint64_t{1} << 32).next()};
+    Generator child = parent.split(), second = parent.split();
+    firsts.insert(child.next());
+    firsts.insert(second.next());
+    CHECK(firsts.size() == 7);
+    Generator again(1);
+    CHECK(again.split().state().stream == child.state().stream);
+  }
+
+  TEST_CASE("a restored generator goes on where the saved one was") {
+    Generator random(42, 5);
+    for (int i = 0; i < 7; ++i) random.next();
+    const GeneratorState saved = random.state();
+    const double expected[3] = {random.uniform(), random.normal(), static_cast<double>(random.below(1000))};
+    Generator other(1);
+    other.next();
+    other.restore(saved);
+    CHECK(other.uniform() == expected[0]);
+    CHECK(other.normal() == expected[1]);
+    CHECK(static_cast<double>(other.below(1000)) == expected[2]);
+    CHECK(other.state() == random.state());
+  }
+
+  TEST_CASE("reserved words are the ones a generator would have drawn from the next block on") {
+    Generator random(3), same(3);
+    random.next();
+    const kernels::PhiloxStream stream = random.reserve(5);
+    for (int i = 0; i < 4; ++i) same.next();
+    for (Index i = 0; i < 5; ++i) CHECK(stream.word(i) == same.next());
+    for (int i = 0; i < 3; ++i) same.next();
+    CHECK(random.next() == same.next());
+  }
+
+  TEST_CASE("uniform numbers fill [0, 1) evenly") {
+    Generator random(42);
+    std::array<int, 10> counts{};
+    double sum = 0, squares = 0;
+    for (int i = 0; i < 100000; ++i) {
+      const double value = random.uniform();
+      ++counts.at(static_cast<std::size_t>(value * 10));
+      sum += value;
+      squares += value * value;
+    }
+    for (const int count : counts) CHECK(std::abs(count - 10000) < 400);
+    CHECK(sum / 1e5 == Approx(0.5).epsilon(0.005));
+    CHECK(squares / 1e5 == Approx(1.0 / 3).epsilon(0.01));
+  }
+
+  TEST_CASE("normal numbers have the moments of the standard normal distribution") {
+    Tensor x = Tensor::empty({200001}, DType::f64);
+    Generator random(7);
+    random.fill_normal(x, 0, 1);
+    double moments[5] = {};
+    Index within_one = 0;
+    for (Index i = 0; i < x.elements(); ++i) {
+      const double value = x.data<double>()[i];
+      for (int k = 1; k < 5; ++k) moments[k] += std::pow(value, k) / static_cast<double>(x.elements());
+      within_one += std::abs(value) < 1;
+    }
+    CHECK(std::abs(moments[1]) < 0.01);
+    CHECK(moments[2] == Approx(1).epsilon(0.02));
+    CHECK(std::abs(moments[3]) < 0.03);
+    CHECK(moments[4] == Approx(3).epsilon(0.03));
+    CHECK(static_cast<double>(within_one) / 200001 == Approx(0.6827).epsilon(0.01));
+  }
+
+  TEST_CASE("bounded numbers cover their range evenly and refuse an empty one") {
+    Generator random(9);
+    std::array<int, 7> counts{};
+    for (int i = 0; i < 70000; ++i) ++counts.at(static_cast<std::size_t>(random.below(7)));
+    for (const int count : counts) CHECK(std::abs(count - 10000) < 400);
+    CHECK(random.below(1) == 0);
+    CHECK_THROWS_WITH_AS(random.below(0), "[below] n must be positive; got n=0", Error);
+  }
+
+  TEST_CASE("a shuffle reaches every order equally often") {
+    Generator random(11);
+    std::array<int, 27> counts{};
+    for (int i = 0; i < 60000; ++i) {
+      std::vector<int> order{0, 1, 2};
+      random.shuffle(order);
+      ++counts.at(static_cast<std::size_t>(order[0] * 9 + order[1] * 3 + order[2]));
+    }
+    CHECK(std::count(counts.begin(), counts.end(), 0) == 21);
+    for (const int count : counts) CHECK((count == 0 || std::abs(count - 10000) < 400));
+  }
+
+  TEST_CASE("filling gives the same values in both types and for any number of threads") {
+    for (const Index size : {0, 1, 2, 31, 32, 33, 257, 20001}) {
+      const int threads = omp_get_max_threads();
+      const Tensor one = Tensor::empty({size}), two = Tensor::empty({size}, DType::f64);
+      const Tensor three = Tensor::empty({size});
+      for (const bool normal : {false, true}) {
+        Generator first(5), second(5), third(5);
+        const auto fill = [normal](Generator& random, const Tensor& x) {
+          normal ? random.fill_normal(x, 1, 2) : random.fill_uniform(x, -3, 4);
+        };
+        fill(first, one);
+        fill(second, two);
+        omp_set_num_threads(1);
+        fill(third, three);
+        omp_set_num_threads(threads);
+        bool same = true, inside = true;
+        for (Index i = 0; i < size; ++i) {
+          same = same && one.at(i) == static_cast<double>(static_cast<float>(two.at(i))) &&
+                 one.at(i) == three.at(i);
+          inside = inside && (normal || (one.at(i) >= -3 && one.at(i) < 4));
+        }
+        CHECK(same);
+        CHECK(inside);
+        CHECK(first.state() == second.state());
+        CHECK(first.next() == third.next());
+      }
+    }
+    Generator random(1);
+    CHECK_THROWS_WITH_AS(random.fill_normal(Tensor::zeros({2}, DType::i32), 0, 1),
+                         "[fill_normal] x must be f32 or f64; got x=i32[2]", DTypeError);
+  }
+
+  TEST_CASE("rounding to f32 never reaches the upper end") {
+    Generator random(1);
+    const Tensor x = Tensor::empty({200000});
+    random.fill_uniform(x, 1, 1 + 0x1p-22);  // three floats in between
+    for (Index i = 0; i < x.elements(); ++i) REQUIRE(x.data<float>()[i] < 1 + 0x1p-22f);
+  }
+}
+
+TEST_SUITE("autograd/random: PyTorch's stream") {
+  TEST_CASE("rand gives torch.rand's bits") {
+    TorchGenerator random(123);  // printed by torch.manual_seed(123); torch.rand(3, 2)
+    CHECK(random.rand({3, 2}).to_vector<float>() == std::vector<float>{0x1.2f37f8p-2f, 0x1.087adap-1f,
+                                                                       0x1.01b5f8p-2f, 0x1.608a84p-1f,
+                                                                       0x1.2efdc0p-4f, 0x1.bba8c4p-1f});
+  }
+
+  TEST_CASE("linear_weight and linear_bias give the bits of torch.nn.Linear") {
+    TorchGenerator random(789);
+    CHECK(random.linear_weight(2, 3).to_vector<float>() == torch_linear_weight_3_2());
+    TorchGenerator other(5);  // printed by torch.manual_seed(5); nn.Linear(7, 5)
+    const Tensor weight = other.linear_weight(5, 7);
+    CHECK(weight.data<float>()[0] == 0x1.ff46e6p-3f);
+    CHECK(weight.data<float>()[1] == -0x1.216ab2p-2f);
+    CHECK(weight.data<float>()[34] == 0x1.caf780p-3f);
+    CHECK(other.linear_bias(5, 7).to_vector<float>() == std::vector<float>{0x1.787cc6p-3f, 0x1.6b95a2p-2f,
+                                                                           -0x1.53ea44p-2f, -0x1.7cf91ap-5f,
+                                                                           0x1.78d45ap-2f});
+  }
+
+  TEST_CASE("the walk-through's query of token 2 and its scores come out of rand") {
+    TorchGenerator random(123);
+    const Tensor query = random.rand({3, 2}), key = random.rand({3, 2});
+    const Row q = project(kTokens[1], query, true);
+    CHECK(round4(q[0]) == 0.4306);
+    CHECK(round4(q[1]) == 1.4551);
+    const Row expected{1.2705, 1.8524, 1.8111, 1.0795, 0.5577, 1.5440};
+    for (std::size_t s = 0; s < 6; ++s) CHECK(round4(dot(q, project(kTokens[s], key, true))) == expected[s]);
+  }
+
+  TEST_CASE("the walk-through's causal weights of rows 2 and 3 come out of linear_weight") {
+    TorchGenerator random(789);
+    const Tensor query = random.linear_weight(2, 3), key = random.linear_weight(2, 3);
+    const std::vector<Row> expected{{0.5517, 0.4483}, {0.3800, 0.3097, 0.3103}};
+    for (std::size_t t = 1; t < 3; ++t) {
+      Row weights;
+      for (std::size_t s = 0; s <= t; ++s) {
+        const double score = dot(project(kTokens[t], query, false), project(kTokens[s], key, false));
+        weights.push_back(std::exp(score / std::sqrt(2.0)));
+      }
+      const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
+      for (std::size_t s = 0; s <= t; ++s) CHECK(round4(weights[s] / sum) == expected[t - 1][s]);
+    }
+  }
+
+  TEST_CASE("dropout_mask keeps what the walk-through's dropout keeps") {
+    const std::vector<bool> expected{1, 1, 0, 1, 1, 0, 0, 0, 0, 1, 0, 1, 1, 1, 1, 1, 0, 1,
+                                     0, 1, 1, 0, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 1, 1, 1, 0};
+    CHECK(TorchGenerator(123).dropout_mask({6, 6}, 0.5).to_vector<bool>() == expected);
+  }
+}
