@@ -1,0 +1,70 @@
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/ops/attention.h>
+#include <tapeformer/autograd/ops/shape.h>
+#include <tapeformer/nn/attention/multi_head.h>
+#include <tapeformer/nn/initialization.h>
+
+namespace tapeformer {
+namespace {
+
+Index head_width(const MultiHeadConfig& config, Index wanted) {
+  if (wanted > 0) return wanted;
+  if (config.heads < 1 || config.width % config.heads != 0) {
+    throw Error("[multi_head] width must be divisible by heads; got width=" + std::to_string(config.width) +
+                ", heads=" + std::to_string(config.heads) + "; try a width that is a multiple of the heads");
+  }
+  return config.width / config.heads;
+}
+
+Index memory_width(const MultiHeadConfig& config) {
+  return config.memory_width > 0 ? config.memory_width : config.width;
+}
+
+LinearConfig projection(const MultiHeadConfig& config, Index inputs, Index outputs) {
+  return {inputs, outputs, config.bias, {}};
+}
+
+}  // namespace
+
+MultiHeadAttention::MultiHeadAttention(const MultiHeadConfig& config, Generator& random)
+    : heads_(config.heads),
+      query_(projection(config, config.width, config.heads * head_width(config, config.key_width)), random),
+      key_(projection(config, memory_width(config), config.heads * head_width(config, config.key_width)),
+           random),
+      value_(projection(config, memory_width(config), config.heads * head_width(config, config.value_width)),
+             random),
+      output_(projection(config, config.heads * head_width(config, config.value_width), config.width),
+              random),
+      dropout_({config.dropout}, random) {
+  for (Linear* layer : {&query_, &key_, &value_, &output_}) {
+    xavier_uniform(layer->weight(), random);
+    if (config.bias) layer->bias().set_value(Tensor::zeros(layer->bias().value().shape()));
+  }
+}
+
+Tensor MultiHeadAttention::operator()(const Tensor& query, const Tensor& memory, const AttentionMasks& masks,
+                                      Tensor* weights) const {
+  const Index batch = query.size(0), length = query.size(1), memory_length = memory.size(1);
+  const Tensor query_bthd = reshape(query_(query), {batch, length, heads_, -1});
+  const Tensor key_bshd = reshape(key_(memory), {batch, memory_length, heads_, -1});
+  const Tensor value_bshd = reshape(value_(memory), {batch, memory_length, heads_, -1});
+  AttentionOptions options;
+  options.key_mask = masks.key_mask;
+  options.mask = masks.mask;
+  options.causal = masks.causal;
+  options.dropout = dropout_.active_probability();
+  options.dropout_key = dropout_.next_key();
+  options.weights = weights;
+  const Tensor heads_bthd = scaled_dot_product_attention(query_bthd, key_bshd, value_bshd, options);
+  return output_(reshape(heads_bthd, {batch, length, -1}));
+}
+
+void MultiHeadAttention::visit(ParameterVisitor& visitor) {
+  visitor.child("query", query_);
+  visitor.child("key", key_);
+  visitor.child("value", value_);
+  visitor.child("output", output_);
+  visitor.child("dropout", dropout_);
+}
+
+}  // namespace tapeformer

@@ -1,0 +1,49 @@
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/nn/checkpoint.h>
+
+#include <map>
+
+namespace tapeformer {
+
+std::vector<std::pair<std::string, Tensor>> weights_of(Module& module) {
+  std::vector<std::pair<std::string, Tensor>> weights;
+  for (const auto& [name, parameter] : module.named_parameters())
+    weights.emplace_back(name, parameter.value());
+  for (const auto& [name, buffer] : module.named_buffers()) weights.emplace_back(name, buffer);
+  return weights;
+}
+
+void save_weights(const std::string& path, Module& module) { save_safetensors(path, weights_of(module)); }
+
+void load_weights(const std::string& path, Module& module) {
+  load_weights(SafetensorsFile(path), "", module);
+}
+
+void load_weights(const SafetensorsFile& file, const std::string& prefix, Module& module) {
+  std::map<std::string, Tensor> found;
+  for (const std::string& name : file.names()) {
+    if (name.compare(0, prefix.size(), prefix) == 0)
+      found.emplace(name.substr(prefix.size()), file.tensor(name));
+  }
+  std::string problems;
+  const auto weights = weights_of(module);
+  for (const auto& [name, value] : weights) {
+    const auto entry = found.find(name);
+    if (entry == found.end()) {
+      problems += "\n  " + name + " is missing";
+    } else if (entry->second.shape() != value.shape()) {
+      problems += "\n  " + name + " is " + entry->second.describe() + " in the file and " +
+                  value.shape().text() + " in the model";
+    }
+  }
+  for (const auto& [name, value] : found) {
+    bool known = false;
+    for (const auto& [own, ignored] : weights) known = known || own == name;
+    if (!known) problems += "\n  " + name + " is not in the model";
+  }
+  if (!problems.empty())
+    throw CheckpointError(file.path() + ": the weights do not fit the model:" + problems);
+  for (const auto& [name, value] : weights) value.copy_from(found.at(name).to(value.dtype()));
+}
+
+}  // namespace tapeformer

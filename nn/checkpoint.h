@@ -1,0 +1,24 @@
+#pragma once
+
+#include <tapeformer/nn/module.h>
+#include <tapeformer/nn/safetensors.h>
+
+#include <string>
+
+namespace tapeformer {
+
+/// Everything a module is: parameters and buffers by path, f32 as f32.
+std::vector<std::pair<std::string, Tensor>> weights_of(Module& module);
+
+/// Writes the weights as one safetensors file, to a temporary file first: the old one stays until the new one
+/// is on the disk.
+/// Throws:  CheckpointError
+void save_weights(const std::string& path, Module& module);
+
+/// Loads what save_weights wrote. Nothing changes unless everything fits.
+/// Throws:  CheckpointError naming the file and each tensor that is missing, superfluous or of another shape
+void load_weights(const std::string& path, Module& module);
+/// The same from an open file, where the tensors' names begin with `prefix`.
+void load_weights(const SafetensorsFile& file, const std::string& prefix, Module& module);
+
+}  // namespace tapeformer

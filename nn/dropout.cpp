@@ -1,0 +1,30 @@
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/nn/dropout.h>
+
+namespace tapeformer {
+
+Dropout::Dropout(const DropoutConfig& config, Generator& random) : probability_(config.probability) {
+  if (!(probability_ >= 0 && probability_ <= 1)) {
+    throw Error("[dropout] the probability must be in [0, 1]; got " + std::to_string(probability_));
+  }
+  const auto stream = random.split().state();
+  key_.seed = stream.seed;
+  key_.stream = stream.stream;
+}
+
+Tensor Dropout::operator()(const Tensor& x) const {
+  return active_probability() > 0 ? dropout(x, probability_, next_key()) : x;
+}
+
+DropoutKey Dropout::next_key() const {
+  DropoutKey key = key_;
+  if (active_probability() > 0) ++key_.step;
+  return key;
+}
+
+void Dropout::visit(ParameterVisitor& visitor) {
+  visitor.counter("step", key_.step);
+  visitor.training_mode(training_);
+}
+
+}  // namespace tapeformer

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <tapeformer/autograd/ops/dropout.h>
+#include <tapeformer/autograd/random.h>
+#include <tapeformer/nn/module.h>
+
+namespace tapeformer {
+
+struct DropoutConfig {
+  double probability = 0;  ///< of dropping an element
+};
+
+/// In training drops elements at random and scales the rest by 1 / (1 - probability); else the identity.
+/// Each layer draws from a stream of its own, each call in training from the next step of it.
+/// Source:  Srivastava et al. 2014
+class Dropout : public Module {
+ public:
+  Dropout(const DropoutConfig& config, Generator& random);
+
+  Tensor operator()(const Tensor& x) const;
+  void visit(ParameterVisitor& visitor) override;
+
+  /// For operations that drop inside: the probability in force now, and the key of the next draw.
+  double active_probability() const { return training_ ? probability_ : 0; }
+  DropoutKey next_key() const;
+
+ private:
+  double probability_;
+  bool training_ = true;
+  mutable DropoutKey key_;  // step: draws so far
+};
+
+}  // namespace tapeformer

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <tapeformer/autograd/random.h>
+#include <tapeformer/nn/module.h>
+
+namespace tapeformer {
+
+struct EmbeddingConfig {
+  Index vocabulary = 0;
+  Index width = 0;
+  double standard_deviation = 1;  ///< of the initial normal values
+};
+
+/// A row of a table for every id.
+/// Shapes:  ids i32 [...] -> [..., width]; weight [vocabulary, width]
+/// Throws:  ShapeError naming position and value of an id outside [0, vocabulary)
+class Embedding : public Module {
+ public:
+  Embedding(const EmbeddingConfig& config, Generator& random);
+
+  Tensor operator()(const Tensor& ids) const;
+  void visit(ParameterVisitor& visitor) override;
+
+  Parameter& weight() { return weight_; }
+
+ private:
+  Parameter weight_;
+};
+
+}  // namespace tapeformer

@@ -1,0 +1,25 @@
+#include <tapeformer/nn/feed_forward.h>
+
+namespace tapeformer {
+namespace {
+
+Index hidden_of(const FeedForwardConfig& config) {
+  return config.hidden > 0 ? config.hidden : 4 * config.width;
+}
+
+}  // namespace
+
+FeedForward::FeedForward(const FeedForwardConfig& config, Generator& random)
+    : up_({config.width, hidden_of(config), config.bias, config.activation}, random),
+      down_({hidden_of(config), config.width, config.bias, {}}, random),
+      dropout_({config.dropout}, random) {}
+
+Tensor FeedForward::operator()(const Tensor& x) const { return down_(dropout_(up_(x))); }
+
+void FeedForward::visit(ParameterVisitor& visitor) {
+  visitor.child("up", up_);
+  visitor.child("down", down_);
+  visitor.child("dropout", dropout_);
+}
+
+}  // namespace tapeformer

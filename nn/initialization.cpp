@@ -1,0 +1,50 @@
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/nn/initialization.h>
+
+#include <cmath>
+
+namespace tapeformer {
+namespace {
+
+struct Fan {
+  double in, out;
+};
+Fan fan_of(const Tensor& weight) {
+  if (weight.rank() != 2) {
+    throw ShapeError("[initialization] a weight must be [Out, In]; got weight=" + weight.describe());
+  }
+  return {static_cast<double>(weight.size(1)), static_cast<double>(weight.size(0))};
+}
+
+}  // namespace
+
+void xavier_uniform(const Tensor& weight, Generator& random, double gain) {
+  const Fan fan = fan_of(weight);
+  const double bound = gain * std::sqrt(6 / (fan.in + fan.out));
+  random.fill_uniform(weight, -bound, bound);
+}
+
+void xavier_normal(const Tensor& weight, Generator& random, double gain) {
+  const Fan fan = fan_of(weight);
+  random.fill_normal(weight, 0, gain * std::sqrt(2 / (fan.in + fan.out)));
+}
+
+void kaiming_uniform(const Tensor& weight, Generator& random, double gain) {
+  const double bound = gain * std::sqrt(3 / fan_of(weight).in);
+  random.fill_uniform(weight, -bound, bound);
+}
+
+void kaiming_normal(const Tensor& weight, Generator& random, double gain) {
+  random.fill_normal(weight, 0, gain / std::sqrt(fan_of(weight).in));
+}
+
+void normal(const Tensor& weight, Generator& random, double standard_deviation) {
+  random.fill_normal(weight, 0, standard_deviation);
+}
+
+void torch_linear_default(const Tensor& values, Index inputs, Generator& random) {
+  const double bound = 1 / std::sqrt(static_cast<double>(inputs));
+  random.fill_uniform(values, -bound, bound);
+}
+
+}  // namespace tapeformer

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <tapeformer/autograd/ops/elementwise.h>
+#include <tapeformer/autograd/random.h>
+#include <tapeformer/nn/module.h>
+
+#include <optional>
+
+namespace tapeformer {
+
+struct LinearConfig {
+  Index inputs = 0;
+  Index outputs = 0;
+  bool bias = true;
+  std::optional<Unary> activation = {};  ///< applied to the result in the same pass
+};
+
+/// Affine map of the last axis.
+/// Math:    y = f(x weight^T + bias)
+/// Shapes:  x [..., inputs] -> y [..., outputs]; weight [outputs, inputs], bias [outputs]
+/// Initial: weight and bias uniform in +-1/sqrt(inputs), PyTorch's default
+class Linear : public Module {
+ public:
+  Linear(const LinearConfig& config, Generator& random);
+
+  Tensor operator()(const Tensor& x) const;
+  void visit(ParameterVisitor& visitor) override;
+
+  Parameter& weight() { return weight_; }
+  Parameter& bias() { return bias_; }
+
+ private:
+  std::optional<Unary> activation_;
+  Parameter weight_, bias_;
+};
+
+}  // namespace tapeformer

@@ -1,0 +1,93 @@
+#include <tapeformer/nn/module.h>
+
+#include <algorithm>
+
+namespace tapeformer {
+
+void ParameterVisitor::on_parameter(const std::string&, Parameter&) {}
+void ParameterVisitor::on_buffer(const std::string&, Tensor&) {}
+void ParameterVisitor::on_counter(const std::string&, std::uint64_t&) {}
+void ParameterVisitor::on_training_mode(bool&) {}
+
+void ParameterVisitor::parameter(const std::string& name, Parameter& member) {
+  if (member.defined()) on_parameter(path(name), member);
+}
+void ParameterVisitor::buffer(const std::string& name, Tensor& member) {
+  if (member.defined()) on_buffer(path(name), member);
+}
+void ParameterVisitor::counter(const std::string& name, std::uint64_t& member) {
+  on_counter(path(name), member);
+}
+
+void ParameterVisitor::child(const std::string& name, Module& member) {
+  const std::size_t length = prefix_.size();
+  prefix_ += name + ".";
+  member.visit(*this);
+  prefix_.resize(length);
+}
+
+std::vector<std::pair<std::string, Parameter>> Module::named_parameters() {
+  struct Collect : ParameterVisitor {
+    std::vector<std::pair<std::string, Parameter>> found;
+    void on_parameter(const std::string& path, Parameter& parameter) override {
+      const auto known = [&](const auto& entry) { return entry.second == parameter; };
+      if (std::none_of(found.begin(), found.end(), known)) found.emplace_back(path, parameter);
+    }
+  } collect;
+  visit(collect);
+  return collect.found;
+}
+
+std::vector<Parameter> Module::parameters() {
+  std::vector<Parameter> result;
+  for (auto& [name, parameter] : named_parameters()) {
+    parameter.set_name(name);
+    result.push_back(parameter);
+  }
+  return result;
+}
+
+std::vector<std::pair<std::string, Tensor>> Module::named_buffers() {
+  struct Collect : ParameterVisitor {
+    std::vector<std::pair<std::string, Tensor>> found;
+    void on_buffer(const std::string& path, Tensor& buffer) override { found.emplace_back(path, buffer); }
+  } collect;
+  visit(collect);
+  return collect.found;
+}
+
+std::vector<std::pair<std::string, std::uint64_t*>> Module::named_counters() {
+  struct Collect : ParameterVisitor {
+    std::vector<std::pair<std::string, std::uint64_t*>> found;
+    void on_counter(const std::string& path, std::uint64_t& counter) override {
+      found.emplace_back(path, &counter);
+    }
+  } collect;
+  visit(collect);
+  return collect.found;
+}
+
+Index Module::parameter_count() {
+  Index count = 0;
+  for (const auto& [name, parameter] : named_parameters()) count += parameter.value().elements();
+  return count;
+}
+
+void Module::clear_gradients() {
+  for (auto& [name, parameter] : named_parameters()) parameter.clear_gradient();
+}
+
+void Module::to(DType type) {
+  for (auto& [name, parameter] : named_parameters()) parameter.set_value(parameter.value().to(type));
+}
+
+void Module::set_training(bool training) {
+  struct Set : ParameterVisitor {
+    bool value = true;
+    void on_training_mode(bool& mode) override { mode = value; }
+  } set;
+  set.value = training;
+  visit(set);
+}
+
+}  // namespace tapeformer

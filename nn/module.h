@@ -1,0 +1,76 @@
+#pragma once
+
+#include <tapeformer/autograd/parameter.h>
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace tapeformer {
+
+class Module;
+
+/// Walks a model's state by name. Overrides look at what they care about.
+class ParameterVisitor {
+ public:
+  virtual ~ParameterVisitor() = default;
+  virtual void on_parameter(const std::string& path, Parameter& parameter);
+  /// A constant that belongs to the model but is not trained.
+  virtual void on_buffer(const std::string& path, Tensor& buffer);
+  /// A number that a checkpoint must hold for training to go on as it would have, e.g. of dropout masks
+  /// drawn.
+  virtual void on_counter(const std::string& path, std::uint64_t& counter);
+  virtual void on_training_mode(bool& training);
+
+  /// Called by Module::visit for each member.
+  void parameter(const std::string& name, Parameter& member);
+  void buffer(const std::string& name, Tensor& member);
+  void counter(const std::string& name, std::uint64_t& member);
+  void training_mode(bool& member) { on_training_mode(member); }
+  void child(const std::string& name, Module& member);
+  /// Children named by their position: "0", "1", ...
+  template <class Layer>
+  void children(std::vector<Layer>& layers) {
+    for (std::size_t i = 0; i < layers.size(); ++i) child(std::to_string(i), layers[i]);
+  }
+
+ private:
+  std::string path(const std::string& name) const { return prefix_ + name; }
+  std::string prefix_;
+};
+
+/// Base of layers and models. Parameters are members by value that visit() names once; everything else
+/// follows from visit(). A copy would share its parameters, so modules only move.
+class Module {
+ public:
+  Module() = default;
+  virtual ~Module() = default;
+  Module(const Module&) = delete;
+  Module& operator=(const Module&) = delete;
+  Module(Module&&) = default;
+  Module& operator=(Module&&) = default;
+
+  virtual void visit(ParameterVisitor& visitor) = 0;
+
+  /// Each parameter once, in visiting order, under the first of its names.
+  std::vector<std::pair<std::string, Parameter>> named_parameters();
+  /// The same without names; also writes each path into its parameter, so that error messages can show it.
+  std::vector<Parameter> parameters();
+  std::vector<std::pair<std::string, Tensor>> named_buffers();
+  std::vector<std::pair<std::string, std::uint64_t*>> named_counters();
+  /// Trainable numbers, tied ones counted once.
+  Index parameter_count();
+  void clear_gradients();
+
+  /// Dropout drops in training mode (the default) and passes its input on in evaluation mode.
+  void train() { set_training(true); }
+  void eval() { set_training(false); }
+  /// Converts every parameter; f64 is for gradient checks.
+  void to(DType type);
+
+ private:
+  void set_training(bool training);
+};
+
+}  // namespace tapeformer

@@ -1,0 +1,50 @@
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/ops/elementwise.h>
+#include <tapeformer/autograd/ops/shape.h>
+#include <tapeformer/nn/initialization.h>
+#include <tapeformer/nn/positions.h>
+
+#include <cmath>
+
+namespace tapeformer {
+
+const char* name_of(PositionKind kind) { return kind == PositionKind::sinusoidal ? "sinusoidal" : "learned"; }
+
+PositionKind position_kind(const std::string& name) {
+  for (const PositionKind kind : {PositionKind::sinusoidal, PositionKind::learned}) {
+    if (name == name_of(kind)) return kind;
+  }
+  throw Error("[positions] the kind must be sinusoidal or learned; got " + name);
+}
+
+Positions::Positions(const PositionsConfig& config, Generator& random) {
+  if (config.kind == PositionKind::learned) {
+    weight_ = Parameter(Tensor::empty({config.most, config.width}));
+    normal(weight_, random, 0.02);
+    return;
+  }
+  sinusoids_ = Tensor::empty({config.most, config.width}, DType::f64);
+  double* values = sinusoids_.data<double>();
+  for (Index t = 0; t < config.most; ++t) {
+    for (Index i = 0; i < config.width; ++i) {
+      const double exponent = static_cast<double>(i - i % 2) / static_cast<double>(config.width);
+      const double angle = static_cast<double>(t) / std::pow(10000.0, exponent);
+      *values++ = i % 2 == 0 ? std::sin(angle) : std::cos(angle);
+    }
+  }
+}
+
+Tensor Positions::operator()(const Tensor& x, Index first) const {
+  const Tensor& table = weight_.defined() ? weight_.value() : sinusoids_;
+  const Index length = x.size(-2), most = table.size(0);
+  if (first + length > most) {
+    throw ShapeError("[positions] there are " + std::to_string(most) + " positions; got x=" + x.describe() +
+                     " from position " + std::to_string(first) + "; try a larger max_length");
+  }
+  const Tensor rows = slice(table, 0, first, length);
+  return x + (weight_.defined() ? rows : rows.to(x.dtype()));
+}
+
+void Positions::visit(ParameterVisitor& visitor) { visitor.parameter("weight", weight_); }
+
+}  // namespace tapeformer

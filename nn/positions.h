@@ -1,0 +1,39 @@
+#pragma once
+
+#include <tapeformer/autograd/random.h>
+#include <tapeformer/nn/module.h>
+
+#include <string>
+
+namespace tapeformer {
+
+enum class PositionKind { sinusoidal, learned };
+const char* name_of(PositionKind kind);
+/// Throws: Error listing the names there are.
+PositionKind position_kind(const std::string& name);
+
+struct PositionsConfig {
+  PositionKind kind = PositionKind::sinusoidal;
+  Index width = 0;
+  Index most = 512;  ///< positions there are
+};
+
+/// Adds to every token a vector that says where it stands.
+/// Math:    sinusoidal: p[t, 2i] = sin(t / 10000^(2i/C)), p[t, 2i+1] = cos(same); learned: a trained table
+/// Shapes:  x [B, T, C] -> [B, T, C], T <= most
+/// Throws:  ShapeError if the sequence is longer than `most`
+/// Source:  Vaswani et al. 2017, arXiv:1706.03762, section 3.5
+class Positions : public Module {
+ public:
+  Positions(const PositionsConfig& config, Generator& random);
+
+  /// `first` is the position of x's first token.
+  Tensor operator()(const Tensor& x, Index first = 0) const;
+  void visit(ParameterVisitor& visitor) override;
+
+ private:
+  Tensor sinusoids_;  // f64 [most, C]
+  Parameter weight_;  // [most, C]
+};
+
+}  // namespace tapeformer

@@ -1,0 +1,126 @@
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/nn/transformer/encoder_decoder.h>
+
+#include <cmath>
+
+namespace tapeformer {
+namespace {
+
+template <class Layer>
+std::vector<Layer> stack(const EncoderConfig& config, Generator& random) {
+  std::vector<Layer> layers;
+  for (Index i = 0; i < config.layers; ++i) layers.emplace_back(config.layer, random);
+  return layers;
+}
+
+std::optional<LayerNorm> final_norm(const TransformerLayerConfig& layer) {
+  if (!layer.norm_first) return {};
+  return LayerNorm({layer.width, layer.epsilon, true});
+}
+
+/// Embeddings start with this standard deviation and are scaled by sqrt(C), so that tokens and positions
+/// weigh alike and a tied head starts with logits of order one.
+double embedding_deviation(Index width) { return 1 / std::sqrt(static_cast<double>(width)); }
+
+EncoderConfig encoder_config(const EncoderDecoderConfig& config) {
+  config.check();
+  return {config.layer, config.source_vocabulary, config.encoder_layers, config.positions, config.max_length};
+}
+
+EncoderConfig decoder_config(const EncoderDecoderConfig& config) {
+  return {config.layer, config.target_vocabulary, config.decoder_layers, config.positions, config.max_length};
+}
+
+}  // namespace
+
+Encoder::Encoder(const EncoderConfig& config, Generator& random)
+    : scale_(std::sqrt(static_cast<double>(config.layer.width))),
+      embedding_({config.vocabulary, config.layer.width, embedding_deviation(config.layer.width)}, random),
+      positions_({config.positions, config.layer.width, config.max_length}, random),
+      dropout_({config.layer.dropout}, random),
+      layers_(stack<EncoderLayer>(config, random)),
+      norm_(final_norm(config.layer)) {}
+
+Tensor Encoder::operator()(const Tensor& ids, const Tensor& mask) const {
+  Tensor x_bsc = dropout_(positions_(embedding_(ids) * scale_));
+  for (const EncoderLayer& layer : layers_) x_bsc = layer(x_bsc, mask);
+  return norm_ ? (*norm_)(x_bsc) : x_bsc;
+}
+
+void Encoder::visit(ParameterVisitor& visitor) {
+  visitor.child("embedding", embedding_);
+  visitor.child("positions", positions_);
+  visitor.child("dropout", dropout_);
+  visitor.children(layers_);
+  if (norm_) visitor.child("norm", *norm_);
+}
+
+Decoder::Decoder(const EncoderConfig& config, Generator& random)
+    : scale_(std::sqrt(static_cast<double>(config.layer.width))),
+      embedding_({config.vocabulary, config.layer.width, embedding_deviation(config.layer.width)}, random),
+      positions_({config.positions, config.layer.width, config.max_length}, random),
+      dropout_({config.layer.dropout}, random),
+      layers_(stack<DecoderLayer>(config, random)),
+      norm_(final_norm(config.layer)) {}
+
+Tensor Decoder::operator()(const Tensor& ids, const Tensor& memory, const Tensor& memory_mask) const {
+  Tensor x_btc = dropout_(positions_(embedding_(ids) * scale_));
+  for (const DecoderLayer& layer : layers_) x_btc = layer(x_btc, memory, memory_mask);
+  return norm_ ? (*norm_)(x_btc) : x_btc;
+}
+
+void Decoder::visit(ParameterVisitor& visitor) {
+  visitor.child("embedding", embedding_);
+  visitor.child("positions", positions_);
+  visitor.child("dropout", dropout_);
+  visitor.children(layers_);
+  if (norm_) visitor.child("norm", *norm_);
+}
+
+void EncoderDecoderConfig::check() const {
+  const auto require = [](bool holds, const std::string& rule) {
+    if (!holds) throw Error("[encoder_decoder] " + rule);
+  };
+  require(layer.width > 0 && layer.heads > 0,
+          "width and heads must be positive; got width=" + std::to_string(layer.width) +
+              ", heads=" + std::to_string(layer.heads));
+  require((layer.key_width > 0 && layer.value_width > 0) || layer.width % layer.heads == 0,
+          "width must be divisible by heads; got width=" + std::to_string(layer.width) +
+              ", heads=" + std::to_string(layer.heads) + "; try a width that is a multiple of " +
+              std::to_string(layer.heads));
+  require(encoder_layers > 0 && decoder_layers > 0,
+          "there must be at least one layer; got encoder_layers=" + std::to_string(encoder_layers) +
+              ", decoder_layers=" + std::to_string(decoder_layers));
+  require(source_vocabulary > 0 && target_vocabulary > 0, "vocabularies must not be empty");
+  require(max_length > 1, "max_length must be at least 2; got " + std::to_string(max_length));
+  require(layer.dropout >= 0 && layer.dropout < 1,
+          "dropout must be in [0, 1); got " + std::to_string(layer.dropout));
+  require(layer.feed_forward >= 0,
+          "feed_forward must not be negative; got " + std::to_string(layer.feed_forward));
+  require(!tie_embeddings || source_vocabulary == target_vocabulary,
+          "tied embeddings need one vocabulary; got source=" + std::to_string(source_vocabulary) +
+              ", target=" + std::to_string(target_vocabulary) + "; try a shared vocabulary");
+}
+
+EncoderDecoder::EncoderDecoder(const EncoderDecoderConfig& config, Generator& random)
+    : config_(config),
+      encoder_(encoder_config(config), random),
+      decoder_(decoder_config(config), random),
+      head_({config.layer.width, config.target_vocabulary, true, {}}, random) {
+  if (config.tie_embeddings) decoder_.embedding().weight() = encoder_.embedding().weight();
+  if (config.tie_target_head) head_.weight() = decoder_.embedding().weight();
+  parameters();  // gives every parameter its path, for error messages
+}
+
+Tensor EncoderDecoder::operator()(const Tensor& source, const Tensor& source_mask,
+                                  const Tensor& target) const {
+  return logits(decode(target, encode(source, source_mask), source_mask));
+}
+
+void EncoderDecoder::visit(ParameterVisitor& visitor) {
+  visitor.child("encoder", encoder_);
+  visitor.child("decoder", decoder_);
+  visitor.child("head", head_);
+}
+
+}  // namespace tapeformer

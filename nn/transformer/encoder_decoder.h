@@ -1,0 +1,108 @@
+#pragma once
+
+#include <tapeformer/nn/embedding.h>
+#include <tapeformer/nn/positions.h>
+#include <tapeformer/nn/transformer/decoder_layer.h>
+#include <tapeformer/nn/transformer/encoder_layer.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace tapeformer {
+
+struct EncoderConfig {
+  TransformerLayerConfig layer;
+  Index vocabulary = 0;
+  Index layers = 3;
+  PositionKind positions = PositionKind::sinusoidal;
+  Index max_length = 256;  ///< longest sequence
+};
+
+/// Token ids to contextual states; usable alone, e.g. under a masked-token head.
+/// Shapes:  ids i32 [B, S], mask bool [B, S] (true = token, or undefined) -> [B, S, C]
+class Encoder : public Module {
+ public:
+  Encoder(const EncoderConfig& config, Generator& random);
+
+  Tensor operator()(const Tensor& ids, const Tensor& mask = {}) const;
+  void visit(ParameterVisitor& visitor) override;
+  Embedding& embedding() { return embedding_; }
+
+ private:
+  double scale_;
+  Embedding embedding_;
+  Positions positions_;
+  Dropout dropout_;
+  std::vector<EncoderLayer> layers_;
+  std::optional<LayerNorm> norm_;  // pre-norm stacks end with a norm
+};
+
+/// Target ids and the encoder's states to the decoder's states.
+/// Shapes:  ids i32 [B, T], memory [B, S, C] -> [B, T, C]
+class Decoder : public Module {
+ public:
+  Decoder(const EncoderConfig& config, Generator& random);
+
+  Tensor operator()(const Tensor& ids, const Tensor& memory, const Tensor& memory_mask = {}) const;
+  void visit(ParameterVisitor& visitor) override;
+  Embedding& embedding() { return embedding_; }
+
+ private:
+  double scale_;
+  Embedding embedding_;
+  Positions positions_;
+  Dropout dropout_;
+  std::vector<DecoderLayer> layers_;
+  std::optional<LayerNorm> norm_;
+};
+
+struct EncoderDecoderConfig {
+  TransformerLayerConfig layer;
+  Index source_vocabulary = 0, target_vocabulary = 0;
+  Index encoder_layers = 3, decoder_layers = 3;
+  PositionKind positions = PositionKind::sinusoidal;
+  Index max_length = 256;       ///< longest source or target, in tokens
+  bool tie_target_head = true;  ///< the output head's weight is the target embedding
+  bool tie_embeddings = false;  ///< source and target share their embedding (and vocabulary)
+
+  /// JSON, for config.json of a run folder. from_json throws CheckpointError naming what is wrong.
+  std::string to_json() const;
+  static EncoderDecoderConfig from_json(const std::string& json);
+  /// Throws: Error naming the sizes that do not fit.
+  void check() const;
+};
+
+/// The transformer of "Attention is all you need", pre- or post-norm.
+/// Source:  Vaswani et al. 2017, arXiv:1706.03762
+class EncoderDecoder : public Module {
+ public:
+  EncoderDecoder(const EncoderDecoderConfig& config, Generator& random);
+  /// The trained model of a run folder (config.json, weights.safetensors), in evaluation mode.
+  /// Throws: CheckpointError
+  static EncoderDecoder load(const std::string& folder);
+
+  /// Teacher forcing: the logits of every next target token.
+  /// Shapes:  source i32 [B, S], source_mask bool [B, S], target i32 [B, T] -> [B, T, V]
+  Tensor operator()(const Tensor& source, const Tensor& source_mask, const Tensor& target) const;
+
+  Tensor encode(const Tensor& source, const Tensor& source_mask) const {
+    return encoder_(source, source_mask);
+  }
+  Tensor decode(const Tensor& target, const Tensor& memory, const Tensor& memory_mask) const {
+    return decoder_(target, memory, memory_mask);
+  }
+  /// Shapes:  states [..., C] -> [..., V]
+  Tensor logits(const Tensor& states) const { return head_(states); }
+
+  void visit(ParameterVisitor& visitor) override;
+  const EncoderDecoderConfig& config() const { return config_; }
+
+ private:
+  EncoderDecoderConfig config_;
+  Encoder encoder_;
+  Decoder decoder_;
+  Linear head_;
+};
+
+}  // namespace tapeformer

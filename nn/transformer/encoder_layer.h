@@ -1,0 +1,26 @@
+#pragma once
+
+#include <tapeformer/nn/layer_norm.h>
+#include <tapeformer/nn/transformer/layer_config.h>
+
+namespace tapeformer {
+
+/// Self-attention and a feed-forward network, each with residual and norm.
+/// Shapes:  x [B, S, C], key_mask bool [B, S] (true = token, or undefined) -> [B, S, C]
+/// Source:  Vaswani et al. 2017, arXiv:1706.03762, section 3.1; pre-norm: Xiong et al. 2020, arXiv:2002.04745
+class EncoderLayer : public Module {
+ public:
+  EncoderLayer(const TransformerLayerConfig& config, Generator& random);
+
+  Tensor operator()(const Tensor& x, const Tensor& key_mask = {}) const;
+  void visit(ParameterVisitor& visitor) override;
+
+ private:
+  bool norm_first_;
+  MultiHeadAttention self_attention_;
+  FeedForward feed_forward_;
+  LayerNorm self_attention_norm_, feed_forward_norm_;
+  Dropout dropout_;
+};
+
+}  // namespace tapeformer
