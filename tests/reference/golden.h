@@ -1,0 +1,35 @@
+#pragma once
+
+#include <tapeformer/autograd/tensor.h>
+
+#include <nlohmann/json.hpp>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace tapeformer {
+
+class SafetensorsFile;
+
+/// Values that PyTorch computed; see tests/golden/README.md for the names.
+class Golden {
+ public:
+  /// Opens tests/golden/<file>.safetensors, e.g. Golden("ops").
+  explicit Golden(const std::string& file);
+
+  /// "CASE/NAME", e.g. tensor("softmax", "grad.x"). Floating values as `type`; ids and masks as stored.
+  Tensor tensor(const std::string& name_of_case, const std::string& name, DType type = DType::f64) const;
+  /// What follows `prefix` in the names of a case: names("linear", "param.") -> {"bias", "weight"}, sorted.
+  std::vector<std::string> names(const std::string& name_of_case, const std::string& prefix) const;
+  nlohmann::json options(const std::string& name_of_case) const;
+
+ private:
+  std::shared_ptr<SafetensorsFile> file_;
+};
+
+/// max |a - b| / max |b|: the error of one tensor against its reference. 0 if both are empty or all zero, NaN
+/// if there is one. Throws: ShapeError if the shapes differ.
+double relative_error(const Tensor& a, const Tensor& b);
+
+}  // namespace tapeformer
