@@ -1,0 +1,47 @@
+#include <tapeformer/autograd/dispatch.h>
+#include <tapeformer/autograd/kernels/optim.h>
+#include <tapeformer/optim/adamw.h>
+
+#include <cmath>
+
+namespace tapeformer {
+
+AdamW::AdamW(std::vector<Parameter> parameters, const AdamWConfig& config)
+    : Optimizer("adamw", std::move(parameters)),
+      config_(config),
+      first_moments_(zeros_like_parameters()),
+      second_moments_(zeros_like_parameters()),
+      steps_(parameters_.size(), 0) {
+  for (const Parameter& parameter : parameters_) {
+    decays_.push_back(config_.decays(parameter) ? config_.weight_decay : 0);
+  }
+}
+
+void AdamW::step(double learning_rate) {
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    const Tensor gradient = parameters_[i].gradient();
+    if (!gradient.defined()) continue;
+    const auto count = static_cast<double>(++steps_[i]);
+    const kernels::AdamWStep step{learning_rate,
+                                  config_.beta1,
+                                  config_.beta2,
+                                  config_.epsilon,
+                                  decays_[i],
+                                  1 - std::pow(config_.beta1, count),
+                                  1 - std::pow(config_.beta2, count)};
+    dispatch(
+        "adamw",
+        [&](auto on, auto* g, auto* first, auto* second, auto* value) {
+          kernels::adamw_step(on, gradient.elements(), step, g, first, second, value);
+        },
+        gradient, first_moments_[i], second_moments_[i], parameters_[i].value());
+  }
+}
+
+void AdamW::visit_state(OptimizerVisitor& visitor) {
+  visit_tensors(visitor, "first_moment", first_moments_);
+  visit_tensors(visitor, "second_moment", second_moments_);
+  for (std::size_t i = 0; i < steps_.size(); ++i) visitor.counter(state_name("steps", i), steps_[i]);
+}
+
+}  // namespace tapeformer

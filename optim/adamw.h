@@ -1,0 +1,38 @@
+#pragma once
+
+#include <tapeformer/optim/optimizer.h>
+
+#include <functional>
+#include <vector>
+
+namespace tapeformer {
+
+/// Matrices and tables decay; biases and the gains of normalisations do not.
+inline bool has_rank_two(const Parameter& parameter) { return parameter.value().rank() >= 2; }
+
+struct AdamWConfig {
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double epsilon = 1e-8;
+  double weight_decay = 0.01;
+  std::function<bool(const Parameter&)> decays = has_rank_two;  ///< asked once, at construction
+};
+
+/// Adam with weight decay decoupled from the gradient.
+/// Math:    m = m + (1 - beta1) (g - m);  v = beta2 v + (1 - beta2) g^2;  t counts this parameter's steps
+///          x = x (1 - lr decay) - lr / (1 - beta1^t) m / (sqrt(v) / sqrt(1 - beta2^t) + epsilon)
+/// Source:  Loshchilov and Hutter 2019, arXiv:1711.05101, algorithm 2, in the order of torch.optim.AdamW
+class AdamW : public Optimizer {
+ public:
+  explicit AdamW(std::vector<Parameter> parameters, const AdamWConfig& config = {});
+  void step(double learning_rate) override;
+  void visit_state(OptimizerVisitor& visitor) override;
+
+ private:
+  AdamWConfig config_;
+  std::vector<Tensor> first_moments_, second_moments_;
+  std::vector<std::int64_t> steps_;
+  std::vector<double> decays_;  // weight decay of each parameter
+};
+
+}  // namespace tapeformer

@@ -1,0 +1,55 @@
+#include <tapeformer/autograd/dispatch.h>
+#include <tapeformer/autograd/kernels/optim.h>
+#include <tapeformer/optim/optimizer.h>
+
+#include <unordered_set>
+#include <utility>
+
+namespace tapeformer {
+
+Optimizer::Optimizer(std::string algorithm, std::vector<Parameter> parameters)
+    : parameters_(std::move(parameters)), algorithm_(std::move(algorithm)) {
+  std::unordered_set<ParameterState*> seen;
+  for (const Parameter& parameter : parameters_) {
+    const std::string got = "; got " + parameter.value().describe();
+    if (!seen.insert(parameter.state()).second) {
+      throw Error("[" + algorithm_ + "] each parameter is given once" + got + " twice");
+    }
+    if (!is_floating(parameter.value().dtype())) {
+      throw DTypeError("[" + algorithm_ + "] parameters must be f32 or f64" + got);
+    }
+  }
+}
+
+void Optimizer::clear_gradients() {
+  for (Parameter& parameter : parameters_) parameter.clear_gradient();
+}
+
+std::vector<Tensor> Optimizer::zeros_like_parameters() const {
+  std::vector<Tensor> tensors;
+  for (const Parameter& parameter : parameters_) {
+    tensors.push_back(Tensor::zeros(parameter.value().shape(), parameter.value().dtype()));
+  }
+  return tensors;
+}
+
+std::string Optimizer::state_name(const char* what, std::size_t parameter) const {
+  const std::string& name = parameters_[parameter].name();
+  return algorithm_ + "." + what + "." + (name.empty() ? std::to_string(parameter) : name);
+}
+
+void Optimizer::visit_tensors(OptimizerVisitor& visitor, const char* what,
+                              const std::vector<Tensor>& tensors) const {
+  for (std::size_t i = 0; i < tensors.size(); ++i) visitor.tensor(state_name(what, i), tensors[i]);
+}
+
+void scale_gradients(const std::vector<Parameter>& parameters, double factor) {
+  for (const Parameter& parameter : parameters) {
+    const Tensor gradient = parameter.gradient();
+    dispatch(
+        "scale_gradients",
+        [&](auto on, auto* g) { kernels::scale_in_place(on, gradient.elements(), factor, g); }, gradient);
+  }
+}
+
+}  // namespace tapeformer

@@ -1,0 +1,48 @@
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/optim/schedule.h>
+
+#include <cmath>
+
+namespace tapeformer {
+namespace {
+
+constexpr double kPi = 3.14159265358979323846;
+
+void require(bool valid, const std::string& rule, const std::string& got) {
+  if (!valid) throw Error("[schedule] " + rule + "; got " + got);
+}
+
+}  // namespace
+
+Schedule::Schedule(const ScheduleConfig& config) : config_(config) {
+  const bool root = config.kind == "inverse_square_root", cosine = config.kind == "cosine";
+  require(root || cosine || config.kind == "constant", "kind must be constant, inverse_square_root or cosine",
+          config.kind);
+  require(std::isfinite(config.learning_rate) && config.learning_rate >= 0,
+          "learning_rate must not be negative", std::to_string(config.learning_rate));
+  require(config.warmup_steps >= (root ? 1 : 0),
+          root ? "inverse_square_root needs warmup_steps of at least 1" : "warmup_steps must not be negative",
+          std::to_string(config.warmup_steps));
+  require(!cosine || config.total_steps > config.warmup_steps,
+          "cosine needs more total_steps than warmup_steps",
+          std::to_string(config.total_steps) + " and " + std::to_string(config.warmup_steps));
+  require(config.minimum >= 0 && config.minimum <= config.learning_rate,
+          "minimum must be between 0 and learning_rate", std::to_string(config.minimum));
+}
+
+double Schedule::operator()(Index step) const {
+  const auto n = static_cast<double>(step + 1), warmup = static_cast<double>(config_.warmup_steps);
+  const double peak = config_.learning_rate;
+  if (n < warmup) return peak * n / warmup;
+  if (config_.kind == "constant") return peak;
+  if (config_.kind == "inverse_square_root") return peak * std::sqrt(warmup / n);
+  const double progress = (n - warmup) / (static_cast<double>(config_.total_steps) - warmup);
+  if (progress >= 1) return config_.minimum;
+  return config_.minimum + (peak - config_.minimum) * (1 + std::cos(kPi * progress)) / 2;
+}
+
+double noam_peak(Index width, Index warmup_steps, double scale) {
+  return scale / std::sqrt(static_cast<double>(width) * static_cast<double>(warmup_steps));
+}
+
+}  // namespace tapeformer

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <tapeformer/autograd/shape.h>
+
+#include <string>
+
+namespace tapeformer {
+
+struct ScheduleConfig {
+  std::string kind = "constant";  ///< "constant", "inverse_square_root" or "cosine"
+  double learning_rate = 1e-3;    ///< the highest, which the warm-up ends at
+  Index warmup_steps = 0;         ///< at least 1 for inverse_square_root
+  Index total_steps = 0;          ///< cosine: the step that reaches the minimum
+  double minimum = 0;             ///< cosine: the learning rate from there on
+};
+
+/// The learning rate as a function of the step and of nothing else. Steps count from 0: the n-th update uses
+/// schedule(n - 1).
+/// Math, with n = step + 1, w = warmup_steps and peak = learning_rate; all rise linearly, peak n / w, up to n
+/// = w:
+///   constant:             peak
+///   inverse_square_root:  peak sqrt(w / n)
+///   cosine:               minimum + (peak - minimum) (1 + cos(pi (n - w) / (total_steps - w))) / 2
+/// Source:  Vaswani et al. 2017, arXiv:1706.03762, section 5.3; Loshchilov and Hutter 2017, arXiv:1608.03983
+class Schedule {
+ public:
+  /// Throws: Error that names the field if the config makes no sense.
+  explicit Schedule(const ScheduleConfig& config);
+  double operator()(Index step) const;
+  const ScheduleConfig& config() const { return config_; }
+
+ private:
+  ScheduleConfig config_;
+};
+
+/// The peak that makes inverse_square_root the schedule scale C^-0.5 min(n^-0.5, n w^-1.5) of a model of
+/// width C. Source:  Vaswani et al. 2017, arXiv:1706.03762, equation 3
+double noam_peak(Index width, Index warmup_steps, double scale = 1);
+
+}  // namespace tapeformer

@@ -1,0 +1,26 @@
+#include <tapeformer/autograd/dispatch.h>
+#include <tapeformer/autograd/kernels/optim.h>
+#include <tapeformer/optim/sgd.h>
+
+namespace tapeformer {
+
+Sgd::Sgd(std::vector<Parameter> parameters, const SgdConfig& config)
+    : Optimizer("sgd", std::move(parameters)), config_(config) {
+  if (config_.momentum != 0) velocities_ = zeros_like_parameters();
+}
+
+void Sgd::step(double learning_rate) {
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    const Tensor gradient = parameters_[i].gradient();
+    if (!gradient.defined()) continue;
+    dispatch(
+        "sgd",
+        [&](auto on, auto* g, auto* velocity, auto* value) {
+          kernels::sgd_step(on, gradient.elements(), learning_rate, config_.momentum, config_.weight_decay, g,
+                            velocity, value);
+        },
+        gradient, velocities_.empty() ? Tensor() : velocities_[i], parameters_[i].value());
+  }
+}
+
+}  // namespace tapeformer

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <tapeformer/optim/optimizer.h>
+
+#include <vector>
+
+namespace tapeformer {
+
+struct SgdConfig {
+  double momentum = 0;
+  double weight_decay = 0;  ///< added to the gradient, times the value
+};
+
+/// Stochastic gradient descent with momentum.
+/// Math:    velocity = momentum velocity + g + decay x;  x = x - lr velocity
+/// Source:  Sutskever et al. 2013, "On the importance of initialization and momentum in deep learning", in
+/// the
+///          form of torch.optim.SGD without dampening
+class Sgd : public Optimizer {
+ public:
+  explicit Sgd(std::vector<Parameter> parameters, const SgdConfig& config = {});
+  void step(double learning_rate) override;
+  void visit_state(OptimizerVisitor& visitor) override { visit_tensors(visitor, "velocity", velocities_); }
+
+ private:
+  SgdConfig config_;
+  std::vector<Tensor> velocities_;  // empty without momentum
+};
+
+}  // namespace tapeformer

@@ -1,0 +1,95 @@
+#include <doctest/doctest.h>
+#include <omp.h>
+#include <tapeformer/autograd/random.h>
+#include <tapeformer/optim/adamw.h>
+#include <tapeformer/tests/optim/optim_case.h>
+
+using namespace tapeformer;
+
+TEST_SUITE("optim/adamw") {
+  TEST_CASE("the first step moves by the learning rate, whatever the gradient's size, after the decay") {
+    const Parameter x(Tensor::from<double>({1, -2}, {1, 2}));
+    AdamW optimizer({x});
+    set_gradient(x, Tensor::from<double>({1e-3, -100}, {1, 2}));
+    optimizer.step(0.1);
+    CHECK(x.value().at(0) == doctest::Approx(1 * (1 - 0.1 * 0.01) - 0.1).epsilon(1e-5));
+    CHECK(x.value().at(1) == doctest::Approx(-2 * (1 - 0.1 * 0.01) + 0.1).epsilon(1e-9));
+  }
+
+  TEST_CASE("five steps agree with torch.optim.AdamW, with decay groups and a missing gradient") {
+    AdamWConfig config;
+    config.beta1 = 0.8;
+    config.beta2 = 0.95;
+    config.epsilon = 1e-6;
+    config.weight_decay = 0.1;
+    for (const DType type : {DType::f32, DType::f64}) {
+      const double tolerance = type == DType::f64 ? 1e-13 : 1e-6;
+      OptimCase model(type);
+      AdamW optimizer(model.parameters(), config);
+      model.run(optimizer, 0, 5);
+      CHECK(distance(model.weight, {0.287207603318965, -1.36055050554729, 1.893727298236, 0.854191764898041,
+                                    -0.193837455441581, 1.43358531725761}) < tolerance);
+      CHECK(distance(model.bias, {-0.0580870534003748, -0.321172595502717, 0.44580492619555}) < tolerance);
+    }
+  }
+
+  TEST_CASE("by default what has two axes or more decays; a predicate may say otherwise") {
+    const auto decayed = [](const AdamWConfig& config) {
+      OptimCase model(DType::f64);
+      AdamW optimizer(model.parameters(), config);
+      set_gradient(model.weight, Tensor::zeros({2, 3}, DType::f64));
+      set_gradient(model.bias, Tensor::zeros({3}, DType::f64));
+      optimizer.step(1);
+      return std::make_pair(model.weight.value().at(0) / 0.5, model.bias.value().at(0) / 0.1);
+    };
+    AdamWConfig config;
+    config.weight_decay = 0.5;
+    CHECK(decayed(config) == std::make_pair(0.5, 1.0));
+    config.decays = [](const Parameter& parameter) { return parameter.name() == "layer.bias"; };
+    CHECK(decayed(config) == std::make_pair(1.0, 0.5));
+  }
+
+  TEST_CASE("every size agrees with the formula, and the number of threads does not show") {
+    for (const Index size : {0, 1, 31, 32, 33, 257, 50001}) {
+      Generator random(3);
+      const Tensor initial = Tensor::empty({size}), gradient = Tensor::empty({size});
+      random.fill_normal(initial, 0, 1);
+      random.fill_normal(gradient, 0, 1);
+      const auto train = [&](int threads) {
+        const int most = omp_get_max_threads();
+        omp_set_num_threads(threads);
+        const Parameter x(initial.clone());
+        AdamWConfig config;
+        config.decays = [](const Parameter&) { return true; };
+        AdamW optimizer({x}, config);
+        set_gradient(x, gradient);
+        optimizer.step(0.1);
+        optimizer.step(0.1);
+        omp_set_num_threads(most);
+        return x.value();
+      };
+      const Tensor one = train(1), two = train(2);
+      double worst = 0;
+      bool same = true;
+      for (Index i = 0; i < size; ++i) {
+        const double g = gradient.at(i), shrunk = initial.at(i) * 0.999;
+        const double step =
+            0.1 * g / (std::abs(g) + 1e-8);  // the same gradient twice: moments / corrections = g, g^2
+        worst = std::max(worst, std::abs(one.at(i) - ((shrunk - step) * 0.999 - step)));
+        same = same && one.at(i) == two.at(i);
+      }
+      CHECK(worst < 2e-6);
+      CHECK(same);
+    }
+  }
+
+  TEST_CASE("it reaches the minimum of a quadratic") {
+    const Parameter x(Tensor::from<double>({4, -3}));
+    AdamW optimizer({x});
+    for (int i = 0; i < 3000; ++i) {  // (x0 - 1)^2 + 500 (x1 - 2)^2
+      set_gradient(x, Tensor::from<double>({2 * (x.value().at(0) - 1), 1000 * (x.value().at(1) - 2)}));
+      optimizer.step(0.1 * (1 - i / 3000.0));
+    }
+    CHECK(distance(x, {1, 2}) < 1e-4);
+  }
+}

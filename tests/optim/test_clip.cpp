@@ -1,0 +1,66 @@
+#include <doctest/doctest.h>
+#include <omp.h>
+#include <tapeformer/autograd/random.h>
+#include <tapeformer/optim/clip.h>
+#include <tapeformer/tests/optim/optim_case.h>
+
+#include <limits>
+
+using namespace tapeformer;
+
+TEST_SUITE("optim/clip") {
+  TEST_CASE("the norm of 3 and 4 in two parameters is 5, and stays when it is allowed") {
+    const Parameter x(Tensor::from<float>({0})), y(Tensor::from<float>({0})), without(Tensor::zeros({2}));
+    set_gradient(x, Tensor::from<float>({3}));
+    set_gradient(y, Tensor::from<float>({4}));
+    CHECK(clip_gradient_norm({x, y, without}, 6) == 5);
+    CHECK(x.gradient().at(0) == 3);
+    CHECK(clip_gradient_norm({x, y, without}, 2.5) == 5);
+    CHECK(x.gradient().at(0) == doctest::Approx(1.5).epsilon(1e-6));
+    CHECK(y.gradient().at(0) == doctest::Approx(2).epsilon(1e-6));
+    CHECK_FALSE(without.gradient().defined());
+  }
+
+  TEST_CASE("it agrees with torch.nn.utils.clip_grad_norm_") {
+    for (const DType type : {DType::f32, DType::f64}) {
+      const double tolerance = type == DType::f64 ? 1e-14 : 1e-7;
+      OptimCase model(type);
+      model.set_gradients(0);
+      CHECK(std::abs(clip_gradient_norm(model.parameters(), 0.75) - 2.14508342864641) < 10 * tolerance);
+      CHECK(distance(model.weight.gradient(), {0.294209043792351, 0.317923649536536, 0.0493407180768579,
+                                               -0.264605842036303, -0.335275011273649, -0.0976938813459347}) <
+            tolerance);
+      CHECK(distance(model.bias.gradient(), {0.348760743382544, 0.209247758309076, -0.122646650758277}) <
+            tolerance);
+    }
+  }
+
+  TEST_CASE("a norm that is not finite is returned and the gradients stay") {
+    for (const float bad :
+         {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
+      const Parameter x(Tensor::zeros({2}));
+      set_gradient(x, Tensor::from<float>({7, bad}));
+      CHECK_FALSE(std::isfinite(clip_gradient_norm({x}, 1)));
+      CHECK(x.gradient().at(0) == 7);
+    }
+  }
+
+  TEST_CASE("the norm is the same for any number of threads, and exact enough for large gradients") {
+    for (const Index size : {0, 1, 31, 63, 64, 65, 257, 300001}) {
+      const Parameter x(Tensor::zeros({size}));
+      const Tensor gradient = Tensor::empty({size});
+      Generator(1).fill_normal(gradient, 0, 1e19);  // the squares exceed what f32 holds
+      set_gradient(x, gradient);
+      const int most = omp_get_max_threads();
+      omp_set_num_threads(1);
+      const double one = gradient_norm({x});
+      omp_set_num_threads(2);
+      const double two = gradient_norm({x});
+      omp_set_num_threads(most);
+      double sum = 0;
+      for (Index i = 0; i < size; ++i) sum += gradient.at(i) * gradient.at(i);
+      CHECK(one == two);
+      CHECK(std::abs(one - std::sqrt(sum)) <= 1e-12 * std::sqrt(sum));
+    }
+  }
+}

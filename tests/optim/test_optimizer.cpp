@@ -1,0 +1,91 @@
+#include <doctest/doctest.h>
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/optim/adamw.h>
+#include <tapeformer/optim/sgd.h>
+#include <tapeformer/tests/optim/optim_case.h>
+
+#include <malloc.h>
+
+using namespace tapeformer;
+
+namespace {
+
+/// Bytes that malloc has handed out: equal before and after only if nothing was kept.
+std::size_t malloc_bytes() { return mallinfo2().uordblks + mallinfo2().hblkhd; }
+
+}  // namespace
+
+TEST_SUITE("optim/optimizer") {
+  TEST_CASE("state saved in the middle and restored into a new optimizer continues to the same bits") {
+    for (const DType type : {DType::f32, DType::f64}) {
+      OptimCase whole(type), first(type), second(type);
+      AdamW uninterrupted(whole.parameters()), before(first.parameters()), after(second.parameters());
+      whole.run(uninterrupted, 0, 5);
+      first.run(before, 0, 3);
+      OptimizerCopy copy;
+      before.visit_state(copy);
+      second.weight.value().copy_from(first.weight.value());
+      second.bias.value().copy_from(first.bias.value());
+      copy.restores = true;
+      after.visit_state(copy);
+      second.run(after, 3, 5);
+      for (Index i = 0; i < 6; ++i) CHECK(second.weight.value().at(i) == whole.weight.value().at(i));
+      for (Index i = 0; i < 3; ++i) CHECK(second.bias.value().at(i) == whole.bias.value().at(i));
+    }
+  }
+
+  TEST_CASE("state is named after the algorithm and the parameters") {
+    OptimCase model(DType::f64);
+    OptimizerCopy adamw, sgd, plain;
+    AdamW optimizer(model.parameters());
+    model.run(optimizer, 0, 3);
+    optimizer.visit_state(adamw);
+    CHECK(adamw.tensors.size() == 4);
+    CHECK(adamw.tensors.at("adamw.first_moment.layer.weight").shape() == Shape{2, 3});
+    CHECK(adamw.tensors.at("adamw.second_moment.layer.bias").shape() == Shape{3});
+    CHECK(adamw.counters == std::map<std::string, std::int64_t>{{"adamw.steps.layer.bias", 2},
+                                                                {"adamw.steps.layer.weight", 3}});
+    Sgd(model.parameters(), {0.9, 0}).visit_state(sgd);
+    CHECK(sgd.tensors.count("sgd.velocity.layer.weight") == 1);
+    Sgd({Parameter(Tensor::zeros({2}))}, {0.9, 0}).visit_state(plain);
+    CHECK(plain.tensors.count("sgd.velocity.0") == 1);
+  }
+
+  TEST_CASE("scaled gradients and cleared gradients") {
+    OptimCase model(DType::f32);
+    model.set_gradients(0);
+    const double before = model.weight.gradient().at(1);
+    scale_gradients(model.parameters(), 0.25);
+    CHECK(model.weight.gradient().at(1) == before * 0.25);
+    Sgd optimizer(model.parameters());
+    const void* buffer = model.bias.gradient().raw();
+    optimizer.clear_gradients();
+    CHECK_FALSE(model.weight.gradient().defined());
+    CHECK_FALSE(model.bias.gradient().defined());
+    CHECK(model.bias.state()->gradient.raw() == buffer);
+    optimizer.step(1);
+    CHECK(model.bias.value().at(0) == doctest::Approx(0.1));
+  }
+
+  TEST_CASE("a step keeps no memory, from the pool or from malloc") {
+    OptimCase model(DType::f32);
+    AdamW adamw(model.parameters());
+    Sgd sgd(model.parameters(), {0.9, 0.1});
+    model.set_gradients(0);
+    const auto used = pool_statistics().in_use_bytes;
+    const std::size_t held = malloc_bytes();
+    for (int i = 0; i < 3; ++i) {
+      adamw.step(0.1);
+      sgd.step(0.1);
+    }
+    CHECK(malloc_bytes() == held);
+    CHECK(pool_statistics().in_use_bytes == used);
+  }
+
+  TEST_CASE("parameters are given once and are floating") {
+    const Parameter x(Tensor::zeros({2}));
+    CHECK_THROWS_WITH_AS(Sgd({x, x}), "[sgd] each parameter is given once; got f32[2] twice", Error);
+    CHECK_THROWS_WITH_AS(AdamW({Parameter(Tensor::zeros({2}, DType::i32))}),
+                         "[adamw] parameters must be f32 or f64; got i32[2]", DTypeError);
+  }
+}

@@ -1,0 +1,66 @@
+#include <doctest/doctest.h>
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/optim/schedule.h>
+
+#include <algorithm>
+#include <cmath>
+
+using namespace tapeformer;
+using doctest::Approx;
+
+TEST_SUITE("optim/schedule") {
+  TEST_CASE("constant, with and without warm-up") {
+    const Schedule flat({"constant", 0.3, 0, 0, 0}), warm({"constant", 0.3, 3, 0, 0});
+    CHECK(flat(0) == 0.3);
+    CHECK(flat(1000000) == 0.3);
+    CHECK(warm(0) == Approx(0.1));
+    CHECK(warm(1) == Approx(0.2));
+    CHECK(warm(2) == 0.3);
+    CHECK(warm(3) == 0.3);
+  }
+
+  TEST_CASE("inverse square root is the schedule of Attention Is All You Need") {
+    const Schedule schedule({"inverse_square_root", noam_peak(512, 4000, 2), 4000, 0, 0});
+    for (const Index n : {1, 2, 399, 3999, 4000, 4001, 100000}) {
+      const auto x = static_cast<double>(n);
+      const double expected = 2 * std::pow(512, -0.5) * std::min(std::pow(x, -0.5), x * std::pow(4000, -1.5));
+      CHECK(schedule(n - 1) == Approx(expected).epsilon(1e-12));
+    }
+    CHECK(schedule(3999) == Approx(2 * 0.000698771242968684).epsilon(1e-12));
+  }
+
+  TEST_CASE("the peak of the inverse square root is the learning rate, at the end of the warm-up") {
+    const Schedule schedule({"inverse_square_root", 0.01, 100, 0, 0});
+    CHECK(schedule(99) == 0.01);
+    CHECK(schedule(98) < 0.01);
+    CHECK(schedule(100) < 0.01);
+    CHECK(schedule(399) == Approx(0.005));
+  }
+
+  TEST_CASE("cosine falls from the peak to the minimum and stays there") {
+    const Schedule schedule({"cosine", 1.0, 10, 110, 0.2});
+    CHECK(schedule(4) == Approx(0.5));
+    CHECK(schedule(9) == 1.0);
+    CHECK(schedule(34) == Approx(0.2 + 0.8 * (1 + std::sqrt(0.5)) / 2));
+    CHECK(schedule(59) == Approx(0.6));
+    CHECK(schedule(109) == Approx(0.2));
+    CHECK(schedule(5000) == 0.2);
+    for (Index step = 10; step < 110; ++step) CHECK(schedule(step) < schedule(step - 1));
+  }
+
+  TEST_CASE("a config that makes no sense is refused") {
+    const auto refused = [](const ScheduleConfig& config, const char* message) {
+      CHECK_THROWS_WITH_AS(Schedule{config}, message, Error);
+    };
+    refused({"linear", 1, 0, 0, 0},
+            "[schedule] kind must be constant, inverse_square_root or cosine; got linear");
+    refused({"constant", -1, 0, 0, 0}, "[schedule] learning_rate must not be negative; got -1.000000");
+    refused({"constant", std::nan(""), 0, 0, 0}, "[schedule] learning_rate must not be negative; got nan");
+    refused({"constant", 1, -1, 0, 0}, "[schedule] warmup_steps must not be negative; got -1");
+    refused({"inverse_square_root", 1, 0, 0, 0},
+            "[schedule] inverse_square_root needs warmup_steps of at least 1; got 0");
+    refused({"cosine", 1, 10, 10, 0},
+            "[schedule] cosine needs more total_steps than warmup_steps; got 10 and 10");
+    refused({"cosine", 1, 0, 10, 2}, "[schedule] minimum must be between 0 and learning_rate; got 2.000000");
+  }
+}
