@@ -1,0 +1,21 @@
+#pragma once
+
+#include <functional>
+#include <string>
+
+namespace tapeformer {
+
+/// Exit codes that all programs share.
+constexpr int kExitSuccess = 0, kExitBadInput = 2, kExitInterrupted = 130;
+
+/// Runs a program's body: what it throws becomes one clear line on standard error and exit code 2.
+int run_program(const char* name, const std::function<int()>& body);
+
+/// From now on the first Ctrl-C (or SIGTERM) is remembered instead of ending the program; the second ends it.
+void remember_interrupts();
+bool interrupted();
+
+/// The content of a file. Throws: DataError
+std::string read_file(const std::string& path);
+
+}  // namespace tapeformer

@@ -1,0 +1,116 @@
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/examples/program.h>
+#include <tapeformer/examples/run_folder.h>
+#include <tapeformer/nn/atomic_file.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <sstream>
+
+namespace tapeformer {
+namespace {
+
+constexpr const char* kCheckpoint = "checkpoint.safetensors";
+constexpr const char* kMetrics = "metrics.jsonl";
+constexpr const char* kModelPrefix = "model.";
+
+/// The optimizer's counters as JSON and its tensors as a list.
+struct CollectState : OptimizerVisitor {
+  std::vector<std::pair<std::string, Tensor>> tensors;
+  Json counters = Json::object();
+  void tensor(const std::string& name, const Tensor& value) override { tensors.emplace_back(name, value); }
+  void counter(const std::string& name, std::int64_t& value) override { counters[name] = value; }
+};
+
+struct RestoreState : OptimizerVisitor {
+  RestoreState(const SafetensorsFile& source, const Json& numbers) : file(source), counters(numbers) {}
+  const SafetensorsFile& file;
+  const Json& counters;
+  void tensor(const std::string& name, const Tensor& value) override { value.copy_from(file.tensor(name)); }
+  void counter(const std::string& name, std::int64_t& value) override {
+    value = counters.at(name).get<std::int64_t>();
+  }
+};
+
+}  // namespace
+
+void RunFolder::create() const {
+  if (has_checkpoint()) {
+    throw DataError(path_, 0,
+                    "holds a training already; try --resume to go on with it, or another --run folder");
+  }
+  std::error_code error;
+  std::filesystem::create_directories(path_, error);
+  if (error) throw DataError(path_, 0, "cannot be made: " + error.message());
+  write(kMetrics, "");
+}
+
+bool RunFolder::has_checkpoint() const { return std::filesystem::exists(file(kCheckpoint)); }
+
+void RunFolder::write(const std::string& name, const std::string& content) const {
+  write_atomically(file(name), content);
+}
+
+void RunFolder::save_checkpoint(Module& model, Optimizer& optimizer, const Json& state) const {
+  CollectState collect;
+  for (const auto& [name, value] : weights_of(model))
+    collect.tensors.emplace_back(kModelPrefix + name, value);
+  optimizer.visit_state(collect);
+  Json counters = Json::object();
+  for (const auto& [name, value] : model.named_counters()) counters[name] = *value;
+  save_safetensors(file(kCheckpoint), collect.tensors,
+                   {{"state", state.dump()},
+                    {"model_counters", counters.dump()},
+                    {"optimizer_counters", collect.counters.dump()}});
+}
+
+Json RunFolder::checkpoint_state() const {
+  if (!has_checkpoint()) {
+    throw CheckpointError(path_ +
+                          ": there is no checkpoint to resume from; try the command without --resume");
+  }
+  try {
+    return Json::parse(SafetensorsFile(file(kCheckpoint)).metadata().at("state"));
+  } catch (const std::out_of_range&) {
+    throw CheckpointError(file(kCheckpoint) + ": is not a training checkpoint: it has no state");
+  } catch (const Json::exception& error) {
+    throw CheckpointError(file(kCheckpoint) + ": the state is damaged: " + error.what());
+  }
+}
+
+void RunFolder::load_checkpoint(Module& model, Optimizer& optimizer) const {
+  const SafetensorsFile source(file(kCheckpoint));
+  load_weights(source, kModelPrefix, model);
+  try {
+    const Json counters = Json::parse(source.metadata().at("model_counters"));
+    for (const auto& [name, value] : model.named_counters()) *value = counters.at(name).get<std::uint64_t>();
+    const Json numbers = Json::parse(source.metadata().at("optimizer_counters"));
+    RestoreState restore(source, numbers);
+    optimizer.visit_state(restore);
+  } catch (const std::out_of_range&) {
+    throw CheckpointError(file(kCheckpoint) + ": is not a training checkpoint: it has no counters");
+  } catch (const Json::exception& error) {
+    throw CheckpointError(file(kCheckpoint) + ": the counters do not fit the model: " + error.what());
+  }
+}
+
+void RunFolder::append_metrics(const Json& line) const {
+  std::ofstream metrics(file(kMetrics), std::ios::app);
+  metrics << line.dump() << '\n' << std::flush;
+  if (!metrics) throw DataError(file(kMetrics), 0, std::string("cannot be written: ") + std::strerror(errno));
+}
+
+void RunFolder::cut_metrics(Index step) const {
+  std::string kept;
+  std::istringstream lines(std::filesystem::exists(file(kMetrics)) ? read_file(file(kMetrics)) : "");
+  for (std::string line; std::getline(lines, line);) {
+    const Json entry = Json::parse(line, nullptr, false);
+    if (entry.is_object() && entry.value("step", Index{0}) <= step) kept += line + "\n";
+  }
+  write(kMetrics, kept);
+}
+
+}  // namespace tapeformer

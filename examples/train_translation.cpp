@@ -1,0 +1,210 @@
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/data/metrics.h>
+#include <tapeformer/data/toy_grammar.h>
+#include <tapeformer/examples/program.h>
+#include <tapeformer/examples/translation_trainer.h>
+#include <tapeformer/nn/atomic_file.h>
+#include <tapeformer/nn/generate.h>
+
+#include <CLI/CLI.hpp>
+
+#include <cmath>
+#include <cstdio>
+#include <iostream>
+
+namespace tapeformer {
+namespace {
+
+struct SearchOptions {
+  Index beam = 5;
+  double length_penalty = 0.6;
+
+  void add_to(CLI::App& app) {
+    app.add_option("--beam", beam, "hypotheses kept; 1 is greedy search")->capture_default_str();
+    app.add_option("--length-penalty", length_penalty, "above 0 favours longer translations")
+        ->capture_default_str();
+  }
+  SearchConfig config() const {
+    SearchConfig search;
+    search.beam = beam;
+    search.length_penalty = length_penalty;
+    return search;
+  }
+};
+
+/// The options a run folder was trained with.
+TranslationOptions trained_options(const std::string& folder) {
+  try {
+    return Json::parse(read_file(folder + "/config.json")).at("training").get<TranslationOptions>();
+  } catch (const Json::exception& error) {
+    throw CheckpointError(folder + "/config.json: is damaged or not of this program: " + error.what());
+  }
+}
+
+int translate(const std::string& folder, const SearchOptions& search) {
+  const EncoderDecoder model = EncoderDecoder::load(folder);
+  const Vocabularies words = Vocabularies::load(folder);
+  Index number = 0;
+  for (std::string line; std::getline(std::cin, line);) {
+    ++number;
+    if (!line.empty() && line.back() == '\r') line.pop_back();
+    const TokenIds source = checked_source(*words.source, line, number, model.config().max_length);
+    if (!source.empty()) {
+      std::cout << words.target->decode(beam_search(model, {source}, search.config()).front().tokens);
+    }
+    std::cout << std::endl;  // a line each, at once: somebody may be waiting
+    if (!std::cout) throw DataError("standard output", number, "cannot be written");
+  }
+  return kExitSuccess;
+}
+
+struct EvaluateOptions {
+  std::string run, part = "test", pairs, output;
+  bool swap = false;
+};
+
+int evaluate(const EvaluateOptions& options, const SearchOptions& search) {
+  EncoderDecoder model = EncoderDecoder::load(options.run);
+  const Vocabularies words = Vocabularies::load(options.run);
+  const TranslationOptions trained = trained_options(options.run);
+  Progress progress;
+  std::vector<TextPair> pairs;
+  if (options.pairs.empty()) {
+    std::string report;
+    CorpusSplit corpus = load_corpus(trained, report);
+    pairs = options.part == "test" ? corpus.test : corpus.validation;
+  } else {
+    pairs = read_tab_separated(options.pairs, options.swap);
+  }
+  std::vector<TokenIds> sources;
+  for (std::size_t i = 0; i < pairs.size(); ++i) {
+    sources.push_back(
+        checked_source(*words.source, pairs[i].source, static_cast<Index>(i + 1), model.config().max_length));
+  }
+  const double begun = now_seconds();
+  SearchConfig config = search.config();
+  config.progress = [&](Index done) {
+    const double seconds = now_seconds() - begun;
+    const double rate = static_cast<double>(done) / seconds;
+    progress.show("translated " + std::to_string(done) + "/" + std::to_string(pairs.size()) + ", " +
+                  count_text(rate) + " sentences/s, " +
+                  duration_text((static_cast<double>(pairs.size()) - static_cast<double>(done)) / rate) +
+                  " left");
+  };
+  std::vector<std::string> hypotheses;
+  for (const Hypothesis& found : beam_search(model, sources, config)) {
+    hypotheses.push_back(words.target->decode(found.tokens));
+  }
+  progress.clear();
+  const std::vector<std::string> references = targets_of(pairs);
+  if (!options.output.empty()) {
+    std::string text;
+    for (const std::string& line : hypotheses) text += line + "\n";
+    write_atomically(options.output, text);
+  }
+  BatchingConfig batching;
+  batching.token_budget = trained.batch_tokens;
+  batching.max_tokens = trained.max_length;
+  batching.shuffle = false;
+  TranslationBatches batches(encode(words, pairs), batching);
+  const double loss = validation_loss(model, batches, progress);
+  progress.clear();
+  std::printf("sentences    %zu\n", pairs.size());
+  std::printf("loss         %.4f nats a token, perplexity %.3f\n", loss, std::exp(loss));
+  std::printf("exact match  %.2f %%\n", exact_match(hypotheses, references));
+  std::printf("%s\n", corpus_bleu(hypotheses, references).text().c_str());
+  std::printf("chrF2        %.2f\n", corpus_chrf(hypotheses, references));
+  if (options.pairs.empty() && trained.built_in()) {
+    const ToyGrammar grammar;
+    std::vector<std::string> word_by_word;
+    for (const TextPair& pair : pairs) word_by_word.push_back(grammar.word_by_word(pair.source));
+    std::printf("for comparison, a perfect word-by-word dictionary: exact match %.2f %%, BLEU %.2f\n",
+                exact_match(word_by_word, references), corpus_bleu(word_by_word, references).score);
+  }
+  return kExitSuccess;
+}
+
+struct TrainOptions {
+  std::string run;
+  bool resume = false;
+  TranslationOptions model;
+  TrainingControl control;
+};
+
+int train(const TrainOptions& options, const CLI::App& command) {
+  const RunFolder folder(options.run);
+  if (!options.resume) return TranslationTrainer::start(folder, options.model, options.control).run();
+  for (const CLI::Option* option : command.get_options()) {
+    const std::string group = option->get_group();
+    if (option->count() > 0 &&
+        (group == "Data" || group == "Vocabulary" || group == "Model" || group == "Training")) {
+      throw Error("--resume goes on with the options of the run; " + option->get_name() +
+                  " cannot be changed: start anew in another folder");
+    }
+  }
+  return TranslationTrainer::resume(folder, options.control).run();
+}
+
+int run(int argc, char** argv) {
+  CLI::App app(
+      "Trains a transformer that translates, and translates with it.\n"
+      "  train_translation train --run runs/demo                      the built-in English to French corpus\n"
+      "  train_translation train --run runs/fr --pairs fra-eng.tsv --max-words 10\n"
+      "  echo 'the cat sleeps .' | train_translation translate --run runs/demo\n"
+      "  train_translation evaluate --run runs/demo");
+  app.require_subcommand(1);
+
+  TrainOptions train_options;
+  CLI::App& train_command =
+      *app.add_subcommand("train", "train a model in a run folder; Ctrl-C saves and stops");
+  train_command.add_option("--run", train_options.run, "the run folder")->required();
+  train_command.add_flag("--resume", train_options.resume, "go on from the folder's checkpoint");
+  TrainingControl& control = train_options.control;
+  train_command.add_option("--max-minutes", control.max_minutes,
+                           "stop after so long and save; 0 for no limit");
+  train_command.add_option("--checkpoint-every", control.checkpoint_every, "steps; 0 for every validation");
+  train_command.add_option("--log-every", control.log_every, "steps between two lines of the log")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  train_command.add_option("--samples", control.samples, "validation sentences shown translated")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  train_command.add_option("--threads", control.threads, "0 for all cores, or on resuming as before")
+      ->check(CLI::NonNegativeNumber);
+  train_options.model.add_to(train_command);
+
+  std::string translate_run;
+  SearchOptions search;
+  CLI::App& translate_command =
+      *app.add_subcommand("translate", "translate standard input to standard output, a line each");
+  translate_command.add_option("--run", translate_run, "the run folder")->required();
+  search.add_to(translate_command);
+
+  EvaluateOptions evaluate_options;
+  CLI::App& evaluate_command = *app.add_subcommand("evaluate", "measure the held-out sentences, or others");
+  evaluate_command.add_option("--run", evaluate_options.run, "the run folder")->required();
+  evaluate_command.add_option("--part", evaluate_options.part, "test or validation")
+      ->check(CLI::IsMember({"test", "validation"}))
+      ->capture_default_str();
+  evaluate_command.add_option("--pairs", evaluate_options.pairs, "measure these tab-separated pairs instead");
+  evaluate_command.add_flag("--swap", evaluate_options.swap, "the second column of --pairs is the source");
+  evaluate_command.add_option("--output", evaluate_options.output,
+                              "write the translations here, a line each");
+  search.add_to(evaluate_command);
+
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? kExitSuccess : kExitBadInput;
+  }
+  if (train_command.parsed()) return train(train_options, train_command);
+  if (translate_command.parsed()) return translate(translate_run, search);
+  return evaluate(evaluate_options, search);
+}
+
+}  // namespace
+}  // namespace tapeformer
+
+int main(int argc, char** argv) {
+  return tapeformer::run_program("train_translation", [&] { return tapeformer::run(argc, argv); });
+}

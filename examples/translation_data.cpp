@@ -1,0 +1,104 @@
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/data/hash.h>
+#include <tapeformer/data/toy_grammar.h>
+#include <tapeformer/data/utf8.h>
+#include <tapeformer/examples/translation_data.h>
+
+#include <algorithm>
+
+namespace tapeformer {
+
+Vocabularies Vocabularies::load(const std::string& folder) {
+  Vocabularies result;
+  result.source = load_tokenizer(folder + "/source.vocabulary");
+  result.target = load_tokenizer(folder + "/target.vocabulary");
+  return result;
+}
+
+CorpusSplit load_corpus(const TranslationOptions& options, std::string& report) {
+  CorpusSplit split;
+  if (options.built_in()) {
+    const ToyGrammar grammar;
+    const Index half = options.held_out / 2;
+    split.train = grammar.sample(Split::train, options.grammar_pairs, options.seed);
+    split.validation = grammar.sample(Split::validation, half, options.seed);
+    split.test = grammar.sample(Split::test, options.held_out - half, options.seed);
+    report = "built-in English to French corpus of " + std::to_string(grammar.size()) + " sentences";
+  } else {
+    const std::string& path = options.pairs.empty() ? options.source : options.pairs;
+    std::vector<TextPair> pairs = options.pairs.empty() ? read_line_aligned(options.source, options.target)
+                                                        : read_tab_separated(options.pairs, options.swap);
+    report = path + ": " + std::to_string(pairs.size()) + " pairs";
+    if (options.max_words > 0) {
+      report = path + ": " + filter_by_words(pairs, options.max_words, path).text(options.max_words);
+    }
+    split = split_by_source(std::move(pairs), options.held_out, options.seed, path);
+  }
+  report += "; train " + std::to_string(split.train.size()) + ", validation " +
+            std::to_string(split.validation.size()) + ", test " + std::to_string(split.test.size());
+  return split;
+}
+
+Vocabularies make_vocabularies(const TranslationOptions& options, const std::vector<TextPair>& train) {
+  TokenizerConfig config;
+  config.kind = tokenizer_kind(options.tokenizer);
+  config.vocabulary_size = options.vocabulary;
+  const auto make = [&](const std::string& model, const std::vector<std::string>& sentences) {
+    return std::shared_ptr<const Tokenizer>(model.empty() ? train_tokenizer(config, sentences)
+                                                          : load_sentencepiece_model(model));
+  };
+  Vocabularies result;
+  std::vector<std::string> sources = sources_of(train), targets = targets_of(train);
+  if (options.shared_vocabulary) {
+    sources.insert(sources.end(), targets.begin(), targets.end());
+    result.source = result.target = make(options.source_model, sources);
+  } else {
+    result.source = make(options.source_model, sources);
+    result.target = make(options.target_model, targets);
+  }
+  return result;
+}
+
+std::vector<std::int32_t> checked_source(const Tokenizer& tokenizer, const std::string& line, Index number,
+                                         Index max_length) {
+  if (find_invalid_utf8(line) != std::string::npos) throw DataError("input", number, "is not valid UTF-8");
+  std::vector<std::int32_t> ids = tokenizer.encode(line);
+  if (static_cast<Index>(ids.size()) < max_length) return ids;
+  throw DataError("input", number,
+                  "has " + std::to_string(ids.size()) + " tokens and the model takes " +
+                      std::to_string(max_length - 1) + "; try shorter sentences");
+}
+
+std::vector<EncodedPair> encode(const Vocabularies& vocabularies, const std::vector<TextPair>& pairs) {
+  std::vector<EncodedPair> encoded;
+  encoded.reserve(pairs.size());
+  for (const TextPair& pair : pairs) {
+    encoded.push_back({vocabularies.source->encode(pair.source), vocabularies.target->encode(pair.target)});
+  }
+  return encoded;
+}
+
+std::uint64_t fingerprint(const std::vector<EncodedPair>& pairs) {
+  std::uint64_t hash = pairs.size();
+  for (const EncodedPair& pair : pairs) {
+    for (const auto* side : {&pair.source, &pair.target}) {
+      hash = mix_bits(hash ^ side->size());
+      for (const std::int32_t id : *side) hash = mix_bits(hash ^ static_cast<std::uint32_t>(id));
+    }
+  }
+  return hash;
+}
+
+std::vector<std::string> sources_of(const std::vector<TextPair>& pairs) {
+  std::vector<std::string> result;
+  for (const TextPair& pair : pairs) result.push_back(pair.source);
+  return result;
+}
+
+std::vector<std::string> targets_of(const std::vector<TextPair>& pairs) {
+  std::vector<std::string> result;
+  for (const TextPair& pair : pairs) result.push_back(pair.target);
+  return result;
+}
+
+}  // namespace tapeformer

@@ -1,0 +1,54 @@
+#pragma once
+
+#include <tapeformer/data/tokenizer.h>
+#include <tapeformer/nn/transformer/encoder_decoder.h>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include <string>
+
+namespace CLI {
+class App;
+}
+
+namespace tapeformer {
+
+/// Everything that decides what a translation training computes. Kept in config.json and the checkpoint.
+struct TranslationOptions {
+  // Data: pairs, or source and target, or neither for the built-in corpus.
+  std::string pairs, source, target;
+  bool swap = false;
+  Index grammar_pairs = 100000;  ///< sampled from the built-in corpus
+  Index max_words = 0;           ///< per side; 0 for no limit
+  Index held_out = 2000;         ///< source sentences, half validation and half test
+  // Vocabulary
+  std::string tokenizer = "bpe";
+  Index vocabulary = 8000;
+  bool shared_vocabulary = false;
+  std::string source_model, target_model;  ///< SentencePiece models to use instead of training
+  // Model
+  Index width = 256, heads = 8, encoder_layers = 3, decoder_layers = 3, feed_forward = 0, max_length = 128;
+  double dropout = 0.1;
+  std::string activation = "relu", positions = "sinusoidal";
+  bool post_norm = false, untied_head = false;
+  // Training
+  Index steps = 10000, batch_tokens = 4096, accumulate = 1;
+  double learning_rate = 1e-3, minimum_learning_rate = 0, weight_decay = 0.01, label_smoothing = 0.1,
+         clip = 1.0;
+  double beta1 = 0.9, beta2 = 0.98;
+  Index warmup = 500;
+  std::string schedule = "inverse_square_root";
+  std::uint64_t seed = 1;
+  Index validate_every = 500, patience = 0;
+
+  bool built_in() const { return pairs.empty() && source.empty() && target.empty(); }
+  /// Throws: Error naming the options that contradict each other.
+  void check() const;
+  void add_to(CLI::App& app);
+};
+
+void to_json(nlohmann::ordered_json& json, const TranslationOptions& options);
+/// Throws: nlohmann::json::exception if a field is missing or of another type.
+void from_json(const nlohmann::ordered_json& json, TranslationOptions& options);
+
+}  // namespace tapeformer
