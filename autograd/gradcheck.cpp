@@ -57,7 +57,7 @@ std::vector<GradcheckInput> compare(const Objective& objective, const Inputs& in
         result.worst_element = element;
       }
     }
-    result.relative_error = largest > 0 ? result.absolute_error / largest : 0;
+    result.relative_error = result.absolute_error == 0 ? 0 : result.absolute_error / largest;
     result.passed = result.relative_error <= options.tolerance || result.absolute_error <= options.absolute;
     report.push_back(result);
   }
@@ -69,6 +69,8 @@ std::vector<Tensor> tensors_of(const Inputs& inputs) {
   for (const auto& [name, x] : inputs) tensors.push_back(x);
   return tensors;
 }
+
+double larger(double a, double b) { return b > a || std::isnan(b) ? b : a; }
 
 void watch(Tape& tape, const Inputs& inputs) {
   for (const auto& [name, x] : inputs) tape.watch(x);
@@ -87,8 +89,8 @@ double GradcheckReport::worst_relative_error() const {
   for (const auto* part : {&inputs, &second_inputs}) {
     for (const GradcheckInput& input : *part) {
       // An input whose gradient is zero in theory has a ratio of two roundings.
-      const bool vanishes = input.absolute_error < 1e-12;
-      worst = std::max(worst, vanishes ? 0 : input.relative_error);
+      if (input.absolute_error < 1e-12) continue;
+      worst = larger(worst, input.relative_error);
     }
   }
   return worst;
@@ -97,7 +99,7 @@ double GradcheckReport::worst_relative_error() const {
 double GradcheckReport::worst_absolute_error() const {
   double worst = 0;
   for (const auto* part : {&inputs, &second_inputs}) {
-    for (const GradcheckInput& input : *part) worst = std::max(worst, input.absolute_error);
+    for (const GradcheckInput& input : *part) worst = larger(worst, input.absolute_error);
   }
   return worst;
 }
@@ -107,7 +109,8 @@ std::string GradcheckReport::text() const {
   const auto append = [&](const char* order, const std::vector<GradcheckInput>& part) {
     for (const GradcheckInput& input : part) {
       char line[256];
-      std::snprintf(line, sizeof line, "%-6s %-40s relative %.2e  absolute %.2e  at %lld of %lld checked  %s\n", order,
+      std::snprintf(line, sizeof line,
+                    "%-6s %-40s relative %.2e  absolute %.2e  at %lld of %lld checked  %s\n", order,
                     input.name.c_str(), input.relative_error, input.absolute_error,
                     static_cast<long long>(input.worst_element), static_cast<long long>(input.checked),
                     input.passed ? "ok" : "WRONG");
@@ -123,7 +126,8 @@ GradcheckReport gradcheck(const std::function<Tensor()>& function, const Inputs&
                           const GradcheckOptions& options) {
   for (const auto& [name, x] : inputs) {
     if (x.dtype() != DType::f64) {
-      throw DTypeError("[gradcheck] inputs must be f64; got " + name + "=" + x.describe() + "; try to(DType::f64)");
+      throw DTypeError("[gradcheck] inputs must be f64; got " + name + "=" + x.describe() +
+                       "; try to(DType::f64)");
     }
   }
   const RecordingPause pause;
@@ -135,8 +139,7 @@ GradcheckReport gradcheck(const std::function<Tensor()>& function, const Inputs&
     watch(tape, inputs);
     const std::vector<Tensor> gradients = tape.gradients(function(), tensors_of(inputs), projection);
     const RecordingPause evaluation;
-    report.inputs =
-        compare([&] { return sum(function() * projection).item(); }, inputs, gradients, options);
+    report.inputs = compare([&] { return sum(function() * projection).item(); }, inputs, gradients, options);
   }
   if (!options.second_order) return report;
 

@@ -35,7 +35,11 @@ Tape::Tape() : id_(++tape_count), outer_(recording_tape) { recording_tape = this
 Tape::~Tape() { leave(); }
 
 void Tape::leave() {
-  if (recording_tape == this) recording_tape = outer_;
+  for (Tape** tape = &recording_tape; *tape != nullptr; tape = &(*tape)->outer_) {
+    if (*tape != this) continue;
+    *tape = outer_;
+    return;
+  }
 }
 
 Tape* Tape::current() {
@@ -57,31 +61,47 @@ std::int32_t Tape::new_slot(const Tensor& x) {
 std::int32_t Tape::slot_of(const char* op, const Tensor& x) {
   if (!x.defined()) return -1;
   Tensor::State& state = *x.state();
+  if (state.tape == id_) return state.slot;
   if (state.parameter != nullptr) {
     if (!state.parameter->trainable) return -1;
-    if (state.tape == id_) return state.slot;
+    if (state.tape > id_) {  // a later tape stamped over this one's mark, if there was one
+      const auto own = std::find_if(slots_.begin(), slots_.end(), [&](const Slot& slot) {
+        return slot.parameter.get() == state.parameter;
+      });
+      if (own != slots_.end()) {
+        state.tape = id_;
+        state.slot = static_cast<std::int32_t>(own - slots_.begin());
+        return state.slot;
+      }
+    }
     const std::int32_t slot = new_slot(x);
     slots_.back().parameter = Handle<ParameterState>(state.parameter);
     return slot;
   }
-  if (state.tape == id_) return state.slot;
   if (state.tape == 0) return -1;
   throw TapeError(bracketed(op) +
                   "an input was computed on another tape (ended, outer, or of another thread); got x=" +
                   x.describe() + "; try detach(), or watch() on this tape");
 }
 
-std::int32_t Tape::checked_slot(const char* op, const Tensor& x) const {
-  if (!x.defined() || x.state()->tape != id_) {
+std::int32_t Tape::checked_slot(const char* op, const Tensor& x) {
+  const bool is_parameter = x.defined() && x.state()->parameter != nullptr;
+  if (!is_parameter && !tracks(x)) {
     throw TapeError(bracketed(op) +
-                    "the tensor must be a parameter used on this tape, watched by it, or computed on it; " +
-                    "got " + x.describe() + "; try tape.watch(x) before the forward pass");
+                    "the tensor must be a parameter, or watched by this tape, or computed on it; got x=" +
+                    x.describe() + "; try tape.watch(x) before the forward pass");
   }
-  return x.state()->slot;
+  const std::int32_t slot = slot_of(op, x);
+  if (slot < 0) {
+    throw TapeError(bracketed(op) + "the parameter is frozen; got x=" + x.describe() +
+                    "; try set_trainable(true), or tape.watch(x) before the forward pass");
+  }
+  return slot;
 }
 
 void Tape::watch(const Tensor& x) {
-  if (x.state()->tape == id_ || (x.state()->parameter != nullptr && slot_of("watch", x) >= 0)) return;
+  const bool is_parameter = x.defined() && x.state()->parameter != nullptr;
+  if (tracks(x) || (is_parameter && slot_of("watch", x) >= 0)) return;
   new_slot(x);
 }
 
@@ -154,9 +174,8 @@ void Tape::backward(const Tensor& loss, const Tensor& seed) {
   const RecordingPause pause;
   to_parameters_ = frees_ = true;
   recorded_ = false;
-  slots_[static_cast<std::size_t>(loss.state()->slot)].gradient =
-      seed.defined() ? seed : Tensor::full(loss.shape(), 1, loss.dtype());
   spent_ = true;
+  accumulate(loss.state()->slot, seed.defined() ? seed : Tensor::full(loss.shape(), 1, loss.dtype()));
   run(0, nodes_.size());
   nodes_.clear();
   slots_.clear();
@@ -165,14 +184,28 @@ void Tape::backward(const Tensor& loss, const Tensor& seed) {
 std::vector<Tensor> Tape::gradients(const Tensor& loss, const std::vector<Tensor>& of, const Tensor& seed,
                                     bool recorded) {
   check_loss("gradients", loss, seed);
+  if (recorded && current() != this) {
+    throw TapeError(
+        "[gradients] a recorded pass needs the tape that records now; got one that is paused, or has an "
+        "inner "
+        "one; try it outside the RecordingPause or the inner tape");
+  }
   std::vector<std::size_t> slots;
   for (const Tensor& x : of) slots.push_back(static_cast<std::size_t>(checked_slot("gradients", x)));
+  const struct PassEnd {  // however the pass ends
+    Tape& tape;
+    ~PassEnd() {
+      tape.recorded_ = false;
+      for (Slot& slot : tape.slots_) {
+        slot.gradient = Tensor();
+        slot.keep = false;
+      }
+    }
+  } pass_end{*this};
   for (const std::size_t slot : slots) slots_[slot].keep = true;
-  slots_[static_cast<std::size_t>(loss.state()->slot)].gradient =
-      seed.defined() ? seed : Tensor::full(loss.shape(), 1, loss.dtype());
-
   to_parameters_ = frees_ = false;
   recorded_ = recorded;
+  accumulate(loss.state()->slot, seed.defined() ? seed : Tensor::full(loss.shape(), 1, loss.dtype()));
   const std::size_t end = nodes_.size();
   if (recorded) {
     run(0, end);
@@ -180,22 +213,13 @@ std::vector<Tensor> Tape::gradients(const Tensor& loss, const std::vector<Tensor
     const RecordingPause pause;
     run(0, end);
   }
-  recorded_ = false;
 
   std::vector<Tensor> result;
   for (const std::size_t slot : slots) {
     const Tensor& gradient = slots_[slot].gradient;
     result.push_back(gradient.defined() ? gradient : Tensor::full(slots_[slot].shape, 0, slots_[slot].dtype));
   }
-  clear_gradients();
   return result;
-}
-
-void Tape::clear_gradients() {
-  for (Slot& slot : slots_) {
-    slot.gradient = Tensor();
-    slot.keep = false;
-  }
 }
 
 void Tape::run(std::size_t begin, std::size_t end) {

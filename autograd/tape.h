@@ -119,13 +119,12 @@ class Tape {
 
   std::int32_t new_slot(const Tensor& x);
   std::int32_t slot_of(const char* op, const Tensor& x);
-  std::int32_t checked_slot(const char* op, const Tensor& x) const;
+  std::int32_t checked_slot(const char* op, const Tensor& x);
   void check_loss(const char* op, const Tensor& loss, const Tensor& seed) const;
   void accumulate(std::int32_t slot, const Tensor& gradient);
   void run(std::size_t begin, std::size_t end);
   void run_node(std::size_t index);
   void check_finite(const char* op, const char* direction, const Tensor& x) const;
-  void clear_gradients();
   void leave();
 
   std::uint64_t id_;
@@ -222,8 +221,7 @@ Tensor record_fused(const char* op, Tensors inputs, Tensors saves, const Tensor&
 
 /// Records an elementary operation with any number of inputs and outputs; its backward reads into.output(i).
 template <class F>
-void record_many(const char* op, const std::vector<Tensor>& inputs, const std::vector<Tensor>& outputs,
-                 F&& backward) {
+void record_many(const char* op, const TensorList& inputs, const TensorList& outputs, F&& backward) {
   if (Tape* tape = tape_for(op, inputs.data(), inputs.size())) {
     append_node(*tape, op, inputs.data(), inputs.size(), nullptr, 0, outputs.data(), outputs.size(),
                 Backward::of(std::forward<F>(backward)), {});

@@ -93,6 +93,10 @@ class Tensor {
   Handle<State> state_;
 };
 
+/// Axes by number, negative ones counted from the end.
+using Axes = PooledVector<int>;
+using TensorList = PooledVector<Tensor>;
+
 template <class T>
 Tensor Tensor::from(const std::vector<T>& values, const Shape& shape) {
   Tensor x = empty(shape, dtype_of<T>());

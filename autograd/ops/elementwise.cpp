@@ -105,7 +105,8 @@ Tensor pow(const Tensor& x, double exponent) {
       },
       x, y);
   return record("pow", {x}, {x}, y, [x, exponent](const Tensor& dy, const Gradients& into) {
-    into[0] += exponent * (dy * pow(x, exponent - 1));
+    // 0 * x^-1 would be a NaN at 0.
+    into[0] += exponent == 0 ? affine(dy, 0, 0) : exponent * (dy * pow(x, exponent - 1));
   });
 }
 

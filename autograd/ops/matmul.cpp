@@ -55,7 +55,7 @@ std::string describe(const char* name, const Factor& factor) {
 
 /// dz [rows, Out] -> dx = dz weight, dweight = dz^T x, dbias.
 void linear_backward(const Tensor& x, const Tensor& weight, const Tensor& dz, const Gradients& into) {
-  const Index out = weight.size(0), in = weight.size(1), rows = in == 0 ? 0 : x.elements() / in;
+  const Index out = weight.size(0), in = weight.size(1), rows = x.shape().elements(0, x.rank() - 1);
   const auto product = [&](Index m, Index n, Index k, bool transpose_a, const Tensor& a, const Tensor& b,
                            const GradientSlot& to) {
     kernels::Gemm shape;
@@ -88,12 +88,6 @@ Factor by_head(Factor factor) {
 }
 
 Tensor matmul(const Factor& a, const Factor& b, double scale, bool output_by_head) {
-  if (b.x.rank() == 2 && a.x.rank() > 2 && !a.by_head && !a.transposed && !output_by_head) {
-    // One large product instead of a stack of small ones, and db needs no sum over the stack.
-    Shape shape = a.x.shape();
-    shape.set(-1, b.transposed ? b.x.size(0) : b.x.size(1));
-    if (a.x.size(-1) > 0) return reshape(matmul(reshape(a.x, {-1, a.x.size(-1)}), b, scale), shape);
-  }
   const Stack stack_a = stack_of("matmul", a.x.shape(), a.by_head),
               stack_b = stack_of("matmul", b.x.shape(), b.by_head);
   kernels::Gemm gemm;
@@ -105,6 +99,12 @@ Tensor matmul(const Factor& a, const Factor& b, double scale, bool output_by_hea
     throw ShapeError("[matmul] inner sizes must match; got " + describe("a", a) + ", " + describe("b", b) +
                      " (" + std::to_string(gemm.k) + " != " + std::to_string(inner_b) +
                      "); try transposed(b)");
+  }
+  if (b.x.rank() == 2 && a.x.rank() > 2 && !a.by_head && !a.transposed && !output_by_head && gemm.k > 0) {
+    // One large product instead of a stack of small ones, and db needs no sum over the stack.
+    Shape shape = a.x.shape();
+    shape.set(-1, gemm.n);
+    return reshape(matmul(reshape(a.x, {-1, gemm.k}), b, scale), shape);
   }
   gemm.transpose_a = a.transposed, gemm.transpose_b = b.transposed;
   gemm.scale = scale;

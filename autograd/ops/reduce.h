@@ -2,14 +2,9 @@
 
 #include <tapeformer/autograd/tensor.h>
 
-#include <vector>
-
 namespace tapeformer {
 
-/// Which axes a reduction runs over; all of them when empty. Negative axes count from the end.
-using Axes = std::vector<int>;
-
-/// Reductions.
+/// Reductions over `axes`; over all of them when there are none.
 /// Math:    sum x, sum x / n, max x, sum (x - mean)^2 / (n - correction)
 /// Grad:    max shares dy evenly among the elements that reach the maximum
 /// Shapes:  x -> x without `axes`, or with size 1 there if keep_axes

@@ -95,10 +95,10 @@ Tensor reshape(const Tensor& x, std::initializer_list<Index> sizes) {
   return reshape(x, shape);
 }
 
-Tensor permute(const Tensor& x, const std::vector<int>& order) {
+Tensor permute(const Tensor& x, const Axes& order) {
   Shape shape;
   Index strides[Shape::kMaxRank] = {};
-  std::vector<int> inverse(order.size(), -1);
+  Axes inverse(order.size(), -1);
   for (std::size_t i = 0; i < order.size() && static_cast<int>(order.size()) == x.rank(); ++i) {
     const int axis = x.shape().checked_axis(order[i]);
     strides[i] = x.shape().elements(axis + 1, x.rank());
@@ -114,7 +114,7 @@ Tensor permute(const Tensor& x, const std::vector<int>& order) {
 }
 
 Tensor transpose(const Tensor& x) {
-  std::vector<int> order;
+  Axes order;
   for (int axis = 0; axis < x.rank(); ++axis) order.push_back(axis);
   if (x.rank() < 2) throw ShapeError("[transpose] x must have at least two axes; got x=" + x.describe());
   std::swap(order[order.size() - 1], order[order.size() - 2]);
@@ -134,11 +134,11 @@ Tensor broadcast_to(const Tensor& x, const Shape& shape) {
                 [from = x.shape()](const Tensor& dy, const Gradients& into) { into[0] += sum_to(dy, from); });
 }
 
-Tensor concat(const std::vector<Tensor>& parts, int axis) {
+Tensor concat(const TensorList& parts, int axis) {
   if (parts.empty()) throw ShapeError("[concat] there must be at least one part");
   const Tensor& first = parts.front();
   const int at = first.shape().checked_axis(axis);
-  std::vector<Index> sizes;
+  PooledVector<Index> sizes;
   Index size = 0;
   for (const Tensor& part : parts) {
     if (part.rank() != first.rank() || with_size(part.shape(), at, 0) != with_size(first.shape(), at, 0)) {
@@ -180,7 +180,7 @@ Tensor slice(const Tensor& x, int axis, Index from, Index size) {
   });
 }
 
-std::vector<Tensor> split(const Tensor& x, int axis, const std::vector<Index>& sizes) {
+TensorList split(const Tensor& x, int axis, const PooledVector<Index>& sizes) {
   const int at = x.shape().checked_axis(axis);
   Index total = 0;
   for (const Index size : sizes) total += size;
@@ -188,16 +188,16 @@ std::vector<Tensor> split(const Tensor& x, int axis, const std::vector<Index>& s
     throw ShapeError("[split] sizes must add up to the axis; got x=" + x.describe() +
                      ", axis=" + std::to_string(axis) + ", sum of sizes=" + std::to_string(total));
   }
-  std::vector<Tensor> parts;
+  TensorList parts;
   Index from = 0;
   for (const Index size : sizes) {
     parts.push_back(slice_unrecorded(x, at, from, size));
     from += size;
   }
-  std::vector<Shape> shapes;
+  PooledVector<Shape> shapes;
   for (const Tensor& part : parts) shapes.push_back(part.shape());
   record_many("split", {x}, parts, [at, shapes, type = x.dtype()](const Tensor&, const Gradients& into) {
-    std::vector<Tensor> gradients;
+    TensorList gradients;
     for (std::size_t i = 0; i < shapes.size(); ++i) {
       gradients.push_back(into.output(i).defined() ? into.output(i) : Tensor::zeros(shapes[i], type));
     }

@@ -2,8 +2,6 @@
 
 #include <tapeformer/autograd/tensor.h>
 
-#include <vector>
-
 namespace tapeformer {
 
 /// The same elements in the same order; free. One size may be -1 and follows from the others.
@@ -14,7 +12,7 @@ Tensor reshape(const Tensor& x, std::initializer_list<Index> sizes);
 
 /// y's axis i is x's axis order[i]; copies.
 /// Throws:  ShapeError unless `order` names every axis once
-Tensor permute(const Tensor& x, const std::vector<int>& order);
+Tensor permute(const Tensor& x, const Axes& order);
 /// Swaps the last two axes; copies. Matrix products take transposed(x) instead.
 Tensor transpose(const Tensor& x);
 
@@ -22,10 +20,10 @@ Tensor transpose(const Tensor& x);
 Tensor broadcast_to(const Tensor& x, const Shape& shape);
 
 /// Shapes:  parts [..., N_i, ...] equal but for `axis` -> y [..., sum N_i, ...]
-Tensor concat(const std::vector<Tensor>& parts, int axis);
+Tensor concat(const TensorList& parts, int axis);
 /// Shapes:  x [..., sum sizes, ...] -> one tensor for every size
 Tensor slice(const Tensor& x, int axis, Index from, Index size);
-std::vector<Tensor> split(const Tensor& x, int axis, const std::vector<Index>& sizes);
+TensorList split(const Tensor& x, int axis, const PooledVector<Index>& sizes);
 /// Zeros around x: y's size along `axis` is `size`, x begins at `from`. The gradient of slice.
 Tensor pad(const Tensor& x, int axis, Index from, Index size);
 
