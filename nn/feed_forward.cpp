@@ -1,3 +1,4 @@
+#include <tapeformer/autograd/error.h>
 #include <tapeformer/nn/feed_forward.h>
 
 namespace tapeformer {
@@ -8,6 +9,13 @@ Index hidden_of(const FeedForwardConfig& config) {
 }
 
 }  // namespace
+
+Unary activation_named(const std::string& name) {
+  for (const Unary f : {Unary::relu, Unary::gelu, Unary::gelu_tanh, Unary::silu}) {
+    if (name == name_of(f)) return f;
+  }
+  throw Error("[feed_forward] the activation must be relu, gelu, gelu_tanh or silu; got " + name);
+}
 
 FeedForward::FeedForward(const FeedForwardConfig& config, Generator& random)
     : up_({config.width, hidden_of(config), config.bias, config.activation}, random),

@@ -5,6 +5,9 @@
 
 namespace tapeformer {
 
+/// "relu", "gelu", "gelu_tanh" or "silu". Throws: Error for any other name.
+Unary activation_named(const std::string& name);
+
 struct FeedForwardConfig {
   Index width = 0;
   Index hidden = 0;  ///< F; 0 for 4 * width

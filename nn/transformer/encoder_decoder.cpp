@@ -1,8 +1,6 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/nn/transformer/encoder_decoder.h>
 
-#include <cmath>
-
 namespace tapeformer {
 namespace {
 
@@ -18,9 +16,9 @@ std::optional<LayerNorm> final_norm(const TransformerLayerConfig& layer) {
   return LayerNorm({layer.width, layer.epsilon, true});
 }
 
-/// Embeddings start with this standard deviation and are scaled by sqrt(C), so that tokens and positions
-/// weigh alike and a tied head starts with logits of order one.
-double embedding_deviation(Index width) { return 1 / std::sqrt(static_cast<double>(width)); }
+TokenInputConfig input_of(const EncoderConfig& config) {
+  return {config.vocabulary, config.layer.width, config.layer.dropout, config.positions, config.max_length};
+}
 
 EncoderConfig encoder_config(const EncoderDecoderConfig& config) {
   config.check();
@@ -34,45 +32,35 @@ EncoderConfig decoder_config(const EncoderDecoderConfig& config) {
 }  // namespace
 
 Encoder::Encoder(const EncoderConfig& config, Generator& random)
-    : scale_(std::sqrt(static_cast<double>(config.layer.width))),
-      embedding_({config.vocabulary, config.layer.width, embedding_deviation(config.layer.width)}, random),
-      positions_({config.positions, config.layer.width, config.max_length}, random),
-      dropout_({config.layer.dropout}, random),
+    : input_(input_of(config), random),
       layers_(stack<EncoderLayer>(config, random)),
       norm_(final_norm(config.layer)) {}
 
 Tensor Encoder::operator()(const Tensor& ids, const Tensor& mask) const {
-  Tensor x_bsc = dropout_(positions_(embedding_(ids) * scale_));
+  Tensor x_bsc = input_(ids);
   for (const EncoderLayer& layer : layers_) x_bsc = layer(x_bsc, mask);
   return norm_ ? (*norm_)(x_bsc) : x_bsc;
 }
 
 void Encoder::visit(ParameterVisitor& visitor) {
-  visitor.child("embedding", embedding_);
-  visitor.child("positions", positions_);
-  visitor.child("dropout", dropout_);
+  input_.visit(visitor);  // no level of its own in the names
   visitor.children(layers_);
   if (norm_) visitor.child("norm", *norm_);
 }
 
 Decoder::Decoder(const EncoderConfig& config, Generator& random)
-    : scale_(std::sqrt(static_cast<double>(config.layer.width))),
-      embedding_({config.vocabulary, config.layer.width, embedding_deviation(config.layer.width)}, random),
-      positions_({config.positions, config.layer.width, config.max_length}, random),
-      dropout_({config.layer.dropout}, random),
+    : input_(input_of(config), random),
       layers_(stack<DecoderLayer>(config, random)),
       norm_(final_norm(config.layer)) {}
 
 Tensor Decoder::operator()(const Tensor& ids, const Tensor& memory, const Tensor& memory_mask) const {
-  Tensor x_btc = dropout_(positions_(embedding_(ids) * scale_));
+  Tensor x_btc = input_(ids);
   for (const DecoderLayer& layer : layers_) x_btc = layer(x_btc, memory, memory_mask);
   return norm_ ? (*norm_)(x_btc) : x_btc;
 }
 
 void Decoder::visit(ParameterVisitor& visitor) {
-  visitor.child("embedding", embedding_);
-  visitor.child("positions", positions_);
-  visitor.child("dropout", dropout_);
+  input_.visit(visitor);  // no level of its own in the names
   visitor.children(layers_);
   if (norm_) visitor.child("norm", *norm_);
 }

@@ -1,9 +1,8 @@
 #pragma once
 
-#include <tapeformer/nn/embedding.h>
-#include <tapeformer/nn/positions.h>
 #include <tapeformer/nn/transformer/decoder_layer.h>
 #include <tapeformer/nn/transformer/encoder_layer.h>
+#include <tapeformer/nn/transformer/token_input.h>
 
 #include <optional>
 #include <string>
@@ -27,13 +26,10 @@ class Encoder : public Module {
 
   Tensor operator()(const Tensor& ids, const Tensor& mask = {}) const;
   void visit(ParameterVisitor& visitor) override;
-  Embedding& embedding() { return embedding_; }
+  Embedding& embedding() { return input_.embedding(); }
 
  private:
-  double scale_;
-  Embedding embedding_;
-  Positions positions_;
-  Dropout dropout_;
+  TokenInput input_;
   std::vector<EncoderLayer> layers_;
   std::optional<LayerNorm> norm_;  // pre-norm stacks end with a norm
 };
@@ -46,13 +42,10 @@ class Decoder : public Module {
 
   Tensor operator()(const Tensor& ids, const Tensor& memory, const Tensor& memory_mask = {}) const;
   void visit(ParameterVisitor& visitor) override;
-  Embedding& embedding() { return embedding_; }
+  Embedding& embedding() { return input_.embedding(); }
 
  private:
-  double scale_;
-  Embedding embedding_;
-  Positions positions_;
-  Dropout dropout_;
+  TokenInput input_;
   std::vector<DecoderLayer> layers_;
   std::optional<LayerNorm> norm_;
 };

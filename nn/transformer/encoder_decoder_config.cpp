@@ -12,13 +12,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-Unary activation_named(const std::string& name) {
-  for (const Unary f : {Unary::relu, Unary::gelu, Unary::gelu_tanh, Unary::silu}) {
-    if (name == name_of(f)) return f;
-  }
-  throw Error("[feed_forward] the activation must be relu, gelu, gelu_tanh or silu; got " + name);
-}
-
 }  // namespace
 
 std::string EncoderDecoderConfig::to_json() const {

@@ -1,0 +1,24 @@
+#include <tapeformer/autograd/ops/elementwise.h>
+#include <tapeformer/nn/transformer/token_input.h>
+
+#include <cmath>
+
+namespace tapeformer {
+
+TokenInput::TokenInput(const TokenInputConfig& config, Generator& random)
+    : scale_(std::sqrt(static_cast<double>(config.width))),
+      embedding_({config.vocabulary, config.width, 1 / scale_}, random),
+      positions_({config.positions, config.width, config.max_length}, random),
+      dropout_({config.dropout}, random) {}
+
+Tensor TokenInput::operator()(const Tensor& ids) const {
+  return dropout_(positions_(embedding_(ids) * scale_));
+}
+
+void TokenInput::visit(ParameterVisitor& visitor) {
+  visitor.child("embedding", embedding_);
+  visitor.child("positions", positions_);
+  visitor.child("dropout", dropout_);
+}
+
+}  // namespace tapeformer

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <tapeformer/nn/dropout.h>
+#include <tapeformer/nn/embedding.h>
+#include <tapeformer/nn/positions.h>
+
+namespace tapeformer {
+
+struct TokenInputConfig {
+  Index vocabulary = 0;
+  Index width = 0;
+  double dropout = 0;
+  PositionKind positions = PositionKind::sinusoidal;
+  Index max_length = 256;  ///< longest sequence
+};
+
+/// What enters a stack of layers: a token's embedding and its position.
+/// Math:    x = dropout(sqrt(C) embedding(ids) + position)
+/// Shapes:  ids i32 [B, T] -> [B, T, C]
+/// Initial: embeddings of standard deviation 1/sqrt(C), so that tokens and positions weigh alike and a head
+///          tied to them starts with logits of order one
+/// Source:  Vaswani et al. 2017, arXiv:1706.03762, section 3.4
+class TokenInput : public Module {
+ public:
+  TokenInput(const TokenInputConfig& config, Generator& random);
+
+  Tensor operator()(const Tensor& ids) const;
+  void visit(ParameterVisitor& visitor) override;
+  Embedding& embedding() { return embedding_; }
+
+ private:
+  double scale_;
+  Embedding embedding_;
+  Positions positions_;
+  Dropout dropout_;
+};
+
+}  // namespace tapeformer

@@ -1,0 +1,137 @@
+#!/usr/bin/env bash
+# The program train_translation as its users meet it: resume after kill -9 and Ctrl-C, bad input, damaged files,
+# a full disk. Usage: train_translation.sh PROGRAM
+set -u
+program=$1
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+passed=0 failed=0
+
+check() {  # check NAME CONDITION...
+  local name=$1
+  shift
+  if "$@" >/dev/null 2>&1; then
+    passed=$((passed + 1))
+  else
+    failed=$((failed + 1))
+    echo "FAILED: $name"
+    [ -f "$work/err" ] && sed 's/^/    /' "$work/err" | tail -5
+  fi
+}
+
+# refuses NAME PATTERN ARGUMENTS...: exit code 2 and a message that matches.
+refuses() {
+  local name=$1 pattern=$2 code
+  shift 2
+  "$program" "$@" >"$work/out" 2>"$work/err" </dev/null
+  code=$?
+  check "$name: exit code 2 (was $code)" test "$code" = 2
+  check "$name: says '$pattern'" grep -qi -- "$pattern" "$work/err"
+}
+
+tiny=(--grammar-pairs 400 --held-out 20 --tokenizer word --width 16 --heads 2 --encoder-layers 1 --decoder-layers 1
+  --feed-forward 32 --batch-tokens 256 --dropout 0.1 --steps 60 --warmup 10 --validate-every 20 --checkpoint-every 7
+  --accumulate 2 --samples 1 --log-every 10 --threads 2)
+train() { "$program" train --run "$@" 2>"$work/err" >"$work/out"; }
+
+# --- a whole training, then the same one interrupted -------------------------------------------------------
+train "$work/whole" "${tiny[@]}"
+check "a training ends well" test $? = 0
+check "the best weights are there" test -s "$work/whole/weights.safetensors"
+check "metrics are JSON lines with validation losses" grep -q '"validation_loss"' "$work/whole/metrics.jsonl"
+
+"$program" train --run "$work/killed" "${tiny[@]}" --max-minutes 5 >/dev/null 2>&1 &
+victim=$!
+for _ in $(seq 500); do
+  grep -q '"step":20' "$work/killed/metrics.jsonl" 2>/dev/null && break
+  sleep 0.01
+done
+kill -9 $victim
+wait $victim 2>/dev/null
+check "kill -9 came in the middle" sh -c "! grep -q '\"step\":60,\"valid' '$work/killed/metrics.jsonl'"
+train "$work/killed" --resume
+check "a killed training resumes" test $? = 0
+for file in weights.safetensors checkpoint.safetensors config.json source.vocabulary target.vocabulary; do
+  check "after kill -9 and resuming, $file is the uninterrupted run's, byte for byte" \
+    cmp "$work/whole/$file" "$work/killed/$file"
+done
+losses() { grep -o '"step":[0-9]*,"[a-z]*_loss":[0-9.e-]*' "$1/metrics.jsonl"; }
+check "and so are the losses in metrics.jsonl" test "$(losses "$work/whole")" = "$(losses "$work/killed")"
+
+"$program" train --run "$work/stopped" "${tiny[@]}" >/dev/null 2>"$work/err" &
+victim=$!
+for _ in $(seq 500); do
+  grep -q '"step":20' "$work/stopped/metrics.jsonl" 2>/dev/null && break
+  sleep 0.01
+done
+kill -TERM $victim
+wait $victim
+check "Ctrl-C ends with 130" test $? = 130
+check "Ctrl-C says how to go on" grep -q -- '--resume' "$work/err"
+train "$work/stopped" --resume
+check "a stopped training resumes to the same weights" cmp "$work/whole/weights.safetensors" "$work/stopped/weights.safetensors"
+train "$work/stopped" --resume
+check "resuming a finished training says so" grep -q finished "$work/err"
+
+# --- using it ----------------------------------------------------------------------------------------------
+printf 'the cat sleeps .\n\nthe dog .\n' | "$program" translate --run "$work/whole" >"$work/out" 2>"$work/err"
+check "translate answers every line, empty ones too" test "$(wc -l <"$work/out")" = 3
+"$program" evaluate --run "$work/whole" --beam 2 --output "$work/hypotheses" >"$work/out" 2>"$work/err"
+check "evaluate prints BLEU with its signature" grep -q 'tok:13a' "$work/out"
+check "evaluate prints the dictionary's score" grep -q 'word-by-word' "$work/out"
+check "evaluate writes a line a sentence" test "$(wc -l <"$work/hypotheses")" = 10
+
+# --- bad input ---------------------------------------------------------------------------------------------
+new() { echo "$work/new"; }
+printf 'a b\tc d\nno tab here\n' >"$work/untabbed"
+printf 'a b\tc d\nbad \xff byte\tx\n' >"$work/invalid"
+: >"$work/empty"
+for i in $(seq 50); do printf 'this sentence number %d is long\tcette phrase est longue %d\n' "$i" "$i"; done >"$work/long"
+refuses "a missing file" "nothere" train --run "$(new)" --pairs "$work/nothere"
+refuses "an empty file" "empty" train --run "$(new)" --pairs "$work/empty"
+refuses "a line without a tab" "untabbed:2" train --run "$(new)" --pairs "$work/untabbed"
+refuses "invalid UTF-8" "invalid:2" train --run "$(new)" --pairs "$work/invalid"
+refuses "no usable pair" "long" train --run "$(new)" --pairs "$work/long" --max-words 2
+refuses "width not divisible by heads" "divisible" train --run "$(new)" "${tiny[@]}" --width 17
+refuses "an unknown flag" "--wdith" train --run "$(new)" --wdith 16
+refuses "a number that is none" "steps" train --run "$(new)" --steps many
+refuses "an impossible dropout" "dropout" train --run "$(new)" "${tiny[@]}" --dropout 1.5
+refuses "an unknown schedule" "schedule" train --run "$(new)" "${tiny[@]}" --schedule zigzag
+refuses "an unknown activation" "activation" train --run "$(new)" "${tiny[@]}" --activation sine
+refuses "half of a pair of files" "--target" train --run "$(new)" --source "$work/long"
+check "refused trainings leave no folder behind" test ! -e "$work/new"
+refuses "an unwritable folder" "cannot be made" train --run /dev/null/run "${tiny[@]}"
+refuses "a folder that holds a training" "--resume" train --run "$work/whole" "${tiny[@]}"
+refuses "resuming with other options" "--width" train --run "$work/whole" --resume --width 32
+refuses "resuming nothing" "no checkpoint" train --run "$(new)" --resume
+refuses "translating with no model" "config.json" translate --run "$work/nothere"
+refuses "no command" "subcommand" --
+
+refuses "a learning rate that diverges" "step .*learning-rate" train --run "$work/diverged" "${tiny[@]}" \
+  --learning-rate 1e30 --clip 0 --warmup 0 --schedule constant
+check "a diverged training keeps its last good checkpoint" \
+  sh -c "'$program' train --run '$work/diverged' --resume 2>&1 | grep -q 'resumed at step'"
+
+# --- damaged files -----------------------------------------------------------------------------------------
+damage() { rm -rf "$work/damaged" && cp -r "$work/whole" "$work/damaged"; }
+damage && truncate -s -100 "$work/damaged/weights.safetensors"
+refuses "truncated weights" "weights.safetensors" translate --run "$work/damaged"
+damage && truncate -s 5000 "$work/damaged/checkpoint.safetensors"
+refuses "a truncated checkpoint" "checkpoint.safetensors" train --run "$work/damaged" --resume
+damage && sed -i 's/"target_vocabulary": [0-9]*/"target_vocabulary": 99/' "$work/damaged/config.json"
+refuses "a vocabulary that does not fit the weights" "embedding" translate --run "$work/damaged"
+damage && echo '{' >"$work/damaged/config.json"
+refuses "a damaged config" "config" translate --run "$work/damaged"
+damage && head -c 20 "$work/whole/source.vocabulary" >"$work/damaged/source.vocabulary"
+refuses "a damaged vocabulary" "source.vocabulary" translate --run "$work/damaged"
+printf 'ok\nbad \xff\n' | "$program" translate --run "$work/whole" >"$work/out" 2>"$work/err"
+check "invalid UTF-8 on standard input names the line" grep -q 'input:2' "$work/err"
+
+# --- a full disk: no file may grow beyond a few blocks --------------------------------------------------------
+(trap '' XFSZ && ulimit -f 8 && "$program" train --run "$work/full2" "${tiny[@]}") >/dev/null 2>"$work/err"
+check "a full disk: exit code 2" test $? = 2
+check "a full disk: the message names the file" grep -q 'full2/' "$work/err"
+check "a full disk: no temporary file stays" sh -c "! ls '$work/full2' | grep -q tmp"
+
+echo "$passed passed, $failed failed"
+test "$failed" = 0

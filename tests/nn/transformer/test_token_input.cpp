@@ -1,0 +1,40 @@
+#include <tapeformer/nn/transformer/token_input.h>
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+
+using namespace tapeformer;
+
+TEST_SUITE("nn/transformer/token_input") {
+  TEST_CASE("a token enters as sqrt(C) times its embedding plus its sinusoid") {
+    Generator random(3);
+    TokenInput input({5, 4, 0, PositionKind::sinusoidal, 8}, random);
+    const Tensor x_btc = input(Tensor::from<std::int32_t>({4, 1, 1}, {1, 3}));
+    const Tensor table = input.embedding().weight().value();
+    CHECK(x_btc.shape() == Shape{1, 3, 4});
+    // Token 1 stands at position 2: angles 2 / 10000^0 and 2 / 10000^(2/4).
+    const double sinusoid[4] = {std::sin(2.0), std::cos(2.0), std::sin(0.02), std::cos(0.02)};
+    for (Index i = 0; i < 4; ++i) {
+      CHECK(x_btc.at(8 + i) == doctest::Approx(2 * table.at(4 + i) + sinusoid[i]).epsilon(1e-6));
+    }
+  }
+
+  TEST_CASE("its parameters are the embedding and, when learned, the positions") {
+    Generator random(3);
+    TokenInput sinusoidal({5, 4, 0, PositionKind::sinusoidal, 8}, random);
+    TokenInput learned({5, 4, 0, PositionKind::learned, 8}, random);
+    CHECK(sinusoidal.parameter_count() == 20);
+    CHECK(learned.parameter_count() == 52);
+    CHECK(learned.named_parameters()[1].first == "positions.weight");
+  }
+
+  TEST_CASE("embeddings start with standard deviation 1/sqrt(C)") {
+    Generator random(3);
+    TokenInput input({400, 64, 0, PositionKind::sinusoidal, 8}, random);
+    double squares = 0;
+    const Tensor table = input.embedding().weight().value();
+    for (Index i = 0; i < table.elements(); ++i) squares += table.at(i) * table.at(i);
+    CHECK(squares / static_cast<double>(table.elements()) == doctest::Approx(1.0 / 64).epsilon(0.02));
+  }
+}
