@@ -1,0 +1,35 @@
+#pragma once
+
+#include <tapeformer/autograd/tensor.h>
+
+#include <memory>
+#include <utility>
+#include <xtensor/xadapt.hpp>
+#include <xtensor/xarray.hpp>
+
+namespace tapeformer {
+
+/// Takes over the array's memory; nothing is copied. For an expression, or an array that is still needed,
+/// write from_xtensor(xt::xarray<T>(expression)).
+/// Throws:  ShapeError for more than Shape::kMaxRank axes
+template <class T>
+Tensor from_xtensor(xt::xarray<T>&& array) {
+  Shape shape;
+  for (const auto size : array.shape()) shape.append(static_cast<Index>(size));
+  auto owner = std::make_shared<xt::xarray<T>>(std::move(array));
+  T* const data = owner->data();
+  const std::size_t bytes = owner->size() * sizeof(T);
+  return Tensor::adopt(Handle<Storage>(new Storage(data, bytes, [owner]() mutable { owner.reset(); })), shape,
+                       dtype_of<T>());
+}
+
+/// The tensor's elements as an xtensor array, which keeps their memory alive; nothing is copied. As with
+/// data(), a value that a tape has recorded must not be changed.
+/// Throws:  DTypeError unless T is what the tensor stores
+template <class T>
+auto as_xtensor(const Tensor& x) {
+  const xt::dynamic_shape<std::size_t> shape(x.shape().begin(), x.shape().end());
+  return xt::adapt_smart_ptr(std::shared_ptr<T>(std::make_shared<Tensor>(x), x.data<T>()), shape);
+}
+
+}  // namespace tapeformer
