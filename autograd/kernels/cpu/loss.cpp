@@ -1,0 +1,68 @@
+#include <tapeformer/autograd/kernels/cpu/parallel.h>
+#include <tapeformer/autograd/kernels/cpu/simd.h>
+#include <tapeformer/autograd/kernels/loss.h>
+
+#include <cmath>
+
+namespace tapeformer::kernels {
+
+template <class T>
+void cross_entropy_forward(Cpu, const CrossEntropy& s, const std::int32_t* targets, const T* logits,
+                           T* statistics, double* losses, T* loss) {
+  parallel_ranges(s.rows, 4 * s.n, [&](Index from, Index to) {
+    for (Index row = from; row < to; ++row) {
+      losses[row] = 0;
+      if (targets[row] == s.ignored) continue;
+      const T* x = logits + row * s.n;
+      const T largest = max_simd(s.n, x);
+      const Batch<T> shift(largest);
+      const T total = sum_simd<T>(
+          s.n, [&](const Batch<T>& v) { return xsimd::exp(v - shift); }, x);
+      statistics[2 * row] = largest;
+      statistics[2 * row + 1] = total;
+      // log(sum exp x) - x_target, and the same for the mean over classes
+      const double log_total = std::log(static_cast<double>(total));
+      losses[row] = (1 - s.smoothing) * (log_total - (static_cast<double>(x[targets[row]]) - largest));
+      if (s.smoothing != 0) {
+        const T sum = sum_simd<T>(
+            s.n, [&](const Batch<T>& v) { return v - shift; }, x);
+        losses[row] += s.smoothing * (log_total - static_cast<double>(sum) / static_cast<double>(s.n));
+      }
+    }
+  });
+  double sum = 0;
+  for (Index row = 0; row < s.rows; ++row) sum += losses[row];
+  *loss = s.counted == 0 ? T(0) : static_cast<T>(sum / static_cast<double>(s.counted));
+}
+
+template <class T>
+void cross_entropy_backward(Cpu, const CrossEntropy& s, const std::int32_t* targets, const T* logits,
+                            const T* statistics, const T* dloss, Write<T> dlogits) {
+  const T scale = s.counted == 0 ? T(0) : static_cast<T>(*dloss / static_cast<double>(s.counted));
+  const Batch<T> uniform(scale * static_cast<T>(s.smoothing / static_cast<double>(s.n)));
+  parallel_ranges(s.rows, 4 * s.n, [&](Index from, Index to) {
+    for (Index row = from; row < to; ++row) {
+      const T* x = logits + row * s.n;
+      const Write<T> dx{dlogits.to + row * s.n, dlogits.add};
+      if (targets[row] == s.ignored) {
+        if (!dx.add) std::fill(dx.to, dx.to + s.n, T(0));
+        continue;
+      }
+      const Batch<T> shift(statistics[2 * row]), factor(scale / statistics[2 * row + 1]);
+      write_simd(
+          0, s.n, dx, [&](const Batch<T>& v) { return xsimd::exp(v - shift) * factor - uniform; }, x);
+      dx.to[targets[row]] -= scale * static_cast<T>(1 - s.smoothing);
+    }
+  });
+}
+
+#define INSTANTIATE(T)                                                                                      \
+  template void cross_entropy_forward(Cpu, const CrossEntropy&, const std::int32_t*, const T*, T*, double*, \
+                                      T*);                                                                  \
+  template void cross_entropy_backward(Cpu, const CrossEntropy&, const std::int32_t*, const T*, const T*,   \
+                                       const T*, Write<T>);
+INSTANTIATE(float)
+INSTANTIATE(double)
+#undef INSTANTIATE
+
+}  // namespace tapeformer::kernels

@@ -1,0 +1,108 @@
+#include <tapeformer/autograd/kernels/cpu/parallel.h>
+#include <tapeformer/autograd/kernels/cpu/simd.h>
+#include <tapeformer/autograd/kernels/softmax.h>
+
+#include <cmath>
+#include <limits>
+
+namespace tapeformer::kernels {
+namespace {
+
+template <class T>
+constexpr T kMinusInfinity = -std::numeric_limits<T>::infinity();
+
+/// What is subtracted before exp: the row's maximum, or 0 where there is nothing but minus infinity (whose
+/// exp is then 0 instead of NaN).
+template <class T>
+T shift_of(Index n, const T* x) {
+  const T largest = max_simd(n, x);
+  return largest == kMinusInfinity<T> ? T(0) : largest;
+}
+
+/// y = exp(x - shift); returns its sum.
+template <class T>
+T exp_and_sum(Index n, T shift, const T* x, T* y) {
+  const Batch<T> shifts(shift);
+  Batch<T> sums(T(0));
+  Index i = 0;
+  for (; i + kLanes<T> <= n; i += kLanes<T>) {
+    const Batch<T> value = xsimd::exp(Batch<T>::load_unaligned(x + i) - shifts);
+    value.store_unaligned(y + i);
+    sums += value;
+  }
+  if (i < n) {
+    const Batch<T> value = xsimd::exp(load_part(x + i, n - i, kMinusInfinity<T>) - shifts);
+    store_part(value, y + i, n - i);
+    sums += value;
+  }
+  return xsimd::hadd(sums);
+}
+
+}  // namespace
+
+template <class T>
+void softmax_forward(Cpu, Index rows, Index n, const T* x, T* y) {
+  parallel_ranges(rows, 4 * n, [&](Index from, Index to) {
+    for (Index row = from; row < to; ++row) {
+      T* line = y + row * n;
+      const T total = exp_and_sum(n, shift_of(n, x + row * n), x + row * n, line);
+      const T scale = total == T(0) ? T(0) : T(1) / total;
+#pragma omp simd
+      for (Index i = 0; i < n; ++i) line[i] *= scale;
+    }
+  });
+}
+
+template <class T>
+void softmax_backward(Cpu, Index rows, Index n, const T* y, const T* dy, Write<T> dx) {
+  const auto product = [](const Batch<T>& a, const Batch<T>& b) { return a * b; };
+  parallel_ranges(rows, 2 * n, [&](Index from, Index to) {
+    for (Index row = from; row < to; ++row) {
+      const T *py = y + row * n, *pd = dy + row * n;
+      const Batch<T> total(sum_simd<T>(n, product, py, pd));
+      write_simd(
+          0, n, Write<T>{dx.to + row * n, dx.add},
+          [&](const Batch<T>& a, const Batch<T>& b) { return a * (b - total); }, py, pd);
+    }
+  });
+}
+
+template <class T>
+void log_softmax_forward(Cpu, Index rows, Index n, const T* x, T* y) {
+  parallel_ranges(rows, 4 * n, [&](Index from, Index to) {
+    for (Index row = from; row < to; ++row) {
+      const T* px = x + row * n;
+      T* line = y + row * n;
+      const T shift = shift_of(n, px);
+      const T total = exp_and_sum(n, shift, px, line);
+      const T log_total = total == T(0) ? T(0) : std::log(total);
+#pragma omp simd
+      for (Index i = 0; i < n; ++i) line[i] = (px[i] - shift) - log_total;
+    }
+  });
+}
+
+template <class T>
+void log_softmax_backward(Cpu, Index rows, Index n, const T* y, const T* dy, Write<T> dx) {
+  const auto itself = [](const Batch<T>& a) { return a; };
+  parallel_ranges(rows, 4 * n, [&](Index from, Index to) {
+    for (Index row = from; row < to; ++row) {
+      const T *py = y + row * n, *pd = dy + row * n;
+      const Batch<T> total(sum_simd<T>(n, itself, pd));
+      write_simd(
+          0, n, Write<T>{dx.to + row * n, dx.add},
+          [&](const Batch<T>& a, const Batch<T>& b) { return b - xsimd::exp(a) * total; }, py, pd);
+    }
+  });
+}
+
+#define INSTANTIATE(T)                                                             \
+  template void softmax_forward(Cpu, Index, Index, const T*, T*);                  \
+  template void softmax_backward(Cpu, Index, Index, const T*, const T*, Write<T>); \
+  template void log_softmax_forward(Cpu, Index, Index, const T*, T*);              \
+  template void log_softmax_backward(Cpu, Index, Index, const T*, const T*, Write<T>);
+INSTANTIATE(float)
+INSTANTIATE(double)
+#undef INSTANTIATE
+
+}  // namespace tapeformer::kernels

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <tapeformer/autograd/kernels/philox.h>
+#include <tapeformer/autograd/kernels/write.h>
+
+namespace tapeformer::kernels {
+
+/// Elements share blocks of random words in groups of this many.
+constexpr Index kDropoutGroup = 64;
+/// Words of 32 bits that the mask of `count` elements takes: whole groups.
+constexpr Index dropout_mask_words(Index count) { return (count + kDropoutGroup - 1) / kDropoutGroup * 2; }
+
+/// The random word of element i: of its group's 16 blocks, block i % 16, word i / 16 % 4. Sixteen neighbours
+/// so come from one word each of sixteen blocks, as vector lanes and the threads of a warp compute them.
+inline std::uint32_t dropout_word(const PhiloxStream& stream, Index i) {
+  return stream.block(i / kDropoutGroup * 16 + i % 16).word[i / 16 % 4];
+}
+
+/// Bit i % 32 of mask[i / 32] is set when element i is kept: its word is not below `dropped`.
+void dropout_mask(Cpu, const PhiloxStream& stream, Index count, std::uint32_t dropped, std::int32_t* mask);
+/// y = kept ? scale * x : 0
+template <class T>
+void dropout_apply(Cpu, Index count, const std::int32_t* mask, T scale, const T* x, Write<T> y);
+
+}  // namespace tapeformer::kernels

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <tapeformer/autograd/kernels/write.h>
+
+namespace tapeformer::kernels {
+
+/// Rows of n values. `centred` subtracts the mean (layer norm); without it the mean counts as 0 (RMS norm).
+/// weight and bias may be nullptr, for 1 and 0. Keeps what backward needs: mean [rows], unless it is nullptr,
+/// and rstd [rows] = 1 / sqrt(variance + epsilon).
+template <class T>
+void normalize_forward(Cpu, Index rows, Index n, bool centred, T epsilon, const T* x, const T* weight,
+                       const T* bias, T* y, T* mean, T* rstd);
+
+/// How many parts normalize_backward sums the columns in; depends on the number of threads.
+Index normalize_parts(Cpu, Index rows, Index n);
+
+/// `partials` is room for 4 n values a part; nullptr when neither dweight nor dbias is wanted.
+template <class T>
+void normalize_backward(Cpu, Index rows, Index n, bool centred, const T* x, const T* weight, const T* mean,
+                        const T* rstd, const T* dy, T* partials, Write<T> dx, Write<T> dweight,
+                        Write<T> dbias);
+
+}  // namespace tapeformer::kernels

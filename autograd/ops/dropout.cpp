@@ -1,0 +1,57 @@
+#include <tapeformer/autograd/dispatch.h>
+#include <tapeformer/autograd/kernels/dropout.h>
+#include <tapeformer/autograd/ops/dropout.h>
+#include <tapeformer/autograd/ops/elementwise.h>
+
+#include <algorithm>
+
+namespace tapeformer {
+namespace {
+
+/// Linear in x, so it is its own gradient at every order.
+Tensor masked(const Tensor& x, const Tensor& mask, double scale) {
+  const Tensor y = Tensor::empty_like(x);
+  const Index count = x.elements();
+  dispatch(
+      "dropout",
+      [&](auto on, auto* from, auto* to) {
+        using T = std::remove_pointer_t<decltype(to)>;
+        kernels::dropout_apply(on, count, mask.data<std::int32_t>(), static_cast<T>(scale), from,
+                               kernels::Write<T>{to, false});
+      },
+      x, y);
+  return record("dropout", {x}, {mask}, y, [=](const Tensor& dy, const Gradients& into) {
+    if (into.recorded()) {
+      into[0] += masked(dy, mask, scale);
+      return;
+    }
+    dispatch(
+        "dropout",
+        [&](auto on, auto* from, auto to) {
+          using T = std::remove_pointer_t<decltype(from)>;
+          kernels::dropout_apply(on, count, mask.data<std::int32_t>(), static_cast<T>(scale), from, to);
+        },
+        dy, into[0]);
+  });
+}
+
+}  // namespace
+
+Tensor dropout(const Tensor& x, double probability, const DropoutKey& key) {
+  if (!(probability >= 0 && probability <= 1)) {
+    throw ShapeError("[dropout] probability must be in [0, 1]; got " + std::to_string(probability) +
+                     " for x=" + x.describe());
+  }
+  if (probability == 0) return x;
+  if (probability == 1) return masked_fill(x, Tensor::full({}, 1, DType::boolean), 0);
+  // A step's blocks are numbered from step * 2^32. The stream's top bit keeps them apart from the numbers
+  // that a Generator of the same seed draws.
+  const kernels::PhiloxStream stream{key.seed, key.stream ^ std::uint64_t{1} << 63, key.step << 32};
+  const double dropped = std::min(probability * 0x1p32 + 0.5, 0x1p32 - 1);
+  const Tensor mask = Tensor::empty({kernels::dropout_mask_words(x.elements())}, DType::i32);
+  kernels::dropout_mask(kernels::Cpu{}, stream, x.elements(), static_cast<std::uint32_t>(dropped),
+                        mask.data<std::int32_t>());
+  return masked(x, mask, 1 / (1 - probability));
+}
+
+}  // namespace tapeformer

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <tapeformer/autograd/tensor.h>
+
+#include <cstdint>
+
+namespace tapeformer {
+
+/// Names one dropout decision: the run's seed, the layer's stream, the step of training.
+struct DropoutKey {
+  std::uint64_t seed = 0, stream = 0, step = 0;
+};
+
+/// Zeros elements at random and scales the others so that the mean stays. Which ones is a function of the key
+/// and the position in memory order: the same in f32 and f64, on any number of threads, on any device.
+/// Probabilities are exact to 2^-32.
+/// Math:    y = kept ? x / (1 - probability) : 0
+/// Grad:    dx = kept ? dy / (1 - probability) : 0
+/// Shapes:  x -> y as x; x itself when probability is 0
+/// Saves:   one bit an element
+/// Throws:  ShapeError if probability is outside [0, 1]
+/// Source:  Srivastava et al. 2014, JMLR 15:1929; the random words are Philox's, see kernels/dropout.h
+Tensor dropout(const Tensor& x, double probability, const DropoutKey& key);
+
+}  // namespace tapeformer
