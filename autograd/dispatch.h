@@ -2,6 +2,7 @@
 
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/kernels/write.h>
+#include <tapeformer/autograd/profile.h>
 #include <tapeformer/autograd/tape.h>
 
 #include <string>
@@ -37,6 +38,7 @@ kernels::Write<T> pointer(const GradientSlot::Target& target) {
 /// Throws: DTypeError naming `op` and the tensors.
 template <class Kernel, class... Arguments>
 void dispatch(const char* op, Kernel&& kernel, const Arguments&... arguments) {
+  const OpTimer timer(op);
   const auto tensors = std::make_tuple(detail::tensor_of(arguments)...);
   std::apply(
       [&](const auto&... x) {

@@ -12,6 +12,12 @@ namespace {
 thread_local Tape* recording_tape = nullptr;
 std::atomic<std::uint64_t> tape_count{0};
 
+/// Tells a Profile that kernels run for a reverse pass.
+struct BackwardMark {
+  bool outer = std::exchange(profiled_pass_is_backward, true);
+  ~BackwardMark() { profiled_pass_is_backward = outer; }
+};
+
 std::string bracketed(const char* op) { return std::string("[") + op + "] "; }
 
 }  // namespace
@@ -223,6 +229,7 @@ std::vector<Tensor> Tape::gradients(const Tensor& loss, const std::vector<Tensor
 }
 
 void Tape::run(std::size_t begin, std::size_t end) {
+  const BackwardMark mark;
   for (std::size_t index = end; index-- > begin;) {
     run_node(index);
     if (frees_) {
