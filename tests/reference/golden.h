@@ -1,6 +1,7 @@
 #pragma once
 
 #include <tapeformer/autograd/tensor.h>
+#include <tapeformer/tests/reference/support.h>
 
 #include <nlohmann/json.hpp>
 
@@ -27,9 +28,5 @@ class Golden {
  private:
   std::shared_ptr<SafetensorsFile> file_;
 };
-
-/// max |a - b| / max |b|: the error of one tensor against its reference. 0 if both are empty or all zero, NaN
-/// if there is one. Throws: ShapeError if the shapes differ.
-double relative_error(const Tensor& a, const Tensor& b);
 
 }  // namespace tapeformer

@@ -1,0 +1,73 @@
+#include <doctest/doctest.h>
+#include <tapeformer/autograd/shape.h>
+#include <tapeformer/tests/reference/support.h>
+
+using namespace tapeformer;
+
+TEST_SUITE("autograd/shape") {
+  TEST_CASE("sizes are read from either end") {
+    const Shape shape{2, 3, 5};
+    CHECK(shape.rank() == 3);
+    CHECK(shape[0] == 2);
+    CHECK(shape[-1] == 5);
+    CHECK(shape[-3] == 2);
+    CHECK(shape.elements() == 30);
+    CHECK(shape.elements(1, 3) == 15);
+    CHECK(shape.elements(1, 1) == 1);
+    CHECK(std::vector<Index>(shape.begin(), shape.end()) == std::vector<Index>{2, 3, 5});
+  }
+
+  TEST_CASE("a scalar has no axes and one element; a size of zero leaves no elements") {
+    CHECK(Shape{}.rank() == 0);
+    CHECK(Shape{}.elements() == 1);
+    CHECK(Shape{4, 0, 3}.elements() == 0);
+  }
+
+  TEST_CASE("shapes are equal when every size is") {
+    CHECK(Shape{2, 3} == Shape{2, 3});
+    CHECK(Shape{2, 3} != Shape{3, 2});
+    CHECK(Shape{2, 3} != Shape{2, 3, 1});
+    CHECK(Shape{} != Shape{1});
+  }
+
+  TEST_CASE("sizes can be set and appended") {
+    Shape shape{2, 3};
+    shape.set(-1, 7);
+    shape.append(4);
+    CHECK(shape == Shape{2, 7, 4});
+  }
+
+  TEST_CASE("the text is what error messages show") {
+    CHECK(Shape{2, 8, 64}.text() == "[2,8,64]");
+    CHECK(Shape{}.text() == "[]");
+    CHECK(Shape{0}.text() == "[0]");
+  }
+
+  TEST_CASE("axes outside the rank, a ninth axis and negative sizes are refused") {
+    const Shape shape{2, 3};
+    CHECK(message_of<ShapeError>([&] { return shape[2]; }) ==
+          "[shape] axis must be in [-rank, rank); got axis=2 of [2,3]");
+    CHECK(message_of<ShapeError>([&] { return shape[-3]; }) ==
+          "[shape] axis must be in [-rank, rank); got axis=-3 of [2,3]");
+    CHECK(message_of<ShapeError>([] {
+            Shape({1, 1, 1, 1, 1, 1, 1, 1, 2});
+          }) == "[shape] at most 8 axes; got one more than [1,1,1,1,1,1,1,1]");
+    CHECK(message_of<ShapeError>([] { Shape({3, -1}); }) == "[shape] sizes are not negative; got -1");
+  }
+
+  TEST_CASE("broadcasting aligns at the last axis and repeats sizes of one") {
+    CHECK(broadcast_shapes("add", {3, 1, 7}, {5, 1}) == Shape{3, 5, 7});
+    CHECK(broadcast_shapes("add", {}, {2, 3}) == Shape{2, 3});
+    CHECK(broadcast_shapes("add", {2, 3}, {}) == Shape{2, 3});
+    CHECK(broadcast_shapes("add", {1}, {0}) == Shape{0});
+    CHECK(broadcast_shapes("add", {0, 1}, {1, 4}) == Shape{0, 4});
+    CHECK(message_of<ShapeError>([] {
+            broadcast_shapes("add", {2, 3}, {2, 4});
+          }) ==
+          "[add] sizes must be equal or 1, aligned at the last axis; got a=[2,3], b=[2,4] (3 != 4); try "
+          "reshape");
+    CHECK(
+        message_of<ShapeError>([] { broadcast_shapes("where", {0}, {2}); }) ==
+        "[where] sizes must be equal or 1, aligned at the last axis; got a=[0], b=[2] (0 != 2); try reshape");
+  }
+}

@@ -1,0 +1,134 @@
+#include <doctest/doctest.h>
+#include <tapeformer/autograd/storage.h>
+
+#include <cstring>
+#include <thread>
+
+using namespace tapeformer;
+
+namespace {
+
+/// Under the address sanitizer every block is an allocation of its own and nothing is counted.
+bool pool_counts() {
+  const auto before = pool_statistics().in_use_bytes;
+  void* block = pool_allocate(1);
+  const bool counts = pool_statistics().in_use_bytes != before;
+  pool_free(block, 1);
+  return counts;
+}
+
+}  // namespace
+
+TEST_SUITE("autograd/storage") {
+  TEST_CASE("blocks of every size are aligned, separate and writable") {
+    const std::size_t sizes[] = {0,   1,    63,   64,   65,     511,     512,
+                                 513, 1024, 1025, 4097, 100000, 1 << 20, (1 << 21) + 1};
+    std::vector<std::pair<unsigned char*, std::size_t>> blocks;
+    for (const std::size_t size : sizes) {
+      for (int copy = 0; copy < 3; ++copy) {
+        auto* block = static_cast<unsigned char*>(pool_allocate(size));
+        CHECK(reinterpret_cast<std::uintptr_t>(block) % 64 == 0);
+        std::memset(block, static_cast<int>(blocks.size()), size);
+        blocks.emplace_back(block, size);
+      }
+    }
+    for (std::size_t i = 0; i < blocks.size(); ++i) {
+      const auto [block, size] = blocks[i];
+      bool kept = true;
+      for (std::size_t k = 0; k < size; ++k) kept = kept && block[k] == static_cast<unsigned char>(i);
+      CHECK(kept);
+      pool_free(block, size);
+    }
+  }
+
+  TEST_CASE("a freed block serves the next request of its size class, and the system is not asked again") {
+    if (!pool_counts()) return;
+    for (const std::size_t size : {std::size_t{100}, std::size_t{5000}, std::size_t{3} << 20}) {
+      void* first = pool_allocate(size);
+      const auto requests = pool_statistics().system_requests;
+      pool_free(first, size);
+      for (int i = 0; i < 100; ++i) {
+        void* again = pool_allocate(size - static_cast<std::size_t>(i % 4));
+        CHECK(again == first);
+        pool_free(again, size - static_cast<std::size_t>(i % 4));
+      }
+      CHECK(pool_statistics().system_requests == requests);
+    }
+  }
+
+  TEST_CASE("statistics count what is handed out, at most an eighth more than was asked for") {
+    if (!pool_counts()) return;
+    for (std::size_t size = 1; size < (std::size_t{1} << 22); size = size * 5 / 3 + 1) {
+      const PoolStatistics before = pool_statistics();
+      void* block = pool_allocate(size);
+      const PoolStatistics during = pool_statistics();
+      const auto taken = static_cast<std::size_t>(during.in_use_bytes - before.in_use_bytes);
+      CHECK(taken >= size);
+      CHECK(taken <= size + std::max<std::size_t>(64, size / 8 + 1));
+      CHECK(during.peak_bytes >= during.in_use_bytes);
+      CHECK(during.held_bytes >= during.in_use_bytes);
+      pool_free(block, size);
+      CHECK(pool_statistics().in_use_bytes == before.in_use_bytes);
+    }
+  }
+
+  TEST_CASE("threads share the pool") {
+    const auto before = pool_statistics().in_use_bytes;
+    std::vector<std::thread> threads;
+    for (int t = 0; t < 4; ++t) {
+      threads.emplace_back([t] {
+        for (int i = 0; i < 2000; ++i) {
+          const std::size_t size = static_cast<std::size_t>(1 + (i * 37 + t) % 3000);
+          auto* block = static_cast<unsigned char*>(pool_allocate(size));
+          block[0] = block[size - 1] = static_cast<unsigned char>(t);
+          if (block[0] != t) std::abort();
+          pool_free(block, size);
+        }
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    CHECK(pool_statistics().in_use_bytes == before);
+  }
+
+  TEST_CASE("a handle frees its object with the last copy") {
+    static int alive = 0;
+    struct Counted : Pooled {
+      Counted() { ++alive; }
+      ~Counted() { --alive; }
+    };
+    Handle<Counted> first(new Counted);
+    CHECK(first.is_sole());
+    {
+      const Handle<Counted> second = first;
+      CHECK(!first.is_sole());
+      CHECK(second.get() == first.get());
+    }
+    CHECK(first.is_sole());
+    Handle<Counted> moved = std::move(first);
+    CHECK(!first);
+    CHECK(moved.is_sole());
+    moved = Handle<Counted>();
+    CHECK(alive == 0);
+    CHECK(!moved.is_sole());
+  }
+
+  TEST_CASE("adopted memory is released once, by its owner's function") {
+    double elements[4] = {1, 2, 3, 4};
+    int released = 0;
+    {
+      const Handle<Storage> storage(new Storage(elements, sizeof elements, [&] { ++released; }));
+      const Handle<Storage> shared = storage;
+      CHECK(storage->data == elements);
+      CHECK(storage->bytes == 32);
+    }
+    CHECK(released == 1);
+  }
+
+  TEST_CASE("standard containers can live in the pool") {
+    PooledVector<int> numbers;
+    for (int i = 0; i < 1000; ++i) numbers.push_back(i);
+    CHECK(numbers[999] == 999);
+    const PooledVector<int> copy = numbers;
+    CHECK(copy == numbers);
+  }
+}

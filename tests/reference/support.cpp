@@ -1,0 +1,30 @@
+#include <tapeformer/tests/reference/support.h>
+
+#include <cmath>
+
+namespace tapeformer {
+namespace {
+
+double larger(double a, double b) { return b > a || std::isnan(b) ? b : a; }
+
+}  // namespace
+
+double absolute_error(const Tensor& a, const Tensor& b) {
+  if (a.shape() != b.shape()) {
+    throw ShapeError("[error] shapes must match; got a=" + a.describe() + ", b=" + b.describe());
+  }
+  double error = 0;
+  for (Index i = 0; i < b.elements(); ++i) {
+    if (a.at(i) != b.at(i)) error = larger(error, std::fabs(a.at(i) - b.at(i)));
+  }
+  return error;
+}
+
+double relative_error(const Tensor& a, const Tensor& b) {
+  const double error = absolute_error(a, b);
+  double largest = 0;
+  for (Index i = 0; i < b.elements(); ++i) largest = larger(largest, std::fabs(b.at(i)));
+  return error == 0 ? 0 : error / largest;
+}
+
+}  // namespace tapeformer

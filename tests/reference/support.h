@@ -1,0 +1,77 @@
+#pragma once
+
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/random.h>
+#include <tapeformer/autograd/tensor.h>
+
+#include <string>
+#include <vector>
+
+namespace tapeformer {
+
+/// f64 values, for cases worked by hand.
+inline Tensor values(const std::vector<double>& elements, const Shape& shape) {
+  return Tensor::from(elements, shape);
+}
+inline Tensor values(const std::vector<double>& elements) { return Tensor::from(elements); }
+
+inline Tensor random_normal(const Shape& shape, Generator& random, DType type = DType::f64) {
+  const Tensor x = Tensor::empty(shape, type);
+  random.fill_normal(x, 0, 1);
+  return x;
+}
+inline Tensor random_uniform(const Shape& shape, double low, double high, Generator& random,
+                             DType type = DType::f64) {
+  const Tensor x = Tensor::empty(shape, type);
+  random.fill_uniform(x, low, high);
+  return x;
+}
+/// Independent booleans, half of them true.
+inline Tensor random_mask(const Shape& shape, Generator& random) {
+  const Tensor x = Tensor::empty(shape, DType::boolean);
+  for (Index i = 0; i < x.elements(); ++i) x.data<bool>()[i] = random.below(2) == 1;
+  return x;
+}
+
+/// What an E thrown by `action` says; otherwise what happened instead.
+template <class E, class F>
+std::string message_of(F&& action) {
+  try {
+    action();
+  } catch (const E& error) {
+    return error.what();
+  } catch (const std::exception& error) {
+    return std::string("another type: ") + error.what();
+  }
+  return "nothing was thrown";
+}
+
+/// The element of `x` that broadcasting puts at `position` of `result`.
+inline double broadcast_at(const Tensor& x, const Shape& result, Index position) {
+  Index own = 0, stride = 1;
+  for (int axis = result.rank() - 1; axis >= 0; --axis) {
+    const Index at = position % result[axis];
+    position /= result[axis];
+    const int own_axis = axis - (result.rank() - x.rank());
+    if (own_axis < 0) continue;
+    if (x.size(own_axis) > 1) own += at * stride;
+    stride *= x.size(own_axis);
+  }
+  return x.at(own);
+}
+
+/// y[i] = f(i), as f64.
+template <class F>
+Tensor filled(const Shape& shape, const F& f) {
+  const Tensor y = Tensor::empty(shape, DType::f64);
+  for (Index i = 0; i < y.elements(); ++i) y.data<double>()[i] = f(i);
+  return y;
+}
+
+/// max |a - b| / max |b|: the error of one tensor against its reference. 0 if there is no difference, NaN if
+/// one tensor holds a NaN. Throws: ShapeError if the shapes differ.
+double relative_error(const Tensor& a, const Tensor& b);
+/// max |a - b|, for what is zero in theory.
+double absolute_error(const Tensor& a, const Tensor& b);
+
+}  // namespace tapeformer
