@@ -1,0 +1,77 @@
+#include <tapeformer/autograd/kernels/cpu/parallel.h>
+#include <tapeformer/autograd/kernels/cpu/simd.h>
+#include <tapeformer/autograd/kernels/rotary.h>
+
+#include <cmath>
+
+namespace tapeformer::kernels {
+namespace {
+
+constexpr Index kMostPairs = 128;  // turned at a time, so that their frequencies fit the stack
+
+/// One head: pair i is x[i * stride] and x[i * stride + other]; the sines follow the cosines. Inlined, so
+/// that the strides are constants and the loop runs on vectors.
+template <class T>
+inline void turn(Index pairs, Index stride, Index other, T sign, const T* cosine, const T* x, Write<T> y) {
+  const T* sine = cosine + pairs;
+#pragma omp simd
+  for (Index i = 0; i < pairs; ++i) {
+    const T a = x[i * stride], b = x[i * stride + other], c = cosine[i], n = sign * sine[i];
+    y.put(i * stride, a * c - b * n);
+    y.put(i * stride + other, a * n + b * c);
+  }
+}
+
+}  // namespace
+
+template <class T>
+void rotary_table(Cpu, Index count, Index pairs, double base, const std::int32_t* positions, T* table) {
+  using B = Batch<double>;
+  for (Index first = 0; first < pairs; first += kMostPairs) {
+    const Index some = std::min(kMostPairs, pairs - first);
+    double frequencies[kMostPairs];
+    for (Index i = 0; i < some; ++i) {
+      frequencies[i] = std::pow(base, -static_cast<double>(first + i) / static_cast<double>(pairs));
+    }
+    parallel_ranges(count, some * 16, [&](Index from, Index to) {
+      double cosines[kMostPairs], sines[kMostPairs];
+      for (Index p = from; p < to; ++p) {
+        const B position(static_cast<double>(positions[p]));
+        map_simd(
+            0, some, cosines, [&](const B& f) { return xsimd::cos(position * f); }, frequencies);
+        map_simd(
+            0, some, sines, [&](const B& f) { return xsimd::sin(position * f); }, frequencies);
+        std::copy_n(cosines, some, table + 2 * p * pairs + first);
+        std::copy_n(sines, some, table + (2 * p + 1) * pairs + first);
+      }
+    });
+  }
+}
+
+template <class T>
+void rotate(Cpu, const Rotation& s, const T* table, const T* x, Write<T> y) {
+  const T sign = s.inverse ? T(-1) : T(1);
+  parallel_ranges(s.rows, s.heads * s.pairs * 2, [&](Index from, Index to) {
+    for (Index row = from; row < to; ++row) {
+      const T* cosine = table + row % s.period * 2 * s.pairs;
+      for (Index head = row * s.heads; head < (row + 1) * s.heads; ++head) {
+        const Index at = head * 2 * s.pairs;
+        const Write<T> result{y.to + at, y.add};
+        if (s.layout == RotaryLayout::interleaved) {
+          turn(s.pairs, 2, 1, sign, cosine, x + at, result);
+        } else {
+          turn(s.pairs, 1, s.pairs, sign, cosine, x + at, result);
+        }
+      }
+    }
+  });
+}
+
+#define INSTANTIATE(T)                                                            \
+  template void rotary_table(Cpu, Index, Index, double, const std::int32_t*, T*); \
+  template void rotate(Cpu, const Rotation&, const T*, const T*, Write<T>);
+INSTANTIATE(float)
+INSTANTIATE(double)
+#undef INSTANTIATE
+
+}  // namespace tapeformer::kernels
