@@ -1,0 +1,22 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tapeformer {
+
+struct ByteSpan {
+  const void* data;
+  std::size_t bytes;
+};
+
+/// Replaces the file by the parts, one after the other, or leaves it as it was: they are written to
+/// `path`.partial, synced, and renamed; then the folder is synced. Whoever reads `path`, even after a power
+/// cut, finds the old content or the new.
+/// Throws:  CheckpointError with the path and the system's reason; the partial file is gone then
+void write_atomically(const std::string& path, const std::vector<ByteSpan>& parts);
+void write_atomically(const std::string& path, std::string_view text);
+
+}  // namespace tapeformer

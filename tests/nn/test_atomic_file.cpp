@@ -1,0 +1,80 @@
+#include <doctest/doctest.h>
+#include <sys/resource.h>
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/nn/atomic_file.h>
+#include <tapeformer/tests/nn/temporary_folder.h>
+
+#include <csignal>
+
+using namespace tapeformer;
+
+namespace {
+
+/// Writing beyond `bytes` into a file fails while one lives, as on a full disk.
+class FileSizeLimit {
+ public:
+  explicit FileSizeLimit(rlim_t bytes) {
+    getrlimit(RLIMIT_FSIZE, &before_);
+    handler_ = std::signal(SIGXFSZ, SIG_IGN);
+    const rlimit limit{bytes, before_.rlim_max};
+    setrlimit(RLIMIT_FSIZE, &limit);
+  }
+  ~FileSizeLimit() {
+    setrlimit(RLIMIT_FSIZE, &before_);
+    std::signal(SIGXFSZ, handler_);
+  }
+  FileSizeLimit(const FileSizeLimit&) = delete;
+  FileSizeLimit& operator=(const FileSizeLimit&) = delete;
+
+ private:
+  rlimit before_{};
+  void (*handler_)(int) = nullptr;
+};
+
+}  // namespace
+
+TEST_SUITE("nn/atomic_file") {
+  TEST_CASE("it writes the parts one after the other and replaces what was there") {
+    const TemporaryFolder folder;
+    const std::string path = folder.file("config.json");
+    write_bytes(path, "something old and longer");
+    write_atomically(path, {{"one ", 4}, {nullptr, 0}, {"two", 3}});
+    CHECK(read_bytes(path) == "one two");
+    write_atomically(path, "");
+    CHECK(read_bytes(path).empty());
+    CHECK(folder.count() == 1);
+  }
+
+  TEST_CASE("when the disk is full the old file stays, and nothing is left beside it") {
+    const TemporaryFolder folder;
+    const std::string path = folder.file("weights");
+    write_bytes(path, "old");
+    const std::string large(1 << 20, 'x');
+    {
+      const FileSizeLimit limit(1 << 16);
+      CHECK_THROWS_WITH_AS(write_atomically(path, large),
+                           (path + ": cannot be written: File too large").c_str(), CheckpointError);
+    }
+    CHECK(read_bytes(path) == "old");
+    CHECK(folder.count() == 1);
+  }
+
+  TEST_CASE("a folder that is not there, or is a file, is named") {
+    const TemporaryFolder folder;
+    const std::string path = folder.file("no/weights"), below_file = folder.file("file/weights");
+    write_bytes(folder.file("file"), "");
+    CHECK_THROWS_WITH_AS(write_atomically(path, "x"),
+                         (path + ": cannot be written: No such file or directory").c_str(), CheckpointError);
+    CHECK_THROWS_WITH_AS(write_atomically(below_file, "x"),
+                         (below_file + ": cannot be written: Not a directory").c_str(), CheckpointError);
+  }
+
+  TEST_CASE("what cannot be replaced leaves no partial file") {
+    const TemporaryFolder folder;
+    std::filesystem::create_directory(folder.file("weights"));
+    CHECK_THROWS_WITH_AS(write_atomically(folder.file("weights"), "x"),
+                         (folder.file("weights") + ": cannot be written: Is a directory").c_str(),
+                         CheckpointError);
+    CHECK(folder.count() == 1);
+  }
+}
