@@ -14,8 +14,10 @@ bool ends_with(const std::string& word, const std::string& end) {
 // clang-format off
 const std::array<Noun, 16> kPeople = {{
     {"man", "men", "homme", m}, {"woman", "women", "femme", f}, {"boy", "boys", "garçon", m},
-    {"girl", "girls", "fille", f}, {"child", "children", "enfant", m}, {"teacher", "teachers", "professeur", m},
-    {"doctor", "doctors", "médecin", m}, {"friend", "friends", "ami", m}, {"neighbor", "neighbors", "voisin", m},
+    {"girl", "girls", "fille", f}, {"child", "children", "enfant", m},
+    {"teacher", "teachers", "professeur", m},
+    {"doctor", "doctors", "médecin", m}, {"friend", "friends", "ami", m},
+    {"neighbor", "neighbors", "voisin", m},
     {"king", "kings", "roi", m}, {"queen", "queens", "reine", f}, {"brother", "brothers", "frère", m},
     {"sister", "sisters", "sœur", f}, {"uncle", "uncles", "oncle", m}, {"aunt", "aunts", "tante", f},
     {"nurse", "nurses", "infirmière", f}}};
@@ -31,23 +33,31 @@ const std::array<Noun, 24> kThings = {{
     {"cat", "cats", "chat", m}, {"bird", "birds", "oiseau", m}, {"horse", "horses", "cheval", m}}};
 
 const std::array<Noun, 10> kPlaces = {{
-    {"garden", "gardens", "jardin", m}, {"market", "markets", "marché", m}, {"church", "churches", "église", f},
+    {"garden", "gardens", "jardin", m}, {"market", "markets", "marché", m},
+    {"church", "churches", "église", f},
     {"school", "schools", "école", f}, {"station", "stations", "gare", f}, {"bridge", "bridges", "pont", m},
     {"park", "parks", "parc", m}, {"castle", "castles", "château", m}, {"hotel", "hotels", "hôtel", m},
     {"library", "libraries", "bibliothèque", f}}};
 
 const std::array<Adjective, 9> kPersonAdjectives = {{
-    {"young", "younger", "jeune", "jeune", nullptr, true}, {"old", "older", "vieux", "vieille", "vieil", true},
-    {"tall", "taller", "grand", "grande", nullptr, true}, {"rich", "richer", "riche", "riche", nullptr, false},
-    {"tired", nullptr, "fatigué", "fatiguée", nullptr, false}, {"happy", nullptr, "heureux", "heureuse", nullptr, false},
-    {"sad", nullptr, "triste", "triste", nullptr, false}, {"famous", nullptr, "célèbre", "célèbre", nullptr, false},
+    {"young", "younger", "jeune", "jeune", nullptr, true},
+    {"old", "older", "vieux", "vieille", "vieil", true},
+    {"tall", "taller", "grand", "grande", nullptr, true},
+    {"rich", "richer", "riche", "riche", nullptr, false},
+    {"tired", nullptr, "fatigué", "fatiguée", nullptr, false},
+    {"happy", nullptr, "heureux", "heureuse", nullptr, false},
+    {"sad", nullptr, "triste", "triste", nullptr, false},
+    {"famous", nullptr, "célèbre", "célèbre", nullptr, false},
     {"strong", "stronger", "fort", "forte", nullptr, false}}};
 
 const std::array<Adjective, 13> kThingAdjectives = {{
-    {"big", "bigger", "grand", "grande", nullptr, true}, {"small", "smaller", "petit", "petite", nullptr, true},
-    {"old", "older", "vieux", "vieille", "vieil", true}, {"new", nullptr, "nouveau", "nouvelle", "nouvel", true},
+    {"big", "bigger", "grand", "grande", nullptr, true},
+    {"small", "smaller", "petit", "petite", nullptr, true},
+    {"old", "older", "vieux", "vieille", "vieil", true},
+    {"new", nullptr, "nouveau", "nouvelle", "nouvel", true},
     {"beautiful", "more beautiful", "beau", "belle", "bel", true},
-    {"ugly", "uglier", "laid", "laide", nullptr, false}, {"heavy", "heavier", "lourd", "lourde", nullptr, false},
+    {"ugly", "uglier", "laid", "laide", nullptr, false},
+    {"heavy", "heavier", "lourd", "lourde", nullptr, false},
     {"expensive", "more expensive", "cher", "chère", nullptr, false},
     {"red", nullptr, "rouge", "rouge", nullptr, false}, {"blue", nullptr, "bleu", "bleue", nullptr, false},
     {"green", nullptr, "vert", "verte", nullptr, false}, {"black", nullptr, "noir", "noire", nullptr, false},
@@ -75,13 +85,16 @@ const std::array<Verb, 8> kPersonVerbs = {{
     {"see", "sees", "saw", "", "voir", {{"vois", "vois", "voit", "voyons", "voient"}}, "vu", "verr", false},
     {"find", "finds", "found", "", "trouver", {{"trouve", "trouves", "trouve", "trouvons", "trouvent"}},
      "trouvé", "trouver", false},
-    {"look", "looks", "looked", "for", "chercher", {{"cherche", "cherches", "cherche", "cherchons", "cherchent"}},
+    {"look", "looks", "looked", "for", "chercher", {{"cherche", "cherches", "cherche", "cherchons",
+     "cherchent"}},
      "cherché", "chercher", false},
-    {"thank", "thanks", "thanked", "", "remercier", {{"remercie", "remercies", "remercie", "remercions", "remercient"}},
+    {"thank", "thanks", "thanked", "", "remercier", {{"remercie", "remercies", "remercie", "remercions",
+     "remercient"}},
      "remercié", "remercier", false},
     {"follow", "follows", "followed", "", "suivre", {{"suis", "suis", "suit", "suivons", "suivent"}},
      "suivi", "suivr", false},
-    {"watch", "watches", "watched", "", "regarder", {{"regarde", "regardes", "regarde", "regardons", "regardent"}},
+    {"watch", "watches", "watched", "", "regarder", {{"regarde", "regardes", "regarde", "regardons",
+     "regardent"}},
      "regardé", "regarder", false},
     {"hide", "hides", "hid", "", "cacher", {{"cache", "caches", "cache", "cachons", "cachent"}},
      "caché", "cacher", false},
@@ -90,16 +103,19 @@ const std::array<Verb, 8> kPersonVerbs = {{
 
 const std::array<Verb, 13> kThingVerbs = {{
     kPersonVerbs[0], kPersonVerbs[1], kPersonVerbs[2], kPersonVerbs[5], kPersonVerbs[6], kPersonVerbs[7],
-    {"pay", "pays", "paid", "for", "payer", {{"paie", "paies", "paie", "payons", "paient"}}, "payé", "paier", false},
+    {"pay", "pays", "paid", "for", "payer", {{"paie", "paies", "paie", "payons", "paient"}}, "payé",
+     "paier", false},
     {"sell", "sells", "sold", "", "vendre", {{"vends", "vends", "vend", "vendons", "vendent"}},
      "vendu", "vendr", false},
     {"lose", "loses", "lost", "", "perdre", {{"perds", "perds", "perd", "perdons", "perdent"}},
      "perdu", "perdr", false},
     {"carry", "carries", "carried", "", "porter", {{"porte", "portes", "porte", "portons", "portent"}},
      "porté", "porter", false},
-    {"clean", "cleans", "cleaned", "", "nettoyer", {{"nettoie", "nettoies", "nettoie", "nettoyons", "nettoient"}},
+    {"clean", "cleans", "cleaned", "", "nettoyer", {{"nettoie", "nettoies", "nettoie", "nettoyons",
+     "nettoient"}},
      "nettoyé", "nettoier", false},
-    {"choose", "chooses", "chose", "", "choisir", {{"choisis", "choisis", "choisit", "choisissons", "choisissent"}},
+    {"choose", "chooses", "chose", "", "choisir", {{"choisis", "choisis", "choisit", "choisissons",
+     "choisissent"}},
      "choisi", "choisir", false},
     {"take", "takes", "took", "", "prendre", {{"prends", "prends", "prend", "prenons", "prennent"}},
      "pris", "prendr", false}}};
@@ -125,7 +141,8 @@ const std::array<Verb, 4> kMotionVerbs = {{
 const std::array<Verb, 4> kThinkingVerbs = {{
     {"think", "thinks", "thought", "", "penser", {{"pense", "penses", "pense", "pensons", "pensent"}},
      "pensé", "penser", false},
-    {"know", "knows", "knew", "", "savoir", {{"sais", "sais", "sait", "savons", "savent"}}, "su", "saur", false},
+    {"know", "knows", "knew", "", "savoir", {{"sais", "sais", "sait", "savons", "savent"}}, "su", "saur",
+     false},
     {"say", "says", "said", "", "dire", {{"dis", "dis", "dit", "disons", "disent"}}, "dit", "dir", false},
     {"hope", "hopes", "hoped", "", "espérer", {{"espère", "espères", "espère", "espérons", "espèrent"}},
      "espéré", "espérer", false}}};
@@ -156,12 +173,14 @@ const std::array<std::array<TimeAdverbial, 4>, 3> kTimes = {{
 const std::array<Preposition, 4> kPrepositions = {{
     {"behind", "derrière"}, {"near", "près de"}, {"in front of", "devant"}, {"next to", "à côté de"}}};
 
-const std::array<Preposition, 4> kDegrees = {{{"", ""}, {"very", "très"}, {"too", "trop"}, {"quite", "assez"}}};
+const std::array<Preposition, 4> kDegrees = {{{"", ""}, {"very", "très"}, {"too", "trop"},
+    {"quite", "assez"}}};
 
 const std::array<QuestionWord, 4> kQuestionWords = {{
     {"why", "pourquoi"}, {"when", "quand"}, {"where", "où"}, {"how", "comment"}}};
 
-const Verb kBe = {"be", "is", "was", "", "être", {{"suis", "es", "est", "sommes", "sont"}}, "été", "ser", false};
+const Verb kBe = {"be", "is", "was", "", "être", {{"suis", "es", "est", "sommes", "sont"}}, "été", "ser",
+     false};
 const Forms kHave = {{"ai", "as", "a", "avons", "ont"}};
 const Forms kWere = {{"étais", "étais", "était", "étions", "étaient"}};
 // clang-format on

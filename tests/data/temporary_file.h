@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <string>
 
@@ -14,7 +15,8 @@ class TemporaryFile {
  public:
   explicit TemporaryFile(const std::string& content) {
     static std::atomic<int> count{0};
-    path_ = "/tmp/tapeformer_test_" + std::to_string(getpid()) + "_" + std::to_string(count++);
+    const auto folder = std::filesystem::temp_directory_path();
+    path_ = (folder / "tapeformer_test_").string() + std::to_string(getpid()) + "_" + std::to_string(count++);
     std::ofstream(path_, std::ios::binary) << content;
   }
   ~TemporaryFile() { std::remove(path_.c_str()); }

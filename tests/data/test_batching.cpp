@@ -1,10 +1,9 @@
-#include "temporary_file.h"
-
 #include <doctest/doctest.h>
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/data/batching.h>
 #include <tapeformer/data/hash.h>
 #include <tapeformer/data/tokenizer.h>
+#include <tapeformer/tests/data/temporary_file.h>
 
 #include <map>
 #include <set>

@@ -1,8 +1,7 @@
-#include "temporary_file.h"
-
 #include <doctest/doctest.h>
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/data/parallel_corpus.h>
+#include <tapeformer/tests/data/temporary_file.h>
 
 #include <algorithm>
 #include <map>

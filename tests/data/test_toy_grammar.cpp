@@ -1,13 +1,10 @@
-#include "temporary_file.h"
-
 #include <doctest/doctest.h>
 #include <tapeformer/autograd/error.h>
-#include <tapeformer/data/hash.h>
 #include <tapeformer/data/metrics.h>
 #include <tapeformer/data/tokenizer.h>
 #include <tapeformer/data/toy_grammar.h>
-#include <tapeformer/data/toy_patterns.h>
 #include <tapeformer/data/utf8.h>
+#include <tapeformer/tests/data/temporary_file.h>
 
 #include <algorithm>
 #include <unordered_map>
@@ -22,14 +19,6 @@ const ToyGrammar& grammar() {
   return instance;
 }
 
-/// The digits that a pattern takes.
-toy::Digits digits_of(const toy::Pattern& pattern, Index number = 0) {
-  toy::Digits digits(number);
-  toy::Sentence sentence;
-  pattern.say(digits, sentence);
-  return digits;
-}
-
 }  // namespace
 
 TEST_SUITE("data/toy_grammar") {
@@ -37,47 +26,6 @@ TEST_SUITE("data/toy_grammar") {
     CHECK(grammar().size() == 1127532480);
     CHECK_THROWS_AS(grammar().pair(-1), DataError);
     CHECK_THROWS_AS(grammar().pair(grammar().size()), DataError);
-  }
-
-  TEST_CASE("a pattern makes the same choices whatever the number, so its numbers are all sentences") {
-    for (const toy::Pattern& pattern : toy::kPatterns) {
-      const toy::Digits first = digits_of(pattern);
-      for (std::uint64_t i = 0; i < 2000; ++i) {
-        const auto number =
-            static_cast<Index>(bounded(mix_bits(1, i), static_cast<std::uint64_t>(first.size())));
-        const toy::Digits other = digits_of(pattern, number);
-        REQUIRE(other.count() == first.count());
-        for (int k = 0; k < first.count(); ++k) REQUIRE(other.radix(k) == first.radix(k));
-      }
-    }
-  }
-
-  TEST_CASE("every combination of first, second, middle and last choices is a different English sentence") {
-    std::unordered_set<std::uint64_t> seen;
-    std::size_t count = 0;
-    Index start = 0;
-    for (const toy::Pattern& pattern : toy::kPatterns) {
-      const toy::Digits digits = digits_of(pattern);
-      std::vector<Index> numbers = {start};
-      Index place = 1;
-      for (int k = 0; k < digits.count(); ++k) {
-        const Index radix = digits.radix(k);
-        std::unordered_set<Index> choices = {0, radix / 2, radix - 1};
-        if (k < 3) choices.insert(1);
-        std::vector<Index> extended;
-        for (const Index choice : choices) {
-          for (const Index number : numbers) extended.push_back(number + choice * place);
-        }
-        numbers = std::move(extended);
-        place *= radix;
-      }
-      count += numbers.size();
-      for (const Index number : numbers) seen.insert(hash_text(grammar().pair(number).source));
-      start += digits.size();
-    }
-    CHECK(start == grammar().size());
-    CHECK(count > 200000);
-    CHECK(seen.size() == count);
   }
 
   TEST_CASE("in a large sample no sentence repeats, so none has two translations") {
