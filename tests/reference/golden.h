@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -28,5 +29,12 @@ class Golden {
  private:
   std::shared_ptr<SafetensorsFile> file_;
 };
+
+/// The worst relative error of `function`'s output, and of its gradients, against what PyTorch computed, in
+/// `type`. `names` are the arguments of the case, in the order in which `function` gets them.
+double golden_error(const Golden& golden, const std::string& name_of_case,
+                    const std::vector<std::string>& names,
+                    const std::function<Tensor(const std::vector<Tensor>&)>& function,
+                    DType type = DType::f64);
 
 }  // namespace tapeformer
