@@ -1,0 +1,362 @@
+#include <doctest/doctest.h>
+#include <tapeformer/autograd/ops/elementwise.h>
+#include <tapeformer/autograd/tape.h>
+#include <tapeformer/tests/reference/golden.h>
+#include <tapeformer/tests/reference/gradcheck_table.h>
+
+#include <cmath>
+
+using namespace tapeformer;
+
+namespace {
+
+constexpr Unary kUnaries[] = {Unary::exp,     Unary::log,  Unary::sqrt, Unary::tanh,      Unary::erf,
+                              Unary::sigmoid, Unary::relu, Unary::gelu, Unary::gelu_tanh, Unary::silu};
+
+/// The textbook formula in T.
+template <class T>
+T formula(Unary f, T x) {
+  switch (f) {
+    case Unary::exp: return std::exp(x);
+    case Unary::log: return std::log(x);
+    case Unary::sqrt: return std::sqrt(x);
+    case Unary::tanh: return std::tanh(x);
+    case Unary::erf: return std::erf(x);
+    case Unary::sigmoid: return 1 / (1 + std::exp(-x));
+    case Unary::relu: return std::max(x, T(0));
+    case Unary::gelu: return x / 2 * (1 + std::erf(x / std::sqrt(T(2))));
+    case Unary::gelu_tanh:
+      return x / 2 * (1 + std::tanh(std::sqrt(T(2 / M_PI)) * (x + T(0.044715) * x * x * x)));
+    case Unary::silu: return x / (1 + std::exp(-x));
+  }
+  return 0;
+}
+
+bool needs_positive(Unary f) { return f == Unary::log || f == Unary::sqrt; }
+
+Tensor arguments(Unary f, const Shape& shape, Generator& random) {
+  return random_uniform(shape, needs_positive(f) ? 0.2 : -3, 3, random);
+}
+
+struct Pair {
+  Shape a, b, result;
+};
+const Pair kPairs[] = {
+    {{}, {}, {}},
+    {{3, 5, 7}, {3, 5, 7}, {3, 5, 7}},
+    {{3, 5, 7}, {}, {3, 5, 7}},
+    {{}, {3, 5, 7}, {3, 5, 7}},
+    {{3, 5, 7}, {7}, {3, 5, 7}},
+    {{7}, {3, 5, 7}, {3, 5, 7}},
+    {{3, 5, 7}, {5, 1}, {3, 5, 7}},
+    {{5, 1}, {3, 5, 7}, {3, 5, 7}},
+    {{3, 5, 7}, {3, 1, 1}, {3, 5, 7}},
+    {{3, 1, 7}, {5, 1}, {3, 5, 7}},
+    {{1, 5, 1}, {3, 1, 7}, {3, 5, 7}},
+    {{2, 1, 3, 1}, {1, 4, 1, 5}, {2, 4, 3, 5}},
+    {{1}, {1, 1}, {1, 1}},
+    {{0}, {1}, {0}},
+    {{3, 0, 7}, {7}, {3, 0, 7}},
+    {{3, 1}, {1, 0}, {3, 0}},
+};
+
+using BinaryOp = Tensor (*)(const Tensor&, const Tensor&);
+struct NamedBinary {
+  const char* name;
+  BinaryOp op;
+  double (*formula)(double, double);
+};
+const NamedBinary kBinaries[] = {
+    {"add", add, [](double a, double b) { return a + b; }},
+    {"subtract", subtract, [](double a, double b) { return a - b; }},
+    {"multiply", multiply, [](double a, double b) { return a * b; }},
+    {"divide", divide, [](double a, double b) { return a / b; }},
+};
+
+}  // namespace
+
+TEST_SUITE("autograd/ops/elementwise") {
+  TEST_CASE("functions have their known values") {
+    const auto at = [](Unary f, double x) { return unary(f, values({x})).item(); };
+    CHECK(at(Unary::exp, 1) == doctest::Approx(M_E).epsilon(1e-15));
+    CHECK(at(Unary::log, M_E) == doctest::Approx(1).epsilon(1e-15));
+    CHECK(at(Unary::sqrt, 2) == doctest::Approx(M_SQRT2).epsilon(1e-15));
+    CHECK(at(Unary::tanh, 0.5) == doctest::Approx(0.46211715726000975).epsilon(1e-15));
+    CHECK(at(Unary::erf, 0.5) == doctest::Approx(0.52049987781304654).epsilon(1e-15));
+    CHECK(at(Unary::sigmoid, std::log(3)) == doctest::Approx(0.75).epsilon(1e-15));
+    CHECK(at(Unary::relu, -2) == 0);
+    CHECK(at(Unary::relu, 2) == 2);
+    CHECK(at(Unary::gelu, 1) == doctest::Approx(0.84134474606854293).epsilon(1e-15));
+    CHECK(at(Unary::gelu_tanh, 1) == doctest::Approx(0.84119199060827676).epsilon(1e-14));
+    CHECK(at(Unary::silu, std::log(3)) == doctest::Approx(0.75 * std::log(3)).epsilon(1e-15));
+    CHECK(pow(values({2}), 3).item() == 8);
+    CHECK(affine(values({2}), 3, 4).item() == 10);
+  }
+
+  TEST_CASE("extreme arguments stay in range, and a NaN stays one") {
+    const Tensor x = values({-1000, 1000, NAN});
+    const auto at = [&](Unary f, Index i) { return unary(f, x).at(i); };
+    CHECK(at(Unary::sigmoid, 0) == 0);
+    CHECK(at(Unary::sigmoid, 1) == 1);
+    CHECK(at(Unary::tanh, 0) == -1);
+    CHECK(at(Unary::tanh, 1) == 1);
+    CHECK(at(Unary::gelu, 0) == 0);
+    CHECK(at(Unary::gelu, 1) == 1000);
+    CHECK(at(Unary::gelu_tanh, 0) == 0);
+    CHECK(at(Unary::silu, 0) == 0);
+    CHECK(at(Unary::silu, 1) == 1000);
+    for (const Unary f : kUnaries) CHECK(std::isnan(at(f, 2)));
+  }
+
+  TEST_CASE("functions agree with their formula at every size, wherever a vector ends") {
+    Generator random(1);
+    for (const Unary f : kUnaries) {
+      for (const Shape& shape :
+           {Shape{0}, Shape{1}, Shape{31}, Shape{32}, Shape{33}, Shape{257}, Shape{5, 0}}) {
+        CAPTURE(std::string(name_of(f)));
+        CAPTURE(shape.text());
+        const Tensor x = arguments(f, shape, random);
+        const Tensor expected = filled(shape, [&](Index i) { return formula(f, x.at(i)); });
+        // xsimd's erf is up to 30 units in the last place off.
+        CHECK(relative_error(unary(f, x), expected) < (f == Unary::erf ? 1e-14 : 1e-15));
+      }
+    }
+  }
+
+  TEST_CASE("in single precision the error is at most twice that of the plain formula") {
+    Generator random(2);
+    for (const Unary f : kUnaries) {
+      CAPTURE(std::string(name_of(f)));
+      const Tensor x = arguments(f, {4099}, random).to(DType::f32);
+      const Tensor exact = filled(x.shape(), [&](Index i) { return formula(f, x.at(i)); });
+      const Tensor naive =
+          filled(x.shape(), [&](Index i) { return formula(f, static_cast<float>(x.at(i))); });
+      // Where the formula happens to be exact, half a unit in the last place is allowed.
+      CHECK(relative_error(unary(f, x), exact) <= 2 * std::max(relative_error(naive, exact), 0x1p-24));
+    }
+  }
+
+  TEST_CASE("in single precision gradients are at most three times as far off as the plain formula's") {
+    Generator random(3);
+    for (const Unary f : kUnaries) {
+      CAPTURE(std::string(name_of(f)));
+      const auto gradient = [&](const Tensor& x, const Tensor& seed) {
+        Tape tape;
+        tape.watch(x);
+        return tape.gradients(unary(f, x), {x}, seed)[0];
+      };
+      const Tensor x = arguments(f, {4099}, random).to(DType::f32),
+                   seed = random_normal({4099}, random, DType::f32);
+      const Tensor exact = gradient(x.to(DType::f64), seed.to(DType::f64));
+      Tape tape;  // a recorded pass computes the formula operation by operation
+      const Tensor again = x.clone();
+      tape.watch(again);
+      const Tensor naive = tape.gradients(unary(f, again), {again}, seed, true)[0];
+      CHECK(relative_error(gradient(x, seed), exact) <= 3 * std::max(relative_error(naive, exact), 0x1p-24));
+    }
+  }
+
+  TEST_CASE("functions pass the gradient check, and so do their gradients") {
+    Generator random(4);
+    for (const Unary f : kUnaries) {
+      const Tensor x = arguments(f, {3, 11}, random);
+      GradcheckOptions options;
+      options.second_order = true;
+      options.skip = [&](std::size_t, Index i) { return f == Unary::relu && std::fabs(x.at(i)) < 0.01; };
+      check_gradients(name_of(f), gradcheck([&] { return unary(f, x); }, {{"x", x}}, options));
+    }
+  }
+
+  TEST_CASE("the gradient check passes at every size") {
+    Generator random(5);
+    for (const Index size : {1, 31, 32, 33, 257}) {
+      const Tensor x = arguments(Unary::gelu, {size}, random);
+      check_gradients("gelu", gradcheck([&] { return gelu(x); }, {{"x", x}}));
+    }
+  }
+
+  TEST_CASE("relu has no gradient at zero") {
+    const Parameter x(values({-1, 0, 1}));
+    Tape tape;
+    tape.backward(relu(x), values({1, 1, 1}));
+    CHECK(x.gradient().to_vector<double>() == std::vector<double>{0, 0, 1});
+  }
+
+  TEST_CASE("powers and affine maps pass the gradient check") {
+    Generator random(6);
+    GradcheckOptions options;
+    options.second_order = true;
+    const Tensor positive = random_uniform({2, 17}, 0.5, 2, random), any = random_normal({2, 17}, random);
+    for (const double exponent : {-1.5, 0.5, 2.0}) {
+      check_gradients("pow", gradcheck([&] { return pow(positive, exponent); }, {{"x", positive}}, options));
+    }
+    check_gradients("pow", gradcheck([&] { return pow(any, 3); }, {{"x", any}}, options));
+    check_gradients("affine", gradcheck([&] { return affine(any, -2.5, 0.7); }, {{"x", any}}, options));
+  }
+
+  TEST_CASE("whole powers have finite derivatives of every order at zero") {
+    const Tensor x = values({0});
+    Tape tape;
+    tape.watch(x);
+    const Tensor first = tape.gradients(pow(x, 2), {x}, {}, true)[0];
+    const Tensor second = tape.gradients(first, {x}, {}, true)[0];
+    CHECK(first.item() == 0);
+    CHECK(second.item() == 2);
+    CHECK(tape.gradients(second, {x})[0].item() == 0);
+  }
+
+  TEST_CASE("arithmetic broadcasts in every position") {
+    Generator random(7);
+    for (const NamedBinary& binary : kBinaries) {
+      for (const Pair& shapes : kPairs) {
+        CAPTURE(std::string(binary.name));
+        INFO(shapes.a.text(), " ", shapes.b.text());
+        const Tensor a = random_normal(shapes.a, random), b = random_uniform(shapes.b, 0.5, 2, random);
+        const Tensor expected = filled(shapes.result, [&](Index i) {
+          return binary.formula(broadcast_at(a, shapes.result, i), broadcast_at(b, shapes.result, i));
+        });
+        CHECK(relative_error(binary.op(a, b), expected) == 0);
+        const Tensor single = binary.op(a.to(DType::f32), b.to(DType::f32));
+        CHECK(single.dtype() == DType::f32);
+        CHECK(relative_error(single, expected) < 2e-7);
+      }
+    }
+  }
+
+  TEST_CASE("arithmetic passes the gradient check when it broadcasts in every position") {
+    Generator random(8);
+    GradcheckOptions options;
+    options.second_order = true;
+    for (const NamedBinary& binary : kBinaries) {
+      for (const Pair& shapes : kPairs) {
+        if (shapes.result.elements() > 60) options.most_elements = 12;
+        const Tensor a = random_normal(shapes.a, random), b = random_uniform(shapes.b, 0.5, 2, random);
+        check_gradients(binary.name,
+                        gradcheck([&] { return binary.op(a, b); }, {{"a", a}, {"b", b}}, options));
+      }
+    }
+  }
+
+  TEST_CASE("large tensors, which several threads share, give the same values") {
+    Generator random(9);
+    const Tensor a = random_normal({257, 1, 129}, random), b = random_normal({3, 1}, random);
+    const Shape shape{257, 3, 129};
+    const Tensor product =
+        filled(shape, [&](Index i) { return broadcast_at(a, shape, i) * broadcast_at(b, shape, i); });
+    CHECK(relative_error(a * b, product) == 0);
+    CHECK(relative_error(tanh(product), filled(shape, [&](Index i) { return std::tanh(product.at(i)); })) <
+          1e-15);
+    CHECK(relative_error(affine(product, 2, 1),
+                         filled(shape, [&](Index i) { return 2 * product.at(i) + 1; })) == 0);
+  }
+
+  TEST_CASE("operators mean what they say") {
+    const Tensor a = values({1, 2}), b = values({5, 7});
+    const auto is = [](const Tensor& x, double first, double second) {
+      return x.at(0) == first && x.at(1) == second;
+    };
+    CHECK(is(a + b, 6, 9));
+    CHECK(is(a - b, -4, -5));
+    CHECK(is(a * b, 5, 14));
+    CHECK(is(b / a, 5, 3.5));
+    CHECK(is(-a, -1, -2));
+    CHECK(is(3.0 * a, 3, 6));
+    CHECK(is(a * 3.0, 3, 6));
+    CHECK(is(a + 3.0, 4, 5));
+    CHECK(is(a - 3.0, -2, -1));
+    CHECK(is(3.0 - a, 2, 1));
+  }
+
+  TEST_CASE("where chooses element by element and broadcasts all three operands") {
+    Generator random(10);
+    const Shape shape{3, 5, 7};
+    for (const Shape& picks : {Shape{3, 5, 7}, Shape{7}, Shape{5, 1}, Shape{3, 1, 1}, Shape{}}) {
+      const Tensor condition = random_mask(picks, random);
+      const Tensor a = random_normal({3, 1, 7}, random), b = random_normal({5, 1}, random);
+      CHECK(relative_error(where(condition, a, b), filled(shape, [&](Index i) {
+                             return broadcast_at(condition, shape, i) != 0 ? broadcast_at(a, shape, i)
+                                                                           : broadcast_at(b, shape, i);
+                           })) == 0);
+      GradcheckOptions options;
+      options.second_order = true;
+      check_gradients("where",
+                      gradcheck([&] { return where(condition, a, b); }, {{"a", a}, {"b", b}}, options));
+    }
+    const Tensor wide = where(random_mask({2, 1, 7}, random), values({1}), values({2}));
+    CHECK(wide.shape() == Shape{2, 1, 7});
+    CHECK(where(random_mask({0}, random), values({1}), values({2})).shape() == Shape{0});
+  }
+
+  TEST_CASE("masked fill keeps what is not masked, and no gradient flows where it is, NaN or not") {
+    const Parameter x(values({1, NAN, 3}));
+    const Tensor mask = Tensor::from<bool>({false, true, false});
+    Tape tape;
+    const Tensor y = masked_fill(x, mask, -7);
+    CHECK(y.to_vector<double>() == std::vector<double>{1, -7, 3});
+    tape.backward(y, values({2, NAN, 4}));
+    CHECK(x.gradient().to_vector<double>() == std::vector<double>{2, 0, 4});
+    Generator random(11);
+    const Tensor data = random_normal({2, 3}, random);
+    check_gradients("masked_fill", gradcheck([&] { return masked_fill(data, mask, -7); }, {{"x", data}}));
+  }
+
+  TEST_CASE("comparisons and conjunctions broadcast and are not recorded") {
+    const Parameter x(values({1, 2, 2}));
+    Tape tape;
+    const Tensor same = equal(x, values({1, 2}, {2, 1}));
+    CHECK(same.to_vector<bool>() == std::vector<bool>{true, false, false, false, true, true});
+    const Tensor both = logical_and(same, Tensor::from<bool>({true, false, true}));
+    CHECK(both.to_vector<bool>() == std::vector<bool>{true, false, false, false, false, true});
+    CHECK(!equal(values({NAN}), values({NAN})).at(0));
+    CHECK(tape.memory().nodes == 0);
+  }
+
+  TEST_CASE("errors name the operation, the rule and the operands") {
+    const Tensor a = Tensor::zeros({2, 3}), b = Tensor::zeros({2, 4}), wide = Tensor::zeros({3}, DType::f64),
+                 ids = Tensor::zeros({3}, DType::i32);
+    CHECK(message_of<ShapeError>([&] { return a * b; }) ==
+          "[multiply] sizes must be equal or 1, aligned at the last axis; got a=[2,3], b=[2,4] (3 != 4); try "
+          "reshape");
+    CHECK(message_of<DTypeError>([&] { return a + wide; }) ==
+          "[add] all operands must have one type; got f32[2,3] and f64[3]; try to(DType::f32)");
+    CHECK(message_of<DTypeError>([&] { return exp(ids); }) ==
+          "[exp] values must be f32 or f64; got x=i32[3]; try to(DType::f32)");
+    CHECK(message_of<DTypeError>([&] { return where(a, a, a); }) ==
+          "[data] the element type must be f32; got bool for x=f32[2,3]; try to()");
+    CHECK(message_of<ShapeError>([&] {
+            return where(Tensor::zeros({2}, DType::boolean), a, a);
+          }).rfind("[where] sizes must be equal or 1", 0) == 0);
+  }
+
+  TEST_CASE("values and gradients agree with PyTorch") {
+    const Golden golden("ops");
+    for (const DType type : {DType::f64, DType::f32}) {
+      const double tolerance = type == DType::f64 ? 5e-15 : 1e-6;
+      for (const Unary f : kUnaries) {
+        if (f == Unary::erf) continue;
+        CAPTURE(std::string(name_of(f)));
+        CHECK(golden_error(
+                  golden, name_of(f), {"x"}, [&](const auto& x) { return unary(f, x[0]); }, type) <
+              tolerance);
+      }
+      for (const char* name : {"pow_cube", "pow_fraction"}) {
+        const double exponent = golden.options(name)["exponent"];
+        CHECK(golden_error(
+                  golden, name, {"x"}, [&](const auto& x) { return pow(x[0], exponent); }, type) < tolerance);
+      }
+      for (const NamedBinary& binary : kBinaries) {
+        CAPTURE(std::string(binary.name));
+        CHECK(golden_error(
+                  golden, binary.name, {"a", "b"}, [&](const auto& x) { return binary.op(x[0], x[1]); },
+                  type) < tolerance);
+      }
+      CHECK(golden_error(
+                golden, "where", {"condition", "a", "b"},
+                [](const auto& x) { return where(x[0], x[1], x[2]); }, type) < tolerance);
+      const double fill = golden.options("masked_fill")["value"];
+      CHECK(golden_error(
+                golden, "masked_fill", {"x", "mask"},
+                [&](const auto& x) { return masked_fill(x[0], x[1], fill); }, type) < tolerance);
+    }
+  }
+}
