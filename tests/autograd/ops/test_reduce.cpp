@@ -1,0 +1,225 @@
+#include <doctest/doctest.h>
+#include <tapeformer/autograd/ops/elementwise.h>
+#include <tapeformer/autograd/ops/reduce.h>
+#include <tapeformer/autograd/tape.h>
+#include <tapeformer/autograd/xtensor.h>
+#include <tapeformer/tests/reference/golden.h>
+#include <tapeformer/tests/reference/gradcheck_table.h>
+
+#include <cmath>
+#include <xtensor/xmath.hpp>
+
+using namespace tapeformer;
+
+namespace {
+
+using Reduction = Tensor (*)(const Tensor&, const Axes&, bool);
+struct NamedReduction {
+  const char* name;
+  Reduction op;
+};
+const NamedReduction kReductions[] = {
+    {"sum", [](const Tensor& x, const Axes& axes, bool keep) { return sum(x, axes, keep); }},
+    {"mean", [](const Tensor& x, const Axes& axes, bool keep) { return mean(x, axes, keep); }},
+    {"max", [](const Tensor& x, const Axes& axes, bool keep) { return max(x, axes, keep); }},
+    {"var", [](const Tensor& x, const Axes& axes, bool keep) { return var(x, axes, keep); }},
+};
+
+const std::vector<std::vector<int>> kAxes = {{0}, {1}, {2}, {0, 1}, {1, 2}, {0, 2}, {0, 1, 2}};
+
+Axes axes_of(const std::vector<int>& axes) { return Axes(axes.begin(), axes.end()); }
+
+/// xtensor's reductions, in double.
+Tensor oracle(const std::string& name, const Tensor& x, const std::vector<int>& over) {
+  const std::vector<std::size_t> axes(over.begin(), over.end());
+  const xt::xarray<double> from = as_xtensor<double>(x);
+  xt::xarray<double> y;
+  if (name == "sum") y = xt::sum(from, axes);
+  if (name == "mean") y = xt::mean(from, axes);
+  if (name == "max") y = xt::amax(from, axes);
+  if (name == "var") {
+    double count = 1;
+    for (const std::size_t axis : axes) count *= static_cast<double>(from.shape(axis));
+    const xt::xarray<double> mean = xt::mean(from, axes, xt::keep_dims);
+    y = xt::sum(xt::square(from - mean), axes) / (count - 1);
+  }
+  return from_xtensor(std::move(y));
+}
+
+}  // namespace
+
+TEST_SUITE("autograd/ops/reduce") {
+  TEST_CASE("reductions worked by hand") {
+    const Tensor x = values({1, 2, 3, 4, 5, 9}, {2, 3});
+    CHECK(sum(x).item() == 24);
+    CHECK(sum(x, {0}).to_vector<double>() == std::vector<double>{5, 7, 12});
+    CHECK(sum(x, {-1}).to_vector<double>() == std::vector<double>{6, 18});
+    CHECK(mean(x, {1}).to_vector<double>() == std::vector<double>{2, 6});
+    CHECK(max(x, {1}).to_vector<double>() == std::vector<double>{3, 9});
+    CHECK(max(x).item() == 9);
+    CHECK(var(x, {1}).to_vector<double>() == std::vector<double>{1, 7});
+    CHECK(var(x, {1}, false, 0).at(0) == doctest::Approx(2.0 / 3));
+    CHECK(sum(x, {1}, true).shape() == Shape{2, 1});
+    CHECK(sum(x, {1}).shape() == Shape{2});
+    CHECK(sum(x, {}, true).shape() == Shape{1, 1});
+    CHECK(sum(Tensor::scalar(3, DType::f64)).item() == 3);
+  }
+
+  TEST_CASE("gradients worked by hand; max shares its gradient among equal elements") {
+    const Parameter x(values({1, 5, 5, 4, 2, 0}, {2, 3}));
+    Tape tape;
+    tape.backward(max(x, {1}), values({6, 10}));
+    CHECK(x.gradient().to_vector<double>() == std::vector<double>{0, 3, 3, 10, 0, 0});
+    const Parameter z(values({1, 2, 6}));
+    Tape second;
+    second.backward(var(z));
+    CHECK(z.gradient().to_vector<double>() == std::vector<double>{-2, -1, 3});
+  }
+
+  TEST_CASE("reductions agree with xtensor over all axes and sizes") {
+    Generator random(1);
+    for (const Shape& shape : {Shape{3, 5, 7}, Shape{1, 31, 2}, Shape{32, 2, 33}, Shape{2, 257, 3},
+                               Shape{33, 1, 31}, Shape{2, 3, 257}, Shape{1, 1, 1}, Shape{257, 32, 1}}) {
+      const Tensor x = random_normal(shape, random);
+      for (const NamedReduction& reduction : kReductions) {
+        for (const std::vector<int>& axes : kAxes) {
+          Index count = 1;
+          for (const int axis : axes) count *= shape[axis];
+          if (std::string(reduction.name) == "var" && count == 1) continue;
+          CAPTURE(std::string(reduction.name));
+          CAPTURE(shape.text());
+          CAPTURE(axes[0]);
+          const Tensor expected = oracle(reduction.name, x, axes);
+          const Tensor y = reduction.op(x, axes_of(axes), false);
+          CHECK(relative_error(y, expected) < 2e-14);
+          std::vector<int> negative;
+          for (const int axis : axes) negative.push_back(axis - 3);
+          const Tensor kept = reduction.op(x, axes_of(negative), true);
+          CHECK(kept.rank() == 3);
+          CHECK(relative_error(kept.alias(y.shape()), y) == 0);
+        }
+      }
+    }
+  }
+
+  TEST_CASE("in single precision sums are at most twice as far off as one running sum") {
+    Generator random(2);
+    for (const Shape& shape : {Shape{4099, 3}, Shape{3, 4099}, Shape{2, 50000}, Shape{50000, 2}}) {
+      const Tensor x = random_uniform(shape, 0, 1, random).to(DType::f32);
+      for (const int axis : {0, 1}) {
+        const Tensor exact = sum(x.to(DType::f64), {axis});
+        const Tensor naive = filled(exact.shape(), [&](Index i) {
+          float total = 0;
+          for (Index k = 0; k < shape[axis]; ++k) {
+            total += x.data<float>()[axis == 0 ? k * shape[1] + i : i * shape[1] + k];
+          }
+          return total;
+        });
+        CHECK(relative_error(sum(x, {axis}), exact) <= 2 * relative_error(naive, exact));
+      }
+    }
+  }
+
+  TEST_CASE("reductions pass the gradient check over all axes, and so do their gradients") {
+    Generator random(3);
+    GradcheckOptions options;
+    options.second_order = true;
+    const Tensor x = random_uniform({3, 4, 5}, -1, 1, random);
+    for (Index i = 0; i < x.elements(); ++i) x.data<double>()[i] += 0.1 * static_cast<double>(i);  // no ties
+    for (const NamedReduction& reduction : kReductions) {
+      for (const std::vector<int>& axes : kAxes) {
+        for (const bool keep : {false, true}) {
+          check_gradients(reduction.name, gradcheck([&] { return reduction.op(x, axes_of(axes), keep); },
+                                                    {{"x", x}}, options));
+        }
+      }
+    }
+    check_gradients("var", gradcheck([&] { return var(x, {1}, false, 0); }, {{"x", x}}, options));
+    const Tensor scalar = Tensor::scalar(2, DType::f64);
+    check_gradients("sum", gradcheck([&] { return sum(scalar * scalar); }, {{"x", scalar}}, options));
+  }
+
+  TEST_CASE("the gradient check passes at every size") {
+    Generator random(4);
+    for (const Index size : {1, 31, 32, 33, 257}) {
+      const Tensor x = random_normal({size, 2}, random);
+      check_gradients("sum", gradcheck([&] { return sum(x, {0}); }, {{"x", x}}));
+      check_gradients("max", gradcheck([&] { return max(x, {0}); }, {{"x", x}}));
+    }
+  }
+
+  TEST_CASE("the sum of nothing is zero, its mean is not a number, its maximum is refused") {
+    const Tensor x = Tensor::zeros({3, 0, 2}, DType::f64);
+    CHECK(sum(x).item() == 0);
+    CHECK(sum(x, {1}).to_vector<double>() == std::vector<double>(6, 0));
+    CHECK(sum(x, {0}).shape() == Shape{0, 2});
+    CHECK(std::isnan(mean(x).item()));
+    CHECK(max(x, {0}).shape() == Shape{0, 2});
+    CHECK(message_of<ShapeError>([&] { return max(x, {1}); }) ==
+          "[max] there must be something to choose from; got x=f64[3,0,2]");
+    const Parameter empty(Tensor::zeros({0, 2}));
+    Tape tape;
+    tape.backward(sum(empty));
+    CHECK(empty.gradient().shape() == Shape{0, 2});
+  }
+
+  TEST_CASE("a NaN is the largest, wherever it stands") {
+    for (const Index place : {0, 1, 2}) {
+      const Tensor x = values({1, 7, 3});
+      x.data<double>()[place] = NAN;
+      CHECK(std::isnan(max(x).item()));
+      CHECK(std::isnan(max(x.alias({3, 1}), {0}).item()));
+    }
+    CHECK(max(values({-INFINITY, -3})).item() == -3);
+  }
+
+  TEST_CASE("sum_to sums what broadcasting repeated") {
+    Generator random(5);
+    GradcheckOptions options;
+    options.second_order = true;
+    const Tensor x = random_normal({2, 3, 4}, random);
+    for (const Shape& shape : {Shape{2, 3, 4}, Shape{3, 4}, Shape{4}, Shape{}, Shape{1, 4}, Shape{3, 1},
+                               Shape{2, 1, 4}, Shape{1, 3, 1}, Shape{1, 1, 1}}) {
+      CAPTURE(shape.text());
+      const Tensor expected = Tensor::zeros(shape, DType::f64);
+      for (Index i = 0; i < x.elements(); ++i) {
+        const Tensor positions = filled(shape, [](Index k) { return static_cast<double>(k); });
+        expected.data<double>()[static_cast<Index>(broadcast_at(positions, x.shape(), i))] += x.at(i);
+      }
+      CHECK(relative_error(sum_to(x, shape), expected) < 1e-14);
+      check_gradients("sum_to", gradcheck([&] { return sum_to(x, shape); }, {{"x", x}}, options));
+    }
+    CHECK(sum_to(Tensor::zeros({0, 3}, DType::f64), {3}).to_vector<double>() == std::vector<double>{0, 0, 0});
+    CHECK(sum_to(Tensor::zeros({0, 3}, DType::f64), {1, 3}).to_vector<double>() ==
+          std::vector<double>{0, 0, 0});
+  }
+
+  TEST_CASE("axes outside the rank are refused") {
+    CHECK(message_of<ShapeError>([] {
+            return sum(Tensor::zeros({2, 3}), {2});
+          }) == "[shape] axis must be in [-rank, rank); got axis=2 of [2,3]");
+    CHECK(message_of<DTypeError>([] { return sum(Tensor::zeros({2}, DType::i32)); }) ==
+          "[sum] values must be f32 or f64; got x=i32[2]; try to(DType::f32)");
+  }
+
+  TEST_CASE("values and gradients agree with PyTorch") {
+    const Golden golden("ops");
+    for (const char* name : {"sum", "mean", "mean_last", "max", "max_middle", "variance", "variance_middle",
+                             "variance_sample"}) {
+      CAPTURE(std::string(name));
+      const auto options = golden.options(name);
+      const Axes axes = axes_of(options["axes"].get<std::vector<int>>());
+      const bool keep = options.value("keep", false);
+      const std::string kind = std::string(name).substr(0, 3);
+      const auto function = [&](const std::vector<Tensor>& x) {
+        if (kind == "var") return var(x[0], axes, keep, options["correction"]);
+        return (kind == "sum"   ? kReductions[0]
+                : kind == "mea" ? kReductions[1]
+                                : kReductions[2])
+            .op(x[0], axes, keep);
+      };
+      CHECK(golden_error(golden, name, {"x"}, function) < 5e-15);
+      CHECK(golden_error(golden, name, {"x"}, function, DType::f32) < 1e-6);
+    }
+  }
+}
