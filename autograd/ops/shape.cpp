@@ -3,6 +3,8 @@
 #include <tapeformer/autograd/ops/broadcast.h>
 #include <tapeformer/autograd/ops/shape.h>
 
+#include <algorithm>
+
 namespace tapeformer {
 namespace {
 
@@ -182,10 +184,13 @@ Tensor slice(const Tensor& x, int axis, Index from, Index size) {
 
 TensorList split(const Tensor& x, int axis, const PooledVector<Index>& sizes) {
   const int at = x.shape().checked_axis(axis);
-  Index total = 0;
-  for (const Index size : sizes) total += size;
-  if (total != x.size(at)) {
-    throw ShapeError("[split] sizes must add up to the axis; got x=" + x.describe() +
+  Index total = 0, smallest = 0;
+  for (const Index size : sizes) {
+    total += size;
+    smallest = std::min(smallest, size);
+  }
+  if (total != x.size(at) || smallest < 0) {
+    throw ShapeError("[split] sizes must add up to the axis, none below 0; got x=" + x.describe() +
                      ", axis=" + std::to_string(axis) + ", sum of sizes=" + std::to_string(total));
   }
   TensorList parts;

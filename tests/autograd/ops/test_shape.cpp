@@ -236,7 +236,11 @@ TEST_SUITE("autograd/ops/shape") {
           "[slice] the range must be inside the axis; got x=f32[2,3], axis=1, from=2, size=2");
     CHECK(message([&] {
             return split(x, 1, {1, 1});
-          }) == "[split] sizes must add up to the axis; got x=f32[2,3], axis=1, sum of sizes=2");
+          }) ==
+          "[split] sizes must add up to the axis, none below 0; got x=f32[2,3], axis=1, sum of sizes=2");
+    CHECK(message([&] {
+            return split(x, 1, {4, -1});
+          }).rfind("[split] sizes must add up to the axis", 0) == 0);
     CHECK(message([&] { return pad(x, 1, 2, 4); }) == "[pad] x must fit; got x=f32[2,3], from=2, size=4");
     CHECK(message([&] {
             return gather(x, 1, Tensor::zeros({3, 3}, DType::i32));

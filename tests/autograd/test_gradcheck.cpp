@@ -1,0 +1,180 @@
+#include <doctest/doctest.h>
+#include <tapeformer/autograd/gradcheck.h>
+#include <tapeformer/autograd/ops/elementwise.h>
+#include <tapeformer/autograd/ops/matmul.h>
+#include <tapeformer/autograd/ops/reduce.h>
+#include <tapeformer/autograd/tape.h>
+#include <tapeformer/tests/reference/support.h>
+
+#include <cmath>
+
+using namespace tapeformer;
+
+namespace {
+
+/// y = x^2 with a gradient of `slope` x.
+Tensor square(const Tensor& x, double slope) {
+  return record("square", {x}, {x}, pow(x.detach(), 2),
+                [x, slope](const Tensor& dy, const Gradients& into) { into[0] += slope * (dy * x); });
+}
+
+}  // namespace
+
+TEST_SUITE("autograd/gradcheck") {
+  TEST_CASE("a right gradient passes, with the error of central differences") {
+    const Tensor x = values({0.3, -1.2, 2});
+    const GradcheckReport report = gradcheck([&] { return square(x, 2); }, {{"x", x}});
+    CHECK(report.passed());
+    CHECK(report.worst_relative_error() < 1e-11);
+    REQUIRE(report.inputs.size() == 1);
+    CHECK(report.inputs[0].name == "x");
+    CHECK(report.inputs[0].checked == 3);
+    CHECK(report.second_inputs.empty());
+  }
+
+  TEST_CASE("a wrong gradient fails, and the report says where and by how much") {
+    const Tensor x = values({0.3, -1.2, 2}), y = values({1, 2, 3});
+    const GradcheckReport report = gradcheck([&] { return square(x, 2.02) + y * y; }, {{"x", x}, {"y", y}});
+    CHECK(!report.passed());
+    CHECK(!report.inputs[0].passed);
+    CHECK(report.inputs[1].passed);
+    CHECK(report.inputs[0].relative_error == doctest::Approx(0.01).epsilon(1e-6));
+    CHECK(report.worst_relative_error() == report.inputs[0].relative_error);
+    CHECK(report.worst_absolute_error() == report.inputs[0].absolute_error);
+    CHECK(report.text().find("first  x ") != std::string::npos);
+    CHECK(report.text().find("relative 1.00e-02") != std::string::npos);
+    CHECK(report.text().find("WRONG") != std::string::npos);
+    CHECK(report.text().find("first  y ") != std::string::npos);
+  }
+
+  TEST_CASE("a gradient where there should be none fails") {
+    const Tensor x = values({1, 2}), constant = values({3, 4});
+    const auto function = [&] {
+      return record("constant", {x}, {}, constant.clone(),
+                    [](const Tensor& dy, const Gradients& into) { into[0] += dy; });
+    };
+    const GradcheckReport report = gradcheck(function, {{"x", x}});
+    CHECK(!report.passed());
+    CHECK(std::isinf(report.worst_relative_error()));
+  }
+
+  TEST_CASE("a missing gradient fails") {
+    const Tensor x = values({1, 2});
+    const auto function = [&] {
+      return record("lost", {x}, {}, exp(x.detach()), [](const Tensor&, const Gradients&) {});
+    };
+    CHECK(!gradcheck(function, {{"x", x}}).passed());
+  }
+
+  TEST_CASE("a gradient or a function that is not a number fails") {
+    const Tensor x = values({1, -2, 3});
+    const auto wrong = [&] {
+      return record("wrong", {x}, {}, exp(x.detach()),
+                    [](const Tensor& dy, const Gradients& into) { into[0] += log(-1.0 * (dy * dy)); });
+    };
+    const GradcheckReport report = gradcheck(wrong, {{"x", x}});
+    CHECK(!report.passed());
+    CHECK(std::isnan(report.worst_relative_error()));
+    CHECK(std::isnan(report.worst_absolute_error()));
+    CHECK(!gradcheck([&] { return log(x); }, {{"x", x}}).passed());
+  }
+
+  TEST_CASE("a wrong gradient of the gradient fails only the second order") {
+    // The first derivative is right, but recorded as if it were a constant.
+    const Tensor x = values({0.3, -1.2});
+    const auto function = [&] {
+      return record("square", {x}, {x}, pow(x.detach(), 2),
+                    [x](const Tensor& dy, const Gradients& into) { into[0] += 2.0 * (dy * x.detach()); });
+    };
+    GradcheckOptions options;
+    CHECK(gradcheck(function, {{"x", x}}, options).passed());
+    options.second_order = true;
+    const GradcheckReport report = gradcheck(function, {{"x", x}}, options);
+    CHECK(!report.passed());
+    CHECK(report.inputs[0].passed);
+    CHECK(!report.second_inputs[0].passed);
+    CHECK(report.text().find("second x ") != std::string::npos);
+  }
+
+  TEST_CASE("a function that is linear has a second derivative of zero") {
+    const Tensor x = values({1, 2});
+    GradcheckOptions options;
+    options.second_order = true;
+    const GradcheckReport report = gradcheck([&] { return 3.0 * x; }, {{"x", x}}, options);
+    CHECK(report.passed());
+    CHECK(report.second_inputs[0].checked == 2);
+  }
+
+  TEST_CASE("a plain sum would hide what the projection shows") {
+    // The rows of x / sum(x) add up to one, so the gradient of their sum is zero whatever the backward says.
+    const Tensor x = values({1, 2, 3});
+    const auto wrong = [&] {
+      const Tensor y = x.detach() / sum(x.detach());
+      return record("normalise", {x}, {}, y,
+                    [](const Tensor& dy, const Gradients& into) { into[0] += 0.0 * dy; });
+    };
+    CHECK(!gradcheck(wrong, {{"x", x}}).passed());
+    CHECK(gradcheck([&] { return x / sum(x); }, {{"x", x}}).passed());
+  }
+
+  TEST_CASE("the four-point stencil is more exact than the two-point one") {
+    const Tensor x = values({0.5, 1.5});
+    GradcheckOptions options;
+    const double four = gradcheck([&] { return exp(x); }, {{"x", x}}, options).worst_relative_error();
+    options.four_point = false;
+    options.tolerance = 1e-5;
+    const GradcheckReport two = gradcheck([&] { return exp(x); }, {{"x", x}}, options);
+    CHECK(two.passed());
+    CHECK(four < 1e-10);
+    CHECK(two.worst_relative_error() > 1e-8);
+  }
+
+  TEST_CASE("kinks are left out by the caller") {
+    const Tensor x = values({-1, 1e-5, 2});
+    CHECK(!gradcheck([&] { return relu(x); }, {{"x", x}}).passed());
+    GradcheckOptions options;
+    options.skip = [](std::size_t input, Index element) { return input == 0 && element == 1; };
+    const GradcheckReport report = gradcheck([&] { return relu(x); }, {{"x", x}}, options);
+    CHECK(report.passed());
+    CHECK(report.inputs[0].checked == 2);
+  }
+
+  TEST_CASE("a sample of the elements is spread over the input") {
+    const Tensor x = Tensor::full({100}, 0.5, DType::f64);
+    std::vector<Index> seen;
+    GradcheckOptions options;
+    options.most_elements = 5;
+    options.skip = [&](std::size_t, Index element) {
+      seen.push_back(element);
+      return false;
+    };
+    CHECK(gradcheck([&] { return exp(x); }, {{"x", x}}, options).inputs[0].checked == 5);
+    CHECK(seen == std::vector<Index>{0, 20, 40, 60, 80});
+  }
+
+  TEST_CASE("inputs get their values back, parameters their gradients, and the thread its tape") {
+    const Parameter weight(values({1, 2, 3, 4}, {2, 2}));
+    const Tensor x = values({0.1, 0.7}, {1, 2});
+    Tape tape;
+    const Tensor before = linear(x, weight);
+    GradcheckOptions options;
+    options.second_order = true;
+    const GradcheckReport report = gradcheck([&] { return linear(x, weight, {}, Unary::tanh); },
+                                             {{"x", x}, {"weight", weight}}, options);
+    CHECK(report.passed());
+    CHECK(x.to_vector<double>() == std::vector<double>{0.1, 0.7});
+    CHECK(weight.value().to_vector<double>() == std::vector<double>{1, 2, 3, 4});
+    CHECK(!weight.gradient().defined());
+    CHECK(Tape::current() == &tape);
+    CHECK(tape.memory().nodes == 1);
+    tape.backward(before, values({1, 0}, {1, 2}));
+    CHECK(weight.gradient().to_vector<double>() == std::vector<double>{0.1, 0.7, 0, 0});
+  }
+
+  TEST_CASE("inputs must be f64") {
+    const Tensor x = Tensor::zeros({2});
+    CHECK(message_of<DTypeError>([&] {
+            gradcheck([&] { return x; }, {{"x", x}});
+          }) == "[gradcheck] inputs must be f64; got x=f32[2]; try to(DType::f64)");
+  }
+}
