@@ -49,6 +49,7 @@ Tensor dropout(const Tensor& x, double probability, const DropoutKey& key) {
   const kernels::PhiloxStream stream{key.seed, key.stream ^ std::uint64_t{1} << 63, key.step << 32};
   const double dropped = std::min(probability * 0x1p32 + 0.5, 0x1p32 - 1);
   const Tensor mask = Tensor::empty({kernels::dropout_mask_words(x.elements())}, DType::i32);
+  const OpTimer timer("dropout_mask");
   kernels::dropout_mask(kernels::Cpu{}, stream, x.elements(), static_cast<std::uint32_t>(dropped),
                         mask.data<std::int32_t>());
   return masked(x, mask, 1 / (1 - probability));

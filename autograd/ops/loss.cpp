@@ -24,7 +24,7 @@ kernels::CrossEntropy check(const Tensor& logits, const Tensor& targets, const C
   kernels::CrossEntropy shape;
   shape.rows = targets.elements(), shape.n = logits.size(-1);
   shape.ignored = options.ignored, shape.smoothing = options.smoothing;
-  shape.counted = check_ids("cross_entropy", "targets", targets, shape.n, options.ignored, true);
+  shape.counted = check_ids("cross_entropy", "targets", targets, shape.n, options.ignored);
   return shape;
 }
 

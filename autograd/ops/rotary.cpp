@@ -1,4 +1,5 @@
 #include <tapeformer/autograd/dispatch.h>
+#include <tapeformer/autograd/ops/ids.h>
 #include <tapeformer/autograd/ops/rotary.h>
 
 #include <algorithm>
@@ -37,6 +38,7 @@ Tensor rotary(const Tensor& x, const Tensor& positions, double base, RotaryLayou
     throw ShapeError("[rotary] x must be [B, T, H, D] with an even D, positions [T] or [B, T]; got x=" +
                      x.describe() + ", positions=" + positions.describe());
   }
+  require_i32("rotary", "positions", positions);
   const Index count = positions.elements();
   kernels::Rotation rotation;
   rotation.rows = x.size(0) * x.size(1), rotation.heads = x.size(2), rotation.pairs = x.size(3) / 2;

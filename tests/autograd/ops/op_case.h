@@ -1,0 +1,97 @@
+#pragma once
+
+#include <doctest/doctest.h>
+#include <tapeformer/autograd/gradcheck.h>
+#include <tapeformer/autograd/tape.h>
+#include <tapeformer/tests/reference/golden.h>
+#include <tapeformer/tests/reference/gradcheck_table.h>
+#include <tapeformer/tests/reference/support.h>
+
+#include <functional>
+#include <limits>
+#include <string>
+#include <vector>
+
+namespace tapeformer {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+
+inline Tensor integers(const std::vector<std::int32_t>& elements, const Shape& shape) {
+  return Tensor::from(elements, shape);
+}
+/// Ids in [0, end).
+inline Tensor random_ids(const Shape& shape, Index end, Generator& random) {
+  const Tensor ids = Tensor::empty(shape, DType::i32);
+  for (Index i = 0; i < ids.elements(); ++i)
+    ids.data<std::int32_t>()[i] = static_cast<std::int32_t>(random.below(end));
+  return ids;
+}
+inline Tensor booleans(const std::vector<int>& elements, const Shape& shape) {
+  const Tensor x = Tensor::empty(shape, DType::boolean);
+  for (Index i = 0; i < x.elements(); ++i) x.data<bool>()[i] = elements[static_cast<std::size_t>(i)] != 0;
+  return x;
+}
+
+/// An output and the gradients of sum(output * seed).
+struct OpResult {
+  Tensor y;
+  std::vector<Tensor> gradients;
+};
+using Op = std::function<Tensor(const std::vector<Tensor>&)>;
+
+inline OpResult run_op(const Op& op, const std::vector<Tensor>& inputs, const Tensor& seed) {
+  Tape tape;
+  std::vector<Tensor> leaves;  // the inputs themselves stay unknown to this tape
+  for (const Tensor& x : inputs) {
+    leaves.push_back(x.detach());
+    tape.watch(leaves.back());
+  }
+  OpResult result;
+  result.y = op(leaves);
+  result.gradients = tape.gradients(result.y, leaves, seed.to(result.y.dtype()));
+  return result;
+}
+
+/// Compares `op`, in f64 and in f32, with an f64 result worked out another way.
+inline void check_op(const Op& op, const std::vector<Tensor>& inputs, const Tensor& seed,
+                     const OpResult& expected, double tolerance = 1e-11, double tolerance_f32 = 1e-5) {
+  for (const DType type : {DType::f64, DType::f32}) {
+    CAPTURE(name_of(type));
+    std::vector<Tensor> converted;
+    for (const Tensor& x : inputs) converted.push_back(x.to(type));
+    const OpResult got = run_op(op, converted, seed);
+    const double most = type == DType::f64 ? tolerance : tolerance_f32;
+    CHECK(got.y.dtype() == type);
+    CHECK(relative_error(got.y, expected.y) <= most);
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      CAPTURE(i);
+      CHECK(relative_error(got.gradients[i], expected.gradients[i]) <= most);
+    }
+  }
+}
+
+/// Compares `op` with a case of the golden file; `names` are its inputs in order.
+inline void check_golden(const std::string& name_of_case, const std::vector<std::string>& names,
+                         const Op& op) {
+  CAPTURE(name_of_case);
+  const Golden golden("ops");
+  std::vector<Tensor> inputs;
+  OpResult expected;
+  expected.y = golden.tensor(name_of_case, "out");
+  for (const std::string& name : names) {
+    inputs.push_back(golden.tensor(name_of_case, "in." + name));
+    expected.gradients.push_back(golden.tensor(name_of_case, "grad." + name));
+  }
+  check_op(op, inputs, golden.tensor(name_of_case, "seed"), expected);
+}
+
+/// Both orders of derivative, into the table that the tests print.
+inline void check_both_orders(const std::string& name, const std::function<Tensor()>& function,
+                              const std::vector<std::pair<std::string, Tensor>>& inputs) {
+  GradcheckOptions options;
+  options.second_order = true;
+  check_gradients(name, gradcheck(function, inputs, options));
+}
+
+}  // namespace tapeformer

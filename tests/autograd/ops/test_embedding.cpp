@@ -1,0 +1,100 @@
+#include <tapeformer/autograd/ops/elementwise.h>
+#include <tapeformer/autograd/ops/embedding.h>
+#include <tapeformer/tests/autograd/ops/op_case.h>
+
+using namespace tapeformer;
+
+namespace {
+
+OpResult oracle(const Tensor& table, const Tensor& ids, const Tensor& dy) {
+  const Index width = table.size(1);
+  Shape shape = ids.shape();
+  shape.append(width);
+  OpResult result{Tensor::empty(shape, DType::f64), {Tensor::zeros(table.shape(), DType::f64)}};
+  for (Index i = 0; i < ids.elements(); ++i) {
+    const auto id = static_cast<Index>(ids.at(i));
+    for (Index k = 0; k < width; ++k) {
+      result.y.data<double>()[i * width + k] = table.at(id * width + k);
+      result.gradients[0].data<double>()[id * width + k] += dy.at(i * width + k);
+    }
+  }
+  return result;
+}
+
+}  // namespace
+
+TEST_SUITE("autograd/ops/embedding") {
+  TEST_CASE("rows worked by hand: an id that comes twice gathers both gradients") {
+    const Tensor table = values({1, 2, 3, 4, 5, 6}, {3, 2});
+    const Tensor ids = integers({2, 0, 2}, {3});
+    const OpResult got = run_op([&](const auto& in) { return embedding(in[0], ids); }, {table},
+                                values({1, 2, 10, 20, 100, 200}, {3, 2}));
+    CHECK(got.y.to_vector<double>() == std::vector<double>{5, 6, 1, 2, 5, 6});
+    CHECK(got.gradients[0].to_vector<double>() == std::vector<double>{10, 20, 0, 0, 101, 202});
+  }
+
+  TEST_CASE("lookups equal the definition at every width, on one thread and on several") {
+    Generator random(1);
+    for (const Index width : {1, 15, 16, 17, 31, 32, 33, 257}) {
+      for (const Index count : {1, 500}) {
+        CAPTURE(width);
+        const Tensor table = random_normal({11, width}, random),
+                     seed = random_normal({2, count, width}, random);
+        const Tensor ids = random_ids({2, count}, 11, random);
+        check_op([&](const auto& in) { return embedding(in[0], ids); }, {table}, seed,
+                 oracle(table, ids, seed));
+      }
+    }
+  }
+
+  TEST_CASE("a parameter's gradient is assigned first and added to afterwards, without a copy of the table") {
+    Generator random(2);
+    Parameter table(random_normal({9, 5}, random));
+    const Tensor ids = random_ids({4}, 9, random), seed = random_normal({4, 5}, random);
+    const Tensor once = oracle(table.value(), ids, seed).gradients[0];
+    for (const double uses : {1, 2}) {
+      Tape tape;
+      tape.backward(embedding(table.value(), ids), seed);
+      CHECK(relative_error(table.gradient(), uses * once) < 1e-15);
+    }
+  }
+
+  TEST_CASE("nothing in, nothing out, and a gradient of zeros") {
+    const OpResult got = run_op(
+        [](const auto& in) {
+          return embedding(in[0], Tensor::empty({0, 2}, DType::i32));
+        },
+        {values({1, 2}, {2, 1})}, Tensor::zeros({0, 2, 1}, DType::f64));
+    CHECK(got.y.shape() == Shape{0, 2, 1});
+    CHECK(got.gradients[0].to_vector<double>() == std::vector<double>{0, 0});
+  }
+
+  TEST_CASE("gradients of both orders") {
+    Generator random(3);
+    const Tensor table = random_normal({7, 3}, random), ids = random_ids({2, 5}, 7, random);
+    check_both_orders("embedding",
+                      [&] {
+                        const Tensor y = embedding(table, ids);
+                        return y * y;
+                      },
+                      {{"table", table}});
+  }
+
+  TEST_CASE("golden values") {
+    const Tensor ids = Golden("ops").tensor("embedding", "in.ids");
+    check_golden("embedding", {"table"}, [&](const auto& in) { return embedding(in[0], ids); });
+  }
+
+  TEST_CASE("an id outside the table is refused with its place") {
+    const Tensor table = Tensor::zeros({10, 2});
+    CHECK(message_of<ShapeError>([&] {
+            embedding(table, integers({1, 2, 3, 4, 10, 5}, {2, 3}));
+          }) == "[embedding] ids must be in [0, 10); got 10 at [1,1] of ids=i32[2,3]");
+    CHECK(message_of<ShapeError>([&] { embedding(table, integers({-1}, {1})); }) ==
+          "[embedding] ids must be in [0, 10); got -1 at [0] of ids=i32[1]");
+    CHECK(message_of<ShapeError>([&] { embedding(Tensor::zeros({2}), integers({1}, {1})); }) ==
+          "[embedding] the table must be [V, C]; got table=f32[2]");
+    CHECK(message_of<DTypeError>([&] { embedding(table, Tensor::zeros({2})); }) ==
+          "[embedding] ids must be i32; got ids=f32[2]; try to(DType::i32)");
+  }
+}

@@ -1,0 +1,163 @@
+#include <tapeformer/autograd/ops/normalization.h>
+#include <tapeformer/tests/autograd/ops/op_case.h>
+
+#include <cmath>
+
+using namespace tapeformer;
+
+namespace {
+
+/// x, weight and bias -> y and their gradients, from the definition. `centred` is layer norm, else RMS norm.
+OpResult oracle(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& dy, bool centred,
+                double epsilon) {
+  const Index n = x.size(-1);
+  OpResult result{Tensor::empty_like(x), {Tensor::empty_like(x), Tensor::zeros({n}, DType::f64)}};
+  result.gradients.push_back(Tensor::zeros({n}, DType::f64));
+  double *y = result.y.data<double>(), *dx = result.gradients[0].data<double>();
+  double *dweight = result.gradients[1].data<double>(), *dbias = result.gradients[2].data<double>();
+  const auto count = static_cast<double>(n);
+  for (Index from = 0; from < x.elements(); from += n) {
+    double mean = 0, variance = 0, mean_g = 0, mean_gx = 0;
+    for (Index i = 0; i < n && centred; ++i) mean += x.at(from + i) / count;
+    for (Index i = 0; i < n; ++i) variance += std::pow(x.at(from + i) - mean, 2) / count;
+    const double deviation = std::sqrt(variance + epsilon);
+    for (Index i = 0; i < n; ++i) {
+      const double xhat = (x.at(from + i) - mean) / deviation, g = dy.at(from + i) * weight.at(i);
+      y[from + i] = xhat * weight.at(i) + bias.at(i);
+      dweight[i] += dy.at(from + i) * xhat;
+      dbias[i] += dy.at(from + i);
+      mean_g += centred ? g / count : 0;
+      mean_gx += g * xhat / count;
+    }
+    for (Index i = 0; i < n; ++i) {
+      const double xhat = (x.at(from + i) - mean) / deviation, g = dy.at(from + i) * weight.at(i);
+      dx[from + i] = (g - mean_g - xhat * mean_gx) / deviation;
+    }
+  }
+  return result;
+}
+
+}  // namespace
+
+TEST_SUITE("autograd/ops/normalization") {
+  TEST_CASE("rows worked by hand") {
+    // mean 3, variance 4
+    const Tensor y = layer_norm(values({1, 5, 1, 5}, {1, 4}), values({1, 2, 3, 4}), values({0, 0, 1, 1}), 0);
+    CHECK(relative_error(y, values({-1, 2, -2, 5}, {1, 4})) < 1e-15);
+    // mean of squares 16
+    CHECK(relative_error(rms_norm(values({4, -4}, {1, 2}), values({1, 3}), 0), values({1, -3}, {1, 2})) <
+          1e-15);
+    CHECK(relative_error(rms_norm(values({3, 3}, {1, 2}), {}, 7), values({0.75, 0.75}, {1, 2})) < 1e-15);
+  }
+
+  TEST_CASE("both norms equal the definition at every width and number of rows") {
+    Generator random(1);
+    for (const Index n : {5, 15, 16, 17, 31, 32, 33, 257}) {
+      for (const Index rows : {1, 3, 65, 300}) {
+        CAPTURE(n);
+        CAPTURE(rows);
+        const Tensor x = random_normal({rows, n}, random), weight = random_normal({n}, random);
+        const Tensor bias = random_normal({n}, random), seed = random_normal({rows, n}, random);
+        check_op([](const auto& in) { return layer_norm(in[0], in[1], in[2]); }, {x, weight, bias}, seed,
+                 oracle(x, weight, bias, seed, true, 1e-5));
+        OpResult rms = oracle(x, weight, Tensor::zeros({n}, DType::f64), seed, false, 1e-6);
+        check_op([](const auto& in) { return rms_norm(in[0], in[1]); }, {x, weight}, seed, rms);
+      }
+    }
+  }
+
+  TEST_CASE("a missing weight counts as one, a missing bias as zero") {
+    Generator random(2);
+    const Tensor x = random_normal({5, 19}, random), seed = random_normal({5, 19}, random);
+    const Tensor one = Tensor::full({19}, 1, DType::f64), zero = Tensor::zeros({19}, DType::f64);
+    const Tensor weight = random_normal({19}, random), bias = random_normal({19}, random);
+    check_op([](const auto& in) { return layer_norm(in[0], {}, {}); }, {x}, seed,
+             oracle(x, one, zero, seed, true, 1e-5));
+    check_op([](const auto& in) { return layer_norm(in[0], in[1], {}); }, {x, weight}, seed,
+             oracle(x, weight, zero, seed, true, 1e-5));
+    const OpResult biased = oracle(x, one, bias, seed, true, 1e-5);
+    check_op([](const auto& in) { return layer_norm(in[0], {}, in[1]); }, {x, bias}, seed,
+             {biased.y, {biased.gradients[0], biased.gradients[2]}});
+    check_op([](const auto& in) { return rms_norm(in[0], {}); }, {x}, seed,
+             oracle(x, one, zero, seed, false, 1e-6));
+  }
+
+  TEST_CASE("a large mean does not spoil the variance") {
+    // The one-pass formula, mean of squares less square of mean, would lose every digit of it in f32.
+    const Tensor x = values({4096, 4097, 4098, 4099}, {1, 4}).to(DType::f32);
+    const Tensor expected = layer_norm(values({0, 1, 2, 3}, {1, 4}), {}, {});
+    CHECK(relative_error(layer_norm(x, {}, {}), expected) < 1e-6);
+  }
+
+  TEST_CASE("gradients are added to what another use has left") {
+    Generator random(3);
+    const Tensor x = random_normal({4, 21}, random), weight = random_normal({21}, random);
+    const Tensor bias = random_normal({21}, random), seed = random_normal({4, 21}, random);
+    const OpResult got = run_op(
+        [](const auto& in) {
+          return add(layer_norm(in[0], in[1], in[2]),
+                     add(rms_norm(in[0], in[1]), layer_norm(in[0], {}, in[2])));
+        },
+        {x, weight, bias}, seed);
+    const Tensor one = Tensor::full({21}, 1, DType::f64);
+    const OpResult a = oracle(x, weight, bias, seed, true, 1e-5),
+                   b = oracle(x, weight, bias, seed, false, 1e-6), c = oracle(x, one, bias, seed, true, 1e-5);
+    CHECK(relative_error(got.gradients[0], add(add(a.gradients[0], b.gradients[0]), c.gradients[0])) < 1e-12);
+    CHECK(relative_error(got.gradients[1], add(a.gradients[1], b.gradients[1])) < 1e-12);
+    CHECK(relative_error(got.gradients[2], add(a.gradients[2], c.gradients[2])) < 1e-12);
+  }
+
+  TEST_CASE("the same bits every time") {
+    Generator random(4);
+    const Tensor x = random_normal({777, 96}, random, DType::f32),
+                 weight = random_normal({96}, random, DType::f32);
+    const Tensor seed = random_normal({777, 96}, random);
+    const auto op = [](const auto& in) { return rms_norm(in[0], in[1]); };
+    const OpResult first = run_op(op, {x, weight}, seed), second = run_op(op, {x, weight}, seed);
+    CHECK(first.gradients[1].template to_vector<float>() == second.gradients[1].template to_vector<float>());
+  }
+
+  TEST_CASE("nothing in: empty y, and weights without gradient get zeros") {
+    const OpResult got = run_op([](const auto& in) { return layer_norm(in[0], in[1], in[2]); },
+                                {Tensor::zeros({0, 3}, DType::f64), values({1, 1, 1}), values({0, 0, 0})},
+                                Tensor::zeros({0, 3}, DType::f64));
+    CHECK(got.y.shape() == Shape{0, 3});
+    CHECK(got.gradients[1].to_vector<double>() == std::vector<double>{0, 0, 0});
+    CHECK(got.gradients[2].to_vector<double>() == std::vector<double>{0, 0, 0});
+    CHECK(layer_norm(Tensor::zeros({3, 0}), {}, {}).shape() == Shape{3, 0});
+  }
+
+  TEST_CASE("gradients of both orders") {
+    Generator random(5);
+    const Tensor x = random_normal({3, 2, 5}, random), weight = random_normal({5}, random);
+    const Tensor bias = random_normal({5}, random);
+    check_both_orders("layer_norm", [&] { return layer_norm(x, weight, bias); },
+                      {{"x", x}, {"weight", weight}, {"bias", bias}});
+    check_both_orders("layer_norm, no weights", [&] { return layer_norm(x, {}, {}); }, {{"x", x}});
+    check_both_orders("rms_norm", [&] { return rms_norm(x, weight); }, {{"x", x}, {"weight", weight}});
+    check_both_orders("rms_norm, no weights", [&] { return rms_norm(x, {}); }, {{"x", x}});
+    const Tensor wide = random_normal({2, 33}, random), weights = random_normal({33}, random);
+    check_both_orders("layer_norm", [&] { return layer_norm(wide, weights, weights); },
+                      {{"x", wide}, {"weight", weights}});
+  }
+
+  TEST_CASE("golden values") {
+    check_golden("layer_norm", {"x", "weight", "bias"},
+                 [](const auto& in) { return layer_norm(in[0], in[1], in[2], 1e-5); });
+    check_golden("rms_norm", {"x", "weight"}, [](const auto& in) { return rms_norm(in[0], in[1], 1e-6); });
+  }
+
+  TEST_CASE("weights of another size are refused by name") {
+    CHECK(message_of<ShapeError>([] {
+            layer_norm(Tensor::zeros({2, 3}), Tensor::zeros({4}), {});
+          })
+              .find("[layer_norm] weight and bias must have the size of x's last axis; got x=f32[2,3], "
+                    "weight=f32[4]") == 0);
+    CHECK(message_of<ShapeError>([] {
+            rms_norm(Tensor::zeros({2, 3}), Tensor::zeros({1, 3}));
+          }).find("[rms_norm] weight") == 0);
+    CHECK(message_of<DTypeError>([] {
+            rms_norm(Tensor::zeros({2, 3}), Tensor::zeros({3}, DType::f64));
+          }).find("[rms_norm] all operands must have one type; got f32[2,3] and f64[3]") == 0);
+  }
+}

@@ -1,0 +1,134 @@
+#include <tapeformer/autograd/ops/elementwise.h>
+#include <tapeformer/autograd/ops/matmul.h>
+#include <tapeformer/autograd/ops/rotary.h>
+#include <tapeformer/tests/autograd/ops/op_case.h>
+
+#include <cmath>
+#include <numeric>
+
+using namespace tapeformer;
+
+namespace {
+
+constexpr RotaryLayout kLayouts[] = {RotaryLayout::interleaved, RotaryLayout::half_split};
+
+Tensor positions_from(Index first, Index count) {
+  std::vector<std::int32_t> positions(static_cast<std::size_t>(count));
+  std::iota(positions.begin(), positions.end(), static_cast<std::int32_t>(first));
+  return integers(positions, {count});
+}
+
+/// Turns x's pairs by `sign` times their angles, as complex numbers.
+Tensor turned(const Tensor& x, const Tensor& positions, double base, RotaryLayout layout, double sign) {
+  const Index T = x.size(1), H = x.size(2), D = x.size(3);
+  return filled(x.shape(), [&](Index element) {
+    const Index d = element % D, row = element / D / H;
+    const bool interleaved = layout == RotaryLayout::interleaved;
+    const Index pair = interleaved ? d / 2 : d % (D / 2);
+    const bool is_first = interleaved ? d % 2 == 0 : d < D / 2;
+    const Index step = interleaved ? 1 : D / 2;
+    const double position = positions.at(positions.rank() == 1 ? row % T : row);
+    const double angle =
+        sign * position * std::pow(base, -2.0 * static_cast<double>(pair) / static_cast<double>(D));
+    return is_first ? x.at(element) * std::cos(angle) - x.at(element + step) * std::sin(angle)
+                    : x.at(element - step) * std::sin(angle) + x.at(element) * std::cos(angle);
+  });
+}
+
+}  // namespace
+
+TEST_SUITE("autograd/ops/rotary") {
+  TEST_CASE("pairs worked by hand: base 1 turns each by the position itself") {
+    const double quarter = M_PI / 2;  // not an integer: reached with base (2 / pi)^2 at pair 1 of 2
+    const double base = 1 / (quarter * quarter);
+    const Tensor x = values({1, 2, 3, 4}, {1, 1, 1, 4}), at = integers({1}, {1});
+    const double c = std::cos(1), s = std::sin(1);
+    CHECK(relative_error(rotary(x, at, base), values({c - 2 * s, s + 2 * c, -4, 3}, {1, 1, 1, 4})) < 1e-15);
+    CHECK(relative_error(rotary(x, at, base, RotaryLayout::half_split),
+                         values({c - 3 * s, -4, s + 3 * c, 2}, {1, 1, 1, 4})) < 1e-15);
+    CHECK(rotary(x, integers({0}, {1})).to_vector<double>() == std::vector<double>{1, 2, 3, 4});
+  }
+
+  TEST_CASE("values and gradients equal the definition at every width, near and far") {
+    Generator random(1);
+    for (const RotaryLayout layout : kLayouts) {
+      for (const Index D : {2, 30, 32, 34, 62, 64, 66, 258}) {
+        for (const Index first : {0, 100000}) {
+          CAPTURE(D);
+          CAPTURE(first);
+          const Tensor x = random_normal({2, 7, 3, D}, random), seed = random_normal(x.shape(), random);
+          const Tensor at = positions_from(first, 7);
+          check_op([&](const auto& in) { return rotary(in[0], at, 10000, layout); }, {x}, seed,
+                   {turned(x, at, 10000, layout, 1), {turned(seed, at, 10000, layout, -1)}});
+        }
+      }
+    }
+  }
+
+  TEST_CASE("each sequence may have positions of its own, in any order") {
+    Generator random(2);
+    const Tensor x = random_normal({3, 50, 2, 32}, random), seed = random_normal(x.shape(), random);
+    const Tensor at = random_ids({3, 50}, 4000, random);
+    for (const RotaryLayout layout : kLayouts) {
+      check_op([&](const auto& in) { return rotary(in[0], at, 500, layout); }, {x}, seed,
+               {turned(x, at, 500, layout, 1), {turned(seed, at, 500, layout, -1)}});
+    }
+  }
+
+  TEST_CASE("the product of a query and a key depends on their distance only") {
+    Generator random(3);
+    const Tensor query = random_normal({1, 1, 1, 16}, random), key = random_normal({1, 1, 1, 16}, random);
+    for (const RotaryLayout layout : kLayouts) {
+      const auto product = [&](std::int32_t at_query, std::int32_t at_key) {
+        const Tensor q = rotary(query, integers({at_query}, {1}), 10000, layout);
+        const Tensor k = rotary(key, integers({at_key}, {1}), 10000, layout);
+        return matmul(q, transposed(k)).item();
+      };
+      CHECK(product(9, 5) == doctest::Approx(product(104, 100)).epsilon(1e-12));
+      CHECK(product(9, 5) != doctest::Approx(product(5, 9)).epsilon(1e-3));
+    }
+  }
+
+  TEST_CASE("nothing in, nothing out") {
+    CHECK(rotary(Tensor::zeros({2, 0, 3, 4}), Tensor::empty({0}, DType::i32)).shape() == Shape{2, 0, 3, 4});
+    CHECK(rotary(Tensor::zeros({0, 2, 3, 4}), positions_from(0, 2)).shape() == Shape{0, 2, 3, 4});
+  }
+
+  TEST_CASE("gradients of both orders, added to what another use has left") {
+    Generator random(4);
+    const Tensor x = random_normal({2, 3, 2, 6}, random), at = integers({0, 100, 7}, {3});
+    for (const RotaryLayout layout : kLayouts) {
+      check_both_orders(layout == RotaryLayout::interleaved ? "rotary, interleaved" : "rotary, half split",
+                        [&] {
+                          const Tensor y = rotary(x, at, 10000, layout);
+                          return y * y + rotary(x, at, 3, layout);
+                        },
+                        {{"x", x}});
+    }
+  }
+
+  TEST_CASE("golden values") {
+    const Golden golden("ops");
+    for (const char* name :
+         {"rotary_interleaved", "rotary_half", "rotary_interleaved_offset", "rotary_half_offset"}) {
+      const auto given = golden.options(name);
+      const Tensor at = positions_from(given["offset"].get<Index>(), 5);
+      const RotaryLayout layout = kLayouts[given["interleaved"].get<bool>() ? 0 : 1];
+      check_golden(name, {"x"},
+                   [&](const auto& in) { return rotary(in[0], at, given["base"].get<double>(), layout); });
+    }
+  }
+
+  TEST_CASE("odd widths and positions that do not fit are refused by name") {
+    const Tensor x = Tensor::zeros({2, 3, 1, 4});
+    CHECK(message_of<ShapeError>([&] {
+            rotary(Tensor::zeros({2, 3, 1, 5}), positions_from(0, 3));
+          }) ==
+          "[rotary] x must be [B, T, H, D] with an even D, positions [T] or [B, T]; got x=f32[2,3,1,5], "
+          "positions=i32[3]");
+    CHECK(message_of<ShapeError>([&] { rotary(x, positions_from(0, 2)); }).find("positions=i32[2]") !=
+          std::string::npos);
+    CHECK(message_of<DTypeError>([&] { rotary(x, Tensor::zeros({3})); }) ==
+          "[rotary] positions must be i32; got positions=f32[3]; try to(DType::i32)");
+  }
+}
