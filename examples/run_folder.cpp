@@ -73,7 +73,7 @@ Json RunFolder::checkpoint_state() const {
                           ": there is no checkpoint to resume from; try the command without --resume");
   }
   try {
-    return Json::parse(SafetensorsFile(file(kCheckpoint)).metadata().at("state"));
+    return Json::parse(SafetensorsFile::open(file(kCheckpoint)).metadata().at("state"));
   } catch (const std::out_of_range&) {
     throw CheckpointError(file(kCheckpoint) + ": is not a training checkpoint: it has no state");
   } catch (const Json::exception& error) {
@@ -82,7 +82,7 @@ Json RunFolder::checkpoint_state() const {
 }
 
 void RunFolder::load_checkpoint(Module& model, Optimizer& optimizer) const {
-  const SafetensorsFile source(file(kCheckpoint));
+  const SafetensorsFile source = SafetensorsFile::open(file(kCheckpoint));
   load_weights(source, kModelPrefix, model);
   try {
     const Json counters = Json::parse(source.metadata().at("model_counters"));

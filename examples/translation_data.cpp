@@ -41,7 +41,7 @@ CorpusSplit load_corpus(const TranslationOptions& options, std::string& report) 
 
 Vocabularies make_vocabularies(const TranslationOptions& options, const std::vector<TextPair>& train) {
   TokenizerConfig config;
-  config.kind = tokenizer_kind(options.tokenizer);
+  config.kind = options.tokenizer_kind();
   config.vocabulary_size = options.vocabulary;
   const auto make = [&](const std::string& model, const std::vector<std::string>& sentences) {
     return std::shared_ptr<const Tokenizer>(model.empty() ? train_tokenizer(config, sentences)

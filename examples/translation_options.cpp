@@ -21,7 +21,8 @@ void for_each_option(Options& o, const F& f) {
     "training pairs drawn from the built-in corpus when no file is given");
   f("Data", "max_words", o.max_words, "leave out pairs with more words on a side; 0 keeps all");
   f("Data", "held_out", o.held_out, "source sentences held out, half for validation, half for the test");
-  f("Vocabulary", "tokenizer", o.tokenizer, "word, character, bpe or unigram");
+  f("Vocabulary", "tokenizer", o.tokenizer,
+    "word, character, bpe or unigram; empty for word on the built-in corpus, bpe on files");
   f("Vocabulary", "vocabulary", o.vocabulary, "largest number of pieces");
   f("Vocabulary", "shared_vocabulary", o.shared_vocabulary,
     "one vocabulary and one embedding for both languages");
@@ -75,6 +76,11 @@ void TranslationOptions::add_to(CLI::App& app) {
   });
 }
 
+TokenizerKind TranslationOptions::tokenizer_kind() const {
+  if (tokenizer.empty()) return built_in() ? TokenizerKind::word : TokenizerKind::bpe;
+  return tapeformer::tokenizer_kind(tokenizer);
+}
+
 void TranslationOptions::check() const {
   const auto require = [](bool holds, const std::string& rule) {
     if (!holds) throw Error(rule);
@@ -97,7 +103,7 @@ void TranslationOptions::check() const {
           "--label-smoothing must be in [0, 1); got " + std::to_string(label_smoothing));
   require(max_words >= 0 && patience >= 0 && clip >= 0 && warmup >= 0,
           "--max-words, --patience, --clip and --warmup must not be negative");
-  tokenizer_kind(tokenizer);
+  tokenizer_kind();
   position_kind(positions);
 }
 

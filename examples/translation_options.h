@@ -22,26 +22,27 @@ struct TranslationOptions {
   Index max_words = 0;           ///< per side; 0 for no limit
   Index held_out = 2000;         ///< source sentences, half validation and half test
   // Vocabulary
-  std::string tokenizer = "bpe";
+  std::string tokenizer;  ///< empty: words for the built-in corpus, bpe for files
   Index vocabulary = 8000;
   bool shared_vocabulary = false;
   std::string source_model, target_model;  ///< SentencePiece models to use instead of training
   // Model
-  Index width = 256, heads = 8, encoder_layers = 3, decoder_layers = 3, feed_forward = 0, max_length = 128;
+  Index width = 128, heads = 4, encoder_layers = 2, decoder_layers = 2, feed_forward = 256, max_length = 128;
   double dropout = 0.1;
   std::string activation = "relu", positions = "sinusoidal";
   bool post_norm = false, untied_head = false;
   // Training
-  Index steps = 10000, batch_tokens = 4096, accumulate = 1;
-  double learning_rate = 1e-3, minimum_learning_rate = 0, weight_decay = 0.01, label_smoothing = 0.1,
+  Index steps = 2500, batch_tokens = 2048, accumulate = 1;
+  double learning_rate = 2e-3, minimum_learning_rate = 0, weight_decay = 0.01, label_smoothing = 0.1,
          clip = 1.0;
   double beta1 = 0.9, beta2 = 0.98;
-  Index warmup = 500;
-  std::string schedule = "inverse_square_root";
+  Index warmup = 200;
+  std::string schedule = "cosine";
   std::uint64_t seed = 1;
   Index validate_every = 500, patience = 0;
 
   bool built_in() const { return pairs.empty() && source.empty() && target.empty(); }
+  TokenizerKind tokenizer_kind() const;
   /// Throws: Error naming the options that contradict each other.
   void check() const;
   void add_to(CLI::App& app);

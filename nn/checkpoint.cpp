@@ -16,7 +16,7 @@ std::vector<std::pair<std::string, Tensor>> weights_of(Module& module) {
 void save_weights(const std::string& path, Module& module) { save_safetensors(path, weights_of(module)); }
 
 void load_weights(const std::string& path, Module& module) {
-  load_weights(SafetensorsFile(path), "", module);
+  load_weights(SafetensorsFile::open(path), "", module);
 }
 
 void load_weights(const SafetensorsFile& file, const std::string& prefix, Module& module) {

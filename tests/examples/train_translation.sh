@@ -131,7 +131,7 @@ check "invalid UTF-8 on standard input names the line" grep -q 'input:2' "$work/
 (trap '' XFSZ && ulimit -f 8 && "$program" train --run "$work/full2" "${tiny[@]}") >/dev/null 2>"$work/err"
 check "a full disk: exit code 2" test $? = 2
 check "a full disk: the message names the file" grep -q 'full2/' "$work/err"
-check "a full disk: no temporary file stays" sh -c "! ls '$work/full2' | grep -q tmp"
+check "a full disk: no temporary file stays" sh -c "! ls '$work/full2' | grep -q partial"
 
 echo "$passed passed, $failed failed"
 test "$failed" = 0
