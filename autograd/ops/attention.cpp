@@ -13,13 +13,16 @@ namespace {
 
 constexpr const char* kOp = "scaled_dot_product_attention";
 
-void require(bool holds, const char* rule, const std::string& got) {
-  if (!holds) throw ShapeError(std::string("[") + kOp + "] " + rule + "; got " + got);
+/// `got()` is only asked for when it is needed: building a string would cost every step an allocation.
+template <class Text>
+void require(bool holds, const char* rule, const Text& got) {
+  if (!holds) throw ShapeError(std::string("[") + kOp + "] " + rule + "; got " + got());
 }
 
 void check(const Tensor& query, const Tensor& key, const Tensor& value, const AttentionOptions& options) {
-  const std::string got =
-      "query=" + query.describe() + ", key=" + key.describe() + ", value=" + value.describe();
+  const auto got = [&] {
+    return "query=" + query.describe() + ", key=" + key.describe() + ", value=" + value.describe();
+  };
   require(query.rank() == 4 && key.rank() == 4 && value.rank() == 4,
           "query must be [B, T, H, D], key [B, S, H, D], value [B, S, H, E]", got);
   require(key.size(0) == query.size(0) && key.size(2) == query.size(2) && key.size(3) == query.size(3),
@@ -29,7 +32,7 @@ void check(const Tensor& query, const Tensor& key, const Tensor& value, const At
   const auto check_rows = [&](const char* name, const Tensor& mask, const Tensor& of) {
     if (!mask.defined()) return;
     require(mask.shape() == Shape{of.size(0), of.size(1)}, "a row mask must be [B, length]",
-            std::string(name) + "=" + mask.describe() + ", " + got);
+            [&] { return std::string(name) + "=" + mask.describe() + ", " + got(); });
     if (mask.dtype() == DType::boolean) return;
     throw DTypeError(std::string("[") + kOp + "] " + name + " must be bool, true for may attend; got " +
                      mask.describe());
@@ -39,10 +42,11 @@ void check(const Tensor& query, const Tensor& key, const Tensor& value, const At
   if (!options.mask.defined()) return;
   const Shape scores{query.size(0), query.size(2), query.size(1), key.size(1)};
   require(broadcast_shapes(kOp, options.mask.shape(), scores) == scores,
-          "the mask must broadcast to [B, H, T, S]", "mask=" + options.mask.describe() + ", " + got);
+          "the mask must broadcast to [B, H, T, S]",
+          [&] { return "mask=" + options.mask.describe() + ", " + got(); });
   if (options.mask.dtype() == DType::boolean || options.mask.dtype() == query.dtype()) return;
   throw DTypeError(std::string("[") + kOp + "] the mask must be bool or of the query's type; got mask=" +
-                   options.mask.describe() + ", " + got);
+                   options.mask.describe() + ", " + got());
 }
 
 /// query t may see keys up to t + S - T.

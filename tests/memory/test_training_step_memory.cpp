@@ -1,0 +1,100 @@
+// After the first step of a shape, a training step makes no mmap, mremap, munmap or brk call, and our own code
+// asks the heap for nothing. Usage: test_training_step_memory [malloc | mmap], which breaks the rule on purpose.
+
+#include <tapeformer/autograd/ops/loss.h>
+#include <tapeformer/autograd/tape.h>
+#include <tapeformer/nn/transformer/encoder_decoder.h>
+#include <tapeformer/optim/adamw.h>
+#include <tapeformer/optim/clip.h>
+#include <tapeformer/tests/memory/allocation_watch.h>
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <string>
+
+using namespace tapeformer;
+
+namespace {
+
+constexpr int kSkipped = 77;
+constexpr int kWarmUp = 3, kWatched = 5;
+
+/// For when standard output may not allocate any more.
+void print(const char* line) {
+  if (write(STDOUT_FILENO, line, std::string::traits_type::length(line)) < 0) _exit(1);
+}
+
+/// Runs `step` for a while, then watches it. The program's exit status.
+template <class Step>
+int check_steps(const Step& step) {
+  for (int i = 0; i < kWarmUp; ++i) step();
+  long allocations = 0;
+  {
+    const AllocationWatch watch;
+    for (int i = 0; i < kWatched; ++i) step();
+    allocations = watch.count();
+  }
+  std::printf("memory: %ld heap allocations by our own code in %d steps\n", allocations, kWatched);
+  std::fflush(stdout);
+  if (!forbid_memory_system_calls()) {
+    std::printf("memory: system calls were not watched, because seccomp is not permitted here\n");
+    return allocations > 0 ? 1 : kSkipped;
+  }
+  for (int i = 0; i < kWatched; ++i) step();
+  print("memory: no call of mmap, mremap, munmap or brk\n");
+  return allocations > 0 ? 1 : 0;
+}
+
+struct Batch {
+  Tensor source, source_mask, target_inputs, target_outputs;
+};
+
+/// Source sequences end in padding; their lengths differ.
+Batch random_batch(Index batch, Index source, Index target, Index vocabulary, Generator& random) {
+  const auto ids = [&](const Shape& shape) {
+    const Tensor x = Tensor::empty(shape, DType::i32);
+    for (Index i = 0; i < x.elements(); ++i) {
+      x.data<std::int32_t>()[i] = static_cast<std::int32_t>(random.below(vocabulary));
+    }
+    return x;
+  };
+  const Tensor mask = Tensor::full({batch, source}, 1, DType::boolean);
+  for (Index b = 0; b < batch; ++b) {
+    for (Index s = source - b % 3; s < source; ++s) mask.data<bool>()[b * source + s] = false;
+  }
+  return {ids({batch, source}), mask, ids({batch, target}), ids({batch, target})};
+}
+
+}  // namespace
+
+int main(int count, char** arguments) {
+  const std::string broken = count > 1 ? arguments[1] : "";
+  Generator random(1);
+  EncoderDecoderConfig config;
+  config.source_vocabulary = 211, config.target_vocabulary = 307;
+  config.layer.width = 64, config.layer.heads = 4, config.layer.feed_forward = 192;
+  config.layer.dropout = 0.1;
+  config.encoder_layers = config.decoder_layers = 2;
+  EncoderDecoder model(config, random);
+  AdamW optimizer(model.parameters());
+  const Batch batches[] = {random_batch(16, 13, 11, 200, random), random_batch(5, 29, 34, 200, random)};
+  CrossEntropyOptions smoothed;
+  smoothed.smoothing = 0.1;
+
+  const int status = check_steps([&] {
+    for (const Batch& batch : batches) {
+      optimizer.clear_gradients();
+      Tape tape;
+      const Tensor logits = model(batch.source, batch.source_mask, batch.target_inputs);
+      const Tensor loss = cross_entropy(logits, batch.target_outputs, smoothed);
+      tape.backward(loss);
+      clip_gradient_norm(optimizer.parameters(), 1.0);
+      optimizer.step(1e-3);
+    }
+    if (broken == "malloc") delete new volatile int(1);
+    if (broken == "mmap") munmap(nullptr, 1);
+  });
+  _exit(status);  // without the destructors, which may unmap
+}
