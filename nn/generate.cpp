@@ -1,5 +1,4 @@
 #include <tapeformer/autograd/error.h>
-#include <tapeformer/autograd/ops/embedding.h>
 #include <tapeformer/autograd/ops/shape.h>
 #include <tapeformer/autograd/ops/softmax.h>
 #include <tapeformer/autograd/tape.h>
@@ -7,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <numeric>
 
@@ -31,8 +31,9 @@ struct Search {
   double score(double log_probability, std::size_t length, double alpha) const {
     return log_probability / std::pow((5.0 + static_cast<double>(length)) / 6.0, alpha);
   }
-  void finish(const Beam& beam, double alpha) {
-    const double value = score(beam.log_probability, beam.tokens.size(), alpha);
+  /// `length` counts the end token if the hypothesis has one, but not the begin token.
+  void finish(const Beam& beam, std::size_t length, double alpha) {
+    const double value = score(beam.log_probability, length, alpha);
     ++finished;
     if (has_best && value <= best.score) return;
     best = {TokenIds(beam.tokens.begin() + 1, beam.tokens.end()), beam.log_probability, value};
@@ -77,7 +78,7 @@ void advance(Search& search, const float* rows, Index vocabulary, const SearchCo
     Beam beam = search.beams[candidate.beam];
     beam.log_probability = candidate.log_probability;
     if (candidate.token == config.end) {
-      search.finish(beam, config.length_penalty);
+      search.finish(beam, beam.tokens.size(), config.length_penalty);
       continue;
     }
     beam.tokens.push_back(candidate.token);
@@ -85,7 +86,7 @@ void advance(Search& search, const float* rows, Index vocabulary, const SearchCo
   }
   search.beams = std::move(next);
   if (static_cast<Index>(search.beams.front().tokens.size()) > search.limit) {
-    for (const Beam& beam : search.beams) search.finish(beam, config.length_penalty);
+    for (const Beam& beam : search.beams) search.finish(beam, beam.tokens.size() - 1, config.length_penalty);
   }
 }
 
@@ -114,20 +115,24 @@ std::pair<Tensor, Tensor> source_batch(const std::vector<TokenIds>& sources,
   return {ids, mask};
 }
 
-/// Rows of x [N, ...], one for every beam of every active sentence.
-Tensor rows_of(const Tensor& x, const std::vector<Search>& active) {
+/// For every beam of every active sentence, the row of its sentence in the encoder's output.
+std::vector<std::int32_t> rows_of(const std::vector<Search>& active) {
   std::vector<std::int32_t> rows;
-  for (const Search& search : active)
+  for (const Search& search : active) {
     rows.insert(rows.end(), search.beams.size(), static_cast<std::int32_t>(search.row));
+  }
+  return rows;
+}
+
+/// The rows of x [N, ...], copied.
+Tensor picked_rows(const Tensor& x, const std::vector<std::int32_t>& rows) {
   Shape shape = x.shape();
   shape.set(0, static_cast<Index>(rows.size()));
-  if (is_floating(x.dtype()))
-    return reshape(embedding(reshape(x, {x.size(0), -1}), Tensor::from(rows)), shape);
   const Tensor picked = Tensor::empty(shape, x.dtype());
-  const Index width = x.bytes() / x.size(0);
+  const auto width = static_cast<std::size_t>(x.bytes() / x.size(0));
   for (std::size_t i = 0; i < rows.size(); ++i) {
-    std::memcpy(static_cast<char*>(picked.raw()) + static_cast<Index>(i) * width,
-                static_cast<const char*>(x.raw()) + rows[i] * width, static_cast<std::size_t>(width));
+    std::memcpy(static_cast<char*>(picked.raw()) + i * width,
+                static_cast<const char*>(x.raw()) + static_cast<std::size_t>(rows[i]) * width, width);
   }
   return picked;
 }
@@ -186,14 +191,12 @@ std::vector<Hypothesis> beam_search(const EncoderDecoder& model, const std::vect
       active.push_back(std::move(search));
     }
     Tensor memory_rows, mask_rows;
-    std::size_t rows = 0;
+    std::vector<std::int32_t> rows;
     while (!active.empty()) {
-      std::size_t beams = 0;
-      for (const Search& search : active) beams += search.beams.size();
-      if (beams != rows) {  // sentences left, or every sentence got its full beam
-        memory_rows = rows_of(memory, active);
-        mask_rows = rows_of(mask, active);
-        rows = beams;
+      if (std::vector<std::int32_t> now = rows_of(active); now != rows) {
+        rows = std::move(now);
+        memory_rows = picked_rows(memory, rows);
+        mask_rows = picked_rows(mask, rows);
       }
       const Tensor log_p = next_log_probabilities(model, active, memory_rows, mask_rows);
       const Index vocabulary = log_p.size(-1);
