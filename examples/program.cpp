@@ -4,8 +4,8 @@
 #include <csignal>
 #include <cstdio>
 #include <fstream>
+#include <iterator>
 #include <new>
-#include <sstream>
 
 namespace tapeformer {
 namespace {
@@ -39,9 +39,9 @@ bool interrupted() { return interrupt_seen != 0; }
 
 std::string read_file(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
-  std::stringstream text;
-  if (!file || !(text << file.rdbuf())) throw DataError(path, 0, "cannot be read");
-  return text.str();
+  std::string text{std::istreambuf_iterator<char>(file), {}};
+  if (!file) throw DataError(path, 0, "cannot be read");
+  return text;
 }
 
 }  // namespace tapeformer

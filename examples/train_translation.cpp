@@ -162,13 +162,6 @@ int run(int argc, char** argv) {
   TrainingControl& control = train_options.control;
   train_command.add_option("--max-minutes", control.max_minutes,
                            "stop after so long and save; 0 for no limit");
-  train_command.add_option("--checkpoint-every", control.checkpoint_every, "steps; 0 for every validation");
-  train_command.add_option("--log-every", control.log_every, "steps between two lines of the log")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
-  train_command.add_option("--samples", control.samples, "validation sentences shown translated")
-      ->check(CLI::NonNegativeNumber)
-      ->capture_default_str();
   train_command.add_option("--threads", control.threads, "0 for all cores, or on resuming as before")
       ->check(CLI::NonNegativeNumber);
   train_options.model.add_to(train_command);

@@ -56,6 +56,9 @@ void for_each_option(Options& o, const F& f) {
   f("Training", "validate_every", o.validate_every, "steps between validations");
   f("Training", "patience", o.patience,
     "validations without a better loss before stopping; 0 never stops early");
+  f("Training", "checkpoint_every", o.checkpoint_every, "steps between checkpoints; 0 for every validation");
+  f("Training", "log_every", o.log_every, "steps between two lines of the log");
+  f("Training", "samples", o.samples, "validation sentences shown translated at every validation");
 }
 
 std::string flag_of(const std::string& name) {
@@ -71,7 +74,7 @@ void TranslationOptions::add_to(CLI::App& app) {
     if constexpr (std::is_same_v<std::decay_t<decltype(field)>, bool>) {
       app.add_flag(flag_of(name), field, help)->group(group);
     } else {
-      app.add_option(flag_of(name), field, help)->group(group)->capture_default_str();
+      app.add_option(flag_of(name), field, help)->group(group)->capture_default_str()->take_last();
     }
   });
 }
@@ -96,13 +99,14 @@ void TranslationOptions::check() const {
   require(
       !shared_vocabulary || (source_model.empty() && target_model.empty()) || source_model == target_model,
       "--shared-vocabulary needs the same file as --source-model and --target-model");
-  require(steps > 0 && batch_tokens > 0 && accumulate > 0 && validate_every > 0,
-          "--steps, --batch-tokens, --accumulate and --validate-every must be positive");
+  require(steps > 0 && batch_tokens > 0 && accumulate > 0 && validate_every > 0 && log_every > 0,
+          "--steps, --batch-tokens, --accumulate, --validate-every and --log-every must be positive");
   require(learning_rate > 0, "--learning-rate must be positive; got " + std::to_string(learning_rate));
   require(label_smoothing >= 0 && label_smoothing < 1,
           "--label-smoothing must be in [0, 1); got " + std::to_string(label_smoothing));
-  require(max_words >= 0 && patience >= 0 && clip >= 0 && warmup >= 0,
-          "--max-words, --patience, --clip and --warmup must not be negative");
+  require(
+      max_words >= 0 && patience >= 0 && clip >= 0 && warmup >= 0 && checkpoint_every >= 0 && samples >= 0,
+      "--max-words, --patience, --clip, --warmup, --checkpoint-every and --samples must not be negative");
   tokenizer_kind();
   position_kind(positions);
 }

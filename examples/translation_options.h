@@ -40,6 +40,9 @@ struct TranslationOptions {
   std::string schedule = "cosine";
   std::uint64_t seed = 1;
   Index validate_every = 500, patience = 0;
+  Index checkpoint_every = 0;  ///< steps; 0 for every validation
+  Index log_every = 100;       ///< steps between lines of a log
+  Index samples = 3;           ///< validation sentences translated at every validation
 
   bool built_in() const { return pairs.empty() && source.empty() && target.empty(); }
   TokenizerKind tokenizer_kind() const;

@@ -251,7 +251,7 @@ void TranslationTrainer::log_step(double loss) {
   ++state_.logged_steps;
   const double mean = state_.logged_loss / static_cast<double>(state_.logged_steps);
   progress_.show(status(mean));
-  if (state_.step % control_.log_every != 0 && state_.step != options_.steps) return;
+  if (state_.step % options_.log_every != 0 && state_.step != options_.steps) return;
   if (!progress_.on_terminal()) progress_.keep(status(mean));
   const double seconds = now_seconds() - log_started_;
   folder_.append_metrics(
@@ -288,7 +288,7 @@ void TranslationTrainer::validate() {
 
 void TranslationTrainer::show_samples() {
   const auto count =
-      std::min<std::size_t>(static_cast<std::size_t>(control_.samples), corpus_.validation.size());
+      std::min<std::size_t>(static_cast<std::size_t>(options_.samples), corpus_.validation.size());
   if (count == 0) return;
   std::vector<TokenIds> sources;
   for (std::size_t i = 0; i < count; ++i)
@@ -316,7 +316,7 @@ int TranslationTrainer::run() {
   first_step_ = state_.step;
   started_ = log_started_ = now_seconds();
   const Index checkpoint_every =
-      control_.checkpoint_every > 0 ? control_.checkpoint_every : options_.validate_every;
+      options_.checkpoint_every > 0 ? options_.checkpoint_every : options_.validate_every;
   while (!state_.finished) {
     log_step(train_step());
     if (state_.step % options_.validate_every == 0 || state_.step == options_.steps) {

@@ -13,11 +13,8 @@ namespace tapeformer {
 
 /// How a training is run, without changing what it computes (but for `threads`, which can change last bits).
 struct TrainingControl {
-  double max_minutes = 0;      ///< stop after so long and save; 0 for no limit
-  Index checkpoint_every = 0;  ///< steps; 0 for every validation
-  Index log_every = 100;       ///< steps between lines of a log
-  Index samples = 3;           ///< validation sentences translated at every validation
-  Index threads = 0;           ///< 0: all, or on resuming as many as before
+  double max_minutes = 0;  ///< stop after so long and save; 0 for no limit
+  Index threads = 0;       ///< 0: all, or on resuming as many as before
 };
 
 /// Mean loss per target token, in nats, without smoothing.
