@@ -17,12 +17,15 @@ cmake --preset release --log-level=WARNING >/dev/null
 cmake --build --preset release -j "$(nproc)" --target train_translation
 
 program=build/release/examples/train_translation
-"$program" train --run "$run" "$@"
+resume=()
+[ -e "$run/checkpoint.safetensors" ] && resume=(--resume)  # a second call goes on, or finds the training finished
+"$program" train --run "$run" "${resume[@]}" "$@"
 "$program" evaluate --run "$run"
-"$program" translate --run "$run" <<'SENTENCES'
-the cat sees the black dog .
-my sister does not eat the big apples .
-do you know three young doctors ?
-we love the new house .
-they are reading an old book .
-SENTENCES
+
+sentences='Why does she clean his green birds?
+They will never return to a beautiful park soon.
+He did not give us any old books yesterday.
+This new tree that they drew was very blue.
+She cleans her watch because it is very old.'
+printf '\nFive translations (try your own: %s translate --run %s):\n' "$program" "$run"
+paste -d '\n' <(echo "$sentences") <("$program" translate --run "$run" <<<"$sentences" | sed 's/^/    /')
