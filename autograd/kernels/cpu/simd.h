@@ -29,6 +29,22 @@ void store_part(const Batch<T>& batch, T* to, Index lanes) {
   std::copy(values, values + lanes, to);
 }
 
+#if defined(__AVX512F__)
+// With masked instructions: the way through memory costs three times what the rest of a row of a dozen does.
+inline Batch<float> load_part(const float* from, Index lanes, float fill = 0) {
+  return _mm512_mask_loadu_ps(_mm512_set1_ps(fill), static_cast<__mmask16>((1U << lanes) - 1), from);
+}
+inline Batch<double> load_part(const double* from, Index lanes, double fill = 0) {
+  return _mm512_mask_loadu_pd(_mm512_set1_pd(fill), static_cast<__mmask8>((1U << lanes) - 1), from);
+}
+inline void store_part(const Batch<float>& batch, float* to, Index lanes) {
+  _mm512_mask_storeu_ps(to, static_cast<__mmask16>((1U << lanes) - 1), batch);
+}
+inline void store_part(const Batch<double>& batch, double* to, Index lanes) {
+  _mm512_mask_storeu_pd(to, static_cast<__mmask8>((1U << lanes) - 1), batch);
+}
+#endif
+
 /// y[i] = f(x[i]...) a batch at a time. The tail runs through the same code, so a value does not depend on
 /// where a range was cut.
 template <class T, class F, class... X>
@@ -57,29 +73,26 @@ T sum_simd(Index count, const F& f, const X*... x) {
     for (Index k = 0; k < 4; ++k) sums[k] += f(Batch<T>::load_unaligned(x + i + k * kLanes<T>)...);
   }
   for (; i + kLanes<T> <= count; i += kLanes<T>) sums[0] += f(Batch<T>::load_unaligned(x + i)...);
-  T total = xsimd::hadd((sums[0] + sums[1]) + (sums[2] + sums[3]));
   if (i < count) {
     T tail[kLanes<T>];
     f(load_part(x + i, count - i, T(0))...).store_unaligned(tail);
-    for (Index k = 0; k < count - i; ++k) total += tail[k];
+    sums[1] += load_part(tail, count - i, T(0));
   }
-  return total;
+  return xsimd::hadd((sums[0] + sums[1]) + (sums[2] + sums[3]));
 }
 
+/// The largest of x; `count` is at least 1.
 template <class T>
 T max_simd(Index count, const T* x) {
-  T largest = x[0];
+  Batch<T> lanes(x[0]);
   Index i = 0;
-  if (count >= kLanes<T>) {
-    Batch<T> lanes = Batch<T>::load_unaligned(x);
-    for (i = kLanes<T>; i + kLanes<T> <= count; i += kLanes<T>) {
-      lanes = xsimd::max(lanes, Batch<T>::load_unaligned(x + i));
-    }
-    T values[kLanes<T>];
-    lanes.store_unaligned(values);
-    largest = *std::max_element(values, values + kLanes<T>);
-  }
-  for (; i < count; ++i) largest = std::max(largest, x[i]);
+  for (; i + kLanes<T> <= count; i += kLanes<T>) lanes = xsimd::max(lanes, Batch<T>::load_unaligned(x + i));
+  if (i < count) lanes = xsimd::max(lanes, load_part(x + i, count - i, x[0]));
+  T values[kLanes<T>];
+  lanes.store_unaligned(values);
+  T largest = values[0];
+#pragma omp simd reduction(max : largest)
+  for (Index k = 0; k < kLanes<T>; ++k) largest = values[k] > largest ? values[k] : largest;
   return largest;
 }
 
