@@ -1,0 +1,269 @@
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/ops/elementwise.h>
+#include <tapeformer/nn/attention/multi_head.h>
+#include <tapeformer/tests/nn/module_case.h>
+#include <tapeformer/tests/reference/gradcheck_table.h>
+
+#include <doctest/doctest.h>
+
+#include <limits>
+
+using namespace tapeformer;
+
+namespace {
+
+MultiHeadAttention attention_of(const MultiHeadConfig& config, DType type = DType::f64) {
+  Generator random(1);
+  MultiHeadAttention attention(config, random);
+  attention.to(type);
+  randomise(attention, 2);
+  return attention;
+}
+
+std::vector<double> affine_row(const Tensor& x, Index row, const Tensor& weight, const Tensor& bias) {
+  const Index outputs = weight.size(0), inputs = weight.size(1);
+  std::vector<double> y;
+  for (Index o = 0; o < outputs; ++o) {
+    double total = bias.at(o);
+    for (Index i = 0; i < inputs; ++i) total += weight.at(o * inputs + i) * x.at(row * inputs + i);
+    y.push_back(total);
+  }
+  return y;
+}
+
+/// The layer in plain loops. `may_attend(b, h, t, s)`.
+template <class MayAttend>
+Tensor attention_oracle(MultiHeadAttention& attention, Index heads, const Tensor& query, const Tensor& memory,
+                        const MayAttend& may_attend) {
+  std::map<std::string, Tensor> p;
+  for (const auto& [name, parameter] : attention.named_parameters()) p[name] = parameter.value();
+  const Index batch = query.size(0), length = query.size(1), memory_length = memory.size(1);
+  const auto key_width = static_cast<std::size_t>(p["key.weight"].size(0) / heads),
+             value_width = static_cast<std::size_t>(p["value.weight"].size(0) / heads);
+  std::vector<double> out;
+  for (Index b = 0; b < batch; ++b) {
+    for (Index t = 0; t < length; ++t) {
+      const auto q = affine_row(query, b * length + t, p["query.weight"], p["query.bias"]);
+      std::vector<double> mixed;
+      for (Index h = 0; h < heads; ++h) {
+        const auto head = static_cast<std::size_t>(h);
+        std::vector<double> sum(value_width);
+        double total = 0;
+        for (Index s = 0; s < memory_length; ++s) {
+          if (!may_attend(b, h, t, s)) continue;
+          const auto k = affine_row(memory, b * memory_length + s, p["key.weight"], p["key.bias"]);
+          const auto v = affine_row(memory, b * memory_length + s, p["value.weight"], p["value.bias"]);
+          double score = 0;
+          for (std::size_t i = 0; i < key_width; ++i)
+            score += q[head * key_width + i] * k[head * key_width + i];
+          const double weight = std::exp(score / std::sqrt(static_cast<double>(key_width)));
+          total += weight;
+          for (std::size_t i = 0; i < value_width; ++i) sum[i] += weight * v[head * value_width + i];
+        }
+        for (const double value : sum) mixed.push_back(total > 0 ? value / total : 0);
+      }
+      const Tensor row = Tensor::from(mixed, {1, static_cast<Index>(mixed.size())});
+      for (const double value : affine_row(row, 0, p["output.weight"], p["output.bias"]))
+        out.push_back(value);
+    }
+  }
+  return Tensor::from(out, {batch, length, p["output.weight"].size(0)});
+}
+
+const MultiHeadConfig kWide{6, 3, 4, 5, 7, 0, true};  // width, heads, memory width, d_k, d_v
+
+}  // namespace
+
+TEST_SUITE("nn/attention/multi_head") {
+  TEST_CASE("two tokens attending to each other, worked by hand with one head and with two") {
+    // With identity projections the scores are x x^T / sqrt(d_k).
+    for (const Index heads : {1, 2}) {
+      MultiHeadAttention attention = attention_of({2, heads, 0, 0, 0, 0, false});
+      for (auto& [name, parameter] : attention.named_parameters())
+        parameter.set_value(values({1, 0, 0, 1}, {2, 2}));
+      const Tensor x = values({1, 0, 0, 1}, {1, 2, 2});
+      Tensor weights;
+      const Tensor y = attention(x, x, {}, &weights);
+      const double e = std::exp(heads == 1 ? 1 / std::sqrt(2.0) : 1.0), a = e / (e + 1), half = 0.5;
+      // One head: a token attends to itself with a. Two heads see one coordinate each: the one that is 1 in
+      // this token attends with a, the one that is 0 scores everything 0.
+      CHECK(absolute_error(y, heads == 1 ? values({a, 1 - a, 1 - a, a}, {1, 2, 2})
+                                         : values({a, half, half, a}, {1, 2, 2})) < 1e-15);
+      CHECK(absolute_error(weights, heads == 1 ? values({a, 1 - a, 1 - a, a}, {1, 1, 2, 2})
+                                               : values({a, 1 - a, half, half, half, half, 1 - a, a},
+                                                        {1, 2, 2, 2})) < 1e-15);
+    }
+  }
+
+  TEST_CASE("it agrees with plain loops for d_k, d_v, lengths and widths that all differ, under each mask") {
+    MultiHeadAttention attention = attention_of(kWide);
+    const Index T = 5, S = 8;
+    const Tensor query = random_values({2, T, 6}, 3), memory = random_values({2, S, 4}, 4);
+    AttentionMasks padding, causal, boolean;
+    padding.key_mask = real_tokens({3, 8}, S);
+    causal.causal = true;
+    Generator random(5);
+    boolean.mask = random_mask({2, 3, T, S}, random);
+    boolean.key_mask = padding.key_mask;
+    const auto real = [&](Index b, Index s) { return padding.key_mask.at(b * S + s) != 0; };
+    CHECK(relative_error(attention(query, memory),
+                         attention_oracle(attention, 3, query, memory,
+                                          [](Index, Index, Index, Index) { return true; })) < 1e-13);
+    CHECK(relative_error(attention(query, memory, padding),
+                         attention_oracle(attention, 3, query, memory, [&](Index b, Index, Index, Index s) {
+                           return real(b, s);
+                         })) < 1e-13);
+    CHECK(relative_error(attention(query, memory, causal),
+                         attention_oracle(attention, 3, query, memory, [&](Index, Index, Index t, Index s) {
+                           return s <= t + S - T;
+                         })) < 1e-13);
+    CHECK(
+        relative_error(attention(query, memory, boolean),
+                       attention_oracle(attention, 3, query, memory, [&](Index b, Index h, Index t, Index s) {
+                         return real(b, s) && boolean.mask.at(((b * 3 + h) * T + t) * S + s) != 0;
+                       })) < 1e-13);
+  }
+
+  TEST_CASE("a floating mask is added to the scores: minus infinity forbids, a number weighs") {
+    MultiHeadAttention attention = attention_of(kWide);
+    const Tensor query = random_values({2, 5, 6}, 3), memory = random_values({2, 8, 4}, 4);
+    Generator random(5);
+    AttentionMasks boolean, floating;
+    boolean.mask = random_mask({5, 8}, random);
+    floating.mask = filled({5, 8}, [&](Index i) {
+      return boolean.mask.at(i) != 0 ? 0 : -std::numeric_limits<double>::infinity();
+    });
+    CHECK(absolute_error(attention(query, memory, floating), attention(query, memory, boolean)) < 1e-14);
+
+    Tensor plain, weighed;
+    AttentionMasks doubled;
+    doubled.mask = filled({1, 8}, [](Index s) { return s == 2 ? std::log(2.0) : 0; });
+    attention(query, memory, {}, &plain);
+    attention(query, memory, doubled, &weighed);
+    for (Index row = 0; row < plain.elements() / 8; ++row) {
+      const double p = plain.at(row * 8 + 2);
+      CHECK(weighed.at(row * 8 + 2) == doctest::Approx(2 * p / (1 + p)).epsilon(1e-12));
+    }
+  }
+
+  TEST_CASE("a query that may attend to nothing gets the output's bias alone, and passes no gradient") {
+    MultiHeadAttention attention = attention_of(kWide);
+    const Tensor query = random_values({2, 5, 6}, 3), memory = random_values({2, 8, 4}, 4);
+    AttentionMasks masks;
+    masks.key_mask = real_tokens({0, 8}, 8);
+    Tape tape;
+    tape.watch(query);
+    tape.watch(memory);
+    const Tensor y = attention(query, memory, masks);
+    const Tensor bias = attention.named_parameters().back().second;
+    for (Index i = 0; i < 30; ++i) CHECK(y.at(i) == bias.at(i % 6));
+    const auto gradients = tape.gradients(y, {query, memory}, random_values(y.shape(), 6));
+    for (Index i = 0; i < 30; ++i) CHECK(gradients[0].at(i) == 0);
+    for (Index i = 0; i < 32; ++i) CHECK(gradients[1].at(i) == 0);
+    CHECK(gradients[0].at(30) != 0);
+  }
+
+  TEST_CASE("padding may hold anything, NaN included") {
+    MultiHeadAttention attention = attention_of(kWide);
+    const Tensor query = random_values({2, 5, 6}, 3), memory = random_values({2, 8, 4}, 4);
+    AttentionMasks masks;
+    masks.key_mask = real_tokens({3, 8}, 8);
+    const Tensor expected = attention(query, memory, masks), dirty = memory.clone();
+    std::fill_n(dirty.data<double>() + 3 * 4, 5 * 4, std::numeric_limits<double>::quiet_NaN());
+    CHECK(absolute_error(attention(query, dirty, masks), expected) == 0);
+    Tape tape;
+    tape.watch(query);
+    const Tensor y = attention(query, dirty, masks);
+    const Tensor gradient = tape.gradients(y, {query}, random_values(y.shape(), 6))[0];
+    for (Index i = 0; i < gradient.elements(); ++i) REQUIRE(std::isfinite(gradient.at(i)));
+  }
+
+  TEST_CASE("gradients of both orders agree with differences: self, causal, cross, masked") {
+    MultiHeadAttention self = attention_of({6, 3, 0, 0, 0, 0, true});
+    const Tensor x = random_values({2, 4, 6}, 3);
+    const auto check = [&](const std::string& name, const AttentionMasks& masks) {
+      check_gradients(name, gradcheck_module(
+                                self, {{"x", x}}, [&] { return self(x, x, masks); }, second_order()));
+    };
+    AttentionMasks masks;
+    check("multi_head self", masks);
+    masks.causal = true;
+    check("multi_head causal", masks);
+    masks.key_mask = real_tokens({2, 4}, 4);
+    check("multi_head causal padded", masks);
+
+    MultiHeadAttention cross = attention_of(kWide);
+    const Tensor query = random_values({2, 3, 6}, 3), memory = random_values({2, 5, 4}, 4);
+    const Tensor bias = random_values({3, 3, 5}, 5);
+    masks = {};
+    masks.key_mask = real_tokens({3, 5}, 5);
+    check_gradients("multi_head cross padded",
+                    gradcheck_module(
+                        cross, {{"query", query}, {"memory", memory}},
+                        [&] { return cross(query, memory, masks); }, second_order()));
+    masks.mask = bias;
+    check_gradients("multi_head floating mask",
+                    gradcheck_module(
+                        cross, {{"query", query}, {"memory", memory}},
+                        [&] { return cross(query, memory, masks); }, second_order()));
+  }
+
+  TEST_CASE("gradients agree with differences with dropout on the weights") {
+    MultiHeadAttention attention = attention_of({6, 3, 0, 5, 7, 0.4, true});
+    const Tensor x = random_values({2, 4, 6}, 3);
+    const Tensor dropped = attention(x, x);
+    attention.eval();
+    CHECK(absolute_error(dropped, attention(x, x)) > 0.01);
+    attention.train();
+    check_gradients("multi_head dropout",
+                    gradcheck_module(
+                        attention, {{"x", x}}, [&] { return attention(x, x); }, second_order()));
+  }
+
+  TEST_CASE("outputs and gradients are PyTorch's") {
+    Generator random(1);
+    MultiHeadAttention attention({12, 3, 0, 0, 0, 0, true}, random), wide({12, 3, 0, 5, 7, 0, true}, random);
+    using In = std::map<std::string, Tensor>;
+    check_layer_against_golden("attention_self", attention,
+                               [&](const In& in) { return attention(in.at("x"), in.at("x")); });
+    check_layer_against_golden("attention_causal", attention, [&](const In& in) {
+      AttentionMasks masks;
+      masks.causal = true;
+      return attention(in.at("x"), in.at("x"), masks);
+    });
+    for (const std::string name : {"attention_cross", "attention_cross_wide"}) {
+      MultiHeadAttention& layer = name == "attention_cross" ? attention : wide;
+      check_layer_against_golden(name, layer, [&](const In& in) {
+        AttentionMasks masks;
+        masks.key_mask = in.at("memory_may_attend");
+        return layer(in.at("x"), in.at("memory"), masks);
+      });
+    }
+  }
+
+  TEST_CASE("projections start Xavier uniform with zero biases") {
+    Generator random(1);
+    MultiHeadAttention attention({64, 4, 0, 0, 0, 0, true}, random);
+    for (const auto& [name, parameter] : attention.named_parameters()) {
+      const Tensor x = parameter;
+      double largest = 0;
+      for (Index i = 0; i < x.elements(); ++i) largest = std::max(largest, std::fabs(x.at(i)));
+      const double bound = std::sqrt(6.0 / 128);
+      CHECK(largest <= (x.rank() == 1 ? 0 : bound));
+      if (x.rank() == 2) CHECK(largest > 0.99 * bound);
+    }
+    CHECK(attention.parameter_count() == 4 * (64 * 64 + 64));
+  }
+
+  TEST_CASE("a width that heads do not divide is refused, unless the head widths are given") {
+    Generator random(1);
+    CHECK(message_of<Error>([&] {
+            MultiHeadAttention({10, 3, 0, 0, 0, 0, true}, random);
+          }) ==
+          "[multi_head] width must be divisible by heads; got width=10, heads=3; try a width that is a "
+          "multiple "
+          "of the heads");
+    CHECK(MultiHeadAttention({10, 3, 0, 2, 4, 0, true}, random).parameter_count() ==
+          2 * (60 + 6) + (120 + 12) + (120 + 10));
+  }
+}

@@ -1,0 +1,157 @@
+#pragma once
+
+#include <tapeformer/autograd/gradcheck.h>
+#include <tapeformer/autograd/random.h>
+#include <tapeformer/autograd/tape.h>
+#include <tapeformer/nn/module.h>
+#include <tapeformer/tests/reference/golden.h>
+#include <tapeformer/tests/reference/support.h>
+
+#include <doctest/doctest.h>
+#include <omp.h>
+
+#include <algorithm>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace tapeformer {
+
+using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
+
+/// Standard normal values, in f32 those of f64 rounded.
+inline Tensor random_values(const Shape& shape, std::uint64_t seed, DType type = DType::f64) {
+  Generator random(seed);
+  return random_normal(shape, random, type);
+}
+
+inline Tensor ids_of(const std::vector<std::int32_t>& values, const Shape& shape) {
+  return Tensor::from(values, shape);
+}
+
+/// bool [B, longest]: true for the first lengths[b].
+inline Tensor real_tokens(const std::vector<Index>& lengths, Index longest) {
+  const Tensor mask = Tensor::full({static_cast<Index>(lengths.size()), longest}, 0, DType::boolean);
+  bool* to = mask.data<bool>();
+  for (const Index length : lengths) {
+    std::fill_n(to, length, true);
+    to += longest;
+  }
+  return mask;
+}
+
+inline bool same_bits(const Tensor& a, const Tensor& b) {
+  return a.dtype() == b.dtype() && a.shape() == b.shape() &&
+         std::memcmp(a.raw(), b.raw(), static_cast<std::size_t>(a.bytes())) == 0;
+}
+
+/// Every parameter random, biases and gains too, so that none hides behind a zero or a one.
+inline void randomise(Module& module, std::uint64_t seed) {
+  Generator random(seed);
+  for (auto& [name, parameter] : module.named_parameters()) {
+    const bool is_gain = name.find("norm.weight") != std::string::npos;
+    random.fill_normal(parameter.value(), is_gain ? 1 : 0, 0.4);
+  }
+}
+
+/// One thread until the end of the scope: for models so small that two would mostly wait for each other.
+class SingleThread {
+ public:
+  SingleThread() { omp_set_num_threads(1); }
+  ~SingleThread() { omp_set_num_threads(before_); }
+  SingleThread(const SingleThread&) = delete;
+  SingleThread& operator=(const SingleThread&) = delete;
+
+ private:
+  int before_ = omp_get_max_threads();
+};
+
+/// The next draws of every dropout are the first ones again.
+inline void rewind(Module& module) {
+  for (auto& [name, counter] : module.named_counters()) *counter = 0;
+}
+
+/// Gradcheck of every parameter of a module in double, and of `inputs`. Only key biases are left out: they add
+/// the same to all scores of a row, so a gradient of theirs is zero, and a ratio to it says nothing
+/// (check_layer_against_golden looks at it).
+inline GradcheckReport gradcheck_module(Module& module, NamedTensors inputs,
+                                        const std::function<Tensor()>& function,
+                                        const GradcheckOptions& options = {}) {
+  for (auto& [name, parameter] : module.named_parameters()) {
+    if (name.find("key.bias") == std::string::npos) inputs.emplace_back(name, parameter.value());
+  }
+  return gradcheck(
+      [&] {
+        rewind(module);
+        return function();
+      },
+      inputs, options);
+}
+
+inline GradcheckOptions second_order() {
+  GradcheckOptions options;
+  options.second_order = true;
+  return options;
+}
+
+/// At most `elements` of every input: enough for models whose layers have been checked whole.
+inline GradcheckOptions sampled(Index elements) {
+  GradcheckOptions options;
+  options.most_elements = elements;
+  return options;
+}
+
+/// Runs a layer with PyTorch's parameters and inputs in double and in single precision, and compares its
+/// output and all gradients. `call` maps the case's "in." tensors to the output.
+inline void check_layer_against_golden(
+    const std::string& name_of_case, Module& module,
+    const std::function<Tensor(const std::map<std::string, Tensor>& in)>& call) {
+  const Golden golden("layers");
+  const auto options = golden.options(name_of_case);
+  const auto zero_gradients = options.at("zero_gradients").get<std::vector<std::string>>();
+  for (const DType type : {DType::f64, DType::f32}) {
+    const double tolerance = type == DType::f64 ? 1e-11 : 1e-5;
+    INFO(name_of_case, " in ", name_of(type));
+    auto parameters = module.named_parameters();
+    REQUIRE(parameters.size() == golden.names(name_of_case, "param.").size());
+    for (auto& [name, parameter] : parameters)
+      parameter.set_value(golden.tensor(name_of_case, "param." + name, type));
+
+    Tape tape;
+    std::map<std::string, Tensor> in;
+    std::vector<std::string> differentiable;
+    std::vector<Tensor> watched;
+    for (const std::string& name : golden.names(name_of_case, "in.")) {
+      in[name] = golden.tensor(name_of_case, "in." + name, type);
+      if (!is_floating(in[name].dtype())) continue;
+      tape.watch(in[name]);
+      differentiable.push_back(name);
+      watched.push_back(in[name]);
+    }
+    const Tensor y = call(in), seed = golden.tensor(name_of_case, "seed", type);
+    CHECK(relative_error(y, golden.tensor(name_of_case, "out")) < tolerance);
+    const std::vector<Tensor> gradients = tape.gradients(y, watched, seed);
+    for (std::size_t i = 0; i < differentiable.size(); ++i) {
+      INFO(differentiable[i]);
+      CHECK(relative_error(gradients[i], golden.tensor(name_of_case, "grad." + differentiable[i])) <
+            tolerance);
+    }
+    module.clear_gradients();
+    tape.backward(y, seed);
+    for (const auto& [name, parameter] : parameters) {
+      INFO(name);
+      const Tensor gradient = parameter.gradient(), expected = golden.tensor(name_of_case, "grad." + name);
+      if (std::count(zero_gradients.begin(), zero_gradients.end(), name) > 0) {
+        CHECK(absolute_error(gradient, Tensor::zeros(gradient.shape())) <
+              (type == DType::f64 ? 1e-12 : 1e-5));
+      } else {
+        CHECK(relative_error(gradient, expected) < tolerance);
+      }
+    }
+  }
+}
+
+}  // namespace tapeformer

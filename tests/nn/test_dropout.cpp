@@ -1,0 +1,111 @@
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/ops/elementwise.h>
+#include <tapeformer/nn/dropout.h>
+#include <tapeformer/tests/nn/module_case.h>
+#include <tapeformer/tests/reference/gradcheck_table.h>
+#include <tapeformer/tests/reference/support.h>
+
+#include <doctest/doctest.h>
+
+using namespace tapeformer;
+
+namespace {
+
+Dropout dropout_of(double probability, std::uint64_t seed = 1) {
+  Generator random(seed);
+  return Dropout({probability}, random);
+}
+
+const Tensor& ones() {
+  static const Tensor x = Tensor::full({100, 100}, 1);
+  return x;
+}
+
+}  // namespace
+
+TEST_SUITE("nn/dropout") {
+  TEST_CASE("the share asked for is dropped, and the rest is scaled so that the mean stays") {
+    for (const double probability : {0.1, 0.5, 0.9}) {
+      const Tensor y = dropout_of(probability)(ones());
+      double dropped = 0;
+      for (Index i = 0; i < y.elements(); ++i) {
+        if (y.at(i) == 0) ++dropped;
+        if (y.at(i) != 0) REQUIRE(y.at(i) == doctest::Approx(1 / (1 - probability)).epsilon(1e-6));
+      }
+      CHECK(std::fabs(dropped / 1e4 - probability) < 4 * std::sqrt(probability * (1 - probability) / 1e4));
+    }
+    CHECK(absolute_error(dropout_of(1)(ones()), Tensor::zeros({100, 100})) == 0);
+  }
+
+  TEST_CASE("in evaluation mode, or with probability zero, the input passes and nothing is drawn") {
+    Dropout dropout = dropout_of(0.5), none = dropout_of(0);
+    dropout.eval();
+    CHECK(same_bits(dropout(ones()), ones()));
+    CHECK(same_bits(none(ones()), ones()));
+    CHECK(*dropout.named_counters()[0].second == 0);
+    CHECK(*none.named_counters()[0].second == 0);
+    dropout.train();
+    CHECK_FALSE(same_bits(dropout(ones()), ones()));
+  }
+
+  TEST_CASE("each call draws the next mask, and a counter set back draws the same again") {
+    Dropout dropout = dropout_of(0.5);
+    const Tensor first = dropout(ones()), second = dropout(ones());
+    CHECK_FALSE(same_bits(first, second));
+    CHECK(*dropout.named_counters()[0].second == 2);
+    rewind(dropout);
+    CHECK(same_bits(dropout(ones()), first));
+    CHECK(same_bits(dropout(ones()), second));
+  }
+
+  TEST_CASE("the mask is the same in both precisions and in any shape") {
+    Dropout dropout = dropout_of(0.3);
+    const auto dropped = [&](const Tensor& x) {
+      rewind(dropout);
+      const Tensor y = dropout(x);
+      std::vector<bool> zero;
+      for (Index i = 0; i < y.elements(); ++i) zero.push_back(y.at(i) == 0);
+      return zero;
+    };
+    const std::vector<bool> expected = dropped(ones());
+    CHECK(dropped(ones().to(DType::f64)) == expected);
+    CHECK(dropped(ones().alias({10, 10, 100})) == expected);
+  }
+
+  TEST_CASE("layers draw from streams of their own, and a seed fixes them all") {
+    Generator random(1), again(1), other(2);
+    const Dropout first({0.5}, random), second({0.5}, random), first_again({0.5}, again),
+        elsewhere({0.5}, other);
+    const Tensor y = first(ones());
+    CHECK_FALSE(same_bits(second(ones()), y));
+    CHECK(same_bits(first_again(ones()), y));
+    CHECK_FALSE(same_bits(elsewhere(ones()), y));
+  }
+
+  TEST_CASE("the gradient passes where the value passed, scaled alike") {
+    const Dropout dropout = dropout_of(0.4);
+    Tape tape;
+    const Tensor x = random_values({7, 5}, 3);
+    tape.watch(x);
+    const Tensor y = dropout(x), dy = random_values({7, 5}, 4);
+    const Tensor dx = tape.gradients(y, {x}, dy)[0];
+    for (Index i = 0; i < x.elements(); ++i)
+      CHECK(dx.at(i) == doctest::Approx(y.at(i) / x.at(i) * dy.at(i)).epsilon(1e-14));
+  }
+
+  TEST_CASE("gradients of both orders agree with differences under a frozen mask") {
+    Dropout dropout = dropout_of(0.4);
+    const Tensor x = random_values({7, 5}, 3);
+    check_gradients("dropout layer",
+                    gradcheck_module(
+                        dropout, {{"x", x}}, [&] { return dropout(x * x); }, second_order()));
+  }
+
+  TEST_CASE("a probability outside [0, 1] is refused") {
+    for (const double probability : {-0.1, 1.1, std::nan("")}) {
+      CHECK(message_of<Error>([&] {
+              dropout_of(probability);
+            }).find("[dropout] the probability must be in [0, 1]; got ") == 0);
+    }
+  }
+}

@@ -1,0 +1,86 @@
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/nn/initialization.h>
+#include <tapeformer/tests/nn/module_case.h>
+#include <tapeformer/tests/reference/support.h>
+
+#include <doctest/doctest.h>
+
+using namespace tapeformer;
+
+namespace {
+
+constexpr Index kOut = 200, kIn = 300;
+
+/// The statistics of 60,000 values; the tolerances are four standard errors.
+void check_uniform(const Tensor& x, double bound) {
+  const auto count = static_cast<double>(x.elements());
+  double total = 0, squares = 0, largest = 0;
+  for (Index i = 0; i < x.elements(); ++i) {
+    total += x.at(i);
+    squares += x.at(i) * x.at(i);
+    largest = std::max(largest, std::fabs(x.at(i)));
+  }
+  const double variance = bound * bound / 3;
+  CHECK(std::fabs(total / count) < 4 * std::sqrt(variance / count));
+  CHECK(std::fabs(squares / count / variance - 1) < 4 * std::sqrt(0.8 / count));  // kurtosis 9/5
+  CHECK(largest <= bound * (1 + 1e-6));
+  CHECK(largest > bound * 0.999);
+}
+
+void check_normal(const Tensor& x, double deviation) {
+  const auto count = static_cast<double>(x.elements());
+  double total = 0, squares = 0, fourths = 0;
+  for (Index i = 0; i < x.elements(); ++i) {
+    const double z = x.at(i) / deviation;
+    total += z;
+    squares += z * z;
+    fourths += z * z * z * z;
+  }
+  CHECK(std::fabs(total / count) < 4 / std::sqrt(count));
+  CHECK(std::fabs(squares / count - 1) < 4 * std::sqrt(2 / count));
+  CHECK(std::fabs(fourths / count - 3) < 4 * std::sqrt(96 / count));
+}
+
+}  // namespace
+
+TEST_SUITE("nn/initialization") {
+  TEST_CASE("each initialiser has the distribution its paper asks for") {
+    for (const DType type : {DType::f32, DType::f64}) {
+      const Tensor weight = Tensor::empty({kOut, kIn}, type);
+      Generator random(17);
+      xavier_uniform(weight, random);
+      check_uniform(weight, std::sqrt(6.0 / (kIn + kOut)));
+      xavier_uniform(weight, random, 2);
+      check_uniform(weight, 2 * std::sqrt(6.0 / (kIn + kOut)));
+      xavier_normal(weight, random);
+      check_normal(weight, std::sqrt(2.0 / (kIn + kOut)));
+      kaiming_uniform(weight, random);
+      check_uniform(weight, std::sqrt(6.0 / kIn));
+      kaiming_uniform(weight, random, 1);
+      check_uniform(weight, std::sqrt(3.0 / kIn));
+      kaiming_normal(weight, random);
+      check_normal(weight, std::sqrt(2.0 / kIn));
+      normal(weight, random, 0.02);
+      check_normal(weight, 0.02);
+      torch_linear_default(weight, kIn, random);
+      check_uniform(weight, 1 / std::sqrt(static_cast<double>(kIn)));
+    }
+  }
+
+  TEST_CASE("one seed gives the same values in both precisions, another seed gives others") {
+    const auto drawn = [](DType type, std::uint64_t seed) {
+      const Tensor weight = Tensor::empty({7, 5}, type);
+      Generator random(seed);
+      xavier_normal(weight, random);
+      return weight;
+    };
+    CHECK(same_bits(drawn(DType::f32, 3), drawn(DType::f64, 3).to(DType::f32)));
+    CHECK(absolute_error(drawn(DType::f64, 3), drawn(DType::f64, 4)) > 0.01);
+  }
+
+  TEST_CASE("what is not a matrix has no fans") {
+    Generator random(1);
+    CHECK(message_of<ShapeError>([&] { xavier_uniform(Tensor::zeros({3}), random); }) ==
+          "[initialization] a weight must be [Out, In]; got weight=f32[3]");
+  }
+}

@@ -1,0 +1,77 @@
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/nn/linear.h>
+#include <tapeformer/tests/nn/module_case.h>
+#include <tapeformer/tests/reference/gradcheck_table.h>
+#include <tapeformer/tests/reference/support.h>
+
+#include <doctest/doctest.h>
+
+using namespace tapeformer;
+
+TEST_SUITE("nn/linear") {
+  TEST_CASE("an affine map worked by hand, with and without bias and activation") {
+    Generator random(1);
+    const Tensor weight = Tensor::from<float>({1, 2, 3, -1, 0, 2}, {2, 3});
+    const Tensor x = Tensor::from<float>({1, 0, -1, 2, 1, 0}, {2, 3});
+    const auto apply = [&](bool bias, std::optional<Unary> activation) {
+      Linear layer({3, 2, bias, activation}, random);
+      layer.weight().set_value(weight);
+      if (bias) layer.bias().set_value(Tensor::from<float>({10, 1}));
+      return layer(x).to_vector<float>();
+    };
+    CHECK(apply(false, {}) == std::vector<float>{-2, -3, 4, -2});
+    CHECK(apply(true, {}) == std::vector<float>{8, -2, 14, -1});
+    CHECK(apply(true, Unary::relu) == std::vector<float>{8, 0, 14, 0});
+  }
+
+  TEST_CASE("weight and bias start as in PyTorch: uniform within one over the root of the inputs") {
+    Generator random(1);
+    Linear layer({64, 100, true, {}}, random);
+    for (const Tensor& x : {layer.weight().value(), layer.bias().value()}) {
+      double largest = 0, total = 0;
+      for (Index i = 0; i < x.elements(); ++i) {
+        largest = std::max(largest, std::fabs(x.at(i)));
+        total += x.at(i);
+      }
+      CHECK(largest <= 0.125);
+      CHECK(largest > 0.115);
+      CHECK(std::fabs(total / static_cast<double>(x.elements())) < 4 * 0.0722 / std::sqrt(x.elements()));
+    }
+    CHECK(Linear({64, 100, false, {}}, random).parameter_count() == 6400);
+  }
+
+  TEST_CASE("gradients of both orders agree with differences, for each activation and rank") {
+    const std::vector<std::pair<std::string, std::optional<Unary>>> activations = {
+        {"linear", {}},
+        {"linear gelu", Unary::gelu},
+        {"linear gelu_tanh", Unary::gelu_tanh},
+        {"linear silu", Unary::silu},
+        {"linear tanh", Unary::tanh}};
+    for (const auto& [name, activation] : activations) {
+      Generator random(2);
+      Linear layer({5, 3, true, activation}, random);
+      layer.to(DType::f64);
+      randomise(layer, 3);
+      for (const Shape& shape : {Shape{5}, Shape{4, 5}, Shape{2, 3, 5}}) {
+        const Tensor x = random_values(shape, 4);
+        check_gradients(name, gradcheck_module(
+                                  layer, {{"x", x}}, [&] { return layer(x); }, second_order()));
+      }
+    }
+    Generator random(2);
+    Linear plain({5, 3, false, {}}, random);
+    plain.to(DType::f64);
+    const Tensor x = random_values({4, 5}, 4);
+    check_gradients("linear without bias", gradcheck_module(
+                                               plain, {{"x", x}}, [&] { return plain(x); }, second_order()));
+  }
+
+  TEST_CASE("an input of the wrong width is refused by the layer's name") {
+    Generator random(1);
+    Linear layer({3, 2, true, {}}, random);
+    layer.parameters();
+    const std::string message = message_of<ShapeError>([&] { layer(Tensor::zeros({2, 4})); });
+    CHECK(message.find("[linear] ") == 0);
+    CHECK(message.find("x=f32[2,4], weight=f32[2,3]") != std::string::npos);
+  }
+}

@@ -1,0 +1,133 @@
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/ops/elementwise.h>
+#include <tapeformer/autograd/ops/reduce.h>
+#include <tapeformer/nn/dropout.h>
+#include <tapeformer/nn/linear.h>
+#include <tapeformer/tests/nn/module_case.h>
+#include <tapeformer/tests/reference/support.h>
+
+#include <doctest/doctest.h>
+
+using namespace tapeformer;
+
+namespace {
+
+/// Two layers in a list, one of them used twice, a parameter and a buffer of its own.
+struct Net : Module {
+  explicit Net(Generator& random)
+      : scale(Tensor::full({2}, 3)),
+        shift(Tensor::full({2}, 0.5)),
+        last({2, 2, true, {}}, random),
+        dropout({0.5}, random) {
+    layers.emplace_back(LinearConfig{2, 2, false, {}}, random);
+    layers.emplace_back(LinearConfig{2, 2, true, {}}, random);
+    last.weight() = layers[0].weight();
+  }
+  Tensor operator()(const Tensor& x) const {
+    return dropout(last(layers[1](layers[0](x)) * scale.value() + shift));
+  }
+  void visit(ParameterVisitor& visitor) override {
+    visitor.parameter("scale", scale);
+    visitor.buffer("shift", shift);
+    visitor.children(layers);
+    visitor.child("last", last);
+    visitor.child("dropout", dropout);
+  }
+
+  Parameter scale;
+  Tensor shift;
+  std::vector<Linear> layers;
+  Linear last;
+  Dropout dropout;
+};
+
+std::vector<std::string> names_of(const std::vector<std::pair<std::string, Parameter>>& parameters) {
+  std::vector<std::string> names;
+  for (const auto& [name, parameter] : parameters) names.push_back(name);
+  return names;
+}
+
+}  // namespace
+
+TEST_SUITE("nn/module") {
+  TEST_CASE("parameters are named by their path, in visiting order, and a tied one only once") {
+    Generator random(1);
+    Net net(random);
+    CHECK(names_of(net.named_parameters()) ==
+          std::vector<std::string>{"scale", "0.weight", "1.weight", "1.bias", "last.bias"});
+    CHECK(net.parameter_count() == 2 + 4 + 4 + 2 + 2);
+  }
+
+  TEST_CASE("parameters() writes the paths into the parameters, so that errors show them") {
+    Generator random(1);
+    Net net(random);
+    CHECK(net.layers[1].weight().name().empty());
+    CHECK(net.parameters().size() == 5);
+    CHECK(net.layers[1].weight().name() == "1.weight");
+    CHECK(net.last.weight().name() == "0.weight");
+    const std::string message = message_of<ShapeError>([&] { net.layers[1](Tensor::zeros({1, 3})); });
+    CHECK(message.find("1.weight") != std::string::npos);
+  }
+
+  TEST_CASE("buffers and counters are found by name, and counters can be set") {
+    Generator random(1);
+    Net net(random);
+    REQUIRE(net.named_buffers().size() == 1);
+    CHECK(net.named_buffers()[0].first == "shift");
+    CHECK(net.named_buffers()[0].second.at(0) == 0.5);
+    REQUIRE(net.named_counters().size() == 1);
+    CHECK(net.named_counters()[0].first == "dropout.step");
+    net(Tensor::zeros({1, 2}));
+    CHECK(*net.named_counters()[0].second == 1);
+    *net.named_counters()[0].second = 7;
+    net(Tensor::zeros({1, 2}));
+    CHECK(*net.named_counters()[0].second == 8);
+  }
+
+  TEST_CASE("train and eval reach the children") {
+    Generator random(1);
+    Net net(random);
+    CHECK(net.dropout.active_probability() == 0.5);
+    net.eval();
+    CHECK(net.dropout.active_probability() == 0);
+    net.train();
+    CHECK(net.dropout.active_probability() == 0.5);
+  }
+
+  TEST_CASE("gradients add up over backward passes until they are cleared") {
+    Generator random(1);
+    Net net(random);
+    net.eval();
+    const Tensor x = random_values({3, 2}, 2, DType::f32);
+    const auto pass = [&] {
+      Tape tape;
+      tape.backward(sum(net(x)));
+      return net.scale.gradient().clone();
+    };
+    const Tensor once = pass(), twice = pass();
+    CHECK(absolute_error(twice, once * 2) == 0);
+    net.clear_gradients();
+    CHECK_FALSE(net.scale.gradient().defined());
+    CHECK(absolute_error(pass(), once) == 0);
+  }
+
+  TEST_CASE("to() converts every parameter and keeps ties") {
+    Generator random(1);
+    Net net(random);
+    const Tensor before = net.last.weight().value().clone();
+    net.to(DType::f64);
+    for (const auto& [name, parameter] : net.named_parameters())
+      CHECK(parameter.value().dtype() == DType::f64);
+    CHECK(absolute_error(net.last.weight().value(), before) == 0);
+    CHECK(net.last.weight() == net.layers[0].weight());
+  }
+
+  TEST_CASE("a moved module has the same parameters") {
+    Generator random(1);
+    Net net(random);
+    const Parameter scale = net.scale;
+    Net moved(std::move(net));
+    CHECK(moved.scale == scale);
+    CHECK(moved.parameter_count() == 14);
+  }
+}

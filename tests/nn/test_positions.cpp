@@ -1,0 +1,96 @@
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/nn/positions.h>
+#include <tapeformer/tests/nn/module_case.h>
+#include <tapeformer/tests/reference/gradcheck_table.h>
+#include <tapeformer/tests/reference/support.h>
+
+#include <doctest/doctest.h>
+
+using namespace tapeformer;
+
+namespace {
+
+Positions positions_of(PositionKind kind, Index width, Index most) {
+  Generator random(1);
+  return Positions({kind, width, most}, random);
+}
+
+}  // namespace
+
+TEST_SUITE("nn/positions") {
+  TEST_CASE("sinusoids worked by hand, odd widths included") {
+    const Positions even = positions_of(PositionKind::sinusoidal, 4, 10);
+    const Tensor y = even(Tensor::zeros({1, 3, 4}, DType::f64));
+    const std::vector<double> expected = {0,
+                                          1,
+                                          0,
+                                          1,
+                                          std::sin(1.0),
+                                          std::cos(1.0),
+                                          std::sin(0.01),
+                                          std::cos(0.01),
+                                          std::sin(2.0),
+                                          std::cos(2.0),
+                                          std::sin(0.02),
+                                          std::cos(0.02)};
+    CHECK(absolute_error(y, Tensor::from(expected, {1, 3, 4})) < 1e-15);
+
+    const Tensor odd = positions_of(PositionKind::sinusoidal, 3, 10)(Tensor::zeros({1, 2, 3}, DType::f64));
+    CHECK(odd.at(5) == doctest::Approx(std::sin(std::pow(10000, -2.0 / 3))).epsilon(1e-14));
+  }
+
+  TEST_CASE("positions are added to every sequence of the batch, from the first position on") {
+    for (const PositionKind kind : {PositionKind::sinusoidal, PositionKind::learned}) {
+      Positions positions = positions_of(kind, 4, 10);
+      positions.to(DType::f64);
+      const Tensor x = random_values({2, 3, 4}, 2), from_start = Tensor::zeros({1, 8, 4}, DType::f64);
+      const Tensor table = positions(from_start), y = positions(x, 5);
+      for (Index b = 0; b < 2; ++b) {
+        for (Index i = 0; i < 12; ++i)
+          CHECK(y.at(b * 12 + i) == doctest::Approx(x.at(b * 12 + i) + table.at(20 + i)).epsilon(1e-15));
+      }
+    }
+  }
+
+  TEST_CASE("in single precision the sinusoids are those of double, rounded") {
+    const Positions positions = positions_of(PositionKind::sinusoidal, 6, 300);
+    CHECK(same_bits(positions(Tensor::zeros({1, 300, 6})),
+                    positions(Tensor::zeros({1, 300, 6}, DType::f64)).to(DType::f32)));
+  }
+
+  TEST_CASE("sinusoids are constants; learned positions are a small random parameter") {
+    CHECK(positions_of(PositionKind::sinusoidal, 4, 10).parameter_count() == 0);
+    Positions learned = positions_of(PositionKind::learned, 40, 100);
+    REQUIRE(learned.named_parameters().size() == 1);
+    CHECK(learned.named_parameters()[0].first == "weight");
+    const Tensor weight = learned.named_parameters()[0].second;
+    CHECK(weight.shape() == Shape{100, 40});
+    double squares = 0;
+    for (Index i = 0; i < weight.elements(); ++i) squares += weight.at(i) * weight.at(i);
+    CHECK(std::sqrt(squares / 4000) == doctest::Approx(0.02).epsilon(0.05));
+  }
+
+  TEST_CASE("gradients agree with differences, and positions not seen get none") {
+    for (const PositionKind kind : {PositionKind::sinusoidal, PositionKind::learned}) {
+      Positions positions = positions_of(kind, 4, 6);
+      positions.to(DType::f64);
+      const Tensor x = random_values({2, 3, 4}, 2);
+      check_gradients(std::string("positions ") + name_of(kind),
+                      gradcheck_module(positions, {{"x", x}}, [&] { return positions(x, 1); }));
+    }
+  }
+
+  TEST_CASE("a sequence that is too long is refused, and so is an unknown kind") {
+    for (const PositionKind kind : {PositionKind::sinusoidal, PositionKind::learned}) {
+      const Positions positions = positions_of(kind, 4, 6);
+      CHECK(positions(Tensor::zeros({1, 6, 4})).size(1) == 6);
+      CHECK(message_of<ShapeError>([&] {
+              positions(Tensor::zeros({1, 5, 4}), 2);
+            }) ==
+            "[positions] there are 6 positions; got x=f32[1,5,4] from position 2; try a larger max_length");
+      CHECK(position_kind(name_of(kind)) == kind);
+    }
+    CHECK(message_of<Error>([] { position_kind("rotary"); }) ==
+          "[positions] the kind must be sinusoidal or learned; got rotary");
+  }
+}

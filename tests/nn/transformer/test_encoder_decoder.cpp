@@ -1,0 +1,217 @@
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/ops/elementwise.h>
+#include <tapeformer/autograd/ops/loss.h>
+#include <tapeformer/autograd/ops/reduce.h>
+#include <tapeformer/autograd/ops/shape.h>
+#include <tapeformer/nn/transformer/encoder_decoder.h>
+#include <tapeformer/optim/adamw.h>
+#include <tapeformer/tests/nn/module_case.h>
+#include <tapeformer/tests/reference/gradcheck_table.h>
+
+#include <doctest/doctest.h>
+
+using namespace tapeformer;
+
+namespace {
+
+EncoderDecoderConfig small_config() {
+  EncoderDecoderConfig config;
+  config.layer.width = 6;
+  config.layer.heads = 3;
+  config.layer.key_width = 4;
+  config.layer.value_width = 5;
+  config.layer.feed_forward = 7;
+  config.layer.activation = Unary::gelu;
+  config.source_vocabulary = 7;
+  config.target_vocabulary = 8;
+  config.encoder_layers = 2;
+  config.decoder_layers = 1;
+  config.max_length = 12;
+  return config;
+}
+
+EncoderDecoder model_of(const EncoderDecoderConfig& config) {
+  Generator random(1);
+  EncoderDecoder model(config, random);
+  model.to(DType::f64);
+  randomise(model, 2);
+  return model;
+}
+
+const Tensor& source() {
+  static const Tensor ids = ids_of({4, 6, 3, 0, 5, 4, 6, 3}, {2, 4});
+  return ids;
+}
+const Tensor& source_mask() {
+  static const Tensor mask = real_tokens({3, 4}, 4);
+  return mask;
+}
+const Tensor& target() {
+  static const Tensor ids = ids_of({2, 4, 7, 2, 5, 0}, {2, 3});
+  return ids;
+}
+const Tensor& labels() {
+  static const Tensor ids = ids_of({4, 7, 3, 5, 3, -1}, {2, 3});
+  return ids;
+}
+
+std::vector<std::string> names_of(Module& module) {
+  std::vector<std::string> names;
+  for (const auto& [name, parameter] : module.named_parameters()) names.push_back(name);
+  return names;
+}
+
+}  // namespace
+
+TEST_SUITE("nn/transformer/encoder_decoder") {
+  TEST_CASE("gradients of the loss agree with differences, for each norm, position and tie, with dropout") {
+    for (const bool norm_first : {true, false}) {
+      for (const bool tied : {true, false}) {
+        EncoderDecoderConfig config = small_config();
+        config.layer.norm_first = norm_first;
+        config.layer.dropout = norm_first == tied ? 0.2 : 0;
+        config.tie_target_head = tied;
+        config.tie_embeddings = tied;
+        if (tied) config.source_vocabulary = config.target_vocabulary;
+        config.positions = norm_first ? PositionKind::sinusoidal : PositionKind::learned;
+        EncoderDecoder model = model_of(config);
+        const auto loss = [&] {
+          return cross_entropy(model(source(), source_mask(), target()), labels(), {-1, 0.1});
+        };
+        const std::string name = std::string("encoder_decoder ") + (norm_first ? "pre-norm" : "post-norm") +
+                                 (tied ? " tied" : "") + (config.layer.dropout > 0 ? " dropout" : "");
+        check_gradients(name, gradcheck_module(model, {}, loss, sampled(10)));
+      }
+    }
+  }
+
+  TEST_CASE("gradients of an encoder alone agree with differences") {
+    EncoderConfig config;
+    config.layer = small_config().layer;
+    config.vocabulary = 7;
+    config.layers = 2;
+    Generator random(1);
+    Encoder encoder(config, random);
+    encoder.to(DType::f64);
+    randomise(encoder, 2);
+    check_gradients("encoder",
+                    gradcheck_module(
+                        encoder, {}, [&] { return encoder(source(), source_mask()); }, sampled(20)));
+    CHECK(names_of(encoder).front() == "embedding.weight");
+    CHECK(names_of(encoder).back() == "norm.bias");
+  }
+
+  TEST_CASE("no logit depends on a later target token") {
+    const EncoderDecoder model = model_of(small_config());
+    const Tensor before = model(source(), source_mask(), target());
+    const Tensor after = model(source(), source_mask(), ids_of({2, 4, 6, 2, 5, 1}, {2, 3}));
+    for (Index t = 0; t < 3; ++t) CHECK(same_bits(slice(before, 1, t, 1), slice(after, 1, t, 1)) == (t < 2));
+  }
+
+  TEST_CASE("a sentence in a padded batch gets the logits it gets alone") {
+    for (const bool norm_first : {true, false}) {
+      EncoderDecoderConfig config = small_config();
+      config.layer.norm_first = norm_first;
+      const EncoderDecoder model = model_of(config);
+      const Tensor batch = model(source(), source_mask(), target());
+      const Tensor first = model(ids_of({4, 6, 3}, {1, 3}), {}, ids_of({2, 4, 7}, {1, 3}));
+      const Tensor second = model(ids_of({5, 4, 6, 3}, {1, 4}), {}, ids_of({2, 5}, {1, 2}));
+      CHECK(absolute_error(slice(batch, 0, 0, 1), first) < 1e-13);
+      CHECK(absolute_error(slice(slice(batch, 0, 1, 1), 1, 0, 2), second) < 1e-13);
+    }
+  }
+
+  TEST_CASE("parameters are named by their path and counted once") {
+    EncoderDecoderConfig config = small_config();
+    config.tie_target_head = false;
+    EncoderDecoder model = model_of(config);
+    // Width 6, heads of 3 x 4 and 3 x 5, feed-forward 7.
+    const Index attention = 2 * (6 * 12 + 12) + (6 * 15 + 15) + (15 * 6 + 6), norm = 12,
+                feed_forward = 6 * 7 + 7 + 7 * 6 + 6, encoder_layer = attention + feed_forward + 2 * norm,
+                decoder_layer = 2 * attention + feed_forward + 3 * norm,
+                stacks = 7 * 6 + 2 * encoder_layer + norm + 8 * 6 + decoder_layer + norm;
+    CHECK(model.parameter_count() == stacks + 8 * 6 + 8);
+    const auto names = names_of(model);
+    CHECK(names.front() == "encoder.embedding.weight");
+    CHECK(names[1] == "encoder.0.self_attention.query.weight");
+    CHECK(names.back() == "head.bias");
+    for (const char* name :
+         {"encoder.1.feed_forward.down.bias", "encoder.norm.weight", "decoder.embedding.weight",
+          "decoder.0.cross_attention.value.weight", "decoder.0.cross_attention_norm.bias"})
+      CHECK(std::count(names.begin(), names.end(), name) == 1);
+
+    config.tie_target_head = true;
+    CHECK(model_of(config).parameter_count() == stacks + 8);
+    config.tie_embeddings = true;
+    config.source_vocabulary = 8;
+    EncoderDecoder tied = model_of(config);
+    CHECK(tied.parameter_count() == stacks + 8 - 7 * 6);
+    const auto tied_names = names_of(tied);
+    CHECK(std::count(tied_names.begin(), tied_names.end(), "decoder.embedding.weight") == 0);
+    CHECK(std::count(tied_names.begin(), tied_names.end(), "head.weight") == 0);
+    config.positions = PositionKind::learned;
+    CHECK(model_of(config).parameter_count() == tied.parameter_count() + 2 * 12 * 6);
+  }
+
+  TEST_CASE("a tied embedding is one parameter, and its gradient is the sum over its uses") {
+    EncoderDecoderConfig config = small_config();
+    config.source_vocabulary = 8;
+    config.tie_target_head = config.tie_embeddings = false;
+    EncoderDecoder apart = model_of(config);
+    config.tie_target_head = config.tie_embeddings = true;
+    EncoderDecoder tied = model_of(config);
+    std::map<std::string, Parameter> shared;
+    for (const auto& [name, parameter] : tied.named_parameters()) shared[name] = parameter;
+    const Tensor table = shared.at("encoder.embedding.weight");
+    std::vector<Parameter> uses;
+    for (auto& [name, parameter] : apart.named_parameters()) {
+      if (shared.count(name) == 0 || name == "encoder.embedding.weight") uses.push_back(parameter);
+      parameter.set_value(shared.count(name) == 0 ? table.clone() : shared.at(name).value().clone());
+    }
+    REQUIRE(uses.size() == 3);
+    for (EncoderDecoder* model : {&apart, &tied}) {
+      Tape tape;
+      tape.backward(cross_entropy((*model)(source(), source_mask(), target()), labels()));
+    }
+    const Tensor total = uses[0].gradient() + uses[1].gradient() + uses[2].gradient();
+    CHECK(relative_error(shared.at("encoder.embedding.weight").gradient(), total) < 1e-13);
+  }
+
+  TEST_CASE("a fresh model is about as unsure as chance") {
+    EncoderDecoderConfig config = small_config();
+    config.layer = {};
+    config.layer.width = 64;
+    config.source_vocabulary = config.target_vocabulary = 50;
+    config.tie_target_head = false;
+    Generator random(1);
+    const EncoderDecoder model(config, random);
+    const double loss = cross_entropy(model(source(), source_mask(), target()), labels()).item();
+    CHECK(std::fabs(loss - std::log(50.0)) < 0.7);
+  }
+
+  TEST_CASE("one seed gives one model, and dropout one course of training") {
+    EncoderDecoderConfig config = small_config();
+    config.layer.dropout = 0.3;
+    const auto trained = [&](std::uint64_t seed) {
+      Generator random(seed);
+      EncoderDecoder model(config, random);
+      AdamW optimizer(model.parameters());
+      for (int step = 0; step < 3; ++step) {
+        model.clear_gradients();
+        Tape tape;
+        tape.backward(cross_entropy(model(source(), source_mask(), target()), labels()));
+        optimizer.step(1e-2);
+      }
+      return model.parameters()[0].value();
+    };
+    CHECK(same_bits(trained(1), trained(1)));
+    CHECK_FALSE(same_bits(trained(1), trained(2)));
+  }
+
+  TEST_CASE("a sequence longer than the model knows is refused") {
+    const EncoderDecoder model = model_of(small_config());
+    const Tensor ids = Tensor::full({1, 13}, 4, DType::i32);
+    const std::string message = message_of<ShapeError>([&] { model.encode(ids, {}); });
+    CHECK(message.find("[positions] there are 12 positions") == 0);
+  }
+}

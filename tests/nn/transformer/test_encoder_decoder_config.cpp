@@ -1,0 +1,147 @@
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/nn/checkpoint.h>
+#include <tapeformer/nn/transformer/encoder_decoder.h>
+#include <tapeformer/tests/nn/module_case.h>
+#include <tapeformer/tests/nn/temporary_folder.h>
+
+#include <doctest/doctest.h>
+
+using namespace tapeformer;
+
+namespace {
+
+EncoderDecoderConfig unusual_config() {
+  EncoderDecoderConfig config;
+  config.layer.width = 10;
+  config.layer.heads = 3;
+  config.layer.key_width = 5;
+  config.layer.value_width = 7;
+  config.layer.feed_forward = 19;
+  config.layer.activation = Unary::gelu_tanh;
+  config.layer.dropout = 0.125;
+  config.layer.norm_first = false;
+  config.layer.epsilon = 1e-6;
+  config.source_vocabulary = config.target_vocabulary = 11;
+  config.encoder_layers = 2;
+  config.decoder_layers = 1;
+  config.positions = PositionKind::learned;
+  config.max_length = 9;
+  config.tie_target_head = false;
+  config.tie_embeddings = true;
+  return config;
+}
+
+std::string replaced(std::string text, const std::string& from, const std::string& to) {
+  const std::size_t at = text.find(from);
+  REQUIRE(at != std::string::npos);
+  return text.replace(at, from.size(), to);
+}
+
+std::string refusal(const std::string& json) {
+  return message_of<CheckpointError>([&] { EncoderDecoderConfig::from_json(json); });
+}
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+}  // namespace
+
+TEST_SUITE("nn/transformer/encoder_decoder_config") {
+  TEST_CASE("every field survives the way through JSON") {
+    const EncoderDecoderConfig config = unusual_config();
+    const EncoderDecoderConfig read = EncoderDecoderConfig::from_json(config.to_json());
+    CHECK(read.to_json() == config.to_json());
+    CHECK(read.layer.width == 10);
+    CHECK(read.layer.heads == 3);
+    CHECK(read.layer.key_width == 5);
+    CHECK(read.layer.value_width == 7);
+    CHECK(read.layer.feed_forward == 19);
+    CHECK(read.layer.activation == Unary::gelu_tanh);
+    CHECK(read.layer.dropout == 0.125);
+    CHECK_FALSE(read.layer.norm_first);
+    CHECK(read.layer.epsilon == 1e-6);
+    CHECK(read.source_vocabulary == 11);
+    CHECK(read.target_vocabulary == 11);
+    CHECK(read.encoder_layers == 2);
+    CHECK(read.decoder_layers == 1);
+    CHECK(read.positions == PositionKind::learned);
+    CHECK(read.max_length == 9);
+    CHECK_FALSE(read.tie_target_head);
+    CHECK(read.tie_embeddings);
+  }
+
+  TEST_CASE("damaged, incomplete and impossible configurations are refused with what is wrong") {
+    const std::string json = unusual_config().to_json();
+    CHECK(contains(refusal("{\"model\": "), "the model's configuration is damaged: "));
+    CHECK(contains(refusal(""), "damaged"));
+    CHECK(contains(refusal("[]"), "damaged"));
+    CHECK(contains(refusal(replaced(json, "\"heads\": 3,", "")), "heads"));
+    CHECK(contains(refusal(replaced(json, "\"width\": 10", "\"width\": \"ten\"")), "damaged"));
+    CHECK(contains(refusal(replaced(json, "encoder_decoder\"", "decoder_only\"")),
+                   "model must be encoder_decoder; got \"decoder_only\""));
+    CHECK(contains(refusal(replaced(json, "gelu_tanh", "softsign")), "got softsign"));
+    CHECK(contains(refusal(replaced(json, "learned", "rotary")), "got rotary"));
+    CHECK(contains(refusal(replaced(json, "\"width\": 10", "\"width\": 0")),
+                   "width and heads must be positive; got width=0, heads=3"));
+  }
+
+  TEST_CASE("sizes that do not fit are refused with the sizes") {
+    const auto refused = [](const std::function<void(EncoderDecoderConfig&)>& change) {
+      EncoderDecoderConfig config = unusual_config();
+      change(config);
+      Generator random(1);
+      return message_of<Error>([&] { EncoderDecoder(config, random); });
+    };
+    CHECK(refused([](auto& c) { c.layer.key_width = 0; }) ==
+          "[encoder_decoder] width must be divisible by heads; got width=10, heads=3; try a width that is a "
+          "multiple of 3");
+    CHECK(contains(refused([](auto& c) { c.layer.heads = 0; }), "heads=0"));
+    CHECK(contains(refused([](auto& c) { c.layer.heads = -3; }), "heads=-3"));
+    CHECK(contains(refused([](auto& c) { c.decoder_layers = 0; }), "encoder_layers=2, decoder_layers=0"));
+    CHECK(contains(refused([](auto& c) { c.source_vocabulary = 0; }), "vocabularies must not be empty"));
+    CHECK(contains(refused([](auto& c) { c.max_length = 1; }), "max_length must be at least 2; got 1"));
+    CHECK(contains(refused([](auto& c) { c.layer.dropout = 1; }), "dropout must be in [0, 1)"));
+    CHECK(contains(refused([](auto& c) { c.layer.dropout = std::nan(""); }), "dropout must be in [0, 1)"));
+    CHECK(contains(refused([](auto& c) { c.layer.feed_forward = -1; }), "got -1"));
+    CHECK(contains(refused([](auto& c) { c.target_vocabulary = 12; }),
+                   "tied embeddings need one vocabulary; got source=11, target=12"));
+  }
+
+  TEST_CASE("a trained folder loads in evaluation mode and computes the same bits") {
+    const TemporaryFolder folder;
+    Generator random(1);
+    EncoderDecoder trained(unusual_config(), random);
+    randomise(trained, 2);
+    write_bytes(folder.file("config.json"), trained.config().to_json());
+    save_weights(folder.file("weights.safetensors"), trained);
+
+    const EncoderDecoder model = EncoderDecoder::load(folder.file(""));
+
+    trained.eval();
+    const Tensor source = ids_of({4, 5, 3, 6, 3, 0}, {2, 3}), mask = real_tokens({3, 2}, 3);
+    const Tensor target = ids_of({2, 4, 2, 9}, {2, 2});
+    CHECK(same_bits(model(source, mask, target), trained(source, mask, target)));
+    CHECK(model.config().to_json() == trained.config().to_json());
+  }
+
+  TEST_CASE("a folder without a model, or with weights of another, is refused by its name") {
+    const TemporaryFolder folder;
+    const auto refused = [&] {
+      return message_of<CheckpointError>([&] { EncoderDecoder::load(folder.file("")); });
+    };
+    CHECK(contains(refused(), folder.file("")));
+    CHECK(contains(refused(), "config.json: cannot be read"));
+    EncoderDecoderConfig config = unusual_config();
+    write_bytes(folder.file("config.json"), config.to_json());
+    CHECK(contains(refused(), "weights.safetensors"));
+    Generator random(1);
+    config.layer.feed_forward = 20;
+    EncoderDecoder other(config, random);
+    save_weights(folder.file("weights.safetensors"), other);
+    CHECK(contains(refused(),
+                   "encoder.0.feed_forward.up.weight is f32[20,10] in the file and [19,10] in the model"));
+    write_bytes(folder.file("config.json"), "{}");
+    CHECK(contains(refused(), "the model's configuration is damaged"));
+  }
+}
