@@ -197,8 +197,8 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, std::op
         }
         linear_backward(x, weight, dz, into);
       },
-      [x, weight, bias, activation] {
-        Tensor twin = matmul(x, transposed(weight));
+      [x, weight, bias, activation, rows, in, shape] {
+        Tensor twin = reshape(matmul(reshape(x, {rows, in}), transposed(weight)), shape);
         if (bias.defined()) twin = twin + bias;
         return activation ? unary(*activation, twin) : twin;
       });
