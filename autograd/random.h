@@ -64,8 +64,8 @@ class Generator {
 };
 
 /// The numbers that PyTorch draws on a CPU after torch.manual_seed(seed), where it fills tensors one element
-/// at a time. A Linear draws its weight, then its bias, if any, likewise. Source:  figures printed by
-/// PyTorch; mt19937 of Matsumoto and Nishimura 1998
+/// at a time. A Linear draws its weight, then its bias, if any, likewise.
+/// Source:  figures printed by PyTorch; mt19937 of Matsumoto and Nishimura 1998
 class TorchGenerator {
  public:
   explicit TorchGenerator(std::uint64_t seed) : engine_(static_cast<std::uint32_t>(seed)) {}

@@ -25,16 +25,17 @@ struct BleuScore {
 std::string bleu_signature();
 
 /// BLEU of a corpus with one reference a sentence, cased, tokenised as mteval-v13a does, n-grams up to 4; an
-/// order without a match counts as 1/2, 1/4, ... of one. Agrees with sacreBLEU 2's defaults. Math:    100 *
-/// min(1, exp(1 - r/h)) * (p1 p2 p3 p4)^(1/4),  p_n clipped n-gram precision over the corpus Throws:
-/// DataError if the counts differ or there are no sentences Source:  Papineni et al. 2002, P02-1040;
-/// smoothing: Chen and Cherry 2014, W14-3346, method 3
+/// order without a match counts as 1/2, 1/4, ... of one. Agrees with sacreBLEU 2's defaults.
+/// Math:    100 min(1, exp(1 - r/h)) (p1 p2 p3 p4)^(1/4), p_n clipped n-gram precision over the corpus
+/// Throws:  DataError if the counts differ or there are no sentences
+/// Source:  Papineni et al. 2002, P02-1040; smoothing: Chen and Cherry 2014, W14-3346, method 3
 BleuScore corpus_bleu(const std::vector<std::string>& hypotheses, const std::vector<std::string>& references);
 
 /// chrF2 of a corpus in percent: characters without white space, n-grams up to 6, recall weighted twice.
-/// Agrees with sacreBLEU 2's defaults. Math:    100 * 5 P R / (4 P + R), P and R averaged over the orders
-/// that both sides have Throws:  DataError if the counts differ or there are no sentences Source:  Popović
-/// 2015, W15-3049
+/// Agrees with sacreBLEU 2's defaults.
+/// Math:    100 * 5 P R / (4 P + R), P and R averaged over the orders that both sides have
+/// Throws:  DataError if the counts differ or there are no sentences
+/// Source:  Popović 2015, W15-3049
 double corpus_chrf(const std::vector<std::string>& hypotheses, const std::vector<std::string>& references);
 
 /// The share of hypotheses that equal their reference byte by byte, in percent.

@@ -47,8 +47,8 @@ struct CorpusSplit {
 /// Holds out `held_out` distinct source sentences, those with the smallest hash of (seed, text): the first
 /// half is the validation part, the second half the test part, each sentence with the first of its
 /// translations. Every pair of a held-out source leaves the training part, so the parts share no source
-/// sentence. Which sentences are held out does not depend on their order in the file. Throws:  DataError
-/// naming `path` if no source sentence would be left to train on
+/// sentence. Which sentences are held out does not depend on their order in the file.
+/// Throws:  DataError naming `path` if no source sentence would be left to train on
 CorpusSplit split_by_source(std::vector<TextPair> pairs, Index held_out, std::uint64_t seed,
                             const std::string& path);
 

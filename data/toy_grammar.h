@@ -28,8 +28,8 @@ class ToyGrammar {
   static Split split_of(Index number);
 
   /// `count` different sentences of a part, in random order, with all patterns in their set shares: the same
-  /// for the same arguments, and a longer sample starts with the shorter one. Throws:  DataError if a pattern
-  /// has too few sentences in that part
+  /// for the same arguments, and a longer sample starts with the shorter one.
+  /// Throws:  DataError if a pattern has too few sentences in that part
   std::vector<TextPair> sample(Split split, Index count, std::uint64_t seed) const;
   std::vector<Index> sample_numbers(Split split, Index count, std::uint64_t seed) const;
 
