@@ -153,6 +153,27 @@ TEST_SUITE("autograd/tape") {
     CHECK(elements(tape.gradients(linear(x, x), {x}, w, true)[0]) == Values{332, 444, 6110, 8220});
   }
 
+  TEST_CASE("a kernel may take the buffers of all inputs at once and write them in any order") {
+    // y = 3 a + 5 b, called with a = b.
+    const auto both = [](const Tensor& a, const Tensor& b) {
+      return record("both", {a, b}, {}, 3.0 * a.detach() + 5.0 * b.detach(),
+                    [](const Tensor& dy, const Gradients& into) {
+                      const GradientSlot::Target da = into[0].target(), db = into[1].target();
+                      for (const auto& [target, factor] : {std::pair(db, 5), std::pair(da, 3)}) {
+                        double* to = target.buffer.data<double>();
+                        for (Index i = 0; i < dy.elements(); ++i) {
+                          to[i] = (target.add ? to[i] : 0) + factor * dy.at(i);
+                        }
+                      }
+                    });
+    };
+    const Parameter p(values({1, 1}));
+    Tape tape;
+    const Tensor x = p * 1.0;
+    tape.backward(both(p, p) + both(x, x), values({1, 10}));
+    CHECK(elements(p.gradient()) == Values{16, 160});
+  }
+
   TEST_CASE("gradients of any tensor on request; parameters' own stay as they are and nothing is freed") {
     const Parameter p(values({2, 3}));
     const Tensor x = values({5, 7});
