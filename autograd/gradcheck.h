@@ -11,13 +11,14 @@
 namespace tapeformer {
 
 struct GradcheckOptions {
-  double step = 1e-3;        ///< times max(1, |x|)
-  bool four_point = true;    ///< error O(h^4) instead of O(h^2)
-  double tolerance = 1e-7;   ///< on the relative error: max |analytic - numeric| / max |numeric| over one input
-  double absolute = 1e-9;    ///< an input whose largest difference is below this passes, whatever the ratio
-  bool second_order = false; ///< also checks the gradient of the gradient
-  std::uint64_t seed = 1;    ///< of the random projection of the output
-  Index most_elements = 0;   ///< per input, an even sample of that many elements; 0 for all
+  double step = 1e-3;      ///< times max(1, |x|)
+  bool four_point = true;  ///< error O(h^4) instead of O(h^2)
+  double tolerance =
+      1e-7;                ///< on the relative error: max |analytic - numeric| / max |numeric| over one input
+  double absolute = 1e-9;  ///< an input whose largest difference is below this passes, whatever the ratio
+  bool second_order = false;  ///< also checks the gradient of the gradient
+  std::uint64_t seed = 1;     ///< of the random projection of the output
+  Index most_elements = 0;    ///< per input, an even sample of that many elements; 0 for all
   /// Leaves out elements where the function has a kink: true for those to skip.
   std::function<bool(std::size_t input, Index element)> skip;
 };
