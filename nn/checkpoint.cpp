@@ -9,7 +9,6 @@ std::vector<std::pair<std::string, Tensor>> weights_of(Module& module) {
   std::vector<std::pair<std::string, Tensor>> weights;
   for (const auto& [name, parameter] : module.named_parameters())
     weights.emplace_back(name, parameter.value());
-  for (const auto& [name, buffer] : module.named_buffers()) weights.emplace_back(name, buffer);
   return weights;
 }
 

@@ -7,7 +7,7 @@
 
 namespace tapeformer {
 
-/// Everything a module is: parameters and buffers by path, f32 as f32.
+/// Everything a module has learnt: its parameters by path. Buffers follow from the config.
 std::vector<std::pair<std::string, Tensor>> weights_of(Module& module);
 
 /// Writes the weights as one safetensors file, to a temporary file first: the old one stays until the new one

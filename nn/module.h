@@ -16,7 +16,7 @@ class ParameterVisitor {
  public:
   virtual ~ParameterVisitor() = default;
   virtual void on_parameter(const std::string& path, Parameter& parameter);
-  /// A constant that belongs to the model but is not trained.
+  /// A constant that follows from the config, such as a table of sinusoids.
   virtual void on_buffer(const std::string& path, Tensor& buffer);
   /// A number that a checkpoint must hold for training to go on as it would have, e.g. of dropout masks
   /// drawn.

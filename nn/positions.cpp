@@ -45,6 +45,9 @@ Tensor Positions::operator()(const Tensor& x, Index first) const {
   return x + (weight_.defined() ? rows : rows.to(x.dtype()));
 }
 
-void Positions::visit(ParameterVisitor& visitor) { visitor.parameter("weight", weight_); }
+void Positions::visit(ParameterVisitor& visitor) {
+  visitor.parameter("weight", weight_);
+  visitor.buffer("sinusoids", sinusoids_);
+}
 
 }  // namespace tapeformer
