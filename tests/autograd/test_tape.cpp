@@ -205,7 +205,8 @@ TEST_SUITE("autograd/tape") {
   }
 
   TEST_CASE("recorded passes give second and third derivatives") {
-    // f = x^3 e^x: f' = (x^3 + 3 x^2) e^x, f'' = (x^3 + 6 x^2 + 6 x) e^x, f''' = (x^3 + 9 x^2 + 18 x + 6) e^x.
+    // f = x^3 e^x: f' = (x^3 + 3 x^2) e^x, f'' = (x^3 + 6 x^2 + 6 x) e^x,
+    // f''' = (x^3 + 9 x^2 + 18 x + 6) e^x.
     const Tensor x = values({0.7, -1.3});
     Tape tape;
     tape.watch(x);

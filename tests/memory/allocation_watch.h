@@ -2,8 +2,9 @@
 
 namespace tapeformer {
 
-/// Counts the heap allocations that this program's own code asks for, in any thread, while one lives. What a
-/// shared library allocates inside a call is not counted, except the C++ library on our behalf (a std::string).
+/// Counts the heap allocations that this program's own code asks for, in any thread, while one lives. What
+/// a shared library allocates inside a call is not counted, except the C++ library on our behalf, e.g. for a
+/// std::string.
 class AllocationWatch {
  public:
   AllocationWatch();

@@ -1,5 +1,6 @@
-// After the first step of a shape, a training step makes no mmap, mremap, munmap or brk call, and our own code
-// asks the heap for nothing. Usage: test_training_step_memory [malloc | mmap], which breaks the rule on purpose.
+// After the first step of a shape, a training step makes no mmap, mremap, munmap or brk call, and our own
+// code asks the heap for nothing.
+// Usage: test_training_step_memory [malloc | mmap], which breaks the rule on purpose.
 
 #include <tapeformer/autograd/ops/loss.h>
 #include <tapeformer/autograd/tape.h>
