@@ -74,12 +74,13 @@ inline void rewind(Module& module) {
   for (auto& [name, counter] : module.named_counters()) *counter = 0;
 }
 
-/// Gradcheck of every parameter of a module in double, and of `inputs`. Only key biases are left out: they add
-/// the same to all scores of a row, so a gradient of theirs is zero, and a ratio to it says nothing
+/// Gradcheck of every parameter of a module in double, and of `inputs`. Only key biases are left out: they
+/// add the same to all scores of a row, so a gradient of theirs is zero, and a ratio to it says nothing
 /// (check_layer_against_golden looks at it).
 inline GradcheckReport gradcheck_module(Module& module, NamedTensors inputs,
                                         const std::function<Tensor()>& function,
                                         const GradcheckOptions& options = {}) {
+  const SingleThread guard;
   for (auto& [name, parameter] : module.named_parameters()) {
     if (name.find("key.bias") == std::string::npos) inputs.emplace_back(name, parameter.value());
   }

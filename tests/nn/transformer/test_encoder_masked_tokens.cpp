@@ -72,7 +72,7 @@ double accuracy(const MaskedModel& model, Generator& random, bool mirror_too) {
 
 TEST_SUITE("nn/transformer/encoder_masked_tokens") {
   TEST_CASE("an encoder alone learns to fill masked tokens from their context") {
-    const SingleThread alone;
+    const SingleThread guard;
     EncoderConfig config;
     config.layer.width = 32;
     config.layer.heads = 4;
