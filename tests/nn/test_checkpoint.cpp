@@ -99,6 +99,7 @@ TEST_SUITE("nn/checkpoint") {
                          ": the weights do not fit the model:"
                          "\n  up.weight is f32[5,3] in the file and [4,3] in the model"
                          "\n  down.weight is missing"
+                         "\n  scale is not in the model"
                          "\n  sideways.weight is not in the model");
     CHECK(same_bits(net.up.bias().value(), before));
     CHECK(net.scale.at(0) == 0.25);

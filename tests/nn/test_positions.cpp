@@ -59,8 +59,12 @@ TEST_SUITE("nn/positions") {
   }
 
   TEST_CASE("sinusoids are constants; learned positions are a small random parameter") {
-    CHECK(positions_of(PositionKind::sinusoidal, 4, 10).parameter_count() == 0);
+    Positions fixed = positions_of(PositionKind::sinusoidal, 4, 10);
+    CHECK(fixed.parameter_count() == 0);
+    REQUIRE(fixed.named_buffers().size() == 1);
+    CHECK(fixed.named_buffers()[0].first == "sinusoids");
     Positions learned = positions_of(PositionKind::learned, 40, 100);
+    CHECK(learned.named_buffers().empty());
     REQUIRE(learned.named_parameters().size() == 1);
     CHECK(learned.named_parameters()[0].first == "weight");
     const Tensor weight = learned.named_parameters()[0].second;
