@@ -1,21 +1,22 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/examples/program.h>
 
-#include <csignal>
+#include <pthread.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
 #include <cstdio>
 #include <fstream>
 #include <iterator>
 #include <new>
+#include <thread>
 
 namespace tapeformer {
 namespace {
 
-volatile std::sig_atomic_t interrupt_seen = 0;
-
-void on_interrupt(int signal) {
-  interrupt_seen = 1;
-  std::signal(signal, SIG_DFL);
-}
+std::atomic<bool> interrupt_seen{false};
 
 }  // namespace
 
@@ -31,11 +32,27 @@ int run_program(const char* name, const std::function<int()>& body) {
 }
 
 void remember_interrupts() {
-  std::signal(SIGINT, on_interrupt);
-  std::signal(SIGTERM, on_interrupt);
+  // No signal handler: oneDNN's f32 kernels run with the stack pointer inside a heap block, where a handler's
+  // frame overwrites what lies below (oneDNN 3.11.2 mends it). All threads block the signals, one waits.
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGINT);
+  sigaddset(&signals, SIGTERM);
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  std::thread([signals] {
+    int signal = 0;
+    sigwait(&signals, &signal);
+    interrupt_seen = true;
+    std::this_thread::sleep_for(std::chrono::seconds(1));  // a supervisor may send the same signal twice
+    const timespec none{};
+    while (sigtimedwait(&signals, nullptr, &none) > 0) {
+    }
+    sigwait(&signals, &signal);
+    _exit(kExitInterrupted);
+  }).detach();
 }
 
-bool interrupted() { return interrupt_seen != 0; }
+bool interrupted() { return interrupt_seen; }
 
 std::string read_file(const std::string& path) {
   std::ifstream file(path, std::ios::binary);

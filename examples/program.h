@@ -12,6 +12,7 @@ constexpr int kExitSuccess = 0, kExitBadInput = 2, kExitInterrupted = 130;
 int run_program(const char* name, const std::function<int()>& body);
 
 /// From now on the first Ctrl-C (or SIGTERM) is remembered instead of ending the program; the second ends it.
+/// Call it before any other thread starts: threads inherit that these signals are not theirs.
 void remember_interrupts();
 bool interrupted();
 

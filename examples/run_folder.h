@@ -17,7 +17,8 @@ class RunFolder {
  public:
   explicit RunFolder(std::string path) : path_(std::move(path)) {}
 
-  /// Makes the folder for a new training. Throws: DataError if it cannot be written or holds a training already.
+  /// Makes the folder for a new training.
+  /// Throws: DataError if it cannot be written or holds a training already
   void create() const;
   std::string file(const std::string& name) const { return path_ + "/" + name; }
   const std::string& path() const { return path_; }

@@ -132,6 +132,7 @@ struct TrainOptions {
 };
 
 int train(const TrainOptions& options, const CLI::App& command) {
+  remember_interrupts();
   const RunFolder folder(options.run);
   if (!options.resume) return TranslationTrainer::start(folder, options.model, options.control).run();
   for (const CLI::Option* option : command.get_options()) {

@@ -311,7 +311,6 @@ int TranslationTrainer::run() {
                    folder_.file("weights.safetensors"));
     return kExitSuccess;
   }
-  remember_interrupts();
   model_->train();
   first_step_ = state_.step;
   started_ = log_started_ = now_seconds();

@@ -1,6 +1,6 @@
 // Where one training step of a translation model goes, and how near it is to the cost of its matrix products.
-// Usage: translation_step [--width C] [--heads H] [--layers L] [--feed-forward F] [--vocabulary V] [--batch B]
-//                         [--length T] [--dropout P] [--steps N]     (the defaults are the quickstart's model)
+// Usage: translation_step [--width C] [--heads H] [--layers L] [--feed-forward F] [--vocabulary V]
+//                         [--batch B] [--length T] [--dropout P] [--steps N]; defaults: the quickstart model
 #include <tapeformer/autograd/kernels/matmul.h>
 #include <tapeformer/autograd/ops/loss.h>
 #include <tapeformer/autograd/profile.h>

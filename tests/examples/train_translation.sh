@@ -73,6 +73,17 @@ check "a stopped training resumes to the same weights" cmp "$work/whole/weights.
 train "$work/stopped" --resume
 check "resuming a finished training says so" grep -q finished "$work/err"
 
+# Signals that arrive in the middle of large matrix products must not harm the heap under them.
+for delay in 1.2 1.4 1.6 1.8; do
+  "$program" train --run "$work/large$delay" --grammar-pairs 2000 --held-out 20 --width 256 --feed-forward 512 --samples 0 \
+    --threads 2 >/dev/null 2>"$work/err" &
+  victim=$!
+  sleep "$delay"
+  kill -TERM $victim
+  wait $victim
+  check "a signal amid large products stops and saves" test $? = 130
+done
+
 # --- using it ----------------------------------------------------------------------------------------------
 printf 'the cat sleeps .\n\nthe dog .\n' | "$program" translate --run "$work/whole" >"$work/out" 2>"$work/err"
 check "translate answers every line, empty ones too" test "$(wc -l <"$work/out")" = 3
