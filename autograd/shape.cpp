@@ -16,6 +16,12 @@ void Shape::append(Index size) {
     throw ShapeError("[shape] at most " + std::to_string(kMaxRank) + " axes; got one more than " + text());
   }
   if (size < 0) throw ShapeError("[shape] sizes are not negative; got " + std::to_string(size));
+  Index product = 1;
+  for (const Index known : *this) product *= known == 0 ? 1 : known;
+  if (__builtin_mul_overflow(product, size == 0 ? 1 : size, &product)) {
+    throw ShapeError("[shape] the number of elements must fit 63 bits; got " + text() + " and " +
+                     std::to_string(size));
+  }
   sizes_[static_cast<std::size_t>(rank_++)] = size;
 }
 

@@ -46,9 +46,10 @@ struct FreeBlock {
 class Pool {
  public:
   Pool() {
-    // What libraries allocate inside a call stays on a heap that is never trimmed.
+    // What libraries allocate inside a call stays on one heap that is never trimmed.
     mallopt(M_TRIM_THRESHOLD, INT_MAX);
-    mallopt(M_MMAP_THRESHOLD, 1 << 30);
+    mallopt(M_MMAP_MAX, 0);
+    mallopt(M_ARENA_MAX, 1);
   }
 
   void* allocate(std::size_t bytes) {

@@ -13,6 +13,7 @@ namespace tapeformer {
 
 /// Bytes from the process-wide pool, aligned to 64. Freed blocks are kept for the next request of their size
 /// class, so a training step that repeats its shapes asks the system for nothing. Thread-safe.
+/// The first call also tells malloc, for the whole process, to keep what is freed.
 void* pool_allocate(std::size_t bytes);
 /// `bytes` must be what was asked for.
 void pool_free(void* block, std::size_t bytes);

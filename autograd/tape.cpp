@@ -4,6 +4,7 @@
 #include <tapeformer/autograd/tape.h>
 
 #include <algorithm>
+#include <cmath>
 #include <ostream>
 
 namespace tapeformer {
@@ -17,6 +18,16 @@ struct BackwardMark {
   bool outer = std::exchange(profiled_pass_is_backward, true);
   ~BackwardMark() { profiled_pass_is_backward = outer; }
 };
+
+/// Position of the first NaN or infinity, or -1; tensors of other types have none.
+Index first_non_finite(const Tensor& x) {
+  if (!x.defined() || !is_floating(x.dtype())) return -1;
+  Index first = -1;
+  const Index count = x.elements();
+  dispatch(
+      "anomaly", [&](auto on, auto* from) { first = kernels::first_non_finite(on, count, from); }, x);
+  return first;
+}
 
 std::string bracketed(const char* op) { return std::string("[") + op + "] "; }
 
@@ -136,17 +147,22 @@ void append_node(Tape& tape, const char* op, const Tensor* inputs, std::size_t i
   node.outputs = static_cast<std::int32_t>(output_count);
   for (std::size_t i = 0; i < output_count; ++i) {
     tape.new_slot(outputs[i]);
-    if (tape.detects_anomalies_) tape.check_finite(op, "forward", outputs[i]);
+    if (tape.detects_anomalies_) tape.check_result(op, inputs, input_count, outputs[i]);
   }
   tape.nodes_.push_back(std::move(node));
 }
 
+void Tape::check_result(const char* op, const Tensor* inputs, std::size_t count, const Tensor& y) const {
+  const Index bad = first_non_finite(y);
+  if (bad < 0) return;
+  const bool given =
+      std::any_of(inputs, inputs + count, [](const Tensor& x) { return first_non_finite(x) >= 0; });
+  if (std::isinf(y.at(bad)) && given) return;
+  check_finite(op, "forward", y);
+}
+
 void Tape::check_finite(const char* op, const char* direction, const Tensor& x) const {
-  if (!x.defined() || !is_floating(x.dtype())) return;
-  Index bad = -1;
-  const Index count = x.elements();
-  dispatch(
-      op, [&](auto on, auto* from) { bad = kernels::first_non_finite(on, count, from); }, x);
+  const Index bad = first_non_finite(x);
   if (bad < 0) return;
   throw TapeError(bracketed(op) + direction + " gave the first value that is not finite: " +
                   std::to_string(x.at(bad)) + " at element " + std::to_string(bad) + " of " + x.describe() +

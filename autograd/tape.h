@@ -78,11 +78,13 @@ class Tape {
   /// d loss / d x for every x of `of` (watched, a parameter's value, or computed on this tape); zeros where
   /// the loss does not depend on x. Parameters' gradients stay as they are and nothing is freed. With
   /// `recorded` the pass itself goes onto the tape, so that its results can be differentiated again.
+  /// Results may share memory with the seed and with each other: clone() one before writing to it.
   std::vector<Tensor> gradients(const Tensor& loss, const std::vector<Tensor>& of, const Tensor& seed = {},
                                 bool recorded = false);
 
   /// From now on the first operation that yields a NaN or an infinity, forward or backward, throws a
-  /// TapeError that names it. Costs a pass over every result.
+  /// TapeError that names it; an infinity that an input held already, such as a mask's, is passed on in
+  /// silence. Costs a pass over every result.
   void detect_anomalies(bool detect = true) { detects_anomalies_ = detect; }
 
   /// One line a node: what it computes from what, and the bytes it keeps.
@@ -125,6 +127,7 @@ class Tape {
   void run(std::size_t begin, std::size_t end);
   void run_node(std::size_t index);
   void check_finite(const char* op, const char* direction, const Tensor& x) const;
+  void check_result(const char* op, const Tensor* inputs, std::size_t count, const Tensor& y) const;
   void leave();
 
   std::uint64_t id_;

@@ -27,26 +27,15 @@ void fill_row(std::int32_t* row, Index length, std::int32_t first, const std::ve
   std::fill(row, end, padding);
 }
 
-void fill_source(const SourceBatch& batch, Index row, const std::vector<std::int32_t>& tokens) {
-  const Index length = batch.ids.size(1), used = static_cast<Index>(tokens.size()) + 1;
-  fill_row(batch.ids.data<std::int32_t>() + row * length, length, -1, tokens, kEnd, kPadding);
-  bool* const mask = batch.mask.data<bool>() + row * length;
+void fill_source(const TranslationBatch& batch, Index row, const std::vector<std::int32_t>& tokens) {
+  const Index length = batch.source_ids.size(1), used = static_cast<Index>(tokens.size()) + 1;
+  fill_row(batch.source_ids.data<std::int32_t>() + row * length, length, -1, tokens, kEnd, kPadding);
+  bool* const mask = batch.source_mask.data<bool>() + row * length;
   std::fill(mask, mask + used, true);
   std::fill(mask + used, mask + length, false);
 }
 
 }  // namespace
-
-SourceBatch source_batch(const std::vector<std::vector<std::int32_t>>& sentences) {
-  if (sentences.empty()) throw DataError("[source_batch] a batch has at least one sentence; got none");
-  std::size_t longest = 0;
-  for (const auto& sentence : sentences) longest = std::max(longest, sentence.size() + 1);
-  const Shape shape{static_cast<Index>(sentences.size()), static_cast<Index>(longest)};
-  const SourceBatch batch{Tensor::empty(shape, DType::i32), Tensor::empty(shape, DType::boolean)};
-  for (std::size_t row = 0; row < sentences.size(); ++row)
-    fill_source(batch, static_cast<Index>(row), sentences[row]);
-  return batch;
-}
 
 TranslationBatches::TranslationBatches(std::vector<EncodedPair> pairs, const BatchingConfig& config)
     : pairs_(std::move(pairs)), config_(config) {
@@ -134,13 +123,11 @@ TranslationBatch TranslationBatches::next() {
     longest_target = std::max(longest_target, target_length(members[row]));
   }
   const Shape source_shape{rows, longest_source}, target_shape{rows, longest_target};
-  const SourceBatch source{Tensor::empty(source_shape, DType::i32),
-                           Tensor::empty(source_shape, DType::boolean)};
-  TranslationBatch batch{source.ids, source.mask, Tensor::empty(target_shape, DType::i32),
-                         Tensor::empty(target_shape, DType::i32), 0};
+  TranslationBatch batch{Tensor::empty(source_shape, DType::i32), Tensor::empty(source_shape, DType::boolean),
+                         Tensor::empty(target_shape, DType::i32), Tensor::empty(target_shape, DType::i32), 0};
   for (Index row = 0; row < rows; ++row) {
     const EncodedPair& pair = pairs_[static_cast<std::size_t>(members[row])];
-    fill_source(source, row, pair.source);
+    fill_source(batch, row, pair.source);
     std::int32_t* const inputs = batch.target_inputs.data<std::int32_t>() + row * longest_target;
     std::int32_t* const outputs = batch.target_outputs.data<std::int32_t>() + row * longest_target;
     fill_row(inputs, longest_target, kBegin, pair.target, -1, kPadding);

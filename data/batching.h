@@ -25,13 +25,6 @@ struct TranslationBatch {
   Index tokens = 0;       ///< source and target tokens that are not padding
 };
 
-/// Padded sources for decoding: ids [B, S] i32 and mask [B, S] bool, each sentence followed by end.
-/// Throws:  DataError if there are no sentences
-struct SourceBatch {
-  Tensor ids, mask;
-};
-SourceBatch source_batch(const std::vector<std::vector<std::int32_t>>& sentences);
-
 /// Where an endless walk over the batches stands.
 struct BatchPosition {
   Index epoch = 0, index = 0;

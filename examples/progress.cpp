@@ -1,5 +1,6 @@
 #include <tapeformer/examples/progress.h>
 
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -42,7 +43,10 @@ void Progress::show(const std::string& line) {
   if (!terminal_ || (last_ >= 0 && now - last_ < 0.2)) return;
   last_ = now;
   shown_ = true;
-  std::fprintf(stderr, "\r\033[K%s", line.c_str());
+  winsize window{};
+  const bool known = ioctl(STDERR_FILENO, TIOCGWINSZ, &window) == 0 && window.ws_col > 1;
+  const int width = known ? window.ws_col - 1 : 79;  // a wrapped line could not be rewritten
+  std::fprintf(stderr, "\r\033[K%.*s", width, line.c_str());
   std::fflush(stderr);
 }
 

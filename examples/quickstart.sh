@@ -17,9 +17,11 @@ cmake --preset release --log-level=WARNING >/dev/null
 cmake --build --preset release -j "$(nproc)" --target train_translation
 
 program=build/release/examples/train_translation
-resume=()
-[ -e "$run/checkpoint.safetensors" ] && resume=(--resume)  # a second call goes on, or finds the training finished
-"$program" train --run "$run" "${resume[@]}" "$@"
+if [ -e "$run/checkpoint.safetensors" ]; then
+  "$program" train --run "$run" --resume  # a second call goes on, or finds the training finished
+else
+  "$program" train --run "$run" "$@"
+fi
 "$program" evaluate --run "$run"
 
 sentences='Why does she clean his green birds?

@@ -37,11 +37,23 @@ struct RestoreState : OptimizerVisitor {
 
 }  // namespace
 
-void RunFolder::create() const {
-  if (has_checkpoint()) {
+void RunFolder::refuse_if_used() const {
+  if (has_checkpoint() || std::filesystem::exists(file("weights.safetensors"))) {
     throw DataError(path_, 0,
                     "holds a training already; try --resume to go on with it, or another --run folder");
   }
+}
+
+Json RunFolder::config() const {
+  try {
+    return Json::parse(read_file(file("config.json")));
+  } catch (const Json::exception& error) {
+    throw CheckpointError(file("config.json") + ": is damaged: " + error.what());
+  }
+}
+
+void RunFolder::create() const {
+  refuse_if_used();
   std::error_code error;
   std::filesystem::create_directories(path_, error);
   if (error) throw DataError(path_, 0, "cannot be made: " + error.message());

@@ -23,6 +23,10 @@ class RunFolder {
   std::string file(const std::string& name) const { return path_ + "/" + name; }
   const std::string& path() const { return path_; }
   bool has_checkpoint() const;
+  /// Throws: DataError if the folder holds a training or a model already
+  void refuse_if_used() const;
+  /// What config.json says. Throws: CheckpointError
+  Json config() const;
 
   /// Writes a file whole or not at all.
   void write(const std::string& name, const std::string& content) const;

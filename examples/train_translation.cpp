@@ -8,6 +8,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <iostream>
@@ -32,18 +33,25 @@ struct SearchOptions {
   }
 };
 
-/// The options a run folder was trained with.
-TranslationOptions trained_options(const std::string& folder) {
-  try {
-    return Json::parse(read_file(folder + "/config.json")).at("training").get<TranslationOptions>();
-  } catch (const Json::exception& error) {
-    throw CheckpointError(folder + "/config.json: is damaged or not of this program: " + error.what());
+/// A trained run: what `translate` and `evaluate` need.
+struct Trained {
+  EncoderDecoder model;
+  Vocabularies words;
+  Json config;
+
+  /// Throws: CheckpointError, DataError
+  static Trained load(const std::string& folder) {
+    Json config = RunFolder(folder).config();
+    try {
+      return {EncoderDecoder::load(folder), Vocabularies::load(folder, config), config};
+    } catch (const Json::exception& error) {
+      throw CheckpointError(folder + "/config.json: is not of this program: " + error.what());
+    }
   }
-}
+};
 
 int translate(const std::string& folder, const SearchOptions& search) {
-  const EncoderDecoder model = EncoderDecoder::load(folder);
-  const Vocabularies words = Vocabularies::load(folder);
+  const auto [model, words, config] = Trained::load(folder);
   Index number = 0;
   for (std::string line; std::getline(std::cin, line);) {
     ++number;
@@ -63,23 +71,33 @@ struct EvaluateOptions {
   bool swap = false;
 };
 
-int evaluate(const EvaluateOptions& options, const SearchOptions& search) {
-  EncoderDecoder model = EncoderDecoder::load(options.run);
-  const Vocabularies words = Vocabularies::load(options.run);
-  const TranslationOptions trained = trained_options(options.run);
-  Progress progress;
-  std::vector<TextPair> pairs;
-  if (options.pairs.empty()) {
-    std::string report;
-    CorpusSplit corpus = load_corpus(trained, report);
-    pairs = options.part == "test" ? corpus.test : corpus.validation;
-  } else {
-    pairs = read_tab_separated(options.pairs, options.swap);
+/// The part of the training's corpus that it did not train on.
+std::vector<TextPair> held_out_pairs(const TranslationOptions& trained, const Json& config,
+                                     const std::string& part) {
+  std::string report;
+  CorpusSplit corpus = load_corpus(trained, report);
+  if (fingerprint(corpus) != config.at("data_fingerprint").get<std::uint64_t>()) {
+    throw DataError(
+        trained.pairs.empty() ? trained.source : trained.pairs, 0,
+        "has changed since the training, and with it what was held out; restore it, or name --pairs");
   }
+  return part == "test" ? corpus.test : corpus.validation;
+}
+
+int evaluate(const EvaluateOptions& options, const SearchOptions& search) {
+  Trained run = Trained::load(options.run);
+  const auto trained = run.config.at("training").get<TranslationOptions>();
+  Progress progress;
+  const std::vector<TextPair> pairs = options.pairs.empty()
+                                          ? held_out_pairs(trained, run.config, options.part)
+                                          : read_tab_separated(options.pairs, options.swap);
   std::vector<TokenIds> sources;
-  for (std::size_t i = 0; i < pairs.size(); ++i) {
-    sources.push_back(
-        checked_source(*words.source, pairs[i].source, static_cast<Index>(i + 1), model.config().max_length));
+  Index cut = 0;
+  const auto most = static_cast<std::size_t>(run.model.config().max_length - 1);
+  for (const TextPair& pair : pairs) {
+    sources.push_back(run.words.source->encode(pair.source));
+    cut += sources.back().size() > most ? 1 : 0;
+    sources.back().resize(std::min(sources.back().size(), most));
   }
   const double begun = now_seconds();
   SearchConfig config = search.config();
@@ -92,8 +110,8 @@ int evaluate(const EvaluateOptions& options, const SearchOptions& search) {
                   " left");
   };
   std::vector<std::string> hypotheses;
-  for (const Hypothesis& found : beam_search(model, sources, config)) {
-    hypotheses.push_back(words.target->decode(found.tokens));
+  for (const Hypothesis& found : beam_search(run.model, sources, config)) {
+    hypotheses.push_back(run.words.target->decode(found.tokens));
   }
   progress.clear();
   const std::vector<std::string> references = targets_of(pairs);
@@ -106,10 +124,14 @@ int evaluate(const EvaluateOptions& options, const SearchOptions& search) {
   batching.token_budget = trained.batch_tokens;
   batching.max_tokens = trained.max_length;
   batching.shuffle = false;
-  TranslationBatches batches(encode(words, pairs), batching);
-  const double loss = validation_loss(model, batches, progress);
+  TranslationBatches batches(encode(run.words, pairs), batching);
+  const double loss = validation_loss(run.model, batches, progress);
   progress.clear();
   std::printf("sentences    %zu\n", pairs.size());
+  if (cut > 0) std::printf("cut          %lld sources to %zu tokens\n", static_cast<long long>(cut), most);
+  if (batches.dropped() > 0) {
+    std::printf("left out     %lld pairs of the loss: too long\n", static_cast<long long>(batches.dropped()));
+  }
   std::printf("loss         %.4f nats a token, perplexity %.3f\n", loss, std::exp(loss));
   std::printf("exact match  %.2f %%\n", exact_match(hypotheses, references));
   std::printf("%s\n", corpus_bleu(hypotheses, references).text().c_str());
@@ -134,7 +156,11 @@ struct TrainOptions {
 int train(const TrainOptions& options, const CLI::App& command) {
   remember_interrupts();
   const RunFolder folder(options.run);
-  if (!options.resume) return TranslationTrainer::start(folder, options.model, options.control).run();
+  if (!options.resume) {
+    TranslationOptions model = options.model;
+    model.make_paths_absolute();
+    return TranslationTrainer::start(folder, model, options.control).run();
+  }
   for (const CLI::Option* option : command.get_options()) {
     const std::string group = option->get_group();
     if (option->count() > 0 &&
@@ -151,9 +177,10 @@ int run(int argc, char** argv) {
       "Trains a transformer that translates, and translates with it.\n"
       "  train_translation train --run runs/demo                      the built-in English to French corpus\n"
       "  train_translation train --run runs/fr --pairs fra-eng.tsv --max-words 10\n"
-      "  echo 'the cat sleeps .' | train_translation translate --run runs/demo\n"
+      "  echo 'She sees the cat.' | train_translation translate --run runs/demo\n"
       "  train_translation evaluate --run runs/demo");
   app.require_subcommand(1);
+  app.set_version_flag("--version", "tapeformer 0.1.0");
 
   TrainOptions train_options;
   CLI::App& train_command =

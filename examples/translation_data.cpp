@@ -4,15 +4,35 @@
 #include <tapeformer/data/utf8.h>
 #include <tapeformer/examples/translation_data.h>
 
+#include <nlohmann/json.hpp>
+
 #include <algorithm>
 
 namespace tapeformer {
 
-Vocabularies Vocabularies::load(const std::string& folder) {
+namespace {
+
+std::uint64_t fingerprint(const Tokenizer& tokenizer) { return hash_text(tokenizer.serialize()); }
+
+}  // namespace
+
+Vocabularies Vocabularies::load(const std::string& folder, const nlohmann::ordered_json& config) {
   Vocabularies result;
-  result.source = load_tokenizer(folder + "/source.vocabulary");
-  result.target = load_tokenizer(folder + "/target.vocabulary");
+  const auto load_side = [&](const std::string& side) {
+    const std::string path = folder + "/" + side + ".vocabulary";
+    std::shared_ptr<const Tokenizer> tokenizer = load_tokenizer(path);
+    if (fingerprint(*tokenizer) != config.at("vocabularies").at(side).get<std::uint64_t>()) {
+      throw DataError(path, 0, "is not the vocabulary that the weights were trained with; restore it");
+    }
+    return tokenizer;
+  };
+  result.source = load_side("source");
+  result.target = load_side("target");
   return result;
+}
+
+nlohmann::ordered_json Vocabularies::description() const {
+  return {{"source", fingerprint(*source)}, {"target", fingerprint(*target)}};
 }
 
 CorpusSplit load_corpus(const TranslationOptions& options, std::string& report) {
@@ -78,13 +98,11 @@ std::vector<EncodedPair> encode(const Vocabularies& vocabularies, const std::vec
   return encoded;
 }
 
-std::uint64_t fingerprint(const std::vector<EncodedPair>& pairs) {
-  std::uint64_t hash = pairs.size();
-  for (const EncodedPair& pair : pairs) {
-    for (const auto* side : {&pair.source, &pair.target}) {
-      hash = mix_bits(hash ^ side->size());
-      for (const std::int32_t id : *side) hash = mix_bits(hash ^ static_cast<std::uint32_t>(id));
-    }
+std::uint64_t fingerprint(const CorpusSplit& corpus) {
+  std::uint64_t hash = 0;
+  for (const std::vector<TextPair>* part : {&corpus.train, &corpus.validation, &corpus.test}) {
+    hash = mix_bits(hash ^ part->size());
+    for (const TextPair& pair : *part) hash = mix_bits(hash ^ hash_text(pair.source), hash_text(pair.target));
   }
   return hash;
 }

@@ -14,8 +14,10 @@ namespace tapeformer {
 struct Vocabularies {
   std::shared_ptr<const Tokenizer> source, target;
 
-  /// Throws: DataError
-  static Vocabularies load(const std::string& folder);
+  /// Throws: DataError if a file is not the one that `config` (a run's config.json) was written with
+  static Vocabularies load(const std::string& folder, const nlohmann::ordered_json& config);
+  /// What config.json says of them, to recognise them by.
+  nlohmann::ordered_json description() const;
 };
 
 /// The corpus that `options` name, split; `report` says what was read and dropped.
@@ -31,8 +33,8 @@ std::vector<std::int32_t> checked_source(const Tokenizer& tokenizer, const std::
                                          Index max_length);
 
 std::vector<EncodedPair> encode(const Vocabularies& vocabularies, const std::vector<TextPair>& pairs);
-/// A number that changes when any pair does: a resumed run must see the same data.
-std::uint64_t fingerprint(const std::vector<EncodedPair>& pairs);
+/// A number that changes when any pair of any part does: resuming and evaluating need the same data.
+std::uint64_t fingerprint(const CorpusSplit& corpus);
 
 std::vector<std::string> sources_of(const std::vector<TextPair>& pairs);
 std::vector<std::string> targets_of(const std::vector<TextPair>& pairs);

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <filesystem>
 #include <type_traits>
 
 namespace tapeformer {
@@ -79,9 +80,45 @@ void TranslationOptions::add_to(CLI::App& app) {
   });
 }
 
+void TranslationOptions::make_paths_absolute() {
+  for (std::string* path : {&pairs, &source, &target, &source_model, &target_model}) {
+    if (!path->empty()) *path = std::filesystem::absolute(*path).string();
+  }
+}
+
 TokenizerKind TranslationOptions::tokenizer_kind() const {
   if (tokenizer.empty()) return built_in() ? TokenizerKind::word : TokenizerKind::bpe;
   return tapeformer::tokenizer_kind(tokenizer);
+}
+
+EncoderDecoderConfig TranslationOptions::model_config(Index source_vocabulary,
+                                                      Index target_vocabulary) const {
+  EncoderDecoderConfig config;
+  config.layer.width = width;
+  config.layer.heads = heads;
+  config.layer.feed_forward = feed_forward;
+  config.layer.dropout = dropout;
+  config.layer.norm_first = !post_norm;
+  config.layer.activation = activation_named(activation);
+  config.source_vocabulary = source_vocabulary;
+  config.target_vocabulary = target_vocabulary;
+  config.encoder_layers = encoder_layers;
+  config.decoder_layers = decoder_layers;
+  config.positions = position_kind(positions);
+  config.max_length = max_length;
+  config.tie_target_head = !untied_head;
+  config.tie_embeddings = shared_vocabulary;
+  return config;
+}
+
+ScheduleConfig TranslationOptions::schedule_config() const {
+  ScheduleConfig config;
+  config.kind = schedule;
+  config.learning_rate = learning_rate;
+  config.warmup_steps = warmup;
+  config.total_steps = steps;
+  config.minimum = minimum_learning_rate;
+  return config;
 }
 
 void TranslationOptions::check() const {
@@ -107,8 +144,12 @@ void TranslationOptions::check() const {
   require(
       max_words >= 0 && patience >= 0 && clip >= 0 && warmup >= 0 && checkpoint_every >= 0 && samples >= 0,
       "--max-words, --patience, --clip, --warmup, --checkpoint-every and --samples must not be negative");
+  require(schedule != "cosine" || steps > warmup,
+          "the cosine schedule needs more --steps than --warmup; got " + std::to_string(steps) + " and " +
+              std::to_string(warmup));
   tokenizer_kind();
-  position_kind(positions);
+  model_config(vocabulary, vocabulary).check();  // whatever the sizes of the vocabularies will be
+  Schedule{schedule_config()};
 }
 
 void to_json(nlohmann::ordered_json& json, const TranslationOptions& options) {

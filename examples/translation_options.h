@@ -2,6 +2,7 @@
 
 #include <tapeformer/data/tokenizer.h>
 #include <tapeformer/nn/transformer/encoder_decoder.h>
+#include <tapeformer/optim/schedule.h>
 
 #include <nlohmann/json_fwd.hpp>
 
@@ -46,6 +47,11 @@ struct TranslationOptions {
 
   bool built_in() const { return pairs.empty() && source.empty() && target.empty(); }
   TokenizerKind tokenizer_kind() const;
+  /// So that a run can be resumed and evaluated from another folder.
+  void make_paths_absolute();
+  /// The model for vocabularies of these sizes.
+  EncoderDecoderConfig model_config(Index source_vocabulary, Index target_vocabulary) const;
+  ScheduleConfig schedule_config() const;
   /// Throws: Error naming the options that contradict each other.
   void check() const;
   void add_to(CLI::App& app);

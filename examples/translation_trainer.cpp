@@ -1,4 +1,5 @@
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/kernels/matmul.h>
 #include <tapeformer/autograd/ops/loss.h>
 #include <tapeformer/autograd/tape.h>
 #include <tapeformer/data/toy_grammar.h>
@@ -22,25 +23,6 @@ std::string format(const char* pattern, double a, double b = 0, double c = 0) {
   return text;
 }
 
-EncoderDecoderConfig model_config(const TranslationOptions& options, const Vocabularies& vocabularies) {
-  EncoderDecoderConfig config;
-  config.layer.width = options.width;
-  config.layer.heads = options.heads;
-  config.layer.feed_forward = options.feed_forward;
-  config.layer.dropout = options.dropout;
-  config.layer.norm_first = !options.post_norm;
-  config.layer.activation = activation_named(options.activation);
-  config.source_vocabulary = vocabularies.source->vocabulary_size();
-  config.target_vocabulary = vocabularies.target->vocabulary_size();
-  config.encoder_layers = options.encoder_layers;
-  config.decoder_layers = options.decoder_layers;
-  config.positions = position_kind(options.positions);
-  config.max_length = options.max_length;
-  config.tie_target_head = !options.untied_head;
-  config.tie_embeddings = options.shared_vocabulary;
-  return config;
-}
-
 /// Tokens that count in the loss.
 Index target_tokens(const TranslationBatch& batch) {
   const std::int32_t* ids = batch.target_outputs.data<std::int32_t>();
@@ -50,7 +32,7 @@ Index target_tokens(const TranslationBatch& batch) {
 
 }  // namespace
 
-double validation_loss(EncoderDecoder& model, TranslationBatches& batches, Progress& progress) {
+double validation_loss(EncoderDecoder& model, TranslationBatches& batches, Progress& progress, Index most) {
   const RecordingPause pause;
   model.eval();
   batches.seek({0, 0});
@@ -58,13 +40,14 @@ double validation_loss(EncoderDecoder& model, TranslationBatches& batches, Progr
   Index tokens = 0;
   CrossEntropyOptions plain;
   plain.ignored = kIgnored;
-  for (Index i = 0; i < batches.batches_per_epoch(); ++i) {
+  const Index count = most > 0 ? std::min(most, batches.batches_per_epoch()) : batches.batches_per_epoch();
+  for (Index i = 0; i < count; ++i) {
     const TranslationBatch batch = batches.next();
     const Tensor logits = model(batch.source_ids, batch.source_mask, batch.target_inputs);
     const Index counted = target_tokens(batch);
     total += cross_entropy(logits, batch.target_outputs, plain).item() * static_cast<double>(counted);
     tokens += counted;
-    progress.show("validating " + std::to_string(i + 1) + "/" + std::to_string(batches.batches_per_epoch()));
+    progress.show("validating " + std::to_string(i + 1) + "/" + std::to_string(count));
   }
   model.train();
   return total / static_cast<double>(tokens);
@@ -73,6 +56,7 @@ double validation_loss(EncoderDecoder& model, TranslationBatches& batches, Progr
 TranslationTrainer TranslationTrainer::start(const RunFolder& folder, const TranslationOptions& options,
                                              const TrainingControl& control) {
   options.check();
+  folder.refuse_if_used();
   return TranslationTrainer(folder, options, control, nullptr);
 }
 
@@ -93,33 +77,34 @@ TranslationTrainer::TranslationTrainer(RunFolder folder, TranslationOptions opti
   if (control_.threads == 0 && checkpoint != nullptr)
     control_.threads = checkpoint->at("threads").get<Index>();
   if (control_.threads > 0) omp_set_num_threads(static_cast<int>(control_.threads));
+  if (*kernels::gemm_warning() != 0) progress_.keep(std::string("note: ") + kernels::gemm_warning());
 
   std::string report;
   corpus_ = load_corpus(options_, report);
   progress_.keep(report);
   if (checkpoint != nullptr) {
-    vocabularies_ = Vocabularies::load(folder_.path());
+    vocabularies_ = Vocabularies::load(folder_.path(), folder_.config());
     if (options_.shared_vocabulary) vocabularies_.target = vocabularies_.source;
   } else {
     progress_.show("making the vocabularies");
     vocabularies_ = make_vocabularies(options_, corpus_.train);
   }
-  std::vector<EncodedPair> pairs = encode(vocabularies_, corpus_.train);
-  data_fingerprint_ = fingerprint(pairs);
+  data_fingerprint_ = fingerprint(corpus_);
   if (checkpoint != nullptr && checkpoint->at("data_fingerprint").get<std::uint64_t>() != data_fingerprint_) {
     throw DataError(folder_.path(), 0,
-                    "the training data has changed since the checkpoint; restore it, or start anew");
+                    "the data has changed since the checkpoint; restore it, or start anew");
   }
   BatchingConfig batching;
   batching.token_budget = options_.batch_tokens;
   batching.max_tokens = options_.max_length;
   batching.seed = options_.seed;
-  train_batches_ = std::make_unique<TranslationBatches>(std::move(pairs), batching);
+  train_batches_ = std::make_unique<TranslationBatches>(encode(vocabularies_, corpus_.train), batching);
   batching.shuffle = false;
   validation_batches_ =
       std::make_unique<TranslationBatches>(encode(vocabularies_, corpus_.validation), batching);
 
-  const EncoderDecoderConfig config = model_config(options_, vocabularies_);
+  const EncoderDecoderConfig config =
+      options_.model_config(vocabularies_.source->vocabulary_size(), vocabularies_.target->vocabulary_size());
   Generator random(options_.seed);
   model_ = std::make_unique<EncoderDecoder>(config, random);
   AdamWConfig adamw;
@@ -127,13 +112,7 @@ TranslationTrainer::TranslationTrainer(RunFolder folder, TranslationOptions opti
   adamw.beta2 = options_.beta2;
   adamw.weight_decay = options_.weight_decay;
   optimizer_ = std::make_unique<AdamW>(model_->parameters(), adamw);
-  ScheduleConfig schedule;
-  schedule.kind = options_.schedule;
-  schedule.learning_rate = options_.learning_rate;
-  schedule.warmup_steps = options_.warmup;
-  schedule.total_steps = options_.steps;
-  schedule.minimum = options_.minimum_learning_rate;
-  schedule_ = std::make_unique<Schedule>(schedule);
+  schedule_ = std::make_unique<Schedule>(options_.schedule_config());
   progress_.keep("vocabularies of " + std::to_string(config.source_vocabulary) + " and " +
                  std::to_string(config.target_vocabulary) + " pieces; " +
                  count_text(static_cast<double>(model_->parameter_count())) + " parameters; " +
@@ -149,6 +128,8 @@ TranslationTrainer::TranslationTrainer(RunFolder folder, TranslationOptions opti
     folder_.create();
     Json described = Json::parse(config.to_json());
     described["training"] = options_;
+    described["vocabularies"] = vocabularies_.description();
+    described["data_fingerprint"] = data_fingerprint_;
     folder_.write("config.json", described.dump(2) + "\n");
     folder_.write("source.vocabulary", vocabularies_.source->serialize());
     folder_.write("target.vocabulary", vocabularies_.target->serialize());
@@ -164,7 +145,6 @@ TranslationTrainer::TranslationTrainer(RunFolder folder, TranslationOptions opti
   state_.validations_since_best = checkpoint->at("validations_since_best").get<Index>();
   state_.logged_loss = checkpoint->at("logged_loss").get<double>();
   state_.logged_steps = checkpoint->at("logged_steps").get<Index>();
-  state_.logged_tokens = checkpoint->at("logged_tokens").get<Index>();
   if (checkpoint->at("threads").get<int>() != omp_get_max_threads()) {
     progress_.keep("note: the run began with " + checkpoint->at("threads").dump() +
                    " threads; with another number the last bits of the results may differ");
@@ -189,14 +169,26 @@ Json TranslationTrainer::state_json() const {
   json["validations_since_best"] = state_.validations_since_best;
   json["logged_loss"] = state_.logged_loss;
   json["logged_steps"] = state_.logged_steps;
-  json["logged_tokens"] = state_.logged_tokens;
   return json;
 }
 
 void TranslationTrainer::save_checkpoint() {
   if (checkpointed_step_ == state_.step && !state_.finished) return;
+  // An update can ruin the weights after a loss that was still good: what is saved has been tried.
+  require_finite(validation_loss(*model_, *validation_batches_, progress_, 1), "loss after the update");
   folder_.save_checkpoint(*model_, *optimizer_, state_json());
   checkpointed_step_ = state_.step;
+}
+
+void TranslationTrainer::require_finite(double value, const char* name) {
+  if (std::isfinite(value)) return;
+  progress_.clear();
+  throw Error("step " + std::to_string(state_.step + 1) + ": the " + name +
+              format(" is %g; stopped. ", value) +
+              (checkpointed_step_ < 0 ? std::string("Nothing was saved")
+                                      : "The checkpoint of step " + std::to_string(checkpointed_step_) +
+                                            " in " + folder_.path() + " is unharmed") +
+              "; try a lower --learning-rate or a longer --warmup");
 }
 
 double TranslationTrainer::train_step() {
@@ -216,7 +208,7 @@ double TranslationTrainer::train_step() {
     tape.backward(loss, accumulates ? Tensor::scalar(static_cast<double>(counted)) : Tensor());
     loss_sum += loss.item() * static_cast<double>(counted);
     tokens += counted;
-    state_.logged_tokens += batch.tokens;
+    timed_tokens_ += batch.tokens;
   }
   state_.position = train_batches_->position();
   const auto& parameters = optimizer_->parameters();
@@ -224,13 +216,8 @@ double TranslationTrainer::train_step() {
   const double norm =
       options_.clip > 0 ? clip_gradient_norm(parameters, options_.clip) : gradient_norm(parameters);
   const double loss = loss_sum / static_cast<double>(tokens);
-  if (!std::isfinite(loss) || !std::isfinite(norm)) {
-    progress_.clear();
-    throw Error("step " + std::to_string(state_.step + 1) + ": the loss is " + format("%g", loss) +
-                " and the gradient's norm " + format("%g", norm) + "; stopped. The checkpoint of step " +
-                std::to_string(checkpointed_step_) + " in " + folder_.path() +
-                " is unharmed; try a lower --learning-rate or a longer --warmup");
-  }
+  require_finite(loss, "loss");
+  require_finite(norm, "gradient's norm");
   optimizer_->step((*schedule_)(state_.step));
   ++state_.step;
   return loss;
@@ -241,9 +228,9 @@ std::string TranslationTrainer::status(double loss) const {
   const double per_step = (now - started_) / static_cast<double>(state_.step - first_step_);
   const double left = per_step * static_cast<double>(options_.steps - state_.step);
   return "step " + std::to_string(state_.step) + "/" + std::to_string(options_.steps) +
-         format("  loss %.4f  learning rate %.2e", loss, (*schedule_)(state_.step - 1)) + "  " +
-         count_text(static_cast<double>(state_.logged_tokens) / std::max(1e-9, now - log_started_)) +
-         " tokens/s  " + duration_text(left) + " left";
+         format("  loss %.4f  rate %.2e", loss, (*schedule_)(state_.step - 1)) + "  " +
+         count_text(static_cast<double>(timed_tokens_) / std::max(1e-9, now - log_started_)) + " tokens/s  " +
+         duration_text(left) + " left";
 }
 
 void TranslationTrainer::log_step(double loss) {
@@ -254,20 +241,20 @@ void TranslationTrainer::log_step(double loss) {
   if (state_.step % options_.log_every != 0 && state_.step != options_.steps) return;
   if (!progress_.on_terminal()) progress_.keep(status(mean));
   const double seconds = now_seconds() - log_started_;
-  folder_.append_metrics(
-      {{"step", state_.step},
-       {"train_loss", mean},
-       {"learning_rate", (*schedule_)(state_.step - 1)},
-       {"tokens_per_second", std::round(static_cast<double>(state_.logged_tokens) / seconds)},
-       {"epoch", state_.position.epoch}});
+  folder_.append_metrics({{"step", state_.step},
+                          {"train_loss", mean},
+                          {"learning_rate", (*schedule_)(state_.step - 1)},
+                          {"tokens_per_second", std::round(static_cast<double>(timed_tokens_) / seconds)},
+                          {"epoch", state_.position.epoch}});
   state_.logged_loss = 0;
-  state_.logged_steps = state_.logged_tokens = 0;
+  state_.logged_steps = timed_tokens_ = 0;
   log_started_ = now_seconds();
 }
 
 void TranslationTrainer::validate() {
   const double begun = now_seconds();
   const double loss = validation_loss(*model_, *validation_batches_, progress_);
+  require_finite(loss, "validation loss");
   const bool better = !state_.has_best || loss < state_.best_loss;
   if (better) {
     state_.best_loss = loss;
@@ -331,9 +318,11 @@ int TranslationTrainer::run() {
     const bool late = control_.max_minutes > 0 && now_seconds() - started_ > 60 * control_.max_minutes;
     if (!late && !interrupted()) continue;
     save_checkpoint();
-    progress_.keep((late ? "the time limit is reached" : "interrupted") + std::string(" at step ") +
-                   std::to_string(state_.step) + "; saved. Go on with: train_translation train --run " +
-                   folder_.path() + " --resume");
+    progress_.keep(
+        (late ? "the time limit is reached" : "interrupted") + std::string(" at step ") +
+        std::to_string(state_.step) + "; saved. Go on with: train_translation train --run " + folder_.path() +
+        " --resume" +
+        (state_.has_best ? "" : " (there was no validation yet, so there is nothing to translate with)"));
     return late ? kExitSuccess : kExitInterrupted;
   }
   progress_.keep("trained " + std::to_string(state_.step) + " steps in " +

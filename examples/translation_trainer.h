@@ -17,8 +17,9 @@ struct TrainingControl {
   Index threads = 0;       ///< 0: all, or on resuming as many as before
 };
 
-/// Mean loss per target token, in nats, without smoothing.
-double validation_loss(EncoderDecoder& model, TranslationBatches& batches, Progress& progress);
+/// Mean loss per target token, in nats, without smoothing; over the first `most` batches unless that is 0.
+double validation_loss(EncoderDecoder& model, TranslationBatches& batches, Progress& progress,
+                       Index most = 0);
 
 /// Trains an EncoderDecoder with teacher forcing in a run folder.
 class TranslationTrainer {
@@ -42,12 +43,13 @@ class TranslationTrainer {
     bool has_best = false, finished = false;
     Index validations_since_best = 0;
     double logged_loss = 0;  // sum over the steps since the last log line
-    Index logged_steps = 0, logged_tokens = 0;
+    Index logged_steps = 0;
   };
 
   TranslationTrainer(RunFolder folder, TranslationOptions options, TrainingControl control,
                      const Json* checkpoint);
 
+  void require_finite(double value, const char* name);
   double train_step();
   void log_step(double loss);
   void validate();
@@ -69,7 +71,7 @@ class TranslationTrainer {
   State state_;
   Progress progress_;
   double started_ = 0, log_started_ = 0;
-  Index first_step_ = 0;
+  Index first_step_ = 0, timed_tokens_ = 0;  // tokens since log_started_
   Index checkpointed_step_ = -1;
 };
 

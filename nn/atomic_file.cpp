@@ -2,6 +2,7 @@
 #include <tapeformer/nn/atomic_file.h>
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -48,6 +49,10 @@ void sync_folder_of(const std::string& path) {
 }  // namespace
 
 void write_atomically(const std::string& path, const std::vector<ByteSpan>& parts) {
+  struct stat known;
+  if (stat(path.c_str(), &known) == 0 && !S_ISREG(known.st_mode)) {
+    throw CheckpointError(path + ": cannot be replaced: it is not a regular file");
+  }
   const std::string partial = path + ".partial";
   const int file = open(partial.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
   if (file < 0) fail(path, errno);

@@ -28,6 +28,7 @@ struct Search {
   bool has_best = false;
   Index finished = 0;
 
+  bool at_limit() const { return beams.empty() || static_cast<Index>(beams.front().tokens.size()) > limit; }
   double score(double log_probability, std::size_t length, double alpha) const {
     return log_probability / std::pow((5.0 + static_cast<double>(length)) / 6.0, alpha);
   }
@@ -85,13 +86,13 @@ void advance(Search& search, const float* rows, Index vocabulary, const SearchCo
     next.push_back(std::move(beam));
   }
   search.beams = std::move(next);
-  if (static_cast<Index>(search.beams.front().tokens.size()) > search.limit) {
+  if (search.at_limit()) {
     for (const Beam& beam : search.beams) search.finish(beam, beam.tokens.size() - 1, config.length_penalty);
   }
 }
 
 bool is_done(const Search& search, const SearchConfig& config) {
-  return search.finished >= config.beam ||
+  return search.at_limit() || search.finished >= config.beam ||
          (search.has_best && config.beam > 1 &&
           search.best.score >= search.score(search.beams.front().log_probability,
                                             static_cast<std::size_t>(search.limit), config.length_penalty));

@@ -24,6 +24,7 @@ using Json = nlohmann::ordered_json;
 constexpr std::size_t kPrefix = 8;                // the header's length, little-endian
 constexpr std::size_t kMostHeader = 100'000'000;  // as in the reference implementation
 constexpr const char* kMetadata = "__metadata__";
+constexpr const char* kChecksum = "checksum";  // ours, among the metadata
 
 /// 0 for a type that is not read.
 std::size_t element_bytes(const std::string& dtype) {
@@ -115,6 +116,19 @@ std::size_t bytes_of_shape(const std::string& dtype, const std::vector<Index>& s
   return static_cast<std::size_t>(bytes);
 }
 
+/// Changes with any bit of the data: finds damage, not malice.
+std::uint64_t checksum(const unsigned char* data, std::size_t bytes, std::uint64_t sum) {
+  while (bytes > 0) {
+    std::uint64_t word = 0;
+    const std::size_t taken = std::min(bytes, sizeof word);
+    std::memcpy(&word, data, taken);
+    sum = (sum ^ word) * 0x9e3779b97f4a7c15u;
+    sum ^= sum >> 29;
+    data += taken, bytes -= taken;
+  }
+  return sum;
+}
+
 }  // namespace
 
 void SafetensorsFile::fail(const std::string& what) const { throw CheckpointError(path_ + ": " + what); }
@@ -134,6 +148,7 @@ SafetensorsFile SafetensorsFile::open(const std::string& path) {
   try {
     file.parse_header(reinterpret_cast<const char*>(file.bytes_.get()) + kPrefix, length, data_bytes);
     file.check_layout(data_bytes);
+    file.check_data();
   } catch (const CheckpointError& error) {
     file.fail(std::string("is damaged: ") + error.what());
   }
@@ -179,6 +194,7 @@ void SafetensorsFile::parse_header(const char* text, std::size_t length, std::si
       const std::vector<Index> sizes = parse_counts(value, "shape"),
                                offsets = parse_counts(value, "data_offsets");
       if (sizes.size() > Shape::kMaxRank) throw CheckpointError("has more than 8 axes");
+      const std::size_t bytes = bytes_of_shape(entry.dtype, sizes);
       entry.shape = Shape(sizes.data(), static_cast<int>(sizes.size()));
       if (offsets.size() != 2) throw CheckpointError("needs two 'data_offsets'");
       entry.begin = static_cast<std::size_t>(offsets[0]), entry.end = static_cast<std::size_t>(offsets[1]);
@@ -186,7 +202,7 @@ void SafetensorsFile::parse_header(const char* text, std::size_t length, std::si
         throw CheckpointError("lies at [" + std::to_string(entry.begin) + "," + std::to_string(entry.end) +
                               ") of " + std::to_string(data_bytes) + " bytes of data");
       }
-      if (entry.end - entry.begin != bytes_of_shape(entry.dtype, sizes)) {
+      if (entry.end - entry.begin != bytes) {
         throw CheckpointError("has " + std::to_string(entry.end - entry.begin) + " bytes for " + entry.dtype +
                               entry.shape.text());
       }
@@ -261,6 +277,17 @@ Tensor SafetensorsFile::tensor(const std::string& name) const {
   });
 }
 
+void SafetensorsFile::check_data() {
+  const auto sum = metadata_.find(kChecksum);
+  if (sum == metadata_.end()) return;  // another program's file
+  std::uint64_t found = 0;
+  for (const Entry& entry : entries_)
+    found = checksum(bytes_.get() + data_at_ + entry.begin, entry.end - entry.begin, found);
+  if (sum->second != std::to_string(found))
+    throw CheckpointError("its data do not have the checksum that was written");
+  metadata_.erase(sum);
+}
+
 void save_safetensors(const std::string& path, const std::vector<std::pair<std::string, Tensor>>& tensors,
                       const std::map<std::string, std::string>& metadata) {
   std::vector<const std::pair<std::string, Tensor>*> ordered;
@@ -272,7 +299,7 @@ void save_safetensors(const std::string& path, const std::vector<std::pair<std::
   std::set<std::string> names{kMetadata};
   std::vector<ByteSpan> parts(1);
   Index end = 0;
-  if (!metadata.empty()) header[kMetadata] = metadata;
+  header[kMetadata] = metadata;
   for (const auto* const tensor : ordered) {
     const auto& [name, x] = *tensor;
     if (!names.insert(name).second)
@@ -283,6 +310,11 @@ void save_safetensors(const std::string& path, const std::vector<std::pair<std::
     parts.push_back({x.raw(), static_cast<std::size_t>(x.bytes())});
     end += x.bytes();
   }
+  std::uint64_t sum = 0;
+  for (std::size_t i = 1; i < parts.size(); ++i) {
+    sum = checksum(static_cast<const unsigned char*>(parts[i].data), parts[i].bytes, sum);
+  }
+  header[kMetadata][kChecksum] = std::to_string(sum);
   std::string text(kPrefix, '\0');
   try {
     text += header.dump();

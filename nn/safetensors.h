@@ -40,6 +40,7 @@ class SafetensorsFile {
   void map();
   void parse_header(const char* text, std::size_t length, std::size_t data_bytes);
   void check_layout(std::size_t data_bytes);
+  void check_data();
 
   std::string path_;
   std::shared_ptr<const unsigned char> bytes_;  // the whole file

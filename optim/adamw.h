@@ -24,6 +24,7 @@ struct AdamWConfig {
 /// Source:  Loshchilov and Hutter 2019, arXiv:1711.05101, algorithm 2, in the order of torch.optim.AdamW
 class AdamW : public Optimizer {
  public:
+  /// Throws: Error if a rate of the config makes no sense.
   explicit AdamW(std::vector<Parameter> parameters, const AdamWConfig& config = {});
   void step(double learning_rate) override;
   void visit_state(OptimizerVisitor& visitor) override;

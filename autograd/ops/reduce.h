@@ -8,7 +8,7 @@ namespace tapeformer {
 /// Math:    sum x, sum x / n, max x, sum (x - mean)^2 / (n - correction)
 /// Grad:    max shares dy evenly among the elements that reach the maximum
 /// Shapes:  x -> x without `axes`, or with size 1 there if keep_axes
-/// Saves:   nothing for sum and mean; x and y for max; x for var
+/// Saves:   nothing for sum and mean; x and the maxima for max; x for var
 /// Throws:  ShapeError if an axis is outside [-rank, rank), or max is over nothing
 Tensor sum(const Tensor& x, const Axes& axes = {}, bool keep_axes = false);
 Tensor mean(const Tensor& x, const Axes& axes = {}, bool keep_axes = false);

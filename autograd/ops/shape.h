@@ -4,10 +4,10 @@
 
 namespace tapeformer {
 
-/// The same elements in the same order; free. One size may be -1 and follows from the others.
+/// The same elements in the same order; free.
 /// Throws:  ShapeError unless the number of elements stays
 Tensor reshape(const Tensor& x, const Shape& shape);
-/// As above, with one size given as -1.
+/// As above; one size may be -1 and follows from the others.
 Tensor reshape(const Tensor& x, std::initializer_list<Index> sizes);
 
 /// y's axis i is x's axis order[i]; copies.

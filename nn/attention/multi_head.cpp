@@ -28,13 +28,12 @@ LinearConfig projection(const MultiHeadConfig& config, Index inputs, Index outpu
 
 MultiHeadAttention::MultiHeadAttention(const MultiHeadConfig& config, Generator& random)
     : heads_(config.heads),
-      query_(projection(config, config.width, config.heads * head_width(config, config.key_width)), random),
-      key_(projection(config, memory_width(config), config.heads * head_width(config, config.key_width)),
-           random),
-      value_(projection(config, memory_width(config), config.heads * head_width(config, config.value_width)),
-             random),
-      output_(projection(config, config.heads * head_width(config, config.value_width), config.width),
-              random),
+      key_width_(head_width(config, config.key_width)),
+      value_width_(head_width(config, config.value_width)),
+      query_(projection(config, config.width, heads_ * key_width_), random),
+      key_(projection(config, memory_width(config), heads_ * key_width_), random),
+      value_(projection(config, memory_width(config), heads_ * value_width_), random),
+      output_(projection(config, heads_ * value_width_, config.width), random),
       dropout_({config.dropout}, random) {
   for (Linear* layer : {&query_, &key_, &value_, &output_}) {
     xavier_uniform(layer->weight(), random);
@@ -44,10 +43,11 @@ MultiHeadAttention::MultiHeadAttention(const MultiHeadConfig& config, Generator&
 
 Tensor MultiHeadAttention::operator()(const Tensor& query, const Tensor& memory, const AttentionMasks& masks,
                                       Tensor* weights) const {
-  const Index batch = query.size(0), length = query.size(1), memory_length = memory.size(1);
-  const Tensor query_bthd = reshape(query_(query), {batch, length, heads_, -1});
-  const Tensor key_bshd = reshape(key_(memory), {batch, memory_length, heads_, -1});
-  const Tensor value_bshd = reshape(value_(memory), {batch, memory_length, heads_, -1});
+  const Index batch = query.size(0), length = query.size(1);
+  const Index memory_batch = memory.size(0), memory_length = memory.size(1);
+  const Tensor query_bthd = reshape(query_(query), Shape{batch, length, heads_, key_width_});
+  const Tensor key_bshd = reshape(key_(memory), Shape{memory_batch, memory_length, heads_, key_width_});
+  const Tensor value_bshe = reshape(value_(memory), Shape{memory_batch, memory_length, heads_, value_width_});
   AttentionOptions options;
   options.key_mask = masks.key_mask;
   options.mask = masks.mask;
@@ -55,8 +55,8 @@ Tensor MultiHeadAttention::operator()(const Tensor& query, const Tensor& memory,
   options.dropout = dropout_.active_probability();
   options.dropout_key = dropout_.next_key();
   options.weights = weights;
-  const Tensor heads_bthd = scaled_dot_product_attention(query_bthd, key_bshd, value_bshd, options);
-  return output_(reshape(heads_bthd, {batch, length, -1}));
+  const Tensor heads_bthe = scaled_dot_product_attention(query_bthd, key_bshd, value_bshe, options);
+  return output_(reshape(heads_bthe, Shape{batch, length, heads_ * value_width_}));
 }
 
 void MultiHeadAttention::visit(ParameterVisitor& visitor) {

@@ -37,7 +37,7 @@ class MultiHeadAttention : public Module {
   void visit(ParameterVisitor& visitor) override;
 
  private:
-  Index heads_;
+  Index heads_, key_width_, value_width_;
   Linear query_, key_, value_, output_;
   Dropout dropout_;
 };

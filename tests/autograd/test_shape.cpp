@@ -70,4 +70,9 @@ TEST_SUITE("autograd/shape") {
         message_of<ShapeError>([] { broadcast_shapes("where", {0}, {2}); }) ==
         "[where] sizes must be equal or 1, aligned at the last axis; got a=[0], b=[2] (0 != 2); try reshape");
   }
+
+  TEST_CASE("a number of elements that overflows is refused") {
+    const Index large = Index{1} << 32;
+    CHECK_THROWS_AS((Shape{large, large}), ShapeError);
+  }
 }

@@ -1,10 +1,12 @@
 #include <doctest/doctest.h>
 #include <tapeformer/autograd/ops/elementwise.h>
 #include <tapeformer/autograd/ops/reduce.h>
+#include <tapeformer/autograd/ops/softmax.h>
 #include <tapeformer/autograd/tape.h>
 #include <tapeformer/tests/reference/support.h>
 
 #include <cmath>
+#include <limits>
 
 using namespace tapeformer;
 
@@ -166,5 +168,17 @@ TEST_SUITE("autograd/tape_anomalies") {
     tape.detect_anomalies();
     tape.backward(log(x));
     CHECK(x.gradient().item() == 0.5);
+  }
+
+  TEST_CASE("anomaly mode lets the infinities of a mask pass, not what is made of them") {
+    const Tensor x = Tensor::from<double>({1, 2, 3});
+    const Tensor may = Tensor::from<bool>({true, false, true});
+    const Tensor never = Tensor::scalar(-std::numeric_limits<double>::infinity(), DType::f64);
+    Tape tape;
+    tape.detect_anomalies();
+    tape.watch(x);
+    const Tensor scores = where(may, x, never);
+    CHECK(sum(softmax(scores)).item() == doctest::Approx(1));
+    CHECK_THROWS_AS(scores - scores, TapeError);  // infinity minus infinity
   }
 }

@@ -147,11 +147,4 @@ TEST_SUITE("data/batching") {
     CHECK(message_of<DataError>([&] { TranslationBatches(pairs, config); }) ==
           "[batching] budget and limit must be positive; got 0 tokens a batch and 4 a sentence");
   }
-
-  TEST_CASE("sources for decoding are padded behind their end") {
-    const SourceBatch batch = source_batch({{5, 6}, {}});
-    CHECK(batch.ids.to_vector<std::int32_t>() == Ids{5, 6, kEnd, kEnd, kPadding, kPadding});
-    CHECK(batch.mask.to_vector<bool>() == std::vector<bool>{true, true, true, true, false, false});
-    CHECK_THROWS_AS(source_batch({}), DataError);
-  }
 }

@@ -2,7 +2,7 @@
 # The program train_translation as its users meet it: resume after kill -9 and Ctrl-C, bad input, damaged files,
 # a full disk. Usage: train_translation.sh PROGRAM
 set -u
-program=$1
+program=$(realpath "$1")
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 passed=0 failed=0
@@ -92,6 +92,25 @@ check "evaluate prints BLEU with its signature" grep -q 'tok:13a' "$work/out"
 check "evaluate prints the dictionary's score" grep -q 'word-by-word' "$work/out"
 check "evaluate writes a line a sentence" test "$(wc -l <"$work/hypotheses")" = 10
 
+for i in $(seq 60); do
+  printf 'we have %d cats\tnous avons %d chats\tCC-BY\r\n' "$i" "$i"
+done >"$work/pairs.tsv"
+cut -f1 "$work/pairs.tsv" >"$work/pairs.en"
+cut -f2 "$work/pairs.tsv" >"$work/pairs.fr"
+small=("${tiny[@]}" --tokenizer character --steps 12)
+(cd "$work" && "$program" train --run tsv "${small[@]}" --pairs pairs.tsv) >/dev/null 2>"$work/err"
+check "a training on tab-separated pairs, the path relative" test $? = 0
+train "$work/aligned" "${small[@]}" --source "$work/pairs.en" --target "$work/pairs.fr"
+check "a training on two aligned files" test $? = 0
+check "the same pairs give the same weights" cmp "$work/tsv/weights.safetensors" "$work/aligned/weights.safetensors"
+"$program" evaluate --run "$work/tsv" --beam 1 >"$work/out" 2>"$work/err"
+check "evaluate finds the corpus from another folder" grep -q 'sentences    10' "$work/out"
+cp "$work/pairs.tsv" "$work/pairs.kept" && sed -i 1d "$work/pairs.tsv"
+refuses "evaluating on a corpus that has changed" "has changed" evaluate --run "$work/tsv"
+refuses "resuming on a corpus that has changed" "has changed" train --run "$work/tsv" --resume
+train "$work/swapped" "${small[@]}" --pairs "$work/pairs.kept" --swap --shared-vocabulary --patience 1
+check "a swapped training with one vocabulary" test $? = 0
+
 # --- bad input ---------------------------------------------------------------------------------------------
 new() { echo "$work/new"; }
 printf 'a b\tc d\nno tab here\n' >"$work/untabbed"
@@ -122,6 +141,10 @@ refuses "a learning rate that diverges" "step .*learning-rate" train --run "$wor
   --learning-rate 1e30 --clip 0 --warmup 0 --schedule constant
 check "a diverged training keeps its last good checkpoint" \
   sh -c "'$program' train --run '$work/diverged' --resume 2>&1 | grep -q 'resumed at step'"
+refuses "a divergence in the step that would be saved" "after the update" train --run "$work/diverged2" "${tiny[@]}" \
+  --learning-rate 1e30 --clip 0 --warmup 0 --schedule constant --checkpoint-every 1
+refuses "more warm-up than steps" "--warmup" train --run "$(new)" "${tiny[@]}" --steps 5
+refuses "a beta of one" "beta1" train --run "$(new)" "${tiny[@]}" --beta1 1
 
 # --- damaged files -----------------------------------------------------------------------------------------
 damage() { rm -rf "$work/damaged" && cp -r "$work/whole" "$work/damaged"; }
@@ -131,6 +154,12 @@ damage && truncate -s 5000 "$work/damaged/checkpoint.safetensors"
 refuses "a truncated checkpoint" "checkpoint.safetensors" train --run "$work/damaged" --resume
 damage && sed -i 's/"target_vocabulary": [0-9]*/"target_vocabulary": 99/' "$work/damaged/config.json"
 refuses "a vocabulary that does not fit the weights" "embedding" translate --run "$work/damaged"
+damage && printf '\377' | dd of="$work/damaged/weights.safetensors" bs=1 conv=notrunc status=none \
+  seek=$(($(stat -c %s "$work/whole/weights.safetensors") - 30))
+refuses "a flipped byte in the weights" "checksum" translate --run "$work/damaged"
+"$program" train --run "$work/other" "${tiny[@]}" --seed 5 --steps 12 >/dev/null 2>&1
+damage && cp "$work/other/target.vocabulary" "$work/damaged/target.vocabulary"
+refuses "another run's vocabulary" "target.vocabulary" translate --run "$work/damaged"
 damage && echo '{' >"$work/damaged/config.json"
 refuses "a damaged config" "config" translate --run "$work/damaged"
 damage && head -c 20 "$work/whole/source.vocabulary" >"$work/damaged/source.vocabulary"

@@ -73,8 +73,13 @@ TEST_SUITE("nn/atomic_file") {
     const TemporaryFolder folder;
     std::filesystem::create_directory(folder.file("weights"));
     CHECK_THROWS_WITH_AS(write_atomically(folder.file("weights"), "x"),
-                         (folder.file("weights") + ": cannot be written: Is a directory").c_str(),
+                         (folder.file("weights") + ": cannot be replaced: it is not a regular file").c_str(),
                          CheckpointError);
     CHECK(folder.count() == 1);
+  }
+
+  TEST_CASE("a device is never replaced by a file") {
+    CHECK_THROWS_WITH_AS(write_atomically("/dev/null", "text"),
+                         "/dev/null: cannot be replaced: it is not a regular file", CheckpointError);
   }
 }

@@ -96,8 +96,10 @@ TEST_SUITE("nn/safetensors") {
                        {{"b", Tensor::from<bool>({true})}, {"a", Tensor::from<float>({2})}}, {{"k", "v"}});
       return read_bytes(folder.file(name));
     };
-    std::string header = R"({"__metadata__":{"k":"v"},"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},)"
-                         R"("b":{"dtype":"BOOL","shape":[1],"data_offsets":[4,5]}})";
+    // The checksum: (sum ^ word) * 0x9e3779b97f4a7c15, sum ^= sum >> 29, for each tensor's 8-byte words.
+    std::string header =
+        R"({"__metadata__":{"k":"v","checksum":"12630472937243708945"},"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},)"
+        R"("b":{"dtype":"BOOL","shape":[1],"data_offsets":[4,5]}})";
     header.resize((header.size() + 7) / 8 * 8, ' ');
     CHECK(save("one") == safetensors(header, std::string("\0\0\0\x40\1", 5)));
     CHECK(save("one") == save("two"));
@@ -257,5 +259,18 @@ TEST_SUITE("nn/safetensors") {
     CHECK_THROWS_AS(save_safetensors(path, {{"a", x}}, {{"k", "\xff"}}), CheckpointError);
     CHECK(read_bytes(path) == "old");
     CHECK(folder.count() == 1);
+  }
+
+  TEST_CASE("a bit that flipped in the data is noticed") {
+    const TemporaryFolder folder;
+    save_safetensors(folder.file("w"),
+                     {{"a", Tensor::full({5}, 1.5)}, {"b", Tensor::full({3}, 1, DType::boolean)}});
+    const std::string bytes = read_bytes(folder.file("w"));
+    for (const std::size_t from_end : {1, 4, 23}) {
+      std::string damaged = bytes;
+      damaged[bytes.size() - from_end] ^= 1;
+      CHECK(refusal(damaged) == "is damaged: its data do not have the checksum that was written");
+    }
+    CHECK(refusal(bytes) == "was accepted");
   }
 }

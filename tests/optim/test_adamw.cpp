@@ -1,8 +1,11 @@
 #include <doctest/doctest.h>
 #include <omp.h>
+#include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/random.h>
 #include <tapeformer/optim/adamw.h>
 #include <tapeformer/tests/optim/optim_case.h>
+
+#include <array>
 
 using namespace tapeformer;
 
@@ -91,5 +94,14 @@ TEST_SUITE("optim/adamw") {
       optimizer.step(0.1 * (1 - i / 3000.0));
     }
     CHECK(distance(x, {1, 2}) < 1e-4);
+  }
+
+  TEST_CASE("rates that make no sense are refused by name") {
+    const std::vector<std::array<double, 3>> senseless{{1.0, 0.9, 0.0}, {0.9, 1.5, 0.0}, {0.9, 0.9, -1.0}};
+    for (const auto& [beta1, beta2, decay] : senseless) {
+      AdamWConfig config;
+      config.beta1 = beta1, config.beta2 = beta2, config.weight_decay = decay;
+      CHECK_THROWS_AS(AdamW({}, config), Error);
+    }
   }
 }

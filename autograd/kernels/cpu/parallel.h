@@ -22,8 +22,9 @@ void parallel_ranges(Index count, Index work, const Body& body) {
   }
 #pragma omp parallel num_threads(static_cast <int>(threads))
   {
-    const Index thread = omp_get_thread_num();
-    body(count * thread / threads, count * (thread + 1) / threads);
+    const Index thread = omp_get_thread_num(),
+                team = omp_get_num_threads();  // which may be fewer than asked for
+    body(count * thread / team, count * (thread + 1) / team);
   }
 }
 
