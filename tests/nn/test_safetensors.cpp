@@ -97,9 +97,9 @@ TEST_SUITE("nn/safetensors") {
       return read_bytes(folder.file(name));
     };
     // The checksum: (sum ^ word) * 0x9e3779b97f4a7c15, sum ^= sum >> 29, for each tensor's 8-byte words.
-    std::string header =
-        R"({"__metadata__":{"k":"v","checksum":"12630472937243708945"},"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},)"
-        R"("b":{"dtype":"BOOL","shape":[1],"data_offsets":[4,5]}})";
+    std::string header = R"({"__metadata__":{"k":"v","checksum":"12630472937243708945"},)"
+                         R"("a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},)"
+                         R"("b":{"dtype":"BOOL","shape":[1],"data_offsets":[4,5]}})";
     header.resize((header.size() + 7) / 8 * 8, ' ');
     CHECK(save("one") == safetensors(header, std::string("\0\0\0\x40\1", 5)));
     CHECK(save("one") == save("two"));
