@@ -26,6 +26,7 @@ struct GradcheckOptions {
 struct GradcheckInput {
   std::string name;
   double relative_error = 0, absolute_error = 0;
+  double scale = 0;  ///< the largest numeric derivative
   Index worst_element = -1, checked = 0;
   bool passed = true;
 };
