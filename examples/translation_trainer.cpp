@@ -237,7 +237,7 @@ void TranslationTrainer::log_step(double loss) {
   state_.logged_loss += loss;
   ++state_.logged_steps;
   const double mean = state_.logged_loss / static_cast<double>(state_.logged_steps);
-  progress_.show(status(mean));
+  if (progress_.on_terminal()) progress_.show(status(mean));
   if (state_.step % options_.log_every != 0 && state_.step != options_.steps) return;
   if (!progress_.on_terminal()) progress_.keep(status(mean));
   const double seconds = now_seconds() - log_started_;

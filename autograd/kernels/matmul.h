@@ -20,9 +20,8 @@ void gemm(Cpu, const Gemm& shape, const T* a, const T* b, Write<T> c);
 template <class T>
 void bias_activation(Cpu, Index rows, Index columns, const T* bias, bool activates, Unary f, T* z, T* y);
 
-/// True when f32 products run on oneDNN; false on the slower fallback.
-bool gemm_is_onednn();
-/// A sentence when OpenBLAS is not the OpenMP build (threads would fight for the cores), else "".
+/// A sentence when products are slower than they could be (no oneDNN, or an OpenBLAS whose threads fight
+/// OpenMP's for the cores), else "".
 const char* gemm_warning();
 
 }  // namespace tapeformer::kernels

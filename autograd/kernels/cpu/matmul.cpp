@@ -93,19 +93,17 @@ void bias_activation(Cpu, Index rows, Index columns, const T* bias, bool activat
   });
 }
 
-bool gemm_is_onednn() {
-#if defined(TAPEFORMER_ONEDNN)
-  return true;
-#else
-  return false;
-#endif
-}
-
 const char* gemm_warning() {
-  return openblas_get_parallel() == 1
-             ? "OpenBLAS is its pthread build, whose threads compete with OpenMP's for the "
-               "cores; install libopenblas-openmp-dev"
-             : "";
+  if (openblas_get_parallel() == 1) {
+    return "OpenBLAS is its pthread build, whose threads compete with OpenMP's for the cores; install "
+           "libopenblas-openmp-dev";
+  }
+#if defined(TAPEFORMER_ONEDNN)
+  return "";
+#else
+  return "built without oneDNN, so f32 products run on OpenBLAS, which may be several times slower; install "
+         "libdnnl-dev and build again";
+#endif
 }
 
 template void gemm(Cpu, const Gemm&, const float*, const float*, Write<float>);
