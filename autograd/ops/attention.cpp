@@ -101,8 +101,8 @@ Tensor without_masked(const Tensor& x, const Tensor& mask) {
 
 }  // namespace
 
-Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, const Tensor& value,
-                                    const AttentionOptions& options) {
+Tensor composed_attention(const Tensor& query, const Tensor& key, const Tensor& value,
+                          const AttentionOptions& options) {
   check(query, key, value, options);
   const double scale = options.scale != 0 ? options.scale : 1 / std::sqrt(static_cast<double>(query.size(3)));
   const Tensor query_bthd = without_masked(query, options.query_mask);
@@ -120,6 +120,11 @@ Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, cons
   const Tensor weights_bhts = softmax(scores_bhts);
   if (options.weights != nullptr) *options.weights = weights_bhts;
   return matmul(dropout(weights_bhts, options.dropout, options.dropout_key), by_head(value_bshe), 1, true);
+}
+
+Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, const Tensor& value,
+                                    const AttentionOptions& options) {
+  return composed_attention(query, key, value, options);
 }
 
 }  // namespace tapeformer

@@ -41,20 +41,17 @@ MultiHeadAttention::MultiHeadAttention(const MultiHeadConfig& config, Generator&
   }
 }
 
-Tensor MultiHeadAttention::operator()(const Tensor& query, const Tensor& memory, const AttentionMasks& masks,
-                                      Tensor* weights) const {
+Tensor MultiHeadAttention::operator()(const Tensor& query, const Tensor& memory,
+                                      const AttentionContext& context) const {
   const Index batch = query.size(0), length = query.size(1);
   const Index memory_batch = memory.size(0), memory_length = memory.size(1);
   const Tensor query_bthd = reshape(query_(query), Shape{batch, length, heads_, key_width_});
   const Tensor key_bshd = reshape(key_(memory), Shape{memory_batch, memory_length, heads_, key_width_});
   const Tensor value_bshe = reshape(value_(memory), Shape{memory_batch, memory_length, heads_, value_width_});
-  AttentionOptions options;
-  options.key_mask = masks.key_mask;
-  options.mask = masks.mask;
-  options.causal = masks.causal;
+  AttentionOptions options(context);
   options.dropout = dropout_.active_probability();
   options.dropout_key = dropout_.next_key();
-  options.weights = weights;
+  options.weights = context.weights;
   const Tensor heads_bthe = scaled_dot_product_attention(query_bthd, key_bshd, value_bshe, options);
   return output_(reshape(heads_bthe, Shape{batch, length, heads_ * value_width_}));
 }

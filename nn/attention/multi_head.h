@@ -1,5 +1,6 @@
 #pragma once
 
+#include <tapeformer/nn/attention/attention.h>
 #include <tapeformer/nn/dropout.h>
 #include <tapeformer/nn/linear.h>
 
@@ -15,25 +16,18 @@ struct MultiHeadConfig {
   bool bias = true;
 };
 
-/// Who may attend to whom. In every boolean mask true = may attend.
-struct AttentionMasks {
-  Tensor key_mask;      ///< bool [B, S]; false for padding
-  Tensor mask;          ///< bool or floating (added to the scores), broadcasts to [B, H, T, S]
-  bool causal = false;  ///< aligned so that the last query sees the last key
-};
-
 /// Multi-head attention: self-attention when query and memory are the same, else cross-attention.
 /// Math:    head_h = softmax(q_h k_h^T / sqrt(d_k)) v_h; y = output(concat_h head_h)
 /// Shapes:  query [B, T, C], memory [B, S, memory_width] -> y [B, T, C]
 /// Throws:  Error if width is not divisible by heads and the head widths are left to it
 /// Source:  Vaswani et al. 2017, arXiv:1706.03762, section 3.2.2
-class MultiHeadAttention : public Module {
+class MultiHeadAttention : public Attention {
  public:
   MultiHeadAttention(const MultiHeadConfig& config, Generator& random);
 
-  /// `weights`, when given, receives the attention weights [B, H, T, S].
-  Tensor operator()(const Tensor& query, const Tensor& memory, const AttentionMasks& masks = {},
-                    Tensor* weights = nullptr) const;
+  Tensor operator()(const Tensor& query, const Tensor& memory,
+                    const AttentionContext& context = {}) const override;
+  CacheWidths cache_widths() const override { return {heads_ * key_width_, heads_ * value_width_}; }
   void visit(ParameterVisitor& visitor) override;
 
  private:

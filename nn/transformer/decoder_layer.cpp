@@ -15,7 +15,7 @@ DecoderLayer::DecoderLayer(const TransformerLayerConfig& config, Generator& rand
 
 Tensor DecoderLayer::operator()(const Tensor& x, const Tensor& memory, const Tensor& memory_mask,
                                 const Tensor& key_mask) const {
-  AttentionMasks self_masks, cross_masks;
+  AttentionContext self_masks, cross_masks;
   self_masks.causal = true;
   self_masks.key_mask = key_mask;
   cross_masks.key_mask = memory_mask;

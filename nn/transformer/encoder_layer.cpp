@@ -12,7 +12,7 @@ EncoderLayer::EncoderLayer(const TransformerLayerConfig& config, Generator& rand
       dropout_({config.dropout}, random) {}
 
 Tensor EncoderLayer::operator()(const Tensor& x, const Tensor& key_mask) const {
-  AttentionMasks masks;
+  AttentionContext masks;
   masks.key_mask = key_mask;
   const Tensor attended = residual(x, norm_first_, self_attention_norm_, dropout_,
                                    [&](const Tensor& h) { return self_attention_(h, h, masks); });

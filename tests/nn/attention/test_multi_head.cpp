@@ -83,7 +83,9 @@ TEST_SUITE("nn/attention/multi_head") {
         parameter.set_value(values({1, 0, 0, 1}, {2, 2}));
       const Tensor x = values({1, 0, 0, 1}, {1, 2, 2});
       Tensor weights;
-      const Tensor y = attention(x, x, {}, &weights);
+      AttentionContext context;
+      context.weights = &weights;
+      const Tensor y = attention(x, x, context);
       const double e = std::exp(heads == 1 ? 1 / std::sqrt(2.0) : 1.0), a = e / (e + 1), half = 0.5;
       // One head: a token attends to itself with a. Two heads see one coordinate each: the one that is 1 in
       // this token attends with a, the one that is 0 scores everything 0.
@@ -99,7 +101,7 @@ TEST_SUITE("nn/attention/multi_head") {
     MultiHeadAttention attention = attention_of(kWide);
     const Index T = 5, S = 8;
     const Tensor query = random_values({2, T, 6}, 3), memory = random_values({2, S, 4}, 4);
-    AttentionMasks padding, causal, boolean;
+    AttentionContext padding, causal, boolean;
     padding.key_mask = real_tokens({3, 8}, S);
     causal.causal = true;
     Generator random(5);
@@ -128,7 +130,7 @@ TEST_SUITE("nn/attention/multi_head") {
     MultiHeadAttention attention = attention_of(kWide);
     const Tensor query = random_values({2, 5, 6}, 3), memory = random_values({2, 8, 4}, 4);
     Generator random(5);
-    AttentionMasks boolean, floating;
+    AttentionContext boolean, floating;
     boolean.mask = random_mask({5, 8}, random);
     floating.mask = filled({5, 8}, [&](Index i) {
       return boolean.mask.at(i) != 0 ? 0 : -std::numeric_limits<double>::infinity();
@@ -136,10 +138,11 @@ TEST_SUITE("nn/attention/multi_head") {
     CHECK(absolute_error(attention(query, memory, floating), attention(query, memory, boolean)) < 1e-14);
 
     Tensor plain, weighed;
-    AttentionMasks doubled;
+    AttentionContext unmasked, doubled;
+    unmasked.weights = &plain, doubled.weights = &weighed;
     doubled.mask = filled({1, 8}, [](Index s) { return s == 2 ? std::log(2.0) : 0; });
-    attention(query, memory, {}, &plain);
-    attention(query, memory, doubled, &weighed);
+    attention(query, memory, unmasked);
+    attention(query, memory, doubled);
     for (Index row = 0; row < plain.elements() / 8; ++row) {
       const double p = plain.at(row * 8 + 2);
       CHECK(weighed.at(row * 8 + 2) == doctest::Approx(2 * p / (1 + p)).epsilon(1e-12));
@@ -149,7 +152,7 @@ TEST_SUITE("nn/attention/multi_head") {
   TEST_CASE("a query that may attend to nothing gets the output's bias alone, and passes no gradient") {
     MultiHeadAttention attention = attention_of(kWide);
     const Tensor query = random_values({2, 5, 6}, 3), memory = random_values({2, 8, 4}, 4);
-    AttentionMasks masks;
+    AttentionContext masks;
     masks.key_mask = real_tokens({0, 8}, 8);
     Tape tape;
     tape.watch(query);
@@ -166,7 +169,7 @@ TEST_SUITE("nn/attention/multi_head") {
   TEST_CASE("padding may hold anything, NaN included") {
     MultiHeadAttention attention = attention_of(kWide);
     const Tensor query = random_values({2, 5, 6}, 3), memory = random_values({2, 8, 4}, 4);
-    AttentionMasks masks;
+    AttentionContext masks;
     masks.key_mask = real_tokens({3, 8}, 8);
     const Tensor expected = attention(query, memory, masks), dirty = memory.clone();
     std::fill_n(dirty.data<double>() + 3 * 4, 5 * 4, std::numeric_limits<double>::quiet_NaN());
@@ -181,11 +184,11 @@ TEST_SUITE("nn/attention/multi_head") {
   TEST_CASE("gradients of both orders agree with differences: self, causal, cross, masked") {
     MultiHeadAttention self = attention_of({6, 3, 0, 0, 0, 0, true});
     const Tensor x = random_values({2, 4, 6}, 3);
-    const auto check = [&](const std::string& name, const AttentionMasks& masks) {
+    const auto check = [&](const std::string& name, const AttentionContext& masks) {
       check_gradients(name, gradcheck_module(
                                 self, {{"x", x}}, [&] { return self(x, x, masks); }, second_order()));
     };
-    AttentionMasks masks;
+    AttentionContext masks;
     check("multi_head self", masks);
     masks.causal = true;
     check("multi_head causal", masks);
@@ -227,14 +230,14 @@ TEST_SUITE("nn/attention/multi_head") {
     check_layer_against_golden("attention_self", attention,
                                [&](const In& in) { return attention(in.at("x"), in.at("x")); });
     check_layer_against_golden("attention_causal", attention, [&](const In& in) {
-      AttentionMasks masks;
+      AttentionContext masks;
       masks.causal = true;
       return attention(in.at("x"), in.at("x"), masks);
     });
     for (const std::string name : {"attention_cross", "attention_cross_wide"}) {
       MultiHeadAttention& layer = name == "attention_cross" ? attention : wide;
       check_layer_against_golden(name, layer, [&](const In& in) {
-        AttentionMasks masks;
+        AttentionContext masks;
         masks.key_mask = in.at("memory_may_attend");
         return layer(in.at("x"), in.at("memory"), masks);
       });

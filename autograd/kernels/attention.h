@@ -1,0 +1,57 @@
+#pragma once
+
+#include <tapeformer/autograd/kernels/philox.h>
+#include <tapeformer/autograd/kernels/write.h>
+
+#include <cstdint>
+
+namespace tapeformer::kernels {
+
+/// Where element (b, row, head, 0) of a query, key or value lies: b * batch + row * row + head * head.
+struct HeadStrides {
+  Index batch = 0, row = 0, head = 0;
+};
+
+/// Sizes, strides and masks of one attention. Pointers that are nullptr leave nothing out.
+struct AttentionShape {
+  Index batch = 0, queries = 0, keys = 0;  // B, T, S
+  Index heads = 1, groups = 1;             // H, G: head h reads key head h / (H / G)
+  Index key_width = 0, value_width = 0;    // D, E
+  HeadStrides query, key, value;           // their gradients have the same
+  double scale = 1;
+  /// Query (b, t) sees keys [key_from[b T + t], key_to[b T + t]) at most. A row whose range is empty counts as
+  /// zero, whatever it holds, gets zero output and zero gradient.
+  const std::int32_t *key_from = nullptr, *key_to = nullptr;
+  const bool* key_mask = nullptr;  // [B, S]; a masked key and value count as zero
+  const bool* mask = nullptr;      // read at b * [0] + h * [1] + t * [2] + s * [3]
+  Index mask_strides[4] = {0, 0, 0, 0};
+  Index bias_strides[4] = {0, 0, 0, 0};  // of the additive mask
+  bool drops = false;                    // element ((b H + h) T + t) S + s of dropout.h's mask
+  PhiloxStream dropout;
+  std::uint32_t dropped = 0;
+  double kept_scale = 1;  // 1 / (1 - probability)
+};
+
+/// y [B, T, H, E], log_sum [B, H, T]: the logarithm of each row's sum of exponentials, minus infinity for rows
+/// that see nothing. `bias` is the additive mask or nullptr.
+template <class T>
+void attention_forward(Cpu, const AttentionShape& shape, const T* query, const T* key, const T* value,
+                       const T* bias, T* y, T* log_sum);
+
+/// From y, log_sum and dy [B, T, H, E]; writes every element of the gradients that are wanted.
+template <class T>
+void attention_backward(Cpu, const AttentionShape& shape, const T* query, const T* key, const T* value,
+                        const T* bias, const T* y, const T* log_sum, const T* dy, Write<T> dquery,
+                        Write<T> dkey, Write<T> dvalue);
+
+/// The same with additive scores v_h . tanh(query + key), weight [H, D]; `scale` is not used.
+template <class T>
+void additive_attention_forward(Cpu, const AttentionShape& shape, const T* query, const T* key,
+                                const T* value, const T* weight, const T* bias, T* y, T* log_sum);
+template <class T>
+void additive_attention_backward(Cpu, const AttentionShape& shape, const T* query, const T* key,
+                                 const T* value, const T* weight, const T* bias, const T* y, const T* log_sum,
+                                 const T* dy, Write<T> dquery, Write<T> dkey, Write<T> dvalue,
+                                 Write<T> dweight);
+
+}  // namespace tapeformer::kernels

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <tapeformer/autograd/ops/attention.h>
+#include <tapeformer/nn/attention/kv_cache.h>
+#include <tapeformer/nn/module.h>
+
+namespace tapeformer {
+
+/// What an attention layer is told besides its inputs.
+struct AttentionContext : AttentionMasks {
+  /// Position of every query, i32 [T] or [B, T], for layers with rotary positions. Undefined: 0, 1, ...,
+  /// counted on from what the cache holds.
+  Tensor positions;
+  /// Holds keys and values of earlier calls. Self-attention appends this call's; cross-attention puts the
+  /// memory's in at its first call and never looks at the memory again.
+  KvCache* cache = nullptr;
+  Tensor* weights = nullptr;  ///< receives the attention weights [B, H, T, S]
+};
+
+/// What every attention layer can do, so that transformer layers take any of them.
+class Attention : public Module {
+ public:
+  /// Self-attention when query and memory are the same tensor, else cross-attention.
+  /// Shapes:  query [B, T, C], memory [B, S, memory width] -> y [B, T, C]
+  virtual Tensor operator()(const Tensor& query, const Tensor& memory,
+                            const AttentionContext& context = {}) const = 0;
+  /// How much one token takes in this layer's cache.
+  virtual CacheWidths cache_widths() const = 0;
+};
+
+/// True for self-attention: both are the same tensor, not only equal ones.
+inline bool is_self_attention(const Tensor& query, const Tensor& memory) {
+  return query.defined() && memory.defined() && query.state() == memory.state();
+}
+
+}  // namespace tapeformer

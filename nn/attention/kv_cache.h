@@ -1,0 +1,57 @@
+#pragma once
+
+#include <tapeformer/autograd/tensor.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace tapeformer {
+
+/// Numbers that one token takes in a layer's cache. Latent attention keeps everything in `key`.
+struct CacheWidths {
+  Index key = 0, value = 0;
+};
+
+/// The keys and values (or latents) that one attention layer computed for the tokens it has seen. Every row of
+/// the batch holds the same number of tokens. For inference: nothing in it is recorded.
+class KvCache {
+ public:
+  virtual ~KvCache() = default;
+
+  /// Appends T tokens to every row; the first call decides the number of rows and the type.
+  /// Shapes:  keys [R, T, widths.key], values [R, T, widths.value], undefined where the width is 0
+  /// Throws:  ShapeError if the shapes do not fit, or beyond the stated capacity
+  virtual void append(const Tensor& keys, const Tensor& values) = 0;
+  /// Everything so far, [R, S', width] with S' >= length(); what lies beyond length() is unspecified.
+  virtual Tensor keys() const = 0;
+  virtual Tensor values() const = 0;
+
+  virtual Index length() const = 0;
+  virtual Index rows() const = 0;
+  /// Row i becomes what row rows[i] was; their number may change. Beam search picks its survivors so.
+  virtual void reorder(const std::vector<std::int32_t>& rows) = 0;
+  /// Forgets everything.
+  virtual void clear() = 0;
+  /// Bytes that the tokens it holds take, not counting room for more; shared blocks count once.
+  virtual Index bytes() const = 0;
+
+  /// i32 [R], all length(): what AttentionMasks::key_lengths wants.
+  Tensor lengths() const;
+};
+
+enum class CacheKind { contiguous, paged };
+const char* name_of(CacheKind kind);
+/// Throws: Error listing the names there are.
+CacheKind cache_kind(const std::string& name);
+
+struct CacheConfig {
+  CacheKind kind = CacheKind::contiguous;
+  Index capacity = 0;     ///< most tokens a row; 0 for as many as come
+  Index block_size = 16;  ///< tokens a block, when paged
+};
+
+std::unique_ptr<KvCache> make_cache(const CacheConfig& config, const CacheWidths& widths);
+
+}  // namespace tapeformer
