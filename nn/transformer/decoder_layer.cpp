@@ -5,8 +5,8 @@ namespace tapeformer {
 
 DecoderLayer::DecoderLayer(const TransformerLayerConfig& config, Generator& random)
     : norm_first_(config.norm_first),
-      self_attention_(config.attention(), random),
-      cross_attention_(config.attention(), random),
+      self_attention_(make_attention(config.attention_config(false), random)),
+      cross_attention_(make_attention(config.attention_config(true), random)),
       feed_forward_(config.feed_forward_config(), random),
       self_attention_norm_({config.width, config.epsilon, true}),
       cross_attention_norm_({config.width, config.epsilon, true}),
@@ -20,16 +20,17 @@ Tensor DecoderLayer::operator()(const Tensor& x, const Tensor& memory, const Ten
   self_masks.key_mask = key_mask;
   cross_masks.key_mask = memory_mask;
   const Tensor attended = residual(x, norm_first_, self_attention_norm_, dropout_,
-                                   [&](const Tensor& h) { return self_attention_(h, h, self_masks); });
-  const Tensor informed = residual(attended, norm_first_, cross_attention_norm_, dropout_,
-                                   [&](const Tensor& h) { return cross_attention_(h, memory, cross_masks); });
+                                   [&](const Tensor& h) { return (*self_attention_)(h, h, self_masks); });
+  const Tensor informed =
+      residual(attended, norm_first_, cross_attention_norm_, dropout_,
+               [&](const Tensor& h) { return (*cross_attention_)(h, memory, cross_masks); });
   return residual(informed, norm_first_, feed_forward_norm_, dropout_, feed_forward_);
 }
 
 void DecoderLayer::visit(ParameterVisitor& visitor) {
-  visitor.child("self_attention", self_attention_);
+  visitor.child("self_attention", *self_attention_);
   visitor.child("self_attention_norm", self_attention_norm_);
-  visitor.child("cross_attention", cross_attention_);
+  visitor.child("cross_attention", *cross_attention_);
   visitor.child("cross_attention_norm", cross_attention_norm_);
   visitor.child("feed_forward", feed_forward_);
   visitor.child("feed_forward_norm", feed_forward_norm_);

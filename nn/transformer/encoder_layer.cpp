@@ -5,7 +5,7 @@ namespace tapeformer {
 
 EncoderLayer::EncoderLayer(const TransformerLayerConfig& config, Generator& random)
     : norm_first_(config.norm_first),
-      self_attention_(config.attention(), random),
+      self_attention_(make_attention(config.attention_config(false), random)),
       feed_forward_(config.feed_forward_config(), random),
       self_attention_norm_({config.width, config.epsilon, true}),
       feed_forward_norm_({config.width, config.epsilon, true}),
@@ -15,12 +15,12 @@ Tensor EncoderLayer::operator()(const Tensor& x, const Tensor& key_mask) const {
   AttentionContext masks;
   masks.key_mask = key_mask;
   const Tensor attended = residual(x, norm_first_, self_attention_norm_, dropout_,
-                                   [&](const Tensor& h) { return self_attention_(h, h, masks); });
+                                   [&](const Tensor& h) { return (*self_attention_)(h, h, masks); });
   return residual(attended, norm_first_, feed_forward_norm_, dropout_, feed_forward_);
 }
 
 void EncoderLayer::visit(ParameterVisitor& visitor) {
-  visitor.child("self_attention", self_attention_);
+  visitor.child("self_attention", *self_attention_);
   visitor.child("self_attention_norm", self_attention_norm_);
   visitor.child("feed_forward", feed_forward_);
   visitor.child("feed_forward_norm", feed_forward_norm_);

@@ -17,7 +17,7 @@ class EncoderLayer : public Module {
 
  private:
   bool norm_first_;
-  MultiHeadAttention self_attention_;
+  std::unique_ptr<Attention> self_attention_;
   FeedForward feed_forward_;
   LayerNorm self_attention_norm_, feed_forward_norm_;
   Dropout dropout_;
