@@ -1,0 +1,39 @@
+#pragma once
+
+#include <tapeformer/nn/attention/attention.h>
+#include <tapeformer/nn/dropout.h>
+
+namespace tapeformer {
+
+// What attention layers with heads have in common: options from the context, positions, and the cache.
+
+/// The context's masks and weights, and a layer's dropout on the weights.
+AttentionOptions attention_options(const AttentionContext& context, const Dropout& dropout);
+
+/// i32 [T] or [B, T]: the context's positions, or T of them counted on from what the cache holds. Ask before
+/// this call's keys enter the cache.
+Tensor query_positions(const AttentionContext& context, Index length);
+
+/// Keys and values, head by head.
+struct KeyValueHeads {
+  Tensor key_bsgd, value_bsge;
+};
+
+/// Adds fresh keys and values to what the cache holds.
+void append_heads(KvCache& cache, const KeyValueHeads& fresh);
+/// All that the cache holds. Its spare room is masked out: `masks` gets key_lengths, and masks over no more
+/// keys than it holds are widened. Only the sizes of `heads` are looked at.
+KeyValueHeads held_heads(const KvCache& cache, const PackedHeads& heads, AttentionMasks& masks);
+
+/// Keys and values to attend to. Without a cache they are project()'s. With one, self-attention appends
+/// project()'s and attends to all it holds; cross-attention asks project() when the cache is empty and lives
+/// on what it holds from then on.
+template <class Project>
+KeyValueHeads cached_heads(KvCache* cache, bool is_self, const PackedHeads& heads, AttentionMasks& masks,
+                           const Project& project) {
+  if (cache == nullptr) return project();
+  if (is_self || cache->length() == 0) append_heads(*cache, project());
+  return held_heads(*cache, heads, masks);
+}
+
+}  // namespace tapeformer
