@@ -13,17 +13,18 @@ DecoderLayer::DecoderLayer(const TransformerLayerConfig& config, Generator& rand
       feed_forward_norm_({config.width, config.epsilon, true}),
       dropout_({config.dropout}, random) {}
 
-Tensor DecoderLayer::operator()(const Tensor& x, const Tensor& memory, const Tensor& memory_mask,
-                                const Tensor& key_mask) const {
-  AttentionContext self_masks, cross_masks;
-  self_masks.causal = true;
-  self_masks.key_mask = key_mask;
-  cross_masks.key_mask = memory_mask;
+Tensor DecoderLayer::operator()(const Tensor& x, const Tensor& memory, const DecoderContext& context) const {
+  AttentionContext self, cross;
+  self.causal = true;
+  self.key_mask = context.key_mask;
+  self.cache = context.self_cache;
+  cross.key_mask = context.memory_mask;
+  cross.cache = context.cross_cache;
+  cross.weights = context.cross_weights;
   const Tensor attended = residual(x, norm_first_, self_attention_norm_, dropout_,
-                                   [&](const Tensor& h) { return (*self_attention_)(h, h, self_masks); });
-  const Tensor informed =
-      residual(attended, norm_first_, cross_attention_norm_, dropout_,
-               [&](const Tensor& h) { return (*cross_attention_)(h, memory, cross_masks); });
+                                   [&](const Tensor& h) { return (*self_attention_)(h, h, self); });
+  const Tensor informed = residual(attended, norm_first_, cross_attention_norm_, dropout_,
+                                   [&](const Tensor& h) { return (*cross_attention_)(h, memory, cross); });
   return residual(informed, norm_first_, feed_forward_norm_, dropout_, feed_forward_);
 }
 

@@ -5,17 +5,24 @@
 
 namespace tapeformer {
 
+/// What a decoder layer is told besides its inputs.
+struct DecoderContext {
+  Tensor memory_mask;               ///< bool [B, S], true = token; undefined: all are
+  Tensor key_mask;                  ///< bool [B, T], the same of the layer's own input
+  KvCache* self_cache = nullptr;    ///< holds the earlier tokens; the input's are added
+  KvCache* cross_cache = nullptr;   ///< holds the memory from the first call on
+  Tensor* cross_weights = nullptr;  ///< receives the weights [B, H, T, S] of the attention to the memory
+};
+
 /// Causal self-attention, attention to the encoder's output, and a feed-forward network, each with residual
 /// and norm.
-/// Shapes:  x [B, T, C], memory [B, S, C], masks bool [B, T] and [B, S] or undefined -> [B, T, C]
+/// Shapes:  x [B, T, C], memory [B, S, C] -> [B, T, C]
 /// Source:  Vaswani et al. 2017, arXiv:1706.03762, section 3.1
 class DecoderLayer : public Module {
  public:
   DecoderLayer(const TransformerLayerConfig& config, Generator& random);
 
-  /// `key_mask` is of x itself, `memory_mask` of the memory; true = token.
-  Tensor operator()(const Tensor& x, const Tensor& memory, const Tensor& memory_mask = {},
-                    const Tensor& key_mask = {}) const;
+  Tensor operator()(const Tensor& x, const Tensor& memory, const DecoderContext& context = {}) const;
   void visit(ParameterVisitor& visitor) override;
 
  private:

@@ -53,9 +53,16 @@ Decoder::Decoder(const EncoderConfig& config, Generator& random)
       layers_(stack<DecoderLayer>(config, random)),
       norm_(final_norm(config.layer)) {}
 
-Tensor Decoder::operator()(const Tensor& ids, const Tensor& memory, const Tensor& memory_mask) const {
+Tensor Decoder::operator()(const Tensor& ids, const Tensor& memory, const Tensor& memory_mask,
+                           std::vector<Tensor>* cross_weights) const {
   Tensor x_btc = input_(ids);
-  for (const DecoderLayer& layer : layers_) x_btc = layer(x_btc, memory, memory_mask);
+  if (cross_weights != nullptr) cross_weights->assign(layers_.size(), {});
+  DecoderContext context;
+  context.memory_mask = memory_mask;
+  for (std::size_t i = 0; i < layers_.size(); ++i) {
+    if (cross_weights != nullptr) context.cross_weights = &(*cross_weights)[i];
+    x_btc = layers_[i](x_btc, memory, context);
+  }
   return norm_ ? (*norm_)(x_btc) : x_btc;
 }
 

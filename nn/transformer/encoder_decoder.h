@@ -35,12 +35,14 @@ class Encoder : public Module {
 };
 
 /// Target ids and the encoder's states to the decoder's states.
-/// Shapes:  ids i32 [B, T], memory [B, S, C] -> [B, T, C]
+/// Shapes:  ids i32 [B, T], memory [B, S, C], memory_mask bool [B, S] (true = token, or undefined) -> [B, T, C]
 class Decoder : public Module {
  public:
   Decoder(const EncoderConfig& config, Generator& random);
 
-  Tensor operator()(const Tensor& ids, const Tensor& memory, const Tensor& memory_mask = {}) const;
+  /// `cross_weights` receives the weights [B, H, T, S] of every layer's attention to the memory.
+  Tensor operator()(const Tensor& ids, const Tensor& memory, const Tensor& memory_mask = {},
+                    std::vector<Tensor>* cross_weights = nullptr) const;
   void visit(ParameterVisitor& visitor) override;
   Embedding& embedding() { return input_.embedding(); }
 
@@ -82,8 +84,10 @@ class EncoderDecoder : public Module {
   Tensor encode(const Tensor& source, const Tensor& source_mask) const {
     return encoder_(source, source_mask);
   }
-  Tensor decode(const Tensor& target, const Tensor& memory, const Tensor& memory_mask) const {
-    return decoder_(target, memory, memory_mask);
+  /// Teacher forcing; `cross_weights` receives every layer's weights [B, H, T, S], for pictures.
+  Tensor decode(const Tensor& target, const Tensor& memory, const Tensor& memory_mask,
+                std::vector<Tensor>* cross_weights = nullptr) const {
+    return decoder_(target, memory, memory_mask, cross_weights);
   }
   /// Shapes:  states [..., C] -> [..., V]
   Tensor logits(const Tensor& states) const { return head_(states); }

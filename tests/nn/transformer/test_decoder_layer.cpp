@@ -47,7 +47,7 @@ TEST_SUITE("nn/transformer/decoder_layer") {
         DecoderLayer layer = layer_of(config);
         check_layer_against_golden(
             "decoder_layer_" + place + "_" + activation, layer, [&](const std::map<std::string, Tensor>& in) {
-              return layer(in.at("x"), in.at("memory"), in.at("memory_may_attend"), in.at("may_attend"));
+              return layer(in.at("x"), in.at("memory"), {in.at("memory_may_attend"), in.at("may_attend")});
             });
       }
     }
@@ -61,7 +61,7 @@ TEST_SUITE("nn/transformer/decoder_layer") {
         const Tensor mask = real_tokens({3, 2}, 3), memory_mask = real_tokens({2, 5}, 5);
         const std::string name = std::string("decoder_layer ") + (norm_first ? "pre-norm" : "post-norm");
         const NamedTensors inputs = {{"x", x}, {"memory", memory}};
-        const auto run = [&] { return layer(x, memory, memory_mask, mask); };
+        const auto run = [&] { return layer(x, memory, {memory_mask, mask}); };
         if (dropout > 0) {
           check_gradients(name + " dropout", gradcheck_module(layer, inputs, run));
         } else {
@@ -96,7 +96,7 @@ TEST_SUITE("nn/transformer/decoder_layer") {
     const double nan = std::numeric_limits<double>::quiet_NaN();
     std::fill_n(x.data<double>() + 3 * 6, 6, nan);
     std::fill_n(memory.data<double>() + 2 * 6, 3 * 6, nan);
-    const Tensor y = layer(x, memory, real_tokens({2, 5}, 5), real_tokens({3, 4}, 4));
+    const Tensor y = layer(x, memory, {real_tokens({2, 5}, 5), real_tokens({3, 4}, 4)});
     const auto part = [](const Tensor& z, Index b, Index length) {
       return slice(slice(z, 0, b, 1), 1, 0, length);
     };

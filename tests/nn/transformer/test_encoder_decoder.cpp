@@ -208,6 +208,28 @@ TEST_SUITE("nn/transformer/encoder_decoder") {
     CHECK_FALSE(same_bits(trained(1), trained(2)));
   }
 
+  TEST_CASE("the decoder hands out every layer's weights over the memory, and computes the same") {
+    EncoderDecoderConfig config = small_config();
+    config.decoder_layers = 2;
+    EncoderDecoder model = model_of(config);
+    const Tensor memory = model.encode(source(), source_mask());
+    std::vector<Tensor> weights, others;
+    const Tensor states = model.decode(target(), memory, source_mask(), &weights);
+    CHECK(relative_error(states, model.decode(target(), memory, source_mask())) < 1e-13);
+    REQUIRE(weights.size() == 2);
+    for (const Tensor& w : weights) {
+      CHECK(w.shape() == Shape{2, 3, 3, 4});
+      CHECK(absolute_error(sum(w, {-1}), Tensor::full({2, 3, 3}, 1, DType::f64)) < 1e-14);
+      const Tensor padded = slice(slice(w, 0, 0, 1), 3, 3, 1);  // the first source has three tokens
+      CHECK(same_bits(padded, Tensor::zeros(padded.shape(), DType::f64)));
+    }
+    for (auto& [name, parameter] : model.named_parameters())
+      if (name == "decoder.1.cross_attention.query.weight") parameter.value().data<double>()[0] += 1;
+    model.decode(target(), memory, source_mask(), &others);
+    CHECK(same_bits(weights[0], others[0]));
+    CHECK_FALSE(same_bits(weights[1], others[1]));
+  }
+
   TEST_CASE("a sequence longer than the model knows is refused") {
     const EncoderDecoder model = model_of(small_config());
     const Tensor ids = Tensor::full({1, 13}, 4, DType::i32);
