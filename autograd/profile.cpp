@@ -18,15 +18,21 @@ double OpTimer::now() {
 }
 
 void OpTimer::charge(Profile& profile) const {
-  auto line = std::find_if(profile.lines_.begin(), profile.lines_.end(), [&](const ProfileLine& known) {
-    return known.op == op_ && known.backward == profiled_pass_is_backward;
-  });
-  if (line == profile.lines_.end()) {
-    profile.lines_.push_back({op_, profiled_pass_is_backward, 0, 0});
-    line = profile.lines_.end() - 1;
+  ProfileLine& line = profile.line_of(op_);
+  ++line.calls;
+  line.seconds += now() - started_;
+}
+
+void count_flops(const char* op, Index flops) {
+  if (Profile* profile = OpTimer::active()) profile->line_of(op).flops += flops;
+}
+
+ProfileLine& Profile::line_of(const char* op) {
+  for (ProfileLine& line : lines_) {
+    if (line.op == op && line.backward == profiled_pass_is_backward) return line;
   }
-  ++line->calls;
-  line->seconds += now() - started_;
+  lines_.push_back({op, profiled_pass_is_backward, 0, 0, 0});
+  return lines_.back();
 }
 
 Profile::Profile() : outer_(OpTimer::active()) { OpTimer::active() = this; }
@@ -40,16 +46,25 @@ std::vector<ProfileLine> Profile::lines() const {
   return sorted;
 }
 
+Index Profile::flops(bool backward) const {
+  Index flops = 0;
+  for (const ProfileLine& line : lines_) flops += line.backward == backward ? line.flops : 0;
+  return flops;
+}
+
 std::string Profile::text(double total_seconds) const {
   std::string text;
   double known = 0;
   char line[128];
   for (const ProfileLine& entry : lines()) {
     known += entry.seconds;
-    std::snprintf(line, sizeof line, "%-16s %-8s %8lld calls %10.3f ms %6.1f %%\n", entry.op.c_str(),
+    std::snprintf(line, sizeof line, "%-16s %-8s %8lld calls %10.3f ms %6.1f %%", entry.op.c_str(),
                   entry.backward ? "backward" : "forward", static_cast<long long>(entry.calls),
                   1e3 * entry.seconds, 100 * entry.seconds / total_seconds);
     text += line;
+    std::snprintf(line, sizeof line, " %8.1f GFLOP/s",
+                  1e-9 * static_cast<double>(entry.flops) / entry.seconds);
+    text += entry.flops > 0 ? std::string(line) + "\n" : "\n";
   }
   std::snprintf(line, sizeof line, "%-16s %-8s %8s       %10.3f ms %6.1f %%\n", "outside kernels", "", "",
                 1e3 * (total_seconds - known), 100 * (1 - known / total_seconds));

@@ -12,9 +12,11 @@ struct ProfileLine {
   bool backward = false;  ///< ran inside a reverse pass
   Index calls = 0;
   double seconds = 0;
+  Index flops = 0;  ///< of its products, 2 a multiply-add; see count_flops()
 };
 
-/// Times every kernel this thread runs while it lives, by operation. Costs nothing when there is none.
+/// Times every kernel this thread runs while it lives and counts its products, by operation. Costs nothing
+/// when there is none.
 class Profile {
  public:
   Profile();
@@ -24,17 +26,25 @@ class Profile {
 
   /// The slowest first.
   std::vector<ProfileLine> lines() const;
+  /// Floating-point operations of all products so far, in forward or in reverse passes.
+  Index flops(bool backward) const;
   /// A table with each line's share of `total_seconds`; what no kernel accounts for comes last.
   std::string text(double total_seconds) const;
 
  private:
   friend class OpTimer;
+  friend void count_flops(const char* op, Index flops);
+  ProfileLine& line_of(const char* op);
   Profile* outer_;
   std::vector<ProfileLine> lines_;
 };
 
 /// Set by a Tape while it runs backward.
 extern thread_local bool profiled_pass_is_backward;
+
+/// Charges floating-point operations to `op`: matrix products and the products inside attention call it with
+/// 2 a multiply-add, where the operation knows the sizes. Sums, exponentials and the like are not counted.
+void count_flops(const char* op, Index flops);
 
 /// Charges its lifetime to `op`; dispatch() makes one around every kernel.
 class OpTimer {
@@ -48,6 +58,7 @@ class OpTimer {
 
  private:
   friend class Profile;
+  friend void count_flops(const char* op, Index flops);
   static Profile*& active();
   static double now();
   void charge(Profile& profile) const;

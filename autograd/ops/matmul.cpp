@@ -62,6 +62,7 @@ void linear_backward(const Tensor& x, const Tensor& weight, const Tensor& dz, co
     shape.m = m, shape.n = n, shape.k = k;
     shape.transpose_a = transpose_a;
     shape.lda = transpose_a ? m : k, shape.ldb = n, shape.ldc = n;
+    count_flops("linear", 2 * m * n * k);
     dispatch(
         "linear", [&](auto on, auto* pa, auto* pb, auto pc) { kernels::gemm(on, shape, pa, pb, pc); }, a, b,
         to);
@@ -130,6 +131,7 @@ Tensor matmul(const Factor& a, const Factor& b, double scale, bool output_by_hea
   aligned_strides(batch, stack_b, gemm.batch.strides_b);
   aligned_strides(batch, stack_y, gemm.batch.strides_c);
   gemm.batch = merged(gemm.batch);
+  count_flops("matmul", 2 * batch.elements() * gemm.m * gemm.n * gemm.k);
 
   const Tensor y = Tensor::empty(shape, a.x.dtype(), a.x.device());
   dispatch(
@@ -165,6 +167,7 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, std::op
   gemm.m = rows, gemm.n = out, gemm.k = in;
   gemm.transpose_b = true;
   gemm.lda = gemm.ldb = std::max<Index>(in, 1), gemm.ldc = std::max<Index>(out, 1);
+  count_flops("linear", 2 * rows * out * in);
 
   const Tensor z = Tensor::empty(shape, x.dtype(), x.device());
   const bool needs_z = activation && !kernels::saves_output(*activation);

@@ -1,4 +1,5 @@
 #include <tapeformer/autograd/ops/elementwise.h>
+#include <tapeformer/autograd/ops/matmul.h>
 #include <tapeformer/autograd/ops/reduce.h>
 #include <tapeformer/autograd/profile.h>
 #include <tapeformer/autograd/tape.h>
@@ -36,5 +37,29 @@ TEST_SUITE("autograd/profile") {
     CHECK(outer.lines().empty());
     tanh(x);
     CHECK(outer.lines().size() == 1);
+  }
+
+  TEST_CASE("products are counted at 2 a multiply-add, each gradient as a product of its own") {
+    const Tensor x = Tensor::full({2, 3, 5}, 0.5), weight = Tensor::full({7, 5}, 0.25);
+    const Tensor stack = Tensor::full({2, 7, 4}, 1), shared = Tensor::full({1, 7, 4}, 1);
+    const Profile profile;
+    Tape tape;
+    for (const Tensor& leaf : {x, weight, shared}) tape.watch(leaf);
+    const Tensor y = linear(x, weight);  // 2 * 6 * 7 * 5
+    CHECK(profile.flops(false) == 420);
+    const Tensor z = matmul(y, stack);  // 2 * 2 * 3 * 7 * 4: two products of [3, 7] and [7, 4]
+    CHECK(profile.flops(false) == 420 + 336);
+    const Tensor w = matmul(y, shared);
+    CHECK(profile.flops(false) == 420 + 2 * 336);
+    CHECK(profile.flops(true) == 0);
+    tape.gradients(sum(z) + sum(w), {x, weight, shared});
+    CHECK(profile.flops(false) == 420 + 2 * 336);
+    // z gives dy alone, for nobody wants the gradient of `stack`; w gives two, linear gives two.
+    CHECK(profile.flops(true) == 336 + 2 * 336 + 2 * 420);
+    for (const ProfileLine& line : profile.lines()) {
+      if (line.op == "linear" && line.backward) CHECK(line.flops == 840);
+      if (line.op == "sum") CHECK(line.flops == 0);
+    }
+    CHECK(profile.text(1).find("GFLOP/s") != std::string::npos);
   }
 }
