@@ -135,6 +135,7 @@ GradcheckReport gradcheck(const std::function<Tensor()>& function, const Inputs&
   GradcheckReport report;
   {
     Tape tape;
+    if (options.on_tape) options.on_tape(tape);
     watch(tape, inputs);
     const std::vector<Tensor> gradients = tape.gradients(function(), tensors_of(inputs), projection);
     const RecordingPause evaluation;
@@ -151,6 +152,7 @@ GradcheckReport gradcheck(const std::function<Tensor()>& function, const Inputs&
     return total;
   };
   Tape tape;
+  if (options.on_tape) options.on_tape(tape);
   watch(tape, inputs);
   const Tensor first = projected(tape.gradients(function(), tensors_of(inputs), projection, true));
   // A function that is linear in everything has a constant gradient, which no tape knows.

@@ -10,6 +10,8 @@
 
 namespace tapeformer {
 
+class Tape;
+
 struct GradcheckOptions {
   double step = 1e-3;      ///< times max(1, |x|)
   bool four_point = true;  ///< error O(h^4) instead of O(h^2)
@@ -19,6 +21,8 @@ struct GradcheckOptions {
   bool second_order = false;  ///< also checks the gradient of the gradient
   std::uint64_t seed = 1;     ///< of the random projection of the output
   Index most_elements = 0;    ///< per input, an even sample of that many elements; 0 for all
+  /// Gets every tape whose gradients are compared with differences, before its pass: to plant faults.
+  std::function<void(Tape&)> on_tape;
   /// Leaves out elements where the function has a kink: true for those to skip.
   std::function<bool(std::size_t input, Index element)> skip;
 };

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <ostream>
 
 namespace tapeformer {
 namespace {
@@ -281,7 +280,7 @@ void Tape::run_node(std::size_t index) {
     return;
   }
   nodes_[index].backward(into.outputs_[0], into);
-  for (const auto& [slot, gradient] : into.separate_) accumulate(slot, gradient);
+  for (const auto& [input, gradient] : into.separate_) contribute(index, input, gradient);
   if (detects_anomalies_) {
     for (const std::int32_t input : nodes_[index].inputs) {
       if (input < 0) continue;
@@ -319,14 +318,28 @@ void Tape::accumulate(std::int32_t index, const Tensor& gradient) {
   }
 }
 
+void Tape::contribute(std::size_t node, std::size_t input, const Tensor& gradient) {
+  const std::int32_t slot = nodes_[node].inputs[input];
+  if (!wrapper_) return accumulate(slot, gradient);
+  const Shape shape = slots_[static_cast<std::size_t>(slot)].shape;
+  const char* op = nodes_[node].op;
+  const Tensor wrapped = wrapper_({op, node, input, slot, recorded_},
+                                  gradient.shape() == shape ? gradient : sum_to(gradient, shape));
+  if (wrapped.shape() != shape) {
+    throw ShapeError(bracketed(op) + "a wrapped gradient must keep its shape " + shape.text() +
+                     "; got wrapped=" + wrapped.describe());
+  }
+  accumulate(slot, wrapped);
+}
+
 void GradientSlot::operator+=(const Tensor& gradient) const {
-  if (slot_ >= 0) into_.tape_.accumulate(slot_, gradient);
+  if (slot_ >= 0) into_.tape_.contribute(into_.node_, input_, gradient);
 }
 
 GradientSlot::Target GradientSlot::target() const {
   Tape::Slot& slot = into_.tape_.slots_[static_cast<std::size_t>(slot_)];
   if (separate_) {
-    into_.separate_.emplace_back(slot_, Tensor::empty(slot.shape, slot.dtype));
+    into_.separate_.emplace_back(input_, Tensor::empty(slot.shape, slot.dtype));
     return {into_.separate_.back().second, false};
   }
   if (into_.tape_.to_parameters_ && slot.parameter) {
@@ -346,49 +359,11 @@ GradientSlot Gradients::operator[](std::size_t input) const {
   const PooledVector<std::int32_t>& inputs = tape_.nodes_[node_].inputs;
   const std::int32_t slot = inputs[input];
   const auto here = inputs.begin() + static_cast<std::ptrdiff_t>(input);
-  return {*this, slot, slot >= 0 && std::find(inputs.begin(), here, slot) != here};
+  const bool separate = slot >= 0 && (tape_.wrapper_ || std::find(inputs.begin(), here, slot) != here);
+  return {*this, input, slot, separate};
 }
 
 RecordingPause::RecordingPause() : tape_(std::exchange(recording_tape, nullptr)) {}
 RecordingPause::~RecordingPause() { recording_tape = tape_; }
-
-TapeMemory Tape::memory() const {
-  TapeMemory memory;
-  memory.nodes = static_cast<Index>(nodes_.size());
-  std::vector<const Storage*> storages;
-  for (const Node& node : nodes_) {
-    for (const Handle<Storage>& saved : node.saved) storages.push_back(saved.get());
-  }
-  std::sort(storages.begin(), storages.end());
-  storages.erase(std::unique(storages.begin(), storages.end()), storages.end());
-  for (const Storage* storage : storages) memory.saved_bytes += static_cast<Index>(storage->bytes);
-  return memory;
-}
-
-void Tape::print(std::ostream& out) const {
-  for (std::size_t i = 0; i < nodes_.size(); ++i) {
-    const Node& node = nodes_[i];
-    Index bytes = 0;
-    for (const Handle<Storage>& saved : node.saved) bytes += static_cast<Index>(saved->bytes);
-    for (std::int32_t k = 0; k < node.outputs; ++k) {
-      const Slot& slot = slots_[static_cast<std::size_t>(node.first_output + k)];
-      out << (k > 0 ? ", " : "") << '%' << node.first_output + k << ' ' << name_of(slot.dtype)
-          << slot.shape.text();
-    }
-    out << " = " << node.op << '(';
-    for (std::size_t k = 0; k < node.inputs.size(); ++k) {
-      const std::int32_t input = node.inputs[k];
-      out << (k > 0 ? ", " : "");
-      if (input < 0) {
-        out << "constant";
-        continue;
-      }
-      const ParameterState* parameter = slots_[static_cast<std::size_t>(input)].parameter.get();
-      out << (parameter != nullptr && !parameter->name.empty() ? parameter->name
-                                                               : "%" + std::to_string(input));
-    }
-    out << ")  saves " << bytes << " bytes\n";
-  }
-}
 
 }  // namespace tapeformer

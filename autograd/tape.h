@@ -3,6 +3,7 @@
 #include <tapeformer/autograd/parameter.h>
 #include <tapeformer/autograd/tensor.h>
 
+#include <functional>
 #include <initializer_list>
 #include <iosfwd>
 #include <memory>
@@ -55,6 +56,16 @@ struct TapeMemory {
   Index saved_bytes = 0;  ///< of the distinct storages that nodes saved for backward, parameters included
 };
 
+/// One addition to one gradient: what the backward of `op`, the node-th one on the tape, brings its input.
+struct Contribution {
+  const char* op;
+  std::size_t node;
+  std::size_t input;   ///< which of the operation's inputs
+  std::int32_t value;  ///< the same for all contributions to one tensor's gradient
+  bool recorded;       ///< the pass is itself recorded, for second derivatives
+};
+using GradientWrapper = std::function<Tensor(const Contribution&, const Tensor& gradient)>;
+
 /// Records this thread's operations from its construction until its backward or its end. The innermost tape
 /// records. Append order is topological, so a reverse pass is one loop.
 /// Misuse throws TapeError: a second backward, a loss with several elements and no seed, a tensor of a dead,
@@ -86,6 +97,12 @@ class Tape {
   /// TapeError that names it; an infinity that an input held already, such as a mask's, is passed on in
   /// silence. Costs a pass over every result.
   void detect_anomalies(bool detect = true) { detects_anomalies_ = detect; }
+
+  /// From now on every contribution to a gradient passes through `wrapper` before it is added, and what that
+  /// returns, of the same shape, is added in its place: to look at gradients on their way, or to plant faults
+  /// that a test must notice. Fused operations then write into buffers of their own. The seed is no
+  /// contribution, and an operation with a twin shows the twin's in a recorded pass.
+  void wrap_gradients(GradientWrapper wrapper) { wrapper_ = std::move(wrapper); }
 
   /// One line a node: what it computes from what, and the bytes it keeps.
   void print(std::ostream& out) const;
@@ -124,6 +141,7 @@ class Tape {
   std::int32_t checked_slot(const char* op, const Tensor& x);
   void check_loss(const char* op, const Tensor& loss, const Tensor& seed) const;
   void accumulate(std::int32_t slot, const Tensor& gradient);
+  void contribute(std::size_t node, std::size_t input, const Tensor& gradient);
   void run(std::size_t begin, std::size_t end);
   void run_node(std::size_t index);
   void check_finite(const char* op, const char* direction, const Tensor& x) const;
@@ -136,6 +154,7 @@ class Tape {
   bool to_parameters_ = false, frees_ = false, recorded_ = false;  // the mode of the pass that is running
   PooledVector<Slot> slots_;
   PooledVector<Node> nodes_;
+  GradientWrapper wrapper_;
 };
 
 /// Where the gradient of one input goes; knows its buffer, and whether to assign or to add.
@@ -155,11 +174,14 @@ class GradientSlot {
 
  private:
   friend class Gradients;
-  GradientSlot(const Gradients& into, std::int32_t slot, bool separate)
-      : into_(into), slot_(slot), separate_(separate) {}
+  GradientSlot(const Gradients& into, std::size_t input, std::int32_t slot, bool separate)
+      : into_(into), input_(input), slot_(slot), separate_(separate) {}
   const Gradients& into_;
+  std::size_t input_;
   std::int32_t slot_;
-  bool separate_;  // the same tensor stands at an earlier input: a kernel must not write one buffer twice
+  bool
+      separate_;  // a kernel gets a buffer that is added later: the same tensor stands at an earlier input, and
+                  // one buffer must not be written twice; or the contributions are wrapped
 };
 
 /// What a node's backward gets besides dy.
@@ -178,7 +200,7 @@ class Gradients {
   Tape& tape_;
   std::size_t node_;
   PooledVector<Tensor> outputs_;
-  mutable PooledVector<std::pair<std::int32_t, Tensor>> separate_;
+  mutable PooledVector<std::pair<std::size_t, Tensor>> separate_;  // input and buffer
 };
 
 /// Nothing is recorded on this thread while one lives; for evaluation inside a tape's scope.
