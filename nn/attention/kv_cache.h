@@ -22,7 +22,8 @@ class KvCache {
 
   /// Appends T tokens to every row; the first call decides the number of rows and the type.
   /// Shapes:  keys [R, T, widths.key], values [R, T, widths.value], undefined where the width is 0
-  /// Throws:  ShapeError if the shapes do not fit, or beyond the stated capacity
+  /// Throws:  ShapeError if the shapes do not fit, or beyond the stated capacity; DTypeError if the type is
+  ///          another; TapeError for tensors that a tape records
   virtual void append(const Tensor& keys, const Tensor& values) = 0;
   /// Everything so far, [R, S', width] with S' >= length(); what lies beyond length() is unspecified.
   virtual Tensor keys() const = 0;
@@ -30,7 +31,9 @@ class KvCache {
 
   virtual Index length() const = 0;
   virtual Index rows() const = 0;
-  /// Row i becomes what row rows[i] was; their number may change. Beam search picks its survivors so.
+  /// Row i becomes what row rows[i] was; their number may change. Beam search picks its survivors so. Where
+  /// there is nothing yet, nothing happens.
+  /// Throws:  ShapeError naming a row that is not there
   virtual void reorder(const std::vector<std::int32_t>& rows) = 0;
   /// Forgets everything.
   virtual void clear() = 0;
@@ -39,6 +42,15 @@ class KvCache {
 
   /// i32 [R], all length(): what AttentionMasks::key_lengths wants.
   Tensor lengths() const;
+
+ protected:
+  KvCache(const CacheWidths& widths, Index capacity) : widths_(widths), capacity_(capacity) {}
+  /// Throws what append() throws. `held` is of the type that the cache has, or undefined.
+  void check_append(const Tensor& keys, const Tensor& values, const Tensor& held) const;
+  void check_rows(const std::vector<std::int32_t>& order) const;
+
+  const CacheWidths widths_;
+  const Index capacity_;  // 0 for as many as come
 };
 
 enum class CacheKind { contiguous, paged };
@@ -52,6 +64,7 @@ struct CacheConfig {
   Index block_size = 16;  ///< tokens a block, when paged
 };
 
+/// Throws: Error if a size is negative, or there are no keys to hold.
 std::unique_ptr<KvCache> make_cache(const CacheConfig& config, const CacheWidths& widths);
 
 }  // namespace tapeformer

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <tapeformer/nn/attention/kv_cache.h>
+
+namespace tapeformer {
+
+/// Every row's tokens one behind the other in one buffer [R, room, width], which is handed out as it is. With
+/// a capacity the room is that from the first token on, else it doubles when it is full.
+class ContiguousCache : public KvCache {
+ public:
+  ContiguousCache(const CacheConfig& config, const CacheWidths& widths) : KvCache(widths, config.capacity) {}
+
+  void append(const Tensor& keys, const Tensor& values) override;
+  Tensor keys() const override { return keys_; }
+  Tensor values() const override { return values_; }
+  Index length() const override { return length_; }
+  Index rows() const override { return keys_.defined() ? keys_.size(0) : 0; }
+  void reorder(const std::vector<std::int32_t>& order) override;
+  void clear() override;
+  Index bytes() const override;
+
+ private:
+  /// For so many tokens in all, of the rows, width and type of these.
+  void make_room(Index tokens, const Tensor& keys, const Tensor& values);
+
+  Tensor keys_, values_;  // [R, room, width]
+  Index length_ = 0;
+};
+
+}  // namespace tapeformer

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <tapeformer/nn/attention/kv_cache.h>
+
+namespace tapeformer {
+
+/// Tokens in blocks of a fixed size out of a pool; a table per row names its blocks in order. Rows that begin
+/// alike share blocks, which are counted; who appends to a shared block copies it first. So reordering rows
+/// copies tables only, at the price that attention's view of a row is gathered anew for every call.
+/// Source:  Kwon et al. 2023, arXiv:2309.06180
+class PagedCache : public KvCache {
+ public:
+  PagedCache(const CacheConfig& config, const CacheWidths& widths)
+      : KvCache(widths, config.capacity), block_size_(config.block_size) {}
+
+  void append(const Tensor& keys, const Tensor& values) override;
+  Tensor keys() const override { return gathered(keys_); }
+  Tensor values() const override { return gathered(values_); }
+  Index length() const override { return length_; }
+  Index rows() const override { return static_cast<Index>(tables_.size()); }
+  void reorder(const std::vector<std::int32_t>& order) override;
+  void clear() override;
+  Index bytes() const override;
+
+  /// Blocks that the pool has, free ones included.
+  Index pool_blocks() const { return static_cast<Index>(references_.size()); }
+
+ private:
+  using Table = PooledVector<std::int32_t>;
+
+  std::int32_t fresh_block();
+  void grow_pool();
+  std::int32_t writable_block(Table& table, Index at);
+  void release(const Table& table);
+  Tensor gathered(const Tensor& pool) const;
+
+  const Index block_size_;
+  Tensor keys_, values_;                   // the pool, [blocks, block_size, width]
+  PooledVector<std::int32_t> references_;  // tables that name a block
+  PooledVector<std::int32_t> free_;
+  PooledVector<Table> tables_;
+  Index length_ = 0;
+};
+
+}  // namespace tapeformer
