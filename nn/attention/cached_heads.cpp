@@ -1,4 +1,4 @@
-#include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/ops/shape.h>
 #include <tapeformer/nn/attention/cached_heads.h>
 
 #include <cstring>
@@ -41,7 +41,7 @@ Tensor query_positions(const AttentionContext& context, Index length) {
 }
 
 void append_heads(KvCache& cache, const KeyValueHeads& fresh) {
-  const auto flat = [](const Tensor& x) { return x.alias({x.size(0), x.size(1), x.size(2) * x.size(3)}); };
+  const auto flat = [](const Tensor& x) { return reshape(x, {x.size(0), x.size(1), x.size(2) * x.size(3)}); };
   cache.append(flat(fresh.key_bsgd), flat(fresh.value_bsge));
 }
 

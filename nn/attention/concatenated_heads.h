@@ -1,0 +1,35 @@
+#pragma once
+
+#include <tapeformer/nn/attention/single_head.h>
+
+#include <optional>
+#include <vector>
+
+namespace tapeformer {
+
+struct ConcatenatedHeadsConfig {
+  SingleHeadConfig head;  ///< of every head; its value_width 0 for width / heads, and key_width likewise
+  Index heads = 1;        ///< H
+  bool output = false;    ///< mixes the heads by a projection back to width
+};
+
+/// Multi-head attention said plainly: independent heads side by side. What MultiHeadAttention computes in one
+/// go, with its projections' rows dealt out to the heads. It keeps no cache.
+/// Math:    y = concat_h head_h(query, memory), or output(that)
+/// Shapes:  query [B, T, C], memory [B, S, memory width] -> y [B, T, H E], or [B, T, C]
+/// Source:  Vaswani et al. 2017, arXiv:1706.03762, section 3.2.2
+class ConcatenatedHeads : public Attention {
+ public:
+  ConcatenatedHeads(const ConcatenatedHeadsConfig& config, Generator& random);
+
+  Tensor operator()(const Tensor& query, const Tensor& memory,
+                    const AttentionContext& context = {}) const override;
+  CacheWidths cache_widths() const override { return {}; }
+  void visit(ParameterVisitor& visitor) override;
+
+ private:
+  std::vector<SingleHeadAttention> heads_;
+  std::optional<Linear> output_;
+};
+
+}  // namespace tapeformer

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <tapeformer/nn/attention/cached_heads.h>
+#include <tapeformer/nn/linear.h>
+
+namespace tapeformer {
+
+struct SingleHeadConfig {
+  Index width = 0;         ///< C, of the queries' input
+  Index memory_width = 0;  ///< of the keys' and values' input; 0 for width
+  Index key_width = 0;     ///< D, of queries and keys; 0 for width
+  Index value_width = 0;   ///< E, of values and output; 0 for key_width
+  double scale = 0;        ///< of the scores; 0 for 1 / sqrt(D)
+  double dropout = 0;      ///< on the attention weights
+  bool causal = false;     ///< no query sees later keys, whatever the context says
+  bool bias = false;
+};
+
+/// Attention with one head and no output projection: self-attention when query and memory are the same, else
+/// cross-attention.
+/// Math:    y = dropout(softmax(scale query(x) key(m)^T)) value(m)
+/// Shapes:  query x [B, T, C], memory m [B, S, memory width] -> y [B, T, E]
+/// Initial: PyTorch's default of a linear layer
+/// Source:  Vaswani et al. 2017, arXiv:1706.03762, section 3.2.1
+class SingleHeadAttention : public Attention {
+ public:
+  SingleHeadAttention(const SingleHeadConfig& config, Generator& random);
+
+  Tensor operator()(const Tensor& query, const Tensor& memory,
+                    const AttentionContext& context = {}) const override;
+  CacheWidths cache_widths() const override { return {head_.key_width, head_.value_width}; }
+  void visit(ParameterVisitor& visitor) override;
+
+ private:
+  PackedHeads head_;
+  double scale_;
+  bool causal_;
+  Linear query_, key_, value_;
+  Dropout dropout_;
+};
+
+/// Attention of one head in which no token sees a later one, with dropout on the weights.
+/// Math:    weight_ts = softmax over s <= t of scale q_t k_s; y = dropout(weight) v
+/// Shapes:  query [B, T, C], memory [B, S, C] -> y [B, T, E]
+/// Source:  Vaswani et al. 2017, arXiv:1706.03762, section 3.2.3
+class CausalAttention : public SingleHeadAttention {
+ public:
+  CausalAttention(SingleHeadConfig config, Generator& random)
+      : SingleHeadAttention((config.causal = true, config), random) {}
+};
+
+}  // namespace tapeformer
