@@ -18,17 +18,17 @@ constexpr Index kUnlimited = -1;
 /// what key_lengths leaves of it. It may see key s if
 ///   not causal, or s <= p, or s < prefix_lengths[b]; and p - window_before <= s <= p + window_after;
 /// and s < key_lengths[b], and both lie in the same packed sequence, and key_mask, query_mask and mask allow
-/// it. In packed sequences t, s, S and T count from the start of the sequence.
+/// it. In packed sequences t, s, S and T count from the start of the sequence, and lengths are of sequences.
 struct AttentionMasks {
   Tensor mask;          ///< bool, or floating and added to the scores; broadcasts to [B, H, T, S]
   Tensor key_mask;      ///< bool [B, S]: which keys and values are real
   Tensor query_mask;    ///< bool [B, T]: which queries are real
   bool causal = false;  ///< no query sees keys later than its own position
   CausalAlignment alignment = CausalAlignment::bottom_right;
-  Tensor prefix_lengths;             ///< i32 [B]: with causal, so many first keys are seen by all queries
+  Tensor prefix_lengths;             ///< i32 [B] or [N]: with causal, all queries see so many first keys
   Index window_before = kUnlimited;  ///< how far back a query sees
   Index window_after = kUnlimited;   ///< how far ahead; with causal nothing lies ahead
-  Tensor key_lengths;                ///< i32 [B]: only so many first keys are there, as in a cache
+  Tensor key_lengths;                ///< i32 [B] or [N]: only so many first keys are there, as in a cache
   Tensor query_starts, key_starts;   ///< i32 [N + 1], with B = 1: sequence i of N packed ones is
                                      ///< [starts[i], starts[i + 1]); key_starts undefined: as query_starts
 };
@@ -42,6 +42,9 @@ struct AttentionOptions : AttentionMasks {
   DropoutKey dropout_key;
   Tensor* weights = nullptr;  ///< receives the weights [B, H, T, S] as they are before dropout
 };
+
+/// What the scores of keys of width D are multiplied by.
+double attention_scale(const AttentionOptions& options, Index D);
 
 /// Scaled dot-product attention in tiles: no [T, S] is ever stored, the weights are computed again in the
 /// backward pass. A query that may attend to nothing gets zeros, and no gradient flows from it. Keys, values

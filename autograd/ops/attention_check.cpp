@@ -1,0 +1,184 @@
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/ops/attention_check.h>
+
+#include <cmath>
+#include <limits>
+#include <string>
+
+namespace tapeformer {
+namespace {
+
+struct Sizes {
+  Index B, T, S, H;
+};
+
+/// `got()` is only asked for when it is needed: building a string would cost every step an allocation.
+template <class E, class Got>
+void require(bool holds, const char* op, const char* rule, const Got& got, const char* remedy) {
+  if (holds) return;
+  throw E(std::string("[") + op + "] " + rule + "; got " + got() + "; try " + remedy);
+}
+
+std::string named(const char* name, const Tensor& x) { return std::string(name) + "=" + x.describe(); }
+
+template <class Got>
+void check_row_mask(const char* op, const char* name, const Tensor& mask, const Shape& shape,
+                    const Got& got) {
+  if (!mask.defined()) return;
+  const auto mask_and_all = [&] { return named(name, mask) + ", " + got(); };
+  require<DTypeError>(mask.dtype() == DType::boolean, op, "key_mask and query_mask must be bool",
+                      mask_and_all, "true for what may attend and be attended to");
+  require<ShapeError>(mask.shape() == shape, op, "key_mask must be [B, S] and query_mask [B, T]",
+                      mask_and_all, "one row for every sequence of the batch");
+}
+
+template <class Got>
+void check_pair_mask(const char* op, const Tensor& mask, DType type, const Sizes& n, const Got& got) {
+  if (!mask.defined()) return;
+  const auto mask_and_all = [&] { return named("mask", mask) + ", " + got(); };
+  require<DTypeError>(mask.dtype() == DType::boolean || mask.dtype() == type, op,
+                      "the mask must be bool or of the query's type", mask_and_all,
+                      "mask.to(query.dtype()) for one to add, or a bool one with true for may attend");
+  const Shape scores{n.B, n.H, n.T, n.S};
+  bool fits = mask.rank() <= 4;
+  for (int axis = -1; fits && axis >= -mask.rank(); --axis) {
+    fits = mask.size(axis) == 1 || mask.size(axis) == scores[axis];
+  }
+  require<ShapeError>(fits, op, "the mask must broadcast to [B, H, T, S]", mask_and_all,
+                      "sizes of 1 where it repeats");
+}
+
+/// i32 [count] with every element in [low, high(i)].
+template <class High, class Got>
+void check_numbers(const char* op, const char* name, const char* rule, const Tensor& x, Index count,
+                   const High& high, const Got& got, const char* remedy) {
+  if (!x.defined()) return;
+  const auto all = [&] { return named(name, x) + ", " + got(); };
+  require<DTypeError>(x.dtype() == DType::i32, op, rule, all, "to(DType::i32)");
+  require<ShapeError>(x.shape() == Shape{count}, op, rule, all,
+                      "one number for every sequence of the batch, or of the packed ones");
+  const std::int32_t* number = x.data<std::int32_t>();
+  for (Index i = 0; i < count; ++i) {
+    require<ShapeError>(
+        number[i] >= 0 && number[i] <= high(i), op, rule,
+        [&] { return std::to_string(number[i]) + " at [" + std::to_string(i) + "] of " + all(); }, remedy);
+  }
+}
+
+/// Starts rise from 0 to `end`.
+template <class Got>
+void check_starts(const char* op, const char* name, const Tensor& starts, Index end, const Got& got) {
+  const auto all = [&] { return named(name, starts) + ", " + got(); };
+  require<DTypeError>(starts.dtype() == DType::i32, op, "query_starts and key_starts must be i32", all,
+                      "to(DType::i32)");
+  require<ShapeError>(starts.rank() == 1 && starts.elements() > 0, op,
+                      "query_starts and key_starts must be [N + 1]", all,
+                      "the first position of every sequence, and the number of all at the end");
+  const std::int32_t* start = starts.data<std::int32_t>();
+  const Index count = starts.elements();
+  bool rises = start[0] == 0 && start[count - 1] == end;
+  for (Index i = 1; i < count; ++i) rises = rises && start[i - 1] <= start[i];
+  require<ShapeError>(rises, op, "query_starts must rise from 0 to T, and key_starts from 0 to S", all,
+                      "the running sums of the sequences' lengths, a 0 before them");
+}
+
+template <class Got>
+void check_sequences(const char* op, const AttentionMasks& masks, const Sizes& n, const Got& got) {
+  const auto starts_and_all = [&] {
+    return named("query_starts", masks.query_starts) + ", " + named("key_starts", masks.key_starts) + ", " +
+           got();
+  };
+  if (!masks.query_starts.defined()) {
+    require<ShapeError>(!masks.key_starts.defined(), op, "key_starts come with query_starts", starts_and_all,
+                        "both");
+    return;
+  }
+  require<ShapeError>(n.B == 1, op, "packed sequences must have B = 1", starts_and_all,
+                      "all sequences one after the other, [1, T, H, D]");
+  check_starts(op, "query_starts", masks.query_starts, n.T, got);
+  require<ShapeError>(masks.key_starts.defined() || n.T == n.S, op,
+                      "key_starts may be left out only when keys and queries are as many", starts_and_all,
+                      "the starts of the keys' sequences as key_starts");
+  if (!masks.key_starts.defined()) return;
+  check_starts(op, "key_starts", masks.key_starts, n.S, got);
+  require<ShapeError>(masks.key_starts.shape() == masks.query_starts.shape(), op,
+                      "query_starts and key_starts must name as many sequences", starts_and_all,
+                      "an empty range of keys where a sequence has none");
+}
+
+template <class Got>
+void check_options(const char* op, const AttentionOptions& options, const Sizes& n, DType type,
+                   const Got& got) {
+  check_row_mask(op, "key_mask", options.key_mask, {n.B, n.S}, got);
+  check_row_mask(op, "query_mask", options.query_mask, {n.B, n.T}, got);
+  check_pair_mask(op, options.mask, type, n, got);
+  check_sequences(op, options, n, got);
+
+  const bool packed = options.query_starts.defined();
+  const Index count = packed ? options.query_starts.elements() - 1 : n.B;
+  const Tensor& starts = options.key_starts.defined() ? options.key_starts : options.query_starts;
+  const auto keys = [&](Index i) {
+    return packed ? Index{starts.data<std::int32_t>()[i + 1]} - starts.data<std::int32_t>()[i] : n.S;
+  };
+  check_numbers(op, "key_lengths", "key_lengths must be i32 and at most the number of keys",
+                options.key_lengths, count, keys, got, "the number of keys that are there, 0 for none");
+  check_numbers(
+      op, "prefix_lengths", "prefix_lengths must be i32 and not negative", options.prefix_lengths, count,
+      [](Index) { return std::numeric_limits<std::int32_t>::max(); }, got, "0 for none");
+
+  require<ShapeError>(
+      options.window_before >= kUnlimited && options.window_after >= kUnlimited, op,
+      "window_before and window_after must not be negative",
+      [&] {
+        return "window_before=" + std::to_string(options.window_before) +
+               ", window_after=" + std::to_string(options.window_after) + ", " + got();
+      },
+      "kUnlimited for no limit");
+  require<ShapeError>(
+      options.dropout >= 0 && options.dropout < 1, op, "dropout must be in [0, 1)",
+      [&] { return "dropout=" + std::to_string(options.dropout) + ", " + got(); }, "0 for none");
+  require<ShapeError>(
+      std::isfinite(options.scale), op, "scale must be finite",
+      [&] { return "scale=" + std::to_string(options.scale) + ", " + got(); }, "0 for 1 / sqrt(D)");
+}
+
+}  // namespace
+
+void check_attention(const char* op, const Tensor& query, const Tensor& key, const Tensor& value,
+                     const AttentionOptions& options) {
+  const auto got = [&] {
+    return named("query", query) + ", " + named("key", key) + ", " + named("value", value);
+  };
+  require<ShapeError>(query.rank() == 4 && key.rank() == 4 && value.rank() == 4, op,
+                      "query must be [B, T, H, D], key [B, S, G, D], value [B, S, G, E]", got,
+                      "reshape with one head, [B, T, 1, D]");
+  require<ShapeError>(key.size(0) == query.size(0) && key.size(3) == query.size(3), op,
+                      "query and key must agree in B and D", got, "projections of equal width");
+  require<ShapeError>(
+      value.size(0) == key.size(0) && value.size(1) == key.size(1) && value.size(2) == key.size(2), op,
+      "key and value must agree in B, S and G", got, "keys and values made from the same tokens");
+  const Index H = query.size(2), G = key.size(2);
+  require<ShapeError>(G > 0 ? H % G == 0 : H == 0, op, "H must be a multiple of G", got,
+                      "a number of key heads that divides the number of query heads");
+  check_options(op, options, {query.size(0), query.size(1), key.size(1), H}, query.dtype(), got);
+}
+
+void check_packed_attention(const char* op, const Tensor& packed, const PackedHeads& heads,
+                            const AttentionOptions& options) {
+  const auto got = [&] {
+    return named("packed", packed) + ", heads=" + std::to_string(heads.heads) +
+           ", groups=" + std::to_string(heads.groups) + ", key_width=" + std::to_string(heads.key_width) +
+           ", value_width=" + std::to_string(heads.value_width);
+  };
+  require<ShapeError>(heads.groups > 0 && heads.heads % heads.groups == 0 && heads.heads >= 0 &&
+                          heads.key_width >= 0 && heads.value_width >= 0,
+                      op, "heads must be a multiple of groups, and no size negative", got,
+                      "a number of groups that divides the number of heads");
+  require<ShapeError>(packed.rank() == 3 && packed.size(2) == heads.width(), op,
+                      "packed must be [B, T, H D + G D + G E]", got,
+                      "a projection of PackedHeads::width() outputs");
+  const Index T = packed.size(1);
+  check_options(op, options, {packed.size(0), T, T, heads.heads}, packed.dtype(), got);
+}
+
+}  // namespace tapeformer

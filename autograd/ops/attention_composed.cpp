@@ -1,0 +1,87 @@
+#include <tapeformer/autograd/dispatch.h>
+#include <tapeformer/autograd/ops/attention_check.h>
+#include <tapeformer/autograd/ops/attention_visibility.h>
+#include <tapeformer/autograd/ops/elementwise.h>
+#include <tapeformer/autograd/ops/matmul.h>
+#include <tapeformer/autograd/ops/shape.h>
+#include <tapeformer/autograd/ops/softmax.h>
+
+#include <cmath>
+#include <limits>
+
+namespace tapeformer {
+namespace {
+
+constexpr const char* kOp = "composed_attention";
+
+/// x with zeros in the rows that `mask` [B, T] leaves out. What they are multiplied by is exactly zero, so
+/// only values that are not finite, or so large that a product overflows, need it; looking costs a pass over
+/// the masked rows, and usually saves one over all of x.
+Tensor without_masked(const Tensor& x, const Tensor& mask) {
+  if (!mask.defined()) return x;
+  constexpr double kHarmless = 1e15;
+  const Index width = x.size(2) * x.size(3);
+  const bool* real = mask.data<bool>();
+  bool harmful = false;
+  dispatch(
+      kOp,
+      [&](auto, const auto* values) {
+        for (Index row = 0; row < mask.elements(); ++row) {
+          if (real[row]) continue;
+#pragma omp simd reduction(|| : harmful)
+          for (Index i = row * width; i < (row + 1) * width; ++i) {
+            harmful = harmful || !(std::abs(values[i]) < kHarmless);
+          }
+        }
+      },
+      x);
+  if (!harmful) return x;
+  return where(mask.alias({x.size(0), x.size(1), 1, 1}), x, Tensor::scalar(0, x.dtype()));
+}
+
+/// [B, S, G, D] -> [B, S, H, D]: every head as often as query heads share it.
+Tensor repeated(const Tensor& x, Index heads) {
+  const Index B = x.size(0), S = x.size(1), G = x.size(2), D = x.size(3);
+  if (heads == G) return x;
+  const Tensor repeats = broadcast_to(reshape(x, Shape{B, S, G, 1, D}), {B, S, G, heads / G, D});
+  return reshape(repeats, Shape{B, S, heads, D});
+}
+
+Tensor both(const Tensor& a, const Tensor& b) {
+  if (!a.defined()) return b;
+  return b.defined() ? logical_and(a, b) : a;
+}
+
+}  // namespace
+
+Tensor composed_attention(const Tensor& query, const Tensor& key, const Tensor& value,
+                          const AttentionOptions& options) {
+  check_attention(kOp, query, key, value, options);
+  const Index B = query.size(0), T = query.size(1), H = query.size(2), S = key.size(1);
+  const VisibleKeys visible = visible_keys(options, B, T, S);
+  const Tensor real_keys = seen_keys(visible, options.key_mask, S);
+  const Tensor query_bthd = without_masked(query, seeing_queries(visible));
+  const Tensor key_bshd = repeated(without_masked(key, real_keys), H);
+  const Tensor value_bshe = repeated(without_masked(value, real_keys), H);
+
+  const double scale = attention_scale(options, query.size(3));
+  Tensor scores_bhts = matmul(by_head(query_bthd), transposed(by_head(key_bshd)), scale);
+  Tensor may_attend = visible_pairs(visible, S);
+  if (options.key_mask.defined()) may_attend = both(may_attend, options.key_mask.alias({B, 1, 1, S}));
+  if (options.mask.defined()) {
+    if (options.mask.dtype() == DType::boolean) {
+      may_attend = both(may_attend, options.mask);
+    } else {
+      scores_bhts = scores_bhts + options.mask;
+    }
+  }
+  if (may_attend.defined()) {
+    const Tensor never = Tensor::scalar(-std::numeric_limits<double>::infinity(), query.dtype());
+    scores_bhts = where(may_attend, scores_bhts, never);
+  }
+  const Tensor weights_bhts = softmax(scores_bhts);
+  if (options.weights != nullptr) *options.weights = weights_bhts;
+  return matmul(dropout(weights_bhts, options.dropout, options.dropout_key), by_head(value_bshe), 1, true);
+}
+
+}  // namespace tapeformer

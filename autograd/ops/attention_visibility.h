@@ -1,0 +1,25 @@
+#pragma once
+
+#include <tapeformer/autograd/ops/attention.h>
+
+namespace tapeformer {
+
+/// Which keys each query may see at most: [from, to), i32 [B, T] each. Both are undefined when every query
+/// may see every key. What AttentionMasks says about positions, lengths and sequences is said here alone.
+struct VisibleKeys {
+  Tensor from, to;
+  bool defined() const { return from.defined(); }
+};
+
+/// Everything in `masks` but mask, and but the holes of key_mask: ranges begin and end at real keys. A query
+/// that is not real, or that nothing is left for, gets an empty range.
+VisibleKeys visible_keys(const AttentionMasks& masks, Index B, Index T, Index S);
+
+/// bool [B, T]: whose range is not empty; undefined when all ranges are whole.
+Tensor seeing_queries(const VisibleKeys& visible);
+/// bool [B, S]: the keys of `key_mask` that lie in some query's range; undefined when that is all of them.
+Tensor seen_keys(const VisibleKeys& visible, const Tensor& key_mask, Index S);
+/// bool [B, 1, T, S]: the ranges written out; undefined when all are whole.
+Tensor visible_pairs(const VisibleKeys& visible, Index S);
+
+}  // namespace tapeformer

@@ -1,0 +1,159 @@
+#pragma once
+
+#include <tapeformer/autograd/ops/attention.h>
+#include <tapeformer/tests/autograd/ops/op_case.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace tapeformer {
+
+struct AttentionInputs {
+  Tensor query, key, value;
+  std::vector<Tensor> list() const { return {query, key, value}; }
+  Index B() const { return query.size(0); }
+  Index T() const { return query.size(1); }
+  Index H() const { return query.size(2); }
+  Index S() const { return key.size(1); }
+  Index G() const { return key.size(2); }
+};
+
+inline AttentionInputs random_inputs(Index B, Index T, Index S, Index H, Index G, Index D, Index E,
+                                     Generator& random) {
+  return {random_normal({B, T, H, D}, random), random_normal({B, S, G, D}, random),
+          random_normal({B, S, G, E}, random)};
+}
+
+/// What the documentation of AttentionMasks says, word for word, but for `mask`: may query t see key s?
+inline bool left_in(const AttentionMasks& masks, const AttentionInputs& in, Index b, Index t, Index s) {
+  if (masks.key_mask.defined() && masks.key_mask.at(b * in.S() + s) == 0) return false;
+  if (masks.query_mask.defined() && masks.query_mask.at(b * in.T() + t) == 0) return false;
+  Index T = in.T(), S = in.S(), sequence = b;
+  if (masks.query_starts.defined()) {
+    const Tensor& key_starts = masks.key_starts.defined() ? masks.key_starts : masks.query_starts;
+    const auto start = [](const Tensor& starts, Index i) { return static_cast<Index>(starts.at(i)); };
+    sequence = 0;
+    while (t >= start(masks.query_starts, sequence + 1)) ++sequence;
+    if (s < start(key_starts, sequence) || s >= start(key_starts, sequence + 1)) return false;
+    t -= start(masks.query_starts, sequence), s -= start(key_starts, sequence);
+    T = start(masks.query_starts, sequence + 1) - start(masks.query_starts, sequence);
+    S = start(key_starts, sequence + 1) - start(key_starts, sequence);
+  }
+  if (masks.key_lengths.defined()) S = static_cast<Index>(masks.key_lengths.at(sequence));
+  if (s >= S) return false;
+  const Index p = masks.alignment == CausalAlignment::top_left ? t : t + S - T;
+  if (masks.causal && s > p) {
+    if (!masks.prefix_lengths.defined() || s >= masks.prefix_lengths.at(sequence)) return false;
+  }
+  if (masks.window_before >= 0 && s < p - masks.window_before) return false;
+  return masks.window_after < 0 || s <= p + masks.window_after;
+}
+
+/// Attention and its gradients in plain loops, pair by pair; `dscores` [B, H, T, S] is that of the scores.
+struct AttentionOracle : OpResult {
+  Tensor weights, dscores;
+};
+
+inline AttentionOracle attention_oracle(const AttentionInputs& in, const AttentionOptions& options,
+                                        const Tensor& dy) {
+  const Index B = in.B(), T = in.T(), H = in.H(), S = in.S(), G = in.G();
+  const Index D = in.query.size(3), E = in.value.size(3);
+  const Shape scores{B, H, T, S};
+  AttentionOracle result;
+  result.y = Tensor::zeros({B, T, H, E}, DType::f64);
+  result.weights = Tensor::zeros(scores, DType::f64), result.dscores = Tensor::zeros(scores, DType::f64);
+  for (const Tensor& x : in.list()) result.gradients.push_back(Tensor::zeros(x.shape(), DType::f64));
+  const Tensor kept =
+      dropout(Tensor::full(scores, 1, DType::f64), options.dropout, options.dropout_key);  // 0 or 1 / (1 - p)
+  const double scale = options.scale != 0 ? options.scale : 1 / std::sqrt(static_cast<double>(D));
+  double *y = result.y.data<double>(), *dq = result.gradients[0].data<double>();
+  double *dk = result.gradients[1].data<double>(), *dv = result.gradients[2].data<double>();
+  for (Index row = 0; row < B * H * T; ++row) {
+    const Index b = row / (H * T), h = row / T % H, t = row % T, g = h / (H / G);
+    const auto at_t = [&](Index width) { return ((b * T + t) * H + h) * width; };
+    const auto at_s = [&](Index s, Index width) { return ((b * S + s) * G + g) * width; };
+    double *w = result.weights.data<double>() + row * S, *ds = result.dscores.data<double>() + row * S;
+    std::vector<Index> seen;
+    double most = -kInfinity;
+    for (Index s = 0; s < S; ++s) {
+      if (!left_in(options, in, b, t, s)) continue;
+      const double mask = options.mask.defined() ? broadcast_at(options.mask, scores, row * S + s) : 0;
+      const bool additive = options.mask.defined() && options.mask.dtype() != DType::boolean;
+      if (options.mask.defined() && mask == (additive ? -kInfinity : 0)) continue;
+      double score = additive ? mask : 0;
+      for (Index d = 0; d < D; ++d) score += scale * in.query.at(at_t(D) + d) * in.key.at(at_s(s, D) + d);
+      w[s] = score;
+      most = std::max(most, score);
+      seen.push_back(s);
+    }
+    double total = 0, product = 0;
+    for (const Index s : seen) total += w[s] = std::exp(w[s] - most);
+    for (const Index s : seen) {
+      w[s] /= total;
+      const double keep = kept.at(row * S + s);
+      for (Index e = 0; e < E; ++e) {
+        y[at_t(E) + e] += keep * w[s] * in.value.at(at_s(s, E) + e);
+        dv[at_s(s, E) + e] += keep * w[s] * dy.at(at_t(E) + e);
+        ds[s] += keep * dy.at(at_t(E) + e) * in.value.at(at_s(s, E) + e);
+      }
+      product += w[s] * ds[s];
+    }
+    for (const Index s : seen) {
+      ds[s] = w[s] * (ds[s] - product);
+      for (Index d = 0; d < D; ++d) {
+        dq[at_t(D) + d] += scale * ds[s] * in.key.at(at_s(s, D) + d);
+        dk[at_s(s, D) + d] += scale * ds[s] * in.query.at(at_t(D) + d);
+      }
+    }
+  }
+  return result;
+}
+
+using AttentionFunction = Tensor (*)(const Tensor&, const Tensor&, const Tensor&, const AttentionOptions&);
+inline constexpr AttentionFunction kAttentionPaths[] = {scaled_dot_product_attention, composed_attention};
+
+/// The operation with its additive mask, if any, in the type of its inputs.
+inline Op attention_by(AttentionFunction function, AttentionOptions options) {
+  return [=](const std::vector<Tensor>& in) {
+    AttentionOptions converted = options;
+    const bool additive = options.mask.defined() && options.mask.dtype() != DType::boolean;
+    if (additive && options.mask.dtype() != in[0].dtype()) converted.mask = options.mask.to(in[0].dtype());
+    return function(in[0], in[1], in[2], converted);
+  };
+}
+
+inline double largest(const Tensor& x) { return absolute_error(x, Tensor::zeros(x.shape(), x.dtype())); }
+
+/// The worst of y's error and the gradients', each max |a - b| over max |b|; a gradient that is zero by theory
+/// (one key seen: dq) is measured by the largest of the gradients.
+inline double attention_error(const OpResult& got, const OpResult& expected) {
+  double worst = relative_error(got.y, expected.y), most = 0;
+  for (const Tensor& dx : expected.gradients) most = std::max(most, largest(dx));
+  for (std::size_t i = 0; i < expected.gradients.size(); ++i) {
+    const double error = absolute_error(got.gradients[i], expected.gradients[i]);
+    const double own = largest(expected.gradients[i]), by = own > 1e-9 * most ? own : most;
+    if (error == 0) continue;
+    worst = std::isnan(error) ? error : std::max(worst, error / by);
+  }
+  return worst;
+}
+
+/// Both paths, in both types, against plain loops.
+inline void check_attention_paths(const AttentionInputs& in, const AttentionOptions& options,
+                                  Generator& random) {
+  const Tensor seed = random_normal({in.B(), in.T(), in.H(), in.value.size(3)}, random);
+  const AttentionOracle expected = attention_oracle(in, options, seed);
+  for (const AttentionFunction path : kAttentionPaths) {
+    CAPTURE(path == composed_attention);
+    for (const DType type : {DType::f64, DType::f32}) {
+      CAPTURE(name_of(type));
+      std::vector<Tensor> converted;
+      for (const Tensor& x : in.list()) converted.push_back(x.to(type));
+      const OpResult got = run_op(attention_by(path, options), converted, seed);
+      CHECK(got.y.dtype() == type);
+      CHECK(attention_error(got, expected) <= (type == DType::f64 ? 1e-11 : 1e-5));
+    }
+  }
+}
+
+}  // namespace tapeformer

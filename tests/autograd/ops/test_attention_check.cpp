@@ -1,0 +1,159 @@
+#include <tapeformer/autograd/ops/attention.h>
+#include <tapeformer/tests/autograd/ops/op_case.h>
+
+using namespace tapeformer;
+
+namespace {
+
+const Shape kQuery{2, 3, 4, 5}, kKey{2, 6, 2, 5};
+
+template <class E = ShapeError>
+std::string says(const AttentionOptions& options, const Shape& query = kQuery, const Shape& key = kKey,
+                 const Shape& value = kKey) {
+  return message_of<E>([&] {
+    scaled_dot_product_attention(Tensor::zeros(query), Tensor::zeros(key), Tensor::zeros(value), options);
+  });
+}
+
+/// The message with one option set by `set`.
+template <class E = ShapeError, class F>
+std::string says_with(const F& set, const Shape& query = kQuery, const Shape& key = kKey) {
+  AttentionOptions options;
+  set(options);
+  return says<E>(options, query, key, key);
+}
+
+bool holds(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+}  // namespace
+
+TEST_SUITE("autograd/ops/attention_check") {
+  TEST_CASE("shapes that do not fit are refused with the rule, all shapes and a remedy") {
+    CHECK(says({}, {2, 3, 5}) ==
+          "[scaled_dot_product_attention] query must be [B, T, H, D], key [B, S, G, D], value [B, S, G, E]; "
+          "got query=f32[2,3,5], key=f32[2,6,2,5], value=f32[2,6,2,5]; try reshape with one head, "
+          "[B, T, 1, D]");
+    CHECK(holds(says({}, kQuery, {2, 6, 2, 7}), "query and key must agree in B and D; got"));
+    CHECK(holds(says({}, {1, 3, 4, 5}), "query and key must agree in B and D; got"));
+    CHECK(holds(says({}, kQuery, kKey, {2, 7, 2, 5}), "key and value must agree in B, S and G; got"));
+    CHECK(holds(says({}, {2, 3, 3, 5}), "H must be a multiple of G; got query=f32[2,3,3,5]"));
+    CHECK(holds(
+        message_of<ShapeError>([] {
+          composed_attention(Tensor::zeros(kQuery), Tensor::zeros({2, 6, 3, 5}), Tensor::zeros({2, 6, 3, 5}));
+        }),
+        "[composed_attention] H must be a multiple of G"));
+  }
+
+  TEST_CASE("packed projections that do not fit are refused") {
+    const auto says_packed = [](const Shape& packed, const PackedHeads& heads) {
+      return message_of<ShapeError>([&] { packed_attention(Tensor::zeros(packed), heads); });
+    };
+    CHECK(says_packed({2, 3, 40}, {4, 2, 5, 6}) ==
+          "[packed_attention] packed must be [B, T, H D + G D + G E]; got packed=f32[2,3,40], heads=4, "
+          "groups=2, key_width=5, value_width=6; try a projection of PackedHeads::width() outputs");
+    CHECK(holds(says_packed({2, 42}, {4, 2, 5, 6}), "packed must be"));
+    CHECK(holds(says_packed({2, 3, 42}, {4, 3, 5, 6}), "heads must be a multiple of groups"));
+    CHECK(holds(says_packed({2, 3, 42}, {4, 0, 5, 6}), "heads must be a multiple of groups"));
+  }
+
+  TEST_CASE("masks of other shapes or types are refused") {
+    CHECK(holds(says_with([](auto& o) {
+                  o.key_mask = booleans({1, 1, 1}, {1, 3});
+                }),
+                "key_mask must be [B, S] and query_mask [B, T]; got key_mask=bool[1,3], query="));
+    CHECK(holds(says_with([](auto& o) {
+                  o.query_mask = Tensor::full({2, 6}, 1, DType::boolean);
+                }),
+                "got query_mask=bool[2,6]"));
+    CHECK(holds(says_with<DTypeError>([](auto& o) {
+                  o.key_mask = Tensor::zeros({2, 6});
+                }),
+                "must be bool; got key_mask=f32[2,6]"));
+    for (const Shape& shape : {Shape{9, 1, 1, 1, 6}, {1, 1, 1, 1, 6}, {5}, {3, 3, 6}}) {
+      CHECK(holds(says_with([&](auto& o) { o.mask = Tensor::zeros(shape); }),
+                  "the mask must broadcast to [B, H, T, S]; got mask=f32" + shape.text()));
+    }
+    CHECK(holds(says_with<DTypeError>([](auto& o) {
+                  o.mask = Tensor::zeros({3, 6}, DType::f64);
+                }),
+                "the mask must be bool or of the query's type; got mask=f64[3,6]"));
+  }
+
+  TEST_CASE("lengths out of range are refused") {
+    CHECK(
+        holds(says_with([](auto& o) {
+                o.key_lengths = integers({6, 7}, {2});
+              }),
+              "key_lengths must be i32 and at most the number of keys; got 7 at [1] of key_lengths=i32[2]"));
+    CHECK(holds(says_with([](auto& o) { o.key_lengths = integers({-1, 2}, {2}); }), "got -1 at [0]"));
+    CHECK(holds(says_with([](auto& o) { o.key_lengths = integers({2}, {1}); }), "got key_lengths=i32[1]"));
+    CHECK(holds(says_with<DTypeError>([](auto& o) { o.key_lengths = Tensor::zeros({2}); }),
+                "got key_lengths=f32[2]"));
+    CHECK(holds(says_with([](auto& o) {
+                  o.prefix_lengths = integers({0, -2}, {2});
+                }),
+                "prefix_lengths must be i32 and not negative; got -2 at [1] of prefix_lengths=i32[2]"));
+    CHECK(holds(says_with(
+                    [](auto& o) {
+                      o.query_starts = integers({0, 1, 3}, {3}), o.key_starts = integers({0, 4, 6}, {3});
+                      o.key_lengths = integers({4, 3}, {2});
+                    },
+                    {1, 3, 4, 5}, {1, 6, 2, 5}),
+                "got 3 at [1] of key_lengths=i32[2]"));
+  }
+
+  TEST_CASE("packed sequences must rise from 0 to the end, in one batch entry") {
+    const Shape query{1, 6, 4, 5}, key{1, 6, 2, 5};
+    const auto says_starts = [&](const std::vector<std::int32_t>& starts) {
+      return says_with([&](auto& o) { o.query_starts = Tensor::from(starts); }, query, key);
+    };
+    for (const std::vector<std::int32_t>& starts :
+         {std::vector<std::int32_t>{1, 6}, {0, 5}, {0, 4, 3, 6}, {0}}) {
+      CHECK(holds(says_starts(starts), "query_starts must rise from 0 to T, and key_starts from 0 to S"));
+    }
+    CHECK(holds(says_with([](auto& o) {
+                  o.query_starts = integers({0, 3}, {2});
+                }),
+                "packed sequences must have B = 1; got query_starts=i32[2]"));
+    CHECK(holds(says_with(
+                    [](auto& o) {
+                      o.query_starts = integers({0, 3}, {2});
+                    },
+                    {1, 3, 4, 5}, key),
+                "key_starts may be left out only when keys and queries are as many"));
+    CHECK(holds(says_with(
+                    [](auto& o) {
+                      o.query_starts = integers({0, 6}, {2}), o.key_starts = integers({0, 3, 6}, {3});
+                    },
+                    query, key),
+                "query_starts and key_starts must name as many sequences"));
+    CHECK(holds(says_with(
+                    [](auto& o) {
+                      o.key_starts = integers({0, 6}, {2});
+                    },
+                    query, key),
+                "key_starts come with query_starts"));
+    CHECK(holds(says_with<DTypeError>([](auto& o) { o.query_starts = Tensor::zeros({2}); }, query, key),
+                "must be i32; got query_starts=f32[2]"));
+    CHECK(holds(says_with(
+                    [](auto& o) {
+                      o.query_starts = integers({0, 6}, {1, 2});
+                    },
+                    query, key),
+                "must be [N + 1]; got query_starts=i32[1,2]"));
+  }
+
+  TEST_CASE("numbers out of range are refused") {
+    CHECK(
+        holds(says_with([](auto& o) { o.window_before = -2; }),
+              "window_before and window_after must not be negative; got window_before=-2, window_after=-1"));
+    CHECK(holds(says_with([](auto& o) { o.window_after = -2; }), "window_after=-2"));
+    for (const double dropout : {-0.1, 1.0, kNan}) {
+      CHECK(
+          holds(says_with([&](auto& o) { o.dropout = dropout; }), "dropout must be in [0, 1); got dropout="));
+    }
+    for (const double scale : {kInfinity, kNan}) {
+      CHECK(holds(says_with([&](auto& o) { o.scale = scale; }), "scale must be finite; got scale="));
+    }
+  }
+}
