@@ -6,17 +6,18 @@
 
 namespace tapeformer::kernels {
 
-/// Which two components of a head make a pair: (2i, 2i + 1) or (i, i + D/2).
+/// Which two components of a head make a pair: (2i, 2i + 1), or (i, i + pairs).
 enum class RotaryLayout : std::uint8_t { interleaved, half_split };
 
-/// table [positions, 2, pairs]: the cosines, then the sines of position * base^(-i / pairs), reckoned in
-/// double.
+/// table [positions, 2, pairs]: the cosines, then the sines of position * frequencies[i], reckoned in double.
 template <class T>
-void rotary_table(Cpu, Index count, Index pairs, double base, const std::int32_t* positions, T* table);
+void rotary_table(Cpu, Index count, Index pairs, const double* frequencies, const std::int32_t* positions,
+                  T* table);
 
-/// x [rows, heads, 2 pairs], row r turned by the angles of table row r % period, backwards if `inverse`.
+/// x [rows, row_width] begins with `heads` heads. The first 2 pairs numbers of each are turned by the angles of
+/// table row r % period, backwards if `inverse`; all else in the row is passed on.
 struct Rotation {
-  Index rows = 0, heads = 0, pairs = 0;
+  Index rows = 0, row_width = 0, heads = 0, head_width = 0, pairs = 0;
   Index period = 0;
   RotaryLayout layout = RotaryLayout::interleaved;
   bool inverse = false;

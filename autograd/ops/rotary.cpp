@@ -3,11 +3,14 @@
 #include <tapeformer/autograd/ops/rotary.h>
 
 #include <algorithm>
+#include <cmath>
 
 namespace tapeformer {
 namespace {
 
-Tensor turned(const Tensor& x, const Tensor& table, const kernels::Rotation& rotation) {
+using kernels::Rotation;
+
+Tensor turned(const Tensor& x, const Tensor& table, const Rotation& rotation) {
   const Tensor y = Tensor::empty_like(x);
   dispatch(
       "rotary",
@@ -17,7 +20,7 @@ Tensor turned(const Tensor& x, const Tensor& table, const kernels::Rotation& rot
       },
       table, x, y);
   return record("rotary", {x}, {table}, y, [table, rotation](const Tensor& dy, const Gradients& into) {
-    kernels::Rotation back = rotation;
+    Rotation back = rotation;
     back.inverse = !rotation.inverse;
     if (into.recorded()) {
       into[0] += turned(dy, table, back);
@@ -30,26 +33,83 @@ Tensor turned(const Tensor& x, const Tensor& table, const kernels::Rotation& rot
   });
 }
 
-}  // namespace
-
-Tensor rotary(const Tensor& x, const Tensor& positions, double base, RotaryLayout layout) {
-  if (x.rank() != 4 || x.size(3) % 2 != 0 ||
-      (positions.shape() != Shape{x.size(1)} && positions.shape() != Shape{x.size(0), x.size(1)})) {
-    throw ShapeError("[rotary] x must be [B, T, H, D] with an even D, positions [T] or [B, T]; got x=" +
-                     x.describe() + ", positions=" + positions.describe());
+PooledVector<double> frequencies_of(const RotaryConfig& config, Index pairs) {
+  PooledVector<double> frequencies;
+  for (Index i = 0; i < pairs; ++i) {
+    const double plain = std::pow(config.base, -static_cast<double>(i) / static_cast<double>(pairs));
+    double kept = 0;  // how much of the frequency the factor leaves alone
+    if (config.original_context > 0) {
+      const double turns = static_cast<double>(config.original_context) * plain / (2 * M_PI);
+      kept = (turns - config.low_frequency) / (config.high_frequency - config.low_frequency);
+      kept = std::clamp(kept, 0.0, 1.0);
+    }
+    frequencies.push_back(plain * (kept + (1 - kept) / config.factor));
   }
+  return frequencies;
+}
+
+void check_limit(const Tensor& positions, Index limit) {
+  const std::int32_t* at = positions.data<std::int32_t>();
+  const std::int32_t* beyond =
+      std::find_if(at, at + positions.elements(), [&](std::int32_t p) { return limit > 0 && p >= limit; });
+  if (beyond == at + positions.elements()) return;
+  throw ShapeError("[rotary] positions must be below max_positions=" + std::to_string(limit) + "; got " +
+                   std::to_string(*beyond) + " in positions=" + positions.describe() +
+                   "; try a shorter sequence, or a greater max_positions with a factor that stretches "
+                   "what was trained");
+}
+
+Tensor rotate_rows(const Tensor& x, const Tensor& positions, const RotaryConfig& config, Rotation rotation) {
   require_i32("rotary", "positions", positions);
+  check_limit(positions, config.max_positions);
   const Index count = positions.elements();
-  kernels::Rotation rotation;
-  rotation.rows = x.size(0) * x.size(1), rotation.heads = x.size(2), rotation.pairs = x.size(3) / 2;
-  rotation.period = std::max<Index>(count, 1), rotation.layout = layout;
+  rotation.rows = x.size(0) * x.size(1);
+  rotation.pairs = (config.width > 0 ? config.width : rotation.head_width) / 2;
+  rotation.period = std::max<Index>(count, 1), rotation.layout = config.layout;
+  const PooledVector<double> frequencies = frequencies_of(config, rotation.pairs);
   const std::int32_t* at = positions.data<std::int32_t>();
   const Tensor table = Tensor::empty({count, 2, rotation.pairs}, x.dtype(), x.device());
   dispatch(
       "rotary",
-      [&](auto on, auto* angles) { kernels::rotary_table(on, count, rotation.pairs, base, at, angles); },
+      [&](auto on, auto* angles) {
+        kernels::rotary_table(on, count, rotation.pairs, frequencies.data(), at, angles);
+      },
       table);
   return turned(x, table, rotation);
+}
+
+bool fits(const Tensor& x, Index head_width, const Tensor& positions, const RotaryConfig& config) {
+  const Index width = config.width > 0 ? config.width : head_width;
+  return width % 2 == 0 && width <= head_width &&
+         (positions.shape() == Shape{x.size(1)} || positions.shape() == Shape{x.size(0), x.size(1)});
+}
+
+}  // namespace
+
+Tensor rotary(const Tensor& x, const Tensor& positions, const RotaryConfig& config) {
+  if (x.rank() != 4 || !fits(x, x.size(3), positions, config)) {
+    throw ShapeError(
+        "[rotary] x must be [B, T, H, D] with an even D, or an even config.width up to D, positions [T] or "
+        "[B, T]; got x=" +
+        x.describe() + ", positions=" + positions.describe() + ", width=" + std::to_string(config.width));
+  }
+  Rotation rotation;
+  rotation.heads = x.size(2), rotation.head_width = x.size(3), rotation.row_width = x.size(2) * x.size(3);
+  return rotate_rows(x, positions, config, rotation);
+}
+
+Tensor packed_rotary(const Tensor& x, Index heads, Index head_width, const Tensor& positions,
+                     const RotaryConfig& config) {
+  if (x.rank() != 3 || x.size(2) < heads * head_width || !fits(x, head_width, positions, config)) {
+    throw ShapeError(
+        "[packed_rotary] x must be [B, T, N] with N >= heads * head_width, the width that is turned even, "
+        "positions [T] or [B, T]; got x=" +
+        x.describe() + ", heads=" + std::to_string(heads) + ", head_width=" + std::to_string(head_width) +
+        ", positions=" + positions.describe() + ", width=" + std::to_string(config.width));
+  }
+  Rotation rotation;
+  rotation.heads = heads, rotation.head_width = head_width, rotation.row_width = x.size(2);
+  return rotate_rows(x, positions, config, rotation);
 }
 
 }  // namespace tapeformer

@@ -2,12 +2,10 @@
 #include <tapeformer/autograd/kernels/cpu/simd.h>
 #include <tapeformer/autograd/kernels/rotary.h>
 
-#include <cmath>
-
 namespace tapeformer::kernels {
 namespace {
 
-constexpr Index kMostPairs = 128;  // turned at a time, so that their frequencies fit the stack
+constexpr Index kMostPairs = 128;  // turned at a time, so that their sines fit the stack
 
 /// One head: pair i is x[i * stride] and x[i * stride + other]; the sines follow the cosines. Inlined, so
 /// that the strides are constants and the loop runs on vectors.
@@ -22,25 +20,28 @@ inline void turn(Index pairs, Index stride, Index other, T sign, const T* cosine
   }
 }
 
+template <class T>
+inline void pass_on(Index from, Index to, const T* x, Write<T> y) {
+#pragma omp simd
+  for (Index i = from; i < to; ++i) y.put(i, x[i]);
+}
+
 }  // namespace
 
 template <class T>
-void rotary_table(Cpu, Index count, Index pairs, double base, const std::int32_t* positions, T* table) {
+void rotary_table(Cpu, Index count, Index pairs, const double* frequencies, const std::int32_t* positions,
+                  T* table) {
   using B = Batch<double>;
   for (Index first = 0; first < pairs; first += kMostPairs) {
     const Index some = std::min(kMostPairs, pairs - first);
-    double frequencies[kMostPairs];
-    for (Index i = 0; i < some; ++i) {
-      frequencies[i] = std::pow(base, -static_cast<double>(first + i) / static_cast<double>(pairs));
-    }
     parallel_ranges(count, some * 16, [&](Index from, Index to) {
       double cosines[kMostPairs], sines[kMostPairs];
       for (Index p = from; p < to; ++p) {
         const B position(static_cast<double>(positions[p]));
         map_simd(
-            0, some, cosines, [&](const B& f) { return xsimd::cos(position * f); }, frequencies);
+            0, some, cosines, [&](const B& f) { return xsimd::cos(position * f); }, frequencies + first);
         map_simd(
-            0, some, sines, [&](const B& f) { return xsimd::sin(position * f); }, frequencies);
+            0, some, sines, [&](const B& f) { return xsimd::sin(position * f); }, frequencies + first);
         std::copy_n(cosines, some, table + 2 * p * pairs + first);
         std::copy_n(sines, some, table + (2 * p + 1) * pairs + first);
       }
@@ -51,24 +52,26 @@ void rotary_table(Cpu, Index count, Index pairs, double base, const std::int32_t
 template <class T>
 void rotate(Cpu, const Rotation& s, const T* table, const T* x, Write<T> y) {
   const T sign = s.inverse ? T(-1) : T(1);
-  parallel_ranges(s.rows, s.heads * s.pairs * 2, [&](Index from, Index to) {
+  parallel_ranges(s.rows, s.row_width, [&](Index from, Index to) {
     for (Index row = from; row < to; ++row) {
       const T* cosine = table + row % s.period * 2 * s.pairs;
-      for (Index head = row * s.heads; head < (row + 1) * s.heads; ++head) {
-        const Index at = head * 2 * s.pairs;
+      for (Index head = 0; head < s.heads; ++head) {
+        const Index at = row * s.row_width + head * s.head_width;
         const Write<T> result{y.to + at, y.add};
         if (s.layout == RotaryLayout::interleaved) {
           turn(s.pairs, 2, 1, sign, cosine, x + at, result);
         } else {
           turn(s.pairs, 1, s.pairs, sign, cosine, x + at, result);
         }
+        pass_on(2 * s.pairs, s.head_width, x + at, result);
       }
+      pass_on(row * s.row_width + s.heads * s.head_width, (row + 1) * s.row_width, x, y);
     }
   });
 }
 
-#define INSTANTIATE(T)                                                            \
-  template void rotary_table(Cpu, Index, Index, double, const std::int32_t*, T*); \
+#define INSTANTIATE(T)                                                                   \
+  template void rotary_table(Cpu, Index, Index, const double*, const std::int32_t*, T*); \
   template void rotate(Cpu, const Rotation&, const T*, const T*, Write<T>);
 INSTANTIATE(float)
 INSTANTIATE(double)

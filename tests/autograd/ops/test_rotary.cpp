@@ -1,6 +1,7 @@
 #include <tapeformer/autograd/ops/elementwise.h>
 #include <tapeformer/autograd/ops/matmul.h>
 #include <tapeformer/autograd/ops/rotary.h>
+#include <tapeformer/autograd/ops/shape.h>
 #include <tapeformer/tests/autograd/ops/op_case.h>
 
 #include <cmath>
@@ -16,6 +17,12 @@ Tensor positions_from(Index first, Index count) {
   std::vector<std::int32_t> positions(static_cast<std::size_t>(count));
   std::iota(positions.begin(), positions.end(), static_cast<std::int32_t>(first));
   return integers(positions, {count});
+}
+
+RotaryConfig with(double base, RotaryLayout layout) {
+  RotaryConfig config;
+  config.base = base, config.layout = layout;
+  return config;
 }
 
 /// Turns x's pairs by `sign` times their angles, as complex numbers.
@@ -43,8 +50,9 @@ TEST_SUITE("autograd/ops/rotary") {
     const double base = 1 / (quarter * quarter);
     const Tensor x = values({1, 2, 3, 4}, {1, 1, 1, 4}), at = integers({1}, {1});
     const double c = std::cos(1), s = std::sin(1);
-    CHECK(relative_error(rotary(x, at, base), values({c - 2 * s, s + 2 * c, -4, 3}, {1, 1, 1, 4})) < 1e-15);
-    CHECK(relative_error(rotary(x, at, base, RotaryLayout::half_split),
+    CHECK(relative_error(rotary(x, at, with(base, RotaryLayout::interleaved)),
+                         values({c - 2 * s, s + 2 * c, -4, 3}, {1, 1, 1, 4})) < 1e-15);
+    CHECK(relative_error(rotary(x, at, with(base, RotaryLayout::half_split)),
                          values({c - 3 * s, -4, s + 3 * c, 2}, {1, 1, 1, 4})) < 1e-15);
     CHECK(rotary(x, integers({0}, {1})).to_vector<double>() == std::vector<double>{1, 2, 3, 4});
   }
@@ -58,7 +66,7 @@ TEST_SUITE("autograd/ops/rotary") {
           CAPTURE(first);
           const Tensor x = random_normal({2, 7, 3, D}, random), seed = random_normal(x.shape(), random);
           const Tensor at = positions_from(first, 7);
-          check_op([&](const auto& in) { return rotary(in[0], at, 10000, layout); }, {x}, seed,
+          check_op([&](const auto& in) { return rotary(in[0], at, with(10000, layout)); }, {x}, seed,
                    {turned(x, at, 10000, layout, 1), {turned(seed, at, 10000, layout, -1)}});
         }
       }
@@ -70,7 +78,7 @@ TEST_SUITE("autograd/ops/rotary") {
     const Tensor x = random_normal({3, 50, 2, 32}, random), seed = random_normal(x.shape(), random);
     const Tensor at = random_ids({3, 50}, 4000, random);
     for (const RotaryLayout layout : kLayouts) {
-      check_op([&](const auto& in) { return rotary(in[0], at, 500, layout); }, {x}, seed,
+      check_op([&](const auto& in) { return rotary(in[0], at, with(500, layout)); }, {x}, seed,
                {turned(x, at, 500, layout, 1), {turned(seed, at, 500, layout, -1)}});
     }
   }
@@ -80,8 +88,8 @@ TEST_SUITE("autograd/ops/rotary") {
     const Tensor query = random_normal({1, 1, 1, 16}, random), key = random_normal({1, 1, 1, 16}, random);
     for (const RotaryLayout layout : kLayouts) {
       const auto product = [&](std::int32_t at_query, std::int32_t at_key) {
-        const Tensor q = rotary(query, integers({at_query}, {1}), 10000, layout);
-        const Tensor k = rotary(key, integers({at_key}, {1}), 10000, layout);
+        const Tensor q = rotary(query, integers({at_query}, {1}), with(10000, layout));
+        const Tensor k = rotary(key, integers({at_key}, {1}), with(10000, layout));
         return matmul(q, transposed(k)).item();
       };
       CHECK(product(9, 5) == doctest::Approx(product(104, 100)).epsilon(1e-12));
@@ -100,8 +108,8 @@ TEST_SUITE("autograd/ops/rotary") {
     for (const RotaryLayout layout : kLayouts) {
       check_both_orders(layout == RotaryLayout::interleaved ? "rotary, interleaved" : "rotary, half split",
                         [&] {
-                          const Tensor y = rotary(x, at, 10000, layout);
-                          return y * y + rotary(x, at, 3, layout);
+                          const Tensor y = rotary(x, at, with(10000, layout));
+                          return y * y + rotary(x, at, with(3, layout));
                         },
                         {{"x", x}});
     }
@@ -114,9 +122,85 @@ TEST_SUITE("autograd/ops/rotary") {
       const auto given = golden.options(name);
       const Tensor at = positions_from(given["offset"].get<Index>(), 5);
       const RotaryLayout layout = kLayouts[given["interleaved"].get<bool>() ? 0 : 1];
-      check_golden(name, {"x"},
-                   [&](const auto& in) { return rotary(in[0], at, given["base"].get<double>(), layout); });
+      check_golden(name, {"x"}, [&](const auto& in) {
+        return rotary(in[0], at, with(given["base"].get<double>(), layout));
+      });
     }
+  }
+
+  TEST_CASE("a partial width, interpolated positions and Llama 3's frequencies are PyTorch's") {
+    const Golden golden("grouped_latent");
+    for (const char* name : {"rotary_partial", "rotary_partial_half", "rotary_linear", "rotary_llama3"}) {
+      CAPTURE(name);
+      const auto given = golden.options(name);
+      RotaryConfig config =
+          with(given["base"].get<double>(), kLayouts[given["interleaved"].get<bool>() ? 0 : 1]);
+      config.width = given["width"].get<Index>();
+      if (given.contains("factor")) config.factor = given["factor"].get<double>();
+      if (given.contains("llama3")) {
+        config.factor = given["llama3"]["factor"].get<double>();
+        config.original_context = given["llama3"]["original_max_position_embeddings"].get<Index>();
+      }
+      const Tensor at = golden.tensor(name, "in.positions");
+      const auto error = [&](DType type) {
+        return golden_error(
+            golden, name, {"x"}, [&](const auto& in) { return rotary(in[0], at, config); }, type);
+      };
+      CHECK(error(DType::f64) < 1e-11);
+      CHECK(error(DType::f32) < 1e-5);
+    }
+  }
+
+  TEST_CASE("Llama 3's scaling: fast pairs stay, slow ones are stretched, those between are blended") {
+    // Frequencies 1, 1/2, 1/4, 1/8: 100, 50, 25 and 12.5 turns in 628 tokens.
+    RotaryConfig config = with(16, RotaryLayout::interleaved);
+    config.factor = 4, config.original_context = 628, config.low_frequency = 15, config.high_frequency = 40;
+    const Tensor x = values({1, 0, 1, 0, 1, 0, 1, 0}, {1, 1, 1, 8}), at = integers({1}, {1});
+    const Tensor y = rotary(x, at, config);
+    const double turns = 628 / (2 * M_PI), kept = (turns / 4 - 15) / 25;
+    const double expected[] = {1, 0.5, 0.25 * (kept + (1 - kept) / 4), 1 / 32.0};
+    for (Index pair = 0; pair < 4; ++pair) {
+      CHECK(std::atan2(y.at(2 * pair + 1), y.at(2 * pair)) == doctest::Approx(expected[pair]).epsilon(1e-12));
+    }
+  }
+
+  TEST_CASE("the first heads of a packed projection are turned, what follows is passed on") {
+    Generator random(5);
+    const Index B = 2, T = 5, heads = 3, D = 6, rest = 7, N = heads * D + rest;
+    const Tensor x = random_normal({B, T, N}, random);
+    const Tensor at = random_ids({B, T}, 100, random);
+    for (const RotaryLayout layout : kLayouts) {
+      for (const Index width : {0, 4}) {
+        RotaryConfig config = with(50, layout);
+        config.width = width;
+        const Tensor expected =
+            concat({reshape(rotary(reshape(slice(x, 2, 0, heads * D), {B, T, heads, D}), at, config),
+                            {B, T, heads * D}),
+                    slice(x, 2, heads * D, rest)},
+                   2);
+        const auto op = [&](const auto& in) { return packed_rotary(in[0], heads, D, at, config); };
+        CHECK(absolute_error(op(std::vector<Tensor>{x}), expected) == 0);
+        check_both_orders("rotary, packed",
+                          [&] {
+                            const Tensor y = packed_rotary(x, heads, D, at, config);
+                            return y * y;
+                          },
+                          {{"x", x}});
+      }
+    }
+  }
+
+  TEST_CASE("positions go up to the limit, and beyond it the error says so") {
+    const Tensor x = Tensor::zeros({1, 2, 1, 4});
+    RotaryConfig config;
+    config.max_positions = 8;
+    CHECK_NOTHROW(rotary(x, integers({6, 7}, {2}), config));
+    CHECK(message_of<ShapeError>([&] {
+            rotary(x, integers({7, 8}, {2}), config);
+          }) ==
+          "[rotary] positions must be below max_positions=8; got 8 in positions=i32[2]; try a shorter "
+          "sequence, "
+          "or a greater max_positions with a factor that stretches what was trained");
   }
 
   TEST_CASE("odd widths and positions that do not fit are refused by name") {
@@ -124,8 +208,20 @@ TEST_SUITE("autograd/ops/rotary") {
     CHECK(message_of<ShapeError>([&] {
             rotary(Tensor::zeros({2, 3, 1, 5}), positions_from(0, 3));
           }) ==
-          "[rotary] x must be [B, T, H, D] with an even D, positions [T] or [B, T]; got x=f32[2,3,1,5], "
-          "positions=i32[3]");
+          "[rotary] x must be [B, T, H, D] with an even D, or an even config.width up to D, positions [T] or "
+          "[B, T]; got x=f32[2,3,1,5], positions=i32[3], width=0");
+    RotaryConfig config;
+    for (const Index width : {3, 6}) {
+      config.width = width;
+      CHECK(message_of<ShapeError>([&] {
+              rotary(x, positions_from(0, 3), config);
+            }).find("width=" + std::to_string(width)) != std::string::npos);
+    }
+    CHECK(message_of<ShapeError>([&] {
+            packed_rotary(Tensor::zeros({2, 3, 7}), 2, 4, positions_from(0, 3));
+          }) ==
+          "[packed_rotary] x must be [B, T, N] with N >= heads * head_width, the width that is turned even, "
+          "positions [T] or [B, T]; got x=f32[2,3,7], heads=2, head_width=4, positions=i32[3], width=0");
     CHECK(message_of<ShapeError>([&] { rotary(x, positions_from(0, 2)); }).find("positions=i32[2]") !=
           std::string::npos);
     CHECK(message_of<DTypeError>([&] { rotary(x, Tensor::zeros({3})); }) ==
