@@ -2,8 +2,6 @@
 #include <tapeformer/autograd/ops/attention_check.h>
 #include <tapeformer/autograd/ops/shape.h>
 
-#include <cmath>
-
 namespace tapeformer {
 namespace {
 
@@ -22,11 +20,6 @@ Tensor composed_packed_attention(const Tensor& packed, const PackedHeads& heads,
 }
 
 }  // namespace
-
-double attention_scale(const AttentionOptions& options, Index D) {
-  if (options.scale != 0) return options.scale;
-  return D > 0 ? 1 / std::sqrt(static_cast<double>(D)) : 1;
-}
 
 Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, const Tensor& value,
                                     const AttentionOptions& options) {

@@ -1,5 +1,7 @@
 #include <tapeformer/autograd/dispatch.h>
 #include <tapeformer/autograd/ops/attention_check.h>
+#include <tapeformer/autograd/ops/attention_composed.h>
+#include <tapeformer/autograd/ops/attention_plan.h>
 #include <tapeformer/autograd/ops/attention_visibility.h>
 #include <tapeformer/autograd/ops/elementwise.h>
 #include <tapeformer/autograd/ops/matmul.h>
@@ -12,19 +14,17 @@
 namespace tapeformer {
 namespace {
 
-constexpr const char* kOp = "composed_attention";
-
 /// x with zeros in the rows that `mask` [B, T] leaves out. What they are multiplied by is exactly zero, so
 /// only values that are not finite, or so large that a product overflows, need it; looking costs a pass over
 /// the masked rows, and usually saves one over all of x.
-Tensor without_masked(const Tensor& x, const Tensor& mask) {
+Tensor without_masked(const char* op, const Tensor& x, const Tensor& mask) {
   if (!mask.defined()) return x;
   constexpr double kHarmless = 1e15;
   const Index width = x.size(2) * x.size(3);
   const bool* real = mask.data<bool>();
   bool harmful = false;
   dispatch(
-      kOp,
+      op,
       [&](auto, const auto* values) {
         for (Index row = 0; row < mask.elements(); ++row) {
           if (real[row]) continue;
@@ -54,18 +54,17 @@ Tensor both(const Tensor& a, const Tensor& b) {
 
 }  // namespace
 
-Tensor composed_attention(const Tensor& query, const Tensor& key, const Tensor& value,
-                          const AttentionOptions& options) {
-  check_attention(kOp, query, key, value, options);
+Tensor composed_attention_of(const char* op, const Tensor& query, const Tensor& key, const Tensor& value,
+                             const AttentionOptions& options, const AttentionScores& scores) {
+  check_attention(op, query, key, value, options);
   const Index B = query.size(0), T = query.size(1), H = query.size(2), S = key.size(1);
   const VisibleKeys visible = visible_keys(options, B, T, S);
   const Tensor real_keys = seen_keys(visible, options.key_mask, S);
-  const Tensor query_bthd = without_masked(query, seeing_queries(visible));
-  const Tensor key_bshd = repeated(without_masked(key, real_keys), H);
-  const Tensor value_bshe = repeated(without_masked(value, real_keys), H);
+  const Tensor query_bthd = without_masked(op, query, seeing_queries(visible));
+  const Tensor key_bshd = repeated(without_masked(op, key, real_keys), H);
+  const Tensor value_bshe = repeated(without_masked(op, value, real_keys), H);
 
-  const double scale = attention_scale(options, query.size(3));
-  Tensor scores_bhts = matmul(by_head(query_bthd), transposed(by_head(key_bshd)), scale);
+  Tensor scores_bhts = scores(query_bthd, key_bshd);
   Tensor may_attend = visible_pairs(visible, S);
   if (options.key_mask.defined()) may_attend = both(may_attend, options.key_mask.alias({B, 1, 1, S}));
   if (options.mask.defined()) {
@@ -82,6 +81,15 @@ Tensor composed_attention(const Tensor& query, const Tensor& key, const Tensor& 
   const Tensor weights_bhts = softmax(scores_bhts);
   if (options.weights != nullptr) *options.weights = weights_bhts;
   return matmul(dropout(weights_bhts, options.dropout, options.dropout_key), by_head(value_bshe), 1, true);
+}
+
+Tensor composed_attention(const Tensor& query, const Tensor& key, const Tensor& value,
+                          const AttentionOptions& options) {
+  return composed_attention_of("composed_attention", query, key, value, options,
+                               [&](const Tensor& query_bthd, const Tensor& key_bshd) {
+                                 return matmul(by_head(query_bthd), transposed(by_head(key_bshd)),
+                                               attention_scale(options, query.size(3)));
+                               });
 }
 
 }  // namespace tapeformer

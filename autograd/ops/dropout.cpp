@@ -37,6 +37,14 @@ Tensor masked(const Tensor& x, const Tensor& mask, double scale) {
 
 }  // namespace
 
+DropoutDraw draw_dropout(double probability, const DropoutKey& key) {
+  // A step's blocks are numbered from step * 2^32. The stream's top bit keeps them apart from the numbers
+  // that a Generator of the same seed draws.
+  const kernels::PhiloxStream stream{key.seed, key.stream ^ std::uint64_t{1} << 63, key.step << 32};
+  const double dropped = std::min(probability * 0x1p32 + 0.5, 0x1p32 - 1);
+  return {stream, static_cast<std::uint32_t>(dropped), 1 / (1 - probability)};
+}
+
 Tensor dropout(const Tensor& x, double probability, const DropoutKey& key) {
   if (!(probability >= 0 && probability <= 1)) {
     throw ShapeError("[dropout] probability must be in [0, 1]; got " + std::to_string(probability) +
@@ -44,15 +52,11 @@ Tensor dropout(const Tensor& x, double probability, const DropoutKey& key) {
   }
   if (probability == 0) return x;
   if (probability == 1) return masked_fill(x, Tensor::full({}, 1, DType::boolean), 0);
-  // A step's blocks are numbered from step * 2^32. The stream's top bit keeps them apart from the numbers
-  // that a Generator of the same seed draws.
-  const kernels::PhiloxStream stream{key.seed, key.stream ^ std::uint64_t{1} << 63, key.step << 32};
-  const double dropped = std::min(probability * 0x1p32 + 0.5, 0x1p32 - 1);
+  const DropoutDraw draw = draw_dropout(probability, key);
   const Tensor mask = Tensor::empty({kernels::dropout_mask_words(x.elements())}, DType::i32);
   const OpTimer timer("dropout_mask");
-  kernels::dropout_mask(kernels::Cpu{}, stream, x.elements(), static_cast<std::uint32_t>(dropped),
-                        mask.data<std::int32_t>());
-  return masked(x, mask, 1 / (1 - probability));
+  kernels::dropout_mask(kernels::Cpu{}, draw.stream, x.elements(), draw.dropped, mask.data<std::int32_t>());
+  return masked(x, mask, draw.kept_scale);
 }
 
 }  // namespace tapeformer

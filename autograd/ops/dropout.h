@@ -1,5 +1,6 @@
 #pragma once
 
+#include <tapeformer/autograd/kernels/philox.h>
 #include <tapeformer/autograd/tensor.h>
 
 #include <cstdint>
@@ -10,6 +11,15 @@ namespace tapeformer {
 struct DropoutKey {
   std::uint64_t seed = 0, stream = 0, step = 0;
 };
+
+/// What every kernel that drops elements is told: those whose random word is below `dropped` go.
+struct DropoutDraw {
+  kernels::PhiloxStream stream;
+  std::uint32_t dropped = 0;
+  double kept_scale = 1;
+};
+/// For a probability in [0, 1).
+DropoutDraw draw_dropout(double probability, const DropoutKey& key);
 
 /// Zeros elements at random and scales the others so that the mean stays. Which ones is a function of the key
 /// and the position in memory order: the same in f32 and f64, on any number of threads, on any device.

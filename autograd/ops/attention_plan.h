@@ -1,0 +1,29 @@
+#pragma once
+
+#include <tapeformer/autograd/kernels/attention.h>
+#include <tapeformer/autograd/ops/attention.h>
+#include <tapeformer/autograd/ops/attention_visibility.h>
+
+namespace tapeformer {
+
+struct AttentionSizes {
+  Index batch, queries, keys;    // B, T, S
+  Index heads, groups;           // H, G
+  Index key_width, value_width;  // D, E
+};
+
+/// What the kernels are told, and what their pointers point into.
+struct AttentionPlan {
+  kernels::AttentionShape shape;
+  AttentionOptions options;
+  VisibleKeys visible;
+  Tensor bias;  ///< the additive mask
+};
+
+/// For queries, keys and values of a tensor each; the options are checked already.
+AttentionPlan plan_attention(const AttentionSizes& sizes, const AttentionOptions& options);
+
+/// True when only the composed path can do what is asked: hand out weights, or pass a gradient to the mask.
+bool needs_composed(const char* op, const AttentionOptions& options);
+
+}  // namespace tapeformer
