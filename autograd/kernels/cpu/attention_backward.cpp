@@ -1,0 +1,301 @@
+#include <tapeformer/autograd/kernels/cpu/attention_scores.h>
+
+#include <cmath>
+
+namespace tapeformer::kernels {
+namespace {
+
+template <class T>
+void put_row(Index width, const T* from, T scale, Write<T> to) {
+  const Batch<T> factor(scale);
+  write_simd(
+      0, width, to, [&](const Batch<T>& x) { return x * factor; }, from);
+}
+
+/// A unit is one group of heads and some blocks of keys, whose gradients it sums while all queries move past.
+/// Where a group is cut into several units, each sums the queries' gradients on its own; they are added up in
+/// their order at the end.
+/// Source:  Dao 2023, arXiv:2307.08691, algorithm 2
+template <class T, class Scores>
+class AttentionBackward {
+ public:
+  AttentionBackward(const AttentionShape& shape, const T* query, const T* key, const T* value,
+                    const T* weight, const T* bias, const T* y, const T* log_sum, const T* dy,
+                    Write<T> dquery, Write<T> dkey, Write<T> dvalue, Write<T> dweight)
+      : s_(shape),
+        scores_(shape, weight),
+        query_(query),
+        key_(key),
+        value_(value),
+        bias_(bias),
+        y_(y),
+        log_sum_(log_sum),
+        dy_(dy),
+        dquery_(dquery),
+        dkey_(dkey),
+        dvalue_(dvalue),
+        dweight_(dweight),
+        heads_(shape.heads / shape.groups),
+        row_d_(leading<T>(shape.key_width)),
+        row_e_(leading<T>(shape.value_width)),
+        row_s_(leading<T>(std::min(kKeyBlock, shape.keys))) {
+    const bool uneven = s_.key_from != nullptr || s_.key_to != nullptr;
+    pieces_ = pieces_of(s_.batch * s_.groups, uneven, blocks_of(s_.keys, kKeyBlock));
+    const Index block = std::min(kQueryBlock, s_.queries), keys = padded<T>(std::min(kKeyBlock, s_.keys));
+    Layout<T> layout;
+    at_deltas_ = layout.take(heads_ * s_.queries);
+    at_dqueries_ = layout.take(pieces_ == 1 ? heads_ * s_.queries * row_d_ : 0);
+    at_queries_ = layout.take(block * row_d_);
+    at_dy_ = layout.take(block * row_e_);
+    at_keys_ = layout.take(keys * row_d_);
+    at_transposed_keys_ = layout.take(padded<T>(s_.key_width) * row_s_);
+    at_values_ = layout.take(keys * row_e_);
+    at_transposed_values_ = layout.take(padded<T>(s_.value_width) * row_s_);
+    at_dkeys_ = layout.take(keys * row_d_);
+    at_dvalues_ = layout.take(keys * row_e_);
+    at_scores_ = layout.take(block * row_s_);
+    at_dweights_ = layout.take(block * row_s_);
+    memory_size_ = layout.size();
+  }
+
+  void run() {
+    const Index groups = s_.batch * s_.groups, units = pieces_ * groups;
+    struct Partial {};
+    const Index queries_size = pieces_ == 1 ? 0 : units * heads_ * s_.queries * row_d_;
+    partial_dquery_ = thread_memory<Partial, T>(queries_size + units * heads_ * row_d_);
+    partial_dweight_ = partial_dquery_ + queries_size;
+    const double work = static_cast<double>(s_.batch * s_.heads * s_.queries * s_.keys) *
+                        static_cast<double>(3 * s_.key_width + 2 * s_.value_width) / 8;
+    for_units<AttentionBackward, T>(units, work, memory_size_, [&](Index unit, T* memory) {
+      run_unit(unit % groups / s_.groups, unit % s_.groups, unit / groups, memory);
+    });
+    if (pieces_ > 1 && dquery_) add_partial_dqueries();
+    if (dweight_) add_partial_dweights();
+  }
+
+ private:
+  /// Of a piece of the keys' gradient of the queries of head r in a group.
+  T* partial_dquery(Index b, Index group, Index piece, Index r) const {
+    const Index unit = (piece * s_.batch + b) * s_.groups + group;
+    return partial_dquery_ + (unit * heads_ + r) * s_.queries * row_d_;
+  }
+  T* partial_dweight(Index b, Index group, Index piece, Index r) const {
+    const Index unit = (piece * s_.batch + b) * s_.groups + group;
+    return partial_dweight_ + (unit * heads_ + r) * row_d_;
+  }
+  /// A query that sees nothing counts as zero, whatever it and its output's gradient hold.
+  bool sees(Index b, Index head, Index t) const {
+    return log_sum_[(b * s_.heads + head) * s_.queries + t] != kMinusInfinity<T>;
+  }
+  const T* dy_row(Index b, Index head, Index t) const {
+    return dy_ + ((b * s_.queries + t) * s_.heads + head) * s_.value_width;
+  }
+
+  void run_unit(Index b, Index group, Index piece, T* memory) const {
+    T* dqueries = pieces_ == 1 ? memory + at_dqueries_ : partial_dquery(b, group, piece, 0);
+    std::fill(dqueries, dqueries + heads_ * s_.queries * row_d_, T(0));
+    T* dweight = partial_dweight(b, group, piece, 0);
+    std::fill(dweight, dweight + heads_ * row_d_, T(0));
+    for (Index r = 0; r < heads_; ++r)
+      find_deltas(b, group * heads_ + r, memory + at_deltas_ + r * s_.queries);
+
+    DropoutWords words(s_);
+    const KeyRange all = keys_of(s_, b, 0, s_.queries);
+    const Index blocks = blocks_of(s_.keys, kKeyBlock);
+    for (Index block = blocks * piece / pieces_; block < blocks * (piece + 1) / pieces_; ++block) {
+      const Index key = block * kKeyBlock, count = std::min(kKeyBlock, s_.keys - key);
+      std::fill(memory + at_dkeys_, memory + at_dkeys_ + count * row_d_, T(0));
+      std::fill(memory + at_dvalues_, memory + at_dvalues_ + count * row_e_, T(0));
+      if (all.from < key + count && all.to > key) {
+        pack_keys(b, group, key, count, memory);
+        for (Index r = 0; r < heads_; ++r) {
+          T* dquery = dqueries + r * s_.queries * row_d_;
+          run_head(b, group * heads_ + r, r, key, count, words, dquery, dweight + r * row_d_, memory);
+        }
+      }
+      put_keys(b, group, key, count, memory);
+    }
+    if (pieces_ > 1 || !dquery_) return;
+    for (Index r = 0; r < heads_; ++r) {
+      for (Index t = 0; t < s_.queries; ++t) {
+        put_row(s_.key_width, dqueries + (r * s_.queries + t) * row_d_, scores_.query_scale,
+                to_query(b, group * heads_ + r, t));
+      }
+    }
+  }
+
+  /// sum over e of dy y, which is the sum over the keys of weight and weight's gradient.
+  void find_deltas(Index b, Index head, T* deltas) const {
+    const auto product = [](const Batch<T>& x, const Batch<T>& y) { return x * y; };
+    for (Index t = 0; t < s_.queries; ++t) {
+      const T* dy = dy_row(b, head, t);
+      deltas[t] = sees(b, head, t) ? sum_simd<T>(s_.value_width, product, dy, y_ + (dy - dy_)) : T(0);
+    }
+  }
+
+  void pack_keys(Index b, Index group, Index key, Index count, T* memory) const {
+    std::uint8_t seen[kKeyBlock];
+    find_seen_keys(s_, bias_, b, group * heads_, (group + 1) * heads_, 0, s_.queries, key, count, seen);
+    const Index whole = padded<T>(count);
+    const auto pack = [&](const T* from, const HeadStrides& strides, Index width, T* rows, Index row,
+                          T* transposed) {
+      pack_rows(count, width, from + b * strides.batch + key * strides.row + group * strides.head,
+                strides.row, seen, T(1), rows, row);
+      std::fill(rows + count * row, rows + whole * row, T(0));
+      transpose_block(whole, width, rows, row, transposed, row_s_);
+    };
+    pack(key_, s_.key, s_.key_width, memory + at_keys_, row_d_, memory + at_transposed_keys_);
+    pack(value_, s_.value, s_.value_width, memory + at_values_, row_e_, memory + at_transposed_values_);
+  }
+
+  void run_head(Index b, Index head, Index r, Index key, Index count, DropoutWords& words, T* dquery,
+                T* dweight, T* memory) const {
+    for (Index t = 0; t < s_.queries; t += kQueryBlock) {
+      const Index end = std::min(s_.queries, t + kQueryBlock);
+      const KeyRange range = keys_of(s_, b, t, end);
+      const Index low = std::max(range.from, key), high = std::min(range.to, key + count);
+      if (low >= high) continue;
+      const Index skipped = (low - key) / kLanes<T> * kLanes<T>;
+      const Tile tile{b, head, t, end - t, key + skipped, high - key - skipped};
+      pack_queries(tile, memory);
+      find_dscores(tile, skipped, memory + at_deltas_ + r * s_.queries + t, words, memory);
+      T *dkeys = memory + at_dkeys_ + skipped * row_d_, *dvalues = memory + at_dvalues_ + skipped * row_e_;
+      if (dvalue_) {
+        block_product<T>(tile.columns, s_.value_width, tile.rows, {memory + at_scores_, 1, row_s_},
+                         {memory + at_dy_, row_e_}, dvalues, row_e_, true);
+      }
+      scores_.gradients(head, tile.rows, tile.columns, {memory + at_dweights_, row_s_},
+                        {memory + at_queries_, row_d_}, {memory + at_keys_ + skipped * row_d_, row_d_},
+                        {dquery + t * row_d_, row_d_}, {dkeys, row_d_}, dweight);
+    }
+  }
+
+  void pack_queries(const Tile& tile, T* memory) const {
+    std::uint8_t real[kQueryBlock];
+    for (Index t = 0; t < tile.rows; ++t) real[t] = sees(tile.b, tile.head, tile.query + t);
+    const T* query = query_ + tile.b * s_.query.batch + tile.query * s_.query.row + tile.head * s_.query.head;
+    pack_rows(tile.rows, s_.key_width, query, s_.query.row, real, scores_.query_scale, memory + at_queries_,
+              row_d_);
+    pack_rows(tile.rows, s_.value_width, dy_row(tile.b, tile.head, tile.query), s_.heads * s_.value_width,
+              real, kept_scale(), memory + at_dy_, row_e_);
+  }
+
+  /// Into at_scores_ the weights after dropout, but for its scale, which the packed dy holds; into
+  /// at_dweights_ the scores' gradient.
+  void find_dscores(const Tile& tile, Index skipped, const T* deltas, DropoutWords& words, T* memory) const {
+    T *scores = memory + at_scores_, *dweights = memory + at_dweights_;
+    scores_.scores(tile.head, tile.rows, tile.columns, {memory + at_queries_, row_d_},
+                   {memory + at_transposed_keys_ + skipped, row_s_}, {scores, row_s_});
+    mask_scores(s_, bias_, tile, scores, row_s_);
+    block_product<T>(tile.rows, tile.columns, s_.value_width, {memory + at_dy_, row_e_, 1},
+                     {memory + at_transposed_values_ + skipped, row_s_}, dweights, row_s_, false);
+    const Index width = padded<T>(tile.columns);
+    const T* log_sums = log_sum_ + (tile.b * s_.heads + tile.head) * s_.queries + tile.query;
+    for (Index t = 0; t < tile.rows; ++t) {
+      T *line = scores + t * row_s_, *dline = dweights + t * row_s_;
+      const std::uint32_t* row_words = s_.drops ? words.row(tile, t) : nullptr;
+      if (s_.drops) drop(tile.columns, row_words, s_.dropped, dline);
+      const Batch<T> shift(log_sums[t] == kMinusInfinity<T> ? T(0) : log_sums[t]), delta(deltas[t]);
+      for (Index i = 0; i < width; i += kLanes<T>) {
+        const Batch<T> weight = xsimd::exp(Batch<T>::load_unaligned(line + i) - shift);
+        (weight * (Batch<T>::load_unaligned(dline + i) - delta)).store_unaligned(dline + i);
+        weight.store_unaligned(line + i);
+      }
+      if (s_.drops) drop(tile.columns, row_words, s_.dropped, line);
+    }
+  }
+
+  void put_keys(Index b, Index group, Index key, Index count, const T* memory) const {
+    const auto put = [&](const T* rows, Index row, Index width, const HeadStrides& strides, Write<T> to) {
+      for (Index i = 0; to && i < count; ++i) {
+        const Index at = b * strides.batch + (key + i) * strides.row + group * strides.head;
+        put_row(width, rows + i * row, T(1), Write<T>{to.to + at, to.add});
+      }
+    };
+    put(memory + at_dkeys_, row_d_, s_.key_width, s_.key, dkey_);
+    put(memory + at_dvalues_, row_e_, s_.value_width, s_.value, dvalue_);
+  }
+
+  void add_partial_dqueries() const {
+    parallel_ranges(s_.batch * s_.heads * s_.queries, pieces_ * s_.key_width, [&](Index from, Index to) {
+      for (Index i = from; i < to; ++i) {
+        const Index b = i / (s_.heads * s_.queries), head = i / s_.queries % s_.heads, t = i % s_.queries;
+        const auto row = [&](Index piece) {
+          return partial_dquery(b, head / heads_, piece, head % heads_) + t * row_d_;
+        };
+        T* sum = row(0);
+        for (Index piece = 1; piece < pieces_; ++piece) {
+          write_simd(
+              0, s_.key_width, Write<T>{sum, true}, [](const Batch<T>& x) { return x; },
+              static_cast<const T*>(row(piece)));
+        }
+        put_row(s_.key_width, sum, scores_.query_scale, to_query(b, head, t));
+      }
+    });
+  }
+
+  void add_partial_dweights() const {
+    for (Index head = 0; head < s_.heads; ++head) {
+      for (Index d = 0; d < s_.key_width; ++d) {
+        T sum = T(0);
+        for (Index piece = 0; piece < pieces_; ++piece) {
+          for (Index b = 0; b < s_.batch; ++b) {
+            sum += partial_dweight(b, head / heads_, piece, head % heads_)[d];
+          }
+        }
+        dweight_.put(head * s_.key_width + d, sum);
+      }
+    }
+  }
+
+  Write<T> to_query(Index b, Index head, Index t) const {
+    return {dquery_.to + b * s_.query.batch + t * s_.query.row + head * s_.query.head, dquery_.add};
+  }
+  T kept_scale() const { return s_.drops ? static_cast<T>(s_.kept_scale) : T(1); }
+
+  const AttentionShape& s_;
+  Scores scores_;
+  const T *query_, *key_, *value_, *bias_, *y_, *log_sum_, *dy_;
+  Write<T> dquery_, dkey_, dvalue_, dweight_;
+  Index heads_, row_d_, row_e_, row_s_;  // query heads that share a key; distances of packed rows
+  Index pieces_ = 1;                     // of the keys
+  Index at_deltas_ = 0, at_dqueries_ = 0, at_queries_ = 0, at_dy_ = 0, at_keys_ = 0, at_transposed_keys_ = 0,
+        at_values_ = 0, at_transposed_values_ = 0, at_dkeys_ = 0, at_dvalues_ = 0, at_scores_ = 0,
+        at_dweights_ = 0, memory_size_ = 0;
+  T *partial_dquery_ = nullptr, *partial_dweight_ = nullptr;
+};
+
+}  // namespace
+
+template <class T>
+void attention_backward(Cpu, const AttentionShape& shape, const T* query, const T* key, const T* value,
+                        const T* bias, const T* y, const T* log_sum, const T* dy, Write<T> dquery,
+                        Write<T> dkey, Write<T> dvalue) {
+  if (shape.batch == 0 || shape.heads == 0) return;
+  AttentionBackward<T, DotScores<T>>(shape, query, key, value, nullptr, bias, y, log_sum, dy, dquery, dkey,
+                                     dvalue, {})
+      .run();
+}
+
+template <class T>
+void additive_attention_backward(Cpu, const AttentionShape& shape, const T* query, const T* key,
+                                 const T* value, const T* weight, const T* bias, const T* y, const T* log_sum,
+                                 const T* dy, Write<T> dquery, Write<T> dkey, Write<T> dvalue,
+                                 Write<T> dweight) {
+  if (shape.heads == 0) return;
+  AttentionBackward<T, AdditiveScores<T>>(shape, query, key, value, weight, bias, y, log_sum, dy, dquery,
+                                          dkey, dvalue, dweight)
+      .run();
+}
+
+#define INSTANTIATE(T)                                                                                  \
+  template void attention_backward(Cpu, const AttentionShape&, const T*, const T*, const T*, const T*,  \
+                                   const T*, const T*, const T*, Write<T>, Write<T>, Write<T>);         \
+  template void additive_attention_backward(Cpu, const AttentionShape&, const T*, const T*, const T*,   \
+                                            const T*, const T*, const T*, const T*, const T*, Write<T>, \
+                                            Write<T>, Write<T>, Write<T>);
+INSTANTIATE(float)
+INSTANTIATE(double)
+#undef INSTANTIATE
+
+}  // namespace tapeformer::kernels

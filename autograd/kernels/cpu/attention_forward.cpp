@@ -1,0 +1,205 @@
+#include <tapeformer/autograd/kernels/cpu/attention_scores.h>
+
+#include <cmath>
+
+namespace tapeformer::kernels {
+namespace {
+
+constexpr Index kMostRowsTogether =
+    1024;  // packed queries and outputs of a unit, which stay in the second cache
+
+/// A unit is one group of heads and some blocks of queries: it packs each block of keys and values once and
+/// moves all its queries past it.
+/// Source:  Dao 2023, arXiv:2307.08691, algorithm 1
+template <class T, class Scores>
+class AttentionForward {
+ public:
+  AttentionForward(const AttentionShape& shape, const T* query, const T* key, const T* value, const T* weight,
+                   const T* bias, T* y, T* log_sum)
+      : s_(shape),
+        scores_(shape, weight),
+        query_(query),
+        key_(key),
+        value_(value),
+        bias_(bias),
+        y_(y),
+        log_sum_(log_sum),
+        heads_(shape.heads / shape.groups),
+        row_d_(leading<T>(shape.key_width)),
+        row_e_(leading<T>(shape.value_width)),
+        row_s_(leading<T>(std::min(kKeyBlock, shape.keys))) {
+    const Index blocks = blocks_of(s_.queries, kQueryBlock);
+    const Index least = blocks_of(heads_ * s_.queries, kMostRowsTogether);
+    const bool uneven = s_.key_from != nullptr || s_.key_to != nullptr;
+    pieces_ = std::min(blocks, std::max(least, pieces_of(s_.batch * s_.groups, uneven, blocks)));
+    const Index block = std::min(kQueryBlock, s_.queries), keys = padded<T>(std::min(kKeyBlock, s_.keys));
+    most_rows_ = pieces_ == 0 ? 0 : std::min(s_.queries, blocks_of(blocks, pieces_) * kQueryBlock);
+    Layout<T> layout;
+    at_queries_ = layout.take(heads_ * most_rows_ * row_d_);
+    at_sums_ = layout.take(heads_ * most_rows_ * row_e_);
+    at_largest_ = layout.take(heads_ * most_rows_);
+    at_totals_ = layout.take(heads_ * most_rows_);
+    at_keys_ = layout.take(keys * row_d_);
+    at_transposed_ = layout.take(padded<T>(s_.key_width) * row_s_);
+    at_values_ = layout.take(keys * row_e_);
+    at_scores_ = layout.take(block * row_s_);
+    memory_size_ = layout.size();
+  }
+
+  void run() const {
+    const double work = static_cast<double>(s_.batch * s_.heads * s_.queries * s_.keys) *
+                        static_cast<double>(s_.key_width + s_.value_width) / 8;
+    for_units<AttentionForward, T>(pieces_ * s_.batch * s_.groups, work, memory_size_,
+                                   [&](Index unit, T* memory) {
+                                     const Index piece = pieces_ - 1 - unit / (s_.batch * s_.groups);
+                                     const Index rest = unit % (s_.batch * s_.groups);
+                                     run_unit(rest / s_.groups, rest % s_.groups, piece, memory);
+                                   });
+  }
+
+ private:
+  /// The last queries come first: with a causal mask theirs is the most work.
+  void run_unit(Index b, Index group, Index piece, T* memory) const {
+    const Index blocks = blocks_of(s_.queries, kQueryBlock);
+    const Index from = blocks * piece / pieces_ * kQueryBlock,
+                to = std::min(s_.queries, blocks * (piece + 1) / pieces_ * kQueryBlock);
+    const Index rows = to - from;
+    const auto begin = [&](Index r, Index t) { return r * rows + t - from; };  // of head r's query t
+    T *queries = memory + at_queries_, *sums = memory + at_sums_;
+    for (Index r = 0; r < heads_; ++r)
+      pack_queries(b, group * heads_ + r, from, to, queries + r * rows * row_d_);
+    std::fill(sums, sums + heads_ * rows * row_e_, T(0));
+    std::fill(memory + at_largest_, memory + at_largest_ + heads_ * rows, kMinusInfinity<T>);
+    std::fill(memory + at_totals_, memory + at_totals_ + heads_ * rows, T(0));
+
+    DropoutWords words(s_);
+    const KeyRange all = keys_of(s_, b, from, to);
+    for (Index key = all.from; key < all.to; key += kKeyBlock) {
+      const Index count = std::min(kKeyBlock, all.to - key);
+      pack_keys(b, group, from, to, key, count, memory);
+      for (Index r = 0; r < heads_; ++r) {
+        for (Index t = from; t < to; t += kQueryBlock) {
+          const Index end = std::min(to, t + kQueryBlock);
+          const KeyRange range = keys_of(s_, b, t, end);
+          const Index low = std::max(range.from, key), high = std::min(range.to, key + count);
+          if (low >= high) continue;
+          const Index skipped = (low - key) / kLanes<T> * kLanes<T>;
+          const Tile tile{b, group * heads_ + r, t, end - t, key + skipped, high - key - skipped};
+          run_tile(tile, skipped, begin(r, t), words, memory);
+        }
+      }
+    }
+    for (Index r = 0; r < heads_; ++r) finish(b, group * heads_ + r, from, to, begin(r, from), memory);
+  }
+
+  void pack_queries(Index b, Index head, Index from, Index to, T* packed) const {
+    const T* rows = query_ + b * s_.query.batch + head * s_.query.head;
+    for (Index t = from; t < to; ++t) {
+      const std::uint8_t sees = keys_of(s_, b, t).size() > 0;
+      pack_rows(1, s_.key_width, rows + t * s_.query.row, s_.query.row, &sees, scores_.query_scale,
+                packed + (t - from) * row_d_, row_d_);
+    }
+  }
+
+  void pack_keys(Index b, Index group, Index from, Index to, Index key, Index count, T* memory) const {
+    std::uint8_t seen[kKeyBlock];
+    find_seen_keys(s_, bias_, b, group * heads_, (group + 1) * heads_, from, to, key, count, seen);
+    T* keys = memory + at_keys_;
+    pack_rows(count, s_.key_width, key_ + b * s_.key.batch + key * s_.key.row + group * s_.key.head,
+              s_.key.row, seen, T(1), keys, row_d_);
+    std::fill(keys + count * row_d_, keys + padded<T>(count) * row_d_, T(0));
+    transpose_block(padded<T>(count), s_.key_width, keys, row_d_, memory + at_transposed_, row_s_);
+    pack_rows(count, s_.value_width, value_ + b * s_.value.batch + key * s_.value.row + group * s_.value.head,
+              s_.value.row, seen, T(1), memory + at_values_, row_e_);
+  }
+
+  /// Online softmax: with a new maximum, what was summed so far shrinks.
+  void run_tile(const Tile& tile, Index skipped, Index begin, DropoutWords& words, T* memory) const {
+    T* scores = memory + at_scores_;
+    T *sums = memory + at_sums_ + begin * row_e_, *largest = memory + at_largest_ + begin,
+      *totals = memory + at_totals_ + begin;
+    scores_.scores(tile.head, tile.rows, tile.columns, {memory + at_queries_ + begin * row_d_, row_d_},
+                   {memory + at_transposed_ + skipped, row_s_}, {scores, row_s_});
+    mask_scores(s_, bias_, tile, scores, row_s_);
+
+    const Index width = padded<T>(tile.columns);
+    T shifts[kQueryBlock], shrinks[kQueryBlock];
+    for (Index t = 0; t < tile.rows; ++t) {
+      const T before = largest[t];
+      largest[t] = std::max(before, max_simd(width, scores + t * row_s_));
+      shifts[t] = largest[t] == kMinusInfinity<T> ? T(0) : largest[t];
+      shrinks[t] = before - shifts[t];
+    }
+    map_simd(
+        0, tile.rows, shrinks, [](const Batch<T>& x) { return xsimd::exp(x); }, shrinks);
+    for (Index t = 0; t < tile.rows; ++t) {
+      T* line = scores + t * row_s_;
+      const Batch<T> shift(shifts[t]);
+      Batch<T> total(T(0));
+      for (Index i = 0; i < width; i += kLanes<T>) {
+        const Batch<T> weight = xsimd::exp(Batch<T>::load_unaligned(line + i) - shift);
+        weight.store_unaligned(line + i);
+        total += weight;
+      }
+      totals[t] = totals[t] * shrinks[t] + xsimd::hadd(total);
+      if (s_.drops) drop(tile.columns, words.row(tile, t), s_.dropped, line);
+      if (shrinks[t] == T(1)) continue;
+      const Batch<T> shrink(shrinks[t]);
+      for (Index i = 0; i < s_.value_width; i += kLanes<T>) {
+        (Batch<T>::load_unaligned(sums + t * row_e_ + i) * shrink).store_unaligned(sums + t * row_e_ + i);
+      }
+    }
+    block_product<T>(tile.rows, s_.value_width, tile.columns, {scores, row_s_, 1},
+                     {memory + at_values_ + skipped * row_e_, row_e_}, sums, row_e_, true);
+  }
+
+  void finish(Index b, Index head, Index from, Index to, Index begin, const T* memory) const {
+    const T kept_scale = s_.drops ? static_cast<T>(s_.kept_scale) : T(1);
+    for (Index t = from; t < to; ++t) {
+      const Index at = begin + t - from;
+      const T total = memory[at_totals_ + at];
+      log_sum_[(b * s_.heads + head) * s_.queries + t] = memory[at_largest_ + at] + std::log(total);
+      const T scale = total == T(0) ? T(0) : kept_scale / total;
+      const T* sum = memory + at_sums_ + at * row_e_;
+      T* y = y_ + ((b * s_.queries + t) * s_.heads + head) * s_.value_width;
+#pragma omp simd
+      for (Index i = 0; i < s_.value_width; ++i) y[i] = sum[i] * scale;
+    }
+  }
+
+  const AttentionShape& s_;
+  Scores scores_;
+  const T *query_, *key_, *value_, *bias_;
+  T *y_, *log_sum_;
+  Index heads_, row_d_, row_e_, row_s_;  // query heads that share a key; distances of packed rows
+  Index pieces_ = 0, most_rows_ = 0;     // of the queries; in one piece
+  Index at_queries_ = 0, at_sums_ = 0, at_largest_ = 0, at_totals_ = 0, at_keys_ = 0, at_transposed_ = 0,
+        at_values_ = 0, at_scores_ = 0, memory_size_ = 0;
+};
+
+}  // namespace
+
+template <class T>
+void attention_forward(Cpu, const AttentionShape& shape, const T* query, const T* key, const T* value,
+                       const T* bias, T* y, T* log_sum) {
+  if (shape.batch == 0 || shape.heads == 0 || shape.queries == 0) return;
+  AttentionForward<T, DotScores<T>>(shape, query, key, value, nullptr, bias, y, log_sum).run();
+}
+
+template <class T>
+void additive_attention_forward(Cpu, const AttentionShape& shape, const T* query, const T* key,
+                                const T* value, const T* weight, const T* bias, T* y, T* log_sum) {
+  if (shape.batch == 0 || shape.heads == 0 || shape.queries == 0) return;
+  AttentionForward<T, AdditiveScores<T>>(shape, query, key, value, weight, bias, y, log_sum).run();
+}
+
+#define INSTANTIATE(T)                                                                                    \
+  template void attention_forward(Cpu, const AttentionShape&, const T*, const T*, const T*, const T*, T*, \
+                                  T*);                                                                    \
+  template void additive_attention_forward(Cpu, const AttentionShape&, const T*, const T*, const T*,      \
+                                           const T*, const T*, T*, T*);
+INSTANTIATE(float)
+INSTANTIATE(double)
+#undef INSTANTIATE
+
+}  // namespace tapeformer::kernels

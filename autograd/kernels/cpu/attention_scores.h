@@ -1,0 +1,95 @@
+#pragma once
+
+#include <tapeformer/autograd/kernels/cpu/attention_tile.h>
+
+namespace tapeformer::kernels {
+
+// How a query and a key make a score: all that tells one attention from another. Queries come packed [rows, D]
+// and multiplied by query_scale, keys row by row [columns, D] or transposed [D, columns]. The gradient of the
+// packed queries is multiplied by query_scale once more, when it is complete.
+
+/// A packed block and the distance of its rows.
+template <class T>
+struct Block {
+  T* data;
+  Index row;
+};
+
+/// score = scale * query . key
+template <class T>
+struct DotScores {
+  DotScores(const AttentionShape& shape, const T*)
+      : width(shape.key_width), query_scale(static_cast<T>(shape.scale)) {}
+  Index width;
+  T query_scale;
+
+  void scores(Index, Index rows, Index columns, Block<T> queries, Block<T> transposed_keys,
+              Block<T> to) const {
+    block_product<T>(rows, columns, width, {queries.data, queries.row, 1},
+                     {transposed_keys.data, transposed_keys.row}, to.data, to.row, false);
+  }
+
+  /// Adds the gradients of the packed queries and of the keys.
+  void gradients(Index, Index rows, Index columns, Block<T> dscores, Block<T> queries, Block<T> keys,
+                 Block<T> dqueries, Block<T> dkeys, T*) const {
+    block_product<T>(rows, width, columns, {dscores.data, dscores.row, 1}, {keys.data, keys.row},
+                     dqueries.data, dqueries.row, true);
+    block_product<T>(columns, width, rows, {dscores.data, 1, dscores.row}, {queries.data, queries.row},
+                     dkeys.data, dkeys.row, true);
+  }
+};
+
+/// score = weight[head] . tanh(query + key)
+/// Source:  Bahdanau et al. 2015, arXiv:1409.0473, appendix A.1.2
+template <class T>
+struct AdditiveScores {
+  AdditiveScores(const AttentionShape& shape, const T* weights) : width(shape.key_width), weight(weights) {}
+  Index width;
+  const T* weight;
+  T query_scale = T(1);
+
+  void scores(Index head, Index rows, Index columns, Block<T> queries, Block<T> transposed_keys,
+              Block<T> to) const {
+    const T* factors = weight + head * width;
+    for (Index t = 0; t < rows; ++t) {
+      const T* query = queries.data + t * queries.row;
+      for (Index s = 0; s < columns; s += kLanes<T>) {
+        Batch<T> sum(T(0));
+        for (Index d = 0; d < width; ++d) {
+          const auto key = Batch<T>::load_unaligned(transposed_keys.data + d * transposed_keys.row + s);
+          sum = xsimd::fma(Batch<T>(factors[d]), xsimd::tanh(Batch<T>(query[d]) + key), sum);
+        }
+        sum.store_unaligned(to.data + t * to.row + s);
+      }
+    }
+  }
+
+  /// Adds the gradients of the queries, the keys and this head's weight: each tanh is computed once more.
+  void gradients(Index head, Index rows, Index columns, Block<T> dscores, Block<T> queries, Block<T> keys,
+                 Block<T> dqueries, Block<T> dkeys, T* dweight) const {
+    for (Index d = 0; d < width; d += kLanes<T>) {
+      const Batch<T> factor = load_part(weight + head * width + d, std::min(kLanes<T>, width - d), T(0));
+      Batch<T> of_weight(T(0));
+      for (Index t = 0; t < rows; ++t) {
+        const auto query = Batch<T>::load_unaligned(queries.data + t * queries.row + d);
+        const T* dscore = dscores.data + t * dscores.row;
+        Batch<T> of_query(T(0));
+        for (Index s = 0; s < columns; ++s) {
+          if (dscore[s] == T(0)) continue;  // most of all where the query does not see the key
+          T* dkey = dkeys.data + s * dkeys.row + d;
+          const Batch<T> slope(dscore[s]);
+          const Batch<T> angle = xsimd::tanh(query + Batch<T>::load_unaligned(keys.data + s * keys.row + d));
+          const Batch<T> gradient = slope * factor * (T(1) - angle * angle);
+          of_query += gradient;
+          of_weight = xsimd::fma(slope, angle, of_weight);
+          (Batch<T>::load_unaligned(dkey) + gradient).store_unaligned(dkey);
+        }
+        T* dquery = dqueries.data + t * dqueries.row + d;
+        (Batch<T>::load_unaligned(dquery) + of_query).store_unaligned(dquery);
+      }
+      (Batch<T>::load_unaligned(dweight + d) + of_weight).store_unaligned(dweight + d);
+    }
+  }
+};
+
+}  // namespace tapeformer::kernels
