@@ -2,6 +2,7 @@
 #include <tapeformer/nn/initialization.h>
 
 #include <cmath>
+#include <cstring>
 
 namespace tapeformer {
 namespace {
@@ -22,6 +23,16 @@ void xavier_uniform(const Tensor& weight, Generator& random, double gain) {
   const Fan fan = fan_of(weight);
   const double bound = gain * std::sqrt(6 / (fan.in + fan.out));
   random.fill_uniform(weight, -bound, bound);
+}
+
+void xavier_uniform_parts(const Tensor& weight, const PooledVector<Index>& rows, Generator& random) {
+  char* to = static_cast<char*>(weight.raw());
+  for (const Index count : rows) {
+    const Tensor part = Tensor::empty({count, weight.size(1)}, weight.dtype());
+    xavier_uniform(part, random);
+    std::memcpy(to, part.raw(), static_cast<std::size_t>(part.bytes()));
+    to += part.bytes();
+  }
 }
 
 void xavier_normal(const Tensor& weight, Generator& random, double gain) {

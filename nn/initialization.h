@@ -11,6 +11,8 @@ void xavier_uniform(const Tensor& weight, Generator& random,
                     double gain = 1);  ///< +-gain sqrt(6 / (In + Out))
 void xavier_normal(const Tensor& weight, Generator& random,
                    double gain = 1);  ///< std gain sqrt(2 / (In + Out))
+/// As above, blocks of so many rows each as a weight of its own: packed projections.
+void xavier_uniform_parts(const Tensor& weight, const PooledVector<Index>& rows, Generator& random);
 void kaiming_uniform(const Tensor& weight, Generator& random,
                      double gain = 1.4142135623730951);  ///< +-gain sqrt(3 / In)
 void kaiming_normal(const Tensor& weight, Generator& random,

@@ -22,7 +22,7 @@ def frequencies(width, base, factor=1.0, llama3=None):
     plain = base ** (-torch.arange(0, width, 2, dtype=torch.float64) / width)
     if llama3 is None:
         return plain / factor
-    length, low, high = (llama3[key] for key in ("original_max_position_embeddings", "low_freq_factor", "high_freq_factor"))
+    length, low, high = llama3["original_max_position_embeddings"], llama3["low_freq_factor"], llama3["high_freq_factor"]
     wavelength = 2 * math.pi / plain
     smooth = (length / wavelength - low) / (high - low)
     blended = (1 - smooth) * plain / llama3["factor"] + smooth * plain
@@ -65,9 +65,15 @@ def parameters(name, shapes):
             for key, shape in sorted(shapes.items())}
 
 
+def projections(width, heads, groups, key_width, value_width):
+    rows = {"query": heads * key_width, "key": groups * key_width, "value": groups * value_width}
+    return {f"{name}.{kind}": (count, width) if kind == "weight" else (count,)
+            for name, count in rows.items() for kind in ("weight", "bias")}
+
+
 def llama(file):
-    """transformers' layer, whose projections become slices of our packed ones. Its own table of angles is f32, so it gets
-    ours, in double, once they agree."""
+    """transformers' layer with our leaves as its weights. Its own table of angles is f32, so it gets ours, in double, once
+    they agree."""
     width, heads, groups, head_width = 24, 6, 2, 4
     config = LlamaConfig(hidden_size=width, num_attention_heads=heads, num_key_value_heads=groups, head_dim=head_width,
                          attention_bias=True, rope_theta=500.0, max_position_embeddings=512,
@@ -77,16 +83,13 @@ def llama(file):
     inverse_lengths = frequencies(head_width, 500.0, llama3=LLAMA3)
     assert torch.allclose(LlamaRotaryEmbedding(config).inv_freq.double(), inverse_lengths, rtol=1e-6, atol=0)
     name = "grouped_llama"
-    packed = (heads + 2 * groups) * head_width
-    leaves = parameters(name, {"projection.weight": (packed, width), "projection.bias": (packed,),
+    leaves = parameters(name, {**projections(width, heads, groups, head_width, head_width),
                                "output.weight": (width, heads * head_width), "output.bias": (width,)})
     module = LlamaAttention(config, layer_idx=0).double()
-    sizes = [heads * head_width, groups * head_width, groups * head_width]
-    for kind in ("weight", "bias"):
-        parts = dict(zip(("q_proj", "k_proj", "v_proj"), leaves["projection." + kind].split(sizes)))
-        for child, part in {**parts, "o_proj": leaves["output." + kind]}.items():
+    for child, ours in {"q_proj": "query", "k_proj": "key", "v_proj": "value", "o_proj": "output"}.items():
+        for kind in ("weight", "bias"):
             delattr(getattr(module, child), kind)
-            setattr(getattr(module, child), kind, part)
+            setattr(getattr(module, child), kind, leaves[f"{ours}.{kind}"])
 
     def call(x, positions):
         angle = positions.double()[..., None] * inverse_lengths
@@ -113,14 +116,13 @@ def grouped(file):
     for name, heads, groups, key_width, value_width, rotates in [
         ("grouped_self", 6, 2, 4, 3, True), ("multi_query_self", 4, 1, 6, 6, True), ("grouped_plain", 4, 2, 3, 5, False),
     ]:
-        sizes = [heads * key_width, groups * key_width, groups * value_width]
-        leaves = parameters(name, {"projection.weight": (sum(sizes), width), "projection.bias": (sum(sizes),),
+        leaves = parameters(name, {**projections(width, heads, groups, key_width, value_width),
                                    "output.weight": (width, heads * value_width), "output.bias": (width,)})
         mask = torch.ones(7, 7, dtype=torch.bool).tril()[None, None] & real[:, None, None, :]
 
         def call(x, may_attend):
-            query, key, value = linear(leaves, "projection", x).split(sizes, dim=-1)
-            query, key, value = heads_of(query, heads), heads_of(key, groups), heads_of(value, groups)
+            query, key, value = (heads_of(linear(leaves, part, x), count)
+                                 for part, count in (("query", heads), ("key", groups), ("value", groups)))
             if rotates:
                 query, key = (rotate(z, torch.arange(7), frequencies(key_width, 10000.0), True) for z in (query, key))
             y = F.scaled_dot_product_attention(*(z.transpose(1, 2) for z in (query, key, value)), attn_mask=mask,
@@ -129,7 +131,7 @@ def grouped(file):
 
         file.case(name, call, {"x": normal(generator(name), batch, 7, width)}, leaves, {"may_attend": real},
                   heads=heads, groups=groups, key_width=key_width, value_width=value_width, rotary=rotates,
-                  zero_gradients=[])
+                  zero_gradients=[] if rotates else ["key.bias"])
 
     name, heads, groups, head_width, memory_width = "grouped_cross", 6, 3, 4, 9
     leaves = parameters(name, {"query.weight": (heads * head_width, width),

@@ -1,4 +1,5 @@
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/ops/shape.h>
 #include <tapeformer/nn/initialization.h>
 #include <tapeformer/tests/nn/module_case.h>
 #include <tapeformer/tests/reference/support.h>
@@ -82,5 +83,15 @@ TEST_SUITE("nn/initialization") {
     Generator random(1);
     CHECK(message_of<ShapeError>([&] { xavier_uniform(Tensor::zeros({3}), random); }) ==
           "[initialization] a weight must be [Out, In]; got weight=f32[3]");
+  }
+
+  TEST_CASE("parts of a packed weight are drawn as if each stood alone") {
+    Generator random(3), alone(3);
+    const Tensor packed = Tensor::empty({90, 20}), first = Tensor::empty({60, 20}),
+                 second = Tensor::empty({30, 20});
+    xavier_uniform_parts(packed, {60, 30}, random);
+    xavier_uniform(first, alone);
+    xavier_uniform(second, alone);
+    CHECK(same_bits(packed, concat({first, second}, 0)));
   }
 }

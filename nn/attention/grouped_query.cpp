@@ -1,0 +1,91 @@
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/ops/shape.h>
+#include <tapeformer/nn/attention/grouped_query.h>
+#include <tapeformer/nn/initialization.h>
+
+namespace tapeformer {
+namespace {
+
+void require(bool holds, const std::string& rule) {
+  if (!holds) throw Error("[grouped_query] " + rule);
+}
+
+PackedHeads heads_of(const GroupedQueryConfig& config) {
+  const Index H = config.heads, G = config.groups;
+  require(H > 0 && G > 0 && H % G == 0, "heads must be a multiple of groups; got heads=" + std::to_string(H) +
+                                            ", groups=" + std::to_string(G));
+  require((config.key_width > 0 && config.value_width > 0) || config.width % H == 0,
+          "width must be divisible by heads; got width=" + std::to_string(config.width) +
+              ", heads=" + std::to_string(H) + "; try key_width and value_width");
+  require(!config.rotary || !config.cross,
+          "rotary positions are for self-attention; got rotary and cross both set");
+  return {H, G, config.key_width > 0 ? config.key_width : config.width / H,
+          config.value_width > 0 ? config.value_width : config.width / H};
+}
+
+/// [B, S, ...] -> [B, S, count, width], the columns from `from` on as heads.
+Tensor heads_at(const Tensor& x_bsn, Index from, Index count, Index width) {
+  const Tensor own = x_bsn.size(2) == count * width ? x_bsn : slice(x_bsn, 2, from, count * width);
+  return reshape(own, {x_bsn.size(0), x_bsn.size(1), count, width});
+}
+
+}  // namespace
+
+GroupedQueryAttention::GroupedQueryAttention(const GroupedQueryConfig& config, Generator& random)
+    : config_(config),
+      heads_(heads_of(config)),
+      input_({config.width, config.cross ? heads_.heads * heads_.key_width : heads_.width(), config.bias, {}},
+             random),
+      output_({heads_.heads * heads_.value_width, config.width, config.bias, {}}, random),
+      dropout_({config.dropout}, random) {
+  const Index queries = heads_.heads * heads_.key_width, keys = heads_.groups * heads_.key_width,
+              values = heads_.groups * heads_.value_width;
+  if (config.cross) {
+    const Index inputs = config.memory_width > 0 ? config.memory_width : config.width;
+    key_value_.emplace(LinearConfig{inputs, keys + values, config.bias, {}}, random);
+    xavier_uniform(input_.weight(), random);
+    xavier_uniform_parts(key_value_->weight(), {keys, values}, random);
+  } else {
+    xavier_uniform_parts(input_.weight(), {queries, keys, values}, random);
+  }
+  xavier_uniform(output_.weight(), random);
+  for (auto& [name, parameter] : named_parameters()) {
+    if (parameter.value().rank() == 1) parameter.set_value(Tensor::zeros(parameter.value().shape()));
+  }
+}
+
+Tensor GroupedQueryAttention::operator()(const Tensor& query, const Tensor& memory,
+                                         const AttentionContext& context) const {
+  require(config_.cross || is_self_attention(query, memory),
+          "a layer without cross set attends to its own input; got query=" + query.describe() +
+              " and another memory; try cross=true in its config");
+  const Index H = heads_.heads, G = heads_.groups, D = heads_.key_width, E = heads_.value_width;
+  AttentionOptions options = attention_options(context, dropout_);
+  Tensor input_btn = input_(query);
+  if (config_.rotary) {
+    const Tensor positions = query_positions(context, query.size(1));
+    input_btn = packed_rotary(input_btn, H + G, D, positions, config_.rotations);
+  }
+  Tensor heads_bthe;
+  if (!config_.cross && context.cache == nullptr) {
+    heads_bthe = packed_attention(input_btn, heads_, options);
+  } else {
+    const KeyValueHeads held = cached_heads(context.cache, !config_.cross, heads_, options, [&] {
+      const Tensor packed_bsn = config_.cross ? (*key_value_)(memory) : input_btn;
+      const Index from = config_.cross ? 0 : H * D;
+      return KeyValueHeads{heads_at(packed_bsn, from, G, D), heads_at(packed_bsn, from + G * D, G, E)};
+    });
+    heads_bthe =
+        scaled_dot_product_attention(heads_at(input_btn, 0, H, D), held.key_bsgd, held.value_bsge, options);
+  }
+  return output_(reshape(heads_bthe, {query.size(0), query.size(1), H * E}));
+}
+
+void GroupedQueryAttention::visit(ParameterVisitor& visitor) {
+  visitor.child(config_.cross ? "query" : "query_key_value", input_);
+  if (key_value_) visitor.child("key_value", *key_value_);
+  visitor.child("output", output_);
+  visitor.child("dropout", dropout_);
+}
+
+}  // namespace tapeformer
