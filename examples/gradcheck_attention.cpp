@@ -1,0 +1,164 @@
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/examples/gradcheck_run.h>
+#include <tapeformer/examples/program.h>
+#include <tapeformer/examples/progress.h>
+#include <tapeformer/nn/atomic_file.h>
+
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+#include <cstdio>
+#include <iostream>
+
+namespace tapeformer {
+namespace {
+
+constexpr int kExitFailed = 1;
+
+struct Options : GradcheckRunOptions {
+  std::vector<std::string> layers, modes;
+  std::string json, device = "cpu";
+  bool list = false, self_test = false;
+
+  bool json_to_output() const { return json == "-"; }
+};
+
+/// Shows how far a run has come; in silence at first, since most end at once.
+class Countdown {
+ public:
+  explicit Countdown(std::size_t all) : all_(all) {}
+  void next(const std::string& what) {
+    const double passed = now_seconds() - begun_;
+    const std::size_t number = ++done_;
+    if (passed < 2) return;
+    const double left = passed / static_cast<double>(number - 1) * static_cast<double>(all_ - number + 1);
+    progress_.show(std::to_string(number) + "/" + std::to_string(all_) + " " + what + ", " +
+                   duration_text(left) + " left");
+  }
+  void clear() { progress_.clear(); }
+  double seconds() const { return now_seconds() - begun_; }
+
+ private:
+  std::size_t all_, done_ = 0;
+  double begun_ = now_seconds();
+  Progress progress_;
+};
+
+int list_checks(const std::vector<AttentionCheck>& checks) {
+  std::string layer;
+  for (const AttentionCheck& check : checks) {
+    if (check.layer != layer) std::cout << (layer.empty() ? "" : "\n") << check.layer << ": ";
+    std::cout << (check.layer == layer ? ", " : "") << check.mode.name;
+    layer = check.layer;
+  }
+  std::cout << "\n";
+  return kExitSuccess;
+}
+
+int check_gradients(const std::vector<AttentionCheck>& checks, const Options& options) {
+  Countdown countdown(checks.size());
+  std::vector<CheckResult> results;
+  const bool table = !options.json_to_output();
+  if (table) print_header(std::cout);
+  for (const AttentionCheck& check : checks) {
+    countdown.next(check.layer + " " + check.mode.name);
+    results.push_back(run_check(check, options));
+    countdown.clear();
+    if (table) {
+      print_row(std::cout, results.back(), options.second);
+      std::cout.flush();
+    }
+  }
+  const bool passed = print_summary(table ? std::cout : std::cerr, results, options, countdown.seconds());
+  if (!options.json.empty()) {
+    const std::string text = results_json(results, options, countdown.seconds()).dump(2) + "\n";
+    if (options.json_to_output()) {
+      std::cout << text;
+    } else {
+      write_atomically(options.json, text);
+    }
+  }
+  if (!std::cout.flush()) throw DataError("standard output", 0, "cannot be written");
+  return passed ? kExitSuccess : kExitFailed;
+}
+
+void add_options(CLI::App& app, Options& options) {
+  app.add_option("--layer", options.layers, "check this layer only; may be given several times");
+  app.add_option("--mode", options.modes,
+                 "check this mode only, such as \"self causal\", or causal for self- and cross-attention");
+  app.add_flag("--list", options.list, "print the layers with their modes, and check nothing");
+  app.add_flag("--self-test", options.self_test,
+               "plant faults in recorded backward passes, and see that each is noticed");
+  app.add_option("--json", options.json, "write the results as JSON to this file; to standard output without")
+      ->expected(0, 1)
+      ->default_str("-")
+      ->type_name("[FILE]");
+
+  CheckSizes& sizes = options.sizes;
+  const auto add = [&](const char* group, const char* name, auto& field, const char* help) {
+    return app.add_option(name, field, help)->group(group)->capture_default_str()->take_last();
+  };
+  add("Sizes", "--batch", sizes.batch, "B, sequences");
+  add("Sizes", "--queries", sizes.queries, "T, queries, and tokens in self-attention");
+  add("Sizes", "--keys", sizes.keys, "S, keys and values in cross-attention");
+  add("Sizes", "--width", sizes.width, "C, of the queries' input and of outputs");
+  add("Sizes", "--memory-width", sizes.memory_width, "of the keys' and values' input in cross-attention");
+  add("Sizes", "--heads", sizes.heads, "H, query heads; a multiple of the groups");
+  add("Sizes", "--groups", sizes.groups, "G, key and value heads of grouped-query attention");
+  add("Sizes", "--head-width", sizes.head_width, "D, of a head's queries and keys; even");
+  add("Sizes", "--value-width", sizes.value_width, "E, of a head's values");
+  add("Sizes", "--latent-width", sizes.latent_width, "of latent attention's compressed keys and values");
+  add("Sizes", "--hidden-width", sizes.hidden_width, "of additive attention's scores");
+  add("Check", "--dropout", sizes.dropout, "on the weights, in the modes that drop");
+  add("Check", "--seed", sizes.seed, "of all values and masks");
+  add("Check", "--dtype", options.type,
+      "f64: gradients against differences; f32: gradients in f32 against those in f64")
+      ->check(CLI::IsMember({"f64", "f32"}));
+  add("Check", "--device", options.device, "cpu");
+  add("Check", "--stencil", options.stencil, "points of the central differences: 2 or 4")
+      ->check(CLI::IsMember({2, 4}));
+  add("Check", "--step", options.step, "of the differences, times max(1, |x|)");
+  add("Check", "--tolerance", options.tolerance,
+      "largest relative error, max |error| / max |gradient| over a tensor; 0 for 1e-7 in f64 and 1e-5 in "
+      "f32. "
+      "Gradients that are zero in theory may be off by a hundredth of it, in f32 by all of it");
+  app.add_flag("--second,!--no-second", options.second, "second derivatives too (the default)")
+      ->group("Check");
+}
+
+int run(int argc, char** argv) {
+  CLI::App app(
+      "Checks the gradients of every attention layer in every mode. Without arguments: all of them, in "
+      "double,\n"
+      "against central differences, first and second derivatives. Exit codes: 0 all agree, 1 some do not,\n"
+      "2 bad arguments.");
+  app.footer(
+      "Examples:\n"
+      "  gradcheck_attention                                  everything\n"
+      "  gradcheck_attention --layer multi_head               one layer in all its modes\n"
+      "  gradcheck_attention --mode causal --no-second        one mode of all layers, first derivatives\n"
+      "  gradcheck_attention --queries 33 --head-width 32 --layer scaled_dot_product\n"
+      "  gradcheck_attention --dtype f32                      how far single precision is off\n"
+      "  gradcheck_attention --json results.json              every input's errors\n"
+      "  gradcheck_attention --self-test                      would it notice a wrong gradient?");
+  Options options;
+  add_options(app, options);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? kExitSuccess : kExitBadInput;
+  }
+  options.check();
+  if (options.device != "cpu")
+    throw Error("--device must be cpu, all that this build has; got " + options.device);
+  const std::vector<AttentionCheck> checks = selected_checks(options.layers, options.modes);
+  if (options.list) return list_checks(checks);
+  return check_gradients(checks, options);
+}
+
+}  // namespace
+}  // namespace tapeformer
+
+int main(int argc, char** argv) {
+  return tapeformer::run_program("gradcheck_attention", [&] { return tapeformer::run(argc, argv); });
+}

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <tapeformer/autograd/gradcheck.h>
+#include <tapeformer/examples/attention_checks.h>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include <iosfwd>
+#include <string>
+#include <vector>
+
+namespace tapeformer {
+
+struct GradcheckRunOptions {
+  CheckSizes sizes;
+  std::string type = "f64";  ///< f64: against differences; f32: against the gradients in f64
+  Index stencil = 4;
+  double step = 1e-3;
+  double tolerance = 0;  ///< on the relative error; 0 for 1e-7 in f64, 1e-5 in f32
+  bool second = true;    ///< second derivatives too
+
+  /// Throws: Error naming the option and what it allows.
+  void check() const;
+  double tolerance_used() const { return tolerance > 0 ? tolerance : type == "f64" ? 1e-7 : 1e-5; }
+  /// A gradient that is zero in theory, such as a key bias's, has no relative error: it must stay below this.
+  double absolute_used() const { return tolerance_used() / 100; }
+  GradcheckOptions differences() const;
+};
+
+struct CheckResult {
+  std::string layer, mode;
+  Index parameters = 0;
+  GradcheckReport report;
+  double seconds = 0;
+  std::string failure;  ///< what was thrown, if anything
+
+  bool passed() const { return failure.empty() && report.passed(); }
+};
+
+/// The input with the largest error among those of one order of derivatives.
+struct WorstInput {
+  double relative = 0, absolute = 0;
+  std::string where;  ///< "query.weight[12]"
+};
+WorstInput worst_of(const std::vector<GradcheckInput>& inputs);
+
+CheckResult run_check(const AttentionCheck& check, const GradcheckRunOptions& options);
+
+void print_header(std::ostream& out);
+void print_row(std::ostream& out, const CheckResult& result, bool second);
+/// The last line; true if all passed.
+bool print_summary(std::ostream& out, const std::vector<CheckResult>& results,
+                   const GradcheckRunOptions& options, double seconds);
+nlohmann::ordered_json results_json(const std::vector<CheckResult>& results,
+                                    const GradcheckRunOptions& options, double seconds);
+
+}  // namespace tapeformer
