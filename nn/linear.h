@@ -28,6 +28,8 @@ class Linear : public Module {
 
   Parameter& weight() { return weight_; }
   Parameter& bias() { return bias_; }
+  const Parameter& weight() const { return weight_; }
+  const Parameter& bias() const { return bias_; }
 
  private:
   std::optional<Unary> activation_;

@@ -7,9 +7,9 @@
 namespace tapeformer {
 namespace {
 
-/// A mask whose last axis is the keys, with nobody attending to the columns that are added.
+/// A mask whose last axis is the keys, with zeros in the columns that are added.
 Tensor widened(const Tensor& mask, Index keys) {
-  if (!mask.defined() || mask.size(-1) == 1 || mask.size(-1) >= keys) return mask;
+  if (!mask.defined() || mask.size(-1) >= keys) return mask;
   Shape shape = mask.shape();
   shape.set(-1, keys);
   const Tensor wide = Tensor::full(shape, 0, mask.dtype());
@@ -41,7 +41,9 @@ Tensor query_positions(const AttentionContext& context, Index length) {
 }
 
 void append_heads(KvCache& cache, const KeyValueHeads& fresh) {
-  const auto flat = [](const Tensor& x) { return reshape(x, {x.size(0), x.size(1), x.size(2) * x.size(3)}); };
+  const auto flat = [](const Tensor& x) {
+    return x.defined() ? reshape(x, {x.size(0), x.size(1), x.size(2) * x.size(3)}) : x;
+  };
   cache.append(flat(fresh.key_bsgd), flat(fresh.value_bsge));
 }
 
@@ -51,10 +53,12 @@ KeyValueHeads held_heads(const KvCache& cache, const PackedHeads& heads, Attenti
   if (room > cache.length()) {
     if (!masks.key_lengths.defined()) masks.key_lengths = cache.lengths();
     masks.key_mask = widened(masks.key_mask, room);
-    masks.mask = widened(masks.mask, room);
+    if (masks.mask.defined() && masks.mask.size(-1) > 1) masks.mask = widened(masks.mask, room);
   }
-  return {keys.alias({rows, room, heads.groups, heads.key_width}),
-          values.alias({rows, room, heads.groups, heads.value_width})};
+  const auto by_heads = [&](const Tensor& x, Index width) {
+    return x.defined() ? x.alias({rows, room, heads.groups, width}) : x;
+  };
+  return {by_heads(keys, heads.key_width), by_heads(values, heads.value_width)};
 }
 
 }  // namespace tapeformer

@@ -14,7 +14,7 @@ AttentionOptions attention_options(const AttentionContext& context, const Dropou
 /// this call's keys enter the cache.
 Tensor query_positions(const AttentionContext& context, Index length);
 
-/// Keys and values, head by head.
+/// Keys and values, head by head; values are undefined where everything is in the keys.
 struct KeyValueHeads {
   Tensor key_bsgd, value_bsge;
 };

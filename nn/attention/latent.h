@@ -1,0 +1,78 @@
+#pragma once
+
+#include <tapeformer/autograd/ops/rotary.h>
+#include <tapeformer/nn/attention/cached_heads.h>
+#include <tapeformer/nn/linear.h>
+#include <tapeformer/nn/rms_norm.h>
+
+#include <optional>
+
+namespace tapeformer {
+
+/// Two ways to compute the same: keys and values head by head, or attention on the latents themselves, which
+/// reads far less when many keys meet few queries.
+enum class LatentForm { automatic, naive, absorbed };
+
+struct LatentConfig {
+  Index width = 0;         ///< C, of the queries' input and of the output
+  Index heads = 1;         ///< H
+  Index memory_width = 0;  ///< of the keys' and values' input; 0 for width
+  Index key_width = 0;  ///< d_h, of a head's queries and keys without their rotary part; 0 for width / heads
+  Index value_width = 0;         ///< of a head's values; 0 for width / heads
+  Index latent_width = 0;        ///< d_c, of the latents that keys and values come from; 0 for width / 2
+  Index query_latent_width = 0;  ///< of the latents that queries come from; 0 for queries straight from x
+  Index rotary_width = 0;        ///< d_R, of the rotary part of queries and keys; 0 for none
+  bool norm = true;              ///< RMS norms on the latents
+  double dropout = 0;            ///< on the attention weights
+  LatentForm form = LatentForm::automatic;  ///< automatic: absorbed once a cache holds something, else naive
+  RotaryConfig rotations = {};
+};
+
+/// Multi-head latent attention: keys and values of all heads come from one latent a token, and the cache
+/// holds only that and one rotary key that the heads share. No projection has a bias.
+/// Math:    c = norm(W_DKV x'), k_h = [W_UK,h c; R W_KR x'], v_h = W_UV,h c, x' being the memory;
+///          c' = norm(W_DQ x), or x; q_h = [W_UQ,h c'; R W_QR,h c'], R turning by positions;
+///          y = W_O concat_h softmax(q_h k_h^T / sqrt(d_h + d_R)) v_h
+///          absorbed: q_h k_h^T = [W_UK,h^T W_UQ,h c'; R W_QR,h c'] [c; R W_KR x']^T, and the weights sum c
+///          before W_UV,h is applied
+/// Shapes:  query [B, T, C], memory [B, S, memory_width] -> y [B, T, C]; another memory than the query needs
+///          rotary_width 0
+/// Initial: Xavier uniform
+/// Throws:  Error if widths do not fit, or for another memory with rotary positions
+/// Source:  DeepSeek-AI 2024, arXiv:2405.04434, section 2.1 and equations 37 to 47
+class LatentAttention : public Attention {
+ public:
+  LatentAttention(const LatentConfig& config, Generator& random);
+
+  Tensor operator()(const Tensor& query, const Tensor& memory,
+                    const AttentionContext& context = {}) const override;
+  CacheWidths cache_widths() const override { return {latent_width_ + config_.rotary_width, 0}; }
+  void visit(ParameterVisitor& visitor) override;
+
+  /// Multiplies W_UK^T W_UQ and W_O W_UV out, of the weights as they are now; the absorbed form then uses the
+  /// products where nothing is recorded. Any visit of the parameters (train(), eval(), to(), loading) forgets
+  /// them; ask again after the weights have changed.
+  void precompute();
+
+ private:
+  Tensor latents(const Tensor& memory, const Tensor& positions) const;
+  Tensor turned(const Linear& projection, const Tensor& x, const Tensor& positions) const;
+  Tensor naive(const Tensor& input, const Tensor& rotary, const Tensor& latents,
+               const AttentionOptions& options) const;
+  Tensor absorbed(const Tensor& input, const Tensor& rotary, const Tensor& latents,
+                  const AttentionOptions& options) const;
+
+  LatentConfig config_;
+  Index heads_, key_width_, value_width_, latent_width_;
+  std::optional<Linear> query_down_;                 // W_DQ
+  Linear query_up_;                                  // W_UQ
+  Linear key_value_down_;                            // W_DKV
+  Linear key_up_, value_up_;                         // W_UK, W_UV
+  std::optional<Linear> query_rotary_, key_rotary_;  // W_QR, W_KR
+  std::optional<RmsNorm> query_norm_, key_value_norm_;
+  Linear output_;  // W_O
+  Dropout dropout_;
+  Tensor query_product_, output_product_;  // [H d_c, inputs of W_UQ] and [C, H d_c]
+};
+
+}  // namespace tapeformer
