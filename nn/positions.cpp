@@ -17,6 +17,14 @@ PositionKind position_kind(const std::string& name) {
   throw Error("[positions] the kind must be sinusoidal or learned; got " + name);
 }
 
+Index context_start(Index length, Index context) {
+  if (context < 1)
+    throw Error("[context_start] the context must be positive; got " + std::to_string(context));
+  if (length <= context) return 0;
+  const Index step = (context + 1) / 2;
+  return (length - context + step - 1) / step * step;
+}
+
 Positions::Positions(const PositionsConfig& config, Generator& random) {
   if (config.kind == PositionKind::learned) {
     weight_ = Parameter(Tensor::empty({config.most, config.width}));

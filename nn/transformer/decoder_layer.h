@@ -24,6 +24,8 @@ class DecoderLayer : public Module {
 
   Tensor operator()(const Tensor& x, const Tensor& memory, const DecoderContext& context = {}) const;
   void visit(ParameterVisitor& visitor) override;
+  CacheWidths self_cache_widths() const { return self_attention_->cache_widths(); }
+  CacheWidths cross_cache_widths() const { return cross_attention_->cache_widths(); }
 
  private:
   bool norm_first_;

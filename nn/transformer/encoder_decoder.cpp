@@ -1,4 +1,5 @@
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/tape.h>
 #include <tapeformer/nn/transformer/encoder_decoder.h>
 
 namespace tapeformer {
@@ -62,6 +63,31 @@ Tensor Decoder::operator()(const Tensor& ids, const Tensor& memory, const Tensor
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     if (cross_weights != nullptr) context.cross_weights = &(*cross_weights)[i];
     x_btc = layers_[i](x_btc, memory, context);
+  }
+  return norm_ ? (*norm_)(x_btc) : x_btc;
+}
+
+DecoderState Decoder::start(const Tensor& memory, const Tensor& memory_mask,
+                            const CacheConfig& config) const {
+  CacheConfig memory_config = config;
+  memory_config.capacity = memory.size(1);  // no room beyond the memory
+  std::vector<DecoderState::Layer> caches;
+  for (const DecoderLayer& layer : layers_) {
+    caches.push_back({make_cache(config, layer.self_cache_widths()),
+                      make_cache(memory_config, layer.cross_cache_widths())});
+  }
+  return DecoderState(memory, memory_mask, std::move(caches));
+}
+
+Tensor Decoder::operator()(const Tensor& ids, DecoderState& state) const {
+  const RecordingPause pause;
+  Tensor x_btc = input_(ids, state.length());
+  DecoderContext context;
+  context.memory_mask = state.memory_mask_;
+  for (std::size_t i = 0; i < layers_.size(); ++i) {
+    context.self_cache = state.layers_[i].self.get();
+    context.cross_cache = state.layers_[i].cross.get();
+    x_btc = layers_[i](x_btc, state.memory_, context);
   }
   return norm_ ? (*norm_)(x_btc) : x_btc;
 }

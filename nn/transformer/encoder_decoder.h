@@ -1,6 +1,7 @@
 #pragma once
 
 #include <tapeformer/nn/transformer/decoder_layer.h>
+#include <tapeformer/nn/transformer/decoder_state.h>
 #include <tapeformer/nn/transformer/encoder_layer.h>
 #include <tapeformer/nn/transformer/token_input.h>
 
@@ -43,6 +44,10 @@ class Decoder : public Module {
   /// `cross_weights` receives the weights [B, H, T, S] of every layer's attention to the memory.
   Tensor operator()(const Tensor& ids, const Tensor& memory, const Tensor& memory_mask = {},
                     std::vector<Tensor>* cross_weights = nullptr) const;
+  /// The same for tokens that go on where `state`'s end, which afterwards holds them too. Not recorded.
+  Tensor operator()(const Tensor& ids, DecoderState& state) const;
+  /// Of sequences without tokens, one for every row of the memory.
+  DecoderState start(const Tensor& memory, const Tensor& memory_mask, const CacheConfig& config = {}) const;
   void visit(ParameterVisitor& visitor) override;
   Embedding& embedding() { return input_.embedding(); }
 
@@ -88,6 +93,11 @@ class EncoderDecoder : public Module {
   Tensor decode(const Tensor& target, const Tensor& memory, const Tensor& memory_mask,
                 std::vector<Tensor>* cross_weights = nullptr) const {
     return decoder_(target, memory, memory_mask, cross_weights);
+  }
+  /// Step by step: what decode() gives for the last tokens of sequences whose others `state` has seen.
+  Tensor decode(const Tensor& target, DecoderState& state) const { return decoder_(target, state); }
+  DecoderState start(const Tensor& memory, const Tensor& memory_mask, const CacheConfig& cache = {}) const {
+    return decoder_.start(memory, memory_mask, cache);
   }
   /// Shapes:  states [..., C] -> [..., V]
   Tensor logits(const Tensor& states) const { return head_(states); }

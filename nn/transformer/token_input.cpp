@@ -11,8 +11,8 @@ TokenInput::TokenInput(const TokenInputConfig& config, Generator& random)
       positions_({config.positions, config.width, config.max_length}, random),
       dropout_({config.dropout}, random) {}
 
-Tensor TokenInput::operator()(const Tensor& ids) const {
-  return dropout_(positions_(embedding_(ids) * scale_));
+Tensor TokenInput::operator()(const Tensor& ids, Index first) const {
+  return dropout_(positions_(embedding_(ids) * scale_, first));
 }
 
 void TokenInput::visit(ParameterVisitor& visitor) {

@@ -24,7 +24,8 @@ class TokenInput : public Module {
  public:
   TokenInput(const TokenInputConfig& config, Generator& random);
 
-  Tensor operator()(const Tensor& ids) const;
+  /// `first` is the position of the first id.
+  Tensor operator()(const Tensor& ids, Index first = 0) const;
   void visit(ParameterVisitor& visitor) override;
   Embedding& embedding() { return embedding_; }
 

@@ -84,6 +84,22 @@ TEST_SUITE("nn/positions") {
     }
   }
 
+  TEST_CASE("past the context half of it is dropped whenever it is full") {
+    for (const Index context : {1, 2, 3, 8, 9, 64}) {
+      Index before = 0;
+      for (Index length = 1; length < 5 * context; ++length) {
+        const Index start = context_start(length, context), seen = length - start;
+        INFO("context ", context, ", length ", length);
+        if (length <= context) CHECK(start == 0);
+        CHECK(seen <= context);
+        CHECK((start == before || (start - before == (context + 1) / 2 && seen == context / 2 + 1)));
+        before = start;
+      }
+    }
+    CHECK(message_of<Error>([] { context_start(3, 0); }) ==
+          "[context_start] the context must be positive; got 0");
+  }
+
   TEST_CASE("a sequence that is too long is refused, and so is an unknown kind") {
     for (const PositionKind kind : {PositionKind::sinusoidal, PositionKind::learned}) {
       const Positions positions = positions_of(kind, 4, 6);
