@@ -15,21 +15,24 @@ const char* name_of(AttentionKind kind);
 /// Throws: Error listing the names there are.
 AttentionKind attention_kind(const std::string& name);
 
-/// An attention layer of any kind; 0 leaves a size to the kind's own default.
+/// An attention layer of any kind; 0 leaves a size to the kind's own default. Latent attention takes queries
+/// straight from its input, norms its latents, and has no biases.
 struct AttentionConfig {
   AttentionKind kind = AttentionKind::multi_head;
   Index width = 0;         ///< C, of the queries' input and of the output
   Index heads = 1;         ///< H
-  Index groups = 0;        ///< G, of grouped_query; 0 for heads / 2, at least 1
+  Index groups = 0;        ///< G, of grouped_query; 0 for the greatest divisor of heads up to heads / 2
   Index memory_width = 0;  ///< of the keys' and values' input; 0 for width
   Index key_width = 0;     ///< D, of a head's queries and keys; 0 for width / heads
   Index value_width = 0;   ///< E, of a head's values; 0 for width / heads
   Index latent_width = 0;  ///< of latent's compressed keys and values; 0 for width / 2
-  Index rotary_width = 0;  ///< of latent's rotary part of a key; 0 for key_width / 2, rounded to even
+  Index rotary_width = 0;  ///< of latent's rotary part of a key; 0 for key_width / 2, even and at least 2
   double dropout = 0;      ///< on the attention weights
   bool bias = true;
-  bool cross = false;   ///< reads a memory: no rotary positions, no packed projection
+  bool cross = false;   ///< reads a memory: no rotary positions (latent neither), no packed projection
   bool rotary = false;  ///< turn queries and keys by their positions (grouped_query, multi_query, multi_head)
+  RotaryConfig rotations = {};  ///< how, where they are turned
+  bool packed = true;           ///< multi_head projects to queries, keys and values by one matrix
 };
 
 std::unique_ptr<Attention> make_attention(const AttentionConfig& config, Generator& random);

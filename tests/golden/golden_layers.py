@@ -8,6 +8,7 @@ from golden_model import MultiHeadAttention
 
 WIDTH, HEADS, FEED_FORWARD = 12, 3, 19
 BATCH, TARGET, SOURCE = 3, 5, 7
+KEY_INPUT, VALUE_INPUT = 9, 10  # widths of the keys' and values' inputs where they differ
 SOURCE_LENGTHS = torch.tensor([7, 4, 6])
 TARGET_LENGTHS = torch.tensor([3, 5, 4])
 
@@ -24,6 +25,23 @@ def randomise(module, name):
             parameter.copy_(normal(random, *parameter.shape, scale=0.3) + ("norm" in key and "weight" in key))
 
 
+def expose_attention(child, prefix):
+    leaves = {}
+    for kind in ("weight", "bias"):
+        packed = getattr(child, "in_proj_" + kind)
+        if packed is not None:
+            parts = [part.detach().clone().requires_grad_() for part in packed.chunk(3)]
+            leaves.update({f"{prefix}{part}.{kind}": leaf for part, leaf in zip(("query", "key", "value"), parts)})
+            delattr(child, "in_proj_" + kind)
+            setattr(child, "in_proj_" + kind, torch.cat(parts))
+        if getattr(child.out_proj, kind) is not None:
+            leaves[f"{prefix}output.{kind}"] = getattr(child.out_proj, kind)
+    for part in ("query", "key", "value"):  # apart already, where the inputs have widths of their own
+        if (weight := getattr(child, part[0] + "_proj_weight")) is not None:
+            leaves[f"{prefix}{part}.weight"] = weight
+    return leaves
+
+
 def expose(module):
     """Splits the packed query/key/value projection of each nn.MultiheadAttention into leaves that it then reads.
 
@@ -37,13 +55,7 @@ def expose(module):
     leaves = {}
     for path, child in list(module.named_modules()):
         if isinstance(child, nn.MultiheadAttention):
-            prefix = renames[path] + "." if path else ""
-            for kind in ("weight", "bias"):
-                parts = [part.detach().clone().requires_grad_() for part in getattr(child, "in_proj_" + kind).chunk(3)]
-                leaves.update({f"{prefix}{part}.{kind}": leaf for part, leaf in zip(("query", "key", "value"), parts)})
-                delattr(child, "in_proj_" + kind)
-                setattr(child, "in_proj_" + kind, torch.cat(parts))
-                leaves[f"{prefix}output.{kind}"] = getattr(child.out_proj, kind)
+            leaves.update(expose_attention(child, renames[path] + "." if path else ""))
         elif path in renames:
             leaves.update({f"{renames[path]}.{kind}": getattr(child, kind) for kind in ("weight", "bias")})
     return leaves
@@ -75,6 +87,50 @@ def attention(file):
                   x, memory, memory, key_padding_mask=~memory_may_attend)[0],
               {"x": target("attention_cross"), "memory": source("attention_cross/memory")},
               {"memory_may_attend": may_attend(SOURCE_LENGTHS, SOURCE)})
+
+    # Masks of each query and head, with no row that sees nothing.
+    random = generator("attention_masks")
+    boolean = (normal(random, BATCH, HEADS, TARGET, SOURCE) > 0) | torch.eye(TARGET, SOURCE, dtype=torch.bool)
+    floating = normal(random, BATCH, HEADS, TARGET, SOURCE).where(boolean, -torch.inf)
+    for name, mask in (("attention_boolean_mask", boolean), ("attention_floating_mask", floating)):
+        add_layer(file, name, multi_head(),
+                  lambda module, x, memory, mask: module(
+                      x, memory, memory, attn_mask=(~mask if mask.dtype == torch.bool else mask).flatten(0, 1))[0],
+                  {"x": target(name), "memory": source(name + "/memory")}, {"mask": mask})
+    add_layer(file, "attention_is_causal", multi_head(),
+              lambda module, x: module(x, x, x, attn_mask=future, is_causal=True, need_weights=False)[0],
+              {"x": source("attention_is_causal")}, {})
+    add_layer(file, "attention_padded_causal", multi_head(),
+              lambda module, x, may_attend: module(x, x, x, attn_mask=future, key_padding_mask=~may_attend)[0],
+              {"x": source("attention_padded_causal")}, {"may_attend": may_attend(SOURCE_LENGTHS, SOURCE)})
+
+    name = "attention_no_bias"
+    add_layer(file, name, nn.MultiheadAttention(WIDTH, HEADS, bias=False, batch_first=True, dtype=torch.float64),
+              lambda module, x: module(x, x, x)[0], {"x": source(name)}, {})
+    three_inputs = {"key": normal(generator("attention/key"), BATCH, SOURCE, KEY_INPUT),
+                    "value": normal(generator("attention/value"), BATCH, SOURCE, VALUE_INPUT)}
+    for name, is_batch_first in (("attention_three_inputs", True), ("attention_three_inputs_sequence_first", False)):
+        module = nn.MultiheadAttention(WIDTH, HEADS, kdim=KEY_INPUT, vdim=VALUE_INPUT, batch_first=is_batch_first,
+                                       dtype=torch.float64)
+        inputs = {"x": target(name), **three_inputs}
+        if not is_batch_first:
+            inputs = {key: value.transpose(0, 1).contiguous() for key, value in inputs.items()}
+        add_layer(file, name, module,
+                  lambda module, x, key, value, memory_may_attend: module(
+                      x, key, value, key_padding_mask=~memory_may_attend)[0],
+                  inputs, {"memory_may_attend": may_attend(SOURCE_LENGTHS, SOURCE)},
+                  memory_width=KEY_INPUT, value_memory_width=VALUE_INPUT)
+    name = "attention_self_sequence_first"
+    add_layer(file, name, nn.MultiheadAttention(WIDTH, HEADS, dtype=torch.float64),
+              lambda module, x: module(x, x, x, attn_mask=future)[0],
+              {"x": source(name).transpose(0, 1).contiguous()}, {}, causal=True)
+    for name, averages in (("attention_weights_of_heads", False), ("attention_weights_averaged", True)):
+        # The output and the weights end to end, so that gradients flow back from both.
+        add_layer(file, name, multi_head(),
+                  lambda module, x, memory, memory_may_attend: torch.cat([part.flatten() for part in module(
+                      x, memory, memory, key_padding_mask=~memory_may_attend, average_attn_weights=averages)]),
+                  {"x": target(name), "memory": source(name + "/memory")},
+                  {"memory_may_attend": may_attend(SOURCE_LENGTHS, SOURCE)})
 
     name = "attention_cross_wide"  # d_k != d_v, which PyTorch's layer cannot do
     module = MultiHeadAttention(WIDTH, HEADS, 5, 7).double()

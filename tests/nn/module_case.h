@@ -1,9 +1,10 @@
 #pragma once
 
 #include <tapeformer/autograd/gradcheck.h>
+#include <tapeformer/autograd/ops/shape.h>
 #include <tapeformer/autograd/random.h>
 #include <tapeformer/autograd/tape.h>
-#include <tapeformer/nn/module.h>
+#include <tapeformer/nn/transformer/layer_config.h>
 #include <tapeformer/tests/reference/golden.h>
 #include <tapeformer/tests/reference/support.h>
 
@@ -57,6 +58,30 @@ inline void randomise(Module& module, std::uint64_t seed) {
   }
 }
 
+/// A module in double whose parameters are all random.
+template <class Layer, class Config>
+Layer random_module(const Config& config) {
+  Generator random(1);
+  Layer layer(config, random);
+  layer.to(DType::f64);
+  randomise(layer, 2);
+  return layer;
+}
+
+/// A transformer layer of sizes that all differ.
+inline TransformerLayerConfig small_layer_config(bool norm_first, double dropout = 0) {
+  TransformerLayerConfig config;
+  config.width = 6;
+  config.heads = 3;
+  config.key_width = 4;
+  config.value_width = 5;
+  config.feed_forward = 7;
+  config.activation = Unary::gelu;
+  config.dropout = dropout;
+  config.norm_first = norm_first;
+  return config;
+}
+
 /// One thread until the end of the scope: for models so small that two would mostly wait for each other.
 class SingleThread {
  public:
@@ -105,21 +130,60 @@ inline GradcheckOptions sampled(Index elements) {
   return options;
 }
 
+/// What the golden files call a parameter of ours: a packed projection is three there.
+inline std::vector<std::string> golden_parts(const std::string& name) {
+  const std::string packed = "query_key_value.";
+  const std::size_t at = name.find(packed);
+  if (at == std::string::npos) return {name};
+  std::vector<std::string> parts;
+  for (const char* part : {"query.", "key.", "value."}) {
+    parts.push_back(name.substr(0, at) + part + name.substr(at + packed.size()));
+  }
+  return parts;
+}
+
+/// A golden tensor under our name, for parameters of every kind: golden_parameter(g, "case", "param.", name).
+inline Tensor golden_parameter(const Golden& golden, const std::string& name_of_case,
+                               const std::string& prefix, const std::string& name, DType type = DType::f64) {
+  TensorList parts;
+  for (const std::string& part : golden_parts(name)) {
+    parts.push_back(golden.tensor(name_of_case, prefix + part, type));
+  }
+  return parts.size() == 1 ? parts[0] : concat(parts, 0);
+}
+
+/// check(NAME, our part, golden part) for each golden tensor that `ours` holds.
+inline void for_each_golden_part(
+    const Golden& golden, const std::string& name_of_case, const std::string& prefix, const std::string& name,
+    const Tensor& ours, const std::function<void(const std::string&, const Tensor&, const Tensor&)>& check) {
+  Index from = 0;
+  for (const std::string& part : golden_parts(name)) {
+    INFO(part);
+    const Tensor expected = golden.tensor(name_of_case, prefix + part);
+    check(part, slice(ours, 0, from, expected.size(0)), expected);
+    from += expected.size(0);
+  }
+  CHECK(from == ours.size(0));
+}
+
 /// Runs a layer with PyTorch's parameters and inputs in double and in single precision, and compares its
-/// output and all gradients. `call` maps the case's "in." tensors to the output.
+/// output and all gradients. `call` maps the case's "in." tensors to the output; the case is in golden `file`.
 inline void check_layer_against_golden(
     const std::string& name_of_case, Module& module,
-    const std::function<Tensor(const std::map<std::string, Tensor>& in)>& call) {
-  const Golden golden("layers");
+    const std::function<Tensor(const std::map<std::string, Tensor>& in)>& call, const char* file = "layers") {
+  const Golden golden(file);
   const auto options = golden.options(name_of_case);
   const auto zero_gradients = options.at("zero_gradients").get<std::vector<std::string>>();
   for (const DType type : {DType::f64, DType::f32}) {
     const double tolerance = type == DType::f64 ? 1e-11 : 1e-5;
     INFO(name_of_case, " in ", name_of(type));
     auto parameters = module.named_parameters();
-    REQUIRE(parameters.size() == golden.names(name_of_case, "param.").size());
-    for (auto& [name, parameter] : parameters)
-      parameter.set_value(golden.tensor(name_of_case, "param." + name, type));
+    std::size_t parts = 0;
+    for (auto& [name, parameter] : parameters) {
+      parameter.set_value(golden_parameter(golden, name_of_case, "param.", name, type));
+      parts += golden_parts(name).size();
+    }
+    REQUIRE(parts == golden.names(name_of_case, "param.").size());
 
     Tape tape;
     std::map<std::string, Tensor> in;
@@ -127,7 +191,7 @@ inline void check_layer_against_golden(
     std::vector<Tensor> watched;
     for (const std::string& name : golden.names(name_of_case, "in.")) {
       in[name] = golden.tensor(name_of_case, "in." + name, type);
-      if (!is_floating(in[name].dtype())) continue;
+      if (golden.names(name_of_case, "grad." + name).empty()) continue;
       tape.watch(in[name]);
       differentiable.push_back(name);
       watched.push_back(in[name]);
@@ -143,14 +207,15 @@ inline void check_layer_against_golden(
     module.clear_gradients();
     tape.backward(y, seed);
     for (const auto& [name, parameter] : parameters) {
-      INFO(name);
-      const Tensor gradient = parameter.gradient(), expected = golden.tensor(name_of_case, "grad." + name);
-      if (std::count(zero_gradients.begin(), zero_gradients.end(), name) > 0) {
-        CHECK(absolute_error(gradient, Tensor::zeros(gradient.shape())) <
-              (type == DType::f64 ? 1e-12 : 1e-5));
-      } else {
-        CHECK(relative_error(gradient, expected) < tolerance);
-      }
+      for_each_golden_part(golden, name_of_case, "grad.", name, parameter.gradient(),
+                           [&](const std::string& part, const Tensor& gradient, const Tensor& expected) {
+                             if (std::count(zero_gradients.begin(), zero_gradients.end(), part) > 0) {
+                               CHECK(absolute_error(gradient, Tensor::zeros(gradient.shape())) <
+                                     (type == DType::f64 ? 1e-12 : 1e-5));
+                             } else {
+                               CHECK(relative_error(gradient, expected) < tolerance);
+                             }
+                           });
     }
   }
 }

@@ -10,30 +10,6 @@
 
 using namespace tapeformer;
 
-namespace {
-
-TransformerLayerConfig layer_config(bool norm_first, double dropout = 0) {
-  TransformerLayerConfig config;
-  config.width = 6;
-  config.heads = 3;
-  config.value_width = 3;
-  config.feed_forward = 7;
-  config.activation = Unary::silu;
-  config.dropout = dropout;
-  config.norm_first = norm_first;
-  return config;
-}
-
-DecoderLayer layer_of(const TransformerLayerConfig& config) {
-  Generator random(1);
-  DecoderLayer layer(config, random);
-  layer.to(DType::f64);
-  randomise(layer, 2);
-  return layer;
-}
-
-}  // namespace
-
 TEST_SUITE("nn/transformer/decoder_layer") {
   TEST_CASE("outputs and gradients are PyTorch's") {
     for (const std::string place : {"pre", "post"}) {
@@ -44,7 +20,7 @@ TEST_SUITE("nn/transformer/decoder_layer") {
         config.feed_forward = 19;
         config.activation = activation_named(activation);
         config.norm_first = place == "pre";
-        DecoderLayer layer = layer_of(config);
+        DecoderLayer layer = random_module<DecoderLayer>(config);
         check_layer_against_golden(
             "decoder_layer_" + place + "_" + activation, layer, [&](const std::map<std::string, Tensor>& in) {
               return layer(in.at("x"), in.at("memory"), {in.at("memory_may_attend"), in.at("may_attend")});
@@ -56,7 +32,7 @@ TEST_SUITE("nn/transformer/decoder_layer") {
   TEST_CASE("gradients agree with differences, padded on both sides and with dropout") {
     for (const bool norm_first : {true, false}) {
       for (const double dropout : {0.0, 0.3}) {
-        DecoderLayer layer = layer_of(layer_config(norm_first, dropout));
+        DecoderLayer layer = random_module<DecoderLayer>(small_layer_config(norm_first, dropout));
         const Tensor x = random_values({2, 3, 6}, 3), memory = random_values({2, 5, 6}, 4);
         const Tensor mask = real_tokens({3, 2}, 3), memory_mask = real_tokens({2, 5}, 5);
         const std::string name = std::string("decoder_layer ") + (norm_first ? "pre-norm" : "post-norm");
@@ -76,7 +52,7 @@ TEST_SUITE("nn/transformer/decoder_layer") {
 
   TEST_CASE("no output sees a later token, and every output sees all of the memory") {
     for (const bool norm_first : {true, false}) {
-      DecoderLayer layer = layer_of(layer_config(norm_first));
+      DecoderLayer layer = random_module<DecoderLayer>(small_layer_config(norm_first));
       const Tensor x = random_values({1, 4, 6}, 3), memory = random_values({1, 5, 6}, 4);
       const Tensor before = layer(x, memory), later = x.clone(), other = memory.clone();
       later.data<double>()[3 * 6] += 1;
@@ -91,7 +67,7 @@ TEST_SUITE("nn/transformer/decoder_layer") {
   }
 
   TEST_CASE("padding of the target and of the memory does not show in what is real") {
-    DecoderLayer layer = layer_of(layer_config(false));
+    DecoderLayer layer = random_module<DecoderLayer>(small_layer_config(false));
     const Tensor x = random_values({2, 4, 6}, 3), memory = random_values({2, 5, 6}, 4);
     const double nan = std::numeric_limits<double>::quiet_NaN();
     std::fill_n(x.data<double>() + 3 * 6, 6, nan);
@@ -105,7 +81,7 @@ TEST_SUITE("nn/transformer/decoder_layer") {
   }
 
   TEST_CASE("its parts are named as they are in papers") {
-    DecoderLayer layer = layer_of(layer_config(true));
+    DecoderLayer layer = random_module<DecoderLayer>(small_layer_config(true));
     std::vector<std::string> parts;
     for (const auto& [name, parameter] : layer.named_parameters()) {
       const std::string part = name.substr(0, name.find('.'));

@@ -133,7 +133,7 @@ TEST_SUITE("nn/transformer/encoder_decoder") {
     CHECK(model.parameter_count() == stacks + 8 * 6 + 8);
     const auto names = names_of(model);
     CHECK(names.front() == "encoder.embedding.weight");
-    CHECK(names[1] == "encoder.0.self_attention.query.weight");
+    CHECK(names[1] == "encoder.0.self_attention.query_key_value.weight");
     CHECK(names.back() == "head.bias");
     for (const char* name :
          {"encoder.1.feed_forward.down.bias", "encoder.norm.weight", "decoder.embedding.weight",

@@ -11,34 +11,10 @@
 
 using namespace tapeformer;
 
-namespace {
-
-TransformerLayerConfig layer_config(bool norm_first, double dropout = 0) {
-  TransformerLayerConfig config;
-  config.width = 6;
-  config.heads = 3;
-  config.key_width = 4;
-  config.feed_forward = 7;
-  config.activation = Unary::gelu;
-  config.dropout = dropout;
-  config.norm_first = norm_first;
-  return config;
-}
-
-EncoderLayer layer_of(const TransformerLayerConfig& config) {
-  Generator random(1);
-  EncoderLayer layer(config, random);
-  layer.to(DType::f64);
-  randomise(layer, 2);
-  return layer;
-}
-
-}  // namespace
-
 TEST_SUITE("nn/transformer/encoder_layer") {
   TEST_CASE("with sublayers that give zero, pre-norm is the identity and post-norm normalises twice") {
     for (const bool norm_first : {true, false}) {
-      EncoderLayer layer = layer_of(layer_config(norm_first));
+      EncoderLayer layer = random_module<EncoderLayer>(small_layer_config(norm_first));
       std::map<std::string, Tensor> p;
       for (auto& [name, parameter] : layer.named_parameters()) {
         const bool is_last =
@@ -62,7 +38,7 @@ TEST_SUITE("nn/transformer/encoder_layer") {
         config.feed_forward = 19;
         config.activation = activation_named(activation);
         config.norm_first = place == "pre";
-        EncoderLayer layer = layer_of(config);
+        EncoderLayer layer = random_module<EncoderLayer>(config);
         check_layer_against_golden(
             "encoder_layer_" + place + "_" + activation, layer,
             [&](const std::map<std::string, Tensor>& in) { return layer(in.at("x"), in.at("may_attend")); });
@@ -73,7 +49,7 @@ TEST_SUITE("nn/transformer/encoder_layer") {
   TEST_CASE("gradients agree with differences, padded and with dropout") {
     for (const bool norm_first : {true, false}) {
       for (const double dropout : {0.0, 0.3}) {
-        EncoderLayer layer = layer_of(layer_config(norm_first, dropout));
+        EncoderLayer layer = random_module<EncoderLayer>(small_layer_config(norm_first, dropout));
         const Tensor x = random_values({2, 4, 6}, 3), mask = real_tokens({2, 4}, 4);
         const std::string name = std::string("encoder_layer ") + (norm_first ? "pre-norm" : "post-norm");
         const auto run = [&] { return layer(x, mask); };
@@ -90,7 +66,7 @@ TEST_SUITE("nn/transformer/encoder_layer") {
   }
 
   TEST_CASE("a padded sentence gives what it gives alone, whatever the padding holds") {
-    EncoderLayer layer = layer_of(layer_config(true));
+    EncoderLayer layer = random_module<EncoderLayer>(small_layer_config(true));
     const Tensor x = random_values({2, 4, 6}, 3), mask = real_tokens({2, 4}, 4);
     std::fill_n(x.data<double>() + 2 * 6, 2 * 6, std::numeric_limits<double>::quiet_NaN());
     const Tensor y = layer(x, mask);
@@ -100,7 +76,7 @@ TEST_SUITE("nn/transformer/encoder_layer") {
   }
 
   TEST_CASE("dropout acts in three kinds of places, each with its counter") {
-    EncoderLayer layer = layer_of(layer_config(true, 0.3));
+    EncoderLayer layer = random_module<EncoderLayer>(small_layer_config(true, 0.3));
     std::vector<std::string> names;
     layer(random_values({1, 4, 6}, 3));
     std::map<std::string, std::uint64_t> draws;

@@ -1,0 +1,74 @@
+#include <tapeformer/autograd/ops/elementwise.h>
+#include <tapeformer/autograd/ops/normalization.h>
+#include <tapeformer/nn/attention/attention_config.h>
+#include <tapeformer/nn/attention/attention_sublayer.h>
+#include <tapeformer/tests/nn/module_case.h>
+#include <tapeformer/tests/reference/gradcheck_table.h>
+
+#include <doctest/doctest.h>
+
+using namespace tapeformer;
+
+namespace {
+
+struct SublayerCase {
+  Index memory_width = 0;
+  double dropout = 0;
+};
+
+AttentionSublayer sublayer_of(const SublayerCase& given) {
+  Generator random(1);
+  AttentionConfig config;
+  config.width = 6;
+  config.heads = 3;
+  config.memory_width = given.memory_width;
+  config.cross = given.memory_width > 0;
+  AttentionSublayer sublayer(make_attention(config, random), {6, given.dropout, 1e-5}, random);
+  sublayer.to(DType::f64);
+  randomise(sublayer, 2);
+  return sublayer;
+}
+
+}  // namespace
+
+TEST_SUITE("nn/attention/attention_sublayer") {
+  TEST_CASE("it is norm(x + attention(x)), for self- and for cross-attention, under the context's masks") {
+    const Tensor x = random_values({2, 5, 6}, 3), other = random_values({2, 4, 7}, 4);
+    for (const bool is_self : {true, false}) {
+      AttentionSublayer sublayer = sublayer_of({is_self ? 0 : 7, 0});
+      Generator random(1);
+      AttentionConfig config;
+      config.width = 6;
+      config.heads = 3;
+      config.memory_width = is_self ? 0 : 7;
+      config.cross = !is_self;
+      const auto attention = make_attention(config, random);
+      std::map<std::string, Tensor> p;
+      for (const auto& [name, parameter] : sublayer.named_parameters()) p[name] = parameter.value();
+      for (auto& [name, parameter] : attention->named_parameters())
+        parameter.set_value(p["attention." + name]);
+      const Tensor memory = is_self ? x : other;
+      AttentionContext context;
+      context.causal = true;
+      const Tensor expected =
+          layer_norm(x + (*attention)(x, memory, context), p["norm.weight"], p["norm.bias"], 1e-5);
+      CHECK(same_bits(sublayer(x, memory, context), expected));
+    }
+  }
+
+  TEST_CASE("gradients of both orders agree with differences, with dropout too") {
+    const Tensor x = random_values({2, 4, 6}, 3), memory = random_values({2, 3, 7}, 4);
+    for (const double dropout : {0.0, 0.3}) {
+      const std::string name = dropout > 0 ? " dropout" : "";
+      AttentionSublayer self = sublayer_of({0, dropout});
+      check_gradients("attention_sublayer self" + name,
+                      gradcheck_module(
+                          self, {{"x", x}}, [&] { return self(x, x); }, second_order()));
+      AttentionSublayer cross = sublayer_of({7, dropout});
+      check_gradients(
+          "attention_sublayer cross" + name,
+          gradcheck_module(
+              cross, {{"x", x}, {"memory", memory}}, [&] { return cross(x, memory); }, second_order()));
+    }
+  }
+}

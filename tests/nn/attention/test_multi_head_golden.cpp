@@ -1,0 +1,112 @@
+#include <tapeformer/autograd/ops/reduce.h>
+#include <tapeformer/nn/attention/multi_head.h>
+#include <tapeformer/tests/nn/module_case.h>
+
+#include <doctest/doctest.h>
+
+using namespace tapeformer;
+
+namespace {
+
+using In = std::map<std::string, Tensor>;
+
+MultiHeadConfig golden_config() {
+  MultiHeadConfig config;
+  config.width = 12;
+  config.heads = 3;
+  return config;
+}
+
+/// Compares the layer, with its projections apart and, where the inputs allow it, packed. `call(layer, in)`.
+template <class Call>
+void check_golden(const std::string& name, MultiHeadConfig config, const Call& call) {
+  for (const bool packed : {false, true}) {
+    if (packed && (config.memory_width > 0 || config.value_memory_width > 0)) continue;
+    INFO("packed ", packed);
+    config.packed = packed;
+    Generator random(1);
+    MultiHeadAttention layer(config, random);
+    check_layer_against_golden(name, layer, [&](const In& in) { return call(layer, in); });
+  }
+}
+
+Tensor cross(const MultiHeadAttention& layer, const In& in) {
+  AttentionContext masks;
+  masks.key_mask = in.at("memory_may_attend");
+  return layer(in.at("x"), in.at("memory"), masks);
+}
+
+Tensor causal(const MultiHeadAttention& layer, const In& in) {
+  AttentionContext masks;
+  masks.causal = true;
+  if (in.count("may_attend") > 0) masks.key_mask = in.at("may_attend");
+  return layer(in.at("x"), in.at("x"), masks);
+}
+
+Tensor three_inputs(const MultiHeadAttention& layer, const In& in) {
+  AttentionContext masks;
+  masks.key_mask = in.at("memory_may_attend");
+  return layer(in.at("x"), in.at("key"), in.at("value"), masks);
+}
+
+}  // namespace
+
+TEST_SUITE("nn/attention/multi_head golden") {
+  TEST_CASE("self- and cross-attention, with and without biases, are PyTorch's") {
+    const auto self = [](const MultiHeadAttention& layer, const In& in) {
+      return layer(in.at("x"), in.at("x"));
+    };
+    MultiHeadConfig config = golden_config();
+    check_golden("attention_self", config, self);
+    check_golden("attention_cross", config, cross);
+    config.bias = config.output_bias = false;
+    check_golden("attention_no_bias", config, self);
+    config = golden_config();
+    config.key_width = 5;
+    config.value_width = 7;
+    check_golden("attention_cross_wide", config, cross);
+  }
+
+  TEST_CASE("causal attention is PyTorch's, by a mask or by its flag, padded too") {
+    for (const char* name : {"attention_causal", "attention_is_causal", "attention_padded_causal"}) {
+      check_golden(name, golden_config(), causal);
+    }
+  }
+
+  TEST_CASE("boolean and floating masks of every query and head are PyTorch's") {
+    for (const char* name : {"attention_boolean_mask", "attention_floating_mask"}) {
+      check_golden(name, golden_config(), [](const MultiHeadAttention& layer, const In& in) {
+        AttentionContext masks;
+        masks.mask = in.at("mask");
+        return layer(in.at("x"), in.at("memory"), masks);
+      });
+    }
+  }
+
+  TEST_CASE("three inputs of three widths and both layouts are PyTorch's") {
+    MultiHeadConfig config = golden_config();
+    config.memory_width = 9;
+    config.value_memory_width = 10;
+    check_golden("attention_three_inputs", config, three_inputs);
+    config.sequence_first = true;
+    check_golden("attention_three_inputs_sequence_first", config, three_inputs);
+    config = golden_config();
+    config.sequence_first = true;
+    check_golden("attention_self_sequence_first", config, causal);
+  }
+
+  TEST_CASE("weights, of each head and averaged, and their gradients are PyTorch's") {
+    for (const bool averaged : {false, true}) {
+      check_golden(averaged ? "attention_weights_averaged" : "attention_weights_of_heads", golden_config(),
+                   [&](const MultiHeadAttention& layer, const In& in) {
+                     Tensor weights;
+                     AttentionContext context;
+                     context.key_mask = in.at("memory_may_attend");
+                     context.weights = &weights;
+                     const Tensor y = layer(in.at("x"), in.at("memory"), context);
+                     if (averaged) weights = mean(weights, {1});
+                     return concat({reshape(y, {-1}), reshape(weights, {-1})}, 0);
+                   });
+    }
+  }
+}

@@ -1,0 +1,135 @@
+#include <tapeformer/autograd/ops/shape.h>
+#include <tapeformer/nn/attention/single_head.h>
+#include <tapeformer/tests/nn/module_case.h>
+#include <tapeformer/tests/nn/walkthrough.h>
+#include <tapeformer/tests/reference/gradcheck_table.h>
+
+#include <doctest/doctest.h>
+
+using namespace tapeformer;
+
+namespace {
+
+SingleHeadConfig widths(Index width, Index key_width, Index value_width = 0) {
+  SingleHeadConfig config;
+  config.width = width;
+  config.key_width = key_width;
+  config.value_width = value_width;
+  return config;
+}
+
+/// The walk-through's layer, its weights drawn as PyTorch drew them.
+template <class Layer>
+Layer walkthrough_layer(std::uint64_t seed) {
+  Generator random(1);
+  TorchGenerator torch(seed);
+  Layer layer(widths(3, 2), random);
+  for (auto& [name, parameter] : layer.named_parameters()) parameter.set_value(torch.linear_weight(2, 3));
+  return layer;
+}
+
+Tensor walkthrough_batch(Index copies) {
+  const Tensor x = walkthrough_tokens().to(DType::f32).alias({1, 6, 3});
+  return concat(TensorList(static_cast<std::size_t>(copies), x), 0);
+}
+
+}  // namespace
+
+TEST_SUITE("nn/attention/single_head") {
+  TEST_CASE("with linear layers it gives the figures that PyTorch printed, and its weights") {
+    const auto attention = walkthrough_layer<SingleHeadAttention>(789);
+    const Tensor x = walkthrough_batch(1);
+    Tensor weights;
+    AttentionContext context;
+    context.weights = &weights;
+    CHECK(prints_as(attention(x, x, context), {-0.0739, 0.0713, -0.0748, 0.0703, -0.0749, 0.0702, -0.0760,
+                                               0.0685, -0.0763, 0.0679, -0.0754, 0.0693}));
+    CHECK(weights.shape() == Shape{1, 1, 6, 6});
+    CHECK(prints_as(slice(weights, 2, 5, 1), {0.1935, 0.1663, 0.1666, 0.1542, 0.1666, 0.1529}));
+    context.causal = true;
+    attention(x, x, context);
+    CHECK(prints_as(slice(weights, 2, 1, 1), {0.5517, 0.4483, 0, 0, 0, 0}));
+    CHECK(prints_as(slice(weights, 2, 2, 1), {0.3800, 0.3097, 0.3103, 0, 0, 0}));
+    CHECK(prints_as(slice(weights, 2, 3, 1), {0.2758, 0.2460, 0.2462, 0.2319, 0, 0}));
+  }
+
+  TEST_CASE("causal attention of a batch gives the figures that PyTorch printed") {
+    const auto attention = walkthrough_layer<CausalAttention>(123);
+    const Tensor x = walkthrough_batch(2);
+    const Tensor y = attention(x, x);
+    for (Index b = 0; b < 2; ++b) {
+      CHECK(prints_as(slice(y, 0, b, 1), {-0.4519, 0.2216, -0.5874, 0.0058, -0.6300, -0.0632, -0.5675,
+                                          -0.0843, -0.5526, -0.0981, -0.5299, -0.1081}));
+    }
+  }
+
+  TEST_CASE("what a causal head gives does not depend on later tokens") {
+    const auto attention = random_module<CausalAttention>(widths(5, 3, 4));
+    const Tensor x = random_values({2, 6, 5}, 3), later = x.clone();
+    later.data<double>()[4 * 5] += 1;  // token 4 of the first sequence
+    const Tensor before = attention(x, x), after = attention(later, later);
+    for (Index t = 0; t < 6; ++t) {
+      CHECK(same_bits(slice(slice(before, 0, 0, 1), 1, t, 1), slice(slice(after, 0, 0, 1), 1, t, 1)) ==
+            (t < 4));
+    }
+    CHECK(same_bits(slice(before, 0, 1, 1), slice(after, 0, 1, 1)));
+  }
+
+  TEST_CASE("dropout zeroes weights and scales the rest; evaluation does not drop") {
+    SingleHeadConfig config = widths(5, 3, 30);
+    config.dropout = 0.5;
+    auto attention = random_module<CausalAttention>(config);
+    // Values that are unit vectors of their own: outputs are the dropped weights.
+    const Index T = 30;
+    const Tensor x = random_values({1, T, 5}, 3);
+    Tensor weights;
+    AttentionContext context;
+    context.weights = &weights;
+    const Tensor dropped = attention(x, x, context);
+    CHECK(relative_error(dropped, attention(x, x, context)) > 0.1);  // the next draw
+    rewind(attention);
+    CHECK(same_bits(attention(x, x, context), dropped));
+    attention.eval();
+    const Tensor whole = attention(x, x, context);
+    CHECK(same_bits(whole, attention(x, x, context)));
+    CHECK(relative_error(dropped, whole) > 0.1);
+    // The first token sees itself alone, so it is dropped as a whole, or doubled.
+    const double ratio = dropped.at(0) / whole.at(0);
+    CHECK((ratio == 0 || ratio == doctest::Approx(2)));
+  }
+
+  TEST_CASE("a cache gives what decoding without gives") {
+    const auto attention = random_module<CausalAttention>(widths(5, 3, 4));
+    const Tensor x = random_values({2, 6, 5}, 3);
+    const auto cache = make_cache({}, attention.cache_widths());
+    AttentionContext context;
+    context.cache = cache.get();
+    TensorList rows;
+    for (Index t = 0; t < 6; ++t) {
+      const Tensor token = slice(x, 1, t, 1);
+      rows.push_back(attention(token, token, context));
+    }
+    CHECK(relative_error(concat(rows, 1), attention(x, x)) < 1e-13);
+  }
+
+  TEST_CASE("gradients of both orders agree with differences: self, cross, causal, dropout, bias, scale") {
+    const Tensor x = random_values({2, 4, 5}, 3), memory = random_values({2, 3, 6}, 4);
+    const auto check = [&](const std::string& name, auto& layer, const Tensor& m) {
+      NamedTensors inputs = {{"x", x}};
+      if (m.state() != x.state()) inputs.emplace_back("memory", m);
+      check_gradients(name, gradcheck_module(
+                                layer, inputs, [&] { return layer(x, m); }, second_order()));
+    };
+    SingleHeadConfig config = widths(5, 3, 4);
+    auto self = random_module<SingleHeadAttention>(config);
+    check("single_head", self, x);
+    config.scale = 0.4;
+    config.bias = true;
+    config.dropout = 0.3;
+    auto causal = random_module<CausalAttention>(config);
+    check("single_head causal dropout", causal, x);
+    config.memory_width = 6;
+    auto cross = random_module<SingleHeadAttention>(config);
+    check("single_head cross dropout", cross, memory);
+  }
+}
