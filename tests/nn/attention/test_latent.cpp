@@ -191,9 +191,16 @@ TEST_SUITE("nn/attention/latent") {
       CHECK_FALSE(same_bits(with_products, y));  // another order of products: they are used
       CHECK(relative_error(decoded(attention, x, *cache), y) < 1e-11);
 
+      Tape tape;  // what is recorded reaches the weights themselves
+      Parameter up = attention.named_parameters().back().second;
+      for (const auto& [name, parameter] : attention.named_parameters())
+        if (name == "value_up.weight") up = parameter;
       attention.precompute();
-      const Everything recorded = everything(attention, x, {}, causal());
-      CHECK(same_bits(recorded.y, y));
+      tape.watch(x);
+      const Tensor recorded = attention(x, x, causal());
+      CHECK(same_bits(recorded, y));
+      tape.backward(recorded, random_values(y.shape(), 9));
+      CHECK(up.gradient().defined());
 
       attention.precompute();
       for (auto& [name, parameter] : attention.named_parameters()) {
