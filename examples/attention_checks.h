@@ -1,21 +1,12 @@
 #pragma once
 
-#include <tapeformer/examples/attention_modes.h>
+#include <tapeformer/examples/layer_case.h>
 
 #include <functional>
-#include <memory>
 #include <string>
 #include <vector>
 
 namespace tapeformer {
-
-/// A layer with values and masks, ready to be differentiated.
-struct CheckCase {
-  std::shared_ptr<Module> module;    ///< null for an operation
-  NamedTensors inputs;               ///< everything that gets a gradient, parameters included
-  std::function<Tensor()> function;  ///< the output; the same one at every call
-  Index parameters = 0;
-};
 
 /// One line of the table: a layer in a mode.
 struct AttentionCheck {

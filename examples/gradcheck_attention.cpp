@@ -1,5 +1,6 @@
 #include <tapeformer/autograd/error.h>
-#include <tapeformer/examples/gradcheck_run.h>
+#include <tapeformer/examples/attention_figures.h>
+#include <tapeformer/examples/planted_faults.h>
 #include <tapeformer/examples/program.h>
 #include <tapeformer/examples/progress.h>
 #include <tapeformer/nn/atomic_file.h>
@@ -18,7 +19,7 @@ constexpr int kExitFailed = 1;
 struct Options : GradcheckRunOptions {
   std::vector<std::string> layers, modes;
   std::string json, device = "cpu";
-  bool list = false, self_test = false;
+  bool list = false, self_test = false, figures = false;
 
   bool json_to_output() const { return json == "-"; }
 };
@@ -47,9 +48,14 @@ class Countdown {
 int list_checks(const std::vector<AttentionCheck>& checks) {
   std::string layer;
   for (const AttentionCheck& check : checks) {
-    if (check.layer != layer) std::cout << (layer.empty() ? "" : "\n") << check.layer << ": ";
-    std::cout << (check.layer == layer ? ", " : "") << check.mode.name;
+    const std::string& mode = check.mode.name;
+    if (check.layer != layer) std::cout << (layer.empty() ? "" : "\n") << check.layer;
     layer = check.layer;
+    if (mode == "self" || mode == "cross") {
+      std::cout << "\n  " << mode;
+    } else {
+      std::cout << ", " << mode.substr(mode.find(' ') + 1);
+    }
   }
   std::cout << "\n";
   return kExitSuccess;
@@ -82,6 +88,27 @@ int check_gradients(const std::vector<AttentionCheck>& checks, const Options& op
   return passed ? kExitSuccess : kExitFailed;
 }
 
+int self_test(const std::vector<AttentionCheck>& selected, const Options& options) {
+  const std::vector<AttentionCheck> checks = options.modes.empty() ? checks_for_faults(selected) : selected;
+  Countdown countdown(checks.size());
+  std::size_t planted = 0, wrong = 0;
+  print_fault_header(std::cout);
+  for (const AttentionCheck& check : checks) {
+    countdown.next(check.layer + " " + check.mode.name);
+    const std::vector<PlantedFault> faults = plant_faults(check, options);
+    countdown.clear();
+    for (const PlantedFault& fault : faults) {
+      print_fault(std::cout, fault);
+      planted += fault.fault != "none" ? 1 : 0;
+      wrong += fault.as_it_should() ? 0 : 1;
+    }
+    std::cout.flush();
+  }
+  std::printf("%zu faults planted in %zu checks; %zu results are not as they should be; %.1f s\n", planted,
+              checks.size(), wrong, countdown.seconds());
+  return wrong == 0 ? kExitSuccess : kExitFailed;
+}
+
 void add_options(CLI::App& app, Options& options) {
   app.add_option("--layer", options.layers, "check this layer only; may be given several times");
   app.add_option("--mode", options.modes,
@@ -89,6 +116,8 @@ void add_options(CLI::App& app, Options& options) {
   app.add_flag("--list", options.list, "print the layers with their modes, and check nothing");
   app.add_flag("--self-test", options.self_test,
                "plant faults in recorded backward passes, and see that each is noticed");
+  app.add_flag("--figures", options.figures,
+               "reproduce published figures of attention to every printed decimal");
   app.add_option("--json", options.json, "write the results as JSON to this file; to standard output without")
       ->expected(0, 1)
       ->default_str("-")
@@ -140,7 +169,8 @@ int run(int argc, char** argv) {
       "  gradcheck_attention --queries 33 --head-width 32 --layer scaled_dot_product\n"
       "  gradcheck_attention --dtype f32                      how far single precision is off\n"
       "  gradcheck_attention --json results.json              every input's errors\n"
-      "  gradcheck_attention --self-test                      would it notice a wrong gradient?");
+      "  gradcheck_attention --self-test                      would it notice a wrong gradient?\n"
+      "  gradcheck_attention --figures                        published numbers beside ours");
   Options options;
   add_options(app, options);
   try {
@@ -148,11 +178,13 @@ int run(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? kExitSuccess : kExitBadInput;
   }
+  if (options.figures) return print_attention_figures(std::cout) ? kExitSuccess : kExitFailed;
   options.check();
   if (options.device != "cpu")
     throw Error("--device must be cpu, all that this build has; got " + options.device);
   const std::vector<AttentionCheck> checks = selected_checks(options.layers, options.modes);
   if (options.list) return list_checks(checks);
+  if (options.self_test) return self_test(checks, options);
   return check_gradients(checks, options);
 }
 

@@ -160,7 +160,8 @@ WorstInput worst_of(const std::vector<GradcheckInput>& inputs) {
   return worst;
 }
 
-CheckResult run_check(const AttentionCheck& check, const GradcheckRunOptions& options) {
+CheckResult run_check(const AttentionCheck& check, const GradcheckRunOptions& options,
+                      const std::function<void(Tape&)>& on_tape) {
   const SingleThread guard;
   const double begun = now_seconds();
   CheckResult result;
@@ -170,8 +171,10 @@ CheckResult run_check(const AttentionCheck& check, const GradcheckRunOptions& op
     const bool single = options.type == "f32";
     const CheckCase subject = check.make(options.sizes, single ? DType::f32 : DType::f64);
     result.parameters = subject.parameters;
+    GradcheckOptions differences = options.differences();
+    differences.on_tape = on_tape;
     result.report = single ? compare_precisions(check, subject, options)
-                           : gradcheck(subject.function, subject.inputs, options.differences());
+                           : gradcheck(subject.function, subject.inputs, differences);
   } catch (const std::exception& error) {
     result.failure = error.what();
   }

@@ -44,7 +44,9 @@ struct WorstInput {
 };
 WorstInput worst_of(const std::vector<GradcheckInput>& inputs);
 
-CheckResult run_check(const AttentionCheck& check, const GradcheckRunOptions& options);
+/// `on_tape` may plant faults; see GradcheckOptions.
+CheckResult run_check(const AttentionCheck& check, const GradcheckRunOptions& options,
+                      const std::function<void(Tape&)>& on_tape = {});
 
 void print_header(std::ostream& out);
 void print_row(std::ostream& out, const CheckResult& result, bool second);
