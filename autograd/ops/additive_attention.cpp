@@ -1,0 +1,73 @@
+#include <tapeformer/autograd/dispatch.h>
+#include <tapeformer/autograd/ops/additive_attention.h>
+#include <tapeformer/autograd/ops/attention_check.h>
+#include <tapeformer/autograd/ops/attention_composed.h>
+#include <tapeformer/autograd/ops/attention_plan.h>
+#include <tapeformer/autograd/ops/elementwise.h>
+#include <tapeformer/autograd/ops/matmul.h>
+#include <tapeformer/autograd/ops/shape.h>
+
+namespace tapeformer {
+namespace {
+
+void check(const char* op, const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& weight,
+           const AttentionOptions& options) {
+  check_attention(op, query, key, value, options);
+  if (weight.shape() != Shape{query.size(2), query.size(3)}) {
+    throw ShapeError(std::string("[") + op + "] weight must be [H, D]; got weight=" + weight.describe() +
+                     ", query=" + query.describe() + "; try one row for every head of the query");
+  }
+  if (options.scale != 0) {
+    throw ShapeError(std::string("[") + op + "] additive scores have no scale; got scale=" +
+                     std::to_string(options.scale) + "; try 0, or a larger weight");
+  }
+}
+
+/// weight_h . tanh(query_t + key_s)
+Tensor scores(const Tensor& query, const Tensor& key, const Tensor& weight) {
+  const Index B = query.size(0), T = query.size(1), H = query.size(2), D = query.size(3), S = key.size(1);
+  const Tensor query_bht1d = reshape(permute(query, {0, 2, 1, 3}), Shape{B, H, T, 1, D});
+  const Tensor key_bh1sd = reshape(permute(key, {0, 2, 1, 3}), Shape{B, H, 1, S, D});
+  const Tensor weight_h1d1 = reshape(weight, Shape{H, 1, D, 1});
+  return reshape(matmul(tanh(query_bht1d + key_bh1sd), weight_h1d1), Shape{B, H, T, S});
+}
+
+}  // namespace
+
+Tensor composed_additive_attention(const Tensor& query, const Tensor& key, const Tensor& value,
+                                   const Tensor& weight, const AttentionOptions& options) {
+  constexpr const char* kOp = "composed_additive_attention";
+  check(kOp, query, key, value, weight, options);
+  return composed_attention_of(
+      kOp, query, key, value, options,
+      [&](const Tensor& query_bthd, const Tensor& key_bshd) { return scores(query_bthd, key_bshd, weight); });
+}
+
+Tensor additive_attention(const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& weight,
+                          const AttentionOptions& options) {
+  constexpr const char* kOp = "additive_attention";
+  check(kOp, query, key, value, weight, options);
+  if (needs_composed(kOp, options)) return composed_additive_attention(query, key, value, weight, options);
+  const Index B = query.size(0), T = query.size(1), H = query.size(2), E = value.size(3);
+  const AttentionPlan plan = plan_attention({B, T, key.size(1), H, key.size(2), query.size(3), E}, options);
+  const Tensor y = Tensor::empty({B, T, H, E}, query.dtype(), query.device());
+  const Tensor log_sum = Tensor::empty({B, H, T}, query.dtype(), query.device());
+  dispatch(
+      kOp,
+      [&](auto on, auto*... pointers) { kernels::additive_attention_forward(on, plan.shape, pointers...); },
+      query, key, value, weight, plan.bias, y, log_sum);
+  return record_fused(
+      kOp, {query, key, value, weight},
+      {query, key, value, weight, plan.bias, plan.visible.from, plan.visible.to, y, log_sum}, y,
+      [=](const Tensor& dy, const Gradients& into) {
+        dispatch(
+            kOp,
+            [&](auto on, auto... pointers) {
+              kernels::additive_attention_backward(on, plan.shape, pointers...);
+            },
+            query, key, value, weight, plan.bias, y, log_sum, dy, into[0], into[1], into[2], into[3]);
+      },
+      [=] { return composed_additive_attention(query, key, value, weight, options); });
+}
+
+}  // namespace tapeformer
