@@ -1,9 +1,15 @@
+#include <tapeformer/autograd/dispatch.h>
+#include <tapeformer/autograd/kernels/attention.h>
 #include <tapeformer/autograd/ops/attention.h>
 #include <tapeformer/autograd/ops/attention_check.h>
+#include <tapeformer/autograd/ops/attention_plan.h>
 #include <tapeformer/autograd/ops/shape.h>
 
 namespace tapeformer {
 namespace {
+
+constexpr const char* kOp = "scaled_dot_product_attention";
+constexpr const char* kPackedOp = "packed_attention";
 
 /// The projection taken apart, and plain operations.
 Tensor composed_packed_attention(const Tensor& packed, const PackedHeads& heads,
@@ -23,13 +29,67 @@ Tensor composed_packed_attention(const Tensor& packed, const PackedHeads& heads,
 
 Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, const Tensor& value,
                                     const AttentionOptions& options) {
-  check_attention("scaled_dot_product_attention", query, key, value, options);
-  return composed_attention(query, key, value, options);
+  check_attention(kOp, query, key, value, options);
+  if (needs_composed(kOp, options)) return composed_attention(query, key, value, options);
+  const Index B = query.size(0), T = query.size(1), H = query.size(2), E = value.size(3);
+  const AttentionPlan plan = plan_attention({B, T, key.size(1), H, key.size(2), query.size(3), E}, options);
+  const Tensor y = Tensor::empty({B, T, H, E}, query.dtype(), query.device());
+  const Tensor log_sum = Tensor::empty({B, H, T}, query.dtype(), query.device());
+  dispatch(
+      kOp,
+      [&](auto on, auto* pq, auto* pk, auto* pv, auto* bias, auto* py, auto* sums) {
+        using Float = std::remove_pointer_t<decltype(py)>;
+        kernels::attention_forward<Float>(on, plan.shape, pq, pk, pv, bias, py, sums);
+      },
+      query, key, value, plan.bias, y, log_sum);
+  return record_fused(
+      kOp, {query, key, value},
+      {query, key, value, y, log_sum, plan.visible.from, plan.visible.to, options.key_mask, options.mask}, y,
+      [=](const Tensor& dy, const Gradients& into) {
+        dispatch(
+            kOp,
+            [&](auto on, auto* pq, auto* pk, auto* pv, auto* bias, auto* py, auto* sums, auto* pd, auto dq,
+                auto dk, auto dv) {
+              kernels::attention_backward(on, plan.shape, pq, pk, pv, bias, py, sums, pd, dq, dk, dv);
+            },
+            query, key, value, plan.bias, y, log_sum, dy, into[0], into[1], into[2]);
+      },
+      [=] { return composed_attention(query, key, value, plan.options); });
 }
 
 Tensor packed_attention(const Tensor& packed, const PackedHeads& heads, const AttentionOptions& options) {
-  check_packed_attention("packed_attention", packed, heads, options);
-  return composed_packed_attention(packed, heads, options);
+  check_packed_attention(kPackedOp, packed, heads, options);
+  if (needs_composed(kPackedOp, options)) return composed_packed_attention(packed, heads, options);
+  const Index B = packed.size(0), T = packed.size(1), H = heads.heads, G = heads.groups;
+  const Index D = heads.key_width, E = heads.value_width;
+  AttentionPlan plan = plan_attention({B, T, T, H, G, D, E}, options);
+  for (kernels::HeadStrides* strides : {&plan.shape.query, &plan.shape.key, &plan.shape.value}) {
+    strides->row = heads.width(), strides->batch = T * heads.width();
+  }
+  const Index key = H * D, value = key + G * D;  // where they begin in a row
+  const Tensor y = Tensor::empty({B, T, H, E}, packed.dtype(), packed.device());
+  const Tensor log_sum = Tensor::empty({B, H, T}, packed.dtype(), packed.device());
+  dispatch(
+      kPackedOp,
+      [&](auto on, auto* x, auto* bias, auto* py, auto* sums) {
+        using Float = std::remove_pointer_t<decltype(py)>;
+        kernels::attention_forward<Float>(on, plan.shape, x, x + key, x + value, bias, py, sums);
+      },
+      packed, plan.bias, y, log_sum);
+  return record_fused(
+      kPackedOp, {packed},
+      {packed, y, log_sum, plan.visible.from, plan.visible.to, options.key_mask, options.mask}, y,
+      [=](const Tensor& dy, const Gradients& into) {
+        dispatch(
+            kPackedOp,
+            [&](auto on, auto* x, auto* bias, auto* py, auto* sums, auto* pd, auto dx) {
+              const auto part = [&](Index from) { return decltype(dx){dx.to + from, dx.add}; };
+              kernels::attention_backward(on, plan.shape, x, x + key, x + value, bias, py, sums, pd, part(0),
+                                          part(key), part(value));
+            },
+            packed, plan.bias, y, log_sum, dy, into[0]);
+      },
+      [=] { return composed_packed_attention(packed, heads, plan.options); });
 }
 
 }  // namespace tapeformer

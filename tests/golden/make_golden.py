@@ -9,6 +9,7 @@ import sys
 
 import torch
 
+import golden_attention
 import golden_layers
 import golden_ops
 import golden_train
@@ -17,5 +18,6 @@ if __name__ == "__main__":
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True)
     folder = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else pathlib.Path(__file__).parent
-    for name, group in (("ops", golden_ops), ("layers", golden_layers), ("train", golden_train)):
+    for name, group in (("ops", golden_ops), ("attention", golden_attention), ("layers", golden_layers),
+                        ("train", golden_train)):
         group.make().save(folder / f"{name}.safetensors")

@@ -1,0 +1,130 @@
+#include <tapeformer/tests/autograd/ops/attention_case.h>
+
+using namespace tapeformer;
+
+namespace {
+
+Index saved_bytes(Index T, const AttentionOptions& options) {
+  Tape tape;
+  const Tensor query = Tensor::zeros({1, T, 2, 16}), key = Tensor::zeros({1, T, 1, 16});
+  for (const Tensor& x : {query, key}) tape.watch(x);
+  const Tensor y = scaled_dot_product_attention(query, key, key, options);
+  return tape.memory().saved_bytes;
+}
+
+/// Adds the errors of one path's f32 output and gradients against f64.
+void add_errors(AttentionFunction path, const AttentionInputs& in, const AttentionOptions& options,
+                const OpResult& exact, const Tensor& seed, std::vector<double>& errors) {
+  const OpResult got =
+      run_op(attention_by(path, options),
+             {in.query.to(DType::f32), in.key.to(DType::f32), in.value.to(DType::f32)}, seed);
+  errors[0] += relative_error(got.y, exact.y);
+  for (std::size_t i = 0; i < 3; ++i) errors[i + 1] += relative_error(got.gradients[i], exact.gradients[i]);
+}
+
+/// f32 numbers, as f64.
+AttentionInputs rounded(const AttentionInputs& in) {
+  const auto round = [](const Tensor& x) { return x.to(DType::f32).to(DType::f64); };
+  return {round(in.query), round(in.key), round(in.value)};
+}
+
+}  // namespace
+
+TEST_SUITE("autograd/ops/attention") {
+  TEST_CASE("gradients of both orders, through the composed twin") {
+    Generator random(12);
+    const auto check = [&](const char* name, const AttentionInputs& in, const AttentionOptions& options) {
+      check_both_orders(name,
+                        [&] { return scaled_dot_product_attention(in.query, in.key, in.value, options); },
+                        {{"query", in.query}, {"key", in.key}, {"value", in.value}});
+    };
+    const AttentionInputs in = random_inputs(2, 3, 5, 4, 2, 3, 2, random);
+    AttentionOptions options;
+    check("attention", in, options);
+    options.causal = true;
+    options.prefix_lengths = integers({0, 4}, {2});
+    check("attention, prefix", in, options);
+    options.window_before = 1;
+    options.key_lengths = integers({5, 3}, {2});
+    check("attention, window and lengths", in, options);
+    AttentionOptions padded;
+    padded.key_mask = booleans({1, 1, 1, 1, 1, 1, 1, 0, 0, 0}, {2, 5});
+    padded.query_mask = booleans({1, 1, 1, 1, 0, 1}, {2, 3});
+    padded.dropout = 0.3, padded.dropout_key = {1, 2, 3};
+    check("attention, padding and dropout", in, padded);
+    AttentionOptions packed;
+    packed.query_starts = integers({0, 2, 6}, {3}), packed.key_starts = integers({0, 4, 7}, {3});
+    packed.causal = true;
+    packed.mask = random_normal({4, 1, 7}, random);
+    check("attention, packed sequences", random_inputs(1, 6, 7, 4, 2, 3, 2, random), packed);
+  }
+
+  TEST_CASE("gradients of both orders reach a recorded additive mask") {
+    Generator random(13);
+    const AttentionInputs in = random_inputs(2, 3, 4, 2, 1, 3, 2, random);
+    AttentionOptions options;
+    options.mask = random_normal({2, 3, 4}, random);
+    options.causal = true;
+    check_both_orders("attention, additive mask",
+                      [&] { return scaled_dot_product_attention(in.query, in.key, in.value, options); },
+                      {{"query", in.query}, {"value", in.value}, {"mask", options.mask}});
+  }
+
+  TEST_CASE("what is saved grows with the length, not with its square") {
+    AttentionOptions options;
+    const Index per_token = 4 * (5 * 16 + 2);  // query and y of two heads, key and value in one, log_sum
+    for (const Index T : {64, 512, 4096}) CHECK(saved_bytes(T, options) == T * per_token);
+    options.causal = true;
+    options.window_before = 3;
+    options.dropout = 0.1;
+    for (const Index T : {64, 512, 4096}) CHECK(saved_bytes(T, options) == T * (per_token + 2 * 4));
+  }
+
+  TEST_CASE("the same bits, run after run") {
+    for (const DType type : {DType::f32, DType::f64}) {
+      Generator random(14);
+      const AttentionInputs in = random_inputs(2, 130, 150, 4, 2, 16, 24, random);
+      AttentionOptions options;
+      options.causal = true;
+      options.key_mask = random_mask({2, 150}, random);
+      options.dropout = 0.2;
+      const Tensor seed = random_normal({2, 130, 4, 24}, random);
+      const auto run = [&] {
+        return run_op(attention_by(scaled_dot_product_attention, options),
+                      {in.query.to(type), in.key.to(type), in.value.to(type)}, seed);
+      };
+      const OpResult first = run();
+      for (int again = 0; again < 3; ++again) {
+        const OpResult second = run();
+        CHECK(absolute_error(second.y, first.y) == 0);
+        for (std::size_t i = 0; i < 3; ++i) {
+          CHECK(absolute_error(second.gradients[i], first.gradients[i]) == 0);
+        }
+      }
+    }
+  }
+
+  TEST_CASE("f32 errors are at most twice, of gradients three times, those of plain operations") {
+    for (const bool causal : {false, true}) {
+      for (const Index width : {16, 64, 96}) {
+        CAPTURE(causal);
+        CAPTURE(width);
+        AttentionOptions options;
+        options.causal = causal;
+        std::vector<double> fused(4), plain(4);  // of several inputs, because the largest error is luck
+        for (std::uint64_t input = 0; input < 6; ++input) {
+          Generator random(100 + input);
+          const AttentionInputs in = rounded(random_inputs(1, 200, 300, 2, 1, width, width, random));
+          const Tensor seed = random_normal({1, 200, 2, width}, random).to(DType::f32).to(DType::f64);
+          const OpResult exact = run_op(attention_by(composed_attention, options), in.list(), seed);
+          add_errors(scaled_dot_product_attention, in, options, exact, seed, fused);
+          add_errors(composed_attention, in, options, exact, seed, plain);
+        }
+        for (std::size_t i = 0; i < 4; ++i) {
+          CAPTURE(i);
+          CHECK(fused[i] <= (i == 0 ? 2 : 3) * plain[i]);
+        }
+      }
+    }
+  }
+}
