@@ -35,8 +35,8 @@ struct RotaryConfig {
 ///          Llama 3: Grattafiori et al. 2024, arXiv:2407.21783
 Tensor rotary(const Tensor& x, const Tensor& positions, const RotaryConfig& config = {});
 
-/// The same for the first `heads` heads, of `head_width` each, in rows that hold more: the queries and keys of
-/// a packed projection. What follows them is passed on.
+/// The same for the first `heads` heads, of `head_width` each, in rows that hold more: the queries and keys
+/// of a packed projection. What follows them is passed on.
 /// Shapes:  x [B, T, N], N >= heads * head_width -> y [B, T, N]
 Tensor packed_rotary(const Tensor& x, Index heads, Index head_width, const Tensor& positions,
                      const RotaryConfig& config = {});

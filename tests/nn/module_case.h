@@ -167,7 +167,7 @@ inline void for_each_golden_part(
 }
 
 /// Runs a layer with PyTorch's parameters and inputs in double and in single precision, and compares its
-/// output and all gradients. `call` maps the case's "in." tensors to the output; the case is in golden `file`.
+/// output and all gradients. `call` maps the case's "in." tensors to the output; `file` holds the case.
 inline void check_layer_against_golden(
     const std::string& name_of_case, Module& module,
     const std::function<Tensor(const std::map<std::string, Tensor>& in)>& call, const char* file = "layers") {

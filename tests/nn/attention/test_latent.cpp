@@ -1,94 +1,10 @@
 #include <tapeformer/autograd/error.h>
-#include <tapeformer/autograd/ops/shape.h>
-#include <tapeformer/nn/attention/latent.h>
-#include <tapeformer/tests/nn/module_case.h>
+#include <tapeformer/tests/nn/attention/latent_case.h>
 #include <tapeformer/tests/reference/gradcheck_table.h>
 
 #include <doctest/doctest.h>
 
 using namespace tapeformer;
-
-namespace {
-
-struct Variant {
-  const char* name;
-  Index query_latent_width, rotary_width;
-  bool norm;
-};
-constexpr Variant kVariants[] = {{"direct", 0, 2, false},
-                                 {"direct normed", 0, 4, true},
-                                 {"low-rank queries", 5, 2, false},
-                                 {"low-rank queries normed", 5, 4, true},
-                                 {"no rotary part", 5, 0, true}};
-
-LatentConfig config_of(const Variant& variant, LatentForm form = LatentForm::automatic) {
-  LatentConfig config;
-  config.width = 8, config.heads = 3, config.key_width = 4, config.value_width = 5, config.latent_width = 6;
-  config.query_latent_width = variant.query_latent_width, config.rotary_width = variant.rotary_width;
-  config.norm = variant.norm, config.form = form;
-  return config;
-}
-
-LatentAttention attention_of(const LatentConfig& config) { return random_module<LatentAttention>(config); }
-
-AttentionContext causal() {
-  AttentionContext context;
-  context.causal = true;
-  return context;
-}
-
-/// The output, and the gradients of x, of the memory if there is one, and of all parameters.
-struct Everything {
-  Tensor y;
-  std::vector<std::pair<std::string, Tensor>> gradients;
-};
-
-Everything everything(LatentAttention& attention, const Tensor& x, const Tensor& memory,
-                      const AttentionContext& context) {
-  rewind(attention);
-  Tape tape;
-  std::vector<Tensor> of{x};
-  Everything result;
-  result.gradients.emplace_back("x", Tensor());
-  if (memory.defined()) {
-    of.push_back(memory);
-    result.gradients.emplace_back("memory", Tensor());
-  }
-  for (const Tensor& leaf : of) tape.watch(leaf);
-  for (const auto& [name, parameter] : attention.named_parameters()) {
-    of.push_back(parameter);
-    result.gradients.emplace_back(name, Tensor());
-  }
-  result.y = attention(x, memory.defined() ? memory : x, context);
-  const auto gradients = tape.gradients(result.y, of, random_values(result.y.shape(), 9));
-  for (std::size_t i = 0; i < gradients.size(); ++i) result.gradients[i].second = gradients[i];
-  return result;
-}
-
-void check_same(const Everything& a, const Everything& b) {
-  CHECK(relative_error(a.y, b.y) < 1e-11);
-  REQUIRE(a.gradients.size() == b.gradients.size());
-  for (std::size_t i = 0; i < a.gradients.size(); ++i) {
-    INFO(a.gradients[i].first);
-    CHECK(relative_error(a.gradients[i].second, b.gradients[i].second) < 1e-11);
-  }
-}
-
-/// x through a cache: three tokens at once, then one by one.
-Tensor decoded(const LatentAttention& attention, const Tensor& x, KvCache& cache) {
-  AttentionContext context = causal();
-  context.cache = &cache;
-  TensorList pieces;
-  for (Index from = 0; from < x.size(1);) {
-    const Index some = from == 0 ? 3 : 1;
-    const Tensor piece = slice(x, 1, from, some);
-    pieces.push_back(attention(piece, piece, context));
-    from += some;
-  }
-  return concat(pieces, 1);
-}
-
-}  // namespace
 
 TEST_SUITE("nn/attention/latent") {
   TEST_CASE("outputs and gradients are those of the paper's equations, in both forms") {
@@ -120,7 +36,7 @@ TEST_SUITE("nn/attention/latent") {
 
   TEST_CASE("the absorbed form has the naive form's outputs and gradients: masks, dropout, another memory") {
     const Tensor x = random_values({2, 6, 8}, 3), memory = random_values({2, 7, 8}, 4);
-    for (const Variant& variant : kVariants) {
+    for (const LatentVariant& variant : kLatentVariants) {
       CAPTURE(variant.name);
       for (const double dropout : {0.0, 0.3}) {
         LatentConfig config = config_of(variant, LatentForm::naive);
@@ -141,46 +57,9 @@ TEST_SUITE("nn/attention/latent") {
     }
   }
 
-  TEST_CASE("decoding with the latent cache gives what decoding without gives, in both forms") {
-    const Tensor x = random_values({2, 24, 8}, 3);
-    for (const Variant& variant : kVariants) {
-      CAPTURE(variant.name);
-      for (const CacheKind kind : {CacheKind::contiguous, CacheKind::paged}) {
-        for (const LatentForm form : {LatentForm::automatic, LatentForm::naive, LatentForm::absorbed}) {
-          const LatentAttention attention = attention_of(config_of(variant, form));
-          CacheConfig config;
-          config.kind = kind, config.block_size = 8;
-          const auto cache = make_cache(config, attention.cache_widths());
-          CHECK(relative_error(decoded(attention, x, *cache), attention(x, x, causal())) < 1e-11);
-          CHECK(cache->length() == 24);
-        }
-      }
-    }
-  }
-
-  TEST_CASE("gradients of queries that meet a memory in the cache are the same in both forms") {
-    const Tensor x = random_values({2, 4, 8}, 3), memory = random_values({2, 7, 8}, 4);
-    std::vector<Everything> results;
-    for (const LatentForm form : {LatentForm::naive, LatentForm::absorbed}) {
-      LatentAttention attention = attention_of(config_of(kVariants[4], form));
-      const auto cache = make_cache({}, attention.cache_widths());
-      AttentionContext context;
-      context.cache = cache.get();
-      attention(x, memory, context);
-      results.push_back(everything(attention, x, memory, context));
-    }
-    check_same(results[1], results[0]);
-    for (const auto& [name, gradient] : results[0].gradients) {
-      INFO(name);
-      const bool is_cached =
-          name == "memory" || name.find("key_value") == 0;  // what is held gets no gradient
-      CHECK((absolute_error(gradient, Tensor::zeros(gradient.shape(), DType::f64)) > 1e-3) == !is_cached);
-    }
-  }
-
   TEST_CASE("products multiplied out beforehand change nothing, and a visit of the parameters forgets them") {
     const Tensor x = random_values({2, 10, 8}, 3);
-    for (const Variant& variant : kVariants) {
+    for (const LatentVariant& variant : kLatentVariants) {
       CAPTURE(variant.name);
       LatentAttention attention = attention_of(config_of(variant, LatentForm::absorbed));
       const Tensor y = attention(x, x, causal());
@@ -213,50 +92,19 @@ TEST_SUITE("nn/attention/latent") {
     }
   }
 
-  TEST_CASE("the cache holds d_c + d_R numbers a token, as the formula says") {
-    for (const DType type : {DType::f64, DType::f32}) {
-      for (const Variant& variant : kVariants) {
-        LatentAttention attention = attention_of(config_of(variant));
-        attention.to(type);
-        const auto cache = make_cache({}, attention.cache_widths());
-        const Tensor x = random_values({2, 5, 8}, 3, type);
-        AttentionContext context = causal();
-        context.cache = cache.get();
-        attention(x, x, context);
-        CHECK(attention.cache_widths().key == 6 + variant.rotary_width);
-        CHECK(attention.cache_widths().value == 0);
-        CHECK(cache->bytes() == 2 * 5 * (6 + variant.rotary_width) * bytes_of(type));
-      }
-    }
-  }
-
-  TEST_CASE("cross-attention keeps the memory's latents in its cache and never looks at the memory again") {
-    LatentConfig config = config_of(kVariants[4]);
-    config.memory_width = 7;
-    const LatentAttention attention = attention_of(config);
-    const Tensor x = random_values({2, 6, 8}, 3), memory = random_values({2, 5, 7}, 4);
-    AttentionContext context;
-    context.key_mask = real_tokens({3, 5}, 5);
-    const Tensor whole = attention(x, memory, context);
-    const auto cache = make_cache({}, attention.cache_widths());
-    context.cache = cache.get();
-    CHECK(relative_error(attention(slice(x, 1, 0, 2), memory, context), slice(whole, 1, 0, 2)) < 1e-11);
-    CHECK(relative_error(attention(slice(x, 1, 2, 4), {}, context), slice(whole, 1, 2, 4)) < 1e-11);
-  }
-
   TEST_CASE("gradients of both orders agree with differences, in both forms") {
     const Tensor x = random_values({2, 4, 8}, 3), memory = random_values({2, 5, 7}, 4);
     AttentionContext context = causal();
     context.key_mask = real_tokens({2, 4}, 4);
     for (const LatentForm form : {LatentForm::naive, LatentForm::absorbed}) {
       const std::string suffix = form == LatentForm::naive ? " naive" : " absorbed";
-      for (const Variant& variant : {kVariants[0], kVariants[3]}) {
+      for (const LatentVariant& variant : {kLatentVariants[0], kLatentVariants[3]}) {
         LatentAttention attention = attention_of(config_of(variant, form));
         check_gradients(std::string("latent ") + variant.name + suffix,
                         gradcheck_module(
                             attention, {{"x", x}}, [&] { return attention(x, x, context); }, second_order()));
       }
-      LatentConfig config = config_of(kVariants[4], form);
+      LatentConfig config = config_of(kLatentVariants[4], form);
       config.memory_width = 7, config.dropout = 0.4;
       LatentAttention cross = attention_of(config);
       AttentionContext padding;
@@ -272,7 +120,7 @@ TEST_SUITE("nn/attention/latent") {
     const Tensor x = random_values({2, 6, 8}, 3);
     Tensor weights[2];
     for (const LatentForm form : {LatentForm::naive, LatentForm::absorbed}) {
-      const LatentAttention attention = attention_of(config_of(kVariants[3], form));
+      const LatentAttention attention = attention_of(config_of(kLatentVariants[3], form));
       AttentionContext context = causal();
       context.key_mask = real_tokens({6, 4}, 6);
       const Tensor y = attention(x, x, context), dirty = x.clone();
@@ -296,7 +144,7 @@ TEST_SUITE("nn/attention/latent") {
     config.heads = 2, config.rotary_width = 3;
     CHECK(message_of<Error>([&] { LatentAttention(config, random); }) ==
           "[latent] rotary_width must be even; got rotary_width=3");
-    const LatentAttention attention = attention_of(config_of(kVariants[0]));
+    const LatentAttention attention = attention_of(config_of(kLatentVariants[0]));
     const Tensor x = random_values({1, 4, 8}, 3);
     CHECK(message_of<Error>([&] { attention(x, x.clone()); }) ==
           "[latent] rotary positions are for self-attention; got rotary_width=2 and a memory that is not the "
