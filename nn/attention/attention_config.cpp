@@ -1,4 +1,5 @@
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/nn/attention/additive.h>
 #include <tapeformer/nn/attention/attention_config.h>
 #include <tapeformer/nn/attention/grouped_query.h>
 #include <tapeformer/nn/attention/latent.h>
@@ -55,6 +56,14 @@ std::unique_ptr<Attention> make_latent(const AttentionConfig& config, Generator&
   return std::make_unique<LatentAttention>(latent, random);
 }
 
+std::unique_ptr<Attention> make_additive(const AttentionConfig& config, Generator& random) {
+  if (config.rotary) throw Error("[attention] additive scores have no rotary positions; try rotary=false");
+  return std::make_unique<AdditiveAttention>(
+      AdditiveConfig{config.width, config.heads, config.memory_width, config.key_width, config.value_width,
+                     config.dropout, config.bias},
+      random);
+}
+
 }  // namespace
 
 const char* name_of(AttentionKind kind) {
@@ -73,15 +82,50 @@ AttentionKind attention_kind(const std::string& name) {
   throw Error("[attention] the kind must be one of " + names + "; got " + name);
 }
 
+void AttentionConfig::check() const {
+  const auto require = [](bool holds, const std::string& rule) {
+    if (!holds) throw Error("[attention] " + rule);
+  };
+  const auto got = [](const char* name, Index size) {
+    return std::string(name) + "=" + std::to_string(size);
+  };
+  const std::string of = std::string("; got attention=") + name_of(kind) + ", ";
+  require(width > 0 && heads > 0,
+          "width and heads must be positive" + of + got("width", width) + ", " + got("heads", heads));
+  require(groups >= 0 && memory_width >= 0 && key_width >= 0 && value_width >= 0 && latent_width >= 0 &&
+              rotary_width >= 0,
+          "no size may be negative" + of + got("groups", groups) + ", " + got("memory_width", memory_width) +
+              ", " + got("key_width", key_width) + ", " + got("value_width", value_width) + ", " +
+              got("latent_width", latent_width) + ", " + got("rotary_width", rotary_width));
+  require((key_width > 0 && value_width > 0) || width % heads == 0,
+          "width must be divisible by heads" + of + got("width", width) + ", " + got("heads", heads) +
+              "; try a width that is a multiple of the heads");
+  require(groups == 0 || kind == AttentionKind::grouped_query,
+          "groups are for gqa" + of + got("groups", groups) + "; try groups=0");
+  require(groups == 0 || heads % groups == 0,
+          "heads must be a multiple of groups" + of + got("heads", heads) + ", " + got("groups", groups));
+  require((latent_width == 0 && rotary_width == 0) || kind == AttentionKind::latent,
+          "latent_width and rotary_width are for mla" + of + got("latent_width", latent_width) + ", " +
+              got("rotary_width", rotary_width) + "; try 0");
+  require(rotary_width % 2 == 0, "rotary_width must be even" + of + got("rotary_width", rotary_width));
+  if (!rotary || kind == AttentionKind::latent) return;  // latent attention has rotary keys of their own
+  require(kind != AttentionKind::additive,
+          "additive scores are no products, so rotary positions do not apply" + of +
+              "rotary positions; try sinusoidal or learned ones");
+  const Index turned = rotations.width > 0 ? rotations.width : key_width > 0 ? key_width : width / heads;
+  require(turned % 2 == 0 && rotations.base > 0 && rotations.factor > 0,
+          "rotary positions turn pairs of a head's components, with a positive base and factor" + of +
+              got("components", turned) + ", base=" + std::to_string(rotations.base) +
+              ", factor=" + std::to_string(rotations.factor) + "; try an even width of the heads");
+}
+
 std::unique_ptr<Attention> make_attention(const AttentionConfig& config, Generator& random) {
   switch (config.kind) {
     case AttentionKind::grouped_query:
     case AttentionKind::multi_query: return make_grouped_query(config, random);
     case AttentionKind::latent: return make_latent(config, random);
+    case AttentionKind::additive: return make_additive(config, random);
     default: break;
-  }
-  if (config.kind != AttentionKind::multi_head) {
-    throw Error(std::string("[attention] ") + name_of(config.kind) + " is not there");
   }
   MultiHeadConfig multi_head;
   multi_head.width = config.width;

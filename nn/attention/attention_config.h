@@ -33,6 +33,9 @@ struct AttentionConfig {
   bool rotary = false;  ///< turn queries and keys by their positions (grouped_query, multi_query, multi_head)
   RotaryConfig rotations = {};  ///< how, where they are turned
   bool packed = true;           ///< multi_head projects to queries, keys and values by one matrix
+
+  /// Throws: Error naming the sizes that do not fit the kind or each other.
+  void check() const;
 };
 
 std::unique_ptr<Attention> make_attention(const AttentionConfig& config, Generator& random);

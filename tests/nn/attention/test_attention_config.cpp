@@ -3,6 +3,8 @@
 
 #include <doctest/doctest.h>
 
+#include <functional>
+
 using namespace tapeformer;
 
 TEST_SUITE("nn/attention/attention_config") {
@@ -32,11 +34,13 @@ TEST_SUITE("nn/attention/attention_config") {
     check("gqa", 3 * 8, 3 * 8);
     check("mqa", 8, 8);
     check("mla", 24 + 4, 0);
+    check("additive", 48, 48);
     config.groups = 2, config.key_width = 10, config.value_width = 5;
     config.latent_width = 30, config.rotary_width = 6;
     check("gqa", 20, 10);
     check("mqa", 10, 5);
     check("mla", 36, 0);
+    check("additive", 60, 30);
     config.cross = true;
     check("mla", 30, 0);
     config = {};
@@ -61,5 +65,89 @@ TEST_SUITE("nn/attention/attention_config") {
       const Tensor memory = random_normal({2, 7, 6}, random, DType::f32);
       CHECK(relative_error((*cross)(x, memory, context), (*cross)(x, memory)) == 0);
     }
+  }
+
+  TEST_CASE("additive attention reads a memory of another width, and refuses rotary positions") {
+    Generator random(1);
+    AttentionConfig config;
+    config.kind = AttentionKind::additive;
+    config.width = 16, config.heads = 4, config.memory_width = 6, config.cross = true;
+    const Tensor x = random_normal({2, 5, 16}, random, DType::f32),
+                 memory = random_normal({2, 7, 6}, random, DType::f32);
+    CHECK((*make_attention(config, random))(x, memory).shape() == Shape{2, 5, 16});
+    config.rotary = true;
+    CHECK(message_of<Error>([&] { make_attention(config, random); }) ==
+          "[attention] additive scores have no rotary positions; try rotary=false");
+  }
+
+  TEST_CASE(
+      "packed or not, rotary or not, is passed on to multi-head attention; cross-attention is neither") {
+    Generator random(1);
+    AttentionConfig config;
+    config.width = 12, config.heads = 3, config.key_width = 4, config.value_width = 5, config.rotary = true;
+    config.rotations.base = 50;
+    const auto names = [&] {
+      std::string text;
+      for (const auto& [name, parameter] : make_attention(config, random)->named_parameters()) {
+        text += name + " " + parameter.value().shape().text() + " ";
+      }
+      return text;
+    };
+    CHECK(names() ==
+          "query_key_value.weight [39,12] query_key_value.bias [39] output.weight [12,15] output.bias [12] ");
+    const auto layer = make_attention(config, random);
+    config.rotations.base = 60;
+    const auto other = make_attention(config, random);
+    for (std::size_t i = 0; i < 4; ++i) {
+      Parameter parameter = other->parameters()[i];
+      parameter.set_value(layer->parameters()[i].value());
+    }
+    const Tensor x = random_normal({2, 5, 12}, random, DType::f32);
+    CHECK(relative_error((*other)(x, x), (*layer)(x, x)) > 1e-4);
+    config.packed = false, config.bias = false;
+    CHECK(names() == "query.weight [12,12] key.weight [12,12] value.weight [15,12] output.weight [12,15] ");
+    config.packed = config.bias = config.cross = true, config.rotary = false, config.memory_width = 7;
+    CHECK(
+        names() ==
+        "query.weight [12,12] query.bias [12] key.weight [12,7] key.bias [12] value.weight [15,7] value.bias "
+        "[15] output.weight [12,15] output.bias [12] ");
+  }
+
+  TEST_CASE("sizes that do not fit are refused by their names") {
+    const auto refused = [](const std::function<void(AttentionConfig&)>& change) {
+      AttentionConfig config;
+      config.width = 12, config.heads = 4;
+      change(config);
+      return message_of<Error>([&] { config.check(); });
+    };
+    CHECK(refused([](auto&) {}) == "nothing was thrown");
+    CHECK(refused([](auto& c) { c.heads = 0; }) ==
+          "[attention] width and heads must be positive; got attention=mha, width=12, heads=0");
+    CHECK(refused([](auto& c) { c.heads = 5; }) ==
+          "[attention] width must be divisible by heads; got attention=mha, width=12, heads=5; try a width "
+          "that "
+          "is a multiple of the heads");
+    CHECK(refused([](auto& c) { c.heads = 5, c.key_width = 3, c.value_width = 2; }) == "nothing was thrown");
+    CHECK(refused([](auto& c) { c.key_width = -1; }).find("no size may be negative") != std::string::npos);
+    CHECK(refused([](auto& c) { c.groups = 2; }) ==
+          "[attention] groups are for gqa; got attention=mha, groups=2; try groups=0");
+    CHECK(refused([](auto& c) { c.kind = AttentionKind::grouped_query, c.groups = 3; }) ==
+          "[attention] heads must be a multiple of groups; got attention=gqa, heads=4, groups=3");
+    CHECK(refused([](auto& c) { c.kind = AttentionKind::grouped_query, c.groups = 2; }) ==
+          "nothing was thrown");
+    CHECK(refused([](auto& c) { c.latent_width = 8; }) ==
+          "[attention] latent_width and rotary_width are for mla; got attention=mha, latent_width=8, "
+          "rotary_width=0; try 0");
+    CHECK(refused([](auto& c) { c.kind = AttentionKind::latent, c.rotary_width = 3; }) ==
+          "[attention] rotary_width must be even; got attention=mla, rotary_width=3");
+    CHECK(refused([](auto& c) { c.kind = AttentionKind::additive, c.rotary = true; }) ==
+          "[attention] additive scores are no products, so rotary positions do not apply; got "
+          "attention=additive, rotary positions; try sinusoidal or learned ones");
+    CHECK(refused([](auto& c) { c.rotary = true; }) ==
+          "[attention] rotary positions turn pairs of a head's components, with a positive base and factor; "
+          "got "
+          "attention=mha, components=3, base=10000.000000, factor=1.000000; try an even width of the heads");
+    CHECK(refused([](auto& c) { c.heads = 6, c.rotary = true; }) == "nothing was thrown");
+    CHECK(refused([](auto& c) { c.kind = AttentionKind::latent, c.rotary = true; }) == "nothing was thrown");
   }
 }

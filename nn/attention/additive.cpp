@@ -1,0 +1,73 @@
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/ops/additive_attention.h>
+#include <tapeformer/autograd/ops/shape.h>
+#include <tapeformer/nn/attention/additive.h>
+#include <tapeformer/nn/initialization.h>
+
+#include <cmath>
+
+namespace tapeformer {
+namespace {
+
+PackedHeads heads_of(const AdditiveConfig& config) {
+  const auto require = [](bool holds, const std::string& rule) {
+    if (!holds) throw Error("[additive] " + rule);
+  };
+  require(config.heads > 0, "heads must be positive; got heads=" + std::to_string(config.heads));
+  require((config.hidden_width > 0 && config.value_width > 0) || config.width % config.heads == 0,
+          "width must be divisible by heads; got width=" + std::to_string(config.width) +
+              ", heads=" + std::to_string(config.heads) + "; try hidden_width and value_width");
+  const Index width = config.width / config.heads;
+  return {config.heads, config.heads, config.hidden_width > 0 ? config.hidden_width : width,
+          config.value_width > 0 ? config.value_width : width};
+}
+
+LinearConfig from_memory(const AdditiveConfig& config, Index outputs, bool bias) {
+  return {config.memory_width > 0 ? config.memory_width : config.width, outputs, bias, {}};
+}
+
+Tensor by_heads(const Tensor& x, Index heads) {
+  return reshape(x, {x.size(0), x.size(1), heads, x.size(2) / heads});
+}
+
+}  // namespace
+
+AdditiveAttention::AdditiveAttention(const AdditiveConfig& config, Generator& random)
+    : heads_(heads_of(config)),
+      query_({config.width, heads_.heads * heads_.key_width, config.bias, {}}, random),
+      key_(from_memory(config, heads_.heads * heads_.key_width, false), random),
+      value_(from_memory(config, heads_.heads * heads_.value_width, config.bias), random),
+      output_({heads_.heads * heads_.value_width, config.width, config.bias, {}}, random),
+      score_(Tensor::empty({heads_.heads, heads_.key_width})),
+      dropout_({config.dropout}, random) {
+  for (Linear* layer : {&query_, &key_, &value_, &output_}) xavier_uniform(layer->weight(), random);
+  const double bound = std::sqrt(6.0 / static_cast<double>(heads_.key_width + 1));
+  random.fill_uniform(score_.value(), -bound, bound);
+  if (!config.bias) return;
+  for (Linear* layer : {&query_, &value_, &output_}) {
+    layer->bias().set_value(Tensor::zeros(layer->bias().value().shape()));
+  }
+}
+
+Tensor AdditiveAttention::operator()(const Tensor& query, const Tensor& memory,
+                                     const AttentionContext& context) const {
+  AttentionOptions options = attention_options(context, dropout_);
+  const Tensor query_bthd = by_heads(query_(query), heads_.heads);
+  const KeyValueHeads held =
+      cached_heads(context.cache, is_self_attention(query, memory), heads_, options, [&] {
+        return KeyValueHeads{by_heads(key_(memory), heads_.heads), by_heads(value_(memory), heads_.heads)};
+      });
+  const Tensor heads_bthe = additive_attention(query_bthd, held.key_bsgd, held.value_bsge, score_, options);
+  return output_(reshape(heads_bthe, {query.size(0), query.size(1), heads_.heads * heads_.value_width}));
+}
+
+void AdditiveAttention::visit(ParameterVisitor& visitor) {
+  visitor.child("query", query_);
+  visitor.child("key", key_);
+  visitor.child("value", value_);
+  visitor.parameter("score", score_);
+  visitor.child("output", output_);
+  visitor.child("dropout", dropout_);
+}
+
+}  // namespace tapeformer

@@ -1,0 +1,326 @@
+#include <tapeformer/autograd/ops/additive_attention.h>
+#include <tapeformer/autograd/ops/elementwise.h>
+#include <tapeformer/autograd/ops/reduce.h>
+#include <tapeformer/tests/autograd/ops/attention_random.h>
+
+using namespace tapeformer;
+
+namespace {
+
+constexpr int kCases = 200;
+
+using Function = Tensor (*)(const Tensor&, const Tensor&, const Tensor&, const Tensor&,
+                            const AttentionOptions&);
+constexpr Function kPaths[] = {additive_attention, composed_additive_attention};
+
+/// The inputs are query, key, value, weight.
+Op additive_by(Function function, const AttentionOptions& options) {
+  return [=](const std::vector<Tensor>& in) {
+    AttentionOptions converted = options;
+    const bool additive = options.mask.defined() && options.mask.dtype() != DType::boolean;
+    if (additive && options.mask.dtype() != in[0].dtype()) converted.mask = options.mask.to(in[0].dtype());
+    return function(in[0], in[1], in[2], in[3], converted);
+  };
+}
+
+std::vector<Tensor> with_weight(const AttentionInputs& in, const Tensor& weight, DType type = DType::f64) {
+  return {in.query.to(type), in.key.to(type), in.value.to(type), weight.to(type)};
+}
+
+/// f(i, query, key, weight) for every pair of every head: its place in [B, H, T, S], and where the rows of D
+/// numbers begin that it is made of.
+template <class F>
+void each_pair(const AttentionInputs& in, const F& f) {
+  const Index T = in.T(), H = in.H(), S = in.S(), G = in.G(), D = in.query.size(3);
+  for (Index i = 0; i < in.B() * H * T * S; ++i) {
+    const Index s = i % S, t = i / S % T, h = i / S / T % H, b = i / S / T / H;
+    f(i, ((b * T + t) * H + h) * D, ((b * S + s) * G + h / (H / G)) * D, h * D);
+  }
+}
+
+/// Additive attention and its gradients in plain loops. Dot products of zeros leave the mask as the only
+/// score, so that the oracle of those goes on from scores to outputs and back.
+AttentionOracle additive_oracle(const AttentionInputs& in, const Tensor& weight,
+                                const AttentionOptions& options, const Tensor& dy) {
+  const Index D = in.query.size(3);
+  const Shape shape{in.B(), in.H(), in.T(), in.S()};
+  const Tensor scores = Tensor::zeros(shape, DType::f64);
+  const auto hidden = [&](Index q, Index k, Index d) {
+    return std::tanh(in.query.at(q + d) + in.key.at(k + d));
+  };
+  each_pair(in, [&](Index i, Index q, Index k, Index w) {
+    double score = 0;
+    for (Index d = 0; d < D; ++d) score += weight.at(w + d) * hidden(q, k, d);
+    if (options.mask.defined()) {
+      const double mask = broadcast_at(options.mask, shape, i);
+      score += options.mask.dtype() != DType::boolean ? mask : mask != 0 ? 0 : -kInfinity;
+    }
+    scores.data<double>()[i] = score;
+  });
+  AttentionOptions scored = options;
+  scored.mask = scores;
+  scored.scale = 1;
+  const Tensor no_query = Tensor::zeros(in.query.shape(), DType::f64),
+               no_key = Tensor::zeros(in.key.shape(), DType::f64);
+  AttentionOracle result = attention_oracle({no_query, no_key, in.value}, scored, dy);
+  result.gradients.push_back(Tensor::zeros(weight.shape(), DType::f64));
+  double *dq = result.gradients[0].data<double>(), *dk = result.gradients[1].data<double>();
+  double* dw = result.gradients[3].data<double>();
+  each_pair(in, [&](Index i, Index q, Index k, Index w) {
+    const double dscore = result.dscores.at(i);
+    if (dscore == 0) return;
+    for (Index d = 0; d < D; ++d) {
+      const double u = hidden(q, k, d);
+      dq[q + d] += dscore * weight.at(w + d) * (1 - u * u);
+      dk[k + d] += dscore * weight.at(w + d) * (1 - u * u);
+      dw[w + d] += dscore * u;
+    }
+  });
+  return result;
+}
+
+/// The case with additive scores: those have no scale.
+AttentionCase additive_case(Generator& random) {
+  AttentionCase result = random_case(random);
+  result.options.scale = 0;
+  return result;
+}
+
+Tensor random_weight(const AttentionInputs& in, Generator& random) {
+  return random_normal({in.H(), in.query.size(3)}, random);
+}
+
+}  // namespace
+
+TEST_SUITE("autograd/ops/additive_attention") {
+  TEST_CASE("one query worked by hand: scores ln 3 and 0 give weights 3/4 and 1/4") {
+    // tanh(q + k) = (1/2, 0) for the first key and (0, 0) for the second; weight (2 ln 3, 7).
+    const double half = std::atanh(0.5), w = 2 * std::log(3.0);
+    const std::vector<Tensor> in{values({1, -2}, {1, 1, 1, 2}), values({half - 1, 2, -1, 2}, {1, 2, 1, 2}),
+                                 values({4, 8}, {1, 2, 1, 1}), values({w, 7}, {1, 2})};
+    Tensor weights;
+    AttentionOptions options;
+    options.weights = &weights;
+    additive_attention(in[0], in[1], in[2], in[3], options);
+    CHECK(relative_error(weights, values({0.75, 0.25}, {1, 1, 1, 2})) < 1e-15);
+    for (const Function path : kPaths) {
+      const OpResult got = run_op(additive_by(path, {}), in, values({1}, {1, 1, 1, 1}));
+      CHECK(got.y.item() == doctest::Approx(5).epsilon(1e-15));
+      // dscores = w (v - 5) = (-3/4, 3/4); 1 - u^2 = (3/4, 1) and (1, 1)
+      CHECK(relative_error(got.gradients[0], values({0.75 * (1 - 0.75) * w, 0}, {1, 1, 1, 2})) < 1e-14);
+      CHECK(relative_error(got.gradients[1],
+                           values({-0.75 * 0.75 * w, -0.75 * 7, 0.75 * w, 0.75 * 7}, {1, 2, 1, 2})) < 1e-14);
+      CHECK(relative_error(got.gradients[2], values({0.75, 0.25}, {1, 2, 1, 1})) < 1e-15);
+      CHECK(relative_error(got.gradients[3], values({-0.375, 0}, {1, 2})) < 1e-14);
+    }
+  }
+
+  TEST_CASE("all options in any combination: both paths equal plain loops, in f64 to 1e-12") {
+    for (int i = 0; i < kCases; ++i) {
+      Generator random(static_cast<std::uint64_t>(2000 + i));
+      const AttentionCase c = additive_case(random);
+      const std::string described = description(c);
+      CAPTURE(i);
+      CAPTURE(described);
+      const Tensor weight = random_weight(c.in, random);
+      const Tensor seed = random_normal({c.in.B(), c.in.T(), c.in.H(), c.in.value.size(3)}, random);
+      const OpResult expected = additive_oracle(c.in, weight, c.options, seed);
+      for (const Function path : kPaths) {
+        CAPTURE(path == composed_additive_attention);
+        for (const DType type : {DType::f64, DType::f32}) {
+          const OpResult got = run_op(additive_by(path, c.options), with_weight(c.in, weight, type), seed);
+          CHECK(got.y.dtype() == type);
+          CHECK(attention_error(got, expected, 0.1) <= (type == DType::f64 ? 1e-12 : 1e-5));
+        }
+      }
+    }
+  }
+
+  TEST_CASE("what the masks leave out may hold anything, changes nothing, and gets exactly zero gradient") {
+    for (int i = 0; i < kCases; ++i) {
+      Generator random(static_cast<std::uint64_t>(2000 + i));
+      const AttentionCase c = additive_case(random);
+      const std::string described = description(c);
+      CAPTURE(i);
+      CAPTURE(described);
+      const double junk = any_of({0, 1, 2}, random) == 0 ? kNan : once_in(2, random) ? kInfinity : -3e38;
+      const AttentionInputs bad = spoiled(c, junk);
+      const Tensor weight = random_weight(c.in, random);
+      const Tensor seed = random_normal({c.in.B(), c.in.T(), c.in.H(), c.in.value.size(3)}, random);
+      for (const Function path : kPaths) {
+        CAPTURE(path == composed_additive_attention);
+        for (const DType type : {DType::f64, DType::f32}) {
+          const OpResult clean = run_op(additive_by(path, c.options), with_weight(c.in, weight, type), seed);
+          const OpResult got = run_op(additive_by(path, c.options), with_weight(bad, weight, type), seed);
+          CHECK(attention_error(got, clean, 0.1) <= (type == DType::f64 ? 1e-13 : 1e-5));
+          for (std::size_t k = 0; k < 3; ++k) {
+            const Tensor& dx = got.gradients[k];
+            const std::vector<bool> real = touched(c, k == 0);
+            const Index width = dx.size(2) * dx.size(3);
+            for (Index element = 0; element < dx.elements(); ++element) {
+              if (!real[static_cast<std::size_t>(element / width)]) REQUIRE(dx.at(element) == 0);
+            }
+          }
+        }
+      }
+    }
+  }
+
+  TEST_CASE("in f32 its errors are at most twice the composed ones, its gradients' three times") {
+    Generator random(5);
+    for (const Index T : {33, 33, 130, 130}) {
+      CAPTURE(T);
+      const AttentionInputs in = random_inputs(2, T, T + 7, 4, 2, 32, 24, random);
+      const Tensor weight = random_weight(in, random), seed = random_normal({2, T, 4, 24}, random);
+      AttentionOptions options;
+      options.causal = true;
+      const OpResult exact =
+          run_op(additive_by(composed_additive_attention, options), with_weight(in, weight), seed);
+      const auto in_f32 = [&](Function path) {
+        return run_op(additive_by(path, options), with_weight(in, weight, DType::f32), seed);
+      };
+      const OpResult fused = in_f32(additive_attention), composed = in_f32(composed_additive_attention);
+      CHECK(relative_error(fused.y, exact.y) <= 2 * relative_error(composed.y, exact.y));
+      for (std::size_t i = 0; i < 4; ++i) {
+        CAPTURE(i);
+        CHECK(relative_error(fused.gradients[i], exact.gradients[i]) <=
+              3 * relative_error(composed.gradients[i], exact.gradients[i]));
+      }
+    }
+  }
+
+  TEST_CASE("what it saves grows as the lengths do; the composed path saves the hidden layer") {
+    const auto saved = [](Function path, Index T) {
+      Generator random(7);
+      const AttentionInputs in = random_inputs(1, T, T, 2, 1, 8, 8, random);
+      AttentionOptions options;
+      options.causal = true;
+      const Tensor weight = random_weight(in, random);
+      Tape tape;
+      tape.watch(in.query);
+      const Tensor y = path(in.query, in.key, in.value, weight, options);
+      return tape.memory().saved_bytes;
+    };
+    const auto fused = saved(additive_attention, 64);
+    // query, key, value and y: 8 (2 + 1 + 1 + 2) numbers a position; 2 sums; the ranges; and the weight.
+    CHECK(fused == 64 * (48 + 2) * 8 + 64 * 2 * 4 + 16 * 8);
+    CHECK(saved(additive_attention, 256) - 16 * 8 == 4 * (fused - 16 * 8));
+    CHECK(saved(composed_additive_attention, 256) > 256 * 256 * 2 * 8 * 8);
+  }
+
+  TEST_CASE("weights are handed out before dropout, and an additive mask gets its gradient") {
+    Generator random(6);
+    const AttentionInputs in = random_inputs(2, 5, 7, 6, 2, 3, 4, random);
+    const Tensor weight = random_weight(in, random), seed = random_normal({2, 5, 6, 4}, random);
+    Tensor weights;
+    AttentionOptions options;
+    options.mask = random_normal({2, 1, 5, 7}, random);
+    options.mask.data<double>()[1] = -kInfinity;
+    options.dropout = 0.4, options.dropout_key = {1, 2, 3};
+    const AttentionOracle expected = additive_oracle(in, weight, options, seed);
+    options.weights = &weights;
+    additive_attention(in.query, in.key, in.value, weight, options);
+    CHECK(relative_error(weights, expected.weights) < 1e-13);
+    options.weights = nullptr;
+    Tape tape;
+    tape.watch(options.mask);
+    const Tensor y = additive_attention(in.query, in.key, in.value, weight, options);
+    const Tensor dmask = tape.gradients(y, {options.mask}, seed)[0];
+    CHECK(relative_error(dmask, sum_to(expected.dscores, options.mask.shape())) < 1e-12);
+    CHECK(dmask.at(1) == 0);
+  }
+
+  TEST_CASE("one tensor may be query, key and value") {
+    Generator random(8);
+    const Tensor x = random_normal({2, 4, 2, 3}, random), seed = random_normal({2, 4, 2, 3}, random);
+    const Tensor weight = random_normal({2, 3}, random);
+    const OpResult got = run_op([](const auto& in) { return additive_attention(in[0], in[0], in[0], in[1]); },
+                                {x, weight}, seed);
+    const OpResult parts = additive_oracle({x, x, x}, weight, {}, seed);
+    CHECK(relative_error(got.gradients[0], parts.gradients[0] + parts.gradients[1] + parts.gradients[2]) <
+          1e-13);
+    CHECK(relative_error(got.gradients[1], parts.gradients[3]) < 1e-13);
+  }
+
+  TEST_CASE("nothing in, nothing out; no keys give zeros; no hidden units give the mean") {
+    Generator random(9);
+    const auto run = [&](Index B, Index T, Index S, Index D) {
+      const AttentionInputs in = random_inputs(B, T, S, 2, 2, D, 5, random);
+      const OpResult got =
+          run_op(additive_by(additive_attention, {}), with_weight(in, random_weight(in, random)),
+                 random_normal({B, T, 2, 5}, random));
+      for (const Tensor& dx : got.gradients) {
+        for (Index i = 0; i < dx.elements(); ++i) REQUIRE(std::isfinite(dx.at(i)));
+      }
+      return std::pair{got.y, mean(in.value, {1}, true)};
+    };
+    CHECK(run(0, 3, 4, 3).first.shape() == Shape{0, 3, 2, 5});
+    CHECK(run(2, 0, 4, 3).first.shape() == Shape{2, 0, 2, 5});
+    CHECK(largest(run(1, 2, 0, 3).first) == 0);
+    const auto [y, average] = run(2, 1, 4, 0);
+    CHECK(relative_error(y, average) < 1e-14);
+  }
+
+  TEST_CASE("gradients of both orders") {
+    Generator random(10);
+    const AttentionInputs in = random_inputs(2, 3, 5, 4, 2, 4, 3, random);
+    const Tensor weight = random_weight(in, random);
+    const auto check = [&](const char* name, const AttentionOptions& options) {
+      check_both_orders(name, [&] { return additive_attention(in.query, in.key, in.value, weight, options); },
+                        {{"query", in.query}, {"key", in.key}, {"value", in.value}, {"weight", weight}});
+    };
+    AttentionOptions options;
+    check("additive attention", options);
+    options.causal = true, options.window_before = 2;
+    check("additive attention, causal window", options);
+    options = {};
+    options.key_mask = booleans({1, 1, 1, 1, 1, 1, 1, 0, 0, 0}, {2, 5});
+    options.query_mask = booleans({1, 1, 1, 1, 0, 1}, {2, 3});
+    options.mask = random_normal({4, 3, 5}, random);
+    options.dropout = 0.3, options.dropout_key = {1, 2, 3};
+    check("additive attention, masks and dropout", options);
+  }
+
+  TEST_CASE("golden values") {
+    const Golden golden("additive");
+    for (const char* name : {"op_plain", "op_causal", "op_mask", "op_padding"}) {
+      CAPTURE(name);
+      for (const DType type : {DType::f64, DType::f32}) {
+        const double error = golden_error(
+            golden, name, {"query", "key", "value", "weight"},
+            [&](const std::vector<Tensor>& in) {
+              AttentionOptions options;
+              options.causal = golden.options(name).value("causal", false);
+              const std::vector<std::string> arguments = golden.names(name, "in.");
+              const auto has = [&](const char* argument) {
+                return std::count(arguments.begin(), arguments.end(), argument) > 0;
+              };
+              if (has("mask")) options.mask = golden.tensor(name, "in.mask", type);
+              if (has("key_mask")) options.key_mask = golden.tensor(name, "in.key_mask");
+              return additive_attention(in[0], in[1], in[2], in[3], options);
+            },
+            type);
+        CHECK(error <= (type == DType::f64 ? 1e-11 : 1e-5));
+      }
+    }
+  }
+
+  TEST_CASE("what does not fit is refused by name") {
+    const Tensor query = Tensor::zeros({2, 3, 4, 5}), key = Tensor::zeros({2, 6, 2, 5});
+    const auto says = [&](const Tensor& weight, double scale) {
+      AttentionOptions options;
+      options.scale = scale;
+      return message_of<ShapeError>([&] { additive_attention(query, key, key, weight, options); });
+    };
+    CHECK(says(Tensor::zeros({4, 6}), 0) ==
+          "[additive_attention] weight must be [H, D]; got weight=f32[4,6], query=f32[2,3,4,5]; try one row "
+          "for "
+          "every head of the query");
+    CHECK(says(Tensor::zeros({4, 5}), 2).find("additive scores have no scale; got scale=2.0") !=
+          std::string::npos);
+    CHECK(message_of<ShapeError>([&] {
+            additive_attention(query, Tensor::zeros({2, 6, 3, 5}), Tensor::zeros({2, 6, 3, 5}),
+                               Tensor::zeros({4, 5}));
+          }).find("[additive_attention] H must be a multiple of G") == 0);
+  }
+}
