@@ -8,13 +8,20 @@
 
 namespace tapeformer {
 
-const char* name_of(PositionKind kind) { return kind == PositionKind::sinusoidal ? "sinusoidal" : "learned"; }
+const char* name_of(PositionKind kind) {
+  switch (kind) {
+    case PositionKind::sinusoidal: return "sinusoidal";
+    case PositionKind::learned: return "learned";
+    case PositionKind::rotary: break;
+  }
+  return "rotary";
+}
 
 PositionKind position_kind(const std::string& name) {
-  for (const PositionKind kind : {PositionKind::sinusoidal, PositionKind::learned}) {
+  for (const PositionKind kind : {PositionKind::sinusoidal, PositionKind::learned, PositionKind::rotary}) {
     if (name == name_of(kind)) return kind;
   }
-  throw Error("[positions] the kind must be sinusoidal or learned; got " + name);
+  throw Error("[positions] the kind must be sinusoidal, learned or rotary; got " + name);
 }
 
 Index context_start(Index length, Index context) {
@@ -31,6 +38,7 @@ Positions::Positions(const PositionsConfig& config, Generator& random) {
     normal(weight_, random, 0.02);
     return;
   }
+  if (config.kind == PositionKind::rotary) return;
   sinusoids_ = Tensor::empty({config.most, config.width}, DType::f64);
   double* values = sinusoids_.data<double>();
   for (Index t = 0; t < config.most; ++t) {
@@ -43,6 +51,7 @@ Positions::Positions(const PositionsConfig& config, Generator& random) {
 }
 
 Tensor Positions::operator()(const Tensor& x, Index first) const {
+  if (!weight_.defined() && !sinusoids_.defined()) return x;
   const Tensor& table = weight_.defined() ? weight_.value() : sinusoids_;
   const Index length = x.size(-2), most = table.size(0);
   if (first + length > most) {

@@ -7,7 +7,11 @@
 
 namespace tapeformer {
 
-enum class PositionKind { sinusoidal, learned };
+enum class PositionKind {
+  sinusoidal,
+  learned,
+  rotary,  ///< nothing is added here: attention turns queries and keys
+};
 const char* name_of(PositionKind kind);
 /// Throws: Error listing the names there are.
 PositionKind position_kind(const std::string& name);
@@ -26,8 +30,9 @@ struct PositionsConfig {
 Index context_start(Index length, Index context);
 
 /// Adds to every token a vector that says where it stands.
-/// Math:    sinusoidal: p[t, 2i] = sin(t / 10000^(2i/C)), p[t, 2i+1] = cos(same); learned: a trained table
-/// Shapes:  x [B, T, C] -> [B, T, C], T <= most
+/// Math:    sinusoidal: p[t, 2i] = sin(t / 10000^(2i/C)), p[t, 2i+1] = cos(same); learned: a trained table;
+///          rotary: 0
+/// Shapes:  x [B, T, C] -> [B, T, C], T <= most unless rotary
 /// Throws:  ShapeError if the sequence is longer than `most`
 /// Source:  Vaswani et al. 2017, arXiv:1706.03762, section 3.5
 class Positions : public Module {

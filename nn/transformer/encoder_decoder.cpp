@@ -7,8 +7,10 @@ namespace {
 
 template <class Layer>
 std::vector<Layer> stack(const EncoderConfig& config, Generator& random) {
+  TransformerLayerConfig layer = config.layer;
+  layer.rotary = layer.rotary || config.positions == PositionKind::rotary;
   std::vector<Layer> layers;
-  for (Index i = 0; i < config.layers; ++i) layers.emplace_back(config.layer, random);
+  for (Index i = 0; i < config.layers; ++i) layers.emplace_back(layer, random);
   return layers;
 }
 
@@ -109,6 +111,9 @@ void EncoderDecoderConfig::check() const {
           "width must be divisible by heads; got width=" + std::to_string(layer.width) +
               ", heads=" + std::to_string(layer.heads) + "; try a width that is a multiple of " +
               std::to_string(layer.heads));
+  AttentionConfig attention = layer.attention_config(false);
+  attention.rotary = attention.rotary || positions == PositionKind::rotary;
+  attention.check();
   require(encoder_layers > 0 && decoder_layers > 0,
           "there must be at least one layer; got encoder_layers=" + std::to_string(encoder_layers) +
               ", decoder_layers=" + std::to_string(decoder_layers));

@@ -74,6 +74,14 @@ TEST_SUITE("nn/positions") {
     CHECK(std::sqrt(squares / 4000) == doctest::Approx(0.02).epsilon(0.05));
   }
 
+  TEST_CASE("rotary positions add nothing, hold nothing and know no limit") {
+    Positions rotary = positions_of(PositionKind::rotary, 4, 3);
+    const Tensor x = random_values({2, 7, 4}, 2);
+    CHECK(rotary(x, 5).state() == x.state());
+    CHECK(rotary.parameter_count() == 0);
+    CHECK(rotary.named_buffers().empty());
+  }
+
   TEST_CASE("gradients agree with differences, and positions not seen get none") {
     for (const PositionKind kind : {PositionKind::sinusoidal, PositionKind::learned}) {
       Positions positions = positions_of(kind, 4, 6);
@@ -110,7 +118,7 @@ TEST_SUITE("nn/positions") {
             "[positions] there are 6 positions; got x=f32[1,5,4] from position 2; try a larger max_length");
       CHECK(position_kind(name_of(kind)) == kind);
     }
-    CHECK(message_of<Error>([] { position_kind("rotary"); }) ==
-          "[positions] the kind must be sinusoidal or learned; got rotary");
+    CHECK(message_of<Error>([] { position_kind("none"); }) ==
+          "[positions] the kind must be sinusoidal, learned or rotary; got none");
   }
 }

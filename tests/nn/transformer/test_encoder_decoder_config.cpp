@@ -1,4 +1,5 @@
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/ops/shape.h>
 #include <tapeformer/nn/checkpoint.h>
 #include <tapeformer/nn/transformer/encoder_decoder.h>
 #include <tapeformer/tests/nn/module_case.h>
@@ -28,6 +29,28 @@ EncoderDecoderConfig unusual_config() {
   config.max_length = 9;
   config.tie_target_head = false;
   config.tie_embeddings = true;
+  return config;
+}
+
+/// Fields that came with the other kinds of attention.
+EncoderDecoderConfig rotary_config() {
+  EncoderDecoderConfig config = unusual_config();
+  config.positions = PositionKind::rotary;
+  config.layer.attention = AttentionKind::grouped_query;
+  config.layer.width = 12;
+  config.layer.heads = 6;
+  config.layer.groups = 2;
+  config.layer.key_width = 8;
+  config.layer.packed = false;
+  config.layer.rotary = true;
+  config.layer.rotations.base = 500;
+  config.layer.rotations.layout = RotaryLayout::half_split;
+  config.layer.rotations.width = 6;
+  config.layer.rotations.max_positions = 99;
+  config.layer.rotations.factor = 2;
+  config.layer.rotations.original_context = 32;
+  config.layer.rotations.low_frequency = 1.5;
+  config.layer.rotations.high_frequency = 3.5;
   return config;
 }
 
@@ -71,6 +94,64 @@ TEST_SUITE("nn/transformer/encoder_decoder_config") {
     CHECK(read.tie_embeddings);
   }
 
+  TEST_CASE("so do kinds of attention and rotary positions") {
+    const EncoderDecoderConfig config = rotary_config();
+    const EncoderDecoderConfig read = EncoderDecoderConfig::from_json(config.to_json());
+    CHECK(read.to_json() == config.to_json());
+    CHECK(read.positions == PositionKind::rotary);
+    CHECK(read.layer.attention == AttentionKind::grouped_query);
+    CHECK(read.layer.groups == 2);
+    CHECK_FALSE(read.layer.packed);
+    CHECK(read.layer.rotary);
+    CHECK(read.layer.rotations.base == 500);
+    CHECK(read.layer.rotations.layout == RotaryLayout::half_split);
+    CHECK(read.layer.rotations.width == 6);
+    CHECK(read.layer.rotations.max_positions == 99);
+    CHECK(read.layer.rotations.factor == 2);
+    CHECK(read.layer.rotations.original_context == 32);
+    CHECK(read.layer.rotations.low_frequency == 1.5);
+    CHECK(read.layer.rotations.high_frequency == 3.5);
+
+    EncoderDecoderConfig latent = unusual_config();
+    latent.layer.attention = AttentionKind::latent;
+    latent.layer.latent_width = 9;
+    latent.layer.rotary_width = 4;
+    const EncoderDecoderConfig back = EncoderDecoderConfig::from_json(latent.to_json());
+    CHECK(back.layer.attention == AttentionKind::latent);
+    CHECK(back.layer.latent_width == 9);
+    CHECK(back.layer.rotary_width == 4);
+    CHECK(back.layer.packed);
+  }
+
+  TEST_CASE("a file from before there were other kinds of attention loads, with projections apart") {
+    const std::string json = unusual_config().to_json();
+    const std::size_t from = json.find(",\n  \"attention\"");
+    REQUIRE(from != std::string::npos);
+    const EncoderDecoderConfig read = EncoderDecoderConfig::from_json(json.substr(0, from) + "\n}\n");
+    CHECK(read.layer.attention == AttentionKind::multi_head);
+    CHECK_FALSE(read.layer.packed);
+    CHECK_FALSE(read.layer.rotary);
+    CHECK(read.layer.rotations.base == 10000);
+    CHECK(read.tie_embeddings);
+    Generator random(1);
+    EncoderDecoder model(read, random);
+    CHECK(model.named_parameters()[2].first == "encoder.0.self_attention.query.weight");
+  }
+
+  TEST_CASE("rotary positions turn queries and keys of self-attention, and nothing else knows positions") {
+    EncoderDecoderConfig config = rotary_config();
+    config.layer.rotary = false;  // the kind of positions says so
+    config.layer.dropout = 0;
+    Generator random(1);
+    EncoderDecoder model(config, random);
+    randomise(model, 2);
+    const Tensor forth = model.encode(ids_of({4, 5, 6}, {1, 3}), {});
+    const Tensor back = model.encode(ids_of({6, 5, 4}, {1, 3}), {});
+    CHECK(relative_error(slice(back, 1, 2, 1), slice(forth, 1, 0, 1)) > 1e-3);
+    const Tensor one = model.encode(ids_of({4}, {1, 1}), {}), same = model.encode(ids_of({4, 4}, {1, 2}), {});
+    CHECK(relative_error(slice(same, 1, 1, 1), one) < 1e-5);  // the same value, however it is weighed
+  }
+
   TEST_CASE("damaged, incomplete and impossible configurations are refused with what is wrong") {
     const std::string json = unusual_config().to_json();
     CHECK(contains(refusal("{\"model\": "), "the model's configuration is damaged: "));
@@ -81,7 +162,7 @@ TEST_SUITE("nn/transformer/encoder_decoder_config") {
     CHECK(contains(refusal(replaced(json, "encoder_decoder\"", "decoder_only\"")),
                    "model must be encoder_decoder; got \"decoder_only\""));
     CHECK(contains(refusal(replaced(json, "gelu_tanh", "softsign")), "got softsign"));
-    CHECK(contains(refusal(replaced(json, "learned", "rotary")), "got rotary"));
+    CHECK(contains(refusal(replaced(json, "learned", "relative")), "got relative"));
     CHECK(contains(refusal(replaced(json, "\"width\": 10", "\"width\": 0")),
                    "width and heads must be positive; got width=0, heads=3"));
   }
@@ -97,6 +178,16 @@ TEST_SUITE("nn/transformer/encoder_decoder_config") {
           "[encoder_decoder] width must be divisible by heads; got width=10, heads=3; try a width that is a "
           "multiple of 3");
     CHECK(contains(refused([](auto& c) { c.layer.heads = 0; }), "heads=0"));
+    CHECK(contains(refused([](auto& c) { c.layer.groups = 3; }), "groups are for gqa"));
+    CHECK(contains(refused([](auto& c) { c.positions = PositionKind::rotary; }), "components=5"));
+    CHECK(contains(refused([](auto& c) {
+                     c.positions = PositionKind::rotary;
+                     c.layer.attention = AttentionKind::additive;
+                   }),
+                   "rotary positions do not apply"));
+    CHECK(contains(refusal(replaced(rotary_config().to_json(), "half_split", "split")),
+                   "rotary_layout must be interleaved or half_split; got split"));
+    CHECK(contains(refusal(replaced(rotary_config().to_json(), "\"gqa\"", "\"linear\"")), "got linear"));
     CHECK(contains(refused([](auto& c) { c.layer.heads = -3; }), "heads=-3"));
     CHECK(contains(refused([](auto& c) { c.decoder_layers = 0; }), "encoder_layers=2, decoder_layers=0"));
     CHECK(contains(refused([](auto& c) { c.source_vocabulary = 0; }), "vocabularies must not be empty"));
