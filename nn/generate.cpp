@@ -92,7 +92,7 @@ std::vector<Hypothesis> sample(const EncoderDecoder& model, const std::vector<To
                     [&](NextTokenModel& steps, const std::vector<std::size_t>& part,
                         const std::vector<Index>& limits, const Finished& finished) {
                       std::vector<Generator> randoms;
-                      for (const std::size_t source : part) randoms.emplace_back(sampling.seed, source);
+                      for (const std::size_t source : part) randoms.emplace_back(sampling.seed, sampling.stream + source);
                       search_samples(steps, limits, config, sampling, randoms, finished);
                     });
 }

@@ -11,8 +11,8 @@ namespace tapeformer {
 std::vector<Hypothesis> beam_search(const EncoderDecoder& model, const std::vector<TokenIds>& sources,
                                     const SearchConfig& config = {});
 
-/// An output for every source drawn token by token, for source i from stream i of the seed: what is drawn for
-/// one does not depend on the others either. `beam` is not looked at.
+/// An output for every source drawn token by token, from a stream of its own for each source: what is drawn
+/// for one does not depend on the others either. `beam` is not looked at.
 /// Throws:  as beam_search; Error for a temperature, top_k or top_p that is out of range
 std::vector<Hypothesis> sample(const EncoderDecoder& model, const std::vector<TokenIds>& sources,
                                const SamplingConfig& sampling, const SearchConfig& config = {});

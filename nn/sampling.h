@@ -8,7 +8,7 @@ struct SamplingConfig {
   double temperature = 1;  ///< divides the logits: below 1 favours what is likely
   Index top_k = 0;         ///< draw among the so many likeliest tokens; 0 for all
   double top_p = 1;        ///< and of those among the likeliest that together have this probability
-  std::uint64_t seed = 0;
+  std::uint64_t seed = 0, stream = 0;  ///< source i draws from stream + i of the seed
 
   /// Throws: Error naming what is out of range.
   void check() const;
