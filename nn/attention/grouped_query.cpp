@@ -56,9 +56,10 @@ GroupedQueryAttention::GroupedQueryAttention(const GroupedQueryConfig& config, G
 
 Tensor GroupedQueryAttention::operator()(const Tensor& query, const Tensor& memory,
                                          const AttentionContext& context) const {
-  require(config_.cross || is_self_attention(query, memory),
-          "a layer without cross set attends to its own input; got query=" + query.describe() +
-              " and another memory; try cross=true in its config");
+  if (!config_.cross && !is_self_attention(query, memory)) {
+    throw Error("[grouped_query] a layer without cross set attends to its own input; got query=" +
+                query.describe() + " and another memory; try cross=true in its config");
+  }
   const Index H = heads_.heads, G = heads_.groups, D = heads_.key_width, E = heads_.value_width;
   AttentionOptions options = attention_options(context, dropout_);
   Tensor input_btn = input_(query);

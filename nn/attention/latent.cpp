@@ -82,9 +82,11 @@ Tensor LatentAttention::latents(const Tensor& memory, const Tensor& positions) c
 Tensor LatentAttention::operator()(const Tensor& query, const Tensor& memory,
                                    const AttentionContext& context) const {
   const bool is_self = is_self_attention(query, memory);
-  require(is_self || !key_rotary_, "rotary positions are for self-attention; got rotary_width=" +
-                                       std::to_string(config_.rotary_width) +
-                                       " and a memory that is not the query; try rotary_width=0");
+  if (key_rotary_ && !is_self) {
+    throw Error("[latent] rotary positions are for self-attention; got rotary_width=" +
+                std::to_string(config_.rotary_width) +
+                " and a memory that is not the query; try rotary_width=0");
+  }
   const bool is_decoding = context.cache != nullptr && context.cache->length() > 0;
   const bool absorbs =
       config_.form == LatentForm::absorbed || (config_.form == LatentForm::automatic && is_decoding);
