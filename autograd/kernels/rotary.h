@@ -14,8 +14,8 @@ template <class T>
 void rotary_table(Cpu, Index count, Index pairs, const double* frequencies, const std::int32_t* positions,
                   T* table);
 
-/// x [rows, row_width] begins with `heads` heads. The first 2 pairs numbers of each are turned by the angles of
-/// table row r % period, backwards if `inverse`; all else in the row is passed on.
+/// x [rows, row_width] begins with `heads` heads. The first 2 pairs numbers of each are turned by the angles
+/// of table row r % period, backwards if `inverse`; all else in the row is passed on.
 struct Rotation {
   Index rows = 0, row_width = 0, heads = 0, head_width = 0, pairs = 0;
   Index period = 0;
