@@ -23,6 +23,8 @@ void OpTimer::charge(Profile& profile) const {
   line.seconds += now() - started_;
 }
 
+bool is_profiled() { return OpTimer::active() != nullptr; }
+
 void count_flops(const char* op, Index flops) {
   if (Profile* profile = OpTimer::active()) profile->line_of(op).flops += flops;
 }

@@ -42,6 +42,9 @@ class Profile {
 /// Set by a Tape while it runs backward.
 extern thread_local bool profiled_pass_is_backward;
 
+/// True while a Profile looks at this thread: counting may cost something.
+bool is_profiled();
+
 /// Charges floating-point operations to `op`: matrix products and the products inside attention call it with
 /// 2 a multiply-add, where the operation knows the sizes. Sums, exponentials and the like are not counted.
 void count_flops(const char* op, Index flops);
@@ -58,6 +61,7 @@ class OpTimer {
 
  private:
   friend class Profile;
+  friend bool is_profiled();
   friend void count_flops(const char* op, Index flops);
   static Profile*& active();
   static double now();

@@ -53,7 +53,8 @@ using Twin = PooledFunction<Tensor()>;
 /// What a tape holds on to between forward and backward.
 struct TapeMemory {
   Index nodes = 0;
-  Index saved_bytes = 0;  ///< of the distinct storages that nodes saved for backward, parameters included
+  Index saved_bytes = 0;      ///< of the distinct storages that nodes saved for backward, parameters included
+  Index parameter_bytes = 0;  ///< of these, what belongs to trainable parameters
 };
 
 /// One addition to one gradient: what the backward of `op`, the node-th one on the tape, brings its input.

@@ -15,6 +15,13 @@ TapeMemory Tape::memory() const {
   std::sort(storages.begin(), storages.end());
   storages.erase(std::unique(storages.begin(), storages.end()), storages.end());
   for (const Storage* storage : storages) memory.saved_bytes += static_cast<Index>(storage->bytes);
+  for (const Slot& slot : slots_) {
+    if (slot.parameter.get() == nullptr) continue;
+    const Storage* value = slot.parameter->value.state()->storage.get();
+    if (std::binary_search(storages.begin(), storages.end(), value)) {
+      memory.parameter_bytes += static_cast<Index>(value->bytes);
+    }
+  }
   return memory;
 }
 

@@ -52,6 +52,7 @@ Tensor additive_attention(const Tensor& query, const Tensor& key, const Tensor& 
   const AttentionPlan plan = plan_attention({B, T, key.size(1), H, key.size(2), query.size(3), E}, options);
   const Tensor y = Tensor::empty({B, T, H, E}, query.dtype(), query.device());
   const Tensor log_sum = Tensor::empty({B, H, T}, query.dtype(), query.device());
+  count_products(kOp, plan, 1, 1);
   dispatch(
       kOp,
       [&](auto on, auto*... pointers) { kernels::additive_attention_forward(on, plan.shape, pointers...); },
@@ -60,6 +61,7 @@ Tensor additive_attention(const Tensor& query, const Tensor& key, const Tensor& 
       kOp, {query, key, value, weight},
       {query, key, value, weight, plan.bias, plan.visible.from, plan.visible.to, y, log_sum}, y,
       [=](const Tensor& dy, const Gradients& into) {
+        count_products(kOp, plan, 4, 2);
         dispatch(
             kOp,
             [&](auto on, auto... pointers) {

@@ -35,6 +35,7 @@ Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, cons
   const AttentionPlan plan = plan_attention({B, T, key.size(1), H, key.size(2), query.size(3), E}, options);
   const Tensor y = Tensor::empty({B, T, H, E}, query.dtype(), query.device());
   const Tensor log_sum = Tensor::empty({B, H, T}, query.dtype(), query.device());
+  count_products(kOp, plan, 1, 1);
   dispatch(
       kOp,
       [&](auto on, auto* pq, auto* pk, auto* pv, auto* bias, auto* py, auto* sums) {
@@ -46,6 +47,7 @@ Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, cons
       kOp, {query, key, value},
       {query, key, value, y, log_sum, plan.visible.from, plan.visible.to, options.key_mask, options.mask}, y,
       [=](const Tensor& dy, const Gradients& into) {
+        count_products(kOp, plan, 3, 2);
         dispatch(
             kOp,
             [&](auto on, auto* pq, auto* pk, auto* pv, auto* bias, auto* py, auto* sums, auto* pd, auto dq,
@@ -69,6 +71,7 @@ Tensor packed_attention(const Tensor& packed, const PackedHeads& heads, const At
   const Index key = H * D, value = key + G * D;  // where they begin in a row
   const Tensor y = Tensor::empty({B, T, H, E}, packed.dtype(), packed.device());
   const Tensor log_sum = Tensor::empty({B, H, T}, packed.dtype(), packed.device());
+  count_products(kPackedOp, plan, 1, 1);
   dispatch(
       kPackedOp,
       [&](auto on, auto* x, auto* bias, auto* py, auto* sums) {
@@ -80,6 +83,7 @@ Tensor packed_attention(const Tensor& packed, const PackedHeads& heads, const At
       kPackedOp, {packed},
       {packed, y, log_sum, plan.visible.from, plan.visible.to, options.key_mask, options.mask}, y,
       [=](const Tensor& dy, const Gradients& into) {
+        count_products(kPackedOp, plan, 3, 2);
         dispatch(
             kPackedOp,
             [&](auto on, auto* x, auto* bias, auto* py, auto* sums, auto* pd, auto dx) {

@@ -1,5 +1,6 @@
 #include <tapeformer/autograd/ops/attention_plan.h>
 #include <tapeformer/autograd/ops/broadcast.h>
+#include <tapeformer/autograd/profile.h>
 #include <tapeformer/autograd/tape.h>
 
 #include <cmath>
@@ -51,6 +52,17 @@ AttentionPlan plan_attention(const AttentionSizes& n, const AttentionOptions& op
     shape.dropout = draw.stream, shape.dropped = draw.dropped, shape.kept_scale = draw.kept_scale;
   }
   return plan;
+}
+
+void count_products(const char* op, const AttentionPlan& plan, Index of_key_width, Index of_value_width) {
+  if (!is_profiled()) return;
+  const kernels::AttentionShape& n = plan.shape;
+  Index pairs = n.batch * n.queries * n.keys;
+  if (plan.visible.defined()) {
+    pairs = 0;
+    for (Index row = 0; row < n.batch * n.queries; ++row) pairs += n.key_to[row] - n.key_from[row];
+  }
+  count_flops(op, 2 * pairs * n.heads * (of_key_width * n.key_width + of_value_width * n.value_width));
 }
 
 bool needs_composed(const char* op, const AttentionOptions& options) {

@@ -1,0 +1,119 @@
+#include <tapeformer/examples/attention_cost.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <ostream>
+
+namespace tapeformer {
+namespace {
+
+Index rotary_width_of(const CheckSizes& sizes) { return std::max<Index>(sizes.head_width / 4 * 2, 2); }
+
+/// Exact up to six digits, then in powers of a thousand: "12.35 M".
+std::string amount(Index count) {
+  char text[32];
+  double value = static_cast<double>(count);
+  if (count < 1000000) {
+    std::snprintf(text, sizeof text, "%lld", static_cast<long long>(count));
+    return text;
+  }
+  const char* unit = "kMGTP";
+  for (value /= 1000; value >= 1000 && unit[1] != 0; value /= 1000) ++unit;
+  std::snprintf(text, sizeof text, "%.2f %c", value, *unit);
+  return text;
+}
+
+LatentConfig deepseek_v2() {
+  LatentConfig config;
+  config.width = 5120, config.heads = 128, config.key_width = config.value_width = 128;
+  config.latent_width = 512, config.query_latent_width = 1536, config.rotary_width = 64;
+  return config;
+}
+
+void print_cache_sizes(std::ostream& out) {
+  constexpr double kLayers = 60, kTokens = 128 * 1024, kBytes = 2, kGibibyte = 1 << 30;
+  out << "\nOne token in the cache of one layer at DeepSeek-V2's widths, H=128 d_h=128 d_c=512 d_R=64:\n"
+         "                                numbers   of mha   60 layers, 128k tokens, 2 bytes each\n";
+  const std::vector<CacheSize> sizes = cache_sizes_of_deepseek_v2();
+  for (const CacheSize& size : sizes) {
+    const auto numbers = static_cast<double>(size.numbers);
+    char line[128];
+    std::snprintf(line, sizeof line, "%-9s %-20s %8lld  %6.2f %%  %10.2f GiB\n", size.name.c_str(),
+                  size.formula.c_str(), static_cast<long long>(size.numbers),
+                  100 * numbers / static_cast<double>(sizes.front().numbers),
+                  numbers * kLayers * kTokens * kBytes / kGibibyte);
+    out << line;
+  }
+}
+
+}  // namespace
+
+std::vector<NamedCost> attention_costs(const CheckSizes& sizes, DType type) {
+  AttentionCall call;
+  call.batch = sizes.batch, call.queries = sizes.queries, call.type = type;
+  AttentionConfig config;
+  config.width = sizes.width, config.heads = sizes.heads;
+  config.key_width = sizes.head_width, config.value_width = sizes.value_width;
+  config.latent_width = sizes.latent_width, config.rotary_width = rotary_width_of(sizes);
+  const auto cost_of = [&](AttentionKind kind) {
+    AttentionConfig own = config;
+    own.kind = kind;
+    if (kind == AttentionKind::grouped_query) own.groups = sizes.groups;
+    if (kind == AttentionKind::additive) own.key_width = sizes.hidden_width;
+    return attention_cost(own, call);
+  };
+  LatentConfig absorbed;
+  absorbed.width = config.width, absorbed.heads = config.heads;
+  absorbed.key_width = config.key_width, absorbed.value_width = config.value_width;
+  absorbed.latent_width = config.latent_width, absorbed.rotary_width = config.rotary_width;
+  absorbed.form = LatentForm::absorbed;
+  return {{"mha", cost_of(AttentionKind::multi_head)},       {"gqa", cost_of(AttentionKind::grouped_query)},
+          {"mqa", cost_of(AttentionKind::multi_query)},      {"mla, naive", cost_of(AttentionKind::latent)},
+          {"mla, absorbed", attention_cost(absorbed, call)}, {"additive", cost_of(AttentionKind::additive)}};
+}
+
+std::vector<CacheSize> cache_sizes_of_deepseek_v2() {
+  const LatentConfig latent = deepseek_v2();
+  AttentionConfig config;
+  config.width = latent.width, config.heads = latent.heads;
+  config.key_width = latent.key_width, config.value_width = latent.value_width;
+  const auto numbers = [](const auto& layer) {
+    return attention_cost(layer, {}).cache_bytes_per_token / bytes_of(AttentionCall().type);
+  };
+  std::vector<CacheSize> sizes{{"mha", "2 H d_h", numbers(config)}};
+  config.kind = AttentionKind::grouped_query, config.groups = 8;
+  sizes.push_back({"gqa", "2 G d_h, G=8", numbers(config)});
+  config.kind = AttentionKind::multi_query, config.groups = 0;
+  sizes.push_back({"mqa", "2 d_h", numbers(config)});
+  sizes.push_back({"mla", "d_c + d_R", numbers(latent)});
+  return sizes;
+}
+
+void print_attention_cost(std::ostream& out, const CheckSizes& sizes, DType type) {
+  char line[200];
+  std::snprintf(line, sizeof line,
+                "Self-attention with biases (mla: none), B=%lld T=%lld C=%lld H=%lld G=%lld D=%lld E=%lld, "
+                "latents %lld and %lld rotary, hidden %lld, %s\n",
+                static_cast<long long>(sizes.batch), static_cast<long long>(sizes.queries),
+                static_cast<long long>(sizes.width), static_cast<long long>(sizes.heads),
+                static_cast<long long>(sizes.groups), static_cast<long long>(sizes.head_width),
+                static_cast<long long>(sizes.value_width), static_cast<long long>(sizes.latent_width),
+                static_cast<long long>(rotary_width_of(sizes)), static_cast<long long>(sizes.hidden_width),
+                name_of(type));
+  out << line;
+  std::snprintf(line, sizeof line, "%-14s %10s %14s %14s %16s %18s\n", "", "parameters", "forward FLOP",
+                "backward FLOP", "activation bytes", "cache bytes/token");
+  out << line;
+  for (const auto& [name, cost] : attention_costs(sizes, type)) {
+    std::snprintf(line, sizeof line, "%-14s %10s %14s %14s %16s %18s\n", name.c_str(),
+                  amount(cost.parameters).c_str(), amount(cost.forward_flops).c_str(),
+                  amount(cost.backward_flops).c_str(), amount(cost.activation_bytes).c_str(),
+                  amount(cost.cache_bytes_per_token).c_str());
+    out << line;
+  }
+  out << "FLOP: of products, 2 a multiply-add, every query seeing every key; activations: kept for "
+         "backward\n";
+  print_cache_sizes(out);
+}
+
+}  // namespace tapeformer

@@ -1,0 +1,142 @@
+#include <tapeformer/nn/attention/cost.h>
+
+#include <algorithm>
+
+namespace tapeformer {
+namespace {
+
+Index or_else(Index size, Index otherwise) { return size > 0 ? size : otherwise; }
+
+/// Adds up what the parts of a layer take.
+class Bill {
+ public:
+  explicit Bill(const AttentionCall& call)
+      : N(call.batch * call.queries),
+        M(call.batch * or_else(call.keys, call.queries)),
+        visible_(call.batch * visible_pair_count(call)),
+        element_(bytes_of(call.type)) {
+    if (call.causal) cost_.activation_bytes += 2 * bytes_of(DType::i32) * N;
+  }
+  const Index N, M;  // rows of queries and of keys
+
+  void parameters(Index count) { cost_.parameters += count; }
+  /// A product with a matrix of `size` for each row; the backward pass has one for each factor's gradient.
+  void product(Index rows, Index size) { multiply_adds(rows * size, 1, 2); }
+  void projection(Index rows, Index inputs, Index outputs, bool bias) {
+    parameters(inputs * outputs + (bias ? outputs : 0));
+    product(rows, inputs * outputs);
+  }
+  /// The products of keys' width and of values' width for each visible pair.
+  void attention(Index H, Index D, Index E, Index backward_key_products = 3) {
+    multiply_adds(visible_ * H * D, 1, backward_key_products);
+    multiply_adds(visible_ * H * E, 1, 2);
+    keeps(N * H);
+  }
+  void keeps(Index numbers) { cost_.activation_bytes += numbers * element_; }
+  void caches(Index numbers) { cost_.cache_bytes_per_token += numbers * element_; }
+  const AttentionCost& total() const { return cost_; }
+
+ private:
+  void multiply_adds(Index count, Index forward, Index backward) {
+    cost_.forward_flops += 2 * forward * count;
+    cost_.backward_flops += 2 * backward * count;
+  }
+
+  Index visible_, element_;
+  AttentionCost cost_;
+};
+
+/// As make_attention() reads it.
+Index groups_of(const AttentionConfig& config) {
+  if (config.kind == AttentionKind::multi_query) return 1;
+  if (config.kind != AttentionKind::grouped_query) return config.heads;
+  if (config.groups > 0) return config.groups;
+  Index groups = std::max<Index>(config.heads / 2, 1);
+  while (config.heads % groups != 0) --groups;
+  return groups;
+}
+
+LatentConfig latent_config(const AttentionConfig& config) {
+  LatentConfig latent;
+  latent.width = config.width;
+  latent.heads = config.heads;
+  latent.memory_width = config.memory_width;
+  latent.key_width = or_else(config.key_width, config.width / config.heads);
+  latent.value_width = config.value_width;
+  latent.latent_width = config.latent_width;
+  if (!config.cross) {
+    latent.rotary_width = or_else(config.rotary_width, std::max<Index>(latent.key_width / 4 * 2, 2));
+  }
+  return latent;
+}
+
+}  // namespace
+
+Index visible_pair_count(const AttentionCall& call) {
+  const Index T = call.queries, S = or_else(call.keys, T);
+  if (!call.causal) return T * S;
+  const Index seeing = std::min(T, S);  // the last of them sees all keys, the one before all but one, ...
+  return seeing * S - seeing * (seeing - 1) / 2;
+}
+
+AttentionCost attention_cost(const AttentionConfig& config, const AttentionCall& call) {
+  if (config.kind == AttentionKind::latent) return attention_cost(latent_config(config), call);
+  const Index C = config.width, H = config.heads, G = groups_of(config);
+  const Index D = or_else(config.key_width, C / H), E = or_else(config.value_width, C / H);
+  const Index memory = or_else(config.memory_width, C);
+  const bool additive = config.kind == AttentionKind::additive;
+  Bill bill(call);
+  const Index N = bill.N, M = bill.M;
+
+  bill.projection(N, C, H * D, config.bias);
+  bill.projection(M, memory, G * D, config.bias && !additive);
+  bill.projection(M, memory, G * E, config.bias);
+  bill.projection(N, H * E, C, config.bias);
+  if (additive) bill.parameters(H * D);
+  bill.attention(H, D, E, additive ? 4 : 3);
+
+  bill.keeps(N * (C + H * D + H * E) + M * G * (D + E));
+  if (call.keys > 0) bill.keeps(M * memory);
+  if (config.rotary) bill.keeps(call.queries * D);
+  bill.caches(G * (D + E));
+  return bill.total();
+}
+
+AttentionCost attention_cost(const LatentConfig& config, const AttentionCall& call) {
+  const Index C = config.width, H = config.heads, R = config.rotary_width;
+  const Index D = or_else(config.key_width, C / H), E = or_else(config.value_width, C / H);
+  const Index L = or_else(config.latent_width, C / 2), I = or_else(config.query_latent_width, C);
+  const Index memory = or_else(config.memory_width, C);
+  const bool has_query_latents = config.query_latent_width > 0;
+  Bill bill(call);
+  const Index N = bill.N, M = bill.M;
+
+  const auto latents = [&](Index rows, Index inputs, Index width) {
+    bill.projection(rows, inputs, width, false);
+    bill.keeps(rows * width);
+    if (!config.norm) return;
+    bill.parameters(width);
+    bill.keeps(rows * width + rows);
+  };
+  if (has_query_latents) latents(N, C, I);
+  latents(M, memory, L);
+  bill.projection(N, I, H * (D + R), false);
+  bill.projection(M, C, R, false);
+  bill.projection(N, H * E, C, false);
+  bill.parameters(L * H * (D + E));
+  bill.keeps(N * C + (call.keys > 0 ? M * memory : 0) + 2 * call.queries * R);
+
+  if (config.form == LatentForm::absorbed) {
+    bill.product(N, H * L * (D + E));
+    bill.attention(H, L + R, L + R);
+    bill.keeps(M * R + 2 * N * H * (L + R) + N * H * (D + E) + (R > 0 ? N * H * L : 0));
+  } else {
+    bill.product(M, H * L * (D + E));
+    bill.attention(H, D + R, E);
+    bill.keeps((N + M) * H * (D + R + E));
+  }
+  bill.caches(L + R);
+  return bill.total();
+}
+
+}  // namespace tapeformer

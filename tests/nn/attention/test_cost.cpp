@@ -1,0 +1,203 @@
+#include <tapeformer/autograd/profile.h>
+#include <tapeformer/autograd/tape.h>
+#include <tapeformer/nn/attention/cost.h>
+#include <tapeformer/tests/reference/support.h>
+
+#include <doctest/doctest.h>
+
+using namespace tapeformer;
+
+namespace {
+
+/// What tape, profile, module and cache say.
+AttentionCost measured_cost(Attention& layer, Index width, Index memory_width, const AttentionCall& call) {
+  Generator random(3);
+  layer.to(call.type);
+  layer.train();
+  const Tensor query = random_normal({call.batch, call.queries, width}, random, call.type);
+  const bool cross = call.keys > 0;
+  const Tensor memory =
+      cross ? random_normal({call.batch, call.keys, memory_width}, random, call.type) : query;
+  AttentionCost cost;
+  cost.parameters = layer.parameter_count();
+  {
+    const Profile profile;
+    Tape tape;
+    tape.watch(query);
+    tape.watch(memory);
+    AttentionContext context;
+    context.causal = call.causal;
+    const Tensor y = layer(query, memory, context);
+    const TapeMemory kept = tape.memory();
+    cost.activation_bytes = kept.saved_bytes - kept.parameter_bytes;
+    tape.backward(y, Tensor::full(y.shape(), 1, call.type));
+    cost.forward_flops = profile.flops(false);
+    cost.backward_flops = profile.flops(true);
+  }
+  for (const CacheKind kind : {CacheKind::contiguous, CacheKind::paged}) {
+    CacheConfig config;
+    config.kind = kind;
+    config.block_size = 1;
+    const std::unique_ptr<KvCache> cache = make_cache(config, layer.cache_widths());
+    AttentionContext context;
+    context.cache = cache.get();
+    layer(query, memory, context);
+    const Index tokens = cache->rows() * cache->length();
+    REQUIRE(tokens == call.batch * (cross ? call.keys : call.queries));
+    CHECK(cache->bytes() % tokens == 0);
+    cost.cache_bytes_per_token = cache->bytes() / tokens;
+  }
+  return cost;
+}
+
+void check_equal(const AttentionCost& formula, const AttentionCost& measured) {
+  CHECK(formula.parameters == measured.parameters);
+  CHECK(formula.forward_flops == measured.forward_flops);
+  CHECK(formula.backward_flops == measured.backward_flops);
+  CHECK(formula.activation_bytes == measured.activation_bytes);
+  CHECK(formula.cache_bytes_per_token == measured.cache_bytes_per_token);
+}
+
+void check_config(const AttentionConfig& config, const AttentionCall& call) {
+  CAPTURE(name_of(config.kind));
+  CAPTURE(config.width);
+  CAPTURE(config.bias);
+  CAPTURE(config.rotary);
+  CAPTURE(call.batch);
+  CAPTURE(call.queries);
+  CAPTURE(call.keys);
+  CAPTURE(call.causal);
+  Generator random(1);
+  const std::unique_ptr<Attention> layer = make_attention(config, random);
+  const Index memory_width = config.memory_width > 0 ? config.memory_width : config.width;
+  check_equal(attention_cost(config, call), measured_cost(*layer, config.width, memory_width, call));
+}
+
+constexpr AttentionKind kKinds[] = {AttentionKind::multi_head, AttentionKind::grouped_query,
+                                    AttentionKind::multi_query, AttentionKind::latent,
+                                    AttentionKind::additive};
+
+AttentionConfig config_of(AttentionKind kind, Index width, Index heads) {
+  AttentionConfig config;
+  config.kind = kind;
+  config.width = width;
+  config.heads = heads;
+  return config;
+}
+
+std::vector<AttentionCall> self_calls() {
+  std::vector<AttentionCall> calls(4);
+  calls[0].queries = 1;
+  calls[1].batch = 2, calls[1].queries = 7;
+  calls[2].batch = 3, calls[2].queries = 33, calls[2].causal = true;
+  calls[3].batch = 1, calls[3].queries = 130, calls[3].causal = true, calls[3].type = DType::f64;
+  return calls;
+}
+
+std::vector<AttentionCall> cross_calls() {
+  std::vector<AttentionCall> calls(3);
+  calls[0].batch = 2, calls[0].queries = 5, calls[0].keys = 9;
+  calls[1].batch = 1, calls[1].queries = 4, calls[1].keys = 11, calls[1].causal = true;
+  calls[2].batch = 2, calls[2].queries = 9, calls[2].keys = 4, calls[2].causal = true;
+  calls[2].type = DType::f64;
+  return calls;
+}
+
+}  // namespace
+
+TEST_SUITE("nn/attention/cost") {
+  TEST_CASE("a cost worked by hand") {
+    AttentionConfig config = config_of(AttentionKind::grouped_query, 6, 4);
+    config.groups = 2, config.key_width = 3, config.value_width = 5;
+    AttentionCall call;
+    call.batch = 2, call.queries = 3;
+    const AttentionCost cost = attention_cost(config, call);
+    CHECK(cost.parameters == 6 * 12 + 12 + 6 * 6 + 6 + 6 * 10 + 10 + 20 * 6 + 6);
+    // Six rows through 288 weights, eighteen pairs in each of four heads.
+    CHECK(cost.forward_flops == 2 * (6 * 288 + 18 * 4 * (3 + 5)));
+    CHECK(cost.backward_flops == 2 * (2 * 6 * 288 + 18 * 4 * (3 * 3 + 2 * 5)));
+    CHECK(cost.activation_bytes == 4 * 6 * (6 + 12 + 6 + 10 + 20 + 4));
+    CHECK(cost.cache_bytes_per_token == 4 * 2 * (3 + 5));
+  }
+
+  TEST_CASE("causal pairs: with fewer queries than keys the last ones, with more some see nothing") {
+    AttentionCall call;
+    call.queries = 4;
+    CHECK(visible_pair_count(call) == 16);
+    call.causal = true;
+    CHECK(visible_pair_count(call) == 1 + 2 + 3 + 4);
+    call.keys = 6;
+    CHECK(visible_pair_count(call) == 3 + 4 + 5 + 6);
+    call.keys = 2;
+    CHECK(visible_pair_count(call) == 0 + 0 + 1 + 2);
+  }
+
+  TEST_CASE("every formula says what module, profile, tape and cache measure") {
+    for (const AttentionKind kind : kKinds) {
+      for (const AttentionCall& call : self_calls()) {
+        check_config(config_of(kind, 24, 4), call);
+        AttentionConfig config = config_of(kind, 10, 6);
+        config.key_width = 6, config.value_width = 5, config.bias = false;
+        if (kind == AttentionKind::grouped_query) config.groups = 3;
+        if (kind == AttentionKind::latent) config.latent_width = 7, config.rotary_width = 2;
+        if (kind != AttentionKind::latent && kind != AttentionKind::additive) config.rotary = true;
+        check_config(config, call);
+      }
+      for (const AttentionCall& call : cross_calls()) {
+        AttentionConfig config = config_of(kind, 12, 3);
+        config.cross = true;
+        config.memory_width = 14;
+        check_config(config, call);
+      }
+    }
+    AttentionConfig unpacked = config_of(AttentionKind::multi_head, 24, 4);
+    unpacked.packed = false;
+    for (const AttentionCall& call : self_calls()) check_config(unpacked, call);
+  }
+
+  TEST_CASE("latent attention, naive and absorbed, with query latents and norms or without") {
+    for (const LatentForm form : {LatentForm::naive, LatentForm::absorbed}) {
+      for (const Index query_latents : {0, 9}) {
+        for (const bool norm : {true, false}) {
+          for (const Index rotary : {0, 4}) {
+            LatentConfig config;
+            config.width = 10, config.heads = 3, config.key_width = 6, config.value_width = 5;
+            config.latent_width = 8, config.query_latent_width = query_latents;
+            config.rotary_width = rotary, config.norm = norm, config.form = form;
+            CAPTURE((form == LatentForm::absorbed));
+            CAPTURE(query_latents);
+            CAPTURE(norm);
+            CAPTURE(rotary);
+            Generator random(1);
+            LatentAttention layer(config, random);
+            for (const AttentionCall& call : self_calls()) {
+              CAPTURE(call.queries);
+              check_equal(attention_cost(config, call), measured_cost(layer, 10, 10, call));
+            }
+            if (rotary > 0) continue;
+            for (const AttentionCall& call : cross_calls()) {
+              CAPTURE(call.queries);
+              check_equal(attention_cost(config, call), measured_cost(layer, 10, 10, call));
+            }
+          }
+        }
+      }
+    }
+  }
+
+  TEST_CASE("DeepSeek-V2's latents take 576 numbers a token, as 2.25 groups of its head width would") {
+    LatentConfig latent;
+    latent.width = 5120, latent.heads = 128, latent.key_width = latent.value_width = 128;
+    latent.latent_width = 512, latent.query_latent_width = 1536, latent.rotary_width = 64;
+    const AttentionCall call;
+    CHECK(attention_cost(latent, call).cache_bytes_per_token == 4 * (512 + 64));
+    AttentionConfig full = config_of(AttentionKind::multi_head, 5120, 128);
+    full.key_width = full.value_width = 128;
+    CHECK(attention_cost(full, call).cache_bytes_per_token == 4 * 2 * 128 * 128);
+    CHECK(4 * (512 + 64) == 4 * 2 * 2.25 * 128);
+    // The published checkpoint: q_a_proj, kv_a_proj_with_mqa, q_b_proj, kv_b_proj, o_proj, two norms.
+    CHECK(attention_cost(latent, call).parameters == 5120 * 1536 + 5120 * (512 + 64) +
+                                                         1536 * 128 * (128 + 64) + 512 * 128 * (128 + 128) +
+                                                         128 * 128 * 5120 + 1536 + 512);
+  }
+}
