@@ -32,13 +32,18 @@ void for_each_option(Options& o, const F& f) {
   f("Vocabulary", "target_model", o.target_model, "a SentencePiece model for the target");
   f("Model", "width", o.width, "C, width of the states; a multiple of the heads");
   f("Model", "heads", o.heads, "H, attention heads");
+  f("Model", "attention", o.attention,
+    "mha (multi-head), gqa (grouped-query), mqa (multi-query), mla (latent) or additive");
+  f("Model", "groups", o.groups, "G, heads of keys and values with gqa; 0 for half of the heads");
+  f("Model", "latent_width", o.latent_width, "width of mla's compressed keys and values; 0 for C / 2");
   f("Model", "encoder_layers", o.encoder_layers, "layers of the encoder");
   f("Model", "decoder_layers", o.decoder_layers, "layers of the decoder");
   f("Model", "feed_forward", o.feed_forward, "F, hidden width of the feed-forward networks; 0 for 4 C");
   f("Model", "max_length", o.max_length, "longest sentence in tokens; longer pairs are left out");
   f("Model", "dropout", o.dropout, "share of activations dropped in training");
   f("Model", "activation", o.activation, "relu, gelu, gelu_tanh or silu");
-  f("Model", "positions", o.positions, "sinusoidal or learned");
+  f("Model", "positions", o.positions,
+    "sinusoidal or learned, added to the embeddings, or rotary, which attention turns by");
   f("Model", "post_norm", o.post_norm, "normalise after each residual sum, as the original did, not before");
   f("Model", "untied_head", o.untied_head, "give the output its own matrix, not the target embedding");
   f("Training", "steps", o.steps, "optimizer steps");
@@ -96,6 +101,9 @@ EncoderDecoderConfig TranslationOptions::model_config(Index source_vocabulary,
   EncoderDecoderConfig config;
   config.layer.width = width;
   config.layer.heads = heads;
+  config.layer.attention = attention_kind(attention);
+  config.layer.groups = groups;
+  config.layer.latent_width = latent_width;
   config.layer.feed_forward = feed_forward;
   config.layer.dropout = dropout;
   config.layer.norm_first = !post_norm;
@@ -144,6 +152,12 @@ void TranslationOptions::check() const {
   require(
       max_words >= 0 && patience >= 0 && clip >= 0 && warmup >= 0 && checkpoint_every >= 0 && samples >= 0,
       "--max-words, --patience, --clip, --warmup, --checkpoint-every and --samples must not be negative");
+  require(
+      positions != "rotary" || attention != "additive",
+      "--positions rotary turns the vectors whose products are the scores; --attention additive has no such "
+      "products; try --positions sinusoidal or learned");
+  require(groups == 0 || attention == "gqa", "--groups needs --attention gqa");
+  require(latent_width == 0 || attention == "mla", "--latent-width needs --attention mla");
   require(schedule != "cosine" || steps > warmup,
           "the cosine schedule needs more --steps than --warmup; got " + std::to_string(steps) + " and " +
               std::to_string(warmup));
@@ -158,8 +172,12 @@ void to_json(nlohmann::ordered_json& json, const TranslationOptions& options) {
 }
 
 void from_json(const nlohmann::ordered_json& json, TranslationOptions& options) {
-  for_each_option(
-      options, [&](const char*, const char* name, auto& field, const char*) { json.at(name).get_to(field); });
+  // Runs from before there were other kinds of attention do not name them.
+  const std::string later = " attention groups latent_width ";
+  for_each_option(options, [&](const char*, const char* name, auto& field, const char*) {
+    const bool may_be_missing = later.find(" " + std::string(name) + " ") != std::string::npos;
+    if (!may_be_missing || json.contains(name)) json.at(name).get_to(field);
+  });
 }
 
 }  // namespace tapeformer

@@ -31,6 +31,8 @@ struct TranslationOptions {
   Index width = 128, heads = 4, encoder_layers = 2, decoder_layers = 2, feed_forward = 256, max_length = 128;
   double dropout = 0.1;
   std::string activation = "relu", positions = "sinusoidal";
+  std::string attention = "mha";
+  Index groups = 0, latent_width = 0;  ///< 0 for the attention's own defaults
   bool post_norm = false, untied_head = false;
   // Training
   Index steps = 2500, batch_tokens = 2048, accumulate = 1;

@@ -103,8 +103,10 @@ TranslationTrainer::TranslationTrainer(RunFolder folder, TranslationOptions opti
   validation_batches_ =
       std::make_unique<TranslationBatches>(encode(vocabularies_, corpus_.validation), batching);
 
-  const EncoderDecoderConfig config =
-      options_.model_config(vocabularies_.source->vocabulary_size(), vocabularies_.target->vocabulary_size());
+  const EncoderDecoderConfig config = checkpoint != nullptr
+                                          ? EncoderDecoderConfig::from_json(folder_.config().dump())
+                                          : options_.model_config(vocabularies_.source->vocabulary_size(),
+                                                                  vocabularies_.target->vocabulary_size());
   Generator random(options_.seed);
   model_ = std::make_unique<EncoderDecoder>(config, random);
   AdamWConfig adamw;
