@@ -1,4 +1,5 @@
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/examples/attention_cost.h>
 #include <tapeformer/examples/attention_figures.h>
 #include <tapeformer/examples/planted_faults.h>
 #include <tapeformer/examples/program.h>
@@ -19,7 +20,7 @@ constexpr int kExitFailed = 1;
 struct Options : GradcheckRunOptions {
   std::vector<std::string> layers, modes;
   std::string json, device = "cpu";
-  bool list = false, self_test = false, figures = false;
+  bool list = false, self_test = false, figures = false, cost = false;
 
   bool json_to_output() const { return json == "-"; }
 };
@@ -116,6 +117,8 @@ void add_options(CLI::App& app, Options& options) {
   app.add_flag("--list", options.list, "print the layers with their modes, and check nothing");
   app.add_flag("--self-test", options.self_test,
                "plant faults in recorded backward passes, and see that each is noticed");
+  app.add_flag("--cost", options.cost,
+               "parameters, FLOPs, activations and cache of each kind of attention at the chosen sizes");
   app.add_flag("--figures", options.figures,
                "reproduce published figures of attention to every printed decimal");
   app.add_option("--json", options.json, "write the results as JSON to this file; to standard output without")
@@ -170,6 +173,7 @@ int run(int argc, char** argv) {
       "  gradcheck_attention --dtype f32                      how far single precision is off\n"
       "  gradcheck_attention --json results.json              every input's errors\n"
       "  gradcheck_attention --self-test                      would it notice a wrong gradient?\n"
+      "  gradcheck_attention --cost --queries 2048 --width 1024 --heads 16 --dtype f32\n"
       "  gradcheck_attention --figures                        published numbers beside ours");
   Options options;
   add_options(app, options);
@@ -182,6 +186,10 @@ int run(int argc, char** argv) {
   options.check();
   if (options.device != "cpu")
     throw Error("--device must be cpu, all that this build has; got " + options.device);
+  if (options.cost) {
+    print_attention_cost(std::cout, options.sizes, options.type == "f64" ? DType::f64 : DType::f32);
+    return kExitSuccess;
+  }
   const std::vector<AttentionCheck> checks = selected_checks(options.layers, options.modes);
   if (options.list) return list_checks(checks);
   if (options.self_test) return self_test(checks, options);
