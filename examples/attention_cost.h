@@ -17,8 +17,8 @@ struct NamedCost {
 /// What self-attention of every kind takes at these sizes, where every query sees every key.
 std::vector<NamedCost> attention_costs(const CheckSizes& sizes, DType type);
 
-/// Numbers that one token takes in one layer's cache in a model of DeepSeek-V2's widths, were its attention of
-/// each kind.
+/// Numbers that one token takes in the cache of one layer of DeepSeek-V2's widths, were its attention of this
+/// kind.
 /// Source:  DeepSeek-AI 2024, arXiv:2405.04434, table 1 and section 3.1.2
 struct CacheSize {
   std::string name, formula;

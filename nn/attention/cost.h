@@ -36,12 +36,12 @@ Index visible_pair_count(const AttentionCall& call);
 ///   forward      2 (N C H D + M C' G (D + E) + N H E C) + 2 P (D + E)
 ///   backward     twice the projections + 2 P (3 D + 2 E): scores once more, gradients of weights, values,
 ///                queries and keys; additive: 2 P (4 D + 2 E), for there is the score weights' gradient too
-///   activations  N (C + H D + H E + H) + M G (D + E) numbers: input, projections, what the heads put out, and
-///                the logarithm of a sum for each of their rows; M C' for a memory; rotary: T D for the angles;
+///   activations  N (C + H D + H E + H) + M G (D + E) numbers: input, projections, output of the heads, and
+///                the logarithm of a sum for each of their rows; M C' for a memory; rotary: T D of angles;
 ///                causal: 8 bytes a row for the range that it sees
 ///   cache        G (D + E) numbers
-/// Source:  Vaswani et al. 2017, arXiv:1706.03762, section 3.2; Shazeer 2019, arXiv:1911.02150; Ainslie et al.
-///          2023, arXiv:2305.13245; Bahdanau et al. 2015, arXiv:1409.0473; recomputed scores: Dao 2023,
+/// Source:  Vaswani et al. 2017, arXiv:1706.03762, section 3.2; Shazeer 2019, arXiv:1911.02150; Ainslie et
+///          al. 2023, arXiv:2305.13245; Bahdanau et al. 2015, arXiv:1409.0473; recomputed scores: Dao 2023,
 ///          arXiv:2307.08691, algorithm 2
 AttentionCost attention_cost(const AttentionConfig& config, const AttentionCall& call);
 
@@ -51,8 +51,8 @@ AttentionCost attention_cost(const AttentionConfig& config, const AttentionCall&
 ///   forward      2 (N C I (if d'_c) + N I H d + M C' L + M C R + N H E C), and
 ///                naive: 2 M L H (D + E) + 2 P (d + E); absorbed: 2 N H L (D + E) + 2 P 2 (L + R)
 ///   backward     twice all that is not P, and naive: 2 P (3 d + 2 E); absorbed: 2 P 5 (L + R)
-///   activations  N C + M C' of inputs, N I (if d'_c), each normed latent once more with a number for its row,
-///                2 T R for the angles, N H for sums, and
+///   activations  N C of inputs, M C' for a memory, N I (if d'_c), each normed latent once more with a number
+///                for its row, 2 T R for the angles, N H for sums, and
 ///                naive: M L + N H (d + E) + M H (d + E); absorbed: M (L + R) + 2 N H (L + R) + N H (D + E),
 ///                and N H L more if R; causal: 8 bytes a row
 ///   cache        L + R numbers, against 2 H D of multi-head attention
