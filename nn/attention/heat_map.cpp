@@ -10,7 +10,7 @@
 namespace tapeformer {
 namespace {
 
-constexpr std::size_t kLongestLabel = 24, kLongestTitle = 120;  // characters shown
+constexpr std::size_t kLongestLabel = 24, kLongestTitle = 100;  // characters shown
 constexpr int kMargin = 16, kGap = 28, kBarWidth = 12, kLegendWidth = 64;
 
 template <class... Numbers>
@@ -137,7 +137,7 @@ class Picture {
   const std::string& svg() const { return svg_; }
 
  private:
-  static constexpr int kTitleFont = 16, kHeading = 22;
+  static constexpr int kTitleFont = 14, kHeading = 22;
 
   void begin(int width, int height, const XmlText& title) {
     svg_ = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n" +
