@@ -5,11 +5,22 @@
 namespace tapeformer::kernels {
 namespace {
 
+/// to = scale * rows, `to_row` apart.
 template <class T>
-void put_row(Index width, const T* from, T scale, Write<T> to) {
+void put_rows(Index count, Index width, const T* rows, Index row, T scale, Write<T> to, Index to_row) {
   const Batch<T> factor(scale);
-  write_simd(
-      0, width, to, [&](const Batch<T>& x) { return x * factor; }, from);
+  for (Index i = 0; to && i < count; ++i) {
+    write_simd(
+        0, width, Write<T>{to.to + i * to_row, to.add}, [&](const Batch<T>& x) { return x * factor; },
+        rows + i * row);
+  }
+}
+
+/// A gradient from one row of one head on.
+template <class T>
+Write<T> part_of(Write<T> gradient, const HeadStrides& strides, Index b, Index row, Index head) {
+  return {gradient ? gradient.to + b * strides.batch + row * strides.row + head * strides.head : nullptr,
+          gradient.add};
 }
 
 /// A unit is one group of heads and some blocks of keys, whose gradients it sums while all queries move past.
@@ -41,6 +52,7 @@ class AttentionBackward {
         row_s_(leading<T>(std::min(kKeyBlock, shape.keys))) {
     const bool uneven = s_.key_from != nullptr || s_.key_to != nullptr;
     pieces_ = pieces_of(s_.batch * s_.groups, uneven, blocks_of(s_.keys, kKeyBlock));
+    sees_whole_rows_ = s_.keys <= kKeyBlock;
     const Index block = std::min(kQueryBlock, s_.queries), keys = padded<T>(std::min(kKeyBlock, s_.keys));
     Layout<T> layout;
     at_deltas_ = layout.take(heads_ * s_.queries);
@@ -96,7 +108,7 @@ class AttentionBackward {
     std::fill(dqueries, dqueries + heads_ * s_.queries * row_d_, T(0));
     T* dweight = partial_dweight(b, group, piece, 0);
     std::fill(dweight, dweight + heads_ * row_d_, T(0));
-    for (Index r = 0; r < heads_; ++r)
+    for (Index r = 0; r < heads_ && !sees_whole_rows_; ++r)
       find_deltas(b, group * heads_ + r, memory + at_deltas_ + r * s_.queries);
 
     DropoutWords words(s_);
@@ -113,18 +125,19 @@ class AttentionBackward {
           run_head(b, group * heads_ + r, r, key, count, words, dquery, dweight + r * row_d_, memory);
         }
       }
-      put_keys(b, group, key, count, memory);
+      put_rows(count, s_.key_width, memory + at_dkeys_, row_d_, T(1), part_of(dkey_, s_.key, b, key, group),
+               s_.key.row);
+      put_rows(count, s_.value_width, memory + at_dvalues_, row_e_, T(1),
+               part_of(dvalue_, s_.value, b, key, group), s_.value.row);
     }
-    if (pieces_ > 1 || !dquery_) return;
-    for (Index r = 0; r < heads_; ++r) {
-      for (Index t = 0; t < s_.queries; ++t) {
-        put_row(s_.key_width, dqueries + (r * s_.queries + t) * row_d_, scores_.query_scale,
-                to_query(b, group * heads_ + r, t));
-      }
+    for (Index r = 0; r < heads_ && pieces_ == 1; ++r) {
+      put_rows(s_.queries, s_.key_width, dqueries + r * s_.queries * row_d_, row_d_, scores_.query_scale,
+               part_of(dquery_, s_.query, b, 0, group * heads_ + r), s_.query.row);
     }
   }
 
-  /// sum over e of dy y, which is the sum over the keys of weight and weight's gradient.
+  /// sum over e of dy y: what the sum over the keys of weight times its gradient must be. Where a tile holds
+  /// whole rows it takes that sum itself, whose rounding errors cancel in the scores' gradient.
   void find_deltas(Index b, Index head, T* deltas) const {
     const auto product = [](const Batch<T>& x, const Batch<T>& y) { return x * y; };
     for (Index t = 0; t < s_.queries; ++t) {
@@ -195,41 +208,31 @@ class AttentionBackward {
       T *line = scores + t * row_s_, *dline = dweights + t * row_s_;
       const std::uint32_t* row_words = s_.drops ? words.row(tile, t) : nullptr;
       if (s_.drops) drop(tile.columns, row_words, s_.dropped, dline);
-      const Batch<T> shift(log_sums[t] == kMinusInfinity<T> ? T(0) : log_sums[t]), delta(deltas[t]);
+      const Batch<T> shift(log_sums[t] == kMinusInfinity<T> ? T(0) : log_sums[t]);
+      Batch<T> product(T(0));
       for (Index i = 0; i < width; i += kLanes<T>) {
         const Batch<T> weight = xsimd::exp(Batch<T>::load_unaligned(line + i) - shift);
-        (weight * (Batch<T>::load_unaligned(dline + i) - delta)).store_unaligned(dline + i);
+        product = xsimd::fma(weight, Batch<T>::load_unaligned(dline + i), product);
         weight.store_unaligned(line + i);
+      }
+      const Batch<T> delta(sees_whole_rows_ ? xsimd::hadd(product) : deltas[t]);
+      for (Index i = 0; i < width; i += kLanes<T>) {
+        const Batch<T> dweight = Batch<T>::load_unaligned(dline + i) - delta;
+        (Batch<T>::load_unaligned(line + i) * dweight).store_unaligned(dline + i);
       }
       if (s_.drops) drop(tile.columns, row_words, s_.dropped, line);
     }
-  }
-
-  void put_keys(Index b, Index group, Index key, Index count, const T* memory) const {
-    const auto put = [&](const T* rows, Index row, Index width, const HeadStrides& strides, Write<T> to) {
-      for (Index i = 0; to && i < count; ++i) {
-        const Index at = b * strides.batch + (key + i) * strides.row + group * strides.head;
-        put_row(width, rows + i * row, T(1), Write<T>{to.to + at, to.add});
-      }
-    };
-    put(memory + at_dkeys_, row_d_, s_.key_width, s_.key, dkey_);
-    put(memory + at_dvalues_, row_e_, s_.value_width, s_.value, dvalue_);
   }
 
   void add_partial_dqueries() const {
     parallel_ranges(s_.batch * s_.heads * s_.queries, pieces_ * s_.key_width, [&](Index from, Index to) {
       for (Index i = from; i < to; ++i) {
         const Index b = i / (s_.heads * s_.queries), head = i / s_.queries % s_.heads, t = i % s_.queries;
-        const auto row = [&](Index piece) {
-          return partial_dquery(b, head / heads_, piece, head % heads_) + t * row_d_;
-        };
-        T* sum = row(0);
-        for (Index piece = 1; piece < pieces_; ++piece) {
-          write_simd(
-              0, s_.key_width, Write<T>{sum, true}, [](const Batch<T>& x) { return x; },
-              static_cast<const T*>(row(piece)));
+        Write<T> to = part_of(dquery_, s_.query, b, t, head);
+        for (Index piece = 0; piece < pieces_; ++piece, to.add = true) {
+          const T* row = partial_dquery(b, head / heads_, piece, head % heads_) + t * row_d_;
+          put_rows(1, s_.key_width, row, row_d_, scores_.query_scale, to, 0);
         }
-        put_row(s_.key_width, sum, scores_.query_scale, to_query(b, head, t));
       }
     });
   }
@@ -248,9 +251,6 @@ class AttentionBackward {
     }
   }
 
-  Write<T> to_query(Index b, Index head, Index t) const {
-    return {dquery_.to + b * s_.query.batch + t * s_.query.row + head * s_.query.head, dquery_.add};
-  }
   T kept_scale() const { return s_.drops ? static_cast<T>(s_.kept_scale) : T(1); }
 
   const AttentionShape& s_;
@@ -259,6 +259,7 @@ class AttentionBackward {
   Write<T> dquery_, dkey_, dvalue_, dweight_;
   Index heads_, row_d_, row_e_, row_s_;  // query heads that share a key; distances of packed rows
   Index pieces_ = 1;                     // of the keys
+  bool sees_whole_rows_;
   Index at_deltas_ = 0, at_dqueries_ = 0, at_queries_ = 0, at_dy_ = 0, at_keys_ = 0, at_transposed_keys_ = 0,
         at_values_ = 0, at_transposed_values_ = 0, at_dkeys_ = 0, at_dvalues_ = 0, at_scores_ = 0,
         at_dweights_ = 0, memory_size_ = 0;

@@ -94,9 +94,11 @@ class AttentionForward {
 
   void pack_queries(Index b, Index head, Index from, Index to, T* packed) const {
     const T* rows = query_ + b * s_.query.batch + head * s_.query.head;
-    for (Index t = from; t < to; ++t) {
-      const std::uint8_t sees = keys_of(s_, b, t).size() > 0;
-      pack_rows(1, s_.key_width, rows + t * s_.query.row, s_.query.row, &sees, scores_.query_scale,
+    for (Index t = from; t < to; t += kQueryBlock) {
+      const Index count = std::min(kQueryBlock, to - t);
+      std::uint8_t sees[kQueryBlock];
+      for (Index i = 0; i < count; ++i) sees[i] = keys_of(s_, b, t + i).size() > 0;
+      pack_rows(count, s_.key_width, rows + t * s_.query.row, s_.query.row, sees, scores_.query_scale,
                 packed + (t - from) * row_d_, row_d_);
     }
   }

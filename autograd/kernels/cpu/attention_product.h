@@ -44,16 +44,15 @@ constexpr Index kMostVectors = kManyRegisters ? 4 : 2, kMostRows = 12, kSums = k
 template <class T>
 using StripProduct = void (*)(Index depth, LeftOperand<T> a, RightOperand<T> b, T* c, Index c_row, bool add);
 
-/// c [rows, vectors] in registers: each vector of b serves all rows, each element of a all vectors.
+/// c [rows, vectors] in registers: each vector of b serves all rows, each element of a all vectors. What c held
+/// is added last, so that the rounding of long sums grows with their blocks, not with their terms.
 template <class T, int rows, int vectors>
 void strip_product(Index depth, LeftOperand<T> a, RightOperand<T> b, T* c, Index c_row, bool add) {
   Batch<T> sums[rows][vectors];
 #pragma GCC unroll 12
   for (int r = 0; r < rows; ++r) {
 #pragma GCC unroll 4
-    for (int v = 0; v < vectors; ++v) {
-      sums[r][v] = add ? Batch<T>::load_unaligned(c + r * c_row + v * kLanes<T>) : Batch<T>(T(0));
-    }
+    for (int v = 0; v < vectors; ++v) sums[r][v] = Batch<T>(T(0));
   }
   for (Index k = 0; k < depth; ++k) {
     const T *left = a.data + k * a.step, *right = b.data + k * b.row;
@@ -70,7 +69,10 @@ void strip_product(Index depth, LeftOperand<T> a, RightOperand<T> b, T* c, Index
 #pragma GCC unroll 12
   for (int r = 0; r < rows; ++r) {
 #pragma GCC unroll 4
-    for (int v = 0; v < vectors; ++v) sums[r][v].store_unaligned(c + r * c_row + v * kLanes<T>);
+    for (int v = 0; v < vectors; ++v) {
+      T* to = c + r * c_row + v * kLanes<T>;
+      (add ? Batch<T>::load_unaligned(to) + sums[r][v] : sums[r][v]).store_unaligned(to);
+    }
   }
 }
 

@@ -15,19 +15,29 @@ constexpr Index kPhiloxBlocks = 16;  // computed together
 /// philox_4x32_10 of sixteen blocks from `first` on: words[16 w + b] is word w of block first + b. A group of
 /// dropout's elements so finds its words in order.
 inline void philox_lanes(const PhiloxStream& stream, std::uint64_t first, std::uint32_t* words) {
-  constexpr Index kWidth = 4, kVectors = kPhiloxBlocks / kWidth;
-  // One word of Philox's state for each of four blocks, in the low halves; the high halves do not matter.
-  using Lanes = std::uint64_t __attribute__((vector_size(32)));
-  using Halves = std::uint32_t __attribute__((vector_size(16)));
+#if defined(__AVX512F__)
+  constexpr Index kWidth = 8;
+#else
+  constexpr Index kWidth = 4;
+#endif
+  constexpr Index kVectors = kPhiloxBlocks / kWidth;
+  // One word of Philox's state for each of `kWidth` blocks, in the low halves; the high ones do not matter.
+  using Lanes = std::uint64_t __attribute__((vector_size(8 * kWidth)));
+  using Halves = std::uint32_t __attribute__((vector_size(4 * kWidth)));
   const auto product = [](const Lanes& a, const Lanes& b) -> Lanes {  // of the low halves
-#if defined(__AVX2__)  // one instruction, which no plain expression compiles to
+#if defined(__AVX512F__)  // one instruction, which no plain expression compiles to
+    return reinterpret_cast<Lanes>(
+        _mm512_mul_epu32(reinterpret_cast<__m512i>(a), reinterpret_cast<__m512i>(b)));
+#elif defined(__AVX2__)
     return reinterpret_cast<Lanes>(
         _mm256_mul_epu32(reinterpret_cast<__m256i>(a), reinterpret_cast<__m256i>(b)));
 #else
     return (a & 0xFFFFFFFF) * (b & 0xFFFFFFFF);
 #endif
   };
-  const Lanes zero = {}, count = {0, 1, 2, 3};
+  const Lanes zero = {};
+  Lanes count = {};
+  for (Index i = 0; i < kWidth; ++i) count[i] = static_cast<std::uint64_t>(i);
   const Lanes factor0 = zero + 0xD2511F53, factor1 = zero + 0xCD9E8D57;
   Lanes x[4][kVectors];
   for (Index v = 0; v < kVectors; ++v) {

@@ -1,0 +1,222 @@
+// Tiled attention against the same in plain operations: time, memory and errors at several lengths.
+// Usage: attention [--lengths T...] [--batch B] [--heads H] [--groups G] [--width D] [--causal] [--dropout P]
+//                  [--double] [--repeats N] [--no-errors]
+#include <tapeformer/autograd/kernels/matmul.h>
+#include <tapeformer/autograd/ops/attention.h>
+#include <tapeformer/autograd/random.h>
+#include <tapeformer/autograd/tape.h>
+
+#include <CLI/CLI.hpp>
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <fstream>
+
+using namespace tapeformer;
+
+namespace {
+
+enum Path { fused, composed, paths };
+
+struct Workload {
+  Index batch = 1, heads = 1, groups = 0, width = 64;
+  bool causal = false;
+  double dropout = 0;
+  DType type = DType::f32;
+  int repeats = 7;
+
+  /// Multiplications and additions of the forward pass's two products; the backward pass has five.
+  double flops(Index length) const {
+    return 4.0 * static_cast<double>(batch * heads * width) * static_cast<double>(length * length) *
+           (causal ? 0.5 : 1.0);
+  }
+};
+
+struct Inputs {
+  Inputs(const Workload& w, Index length, DType type) {
+    Generator random(7);
+    const auto draw = [&](Index heads) {
+      const Tensor x = Tensor::empty({w.batch, length, heads, w.width}, DType::f32);
+      random.fill_normal(x, 0, 1);
+      return x.to(type);
+    };
+    query = draw(w.heads), key = draw(w.groups), value = draw(w.groups), dy = draw(w.heads);
+  }
+  Tensor query, key, value, dy;
+};
+
+double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+struct Pass {
+  double forward = 0, backward = 0;  // seconds
+  std::vector<Tensor> results;       // the output and the gradients of query, key and value
+};
+
+Pass run(Path path, const Workload& w, const Inputs& in) {
+  AttentionOptions options;
+  options.causal = w.causal, options.dropout = w.dropout, options.dropout_key = {1, 2, 3};
+  Pass pass;
+  Tape tape;
+  for (const Tensor& x : {in.query, in.key, in.value}) tape.watch(x);
+  const double begun = now();
+  const Tensor y = path == fused ? scaled_dot_product_attention(in.query, in.key, in.value, options)
+                                 : composed_attention(in.query, in.key, in.value, options);
+  pass.forward = now() - begun;
+  pass.results = tape.gradients(y, {in.query, in.key, in.value}, in.dy);
+  pass.backward = now() - begun - pass.forward;
+  pass.results.insert(pass.results.begin(), y);
+  return pass;
+}
+
+/// In MiB, of this process: "VmHWM" the most it ever held, "VmRSS" what it holds.
+double resident(const std::string& name) {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.rfind(name, 0) == 0) return std::stod(line.substr(name.size() + 1)) / 1024;
+  }
+  return 0;
+}
+
+/// What a forward and a backward pass add to the most memory that a process of their own holds, in MiB.
+double peak_memory(Path path, const Workload& w, Index length) {
+  int ends[2];
+  if (pipe(ends) != 0) return NAN;
+  double result = NAN;
+  const pid_t child = fork();
+  if (child == 0) {
+    Workload tiny = w;
+    tiny.batch = 1;
+    run(path, tiny, Inputs(tiny, 16, w.type));  // wakes the threads
+    const Inputs in(w, length, w.type);
+    const double before = resident("VmRSS:");
+    run(path, w, in);
+    result = resident("VmHWM:") - before;
+    _exit(write(ends[1], &result, sizeof result) == sizeof result ? 0 : 1);
+  }
+  close(ends[1]);
+  if (child < 0 || read(ends[0], &result, sizeof result) != sizeof result) result = NAN;
+  close(ends[0]);
+  if (child > 0) waitpid(child, nullptr, 0);
+  return result;
+}
+
+/// max |a - b| / max |b|
+double error(const Tensor& a, const Tensor& b) {
+  double worst = 0, largest = 0;
+  for (Index i = 0; i < b.elements(); ++i) {
+    worst = std::max(worst, std::abs(a.at(i) - b.at(i)));
+    largest = std::max(largest, std::abs(b.at(i)));
+  }
+  return worst / largest;
+}
+
+/// The rate of a large f32 product now, in FLOP/s.
+double gemm_rate() {
+  constexpr Index kSize = 2048;
+  const Tensor a = Tensor::full({kSize, kSize}, 1), b = Tensor::full({kSize, kSize}, 1),
+               c = Tensor::empty_like(a);
+  kernels::Gemm shape;
+  shape.m = shape.n = shape.k = shape.lda = shape.ldb = shape.ldc = kSize;
+  double best = 0;
+  for (int i = 0; i < 12; ++i) {
+    const double begun = now();
+    kernels::gemm(kernels::Cpu{}, shape, a.data<float>(), b.data<float>(),
+                  kernels::Write<float>{c.data<float>(), false});
+    best = std::max(best, 2.0 * kSize * kSize * kSize / (now() - begun));
+  }
+  return best;
+}
+
+void show_times(const Workload& w, Index length) {
+  const Inputs in(w, length, w.type);
+  std::vector<double> forward[paths], backward[paths];
+  for (int i = 0; i <= w.repeats; ++i) {
+    for (const Path path : {fused, composed}) {
+      const Pass pass = run(path, w, in);
+      if (i == 0) continue;  // the pools grow
+      forward[path].push_back(pass.forward), backward[path].push_back(pass.backward);
+    }
+  }
+  double seconds[paths][2];
+  for (const Path path : {fused, composed})
+    seconds[path][0] = median(forward[path]), seconds[path][1] = median(backward[path]);
+  const double flops[2] = {w.flops(length), 2.5 * w.flops(length)};
+  for (const int pass : {0, 1}) {
+    std::printf("%6lld %-9s %12.3f %12.3f %8.2f %12.1f %12.1f\n", static_cast<long long>(length),
+                pass == 0 ? "forward" : "backward", 1e3 * seconds[fused][pass], 1e3 * seconds[composed][pass],
+                seconds[composed][pass] / seconds[fused][pass], 1e-9 * flops[pass] / seconds[fused][pass],
+                1e-9 * flops[pass] / seconds[composed][pass]);
+  }
+  std::fflush(stdout);
+}
+
+void show_errors(const Workload& w, Index length) {
+  const std::vector<Tensor> exact = run(composed, w, Inputs(w, length, DType::f64)).results;
+  std::vector<double> errors[paths];
+  for (const Path path : {fused, composed}) {
+    const std::vector<Tensor> results = run(path, w, Inputs(w, length, DType::f32)).results;
+    for (std::size_t i = 0; i < exact.size(); ++i) errors[path].push_back(error(results[i], exact[i]));
+  }
+  const char* const names[] = {"output", "dquery", "dkey", "dvalue"};
+  for (std::size_t i = 0; i < exact.size(); ++i) {
+    std::printf("%6lld %-9s %12.2e %12.2e %8.2f\n", static_cast<long long>(length), names[i],
+                errors[fused][i], errors[composed][i], errors[fused][i] / errors[composed][i]);
+  }
+  std::fflush(stdout);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Workload w;
+  std::vector<Index> lengths{512, 2048, 8192};
+  bool in_double = false, without_errors = false;
+  CLI::App app("Times tiled attention against attention in plain operations.");
+  app.add_option("--lengths", lengths);
+  app.add_option("--batch", w.batch);
+  app.add_option("--heads", w.heads);
+  app.add_option("--groups", w.groups, "key and value heads; as many as query heads when not given");
+  app.add_option("--width", w.width);
+  app.add_flag("--causal", w.causal);
+  app.add_option("--dropout", w.dropout);
+  app.add_flag("--double", in_double);
+  app.add_option("--repeats", w.repeats);
+  app.add_flag("--no-errors", without_errors);
+  CLI11_PARSE(app, argc, argv);
+  if (w.groups == 0) w.groups = w.heads;
+  if (in_double) w.type = DType::f64;
+
+  std::printf("B %lld, H %lld, G %lld, D %lld, %s, causal %d, dropout %g\n", static_cast<long long>(w.batch),
+              static_cast<long long>(w.heads), static_cast<long long>(w.groups),
+              static_cast<long long>(w.width), in_double ? "f64" : "f32", w.causal, w.dropout);
+  // First of all, while this process has no threads yet that a fork would lose.
+  std::printf("\nmemory beyond the inputs, forward and backward\n     T          tiled MiB composed MiB\n");
+  for (const Index length : lengths) {
+    const double tiled = peak_memory(fused, w, length), plain = peak_memory(composed, w, length);
+    std::printf("%6lld %21.1f %12.1f\n", static_cast<long long>(length), tiled, plain);
+    std::fflush(stdout);
+  }
+  std::printf("\na 2048-wide f32 matrix product runs at %.1f GFLOP/s\n", 1e-9 * gemm_rate());
+  std::printf(
+      "     T pass          tiled ms  composed ms    ratio tiled GFLOP/s composed GFLOP/s (medians of %d)\n",
+      w.repeats);
+  for (const Index length : lengths) show_times(w, length);
+  if (without_errors) return 0;
+  std::printf(
+      "\nf32 against f64: max |difference| / max |value|\n     T                  tiled     composed    "
+      "ratio\n");
+  for (const Index length : lengths) show_errors(w, length);
+  return 0;
+}
