@@ -86,14 +86,13 @@ class AttentionBackward {
   }
 
  private:
-  /// Of a piece of the keys' gradient of the queries of head r in a group.
+  /// What the unit of (b, group, piece) sums of the gradients of the queries and the weight of head r of the group.
   T* partial_dquery(Index b, Index group, Index piece, Index r) const {
-    const Index unit = (piece * s_.batch + b) * s_.groups + group;
-    return partial_dquery_ + (unit * heads_ + r) * s_.queries * row_d_;
+    return partial_dquery_ +
+           (((piece * s_.batch + b) * s_.groups + group) * heads_ + r) * s_.queries * row_d_;
   }
   T* partial_dweight(Index b, Index group, Index piece, Index r) const {
-    const Index unit = (piece * s_.batch + b) * s_.groups + group;
-    return partial_dweight_ + (unit * heads_ + r) * row_d_;
+    return partial_dweight_ + (((piece * s_.batch + b) * s_.groups + group) * heads_ + r) * row_d_;
   }
   /// A query that sees nothing counts as zero, whatever it and its output's gradient hold.
   bool sees(Index b, Index head, Index t) const {
@@ -228,10 +227,10 @@ class AttentionBackward {
     parallel_ranges(s_.batch * s_.heads * s_.queries, pieces_ * s_.key_width, [&](Index from, Index to) {
       for (Index i = from; i < to; ++i) {
         const Index b = i / (s_.heads * s_.queries), head = i / s_.queries % s_.heads, t = i % s_.queries;
-        Write<T> to = part_of(dquery_, s_.query, b, t, head);
-        for (Index piece = 0; piece < pieces_; ++piece, to.add = true) {
+        Write<T> sum = part_of(dquery_, s_.query, b, t, head);
+        for (Index piece = 0; piece < pieces_; ++piece, sum.add = true) {
           const T* row = partial_dquery(b, head / heads_, piece, head % heads_) + t * row_d_;
-          put_rows(1, s_.key_width, row, row_d_, scores_.query_scale, to, 0);
+          put_rows(1, s_.key_width, row, row_d_, scores_.query_scale, sum, 0);
         }
       }
     });
