@@ -54,22 +54,28 @@ std::vector<NamedCost> attention_costs(const CheckSizes& sizes, DType type) {
   AttentionConfig config;
   config.width = sizes.width, config.heads = sizes.heads;
   config.key_width = sizes.head_width, config.value_width = sizes.value_width;
-  config.latent_width = sizes.latent_width, config.rotary_width = rotary_width_of(sizes);
-  const auto cost_of = [&](AttentionKind kind) {
+  AttentionCall decoding = call;
+  decoding.queries = 1, decoding.cached = sizes.queries;
+  const auto row = [&](const std::string& name, const auto& layer) {
+    return NamedCost{name, attention_cost(layer, call), attention_cost(layer, decoding).forward_flops};
+  };
+  const auto of_kind = [&](AttentionKind kind) {
     AttentionConfig own = config;
     own.kind = kind;
     if (kind == AttentionKind::grouped_query) own.groups = sizes.groups;
     if (kind == AttentionKind::additive) own.key_width = sizes.hidden_width;
-    return attention_cost(own, call);
+    return row(name_of(kind), own);
   };
-  LatentConfig absorbed;
-  absorbed.width = config.width, absorbed.heads = config.heads;
-  absorbed.key_width = config.key_width, absorbed.value_width = config.value_width;
-  absorbed.latent_width = config.latent_width, absorbed.rotary_width = config.rotary_width;
+  LatentConfig naive;
+  naive.width = config.width, naive.heads = config.heads;
+  naive.key_width = config.key_width, naive.value_width = config.value_width;
+  naive.latent_width = sizes.latent_width, naive.rotary_width = rotary_width_of(sizes);
+  naive.form = LatentForm::naive;
+  LatentConfig absorbed = naive;
   absorbed.form = LatentForm::absorbed;
-  return {{"mha", cost_of(AttentionKind::multi_head)},       {"gqa", cost_of(AttentionKind::grouped_query)},
-          {"mqa", cost_of(AttentionKind::multi_query)},      {"mla, naive", cost_of(AttentionKind::latent)},
-          {"mla, absorbed", attention_cost(absorbed, call)}, {"additive", cost_of(AttentionKind::additive)}};
+  return {of_kind(AttentionKind::multi_head),  of_kind(AttentionKind::grouped_query),
+          of_kind(AttentionKind::multi_query), row("mla, naive", naive),
+          row("mla, absorbed", absorbed),      of_kind(AttentionKind::additive)};
 }
 
 std::vector<CacheSize> cache_sizes_of_deepseek_v2() {
@@ -90,6 +96,7 @@ std::vector<CacheSize> cache_sizes_of_deepseek_v2() {
 }
 
 void print_attention_cost(std::ostream& out, const CheckSizes& sizes, DType type) {
+  constexpr const char* kRow = "%-14s %10s %14s %14s %16s %18s %14s\n";
   char line[200];
   std::snprintf(line, sizeof line,
                 "Self-attention with biases (mla: none), B=%lld T=%lld C=%lld H=%lld G=%lld D=%lld E=%lld, "
@@ -101,14 +108,14 @@ void print_attention_cost(std::ostream& out, const CheckSizes& sizes, DType type
                 static_cast<long long>(rotary_width_of(sizes)), static_cast<long long>(sizes.hidden_width),
                 name_of(type));
   out << line;
-  std::snprintf(line, sizeof line, "%-14s %10s %14s %14s %16s %18s\n", "", "parameters", "forward FLOP",
-                "backward FLOP", "activation bytes", "cache bytes/token");
+  std::snprintf(line, sizeof line, kRow, "", "parameters", "forward FLOP", "backward FLOP",
+                "activation bytes", "cache bytes/token", "decoding FLOP");
   out << line;
-  for (const auto& [name, cost] : attention_costs(sizes, type)) {
-    std::snprintf(line, sizeof line, "%-14s %10s %14s %14s %16s %18s\n", name.c_str(),
-                  amount(cost.parameters).c_str(), amount(cost.forward_flops).c_str(),
-                  amount(cost.backward_flops).c_str(), amount(cost.activation_bytes).c_str(),
-                  amount(cost.cache_bytes_per_token).c_str());
+  for (const auto& [name, cost, decoding_flops] : attention_costs(sizes, type)) {
+    std::snprintf(line, sizeof line, kRow, name.c_str(), amount(cost.parameters).c_str(),
+                  amount(cost.forward_flops).c_str(), amount(cost.backward_flops).c_str(),
+                  amount(cost.activation_bytes).c_str(), amount(cost.cache_bytes_per_token).c_str(),
+                  amount(decoding_flops).c_str());
     out << line;
   }
   out << "FLOP: of products, 2 a multiply-add, every query seeing every key; activations: kept for "

@@ -12,6 +12,7 @@ namespace tapeformer {
 struct NamedCost {
   std::string name;  ///< "mla, absorbed"
   AttentionCost cost;
+  Index decoding_flops = 0;  ///< of one more token in every row, with all before it in the cache
 };
 
 /// What self-attention of every kind takes at these sizes, where every query sees every key.

@@ -13,11 +13,12 @@ class Bill {
   explicit Bill(const AttentionCall& call)
       : N(call.batch * call.queries),
         M(call.batch * or_else(call.keys, call.queries)),
+        held(M + call.batch * call.cached),
         visible_(call.batch * visible_pair_count(call)),
         element_(bytes_of(call.type)) {
     if (call.causal) cost_.activation_bytes += 2 * bytes_of(DType::i32) * N;
   }
-  const Index N, M;  // rows of queries and of keys
+  const Index N, M, held;  // rows of queries, of keys, and of keys with those in the cache
 
   void parameters(Index count) { cost_.parameters += count; }
   /// A product with a matrix of `size` for each row; the backward pass has one for each factor's gradient.
@@ -73,7 +74,7 @@ LatentConfig latent_config(const AttentionConfig& config) {
 }  // namespace
 
 Index visible_pair_count(const AttentionCall& call) {
-  const Index T = call.queries, S = or_else(call.keys, T);
+  const Index T = call.queries, S = or_else(call.keys, T) + call.cached;
   if (!call.causal) return T * S;
   const Index seeing = std::min(T, S);  // the last of them sees all keys, the one before all but one, ...
   return seeing * S - seeing * (seeing - 1) / 2;
@@ -126,12 +127,13 @@ AttentionCost attention_cost(const LatentConfig& config, const AttentionCall& ca
   bill.parameters(L * H * (D + E));
   bill.keeps(N * C + (call.keys > 0 ? M * memory : 0) + 2 * call.queries * R);
 
-  if (config.form == LatentForm::absorbed) {
+  const bool decodes = config.form == LatentForm::automatic && call.cached > 0;
+  if (config.form == LatentForm::absorbed || decodes) {
     bill.product(N, H * L * (D + E));
     bill.attention(H, L + R, L + R);
     bill.keeps(M * R + 2 * N * H * (L + R) + N * H * (D + E) + (R > 0 ? N * H * L : 0));
   } else {
-    bill.product(M, H * L * (D + E));
+    bill.product(bill.held, H * L * (D + E));
     bill.attention(H, D + R, E);
     bill.keeps((N + M) * H * (D + R + E));
   }

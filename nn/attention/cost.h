@@ -10,12 +10,13 @@ struct AttentionCall {
   Index batch = 1;      ///< B
   Index queries = 1;    ///< T
   Index keys = 0;       ///< S, of a memory; 0 for queries: self-attention
+  Index cached = 0;     ///< tokens in the cache before: decoding, of which forward_flops alone is meant
   bool causal = false;  ///< aligned at the last query and the last key
   DType type = DType::f32;
 };
 
-/// What one call of an attention layer takes, in training, without masks but the causal one and without a
-/// cache. Gradients are taken of the parameters and of the inputs. Dropout on the weights adds nothing.
+/// What one call of an attention layer takes, in training unless something is cached, without masks but the
+/// causal one. Gradients are taken of the parameters and of the inputs. Dropout on the weights adds nothing.
 struct AttentionCost {
   Index parameters = 0;
   /// Of products only, 2 a multiply-add, as a Profile counts them. Of attention only visible pairs count,
@@ -30,7 +31,8 @@ struct AttentionCost {
 Index visible_pair_count(const AttentionCall& call);
 
 /// The cost of a layer that make_attention() makes. With N = B T rows of queries, M = B S of keys, C' the
-/// memory's width, P = B H visible pairs; G = H in multi-head and additive attention, G = 1 in multi-query:
+/// memory's width, P = B H visible pairs, cached keys included; G = H in multi-head and additive attention,
+/// G = 1 in multi-query:
 ///   parameters   C H D + C' G (D + E) + H E C; biases H D + G (D + E) + C; additive: H D for the
 ///                scores, and no bias for keys
 ///   forward      2 (N C H D + M C' G (D + E) + N H E C) + 2 P (D + E)
@@ -45,11 +47,11 @@ Index visible_pair_count(const AttentionCall& call);
 ///          arXiv:2307.08691, algorithm 2
 AttentionCost attention_cost(const AttentionConfig& config, const AttentionCall& call);
 
-/// The cost of latent attention; the automatic form is naive where there is no cache. With I the width that
-/// queries come from (d'_c, or C), L = d_c, R = d_R, d = D + R:
+/// The cost of latent attention; the automatic form is naive unless something is cached. With I the width
+/// that queries come from (d'_c, or C), L = d_c, R = d_R, d = D + R, M' = M and what is cached:
 ///   parameters   C I (if d'_c) + I H d + C' L + C R + L H (D + E) + H E C; gains L + d'_c of the norms
 ///   forward      2 (N C I (if d'_c) + N I H d + M C' L + M C R + N H E C), and
-///                naive: 2 M L H (D + E) + 2 P (d + E); absorbed: 2 N H L (D + E) + 2 P 2 (L + R)
+///                naive: 2 M' L H (D + E) + 2 P (d + E); absorbed: 2 N H L (D + E) + 2 P 2 (L + R)
 ///   backward     twice all that is not P, and naive: 2 P (3 d + 2 E); absorbed: 2 P 5 (L + R)
 ///   activations  N C of inputs, M C' for a memory, N I (if d'_c), each normed latent once more with a number
 ///                for its row, 2 T R for the angles, N H for sums, and

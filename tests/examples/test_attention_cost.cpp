@@ -26,6 +26,13 @@ TEST_SUITE("examples/attention_cost") {
     }
     CHECK(costs[3].name == "mla, naive");
     CHECK(costs[3].cost.forward_flops != costs[4].cost.forward_flops);
+    // Two rows of one token: projections of 6 x 44 and 12 x 6 weights, six keys in each of four heads.
+    CHECK(costs[0].decoding_flops == 2 * 2 * (6 * 44 + 12 * 6 + 6 * 4 * (4 + 3)));
+    // Naive latent attention projects six latents a row anew.
+    CHECK(costs[3].decoding_flops ==
+          2 * 2 * (6 * 4 * (4 + 2) + 6 * (5 + 2) + 12 * 6 + 6 * 5 * 4 * (4 + 3) + 6 * 4 * (4 + 2 + 3)));
+    CHECK(costs[4].decoding_flops ==
+          2 * 2 * (6 * 4 * (4 + 2) + 6 * (5 + 2) + 12 * 6 + 5 * 4 * (4 + 3) + 6 * 4 * 2 * (5 + 2)));
   }
 
   TEST_CASE("DeepSeek-V2's cache is what its paper says: 4.5 head widths a token and layer") {

@@ -185,6 +185,42 @@ TEST_SUITE("nn/attention/cost") {
     }
   }
 
+  TEST_CASE("decoding: the FLOPs of tokens that come after those in a cache") {
+    const Index width = 24;
+    AttentionCall call;
+    call.batch = 2, call.queries = 3, call.cached = 5, call.causal = true;
+    const auto check_decoding = [&](Attention& layer, const AttentionCost& formula) {
+      Generator random(4);
+      layer.eval();
+      CacheConfig config;
+      config.capacity = call.cached + call.queries;  // no room that the naive form would project
+      const std::unique_ptr<KvCache> cache = make_cache(config, layer.cache_widths());
+      AttentionContext context;
+      context.cache = cache.get();
+      context.causal = true;
+      const Tensor before = random_normal({call.batch, call.cached, width}, random, DType::f32);
+      layer(before, before, context);
+      const Tensor fresh = random_normal({call.batch, call.queries, width}, random, DType::f32);
+      const Profile profile;
+      layer(fresh, fresh, context);
+      CHECK(profile.flops(false) == formula.forward_flops);
+    };
+    Generator random(1);
+    for (const AttentionKind kind : kKinds) {
+      CAPTURE(name_of(kind));
+      const AttentionConfig config = config_of(kind, width, 4);
+      check_decoding(*make_attention(config, random), attention_cost(config, call));
+    }
+    for (const LatentForm form : {LatentForm::naive, LatentForm::absorbed, LatentForm::automatic}) {
+      CAPTURE(static_cast<int>(form));
+      LatentConfig config;
+      config.width = width, config.heads = 4, config.latent_width = 7, config.form = form;
+      config.rotary_width = 2;
+      LatentAttention layer(config, random);
+      check_decoding(layer, attention_cost(config, call));
+    }
+  }
+
   TEST_CASE("DeepSeek-V2's latents take 576 numbers a token, as 2.25 groups of its head width would") {
     LatentConfig latent;
     latent.width = 5120, latent.heads = 128, latent.key_width = latent.value_width = 128;
