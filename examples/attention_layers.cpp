@@ -1,7 +1,10 @@
+#include <tapeformer/autograd/ops/additive_attention.h>
 #include <tapeformer/examples/attention_layers.h>
+#include <tapeformer/nn/attention/additive.h>
 #include <tapeformer/nn/attention/attention_sublayer.h>
 #include <tapeformer/nn/attention/concatenated_heads.h>
 #include <tapeformer/nn/attention/grouped_query.h>
+#include <tapeformer/nn/attention/latent.h>
 #include <tapeformer/nn/attention/multi_head.h>
 #include <tapeformer/nn/attention/self_attention.h>
 #include <tapeformer/nn/attention/single_head.h>
@@ -18,6 +21,7 @@ Index memory_width(const CheckSetting& setting) {
 bool all_masks(const AttentionMode& mode) { return !mode.positions; }
 bool only_plain(const AttentionMode& mode) { return !mode.cross && !mode.wants_context; }
 bool only_self(const AttentionMode& mode) { return !mode.cross && !mode.positions; }
+bool everything(const AttentionMode&) { return true; }
 bool self_with_positions(const AttentionMode& mode) { return !mode.cross; }
 
 // --- the operations --------------------------------------------------------------------------------------
@@ -38,6 +42,20 @@ CheckCase attention_case(CheckSetting& setting, AttentionFunction attention) {
   const Tensor value = setting.normal({setting.batch, setting.keys, sizes.groups, sizes.value_width});
   return operation_case(setting, {{"query", query}, {"key", key}, {"value", value}},
                         [=, options = options_of(setting)] { return attention(query, key, value, options); });
+}
+
+using AdditiveFunction = Tensor (*)(const Tensor&, const Tensor&, const Tensor&, const Tensor&,
+                                    const AttentionOptions&);
+
+CheckCase additive_case(CheckSetting& setting, AdditiveFunction attention) {
+  const CheckSizes& sizes = setting.sizes;
+  const Tensor query = setting.normal({setting.batch, setting.queries, sizes.heads, sizes.hidden_width});
+  const Tensor key = setting.normal({setting.batch, setting.keys, sizes.groups, sizes.hidden_width});
+  const Tensor value = setting.normal({setting.batch, setting.keys, sizes.groups, sizes.value_width});
+  const Tensor weight = setting.normal({sizes.heads, sizes.hidden_width});
+  return operation_case(
+      setting, {{"query", query}, {"key", key}, {"value", value}, {"weight", weight}},
+      [=, options = options_of(setting)] { return attention(query, key, value, weight, options); });
 }
 
 CheckCase packed_case(CheckSetting& setting) {
@@ -157,6 +175,34 @@ void half_split(GroupedQueryConfig& config) {
   config.rotations.original_context = 16;
 }
 
+template <class Adjust>
+std::function<CheckCase(CheckSetting&)> latent_with(const Adjust& adjust) {
+  return [adjust](CheckSetting& setting) {
+    LatentConfig config;
+    config.width = setting.sizes.width;
+    config.heads = setting.sizes.heads;
+    config.memory_width = memory_width(setting);
+    config.key_width = setting.sizes.head_width;
+    config.value_width = setting.sizes.value_width;
+    config.latent_width = setting.sizes.latent_width;
+    config.rotary_width = setting.cross ? 0 : 2;
+    config.dropout = setting.dropout;
+    adjust(config);
+    return layer_case(setting, std::make_shared<LatentAttention>(config, setting.random));
+  };
+}
+
+CheckCase additive_layer_case(CheckSetting& setting) {
+  AdditiveConfig config;
+  config.width = setting.sizes.width;
+  config.heads = setting.sizes.heads;
+  config.memory_width = memory_width(setting);
+  config.hidden_width = setting.sizes.hidden_width;
+  config.value_width = setting.sizes.value_width;
+  config.dropout = setting.dropout;
+  return layer_case(setting, std::make_shared<AdditiveAttention>(config, setting.random));
+}
+
 CheckCase sublayer_case(CheckSetting& setting) {
   auto attention = std::make_unique<MultiHeadAttention>(multi_head(setting), setting.random);
   AttentionSublayerConfig config;
@@ -172,9 +218,14 @@ std::vector<CheckedLayer> checked_layers() {
   const auto operation = [](AttentionFunction attention) {
     return [attention](CheckSetting& setting) { return attention_case(setting, attention); };
   };
+  const auto additive = [](AdditiveFunction attention) {
+    return [attention](CheckSetting& setting) { return additive_case(setting, attention); };
+  };
   return {
       {"scaled_dot_product", all_masks, true, operation(&scaled_dot_product_attention)},
       {"composed", all_masks, true, operation(&composed_attention)},
+      {"additive_scores", all_masks, true, additive(&additive_attention)},
+      {"additive_scores_composed", all_masks, true, additive(&composed_additive_attention)},
       {"packed_projection", only_self, true, packed_case},
       {"weightless", only_plain, false, weightless_case},
       {"matrices", only_plain, false, matrix_case},
@@ -200,6 +251,19 @@ std::vector<CheckedLayer> checked_layers() {
          c.groups = 1;
          c.rotary = true;
        })},
+      {"latent_naive", everything, true, latent_with([](LatentConfig& c) { c.form = LatentForm::naive; })},
+      {"latent_absorbed", everything, true,
+       latent_with([](LatentConfig& c) { c.form = LatentForm::absorbed; })},
+      {"latent_low_rank_queries", everything, true, latent_with([](LatentConfig& c) {
+         c.form = LatentForm::naive;
+         c.query_latent_width = c.latent_width - c.latent_width / 3;
+       })},
+      {"latent_absorbed_no_norm", everything, true, latent_with([](LatentConfig& c) {
+         c.form = LatentForm::absorbed;
+         c.query_latent_width = c.latent_width - c.latent_width / 3;
+         c.norm = false;
+       })},
+      {"additive", all_masks, true, additive_layer_case},
       {"residual_post_norm", all_masks, true, sublayer_case},
   };
 }

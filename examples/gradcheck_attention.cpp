@@ -11,6 +11,7 @@
 
 #include <cstdio>
 #include <iostream>
+#include <optional>
 
 namespace tapeformer {
 namespace {
@@ -25,26 +26,33 @@ struct Options : GradcheckRunOptions {
   bool json_to_output() const { return json == "-"; }
 };
 
-/// Shows how far a run has come; in silence at first, since most end at once.
-class Countdown {
- public:
-  explicit Countdown(std::size_t all) : all_(all) {}
-  void next(const std::string& what) {
-    const double passed = now_seconds() - begun_;
-    const std::size_t number = ++done_;
-    if (passed < 2) return;
-    const double left = passed / static_cast<double>(number - 1) * static_cast<double>(all_ - number + 1);
-    progress_.show(std::to_string(number) + "/" + std::to_string(all_) + " " + what + ", " +
-                   duration_text(left) + " left");
+/// work(check) for every check, on all cores, and show(result) in their order. How far it has come is shown on
+/// standard error, in silence at first, since most runs end at once. Returns the seconds it took.
+template <class Work, class Show>
+double for_each_check(const std::vector<AttentionCheck>& checks, const Work& work, const Show& show) {
+  std::vector<std::optional<decltype(work(checks[0]))>> results(checks.size());
+  std::size_t done = 0, shown = 0;
+  Progress progress;
+  const double begun = now_seconds();
+#pragma omp parallel for schedule(dynamic, 1)
+  for (std::size_t i = 0; i < checks.size(); ++i) {
+    auto result = work(checks[i]);
+#pragma omp critical
+    {
+      results[i] = std::move(result);
+      progress.clear();
+      for (; shown < checks.size() && results[shown]; ++shown) show(*results[shown]);
+      const double passed = now_seconds() - begun;
+      const auto left = static_cast<double>(checks.size() - ++done);
+      if (passed > 2 && left > 0) {
+        progress.show(std::to_string(done) + "/" + std::to_string(checks.size()) + " " + checks[i].layer +
+                      " " + checks[i].mode.name + ", " +
+                      duration_text(passed / static_cast<double>(done) * left) + " left");
+      }
+    }
   }
-  void clear() { progress_.clear(); }
-  double seconds() const { return now_seconds() - begun_; }
-
- private:
-  std::size_t all_, done_ = 0;
-  double begun_ = now_seconds();
-  Progress progress_;
-};
+  return now_seconds() - begun;
+}
 
 int list_checks(const std::vector<AttentionCheck>& checks) {
   std::string layer;
@@ -62,52 +70,48 @@ int list_checks(const std::vector<AttentionCheck>& checks) {
   return kExitSuccess;
 }
 
+void write_json(const Options& options, const nlohmann::ordered_json& json) {
+  const std::string text = json.dump(2) + "\n";
+  if (options.json_to_output()) {
+    std::cout << text;
+  } else if (!options.json.empty()) {
+    write_atomically(options.json, text);
+  }
+}
+
 int check_gradients(const std::vector<AttentionCheck>& checks, const Options& options) {
-  Countdown countdown(checks.size());
   std::vector<CheckResult> results;
   const bool table = !options.json_to_output();
   if (table) print_header(std::cout);
-  for (const AttentionCheck& check : checks) {
-    countdown.next(check.layer + " " + check.mode.name);
-    results.push_back(run_check(check, options));
-    countdown.clear();
-    if (table) {
-      print_row(std::cout, results.back(), options.second);
-      std::cout.flush();
-    }
-  }
-  const bool passed = print_summary(table ? std::cout : std::cerr, results, options, countdown.seconds());
-  if (!options.json.empty()) {
-    const std::string text = results_json(results, options, countdown.seconds()).dump(2) + "\n";
-    if (options.json_to_output()) {
-      std::cout << text;
-    } else {
-      write_atomically(options.json, text);
-    }
-  }
-  if (!std::cout.flush()) throw DataError("standard output", 0, "cannot be written");
+  const double seconds = for_each_check(
+      checks, [&](const AttentionCheck& check) { return run_check(check, options); },
+      [&](const CheckResult& result) {
+        results.push_back(result);
+        if (!table) return;
+        print_row(std::cout, result, options.second);
+        std::cout.flush();
+      });
+  const bool passed = print_summary(table ? std::cout : std::cerr, results, options, seconds);
+  write_json(options, results_json(results, options, seconds));
   return passed ? kExitSuccess : kExitFailed;
 }
 
 int self_test(const std::vector<AttentionCheck>& selected, const Options& options) {
   const std::vector<AttentionCheck> checks = options.modes.empty() ? checks_for_faults(selected) : selected;
-  Countdown countdown(checks.size());
-  std::size_t planted = 0, wrong = 0;
-  print_fault_header(std::cout);
-  for (const AttentionCheck& check : checks) {
-    countdown.next(check.layer + " " + check.mode.name);
-    const std::vector<PlantedFault> faults = plant_faults(check, options);
-    countdown.clear();
-    for (const PlantedFault& fault : faults) {
-      print_fault(std::cout, fault);
-      planted += fault.fault != "none" ? 1 : 0;
-      wrong += fault.as_it_should() ? 0 : 1;
-    }
-    std::cout.flush();
-  }
-  std::printf("%zu faults planted in %zu checks; %zu results are not as they should be; %.1f s\n", planted,
-              checks.size(), wrong, countdown.seconds());
-  return wrong == 0 ? kExitSuccess : kExitFailed;
+  std::vector<PlantedFault> faults;
+  const bool table = !options.json_to_output();
+  if (table) print_fault_header(std::cout);
+  const double seconds = for_each_check(
+      checks, [&](const AttentionCheck& check) { return plant_faults(check, options); },
+      [&](const std::vector<PlantedFault>& of_check) {
+        faults.insert(faults.end(), of_check.begin(), of_check.end());
+        if (!table) return;
+        for (const PlantedFault& fault : of_check) print_fault(std::cout, fault);
+        std::cout.flush();
+      });
+  const bool passed = print_fault_summary(table ? std::cout : std::cerr, faults, seconds);
+  write_json(options, faults_json(faults));
+  return passed ? kExitSuccess : kExitFailed;
 }
 
 void add_options(CLI::App& app, Options& options) {
@@ -153,7 +157,8 @@ void add_options(CLI::App& app, Options& options) {
   add("Check", "--tolerance", options.tolerance,
       "largest relative error, max |error| / max |gradient| over a tensor; 0 for 1e-7 in f64 and 1e-5 in "
       "f32. "
-      "Gradients that are zero in theory may be off by a hundredth of it, in f32 by all of it");
+      "Where theory says zero, the error itself must be below a hundredth of it; in f32 below it times the "
+      "largest gradient");
   app.add_flag("--second,!--no-second", options.second, "second derivatives too (the default)")
       ->group("Check");
 }

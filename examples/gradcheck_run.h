@@ -22,7 +22,8 @@ struct GradcheckRunOptions {
   /// Throws: Error naming the option and what it allows.
   void check() const;
   double tolerance_used() const { return tolerance > 0 ? tolerance : type == "f64" ? 1e-7 : 1e-5; }
-  /// A gradient that is zero in theory, such as a key bias's, has no relative error: it must stay below this.
+  /// A gradient that is zero in theory, such as a key bias's, has no relative error: in f64 it must stay below
+  /// this, in f32 below the tolerance times the largest gradient of any input.
   double absolute_used() const { return tolerance_used() / 100; }
   GradcheckOptions differences() const;
 };

@@ -3,6 +3,8 @@
 #include <tapeformer/autograd/tape.h>
 #include <tapeformer/examples/planted_faults.h>
 
+#include <nlohmann/json.hpp>
+
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -37,7 +39,7 @@ int key_axis(const Seen& seen) {
   const std::string op = seen.contribution.op;
   if (op == "softmax") return static_cast<int>(seen.shape.rank()) - 1;
   const bool attends = op.find("attention") != std::string::npos;
-  return attends && seen.shape.rank() >= 3 ? 1 : -1;
+  return attends && seen.shape.rank() >= 3 ? 1 : -1;  // a vector of weights has no keys
 }
 
 Tensor rolled(const Tensor& x, int axis) {
@@ -90,7 +92,8 @@ std::vector<Fault> faults_for(const std::vector<Seen>& seen, bool masked) {
     add("dropped term", [](const Tensor& x) { return x * 0; });
     add("scale off by 1e-4", [](const Tensor& x) { return x * 1.0001; });
     const int axis = key_axis(one);
-    if (masked && axis >= 0) add("shifted mask", [axis](const Tensor& x) { return rolled(x, axis); });
+    if (masked && axis >= 0 && one.shape[axis] > 1)
+      add("shifted mask", [axis](const Tensor& x) { return rolled(x, axis); });
   }
   std::map<std::int32_t, std::vector<Seen>> uses;
   for (const Seen& one : seen) {
@@ -114,8 +117,8 @@ std::vector<PlantedFault> plant_faults(const AttentionCheck& check, const Gradch
     const CheckResult result =
         run_check(check, first_order, [&](Tape& tape) { tape.wrap_gradients(fault.wrapper); });
     const WorstInput worst = worst_of(result.report.inputs);
-    results.push_back({check.layer, check.mode.name, fault.name, fault.place, worst.relative, worst.where,
-                       !result.passed()});
+    results.push_back({check.layer, check.mode.name, fault.name, fault.place, worst.relative,
+                       result.failure.empty() ? worst.where : result.failure, !result.passed()});
   };
   std::vector<Seen> seen;
   run({"none", "-", [&](const Contribution& contribution, const Tensor& gradient) {
@@ -156,6 +159,39 @@ void print_fault(std::ostream& out, const PlantedFault& fault) {
                 fault.mode.c_str(), fault.fault.c_str(), fault.place.c_str(), fault.error,
                 fault.where.c_str(), fault.noticed ? "yes" : "no", fault.as_it_should() ? "" : "  WRONG");
   out << line;
+}
+
+bool print_fault_summary(std::ostream& out, const std::vector<PlantedFault>& faults, double seconds) {
+  const auto count = [&](const auto& is) { return std::count_if(faults.begin(), faults.end(), is); };
+  const auto checks = count([](const PlantedFault& fault) { return fault.fault == "none"; });
+  const auto all = count([](const PlantedFault&) { return true; });
+  const auto missed =
+      count([](const PlantedFault& fault) { return fault.fault != "none" && !fault.noticed; });
+  const auto alarms = count([](const PlantedFault& fault) { return fault.fault == "none" && fault.noticed; });
+  char line[256];
+  std::snprintf(
+      line, sizeof line,
+      "%td faults planted in %td checks: %td noticed, %td missed, %td alarms without a fault, %.1f s\n",
+      all - checks, checks, all - checks - missed, missed, alarms, seconds);
+  out << line;
+  return missed == 0 && alarms == 0;
+}
+
+nlohmann::ordered_json faults_json(const std::vector<PlantedFault>& faults) {
+  nlohmann::ordered_json json = {
+      {"passed", std::all_of(faults.begin(), faults.end(),
+                             [](const PlantedFault& fault) { return fault.as_it_should(); })},
+      {"faults", nlohmann::ordered_json::array()}};
+  for (const PlantedFault& fault : faults) {
+    json["faults"].push_back({{"layer", fault.layer},
+                              {"mode", fault.mode},
+                              {"fault", fault.fault},
+                              {"planted_in", fault.place},
+                              {"relative_error", fault.error},
+                              {"seen_in", fault.where},
+                              {"noticed", fault.noticed}});
+  }
+  return json;
 }
 
 }  // namespace tapeformer

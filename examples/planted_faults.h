@@ -14,7 +14,7 @@ struct PlantedFault {
   std::string fault;  ///< "dropped term"; "none" for the run without a fault
   std::string place;  ///< "linear, input 2"
   double error = 0;   ///< the largest relative error that the check saw
-  std::string where;  ///< and in which gradient
+  std::string where;  ///< and in which gradient; or what was thrown
   bool noticed = false;
 
   /// Noticed, or without a fault and nothing to notice.
@@ -35,5 +35,8 @@ std::vector<AttentionCheck> checks_for_faults(const std::vector<AttentionCheck>&
 
 void print_fault_header(std::ostream& out);
 void print_fault(std::ostream& out, const PlantedFault& fault);
+/// The last line; true if every fault was noticed, and nothing where there was none.
+bool print_fault_summary(std::ostream& out, const std::vector<PlantedFault>& faults, double seconds);
+nlohmann::ordered_json faults_json(const std::vector<PlantedFault>& faults);
 
 }  // namespace tapeformer
