@@ -86,7 +86,7 @@ class AttentionBackward {
   }
 
  private:
-  /// What the unit of (b, group, piece) sums of the gradients of the queries and the weight of head r of the group.
+  /// What one unit sums of the gradients of head r's queries and weight.
   T* partial_dquery(Index b, Index group, Index piece, Index r) const {
     return partial_dquery_ +
            (((piece * s_.batch + b) * s_.groups + group) * heads_ + r) * s_.queries * row_d_;

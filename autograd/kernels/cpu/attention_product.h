@@ -8,8 +8,8 @@
 
 namespace tapeformer::kernels {
 
-// Products of blocks that lie packed in the first two caches. A library's GEMM spends a microsecond before its
-// first multiplication, which is more than a whole product here may take.
+// Products of blocks that lie packed in the first two caches. A library's GEMM spends a microsecond before
+// its first multiplication, which is more than a whole product here may take.
 
 /// `count` rounded up to whole vectors.
 template <class T>
@@ -44,8 +44,8 @@ constexpr Index kMostVectors = kManyRegisters ? 4 : 2, kMostRows = 12, kSums = k
 template <class T>
 using StripProduct = void (*)(Index depth, LeftOperand<T> a, RightOperand<T> b, T* c, Index c_row, bool add);
 
-/// c [rows, vectors] in registers: each vector of b serves all rows, each element of a all vectors. What c held
-/// is added last, so that the rounding of long sums grows with their blocks, not with their terms.
+/// c [rows, vectors] in registers: each vector of b serves all rows, each element of a all vectors. What c
+/// held is added last, so that the rounding of long sums grows with their blocks, not with their terms.
 template <class T, int rows, int vectors>
 void strip_product(Index depth, LeftOperand<T> a, RightOperand<T> b, T* c, Index c_row, bool add) {
   Batch<T> sums[rows][vectors];
@@ -138,7 +138,8 @@ struct FourOf<double> {
   using Order = std::int64_t __attribute__((vector_size(32)));
 };
 
-/// to [columns, rows] = from [rows, columns], in blocks of four by four: what lies behind the ends is copied too.
+/// to [columns, rows] = from [rows, columns], in blocks of four by four: what lies behind the ends is copied
+/// too.
 template <class T>
 void transpose_block(Index rows, Index columns, const T* from, Index from_row, T* to, Index to_row) {
   using Four = typename FourOf<T>::Values;

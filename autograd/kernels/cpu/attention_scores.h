@@ -4,9 +4,9 @@
 
 namespace tapeformer::kernels {
 
-// How a query and a key make a score: all that tells one attention from another. Queries come packed [rows, D]
-// and multiplied by query_scale, keys row by row [columns, D] or transposed [D, columns]. The gradient of the
-// packed queries is multiplied by query_scale once more, when it is complete.
+// How a query and a key make a score: all that tells one attention from another. Queries come packed
+// [rows, D] and multiplied by query_scale, keys row by row [columns, D] or transposed [D, columns]. The
+// gradient of the packed queries is multiplied by query_scale once more, when it is complete.
 
 /// A packed block and the distance of its rows.
 template <class T>
