@@ -39,6 +39,10 @@ TEST_SUITE("examples/translation_heat_map") {
       const EncoderDecoder model = model_of(kind, 9);
       const Tensor weights = cross_attention_weights(model, {4, 5, 6}, {7, 8}, 1);
       REQUIRE(weights.shape() == Shape{4, 3, 4});
+      std::vector<Tensor> expected;
+      const Tensor memory = model.encode(ids_of({4, 5, 6, kEnd}, {1, 4}), {});
+      model.decode(ids_of({kBegin, 7, 8}, {1, 3}), memory, {}, &expected);
+      CHECK(same_bits(weights, expected.at(1).alias({4, 3, 4})));
       for (Index row = 0; row < 12; ++row) {
         double total = 0;
         for (Index s = 0; s < 4; ++s) total += weights.at(row * 4 + s);
