@@ -2,6 +2,7 @@
 #include <tapeformer/data/metrics.h>
 #include <tapeformer/data/toy_grammar.h>
 #include <tapeformer/examples/program.h>
+#include <tapeformer/examples/translation_heat_map.h>
 #include <tapeformer/examples/translation_trainer.h>
 #include <tapeformer/nn/atomic_file.h>
 #include <tapeformer/nn/generate.h>
@@ -50,18 +51,19 @@ struct Trained {
   }
 };
 
-int translate(const std::string& folder, const SearchOptions& search) {
+int translate(const std::string& folder, const SearchOptions& search, const TranslationHeatMap& heat_map) {
   const auto [model, words, config] = Trained::load(folder);
+  heat_map.check(model.config());
   Index number = 0;
   for (std::string line; std::getline(std::cin, line);) {
     ++number;
     if (!line.empty() && line.back() == '\r') line.pop_back();
     const TokenIds source = checked_source(*words.source, line, number, model.config().max_length);
-    if (!source.empty()) {
-      std::cout << words.target->decode(beam_search(model, {source}, search.config()).front().tokens);
-    }
-    std::cout << std::endl;  // a line each, at once: somebody may be waiting
+    const TokenIds found =
+        source.empty() ? source : beam_search(model, {source}, search.config()).front().tokens;
+    std::cout << words.target->decode(found) << std::endl;  // a line each, at once: somebody may be waiting
     if (!std::cout) throw DataError("standard output", number, "cannot be written");
+    if (!source.empty()) heat_map.write(model, words, source, found, number);
   }
   return kExitSuccess;
 }
@@ -200,6 +202,8 @@ int run(int argc, char** argv) {
       *app.add_subcommand("translate", "translate standard input to standard output, a line each");
   translate_command.add_option("--run", translate_run, "the run folder")->required();
   search.add_to(translate_command);
+  TranslationHeatMap heat_map;
+  heat_map.add_to(translate_command);
 
   EvaluateOptions evaluate_options;
   CLI::App& evaluate_command = *app.add_subcommand("evaluate", "measure the held-out sentences, or others");
@@ -219,7 +223,7 @@ int run(int argc, char** argv) {
     return app.exit(error) == 0 ? kExitSuccess : kExitBadInput;
   }
   if (train_command.parsed()) return train(train_options, train_command);
-  if (translate_command.parsed()) return translate(translate_run, search);
+  if (translate_command.parsed()) return translate(translate_run, search, heat_map);
   return evaluate(evaluate_options, search);
 }
 

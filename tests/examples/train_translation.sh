@@ -87,6 +87,13 @@ done
 # --- using it ----------------------------------------------------------------------------------------------
 printf 'the cat sleeps .\n\nthe dog .\n' | "$program" translate --run "$work/whole" >"$work/out" 2>"$work/err"
 check "translate answers every line, empty ones too" test "$(wc -l <"$work/out")" = 3
+printf 'the cat sleeps .\n\nthe dog .\n' | "$program" translate --run "$work/whole" --heatmap "$work/map.svg" \
+  --heatmap-head all >"$work/out" 2>"$work/err"
+check "translate --heatmap draws a picture for every line that has words" sh -c \
+  "grep -q 'head 1' '$work/map.svg' && test -s '$work/map-3.svg' && test ! -e '$work/map-2.svg'"
+refuses "a head that is not there" "--heatmap-head must be 0 to 1" translate --run "$work/whole" \
+  --heatmap "$work/map.svg" --heatmap-head 2
+refuses "a heat map without a file" "--heatmap" translate --run "$work/whole" --heatmap-head 1
 "$program" evaluate --run "$work/whole" --beam 2 --output "$work/hypotheses" >"$work/out" 2>"$work/err"
 check "evaluate prints BLEU with its signature" grep -q 'tok:13a' "$work/out"
 check "evaluate prints the dictionary's score" grep -q 'word-by-word' "$work/out"
