@@ -27,7 +27,7 @@ struct AttentionMasks {
   CausalAlignment alignment = CausalAlignment::bottom_right;
   Tensor prefix_lengths;             ///< i32 [B] or [N]: with causal, all queries see so many first keys
   Index window_before = kUnlimited;  ///< how far back a query sees
-  Index window_after = kUnlimited;   ///< how far ahead; with causal nothing lies ahead
+  Index window_after = kUnlimited;   ///< how far ahead; with causal only a prefix is there
   Tensor key_lengths;                ///< i32 [B] or [N]: only so many first keys are there, as in a cache
   Tensor query_starts, key_starts;   ///< i32 [N + 1], with B = 1: sequence i of N packed ones is
                                      ///< [starts[i], starts[i + 1]); key_starts undefined: as query_starts
@@ -43,15 +43,14 @@ struct AttentionOptions : AttentionMasks {
   Tensor* weights = nullptr;  ///< receives the weights [B, H, T, S] as they are before dropout
 };
 
-/// What the scores of keys of width D are multiplied by.
-double attention_scale(const AttentionOptions& options, Index D);
-
 /// Scaled dot-product attention in tiles: no [T, S] is ever stored, the weights are computed again in the
 /// backward pass. A query that may attend to nothing gets zeros, and no gradient flows from it. Keys, values
 /// and queries that the masks leave out for their whole sequence may hold anything, NaN included: they count
 /// as zero and get zero gradient. With fewer key than query heads, H / G neighbouring query heads share one.
 /// Takes the composed path when the weights are asked for, or when an additive mask is to get a gradient.
 /// Math:    y = dropout(softmax(scale * query key^T + mask)) value, head by head
+/// Grad:    with w the weights, ds = w * (dropout(dy value^T) - sum(y * dy)):
+///          dquery = scale ds key, dkey = scale ds^T query, dvalue = dropout(w)^T dy
 /// Shapes:  query [B, T, H, D], key [B, S, G, D], value [B, S, G, E] -> y [B, T, H, E]; H a multiple of G
 /// Saves:   query, key, value, y, and a logarithm of a sum for every row of scores
 /// Throws:  ShapeError if the shapes do not fit, DTypeError for a mask of the wrong type

@@ -20,6 +20,9 @@ struct AttentionPlan {
   Tensor bias;  ///< the additive mask
 };
 
+/// What the scores of keys of width D are multiplied by.
+double attention_scale(const AttentionOptions& options, Index D);
+
 /// For queries, keys and values of a tensor each; the options are checked already.
 AttentionPlan plan_attention(const AttentionSizes& sizes, const AttentionOptions& options);
 
