@@ -195,6 +195,8 @@ int run(int argc, char** argv) {
     print_attention_cost(std::cout, options.sizes, options.type == "f64" ? DType::f64 : DType::f32);
     return kExitSuccess;
   }
+  if (options.self_test && options.type != "f64")
+    throw Error("--self-test needs --dtype f64; got " + options.type);
   const std::vector<AttentionCheck> checks = selected_checks(options.layers, options.modes);
   if (options.list) return list_checks(checks);
   if (options.self_test) return self_test(checks, options);

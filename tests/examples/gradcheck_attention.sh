@@ -1,0 +1,103 @@
+#!/usr/bin/env bash
+# The program gradcheck_attention as its users meet it: what it lists, checks, refuses and notices.
+# Usage: gradcheck_attention.sh PROGRAM
+set -u
+program=$(realpath "$1")
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+passed=0 failed=0
+
+check() {  # check NAME CONDITION...
+  local name=$1
+  shift
+  if "$@" >/dev/null 2>&1; then
+    passed=$((passed + 1))
+  else
+    failed=$((failed + 1))
+    echo "FAILED: $name"
+    tail -n 5 "$work/out" "$work/err" | sed 's/^/    /'
+  fi
+}
+
+# ends NAME CODE ARGUMENTS...: the exit code; what it printed is in out and err.
+ends() {
+  local name=$1 expected=$2 code
+  shift 2
+  "$program" "$@" >"$work/out" 2>"$work/err" </dev/null
+  code=$?
+  check "$name: exit code $expected (was $code)" test "$code" = "$expected"
+}
+refuses() {  # refuses NAME PATTERN ARGUMENTS...
+  local name=$1 pattern=$2
+  shift 2
+  ends "$name" 2 "$@"
+  check "$name: says '$pattern'" grep -qi -- "$pattern" "$work/err"
+  check "$name: prints nothing else" test ! -s "$work/out"
+}
+rows() { grep -c "$1" "$work/out"; }
+
+ends "the list" 0 --list
+check "it lists layers" grep -q '^multi_head$' "$work/out"
+check "and their modes" grep -q '^  cross, causal, .*window' "$work/out"
+ends "help" 0 --help
+check "it teaches by examples" grep -q -- 'gradcheck_attention --layer multi_head' "$work/out"
+
+ends "one layer" 0 --layer multi_head_packed
+check "a row for each of its 15 modes" test "$(rows ' ms  PASS$')" = 15
+check "they count parameters" grep -q '^multi_head_packed  *self window  *386 ' "$work/out"
+check "the last line sums up" grep -q '^15 checks, 0 failed: worst error .*e-.*both orders' "$work/out"
+ends "one mode, named short, of two layers" 0 --layer matrices --layer single_head --mode causal --no-second
+check "in self- and cross-attention" test "$(rows ' PASS$')" = 2
+check "without second derivatives" grep -q ' - ' "$work/out"
+ends "two points" 0 --layer multi_head --mode "self causal" --stencil 2 --step 1e-4 --tolerance 1e-5
+ends "other sizes" 0 --layer grouped_query_rotary --mode self --batch 1 --queries 3 --width 3 --heads 6 --groups 3 \
+  --head-width 2 --value-width 5 --seed 7
+check "they change the parameters" grep -q ' 225  ' "$work/out"
+ends "single precision" 0 --dtype f32 --layer multi_head
+check "against double" grep -q 'f32 against f64' "$work/out"
+
+ends "a tolerance below rounding" 1 --layer matrices --tolerance 1e-30
+check "is a failure that is shown" grep -q ' FAIL$' "$work/out"
+ends "in single precision too" 1 --layer matrices --dtype f32 --tolerance 1e-12
+ends "differences that are too coarse" 1 --layer matrices --step 0.5
+
+ends "JSON on standard output" 0 --layer single_head --mode dropout --json
+check "it is alone there" test "$(head -c1 "$work/out")" = "{"
+check "it says how it went" grep -q '^  "passed": true,$' "$work/out"
+check "and how each input did" grep -q '"input": "key.weight"' "$work/out"
+check "the summary went to standard error" grep -q '2 checks, 0 failed' "$work/err"
+ends "JSON in a file" 0 --layer matrices --json "$work/results.json"
+check "it is there, beside the table" grep -q '"layer": "matrices"' "$work/results.json"
+check "the table is printed" grep -q '^matrices .*PASS$' "$work/out"
+if command -v python3 >/dev/null; then
+  check "it is JSON" python3 -m json.tool "$work/results.json"
+fi
+
+refuses "an unknown layer" "one of scaled_dot_product, .*; got mutli_head" --layer mutli_head
+refuses "an unknown mode" "one of self, self causal, .*; got casual" --mode casual
+refuses "a mode that the layer does not have" "--list" --layer weightless --mode causal
+refuses "an unknown option" "--tolerence" --tolerence 1
+refuses "another device" "must be cpu.*got cuda" --device cuda
+refuses "another type" "f64" --dtype bf16
+refuses "another stencil" "stencil" --stencil 3
+refuses "a number that is none" "queries" --queries many
+refuses "no heads" "at least 1" --heads 0
+refuses "groups that do not divide the heads" "multiple" --heads 3
+refuses "an odd head width" "even" --head-width 3
+refuses "an impossible dropout" "dropout" --dropout 1
+refuses "a step backwards" "step" --step -1
+refuses "a self-test in single precision" "f64" --self-test --dtype f32
+
+ends "the self-test" 0 --self-test
+check "it plants many faults" grep -qE '^[0-9]{3,} faults planted in [0-9]+ checks: [0-9]+ noticed, 0 missed, 0 alarms' \
+  "$work/out"
+for fault in 'dropped term' 'scale off by 1e-4' 'missing accumulation' 'shifted mask'; do
+  check "$fault in multi-head attention" grep -q "^multi_head .*$fault .* yes\$" "$work/out"
+done
+check "in fused and in plain operations" grep -q "^composed .*shifted mask  *softmax, input 0 .* yes\$" "$work/out"
+# With a tolerance that lets everything through, no fault is noticed, and that is what it says.
+ends "a blind check" 1 --self-test --layer multi_head --tolerance 10
+check "is found out" grep -q 'dropped term .* no  WRONG$' "$work/out"
+
+echo "$passed passed, $failed failed"
+test "$failed" = 0
