@@ -180,9 +180,9 @@ class GradientSlot {
   const Gradients& into_;
   std::size_t input_;
   std::int32_t slot_;
-  bool
-      separate_;  // a kernel gets a buffer that is added later: the same tensor stands at an earlier input, and
-                  // one buffer must not be written twice; or the contributions are wrapped
+  // A kernel gets a buffer that is added later: the same tensor stands at an earlier input, and one buffer
+  // must not be written twice; or the contributions are wrapped.
+  bool separate_;
 };
 
 /// What a node's backward gets besides dy.

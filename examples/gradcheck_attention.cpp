@@ -26,8 +26,8 @@ struct Options : GradcheckRunOptions {
   bool json_to_output() const { return json == "-"; }
 };
 
-/// work(check) for every check, on all cores, and show(result) in their order. How far it has come is shown on
-/// standard error, in silence at first, since most runs end at once. Returns the seconds it took.
+/// work(check) for every check, on all cores, and show(result) in their order. How far it has come is shown
+/// on standard error, in silence at first, since most runs end at once. Returns the seconds it took.
 template <class Work, class Show>
 double for_each_check(const std::vector<AttentionCheck>& checks, const Work& work, const Show& show) {
   std::vector<std::optional<decltype(work(checks[0]))>> results(checks.size());

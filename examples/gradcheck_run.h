@@ -16,14 +16,15 @@ struct GradcheckRunOptions {
   std::string type = "f64";  ///< f64: against differences; f32: against the gradients in f64
   Index stencil = 4;
   double step = 1e-3;
-  double tolerance = 0;  ///< on the relative error; 0 for 1e-7 in f64, 2e-5 in f32 (worst of seven seeds: 9e-6)
-  bool second = true;    ///< second derivatives too
+  /// On the relative error; 0 for 1e-7 in f64, 2e-5 in f32 (where the worst of seven seeds was 9e-6).
+  double tolerance = 0;
+  bool second = true;  ///< second derivatives too
 
   /// Throws: Error naming the option and what it allows.
   void check() const;
   double tolerance_used() const { return tolerance > 0 ? tolerance : type == "f64" ? 1e-7 : 2e-5; }
-  /// A gradient that is zero in theory, such as a key bias's, has no relative error: in f64 it must stay below
-  /// this, in f32 below the tolerance times the largest gradient of any input.
+  /// A gradient that is zero in theory, such as a key bias's, has no relative error: in f64 it must stay
+  /// below this, in f32 below the tolerance times the largest gradient of any input.
   double absolute_used() const { return tolerance_used() / 100; }
   GradcheckOptions differences() const;
 };

@@ -33,8 +33,8 @@ struct Seen {
   Shape shape;
 };
 
-/// The axis along which neighbours are neighbouring keys, or -1 where there are none. Attention operations get
-/// their tensors as [B, length, ...], a softmax scores as [..., keys].
+/// The axis along which neighbours are neighbouring positions, or -1 where there are none. Attention
+/// operations get their tensors as [B, length, ...], a softmax scores as [..., keys].
 int key_axis(const Seen& seen) {
   const std::string op = seen.contribution.op;
   if (op == "softmax") return static_cast<int>(seen.shape.rank()) - 1;

@@ -26,7 +26,7 @@ struct PlantedFault {
 ///   dropped term           an input of an operation gets zeros for its gradient
 ///   scale off by 1e-4      it gets 1.0001 times its gradient
 ///   missing accumulation   a value that is used several times keeps the last of its contributions only
-///   shifted mask           the gradients of an attention that masks keys belong to the keys next to them
+///   shifted mask           in masked attention the gradients belong to the positions next to them
 /// Nothing is planted where the gradient is zero anyway.
 std::vector<PlantedFault> plant_faults(const AttentionCheck& check, const GradcheckRunOptions& options);
 
