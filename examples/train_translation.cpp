@@ -17,20 +17,43 @@
 namespace tapeformer {
 namespace {
 
+/// How outputs are found.
 struct SearchOptions {
-  Index beam = 5;
-  double length_penalty = 0.6;
+  SearchConfig search;
+  SamplingConfig sampling;
+  bool draw = false;
+  std::string cache = "contiguous";
 
+  SearchOptions() { search.beam = 5; }
   void add_to(CLI::App& app) {
-    app.add_option("--beam", beam, "hypotheses kept; 1 is greedy search")->capture_default_str();
-    app.add_option("--length-penalty", length_penalty, "above 0 favours longer translations")
+    app.add_option("--beam", search.beam, "hypotheses kept; 1 is greedy search")->capture_default_str();
+    app.add_option("--length-penalty", search.length_penalty, "above 0 favours longer translations")
         ->capture_default_str();
+    app.add_option("--max-tokens", search.max_tokens, "longest translation; 0 for twice the source and ten")
+        ->check(CLI::NonNegativeNumber)
+        ->capture_default_str();
+    app.add_option("--cache", cache, "keys and values of earlier tokens: contiguous, paged, or none are kept")
+        ->check(CLI::IsMember({"contiguous", "paged", "none"}))
+        ->capture_default_str();
+    CLI::Option* sample_flag = app.add_flag("--sample", draw, "draw every token instead of searching");
+    const auto of_samples = [&](const char* name, auto& value, const char* help) {
+      return app.add_option(name, value, help)->needs(sample_flag)->capture_default_str();
+    };
+    of_samples("--temperature", sampling.temperature, "below 1 favours likely tokens")
+        ->check(CLI::PositiveNumber);
+    of_samples("--top-k", sampling.top_k, "draw among so many likeliest tokens; 0 for all")
+        ->check(CLI::NonNegativeNumber);
+    of_samples("--top-p", sampling.top_p, "draw among the likeliest that have this share together")
+        ->check(CLI::Range(0.0, 1.0));
+    of_samples("--seed", sampling.seed, "of what is drawn");
   }
-  SearchConfig config() const {
-    SearchConfig search;
-    search.beam = beam;
-    search.length_penalty = length_penalty;
-    return search;
+  std::vector<Hypothesis> find(const EncoderDecoder& model, const std::vector<TokenIds>& sources,
+                               const std::function<void(Index done)>& progress = {}) const {
+    SearchConfig config = search;
+    config.progress = progress;
+    config.cache.reset();
+    if (cache != "none") config.cache.emplace().kind = cache_kind(cache);
+    return draw ? sample(model, sources, sampling, config) : beam_search(model, sources, config);
   }
 };
 
@@ -51,16 +74,16 @@ struct Trained {
   }
 };
 
-int translate(const std::string& folder, const SearchOptions& search, const TranslationHeatMap& heat_map) {
+int translate(const std::string& folder, SearchOptions search, const TranslationHeatMap& heat_map) {
   const auto [model, words, config] = Trained::load(folder);
   heat_map.check(model.config());
   Index number = 0;
   for (std::string line; std::getline(std::cin, line);) {
     ++number;
     if (!line.empty() && line.back() == '\r') line.pop_back();
+    search.sampling.stream = static_cast<std::uint64_t>(number);  // the same sentence again: another draw
     const TokenIds source = checked_source(*words.source, line, number, model.config().max_length);
-    const TokenIds found =
-        source.empty() ? source : beam_search(model, {source}, search.config()).front().tokens;
+    const TokenIds found = source.empty() ? source : search.find(model, {source}).front().tokens;
     std::cout << words.target->decode(found) << std::endl;  // a line each, at once: somebody may be waiting
     if (!std::cout) throw DataError("standard output", number, "cannot be written");
     if (!source.empty()) heat_map.write(model, words, source, found, number);
@@ -102,8 +125,7 @@ int evaluate(const EvaluateOptions& options, const SearchOptions& search) {
     sources.back().resize(std::min(sources.back().size(), most));
   }
   const double begun = now_seconds();
-  SearchConfig config = search.config();
-  config.progress = [&](Index done) {
+  const auto show = [&](Index done) {
     const double seconds = now_seconds() - begun;
     const double rate = static_cast<double>(done) / seconds;
     progress.show("translated " + std::to_string(done) + "/" + std::to_string(pairs.size()) + ", " +
@@ -112,7 +134,7 @@ int evaluate(const EvaluateOptions& options, const SearchOptions& search) {
                   " left");
   };
   std::vector<std::string> hypotheses;
-  for (const Hypothesis& found : beam_search(run.model, sources, config)) {
+  for (const Hypothesis& found : search.find(run.model, sources, show)) {
     hypotheses.push_back(run.words.target->decode(found.tokens));
   }
   progress.clear();

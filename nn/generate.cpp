@@ -8,6 +8,11 @@
 namespace tapeformer {
 namespace {
 
+/// Positions that the model has for outputs; 0 for as many as come.
+Index position_limit(const EncoderDecoderConfig& model) {
+  return model.positions == PositionKind::rotary ? model.layer.rotations.max_positions : 0;
+}
+
 void check_sources(const char* op, const EncoderDecoder& model, const std::vector<TokenIds>& sources) {
   const Index longest = model.config().max_length - 1;
   for (const TokenIds& source : sources) {
@@ -46,6 +51,12 @@ std::vector<Hypothesis> in_batches(const char* op, const EncoderDecoder& model,
     throw Error(std::string("[") + op + "] beam and batch must be at least 1; got beam=" +
                 std::to_string(config.beam) + ", batch=" + std::to_string(config.batch));
   }
+  const Index last_position = position_limit(model.config());
+  if (last_position > 0 && config.max_tokens > last_position) {
+    throw ShapeError(std::string("[") + op + "] the model's rotary positions end after " +
+                     std::to_string(last_position) + "; got max_tokens=" + std::to_string(config.max_tokens) +
+                     "; try fewer tokens");
+  }
   check_sources(op, model, sources);
   const RecordingPause pause;
   std::vector<std::size_t> order(sources.size());
@@ -53,6 +64,8 @@ std::vector<Hypothesis> in_batches(const char* op, const EncoderDecoder& model,
   std::stable_sort(order.begin(), order.end(),
                    [&](std::size_t a, std::size_t b) { return sources[a].size() < sources[b].size(); });
 
+  const Index most = model.config().max_length - 1,
+              longest = last_position > 0 ? std::min(most, last_position) : most;  // unless told otherwise
   std::vector<Hypothesis> results(sources.size());
   Index done = 0;
   for (std::size_t from = 0; from < order.size(); from += static_cast<std::size_t>(config.batch)) {
@@ -61,9 +74,8 @@ std::vector<Hypothesis> in_batches(const char* op, const EncoderDecoder& model,
                                         order.begin() + static_cast<std::ptrdiff_t>(to));
     std::vector<Index> limits;
     for (const std::size_t i : part) {
-      const Index twice = 2 * static_cast<Index>(sources[i].size()) + 10;
-      limits.push_back(config.max_tokens > 0 ? config.max_tokens
-                                             : std::min(twice, model.config().max_length - 1));
+      const Index twice = std::min(2 * static_cast<Index>(sources[i].size()) + 10, longest);
+      limits.push_back(config.max_tokens > 0 ? config.max_tokens : twice);
     }
     const auto [ids, mask] = source_batch(sources, part, config);
     TranslationSteps steps(model, model.encode(ids, mask), mask, config.cache);
@@ -92,7 +104,8 @@ std::vector<Hypothesis> sample(const EncoderDecoder& model, const std::vector<To
                     [&](NextTokenModel& steps, const std::vector<std::size_t>& part,
                         const std::vector<Index>& limits, const Finished& finished) {
                       std::vector<Generator> randoms;
-                      for (const std::size_t source : part) randoms.emplace_back(sampling.seed, sampling.stream + source);
+                      for (const std::size_t source : part)
+                        randoms.emplace_back(sampling.seed, sampling.stream + source);
                       search_samples(steps, limits, config, sampling, randoms, finished);
                     });
 }

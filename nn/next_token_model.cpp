@@ -34,7 +34,10 @@ Tensor TranslationSteps::step(const TokenIds& tokens) {
   }
   const RecordingPause pause;
   for (std::size_t row = 0; row < tokens.size(); ++row) rows_[row].push_back(tokens[row]);
-  const Index start = context_start(static_cast<Index>(rows_.front().size()), model_.config().max_length);
+  const EncoderDecoderConfig& config = model_.config();
+  const Index start = config.positions == PositionKind::rotary
+                          ? 0
+                          : context_start(static_cast<Index>(rows_.front().size()), config.max_length);
   if (state_ && start != start_) state_->forget_tokens();  // every token's position is another
   start_ = start;
   const Tensor ids = ids_from(start + (state_ ? state_->length() : 0));

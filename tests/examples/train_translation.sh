@@ -94,6 +94,22 @@ check "translate --heatmap draws a picture for every line that has words" sh -c 
 refuses "a head that is not there" "--heatmap-head must be 0 to 1" translate --run "$work/whole" \
   --heatmap "$work/map.svg" --heatmap-head 2
 refuses "a heat map without a file" "--heatmap" translate --run "$work/whole" --heatmap-head 1
+said() { printf 'the cat sleeps .\nthe cat sleeps .\n' | "$program" translate --run "$work/whole" "$@" 2>"$work/err"; }
+said >"$work/searched"
+for cache in contiguous paged none; do
+  check "translate says the same with --cache $cache" sh -c \
+    "printf 'the cat sleeps .\nthe cat sleeps .\n' | '$program' translate --run '$work/whole' --cache $cache | cmp - '$work/searched'"
+done
+sampled=(--sample --temperature 3 --top-k 50 --top-p 0.99 --max-tokens 40)
+said "${sampled[@]}" --seed 3 >"$work/drawn"
+said "${sampled[@]}" --seed 3 >"$work/again"
+said "${sampled[@]}" --seed 4 >"$work/otherwise"
+check "a seed draws the same again" cmp "$work/drawn" "$work/again"
+check "another seed draws another" sh -c "! cmp -s '$work/drawn' '$work/otherwise'"
+check "the same sentence again is another draw" test "$(sort -u "$work/drawn" | wc -l)" = 2
+refuses "a temperature without --sample" "--sample" translate --run "$work/whole" --temperature 2
+refuses "a temperature of zero" "--temperature" translate --run "$work/whole" --sample --temperature 0
+refuses "an unknown cache" "--cache" translate --run "$work/whole" --cache ring
 "$program" evaluate --run "$work/whole" --beam 2 --output "$work/hypotheses" >"$work/out" 2>"$work/err"
 check "evaluate prints BLEU with its signature" grep -q 'tok:13a' "$work/out"
 check "evaluate prints the dictionary's score" grep -q 'word-by-word' "$work/out"

@@ -13,6 +13,7 @@ struct DecoderKind {
   bool rotary;
   PositionKind positions;
   bool norm_first;
+
   std::string name() const {
     return std::string(name_of(attention)) + (rotary ? ", rotary" : "") + ", " + name_of(positions);
   }
@@ -22,11 +23,15 @@ inline const std::vector<DecoderKind>& decoder_kinds() {
   static const std::vector<DecoderKind> kinds = {
       {AttentionKind::multi_head, false, PositionKind::sinusoidal, true},
       {AttentionKind::multi_head, false, PositionKind::learned, false},
-      {AttentionKind::multi_head, true, PositionKind::sinusoidal, false},
+      {AttentionKind::multi_head, true, PositionKind::rotary, false},
       {AttentionKind::grouped_query, false, PositionKind::learned, true},
-      {AttentionKind::grouped_query, true, PositionKind::sinusoidal, true},
+      {AttentionKind::grouped_query, true, PositionKind::rotary, true},
       {AttentionKind::multi_query, true, PositionKind::learned, false},
-      {AttentionKind::latent, true, PositionKind::sinusoidal, true},
+      {AttentionKind::multi_query, true, PositionKind::rotary, true},
+      {AttentionKind::latent, false, PositionKind::sinusoidal, true},
+      {AttentionKind::latent, true, PositionKind::rotary, false},
+      {AttentionKind::additive, false, PositionKind::learned, true},
+      {AttentionKind::additive, false, PositionKind::sinusoidal, false},
   };
   return kinds;
 }

@@ -23,24 +23,30 @@ Encoded encoded(const EncoderDecoder& model) {
   return {model.encode(ids, mask), mask};
 }
 
-/// Worst error of the logits of `cache` against none, over `steps` steps of random tokens; rows are reordered,
-/// repeated and dropped on the way.
-double worst_error(const EncoderDecoder& model, const CacheConfig& cache, int steps) {
+constexpr CacheKind kKinds[] = {CacheKind::contiguous, CacheKind::paged};
+
+/// Worst error of the logits of each kind of cache against none, over `count` steps of random tokens; rows are
+/// reordered, repeated and dropped on the way.
+std::vector<double> worst_errors(const EncoderDecoder& model, int count) {
   const auto [memory, mask] = encoded(model);
-  TranslationSteps cached(model, memory, mask, cache), plain(model, memory, mask, std::nullopt);
+  TranslationSteps plain(model, memory, mask, std::nullopt);
+  std::vector<TranslationSteps> cached;
+  for (const CacheKind kind : kKinds) cached.emplace_back(model, memory, mask, CacheConfig{kind, 0, 5});
   Generator random(4);
   Index rows = 5;
-  double worst = 0;
-  for (int step = 0; step < steps; ++step) {
+  std::vector<double> worst(cached.size());
+  for (int step = 0; step < count; ++step) {
     TokenIds tokens(static_cast<std::size_t>(rows), kBeginId);
     for (std::int32_t& token : tokens)
       if (step > 0) token = static_cast<std::int32_t>(random.below(11));
-    worst = std::max(worst, relative_error(cached.step(tokens), plain.step(tokens)));
+    const Tensor expected = plain.step(tokens);
+    for (std::size_t i = 0; i < cached.size(); ++i)
+      worst[i] = std::max(worst[i], relative_error(cached[i].step(tokens), expected));
     if (random.below(3) > 0) continue;
-    std::vector<std::int32_t> order(static_cast<std::size_t>(2 + random.below(5)));
+    std::vector<std::int32_t> order(static_cast<std::size_t>(2 + random.below(4)));
     for (std::int32_t& row : order) row = static_cast<std::int32_t>(random.below(rows));
-    cached.reorder(order);
     plain.reorder(order);
+    for (TranslationSteps& steps : cached) steps.reorder(order);
     rows = static_cast<Index>(order.size());
   }
   return worst;
@@ -51,19 +57,22 @@ double worst_error(const EncoderDecoder& model, const CacheConfig& cache, int st
 TEST_SUITE("nn/next_token_model") {
   TEST_CASE("with a cache the logits are those without, through reorders, within the context and past it") {
     const SingleThread guard;
+    std::map<DType, double> worst;
     for (const DecoderKind& kind : decoder_kinds()) {
       for (const Index max_length : {201, 33}) {
+        if (kind.positions == PositionKind::rotary && max_length == 201) continue;  // has no context to end
         for (const DType type : {DType::f64, DType::f32}) {
           const EncoderDecoder model = decoding_model(kind, max_length, type, 0);
-          for (const CacheKind cache : {CacheKind::contiguous, CacheKind::paged}) {
-            const double error = worst_error(model, {cache, 0, 5}, 201);
-            INFO(kind.name(), ", ", name_of(cache), ", ", name_of(type), ", context ", max_length, ": ",
-                 error);
-            CHECK(error < (type == DType::f64 ? 1e-12 : 1e-5));
+          const std::vector<double> errors = worst_errors(model, 201);
+          for (std::size_t i = 0; i < errors.size(); ++i) {
+            INFO(kind.name(), ", ", name_of(kKinds[i]), ", ", name_of(type), ", context ", max_length);
+            CHECK(errors[i] < (type == DType::f64 ? 1e-12 : 1e-5));
+            worst[type] = std::max(worst[type], errors[i]);
           }
         }
       }
     }
+    MESSAGE("worst relative error ", worst[DType::f64], " in double, ", worst[DType::f32], " in f32");
   }
 
   TEST_CASE("logits are those of teacher forcing") {
@@ -116,7 +125,7 @@ TEST_SUITE("nn/next_token_model") {
     const auto [memory, mask] = encoded(model);
     // Two layers, keys and values of 16 numbers each; the memory has 7 tokens.
     const Index token = 2 * (16 + 16) * 4;
-    for (const CacheKind kind : {CacheKind::contiguous, CacheKind::paged}) {
+    for (const CacheKind kind : kKinds) {
       TranslationSteps steps(model, memory, mask, CacheConfig{kind, 0, 8});
       CHECK(steps.cache_bytes() == 0);
       for (int t = 0; t < 9; ++t) steps.step({4, 5, 6, 7, 8});
