@@ -167,24 +167,31 @@ TEST_SUITE("autograd/ops/additive_attention") {
   }
 
   TEST_CASE("in f32 its errors are at most twice the composed ones, its gradients' three times") {
-    Generator random(5);
-    for (const Index T : {33, 33, 130, 130}) {
+    // One tensor's largest error is as random as its rounding: what counts is the sum over some draws.
+    constexpr int kDraws = 8;
+    for (const Index T : {33, 130}) {
       CAPTURE(T);
-      const AttentionInputs in = random_inputs(2, T, T + 7, 4, 2, 32, 24, random);
-      const Tensor weight = random_weight(in, random), seed = random_normal({2, T, 4, 24}, random);
-      AttentionOptions options;
-      options.causal = true;
-      const OpResult exact =
-          run_op(additive_by(composed_additive_attention, options), with_weight(in, weight), seed);
-      const auto in_f32 = [&](Function path) {
-        return run_op(additive_by(path, options), with_weight(in, weight, DType::f32), seed);
-      };
-      const OpResult fused = in_f32(additive_attention), composed = in_f32(composed_additive_attention);
-      CHECK(relative_error(fused.y, exact.y) <= 2 * relative_error(composed.y, exact.y));
-      for (std::size_t i = 0; i < 4; ++i) {
+      double fused[5] = {}, composed[5] = {};
+      for (int draw = 0; draw < kDraws; ++draw) {
+        Generator random(static_cast<std::uint64_t>(5 + draw));
+        const AttentionInputs in = random_inputs(1, T, T + 7, 4, 2, 32, 24, random);
+        const Tensor weight = random_weight(in, random), seed = random_normal({1, T, 4, 24}, random);
+        AttentionOptions options;
+        options.causal = true;
+        const Op exact_op = additive_by(composed_additive_attention, options);
+        const OpResult exact = run_op(exact_op, with_weight(in, weight), seed);
+        const auto add_errors = [&](Function path, double* sums) {
+          const OpResult got = run_op(additive_by(path, options), with_weight(in, weight, DType::f32), seed);
+          sums[4] += relative_error(got.y, exact.y);
+          for (std::size_t i = 0; i < 4; ++i) sums[i] += relative_error(got.gradients[i], exact.gradients[i]);
+        };
+        add_errors(additive_attention, fused);
+        add_errors(composed_additive_attention, composed);
+      }
+      CHECK(fused[4] <= 2 * composed[4]);
+      for (int i = 0; i < 4; ++i) {
         CAPTURE(i);
-        CHECK(relative_error(fused.gradients[i], exact.gradients[i]) <=
-              3 * relative_error(composed.gradients[i], exact.gradients[i]));
+        CHECK(fused[i] <= 3 * composed[i]);
       }
     }
   }
