@@ -22,9 +22,9 @@ struct PositionsConfig {
   Index most = 512;  ///< positions there are
 };
 
-/// The first token that a model with a table of `context` positions looks at in a sequence of `length` tokens:
-/// the very first as long as there are positions for all. Then the older half of the context is dropped at
-/// once, whenever it is full, so that a cache, whose tokens must all move, is seldom built anew.
+/// The first token that a model with a table of `context` positions looks at in a sequence of `length`
+/// tokens: the very first as long as there are positions for all. Then the older half of the context is
+/// dropped at once, whenever it is full, so that a cache, whose tokens must all move, is seldom built anew.
 /// Math:    0 if length <= context, else step * ceil((length - context) / step), step = ceil(context / 2)
 /// Throws:  Error unless context is positive
 Index context_start(Index length, Index context);

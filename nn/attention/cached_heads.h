@@ -22,7 +22,8 @@ struct KeyValueHeads {
 /// Adds fresh keys and values to what the cache holds.
 void append_heads(KvCache& cache, const KeyValueHeads& fresh);
 /// All that the cache holds. Its spare room is masked out: `masks` gets key_lengths, and masks over no more
-/// keys than it holds are widened. Only the sizes of `heads` are looked at.
+/// keys than it holds are widened; attention weights, where asked for, are zero there. Of `heads` only the
+/// sizes of keys and values are looked at.
 KeyValueHeads held_heads(const KvCache& cache, const PackedHeads& heads, AttentionMasks& masks);
 
 /// Keys and values to attend to. Without a cache they are project()'s. With one, self-attention appends

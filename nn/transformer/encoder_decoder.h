@@ -61,9 +61,9 @@ struct EncoderDecoderConfig {
   TransformerLayerConfig layer;
   Index source_vocabulary = 0, target_vocabulary = 0;
   Index encoder_layers = 3, decoder_layers = 3;
-  PositionKind positions = PositionKind::sinusoidal;
-  Index max_length = 256;       ///< longest source or target, in tokens
-  bool tie_target_head = true;  ///< the output head's weight is the target embedding
+  PositionKind positions = PositionKind::sinusoidal;  ///< rotary sets layer.rotary
+  Index max_length = 256;                             ///< longest source or target, in tokens
+  bool tie_target_head = true;                        ///< the output head's weight is the target embedding
   bool tie_embeddings = false;  ///< source and target share their embedding (and vocabulary)
 
   /// JSON, for config.json of a run folder. from_json throws CheckpointError naming what is wrong.

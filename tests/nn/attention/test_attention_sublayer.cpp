@@ -56,6 +56,14 @@ TEST_SUITE("nn/attention/attention_sublayer") {
     }
   }
 
+  TEST_CASE("dropout acts on what the attention adds, in training only") {
+    AttentionSublayer dropping = sublayer_of({0, 0.5}), whole = sublayer_of({0, 0});
+    const Tensor x = random_values({2, 5, 6}, 3);
+    CHECK(relative_error(dropping(x, x), whole(x, x)) > 0.01);
+    dropping.eval();
+    CHECK(same_bits(dropping(x, x), whole(x, x)));
+  }
+
   TEST_CASE("gradients of both orders agree with differences, with dropout too") {
     const Tensor x = random_values({2, 4, 6}, 3), memory = random_values({2, 3, 7}, 4);
     for (const double dropout : {0.0, 0.3}) {

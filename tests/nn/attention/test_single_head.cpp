@@ -1,4 +1,5 @@
 #include <tapeformer/autograd/ops/shape.h>
+#include <tapeformer/nn/attention/self_attention.h>
 #include <tapeformer/nn/attention/single_head.h>
 #include <tapeformer/tests/nn/module_case.h>
 #include <tapeformer/tests/nn/walkthrough.h>
@@ -51,6 +52,19 @@ TEST_SUITE("nn/attention/single_head") {
     CHECK(prints_as(slice(weights, 2, 1, 1), {0.5517, 0.4483, 0, 0, 0, 0}));
     CHECK(prints_as(slice(weights, 2, 2, 1), {0.3800, 0.3097, 0.3103, 0, 0, 0}));
     CHECK(prints_as(slice(weights, 2, 3, 1), {0.2758, 0.2460, 0.2462, 0.2319, 0, 0}));
+  }
+
+  TEST_CASE("it is attention on bare matrices that are its weights transposed, scaled as told") {
+    for (const double scale : {0.0, 0.3}) {
+      SingleHeadConfig config = widths(5, 3, 4);
+      config.scale = scale;
+      auto layer = random_module<SingleHeadAttention>(config);
+      auto matrices = random_module<MatrixSelfAttention>(MatrixSelfAttentionConfig{5, 3, 4, scale});
+      const auto weights = layer.parameters();
+      for (std::size_t i = 0; i < 3; ++i) matrices.parameters()[i].set_value(transpose(weights[i]));
+      const Tensor x = random_values({2, 6, 5}, 3);
+      CHECK(relative_error(layer(x, x), matrices(x)) < 1e-14);
+    }
   }
 
   TEST_CASE("causal attention of a batch gives the figures that PyTorch printed") {
