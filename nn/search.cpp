@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 namespace tapeformer {
 namespace {
@@ -54,14 +55,17 @@ template <class T>
 std::vector<Candidate> best_candidates(const std::vector<Beam>& beams, const T* rows, Index vocabulary,
                                        std::size_t count) {
   std::vector<Candidate> best;
+  double enough = -std::numeric_limits<double>::infinity();  // what a candidate has to reach
   for (std::size_t beam = 0; beam < beams.size(); ++beam) {
     const T* row = rows + static_cast<Index>(beam) * vocabulary;
+    const double so_far = beams[beam].log_probability;
     for (Index token = 0; token < vocabulary; ++token) {
-      const Candidate candidate{beams[beam].log_probability + static_cast<double>(row[token]), beam,
-                                static_cast<std::int32_t>(token)};
-      if (best.size() == count && !(candidate < best.back())) continue;
+      const double log_probability = so_far + static_cast<double>(row[token]);
+      if (log_probability < enough) continue;
+      const Candidate candidate{log_probability, beam, static_cast<std::int32_t>(token)};
       best.insert(std::upper_bound(best.begin(), best.end(), candidate), candidate);
       if (best.size() > count) best.pop_back();
+      if (best.size() == count) enough = best.back().log_probability;
     }
   }
   return best;
