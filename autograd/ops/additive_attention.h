@@ -7,8 +7,8 @@ namespace tapeformer {
 /// Attention whose scores a small network with one hidden layer gives; everything else, every option but the
 /// scale included, is as in scaled_dot_product_attention. The hidden layer [T, S, D] is never stored.
 /// Math:    y = dropout(softmax(score + mask)) value, score(t, s) = weight_h . tanh(query_t + key_s)
-/// Grad:    with g = dscore, u = tanh(query_t + key_s): dquery_t = sum_s g weight_h (1 - u^2), dkey_s the same
-///          summed over t, dweight_h = sum_t,s g u
+/// Grad:    with g = dscore, u = tanh(query_t + key_s): dquery_t = sum_s g weight_h (1 - u^2), dkey_s the
+///          same summed over t, dweight_h = sum_t,s g u
 /// Shapes:  query [B, T, H, D], key [B, S, G, D], value [B, S, G, E], weight [H, D] -> y [B, T, H, E];
 ///          H a multiple of G
 /// Saves:   query, key, value, weight, y, and a logarithm of a sum for every row of scores

@@ -15,7 +15,7 @@ struct HeatMapOptions {
 /// Attention weights as a picture, a cell for every pair: queries downwards, keys to the right. One colour
 /// scale from 0 to the largest weight serves all panels; its lightness falls evenly. Pointing at a cell shows
 /// its tokens and its weight. Labels may hold any bytes: a space at either end shows as "·", control
-/// characters as their symbols, what is not UTF-8 as "�"; long ones are cut, and whole in the text that pointing at them shows.
+/// characters as their symbols, what is not UTF-8 as "�"; long ones are cut, and shown whole when pointed at.
 /// Shapes:  weights [T, S] or [H, T, S], f32 or f64; T row and S column labels
 /// Throws:  ShapeError if labels and weights do not fit, Error for a weight that is negative or not finite
 /// Source:  such pictures: Bahdanau et al. 2015, arXiv:1409.0473, figure 3;
