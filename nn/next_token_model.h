@@ -22,9 +22,9 @@ class NextTokenModel {
 };
 
 /// Translations of encoded sources, at first one row for each. With a cache a step computes its new tokens
-/// only, without one everything anew; the logits are the same. Past max_length positions a row's oldest tokens
-/// are dropped as context_start() says, unless positions are rotary: these go on to their stated limit, and
-/// the step beyond it is refused.
+/// only, without one everything anew; the logits are the same. Past max_length positions a row's oldest
+/// tokens are dropped as context_start() says, unless positions are rotary: these go on to their stated
+/// limit, and the step beyond it is refused.
 class TranslationSteps : public NextTokenModel {
  public:
   /// Shapes:  memory [B, S, C], memory_mask bool [B, S]

@@ -9,8 +9,8 @@ namespace {
 
 constexpr Index kFirstRoom = 32;
 
-/// Row i of `to` [R', room', W] from token `at` on: the first `tokens` of row order[i] of `from` [R, room, W].
-/// No order: row i.
+/// Row i of `to` [R', room', W] from token `at` on becomes the first `tokens` of row order[i], or without an
+/// order row i, of `from` [R, room, W].
 void copy_tokens(const Tensor& from, Index tokens, const Tensor& to, Index at,
                  const std::vector<std::int32_t>* order = nullptr) {
   const Index token_bytes = to.size(2) * bytes_of(to.dtype());

@@ -14,8 +14,8 @@ struct CacheWidths {
   Index key = 0, value = 0;
 };
 
-/// The keys and values (or latents) that one attention layer computed for the tokens it has seen. Every row of
-/// the batch holds the same number of tokens. For inference: nothing in it is recorded.
+/// The keys and values (or latents) that one attention layer computed for the tokens it has seen. All rows of
+/// the batch hold the same number of tokens. For inference: nothing in it is recorded.
 class KvCache {
  public:
   virtual ~KvCache() = default;

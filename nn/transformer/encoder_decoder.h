@@ -36,7 +36,8 @@ class Encoder : public Module {
 };
 
 /// Target ids and the encoder's states to the decoder's states.
-/// Shapes:  ids i32 [B, T], memory [B, S, C], memory_mask bool [B, S] (true = token, or undefined) -> [B, T, C]
+/// Shapes:  ids i32 [B, T], memory [B, S, C], memory_mask bool [B, S] (true = token) or undefined
+///          -> [B, T, C]
 class Decoder : public Module {
  public:
   Decoder(const EncoderConfig& config, Generator& random);

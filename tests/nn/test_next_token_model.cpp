@@ -25,8 +25,8 @@ Encoded encoded(const EncoderDecoder& model) {
 
 constexpr CacheKind kKinds[] = {CacheKind::contiguous, CacheKind::paged};
 
-/// Worst error of the logits of each kind of cache against none, over `count` steps of random tokens; rows are
-/// reordered, repeated and dropped on the way.
+/// Worst error of the logits of each kind of cache against none, over `count` steps of random tokens; rows
+/// are reordered, repeated and dropped on the way.
 std::vector<double> worst_errors(const EncoderDecoder& model, int count) {
   const auto [memory, mask] = encoded(model);
   TranslationSteps plain(model, memory, mask, std::nullopt);

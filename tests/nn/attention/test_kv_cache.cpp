@@ -1,5 +1,5 @@
 #include <tapeformer/autograd/error.h>
-#include <tapeformer/nn/attention/paged_cache.h>
+#include <tapeformer/nn/attention/kv_cache.h>
 #include <tapeformer/tests/nn/module_case.h>
 
 #include <doctest/doctest.h>
@@ -108,57 +108,6 @@ TEST_SUITE("nn/attention/kv_cache") {
     const auto latent = make_cache({}, {7, 0});
     latent->append(random_values({3, 5, 7}, 1), {});
     CHECK(latent->bytes() == 3 * 5 * 7 * 8);
-  }
-
-  TEST_CASE("rows that begin alike share blocks until they are written to, and give them back") {
-    PagedCache cache(config_of(CacheKind::paged), {1, 1});  // 4 tokens a block, 16 bytes a token
-    const auto append = [&](Index tokens, double first) {
-      const Tensor x = Tensor::empty({cache.rows() == 0 ? 1 : cache.rows(), tokens, 1}, DType::f64);
-      for (Index i = 0; i < x.elements(); ++i) x.data<double>()[i] = first + static_cast<double>(i);
-      cache.append(x, x);
-    };
-    const auto keys = [&] { return cache.keys().to_vector<double>(); };
-    append(6, 0);
-    cache.reorder({0, 0, 0});
-    CHECK(cache.bytes() == 6 * 16);  // three rows for the price of one
-    append(1, 10);
-    CHECK(cache.bytes() == (4 + 3 * 3) * 16);  // only the block that is written to is copied
-    CHECK(keys() == std::vector<double>{0, 1, 2, 3, 4, 5, 10, 0, 1, 2, 3, 4, 5, 11, 0, 1, 2, 3, 4, 5, 12});
-    cache.reorder({2, 1, 2, 2});
-    CHECK(cache.bytes() == (4 + 2 * 3) * 16);
-    append(2, 20);  // fills the second block, and begins a third
-    CHECK(cache.bytes() == (4 + 4 * 4 + 4 * 1) * 16);
-    CHECK(keys() == std::vector<double>{0, 1, 2, 3, 4, 5, 12, 20, 21, 0, 1, 2, 3, 4, 5, 11, 22, 23,
-                                        0, 1, 2, 3, 4, 5, 12, 24, 25, 0, 1, 2, 3, 4, 5, 12, 26, 27});
-    CHECK(cache.values().to_vector<double>() == keys());
-    cache.reorder({1});
-    CHECK(cache.bytes() == 9 * 16);
-    CHECK(keys() == std::vector<double>{0, 1, 2, 3, 4, 5, 11, 22, 23});
-    const Index blocks = cache.pool_blocks();
-    for (int i = 0; i < 50; ++i) {
-      cache.reorder({0, 0, 0});
-      cache.reorder({1});
-    }
-    append(blocks * 4 - 9, 30);  // every block that was given back is there again
-    CHECK(cache.pool_blocks() == blocks);
-    CHECK(cache.bytes() == blocks * 4 * 16);
-    append(1, 0);
-    CHECK(cache.pool_blocks() > blocks);
-  }
-
-  TEST_CASE("with a capacity the contiguous cache hands out just that room, without one it grows") {
-    const auto stated = make_cache(config_of(CacheKind::contiguous, 7), {2, 2});
-    stated->append(random_values({1, 3, 2}, 1), random_values({1, 3, 2}, 2));
-    CHECK(stated->keys().size(1) == 7);
-    const auto growing = make_cache(config_of(CacheKind::contiguous), {2, 2});
-    Index grown = 0, room = 0;
-    for (int step = 0; step < 1000; ++step) {
-      growing->append(random_values({1, 1, 2}, 1), random_values({1, 1, 2}, 2));
-      grown += growing->keys().size(1) != room;
-      room = growing->keys().size(1);
-    }
-    CHECK(grown <= 7);
-    CHECK(room <= 2 * 1000);
   }
 
   TEST_CASE("what does not fit is refused") {
