@@ -155,7 +155,7 @@ void add_options(CLI::App& app, Options& options) {
       ->check(CLI::IsMember({2, 4}));
   add("Check", "--step", options.step, "of the differences, times max(1, |x|)");
   add("Check", "--tolerance", options.tolerance,
-      "largest relative error, max |error| / max |gradient| over a tensor; 0 for 1e-7 in f64 and 1e-5 in "
+      "largest relative error, max |error| / max |gradient| over a tensor; 0 for 1e-7 in f64 and 2e-5 in "
       "f32. "
       "Where theory says zero, the error itself must be below a hundredth of it; in f32 below it times the "
       "largest gradient");
