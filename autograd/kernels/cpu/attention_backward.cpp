@@ -112,8 +112,8 @@ class AttentionBackward {
 
     DropoutWords words(s_);
     const KeyRange all = keys_of(s_, b, 0, s_.queries);
-    const Index blocks = blocks_of(s_.keys, kKeyBlock);
-    for (Index block = blocks * piece / pieces_; block < blocks * (piece + 1) / pieces_; ++block) {
+    for (Index blocks = blocks_of(s_.keys, kKeyBlock), block = blocks * piece / pieces_;
+         block < blocks * (piece + 1) / pieces_; ++block) {
       const Index key = block * kKeyBlock, count = std::min(kKeyBlock, s_.keys - key);
       std::fill(memory + at_dkeys_, memory + at_dkeys_ + count * row_d_, T(0));
       std::fill(memory + at_dvalues_, memory + at_dvalues_ + count * row_e_, T(0));
