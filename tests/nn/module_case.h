@@ -206,12 +206,18 @@ inline void check_layer_against_golden(
     }
     module.clear_gradients();
     tape.backward(y, seed);
+    // The rounding noise of a key bias in f32 is that of the sums which its weight's gradient is made of.
+    const auto largest_beside = [&](const std::string& bias) {
+      const std::string weight = bias.substr(0, bias.rfind('.')) + ".weight";
+      const Tensor gradient = golden.tensor(name_of_case, "grad." + weight);
+      return absolute_error(gradient, Tensor::zeros(gradient.shape(), DType::f64));
+    };
     for (const auto& [name, parameter] : parameters) {
       for_each_golden_part(golden, name_of_case, "grad.", name, parameter.gradient(),
                            [&](const std::string& part, const Tensor& gradient, const Tensor& expected) {
                              if (std::count(zero_gradients.begin(), zero_gradients.end(), part) > 0) {
                                CHECK(absolute_error(gradient, Tensor::zeros(gradient.shape())) <
-                                     (type == DType::f64 ? 1e-12 : 1e-5));
+                                     (type == DType::f64 ? 1e-12 : 2e-6 * largest_beside(part)));
                              } else {
                                CHECK(relative_error(gradient, expected) < tolerance);
                              }
