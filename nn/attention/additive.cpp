@@ -1,6 +1,4 @@
-#include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/ops/additive_attention.h>
-#include <tapeformer/autograd/ops/shape.h>
 #include <tapeformer/nn/attention/additive.h>
 #include <tapeformer/nn/initialization.h>
 
@@ -10,24 +8,13 @@ namespace tapeformer {
 namespace {
 
 PackedHeads heads_of(const AdditiveConfig& config) {
-  const auto require = [](bool holds, const std::string& rule) {
-    if (!holds) throw Error("[additive] " + rule);
-  };
-  require(config.heads > 0, "heads must be positive; got heads=" + std::to_string(config.heads));
-  require((config.hidden_width > 0 && config.value_width > 0) || config.width % config.heads == 0,
-          "width must be divisible by heads; got width=" + std::to_string(config.width) +
-              ", heads=" + std::to_string(config.heads) + "; try hidden_width and value_width");
-  const Index width = config.width / config.heads;
-  return {config.heads, config.heads, config.hidden_width > 0 ? config.hidden_width : width,
-          config.value_width > 0 ? config.value_width : width};
+  check_sizes("additive", {{"memory_width", config.memory_width}, {"hidden_width", config.hidden_width}});
+  return resolved_heads("additive", config.width,
+                        {config.heads, config.heads, config.hidden_width, config.value_width});
 }
 
 LinearConfig from_memory(const AdditiveConfig& config, Index outputs, bool bias) {
-  return {config.memory_width > 0 ? config.memory_width : config.width, outputs, bias, {}};
-}
-
-Tensor by_heads(const Tensor& x, Index heads) {
-  return reshape(x, {x.size(0), x.size(1), heads, x.size(2) / heads});
+  return {or_else(config.memory_width, config.width), outputs, bias, {}};
 }
 
 }  // namespace
@@ -51,6 +38,7 @@ AdditiveAttention::AdditiveAttention(const AdditiveConfig& config, Generator& ra
 
 Tensor AdditiveAttention::operator()(const Tensor& query, const Tensor& memory,
                                      const AttentionContext& context) const {
+  check_inputs("additive", query, memory, context.cache);
   AttentionOptions options = attention_options(context, dropout_);
   const Tensor query_bthd = by_heads(query_(query), heads_.heads);
   const KeyValueHeads held =
@@ -58,7 +46,7 @@ Tensor AdditiveAttention::operator()(const Tensor& query, const Tensor& memory,
         return KeyValueHeads{by_heads(key_(memory), heads_.heads), by_heads(value_(memory), heads_.heads)};
       });
   const Tensor heads_bthe = additive_attention(query_bthd, held.key_bsgd, held.value_bsge, score_, options);
-  return output_(reshape(heads_bthe, {query.size(0), query.size(1), heads_.heads * heads_.value_width}));
+  return output_(side_by_side(heads_bthe));
 }
 
 void AdditiveAttention::visit(ParameterVisitor& visitor) {

@@ -2,7 +2,6 @@
 #include <tapeformer/nn/attention/additive.h>
 #include <tapeformer/nn/attention/attention_config.h>
 #include <tapeformer/nn/attention/grouped_query.h>
-#include <tapeformer/nn/attention/latent.h>
 #include <tapeformer/nn/attention/multi_head.h>
 
 #include <algorithm>
@@ -17,51 +16,13 @@ constexpr std::pair<AttentionKind, const char*> kNames[] = {{AttentionKind::mult
                                                             {AttentionKind::latent, "mla"},
                                                             {AttentionKind::additive, "additive"}};
 
-std::unique_ptr<Attention> make_grouped_query(const AttentionConfig& config, Generator& random) {
-  GroupedQueryConfig grouped;
-  grouped.width = config.width;
-  grouped.heads = config.heads;
-  grouped.memory_width = config.memory_width;
-  grouped.key_width = config.key_width;
-  grouped.value_width = config.value_width;
-  grouped.dropout = config.dropout;
-  grouped.bias = config.bias;
-  grouped.cross = config.cross;
-  grouped.rotary = config.rotary && !config.cross;
-  grouped.rotations = config.rotations;
-  grouped.groups = 1;
-  if (config.kind == AttentionKind::grouped_query) {
-    grouped.groups = config.groups > 0 ? config.groups : std::max<Index>(config.heads / 2, 1);
-    while (config.groups == 0 && config.heads % grouped.groups != 0) --grouped.groups;
-  }
-  return std::make_unique<GroupedQueryAttention>(grouped, random);
-}
-
-std::unique_ptr<Attention> make_latent(const AttentionConfig& config, Generator& random) {
-  LatentConfig latent;
-  latent.width = config.width;
-  latent.heads = config.heads;
-  latent.memory_width = config.memory_width;
-  latent.key_width = config.key_width;
-  latent.value_width = config.value_width;
-  latent.latent_width = config.latent_width;
-  latent.dropout = config.dropout;
-  latent.rotations = config.rotations;
-  const Index key_width =
-      config.key_width > 0 ? config.key_width : config.width / std::max<Index>(config.heads, 1);
-  if (!config.cross) {
-    latent.rotary_width =
-        config.rotary_width > 0 ? config.rotary_width : std::max<Index>(key_width / 4 * 2, 2);
-  }
-  return std::make_unique<LatentAttention>(latent, random);
-}
-
-std::unique_ptr<Attention> make_additive(const AttentionConfig& config, Generator& random) {
-  if (config.rotary) throw Error("[attention] additive scores have no rotary positions; try rotary=false");
-  return std::make_unique<AdditiveAttention>(
-      AdditiveConfig{config.width, config.heads, config.memory_width, config.key_width, config.value_width,
-                     config.dropout, config.bias},
-      random);
+Index groups_of(const AttentionConfig& config) {
+  if (config.groups > 0) return config.groups;
+  if (config.kind == AttentionKind::multi_query) return 1;
+  if (config.kind != AttentionKind::grouped_query) return config.heads;
+  Index groups = std::max<Index>(config.heads / 2, 1);
+  while (config.heads % groups != 0) --groups;
+  return groups;
 }
 
 }  // namespace
@@ -83,62 +44,113 @@ AttentionKind attention_kind(const std::string& name) {
 }
 
 void AttentionConfig::check() const {
-  const auto require = [](bool holds, const std::string& rule) {
-    if (!holds) throw Error("[attention] " + rule);
-  };
+  const std::string kind_and = std::string("attention=") + name_of(kind) + ", ";
   const auto got = [](const char* name, Index size) {
     return std::string(name) + "=" + std::to_string(size);
   };
-  const std::string of = std::string("; got attention=") + name_of(kind) + ", ";
-  require(width > 0 && heads > 0,
-          "width and heads must be positive" + of + got("width", width) + ", " + got("heads", heads));
-  require(groups >= 0 && memory_width >= 0 && key_width >= 0 && value_width >= 0 && latent_width >= 0 &&
-              rotary_width >= 0,
-          "no size may be negative" + of + got("groups", groups) + ", " + got("memory_width", memory_width) +
-              ", " + got("key_width", key_width) + ", " + got("value_width", value_width) + ", " +
-              got("latent_width", latent_width) + ", " + got("rotary_width", rotary_width));
-  require((key_width > 0 && value_width > 0) || width % heads == 0,
-          "width must be divisible by heads" + of + got("width", width) + ", " + got("heads", heads) +
-              "; try a width that is a multiple of the heads");
-  require(groups == 0 || kind == AttentionKind::grouped_query,
-          "groups are for gqa" + of + got("groups", groups) + "; try groups=0");
-  require(groups == 0 || heads % groups == 0,
-          "heads must be a multiple of groups" + of + got("heads", heads) + ", " + got("groups", groups));
-  require((latent_width == 0 && rotary_width == 0) || kind == AttentionKind::latent,
-          "latent_width and rotary_width are for mla" + of + got("latent_width", latent_width) + ", " +
+  const auto require = [&](bool holds, const char* rule, const std::string& sizes_and_remedy) {
+    if (!holds) throw Error(std::string("[attention] ") + rule + "; got " + kind_and + sizes_and_remedy);
+  };
+  check_sizes("attention",
+              {{"groups", groups},
+               {"memory_width", memory_width},
+               {"latent_width", latent_width},
+               {"query_latent_width", query_latent_width},
+               {"rotary_width", rotary_width}},
+              kind_and);
+  const bool is_latent = kind == AttentionKind::latent;
+  const Index turned_width =
+      resolved_heads("attention", width, {heads, groups_of(*this), key_width, value_width}, kind_and)
+          .key_width;
+  const Index own_groups = kind == AttentionKind::multi_query ? 1 : heads;
+  require(groups == 0 || groups == own_groups || kind == AttentionKind::grouped_query, "groups are for gqa",
+          got("groups", groups) + "; try groups=0");
+  require((latent_width == 0 && query_latent_width == 0 && rotary_width == 0) || is_latent,
+          "latent_width, query_latent_width and rotary_width are for mla",
+          got("latent_width", latent_width) + ", " + got("query_latent_width", query_latent_width) + ", " +
               got("rotary_width", rotary_width) + "; try 0");
-  require(rotary_width % 2 == 0, "rotary_width must be even" + of + got("rotary_width", rotary_width));
-  if (!rotary || kind == AttentionKind::latent) return;  // latent attention has rotary keys of their own
+  require(rotary_width % 2 == 0, "rotary_width must be even", got("rotary_width", rotary_width));
+  if (!rotary || cross || is_latent) return;  // latent attention has rotary keys of their own
   require(kind != AttentionKind::additive,
-          "additive scores are no products, so rotary positions do not apply" + of +
-              "rotary positions; try sinusoidal or learned ones");
-  const Index turned = rotations.width > 0 ? rotations.width : key_width > 0 ? key_width : width / heads;
+          "additive scores are no products, so rotary positions do not apply",
+          "rotary positions; try sinusoidal or learned ones");
+  const Index turned = or_else(rotations.width, turned_width);
   require(turned % 2 == 0 && rotations.base > 0 && rotations.factor > 0,
-          "rotary positions turn pairs of a head's components, with a positive base and factor" + of +
-              got("components", turned) + ", base=" + std::to_string(rotations.base) +
+          "rotary positions turn pairs of a head's components, with a positive base and factor",
+          got("components", turned) + ", base=" + std::to_string(rotations.base) +
               ", factor=" + std::to_string(rotations.factor) + "; try an even width of the heads");
 }
 
+AttentionConfig AttentionConfig::resolved() const {
+  check();
+  AttentionConfig full = *this;
+  const PackedHeads sizes =
+      resolved_heads("attention", width, {heads, groups_of(*this), key_width, value_width});
+  full.groups = sizes.groups;
+  full.key_width = sizes.key_width;
+  full.value_width = sizes.value_width;
+  full.memory_width = or_else(memory_width, width);
+  full.rotary = rotary && !cross && kind != AttentionKind::latent;
+  full.packed = packed && !cross && kind == AttentionKind::multi_head;
+  if (kind != AttentionKind::latent) return full;
+  full.rotary_width = cross ? 0 : or_else(rotary_width, std::max<Index>(sizes.key_width / 4 * 2, 2));
+  return full;
+}
+
+LatentConfig latent_config(const AttentionConfig& config) {
+  const AttentionConfig full = config.resolved();
+  LatentConfig latent;
+  latent.width = full.width;
+  latent.heads = full.heads;
+  latent.memory_width = full.memory_width;
+  latent.key_width = full.key_width;
+  latent.value_width = full.value_width;
+  latent.latent_width = full.latent_width;
+  latent.query_latent_width = full.query_latent_width;
+  latent.rotary_width = full.rotary_width;
+  latent.dropout = full.dropout;
+  latent.rotations = full.rotations;
+  return latent;
+}
+
 std::unique_ptr<Attention> make_attention(const AttentionConfig& config, Generator& random) {
-  switch (config.kind) {
-    case AttentionKind::grouped_query:
-    case AttentionKind::multi_query: return make_grouped_query(config, random);
-    case AttentionKind::latent: return make_latent(config, random);
-    case AttentionKind::additive: return make_additive(config, random);
-    default: break;
+  if (config.kind == AttentionKind::latent) {
+    return std::make_unique<LatentAttention>(latent_config(config), random);
   }
-  MultiHeadConfig multi_head;
-  multi_head.width = config.width;
-  multi_head.heads = config.heads;
-  multi_head.memory_width = config.memory_width;
-  multi_head.key_width = config.key_width;
-  multi_head.value_width = config.value_width;
-  multi_head.dropout = config.dropout;
-  multi_head.bias = multi_head.output_bias = config.bias;
-  multi_head.packed = config.packed && !config.cross;
-  multi_head.rotary = config.rotary;
-  multi_head.rotations = config.rotations;
-  return std::make_unique<MultiHeadAttention>(multi_head, random);
+  const AttentionConfig full = config.resolved();
+  if (full.kind == AttentionKind::additive) {
+    return std::make_unique<AdditiveAttention>(
+        AdditiveConfig{full.width, full.heads, full.memory_width, full.key_width, full.value_width,
+                       full.dropout, full.bias},
+        random);
+  }
+  if (full.kind == AttentionKind::multi_head) {
+    MultiHeadConfig multi_head;
+    multi_head.width = full.width;
+    multi_head.heads = full.heads;
+    multi_head.memory_width = full.memory_width;
+    multi_head.key_width = full.key_width;
+    multi_head.value_width = full.value_width;
+    multi_head.dropout = full.dropout;
+    multi_head.bias = multi_head.output_bias = full.bias;
+    multi_head.packed = full.packed;
+    multi_head.rotary = full.rotary;
+    multi_head.rotations = full.rotations;
+    return std::make_unique<MultiHeadAttention>(multi_head, random);
+  }
+  GroupedQueryConfig grouped;
+  grouped.width = full.width;
+  grouped.heads = full.heads;
+  grouped.groups = full.groups;
+  grouped.memory_width = full.memory_width;
+  grouped.key_width = full.key_width;
+  grouped.value_width = full.value_width;
+  grouped.dropout = full.dropout;
+  grouped.bias = full.bias;
+  grouped.cross = full.cross;
+  grouped.rotary = full.rotary;
+  grouped.rotations = full.rotations;
+  return std::make_unique<GroupedQueryAttention>(grouped, random);
 }
 
 }  // namespace tapeformer

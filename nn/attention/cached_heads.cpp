@@ -1,4 +1,6 @@
+#include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/ops/shape.h>
+#include <tapeformer/autograd/tape.h>
 #include <tapeformer/nn/attention/cached_heads.h>
 
 #include <cstring>
@@ -7,20 +9,36 @@
 namespace tapeformer {
 namespace {
 
-/// A mask whose last axis is the keys, with zeros in the columns that are added.
-Tensor widened(const Tensor& mask, Index keys) {
-  if (!mask.defined() || mask.size(-1) >= keys) return mask;
+/// The room behind what a cache holds is its own business: masks are over what it holds.
+void check_columns(const char* name, const Tensor& mask, Index held) {
+  if (mask.size(-1) == held) return;
+  throw ShapeError(
+      std::string("[attention] a mask must have a column for every key in the cache, this call's ") +
+      "included; got " + name + "=" + mask.describe() + " for " + std::to_string(held) +
+      " keys; try one that grows with the cache");
+}
+
+void check_lengths(const Tensor& key_lengths, Index held) {
+  for (Index i = 0; i < key_lengths.elements(); ++i) {
+    if (key_lengths.at(i) <= static_cast<double>(held)) continue;
+    throw ShapeError("[attention] key_lengths must be at most the number of keys in the cache; got " +
+                     std::to_string(static_cast<Index>(key_lengths.at(i))) + " of " + std::to_string(held) +
+                     " keys");
+  }
+}
+
+/// Zeros in columns for the room behind the keys.
+Tensor widened(const Tensor& mask, Index room) {
   Shape shape = mask.shape();
-  shape.set(-1, keys);
+  shape.set(-1, room);
   const Tensor wide = Tensor::full(shape, 0, mask.dtype());
-  const auto from = mask.size(-1) * bytes_of(mask.dtype()), to = keys * bytes_of(mask.dtype());
+  const auto from = mask.size(-1) * bytes_of(mask.dtype()), to = room * bytes_of(mask.dtype());
   for (Index row = 0; row < shape.elements(0, shape.rank() - 1); ++row) {
     std::memcpy(static_cast<char*>(wide.raw()) + row * to, static_cast<char*>(mask.raw()) + row * from,
                 static_cast<std::size_t>(from));
   }
   return wide;
 }
-
 }  // namespace
 
 AttentionOptions attention_options(const AttentionContext& context, const Dropout& dropout) {
@@ -41,24 +59,31 @@ Tensor query_positions(const AttentionContext& context, Index length) {
 }
 
 void append_heads(KvCache& cache, const KeyValueHeads& fresh) {
-  const auto flat = [](const Tensor& x) {
-    return x.defined() ? reshape(x, {x.size(0), x.size(1), x.size(2) * x.size(3)}) : x;
-  };
+  const auto flat = [](const Tensor& x) { return x.defined() ? side_by_side(x) : x; };
   cache.append(flat(fresh.key_bsgd), flat(fresh.value_bsge));
 }
 
-KeyValueHeads held_heads(const KvCache& cache, const PackedHeads& heads, AttentionMasks& masks) {
-  const Tensor keys = cache.keys(), values = cache.values();
-  const Index rows = keys.size(0), room = keys.size(1);
-  if (room > cache.length()) {
-    if (!masks.key_lengths.defined()) masks.key_lengths = cache.lengths();
-    masks.key_mask = widened(masks.key_mask, room);
-    if (masks.mask.defined() && masks.mask.size(-1) > 1) masks.mask = widened(masks.mask, room);
+KeyValueHeads held_heads(const KvCache& cache, const PackedHeads& heads, AttentionOptions& options) {
+  const Index held = cache.length();
+  const bool has_columns = options.mask.defined() && options.mask.rank() > 0 && options.mask.size(-1) != 1;
+  if (options.key_mask.defined()) check_columns("key_mask", options.key_mask, held);
+  if (has_columns) check_columns("mask", options.mask, held);
+  if (options.key_lengths.defined()) check_lengths(options.key_lengths, held);
+  Tensor keys = cache.keys(), values = cache.values();
+  if (keys.size(1) > held && (options.weights != nullptr || Tape::current() != nullptr)) {
+    keys = slice(keys, 1, 0, held);
+    if (values.defined()) values = slice(values, 1, 0, held);
   }
-  const auto by_heads = [&](const Tensor& x, Index width) {
+  const Index rows = keys.size(0), room = keys.size(1);
+  if (room > held) {
+    if (!options.key_lengths.defined()) options.key_lengths = cache.lengths();
+    if (options.key_mask.defined()) options.key_mask = widened(options.key_mask, room);
+    if (has_columns) options.mask = widened(options.mask, room);
+  }
+  const auto as_heads = [&](const Tensor& x, Index width) {
     return x.defined() ? x.alias({rows, room, heads.groups, width}) : x;
   };
-  return {by_heads(keys, heads.key_width), by_heads(values, heads.value_width)};
+  return {as_heads(keys, heads.key_width), as_heads(values, heads.value_width)};
 }
 
 }  // namespace tapeformer

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <tapeformer/nn/attention/attention.h>
+#include <tapeformer/nn/attention/heads.h>
 #include <tapeformer/nn/dropout.h>
 
 namespace tapeformer {
@@ -21,20 +21,20 @@ struct KeyValueHeads {
 
 /// Adds fresh keys and values to what the cache holds.
 void append_heads(KvCache& cache, const KeyValueHeads& fresh);
-/// All that the cache holds. Its spare room is masked out: `masks` gets key_lengths, and masks over no more
-/// keys than it holds are widened; attention weights, where asked for, are zero there. Of `heads` only the
-/// sizes of keys and values are looked at.
-KeyValueHeads held_heads(const KvCache& cache, const PackedHeads& heads, AttentionMasks& masks);
+/// All that the cache holds. Its spare room comes along, unless weights are asked for or a tape records, and
+/// is masked out: `options` get key_lengths, and their masks are widened. Of `heads` groups and widths count.
+/// Throws:  ShapeError for masks or key_lengths over another number of keys than the cache holds
+KeyValueHeads held_heads(const KvCache& cache, const PackedHeads& heads, AttentionOptions& options);
 
 /// Keys and values to attend to. Without a cache they are project()'s. With one, self-attention appends
 /// project()'s and attends to all it holds; cross-attention asks project() when the cache is empty and lives
 /// on what it holds from then on.
 template <class Project>
-KeyValueHeads cached_heads(KvCache* cache, bool is_self, const PackedHeads& heads, AttentionMasks& masks,
+KeyValueHeads cached_heads(KvCache* cache, bool is_self, const PackedHeads& heads, AttentionOptions& options,
                            const Project& project) {
   if (cache == nullptr) return project();
   if (is_self || cache->length() == 0) append_heads(*cache, project());
-  return held_heads(*cache, heads, masks);
+  return held_heads(*cache, heads, options);
 }
 
 }  // namespace tapeformer

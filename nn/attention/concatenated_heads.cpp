@@ -6,13 +6,11 @@ namespace tapeformer {
 
 ConcatenatedHeads::ConcatenatedHeads(const ConcatenatedHeadsConfig& config, Generator& random) {
   SingleHeadConfig head = config.head;
-  if (config.heads < 1 || (head.key_width == 0 && head.width % config.heads != 0)) {
-    throw Error("[concatenated_heads] width must be divisible by heads; got width=" +
-                std::to_string(head.width) + ", heads=" + std::to_string(config.heads) +
-                "; try a width that is a multiple of the heads, or give key_width");
-  }
-  if (head.key_width == 0) head.key_width = head.width / config.heads;
-  if (head.value_width == 0) head.value_width = head.key_width;
+  const PackedHeads heads = resolved_heads("concatenated_heads", head.width,
+                                           {config.heads, config.heads, head.key_width,
+                                            head.value_width == 0 ? head.key_width : head.value_width});
+  head.key_width = heads.key_width;
+  head.value_width = heads.value_width;
   for (Index h = 0; h < config.heads; ++h) heads_.emplace_back(head, random);
   if (config.output) {
     output_.emplace(LinearConfig{config.heads * head.value_width, head.width, true, {}}, random);

@@ -5,8 +5,6 @@
 namespace tapeformer {
 namespace {
 
-Index or_else(Index size, Index otherwise) { return size > 0 ? size : otherwise; }
-
 /// Adds up what the parts of a layer take.
 class Bill {
  public:
@@ -47,30 +45,6 @@ class Bill {
   AttentionCost cost_;
 };
 
-/// As make_attention() reads it.
-Index groups_of(const AttentionConfig& config) {
-  if (config.kind == AttentionKind::multi_query) return 1;
-  if (config.kind != AttentionKind::grouped_query) return config.heads;
-  if (config.groups > 0) return config.groups;
-  Index groups = std::max<Index>(config.heads / 2, 1);
-  while (config.heads % groups != 0) --groups;
-  return groups;
-}
-
-LatentConfig latent_config(const AttentionConfig& config) {
-  LatentConfig latent;
-  latent.width = config.width;
-  latent.heads = config.heads;
-  latent.memory_width = config.memory_width;
-  latent.key_width = or_else(config.key_width, config.width / config.heads);
-  latent.value_width = config.value_width;
-  latent.latent_width = config.latent_width;
-  if (!config.cross) {
-    latent.rotary_width = or_else(config.rotary_width, std::max<Index>(latent.key_width / 4 * 2, 2));
-  }
-  return latent;
-}
-
 }  // namespace
 
 Index visible_pair_count(const AttentionCall& call) {
@@ -80,11 +54,11 @@ Index visible_pair_count(const AttentionCall& call) {
   return seeing * S - seeing * (seeing - 1) / 2;
 }
 
-AttentionCost attention_cost(const AttentionConfig& config, const AttentionCall& call) {
-  if (config.kind == AttentionKind::latent) return attention_cost(latent_config(config), call);
-  const Index C = config.width, H = config.heads, G = groups_of(config);
-  const Index D = or_else(config.key_width, C / H), E = or_else(config.value_width, C / H);
-  const Index memory = or_else(config.memory_width, C);
+AttentionCost attention_cost(const AttentionConfig& given, const AttentionCall& call) {
+  if (given.kind == AttentionKind::latent) return attention_cost(latent_config(given), call);
+  const AttentionConfig config = given.resolved();
+  const Index C = config.width, H = config.heads, G = config.groups;
+  const Index D = config.key_width, E = config.value_width, memory = config.memory_width;
   const bool additive = config.kind == AttentionKind::additive;
   Bill bill(call);
   const Index N = bill.N, M = bill.M;
@@ -103,11 +77,11 @@ AttentionCost attention_cost(const AttentionConfig& config, const AttentionCall&
   return bill.total();
 }
 
-AttentionCost attention_cost(const LatentConfig& config, const AttentionCall& call) {
+AttentionCost attention_cost(const LatentConfig& given, const AttentionCall& call) {
+  const LatentConfig config = given.resolved();
   const Index C = config.width, H = config.heads, R = config.rotary_width;
-  const Index D = or_else(config.key_width, C / H), E = or_else(config.value_width, C / H);
-  const Index L = or_else(config.latent_width, C / 2), I = or_else(config.query_latent_width, C);
-  const Index memory = or_else(config.memory_width, C);
+  const Index D = config.key_width, E = config.value_width, memory = config.memory_width;
+  const Index L = config.latent_width, I = or_else(config.query_latent_width, C);
   const bool has_query_latents = config.query_latent_width > 0;
   Bill bill(call);
   const Index N = bill.N, M = bill.M;

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <tapeformer/nn/attention/attention_config.h>
-#include <tapeformer/nn/attention/latent.h>
 
 namespace tapeformer {
 
@@ -42,6 +41,7 @@ Index visible_pair_count(const AttentionCall& call);
 ///                the logarithm of a sum for each of their rows; M C' for a memory; rotary: T D of angles;
 ///                causal: 8 bytes a row for the range that it sees
 ///   cache        G (D + E) numbers
+/// Throws:  Error if sizes do not fit
 /// Source:  Vaswani et al. 2017, arXiv:1706.03762, section 3.2; Shazeer 2019, arXiv:1911.02150; Ainslie et
 ///          al. 2023, arXiv:2305.13245; Bahdanau et al. 2015, arXiv:1409.0473; recomputed scores: Dao 2023,
 ///          arXiv:2307.08691, algorithm 2
@@ -58,6 +58,7 @@ AttentionCost attention_cost(const AttentionConfig& config, const AttentionCall&
 ///                naive: M L + N H (d + E) + M H (d + E); absorbed: M (L + R) + 2 N H (L + R) + N H (D + E),
 ///                and N H L more if R; causal: 8 bytes a row
 ///   cache        L + R numbers, against 2 H D of multi-head attention
+/// Throws:  Error if sizes do not fit
 /// Source:  DeepSeek-AI 2024, arXiv:2405.04434, section 2.1.4, table 1
 AttentionCost attention_cost(const LatentConfig& config, const AttentionCall& call);
 

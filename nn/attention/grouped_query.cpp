@@ -1,32 +1,17 @@
 #include <tapeformer/autograd/error.h>
-#include <tapeformer/autograd/ops/shape.h>
 #include <tapeformer/nn/attention/grouped_query.h>
 #include <tapeformer/nn/initialization.h>
 
 namespace tapeformer {
 namespace {
 
-void require(bool holds, const std::string& rule) {
-  if (!holds) throw Error("[grouped_query] " + rule);
-}
-
 PackedHeads heads_of(const GroupedQueryConfig& config) {
-  const Index H = config.heads, G = config.groups;
-  require(H > 0 && G > 0 && H % G == 0, "heads must be a multiple of groups; got heads=" + std::to_string(H) +
-                                            ", groups=" + std::to_string(G));
-  require((config.key_width > 0 && config.value_width > 0) || config.width % H == 0,
-          "width must be divisible by heads; got width=" + std::to_string(config.width) +
-              ", heads=" + std::to_string(H) + "; try key_width and value_width");
-  require(!config.rotary || !config.cross,
-          "rotary positions are for self-attention; got rotary and cross both set");
-  return {H, G, config.key_width > 0 ? config.key_width : config.width / H,
-          config.value_width > 0 ? config.value_width : config.width / H};
-}
-
-/// [B, S, ...] -> [B, S, count, width], the columns from `from` on as heads.
-Tensor heads_at(const Tensor& x_bsn, Index from, Index count, Index width) {
-  const Tensor own = x_bsn.size(2) == count * width ? x_bsn : slice(x_bsn, 2, from, count * width);
-  return reshape(own, {x_bsn.size(0), x_bsn.size(1), count, width});
+  check_sizes("grouped_query", {{"memory_width", config.memory_width}});
+  if (config.rotary && config.cross) {
+    throw Error("[grouped_query] rotary positions are for self-attention; got rotary and cross both set");
+  }
+  return resolved_heads("grouped_query", config.width,
+                        {config.heads, config.groups, config.key_width, config.value_width});
 }
 
 }  // namespace
@@ -41,7 +26,7 @@ GroupedQueryAttention::GroupedQueryAttention(const GroupedQueryConfig& config, G
   const Index queries = heads_.heads * heads_.key_width, keys = heads_.groups * heads_.key_width,
               values = heads_.groups * heads_.value_width;
   if (config.cross) {
-    const Index inputs = config.memory_width > 0 ? config.memory_width : config.width;
+    const Index inputs = or_else(config.memory_width, config.width);
     key_value_.emplace(LinearConfig{inputs, keys + values, config.bias, {}}, random);
     xavier_uniform(input_.weight(), random);
     xavier_uniform_parts(key_value_->weight(), {keys, values}, random);
@@ -56,6 +41,7 @@ GroupedQueryAttention::GroupedQueryAttention(const GroupedQueryConfig& config, G
 
 Tensor GroupedQueryAttention::operator()(const Tensor& query, const Tensor& memory,
                                          const AttentionContext& context) const {
+  check_inputs("grouped_query", query, memory, context.cache);
   if (!config_.cross && !is_self_attention(query, memory)) {
     throw Error("[grouped_query] a layer without cross set attends to its own input; got query=" +
                 query.describe() + " and another memory; try cross=true in its config");
@@ -79,7 +65,7 @@ Tensor GroupedQueryAttention::operator()(const Tensor& query, const Tensor& memo
     heads_bthe =
         scaled_dot_product_attention(heads_at(input_btn, 0, H, D), held.key_bsgd, held.value_bsge, options);
   }
-  return output_(reshape(heads_bthe, {query.size(0), query.size(1), H * E}));
+  return output_(side_by_side(heads_bthe));
 }
 
 void GroupedQueryAttention::visit(ParameterVisitor& visitor) {

@@ -5,50 +5,47 @@
 #include <tapeformer/nn/attention/latent.h>
 #include <tapeformer/nn/initialization.h>
 
+#include <algorithm>
 #include <cmath>
 
 namespace tapeformer {
 namespace {
 
-void require(bool holds, const std::string& rule) {
-  if (!holds) throw Error("[latent] " + rule);
-}
-
-Index checked_heads(const LatentConfig& config) {
-  require(config.heads > 0 &&
-              ((config.key_width > 0 && config.value_width > 0) || config.width % config.heads == 0),
-          "width must be divisible by heads; got width=" + std::to_string(config.width) +
-              ", heads=" + std::to_string(config.heads) + "; try key_width and value_width");
-  require(config.rotary_width % 2 == 0,
-          "rotary_width must be even; got rotary_width=" + std::to_string(config.rotary_width));
-  return config.heads;
-}
-
-Index or_else(Index wanted, Index otherwise) { return wanted > 0 ? wanted : otherwise; }
-
 LinearConfig plain(Index inputs, Index outputs) { return {inputs, outputs, false, {}}; }
 
-/// [B, T, H D] -> [B, T, H, D]
-Tensor by_heads(const Tensor& x, Index heads) {
-  return reshape(x, {x.size(0), x.size(1), heads, x.size(2) / heads});
-}
-
 /// A weight [H N, M] as one matrix a head, [H, N, M].
-Tensor by_heads(const Linear& layer, Index heads) {
+Tensor weight_by_heads(const Linear& layer, Index heads) {
   const Tensor& weight = layer.weight().value();
   return reshape(weight, {heads, weight.size(0) / heads, weight.size(1)});
 }
 
 }  // namespace
 
+LatentConfig LatentConfig::resolved() const {
+  check_sizes("latent", {{"memory_width", memory_width},
+                         {"latent_width", latent_width},
+                         {"query_latent_width", query_latent_width},
+                         {"rotary_width", rotary_width}});
+  if (rotary_width % 2 != 0) {
+    throw Error("[latent] rotary_width must be even; got rotary_width=" + std::to_string(rotary_width));
+  }
+  const PackedHeads sizes = resolved_heads("latent", width, {heads, heads, key_width, value_width});
+  LatentConfig full = *this;
+  full.memory_width = or_else(memory_width, width);
+  full.key_width = sizes.key_width;
+  full.value_width = sizes.value_width;
+  full.latent_width = or_else(latent_width, std::max<Index>(width / 2, 1));
+  return full;
+}
+
 LatentAttention::LatentAttention(const LatentConfig& config, Generator& random)
-    : config_(config),
-      heads_(checked_heads(config)),
-      key_width_(or_else(config.key_width, config.width / heads_)),
-      value_width_(or_else(config.value_width, config.width / heads_)),
-      latent_width_(or_else(config.latent_width, config.width / 2)),
+    : config_(config.resolved()),
+      heads_(config_.heads),
+      key_width_(config_.key_width),
+      value_width_(config_.value_width),
+      latent_width_(config_.latent_width),
       query_up_(plain(or_else(config.query_latent_width, config.width), heads_ * key_width_), random),
-      key_value_down_(plain(or_else(config.memory_width, config.width), latent_width_), random),
+      key_value_down_(plain(config_.memory_width, latent_width_), random),
       key_up_(plain(latent_width_, heads_ * key_width_), random),
       value_up_(plain(latent_width_, heads_ * value_width_), random),
       output_(plain(heads_ * value_width_, config.width), random),
@@ -66,9 +63,8 @@ LatentAttention::LatentAttention(const LatentConfig& config, Generator& random)
   }
 }
 
-Tensor LatentAttention::turned(const Linear& projection, const Tensor& x, const Tensor& positions) const {
-  const Tensor heads_bthr = reshape(projection(x), {x.size(0), x.size(1), -1, config_.rotary_width});
-  return rotary(heads_bthr, positions, config_.rotations);
+Tensor LatentAttention::turned(const Tensor& x, Index heads, const Tensor& positions) const {
+  return rotary(by_heads(x, heads), positions, config_.rotations);
 }
 
 /// What the cache holds: [B, S, 1, d_c + d_R], the latent and the shared rotary key of every token.
@@ -76,11 +72,22 @@ Tensor LatentAttention::latents(const Tensor& memory, const Tensor& positions) c
   const Tensor down_bsc = key_value_down_(memory);
   const Tensor latent_bs1c = by_heads(key_value_norm_ ? (*key_value_norm_)(down_bsc) : down_bsc, 1);
   if (!key_rotary_) return latent_bs1c;
-  return concat({latent_bs1c, turned(*key_rotary_, memory, positions)}, 3);
+  return concat({latent_bs1c, turned((*key_rotary_)(memory), 1, positions)}, 3);
 }
 
 Tensor LatentAttention::operator()(const Tensor& query, const Tensor& memory,
                                    const AttentionContext& context) const {
+  return attend(query, memory, context, {});
+}
+
+Tensor LatentAttention::operator()(const Tensor& query, const Tensor& memory, const AttentionContext& context,
+                                   const LatentProducts& products) const {
+  return attend(query, memory, context, Tape::current() == nullptr ? products : LatentProducts());
+}
+
+Tensor LatentAttention::attend(const Tensor& query, const Tensor& memory, const AttentionContext& context,
+                               const LatentProducts& products) const {
+  check_inputs("latent", query, memory, context.cache);
   const bool is_self = is_self_attention(query, memory);
   if (key_rotary_ && !is_self) {
     throw Error("[latent] rotary positions are for self-attention; got rotary_width=" +
@@ -98,19 +105,19 @@ Tensor LatentAttention::operator()(const Tensor& query, const Tensor& memory,
   Tensor positions, rotary_bthr;
   if (key_rotary_) {
     positions = query_positions(context, query.size(1));
-    rotary_bthr = turned(*query_rotary_, input_bti, positions);
+    rotary_bthr = turned((*query_rotary_)(input_bti), heads_, positions);
   }
   const PackedHeads held{heads_, 1, latent_width_ + config_.rotary_width, 0};
   const Tensor latents_bs1n = cached_heads(context.cache, is_self, held, options, [&] {
                                 return KeyValueHeads{latents(memory, positions), {}};
                               }).key_bsgd;
-  return absorbs ? absorbed(input_bti, rotary_bthr, latents_bs1n, options)
+  return absorbs ? absorbed(input_bti, rotary_bthr, latents_bs1n, products, options)
                  : naive(input_bti, rotary_bthr, latents_bs1n, options);
 }
 
 Tensor LatentAttention::naive(const Tensor& input, const Tensor& rotary, const Tensor& latents,
                               const AttentionOptions& options) const {
-  const Index B = input.size(0), T = input.size(1), S = latents.size(1), N = latents.size(3);
+  const Index S = latents.size(1), N = latents.size(3);
   const Tensor latent_bsc = reshape(slice(latents, 3, 0, latent_width_), {latents.size(0), S, latent_width_});
   Tensor query_bthd = by_heads(query_up_(input), heads_), key_bshd = by_heads(key_up_(latent_bsc), heads_);
   if (key_rotary_) {
@@ -121,37 +128,36 @@ Tensor LatentAttention::naive(const Tensor& input, const Tensor& rotary, const T
   }
   const Tensor value_bshe = by_heads(value_up_(latent_bsc), heads_);
   const Tensor heads_bthe = scaled_dot_product_attention(query_bthd, key_bshd, value_bshe, options);
-  return output_(reshape(heads_bthe, {B, T, heads_ * value_width_}));
+  return output_(side_by_side(heads_bthe));
 }
 
 /// The latents are keys and values at once: what the weights sum up of the rotary keys is dropped, which
 /// costs less than copying the latents out of the cache at every token.
 Tensor LatentAttention::absorbed(const Tensor& input, const Tensor& rotary, const Tensor& latents,
-                                 const AttentionOptions& options) const {
-  const Index B = input.size(0), T = input.size(1);
-  const bool use_products = query_product_.defined() && Tape::current() == nullptr;
-  Tensor query_bthc =
-      use_products ? by_heads(linear(input, query_product_), heads_)
-                   : matmul(by_head(by_heads(query_up_(input), heads_)), by_heads(key_up_, heads_), 1, true);
+                                 const LatentProducts& products, const AttentionOptions& options) const {
+  const bool use_products = products.query.defined();
+  Tensor query_bthc = use_products ? by_heads(linear(input, products.query), heads_)
+                                   : matmul(by_head(by_heads(query_up_(input), heads_)),
+                                            weight_by_heads(key_up_, heads_), 1, true);
   if (key_rotary_) query_bthc = concat({query_bthc, rotary}, 3);
   Tensor summed_bthc = scaled_dot_product_attention(query_bthc, latents, latents, options);
   if (key_rotary_) summed_bthc = slice(summed_bthc, 3, 0, latent_width_);
-  if (use_products) return linear(reshape(summed_bthc, {B, T, heads_ * latent_width_}), output_product_);
-  const Tensor heads_bthe = matmul(by_head(summed_bthc), transposed(by_heads(value_up_, heads_)), 1, true);
-  return output_(reshape(heads_bthe, {B, T, heads_ * value_width_}));
+  if (use_products) return linear(side_by_side(summed_bthc), products.output);
+  return output_(
+      side_by_side(matmul(by_head(summed_bthc), transposed(weight_by_heads(value_up_, heads_)), 1, true)));
 }
 
-void LatentAttention::precompute() {
+LatentProducts LatentAttention::products() const {
   const RecordingPause pause;
-  const Tensor query_hci = matmul(transposed(by_heads(key_up_, heads_)), by_heads(query_up_, heads_));
-  query_product_ = reshape(query_hci, {heads_ * latent_width_, -1});
+  const Tensor query_hci =
+      matmul(transposed(weight_by_heads(key_up_, heads_)), weight_by_heads(query_up_, heads_));
   const Tensor output_che = reshape(output_.weight(), {config_.width, heads_, value_width_});
-  output_product_ = reshape(matmul(by_head(output_che), by_heads(value_up_, heads_), 1, true),
-                            {config_.width, heads_ * latent_width_});
+  return {reshape(query_hci, {heads_ * latent_width_, query_hci.size(2)}),
+          reshape(matmul(by_head(output_che), weight_by_heads(value_up_, heads_), 1, true),
+                  {config_.width, heads_ * latent_width_})};
 }
 
 void LatentAttention::visit(ParameterVisitor& visitor) {
-  query_product_ = output_product_ = {};
   if (query_down_) visitor.child("query_down", *query_down_);
   if (query_norm_) visitor.child("query_norm", *query_norm_);
   visitor.child("query_up", query_up_);

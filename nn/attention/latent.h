@@ -18,14 +18,25 @@ struct LatentConfig {
   Index heads = 1;         ///< H
   Index memory_width = 0;  ///< of the keys' and values' input; 0 for width
   Index key_width = 0;  ///< d_h, of a head's queries and keys without their rotary part; 0 for width / heads
-  Index value_width = 0;         ///< of a head's values; 0 for width / heads
-  Index latent_width = 0;        ///< d_c, of the latents that keys and values come from; 0 for width / 2
+  Index value_width = 0;  ///< of a head's values; 0 for width / heads
+  Index latent_width =
+      0;  ///< d_c, of the latents that keys and values come from; 0 for width / 2, at least 1
   Index query_latent_width = 0;  ///< of the latents that queries come from; 0 for queries straight from x
   Index rotary_width = 0;        ///< d_R, of the rotary part of queries and keys; 0 for none
   bool norm = true;              ///< RMS norms on the latents
   double dropout = 0;            ///< on the attention weights
   LatentForm form = LatentForm::automatic;  ///< automatic: absorbed once a cache holds something, else naive
   RotaryConfig rotations = {};
+
+  /// With the defaults in place of zeros where 0 is no size.
+  /// Throws: Error naming the sizes that do not fit
+  LatentConfig resolved() const;
+};
+
+/// W_UK^T W_UQ and W_O W_UV, multiplied out. Fewer products in the absorbed form, and larger ones: a gain
+/// where latents are narrow, d_c (inputs of W_UQ) < d_h (d_c + inputs of W_UQ).
+struct LatentProducts {
+  Tensor query, output;  ///< [H d_c, inputs of W_UQ] and [C, H d_c]
 };
 
 /// Multi-head latent attention: keys and values of all heads come from one latent a token, and the cache
@@ -38,7 +49,8 @@ struct LatentConfig {
 /// Shapes:  query [B, T, C], memory [B, S, memory_width] -> y [B, T, C]; another memory than the query needs
 ///          rotary_width 0
 /// Initial: Xavier uniform
-/// Throws:  Error if widths do not fit, or for another memory with rotary positions
+/// Throws:  Error if sizes do not fit, or for another memory with rotary positions; ShapeError for inputs of
+///          another rank
 /// Source:  DeepSeek-AI 2024, arXiv:2405.04434, section 2.1 and equations 37 to 47
 class LatentAttention : public Attention {
  public:
@@ -49,19 +61,21 @@ class LatentAttention : public Attention {
   CacheWidths cache_widths() const override { return {latent_width_ + config_.rotary_width, 0}; }
   void visit(ParameterVisitor& visitor) override;
 
-  /// Multiplies W_UK^T W_UQ and W_O W_UV out, of the weights as they are now; the absorbed form then uses the
-  /// products where nothing is recorded. Fewer products, and larger ones: a gain where latents are narrow,
-  /// d_c (inputs of W_UQ) < d_h (d_c + inputs of W_UQ). Any visit of the parameters (train(), eval(), to(),
-  /// loading) forgets them; ask again after the weights have changed.
-  void precompute();
+  /// Of the weights as they are now; they are the caller's, to ask for again once the weights have changed.
+  LatentProducts products() const;
+  /// The same as without products, which the absorbed form uses where no tape records.
+  Tensor operator()(const Tensor& query, const Tensor& memory, const AttentionContext& context,
+                    const LatentProducts& products) const;
 
  private:
+  Tensor attend(const Tensor& query, const Tensor& memory, const AttentionContext& context,
+                const LatentProducts& products) const;
   Tensor latents(const Tensor& memory, const Tensor& positions) const;
-  Tensor turned(const Linear& projection, const Tensor& x, const Tensor& positions) const;
+  Tensor turned(const Tensor& x, Index heads, const Tensor& positions) const;
   Tensor naive(const Tensor& input, const Tensor& rotary, const Tensor& latents,
                const AttentionOptions& options) const;
   Tensor absorbed(const Tensor& input, const Tensor& rotary, const Tensor& latents,
-                  const AttentionOptions& options) const;
+                  const LatentProducts& products, const AttentionOptions& options) const;
 
   LatentConfig config_;
   Index heads_, key_width_, value_width_, latent_width_;
@@ -73,7 +87,6 @@ class LatentAttention : public Attention {
   std::optional<RmsNorm> query_norm_, key_value_norm_;
   Linear output_;  // W_O
   Dropout dropout_;
-  Tensor query_product_, output_product_;  // [H d_c, inputs of W_UQ] and [C, H d_c]
 };
 
 }  // namespace tapeformer

@@ -7,31 +7,25 @@
 namespace tapeformer {
 namespace {
 
-void require(bool holds, const std::string& rule) {
-  if (!holds) throw Error("[multi_head] " + rule);
-}
-
 PackedHeads heads_of(const MultiHeadConfig& config) {
-  require(config.heads > 0, "heads must be positive; got heads=" + std::to_string(config.heads));
-  require((config.key_width > 0 && config.value_width > 0) || config.width % config.heads == 0,
-          "width must be divisible by heads; got width=" + std::to_string(config.width) +
-              ", heads=" + std::to_string(config.heads) + "; try a width that is a multiple of the heads");
-  const Index width = config.width / config.heads;
-  return {config.heads, config.heads, config.key_width > 0 ? config.key_width : width,
-          config.value_width > 0 ? config.value_width : width};
+  check_sizes("multi_head",
+              {{"memory_width", config.memory_width}, {"value_memory_width", config.value_memory_width}});
+  return resolved_heads("multi_head", config.width,
+                        {config.heads, config.heads, config.key_width, config.value_width});
 }
 
 std::vector<Linear> inputs_of(const MultiHeadConfig& config, const PooledVector<Index>& parts,
                               Generator& random) {
-  const Index keys = config.memory_width > 0 ? config.memory_width : config.width;
-  const Index values = config.value_memory_width > 0 ? config.value_memory_width : keys;
+  const Index keys = or_else(config.memory_width, config.width);
+  const Index values = or_else(config.value_memory_width, keys);
   const Index widths[] = {config.width, keys, values};
   std::vector<Linear> inputs;
   if (config.packed) {
-    require(keys == config.width && values == config.width,
-            "a packed projection needs inputs of one width; got width=" + std::to_string(config.width) +
-                ", memory_width=" + std::to_string(keys) + ", value_memory_width=" + std::to_string(values) +
-                "; try packed=false");
+    if (keys != config.width || values != config.width) {
+      throw Error("[multi_head] a packed projection needs inputs of one width; got width=" +
+                  std::to_string(config.width) + ", memory_width=" + std::to_string(keys) +
+                  ", value_memory_width=" + std::to_string(values) + "; try packed=false");
+    }
     inputs.emplace_back(LinearConfig{config.width, parts[0] + parts[1] + parts[2], config.bias, {}}, random);
     return inputs;
   }
@@ -39,10 +33,6 @@ std::vector<Linear> inputs_of(const MultiHeadConfig& config, const PooledVector<
     inputs.emplace_back(LinearConfig{widths[i], parts[i], config.bias, {}}, random);
   }
   return inputs;
-}
-
-Tensor by_heads(const Tensor& x, Index heads) {
-  return reshape(x, {x.size(0), x.size(1), heads, x.size(2) / heads});
 }
 
 bool same(const Tensor& a, const Tensor& b) { return is_self_attention(a, b); }
@@ -74,6 +64,8 @@ Tensor MultiHeadAttention::operator()(const Tensor& query, const Tensor& memory,
 
 Tensor MultiHeadAttention::operator()(const Tensor& query, const Tensor& key, const Tensor& value,
                                       const AttentionContext& context) const {
+  check_inputs("multi_head", query, key, context.cache);
+  check_inputs("multi_head", query, value, context.cache);
   if (!config_.sequence_first) return attend(query, key, value, context);
   const Axes swapped{1, 0, 2};
   const auto batch_first = [&](const Tensor& x) { return x.defined() ? permute(x, swapped) : x; };
@@ -86,28 +78,26 @@ Tensor MultiHeadAttention::operator()(const Tensor& query, const Tensor& key, co
 Tensor MultiHeadAttention::attend(const Tensor& query, const Tensor& key, const Tensor& value,
                                   const AttentionContext& context) const {
   const bool is_self = same(query, key) && same(key, value);
-  if (query.rank() != 3) {
-    throw ShapeError("[multi_head] inputs must be [B, T, C]; got query=" + query.describe());
-  }
   if (config_.rotary && !is_self) {
     throw Error("[multi_head] rotary positions are for self-attention; got a memory that is not the query");
   }
   AttentionOptions options = attention_options(context, dropout_);
   const Tensor positions = config_.rotary ? query_positions(context, query.size(1)) : Tensor();
+  const bool packs = config_.packed && is_self;
+  Tensor packed = packs ? inputs_[0](query) : Tensor();
+  if (packs && config_.rotary) {
+    packed = packed_rotary(packed, 2 * heads_.heads, heads_.key_width, positions, config_.rotations);
+  }
   Tensor heads_bthe;
-  if (config_.packed && is_self && context.cache == nullptr) {
-    Tensor packed = inputs_[0](query);
-    if (config_.rotary) {
-      packed = packed_rotary(packed, 2 * heads_.heads, heads_.key_width, positions, config_.rotations);
-    }
+  if (packs && context.cache == nullptr) {
     heads_bthe = packed_attention(packed, heads_, options);
   } else {
-    const TensorList all = config_.packed && is_self ? split(inputs_[0](query), -1, parts_) : TensorList();
+    const TensorList all = packs ? split(packed, -1, parts_) : TensorList();
     const auto part = [&](Part which, const Tensor& x) {
-      return by_heads(all.empty() ? project(which, x) : all[which], heads_.heads);
+      return by_heads(packs ? all[which] : project(which, x), heads_.heads);
     };
     const auto turned = [&](const Tensor& x_bthd) {
-      return config_.rotary ? rotary(x_bthd, positions, config_.rotations) : x_bthd;
+      return config_.rotary && !packs ? rotary(x_bthd, positions, config_.rotations) : x_bthd;
     };
     const Tensor query_bthd = turned(part(kQuery, query));
     const KeyValueHeads held = cached_heads(context.cache, is_self, heads_, options, [&] {
@@ -115,7 +105,7 @@ Tensor MultiHeadAttention::attend(const Tensor& query, const Tensor& key, const 
     });
     heads_bthe = scaled_dot_product_attention(query_bthd, held.key_bsgd, held.value_bsge, options);
   }
-  const Tensor y_btc = output_(reshape(heads_bthe, {query.size(0), query.size(1), parts_[kValue]}));
+  const Tensor y_btc = output_(side_by_side(heads_bthe));
   return output_dropout_ ? (*output_dropout_)(y_btc) : y_btc;
 }
 

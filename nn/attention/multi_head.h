@@ -30,7 +30,8 @@ struct MultiHeadConfig {
 /// Math:    head_h = softmax(q_h k_h^T / sqrt(d_k)) v_h; y = output(concat_h head_h)
 /// Shapes:  query [B, T, C], memory [B, S, memory_width] -> y [B, T, C]
 /// Initial: each projection Xavier uniform, packed ones part by part; biases zero
-/// Throws:  Error if width is not divisible by heads and the head widths are left to it
+/// Throws:  Error if sizes do not fit, or for rotary positions with another memory than the query; ShapeError
+///          for inputs of another rank
 /// Source:  Vaswani et al. 2017, arXiv:1706.03762, section 3.2.2
 class MultiHeadAttention : public Attention {
  public:

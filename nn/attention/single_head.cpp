@@ -1,20 +1,15 @@
-#include <tapeformer/autograd/ops/shape.h>
 #include <tapeformer/nn/attention/single_head.h>
 
 namespace tapeformer {
 namespace {
 
 PackedHeads one_head(const SingleHeadConfig& config) {
-  const Index key_width = config.key_width > 0 ? config.key_width : config.width;
-  return {1, 1, key_width, config.value_width > 0 ? config.value_width : key_width};
+  check_sizes("single_head", {{"memory_width", config.memory_width}, {"value_width", config.value_width}});
+  return resolved_heads("single_head", config.width,
+                        {1, 1, config.key_width, or_else(config.value_width, config.key_width)});
 }
 
-Index memory_width(const SingleHeadConfig& config) {
-  return config.memory_width > 0 ? config.memory_width : config.width;
-}
-
-/// [B, T, D] as [B, T, 1, D].
-Tensor as_head(const Tensor& x) { return reshape(x, {x.size(0), x.size(1), 1, x.size(2)}); }
+Index memory_width(const SingleHeadConfig& config) { return or_else(config.memory_width, config.width); }
 
 }  // namespace
 
@@ -29,16 +24,17 @@ SingleHeadAttention::SingleHeadAttention(const SingleHeadConfig& config, Generat
 
 Tensor SingleHeadAttention::operator()(const Tensor& query, const Tensor& memory,
                                        const AttentionContext& context) const {
+  check_inputs("single_head", query, memory, context.cache);
   AttentionOptions options = attention_options(context, dropout_);
   options.scale = scale_;
   options.causal = causal_ || context.causal;
-  const Tensor query_bt1d = as_head(query_(query));
+  const Tensor query_bt1d = by_heads(query_(query), 1);
   const KeyValueHeads held =
       cached_heads(context.cache, is_self_attention(query, memory), head_, options, [&] {
-        return KeyValueHeads{as_head(key_(memory)), as_head(value_(memory))};
+        return KeyValueHeads{by_heads(key_(memory), 1), by_heads(value_(memory), 1)};
       });
   const Tensor y_bt1e = scaled_dot_product_attention(query_bt1d, held.key_bsgd, held.value_bsge, options);
-  return reshape(y_bt1e, {query.size(0), query.size(1), head_.value_width});
+  return side_by_side(y_bt1e);
 }
 
 void SingleHeadAttention::visit(ParameterVisitor& visitor) {

@@ -45,8 +45,14 @@ class SingleHeadAttention : public Attention {
 /// Source:  Vaswani et al. 2017, arXiv:1706.03762, section 3.2.3
 class CausalAttention : public SingleHeadAttention {
  public:
-  CausalAttention(SingleHeadConfig config, Generator& random)
-      : SingleHeadAttention((config.causal = true, config), random) {}
+  CausalAttention(const SingleHeadConfig& config, Generator& random)
+      : SingleHeadAttention(causal(config), random) {}
+
+ private:
+  static SingleHeadConfig causal(SingleHeadConfig config) {
+    config.causal = true;
+    return config;
+  }
 };
 
 }  // namespace tapeformer

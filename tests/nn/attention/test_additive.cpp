@@ -243,9 +243,10 @@ TEST_SUITE("nn/attention/additive") {
     Generator random(1);
     AdditiveConfig config;
     config.width = 10, config.heads = 3;
-    CHECK(message_of<Error>([&] { AdditiveAttention(config, random); }) ==
-          "[additive] width must be divisible by heads; got width=10, heads=3; try hidden_width and "
-          "value_width");
+    CHECK(
+        message_of<Error>([&] { AdditiveAttention(config, random); }) ==
+        "[additive] width must be divisible by heads; got width=10, heads=3; try a width that is a multiple "
+        "of the heads");
     config.hidden_width = 2, config.value_width = 4;
     CHECK(AdditiveAttention(config, random).parameter_count() == 66 + 60 + 132 + 130 + 6);
   }

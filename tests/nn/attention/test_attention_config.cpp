@@ -35,12 +35,13 @@ TEST_SUITE("nn/attention/attention_config") {
     check("mqa", 8, 8);
     check("mla", 24 + 4, 0);
     check("additive", 48, 48);
-    config.groups = 2, config.key_width = 10, config.value_width = 5;
-    config.latent_width = 30, config.rotary_width = 6;
-    check("gqa", 20, 10);
+    config.key_width = 10, config.value_width = 5;
     check("mqa", 10, 5);
-    check("mla", 36, 0);
     check("additive", 60, 30);
+    config.groups = 2;
+    check("gqa", 20, 10);
+    config.groups = 0, config.latent_width = 30, config.rotary_width = 6;
+    check("mla", 36, 0);
     config.cross = true;
     check("mla", 30, 0);
     config = {};
@@ -75,9 +76,10 @@ TEST_SUITE("nn/attention/attention_config") {
     const Tensor x = random_normal({2, 5, 16}, random, DType::f32),
                  memory = random_normal({2, 7, 6}, random, DType::f32);
     CHECK((*make_attention(config, random))(x, memory).shape() == Shape{2, 5, 16});
-    config.rotary = true;
-    CHECK(message_of<Error>([&] { make_attention(config, random); }) ==
-          "[attention] additive scores have no rotary positions; try rotary=false");
+    config.rotary = true, config.cross = false;
+    CHECK(message_of<Error>([&] {
+            make_attention(config, random);
+          }).find("[attention] additive scores are no products") == 0);
   }
 
   TEST_CASE(
@@ -113,6 +115,52 @@ TEST_SUITE("nn/attention/attention_config") {
         "[15] output.weight [12,15] output.bias [12] ");
   }
 
+  TEST_CASE("a config resolved has every size, and makes the same layer") {
+    const auto sizes = [](const AttentionConfig& c) {
+      return std::vector<Index>{c.groups, c.memory_width, c.key_width, c.value_width, c.rotary_width};
+    };
+    AttentionConfig config;
+    config.width = 48, config.heads = 6, config.rotary = true;
+    for (const char* kind : {"mha", "gqa", "mqa", "mla"}) {
+      CAPTURE(std::string(kind));
+      config.kind = attention_kind(kind);
+      const Index groups = config.kind == AttentionKind::grouped_query ? 3
+                           : config.kind == AttentionKind::multi_query ? 1
+                                                                       : 6;
+      config.cross = false;
+      AttentionConfig full = config.resolved();
+      const bool is_latent = config.kind == AttentionKind::latent;
+      CHECK(sizes(full) == std::vector<Index>{groups, 48, 8, 8, is_latent ? 4 : 0});
+      CHECK(full.rotary == !is_latent);
+      CHECK(full.packed == (config.kind == AttentionKind::multi_head));
+      CHECK(sizes(full.resolved()) == sizes(full));
+      Generator a(1), b(1);
+      const auto layer = make_attention(config, a), same = make_attention(full, b);
+      const Tensor x = random_normal({2, 5, 48}, a, DType::f32);
+      CHECK(relative_error((*layer)(x, x), (*same)(x, x)) == 0);
+      config.cross = true;
+      full = config.resolved();
+      CHECK(sizes(full) == std::vector<Index>{groups, 48, 8, 8, 0});
+      CHECK_FALSE(full.rotary);
+      CHECK_FALSE(full.packed);
+    }
+  }
+
+  TEST_CASE("latent attention may take its queries from latents of their own") {
+    Generator random(1);
+    AttentionConfig config;
+    config.kind = AttentionKind::latent, config.width = 12, config.heads = 3, config.query_latent_width = 5;
+    std::string names;
+    for (const auto& [name, parameter] : make_attention(config, random)->named_parameters()) {
+      if (name.find("query") == 0) names += name + " " + parameter.value().shape().text() + " ";
+    }
+    CHECK(names ==
+          "query_down.weight [5,12] query_norm.weight [5] query_up.weight [12,5] query_rotary.weight [6,5] ");
+    config.width = config.heads = 1;
+    config.query_latent_width = 0;
+    CHECK(make_attention(config, random)->cache_widths().key == 1 + 2);
+  }
+
   TEST_CASE("sizes that do not fit are refused by their names") {
     const auto refused = [](const std::function<void(AttentionConfig&)>& change) {
       AttentionConfig config;
@@ -128,7 +176,13 @@ TEST_SUITE("nn/attention/attention_config") {
           "that "
           "is a multiple of the heads");
     CHECK(refused([](auto& c) { c.heads = 5, c.key_width = 3, c.value_width = 2; }) == "nothing was thrown");
-    CHECK(refused([](auto& c) { c.key_width = -1; }).find("no size may be negative") != std::string::npos);
+    CHECK(refused([](auto& c) { c.key_width = -1; }) ==
+          "[attention] no size may be negative; got attention=mha, key_width=-1");
+    for (auto size : {&AttentionConfig::groups, &AttentionConfig::memory_width, &AttentionConfig::key_width,
+                      &AttentionConfig::value_width, &AttentionConfig::latent_width,
+                      &AttentionConfig::query_latent_width, &AttentionConfig::rotary_width}) {
+      CHECK(refused([&](auto& c) { c.kind = AttentionKind::latent, c.*size = -2; }) != "nothing was thrown");
+    }
     CHECK(refused([](auto& c) { c.groups = 2; }) ==
           "[attention] groups are for gqa; got attention=mha, groups=2; try groups=0");
     CHECK(refused([](auto& c) { c.kind = AttentionKind::grouped_query, c.groups = 3; }) ==
@@ -136,8 +190,8 @@ TEST_SUITE("nn/attention/attention_config") {
     CHECK(refused([](auto& c) { c.kind = AttentionKind::grouped_query, c.groups = 2; }) ==
           "nothing was thrown");
     CHECK(refused([](auto& c) { c.latent_width = 8; }) ==
-          "[attention] latent_width and rotary_width are for mla; got attention=mha, latent_width=8, "
-          "rotary_width=0; try 0");
+          "[attention] latent_width, query_latent_width and rotary_width are for mla; got attention=mha, "
+          "latent_width=8, query_latent_width=0, rotary_width=0; try 0");
     CHECK(refused([](auto& c) { c.kind = AttentionKind::latent, c.rotary_width = 3; }) ==
           "[attention] rotary_width must be even; got attention=mla, rotary_width=3");
     CHECK(refused([](auto& c) { c.kind = AttentionKind::additive, c.rotary = true; }) ==
@@ -149,5 +203,10 @@ TEST_SUITE("nn/attention/attention_config") {
           "attention=mha, components=3, base=10000.000000, factor=1.000000; try an even width of the heads");
     CHECK(refused([](auto& c) { c.heads = 6, c.rotary = true; }) == "nothing was thrown");
     CHECK(refused([](auto& c) { c.kind = AttentionKind::latent, c.rotary = true; }) == "nothing was thrown");
+    Generator random(1);
+    AttentionConfig config;
+    config.width = 12, config.heads = 4, config.groups = 2;
+    CHECK(message_of<Error>([&] { make_attention(config, random); }) ==
+          "[attention] groups are for gqa; got attention=mha, groups=2; try groups=0");
   }
 }

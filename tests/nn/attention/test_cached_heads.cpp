@@ -18,7 +18,7 @@ KeyValueHeads fresh(Index tokens, std::uint64_t seed) {
 
 TEST_SUITE("nn/attention/cached_heads") {
   TEST_CASE("without a cache keys and values pass through, and masks stay as they are") {
-    AttentionMasks masks;
+    AttentionOptions masks;
     const KeyValueHeads own = fresh(3, 1);
     const KeyValueHeads got = cached_heads(nullptr, true, kHeads, masks, [&] { return own; });
     CHECK(got.key_bsgd.state() == own.key_bsgd.state());
@@ -30,7 +30,7 @@ TEST_SUITE("nn/attention/cached_heads") {
     const auto cache = make_cache({CacheKind::contiguous, 8, 1}, {3, 2});
     TensorList keys, values;
     for (Index step = 0; step < 2; ++step) {
-      AttentionMasks masks;
+      AttentionOptions masks;
       masks.key_mask = Tensor::full({2, 3 * (step + 1)}, 1, DType::boolean);
       masks.mask = random_values({3, 3 * (step + 1)}, 7);
       const Tensor mask = masks.mask;
@@ -54,7 +54,7 @@ TEST_SUITE("nn/attention/cached_heads") {
 
   TEST_CASE("a mask for every key alike stays as it is") {
     const auto cache = make_cache({CacheKind::contiguous, 8, 1}, {3, 2});
-    AttentionMasks masks;
+    AttentionOptions masks;
     masks.mask = values({1, 2, 3}, {3, 1});
     const Tensor mask = masks.mask;
     cached_heads(cache.get(), true, kHeads, masks, [&] { return fresh(3, 1); });
@@ -65,7 +65,7 @@ TEST_SUITE("nn/attention/cached_heads") {
     const auto cache = make_cache({CacheKind::contiguous, 3, 1}, {3, 2});
     int asked = 0;
     for (int call = 0; call < 3; ++call) {
-      AttentionMasks masks;
+      AttentionOptions masks;
       const KeyValueHeads own = fresh(3, 1);
       const KeyValueHeads got = cached_heads(cache.get(), false, kHeads, masks, [&] {
         ++asked;

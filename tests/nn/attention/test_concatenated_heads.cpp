@@ -115,10 +115,10 @@ TEST_SUITE("nn/attention/concatenated_heads") {
     ConcatenatedHeadsConfig config;
     config.head.width = 10;
     config.heads = 3;
-    CHECK(
-        message_of<Error>([&] { ConcatenatedHeads(config, random); }) ==
-        "[concatenated_heads] width must be divisible by heads; got width=10, heads=3; try a width that is a "
-        "multiple of the heads, or give key_width");
+    CHECK(message_of<Error>([&] { ConcatenatedHeads(config, random); }) ==
+          "[concatenated_heads] width must be divisible by heads; got width=10, heads=3; try a width that is "
+          "a multiple "
+          "of the heads");
     const ConcatenatedHeads heads = random_module<ConcatenatedHeads>(config_of(true));
     const auto cache = make_cache({}, {12, 15});
     AttentionContext context;

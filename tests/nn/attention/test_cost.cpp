@@ -1,3 +1,4 @@
+#include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/profile.h>
 #include <tapeformer/autograd/tape.h>
 #include <tapeformer/nn/attention/cost.h>
@@ -139,7 +140,9 @@ TEST_SUITE("nn/attention/cost") {
         AttentionConfig config = config_of(kind, 10, 6);
         config.key_width = 6, config.value_width = 5, config.bias = false;
         if (kind == AttentionKind::grouped_query) config.groups = 3;
-        if (kind == AttentionKind::latent) config.latent_width = 7, config.rotary_width = 2;
+        if (kind == AttentionKind::latent) {
+          config.latent_width = 7, config.rotary_width = 2, config.query_latent_width = 9;
+        }
         if (kind != AttentionKind::latent && kind != AttentionKind::additive) config.rotary = true;
         check_config(config, call);
       }
@@ -219,6 +222,15 @@ TEST_SUITE("nn/attention/cost") {
       LatentAttention layer(config, random);
       check_decoding(layer, attention_cost(config, call));
     }
+  }
+
+  TEST_CASE("a config that makes no layer has no cost") {
+    CHECK(message_of<Error>([] { attention_cost(config_of(AttentionKind::multi_head, 12, 0), {}); }) ==
+          "[attention] width and heads must be positive; got attention=mha, width=12, heads=0");
+    LatentConfig latent;
+    latent.width = 12, latent.heads = 0;
+    CHECK(message_of<Error>([&] { attention_cost(latent, {}); }) ==
+          "[latent] width and heads must be positive; got width=12, heads=0");
   }
 
   TEST_CASE("DeepSeek-V2's latents take 576 numbers a token, as 2.25 groups of its head width would") {

@@ -219,8 +219,9 @@ TEST_SUITE("nn/attention/grouped_query") {
     GroupedQueryConfig config = config_of(5, 1);
     config.value_width = 0;
     CHECK(message_of<Error>([&] { GroupedQueryAttention(config, random); }) ==
-          "[grouped_query] width must be divisible by heads; got width=12, heads=5; try key_width and "
-          "value_width");
+          "[grouped_query] width must be divisible by heads; got width=12, heads=5; try a width that is a "
+          "multiple "
+          "of the heads");
     const GroupedQueryAttention attention = attention_of(config_of(6, 2));
     const Tensor x = random_values({1, 4, 12}, 3);
     CHECK(message_of<Error>([&] { attention(x, x.clone()); }) ==

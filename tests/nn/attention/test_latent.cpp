@@ -57,38 +57,40 @@ TEST_SUITE("nn/attention/latent") {
     }
   }
 
-  TEST_CASE("products multiplied out beforehand change nothing, and a visit of the parameters forgets them") {
+  TEST_CASE(
+      "products multiplied out beforehand change nothing but the order, and the layer keeps none of them") {
     const Tensor x = random_values({2, 10, 8}, 3);
     for (const LatentVariant& variant : kLatentVariants) {
       CAPTURE(variant.name);
       LatentAttention attention = attention_of(config_of(variant, LatentForm::absorbed));
       const Tensor y = attention(x, x, causal());
-      attention.precompute();
-      const auto cache = make_cache({}, attention.cache_widths());
-      const Tensor with_products = attention(x, x, causal());
+      const LatentProducts products = attention.products();
+      const Tensor with_products = attention(x, x, causal(), products);
       CHECK(relative_error(with_products, y) < 1e-12);
       CHECK_FALSE(same_bits(with_products, y));  // another order of products: they are used
-      CHECK(relative_error(decoded(attention, x, *cache), y) < 1e-11);
+      const auto cache = make_cache({}, attention.cache_widths());
+      AttentionContext context = causal();
+      context.cache = cache.get();
+      for (Index t = 0; t < 10; ++t) {
+        const Tensor piece = slice(x, 1, t, 1);
+        CHECK(relative_error(attention(piece, piece, context, products), slice(y, 1, t, 1)) < 1e-11);
+      }
 
       Tape tape;  // what is recorded reaches the weights themselves
       Parameter up = attention.named_parameters().back().second;
       for (const auto& [name, parameter] : attention.named_parameters())
         if (name == "value_up.weight") up = parameter;
-      attention.precompute();
       tape.watch(x);
-      const Tensor recorded = attention(x, x, causal());
+      const Tensor recorded = attention(x, x, causal(), products);
       CHECK(same_bits(recorded, y));
       tape.backward(recorded, random_values(y.shape(), 9));
       CHECK(up.gradient().defined());
 
-      attention.precompute();
-      for (auto& [name, parameter] : attention.named_parameters()) {
-        if (name == "value_up.weight") parameter.value().data<double>()[0] += 1;
-      }
+      const RecordingPause pause;
+      up.value().data<double>()[0] += 1;  // as an optimizer does, unseen by the layer
       const Tensor changed = attention(x, x, causal());
       CHECK(relative_error(changed, y) > 1e-3);
-      attention.precompute();
-      CHECK(relative_error(attention(x, x, causal()), changed) < 1e-12);
+      CHECK(relative_error(attention(x, x, causal(), attention.products()), changed) < 1e-12);
     }
   }
 
@@ -140,10 +142,22 @@ TEST_SUITE("nn/attention/latent") {
     LatentConfig config;
     config.width = 10, config.heads = 3;
     CHECK(message_of<Error>([&] { LatentAttention(config, random); }) ==
-          "[latent] width must be divisible by heads; got width=10, heads=3; try key_width and value_width");
+          "[latent] width must be divisible by heads; got width=10, heads=3; try a width that is a multiple "
+          "of the heads");
     config.heads = 2, config.rotary_width = 3;
     CHECK(message_of<Error>([&] { LatentAttention(config, random); }) ==
           "[latent] rotary_width must be even; got rotary_width=3");
+    const auto refused = [&](Index LatentConfig::*size) {
+      LatentConfig wrong;
+      wrong.width = 10, wrong.*size = -2;
+      return message_of<Error>([&] { LatentAttention(wrong, random); });
+    };
+    CHECK(refused(&LatentConfig::latent_width) == "[latent] no size may be negative; got latent_width=-2");
+    CHECK(refused(&LatentConfig::rotary_width) == "[latent] no size may be negative; got rotary_width=-2");
+    CHECK(refused(&LatentConfig::query_latent_width) ==
+          "[latent] no size may be negative; got query_latent_width=-2");
+    CHECK(refused(&LatentConfig::memory_width) == "[latent] no size may be negative; got memory_width=-2");
+    CHECK(refused(&LatentConfig::key_width) == "[latent] no size may be negative; got key_width=-2");
     const LatentAttention attention = attention_of(config_of(kLatentVariants[0]));
     const Tensor x = random_values({1, 4, 8}, 3);
     CHECK(message_of<Error>([&] { attention(x, x.clone()); }) ==

@@ -322,7 +322,7 @@ TEST_SUITE("nn/attention/multi_head options") {
     config = config_of();
     config.heads = 0;
     CHECK(message_of<Error>([&] { MultiHeadAttention(config, random); }) ==
-          "[multi_head] heads must be positive; got heads=0");
+          "[multi_head] width and heads must be positive; got width=6, heads=0");
     config = config_of();
     config.rotary = true;
     const MultiHeadAttention rotary = apart_of(config);
@@ -330,7 +330,8 @@ TEST_SUITE("nn/attention/multi_head options") {
     CHECK(message_of<Error>([&] { rotary(x, memory); }) ==
           "[multi_head] rotary positions are for self-attention; got a memory that is not the query");
     const Tensor flat = random_values({4, 6}, 3);
-    CHECK(message_of<ShapeError>([&] { rotary(flat, flat); }) ==
-          "[multi_head] inputs must be [B, T, C]; got query=f64[4,6]");
+    CHECK(
+        message_of<ShapeError>([&] { rotary(flat, flat); }) ==
+        "[multi_head] inputs must be [B, T, C]; got query=f64[4,6]; try a batch of one sequence, [1, T, C]");
   }
 }

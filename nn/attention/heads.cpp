@@ -1,0 +1,63 @@
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/ops/shape.h>
+#include <tapeformer/nn/attention/heads.h>
+
+namespace tapeformer {
+namespace {
+
+std::string text(const NamedSize& named) {
+  return std::string(named.name) + "=" + std::to_string(named.size);
+}
+
+}  // namespace
+
+void check_sizes(const char* op, std::initializer_list<NamedSize> sizes, const std::string& got) {
+  for (const NamedSize& named : sizes) {
+    if (named.size >= 0) continue;
+    throw Error(std::string("[") + op + "] no size may be negative; got " + got + text(named));
+  }
+}
+
+PackedHeads resolved_heads(const char* op, Index width, const PackedHeads& heads, const std::string& got) {
+  const auto require = [&](bool holds, const char* rule, const NamedSize& a, const NamedSize& b,
+                           const char* remedy = "") {
+    if (holds) return;
+    throw Error(std::string("[") + op + "] " + rule + "; got " + got + text(a) + ", " + text(b) + remedy);
+  };
+  const Index H = heads.heads, G = heads.groups;
+  require(width > 0 && H > 0, "width and heads must be positive", {"width", width}, {"heads", H});
+  require(G > 0 && H % G == 0, "heads must be a multiple of groups", {"heads", H}, {"groups", G});
+  check_sizes(op, {{"key_width", heads.key_width}, {"value_width", heads.value_width}}, got);
+  require((heads.key_width > 0 && heads.value_width > 0) || width % H == 0,
+          "width must be divisible by heads", {"width", width}, {"heads", H},
+          "; try a width that is a multiple of the heads");
+  return {H, G, or_else(heads.key_width, width / H), or_else(heads.value_width, width / H)};
+}
+
+void check_inputs(const char* op, const Tensor& query, const Tensor& memory, const KvCache* cache) {
+  const auto require = [&](bool holds, const char* rule, const char* remedy) {
+    if (holds) return;
+    const bool tells_memory = memory.defined() && !is_self_attention(query, memory);
+    throw ShapeError(std::string("[") + op + "] " + rule + "; got query=" + query.describe() +
+                     (tells_memory ? ", memory=" + memory.describe() : "") + "; try " + remedy);
+  };
+  require(query.rank() == 3 && (!memory.defined() || memory.rank() == 3), "inputs must be [B, T, C]",
+          "a batch of one sequence, [1, T, C]");
+  require(memory.defined() || (cache != nullptr && cache->length() > 0),
+          "a memory may be left out only once the cache holds it", "the memory in the first call");
+}
+
+Tensor by_heads(const Tensor& x, Index heads) {
+  return reshape(x, {x.size(0), x.size(1), heads, x.size(2) / heads});
+}
+
+Tensor heads_at(const Tensor& x, Index from, Index count, Index width) {
+  const Tensor own = x.size(2) == count * width ? x : slice(x, 2, from, count * width);
+  return reshape(own, {x.size(0), x.size(1), count, width});
+}
+
+Tensor side_by_side(const Tensor& heads) {
+  return reshape(heads, {heads.size(0), heads.size(1), heads.size(2) * heads.size(3)});
+}
+
+}  // namespace tapeformer

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <tapeformer/nn/attention/attention.h>
+
+#include <initializer_list>
+#include <string>
+
+namespace tapeformer {
+
+// Sizes and shapes, as all attention layers read them.
+
+/// A size, or the default that it has when it is 0.
+inline Index or_else(Index size, Index otherwise) { return size > 0 ? size : otherwise; }
+
+struct NamedSize {
+  const char* name;
+  Index size;
+};
+/// Throws: Error naming a size that is negative, and what `got` tells before it.
+void check_sizes(const char* op, std::initializer_list<NamedSize> sizes, const std::string& got = "");
+
+/// `heads` with width / heads in place of a width that is 0.
+/// Throws: Error if a size is negative, or heads is no multiple of groups or no divisor of a width that is
+///         left to it
+PackedHeads resolved_heads(const char* op, Index width, const PackedHeads& heads,
+                           const std::string& got = "");
+
+/// Throws: ShapeError unless query and memory are [B, T, C]; a memory may be missing once the cache holds it.
+void check_inputs(const char* op, const Tensor& query, const Tensor& memory, const KvCache* cache);
+
+/// [B, T, H D] -> [B, T, H, D]
+Tensor by_heads(const Tensor& x, Index heads);
+/// Columns from `from` on as heads, [B, T, ...] -> [B, T, count, width].
+Tensor heads_at(const Tensor& x, Index from, Index count, Index width);
+/// [B, T, H, E] -> [B, T, H E]
+Tensor side_by_side(const Tensor& heads);
+
+}  // namespace tapeformer

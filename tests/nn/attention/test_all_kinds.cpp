@@ -1,0 +1,161 @@
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/nn/attention/attention_config.h>
+#include <tapeformer/nn/attention/single_head.h>
+#include <tapeformer/tests/nn/module_case.h>
+
+#include <doctest/doctest.h>
+
+using namespace tapeformer;
+
+namespace {
+
+constexpr AttentionKind kKinds[] = {AttentionKind::multi_head, AttentionKind::grouped_query,
+                                    AttentionKind::multi_query, AttentionKind::latent,
+                                    AttentionKind::additive};
+constexpr CacheKind kCaches[] = {CacheKind::contiguous, CacheKind::paged};
+
+AttentionConfig config_of(AttentionKind kind, bool cross = false) {
+  AttentionConfig config;
+  config.kind = kind, config.width = 16, config.heads = 4;
+  config.cross = cross, config.rotary = kind != AttentionKind::additive && !cross;
+  return config;
+}
+
+/// Calls check(layer, name) with self-attention of all kinds, and with a single head.
+template <class Check>
+void for_all_kinds(const Check& check) {
+  Generator random(1);
+  for (const AttentionKind kind : kKinds) {
+    CAPTURE(std::string(name_of(kind)));
+    const auto layer = make_attention(config_of(kind), random);
+    layer->to(DType::f64);
+    check(*layer, name_of(kind));
+  }
+  CAPTURE("single");
+  SingleHeadConfig config;
+  config.width = 16;
+  SingleHeadAttention single(config, random);
+  single.to(DType::f64);
+  check(single, "single");
+}
+
+bool begins_with(const std::string& text, const std::string& beginning) {
+  return text.compare(0, beginning.size(), beginning) == 0;
+}
+
+}  // namespace
+
+TEST_SUITE("nn/attention/all_kinds") {
+  TEST_CASE("no rows or no queries give no output, with a cache and without") {
+    for_all_kinds([](const Attention& layer, const char*) {
+      for (const Shape& shape : {Shape{0, 3, 16}, Shape{2, 0, 16}, Shape{0, 0, 16}}) {
+        CAPTURE(shape.text());
+        const Tensor x = Tensor::zeros(shape, DType::f64);
+        CHECK(layer(x, x).shape() == Shape{shape[0], shape[1], layer(x, x).size(2)});
+        for (const CacheKind kind : kCaches) {
+          const auto cache = make_cache({kind, 0, 2}, layer.cache_widths());
+          AttentionContext context;
+          context.cache = cache.get();
+          for (int call = 0; call < 2; ++call) CHECK(layer(x, x, context).shape() == layer(x, x).shape());
+        }
+      }
+    });
+  }
+
+  TEST_CASE("both caches refuse a mask over another number of keys than they hold") {
+    const Tensor x = random_values({2, 4, 16}, 3);
+    const auto refused = [](const Attention& layer, const Tensor& input, AttentionContext context) {
+      std::string messages;
+      for (const CacheKind kind : kCaches) {
+        const auto cache = make_cache({kind, 0, 2}, layer.cache_widths());
+        context.cache = cache.get();
+        const std::string message = message_of<ShapeError>([&] { layer(input, input, context); });
+        CHECK((messages.empty() || messages == message));
+        messages = message;
+      }
+      return messages;
+    };
+    for_all_kinds([&](const Attention& layer, const char*) {
+      for (const Index keys : {3, 20}) {
+        AttentionContext context;
+        context.key_mask = Tensor::full({2, keys}, 1, DType::boolean);
+        CHECK(refused(layer, x, context) ==
+              "[attention] a mask must have a column for every key in the cache, this call's included; got "
+              "key_mask=bool[2," +
+                  std::to_string(keys) + "] for 4 keys; try one that grows with the cache");
+        context = {};
+        context.mask = Tensor::zeros({4, keys}, DType::f64);
+        CHECK(refused(layer, x, context) ==
+              "[attention] a mask must have a column for every key in the cache, this call's included; got "
+              "mask=f64[4," +
+                  std::to_string(keys) + "] for 4 keys; try one that grows with the cache");
+      }
+      AttentionContext context;
+      context.key_lengths = ids_of({4, 5}, {2});
+      CHECK(refused(layer, x, context) ==
+            "[attention] key_lengths must be at most the number of keys in the cache; got 5 of 4 keys");
+      context = {};
+      context.mask = Tensor::zeros({4, 1}, DType::f64);
+      CHECK(refused(layer, x, context) == "nothing was thrown");
+    });
+  }
+
+  TEST_CASE("weights are of the keys that a cache holds, the same from both caches") {
+    const Tensor x = random_values({2, 7, 16}, 3);
+    for_all_kinds([&](const Attention& layer, const char*) {
+      AttentionContext whole;
+      Tensor expected;
+      whole.causal = true, whole.weights = &expected;
+      const Tensor y = layer(x, x, whole);
+      for (const CacheKind kind : kCaches) {
+        const auto cache = make_cache({kind, 0, 2}, layer.cache_widths());
+        for (Index t = 0; t < 7; ++t) {
+          Tensor weights;
+          AttentionContext context;
+          context.causal = true, context.cache = cache.get(), context.weights = &weights;
+          context.key_mask = Tensor::full({2, t + 1}, 1, DType::boolean);
+          const Tensor piece = slice(x, 1, t, 1);
+          CHECK(relative_error(layer(piece, piece, context), slice(y, 1, t, 1)) < 1e-11);
+          REQUIRE(weights.shape() == Shape{2, expected.size(1), 1, t + 1});
+          CHECK(relative_error(weights, slice(slice(expected, 2, t, 1), 3, 0, t + 1)) < 1e-11);
+        }
+      }
+    });
+  }
+
+  TEST_CASE("inputs that are no [B, T, C], and a memory that is missing, are refused by name") {
+    const Tensor x = random_values({2, 4, 16}, 3), flat = random_values({4, 16}, 4);
+    for_all_kinds([&](const Attention& layer, const char*) {
+      const std::string message = message_of<ShapeError>([&] { layer(flat, flat); });
+      CHECK(begins_with(message.substr(message.find(']') + 1),
+                        " inputs must be [B, T, C]; got query=f64[4,16]; try "));
+    });
+    Generator random(1);
+    for (const AttentionKind kind : kKinds) {
+      CAPTURE(std::string(name_of(kind)));
+      const auto cross = make_attention(config_of(kind, true), random);
+      cross->to(DType::f64);
+      std::string message = message_of<ShapeError>([&] { (*cross)(x, flat); });
+      CHECK(message.find(" inputs must be [B, T, C]; got query=f64[2,4,16], memory=f64[4,16]; try ") !=
+            std::string::npos);
+      message = message_of<ShapeError>([&] { (*cross)(x, {}); });
+      CHECK(message.find(" a memory may be left out only once the cache holds it; got query=f64[2,4,16]") !=
+            std::string::npos);
+    }
+  }
+
+  TEST_CASE("cross-attention of any kind has no rotary positions, asked for or not") {
+    const Tensor x = random_values({2, 4, 16}, 3), memory = random_values({2, 5, 16}, 4);
+    for (const AttentionKind kind : kKinds) {
+      CAPTURE(std::string(name_of(kind)));
+      AttentionConfig config = config_of(kind, true);
+      Generator random(1), same(1);
+      const auto plain = make_attention(config, random);
+      config.rotary = true;
+      const auto asked = make_attention(config, same);
+      plain->to(DType::f64);
+      asked->to(DType::f64);
+      CHECK(same_bits((*asked)(x, memory), (*plain)(x, memory)));
+    }
+  }
+}
