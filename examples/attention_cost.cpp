@@ -1,13 +1,21 @@
 #include <tapeformer/examples/attention_cost.h>
 
-#include <algorithm>
 #include <cstdio>
 #include <ostream>
 
 namespace tapeformer {
 namespace {
 
-Index rotary_width_of(const CheckSizes& sizes) { return std::max<Index>(sizes.head_width / 4 * 2, 2); }
+AttentionConfig config_of(const CheckSizes& sizes, AttentionKind kind) {
+  AttentionConfig config;
+  config.kind = kind;
+  config.width = sizes.width, config.heads = sizes.heads;
+  config.key_width = kind == AttentionKind::additive ? sizes.hidden_width : sizes.head_width;
+  config.value_width = sizes.value_width;
+  if (kind == AttentionKind::grouped_query) config.groups = sizes.groups;
+  if (kind == AttentionKind::latent) config.latent_width = sizes.latent_width;
+  return config;
+}
 
 /// Exact up to six digits, then in powers of a thousand: "12.35 M".
 std::string amount(Index count) {
@@ -51,25 +59,13 @@ void print_cache_sizes(std::ostream& out) {
 std::vector<NamedCost> attention_costs(const CheckSizes& sizes, DType type) {
   AttentionCall call;
   call.batch = sizes.batch, call.queries = sizes.queries, call.type = type;
-  AttentionConfig config;
-  config.width = sizes.width, config.heads = sizes.heads;
-  config.key_width = sizes.head_width, config.value_width = sizes.value_width;
   AttentionCall decoding = call;
   decoding.queries = 1, decoding.cached = sizes.queries;
   const auto row = [&](const std::string& name, const auto& layer) {
     return NamedCost{name, attention_cost(layer, call), attention_cost(layer, decoding).forward_flops};
   };
-  const auto of_kind = [&](AttentionKind kind) {
-    AttentionConfig own = config;
-    own.kind = kind;
-    if (kind == AttentionKind::grouped_query) own.groups = sizes.groups;
-    if (kind == AttentionKind::additive) own.key_width = sizes.hidden_width;
-    return row(name_of(kind), own);
-  };
-  LatentConfig naive;
-  naive.width = config.width, naive.heads = config.heads;
-  naive.key_width = config.key_width, naive.value_width = config.value_width;
-  naive.latent_width = sizes.latent_width, naive.rotary_width = rotary_width_of(sizes);
+  const auto of_kind = [&](AttentionKind kind) { return row(name_of(kind), config_of(sizes, kind)); };
+  LatentConfig naive = latent_config(config_of(sizes, AttentionKind::latent));
   naive.form = LatentForm::naive;
   LatentConfig absorbed = naive;
   absorbed.form = LatentForm::absorbed;
@@ -105,8 +101,8 @@ void print_attention_cost(std::ostream& out, const CheckSizes& sizes, DType type
                 static_cast<long long>(sizes.width), static_cast<long long>(sizes.heads),
                 static_cast<long long>(sizes.groups), static_cast<long long>(sizes.head_width),
                 static_cast<long long>(sizes.value_width), static_cast<long long>(sizes.latent_width),
-                static_cast<long long>(rotary_width_of(sizes)), static_cast<long long>(sizes.hidden_width),
-                name_of(type));
+                static_cast<long long>(config_of(sizes, AttentionKind::latent).resolved().rotary_width),
+                static_cast<long long>(sizes.hidden_width), name_of(type));
   out << line;
   std::snprintf(line, sizeof line, kRow, "", "parameters", "forward FLOP", "backward FLOP",
                 "activation bytes", "cache bytes/token", "decoding FLOP");
