@@ -14,13 +14,13 @@
 namespace tapeformer {
 namespace {
 
-/// x with zeros in the rows that `mask` [B, T] leaves out. What they are multiplied by is exactly zero, so
-/// only values that are not finite, or so large that a product overflows, need it; looking costs a pass over
-/// the masked rows, and usually saves one over all of x.
+/// x with zeros in the rows that `mask` [B, T] or [B, T, H] leaves out. What they are multiplied by is exactly
+/// zero, so only values that are not finite, or so large that a product overflows, need it; looking costs a
+/// pass over the masked rows, and usually saves one over all of x.
 Tensor without_masked(const char* op, const Tensor& x, const Tensor& mask) {
   if (!mask.defined()) return x;
   constexpr double kHarmless = 1e15;
-  const Index width = x.size(2) * x.size(3);
+  const Index width = mask.rank() == 3 ? x.size(3) : x.size(2) * x.size(3);
   const bool* real = mask.data<bool>();
   bool harmful = false;
   dispatch(
@@ -36,7 +36,8 @@ Tensor without_masked(const char* op, const Tensor& x, const Tensor& mask) {
       },
       x);
   if (!harmful) return x;
-  return where(mask.alias({x.size(0), x.size(1), 1, 1}), x, Tensor::scalar(0, x.dtype()));
+  const Index heads = mask.rank() == 3 ? x.size(2) : 1;
+  return where(mask.alias({x.size(0), x.size(1), heads, 1}), x, Tensor::scalar(0, x.dtype()));
 }
 
 /// [B, S, G, D] -> [B, S, H, D]: every head as often as query heads share it.
@@ -47,6 +48,7 @@ Tensor repeated(const Tensor& x, Index heads) {
   return reshape(repeats, Shape{B, S, heads, D});
 }
 
+/// a and b, either of which may leave in everything.
 Tensor both(const Tensor& a, const Tensor& b) {
   if (!a.defined()) return b;
   return b.defined() ? logical_and(a, b) : a;
@@ -59,20 +61,20 @@ Tensor composed_attention_of(const char* op, const Tensor& query, const Tensor& 
   check_attention(op, query, key, value, options);
   const Index B = query.size(0), T = query.size(1), H = query.size(2), S = key.size(1);
   const VisibleKeys visible = visible_keys(options, B, T, S);
-  const Tensor real_keys = seen_keys(visible, options.key_mask, S);
-  const Tensor query_bthd = without_masked(op, query, seeing_queries(visible));
-  const Tensor key_bshd = repeated(without_masked(op, key, real_keys), H);
-  const Tensor value_bshe = repeated(without_masked(op, value, real_keys), H);
-
-  Tensor scores_bhts = scores(query_bthd, key_bshd);
   Tensor may_attend = visible_pairs(visible, S);
   if (options.key_mask.defined()) may_attend = both(may_attend, options.key_mask.alias({B, 1, 1, S}));
-  if (options.mask.defined()) {
-    if (options.mask.dtype() == DType::boolean) {
-      may_attend = both(may_attend, options.mask);
-    } else {
-      scores_bhts = scores_bhts + options.mask;
-    }
+  const Tensor left_in = pairs_left_in(options.mask);
+  may_attend = both(may_attend, left_in);
+  const SeenRows seen = left_in.defined()
+                            ? seen_rows(may_attend, {B, H, T, S}, key.size(2))
+                            : SeenRows{seeing_queries(visible), seen_keys(visible, options.key_mask, S)};
+  const Tensor query_bthd = without_masked(op, query, seen.queries);
+  const Tensor key_bshd = repeated(without_masked(op, key, seen.keys), H);
+  const Tensor value_bshe = repeated(without_masked(op, value, seen.keys), H);
+
+  Tensor scores_bhts = scores(query_bthd, key_bshd);
+  if (options.mask.defined() && options.mask.dtype() != DType::boolean) {
+    scores_bhts = scores_bhts + options.mask;
   }
   if (may_attend.defined()) {
     const Tensor never = Tensor::scalar(-std::numeric_limits<double>::infinity(), query.dtype());

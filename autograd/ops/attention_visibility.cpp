@@ -1,6 +1,9 @@
+#include <tapeformer/autograd/dispatch.h>
 #include <tapeformer/autograd/ops/attention_visibility.h>
+#include <tapeformer/autograd/ops/broadcast.h>
 
 #include <algorithm>
+#include <limits>
 
 namespace tapeformer {
 namespace {
@@ -120,6 +123,41 @@ Tensor seen_keys(const VisibleKeys& visible, const Tensor& key_mask, Index S) {
     }
     marked = std::max(marked, to);
   });
+  return seen;
+}
+
+Tensor pairs_left_in(const Tensor& mask) {
+  if (!mask.defined() || mask.dtype() == DType::boolean) return mask;
+  const Tensor pairs = Tensor::empty(mask.shape(), DType::boolean);
+  bool* left_in = pairs.data<bool>();
+  dispatch(
+      "attention",
+      [&](auto, const auto* values) {
+        using T = std::decay_t<decltype(*values)>;
+        for (Index i = 0; i < mask.elements(); ++i) {
+          left_in[i] = values[i] != -std::numeric_limits<T>::infinity();
+        }
+      },
+      mask);
+  return std::find(left_in, left_in + pairs.elements(), false) == left_in + pairs.elements() ? Tensor()
+                                                                                             : pairs;
+}
+
+SeenRows seen_rows(const Tensor& pairs, const Shape& scores, Index groups) {
+  const Index B = scores[0], H = scores[1], T = scores[2], S = scores[3];
+  const SeenRows seen{Tensor::zeros({B, T, H}, DType::boolean),
+                      Tensor::zeros({B, S, groups}, DType::boolean)};
+  Index strides[4];
+  broadcast_strides(scores, pairs.shape(), strides);
+  for (Index row = 0; row < B * H * T; ++row) {
+    const Index b = row / (H * T), h = row / T % H, t = row % T;
+    const bool* may = pairs.data<bool>() + b * strides[0] + h * strides[1] + t * strides[2];
+    bool& sees = seen.queries.data<bool>()[(b * T + t) * H + h];
+    bool* keys = seen.keys.data<bool>() + b * S * groups + h / (H / groups);
+    for (Index s = 0; s < S; ++s) {
+      if (may[s * strides[3]]) sees = keys[s * groups] = true;
+    }
+  }
   return seen;
 }
 

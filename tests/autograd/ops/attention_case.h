@@ -24,8 +24,14 @@ inline AttentionInputs random_inputs(Index B, Index T, Index S, Index H, Index G
           random_normal({B, S, G, E}, random)};
 }
 
-/// What the documentation of AttentionMasks says, word for word, but for `mask`: may query t see key s?
-inline bool left_in(const AttentionMasks& masks, const AttentionInputs& in, Index b, Index t, Index s) {
+/// What the documentation of AttentionMasks says, word for word: may query t of head h see key s?
+inline bool left_in(const AttentionMasks& masks, const AttentionInputs& in, Index b, Index h, Index t,
+                    Index s) {
+  if (masks.mask.defined()) {
+    const Index pair = ((b * in.H() + h) * in.T() + t) * in.S() + s;
+    const double mask = broadcast_at(masks.mask, {in.B(), in.H(), in.T(), in.S()}, pair);
+    if (mask == (masks.mask.dtype() == DType::boolean ? 0 : -kInfinity)) return false;
+  }
   if (masks.key_mask.defined() && masks.key_mask.at(b * in.S() + s) == 0) return false;
   if (masks.query_mask.defined() && masks.query_mask.at(b * in.T() + t) == 0) return false;
   Index T = in.T(), S = in.S(), sequence = b;
@@ -76,11 +82,9 @@ inline AttentionOracle attention_oracle(const AttentionInputs& in, const Attenti
     std::vector<Index> seen;
     double most = -kInfinity;
     for (Index s = 0; s < S; ++s) {
-      if (!left_in(options, in, b, t, s)) continue;
-      const double mask = options.mask.defined() ? broadcast_at(options.mask, scores, row * S + s) : 0;
+      if (!left_in(options, in, b, h, t, s)) continue;
       const bool additive = options.mask.defined() && options.mask.dtype() != DType::boolean;
-      if (options.mask.defined() && mask == (additive ? -kInfinity : 0)) continue;
-      double score = additive ? mask : 0;
+      double score = additive ? broadcast_at(options.mask, scores, row * S + s) : 0;
       for (Index d = 0; d < D; ++d) score += scale * in.query.at(at_t(D) + d) * in.key.at(at_s(s, D) + d);
       w[s] = score;
       most = std::max(most, score);

@@ -107,15 +107,16 @@ inline std::string description(const AttentionCase& c) {
          std::to_string(o.dropout);
 }
 
-/// Per row of `x` [B, N, ...]: does any pair that left_in() allows touch it?
+/// Per query [B, T, H], or per key [B, S, G]: does any pair that left_in() allows touch it?
 inline std::vector<bool> touched(const AttentionCase& c, bool queries) {
-  std::vector<bool> result(static_cast<std::size_t>(c.in.B() * (queries ? c.in.T() : c.in.S())));
-  for (Index b = 0; b < c.in.B(); ++b) {
-    for (Index t = 0; t < c.in.T(); ++t) {
-      for (Index s = 0; s < c.in.S(); ++s) {
-        if (!left_in(c.options, c.in, b, t, s)) continue;
-        result[static_cast<std::size_t>(queries ? b * c.in.T() + t : b * c.in.S() + s)] = true;
-      }
+  const Index T = c.in.T(), H = c.in.H(), S = c.in.S(), G = c.in.G();
+  std::vector<bool> result(static_cast<std::size_t>(c.in.B() * (queries ? T * H : S * G)));
+  for (Index row = 0; row < c.in.B() * H * T; ++row) {
+    const Index b = row / (H * T), h = row / T % H, t = row % T;
+    for (Index s = 0; s < S; ++s) {
+      if (!left_in(c.options, c.in, b, h, t, s)) continue;
+      const Index at = queries ? (b * T + t) * H + h : (b * S + s) * G + h / (H / G);
+      result[static_cast<std::size_t>(at)] = true;
     }
   }
   return result;
@@ -125,11 +126,21 @@ inline std::vector<bool> touched(const AttentionCase& c, bool queries) {
 inline AttentionInputs spoiled(const AttentionCase& c, double junk) {
   const auto spoil = [&](const Tensor& x, bool queries) {
     const std::vector<bool> real = touched(c, queries);
-    const Index width = x.size(2) * x.size(3);
     return filled(x.shape(),
-                  [&](Index i) { return real[static_cast<std::size_t>(i / width)] ? x.at(i) : junk; });
+                  [&](Index i) { return real[static_cast<std::size_t>(i / x.size(3))] ? x.at(i) : junk; });
   };
   return {spoil(c.in.query, true), spoil(c.in.key, false), spoil(c.in.value, false)};
+}
+
+/// The gradients of query, key and value are exactly zero in the rows that the masks leave out.
+inline void check_untouched(const AttentionCase& c, const std::vector<Tensor>& gradients) {
+  for (std::size_t k = 0; k < 3; ++k) {
+    const std::vector<bool> real = touched(c, k == 0);
+    const Index width = gradients[k].size(3);
+    for (Index i = 0; i < gradients[k].elements(); ++i) {
+      if (!real[static_cast<std::size_t>(i / width)]) REQUIRE(gradients[k].at(i) == 0);
+    }
+  }
 }
 
 }  // namespace tapeformer
