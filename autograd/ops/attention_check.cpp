@@ -158,7 +158,7 @@ void check_attention(const char* op, const Tensor& query, const Tensor& key, con
       value.size(0) == key.size(0) && value.size(1) == key.size(1) && value.size(2) == key.size(2), op,
       "key and value must agree in B, S and G", got, "keys and values made from the same tokens");
   const Index H = query.size(2), G = key.size(2);
-  require<ShapeError>(G > 0 ? H % G == 0 : H == 0, op, "H must be a multiple of G", got,
+  require<ShapeError>(H > 0 && G > 0 && H % G == 0, op, "H must be a multiple of G, and both positive", got,
                       "a number of key heads that divides the number of query heads");
   check_options(op, options, {query.size(0), query.size(1), key.size(1), H}, query.dtype(), got);
 }
@@ -170,9 +170,9 @@ void check_packed_attention(const char* op, const Tensor& packed, const PackedHe
            ", groups=" + std::to_string(heads.groups) + ", key_width=" + std::to_string(heads.key_width) +
            ", value_width=" + std::to_string(heads.value_width);
   };
-  require<ShapeError>(heads.groups > 0 && heads.heads % heads.groups == 0 && heads.heads >= 0 &&
+  require<ShapeError>(heads.groups > 0 && heads.heads > 0 && heads.heads % heads.groups == 0 &&
                           heads.key_width >= 0 && heads.value_width >= 0,
-                      op, "heads must be a multiple of groups, and no size negative", got,
+                      op, "heads must be a multiple of groups, both positive, and no width negative", got,
                       "a number of groups that divides the number of heads");
   require<ShapeError>(packed.rank() == 3 && packed.size(2) == heads.width(), op,
                       "packed must be [B, T, H D + G D + G E]", got,

@@ -36,7 +36,13 @@ TEST_SUITE("autograd/ops/attention_check") {
     CHECK(holds(says({}, kQuery, {2, 6, 2, 7}), "query and key must agree in B and D; got"));
     CHECK(holds(says({}, {1, 3, 4, 5}), "query and key must agree in B and D; got"));
     CHECK(holds(says({}, kQuery, kKey, {2, 7, 2, 5}), "key and value must agree in B, S and G; got"));
-    CHECK(holds(says({}, {2, 3, 3, 5}), "H must be a multiple of G; got query=f32[2,3,3,5]"));
+    for (const Index heads : {3, 0}) {
+      const Shape query{2, 3, heads, 5};
+      CHECK(holds(says({}, query),
+                  "H must be a multiple of G, and both positive; got query=f32" + query.text()));
+    }
+    CHECK(
+        holds(says({}, kQuery, {2, 6, 0, 5}, {2, 6, 0, 5}), "H must be a multiple of G, and both positive"));
     CHECK(holds(
         message_of<ShapeError>([] {
           composed_attention(Tensor::zeros(kQuery), Tensor::zeros({2, 6, 3, 5}), Tensor::zeros({2, 6, 3, 5}));
@@ -53,7 +59,10 @@ TEST_SUITE("autograd/ops/attention_check") {
           "groups=2, key_width=5, value_width=6; try a projection of PackedHeads::width() outputs");
     CHECK(holds(says_packed({2, 42}, {4, 2, 5, 6}), "packed must be"));
     CHECK(holds(says_packed({2, 3, 42}, {4, 3, 5, 6}), "heads must be a multiple of groups"));
-    CHECK(holds(says_packed({2, 3, 42}, {4, 0, 5, 6}), "heads must be a multiple of groups"));
+    for (const PackedHeads& heads : {PackedHeads{4, 0, 5, 6}, {0, 2, 5, 6}, {-2, 2, 5, 6}, {4, 2, -5, 6}}) {
+      CHECK(holds(says_packed({2, 3, 42}, heads),
+                  "heads must be a multiple of groups, both positive, and no width negative"));
+    }
   }
 
   TEST_CASE("masks of other shapes or types are refused") {
