@@ -33,6 +33,23 @@ Tensor turned(const Tensor& x, const Tensor& table, const Rotation& rotation) {
   });
 }
 
+void check_config(const RotaryConfig& config) {
+  const auto require = [](bool holds, const char* rule, const std::string& got, const char* remedy) {
+    if (!holds) throw ShapeError(std::string("[rotary] ") + rule + "; got " + got + "; try " + remedy);
+  };
+  require(config.base > 0 && std::isfinite(config.base), "base must be positive and finite",
+          "base=" + std::to_string(config.base), "10000");
+  require(config.factor > 0 && std::isfinite(config.factor), "factor must be positive and finite",
+          "factor=" + std::to_string(config.factor), "1 for positions as they are");
+  require(config.width >= 0, "width must not be negative", "width=" + std::to_string(config.width),
+          "0 for all components");
+  require(config.original_context <= 0 || config.low_frequency < config.high_frequency,
+          "low_frequency must be below high_frequency",
+          "low_frequency=" + std::to_string(config.low_frequency) +
+              ", high_frequency=" + std::to_string(config.high_frequency),
+          "1 and 4");
+}
+
 PooledVector<double> frequencies_of(const RotaryConfig& config, Index pairs) {
   PooledVector<double> frequencies;
   for (Index i = 0; i < pairs; ++i) {
@@ -60,6 +77,7 @@ void check_limit(const Tensor& positions, Index limit) {
 }
 
 Tensor rotate_rows(const Tensor& x, const Tensor& positions, const RotaryConfig& config, Rotation rotation) {
+  check_config(config);
   require_i32("rotary", "positions", positions);
   check_limit(positions, config.max_positions);
   const Index count = positions.elements();
@@ -100,10 +118,11 @@ Tensor rotary(const Tensor& x, const Tensor& positions, const RotaryConfig& conf
 
 Tensor packed_rotary(const Tensor& x, Index heads, Index head_width, const Tensor& positions,
                      const RotaryConfig& config) {
-  if (x.rank() != 3 || x.size(2) < heads * head_width || !fits(x, head_width, positions, config)) {
+  if (x.rank() != 3 || heads < 0 || head_width < 0 || x.size(2) < heads * head_width ||
+      !fits(x, head_width, positions, config)) {
     throw ShapeError(
-        "[packed_rotary] x must be [B, T, N] with N >= heads * head_width, the width that is turned even, "
-        "positions [T] or [B, T]; got x=" +
+        "[packed_rotary] x must be [B, T, N] with N >= heads * head_width, neither negative, the width that "
+        "is turned even, positions [T] or [B, T]; got x=" +
         x.describe() + ", heads=" + std::to_string(heads) + ", head_width=" + std::to_string(head_width) +
         ", positions=" + positions.describe() + ", width=" + std::to_string(config.width));
   }

@@ -25,12 +25,13 @@ struct RotaryConfig {
 /// Rotary position embedding: turns each pair of a head's components by an angle that grows with the
 /// position, so that the product of a query and a key depends on their distance only.
 /// Math:    (y_a, y_b) = (x_a cos - x_b sin, x_a sin + x_b cos), angle = position * frequency_i,
-///          pair i being components (2i, 2i + 1), or (i, i + width/2) when half_split
+///          pair i being components (2i, 2i + 1), or (i, i + width/2) when half_split; a negative position
+///          turns the other way
 /// Grad:    dx = dy turned by the opposite angle
 /// Shapes:  x [B, T, H, D], positions i32 [T] or [B, T] -> y [B, T, H, D]
 /// Saves:   the cosines and sines, one of each a position and pair
-/// Throws:  ShapeError if the shapes do not fit, the width is odd or a position is beyond the limit,
-///          DTypeError unless positions are i32
+/// Throws:  ShapeError if the shapes do not fit, the width is odd, a position is beyond the limit or
+///          base, factor and the two frequencies make no angle; DTypeError unless positions are i32
 /// Source:  Su et al. 2021, arXiv:2104.09864, section 3.2; interpolation: Chen et al. 2023, arXiv:2306.15595;
 ///          Llama 3: Grattafiori et al. 2024, arXiv:2407.21783
 Tensor rotary(const Tensor& x, const Tensor& positions, const RotaryConfig& config = {});

@@ -217,14 +217,51 @@ TEST_SUITE("autograd/ops/rotary") {
               rotary(x, positions_from(0, 3), config);
             }).find("width=" + std::to_string(width)) != std::string::npos);
     }
-    CHECK(message_of<ShapeError>([&] {
-            packed_rotary(Tensor::zeros({2, 3, 7}), 2, 4, positions_from(0, 3));
-          }) ==
-          "[packed_rotary] x must be [B, T, N] with N >= heads * head_width, the width that is turned even, "
-          "positions [T] or [B, T]; got x=f32[2,3,7], heads=2, head_width=4, positions=i32[3], width=0");
+    CHECK(
+        message_of<ShapeError>([&] {
+          packed_rotary(Tensor::zeros({2, 3, 7}), 2, 4, positions_from(0, 3));
+        }) ==
+        "[packed_rotary] x must be [B, T, N] with N >= heads * head_width, neither negative, the width that "
+        "is turned even, positions [T] or [B, T]; got x=f32[2,3,7], heads=2, head_width=4, positions=i32[3], "
+        "width=0");
     CHECK(message_of<ShapeError>([&] { rotary(x, positions_from(0, 2)); }).find("positions=i32[2]") !=
           std::string::npos);
     CHECK(message_of<DTypeError>([&] { rotary(x, Tensor::zeros({3})); }) ==
           "[rotary] positions must be i32; got positions=f32[3]; try to(DType::i32)");
+  }
+
+  TEST_CASE("what makes no angle is refused, and so are negative sizes") {
+    const Tensor x = Tensor::zeros({1, 2, 1, 4});
+    const auto says = [&](const auto& set) {
+      RotaryConfig config;
+      set(config);
+      return message_of<ShapeError>([&] { rotary(x, positions_from(0, 2), config); });
+    };
+    CHECK(says([](auto& c) { c.base = 0; }) ==
+          "[rotary] base must be positive and finite; got base=0.000000; try 10000");
+    for (const double bad : {-2.0, kNan, kInfinity}) {
+      CHECK(says([&](auto& c) { c.base = bad; }).find("base must be positive and finite") !=
+            std::string::npos);
+      CHECK(says([&](auto& c) { c.factor = bad; }).find("factor must be positive and finite") !=
+            std::string::npos);
+    }
+    CHECK(says([](auto& c) { c.factor = 0; }).find("factor=0.000000") != std::string::npos);
+    CHECK(says([](auto& c) { c.width = -2; }).find("got width=-2") != std::string::npos);
+    for (const double low : {4.0, 5.0, kNan}) {
+      const auto blended = [&](auto& c) { c.original_context = 8, c.low_frequency = low; };
+      CHECK(says(blended).find("low_frequency must be below high_frequency") != std::string::npos);
+    }
+    for (const auto& [heads, width] : {std::pair<Index, Index>{-1, 4}, {1, -4}, {-1, -4}}) {
+      CHECK(message_of<ShapeError>([&, heads = heads, width = width] {
+              packed_rotary(Tensor::zeros({1, 2, 4}), heads, width, positions_from(0, 2));
+            }).find("neither negative") != std::string::npos);
+    }
+  }
+
+  TEST_CASE("a negative position turns the other way") {
+    Generator random(31);
+    const Tensor x = random_normal({1, 3, 2, 4}, random);
+    const Tensor there = rotary(x, positions_from(5, 3)), back = rotary(there, integers({-5, -6, -7}, {3}));
+    CHECK(relative_error(back, x) < 1e-14);
   }
 }
