@@ -59,7 +59,9 @@ Tensor additive_attention(const Tensor& query, const Tensor& key, const Tensor& 
       query, key, value, weight, plan.bias, y, log_sum);
   return record_fused(
       kOp, {query, key, value, weight},
-      {query, key, value, weight, plan.bias, plan.visible.from, plan.visible.to, y, log_sum}, y,
+      {query, key, value, weight, y, log_sum, plan.visible.from, plan.visible.to, options.key_mask,
+       options.mask},
+      y,
       [=](const Tensor& dy, const Gradients& into) {
         count_products(kOp, plan, 4, 2);
         dispatch(
@@ -69,7 +71,7 @@ Tensor additive_attention(const Tensor& query, const Tensor& key, const Tensor& 
             },
             query, key, value, weight, plan.bias, y, log_sum, dy, into[0], into[1], into[2], into[3]);
       },
-      [=] { return composed_additive_attention(query, key, value, weight, options); });
+      [=] { return composed_additive_attention(query, key, value, weight, plan.options); });
 }
 
 }  // namespace tapeformer

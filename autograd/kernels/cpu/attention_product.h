@@ -144,6 +144,7 @@ template <class T>
 void transpose_block(Index rows, Index columns, const T* from, Index from_row, T* to, Index to_row) {
   using Four = typename FourOf<T>::Values;
   using Order = typename FourOf<T>::Order;
+  static_assert(kLanes<T> >= 4, "blocks are padded to whole vectors, of four at least: x86-64-v3 or later");
   constexpr Order kLow = {0, 4, 1, 5}, kHigh = {2, 6, 3, 7}, kFirst = {0, 1, 4, 5}, kSecond = {2, 3, 6, 7};
   for (Index i = 0; i < rows; i += 4) {
     for (Index j = 0; j < columns; j += 4) {
