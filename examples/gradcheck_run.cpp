@@ -113,6 +113,9 @@ void print_columns(std::ostream& out, const Columns&... columns) {
   out << line;
 }
 
+/// Nothing is worse than a NaN.
+bool is_worse(double error, double than) { return error > than || std::isnan(error); }
+
 }  // namespace
 
 void GradcheckRunOptions::check() const {
@@ -157,10 +160,9 @@ GradcheckOptions GradcheckRunOptions::differences() const {
 WorstInput worst_of(const std::vector<GradcheckInput>& inputs) {
   WorstInput worst;
   for (const GradcheckInput& input : inputs) {
-    if (input.absolute_error > worst.absolute || std::isnan(input.absolute_error))
-      worst.absolute = input.absolute_error;
+    if (is_worse(input.absolute_error, worst.absolute)) worst.absolute = input.absolute_error;
     const bool is_zero = input.passed && input.scale < kZero;  // a ratio of two roundings
-    if (is_zero || (input.relative_error <= worst.relative && !worst.where.empty())) continue;
+    if (is_zero || !(is_worse(input.relative_error, worst.relative) || worst.where.empty())) continue;
     worst.relative = input.relative_error;
     worst.where = input.name + "[" + std::to_string(input.worst_element) + "]";
   }
@@ -213,8 +215,8 @@ bool print_summary(std::ostream& out, const std::vector<CheckResult>& results,
   for (const CheckResult& result : results) {
     for (const auto* inputs : {&result.report.inputs, &result.report.second_inputs}) {
       const WorstInput worst = worst_of(*inputs);
-      if (!(worst.relative <= relative)) relative = worst.relative;
-      if (!(worst.absolute <= absolute)) absolute = worst.absolute;
+      if (is_worse(worst.relative, relative)) relative = worst.relative;
+      if (is_worse(worst.absolute, absolute)) absolute = worst.absolute;
     }
     failed += result.passed() ? 0 : 1;
   }

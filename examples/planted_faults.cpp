@@ -33,13 +33,14 @@ struct Seen {
   Shape shape;
 };
 
-/// The axis along which neighbours are neighbouring positions, or -1 where there are none. Attention
-/// operations get their tensors as [B, length, ...], a softmax scores as [..., keys].
+/// The axis along which neighbours are neighbouring keys, or -1 where there are none. Attention operations
+/// get their keys and values, or all in one, as [B, length, ...], a softmax scores as [..., keys].
 int key_axis(const Seen& seen) {
   const std::string op = seen.contribution.op;
   if (op == "softmax") return static_cast<int>(seen.shape.rank()) - 1;
   const bool attends = op.find("attention") != std::string::npos;
-  return attends && seen.shape.rank() >= 3 ? 1 : -1;  // a vector of weights has no keys
+  const bool has_keys = seen.contribution.input > 0 || op == "packed_attention";  // input 0 are the queries
+  return attends && has_keys && seen.shape.rank() >= 3 ? 1 : -1;                  // weights have no keys
 }
 
 Tensor rolled(const Tensor& x, int axis) {
@@ -118,7 +119,8 @@ std::vector<PlantedFault> plant_faults(const AttentionCheck& check, const Gradch
         run_check(check, first_order, [&](Tape& tape) { tape.wrap_gradients(fault.wrapper); });
     const WorstInput worst = worst_of(result.report.inputs);
     results.push_back({check.layer, check.mode.name, fault.name, fault.place, worst.relative,
-                       result.failure.empty() ? worst.where : result.failure, !result.passed()});
+                       result.failure.empty() ? worst.where : result.failure, !result.report.passed(),
+                       !result.failure.empty()});
   };
   std::vector<Seen> seen;
   run({"none", "-", [&](const Contribution& contribution, const Tensor& gradient) {
@@ -166,8 +168,9 @@ bool print_fault_summary(std::ostream& out, const std::vector<PlantedFault>& fau
   const auto checks = count([](const PlantedFault& fault) { return fault.fault == "none"; });
   const auto all = count([](const PlantedFault&) { return true; });
   const auto missed =
-      count([](const PlantedFault& fault) { return fault.fault != "none" && !fault.noticed; });
-  const auto alarms = count([](const PlantedFault& fault) { return fault.fault == "none" && fault.noticed; });
+      count([](const PlantedFault& fault) { return fault.fault != "none" && !fault.as_it_should(); });
+  const auto alarms =
+      count([](const PlantedFault& fault) { return fault.fault == "none" && !fault.as_it_should(); });
   char line[256];
   std::snprintf(
       line, sizeof line,

@@ -16,9 +16,10 @@ struct PlantedFault {
   double error = 0;   ///< the largest relative error that the check saw
   std::string where;  ///< and in which gradient; or what was thrown
   bool noticed = false;
+  bool threw = false;  ///< which no fault should make a check do
 
   /// Noticed, or without a fault and nothing to notice.
-  bool as_it_should() const { return noticed == (fault != "none"); }
+  bool as_it_should() const { return !threw && noticed == (fault != "none"); }
 };
 
 /// Checks the first derivatives of a layer once as they are, and once with each of these faults in its
@@ -26,7 +27,7 @@ struct PlantedFault {
 ///   dropped term           an input of an operation gets zeros for its gradient
 ///   scale off by 1e-4      it gets 1.0001 times its gradient
 ///   missing accumulation   a value that is used several times keeps the last of its contributions only
-///   shifted mask           in masked attention the gradients belong to the positions next to them
+///   shifted mask           in masked attention keys and values get the gradients of their neighbours
 /// Nothing is planted where the gradient is zero anyway.
 std::vector<PlantedFault> plant_faults(const AttentionCheck& check, const GradcheckRunOptions& options);
 

@@ -28,9 +28,9 @@ Tensor TranslationSteps::ids_from(Index first) const {
 }
 
 Tensor TranslationSteps::step(const TokenIds& tokens) {
-  if (tokens.size() != rows_.size()) {
-    throw ShapeError("[step] there must be one token a row; got " + std::to_string(tokens.size()) + " for " +
-                     std::to_string(rows_.size()) + " rows");
+  if (tokens.size() != rows_.size() || rows_.empty()) {
+    throw ShapeError("[step] there must be one token a row, and a row; got " + std::to_string(tokens.size()) +
+                     " for " + std::to_string(rows_.size()) + " rows");
   }
   const RecordingPause pause;
   for (std::size_t row = 0; row < tokens.size(); ++row) rows_[row].push_back(tokens[row]);

@@ -36,7 +36,7 @@ Index sample_token(const T* logits, Index vocabulary, const SamplingConfig& conf
   }
   if (config.top_p < 1) {
     const auto enough = std::lower_bound(sums.begin(), sums.end(), config.top_p * sum);
-    sums.erase(std::min(enough + 1, sums.end()), sums.end());
+    if (enough != sums.end()) sums.erase(enough + 1, sums.end());
   }
   const auto drawn = std::upper_bound(sums.begin(), sums.end(), random.uniform() * sums.back());
   return tokens[static_cast<std::size_t>(std::min(drawn, sums.end() - 1) - sums.begin())];

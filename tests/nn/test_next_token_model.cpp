@@ -149,6 +149,6 @@ TEST_SUITE("nn/next_token_model") {
     CHECK(tape.memory().nodes == 0);
     CHECK(message_of<ShapeError>([&] {
             steps.step({4, 5});
-          }) == "[step] there must be one token a row; got 2 for 5 rows");
+          }) == "[step] there must be one token a row, and a row; got 2 for 5 rows");
   }
 }
