@@ -16,15 +16,6 @@ constexpr std::pair<AttentionKind, const char*> kNames[] = {{AttentionKind::mult
                                                             {AttentionKind::latent, "mla"},
                                                             {AttentionKind::additive, "additive"}};
 
-Index groups_of(const AttentionConfig& config) {
-  if (config.groups > 0) return config.groups;
-  if (config.kind == AttentionKind::multi_query) return 1;
-  if (config.kind != AttentionKind::grouped_query) return config.heads;
-  Index groups = std::max<Index>(config.heads / 2, 1);
-  while (config.heads % groups != 0) --groups;
-  return groups;
-}
-
 }  // namespace
 
 const char* name_of(AttentionKind kind) {
@@ -41,6 +32,15 @@ AttentionKind attention_kind(const std::string& name) {
     names += names.empty() ? known : std::string(", ") + known;
   }
   throw Error("[attention] the kind must be one of " + names + "; got " + name);
+}
+
+Index AttentionConfig::key_heads() const {
+  if (kind == AttentionKind::multi_query) return 1;
+  if (kind != AttentionKind::grouped_query) return heads;
+  if (groups > 0) return groups;
+  Index most = std::max<Index>(heads / 2, 1);
+  while (heads % most != 0) --most;
+  return most;
 }
 
 void AttentionConfig::check() const {
@@ -60,10 +60,8 @@ void AttentionConfig::check() const {
               kind_and);
   const bool is_latent = kind == AttentionKind::latent;
   const Index turned_width =
-      resolved_heads("attention", width, {heads, groups_of(*this), key_width, value_width}, kind_and)
-          .key_width;
-  const Index own_groups = kind == AttentionKind::multi_query ? 1 : heads;
-  require(groups == 0 || groups == own_groups || kind == AttentionKind::grouped_query, "groups are for gqa",
+      resolved_heads("attention", width, {heads, key_heads(), key_width, value_width}, kind_and).key_width;
+  require(groups == 0 || kind == AttentionKind::grouped_query, "groups are for gqa",
           got("groups", groups) + "; try groups=0");
   require((latent_width == 0 && query_latent_width == 0 && rotary_width == 0) || is_latent,
           "latent_width, query_latent_width and rotary_width are for mla",
@@ -84,9 +82,8 @@ void AttentionConfig::check() const {
 AttentionConfig AttentionConfig::resolved() const {
   check();
   AttentionConfig full = *this;
-  const PackedHeads sizes =
-      resolved_heads("attention", width, {heads, groups_of(*this), key_width, value_width});
-  full.groups = sizes.groups;
+  const PackedHeads sizes = resolved_heads("attention", width, {heads, key_heads(), key_width, value_width});
+  if (kind == AttentionKind::grouped_query) full.groups = sizes.groups;
   full.key_width = sizes.key_width;
   full.value_width = sizes.value_width;
   full.memory_width = or_else(memory_width, width);
@@ -141,7 +138,7 @@ std::unique_ptr<Attention> make_attention(const AttentionConfig& config, Generat
   GroupedQueryConfig grouped;
   grouped.width = full.width;
   grouped.heads = full.heads;
-  grouped.groups = full.groups;
+  grouped.groups = full.key_heads();
   grouped.memory_width = full.memory_width;
   grouped.key_width = full.key_width;
   grouped.value_width = full.value_width;

@@ -36,8 +36,10 @@ struct AttentionConfig {
 
   /// Throws: Error naming the sizes that do not fit the kind or each other.
   void check() const;
-  /// With the kind's defaults in place of zeros: groups are 1 of multi_query, heads where each has own keys.
-  /// What the kind or cross leaves out is off. latent_width is left to LatentConfig::resolved().
+  /// Heads with keys and values of their own: groups, 1 of multi_query, else all.
+  Index key_heads() const;
+  /// With the kind's defaults in place of zeros, and off what the kind or cross leaves out. latent_width is
+  /// left to LatentConfig::resolved().
   /// Throws: as check()
   AttentionConfig resolved() const;
 };

@@ -57,7 +57,7 @@ Index visible_pair_count(const AttentionCall& call) {
 AttentionCost attention_cost(const AttentionConfig& given, const AttentionCall& call) {
   if (given.kind == AttentionKind::latent) return attention_cost(latent_config(given), call);
   const AttentionConfig config = given.resolved();
-  const Index C = config.width, H = config.heads, G = config.groups;
+  const Index C = config.width, H = config.heads, G = config.key_heads();
   const Index D = config.key_width, E = config.value_width, memory = config.memory_width;
   const bool additive = config.kind == AttentionKind::additive;
   Bill bill(call);

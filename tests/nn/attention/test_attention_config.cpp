@@ -117,7 +117,7 @@ TEST_SUITE("nn/attention/attention_config") {
 
   TEST_CASE("a config resolved has every size, and makes the same layer") {
     const auto sizes = [](const AttentionConfig& c) {
-      return std::vector<Index>{c.groups, c.memory_width, c.key_width, c.value_width, c.rotary_width};
+      return std::vector<Index>{c.key_heads(), c.memory_width, c.key_width, c.value_width, c.rotary_width};
     };
     AttentionConfig config;
     config.width = 48, config.heads = 6, config.rotary = true;
