@@ -50,14 +50,16 @@ inline Tensor random_row_mask(const Shape& shape, Generator& random) {
   return mask;
 }
 
-inline AttentionCase random_case(Generator& random) {
-  const bool packed = once_in(3, random), small = !once_in(8, random);
+/// `is_long`: with keys for several blocks of the kernels.
+inline AttentionCase random_case(Generator& random, bool is_long = false) {
+  const bool packed = once_in(3, random), small = !is_long && !once_in(8, random);
   const auto length = [&] {
     return small ? any_of({1, 2, 5, 31, 32, 33, 40}, random) : any_of({65, 130}, random);
   };
   const auto width = [&] { return any_of({1, 3, 8, 16, 17, 33}, random); };
   const Index B = packed ? 1 : small ? random.below(3) + 1 : 1, G = random.below(3) + 1;
-  const Index H = G * (random.below(3) + 1), T = length(), S = once_in(2, random) ? T : length();
+  const Index H = G * (random.below(3) + 1), T = length();
+  const Index S = is_long ? any_of({257, 600}, random) : once_in(2, random) ? T : length();
   AttentionCase result{random_inputs(B, T, S, H, G, width(), width(), random), {}};
   AttentionOptions& options = result.options;
   const Index N = packed ? random.below(4) + 1 : B;
@@ -134,8 +136,9 @@ inline AttentionInputs spoiled(const AttentionCase& c, double junk) {
 
 /// The gradients of query, key and value are exactly zero in the rows that the masks leave out.
 inline void check_untouched(const AttentionCase& c, const std::vector<Tensor>& gradients) {
+  const std::vector<bool> queries = touched(c, true), keys = touched(c, false);
   for (std::size_t k = 0; k < 3; ++k) {
-    const std::vector<bool> real = touched(c, k == 0);
+    const std::vector<bool>& real = k == 0 ? queries : keys;
     const Index width = gradients[k].size(3);
     for (Index i = 0; i < gradients[k].elements(); ++i) {
       if (!real[static_cast<std::size_t>(i / width)]) REQUIRE(gradients[k].at(i) == 0);

@@ -190,22 +190,26 @@ TEST_SUITE("autograd/ops/additive_attention") {
   }
 
   TEST_CASE("what it saves grows as the lengths do; the composed path saves the hidden layer") {
-    const auto saved = [](Function path, Index T) {
+    AttentionOptions causal;
+    causal.causal = true;
+    const auto saved = [&](Function path, Index T, const AttentionOptions& options) {
       Generator random(7);
       const AttentionInputs in = random_inputs(1, T, T, 2, 1, 8, 8, random);
-      AttentionOptions options;
-      options.causal = true;
       const Tensor weight = random_weight(in, random);
       Tape tape;
       tape.watch(in.query);
       const Tensor y = path(in.query, in.key, in.value, weight, options);
       return tape.memory().saved_bytes;
     };
-    const auto fused = saved(additive_attention, 64);
+    const auto fused = saved(additive_attention, 64, causal);
     // query, key, value and y: 8 (2 + 1 + 1 + 2) numbers a position; 2 sums; the ranges; and the weight.
     CHECK(fused == 64 * (48 + 2) * 8 + 64 * 2 * 4 + 16 * 8);
-    CHECK(saved(additive_attention, 256) - 16 * 8 == 4 * (fused - 16 * 8));
-    CHECK(saved(composed_additive_attention, 256) > 256 * 256 * 2 * 8 * 8);
+    CHECK(saved(additive_attention, 256, causal) - 16 * 8 == 4 * (fused - 16 * 8));
+    CHECK(saved(composed_additive_attention, 256, causal) > 256 * 256 * 2 * 8 * 8);
+    AttentionOptions masked = causal;
+    masked.key_mask = Tensor::full({1, 64}, 1, DType::boolean);
+    masked.mask = Tensor::full({64, 64}, 1, DType::boolean);
+    CHECK(saved(additive_attention, 64, masked) == fused + 64 + 64 * 64);
   }
 
   TEST_CASE("weights are handed out before dropout, and an additive mask gets its gradient") {

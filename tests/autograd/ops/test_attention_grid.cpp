@@ -2,11 +2,13 @@
 #include <tapeformer/autograd/ops/reduce.h>
 #include <tapeformer/tests/autograd/ops/attention_random.h>
 
+#include <omp.h>
+
 using namespace tapeformer;
 
 namespace {
 
-constexpr int kCases = 300, kSecondOrderCases = 100;
+constexpr int kCases = 300, kSecondOrderCases = 100, kLongCases = 40;
 
 /// The gradients of a function of the gradients of the fused operation.
 std::vector<Tensor> second_gradients(const AttentionInputs& in, const AttentionOptions& options,
@@ -30,6 +32,26 @@ TEST_SUITE("autograd/ops/attention") {
       CAPTURE(i);
       CAPTURE(described);
       check_attention_paths(c.in, c.options, random);
+    }
+  }
+
+  TEST_CASE("many blocks of keys, in one to three threads: the fused path equals plain operations") {
+    const int threads_before = omp_get_max_threads();
+    for (int i = 0; i < kLongCases; ++i) {
+      Generator random(static_cast<std::uint64_t>(3000 + i));
+      const AttentionCase c = random_case(random, true);
+      const std::string described = description(c);
+      CAPTURE(i);
+      CAPTURE(described);
+      const Tensor seed = random_normal({c.in.B(), c.in.T(), c.in.H(), c.in.value.size(3)}, random);
+      const OpResult expected = run_op(attention_by(composed_attention, c.options), c.in.list(), seed);
+      for (const int threads : {1, 2, 3}) {
+        CAPTURE(threads);
+        omp_set_num_threads(threads);
+        const Op fused = attention_by(scaled_dot_product_attention, c.options);
+        CHECK(attention_error(run_op(fused, c.in.list(), seed), expected, 0.1) <= 1e-11);
+      }
+      omp_set_num_threads(threads_before);
     }
   }
 
