@@ -14,9 +14,9 @@
 namespace tapeformer {
 namespace {
 
-/// x with zeros in the rows that `mask` [B, T] or [B, T, H] leaves out. What they are multiplied by is exactly
-/// zero, so only values that are not finite, or so large that a product overflows, need it; looking costs a
-/// pass over the masked rows, and usually saves one over all of x.
+/// x with zeros in the rows that `mask` [B, T] or [B, T, H] leaves out. What they are multiplied by is
+/// exactly zero, so only values that are not finite, or so large that a product overflows, need it; looking
+/// costs a pass over the masked rows, and usually saves one over all of x.
 Tensor without_masked(const char* op, const Tensor& x, const Tensor& mask) {
   if (!mask.defined()) return x;
   constexpr double kHarmless = 1e15;
