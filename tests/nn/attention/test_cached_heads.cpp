@@ -61,6 +61,20 @@ TEST_SUITE("nn/attention/cached_heads") {
     CHECK(masks.mask.state() == mask.state());
   }
 
+  TEST_CASE("where a tape records, the spare room stays behind, so that masks get their gradients") {
+    const auto cache = make_cache({CacheKind::contiguous, 8, 1}, {3, 2});
+    append_heads(*cache, fresh(3, 1));
+    Tape tape;
+    AttentionOptions options;
+    options.mask = random_values({2, 3}, 7);
+    const Tensor mask = options.mask;
+    const KeyValueHeads got = held_heads(*cache, kHeads, options);
+    CHECK(same_bits(got.key_bsgd, fresh(3, 1).key_bsgd));
+    CHECK(same_bits(got.value_bsge, fresh(3, 1).value_bsge));
+    CHECK(options.mask.state() == mask.state());
+    CHECK_FALSE(options.key_lengths.defined());
+  }
+
   TEST_CASE("cross-attention asks for the memory's keys and values once") {
     const auto cache = make_cache({CacheKind::contiguous, 3, 1}, {3, 2});
     int asked = 0;
