@@ -56,7 +56,7 @@ Tensor additive_attention(const Tensor& query, const Tensor& key, const Tensor& 
   dispatch(
       kOp,
       [&](auto on, auto*... pointers) { kernels::additive_attention_forward(on, plan.shape, pointers...); },
-      query, key, value, weight, plan.bias, y, log_sum);
+      query, key, value, weight, plan.bias(), y, log_sum);
   return record_fused(
       kOp, {query, key, value, weight},
       {query, key, value, weight, y, log_sum, plan.visible.from, plan.visible.to, options.key_mask,
@@ -69,7 +69,7 @@ Tensor additive_attention(const Tensor& query, const Tensor& key, const Tensor& 
             [&](auto on, auto... pointers) {
               kernels::additive_attention_backward(on, plan.shape, pointers...);
             },
-            query, key, value, weight, plan.bias, y, log_sum, dy, into[0], into[1], into[2], into[3]);
+            query, key, value, weight, plan.bias(), y, log_sum, dy, into[0], into[1], into[2], into[3]);
       },
       [=] { return composed_additive_attention(query, key, value, weight, plan.options); });
 }

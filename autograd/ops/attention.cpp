@@ -42,7 +42,7 @@ Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, cons
         using Float = std::remove_pointer_t<decltype(py)>;
         kernels::attention_forward<Float>(on, plan.shape, pq, pk, pv, bias, py, sums);
       },
-      query, key, value, plan.bias, y, log_sum);
+      query, key, value, plan.bias(), y, log_sum);
   return record_fused(
       kOp, {query, key, value},
       {query, key, value, y, log_sum, plan.visible.from, plan.visible.to, options.key_mask, options.mask}, y,
@@ -54,7 +54,7 @@ Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, cons
                 auto dk, auto dv) {
               kernels::attention_backward(on, plan.shape, pq, pk, pv, bias, py, sums, pd, dq, dk, dv);
             },
-            query, key, value, plan.bias, y, log_sum, dy, into[0], into[1], into[2]);
+            query, key, value, plan.bias(), y, log_sum, dy, into[0], into[1], into[2]);
       },
       [=] { return composed_attention(query, key, value, plan.options); });
 }
@@ -78,7 +78,7 @@ Tensor packed_attention(const Tensor& packed, const PackedHeads& heads, const At
         using Float = std::remove_pointer_t<decltype(py)>;
         kernels::attention_forward<Float>(on, plan.shape, x, x + key, x + value, bias, py, sums);
       },
-      packed, plan.bias, y, log_sum);
+      packed, plan.bias(), y, log_sum);
   return record_fused(
       kPackedOp, {packed},
       {packed, y, log_sum, plan.visible.from, plan.visible.to, options.key_mask, options.mask}, y,
@@ -91,7 +91,7 @@ Tensor packed_attention(const Tensor& packed, const PackedHeads& heads, const At
               kernels::attention_backward(on, plan.shape, x, x + key, x + value, bias, py, sums, pd, part(0),
                                           part(key), part(value));
             },
-            packed, plan.bias, y, log_sum, dy, into[0]);
+            packed, plan.bias(), y, log_sum, dy, into[0]);
       },
       [=] { return composed_packed_attention(packed, heads, plan.options); });
 }

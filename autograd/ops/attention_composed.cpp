@@ -58,7 +58,6 @@ Tensor both(const Tensor& a, const Tensor& b) {
 
 Tensor composed_attention_of(const char* op, const Tensor& query, const Tensor& key, const Tensor& value,
                              const AttentionOptions& options, const AttentionScores& scores) {
-  check_attention(op, query, key, value, options);
   const Index B = query.size(0), T = query.size(1), H = query.size(2), S = key.size(1);
   const VisibleKeys visible = visible_keys(options, B, T, S);
   Tensor may_attend = visible_pairs(visible, S);
@@ -87,7 +86,9 @@ Tensor composed_attention_of(const char* op, const Tensor& query, const Tensor& 
 
 Tensor composed_attention(const Tensor& query, const Tensor& key, const Tensor& value,
                           const AttentionOptions& options) {
-  return composed_attention_of("composed_attention", query, key, value, options,
+  constexpr const char* kOp = "composed_attention";
+  check_attention(kOp, query, key, value, options);
+  return composed_attention_of(kOp, query, key, value, options,
                                [&](const Tensor& query_bthd, const Tensor& key_bshd) {
                                  return matmul(by_head(query_bthd), transposed(by_head(key_bshd)),
                                                attention_scale(options, query.size(3)));

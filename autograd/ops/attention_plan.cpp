@@ -16,6 +16,8 @@ kernels::HeadStrides dense(Index rows, Index heads, Index width) {
 
 }  // namespace
 
+Tensor AttentionPlan::bias() const { return is_additive(options.mask) ? options.mask : Tensor(); }
+
 double attention_scale(const AttentionOptions& options, Index D) {
   if (options.scale != 0) return options.scale;
   return D > 0 ? 1 / std::sqrt(static_cast<double>(D)) : 1;
@@ -40,7 +42,6 @@ AttentionPlan plan_attention(const AttentionSizes& n, const AttentionOptions& op
   if (options.key_mask.defined()) shape.key_mask = options.key_mask.data<bool>();
   const Shape scores{n.batch, n.heads, n.queries, n.keys};
   if (is_additive(options.mask)) {
-    plan.bias = options.mask;
     broadcast_strides(scores, options.mask.shape(), shape.bias_strides);
   } else if (options.mask.defined()) {
     shape.mask = options.mask.data<bool>();

@@ -17,7 +17,7 @@ struct AttentionPlan {
   kernels::AttentionShape shape;
   AttentionOptions options;
   VisibleKeys visible;
-  Tensor bias;  ///< the additive mask
+  Tensor bias() const;  ///< the additive mask; undefined if there is none
 };
 
 /// What the scores of keys of width D are multiplied by.

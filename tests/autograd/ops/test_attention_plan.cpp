@@ -32,12 +32,12 @@ TEST_SUITE("autograd/ops/attention_plan") {
     const AttentionPlan plan = plan_attention(kSizes, options);
     CHECK(std::vector<Index>(plan.shape.mask_strides, plan.shape.mask_strides + 4) ==
           std::vector<Index>{0, 0, 1, 0});
-    CHECK(!plan.bias.defined());
+    CHECK(!plan.bias().defined());
     options.mask = Tensor::zeros({2, 1, 1, 4});
     const AttentionPlan additive = plan_attention(kSizes, options);
     CHECK(std::vector<Index>(additive.shape.bias_strides, additive.shape.bias_strides + 4) ==
           std::vector<Index>{4, 0, 0, 1});
-    CHECK(additive.bias.defined());
+    CHECK(additive.bias().defined());
     CHECK(additive.shape.mask == nullptr);
   }
 
