@@ -110,4 +110,21 @@ TEST_SUITE("autograd/ops/attention_visibility") {
     CHECK(pairs.shape() == Shape{1, 1, 2, 3});
     CHECK(pairs.to_vector<bool>() == std::vector<bool>{false, true, false, false, false, true});
   }
+
+  TEST_CASE(
+      "an additive mask leaves in what is not minus infinity; rows are seen head by head, group by group") {
+    CHECK(!pairs_left_in(Tensor()).defined());
+    CHECK(!pairs_left_in(values({0, -3e38, kNan}, {3})).defined());
+    const Tensor mask = values({-kInfinity, 1, -kInfinity, -kInfinity, -kInfinity, kInfinity}, {2, 1, 3});
+    const Tensor pairs = pairs_left_in(mask);
+    CHECK(pairs.to_vector<bool>() == std::vector<bool>{false, true, false, false, false, true});
+    const Shape scores{1, 2, 2, 3};
+    const SeenRows of_each = seen_rows(pairs, scores, 2), shared = seen_rows(pairs, scores, 1);
+    CHECK(of_each.keys.to_vector<bool>() == std::vector<bool>{false, false, true, false, false, true});
+    CHECK(shared.keys.to_vector<bool>() == std::vector<bool>{false, true, true});
+    CHECK(shared.queries.to_vector<bool>() == std::vector<bool>{true, true, true, true});
+    const SeenRows halved = seen_rows(booleans({1, 0, 0, 0}, {2, 2, 1}), scores, 2);  // head 0's query 0
+    CHECK(halved.queries.to_vector<bool>() == std::vector<bool>{true, false, false, false});
+    CHECK(halved.keys.to_vector<bool>() == std::vector<bool>{true, false, true, false, true, false});
+  }
 }
