@@ -11,7 +11,6 @@
 
 #include <cstdio>
 #include <iostream>
-#include <optional>
 
 namespace tapeformer {
 namespace {
@@ -26,29 +25,24 @@ struct Options : GradcheckRunOptions {
   bool json_to_output() const { return json == "-"; }
 };
 
-/// work(check) for every check, on all cores, and show(result) in their order. How far it has come is shown
-/// on standard error, in silence at first, since most runs end at once. Returns the seconds it took.
+/// show(work(check)) for every check. How far it has come is shown on standard error, in silence at first,
+/// since most runs end at once. Returns the seconds it took. On one thread: tensors this small come and go so
+/// fast that two threads would mostly wait for each other at the memory pool.
 template <class Work, class Show>
 double for_each_check(const std::vector<AttentionCheck>& checks, const Work& work, const Show& show) {
-  std::vector<std::optional<decltype(work(checks[0]))>> results(checks.size());
-  std::size_t done = 0, shown = 0;
+  std::size_t done = 0;
   Progress progress;
   const double begun = now_seconds();
-#pragma omp parallel for schedule(dynamic, 1)
-  for (std::size_t i = 0; i < checks.size(); ++i) {
-    auto result = work(checks[i]);
-#pragma omp critical
-    {
-      results[i] = std::move(result);
-      progress.clear();
-      for (; shown < checks.size() && results[shown]; ++shown) show(*results[shown]);
-      const double passed = now_seconds() - begun;
-      const auto left = static_cast<double>(checks.size() - ++done);
-      if (passed > 2 && left > 0) {
-        progress.show(std::to_string(done) + "/" + std::to_string(checks.size()) + " " + checks[i].layer +
-                      " " + checks[i].mode.name + ", " +
-                      duration_text(passed / static_cast<double>(done) * left) + " left");
-      }
+  for (const AttentionCheck& check : checks) {
+    const auto result = work(check);
+    progress.clear();
+    show(result);
+    const double passed = now_seconds() - begun;
+    const auto left = static_cast<double>(checks.size() - ++done);
+    if (passed > 2 && left > 0) {
+      progress.show(std::to_string(done) + "/" + std::to_string(checks.size()) + " " + check.layer + " " +
+                    check.mode.name + ", " + duration_text(passed / static_cast<double>(done) * left) +
+                    " left");
     }
   }
   return now_seconds() - begun;

@@ -2,8 +2,10 @@
 #include <tapeformer/autograd/kernels/cpu/simd.h>
 #include <tapeformer/autograd/kernels/matmul.h>
 
-#include <xflens/cxxblas/cxxblas.cxx>
+// First: without it cxxblas takes its own loops for BLAS.
 #include <xtensor-blas/xblas_config.hpp>
+
+#include <xflens/cxxblas/cxxblas.cxx>
 
 #if defined(TAPEFORMER_ONEDNN)
 #include <dnnl.h>
