@@ -160,7 +160,7 @@ TEST_SUITE("examples/attention_checks") {
     CHECK(count(plain, "shifted mask") == 0);
     CHECK(count(plain, "none") == 0);
     const auto causal = plant_faults(selected_checks({"scaled_dot_product"}, {"self causal"}).front(), {});
-    CHECK(count(causal, "shifted mask") == 3);
+    CHECK(count(causal, "shifted mask") == 2);
     CHECK(count(causal, "dropped term") == 3);
     CHECK(count(causal, "scale off by 1e-4") == 3);
     for (const PlantedFault& fault : causal) CHECK(fault.as_it_should());
