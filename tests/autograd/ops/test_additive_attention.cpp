@@ -2,12 +2,13 @@
 #include <tapeformer/autograd/ops/elementwise.h>
 #include <tapeformer/autograd/ops/reduce.h>
 #include <tapeformer/tests/autograd/ops/attention_random.h>
+#include <tapeformer/tests/reference/sanitized.h>
 
 using namespace tapeformer;
 
 namespace {
 
-constexpr int kCases = 200;
+constexpr int kCases = fewer_if_sanitized(200);
 
 using Function = Tensor (*)(const Tensor&, const Tensor&, const Tensor&, const Tensor&,
                             const AttentionOptions&);

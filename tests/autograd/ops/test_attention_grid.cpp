@@ -1,6 +1,7 @@
 #include <tapeformer/autograd/ops/elementwise.h>
 #include <tapeformer/autograd/ops/reduce.h>
 #include <tapeformer/tests/autograd/ops/attention_random.h>
+#include <tapeformer/tests/reference/sanitized.h>
 
 #include <omp.h>
 
@@ -8,7 +9,8 @@ using namespace tapeformer;
 
 namespace {
 
-constexpr int kCases = 300, kSecondOrderCases = 100, kLongCases = 40;
+constexpr int kCases = fewer_if_sanitized(300), kSecondOrderCases = fewer_if_sanitized(100),
+              kLongCases = fewer_if_sanitized(40);
 
 /// The gradients of a function of the gradients of the fused operation.
 std::vector<Tensor> second_gradients(const AttentionInputs& in, const AttentionOptions& options,
