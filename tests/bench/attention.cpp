@@ -2,10 +2,10 @@
 // Usage: attention [--lengths T...] [--batch B] [--heads H] [--groups G] [--width D] [--causal] [--dropout P]
 //                  [--double] [--repeats N] [--no-errors]
 //                  [--processor-time]: with one thread, the time on a machine that others use too
-#include <tapeformer/autograd/kernels/matmul.h>
 #include <tapeformer/autograd/ops/attention.h>
 #include <tapeformer/autograd/random.h>
 #include <tapeformer/autograd/tape.h>
+#include <tapeformer/tests/bench/gemm_rate.h>
 
 #include <CLI/CLI.hpp>
 
@@ -127,23 +127,6 @@ double error(const Tensor& a, const Tensor& b) {
   return worst / largest;
 }
 
-/// The rate of a large f32 product now, in FLOP/s.
-double gemm_rate() {
-  constexpr Index kSize = 2048;
-  const Tensor a = Tensor::full({kSize, kSize}, 1), b = Tensor::full({kSize, kSize}, 1),
-               c = Tensor::empty_like(a);
-  kernels::Gemm shape;
-  shape.m = shape.n = shape.k = shape.lda = shape.ldb = shape.ldc = kSize;
-  double best = 0;
-  for (int i = 0; i < 12; ++i) {
-    const double begun = now();
-    kernels::gemm(kernels::Cpu{}, shape, a.data<float>(), b.data<float>(),
-                  kernels::Write<float>{c.data<float>(), false});
-    best = std::max(best, 2.0 * kSize * kSize * kSize / (now() - begun));
-  }
-  return best;
-}
-
 void show_times(const Workload& w, Index length) {
   const Inputs in(w, length, w.type);
   std::vector<double> forward[paths], backward[paths];
@@ -215,7 +198,7 @@ int main(int argc, char** argv) {
     std::printf("%6lld %21.1f %12.1f\n", static_cast<long long>(length), tiled, plain);
     std::fflush(stdout);
   }
-  std::printf("\na 2048-wide f32 matrix product runs at %.1f GFLOP/s\n", 1e-9 * gemm_rate());
+  std::printf("\na 2048-wide f32 matrix product runs at %.1f GFLOP/s\n", 1e-9 * gemm_rate(now));
   std::printf(
       "     T pass          tiled ms  composed ms    ratio tiled GFLOP/s composed GFLOP/s (medians of %d)\n",
       w.repeats);

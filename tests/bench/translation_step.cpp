@@ -1,13 +1,13 @@
 // Where one training step of a translation model goes, and how near it is to the cost of its matrix products.
 // Usage: translation_step [--width C] [--heads H] [--layers L] [--feed-forward F] [--vocabulary V]
 //                         [--batch B] [--length T] [--dropout P] [--steps N]; defaults: the quickstart model
-#include <tapeformer/autograd/kernels/matmul.h>
 #include <tapeformer/autograd/ops/loss.h>
 #include <tapeformer/autograd/profile.h>
 #include <tapeformer/autograd/tape.h>
 #include <tapeformer/nn/transformer/encoder_decoder.h>
 #include <tapeformer/optim/adamw.h>
 #include <tapeformer/optim/clip.h>
+#include <tapeformer/tests/bench/gemm_rate.h>
 
 #include <CLI/CLI.hpp>
 
@@ -26,23 +26,6 @@ double now() {
 double median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   return values[values.size() / 2];
-}
-
-/// The machine's f32 matrix rate now, in FLOP/s: the best of several large products.
-double gemm_rate() {
-  constexpr Index kSize = 2048;
-  const Tensor a = Tensor::full({kSize, kSize}, 1), b = Tensor::full({kSize, kSize}, 1),
-               c = Tensor::empty_like(a);
-  kernels::Gemm shape;
-  shape.m = shape.n = shape.k = shape.lda = shape.ldb = shape.ldc = kSize;
-  double best = 0;
-  for (int i = 0; i < 12; ++i) {
-    const double begun = now();
-    kernels::gemm(kernels::Cpu{}, shape, a.data<float>(), b.data<float>(),
-                  kernels::Write<float>{c.data<float>(), false});
-    best = std::max(best, 2.0 * kSize * kSize * kSize / (now() - begun));
-  }
-  return best;
 }
 
 struct Workload {
@@ -117,9 +100,9 @@ int main(int argc, char** argv) {
   };
   for (int i = 0; i < 5; ++i) step();
   for (auto& phase : times) phase.clear();
-  const double rate_before = gemm_rate();
+  const double rate_before = gemm_rate(now);
   for (int i = 0; i < w.steps; ++i) step();
-  const double rate = std::max(rate_before, gemm_rate());
+  const double rate = std::max(rate_before, gemm_rate(now));
 
   const double seconds = median(times[whole]), floor = w.flops() / rate;
   std::printf("%lld parameters, batch %lld x %lld tokens a side, %d steps\n",
