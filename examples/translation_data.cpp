@@ -40,9 +40,9 @@ CorpusSplit load_corpus(const TranslationOptions& options, std::string& report) 
   if (options.built_in()) {
     const ToyGrammar grammar;
     const Index half = options.held_out / 2;
-    split.train = grammar.sample(Split::train, options.grammar_pairs, options.seed);
-    split.validation = grammar.sample(Split::validation, half, options.seed);
-    split.test = grammar.sample(Split::test, options.held_out - half, options.seed);
+    split.train = grammar.sample(Split::train, options.grammar_pairs, options.training.seed);
+    split.validation = grammar.sample(Split::validation, half, options.training.seed);
+    split.test = grammar.sample(Split::test, options.held_out - half, options.training.seed);
     report = "built-in English to French corpus of " + std::to_string(grammar.size()) + " sentences";
   } else {
     const std::string& path = options.pairs.empty() ? options.source : options.pairs;
@@ -52,7 +52,7 @@ CorpusSplit load_corpus(const TranslationOptions& options, std::string& report) 
     if (options.max_words > 0) {
       report = path + ": " + filter_by_words(pairs, options.max_words, path).text(options.max_words);
     }
-    split = split_by_source(std::move(pairs), options.held_out, options.seed, path);
+    split = split_by_source(std::move(pairs), options.held_out, options.training.seed, path);
   }
   report += "; train " + std::to_string(split.train.size()) + ", validation " +
             std::to_string(split.validation.size()) + ", test " + std::to_string(split.test.size());

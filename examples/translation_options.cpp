@@ -1,19 +1,13 @@
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/examples/option_table.h>
 #include <tapeformer/examples/translation_options.h>
 
-#include <CLI/CLI.hpp>
-#include <nlohmann/json.hpp>
-
-#include <algorithm>
 #include <filesystem>
-#include <type_traits>
 
 namespace tapeformer {
-namespace {
 
-/// Names every option once: f(group, name, field, help). Command line and JSON both follow from it.
-template <class Options, class F>
-void for_each_option(Options& o, const F& f) {
+template <class Self, class F>
+void TranslationOptions::for_each(Self& o, const F& f) {
   f("Data", "pairs", o.pairs, "tab-separated pairs, source first; further columns are ignored");
   f("Data", "source", o.source, "source sentences, one a line (with --target)");
   f("Data", "target", o.target, "their translations, one a line (with --source)");
@@ -46,44 +40,12 @@ void for_each_option(Options& o, const F& f) {
     "sinusoidal or learned, added to the embeddings, or rotary, which attention turns by");
   f("Model", "post_norm", o.post_norm, "normalise after each residual sum, as the original did, not before");
   f("Model", "untied_head", o.untied_head, "give the output its own matrix, not the target embedding");
-  f("Training", "steps", o.steps, "optimizer steps");
+  TrainingOptions::for_each(o.training, f);
   f("Training", "batch_tokens", o.batch_tokens, "positions a batch, per side, padding included");
-  f("Training", "accumulate", o.accumulate, "batches whose gradients make one step");
-  f("Training", "learning_rate", o.learning_rate, "the highest learning rate");
-  f("Training", "minimum_learning_rate", o.minimum_learning_rate, "where the cosine schedule ends");
-  f("Training", "warmup", o.warmup, "steps over which the learning rate rises");
-  f("Training", "schedule", o.schedule, "constant, inverse_square_root or cosine");
-  f("Training", "weight_decay", o.weight_decay, "AdamW's decay of matrices");
   f("Training", "label_smoothing", o.label_smoothing, "probability spread over all pieces");
-  f("Training", "clip", o.clip, "largest norm of all gradients together; 0 for no limit");
-  f("Training", "beta1", o.beta1, "AdamW's decay of the first moment");
-  f("Training", "beta2", o.beta2, "AdamW's decay of the second moment");
-  f("Training", "seed", o.seed, "of initial weights, batches, dropout and the choice of held-out sentences");
-  f("Training", "validate_every", o.validate_every, "steps between validations");
-  f("Training", "patience", o.patience,
-    "validations without a better loss before stopping; 0 never stops early");
-  f("Training", "checkpoint_every", o.checkpoint_every, "steps between checkpoints; 0 for every validation");
-  f("Training", "log_every", o.log_every, "steps between two lines of the log");
-  f("Training", "samples", o.samples, "validation sentences shown translated at every validation");
 }
 
-std::string flag_of(const std::string& name) {
-  std::string flag = "--" + name;
-  std::replace(flag.begin(), flag.end(), '_', '-');
-  return flag;
-}
-
-}  // namespace
-
-void TranslationOptions::add_to(CLI::App& app) {
-  for_each_option(*this, [&](const char* group, const char* name, auto& field, const char* help) {
-    if constexpr (std::is_same_v<std::decay_t<decltype(field)>, bool>) {
-      app.add_flag(flag_of(name), field, help)->group(group);
-    } else {
-      app.add_option(flag_of(name), field, help)->group(group)->capture_default_str()->take_last();
-    }
-  });
-}
+void TranslationOptions::add_to(CLI::App& app) { add_options(app, *this); }
 
 void TranslationOptions::make_paths_absolute() {
   for (std::string* path : {&pairs, &source, &target, &source_model, &target_model}) {
@@ -119,16 +81,6 @@ EncoderDecoderConfig TranslationOptions::model_config(Index source_vocabulary,
   return config;
 }
 
-ScheduleConfig TranslationOptions::schedule_config() const {
-  ScheduleConfig config;
-  config.kind = schedule;
-  config.learning_rate = learning_rate;
-  config.warmup_steps = warmup;
-  config.total_steps = steps;
-  config.minimum = minimum_learning_rate;
-  return config;
-}
-
 void TranslationOptions::check() const {
   const auto require = [](bool holds, const std::string& rule) {
     if (!holds) throw Error(rule);
@@ -144,40 +96,27 @@ void TranslationOptions::check() const {
   require(
       !shared_vocabulary || (source_model.empty() && target_model.empty()) || source_model == target_model,
       "--shared-vocabulary needs the same file as --source-model and --target-model");
-  require(steps > 0 && batch_tokens > 0 && accumulate > 0 && validate_every > 0 && log_every > 0,
-          "--steps, --batch-tokens, --accumulate, --validate-every and --log-every must be positive");
-  require(learning_rate > 0, "--learning-rate must be positive; got " + std::to_string(learning_rate));
+  require(batch_tokens > 0, "--batch-tokens must be positive; got " + std::to_string(batch_tokens));
   require(label_smoothing >= 0 && label_smoothing < 1,
           "--label-smoothing must be in [0, 1); got " + std::to_string(label_smoothing));
-  require(
-      max_words >= 0 && patience >= 0 && clip >= 0 && warmup >= 0 && checkpoint_every >= 0 && samples >= 0,
-      "--max-words, --patience, --clip, --warmup, --checkpoint-every and --samples must not be negative");
+  require(max_words >= 0, "--max-words must not be negative; got " + std::to_string(max_words));
   require(
       positions != "rotary" || attention != "additive",
       "--positions rotary turns the vectors whose products are the scores; --attention additive has no such "
       "products; try --positions sinusoidal or learned");
   require(groups == 0 || attention == "gqa", "--groups needs --attention gqa");
   require(latent_width == 0 || attention == "mla", "--latent-width needs --attention mla");
-  require(schedule != "cosine" || steps > warmup,
-          "the cosine schedule needs more --steps than --warmup; got " + std::to_string(steps) + " and " +
-              std::to_string(warmup));
+  training.check();
   tokenizer_kind();
   model_config(vocabulary, vocabulary).check();  // whatever the sizes of the vocabularies will be
-  Schedule{schedule_config()};
 }
 
 void to_json(nlohmann::ordered_json& json, const TranslationOptions& options) {
-  for_each_option(options,
-                  [&](const char*, const char* name, const auto& field, const char*) { json[name] = field; });
+  write_options(json, options);
 }
 
 void from_json(const nlohmann::ordered_json& json, TranslationOptions& options) {
-  // Runs from before there were other kinds of attention do not name them.
-  const std::string later = " attention groups latent_width ";
-  for_each_option(options, [&](const char*, const char* name, auto& field, const char*) {
-    const bool may_be_missing = later.find(" " + std::string(name) + " ") != std::string::npos;
-    if (!may_be_missing || json.contains(name)) json.at(name).get_to(field);
-  });
+  read_options(json, options, {"attention", "groups", "latent_width", "keep_checkpoints"});
 }
 
 }  // namespace tapeformer

@@ -1,8 +1,8 @@
 #pragma once
 
 #include <tapeformer/data/tokenizer.h>
+#include <tapeformer/examples/training_options.h>
 #include <tapeformer/nn/transformer/encoder_decoder.h>
-#include <tapeformer/optim/schedule.h>
 
 #include <nlohmann/json_fwd.hpp>
 
@@ -35,17 +35,9 @@ struct TranslationOptions {
   Index groups = 0, latent_width = 0;  ///< 0 for the attention's own defaults
   bool post_norm = false, untied_head = false;
   // Training
-  Index steps = 2500, batch_tokens = 2048, accumulate = 1;
-  double learning_rate = 2e-3, minimum_learning_rate = 0, weight_decay = 0.01, label_smoothing = 0.1,
-         clip = 1.0;
-  double beta1 = 0.9, beta2 = 0.98;
-  Index warmup = 200;
-  std::string schedule = "cosine";
-  std::uint64_t seed = 1;
-  Index validate_every = 500, patience = 0;
-  Index checkpoint_every = 0;  ///< steps; 0 for every validation
-  Index log_every = 100;       ///< steps between lines of a log
-  Index samples = 3;           ///< validation sentences translated at every validation
+  TrainingOptions training;
+  Index batch_tokens = 2048;
+  double label_smoothing = 0.1;
 
   bool built_in() const { return pairs.empty() && source.empty() && target.empty(); }
   TokenizerKind tokenizer_kind() const;
@@ -53,10 +45,12 @@ struct TranslationOptions {
   void make_paths_absolute();
   /// The model for vocabularies of these sizes.
   EncoderDecoderConfig model_config(Index source_vocabulary, Index target_vocabulary) const;
-  ScheduleConfig schedule_config() const;
   /// Throws: Error naming the options that contradict each other.
   void check() const;
   void add_to(CLI::App& app);
+  /// Names every option once; see option_table.h.
+  template <class Self, class F>
+  static void for_each(Self& o, const F& f);
 };
 
 void to_json(nlohmann::ordered_json& json, const TranslationOptions& options);

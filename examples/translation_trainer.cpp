@@ -97,7 +97,7 @@ TranslationTrainer::TranslationTrainer(RunFolder folder, TranslationOptions opti
   BatchingConfig batching;
   batching.token_budget = options_.batch_tokens;
   batching.max_tokens = options_.max_length;
-  batching.seed = options_.seed;
+  batching.seed = options_.training.seed;
   train_batches_ = std::make_unique<TranslationBatches>(encode(vocabularies_, corpus_.train), batching);
   batching.shuffle = false;
   validation_batches_ =
@@ -107,14 +107,10 @@ TranslationTrainer::TranslationTrainer(RunFolder folder, TranslationOptions opti
                                           ? EncoderDecoderConfig::from_json(folder_.config().dump())
                                           : options_.model_config(vocabularies_.source->vocabulary_size(),
                                                                   vocabularies_.target->vocabulary_size());
-  Generator random(options_.seed);
+  Generator random(options_.training.seed);
   model_ = std::make_unique<EncoderDecoder>(config, random);
-  AdamWConfig adamw;
-  adamw.beta1 = options_.beta1;
-  adamw.beta2 = options_.beta2;
-  adamw.weight_decay = options_.weight_decay;
-  optimizer_ = std::make_unique<AdamW>(model_->parameters(), adamw);
-  schedule_ = std::make_unique<Schedule>(options_.schedule_config());
+  optimizer_ = std::make_unique<AdamW>(model_->parameters(), options_.training.adamw_config());
+  schedule_ = std::make_unique<Schedule>(options_.training.schedule_config());
   progress_.keep("vocabularies of " + std::to_string(config.source_vocabulary) + " and " +
                  std::to_string(config.target_vocabulary) + " pieces; " +
                  count_text(static_cast<double>(model_->parameter_count())) + " parameters; " +
@@ -198,10 +194,10 @@ double TranslationTrainer::train_step() {
   CrossEntropyOptions smoothed;
   smoothed.ignored = kIgnored;
   smoothed.smoothing = options_.label_smoothing;
-  const bool accumulates = options_.accumulate > 1;
+  const bool accumulates = options_.training.accumulate > 1;
   double loss_sum = 0;
   Index tokens = 0;
-  for (Index part = 0; part < options_.accumulate; ++part) {
+  for (Index part = 0; part < options_.training.accumulate; ++part) {
     const TranslationBatch batch = train_batches_->next();
     const Index counted = target_tokens(batch);
     Tape tape;
@@ -215,8 +211,8 @@ double TranslationTrainer::train_step() {
   state_.position = train_batches_->position();
   const auto& parameters = optimizer_->parameters();
   if (accumulates) scale_gradients(parameters, 1 / static_cast<double>(tokens));
-  const double norm =
-      options_.clip > 0 ? clip_gradient_norm(parameters, options_.clip) : gradient_norm(parameters);
+  const double norm = options_.training.clip > 0 ? clip_gradient_norm(parameters, options_.training.clip)
+                                                 : gradient_norm(parameters);
   const double loss = loss_sum / static_cast<double>(tokens);
   require_finite(loss, "loss");
   require_finite(norm, "gradient's norm");
@@ -228,8 +224,8 @@ double TranslationTrainer::train_step() {
 std::string TranslationTrainer::status(double loss) const {
   const double now = now_seconds();
   const double per_step = (now - started_) / static_cast<double>(state_.step - first_step_);
-  const double left = per_step * static_cast<double>(options_.steps - state_.step);
-  return "step " + std::to_string(state_.step) + "/" + std::to_string(options_.steps) +
+  const double left = per_step * static_cast<double>(options_.training.steps - state_.step);
+  return "step " + std::to_string(state_.step) + "/" + std::to_string(options_.training.steps) +
          format("  loss %.4f  rate %.2e", loss, (*schedule_)(state_.step - 1)) + "  " +
          count_text(static_cast<double>(timed_tokens_) / std::max(1e-9, now - log_started_)) + " tokens/s  " +
          duration_text(left) + " left";
@@ -240,7 +236,7 @@ void TranslationTrainer::log_step(double loss) {
   ++state_.logged_steps;
   const double mean = state_.logged_loss / static_cast<double>(state_.logged_steps);
   if (progress_.on_terminal()) progress_.show(status(mean));
-  if (state_.step % options_.log_every != 0 && state_.step != options_.steps) return;
+  if (state_.step % options_.training.log_every != 0 && state_.step != options_.training.steps) return;
   if (!progress_.on_terminal()) progress_.keep(status(mean));
   const double seconds = now_seconds() - log_started_;
   folder_.append_metrics({{"step", state_.step},
@@ -277,7 +273,7 @@ void TranslationTrainer::validate() {
 
 void TranslationTrainer::show_samples() {
   const auto count =
-      std::min<std::size_t>(static_cast<std::size_t>(options_.samples), corpus_.validation.size());
+      std::min<std::size_t>(static_cast<std::size_t>(options_.training.samples), corpus_.validation.size());
   if (count == 0) return;
   std::vector<TokenIds> sources;
   for (std::size_t i = 0; i < count; ++i)
@@ -303,17 +299,18 @@ int TranslationTrainer::run() {
   model_->train();
   first_step_ = state_.step;
   started_ = log_started_ = now_seconds();
-  const Index checkpoint_every =
-      options_.checkpoint_every > 0 ? options_.checkpoint_every : options_.validate_every;
+  const Index checkpoint_every = options_.training.checkpoint_every > 0 ? options_.training.checkpoint_every
+                                                                        : options_.training.validate_every;
   while (!state_.finished) {
     log_step(train_step());
-    if (state_.step % options_.validate_every == 0 || state_.step == options_.steps) {
+    if (state_.step % options_.training.validate_every == 0 || state_.step == options_.training.steps) {
       validate();
-      const bool patient = options_.patience == 0 || state_.validations_since_best < options_.patience;
+      const bool patient =
+          options_.training.patience == 0 || state_.validations_since_best < options_.training.patience;
       if (!patient)
-        progress_.keep("no better validation for " + std::to_string(options_.patience) +
+        progress_.keep("no better validation for " + std::to_string(options_.training.patience) +
                        " times: stopped early");
-      state_.finished = state_.step >= options_.steps || !patient;
+      state_.finished = state_.step >= options_.training.steps || !patient;
     }
     if (state_.finished || state_.step % checkpoint_every == 0) save_checkpoint();
     if (state_.finished) break;

@@ -72,7 +72,7 @@ TEST_SUITE("examples/translation_options") {
     const auto older = json.get<TranslationOptions>();
     CHECK(older.attention == "mha");
     CHECK(older.groups == 0);
-    CHECK(older.steps == 7);
+    CHECK(older.training.steps == 7);
     json.erase("steps");
     CHECK_THROWS_AS(json.get<TranslationOptions>(), nlohmann::json::exception);
   }

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <initializer_list>
+#include <string>
+#include <string_view>
+#include <type_traits>
+
+namespace tapeformer {
+
+// A struct of options has a static member function template
+//   template <class Self, class F> static void for_each(Self& options, const F& f)
+// that names every option once, f(group, name, field, help). Command line and JSON follow from it.
+
+/// "--learning-rate" of learning_rate.
+inline std::string flag_of(std::string name) {
+  std::replace(name.begin(), name.end(), '_', '-');
+  return "--" + name;
+}
+
+/// A flag for every option of type bool, and an option with a value for the others.
+template <class Options>
+void add_options(CLI::App& app, Options& options) {
+  Options::for_each(options, [&](const char* group, const char* name, auto& field, const char* help) {
+    if constexpr (std::is_same_v<std::decay_t<decltype(field)>, bool>) {
+      app.add_flag(flag_of(name), field, help)->group(group);
+    } else {
+      app.add_option(flag_of(name), field, help)->group(group)->capture_default_str()->take_last();
+    }
+  });
+}
+
+template <class Options>
+void write_options(nlohmann::ordered_json& json, const Options& options) {
+  Options::for_each(
+      options, [&](const char*, const char* name, const auto& field, const char*) { json[name] = field; });
+}
+
+/// `later` names the options that older runs did not have: they may be missing, and stay as they are.
+/// Throws: nlohmann::json::exception if another one is missing or of another type
+template <class Options>
+void read_options(const nlohmann::ordered_json& json, Options& options,
+                  std::initializer_list<std::string_view> later) {
+  Options::for_each(options, [&](const char*, const char* name, auto& field, const char*) {
+    const bool may_be_missing = std::find(later.begin(), later.end(), name) != later.end();
+    if (!may_be_missing || json.contains(name)) json.at(name).get_to(field);
+  });
+}
+
+}  // namespace tapeformer
