@@ -1,4 +1,5 @@
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/ops/gated.h>
 #include <tapeformer/nn/feed_forward.h>
 
 namespace tapeformer {
@@ -18,11 +19,18 @@ Unary activation_named(const std::string& name) {
 }
 
 FeedForward::FeedForward(const FeedForwardConfig& config, Generator& random)
-    : up_({config.width, hidden_of(config), config.bias, config.activation}, random),
+    : activation_(config.activation),
+      gated_(config.gated),
+      up_({config.width, hidden_of(config) * (config.gated ? 2 : 1), config.bias,
+           config.gated ? std::optional<Unary>() : config.activation},
+          random),
       down_({hidden_of(config), config.width, config.bias, {}}, random),
       dropout_({config.dropout}, random) {}
 
-Tensor FeedForward::operator()(const Tensor& x) const { return down_(dropout_(up_(x))); }
+Tensor FeedForward::operator()(const Tensor& x) const {
+  const Tensor up = up_(x);
+  return down_(dropout_(gated_ ? gated(activation_, up) : up));
+}
 
 void FeedForward::visit(ParameterVisitor& visitor) {
   visitor.child("up", up_);

@@ -14,12 +14,14 @@ struct FeedForwardConfig {
   Unary activation = Unary::relu;
   double dropout = 0;  ///< after the activation
   bool bias = true;
+  bool gated = false;  ///< the activation of one half of `up` gates the other
 };
 
 /// The position-wise network of a transformer layer.
-/// Math:    y = down(dropout(f(up(x))))
-/// Shapes:  x [..., C] -> y [..., C]
-/// Source:  Vaswani et al. 2017, arXiv:1706.03762, section 3.3
+/// Math:    y = down(dropout(f(up(x)))); gated: y = down(dropout(f(a) * b)), [a, b] = up(x)
+/// Shapes:  x [..., C] -> y [..., C]; up's weight is [F, C], or gated [2 F, C]
+/// Source:  Vaswani et al. 2017, arXiv:1706.03762, section 3.3; gated (SwiGLU with f = silu): Shazeer 2020,
+///          arXiv:2002.05202
 class FeedForward : public Module {
  public:
   FeedForward(const FeedForwardConfig& config, Generator& random);
@@ -28,6 +30,8 @@ class FeedForward : public Module {
   void visit(ParameterVisitor& visitor) override;
 
  private:
+  Unary activation_;
+  bool gated_;
   Linear up_, down_;
   Dropout dropout_;
 };

@@ -1,17 +1,14 @@
-#include <tapeformer/autograd/error.h>
 #include <tapeformer/nn/checkpoint.h>
+#include <tapeformer/nn/transformer/config_fields.h>
 #include <tapeformer/nn/transformer/encoder_decoder.h>
-
-#include <nlohmann/json.hpp>
 
 #include <fstream>
 #include <sstream>
-#include <type_traits>
 
 namespace tapeformer {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using namespace config_fields;
 
 /// f(name, field) for every field that configurations have always had.
 template <class Config, class F>
@@ -44,47 +41,7 @@ void for_each_later_field(Config& c, const F& f) {
   f("rotary_width", c.layer.rotary_width);
   f("packed", c.layer.packed);
   f("rotary", c.layer.rotary);
-  f("rotary_base", c.layer.rotations.base);
-  f("rotary_layout", c.layer.rotations.layout);
-  f("rotary_components", c.layer.rotations.width);
-  f("rotary_max_positions", c.layer.rotations.max_positions);
-  f("rotary_factor", c.layer.rotations.factor);
-  f("rotary_original_context", c.layer.rotations.original_context);
-  f("rotary_low_frequency", c.layer.rotations.low_frequency);
-  f("rotary_high_frequency", c.layer.rotations.high_frequency);
-}
-
-using tapeformer::name_of;
-const char* name_of(RotaryLayout layout) {
-  return layout == RotaryLayout::interleaved ? "interleaved" : "half_split";
-}
-
-void parse(const std::string& name, Unary& kind) { kind = activation_named(name); }
-void parse(const std::string& name, PositionKind& kind) { kind = position_kind(name); }
-void parse(const std::string& name, AttentionKind& kind) { kind = attention_kind(name); }
-void parse(const std::string& name, RotaryLayout& layout) {
-  for (const RotaryLayout known : {RotaryLayout::interleaved, RotaryLayout::half_split}) {
-    if (name == name_of(known)) return void(layout = known);
-  }
-  throw Error("rotary_layout must be interleaved or half_split; got " + name);
-}
-
-template <class Field>
-void write(Json& json, const char* name, const Field& field) {
-  if constexpr (std::is_enum_v<Field>) {
-    json[name] = name_of(field);
-  } else {
-    json[name] = field;
-  }
-}
-
-template <class Field>
-void read(const Json& json, const char* name, Field& field) {
-  if constexpr (std::is_enum_v<Field>) {
-    parse(json.at(name).get<std::string>(), field);
-  } else {
-    json.at(name).get_to(field);
-  }
+  for_each_rotary_field(c.layer.rotations, f);
 }
 
 }  // namespace
@@ -99,10 +56,7 @@ std::string EncoderDecoderConfig::to_json() const {
 }
 
 EncoderDecoderConfig EncoderDecoderConfig::from_json(const std::string& text) {
-  try {
-    const Json json = Json::parse(text);
-    if (json.at("model") != "encoder_decoder")
-      throw Error("model must be encoder_decoder; got " + json["model"].dump());
+  return from_text(text, "encoder_decoder", [](const Json& json) {
     EncoderDecoderConfig config;
     config.layer.packed = false;  // as models were before they said so
     for_each_field(config, [&](const char* name, auto& field) { read(json, name, field); });
@@ -111,11 +65,7 @@ EncoderDecoderConfig EncoderDecoderConfig::from_json(const std::string& text) {
     });
     config.check();
     return config;
-  } catch (const nlohmann::json::exception& error) {
-    throw CheckpointError(std::string("the model's configuration is damaged: ") + error.what());
-  } catch (const Error& error) {
-    throw CheckpointError(std::string("the model's configuration is not usable: ") + error.what());
-  }
+  });
 }
 
 EncoderDecoder EncoderDecoder::load(const std::string& folder) {

@@ -41,7 +41,9 @@ struct TransformerLayerConfig {
     config.packed = packed;
     return config;
   }
-  FeedForwardConfig feed_forward_config() const { return {width, feed_forward, activation, dropout, true}; }
+  FeedForwardConfig feed_forward_config() const {
+    return {width, feed_forward, activation, dropout, true, false};
+  }
 };
 
 }  // namespace tapeformer

@@ -6,13 +6,14 @@
 namespace tapeformer {
 
 TokenInput::TokenInput(const TokenInputConfig& config, Generator& random)
-    : scale_(std::sqrt(static_cast<double>(config.width))),
+    : scale_(config.scale > 0 ? config.scale : std::sqrt(static_cast<double>(config.width))),
       embedding_({config.vocabulary, config.width, 1 / scale_}, random),
       positions_({config.positions, config.width, config.max_length}, random),
       dropout_({config.dropout}, random) {}
 
 Tensor TokenInput::operator()(const Tensor& ids, Index first) const {
-  return dropout_(positions_(embedding_(ids) * scale_, first));
+  const Tensor tokens_btc = embedding_(ids);
+  return dropout_(positions_(scale_ == 1 ? tokens_btc : tokens_btc * scale_, first));
 }
 
 void TokenInput::visit(ParameterVisitor& visitor) {

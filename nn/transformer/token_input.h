@@ -12,12 +12,13 @@ struct TokenInputConfig {
   double dropout = 0;
   PositionKind positions = PositionKind::sinusoidal;
   Index max_length = 256;  ///< longest sequence
+  double scale = 0;        ///< of the embeddings; 0 for sqrt(C)
 };
 
 /// What enters a stack of layers: a token's embedding and its position.
-/// Math:    x = dropout(sqrt(C) embedding(ids) + position)
+/// Math:    x = dropout(scale embedding(ids) + position)
 /// Shapes:  ids i32 [B, T] -> [B, T, C]
-/// Initial: embeddings of standard deviation 1/sqrt(C), so that tokens and positions weigh alike and a head
+/// Initial: embeddings of standard deviation 1/scale, so that tokens and positions weigh alike and a head
 ///          tied to them starts with logits of order one
 /// Source:  Vaswani et al. 2017, arXiv:1706.03762, section 3.4
 class TokenInput : public Module {

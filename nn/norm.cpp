@@ -1,0 +1,31 @@
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/ops/normalization.h>
+#include <tapeformer/nn/norm.h>
+
+namespace tapeformer {
+
+const char* name_of(NormKind kind) { return kind == NormKind::layer ? "layer" : "rms"; }
+
+NormKind norm_kind(const std::string& name) {
+  for (const NormKind kind : {NormKind::layer, NormKind::rms}) {
+    if (name == name_of(kind)) return kind;
+  }
+  throw Error("[norm] the kind must be layer or rms; got " + name);
+}
+
+Norm::Norm(const NormConfig& config)
+    : kind_(config.kind), epsilon_(config.epsilon), weight_(Tensor::full({config.width}, 1)) {
+  if (config.bias && kind_ == NormKind::layer) bias_ = Parameter(Tensor::zeros({config.width}));
+}
+
+Tensor Norm::operator()(const Tensor& x) const {
+  if (kind_ == NormKind::rms) return rms_norm(x, weight_, epsilon_);
+  return layer_norm(x, weight_, bias_.defined() ? bias_.value() : Tensor(), epsilon_);
+}
+
+void Norm::visit(ParameterVisitor& visitor) {
+  visitor.parameter("weight", weight_);
+  visitor.parameter("bias", bias_);
+}
+
+}  // namespace tapeformer

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <tapeformer/nn/module.h>
+
+#include <string>
+
+namespace tapeformer {
+
+enum class NormKind { layer, rms };
+/// "layer" or "rms".
+const char* name_of(NormKind kind);
+/// Throws: Error listing the names there are.
+NormKind norm_kind(const std::string& name);
+
+struct NormConfig {
+  NormKind kind = NormKind::layer;
+  Index width = 0;
+  double epsilon = 1e-5;
+  bool bias = true;  ///< layer norm's; RMS norm has none
+};
+
+/// LayerNorm or RmsNorm, as a configuration says.
+/// Shapes:  x [..., width] -> y [..., width]; weight, bias [width]
+class Norm : public Module {
+ public:
+  explicit Norm(const NormConfig& config);
+
+  Tensor operator()(const Tensor& x) const;
+  void visit(ParameterVisitor& visitor) override;
+
+ private:
+  NormKind kind_;
+  double epsilon_;
+  Parameter weight_, bias_;
+};
+
+}  // namespace tapeformer

@@ -1,0 +1,130 @@
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/ops/linear_cross_entropy.h>
+#include <tapeformer/autograd/tape.h>
+#include <tapeformer/nn/checkpoint.h>
+#include <tapeformer/nn/initialization.h>
+#include <tapeformer/nn/transformer/decoder_only.h>
+
+#include <cmath>
+#include <fstream>
+#include <sstream>
+
+namespace tapeformer {
+namespace {
+
+constexpr double kDeviation = 0.02;
+
+const DecoderOnlyConfig& checked(const DecoderOnlyConfig& config) {
+  config.check();
+  return config;
+}
+
+/// Sinusoids are of order one, and so must be the embeddings beside them.
+TokenInputConfig input_of(const DecoderOnlyConfig& config) {
+  const double scale = config.positions == PositionKind::sinusoidal ? 0 : 1;
+  return {config.vocabulary, config.width, config.embedding_dropout, config.positions, config.context, scale};
+}
+
+std::vector<DecoderOnlyLayer> stack(const DecoderOnlyConfig& config, Generator& random) {
+  std::vector<DecoderOnlyLayer> layers;
+  for (Index i = 0; i < config.layers; ++i) layers.emplace_back(config, random);
+  return layers;
+}
+
+bool ends_with(const std::string& text, const std::string& end) {
+  return text.size() >= end.size() && text.compare(text.size() - end.size(), end.size(), end) == 0;
+}
+
+/// Parameters that TokenInput initialises stay as they are where `keeps_embedding`.
+void initialise(Module& model, Index layers, bool keeps_embedding, Generator& random) {
+  const double residual = kDeviation / std::sqrt(2 * static_cast<double>(layers));
+  for (auto& [name, parameter] : model.named_parameters()) {
+    const Tensor& value = parameter.value();
+    if (value.rank() >= 2) {
+      const bool writes = ends_with(name, "attention.output.weight") || ends_with(name, "down.weight");
+      if (!keeps_embedding || name != "embedding.weight")
+        normal(value, random, writes ? residual : kDeviation);
+    } else if (ends_with(name, "bias")) {
+      value.copy_from(Tensor::zeros(value.shape()));
+    }
+  }
+}
+
+}  // namespace
+
+DecoderOnly::DecoderOnly(const DecoderOnlyConfig& config, Generator& random)
+    : config_(checked(config)),
+      input_(input_of(config), random),
+      layers_(stack(config, random)),
+      norm_({config.norm, config.width, config.epsilon, config.norm_bias}),
+      head_({config.width, config.vocabulary, config.head_bias, {}}, random) {
+  if (config.tie_head) head_.weight() = input_.embedding().weight();
+  parameters();  // gives every parameter its path, for error messages
+  initialise(*this, config.layers, config.positions == PositionKind::sinusoidal, random);
+}
+
+Tensor DecoderOnly::through_layers(Tensor x_btc, const AttentionMasks& masks, LayerCaches* caches) const {
+  AttentionContext context;
+  static_cast<AttentionMasks&>(context) = masks;
+  context.causal = true;
+  for (std::size_t i = 0; i < layers_.size(); ++i) {
+    if (caches != nullptr) context.cache = &caches->layer(i);
+    x_btc = layers_[i](x_btc, context);
+  }
+  return norm_(x_btc);
+}
+
+Tensor DecoderOnly::states(const Tensor& ids, const Tensor& prefix_lengths) const {
+  AttentionMasks masks;
+  masks.prefix_lengths = prefix_lengths;
+  return through_layers(input_(ids), masks, nullptr);
+}
+
+Tensor DecoderOnly::states(const Tensor& ids, LayerCaches& caches, const Tensor& prefix_lengths) const {
+  const RecordingPause pause;
+  AttentionMasks masks;
+  masks.prefix_lengths = prefix_lengths;
+  return through_layers(input_(ids, caches.length()), masks, &caches);
+}
+
+LayerCaches DecoderOnly::start(const CacheConfig& config) const {
+  std::vector<std::unique_ptr<KvCache>> caches;
+  for (const DecoderOnlyLayer& layer : layers_) caches.push_back(make_cache(config, layer.cache_widths()));
+  return LayerCaches(std::move(caches));
+}
+
+Tensor DecoderOnly::loss(const Tensor& ids, const Tensor& targets, const Tensor& prefix_lengths,
+                         const HeadLossConfig& head) const {
+  const Tensor states_btc = states(ids, prefix_lengths);
+  if (!head.fused) return cross_entropy(logits(states_btc), targets);
+  LinearCrossEntropyOptions options;
+  options.chunk = head.chunk;
+  const Tensor bias = head_.bias().defined() ? head_.bias().value() : Tensor();
+  return linear_cross_entropy(states_btc, head_.weight(), bias, targets, options);
+}
+
+void DecoderOnly::visit(ParameterVisitor& visitor) {
+  input_.visit(visitor);  // no level of its own in the names
+  for (std::size_t i = 0; i < layers_.size(); ++i) visitor.child("layers." + std::to_string(i), layers_[i]);
+  visitor.child("norm", norm_);
+  visitor.child("head", head_);
+}
+
+DecoderOnly DecoderOnly::load(const std::string& folder) {
+  const std::string path = folder + "/config.json";
+  std::ifstream file(path);
+  if (!file) throw CheckpointError(path + ": cannot be read; try the run folder of a finished training");
+  std::stringstream text;
+  text << file.rdbuf();
+  try {
+    Generator random(0);
+    DecoderOnly model(DecoderOnlyConfig::from_json(text.str()), random);
+    load_weights(folder + "/weights.safetensors", model);
+    model.eval();
+    return model;
+  } catch (const CheckpointError& error) {
+    throw CheckpointError(folder + ": " + error.what());
+  }
+}
+
+}  // namespace tapeformer

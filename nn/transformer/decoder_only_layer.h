@@ -1,0 +1,28 @@
+#pragma once
+
+#include <tapeformer/nn/transformer/decoder_only_config.h>
+
+#include <memory>
+
+namespace tapeformer {
+
+/// Self-attention and a feed-forward network, each with residual and a norm before it.
+/// Math:    x = x + dropout(attention(norm(x))); y = x + dropout(feed_forward(norm(x)))
+/// Shapes:  x [B, T, C] -> [B, T, C]
+class DecoderOnlyLayer : public Module {
+ public:
+  DecoderOnlyLayer(const DecoderOnlyConfig& config, Generator& random);
+
+  Tensor operator()(const Tensor& x, const AttentionContext& context) const;
+  CacheWidths cache_widths() const { return attention_->cache_widths(); }
+  void visit(ParameterVisitor& visitor) override;
+
+ private:
+  Norm attention_norm_;
+  std::unique_ptr<Attention> attention_;
+  Norm feed_forward_norm_;
+  FeedForward feed_forward_;
+  Dropout dropout_;
+};
+
+}  // namespace tapeformer
