@@ -14,17 +14,32 @@ class App;
 
 namespace tapeformer {
 
-/// Everything that decides what the training of a language model computes. Kept in config.json and the checkpoint.
-struct LanguageOptions {
-  // Data
+/// Which text becomes which tokens.
+struct LanguageDataOptions {
   std::vector<std::string> corpus;      ///< files and folders; empty for the project's own sources
   std::vector<std::string> validation;  ///< files and folders instead of a share of the corpus
   double validation_fraction = 0.1;     ///< the last part of the corpus
-  std::string tokens;                   ///< a folder that `prepare` wrote, instead of a corpus
-  std::string tokenizer;                ///< character, byte, bpe or sentencepiece; empty: character
-  std::string tokenizer_model;          ///< files of a tokenizer to use instead of making one
-  Index vocabulary = 4096;              ///< most ids, where a tokenizer is made
-  std::string order = "random";         ///< of windows: random or sequential
+  std::string tokenizer = "character";  ///< character, byte, bpe or sentencepiece, where one is made
+  std::string tokenizer_model;          ///< the file or folder of a tokenizer to use instead of making one
+  Index vocabulary = 4096;              ///< most ids, where a bpe or sentencepiece tokenizer is made
+
+  void make_paths_absolute();
+  /// Throws: Error naming the options that contradict each other.
+  void check() const;
+  void add_to(CLI::App& app);
+  /// Names every option once; see option_table.h.
+  template <class Self, class F>
+  static void for_each(Self& o, const F& f);
+};
+
+/// Everything that decides what the training of a language model computes. Kept in config.json and the
+/// checkpoint. Defaults are a preset's: see language_presets.h.
+struct LanguageOptions {
+  std::string preset;
+  // Data
+  LanguageDataOptions data;
+  std::string tokens;            ///< a folder that `prepare` wrote, instead of a corpus
+  std::string order = "random";  ///< of windows: random or sequential
   // Model
   std::string from;  ///< a run or Hugging Face folder whose weights training starts from
   Index layers = 4, heads = 4, width = 128, context = 64;
@@ -40,12 +55,37 @@ struct LanguageOptions {
   Index batch = 12;  ///< rows of `context` tokens
   bool fused_head = false;
   Index head_chunk = 0;
-  Index validation_batches = 20;  ///< of the estimate
+  Index validation_batches = 20;         ///< of the estimate
   std::string validation_kind = "both";  ///< exact, estimate or both
 
+  /// As the preset of this name, for whatever it leaves open as the first preset. Throws: Error
+  explicit LanguageOptions(const std::string& preset_name = {});
+  /// So that a run can be resumed and evaluated from another folder.
+  void make_paths_absolute();
+  /// The model for a vocabulary of this size; not for one that starts `from` another's weights.
+  DecoderOnlyConfig model_config(Index vocabulary_size) const;
+  /// The options of the group "Model" as this model has them, as far as they can say it.
+  void take_model(const DecoderOnlyConfig& config);
+  /// The loss that training computes.
+  HeadLossConfig head_loss() const { return {fused_head, head_chunk}; }
   /// Throws: Error naming the options that contradict each other.
   void check() const;
-  DecoderOnlyConfig model_config(Index vocabulary_size) const;
+  void add_to(CLI::App& app);
+  /// Names every option once; see option_table.h.
+  template <class Self, class F>
+  static void for_each(Self& o, const F& f);
 };
+
+void to_json(nlohmann::ordered_json& json, const LanguageOptions& options);
+/// Throws: nlohmann::json::exception if a field is missing or of another type.
+void from_json(const nlohmann::ordered_json& json, LanguageOptions& options);
+
+/// Options that `command` was given and whose values differ from those of the model and tokenizer in
+/// options.from, which fine-tuning keeps; afterwards `options` describe that model.
+/// Throws: Error naming the first of them and both values
+void take_fine_tuned(LanguageOptions& options, const DecoderOnlyConfig& config, const CLI::App& command);
+
+/// One line that says what the model is made of.
+std::string model_text(const DecoderOnlyConfig& config);
 
 }  // namespace tapeformer

@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <vector>
 
 namespace tapeformer {
 
@@ -21,12 +22,20 @@ inline std::string flag_of(std::string name) {
   return "--" + name;
 }
 
-/// A flag for every option of type bool, and an option with a value for the others.
+template <class>
+inline constexpr bool is_list = false;
+template <class Element>
+inline constexpr bool is_list<std::vector<Element>> = true;
+
+/// A flag for every option of type bool, and an option with a value for the others, or with any number for lists.
 template <class Options>
 void add_options(CLI::App& app, Options& options) {
   Options::for_each(options, [&](const char* group, const char* name, auto& field, const char* help) {
-    if constexpr (std::is_same_v<std::decay_t<decltype(field)>, bool>) {
+    using Field = std::decay_t<decltype(field)>;
+    if constexpr (std::is_same_v<Field, bool>) {
       app.add_flag(flag_of(name), field, help)->group(group);
+    } else if constexpr (is_list<Field>) {
+      app.add_option(flag_of(name), field, help)->group(group);
     } else {
       app.add_option(flag_of(name), field, help)->group(group)->capture_default_str()->take_last();
     }

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <tapeformer/data/text_tokenizer.h>
+#include <tapeformer/examples/language_options.h>
+#include <tapeformer/nn/transformer/decoder_only.h>
+
+#include <memory>
+#include <string>
+
+namespace tapeformer {
+
+/// A trained model and its tokenizer, in evaluation mode.
+struct LanguageRun {
+  DecoderOnly model;
+  std::shared_ptr<const TextTokenizer> tokenizer;
+
+  /// From a run folder of this program or a Hugging Face folder. With `average`, the mean of the last so many
+  /// weights that the run kept. `tokenizer_path` is looked for instead of a tokenizer in the folder, unless empty.
+  /// Throws: CheckpointError, DataError
+  static LanguageRun load(const std::string& folder, Index average = 0,
+                          const std::string& tokenizer_path = {});
+};
+
+/// The tokenizer of a run or of a Hugging Face folder, or in a file.
+/// Throws: DataError naming what is missing or not supported
+std::shared_ptr<const TextTokenizer> find_tokenizer(const std::string& path);
+
+/// The model that a training begins with: drawn anew, or with the weights in the folder `options.from`. In
+/// training mode. Throws: CheckpointError, Error
+DecoderOnly initial_model(const LanguageOptions& options, Index vocabulary);
+
+}  // namespace tapeformer
