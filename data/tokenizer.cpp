@@ -1,29 +1,17 @@
 #include <tapeformer/autograd/error.h>
-#include <tapeformer/data/hash.h>
+#include <tapeformer/data/tokenizer_file.h>
 #include <tapeformer/data/tokenizer_kinds.h>
-#include <tapeformer/data/utf8.h>
 
 #include <cerrno>
 #include <cstring>
 #include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 namespace tapeformer {
 namespace {
 
-constexpr const char* kMagic = "tapeformer-tokenizer-1";
 constexpr TokenizerKind kKinds[] = {TokenizerKind::word, TokenizerKind::character, TokenizerKind::bpe,
                                     TokenizerKind::unigram};
-
-std::string read_file(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) throw DataError(path, 0, std::string("cannot be opened: ") + std::strerror(errno));
-  std::string content{std::istreambuf_iterator<char>(file), {}};
-  if (file.bad() || content.empty()) throw DataError(path, 0, "is empty or cannot be read");
-  return content;
-}
 
 }  // namespace
 
@@ -74,44 +62,25 @@ std::unique_ptr<Tokenizer> train_tokenizer(const TokenizerConfig& config,
   return own ? PieceTokenizer::train(config, sentences) : SentencePieceTokenizer::train(config, sentences);
 }
 
-std::string write_tokenizer_file(const char* kind, const std::string& payload) {
-  std::ostringstream header;
-  header << kMagic << ' ' << kind << ' ' << payload.size() << ' ' << std::hex << hash_text(payload) << '\n';
-  return header.str() + payload;
-}
-
 std::unique_ptr<Tokenizer> parse_tokenizer(std::string_view content, const std::string& name) {
-  const std::size_t header_end = content.find('\n');
-  std::istringstream header{std::string(content.substr(0, header_end))};
-  std::string magic, kind_name;
-  std::size_t size = 0;
-  std::uint64_t checksum = 0;
-  if (!(header >> magic >> kind_name >> size >> std::hex >> checksum) || magic != kMagic) {
-    throw DataError(name, 0,
-                    std::string("is not a tokenizer file: it does not start with \"") + kMagic + " KIND\"");
+  TokenizerFile file = read_tokenizer_file(content, name);
+  if (file.kind == "sentencepiece") {
+    return std::make_unique<SentencePieceTokenizer>(std::move(file.payload), name);
   }
-  std::string payload(content.substr(std::min(header_end, content.size() - 1) + 1));
-  if (payload.size() != size) {
-    throw DataError(name, 0,
-                    "is damaged: its header promises " + std::to_string(size) + " bytes, it has " +
-                        std::to_string(payload.size()));
-  }
-  if (hash_text(payload) != checksum) throw DataError(name, 0, "is damaged: its checksum does not match");
-  if (kind_name == "sentencepiece") return std::make_unique<SentencePieceTokenizer>(std::move(payload), name);
   try {
-    return std::make_unique<PieceTokenizer>(tokenizer_kind(kind_name),
-                                            nlohmann::json::parse(payload).get<std::vector<std::string>>());
+    return std::make_unique<PieceTokenizer>(
+        tokenizer_kind(file.kind), nlohmann::json::parse(file.payload).get<std::vector<std::string>>());
   } catch (const nlohmann::json::exception& error) {
     throw DataError(name, 0, std::string("is not a list of pieces: ") + error.what());
   }
 }
 
 std::unique_ptr<Tokenizer> load_tokenizer(const std::string& path) {
-  return parse_tokenizer(read_file(path), path);
+  return parse_tokenizer(read_whole_file(path), path);
 }
 
 std::unique_ptr<Tokenizer> load_sentencepiece_model(const std::string& path) {
-  return std::make_unique<SentencePieceTokenizer>(read_file(path), path);
+  return std::make_unique<SentencePieceTokenizer>(read_whole_file(path), path);
 }
 
 }  // namespace tapeformer

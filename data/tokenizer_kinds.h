@@ -63,8 +63,4 @@ void check_token(std::int32_t id, Index size);
 /// right one when both are equally long (l'|homme, Tom|'s, I|'m).
 void for_each_word(std::string_view text, const std::function<void(std::string_view)>& piece);
 
-/// The content of a tokenizer file: a line with format, kind ("word", "character" or "sentencepiece"), size
-/// and checksum of the payload, then the payload.
-std::string write_tokenizer_file(const char* kind, const std::string& payload);
-
 }  // namespace tapeformer

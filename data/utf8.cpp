@@ -5,30 +5,35 @@ namespace {
 
 unsigned char byte_at(std::string_view text, std::size_t i) { return static_cast<unsigned char>(text[i]); }
 
-/// Bytes of the well-formed sequence at `i`, or 0.
-std::size_t sequence_length(std::string_view text, std::size_t i) {
-  const unsigned char first = byte_at(text, i);
-  if (first < 0x80) return 1;
-  if (first < 0xc2 || first > 0xf4) return 0;
+}  // namespace
+
+Utf8Step next_utf8(std::string_view bytes) {
+  const unsigned char first = byte_at(bytes, 0);
+  if (first < 0x80) return {Utf8Step::whole, 1};
+  if (first < 0xc2 || first > 0xf4) return {Utf8Step::invalid, 1};
   const std::size_t length = first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
-  if (i + length > text.size()) return 0;
   // The second byte's range keeps out overlong forms (E0, F0), surrogates (ED) and above U+10FFFF (F4).
-  const unsigned char low = first == 0xe0 ? 0xa0 : first == 0xf0 ? 0x90 : 0x80;
-  const unsigned char high = first == 0xed ? 0x9f : first == 0xf4 ? 0x8f : 0xbf;
-  if (byte_at(text, i + 1) < low || byte_at(text, i + 1) > high) return 0;
-  for (std::size_t k = 2; k < length; ++k) {
-    if ((byte_at(text, i + k) & 0xc0) != 0x80) return 0;
+  unsigned char low = first == 0xe0 ? 0xa0 : first == 0xf0 ? 0x90 : 0x80;
+  unsigned char high = first == 0xed ? 0x9f : first == 0xf4 ? 0x8f : 0xbf;
+  for (std::size_t k = 1; k < length; ++k, low = 0x80, high = 0xbf) {
+    if (k == bytes.size()) return {Utf8Step::unfinished, k};
+    if (byte_at(bytes, k) < low || byte_at(bytes, k) > high) return {Utf8Step::invalid, k};
   }
-  return length;
+  return {Utf8Step::whole, length};
 }
 
-}  // namespace
+std::size_t unfinished_utf8(std::string_view bytes) {
+  for (std::size_t length = 1; length <= 3 && length <= bytes.size(); ++length) {
+    if (next_utf8(bytes.substr(bytes.size() - length)).kind == Utf8Step::unfinished) return length;
+  }
+  return 0;
+}
 
 std::size_t find_invalid_utf8(std::string_view text) {
   for (std::size_t i = 0; i < text.size();) {
-    const std::size_t length = sequence_length(text, i);
-    if (length == 0) return i;
-    i += length;
+    const Utf8Step step = next_utf8(text.substr(i));
+    if (step.kind != Utf8Step::whole) return i;
+    i += step.length;
   }
   return std::string_view::npos;
 }

@@ -11,6 +11,21 @@ namespace tapeformer {
 /// Source:  The Unicode Standard 15, table 3-7
 std::size_t find_invalid_utf8(std::string_view text);
 
+/// What stands at the start of bytes that need not be UTF-8. Where `invalid`, `length` is the maximal subpart
+/// that a decoder replaces by one U+FFFD; where `unfinished`, the text ends within a code point and `length`
+/// is all of it.
+/// Source:  The Unicode Standard 15, section 3.9, "U+FFFD Substitution of Maximal Subparts"
+struct Utf8Step {
+  enum Kind { whole, unfinished, invalid } kind;
+  std::size_t length;
+};
+
+/// The first step of `bytes`, which are not empty.
+Utf8Step next_utf8(std::string_view bytes);
+
+/// Bytes at the end of `bytes` that begin a code point but do not finish it: 0 to 3.
+std::size_t unfinished_utf8(std::string_view bytes);
+
 /// Bytes of the code point at the start of `text`, which is valid UTF-8 and not empty.
 inline std::size_t code_point_length(std::string_view text) {
   const auto first = static_cast<unsigned char>(text[0]);

@@ -41,6 +41,40 @@ TEST_SUITE("data/utf8") {
     }
   }
 
+  TEST_CASE("a step is a code point, the part of one that the end cuts off, or what is replaced as one") {
+    const auto steps = [](std::string_view bytes) {
+      std::string kinds;
+      while (!bytes.empty()) {
+        const Utf8Step step = next_utf8(bytes);
+        kinds += "wui"[step.kind] + std::to_string(step.length);
+        bytes.remove_prefix(step.length);
+      }
+      return kinds;
+    };
+    CHECK(steps("aé€😀") == "w1w2w3w4");
+    CHECK(steps("\xe2\x82") == "u2");
+    CHECK(steps("\xf0\x9f\x98") == "u3");
+    CHECK(steps("\xf4\x8f") == "u2");
+    CHECK(steps("\xf4\x90") == "i1i1");        // above U+10FFFF
+    CHECK(steps("\xed\xa0\x80") == "i1i1i1");  // a surrogate
+    CHECK(steps("\xe0\x9f\xbf") == "i1i1i1");  // overlong
+    CHECK(steps("\xf0\x9f\x98(") == "i3w1");   // the example of section 3.9: one U+FFFD for three bytes
+    CHECK(steps("\xf0\x9f\xe2\x82\xc3") == "i2i2u1");
+    CHECK(steps("\xc0\xff\xf5z") == "i1i1i1w1");
+  }
+
+  TEST_CASE("what the end of the bytes cuts off is as long as its bytes") {
+    CHECK(unfinished_utf8("") == 0);
+    CHECK(unfinished_utf8("a") == 0);
+    CHECK(unfinished_utf8("😀") == 0);
+    CHECK(unfinished_utf8("a\xc3") == 1);
+    CHECK(unfinished_utf8("a\xf0\x9f") == 2);
+    CHECK(unfinished_utf8("\xf0\x9f\x98") == 3);
+    CHECK(unfinished_utf8("\xed\xa0") == 0);      // would become a surrogate
+    CHECK(unfinished_utf8("\xe2\x82\xe2") == 1);  // of two, the last
+    CHECK(unfinished_utf8("\x80\x80\x80\x80") == 0);
+  }
+
   TEST_CASE("text splits into code points that decode to their numbers") {
     const auto points = split_code_points("aé€😀");
     REQUIRE(points.size() == 4);

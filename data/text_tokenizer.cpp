@@ -1,0 +1,32 @@
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/data/text_tokenizer_kinds.h>
+#include <tapeformer/data/tokenizer_file.h>
+
+namespace tapeformer {
+
+std::string TextTokenizer::decode(const std::vector<std::int32_t>& ids) const {
+  std::string text;
+  for (const std::int32_t id : ids) text += bytes_of(id);
+  return text;
+}
+
+std::unique_ptr<TextTokenizer> parse_text_tokenizer(std::string_view content, const std::string& name) {
+  const TokenizerFile file = read_tokenizer_file(content, name);
+  if (file.kind == "character") return parse_character_tokenizer(file.payload, name);
+  if (file.kind == "byte") {
+    if (file.payload.empty()) return make_byte_tokenizer();
+    throw DataError(
+        name, 0,
+        "a byte tokenizer's file holds no payload; got " + std::to_string(file.payload.size()) + " bytes");
+  }
+  throw DataError(
+      name, 0,
+      "is no tokenizer of a language model: those are character, byte, bpe and sentencepiece, this is " +
+          file.kind);
+}
+
+std::unique_ptr<TextTokenizer> load_text_tokenizer(const std::string& path) {
+  return parse_text_tokenizer(read_whole_file(path), path);
+}
+
+}  // namespace tapeformer
