@@ -9,11 +9,11 @@
 
 namespace tapeformer {
 
-/// A stream of token ids on disk, mapped into memory. Reading leaves no pages behind, so a file of any size
-/// is read in constant memory.
-/// Format:  64 bytes of header (magic, version, bytes an id, vocabulary, number of ids, the tokenizer's
-///          fingerprint, checksum of the header), then the ids, little-endian, 2 bytes each if the vocabulary
-///          fits, else 4
+/// A stream of token ids on disk, mapped into memory window by window: reading leaves no pages behind, so that
+/// a file of any size is read in constant memory. Thread-safe.
+/// Format:  64 bytes of header, then the ids, 2 bytes each if the vocabulary fits, else 4; all little-endian.
+///          Header: "TAPETOKS", version (4 bytes), bytes an id (4), vocabulary (8), number of ids (8), the
+///          tokenizer's fingerprint (8), zeros (16), FNV-1a of these 56 bytes (8)
 class TokenFile {
  public:
   /// Throws: DataError naming the file and what is wrong: no token file, another version, a header with a wrong
@@ -30,18 +30,24 @@ class TokenFile {
 
  private:
   TokenFile() = default;
+  void parse(const unsigned char* header, Index bytes);
+  void read_mapped(Index first, Index count, std::int32_t* to) const;
+
   std::string path_;
-  std::shared_ptr<const unsigned char> bytes_;
+  std::shared_ptr<const int> file_;  // closes it with the last copy
   Index size_ = 0, vocabulary_ = 0, id_bytes_ = 0;
   std::uint64_t fingerprint_ = 0;
 };
+
+class PartialFile;
 
 /// Writes a token file piece by piece: `path`.partial until finish() makes it `path`. Without finish(), or
 /// after an error, nothing is left behind.
 class TokenFileWriter {
  public:
-  /// `fingerprint` is hash_text of the tokenizer's serialize(). Throws: DataError
-  TokenFileWriter(std::string path, Index vocabulary, std::uint64_t fingerprint);
+  /// `fingerprint` is hash_text of the tokenizer's serialize().
+  /// Throws: DataError if the file cannot be written, or the vocabulary is outside [1, 2^31)
+  TokenFileWriter(const std::string& path, Index vocabulary, std::uint64_t fingerprint);
   ~TokenFileWriter();
   TokenFileWriter(const TokenFileWriter&) = delete;
   TokenFileWriter& operator=(const TokenFileWriter&) = delete;
@@ -50,14 +56,15 @@ class TokenFileWriter {
   void append(const std::int32_t* ids, Index count);
   void append(const std::vector<std::int32_t>& ids) { append(ids.data(), static_cast<Index>(ids.size())); }
   Index size() const { return size_; }
+  /// Throws: DataError if the disk is full
   void finish();
 
  private:
-  struct File;
-  std::unique_ptr<File> file_;
   std::string path_;
-  Index vocabulary_ = 0, size_ = 0;
-  std::uint64_t fingerprint_ = 0;
+  std::unique_ptr<PartialFile> file_;
+  std::string bytes_;  // of the ids that are being written
+  Index vocabulary_, size_ = 0;
+  std::uint64_t fingerprint_;
 };
 
 }  // namespace tapeformer

@@ -1,10 +1,10 @@
 #pragma once
 
-#include <tapeformer/autograd/random.h>
 #include <tapeformer/autograd/tensor.h>
 #include <tapeformer/data/token_file.h>
 
 #include <functional>
+#include <string>
 
 namespace tapeformer {
 
@@ -23,19 +23,25 @@ const char* name_of(WindowOrder order);
 WindowOrder window_order(const std::string& name);
 
 /// Windows of `length` tokens for training; a function of (seed, batch number), so that a resumed run goes on
-/// with the batches it would have had.
+/// with the batches it would have had. Takes constant memory, whatever the size of the file.
 class TokenWindows {
  public:
   /// Throws: DataError if the file holds fewer than length + 1 tokens
   TokenWindows(TokenFile file, Index length, WindowOrder order, std::uint64_t seed);
 
-  /// Batch `number`, counted from 0, of `rows` windows. `rows` is the same in every call of sequential order.
+  /// Batch `number`, counted from 0, of `rows` windows. `rows` is the same in every call of sequential order,
+  /// where a batch may reach from one epoch into the next.
+  /// Throws: DataError if number < 0 or rows < 1, or as TokenFile::read
   TokenBatch batch(Index number, Index rows) const;
-  /// Windows that lie side by side in the file.
-  Index windows() const { return (file_.size() - 1) / length_; }
+  /// The windows of an epoch: as many as lie side by side wherever the epoch starts within the file's first
+  /// `length` tokens, but at least one.
+  Index windows() const;
   const TokenFile& file() const { return file_; }
 
  private:
+  Index random_start(Index number, Index row) const;
+  Index sequential_start(Index window) const;
+
   TokenFile file_;
   Index length_;
   WindowOrder order_;
@@ -44,6 +50,7 @@ class TokenWindows {
 
 /// Calls `visit` with windows side by side until every token but the first has been a target exactly once: for
 /// the exact mean loss. All batches have `rows` x `length` but the last ones, which are smaller.
+/// Throws:  DataError if the file holds fewer than 2 tokens, or as TokenFile::read
 void for_each_window(const TokenFile& file, Index length, Index rows,
                      const std::function<void(const TokenBatch&)>& visit);
 

@@ -1,37 +1,10 @@
 #include <doctest/doctest.h>
-#include <sys/resource.h>
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/nn/atomic_file.h>
+#include <tapeformer/tests/nn/file_size_limit.h>
 #include <tapeformer/tests/nn/temporary_folder.h>
 
-#include <csignal>
-
 using namespace tapeformer;
-
-namespace {
-
-/// Writing beyond `bytes` into a file fails while one lives, as on a full disk.
-class FileSizeLimit {
- public:
-  explicit FileSizeLimit(rlim_t bytes) {
-    getrlimit(RLIMIT_FSIZE, &before_);
-    handler_ = std::signal(SIGXFSZ, SIG_IGN);
-    const rlimit limit{bytes, before_.rlim_max};
-    setrlimit(RLIMIT_FSIZE, &limit);
-  }
-  ~FileSizeLimit() {
-    setrlimit(RLIMIT_FSIZE, &before_);
-    std::signal(SIGXFSZ, handler_);
-  }
-  FileSizeLimit(const FileSizeLimit&) = delete;
-  FileSizeLimit& operator=(const FileSizeLimit&) = delete;
-
- private:
-  rlimit before_{};
-  void (*handler_)(int) = nullptr;
-};
-
-}  // namespace
 
 TEST_SUITE("nn/atomic_file") {
   TEST_CASE("it writes the parts one after the other and replaces what was there") {

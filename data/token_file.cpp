@@ -1,0 +1,197 @@
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/data/hash.h>
+#include <tapeformer/data/partial_file.h>
+#include <tapeformer/data/token_file.h>
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <limits>
+
+namespace tapeformer {
+namespace {
+
+constexpr std::string_view kMagic = "TAPETOKS";
+constexpr std::uint64_t kVersion = 1;
+constexpr Index kHeader = 64;
+constexpr Index kVersionAt = 8, kIdBytesAt = 12, kVocabularyAt = 16, kSizeAt = 24, kFingerprintAt = 32,
+                kZerosAt = 40, kChecksumAt = 56;
+constexpr Index kMostVocabulary = std::numeric_limits<std::int32_t>::max();
+constexpr Index kMapped = 1 << 20;  // bytes at a time
+
+Index bytes_of_id(Index vocabulary) { return vocabulary <= 1 << 16 ? 2 : 4; }
+
+/// Little-endian, whatever the machine.
+std::uint64_t read_number(const unsigned char* from, int bytes) {
+  std::uint64_t number = 0;
+  for (int i = 0; i < bytes; ++i) number |= std::uint64_t{from[i]} << (8 * i);
+  return number;
+}
+
+void write_number(std::string& to, std::uint64_t number, Index bytes) {
+  for (Index i = 0; i < bytes; ++i) to += static_cast<char>(number >> (8 * i));
+}
+
+std::string header_of(Index vocabulary, Index size, std::uint64_t fingerprint) {
+  std::string header(kMagic);
+  write_number(header, kVersion, 4);
+  write_number(header, static_cast<std::uint64_t>(bytes_of_id(vocabulary)), 4);
+  write_number(header, static_cast<std::uint64_t>(vocabulary), 8);
+  write_number(header, static_cast<std::uint64_t>(size), 8);
+  write_number(header, fingerprint, 8);
+  write_number(header, 0, 8);
+  write_number(header, 0, 8);
+  write_number(header, hash_text(header), 8);
+  return header;
+}
+
+Index file_bytes(int file) {
+  struct stat status {};
+  return fstat(file, &status) == 0 && S_ISREG(status.st_mode) ? status.st_size : -1;
+}
+
+std::string range_text(Index first, Index count) {
+  return std::to_string(count) + " ids from " + std::to_string(first);
+}
+
+}  // namespace
+
+TokenFile TokenFile::open(const std::string& path) {
+  TokenFile opened;
+  opened.path_ = path;
+  // Not to wait for the writer of a pipe.
+  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (file < 0) throw DataError(path, 0, std::string("cannot be opened: ") + std::strerror(errno));
+  opened.file_.reset(new int(file), [](const int* number) {
+    close(*number);
+    delete number;
+  });
+  const Index bytes = file_bytes(file);
+  if (bytes < 0) throw DataError(path, 0, "is not a file");
+  unsigned char header[kHeader];
+  if (pread(file, header, kHeader, 0) != kHeader) {
+    throw DataError(path, 0,
+                    "is no token file: it has " + std::to_string(bytes) +
+                        " bytes, and the header alone takes " + std::to_string(kHeader));
+  }
+  opened.parse(header, bytes);
+  return opened;
+}
+
+void TokenFile::parse(const unsigned char* header, Index bytes) {
+  if (std::memcmp(header, kMagic.data(), kMagic.size()) != 0) {
+    throw DataError(path_, 0, "is no token file: it does not begin with " + std::string(kMagic));
+  }
+  const std::uint64_t version = read_number(header + kVersionAt, 4);
+  if (version != kVersion) {
+    throw DataError(path_, 0,
+                    "is a token file of version " + std::to_string(version) + ", and only version " +
+                        std::to_string(kVersion) + " is known; try to prepare the text again");
+  }
+  const std::string_view head(reinterpret_cast<const char*>(header), kChecksumAt);
+  const std::uint64_t vocabulary = read_number(header + kVocabularyAt, 8),
+                      size = read_number(header + kSizeAt, 8);
+  if (read_number(header + kChecksumAt, 8) != hash_text(head)) {
+    throw DataError(path_, 0, "is damaged: its header has another checksum than it says");
+  }
+  // A header with a right checksum can still have been made to harm.
+  if (vocabulary < 1 || vocabulary > kMostVocabulary) {
+    throw DataError(path_, 0,
+                    "is damaged: its header speaks of " + std::to_string(vocabulary) + " different ids");
+  }
+  if (read_number(header + kZerosAt, 8) != 0 || read_number(header + kZerosAt + 8, 8) != 0) {
+    throw DataError(path_, 0, "is damaged: its header uses bytes that are set aside");
+  }
+  vocabulary_ = static_cast<Index>(vocabulary);
+  id_bytes_ = bytes_of_id(vocabulary_);
+  if (read_number(header + kIdBytesAt, 4) != static_cast<std::uint64_t>(id_bytes_)) {
+    throw DataError(path_, 0,
+                    "is damaged: ids below " + std::to_string(vocabulary) + " take " +
+                        std::to_string(id_bytes_) + " bytes each, its header says " +
+                        std::to_string(read_number(header + kIdBytesAt, 4)));
+  }
+  if ((bytes - kHeader) % id_bytes_ != 0 ||
+      size != static_cast<std::uint64_t>((bytes - kHeader) / id_bytes_)) {
+    throw DataError(path_, 0,
+                    "is damaged: its header speaks of " + std::to_string(size) + " ids of " +
+                        std::to_string(id_bytes_) + " bytes, but " + std::to_string(bytes - kHeader) +
+                        " bytes follow it");
+  }
+  size_ = static_cast<Index>(size);
+  fingerprint_ = read_number(header + kFingerprintAt, 8);
+}
+
+void TokenFile::read(Index first, Index count, std::int32_t* to) const {
+  if (first < 0 || count < 0 || count > size_ || first > size_ - count) {
+    throw DataError(path_, 0,
+                    "holds " + std::to_string(size_) + " ids; asked for " + range_text(first, count));
+  }
+  const Index most = kMapped / id_bytes_;
+  for (Index done = 0; done < count; done += most) {
+    read_mapped(first + done, std::min(most, count - done), to + done);
+  }
+}
+
+/// Mapped for this window alone: given back page by page, a mapping of the whole file would keep what the
+/// system maps around a page that is touched (up to 2 MB), and page tables.
+void TokenFile::read_mapped(Index first, Index count, std::int32_t* to) const {
+  const Index begin = kHeader + first * id_bytes_, end = begin + count * id_bytes_;
+  // Touching what is behind the end of a file ends the program.
+  if (file_bytes(*file_) < end) throw DataError(path_, 0, "has become shorter while it was read");
+  const Index page = sysconf(_SC_PAGESIZE), start = begin / page * page;
+  const auto bytes = static_cast<std::size_t>(end - start);
+  void* const mapped = mmap(nullptr, bytes, PROT_READ, MAP_SHARED, *file_, start);
+  if (mapped == MAP_FAILED) throw DataError(path_, 0, std::string("cannot be read: ") + std::strerror(errno));
+  const unsigned char* const ids = static_cast<const unsigned char*>(mapped) + (begin - start);
+  std::uint32_t largest = 0;
+  for (Index i = 0; i < count; ++i) {
+    const unsigned char* const from = ids + i * id_bytes_;
+    const auto id = static_cast<std::uint32_t>(id_bytes_ == 2 ? read_number(from, 2) : read_number(from, 4));
+    largest = std::max(largest, id);
+    to[i] = static_cast<std::int32_t>(id);
+  }
+  munmap(mapped, bytes);
+  if (largest >= static_cast<std::uint32_t>(vocabulary_)) {
+    throw DataError(path_, 0,
+                    "is damaged: among " + range_text(first, count) + " is " + std::to_string(largest) +
+                        ", not below the vocabulary of " + std::to_string(vocabulary_));
+  }
+}
+
+TokenFileWriter::TokenFileWriter(const std::string& path, Index vocabulary, std::uint64_t fingerprint)
+    : path_(path), vocabulary_(vocabulary), fingerprint_(fingerprint) {
+  if (vocabulary < 1 || vocabulary > kMostVocabulary) {
+    throw DataError(path, 0, "a vocabulary has 1 to 2147483647 ids; got " + std::to_string(vocabulary));
+  }
+  file_ = std::make_unique<PartialFile>(path);
+  file_->append(std::string(kHeader, '\0'));  // no token file until it is finished
+}
+
+TokenFileWriter::~TokenFileWriter() = default;
+
+void TokenFileWriter::append(const std::int32_t* ids, Index count) {
+  const Index id_bytes = bytes_of_id(vocabulary_);
+  bytes_.clear();
+  for (Index i = 0; i < count; ++i) {
+    if (ids[i] < 0 || ids[i] >= vocabulary_) {
+      throw DataError(path_, 0,
+                      "an id is below the vocabulary of " + std::to_string(vocabulary_) + "; got " +
+                          std::to_string(ids[i]));
+    }
+    write_number(bytes_, static_cast<std::uint32_t>(ids[i]), id_bytes);
+  }
+  file_->append(bytes_);
+  size_ += count;
+}
+
+void TokenFileWriter::finish() {
+  file_->replace_head(header_of(vocabulary_, size_, fingerprint_));
+  file_->finish();
+}
+
+}  // namespace tapeformer

@@ -1,0 +1,114 @@
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/data/hash.h>
+#include <tapeformer/data/token_windows.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace tapeformer {
+namespace {
+
+/// Rows of `length` tokens, row r from start(r), and the tokens behind them.
+template <class Start>
+TokenBatch read_batch(const TokenFile& file, Index rows, Index length, const Start& start) {
+  TokenBatch batch{Tensor::empty({rows, length}, DType::i32), Tensor::empty({rows, length}, DType::i32)};
+  const Tensor window = Tensor::empty({length + 1}, DType::i32);  // from the pool
+  const std::int32_t* const ids = window.data<std::int32_t>();
+  for (Index row = 0; row < rows; ++row) {
+    file.read(start(row), length + 1, window.data<std::int32_t>());
+    std::copy(ids, ids + length, batch.inputs.data<std::int32_t>() + row * length);
+    std::copy(ids + 1, ids + length + 1, batch.targets.data<std::int32_t>() + row * length);
+  }
+  return batch;
+}
+
+/// A random number in [0, size) that is a pure function of (seed, counter).
+Index draw(std::uint64_t seed, Index counter, Index size) {
+  const std::uint64_t bits = mix_bits(seed, static_cast<std::uint64_t>(counter));
+  return static_cast<Index>(bounded(bits, static_cast<std::uint64_t>(size)));
+}
+
+/// Where `index` stands when [0, size) is shuffled: a permutation that needs no table. A Feistel network
+/// permutes the next power of four, and is applied again to what falls outside.
+/// Source:  Black and Rogaway 2002, "Ciphers with arbitrary finite domains"
+Index shuffled(Index index, Index size, std::uint64_t seed) {
+  constexpr std::uint64_t kRounds = 8;
+  int half = 0;
+  while ((Index{1} << (2 * half)) < size) ++half;
+  const std::uint64_t mask = (std::uint64_t{1} << half) - 1;
+  do {
+    std::uint64_t left = static_cast<std::uint64_t>(index) >> half,
+                  right = static_cast<std::uint64_t>(index) & mask;
+    for (std::uint64_t round = 0; round < kRounds; ++round) {
+      left ^= mix_bits(seed + round, right) & mask;
+      std::swap(left, right);
+    }
+    index = static_cast<Index>(left << half | right);
+  } while (index >= size);
+  return index;
+}
+
+}  // namespace
+
+const char* name_of(WindowOrder order) { return order == WindowOrder::random ? "random" : "sequential"; }
+
+WindowOrder window_order(const std::string& name) {
+  for (const WindowOrder order : {WindowOrder::random, WindowOrder::sequential}) {
+    if (name == name_of(order)) return order;
+  }
+  throw DataError("[windows] the order is random or sequential; got \"" + name + "\"");
+}
+
+TokenWindows::TokenWindows(TokenFile file, Index length, WindowOrder order, std::uint64_t seed)
+    : file_(std::move(file)), length_(length), order_(order), seed_(seed) {
+  if (length < 1 || length >= file_.size()) {
+    throw DataError(file_.path(), 0,
+                    "holds " + std::to_string(file_.size()) + " tokens; a window of " +
+                        std::to_string(length) +
+                        " and the token behind it do not fit; try a longer text or a shorter context");
+  }
+}
+
+Index TokenWindows::windows() const { return std::max<Index>(1, file_.size() / length_ - 1); }
+
+Index TokenWindows::random_start(Index number, Index row) const {
+  return draw(mix_bits(seed_, static_cast<std::uint64_t>(number)), row, file_.size() - length_);
+}
+
+Index TokenWindows::sequential_start(Index window) const {
+  const Index epoch = window / windows(), place = window % windows();
+  const std::uint64_t seed = mix_bits(seed_, static_cast<std::uint64_t>(epoch));
+  const Index first = draw(seed, 0, std::min(length_, file_.size() - windows() * length_));
+  return first + shuffled(place, windows(), seed) * length_;
+}
+
+TokenBatch TokenWindows::batch(Index number, Index rows) const {
+  if (number < 0 || rows < 1) {
+    throw DataError("[windows] batches count from 0 and have a row; got batch " + std::to_string(number) +
+                    " of " + std::to_string(rows) + " rows");
+  }
+  return read_batch(file_, rows, length_, [&](Index row) {
+    return order_ == WindowOrder::random ? random_start(number, row) : sequential_start(number * rows + row);
+  });
+}
+
+void for_each_window(const TokenFile& file, Index length, Index rows,
+                     const std::function<void(const TokenBatch&)>& visit) {
+  if (length < 1 || rows < 1) {
+    throw DataError("[windows] a batch has rows and columns; got " + std::to_string(rows) + " x " +
+                    std::to_string(length));
+  }
+  const Index targets = file.size() - 1;
+  if (targets < 1) {
+    throw DataError(file.path(), 0,
+                    "holds " + std::to_string(file.size()) + " tokens: none has one before it");
+  }
+  for (Index first = 0; first < targets;) {
+    // Whole windows while there are any, then the rest as a shorter one.
+    const Index left = targets - first, width = std::min(length, left), height = std::min(rows, left / width);
+    visit(read_batch(file, height, width, [&](Index row) { return first + row * width; }));
+    first += height * width;
+  }
+}
+
+}  // namespace tapeformer

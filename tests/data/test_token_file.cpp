@@ -1,0 +1,317 @@
+#include <doctest/doctest.h>
+#include <sys/stat.h>
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/data/hash.h>
+#include <tapeformer/data/token_file.h>
+#include <tapeformer/tests/nn/file_size_limit.h>
+#include <tapeformer/tests/nn/temporary_folder.h>
+
+#include <numeric>
+#include <sstream>
+
+using namespace tapeformer;
+
+namespace {
+
+using Ids = std::vector<std::int32_t>;
+
+std::string little_endian(std::uint64_t number, int bytes) {
+  std::string text;
+  for (int i = 0; i < bytes; ++i) text += static_cast<char>(number >> (8 * i) & 0xff);
+  return text;
+}
+
+/// A token file put together by hand, with a checksum that is right.
+std::string file_of(std::uint64_t version, std::uint64_t id_bytes, std::uint64_t vocabulary,
+                    std::uint64_t size, const std::string& ids, char reserved = 0) {
+  const std::string header = "TAPETOKS" + little_endian(version, 4) + little_endian(id_bytes, 4) +
+                             little_endian(vocabulary, 8) + little_endian(size, 8) +
+                             little_endian(0x1122334455667788, 8) + std::string(15, '\0') + reserved;
+  return header + little_endian(hash_text(header), 8) + ids;
+}
+
+void write_tokens(const std::string& path, Index vocabulary, const Ids& ids, std::uint64_t fingerprint = 7) {
+  TokenFileWriter writer(path, vocabulary, fingerprint);
+  writer.append(ids);
+  writer.finish();
+}
+
+Ids read_all(const TokenFile& file) {
+  Ids ids(static_cast<std::size_t>(file.size()));
+  file.read(0, file.size(), ids.data());
+  return ids;
+}
+
+/// Opening what `bytes` would be as a file says `what`.
+void check_refused(const std::string& bytes, const std::string& what) {
+  const TemporaryFolder folder;
+  const std::string path = folder.file("tokens");
+  write_bytes(path, bytes);
+  CHECK_THROWS_WITH_AS(TokenFile::open(path), (path + ": " + what).c_str(), DataError);
+}
+
+/// Kilobytes of files that this process has in memory, or -1.
+Index resident_files() {
+  std::ifstream status("/proc/self/status");
+  Index sum = -1;
+  for (std::string line; std::getline(status, line);) {
+    std::istringstream words(line);
+    std::string name;
+    Index kilobytes = 0;
+    if (words >> name >> kilobytes && (name == "RssFile:" || name == "RssShmem:")) sum += kilobytes;
+  }
+  return sum;
+}
+
+}  // namespace
+
+TEST_SUITE("data/token_file") {
+  TEST_CASE("a file of three ids, byte by byte") {
+    const TemporaryFolder folder;
+    const std::string path = folder.file("tokens");
+    write_tokens(path, 65536, {1, 65535, 258}, 0x1122334455667788);
+    CHECK(read_bytes(path) == file_of(1, 2, 65536, 3, {"\x01\x00\xff\xff\x02\x01", 6}));
+    write_tokens(path, 65537, {1, 65536, 258}, 0x1122334455667788);
+    CHECK(read_bytes(path) == file_of(1, 4, 65537, 3, {"\x01\0\0\0\0\0\x01\0\x02\x01\0\0", 12}));
+    CHECK(read_bytes(path).size() == 64 + 12);
+  }
+
+  TEST_CASE("what was written is read, from anywhere") {
+    const TemporaryFolder folder;
+    const std::string path = folder.file("tokens");
+    for (const Index vocabulary : {1000, 65536, 65537, 2147483647}) {
+      CAPTURE(vocabulary);
+      Ids ids(1'500'001);  // more than is mapped at a time
+      for (std::size_t i = 0; i < ids.size(); ++i) {
+        ids[i] = static_cast<std::int32_t>(bounded(mix_bits(5, i), static_cast<std::uint64_t>(vocabulary)));
+      }
+      ids[3] = static_cast<std::int32_t>(vocabulary - 1);
+      TokenFileWriter writer(path, vocabulary, 7);
+      writer.append(ids.data(), 3);
+      writer.append(ids.data() + 3, 0);
+      writer.append(ids.data() + 3, static_cast<Index>(ids.size()) - 3);
+      CHECK(writer.size() == static_cast<Index>(ids.size()));
+      writer.finish();
+      CHECK(folder.count() == 1);
+      const TokenFile file = TokenFile::open(path);
+      CHECK(file.size() == static_cast<Index>(ids.size()));
+      CHECK(file.vocabulary() == vocabulary);
+      CHECK(file.fingerprint() == 7);
+      CHECK(file.path() == path);
+      CHECK(read_all(file) == ids);
+      for (const Index first : {0, 1, 2015, 2016, 2017, 4095, 4096, 1'499'990}) {
+        Ids window(11);
+        file.read(first, 11, window.data());
+        CHECK(window == Ids(ids.begin() + first, ids.begin() + first + 11));
+      }
+    }
+  }
+
+  TEST_CASE("a file without ids can be written and opened") {
+    const TemporaryFolder folder;
+    write_tokens(folder.file("tokens"), 10, {});
+    const TokenFile file = TokenFile::open(folder.file("tokens"));
+    CHECK(file.size() == 0);
+    CHECK(read_all(file).empty());
+  }
+
+  TEST_CASE("reading is refused where there are no ids") {
+    const TemporaryFolder folder;
+    const std::string path = folder.file("tokens");
+    write_tokens(path, 10, {1, 2, 3});
+    const TokenFile file = TokenFile::open(path);
+    std::int32_t id;
+    const auto message = [&](const std::string& range) { return path + ": holds 3 ids; asked for " + range; };
+    CHECK_THROWS_WITH_AS(file.read(3, 1, &id), message("1 ids from 3").c_str(), DataError);
+    CHECK_THROWS_WITH_AS(file.read(-1, 1, &id), message("1 ids from -1").c_str(), DataError);
+    CHECK_THROWS_WITH_AS(file.read(0, -1, &id), message("-1 ids from 0").c_str(), DataError);
+    constexpr Index kLargest = std::numeric_limits<Index>::max();
+    CHECK_THROWS_AS(file.read(0, 4, &id), DataError);
+    CHECK_THROWS_AS(file.read(kLargest, 1, &id), DataError);
+    CHECK_THROWS_AS(file.read(1, kLargest, &id), DataError);
+    CHECK_NOTHROW(file.read(3, 0, &id));
+    CHECK_NOTHROW(file.read(2, 1, &id));
+    CHECK(id == 3);
+  }
+
+  TEST_CASE("what is no token file is refused") {
+    const std::string whole = file_of(1, 2, 10, 2, {4, '\0'});
+    check_refused("", "is no token file: it has 0 bytes, and the header alone takes 64");
+    check_refused(whole.substr(0, 63), "is no token file: it has 63 bytes, and the header alone takes 64");
+    check_refused(std::string(64, 'x'), "is no token file: it does not begin with TAPETOKS");
+    check_refused("tapetoks" + whole.substr(8), "is no token file: it does not begin with TAPETOKS");
+  }
+
+  TEST_CASE("a file of another version is refused") {
+    check_refused(file_of(2, 2, 10, 0, ""),
+                  "is a token file of version 2, and only version 1 is known; try to prepare the text again");
+  }
+
+  TEST_CASE("a header with any bit flipped is refused") {
+    const TemporaryFolder folder;
+    const std::string path = folder.file("tokens"), whole = file_of(1, 2, 10, 1, {4, '\0'});
+    write_bytes(path, whole);
+    CHECK_NOTHROW(TokenFile::open(path));
+    for (std::size_t bit = 0; bit < 64 * 8; ++bit) {
+      CAPTURE(bit);
+      std::string flipped = whole;
+      flipped[bit / 8] = static_cast<char>(flipped[bit / 8] ^ 1 << bit % 8);
+      write_bytes(path, flipped);
+      CHECK_THROWS_AS(TokenFile::open(path), DataError);
+    }
+    std::string flipped = whole;
+    flipped[24] = 3;
+    check_refused(flipped, "is damaged: its header has another checksum than it says");
+  }
+
+  TEST_CASE("a header that contradicts itself is refused, though its checksum is right") {
+    check_refused(file_of(1, 2, 0, 1, {0, 0}), "is damaged: its header speaks of 0 different ids");
+    check_refused(file_of(1, 4, std::uint64_t{1} << 31, 0, ""),
+                  "is damaged: its header speaks of 2147483648 different ids");
+    check_refused(file_of(1, 4, ~std::uint64_t{0}, 0, ""),
+                  "is damaged: its header speaks of 18446744073709551615 different ids");
+    check_refused(file_of(1, 4, 10, 1, std::string(4, '\0')),
+                  "is damaged: ids below 10 take 2 bytes each, its header says 4");
+    check_refused(file_of(1, 0, 10, 1, std::string(4, '\0')),
+                  "is damaged: ids below 10 take 2 bytes each, its header says 0");
+    check_refused(file_of(1, 2, 65537, 2, std::string(4, '\0')),
+                  "is damaged: ids below 65537 take 4 bytes each, its header says 2");
+    check_refused(file_of(1, 2, 10, 0, "", 1), "is damaged: its header uses bytes that are set aside");
+  }
+
+  TEST_CASE("a length that is not the header's is refused") {
+    const auto message = [](const std::string& size, const std::string& bytes) {
+      return "is damaged: its header speaks of " + size + " ids of 2 bytes, but " + bytes +
+             " bytes follow it";
+    };
+    check_refused(file_of(1, 2, 10, 3, std::string(5, '\0')), message("3", "5"));  // cut in an id
+    check_refused(file_of(1, 2, 10, 3, std::string(4, '\0')), message("3", "4"));  // cut between ids
+    check_refused(file_of(1, 2, 10, 3, std::string(7, '\0')), message("3", "7"));  // a byte more
+    check_refused(file_of(1, 2, 10, 3, std::string(64, '\0')), message("3", "64"));
+    // Sizes whose bytes would overflow to those that are there.
+    check_refused(file_of(1, 2, 10, std::uint64_t{1} << 63, ""), message("9223372036854775808", "0"));
+    check_refused(file_of(1, 2, 10, (std::uint64_t{1} << 63) + 2, std::string(4, '\0')),
+                  message("9223372036854775810", "4"));
+    check_refused(file_of(1, 2, 10, ~std::uint64_t{0}, ""), message("18446744073709551615", "0"));
+  }
+
+  TEST_CASE("what is not a file, or not there, is refused") {
+    const TemporaryFolder folder;
+    std::filesystem::create_directory(folder.file("tokens"));
+    REQUIRE(mkfifo(folder.file("pipe").c_str(), 0600) == 0);
+    for (const char* name : {"tokens", "pipe"}) {
+      CHECK_THROWS_WITH_AS(TokenFile::open(folder.file(name)),
+                           (folder.file(name) + ": is not a file").c_str(), DataError);
+    }
+    CHECK_THROWS_WITH_AS(TokenFile::open(folder.file("none")),
+                         (folder.file("none") + ": cannot be opened: No such file or directory").c_str(),
+                         DataError);
+  }
+
+  TEST_CASE("an id that the vocabulary does not have is refused when it is read") {
+    const TemporaryFolder folder;
+    const std::string path = folder.file("tokens");
+    write_bytes(path, file_of(1, 2, 10, 3, {9, 0, 10, 0, 1, 0}));
+    const TokenFile file = TokenFile::open(path);
+    Ids ids(3);
+    CHECK_NOTHROW(file.read(0, 1, ids.data()));
+    CHECK_THROWS_WITH_AS(
+        file.read(0, 3, ids.data()),
+        (path + ": is damaged: among 3 ids from 0 is 10, not below the vocabulary of 10").c_str(), DataError);
+    write_bytes(path, file_of(1, 4, 70'000, 1, "\xff\xff\xff\xff"));
+    CHECK_THROWS_WITH_AS(
+        TokenFile::open(path).read(0, 1, ids.data()),
+        (path + ": is damaged: among 1 ids from 0 is 4294967295, not below the vocabulary of 70000").c_str(),
+        DataError);
+  }
+
+  TEST_CASE("a file that is cut while it is open is refused") {
+    const TemporaryFolder folder;
+    const std::string path = folder.file("tokens");
+    write_tokens(path, 10, Ids(10'000, 3));
+    const TokenFile file = TokenFile::open(path);
+    std::filesystem::resize_file(path, 64 + 100);
+    Ids ids(51);
+    CHECK_NOTHROW(file.read(0, 50, ids.data()));
+    CHECK_THROWS_WITH_AS(file.read(0, 51, ids.data()),
+                         (path + ": has become shorter while it was read").c_str(), DataError);
+  }
+
+  TEST_CASE("a file that is replaced while it is open stays what it was") {
+    const TemporaryFolder folder;
+    const std::string path = folder.file("tokens");
+    write_tokens(path, 10, {1, 2, 3});
+    const TokenFile file = TokenFile::open(path), copy = file;
+    write_tokens(path, 10, {4});
+    CHECK(read_all(copy) == Ids{1, 2, 3});
+    CHECK(read_all(TokenFile::open(path)) == Ids{4});
+  }
+
+  TEST_CASE("a writer refuses ids outside the vocabulary, and leaves nothing") {
+    const TemporaryFolder folder;
+    const std::string path = folder.file("tokens");
+    {
+      TokenFileWriter writer(path, 10, 7);
+      writer.append({1, 9});
+      for (const std::int32_t id : {10, -1, 65546}) {
+        CHECK_THROWS_WITH_AS(
+            writer.append({id}),
+            (path + ": an id is below the vocabulary of 10; got " + std::to_string(id)).c_str(), DataError);
+      }
+    }
+    CHECK(folder.count() == 0);
+    CHECK_THROWS_WITH_AS(TokenFileWriter(path, 0, 7),
+                         (path + ": a vocabulary has 1 to 2147483647 ids; got 0").c_str(), DataError);
+    CHECK_THROWS_AS(TokenFileWriter(path, Index{1} << 31, 7), DataError);
+    CHECK(folder.count() == 0);
+  }
+
+  TEST_CASE("what a writer that did not end has written is no token file") {
+    const TemporaryFolder folder;
+    const std::string path = folder.file("tokens");
+    TokenFileWriter writer(path, 10, 7);
+    writer.append(Ids(1'000'000, 3));
+    CHECK_THROWS_WITH_AS(TokenFile::open(path + ".partial"),
+                         (path + ".partial: is no token file: it does not begin with TAPETOKS").c_str(),
+                         DataError);
+  }
+
+  TEST_CASE("a full disk is reported, and nothing is left") {
+    const TemporaryFolder folder;
+    const std::string path = folder.file("tokens"), message = path + ": cannot be written: File too large";
+    const FileSizeLimit limit(1 << 16);
+    TokenFileWriter writer(path, 10, 7);
+    CHECK_THROWS_WITH_AS(writer.append(Ids(1'000'000, 3)), message.c_str(), DataError);
+    TokenFileWriter small(path, 10, 7);
+    small.append(Ids(100'000, 3));
+    CHECK_THROWS_WITH_AS(small.finish(), message.c_str(), DataError);
+    CHECK(folder.count() == 0);
+  }
+
+  TEST_CASE("reading leaves nothing in memory") {
+    if (resident_files() < 0) {
+      MESSAGE("skipped: the system does not say what is in memory");
+      return;
+    }
+    const TemporaryFolder folder;
+    const std::string path = folder.file("tokens");
+    constexpr Index kSize = 32 << 20;
+    write_bytes(path, file_of(1, 2, 10, kSize, ""));
+    std::filesystem::resize_file(path, 64 + 2 * kSize);  // zeros that take no room
+    const TokenFile file = TokenFile::open(path);
+    Ids window(257);
+    const auto read_windows = [&](Index count) {
+      for (Index i = 0; i < count; ++i) {
+        const std::uint64_t start = bounded(mix_bits(3, static_cast<std::uint64_t>(i)), kSize - 257);
+        file.read(static_cast<Index>(start), 257, window.data());
+      }
+    };
+    read_windows(10);
+    const Index before = resident_files();
+    read_windows(2000);
+    CHECK(resident_files() - before < 1024);
+    Ids large(1 << 24);
+    file.read(0, 1 << 24, large.data());
+    CHECK(resident_files() - before < 1024);
+  }
+}
