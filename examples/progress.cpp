@@ -36,6 +36,12 @@ std::string count_text(double count) {
   return text;
 }
 
+std::string format(const char* pattern, double a, double b, double c) {
+  char text[160];
+  std::snprintf(text, sizeof text, pattern, a, b, c);
+  return text;
+}
+
 Progress::Progress() : terminal_(isatty(STDERR_FILENO) != 0) {}
 
 void Progress::show(const std::string& line) {

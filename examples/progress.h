@@ -13,6 +13,8 @@ double now_seconds();
 std::string duration_text(double seconds);
 /// 12345 as "12.3k".
 std::string count_text(double count);
+/// Up to three numbers as printf writes them: format("%.4f", loss).
+std::string format(const char* pattern, double a, double b = 0, double c = 0);
 
 /// One line that is rewritten in place on a terminal; in a log, only lines worth keeping.
 /// Writes to standard error, so that results on standard output stay clean.

@@ -3,12 +3,15 @@
 #include <tapeformer/examples/run_folder.h>
 #include <tapeformer/nn/atomic_file.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <map>
+#include <functional>
 #include <sstream>
+#include <vector>
 
 namespace tapeformer {
 namespace {
@@ -16,6 +19,9 @@ namespace {
 constexpr const char* kCheckpoint = "checkpoint.safetensors";
 constexpr const char* kMetrics = "metrics.jsonl";
 constexpr const char* kModelPrefix = "model.";
+constexpr const char* kKeptPrefix = "weights-";
+
+std::string kept_name(Index step) { return kKeptPrefix + std::to_string(step) + ".safetensors"; }
 
 /// The optimizer's counters as JSON and its tensors as a list.
 struct CollectState : OptimizerVisitor {
@@ -107,6 +113,21 @@ void RunFolder::load_checkpoint(Module& model, Optimizer& optimizer) const {
   } catch (const Json::exception& error) {
     throw CheckpointError(file(kCheckpoint) + ": the counters do not fit the model: " + error.what());
   }
+}
+
+void RunFolder::keep_weights(Module& model, Index step, Index count) const {
+  save_weights(file(kept_name(step)), model);
+  std::vector<Index> steps;
+  for (const auto& entry : std::filesystem::directory_iterator(path_)) {
+    const std::string name = entry.path().filename().string();
+    if (name.rfind(kKeptPrefix, 0) != 0) continue;
+    const Index found = std::atoll(name.c_str() + std::strlen(kKeptPrefix));
+    // Later ones are of a run that was killed before its next checkpoint; it will write them again.
+    if (name == kept_name(found) && found <= step) steps.push_back(found);
+  }
+  std::sort(steps.begin(), steps.end(), std::greater<>());
+  for (auto i = static_cast<std::size_t>(count); i < steps.size(); ++i)
+    std::filesystem::remove(file(kept_name(steps[i])));
 }
 
 void RunFolder::append_metrics(const Json& line) const {

@@ -12,7 +12,8 @@ namespace tapeformer {
 using Json = nlohmann::ordered_json;
 
 /// The files of one training: config.json, vocabularies, weights.safetensors (the best so far),
-/// checkpoint.safetensors (everything that resuming needs) and metrics.jsonl.
+/// weights-STEP.safetensors (the last ones, where they are kept), checkpoint.safetensors (everything that
+/// resuming needs) and metrics.jsonl.
 class RunFolder {
  public:
   explicit RunFolder(std::string path) : path_(std::move(path)) {}
@@ -37,6 +38,9 @@ class RunFolder {
   Json checkpoint_state() const;
   /// Fills model and optimizer to the last bit. Throws: CheckpointError
   void load_checkpoint(Module& model, Optimizer& optimizer) const;
+
+  /// Writes weights-STEP.safetensors, and removes all of these but the last `count`.
+  void keep_weights(Module& model, Index step, Index count) const;
 
   void append_metrics(const Json& line) const;
   /// Drops the lines of metrics.jsonl that come after `step`: the resumed run writes them again.

@@ -183,7 +183,9 @@ int train(const TrainOptions& options, const CLI::App& command) {
   if (!options.resume) {
     TranslationOptions model = options.model;
     model.make_paths_absolute();
-    return TranslationTrainer::start(folder, model, options.control).run();
+    return start_training(folder, options.control, [&](const Json*, Progress& progress) {
+      return std::make_unique<TranslationTask>(model, progress);
+    });
   }
   for (const CLI::Option* option : command.get_options()) {
     const std::string group = option->get_group();
@@ -193,7 +195,9 @@ int train(const TrainOptions& options, const CLI::App& command) {
                   " cannot be changed: start anew in another folder");
     }
   }
-  return TranslationTrainer::resume(folder, options.control).run();
+  return resume_training(folder, options.control, [&](const Json* checkpoint, Progress& progress) {
+    return std::make_unique<TranslationTask>(folder, *checkpoint, progress);
+  });
 }
 
 int run(int argc, char** argv) {

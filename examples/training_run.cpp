@@ -1,0 +1,247 @@
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/kernels/matmul.h>
+#include <tapeformer/autograd/tape.h>
+#include <tapeformer/examples/program.h>
+#include <tapeformer/examples/training_run.h>
+#include <tapeformer/optim/clip.h>
+
+#include <omp.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace tapeformer {
+namespace {
+
+constexpr const char* kBestWeights = "weights.safetensors";
+
+std::unique_ptr<TrainingTask> made(const MakeTask& make_task, Index threads, const Json* checkpoint,
+                                   Progress& progress) {
+  if (threads > 0) omp_set_num_threads(static_cast<int>(threads));
+  if (*kernels::gemm_warning() != 0) progress.keep(std::string("note: ") + kernels::gemm_warning());
+  return make_task(checkpoint, progress);
+}
+
+}  // namespace
+
+int start_training(const RunFolder& folder, const TrainingControl& control, const MakeTask& make_task) {
+  folder.refuse_if_used();
+  Progress progress;
+  const auto task = made(make_task, control.threads, nullptr, progress);
+  TrainingRun run(folder, control, *task, progress);
+  run.start();
+  return run.run();
+}
+
+int resume_training(const RunFolder& folder, const TrainingControl& control, const MakeTask& make_task) {
+  Progress progress;
+  std::unique_ptr<TrainingTask> task;
+  std::unique_ptr<TrainingRun> run;
+  const Json checkpoint = folder.checkpoint_state();
+  try {
+    const Index threads = control.threads > 0 ? control.threads : checkpoint.at("threads").get<Index>();
+    task = made(make_task, threads, &checkpoint, progress);
+    run = std::make_unique<TrainingRun>(folder, control, *task, progress);
+    run->resume(checkpoint);
+  } catch (const Json::exception& error) {
+    throw CheckpointError(folder.path() +
+                          ": the checkpoint's state does not fit this program: " + error.what());
+  }
+  return run->run();
+}
+
+TrainingRun::TrainingRun(RunFolder folder, const TrainingControl& control, TrainingTask& task,
+                         Progress& progress)
+    : folder_(std::move(folder)),
+      control_(control),
+      task_(task),
+      progress_(progress),
+      options_(task.options()),
+      optimizer_(task.model().parameters(), options_.adamw_config()),
+      schedule_(options_.schedule_config()) {}
+
+void TrainingRun::start() {
+  folder_.create();
+  task_.describe(folder_);
+  save_checkpoint();
+}
+
+void TrainingRun::resume(const Json& checkpoint) {
+  folder_.load_checkpoint(task_.model(), optimizer_);
+  task_.load_state(checkpoint);
+  state_.step = checkpoint.at("step").get<Index>();
+  state_.best_loss = checkpoint.at("best_loss").get<double>();
+  state_.has_best = checkpoint.at("has_best").get<bool>();
+  state_.finished = checkpoint.at("finished").get<bool>();
+  state_.validations_since_best = checkpoint.at("validations_since_best").get<Index>();
+  state_.logged_loss = checkpoint.at("logged_loss").get<double>();
+  state_.logged_steps = checkpoint.at("logged_steps").get<Index>();
+  if (checkpoint.at("threads").get<int>() != omp_get_max_threads()) {
+    progress_.keep("note: the run began with " + checkpoint.at("threads").dump() +
+                   " threads; with another number the last bits of the results may differ");
+  }
+  checkpointed_step_ = state_.step;
+  folder_.cut_metrics(state_.step);
+  progress_.keep("resumed at step " + std::to_string(state_.step));
+}
+
+void TrainingRun::save_checkpoint() {
+  if (checkpointed_step_ == state_.step && !state_.finished) return;
+  // An update can ruin the weights after a loss that was still good: what is saved has been tried.
+  require_finite(task_.trial_loss(progress_), "loss after the update");
+  Json state;
+  task_.save_state(state);
+  state["threads"] = omp_get_max_threads();
+  state["step"] = state_.step;
+  state["best_loss"] = state_.best_loss;
+  state["has_best"] = state_.has_best;
+  state["finished"] = state_.finished;
+  state["validations_since_best"] = state_.validations_since_best;
+  state["logged_loss"] = state_.logged_loss;
+  state["logged_steps"] = state_.logged_steps;
+  folder_.save_checkpoint(task_.model(), optimizer_, state);
+  checkpointed_step_ = state_.step;
+}
+
+void TrainingRun::require_finite(double value, const char* name) {
+  if (std::isfinite(value)) return;
+  progress_.clear();
+  throw Error("step " + std::to_string(state_.step + 1) + ": the " + name +
+              format(" is %g; stopped. ", value) +
+              (checkpointed_step_ < 0 ? std::string("Nothing was saved")
+                                      : "The checkpoint of step " + std::to_string(checkpointed_step_) +
+                                            " in " + folder_.path() + " is unharmed") +
+              "; try a lower --learning-rate or a longer --warmup");
+}
+
+double TrainingRun::train_step() {
+  optimizer_.clear_gradients();
+  const bool accumulates = options_.accumulate > 1;
+  double loss_sum = 0;
+  Index counted = 0;
+  for (Index part = 0; part < options_.accumulate; ++part) {
+    Tape tape;
+    const BatchLoss batch = task_.next_loss();
+    const auto weight = static_cast<double>(batch.counted);
+    tape.backward(batch.loss, accumulates ? Tensor::scalar(weight) : Tensor());
+    loss_sum += batch.loss.item() * weight;
+    counted += batch.counted;
+    timed_tokens_ += batch.tokens;
+  }
+  const auto& parameters = optimizer_.parameters();
+  if (accumulates) scale_gradients(parameters, 1 / static_cast<double>(counted));
+  const double norm =
+      options_.clip > 0 ? clip_gradient_norm(parameters, options_.clip) : gradient_norm(parameters);
+  const double loss = loss_sum / static_cast<double>(counted);
+  require_finite(loss, "loss");
+  require_finite(norm, "gradient's norm");
+  optimizer_.step(schedule_(state_.step));
+  ++state_.step;
+  return loss;
+}
+
+std::string TrainingRun::status(double loss) const {
+  const double now = now_seconds();
+  const double per_step = (now - started_) / static_cast<double>(state_.step - first_step_);
+  const double left = per_step * static_cast<double>(options_.steps - state_.step);
+  return "step " + std::to_string(state_.step) + "/" + std::to_string(options_.steps) +
+         format("  loss %.4f  rate %.2e", loss, schedule_(state_.step - 1)) + "  " +
+         count_text(static_cast<double>(timed_tokens_) / std::max(1e-9, now - log_started_)) + " tokens/s  " +
+         duration_text(left) + " left";
+}
+
+void TrainingRun::log_step(double loss) {
+  state_.logged_loss += loss;
+  ++state_.logged_steps;
+  const double mean = state_.logged_loss / static_cast<double>(state_.logged_steps);
+  if (progress_.on_terminal()) progress_.show(status(mean));
+  if (state_.step % options_.log_every != 0 && state_.step != options_.steps) return;
+  if (!progress_.on_terminal()) progress_.keep(status(mean));
+  const double seconds = now_seconds() - log_started_;
+  folder_.append_metrics({{"step", state_.step},
+                          {"train_loss", mean},
+                          {"learning_rate", schedule_(state_.step - 1)},
+                          {"tokens_per_second", std::round(static_cast<double>(timed_tokens_) / seconds)},
+                          {"epoch", task_.epoch()}});
+  state_.logged_loss = 0;
+  state_.logged_steps = timed_tokens_ = 0;
+  log_started_ = now_seconds();
+}
+
+void TrainingRun::validate() {
+  const double begun = now_seconds();
+  const Validation result = task_.validate(progress_);
+  require_finite(result.loss, "validation loss");
+  const bool better = !state_.has_best || result.loss < state_.best_loss;
+  if (better) {
+    state_.best_loss = result.loss;
+    state_.has_best = true;
+    state_.validations_since_best = 0;
+    save_weights(folder_.file(kBestWeights), task_.model());
+  } else {
+    ++state_.validations_since_best;
+  }
+  if (options_.keep_checkpoints > 0) {
+    folder_.keep_weights(task_.model(), state_.step, options_.keep_checkpoints);
+  }
+  Json metrics = {{"step", state_.step}, {"validation_loss", result.loss}};
+  metrics["perplexity"] = std::exp(result.loss);
+  metrics.update(result.further);
+  metrics["best"] = better;
+  folder_.append_metrics(metrics);
+  progress_.keep("step " + std::to_string(state_.step) +
+                 format(": validation loss %.4f, perplexity %.3f", result.loss, std::exp(result.loss)) +
+                 result.remark + (better ? ", the best so far" : "") + ", after " +
+                 duration_text(begun - started_));
+  if (options_.samples > 0) task_.show_samples(progress_);
+  log_started_ += now_seconds() - begun;
+}
+
+int TrainingRun::run() {
+  if (state_.finished) {
+    progress_.keep("this training is finished; the best weights are in " + folder_.file(kBestWeights));
+    return kExitSuccess;
+  }
+  task_.model().train();
+  first_step_ = state_.step;
+  started_ = log_started_ = now_seconds();
+  const Index checkpoint_every =
+      options_.checkpoint_every > 0 ? options_.checkpoint_every : options_.validate_every;
+  while (true) {
+    log_step(train_step());
+    if (state_.step % options_.validate_every == 0 || state_.step == options_.steps) {
+      validate();
+      const bool patient = options_.patience == 0 || state_.validations_since_best < options_.patience;
+      if (!patient)
+        progress_.keep("no better validation for " + std::to_string(options_.patience) +
+                       " times: stopped early");
+      state_.finished = state_.step >= options_.steps || !patient;
+    }
+    if (state_.finished || state_.step % checkpoint_every == 0) save_checkpoint();
+    if (state_.finished) return finish();
+    const bool late = control_.max_minutes > 0 && now_seconds() - started_ > 60 * control_.max_minutes;
+    if (late || interrupted()) return stop(late);
+  }
+}
+
+int TrainingRun::stop(bool late) {
+  save_checkpoint();
+  progress_.keep((late ? "the time limit is reached" : "interrupted") + std::string(" at step ") +
+                 std::to_string(state_.step) + "; saved. Go on with: " + task_.program() + " train --run " +
+                 folder_.path() + " --resume" +
+                 (state_.has_best ? std::string()
+                                  : std::string(" (there was no validation yet, so there is nothing to ") +
+                                        task_.purpose() + " with)"));
+  return late ? kExitSuccess : kExitInterrupted;
+}
+
+int TrainingRun::finish() {
+  load_weights(folder_.file(kBestWeights), task_.model());
+  task_.conclude(progress_);
+  progress_.keep("trained " + std::to_string(state_.step) + " steps in " +
+                 duration_text(now_seconds() - started_) + "; best validation loss " +
+                 format("%.4f", state_.best_loss) + "; weights in " + folder_.file(kBestWeights));
+  return kExitSuccess;
+}
+
+}  // namespace tapeformer

@@ -1,0 +1,117 @@
+#pragma once
+
+#include <tapeformer/examples/progress.h>
+#include <tapeformer/examples/run_folder.h>
+#include <tapeformer/examples/training_options.h>
+
+#include <functional>
+#include <memory>
+
+namespace tapeformer {
+
+/// How a training is run, without changing what it computes (but for `threads`, which can change last bits).
+struct TrainingControl {
+  double max_minutes = 0;  ///< stop after so long and save; 0 for no limit
+  Index threads = 0;       ///< 0: all, or on resuming as many as before
+};
+
+/// One batch's loss, on the tape that records.
+struct BatchLoss {
+  Tensor loss;        ///< mean over the counted tokens, in nats
+  Index counted = 0;  ///< tokens in that mean
+  Index tokens = 0;   ///< tokens computed, for the speed
+};
+
+struct Validation {
+  double loss = 0;                ///< in nats a token; the lowest has the best weights
+  Json further = Json::object();  ///< more fields for metrics.jsonl
+  std::string remark;             ///< said in the log behind loss and perplexity: ", ..."
+};
+
+/// What a TrainingRun trains: a model, its data, and how the two meet.
+class TrainingTask {
+ public:
+  virtual ~TrainingTask() = default;
+
+  virtual const TrainingOptions& options() const = 0;
+  virtual Module& model() = 0;
+  /// The model on the next batch of the training, in training mode. Called with an open tape.
+  virtual BatchLoss next_loss() = 0;
+  virtual Validation validate(Progress& progress) = 0;
+  /// A loss that is not finite if the weights are ruined, quickly computed.
+  virtual double trial_loss(Progress& progress) = 0;
+  /// Outputs of the model for somebody to look at: options().samples of them, at least one.
+  virtual void show_samples(Progress& progress) = 0;
+  /// Passes of the training data so far, for metrics.jsonl.
+  virtual Index epoch() const = 0;
+
+  /// What a new training keeps in its folder: config.json, vocabularies.
+  virtual void describe(const RunFolder& folder) = 0;
+  /// Adds to the checkpoint's state what next_loss needs to go on, and what the task is made from.
+  virtual void save_state(Json& state) const = 0;
+  virtual void load_state(const Json& state) = 0;
+  /// Called when the training is over, with the best weights in the model.
+  virtual void conclude(Progress&) {}
+
+  /// The program's name and what its models are for, as messages say them: "train_translation", "translate".
+  virtual const char* program() const = 0;
+  virtual const char* purpose() const = 0;
+};
+
+/// The loop that trains in a run folder: gradient accumulation, clipping, the schedule, validations, the best
+/// weights, checkpoints, log and metrics, and stopping at a limit or at Ctrl-C. A resumed run computes bit for
+/// bit what it would have without the break.
+class TrainingRun {
+ public:
+  TrainingRun(RunFolder folder, const TrainingControl& control, TrainingTask& task, Progress& progress);
+
+  /// Makes the folder. Throws: DataError
+  void start();
+  /// Goes on where `checkpoint`, the folder's, was written. Throws: CheckpointError
+  void resume(const Json& checkpoint);
+  /// Runs to the end, to a limit or to Ctrl-C; returns the exit code.
+  /// Throws: Error if the loss is no longer finite; the last checkpoint stays
+  int run();
+
+ private:
+  /// What changes from step to step besides task, model and optimizer.
+  struct State {
+    Index step = 0;
+    double best_loss = 0;
+    bool has_best = false, finished = false;
+    Index validations_since_best = 0;
+    double logged_loss = 0;  // sum over the steps since the last log line
+    Index logged_steps = 0;
+  };
+
+  void require_finite(double value, const char* name);
+  double train_step();
+  void log_step(double loss);
+  void validate();
+  void save_checkpoint();
+  std::string status(double loss) const;
+  int stop(bool late);
+  int finish();
+
+  RunFolder folder_;
+  TrainingControl control_;
+  TrainingTask& task_;
+  Progress& progress_;
+  const TrainingOptions options_;
+  AdamW optimizer_;
+  Schedule schedule_;
+  State state_;
+  double started_ = 0, log_started_ = 0;
+  Index first_step_ = 0, timed_tokens_ = 0;  // tokens since log_started_
+  Index checkpointed_step_ = -1;
+};
+
+/// Makes a task: a new one, or, from the state of a checkpoint, the one that saved it.
+using MakeTask = std::function<std::unique_ptr<TrainingTask>(const Json* checkpoint, Progress& progress)>;
+
+/// A new training in `folder`; returns the exit code. Throws: DataError if the folder holds one already
+int start_training(const RunFolder& folder, const TrainingControl& control, const MakeTask& make_task);
+/// Goes on from the folder's checkpoint. Throws: CheckpointError
+int resume_training(const RunFolder& folder, const TrainingControl& control, const MakeTask& make_task);
+
+}  // namespace tapeformer
