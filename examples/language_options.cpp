@@ -239,7 +239,9 @@ void take_fine_tuned(LanguageOptions& options, const DecoderOnlyConfig& config, 
     const std::string option = name;
     require(option != "tokenizer" && option != "vocabulary",
             flag_of(option) + " contradicts --from, whose model keeps its tokenizer");
-    if (group == std::string("Model") && text_of(field) != has[option]) {
+    if (option == "context" && asked.context > 0 && asked.context <= config.context) {
+      options.context = asked.context;  // shorter windows are fine
+    } else if (group == std::string("Model") && text_of(field) != has[option]) {
       throw Error(flag_of(option) + " " + text_of(field) + " contradicts --from " + options.from +
                   ", which has " + has[option]);
     }

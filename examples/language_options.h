@@ -42,7 +42,8 @@ struct LanguageOptions {
   std::string order = "random";  ///< of windows: random or sequential
   // Model
   std::string from;  ///< a run or Hugging Face folder whose weights training starts from
-  Index layers = 4, heads = 4, width = 128, context = 64;
+  Index layers = 4, heads = 4, width = 128;
+  Index context = 64;  ///< tokens of a training's rows; the model's, unless `from` has a longer one
   std::string attention = "mha";
   Index groups = 0, head_width = 0, latent_width = 0, query_latent_width = 0, rotary_width = 0;
   std::string norm = "layer", positions = "learned", feed_forward_kind = "gelu";
@@ -80,9 +81,8 @@ void to_json(nlohmann::ordered_json& json, const LanguageOptions& options);
 /// Throws: nlohmann::json::exception if a field is missing or of another type.
 void from_json(const nlohmann::ordered_json& json, LanguageOptions& options);
 
-/// Options that `command` was given and whose values differ from those of the model and tokenizer in
-/// options.from, which fine-tuning keeps; afterwards `options` describe that model.
-/// Throws: Error naming the first of them and both values
+/// Makes `options` describe the model in options.from, whose configuration is `config`; a shorter context stays.
+/// Throws: Error naming an option that `command` was given and that says otherwise
 void take_fine_tuned(LanguageOptions& options, const DecoderOnlyConfig& config, const CLI::App& command);
 
 /// One line that says what the model is made of.

@@ -21,12 +21,11 @@ struct LanguageRun {
                           const std::string& tokenizer_path = {});
 };
 
-/// The tokenizer of a run or of a Hugging Face folder, or in a file.
-/// Throws: DataError naming what is missing or not supported
-std::shared_ptr<const TextTokenizer> find_tokenizer(const std::string& path);
+/// The model in a run folder or a Hugging Face folder, without its weights. Throws: CheckpointError
+DecoderOnlyConfig model_config_in(const std::string& folder);
 
-/// The model that a training begins with: drawn anew, or with the weights in the folder `options.from`. In
-/// training mode. Throws: CheckpointError, Error
+/// The model that a new training begins with: drawn anew, or, with options.from, with the weights in that
+/// folder. Throws: CheckpointError, Error
 DecoderOnly initial_model(const LanguageOptions& options, Index vocabulary);
 
 }  // namespace tapeformer

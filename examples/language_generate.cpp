@@ -1,0 +1,189 @@
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/data/utf8.h>
+#include <tapeformer/examples/language_generate.h>
+#include <tapeformer/examples/language_run.h>
+#include <tapeformer/examples/program.h>
+#include <tapeformer/examples/progress.h>
+
+#include <unistd.h>
+#include <CLI/CLI.hpp>
+
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <iostream>
+#include <iterator>
+
+namespace tapeformer {
+namespace {
+
+/// Standard input without the line end that `echo` puts; nothing where a person sits.
+std::string prompt_from_input() {
+  if (isatty(STDIN_FILENO) != 0) return {};
+  std::string text{std::istreambuf_iterator<char>(std::cin), {}};
+  if (!text.empty() && text.back() == '\n') text.pop_back();
+  if (!text.empty() && text.back() == '\r') text.pop_back();
+  return text;
+}
+
+bool write_to_output(std::string_view text) {
+  if (std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0)
+    return true;
+  if (errno == EPIPE) return false;
+  throw DataError("standard output", 0, std::string("cannot be written: ") + std::strerror(errno));
+}
+
+/// The ids before the first new one: what a text begins with, and the prompt's.
+TokenIds prompt_ids(const TextTokenizer& tokenizer, const std::string& prompt) {
+  TokenIds ids;
+  if (tokenizer.begin()) ids.push_back(*tokenizer.begin());
+  tokenizer.encode(prompt, ids);
+  if (!ids.empty()) return ids;
+  if (tokenizer.end()) return {*tokenizer.end()};  // one text ends, the next begins
+  try {
+    return tokenizer.encode("\n");
+  } catch (const DataError&) {
+    return {0};  // characters of a text without lines
+  }
+}
+
+}  // namespace
+
+void GenerateOptions::add_to(CLI::App& app) {
+  app.add_option("--run", run, "a run folder, or a Hugging Face folder of a GPT-2 or Llama model")
+      ->required();
+  CLI::Option* prompt_option = app.add_option(
+      "--prompt", prompt, "the text to continue; without it, standard input (less a line end at its end)");
+  app.callback([this, prompt_option] { prompt_given = prompt_option->count() > 0; });
+  app.add_option("--max-tokens", max_tokens, "most new tokens of a sample")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  app.add_option("--samples", samples,
+                 "texts, computed side by side and written one after the other: the first as it comes")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  app.add_option("--stop", stops, "end a sample before this text; may be given again")
+      ->allow_extra_args(false);
+  app.add_option("--temperature", sampling.temperature,
+                 "below 1 favours likely tokens; 0 takes the likeliest")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  app.add_flag("--greedy", greedy, "always take the likeliest token")->excludes("--temperature");
+  app.add_option("--top-k", sampling.top_k, "draw among so many likeliest tokens; 0 for all")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  app.add_option("--top-p", sampling.top_p, "draw among the likeliest that have this share together")
+      ->check(CLI::Range(0.0, 1.0))
+      ->capture_default_str();
+  app.add_option("--min-p", sampling.min_p,
+                 "draw among those at least so many times as likely as the likeliest")
+      ->check(CLI::Range(0.0, 1.0))
+      ->capture_default_str();
+  app.add_option("--repetition-penalty", sampling.repetition_penalty,
+                 "above 1, tokens that are in the text already become less likely")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  app.add_option("--seed", sampling.seed, "of what is drawn")->capture_default_str();
+  app.add_option("--cache", cache, "keys and values of earlier tokens: contiguous, paged, or none are kept")
+      ->check(CLI::IsMember({"contiguous", "paged", "none"}))
+      ->capture_default_str();
+  app.add_flag("--only-new", only_new, "do not repeat the prompt before its continuation");
+  app.add_option("--average", average, "the mean of the last so many weights kept (train --keep-checkpoints)")
+      ->check(CLI::NonNegativeNumber);
+  app.add_option("--tokenizer-model", tokenizer_model, "a tokenizer to use instead of the folder's own");
+}
+
+TextGenerationConfig GenerateOptions::config() const {
+  TextGenerationConfig result;
+  result.sampling = sampling;
+  if (greedy) result.sampling.temperature = 0;
+  result.max_tokens = max_tokens;
+  result.samples = samples;
+  result.cache.reset();
+  if (cache != "none") result.cache.emplace().kind = cache_kind(cache);
+  return result;
+}
+
+SampleWriter::SampleWriter(const TextTokenizer& tokenizer, Index samples,
+                           const std::vector<std::string>& stops, std::string prompt, bool start, Write write)
+    : tokenizer_(tokenizer), prompt_(std::move(prompt)), start_(start), write_(std::move(write)) {
+  for (Index i = 0; i < samples; ++i) samples_.push_back({TextStream(tokenizer, stops), {}, 0, false});
+  put(prompt_);
+}
+
+void SampleWriter::put(std::string_view text) {
+  if (text.empty() || closed_) return;
+  last_ = text.back();
+  closed_ = !write_(text);
+}
+
+bool SampleWriter::add(Index index, std::int32_t token) {
+  Sample& sample = samples_[static_cast<std::size_t>(index)];
+  const bool first = start_ && sample.tokens == 0;
+  ++sample.tokens;
+  ++tokens_;
+  // Ids beyond the vocabulary are rows that a model was given to round its sizes up.
+  std::string text = token < tokenizer_.vocabulary_size() ? sample.stream.add(token) : std::string();
+  if (first && !text.empty() && text[0] == ' ' && tokenizer_.decode({token}) != tokenizer_.bytes_of(token))
+    text.erase(0, 1);
+  sample.waiting += text;
+  if (sample.stream.stopped()) end(sample);
+  // Samples take their steps together: one that is two tokens behind has ended.
+  for (Sample& other : samples_)
+    if (other.tokens + 1 < sample.tokens) end(other);
+  show();
+  return !sample.ended && !closed_;
+}
+
+void SampleWriter::end(Sample& sample) {
+  if (sample.ended) return;
+  sample.ended = true;
+  sample.waiting += sample.stream.finish();
+}
+
+void SampleWriter::show() {
+  while (shown_ < samples_.size()) {
+    Sample& sample = samples_[shown_];
+    put(sample.waiting);
+    sample.waiting.clear();
+    if (!sample.ended || shown_ + 1 == samples_.size()) return;
+    ++shown_;
+    put(kSeparator + prompt_);
+  }
+}
+
+void SampleWriter::finish() {
+  for (Sample& sample : samples_) end(sample);
+  show();
+  if (last_ != '\n') put("\n");
+}
+
+int generate(const GenerateOptions& options) {
+  const std::string prompt = options.prompt_given ? options.prompt : prompt_from_input();
+  if (const std::size_t bad = find_invalid_utf8(prompt); bad != std::string::npos)
+    throw Error("the prompt is not valid UTF-8 from its byte " + std::to_string(bad) + " on");
+  remember_interrupts();
+  std::signal(SIGPIPE, SIG_IGN);  // whoever reads may have seen enough
+  const LanguageRun run = LanguageRun::load(options.run, options.average, options.tokenizer_model);
+  TextGenerationConfig config = options.config();
+  config.end = run.tokenizer->end();
+  const TokenIds ids = prompt_ids(*run.tokenizer, prompt);
+  SampleWriter writer(*run.tokenizer, options.samples, options.stops, options.only_new ? "" : prompt,
+                      prompt.empty(), write_to_output);
+  const double begun = now_seconds();
+  generate_text(run.model, ids, config, [&](Index sample, std::int32_t token) {
+    return writer.add(sample, token) && !interrupted();
+  });
+  const double seconds = now_seconds() - begun;
+  writer.finish();
+  if (!writer.closed()) {
+    std::fprintf(stderr, "%lld tokens after a prompt of %zu in %s: %s tokens/s%s\n",
+                 static_cast<long long>(writer.tokens()), ids.size(), format("%.2f s", seconds).c_str(),
+                 count_text(static_cast<double>(writer.tokens()) / seconds).c_str(),
+                 interrupted() ? "; interrupted" : "");
+  }
+  return interrupted() ? kExitInterrupted : kExitSuccess;
+}
+
+}  // namespace tapeformer

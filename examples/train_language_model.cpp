@@ -1,0 +1,142 @@
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/examples/language_data.h>
+#include <tapeformer/examples/language_export.h>
+#include <tapeformer/examples/language_generate.h>
+#include <tapeformer/examples/language_presets.h>
+#include <tapeformer/examples/language_run.h>
+#include <tapeformer/examples/language_tokenizer.h>
+#include <tapeformer/examples/language_trainer.h>
+#include <tapeformer/examples/program.h>
+
+#include <CLI/CLI.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+
+namespace tapeformer {
+namespace {
+
+struct TrainOptions {
+  std::string run;
+  bool resume = false;
+  LanguageOptions language;
+  TrainingControl control;
+
+  explicit TrainOptions(const std::string& preset) : language(preset) {}
+  void add_to(CLI::App& app) {
+    app.add_option("--run", run, "the run folder")->required();
+    app.add_flag("--resume", resume, "go on from the folder's checkpoint");
+    app.add_option("--max-minutes", control.max_minutes, "stop after so long and save; 0 for no limit");
+    app.add_option("--threads", control.threads, "0 for all cores, or on resuming as before")
+        ->check(CLI::NonNegativeNumber);
+    language.add_to(app);
+    app.footer(presets_text());
+  }
+};
+
+int train(const TrainOptions& options, const CLI::App& command) {
+  remember_interrupts();
+  const RunFolder folder(options.run);
+  if (!options.resume) {
+    folder.refuse_if_used();
+    LanguageOptions language = options.language;
+    if (!language.from.empty()) take_fine_tuned(language, model_config_in(language.from), command);
+    language.check();
+    language.make_paths_absolute();
+    return train_language_model(folder, language, options.control);
+  }
+  constexpr std::array kFixed = {"Preset", "Data", "Model", "Training"};
+  for (const CLI::Option* option : command.get_options()) {
+    if (option->count() > 0 && std::find(kFixed.begin(), kFixed.end(), option->get_group()) != kFixed.end()) {
+      throw Error("--resume goes on with the options of the run; " + option->get_name() +
+                  " cannot be changed: start anew in another folder");
+    }
+  }
+  return resume_language_model(folder, options.control);
+}
+
+struct PrepareOptions {
+  std::string output;
+  LanguageDataOptions data;
+
+  void add_to(CLI::App& app) {
+    app.add_option("--output", output, "the folder to write; it must not hold token files yet")->required();
+    data.tokenizer = "bpe";
+    data.add_to(app);
+  }
+};
+
+int prepare(PrepareOptions options) {
+  remember_interrupts();
+  options.data.check();
+  std::shared_ptr<const TextTokenizer> tokenizer;
+  if (!options.data.tokenizer_model.empty()) tokenizer = find_tokenizer(options.data.tokenizer_model);
+  Progress progress;
+  const LanguageData data = prepare_language_data(options.data, options.output, tokenizer, progress);
+  progress.clear();
+  std::printf("%s: %lld tokens to train on, %lld to validate on; a %s tokenizer of %lld\n",
+              options.output.c_str(), static_cast<long long>(data.train.size()),
+              static_cast<long long>(data.validation.size()), data.tokenizer->kind(),
+              static_cast<long long>(data.tokenizer->vocabulary_size()));
+  return kExitSuccess;
+}
+
+int run(int argc, char** argv) {
+  CLI::App app(
+      "Trains a language model, and continues texts with it.\n"
+      "  train_language_model train --run runs/own                    this project's sources, as characters\n"
+      "  train_language_model train --run runs/mine --corpus book.txt --preset shakespeare-char-cpu\n"
+      "  train_language_model generate --run runs/mine --prompt 'It was'\n"
+      "  train_language_model evaluate --run runs/mine\n"
+      "  train_language_model export --run runs/mine --output for-transformers");
+  app.require_subcommand(1);
+  app.set_version_flag("--version", "tapeformer 0.1.0");
+
+  TrainOptions train_options(preset_named_in(argc, argv));
+  CLI::App& train_command =
+      *app.add_subcommand("train", "train a model in a run folder; Ctrl-C saves and stops");
+  train_options.add_to(train_command);
+
+  GenerateOptions generate_options;
+  CLI::App& generate_command = *app.add_subcommand(
+      "generate", "continue a text on standard output, as it comes; Ctrl-C ends it where it is");
+  generate_options.add_to(generate_command);
+
+  EvaluateOptions evaluate_options;
+  CLI::App& evaluate_command = *app.add_subcommand("evaluate", "measure the held-out text, or another");
+  evaluate_options.add_to(evaluate_command);
+
+  PrepareOptions prepare_options;
+  CLI::App& prepare_command =
+      *app.add_subcommand("prepare", "make a tokenizer and token files of a corpus, for train --tokens");
+  prepare_options.add_to(prepare_command);
+
+  ExportOptions export_options;
+  CLI::App& export_command =
+      *app.add_subcommand("export", "write a model as a folder that transformers loads");
+  export_options.add_to(export_command);
+
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? kExitSuccess : kExitBadInput;
+  }
+  try {
+    if (train_command.parsed()) return train(train_options, train_command);
+    if (generate_command.parsed()) return generate(generate_options);
+    if (evaluate_command.parsed()) return evaluate(evaluate_options);
+    if (prepare_command.parsed()) return prepare(prepare_options);
+    return export_model(export_options);
+  } catch (const Interrupted& interrupted) {
+    std::fprintf(stderr, "%s\n", interrupted.what());
+    return kExitInterrupted;
+  }
+}
+
+}  // namespace
+}  // namespace tapeformer
+
+int main(int argc, char** argv) {
+  return tapeformer::run_program("train_language_model", [&] { return tapeformer::run(argc, argv); });
+}
