@@ -7,6 +7,14 @@
 
 namespace tapeformer {
 
+Tensor token_columns(const std::vector<TokenIds>& rows, Index first) {
+  const auto length = static_cast<Index>(rows.front().size()) - first;
+  const Tensor ids = Tensor::empty({static_cast<Index>(rows.size()), length}, DType::i32);
+  auto* to = ids.data<std::int32_t>();
+  for (const TokenIds& row : rows) to = std::copy(row.begin() + first, row.end(), to);
+  return ids;
+}
+
 TranslationSteps::TranslationSteps(const EncoderDecoder& model, const Tensor& memory,
                                    const Tensor& memory_mask, const std::optional<CacheConfig>& cache)
     : model_(model), rows_(static_cast<std::size_t>(memory.size(0))) {
@@ -16,15 +24,6 @@ TranslationSteps::TranslationSteps(const EncoderDecoder& model, const Tensor& me
     memory_ = memory;
     memory_mask_ = memory_mask;
   }
-}
-
-Tensor TranslationSteps::ids_from(Index first) const {
-  const auto rows = static_cast<Index>(rows_.size()),
-             length = static_cast<Index>(rows_.front().size()) - first;
-  const Tensor ids = Tensor::empty({rows, length}, DType::i32);
-  auto* to = ids.data<std::int32_t>();
-  for (const TokenIds& row : rows_) to = std::copy(row.begin() + first, row.end(), to);
-  return ids;
 }
 
 Tensor TranslationSteps::step(const TokenIds& tokens) {
@@ -40,7 +39,7 @@ Tensor TranslationSteps::step(const TokenIds& tokens) {
                           : context_start(static_cast<Index>(rows_.front().size()), config.max_length);
   if (state_ && start != start_) state_->forget_tokens();  // every token's position is another
   start_ = start;
-  const Tensor ids = ids_from(start + (state_ ? state_->length() : 0));
+  const Tensor ids = token_columns(rows_, start + (state_ ? state_->length() : 0));
   const Tensor states = state_ ? model_.decode(ids, *state_) : model_.decode(ids, memory_, memory_mask_);
   const Tensor last = slice(states, 1, states.size(1) - 1, 1);
   return reshape(model_.logits(last), {last.size(0), -1});

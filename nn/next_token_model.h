@@ -21,6 +21,10 @@ class NextTokenModel {
   virtual void reorder(const std::vector<std::int32_t>& rows) = 0;
 };
 
+/// The rows' tokens from `first` on; all rows are of one length.
+/// Shapes:  -> i32 [R, T]
+Tensor token_columns(const std::vector<TokenIds>& rows, Index first);
+
 /// Translations of encoded sources, at first one row for each. With a cache a step computes its new tokens
 /// only, without one everything anew; the logits are the same. Past max_length positions a row's oldest
 /// tokens are dropped as context_start() says, unless positions are rotary: these go on to their stated
@@ -37,9 +41,6 @@ class TranslationSteps : public NextTokenModel {
   Index cache_bytes() const { return state_ ? state_->bytes() : 0; }
 
  private:
-  /// The rows' tokens from `first` on.
-  Tensor ids_from(Index first) const;
-
   const EncoderDecoder& model_;
   Tensor memory_, memory_mask_;  // a row each, where there is no cache
   std::optional<DecoderState> state_;

@@ -2,6 +2,9 @@
 
 #include <tapeformer/autograd/random.h>
 
+#include <cstdint>
+#include <vector>
+
 namespace tapeformer {
 
 struct SamplingConfig {
@@ -16,11 +19,30 @@ struct SamplingConfig {
   void check() const;
 };
 
-/// Draws a token; takes one number from `random`. Of equally likely tokens the first count as likelier.
+/// Draws a token; takes one number from `random`, or none at temperature 0. Of equally likely tokens the
+/// first count as likelier. Knows nothing of tokens seen: their logits are made smaller before.
 /// Math:    p = softmax(logits / temperature), cut to the top_k likeliest, then to the fewest of those whose
-///          share reaches top_p
-/// Source:  top-k: Fan et al. 2018, arXiv:1805.04833; top-p: Holtzman et al. 2020, arXiv:1904.09751
+///          share reaches top_p, then to those with p >= min_p max p
+/// Throws:  Error if a logit is no number, or no token has a finite one
+/// Source:  top-k: Fan et al. 2018, arXiv:1805.04833; top-p: Holtzman et al. 2020, arXiv:1904.09751;
+///          min-p: Nguyen et al. 2024, arXiv:2407.01082
 template <class T>
 Index sample_token(const T* logits, Index vocabulary, const SamplingConfig& config, Generator& random);
+
+/// Makes the tokens that a text has already less likely.
+/// Math:    logit / penalty if it is positive, else logit * penalty, once for every token seen
+/// Source:  Keskar et al. 2019, arXiv:1909.05858, section 4.1
+class RepetitionPenalty {
+ public:
+  explicit RepetitionPenalty(double penalty) : penalty_(penalty) {}
+  void see(std::int32_t token);
+  /// The token numbers seen must be within the logits.
+  template <class T>
+  void apply(T* logits) const;
+
+ private:
+  double penalty_;
+  std::vector<std::int32_t> seen_;  // in order, each once
+};
 
 }  // namespace tapeformer

@@ -87,10 +87,76 @@ TEST_SUITE("nn/sampling") {
                  {0.5, 0, 0.5, 0});
   }
 
-  TEST_CASE("what is out of range is refused") {
-    config_of(0.1, 0, 1).check();
-    for (const SamplingConfig& bad : {config_of(0, 0, 1), config_of(1, -1, 1), config_of(1, 0, 0),
-                                      config_of(1, 0, 1.5), config_of(std::nan(""), 0, 1)})
-      CHECK(message_of<Error>([&] { bad.check(); }).find("[sample] temperature must be positive") == 0);
+  TEST_CASE("temperature 0 takes the likeliest, the first of equals, and no number from the generator") {
+    const std::vector<double> logits = {-2, 3, -7, 3, 2.9};
+    Generator random(3);
+    CHECK(sample_token(logits.data(), 5, config_of(0, 0, 1), random) == 1);
+    CHECK(sample_token(logits.data(), 5, config_of(0, 2, 0.5), random) == 1);
+    CHECK(random.state() == Generator(3).state());
+    sample_token(logits.data(), 5, config_of(1, 2, 0.5), random);
+    CHECK_FALSE(random.state() == Generator(3).state());
+  }
+
+  TEST_CASE("min-p keeps what is likely enough beside the likeliest, after top-p") {
+    const std::vector<double> p = {0.1, 0.4, 0.05, 0.25, 0.2};
+    SamplingConfig config = config_of(1, 0, 1);
+    config.min_p = 0.45;  // 0.18 at least
+    check_shares(shares(logits_of(p), config), {0, 0.4 / 0.85, 0, 0.25 / 0.85, 0.2 / 0.85});
+    config.min_p = 1;
+    check_shares(shares(logits_of(p), config), {0, 1, 0, 0, 0});
+    config.min_p = 0.2;  // leaves four, of whose 0.95 three are 0.89
+    config.top_p = 0.87;
+    check_shares(shares(logits_of(p), config), {0.1 / 0.95, 0.4 / 0.95, 0, 0.25 / 0.95, 0.2 / 0.95});
+    config.top_k = 3;
+    check_shares(shares(logits_of(p), config), {0, 0.4 / 0.85, 0, 0.25 / 0.85, 0.2 / 0.85});
+    config.temperature = 0.5;  // squares: 0.16, 0.0625, 0.04, of which min-p leaves all
+    check_shares(shares(logits_of(p), config), {0, 0.16 / 0.2225, 0, 0.0625 / 0.2225, 0});
+  }
+
+  TEST_CASE("a repetition penalty lowers each token seen once, whatever its sign") {
+    std::vector<float> logits = {2, -2, 0, 3, -1};
+    RepetitionPenalty penalty(4);
+    for (const std::int32_t token : {3, 1, 3, 2, 1}) penalty.see(token);
+    penalty.apply(logits.data());
+    CHECK(logits == std::vector<float>{2, -8, 0, 0.75F, -1});
+    const float never = -std::numeric_limits<float>::infinity();
+    std::vector<float> excluded = {never, never, 1, never, 1};
+    penalty.apply(excluded.data());
+    CHECK(excluded == std::vector<float>{never, never, 0.25F, never, 1});
+  }
+
+  TEST_CASE("what is out of range is refused, each by its name") {
+    const auto refused = [](const char* start, const SamplingConfig& bad) {
+      CHECK(message_of<Error>([&] { bad.check(); }).find(start) == 0);
+    };
+    config_of(0, 0, 1).check();
+    for (const double temperature : {-0.1, std::nan(""), std::numeric_limits<double>::infinity()})
+      refused("[sample] temperature must be 0 or positive; got ", config_of(temperature, 0, 1));
+    refused("[sample] top_k must be positive, or 0 for all tokens; got -1", config_of(1, -1, 1));
+    for (const double top_p : {0.0, 1.5, std::nan("")})
+      refused("[sample] top_p must be above 0 and at most 1; got ", config_of(1, 0, top_p));
+    for (const double min_p : {-0.1, 1.1, std::nan("")}) {
+      SamplingConfig bad;
+      bad.min_p = min_p;
+      refused("[sample] min_p must be in [0, 1]; got ", bad);
+    }
+    for (const double penalty : {0.0, -1.0, std::nan("")}) {
+      SamplingConfig bad;
+      bad.repetition_penalty = penalty;
+      refused("[sample] repetition_penalty must be positive; got ", bad);
+    }
+  }
+
+  TEST_CASE("logits that are no numbers, or of which none is finite, are refused") {
+    const float never = -std::numeric_limits<float>::infinity();
+    Generator random(3);
+    const auto refused = [&](const std::vector<float>& logits) {
+      return message_of<Error>([&] { sample_token(logits.data(), 3, SamplingConfig{}, random); });
+    };
+    CHECK(refused({1, std::nanf(""), std::nanf("")}) ==
+          "[sample] the highest logit must be a finite number; got 2 that are no number among 3; has the "
+          "model diverged?");
+    CHECK(refused({never, never, never}).find("got -inf among 3") != std::string::npos);
+    CHECK(refused({1, -never, 1}).find("got inf among 3") != std::string::npos);
   }
 }

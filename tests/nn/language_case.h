@@ -1,0 +1,93 @@
+#pragma once
+
+#include <tapeformer/nn/transformer/decoder_only.h>
+#include <tapeformer/tests/nn/module_case.h>
+
+#include <string>
+#include <vector>
+
+namespace tapeformer {
+
+using TokenIds = std::vector<std::int32_t>;
+
+/// A kind of language model that generation has to do with.
+struct LanguageKind {
+  AttentionKind attention;
+  PositionKind positions;
+  bool prefix = false;
+  std::string name() const {
+    return std::string(name_of(attention)) + ", " + name_of(positions) + (prefix ? ", prefix" : "");
+  }
+};
+
+/// Each attention with each kind of positions, causal and with prefix.
+inline std::vector<LanguageKind> language_kinds() {
+  std::vector<LanguageKind> kinds;
+  for (const bool prefix : {false, true}) {
+    for (const AttentionKind attention : {AttentionKind::multi_head, AttentionKind::grouped_query,
+                                          AttentionKind::multi_query, AttentionKind::latent}) {
+      for (const PositionKind positions :
+           {PositionKind::learned, PositionKind::sinusoidal, PositionKind::rotary})
+        kinds.push_back({attention, positions, prefix});
+    }
+  }
+  return kinds;
+}
+
+constexpr Index kLanguageVocabulary = 13;
+
+inline DecoderOnlyConfig language_config(const LanguageKind& kind, Index context) {
+  DecoderOnlyConfig config;
+  config.vocabulary = kLanguageVocabulary;
+  config.context = context;
+  config.layers = 2;
+  config.width = 16;
+  config.heads = 4;
+  config.attention = kind.attention;
+  config.positions = kind.positions;
+  config.feed_forward = 12;
+  config.prefix = kind.prefix;
+  return config;
+}
+
+/// An untrained model whose next token depends on everything before it.
+inline DecoderOnly language_model(const DecoderOnlyConfig& config, DType type = DType::f64) {
+  Generator random(1);
+  DecoderOnly model(config, random);
+  model.to(type);
+  randomise(model, 5);
+  model.eval();
+  return model;
+}
+
+inline TokenIds random_tokens(Index count, std::uint64_t seed) {
+  Generator random(seed);
+  TokenIds tokens(static_cast<std::size_t>(count));
+  for (std::int32_t& token : tokens) token = static_cast<std::int32_t>(random.below(kLanguageVocabulary));
+  return tokens;
+}
+
+/// [1, V]: what the model thinks of the last of these tokens, computed at once from the context that it has;
+/// `prompt` of the row's first tokens are the prefix where there is one.
+inline Tensor whole_logits(const DecoderOnly& model, const TokenIds& row, Index prompt) {
+  const DecoderOnlyConfig& config = model.config();
+  const auto length = static_cast<Index>(row.size());
+  // Half of the context goes when it is full.
+  Index dropped = 0;
+  if (config.positions != PositionKind::rotary)
+    while (length - dropped > config.context) dropped += (config.context + 1) / 2;
+  const Tensor ids = ids_of(TokenIds(row.begin() + dropped, row.end()), {1, length - dropped});
+  Tensor prefix;
+  if (config.prefix && prompt > dropped) prefix = ids_of({static_cast<std::int32_t>(prompt - dropped)}, {1});
+  const Tensor logits = model(ids, prefix);
+  return reshape(slice(logits, 1, length - dropped - 1, 1), {1, config.vocabulary});
+}
+
+inline std::int32_t likeliest(const Tensor& logits) {
+  Index best = 0;
+  for (Index i = 1; i < logits.elements(); ++i)
+    if (logits.at(i) > logits.at(best)) best = i;
+  return static_cast<std::int32_t>(best);
+}
+
+}  // namespace tapeformer

@@ -1,0 +1,103 @@
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/nn/transformer/layer_caches.h>
+#include <tapeformer/tests/nn/language_case.h>
+
+#include <doctest/doctest.h>
+
+using namespace tapeformer;
+
+namespace {
+
+DecoderOnly model_of(AttentionKind attention) {
+  return language_model(language_config({attention, PositionKind::learned}, 20));
+}
+
+const Tensor& ids() {
+  static const Tensor all = ids_of({2, 4, 7, 5, 6, 8, 2, 5, 5, 9, 1, 4, 2, 8, 6, 6, 7, 10}, {3, 6});
+  return all;
+}
+
+/// ids[:, first : first + count]
+Tensor columns(const Tensor& x, Index first, Index count) {
+  std::vector<std::int32_t> picked;
+  for (Index row = 0; row < x.size(0); ++row) {
+    const std::int32_t* from = x.data<std::int32_t>() + row * x.size(1) + first;
+    picked.insert(picked.end(), from, from + count);
+  }
+  return ids_of(picked, {x.size(0), count});
+}
+
+}  // namespace
+
+TEST_SUITE("nn/transformer/layer_caches") {
+  TEST_CASE("tokens taken in any portions give what they give at once, and are forgotten all at once") {
+    const SingleThread guard;
+    for (const AttentionKind attention : {AttentionKind::multi_head, AttentionKind::latent}) {
+      const DecoderOnly model = model_of(attention);
+      const Tensor expected = model.states(ids());
+      for (const CacheKind kind : {CacheKind::contiguous, CacheKind::paged}) {
+        LayerCaches caches = model.start({kind, 0, 2});
+        for (const std::vector<Index>& portions :
+             std::vector<std::vector<Index>>{{6}, {1, 5}, {4, 2}, {2, 1, 3}}) {
+          CHECK(caches.length() == 0);
+          CHECK(caches.rows() == 0);
+          for (const Index portion : portions) {
+            const Index first = caches.length();
+            const Tensor states = model.states(columns(ids(), first, portion), caches);
+            CHECK(relative_error(states, slice(expected, 1, first, portion)) < 1e-13);
+            CHECK(caches.layer(0).length() == first + portion);
+            CHECK(caches.layer(1).length() == first + portion);
+          }
+          CHECK(caches.length() == 6);
+          CHECK(caches.rows() == 3);
+          caches.clear();
+          CHECK(caches.bytes() == 0);
+        }
+      }
+    }
+  }
+
+  TEST_CASE("a cached prompt with prefix sees itself, and rows have prefixes of their own") {
+    const SingleThread guard;
+    const DecoderOnly model = model_of(AttentionKind::grouped_query);
+    const Tensor prefix = ids_of({3, 1, 2}, {3});
+    const Tensor expected = model.states(ids(), prefix);
+    LayerCaches caches = model.start();
+    CHECK(relative_error(model.states(columns(ids(), 0, 3), caches, prefix), slice(expected, 1, 0, 3)) <
+          1e-13);
+    CHECK(relative_error(model.states(columns(ids(), 3, 3), caches), slice(expected, 1, 3, 3)) < 1e-13);
+  }
+
+  TEST_CASE("rows take their tokens along, in every layer") {
+    const SingleThread guard;
+    const DecoderOnly model = model_of(AttentionKind::multi_query);
+    const std::vector<std::int32_t> order = {2, 0, 0, 1};
+    std::vector<std::int32_t> picked;
+    for (const std::int32_t row : order)
+      picked.insert(picked.end(), ids().data<std::int32_t>() + 6 * row,
+                    ids().data<std::int32_t>() + 6 * row + 6);
+    const Tensor rows = ids_of(picked, {4, 6});
+    const Tensor expected = model.states(rows);
+    for (const CacheKind kind : {CacheKind::contiguous, CacheKind::paged}) {
+      LayerCaches caches = model.start({kind, 0, 2});
+      caches.reorder(order);  // of nothing
+      model.states(columns(ids(), 0, 3), caches);
+      caches.reorder(order);
+      CHECK(caches.rows() == 4);
+      CHECK(relative_error(model.states(columns(rows, 3, 3), caches), slice(expected, 1, 3, 3)) < 1e-13);
+      CHECK(message_of<ShapeError>([&] {
+              caches.reorder({0, 4});
+            }) == "[kv_cache] reorder takes rows that are there; got row 4 of 4");
+      CHECK(caches.rows() == 4);
+    }
+  }
+
+  TEST_CASE("bytes are those of the tokens in every layer") {
+    const SingleThread guard;
+    const DecoderOnly model = model_of(AttentionKind::multi_head);
+    LayerCaches caches = model.start();
+    CHECK(caches.bytes() == 0);
+    model.states(ids(), caches);
+    CHECK(caches.bytes() == 2 * 3 * 6 * (16 + 16) * 8);  // layers, rows, tokens, key and value, double
+  }
+}
