@@ -123,7 +123,7 @@ double TrainingRun::train_step() {
     Tape tape;
     const BatchLoss batch = task_.next_loss();
     const auto weight = static_cast<double>(batch.counted);
-    tape.backward(batch.loss, accumulates ? Tensor::scalar(weight) : Tensor());
+    tape.backward(batch.loss, accumulates ? Tensor::scalar(weight, batch.loss.dtype()) : Tensor());
     loss_sum += batch.loss.item() * weight;
     counted += batch.counted;
     timed_tokens_ += batch.tokens;

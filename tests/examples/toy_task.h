@@ -1,0 +1,123 @@
+#pragma once
+
+#include <tapeformer/autograd/ops/loss.h>
+#include <tapeformer/examples/training_run.h>
+#include <tapeformer/nn/dropout.h>
+#include <tapeformer/nn/linear.h>
+#include <tapeformer/tests/reference/support.h>
+
+#include <cmath>
+#include <limits>
+#include <vector>
+
+namespace tapeformer {
+
+constexpr Index kToyInputs = 5, kToyClasses = 3, kToyExamples = 24;
+
+/// Dropout and a linear layer.
+class ToyModel : public Module {
+ public:
+  explicit ToyModel(double dropout = 0, std::uint64_t seed = 7) : ToyModel(dropout, Generator(seed)) {}
+  Tensor operator()(const Tensor& x) const { return linear_(dropout_(x)); }
+  void visit(ParameterVisitor& visitor) override {
+    visitor.child("dropout", dropout_);
+    visitor.child("linear", linear_);
+  }
+
+ private:
+  ToyModel(double dropout, Generator random)
+      : dropout_({dropout}, random), linear_({kToyInputs, kToyClasses}, random) {
+    to(DType::f64);
+  }
+  Dropout dropout_;
+  Linear linear_;
+};
+
+/// Classifies random vectors, taken in turn in batches of the given sizes.
+class ToyTask : public TrainingTask {
+ public:
+  TrainingOptions training;
+  std::vector<Index> batch_sizes = {4};
+  std::vector<double> validations;  ///< losses to report instead of the true ones
+  double loss_factor = 1;           ///< of the training's loss, from step `from_step` on
+  Index from_step = 0;
+  double trial = 0.5;
+  ToyModel toy;
+  std::vector<double> concluded;  ///< the true loss whenever the training was over
+  Index shown = 0;                ///< times that samples were asked for
+
+  explicit ToyTask(double dropout = 0) : toy(dropout) {
+    training.steps = 12;
+    training.warmup = 3;
+    training.learning_rate = 0.05;
+    training.validate_every = 4;
+    training.log_every = 2;
+    training.samples = 0;
+    Generator random(3);
+    inputs_ = random_normal({kToyExamples, kToyInputs}, random);
+    for (Index i = 0; i < kToyExamples; ++i) targets_.push_back(static_cast<int>(random.below(kToyClasses)));
+  }
+
+  const TrainingOptions& options() const override { return training; }
+  Module& model() override { return toy; }
+  BatchLoss next_loss() override {
+    const Index rows = batch_sizes[static_cast<std::size_t>(batches_) % batch_sizes.size()];
+    const Tensor loss = loss_of(toy, read_, rows);
+    const double factor = batches_ >= from_step ? loss_factor : 1;
+    ++batches_;
+    read_ += rows;
+    return {factor == 1 ? loss : affine(loss, factor, 0), rows, rows};
+  }
+  Validation validate(Progress&) override {
+    Validation result;
+    result.loss = true_loss();
+    if (!validations.empty()) result.loss = validations.at(static_cast<std::size_t>(validated_));
+    ++validated_;
+    result.further["times"] = validated_;
+    result.remark = ", as a toy does it";
+    return result;
+  }
+  double trial_loss(Progress&) override { return trial; }
+  void show_samples(Progress&) override { ++shown; }
+  Index epoch() const override { return read_ / kToyExamples; }
+  void describe(const RunFolder& folder) override { folder.write("config.json", "{}\n"); }
+  void save_state(Json& state) const override {
+    state["batches"] = batches_;
+    state["read"] = read_;
+    state["validated"] = validated_;
+  }
+  void load_state(const Json& state) override {
+    batches_ = state.at("batches").get<Index>();
+    read_ = state.at("read").get<Index>();
+    validated_ = state.at("validated").get<Index>();
+  }
+  void conclude(Progress&) override { concluded.push_back(true_loss()); }
+  const char* program() const override { return "train_toy"; }
+  const char* purpose() const override { return "play"; }
+
+  /// Mean loss of `rows` examples from number `first` on.
+  Tensor loss_of(const ToyModel& model, Index first, Index rows) const {
+    const Tensor x = Tensor::empty({rows, kToyInputs}, DType::f64);
+    const Tensor y = Tensor::empty({rows}, DType::i32);
+    for (Index row = 0; row < rows; ++row) {
+      const Index example = (first + row) % kToyExamples;
+      for (Index i = 0; i < kToyInputs; ++i)
+        x.data<double>()[row * kToyInputs + i] = inputs_.at(example * kToyInputs + i);
+      y.data<std::int32_t>()[row] = targets_[static_cast<std::size_t>(example)];
+    }
+    return cross_entropy(model(x), y);
+  }
+  double true_loss() {
+    toy.eval();
+    const double loss = loss_of(toy, 0, kToyExamples).item();
+    toy.train();
+    return loss;
+  }
+
+ private:
+  Tensor inputs_;
+  std::vector<int> targets_;
+  Index batches_ = 0, read_ = 0, validated_ = 0;
+};
+
+}  // namespace tapeformer
