@@ -1,0 +1,166 @@
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/data/hash.h>
+#include <tapeformer/data/partial_file.h>
+#include <tapeformer/data/prepared_tokens.h>
+#include <tapeformer/data/tokenizer_file.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <system_error>
+
+namespace tapeformer {
+namespace {
+
+namespace files = std::filesystem;
+
+constexpr const char *kTokenizer = "tokenizer", *kTrain = "train.tokens", *kValidation = "validation.tokens";
+
+/// FOLDER.partial until finish() makes it FOLDER; without, it is gone at the end.
+class PartialFolder {
+ public:
+  /// Throws: DataError
+  explicit PartialFolder(const std::string& folder) : folder_(files::path(folder + "/").parent_path()) {
+    partial_ = folder_.string() + ".partial";
+    if (files::exists(folder_) && !(files::is_directory(folder_) && files::is_empty(folder_))) {
+      throw DataError(folder_, 0, "is there already; try another folder, or remove it");
+    }
+    if (folder_.has_parent_path()) files::create_directories(folder_.parent_path());
+    remove();  // what was left when a process was killed
+    if (!files::create_directory(partial_)) {
+      throw DataError(folder_, 0, "cannot be made: its " + partial_.string() + " holds other files");
+    }
+  }
+  ~PartialFolder() { remove(); }
+  PartialFolder(const PartialFolder&) = delete;
+  PartialFolder& operator=(const PartialFolder&) = delete;
+
+  std::string file(const char* name) const { return partial_ / name; }
+  void finish() {
+    sync_folder(partial_);
+    files::rename(partial_, folder_);
+    sync_folder(folder_.parent_path());
+  }
+
+ private:
+  /// Our files only: nobody else's folder of that name is lost.
+  void remove() {
+    std::error_code ignored;
+    for (const char* name : {kTokenizer, kTrain, kValidation}) {
+      files::remove(partial_ / name, ignored);
+      files::remove(partial_ / (std::string(name) + ".partial"), ignored);
+    }
+    files::remove(partial_, ignored);
+  }
+
+  files::path folder_, partial_;
+};
+
+/// Encodes documents that come in pieces to the ids of the whole.
+class PieceEncoder {
+ public:
+  PieceEncoder(const TextTokenizer& tokenizer, TokenFileWriter& writer)
+      : tokenizer_(tokenizer), writer_(writer) {}
+
+  void begin(const TextDocument& document) {
+    name_ = document.name;
+    place_ = document.first - static_cast<Index>(waiting_.size());
+  }
+  void add(std::string_view piece) {
+    waiting_ += piece;
+    write(tokenizer_.safe_cut(waiting_));
+  }
+  void finish() { write(waiting_.size()); }
+
+ private:
+  void write(std::size_t bytes) {
+    ids_.clear();
+    try {
+      tokenizer_.encode(std::string_view(waiting_).substr(0, bytes), ids_);
+    } catch (const DataError& error) {
+      const std::string from = ", counted from byte " + std::to_string(std::max<Index>(place_, 0));
+      throw DataError(name_, 0, error.what() + from + " of the file");
+    }
+    writer_.append(ids_);
+    waiting_.erase(0, bytes);
+    place_ += static_cast<Index>(bytes);
+  }
+
+  const TextTokenizer& tokenizer_;
+  TokenFileWriter& writer_;
+  std::string name_, waiting_;
+  Index place_ = 0;  // of what is waiting, in the document
+  std::vector<std::int32_t> ids_;
+};
+
+/// What stands between two documents.
+std::vector<std::int32_t> separator_of(const TextTokenizer& tokenizer) {
+  std::vector<std::int32_t> separator;
+  for (const std::optional<std::int32_t> id : {tokenizer.end(), tokenizer.begin()}) {
+    if (id) separator.push_back(*id);
+  }
+  return separator;
+}
+
+void encode_part(const TextCorpus& part, const TextTokenizer& tokenizer,
+                 const std::vector<std::int32_t>& separator, TokenFileWriter& writer,
+                 const std::function<void(Index bytes)>& advance) {
+  PieceEncoder encoder(tokenizer, writer);
+  for (const TextDocument& document : part.documents()) {
+    if (&document != &part.documents().front() && !separator.empty()) {
+      encoder.finish();
+      writer.append(separator);
+    }
+    encoder.begin(document);
+    document.read([&](std::string_view piece) {
+      encoder.add(piece);
+      advance(static_cast<Index>(piece.size()));
+    });
+  }
+  encoder.finish();
+  writer.finish();
+}
+
+}  // namespace
+
+PreparedTokens PreparedTokens::open(const std::string& folder) {
+  const std::string name = folder + "/" + kTokenizer, content = read_whole_file(name);
+  PreparedTokens tokens{parse_text_tokenizer(content, name), TokenFile::open(folder + "/" + kTrain),
+                        TokenFile::open(folder + "/" + kValidation)};
+  for (const TokenFile* file : {&tokens.train, &tokens.validation}) {
+    if (file->fingerprint() != hash_text(content) ||
+        file->vocabulary() != tokens.tokenizer->vocabulary_size()) {
+      throw DataError(file->path(), 0, "was made with another tokenizer than " + name);
+    }
+  }
+  return tokens;
+}
+
+PreparedTokens prepare_tokens(const TextSplit& corpus, const TextTokenizer& tokenizer,
+                              const std::string& folder, const PrepareProgress& progress, bool separate) {
+  const std::string content = tokenizer.serialize();
+  const std::vector<std::int32_t> separator =
+      separate ? separator_of(tokenizer) : std::vector<std::int32_t>();
+  try {
+    PartialFolder partial(folder);
+    Index done = 0;
+    const auto advance = [&, total = corpus.train.bytes() + corpus.validation.bytes()](Index bytes) {
+      done += bytes;
+      if (progress) progress(done, total);
+    };
+    const auto encode = [&](const TextCorpus& part, const char* name) {
+      TokenFileWriter writer(partial.file(name), tokenizer.vocabulary_size(), hash_text(content));
+      encode_part(part, tokenizer, separator, writer, advance);
+    };
+    encode(corpus.train, kTrain);
+    encode(corpus.validation, kValidation);
+    PartialFile file(partial.file(kTokenizer));
+    file.append(content);
+    file.finish();
+    partial.finish();
+  } catch (const files::filesystem_error& error) {
+    throw DataError(folder, 0, "cannot be made: " + error.code().message());
+  }
+  return PreparedTokens::open(folder);
+}
+
+}  // namespace tapeformer

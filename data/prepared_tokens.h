@@ -1,0 +1,34 @@
+#pragma once
+
+#include <tapeformer/data/text_corpus.h>
+#include <tapeformer/data/text_tokenizer.h>
+#include <tapeformer/data/token_file.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+
+namespace tapeformer {
+
+/// A folder with the files `tokenizer`, `train.tokens` and `validation.tokens`.
+struct PreparedTokens {
+  std::shared_ptr<const TextTokenizer> tokenizer;
+  TokenFile train, validation;
+
+  /// Throws: DataError if a file is missing or damaged, or they do not belong together
+  static PreparedTokens open(const std::string& folder);
+};
+
+/// Told the bytes of text that are done, of how many. What it throws ends the work, and nothing is left.
+using PrepareProgress = std::function<void(Index done, Index total)>;
+
+/// Encodes both parts of a corpus into a new folder, which appears when all is done. Takes constant memory.
+/// The ids are those of all the text at once; where the tokenizer has an end or a begin token and `separate`
+/// is true, they stand between two documents.
+/// Throws:  DataError if the folder holds something already or cannot be written, the disk is full, a file
+///          cannot be read, or, naming file and place, the tokenizer does not take the text
+PreparedTokens prepare_tokens(const TextSplit& corpus, const TextTokenizer& tokenizer,
+                              const std::string& folder, const PrepareProgress& progress = {},
+                              bool separate = true);
+
+}  // namespace tapeformer

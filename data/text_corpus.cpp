@@ -1,0 +1,225 @@
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/data/text_corpus.h>
+#include <tapeformer/data/utf8.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+namespace tapeformer {
+namespace {
+
+namespace files = std::filesystem;
+
+constexpr Index kPiece = 1 << 20;
+
+/// Ends a reading before its end.
+struct Enough {};
+
+bool is_text(const TextDocument& document) {
+  try {
+    document.read([](std::string_view piece) {
+      const bool text = piece.find('\0') == piece.npos && find_invalid_utf8(piece) == piece.npos;
+      if (!text) throw Enough();
+    });
+  } catch (const Enough&) {
+    return false;
+  }
+  return true;
+}
+
+bool begins_code_point(char byte) { return (static_cast<unsigned char>(byte) & 0xc0) != 0x80; }
+
+Index count_code_points(const TextDocument& document) {
+  Index count = 0;
+  document.read(
+      [&](std::string_view piece) { count += std::count_if(piece.begin(), piece.end(), begins_code_point); });
+  return count;
+}
+
+/// The bytes in front of code point `number` of the document, which has more.
+Index bytes_before(const TextDocument& document, Index number) {
+  Index bytes = 0;
+  try {
+    document.read([&](std::string_view piece) {
+      for (const char byte : piece) {
+        if (begins_code_point(byte) && number-- == 0) throw Enough();
+        ++bytes;
+      }
+    });
+  } catch (const Enough&) {
+  }
+  return bytes;
+}
+
+std::string count_text(Index count, const char* one, const char* many) {
+  return std::to_string(count) + " " + (count == 1 ? one : many);
+}
+
+}  // namespace
+
+void TextDocument::read(const std::function<void(std::string_view piece)>& reader) const {
+  if (memory.data() != nullptr) {
+    std::string_view left = memory.substr(static_cast<std::size_t>(first), static_cast<std::size_t>(bytes));
+    while (!left.empty()) {
+      std::string_view piece = left.substr(0, kPiece);
+      if (piece.size() < left.size()) piece.remove_suffix(unfinished_utf8(piece));
+      reader(piece);
+      left.remove_prefix(piece.size());
+    }
+    return;
+  }
+  std::ifstream file(name, std::ios::binary);
+  if (!file) throw DataError(name, 0, std::string("cannot be opened: ") + std::strerror(errno));
+  file.seekg(first);
+  std::string piece;
+  for (Index left = bytes; left > 0;) {
+    const std::size_t begun = piece.size();  // a code point that the piece before did not finish
+    const Index count = std::min(left, kPiece);
+    piece.resize(begun + static_cast<std::size_t>(count));
+    if (!file.read(&piece[begun], count)) throw DataError(name, 0, "cannot be read, or has become shorter");
+    left -= count;
+    const std::size_t unfinished = left > 0 ? unfinished_utf8(piece) : 0;
+    const std::size_t whole = piece.size() - unfinished;
+    reader(std::string_view(piece).substr(0, whole));
+    piece.erase(0, whole);
+  }
+}
+
+TextCorpus TextCorpus::open(const std::vector<std::string>& paths) {
+  TextCorpus corpus;
+  for (const std::string& path : paths) {
+    try {
+      corpus.add_path(path);
+    } catch (const files::filesystem_error& error) {
+      throw DataError(error.path1().empty() ? path : error.path1().string(), 0,
+                      "cannot be read: " + error.code().message());
+    }
+  }
+  if (corpus.documents_.empty()) {
+    const std::string names = paths.empty() ? "[corpus] no file is named" : paths[0];
+    const std::string more = paths.size() > 1 ? " (nor do the others)" : "";
+    throw DataError(names, 0, "holds no text" + more + ": " + corpus.description());
+  }
+  return corpus;
+}
+
+TextCorpus TextCorpus::in_memory(std::string_view text, const std::string& name) {
+  if (text.empty()) throw DataError(name, 0, "holds no text");
+  TextCorpus corpus;
+  corpus.documents_.push_back({name, 0, static_cast<Index>(text.size()), text});
+  return corpus;
+}
+
+void TextCorpus::add_path(const std::string& path) {
+  const files::file_status status = files::status(path);
+  if (files::is_directory(status)) return add_folder(path);
+  if (!files::exists(status)) throw DataError(path, 0, "is not there");
+  if (!files::is_regular_file(status)) throw DataError(path, 0, "is neither a file nor a folder");
+  const auto bytes = static_cast<Index>(files::file_size(path));
+  if (bytes > 0) documents_.push_back({path, 0, bytes, {}});
+}
+
+void TextCorpus::add_folder(const std::string& folder) {
+  std::vector<files::path> entries;
+  for (const files::directory_entry& entry : files::directory_iterator(folder)) entries.push_back(entry);
+  std::sort(entries.begin(), entries.end());
+  for (const files::path& entry : entries) {
+    if (entry.filename().string()[0] == '.') {
+      ++hidden_;
+    } else if (files::is_directory(files::symlink_status(entry))) {  // links could lead in circles
+      add_folder(entry);
+    } else {
+      const bool file = files::is_regular_file(files::status(entry));
+      const TextDocument document{entry, 0, file ? static_cast<Index>(files::file_size(entry)) : 0, {}};
+      if (!file || !is_text(document)) {
+        ++not_text_;
+      } else if (document.bytes > 0) {
+        documents_.push_back(document);
+      }
+    }
+  }
+}
+
+Index TextCorpus::bytes() const {
+  Index sum = 0;
+  for (const TextDocument& document : documents_) sum += document.bytes;
+  return sum;
+}
+
+std::string TextCorpus::description() const {
+  std::string text = count_text(static_cast<Index>(documents_.size()), "file", "files") + ", " +
+                     count_text(bytes(), "byte", "bytes");
+  if (hidden_ + not_text_ == 0) return text;
+  return text + "; passed over " + std::to_string(hidden_) + " hidden and " +
+         count_text(not_text_, "that is not text", "that are not text");
+}
+
+void TextCorpus::check_utf8() const {
+  for (TextDocument document : documents_) {
+    // From the start of the file, so that lines and bytes are the file's.
+    document.bytes += document.first;
+    document.first = 0;
+    Index line = 1, before = 0;
+    document.read([&](std::string_view piece) {
+      const std::size_t invalid = find_invalid_utf8(piece);
+      line += std::count(piece.begin(), piece.begin() + std::min(invalid, piece.size()), '\n');
+      if (invalid != piece.npos) {
+        std::ostringstream what;
+        what << "invalid UTF-8 at byte " << before + static_cast<Index>(invalid) + 1 << " of the file: 0x"
+             << std::hex << static_cast<int>(static_cast<unsigned char>(piece[invalid]));
+        throw DataError(document.name, line, what.str());
+      }
+      before += static_cast<Index>(piece.size());
+    });
+  }
+}
+
+TextSource TextCorpus::source() const {
+  return [documents = documents_](const std::function<void(std::string_view)>& reader) {
+    for (const TextDocument& document : documents) document.read(reader);
+  };
+}
+
+TextSplit TextCorpus::split(double validation_fraction) const {
+  if (!(validation_fraction > 0 && validation_fraction < 1)) {
+    throw DataError("[corpus] the validation part is a fraction between 0 and 1; got " +
+                    std::to_string(validation_fraction));
+  }
+  Index all = 0;
+  std::vector<Index> counts;
+  for (const TextDocument& document : documents_) {
+    counts.push_back(count_code_points(document));
+    all += counts.back();
+  }
+  // A tenth of ten characters is one, though 1 - 0.9 is a little less than a tenth.
+  const auto cut =
+      static_cast<Index>(std::floor(static_cast<double>(all) * (1 - validation_fraction) + 1e-6));
+  if (cut < 1 || cut >= all) {
+    throw DataError(documents_[0].name, 0,
+                    "is too short: of " + std::to_string(all) + " characters, " + std::to_string(cut) +
+                        " would be for training and " + std::to_string(all - cut) + " for validation");
+  }
+  TextCorpus train, validation;
+  Index before = 0;
+  for (std::size_t i = 0; i < documents_.size(); ++i) {
+    TextDocument head = documents_[i], tail = head;
+    if (cut >= before + counts[i]) {
+      tail.bytes = 0;
+    } else {
+      head.bytes = cut > before ? bytes_before(head, cut - before) : 0;
+      tail.first += head.bytes;
+      tail.bytes -= head.bytes;
+    }
+    if (head.bytes > 0) train.documents_.push_back(head);
+    if (tail.bytes > 0) validation.documents_.push_back(tail);
+    before += counts[i];
+  }
+  return {train, validation};
+}
+
+}  // namespace tapeformer

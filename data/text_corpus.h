@@ -1,0 +1,66 @@
+#pragma once
+
+#include <tapeformer/data/text_tokenizer.h>
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tapeformer {
+
+/// A stretch of a file, or of a text in memory, that is read in pieces of about a megabyte.
+struct TextDocument {
+  std::string name;  ///< the file's path, or what the text in memory is called
+  Index first = 0, bytes = 0;
+  std::string_view memory;  ///< the whole text, or none where the document is a file
+
+  /// Hands on every byte in order. Pieces end where a code point ends; what is no UTF-8 may end anywhere.
+  /// Throws: DataError if the file cannot be read or has become shorter
+  void read(const std::function<void(std::string_view piece)>& reader) const;
+};
+
+struct TextSplit;
+
+/// Text to train on, whatever its size: only names and sizes are kept in memory.
+class TextCorpus {
+ public:
+  /// Named files as they are, and the text files of named folders (valid UTF-8 without NUL bytes), walked
+  /// recursively in the order of their names. Hidden files and folders are passed over, and links to folders.
+  /// Throws: DataError if a path is not there or cannot be read, or all of them hold no text
+  static TextCorpus open(const std::vector<std::string>& paths);
+  /// A text that outlives the corpus. Throws: DataError if it is empty
+  static TextCorpus in_memory(std::string_view text, const std::string& name);
+
+  const std::vector<TextDocument>& documents() const { return documents_; }
+  Index bytes() const;
+  /// Entries of folders that were passed over: their names begin with a dot, or they are not text.
+  Index hidden() const { return hidden_; }
+  Index not_text() const { return not_text_; }
+  /// "3 files, 12345 bytes; passed over 1 hidden and 2 that are not text".
+  std::string description() const;
+  /// For tokenizers that take UTF-8 only: named files can hold anything.
+  /// Throws: DataError naming file, line and byte of what is not UTF-8
+  void check_utf8() const;
+  /// All documents, one after the other.
+  TextSource source() const;
+
+  /// The first floor((1 - validation_fraction) * code points) code points, and the rest. What is not UTF-8 is
+  /// cut in front of a byte that does not go on with a code point. Reads the text once.
+  /// Throws: DataError unless both parts hold something
+  TextSplit split(double validation_fraction) const;
+
+ private:
+  TextCorpus() = default;
+  void add_path(const std::string& path);
+  void add_folder(const std::string& folder);
+
+  std::vector<TextDocument> documents_;
+  Index hidden_ = 0, not_text_ = 0;
+};
+
+struct TextSplit {
+  TextCorpus train, validation;
+};
+
+}  // namespace tapeformer
