@@ -41,7 +41,8 @@ void initialise(Module& model, Index layers, bool keeps_embedding, Generator& ra
   for (auto& [name, parameter] : model.named_parameters()) {
     const Tensor& value = parameter.value();
     if (value.rank() >= 2) {
-      const bool writes = ends_with(name, "attention.output.weight") || ends_with(name, "down.weight");
+      const bool writes =
+          ends_with(name, "attention.output.weight") || ends_with(name, "feed_forward.down.weight");
       if (!keeps_embedding || name != "embedding.weight")
         normal(value, random, writes ? residual : kDeviation);
     } else if (ends_with(name, "bias")) {

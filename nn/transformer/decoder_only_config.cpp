@@ -1,6 +1,8 @@
 #include <tapeformer/nn/transformer/config_fields.h>
 #include <tapeformer/nn/transformer/decoder_only_config.h>
 
+#include <cmath>
+
 namespace tapeformer {
 namespace {
 
@@ -73,14 +75,13 @@ void DecoderOnlyConfig::check() const {
   };
   require(vocabulary > 0 && context > 0 && layers > 0 && width > 0 && heads > 0,
           "sizes must be positive; got " + sizes());
-  require(attention != AttentionKind::additive,
-          "attention must be mha, gqa, mqa or mla; got additive");
+  require(attention != AttentionKind::additive, "attention must be mha, gqa, mqa or mla; got additive");
   require(attention == AttentionKind::latent || head_width > 0 || width % heads == 0,
           "width must be divisible by heads; got " + sizes() + "; try a width that is a multiple of " +
               std::to_string(heads) + ", or a head_width");
   attention_config().check();
   require(feed_forward >= 0, "feed_forward must not be negative; got " + std::to_string(feed_forward));
-  require(epsilon > 0, "epsilon must be positive; got " + std::to_string(epsilon));
+  require(epsilon > 0 && std::isfinite(epsilon), "epsilon must be positive; got " + std::to_string(epsilon));
   for (const auto& [name, dropout] :
        {std::pair("embedding_dropout", embedding_dropout), std::pair("residual_dropout", residual_dropout),
         std::pair("attention_dropout", attention_dropout)}) {

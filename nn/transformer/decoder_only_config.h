@@ -44,7 +44,7 @@ struct DecoderOnlyConfig {
   double embedding_dropout = 0, residual_dropout = 0;  ///< on what enters the layers, and what sublayers add
   bool prefix = false;  ///< trained with a prompt that sees itself in both directions
 
-  /// 0 replaced by what it stands for. Throws: as check()
+  /// F, with 0 replaced by what it stands for.
   Index hidden_width() const;
   AttentionConfig attention_config() const;
   /// Throws: Error naming the fields that do not fit.

@@ -1,0 +1,107 @@
+#!/usr/bin/env python3
+"""Logits, loss and gradients of small language models, and ten steps of a training recipe; see README.md.
+
+Usage: python golden_decoder_only.py [FOLDER]     (the folder of this script unless told otherwise)
+"""
+
+import pathlib
+import sys
+
+import torch
+
+from golden_file import GoldenFile, generator, integers, normal
+from golden_language_model import LanguageModel, learning_rate
+
+GPT = {"vocabulary": 13, "context": 9, "layers": 2, "width": 12, "attention": "mha", "heads": 3, "norm": "layer",
+       "epsilon": 1e-5, "norm_bias": False, "positions": "learned", "feed_forward": 19, "activation": "gelu",
+       "gated": False, "attention_bias": False, "feed_forward_bias": False, "tie_head": True, "head_bias": False}
+BIASED = {**GPT, "norm_bias": True, "attention_bias": True, "feed_forward_bias": True, "activation": "gelu_tanh"}
+LLAMA = {**GPT, "attention": "gqa", "heads": 6, "groups": 2, "head_width": 4, "norm": "rms", "epsilon": 1e-6,
+         "positions": "rotary", "rotary_base": 500.0, "rotary_layout": "half_split", "activation": "silu",
+         "gated": True, "tie_head": False}
+CASES = {
+    "gpt": GPT,
+    "gpt_biased": BIASED,
+    "llama": LLAMA,
+    "llama_interleaved": {**LLAMA, "attention": "mqa", "groups": 0, "rotary_layout": "interleaved", "tie_head": True},
+    "prefix": {**BIASED, "positions": "sinusoidal", "activation": "relu", "tie_head": False, "head_bias": True},
+}
+BATCH, LENGTH = 3, 7
+RECIPE = {"steps": 10, "learning_rate": 1e-2, "minimum": 1e-3, "warmup": 3, "beta1": 0.9, "beta2": 0.99,
+          "weight_decay": 0.1, "clip": 2.0}
+
+
+def model_of(name, config):
+    """In double, each value one that a float holds exactly, so that both precisions start from the same point."""
+    model, random = LanguageModel(config).double(), generator(name + "/parameters")
+    with torch.no_grad():
+        for key, parameter in sorted(model.named_parameters()):
+            scale = parameter.shape[-1] ** -0.5 if parameter.dim() > 1 else 0.1
+            gain = key.endswith("norm.weight")
+            parameter.copy_((normal(random, *parameter.shape, scale=scale) + gain).float())
+    return model
+
+
+def key_biases(model):
+    """Gradients that are zero in theory; rotary positions turn them into something."""
+    rotary = model.config["positions"] == "rotary"
+    return [] if rotary else [key for key, _ in model.named_parameters() if key.endswith("key.bias")]
+
+
+def add_case(file, name, config):
+    model, random = model_of(name, config), generator(name)
+    ids = integers(random, config["vocabulary"], BATCH, LENGTH)
+    targets = integers(random, config["vocabulary"], BATCH, LENGTH)
+    targets[0, 2] = targets[2, 6] = -1
+    prefix_lengths = torch.tensor([4, 0, 7]) if name == "prefix" else None
+    logits = model(ids, prefix_lengths)
+    loss = model.loss(ids, targets, prefix_lengths)
+    loss.backward()
+    file.add(f"{name}/ids", ids)
+    file.add(f"{name}/targets", targets)
+    if prefix_lengths is not None:
+        file.add(f"{name}/prefix_lengths", prefix_lengths)
+    file.add(f"{name}/logits", logits)
+    file.add(f"{name}/loss", loss)
+    for key, parameter in model.named_parameters():
+        file.add(f"{name}/param.{key}", parameter)
+        file.add(f"{name}/grad.{key}", parameter.grad)
+    file.options[name] = {**config, "zero_gradients": key_biases(model)}
+
+
+def add_recipe(file):
+    name, steps = "recipe", RECIPE["steps"]
+    model = model_of(name, GPT)
+    batches = integers(generator(name + "/batches"), GPT["vocabulary"], steps, BATCH, LENGTH + 1)
+    for key, parameter in model.named_parameters():
+        file.add(f"{name}/param.{key}", parameter.clone())
+    optimizer = model.optimizer(RECIPE["learning_rate"], (RECIPE["beta1"], RECIPE["beta2"]), RECIPE["weight_decay"])
+    losses, norms = [], []
+    for step, batch in enumerate(batches):
+        for group in optimizer.param_groups:
+            group["lr"] = learning_rate(step, RECIPE["learning_rate"], RECIPE["minimum"], RECIPE["warmup"], steps)
+        loss = model.loss(batch[:, :-1], batch[:, 1:])
+        optimizer.zero_grad()
+        loss.backward()
+        losses.append(loss.detach())
+        norms.append(torch.nn.utils.clip_grad_norm_(model.parameters(), RECIPE["clip"]))
+        optimizer.step()
+    # Only some steps are clipped, so that a wrong norm shows either way.
+    assert min(norms) < RECIPE["clip"] < max(norms), norms
+    file.add(f"{name}/batches", batches)
+    file.add(f"{name}/losses", torch.stack(losses))
+    file.add(f"{name}/gradient_norms", torch.stack(norms))
+    for key, parameter in model.named_parameters():
+        file.add(f"{name}/final.{key}", parameter)
+    file.options[name] = {**GPT, **RECIPE, "zero_gradients": []}
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    torch.use_deterministic_algorithms(True)
+    target = GoldenFile()
+    for case, options in CASES.items():
+        add_case(target, case, options)
+    add_recipe(target)
+    folder = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else pathlib.Path(__file__).parent
+    target.save(folder / "decoder_only.safetensors")
