@@ -8,7 +8,7 @@
 namespace tapeformer {
 
 /// A tokenizer's file in a run folder and in a prepared one.
-constexpr const char* kTokenizerFile = "text.tokenizer";
+constexpr const char* kTokenizerFile = "tokenizer";
 
 /// The tokenizer in a folder (a run, one that `prepare` wrote, or a Hugging Face folder) or in a file (ours,
 /// tokenizer.json, or a SentencePiece model).

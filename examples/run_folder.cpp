@@ -115,19 +115,26 @@ void RunFolder::load_checkpoint(Module& model, Optimizer& optimizer) const {
   }
 }
 
-void RunFolder::keep_weights(Module& model, Index step, Index count) const {
-  save_weights(file(kept_name(step)), model);
+std::vector<Index> RunFolder::kept_steps() const {
   std::vector<Index> steps;
   for (const auto& entry : std::filesystem::directory_iterator(path_)) {
     const std::string name = entry.path().filename().string();
     if (name.rfind(kKeptPrefix, 0) != 0) continue;
     const Index found = std::atoll(name.c_str() + std::strlen(kKeptPrefix));
-    // Later ones are of a run that was killed before its next checkpoint; it will write them again.
-    if (name == kept_name(found) && found <= step) steps.push_back(found);
+    if (name == kept_name(found)) steps.push_back(found);
   }
   std::sort(steps.begin(), steps.end(), std::greater<>());
-  for (auto i = static_cast<std::size_t>(count); i < steps.size(); ++i)
-    std::filesystem::remove(file(kept_name(steps[i])));
+  return steps;
+}
+
+std::string RunFolder::kept_weights(Index step) const { return file(kept_name(step)); }
+
+void RunFolder::keep_weights(Module& model, Index step, Index count) const {
+  save_weights(kept_weights(step), model);
+  for (const Index found : kept_steps()) {
+    // Later ones are of a run that was killed before its next checkpoint; it will write them again.
+    if (found <= step && --count < 0) std::filesystem::remove(kept_weights(found));
+  }
 }
 
 void RunFolder::append_metrics(const Json& line) const {

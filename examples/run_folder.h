@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include <string>
+#include <vector>
 
 namespace tapeformer {
 
@@ -41,6 +42,10 @@ class RunFolder {
 
   /// Writes weights-STEP.safetensors, and removes all of these but the last `count`.
   void keep_weights(Module& model, Index step, Index count) const;
+  /// The steps whose weights are kept, the latest first.
+  std::vector<Index> kept_steps() const;
+  /// The file that keeps the weights of a step.
+  std::string kept_weights(Index step) const;
 
   void append_metrics(const Json& line) const;
   /// Drops the lines of metrics.jsonl that come after `step`: the resumed run writes them again.

@@ -4,7 +4,6 @@
 #include <tapeformer/examples/language_generate.h>
 #include <tapeformer/examples/language_presets.h>
 #include <tapeformer/examples/language_run.h>
-#include <tapeformer/examples/language_tokenizer.h>
 #include <tapeformer/examples/language_trainer.h>
 #include <tapeformer/examples/program.h>
 
@@ -61,20 +60,17 @@ struct PrepareOptions {
   LanguageDataOptions data;
 
   void add_to(CLI::App& app) {
-    app.add_option("--output", output, "the folder to write; it must not hold token files yet")->required();
+    app.add_option("--output", output, "the folder to write; it must not hold anything")->required();
     data.tokenizer = "bpe";
     data.add_to(app);
   }
 };
 
-int prepare(PrepareOptions options) {
+int prepare(const PrepareOptions& options) {
   remember_interrupts();
   options.data.check();
-  std::shared_ptr<const TextTokenizer> tokenizer;
-  if (!options.data.tokenizer_model.empty()) tokenizer = find_tokenizer(options.data.tokenizer_model);
   Progress progress;
-  const LanguageData data = prepare_language_data(options.data, options.output, tokenizer, progress);
-  progress.clear();
+  const PreparedTokens data = prepare_corpus(options.data, nullptr, options.output, progress);
   std::printf("%s: %lld tokens to train on, %lld to validate on; a %s tokenizer of %lld\n",
               options.output.c_str(), static_cast<long long>(data.train.size()),
               static_cast<long long>(data.validation.size()), data.tokenizer->kind(),

@@ -1,0 +1,138 @@
+#include <tapeformer/data/hash.h>
+#include <tapeformer/examples/embedded_corpus.h>
+#include <tapeformer/examples/language_data.h>
+#include <tapeformer/examples/language_tokenizer.h>
+#include <tapeformer/examples/program.h>
+
+#include <filesystem>
+
+namespace tapeformer {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string tokens_folder(const LanguageOptions& options, const RunFolder& folder) {
+  return options.tokens.empty() ? folder.file("tokens") : options.tokens;
+}
+
+void stop_if_interrupted(Progress& progress) {
+  if (!interrupted()) return;
+  progress.clear();
+  throw Interrupted("interrupted before the first step; nothing was saved");
+}
+
+TextCorpus corpus_of(const std::vector<std::string>& paths) {
+  if (paths.empty()) return TextCorpus::in_memory(embedded_corpus(), "this project's sources");
+  return TextCorpus::open(paths);
+}
+
+TextSplit split_corpus(const LanguageDataOptions& options, const TextCorpus& corpus) {
+  if (options.validation.empty()) return corpus.split(options.validation_fraction);
+  return {corpus, TextCorpus::open(options.validation)};
+}
+
+/// The text that a tokenizer learns from, as it is read; says how far it is.
+TextSource watched(const std::vector<const TextCorpus*>& parts, Progress& progress) {
+  return [parts, &progress](const std::function<void(std::string_view)>& reader) {
+    Index done = 0, all = 0;
+    for (const TextCorpus* part : parts) all += part->bytes();
+    for (const TextCorpus* part : parts) {
+      part->source()([&](std::string_view piece) {
+        stop_if_interrupted(progress);
+        reader(piece);
+        done += static_cast<Index>(piece.size());
+        progress.show("making the tokenizer: " + count_text(static_cast<double>(done)) + "/" +
+                      count_text(static_cast<double>(all)) + " bytes read");
+      });
+    }
+  };
+}
+
+/// Characters are those of both parts: a character without an id could not be measured. What is learnt is
+/// learnt from the training part alone.
+std::shared_ptr<const TextTokenizer> make_tokenizer(const LanguageDataOptions& options,
+                                                    const TextSplit& parts, Progress& progress) {
+  const auto part = [&](bool both) {
+    return watched(both ? std::vector{&parts.train, &parts.validation} : std::vector{&parts.train}, progress);
+  };
+  if (options.tokenizer == "byte") return make_byte_tokenizer();
+  for (const TextCorpus* corpus : {&parts.train, &parts.validation})
+    if (options.tokenizer != "bpe") corpus->check_utf8();
+  if (options.tokenizer == "bpe") return train_byte_pair_tokenizer(part(false), options.vocabulary);
+  if (options.tokenizer == "sentencepiece")
+    return train_sentencepiece_tokenizer(part(false), options.vocabulary);
+  return train_character_tokenizer(part(true));
+}
+
+PrepareProgress shown(Progress& progress) {
+  return [&progress, begun = now_seconds()](Index done, Index all) {
+    stop_if_interrupted(progress);
+    const double rate = static_cast<double>(done) / std::max(1e-9, now_seconds() - begun);
+    progress.show("encoding " + count_text(static_cast<double>(done)) + "/" +
+                  count_text(static_cast<double>(all)) + " bytes, " + format("%.1f MB/s, ", rate / 1e6) +
+                  duration_text(static_cast<double>(all - done) / rate) + " left");
+  };
+}
+
+}  // namespace
+
+PreparedTokens prepare_corpus(const LanguageDataOptions& options,
+                              std::shared_ptr<const TextTokenizer> tokenizer, const std::string& folder,
+                              Progress& progress) {
+  const TextCorpus corpus = corpus_of(options.corpus);
+  progress.keep((options.corpus.empty() ? "this project's sources and documents: " : "corpus: ") +
+                corpus.description());
+  const TextSplit parts = split_corpus(options, corpus);
+  if (tokenizer == nullptr && !options.tokenizer_model.empty())
+    tokenizer = find_tokenizer(options.tokenizer_model);
+  if (tokenizer == nullptr) tokenizer = make_tokenizer(options, parts, progress);
+  PreparedTokens result = prepare_tokens(parts, *tokenizer, folder, shown(progress));
+  progress.clear();
+  return result;
+}
+
+PreparedTokens make_language_data(const LanguageOptions& options, const RunFolder& folder,
+                                  const std::shared_ptr<const TextTokenizer>& tokenizer, Progress& progress) {
+  const std::string tokens = tokens_folder(options, folder);
+  if (options.tokens.empty()) {
+    const bool was_there = fs::exists(folder.path());
+    std::error_code error;
+    fs::remove_all(tokens, error);  // of a training that did not come to its first checkpoint
+    try {
+      return prepare_corpus(options.data, tokenizer, tokens, progress);
+    } catch (...) {
+      if (!was_there) fs::remove(folder.path(), error);
+      throw;
+    }
+  }
+  PreparedTokens result = PreparedTokens::open(tokens);
+  if (tokenizer != nullptr && tokenizer->serialize() != result.tokenizer->serialize()) {
+    throw DataError(tokens, 0,
+                    "was prepared with another tokenizer than that of --from; prepare it with "
+                    "--tokenizer-model " +
+                        options.from);
+  }
+  return result;
+}
+
+PreparedTokens open_language_data(const LanguageOptions& options, const RunFolder& folder) {
+  return PreparedTokens::open(tokens_folder(options, folder));
+}
+
+std::uint64_t fingerprint(const PreparedTokens& data) {
+  return mix_bits(mix_bits(data.train.fingerprint(), static_cast<std::uint64_t>(data.train.size())),
+                  static_cast<std::uint64_t>(data.validation.size()));
+}
+
+void describe_language_run(const RunFolder& folder, const LanguageOptions& options,
+                           const DecoderOnlyConfig& config, const PreparedTokens& data) {
+  const std::string tokenizer = data.tokenizer->serialize();
+  Json described = Json::parse(config.to_json());
+  described["training"] = options;
+  described["tokenizer_fingerprint"] = hash_text(tokenizer);
+  described["data_fingerprint"] = fingerprint(data);
+  folder.write("config.json", described.dump(2) + "\n");
+  folder.write(kTokenizerFile, tokenizer);
+}
+
+}  // namespace tapeformer
