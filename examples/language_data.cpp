@@ -76,9 +76,9 @@ PrepareProgress shown(Progress& progress) {
 
 }  // namespace
 
-LanguageData prepare_corpus(const LanguageDataOptions& options,
-                            std::shared_ptr<const TextTokenizer> tokenizer, const std::string& folder,
-                            Progress& progress) {
+PreparedTokens prepare_corpus(const LanguageDataOptions& options,
+                              std::shared_ptr<const TextTokenizer> tokenizer, const std::string& folder,
+                              Progress& progress) {
   const TextCorpus corpus = corpus_of(options.corpus);
   progress.keep((options.corpus.empty() ? "this project's sources and documents: " : "corpus: ") +
                 corpus.description());
@@ -86,13 +86,13 @@ LanguageData prepare_corpus(const LanguageDataOptions& options,
   if (tokenizer == nullptr && !options.tokenizer_model.empty())
     tokenizer = find_tokenizer(options.tokenizer_model);
   if (tokenizer == nullptr) tokenizer = make_tokenizer(options, parts, progress);
-  LanguageData result{prepare_tokens(parts, *tokenizer, folder, shown(progress))};
+  PreparedTokens result = prepare_tokens(parts, *tokenizer, folder, shown(progress));
   progress.clear();
   return result;
 }
 
-LanguageData make_language_data(const LanguageOptions& options, const RunFolder& folder,
-                                const std::shared_ptr<const TextTokenizer>& tokenizer, Progress& progress) {
+PreparedTokens make_language_data(const LanguageOptions& options, const RunFolder& folder,
+                                  const std::shared_ptr<const TextTokenizer>& tokenizer, Progress& progress) {
   const std::string tokens = tokens_folder(options, folder);
   if (options.tokens.empty()) {
     const bool was_there = fs::exists(folder.path());
@@ -105,7 +105,7 @@ LanguageData make_language_data(const LanguageOptions& options, const RunFolder&
       throw;
     }
   }
-  LanguageData result{PreparedTokens::open(tokens)};
+  PreparedTokens result = PreparedTokens::open(tokens);
   if (tokenizer != nullptr && tokenizer->serialize() != result.tokenizer->serialize()) {
     throw DataError(tokens, 0,
                     "was prepared with another tokenizer than that of --from; prepare it with "
@@ -115,13 +115,24 @@ LanguageData make_language_data(const LanguageOptions& options, const RunFolder&
   return result;
 }
 
-LanguageData open_language_data(const LanguageOptions& options, const RunFolder& folder) {
-  return {PreparedTokens::open(tokens_folder(options, folder))};
+PreparedTokens open_language_data(const LanguageOptions& options, const RunFolder& folder) {
+  return PreparedTokens::open(tokens_folder(options, folder));
 }
 
-std::uint64_t LanguageData::fingerprint() const {
-  return mix_bits(mix_bits(train.fingerprint(), static_cast<std::uint64_t>(train.size())),
-                  static_cast<std::uint64_t>(validation.size()));
+std::uint64_t fingerprint(const PreparedTokens& data) {
+  return mix_bits(mix_bits(data.train.fingerprint(), static_cast<std::uint64_t>(data.train.size())),
+                  static_cast<std::uint64_t>(data.validation.size()));
+}
+
+void describe_language_run(const RunFolder& folder, const LanguageOptions& options,
+                           const DecoderOnlyConfig& config, const PreparedTokens& data) {
+  const std::string tokenizer = data.tokenizer->serialize();
+  Json described = Json::parse(config.to_json());
+  described["training"] = options;
+  described["tokenizer_fingerprint"] = hash_text(tokenizer);
+  described["data_fingerprint"] = fingerprint(data);
+  folder.write("config.json", described.dump(2) + "\n");
+  folder.write(kTokenizerFile, tokenizer);
 }
 
 }  // namespace tapeformer
