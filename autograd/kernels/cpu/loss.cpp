@@ -56,11 +56,21 @@ void cross_entropy_backward(Cpu, const CrossEntropy& s, const std::int32_t* targ
   });
 }
 
+template <class T>
+void scale_gradient(Cpu, Index count, T factor, const T* gradient, Write<T> dx) {
+  const Batch<T> factors(factor);
+  parallel_ranges(count, 1, [&](Index from, Index to) {
+    write_simd(
+        from, to, dx, [&](const Batch<T>& v) { return factors * v; }, gradient);
+  });
+}
+
 #define INSTANTIATE(T)                                                                                      \
   template void cross_entropy_forward(Cpu, const CrossEntropy&, const std::int32_t*, const T*, T*, double*, \
                                       T*);                                                                  \
   template void cross_entropy_backward(Cpu, const CrossEntropy&, const std::int32_t*, const T*, const T*,   \
-                                       const T*, Write<T>);
+                                       const T*, Write<T>);                                                 \
+  template void scale_gradient(Cpu, Index, T, const T*, Write<T>);
 INSTANTIATE(float)
 INSTANTIATE(double)
 #undef INSTANTIATE
