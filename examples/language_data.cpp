@@ -76,9 +76,9 @@ PrepareProgress shown(Progress& progress) {
 
 }  // namespace
 
-PreparedTokens prepare_corpus(const LanguageDataOptions& options,
-                              std::shared_ptr<const TextTokenizer> tokenizer, const std::string& folder,
-                              Progress& progress) {
+LanguageData prepare_corpus(const LanguageDataOptions& options,
+                            std::shared_ptr<const TextTokenizer> tokenizer, const std::string& folder,
+                            Progress& progress) {
   const TextCorpus corpus = corpus_of(options.corpus);
   progress.keep((options.corpus.empty() ? "this project's sources and documents: " : "corpus: ") +
                 corpus.description());
@@ -86,13 +86,13 @@ PreparedTokens prepare_corpus(const LanguageDataOptions& options,
   if (tokenizer == nullptr && !options.tokenizer_model.empty())
     tokenizer = find_tokenizer(options.tokenizer_model);
   if (tokenizer == nullptr) tokenizer = make_tokenizer(options, parts, progress);
-  PreparedTokens result = prepare_tokens(parts, *tokenizer, folder, shown(progress));
+  LanguageData result = prepare_tokens(parts, *tokenizer, folder, shown(progress));
   progress.clear();
   return result;
 }
 
-PreparedTokens make_language_data(const LanguageOptions& options, const RunFolder& folder,
-                                  const std::shared_ptr<const TextTokenizer>& tokenizer, Progress& progress) {
+LanguageData make_language_data(const LanguageOptions& options, const RunFolder& folder,
+                                const std::shared_ptr<const TextTokenizer>& tokenizer, Progress& progress) {
   const std::string tokens = tokens_folder(options, folder);
   if (options.tokens.empty()) {
     const bool was_there = fs::exists(folder.path());
@@ -105,7 +105,7 @@ PreparedTokens make_language_data(const LanguageOptions& options, const RunFolde
       throw;
     }
   }
-  PreparedTokens result = PreparedTokens::open(tokens);
+  LanguageData result = LanguageData::open(tokens);
   if (tokenizer != nullptr && tokenizer->serialize() != result.tokenizer->serialize()) {
     throw DataError(tokens, 0,
                     "was prepared with another tokenizer than that of --from; prepare it with "
@@ -115,17 +115,17 @@ PreparedTokens make_language_data(const LanguageOptions& options, const RunFolde
   return result;
 }
 
-PreparedTokens open_language_data(const LanguageOptions& options, const RunFolder& folder) {
-  return PreparedTokens::open(tokens_folder(options, folder));
+LanguageData open_language_data(const LanguageOptions& options, const RunFolder& folder) {
+  return LanguageData::open(tokens_folder(options, folder));
 }
 
-std::uint64_t fingerprint(const PreparedTokens& data) {
+std::uint64_t fingerprint(const LanguageData& data) {
   return mix_bits(mix_bits(data.train.fingerprint(), static_cast<std::uint64_t>(data.train.size())),
                   static_cast<std::uint64_t>(data.validation.size()));
 }
 
 void describe_language_run(const RunFolder& folder, const LanguageOptions& options,
-                           const DecoderOnlyConfig& config, const PreparedTokens& data) {
+                           const DecoderOnlyConfig& config, const LanguageData& data) {
   const std::string tokenizer = data.tokenizer->serialize();
   Json described = Json::parse(config.to_json());
   described["training"] = options;

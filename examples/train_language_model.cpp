@@ -70,7 +70,7 @@ int prepare(const PrepareOptions& options) {
   remember_interrupts();
   options.data.check();
   Progress progress;
-  const PreparedTokens data = prepare_corpus(options.data, nullptr, options.output, progress);
+  const LanguageData data = prepare_corpus(options.data, nullptr, options.output, progress);
   std::printf("%s: %lld tokens to train on, %lld to validate on; a %s tokenizer of %lld\n",
               options.output.c_str(), static_cast<long long>(data.train.size()),
               static_cast<long long>(data.validation.size()), data.tokenizer->kind(),
