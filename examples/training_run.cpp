@@ -237,7 +237,9 @@ int TrainingRun::stop(bool late) {
 
 int TrainingRun::finish() {
   load_weights(folder_.file(kBestWeights), task_.model());
-  task_.conclude(progress_);
+  Json metrics = {{"step", state_.step}};
+  metrics.update(task_.conclude(progress_));
+  if (metrics.size() > 1) folder_.append_metrics(metrics);
   progress_.keep("trained " + std::to_string(state_.step) + " steps in " +
                  duration_text(now_seconds() - started_) + "; best validation loss " +
                  format("%.4f", state_.best_loss) + "; weights in " + folder_.file(kBestWeights));

@@ -50,8 +50,8 @@ class TrainingTask {
   /// Adds to the checkpoint's state what next_loss needs to go on, and what the task is made from.
   virtual void save_state(Json& state) const = 0;
   virtual void load_state(const Json& state) = 0;
-  /// Called when the training is over, with the best weights in the model.
-  virtual void conclude(Progress&) {}
+  /// Called when the training is over, with the best weights in the model. What it returns ends metrics.jsonl.
+  virtual Json conclude(Progress&) { return Json::object(); }
 
   /// The program's name and what its models are for, as messages say them: "train_translation", "translate".
   virtual const char* program() const = 0;

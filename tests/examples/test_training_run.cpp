@@ -154,7 +154,7 @@ TEST_SUITE("examples/training_run") {
     CHECK(log.says("the time limit is reached at step 4; saved. Go on with: train_toy train --run " +
                    broken.path() + " --resume\n"));
     for (const char* name : {"weights.safetensors", "checkpoint.safetensors"}) {
-      CHECK(read_file(whole.file(name)) == read_file(broken.file(name)));
+      CHECK((read_file(whole.file(name)) == read_file(broken.file(name))));  // binary: not to be shown
     }
     CHECK(metrics(whole, "step") == metrics(broken, "step"));
 
@@ -245,6 +245,7 @@ TEST_SUITE("examples/training_run") {
     CHECK(weights_in(folder) == weights_in(short_folder));  // those of step 4
     REQUIRE(task.concluded.size() == 1);
     CHECK(task.concluded[0] == until_best.true_loss());
+    CHECK(metrics(folder, "true_loss") == std::vector<Json>{{{"step", 8}, {"true_loss", task.concluded[0]}}});
   }
 
   TEST_CASE("the weights of the last validations are kept where that is asked for") {

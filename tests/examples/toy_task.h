@@ -91,7 +91,10 @@ class ToyTask : public TrainingTask {
     read_ = state.at("read").get<Index>();
     validated_ = state.at("validated").get<Index>();
   }
-  void conclude(Progress&) override { concluded.push_back(true_loss()); }
+  Json conclude(Progress&) override {
+    concluded.push_back(true_loss());
+    return {{"true_loss", concluded.back()}};
+  }
   const char* program() const override { return "train_toy"; }
   const char* purpose() const override { return "play"; }
 

@@ -1,0 +1,108 @@
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/examples/language_data.h>
+#include <tapeformer/examples/language_evaluate.h>
+#include <tapeformer/examples/language_run.h>
+#include <tapeformer/examples/program.h>
+#include <tapeformer/nn/hugging_face.h>
+
+#include <unistd.h>
+#include <CLI/CLI.hpp>
+
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+#include <optional>
+
+namespace tapeformer {
+namespace {
+
+/// A folder for token files, gone at the end of the scope.
+class ScratchFolder {
+ public:
+  ScratchFolder()
+      : path_(std::filesystem::temp_directory_path() / ("tapeformer-evaluate-" + std::to_string(getpid()))) {}
+  ~ScratchFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  ScratchFolder(const ScratchFolder&) = delete;
+  ScratchFolder& operator=(const ScratchFolder&) = delete;
+  std::string path() const { return path_.string(); }
+
+ private:
+  std::filesystem::path path_;
+};
+
+/// How the run was trained, or nothing for another program's model.
+std::optional<LanguageOptions> training_of(const std::string& folder) {
+  if (is_hugging_face(folder)) return {};
+  try {
+    return RunFolder(folder).config().at("training").get<LanguageOptions>();
+  } catch (const Json::exception& error) {
+    throw CheckpointError(folder + "/config.json: is not of this program: " + error.what());
+  }
+}
+
+}  // namespace
+
+std::string loss_text(const MeanLoss& loss) {
+  return format("%.4f nats a token, perplexity %.4g", loss.nats, std::exp(loss.nats)) +
+         (loss.bytes > 0 ? format(", %.4f bits a byte", loss.bits_per_byte()) : "");
+}
+
+void EvaluateOptions::add_to(CLI::App& app) {
+  const auto positive_or_default = [&](const char* name, Index& value, const char* help) {
+    app.add_option(name, value, help)->check(CLI::NonNegativeNumber);
+  };
+  app.add_option("--run", run, "a run folder, or a Hugging Face folder of a GPT-2 or Llama model")
+      ->required();
+  app.add_option("--part", part, "of the run's text: validation or train")
+      ->check(CLI::IsMember({"validation", "train"}))
+      ->capture_default_str();
+  app.add_option("--corpus", corpus, "measure these UTF-8 files, or folders of them, instead");
+  positive_or_default("--average", average,
+                      "the mean of the last so many weights kept (train --keep-checkpoints)");
+  positive_or_default("--batch", batch, "rows computed at a time; 0 for the training's");
+  positive_or_default("--context", context, "tokens of a row; 0 for the training's");
+  positive_or_default("--validation-batches", validation_batches,
+                      "random batches of the estimate; 0 for the training's");
+  app.add_option("--seed", seed, "of the random batches")->capture_default_str();
+  app.add_option("--tokenizer-model", tokenizer_model, "a tokenizer to use instead of the folder's own");
+}
+
+int evaluate(const EvaluateOptions& options) {
+  LanguageRun run = LanguageRun::load(options.run, options.average, options.tokenizer_model);
+  const std::optional<LanguageOptions> trained = training_of(options.run);
+  if (!trained && options.corpus.empty())
+    throw Error(options.run + ": has a model but no text to measure it on; name one with --corpus");
+  const auto chosen = [](Index asked, Index otherwise) { return asked > 0 ? asked : otherwise; };
+  const Index batch = chosen(options.batch, trained ? trained->batch : 8);
+  const Index context = chosen(options.context, trained ? trained->context : run.model.config().context);
+  const Index batches = chosen(options.validation_batches, trained ? trained->validation_batches : 20);
+  const HeadLossConfig head{trained ? trained->fused_head : true, trained ? trained->head_chunk : 0};
+
+  Progress progress;
+  const ScratchFolder scratch;
+  const auto measured = [&]() -> TokenFile {
+    if (options.corpus.empty()) {
+      const LanguageData data = open_language_data(*trained, RunFolder(options.run));
+      return options.part == "train" ? data.train : data.validation;
+    }
+    LanguageDataOptions both_parts;
+    both_parts.corpus = both_parts.validation = options.corpus;
+    return prepare_corpus(both_parts, run.tokenizer, scratch.path(), progress).validation;
+  };
+  const LanguageMeasure measure(measured(), *run.tokenizer, batch, context, options.seed, head);
+  const MeanLoss exact = measure.exact(run.model, progress);
+  const MeanLoss estimate = measure.estimate(run.model, batches, 0, progress);
+  progress.clear();
+  std::printf("tokens     %lld in %s\n", static_cast<long long>(measure.file().size()),
+              options.corpus.empty() ? ("the run's " + options.part + " part").c_str() : "the corpus");
+  std::printf("exact      %s\n", loss_text(exact).c_str());
+  std::printf("estimated  %s (± %.4f, from %lld random batches of %lld x %lld)\n",
+              loss_text(estimate).c_str(), estimate.standard_error, static_cast<long long>(batches),
+              static_cast<long long>(batch), static_cast<long long>(context));
+  return kExitSuccess;
+}
+
+}  // namespace tapeformer

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <tapeformer/examples/language_loss.h>
+
+#include <string>
+#include <vector>
+
+namespace CLI {
+class App;
+}
+
+namespace tapeformer {
+
+/// "1.4697 nats a token, perplexity 4.348, 2.1203 bits a byte", the last only where bytes are known.
+std::string loss_text(const MeanLoss& loss);
+
+/// Which text a model is measured on, and how.
+struct EvaluateOptions {
+  std::string run, part = "validation", tokenizer_model;
+  std::vector<std::string> corpus;  ///< files and folders instead of the run's data
+  Index average = 0;
+  Index batch = 0, context = 0;  ///< 0: as the training had them
+  Index validation_batches = 0;  ///< 0: as the training had them, or 20
+  std::uint64_t seed = 1;
+
+  void add_to(CLI::App& app);
+};
+
+/// Prints the exact mean loss and the estimate from random batches; returns the exit code.
+/// Throws: CheckpointError, DataError, Error
+int evaluate(const EvaluateOptions& options);
+
+}  // namespace tapeformer

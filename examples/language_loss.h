@@ -1,0 +1,59 @@
+#pragma once
+
+#include <tapeformer/data/text_tokenizer.h>
+#include <tapeformer/data/token_windows.h>
+#include <tapeformer/examples/progress.h>
+#include <tapeformer/nn/transformer/decoder_only.h>
+
+#include <string>
+#include <vector>
+
+namespace tapeformer {
+
+/// A batch as a model trains on it. For a model with prefix, each row begins with a prompt that sees itself in
+/// both directions, and what is within it is no target.
+struct LanguageBatch {
+  Tensor inputs, targets;  ///< i32 [B, T]; a target of -1 does not count
+  Tensor prefix_lengths;   ///< i32 [B], or undefined
+  Index counted = 0;       ///< targets that count
+};
+
+/// Prefix lengths are drawn from 1 .. T - 1, a function of (seed, number, row).
+LanguageBatch language_batch(const DecoderOnlyConfig& config, TokenBatch batch, std::uint64_t seed,
+                             Index number);
+
+/// A mean over targets.
+struct MeanLoss {
+  double nats = 0;  ///< a token
+  Index tokens = 0;
+  Index bytes = 0;            ///< that these tokens stand for; 0 if unknown
+  double standard_error = 0;  ///< of `nats`, from how batches differ; 0 where nothing was drawn
+
+  double bits_per_byte() const;
+};
+
+/// What a model is measured on: the tokens of a text, in rows of a training's length.
+class LanguageMeasure {
+ public:
+  /// Throws: DataError if there are fewer than two tokens
+  LanguageMeasure(TokenFile file, const TextTokenizer& tokenizer, Index rows, Index length,
+                  std::uint64_t seed, const HeadLossConfig& head);
+
+  /// Over the whole text, every token but the first a target once; windows lie side by side, so that a token
+  /// sees what is before it in its window.
+  MeanLoss exact(DecoderOnly& model, Progress& progress) const;
+  /// Over `batches` random batches, drawn anew for each `number`.
+  MeanLoss estimate(DecoderOnly& model, Index batches, Index number, Progress& progress) const;
+  const TokenFile& file() const { return windows_.file(); }
+
+ private:
+  class Sum;
+
+  TokenWindows windows_;
+  std::vector<Index> bytes_of_;  // bytes of each token
+  Index rows_, length_;
+  std::uint64_t seed_;
+  HeadLossConfig head_;
+};
+
+}  // namespace tapeformer
