@@ -1,8 +1,13 @@
-// How fast a translation model writes, with each cache and without.
-// Usage: bench_decoding [--width C] [--heads H] [--layers L] [--feed-forward F] [--vocabulary V] [--batch B]
+// How fast a translation model, or a language model, writes, with each cache and without.
+// Usage: bench_decoding --language character|gpt2-124m [--tokens T] [--batch SAMPLES] [--attention KIND] [--rounds N]
+//                       [--only CACHE] [--profile]
+//        bench_decoding [--width C] [--heads H] [--layers L] [--feed-forward F] [--vocabulary V] [--batch B]
 //                       [--source S] [--tokens T] [--beam K] [--attention KIND] [--rounds N]
 //        defaults: the quickstart model
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/profile.h>
 #include <tapeformer/nn/generate.h>
+#include <tapeformer/nn/generate_text.h>
 
 #include <CLI/CLI.hpp>
 
@@ -21,14 +26,83 @@ double now() {
 struct Workload {
   Index width = 128, heads = 4, layers = 2, feed_forward = 256, vocabulary = 400, batch = 64, source = 12,
         tokens = 12, beam = 5, rounds = 5;
-  std::string attention = "mha";
+  std::string attention = "mha", language, only;
+  bool profiles = false;
 };
+
+const std::pair<const char*, std::optional<CacheConfig>> kCaches[] = {
+    {"without", std::nullopt},
+    {"contiguous", CacheConfig{}},
+    {"paged", CacheConfig{CacheKind::paged, 0, 16}}};
+
+/// nanoGPT's two shapes; texts begin with one token and stay within the context.
+DecoderOnlyConfig language_config(const Workload& w) {
+  DecoderOnlyConfig config;
+  config.attention = attention_kind(w.attention);
+  if (w.language == "character") {
+    config.vocabulary = 65, config.context = 64, config.layers = 4, config.heads = 4, config.width = 128;
+    config.attention_bias = config.norm_bias = config.feed_forward_bias = false;
+  } else if (w.language == "gpt2-124m") {
+    config.vocabulary = 50257, config.context = 1024, config.layers = 12, config.heads = 12;
+    config.width = 768;
+  } else {
+    throw Error("--language is character or gpt2-124m; got " + w.language);
+  }
+  return config;
+}
+
+int time_language_model(const Workload& w) {
+  Generator random(1);
+  DecoderOnly model(language_config(w), random);
+  for (auto& [name, parameter] : model.named_parameters())  // so that greedy tokens differ
+    if (parameter.value().rank() == 2 && name.find("embedding") == std::string::npos)
+      random.fill_normal(parameter.value(), 0, 0.1);
+  model.eval();
+  TextGenerationConfig generation;
+  generation.sampling.temperature = 0;
+  generation.max_tokens = w.tokens, generation.samples = w.batch;
+  std::printf("%s: %lld parameters (%s), %lld samples of %lld tokens after a prompt of one\n",
+              w.language.c_str(), static_cast<long long>(model.parameter_count()), w.attention.c_str(),
+              static_cast<long long>(w.batch), static_cast<long long>(w.tokens));
+  double without = 0;
+  std::vector<std::int32_t> expected;
+  for (const auto& [name, cache] : kCaches) {
+    if (!w.only.empty() && w.only != name) continue;
+    generation.cache = cache;
+    double best = 1e300;
+    std::vector<std::int32_t> tokens;
+    for (Index round = 0; round <= w.rounds; ++round) {  // the first one fills the pools
+      tokens.clear();
+      std::optional<Profile> profile;
+      if (w.profiles && round == w.rounds) profile.emplace();
+      const double begun = now();
+      generate_text(model, {1}, generation, [&](Index, std::int32_t token) {
+        tokens.push_back(token);
+        return true;
+      });
+      const double seconds = now() - begun;
+      if (round > 0) best = std::min(best, seconds);
+      if (profile) std::printf("%s", profile->text(seconds).c_str());
+    }
+    if (!cache) without = best, expected = tokens;
+    std::printf("%-10s  %8.3f ms a token, %9.1f tokens/s", name, 1e3 * best / static_cast<double>(w.tokens),
+                static_cast<double>(w.batch * w.tokens) / best);
+    if (cache && without > 0)
+      std::printf(", %6.2f times without, %s tokens", without / best,
+                  tokens == expected ? "the same" : "OTHER");
+    std::printf("\n");
+  }
+  return 0;
+}
 
 }  // namespace
 
 int main(int argc, char** argv) {
   Workload w;
   CLI::App app("Times beam search with each cache and without.");
+  app.add_option("--language", w.language);
+  app.add_option("--only", w.only, "without, contiguous or paged");
+  app.add_flag("--profile", w.profiles);
   app.add_option("--width", w.width);
   app.add_option("--heads", w.heads);
   app.add_option("--layers", w.layers);
@@ -41,6 +115,11 @@ int main(int argc, char** argv) {
   app.add_option("--attention", w.attention);
   app.add_option("--rounds", w.rounds);
   CLI11_PARSE(app, argc, argv);
+  if (!w.language.empty()) {
+    if (app.count("--tokens") == 0) w.tokens = 64;
+    if (app.count("--batch") == 0) w.batch = 1;
+    return time_language_model(w);
+  }
 
   EncoderDecoderConfig config;
   config.layer.attention = attention_kind(w.attention);
@@ -65,12 +144,8 @@ int main(int argc, char** argv) {
               static_cast<long long>(model.parameter_count()), w.attention.c_str(),
               static_cast<long long>(w.batch), static_cast<long long>(w.source),
               static_cast<long long>(w.beam), static_cast<long long>(w.tokens));
-  const std::pair<const char*, std::optional<CacheConfig>> caches[] = {
-      {"without", std::nullopt},
-      {"contiguous", CacheConfig{}},
-      {"paged", CacheConfig{CacheKind::paged, 0, 16}}};
   double without = 0;
-  for (const auto& [name, cache] : caches) {
+  for (const auto& [name, cache] : kCaches) {
     search.cache = cache;
     double best = 1e300;
     for (Index round = 0; round <= w.rounds; ++round) {  // the first one fills the pools

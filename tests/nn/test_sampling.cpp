@@ -109,7 +109,9 @@ TEST_SUITE("nn/sampling") {
     check_shares(shares(logits_of(p), config), {0.1 / 0.95, 0.4 / 0.95, 0, 0.25 / 0.95, 0.2 / 0.95});
     config.top_k = 3;
     check_shares(shares(logits_of(p), config), {0, 0.4 / 0.85, 0, 0.25 / 0.85, 0.2 / 0.85});
-    config.temperature = 0.5;  // squares: 0.16, 0.0625, 0.04, of which min-p leaves all
+    config.temperature = 0.5;  // squares, of which the least is a quarter of the largest
+    check_shares(shares(logits_of(p), config), {0, 0.16 / 0.2625, 0, 0.0625 / 0.2625, 0.04 / 0.2625});
+    config.min_p = 0.26;
     check_shares(shares(logits_of(p), config), {0, 0.16 / 0.2225, 0, 0.0625 / 0.2225, 0});
   }
 

@@ -40,6 +40,27 @@ void one_gemm(const Gemm& s, const float* a, const float* b, float beta, float* 
   blas_gemm(s, a, b, beta, c);
 }
 
+/// One thread for the product of a few rows with a matrix that is read before a second thread has woken up:
+/// the steps of a small model that generates. Else as many as there are. (Along rows of both, oneDNN's sums
+/// are the same bits then.)
+class ThreadsFor {
+ public:
+  explicit ThreadsFor(const Gemm& s)
+      : before_(omp_get_max_threads()),
+        one_(s.m <= 4 && s.n * s.k < 200000 && !s.transpose_a && s.transpose_b) {
+    if (one_) omp_set_num_threads(1);
+  }
+  ~ThreadsFor() {
+    if (one_) omp_set_num_threads(before_);
+  }
+  ThreadsFor(const ThreadsFor&) = delete;
+  ThreadsFor& operator=(const ThreadsFor&) = delete;
+
+ private:
+  int before_;
+  bool one_;
+};
+
 /// The product over an empty k: c = 0, or c as it was.
 template <class T>
 void clear(const Gemm& s, T beta, T* c) {
@@ -77,6 +98,7 @@ void gemm(Cpu, const Gemm& s, const T* a, const T* b, Write<T> c) {
   if (count >= 2 * omp_get_max_threads()) {
     parallel_ranges(count, s.m * s.n * s.k / 8, products);
   } else {
+    const ThreadsFor threads(s);
     products(0, count);
   }
 }
