@@ -13,6 +13,7 @@ std::string TextTokenizer::decode(const std::vector<std::int32_t>& ids) const {
 std::unique_ptr<TextTokenizer> parse_text_tokenizer(std::string_view content, const std::string& name) {
   const TokenizerFile file = read_tokenizer_file(content, name);
   if (file.kind == "character") return parse_character_tokenizer(file.payload, name);
+  if (file.kind == "bpe") return parse_byte_pair_tokenizer(file.payload, name);
   if (file.kind == "byte") {
     if (file.payload.empty()) return make_byte_tokenizer();
     throw DataError(

@@ -64,7 +64,7 @@ std::unique_ptr<TextTokenizer> make_byte_tokenizer();
 /// Throws:  DataError unless vocabulary_size >= 257
 std::unique_ptr<TextTokenizer> train_byte_pair_tokenizer(const TextSource& text, Index vocabulary_size);
 
-/// GPT-2's published files: token -> id as JSON (encoder.json, vocab.json), and merges (vocab.bpe, merges.txt).
+/// GPT-2's published files: token -> id as JSON (encoder.json, vocab.json); merges (vocab.bpe, merges.txt).
 /// Throws:  DataError naming the file and the entry that does not fit
 std::unique_ptr<TextTokenizer> load_byte_pair_tokenizer(const std::string& vocabulary_path,
                                                         const std::string& merges_path);

@@ -10,7 +10,7 @@ struct TokenizerFile {
   std::string kind, payload;
 };
 
-/// The content of a tokenizer file: a line with format, kind, size and checksum of the payload, then the payload.
+/// The content of a tokenizer file: a line with format, kind, size and checksum of the payload, and that.
 std::string write_tokenizer_file(const char* kind, const std::string& payload);
 
 /// What `write_tokenizer_file` wrote; `name` is the file's, for errors.

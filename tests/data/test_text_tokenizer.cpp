@@ -21,6 +21,7 @@ std::vector<std::unique_ptr<TextTokenizer>> tokenizers() {
   std::vector<std::unique_ptr<TextTokenizer>> all;
   all.push_back(train_character_tokenizer(text_source()));
   all.push_back(make_byte_tokenizer());
+  all.push_back(train_byte_pair_tokenizer(text_source(), 270));
   return all;
 }
 

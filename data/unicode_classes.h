@@ -1,0 +1,14 @@
+#pragma once
+
+#include <cstdint>
+
+namespace tapeformer {
+
+/// What byte-level BPE tells apart: \p{L}, \p{N} and \s of regular expressions, and the rest.
+enum class CharacterClass : std::uint8_t { other, letter, number, space };
+
+/// The class of a code point up to U+10FFFF, as the published GPT-2 tokenizers (tiktoken, tokenizers) see it.
+/// Code points that no Unicode version has assigned yet are `other`.
+CharacterClass character_class(char32_t code_point);
+
+}  // namespace tapeformer
