@@ -6,7 +6,8 @@ namespace tapeformer {
 
 /// Turns tokens into text as they come. What it hands out is always whole UTF-8 characters: bytes that begin
 /// a character wait for the rest, bytes that can begin none become U+FFFD. Text that may be the beginning of
-/// a stop string waits, and a stop string and what follows it are never shown.
+/// a stop string waits, and a stop string and what follows it are never shown: the one that is complete first
+/// counts, of two that end together the longer.
 class TextStream {
  public:
   /// Throws: DataError for a stop string that is empty or not UTF-8
@@ -21,6 +22,7 @@ class TextStream {
 
  private:
   std::string release(bool at_end);
+  bool may_become_stop(std::string_view text) const;
 
   const TextTokenizer& tokenizer_;
   std::vector<std::string> stops_;

@@ -1,0 +1,177 @@
+#include <doctest/doctest.h>
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/data/hash.h>
+#include <tapeformer/data/text_stream.h>
+#include <tapeformer/data/utf8.h>
+#include <tapeformer/tests/data/temporary_file.h>
+#include <tapeformer/tests/reference/sanitized.h>
+
+#include <stdexcept>
+
+using namespace tapeformer;
+
+namespace {
+
+using Strings = std::vector<std::string>;
+
+/// Token i adds pieces[i].
+class Pieces : public TextTokenizer {
+ public:
+  explicit Pieces(Strings pieces) : pieces_(std::move(pieces)) {}
+  void encode(std::string_view, std::vector<std::int32_t>&) const override {
+    throw std::logic_error("unused");
+  }
+  std::string bytes_of(std::int32_t id) const override { return pieces_.at(static_cast<std::size_t>(id)); }
+  Index vocabulary_size() const override { return static_cast<Index>(pieces_.size()); }
+  std::size_t safe_cut(std::string_view) const override { return 0; }
+  const char* kind() const override { return "pieces"; }
+  std::string serialize() const override { return {}; }
+
+ private:
+  Strings pieces_;
+};
+
+/// What is shown after each piece, and at the end.
+Strings shown(const Strings& pieces, Strings stops = {}) {
+  const Pieces tokenizer(pieces);
+  TextStream stream(tokenizer, std::move(stops));
+  Strings texts;
+  for (std::size_t i = 0; i < pieces.size(); ++i) texts.push_back(stream.add(static_cast<std::int32_t>(i)));
+  texts.push_back(stream.finish());
+  return texts;
+}
+
+std::string joined(const Strings& texts) {
+  std::string all;
+  for (const std::string& text : texts) all += text;
+  return all;
+}
+
+/// The text that `bytes` show in the end: replaced, then cut before the stop string that is complete first.
+std::string shown_at_once(std::string_view bytes, const Strings& stops) {
+  std::string text;
+  for (; !bytes.empty(); bytes.remove_prefix(next_utf8(bytes).length)) {
+    const Utf8Step step = next_utf8(bytes);
+    text += step.kind == Utf8Step::whole ? std::string(bytes.substr(0, step.length)) : "\ufffd";
+    std::size_t longest = 0;
+    for (const std::string& stop : stops) {
+      const bool ends = text.size() >= stop.size() && text.substr(text.size() - stop.size()) == stop;
+      if (ends) longest = std::max(longest, stop.size());
+    }
+    if (longest > 0) return text.substr(0, text.size() - longest);
+  }
+  return text;
+}
+
+std::string common_start(const std::string& a, const std::string& b) {
+  std::size_t length = 0;
+  while (length < a.size() && length < b.size() && a[length] == b[length]) ++length;
+  while (find_invalid_utf8(a.substr(0, length)) != std::string::npos) --length;
+  return a.substr(0, length);
+}
+
+}  // namespace
+
+TEST_SUITE("data/text_stream") {
+  TEST_CASE("text is shown as it comes") {
+    CHECK(shown({"To", " be", "", ", é"}) == Strings{"To", " be", "", ", é", ""});
+    CHECK(shown({}) == Strings{""});
+  }
+
+  TEST_CASE("a character is shown when its last byte has come") {
+    CHECK(shown({"a\xf0", "\x9f", "\x98", "\x80!"}) == Strings{"a", "", "", "😀!", ""});
+    CHECK(shown({"\xc3", "\xa9\xc3", "\xa9"}) == Strings{"", "é", "é", ""});
+  }
+
+  TEST_CASE("bytes that can begin no character become U+FFFD, one for what could have been one") {
+    CHECK(shown({"a\x80z"}) == Strings{"a\ufffdz", ""});
+    CHECK(shown({"\xff\xfe"}) == Strings{"\ufffd\ufffd", ""});
+    CHECK(shown({"\xf0\x9f\x98", "("}) == Strings{"", "\ufffd(", ""});  // three bytes, one U+FFFD
+    CHECK(shown({"\xe2\x82", "\xe2\x82", "\xac"}) == Strings{"", "\ufffd", "€", ""});
+    CHECK(shown({"\xed", "\xa0\x80"}) == Strings{"", "\ufffd\ufffd\ufffd", ""});  // a surrogate
+    CHECK(shown({"\xf4", "\x90"}) == Strings{"", "\ufffd\ufffd", ""});
+    CHECK(shown({"\xc0\x80"}) == Strings{"\ufffd\ufffd", ""});
+  }
+
+  TEST_CASE("an unfinished character becomes U+FFFD at the end") {
+    CHECK(shown({"a\xf0\x9f\x98"}) == Strings{"a", "\ufffd"});
+    CHECK(shown({"\xe2\x82", "\xc3"}) == Strings{"", "\ufffd", "\ufffd"});
+  }
+
+  TEST_CASE("a stop string and what follows it are not shown, wherever the tokens end") {
+    CHECK(shown({"one\n", "\ntwo"}, {"\n\n"}) == Strings{"one", "", ""});
+    CHECK(shown({"a END b"}, {"END"}) == Strings{"a ", ""});
+    CHECK(shown({"a E", "N", "D", " b"}, {"END"}) == Strings{"a ", "", "", "", ""});
+    CHECK(shown({"END"}, {"END"}) == Strings{"", ""});
+    const Pieces tokenizer({"x", "END", "y"});
+    TextStream stream(tokenizer, {"END"});
+    stream.add(0);
+    CHECK_FALSE(stream.stopped());
+    stream.add(1);
+    CHECK(stream.stopped());
+    CHECK(stream.add(2).empty());
+    CHECK(stream.finish().empty());
+    CHECK(stream.stopped());
+  }
+
+  TEST_CASE("what only looked like a stop string is shown as soon as that is known, or at the end") {
+    CHECK(shown({"a E", "N", "F"}, {"END"}) == Strings{"a ", "", "ENF", ""});
+    CHECK(shown({"EN", "EN", "D!"}, {"END"}) == Strings{"", "EN", "", ""});
+    CHECK(shown({"a EN"}, {"END"}) == Strings{"a ", "EN"});
+    CHECK(shown({"aab", "aab", "aac"}, {"aabaac"}) == Strings{"", "aab", "", ""});
+  }
+
+  TEST_CASE(
+      "of several stop strings the one that is complete first counts, of two that end together the longer") {
+    CHECK(shown({"abcdef"}, {"abcdef", "cd"}) == Strings{"ab", ""});
+    CHECK(shown({"abcd", "ef"}, {"abcdef", "cd"}) == Strings{"ab", "", ""});
+    CHECK(shown({"xabc"}, {"bc", "abc"}) == Strings{"x", ""});
+    CHECK(shown({"xabc"}, {"abc", "bc"}) == Strings{"x", ""});
+    CHECK(shown({"xaby"}, {"abz", "by"}) == Strings{"xa", ""});
+  }
+
+  TEST_CASE("stop strings may have characters of several bytes, and replaced ones") {
+    CHECK(shown({"a\xe2", "\x82", "\xac!"}, {"€"}) == Strings{"a", "", "", ""});
+    CHECK(shown({"a", "\xe2\x82", "x"}, {"a€"}) == Strings{"", "", "a\ufffdx", ""});
+    CHECK(shown({"a", "\xe3"}, {"a€"}) == Strings{"", "a", "\ufffd"});  // no € begins so
+    CHECK(shown({"a\xff", "b"}, {"\ufffd"}) == Strings{"a", "", ""});
+    CHECK(shown({"a", "\xe3"}, {"a\ufffd"}) == Strings{"", "", ""});
+  }
+
+  TEST_CASE("a stop string that is empty or not UTF-8 is refused") {
+    const Pieces tokenizer({});
+    CHECK(message_of<DataError>([&] {
+            TextStream(tokenizer, {"a", ""});
+          }) == "[text_stream] a stop string is UTF-8 and not empty; got \"\"");
+    CHECK_THROWS_AS(TextStream(tokenizer, {"a\xc3"}), DataError);
+  }
+
+  TEST_CASE("as much is shown at once as no continuation can take back") {
+    const Strings alphabet = {"a", "b", "\xc3", "\xa9", "\xe2", "\xff"};
+    const std::vector<Strings> all_stops = {
+        {}, {"ab"}, {"aab", "ba"}, {"é"}, {"bé", "aba"}, {"a\ufffd"}, {"abab", "b\ufffdb"}};
+    Strings endings = {""};
+    for (std::size_t i = 0; i < 1 + 6 + 36 + 216 && endings.size() < 1555; ++i) {
+      for (const std::string& one : alphabet) endings.push_back(endings[i] + one);
+    }
+    for (std::uint64_t seed = 0; seed < fewer_if_sanitized(std::uint64_t{800}); ++seed) {
+      const Strings& stops = all_stops[seed % all_stops.size()];
+      Strings pieces;
+      for (std::uint64_t i = 0; i < 1 + seed % 5; ++i) {
+        pieces.push_back(alphabet[bounded(mix_bits(seed, i), alphabet.size())]);
+        if (mix_bits(seed, i) % 3 == 0) pieces.back() += alphabet[mix_bits(seed, 50 + i) % alphabet.size()];
+      }
+      CAPTURE(joined(pieces));
+      const Strings texts = shown(pieces, stops);
+      REQUIRE(joined(texts) == shown_at_once(joined(pieces), stops));
+      std::string bytes, so_far;
+      for (std::size_t i = 0; i < pieces.size(); ++i) {
+        bytes += pieces[i], so_far += texts[i];
+        std::string certain = shown_at_once(bytes, stops);
+        for (const std::string& ending : endings)
+          certain = common_start(certain, shown_at_once(bytes + ending, stops));
+        REQUIRE(so_far == certain);
+      }
+    }
+  }
+}
