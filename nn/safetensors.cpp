@@ -1,6 +1,7 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/nn/atomic_file.h>
 #include <tapeformer/nn/safetensors.h>
+#include <tapeformer/nn/strict_json.h>
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -13,7 +14,6 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <set>
 
 namespace tapeformer {
@@ -62,34 +62,10 @@ float from_bfloat(std::uint16_t bits) {
   return value;
 }
 
-/// Refuses what the parser would let pass: a key given twice, and nesting deeper than the format has.
-class Strict {
- public:
-  bool operator()(int depth, Json::parse_event_t event, Json& parsed) {
-    const auto level = static_cast<std::size_t>(depth);
-    if (level > 3) throw CheckpointError("its header is nested too deeply");
-    if (event == Json::parse_event_t::object_start) keys_[level].clear();
-    if (event == Json::parse_event_t::key && !keys_[level - 1].insert(parsed.get<std::string>()).second) {
-      throw CheckpointError("its header has " + parsed.dump() + " twice");
-    }
-    return true;
-  }
-
- private:
-  std::set<std::string> keys_[4];  // of the objects that are open, by depth
-};
-
-Json parse_json(const char* text, std::size_t length) {
-  if (length == 0 || text[0] != '{')
+Json parse_header_json(std::string_view text) {
+  if (text.empty() || text[0] != '{')
     throw CheckpointError("its header is not JSON: it does not start with {");
-  try {
-    return Json::parse(text, text + length,
-                       [strict = Strict()](int depth, Json::parse_event_t event, Json& parsed) mutable {
-                         return strict(depth, event, parsed);
-                       });
-  } catch (const Json::exception& error) {
-    throw CheckpointError(std::string("its header is not JSON: ") + error.what());
-  }
+  return parse_strict_json(text, "its header", 3);
 }
 
 /// An array of counts below 2^63. Throws: CheckpointError if it is something else.
@@ -174,7 +150,7 @@ void SafetensorsFile::map() {
 }
 
 void SafetensorsFile::parse_header(const char* text, std::size_t length, std::size_t data_bytes) {
-  const Json header = parse_json(text, length);
+  const Json header = parse_header_json({text, length});
   for (const auto& [name, value] : header.items()) {
     if (!value.is_object()) throw CheckpointError("'" + name + "' is not an object");
     if (name == kMetadata) {
@@ -239,10 +215,14 @@ std::vector<std::string> SafetensorsFile::names() const {
   return names;
 }
 
-Tensor SafetensorsFile::tensor(const std::string& name) const {
+const SafetensorsFile::Entry& SafetensorsFile::entry(const std::string& name) const {
   const auto found = by_name_.find(name);
   if (found == by_name_.end()) fail("has no tensor '" + name + "'");
-  const Entry& entry = entries_[found->second];
+  return entries_[found->second];
+}
+
+Tensor SafetensorsFile::tensor(const std::string& name) const {
+  const Entry& entry = this->entry(name);
   const unsigned char* const from = bytes_.get() + data_at_ + entry.begin;
   const auto copy = [&](DType type) {
     const Tensor x = Tensor::empty(entry.shape, type);

@@ -24,6 +24,9 @@ class SafetensorsFile {
   bool contains(const std::string& name) const { return by_name_.count(name) > 0; }
   const std::string& path() const { return path_; }
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
+  /// As the file has it: "F32", "BF16". Throws: CheckpointError if there is no such tensor
+  const std::string& dtype(const std::string& name) const { return entry(name).dtype; }
+  const Shape& shape(const std::string& name) const { return entry(name).shape; }
   /// A copy. F16 and BF16 become f32; I64 and U8 become i32.
   /// Throws:  CheckpointError if there is no such tensor, or a value does not fit
   Tensor tensor(const std::string& name) const;
@@ -36,6 +39,7 @@ class SafetensorsFile {
   };
 
   SafetensorsFile() = default;
+  const Entry& entry(const std::string& name) const;
   [[noreturn]] void fail(const std::string& what) const;
   void map();
   void parse_header(const char* text, std::size_t length, std::size_t data_bytes);
