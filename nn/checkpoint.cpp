@@ -18,7 +18,7 @@ void load_weights(const std::string& path, Module& module) {
   load_weights(SafetensorsFile::open(path), "", module);
 }
 
-void load_weights(const SafetensorsFile& file, const std::string& prefix, Module& module) {
+std::vector<Tensor> weights_in(const SafetensorsFile& file, const std::string& prefix, Module& module) {
   std::map<std::string, Tensor> found;
   for (const std::string& name : file.names()) {
     if (name.compare(0, prefix.size(), prefix) == 0)
@@ -42,7 +42,18 @@ void load_weights(const SafetensorsFile& file, const std::string& prefix, Module
   }
   if (!problems.empty())
     throw CheckpointError(file.path() + ": the weights do not fit the model:" + problems);
-  for (const auto& [name, value] : weights) value.copy_from(found.at(name).to(value.dtype()));
+  std::vector<Tensor> values;
+  for (const auto& [name, value] : weights) values.push_back(found.at(name));
+  return values;
+}
+
+void load_weights(const SafetensorsFile& file, const std::string& prefix, Module& module) {
+  const std::vector<Tensor> values = weights_in(file, prefix, module);
+  const auto weights = weights_of(module);
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    const Tensor& value = weights[i].second;
+    value.copy_from(values[i].to(value.dtype()));
+  }
 }
 
 }  // namespace tapeformer

@@ -15,6 +15,10 @@ std::vector<std::pair<std::string, Tensor>> weights_of(Module& module);
 /// Throws:  CheckpointError
 void save_weights(const std::string& path, Module& module);
 
+/// A value of the file for each of weights_of(module), in the same order, of the file's type.
+/// Throws:  CheckpointError naming each tensor that is missing, superfluous or of another shape
+std::vector<Tensor> weights_in(const SafetensorsFile& file, const std::string& prefix, Module& module);
+
 /// Loads what save_weights wrote. Nothing changes unless everything fits.
 /// Throws:  CheckpointError naming the file and each tensor that is missing, superfluous or of another shape
 void load_weights(const std::string& path, Module& module);
