@@ -1,10 +1,13 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/nn/sampling.h>
 #include <tapeformer/tests/nn/module_case.h>
+#include <tapeformer/tests/reference/sanitized.h>
 
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <limits>
+#include <numeric>
 
 using namespace tapeformer;
 
@@ -113,6 +116,83 @@ TEST_SUITE("nn/sampling") {
     check_shares(shares(logits_of(p), config), {0, 0.16 / 0.2625, 0, 0.0625 / 0.2625, 0.04 / 0.2625});
     config.min_p = 0.26;
     check_shares(shares(logits_of(p), config), {0, 0.16 / 0.2225, 0, 0.0625 / 0.2225, 0});
+  }
+
+  TEST_CASE("draws follow transformers' processors, alone and together") {
+    const Golden golden("sampling");
+    int cases = 0;
+    for (const std::string name :
+         {"plain", "temperature", "top_k", "top_k_beyond", "top_p", "min_p", "penalty", "penalty_below_one",
+          "hot_top_p", "cold_min_p", "top_k_top_p", "top_k_min_p", "top_p_min_p", "all", "all_hot"}) {
+      INFO(name);
+      const auto options = golden.options(name);
+      SamplingConfig config;
+      config.temperature = options.value("temperature", 1.0);
+      config.top_k = options.value("top_k", Index{0});
+      config.top_p = options.value("top_p", 1.0);
+      config.min_p = options.value("min_p", 0.0);
+      auto logits = golden.tensor(name, "in.logits").to_vector<double>();
+      RepetitionPenalty penalty(options.value("repetition_penalty", 1.0));
+      for (const std::int32_t token : golden.tensor(name, "in.seen").to_vector<std::int32_t>())
+        penalty.see(token);
+      penalty.apply(logits.data());
+      const auto found = shares(logits, config), expected = golden.tensor(name, "out").to_vector<double>();
+      REQUIRE(found.size() == expected.size());
+      double chi_square = 0;
+      int possible = 0;
+      for (std::size_t i = 0; i < expected.size(); ++i) {
+        CHECK((found[i] == 0 || expected[i] > 0));
+        if (expected[i] == 0) continue;
+        chi_square += static_cast<double>(kDraws) * std::pow(found[i] - expected[i], 2) / expected[i];
+        ++possible;
+      }
+      const double freedom = possible - 1;  // the statistic's mean, and half of its variance
+      CHECK(chi_square <= 1e-9 + freedom + 5 * std::sqrt(2 * freedom));
+      ++cases;
+    }
+    CHECK(cases == 15);
+  }
+
+  TEST_CASE("of a large vocabulary the same tokens are kept as by sorting all of it") {
+    constexpr Index kVocabulary = 5003;
+    Generator random(7);
+    const Tensor normal = Tensor::empty({kVocabulary}, DType::f32);
+    for (const double spread :
+         {0.0, 0.3, 3.0}) {  // from all alike to few that matter; in steps, so that many tie
+      random.fill_normal(normal, 0, spread);
+      float* logits = normal.data<float>();
+      for (Index i = 0; i < kVocabulary; ++i) logits[i] = std::round(8 * logits[i]) / 8;
+      std::vector<Index> order(kVocabulary);
+      std::iota(order.begin(), order.end(), Index{0});
+      std::stable_sort(order.begin(), order.end(), [&](Index a, Index b) { return logits[a] > logits[b]; });
+      for (const Index top_k : {0, 1, 40, 4000}) {
+        for (const double top_p : {1.0, 0.9, 0.3}) {
+          for (const double min_p : {0.0, 0.5}) {
+            INFO("spread ", spread, ", top_k ", top_k, ", top_p ", top_p, ", min_p ", min_p);
+            SamplingConfig config = config_of(1, top_k, top_p);
+            config.min_p = min_p;
+            const std::size_t candidates = static_cast<std::size_t>(top_k > 0 ? top_k : kVocabulary);
+            double sum = 0, reached = 0;
+            for (std::size_t i = 0; i < candidates; ++i)
+              sum += std::exp(static_cast<double>(logits[order[i]]));
+            std::vector<bool> kept(kVocabulary, false);
+            const double likeliest = std::exp(static_cast<double>(logits[order[0]]));
+            for (std::size_t i = 0; i < candidates && reached < top_p * sum * (1 + 1e-9); ++i) {
+              const double weight = std::exp(static_cast<double>(logits[order[i]]));
+              reached += weight;
+              if (weight >= min_p * likeliest * (1 - 1e-9)) kept[static_cast<std::size_t>(order[i])] = true;
+            }
+            std::vector<bool> drawn(kVocabulary, false);
+            for (int i = 0; i < fewer_if_sanitized(400); ++i) {
+              const Index token = sample_token(logits, kVocabulary, config, random);
+              drawn[static_cast<std::size_t>(token)] = true;
+              CHECK(kept[static_cast<std::size_t>(token)]);
+            }
+            if (std::count(kept.begin(), kept.end(), true) == 1) CHECK(drawn == kept);
+          }
+        }
+      }
+    }
   }
 
   TEST_CASE("a repetition penalty lowers each token seen once, whatever its sign") {
