@@ -1,5 +1,5 @@
-// The head of a language model and its loss: linear_cross_entropy against cross_entropy(linear(...)), time and the
-// most pool memory of a forward and a backward pass.
+// The head of a language model and its loss: linear_cross_entropy against cross_entropy(linear(...)), time
+// and the most pool memory of a forward and a backward pass.
 // Usage: head_loss [--tokens N...] [--classes V] [--width C] [--chunks ROWS...] [--repeats N]
 //                  [--processor-time]
 #include <tapeformer/autograd/ops/linear_cross_entropy.h>
@@ -69,7 +69,8 @@ double step(Inputs& in, Index chunk) {
   return now() - begun;
 }
 
-/// What a step adds to the pool's peak, in MiB, in a process of its own; the weight's gradient has its buffer.
+/// What a step adds to the pool's peak, in MiB, in a process of its own; the weight's gradient has its
+/// buffer.
 double peak_memory(Index tokens, Index width, Index classes, Index chunk) {
   int ends[2];
   if (pipe(ends) != 0) return NAN;
