@@ -4,7 +4,7 @@
 
 namespace tapeformer {
 
-/// Bytes of the word at the start of `text`, which is not empty: what byte pairs are merged within. Bytes that
+/// Bytes of the word at the start of `text`, which is not empty. Pairs are merged within words. Bytes that
 /// are not UTF-8 count as signs, like the U+FFFD that would stand for them.
 /// Math:    the first match of 's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
 /// Source:  Radford et al. 2019, "Language models are unsupervised multitask learners", section 2.2

@@ -14,6 +14,7 @@ std::unique_ptr<TextTokenizer> parse_text_tokenizer(std::string_view content, co
   const TokenizerFile file = read_tokenizer_file(content, name);
   if (file.kind == "character") return parse_character_tokenizer(file.payload, name);
   if (file.kind == "bpe") return parse_byte_pair_tokenizer(file.payload, name);
+  if (file.kind == "sentencepiece") return parse_sentencepiece_tokenizer(file.payload, name);
   if (file.kind == "byte") {
     if (file.payload.empty()) return make_byte_tokenizer();
     throw DataError(

@@ -36,7 +36,8 @@ class TextTokenizer {
   virtual std::optional<std::int32_t> begin() const { return {}; }
   virtual std::optional<std::int32_t> end() const { return {}; }
   /// The length of the longest head of `text` that can be encoded by itself, whatever follows; 0 if none. It
-  /// lets a stream be encoded in pieces with the ids of the whole.
+  /// lets a stream be encoded in pieces with the ids of the whole. SentencePiece, which puts a space before a
+  /// text and may merge across any place, has none: its documents are encoded whole.
   virtual std::size_t safe_cut(std::string_view text) const = 0;
   /// "character", "byte", "bpe" or "sentencepiece".
   virtual const char* kind() const = 0;

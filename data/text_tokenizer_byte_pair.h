@@ -21,7 +21,7 @@ struct BytePairVocabulary {
 /// What ends a document.
 constexpr const char* kEndOfText = "<|endoftext|>";
 
-/// The character that stands for a byte in GPT-2's files: itself where it can be seen, else one from U+0100 on.
+/// What stands for a byte in GPT-2's files: itself where it can be seen, else a character from U+0100 on.
 std::string byte_pair_character(unsigned char byte);
 
 /// The bytes in the order of their ids: those that can be seen come first.

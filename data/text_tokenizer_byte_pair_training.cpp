@@ -47,8 +47,8 @@ struct PairHash {
   }
 };
 
-/// Words as they are cut into tokens, and how often each pair of neighbours occurs in them. A merge looks at the
-/// words that have its pair only.
+/// Words as they are cut into tokens, and how often each pair of neighbours occurs in them. A merge looks at
+/// those words only that have its pair.
 class PairLearner {
  public:
   PairLearner(const WordCounts& counts, BytePairVocabulary& vocabulary) : vocabulary_(vocabulary) {

@@ -52,6 +52,12 @@ class SentencePieceTokenizer : public Tokenizer {
   std::string model_;
 };
 
+/// A SentencePiece model by the trainer's `options` that keeps text as it is. The same sentences in the same
+/// order give the same model.
+/// Throws:  DataError if the sentences cannot fill a vocabulary of that size
+std::string train_sentencepiece(std::unordered_map<std::string, std::string> options,
+                                const std::vector<std::string>& sentences);
+
 /// "<pad>", "<unk>", "<begin>", "<end>".
 const char* special_piece(std::int32_t id);
 

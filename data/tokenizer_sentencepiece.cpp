@@ -23,6 +23,25 @@ class Sentences : public sentencepiece::SentenceIterator {
 
 }  // namespace
 
+std::string train_sentencepiece(std::unordered_map<std::string, std::string> options,
+                                const std::vector<std::string>& sentences) {
+  // One thread makes training a function of the sentences alone; the identity normalisation and keeping every
+  // space make decoding exact.
+  options.insert({{"normalization_rule_name", "identity"},
+                  {"remove_extra_whitespaces", "false"},
+                  {"num_threads", "1"},
+                  {"minloglevel", "2"}});
+  Sentences iterator(sentences);
+  std::string model;
+  const auto status = sentencepiece::SentencePieceTrainer::Train(options, &iterator, &model);
+  if (!status.ok()) {
+    throw DataError("[tokenizer] SentencePiece cannot learn " + options["vocab_size"] + " pieces from " +
+                    std::to_string(sentences.size()) + " sentences: " + status.ToString() +
+                    "; try another vocabulary size");
+  }
+  return model;
+}
+
 /// The library's processor, and its ids against ours: ours start with the special pieces in a fixed order.
 struct SentencePieceTokenizer::Library {
   sentencepiece::SentencePieceProcessor processor;
@@ -47,30 +66,16 @@ SentencePieceTokenizer::~SentencePieceTokenizer() = default;
 
 std::unique_ptr<Tokenizer> SentencePieceTokenizer::train(const TokenizerConfig& config,
                                                          const std::vector<std::string>& sentences) {
-  // One thread makes training a function of the sentences alone; the identity normalisation and keeping every
-  // space make decoding exact.
-  const std::unordered_map<std::string, std::string> options = {
-      {"model_type", name_of(config.kind)},
-      {"vocab_size", std::to_string(config.vocabulary_size)},
-      {"hard_vocab_limit", "false"},
-      {"character_coverage", "1.0"},
-      {"byte_fallback", config.byte_fallback ? "true" : "false"},
-      {"normalization_rule_name", "identity"},
-      {"remove_extra_whitespaces", "false"},
-      {"num_threads", "1"},
-      {"minloglevel", "2"},
-      {"pad_id", std::to_string(kPadding)},
-      {"unk_id", std::to_string(kUnknown)},
-      {"bos_id", std::to_string(kBegin)},
-      {"eos_id", std::to_string(kEnd)}};
-  Sentences iterator(sentences);
-  std::string model;
-  const auto status = sentencepiece::SentencePieceTrainer::Train(options, &iterator, &model);
-  if (!status.ok()) {
-    throw DataError("[tokenizer] SentencePiece cannot learn " + std::to_string(config.vocabulary_size) +
-                    " pieces from " + std::to_string(sentences.size()) + " sentences: " + status.ToString() +
-                    "; try another vocabulary size");
-  }
+  std::string model = train_sentencepiece({{"model_type", name_of(config.kind)},
+                                           {"vocab_size", std::to_string(config.vocabulary_size)},
+                                           {"hard_vocab_limit", "false"},
+                                           {"character_coverage", "1.0"},
+                                           {"byte_fallback", config.byte_fallback ? "true" : "false"},
+                                           {"pad_id", std::to_string(kPadding)},
+                                           {"unk_id", std::to_string(kUnknown)},
+                                           {"bos_id", std::to_string(kBegin)},
+                                           {"eos_id", std::to_string(kEnd)}},
+                                          sentences);
   return std::make_unique<SentencePieceTokenizer>(std::move(model), "the trained model");
 }
 

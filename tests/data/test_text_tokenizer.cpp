@@ -22,6 +22,7 @@ std::vector<std::unique_ptr<TextTokenizer>> tokenizers() {
   all.push_back(train_character_tokenizer(text_source()));
   all.push_back(make_byte_tokenizer());
   all.push_back(train_byte_pair_tokenizer(text_source(), 270));
+  all.push_back(train_sentencepiece_tokenizer(text_source(), 300));
   return all;
 }
 

@@ -23,7 +23,7 @@ TEST_SUITE("data/unicode_classes") {
       CAPTURE(static_cast<unsigned>(space));
       CHECK(character_class(space) == CharacterClass::space);
     }
-    // Marks, signs, controls, formats, private use, unassigned; what Python's str.split, but not \s, takes for space
+    // Marks, signs, controls, formats, private use, unassigned; what str.split() of Python takes for space
     for (const char32_t other :
          {U'!',           U'_',           U'\u0301',    U'’',           U'€',      U'❤',
           U'\U0001f600',  U'\U0001f3fd',  U'\u200d',    U'\u200b',      U'\ufeff', U'\u180e',
