@@ -122,4 +122,22 @@ TEST_SUITE("nn/search") {
     CHECK(ends_at_b == doctest::Approx(0.4).epsilon(0.05));
     CHECK(ends_at_a == doctest::Approx(0.18).epsilon(0.07));
   }
+
+  TEST_CASE("samples take the likeliest at temperature 0, and know no repetition penalty") {
+    TableModel model({misleading()});
+    std::vector<Generator> randoms = {Generator(7)};
+    SamplingConfig sampling;
+    sampling.temperature = 0;
+    Hypothesis drawn;
+    const auto draw = [&] {
+      search_samples(model, {3}, config_of(1), sampling, randoms,
+                     [&](std::size_t, const Hypothesis& each) { drawn = each; });
+    };
+    draw();
+    TableModel same({misleading()});
+    CHECK(drawn.tokens == found(same, {3}, config_of(1))[0].tokens);
+    sampling.repetition_penalty = 1.5;
+    CHECK(message_of<Error>(draw) ==
+          "[sample] a repetition_penalty is for continuing texts; got 1.500000; try 1");
+  }
 }
