@@ -75,6 +75,8 @@ int evaluate(const EvaluateOptions& options) {
   const std::optional<LanguageOptions> trained = training_of(options.run);
   if (!trained && options.corpus.empty())
     throw Error(options.run + ": has a model but no text to measure it on; name one with --corpus");
+  if (!options.tokenizer_model.empty() && options.corpus.empty())
+    throw Error("--tokenizer-model needs --corpus: the run's own text is there as tokens");
   const auto chosen = [](Index asked, Index otherwise) { return asked > 0 ? asked : otherwise; };
   const Index batch = chosen(options.batch, trained ? trained->batch : 8);
   const Index context = chosen(options.context, trained ? trained->context : run.model.config().context);

@@ -56,17 +56,17 @@ class LanguageMeasure::Sum {
       bytes_ += targets[i] < 0 ? 0 : measure_.bytes_of_[static_cast<std::size_t>(targets[i])];
     nats_ += loss * static_cast<double>(batch.counted);
     tokens_ += batch.counted;
-    losses_.push_back(loss);
+    ++batches_;
+    const double deviation = loss - mean_;  // Welford's sums: memory stays constant
+    mean_ += deviation / static_cast<double>(batches_);
+    squares_ += deviation * (loss - mean_);
   }
   MeanLoss mean() const { return {nats_ / static_cast<double>(tokens_), tokens_, bytes_, 0}; }
   /// How much the mean of as many batches varies.
   double standard_error() const {
-    const auto count = static_cast<double>(losses_.size());
-    if (count < 2) return 0;
-    double mean = 0, squares = 0;
-    for (const double loss : losses_) mean += loss / count;
-    for (const double loss : losses_) squares += (loss - mean) * (loss - mean);
-    return std::sqrt(squares / (count - 1) / count);
+    if (batches_ < 2) return 0;
+    const auto count = static_cast<double>(batches_);
+    return std::sqrt(squares_ / (count - 1) / count);
   }
 
  private:
@@ -74,8 +74,8 @@ class LanguageMeasure::Sum {
   DecoderOnly& model_;
   const RecordingPause pause_;
   double nats_ = 0;
-  Index tokens_ = 0, bytes_ = 0;
-  std::vector<double> losses_;
+  Index tokens_ = 0, bytes_ = 0, batches_ = 0;
+  double mean_ = 0, squares_ = 0;  // of the batches' losses; squared deviations
 };
 
 LanguageMeasure::LanguageMeasure(TokenFile file, const TextTokenizer& tokenizer, Index rows, Index length,

@@ -18,7 +18,7 @@ struct LanguageBatch {
   Index counted = 0;       ///< targets that count
 };
 
-/// Prefix lengths are drawn from 1 .. T - 1, a function of (seed, number, row).
+/// Takes over the tensors of `batch`. Prefix lengths are drawn from 1 .. T - 1, a function of (seed, number, row).
 LanguageBatch language_batch(const DecoderOnlyConfig& config, TokenBatch batch, std::uint64_t seed,
                              Index number);
 

@@ -236,13 +236,13 @@ int TrainingRun::stop(bool late) {
 }
 
 int TrainingRun::finish() {
+  progress_.keep("trained " + std::to_string(state_.step) + " steps in " +
+                 duration_text(now_seconds() - started_) + "; best validation loss " +
+                 format("%.4f", state_.best_loss) + "; weights in " + folder_.file(kBestWeights));
   load_weights(folder_.file(kBestWeights), task_.model());
   Json metrics = {{"step", state_.step}};
   metrics.update(task_.conclude(progress_));
   if (metrics.size() > 1) folder_.append_metrics(metrics);
-  progress_.keep("trained " + std::to_string(state_.step) + " steps in " +
-                 duration_text(now_seconds() - started_) + "; best validation loss " +
-                 format("%.4f", state_.best_loss) + "; weights in " + folder_.file(kBestWeights));
   return kExitSuccess;
 }
 

@@ -7,16 +7,17 @@
 
 namespace tapeformer {
 
-/// What is written to standard error while it exists, kept from the screen.
+/// What is written to standard error (or output) while it exists, kept from the screen.
 class CapturedLog {
  public:
-  CapturedLog() : file_(std::tmpfile()), screen_(dup(STDERR_FILENO)) {
-    std::fflush(stderr);
-    dup2(fileno(file_), STDERR_FILENO);
+  explicit CapturedLog(std::FILE* stream = stderr)
+      : stream_(stream), file_(std::tmpfile()), screen_(dup(fileno(stream))) {
+    std::fflush(stream_);
+    dup2(fileno(file_), fileno(stream_));
   }
   ~CapturedLog() {
-    std::fflush(stderr);
-    dup2(screen_, STDERR_FILENO);
+    std::fflush(stream_);
+    dup2(screen_, fileno(stream_));
     close(screen_);
     std::fclose(file_);
   }
@@ -24,7 +25,7 @@ class CapturedLog {
   CapturedLog& operator=(const CapturedLog&) = delete;
 
   std::string text() const {
-    std::fflush(stderr);
+    std::fflush(stream_);
     std::string text;
     std::rewind(file_);
     for (int c = std::fgetc(file_); c != EOF; c = std::fgetc(file_)) text += static_cast<char>(c);
@@ -33,7 +34,7 @@ class CapturedLog {
   bool says(const std::string& words) const { return text().find(words) != std::string::npos; }
 
  private:
-  std::FILE* file_;
+  std::FILE *stream_, *file_;
   int screen_;
 };
 

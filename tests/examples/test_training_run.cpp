@@ -6,6 +6,7 @@
 #include <tapeformer/tests/nn/temporary_folder.h>
 
 #include <doctest/doctest.h>
+#include <omp.h>
 
 #include <filesystem>
 #include <sstream>
@@ -48,7 +49,8 @@ std::vector<Json> metrics(const RunFolder& folder, const std::string& field) {
 
 std::vector<double> weights_in(const RunFolder& folder, const std::string& name = "weights.safetensors") {
   ToyModel model;
-  load_weights(folder.file(name), model);
+  const SafetensorsFile file = SafetensorsFile::open(folder.file(name));
+  load_weights(file, file.metadata().count("state") > 0 ? "model." : "", model);
   std::vector<double> all;
   for (const auto& [path, tensor] : weights_of(model)) {
     for (Index i = 0; i < tensor.elements(); ++i) all.push_back(tensor.at(i));
@@ -106,6 +108,7 @@ TEST_SUITE("examples/training_run") {
     CHECK(log.says("tokens/s"));
     CHECK(log.says("trained 12 steps in "));
     CHECK(task.concluded.size() == 1);
+    CHECK(task.shown == 0);
     CHECK(folder.config() == Json::object());
     const Tensor trained =
         SafetensorsFile::open(folder.file("checkpoint.safetensors")).tensor("model.linear.weight");
@@ -140,6 +143,7 @@ TEST_SUITE("examples/training_run") {
     at_once.batch_sizes = {4, 3};
     at_once.training.accumulate = 2;
     at_once.training.log_every = 5;
+    at_once.toy.eval();  // a run trains all the same
     CHECK(start(whole, at_once) == kExitSuccess);
     for (Index step = 0; step < 12; ++step) {
       ToyTask task(0.4);
@@ -177,6 +181,8 @@ TEST_SUITE("examples/training_run") {
               " is unharmed; try a lower --learning-rate or a longer --warmup");
     CHECK(metrics(folder, "train_loss").size() == 4);
     CHECK(folder.checkpoint_state().at("step") == 5);
+    CHECK(message_of<Error>([&] { resume(folder, task); }).find("The checkpoint of step 5 in") !=
+          std::string::npos);
     ToyTask healed;
     healed.training.checkpoint_every = 5;
     CHECK(resume(folder, healed) == kExitSuccess);
@@ -215,37 +221,54 @@ TEST_SUITE("examples/training_run") {
   TEST_CASE("the best weights are kept, and patience ends a training that gets no better") {
     const CapturedLog log;
     const TemporaryFolder temporary;
-    const RunFolder folder(temporary.file("run")), short_folder(temporary.file("short"));
-    ToyTask task, until_best;
-    task.training.validate_every = 2;
-    task.training.samples = 2;
-    task.training.patience = 2;
-    task.validations = {5, 4, 4, 4.5, 3, 2};
+    const RunFolder folder(temporary.file("run")), until_best(temporary.file("best")),
+        broken(temporary.file("broken"));
+    const auto configured = [] {
+      ToyTask task;
+      task.training.validate_every = 2;
+      task.training.samples = 2;
+      task.training.patience = 2;
+      task.validations = {5, 6, 4, 4, 4.5, 3};
+      return task;
+    };
+    ToyTask task = configured();
     CHECK(start(folder, task) == kExitSuccess);
     CHECK(log.says("no better validation for 2 times: stopped early"));
     CHECK(log.says(
-        "step 4: validation loss 4.0000, perplexity 54.598, as a toy does it, the best so far, after"));
-    CHECK(log.says("step 6: validation loss 4.0000, perplexity 54.598, as a toy does it, after"));
-    CHECK(log.says("trained 8 steps in "));
+        "step 6: validation loss 4.0000, perplexity 54.598, as a toy does it, the best so far, after"));
+    CHECK(log.says("step 8: validation loss 4.0000, perplexity 54.598, as a toy does it, after"));
+    CHECK(log.says("trained 10 steps in "));
     CHECK(log.says("best validation loss 4.0000; weights in " + folder.file("weights.safetensors")));
-    CHECK(task.shown == 4);
+    CHECK(task.shown == 5);
     const auto lines = metrics(folder, "validation_loss");
-    REQUIRE(lines.size() == 4);
-    CHECK(lines[1] == Json({{"step", 4},
+    REQUIRE(lines.size() == 5);
+    CHECK(lines[2] == Json({{"step", 6},
                             {"validation_loss", 4.0},
                             {"perplexity", std::exp(4.0)},
-                            {"times", 2},
+                            {"times", 3},
                             {"best", true}}));
-    CHECK(lines[2].at("best") == false);
+    CHECK(lines[3].at("best") == false);
     CHECK(folder.checkpoint_state().at("finished") == true);
 
-    until_best.training.checkpoint_every = 1;
-    CHECK(start(short_folder, until_best, kOneStep) == kExitSuccess);
-    for (Index step = 1; step < 4; ++step) resume(short_folder, until_best, kOneStep);
-    CHECK(weights_in(folder) == weights_in(short_folder));  // those of step 4
+    ToyTask best;  // which stops where the other one was best
+    best.training = task.training;
+    best.training.samples = 0;
+    CHECK(start(until_best, best, kOneStep) == kExitSuccess);
+    for (Index step = 1; step < 6; ++step) resume(until_best, best, kOneStep);
+    CHECK(weights_in(folder) == weights_in(until_best, "checkpoint.safetensors"));
     REQUIRE(task.concluded.size() == 1);
-    CHECK(task.concluded[0] == until_best.true_loss());
-    CHECK(metrics(folder, "true_loss") == std::vector<Json>{{{"step", 8}, {"true_loss", task.concluded[0]}}});
+    CHECK(task.concluded[0] == best.true_loss());
+    CHECK(metrics(folder, "true_loss") ==
+          std::vector<Json>{{{"step", 10}, {"true_loss", task.concluded[0]}}});
+
+    ToyTask first = configured();
+    start(broken, first, kOneStep);
+    for (Index step = 1; step < 10; ++step) {
+      ToyTask next = configured();
+      resume(broken, next, kOneStep);
+    }
+    CHECK(metrics(broken, "step") == metrics(folder, "step"));
+    CHECK(weights_in(broken) == weights_in(folder));
   }
 
   TEST_CASE("the weights of the last validations are kept where that is asked for") {
@@ -258,7 +281,7 @@ TEST_SUITE("examples/training_run") {
     task.training.minimum_learning_rate = plain.training.minimum_learning_rate = 0.01;
     task.validations = plain.validations = {12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1};
     CHECK(start(folder, task, kOneStep) == kExitSuccess);
-    write_bytes(folder.file("weights-old.safetensors"), "somebody's");
+    write_bytes(folder.file("weights-5-mine.safetensors"), "somebody's");
     write_bytes(folder.file("weights-99.safetensors"), "of a run that was killed");
     for (Index step = 1; step < 12; ++step) {
       resume(folder, task, kOneStep);
@@ -269,7 +292,7 @@ TEST_SUITE("examples/training_run") {
       CHECK(is_there(step + 1));
       CHECK_FALSE(is_there(step - 1));
     }
-    CHECK(std::filesystem::exists(folder.file("weights-old.safetensors")));
+    CHECK(std::filesystem::exists(folder.file("weights-5-mine.safetensors")));
     CHECK(std::filesystem::exists(folder.file("weights-99.safetensors")));
     CHECK(weights_in(folder, "weights-12.safetensors") == weights_in(folder));
     CHECK(weights_in(folder, "weights-11.safetensors") != weights_in(folder));
@@ -290,12 +313,18 @@ TEST_SUITE("examples/training_run") {
     };
     TrainingControl one_step;
     one_step.max_minutes = kOneStep;
+    one_step.threads = 3;
+    const int threads = omp_get_max_threads();
     CHECK(start_training(folder, one_step, make_task) == kExitSuccess);
     CHECK(message_of<DataError>([&] {
             start_training(folder, {}, make_task);
           }).find("holds a training already; try --resume") != std::string::npos);
     CHECK(made == 1);
+    omp_set_num_threads(2);
     CHECK(resume_training(folder, {}, make_task) == kExitSuccess);
+    CHECK(omp_get_max_threads() == 3);
+    CHECK_FALSE(log.says("threads; with another number"));
+    omp_set_num_threads(threads);
     CHECK(made == 2);
     CHECK(log.says("resumed at step 1"));
     CHECK(message_of<CheckpointError>([&] {

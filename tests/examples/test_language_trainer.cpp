@@ -1,0 +1,219 @@
+#include <tapeformer/examples/language_run.h>
+#include <tapeformer/examples/language_tokenizer.h>
+#include <tapeformer/tests/examples/language_case.h>
+#include <tapeformer/tests/reference/support.h>
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <sstream>
+
+using namespace tapeformer;
+
+namespace {
+
+std::vector<Json> metrics(const RunFolder& folder, const std::string& field) {
+  std::vector<Json> found;
+  std::istringstream lines(read_file(folder.file("metrics.jsonl")));
+  for (std::string line; std::getline(lines, line);) {
+    Json entry = Json::parse(line);
+    entry.erase("tokens_per_second");
+    if (entry.contains(field)) found.push_back(entry);
+  }
+  return found;
+}
+
+double last(const RunFolder& folder, const std::string& field) {
+  return metrics(folder, field).back().at(field).get<double>();
+}
+
+/// A run that stops and goes on after every step.
+void train_in_steps(const RunFolder& folder, const LanguageOptions& options) {
+  TrainingControl one_step;
+  one_step.max_minutes = 1e-12;
+  CHECK(train_language_model(folder, options, one_step) == kExitSuccess);
+  while (!folder.checkpoint_state().at("finished").get<bool>())
+    CHECK(resume_language_model(folder, one_step) == kExitSuccess);
+}
+
+std::string evaluated(const EvaluateOptions& options) {
+  const CapturedLog output(stdout);
+  CHECK(evaluate(options) == kExitSuccess);
+  return output.text();
+}
+
+}  // namespace
+
+TEST_SUITE("examples/language_trainer") {
+  TEST_CASE("a tiny model learns what follows what, and its run folder holds it") {
+    const CapturedLog log;
+    const TemporaryFolder temporary;
+    const RunFolder folder(temporary.file("run"));
+    LanguageOptions options = tiny_options(temporary);
+    options.training.samples = 2;
+    options.training.accumulate = 2;
+    options.training.steps = 60;
+    CHECK(train_language_model(folder, options, {}) == kExitSuccess);
+    const double exact = last(folder, "best_loss"), estimate = last(folder, "best_estimated_loss");
+    CHECK(metrics(folder, "train_loss").front().at("train_loss").get<double>() > 1.2);
+    CHECK(exact < 0.6 * kWalkUnigram);
+    CHECK(exact > kWalkEntropy - 0.05);
+    CHECK(std::fabs(exact - estimate) < 0.2);
+    CHECK(last(folder, "train_loss") < 0.6 * kWalkUnigram);
+    for (const Json& line : metrics(folder, "validation_loss")) {
+      const double loss = line.at("validation_loss").get<double>();
+      CHECK(loss >= exact);
+      CHECK(line.at("bits_per_byte").get<double>() < loss / std::log(2.0));
+    }
+    CHECK(log.says("96 tokens a step"));
+    CHECK(log.says("1 layers, width 16, context 8, vocabulary 7"));
+    CHECK(log.says(", estimated "));
+    CHECK(log.says("the best weights: "));
+    // Each sample begins with the first tokens of the validation part.
+    const std::string sample = "\n  " + walk(4, 2);
+    CHECK(log.text().find(sample, log.text().find(sample) + 1) != std::string::npos);
+    CHECK(metrics(folder, "epoch").back().at("epoch") == 60 * 2 * 6 / (1500 / 8 - 1));
+
+    LanguageRun run = LanguageRun::load(folder.path());
+    CHECK(run.tokenizer->decode({0, 6}) == "aé");
+    Progress progress;
+    const LanguageData data = open_language_data(options, folder);
+    const LanguageMeasure measure(data.validation, *data.tokenizer, 6, 8, 1, {});
+    CHECK(measure.exact(run.model, progress).nats == exact);
+
+    EvaluateOptions asked;
+    asked.run = folder.path();
+    const std::string report = evaluated(asked);
+    CHECK(report.find("tokens     230 in the run's validation part\n") == 0);
+    CHECK(report.find(format("exact      %.4f nats a token, perplexity %.4g, ", exact, std::exp(exact))) !=
+          std::string::npos);
+    CHECK(report.find("from 5 random batches of 6 x 8)") != std::string::npos);
+    asked.corpus = {options.data.validation[0]};
+    const std::string same = evaluated(asked);
+    CHECK(same.find("tokens     230 in the corpus\n") == 0);
+    CHECK(same.substr(same.find("exact")) == report.substr(report.find("exact")));
+    asked.corpus.clear();
+    asked.part = "train";
+    CHECK(evaluated(asked).find("tokens     1500 in the run's train part\n") == 0);
+  }
+
+  TEST_CASE(
+      "stopped after every step and resumed, a run with dropout is the uninterrupted one to the last bit") {
+    const CapturedLog log;
+    for (const bool sequential : {false, true}) {
+      const TemporaryFolder temporary;
+      const RunFolder whole(temporary.file("whole")), broken(temporary.file("broken"));
+      LanguageOptions options = tiny_options(temporary);
+      options.order = sequential ? "sequential" : "random";
+      options.prefix = sequential;
+      options.dropout = 0.3;
+      options.training.accumulate = 2;
+      options.training.steps = 9;
+      options.training.validate_every = 3;
+      CHECK(train_language_model(whole, options, {}) == kExitSuccess);
+      train_in_steps(broken, options);
+      for (const char* name : {"weights.safetensors", "checkpoint.safetensors", "config.json"}) {
+        CHECK((read_file(whole.file(name)) == read_file(broken.file(name))));  // binary: not to be shown
+      }
+      CHECK(metrics(whole, "step") == metrics(broken, "step"));
+      CHECK(metrics(whole, "validation_loss").size() == 3);
+    }
+  }
+
+  TEST_CASE("a model with prefix learns too") {
+    const CapturedLog log;
+    const TemporaryFolder temporary;
+    const RunFolder folder(temporary.file("run"));
+    LanguageOptions options = tiny_options(temporary);
+    options.prefix = true;
+    options.training.samples = 1;
+    CHECK(train_language_model(folder, options, {}) == kExitSuccess);
+    CHECK(last(folder, "validation_loss") < 0.7 * kWalkUnigram);
+    CHECK(LanguageRun::load(folder.path()).model.config().prefix);
+  }
+
+  TEST_CASE("validations are exact, estimates, or both; at the end always both") {
+    const CapturedLog log;
+    for (const std::string kind : {"exact", "estimate", "both"}) {
+      const TemporaryFolder temporary;
+      const RunFolder folder(temporary.file("run"));
+      LanguageOptions options = tiny_options(temporary);
+      options.validation_kind = kind;
+      options.training.steps = 6;
+      options.training.validate_every = 3;
+      CHECK(train_language_model(folder, options, {}) == kExitSuccess);
+      const std::vector<Json> lines = metrics(folder, "validation_loss");
+      REQUIRE(lines.size() == 2);
+      CHECK(lines[1].contains("estimated_loss") == (kind != "exact"));
+      CHECK(lines[1].contains("bits_per_byte") == (kind != "estimate"));
+      CHECK((lines[1].value("estimated_loss", 0.0) == lines[1].at("validation_loss")) ==
+            (kind == "estimate"));
+      CHECK(metrics(folder, "best_loss").size() == 1);
+      CHECK(last(folder, "best_estimated_loss") > 0);
+      if (kind != "estimate") CHECK(last(folder, "best_loss") == lines[1].at("validation_loss"));
+    }
+  }
+
+  TEST_CASE("batches whose gradients are accumulated are the batches of more steps") {
+    const CapturedLog log;
+    const TemporaryFolder temporary;
+    LanguageOptions options = tiny_options(temporary);
+    Progress progress;
+    LanguageTask task(options, tiny_data(options, temporary), tiny_model(options), progress);
+    task.model().eval();
+    const BatchLoss first = task.next_loss(), second = task.next_loss();
+    CHECK(first.counted == 48);
+    CHECK(first.tokens == 48);
+    CHECK(first.loss.item() != second.loss.item());
+    Json state;
+    task.save_state(state);
+    CHECK(state.at("batches") == 2);
+    state["batches"] = 1;
+    task.load_state(state);
+    CHECK(task.next_loss().loss.item() == second.loss.item());
+    CHECK(std::isfinite(task.trial_loss(progress)));
+  }
+
+  TEST_CASE("fine-tuning goes on with another run's weights and tokenizer") {
+    const CapturedLog log;
+    const TemporaryFolder temporary;
+    const RunFolder base(temporary.file("base")), tuned(temporary.file("tuned"));
+    LanguageOptions options = tiny_options(temporary);
+    options.training.keep_checkpoints = 2;
+    CHECK(train_language_model(base, options, {}) == kExitSuccess);
+    options.from = base.path();
+    options.context = 6;
+    options.training.steps = 6;
+    options.training.log_every = 1;
+    options.training.learning_rate = 1e-4;
+    CHECK(train_language_model(tuned, options, {}) == kExitSuccess);
+    CHECK(metrics(tuned, "train_loss").front().at("train_loss").get<double>() < 0.7 * kWalkUnigram);
+    CHECK(LanguageRun::load(tuned.path()).model.config().context == 8);
+    CHECK(resume_language_model(tuned, {}) == kExitSuccess);
+  }
+
+  TEST_CASE("data that does not fit the model or the checkpoint is refused") {
+    const CapturedLog log;
+    const TemporaryFolder temporary;
+    LanguageOptions options = tiny_options(temporary);
+    const LanguageData data = tiny_data(options, temporary);
+    Progress progress;
+    Generator random(1);
+    CHECK(message_of<DataError>([&] {
+            LanguageTask(options, data, DecoderOnly(options.model_config(6), random), progress);
+          }) == data.train.path() + ": has a vocabulary of 7, and the model one of 6");
+    LanguageTask task(options, data, tiny_model(options), progress);
+    Json state;
+    task.save_state(state);
+    state["data_fingerprint"] = 1;
+    CHECK(message_of<DataError>([&] { task.load_state(state); }) ==
+          data.train.path() + ": the data has changed since the checkpoint; restore it, or start anew");
+    options.context = 1500;
+    CHECK(message_of<DataError>([&] {
+            LanguageTask(options, data, DecoderOnly(options.model_config(7), random), progress);
+          }).find("holds 1500 tokens; a window of 1500") != std::string::npos);
+    EvaluateOptions nowhere;
+    nowhere.run = temporary.file("nowhere");
+    CHECK(message_of<CheckpointError>([&] { evaluate(nowhere); }).find("nowhere") != std::string::npos);
+  }
+}
