@@ -10,15 +10,16 @@
 
 namespace tapeformer {
 
-/// A batch as a model trains on it. For a model with prefix, each row begins with a prompt that sees itself in
-/// both directions, and what is within it is no target.
+/// A batch as a model trains on it. For a model with prefix, each row begins with a prompt that sees itself
+/// in both directions, and what is within it is no target.
 struct LanguageBatch {
   Tensor inputs, targets;  ///< i32 [B, T]; a target of -1 does not count
   Tensor prefix_lengths;   ///< i32 [B], or undefined
   Index counted = 0;       ///< targets that count
 };
 
-/// Takes over the tensors of `batch`. Prefix lengths are drawn from 1 .. T - 1, a function of (seed, number, row).
+/// Takes over the tensors of `batch`. Prefix lengths are drawn from 1 .. T - 1, a function of (seed, number,
+/// row).
 LanguageBatch language_batch(const DecoderOnlyConfig& config, TokenBatch batch, std::uint64_t seed,
                              Index number);
 

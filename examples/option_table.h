@@ -27,7 +27,8 @@ inline constexpr bool is_list = false;
 template <class Element>
 inline constexpr bool is_list<std::vector<Element>> = true;
 
-/// A flag for every option of type bool, and an option with a value for the others, or with any number for lists.
+/// A flag for every option of type bool, and an option with a value for the others, or with any number for
+/// lists.
 template <class Options>
 void add_options(CLI::App& app, Options& options) {
   Options::for_each(options, [&](const char* group, const char* name, auto& field, const char* help) {

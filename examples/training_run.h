@@ -50,7 +50,8 @@ class TrainingTask {
   /// Adds to the checkpoint's state what next_loss needs to go on, and what the task is made from.
   virtual void save_state(Json& state) const = 0;
   virtual void load_state(const Json& state) = 0;
-  /// Called when the training is over, with the best weights in the model. What it returns ends metrics.jsonl.
+  /// Called when the training is over, with the best weights in the model. What it returns ends
+  /// metrics.jsonl.
   virtual Json conclude(Progress&) { return Json::object(); }
 
   /// The program's name and what its models are for, as messages say them: "train_translation", "translate".
@@ -58,9 +59,9 @@ class TrainingTask {
   virtual const char* purpose() const = 0;
 };
 
-/// The loop that trains in a run folder: gradient accumulation, clipping, the schedule, validations, the best
-/// weights, checkpoints, log and metrics, and stopping at a limit or at Ctrl-C. A resumed run computes bit for
-/// bit what it would have without the break.
+/// The loop that trains in a run folder: gradient accumulation, clipping, the schedule, validations, the
+/// best weights, checkpoints, log and metrics, and stopping at a limit or at Ctrl-C. A resumed run computes
+/// bit for bit what it would have without the break.
 class TrainingRun {
  public:
   TrainingRun(RunFolder folder, const TrainingControl& control, TrainingTask& task, Progress& progress);
