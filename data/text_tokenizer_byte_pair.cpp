@@ -13,6 +13,7 @@ namespace tapeformer {
 namespace {
 
 constexpr std::size_t kShort = 48;  // bytes; longer words are merged with a queue
+constexpr std::size_t kSeenWords = 1 << 13;
 constexpr std::uint64_t kNoParts = ~std::uint64_t{0};
 constexpr std::uint32_t kNoRank = ~std::uint32_t{0};
 
@@ -20,17 +21,23 @@ std::uint64_t parts_of(std::int32_t left, std::int32_t right) {
   return static_cast<std::uint64_t>(left) << 32 | static_cast<std::uint32_t>(right);
 }
 
-/// Eight bytes at a time; never leaves the process, so it may depend on the machine's order of bytes.
+/// Up to eight bytes as a number.
+std::uint64_t read_bytes(const char* bytes, std::size_t count) {
+  const auto at = [&](std::size_t i) {
+    return static_cast<std::uint64_t>(static_cast<unsigned char>(bytes[i]));
+  };
+  if (count < 4) return count == 0 ? 0 : at(0) | at(count / 2) << 8 | at(count - 1) << 16;
+  std::uint32_t low, high;
+  std::memcpy(&low, bytes, 4);
+  std::memcpy(&high, bytes + count - 4, 4);
+  return low | std::uint64_t{high} << 32;
+}
+
+/// Never leaves the process, so it may depend on the machine's order of bytes.
 std::uint64_t hash_word(std::string_view word) {
   std::uint64_t hash = word.size();
-  for (; word.size() > 8; word.remove_prefix(8)) {
-    std::uint64_t bytes;
-    std::memcpy(&bytes, word.data(), 8);
-    hash = mix_bits(hash ^ bytes);
-  }
-  std::uint64_t bytes = 0;
-  std::memcpy(&bytes, word.data(), word.size());
-  return mix_bits(hash ^ bytes);
+  for (; word.size() > 8; word.remove_prefix(8)) hash = mix_bits(hash ^ read_bytes(word.data(), 8));
+  return mix_bits(hash ^ read_bytes(word.data(), word.size()));
 }
 
 std::size_t table_size(std::size_t entries) {
@@ -66,6 +73,7 @@ BytePairTokenizer::BytePairTokenizer(BytePairVocabulary vocabulary) : vocabulary
   for (const auto& [id, name] : vocabulary_.controls) {
     if (name == kEndOfText) end_ = id;
   }
+  seen_.resize(kSeenWords);
 }
 
 void BytePairTokenizer::add_pair(std::uint32_t rank) {
@@ -100,11 +108,31 @@ std::int32_t BytePairTokenizer::find_word(std::string_view word) const {
 }
 
 void BytePairTokenizer::encode(std::string_view text, std::vector<std::int32_t>& ids) const {
+  const std::unique_lock lock(seen_mutex_, std::try_to_lock);
   while (!text.empty()) {
     const std::size_t length = word_length(text);
-    encode_word(text.substr(0, length), ids);
+    if (lock) {
+      encode_seen_word(text.substr(0, length), ids);
+    } else {
+      encode_word(text.substr(0, length), ids);
+    }
     text.remove_prefix(length);
   }
+}
+
+void BytePairTokenizer::encode_seen_word(std::string_view word, std::vector<std::int32_t>& ids) const {
+  if (word.size() > SeenWord::kMostBytes) return encode_word(word, ids);
+  SeenWord& seen = seen_[hash_word(word) & (seen_.size() - 1)];
+  if (std::string_view(seen.bytes, seen.size) != word) {
+    const std::size_t before = ids.size();
+    encode_word(word, ids);
+    if (ids.size() - before > SeenWord::kMostIds) return;
+    seen.size = static_cast<std::uint8_t>(word.copy(seen.bytes, word.size()));
+    seen.count = static_cast<std::uint8_t>(ids.size() - before);
+    std::copy(ids.end() - seen.count, ids.end(), seen.ids);
+    return;
+  }
+  ids.insert(ids.end(), seen.ids, seen.ids + seen.count);
 }
 
 void BytePairTokenizer::encode_word(std::string_view word, std::vector<std::int32_t>& ids) const {

@@ -3,6 +3,7 @@
 #include <tapeformer/data/text_tokenizer.h>
 
 #include <array>
+#include <mutex>
 
 namespace tapeformer {
 
@@ -58,11 +59,20 @@ class BytePairTokenizer : public TextTokenizer {
     std::uint32_t rank;
   };
 
+  /// A word that has been seen, with its ids; a cache line.
+  struct SeenWord {
+    static constexpr std::size_t kMostBytes = 30, kMostIds = 8;
+    char bytes[kMostBytes];
+    std::uint8_t size = 0, count = 0;
+    std::int32_t ids[kMostIds];
+  };
+
   std::uint32_t find_pair(std::int32_t left, std::int32_t right) const;
   std::int32_t find_word(std::string_view word) const;
   void add_pair(std::uint32_t rank);
   void add_word(std::int32_t id);
   void encode_word(std::string_view word, std::vector<std::int32_t>& ids) const;
+  void encode_seen_word(std::string_view word, std::vector<std::int32_t>& ids) const;
   void merge_short(std::string_view word, std::vector<std::int32_t>& ids) const;
   void merge_long(std::string_view word, std::vector<std::int32_t>& ids) const;
 
@@ -73,6 +83,8 @@ class BytePairTokenizer : public TextTokenizer {
   std::vector<std::int32_t>
       words_;  // tokens that are what merging makes of their bytes; -1 where there is none
   std::optional<std::int32_t> end_;
+  mutable std::vector<SeenWord> seen_;  // by hash; each place keeps the last word that came there
+  mutable std::mutex seen_mutex_;       // whoever finds it taken works without
 };
 
 }  // namespace tapeformer

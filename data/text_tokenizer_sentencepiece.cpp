@@ -49,8 +49,8 @@ class SentencePieceTextTokenizer : public TextTokenizer {
   Index vocabulary_size() const override { return static_cast<Index>(bytes_.size()); }
   std::optional<std::int32_t> begin() const override { return control(processor_.bos_id()); }
   std::optional<std::int32_t> end() const override { return control(processor_.eos_id()); }
-  /// A model may add a space before a text, take spaces off its ends and merge across any place, so a part has
-  /// other ids by itself than within the whole.
+  /// A model may add a space before a text, take spaces off its ends and merge across any place, so a part by
+  /// itself has other ids than within the whole.
   std::size_t safe_cut(std::string_view) const override { return 0; }
   const char* kind() const override { return "sentencepiece"; }
   std::string serialize() const override { return write_tokenizer_file(kind(), model_); }
