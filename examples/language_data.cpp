@@ -95,15 +95,8 @@ LanguageData make_language_data(const LanguageOptions& options, const RunFolder&
                                 const std::shared_ptr<const TextTokenizer>& tokenizer, Progress& progress) {
   const std::string tokens = tokens_folder(options, folder);
   if (options.tokens.empty()) {
-    const bool was_there = fs::exists(folder.path());
-    std::error_code error;
-    fs::remove_all(tokens, error);  // of a training that did not come to its first checkpoint
-    try {
-      return prepare_corpus(options.data, tokenizer, tokens, progress);
-    } catch (...) {
-      if (!was_there) fs::remove(folder.path(), error);
-      throw;
-    }
+    discard_language_data(folder);  // of a training that did not come to its first checkpoint
+    return prepare_corpus(options.data, tokenizer, tokens, progress);
   }
   LanguageData result = LanguageData::open(tokens);
   if (tokenizer != nullptr && tokenizer->serialize() != result.tokenizer->serialize()) {
@@ -113,6 +106,15 @@ LanguageData make_language_data(const LanguageOptions& options, const RunFolder&
                         options.from);
   }
   return result;
+}
+
+void discard_language_data(const RunFolder& folder) {
+  const fs::path tokens = folder.file("tokens");
+  std::error_code ignored;
+  for (const char* name : {"tokenizer", "train.tokens", "validation.tokens"})
+    fs::remove(tokens / name, ignored);
+  if (fs::is_directory(tokens, ignored))
+    fs::remove(tokens, ignored);  // unless somebody else's files are in it
 }
 
 LanguageData open_language_data(const LanguageOptions& options, const RunFolder& folder) {

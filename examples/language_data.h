@@ -31,6 +31,9 @@ LanguageData prepare_corpus(const LanguageDataOptions& options,
 LanguageData make_language_data(const LanguageOptions& options, const RunFolder& folder,
                                 const std::shared_ptr<const TextTokenizer>& tokenizer, Progress& progress);
 
+/// Removes what make_language_data made in the run's folder.
+void discard_language_data(const RunFolder& folder);
+
 /// The data of a run that is there. Throws: DataError
 LanguageData open_language_data(const LanguageOptions& options, const RunFolder& folder);
 

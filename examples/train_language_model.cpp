@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <filesystem>
 
 namespace tapeformer {
 namespace {
@@ -43,7 +44,15 @@ int train(const TrainOptions& options, const CLI::App& command) {
     if (!language.from.empty()) take_fine_tuned(language, model_config_in(language.from), command);
     language.check();
     language.make_paths_absolute();
-    return train_language_model(folder, language, options.control);
+    const bool was_there = std::filesystem::exists(options.run);
+    try {
+      return train_language_model(folder, language, options.control);
+    } catch (...) {
+      std::error_code ignored;
+      if (!folder.has_checkpoint()) discard_language_data(folder);
+      if (!was_there) std::filesystem::remove(options.run, ignored);  // if nothing is in it
+      throw;
+    }
   }
   constexpr std::array kFixed = {"Preset", "Data", "Model", "Training"};
   for (const CLI::Option* option : command.get_options()) {

@@ -1,0 +1,294 @@
+#!/usr/bin/env bash
+# The program train_language_model as its users meet it: training, resume after kill -9 and Ctrl-C, generation,
+# evaluation, preparation, export, bad input, damaged files, a full disk. Usage: train_language_model.sh PROGRAM
+set -u
+program=$(realpath "$1")
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+passed=0 failed=0
+
+check() {  # check NAME CONDITION...
+  local name=$1
+  shift
+  if "$@" >/dev/null 2>&1; then
+    passed=$((passed + 1))
+  else
+    failed=$((failed + 1))
+    echo "FAILED: $name"
+    [ -f "$work/err" ] && sed 's/^/    /' "$work/err" | tail -5
+  fi
+}
+
+# refuses NAME PATTERN ARGUMENTS...: exit code 2 and a message that matches.
+refuses() {
+  local name=$1 pattern=$2 code
+  shift 2
+  "$program" "$@" >"$work/out" 2>"$work/err" </dev/null
+  code=$?
+  check "$name: exit code 2 (was $code)" test "$code" = 2
+  check "$name: says '$pattern'" grep -qi -- "$pattern" "$work/err"
+}
+
+wait_for() {  # wait_for PATTERN FILE
+  for _ in $(seq 1000); do
+    grep -q "$1" "$2" 2>/dev/null && return
+    sleep 0.01
+  done
+}
+
+tiny=(--layers 2 --width 32 --heads 2 --context 32 --batch 8 --accumulate 2 --dropout 0.1 --steps 60 --warmup 10
+  --validate-every 20 --checkpoint-every 7 --validation-batches 2 --validation-kind estimate
+  --validation-fraction 0.01 --samples 1 --log-every 10 --threads 2)
+train() { "$program" train --run "$@" 2>"$work/err" >"$work/out"; }
+generate() { "$program" generate --run "$@" 2>"$work/err" </dev/null; }
+is_utf8() { iconv -f UTF-8 -t UTF-8 "$1"; }
+
+for i in $(seq 300); do
+  printf 'The %dth cat sleeps on mat %d, and the dög — a big one — does not 🐈.\n' "$i" "$((i * 7 % 31))"
+done >"$work/text"
+
+# --- a whole training on the project's own text, then the same one interrupted ------------------------------
+train "$work/whole" "${tiny[@]}" --keep-checkpoints 2
+check "a training without a corpus ends well" test $? = 0
+check "it says what it trains on" grep -q "this project's sources and documents" "$work/err"
+check "it says what the model is" grep -q '2 layers, width 32, context 32.*2 heads of mha.*parameters' "$work/err"
+check "the best weights are there" test -s "$work/whole/weights.safetensors"
+check "metrics are JSON lines with validation losses" grep -q '"validation_loss"' "$work/whole/metrics.jsonl"
+
+"$program" train --run "$work/killed" "${tiny[@]}" --keep-checkpoints 2 >/dev/null 2>&1 &
+victim=$!
+wait_for '"step":20' "$work/killed/metrics.jsonl"
+kill -9 $victim
+wait $victim 2>/dev/null
+check "kill -9 came in the middle" sh -c "! grep -q '\"step\":60,\"valid' '$work/killed/metrics.jsonl'"
+train "$work/killed" --resume
+check "a killed training resumes" test $? = 0
+for file in weights.safetensors weights-40.safetensors weights-60.safetensors checkpoint.safetensors config.json tokenizer \
+  tokens/train.tokens tokens/validation.tokens tokens/tokenizer; do
+  check "after kill -9 and resuming, $file is the uninterrupted run's, byte for byte" \
+    cmp "$work/whole/$file" "$work/killed/$file"
+done
+losses() { grep -o '"step":[0-9]*,"[a-z]*_loss":[0-9.e-]*' "$1/metrics.jsonl"; }
+check "and so are the losses in metrics.jsonl" test "$(losses "$work/whole")" = "$(losses "$work/killed")"
+check "--keep-checkpoints keeps the last two" test "$(ls "$work/whole" | grep -c 'weights-')" = 2
+
+"$program" train --run "$work/stopped" "${tiny[@]}" --keep-checkpoints 2 >/dev/null 2>"$work/err" &
+victim=$!
+wait_for '"step":20' "$work/stopped/metrics.jsonl"
+kill -TERM $victim
+wait $victim
+check "Ctrl-C ends with 130" test $? = 130
+check "Ctrl-C says how to go on" grep -q -- 'train_language_model train --run .* --resume' "$work/err"
+train "$work/stopped" --resume
+check "a stopped training resumes to the same weights" cmp "$work/whole/weights.safetensors" "$work/stopped/weights.safetensors"
+train "$work/stopped" --resume
+check "resuming a finished training says so" grep -q finished "$work/err"
+
+# --- a text of one's own, and what is made of it --------------------------------------------------------------
+(cd "$work" && "$program" train --run mine "${tiny[@]}" --validation-fraction 0.1 --corpus text) >"$work/out" 2>"$work/err"
+check "a training on a file, the path relative" test $? = 0
+run=$work/mine
+generate "$run" --prompt 'The 7th' --greedy --max-tokens 90 >"$work/greedy"
+check "generate answers" test $? = 0
+check "the text begins with the prompt" grep -q '^The 7th.' "$work/greedy"
+check "it says how fast it was" grep -q '90 tokens after a prompt of 7 in .* tokens/s' "$work/err"
+for cache in contiguous paged none; do
+  generate "$run" --prompt 'The 7th' --greedy --max-tokens 90 --cache $cache >"$work/out"
+  check "greedy text is the same with --cache $cache, beyond the context too" cmp "$work/out" "$work/greedy"
+done
+generate "$run" --prompt 'The 7th' --temperature 0 --max-tokens 90 >"$work/out"
+check "temperature 0 is greedy" cmp "$work/out" "$work/greedy"
+printf 'The 7th\n' | "$program" generate --run "$run" --greedy --max-tokens 90 >"$work/out" 2>"$work/err"
+check "the prompt may come from standard input" cmp "$work/out" "$work/greedy"
+generate "$run" --prompt 'The 7th' --greedy --max-tokens 90 --only-new >"$work/out"
+check "--only-new leaves the prompt out" test "The 7th$(cat "$work/out")" = "$(cat "$work/greedy")"
+
+drawn=(--prompt 'The ' --max-tokens 60 --temperature 1.5)
+generate "$run" "${drawn[@]}" --seed 3 >"$work/drawn"
+generate "$run" "${drawn[@]}" --seed 3 >"$work/again"
+generate "$run" "${drawn[@]}" --seed 4 >"$work/otherwise"
+check "a seed draws the same again" cmp "$work/drawn" "$work/again"
+check "another seed draws another" sh -c "! cmp -s '$work/drawn' '$work/otherwise'"
+for choice in '--top-k 1' '--top-p 0.0001' '--min-p 1' '--repetition-penalty 2'; do
+  generate "$run" "${drawn[@]}" --seed 3 $choice >"$work/out"
+  check "$choice changes what is drawn" sh -c "! cmp -s '$work/drawn' '$work/out'"
+done
+generate "$run" "${drawn[@]}" --seed 3 --samples 3 >"$work/samples"
+check "three samples have two separators" test "$(grep -c '^---------------$' "$work/samples")" = 2
+check "the first of them is what is drawn alone" sh -c \
+  "sed '/^---------------\$/,\$d' '$work/samples' | head -c \$((\$(wc -c <'$work/drawn') - 1)) | cmp -n \$((\$(wc -c <'$work/drawn') - 1)) - '$work/drawn'"
+generate "$run" --prompt 'The 7th' --greedy --max-tokens 90 --only-new >"$work/out"
+stop=$(tail -c +11 "$work/out" | head -c 3)  # a text that comes
+generate "$run" --prompt 'The 7th' --greedy --max-tokens 90 --only-new --stop zzz --stop "$stop" >"$work/stopped.txt"
+check "a stop string ends the text before it" sh -c "! grep -qF -- '$stop' '$work/stopped.txt'"
+check "what comes before it is the same" sh -c "head -c \$((\$(wc -c <'$work/stopped.txt') - 1)) '$work/out' | head -c 5 | cmp -n 5 - '$work/stopped.txt'"
+generate "$run" --prompt '' --max-tokens 20 >"$work/out"
+check "an empty prompt begins a text" sh -c "test \$(wc -m <'$work/out') -ge 20"
+generate "$run" --prompt 'The' --average 2 --max-tokens 5 >"$work/out"
+check "--average of a run that keeps one set of weights says so" grep -q -- '--keep-checkpoints' "$work/err"
+generate "$work/whole" --prompt 'int' --greedy --average 2 --max-tokens 5 >"$work/out"
+check "--average of the weights kept" test $? = 0
+
+check "whoever reads may stop reading" bash -c \
+  "set -o pipefail; '$program' generate --run '$run' --prompt The --max-tokens 3000 2>/dev/null </dev/null | head -c 20"
+"$program" generate --run "$run" --prompt The >/dev/full 2>"$work/err"
+check "output that cannot be written: exit code 2" test $? = 2
+check "output that cannot be written is named" grep -q 'standard output' "$work/err"
+"$program" generate --run "$run" --prompt 'The ' --max-tokens 10000000 >"$work/endless" 2>"$work/err" </dev/null &
+victim=$!
+for _ in $(seq 500); do
+  test "$(wc -c <"$work/endless")" -gt 100 && break
+  sleep 0.01
+done
+check "text comes as it is drawn" test "$(wc -c <"$work/endless")" -gt 100
+kill -TERM $victim
+wait $victim
+check "Ctrl-C ends a text with 130" test $? = 130
+check "what had come by then is whole" is_utf8 "$work/endless"
+refuses "a prompt with an unknown character" "text" generate --run "$run" --prompt '猫'
+refuses "a prompt that is not UTF-8" "UTF-8" generate --run "$run" --prompt $'\xff'
+refuses "a temperature below zero" "--temperature" generate --run "$run" --prompt a --temperature -1
+refuses "greedy at a temperature" "--greedy" generate --run "$run" --prompt a --greedy --temperature 1
+refuses "an unknown cache" "--cache" generate --run "$run" --prompt a --cache ring
+refuses "an empty stop string" "stop" generate --run "$run" --prompt a --stop ''
+refuses "no tokens" "--max-tokens" generate --run "$run" --prompt a --max-tokens 0
+
+"$program" evaluate --run "$run" >"$work/out" 2>"$work/err"
+check "evaluate prints the exact mean" grep -q 'exact .*nats a token, perplexity .*bits a byte' "$work/out"
+check "evaluate prints the estimate" grep -q 'estimated .*random batches of 8 x 32' "$work/out"
+"$program" evaluate --run "$run" --corpus "$work/text" >"$work/out" 2>"$work/err"
+check "evaluate measures another text" grep -q 'exact' "$work/out"
+
+# --- bytes, bpe, prefix: valid UTF-8 always -----------------------------------------------------------------------
+small=("${tiny[@]}" --validation-fraction 0.1 --steps 12 --corpus "$work/text")
+train "$work/bytes" "${small[@]}" --tokenizer byte --prefix
+check "a prefix model of bytes trains" test $? = 0
+generate "$work/bytes" --prompt 'dög' --temperature 3 --top-k 0 --max-tokens 300 >"$work/out"
+check "what an untrained model of bytes writes is valid UTF-8" is_utf8 "$work/out"
+"$program" prepare --corpus "$work/text" --tokenizer bpe --vocabulary 300 --output "$work/prepared" >"$work/out" 2>"$work/err"
+check "prepare makes a tokenizer and token files" sh -c \
+  "grep -q 'bpe tokenizer of 300' '$work/out' && test -s '$work/prepared/train.tokens'"
+refuses "preparing into a folder that is there" "already" prepare --corpus "$work/text" --output "$work/prepared"
+train "$work/bpe" "${tiny[@]}" --steps 12 --tokens "$work/prepared"
+check "a training on prepared tokens" test $? = 0
+train "$work/direct" "${small[@]}" --tokenizer bpe --vocabulary 300
+check "the same text, not prepared before, gives the same weights" \
+  cmp "$work/bpe/weights.safetensors" "$work/direct/weights.safetensors"
+mv "$work/prepared" "$work/moved"
+refuses "resuming when the prepared folder is gone" "prepared" train --run "$work/bpe" --resume
+generate "$work/bpe" --prompt 'The cat' --greedy --max-tokens 20 >"$work/out"
+check "generating does not need it" test $? = 0
+train "$work/tuned" --from "$work/bpe" "${small[@]:8}" --layers 2 --steps 11
+check "fine-tuning a run on another text" test $? = 0
+check "fine-tuning keeps the tokenizer" cmp "$work/bpe/tokenizer" "$work/tuned/tokenizer"
+refuses "fine-tuning to another width" "--width 64 contradicts --from" train --run "$work/new" --from "$work/bpe" --width 64
+refuses "fine-tuning with another tokenizer" "--tokenizer contradicts" train --run "$work/new" --from "$work/bpe" --tokenizer byte
+
+# --- export, and the folders of other programs ----------------------------------------------------------------------
+train "$work/llama" --preset stories-260k --width 32 --heads 4 --groups 2 --feed-forward 48 --layers 2 --context 32 --batch 4 \
+  --steps 12 --warmup 2 --validate-every 6 --validation-batches 2 --vocabulary 300 --corpus "$work/text" --threads 2
+check "a small Llama of a preset trains" test $? = 0
+for model in mine bytes bpe llama; do
+  if [ $model = bytes ]; then
+    refuses "exporting a prefix model" "prefix" export --run "$work/bytes" --output "$work/exported-bytes"
+    check "what could not be exported leaves nothing" test ! -e "$work/exported-bytes"
+    continue
+  fi
+  "$program" export --run "$work/$model" --output "$work/exported-$model" >"$work/out" 2>"$work/err"
+  check "exporting $model" test $? = 0
+  generate "$work/$model" --prompt 'The cat' --greedy --max-tokens 20 >"$work/ours"
+  generate "$work/exported-$model" --prompt 'The cat' --greedy --max-tokens 20 >"$work/theirs"
+  check "$model, exported, writes the same" cmp "$work/ours" "$work/theirs"
+done
+refuses "exporting to a folder that is there" "already" export --run "$run" --output "$work/exported-mine"
+refuses "resuming an exported model" "no checkpoint" train --run "$work/exported-mine" --resume
+"$program" evaluate --run "$work/exported-bpe" --corpus "$work/text" >"$work/out" 2>"$work/err"
+check "an exported model is measured" grep -q exact "$work/out"
+train "$work/retuned" --from "$work/exported-llama" --corpus "$work/text" --steps 11 --warmup 2 --threads 2 --batch 4
+check "an exported model is fine-tuned" test $? = 0
+rm -f "$work/exported-bpe/merges.txt"
+refuses "a folder without a tokenizer" "has no tokenizer.*--tokenizer-model" generate --run "$work/exported-bpe" --prompt a
+generate "$work/exported-bpe" --prompt 'The cat' --greedy --max-tokens 20 --tokenizer-model "$work/moved" >"$work/theirs"
+generate "$work/bpe" --prompt 'The cat' --greedy --max-tokens 20 >"$work/ours"
+check "another folder's tokenizer is used when named" cmp "$work/ours" "$work/theirs"
+cat >"$work/exported-bpe/tokenizer.json" <<'JSON'
+{"model": {"type": "WordPiece", "vocab": {}}}
+JSON
+refuses "a tokenizer.json of another kind" "a model of type WordPiece" generate --run "$work/exported-bpe" --prompt a
+mkdir "$work/bare" && cp "$work/exported-llama/model.safetensors" "$work/bare"
+refuses "weights without a config.json" "has no config.json" generate --run "$work/bare" --prompt a
+
+# --- bad input ---------------------------------------------------------------------------------------------------------
+new() { echo "$work/new"; }
+printf 'good line\nbad \xff byte\n' >"$work/invalid"
+: >"$work/empty"
+printf 'short' >"$work/short"
+refuses "a missing file" "nothere" train --run "$(new)" --corpus "$work/nothere"
+refuses "an empty file" "empty" train --run "$(new)" --corpus "$work/empty"
+refuses "invalid UTF-8" "invalid:2" train --run "$(new)" --corpus "$work/invalid"
+refuses "a text shorter than a row" "text\|token\|short" train --run "$(new)" --corpus "$work/short"
+refuses "an unknown preset" "shakespeare-char-cpu, shakespeare-char, gpt2-124m, stories-260k" train --run "$(new)" --preset gpt5
+refuses "width not divisible by heads" "divisible" train --run "$(new)" "${tiny[@]}" --width 33
+refuses "an unknown flag" "--wdith" train --run "$(new)" --wdith 16
+refuses "a number that is none" "steps" train --run "$(new)" --steps many
+refuses "an impossible dropout" "dropout" train --run "$(new)" "${tiny[@]}" --dropout 1.5
+refuses "an unknown tokenizer" "character, byte, bpe or sentencepiece" train --run "$(new)" "${tiny[@]}" --tokenizer word
+refuses "tokens and a corpus" "--tokens" train --run "$(new)" --tokens "$work/moved" --corpus "$work/text"
+refuses "tokens that are not there" "nothere" train --run "$(new)" --tokens "$work/nothere"
+refuses "fine-tuning nothing" "nothere" train --run "$(new)" --from "$work/nothere"
+refuses "an attention that does not fit" "--groups" train --run "$(new)" --groups 2
+check "refused trainings leave no folder behind" test ! -e "$work/new"
+refuses "an unwritable folder" "cannot be made" train --run /dev/null/run "${tiny[@]}"
+refuses "a folder that holds a training" "--resume" train --run "$work/whole" "${tiny[@]}"
+refuses "resuming with other options" "--width" train --run "$work/whole" --resume --width 32
+refuses "resuming with a preset" "--preset" train --run "$work/whole" --resume --preset stories-260k
+refuses "resuming nothing" "no checkpoint" train --run "$(new)" --resume
+refuses "generating with no model" "nothere" generate --run "$work/nothere" --prompt a
+refuses "no command" "subcommand" --
+refuses "a learning rate that diverges" "step .*learning-rate" train --run "$work/diverged" "${small[@]}" \
+  --learning-rate 1e30 --clip 0 --warmup 0 --schedule constant
+refuses "preparing what is not there" "nothere" prepare --corpus "$work/nothere" --output "$work/unprepared"
+check "a refused preparation leaves nothing" sh -c "! ls '$work' | grep -q unprepared"
+for _ in $(seq 800); do cat "$work/text"; done >"$work/large"
+"$program" prepare --corpus "$work/large" --tokenizer byte --output "$work/unprepared" >/dev/null 2>"$work/err" &
+victim=$!
+sleep 0.05
+kill -TERM $victim
+wait $victim
+code=$?
+check "Ctrl-C ends a preparation with 130 (was $code), or it was quick" test $code = 130 -o $code = 143 -o $code = 0
+check "an interrupted preparation leaves nothing" sh -c "test $code = 0 || ! ls '$work' | grep -q unprepared"
+
+# --- damaged files -----------------------------------------------------------------------------------------------------
+damage() { rm -rf "$work/damaged" && cp -r "$run" "$work/damaged"; }
+damage && truncate -s -100 "$work/damaged/weights.safetensors"
+refuses "truncated weights" "weights.safetensors" generate --run "$work/damaged" --prompt a
+damage && truncate -s 5000 "$work/damaged/checkpoint.safetensors"
+refuses "a truncated checkpoint" "checkpoint.safetensors" train --run "$work/damaged" --resume
+damage && truncate -s -2 "$work/damaged/tokens/train.tokens"
+refuses "truncated tokens" "train.tokens" train --run "$work/damaged" --resume
+damage && cp "$work/whole/tokenizer" "$work/damaged/tokenizer"
+refuses "another run's tokenizer" "tokenizer" generate --run "$work/damaged" --prompt a
+damage && head -c 30 "$run/tokenizer" >"$work/damaged/tokenizer"
+refuses "a damaged tokenizer" "tokenizer" generate --run "$work/damaged" --prompt a
+damage && echo '{' >"$work/damaged/config.json"
+refuses "a damaged config" "config" generate --run "$work/damaged" --prompt a
+
+# --- a full disk: no file may grow beyond a few blocks --------------------------------------------------------------------
+(trap '' XFSZ && ulimit -f 8 && "$program" train --run "$work/full" "${small[@]}") >/dev/null 2>"$work/err"
+check "a full disk: exit code 2" test $? = 2
+check "a full disk: the message names the file" grep -q 'full/' "$work/err"
+check "a full disk: no temporary file stays" sh -c "! find '$work/full' 2>/dev/null | grep -q partial"
+
+# --- help ------------------------------------------------------------------------------------------------------------------
+for command in train generate evaluate prepare export; do
+  "$program" $command --help >"$work/out" 2>"$work/err"
+  check "$command --help" test $? = 0
+  check "$command --help names its options" grep -q -- '--' "$work/out"
+done
+"$program" train --help --preset gpt2-124m >"$work/out"
+check "the help shows a preset's defaults" grep -q -- '--width.*768' "$work/out"
+check "the help says what the presets are" grep -q 'shakespeare-char-cpu: ' "$work/out"
+
+echo "$passed passed, $failed failed"
+test "$failed" = 0
