@@ -100,7 +100,7 @@ std::size_t fewest_that_weigh(double enough, Candidates& candidates) {
   return static_cast<std::size_t>(first - candidates.begin()) + 1;
 }
 
-/// Those that top_k and top_p leave, and some that certainly weigh too little for top_p are left out before.
+/// Those that top_k and top_p leave, but for some that top_p or min_p leaves out for certain.
 template <class T>
 Candidates candidates_of(const T* logits, Index vocabulary, double highest, const SamplingConfig& config) {
   Candidates candidates;
@@ -119,7 +119,7 @@ Candidates candidates_of(const T* logits, Index vocabulary, double highest, cons
     sum = sum_of(weight, vocabulary);
     // V tokens below this together have less than what top_p leaves out.
     const double too_little = (1 - config.top_p) * sum / static_cast<double>(vocabulary);
-    const double least = config.top_p < 1 ? too_little : config.min_p;
+    const double least = std::max(too_little, config.min_p);
     candidates.reserve(static_cast<std::size_t>(vocabulary));
     for (Index i = 0; i < vocabulary; ++i)
       if (weight[i] >= least) candidates.push_back({weight[i], i});

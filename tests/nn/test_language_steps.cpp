@@ -1,4 +1,5 @@
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/profile.h>
 #include <tapeformer/nn/language_steps.h>
 #include <tapeformer/tests/nn/language_case.h>
 #include <tapeformer/tests/reference/sanitized.h>
@@ -223,6 +224,27 @@ TEST_SUITE("nn/language_steps") {
     LanguageSteps without(model, std::nullopt);
     without.prompt({1});
     CHECK(without.cache_bytes() == 0);
+  }
+
+  TEST_CASE("with a cache a step costs what its new tokens cost, but where the context moves") {
+    const SingleThread guard;
+    const DecoderOnly model =
+        language_model(language_config({AttentionKind::multi_head, PositionKind::learned}, 9));
+    for (const CacheKind kind : {CacheKind::contiguous, CacheKind::paged}) {
+      LanguageSteps steps(model, CacheConfig{kind, 0, 4});
+      steps.prompt(random_tokens(8, 7));
+      std::vector<Index> flops;
+      for (int i = 0; i < 8; ++i) {
+        const Profile profile;
+        steps.step({3});
+        flops.push_back(profile.flops(false));
+      }
+      // Of 9 tokens 5 go when the tenth comes, and again when another 5 have come.
+      for (std::size_t i = 0; i < flops.size(); ++i) {
+        INFO("step ", i);
+        CHECK((flops[i] > 3 * flops[0]) == (i == 1 || i == 6));
+      }
+    }
   }
 
   TEST_CASE("nothing is recorded") {

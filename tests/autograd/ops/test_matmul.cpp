@@ -334,4 +334,22 @@ TEST_SUITE("autograd/ops/linear") {
       CHECK(golden_error(golden, name, names, map, DType::f32) < 1e-6);
     }
   }
+
+  TEST_CASE("few rows times a matrix of any size, on two threads, leave the threads as they were") {
+    const int before = omp_get_max_threads();
+    omp_set_num_threads(2);
+    for (const Index rows : {1, 3, 4, 5}) {
+      for (const Shape& sizes : {Shape{1, 7}, Shape{65, 128}, Shape{447, 447}, Shape{448, 449}}) {
+        const Tensor x = filled({rows, sizes[1]},
+                                [](Index i) { return static_cast<double>(i * 7 % 11) - 5; }),
+                     weight = filled(sizes, [](Index i) { return static_cast<double>(i * 5 % 13) - 6; });
+        INFO("x=", x.describe(), ", weight=", weight.describe());
+        const Tensor expected = oracle(x, transposed(weight));  // of whole numbers, so exact
+        CHECK(absolute_error(linear(x, weight), expected) == 0);
+        CHECK(absolute_error(linear(x.to(DType::f32), weight.to(DType::f32)), expected) == 0);
+        CHECK(omp_get_max_threads() == 2);
+      }
+    }
+    omp_set_num_threads(before);
+  }
 }
