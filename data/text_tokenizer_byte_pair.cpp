@@ -13,7 +13,7 @@ namespace tapeformer {
 namespace {
 
 constexpr std::size_t kShort = 48;  // bytes; longer words are merged with a queue
-constexpr std::size_t kSeenWords = 1 << 13;
+constexpr std::size_t kSeenWords = 1 << 15;
 constexpr std::uint64_t kNoParts = ~std::uint64_t{0};
 constexpr std::uint32_t kNoRank = ~std::uint32_t{0};
 
