@@ -44,7 +44,7 @@ class Attention(nn.Module):
         self.config, width = config, config["width"]
         self.heads = config["heads"]
         self.groups = {"mha": self.heads, "gqa": config.get("groups"), "mqa": 1}[config["attention"]]
-        head_width = config.get("head_width", width // self.heads)
+        head_width = config.get("head_width") or width // self.heads
         linear = lambda inputs, outputs: nn.Linear(inputs, outputs, bias=config["attention_bias"])
         self.query = linear(width, self.heads * head_width)
         self.key = linear(width, self.groups * head_width)

@@ -65,6 +65,56 @@ TEST_SUITE("nn/feed_forward") {
                                              layer, {{"x", x}}, [&] { return layer(x); }, second_order()));
   }
 
+  TEST_CASE("a gated network worked by hand") {
+    Generator random(1);
+    FeedForward layer({2, 2, Unary::relu, 0, true, true}, random);
+    // The first two rows are what relu gets, the other two what it gates.
+    set(layer, "up.weight", Tensor::from<float>({1, 0, 0, 1, 1, 1, 1, -1}, {4, 2}));
+    set(layer, "up.bias", Tensor::from<float>({0, 0, 0, 10}));
+    set(layer, "down.weight", Tensor::from<float>({1, 10, 100, 1000}, {2, 2}));
+    set(layer, "down.bias", Tensor::from<float>({0.5, -0.5}));
+    // [2, -3]: relu leaves 2, 0 to gate -1, 15, so -2, 0; [1, 4]: 1, 4 gate 5, 7, so 5, 28.
+    CHECK(layer(Tensor::from<float>({2, -3, 1, 4}, {2, 2})).to_vector<float>() ==
+          std::vector<float>{-1.5, -200.5, 285.5, 28499.5});
+  }
+
+  TEST_CASE("a gated network has one matrix for both halves, and starts as plain ones do") {
+    Generator random(1);
+    FeedForward layer({6, 5, Unary::silu, 0, true, true}, random);
+    CHECK(layer.parameter_count() == 2 * 5 * 6 + 2 * 5 + 6 * 5 + 6);
+    CHECK(layer.named_parameters()[0].second.value().shape() == Shape{10, 6});
+    CHECK(FeedForward({6, 0, Unary::silu, 0, false, true}, random).parameter_count() == 3 * 24 * 6);
+  }
+
+  TEST_CASE("gradients of both orders agree with differences for each smooth gate, with dropout") {
+    for (const Unary activation : {Unary::gelu, Unary::gelu_tanh, Unary::silu}) {
+      for (const double dropout : {0.0, 0.3}) {
+        Generator random(2);
+        FeedForward layer({5, 3, activation, dropout, dropout == 0, true}, random);
+        layer.to(DType::f64);
+        randomise(layer, 3);
+        const Tensor x = random_values({2, 3, 5}, 4);
+        const std::string name =
+            std::string("feed_forward gated ") + name_of(activation) + (dropout > 0 ? " dropout" : "");
+        check_gradients(name, gradcheck_module(
+                                  layer, {{"x", x}}, [&] { return layer(x); }, second_order()));
+      }
+    }
+  }
+
+  TEST_CASE("dropout takes from what is gated, not from the sum") {
+    Generator random(2);
+    FeedForward layer({3, 64, Unary::silu, 0.5, false, true}, random);
+    set(layer, "down.weight", Tensor::full({3, 64}, 1));
+    const Tensor x = random_values({1, 3}, 4, DType::f32);
+    const Tensor dropped = layer(x);
+    CHECK(same_bits(slice(dropped, 1, 0, 1), slice(dropped, 1, 1, 1)));  // one draw for all outputs
+    CHECK(dropped.at(0) != 0);
+    CHECK_FALSE(same_bits(dropped, layer(x)));
+    layer.eval();
+    CHECK(same_bits(layer(x), layer(x)));
+  }
+
   TEST_CASE("activations go by name, and an unknown one is refused with the names there are") {
     for (const Unary f : {Unary::relu, Unary::gelu, Unary::gelu_tanh, Unary::silu})
       CHECK(activation_named(name_of(f)) == f);

@@ -37,4 +37,46 @@ TEST_SUITE("nn/transformer/token_input") {
     for (Index i = 0; i < table.elements(); ++i) squares += table.at(i) * table.at(i);
     CHECK(squares / static_cast<double>(table.elements()) == doctest::Approx(1.0 / 64).epsilon(0.02));
   }
+
+  TEST_CASE("a scale that is given takes the place of sqrt(C), in the sum and in the initial values") {
+    Generator random(3);
+    TokenInput input({500, 16, 0, PositionKind::learned, 8, 4}, random);
+    const Tensor table = input.embedding().weight().value();
+    double squares = 0;
+    for (Index i = 0; i < table.elements(); ++i) squares += table.at(i) * table.at(i);
+    CHECK(squares / static_cast<double>(table.elements()) == doctest::Approx(1.0 / 16).epsilon(0.03));
+    const Tensor positions = input.named_parameters()[1].second.value();
+    const Tensor x_btc = input(Tensor::from<std::int32_t>({4, 1}, {1, 2}), 5);
+    for (Index i = 0; i < 16; ++i) {
+      const double expected = 4 * table.at(16 + i) + positions.at(6 * 16 + i);
+      CHECK(x_btc.at(16 + i) == doctest::Approx(expected).epsilon(1e-6));
+    }
+  }
+
+  TEST_CASE("with scale 1 and no table of positions an embedding enters as it is") {
+    Generator random(3);
+    TokenInput input({5, 3, 0, PositionKind::rotary, 8, 1}, random);
+    const Tensor table = input.embedding().weight().value();
+    const Tensor x_btc = input(Tensor::from<std::int32_t>({4, 0}, {1, 2}));
+    for (Index i = 0; i < 3; ++i) {
+      CHECK(x_btc.at(i) == table.at(12 + i));
+      CHECK(x_btc.at(3 + i) == table.at(i));
+    }
+  }
+
+  TEST_CASE("dropout takes from the sum of both, in training only") {
+    Generator random(3);
+    TokenInput input({5, 64, 0.5, PositionKind::learned, 8, 1}, random);
+    const Tensor ids = Tensor::from<std::int32_t>({4, 0}, {1, 2});
+    const Tensor dropped = input(ids);
+    input.eval();
+    const Tensor whole = input(ids);
+    int zeros = 0;
+    for (Index i = 0; i < whole.elements(); ++i) {
+      zeros += dropped.at(i) == 0 ? 1 : 0;
+      CHECK((dropped.at(i) == 0 || dropped.at(i) == doctest::Approx(2 * whole.at(i)).epsilon(1e-6)));
+    }
+    CHECK(zeros > 40);
+    CHECK(zeros < 88);
+  }
 }

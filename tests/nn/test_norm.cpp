@@ -1,0 +1,79 @@
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/nn/layer_norm.h>
+#include <tapeformer/nn/norm.h>
+#include <tapeformer/nn/rms_norm.h>
+#include <tapeformer/tests/nn/module_case.h>
+#include <tapeformer/tests/reference/gradcheck_table.h>
+
+#include <doctest/doctest.h>
+
+using namespace tapeformer;
+
+namespace {
+
+/// Both with the same random parameters.
+template <class A, class B>
+void randomise_alike(A& a, B& b) {
+  a.to(DType::f64);
+  b.to(DType::f64);
+  randomise(a, 5);
+  randomise(b, 5);
+}
+
+}  // namespace
+
+TEST_SUITE("nn/norm") {
+  TEST_CASE("it is LayerNorm or RmsNorm, with the width, epsilon and bias that it is given") {
+    const Tensor x = random_values({2, 3, 7}, 6);
+    for (const double epsilon : {1e-5, 0.5}) {
+      for (const bool bias : {true, false}) {
+        Norm norm({NormKind::layer, 7, epsilon, bias});
+        LayerNorm layer({7, epsilon, bias});
+        randomise_alike(norm, layer);
+        CHECK(same_bits(norm(x), layer(x)));
+        CHECK(norm.parameter_count() == (bias ? 14 : 7));
+        Norm rms({NormKind::rms, 7, epsilon, bias});
+        RmsNorm expected({7, epsilon});
+        randomise_alike(rms, expected);
+        CHECK(same_bits(rms(x), expected(x)));
+        CHECK(rms.parameter_count() == 7);
+      }
+    }
+  }
+
+  TEST_CASE("gradients of both orders agree with differences") {
+    const Tensor x = random_values({2, 3, 7}, 8);
+    for (const NormKind kind : {NormKind::layer, NormKind::rms}) {
+      for (const bool bias : {true, false}) {
+        Norm norm({kind, 7, 1e-5, bias});
+        norm.to(DType::f64);
+        randomise(norm, 7);
+        check_gradients(std::string("norm ") + name_of(kind) + (bias ? " bias" : ""),
+                        gradcheck_module(
+                            norm, {{"x", x}}, [&] { return norm(x); }, second_order()));
+      }
+    }
+  }
+
+  TEST_CASE("it starts as plain normalisation, its parameters called weight and bias") {
+    Norm norm({NormKind::layer, 2, 1e-5, true});
+    const auto parameters = norm.named_parameters();
+    REQUIRE(parameters.size() == 2);
+    CHECK(parameters[0].first == "weight");
+    CHECK(parameters[0].second.value().to_vector<float>() == std::vector<float>{1, 1});
+    CHECK(parameters[1].first == "bias");
+    CHECK(parameters[1].second.value().to_vector<float>() == std::vector<float>{0, 0});
+  }
+
+  TEST_CASE("kinds go by name, and an unknown one and another width are refused") {
+    for (const NormKind kind : {NormKind::layer, NormKind::rms}) CHECK(norm_kind(name_of(kind)) == kind);
+    CHECK(std::string(name_of(NormKind::rms)) == "rms");
+    CHECK(message_of<Error>([] { norm_kind("batch"); }) == "[norm] the kind must be layer or rms; got batch");
+    CHECK(message_of<ShapeError>([] {
+            Norm({NormKind::layer, 3, 1e-5, true})(Tensor::zeros({2, 4}));
+          }).find("[layer_norm] ") == 0);
+    CHECK(message_of<ShapeError>([] {
+            Norm({NormKind::rms, 3, 1e-5, true})(Tensor::zeros({2, 4}));
+          }).find("[rms_norm] ") == 0);
+  }
+}

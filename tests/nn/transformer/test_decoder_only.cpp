@@ -1,0 +1,275 @@
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/tests/nn/transformer/decoder_only_case.h>
+#include <tapeformer/tests/reference/gradcheck_table.h>
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+
+using namespace tapeformer;
+
+namespace {
+
+const Tensor& ids() {
+  static const Tensor tokens = ids_of({4, 6, 3, 0, 5, 4, 1, 3}, {2, 4});
+  return tokens;
+}
+const Tensor& targets() {
+  static const Tensor tokens = ids_of({6, 3, 0, 2, 4, -1, 3, 1}, {2, 4});
+  return tokens;
+}
+const Tensor& prompts() {
+  static const Tensor lengths = ids_of({3, 0}, {2});
+  return lengths;
+}
+
+struct Variant {
+  const char* name;
+  bool prefix, fused;
+  std::function<void(DecoderOnlyConfig&)> change;
+};
+
+void every_bias(DecoderOnlyConfig& c) { c.attention_bias = c.norm_bias = c.feed_forward_bias = true; }
+
+/// Every choice there is, most of them in two companies.
+const std::vector<Variant>& variants() {
+  static const std::vector<Variant> all = {
+      {"mha layer learned gelu tied", false, true, [](auto& c) { c.activation = Unary::gelu; }},
+      {"mha layer learned gelu_tanh tied biases", false, false, every_bias},
+      {"gqa rms rotary swiglu untied", false, false,
+       [](auto& c) {
+         c.attention = AttentionKind::grouped_query, c.norm = NormKind::rms, c.tie_head = false;
+         c.positions = PositionKind::rotary;
+         swiglu(c);
+       }},
+      {"mqa rms rotary swiglu head_width tied", true, true,
+       [](auto& c) {
+         c.attention = AttentionKind::multi_query, c.norm = NormKind::rms, c.head_width = 6;
+         c.positions = PositionKind::rotary, c.rotations.layout = RotaryLayout::half_split;
+         swiglu(c);
+       }},
+      {"mla layer learned gelu_tanh tied biases", true, false,
+       [](auto& c) {
+         c.attention = AttentionKind::latent;
+         every_bias(c);
+       }},
+      {"mla queries rms rotary swiglu untied head_bias", false, true,
+       [](auto& c) {
+         c.attention = AttentionKind::latent, c.latent_width = 5, c.query_latent_width = 3;
+         c.norm = NormKind::rms, c.positions = PositionKind::rotary;
+         c.tie_head = false, c.head_bias = true;
+         swiglu(c);
+       }},
+      {"mha rms sinusoidal relu untied head_bias", true, false,
+       [](auto& c) {
+         c.norm = NormKind::rms, c.positions = PositionKind::sinusoidal, c.activation = Unary::relu;
+         c.tie_head = false, c.head_bias = true;
+       }},
+      {"gqa layer learned gelu tied dropouts", true, true,
+       [](auto& c) {
+         c.attention = AttentionKind::grouped_query, c.groups = 1, c.activation = Unary::gelu;
+         c.embedding_dropout = c.residual_dropout = c.attention_dropout = 0.2;
+       }},
+      {"mqa layer sinusoidal gated gelu tied dropouts", false, false, [](auto& c) {
+         c.attention = AttentionKind::multi_query, c.positions = PositionKind::sinusoidal;
+         c.activation = Unary::gelu, c.gated = true;
+         c.embedding_dropout = c.residual_dropout = c.attention_dropout = 0.3;
+         every_bias(c);
+       }}};
+  return all;
+}
+
+DecoderOnly model_of(const Variant& variant) {
+  DecoderOnlyConfig config = tiny_config();
+  variant.change(config);
+  return tiny_model(config);
+}
+
+/// [B, T]: true where the logits of a and b are the same bits.
+std::vector<bool> same_logits(const Tensor& a, const Tensor& b) {
+  std::vector<bool> same;
+  for (Index row = 0; row < a.size(0); ++row) {
+    for (Index t = 0; t < a.size(1); ++t) {
+      const auto at = [&](const Tensor& x) { return slice(slice(x, 0, row, 1), 1, t, 1); };
+      same.push_back(same_bits(at(a), at(b)));
+    }
+  }
+  return same;
+}
+
+Tensor with_token(const Tensor& tokens, Index position, std::int32_t token) {
+  const Tensor changed = tokens.clone();
+  changed.data<std::int32_t>()[position] = token;
+  return changed;
+}
+
+}  // namespace
+
+TEST_SUITE("nn/transformer/decoder_only") {
+  TEST_CASE("gradients of both orders agree with differences for every choice") {
+    for (const Variant& variant : variants()) {
+      DecoderOnly model = model_of(variant);
+      const HeadLossConfig head{variant.fused, variant.fused ? 3 : 0};
+      const Tensor lengths = variant.prefix ? prompts() : Tensor();
+      const auto loss = [&] { return model.loss(ids(), targets(), lengths, head); };
+      const std::string name = std::string("decoder_only ") + variant.name +
+                               (variant.prefix ? " prefix" : "") + (variant.fused ? " fused" : "");
+      check_gradients(name, gradcheck_module(model, {}, loss, sampled(6)));
+      GradcheckOptions second = second_order();
+      second.most_elements = 2;
+      check_gradients(name, gradcheck_module(model, {}, loss, second));
+    }
+  }
+
+  TEST_CASE("logits, loss and all gradients are PyTorch's, with the head's loss fused and plain") {
+    const Golden golden("decoder_only");
+    for (const std::string name : {"gpt", "gpt_biased", "llama", "llama_interleaved", "prefix"}) {
+      const auto options = golden.options(name);
+      const auto zero_gradients = options.at("zero_gradients").get<std::vector<std::string>>();
+      Generator random(1);
+      DecoderOnly model(decoder_only_config(options), random);
+      const Tensor tokens = golden.tensor(name, "ids"), expected = golden.tensor(name, "targets");
+      const Tensor lengths = name == "prefix" ? golden.tensor(name, "prefix_lengths") : Tensor();
+      for (const DType type : {DType::f64, DType::f32}) {
+        const double tolerance = type == DType::f64 ? 1e-10 : 1e-5;
+        set_golden_parameters(golden, name, model, type);
+        CHECK(relative_error(model(tokens, lengths), golden.tensor(name, "logits")) < tolerance);
+        for (const HeadLossConfig head :
+             {HeadLossConfig{}, HeadLossConfig{true, 0}, HeadLossConfig{true, 4}}) {
+          INFO(name, " in ", std::string(name_of(type)), ", fused: ", head.fused, ", chunk ", head.chunk);
+          model.clear_gradients();
+          Tape tape;
+          const Tensor loss = model.loss(tokens, expected, lengths, head);
+          CHECK(std::fabs(loss.item() / golden.tensor(name, "loss").item() - 1) < tolerance);
+          tape.backward(loss);
+          for (const auto& [path, parameter] : model.named_parameters()) {
+            for_each_golden_part(
+                golden, name, "grad.", path, parameter.gradient(),
+                [&](const std::string& part, const Tensor& ours, const Tensor& theirs) {
+                  if (std::count(zero_gradients.begin(), zero_gradients.end(), part) > 0) {
+                    CHECK(absolute_error(ours, Tensor::zeros(ours.shape())) < tolerance / 10);
+                  } else {
+                    CHECK(relative_error(ours, theirs) < tolerance);
+                  }
+                });
+          }
+        }
+      }
+    }
+  }
+
+  TEST_CASE("no logit depends on a later token, and every one on its own and those before") {
+    for (const Variant& variant : variants()) {
+      INFO(std::string(variant.name));
+      DecoderOnly model = model_of(variant);
+      model.eval();
+      const Tensor before = model(ids());
+      for (Index t = 0; t < 4; ++t) {
+        const auto same = same_logits(before, model(with_token(ids(), t, 2)));
+        for (Index other = 0; other < 4; ++other) {
+          CHECK(same[static_cast<std::size_t>(other)] == (other < t));
+          CHECK(same[static_cast<std::size_t>(4 + other)]);  // the other row
+        }
+      }
+    }
+  }
+
+  TEST_CASE("the tokens of a prompt see each other, and none sees what comes after it") {
+    for (const Variant& variant : variants()) {
+      INFO(std::string(variant.name));
+      DecoderOnly model = model_of(variant);
+      model.eval();
+      const Tensor before = model(ids(), prompts());
+      CHECK(same_logits(before, model(with_token(ids(), 2, 2), prompts())) ==
+            std::vector<bool>{false, false, false, false, true, true, true, true});
+      CHECK(same_logits(before, model(with_token(ids(), 3, 2), prompts())) ==
+            std::vector<bool>{true, true, true, false, true, true, true, true});
+      CHECK(same_logits(before, model(with_token(ids(), 6, 2), prompts())) ==
+            std::vector<bool>{true, true, true, true, true, true, false, false});
+      // A prompt of one token has nothing to see that it would not see anyway.
+      CHECK(relative_error(model(ids(), ids_of({0, 1}, {2})), model(ids())) < 1e-13);
+    }
+  }
+
+  TEST_CASE("tokens that go on where a cache ends get the states they get all at once") {
+    for (const Variant& variant : variants()) {
+      for (const CacheKind kind : {CacheKind::contiguous, CacheKind::paged}) {
+        INFO(std::string(variant.name), " ", std::string(name_of(kind)));
+        DecoderOnly model = model_of(variant);
+        model.eval();
+        const Tensor whole = model.states(ids(), ids_of({2, 1}, {2}));
+        LayerCaches caches = model.start({kind, 0, 3});
+        Tape tape;
+        const Tensor first = model.states(columns(ids(), 0, 2), caches, ids_of({2, 1}, {2}));
+        const Tensor third = model.states(columns(ids(), 2, 1), caches);
+        const Tensor last = model.states(columns(ids(), 3, 1), caches);
+        CHECK(relative_error(concat({first, third, last}, 1), whole) < 1e-12);
+        CHECK(caches.length() == 4);
+        CHECK(caches.rows() == 2);
+        CHECK_FALSE(tape.tracks(last));
+        CHECK(tape.memory().nodes == 0);
+      }
+    }
+  }
+
+  TEST_CASE("the loss is that of the logits, over the targets that count") {
+    DecoderOnly model = model_of(variants()[0]);
+    const Tensor logits = model(ids());
+    double sum = 0;
+    for (Index row = 0; row < 8; ++row) {
+      const auto target = static_cast<Index>(targets().at(row));
+      if (target < 0) continue;
+      double total = 0;
+      for (Index v = 0; v < 7; ++v) total += std::exp(logits.at(row * 7 + v));
+      sum += std::log(total) - logits.at(row * 7 + target);
+    }
+    CHECK(model.loss(ids(), targets()).item() == doctest::Approx(sum / 7).epsilon(1e-13));
+    CHECK(model.loss(ids(), targets(), {}, {true, 0}).item() == doctest::Approx(sum / 7).epsilon(1e-13));
+    CHECK(model.logits(model.states(ids())).shape() == Shape{2, 4, 7});
+    CHECK(same_bits(model.logits(model.states(ids())), logits));
+  }
+
+  TEST_CASE("each dropout reaches its place, in training only") {
+    for (double DecoderOnlyConfig::*dropout :
+         {&DecoderOnlyConfig::embedding_dropout, &DecoderOnlyConfig::residual_dropout,
+          &DecoderOnlyConfig::attention_dropout}) {
+      DecoderOnlyConfig config = tiny_config();
+      const DecoderOnly without = tiny_model(config);
+      config.*dropout = 0.5;
+      DecoderOnly model = tiny_model(config);
+      const Tensor once = model(ids());
+      CHECK(relative_error(once, without(ids())) > 0.01);
+      CHECK(relative_error(model(ids()), once) > 0.01);
+      model.eval();
+      CHECK(same_bits(model(ids()), without(ids())));
+    }
+    DecoderOnlyConfig config = tiny_config();
+    CHECK(same_bits(tiny_model(config)(ids()), tiny_model(config)(ids())));
+  }
+
+  TEST_CASE("sequences end with the positions, which rotary ones do not") {
+    DecoderOnlyConfig config = tiny_config();
+    const Tensor long_ids = ids_of({0, 1, 2, 3, 4, 5, 6}, {1, 7});
+    const auto refusal = [&] { return message_of<ShapeError>([&] { tiny_model(config)(long_ids); }); };
+    CHECK(refusal().find("[positions] there are 6 positions; got x=f64[1,7,8]") == 0);
+    config.positions = PositionKind::sinusoidal;
+    CHECK(refusal().find("[positions] there are 6 positions") == 0);
+    config.positions = PositionKind::rotary;
+    CHECK(tiny_model(config)(long_ids).shape() == Shape{1, 7, 7});
+    config.rotations.max_positions = 6;
+    CHECK(refusal().find("6") != std::string::npos);
+    const DecoderOnly model = tiny_model(config);
+    LayerCaches caches = model.start();
+    model.states(columns(long_ids, 0, 6), caches);
+    CHECK_THROWS_AS(model.states(columns(long_ids, 6, 1), caches), ShapeError);
+  }
+
+  TEST_CASE("ids outside the vocabulary and targets of another shape are refused") {
+    const DecoderOnly model = tiny_model(tiny_config());
+    CHECK(message_of<ShapeError>([&] { model(ids_of({0, 7}, {1, 2})); }).find("7") != std::string::npos);
+    CHECK(message_of<ShapeError>([&] { model(ids_of({-1}, {1, 1})); }).find("-1") != std::string::npos);
+    CHECK_THROWS_AS(model.loss(ids(), ids_of({1, 2, 3}, {1, 3})), ShapeError);
+    CHECK_THROWS_AS(model.loss(ids(), ids_of({1, 2, 3}, {1, 3}), {}, {true, 0}), ShapeError);
+    CHECK_THROWS_AS(model(ids(), ids_of({1, 2, 3}, {3})), ShapeError);
+  }
+}

@@ -1,0 +1,131 @@
+#include <tapeformer/tests/nn/transformer/decoder_only_case.h>
+#include <tapeformer/tests/reference/gradcheck_table.h>
+
+#include <doctest/doctest.h>
+
+using namespace tapeformer;
+
+namespace {
+
+AttentionContext causal() {
+  AttentionContext context;
+  context.causal = true;
+  return context;
+}
+
+DecoderOnlyLayer layer_of(const DecoderOnlyConfig& config) { return random_module<DecoderOnlyLayer>(config); }
+
+void fill(Module& module, const std::string& name, double value) {
+  for (auto& [path, parameter] : module.named_parameters()) {
+    if (path == name) return parameter.set_value(Tensor::full(parameter.value().shape(), value, DType::f64));
+  }
+  FAIL("no parameter is called " << name);
+}
+
+/// A layer that adds `attention` and then `feed_forward` to whatever comes.
+DecoderOnlyLayer constant_layer(DecoderOnlyConfig config, double attention, double feed_forward) {
+  config.attention_bias = config.feed_forward_bias = true;
+  DecoderOnlyLayer layer = layer_of(config);
+  fill(layer, "attention.output.weight", 0);
+  fill(layer, "attention.output.bias", attention);
+  fill(layer, "feed_forward.down.weight", 0);
+  fill(layer, "feed_forward.down.bias", feed_forward);
+  return layer;
+}
+
+}  // namespace
+
+TEST_SUITE("nn/transformer/decoder_only_layer") {
+  TEST_CASE("gradients of both orders agree with differences, for each kind of attention, with dropout") {
+    for (const AttentionKind kind : {AttentionKind::multi_head, AttentionKind::grouped_query,
+                                     AttentionKind::multi_query, AttentionKind::latent}) {
+      DecoderOnlyConfig config = tiny_config();
+      config.attention = kind;
+      config.attention_dropout = config.residual_dropout = 0.2;
+      config.attention_bias = config.norm_bias = config.feed_forward_bias = true;
+      config.norm = kind == AttentionKind::grouped_query ? NormKind::rms : NormKind::layer;
+      if (kind == AttentionKind::latent) swiglu(config);
+      DecoderOnlyLayer layer = layer_of(config);
+      const Tensor x = random_values({2, 3, 8}, 4);
+      const auto call = [&] { return layer(x, causal()); };
+      GradcheckOptions second = second_order();
+      second.most_elements = 3;
+      const std::string name = std::string("decoder_only_layer ") + name_of(kind);
+      check_gradients(name, gradcheck_module(layer, {{"x", x}}, call, sampled(20)));
+      check_gradients(name, gradcheck_module(layer, {{"x", x}}, call, second));
+    }
+  }
+
+  TEST_CASE("sublayers add to what passes by") {
+    const DecoderOnlyLayer layer = constant_layer(tiny_config(), 3, 20);
+    const Tensor x = random_values({2, 3, 8}, 5), y = layer(x, causal());
+    for (Index i = 0; i < x.elements(); ++i) CHECK(y.at(i) == doctest::Approx(x.at(i) + 23).epsilon(1e-14));
+  }
+
+  TEST_CASE("the feed-forward network reads what the attention has written") {
+    // The attention adds 100 to the first half of every row and takes it from the rest; the first component,
+    // normed, is then near 1, and the network adds it to all of them.
+    DecoderOnlyConfig config = tiny_config();
+    config.activation = Unary::relu;
+    DecoderOnlyLayer layer = constant_layer(config, 0, 0);
+    for (auto& [name, parameter] : layer.named_parameters()) {
+      if (name == "attention.output.bias")
+        parameter.set_value(Tensor::from<double>({100, 100, 100, 100, -100, -100, -100, -100}));
+      if (name.find("feed_forward_norm") == 0)
+        parameter.set_value(Tensor::full({8}, name == "feed_forward_norm.weight" ? 1 : 0, DType::f64));
+    }
+    fill(layer, "feed_forward.up.weight", 0);
+    for (auto& [name, parameter] : layer.named_parameters()) {
+      if (name == "feed_forward.up.weight") parameter.value().data<double>()[0] = 1;
+      if (name == "feed_forward.up.bias") parameter.set_value(Tensor::zeros({5}, DType::f64));
+    }
+    fill(layer, "feed_forward.down.weight", 1);
+    const Tensor x = Tensor::zeros({1, 1, 8}, DType::f64), y = layer(x, causal());
+    for (Index i = 0; i < 8; ++i) CHECK(y.at(i) == doctest::Approx(i < 4 ? 101 : -99).epsilon(1e-6));
+  }
+
+  TEST_CASE("dropout takes from what each sublayer adds, by draws of their own") {
+    DecoderOnlyConfig config = tiny_config();
+    config.residual_dropout = 0.5;
+    DecoderOnlyLayer layer = constant_layer(config, 1, 10);
+    const Tensor x = Tensor::zeros({16, 4, 8}, DType::f64), y = layer(x, causal());
+    std::map<double, int> seen;
+    for (Index i = 0; i < y.elements(); ++i) ++seen[y.at(i)];
+    REQUIRE(seen.size() == 4);
+    for (const double sum : {0.0, 2.0, 20.0, 22.0}) CHECK(seen[sum] > 90);  // of 512 / 4 = 128
+    layer.eval();
+    CHECK(layer(x, causal()).at(0) == 11);
+  }
+
+  TEST_CASE("the norms are as configured") {
+    DecoderOnlyConfig config = tiny_config();
+    const Tensor x = random_values({1, 3, 8}, 6);
+    const Tensor y = layer_of(config)(x, causal());
+    config.epsilon = 0.5;
+    CHECK(relative_error(layer_of(config)(x, causal()), y) > 1e-3);
+    DecoderOnlyLayer plain = layer_of(config);
+    CHECK(plain.named_parameters()[0].first == "attention_norm.weight");
+    CHECK(plain.named_parameters()[1].first == "attention.query_key_value.weight");
+    config.norm_bias = true;
+    DecoderOnlyLayer biased = layer_of(config);
+    CHECK(biased.parameter_count() == plain.parameter_count() + 2 * 8);
+    config.norm = NormKind::rms;
+    CHECK(layer_of(config).parameter_count() == plain.parameter_count());
+    CHECK(relative_error(layer_of(config)(x, causal()), plain(x, causal())) > 1e-3);
+  }
+
+  TEST_CASE("a token takes in the cache what its kind of attention keeps") {
+    const auto widths = [](AttentionKind kind) {
+      DecoderOnlyConfig config = tiny_config();
+      config.attention = kind;
+      config.head_width = 6;
+      return layer_of(config).cache_widths();
+    };
+    CHECK(widths(AttentionKind::multi_head).key == 24);
+    CHECK(widths(AttentionKind::multi_head).value == 24);
+    CHECK(widths(AttentionKind::grouped_query).key == 12);
+    CHECK(widths(AttentionKind::multi_query).value == 6);
+    CHECK(widths(AttentionKind::latent).key == 4 + 2);
+    CHECK(widths(AttentionKind::latent).value == 0);
+  }
+}

@@ -1,0 +1,204 @@
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/nn/checkpoint.h>
+#include <tapeformer/tests/nn/temporary_folder.h>
+#include <tapeformer/tests/nn/transformer/decoder_only_case.h>
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+
+using namespace tapeformer;
+
+namespace {
+
+std::vector<std::string> names_of(Module& module) {
+  std::vector<std::string> names;
+  for (const auto& [name, parameter] : module.named_parameters()) names.push_back(name);
+  return names;
+}
+
+Index count_of(const DecoderOnlyConfig& config) {
+  Generator random(1);
+  return DecoderOnly(config, random).parameter_count();
+}
+
+struct Moments {
+  double mean = 0, deviation = 0;
+};
+Moments moments_of(const Tensor& x) {
+  Moments m;
+  const auto n = static_cast<double>(x.elements());
+  for (Index i = 0; i < x.elements(); ++i) m.mean += x.at(i) / n;
+  for (Index i = 0; i < x.elements(); ++i) m.deviation += std::pow(x.at(i) - m.mean, 2) / n;
+  m.deviation = std::sqrt(m.deviation);
+  return m;
+}
+
+bool has_end(const std::string& text, const std::string& end) {
+  return text.size() >= end.size() && text.substr(text.size() - end.size()) == end;
+}
+
+/// What must be true of a fresh model, whatever its configuration.
+void check_initial_values(const DecoderOnlyConfig& config) {
+  Generator random(7);
+  DecoderOnly model(config, random);
+  const double residual = 0.02 / std::sqrt(2.0 * static_cast<double>(config.layers));
+  Index residual_matrices = 0;
+  for (const auto& [name, parameter] : model.named_parameters()) {
+    INFO(name);
+    const Tensor& value = parameter.value();
+    if (value.rank() == 1) {
+      const double expected = has_end(name, ".bias") ? 0 : 1;
+      for (Index i = 0; i < value.elements(); ++i) REQUIRE(value.at(i) == expected);
+      continue;
+    }
+    const bool writes =
+        has_end(name, ".attention.output.weight") || has_end(name, "feed_forward.down.weight");
+    residual_matrices += writes ? 1 : 0;
+    const bool is_table = name == "embedding.weight" && config.positions == PositionKind::sinusoidal;
+    const double expected =
+        is_table ? 1 / std::sqrt(static_cast<double>(config.width)) : (writes ? residual : 0.02);
+    const Moments moments = moments_of(value);
+    const double spread = 4 / std::sqrt(static_cast<double>(value.elements()));  // four standard errors
+    CHECK(std::fabs(moments.mean) < expected * spread);
+    CHECK(std::fabs(moments.deviation / expected - 1) < spread);
+  }
+  CHECK(residual_matrices == 2 * config.layers);
+}
+
+}  // namespace
+
+TEST_SUITE("nn/transformer/decoder_only_weights") {
+  TEST_CASE("matrices start at 0.02, those that write into the sum smaller, biases at 0 and gains at 1") {
+    DecoderOnlyConfig config;
+    config.vocabulary = 90;
+    config.context = 70;
+    config.width = 48;
+    config.layers = 3;
+    check_initial_values(config);
+    config.head_bias = true;
+    config.tie_head = false;
+    config.positions = PositionKind::sinusoidal;
+    check_initial_values(config);
+    config.norm = NormKind::rms;
+    config.positions = PositionKind::rotary;
+    config.attention = AttentionKind::grouped_query;
+    swiglu(config);
+    check_initial_values(config);
+    config.attention = AttentionKind::latent;
+    config.query_latent_width = 20;
+    check_initial_values(config);
+    config.tie_head = true;
+    config.positions = PositionKind::sinusoidal;
+    check_initial_values(config);
+  }
+
+  TEST_CASE("a fresh model is about as unsure as chance, and one seed gives one model") {
+    DecoderOnlyConfig config;
+    config.vocabulary = 50;
+    const Tensor ids = ids_of({4, 6, 3, 0, 5, 4}, {2, 3}), targets = ids_of({6, 3, 49, 5, 4, 6}, {2, 3});
+    for (const PositionKind positions : {PositionKind::learned, PositionKind::rotary}) {
+      config.positions = positions;
+      Generator random(1), same(1), other(2);
+      const DecoderOnly model(config, random);
+      CHECK(std::fabs(model.loss(ids, targets).item() - std::log(50.0)) < 0.15);
+      CHECK(same_bits(DecoderOnly(config, same)(ids), model(ids)));
+      CHECK_FALSE(same_bits(DecoderOnly(config, other)(ids), model(ids)));
+    }
+  }
+
+  TEST_CASE("parameters are named by their path, and a tied head is the embedding") {
+    DecoderOnlyConfig config = tiny_config();
+    config.layers = 1;
+    DecoderOnly tied = tiny_model(config);
+    CHECK(names_of(tied) ==
+          std::vector<std::string>{"embedding.weight", "positions.weight", "layers.0.attention_norm.weight",
+                                   "layers.0.attention.query_key_value.weight",
+                                   "layers.0.attention.output.weight", "layers.0.feed_forward_norm.weight",
+                                   "layers.0.feed_forward.up.weight", "layers.0.feed_forward.down.weight",
+                                   "norm.weight"});
+    CHECK(tied.parameters()[3].name() == "layers.0.attention.query_key_value.weight");
+    config.tie_head = false;
+    config.head_bias = true;
+    DecoderOnly untied = tiny_model(config);
+    CHECK(untied.parameter_count() == tied.parameter_count() + 7 * 8 + 7);
+    const auto names = names_of(untied);
+    CHECK(names[names.size() - 2] == "head.weight");
+    CHECK(names.back() == "head.bias");
+  }
+
+  TEST_CASE("published models have their published number of parameters") {
+    DecoderOnlyConfig config;  // the two of nanoGPT: 0.80 and 10.65 million, which leaves positions out
+    config.vocabulary = 65;
+    config.attention_bias = config.norm_bias = config.feed_forward_bias = false;
+    config.layers = 4, config.heads = 4, config.width = 128, config.context = 64;
+    CHECK(count_of(config) == 804096);
+    CHECK(count_of(config) - 64 * 128 == 795904);
+    config.layers = 6, config.heads = 6, config.width = 384, config.context = 256;
+    CHECK(count_of(config) - 256 * 384 == 10646784);
+
+    DecoderOnlyConfig llama;  // stories260K
+    llama.vocabulary = 512, llama.context = 512, llama.layers = 5, llama.width = 64;
+    llama.attention = AttentionKind::grouped_query, llama.heads = 8, llama.groups = 4;
+    llama.norm = NormKind::rms, llama.positions = PositionKind::rotary, llama.feed_forward = 172;
+    llama.attention_bias = llama.feed_forward_bias = false;
+    swiglu(llama);
+    CHECK(count_of(llama) == 260032);
+
+    // GPT-2: the number grows by as much with every layer and every word.
+    DecoderOnlyConfig gpt2;
+    gpt2.heads = 12, gpt2.width = 768, gpt2.context = 1024;
+    gpt2.vocabulary = 1, gpt2.layers = 1;
+    const Index smallest = count_of(gpt2);
+    gpt2.layers = 2;
+    const Index layer = count_of(gpt2) - smallest;
+    gpt2.layers = 1, gpt2.vocabulary = 2;
+    const Index word = count_of(gpt2) - smallest;
+    CHECK(smallest + 11 * layer + 50256 * word == 124439808);
+  }
+
+  TEST_CASE("a trained folder loads in evaluation mode and computes the same bits") {
+    DecoderOnlyConfig config = tiny_config();
+    config.embedding_dropout = config.residual_dropout = config.attention_dropout = 0.4;
+    config.attention = AttentionKind::grouped_query;
+    config.prefix = true;
+    const TemporaryFolder folder;
+    Generator random(1);
+    DecoderOnly trained(config, random);
+    randomise(trained, 2);
+    write_bytes(folder.file("config.json"), trained.config().to_json());
+    save_weights(folder.file("weights.safetensors"), trained);
+
+    const DecoderOnly model = DecoderOnly::load(folder.file(""));
+
+    trained.eval();
+    const Tensor ids = ids_of({4, 5, 3, 6, 3, 0}, {2, 3});
+    CHECK(same_bits(model(ids), trained(ids)));
+    CHECK(model.config().to_json() == trained.config().to_json());
+  }
+
+  TEST_CASE("a folder without a model, or with weights of another, is refused by its name") {
+    const TemporaryFolder folder;
+    const auto refused = [&](const std::string& part) {
+      const std::string message = message_of<CheckpointError>([&] { DecoderOnly::load(folder.file("")); });
+      INFO(message);
+      CHECK(message.find(folder.file("")) == 0);
+      CHECK(message.find(part) != std::string::npos);
+    };
+    refused("config.json: cannot be read; try the run folder of a finished training");
+    DecoderOnlyConfig config = tiny_config();
+    write_bytes(folder.file("config.json"), config.to_json());
+    refused("weights.safetensors");
+    Generator random(1);
+    config.feed_forward = 20;
+    config.tie_head = false;
+    DecoderOnly other(config, random);
+    save_weights(folder.file("weights.safetensors"), other);
+    refused("layers.0.feed_forward.up.weight is f32[20,8] in the file and [5,8] in the model");
+    refused("head.weight is not in the model");
+    write_bytes(folder.file("weights.safetensors"), "short");
+    refused("weights.safetensors");
+    write_bytes(folder.file("config.json"), "{}");
+    refused("the model's configuration is damaged");
+  }
+}
