@@ -218,10 +218,13 @@ TEST_SUITE("data/prepared_tokens") {
   TEST_CASE("files that do not belong together are refused") {
     const TemporaryFolder folder;
     const std::string one = folder.file("one"), other = folder.file("other");
-    const TextSplit parts = split_of("abcdef");
-    prepare_tokens(parts, *make_byte_tokenizer(), one);
-    prepare_tokens(parts, *train_character_tokenizer(TextCorpus::in_memory("abcdef", "letters").source()),
-                   other);
+    // Two tokenizers with as many ids.
+    const auto prepare = [](const char* letters, const std::string& path) {
+      const TextCorpus corpus = TextCorpus::in_memory(letters, "letters");
+      prepare_tokens(corpus.split(0.5), *train_character_tokenizer(corpus.source()), path);
+    };
+    prepare("abcdef", one);
+    prepare("uvwxyz", other);
     for (const char* name : {"/train.tokens", "/validation.tokens"}) {
       const std::string kept = read_bytes(one + name);
       write_bytes(one + name, read_bytes(other + name));
@@ -231,7 +234,7 @@ TEST_SUITE("data/prepared_tokens") {
       write_bytes(one + name, kept);
     }
     CHECK_NOTHROW(PreparedTokens::open(one));
-    TokenFileWriter writer(one + "/train.tokens", 6, hash_text(make_byte_tokenizer()->serialize()));
+    TokenFileWriter writer(one + "/train.tokens", 7, PreparedTokens::open(one).train.fingerprint());
     writer.finish();
     CHECK_THROWS_AS(PreparedTokens::open(one), DataError);
     for (const char* name : {"/tokenizer", "/train.tokens", "/validation.tokens"}) {
@@ -242,8 +245,7 @@ TEST_SUITE("data/prepared_tokens") {
       write_bytes(other + name, "x");
       CHECK_THROWS_AS(PreparedTokens::open(other), DataError);
       std::filesystem::remove_all(other);
-      prepare_tokens(parts, *train_character_tokenizer(TextCorpus::in_memory("abcdef", "letters").source()),
-                     other);
+      prepare("uvwxyz", other);
     }
   }
 }
