@@ -17,8 +17,8 @@ struct HeadLossConfig {
 };
 
 /// A language model: GPT-2 with one configuration, Llama with another.
-/// Math:    x = embedding(ids) + position; in every layer x = x + attention(norm(x)), x = x + feed_forward(norm(x));
-///          logits = head(norm(x))
+/// Math:    x = embedding(ids) + position; in every layer x = x + attention(norm(x)) and then
+///          x = x + feed_forward(norm(x)); logits = head(norm(x))
 /// Initial: matrices and tables normal with standard deviation 0.02, those that write into the residual sum
 ///          with 0.02 / sqrt(2 L); biases 0. With sinusoids, the embeddings are TokenInput's.
 /// Source:  Radford et al. 2019, "Language Models are Unsupervised Multitask Learners"; Touvron et al. 2023,
@@ -46,7 +46,7 @@ class DecoderOnly : public Module {
   /// What the head reads.
   /// Shapes:  ids i32 [B, T], prefix_lengths i32 [B] or undefined -> [B, T, C]
   Tensor states(const Tensor& ids, const Tensor& prefix_lengths = {}) const;
-  /// The same for tokens that go on where those in `caches` end, which afterwards hold them too. Not recorded.
+  /// The same for tokens that go on where those in `caches` end, which then hold them too. Not recorded.
   Tensor states(const Tensor& ids, LayerCaches& caches, const Tensor& prefix_lengths = {}) const;
   /// Of sequences without tokens; the first call of states() decides their number.
   LayerCaches start(const CacheConfig& config = {}) const;

@@ -1,5 +1,5 @@
-// Trains the smaller of nanoGPT's two character models and writes down what another framework needs to do the same:
-// initial weights, batches and losses. tests/bench/character_recipe.py does it in PyTorch and compares.
+// Trains the smaller of nanoGPT's two character models and writes down what another framework needs to do the
+// same: initial weights, batches and losses. tests/bench/character_recipe.py does it in PyTorch and compares.
 // Usage: bench_character_recipe --text FILE --folder FOLDER [--steps N] [--dtype f32|f64] [--seed S] [--dump]
 //                               [--evaluate]
 #include <tapeformer/autograd/npy.h>

@@ -1,6 +1,8 @@
-// One training step of a language model: time, tokens a second, nearness to the cost of its matrix products, memory.
+// One training step of a language model: time, tokens a second, nearness to the cost of its matrix products,
+// memory.
 // Usage: bench_language_step [--shape babygpt|chargpt|gpt2-124m|stories-260k] [--batch B] [--length T]
-//                            [--attention KIND] [--dropout P] [--fused-head] [--chunk ROWS] [--steps N] [--profile]
+//                            [--attention KIND] [--dropout P] [--fused-head] [--chunk ROWS] [--steps N]
+//                            [--profile]
 #include <tapeformer/autograd/profile.h>
 #include <tapeformer/autograd/storage.h>
 #include <tapeformer/autograd/tape.h>

@@ -7,7 +7,7 @@
 
 namespace tapeformer {
 
-/// A configuration from a golden case's options, which bear the names of its fields; others are left as they are.
+/// A configuration from a golden case's options, which bear the names of its fields; others stay as they are.
 inline DecoderOnlyConfig decoder_only_config(const nlohmann::json& options) {
   DecoderOnlyConfig config;
   config.vocabulary = 1;
