@@ -131,7 +131,7 @@ int main(int argc, char** argv) {
       times[phase].push_back(marks[phase + 1] - marks[phase]);
     times[whole].push_back(marks[4] - marks[0]);
   };
-  for (int i = 0; i < 3; ++i) step();
+  for (int i = 0; i < std::min(3, steps); ++i) step();
   const double peak_pool = static_cast<double>(pool_statistics().peak_bytes),
                peak_resident = peak_resident_bytes();
   for (auto& phase : times) phase.clear();
