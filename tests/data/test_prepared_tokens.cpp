@@ -11,8 +11,8 @@ namespace {
 
 using Ids = std::vector<std::int32_t>;
 
-/// One id a line, from all of its bytes: where a text is cut shows. Its file is that of a byte tokenizer, which
-/// has as many ids.
+/// One id a line, from all of its bytes: where a text is cut shows. Its file is that of a byte tokenizer,
+/// which has as many ids.
 class LineTokenizer : public TextTokenizer {
  public:
   explicit LineTokenizer(bool marks) : marks_(marks) {}
