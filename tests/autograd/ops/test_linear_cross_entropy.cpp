@@ -1,6 +1,7 @@
 #include <tapeformer/autograd/ops/linear_cross_entropy.h>
 #include <tapeformer/autograd/ops/matmul.h>
 #include <tapeformer/autograd/ops/shape.h>
+#include <tapeformer/autograd/profile.h>
 #include <tapeformer/tests/autograd/ops/op_case.h>
 
 #include <cmath>
@@ -242,6 +243,33 @@ TEST_SUITE("autograd/ops/linear_cross_entropy") {
     CHECK(saved(10, 0) == 4 * 10 * 100);
     CHECK(saved(11, 0) == 4 * (11 * 10 + 100 * 10));
     CHECK(saved(10, 9) == 4 * (10 * 10 + 100 * 10));
+  }
+
+  TEST_CASE("what nobody wants is neither computed nor kept") {
+    Generator random(12);
+    const std::vector<Tensor> inputs = inputs_of(9, 20, 33, true, random);
+    const Tensor targets = random_ids({9}, 33, random);
+    const Index product = 2 * 9 * 20 * 33;
+    const auto cost = [&](int wanted) {  // floating-point operations and bytes kept
+      Tape tape;
+      std::vector<Tensor> leaves;
+      for (std::size_t i = 0; i < 3; ++i) {
+        leaves.push_back(inputs[i].detach());
+        if ((wanted >> i & 1) != 0) tape.watch(leaves[i]);
+      }
+      const Profile profile;
+      fused(targets, options_of(4))(leaves);
+      Index flops = 0;
+      for (const ProfileLine& line : profile.lines()) flops += line.flops;
+      return std::make_pair(flops, tape.memory().saved_bytes);
+    };
+    Index all = 0;
+    for (const Tensor& x : inputs) all += x.bytes();
+    CHECK(cost(0) == std::make_pair(product, Index{0}));
+    CHECK(cost(1) == std::make_pair(2 * product, all + inputs[0].bytes()));
+    CHECK(cost(2) == std::make_pair(2 * product, all + inputs[1].bytes()));
+    CHECK(cost(4) == std::make_pair(product, all + inputs[2].bytes()));
+    CHECK(cost(7) == std::make_pair(3 * product, 2 * all));
   }
 
   TEST_CASE("the same bits on every run") {
