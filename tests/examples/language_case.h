@@ -51,4 +51,12 @@ inline DecoderOnly tiny_model(const LanguageOptions& options) {
   return DecoderOnly(options.model_config(7), random);
 }
 
+/// The same with large weights: what a token sees tells.
+inline DecoderOnly strong_model(const LanguageOptions& options) {
+  DecoderOnly model = tiny_model(options);
+  Generator random(11);
+  for (const auto& [name, parameter] : model.named_parameters()) random.fill_normal(parameter, 0, 0.5);
+  return model;
+}
+
 }  // namespace tapeformer

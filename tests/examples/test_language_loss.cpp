@@ -142,6 +142,30 @@ TEST_SUITE("examples/language_loss") {
     }
   }
 
+  TEST_CASE("a prefix model is measured on what follows prefixes drawn for every window") {
+    const TemporaryFolder folder;
+    LanguageOptions options = tiny_options(folder);
+    options.prefix = true;
+    options.layers = 2;  // with one, what follows a prefix sees the same without it
+    const CapturedLog log;
+    const LanguageData data = tiny_data(options, folder);
+    DecoderOnly model = strong_model(options);
+    Progress progress;
+    const LanguageMeasure measure(data.validation, *data.tokenizer, 6, 8, 1, {});
+    double nats = 0;
+    Index number = 0, tokens = 0;
+    for_each_window(data.validation, 8, 6, [&](const TokenBatch& window) {
+      const LanguageBatch batch = language_batch(model.config(), window, 1, number++);
+      nats += model.loss(batch.inputs, batch.targets, batch.prefix_lengths).item() *
+              static_cast<double>(batch.counted);
+      tokens += batch.counted;
+    });
+    const MeanLoss exact = measure.exact(model, progress);
+    CHECK(exact.tokens == tokens);
+    CHECK(tokens < 229);
+    CHECK(exact.nats == doctest::Approx(nats / static_cast<double>(tokens)).epsilon(1e-9));
+  }
+
   TEST_CASE("the estimate is the mean of random batches, the same for the same number") {
     const TemporaryFolder folder;
     const LanguageOptions options = tiny_options(folder);

@@ -132,6 +132,25 @@ TEST_SUITE("examples/language_trainer") {
     CHECK(LanguageRun::load(folder.path()).model.config().prefix);
   }
 
+  TEST_CASE("a batch of a prefix model is computed with its prefixes") {
+    const CapturedLog log;
+    const TemporaryFolder temporary;
+    LanguageOptions options = tiny_options(temporary);
+    options.prefix = true;
+    options.layers = 2;  // with one, what follows a prefix sees the same without it
+    const LanguageData data = tiny_data(options, temporary);
+    Progress progress;
+    LanguageTask task(options, data, strong_model(options), progress);
+    const BatchLoss computed = task.next_loss();
+    const DecoderOnly model = strong_model(options);
+    const TokenWindows windows(data.train, 8, WindowOrder::random, options.training.seed);
+    const LanguageBatch batch = language_batch(model.config(), windows.batch(0, 6), options.training.seed, 0);
+    CHECK(computed.loss.item() == model.loss(batch.inputs, batch.targets, batch.prefix_lengths).item());
+    CHECK(computed.loss.item() != model.loss(batch.inputs, batch.targets).item());
+    CHECK(computed.counted == batch.counted);
+    CHECK(computed.counted < 48);
+  }
+
   TEST_CASE("validations are exact, estimates, or both; at the end always both") {
     const CapturedLog log;
     for (const std::string kind : {"exact", "estimate", "both"}) {
