@@ -91,6 +91,19 @@ TEST_SUITE("data/text_tokenizer_byte_pair") {
     }
   }
 
+  TEST_CASE("words have the same ids whenever they are seen again") {
+    std::vector<std::pair<std::string, Ids>> words;
+    for (std::uint64_t seed = 0; seed < 20000; ++seed) {
+      std::string word;
+      for (std::uint64_t i = 0; i < 5 + seed % 30; ++i) word += "QXZJKV"[mix_bits(seed, i) % 6];
+      words.emplace_back(word, golden_tokenizer().encode(word));
+    }
+    for (int again = 0; again < 2; ++again) {
+      for (const auto& [word, ids] : words) REQUIRE(golden_tokenizer().encode(word) == ids);
+      for (const auto& [word, ids] : words) REQUIRE(golden_tokenizer().decode(ids) == word);
+    }
+  }
+
   TEST_CASE("long words are merged as short ones are") {
     const BytePairTokenizer& tokenizer = golden_tokenizer();
     for (std::size_t length = 1; length < 120; ++length) {
