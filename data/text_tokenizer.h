@@ -75,9 +75,6 @@ struct BytePairFiles {
 };
 /// Throws: DataError unless `tokenizer` is of kind "bpe"
 BytePairFiles byte_pair_files(const TextTokenizer& tokenizer);
-/// The tokenizer of such contents, as load_byte_pair_tokenizer has it; `name` is their file's, for errors.
-/// Throws: DataError naming the entry that does not fit
-std::unique_ptr<TextTokenizer> parse_byte_pair_tokenizer(const BytePairFiles& files, const std::string& name);
 
 /// A SentencePiece model file with its own ids (Llama's tokenizer.model).
 std::unique_ptr<TextTokenizer> load_sentencepiece_tokenizer(const std::string& path);

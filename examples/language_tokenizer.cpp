@@ -1,4 +1,5 @@
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/data/text_tokenizer_byte_pair.h>
 #include <tapeformer/data/tokenizer_file.h>
 #include <tapeformer/examples/language_tokenizer.h>
 #include <tapeformer/nn/atomic_file.h>
@@ -112,18 +113,6 @@ std::shared_ptr<const TextTokenizer> tokenizer_in_folder(const std::string& fold
                       "vocab.bpe; try --tokenizer-model with the folder or file of one");
 }
 
-/// GPT-2's names of the bytes: a printable character each.
-std::string byte_name(int byte) {
-  const auto printable = [](int b) { return (b > 32 && b < 127) || (b > 160 && b != 173); };
-  int code = byte;
-  if (!printable(byte)) {
-    code = 256;
-    for (int other = 0; other < byte; ++other) code += printable(other) ? 0 : 1;
-  }
-  if (code < 0x80) return {static_cast<char>(code)};
-  return {static_cast<char>(0xc0 | (code >> 6)), static_cast<char>(0x80 | (code & 0x3f))};
-}
-
 /// A tokenizer.json for transformers: pieces without merges are the code points.
 Json character_json(const TextTokenizer& tokenizer) {
   Json vocabulary = Json::object();
@@ -156,7 +145,11 @@ Json tokenizer_config(const char* type) {
 
 std::shared_ptr<const TextTokenizer> find_tokenizer(const std::string& path) {
   if (fs::is_directory(path)) return tokenizer_in_folder(path);
-  if (ends_with(path, ".json")) return parse_byte_pair_tokenizer(byte_pair_files_in(path), path);
+  if (ends_with(path, ".json")) {
+    const BytePairFiles files = byte_pair_files_in(path);
+    return std::make_shared<BytePairTokenizer>(
+        parse_byte_pair_files(files.vocabulary, path, files.merges, path));
+  }
   if (ends_with(path, ".model")) return load_sentencepiece_tokenizer(path);
   return load_text_tokenizer(path);
 }
@@ -183,7 +176,8 @@ std::string export_tokenizer(const TextTokenizer& tokenizer, const std::string& 
     BytePairFiles files;
     if (bytes) {
       Json vocabulary = Json::object();
-      for (int byte = 0; byte < 256; ++byte) vocabulary[byte_name(byte)] = byte;
+      for (int byte = 0; byte < 256; ++byte)
+        vocabulary[byte_pair_character(static_cast<unsigned char>(byte))] = byte;
       files = {vocabulary.dump(), "#version: 0.2\n"};
     } else {
       files = byte_pair_files(tokenizer);
