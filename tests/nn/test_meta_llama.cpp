@@ -136,6 +136,8 @@ TEST_SUITE("nn/meta_llama") {
     CHECK(config.rotations.base == 10000);
     CHECK(config.rotations.original_context == 0);
     CHECK(config.context == 2048);
+    CHECK(meta_llama_config(folder.files(), replaced(kParams, "1e-5", "0.25")).epsilon == 0.25);
+    CHECK(load_meta_llama(folder.file("consolidated.safetensors"), 6, 32, 0.25).config().epsilon == 0.25);
     const DecoderOnlyConfig scaled = meta_llama_config(
         folder.files(),
         replaced(kParams, "{",
