@@ -30,7 +30,8 @@ struct GenerateOptions {
 };
 
 /// Texts that come token by token and side by side, written one after the other: the first as it comes, each
-/// other one as soon as those before it have ended, with kSeparator between them. What is written is valid UTF-8.
+/// other one as soon as those before it have ended, with kSeparator between them. What is written is valid
+/// UTF-8.
 class SampleWriter {
  public:
   static constexpr const char* kSeparator = "\n---------------\n";

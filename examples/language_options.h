@@ -81,7 +81,8 @@ void to_json(nlohmann::ordered_json& json, const LanguageOptions& options);
 /// Throws: nlohmann::json::exception if a field is missing or of another type.
 void from_json(const nlohmann::ordered_json& json, LanguageOptions& options);
 
-/// Makes `options` describe the model in options.from, whose configuration is `config`; a shorter context stays.
+/// Makes `options` describe the model in options.from, whose configuration is `config`; a shorter context
+/// stays.
 /// Throws: Error naming an option that `command` was given and that says otherwise
 void take_fine_tuned(LanguageOptions& options, const DecoderOnlyConfig& config, const CLI::App& command);
 

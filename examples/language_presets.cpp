@@ -31,8 +31,8 @@ void shakespeare_char(LanguageOptions& o) {
   o.batch = 64, o.training.steps = 5000, o.validation_batches = 200;
 }
 
-/// nanoGPT's GPT-2 takes 491,520 tokens a step on eight GPUs. Here a step has a twelfth of that, the rates are
-/// divided by two, and the steps are as many as make 20 tokens a parameter (Hoffmann et al. 2022).
+/// nanoGPT's GPT-2 takes 491,520 tokens a step on eight GPUs. Here a step has a twelfth of that, the rates
+/// are divided by two, and the steps are as many as make 20 tokens a parameter (Hoffmann et al. 2022).
 void gpt2_124m(LanguageOptions& o) {
   o.data.tokenizer = "bpe", o.data.vocabulary = 50257;
   o.layers = 12, o.heads = 12, o.width = 768, o.context = 1024, o.dropout = 0;

@@ -14,8 +14,8 @@ struct LanguageRun {
   DecoderOnly model;
   std::shared_ptr<const TextTokenizer> tokenizer;
 
-  /// From a run folder of this program or a Hugging Face folder. With `average`, the mean of the last so many
-  /// weights that the run kept. `tokenizer_path` is looked for instead of a tokenizer in the folder, unless empty.
+  /// From a run folder of this program or a Hugging Face folder. With `average`, the mean of the last so
+  /// many weights that the run kept. The tokenizer is that of `tokenizer_path`, unless it is empty.
   /// Throws: CheckpointError, DataError
   static LanguageRun load(const std::string& folder, Index average = 0,
                           const std::string& tokenizer_path = {});

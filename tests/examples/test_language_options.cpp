@@ -38,7 +38,7 @@ Index parameters(const std::string& preset, Index vocabulary) {
 
 TEST_SUITE("examples/language_options") {
   TEST_CASE("the presets are nanoGPT's and llama2.c's models, to the parameter") {
-    // Tables 65 x 128 and 64 x 128, 4 x (12 x 128^2 + 2 x 128) in the layers, a last norm of 128, a tied head.
+    // Two tables, 4 x (12 x 128^2 + 2 x 128) in the layers, a last norm of 128, a tied head.
     CHECK(parameters("shakespeare-char-cpu", 65) == 65 * 128 + 64 * 128 + 4 * (12 * 128 * 128 + 256) + 128);
     CHECK(parameters("shakespeare-char", 65) == 65 * 384 + 256 * 384 + 6 * (12 * 384 * 384 + 768) + 384);
     CHECK(parameters("gpt2-124m", 50257) == 124439808);
