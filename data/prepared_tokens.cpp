@@ -69,13 +69,24 @@ class PieceEncoder {
     waiting_ += piece;
     write(tokenizer_.safe_cut(waiting_));
   }
-  void finish() { write(waiting_.size()); }
+  /// What follows is another text.
+  void finish() {
+    write(waiting_.size());
+    begun_ = false;
+  }
 
  private:
   void write(std::size_t bytes) {
+    if (bytes == 0) return;
     ids_.clear();
     try {
-      tokenizer_.encode(std::string_view(waiting_).substr(0, bytes), ids_);
+      const std::string_view text = std::string_view(waiting_).substr(0, bytes);
+      if (begun_) {
+        tokenizer_.encode_rest(text, ids_);
+      } else {
+        tokenizer_.encode(text, ids_);
+      }
+      begun_ = true;
     } catch (const DataError& error) {
       const std::string from = ", counted from byte " + std::to_string(std::max<Index>(place_, 0));
       throw DataError(name_, 0, error.what() + from + " of the file");
@@ -88,33 +99,24 @@ class PieceEncoder {
   const TextTokenizer& tokenizer_;
   TokenFileWriter& writer_;
   std::string name_, waiting_;
-  Index place_ = 0;  // of what is waiting, in the document
+  bool begun_ = false;  // whether some of the text is written
+  Index place_ = 0;     // of what is waiting, in the document
   std::vector<std::int32_t> ids_;
 };
 
-/// What stands between two documents.
-std::vector<std::int32_t> separator_of(const TextTokenizer& tokenizer) {
-  std::vector<std::int32_t> separator;
-  for (const std::optional<std::int32_t> id : {tokenizer.end(), tokenizer.begin()}) {
-    if (id) separator.push_back(*id);
-  }
-  return separator;
-}
-
-void encode_part(const TextCorpus& part, const TextTokenizer& tokenizer,
-                 const std::vector<std::int32_t>& separator, TokenFileWriter& writer,
+/// `marks`: whether begin and end tokens are written.
+void encode_part(const TextCorpus& part, const TextTokenizer& tokenizer, bool marks, TokenFileWriter& writer,
                  const std::function<void(Index bytes)>& advance) {
   PieceEncoder encoder(tokenizer, writer);
   for (const TextDocument& document : part.documents()) {
-    if (&document != &part.documents().front() && !separator.empty()) {
-      encoder.finish();
-      writer.append(separator);
-    }
+    if (marks && tokenizer.begin() && document.first == 0) writer.append({*tokenizer.begin()});
     encoder.begin(document);
     document.read([&](std::string_view piece) {
       encoder.add(piece);
       advance(static_cast<Index>(piece.size()));
     });
+    if (marks) encoder.finish();
+    if (marks && tokenizer.end() && document.ends) writer.append({*tokenizer.end()});
   }
   encoder.finish();
   writer.finish();
@@ -138,8 +140,7 @@ PreparedTokens PreparedTokens::open(const std::string& folder) {
 PreparedTokens prepare_tokens(const TextSplit& corpus, const TextTokenizer& tokenizer,
                               const std::string& folder, const PrepareProgress& progress, bool separate) {
   const std::string content = tokenizer.serialize();
-  const std::vector<std::int32_t> separator =
-      separate ? separator_of(tokenizer) : std::vector<std::int32_t>();
+  const bool marks = separate && (tokenizer.begin() || tokenizer.end());
   try {
     PartialFolder partial(folder);
     Index done = 0;
@@ -149,7 +150,7 @@ PreparedTokens prepare_tokens(const TextSplit& corpus, const TextTokenizer& toke
     };
     const auto encode = [&](const TextCorpus& part, const char* name) {
       TokenFileWriter writer(partial.file(name), tokenizer.vocabulary_size(), hash_text(content));
-      encode_part(part, tokenizer, separator, writer, advance);
+      encode_part(part, tokenizer, marks, writer, advance);
     };
     encode(corpus.train, kTrain);
     encode(corpus.validation, kValidation);

@@ -111,7 +111,7 @@ TextCorpus TextCorpus::open(const std::vector<std::string>& paths) {
 TextCorpus TextCorpus::in_memory(std::string_view text, const std::string& name) {
   if (text.empty()) throw DataError(name, 0, "holds no text");
   TextCorpus corpus;
-  corpus.documents_.push_back({name, 0, static_cast<Index>(text.size()), text});
+  corpus.documents_.push_back({name, 0, static_cast<Index>(text.size()), text, true});
   return corpus;
 }
 
@@ -121,7 +121,7 @@ void TextCorpus::add_path(const std::string& path) {
   if (!files::exists(status)) throw DataError(path, 0, "is not there");
   if (!files::is_regular_file(status)) throw DataError(path, 0, "is neither a file nor a folder");
   const auto bytes = static_cast<Index>(files::file_size(path));
-  if (bytes > 0) documents_.push_back({path, 0, bytes, {}});
+  if (bytes > 0) documents_.push_back({path, 0, bytes, {}, true});
 }
 
 void TextCorpus::add_folder(const std::string& folder) {
@@ -135,7 +135,7 @@ void TextCorpus::add_folder(const std::string& folder) {
       add_folder(entry);
     } else {
       const bool file = files::is_regular_file(files::status(entry));
-      const TextDocument document{entry, 0, file ? static_cast<Index>(files::file_size(entry)) : 0, {}};
+      const TextDocument document{entry, 0, file ? static_cast<Index>(files::file_size(entry)) : 0, {}, true};
       if (!file || !is_text(document)) {
         ++not_text_;
       } else if (document.bytes > 0) {
@@ -215,6 +215,7 @@ TextSplit TextCorpus::split(double validation_fraction) const {
       tail.first += head.bytes;
       tail.bytes -= head.bytes;
     }
+    if (tail.bytes > 0) head.ends = false;
     if (head.bytes > 0) train.documents_.push_back(head);
     if (tail.bytes > 0) validation.documents_.push_back(tail);
     before += counts[i];

@@ -14,6 +14,7 @@ struct TextDocument {
   std::string name;  ///< the file's path, or what the text in memory is called
   Index first = 0, bytes = 0;
   std::string_view memory;  ///< the whole text, or none where the document is a file
+  bool ends = true;         ///< whether the stretch goes to the end of the document
 
   /// Hands on every byte in order. Pieces end where a code point ends; what is no UTF-8 may end anywhere.
   /// Throws: DataError if the file cannot be read or has become shorter

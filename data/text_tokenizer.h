@@ -36,9 +36,11 @@ class TextTokenizer {
   virtual std::optional<std::int32_t> begin() const { return {}; }
   virtual std::optional<std::int32_t> end() const { return {}; }
   /// The length of the longest head of `text` that can be encoded by itself, whatever follows; 0 if none. It
-  /// lets a stream be encoded in pieces with the ids of the whole. SentencePiece, which puts a space before a
-  /// text and may merge across any place, has none: its documents are encoded whole.
+  /// lets a stream be encoded in pieces (the first by `encode`, the others by `encode_rest`) with the ids of
+  /// the whole.
   virtual std::size_t safe_cut(std::string_view text) const = 0;
+  /// As `encode`, for what follows a head that `safe_cut` gave: ids of the middle or end of a text.
+  virtual void encode_rest(std::string_view text, std::vector<std::int32_t>& ids) const { encode(text, ids); }
   /// "character", "byte", "bpe" or "sentencepiece".
   virtual const char* kind() const = 0;
   /// The whole tokenizer as the content of one file: write_tokenizer_file(kind(), payload).
@@ -76,10 +78,16 @@ struct BytePairFiles {
 /// Throws: DataError unless `tokenizer` is of kind "bpe"
 BytePairFiles byte_pair_files(const TextTokenizer& tokenizer);
 
-/// A SentencePiece model file with its own ids (Llama's tokenizer.model).
+/// A SentencePiece model file with its own ids (Llama's tokenizer.model). A text is encoded in parts, each as
+/// it is within a text and only the first with a space before it: a part ends behind "\n", or after 65,536
+/// bytes without one (less what would cut a code point). The ids are those that SentencePiece gives the whole
+/// text, lines longer than that excepted, and decode to it. A model that changes or drops white space, or has
+/// longer pieces with "\n" in them, encodes texts whole, which takes some 200 bytes of memory for each of
+/// text.
 std::unique_ptr<TextTokenizer> load_sentencepiece_tokenizer(const std::string& path);
 /// A SentencePiece BPE model with byte fallback and identity normalisation learnt from `text`; unknown 0,
-/// begin 1, end 2, as Llama's.
+/// begin 1, end 2, as Llama's. Of a long text it is learnt from every 2nd, 4th, ... line (lines over 4,192
+/// bytes count as several), so many that their text and 32 bytes a line come to at most 32 MB.
 std::unique_ptr<TextTokenizer> train_sentencepiece_tokenizer(const TextSource& text, Index vocabulary_size);
 /// The model file within. Throws: DataError unless `tokenizer` is of kind "sentencepiece"
 std::string sentencepiece_model(const TextTokenizer& tokenizer);

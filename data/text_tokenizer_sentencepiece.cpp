@@ -5,8 +5,14 @@
 #include <tapeformer/data/tokenizer_kinds.h>
 #include <tapeformer/data/utf8.h>
 
+#include <algorithm>
+#include <cstddef>
+
 namespace tapeformer {
 namespace {
+
+/// Longer lines are encoded in parts; the library takes some 200 bytes of memory for each of text.
+constexpr std::size_t kLongestPart = 1 << 16;
 
 constexpr std::string_view kSpace = "\xe2\x96\x81";  // U+2581, as which SentencePiece writes a space
 
@@ -21,21 +27,24 @@ class SentencePieceTextTokenizer : public TextTokenizer {
     if (processor_.Encode("a", &pieces).ok() && !pieces.empty()) {
       adds_space_ = std::string_view(pieces[0]).substr(0, kSpace.size()) == kSpace;
     }
+    lead_ = library_ids("\n").size();
+    cuts_ = keeps_white_space() && std::all_of(bytes_.begin(), bytes_.end(), [](const std::string& bytes) {
+              return bytes == "\n" || bytes.find('\n') == std::string::npos;
+            });
   }
 
   void encode(std::string_view text, std::vector<std::int32_t>& ids) const override {
-    const std::size_t bad = find_invalid_utf8(text);
-    if (bad != std::string_view::npos) {
-      throw DataError(
-          "[tokenizer] the text of a SentencePiece tokenizer is UTF-8; got something else at byte " +
-          std::to_string(bad));
-    }
-    std::vector<int> pieces;
-    const auto status = processor_.Encode({text.data(), text.size()}, &pieces);
-    if (!status.ok()) throw DataError("[tokenizer] " + status.ToString());
-    ids.insert(ids.end(), pieces.begin(), pieces.end());
+    check_utf8(text);
+    const std::size_t part = first_part(text);
+    const std::vector<int> first = library_ids(text.substr(0, part));
+    ids.insert(ids.end(), first.begin(), first.end());
+    append_rest(text.substr(part), ids);
   }
   using TextTokenizer::encode;
+  void encode_rest(std::string_view text, std::vector<std::int32_t>& ids) const override {
+    check_utf8(text);
+    append_rest(text, ids);
+  }
 
   std::string bytes_of(std::int32_t id) const override {
     check_token(id, vocabulary_size());
@@ -49,9 +58,16 @@ class SentencePieceTextTokenizer : public TextTokenizer {
   Index vocabulary_size() const override { return static_cast<Index>(bytes_.size()); }
   std::optional<std::int32_t> begin() const override { return control(processor_.bos_id()); }
   std::optional<std::int32_t> end() const override { return control(processor_.eos_id()); }
-  /// A model may add a space before a text, take spaces off its ends and merge across any place, so a part by
-  /// itself has other ids than within the whole.
-  std::size_t safe_cut(std::string_view) const override { return 0; }
+  std::size_t safe_cut(std::string_view text) const override {
+    std::size_t cut = 0;
+    while (cuts_ && cut < text.size()) {
+      const std::string_view rest = text.substr(cut);
+      const std::size_t part = first_part(rest);
+      if (rest[part - 1] != '\n' && rest.size() < kLongestPart) break;
+      cut += part;
+    }
+    return cut;
+  }
   const char* kind() const override { return "sentencepiece"; }
   std::string serialize() const override { return write_tokenizer_file(kind(), model_); }
 
@@ -60,6 +76,51 @@ class SentencePieceTextTokenizer : public TextTokenizer {
  private:
   static std::optional<std::int32_t> control(int id) {
     return id < 0 ? std::nullopt : std::optional<std::int32_t>(id);
+  }
+
+  static void check_utf8(std::string_view text) {
+    const std::size_t bad = find_invalid_utf8(text);
+    if (bad == std::string_view::npos) return;
+    throw DataError(
+        "[tokenizer] the text of a SentencePiece tokenizer is UTF-8; got something else at byte " +
+        std::to_string(bad));
+  }
+
+  std::vector<int> library_ids(std::string_view text) const {
+    std::vector<int> ids;
+    const auto status = processor_.Encode({text.data(), text.size()}, &ids);
+    if (!status.ok()) throw DataError("[tokenizer] " + status.ToString());
+    return ids;
+  }
+
+  /// Bytes of the first part of `text`: a function of its first kLongestPart bytes.
+  std::size_t first_part(std::string_view text) const {
+    if (!cuts_) return text.size();
+    const std::string_view head = text.substr(0, kLongestPart);
+    const std::size_t line_end = head.find('\n');
+    if (line_end != head.npos) return line_end + 1;
+    return head.size() < kLongestPart ? head.size() : head.size() - unfinished_utf8(head);
+  }
+
+  /// Each part behind a line end, where the library puts no space; the ids of that line end are left out. They
+  /// are the same whatever follows: no other piece has a line end in it.
+  void append_rest(std::string_view text, std::vector<std::int32_t>& ids) const {
+    std::string line;
+    while (!text.empty()) {
+      const std::size_t part = first_part(text);
+      line.assign(1, '\n').append(text.substr(0, part));
+      const std::vector<int> found = library_ids(line);
+      ids.insert(ids.end(), found.begin() + static_cast<std::ptrdiff_t>(lead_), found.end());
+      text.remove_prefix(part);
+    }
+  }
+
+  /// Whether white space comes back, by example.
+  bool keeps_white_space() const {
+    const std::string text = "\n  a \n ";
+    std::string back;
+    for (const int id : library_ids(text)) back += bytes_of(id);
+    return back == (adds_space_ ? " " : "") + text;
   }
 
   std::string read_piece(int id) const {
@@ -78,17 +139,53 @@ class SentencePieceTextTokenizer : public TextTokenizer {
   std::string model_;
   std::vector<std::string> bytes_;  // by id
   bool adds_space_ = false;
+  bool cuts_ = false;     // whether a text may be encoded in parts
+  std::size_t lead_ = 0;  // ids of "\n", with the space before it
 };
 
 /// The trainer leaves out sentences that are longer than this.
 constexpr std::size_t kLongestSentence = 4192;
 
-/// Lines of the text, and parts of long ones. Tabs are cut at, too: the trainer refuses them.
-std::vector<std::string> sentences_of(const TextSource& text) {
-  std::vector<std::string> sentences;
+/// Learning takes some ten times as much memory.
+constexpr std::size_t kMostSentences = 32'000'000;
+
+/// Sentences spread evenly over a text of any length, in bounded memory.
+class Sample {
+ public:
+  explicit Sample(std::size_t limit) : limit_(limit) {}
+
+  void add(std::string_view sentence) {
+    if (seen_++ % step_ != 0) return;
+    kept_.emplace_back(sentence);
+    bytes_ += memory(kept_.back());
+    while (bytes_ > limit_ && kept_.size() > 1) halve();
+  }
+  std::vector<std::string> take() { return std::move(kept_); }
+
+ private:
+  static std::size_t memory(const std::string& sentence) { return sentence.size() + sizeof(sentence); }
+
+  void halve() {
+    step_ *= 2;
+    bytes_ = 0;
+    for (std::size_t i = 0; i < kept_.size(); i += 2) {
+      bytes_ += memory(kept_[i]);
+      if (i > 0) kept_[i / 2] = std::move(kept_[i]);
+    }
+    kept_.resize((kept_.size() + 1) / 2);
+  }
+
+  std::size_t limit_, bytes_ = 0, seen_ = 0, step_ = 1;
+  std::vector<std::string> kept_;
+};
+
+}  // namespace
+
+std::vector<std::string> sentencepiece_sentences(const TextSource& text, std::size_t limit) {
+  Sample sample(limit);
   std::string sentence;
   const auto finish = [&] {
-    if (!sentence.empty()) sentences.push_back(std::move(sentence));
+    if (!sentence.empty()) sample.add(sentence);
     sentence.clear();
   };
   text([&](std::string_view piece) {
@@ -98,9 +195,11 @@ std::vector<std::string> sentences_of(const TextSource& text) {
           "[tokenizer] the text of a SentencePiece tokenizer is UTF-8; got something else at byte " +
           std::to_string(bad) + " of a piece of it");
     }
-    for (const std::string_view character : split_code_points(piece)) {
+    while (!piece.empty()) {
+      const std::string_view character = piece.substr(0, code_point_length(piece));
+      piece.remove_prefix(character.size());
       if (sentence.size() + character.size() > kLongestSentence) finish();
-      if (character == "\n" || character == "\r" || character == "\t") {
+      if (character == "\n" || character == "\r" || character == "\t") {  // the trainer refuses tabs
         finish();
       } else {
         sentence += character;
@@ -108,10 +207,8 @@ std::vector<std::string> sentences_of(const TextSource& text) {
     }
   });
   finish();
-  return sentences;
+  return sample.take();
 }
-
-}  // namespace
 
 std::unique_ptr<TextTokenizer> parse_sentencepiece_tokenizer(std::string model, const std::string& name) {
   return std::make_unique<SentencePieceTextTokenizer>(std::move(model), name);
@@ -129,7 +226,7 @@ std::unique_ptr<TextTokenizer> train_sentencepiece_tokenizer(const TextSource& t
                                                  {"byte_fallback", "true"},
                                                  {"split_digits", "true"},
                                                  {"allow_whitespace_only_pieces", "true"}},
-                                                sentences_of(text));
+                                                sentencepiece_sentences(text, kMostSentences));
   return parse_sentencepiece_tokenizer(model, "the trained model");
 }
 

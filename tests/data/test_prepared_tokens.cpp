@@ -11,12 +11,18 @@ namespace {
 
 using Ids = std::vector<std::int32_t>;
 
-/// One id a line, from all of its bytes: where a text is cut shows. Its file is that of a byte tokenizer,
-/// which has as many ids.
+/// One id a line, from all of its bytes and whether it is a text's first: where a text is cut shows. Its file
+/// is that of a byte tokenizer, which has as many ids.
 class LineTokenizer : public TextTokenizer {
  public:
-  explicit LineTokenizer(bool marks) : marks_(marks) {}
+  explicit LineTokenizer(std::optional<std::int32_t> begin = {}, std::optional<std::int32_t> end = {})
+      : begin_(begin), end_(end) {}
   void encode(std::string_view text, Ids& ids) const override {
+    const std::size_t first = ids.size();
+    encode_rest(text, ids);
+    if (ids.size() > first) ids[first] = (ids[first] + 100) % 254;
+  }
+  void encode_rest(std::string_view text, Ids& ids) const override {
     while (!text.empty()) {
       const std::string_view line =
           text.substr(0, text.find('\n') == text.npos ? text.npos : text.find('\n') + 1);
@@ -28,14 +34,14 @@ class LineTokenizer : public TextTokenizer {
   using TextTokenizer::encode;
   std::string bytes_of(std::int32_t) const override { return {}; }
   Index vocabulary_size() const override { return 256; }
-  std::optional<std::int32_t> begin() const override { return marks_ ? 254 : std::optional<std::int32_t>(); }
-  std::optional<std::int32_t> end() const override { return marks_ ? 255 : std::optional<std::int32_t>(); }
+  std::optional<std::int32_t> begin() const override { return begin_; }
+  std::optional<std::int32_t> end() const override { return end_; }
   std::size_t safe_cut(std::string_view text) const override { return text.rfind('\n') + 1; }
   const char* kind() const override { return "byte"; }
   std::string serialize() const override { return make_byte_tokenizer()->serialize(); }
 
  private:
-  bool marks_;
+  std::optional<std::int32_t> begin_, end_;
 };
 
 Ids read_all(const TokenFile& file) {
@@ -74,6 +80,7 @@ TEST_SUITE("data/prepared_tokens") {
     CHECK(folder.count() == 1);
     for (const PreparedTokens& tokens : {made, PreparedTokens::open(path)}) {
       CHECK(std::string(tokens.tokenizer->kind()) == "byte");
+      CHECK(tokens.train.size() == 9);
       CHECK(text_of(*tokens.tokenizer, tokens.train) == "hello, wo");
       CHECK(text_of(*tokens.tokenizer, tokens.validation) == "rlds");
       CHECK(tokens.train.fingerprint() == hash_text(tokenizer->serialize()));
@@ -82,7 +89,7 @@ TEST_SUITE("data/prepared_tokens") {
 
   TEST_CASE("the ids are those of the whole text, wherever its pieces are cut") {
     const TemporaryFolder folder;
-    const LineTokenizer tokenizer(false);
+    const LineTokenizer tokenizer;
     // Lines of bytes to megabytes: pieces are cut within them, and may have no end of a line at all.
     const std::string text =
         lines(300'000, 30, 1) + lines(4, 5'000'000, 2) + lines(100, 100'000, 3) + "the end";
@@ -97,7 +104,7 @@ TEST_SUITE("data/prepared_tokens") {
 
   TEST_CASE("files cut at random places give the ids of the whole") {
     const TemporaryFolder folder;
-    const LineTokenizer tokenizer(false);
+    const LineTokenizer tokenizer;
     const std::string text = lines(3000, 20, 4);
     const TextCorpus validation = TextCorpus::in_memory("x", "validation");
     for (std::uint64_t round = 0; round < 5; ++round) {
@@ -114,32 +121,82 @@ TEST_SUITE("data/prepared_tokens") {
     }
   }
 
-  TEST_CASE("between two documents stand the end and the begin token, where there are such") {
+  TEST_CASE("before and after every document stand the begin and the end token, where there are such") {
     const TemporaryFolder folder;
-    const LineTokenizer tokenizer(true);
     const std::string first = "one\nline", second = "another\n", third = "and more";
     write_bytes(folder.file("1"), first);
     write_bytes(folder.file("2"), second);
     write_bytes(folder.file("3"), third);
     const TextSplit parts{TextCorpus::open({folder.file("")}), TextCorpus::open({folder.file("2")})};
-    Ids separate;
-    tokenizer.encode(first, separate);
-    separate.insert(separate.end(), {255, 254});
-    tokenizer.encode(second, separate);
-    separate.insert(separate.end(), {255, 254});
-    tokenizer.encode(third, separate);
-    const PreparedTokens apart = prepare_tokens(parts, tokenizer, folder.file("apart"));
-    CHECK(read_all(apart.train) == separate);
-    CHECK(read_all(apart.validation) == tokenizer.encode(second));
-    const PreparedTokens together = prepare_tokens(parts, tokenizer, folder.file("together"), {}, false);
-    CHECK(read_all(together.train) == tokenizer.encode(first + second + third));
+    const auto prepared = [&](const LineTokenizer& tokenizer, bool separate = true) {
+      static int number = 0;
+      return prepare_tokens(parts, tokenizer, folder.file(".tokens" + std::to_string(++number)), {},
+                            separate);
+    };
+    const LineTokenizer plain, both(254, 255), begin(254, {}), end({}, 255);
+    const Ids a = plain.encode(first), b = plain.encode(second), c = plain.encode(third);
+    CHECK(read_all(prepared(both).train) == Ids{254, a[0], a[1], 255, 254, b[0], 255, 254, c[0], 255});
+    CHECK(read_all(prepared(both).validation) == Ids{254, b[0], 255});
+    CHECK(read_all(prepared(begin).train) == Ids{254, a[0], a[1], 254, b[0], 254, c[0]});
+    CHECK(read_all(prepared(end).train) == Ids{a[0], a[1], 255, b[0], 255, c[0], 255});
+    CHECK(read_all(prepared(end).validation) == Ids{b[0], 255});
+    CHECK(read_all(prepared(plain).train) == plain.encode(first + second + third));
+    CHECK(read_all(prepared(both, false).train) == plain.encode(first + second + third));
+    CHECK(read_all(prepared(both, false).validation) == b);
+  }
+
+  TEST_CASE("a part that is cut within a document has a token only where the document begins or ends") {
+    const TemporaryFolder folder;
+    const LineTokenizer tokenizer(254, 255), plain;
+    const auto prepared = [&](const TextSplit& parts) {
+      static int number = 0;
+      return prepare_tokens(parts, tokenizer, folder.file(".tokens" + std::to_string(++number)));
+    };
+    const Ids a = plain.encode("12345"), head = plain.encode("678"), tail = plain.encode("90");
+    const PreparedTokens one = prepared(split_of("67890", 0.4));
+    CHECK(read_all(one.train) == Ids{254, head[0]});
+    CHECK(read_all(one.validation) == Ids{tail[0], 255});
+    write_bytes(folder.file("1"), "12345");
+    write_bytes(folder.file("2"), "67890");
+    const TextCorpus corpus = TextCorpus::open({folder.file("")});
+    const PreparedTokens two = prepared(corpus.split(0.2));
+    CHECK(read_all(two.train) == Ids{254, a[0], 255, 254, head[0]});
+    CHECK(read_all(two.validation) == Ids{tail[0], 255});
+    const PreparedTokens between = prepared(corpus.split(0.5));
+    CHECK(read_all(between.train) == Ids{254, a[0], 255});
+    CHECK(read_all(between.validation) == Ids{254, plain.encode("67890")[0], 255});
+    // Split again, the middle of a document neither begins nor ends.
+    const PreparedTokens middle = prepared(split_of("x67890", 0.7).validation.split(0.4));
+    CHECK(read_all(middle.train) == head);
+  }
+
+  TEST_CASE("the tokens of SentencePiece are as a prompt's: begin, the text's own ids, and then end") {
+    const TemporaryFolder folder;
+    const std::string text = "the dog and\nthe cat\n\n and  the dog ";
+    const auto tokenizer = train_sentencepiece_tokenizer([&](const auto& reader) { reader(text); }, 280);
+    const std::string other = std::string(200'000, 'a') + text,
+                      paths[] = {folder.file("1"), folder.file("2")};
+    write_bytes(paths[0], text);
+    write_bytes(paths[1], other);
+    const TextCorpus corpus = TextCorpus::open({paths[0], paths[1]});
+    Ids expected = {1};
+    tokenizer->encode(text, expected);
+    expected.insert(expected.end(), {2, 1});
+    tokenizer->encode(other, expected);
+    expected.push_back(2);
+    const PreparedTokens tokens = prepare_tokens({corpus, corpus}, *tokenizer, folder.file("tokens"));
+    CHECK((read_all(tokens.train) == expected));
+    const PreparedTokens whole =
+        prepare_tokens({corpus, corpus}, *tokenizer, folder.file("whole"), {}, false);
+    CHECK((read_all(whole.train) == tokenizer->encode(text + other)));
+    CHECK((text_of(*tokenizer, whole.train) == text + other));
   }
 
   TEST_CASE("progress counts the bytes of both parts") {
     const TemporaryFolder folder;
     const std::string text = lines(300'000, 20, 5);
     std::vector<Index> seen;
-    prepare_tokens(split_of(text), LineTokenizer(false), folder.file("tokens"), [&](Index done, Index total) {
+    prepare_tokens(split_of(text), LineTokenizer(), folder.file("tokens"), [&](Index done, Index total) {
       CHECK(total == static_cast<Index>(text.size()));
       seen.push_back(done);
     });
@@ -151,7 +208,7 @@ TEST_SUITE("data/prepared_tokens") {
   TEST_CASE("an interrupted or failed preparation leaves nothing") {
     const TemporaryFolder folder;
     const std::string text = lines(300'000, 20, 6), path = folder.file("tokens");
-    const LineTokenizer tokenizer(false);
+    const LineTokenizer tokenizer;
     for (const Index last : {1, 3, 4}) {
       Index calls = 0;
       const auto stop = [&](Index, Index) {
@@ -182,7 +239,7 @@ TEST_SUITE("data/prepared_tokens") {
     write_bytes(folder.file("2"), "good\n" + std::string(2'000'000, 'x') + "\n?\n");
     const TextCorpus corpus = TextCorpus::open({folder.file("1"), folder.file("2")});
     CHECK_THROWS_WITH_AS(
-        prepare_tokens({corpus, corpus}, LineTokenizer(true), folder.file("tokens")),
+        prepare_tokens({corpus, corpus}, LineTokenizer(254, 255), folder.file("tokens")),
         (folder.file("2") + ": [lines] no question marks, counted from byte 5 of the file").c_str(),
         DataError);
     CHECK(folder.count() == 2);
@@ -190,7 +247,7 @@ TEST_SUITE("data/prepared_tokens") {
 
   TEST_CASE("a folder that holds something is left alone") {
     const TemporaryFolder folder;
-    const LineTokenizer tokenizer(false);
+    const LineTokenizer tokenizer;
     const std::string path = folder.file("tokens");
     const auto check_refused = [&] {
       CHECK_THROWS_WITH_AS(prepare_tokens(split_of("some text"), tokenizer, path),

@@ -194,6 +194,10 @@ TEST_SUITE("data/text_corpus") {
     CHECK(names_of(corpus.split(0.7).train).size() == 1);
     CHECK(names_of(corpus.split(0.7).validation).size() == 2);
     CHECK(names_of(corpus.split(0.6).validation).size() == 2);
+    CHECK(corpus.split(0.7).train.documents().back().ends);
+    CHECK_FALSE(corpus.split(0.6).train.documents().back().ends);
+    CHECK(corpus.split(0.6).train.documents().front().ends);
+    CHECK(corpus.split(0.6).validation.documents().front().ends);
     check_parts(corpus.split(0.1).train, 0.5, "éab€", "€€€xy");  // a part of a part
   }
 

@@ -65,10 +65,11 @@ TEST_SUITE("data/text_tokenizer") {
           waiting += kText.substr(i, step);
           const std::size_t cut = tokenizer->safe_cut(waiting);
           REQUIRE(cut <= waiting.size());
-          tokenizer->encode(std::string_view(waiting).substr(0, cut), ids);
+          const std::string_view part = std::string_view(waiting).substr(0, cut);
+          ids.empty() ? tokenizer->encode(part, ids) : tokenizer->encode_rest(part, ids);
           waiting.erase(0, cut);
         }
-        tokenizer->encode(waiting, ids);
+        ids.empty() ? tokenizer->encode(waiting, ids) : tokenizer->encode_rest(waiting, ids);
         CHECK(ids == whole);
       }
     }

@@ -1,6 +1,7 @@
 #include <doctest/doctest.h>
 #include <sentencepiece_processor.h>
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/data/hash.h>
 #include <tapeformer/data/text_tokenizer_kinds.h>
 #include <tapeformer/data/tokenizer_file.h>
 #include <tapeformer/data/tokenizer_kinds.h>
@@ -39,6 +40,49 @@ TextSource in_pieces(const std::string& text, std::size_t size) {
 const TextTokenizer& trained() {
   static const auto tokenizer = train_sentencepiece_tokenizer(in_pieces(kText, 1000), 320);
   return *tokenizer;
+}
+
+Ids library_ids(const TextTokenizer& tokenizer, const std::string& text) {
+  sentencepiece::SentencePieceProcessor library;
+  REQUIRE(library.LoadFromSerializedProto(sentencepiece_model(tokenizer)).ok());
+  std::vector<int> ids;
+  REQUIRE(library.Encode(text, &ids).ok());
+  return {ids.begin(), ids.end()};
+}
+
+/// Words, white space and characters of all lengths.
+std::string random_text(std::uint64_t seed, std::size_t most) {
+  const std::vector<std::string> words = {"the", "time", "little", " ", "  ", "\n", "\n\n", "\r\n",
+                                          "\t",  "é",    "漢",     "😀", "t",  "h",  "e",    "2025"};
+  std::string text;
+  for (std::uint64_t i = 0; i < mix_bits(seed) % (most + 1); ++i) {
+    text += words[static_cast<std::size_t>(bounded(mix_bits(seed, i), words.size()))];
+  }
+  return text;
+}
+
+/// The ids of a text that comes in pieces of random sizes.
+Ids in_parts(const TextTokenizer& tokenizer, std::string_view text, std::uint64_t seed) {
+  Ids ids;
+  std::string waiting;
+  bool begun = false;
+  const auto encode = [&](std::size_t bytes) {
+    if (bytes == 0) return;
+    const std::string_view part = std::string_view(waiting).substr(0, bytes);
+    begun ? tokenizer.encode_rest(part, ids) : tokenizer.encode(part, ids);
+    begun = true;
+    waiting.erase(0, bytes);
+  };
+  const std::size_t longest = text.size() / 4 + 1;
+  for (std::size_t i = 0; i < text.size();) {
+    const std::string_view piece = text.substr(i, 1 + mix_bits(seed, i) % longest);
+    waiting += piece;
+    i += piece.size();
+    encode(tokenizer.safe_cut(waiting));
+    CHECK(waiting.size() < 65'536);
+  }
+  encode(waiting.size());
+  return ids;
 }
 
 }  // namespace
@@ -116,9 +160,83 @@ TEST_SUITE("data/text_tokenizer_sentencepiece") {
     CHECK(sentencepiece_model(*tokenizer) == model);
   }
 
-  TEST_CASE("only a whole text has its ids: there is no safe cut") {
-    CHECK(trained().safe_cut(kText) == 0);
-    CHECK(trained().safe_cut("") == 0);
+  TEST_CASE("whole or in parts, a text has the ids that SentencePiece gives it") {
+    const auto with = [](std::unordered_map<std::string, std::string> options) {
+      options.insert({{"model_type", "bpe"}, {"vocab_size", "320"}, {"byte_fallback", "true"}});
+      options.insert({"hard_vocab_limit", "false"});
+      return parse_sentencepiece_tokenizer(train_sentencepiece(std::move(options), {kText.substr(0, 51)}),
+                                           "m");
+    };
+    for (const auto& tokenizer :
+         {with({}), with({{"model_type", "unigram"}, {"vocab_size", "300"}}),
+          with({{"add_dummy_prefix", "false"}}), with({{"user_defined_symbols", "\n"}})}) {
+      for (std::uint64_t round = 0; round < 200; ++round) {
+        const std::string text = random_text(round, 40);
+        CAPTURE(text);
+        const Ids whole = tokenizer->encode(text);
+        CHECK(whole == library_ids(*tokenizer, text));
+        CHECK(in_parts(*tokenizer, text, round) == whole);
+        CHECK(tokenizer->decode(whole) == text);
+      }
+      CHECK(tokenizer->safe_cut("ab\nc\nde") == 5);
+      CHECK(tokenizer->safe_cut("ab") == 0);
+      CHECK(tokenizer->safe_cut("") == 0);
+      CHECK(tokenizer->safe_cut("\n") == 1);
+    }
+  }
+
+  TEST_CASE("a line longer than 65,536 bytes is cut between characters, and comes back") {
+    std::string line;
+    while (line.size() < 65'534) line += "the dog ";
+    line.resize(65'534);
+    CHECK(trained().safe_cut("\n" + line) == 1);
+    for (const std::string character : {"a", "é", "漢", "😀"}) {
+      const std::string longer = line + character + character;
+      CHECK(trained().safe_cut(longer) == (character.size() < 3 ? 65'536 : 65'534));
+      CHECK(trained().safe_cut(longer.substr(0, 65'535)) == 0);
+      const std::string mixed = longer + random_text(1, 20) + longer + longer + "\n" + line;
+      const Ids whole = trained().encode(mixed);
+      CHECK((in_parts(trained(), mixed, 1) == whole));
+      CHECK((trained().decode(whole) == mixed));
+    }
+  }
+
+  TEST_CASE("a model that changes white space or has longer pieces with line ends encodes texts whole") {
+    const std::unordered_map<std::string, std::string> bpe = {{"model_type", "bpe"},
+                                                              {"vocab_size", "320"},
+                                                              {"hard_vocab_limit", "false"},
+                                                              {"byte_fallback", "true"}};
+    const std::vector<std::pair<std::string, std::string>> options = {{"normalization_rule_name", "nmt_nfkc"},
+                                                                      {"remove_extra_whitespaces", "true"},
+                                                                      {"byte_fallback", "false"},
+                                                                      {"treat_whitespace_as_suffix", "true"},
+                                                                      {"user_defined_symbols", "\n\n"}};
+    for (const auto& [name, value] : options) {
+      CAPTURE(name);
+      auto changed = bpe;
+      changed[name] = value;
+      const auto tokenizer =
+          parse_sentencepiece_tokenizer(train_sentencepiece(changed, {kText.substr(0, 51)}), "m");
+      const std::string text = "the\n\n\ndog\n the  dog \n";
+      CHECK(tokenizer->safe_cut(text) == 0);
+      CHECK(tokenizer->encode(text) == library_ids(*tokenizer, text));
+    }
+  }
+
+  TEST_CASE("of a text too long to learn from, lines spread evenly over it are taken") {
+    std::string text;
+    for (int i = 0; i < 1000; ++i) text += "line " + std::to_string(1000 + i) + "\n\n";
+    const std::size_t each = 9 + sizeof(std::string);
+    const auto lines = [&](std::size_t limit) {
+      return sentencepiece_sentences(in_pieces(text, 100), limit);
+    };
+    CHECK(lines(1000 * each).size() == 1000);
+    CHECK(lines(1000 * each - 1).size() == 500);
+    CHECK(lines(500 * each).size() == 500);
+    const std::vector<std::string> some = lines(100 * each);
+    REQUIRE(some.size() == 63);
+    for (std::size_t i = 0; i < some.size(); ++i) CHECK(some[i] == "line " + std::to_string(1000 + 16 * i));
+    CHECK(lines(1).size() == 1);
   }
 
   TEST_CASE("pieces of the training text may end anywhere between characters, and lines may be long") {
