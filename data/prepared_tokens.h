@@ -24,9 +24,9 @@ using PrepareProgress = std::function<void(Index done, Index total)>;
 
 /// Encodes both parts of a corpus into a new folder, which appears when all is done. Takes constant memory.
 /// Where the tokenizer has a begin or an end token and `separate` is true, they stand before and after every
-/// document, as a prompt begins and a text of the model ends (a part that begins or ends within a document has
-/// none there), and each document's ids are those of its text; otherwise the ids are those of all the text at
-/// once.
+/// document, as a prompt begins and a text of the model ends (a part that begins or ends within a document
+/// has none there), and each document's ids are those of its text; otherwise the ids are those of all the
+/// text at once.
 /// Throws:  DataError if the folder holds something already or cannot be written, the disk is full, a file
 ///          cannot be read, or, naming file and place, the tokenizer does not take the text
 PreparedTokens prepare_tokens(const TextSplit& corpus, const TextTokenizer& tokenizer,

@@ -102,8 +102,8 @@ class SentencePieceTextTokenizer : public TextTokenizer {
     return head.size() < kLongestPart ? head.size() : head.size() - unfinished_utf8(head);
   }
 
-  /// Each part behind a line end, where the library puts no space; the ids of that line end are left out. They
-  /// are the same whatever follows: no other piece has a line end in it.
+  /// Each part behind a line end, where the library puts no space; the ids of that line end are left out.
+  /// They are the same whatever follows: no other piece has a line end in it.
   void append_rest(std::string_view text, std::vector<std::int32_t>& ids) const {
     std::string line;
     while (!text.empty()) {
