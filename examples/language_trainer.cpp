@@ -54,7 +54,7 @@ LanguageTask::LanguageTask(const LanguageOptions& options, LanguageData data, De
 
 BatchLoss LanguageTask::next_loss() {
   const LanguageBatch batch = language_batch(model_.config(), windows_.batch(batches_, options_.batch),
-                                             options_.training.seed, batches_);
+                                             options_.training.seed, batches_ * options_.batch);
   ++batches_;
   return {model_.loss(batch.inputs, batch.targets, batch.prefix_lengths, options_.head_loss()), batch.counted,
           batch.inputs.elements()};
@@ -129,11 +129,16 @@ void LanguageTask::load_state(const Json& state) {
 }
 
 Json LanguageTask::conclude(Progress& progress) {
+  // The batches that `evaluate` draws.
+  const MeanLoss estimate = measure_.estimate(model_, options_.validation_batches, 0, progress);
+  const std::string estimated = "estimated from " + std::to_string(options_.validation_batches) +
+                                " batches " + format("%.4f ± %.4f", estimate.nats, estimate.standard_error);
+  if (options_.validation_kind == "estimate") {  // the whole part may take longer than the training did
+    progress.keep("the best weights: " + estimated);
+    return {{"best_estimated_loss", estimate.nats}};
+  }
   const MeanLoss exact = measure_.exact(model_, progress);
-  const MeanLoss estimate = measure_.estimate(model_, options_.validation_batches, batches_, progress);
-  progress.keep("the best weights: " + loss_text(exact) + "; estimated from " +
-                std::to_string(options_.validation_batches) + " batches " +
-                format("%.4f ± %.4f", estimate.nats, estimate.standard_error));
+  progress.keep("the best weights: " + loss_text(exact) + "; " + estimated);
   return {{"best_loss", exact.nats}, {"best_estimated_loss", estimate.nats}};
 }
 
@@ -152,7 +157,7 @@ int resume_language_model(const RunFolder& folder, const TrainingControl& contro
   return resume_training(folder, control, [&](const Json* checkpoint, Progress& progress) {
     const auto options = checkpoint->at("options").get<LanguageOptions>();
     Generator random(options.training.seed);  // the same streams of dropout; the weights are the checkpoint's
-    DecoderOnly model(DecoderOnlyConfig::from_json(folder.config().dump()), random);
+    DecoderOnly model(model_config_in(folder.path()), random);
     return std::make_unique<LanguageTask>(options, open_language_data(options, folder), std::move(model),
                                           progress);
   });
