@@ -1,14 +1,11 @@
 #include <tapeformer/autograd/ops/shape.h>
+#include <tapeformer/nn/ends_with.h>
 #include <tapeformer/nn/hugging_face_names.h>
 
 #include <utility>
 
 namespace tapeformer {
 namespace {
-
-bool ends_with(const std::string& text, const std::string& end) {
-  return text.size() >= end.size() && text.compare(text.size() - end.size(), end.size(), end) == 0;
-}
 
 /// What Llamas call the same things.
 struct LlamaNames {

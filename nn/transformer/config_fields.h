@@ -8,6 +8,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include <cstdint>
 #include <string>
 #include <type_traits>
 
@@ -54,12 +55,28 @@ void write(Json& json, const char* name, const Field& field) {
   }
 }
 
+/// Sizes are integers from 0 to 2^31 - 1, so that a product of two is an Index.
+/// Throws:  Error naming a field of another type or out of range
 template <class Field>
 void read(const Json& json, const char* name, Field& field) {
+  const Json& value = json.at(name);
+  const auto require = [&](bool holds, const char* rule) {
+    if (!holds) throw Error(std::string(name) + " must be " + rule + "; got " + value.dump(-1, ' ', true));
+  };
   if constexpr (std::is_enum_v<Field>) {
-    parse(json.at(name).get<std::string>(), field);
+    require(value.is_string(), "a string");
+    parse(value.get<std::string>(), field);
+  } else if constexpr (std::is_same_v<Field, bool>) {
+    require(value.is_boolean(), "true or false");
+    field = value.get<bool>();
+  } else if constexpr (std::is_same_v<Field, double>) {
+    require(value.is_number(), "a number");
+    field = value.get<double>();
   } else {
-    json.at(name).get_to(field);
+    static_assert(std::is_same_v<Field, Index>);
+    require(value.is_number_unsigned() && value.get<std::uint64_t>() <= 0x7fffffff,
+            "an integer from 0 to 2147483647");
+    field = value.get<Index>();
   }
 }
 

@@ -1,13 +1,12 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/ops/linear_cross_entropy.h>
 #include <tapeformer/autograd/tape.h>
-#include <tapeformer/nn/checkpoint.h>
+#include <tapeformer/nn/ends_with.h>
 #include <tapeformer/nn/initialization.h>
 #include <tapeformer/nn/transformer/decoder_only.h>
+#include <tapeformer/nn/transformer/load_model.h>
 
 #include <cmath>
-#include <fstream>
-#include <sstream>
 
 namespace tapeformer {
 namespace {
@@ -29,10 +28,6 @@ std::vector<DecoderOnlyLayer> stack(const DecoderOnlyConfig& config, Generator& 
   std::vector<DecoderOnlyLayer> layers;
   for (Index i = 0; i < config.layers; ++i) layers.emplace_back(config, random);
   return layers;
-}
-
-bool ends_with(const std::string& text, const std::string& end) {
-  return text.size() >= end.size() && text.compare(text.size() - end.size(), end.size(), end) == 0;
 }
 
 /// Parameters that TokenInput initialises stay as they are where `keeps_embedding`.
@@ -111,21 +106,6 @@ void DecoderOnly::visit(ParameterVisitor& visitor) {
   visitor.child("head", head_);
 }
 
-DecoderOnly DecoderOnly::load(const std::string& folder) {
-  const std::string path = folder + "/config.json";
-  std::ifstream file(path);
-  if (!file) throw CheckpointError(path + ": cannot be read; try the run folder of a finished training");
-  std::stringstream text;
-  text << file.rdbuf();
-  try {
-    Generator random(0);
-    DecoderOnly model(DecoderOnlyConfig::from_json(text.str()), random);
-    load_weights(folder + "/weights.safetensors", model);
-    model.eval();
-    return model;
-  } catch (const CheckpointError& error) {
-    throw CheckpointError(folder + ": " + error.what());
-  }
-}
+DecoderOnly DecoderOnly::load(const std::string& folder) { return load_model<DecoderOnly>(folder); }
 
 }  // namespace tapeformer

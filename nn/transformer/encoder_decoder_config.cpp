@@ -1,9 +1,6 @@
-#include <tapeformer/nn/checkpoint.h>
 #include <tapeformer/nn/transformer/config_fields.h>
 #include <tapeformer/nn/transformer/encoder_decoder.h>
-
-#include <fstream>
-#include <sstream>
+#include <tapeformer/nn/transformer/load_model.h>
 
 namespace tapeformer {
 namespace {
@@ -68,21 +65,6 @@ EncoderDecoderConfig EncoderDecoderConfig::from_json(const std::string& text) {
   });
 }
 
-EncoderDecoder EncoderDecoder::load(const std::string& folder) {
-  const std::string path = folder + "/config.json";
-  std::ifstream file(path);
-  if (!file) throw CheckpointError(path + ": cannot be read; try the run folder of a finished training");
-  std::stringstream text;
-  text << file.rdbuf();
-  try {
-    Generator random(0);
-    EncoderDecoder model(EncoderDecoderConfig::from_json(text.str()), random);
-    load_weights(folder + "/weights.safetensors", model);
-    model.eval();
-    return model;
-  } catch (const CheckpointError& error) {
-    throw CheckpointError(folder + ": " + error.what());
-  }
-}
+EncoderDecoder EncoderDecoder::load(const std::string& folder) { return load_model<EncoderDecoder>(folder); }
 
 }  // namespace tapeformer

@@ -166,8 +166,26 @@ TEST_SUITE("nn/transformer/decoder_only_config") {
     CHECK(contains(refusal("{}"), "model"));
     CHECK(contains(refusal(replaced(json, "\"head_width\": 8,", "")), "head_width"));
     CHECK(contains(refusal(replaced(json, "\"rotary_factor\": 2.0,", "")), "rotary_factor"));
-    CHECK(contains(refusal(replaced(json, "\"width\": 12", "\"width\": \"ten\"")), "damaged"));
-    CHECK(contains(refusal(replaced(json, "\"norm\": \"rms\"", "\"norm\": 1")), "damaged"));
+    CHECK(contains(refusal(replaced(json, "\"norm\": \"rms\"", "\"norm\": 1")),
+                   "not usable: norm must be a string; got 1"));
+    for (const std::string bad : {"\"ten\"", "1.9", "3.0", "1e30", "-1", "true", "null", "[3]", "2147483648",
+                                  "1000000000000", "18446744073709551615", "18446744073709551616"}) {
+      INFO(bad);
+      CHECK(
+          contains(refusal(replaced(json, "\"layers\": 3", "\"layers\": " + bad)),
+                   "the model's configuration is not usable: layers must be an integer from 0 to 2147483647; "
+                   "got "));
+    }
+    CHECK(contains(refusal(replaced(json, "\"layers\": 3", "\"layers\": 1.9")), "got 1.9"));
+    for (const std::string bad : {"true", "null", "\"2\""}) {
+      CHECK(contains(refusal(replaced(json, "\"rotary_factor\": 2.0", "\"rotary_factor\": " + bad)),
+                     "rotary_factor must be a number; got " + bad));
+    }
+    CHECK(refusal(replaced(json, "\"rotary_factor\": 2.0", "\"rotary_factor\": 2")) == "nothing was thrown");
+    for (const std::string bad : {"1", "0.0", "null", "\"true\""}) {
+      CHECK(contains(refusal(replaced(json, "\"gated\": true", "\"gated\": " + bad)),
+                     "gated must be true or false; got " + bad));
+    }
     CHECK(contains(refusal(replaced(json, "decoder_only", "encoder_decoder")),
                    "model must be decoder_only; got \"encoder_decoder\""));
     CHECK(refusal(replaced(json, "silu", "softsign")) ==

@@ -158,7 +158,10 @@ TEST_SUITE("nn/transformer/encoder_decoder_config") {
     CHECK(contains(refusal(""), "damaged"));
     CHECK(contains(refusal("[]"), "damaged"));
     CHECK(contains(refusal(replaced(json, "\"heads\": 3,", "")), "heads"));
-    CHECK(contains(refusal(replaced(json, "\"width\": 10", "\"width\": \"ten\"")), "damaged"));
+    CHECK(contains(refusal(replaced(json, "\"width\": 10", "\"width\": \"ten\"")),
+                   "not usable: width must be an integer from 0 to 2147483647; got \"ten\""));
+    CHECK(contains(refusal(replaced(json, "\"encoder_layers\": 2", "\"encoder_layers\": 1.9")),
+                   "encoder_layers must be an integer from 0 to 2147483647; got 1.9"));
     CHECK(contains(refusal(replaced(json, "encoder_decoder\"", "decoder_only\"")),
                    "model must be encoder_decoder; got \"decoder_only\""));
     CHECK(contains(refusal(replaced(json, "gelu_tanh", "softsign")), "got softsign"));

@@ -1,0 +1,180 @@
+#include <tapeformer/nn/checkpoint.h>
+#include <tapeformer/nn/transformer/decoder_only.h>
+#include <tapeformer/nn/transformer/load_model.h>
+#include <tapeformer/tests/nn/temporary_folder.h>
+#include <tapeformer/tests/nn/transformer/decoder_only_case.h>
+
+#include <doctest/doctest.h>
+
+using namespace tapeformer;
+
+namespace {
+
+/// Numbers in matrices, tied ones once.
+double counted(Module& model) {
+  Index count = 0;
+  for (const auto& [name, parameter] : model.named_parameters()) {
+    if (parameter.value().rank() > 1) count += parameter.value().elements();
+  }
+  return static_cast<double>(count);
+}
+
+EncoderDecoderConfig small_translator() {
+  EncoderDecoderConfig config;
+  config.source_vocabulary = config.target_vocabulary = 11;
+  config.layer.width = 12, config.layer.heads = 6, config.layer.feed_forward = 5;
+  config.encoder_layers = 2, config.decoder_layers = 3;
+  config.max_length = 7;
+  return config;
+}
+
+constexpr AttentionKind kKinds[] = {AttentionKind::multi_head, AttentionKind::grouped_query,
+                                    AttentionKind::multi_query, AttentionKind::latent,
+                                    AttentionKind::additive};
+
+/// A run folder whose config.json is changed, one field at a time.
+template <class Model, class Config>
+struct Run : TemporaryFolder {
+  explicit Run(const Config& config) : json(nlohmann::ordered_json::parse(config.to_json())) {
+    Generator random(1);
+    Model model(config, random);
+    save_weights(file("weights.safetensors"), model);
+  }
+  std::string refusal(const std::string& field, const nlohmann::ordered_json& value) const {
+    auto changed = json;
+    changed[field] = value;
+    write_bytes(file("config.json"), changed.dump());
+    const std::string said = message_of<CheckpointError>([&] { Model::load(file("")); });
+    if (said == "nothing was thrown") return said;
+    REQUIRE(said.find(file("") + ": ") == 0);
+    return said.substr(file("").size() + 2);
+  }
+  /// No size, however large, ends otherwise than in a model or a CheckpointError.
+  void try_huge_sizes() const {
+    for (const auto& [field, value] : json.items()) {
+      if (!value.is_number_integer()) continue;
+      for (const std::int64_t size : {std::int64_t{2147483646}, std::int64_t{2147483647},
+                                      std::int64_t{1000000000000}, std::int64_t{9223372036854775807}}) {
+        INFO(field, " = ", size);
+        const std::string said = refusal(field, size);
+        CHECK(said.find("another type") != 0);
+        CHECK((size <= 2147483647 || said.find(field + " must be an integer") != std::string::npos));
+      }
+    }
+  }
+  nlohmann::ordered_json json;
+};
+
+}  // namespace
+
+TEST_SUITE("nn/transformer/load_model") {
+  TEST_CASE("the least size is worked by hand, whatever its magnitude") {
+    DecoderOnlyConfig config = tiny_config();  // V = 7, T = 6, L = 2, C = 8, F = 5
+    CHECK(least_size(config).weights == 7 * 8 + 6 * 8 + 2 * (4 * 8 * 8 + 2 * 8 * 5));
+    CHECK(least_size(config).layers == 2);
+    CHECK(least_size(config).sinusoids == 0);
+    config.positions = PositionKind::sinusoidal;
+    CHECK(least_size(config).weights == 7 * 8 + 2 * (4 * 8 * 8 + 2 * 8 * 5));
+    CHECK(least_size(config).sinusoids == 6 * 8);
+    config.layers = config.width = config.feed_forward = 2147483644;
+    const double size = 2147483644;
+    CHECK(least_size(config).weights == doctest::Approx(6 * size * size * size));
+  }
+
+  TEST_CASE("the least size of a language model is that of its matrices") {
+    for (const AttentionKind kind : kKinds) {
+      if (kind == AttentionKind::additive) continue;
+      for (const PositionKind positions :
+           {PositionKind::learned, PositionKind::sinusoidal, PositionKind::rotary}) {
+        for (const bool other : {false, true}) {
+          DecoderOnlyConfig config = tiny_config();
+          config.attention = kind;
+          config.positions = positions;
+          config.layers = 3;
+          config.tie_head = other;
+          config.gated = other;
+          config.feed_forward = other ? 0 : 5;
+          config.head_width = other ? 6 : 0;
+          if (kind == AttentionKind::latent && other) config.query_latent_width = 3;
+          INFO(name_of(kind), ", ", name_of(positions), ", ", other);
+          DecoderOnly model = tiny_model(config);
+          CHECK(least_size(config).weights == counted(model));
+        }
+      }
+    }
+  }
+
+  TEST_CASE("the least size of a translator is that of its matrices") {
+    for (const AttentionKind kind : kKinds) {
+      for (const PositionKind positions : {PositionKind::learned, PositionKind::sinusoidal}) {
+        for (const int other : {0, 1, 2}) {
+          EncoderDecoderConfig config = small_translator();
+          config.layer.attention = kind;
+          config.positions = positions;
+          config.tie_target_head = other == 1;
+          config.tie_embeddings = other == 2;
+          if (other != 2) config.target_vocabulary = 13;
+          if (other == 1) config.layer.key_width = 4, config.layer.value_width = 5;
+          if (other == 2) config.layer.feed_forward = 0;
+          INFO(name_of(kind), ", ", name_of(positions), ", ", other);
+          Generator random(1);
+          EncoderDecoder model(config, random);
+          CHECK(least_size(config).weights == counted(model));
+          CHECK(least_size(config).layers == 5);
+          CHECK(least_size(config).sinusoids == (positions == PositionKind::sinusoidal ? 2 * 7 * 12 : 0));
+        }
+      }
+    }
+  }
+
+  TEST_CASE("a language model far larger than its weights is refused before it takes memory") {
+    const Run<DecoderOnly, DecoderOnlyConfig> run(tiny_config());
+    const std::string start = run.file("") + "/weights.safetensors: the weights do not fit the model: ";
+    CHECK(run.refusal("layers", 2) == "nothing was thrown");
+    CHECK(run.refusal("layers", 2147483647) == start + "too few tensors for 2147483647 layers");
+    CHECK(run.refusal("layers", 1000000000000) ==
+          "the model's configuration is not usable: layers must be an integer from 0 to 2147483647; got "
+          "1000000000000");
+    CHECK(run.refusal("vocabulary", 2000000000) ==
+          start + "816 numbers in the file and 1.6e+10 or more in the model");
+    CHECK(run.refusal("positions", "sinusoidal").find("positions.weight is not in the model") !=
+          std::string::npos);
+    // What is a little too large is told tensor by tensor.
+    CHECK(run.refusal("layers", 3).find("layers.2.attention.output.weight is missing") != std::string::npos);
+    CHECK(run.refusal("vocabulary", 9).find("embedding.weight is f32[7,8] in the file and [9,8]") !=
+          std::string::npos);
+    run.try_huge_sizes();
+    DecoderOnlyConfig config = tiny_config();
+    config.positions = PositionKind::sinusoidal;
+    const Run<DecoderOnly, DecoderOnlyConfig> sinusoidal(config);
+    CHECK(sinusoidal.refusal("context", 1000000) == "nothing was thrown");
+    CHECK(sinusoidal.refusal("context", 1000000000).find("a table of 8e+09 sinusoids is too large") !=
+          std::string::npos);
+  }
+
+  TEST_CASE("so are models with few tensors and large heads, or latents") {
+    DecoderOnlyConfig config = tiny_config();
+    config.attention = AttentionKind::latent;
+    config.query_latent_width = 3;
+    config.head_width = 2;
+    Run<DecoderOnly, DecoderOnlyConfig>(config).try_huge_sizes();
+    config = tiny_config();
+    config.attention = AttentionKind::grouped_query;
+    config.head_width = 2;
+    Run<DecoderOnly, DecoderOnlyConfig>(config).try_huge_sizes();
+  }
+
+  TEST_CASE("a translator far larger than its weights is refused before it takes memory") {
+    EncoderDecoderConfig config = small_translator();
+    config.positions = PositionKind::sinusoidal;
+    const Run<EncoderDecoder, EncoderDecoderConfig> run(config);
+    CHECK(run.refusal("width", 12) == "nothing was thrown");
+    CHECK(run.refusal("decoder_layers", 1000000000)
+              .find("the weights do not fit the model: too few tensors for 1000000002 layers") !=
+          std::string::npos);
+    CHECK(run.refusal("max_length", 2000000000).find("a table of 4.8e+10 sinusoids is too large") !=
+          std::string::npos);
+    CHECK(run.refusal("feed_forward", 2000000000).find("or more in the model") != std::string::npos);
+    run.try_huge_sizes();
+  }
+}
