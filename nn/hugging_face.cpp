@@ -2,6 +2,7 @@
 #include <tapeformer/autograd/ops/shape.h>
 #include <tapeformer/autograd/tape.h>
 #include <tapeformer/nn/atomic_file.h>
+#include <tapeformer/nn/ends_with.h>
 #include <tapeformer/nn/hugging_face.h>
 #include <tapeformer/nn/hugging_face_names.h>
 #include <tapeformer/nn/meta_llama.h>
@@ -16,7 +17,6 @@ namespace tapeformer {
 namespace {
 
 constexpr int kMostProblems = 10;  // that a message lists
-constexpr int kLevels = 16;        // of a config.json
 
 /// What does not fit, one a line.
 class Problems {
@@ -104,7 +104,13 @@ DecoderOnly load(const SafetensorsFolder& files, ForeignFormat format, const Dec
     throw CheckpointError(files.path() + ": has too few tensors for " + std::to_string(config.layers) +
                           " layers");
   }
-  const std::vector<ForeignParameter> sources = foreign_parameters(format, config);
+  const std::vector<ForeignParameter> sources = [&] {
+    try {
+      return foreign_parameters(format, config);
+    } catch (const ShapeError& error) {  // more numbers in a tensor than can be counted
+      throw CheckpointError(files.path() + ": the weights do not fit the model: " + error.what());
+    }
+  }();
   const ForeignWeights weights(files, format);
   weights.check(sources, config.tie_head);
 
@@ -129,8 +135,6 @@ DecoderOnly load(const SafetensorsFolder& files, ForeignFormat format, const Dec
 ForeignFormat format_of(const DecoderOnlyConfig& config) {
   return config.norm == NormKind::layer ? ForeignFormat::gpt2 : ForeignFormat::llama;
 }
-
-bool is_bias(const std::string& name) { return name.size() > 5 && name.substr(name.size() - 5) == ".bias"; }
 
 bool exists(const std::string& path) {
   std::error_code ignored;
@@ -175,18 +179,19 @@ DecoderOnly load_meta_llama(const std::string& path, Index heads, Index context,
   return load(files, ForeignFormat::meta, meta_llama_config(files, settings));
 }
 
-void save_hugging_face(const std::string& folder, DecoderOnly& model) {
+void save_hugging_face(const std::string& folder, DecoderOnly& model, const ControlTokens& tokens) {
   const RecordingPause pause;
   const DecoderOnlyConfig& config = model.config();
   std::map<std::string, Parameter> parameters;
   for (const auto& [name, parameter] : model.named_parameters()) parameters.emplace(name, parameter);
   const DType type = parameters.at("embedding.weight").value().dtype();
-  const std::string json = naming(folder, [&] { return hugging_face_json(config, type); });
+  const std::string json = naming(folder, [&] { return hugging_face_json(config, type, tokens); });
   std::vector<std::pair<std::string, Tensor>> tensors;
   for (const ForeignParameter& target : foreign_parameters(format_of(config), config)) {
     const auto ours = parameters.find(target.name);
     if (ours == parameters.end()) {
-      if (!is_bias(target.name)) throw CheckpointError(folder + ": the model has no " + target.name);
+      if (!ends_with(target.name, ".bias"))
+        throw CheckpointError(folder + ": the model has no " + target.name);
       for (const ForeignPart& part : target.parts) {
         tensors.emplace_back(part.name, Tensor::zeros(part.shape, type));
       }
@@ -211,7 +216,7 @@ bool is_hugging_face(const std::string& folder) {
   const std::string path = folder + "/config.json";
   if (!exists(path) && exists(folder + "/params.json")) return true;
   const std::string text = read_text_file(path);
-  const auto json = naming(path, [&] { return parse_strict_json(text, "the configuration", kLevels); });
+  const auto json = naming(path, [&] { return parse_strict_json(text, "the configuration", kConfigLevels); });
   if (json.is_object() && json.contains("model_type")) return true;
   if (json.is_object() && json.contains("model")) return false;
   throw CheckpointError(path + ": has neither model_type, as of transformers, nor model, as of ours");

@@ -22,9 +22,10 @@ DecoderOnly load_meta_llama(const std::string& path, Index heads, Index context,
 
 /// Writes config.json and model.safetensors so that transformers loads the same model: gpt2 for layer norm,
 /// learned positions and tied or own heads, with zeros for biases that the model lacks; llama for RMS norm,
-/// rotary positions and gated activations. The folder must exist; tokenizer files are the caller's.
+/// rotary positions and gated activations. `tokens` are its tokenizer's, whose files are the caller's. The
+/// folder must exist.
 /// Throws:  CheckpointError naming what neither can express, or the file that cannot be written
-void save_hugging_face(const std::string& folder, DecoderOnly& model);
+void save_hugging_face(const std::string& folder, DecoderOnly& model, const ControlTokens& tokens = {});
 
 /// True if load_hugging_face is for the folder, false if its config.json is ours. Throws: CheckpointError
 bool is_hugging_face(const std::string& folder);

@@ -10,8 +10,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr int kLevels = 16;  // of a config.json, labels and parameters of tasks included
-
 // Where we have one name for several of theirs, the first is written.
 constexpr std::array<std::pair<const char*, Unary>, 8> kActivations{{{"gelu_new", Unary::gelu_tanh},
                                                                      {"gelu_pytorch_tanh", Unary::gelu_tanh},
@@ -256,7 +254,7 @@ void check_expressible(const DecoderOnlyConfig& config) {
 
 DecoderOnlyConfig hugging_face_config(const std::string& text) {
   try {
-    JsonFields fields(parse_strict_json(text, "the configuration", kLevels), "");
+    JsonFields fields(parse_strict_json(text, "the configuration", kConfigLevels), "");
     const std::string type = fields.text("model_type");
     if (type != "gpt2" && type != "llama") {
       fields.fail("model_type", "must be gpt2 or llama; got " + type);
@@ -273,12 +271,19 @@ DecoderOnlyConfig hugging_face_config(const std::string& text) {
   }
 }
 
-std::string hugging_face_json(const DecoderOnlyConfig& config, DType type) {
+std::string hugging_face_json(const DecoderOnlyConfig& config, DType type, const ControlTokens& tokens) {
   check_expressible(config);
   Json json = config.norm == NormKind::layer ? gpt2_json(config) : llama_json(config);
   json["tie_word_embeddings"] = config.tie_head;
-  // A model does not know its tokenizer's, and the defaults of transformers may be outside the vocabulary.
-  for (const char* const id : {"bos_token_id", "eos_token_id"}) json[id] = nullptr;
+  for (const auto& [name, id] :
+       {std::pair("bos_token_id", tokens.begin), std::pair("eos_token_id", tokens.end)}) {
+    if (id && (*id < 0 || *id >= config.vocabulary)) {
+      throw CheckpointError(std::string(name) + " must be within the vocabulary of " +
+                            std::to_string(config.vocabulary) + "; got " + std::to_string(*id));
+    }
+    // null where there is none, as the defaults of transformers may be outside the vocabulary.
+    json[name] = id ? Json(*id) : Json();
+  }
   for (const char* const name : {"dtype", "torch_dtype"}) {  // the newer name and the older one
     json[name] = type == DType::f64 ? "float64" : "float32";
   }

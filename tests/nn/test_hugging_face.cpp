@@ -164,8 +164,11 @@ TEST_SUITE("nn/hugging_face") {
       for (Parameter& parameter : model.parameters()) random.fill_normal(parameter.value(), 0, 0.3);
       model.eval();
       const Export exported(name);
-      save_hugging_face(exported.folder, model);
+      save_hugging_face(exported.folder, model, {3, 12});
       CHECK(is_hugging_face(exported.folder));
+      const std::string json = read_bytes(exported.folder + "/config.json");
+      CHECK(json.find("\"bos_token_id\": 3,") != std::string::npos);
+      CHECK(json.find("\"eos_token_id\": 12,") != std::string::npos);
       const Tensor logits = model(ids);
       CHECK(relative_error(load_hugging_face(exported.folder)(ids), logits) < 1e-6);
       save_safetensors(exported.folder + "/logits.safetensors", {{"ids", ids}, {"logits", logits}});
@@ -239,6 +242,20 @@ TEST_SUITE("nn/hugging_face") {
               "model.layers.0.mlp.gate_proj.weight is [22,18] in the file and [2147483647,18] in "
               "the model") != std::string::npos);
     CHECK(sizes.refusal().find("\n  and ") == std::string::npos);
+    const Copy heads("llama_equal_heads");
+    const auto huge = [&](const std::string& name) {
+      const std::size_t at = read_bytes(heads.file("config.json")).find("\"" + name + "\": ");
+      REQUIRE(at != std::string::npos);
+      std::string text = read_bytes(heads.file("config.json"));
+      const std::size_t end = text.find_first_of(",\n", at);
+      write_bytes(heads.file("config.json"), text.replace(at, end - at, "\"" + name + "\": 2147483646"));
+    };
+    for (const char* const name : {"hidden_size", "num_attention_heads", "num_key_value_heads", "head_dim"}) {
+      huge(name);
+    }
+    CHECK(heads.refusal().find("the weights do not fit the model: [shape] the number of elements must fit") !=
+          std::string::npos);
+    CHECK(heads.refusal().find("/model") == 0);
     sizes.replace("config.json", "\"hidden_size\": 18", "\"hidden_size\": 36");
     CHECK(sizes.refusal().find("\n  and 11 more") != std::string::npos);
   }

@@ -269,7 +269,25 @@ TEST_SUITE("nn/hugging_face_config") {
     const DecoderOnlyConfig config = hugging_face_config(gpt2().dump());
     CHECK(Json::parse(hugging_face_json(config))["dtype"] == "float32");
     CHECK(Json::parse(hugging_face_json(config, DType::f64))["torch_dtype"] == "float64");
-    CHECK(Json::parse(hugging_face_json(config)).contains("bos_token_id"));
+    for (const char* const id : {"bos_token_id", "eos_token_id"}) {  // whose defaults may not be tokens
+      CHECK(Json::parse(hugging_face_json(config)).at(id).is_null());
+    }
+    const auto with_tokens = [&](const ControlTokens& tokens) {
+      return Json::parse(hugging_face_json(config, DType::f32, tokens));
+    };
+    CHECK(with_tokens({0, 2}).at("bos_token_id") == 0);
+    CHECK(with_tokens({0, 2}).at("eos_token_id") == 2);
+    CHECK(with_tokens({{}, 2}).at("bos_token_id").is_null());
+    const auto last = static_cast<std::int32_t>(config.vocabulary - 1);
+    CHECK(with_tokens({last, {}}).at("bos_token_id") == last);
+    CHECK(with_tokens({last, {}}).at("eos_token_id").is_null());
+    const std::string most = std::to_string(config.vocabulary);
+    CHECK(message_of<CheckpointError>([&] {
+            with_tokens({last + 1, {}});
+          }) == "bos_token_id must be within the vocabulary of " + most + "; got " + most);
+    CHECK(message_of<CheckpointError>([&] {
+            with_tokens({{}, -1});
+          }) == "eos_token_id must be within the vocabulary of " + most + "; got -1");
   }
 
   TEST_CASE("models that transformers' types cannot express are refused, every field by name") {
