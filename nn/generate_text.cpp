@@ -2,6 +2,7 @@
 #include <tapeformer/nn/generate_text.h>
 
 #include <algorithm>
+#include <limits>
 
 namespace tapeformer {
 namespace {
@@ -20,8 +21,8 @@ void check(const DecoderOnlyConfig& model, const TokenIds& prompt, const TextGen
   }
   const bool is_rotary = model.positions == PositionKind::rotary;
   // The last token that is drawn needs no position any more.
-  const Index drawn = std::max<Index>(config.max_tokens - 1, 0),
-              all = static_cast<Index>(prompt.size()) + drawn;
+  const Index length = static_cast<Index>(prompt.size()), drawn = std::max<Index>(config.max_tokens - 1, 0),
+              all = length + std::min(drawn, std::numeric_limits<Index>::max() - length);
   const Index positions = is_rotary ? all : std::min(all, model.context);
   const auto require = [&](Index most, const std::string& rule) {
     if (most == 0 || positions <= most) return;

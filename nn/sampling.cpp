@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <sstream>
 #include <string>
 
 namespace tapeformer {
@@ -132,14 +133,18 @@ Candidates candidates_of(const T* logits, Index vocabulary, double highest, cons
 
 void SamplingConfig::check() const {
   const auto require = [](bool holds, const char* rule, double got) {
-    if (!holds) throw Error(std::string("[sample] ") + rule + "; got " + std::to_string(got));
+    if (holds) return;
+    std::ostringstream text;  // to_string() writes tiny numbers as 0
+    text << "[sample] " << rule << "; got " << got;
+    throw Error(text.str());
   };
   require(temperature >= 0 && std::isfinite(temperature), "temperature must be 0 or positive", temperature);
   require(top_k >= 0, "top_k must be positive, or 0 for all tokens", static_cast<double>(top_k));
   require(top_p > 0 && top_p <= 1, "top_p must be above 0 and at most 1", top_p);
   require(min_p >= 0 && min_p <= 1, "min_p must be in [0, 1]", min_p);
-  require(repetition_penalty > 0 && std::isfinite(repetition_penalty), "repetition_penalty must be positive",
-          repetition_penalty);
+  // Beyond this it may be 0 in f32, or make logits infinite.
+  require(repetition_penalty >= 1e-6 && repetition_penalty <= 1e6,
+          "repetition_penalty must be from 1e-6 to 1e6", repetition_penalty);
 }
 
 template <class T>

@@ -12,7 +12,8 @@ struct SamplingConfig {
   Index top_k = 0;         ///< draw among the so many likeliest tokens; 0 for all
   double top_p = 1;        ///< and of those among the likeliest that together have this probability
   double min_p = 0;        ///< and of those whose probability is at least so many times the highest one's
-  double repetition_penalty = 1;  ///< logits of tokens seen are divided by it if positive, else multiplied
+  /// From 1e-6 to 1e6: logits of tokens seen are divided by it if positive, else multiplied.
+  double repetition_penalty = 1;
   std::uint64_t seed = 0, stream = 0;  ///< source i draws from stream + i of the seed
 
   /// Throws: Error naming what is out of range.

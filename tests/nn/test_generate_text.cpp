@@ -5,6 +5,8 @@
 
 #include <doctest/doctest.h>
 
+#include <limits>
+
 using namespace tapeformer;
 
 namespace {
@@ -182,6 +184,10 @@ TEST_SUITE("nn/generate_text") {
             "[generate_text] the model's rotary positions are for 14 tokens; got a prompt of 4 and "
             "max_tokens=12; try fewer");
       CHECK_THROWS_AS(generated(model, random_tokens(15, 7), greedy(0, cache)), ShapeError);
+      CHECK(message_of<ShapeError>(
+                [&] { generated(model, prompt, greedy(std::numeric_limits<Index>::max(), cache)); })
+                .find("[generate_text] the model's rotary positions are for 14 tokens; got a prompt of 4 and "
+                      "max_tokens=9223372036854775807") == 0);
     }
     CHECK(message_of<ShapeError>([&] {
             generated(model, prompt, greedy(8, CacheConfig{CacheKind::paged, 10, 4}));

@@ -222,10 +222,17 @@ TEST_SUITE("nn/sampling") {
       bad.min_p = min_p;
       refused("[sample] min_p must be in [0, 1]; got ", bad);
     }
-    for (const double penalty : {0.0, -1.0, std::nan("")}) {
+    for (const double penalty : {0.0, -1.0, 9e-7, 2e6, std::nan("")}) {
       SamplingConfig bad;
       bad.repetition_penalty = penalty;
-      refused("[sample] repetition_penalty must be positive; got ", bad);
+      refused("[sample] repetition_penalty must be from 1e-6 to 1e6; got ", bad);
+    }
+    SamplingConfig extreme;
+    extreme.repetition_penalty = 1e-60;
+    refused("[sample] repetition_penalty must be from 1e-6 to 1e6; got 1e-60", extreme);
+    for (const double penalty : {1e-6, 1e6}) {
+      extreme.repetition_penalty = penalty;
+      CHECK_NOTHROW(extreme.check());
     }
   }
 
