@@ -38,9 +38,10 @@ Index AttentionConfig::key_heads() const {
   if (kind == AttentionKind::multi_query) return 1;
   if (kind != AttentionKind::grouped_query) return heads;
   if (groups > 0) return groups;
-  Index most = std::max<Index>(heads / 2, 1);
-  while (heads % most != 0) --most;
-  return most;
+  for (Index divisor = 2; divisor <= heads / divisor; ++divisor) {
+    if (heads % divisor == 0) return heads / divisor;
+  }
+  return 1;
 }
 
 void AttentionConfig::check() const {
