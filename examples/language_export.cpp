@@ -2,6 +2,7 @@
 #include <tapeformer/examples/language_export.h>
 #include <tapeformer/examples/language_run.h>
 #include <tapeformer/examples/language_tokenizer.h>
+#include <tapeformer/examples/option_table.h>
 #include <tapeformer/examples/program.h>
 #include <tapeformer/nn/hugging_face.h>
 
@@ -36,8 +37,8 @@ void empty_folder(const std::string& folder, bool remove) {
 void ExportOptions::add_to(CLI::App& app) {
   app.add_option("--run", run, "the run folder")->required();
   app.add_option("--output", output, "the folder to write; it must not hold anything")->required();
-  app.add_option("--average", average, "the mean of the last so many weights kept (train --keep-checkpoints)")
-      ->check(CLI::NonNegativeNumber);
+  add_number(app, "--average", average,
+             "the mean of the last so many weights kept (train --keep-checkpoints)", kNotNegative);
 }
 
 int export_model(const ExportOptions& options) {
@@ -45,7 +46,7 @@ int export_model(const ExportOptions& options) {
   const bool made = make_folder(options.output);
   std::string files;
   try {
-    save_hugging_face(options.output, run.model);
+    save_hugging_face(options.output, run.model, {run.tokenizer->begin(), run.tokenizer->end()});
     files = export_tokenizer(*run.tokenizer, options.output);
   } catch (...) {
     empty_folder(options.output, made);

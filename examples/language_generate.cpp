@@ -2,12 +2,14 @@
 #include <tapeformer/data/utf8.h>
 #include <tapeformer/examples/language_generate.h>
 #include <tapeformer/examples/language_run.h>
+#include <tapeformer/examples/option_table.h>
 #include <tapeformer/examples/program.h>
 #include <tapeformer/examples/progress.h>
 
 #include <unistd.h>
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
@@ -17,6 +19,8 @@
 
 namespace tapeformer {
 namespace {
+
+constexpr Index kSideBySide = 32;  // samples that share the steps of a model; each has a cache of its own
 
 /// Standard input without the line end that `echo` puts; nothing where a person sits.
 std::string prompt_from_input() {
@@ -56,41 +60,40 @@ void GenerateOptions::add_to(CLI::App& app) {
   CLI::Option* prompt_option = app.add_option(
       "--prompt", prompt, "the text to continue; without it, standard input (less a line end at its end)");
   app.callback([this, prompt_option] { prompt_given = prompt_option->count() > 0; });
-  app.add_option("--max-tokens", max_tokens, "most new tokens of a sample")
-      ->check(CLI::PositiveNumber)
+  add_number(app, "--max-tokens", max_tokens, "most new tokens of a sample", kPositive)
       ->capture_default_str();
-  app.add_option("--samples", samples,
-                 "texts, computed side by side and written one after the other: the first as it comes")
-      ->check(CLI::PositiveNumber)
+  add_number(app, "--samples", samples,
+             "texts, computed side by side and written one after the other: the first as it comes", kPositive)
       ->capture_default_str();
   app.add_option("--stop", stops, "end a sample before this text; may be given again")
-      ->allow_extra_args(false);
-  app.add_option("--temperature", sampling.temperature,
-                 "below 1 favours likely tokens; 0 takes the likeliest")
-      ->check(CLI::NonNegativeNumber)
+      ->allow_extra_args(false)
+      ->check([](const std::string& text) -> std::string {
+        if (text.empty()) throw Error("--stop must not be empty");
+        return {};
+      });
+  add_number(app, "--temperature", sampling.temperature,
+             "below 1 favours likely tokens; 0 takes the likeliest", kNotNegative)
       ->capture_default_str();
   app.add_flag("--greedy", greedy, "always take the likeliest token")->excludes("--temperature");
-  app.add_option("--top-k", sampling.top_k, "draw among so many likeliest tokens; 0 for all")
-      ->check(CLI::NonNegativeNumber)
+  add_number(app, "--top-k", sampling.top_k, "draw among so many likeliest tokens; 0 for all", kNotNegative)
       ->capture_default_str();
-  app.add_option("--top-p", sampling.top_p, "draw among the likeliest that have this share together")
-      ->check(CLI::Range(0.0, 1.0))
+  add_number(app, "--top-p", sampling.top_p,
+             "draw among the likeliest that have this share together; above 0, 1 for all", kPositiveShare)
       ->capture_default_str();
-  app.add_option("--min-p", sampling.min_p,
-                 "draw among those at least so many times as likely as the likeliest")
-      ->check(CLI::Range(0.0, 1.0))
+  add_number(app, "--min-p", sampling.min_p,
+             "draw among those at least so many times as likely as the likeliest; 0 to 1", kShare)
       ->capture_default_str();
-  app.add_option("--repetition-penalty", sampling.repetition_penalty,
-                 "above 1, tokens that are in the text already become less likely")
-      ->check(CLI::PositiveNumber)
+  constexpr NumberRule kPenalty{"must be from 1e-6 to 1e6", [](double x) { return x >= 1e-6 && x <= 1e6; }};
+  add_number(app, "--repetition-penalty", sampling.repetition_penalty,
+             "above 1, tokens that are in the text already become less likely; 1e-6 to 1e6", kPenalty)
       ->capture_default_str();
-  app.add_option("--seed", sampling.seed, "of what is drawn")->capture_default_str();
+  add_number(app, "--seed", sampling.seed, "of what is drawn")->capture_default_str();
   app.add_option("--cache", cache, "keys and values of earlier tokens: contiguous, paged, or none are kept")
       ->check(CLI::IsMember({"contiguous", "paged", "none"}))
       ->capture_default_str();
   app.add_flag("--only-new", only_new, "do not repeat the prompt before its continuation");
-  app.add_option("--average", average, "the mean of the last so many weights kept (train --keep-checkpoints)")
-      ->check(CLI::NonNegativeNumber);
+  add_number(app, "--average", average,
+             "the mean of the last so many weights kept (train --keep-checkpoints)", kNotNegative);
   app.add_option("--tokenizer-model", tokenizer_model, "a tokenizer to use instead of the folder's own");
 }
 
@@ -107,9 +110,25 @@ TextGenerationConfig GenerateOptions::config() const {
 
 SampleWriter::SampleWriter(const TextTokenizer& tokenizer, Index samples,
                            const std::vector<std::string>& stops, std::string prompt, bool start, Write write)
-    : tokenizer_(tokenizer), prompt_(std::move(prompt)), start_(start), write_(std::move(write)) {
-  for (Index i = 0; i < samples; ++i) samples_.push_back({TextStream(tokenizer, stops), {}, 0, false});
-  put(prompt_);
+    : tokenizer_(tokenizer),
+      stops_(stops),
+      prompt_(std::move(prompt)),
+      start_(start),
+      write_(std::move(write)) {
+  begin(samples);
+}
+
+void SampleWriter::begin(Index samples) {
+  samples_.clear();
+  shown_ = 0;
+  for (Index i = 0; i < samples; ++i) samples_.push_back({TextStream(tokenizer_, stops_), {}, 0, false});
+}
+
+void SampleWriter::next(Index samples) {
+  for (Sample& sample : samples_) end(sample);
+  show();
+  put(kSeparator + prompt_);
+  begin(samples);
 }
 
 void SampleWriter::put(std::string_view text) {
@@ -143,6 +162,8 @@ void SampleWriter::end(Sample& sample) {
 }
 
 void SampleWriter::show() {
+  if (!begun_) put(prompt_);
+  begun_ = true;
   while (shown_ < samples_.size()) {
     Sample& sample = samples_[shown_];
     put(sample.waiting);
@@ -169,12 +190,18 @@ int generate(const GenerateOptions& options) {
   TextGenerationConfig config = options.config();
   config.end = run.tokenizer->end();
   const TokenIds ids = prompt_ids(*run.tokenizer, prompt);
-  SampleWriter writer(*run.tokenizer, options.samples, options.stops, options.only_new ? "" : prompt,
-                      prompt.empty(), write_to_output);
+  SampleWriter writer(*run.tokenizer, std::min(kSideBySide, options.samples), options.stops,
+                      options.only_new ? "" : prompt, prompt.empty(), write_to_output);
   const double begun = now_seconds();
-  generate_text(run.model, ids, config, [&](Index sample, std::int32_t token) {
-    return writer.add(sample, token) && !interrupted();
-  });
+  for (Index first = 0; first < options.samples && !writer.closed() && !interrupted();
+       first += config.samples) {
+    if (first > 0) writer.next(std::min(kSideBySide, options.samples - first));
+    config.samples = std::min(kSideBySide, options.samples - first);
+    config.sampling.stream = static_cast<std::uint64_t>(first);
+    generate_text(run.model, ids, config, [&](Index sample, std::int32_t token) {
+      return writer.add(sample, token) && !interrupted();
+    });
+  }
   const double seconds = now_seconds() - begun;
   writer.finish();
   if (!writer.closed()) {

@@ -38,10 +38,13 @@ class SampleWriter {
   /// Takes text to be shown at once; false if nobody reads any more.
   using Write = std::function<bool(std::string_view text)>;
 
-  /// Every sample begins with `prompt`. At the `start` of a text no space is written before its first word.
+  /// Every sample begins with `prompt`, which is written with the first token: nothing is if drawing that
+  /// fails. At the `start` of a text no space is written before its first word.
   SampleWriter(const TextTokenizer& tokenizer, Index samples, const std::vector<std::string>& stops,
                std::string prompt, bool start, Write write);
 
+  /// Ends the samples so far; others follow, whose numbers count from 0 again. Keeps memory bounded.
+  void next(Index samples);
   /// False if the sample is over: a stop string came, or nobody reads.
   bool add(Index sample, std::int32_t token);
   /// After the last token of all.
@@ -57,13 +60,15 @@ class SampleWriter {
     bool ended = false;
   };
   void end(Sample& sample);
+  void begin(Index samples);
   void show();
   void put(std::string_view text);
 
   const TextTokenizer& tokenizer_;
+  std::vector<std::string> stops_;
   std::vector<Sample> samples_;
   std::string prompt_;
-  bool start_, closed_ = false;
+  bool start_, begun_ = false, closed_ = false;
   Write write_;
   std::size_t shown_ = 0;  // samples before this one are written
   Index tokens_ = 0;

@@ -4,6 +4,7 @@
 #include <tapeformer/examples/language_presets.h>
 #include <tapeformer/examples/option_table.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <map>
 
@@ -225,6 +226,20 @@ void to_json(nlohmann::ordered_json& json, const LanguageOptions& options) { wri
 
 void from_json(const nlohmann::ordered_json& json, LanguageOptions& options) {
   read_options(json, options, {});
+}
+
+void adapt_preset(LanguageOptions& options, const CLI::App& command) {
+  const LanguageOptions preset(options.preset);
+  const auto given = [&](const char* flag) { return command.get_option(flag)->count() > 0; };
+  if (options.attention != preset.attention) {
+    if (!given("--groups")) options.groups = 0;
+    if (!given("--latent-width")) options.latent_width = 0;
+    if (!given("--query-latent-width")) options.query_latent_width = 0;
+    if (!given("--rotary-width")) options.rotary_width = 0;
+  }
+  TrainingOptions& training = options.training;
+  if (!given("--warmup") && training.steps > 0)
+    training.warmup = std::min(training.warmup, training.steps / 10);
 }
 
 void take_fine_tuned(LanguageOptions& options, const DecoderOnlyConfig& config, const CLI::App& command) {

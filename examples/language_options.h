@@ -81,6 +81,10 @@ void to_json(nlohmann::ordered_json& json, const LanguageOptions& options);
 /// Throws: nlohmann::json::exception if a field is missing or of another type.
 void from_json(const nlohmann::ordered_json& json, LanguageOptions& options);
 
+/// Lets what `command` was not given follow what it was given: another --attention than the preset's takes
+/// the preset's groups and latent widths away, and the warm-up is at most a tenth of the steps.
+void adapt_preset(LanguageOptions& options, const CLI::App& command);
+
 /// Makes `options` describe the model in options.from, whose configuration is `config`; a shorter context
 /// stays.
 /// Throws: Error naming an option that `command` was given and that says otherwise

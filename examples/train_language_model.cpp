@@ -1,10 +1,12 @@
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/examples/command_line.h>
 #include <tapeformer/examples/language_data.h>
 #include <tapeformer/examples/language_export.h>
 #include <tapeformer/examples/language_generate.h>
 #include <tapeformer/examples/language_presets.h>
 #include <tapeformer/examples/language_run.h>
 #include <tapeformer/examples/language_trainer.h>
+#include <tapeformer/examples/option_table.h>
 #include <tapeformer/examples/program.h>
 
 #include <CLI/CLI.hpp>
@@ -27,9 +29,9 @@ struct TrainOptions {
   void add_to(CLI::App& app) {
     app.add_option("--run", run, "the run folder")->required();
     app.add_flag("--resume", resume, "go on from the folder's checkpoint");
-    app.add_option("--max-minutes", control.max_minutes, "stop after so long and save; 0 for no limit");
-    app.add_option("--threads", control.threads, "0 for all cores, or on resuming as before")
-        ->check(CLI::NonNegativeNumber);
+    add_number(app, "--max-minutes", control.max_minutes, "stop after so long and save; 0 for no limit",
+               kNotNegative);
+    add_number(app, "--threads", control.threads, "0 for all cores, or on resuming as before", kNotNegative);
     language.add_to(app);
     app.footer(presets_text());
   }
@@ -41,6 +43,7 @@ int train(const TrainOptions& options, const CLI::App& command) {
   if (!options.resume) {
     folder.refuse_if_used();
     LanguageOptions language = options.language;
+    adapt_preset(language, command);
     if (!language.from.empty()) take_fine_tuned(language, model_config_in(language.from), command);
     language.check();
     language.make_paths_absolute();
@@ -122,11 +125,7 @@ int run(int argc, char** argv) {
       *app.add_subcommand("export", "write a model as a folder that transformers loads");
   export_options.add_to(export_command);
 
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? kExitSuccess : kExitBadInput;
-  }
+  if (!read_command_line(app, argc, argv)) return kExitSuccess;
   try {
     if (train_command.parsed()) return train(train_options, train_command);
     if (generate_command.parsed()) return generate(generate_options);

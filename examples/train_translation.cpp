@@ -1,6 +1,8 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/data/metrics.h>
 #include <tapeformer/data/toy_grammar.h>
+#include <tapeformer/examples/command_line.h>
+#include <tapeformer/examples/option_table.h>
 #include <tapeformer/examples/program.h>
 #include <tapeformer/examples/translation_heat_map.h>
 #include <tapeformer/examples/translation_trainer.h>
@@ -26,26 +28,25 @@ struct SearchOptions {
 
   SearchOptions() { search.beam = 5; }
   void add_to(CLI::App& app) {
-    app.add_option("--beam", search.beam, "hypotheses kept; 1 is greedy search")->capture_default_str();
-    app.add_option("--length-penalty", search.length_penalty, "above 0 favours longer translations")
+    add_number(app, "--beam", search.beam, "hypotheses kept; 1 is greedy search", kPositive)
         ->capture_default_str();
-    app.add_option("--max-tokens", search.max_tokens, "longest translation; 0 for twice the source and ten")
-        ->check(CLI::NonNegativeNumber)
+    add_number(app, "--length-penalty", search.length_penalty, "above 0 favours longer translations")
+        ->capture_default_str();
+    add_number(app, "--max-tokens", search.max_tokens, "longest translation; 0 for twice the source and ten",
+               kNotNegative)
         ->capture_default_str();
     app.add_option("--cache", cache, "keys and values of earlier tokens: contiguous, paged, or none are kept")
         ->check(CLI::IsMember({"contiguous", "paged", "none"}))
         ->capture_default_str();
     CLI::Option* sample_flag = app.add_flag("--sample", draw, "draw every token instead of searching");
-    const auto of_samples = [&](const char* name, auto& value, const char* help) {
-      return app.add_option(name, value, help)->needs(sample_flag)->capture_default_str();
+    const auto of_samples = [&](const char* name, auto& value, const char* help, const NumberRule& rule) {
+      add_number(app, name, value, help, rule)->needs(sample_flag)->capture_default_str();
     };
-    of_samples("--temperature", sampling.temperature, "below 1 favours likely tokens")
-        ->check(CLI::PositiveNumber);
-    of_samples("--top-k", sampling.top_k, "draw among so many likeliest tokens; 0 for all")
-        ->check(CLI::NonNegativeNumber);
-    of_samples("--top-p", sampling.top_p, "draw among the likeliest that have this share together")
-        ->check(CLI::Range(0.0, 1.0));
-    of_samples("--seed", sampling.seed, "of what is drawn");
+    of_samples("--temperature", sampling.temperature, "below 1 favours likely tokens", kPositive);
+    of_samples("--top-k", sampling.top_k, "draw among so many likeliest tokens; 0 for all", kNotNegative);
+    of_samples("--top-p", sampling.top_p, "draw among the likeliest that have this share together",
+               kPositiveShare);
+    of_samples("--seed", sampling.seed, "of what is drawn", kAnyNumber);
   }
   std::vector<Hypothesis> find(const EncoderDecoder& model, const std::vector<TokenIds>& sources,
                                const std::function<void(Index done)>& progress = {}) const {
@@ -216,10 +217,10 @@ int run(int argc, char** argv) {
   train_command.add_option("--run", train_options.run, "the run folder")->required();
   train_command.add_flag("--resume", train_options.resume, "go on from the folder's checkpoint");
   TrainingControl& control = train_options.control;
-  train_command.add_option("--max-minutes", control.max_minutes,
-                           "stop after so long and save; 0 for no limit");
-  train_command.add_option("--threads", control.threads, "0 for all cores, or on resuming as before")
-      ->check(CLI::NonNegativeNumber);
+  add_number(train_command, "--max-minutes", control.max_minutes,
+             "stop after so long and save; 0 for no limit", kNotNegative);
+  add_number(train_command, "--threads", control.threads, "0 for all cores, or on resuming as before",
+             kNotNegative);
   train_options.model.add_to(train_command);
 
   std::string translate_run;
@@ -243,11 +244,7 @@ int run(int argc, char** argv) {
                               "write the translations here, a line each");
   search.add_to(evaluate_command);
 
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? kExitSuccess : kExitBadInput;
-  }
+  if (!read_command_line(app, argc, argv)) return kExitSuccess;
   if (train_command.parsed()) return train(train_options, train_command);
   if (translate_command.parsed()) return translate(translate_run, search, heat_map);
   return evaluate(evaluate_options, search);

@@ -1,6 +1,9 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/examples/training_options.h>
 
+#include <sstream>
+#include <utility>
+
 namespace tapeformer {
 
 ScheduleConfig TrainingOptions::schedule_config() const {
@@ -22,19 +25,29 @@ AdamWConfig TrainingOptions::adamw_config() const {
 }
 
 void TrainingOptions::check() const {
-  const auto require = [](bool holds, const std::string& rule) {
-    if (!holds) throw Error(rule);
+  const auto require = [](bool holds, const char* option, const char* rule, auto got) {
+    if (holds) return;
+    std::ostringstream text;  // to_string() writes tiny numbers as 0
+    text << option << " must " << rule << "; got " << got;
+    throw Error(text.str());
   };
-  require(steps > 0 && accumulate > 0 && validate_every > 0 && log_every > 0,
-          "--steps, --accumulate, --validate-every and --log-every must be positive");
-  require(learning_rate > 0, "--learning-rate must be positive; got " + std::to_string(learning_rate));
-  require(patience >= 0 && clip >= 0 && warmup >= 0 && checkpoint_every >= 0 && keep_checkpoints >= 0 &&
-              samples >= 0,
-          "--patience, --clip, --warmup, --checkpoint-every, --keep-checkpoints and --samples must not be "
-          "negative");
-  require(schedule != "cosine" || steps > warmup,
-          "the cosine schedule needs more --steps than --warmup; got " + std::to_string(steps) + " and " +
-              std::to_string(warmup));
+  for (const auto& [option, number] :
+       {std::pair("--steps", steps), std::pair("--accumulate", accumulate),
+        std::pair("--validate-every", validate_every), std::pair("--log-every", log_every)}) {
+    require(number > 0, option, "be positive", number);
+  }
+  require(learning_rate > 0, "--learning-rate", "be positive", learning_rate);
+  for (const auto& [option, number] :
+       {std::pair("--patience", patience), std::pair("--warmup", warmup),
+        std::pair("--checkpoint-every", checkpoint_every), std::pair("--keep-checkpoints", keep_checkpoints),
+        std::pair("--samples", samples)}) {
+    require(number >= 0, option, "not be negative", number);
+  }
+  require(clip >= 0, "--clip", "not be negative", clip);
+  if (schedule == "cosine" && steps <= warmup) {
+    throw Error("the cosine schedule needs more --steps than --warmup; got " + std::to_string(steps) +
+                " and " + std::to_string(warmup) + "; try --warmup " + std::to_string(steps / 10));
+  }
   Schedule{schedule_config()};
 }
 

@@ -44,8 +44,11 @@ int resume_training(const RunFolder& folder, const TrainingControl& control, con
     run = std::make_unique<TrainingRun>(folder, control, *task, progress);
     run->resume(checkpoint);
   } catch (const Json::exception& error) {
-    throw CheckpointError(folder.path() +
-                          ": the checkpoint's state does not fit this program: " + error.what());
+    throw CheckpointError(
+        folder.path() +
+        ": the checkpoint's state does not fit this program; was the run another program's, or "
+        "another version's? (" +
+        error.what() + ")");
   }
   return run->run();
 }

@@ -116,6 +116,56 @@ TEST_SUITE("examples/language_generate") {
     CHECK(reader.all() == "ab");
   }
 
+  TEST_CASE("further samples follow those that have ended, in a writer that keeps only the new ones") {
+    const auto bytes = make_byte_tokenizer();
+    Reader reader;
+    SampleWriter writer(*bytes, 2, {"!"}, "<", false, reader.write());
+    const std::string separator = SampleWriter::kSeparator;
+    writer.add(0, 'a');
+    writer.add(1, 'x');
+    writer.next(2);
+    CHECK(reader.all() == "<a" + separator + "<x" + separator + "<");
+    CHECK(writer.add(0, 'b'));
+    CHECK_FALSE(writer.add(1, '!'));
+    CHECK_FALSE(writer.add(0, '!'));  // stop strings are still known
+    writer.next(1);
+    CHECK(writer.add(0, 'c'));
+    writer.finish();
+    CHECK(reader.all() == "<a" + separator + "<x" + separator + "<b" + separator + "<" + separator + "<c\n");
+    CHECK(writer.tokens() == 6);
+  }
+
+  TEST_CASE("the prompt is written with the first token, or at the end if there is none") {
+    const auto bytes = make_byte_tokenizer();
+    Reader reader;
+    SampleWriter writer(*bytes, 2, {}, "To", false, reader.write());
+    CHECK(reader.all().empty());
+    writer.finish();
+    CHECK(reader.all() == std::string("To") + SampleWriter::kSeparator + "To\n");
+  }
+
+  TEST_CASE("numbers out of range are refused by their option and value, before anything is read") {
+    const auto refused = [](const char* option, const char* value) {
+      return message_of<Error>([&] { parsed({"--run", "r", option, value}); });
+    };
+    CHECK(refused("--max-tokens", "0") == "--max-tokens must be positive; got 0");
+    CHECK(refused("--samples", "0") == "--samples must be positive; got 0");
+    CHECK(refused("--temperature", "-1") == "--temperature must not be negative; got -1");
+    CHECK(refused("--temperature", "inf") == "--temperature must be a finite number; got inf");
+    CHECK(refused("--top-k", "-1") == "--top-k must not be negative; got -1");
+    CHECK(refused("--top-k", "99999999999999999999") == "--top-k is out of range; got 99999999999999999999");
+    CHECK(refused("--top-p", "0") == "--top-p must be above 0 and at most 1; got 0");
+    CHECK(refused("--top-p", "1.01") == "--top-p must be above 0 and at most 1; got 1.01");
+    CHECK(refused("--min-p", "-0.1") == "--min-p must be from 0 to 1; got -0.1");
+    CHECK(refused("--min-p", "1.1") == "--min-p must be from 0 to 1; got 1.1");
+    CHECK(refused("--repetition-penalty", "0") == "--repetition-penalty must be from 1e-6 to 1e6; got 0");
+    CHECK(refused("--seed", "-1") == "--seed must be a whole number, not negative; got -1");
+    CHECK(refused("--average", "-1") == "--average must not be negative; got -1");
+    CHECK(refused("--stop", "") == "--stop must not be empty");
+    CHECK(refused("--top-p", "1") == "nothing was thrown");
+    CHECK(refused("--temperature", "0") == "nothing was thrown");
+  }
+
   TEST_CASE("options reach the generation") {
     const TextGenerationConfig config =
         parsed({"--run", "r", "--greedy", "--cache", "paged", "--samples", "3", "--max-tokens", "7",

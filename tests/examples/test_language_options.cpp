@@ -21,6 +21,7 @@ LanguageOptions parsed(std::vector<std::string> arguments, const DecoderOnlyConf
   options.add_to(app);
   std::reverse(arguments.begin(), arguments.end());
   app.parse(arguments);
+  adapt_preset(options, app);
   if (tuned != nullptr) take_fine_tuned(options, *tuned, app);
   return options;
 }
@@ -114,6 +115,42 @@ TEST_SUITE("examples/language_options") {
         "--preset must be one of shakespeare-char-cpu, shakespeare-char, gpt2-124m, stories-260k; got gpt3");
   }
 
+  TEST_CASE("another attention takes the preset's groups away, unless groups are given") {
+    CHECK(parsed({"--preset", "stories-260k", "--attention", "mha"}).groups == 0);
+    CHECK(parsed({"--preset", "stories-260k", "--attention", "gqa"}).groups == 4);
+    CHECK(refusal({"--preset", "stories-260k", "--attention", "mla", "--latent-width", "24"}) ==
+          "nothing was thrown");
+    CHECK(parsed({"--attention", "mla", "--latent-width", "24", "--rotary-width", "4", "--query-latent-width",
+                  "12", "--positions", "rotary"})
+              .model_config(65)
+              .latent_width == 24);
+    CHECK(refusal({"--preset", "stories-260k", "--attention", "mha", "--groups", "4"}) ==
+          "--groups needs --attention gqa");
+  }
+
+  TEST_CASE("the warm-up is at most a tenth of the steps, unless it is given") {
+    CHECK(parsed({"--steps", "10"}).training.warmup == 1);
+    CHECK(parsed({"--steps", "500"}).training.warmup == 50);
+    CHECK(parsed({"--steps", "5000"}).training.warmup == 100);
+    CHECK(parsed({"--steps", "500", "--warmup", "100"}).training.warmup == 100);
+    CHECK(refusal({"--steps", "1"}) == "nothing was thrown");
+    CHECK(refusal({"--steps", "0"}) == "--steps must be positive; got 0");
+    for (const LanguagePreset& preset : language_presets())
+      CHECK(parsed({"--preset", preset.name}).training.warmup ==
+            LanguageOptions(preset.name).training.warmup);
+  }
+
+  TEST_CASE("the help shows which flags a preset sets") {
+    const auto help = [](const char* preset) {
+      LanguageOptions options(preset);
+      CLI::App app;
+      options.add_to(app);
+      return app.help();
+    };
+    CHECK(help("gpt2-124m").find("none) [on]") != std::string::npos);
+    CHECK(help("shakespeare-char").find("[on]") == std::string::npos);
+  }
+
   TEST_CASE("lists take several values, once or again") {
     CHECK(parsed({"--corpus", "a", "b"}).data.corpus == std::vector<std::string>{"a", "b"});
     CHECK(parsed({"--corpus", "a", "--corpus", "b", "--steps", "7"}).data.corpus.size() == 2);
@@ -139,7 +176,8 @@ TEST_SUITE("examples/language_options") {
     CHECK(refusal({"--validation-kind", "none"}).find("--validation-kind must be exact") == 0);
     CHECK(refusal({"--order", "backwards"}).find("backwards") != std::string::npos);
     CHECK(refusal({"--feed-forward-kind", "sine"}).find("--feed-forward-kind must be one of gelu") == 0);
-    CHECK(refusal({"--steps", "50"}).find("more --steps than --warmup") != std::string::npos);
+    CHECK(refusal({"--steps", "50", "--warmup", "50"}).find("more --steps than --warmup; got 50 and 50") !=
+          std::string::npos);
     CHECK(refusal({"--corpus", ""}) == "--corpus must name a file or folder; got nothing");
   }
 

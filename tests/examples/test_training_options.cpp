@@ -53,25 +53,42 @@ TEST_SUITE("examples/training_options") {
     CHECK(older.steps == 80);
   }
 
+  TEST_CASE("a number that is none, or not in its type's range, is refused by its option's name") {
+    const auto refused = [](const std::string& arguments) {
+      return message_of<Error>([&] {
+        TrainingOptions options;
+        CLI::App app;
+        add_options(app, options);
+        app.parse(arguments);
+      });
+    };
+    CHECK(refused("--steps many") == "--steps must be a whole number; got many");
+    CHECK(refused("--steps 1.5") == "--steps must be a whole number; got 1.5");
+    CHECK(refused("--steps 9223372036854775808") == "--steps is out of range; got 9223372036854775808");
+    CHECK(refused("--steps 9223372036854775807") == "nothing was thrown");
+    CHECK(refused("--seed=-1") == "--seed must be a whole number, not negative; got -1");
+    CHECK(refused("--seed 18446744073709551615") == "nothing was thrown");
+    for (const std::string number : {"nan", "inf", "-inf", "0.1x"})
+      CHECK(refused("--clip=" + number) == "--clip must be a finite number; got " + number);
+    CHECK(refused("--clip 1e999") == "--clip is out of range; got 1e999");
+    CHECK(refused("--clip 1e-3") == "nothing was thrown");
+  }
+
   TEST_CASE("what makes no sense is refused by its name") {
-    const std::string positive = "--steps, --accumulate, --validate-every and --log-every must be positive";
-    CHECK(refusal([](TrainingOptions& o) { o.steps = 0; }) == positive);
-    CHECK(refusal([](TrainingOptions& o) { o.accumulate = 0; }) == positive);
-    CHECK(refusal([](TrainingOptions& o) { o.validate_every = 0; }) == positive);
-    CHECK(refusal([](TrainingOptions& o) { o.log_every = 0; }) == positive);
-    const std::string negative =
-        "--patience, --clip, --warmup, --checkpoint-every, --keep-checkpoints and --samples must not be "
-        "negative";
-    CHECK(refusal([](TrainingOptions& o) { o.patience = -1; }) == negative);
-    CHECK(refusal([](TrainingOptions& o) { o.clip = -0.5; }) == negative);
-    CHECK(refusal([](TrainingOptions& o) { o.warmup = -1; }) == negative);
-    CHECK(refusal([](TrainingOptions& o) { o.checkpoint_every = -1; }) == negative);
-    CHECK(refusal([](TrainingOptions& o) { o.keep_checkpoints = -1; }) == negative);
-    CHECK(refusal([](TrainingOptions& o) { o.samples = -1; }) == negative);
-    CHECK(refusal([](TrainingOptions& o) { o.learning_rate = 0; }) ==
-          "--learning-rate must be positive; got 0.000000");
+    const std::string positive = " must be positive; got 0", negative = " must not be negative; got -1";
+    CHECK(refusal([](TrainingOptions& o) { o.steps = 0; }) == "--steps" + positive);
+    CHECK(refusal([](TrainingOptions& o) { o.accumulate = 0; }) == "--accumulate" + positive);
+    CHECK(refusal([](TrainingOptions& o) { o.validate_every = 0; }) == "--validate-every" + positive);
+    CHECK(refusal([](TrainingOptions& o) { o.log_every = 0; }) == "--log-every" + positive);
+    CHECK(refusal([](TrainingOptions& o) { o.patience = -1; }) == "--patience" + negative);
+    CHECK(refusal([](TrainingOptions& o) { o.clip = -0.5; }) == "--clip must not be negative; got -0.5");
+    CHECK(refusal([](TrainingOptions& o) { o.warmup = -1; }) == "--warmup" + negative);
+    CHECK(refusal([](TrainingOptions& o) { o.checkpoint_every = -1; }) == "--checkpoint-every" + negative);
+    CHECK(refusal([](TrainingOptions& o) { o.keep_checkpoints = -1; }) == "--keep-checkpoints" + negative);
+    CHECK(refusal([](TrainingOptions& o) { o.samples = -1; }) == "--samples" + negative);
+    CHECK(refusal([](TrainingOptions& o) { o.learning_rate = 0; }) == "--learning-rate" + positive);
     CHECK(refusal([](TrainingOptions& o) { o.steps = 200; }) ==
-          "the cosine schedule needs more --steps than --warmup; got 200 and 200");
+          "the cosine schedule needs more --steps than --warmup; got 200 and 200; try --warmup 20");
     CHECK(refusal([](TrainingOptions& o) { o.schedule = "zigzag"; }).find("zigzag") != std::string::npos);
     CHECK(refusal([](TrainingOptions& o) { o.steps = 201; }) == "nothing was thrown");
   }
