@@ -18,7 +18,7 @@ std::string tokens_folder(const LanguageOptions& options, const RunFolder& folde
 void stop_if_interrupted(Progress& progress) {
   if (!interrupted()) return;
   progress.clear();
-  throw Interrupted("interrupted before the first step; nothing was saved");
+  throw Interrupted("interrupted; nothing was saved");
 }
 
 TextCorpus corpus_of(const std::vector<std::string>& paths) {
@@ -106,6 +106,19 @@ LanguageData make_language_data(const LanguageOptions& options, const RunFolder&
                         options.from);
   }
   return result;
+}
+
+TokenFile encode_text(const std::vector<std::string>& paths, const TextTokenizer& tokenizer,
+                      const std::string& folder, Progress& progress) {
+  const TextCorpus corpus = TextCorpus::open(paths);
+  progress.keep("corpus: " + corpus.description());
+  // Prepared tokens have two parts: the other one is the smallest text that any tokenizer takes.
+  std::string least = tokenizer.bytes_of(0);
+  if (least.empty()) least = "\n";
+  const TextSplit parts{corpus, TextCorpus::in_memory(least, "nothing")};
+  LanguageData result = prepare_tokens(parts, tokenizer, folder, shown(progress));
+  progress.clear();
+  return result.train;
 }
 
 void discard_language_data(const RunFolder& folder) {

@@ -8,6 +8,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 namespace tapeformer {
 
@@ -25,6 +26,10 @@ using LanguageData = PreparedTokens;
 LanguageData prepare_corpus(const LanguageDataOptions& options,
                             std::shared_ptr<const TextTokenizer> tokenizer, const std::string& folder,
                             Progress& progress);
+
+/// The tokens of a text, in a new folder. Throws: as prepare_corpus
+TokenFile encode_text(const std::vector<std::string>& paths, const TextTokenizer& tokenizer,
+                      const std::string& folder, Progress& progress);
 
 /// The data of a new training: what options.tokens names, or made in the folder `tokens` of the run.
 /// `tokenizer` is that of the model to fine-tune, or none. Throws: as prepare_corpus

@@ -8,29 +8,42 @@
 #include <unistd.h>
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
+#include <cerrno>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <optional>
 
 namespace tapeformer {
 namespace {
 
+namespace fs = std::filesystem;
+
+constexpr Index kMostContext = 1024;  // of rows, where no training tells: attention grows with its square
+
 /// A folder for token files, gone at the end of the scope.
 class ScratchFolder {
  public:
-  ScratchFolder()
-      : path_(std::filesystem::temp_directory_path() / ("tapeformer-evaluate-" + std::to_string(getpid()))) {}
+  ScratchFolder() {
+    std::string name = fs::temp_directory_path() / "tapeformer-evaluate-XXXXXX";
+    if (mkdtemp(name.data()) == nullptr)
+      throw DataError(name, 0,
+                      std::string("cannot be made: ") + std::strerror(errno) + "; try another TMPDIR");
+    path_ = name;
+  }
   ~ScratchFolder() {
     std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
+    fs::remove_all(path_, ignored);
   }
   ScratchFolder(const ScratchFolder&) = delete;
   ScratchFolder& operator=(const ScratchFolder&) = delete;
-  std::string path() const { return path_.string(); }
+  std::string file(const char* name) const { return path_ / name; }
 
  private:
-  std::filesystem::path path_;
+  fs::path path_;
 };
 
 /// How the run was trained, or nothing for another program's model.
@@ -41,6 +54,13 @@ std::optional<LanguageOptions> training_of(const std::string& folder) {
   } catch (const Json::exception& error) {
     throw CheckpointError(folder + "/config.json: is not of this program: " + error.what());
   }
+}
+
+TokenFile tokens_of(const LanguageOptions& trained, const std::string& run, const std::string& part) {
+  const std::string folder = trained.tokens.empty() ? run + "/tokens" : trained.tokens;
+  if (!fs::exists(folder)) throw DataError(folder, 0, "is not there any more; name a text with --corpus");
+  const LanguageData data = open_language_data(trained, RunFolder(run));
+  return part == "train" ? data.train : data.validation;
 }
 
 }  // namespace
@@ -63,14 +83,16 @@ void EvaluateOptions::add_to(CLI::App& app) {
   positive_or_default("--average", average,
                       "the mean of the last so many weights kept (train --keep-checkpoints)");
   positive_or_default("--batch", batch, "rows computed at a time; 0 for the training's");
-  positive_or_default("--context", context, "tokens of a row; 0 for the training's");
+  positive_or_default("--context", context,
+                      "tokens of a row; 0 for the training's, or the model's up to 1024");
   positive_or_default("--validation-batches", validation_batches,
                       "random batches of the estimate; 0 for the training's");
-  app.add_option("--seed", seed, "of the random batches")->capture_default_str();
+  app.add_option("--seed", seed, "of the random batches; without it, the training's");
   app.add_option("--tokenizer-model", tokenizer_model, "a tokenizer to use instead of the folder's own");
 }
 
 int evaluate(const EvaluateOptions& options) {
+  remember_interrupts();
   LanguageRun run = LanguageRun::load(options.run, options.average, options.tokenizer_model);
   const std::optional<LanguageOptions> trained = training_of(options.run);
   if (!trained && options.corpus.empty())
@@ -79,27 +101,34 @@ int evaluate(const EvaluateOptions& options) {
     throw Error("--tokenizer-model needs --corpus: the run's own text is there as tokens");
   const auto chosen = [](Index asked, Index otherwise) { return asked > 0 ? asked : otherwise; };
   const Index batch = chosen(options.batch, trained ? trained->batch : 8);
-  const Index context = chosen(options.context, trained ? trained->context : run.model.config().context);
+  const Index most = run.model.config().context;
+  const Index context = chosen(options.context, trained ? trained->context : std::min(most, kMostContext));
+  if (context > most)
+    throw Error("--context " + std::to_string(context) + " is more than the model's " + std::to_string(most));
   const Index batches = chosen(options.validation_batches, trained ? trained->validation_batches : 20);
   const HeadLossConfig head{trained ? trained->fused_head : true, trained ? trained->head_chunk : 0};
 
   Progress progress;
-  const ScratchFolder scratch;
-  const auto measured = [&]() -> TokenFile {
-    if (options.corpus.empty()) {
-      const LanguageData data = open_language_data(*trained, RunFolder(options.run));
-      return options.part == "train" ? data.train : data.validation;
-    }
-    LanguageDataOptions both_parts;
-    both_parts.corpus = both_parts.validation = options.corpus;
-    return prepare_corpus(both_parts, run.tokenizer, scratch.path(), progress).validation;
+  std::optional<ScratchFolder> scratch;
+  const TokenFile tokens = options.corpus.empty() ? tokens_of(*trained, options.run, options.part)
+                                                  : encode_text(options.corpus, *run.tokenizer,
+                                                                scratch.emplace().file("tokens"), progress);
+  const auto check = [&] {
+    if (!interrupted()) return;
+    progress.clear();
+    throw Interrupted("interrupted; nothing was measured");
   };
-  const LanguageMeasure measure(measured(), *run.tokenizer, batch, context, options.seed, head);
-  const MeanLoss exact = measure.exact(run.model, progress);
-  const MeanLoss estimate = measure.estimate(run.model, batches, 0, progress);
+  const std::uint64_t seed = options.seed.value_or(trained ? trained->training.seed : 1);
+  const LanguageMeasure measure(tokens, *run.tokenizer, batch, context, seed, head);
+  const MeanLoss exact = measure.exact(run.model, progress, check);
+  const MeanLoss estimate = measure.estimate(run.model, batches, 0, progress, check);
   progress.clear();
   std::printf("tokens     %lld in %s\n", static_cast<long long>(measure.file().size()),
               options.corpus.empty() ? ("the run's " + options.part + " part").c_str() : "the corpus");
+  if (!trained && options.context == 0 && context < most) {
+    std::printf("rows       of %lld tokens; the model takes up to %lld: see --context\n",
+                static_cast<long long>(context), static_cast<long long>(most));
+  }
   std::printf("exact      %s\n", loss_text(exact).c_str());
   std::printf("estimated  %s (± %.4f, from %lld random batches of %lld x %lld)\n",
               loss_text(estimate).c_str(), estimate.standard_error, static_cast<long long>(batches),

@@ -2,6 +2,7 @@
 
 #include <tapeformer/examples/language_loss.h>
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,15 +20,15 @@ struct EvaluateOptions {
   std::string run, part = "validation", tokenizer_model;
   std::vector<std::string> corpus;  ///< files and folders instead of the run's data
   Index average = 0;
-  Index batch = 0, context = 0;  ///< 0: as the training had them
-  Index validation_batches = 0;  ///< 0: as the training had them, or 20
-  std::uint64_t seed = 1;
+  Index batch = 0, context = 0;       ///< 0: as the training had them, or 8 and at most 1024
+  Index validation_batches = 0;       ///< 0: as the training had them, or 20
+  std::optional<std::uint64_t> seed;  ///< as the training had it, or 1
 
   void add_to(CLI::App& app);
 };
 
 /// Prints the exact mean loss and the estimate from random batches; returns the exit code.
-/// Throws: CheckpointError, DataError, Error
+/// Throws: CheckpointError, DataError, Error, Interrupted
 int evaluate(const EvaluateOptions& options);
 
 }  // namespace tapeformer

@@ -10,12 +10,13 @@ namespace tapeformer {
 namespace {
 
 constexpr std::uint64_t kPrefixSeed = 0x707265666978;  // of prefix lengths: another stream than the windows'
+constexpr std::uint64_t kExactSeed = 0;  // of prefixes in exact losses, which no seed is to change
 constexpr std::uint64_t kEstimateSeed = 0x657374696d617465;  // of estimates: another one than the training's
 
 }  // namespace
 
 LanguageBatch language_batch(const DecoderOnlyConfig& config, TokenBatch batch, std::uint64_t seed,
-                             Index number) {
+                             Index first) {
   LanguageBatch result{std::move(batch.inputs), std::move(batch.targets), {}, 0};
   const Index rows = result.inputs.size(0), length = result.inputs.size(1);
   result.counted = rows * length;
@@ -23,7 +24,7 @@ LanguageBatch language_batch(const DecoderOnlyConfig& config, TokenBatch batch, 
   result.prefix_lengths = Tensor::empty({rows}, DType::i32);
   std::int32_t* const targets = result.targets.data<std::int32_t>();
   for (Index row = 0; row < rows; ++row) {
-    const auto place = static_cast<std::uint64_t>(number * rows + row);
+    const auto place = static_cast<std::uint64_t>(first + row);
     const auto choices = static_cast<std::uint64_t>(std::max<Index>(1, length - 1));
     const auto prefix = static_cast<Index>(1 + bounded(mix_bits(seed ^ kPrefixSeed, place), choices));
     result.prefix_lengths.data<std::int32_t>()[row] = static_cast<std::int32_t>(prefix);
@@ -48,8 +49,8 @@ class LanguageMeasure::Sum {
   Sum(const Sum&) = delete;
   Sum& operator=(const Sum&) = delete;
 
-  void add(TokenBatch tokens, Index number) {
-    const LanguageBatch batch = language_batch(model_.config(), std::move(tokens), measure_.seed_, number);
+  void add(TokenBatch tokens, std::uint64_t seed, Index first) {
+    const LanguageBatch batch = language_batch(model_.config(), std::move(tokens), seed, first);
     const double loss = model_.loss(batch.inputs, batch.targets, batch.prefix_lengths, measure_.head_).item();
     const std::int32_t* const targets = batch.targets.data<std::int32_t>();
     for (Index i = 0; i < batch.targets.elements(); ++i)
@@ -93,24 +94,27 @@ LanguageMeasure::LanguageMeasure(TokenFile file, const TextTokenizer& tokenizer,
   }
 }
 
-MeanLoss LanguageMeasure::exact(DecoderOnly& model, Progress& progress) const {
+MeanLoss LanguageMeasure::exact(DecoderOnly& model, Progress& progress, const Check& check) const {
   Sum sum(*this, model);
-  Index number = 0, seen = 0;
+  Index windows = 0, seen = 0;
   for_each_window(file(), length_, rows_, [&](const TokenBatch& batch) {
+    if (check) check();
     seen += batch.inputs.elements();
-    sum.add(batch, number++);
+    sum.add(batch, kExactSeed, windows);
+    windows += batch.inputs.size(0);
     progress.show("validating " + count_text(static_cast<double>(seen)) + "/" +
                   count_text(static_cast<double>(file().size() - 1)) + " tokens");
   });
   return sum.mean();
 }
 
-MeanLoss LanguageMeasure::estimate(DecoderOnly& model, Index batches, Index number,
-                                   Progress& progress) const {
+MeanLoss LanguageMeasure::estimate(DecoderOnly& model, Index batches, Index number, Progress& progress,
+                                   const Check& check) const {
   Sum sum(*this, model);
   for (Index i = 0; i < batches; ++i) {
+    if (check) check();
     const Index drawn = number * batches + i;
-    sum.add(windows_.batch(drawn, rows_), drawn);
+    sum.add(windows_.batch(drawn, rows_), seed_, drawn * rows_);
     progress.show("validating " + std::to_string(i + 1) + "/" + std::to_string(batches));
   }
   MeanLoss result = sum.mean();

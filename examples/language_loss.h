@@ -5,6 +5,7 @@
 #include <tapeformer/examples/progress.h>
 #include <tapeformer/nn/transformer/decoder_only.h>
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -18,10 +19,10 @@ struct LanguageBatch {
   Index counted = 0;       ///< targets that count
 };
 
-/// Takes over the tensors of `batch`. Prefix lengths are drawn from 1 .. T - 1, a function of (seed, number,
-/// row).
+/// Takes over the tensors of `batch`. Prefix lengths are drawn from 1 .. T - 1, a function of (seed, first +
+/// row): `first` is the number of the first row among all rows.
 LanguageBatch language_batch(const DecoderOnlyConfig& config, TokenBatch batch, std::uint64_t seed,
-                             Index number);
+                             Index first);
 
 /// A mean over targets.
 struct MeanLoss {
@@ -40,11 +41,15 @@ class LanguageMeasure {
   LanguageMeasure(TokenFile file, const TextTokenizer& tokenizer, Index rows, Index length,
                   std::uint64_t seed, const HeadLossConfig& head);
 
-  /// Over the whole text, every token but the first a target once; windows lie side by side, so that a token
-  /// sees what is before it in its window.
-  MeanLoss exact(DecoderOnly& model, Progress& progress) const;
+  /// Called before each batch; what it throws ends the measurement.
+  using Check = std::function<void()>;
+  /// Over the whole text. Windows lie side by side, and a token sees what is before it in its window. Every
+  /// token but the first is a target once; for a model with prefix, only those behind the prefix of their
+  /// window, whose length follows from the window's place: neither seed nor batch size decide on it.
+  MeanLoss exact(DecoderOnly& model, Progress& progress, const Check& check = {}) const;
   /// Over `batches` random batches, drawn anew for each `number`.
-  MeanLoss estimate(DecoderOnly& model, Index batches, Index number, Progress& progress) const;
+  MeanLoss estimate(DecoderOnly& model, Index batches, Index number, Progress& progress,
+                    const Check& check = {}) const;
   const TokenFile& file() const { return windows_.file(); }
 
  private:

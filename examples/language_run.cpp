@@ -7,6 +7,7 @@
 #include <tapeformer/nn/hugging_face.h>
 #include <tapeformer/nn/weight_average.h>
 
+#include <cstdio>
 #include <filesystem>
 
 namespace tapeformer {
@@ -24,6 +25,11 @@ void check_folder(const std::string& folder) {
         folder +
         ": has no config.json, which says what model its weights are; try a run folder, or a "
         "checkpoint folder of transformers");
+  }
+  if (fs::exists(folder + "/source.vocabulary")) {
+    throw CheckpointError(folder +
+                          ": is a run of train_translation; try one of train_language_model, or a GPT-2 or "
+                          "Llama checkpoint");
   }
 }
 
@@ -80,6 +86,10 @@ LanguageRun LanguageRun::load(const std::string& folder, Index average, const st
     throw DataError(tokenizer_path.empty() ? folder : tokenizer_path, 0,
                     "is a tokenizer of " + std::to_string(run.tokenizer->vocabulary_size()) +
                         " tokens, and the model has " + std::to_string(rows));
+  } else if (!tokenizer_path.empty() && run.tokenizer->vocabulary_size() < rows) {
+    std::fprintf(stderr, "note: %s has %lld tokens, and the model %lld; is it the model's own?\n",
+                 tokenizer_path.c_str(), static_cast<long long>(run.tokenizer->vocabulary_size()),
+                 static_cast<long long>(rows));
   }
   if (!is_hugging_face(folder) && tokenizer_path.empty()) {
     const Json config = RunFolder(folder).config();
@@ -97,6 +107,7 @@ DecoderOnly initial_model(const LanguageOptions& options, Index vocabulary) {
   DecoderOnly trained = load_model(options.from, 0);
   DecoderOnlyConfig config = trained.config();
   config.attention_dropout = config.embedding_dropout = config.residual_dropout = options.dropout;
+  config.prefix = options.prefix;  // a mask: no weight is another
   DecoderOnly model(config, random);
   const auto weights = trained.named_parameters();
   auto into = model.named_parameters();

@@ -3,6 +3,7 @@
 #include <tapeformer/data/tokenizer_file.h>
 #include <tapeformer/examples/language_tokenizer.h>
 #include <tapeformer/nn/atomic_file.h>
+#include <tapeformer/nn/strict_json.h>
 
 #include <nlohmann/json.hpp>
 
@@ -89,10 +90,10 @@ BytePairFiles byte_pair_files_in(const std::string& path) {
 void check_tokenizer_config(const std::string& folder) {
   const std::string path = folder + "/tokenizer_config.json";
   if (!fs::exists(path)) return;
-  const Json json = parse(path);
-  const std::string type = json.value("tokenizer_class", "GPT2Tokenizer");
+  JsonFields fields(parse_strict_json(read_text_file(path), path, 64), path + ": ");
+  const std::string type = fields.text("tokenizer_class", "GPT2Tokenizer");
   if (type.find("GPT2") == std::string::npos) refuse(path, "a tokenizer_class of " + type);
-  if (json.value("add_prefix_space", false)) refuse(path, "add_prefix_space");
+  if (fields.flag("add_prefix_space", false)) refuse(path, "add_prefix_space");
 }
 
 std::shared_ptr<const TextTokenizer> tokenizer_in_folder(const std::string& folder) {
