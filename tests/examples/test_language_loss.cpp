@@ -72,7 +72,7 @@ TEST_SUITE("examples/language_loss") {
     CHECK(std::set<std::int32_t>(drawn.begin(), drawn.end()) == std::set<std::int32_t>{1, 2, 3, 4});
   }
 
-  TEST_CASE("prefix lengths are a function of seed and number") {
+  TEST_CASE("prefix lengths are a function of seed and place") {
     const auto drawn = [](std::uint64_t seed, Index number) {
       return prefixes(language_batch(with_prefix(), counting_batch(20, 9), seed, number));
     };
@@ -153,9 +153,10 @@ TEST_SUITE("examples/language_loss") {
     Progress progress;
     const LanguageMeasure measure(data.validation, *data.tokenizer, 6, 8, 1, {});
     double nats = 0;
-    Index number = 0, tokens = 0;
+    Index windows_before = 0, tokens = 0;
     for_each_window(data.validation, 8, 6, [&](const TokenBatch& window) {
-      const LanguageBatch batch = language_batch(model.config(), window, 1, number++);
+      const LanguageBatch batch = language_batch(model.config(), window, 0, windows_before);
+      windows_before += window.inputs.size(0);
       nats += model.loss(batch.inputs, batch.targets, batch.prefix_lengths).item() *
               static_cast<double>(batch.counted);
       tokens += batch.counted;
@@ -164,6 +165,9 @@ TEST_SUITE("examples/language_loss") {
     CHECK(exact.tokens == tokens);
     CHECK(tokens < 229);
     CHECK(exact.nats == doctest::Approx(nats / static_cast<double>(tokens)).epsilon(1e-9));
+    const LanguageMeasure otherwise(data.validation, *data.tokenizer, 5, 8, 2, {});  // batch and seed
+    CHECK(otherwise.exact(model, progress).tokens == tokens);
+    CHECK(otherwise.exact(model, progress).nats == doctest::Approx(exact.nats).epsilon(1e-6));
   }
 
   TEST_CASE("the estimate is the mean of random batches, the same for the same number") {

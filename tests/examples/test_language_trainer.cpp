@@ -93,6 +93,10 @@ TEST_SUITE("examples/language_trainer") {
     CHECK(same.find("tokens     230 in the corpus\n") == 0);
     CHECK(same.substr(same.find("exact")) == report.substr(report.find("exact")));
     asked.corpus.clear();
+    CHECK(report.find(format("%.4f nats", estimate)) != std::string::npos);  // the end of training's draw
+    asked.context = 9;
+    CHECK(message_of<Error>([&] { evaluate(asked); }) == "--context 9 is more than the model's 8");
+    asked.context = 0;
     asked.part = "train";
     CHECK(evaluated(asked).find("tokens     1500 in the run's train part\n") == 0);
   }
@@ -151,7 +155,7 @@ TEST_SUITE("examples/language_trainer") {
     CHECK(computed.counted < 48);
   }
 
-  TEST_CASE("validations are exact, estimates, or both; at the end always both") {
+  TEST_CASE("validations are exact, estimates, or both; so is the closing one, but for its estimate") {
     const CapturedLog log;
     for (const std::string kind : {"exact", "estimate", "both"}) {
       const TemporaryFolder temporary;
@@ -167,7 +171,7 @@ TEST_SUITE("examples/language_trainer") {
       CHECK(lines[1].contains("bits_per_byte") == (kind != "estimate"));
       CHECK((lines[1].value("estimated_loss", 0.0) == lines[1].at("validation_loss")) ==
             (kind == "estimate"));
-      CHECK(metrics(folder, "best_loss").size() == 1);
+      CHECK(metrics(folder, "best_loss").size() == (kind != "estimate" ? 1 : 0));
       CHECK(last(folder, "best_estimated_loss") > 0);
       if (kind != "estimate") CHECK(last(folder, "best_loss") == lines[1].at("validation_loss"));
     }

@@ -159,6 +159,7 @@ check "evaluate prints the exact mean" grep -q 'exact .*nats a token, perplexity
 check "evaluate prints the estimate" grep -q 'estimated .*random batches of 8 x 32' "$work/out"
 "$program" evaluate --run "$run" --corpus "$work/text" >"$work/out" 2>"$work/err"
 check "evaluate measures another text" grep -q 'exact' "$work/out"
+refuses "rows longer than the model's" "--context 64 is more than the model's 32" evaluate --run "$run" --context 64
 
 # --- bytes, bpe, prefix: valid UTF-8 always -----------------------------------------------------------------------
 small=("${tiny[@]}" --validation-fraction 0.1 --steps 12 --corpus "$work/text")
@@ -250,15 +251,29 @@ refuses "a learning rate that diverges" "step .*learning-rate" train --run "$wor
   --learning-rate 1e30 --clip 0 --warmup 0 --schedule constant
 refuses "preparing what is not there" "nothere" prepare --corpus "$work/nothere" --output "$work/unprepared"
 check "a refused preparation leaves nothing" sh -c "! ls '$work' | grep -q unprepared"
-for _ in $(seq 800); do cat "$work/text"; done >"$work/large"
-"$program" prepare --corpus "$work/large" --tokenizer byte --output "$work/unprepared" >/dev/null 2>"$work/err" &
-victim=$!
-sleep 0.05
-kill -TERM $victim
-wait $victim
-code=$?
-check "Ctrl-C ends a preparation with 130 (was $code), or it was quick" test $code = 130 -o $code = 143 -o $code = 0
-check "an interrupted preparation leaves nothing" sh -c "test $code = 0 || ! ls '$work' | grep -q unprepared"
+for _ in $(seq 800); do cat "$work/text"; done >"$work/text800"
+cat "$work"/text800{,,,} >"$work/large"
+
+# interrupts NAME FOLDER ARGUMENTS...: once there is something in FOLDER, Ctrl-C ends the program, and that is gone.
+interrupts() {
+  local name=$1 folder=$2 code
+  shift 2
+  mkdir "$folder"
+  TMPDIR=$folder "$program" "$@" >/dev/null 2>"$work/err" &
+  victim=$!
+  for _ in $(seq 3000); do
+    test -n "$(ls "$folder")" && break
+    sleep 0.01
+  done
+  kill -TERM $victim
+  wait $victim
+  code=$?
+  check "Ctrl-C ends $name with 130 (was $code)" test $code = 130
+  check "Ctrl-C ends $name and leaves nothing" test -z "$(ls "$folder")"
+}
+interrupts "a preparation" "$work/unprepared" prepare --corpus "$work/large" --tokenizer-model "$work/moved" \
+  --output "$work/unprepared/tokens"
+interrupts "a measurement" "$work/unmeasured" evaluate --run "$run" --corpus "$work/large"
 
 # --- damaged files -----------------------------------------------------------------------------------------------------
 damage() { rm -rf "$work/damaged" && cp -r "$run" "$work/damaged"; }
