@@ -87,7 +87,8 @@ BytePairFiles byte_pair_files(const TextTokenizer& tokenizer);
 std::unique_ptr<TextTokenizer> load_sentencepiece_tokenizer(const std::string& path);
 /// A SentencePiece BPE model with byte fallback and identity normalisation learnt from `text`; unknown 0,
 /// begin 1, end 2, as Llama's. Of a long text it is learnt from every 2nd, 4th, ... line (lines over 4,192
-/// bytes count as several), so many that their text and 32 bytes a line come to at most 32 MB.
+/// bytes count as several), so many that their text and 32 bytes a line come to at most 32 MB. A text that
+/// cannot fill the vocabulary gets a smaller one.
 std::unique_ptr<TextTokenizer> train_sentencepiece_tokenizer(const TextSource& text, Index vocabulary_size);
 /// The model file within. Throws: DataError unless `tokenizer` is of kind "sentencepiece"
 std::string sentencepiece_model(const TextTokenizer& tokenizer);

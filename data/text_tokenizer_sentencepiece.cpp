@@ -222,6 +222,7 @@ std::unique_ptr<TextTokenizer> train_sentencepiece_tokenizer(const TextSource& t
   // As Llama's: what is rare is spelt in bytes, digits stand alone.
   const std::string model = train_sentencepiece({{"model_type", "bpe"},
                                                  {"vocab_size", std::to_string(vocabulary_size)},
+                                                 {"hard_vocab_limit", "false"},
                                                  {"character_coverage", "0.99995"},
                                                  {"byte_fallback", "true"},
                                                  {"split_digits", "true"},

@@ -251,6 +251,14 @@ TEST_SUITE("data/text_tokenizer_sentencepiece") {
     CHECK(tokenizer->encode("xylophone").size() < 9);  // a longer line than the trainer takes is not left out
   }
 
+  TEST_CASE("the vocabulary is at most what is asked for: a short text has fewer pieces") {
+    const auto tokenizer = train_sentencepiece_tokenizer(in_pieces(kText, 1000), 4096);
+    CHECK(tokenizer->vocabulary_size() > 320);
+    CHECK(tokenizer->vocabulary_size() < 4096);
+    CHECK(tokenizer->decode(tokenizer->encode(kText)) == kText);
+    CHECK(trained().vocabulary_size() == 320);
+  }
+
   TEST_CASE("what is not UTF-8, no text, too small a vocabulary and other files are refused") {
     CHECK(message_of<DataError>([] { trained().encode("ab\xff"); }) ==
           "[tokenizer] the text of a SentencePiece tokenizer is UTF-8; got something else at byte 2");
