@@ -9,15 +9,15 @@
 
 namespace tapeformer {
 
-/// A stream of token ids on disk, mapped into memory window by window: reading leaves no pages behind, so that
-/// a file of any size is read in constant memory. Thread-safe.
+/// A stream of token ids on disk, mapped into memory window by window: reading leaves no pages behind, so
+/// that a file of any size is read in constant memory. Thread-safe.
 /// Format:  64 bytes of header, then the ids, 2 bytes each if the vocabulary fits, else 4; all little-endian.
 ///          Header: "TAPETOKS", version (4 bytes), bytes an id (4), vocabulary (8), number of ids (8), the
 ///          tokenizer's fingerprint (8), zeros (16), FNV-1a of these 56 bytes (8)
 class TokenFile {
  public:
-  /// Throws: DataError naming the file and what is wrong: no token file, another version, a header with a wrong
-  ///         checksum, a length that is not the header's
+  /// Throws: DataError naming the file and what is wrong: no token file, another version, a header with a
+  ///         wrong checksum, a length that is not the header's
   static TokenFile open(const std::string& path);
 
   Index size() const { return size_; }

@@ -48,8 +48,8 @@ class TokenWindows {
   std::uint64_t seed_;
 };
 
-/// Calls `visit` with windows side by side until every token but the first has been a target exactly once: for
-/// the exact mean loss. All batches have `rows` x `length` but the last ones, which are smaller.
+/// Calls `visit` with windows side by side until every token but the first has been a target exactly once:
+/// for the exact mean loss. All batches have `rows` x `length` but the last ones, which are smaller.
 /// Throws:  DataError if the file holds fewer than 2 tokens, or as TokenFile::read
 void for_each_window(const TokenFile& file, Index length, Index rows,
                      const std::function<void(const TokenBatch&)>& visit);

@@ -2,6 +2,7 @@
 #include <tapeformer/examples/language_data.h>
 #include <tapeformer/examples/language_evaluate.h>
 #include <tapeformer/examples/language_run.h>
+#include <tapeformer/examples/option_table.h>
 #include <tapeformer/examples/program.h>
 #include <tapeformer/nn/hugging_face.h>
 
@@ -21,8 +22,6 @@ namespace tapeformer {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr Index kMostContext = 1024;  // of rows, where no training tells: attention grows with its square
 
 /// A folder for token files, gone at the end of the scope.
 class ScratchFolder {
@@ -72,7 +71,7 @@ std::string loss_text(const MeanLoss& loss) {
 
 void EvaluateOptions::add_to(CLI::App& app) {
   const auto positive_or_default = [&](const char* name, Index& value, const char* help) {
-    app.add_option(name, value, help)->check(CLI::NonNegativeNumber);
+    add_number(app, name, value, help, kNotNegative);
   };
   app.add_option("--run", run, "a run folder, or a Hugging Face folder of a GPT-2 or Llama model")
       ->required();
@@ -102,7 +101,8 @@ int evaluate(const EvaluateOptions& options) {
   const auto chosen = [](Index asked, Index otherwise) { return asked > 0 ? asked : otherwise; };
   const Index batch = chosen(options.batch, trained ? trained->batch : 8);
   const Index most = run.model.config().context;
-  const Index context = chosen(options.context, trained ? trained->context : std::min(most, kMostContext));
+  const Index context =
+      chosen(options.context, trained ? trained->context : std::min(most, kMostUnaskedContext));
   if (context > most)
     throw Error("--context " + std::to_string(context) + " is more than the model's " + std::to_string(most));
   const Index batches = chosen(options.validation_batches, trained ? trained->validation_batches : 20);

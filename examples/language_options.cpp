@@ -249,6 +249,7 @@ void take_fine_tuned(LanguageOptions& options, const DecoderOnlyConfig& config, 
   LanguageOptions::for_each(options, [&](const char*, const char* name, const auto& field, const char*) {
     has[name] = text_of(field);
   });
+  options.context = std::min(config.context, kMostUnaskedContext);
   LanguageOptions::for_each(asked, [&](const char* group, const char* name, const auto& field, const char*) {
     if (command.get_option(flag_of(name))->count() == 0) return;
     const std::string option = name;
@@ -256,6 +257,8 @@ void take_fine_tuned(LanguageOptions& options, const DecoderOnlyConfig& config, 
             flag_of(option) + " contradicts --from, whose model keeps its tokenizer");
     if (option == "context" && asked.context > 0 && asked.context <= config.context) {
       options.context = asked.context;  // shorter windows are fine
+    } else if (option == "prefix") {
+      options.prefix = asked.prefix;  // changes no weight
     } else if (group == std::string("Model") && text_of(field) != has[option]) {
       throw Error(flag_of(option) + " " + text_of(field) + " contradicts --from " + options.from +
                   ", which has " + has[option]);

@@ -32,6 +32,9 @@ struct LanguageDataOptions {
   static void for_each(Self& o, const F& f);
 };
 
+/// Tokens of a row, at most, unless somebody asks for more: attention grows with their square.
+constexpr Index kMostUnaskedContext = 1024;
+
 /// Everything that decides what the training of a language model computes. Kept in config.json and the
 /// checkpoint. Defaults are a preset's: see language_presets.h.
 struct LanguageOptions {
