@@ -2,22 +2,7 @@
 # The program gradcheck_attention as its users meet it: what it lists, checks, refuses and notices.
 # Usage: gradcheck_attention.sh PROGRAM
 set -u
-program=$(realpath "$1")
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-passed=0 failed=0
-
-check() {  # check NAME CONDITION...
-  local name=$1
-  shift
-  if "$@" >/dev/null 2>&1; then
-    passed=$((passed + 1))
-  else
-    failed=$((failed + 1))
-    echo "FAILED: $name"
-    tail -n 5 "$work/out" "$work/err" | sed 's/^/    /'
-  fi
-}
+. "$(dirname "${BASH_SOURCE[0]}")/program_test.sh" "$1"
 
 # ends NAME CODE ARGUMENTS...: the exit code; what it printed is in out and err.
 ends() {

@@ -2,32 +2,7 @@
 # The program train_translation as its users meet it: resume after kill -9 and Ctrl-C, bad input, damaged files,
 # a full disk. Usage: train_translation.sh PROGRAM
 set -u
-program=$(realpath "$1")
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-passed=0 failed=0
-
-check() {  # check NAME CONDITION...
-  local name=$1
-  shift
-  if "$@" >/dev/null 2>&1; then
-    passed=$((passed + 1))
-  else
-    failed=$((failed + 1))
-    echo "FAILED: $name"
-    [ -f "$work/err" ] && sed 's/^/    /' "$work/err" | tail -5
-  fi
-}
-
-# refuses NAME PATTERN ARGUMENTS...: exit code 2 and a message that matches.
-refuses() {
-  local name=$1 pattern=$2 code
-  shift 2
-  "$program" "$@" >"$work/out" 2>"$work/err" </dev/null
-  code=$?
-  check "$name: exit code 2 (was $code)" test "$code" = 2
-  check "$name: says '$pattern'" grep -qi -- "$pattern" "$work/err"
-}
+. "$(dirname "${BASH_SOURCE[0]}")/program_test.sh" "$1"
 
 tiny=(--grammar-pairs 400 --held-out 20 --tokenizer word --width 16 --heads 2 --encoder-layers 1 --decoder-layers 1
   --feed-forward 32 --batch-tokens 256 --dropout 0.1 --steps 60 --warmup 10 --validate-every 20 --checkpoint-every 7
