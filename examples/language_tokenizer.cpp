@@ -3,6 +3,7 @@
 #include <tapeformer/data/tokenizer_file.h>
 #include <tapeformer/examples/language_tokenizer.h>
 #include <tapeformer/nn/atomic_file.h>
+#include <tapeformer/nn/ends_with.h>
 #include <tapeformer/nn/strict_json.h>
 
 #include <nlohmann/json.hpp>
@@ -14,10 +15,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 namespace fs = std::filesystem;
-
-bool ends_with(const std::string& text, const std::string& end) {
-  return text.size() >= end.size() && text.compare(text.size() - end.size(), end.size(), end) == 0;
-}
 
 Json parse(const std::string& path) {
   try {

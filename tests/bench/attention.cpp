@@ -5,6 +5,7 @@
 #include <tapeformer/autograd/ops/attention.h>
 #include <tapeformer/autograd/random.h>
 #include <tapeformer/autograd/tape.h>
+#include <tapeformer/tests/bench/clock.h>
 #include <tapeformer/tests/bench/gemm_rate.h>
 
 #include <CLI/CLI.hpp>
@@ -13,10 +14,8 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstdio>
-#include <ctime>
 #include <fstream>
 
 using namespace tapeformer;
@@ -54,15 +53,7 @@ struct Inputs {
 
 bool counts_processor_time = false;
 
-double now() {
-  if (counts_processor_time) return static_cast<double>(std::clock()) / CLOCKS_PER_SEC;
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
+double seconds() { return counts_processor_time ? processor_seconds() : now(); }
 
 struct Pass {
   double forward = 0, backward = 0;  // seconds
@@ -75,12 +66,12 @@ Pass run(Path path, const Workload& w, const Inputs& in) {
   Pass pass;
   Tape tape;
   for (const Tensor& x : {in.query, in.key, in.value}) tape.watch(x);
-  const double begun = now();
+  const double begun = seconds();
   const Tensor y = path == fused ? scaled_dot_product_attention(in.query, in.key, in.value, options)
                                  : composed_attention(in.query, in.key, in.value, options);
-  pass.forward = now() - begun;
+  pass.forward = seconds() - begun;
   pass.results = tape.gradients(y, {in.query, in.key, in.value}, in.dy);
-  pass.backward = now() - begun - pass.forward;
+  pass.backward = seconds() - begun - pass.forward;
   pass.results.insert(pass.results.begin(), y);
   return pass;
 }
@@ -198,7 +189,7 @@ int main(int argc, char** argv) {
     std::printf("%6lld %21.1f %12.1f\n", static_cast<long long>(length), tiled, plain);
     std::fflush(stdout);
   }
-  std::printf("\na 2048-wide f32 matrix product runs at %.1f GFLOP/s\n", 1e-9 * gemm_rate(now));
+  std::printf("\na 2048-wide f32 matrix product runs at %.1f GFLOP/s\n", 1e-9 * gemm_rate(seconds));
   std::printf(
       "     T pass          tiled ms  composed ms    ratio tiled GFLOP/s composed GFLOP/s (medians of %d)\n",
       w.repeats);

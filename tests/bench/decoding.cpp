@@ -8,20 +8,16 @@
 #include <tapeformer/autograd/profile.h>
 #include <tapeformer/nn/generate.h>
 #include <tapeformer/nn/generate_text.h>
+#include <tapeformer/tests/bench/clock.h>
 
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 
 using namespace tapeformer;
 
 namespace {
-
-double now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 struct Workload {
   Index width = 128, heads = 4, layers = 2, feed_forward = 256, vocabulary = 400, batch = 64, source = 12,

@@ -6,6 +6,7 @@
 #include <tapeformer/autograd/ops/matmul.h>
 #include <tapeformer/autograd/random.h>
 #include <tapeformer/autograd/tape.h>
+#include <tapeformer/tests/bench/clock.h>
 
 #include <CLI/CLI.hpp>
 
@@ -13,10 +14,8 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstdio>
-#include <ctime>
 
 using namespace tapeformer;
 
@@ -49,24 +48,16 @@ Tensor loss_of(const Inputs& in, Index chunk) {
 
 bool counts_processor_time = false;
 
-double now() {
-  if (counts_processor_time) return static_cast<double>(std::clock()) / CLOCKS_PER_SEC;
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
+double measured_seconds() { return counts_processor_time ? processor_seconds() : now(); }
 
 /// Seconds of a forward and a backward pass, which leaves the weight's gradient as a first step would.
 double step(Inputs& in, Index chunk) {
   in.weight.clear_gradient();
-  const double begun = now();
+  const double begun = measured_seconds();
   Tape tape;
   tape.watch(in.x);
   tape.backward(loss_of(in, chunk));
-  return now() - begun;
+  return measured_seconds() - begun;
 }
 
 /// What a step adds to the pool's peak, in MiB, in a process of its own; the weight's gradient has its
@@ -113,9 +104,9 @@ void measure(Index tokens, Index width, Index classes, const std::vector<Index>&
       seconds[i].push_back(taken);
       ratios[i].push_back(taken / seconds[0].back());
     }
-    const double begun = now();
+    const double begun = measured_seconds();
     loss_of(in, 0);
-    if (repeat >= 0) loss_only.push_back(now() - begun);
+    if (repeat >= 0) loss_only.push_back(measured_seconds() - begun);
   }
   std::printf("tokens %lld, width %lld, classes %lld; the loss alone, without a tape: %.2f ms\n",
               static_cast<long long>(tokens), static_cast<long long>(width), static_cast<long long>(classes),

@@ -9,6 +9,7 @@
 #include <tapeformer/nn/transformer/decoder_only.h>
 #include <tapeformer/optim/adamw.h>
 #include <tapeformer/optim/clip.h>
+#include <tapeformer/tests/bench/clock.h>
 #include <tapeformer/tests/bench/gemm_rate.h>
 
 #include <CLI/CLI.hpp>
@@ -16,21 +17,11 @@
 #include <sys/resource.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 
 using namespace tapeformer;
 
 namespace {
-
-double now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
 
 double mib(double bytes) { return bytes / (1024.0 * 1024.0); }
 

@@ -7,26 +7,17 @@
 #include <tapeformer/nn/transformer/encoder_decoder.h>
 #include <tapeformer/optim/adamw.h>
 #include <tapeformer/optim/clip.h>
+#include <tapeformer/tests/bench/clock.h>
 #include <tapeformer/tests/bench/gemm_rate.h>
 
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 
 using namespace tapeformer;
 
 namespace {
-
-double now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
 
 struct Workload {
   Index width = 128, heads = 4, layers = 2, feed_forward = 256, vocabulary = 400, batch = 128, length = 12;

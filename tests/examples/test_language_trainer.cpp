@@ -1,6 +1,7 @@
 #include <tapeformer/examples/language_run.h>
 #include <tapeformer/examples/language_tokenizer.h>
 #include <tapeformer/tests/examples/language_case.h>
+#include <tapeformer/tests/examples/metrics_lines.h>
 #include <tapeformer/tests/reference/support.h>
 
 #include <doctest/doctest.h>
@@ -11,17 +12,6 @@
 using namespace tapeformer;
 
 namespace {
-
-std::vector<Json> metrics(const RunFolder& folder, const std::string& field) {
-  std::vector<Json> found;
-  std::istringstream lines(read_file(folder.file("metrics.jsonl")));
-  for (std::string line; std::getline(lines, line);) {
-    Json entry = Json::parse(line);
-    entry.erase("tokens_per_second");
-    if (entry.contains(field)) found.push_back(entry);
-  }
-  return found;
-}
 
 double last(const RunFolder& folder, const std::string& field) {
   return metrics(folder, field).back().at(field).get<double>();

@@ -2,6 +2,7 @@
 #include <tapeformer/examples/program.h>
 #include <tapeformer/optim/clip.h>
 #include <tapeformer/tests/examples/captured_log.h>
+#include <tapeformer/tests/examples/metrics_lines.h>
 #include <tapeformer/tests/examples/toy_task.h>
 #include <tapeformer/tests/nn/temporary_folder.h>
 
@@ -33,18 +34,6 @@ int resume(const RunFolder& folder, ToyTask& task, double max_minutes = 0) {
   TrainingRun run(folder, control, task, progress);
   run.resume(folder.checkpoint_state());
   return run.run();
-}
-
-/// The lines of metrics.jsonl that have `field`, without what depends on the clock.
-std::vector<Json> metrics(const RunFolder& folder, const std::string& field) {
-  std::vector<Json> found;
-  std::istringstream lines(read_file(folder.file("metrics.jsonl")));
-  for (std::string line; std::getline(lines, line);) {
-    Json entry = Json::parse(line);
-    entry.erase("tokens_per_second");
-    if (entry.contains(field)) found.push_back(entry);
-  }
-  return found;
 }
 
 std::vector<double> weights_in(const RunFolder& folder, const std::string& name = "weights.safetensors") {

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <tapeformer/examples/program.h>
+#include <tapeformer/examples/run_folder.h>
+
+#include <sstream>
+#include <string>
+#include <vector>
+
+namespace tapeformer {
+
+/// The lines of metrics.jsonl that have `field`, without what depends on the clock.
+inline std::vector<Json> metrics(const RunFolder& folder, const std::string& field) {
+  std::vector<Json> found;
+  std::istringstream lines(read_file(folder.file("metrics.jsonl")));
+  for (std::string line; std::getline(lines, line);) {
+    Json entry = Json::parse(line);
+    entry.erase("tokens_per_second");
+    if (entry.contains(field)) found.push_back(entry);
+  }
+  return found;
+}
+
+}  // namespace tapeformer
