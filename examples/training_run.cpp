@@ -131,14 +131,12 @@ double TrainingRun::train_step() {
     counted += batch.counted;
     timed_tokens_ += batch.tokens;
   }
-  const auto& parameters = optimizer_.parameters();
-  if (accumulates) scale_gradients(parameters, 1 / static_cast<double>(counted));
-  const double norm =
-      options_.clip > 0 ? clip_gradient_norm(parameters, options_.clip) : gradient_norm(parameters);
+  const double share = accumulates ? 1 / static_cast<double>(counted) : 1;
+  const double norm = share * gradient_norm(optimizer_.parameters());
   const double loss = loss_sum / static_cast<double>(counted);
   require_finite(loss, "loss");
   require_finite(norm, "gradient's norm");
-  optimizer_.step(schedule_(state_.step));
+  optimizer_.step(schedule_(state_.step), share * (options_.clip > 0 ? clip_factor(norm, options_.clip) : 1));
   ++state_.step;
   return loss;
 }

@@ -26,12 +26,13 @@ AdamW::AdamW(std::vector<Parameter> parameters, const AdamWConfig& config)
   }
 }
 
-void AdamW::step(double learning_rate) {
+void AdamW::step(double learning_rate, double gradient_scale) {
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     const Tensor gradient = parameters_[i].gradient();
     if (!gradient.defined()) continue;
     const auto count = static_cast<double>(++steps_[i]);
     const kernels::AdamWStep step{learning_rate,
+                                  gradient_scale,
                                   config_.beta1,
                                   config_.beta2,
                                   config_.epsilon,

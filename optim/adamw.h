@@ -26,7 +26,8 @@ class AdamW : public Optimizer {
  public:
   /// Throws: Error if a rate of the config makes no sense.
   explicit AdamW(std::vector<Parameter> parameters, const AdamWConfig& config = {});
-  void step(double learning_rate) override;
+  using Optimizer::step;
+  void step(double learning_rate, double gradient_scale) override;
   void visit_state(OptimizerVisitor& visitor) override;
 
  private:

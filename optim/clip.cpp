@@ -18,10 +18,15 @@ double gradient_norm(const std::vector<Parameter>& parameters) {
   return std::sqrt(sum);
 }
 
+double clip_factor(double norm, double max_norm) {
+  const double factor = max_norm / (norm + 1e-6);
+  return std::isfinite(norm) && factor < 1 ? factor : 1;
+}
+
 double clip_gradient_norm(const std::vector<Parameter>& parameters, double max_norm) {
   const double norm = gradient_norm(parameters);
-  const double factor = max_norm / (norm + 1e-6);
-  if (std::isfinite(norm) && factor < 1) scale_gradients(parameters, factor);
+  const double factor = clip_factor(norm, max_norm);
+  if (factor < 1) scale_gradients(parameters, factor);
   return norm;
 }
 

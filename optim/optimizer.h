@@ -31,8 +31,10 @@ class Optimizer {
   virtual ~Optimizer() = default;
 
   /// One update of every parameter that has a gradient; others stay as they are, and so does their state.
+  /// The gradients count times `gradient_scale`, which spares a pass over all of them: clip_factor() makes one.
   /// Allocates nothing.
-  virtual void step(double learning_rate) = 0;
+  virtual void step(double learning_rate, double gradient_scale) = 0;
+  void step(double learning_rate) { step(learning_rate, 1); }
   virtual void visit_state(OptimizerVisitor& visitor) = 0;
 
   void clear_gradients();

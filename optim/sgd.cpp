@@ -9,15 +9,15 @@ Sgd::Sgd(std::vector<Parameter> parameters, const SgdConfig& config)
   if (config_.momentum != 0) velocities_ = zeros_like_parameters();
 }
 
-void Sgd::step(double learning_rate) {
+void Sgd::step(double learning_rate, double gradient_scale) {
+  const kernels::SgdStep step{learning_rate, gradient_scale, config_.momentum, config_.weight_decay};
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     const Tensor gradient = parameters_[i].gradient();
     if (!gradient.defined()) continue;
     dispatch(
         "sgd",
         [&](auto on, auto* g, auto* velocity, auto* value) {
-          kernels::sgd_step(on, gradient.elements(), learning_rate, config_.momentum, config_.weight_decay, g,
-                            velocity, value);
+          kernels::sgd_step(on, gradient.elements(), step, g, velocity, value);
         },
         gradient, velocities_.empty() ? Tensor() : velocities_[i], parameters_[i].value());
   }

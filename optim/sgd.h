@@ -19,7 +19,8 @@ struct SgdConfig {
 class Sgd : public Optimizer {
  public:
   explicit Sgd(std::vector<Parameter> parameters, const SgdConfig& config = {});
-  void step(double learning_rate) override;
+  using Optimizer::step;
+  void step(double learning_rate, double gradient_scale) override;
   void visit_state(OptimizerVisitor& visitor) override { visit_tensors(visitor, "velocity", velocities_); }
 
  private:

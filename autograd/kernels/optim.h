@@ -6,22 +6,25 @@ namespace tapeformer::kernels {
 
 /// What one AdamW step does to one parameter. The bias corrections are 1 - beta^step.
 struct AdamWStep {
-  double learning_rate, beta1, beta2, epsilon, weight_decay;
+  double learning_rate, gradient_scale, beta1, beta2, epsilon, weight_decay;
   double bias_correction1, bias_correction2;
 };
 
 /// value, m and v in one pass.
-/// Math:    m = m + (1 - beta1) (g - m);  v = beta2 v + (1 - beta2) g^2
+/// Math:    g = gradient_scale gradient;  m = m + (1 - beta1) (g - m);  v = beta2 v + (1 - beta2) g^2
 ///          x = x (1 - lr decay) - (lr / c1) m / (sqrt(v) / sqrt(c2) + epsilon)
 template <class T>
 void adamw_step(Cpu, Index count, const AdamWStep& step, const T* gradient, T* first_moment, T* second_moment,
                 T* value);
 
-/// velocity = momentum velocity + (g + decay x);  x -= lr velocity. With no velocity (nullptr) it is g +
-/// decay x.
+struct SgdStep {
+  double learning_rate, gradient_scale, momentum, weight_decay;
+};
+
+/// velocity = momentum velocity + (g + decay x);  x -= lr velocity, where g = gradient_scale gradient. With no
+/// velocity (nullptr) it is g + decay x.
 template <class T>
-void sgd_step(Cpu, Index count, double learning_rate, double momentum, double weight_decay, const T* gradient,
-              T* velocity, T* value);
+void sgd_step(Cpu, Index count, const SgdStep& step, const T* gradient, T* velocity, T* value);
 
 /// In double, in an order that does not depend on the number of threads.
 template <class T>

@@ -13,7 +13,8 @@ namespace {
 template <class T>
 struct AdamWUpdate {
   explicit AdamWUpdate(const AdamWStep& step)
-      : keep(static_cast<T>(1 - step.learning_rate * step.weight_decay)),
+      : scale(static_cast<T>(step.gradient_scale)),
+        keep(static_cast<T>(1 - step.learning_rate * step.weight_decay)),
         weight1(static_cast<T>(1 - step.beta1)),
         beta2(static_cast<T>(step.beta2)),
         weight2(static_cast<T>(1 - step.beta2)),
@@ -22,15 +23,16 @@ struct AdamWUpdate {
         step_size(static_cast<T>(step.learning_rate / step.bias_correction1)) {}
 
   template <class V>
-  void operator()(const V& g, V& m, V& v, V& x) const {
+  void operator()(const V& gradient, V& m, V& v, V& x) const {
     using std::sqrt;
     using xsimd::sqrt;
+    const V g = gradient * V(scale);
     m = m + V(weight1) * (g - m);
     v = V(beta2) * v + V(weight2) * g * g;
     x = x * V(keep) - V(step_size) * m / (sqrt(v) / V(root_correction2) + V(epsilon));
   }
 
-  T keep, weight1, beta2, weight2, root_correction2, epsilon, step_size;
+  T scale, keep, weight1, beta2, weight2, root_correction2, epsilon, step_size;
 };
 
 /// Apart from its caller because g++ 12 does not vectorise a reduction inside a lambda.
@@ -66,18 +68,17 @@ void adamw_step(Cpu, Index count, const AdamWStep& step, const T* gradient, T* f
 }
 
 template <class T>
-void sgd_step(Cpu, Index count, double learning_rate, double momentum, double weight_decay, const T* gradient,
-              T* velocity, T* value) {
-  const T rate = static_cast<T>(learning_rate), keep = static_cast<T>(momentum),
-          decay = static_cast<T>(weight_decay);
+void sgd_step(Cpu, Index count, const SgdStep& step, const T* gradient, T* velocity, T* value) {
+  const T rate = static_cast<T>(step.learning_rate), keep = static_cast<T>(step.momentum),
+          decay = static_cast<T>(step.weight_decay), scale = static_cast<T>(step.gradient_scale);
   parallel_ranges(count, 1, [=](Index from, Index to) {
     if (velocity == nullptr) {
 #pragma omp simd
-      for (Index i = from; i < to; ++i) value[i] -= rate * (gradient[i] + decay * value[i]);
+      for (Index i = from; i < to; ++i) value[i] -= rate * (gradient[i] * scale + decay * value[i]);
     } else {
 #pragma omp simd
       for (Index i = from; i < to; ++i) {
-        velocity[i] = keep * velocity[i] + (gradient[i] + decay * value[i]);
+        velocity[i] = keep * velocity[i] + (gradient[i] * scale + decay * value[i]);
         value[i] -= rate * velocity[i];
       }
     }
@@ -110,8 +111,8 @@ void scale_in_place(Cpu, Index count, double factor, T* x) {
 
 template void adamw_step(Cpu, Index, const AdamWStep&, const float*, float*, float*, float*);
 template void adamw_step(Cpu, Index, const AdamWStep&, const double*, double*, double*, double*);
-template void sgd_step(Cpu, Index, double, double, double, const float*, float*, float*);
-template void sgd_step(Cpu, Index, double, double, double, const double*, double*, double*);
+template void sgd_step(Cpu, Index, const SgdStep&, const float*, float*, float*);
+template void sgd_step(Cpu, Index, const SgdStep&, const double*, double*, double*);
 template double sum_of_squares(Cpu, Index, const float*);
 template double sum_of_squares(Cpu, Index, const double*);
 template void scale_in_place(Cpu, Index, double, float*);
