@@ -1,0 +1,42 @@
+#include <tapeformer/tests/bench/workloads.h>
+
+#include <doctest/doctest.h>
+
+using namespace tapeformer;
+
+TEST_SUITE_BEGIN("bench/workloads");
+
+TEST_CASE("a step's operations are counted by hand") {
+  Workload w;
+  w.layers = 2, w.width = 4, w.feed_forward = 8, w.vocabulary = 5, w.batch = 3, w.length = 6;
+  // 18 tokens; a causal square of 6 x 6 is half of one, and its scores and sums are 2 products of 4.
+  CHECK(w.flops(100) == 6 * 100 * 18 + 3 * 2 * 3 * (2 * 2 * 4 * 6 * 6) / 2);
+
+  w.translates = true, w.source_length = 7;
+  // Multiply-adds of one row's forward pass: 7 tokens through the encoder's matrices and as the memory of 2 layers ...
+  const double encoder = 7 * 2 * (4 * 4 * 4 + 2 * 4 * 8), memory = 7 * 2 * (2 * 4 * 4);
+  // ... 6 through the decoder's own attention, the queries and the output of the other, its network, and the head
+  const double decoder = 6 * (2 * (4 * 4 * 4 + 2 * 4 * 4 + 2 * 4 * 8) + 4 * 5);
+  const double attention = 2 * (2 * 4 * 7 * 7 + 4 * 6 * 6 + 2 * 4 * 6 * 7);
+  CHECK(w.flops(100) == 2 * 3 * 3 * (encoder + memory + decoder + attention));
+}
+
+TEST_CASE("a workload goes by its name, with another batch if one is given") {
+  CHECK(workload_named("translate").batch == 128);
+  CHECK(workload_named("translate").tokens() == 128 * 32);
+  const Workload one = workload_named("gpt2-124m-1k:1");
+  CHECK(one.batch == 1);
+  CHECK(one.name == "gpt2-124m-1k:1");
+  CHECK(one.length == 1024);
+}
+
+TEST_CASE("an unknown workload or batch is refused") {
+  CHECK_THROWS_WITH_AS(workload_named("gpt3"),
+                       "there is no workload gpt3; there are babygpt, chargpt, gpt2-124m, gpt2-124m-1k, "
+                       "translate, translate-base",
+                       Error);
+  for (const char* name : {"babygpt:", "babygpt:0", "babygpt:-1", "babygpt:x", "babygpt:99999999"})
+    CHECK_THROWS_WITH_AS(workload_named(name), doctest::Contains("must be a number above 0"), Error);
+}
+
+TEST_SUITE_END();

@@ -1,0 +1,200 @@
+// Full training steps (random batch, forward, loss, backward, clipping, AdamW) of the workloads that torch_step.py
+// times in PyTorch, through the library as its users have it. One line of JSON a workload.
+// Usage: bench_train_step [WORKLOAD[:BATCH]...] [--steps N] [--threads N] [--dtype f32|f64] [--batch B] [--length T]
+//                         [--fused-head] [--profile] [--first-step] [--list]
+#include <tapeformer/autograd/profile.h>
+#include <tapeformer/autograd/storage.h>
+#include <tapeformer/examples/command_line.h>
+#include <tapeformer/examples/program.h>
+#include <tapeformer/tests/bench/gemm_rate.h>
+#include <tapeformer/tests/bench/peak.h>
+#include <tapeformer/tests/bench/resident.h>
+#include <tapeformer/tests/bench/training.h>
+
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+#include <omp.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
+using namespace tapeformer;
+
+namespace {
+
+constexpr int kWarmUp = 3;
+
+struct Options {
+  std::vector<std::string> workloads;
+  int steps = 0, threads = 0;
+  std::string dtype = "f32";
+  Index batch = 0, length = 0;
+  bool fused_head = false, profile = false, first_step = false, list = false;
+};
+
+void print_line(const char* name, const std::string& pass, double calls, double seconds, double whole,
+                double rate, const char* unit) {
+  std::printf("%-30s %-8s %7.0f %10.3f %6.1f %%", name, pass.c_str(), calls, 1e3 * seconds,
+              100 * seconds / whole);
+  if (rate > 0) std::printf(" %8.1f %s", 1e-9 * rate, unit);
+  std::printf("\n");
+}
+
+/// Where `steps` more steps go, on average: by phase, then by operation.
+void print_profile(Training& training, int steps, double flops) {
+  const Profile profile;
+  PhaseSeconds seconds{};
+  for (int i = 0; i < steps; ++i) {
+    const PhaseSeconds one = training.step();
+    for (std::size_t phase = 0; phase < one.size(); ++phase) seconds[phase] += one[phase] / steps;
+  }
+  // AdamW reads the value, the gradient and two moments and writes all but the gradient.
+  const double whole = sum(seconds), bytes = 4 * static_cast<double>(training.parameters());
+  const PhaseSeconds work{0, flops / 3, 2 * flops / 3, bytes, 7 * bytes};
+  std::printf("%-30s %-8s %7s %10s %8s   (averages of %d steps)\n", "phase", "", "calls", "ms", "share",
+              steps);
+  for (std::size_t i = 0; i < kPhases.size(); ++i)
+    print_line(kPhases[i], "", 1, seconds[i], whole, work[i] / seconds[i], i < 3 ? "GFLOP/s" : "GB/s");
+  print_line("all", "", 1, whole, whole, flops / whole, "GFLOP/s");
+  double known = 0;
+  std::printf("operation\n");
+  for (const ProfileLine& line : profile.lines()) {
+    known += line.seconds / steps;
+    print_line(line.op.c_str(), line.backward ? "backward" : "forward",
+               static_cast<double>(line.calls) / steps, line.seconds / steps, whole,
+               static_cast<double>(line.flops) / line.seconds, "GFLOP/s");
+  }
+  print_line("outside kernels", "", 0, whole - known, whole, 0, "");
+  std::fflush(stdout);
+}
+
+double rounded(double value, int decimals) {
+  const double scale = std::pow(10.0, decimals);
+  return std::round(value * scale) / scale;
+}
+
+/// A few warm-up steps, then as many as --steps says, or ten seconds take, but at least 5 and at most 200.
+std::vector<PhaseSeconds> measured_steps(Training& training, int steps) {
+  for (int i = 0; i < kWarmUp; ++i) training.step();
+  if (steps == 0) steps = std::max(5, std::min(200, static_cast<int>(10 / sum(training.step()))));
+  std::vector<PhaseSeconds> result;
+  for (int i = 0; i < steps; ++i) result.push_back(training.step());
+  return result;
+}
+
+template <class F>
+double median_ms(const std::vector<PhaseSeconds>& steps, const F& part) {
+  std::vector<double> values;
+  for (const PhaseSeconds& step : steps) values.push_back(part(step));
+  return 1e3 * median(values);
+}
+
+void measure(const Workload& w, const Options& options) {
+  const double baseline = resident_mib("VmRSS:");
+  const bool in_double = options.dtype == "f64";
+  Training training(w, {in_double ? DType::f64 : DType::f32, options.fused_head});
+  if (options.first_step) {
+    training.step();
+    std::printf(
+        "%s\n",
+        nlohmann::ordered_json{{"workload", w.name}, {"params", training.parameters()}}.dump().c_str());
+    return;
+  }
+  const std::vector<PhaseSeconds> steps = measured_steps(training, options.steps);
+  const double resident = resident_mib("VmHWM:"), pool = static_cast<double>(pool_statistics().peak_bytes);
+  const double ms = median_ms(steps, sum), flops = w.flops(training.parameters()), rate = 1e3 * flops / ms;
+  const double peak = in_double ? peak_rate<double>() : peak_rate<float>(), gemm = gemm_rate(now);
+
+  nlohmann::ordered_json line{{"workload", w.name}, {"program", "tapeformer"}, {"device", "cpu"}};
+  line["dtype"] = options.dtype, line["threads"] = omp_get_max_threads(), line["compile"] = false;
+  line["params"] = training.parameters(), line["ms"] = rounded(ms, 2);
+  line["tokens_per_s"] = std::llround(1e3 * static_cast<double>(w.tokens()) / ms);
+  line["peak_mib"] = std::llround(resident), line["pool_mib"] = std::llround(pool / (1 << 20));
+  line["baseline_mib"] = std::llround(baseline), line["steps"] = steps.size();
+  line["fused_head"] = options.fused_head, line["gflop"] = rounded(1e-9 * flops, 3);
+  line["gflop_per_s"] = rounded(1e-9 * rate, 1), line["peak_gflop_per_s"] = rounded(1e-9 * peak, 1);
+  line["gemm_gflop_per_s"] = rounded(1e-9 * gemm, 1), line["share_of_peak"] = rounded(rate / peak, 3);
+  line["share_of_gemm"] = rounded(rate / gemm, 3);
+  for (std::size_t i = 0; i < kPhases.size(); ++i)
+    line["phases_ms"][kPhases[i]] = rounded(median_ms(steps, [i](const PhaseSeconds& s) { return s[i]; }), 3);
+  std::printf("%s\n", line.dump().c_str());
+  std::fflush(stdout);
+  if (options.profile) print_profile(training, std::min<int>(10, static_cast<int>(steps.size())), flops);
+}
+
+/// This program again with one of its workloads, so that its peak memory is that workload's.
+int run_alone(const std::string& workload, const Options& options, char** argv) {
+  std::vector<char*> arguments;
+  for (char** argument = argv; *argument != nullptr; ++argument) {
+    const auto& all = options.workloads;
+    if (*argument == workload || std::find(all.begin(), all.end(), *argument) == all.end())
+      arguments.push_back(*argument);
+  }
+  arguments.push_back(nullptr);
+  const pid_t child = fork();
+  if (child == 0) {
+    execv("/proc/self/exe", arguments.data());
+    _exit(kExitBadInput);
+  }
+  int status = 0;
+  if (child < 0 || waitpid(child, &status, 0) < 0) throw Error("no process could be started for " + workload);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : kExitBadInput;
+}
+
+void list_workloads() {
+  for (const Workload& w : all_workloads()) {
+    std::printf("%-15s L %lld, H %lld, C %lld, F %lld, V %lld, B %lld, ", w.name.c_str(),
+                static_cast<long long>(w.layers), static_cast<long long>(w.heads),
+                static_cast<long long>(w.width), static_cast<long long>(w.feed_forward),
+                static_cast<long long>(w.vocabulary), static_cast<long long>(w.batch));
+    if (w.translates) std::printf("S %lld, ", static_cast<long long>(w.source_length));
+    std::printf("T %lld, dropout %g\n", static_cast<long long>(w.length), w.dropout);
+  }
+}
+
+int bench(int argc, char** argv) {
+  Options o;
+  CLI::App app("Times full training steps; one line of JSON a workload.");
+  const CLI::Range positive(1, 1000000);
+  app.add_option("workloads", o.workloads,
+                 "names, see --list; NAME:BATCH for another batch; babygpt unless given");
+  app.add_option("--steps", o.steps, "measured ones; as many as take ten seconds unless given")
+      ->check(positive);
+  app.add_option("--threads", o.threads, "all cores unless given")->check(positive);
+  app.add_option("--dtype", o.dtype)->check(CLI::IsMember({"f32", "f64"}));
+  app.add_option("--batch", o.batch, "rows; the workload's own unless given")->check(positive);
+  app.add_option("--length", o.length, "tokens a row; the workload's own unless given")->check(positive);
+  app.add_flag("--fused-head", o.fused_head, "the loss in chunks, without logits");
+  app.add_flag("--profile", o.profile, "a table of where the time goes");
+  app.add_flag("--first-step", o.first_step, "end after one step, the first");
+  app.add_flag("--list", o.list, "the workloads and their sizes");
+  if (!read_command_line(app, argc, argv)) return kExitSuccess;
+  if (o.list) return list_workloads(), kExitSuccess;
+  if (o.workloads.empty()) o.workloads = {"babygpt"};
+  std::vector<Workload> workloads;
+  for (const std::string& name : o.workloads) workloads.push_back(workload_named(name));
+  if (workloads.size() > 1) {
+    int status = kExitSuccess;
+    for (const std::string& name : o.workloads) status = std::max(status, run_alone(name, o, argv));
+    return status;
+  }
+  Workload w = workloads.front();
+  if (o.batch > 0) w.batch = o.batch;
+  if (o.length > 0) {
+    w.length = o.length;
+    if (w.translates) w.source_length = o.length;
+  }
+  if (o.threads > 0) omp_set_num_threads(o.threads);
+  measure(w, o);
+  return kExitSuccess;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return run_program("bench_train_step", [&] { return bench(argc, argv); });
+}

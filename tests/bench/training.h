@@ -1,0 +1,167 @@
+#pragma once
+
+#include <tapeformer/autograd/ops/linear_cross_entropy.h>
+#include <tapeformer/autograd/tape.h>
+#include <tapeformer/nn/transformer/decoder_only.h>
+#include <tapeformer/nn/transformer/encoder_decoder.h>
+#include <tapeformer/optim/adamw.h>
+#include <tapeformer/optim/clip.h>
+#include <tapeformer/tests/bench/clock.h>
+#include <tapeformer/tests/bench/workloads.h>
+
+#include <algorithm>
+#include <array>
+#include <memory>
+
+namespace tapeformer {
+
+inline Tensor random_ids(Index rows, Index length, Index below, Generator& random) {
+  const Tensor ids = Tensor::empty({rows, length}, DType::i32);
+  for (Index i = 0; i < ids.elements(); ++i)
+    ids.data<std::int32_t>()[i] = static_cast<std::int32_t>(random.below(below));
+  return ids;
+}
+
+/// A model with a batch.
+class Trainee {
+ public:
+  virtual ~Trainee() = default;
+  virtual Module& module() = 0;
+  virtual void draw_batch(Generator& random) = 0;
+  virtual Tensor loss() const = 0;
+};
+
+/// GPT-2 with the exact GELU: learned positions, norms before sublayers, biases, the head tied to the table.
+class LanguageTrainee : public Trainee {
+ public:
+  LanguageTrainee(const Workload& w, bool fused_head, Generator& random)
+      : workload_(w), model_(config(w), random) {
+    head_.fused = fused_head;
+  }
+  Module& module() override { return model_; }
+  void draw_batch(Generator& random) override {
+    ids_ = random_ids(workload_.batch, workload_.length, workload_.vocabulary, random);
+    targets_ = random_ids(workload_.batch, workload_.length, workload_.vocabulary, random);
+  }
+  Tensor loss() const override { return model_.loss(ids_, targets_, {}, head_); }
+
+ private:
+  static DecoderOnlyConfig config(const Workload& w) {
+    DecoderOnlyConfig c;
+    c.vocabulary = w.vocabulary, c.context = w.length, c.layers = w.layers, c.heads = w.heads,
+    c.width = w.width;
+    c.feed_forward = w.feed_forward, c.activation = Unary::gelu;
+    c.embedding_dropout = c.attention_dropout = c.residual_dropout = w.dropout;
+    return c;
+  }
+
+  Workload workload_;
+  DecoderOnly model_;
+  HeadLossConfig head_;
+  Tensor ids_, targets_;
+};
+
+/// Two tables, a head of its own, sinusoids, smoothed labels; norms before sublayers and at each stack's end,
+/// which are as many as those of torch.nn.Transformer. Unlike there, embeddings are dropped out too.
+class TranslationTrainee : public Trainee {
+ public:
+  TranslationTrainee(const Workload& w, bool fused_head, Generator& random)
+      : workload_(w), fused_head_(fused_head), model_(config(w), random) {
+    for (const auto& [name, parameter] : model_.named_parameters()) {
+      if (name == "head.weight") head_weight_ = parameter;
+      if (name == "head.bias") head_bias_ = parameter;
+    }
+  }
+  Module& module() override { return model_; }
+  void draw_batch(Generator& random) override {
+    source_ = random_ids(workload_.batch, workload_.source_length, workload_.vocabulary, random);
+    target_ = random_ids(workload_.batch, workload_.length, workload_.vocabulary, random);
+    expected_ = random_ids(workload_.batch, workload_.length, workload_.vocabulary, random);
+  }
+  Tensor loss() const override {
+    LinearCrossEntropyOptions options;
+    options.smoothing = 0.1;
+    if (!fused_head_) return cross_entropy(model_(source_, {}, target_), expected_, options);
+    const Tensor states_btc = model_.decode(target_, model_.encode(source_, {}), {});
+    return linear_cross_entropy(states_btc, head_weight_, head_bias_, expected_, options);
+  }
+
+ private:
+  static EncoderDecoderConfig config(const Workload& w) {
+    EncoderDecoderConfig c;
+    c.source_vocabulary = c.target_vocabulary = w.vocabulary;
+    c.encoder_layers = c.decoder_layers = w.layers;
+    c.layer.heads = w.heads, c.layer.width = w.width, c.layer.feed_forward = w.feed_forward;
+    c.layer.dropout = w.dropout;
+    c.max_length = std::max(c.max_length, std::max(w.length, w.source_length));
+    c.tie_target_head = false;
+    return c;
+  }
+
+  Workload workload_;
+  bool fused_head_;
+  EncoderDecoder model_;
+  Parameter head_weight_, head_bias_;
+  Tensor source_, target_, expected_;
+};
+
+/// Its phases' seconds, in the order they run in.
+constexpr std::array<const char*, 5> kPhases{"batch", "forward", "backward", "norm", "optimizer"};
+using PhaseSeconds = std::array<double, kPhases.size()>;
+
+inline double sum(const PhaseSeconds& seconds) {
+  double total = 0;
+  for (const double part : seconds) total += part;
+  return total;
+}
+
+/// How a workload is run; what it computes stays the same.
+struct TrainingVariant {
+  DType type = DType::f32;
+  bool fused_head = false;
+};
+
+class Training {
+ public:
+  Training(const Workload& w, const TrainingVariant& variant)
+      : random_(1), trainee_(make(w, variant, random_)) {
+    trainee_->module().to(variant.type);
+    optimizer_ = std::make_unique<AdamW>(trainee_->module().parameters());
+  }
+
+  Index parameters() const { return trainee_->module().parameter_count(); }
+
+  PhaseSeconds step() {
+    PhaseSeconds seconds{};
+    double mark = now();
+    const auto end = [&](std::size_t phase) {
+      const double time = now();
+      seconds[phase] = time - mark, mark = time;
+    };
+    trainee_->draw_batch(random_);
+    end(0);
+    optimizer_->clear_gradients();
+    Tape tape;
+    const Tensor loss = trainee_->loss();
+    end(1);
+    tape.backward(loss);
+    end(2);
+    const double norm = gradient_norm(optimizer_->parameters());
+    end(3);
+    optimizer_->step(1e-3, clip_factor(norm, 1.0));
+    end(4);
+    return seconds;
+  }
+
+ private:
+  static std::unique_ptr<Trainee> make(const Workload& w, const TrainingVariant& variant, Generator& random) {
+    if (w.translates) return std::make_unique<TranslationTrainee>(w, variant.fused_head, random);
+    return std::make_unique<LanguageTrainee>(w, variant.fused_head, random);
+  }
+
+  Generator random_;
+  std::unique_ptr<Trainee> trainee_;
+  std::unique_ptr<AdamW> optimizer_;
+};
+
+}  // namespace tapeformer
