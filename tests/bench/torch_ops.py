@@ -1,0 +1,187 @@
+#!/usr/bin/env python3
+"""Single operations in PyTorch, as bench_ops times them: the same cases, the same form of answer. Needs PyTorch.
+
+Usage: torch_ops.py [--threads N] [--dtype f32|f64] [--seconds S] CASE...
+       torch_ops.py --ask      reads cases from its input, a line each, and answers each at once
+A CASE is an operation and its sizes, such as "linear_forward 256 768 3072"; bench_ops --list has the usual ones.
+"""
+
+import argparse
+import json
+import statistics
+import sys
+import time
+
+import torch
+from torch.nn import functional as F
+
+AHEAD, BACK = "forward", "backward"
+
+
+def uniform(*shape):
+    return torch.rand(*shape) * 2 - 1
+
+
+def ran(which, f, of):
+    """A call of `f` that records for a gradient of `of`, or of its backward pass alone."""
+    for x in of:
+        x.requires_grad_()
+    if which == AHEAD:
+        return f
+    y = f()
+    dy = None if y.dim() == 0 else uniform(*y.shape)
+    return lambda: torch.autograd.grad(y, of, dy, retain_graph=True)
+
+
+def linear(which):
+    def make(m, k, n):
+        x, w, b = uniform(m, k), uniform(n, k), uniform(n)
+        if which == AHEAD:
+            return ran(AHEAD, lambda: F.linear(x, w, b), [x, w, b])
+        return ran(BACK, lambda: F.linear(x, w), [x if which == "dgrad" else w])
+
+    return make
+
+
+def mapped(which, f):
+    def make(*shape):
+        x = uniform(*shape)
+        return ran(which, lambda: f(x), [x])
+
+    return make
+
+
+def layer_norm(which):
+    def make(rows, n):
+        x, w, b = uniform(rows, n), uniform(n), uniform(n)
+        return ran(which, lambda: F.layer_norm(x, (n,), w, b), [x, w, b])
+
+    return make
+
+
+def cross_entropy(which):
+    def make(rows, vocabulary):
+        x, ids = uniform(rows, vocabulary), torch.randint(vocabulary, (rows,))
+        return ran(which, lambda: F.cross_entropy(x, ids), [x])
+
+    return make
+
+
+def embedding(which):
+    def make(count, vocabulary, width):
+        table, ids = uniform(vocabulary, width), torch.randint(vocabulary, (count,))
+        return ran(which, lambda: F.embedding(ids, table), [table])
+
+    return make
+
+
+def attention(which):
+    def make(batch, heads, length, width):
+        packed = uniform(batch, length, 3 * heads * width)
+
+        def f():
+            parts = packed.split(heads * width, 2)
+            q, k, v = (x.view(batch, length, heads, width).transpose(1, 2) for x in parts)
+            return F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2)
+
+        return ran(which, f, [packed])
+
+    return make
+
+
+def parameters_of(layers, width, vocabulary, context):
+    """nanoGPT's model: each parameter with a gradient."""
+    shapes = [(vocabulary, width), (context, width), (width,), (width,)]
+    for _ in range(layers):
+        for out in (3 * width, width, 4 * width):
+            shapes += [(out, width), (out,)]
+        shapes += [(width, 4 * width)] + 5 * [(width,)]
+    parameters = [torch.nn.Parameter(uniform(*shape)) for shape in shapes]
+    for parameter in parameters:
+        parameter.grad = uniform(*parameter.shape)
+    return parameters
+
+
+def adamw_step(*sizes):
+    return torch.optim.AdamW(parameters_of(*sizes), 1e-4, fused=True).step
+
+
+def gradient_norm(*sizes):
+    gradients = [parameter.grad for parameter in parameters_of(*sizes)]
+    return lambda: torch.nn.utils.get_total_norm(gradients).item()
+
+
+def residual_add(count):
+    a, b = uniform(count), uniform(count)
+    return ran(AHEAD, lambda: a + b, [a, b])
+
+
+def dropout_mask(count):
+    mask = torch.empty(count, dtype=torch.bool)
+    return lambda: mask.bernoulli_(0.8)
+
+
+OPERATIONS = {
+    **{f"linear_{which}": linear(which) for which in (AHEAD, "dgrad", "wgrad")},
+    **{f"gelu_{which}": mapped(which, F.gelu) for which in (AHEAD, BACK)},
+    **{f"gelu_tanh_{which}": mapped(which, lambda x: F.gelu(x, approximate="tanh")) for which in (AHEAD, BACK)},
+    **{f"softmax_{which}": mapped(which, lambda x: x.softmax(-1)) for which in (AHEAD, BACK)},
+    **{f"dropout_{which}": mapped(which, lambda x: F.dropout(x, 0.2)) for which in (AHEAD, BACK)},
+    **{f"layer_norm_{which}": layer_norm(which) for which in (AHEAD, BACK)},
+    **{f"cross_entropy_{which}": cross_entropy(which) for which in (AHEAD, BACK)},
+    **{f"embedding_{which}": embedding(which) for which in (AHEAD, BACK)},
+    **{f"attention_{which}": attention(which) for which in (AHEAD, BACK)},
+    "residual_add": residual_add,
+    "adamw_step": adamw_step,
+    "gradient_norm": gradient_norm,
+    "dropout_mask": dropout_mask,
+}
+
+
+def timed(run, calls=1):
+    begun = time.perf_counter()
+    for _ in range(calls):
+        run()
+    return (time.perf_counter() - begun) / calls
+
+
+def time_of(run, seconds):
+    """Of a call, in seconds, the median and the best; short ones are timed several at a time."""
+    run()
+    run()
+    calls = min(max(int(1e-4 / timed(run)), 1), 100)
+    times, end = [], time.perf_counter() + seconds
+    while len(times) < 5 or time.perf_counter() < end and len(times) < 2000:
+        times.append(timed(run, calls))
+    return statistics.median(times), min(times)
+
+
+def show(case, arguments):
+    operation, *sizes = case.split()
+    try:
+        run = OPERATIONS[operation](*map(int, sizes))
+    except (KeyError, TypeError, ValueError):
+        sys.exit(f"torch_ops.py: no such case: {case}; bench_ops --list has the usual ones")
+    median, best = time_of(run, arguments.seconds)
+    record = {"table": "Single operations in PyTorch", "operation": case, "type": arguments.dtype,
+              "threads": arguments.threads, "ms": 1e3 * median, "_best_ms": 1e3 * best}
+    print(json.dumps(record), flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("cases", nargs="*")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--dtype", choices=("f32", "f64"), default="f32")
+    parser.add_argument("--seconds", type=float, default=0.3)
+    parser.add_argument("--ask", action="store_true")
+    arguments = parser.parse_args()
+    torch.set_num_threads(arguments.threads)
+    torch.set_default_dtype(torch.float32 if arguments.dtype == "f32" else torch.float64)
+    torch.manual_seed(1)
+    for case in (line.strip() for line in sys.stdin) if arguments.ask else arguments.cases:
+        show(case, arguments)
+
+
+if __name__ == "__main__":
+    main()
