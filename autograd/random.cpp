@@ -1,5 +1,6 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/random.h>
+#include <tapeformer/autograd/recompute.h>
 
 #include <algorithm>
 #include <cmath>
@@ -57,12 +58,13 @@ void fill_pairs(const char* op, const Tensor& x, Generator& random, const OfBloc
 }  // namespace
 
 std::uint32_t Generator::next() {
-  const std::uint64_t block = state_.position / 4;
+  const std::uint64_t position = drawn([this] { return state_.position++; });
+  const std::uint64_t block = position / 4;
   if (block != cached_) {
     block_ = kernels::PhiloxStream{state_.seed, state_.stream, block}.block(0);
     cached_ = block;
   }
-  return block_.word[state_.position++ % 4];
+  return block_.word[position % 4];
 }
 
 double Generator::uniform() {
@@ -105,8 +107,11 @@ Generator Generator::split() {
 }
 
 kernels::PhiloxStream Generator::reserve(Index words) {
-  const std::uint64_t first = (state_.position + 3) / 4;
-  state_.position = 4 * (first + (static_cast<std::uint64_t>(words) + 3) / 4);
+  const std::uint64_t first = drawn([&] {
+    const std::uint64_t next = (state_.position + 3) / 4;
+    state_.position = 4 * (next + (static_cast<std::uint64_t>(words) + 3) / 4);
+    return next;
+  });
   return {state_.seed, state_.stream, first};
 }
 

@@ -4,7 +4,6 @@
 #include <tapeformer/autograd/tape.h>
 
 #include <algorithm>
-#include <cmath>
 
 namespace tapeformer {
 namespace {
@@ -18,17 +17,14 @@ struct BackwardMark {
   ~BackwardMark() { profiled_pass_is_backward = outer; }
 };
 
-/// Position of the first NaN or infinity, or -1; tensors of other types have none.
-Index first_non_finite(const Tensor& x) {
-  if (!x.defined() || !is_floating(x.dtype())) return -1;
-  Index first = -1;
-  const Index count = x.elements();
-  dispatch(
-      "anomaly", [&](auto on, auto* from) { first = kernels::first_non_finite(on, count, from); }, x);
-  return first;
-}
-
 std::string bracketed(const char* op) { return std::string("[") + op + "] "; }
+
+[[noreturn]] void throw_forgotten(const char* op, const Tensor& x) {
+  throw TapeError(
+      bracketed(op) +
+      "an input was computed inside a body that is recomputed, which keeps its result only; got x=" +
+      x.describe() + "; try returning it from the body, or detach()");
+}
 
 }  // namespace
 
@@ -77,7 +73,10 @@ std::int32_t Tape::new_slot(const Tensor& x) {
 std::int32_t Tape::slot_of(const char* op, const Tensor& x) {
   if (!x.defined()) return -1;
   Tensor::State& state = *x.state();
-  if (state.tape == id_) return state.slot;
+  if (state.tape == id_) {
+    if (slots_[static_cast<std::size_t>(state.slot)].forgotten) throw_forgotten(op, x);
+    return state.slot;
+  }
   if (state.parameter != nullptr) {
     if (!state.parameter->trainable) return -1;
     if (state.tape > id_) {  // a later tape stamped over this one's mark, if there was one
@@ -132,6 +131,12 @@ Tape* tape_for(const char* op, const Tensor* inputs, std::size_t count) {
 void append_node(Tape& tape, const char* op, const Tensor* inputs, std::size_t input_count,
                  const Tensor* saved, std::size_t saved_count, const Tensor* outputs,
                  std::size_t output_count, Backward backward, Twin twin) {
+  for (std::size_t i = 0; i < output_count && tape.detects_anomalies_; ++i)
+    tape.check_result(op, inputs, input_count, outputs[i]);
+  if (tape.forgets_) {
+    for (std::size_t i = 0; i < output_count; ++i) tape.new_slot(outputs[i]);
+    return;
+  }
   Tape::Node node;
   node.op = op;
   node.inputs.reserve(input_count);
@@ -144,31 +149,17 @@ void append_node(Tape& tape, const char* op, const Tensor* inputs, std::size_t i
   node.twin = std::move(twin);
   node.first_output = static_cast<std::int32_t>(tape.slots_.size());
   node.outputs = static_cast<std::int32_t>(output_count);
-  for (std::size_t i = 0; i < output_count; ++i) {
-    tape.new_slot(outputs[i]);
-    if (tape.detects_anomalies_) tape.check_result(op, inputs, input_count, outputs[i]);
-  }
+  for (std::size_t i = 0; i < output_count; ++i) tape.new_slot(outputs[i]);
   tape.nodes_.push_back(std::move(node));
 }
 
-void Tape::check_result(const char* op, const Tensor* inputs, std::size_t count, const Tensor& y) const {
-  const Index bad = first_non_finite(y);
-  if (bad < 0) return;
-  const bool given =
-      std::any_of(inputs, inputs + count, [](const Tensor& x) { return first_non_finite(x) >= 0; });
-  if (std::isinf(y.at(bad)) && given) return;
-  check_finite(op, "forward", y);
-}
-
-void Tape::check_finite(const char* op, const char* direction, const Tensor& x) const {
-  const Index bad = first_non_finite(x);
-  if (bad < 0) return;
-  throw TapeError(bracketed(op) + direction + " gave the first value that is not finite: " +
-                  std::to_string(x.at(bad)) + " at element " + std::to_string(bad) + " of " + x.describe() +
-                  "; try a lower learning rate, or look at this operation's inputs");
-}
-
 void Tape::check_loss(const char* op, const Tensor& loss, const Tensor& seed) const {
+  if (forgets_) {
+    throw TapeError(
+        bracketed(op) +
+        "a body that is recomputed is forgotten as it goes, so its tape cannot go back over it; try "
+        "a Tape of its own inside the body");
+  }
   if (spent_) {
     throw TapeError(bracketed(op) +
                     "the tape is spent: backward frees what it used; try gradients() for several passes, "
@@ -271,12 +262,8 @@ void Tape::run_node(std::size_t index) {
   if (!reached) return;
 
   const char* op = nodes_[index].op;
-  if (recorded_ && nodes_[index].twin) {
-    const std::size_t begin = nodes_.size();
-    const Tensor y = nodes_[index].twin();
-    const std::size_t end = nodes_.size();
-    accumulate(checked_slot(op, y), into.outputs_[0]);
-    run(begin, end);
+  if (nodes_[index].twin && (recorded_ || !nodes_[index].backward)) {
+    run_twin(index, std::exchange(into.outputs_[0], Tensor()));
     return;
   }
   nodes_[index].backward(into.outputs_[0], into);
@@ -288,6 +275,41 @@ void Tape::run_node(std::size_t index) {
       check_finite(op, "backward",
                    to_parameters_ && slot.parameter ? slot.parameter->gradient : slot.gradient);
     }
+  }
+}
+
+void Tape::run_twin(std::size_t index, Tensor dy) {
+  const struct Part {  // what the twin records; only a recorded pass leaves it on the tape
+    Tape& tape;
+    std::size_t first_node = tape.nodes_.size(), first_slot = tape.slots_.size();
+    ~Part() {
+      if (!tape.recorded_) tape.forget(first_node, first_slot);
+    }
+  } part{*this};
+  const auto recorded_twin = [&] {
+    const struct Recording {  // by this tape, though it may be spent and the pass is not recorded
+      Tape& tape;
+      Tape* paused = std::exchange(recording_tape, &tape);
+      bool spent = std::exchange(tape.spent_, false);
+      ~Recording() {
+        recording_tape = paused;
+        tape.spent_ = spent;
+      }
+    } recording{*this};
+    return nodes_[index].twin();
+  };
+  Tensor y = recorded_twin();
+  const std::size_t end = nodes_.size();
+  accumulate(checked_slot(nodes_[index].op, y), dy);
+  y = dy = Tensor();  // their memory may serve the pass
+  run(part.first_node, end);
+}
+
+void Tape::forget(std::size_t first_node, std::size_t first_slot) {
+  nodes_.erase(nodes_.begin() + static_cast<std::ptrdiff_t>(first_node), nodes_.end());
+  for (std::size_t i = first_slot; i < slots_.size(); ++i) {
+    slots_[i].gradient = Tensor();
+    slots_[i].forgotten = !slots_[i].parameter;
   }
 }
 

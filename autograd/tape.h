@@ -116,6 +116,7 @@ class Tape {
   friend class GradientSlot;
   friend class Gradients;
   friend class RecordingPause;
+  friend class Forgetting;
   friend Tape* tape_for(const char* op, const Tensor* inputs, std::size_t count);
   friend void append_node(Tape& tape, const char* op, const Tensor* inputs, std::size_t input_count,
                           const Tensor* saved, std::size_t saved_count, const Tensor* outputs,
@@ -124,7 +125,8 @@ class Tape {
   struct Slot {
     Shape shape;
     DType dtype = DType::f32;
-    bool keep = false;  // someone asked for this gradient
+    bool keep = false;       // someone asked for this gradient
+    bool forgotten = false;  // how it was computed: see recompute.h
     Tensor gradient;
     Handle<ParameterState> parameter;
   };
@@ -132,7 +134,7 @@ class Tape {
     const char* op = "";
     PooledVector<std::int32_t> inputs;  // slots; -1 where no gradient is wanted
     std::int32_t first_output = 0, outputs = 0;
-    Backward backward;
+    Backward backward;  // where there is none, every pass records the twin and goes back through that
     Twin twin;
     PooledVector<Handle<Storage>> saved;
   };
@@ -145,6 +147,8 @@ class Tape {
   void contribute(std::size_t node, std::size_t input, const Tensor& gradient);
   void run(std::size_t begin, std::size_t end);
   void run_node(std::size_t index);
+  void run_twin(std::size_t index, Tensor dy);
+  void forget(std::size_t first_node, std::size_t first_slot);
   void check_finite(const char* op, const char* direction, const Tensor& x) const;
   void check_result(const char* op, const Tensor* inputs, std::size_t count, const Tensor& y) const;
   void leave();
@@ -153,6 +157,7 @@ class Tape {
   Tape* outer_ = nullptr;
   bool spent_ = false, detects_anomalies_ = false;
   bool to_parameters_ = false, frees_ = false, recorded_ = false;  // the mode of the pass that is running
+  bool forgets_ = false;  // operations are tracked, but leave no nodes
   PooledVector<Slot> slots_;
   PooledVector<Node> nodes_;
   GradientWrapper wrapper_;

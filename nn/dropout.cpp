@@ -1,4 +1,5 @@
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/recompute.h>
 #include <tapeformer/nn/dropout.h>
 
 namespace tapeformer {
@@ -18,7 +19,7 @@ Tensor Dropout::operator()(const Tensor& x) const {
 
 DropoutKey Dropout::next_key() const {
   DropoutKey key = key_;
-  if (active_probability() > 0) ++key_.step;
+  if (active_probability() > 0) key.step = drawn([this] { return key_.step++; });
   return key;
 }
 

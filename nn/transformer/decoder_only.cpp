@@ -1,6 +1,6 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/ops/linear_cross_entropy.h>
-#include <tapeformer/autograd/tape.h>
+#include <tapeformer/autograd/recompute.h>
 #include <tapeformer/nn/ends_with.h>
 #include <tapeformer/nn/initialization.h>
 #include <tapeformer/nn/transformer/decoder_only.h>
@@ -65,7 +65,8 @@ Tensor DecoderOnly::through_layers(Tensor x_btc, const AttentionMasks& masks, La
   context.causal = true;
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     if (caches != nullptr) context.cache = &caches->layer(i);
-    x_btc = layers_[i](x_btc, context);
+    const auto layer = [&layer = layers_[i], x_btc, context] { return layer(x_btc, context); };
+    x_btc = recomputes_layers_ ? recomputed({x_btc}, layer) : layer();
   }
   return norm_(x_btc);
 }

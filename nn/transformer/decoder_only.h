@@ -53,6 +53,10 @@ class DecoderOnly : public Module {
   /// Shapes:  states [..., C] -> [..., V]
   Tensor logits(const Tensor& states) const { return head_(states); }
 
+  /// From now on a tape keeps of each layer what goes into it, and computes the rest again in its reverse pass,
+  /// up to which the model must live in the mode that it was in. Results stay the same to the last bit.
+  void recompute_layers(bool recompute) { recomputes_layers_ = recompute; }
+
   void visit(ParameterVisitor& visitor) override;
   const DecoderOnlyConfig& config() const { return config_; }
 
@@ -64,6 +68,7 @@ class DecoderOnly : public Module {
   std::vector<DecoderOnlyLayer> layers_;
   Norm norm_;
   Linear head_;
+  bool recomputes_layers_ = false;
 };
 
 }  // namespace tapeformer

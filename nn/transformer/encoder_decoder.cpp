@@ -1,5 +1,5 @@
 #include <tapeformer/autograd/error.h>
-#include <tapeformer/autograd/tape.h>
+#include <tapeformer/autograd/recompute.h>
 #include <tapeformer/nn/transformer/encoder_decoder.h>
 
 namespace tapeformer {
@@ -41,7 +41,10 @@ Encoder::Encoder(const EncoderConfig& config, Generator& random)
 
 Tensor Encoder::operator()(const Tensor& ids, const Tensor& mask) const {
   Tensor x_bsc = input_(ids);
-  for (const EncoderLayer& layer : layers_) x_bsc = layer(x_bsc, mask);
+  for (const EncoderLayer& layer : layers_) {
+    const auto run = [&layer, x_bsc, mask] { return layer(x_bsc, mask); };
+    x_bsc = recomputes_layers_ ? recomputed({x_bsc}, run) : run();
+  }
   return norm_ ? (*norm_)(x_bsc) : x_bsc;
 }
 
@@ -64,7 +67,10 @@ Tensor Decoder::operator()(const Tensor& ids, const Tensor& memory, const Tensor
   context.memory_mask = memory_mask;
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     if (cross_weights != nullptr) context.cross_weights = &(*cross_weights)[i];
-    x_btc = layers_[i](x_btc, memory, context);
+    const auto run = [&layer = layers_[i], x_btc, memory, context] { return layer(x_btc, memory, context); };
+    // Weights that somebody asks for outlive the layer.
+    const bool recomputes = recomputes_layers_ && cross_weights == nullptr;
+    x_btc = recomputes ? recomputed({x_btc, memory}, run) : run();
   }
   return norm_ ? (*norm_)(x_btc) : x_btc;
 }

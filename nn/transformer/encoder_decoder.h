@@ -26,6 +26,8 @@ class Encoder : public Module {
   Encoder(const EncoderConfig& config, Generator& random);
 
   Tensor operator()(const Tensor& ids, const Tensor& mask = {}) const;
+  /// As EncoderDecoder::recompute_layers().
+  void recompute_layers(bool recompute) { recomputes_layers_ = recompute; }
   void visit(ParameterVisitor& visitor) override;
   Embedding& embedding() { return input_.embedding(); }
 
@@ -33,6 +35,7 @@ class Encoder : public Module {
   TokenInput input_;
   std::vector<EncoderLayer> layers_;
   std::optional<LayerNorm> norm_;  // pre-norm stacks end with a norm
+  bool recomputes_layers_ = false;
 };
 
 /// Target ids and the encoder's states to the decoder's states.
@@ -49,6 +52,8 @@ class Decoder : public Module {
   Tensor operator()(const Tensor& ids, DecoderState& state) const;
   /// Of sequences without tokens, one for every row of the memory.
   DecoderState start(const Tensor& memory, const Tensor& memory_mask, const CacheConfig& config = {}) const;
+  /// As EncoderDecoder::recompute_layers().
+  void recompute_layers(bool recompute) { recomputes_layers_ = recompute; }
   void visit(ParameterVisitor& visitor) override;
   Embedding& embedding() { return input_.embedding(); }
 
@@ -56,6 +61,7 @@ class Decoder : public Module {
   TokenInput input_;
   std::vector<DecoderLayer> layers_;
   std::optional<LayerNorm> norm_;
+  bool recomputes_layers_ = false;
 };
 
 struct EncoderDecoderConfig {
@@ -102,6 +108,13 @@ class EncoderDecoder : public Module {
   }
   /// Shapes:  states [..., C] -> [..., V]
   Tensor logits(const Tensor& states) const { return head_(states); }
+
+  /// From now on a tape keeps of each layer what goes into it, and computes the rest again in its reverse pass,
+  /// up to which the model must live in the mode that it was in. Results stay the same to the last bit.
+  void recompute_layers(bool recompute) {
+    encoder_.recompute_layers(recompute);
+    decoder_.recompute_layers(recompute);
+  }
 
   void visit(ParameterVisitor& visitor) override;
   const EncoderDecoderConfig& config() const { return config_; }

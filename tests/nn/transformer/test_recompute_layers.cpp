@@ -1,0 +1,224 @@
+#include <tapeformer/autograd/ops/loss.h>
+#include <tapeformer/nn/transformer/encoder_decoder.h>
+#include <tapeformer/optim/adamw.h>
+#include <tapeformer/optim/clip.h>
+#include <tapeformer/tests/nn/language_case.h>
+#include <tapeformer/tests/reference/gradcheck_table.h>
+
+using namespace tapeformer;
+
+namespace {
+
+Tensor random_ids(const Shape& shape, Index vocabulary, std::uint64_t seed) {
+  Generator random(seed);
+  const Tensor ids = Tensor::empty(shape, DType::i32);
+  for (Index i = 0; i < ids.elements(); ++i)
+    ids.data<std::int32_t>()[i] = static_cast<std::int32_t>(random.below(vocabulary));
+  return ids;
+}
+
+/// What a training leaves: losses, gradients of the last step, weights, draws of dropout.
+struct Trace {
+  std::vector<Tensor> tensors;
+  std::vector<std::uint64_t> draws;
+  Index saved_bytes = 0;  // at the end of the first forward pass
+};
+
+/// Three steps of two batches each; loss(batch) is recorded.
+Trace train(Module& model, const std::function<Tensor(int)>& loss_of) {
+  Trace trace;
+  AdamW optimizer(model.parameters());
+  for (int step = 0; step < 3; ++step) {
+    optimizer.clear_gradients();
+    for (int batch = 0; batch < 2; ++batch) {
+      Tape tape;
+      const Tensor loss = loss_of(2 * step + batch);
+      if (trace.tensors.empty()) trace.saved_bytes = tape.memory().saved_bytes;
+      trace.tensors.push_back(loss);
+      tape.backward(loss);
+    }
+    clip_gradient_norm(optimizer.parameters(), 1.0);
+    optimizer.step(1e-2);
+  }
+  for (const Parameter& parameter : model.parameters()) {
+    trace.tensors.push_back(parameter.value());
+    trace.tensors.push_back(parameter.gradient());
+  }
+  for (const auto& [name, counter] : model.named_counters()) trace.draws.push_back(*counter);
+  return trace;
+}
+
+void check_same(const Trace& plain, const Trace& recomputed) {
+  REQUIRE(plain.tensors.size() == recomputed.tensors.size());
+  Index different = 0;
+  for (std::size_t i = 0; i < plain.tensors.size(); ++i)
+    different += same_bits(plain.tensors[i], recomputed.tensors[i]) ? 0 : 1;
+  CHECK(different == 0);
+  CHECK(plain.draws == recomputed.draws);
+  CHECK(recomputed.saved_bytes < plain.saved_bytes);
+}
+
+Trace train_language_model(DecoderOnlyConfig config, DType type, bool recompute,
+                           const HeadLossConfig& head = {}) {
+  Generator random(1);
+  DecoderOnly model(config, random);
+  model.to(type);
+  model.recompute_layers(recompute);
+  const Tensor prefix = config.prefix ? ids_of({3, 1, 7}, {3}) : Tensor();
+  return train(model, [&, prefix](int batch) {
+    const auto seed = static_cast<std::uint64_t>(batch);
+    return model.loss(random_ids({3, 9}, config.vocabulary, seed),
+                      random_ids({3, 9}, config.vocabulary, seed + 50), prefix, head);
+  });
+}
+
+EncoderDecoderConfig translation_config(bool norm_first) {
+  EncoderDecoderConfig config;
+  config.layer = small_layer_config(norm_first, 0.2);
+  config.source_vocabulary = 11, config.target_vocabulary = 12;
+  config.encoder_layers = 2, config.decoder_layers = 3;
+  config.max_length = 12;
+  return config;
+}
+
+struct TranslationCase {
+  Tensor source = random_ids({3, 8}, 11, 1), mask = real_tokens({8, 3, 6}, 8),
+         target = random_ids({3, 7}, 12, 2), labels = random_ids({3, 7}, 12, 3);
+  Tensor loss(const EncoderDecoder& model) const {
+    return cross_entropy(model(source, mask, target), labels);
+  }
+};
+
+}  // namespace
+
+TEST_SUITE("nn/transformer/recompute_layers") {
+  TEST_CASE("a language model trains to the same bits, whatever its attention and positions") {
+    for (const LanguageKind& kind : language_kinds()) {
+      INFO(kind.name());
+      DecoderOnlyConfig config = language_config(kind, 9);
+      config.attention_dropout = config.embedding_dropout = config.residual_dropout = 0.2;
+      check_same(train_language_model(config, DType::f64, false),
+                 train_language_model(config, DType::f64, true));
+    }
+  }
+
+  TEST_CASE("the same bits in single precision, of widths that fill a kernel and with the fused head") {
+    DecoderOnlyConfig config = language_config({AttentionKind::multi_head, PositionKind::learned}, 9);
+    config.width = 136, config.feed_forward = 0, config.layers = 3;
+    config.attention_dropout = config.embedding_dropout = config.residual_dropout = 0.1;
+    for (const bool fused : {false, true}) {
+      check_same(train_language_model(config, DType::f32, false, {fused, 0}),
+                 train_language_model(config, DType::f32, true, {fused, 0}));
+    }
+    config.gated = true, config.activation = Unary::silu, config.norm = NormKind::rms;
+    check_same(train_language_model(config, DType::f32, false),
+               train_language_model(config, DType::f32, true));
+  }
+
+  TEST_CASE("an encoder and a decoder train to the same bits, and the memory gets its gradient") {
+    const TranslationCase c;
+    for (const DType type : {DType::f32, DType::f64}) {
+      for (const bool norm_first : {false, true}) {
+        Trace traces[2];
+        for (const bool recompute : {false, true}) {
+          Generator random(1);
+          EncoderDecoder model(translation_config(norm_first), random);
+          model.to(type);
+          model.recompute_layers(recompute);
+          traces[recompute] = train(model, [&](int) { return c.loss(model); });
+        }
+        check_same(traces[0], traces[1]);
+      }
+    }
+  }
+
+  TEST_CASE("the gradients of recomputed layers agree with differences") {
+    DecoderOnly language =
+        language_model(language_config({AttentionKind::grouped_query, PositionKind::rotary, true}, 9));
+    language.recompute_layers(true);
+    const Tensor ids = random_ids({2, 6}, kLanguageVocabulary, 4);
+    check_gradients("decoder_only, recomputed", gradcheck_module(
+                                                    language, {},
+                                                    [&] {
+                                                      return language(ids, ids_of({2, 4}, {2}));
+                                                    },
+                                                    sampled(6)));
+    EncoderDecoder model = random_module<EncoderDecoder>(translation_config(true));
+    model.recompute_layers(true);
+    const TranslationCase c;
+    check_gradients("encoder_decoder, recomputed", gradcheck_module(
+                                                       model, {}, [&] { return c.loss(model); }, sampled(4)));
+  }
+
+  TEST_CASE("a layer keeps its input and nothing else") {
+    DecoderOnlyConfig config = language_config({AttentionKind::multi_head, PositionKind::rotary}, 9);
+    const Tensor ids = random_ids({3, 9}, config.vocabulary, 1);
+    const auto saved = [&](Index layers, bool recompute) {
+      config.layers = layers;
+      Generator random(1);
+      DecoderOnly model(config, random);
+      model.recompute_layers(recompute);
+      Tape tape;
+      const Tensor states_btc = model.states(ids);
+      const TapeMemory memory = tape.memory();
+      return memory.saved_bytes - memory.parameter_bytes;
+    };
+    const Index states = 3 * 9 * config.width * bytes_of(DType::f32);
+    CHECK(saved(5, true) - saved(3, true) == 2 * states);
+    CHECK(saved(5, false) - saved(3, false) > 20 * states);
+  }
+
+  TEST_CASE("it can be turned off again, and does nothing where no tape records") {
+    DecoderOnlyConfig config = language_config({AttentionKind::multi_head, PositionKind::learned}, 9);
+    DecoderOnly model = language_model(config);
+    const Tensor ids = random_ids({2, 6}, config.vocabulary, 4);
+    const auto nodes = [&] {
+      Tape tape;
+      const Tensor logits = model(ids);
+      return tape.memory().nodes;
+    };
+    const Index all = nodes();
+    const Tensor logits = model(ids);
+    model.recompute_layers(true);
+    CHECK(nodes() < all - 10);
+    CHECK(same_bits(model(ids), logits));
+    LayerCaches caches = model.start();
+    Tape tape;
+    const Tensor states_btc = model.states(ids, caches);
+    CHECK(tape.memory().nodes == 0);
+    CHECK(relative_error(model.logits(states_btc), logits) < 1e-12);
+    model.recompute_layers(false);
+    CHECK(nodes() == all);
+  }
+
+  TEST_CASE("weights of the attention to the memory, which outlive their layer, are recorded as ever") {
+    EncoderDecoder model = random_module<EncoderDecoder>(translation_config(true));
+    model.eval();
+    const TranslationCase c;
+    std::vector<Tensor> weights[2];
+    Tensor gradients[2];
+    for (const bool recompute : {false, true}) {
+      model.recompute_layers(recompute);
+      Tape tape;
+      const Tensor memory = model.encode(c.source, c.mask);
+      const Tensor states = model.decode(c.target, memory, c.mask, &weights[recompute]);
+      gradients[recompute] = tape.gradients(states, {memory}, Tensor::full(states.shape(), 1, DType::f64))[0];
+    }
+    REQUIRE(weights[1].size() == 3);
+    for (std::size_t i = 0; i < 3; ++i) CHECK(same_bits(weights[0][i], weights[1][i]));
+    CHECK(same_bits(gradients[0], gradients[1]));
+  }
+
+  TEST_CASE("a mode that changes between the passes is refused") {
+    DecoderOnlyConfig config = language_config({AttentionKind::multi_head, PositionKind::learned}, 9);
+    config.residual_dropout = 0.5;
+    DecoderOnly model = random_module<DecoderOnly>(config);
+    model.recompute_layers(true);
+    Tape tape;
+    const Tensor loss = model.loss(random_ids({2, 6}, 13, 4), random_ids({2, 6}, 13, 5));
+    model.eval();
+    CHECK(message_of<TapeError>([&] { tape.backward(loss); }) ==
+          "[recomputed] the body must compute the same again; it drew 2 numbers at first, and now 0; try "
+          "changing modes and weights behind the reverse pass");
+  }
+}
