@@ -40,6 +40,8 @@ void one_gemm(const Gemm& s, const float* a, const float* b, float beta, float* 
   blas_gemm(s, a, b, beta, c);
 }
 
+constexpr Index kOwnRows = 64;  // for as many a thread, packing the other factor once a thread is cheap
+
 /// One thread for the product of a few rows with a matrix that is read before a second thread has woken up:
 /// the steps of a small model that generates. Else as many as there are. (Along rows of both, oneDNN's sums
 /// are the same bits then.)
@@ -94,9 +96,16 @@ void gemm(Cpu, const Gemm& s, const T* a, const T* b, Write<T> c) {
       }
     }
   };
-  // Many small products go one a thread; few or large ones use the threads inside each product.
+  // Many small products go one a thread; of few, each thread takes its rows where they are its own (the same as in
+  // operations before and after, so that they lie in its cache), or the library shares the work out.
   if (count >= 2 * omp_get_max_threads()) {
     parallel_ranges(count, s.m * s.n * s.k / 8, products);
+  } else if (count == 1 && !s.transpose_a && s.k > 0 && s.m >= kOwnRows * omp_get_max_threads()) {
+    parallel_ranges(s.m, s.n * s.k / 8, [&](Index from, Index to) {
+      Gemm rows = s;
+      rows.m = to - from;
+      one_gemm(rows, a + from * s.lda, b, beta, c.to + from * s.ldc);
+    });
   } else {
     const ThreadsFor threads(s);
     products(0, count);
