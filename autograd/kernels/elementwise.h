@@ -22,6 +22,9 @@ struct Broadcast {
   }
 };
 
+/// Two operands of `count` elements each.
+inline Broadcast alike(Index count) { return {1, {count}, {1}, {1}, {1}}; }
+
 /// y = f(x).
 template <class T>
 void unary_forward(Cpu, Unary f, Index count, const T* x, T* y);
@@ -31,6 +34,10 @@ void unary_backward(Cpu, Unary f, Index count, const T* saved, const T* dy, Writ
 constexpr bool saves_output(Unary f) {
   return f == Unary::exp || f == Unary::sqrt || f == Unary::tanh || f == Unary::sigmoid || f == Unary::relu;
 }
+
+/// y = f(x), and f'(x) in place of x, which costs little more than y alone: for functions that save x.
+template <class T>
+void unary_forward_with_derivative(Cpu, Unary f, Index count, T* x, T* y);
 
 template <class T>
 void binary(Cpu, Binary f, const Broadcast& sizes, const T* a, const T* b, T* y);

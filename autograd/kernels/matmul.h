@@ -2,6 +2,8 @@
 
 #include <tapeformer/autograd/kernels/elementwise.h>
 
+#include <optional>
+
 namespace tapeformer::kernels {
 
 /// c = scale * a b, row-major with leading sizes, once for every index of the batch axes.
@@ -16,9 +18,11 @@ struct Gemm {
 template <class T>
 void gemm(Cpu, const Gemm& shape, const T* a, const T* b, Write<T> c);
 
-/// z [rows, columns] += bias (when given), then y = f(z). z and y may be the same.
+/// z [rows, columns] += bias (when given), then y = f(z), if there is an f. z and y may be the same, unless z is to
+/// hold f'(z) afterwards.
 template <class T>
-void bias_activation(Cpu, Index rows, Index columns, const T* bias, bool activates, Unary f, T* z, T* y);
+void bias_activation(Cpu, Index rows, Index columns, const T* bias, std::optional<Unary> f, bool derives,
+                     T* z, T* y);
 
 /// A sentence when products are slower than they could be (no oneDNN, or an OpenBLAS whose threads fight
 /// OpenMP's for the cores), else "".

@@ -107,8 +107,7 @@ Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor&
           part.rows = std::min(chunk, rows - from);
           const Products products{part.rows, out, in};
           products.logits(px + from * in, pw, pz);
-          if (pb != nullptr)
-            kernels::bias_activation(on, part.rows, out, pb, false, kernels::Unary::relu, pz, pz);
+          if (pb != nullptr) kernels::bias_activation(on, part.rows, out, pb, {}, false, pz, pz);
           kernels::cross_entropy_forward(on, part, target + from, pz, kept, losses.data<double>() + from, y);
           const kernels::Write<T> dz{pz, false};
           if (wants_x || wants_weight || wants_bias)

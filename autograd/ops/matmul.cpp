@@ -170,31 +170,37 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, std::op
   count_flops("linear", 2 * rows * out * in);
 
   const Tensor z = Tensor::empty(shape, x.dtype(), x.device());
-  const bool needs_z = activation && !kernels::saves_output(*activation);
-  const Tensor y = needs_z ? Tensor::empty_like(z) : z;
+  // What the reverse pass needs of an activation is f'(z): it is at hand now, or a function of y.
+  const Tensor inputs[] = {x, weight, bias};
+  const bool derives =
+      activation && !kernels::saves_output(*activation) && tape_for("linear", inputs, 3) != nullptr;
+  const Tensor y = derives ? Tensor::empty_like(z) : z;
   dispatch(
       "linear",
       [&](auto on, auto* px, auto* pw, auto* pb, auto* pz, auto* py) {
         kernels::gemm(on, gemm, px, pw, kernels::Write<std::remove_pointer_t<decltype(pz)>>{pz, false});
         if (pb != nullptr || activation) {
-          kernels::bias_activation(on, rows, out, pb, activation.has_value(),
-                                   activation.value_or(Unary::relu), pz, py);
+          kernels::bias_activation(on, rows, out, pb, activation, derives, pz, py);
         }
       },
       x, weight, bias, z, y);
 
-  const Tensor saved = activation ? z : Tensor();  // z is y where the derivative is a function of y
+  const Tensor saved = activation ? z : Tensor();  // f'(z), or y
   return record_fused(
       "linear", {x, weight, bias}, {x, weight, saved}, y,
-      [x, weight, saved, activation](const Tensor& dy, const Gradients& into) {
+      [x, weight, saved, activation, derives](const Tensor& dy, const Gradients& into) {
         Tensor dz = dy;
         if (activation) {
           dz = Tensor::empty_like(dy);
           dispatch(
               "linear",
               [&](auto on, auto* s, auto* from, auto* to) {
-                kernels::unary_backward(on, *activation, dy.elements(), s, from,
-                                        kernels::Write<std::remove_pointer_t<decltype(to)>>{to, false});
+                if (derives) {
+                  kernels::binary(on, kernels::Binary::multiply, kernels::alike(dy.elements()), s, from, to);
+                } else {
+                  kernels::unary_backward(on, *activation, dy.elements(), s, from,
+                                          kernels::Write<std::remove_pointer_t<decltype(to)>>{to, false});
+                }
               },
               saved, dy, dz);
         }

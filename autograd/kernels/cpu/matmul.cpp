@@ -113,15 +113,17 @@ void gemm(Cpu, const Gemm& s, const T* a, const T* b, Write<T> c) {
 }
 
 template <class T>
-void bias_activation(Cpu, Index rows, Index columns, const T* bias, bool activates, Unary f, T* z, T* y) {
-  parallel_ranges(rows, columns * (activates ? 4 : 1), [&](Index from, Index to) {
+void bias_activation(Cpu, Index rows, Index columns, const T* bias, std::optional<Unary> f, bool derives,
+                     T* z, T* y) {
+  parallel_ranges(rows, columns * (f ? 4 : 1), [&](Index from, Index to) {
     for (Index row = from; row < to; ++row) {
       T* line = z + row * columns;
       if (bias != nullptr) {
 #pragma omp simd
         for (Index i = 0; i < columns; ++i) line[i] += bias[i];
       }
-      if (activates) unary_forward(Cpu{}, f, columns, line, y + row * columns);
+      if (f && derives) unary_forward_with_derivative(Cpu{}, *f, columns, line, y + row * columns);
+      if (f && !derives) unary_forward(Cpu{}, *f, columns, line, y + row * columns);
     }
   });
 }
@@ -141,7 +143,7 @@ const char* gemm_warning() {
 
 template void gemm(Cpu, const Gemm&, const float*, const float*, Write<float>);
 template void gemm(Cpu, const Gemm&, const double*, const double*, Write<double>);
-template void bias_activation(Cpu, Index, Index, const float*, bool, Unary, float*, float*);
-template void bias_activation(Cpu, Index, Index, const double*, bool, Unary, double*, double*);
+template void bias_activation(Cpu, Index, Index, const float*, std::optional<Unary>, bool, float*, float*);
+template void bias_activation(Cpu, Index, Index, const double*, std::optional<Unary>, bool, double*, double*);
 
 }  // namespace tapeformer::kernels
