@@ -2,11 +2,14 @@
 // Usage: attention [--lengths T...] [--batch B] [--heads H] [--groups G] [--width D] [--causal] [--dropout P]
 //                  [--double] [--repeats N] [--no-errors]
 //                  [--processor-time]: with one thread, the time on a machine that others use too
+//        attention --ask --lengths T ...: tiled attention alone, timed anew at every line of input, answered with a
+//                  line of JSON: milliseconds of each pass, and what both added to the most memory held
 #include <tapeformer/autograd/ops/attention.h>
 #include <tapeformer/autograd/random.h>
 #include <tapeformer/autograd/tape.h>
 #include <tapeformer/tests/bench/clock.h>
 #include <tapeformer/tests/bench/gemm_rate.h>
+#include <tapeformer/tests/bench/resident.h>
 
 #include <CLI/CLI.hpp>
 
@@ -16,7 +19,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <fstream>
+#include <iostream>
 
 using namespace tapeformer;
 
@@ -76,15 +79,6 @@ Pass run(Path path, const Workload& w, const Inputs& in) {
   return pass;
 }
 
-/// In MiB, of this process: "VmHWM" the most it ever held, "VmRSS" what it holds.
-double resident(const std::string& name) {
-  std::ifstream status("/proc/self/status");
-  for (std::string line; std::getline(status, line);) {
-    if (line.rfind(name, 0) == 0) return std::stod(line.substr(name.size() + 1)) / 1024;
-  }
-  return 0;
-}
-
 /// What a forward and a backward pass add to the most memory that a process of their own holds, in MiB.
 double peak_memory(Path path, const Workload& w, Index length) {
   int ends[2];
@@ -96,9 +90,9 @@ double peak_memory(Path path, const Workload& w, Index length) {
     tiny.batch = 1;
     run(path, tiny, Inputs(tiny, 16, w.type));  // wakes the threads
     const Inputs in(w, length, w.type);
-    const double before = resident("VmRSS:");
+    const double before = resident_mib("VmRSS:");
     run(path, w, in);
-    result = resident("VmHWM:") - before;
+    result = resident_mib("VmHWM:") - before;
     _exit(write(ends[1], &result, sizeof result) == sizeof result ? 0 : 1);
   }
   close(ends[1]);
@@ -157,12 +151,34 @@ void show_errors(const Workload& w, Index length) {
   std::fflush(stdout);
 }
 
+/// Answers each line of input with a line: the medians of as many runs as half a second has room for.
+int answer(const Workload& w, Index length) {
+  Workload tiny = w;
+  tiny.batch = 1;
+  run(fused, tiny, Inputs(tiny, 16, w.type));  // wakes the threads
+  const Inputs in(w, length, w.type);
+  const double before = resident_mib("VmRSS:");
+  run(fused, w, in);
+  const double added = resident_mib("VmHWM:") - before;
+  for (std::string line; std::getline(std::cin, line);) {
+    std::vector<double> forward, backward;
+    for (const double end = seconds() + 0.5; forward.empty() || seconds() < end;) {
+      const Pass pass = run(fused, w, in);
+      forward.push_back(pass.forward), backward.push_back(pass.backward);
+    }
+    std::printf("{\"forward_ms\": %.6g, \"backward_ms\": %.6g, \"mib\": %.1f}\n", 1e3 * median(forward),
+                1e3 * median(backward), added);
+    std::fflush(stdout);
+  }
+  return 0;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   Workload w;
   std::vector<Index> lengths{512, 2048, 8192};
-  bool in_double = false, without_errors = false;
+  bool in_double = false, without_errors = false, asks = false;
   CLI::App app("Times tiled attention against attention in plain operations.");
   app.add_option("--lengths", lengths);
   app.add_option("--batch", w.batch);
@@ -175,9 +191,11 @@ int main(int argc, char** argv) {
   app.add_option("--repeats", w.repeats);
   app.add_flag("--no-errors", without_errors);
   app.add_flag("--processor-time", counts_processor_time);
+  app.add_flag("--ask", asks, "time the first length at every line of input");
   CLI11_PARSE(app, argc, argv);
   if (w.groups == 0) w.groups = w.heads;
   if (in_double) w.type = DType::f64;
+  if (asks) return answer(w, lengths.at(0));
 
   std::printf("B %lld, H %lld, G %lld, D %lld, %s, causal %d, dropout %g\n", static_cast<long long>(w.batch),
               static_cast<long long>(w.heads), static_cast<long long>(w.groups),

@@ -1,6 +1,8 @@
 // How fast a translation model, or a language model, writes, with each cache and without.
 // Usage: bench_decoding --language character|gpt2-124m [--tokens T] [--batch SAMPLES] [--attention KIND]
 //                       [--rounds N] [--only CACHE] [--profile]
+//        bench_decoding --language ... --ask: every line of input is a number of samples, which are written, with the
+//                       contiguous cache, and answered with the seconds that took
 //        bench_decoding [--width C] [--heads H] [--layers L] [--feed-forward F] [--vocabulary V] [--batch B]
 //                       [--source S] [--tokens T] [--beam K] [--attention KIND] [--rounds N]
 //        defaults: the quickstart model
@@ -14,6 +16,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <iostream>
 
 using namespace tapeformer;
 
@@ -23,7 +26,7 @@ struct Workload {
   Index width = 128, heads = 4, layers = 2, feed_forward = 256, vocabulary = 400, batch = 64, source = 12,
         tokens = 12, beam = 5, rounds = 5;
   std::string attention = "mha", language, only;
-  bool profiles = false;
+  bool profiles = false, asks = false;
 };
 
 const std::pair<const char*, std::optional<CacheConfig>> kCaches[] = {
@@ -57,6 +60,15 @@ int time_language_model(const Workload& w) {
   TextGenerationConfig generation;
   generation.sampling.temperature = 0;
   generation.max_tokens = w.tokens, generation.samples = w.batch;
+  if (w.asks) {
+    while (std::cin >> generation.samples) {
+      const double begun = now();
+      generate_text(model, {1}, generation, [](Index, std::int32_t) { return true; });
+      std::printf("%.9f\n", now() - begun);
+      std::fflush(stdout);
+    }
+    return 0;
+  }
   std::printf("%s: %lld parameters (%s), %lld samples of %lld tokens after a prompt of one\n",
               w.language.c_str(), static_cast<long long>(model.parameter_count()), w.attention.c_str(),
               static_cast<long long>(w.batch), static_cast<long long>(w.tokens));
@@ -99,6 +111,7 @@ int main(int argc, char** argv) {
   app.add_option("--language", w.language);
   app.add_option("--only", w.only, "without, contiguous or paged");
   app.add_flag("--profile", w.profiles);
+  app.add_flag("--ask", w.asks, "read numbers of samples from the input");
   app.add_option("--width", w.width);
   app.add_option("--heads", w.heads);
   app.add_option("--layers", w.layers);

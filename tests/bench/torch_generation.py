@@ -1,24 +1,29 @@
-"""How fast PyTorch writes with the language models that `bench_decoding --language` times, and the ratio.
+#!/usr/bin/env python3
+"""How fast PyTorch writes with the language models that `bench_decoding --language` times, and how much faster we do.
 
-Usage: python torch_generation.py [--bench BUILD/tests/bench_decoding] [--model character gpt2-124m] [--tokens 64]
-                                  [--rounds 5] [--threads 2]
+Usage: torch_generation.py [--build BUILD] [--model character gpt2-124m] [--streams 1 16] [--tokens 64] [--rounds 5] [--threads 2]
+                           [--without-ours]
 
-Greedy, one sample, a prompt of one token, a cache of keys and values. Each round runs every contestant once, in turn,
-so that a noisy machine is noisy for all; the best round counts. Contestants: the same model written plainly in PyTorch
-(scaled_dot_product_attention, keys and values concatenated or in a buffer), for gpt2-124m also transformers'
-GPT2LMHeadModel.generate, and bench_decoding when it is named. Needs torch, and transformers for gpt2-124m.
+Greedy, each stream after a prompt of one token, with a cache of keys and values. Each round runs every contestant once, in turn, so
+that a noisy machine is noisy for all; the best round counts. Contestants: bench_decoding of the build folder; the same model written
+plainly in PyTorch (scaled_dot_product_attention, keys and values concatenated or in a buffer); for gpt2-124m also transformers'
+GPT2LMHeadModel.generate. Prints lines of JSON in the form that make_results reads: tokens of all streams a second, and what ours is
+as a multiple of the fastest other. Needs torch, and transformers for gpt2-124m.
 """
 
 import argparse
+import json
 import os
-import re
+import pathlib
 import subprocess
+import sys
 import time
 
 import torch
 from torch import nn
 from torch.nn import functional as F
 
+HERE = pathlib.Path(__file__).resolve().parent
 SHAPES = {
     "character": dict(vocabulary=65, context=64, layers=4, heads=4, width=128, bias=False),
     "gpt2-124m": dict(vocabulary=50257, context=1024, layers=12, heads=12, width=768, bias=True),
@@ -92,80 +97,122 @@ class Model(nn.Module):
         return self.norm(x[:, -1]) @ self.tokens.weight.T
 
     @torch.inference_mode()
-    def generate(self, prompt, count, cache):
+    def generate(self, prompt, streams, count, cache):
         caches = [cache(self.context) for _ in self.layers]
-        ids, first = torch.tensor([prompt]), 0
+        ids, first = torch.tensor(streams * [prompt]), 0
         tokens = []
         for _ in range(count):
             logits = self(ids, first, caches)
             first += ids.shape[1]
             ids = logits.argmax(-1, keepdim=True)
-            tokens.append(ids.item())
+            tokens.append(ids.tolist())
         return tokens
 
 
-def transformers_gpt2(count):
+def transformers_gpt2():
     from transformers import GPT2Config, GPT2LMHeadModel
 
     model = GPT2LMHeadModel(GPT2Config(bos_token_id=None, eos_token_id=None)).eval()
-    prompt = torch.tensor([[1]])
-    mask = torch.ones_like(prompt)
 
-    def run():
+    def run(streams, count):
+        prompt = torch.tensor(streams * [[1]])
         with torch.inference_mode():
-            out = model.generate(prompt, attention_mask=mask, max_new_tokens=count, do_sample=False, pad_token_id=0)
-        assert out.shape[1] == count + 1
+            out = model.generate(
+                prompt, attention_mask=torch.ones_like(prompt), max_new_tokens=count, do_sample=False, pad_token_id=0)
+        assert out.shape == (streams, count + 1)
 
     return run
 
 
-def timed(run):
+class Ours:
+    """bench_decoding, which answers a number of streams with the seconds it took."""
+
+    def __init__(self, program, name, count, threads):
+        command = [program, "--language", name, "--tokens", str(count), "--ask"]
+        environment = {**os.environ, "OMP_NUM_THREADS": str(threads)}
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
+
+    def __call__(self, streams):
+        self.process.stdin.write(f"{streams}\n")
+        self.process.stdin.flush()
+        answer = self.process.stdout.readline()
+        if not answer:
+            sys.exit("torch_generation.py: bench_decoding gave no answer")
+        return float(answer)
+
+    def close(self):
+        self.process.stdin.close()
+        self.process.wait()
+
+
+def timed(run, *arguments):
     begun = time.perf_counter()
-    run()
+    run(*arguments)
     return time.perf_counter() - begun
 
 
-def tapeformer(program, name, tokens, threads):
-    command = [program, "--language", name, "--tokens", str(tokens), "--rounds", "3", "--only", "contiguous"]
-    environment = {**os.environ, "OMP_NUM_THREADS": str(threads)}
-    out = subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout
-    return tokens / float(re.search(r"([\d.]+) tokens/s", out).group(1))
+def best_seconds(contestants, streams, rounds):
+    for seconds in contestants.values():
+        seconds(streams)  # the first time is slower
+    best = dict.fromkeys(contestants, float("inf"))
+    for _ in range(rounds):
+        for contestant, seconds in contestants.items():
+            best[contestant] = min(best[contestant], seconds(streams))
+    return best
+
+
+def compare(name, arguments):
+    count = arguments.tokens
+    model = Model(**SHAPES[name]).eval()
+    contestants = {
+        "PyTorch, keys concatenated": lambda streams: timed(model.generate, [1], streams, count, Concatenated),
+        "PyTorch, keys in a buffer": lambda streams: timed(model.generate, [1], streams, count, Buffered),
+    }
+    if name == "gpt2-124m":
+        generate = transformers_gpt2()
+        contestants["transformers"] = lambda streams: timed(generate, streams, count)
+    if not arguments.without_ours:
+        contestants["ours"] = Ours(arguments.build / "tests/bench_decoding", name, count, arguments.threads)
+    for streams in arguments.streams:
+        best = best_seconds(contestants, streams, arguments.rounds)
+        record = {"table": "Writing with a cache", "model": name, "streams": streams, "tokens each": count,
+                  "threads": arguments.threads}
+        record.update({f"{contestant}, tokens/s": streams * count / seconds for contestant, seconds in best.items()})
+        if "ours" in best:
+            ours = best.pop("ours")
+            record["ratio"] = f"{min(best.values()) / ours:.2f}x"
+        print(json.dumps(record), flush=True)
+    if not arguments.without_ours:
+        contestants["ours"].close()
+
+
+def positive(text):
+    if (value := int(text)) < 1:
+        raise argparse.ArgumentTypeError(f"must be at least 1, not {text}")
+    return value
 
 
 def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--bench", help="bench_decoding, to compare with")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--build", type=pathlib.Path, default=HERE.parent.parent / "build/release")
     parser.add_argument("--model", nargs="+", choices=SHAPES, default=list(SHAPES))
-    parser.add_argument("--tokens", type=int, default=64)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--streams", nargs="+", type=positive, default=[1, 16])
+    parser.add_argument("--tokens", type=positive, default=64)
+    parser.add_argument("--rounds", type=positive, default=5)
+    parser.add_argument("--threads", type=positive, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--without-ours", action="store_true")
     arguments = parser.parse_args()
+    program = arguments.build / "tests/bench_decoding"
+    if not arguments.without_ours and not program.exists():
+        sys.exit(f"torch_generation.py: there is no {program}; build the target bench_decoding, or name the build folder with --build")
     torch.set_num_threads(arguments.threads)
     torch.manual_seed(1)
-    count = arguments.tokens
+    command = "tests/bench/torch_generation.py " + " ".join(sys.argv[1:])
+    print(json.dumps({"table": "Writing with a cache", "order": 80, "command": command.strip(),
+                      "note": f"Greedy, a prompt of one token, the best of {arguments.rounds} rounds in turn; torch "
+                              f"{torch.__version__}. The ratio is to the fastest other."}), flush=True)
     for name in arguments.model:
-        model = Model(**SHAPES[name]).eval()
-        contestants = {
-            "PyTorch, concatenated": lambda: timed(lambda: model.generate([1], count, Concatenated)),
-            "PyTorch, in a buffer": lambda: timed(lambda: model.generate([1], count, Buffered)),
-        }
-        if name == "gpt2-124m":
-            generate = transformers_gpt2(count)
-            contestants["transformers"] = lambda: timed(generate)
-        if arguments.bench:
-            contestants["Tapeformer"] = lambda: tapeformer(arguments.bench, name, count, arguments.threads)
-        for contestant in contestants.values():
-            contestant()  # the first time is slower
-        best = {contestant: float("inf") for contestant in contestants}
-        for _ in range(arguments.rounds):
-            for contestant, seconds in contestants.items():
-                best[contestant] = min(best[contestant], seconds())
-        print(f"{name}, {count} tokens, {arguments.threads} threads, torch {torch.__version__}")
-        for contestant, seconds in best.items():
-            line = f"{contestant:22s} {1e3 * seconds / count:8.3f} ms a token, {count / seconds:9.1f} tokens/s"
-            if arguments.bench and contestant != "Tapeformer":
-                line += f"; Tapeformer {seconds / best['Tapeformer']:.2f} times as fast"
-            print(line, flush=True)
+        compare(name, arguments)
 
 
 if __name__ == "__main__":
