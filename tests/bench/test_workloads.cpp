@@ -13,9 +13,9 @@ TEST_CASE("a step's operations are counted by hand") {
   CHECK(w.flops(100) == 6 * 100 * 18 + 3 * 2 * 3 * (2 * 2 * 4 * 6 * 6) / 2);
 
   w.translates = true, w.source_length = 7;
-  // Multiply-adds of one row's forward pass: 7 tokens through the encoder's matrices and as the memory of 2 layers ...
+  // Multiply-adds of one row's forward pass: 7 tokens through the encoder and as the memory of 2 layers ...
   const double encoder = 7 * 2 * (4 * 4 * 4 + 2 * 4 * 8), memory = 7 * 2 * (2 * 4 * 4);
-  // ... 6 through the decoder's own attention, the queries and the output of the other, its network, and the head
+  // ... 6 through the decoder's own attention, queries and output of the other, the network, and the head
   const double decoder = 6 * (2 * (4 * 4 * 4 + 2 * 4 * 4 + 2 * 4 * 8) + 4 * 5);
   const double attention = 2 * (2 * 4 * 7 * 7 + 4 * 6 * 6 + 2 * 4 * 6 * 7);
   CHECK(w.flops(100) == 2 * 3 * 3 * (encoder + memory + decoder + attention));

@@ -1,7 +1,7 @@
-// Full training steps (random batch, forward, loss, backward, clipping, AdamW) of the workloads that torch_step.py
-// times in PyTorch, through the library as its users have it. One line of JSON a workload.
-// Usage: bench_train_step [WORKLOAD[:BATCH]...] [--steps N] [--threads N] [--dtype f32|f64] [--batch B] [--length T]
-//                         [--fused-head] [--profile] [--first-step] [--list]
+// Full training steps (random batch, forward, loss, backward, clipping, AdamW) of the workloads that
+// torch_step.py times in PyTorch, through the library as its users have it. One line of JSON a workload.
+// Usage: bench_train_step [WORKLOAD[:BATCH]...] [--steps N] [--threads N] [--dtype f32|f64] [--batch B]
+//                         [--length T] [--fused-head] [--profile] [--first-step] [--list]
 #include <tapeformer/autograd/profile.h>
 #include <tapeformer/autograd/storage.h>
 #include <tapeformer/examples/command_line.h>
@@ -114,7 +114,7 @@ void measure(const Workload& w, const Options& options) {
   line["params"] = training.parameters(), line["ms"] = rounded(ms, 2);
   line["tokens_per_s"] = std::llround(1e3 * static_cast<double>(w.tokens()) / ms);
   line["peak_mib"] = std::llround(resident), line["pool_mib"] = std::llround(pool / (1 << 20));
-  line["baseline_mib"] = std::llround(baseline), line["steps"] = steps.size();
+  line["baseline_mib"] = std::llround(baseline), line["steps"] = steps.size(), line["compiler"] = __VERSION__;
   line["fused_head"] = options.fused_head, line["gflop"] = rounded(1e-9 * flops, 3);
   line["gflop_per_s"] = rounded(1e-9 * rate, 1), line["peak_gflop_per_s"] = rounded(1e-9 * peak, 1);
   line["gemm_gflop_per_s"] = rounded(1e-9 * gemm, 1), line["share_of_peak"] = rounded(rate / peak, 3);
