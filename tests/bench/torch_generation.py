@@ -137,7 +137,7 @@ class Ours:
         self.process.stdin.flush()
         answer = self.process.stdout.readline()
         if not answer:
-            sys.exit("torch_generation.py: bench_decoding gave no answer")
+            refuse("bench_decoding gave no answer")
         return float(answer)
 
     def close(self):
@@ -186,6 +186,11 @@ def compare(name, arguments):
         contestants["ours"].close()
 
 
+def refuse(message):
+    print("torch_generation.py: " + message, file=sys.stderr)
+    sys.exit(2)
+
+
 def positive(text):
     if (value := int(text)) < 1:
         raise argparse.ArgumentTypeError(f"must be at least 1, not {text}")
@@ -204,7 +209,7 @@ def main():
     arguments = parser.parse_args()
     program = arguments.build / "tests/bench_decoding"
     if not arguments.without_ours and not program.exists():
-        sys.exit(f"torch_generation.py: there is no {program}; build the target bench_decoding, or name the build folder with --build")
+        refuse(f"there is no {program}; build the target bench_decoding, or name the build folder with --build")
     torch.set_num_threads(arguments.threads)
     torch.manual_seed(1)
     command = "tests/bench/torch_generation.py " + " ".join(sys.argv[1:])
