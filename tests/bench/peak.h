@@ -9,8 +9,8 @@
 
 namespace tapeformer {
 
-/// What this machine's threads can do at most, in FLOP/s: multiply-adds on registers alone, the best of several
-/// short rounds.
+/// What this machine's threads can do at most, in FLOP/s: multiply-adds on registers alone, the best of
+/// several short rounds.
 template <class T>
 double peak_rate() {
   using kernels::Batch;

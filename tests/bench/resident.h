@@ -5,8 +5,8 @@
 
 namespace tapeformer {
 
-/// In MiB, of this process: "VmHWM:" the most it ever held, "VmRSS:" what it holds. Unlike getrusage's, the most
-/// does not begin with what a program held that this one was started from.
+/// In MiB, of this process: "VmHWM:" the most it ever held, "VmRSS:" what it holds. Unlike getrusage's, the
+/// most does not begin with what the program held that started this one.
 inline double resident_mib(const std::string& name) {
   std::ifstream status("/proc/self/status");
   for (std::string line; std::getline(status, line);) {
