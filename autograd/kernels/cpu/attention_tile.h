@@ -68,9 +68,20 @@ template <class T>
 void find_seen_keys(const AttentionShape& s, const T* bias, Index b, Index first, Index last, Index from,
                     Index to, Index key, Index count, std::uint8_t* seen) {
   std::fill(seen, seen + count, std::uint8_t{0});
+  const bool has_masks = s.mask != nullptr || bias != nullptr;
+  if (!has_masks) {  // rows see ranges, mostly of what the last one saw and more
+    KeyRange marked;
+    for (Index t = from; t < to; ++t) {
+      const KeyRange range = keys_of(s, b, t);
+      const Index low = std::max(range.from, key), high = std::min(range.to, key + count);
+      if (low >= high || (low >= marked.from && high <= marked.to)) continue;
+      std::fill(seen + low - key, seen + high - key, std::uint8_t{1});
+      marked = {low, high};
+    }
+  }
   const bool all_heads_alike =
       (s.mask == nullptr || s.mask_strides[1] == 0) && (bias == nullptr || s.bias_strides[1] == 0);
-  for (Index h = first; h < (all_heads_alike ? first + 1 : last); ++h) {
+  for (Index h = first; has_masks && h < (all_heads_alike ? first + 1 : last); ++h) {
     for (Index t = from; t < to; ++t) {
       const KeyRange range = keys_of(s, b, t);
       const Index low = std::max(range.from, key), size = std::min(range.to, key + count) - low;
