@@ -157,8 +157,8 @@ void Tape::check_loss(const char* op, const Tensor& loss, const Tensor& seed) co
   if (forgets_) {
     throw TapeError(
         bracketed(op) +
-        "a body that is recomputed is forgotten as it goes, so its tape cannot go back over it; try "
-        "a Tape of its own inside the body");
+        "a body that is recomputed is forgotten as it goes, so its tape cannot go back over it; try a "
+        "Tape of its own inside the body");
   }
   if (spent_) {
     throw TapeError(bracketed(op) +

@@ -225,7 +225,7 @@ void LanguageOptions::check() const {
 void to_json(nlohmann::ordered_json& json, const LanguageOptions& options) { write_options(json, options); }
 
 void from_json(const nlohmann::ordered_json& json, LanguageOptions& options) {
-  read_options(json, options, {});
+  read_options(json, options, {"recompute_layers"});
 }
 
 void adapt_preset(LanguageOptions& options, const CLI::App& command) {

@@ -43,6 +43,7 @@ LanguageTask::LanguageTask(const LanguageOptions& options, LanguageData data, De
                           ", and the model one of " + std::to_string(model_.config().vocabulary));
     }
   }
+  model_.recompute_layers(options_.training.recompute_layers);
   progress.keep(count_text(static_cast<double>(data_.train.size())) + " tokens to train on, " +
                 count_text(static_cast<double>(data_.validation.size())) + " to validate on; " +
                 std::to_string(options_.batch * options_.context * options_.training.accumulate) +

@@ -17,10 +17,11 @@ struct TrainingOptions {
   double weight_decay = 0.01, clip = 1.0, beta1 = 0.9, beta2 = 0.98;
   std::uint64_t seed = 1;
   Index validate_every = 500, patience = 0;
-  Index checkpoint_every = 0;  ///< steps; 0 for every validation
-  Index keep_checkpoints = 0;  ///< how many of the last validations' weights are kept, to be averaged
-  Index log_every = 100;       ///< steps between lines of a log
-  Index samples = 3;           ///< shown at every validation
+  Index checkpoint_every = 0;     ///< steps; 0 for every validation
+  Index keep_checkpoints = 0;     ///< how many of the last validations' weights are kept, to be averaged
+  Index log_every = 100;          ///< steps between lines of a log
+  Index samples = 3;              ///< shown at every validation
+  bool recompute_layers = false;  ///< less memory for more time, the same results: see recompute.h
 
   ScheduleConfig schedule_config() const;
   AdamWConfig adamw_config() const;
@@ -51,6 +52,9 @@ struct TrainingOptions {
       "keep the weights of the last so many validations beside the best, to be averaged");
     f("Training", "log_every", o.log_every, "steps between two lines of the log");
     f("Training", "samples", o.samples, "outputs shown at every validation");
+    f("Training", "recompute_layers", o.recompute_layers,
+      "keep only what goes into each layer and compute the rest again in the backward pass: a fraction of "
+      "the activations' memory, about a third more time a step, the same weights to the last bit");
   }
 };
 

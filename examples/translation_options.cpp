@@ -116,7 +116,8 @@ void to_json(nlohmann::ordered_json& json, const TranslationOptions& options) {
 }
 
 void from_json(const nlohmann::ordered_json& json, TranslationOptions& options) {
-  read_options(json, options, {"attention", "groups", "latent_width", "keep_checkpoints"});
+  read_options(json, options,
+               {"attention", "groups", "latent_width", "keep_checkpoints", "recompute_layers"});
 }
 
 }  // namespace tapeformer

@@ -80,6 +80,7 @@ void TranslationTask::make_batches_and_model(const EncoderDecoderConfig& config,
       std::make_unique<TranslationBatches>(encode(vocabularies_, corpus_.validation), batching);
   Generator random(options_.training.seed);
   model_ = std::make_unique<EncoderDecoder>(config, random);
+  model_->recompute_layers(options_.training.recompute_layers);
   progress.keep("vocabularies of " + std::to_string(config.source_vocabulary) + " and " +
                 std::to_string(config.target_vocabulary) + " pieces; " +
                 count_text(static_cast<double>(model_->parameter_count())) + " parameters; " +

@@ -53,8 +53,8 @@ class DecoderOnly : public Module {
   /// Shapes:  states [..., C] -> [..., V]
   Tensor logits(const Tensor& states) const { return head_(states); }
 
-  /// From now on a tape keeps of each layer what goes into it, and computes the rest again in its reverse pass,
-  /// up to which the model must live in the mode that it was in. Results stay the same to the last bit.
+  /// From now on a tape keeps of each layer what goes into it, and computes the rest again in its reverse
+  /// pass, up to which the model must live, in the mode that it was in. The same results to the last bit.
   void recompute_layers(bool recompute) { recomputes_layers_ = recompute; }
 
   void visit(ParameterVisitor& visitor) override;

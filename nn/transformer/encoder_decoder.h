@@ -109,8 +109,8 @@ class EncoderDecoder : public Module {
   /// Shapes:  states [..., C] -> [..., V]
   Tensor logits(const Tensor& states) const { return head_(states); }
 
-  /// From now on a tape keeps of each layer what goes into it, and computes the rest again in its reverse pass,
-  /// up to which the model must live in the mode that it was in. Results stay the same to the last bit.
+  /// From now on a tape keeps of each layer what goes into it, and computes the rest again in its reverse
+  /// pass, up to which the model must live, in the mode that it was in. The same results to the last bit.
   void recompute_layers(bool recompute) {
     encoder_.recompute_layers(recompute);
     decoder_.recompute_layers(recompute);

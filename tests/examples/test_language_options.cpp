@@ -217,6 +217,10 @@ TEST_SUITE("examples/language_options") {
     CHECK(read.latent_width == 24);
     CHECK(read.prefix);
     CHECK(read.training.seed == 9);
+    json["recompute_layers"] = true;
+    CHECK(json.get<LanguageOptions>().training.recompute_layers);
+    json.erase("recompute_layers");  // as in older runs
+    CHECK_FALSE(json.get<LanguageOptions>().training.recompute_layers);
     json.erase("context");
     CHECK_THROWS_AS(json.get<LanguageOptions>(), nlohmann::json::exception);
   }

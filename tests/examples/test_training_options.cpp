@@ -26,8 +26,10 @@ TEST_SUITE("examples/training_options") {
     add_options(app, options);
     app.parse(
         "--steps 70 --learning-rate 0.5 --minimum-learning-rate 0.25 --warmup 9 --schedule constant "
-        "--weight-decay 0.125 --beta1 0.75 --beta2 0.875 --keep-checkpoints 3 --steps 80");
+        "--weight-decay 0.125 --beta1 0.75 --beta2 0.875 --keep-checkpoints 3 --steps 80 --recompute-layers");
     CHECK(options.keep_checkpoints == 3);
+    CHECK(options.recompute_layers);
+    CHECK_FALSE(TrainingOptions().recompute_layers);
     CHECK(options.schedule_config().kind == "constant");
     CHECK(options.schedule_config().learning_rate == 0.5);
     CHECK(options.schedule_config().minimum == 0.25);
@@ -39,7 +41,7 @@ TEST_SUITE("examples/training_options") {
 
     nlohmann::ordered_json json;
     write_options(json, options);
-    CHECK(json.size() == 17);
+    CHECK(json.size() == 18);
     TrainingOptions read;
     read_options(json, read, {});
     nlohmann::ordered_json again;

@@ -61,17 +61,19 @@ TEST_SUITE("examples/translation_options") {
   }
 
   TEST_CASE("options survive JSON, and those of older runs, which name no attention, are multi-head") {
-    const TranslationOptions options =
-        parsed({"--attention", "gqa", "--groups", "2", "--positions", "rotary", "--steps", "7"});
+    const TranslationOptions options = parsed({"--attention", "gqa", "--groups", "2", "--positions", "rotary",
+                                               "--steps", "7", "--recompute-layers"});
     nlohmann::ordered_json json = options;
     const auto read = json.get<TranslationOptions>();
     CHECK(nlohmann::ordered_json(read) == json);
     CHECK(read.attention == "gqa");
     CHECK(read.groups == 2);
-    for (const char* name : {"attention", "groups", "latent_width"}) json.erase(name);
+    CHECK(read.training.recompute_layers);
+    for (const char* name : {"attention", "groups", "latent_width", "recompute_layers"}) json.erase(name);
     const auto older = json.get<TranslationOptions>();
     CHECK(older.attention == "mha");
     CHECK(older.groups == 0);
+    CHECK_FALSE(older.training.recompute_layers);
     CHECK(older.training.steps == 7);
     json.erase("steps");
     CHECK_THROWS_AS(json.get<TranslationOptions>(), nlohmann::json::exception);

@@ -59,6 +59,15 @@ check "a stopped training resumes to the same weights" cmp "$work/whole/weights.
 train "$work/stopped" --resume
 check "resuming a finished training says so" grep -q finished "$work/err"
 
+# --- layers recomputed: less memory, the same results --------------------------------------------------------
+train "$work/recomputed" "${tiny[@]}" --keep-checkpoints 2 --recompute-layers --max-minutes 0.0000001
+train "$work/recomputed" --resume
+check "--recompute-layers, stopped and resumed, gives the same weights" \
+  cmp "$work/whole/weights.safetensors" "$work/recomputed/weights.safetensors"
+check "and the same losses" test "$(losses "$work/whole")" = "$(losses "$work/recomputed")"
+check "and config.json says that layers were recomputed" grep -q '"recompute_layers": true' "$work/recomputed/config.json"
+refuses "changing to recomputed layers on resuming" "--recompute-layers" train --run "$work/whole" --resume --recompute-layers
+
 # --- a text of one's own, and what is made of it --------------------------------------------------------------
 (cd "$work" && "$program" train --run mine "${tiny[@]}" --validation-fraction 0.1 --corpus text) >"$work/out" 2>"$work/err"
 check "a training on a file, the path relative" test $? = 0

@@ -48,6 +48,15 @@ check "a stopped training resumes to the same weights" cmp "$work/whole/weights.
 train "$work/stopped" --resume
 check "resuming a finished training says so" grep -q finished "$work/err"
 
+# --- layers recomputed: less memory, the same results --------------------------------------------------------
+train "$work/recomputed" "${tiny[@]}" --recompute-layers --max-minutes 0.0000001
+train "$work/recomputed" --resume
+check "--recompute-layers, stopped and resumed, gives the same weights" \
+  cmp "$work/whole/weights.safetensors" "$work/recomputed/weights.safetensors"
+check "and the same losses" test "$(losses "$work/whole")" = "$(losses "$work/recomputed")"
+check "and config.json says that layers were recomputed" grep -q '"recompute_layers": true' "$work/recomputed/config.json"
+refuses "changing to recomputed layers on resuming" "--recompute-layers" train --run "$work/whole" --resume --recompute-layers
+
 # Signals that arrive in the middle of large matrix products must not harm the heap under them.
 for delay in 1.2 1.4 1.6 1.8; do
   "$program" train --run "$work/large$delay" --grammar-pairs 2000 --held-out 20 --width 256 --feed-forward 512 --samples 0 \
