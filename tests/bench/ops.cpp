@@ -1,11 +1,12 @@
-// Single operations at the sizes that training has: time, rate, and how near that is to what the machine can do.
-// One line of JSON a case: median milliseconds of a call, GFLOP/s of its products, GB/s of what it must read and
-// write, and its share: the least time that products at the machine's peak, or a sum over as many bytes, would
-// take, divided by the time. Operands stay where the call before left them, in the caches if they fit.
+// Single operations at the sizes that training has: time, rate, and how near that is to what the machine can
+// do. One line of JSON a case: median milliseconds of a call, GFLOP/s of its products, GB/s of what it must
+// read and write, and its share of the bound: the least time that products at the machine's peak, or a sum
+// over as many bytes, would take, divided by the time. Operands stay where the call before left them, in the
+// caches if they fit.
 // Usage: bench_ops [--list] [--filter TEXT] [--dtype f32|f64] [--seconds S] [--processor-time] [CASE...]
-//        a CASE is an operation and its sizes, such as "linear_forward 256 768 3072"; without one, those of --list
-//        bench_ops --ask  reads cases from its input, a line each, and answers each at once
-//        --processor-time: with one thread, the time on a machine that others use too
+//          a CASE is an operation and its sizes, such as "linear_forward 256 768 3072"; without one, those
+//          of --list; --processor-time: with one thread, the time on a machine that others use too
+//        bench_ops --ask: reads cases from its input, a line each, and answers each at once
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/tests/bench/bandwidth.h>
 #include <tapeformer/tests/bench/clock.h>
@@ -25,8 +26,8 @@ using namespace tapeformer;
 
 namespace {
 
-/// At the sizes of the layers of babygpt (768 tokens of width 128), chargpt (2,048 of 384, batch 8), gpt2-124m (256 of 768) and
-/// translate (2,048 of 256).
+/// At the sizes of the layers of babygpt (768 tokens of width 128), chargpt (2,048 of 384, batch 8),
+/// gpt2-124m (256 of 768) and translate (2,048 of 256).
 std::vector<std::string> usual_cases() {
   const auto with_passes = [](std::vector<std::string>& to, const std::string& operation,
                               const std::vector<const char*>& sizes) {
