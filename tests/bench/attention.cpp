@@ -2,8 +2,8 @@
 // Usage: attention [--lengths T...] [--batch B] [--heads H] [--groups G] [--width D] [--causal] [--dropout P]
 //                  [--double] [--repeats N] [--no-errors]
 //                  [--processor-time]: with one thread, the time on a machine that others use too
-//        attention --ask --lengths T ...: tiled attention alone, timed anew at every line of input, answered with a
-//                  line of JSON: milliseconds of each pass, and what both added to the most memory held
+//        attention --ask --lengths T ...: tiled attention alone, timed anew at every line of input, answered
+//                  with a line of JSON: milliseconds of each pass, MiB that both added to the most memory held
 #include <tapeformer/autograd/ops/attention.h>
 #include <tapeformer/autograd/random.h>
 #include <tapeformer/autograd/tape.h>

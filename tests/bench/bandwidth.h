@@ -12,8 +12,8 @@
 namespace tapeformer {
 
 /// Bytes a second that memory or, where they fit, the caches can give to all threads, or to one if that is
-/// faster: the best of many passes over arrays that take `bytes` together. In place: a = a + s b. Else a = b +
-/// s c, which moves more than it says: a line that is stored is fetched first, and that does not count.
+/// faster: the best of many passes over arrays that take `bytes` together. In place: a = a + s b. Else
+/// a = b + s c, which moves more than it says: a line that is stored is fetched first, and does not count.
 /// Source:  McCalpin 1995, "Memory bandwidth and machine balance in current high performance computers"
 inline double bandwidth(double bytes, bool in_place) {
   static std::map<std::pair<int, bool>, double> known;

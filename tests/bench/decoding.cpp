@@ -1,8 +1,8 @@
 // How fast a translation model, or a language model, writes, with each cache and without.
 // Usage: bench_decoding --language character|gpt2-124m [--tokens T] [--batch SAMPLES] [--attention KIND]
 //                       [--rounds N] [--only CACHE] [--profile]
-//        bench_decoding --language ... --ask: every line of input is a number of samples, which are written, with the
-//                       contiguous cache, and answered with the seconds that took
+//        bench_decoding --language ... --ask: every line of input is a number of samples, which are written,
+//                       with the contiguous cache, and answered with the seconds that took
 //        bench_decoding [--width C] [--heads H] [--layers L] [--feed-forward F] [--vocabulary V] [--batch B]
 //                       [--source S] [--tokens T] [--beam K] [--attention KIND] [--rounds N]
 //        defaults: the quickstart model
