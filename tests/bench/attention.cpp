@@ -3,7 +3,7 @@
 //                  [--double] [--repeats N] [--no-errors]
 //                  [--processor-time]: with one thread, the time on a machine that others use too
 //        attention --ask --lengths T ...: tiled attention alone, timed anew at every line of input, answered
-//                  with a line of JSON: milliseconds of each pass, MiB that both added to the most memory held
+//                  with a line of JSON: milliseconds of each pass, MiB that both added to the most held
 #include <tapeformer/autograd/ops/attention.h>
 #include <tapeformer/autograd/random.h>
 #include <tapeformer/autograd/tape.h>
