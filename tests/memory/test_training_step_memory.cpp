@@ -87,6 +87,7 @@ int main(int count, char** arguments) {
   const int status = check_steps([&] {
     for (const Batch& batch : batches) {
       optimizer.clear_gradients();
+      model.recompute_layers(&batch == &batches[1]);
       Tape tape;
       const Tensor logits = model(batch.source, batch.source_mask, batch.target_inputs);
       const Tensor loss = cross_entropy(logits, batch.target_outputs, smoothed);
