@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <numeric>
 #include <string>
+#include <tuple>
 
 namespace tapeformer {
 namespace {
@@ -75,7 +76,7 @@ TranslationBatches::TranslationBatches(std::vector<EncodedPair> pairs, const Bat
     tokens_ += source + target;
   }
   close(this->pairs());
-  seek({0, 0});
+  order_batches(0);
 }
 
 Index TranslationBatches::source_length(Index pair) const {
@@ -88,18 +89,22 @@ Index TranslationBatches::target_length(Index pair) const {
 
 void TranslationBatches::order_epoch(Index epoch) {
   const std::uint64_t seed = mix_bits(config_.seed, static_cast<std::uint64_t>(epoch));
-  const auto random = [&](Index pair) { return mix_bits(seed, static_cast<std::uint64_t>(pair)); };
-  std::iota(order_.begin(), order_.end(), 0);
-  std::sort(order_.begin(), order_.end(), [&](Index a, Index b) {
-    const Index longest_a = std::max(source_length(a), target_length(a));
-    const Index longest_b = std::max(source_length(b), target_length(b));
-    if (longest_a != longest_b) return longest_a < longest_b;
-    const Index sum_a = source_length(a) + target_length(a), sum_b = source_length(b) + target_length(b);
-    if (sum_a != sum_b) return sum_a < sum_b;
-    return config_.shuffle && random(a) != random(b) ? random(a) < random(b) : a < b;
-  });
-  batch_order_.resize(starts_.empty() ? 0 : starts_.size() - 1);
+  // Longest side, both sides, a random number, the pair: sorting these reads memory in order.
+  std::vector<std::tuple<Index, Index, std::uint64_t, Index>> keys;
+  keys.reserve(pairs_.size());
+  for (Index pair = 0; pair < pairs(); ++pair) {
+    const Index source = source_length(pair), target = target_length(pair);
+    keys.emplace_back(std::max(source, target), source + target,
+                      config_.shuffle ? mix_bits(seed, static_cast<std::uint64_t>(pair)) : 0, pair);
+  }
+  std::sort(keys.begin(), keys.end());
+  std::transform(keys.begin(), keys.end(), order_.begin(), [](const auto& key) { return std::get<3>(key); });
+}
+
+void TranslationBatches::order_batches(Index epoch) {
+  batch_order_.resize(starts_.size() - 1);
   std::iota(batch_order_.begin(), batch_order_.end(), 0);
+  const std::uint64_t seed = mix_bits(config_.seed, static_cast<std::uint64_t>(epoch));
   if (config_.shuffle) shuffle(batch_order_, mix_bits(seed));
 }
 
@@ -109,7 +114,10 @@ void TranslationBatches::seek(BatchPosition position) {
                     std::to_string(position.epoch) + ", batch " + std::to_string(position.index) + " of " +
                     std::to_string(batches_per_epoch()));
   }
-  order_epoch(position.epoch);
+  if (position.epoch != position_.epoch) {
+    order_epoch(position.epoch);
+    order_batches(position.epoch);
+  }
   position_ = position;
 }
 

@@ -65,6 +65,7 @@ class TranslationBatches {
 
  private:
   void order_epoch(Index epoch);
+  void order_batches(Index epoch);
   Index source_length(Index pair) const;
   Index target_length(Index pair) const;
 

@@ -3,15 +3,17 @@
 #include <algorithm>
 #include <cctype>
 #include <cstring>
-#include <sstream>
 
 namespace tapeformer::toy {
 namespace {
 
 std::vector<std::string> words_of(const std::string& text) {
-  std::istringstream stream(text);
   std::vector<std::string> words;
-  for (std::string word; stream >> word;) words.push_back(word);
+  for (std::size_t from = text.find_first_not_of(' '), to; from < text.size();
+       from = text.find_first_not_of(' ', to)) {
+    to = std::min(text.find(' ', from), text.size());
+    words.push_back(text.substr(from, to - from));
+  }
   return words;
 }
 
