@@ -95,6 +95,7 @@ TEST_SUITE("autograd/recompute") {
     tape.backward(sum(y));
     CHECK(elements(a.gradient()) == Values{25, 49});
     CHECK(runs == 4);
+    CHECK(message_of<TapeError>([&] { tape.backward(y); }).find("[backward] the tape is spent") == 0);
   }
 
   TEST_CASE("losses, gradients and draws are the same to the last bit, in every kind of pass") {
@@ -223,7 +224,11 @@ TEST_SUITE("autograd/recompute") {
     tape.watch(x);
     const Tensor h = x * 2.0;
     CHECK(recomputed({h}, [h] { return h; }).state() == h.state());
-    CHECK(recomputed({}, [&] { return a.value(); }).state() == a.value().state());
+    const Tensor same = recomputed({}, [&] {
+      const Tensor unused = a * 2.0;
+      return a.value();
+    });
+    CHECK(same.state() == a.value().state());
     CHECK_FALSE(tape.tracks(recomputed({}, [] { return values({1}) + values({2}); })));
     CHECK_FALSE(recomputed({}, [] { return Tensor(); }).defined());
     CHECK(tape.memory().nodes == 1);
@@ -322,7 +327,7 @@ TEST_SUITE("autograd/recompute") {
     }
     CHECK(in_use() == before);
     CHECK(most[0] >= kLayers * kOperations * kBytes);
-    CHECK(most[1] <= (kLayers + kOperations + 4) * kBytes);
+    CHECK(most[1] < (kLayers + kOperations + 2) * kBytes);
   }
 
   TEST_CASE("threads recompute beside each other") {
