@@ -2,7 +2,6 @@
 
 #include <tapeformer/autograd/kernels/cpu/parallel.h>
 #include <tapeformer/autograd/tensor.h>
-#include <tapeformer/tests/bench/clock.h>
 
 #include <algorithm>
 #include <cmath>
@@ -14,8 +13,10 @@ namespace tapeformer {
 /// Bytes a second that memory or, where they fit, the caches can give to all threads, or to one if that is
 /// faster: the best of many passes over arrays that take `bytes` together. In place: a = a + s b. Else
 /// a = b + s c, which moves more than it says: a line that is stored is fetched first, and does not count.
+/// `clock()` in seconds.
 /// Source:  McCalpin 1995, "Memory bandwidth and machine balance in current high performance computers"
-inline double bandwidth(double bytes, bool in_place) {
+template <class Clock>
+double bandwidth(double bytes, bool in_place, const Clock& clock) {
   static std::map<std::pair<int, bool>, double> known;
   const int step = static_cast<int>(std::lround(4 * std::log2(std::clamp(bytes, 48e3, 768e6))));
   double& best = known[{step, in_place}];
@@ -37,7 +38,7 @@ inline double bandwidth(double bytes, bool in_place) {
   const double moved = 12.0 * static_cast<double>(count);
   const int calls = static_cast<int>(std::max(1.0, 4e6 / moved)), rounds = moved > 64e6 ? 10 : 50;
   for (int round = 0; round < rounds; ++round) {
-    const double begun = now();
+    const double begun = clock();
     for (int call = 0; call < calls; ++call) {
       if (round % 2 == 0) {
         kernels::parallel_ranges(count, count, pass);
@@ -45,7 +46,7 @@ inline double bandwidth(double bytes, bool in_place) {
         pass(0, count);
       }
     }
-    best = std::max(best, moved * calls / (now() - begun));
+    best = std::max(best, moved * calls / (clock() - begun));
   }
   return best;
 }

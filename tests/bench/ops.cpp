@@ -101,7 +101,8 @@ void show(const std::string& name, DType type, double seconds) {
   const double bytes = work.numbers * static_cast<double>(bytes_of(type));
   static const double peak_f32 = peak_rate<float>(), peak_f64 = peak_rate<double>();
   const double computing = work.flops / (type == DType::f32 ? peak_f32 : peak_f64);
-  const double moving = bytes / bandwidth(bytes, work.in_place), least = std::max(computing, moving);
+  const double moving = bytes / bandwidth(bytes, work.in_place, clock_now),
+               least = std::max(computing, moving);
   std::printf(
       "{\"table\": \"Single operations\", \"operation\": \"%s\", \"type\": \"%s\", \"threads\": %d, "
       "\"ms\": %.5g, \"GFLOP/s\": %.4g, \"GB/s\": %.4g, \"bound by\": \"%s\", \"share of the bound\": \"%.0f "
