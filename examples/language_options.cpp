@@ -104,8 +104,10 @@ void LanguageOptions::for_each(Self& o, const F& f) {
   f("Training", "head_chunk", o.head_chunk,
     "rows of logits at a time with --fused-head; 0 for a good number");
   f("Training", "validation_kind", o.validation_kind,
-    "exact (all of the held-out text), estimate (random batches) or both");
-  f("Training", "validation_batches", o.validation_batches, "random batches of the estimate");
+    "exact (all of the held-out text), estimate (random batches), both, or auto: exact where that takes "
+    "little of the time, else estimates, and exact at the end");
+  f("Training", "validation_batches", o.validation_batches,
+    "random batches of the estimate; with auto, at most");
 }
 
 LanguageOptions::LanguageOptions(const std::string& preset_name)
@@ -215,8 +217,9 @@ void LanguageOptions::check() const {
                                                    std::to_string(validation_batches));
   require(head_chunk >= 0, "--head-chunk must not be negative; got " + std::to_string(head_chunk));
   require(head_chunk == 0 || fused_head, "--head-chunk needs --fused-head");
-  require(validation_kind == "exact" || validation_kind == "estimate" || validation_kind == "both",
-          "--validation-kind must be exact, estimate or both; got " + validation_kind);
+  require(validation_kind == "auto" || validation_kind == "exact" || validation_kind == "estimate" ||
+              validation_kind == "both",
+          "--validation-kind must be auto, exact, estimate or both; got " + validation_kind);
   window_order(order);
   training.check();
   if (from.empty()) model_config(data.vocabulary).check();  // whatever the vocabulary's size will be

@@ -59,8 +59,8 @@ struct LanguageOptions {
   Index batch = 12;  ///< rows of `context` tokens
   bool fused_head = false;
   Index head_chunk = 0;
-  Index validation_batches = 20;         ///< of the estimate
-  std::string validation_kind = "both";  ///< exact, estimate or both
+  Index validation_batches = 20;         ///< of the estimate; with auto, at most
+  std::string validation_kind = "auto";  ///< auto, exact, estimate or both: see validation_plan
 
   /// As the preset of this name, for whatever it leaves open as the first preset. Throws: Error
   explicit LanguageOptions(const std::string& preset_name = {});

@@ -16,6 +16,9 @@ namespace {
 constexpr Index kPromptTokens = 16, kSampleTokens = 160;
 constexpr double kSampleTemperature = 0.8;
 
+// A forward pass against a step's forward, backward and update; shares of a training's time.
+constexpr double kForwardShare = 1.0 / 3, kValidationShare = 0.03, kEstimateShare = 0.005, kEndShare = 0.05;
+
 /// `text` with every line set in, as the log shows it.
 std::string set_in(const std::string& text) {
   std::string result = "  ";
@@ -28,6 +31,26 @@ std::string set_in(const std::string& text) {
 
 }  // namespace
 
+ValidationPlan validation_plan(const LanguageOptions& options, Index validation_tokens) {
+  const std::string& kind = options.validation_kind;
+  const Index asked = options.validation_batches;
+  if (kind == "exact") return {true, 0, true, asked};
+  if (kind == "both") return {true, asked, true, asked};
+  if (kind == "estimate") return {false, asked, false, asked};
+  const TrainingOptions& training = options.training;
+  const Index batch = options.batch * options.context;
+  // In units of one token trained on.
+  const double work = static_cast<double>(training.steps) * static_cast<double>(training.accumulate * batch);
+  const double exact = kForwardShare * static_cast<double>(validation_tokens);
+  const auto validations = static_cast<double>((training.steps - 1) / training.validate_every + 1);
+  if (validations * exact <= kValidationShare * work) return {true, 0, true, 0};
+  const double affordable =
+      kEstimateShare * work / (validations * kForwardShare * static_cast<double>(batch));
+  const Index batches = std::max<Index>(1, std::min(asked, static_cast<Index>(affordable)));
+  const bool exact_end = exact <= kEndShare * work;
+  return {false, batches, exact_end, exact_end ? 0 : asked};
+}
+
 LanguageTask::LanguageTask(const LanguageOptions& options, LanguageData data, DecoderOnly model,
                            Progress& progress)
     : options_(options),
@@ -35,7 +58,8 @@ LanguageTask::LanguageTask(const LanguageOptions& options, LanguageData data, De
       model_(std::move(model)),
       windows_(data_.train, options_.context, window_order(options_.order), options_.training.seed),
       measure_(data_.validation, *data_.tokenizer, options_.batch, options_.context, options_.training.seed,
-               options_.head_loss()) {
+               options_.head_loss()),
+      plan_(validation_plan(options_, data_.validation.size())) {
   for (const TokenFile* file : {&data_.train, &data_.validation}) {
     if (file->vocabulary() > model_.config().vocabulary) {
       throw DataError(file->path(), 0,
@@ -53,28 +77,30 @@ LanguageTask::LanguageTask(const LanguageOptions& options, LanguageData data, De
                 std::to_string(omp_get_max_threads()) + " threads");
 }
 
-BatchLoss LanguageTask::next_loss() {
-  const LanguageBatch batch = language_batch(model_.config(), windows_.batch(batches_, options_.batch),
-                                             options_.training.seed, batches_ * options_.batch);
+void LanguageTask::next_batch() {
+  batch_ = language_batch(model_.config(), windows_.batch(batches_, options_.batch), options_.training.seed,
+                          batches_ * options_.batch);
   ++batches_;
-  return {model_.loss(batch.inputs, batch.targets, batch.prefix_lengths, options_.head_loss()), batch.counted,
-          batch.inputs.elements()};
+}
+
+BatchLoss LanguageTask::batch_loss() {
+  return {model_.loss(batch_.inputs, batch_.targets, batch_.prefix_lengths, options_.head_loss()),
+          batch_.counted, batch_.inputs.elements()};
 }
 
 Validation LanguageTask::validate(Progress& progress) {
   Validation result;
-  const bool exactly = options_.validation_kind != "estimate";
-  if (exactly) {
+  if (plan_.exact) {
     const MeanLoss exact = measure_.exact(model_, progress);
     result.loss = exact.nats;
     if (exact.bytes > 0) result.further["bits_per_byte"] = exact.bits_per_byte();
   }
-  if (options_.validation_kind != "exact") {
-    const MeanLoss estimate = measure_.estimate(model_, options_.validation_batches, batches_, progress);
-    if (!exactly) result.loss = estimate.nats;
+  if (plan_.batches > 0) {
+    const MeanLoss estimate = measure_.estimate(model_, plan_.batches, 0, progress);
+    if (!plan_.exact) result.loss = estimate.nats;
     result.further["estimated_loss"] = estimate.nats;
-    result.remark = format(exactly ? ", estimated %.4f ± %.4f" : ", an estimate ± %.4f",
-                           exactly ? estimate.nats : estimate.standard_error, estimate.standard_error);
+    result.remark = format(plan_.exact ? ", estimated %.4f ± %.4f" : ", an estimate ± %.4f",
+                           plan_.exact ? estimate.nats : estimate.standard_error, estimate.standard_error);
   }
   return result;
 }
@@ -130,17 +156,22 @@ void LanguageTask::load_state(const Json& state) {
 }
 
 Json LanguageTask::conclude(Progress& progress) {
-  // The batches that `evaluate` draws.
-  const MeanLoss estimate = measure_.estimate(model_, options_.validation_batches, 0, progress);
-  const std::string estimated = "estimated from " + std::to_string(options_.validation_batches) +
-                                " batches " + format("%.4f ± %.4f", estimate.nats, estimate.standard_error);
-  if (options_.validation_kind == "estimate") {  // the whole part may take longer than the training did
-    progress.keep("the best weights: " + estimated);
-    return {{"best_estimated_loss", estimate.nats}};
+  Json result;
+  std::string said;
+  if (plan_.exact_end) {
+    const MeanLoss exact = measure_.exact(model_, progress);
+    result["best_loss"] = exact.nats;
+    said = loss_text(exact);
   }
-  const MeanLoss exact = measure_.exact(model_, progress);
-  progress.keep("the best weights: " + loss_text(exact) + "; " + estimated);
-  return {{"best_loss", exact.nats}, {"best_estimated_loss", estimate.nats}};
+  if (plan_.end_batches > 0) {
+    // The batches that `evaluate` draws.
+    const MeanLoss estimate = measure_.estimate(model_, plan_.end_batches, 0, progress);
+    result["best_estimated_loss"] = estimate.nats;
+    said += (said.empty() ? "" : "; ") + ("estimated from " + std::to_string(plan_.end_batches)) +
+            " batches " + format("%.4f ± %.4f", estimate.nats, estimate.standard_error);
+  }
+  progress.keep("the best weights: " + said);
+  return result;
 }
 
 int train_language_model(const RunFolder& folder, const LanguageOptions& options,

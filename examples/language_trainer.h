@@ -7,6 +7,20 @@
 
 namespace tapeformer {
 
+/// How a training measures its model.
+struct ValidationPlan {
+  bool exact = false;      ///< over the whole validation part, at every validation
+  Index batches = 0;       ///< of the estimate at every validation; 0 for none
+  bool exact_end = false;  ///< over the whole validation part, of the best weights, when the training is over
+  Index end_batches = 0;   ///< of the estimate then; 0 for none
+};
+
+/// What options.validation_kind says, with "auto" decided from numbers of tokens, never from the clock: a
+/// token measured costs a third of one trained on. Exact at every validation if that costs at most 3 % of
+/// all steps; else estimates for at most 0.5 % of them, and the exact mean at the end if it takes at most
+/// 5 %.
+ValidationPlan validation_plan(const LanguageOptions& options, Index validation_tokens);
+
 /// Trains a DecoderOnly on windows of a token file.
 class LanguageTask : public TrainingTask {
  public:
@@ -16,8 +30,10 @@ class LanguageTask : public TrainingTask {
 
   const TrainingOptions& options() const override { return options_.training; }
   Module& model() override { return model_; }
-  BatchLoss next_loss() override;
-  /// The exact mean decides on the best weights, unless only estimates are asked for.
+  void next_batch() override;
+  BatchLoss batch_loss() override;
+  /// The exact mean decides on the best weights where there is one, else the estimate, whose batches are the
+  /// same at every validation: what differs is the model.
   Validation validate(Progress& progress) override;
   double trial_loss(Progress& progress) override;
   void show_samples(Progress& progress) override;
@@ -36,7 +52,9 @@ class LanguageTask : public TrainingTask {
   DecoderOnly model_;
   TokenWindows windows_;
   LanguageMeasure measure_;
+  ValidationPlan plan_;
   Index batches_ = 0;  // of the training, so far
+  LanguageBatch batch_;
 };
 
 /// A new training in `folder`; returns the exit code. Throws: DataError, CheckpointError, Error

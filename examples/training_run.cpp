@@ -26,14 +26,16 @@ std::unique_ptr<TrainingTask> made(const MakeTask& make_task, Index threads, con
 
 int start_training(const RunFolder& folder, const TrainingControl& control, const MakeTask& make_task) {
   folder.refuse_if_used();
+  const PhaseClock clock;
   Progress progress;
   const auto task = made(make_task, control.threads, nullptr, progress);
-  TrainingRun run(folder, control, *task, progress);
+  TrainingRun run(folder, control, *task, progress, clock);
   run.start();
   return run.run();
 }
 
 int resume_training(const RunFolder& folder, const TrainingControl& control, const MakeTask& make_task) {
+  const PhaseClock clock;
   Progress progress;
   std::unique_ptr<TrainingTask> task;
   std::unique_ptr<TrainingRun> run;
@@ -41,7 +43,7 @@ int resume_training(const RunFolder& folder, const TrainingControl& control, con
   try {
     const Index threads = control.threads > 0 ? control.threads : checkpoint.at("threads").get<Index>();
     task = made(make_task, threads, &checkpoint, progress);
-    run = std::make_unique<TrainingRun>(folder, control, *task, progress);
+    run = std::make_unique<TrainingRun>(folder, control, *task, progress, clock);
     run->resume(checkpoint);
   } catch (const Json::exception& error) {
     throw CheckpointError(
@@ -54,11 +56,12 @@ int resume_training(const RunFolder& folder, const TrainingControl& control, con
 }
 
 TrainingRun::TrainingRun(RunFolder folder, const TrainingControl& control, TrainingTask& task,
-                         Progress& progress)
+                         Progress& progress, const PhaseClock& clock)
     : folder_(std::move(folder)),
       control_(control),
       task_(task),
       progress_(progress),
+      clock_(clock),
       options_(task.options()),
       optimizer_(task.model().parameters(), options_.adamw_config()),
       schedule_(options_.schedule_config()) {}
@@ -90,6 +93,7 @@ void TrainingRun::resume(const Json& checkpoint) {
 
 void TrainingRun::save_checkpoint() {
   if (checkpointed_step_ == state_.step && !state_.finished) return;
+  const PhaseClock::Scope scope(clock_, Phase::checkpoints);
   // An update can ruin the weights after a loss that was still good: what is saved has been tried.
   require_finite(task_.trial_loss(progress_), "loss after the update");
   Json state;
@@ -123,14 +127,19 @@ double TrainingRun::train_step() {
   double loss_sum = 0;
   Index counted = 0;
   for (Index part = 0; part < options_.accumulate; ++part) {
+    clock_.enter(Phase::batches);
+    task_.next_batch();
+    clock_.enter(Phase::forward);
     Tape tape;
-    const BatchLoss batch = task_.next_loss();
+    const BatchLoss batch = task_.batch_loss();
+    clock_.enter(Phase::backward);
     const auto weight = static_cast<double>(batch.counted);
     tape.backward(batch.loss, accumulates ? Tensor::scalar(weight, batch.loss.dtype()) : Tensor());
     loss_sum += batch.loss.item() * weight;
     counted += batch.counted;
     timed_tokens_ += batch.tokens;
   }
+  clock_.enter(Phase::update);
   const double share = accumulates ? 1 / static_cast<double>(counted) : 1;
   const double norm = share * gradient_norm(optimizer_.parameters());
   const double loss = loss_sum / static_cast<double>(counted);
@@ -138,6 +147,7 @@ double TrainingRun::train_step() {
   require_finite(norm, "gradient's norm");
   optimizer_.step(schedule_(state_.step), share * (options_.clip > 0 ? clip_factor(norm, options_.clip) : 1));
   ++state_.step;
+  clock_.enter(Phase::log);
   return loss;
 }
 
@@ -171,7 +181,9 @@ void TrainingRun::log_step(double loss) {
 
 void TrainingRun::validate() {
   const double begun = now_seconds();
+  clock_.enter(Phase::validation);
   const Validation result = task_.validate(progress_);
+  clock_.enter(Phase::checkpoints);
   require_finite(result.loss, "validation loss");
   const bool better = !state_.has_best || result.loss < state_.best_loss;
   if (better) {
@@ -185,6 +197,7 @@ void TrainingRun::validate() {
   if (options_.keep_checkpoints > 0) {
     folder_.keep_weights(task_.model(), state_.step, options_.keep_checkpoints);
   }
+  clock_.enter(Phase::log);
   Json metrics = {{"step", state_.step}, {"validation_loss", result.loss}};
   metrics["perplexity"] = std::exp(result.loss);
   metrics.update(result.further);
@@ -194,7 +207,9 @@ void TrainingRun::validate() {
                  format(": validation loss %.4f, perplexity %.3f", result.loss, std::exp(result.loss)) +
                  result.remark + (better ? ", the best so far" : "") + ", after " +
                  duration_text(begun - started_));
+  clock_.enter(Phase::samples);
   if (options_.samples > 0) task_.show_samples(progress_);
+  clock_.enter(Phase::log);
   log_started_ += now_seconds() - begun;
 }
 
@@ -233,6 +248,7 @@ int TrainingRun::stop(bool late) {
                  (state_.has_best ? std::string()
                                   : std::string(" (there was no validation yet, so there is nothing to ") +
                                         task_.purpose() + " with)"));
+  tell_time();
   return late ? kExitSuccess : kExitInterrupted;
 }
 
@@ -240,11 +256,18 @@ int TrainingRun::finish() {
   progress_.keep("trained " + std::to_string(state_.step) + " steps in " +
                  duration_text(now_seconds() - started_) + "; best validation loss " +
                  format("%.4f", state_.best_loss) + "; weights in " + folder_.file(kBestWeights));
+  clock_.enter(Phase::validation);
   load_weights(folder_.file(kBestWeights), task_.model());
   Json metrics = {{"step", state_.step}};
   metrics.update(task_.conclude(progress_));
   if (metrics.size() > 1) folder_.append_metrics(metrics);
+  tell_time();
   return kExitSuccess;
+}
+
+void TrainingRun::tell_time() {
+  progress_.keep("time: " + clock_.text());
+  folder_.append_metrics({{"step", state_.step}, {"seconds", clock_.json()}});
 }
 
 }  // namespace tapeformer

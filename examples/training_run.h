@@ -1,5 +1,6 @@
 #pragma once
 
+#include <tapeformer/examples/phase_clock.h>
 #include <tapeformer/examples/progress.h>
 #include <tapeformer/examples/run_folder.h>
 #include <tapeformer/examples/training_options.h>
@@ -35,8 +36,10 @@ class TrainingTask {
 
   virtual const TrainingOptions& options() const = 0;
   virtual Module& model() = 0;
-  /// The model on the next batch of the training, in training mode. Called with an open tape.
-  virtual BatchLoss next_loss() = 0;
+  /// Makes the next batch of the training.
+  virtual void next_batch() = 0;
+  /// The model on that batch, in training mode. Called with an open tape.
+  virtual BatchLoss batch_loss() = 0;
   virtual Validation validate(Progress& progress) = 0;
   /// A loss that is not finite if the weights are ruined, quickly computed.
   virtual double trial_loss(Progress& progress) = 0;
@@ -47,7 +50,7 @@ class TrainingTask {
 
   /// What a new training keeps in its folder: config.json, vocabularies.
   virtual void describe(const RunFolder& folder) = 0;
-  /// Adds to the checkpoint's state what next_loss needs to go on, and what the task is made from.
+  /// Adds to the checkpoint's state what next_batch needs to go on, and what the task is made from.
   virtual void save_state(Json& state) const = 0;
   virtual void load_state(const Json& state) = 0;
   /// Called when the training is over, with the best weights in the model. What it returns ends
@@ -64,7 +67,9 @@ class TrainingTask {
 /// bit for bit what it would have without the break.
 class TrainingRun {
  public:
-  TrainingRun(RunFolder folder, const TrainingControl& control, TrainingTask& task, Progress& progress);
+  /// `clock` has measured what came before.
+  TrainingRun(RunFolder folder, const TrainingControl& control, TrainingTask& task, Progress& progress,
+              const PhaseClock& clock = {});
 
   /// Makes the folder. Throws: DataError
   void start();
@@ -93,11 +98,13 @@ class TrainingRun {
   std::string status(double loss) const;
   int stop(bool late);
   int finish();
+  void tell_time();
 
   RunFolder folder_;
   TrainingControl control_;
   TrainingTask& task_;
   Progress& progress_;
+  PhaseClock clock_;
   const TrainingOptions options_;
   AdamW optimizer_;
   Schedule schedule_;

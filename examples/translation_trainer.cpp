@@ -114,13 +114,14 @@ void TranslationTask::load_state(const Json& state) {
   train_batches_->seek({state.at("epoch").get<Index>(), state.at("batch").get<Index>()});
 }
 
-BatchLoss TranslationTask::next_loss() {
-  const TranslationBatch batch = train_batches_->next();
+void TranslationTask::next_batch() { batch_ = train_batches_->next(); }
+
+BatchLoss TranslationTask::batch_loss() {
   CrossEntropyOptions smoothed;
   smoothed.ignored = kIgnored;
   smoothed.smoothing = options_.label_smoothing;
-  const Tensor logits = (*model_)(batch.source_ids, batch.source_mask, batch.target_inputs);
-  return {cross_entropy(logits, batch.target_outputs, smoothed), target_tokens(batch), batch.tokens};
+  const Tensor logits = (*model_)(batch_.source_ids, batch_.source_mask, batch_.target_inputs);
+  return {cross_entropy(logits, batch_.target_outputs, smoothed), target_tokens(batch_), batch_.tokens};
 }
 
 Validation TranslationTask::validate(Progress& progress) {

@@ -23,7 +23,8 @@ class TranslationTask : public TrainingTask {
 
   const TrainingOptions& options() const override { return options_.training; }
   Module& model() override { return *model_; }
-  BatchLoss next_loss() override;
+  void next_batch() override;
+  BatchLoss batch_loss() override;
   Validation validate(Progress& progress) override;
   double trial_loss(Progress& progress) override;
   void show_samples(Progress& progress) override;
@@ -42,6 +43,7 @@ class TranslationTask : public TrainingTask {
   CorpusSplit corpus_;
   Vocabularies vocabularies_;
   std::unique_ptr<TranslationBatches> train_batches_, validation_batches_;
+  TranslationBatch batch_;
   std::uint64_t data_fingerprint_ = 0;
   std::unique_ptr<EncoderDecoder> model_;
 };

@@ -34,7 +34,7 @@ inline LanguageOptions tiny_options(const TemporaryFolder& folder) {
   write_bytes(options.data.corpus[0], walk(1500, 1));
   write_bytes(options.data.validation[0], walk(230, 2));
   options.layers = 1, options.heads = 2, options.width = 16, options.context = 8, options.batch = 6;
-  options.validation_batches = 5;
+  options.validation_batches = 5, options.validation_kind = "both";
   TrainingOptions& training = options.training;
   training.steps = 40, training.warmup = 4, training.learning_rate = 0.03;
   training.validate_every = 20, training.log_every = 10, training.samples = 0;

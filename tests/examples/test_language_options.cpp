@@ -173,7 +173,7 @@ TEST_SUITE("examples/language_options") {
     CHECK(refusal({"--dropout", "1"}).find("--dropout must be in [0, 1)") == 0);
     CHECK(refusal({"--batch", "0"}).find("--batch and --validation-batches must be positive") == 0);
     CHECK(refusal({"--head-chunk", "8"}) == "--head-chunk needs --fused-head");
-    CHECK(refusal({"--validation-kind", "none"}).find("--validation-kind must be exact") == 0);
+    CHECK(refusal({"--validation-kind", "none"}).find("--validation-kind must be auto") == 0);
     CHECK(refusal({"--order", "backwards"}).find("backwards") != std::string::npos);
     CHECK(refusal({"--feed-forward-kind", "sine"}).find("--feed-forward-kind must be one of gelu") == 0);
     CHECK(refusal({"--steps", "50", "--warmup", "50"}).find("more --steps than --warmup; got 50 and 50") !=

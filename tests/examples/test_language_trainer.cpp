@@ -135,7 +135,8 @@ TEST_SUITE("examples/language_trainer") {
     const LanguageData data = tiny_data(options, temporary);
     Progress progress;
     LanguageTask task(options, data, strong_model(options), progress);
-    const BatchLoss computed = task.next_loss();
+    task.next_batch();
+    const BatchLoss computed = task.batch_loss();
     const DecoderOnly model = strong_model(options);
     const TokenWindows windows(data.train, 8, WindowOrder::random, options.training.seed);
     const LanguageBatch batch = language_batch(model.config(), windows.batch(0, 6), options.training.seed, 0);
@@ -167,6 +168,56 @@ TEST_SUITE("examples/language_trainer") {
     }
   }
 
+  TEST_CASE("an automatic validation takes a small share of the training's work, whatever the clock says") {
+    const auto plan = [](Index steps, Index every, Index tokens, const char* kind = "auto") {
+      LanguageOptions options;
+      options.batch = 5, options.context = 20, options.training.accumulate = 2;  // 200 tokens a step
+      options.training.steps = steps, options.training.validate_every = every;
+      options.validation_batches = 30, options.validation_kind = kind;
+      const ValidationPlan chosen = validation_plan(options, tokens);
+      return std::vector<Index>{chosen.exact, chosen.batches, chosen.exact_end, chosen.end_batches};
+    };
+    using Plan = std::vector<Index>;
+    // 1000 steps: 200,000 tokens. 4 validations of 4500 tokens cost a third of 18,000 or 3 %, and not more.
+    CHECK(plan(1000, 250, 4500) == Plan{1, 0, 1, 0});
+    CHECK(plan(1000, 300, 4500) == Plan{1, 0, 1, 0});  // at 300, 600, 900 and 1000
+    // Else 0.5 %, or 1000: 250 each, or 750 tokens measured, 7 batches. 30,000 tokens at the end cost 5 %.
+    CHECK(plan(1000, 250, 4501) == Plan{0, 7, 1, 0});
+    CHECK(plan(1000, 300, 30000) == Plan{0, 7, 1, 0});
+    CHECK(plan(1000, 250, 30001) == Plan{0, 7, 0, 30});
+    CHECK(plan(1000, 1000, 30001) == Plan{0, 30, 0, 30});
+    CHECK(plan(1000, 1, 30001) == Plan{0, 1, 0, 30});
+    CHECK(plan(1000, 1, 1, "estimate") == Plan{0, 30, 0, 30});
+    CHECK(plan(1000, 1, 30001, "exact") == Plan{1, 0, 1, 30});
+    CHECK(plan(1000, 1, 30001, "both") == Plan{1, 30, 1, 30});
+  }
+
+  TEST_CASE("estimates during a training, and the exact mean at its end") {
+    const CapturedLog log;
+    const TemporaryFolder temporary;
+    const RunFolder folder(temporary.file("run"));
+    LanguageOptions options = tiny_options(temporary);
+    options.validation_kind = "auto";
+    options.training.steps = 45, options.training.validate_every = 15;
+    CHECK(train_language_model(folder, options, {}) == kExitSuccess);
+    const std::vector<Json> lines = metrics(folder, "validation_loss");
+    REQUIRE(lines.size() == 3);
+    double best = lines[0].at("validation_loss");
+    for (const Json& line : lines) {
+      CHECK_FALSE(line.contains("bits_per_byte"));
+      CHECK(line.at("validation_loss") == line.at("estimated_loss"));
+      best = std::min(best, line.at("validation_loss").get<double>());
+    }
+    CHECK(metrics(folder, "best_estimated_loss").empty());
+
+    LanguageRun run = LanguageRun::load(folder.path());
+    Progress progress;
+    const LanguageData data = open_language_data(options, folder);
+    const LanguageMeasure measure(data.validation, *data.tokenizer, 6, 8, 1, {});
+    CHECK(measure.exact(run.model, progress).nats == last(folder, "best_loss"));
+    CHECK(measure.estimate(run.model, 1, 0, progress).nats == best);  // the same batch at every validation
+  }
+
   TEST_CASE("batches whose gradients are accumulated are the batches of more steps") {
     const CapturedLog log;
     const TemporaryFolder temporary;
@@ -174,7 +225,11 @@ TEST_SUITE("examples/language_trainer") {
     Progress progress;
     LanguageTask task(options, tiny_data(options, temporary), tiny_model(options), progress);
     task.model().eval();
-    const BatchLoss first = task.next_loss(), second = task.next_loss();
+    const auto next_loss = [&] {
+      task.next_batch();
+      return task.batch_loss();
+    };
+    const BatchLoss first = next_loss(), second = next_loss();
     CHECK(first.counted == 48);
     CHECK(first.tokens == 48);
     CHECK(first.loss.item() != second.loss.item());
@@ -183,7 +238,7 @@ TEST_SUITE("examples/language_trainer") {
     CHECK(state.at("batches") == 2);
     state["batches"] = 1;
     task.load_state(state);
-    CHECK(task.next_loss().loss.item() == second.loss.item());
+    CHECK(next_loss().loss.item() == second.loss.item());
     CHECK(std::isfinite(task.trial_loss(progress)));
   }
 

@@ -9,8 +9,10 @@
 #include <doctest/doctest.h>
 #include <omp.h>
 
+#include <chrono>
 #include <filesystem>
 #include <sstream>
+#include <thread>
 
 using namespace tapeformer;
 
@@ -288,6 +290,69 @@ TEST_SUITE("examples/training_run") {
     CHECK(start(none, plain) == kExitSuccess);
     CHECK_FALSE(std::filesystem::exists(none.file("weights-12.safetensors")));
     CHECK(weights_in(none) == weights_in(folder));
+  }
+
+  TEST_CASE("at the end, and wherever a run stops, it tells where its time went") {
+    const CapturedLog log;
+    const TemporaryFolder temporary;
+    const RunFolder folder(temporary.file("run"));
+    ToyTask task;
+    task.training.accumulate = 2;
+    task.training.samples = 1;
+    CHECK(start(folder, task, kOneStep) == kExitSuccess);
+    CHECK(log.says("\ntime: of 0 s: steps "));
+    Json seconds = metrics(folder, "seconds").back();
+    CHECK(seconds.at("step") == 1);
+    for (const char* phase : {"validation", "samples"}) CHECK(seconds.at("seconds").at(phase) == 0.0);
+
+    // Every phase, slow enough to be seen.
+    class SlowTask : public ToyTask {
+     public:
+      void next_batch() override {
+        slow([&] { ToyTask::next_batch(); }, 2);
+      }
+      BatchLoss batch_loss() override {
+        slow([] {}, 4);
+        return ToyTask::batch_loss();
+      }
+      Validation validate(Progress& progress) override {
+        slow([] {}, 60);
+        return ToyTask::validate(progress);
+      }
+      double trial_loss(Progress& progress) override {
+        slow([] {}, 30);
+        return ToyTask::trial_loss(progress);
+      }
+      void show_samples(Progress& progress) override {
+        slow([&] { ToyTask::show_samples(progress); }, 40);
+      }
+      Json conclude(Progress& progress) override {
+        slow([] {}, 50);
+        return ToyTask::conclude(progress);
+      }
+
+     private:
+      static void slow(const std::function<void()>& work, int milliseconds) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds));
+        work();
+      }
+    };
+    const RunFolder slowly(temporary.file("slowly"));
+    SlowTask slow;
+    slow.training = task.training;
+    CHECK(start(slowly, slow) == kExitSuccess);
+    const std::vector<Json> told = metrics(slowly, "seconds");
+    REQUIRE(told.size() == 1);
+    CHECK(told[0].at("step") == 12);
+    const auto at_least = [&](const char* phase, double least) {
+      CAPTURE(phase);
+      CHECK(told[0].at("seconds").at(phase).get<double>() >= least);
+    };
+    at_least("batches", 24 * 0.002);
+    at_least("forward", 24 * 0.004);
+    at_least("validation", 3 * 0.06 + 0.05);
+    at_least("checkpoints", 4 * 0.03);
+    at_least("samples", 3 * 0.04);
   }
 
   TEST_CASE("start and resume make the task, and refuse folders that do not fit") {

@@ -60,13 +60,15 @@ class ToyTask : public TrainingTask {
 
   const TrainingOptions& options() const override { return training; }
   Module& model() override { return toy; }
-  BatchLoss next_loss() override {
-    const Index rows = batch_sizes[static_cast<std::size_t>(batches_) % batch_sizes.size()];
-    const Tensor loss = loss_of(toy, read_, rows);
-    const double factor = batches_ >= from_step ? loss_factor : 1;
+  void next_batch() override {
+    rows_ = batch_sizes[static_cast<std::size_t>(batches_) % batch_sizes.size()];
     ++batches_;
-    read_ += rows;
-    return {factor == 1 ? loss : affine(loss, factor, 0), rows, rows};
+    read_ += rows_;
+  }
+  BatchLoss batch_loss() override {
+    const Tensor loss = loss_of(toy, read_ - rows_, rows_);
+    const double factor = batches_ > from_step ? loss_factor : 1;
+    return {factor == 1 ? loss : affine(loss, factor, 0), rows_, rows_};
   }
   Validation validate(Progress&) override {
     Validation result;
@@ -120,7 +122,7 @@ class ToyTask : public TrainingTask {
  private:
   Tensor inputs_;
   std::vector<int> targets_;
-  Index batches_ = 0, read_ = 0, validated_ = 0;
+  Index batches_ = 0, rows_ = 0, read_ = 0, validated_ = 0;
 };
 
 }  // namespace tapeformer
