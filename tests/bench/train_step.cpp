@@ -1,7 +1,8 @@
 // Full training steps (random batch, forward, loss, backward, clipping, AdamW) of the workloads that
 // torch_step.py times in PyTorch, through the library as its users have it. One line of JSON a workload.
 // Usage: bench_train_step [WORKLOAD[:BATCH]...] [--steps N] [--threads N] [--dtype f32|f64] [--batch B]
-//                         [--length T] [--fused-head] [--profile] [--first-step] [--list]
+//                         [--length T] [--fused-head] [--recompute-layers] [--profile] [--first-step]
+//                         [--list]
 #include <tapeformer/autograd/profile.h>
 #include <tapeformer/autograd/storage.h>
 #include <tapeformer/examples/command_line.h>
@@ -33,7 +34,7 @@ struct Options {
   int steps = 0, threads = 0;
   std::string dtype = "f32";
   Index batch = 0, length = 0;
-  bool fused_head = false, profile = false, first_step = false, list = false;
+  bool fused_head = false, recompute_layers = false, profile = false, first_step = false, list = false;
 };
 
 void print_line(const char* name, const std::string& pass, double calls, double seconds, double whole,
@@ -96,7 +97,7 @@ double median_ms(const std::vector<PhaseSeconds>& steps, const F& part) {
 void measure(const Workload& w, const Options& options) {
   const double baseline = resident_mib("VmRSS:");
   const bool in_double = options.dtype == "f64";
-  Training training(w, {in_double ? DType::f64 : DType::f32, options.fused_head});
+  Training training(w, {in_double ? DType::f64 : DType::f32, options.fused_head, options.recompute_layers});
   if (options.first_step) {
     training.step();
     std::printf(
@@ -115,7 +116,8 @@ void measure(const Workload& w, const Options& options) {
   line["tokens_per_s"] = std::llround(1e3 * static_cast<double>(w.tokens()) / ms);
   line["peak_mib"] = std::llround(resident), line["pool_mib"] = std::llround(pool / (1 << 20));
   line["baseline_mib"] = std::llround(baseline), line["steps"] = steps.size(), line["compiler"] = __VERSION__;
-  line["fused_head"] = options.fused_head, line["gflop"] = rounded(1e-9 * flops, 3);
+  line["fused_head"] = options.fused_head, line["recompute_layers"] = options.recompute_layers;
+  line["gflop"] = rounded(1e-9 * flops, 3);
   line["gflop_per_s"] = rounded(1e-9 * rate, 1), line["peak_gflop_per_s"] = rounded(1e-9 * peak, 1);
   line["gemm_gflop_per_s"] = rounded(1e-9 * gemm, 1), line["share_of_peak"] = rounded(rate / peak, 3);
   line["share_of_gemm"] = rounded(rate / gemm, 3);
@@ -169,6 +171,8 @@ int bench(int argc, char** argv) {
   app.add_option("--batch", o.batch, "rows; the workload's own unless given")->check(positive);
   app.add_option("--length", o.length, "tokens a row; the workload's own unless given")->check(positive);
   app.add_flag("--fused-head", o.fused_head, "the loss in chunks, without logits");
+  app.add_flag("--recompute-layers", o.recompute_layers,
+               "layers keep only their input for the backward pass");
   app.add_flag("--profile", o.profile, "a table of where the time goes");
   app.add_flag("--first-step", o.first_step, "end after one step, the first");
   app.add_flag("--list", o.list, "the workloads and their sizes");

@@ -22,6 +22,13 @@ inline Tensor random_ids(Index rows, Index length, Index below, Generator& rando
   return ids;
 }
 
+/// How a workload is run; what it computes stays the same.
+struct TrainingVariant {
+  DType type = DType::f32;
+  bool fused_head = false;
+  bool recompute_layers = false;
+};
+
 /// A model with a batch.
 class Trainee {
  public:
@@ -34,9 +41,10 @@ class Trainee {
 /// GPT-2 with the exact GELU: learned positions, norms before sublayers, biases, the head tied to the table.
 class LanguageTrainee : public Trainee {
  public:
-  LanguageTrainee(const Workload& w, bool fused_head, Generator& random)
+  LanguageTrainee(const Workload& w, const TrainingVariant& variant, Generator& random)
       : workload_(w), model_(config(w), random) {
-    head_.fused = fused_head;
+    head_.fused = variant.fused_head;
+    model_.recompute_layers(variant.recompute_layers);
   }
   Module& module() override { return model_; }
   void draw_batch(Generator& random) override {
@@ -65,8 +73,9 @@ class LanguageTrainee : public Trainee {
 /// which are as many as those of torch.nn.Transformer. Unlike there, embeddings are dropped out too.
 class TranslationTrainee : public Trainee {
  public:
-  TranslationTrainee(const Workload& w, bool fused_head, Generator& random)
-      : workload_(w), fused_head_(fused_head), model_(config(w), random) {
+  TranslationTrainee(const Workload& w, const TrainingVariant& variant, Generator& random)
+      : workload_(w), fused_head_(variant.fused_head), model_(config(w), random) {
+    model_.recompute_layers(variant.recompute_layers);
     for (const auto& [name, parameter] : model_.named_parameters()) {
       if (name == "head.weight") head_weight_ = parameter;
       if (name == "head.bias") head_bias_ = parameter;
@@ -115,12 +124,6 @@ inline double sum(const PhaseSeconds& seconds) {
   return total;
 }
 
-/// How a workload is run; what it computes stays the same.
-struct TrainingVariant {
-  DType type = DType::f32;
-  bool fused_head = false;
-};
-
 class Training {
  public:
   Training(const Workload& w, const TrainingVariant& variant)
@@ -155,8 +158,8 @@ class Training {
 
  private:
   static std::unique_ptr<Trainee> make(const Workload& w, const TrainingVariant& variant, Generator& random) {
-    if (w.translates) return std::make_unique<TranslationTrainee>(w, variant.fused_head, random);
-    return std::make_unique<LanguageTrainee>(w, variant.fused_head, random);
+    if (w.translates) return std::make_unique<TranslationTrainee>(w, variant, random);
+    return std::make_unique<LanguageTrainee>(w, variant, random);
   }
 
   Generator random_;
