@@ -1,7 +1,7 @@
 #pragma once
 
 #include <tapeformer/autograd/kernels/attention.h>
-#include <tapeformer/autograd/kernels/cpu/attention_product.h>
+#include <tapeformer/autograd/kernels/cpu/block_product.h>
 #include <tapeformer/autograd/kernels/cpu/parallel.h>
 #include <tapeformer/autograd/kernels/cpu/philox_lanes.h>
 #include <tapeformer/autograd/kernels/dropout.h>
@@ -175,16 +175,6 @@ template <class T>
 void drop(Index count, const std::uint32_t* words, std::uint32_t dropped, T* values) {
 #pragma omp simd
   for (Index i = 0; i < count; ++i) values[i] = words[i] >= dropped ? values[i] : T(0);
-}
-
-/// `count` values of this thread's own, aligned to a vector, until the next call with the same Purpose.
-template <class Purpose, class T>
-T* thread_memory(Index count) {
-  thread_local std::vector<T> values;
-  const Index needed = count + 64 / static_cast<Index>(sizeof(T));
-  if (static_cast<Index>(values.size()) < needed) values = std::vector<T>(static_cast<std::size_t>(needed));
-  const auto address = reinterpret_cast<std::uintptr_t>(values.data());
-  return values.data() + (64 - address % 64) % 64 / sizeof(T);
 }
 
 /// Places of several blocks, one behind the other, in one piece of memory.

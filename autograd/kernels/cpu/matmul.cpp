@@ -1,3 +1,4 @@
+#include <tapeformer/autograd/kernels/cpu/block_product.h>
 #include <tapeformer/autograd/kernels/cpu/parallel.h>
 #include <tapeformer/autograd/kernels/cpu/simd.h>
 #include <tapeformer/autograd/kernels/matmul.h>
@@ -63,6 +64,47 @@ class ThreadsFor {
   bool one_;
 };
 
+/// Few rows times a large matrix that is stored transposed: what a step of several generated texts, or of a small
+/// batch, does with its weights.
+bool is_few_rows_product(const Gemm& s) {
+  return s.transpose_b && !s.transpose_a && s.m >= 16 && s.m <= 128 && s.n * s.k >= 200000 && s.n >= 64;
+}
+
+/// c [m, n] = scale a b^T + beta c by way of its transpose: the few rows are packed as vectors, and the matrix is read
+/// where it lies, once, where a library would first copy it into another order.
+template <class T>
+void few_rows_product(const Gemm& s, const T* a, const T* b, T beta, T* c) {
+  constexpr Index kDepth = 512, kColumns = 48;  // of b at a time: 2 KB of each of its rows; a tile of c
+  const Index rows = padded<T>(s.m), lead = leading<T>(s.m), blocks = (s.n + kColumns - 1) / kColumns;
+  parallel_ranges(blocks, s.m * s.k * kColumns / 8, [&](Index first, Index last) {
+    struct FewRows {};
+    T* packed =
+        thread_memory<FewRows, T>(padded<T>(s.k) * lead + kColumns * lead + kLanes<T> * padded<T>(s.k));
+    T *tile = packed + padded<T>(s.k) * lead, *strip = tile + kColumns * lead;
+    for (Index i = 0; i < rows; i += kLanes<T>) {
+      const Index count = std::min(kLanes<T>, s.m - i);
+      pack_rows<T>(count, s.k, a + i * s.lda, s.lda, nullptr, static_cast<T>(s.scale), strip, padded<T>(s.k));
+      std::fill(strip + count * padded<T>(s.k), strip + kLanes<T> * padded<T>(s.k), T(0));
+      transpose_block(kLanes<T>, s.k, strip, padded<T>(s.k), packed + i, lead);
+    }
+    for (Index j = first * kColumns; j < std::min(s.n, last * kColumns); j += kColumns) {
+      const Index columns = std::min(kColumns, s.n - j);
+      for (Index k = 0; k < s.k; k += kDepth) {
+        block_product<T>(columns, s.m, std::min(kDepth, s.k - k), {b + j * s.ldb + k, s.ldb, 1},
+                         {packed + k * lead, lead}, tile, lead, k > 0);
+      }
+      for (Index i = 0; i < s.m; ++i) {
+        T* line = c + i * s.ldc + j;
+        if (beta == T(0)) {
+          for (Index x = 0; x < columns; ++x) line[x] = tile[x * lead + i];
+        } else {
+          for (Index x = 0; x < columns; ++x) line[x] += tile[x * lead + i];
+        }
+      }
+    }
+  });
+}
+
 /// The product over an empty k: c = 0, or c as it was.
 template <class T>
 void clear(const Gemm& s, T beta, T* c) {
@@ -100,6 +142,8 @@ void gemm(Cpu, const Gemm& s, const T* a, const T* b, Write<T> c) {
   // operations before and after, so that they lie in its cache), or the library shares the work out.
   if (count >= 2 * omp_get_max_threads()) {
     parallel_ranges(count, s.m * s.n * s.k / 8, products);
+  } else if (count == 1 && is_few_rows_product(s)) {
+    few_rows_product(s, a, b, beta, c.to);
   } else if (count == 1 && !s.transpose_a && s.k > 0 && s.m >= kOwnRows * omp_get_max_threads()) {
     parallel_ranges(s.m, s.n * s.k / 8, [&](Index from, Index to) {
       Gemm rows = s;

@@ -5,6 +5,8 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <cstdint>
+#include <vector>
 
 namespace tapeformer::kernels {
 
@@ -26,6 +28,16 @@ void parallel_ranges(Index count, Index work, const Body& body) {
                 team = omp_get_num_threads();  // which may be fewer than asked for
     body(count * thread / team, count * (thread + 1) / team);
   }
+}
+
+/// `count` values of this thread's own, aligned to a vector, until the next call with the same Purpose.
+template <class Purpose, class T>
+T* thread_memory(Index count) {
+  thread_local std::vector<T> values;
+  const Index needed = count + 64 / static_cast<Index>(sizeof(T));
+  if (static_cast<Index>(values.size()) < needed) values = std::vector<T>(static_cast<std::size_t>(needed));
+  const auto address = reinterpret_cast<std::uintptr_t>(values.data());
+  return values.data() + (64 - address % 64) % 64 / sizeof(T);
 }
 
 }  // namespace tapeformer::kernels
