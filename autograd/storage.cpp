@@ -50,6 +50,8 @@ class Pool {
     mallopt(M_TRIM_THRESHOLD, INT_MAX);
     mallopt(M_MMAP_MAX, 0);
     mallopt(M_ARENA_MAX, 1);
+    // Threads whose scratch memory overlaps for the first time must not send it to the system again.
+    mallopt(M_TOP_PAD, 64 << 20);
   }
 
   void* allocate(std::size_t bytes) {

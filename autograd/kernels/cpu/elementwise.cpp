@@ -49,7 +49,8 @@ struct WithDerivative {
   B value, derivative;
 };
 
-/// Calls `use` with x -> f(x), f'(x), for the functions that save x. Who takes one alone pays for that alone.
+/// Calls `use` with x -> f(x), f'(x), for the functions that save x. Who takes one alone pays for that alone. Sums of
+/// products are written out as such: the compiler may choose otherwise at the end of a range than within it.
 template <class T, class Use>
 void with_both(Unary f, Use&& use) {
   using B = Batch<T>;
@@ -69,14 +70,14 @@ void with_both(Unary f, Use&& use) {
     case Unary::gelu_tanh:  // tanh(sqrt(2/pi) (x + 0.044715 x^3)) for the erf
       return use([=](const B& x) {
         const B square = x * x, c = B(static_cast<T>(kSqrt2OverPi));
-        const B t = xsimd::tanh(c * x * (one + B(T(kGeluCubic)) * square));
-        return Both{half * x * (one + t),
-                    half * (one + t + x * (one - t * t) * c * (one + B(T(3 * kGeluCubic)) * square))};
+        const B t = xsimd::tanh(c * x * xsimd::fma(B(T(kGeluCubic)), square, one));
+        const B slope = c * xsimd::fma(B(T(3 * kGeluCubic)), square, one) * xsimd::fnma(t, t, one);
+        return Both{half * x * (one + t), half * xsimd::fma(x, slope, one + t)};
       });
     case Unary::silu:
       return use([=](const B& x) {
         const B s = sigmoid(x);
-        return Both{x * s, s * (one + x * (one - s))};
+        return Both{x * s, s * xsimd::fma(x, one - s, one)};
       });
     default: return;  // the others save y
   }
