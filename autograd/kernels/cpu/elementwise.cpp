@@ -49,8 +49,7 @@ struct WithDerivative {
   B value, derivative;
 };
 
-/// Calls `use` with x -> f(x), f'(x), for the functions that save x. Who takes one alone pays for that alone. Sums of
-/// products are written out as such: the compiler may choose otherwise at the end of a range than within it.
+/// Calls `use` with x -> f(x), f'(x), for the functions that save x. Who takes one alone pays for that alone.
 template <class T, class Use>
 void with_both(Unary f, Use&& use) {
   using B = Batch<T>;

@@ -63,7 +63,7 @@ TEST_SUITE("autograd/ops/gated") {
   TEST_CASE("values and gradients equal the formula at every width") {
     Generator random(1);
     for (const Unary f : kGates) {
-      CAPTURE(name_of(f));
+      CAPTURE(std::string(name_of(f)));
       for (const Index width : {1, 31, 32, 33, 257, 511, 512, 513}) {
         CAPTURE(width);
         const Tensor x = random_normal({2, 3, 2 * width}, random), dy = random_normal({2, 3, width}, random);
@@ -92,7 +92,7 @@ TEST_SUITE("autograd/ops/gated") {
     Generator random(3);
     for (const DType type : {DType::f32, DType::f64}) {
       for (const Unary f : kGates) {
-        CAPTURE(name_of(f));
+        CAPTURE(std::string(name_of(f)));
         const Tensor x = random_normal({41, 2 * 513}, random, type),
                      dy = random_normal({41, 513}, random, type);
         const OpResult fused = run_op([&](const auto& in) { return gated(f, in[0]); }, {x}, dy);
