@@ -17,7 +17,7 @@ constexpr Index kPromptTokens = 16, kSampleTokens = 160;
 constexpr double kSampleTemperature = 0.8;
 
 // A forward pass against a step's forward, backward and update; shares of a training's time.
-constexpr double kForwardShare = 1.0 / 3, kValidationShare = 0.03, kEstimateShare = 0.005, kEndShare = 0.05;
+constexpr double kForwardShare = 1.0 / 3, kValidationShare = 0.03, kEstimateShare = 0.005, kEndShare = 0.025;
 
 /// `text` with every line set in, as the log shows it.
 std::string set_in(const std::string& text) {
@@ -43,7 +43,7 @@ ValidationPlan validation_plan(const LanguageOptions& options, Index validation_
   const double work = static_cast<double>(training.steps) * static_cast<double>(training.accumulate * batch);
   const double exact = kForwardShare * static_cast<double>(validation_tokens);
   const auto validations = static_cast<double>((training.steps - 1) / training.validate_every + 1);
-  if (validations * exact <= kValidationShare * work) return {true, 0, true, 0};
+  if ((validations + 1) * exact <= kValidationShare * work) return {true, 0, true, 0};
   const double affordable =
       kEstimateShare * work / (validations * kForwardShare * static_cast<double>(batch));
   const Index batches = std::max<Index>(1, std::min(asked, static_cast<Index>(affordable)));

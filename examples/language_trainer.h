@@ -18,7 +18,7 @@ struct ValidationPlan {
 /// What options.validation_kind says, with "auto" decided from numbers of tokens, never from the clock: a
 /// token measured costs a third of one trained on. Exact at every validation if that costs at most 3 % of
 /// all steps; else estimates for at most 0.5 % of them, and the exact mean at the end if it takes at most
-/// 5 %.
+/// 2.5 %.
 ValidationPlan validation_plan(const LanguageOptions& options, Index validation_tokens);
 
 /// Trains a DecoderOnly on windows of a token file.

@@ -31,7 +31,7 @@ class Optimizer {
   virtual ~Optimizer() = default;
 
   /// One update of every parameter that has a gradient; others stay as they are, and so does their state.
-  /// The gradients count times `gradient_scale`, which spares a pass over all of them: clip_factor() makes one.
+  /// The gradients count times `gradient_scale`, which spares a pass over all of them: see clip_factor().
   /// Allocates nothing.
   virtual void step(double learning_rate, double gradient_scale) = 0;
   void step(double learning_rate) { step(learning_rate, 1); }

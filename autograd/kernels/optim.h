@@ -21,8 +21,8 @@ struct SgdStep {
   double learning_rate, gradient_scale, momentum, weight_decay;
 };
 
-/// velocity = momentum velocity + (g + decay x);  x -= lr velocity, where g = gradient_scale gradient. With no
-/// velocity (nullptr) it is g + decay x.
+/// velocity = momentum velocity + (g + decay x);  x -= lr velocity, where g = gradient_scale gradient.
+/// With no velocity (nullptr) it is g + decay x.
 template <class T>
 void sgd_step(Cpu, Index count, const SgdStep& step, const T* gradient, T* velocity, T* value);
 

@@ -178,18 +178,19 @@ TEST_SUITE("examples/language_trainer") {
       return std::vector<Index>{chosen.exact, chosen.batches, chosen.exact_end, chosen.end_batches};
     };
     using Plan = std::vector<Index>;
-    // 1000 steps: 200,000 tokens. 4 validations of 4500 tokens cost a third of 18,000 or 3 %, and not more.
-    CHECK(plan(1000, 250, 4500) == Plan{1, 0, 1, 0});
-    CHECK(plan(1000, 300, 4500) == Plan{1, 0, 1, 0});  // at 300, 600, 900 and 1000
-    // Else 0.5 %, or 1000: 250 each, or 750 tokens measured, 7 batches. 30,000 tokens at the end cost 5 %.
-    CHECK(plan(1000, 250, 4501) == Plan{0, 7, 1, 0});
-    CHECK(plan(1000, 300, 30000) == Plan{0, 7, 1, 0});
-    CHECK(plan(1000, 250, 30001) == Plan{0, 7, 0, 30});
-    CHECK(plan(1000, 1000, 30001) == Plan{0, 30, 0, 30});
-    CHECK(plan(1000, 1, 30001) == Plan{0, 1, 0, 30});
+    // 1000 steps: 200,000 tokens. 4 validations and the last measurement, of 3600 tokens each, cost a
+    // third of 18,000 or 3 %, and not more.
+    CHECK(plan(1000, 250, 3600) == Plan{1, 0, 1, 0});
+    CHECK(plan(1000, 300, 3600) == Plan{1, 0, 1, 0});  // at 300, 600, 900 and 1000
+    // Else 0.5 %, or 1000: 250 each, or 750 tokens measured, 7 batches. 15,000 tokens at the end cost 2.5 %.
+    CHECK(plan(1000, 250, 3601) == Plan{0, 7, 1, 0});
+    CHECK(plan(1000, 300, 15000) == Plan{0, 7, 1, 0});
+    CHECK(plan(1000, 250, 15001) == Plan{0, 7, 0, 30});
+    CHECK(plan(1000, 1000, 15001) == Plan{0, 30, 0, 30});
+    CHECK(plan(1000, 1, 15001) == Plan{0, 1, 0, 30});
     CHECK(plan(1000, 1, 1, "estimate") == Plan{0, 30, 0, 30});
-    CHECK(plan(1000, 1, 30001, "exact") == Plan{1, 0, 1, 30});
-    CHECK(plan(1000, 1, 30001, "both") == Plan{1, 30, 1, 30});
+    CHECK(plan(1000, 1, 15001, "exact") == Plan{1, 0, 1, 30});
+    CHECK(plan(1000, 1, 15001, "both") == Plan{1, 30, 1, 30});
   }
 
   TEST_CASE("estimates during a training, and the exact mean at its end") {

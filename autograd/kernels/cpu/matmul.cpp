@@ -64,14 +64,16 @@ class ThreadsFor {
   bool one_;
 };
 
-/// Few rows times a large matrix that is stored transposed: what a step of several generated texts, or of a small
-/// batch, does with its weights.
+/// Few rows times a large matrix that is stored transposed: what a step of several generated texts, or of a
+/// small batch, does with its weights.
 bool is_few_rows_product(const Gemm& s) {
-  return s.transpose_b && !s.transpose_a && s.m >= 16 && s.m <= 128 && s.n * s.k >= 200000 && s.n >= 64;
+  constexpr Index kMostDepth = 8192;  // the packed rows stay within a few megabytes
+  return s.transpose_b && !s.transpose_a && s.m >= 16 && s.m <= 128 && s.n >= 64 && s.k <= kMostDepth &&
+         s.n * s.k >= 200000;
 }
 
-/// c [m, n] = scale a b^T + beta c by way of its transpose: the few rows are packed as vectors, and the matrix is read
-/// where it lies, once, where a library would first copy it into another order.
+/// c [m, n] = scale a b^T + beta c by way of its transpose: the few rows are packed as vectors, and the
+/// matrix is read where it lies, once, where a library would first copy it into another order.
 template <class T>
 void few_rows_product(const Gemm& s, const T* a, const T* b, T beta, T* c) {
   constexpr Index kDepth = 512, kColumns = 48;  // of b at a time: 2 KB of each of its rows; a tile of c
@@ -138,8 +140,9 @@ void gemm(Cpu, const Gemm& s, const T* a, const T* b, Write<T> c) {
       }
     }
   };
-  // Many small products go one a thread; of few, each thread takes its rows where they are its own (the same as in
-  // operations before and after, so that they lie in its cache), or the library shares the work out.
+  // Many small products go one a thread; of few, each thread takes its rows where they are its own (the
+  // same as in operations before and after, so that they lie in its cache), or the library shares the work
+  // out.
   if (count >= 2 * omp_get_max_threads()) {
     parallel_ranges(count, s.m * s.n * s.k / 8, products);
   } else if (count == 1 && is_few_rows_product(s)) {
