@@ -199,7 +199,7 @@ TEST_SUITE("examples/language_trainer") {
     const RunFolder folder(temporary.file("run"));
     LanguageOptions options = tiny_options(temporary);
     options.validation_kind = "auto";
-    options.training.steps = 45, options.training.validate_every = 15;
+    options.training.steps = 105, options.training.validate_every = 35;
     CHECK(train_language_model(folder, options, {}) == kExitSuccess);
     const std::vector<Json> lines = metrics(folder, "validation_loss");
     REQUIRE(lines.size() == 3);
