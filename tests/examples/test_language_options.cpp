@@ -42,6 +42,9 @@ TEST_SUITE("examples/language_options") {
     // Two tables, 4 x (12 x 128^2 + 2 x 128) in the layers, a last norm of 128, a tied head.
     CHECK(parameters("shakespeare-char-cpu", 65) == 65 * 128 + 64 * 128 + 4 * (12 * 128 * 128 + 256) + 128);
     CHECK(parameters("shakespeare-char", 65) == 65 * 384 + 256 * 384 + 6 * (12 * 384 * 384 + 768) + 384);
+    // Swiglu's three matrices of 8/3 x 128, rounded; no table of positions.
+    CHECK(parameters("shakespeare-char-3-minutes", 65) ==
+          65 * 128 + 4 * (4 * 128 * 128 + 3 * 128 * 352 + 256) + 128);
     CHECK(parameters("gpt2-124m", 50257) == 124439808);
     CHECK(parameters("stories-260k", 512) == 260032);
   }
@@ -110,9 +113,10 @@ TEST_SUITE("examples/language_options") {
       CHECK(options.data.vocabulary == 50257);
     }
     CHECK(parsed({"--preset", "stories-260k", "--groups", "2", "--beta2", "0.95"}).training.beta2 == 0.95);
-    CHECK(
-        message_of<Error>([] { LanguageOptions("gpt3"); }) ==
-        "--preset must be one of shakespeare-char-cpu, shakespeare-char, gpt2-124m, stories-260k; got gpt3");
+    CHECK(message_of<Error>([] { LanguageOptions("gpt3"); }) ==
+          "--preset must be one of shakespeare-char-cpu, shakespeare-char-3-minutes, shakespeare-char, "
+          "gpt2-124m, "
+          "stories-260k; got gpt3");
   }
 
   TEST_CASE("another attention takes the preset's groups away, unless groups are given") {

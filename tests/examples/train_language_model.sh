@@ -213,7 +213,7 @@ refuses "a missing file" "nothere" train --run "$(new)" --corpus "$work/nothere"
 refuses "an empty file" "empty" train --run "$(new)" --corpus "$work/empty"
 refuses "invalid UTF-8" "invalid:2" train --run "$(new)" --corpus "$work/invalid"
 refuses "a text shorter than a row" "text\|token\|short" train --run "$(new)" --corpus "$work/short"
-refuses "an unknown preset" "shakespeare-char-cpu, shakespeare-char, gpt2-124m, stories-260k" train --run "$(new)" --preset gpt5
+refuses "an unknown preset" "shakespeare-char-cpu, shakespeare-char-3-minutes, shakespeare-char, gpt2-124m, stories-260k" train --run "$(new)" --preset gpt5
 refuses "width not divisible by heads" "divisible" train --run "$(new)" "${tiny[@]}" --width 33
 refuses "an unknown flag" "--wdith" train --run "$(new)" --wdith 16
 refuses "a number that is none" "steps" train --run "$(new)" --steps many
