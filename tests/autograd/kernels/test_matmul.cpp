@@ -1,0 +1,117 @@
+#include <doctest/doctest.h>
+#include <omp.h>
+#include <tapeformer/autograd/kernels/matmul.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <vector>
+
+using namespace tapeformer;
+
+namespace {
+
+struct Threads {
+  explicit Threads(int count) { omp_set_num_threads(count); }
+  ~Threads() { omp_set_num_threads(before); }
+  int before = omp_get_max_threads();
+};
+
+/// c = scale a b^T, or that added to c, from whole numbers, so that every order of adding up is exact. The
+/// matrices end with their last number, where the address sanitizer watches; between their rows are NaNs
+/// that must be left alone, and out of the product.
+template <class T>
+struct Case {
+  Case(Index m, Index n, Index k, Index gap, double scale, bool add) : adds(add) {
+    shape.m = m, shape.n = n, shape.k = k, shape.scale = scale, shape.transpose_b = true;
+    shape.lda = k + gap, shape.ldb = k + 2 * gap, shape.ldc = n + 3 * gap;
+    a = matrix(m, k, shape.lda, 7, 11), b = matrix(n, k, shape.ldb, 5, 13),
+    c = matrix(m, n, shape.ldc, 3, 17);
+    expected = c;
+    for (Index i = 0; i < m; ++i) {
+      for (Index j = 0; j < n; ++j) {
+        double sum = 0;
+        for (Index x = 0; x < k; ++x) sum += double(a[at(i, x, shape.lda)]) * double(b[at(j, x, shape.ldb)]);
+        T& value = expected[at(i, j, shape.ldc)];
+        value = static_cast<T>(scale * sum + (add ? double(value) : 0));
+      }
+      if (!add) std::fill_n(&c[at(i, 0, shape.ldc)], n, std::numeric_limits<T>::quiet_NaN());
+    }
+  }
+
+  std::vector<T> product() const {
+    std::vector<T> y = c;
+    kernels::gemm(kernels::Cpu{}, shape, a.data(), b.data(), kernels::Write<T>{y.data(), adds});
+    return y;
+  }
+
+  static std::size_t at(Index row, Index column, Index lead) {
+    return static_cast<std::size_t>(row * lead + column);
+  }
+
+  static std::vector<T> matrix(Index rows, Index columns, Index lead, Index step, Index modulus) {
+    std::vector<T> x(at(rows - 1, columns, lead), std::numeric_limits<T>::quiet_NaN());
+    for (Index i = 0; i < rows; ++i)
+      for (Index j = 0; j < columns; ++j)
+        x[at(i, j, lead)] = static_cast<T>((i * columns + j) * step % modulus - modulus / 2);
+    return x;
+  }
+
+  kernels::Gemm shape;
+  bool adds;
+  std::vector<T> a, b, c, expected;
+};
+
+template <class T>
+bool same_bits(const std::vector<T>& x, const std::vector<T>& y) {
+  return x.size() == y.size() && std::memcmp(x.data(), y.data(), x.size() * sizeof(T)) == 0;
+}
+
+template <class T>
+void check_products(Index m, Index n, Index k) {
+  for (const bool add : {false, true}) {
+    INFO(m, " ", n, " ", k, " ", add);
+    const Case<T> one(m, n, k, add ? 3 : 0, add ? 0.5 : 1, add);
+    for (const int threads : {1, 2, 3}) {
+      CAPTURE(threads);
+      const Threads set(threads);
+      CHECK(same_bits(one.product(), one.expected));
+    }
+  }
+}
+
+}  // namespace
+
+TEST_SUITE("autograd/kernels/matmul") {
+  TEST_CASE(
+      "a few rows times a large matrix: rows, columns and depths beyond whole vectors, tiles and blocks") {
+    const Index sizes[][2] = {{64, 3125}, {65, 3077}, {401, 513}, {391, 512}, {4099, 49}, {66667, 3}};
+    for (const auto& [n, k] : sizes) {
+      for (const Index m : {15, 16, 31, 128, 129}) {
+        if (m > 31 && n > 4000) continue;
+        check_products<float>(m, n, k);
+        if (m < 32) check_products<double>(m, n, k);
+      }
+    }
+  }
+
+  TEST_CASE("many rows, shared out among the threads") {
+    for (const Index m : {128, 191, 259}) {
+      check_products<float>(m, 37, 129);
+      check_products<double>(m, 37, 129);
+    }
+  }
+
+  TEST_CASE("few rows have the same bits with any number of threads") {
+    Case<float> one(33, 601, 700, 0, 0.3, false);
+    for (std::vector<float>* x : {&one.a, &one.b})
+      for (std::size_t i = 0; i < x->size(); ++i) (*x)[i] = std::sin(static_cast<float>(i));
+    std::vector<std::vector<float>> found;
+    for (const int threads : {1, 2, 3}) {
+      const Threads set(threads);
+      found.push_back(one.product());
+    }
+    CHECK(same_bits(found[0], found[1]));
+    CHECK(same_bits(found[0], found[2]));
+  }
+}
