@@ -79,18 +79,17 @@ std::int32_t Tape::slot_of(const char* op, const Tensor& x) {
   }
   if (state.parameter != nullptr) {
     if (!state.parameter->trainable) return -1;
-    if (state.tape > id_) {  // a later tape stamped over this one's mark, if there was one
+    const std::uint64_t marked_by = state.tape;
+    const std::int32_t marked_slot = state.slot;
+    if (marked_by > id_) {  // a later tape's mark, which stays: that tape may still need it
       const auto own = std::find_if(slots_.begin(), slots_.end(), [&](const Slot& slot) {
         return slot.parameter.get() == state.parameter;
       });
-      if (own != slots_.end()) {
-        state.tape = id_;
-        state.slot = static_cast<std::int32_t>(own - slots_.begin());
-        return state.slot;
-      }
+      if (own != slots_.end()) return static_cast<std::int32_t>(own - slots_.begin());
     }
     const std::int32_t slot = new_slot(x);
     slots_.back().parameter = Handle<ParameterState>(state.parameter);
+    if (marked_by > id_) state.tape = marked_by, state.slot = marked_slot;
     return slot;
   }
   if (state.tape == 0) return -1;

@@ -3,6 +3,7 @@
 #include <tapeformer/autograd/ops/matmul.h>
 #include <tapeformer/autograd/ops/reduce.h>
 #include <tapeformer/autograd/ops/shape.h>
+#include <tapeformer/autograd/recompute.h>
 #include <tapeformer/autograd/tape.h>
 #include <tapeformer/tests/reference/support.h>
 
@@ -317,6 +318,30 @@ TEST_SUITE("autograd/tape") {
     outer.backward(loss);
     CHECK(x.gradient().item() == 9);
     CHECK(Tape::current() == nullptr);
+  }
+
+  TEST_CASE("gradients on an outer tape leave an inner one that still lives its parameters") {
+    const Parameter a(values({3}));
+    Tape outer;
+    const Tensor y = a * a;
+    Tape inner;
+    const Tensor z = a * 5.0;
+    CHECK(elements(outer.gradients(y, {a})[0]) == Values{6});
+    CHECK(elements(inner.gradients(z, {a})[0]) == Values{5});
+    CHECK(elements(outer.gradients(y, {a})[0]) == Values{6});
+  }
+
+  TEST_CASE("an outer tape that meets a parameter first in a reverse pass leaves an inner one its own") {
+    const Parameter a(values({3}));
+    Tape outer;
+    const Tensor x = values({2});
+    outer.watch(x);
+    const Tensor y = recomputed({x}, [&] { return a * x; });
+    Tape inner;
+    const Tensor z = a * 5.0 + recomputed({}, [&] { return a * 2.0; });
+    CHECK(elements(outer.gradients(y, {x})[0]) == Values{3});
+    CHECK(elements(inner.gradients(z, {a})[0]) == Values{7});
+    CHECK(elements(outer.gradients(y, {a})[0]) == Values{2});
   }
 
   TEST_CASE("tapes may end in any order") {
