@@ -79,20 +79,27 @@ Pass run(Path path, const Workload& w, const Inputs& in) {
   return pass;
 }
 
-/// What a forward and a backward pass add to the most memory that a process of their own holds, in MiB.
+void wake_threads(Path path, Workload w) {
+  w.batch = 1;
+  run(path, w, Inputs(w, 16, w.type));
+}
+
+/// What a forward and a backward pass add to the most memory that this process holds, in MiB.
+double added_memory(Path path, const Workload& w, const Inputs& in) {
+  const double before = resident_mib("VmRSS:");
+  run(path, w, in);
+  return resident_mib("VmHWM:") - before;
+}
+
+/// The same in a process of their own.
 double peak_memory(Path path, const Workload& w, Index length) {
   int ends[2];
   if (pipe(ends) != 0) return NAN;
   double result = NAN;
   const pid_t child = fork();
   if (child == 0) {
-    Workload tiny = w;
-    tiny.batch = 1;
-    run(path, tiny, Inputs(tiny, 16, w.type));  // wakes the threads
-    const Inputs in(w, length, w.type);
-    const double before = resident_mib("VmRSS:");
-    run(path, w, in);
-    result = resident_mib("VmHWM:") - before;
+    wake_threads(path, w);
+    result = added_memory(path, w, Inputs(w, length, w.type));
     _exit(write(ends[1], &result, sizeof result) == sizeof result ? 0 : 1);
   }
   close(ends[1]);
@@ -153,13 +160,9 @@ void show_errors(const Workload& w, Index length) {
 
 /// Answers each line of input with a line: the medians of as many runs as half a second has room for.
 int answer(const Workload& w, Index length) {
-  Workload tiny = w;
-  tiny.batch = 1;
-  run(fused, tiny, Inputs(tiny, 16, w.type));  // wakes the threads
+  wake_threads(fused, w);
   const Inputs in(w, length, w.type);
-  const double before = resident_mib("VmRSS:");
-  run(fused, w, in);
-  const double added = resident_mib("VmHWM:") - before;
+  const double added = added_memory(fused, w, in);
   for (std::string line; std::getline(std::cin, line);) {
     std::vector<double> forward, backward;
     for (const double end = seconds() + 0.5; forward.empty() || seconds() < end;) {

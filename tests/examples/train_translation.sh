@@ -7,7 +7,6 @@ set -u
 tiny=(--grammar-pairs 400 --held-out 20 --tokenizer word --width 16 --heads 2 --encoder-layers 1 --decoder-layers 1
   --feed-forward 32 --batch-tokens 256 --dropout 0.1 --steps 60 --warmup 10 --validate-every 20 --checkpoint-every 7
   --accumulate 2 --samples 1 --log-every 10 --threads 2)
-train() { "$program" train --run "$@" 2>"$work/err" >"$work/out"; }
 
 # --- a whole training, then the same one interrupted -------------------------------------------------------
 train "$work/whole" "${tiny[@]}"
@@ -30,7 +29,6 @@ for file in weights.safetensors checkpoint.safetensors config.json source.vocabu
   check "after kill -9 and resuming, $file is the uninterrupted run's, byte for byte" \
     cmp "$work/whole/$file" "$work/killed/$file"
 done
-losses() { grep -o '"step":[0-9]*,"[a-z]*_loss":[0-9.e-]*' "$1/metrics.jsonl"; }
 check "and so are the losses in metrics.jsonl" test "$(losses "$work/whole")" = "$(losses "$work/killed")"
 
 "$program" train --run "$work/stopped" "${tiny[@]}" >/dev/null 2>"$work/err" &
@@ -49,13 +47,7 @@ train "$work/stopped" --resume
 check "resuming a finished training says so" grep -q finished "$work/err"
 
 # --- layers recomputed: less memory, the same results --------------------------------------------------------
-train "$work/recomputed" "${tiny[@]}" --recompute-layers --max-minutes 0.0000001
-train "$work/recomputed" --resume
-check "--recompute-layers, stopped and resumed, gives the same weights" \
-  cmp "$work/whole/weights.safetensors" "$work/recomputed/weights.safetensors"
-check "and the same losses" test "$(losses "$work/whole")" = "$(losses "$work/recomputed")"
-check "and config.json says that layers were recomputed" grep -q '"recompute_layers": true' "$work/recomputed/config.json"
-refuses "changing to recomputed layers on resuming" "--recompute-layers" train --run "$work/whole" --resume --recompute-layers
+recomputes_layers "${tiny[@]}"
 
 # Signals that arrive in the middle of large matrix products must not harm the heap under them.
 for delay in 1.2 1.4 1.6 1.8; do
