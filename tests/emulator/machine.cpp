@@ -1,0 +1,316 @@
+#include <tapeformer/tests/emulator/machine.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <numeric>
+#include <sstream>
+
+namespace tapeformer::emulator {
+namespace {
+
+constexpr std::size_t kFenceBytes =
+    256;                     // behind the shared memory: found changed, somebody wrote past its end
+constexpr int kFill = 0xff;  // a NaN in every format, and an index that leads nowhere
+
+thread_local Machine* running = nullptr;
+
+std::string describe(const dim3& size) {
+  return "(" + std::to_string(size.x) + "," + std::to_string(size.y) + "," + std::to_string(size.z) + ")";
+}
+
+Machine& running_machine() {
+  if (running == nullptr) throw std::logic_error("[emulator] device functions need a launched kernel");
+  return *running;
+}
+
+}  // namespace
+
+Options& options() {
+  static Options all = [] {
+    Options from_environment;
+    if (const char* order = std::getenv("TAPEFORMER_EMULATOR_ORDER"))
+      from_environment.order = std::strtoull(order, nullptr, 10);
+    return from_environment;
+  }();
+  return all;
+}
+
+void run(const char* name, dim3 grid, dim3 block, std::size_t shared_bytes, void (*body)(void*),
+         void* arguments) {
+  if (running != nullptr)
+    throw std::logic_error("[" + std::string(name) +
+                           "] a kernel cannot launch another; launch from the host");
+  static thread_local Machine machine;
+  running = &machine;
+  try {
+    machine.launch(name, grid, block, shared_bytes, body, arguments);
+  } catch (...) {
+    running = nullptr;
+    throw;
+  }
+  running = nullptr;
+}
+
+std::uint64_t meet(const Call& call) { return running_machine().meet(call); }
+void* shared_memory() { return running_machine().shared_memory(); }
+
+Machine::Machine() : arena_(kMaxThreads), threads_(kMaxThreads) {
+  shared_ = new (std::align_val_t(128)) char[kMaxSharedBytes + kFenceBytes];
+}
+
+Machine::~Machine() { operator delete[](shared_, std::align_val_t(128)); }
+
+void Machine::launch(const char* name, dim3 grid, dim3 block, std::size_t shared_bytes, void (*body)(void*),
+                     void* arguments) {
+  const std::string op = "[" + std::string(name) + "] ";
+  const std::uint64_t size = std::uint64_t{block.x} * block.y * block.z;
+  if (size == 0 || size > kMaxThreads || block.z > 64)
+    throw std::runtime_error(
+        op + "a block has 1 to 1024 threads, at most 64 along z; got block=" + describe(block));
+  if (grid.x == 0 || grid.y == 0 || grid.z == 0 || grid.x > 0x7fffffffu || grid.y > 0xffffu ||
+      grid.z > 0xffffu)
+    throw std::runtime_error(
+        op + "a grid has 1 to 2^31-1 blocks along x, 1 to 65535 along y and z; got grid=" + describe(grid));
+  if (shared_bytes > kMaxSharedBytes)
+    throw std::runtime_error(op + "a block has at most " + std::to_string(kMaxSharedBytes) +
+                             " bytes of shared memory; got " + std::to_string(shared_bytes));
+  name_ = name;
+  body_ = body;
+  arguments_ = arguments;
+  shared_bytes_ = shared_bytes;
+  size_ = static_cast<unsigned>(size);
+  gridDim = grid;
+  blockDim = block;
+  for (unsigned i = 0; i < size_; ++i) {
+    threads_[i].number = i;
+    threads_[i].index = {i % block.x, i / block.x % block.y, i / block.x / block.y};
+  }
+  const std::uint64_t blocks = std::uint64_t{grid.x} * grid.y * grid.z;
+  std::vector<std::uint64_t> order;
+  if (options().order != 0) {
+    random_.seed(options().order);
+    order.resize(blocks);
+    std::iota(order.begin(), order.end(), std::uint64_t{0});
+    std::shuffle(order.begin(), order.end(), random_);
+  }
+  for (std::uint64_t i = 0; i < blocks; ++i) {
+    const std::uint64_t number = order.empty() ? i : order[i];
+    blockIdx = {static_cast<unsigned>(number % grid.x), static_cast<unsigned>(number / grid.x % grid.y),
+                static_cast<unsigned>(number / grid.x / grid.y)};
+    run_block();
+  }
+}
+
+void Machine::run_block() {
+  std::memset(shared_, kFill, shared_bytes_ + kFenceBytes);
+  waiting_lanes_.fill(0);
+  at_barrier_ = predicates_ = returned_ = 0;
+  error_ = nullptr;
+  next_ = 0;
+  ready_.clear();
+  for (unsigned i = 0; i < size_; ++i) {
+    threads_[i].state = State::fresh;
+    threads_[i].fibre = nullptr;
+    ready_.push_back(&threads_[i]);
+  }
+  resume(take(), host_);
+  if (error_) {
+    abandon();
+    std::rethrow_exception(error_);
+  }
+  if (returned_ != size_) {
+    const std::string where = where_threads_are();
+    abandon();
+    fail("these threads wait for ever: some they wait for returned or wait elsewhere; " + where);
+  }
+  const auto changed = [](char byte) { return byte != static_cast<char>(kFill); };
+  const char* end = shared_ + shared_bytes_;
+  if (const char* found = std::find_if(end, end + kFenceBytes, changed); found != end + kFenceBytes)
+    fail("a thread wrote behind the dynamic shared memory; got byte " + std::to_string(found - shared_) +
+         " of " + std::to_string(shared_bytes_));
+}
+
+/// The next thread that can go on; none: all have returned or wait.
+Machine::Thread* Machine::take() {
+  if (next_ == ready_.size()) return nullptr;
+  if (options().order != 0) std::swap(ready_[next_], ready_[next_ + random_() % (ready_.size() - next_)]);
+  return ready_[next_++];
+}
+
+void Machine::release(Thread& thread) {
+  thread.state = State::ready;
+  ready_.push_back(&thread);
+}
+
+/// Leaves `from` for `next`, or for the host if there is none.
+void Machine::resume(Thread* next, Fibre& from) {
+  current_ = next;
+  Fibre* to = next == nullptr ? &host_ : next->fibre;
+  if (to == nullptr) {
+    if (idle_.empty()) {
+      to = &arena_.add(&Machine::enter_worker);
+    } else {
+      to = idle_.back();
+      idle_.pop_back();
+    }
+    next->fibre = to;
+  }
+  change(from, *to);
+}
+
+void Machine::enter_worker() {
+  entered();
+  running->work();
+}
+
+/// Runs one thread after the other; as long as none of them has to wait, without leaving this stack.
+void Machine::work() {
+  for (;;) {
+    Thread& self = *current_;
+    self.state = State::ready;
+    threadIdx = self.index;
+    try {
+      body_(arguments_);
+    } catch (const Abandoned&) {
+    } catch (...) {
+      if (!error_) error_ = std::current_exception();
+    }
+    self.state = State::returned;
+    ++returned_;
+    Thread* next = error_ || abandoning_ ? nullptr : take();
+    if (next != nullptr && next->fibre == nullptr) {
+      next->fibre = self.fibre;
+      current_ = next;
+    } else {
+      idle_.push_back(self.fibre);
+      resume(next, *self.fibre);
+    }
+  }
+}
+
+/// Unwinds the threads that have begun and not returned.
+void Machine::abandon() {
+  abandoning_ = true;
+  for (unsigned i = 0; i < size_; ++i)
+    if (threads_[i].state != State::returned && threads_[i].fibre != nullptr) resume(&threads_[i], host_);
+  abandoning_ = false;
+}
+
+std::uint64_t Machine::meet(const Call& call) {
+  Thread& self = *current_;
+  self.call = call;
+  self.state = State::waiting;
+  if (call.operation <= Operation::sync_count)
+    arrive_at_barrier(self);
+  else
+    arrive_in_warp(self);
+  if (Thread* next = take(); next != &self) resume(next, *self.fibre);
+  if (abandoning_) throw Abandoned{};
+  threadIdx = self.index;
+  return self.result;
+}
+
+void Machine::arrive_at_barrier(Thread& self) {
+  if (at_barrier_ == 0) first_ = &self.call;
+  const Call& first = *first_;
+  if (self.call.operation != first.operation || self.call.line != first.line ||
+      std::strcmp(self.call.file, first.file) != 0)
+    fail("threads of a block meet at different barriers; " + where_threads_are());
+  predicates_ += self.call.value != 0;
+  if (++at_barrier_ < size_) return;
+  std::uint64_t result = predicates_;
+  if (first.operation == Operation::sync_or) result = predicates_ != 0;
+  if (first.operation == Operation::sync_and) result = predicates_ == size_;
+  at_barrier_ = predicates_ = 0;
+  ready_.clear();  // nobody is left in it: all were waiting here
+  next_ = 0;
+  for (unsigned i = 0; i < size_; ++i) {
+    threads_[i].result = result;
+    release(threads_[i]);
+  }
+}
+
+void Machine::arrive_in_warp(Thread& self) {
+  const unsigned warp = self.number / kWarp;
+  const unsigned lane = self.number % kWarp;
+  const unsigned mask = self.call.mask;
+  const unsigned lanes = std::min(size_ - warp * kWarp, kWarp);
+  const int width = self.call.width;
+  if ((mask >> lane & 1) == 0) fail("a warp operation's mask names its caller; " + where_threads_are());
+  if (lanes < kWarp && mask >> lanes != 0)
+    fail("a warp operation's mask names lanes that the block has not; " + where_threads_are());
+  if (width < 1 || width > warpSize || (width & (width - 1)) != 0)
+    fail("a shuffle's width is 1, 2, 4, 8, 16 or 32; got " + std::to_string(width));
+  waiting_lanes_[warp] |= 1u << lane;
+  if ((waiting_lanes_[warp] & mask) != mask) return;
+  Thread* const first = &threads_[warp * kWarp];
+  for (unsigned other = 0; other < lanes; ++other) {
+    if ((mask >> other & 1) == 0) continue;
+    if (first[other].call.mask != mask) return;  // in company with others first
+    if (first[other].call.operation != self.call.operation)
+      fail("lanes of a mask meet at different operations; " + where_threads_are());
+  }
+  waiting_lanes_[warp] &= ~mask;
+  exchange(first, mask);
+}
+
+/// Gives each lane of the mask what it came for.
+void Machine::exchange(Thread* lanes, unsigned mask) {
+  unsigned votes = 0;
+  for (unsigned lane = 0; lane < kWarp; ++lane)
+    if ((mask >> lane & 1) != 0 && lanes[lane].call.value != 0) votes |= 1u << lane;
+  for (unsigned lane = 0; lane < kWarp; ++lane) {
+    if ((mask >> lane & 1) == 0) continue;
+    const Call& call = lanes[lane].call;
+    const int own = static_cast<int>(lane);
+    const int begin = own & ~(call.width - 1);
+    const int end = begin + call.width;
+    int source = own;
+    if (call.operation == Operation::shfl) source = begin + (call.argument & (call.width - 1));
+    if (call.operation == Operation::shfl_up)
+      source = own - call.argument < begin ? own : own - call.argument;
+    if (call.operation == Operation::shfl_down)
+      source = call.argument >= end - own ? own : own + call.argument;
+    if (call.operation == Operation::shfl_xor)
+      source = (own ^ call.argument) >= end ? own : own ^ call.argument;
+    // What a lane outside of the mask would give is undefined, and often not used.
+    const bool defined = source >= 0 && source < warpSize && (mask >> source & 1) != 0;
+    lanes[lane].result = defined ? lanes[source].call.value : ~std::uint64_t{0};
+    if (call.operation == Operation::ballot) lanes[lane].result = votes;
+    release(lanes[lane]);
+  }
+}
+
+void Machine::fail(const std::string& what) const {
+  throw Fault("[" + std::string(name_) + "] " + what + "; block " +
+              describe({blockIdx.x, blockIdx.y, blockIdx.z}) + " of " + describe(gridDim) + ", block size " +
+              describe(blockDim));
+}
+
+/// Runs of threads that are at the same place: "threads 0-31 wait at __syncthreads (softmax.cu:33)".
+std::string Machine::where_threads_are() const {
+  static constexpr const char* kNames[] = {
+      "__syncthreads", "__syncthreads_or", "__syncthreads_and", "__syncthreads_count", "__syncwarp",
+      "__shfl_sync",   "__shfl_up_sync",   "__shfl_down_sync",  "__shfl_xor_sync",     "a vote"};
+  const auto place = [](const Thread& thread) -> std::string {
+    if (thread.state == State::fresh) return "have not begun";
+    if (thread.state == State::returned) return "returned";
+    if (thread.state == State::ready) return "go on";
+    std::ostringstream text;
+    text << "wait at " << kNames[static_cast<int>(thread.call.operation)];
+    if (thread.call.operation > Operation::sync_count)
+      text << " of mask 0x" << std::hex << thread.call.mask << std::dec;
+    text << " (" << thread.call.file << ":" << thread.call.line << ")";
+    return text.str();
+  };
+  std::string text = "got ";
+  for (unsigned begin = 0, end = 0; begin < size_; begin = end) {
+    const std::string here = place(threads_[begin]);
+    while (end < size_ && place(threads_[end]) == here) ++end;
+    text += begin == 0 ? "threads " : ", threads ";
+    text += std::to_string(begin) + (end - begin > 1 ? "-" + std::to_string(end - 1) : "") + " " + here;
+  }
+  return text;
+}
+
+}  // namespace tapeformer::emulator

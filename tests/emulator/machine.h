@@ -1,0 +1,80 @@
+#pragma once
+
+#include <cuda_emulator.h>
+#include <tapeformer/tests/emulator/fibre.h>
+
+#include <array>
+#include <exception>
+#include <random>
+#include <string>
+#include <vector>
+
+namespace tapeformer::emulator {
+
+constexpr unsigned kMaxThreads = 1024;
+constexpr unsigned kWarp = 32;
+
+/// Runs launches on one host thread: one block at a time, whose threads take turns whenever one has to wait.
+class Machine {
+ public:
+  Machine();
+  ~Machine();
+  Machine(const Machine&) = delete;
+  Machine& operator=(const Machine&) = delete;
+
+  void launch(const char* name, dim3 grid, dim3 block, std::size_t shared_bytes, void (*body)(void*),
+              void* arguments);
+  std::uint64_t meet(const Call& call);
+  char* shared_memory() { return shared_; }
+
+ private:
+  enum class State { fresh, ready, waiting, returned };
+  struct Thread {
+    uint3 index;
+    unsigned number;
+    State state;
+    Fibre* fibre;  ///< once it has begun
+    Call call;     ///< the last one; it waits there if it is waiting
+    std::uint64_t result;
+  };
+  struct Abandoned {};  ///< thrown in threads that will not be continued, so that they unwind
+
+  static void enter_worker();
+  [[noreturn]] void work();
+  void run_block();
+  void resume(Thread* next, Fibre& from);
+  Thread* take();
+  void release(Thread& thread);
+  void abandon();
+
+  void arrive_at_barrier(Thread& self);
+  void arrive_in_warp(Thread& self);
+  void exchange(Thread* lanes, unsigned mask);
+  [[noreturn]] void fail(const std::string& what) const;
+  std::string where_threads_are() const;
+
+  FibreArena arena_;
+  Fibre host_;
+  std::vector<Fibre*> idle_;
+  std::vector<Thread> threads_;
+  std::vector<Thread*> ready_;  ///< from position next_ on
+  std::size_t next_ = 0;
+  Thread* current_ = nullptr;
+  unsigned size_ = 0;            ///< threads in a block
+  unsigned at_barrier_ = 0;      ///< how many wait there
+  unsigned predicates_ = 0;      ///< how many of them said yes
+  const Call* first_ = nullptr;  ///< of those at the barrier
+  unsigned returned_ = 0;
+  std::array<unsigned, kMaxThreads / kWarp> waiting_lanes_{};
+  std::exception_ptr error_;
+  bool abandoning_ = false;
+  std::mt19937_64 random_;
+
+  const char* name_ = "";
+  void (*body_)(void*) = nullptr;
+  void* arguments_ = nullptr;
+  std::size_t shared_bytes_ = 0;
+  char* shared_ = nullptr;
+};
+
+}  // namespace tapeformer::emulator
