@@ -7,57 +7,124 @@
 
 #include <string>
 #include <tuple>
+#include <type_traits>
 
 namespace tapeformer {
+
+/// Marks an argument of dispatch() that is kept in the wide type: f32 beside bf16, else the same type. For
+/// statistics, losses, and gradients that are sums over many rows.
+template <class Argument>
+struct WideArgument {
+  const Argument& argument;
+};
+template <class Argument>
+WideArgument<Argument> wide(const Argument& argument) {
+  return {argument};
+}
+
 namespace detail {
 
-inline const Tensor& tensor_of(const Tensor& x) { return x; }
-inline GradientSlot::Target tensor_of(const GradientSlot& slot) {
-  return slot ? slot.target() : GradientSlot::Target{{}, false};
+/// A Tensor or a gradient's buffer, ready to become a pointer; and whether the wide type is meant.
+struct TensorArgument {
+  const Tensor& tensor;
+  bool is_wide;
+};
+struct SlotArgument {
+  GradientSlot::Target target;
+  bool is_wide;
+};
+inline TensorArgument prepared(const Tensor& x) { return {x, false}; }
+inline TensorArgument prepared(const WideArgument<Tensor>& x) { return {x.argument, true}; }
+inline SlotArgument prepared(const GradientSlot& slot) {
+  return {slot ? slot.target() : GradientSlot::Target{{}, false}, false};
 }
-inline const Tensor& buffer_of(const Tensor& x) { return x; }
-inline const Tensor& buffer_of(const GradientSlot::Target& target) { return target.buffer; }
+inline SlotArgument prepared(const WideArgument<GradientSlot>& slot) {
+  return {slot.argument ? slot.argument.wide_target() : GradientSlot::Target{{}, false}, true};
+}
+inline const Tensor& tensor_of(const TensorArgument& argument) { return argument.tensor; }
+inline const Tensor& tensor_of(const SlotArgument& argument) { return argument.target.buffer; }
+
+/// Which of dispatch()'s arguments are wide is known from their types.
+template <class Argument>
+struct IsWide : std::false_type {};
+template <class Argument>
+struct IsWide<WideArgument<Argument>> : std::true_type {};
+template <class T, class Argument>
+using Element = std::conditional_t<IsWide<Argument>::value, kernels::Wide<T>, T>;
 
 template <class T>
-T* pointer(const Tensor& x) {
-  return x.defined() ? x.data<T>() : nullptr;
+T* pointer(const TensorArgument& x) {
+  return x.tensor.defined() ? x.tensor.address<T>() : nullptr;
 }
 template <class T>
-kernels::Write<T> pointer(const GradientSlot::Target& target) {
-  return {pointer<T>(target.buffer), target.add};
+kernels::Write<T> pointer(const SlotArgument& x) {
+  return {x.target.buffer.defined() ? x.target.buffer.address<T>() : nullptr, x.target.add};
 }
 
-[[noreturn]] void throw_floating_type(const char* op, const Tensor& x);
-[[noreturn]] void throw_mixed_types(const char* op, const Tensor& a, const Tensor& b);
+/// Throws unless `x` may stand beside `first`: floating, of its type (`is_wide`: of its wide type), on its
+/// device.
+void check_operand(const char* op, const Tensor& first, const Tensor& x, bool is_wide);
+[[noreturn]] void throw_bf16_on_cpu(const char* op, const Tensor& x);
+/// The tag for a kernel that is about to be queued.
+kernels::Cuda cuda_tag(Device device);
 
 }  // namespace detail
 
+/// Throws:  DeviceError unless `x` lies where `like` does; for tensors that dispatch() does not see
+void require_same_device(const char* op, const char* name, const Tensor& x, const Tensor& like);
+
 /// Turns tensors into pointers and picks the kernel's device and type: the one place that does.
 /// Calls `kernel(device tag, pointers...)`: T* for a Tensor (nullptr when undefined), Write<T> for a
-/// GradientSlot. All are of one floating type. Tensors of other types are captured as pointers by the caller.
-/// Throws: DTypeError naming `op` and the tensors.
+/// GradientSlot; with wide(argument) in the wide type. The first defined argument that is not wide decides
+/// T (if all are wide, the first). Tensors of other types are captured as pointers (Tensor::address) by the
+/// caller, who checks their device with require_same_device().
+/// Throws: DTypeError or DeviceError naming `op` and the tensors.
 template <class Kernel, class... Arguments>
 void dispatch(const char* op, Kernel&& kernel, const Arguments&... arguments) {
   const OpTimer timer(op);
-  const auto tensors = std::make_tuple(detail::tensor_of(arguments)...);
+  const auto prepared = std::make_tuple(detail::prepared(arguments)...);
   std::apply(
       [&](const auto&... x) {
-        const Tensor* first = nullptr;
-        const auto check = [&](const Tensor& t) {
-          if (!t.defined()) return;
-          if (first == nullptr) first = &t;
-          if (!is_floating(t.dtype())) detail::throw_floating_type(op, t);
-          if (t.dtype() != first->dtype()) detail::throw_mixed_types(op, *first, t);
+        const Tensor *first = nullptr, *first_wide = nullptr;
+        const auto find = [&](const Tensor& t, bool is_wide) {
+          const Tensor*& found = is_wide ? first_wide : first;
+          if (t.defined() && found == nullptr) found = &t;
         };
-        (check(detail::buffer_of(x)), ...);
+        (find(detail::tensor_of(x), x.is_wide), ...);
+        if (first == nullptr) first = first_wide;
         if (first == nullptr) return;
-        if (first->dtype() == DType::f32) {
-          kernel(kernels::Cpu{}, detail::pointer<float>(x)...);
-        } else {
-          kernel(kernels::Cpu{}, detail::pointer<double>(x)...);
+        (detail::check_operand(op, *first, detail::tensor_of(x), x.is_wide), ...);
+        const auto run = [&](auto on, auto zero) {
+          using T = decltype(zero);
+          kernel(on, detail::pointer<detail::Element<T, Arguments>>(x)...);
+        };
+        if (!first->device().is_cuda()) {
+          switch (first->dtype()) {
+            case DType::f32: return run(kernels::Cpu{}, float{});
+            case DType::f64: return run(kernels::Cpu{}, double{});
+            default: detail::throw_bf16_on_cpu(op, *first);
+          }
         }
+#if defined(TAPEFORMER_CUDA)
+        const kernels::Cuda on = detail::cuda_tag(first->device());
+        switch (first->dtype()) {
+          case DType::f32: return run(on, float{});
+          case DType::f64: return run(on, double{});
+          default: return run(on, BFloat16{});
+        }
+#endif
       },
-      tensors);
+      prepared);
+}
+
+/// For kernels without floating arguments: calls `kernel(device tag)`.
+template <class Kernel>
+void dispatch_on(const char* op, Device device, Kernel&& kernel) {
+  const OpTimer timer(op);
+  if (!device.is_cuda()) return kernel(kernels::Cpu{});
+#if defined(TAPEFORMER_CUDA)
+  kernel(detail::cuda_tag(device));
+#endif
 }
 
 }  // namespace tapeformer

@@ -1,16 +1,19 @@
 #pragma once
 
+#include <tapeformer/autograd/bfloat16.h>
+
 #include <cstdint>
 
 namespace tapeformer {
 
-enum class DType : std::uint8_t { f32, f64, i32, boolean };
+enum class DType : std::uint8_t { f32, f64, bf16, i32, boolean };
 
 constexpr std::int64_t bytes_of(DType type) {
   switch (type) {
     case DType::f32:
     case DType::i32: return 4;
     case DType::f64: return 8;
+    case DType::bf16: return 2;
     case DType::boolean: return 1;
   }
   return 0;
@@ -20,13 +23,18 @@ constexpr const char* name_of(DType type) {
   switch (type) {
     case DType::f32: return "f32";
     case DType::f64: return "f64";
+    case DType::bf16: return "bf16";
     case DType::i32: return "i32";
     case DType::boolean: return "bool";
   }
   return "?";
 }
 
-constexpr bool is_floating(DType type) { return type == DType::f32 || type == DType::f64; }
+constexpr bool is_floating(DType type) {
+  return type == DType::f32 || type == DType::f64 || type == DType::bf16;
+}
+/// What sums, statistics and gradients of parameters are kept in: f32 for bf16, else the type itself.
+constexpr DType wide(DType type) { return type == DType::bf16 ? DType::f32 : type; }
 
 /// The DType that stores a C++ type: dtype_of<float>() == DType::f32.
 template <class T>
@@ -38,6 +46,10 @@ constexpr DType dtype_of<float>() {
 template <>
 constexpr DType dtype_of<double>() {
   return DType::f64;
+}
+template <>
+constexpr DType dtype_of<BFloat16>() {
+  return DType::bf16;
 }
 template <>
 constexpr DType dtype_of<std::int32_t>() {

@@ -26,6 +26,7 @@ const char* description(DType type) {
   switch (type) {
     case DType::f32: return "<f4";
     case DType::f64: return "<f8";
+    case DType::bf16: return "<f4";  // NumPy has no such type: save_npy() widens
     case DType::i32: return "<i4";
     case DType::boolean: return "|b1";
   }
@@ -125,17 +126,18 @@ Tensor load_npy(const std::string& path) {
     reader.fail(name_of(layout.type) + layout.shape.text() + " takes " + std::to_string(bytes) +
                 " bytes; the file has " + std::to_string(reader.left()));
   }
-  const Tensor x = Tensor::empty(layout.shape, layout.type);
+  const Tensor x = Tensor::empty(layout.shape, layout.type, Device::cpu());
   reader.read(x.raw(), bytes, "data");
   const auto* const byte = static_cast<const unsigned char*>(x.raw());
   if (layout.type == DType::boolean &&
       std::any_of(byte, byte + bytes, [](unsigned char b) { return b > 1; })) {
     reader.fail("a bool must be 0 or 1");
   }
-  return x;
+  return x.to(default_device());
 }
 
-void save_npy(const std::string& path, const Tensor& x) {
+void save_npy(const std::string& path, const Tensor& values) {
+  const Tensor x = values.to(Device::cpu()).to(wide(values.dtype()));
   std::string header =
       std::string("{'descr': '") + description(x.dtype()) + "', 'fortran_order': False, 'shape': (";
   for (const Index size : x.shape()) header += std::to_string(size) + ",";

@@ -12,13 +12,16 @@ struct ParameterState : Pooled {
   ParameterState(const ParameterState&) = delete;
   ParameterState& operator=(const ParameterState&) = delete;
 
+  void require_gradient_buffer();
+
   Tensor value, gradient;
+  Tensor shadow;  ///< the value in a narrower type, for operations to read; undefined for none
   std::string name;
   bool has_gradient = false;  ///< false: the next gradient is assigned, whatever the buffer holds
   bool trainable = true;
 };
 
-/// A trainable leaf: a value and its gradient, outside every tape. A handle: copies are the same parameter,
+/// A trainable leaf: a value and its gradient (f32 at least), outside every tape. A handle: copies are the same parameter,
 /// which is how two layers tie their weights.
 class Parameter {
  public:
@@ -27,7 +30,9 @@ class Parameter {
 
   bool defined() const { return static_cast<bool>(state_); }
   const Tensor& value() const { return state_->value; }
-  operator const Tensor&() const { return state_->value; }  // NOLINT: a parameter is used as its value
+  /// What operations read: the value, or its shadow where there is one.
+  const Tensor& used() const { return state_->shadow.defined() ? state_->shadow : state_->value; }
+  operator const Tensor&() const { return used(); }  // NOLINT: a parameter is used as its value
 
   /// The sum of what backward passes have brought since clear_gradient(); undefined when there was none.
   Tensor gradient() const { return state_->has_gradient ? state_->gradient : Tensor(); }
@@ -41,8 +46,13 @@ class Parameter {
   /// Tapes do not look at a parameter that is not trainable.
   void set_trainable(bool trainable) { state_->trainable = trainable; }
 
-  /// Replaces the value (another type, loaded weights) and drops the gradient.
+  /// Replaces the value (another type, loaded weights) and drops the gradient. A shadow follows.
   void set_value(Tensor value);
+  /// From now on operations read a copy of the value in `type` (bf16), while the value itself, its gradient
+  /// and the optimizer stay in f32; with the value's own type they read the value again.
+  void set_shadow(DType type);
+  /// To call when the value's numbers have changed.
+  void refresh_shadow();
 
   bool operator==(const Parameter& other) const { return state_.get() == other.state_.get(); }
   ParameterState* state() const { return state_.get(); }

@@ -1,4 +1,5 @@
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/kernels/cuda.h>
 #include <tapeformer/autograd/storage.h>
 
 #include <malloc.h>
@@ -130,7 +131,15 @@ void pool_free(void* block, std::size_t bytes) { pool().free(block, bytes); }
 
 PoolStatistics pool_statistics() { return pool().statistics(); }
 
-Storage::Storage(std::size_t size, Device where) : data(pool_allocate(size)), bytes(size), device(where) {}
+Storage::Storage(std::size_t size, Device where)
+    : data(where.is_cuda() ? cuda::allocate(where.index, size) : pool_allocate(size)),
+      bytes(size),
+      device(where) {}
+
+Storage::Storage(const ForUpload& upload)
+    : data(cuda::allocate_for_upload(upload.where.index, upload.size)),
+      bytes(upload.size),
+      device(upload.where) {}
 
 Storage::Storage(void* adopted, std::size_t size, std::function<void()> release_adopted)
     : data(adopted), bytes(size), release(std::move(release_adopted)) {}
@@ -138,6 +147,8 @@ Storage::Storage(void* adopted, std::size_t size, std::function<void()> release_
 Storage::~Storage() {
   if (release) {
     release();
+  } else if (device.is_cuda()) {
+    cuda::release(device.index, data, bytes);
   } else {
     pool_free(data, bytes);
   }

@@ -88,6 +88,12 @@ class Handle {
 /// The bytes behind one or more tensors.
 struct Storage : Pooled {
   Storage(std::size_t size, Device where);
+  /// Memory of a GPU that Tensor::to() may fill without waiting for the kernels that are queued.
+  struct ForUpload {
+    std::size_t size;
+    Device where;
+  };
+  explicit Storage(const ForUpload& upload);
   /// Memory that somebody else allocated; `release` gives it back.
   Storage(void* adopted, std::size_t size, std::function<void()> release_adopted);
   ~Storage();

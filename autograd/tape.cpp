@@ -28,20 +28,6 @@ std::string bracketed(const char* op) { return std::string("[") + op + "] "; }
 
 }  // namespace
 
-namespace detail {
-
-void throw_floating_type(const char* op, const Tensor& x) {
-  throw DTypeError(bracketed(op) + "values must be f32 or f64; got x=" + x.describe() +
-                   "; try to(DType::f32)");
-}
-
-void throw_mixed_types(const char* op, const Tensor& a, const Tensor& b) {
-  throw DTypeError(bracketed(op) + "all operands must have one type; got " + a.describe() + " and " +
-                   b.describe() + "; try to(DType::" + name_of(a.dtype()) + ")");
-}
-
-}  // namespace detail
-
 Tape::Tape() : id_(++tape_count), outer_(recording_tape) { recording_tape = this; }
 
 Tape::~Tape() { leave(); }
@@ -64,6 +50,7 @@ std::int32_t Tape::new_slot(const Tensor& x) {
   Slot slot;
   slot.shape = x.shape();
   slot.dtype = x.dtype();
+  slot.device = x.device();
   slots_.push_back(std::move(slot));
   x.state()->tape = id_;
   x.state()->slot = static_cast<std::int32_t>(slots_.size()) - 1;
@@ -186,7 +173,7 @@ void Tape::backward(const Tensor& loss, const Tensor& seed) {
   to_parameters_ = frees_ = true;
   recorded_ = false;
   spent_ = true;
-  accumulate(loss.state()->slot, seed.defined() ? seed : Tensor::full(loss.shape(), 1, loss.dtype()));
+  accumulate(loss.state()->slot, seed.defined() ? seed : Tensor::full(loss.shape(), 1, loss.dtype(), loss.device()));
   run(0, nodes_.size());
   nodes_.clear();
   slots_.clear();
@@ -216,7 +203,7 @@ std::vector<Tensor> Tape::gradients(const Tensor& loss, const std::vector<Tensor
   for (const std::size_t slot : slots) slots_[slot].keep = true;
   to_parameters_ = frees_ = false;
   recorded_ = recorded;
-  accumulate(loss.state()->slot, seed.defined() ? seed : Tensor::full(loss.shape(), 1, loss.dtype()));
+  accumulate(loss.state()->slot, seed.defined() ? seed : Tensor::full(loss.shape(), 1, loss.dtype(), loss.device()));
   const std::size_t end = nodes_.size();
   if (recorded) {
     run(0, end);
@@ -227,8 +214,9 @@ std::vector<Tensor> Tape::gradients(const Tensor& loss, const std::vector<Tensor
 
   std::vector<Tensor> result;
   for (const std::size_t slot : slots) {
-    const Tensor& gradient = slots_[slot].gradient;
-    result.push_back(gradient.defined() ? gradient : Tensor::full(slots_[slot].shape, 0, slots_[slot].dtype));
+    const Slot& of_x = slots_[slot];
+    result.push_back(of_x.gradient.defined() ? of_x.gradient
+                                             : Tensor::full(of_x.shape, 0, of_x.dtype, of_x.device));
   }
   return result;
 }
@@ -314,7 +302,9 @@ void Tape::forget(std::size_t first_node, std::size_t first_slot) {
 
 void Tape::accumulate(std::int32_t index, const Tensor& gradient) {
   const auto at = static_cast<std::size_t>(index);
-  const Tensor value = gradient.shape() == slots_[at].shape ? gradient : sum_to(gradient, slots_[at].shape);
+  const DType type = gradient_type(slots_[at]);
+  Tensor value = gradient.shape() == slots_[at].shape ? gradient : sum_to(gradient, slots_[at].shape);
+  if (value.dtype() != type) value = cast(value, type);
   const auto add_in_place = [&](const Tensor& to) {
     const Index count = to.elements();
     dispatch(
@@ -322,7 +312,7 @@ void Tape::accumulate(std::int32_t index, const Tensor& gradient) {
   };
   ParameterState* parameter = slots_[at].parameter.get();
   if (to_parameters_ && parameter != nullptr) {
-    if (!parameter->gradient.defined()) parameter->gradient = Tensor::empty_like(parameter->value);
+    parameter->require_gradient_buffer();
     if (parameter->has_gradient) {
       add_in_place(parameter->gradient);
     } else {
@@ -357,19 +347,31 @@ void GradientSlot::operator+=(const Tensor& gradient) const {
   if (slot_ >= 0) into_.tape_.contribute(into_.node_, input_, gradient);
 }
 
+DType Tape::gradient_type(const Slot& slot) const {
+  return to_parameters_ && slot.parameter ? wide(slot.dtype) : slot.dtype;
+}
+
 GradientSlot::Target GradientSlot::target() const {
+  return target_of_type(into_.tape_.slots_[static_cast<std::size_t>(slot_)].dtype);
+}
+
+GradientSlot::Target GradientSlot::wide_target() const {
+  return target_of_type(wide(into_.tape_.slots_[static_cast<std::size_t>(slot_)].dtype));
+}
+
+GradientSlot::Target GradientSlot::target_of_type(DType type) const {
   Tape::Slot& slot = into_.tape_.slots_[static_cast<std::size_t>(slot_)];
-  if (separate_) {
-    into_.separate_.emplace_back(input_, Tensor::empty(slot.shape, slot.dtype));
+  if (separate_ || type != into_.tape_.gradient_type(slot)) {
+    into_.separate_.emplace_back(input_, Tensor::empty(slot.shape, type, slot.device));
     return {into_.separate_.back().second, false};
   }
   if (into_.tape_.to_parameters_ && slot.parameter) {
     ParameterState& parameter = *slot.parameter;
-    if (!parameter.gradient.defined()) parameter.gradient = Tensor::empty_like(parameter.value);
+    parameter.require_gradient_buffer();
     return {parameter.gradient, std::exchange(parameter.has_gradient, true)};
   }
   if (!slot.gradient.defined()) {
-    slot.gradient = Tensor::empty(slot.shape, slot.dtype);
+    slot.gradient = Tensor::empty(slot.shape, slot.dtype, slot.device);
     return {slot.gradient, false};
   }
   if (!slot.gradient.is_sole_owner()) slot.gradient = slot.gradient.clone();

@@ -125,6 +125,7 @@ class Tape {
   struct Slot {
     Shape shape;
     DType dtype = DType::f32;
+    Device device;
     bool keep = false;       // someone asked for this gradient
     bool forgotten = false;  // how it was computed: see recompute.h
     Tensor gradient;
@@ -143,6 +144,7 @@ class Tape {
   std::int32_t slot_of(const char* op, const Tensor& x);
   std::int32_t checked_slot(const char* op, const Tensor& x);
   void check_loss(const char* op, const Tensor& loss, const Tensor& seed) const;
+  DType gradient_type(const Slot& slot) const;
   void accumulate(std::int32_t slot, const Tensor& gradient);
   void contribute(std::size_t node, std::size_t input, const Tensor& gradient);
   void run(std::size_t begin, std::size_t end);
@@ -175,11 +177,15 @@ class GradientSlot {
     Tensor buffer;
     bool add;
   };
-  /// For kernels: the buffer to write into, all of it, and whether to add to what is there.
+  /// For kernels: the buffer to write into, all of it, of the input's type, and whether to add to what is
+  /// there.
   Target target() const;
+  /// The same in f32 where the input is bf16: for sums over many rows.
+  Target wide_target() const;
 
  private:
   friend class Gradients;
+  Target target_of_type(DType type) const;
   GradientSlot(const Gradients& into, std::size_t input, std::int32_t slot, bool separate)
       : into_(into), input_(input), slot_(slot), separate_(separate) {}
   const Gradients& into_;
@@ -259,8 +265,9 @@ void record_many(const char* op, const TensorList& inputs, const TensorList& out
   }
 }
 
-/// The two operations that accumulating gradients needs; ops/elementwise.cpp and ops/reduce.cpp provide them.
+/// The operations that accumulating gradients needs; ops/elementwise.cpp and ops/reduce.cpp provide them.
 Tensor add(const Tensor& a, const Tensor& b);
+Tensor cast(const Tensor& x, DType type);
 Tensor sum_to(const Tensor& x, const Shape& shape);
 
 }  // namespace tapeformer

@@ -1,22 +1,28 @@
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/kernels/cuda.h>
 #include <tapeformer/autograd/parameter.h>
 #include <tapeformer/autograd/tensor.h>
 
 #include <algorithm>
+#include <cstring>
 
 namespace tapeformer {
 namespace {
 
-/// Calls `use` with a typed pointer to the tensor's elements.
+/// Calls `use` with a typed pointer to the tensor's elements, which the host can read.
 template <class Use>
 void with_elements(const Tensor& x, Use&& use) {
   switch (x.dtype()) {
     case DType::f32: return use(x.data<float>());
     case DType::f64: return use(x.data<double>());
+    case DType::bf16: return use(x.data<BFloat16>());
     case DType::i32: return use(x.data<std::int32_t>());
     case DType::boolean: return use(x.data<bool>());
   }
 }
+
+/// Where the bytes are, on whatever device.
+void* address_of(const Tensor& x) { return x.state()->storage->data; }
 
 }  // namespace
 
@@ -34,8 +40,12 @@ Tensor Tensor::adopt(Handle<Storage> storage, const Shape& shape, DType type) {
   return x;
 }
 
-Tensor Tensor::full(const Shape& shape, double value, DType type) {
-  Tensor x = empty(shape, type);
+Tensor Tensor::full(const Shape& shape, double value, DType type, Device device) {
+  Tensor x = empty(shape, type, device);
+  if (device.is_cuda()) {
+    cuda::fill(device.index, type, shape.elements(), value, address_of(x));
+    return x;
+  }
   with_elements(x, [&](auto* to) {
     using T = std::remove_reference_t<decltype(*to)>;
     std::fill(to, to + shape.elements(), static_cast<T>(value));
@@ -53,6 +63,13 @@ double Tensor::at(Index position) const {
     throw ShapeError("[at] position must be inside the tensor; got " + std::to_string(position) +
                      " of x=" + describe());
   }
+  if (device().is_cuda()) {
+    const Tensor element = empty({}, dtype(), Device::cpu());
+    const Index size = bytes_of(dtype());
+    cuda::download(device().index, element.raw(), static_cast<const char*>(address_of(*this)) + position * size,
+                   static_cast<std::size_t>(size));
+    return element.at(0);
+  }
   double value = 0;
   with_elements(*this, [&](const auto* from) { value = static_cast<double>(from[position]); });
   return value;
@@ -61,12 +78,29 @@ double Tensor::at(Index position) const {
 Tensor Tensor::to(DType type) const {
   if (type == dtype()) return detach();
   Tensor y = empty(shape(), type, device());
+  if (device().is_cuda()) {
+    cuda::convert(device().index, dtype(), address_of(*this), type, address_of(y), elements());
+    return y;
+  }
   with_elements(*this, [&](const auto* from) {
     with_elements(y, [&](auto* to) {
       using T = std::remove_reference_t<decltype(*to)>;
-      for (Index i = 0; i < elements(); ++i) to[i] = static_cast<T>(from[i]);
+      for (Index i = 0; i < elements(); ++i) to[i] = static_cast<T>(static_cast<double>(from[i]));
     });
   });
+  return y;
+}
+
+Tensor Tensor::to(Device there) const {
+  if (there == device()) return *this;
+  const auto size = static_cast<std::size_t>(bytes());
+  if (there.is_cuda() && !device().is_cuda()) {
+    const Tensor y = adopt(Handle<Storage>(new Storage(Storage::ForUpload{size, there})), shape(), dtype());
+    cuda::upload(there.index, address_of(y), raw(), size);
+    return y;
+  }
+  const Tensor y = empty(shape(), dtype(), there);
+  y.copy_from(*this);
   return y;
 }
 
@@ -80,7 +114,7 @@ Tensor Tensor::alias(const Shape& shape) const {
 
 Tensor Tensor::clone() const {
   Tensor y = empty_like(*this);
-  std::memcpy(y.raw(), raw(), static_cast<std::size_t>(bytes()));
+  y.copy_from(*this);
   return y;
 }
 
@@ -89,7 +123,19 @@ void Tensor::copy_from(const Tensor& other) const {
     throw ShapeError("[copy] shapes and types must match; got to=" + describe() +
                      ", from=" + other.describe());
   }
-  std::memcpy(raw(), other.raw(), static_cast<std::size_t>(bytes()));
+  const auto size = static_cast<std::size_t>(bytes());
+  const Device from = other.device(), here = device();
+  if (!here.is_cuda() && !from.is_cuda()) {
+    std::memcpy(address_of(*this), address_of(other), size);
+  } else if (!from.is_cuda()) {
+    cuda::overwrite(here.index, address_of(*this), address_of(other), size);
+  } else if (!here.is_cuda()) {
+    cuda::download(from.index, address_of(*this), address_of(other), size);
+  } else if (from == here) {
+    cuda::copy(here.index, address_of(*this), address_of(other), size);
+  } else {
+    cuda::copy_across(here.index, address_of(*this), from.index, address_of(other), size);
+  }
 }
 
 std::string Tensor::describe() const {
@@ -113,6 +159,12 @@ void Tensor::require_dtype(DType type) const {
   }
 }
 
+void Tensor::require_host_readable() const {
+  if (!device().is_cuda() || cuda::is_host_readable()) return;
+  throw DeviceError("[data] the elements must be in the CPU's memory; got x=" + describe() + " on " +
+                    device().text() + "; try to(Device::cpu()), to_vector() or item()");
+}
+
 void Tensor::require_elements(const Shape& shape, std::size_t count) {
   if (static_cast<std::size_t>(shape.elements()) != count) {
     throw ShapeError("[from] the number of values must be the shape's; got " + std::to_string(count) +
@@ -124,14 +176,35 @@ ParameterState::ParameterState(Tensor initial) : value(std::move(initial)) {
   value.state()->parameter = this;
 }
 
-ParameterState::~ParameterState() { value.state()->parameter = nullptr; }
+ParameterState::~ParameterState() {
+  value.state()->parameter = nullptr;
+  if (shadow.defined()) shadow.state()->parameter = nullptr;
+}
+
+void ParameterState::require_gradient_buffer() {
+  if (!gradient.defined()) gradient = Tensor::empty(value.shape(), wide(value.dtype()), value.device());
+}
 
 void Parameter::set_value(Tensor value) {
+  const DType used_type = used().dtype(), old_type = state_->value.dtype();
   state_->value.state()->parameter = nullptr;
   state_->value = std::move(value);
   state_->value.state()->parameter = state_.get();
   state_->gradient = Tensor();
   state_->has_gradient = false;
+  set_shadow(used_type == old_type ? state_->value.dtype() : used_type);
+}
+
+void Parameter::set_shadow(DType type) {
+  if (state_->shadow.defined()) state_->shadow.state()->parameter = nullptr;
+  state_->shadow = Tensor();
+  if (type == state_->value.dtype()) return;
+  state_->shadow = state_->value.to(type);
+  state_->shadow.state()->parameter = state_.get();
+}
+
+void Parameter::refresh_shadow() {
+  if (state_->shadow.defined()) state_->shadow.copy_from(state_->value.to(state_->shadow.dtype()));
 }
 
 }  // namespace tapeformer

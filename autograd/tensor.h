@@ -5,7 +5,7 @@
 #include <tapeformer/autograd/shape.h>
 #include <tapeformer/autograd/storage.h>
 
-#include <cstring>
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -20,11 +20,18 @@ class Tensor {
   Tensor() = default;
 
   /// Memory from the pool, contents undefined.
-  static Tensor empty(const Shape& shape, DType type = DType::f32, Device device = {});
+  static Tensor empty(const Shape& shape, DType type = DType::f32, Device device = default_device());
   static Tensor empty_like(const Tensor& x) { return empty(x.shape(), x.dtype(), x.device()); }
-  static Tensor zeros(const Shape& shape, DType type = DType::f32) { return full(shape, 0, type); }
-  static Tensor full(const Shape& shape, double value, DType type = DType::f32);
-  static Tensor scalar(double value, DType type = DType::f32) { return full({}, value, type); }
+  static Tensor zeros(const Shape& shape, DType type = DType::f32, Device device = default_device()) {
+    return full(shape, 0, type, device);
+  }
+  static Tensor full(const Shape& shape, double value, DType type = DType::f32,
+                     Device device = default_device());
+  static Tensor scalar(double value, DType type = DType::f32, Device device = default_device()) {
+    return full({}, value, type, device);
+  }
+  /// A number of x's type, on its device.
+  static Tensor scalar_like(const Tensor& x, double value) { return scalar(value, x.dtype(), x.device()); }
   /// A copy of `values`. Throws: ShapeError unless their number is shape.elements().
   template <class T>
   static Tensor from(const std::vector<T>& values, const Shape& shape);
@@ -45,29 +52,46 @@ class Tensor {
   DType dtype() const { return checked().dtype; }
   Device device() const { return checked().storage->device; }
 
-  /// Throws: DTypeError unless T is what the tensor stores.
+  /// The elements, for the host to read and write.
+  /// Throws: DTypeError unless T is what the tensor stores, DeviceError when they are on a GPU.
   template <class T>
   T* data() const {
-    require_dtype(dtype_of<T>());
-    return static_cast<T*>(raw());
+    require_host_readable();
+    return address<T>();
   }
-  void* raw() const { return checked().storage->data; }
+  /// Where the elements are, for kernels: on a GPU, an address that the host cannot follow.
+  /// Throws: DTypeError unless T is what the tensor stores.
   template <class T>
-  std::vector<T> to_vector() const {
-    return std::vector<T>(data<T>(), data<T>() + elements());
+  T* address() const {
+    require_dtype(dtype_of<T>());
+    return static_cast<T*>(checked().storage->data);
   }
+  /// data() without a type.
+  void* raw() const {
+    require_host_readable();
+    return checked().storage->data;
+  }
+  /// A copy of the elements, wherever they are.
+  template <class T>
+  std::vector<T> to_vector() const;
   /// The only element, whatever its type. Throws: ShapeError if there is more than one.
   double item() const;
   /// Element by position in memory order, whatever its type; for tests and printing.
   double at(Index position) const;
 
-  /// The same values with another type, outside any tape.
+  /// The same values with another type, outside any tape; itself when that is its type. cast() is the
+  /// recorded way.
   Tensor to(DType type) const;
+  /// The same values on another device, outside any tape; itself when it is there. An upload runs beside the
+  /// kernels that are queued; a download waits for them.
+  Tensor to(Device device) const;
   /// The same values, unknown to every tape.
   Tensor detach() const { return alias(shape()); }
   /// Another shape on the same storage, unknown to every tape; reshape() is the recorded way.
   Tensor alias(const Shape& shape) const;
   Tensor clone() const;
+  /// Overwrites these elements with those of `other`, which may be on another device.
+  /// Throws: ShapeError unless shapes and types match.
   void copy_from(const Tensor& other) const;
 
   /// "f32[2,8,64]", with the parameter's path behind it when there is one.
@@ -88,6 +112,7 @@ class Tensor {
  private:
   State& checked() const;
   void require_dtype(DType type) const;
+  void require_host_readable() const;
   static void require_elements(const Shape& shape, std::size_t count);
 
   Handle<State> state_;
@@ -99,11 +124,16 @@ using TensorList = PooledVector<Tensor>;
 
 template <class T>
 Tensor Tensor::from(const std::vector<T>& values, const Shape& shape) {
-  Tensor x = empty(shape, dtype_of<T>());
+  const Tensor x = empty(shape, dtype_of<T>(), Device::cpu());
   require_elements(shape, values.size());
-  T* to = x.data<T>();
-  for (std::size_t i = 0; i < values.size(); ++i) to[i] = values[i];
-  return x;
+  std::copy(values.begin(), values.end(), x.data<T>());
+  return x.to(default_device());
+}
+
+template <class T>
+std::vector<T> Tensor::to_vector() const {
+  const Tensor here = to(Device::cpu());
+  return std::vector<T>(here.data<T>(), here.data<T>() + elements());
 }
 
 }  // namespace tapeformer

@@ -9,7 +9,7 @@
 
 namespace tapeformer {
 
-/// Takes over the array's memory; nothing is copied. For an expression, or an array that is still needed,
+/// Takes over the array's memory; on the CPU nothing is copied. For an expression, or an array that is still needed,
 /// write from_xtensor(xt::xarray<T>(expression)).
 /// Throws:  ShapeError for more than Shape::kMaxRank axes
 template <class T>
@@ -20,7 +20,8 @@ Tensor from_xtensor(xt::xarray<T>&& array) {
   T* const data = owner->data();
   const std::size_t bytes = owner->size() * sizeof(T);
   return Tensor::adopt(Handle<Storage>(new Storage(data, bytes, [owner]() mutable { owner.reset(); })), shape,
-                       dtype_of<T>());
+                       dtype_of<T>())
+      .to(default_device());
 }
 
 /// The tensor's elements as an xtensor array, which keeps their memory alive; nothing is copied. As with

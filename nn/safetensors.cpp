@@ -38,6 +38,7 @@ const char* dtype_name(DType type) {
   switch (type) {
     case DType::f32: return "F32";
     case DType::f64: return "F64";
+    case DType::bf16: return "BF16";
     case DType::i32: return "I32";
     case DType::boolean: return "BOOL";
   }

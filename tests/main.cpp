@@ -1,11 +1,16 @@
 #define DOCTEST_CONFIG_IMPLEMENT
 #include <doctest/doctest.h>
 
+#include <tapeformer/autograd/device.h>
 #include <tapeformer/tests/reference/gradcheck_table.h>
 
+#include <cstdlib>
 #include <iostream>
 
+/// TAPEFORMER_TEST_DEVICE names the device that the cases run on; the CPU without it.
 int main(int count, char** arguments) {
+  if (const char* device = std::getenv("TAPEFORMER_TEST_DEVICE"); device != nullptr)
+    tapeformer::set_default_device(tapeformer::Device::named(device));
   doctest::Context context(count, arguments);
   const int result = context.run();
   if (!context.shouldExit())

@@ -25,8 +25,8 @@ include_violations() {
   grep -nE '^[[:space:]]*#[[:space:]]*include' "${sources[@]}" /dev/null | awk -F: '
     function rule(pattern, allow, forbid) { from[++rules] = pattern; allowed[rules] = allow; forbidden[rules] = forbid }
     BEGIN {
-      rule("^autograd/kernels/", "^autograd/(kernels/|(shape|dtype|device|error)\\.)", "")
-      rule("^autograd/(shape|dtype|device|error)\\.", "^autograd/(shape|dtype|device|error)\\.", "")
+      rule("^autograd/kernels/", "^autograd/(kernels/|(shape|dtype|bfloat16|device|error)\\.)", "")
+      rule("^autograd/(shape|dtype|bfloat16|device|error)\\.", "^autograd/((shape|dtype|bfloat16|device|error)\\.|kernels/cuda\\.h)", "")
       rule("^autograd/storage\\.", "^autograd/", "^autograd/(ops/|tape\\.|tensor\\.)")
       rule("^autograd/tensor\\.", "^autograd/", "^autograd/(ops/|tape\\.)")
       rule("^autograd/tape\\.", "^autograd/", "^autograd/ops/")

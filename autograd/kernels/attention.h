@@ -37,10 +37,17 @@ struct AttentionShape {
 template <class T>
 void attention_forward(Cpu, const AttentionShape& shape, const T* query, const T* key, const T* value,
                        const T* bias, T* y, T* log_sum);
+template <class T>
+void attention_forward(Cuda, const AttentionShape& shape, const T* query, const T* key, const T* value,
+                       const T* bias, T* y, T* log_sum);
 
 /// From y, log_sum and dy [B, T, H, E]; writes every element of the gradients that are wanted.
 template <class T>
 void attention_backward(Cpu, const AttentionShape& shape, const T* query, const T* key, const T* value,
+                        const T* bias, const T* y, const T* log_sum, const T* dy, Write<T> dquery,
+                        Write<T> dkey, Write<T> dvalue);
+template <class T>
+void attention_backward(Cuda, const AttentionShape& shape, const T* query, const T* key, const T* value,
                         const T* bias, const T* y, const T* log_sum, const T* dy, Write<T> dquery,
                         Write<T> dkey, Write<T> dvalue);
 
@@ -49,7 +56,15 @@ template <class T>
 void additive_attention_forward(Cpu, const AttentionShape& shape, const T* query, const T* key,
                                 const T* value, const T* weight, const T* bias, T* y, T* log_sum);
 template <class T>
+void additive_attention_forward(Cuda, const AttentionShape& shape, const T* query, const T* key,
+                                const T* value, const T* weight, const T* bias, T* y, T* log_sum);
+template <class T>
 void additive_attention_backward(Cpu, const AttentionShape& shape, const T* query, const T* key,
+                                 const T* value, const T* weight, const T* bias, const T* y, const T* log_sum,
+                                 const T* dy, Write<T> dquery, Write<T> dkey, Write<T> dvalue,
+                                 Write<T> dweight);
+template <class T>
+void additive_attention_backward(Cuda, const AttentionShape& shape, const T* query, const T* key,
                                  const T* value, const T* weight, const T* bias, const T* y, const T* log_sum,
                                  const T* dy, Write<T> dquery, Write<T> dkey, Write<T> dvalue,
                                  Write<T> dweight);

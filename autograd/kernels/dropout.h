@@ -12,14 +12,17 @@ constexpr Index dropout_mask_words(Index count) { return (count + kDropoutGroup 
 
 /// The random word of element i: of its group's 16 blocks, block i % 16, word i / 16 % 4. Sixteen neighbours
 /// so come from one word each of sixteen blocks, as vector lanes and the threads of a warp compute them.
-inline std::uint32_t dropout_word(const PhiloxStream& stream, Index i) {
+TAPEFORMER_HOST_DEVICE inline std::uint32_t dropout_word(const PhiloxStream& stream, Index i) {
   return stream.block(i / kDropoutGroup * 16 + i % 16).word[i / 16 % 4];
 }
 
 /// Bit i % 32 of mask[i / 32] is set when element i is kept: its word is not below `dropped`.
 void dropout_mask(Cpu, const PhiloxStream& stream, Index count, std::uint32_t dropped, std::int32_t* mask);
+void dropout_mask(Cuda, const PhiloxStream& stream, Index count, std::uint32_t dropped, std::int32_t* mask);
 /// y = kept ? scale * x : 0
 template <class T>
 void dropout_apply(Cpu, Index count, const std::int32_t* mask, T scale, const T* x, Write<T> y);
+template <class T>
+void dropout_apply(Cuda, Index count, const std::int32_t* mask, T scale, const T* x, Write<T> y);
 
 }  // namespace tapeformer::kernels

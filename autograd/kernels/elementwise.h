@@ -15,7 +15,7 @@ struct Broadcast {
   int axes = 0;
   Index sizes[8] = {};
   Index strides_a[8] = {}, strides_b[8] = {}, strides_c[8] = {};
-  Index elements() const {
+  TAPEFORMER_HOST_DEVICE Index elements() const {
     Index product = 1;
     for (int axis = 0; axis < axes; ++axis) product *= sizes[axis];
     return product;
@@ -28,9 +28,13 @@ inline Broadcast alike(Index count) { return {1, {count}, {1}, {1}, {1}}; }
 /// y = f(x).
 template <class T>
 void unary_forward(Cpu, Unary f, Index count, const T* x, T* y);
+template <class T>
+void unary_forward(Cuda, Unary f, Index count, const T* x, T* y);
 /// dx = dy * f'(x); `saved` is y for exp, sqrt, tanh, sigmoid and relu, else x.
 template <class T>
 void unary_backward(Cpu, Unary f, Index count, const T* saved, const T* dy, Write<T> dx);
+template <class T>
+void unary_backward(Cuda, Unary f, Index count, const T* saved, const T* dy, Write<T> dx);
 constexpr bool saves_output(Unary f) {
   return f == Unary::exp || f == Unary::sqrt || f == Unary::tanh || f == Unary::sigmoid || f == Unary::relu;
 }
@@ -38,25 +42,42 @@ constexpr bool saves_output(Unary f) {
 /// y = f(x), and f'(x) in place of x, which costs little more than y alone: for functions that save x.
 template <class T>
 void unary_forward_with_derivative(Cpu, Unary f, Index count, T* x, T* y);
+template <class T>
+void unary_forward_with_derivative(Cuda, Unary f, Index count, T* x, T* y);
 
 template <class T>
 void binary(Cpu, Binary f, const Broadcast& sizes, const T* a, const T* b, T* y);
+template <class T>
+void binary(Cuda, Binary f, const Broadcast& sizes, const T* a, const T* b, T* y);
 /// y = factor * x + offset.
 template <class T>
 void affine(Cpu, Index count, T factor, T offset, const T* x, T* y);
 template <class T>
+void affine(Cuda, Index count, T factor, T offset, const T* x, T* y);
+template <class T>
 void power(Cpu, Index count, T exponent, const T* x, T* y);
+template <class T>
+void power(Cuda, Index count, T exponent, const T* x, T* y);
 /// y = condition ? a : b, the three of them broadcast (condition has strides_c).
 template <class T>
 void where(Cpu, const Broadcast& sizes, const bool* condition, const T* a, const T* b, T* y);
 template <class T>
+void where(Cuda, const Broadcast& sizes, const bool* condition, const T* a, const T* b, T* y);
+template <class T>
 void equal(Cpu, const Broadcast& sizes, const T* a, const T* b, bool* y);
+template <class T>
+void equal(Cuda, const Broadcast& sizes, const T* a, const T* b, bool* y);
 void logical_and(Cpu, const Broadcast& sizes, const bool* a, const bool* b, bool* y);
+void logical_and(Cuda, const Broadcast& sizes, const bool* a, const bool* b, bool* y);
 /// sum += x.
 template <class T>
 void add_in_place(Cpu, Index count, const T* x, T* sum);
+template <class T>
+void add_in_place(Cuda, Index count, const T* x, T* sum);
 /// Position of the first NaN or infinity, or -1.
 template <class T>
 Index first_non_finite(Cpu, Index count, const T* x);
+template <class T>
+Index first_non_finite(Cuda, Index count, const T* x);
 
 }  // namespace tapeformer::kernels

@@ -9,9 +9,14 @@ namespace tapeformer::kernels {
 /// y[i] = table[ids[i]], rows of `width`.
 template <class T>
 void embedding_forward(Cpu, Index count, Index width, const std::int32_t* ids, const T* table, T* y);
+template <class T>
+void embedding_forward(Cuda, Index count, Index width, const std::int32_t* ids, const T* table, T* y);
 /// dtable[ids[i]] += dy[i] in the order of i, dtable being cleared first unless it is added to.
 template <class T>
 void embedding_backward(Cpu, Index count, Index vocabulary, Index width, const std::int32_t* ids, const T* dy,
+                        Write<T> dtable);
+template <class T>
+void embedding_backward(Cuda, Index count, Index vocabulary, Index width, const std::int32_t* ids, const T* dy,
                         Write<T> dtable);
 
 }  // namespace tapeformer::kernels

@@ -20,12 +20,20 @@ struct CrossEntropy {
 template <class T>
 void cross_entropy_forward(Cpu, const CrossEntropy& shape, const std::int32_t* targets, const T* logits,
                            T* statistics, double* losses, T* loss);
+template <class T>
+void cross_entropy_forward(Cuda, const CrossEntropy& shape, const std::int32_t* targets, const T* logits,
+                           T* statistics, double* losses, T* loss);
 /// dlogits = dloss / counted * (softmax - smoothed target); dlogits may be the logits' own memory.
 template <class T>
 void cross_entropy_backward(Cpu, const CrossEntropy& shape, const std::int32_t* targets, const T* logits,
                             const T* statistics, const T* dloss, Write<T> dlogits);
+template <class T>
+void cross_entropy_backward(Cuda, const CrossEntropy& shape, const std::int32_t* targets, const T* logits,
+                            const T* statistics, const T* dloss, Write<T> dlogits);
 /// dx = factor * gradient, for a gradient that was known before the factor.
 template <class T>
 void scale_gradient(Cpu, Index count, T factor, const T* gradient, Write<T> dx);
+template <class T>
+void scale_gradient(Cuda, Index count, T factor, const T* gradient, Write<T> dx);
 
 }  // namespace tapeformer::kernels

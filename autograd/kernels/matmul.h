@@ -17,11 +17,16 @@ struct Gemm {
 
 template <class T>
 void gemm(Cpu, const Gemm& shape, const T* a, const T* b, Write<T> c);
+template <class T>
+void gemm(Cuda, const Gemm& shape, const T* a, const T* b, Write<T> c);
 
 /// z [rows, columns] += bias (when given), then y = f(z), if there is an f. z and y may be the same, unless
 /// z is to hold f'(z) afterwards.
 template <class T>
 void bias_activation(Cpu, Index rows, Index columns, const T* bias, std::optional<Unary> f, bool derives,
+                     T* z, T* y);
+template <class T>
+void bias_activation(Cuda, Index rows, Index columns, const T* bias, std::optional<Unary> f, bool derives,
                      T* z, T* y);
 
 /// A sentence when products are slower than they could be (no oneDNN, or an OpenBLAS whose threads fight

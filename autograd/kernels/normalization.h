@@ -10,13 +10,21 @@ namespace tapeformer::kernels {
 template <class T>
 void normalize_forward(Cpu, Index rows, Index n, bool centred, T epsilon, const T* x, const T* weight,
                        const T* bias, T* y, T* mean, T* rstd);
+template <class T>
+void normalize_forward(Cuda, Index rows, Index n, bool centred, T epsilon, const T* x, const T* weight,
+                       const T* bias, T* y, T* mean, T* rstd);
 
 /// How many parts normalize_backward sums the columns in; depends on the number of threads.
 Index normalize_parts(Cpu, Index rows, Index n);
+Index normalize_parts(Cuda, Index rows, Index n);
 
 /// `partials` is room for 4 n values a part; nullptr when neither dweight nor dbias is wanted.
 template <class T>
 void normalize_backward(Cpu, Index rows, Index n, bool centred, const T* x, const T* weight, const T* mean,
+                        const T* rstd, const T* dy, T* partials, Write<T> dx, Write<T> dweight,
+                        Write<T> dbias);
+template <class T>
+void normalize_backward(Cuda, Index rows, Index n, bool centred, const T* x, const T* weight, const T* mean,
                         const T* rstd, const T* dy, T* partials, Write<T> dx, Write<T> dweight,
                         Write<T> dbias);
 

@@ -16,6 +16,9 @@ struct AdamWStep {
 template <class T>
 void adamw_step(Cpu, Index count, const AdamWStep& step, const T* gradient, T* first_moment, T* second_moment,
                 T* value);
+template <class T>
+void adamw_step(Cuda, Index count, const AdamWStep& step, const T* gradient, T* first_moment, T* second_moment,
+                T* value);
 
 struct SgdStep {
   double learning_rate, gradient_scale, momentum, weight_decay;
@@ -25,12 +28,18 @@ struct SgdStep {
 /// With no velocity (nullptr) it is g + decay x.
 template <class T>
 void sgd_step(Cpu, Index count, const SgdStep& step, const T* gradient, T* velocity, T* value);
+template <class T>
+void sgd_step(Cuda, Index count, const SgdStep& step, const T* gradient, T* velocity, T* value);
 
 /// In double, in an order that does not depend on the number of threads.
 template <class T>
 double sum_of_squares(Cpu, Index count, const T* x);
+template <class T>
+double sum_of_squares(Cuda, Index count, const T* x);
 /// x *= factor.
 template <class T>
 void scale_in_place(Cpu, Index count, double factor, T* x);
+template <class T>
+void scale_in_place(Cuda, Index count, double factor, T* x);
 
 }  // namespace tapeformer::kernels

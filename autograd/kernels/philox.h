@@ -1,5 +1,6 @@
 #pragma once
 
+#include <tapeformer/autograd/bfloat16.h>
 #include <tapeformer/autograd/shape.h>
 
 #include <cstdint>
@@ -13,7 +14,7 @@ struct PhiloxBlock {
 
 /// Philox 4x32 with ten rounds: a bijection of the 128-bit counter, chosen by the 64-bit key.
 /// Source:  Salmon, Moraes, Dror and Shaw 2011, "Parallel random numbers: as easy as 1, 2, 3", section 4
-inline PhiloxBlock philox_4x32_10(PhiloxBlock counter, std::uint32_t key0, std::uint32_t key1) {
+TAPEFORMER_HOST_DEVICE inline PhiloxBlock philox_4x32_10(PhiloxBlock counter, std::uint32_t key0, std::uint32_t key1) {
   for (int round = 0; round < 10; ++round) {
     const std::uint64_t product0 = std::uint64_t{0xD2511F53} * counter.word[0];
     const std::uint64_t product1 = std::uint64_t{0xCD9E8D57} * counter.word[2];
@@ -34,13 +35,13 @@ struct PhiloxStream {
   std::uint64_t first_block = 0;
 
   /// The key is the seed; the counter is the block's number below and the stream above.
-  PhiloxBlock block(Index i) const {
+  TAPEFORMER_HOST_DEVICE PhiloxBlock block(Index i) const {
     const std::uint64_t counter = first_block + static_cast<std::uint64_t>(i);
     return philox_4x32_10({{static_cast<std::uint32_t>(counter), static_cast<std::uint32_t>(counter >> 32),
                             static_cast<std::uint32_t>(stream), static_cast<std::uint32_t>(stream >> 32)}},
                           static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32));
   }
-  std::uint32_t word(Index i) const { return block(i / 4).word[i % 4]; }
+  TAPEFORMER_HOST_DEVICE std::uint32_t word(Index i) const { return block(i / 4).word[i % 4]; }
 };
 
 /// [0, 1) in steps of 2^-53.

@@ -13,6 +13,9 @@ enum class RotaryLayout : std::uint8_t { interleaved, half_split };
 template <class T>
 void rotary_table(Cpu, Index count, Index pairs, const double* frequencies, const std::int32_t* positions,
                   T* table);
+template <class T>
+void rotary_table(Cuda, Index count, Index pairs, const double* frequencies, const std::int32_t* positions,
+                  T* table);
 
 /// x [rows, row_width] begins with `heads` heads. The first 2 pairs numbers of each are turned by the angles
 /// of table row r % period, backwards if `inverse`; all else in the row is passed on.
@@ -24,5 +27,7 @@ struct Rotation {
 };
 template <class T>
 void rotate(Cpu, const Rotation& shape, const T* table, const T* x, Write<T> y);
+template <class T>
+void rotate(Cuda, const Rotation& shape, const T* table, const T* x, Write<T> y);
 
 }  // namespace tapeformer::kernels

@@ -16,18 +16,30 @@ struct StridedView {
 /// y = x read through `view`; y is dense.
 template <class T>
 void copy_strided(Cpu, const StridedView& view, const T* x, T* y);
+template <class T>
+void copy_strided(Cuda, const StridedView& view, const T* x, T* y);
 /// y[o, to + i] = x[o, from + i] for i < width, rows of x and y being width_x and width_y wide.
 template <class T>
 void copy_columns(Cpu, Index outer, Index width, Index width_x, Index from, Index width_y, Index to,
                   const T* x, T* y);
 template <class T>
+void copy_columns(Cuda, Index outer, Index width, Index width_x, Index from, Index width_y, Index to,
+                  const T* x, T* y);
+template <class T>
 void fill(Cpu, Index count, T value, T* y);
+template <class T>
+void fill(Cuda, Index count, T value, T* y);
 /// x [outer, n, inner], index [outer, m, inner] -> y [outer, m, inner] with y[o,j,i] = x[o, index[o,j,i], i].
 template <class T>
 void gather(Cpu, Index outer, Index n, Index m, Index inner, const std::int32_t* index, const T* x, T* y);
+template <class T>
+void gather(Cuda, Index outer, Index n, Index m, Index inner, const std::int32_t* index, const T* x, T* y);
 /// The transpose of gather: y [outer, n, inner], cleared, then y[o, index[o,j,i], i] += x[o,j,i].
 template <class T>
 void scatter_add(Cpu, Index outer, Index n, Index m, Index inner, const std::int32_t* index, const T* x,
+                 T* y);
+template <class T>
+void scatter_add(Cuda, Index outer, Index n, Index m, Index inner, const std::int32_t* index, const T* x,
                  T* y);
 
 }  // namespace tapeformer::kernels

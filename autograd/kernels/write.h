@@ -1,20 +1,38 @@
 #pragma once
 
+#include <tapeformer/autograd/bfloat16.h>
 #include <tapeformer/autograd/device.h>
 #include <tapeformer/autograd/shape.h>
 
 namespace tapeformer::kernels {
 
-/// Chooses the CPU's overload of a kernel. Every kernel takes such a tag first.
+/// Choose a kernel's overload for the CPU or for a GPU. Every kernel takes such a tag first.
 struct Cpu {};
+struct Cuda {
+  int device = 0;
+};
+
+/// What values of type T are reckoned, summed and kept as statistics in: float for BFloat16, else T.
+template <class T>
+struct WideOf {
+  using Type = T;
+};
+template <>
+struct WideOf<BFloat16> {
+  using Type = float;
+};
+template <class T>
+using Wide = typename WideOf<T>::Type;
 
 /// Where a kernel puts a gradient: assigned, or added to what is there; nullptr when nobody wants it.
 template <class T>
 struct Write {
   T* to = nullptr;
   bool add = false;
-  explicit operator bool() const { return to != nullptr; }
-  void put(Index i, T value) const { to[i] = add ? to[i] + value : value; }
+  TAPEFORMER_HOST_DEVICE explicit operator bool() const { return to != nullptr; }
+  TAPEFORMER_HOST_DEVICE void put(Index i, Wide<T> value) const {
+    to[i] = static_cast<T>(add ? static_cast<Wide<T>>(to[i]) + value : value);
+  }
 };
 
 }  // namespace tapeformer::kernels

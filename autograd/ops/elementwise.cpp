@@ -94,6 +94,13 @@ Tensor affine(const Tensor& x, double factor, double offset) {
                 [factor](const Tensor& dy, const Gradients& into) { into[0] += factor * dy; });
 }
 
+Tensor cast(const Tensor& x, DType type) {
+  if (x.dtype() == type) return x;
+  return record("cast", {x}, {}, x.to(type), [from = x.dtype()](const Tensor& dy, const Gradients& into) {
+    into[0] += cast(dy, from);
+  });
+}
+
 Tensor pow(const Tensor& x, double exponent) {
   Tensor y = Tensor::empty_like(x);
   const Index count = x.elements();

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+/// Before a function that CUDA kernels call too.
+#if defined(__CUDACC__)
+#define TAPEFORMER_HOST_DEVICE __host__ __device__
+#else
+#define TAPEFORMER_HOST_DEVICE
+#endif
+
+namespace tapeformer {
+
+/// The upper half of a float: its range with 8 bits of precision. To store, not to reckon with: arithmetic
+/// converts to float, and back to the nearest, ties to even.
+struct BFloat16 {
+  std::uint16_t bits;
+
+  BFloat16() = default;
+  TAPEFORMER_HOST_DEVICE explicit BFloat16(float value) : bits(rounded(value)) {}
+  TAPEFORMER_HOST_DEVICE explicit BFloat16(double value) : bits(rounded(static_cast<float>(value))) {}
+  TAPEFORMER_HOST_DEVICE explicit BFloat16(int value) : bits(rounded(static_cast<float>(value))) {}
+  TAPEFORMER_HOST_DEVICE explicit operator float() const {
+    const std::uint32_t word = std::uint32_t{bits} << 16;
+    float value;
+    std::memcpy(&value, &word, sizeof value);
+    return value;
+  }
+  TAPEFORMER_HOST_DEVICE explicit operator double() const { return static_cast<float>(*this); }
+
+ private:
+  TAPEFORMER_HOST_DEVICE static std::uint16_t rounded(float value) {
+    std::uint32_t word;
+    std::memcpy(&word, &value, sizeof word);
+    if ((word & 0x7FFFFFFFu) > 0x7F800000u) return static_cast<std::uint16_t>(word >> 16 | 0x40u);  // NaN
+    return static_cast<std::uint16_t>((word + 0x7FFFu + (word >> 16 & 1u)) >> 16);
+  }
+};
+
+}  // namespace tapeformer

@@ -1,0 +1,31 @@
+#include <tapeformer/autograd/device.h>
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/kernels/cuda.h>
+
+namespace tapeformer {
+namespace {
+
+Device chosen_device;
+
+}  // namespace
+
+Device Device::named(const std::string& name) {
+  if (name == "cpu") return cpu();
+  const int count = cuda::device_count();
+  if (name == "auto") return count > 0 ? cuda(0) : cpu();
+  const std::string number = name == "cuda" ? "0" : name.rfind("cuda:", 0) == 0 ? name.substr(5) : "";
+  if (number.empty() || number.size() > 4 || number.find_first_not_of("0123456789") != std::string::npos) {
+    throw DeviceError("[device] a device is cpu, cuda, cuda:N or auto; got " + name + "; try cpu");
+  }
+  const int index = std::stoi(number);
+  if (index >= count) {
+    throw DeviceError("[device] there is no " + cuda(index).text() + ": " + cuda::availability() +
+                      "; try cpu");
+  }
+  return cuda(index);
+}
+
+Device default_device() { return chosen_device; }
+void set_default_device(Device device) { chosen_device = device; }
+
+}  // namespace tapeformer

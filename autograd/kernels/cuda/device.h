@@ -1,0 +1,94 @@
+#pragma once
+
+#include <tapeformer/autograd/kernels/write.h>
+
+#if defined(__CUDACC__)
+#include <cuda_runtime.h>
+#else
+#include <cuda_emulator.h>  // the host plays the device, in the tests
+#endif
+
+#include <algorithm>
+#include <cstddef>
+#include <type_traits>
+
+/// What the .cu files share. They compile as CUDA and, for the tests, as plain C++ against an emulator, so
+/// they use launch() and dynamic_shared() instead of <<<>>> and extern __shared__, and no thread returns
+/// before a barrier that others reach.
+namespace tapeformer::kernels {
+
+constexpr int kWarp = 32;
+constexpr int kBlock = 256;  // threads of a block where nothing speaks for another number
+
+#if defined(__CUDACC__)
+/// Makes `on` the current device; its stream of kernels.
+cudaStream_t stream_of(Cuda on);
+/// Allows a kernel more than 48 KiB of shared memory.
+void allow_shared(const void* kernel, std::size_t bytes);
+/// Throws a DeviceError that names the kernel if its launch failed.
+void check_launch(const char* name);
+
+/// The dynamic shared memory of a block.
+template <class T>
+__device__ T* dynamic_shared() {
+  extern __shared__ __align__(16) unsigned char shared_bytes[];
+  return reinterpret_cast<T*>(shared_bytes);
+}
+#endif
+
+/// Queues a kernel; does nothing when the grid is empty.
+template <class... Parameters, class... Arguments>
+void launch(Cuda on, const char* name, void (*kernel)(Parameters...), dim3 grid, dim3 block,
+            std::size_t shared_bytes, Arguments... arguments) {
+  if (grid.x == 0 || grid.y == 0 || grid.z == 0) return;
+#if defined(__CUDACC__)
+  const cudaStream_t stream = stream_of(on);
+  if (shared_bytes > 48 * 1024) allow_shared(reinterpret_cast<const void*>(kernel), shared_bytes);
+  kernel<<<grid, block, shared_bytes, stream>>>(static_cast<Parameters>(arguments)...);
+  check_launch(name);
+#else
+  static_cast<void>(on);
+  emulator::launch(name, grid, block, shared_bytes,
+                   [&] { kernel(static_cast<Parameters>(arguments)...); });
+#endif
+}
+
+/// Blocks of kBlock threads for a loop over `count` elements: for_each_index() covers what they leave.
+inline dim3 blocks_for(Index count) {
+  return dim3(static_cast<unsigned>(std::min<Index>((count + kBlock - 1) / kBlock, 65536)));
+}
+
+/// Calls f(i) for the indices below `count` that are this thread's.
+template <class F>
+__device__ void for_each_index(Index count, F&& f) {
+  const Index stride = Index{gridDim.x} * blockDim.x;
+  for (Index i = Index{blockIdx.x} * blockDim.x + threadIdx.x; i < count; i += stride) f(i);
+}
+
+/// Every lane gets f over the 32 lanes' values, combined in one fixed order.
+template <class T, class F>
+__device__ T warp_reduce(T value, F&& f) {
+  for (int offset = kWarp / 2; offset > 0; offset /= 2)
+    value = f(value, __shfl_xor_sync(0xFFFFFFFFu, value, offset));
+  return value;
+}
+
+/// Every thread of a one-dimensional block of whole warps gets f over all their values, combined in one fixed
+/// order. `f` of `identity` and x is x. All threads must call it.
+template <class T, class F>
+__device__ T block_reduce(T value, T identity, F&& f) {
+  __shared__ T of_warps[kWarp];
+  const int lane = static_cast<int>(threadIdx.x) % kWarp, warp = static_cast<int>(threadIdx.x) / kWarp;
+  value = warp_reduce(value, f);
+  __syncthreads();  // an earlier call may still be reading
+  if (lane == 0) of_warps[warp] = value;
+  __syncthreads();
+  return warp_reduce(lane < static_cast<int>(blockDim.x) / kWarp ? of_warps[lane] : identity, f);
+}
+
+template <class T>
+__device__ T block_sum(T value) {
+  return block_reduce(value, T(0), [](T a, T b) { return a + b; });
+}
+
+}  // namespace tapeformer::kernels

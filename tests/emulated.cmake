@@ -1,0 +1,24 @@
+# The CUDA backend on the host: its kernels compiled as C++ against the emulator, and the sources that choose between
+# devices compiled with it, linked with everything else as the library has it.
+add_subdirectory(emulator)
+
+list(JOIN TAPEFORMER_DISPATCHING_SOURCES "|" dispatching)
+string(REPLACE "." "\\." dispatching "${dispatching}")
+string(REPLACE "${CMAKE_SOURCE_DIR}/" "" dispatching "${dispatching}")
+add_library(tapeformer_emulated STATIC ${TAPEFORMER_DISPATCHING_SOURCES} ${TAPEFORMER_CUDA_SOURCES}
+  $<FILTER:$<TARGET_OBJECTS:tapeformer>,EXCLUDE,/(${dispatching}|autograd/kernels/cuda_absent\.cpp)\.o>)
+set_source_files_properties(${TAPEFORMER_CUDA_SOURCES} PROPERTIES LANGUAGE CXX COMPILE_OPTIONS "-xc++")
+target_compile_definitions(tapeformer_emulated PUBLIC TAPEFORMER_CUDA)
+target_include_directories(tapeformer_emulated PUBLIC ${CMAKE_BINARY_DIR}/include)
+get_target_property(libraries tapeformer LINK_LIBRARIES)
+target_link_libraries(tapeformer_emulated PUBLIC cuda_emulator ${libraries})
+
+# The same tests, and the programs, on the emulated device.
+add_executable(tapeformer_tests_emulated $<TARGET_OBJECTS:tapeformer_tests> $<TARGET_OBJECTS:tapeformer_programs>)
+target_link_libraries(tapeformer_tests_emulated PRIVATE tapeformer_emulated tapeformer_embedded_corpus
+  nlohmann_json::nlohmann_json)
+foreach(program train_translation train_language_model gradcheck_attention)
+  add_executable(${program}_emulated $<TARGET_OBJECTS:${program}> $<TARGET_OBJECTS:tapeformer_programs>)
+  target_link_libraries(${program}_emulated PRIVATE tapeformer_emulated tapeformer_embedded_corpus
+    nlohmann_json::nlohmann_json)
+endforeach()
