@@ -3,10 +3,9 @@
 add_subdirectory(emulator)
 
 list(JOIN TAPEFORMER_DISPATCHING_SOURCES "|" dispatching)
-string(REPLACE "." "\\." dispatching "${dispatching}")
 string(REPLACE "${CMAKE_SOURCE_DIR}/" "" dispatching "${dispatching}")
 add_library(tapeformer_emulated STATIC ${TAPEFORMER_DISPATCHING_SOURCES} ${TAPEFORMER_CUDA_SOURCES}
-  $<FILTER:$<TARGET_OBJECTS:tapeformer>,EXCLUDE,/(${dispatching}|autograd/kernels/cuda_absent\.cpp)\.o>)
+  "$<FILTER:$<TARGET_OBJECTS:tapeformer>,EXCLUDE,/(${dispatching}|autograd/kernels/cuda_absent.cpp).o>")
 set_source_files_properties(${TAPEFORMER_CUDA_SOURCES} PROPERTIES LANGUAGE CXX COMPILE_OPTIONS "-xc++")
 target_compile_definitions(tapeformer_emulated PUBLIC TAPEFORMER_CUDA)
 target_include_directories(tapeformer_emulated PUBLIC ${CMAKE_BINARY_DIR}/include)
