@@ -1,11 +1,9 @@
+#include <sanitizer/asan_interface.h>
 #include <sys/mman.h>
 #include <tapeformer/tests/emulator/fibre.h>
 
 #include <cstdint>
 #include <new>
-#if defined(__SANITIZE_ADDRESS__)
-#include <sanitizer/common_interface_defs.h>
-#endif
 
 namespace tapeformer::emulator {
 namespace {
@@ -96,7 +94,10 @@ FibreArena::FibreArena(std::size_t most) : most_(most) {
   memory_ = static_cast<char*>(memory);
 }
 
-FibreArena::~FibreArena() { munmap(memory_, most_ * (kStackBytes + kGuardBytes)); }
+FibreArena::~FibreArena() {
+  ASAN_UNPOISON_MEMORY_REGION(memory_, most_ * (kStackBytes + kGuardBytes));
+  munmap(memory_, most_ * (kStackBytes + kGuardBytes));
+}
 
 Fibre& FibreArena::add(void (*entry)()) {
   const std::size_t number = fibres_.size();

@@ -1,3 +1,4 @@
+#include <sanitizer/asan_interface.h>
 #include <tapeformer/tests/emulator/machine.h>
 
 #include <algorithm>
@@ -8,8 +9,7 @@
 namespace tapeformer::emulator {
 namespace {
 
-constexpr std::size_t kFenceBytes =
-    256;                     // behind the shared memory: found changed, somebody wrote past its end
+256;                         // behind the shared memory: found changed, somebody wrote past its end
 constexpr int kFill = 0xff;  // a NaN in every format, and an index that leads nowhere
 
 thread_local Machine* running = nullptr;
@@ -51,6 +51,10 @@ void run(const char* name, dim3 grid, dim3 block, std::size_t shared_bytes, void
   running = nullptr;
 }
 
+void touched(const void* address, std::size_t bytes, Access kind, const void* code) {
+  running->touch(static_cast<const char*>(address), bytes, kind, code);
+}
+
 std::uint64_t meet(const Call& call) { return running_machine().meet(call); }
 void* shared_memory() { return running_machine().shared_memory(); }
 
@@ -85,6 +89,11 @@ void Machine::launch(const char* name, dim3 grid, dim3 block, std::size_t shared
     threads_[i].number = i;
     threads_[i].index = {i % block.x, i / block.x % block.y, i / block.x / block.y};
   }
+  watched_ = instrumented && options().races;
+  if (watched_) {
+    shadow_.begin_launch();
+    find_thread_locals();
+  }
   const std::uint64_t blocks = std::uint64_t{grid.x} * grid.y * grid.z;
   std::vector<std::uint64_t> order;
   if (options().order != 0) {
@@ -102,10 +111,15 @@ void Machine::launch(const char* name, dim3 grid, dim3 block, std::size_t shared
 }
 
 void Machine::run_block() {
+  ASAN_UNPOISON_MEMORY_REGION(shared_, kMaxSharedBytes + kFenceBytes);
   std::memset(shared_, kFill, shared_bytes_ + kFenceBytes);
+  ASAN_POISON_MEMORY_REGION(shared_ + shared_bytes_, kMaxSharedBytes + kFenceBytes - shared_bytes_);
   waiting_lanes_.fill(0);
   at_barrier_ = predicates_ = returned_ = 0;
   error_ = nullptr;
+  race_.clear();
+  last_barrier_ = nullptr;
+  if (watched_) shadow_.begin_block();
   next_ = 0;
   ready_.clear();
   for (unsigned i = 0; i < size_; ++i) {
@@ -123,6 +137,7 @@ void Machine::run_block() {
     abandon();
     fail("these threads wait for ever: some they wait for returned or wait elsewhere; " + where);
   }
+  ASAN_UNPOISON_MEMORY_REGION(shared_, kMaxSharedBytes + kFenceBytes);
   const auto changed = [](char byte) { return byte != static_cast<char>(kFill); };
   const char* end = shared_ + shared_bytes_;
   if (const char* found = std::find_if(end, end + kFenceBytes, changed); found != end + kFenceBytes)
@@ -138,6 +153,10 @@ Machine::Thread* Machine::take() {
 }
 
 void Machine::release(Thread& thread) {
+  if (next_ >= kMaxThreads) {
+    ready_.erase(ready_.begin(), ready_.begin() + static_cast<std::ptrdiff_t>(next_));
+    next_ = 0;
+  }
   thread.state = State::ready;
   ready_.push_back(&thread);
 }
@@ -170,11 +189,15 @@ void Machine::work() {
     self.state = State::ready;
     threadIdx = self.index;
     try {
+      watching = watched_;
       body_(arguments_);
+      watching = false;
+      if (!race_.empty()) fail(race_);
     } catch (const Abandoned&) {
     } catch (...) {
       if (!error_) error_ = std::current_exception();
     }
+    watching = false;
     self.state = State::returned;
     ++returned_;
     Thread* next = error_ || abandoning_ ? nullptr : take();
@@ -197,7 +220,9 @@ void Machine::abandon() {
 }
 
 std::uint64_t Machine::meet(const Call& call) {
+  watching = false;
   Thread& self = *current_;
+  if (!race_.empty()) fail(race_);
   self.call = call;
   self.state = State::waiting;
   if (call.operation <= Operation::sync_count)
@@ -207,78 +232,8 @@ std::uint64_t Machine::meet(const Call& call) {
   if (Thread* next = take(); next != &self) resume(next, *self.fibre);
   if (abandoning_) throw Abandoned{};
   threadIdx = self.index;
+  watching = watched_;
   return self.result;
-}
-
-void Machine::arrive_at_barrier(Thread& self) {
-  if (at_barrier_ == 0) first_ = &self.call;
-  const Call& first = *first_;
-  if (self.call.operation != first.operation || self.call.line != first.line ||
-      std::strcmp(self.call.file, first.file) != 0)
-    fail("threads of a block meet at different barriers; " + where_threads_are());
-  predicates_ += self.call.value != 0;
-  if (++at_barrier_ < size_) return;
-  std::uint64_t result = predicates_;
-  if (first.operation == Operation::sync_or) result = predicates_ != 0;
-  if (first.operation == Operation::sync_and) result = predicates_ == size_;
-  at_barrier_ = predicates_ = 0;
-  ready_.clear();  // nobody is left in it: all were waiting here
-  next_ = 0;
-  for (unsigned i = 0; i < size_; ++i) {
-    threads_[i].result = result;
-    release(threads_[i]);
-  }
-}
-
-void Machine::arrive_in_warp(Thread& self) {
-  const unsigned warp = self.number / kWarp;
-  const unsigned lane = self.number % kWarp;
-  const unsigned mask = self.call.mask;
-  const unsigned lanes = std::min(size_ - warp * kWarp, kWarp);
-  const int width = self.call.width;
-  if ((mask >> lane & 1) == 0) fail("a warp operation's mask names its caller; " + where_threads_are());
-  if (lanes < kWarp && mask >> lanes != 0)
-    fail("a warp operation's mask names lanes that the block has not; " + where_threads_are());
-  if (width < 1 || width > warpSize || (width & (width - 1)) != 0)
-    fail("a shuffle's width is 1, 2, 4, 8, 16 or 32; got " + std::to_string(width));
-  waiting_lanes_[warp] |= 1u << lane;
-  if ((waiting_lanes_[warp] & mask) != mask) return;
-  Thread* const first = &threads_[warp * kWarp];
-  for (unsigned other = 0; other < lanes; ++other) {
-    if ((mask >> other & 1) == 0) continue;
-    if (first[other].call.mask != mask) return;  // in company with others first
-    if (first[other].call.operation != self.call.operation)
-      fail("lanes of a mask meet at different operations; " + where_threads_are());
-  }
-  waiting_lanes_[warp] &= ~mask;
-  exchange(first, mask);
-}
-
-/// Gives each lane of the mask what it came for.
-void Machine::exchange(Thread* lanes, unsigned mask) {
-  unsigned votes = 0;
-  for (unsigned lane = 0; lane < kWarp; ++lane)
-    if ((mask >> lane & 1) != 0 && lanes[lane].call.value != 0) votes |= 1u << lane;
-  for (unsigned lane = 0; lane < kWarp; ++lane) {
-    if ((mask >> lane & 1) == 0) continue;
-    const Call& call = lanes[lane].call;
-    const int own = static_cast<int>(lane);
-    const int begin = own & ~(call.width - 1);
-    const int end = begin + call.width;
-    int source = own;
-    if (call.operation == Operation::shfl) source = begin + (call.argument & (call.width - 1));
-    if (call.operation == Operation::shfl_up)
-      source = own - call.argument < begin ? own : own - call.argument;
-    if (call.operation == Operation::shfl_down)
-      source = call.argument >= end - own ? own : own + call.argument;
-    if (call.operation == Operation::shfl_xor)
-      source = (own ^ call.argument) >= end ? own : own ^ call.argument;
-    // What a lane outside of the mask would give is undefined, and often not used.
-    const bool defined = source >= 0 && source < warpSize && (mask >> source & 1) != 0;
-    lanes[lane].result = defined ? lanes[source].call.value : ~std::uint64_t{0};
-    if (call.operation == Operation::ballot) lanes[lane].result = votes;
-    release(lanes[lane]);
-  }
 }
 
 void Machine::fail(const std::string& what) const {

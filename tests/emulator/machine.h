@@ -2,6 +2,7 @@
 
 #include <cuda_emulator.h>
 #include <tapeformer/tests/emulator/fibre.h>
+#include <tapeformer/tests/emulator/shadow.h>
 
 #include <array>
 #include <exception>
@@ -13,6 +14,8 @@ namespace tapeformer::emulator {
 
 constexpr unsigned kMaxThreads = 1024;
 constexpr unsigned kWarp = 32;
+// Behind the shared memory: found changed, somebody wrote past its end.
+constexpr std::size_t kFenceBytes = 256;
 
 /// Runs launches on one host thread: one block at a time, whose threads take turns whenever one has to wait.
 class Machine {
@@ -26,6 +29,7 @@ class Machine {
               void* arguments);
   std::uint64_t meet(const Call& call);
   char* shared_memory() { return shared_; }
+  void touch(const char* address, std::size_t bytes, Access kind, const void* code);
 
  private:
   enum class State { fresh, ready, waiting, returned };
@@ -50,6 +54,7 @@ class Machine {
   void arrive_at_barrier(Thread& self);
   void arrive_in_warp(Thread& self);
   void exchange(Thread* lanes, unsigned mask);
+  void find_thread_locals();
   [[noreturn]] void fail(const std::string& what) const;
   std::string where_threads_are() const;
 
@@ -75,6 +80,17 @@ class Machine {
   void* arguments_ = nullptr;
   std::size_t shared_bytes_ = 0;
   char* shared_ = nullptr;
+
+  Shadow shadow_;
+  bool watched_ = false;                ///< whether accesses are looked at, in this launch
+  std::string race_;                    ///< what was found wrong
+  const Call* last_barrier_ = nullptr;  ///< all threads of the block passed
+  std::vector<std::pair<const char*, std::size_t>> thread_locals_;
 };
+
+/// Whether any code was compiled so that it tells of its accesses.
+inline bool instrumented = false;
+/// Such code touches memory.
+void touched(const void* address, std::size_t bytes, Access kind, const void* code);
 
 }  // namespace tapeformer::emulator

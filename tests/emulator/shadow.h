@@ -1,0 +1,70 @@
+#pragma once
+
+#include <cuda_emulator.h>
+
+#include <array>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+namespace tapeformer::emulator {
+
+enum class Access : unsigned { read, write, atomic };
+
+/// True while the code of a kernel runs, whose accesses matter; false within the emulator and on the host.
+inline thread_local bool watching = false;
+
+/// What is known of the last accesses to each four bytes of memory. Barriers divide time into intervals, numbered
+/// over all launches, so that old records need no clearing: the interval of a record says whether it belongs to
+/// this launch, to this block, and to the time since its last barrier.
+class Shadow {
+ public:
+  void begin_launch();
+  void begin_block();
+  /// A barrier all threads of the block passed.
+  void begin_interval();
+  /// A __syncwarp of the lanes in `mask`: what one did before it, all others see after it.
+  void join_lanes(unsigned warp, unsigned mask);
+
+  /// Records an access and returns what is wrong with it; empty: nothing. `shared`: the block's own memory.
+  std::string touch(unsigned thread, const void* address, std::size_t bytes, Access kind, bool shared);
+
+ private:
+  static constexpr unsigned kThreads = 1024, kLanes = 32, kPageBytes = 4096;
+  static constexpr std::size_t kMostPages = 8192;
+  static constexpr std::uint16_t kMostJoins = 0xffff;
+
+  struct Record {
+    std::uint32_t interval;
+    std::uint16_t thread : 10, kind : 2, bytes : 4;  // bytes: bit i for byte i of the four
+    std::uint16_t time;                              // of the thread; counts its __syncwarps in the interval
+  };
+  struct Cell {
+    std::array<Record, 4> records;
+    std::uint32_t written_in;     // the first interval of the block that has written it
+    std::uint32_t written_bytes;  // bits again
+  };
+  using Page = std::array<Cell, kPageBytes / 4>;
+  struct Warp {
+    std::uint32_t interval;  // in which the numbers below hold; in others they are 0
+    std::array<std::uint16_t, kLanes> joins;
+    std::array<std::array<std::uint16_t, kLanes>, kLanes> seen;  // seen[a][b]: joins of b that a knows of
+  };
+
+  Cell& cell(std::uintptr_t address);
+  bool before(const Record& old, const Record& now) const;
+  bool touch_cell(Cell& cell, const Record& now, bool shared, Record& other) const;
+  std::string thread_name(const Record& record) const;
+
+  std::unordered_map<std::uintptr_t, std::unique_ptr<Page>> pages_;
+  std::array<std::pair<std::uintptr_t, Page*>, 256> recent_{};
+  std::array<Warp, kThreads / kLanes> warps_{};
+  std::uint32_t interval_ = 1;
+  std::uint32_t block_begin_ = 1;
+  std::uint32_t launch_begin_ = 1;
+  std::vector<std::pair<std::uint32_t, uint3>> blocks_;  // of the launch, by first interval
+};
+
+}  // namespace tapeformer::emulator

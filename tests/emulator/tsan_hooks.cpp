@@ -1,0 +1,102 @@
+// What g++ calls in code compiled with -fsanitize=thread, in place of the sanitizer's own library: the accesses of
+// kernels go to the emulator, those of other code nowhere.
+
+#include <tapeformer/tests/emulator/machine.h>
+
+// The names differ by the size alone, and a macro is the only way to spell them so.
+#define TAPEFORMER_PLAIN(SIZE)                                                                              \
+  void __tsan_read##SIZE(void* address) { note(address, SIZE, Access::read, __builtin_return_address(0)); } \
+  void __tsan_write##SIZE(void* address) { note(address, SIZE, Access::write, __builtin_return_address(0)); }
+
+#define TAPEFORMER_UNALIGNED(SIZE)                                   \
+  void __tsan_unaligned_read##SIZE(void* address) {                  \
+    note(address, SIZE, Access::read, __builtin_return_address(0));  \
+  }                                                                  \
+  void __tsan_unaligned_write##SIZE(void* address) {                 \
+    note(address, SIZE, Access::write, __builtin_return_address(0)); \
+  }
+
+#define TAPEFORMER_FETCH(BITS, NAME)                                                                        \
+  std::uint##BITS##_t __tsan_atomic##BITS##_fetch_##NAME(volatile void* address, std::uint##BITS##_t value, \
+                                                         int) {                                             \
+    note(address, BITS / 8, Access::atomic, __builtin_return_address(0));                                   \
+    return __atomic_fetch_##NAME(static_cast<volatile std::uint##BITS##_t*>(address), value,                \
+                                 __ATOMIC_SEQ_CST);                                                         \
+  }
+
+#define TAPEFORMER_COMPARE(BITS, NAME)                                                            \
+  bool __tsan_atomic##BITS##_compare_exchange_##NAME(volatile void* address, void* expected,      \
+                                                     std::uint##BITS##_t value, int, int) {       \
+    note(address, BITS / 8, Access::atomic, __builtin_return_address(0));                         \
+    return __atomic_compare_exchange_n(static_cast<volatile std::uint##BITS##_t*>(address),       \
+                                       static_cast<std::uint##BITS##_t*>(expected), value, false, \
+                                       __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);                       \
+  }
+
+#define TAPEFORMER_ATOMIC(BITS)                                                                          \
+  std::uint##BITS##_t __tsan_atomic##BITS##_load(const volatile void* address, int) {                    \
+    note(address, BITS / 8, Access::atomic, __builtin_return_address(0));                                \
+    return __atomic_load_n(static_cast<const volatile std::uint##BITS##_t*>(address), __ATOMIC_SEQ_CST); \
+  }                                                                                                      \
+  void __tsan_atomic##BITS##_store(volatile void* address, std::uint##BITS##_t value, int) {             \
+    note(address, BITS / 8, Access::atomic, __builtin_return_address(0));                                \
+    __atomic_store_n(static_cast<volatile std::uint##BITS##_t*>(address), value, __ATOMIC_SEQ_CST);      \
+  }                                                                                                      \
+  std::uint##BITS##_t __tsan_atomic##BITS##_exchange(volatile void* address, std::uint##BITS##_t value,  \
+                                                     int) {                                              \
+    note(address, BITS / 8, Access::atomic, __builtin_return_address(0));                                \
+    return __atomic_exchange_n(static_cast<volatile std::uint##BITS##_t*>(address), value,               \
+                               __ATOMIC_SEQ_CST);                                                        \
+  }                                                                                                      \
+  TAPEFORMER_FETCH(BITS, add)                                                                            \
+  TAPEFORMER_FETCH(BITS, sub)                                                                            \
+  TAPEFORMER_FETCH(BITS, and)                                                                            \
+  TAPEFORMER_FETCH(BITS, or)                                                                             \
+  TAPEFORMER_FETCH(BITS, xor)                                                                            \
+  TAPEFORMER_FETCH(BITS, nand)                                                                           \
+  TAPEFORMER_COMPARE(BITS, strong)                                                                       \
+  TAPEFORMER_COMPARE(BITS, weak)
+
+namespace tapeformer::emulator {
+namespace {
+
+inline void note(const volatile void* address, std::size_t bytes, Access kind, const void* code) {
+  if (watching) touched(const_cast<const void*>(address), bytes, kind, code);
+}
+
+}  // namespace
+
+extern "C" {
+
+void __tsan_init() { instrumented = true; }
+void __tsan_func_entry(void*) {}
+void __tsan_func_exit() {}
+void __tsan_vptr_read(void**) {}
+void __tsan_vptr_update(void**, void*) {}
+void __tsan_atomic_thread_fence(int) {}
+void __tsan_atomic_signal_fence(int) {}
+
+void __tsan_read_range(void* address, std::size_t bytes) {
+  note(address, bytes, Access::read, __builtin_return_address(0));
+}
+void __tsan_write_range(void* address, std::size_t bytes) {
+  note(address, bytes, Access::write, __builtin_return_address(0));
+}
+
+TAPEFORMER_PLAIN(1)
+TAPEFORMER_PLAIN(2)
+TAPEFORMER_PLAIN(4)
+TAPEFORMER_PLAIN(8)
+TAPEFORMER_PLAIN(16)
+TAPEFORMER_UNALIGNED(2)
+TAPEFORMER_UNALIGNED(4)
+TAPEFORMER_UNALIGNED(8)
+TAPEFORMER_UNALIGNED(16)
+TAPEFORMER_ATOMIC(8)
+TAPEFORMER_ATOMIC(16)
+TAPEFORMER_ATOMIC(32)
+TAPEFORMER_ATOMIC(64)
+
+}  // extern "C"
+
+}  // namespace tapeformer::emulator
