@@ -9,7 +9,6 @@
 namespace tapeformer::emulator {
 namespace {
 
-256;                         // behind the shared memory: found changed, somebody wrote past its end
 constexpr int kFill = 0xff;  // a NaN in every format, and an index that leads nowhere
 
 thread_local Machine* running = nullptr;
