@@ -51,13 +51,13 @@ template <class T>
 void binary(Cuda, Binary f, const Broadcast& sizes, const T* a, const T* b, T* y);
 /// y = factor * x + offset.
 template <class T>
-void affine(Cpu, Index count, T factor, T offset, const T* x, T* y);
+void affine(Cpu, Index count, Wide<T> factor, Wide<T> offset, const T* x, T* y);
 template <class T>
-void affine(Cuda, Index count, T factor, T offset, const T* x, T* y);
+void affine(Cuda, Index count, Wide<T> factor, Wide<T> offset, const T* x, T* y);
 template <class T>
-void power(Cpu, Index count, T exponent, const T* x, T* y);
+void power(Cpu, Index count, Wide<T> exponent, const T* x, T* y);
 template <class T>
-void power(Cuda, Index count, T exponent, const T* x, T* y);
+void power(Cuda, Index count, Wide<T> exponent, const T* x, T* y);
 /// y = condition ? a : b, the three of them broadcast (condition has strides_c).
 template <class T>
 void where(Cpu, const Broadcast& sizes, const bool* condition, const T* a, const T* b, T* y);

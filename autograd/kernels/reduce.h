@@ -6,9 +6,9 @@ namespace tapeformer::kernels {
 
 /// x [outer, n, inner] -> y [outer, inner], summed over n.
 template <class T>
-void reduce_sum(Cpu, Index outer, Index n, Index inner, const T* x, Write<T> y);
+void reduce_sum(Cpu, Index outer, Index n, Index inner, const T* x, Write<Wide<T>> y);
 template <class T>
-void reduce_sum(Cuda, Index outer, Index n, Index inner, const T* x, Write<T> y);
+void reduce_sum(Cuda, Index outer, Index n, Index inner, const T* x, Write<Wide<T>> y);
 /// x [outer, n, inner] -> y [outer, inner], the largest over n (NaN if there is one); n >= 1.
 template <class T>
 void reduce_max(Cpu, Index outer, Index n, Index inner, const T* x, T* y);

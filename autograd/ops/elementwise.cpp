@@ -28,7 +28,7 @@ Tensor unary_gradient(Unary f, const Tensor& saved, const Tensor& dy) {
     case Unary::tanh: return dy * (1.0 - s * s);
     case Unary::erf: return dy * exp(-(s * s)) * (2 / std::sqrt(M_PI));
     case Unary::sigmoid: return dy * (s * (1.0 - s));
-    case Unary::relu: return masked_fill(dy, equal(s, Tensor::scalar(0, s.dtype())), 0);
+    case Unary::relu: return masked_fill(dy, equal(s, Tensor::scalar_like(s, 0)), 0);
     case Unary::gelu: {
       const Tensor cdf = affine(erf(s * M_SQRT1_2), 0.5, 0.5);
       return dy * (cdf + s * exp(-0.5 * (s * s)) * (0.5 * M_2_SQRTPI * M_SQRT1_2));
@@ -86,7 +86,7 @@ Tensor affine(const Tensor& x, double factor, double offset) {
   dispatch(
       "affine",
       [&](auto on, auto* from, auto* to) {
-        using T = std::remove_pointer_t<decltype(to)>;
+        using T = kernels::Wide<std::remove_pointer_t<decltype(to)>>;
         kernels::affine(on, count, static_cast<T>(factor), static_cast<T>(offset), from, to);
       },
       x, y);
@@ -96,9 +96,8 @@ Tensor affine(const Tensor& x, double factor, double offset) {
 
 Tensor cast(const Tensor& x, DType type) {
   if (x.dtype() == type) return x;
-  return record("cast", {x}, {}, x.to(type), [from = x.dtype()](const Tensor& dy, const Gradients& into) {
-    into[0] += cast(dy, from);
-  });
+  return record("cast", {x}, {}, x.to(type),
+                [from = x.dtype()](const Tensor& dy, const Gradients& into) { into[0] += cast(dy, from); });
 }
 
 Tensor pow(const Tensor& x, double exponent) {
@@ -107,7 +106,7 @@ Tensor pow(const Tensor& x, double exponent) {
   dispatch(
       "pow",
       [&](auto on, auto* from, auto* to) {
-        using T = std::remove_pointer_t<decltype(to)>;
+        using T = kernels::Wide<std::remove_pointer_t<decltype(to)>>;
         kernels::power(on, count, static_cast<T>(exponent), from, to);
       },
       x, y);
@@ -157,27 +156,28 @@ Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
   const Shape values = broadcast_shapes("where", a.shape(), b.shape());
   const Shape shape = broadcast_shapes("where", condition.shape(), values);
   const kernels::Broadcast walk = broadcast_walk(shape, a.shape(), b.shape(), condition.shape());
-  const bool* pick = condition.data<bool>();
+  require_same_device("where", "condition", condition, a);
+  const bool* pick = condition.address<bool>();
   Tensor y = Tensor::empty(shape, a.dtype(), a.device());
   dispatch(
       "where", [&](auto on, auto* pa, auto* pb, auto* py) { kernels::where(on, walk, pick, pa, pb, py); }, a,
       b, y);
   return record("where", {a, b}, {condition}, y, [condition](const Tensor& dy, const Gradients& into) {
-    const Tensor zero = Tensor::scalar(0, dy.dtype());
+    const Tensor zero = Tensor::scalar_like(dy, 0);
     if (into[0]) into[0] += where(condition, dy, zero);
     if (into[1]) into[1] += where(condition, zero, dy);
   });
 }
 
 Tensor masked_fill(const Tensor& x, const Tensor& mask, double value) {
-  return where(mask, Tensor::scalar(value, x.dtype()), x);
+  return where(mask, Tensor::scalar_like(x, value), x);
 }
 
 Tensor equal(const Tensor& a, const Tensor& b) {
   const Shape shape = broadcast_shapes("equal", a.shape(), b.shape());
   const kernels::Broadcast walk = broadcast_walk(shape, a.shape(), b.shape(), shape);
   Tensor y = Tensor::empty(shape, DType::boolean, a.device());
-  bool* to = y.data<bool>();
+  bool* to = y.address<bool>();
   dispatch(
       "equal", [&](auto on, auto* pa, auto* pb) { kernels::equal(on, walk, pa, pb, to); }, a, b);
   return y;
@@ -186,8 +186,11 @@ Tensor equal(const Tensor& a, const Tensor& b) {
 Tensor logical_and(const Tensor& a, const Tensor& b) {
   const Shape shape = broadcast_shapes("logical_and", a.shape(), b.shape());
   Tensor y = Tensor::empty(shape, DType::boolean, a.device());
-  kernels::logical_and(kernels::Cpu{}, broadcast_walk(shape, a.shape(), b.shape(), shape), a.data<bool>(),
-                       b.data<bool>(), y.data<bool>());
+  require_same_device("logical_and", "b", b, a);
+  const kernels::Broadcast walk = broadcast_walk(shape, a.shape(), b.shape(), shape);
+  const bool *pa = a.address<bool>(), *pb = b.address<bool>();
+  bool* py = y.address<bool>();
+  dispatch_on("logical_and", a.device(), [&](auto on) { kernels::logical_and(on, walk, pa, pb, py); });
   return y;
 }
 

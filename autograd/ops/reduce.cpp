@@ -32,10 +32,10 @@ ReducedShapes reduced_shapes(const Shape& shape, const AxisFlags& reduced) {
   return result;
 }
 
-/// Applies `reduce(outer, n, inner, x, y)` to each run of adjacent reduced axes, last first. The result has
-/// size 1 at those axes.
+/// Applies `reduce(outer, n, inner, x, y)` to each run of adjacent reduced axes, last first. The result is of
+/// `type`, with size 1 at those axes.
 template <class Reduce>
-Tensor reduce_runs(const Tensor& x, const AxisFlags& reduced, const Reduce& reduce) {
+Tensor reduce_runs(const Tensor& x, const AxisFlags& reduced, DType type, const Reduce& reduce) {
   Tensor current = x;
   for (int end = x.rank(); end > 0;) {
     if (!reduced[static_cast<std::size_t>(end - 1)]) {
@@ -46,7 +46,7 @@ Tensor reduce_runs(const Tensor& x, const AxisFlags& reduced, const Reduce& redu
     while (begin > 0 && reduced[static_cast<std::size_t>(begin - 1)]) --begin;
     Shape shape = current.shape();
     for (int axis = begin; axis < end; ++axis) shape.set(axis, 1);
-    Tensor y = Tensor::empty(shape, x.dtype(), x.device());
+    Tensor y = Tensor::empty(shape, type, x.device());
     reduce(current.shape().elements(0, begin), current.shape().elements(begin, end),
            current.shape().elements(end, x.rank()), current, y);
     current = y;
@@ -55,17 +55,17 @@ Tensor reduce_runs(const Tensor& x, const AxisFlags& reduced, const Reduce& redu
   return current;
 }
 
+/// Summed in the wide type, and rounded once at the end.
 Tensor sum_unrecorded(const char* op, const Tensor& x, const AxisFlags& reduced) {
-  return reduce_runs(x, reduced,
-                     [op](Index outer, Index n, Index inner, const Tensor& from, const Tensor& to) {
-                       dispatch(
-                           op,
-                           [&](auto on, auto* px, auto* py) {
-                             using T = std::remove_pointer_t<decltype(py)>;
-                             kernels::reduce_sum(on, outer, n, inner, px, kernels::Write<T>{py, false});
-                           },
-                           from, to);
-                     });
+  const auto sum = [op](Index outer, Index n, Index inner, const Tensor& from, const Tensor& to) {
+    dispatch(
+        op,
+        [&](auto on, auto* px, auto* py) {
+          kernels::reduce_sum(on, outer, n, inner, px, {py, false});
+        },
+        from, wide(to));
+  };
+  return reduce_runs(x, reduced, wide(x.dtype()), sum).to(x.dtype());
 }
 
 Index reduced_count(const Shape& shape, const AxisFlags& reduced) {
@@ -98,8 +98,8 @@ Tensor max(const Tensor& x, const Axes& axes, bool keep_axes) {
     throw ShapeError("[max] there must be something to choose from; got x=" + x.describe());
   }
   const ReducedShapes shapes = reduced_shapes(x.shape(), reduced);
-  const Tensor largest =
-      reduce_runs(x, reduced, [](Index outer, Index n, Index inner, const Tensor& from, const Tensor& to) {
+  const Tensor largest = reduce_runs(
+      x, reduced, x.dtype(), [](Index outer, Index n, Index inner, const Tensor& from, const Tensor& to) {
         dispatch(
             "max", [&](auto on, auto* px, auto* py) { kernels::reduce_max(on, outer, n, inner, px, py); },
             from, to);
@@ -107,7 +107,7 @@ Tensor max(const Tensor& x, const Axes& axes, bool keep_axes) {
   const Tensor y = largest.alias(keep_axes ? shapes.kept : shapes.dropped);
   return record("max", {x}, {x, largest}, y,
                 [x, largest = largest.detach()](const Tensor& dy, const Gradients& into) {
-                  const Tensor one = Tensor::scalar(1, x.dtype()), zero = Tensor::scalar(0, x.dtype());
+                  const Tensor one = Tensor::scalar_like(x, 1), zero = Tensor::scalar_like(x, 0);
                   const Tensor reaches = where(equal(x, largest), one, zero);
                   into[0] += reaches * (reshape(dy, largest.shape()) / sum_to(reaches, largest.shape()));
                 });

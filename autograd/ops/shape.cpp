@@ -58,7 +58,7 @@ Tensor zeros_like(const Shape& shape, const Tensor& x) {
   dispatch(
       "zeros",
       [&](auto on, auto* to) {
-        kernels::fill(on, shape.elements(), std::remove_pointer_t<decltype(to)>(0), to);
+        kernels::fill(on, shape.elements(), kernels::Wide<std::remove_pointer_t<decltype(to)>>(0), to);
       },
       y);
   return y;
@@ -71,7 +71,9 @@ void check_index(const char* op, const Tensor& x, int axis, const Tensor& index,
     throw ShapeError(std::string("[") + op + "] index must match x but for axis " + std::to_string(axis) +
                      "; got x=" + x.describe() + ", index=" + index.describe());
   }
-  const std::int32_t* at = index.data<std::int32_t>();
+  require_same_device(op, "index", index, x);
+  const Tensor readable = index.to(Device::cpu());
+  const std::int32_t* at = readable.data<std::int32_t>();
   for (Index i = 0; i < index.elements(); ++i) {
     if (at[i] >= 0 && at[i] < size) continue;
     throw ShapeError(std::string("[") + op + "] indices must be in [0, " + std::to_string(size) + "); got " +
@@ -201,13 +203,15 @@ TensorList split(const Tensor& x, int axis, const PooledVector<Index>& sizes) {
   }
   PooledVector<Shape> shapes;
   for (const Tensor& part : parts) shapes.push_back(part.shape());
-  record_many("split", {x}, parts, [at, shapes, type = x.dtype()](const Tensor&, const Gradients& into) {
-    TensorList gradients;
-    for (std::size_t i = 0; i < shapes.size(); ++i) {
-      gradients.push_back(into.output(i).defined() ? into.output(i) : Tensor::zeros(shapes[i], type));
-    }
-    into[0] += concat(gradients, at);
-  });
+  record_many("split", {x}, parts,
+              [at, shapes, type = x.dtype(), device = x.device()](const Tensor&, const Gradients& into) {
+                TensorList gradients;
+                for (std::size_t i = 0; i < shapes.size(); ++i) {
+                  gradients.push_back(into.output(i).defined() ? into.output(i)
+                                                               : Tensor::zeros(shapes[i], type, device));
+                }
+                into[0] += concat(gradients, at);
+              });
   return parts;
 }
 
@@ -231,7 +235,7 @@ Tensor gather(const Tensor& x, int axis, const Tensor& index) {
   Tensor y = Tensor::empty(index.shape(), x.dtype(), x.device());
   const Index outer = x.shape().elements(0, at), inner = x.shape().elements(at + 1, x.rank());
   const Index n = x.size(at), m = index.size(at);
-  const std::int32_t* picks = index.data<std::int32_t>();
+  const std::int32_t* picks = index.address<std::int32_t>();
   dispatch(
       "gather", [&](auto on, auto* px, auto* py) { kernels::gather(on, outer, n, m, inner, picks, px, py); },
       x, y);
@@ -246,7 +250,7 @@ Tensor scatter_add(const Tensor& x, int axis, const Tensor& index, Index size) {
   Tensor y = Tensor::empty(with_size(x.shape(), at, size), x.dtype(), x.device());
   const Index outer = x.shape().elements(0, at), inner = x.shape().elements(at + 1, x.rank());
   const Index m = index.size(at);
-  const std::int32_t* picks = index.data<std::int32_t>();
+  const std::int32_t* picks = index.address<std::int32_t>();
   dispatch(
       "scatter_add",
       [&](auto on, auto* px, auto* py) { kernels::scatter_add(on, outer, size, m, inner, picks, px, py); }, x,

@@ -228,7 +228,7 @@ void binary(Cpu, Binary f, const Broadcast& sizes, const T* a, const T* b, T* y)
 }
 
 template <class T>
-void affine(Cpu, Index count, T factor, T offset, const T* x, T* y) {
+void affine(Cpu, Index count, Wide<T> factor, Wide<T> offset, const T* x, T* y) {
   parallel_ranges(count, 1, [&](Index from, Index to) {
 #pragma omp simd
     for (Index i = from; i < to; ++i) y[i] = factor * x[i] + offset;
@@ -236,7 +236,7 @@ void affine(Cpu, Index count, T factor, T offset, const T* x, T* y) {
 }
 
 template <class T>
-void power(Cpu, Index count, T exponent, const T* x, T* y) {
+void power(Cpu, Index count, Wide<T> exponent, const T* x, T* y) {
   parallel_ranges(count, 16, [&](Index from, Index to) {
     for (Index i = from; i < to; ++i) y[i] = std::pow(x[i], exponent);
   });
@@ -308,8 +308,8 @@ Index first_non_finite(Cpu, Index count, const T* x) {
   template void unary_backward(Cpu, Unary, Index, const T*, const T*, Write<T>);   \
   template void unary_forward_with_derivative(Cpu, Unary, Index, T*, T*);          \
   template void binary(Cpu, Binary, const Broadcast&, const T*, const T*, T*);     \
-  template void affine(Cpu, Index, T, T, const T*, T*);                            \
-  template void power(Cpu, Index, T, const T*, T*);                                \
+  template void affine(Cpu, Index, Wide<T>, Wide<T>, const T*, T*);                \
+  template void power(Cpu, Index, Wide<T>, const T*, T*);                          \
   template void where(Cpu, const Broadcast&, const bool*, const T*, const T*, T*); \
   template void equal(Cpu, const Broadcast&, const T*, const T*, bool*);           \
   template void add_in_place(Cpu, Index, const T*, T*);                            \

@@ -34,7 +34,7 @@ void sum_columns(Index n, Index stride, Index columns, const T* x, Write<T> y) {
 }  // namespace
 
 template <class T>
-void reduce_sum(Cpu, Index outer, Index n, Index inner, const T* x, Write<T> y) {
+void reduce_sum(Cpu, Index outer, Index n, Index inner, const T* x, Write<Wide<T>> y) {
   if (inner == 1) {
     return parallel_ranges(outer, n, [&](Index from, Index to) {
       const auto itself = [](const Batch<T>& v) { return v; };
