@@ -1,0 +1,110 @@
+#include <tapeformer/autograd/kernels/cuda/map.h>
+#include <tapeformer/autograd/kernels/shape.h>
+
+namespace tapeformer::kernels {
+namespace {
+
+template <class T>
+__global__ void copy_strided_kernel(Index count, StridedView view, const T* x, T* y) {
+  for_each_index(count, [&](Index i) {
+    Index offset = 0, rest = i;
+    for (int axis = view.axes - 1; axis > 0; --axis) {
+      const Division place = divide(rest, view.sizes[axis]);
+      offset += place.remainder * view.strides[axis];
+      rest = place.quotient;
+    }
+    y[i] = x[offset + rest * view.strides[0]];
+  });
+}
+
+template <class T>
+__global__ void copy_columns_kernel(Index count, Index width, Index width_x, Index from, Index width_y,
+                                    Index to, const T* x, T* y) {
+  for_each_index(count, [&](Index i) {
+    const Division place = divide(i, width);
+    y[place.quotient * width_y + to + place.remainder] = x[place.quotient * width_x + from + place.remainder];
+  });
+}
+
+template <class T>
+struct Constant {
+  T value;
+  __device__ T operator()() const { return value; }
+};
+
+/// Row o of index [outer, m, inner] picks from block o of x [outer, n, inner].
+template <class T>
+__global__ void gather_kernel(Index count, Index n, Index m, Index inner, const std::int32_t* index,
+                              const T* x, T* y) {
+  for_each_index(count, [&](Index i) {
+    const Division row = divide(i, inner);
+    y[i] = x[(divide(row.quotient, m).quotient * n + index[i]) * inner + row.remainder];
+  });
+}
+
+/// The first of the elements that go to one place adds them all, in their order; the others do nothing.
+template <class T>
+__global__ void scatter_add_kernel(Index count, Index n, Index m, Index inner, const std::int32_t* index,
+                                   const T* x, T* y) {
+  for_each_index(count, [&](Index i) {
+    const Division row = divide(i, inner), block = divide(row.quotient, m);
+    const Index first = block.quotient * m * inner + row.remainder, end = first + m * inner;
+    for (Index other = first; other < i; other += inner)
+      if (index[other] == index[i]) return;
+    auto sum = static_cast<Wide<T>>(x[i]);
+    for (Index other = i + inner; other < end; other += inner)
+      if (index[other] == index[i]) sum += static_cast<Wide<T>>(x[other]);
+    y[(block.quotient * n + index[i]) * inner + row.remainder] = static_cast<T>(sum);
+  });
+}
+
+}  // namespace
+
+template <class T>
+void copy_strided(Cuda on, const StridedView& view, const T* x, T* y) {
+  Index count = 1;
+  for (int axis = 0; axis < view.axes; ++axis) count *= view.sizes[axis];
+  launch(on, "copy_strided", copy_strided_kernel<T>, blocks_for(count), dim3(kBlock), 0, count, view, x, y);
+}
+
+template <class T>
+void copy_columns(Cuda on, Index outer, Index width, Index width_x, Index from, Index width_y, Index to,
+                  const T* x, T* y) {
+  const Index count = outer * width;
+  launch(on, "copy_columns", copy_columns_kernel<T>, blocks_for(count), dim3(kBlock), 0, count, width,
+         width_x, from, width_y, to, x, y);
+}
+
+template <class T>
+void fill(Cuda on, Index count, Wide<T> value, T* y) {
+  map(on, "fill", count, Constant<Wide<T>>{value}, Write<T>{y, false});
+}
+
+template <class T>
+void gather(Cuda on, Index outer, Index n, Index m, Index inner, const std::int32_t* index, const T* x,
+            T* y) {
+  const Index count = outer * m * inner;
+  launch(on, "gather", gather_kernel<T>, blocks_for(count), dim3(kBlock), 0, count, n, m, inner, index, x, y);
+}
+
+template <class T>
+void scatter_add(Cuda on, Index outer, Index n, Index m, Index inner, const std::int32_t* index, const T* x,
+                 T* y) {
+  fill(on, outer * n * inner, Wide<T>(0), y);
+  const Index count = outer * m * inner;
+  launch(on, "scatter_add", scatter_add_kernel<T>, blocks_for(count), dim3(kBlock), 0, count, n, m, inner,
+         index, x, y);
+}
+
+#define INSTANTIATE(T)                                                                       \
+  template void copy_strided(Cuda, const StridedView&, const T*, T*);                        \
+  template void copy_columns(Cuda, Index, Index, Index, Index, Index, Index, const T*, T*);  \
+  template void fill(Cuda, Index, Wide<T>, T*);                                              \
+  template void gather(Cuda, Index, Index, Index, Index, const std::int32_t*, const T*, T*); \
+  template void scatter_add(Cuda, Index, Index, Index, Index, const std::int32_t*, const T*, T*);
+INSTANTIATE(float)
+INSTANTIATE(double)
+INSTANTIATE(BFloat16)
+#undef INSTANTIATE
+
+}  // namespace tapeformer::kernels

@@ -1,0 +1,59 @@
+#include <tapeformer/autograd/kernels/cuda.h>
+#include <tapeformer/autograd/kernels/cuda/device.h>
+
+namespace tapeformer {
+namespace {
+
+using kernels::kBlock;
+
+/// Calls `use` with a typed null pointer.
+template <class Use>
+void with_type(DType type, Use&& use) {
+  switch (type) {
+    case DType::f32: return use(static_cast<float*>(nullptr));
+    case DType::f64: return use(static_cast<double*>(nullptr));
+    case DType::bf16: return use(static_cast<BFloat16*>(nullptr));
+    case DType::i32: return use(static_cast<std::int32_t*>(nullptr));
+    case DType::boolean: return use(static_cast<bool*>(nullptr));
+  }
+}
+
+template <class T>
+__global__ void fill_values_kernel(Index count, T value, T* to) {
+  kernels::for_each_index(count, [&](Index i) { to[i] = value; });
+}
+
+template <class T>
+constexpr bool kFitsFloat = !std::is_same<T, double>::value && !std::is_same<T, std::int32_t>::value;
+
+template <class From, class To>
+__global__ void convert_kernel(Index count, const From* from, To* to) {
+  using Between = std::conditional_t<kFitsFloat<From> && kFitsFloat<To>, float, double>;
+  kernels::for_each_index(count, [&](Index i) { to[i] = static_cast<To>(static_cast<Between>(from[i])); });
+}
+
+}  // namespace
+
+namespace cuda {
+
+void fill(int device, DType type, Index count, double value, void* to) {
+  with_type(type, [&](auto* null) {
+    using T = std::remove_pointer_t<decltype(null)>;
+    kernels::launch(kernels::Cuda{device}, "fill", fill_values_kernel<T>, kernels::blocks_for(count),
+                    dim3(kBlock), 0, count, static_cast<T>(value), static_cast<T*>(to));
+  });
+}
+
+void convert(int device, DType from_type, const void* from, DType to_type, void* to, Index count) {
+  with_type(from_type, [&](auto* from_null) {
+    with_type(to_type, [&](auto* to_null) {
+      using From = std::remove_pointer_t<decltype(from_null)>;
+      using To = std::remove_pointer_t<decltype(to_null)>;
+      kernels::launch(kernels::Cuda{device}, "convert", convert_kernel<From, To>, kernels::blocks_for(count),
+                      dim3(kBlock), 0, count, static_cast<const From*>(from), static_cast<To*>(to));
+    });
+  });
+}
+
+}  // namespace cuda
+}  // namespace tapeformer
