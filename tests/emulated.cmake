@@ -1,15 +1,22 @@
-# The CUDA backend on the host: its kernels compiled as C++ against the emulator, and the sources that choose between
-# devices compiled with it, linked with everything else as the library has it.
+# The CUDA backend on the host: its kernels compiled as C++ against the emulator, what launches them against an emulated
+# CUDA runtime, and the sources that choose between devices compiled with them, linked with everything else as the
+# library has it.
 add_subdirectory(emulator)
 
+set(emulated_sources ${TAPEFORMER_DISPATCHING_SOURCES} ${TAPEFORMER_CUDA_SOURCES}
+  emulator/emulated_cuda.cpp emulator/emulated_cublaslt.cpp)
+list(FILTER emulated_sources EXCLUDE REGEX "/cublaslt\\.cpp$")
 list(JOIN TAPEFORMER_DISPATCHING_SOURCES "|" dispatching)
+string(REPLACE "." "\\." dispatching "${dispatching}")
 string(REPLACE "${CMAKE_SOURCE_DIR}/" "" dispatching "${dispatching}")
-add_library(tapeformer_emulated STATIC ${TAPEFORMER_DISPATCHING_SOURCES} ${TAPEFORMER_CUDA_SOURCES}
-  "$<FILTER:$<TARGET_OBJECTS:tapeformer>,EXCLUDE,/(${dispatching}|autograd/kernels/cuda_absent.cpp).o>")
+set(others "/(${dispatching}|autograd/kernels/cuda_absent\\.cpp|autograd/kernels/cuda/[^/]*)\\.o$")
+add_library(tapeformer_emulated STATIC ${emulated_sources}
+  $<FILTER:$<TARGET_OBJECTS:tapeformer>,EXCLUDE,${others}>)
 set_source_files_properties(${TAPEFORMER_CUDA_SOURCES} PROPERTIES LANGUAGE CXX COMPILE_OPTIONS "-xc++")
 target_compile_definitions(tapeformer_emulated PUBLIC TAPEFORMER_CUDA)
 target_include_directories(tapeformer_emulated PUBLIC ${CMAKE_BINARY_DIR}/include)
 get_target_property(libraries tapeformer LINK_LIBRARIES)
+list(FILTER libraries EXCLUDE REGEX "tapeformer_cuda_toolkit")
 target_link_libraries(tapeformer_emulated PUBLIC cuda_emulator ${libraries})
 
 # The same tests, and the programs, on the emulated device.

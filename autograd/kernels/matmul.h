@@ -17,8 +17,9 @@ struct Gemm {
 
 template <class T>
 void gemm(Cpu, const Gemm& shape, const T* a, const T* b, Write<T> c);
-template <class T>
-void gemm(Cuda, const Gemm& shape, const T* a, const T* b, Write<T> c);
+/// C is T or Wide<T>: sums over many rows, as gradients of weights, stay wide.
+template <class T, class C>
+void gemm(Cuda, const Gemm& shape, const T* a, const T* b, Write<C> c);
 
 /// z [rows, columns] += bias (when given), then y = f(z), if there is an f. z and y may be the same, unless
 /// z is to hold f'(z) afterwards.

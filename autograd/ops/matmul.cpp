@@ -57,7 +57,7 @@ std::string describe(const char* name, const Factor& factor) {
 void linear_backward(const Tensor& x, const Tensor& weight, const Tensor& dz, const Gradients& into) {
   const Index out = weight.size(0), in = weight.size(1), rows = x.shape().elements(0, x.rank() - 1);
   const auto product = [&](Index m, Index n, Index k, bool transpose_a, const Tensor& a, const Tensor& b,
-                           const GradientSlot& to) {
+                           const auto& to) {
     kernels::Gemm shape;
     shape.m = m, shape.n = n, shape.k = k;
     shape.transpose_a = transpose_a;
@@ -68,11 +68,11 @@ void linear_backward(const Tensor& x, const Tensor& weight, const Tensor& dz, co
         to);
   };
   if (into[0]) product(rows, in, out, false, dz, weight, into[0]);
-  if (into[1]) product(out, in, rows, true, dz, x, into[1]);
+  if (into[1]) product(out, in, rows, true, dz, x, wide(into[1]));
   if (into[2]) {
     dispatch(
         "linear", [&](auto on, auto* from, auto to) { kernels::reduce_sum(on, 1, rows, out, from, to); }, dz,
-        into[2]);
+        wide(into[2]));
   }
 }
 

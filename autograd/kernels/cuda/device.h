@@ -1,10 +1,8 @@
 #pragma once
 
-#include <tapeformer/autograd/kernels/write.h>
+#include <tapeformer/autograd/kernels/cuda/runtime.h>
 
-#if defined(__CUDACC__)
-#include <cuda_runtime.h>
-#else
+#if !defined(__CUDACC__)
 #include <cuda_emulator.h>  // the host plays the device, in the tests
 #endif
 
@@ -21,13 +19,6 @@ constexpr int kWarp = 32;
 constexpr int kBlock = 256;  // threads of a block where nothing speaks for another number
 
 #if defined(__CUDACC__)
-/// Makes `on` the current device; its stream of kernels.
-cudaStream_t stream_of(Cuda on);
-/// Allows a kernel more than 48 KiB of shared memory.
-void allow_shared(const void* kernel, std::size_t bytes);
-/// Throws a DeviceError that names the kernel if its launch failed.
-void check_launch(const char* name);
-
 /// The dynamic shared memory of a block.
 template <class T>
 __device__ T* dynamic_shared() {
@@ -41,16 +32,15 @@ template <class... Parameters, class... Arguments>
 void launch(Cuda on, const char* name, void (*kernel)(Parameters...), dim3 grid, dim3 block,
             std::size_t shared_bytes, Arguments... arguments) {
   if (grid.x == 0 || grid.y == 0 || grid.z == 0) return;
-#if defined(__CUDACC__)
   const cudaStream_t stream = stream_of(on);
   if (shared_bytes > 48 * 1024) allow_shared(reinterpret_cast<const void*>(kernel), shared_bytes);
+#if defined(__CUDACC__)
   kernel<<<grid, block, shared_bytes, stream>>>(static_cast<Parameters>(arguments)...);
-  check_launch(name);
 #else
-  static_cast<void>(on);
-  emulator::launch(name, grid, block, shared_bytes,
-                   [&] { kernel(static_cast<Parameters>(arguments)...); });
+  emulator::finish(stream);  // what was queued before the kernel
+  emulator::launch(name, grid, block, shared_bytes, [&] { kernel(static_cast<Parameters>(arguments)...); });
 #endif
+  check_launch(stream, name);
 }
 
 /// Blocks of kBlock threads for a loop over `count` elements: for_each_index() covers what they leave.

@@ -1,0 +1,100 @@
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/kernels/cuda/runtime.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+
+namespace tapeformer::cuda {
+namespace {
+
+std::string mebibytes(std::int64_t bytes) { return std::to_string((bytes + (1 << 20) - 1) >> 20) + " MiB"; }
+
+std::int64_t held_bytes(const DeviceState& state) {
+  if (is_host_readable()) return state.in_use_bytes;
+  std::uint64_t bytes = 0;
+  check(cudaMemPoolGetAttribute(state.pool, cudaMemPoolAttrReservedMemCurrent, &bytes),
+        "asking the memory pool what it holds");
+  return static_cast<std::int64_t>(bytes);
+}
+
+std::size_t free_bytes() {
+  std::size_t free = 0, total = 0;
+  check(cudaMemGetInfo(&free, &total), "asking for the free memory");
+  return free;
+}
+
+cudaError_t request(void** block, std::size_t bytes, cudaStream_t stream) {
+  if (!is_host_readable()) return cudaMallocAsync(block, bytes, stream);
+  // The driver would grant more managed memory than the device has, and page.
+  if (bytes > free_bytes()) return cudaErrorMemoryAllocation;
+  return cudaMallocManaged(block, bytes, cudaMemAttachGlobal);
+}
+
+void* take(DeviceState& state, std::size_t bytes, cudaStream_t stream) {
+  void* block = nullptr;
+  const std::size_t size = std::max<std::size_t>(bytes, 1);
+  cudaError_t status = request(&block, size, stream);
+  if (status == cudaErrorMemoryAllocation) {
+    // Memory may wait for kernels that still use it, or lie in pieces that are too small.
+    static_cast<void>(cudaGetLastError());
+    check(cudaStreamSynchronize(state.copies), "waiting for uploads");
+    check(cudaStreamSynchronize(state.kernels), "waiting for kernels");
+    check(cudaMemPoolTrimTo(state.pool, 0), "trimming the memory pool");
+    status = request(&block, size, stream);
+  }
+  if (status == cudaErrorMemoryAllocation) {
+    static_cast<void>(cudaGetLastError());
+    const auto asked = mebibytes(static_cast<std::int64_t>(bytes));
+    throw DeviceError("[memory] cuda:" + std::to_string(state.index) + " has no " + asked +
+                      " left; asked=" + asked + ", held=" + mebibytes(held_bytes(state)) +
+                      ", in use=" + mebibytes(state.in_use_bytes) +
+                      ", free=" + mebibytes(static_cast<std::int64_t>(free_bytes())) +
+                      "; try a smaller batch, --recompute-layers or --precision bf16");
+  }
+  check(status, "allocating memory");
+  const std::int64_t now = state.in_use_bytes += static_cast<std::int64_t>(bytes);
+  std::int64_t peak = state.peak_bytes;
+  while (now > peak && !state.peak_bytes.compare_exchange_weak(peak, now)) {
+  }
+  return block;
+}
+
+}  // namespace
+
+bool is_host_readable() {
+  static const bool managed = [] {
+    const char* kind = std::getenv("TAPEFORMER_CUDA_MEMORY");
+    if (kind == nullptr || std::strcmp(kind, "") == 0) return false;
+    if (std::strcmp(kind, "managed") != 0) {
+      throw DeviceError(std::string("[cuda] TAPEFORMER_CUDA_MEMORY is managed or not set; got ") + kind);
+    }
+    return true;
+  }();
+  return managed;
+}
+
+void* allocate(int device, std::size_t bytes) {
+  DeviceState& state = device_state(device);
+  return take(state, bytes, state.kernels);
+}
+
+void* allocate_for_upload(int device, std::size_t bytes) {
+  DeviceState& state = device_state(device);
+  return take(state, bytes, state.copies);
+}
+
+void release(int device, void* block, std::size_t bytes) noexcept {
+  if (block == nullptr) return;
+  DeviceState& state = used_device_state(device);
+  state.in_use_bytes -= static_cast<std::int64_t>(bytes);
+  // What fails here failed before, and is reported where something waits; or the process is at its end.
+  static_cast<void>(is_host_readable() ? cudaFree(block) : cudaFreeAsync(block, state.kernels));
+}
+
+MemoryStatistics memory_statistics(int device) {
+  const DeviceState& state = device_state(device);
+  return {held_bytes(state), state.in_use_bytes, state.peak_bytes};
+}
+
+}  // namespace tapeformer::cuda

@@ -1,0 +1,301 @@
+#include <emulated_cuda.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <new>
+#include <string>
+#include <vector>
+
+/// Work in order: the first `done` pieces have run, `queued` have been asked for.
+struct EmulatedStream {
+  int device;
+  std::deque<std::function<void()>> work;
+  std::uint64_t done = 0, queued = 0;
+};
+/// Happens when the first `position` pieces of `stream` have run.
+struct EmulatedEvent {
+  EmulatedStream* stream = nullptr;
+  std::uint64_t position = 0;
+};
+struct EmulatedPool {
+  std::size_t in_use = 0, held = 0;  // bytes
+};
+
+namespace {
+
+enum class Kind { pooled, managed, pinned };
+struct Block {
+  std::size_t bytes;
+  Kind kind;
+  int device;
+};
+
+constexpr int kMostDevices = 16;
+constexpr std::align_val_t kAlignment{512};
+
+struct World {
+  std::recursive_mutex mutex;
+  std::map<const char*, Block> blocks;
+  EmulatedPool pools[kMostDevices];
+};
+World& world() {
+  static World* const instance = new World;
+  return *instance;
+}
+using Lock = std::lock_guard<std::recursive_mutex>;
+
+thread_local int current_device = 0;
+thread_local cudaError_t last_error = cudaSuccess;
+
+cudaError_t failed(cudaError_t error) { return last_error = error; }
+
+std::size_t setting(const char* name, std::size_t otherwise) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? otherwise : static_cast<std::size_t>(std::strtoull(value, nullptr, 10));
+}
+int device_count() {
+  static const int count =
+      static_cast<int>(std::min<std::size_t>(setting("TAPEFORMER_EMULATED_DEVICES", 1), kMostDevices));
+  return count;
+}
+std::size_t device_bytes() {
+  static const std::size_t bytes = setting("TAPEFORMER_EMULATED_MEMORY", std::size_t{4} << 30);
+  return bytes;
+}
+
+[[noreturn]] void abort_because(const std::string& what) {
+  std::fprintf(stderr, "emulated CUDA: %s\n", what.c_str());
+  std::abort();
+}
+
+/// The allocation that holds these bytes, or nullptr.
+const Block* block_with(const void* from, std::size_t bytes) {
+  const auto& blocks = world().blocks;
+  const auto* begin = static_cast<const char*>(from);
+  auto after = blocks.upper_bound(begin);
+  if (after == blocks.begin()) return nullptr;
+  --after;
+  const auto offset = static_cast<std::size_t>(begin - after->first);
+  return offset + bytes <= after->second.bytes ? &after->second : nullptr;
+}
+
+bool is_device_memory(const void* from, std::size_t bytes) {
+  const Block* block = block_with(from, bytes);
+  return block != nullptr && block->kind != Kind::pinned;
+}
+
+void run_until(EmulatedStream& stream, std::uint64_t position) {
+  while (stream.done < position) {
+    const std::function<void()> work = std::move(stream.work.front());
+    stream.work.pop_front();
+    work();
+    ++stream.done;
+  }
+}
+
+void queue(EmulatedStream& stream, std::function<void()> work) {
+  stream.work.push_back(std::move(work));
+  ++stream.queued;
+}
+
+cudaError_t add_block(void** to, std::size_t bytes, Kind kind, int device) {
+  if (bytes == 0) return failed(cudaErrorInvalidValue);
+  EmulatedPool& pool = world().pools[device];
+  if (kind != Kind::pinned) {
+    if (pool.in_use + bytes > device_bytes()) return failed(cudaErrorMemoryAllocation);
+    pool.in_use += bytes;
+    pool.held = std::max(pool.held, pool.in_use);
+  }
+  *to = ::operator new(bytes, kAlignment);
+  std::memset(*to, 0xFF, bytes);
+  world().blocks[static_cast<const char*>(*to)] = {bytes, kind, device};
+  return cudaSuccess;
+}
+
+void remove_block(void* from, Kind kind) {
+  const auto found = world().blocks.find(static_cast<const char*>(from));
+  if (found == world().blocks.end() || found->second.kind != kind)
+    abort_because("memory is freed that was not allocated, or not in this way");
+  std::memset(from, 0xFF, found->second.bytes);
+  world().pools[found->second.device].in_use -= found->second.bytes;
+  world().blocks.erase(found);
+  ::operator delete(from, kAlignment);
+}
+
+}  // namespace
+
+cudaError_t cudaGetLastError() {
+  const cudaError_t error = last_error;
+  last_error = cudaSuccess;
+  return error;
+}
+
+const char* cudaGetErrorString(cudaError_t error) {
+  switch (error) {
+    case cudaSuccess: return "no error";
+    case cudaErrorInvalidValue: return "invalid argument";
+    case cudaErrorMemoryAllocation: return "out of memory";
+    case cudaErrorNoDevice: return "no CUDA-capable device is detected";
+    case cudaErrorInvalidDevice: return "invalid device ordinal";
+    default: return "unknown error";
+  }
+}
+
+cudaError_t cudaGetDeviceCount(int* count) {
+  *count = device_count();
+  return *count > 0 ? cudaSuccess : failed(cudaErrorNoDevice);
+}
+
+cudaError_t cudaSetDevice(int device) {
+  if (device < 0 || device >= device_count()) return failed(cudaErrorInvalidDevice);
+  current_device = device;
+  return cudaSuccess;
+}
+
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
+  *properties = {"emulated GPU", device_bytes(), 9, 0};
+  return cudaSuccess;
+}
+
+cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute, int value) {
+  const bool fits = kernel != nullptr && value <= 227 * 1024;
+  return fits ? cudaSuccess : failed(cudaErrorInvalidValue);
+}
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
+  *stream = new EmulatedStream{current_device, {}};
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  tapeformer::emulator::finish(stream);
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+  const Lock lock(world().mutex);
+  if (event->stream != nullptr) queue(*stream, [now = *event] { run_until(*now.stream, now.position); });
+  return cudaSuccess;
+}
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
+  *event = new EmulatedEvent;
+  return cudaSuccess;
+}
+
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  const Lock lock(world().mutex);
+  *event = {stream, stream->queued};
+  return cudaSuccess;
+}
+
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+  const Lock lock(world().mutex);
+  return event->stream == nullptr || event->stream->done >= event->position ? cudaSuccess : cudaErrorNotReady;
+}
+
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  const Lock lock(world().mutex);
+  if (event->stream != nullptr) run_until(*event->stream, event->position);
+  return cudaSuccess;
+}
+
+cudaError_t cudaMallocAsync(void** block, std::size_t bytes, cudaStream_t stream) {
+  const Lock lock(world().mutex);
+  return add_block(block, bytes, Kind::pooled, stream->device);
+}
+
+cudaError_t cudaFreeAsync(void* block, cudaStream_t stream) {
+  const Lock lock(world().mutex);
+  if (!is_device_memory(block, 0)) abort_because("memory is freed that was not allocated");
+  queue(*stream, [block] { remove_block(block, Kind::pooled); });
+  return cudaSuccess;
+}
+
+cudaError_t cudaMallocManaged(void** block, std::size_t bytes, unsigned) {
+  const Lock lock(world().mutex);
+  return add_block(block, bytes, Kind::managed, current_device);
+}
+
+cudaError_t cudaFree(void* block) {
+  const Lock lock(world().mutex);
+  remove_block(block, Kind::managed);
+  return cudaSuccess;
+}
+
+cudaError_t cudaHostAlloc(void** block, std::size_t bytes, unsigned) {
+  const Lock lock(world().mutex);
+  return add_block(block, bytes, Kind::pinned, current_device);
+}
+
+cudaError_t cudaHostGetDevicePointer(void** mapped, void* block, unsigned) {
+  *mapped = block;
+  return cudaSuccess;
+}
+
+cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
+  const Lock lock(world().mutex);
+  *total = device_bytes();
+  *free = *total - world().pools[current_device].held;
+  return cudaSuccess;
+}
+
+cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t* pool, int device) {
+  *pool = &world().pools[device];
+  return cudaSuccess;
+}
+
+cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t, cudaMemPoolAttr, void*) { return cudaSuccess; }
+
+cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t pool, cudaMemPoolAttr attribute, void* value) {
+  const Lock lock(world().mutex);
+  if (attribute != cudaMemPoolAttrReservedMemCurrent) return failed(cudaErrorInvalidValue);
+  *static_cast<std::uint64_t*>(value) = pool->held;
+  return cudaSuccess;
+}
+
+cudaError_t cudaMemPoolTrimTo(cudaMemPool_t pool, std::size_t bytes) {
+  const Lock lock(world().mutex);
+  pool->held = std::max(pool->in_use, std::min(pool->held, bytes));
+  return cudaSuccess;
+}
+
+cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind,
+                            cudaStream_t stream) {
+  const Lock lock(world().mutex);
+  const bool to_device = kind != cudaMemcpyDeviceToHost, from_device = kind != cudaMemcpyHostToDevice;
+  const auto in_order = [=] {
+    return is_device_memory(to, bytes) == to_device && is_device_memory(from, bytes) == from_device;
+  };
+  if (!in_order()) return failed(cudaErrorInvalidValue);
+  queue(*stream, [=] {
+    if (!in_order()) abort_because("a copy that is queued uses memory that has been freed");
+    std::memmove(to, from, bytes);
+  });
+  // Memory that is not pinned is read before the call returns.
+  if (!to_device || (!from_device && block_with(from, bytes) == nullptr)) run_until(*stream, stream->queued);
+  return cudaSuccess;
+}
+
+namespace tapeformer::emulator {
+
+void finish(cudaStream_t stream) {
+  const Lock lock(world().mutex);
+  run_until(*stream, stream->queued);
+}
+
+void require_device_memory(const char* user, cudaStream_t stream, const void* from, std::size_t bytes) {
+  if (from == nullptr) return;
+  const Lock lock(world().mutex);
+  const Block* block = block_with(from, bytes);
+  if (block == nullptr || (block->device != stream->device && block->kind != Kind::pinned))
+    abort_because(std::string(user) + " is given memory that is not its device's, or has ended");
+}
+
+}  // namespace tapeformer::emulator

@@ -1,0 +1,79 @@
+#pragma once
+
+// The part of the CUDA runtime that the library's host code uses, played by the host. Work on a stream is queued and
+// runs as late as the rules allow, so that a missing wait shows; memory is filled with 0xFF when it is allocated and
+// when it is freed. TAPEFORMER_EMULATED_DEVICES (1) and TAPEFORMER_EMULATED_MEMORY (bytes a device, 4 GiB) say what
+// there is. What is undefined on a real device ends the program with a message.
+
+#include <cstddef>
+#include <cstdint>
+
+enum cudaError_t {
+  cudaSuccess = 0,
+  cudaErrorInvalidValue = 1,
+  cudaErrorMemoryAllocation = 2,
+  cudaErrorInvalidConfiguration = 9,
+  cudaErrorInvalidDeviceFunction = 98,
+  cudaErrorNoDevice = 100,
+  cudaErrorInvalidDevice = 101,
+  cudaErrorNoKernelImageForDevice = 209,
+  cudaErrorNotReady = 600,
+  cudaErrorIllegalAddress = 700,
+  cudaErrorLaunchOutOfResources = 701
+};
+enum cudaMemcpyKind { cudaMemcpyHostToDevice = 1, cudaMemcpyDeviceToHost = 2, cudaMemcpyDeviceToDevice = 3 };
+enum cudaMemPoolAttr {
+  cudaMemPoolReuseAllowInternalDependencies = 3,
+  cudaMemPoolAttrReleaseThreshold = 4,
+  cudaMemPoolAttrReservedMemCurrent = 5
+};
+enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize = 8 };
+constexpr unsigned cudaStreamNonBlocking = 1, cudaEventDisableTiming = 2, cudaMemAttachGlobal = 1,
+                   cudaHostAllocPortable = 1, cudaHostAllocMapped = 2;
+
+using cudaStream_t = struct EmulatedStream*;
+using cudaEvent_t = struct EmulatedEvent*;
+using cudaMemPool_t = struct EmulatedPool*;
+struct cudaDeviceProp {
+  char name[256];
+  std::size_t totalGlobalMem;
+  int major, minor;
+};
+
+cudaError_t cudaGetLastError();
+const char* cudaGetErrorString(cudaError_t error);
+cudaError_t cudaGetDeviceCount(int* count);
+cudaError_t cudaSetDevice(int device);
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device);
+cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute attribute, int value);
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags);
+cudaError_t cudaStreamSynchronize(cudaStream_t stream);
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags);
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags);
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream);
+cudaError_t cudaEventQuery(cudaEvent_t event);
+cudaError_t cudaEventSynchronize(cudaEvent_t event);
+
+cudaError_t cudaMallocAsync(void** block, std::size_t bytes, cudaStream_t stream);
+cudaError_t cudaFreeAsync(void* block, cudaStream_t stream);
+cudaError_t cudaMallocManaged(void** block, std::size_t bytes, unsigned flags);
+cudaError_t cudaFree(void* block);
+cudaError_t cudaHostAlloc(void** block, std::size_t bytes, unsigned flags);
+cudaError_t cudaHostGetDevicePointer(void** mapped, void* block, unsigned flags);
+cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total);
+cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t* pool, int device);
+cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t pool, cudaMemPoolAttr attribute, void* value);
+cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t pool, cudaMemPoolAttr attribute, void* value);
+cudaError_t cudaMemPoolTrimTo(cudaMemPool_t pool, std::size_t bytes);
+cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind,
+                            cudaStream_t stream);
+
+namespace tapeformer::emulator {
+
+/// Runs what is queued on a stream, and on others as far as it waits for them.
+void finish(cudaStream_t stream);
+/// Ends the program unless a kernel may use these bytes: nullptr, or inside of one allocation of `stream`'s device.
+void require_device_memory(const char* user, cudaStream_t stream, const void* from, std::size_t bytes);
+
+}  // namespace tapeformer::emulator
