@@ -1,7 +1,7 @@
 #pragma once
 
-// CUDA's names for kernels compiled as C++ for the host: what a kernel may use, and `launch`, which runs it, blocks
-// in turn and the threads of a block as fibres. README.md beside it says what is emulated and what is not.
+// CUDA's names for kernels compiled as C++ for the host: what a kernel may use, and `launch`, which runs it,
+// blocks in turn and the threads of a block as fibres. README.md beside it says what is emulated.
 
 #include <math.h>
 
@@ -109,8 +109,8 @@ std::uint64_t meet(const Call& call);
 void run(const char* name, dim3 grid, dim3 block, std::size_t shared_bytes, void (*body)(void*),
          void* arguments);
 
-/// Runs `body()` once for each thread. Throws Fault, and what `body` throws; std::runtime_error for a launch that
-/// a device would refuse.
+/// Runs `body()` once for each thread. Throws Fault, and what `body` throws; std::runtime_error for a launch
+/// that a device would refuse.
 template <class Body>
 void launch(const char* name, dim3 grid, dim3 block, std::size_t shared_bytes, Body&& body) {
   using Stored = std::remove_reference_t<Body>;

@@ -106,7 +106,7 @@ Fibre& FibreArena::add(void (*entry)()) {
   Fibre& fibre = fibres_.emplace_back();
   fibre.bottom = bottom;
   fibre.bytes = kStackBytes;
-  // Stacks begin in different cache sets: otherwise the frames of a block's threads would drive each other out.
+  // Stacks begin in different cache sets: else the frames of a block's threads would drive each other out.
   prepare(fibre, bottom + kStackBytes - number % 16 * 256, entry);
   return fibre;
 }

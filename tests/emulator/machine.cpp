@@ -134,7 +134,7 @@ void Machine::run_block() {
   if (returned_ != size_) {
     const std::string where = where_threads_are();
     abandon();
-    fail("these threads wait for ever: some they wait for returned or wait elsewhere; " + where);
+    fail("threads wait for others that returned or wait elsewhere; " + where);
   }
   ASAN_UNPOISON_MEMORY_REGION(shared_, kMaxSharedBytes + kFenceBytes);
   const auto changed = [](char byte) { return byte != static_cast<char>(kFill); };
@@ -241,17 +241,17 @@ void Machine::fail(const std::string& what) const {
               describe(blockDim));
 }
 
-/// Runs of threads that are at the same place: "threads 0-31 wait at __syncthreads (softmax.cu:33)".
+/// Runs of threads that are at the same place: "threads 0-31 at __syncthreads (softmax.cu:33)".
 std::string Machine::where_threads_are() const {
   static constexpr const char* kNames[] = {
       "__syncthreads", "__syncthreads_or", "__syncthreads_and", "__syncthreads_count", "__syncwarp",
       "__shfl_sync",   "__shfl_up_sync",   "__shfl_down_sync",  "__shfl_xor_sync",     "a vote"};
   const auto place = [](const Thread& thread) -> std::string {
-    if (thread.state == State::fresh) return "have not begun";
+    if (thread.state == State::fresh) return "not begun";
     if (thread.state == State::returned) return "returned";
-    if (thread.state == State::ready) return "go on";
+    if (thread.state == State::ready) return "elsewhere";
     std::ostringstream text;
-    text << "wait at " << kNames[static_cast<int>(thread.call.operation)];
+    text << "at " << kNames[static_cast<int>(thread.call.operation)];
     if (thread.call.operation > Operation::sync_count)
       text << " of mask 0x" << std::hex << thread.call.mask << std::dec;
     text << " (" << thread.call.file << ":" << thread.call.line << ")";
@@ -261,7 +261,7 @@ std::string Machine::where_threads_are() const {
   for (unsigned begin = 0, end = 0; begin < size_; begin = end) {
     const std::string here = place(threads_[begin]);
     while (end < size_ && place(threads_[end]) == here) ++end;
-    text += begin == 0 ? "threads " : ", threads ";
+    text += std::string(begin == 0 ? "" : ", ") + (end - begin > 1 ? "threads " : "thread ");
     text += std::to_string(begin) + (end - begin > 1 ? "-" + std::to_string(end - 1) : "") + " " + here;
   }
   return text;

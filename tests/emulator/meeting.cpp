@@ -33,9 +33,9 @@ void Machine::arrive_in_warp(Thread& self) {
   const unsigned mask = self.call.mask;
   const unsigned lanes = std::min(size_ - warp * kWarp, kWarp);
   const int width = self.call.width;
-  if ((mask >> lane & 1) == 0) fail("a warp operation's mask names its caller; " + where_threads_are());
+  if ((mask >> lane & 1) == 0) fail("the mask of a warp operation names its caller; " + where_threads_are());
   if (lanes < kWarp && mask >> lanes != 0)
-    fail("a warp operation's mask names lanes that the block has not; " + where_threads_are());
+    fail("the mask of a warp operation names lanes the block has; " + where_threads_are());
   if (width < 1 || width > warpSize || (width & (width - 1)) != 0)
     fail("a shuffle's width is 1, 2, 4, 8, 16 or 32; got " + std::to_string(width));
   waiting_lanes_[warp] |= 1u << lane;
@@ -45,7 +45,7 @@ void Machine::arrive_in_warp(Thread& self) {
     if ((mask >> other & 1) == 0) continue;
     if (first[other].call.mask != mask) return;  // in company with others first
     if (first[other].call.operation != self.call.operation)
-      fail("lanes of a mask meet at different operations; " + where_threads_are());
+      fail("lanes of one mask meet at different operations; " + where_threads_are());
   }
   waiting_lanes_[warp] &= ~mask;
   if (watched_ && self.call.operation == Operation::syncwarp) shadow_.join_lanes(warp, mask);

@@ -16,9 +16,9 @@ enum class Access : unsigned { read, write, atomic };
 /// True while the code of a kernel runs, whose accesses matter; false within the emulator and on the host.
 inline thread_local bool watching = false;
 
-/// What is known of the last accesses to each four bytes of memory. Barriers divide time into intervals, numbered
-/// over all launches, so that old records need no clearing: the interval of a record says whether it belongs to
-/// this launch, to this block, and to the time since its last barrier.
+/// What is known of the last accesses to each four bytes of memory. Barriers divide time into intervals,
+/// numbered over all launches, so that old records need no clearing: the interval of a record says whether it
+/// belongs to this launch, to this block, and to the time since its last barrier.
 class Shadow {
  public:
   void begin_launch();

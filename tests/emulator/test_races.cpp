@@ -1,0 +1,84 @@
+#include <cuda_emulator.h>
+#include <tapeformer/tests/emulator/in_order.h>
+#include <tapeformer/tests/emulator/race_kernels.h>
+#include <tapeformer/tests/reference/support.h>
+
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <vector>
+
+using namespace tapeformer;
+using emulator::Fault;
+using emulator::launch;
+
+namespace {
+
+const std::string kNothing = "nothing was thrown";
+
+std::string fault_of(const RaceCase& race) {
+  std::vector<float> global(256);
+  std::vector<std::int16_t> halves(256);
+  return message_of<Fault>([&] {
+    launch("kernel", 3, 64, 64 * sizeof(float), [&] { race.kernel(global.data(), halves.data()); });
+  });
+}
+
+}  // namespace
+
+TEST_SUITE("emulator/races") {
+  TEST_CASE("races are found and named, and only races") {
+    if (!accesses_are_seen()) return;
+    const InOrder order(0);
+    for (const RaceCase& race : race_cases()) {
+      const std::string text = fault_of(race);
+      INFO(std::string(race.name) << ": " << text);
+      if (race.fault == nullptr) {
+        CHECK(text == kNothing);
+      } else {
+        CHECK(text.find("[kernel] thread ") == 0);
+        CHECK(text.find(race.fault) != std::string::npos);
+      }
+    }
+  }
+
+  TEST_CASE("in every order: the same kernels are right and wrong") {
+    if (!accesses_are_seen()) return;
+    for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+      const InOrder order(seed);
+      for (const RaceCase& race : race_cases()) {
+        const std::string text = fault_of(race);
+        INFO(std::string(race.name) << ", seed " << seed << ": " << text);
+        CHECK((text == kNothing) == (race.fault == nullptr));
+      }
+    }
+  }
+
+  TEST_CASE("a message names the kernel, both threads, the place and the last barrier") {
+    if (!accesses_are_seen()) return;
+    const InOrder order(0);
+    const std::string text = fault_of(race_cases()[1]);
+    INFO(text);
+    CHECK(text.find(
+              "[kernel] thread 32 of block (0,0,0) writes what thread 31 of block (0,0,0) read, and nothing "
+              "orders them; got 4 bytes at dynamic shared memory + 128, after the barrier ") == 0);
+    CHECK(text.find("race_kernels.cpp:") != std::string::npos);
+    CHECK(text.find("in code at ") != std::string::npos);
+    CHECK(text.find("block (0,0,0) of (3,1,1), block size (64,1,1)") != std::string::npos);
+  }
+
+  TEST_CASE("launches one after the other do not race") {
+    std::vector<float> global(256);
+    std::vector<std::int16_t> halves(256);
+    for (int repeat = 0; repeat < 3; ++repeat)
+      launch("kernel", 3, 64, 64 * sizeof(float),
+             [&] { race_cases()[0].kernel(global.data(), halves.data()); });
+    CHECK(global[191] == 1);
+  }
+
+  TEST_CASE("nobody looks when told not to") {
+    const InOrder restores_options(0);
+    emulator::options().races = false;
+    CHECK(fault_of(race_cases()[3]) == kNothing);
+  }
+}
