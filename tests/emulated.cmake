@@ -16,7 +16,7 @@ set_source_files_properties(${TAPEFORMER_CUDA_SOURCES} PROPERTIES LANGUAGE CXX C
 target_compile_definitions(tapeformer_emulated PUBLIC TAPEFORMER_CUDA)
 target_include_directories(tapeformer_emulated PUBLIC ${CMAKE_BINARY_DIR}/include)
 get_target_property(libraries tapeformer LINK_LIBRARIES)
-list(FILTER libraries EXCLUDE REGEX "tapeformer_cuda_toolkit")
+list(FILTER libraries EXCLUDE REGEX "^CUDA::")
 target_link_libraries(tapeformer_emulated PUBLIC cuda_emulator ${libraries})
 
 # The same tests, and the programs, on the emulated device.

@@ -1,0 +1,193 @@
+#include <cublasLt.h>
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/kernels/cuda/cublaslt.h>
+#include <tapeformer/autograd/kernels/cuda/runtime.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <tuple>
+
+namespace tapeformer::cuda {
+namespace {
+
+constexpr std::size_t kMostWorkspace = std::size_t{32} << 20;
+constexpr std::uint32_t kMostAlignment = 256;  // what the library's heuristic asks for at most
+
+void check(cublasStatus_t status, const char* doing) {
+  if (status == CUBLAS_STATUS_SUCCESS) return;
+  throw DeviceError(std::string("[cublasLt] ") + doing + " failed: " + cublasLtGetStatusString(status));
+}
+
+cudaDataType_t library_type(DType type) {
+  return type == DType::f64 ? CUDA_R_64F : type == DType::bf16 ? CUDA_R_16BF : CUDA_R_32F;
+}
+
+std::uint32_t alignment_of(const void* address) {
+  const auto bits = reinterpret_cast<std::uintptr_t>(address);
+  const auto lowest = bits & (~bits + 1);
+  return lowest == 0 ? kMostAlignment
+                     : static_cast<std::uint32_t>(std::min<std::uintptr_t>(lowest, kMostAlignment));
+}
+
+struct Delete {
+  void operator()(cublasLtMatmulDesc_t x) const { cublasLtMatmulDescDestroy(x); }
+  void operator()(cublasLtMatrixLayout_t x) const { cublasLtMatrixLayoutDestroy(x); }
+  void operator()(cublasLtMatmulPreference_t x) const { cublasLtMatmulPreferenceDestroy(x); }
+};
+template <class T>
+using Owned = std::unique_ptr<std::remove_pointer_t<T>, Delete>;
+
+Owned<cublasLtMatrixLayout_t> layout(DType type, Index rows, Index columns, Index lead, Index count,
+                                     Index stride) {
+  cublasLtMatrixLayout_t made = nullptr;
+  check(cublasLtMatrixLayoutCreate(&made, library_type(type), static_cast<std::uint64_t>(rows),
+                                   static_cast<std::uint64_t>(columns), lead),
+        "describing a matrix");
+  Owned<cublasLtMatrixLayout_t> owned(made);
+  const auto batch = static_cast<std::int32_t>(count);
+  check(cublasLtMatrixLayoutSetAttribute(made, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &batch, sizeof batch),
+        "describing a stack of matrices");
+  check(cublasLtMatrixLayoutSetAttribute(made, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &stride,
+                                         sizeof stride),
+        "describing a stack of matrices");
+  return owned;
+}
+
+/// A product as the library wants it told, and how it will be reckoned. The library's matrices are
+/// column-major: read so, our a, b and c are transposed, and c^T = b^T a^T.
+struct Plan {
+  Plan(cublasLtHandle_t handle, const StridedProducts& p, cublasComputeType_t compute, std::uint32_t align_a,
+       std::uint32_t align_b, std::uint32_t align_c) {
+    cublasLtMatmulDesc_t made = nullptr;
+    check(cublasLtMatmulDescCreate(&made, compute, library_type(wide(p.factors))), "describing a product");
+    operation.reset(made);
+    const auto transpose = [&](cublasLtMatmulDescAttributes_t which, bool yes) {
+      const cublasOperation_t as = yes ? CUBLAS_OP_T : CUBLAS_OP_N;
+      check(cublasLtMatmulDescSetAttribute(made, which, &as, sizeof as), "describing a product");
+    };
+    transpose(CUBLASLT_MATMUL_DESC_TRANSA, p.transpose_b);
+    transpose(CUBLASLT_MATMUL_DESC_TRANSB, p.transpose_a);
+    left =
+        layout(p.factors, p.transpose_b ? p.k : p.n, p.transpose_b ? p.n : p.k, p.ldb, p.count, p.stride_b);
+    right =
+        layout(p.factors, p.transpose_a ? p.m : p.k, p.transpose_a ? p.k : p.m, p.lda, p.count, p.stride_a);
+    result = layout(p.result, p.n, p.m, p.ldc, p.count, p.stride_c);
+
+    cublasLtMatmulPreference_t wishes = nullptr;
+    check(cublasLtMatmulPreferenceCreate(&wishes), "choosing an algorithm");
+    const Owned<cublasLtMatmulPreference_t> owned(wishes);
+    const auto wish = [&](cublasLtMatmulPreferenceAttributes_t which, auto value) {
+      check(cublasLtMatmulPreferenceSetAttribute(wishes, which, &value, sizeof value),
+            "choosing an algorithm");
+    };
+    wish(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, std::uint64_t{kMostWorkspace});
+    // Sums of a split k are added in one order: in the workspace, or there is no split.
+    wish(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, std::uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE});
+    wish(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, align_b);
+    wish(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, align_a);
+    wish(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, align_c);
+    wish(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, align_c);
+    cublasLtMatmulHeuristicResult_t found{};
+    int count = 0;
+    check(cublasLtMatmulAlgoGetHeuristic(handle, operation.get(), left.get(), right.get(), result.get(),
+                                         result.get(), wishes, 1, &found, &count),
+          "choosing an algorithm");
+    if (count == 0) check(CUBLAS_STATUS_NOT_SUPPORTED, "choosing an algorithm");
+    algorithm = found.algo;
+    workspace = found.workspaceSize;
+  }
+
+  Owned<cublasLtMatmulDesc_t> operation;
+  Owned<cublasLtMatrixLayout_t> left, right, result;
+  cublasLtMatmulAlgo_t algorithm;
+  std::size_t workspace = 0;
+};
+
+/// What the library's choice depends on.
+auto key_of(const StridedProducts& p, cublasComputeType_t compute, std::uint32_t align_a,
+            std::uint32_t align_b, std::uint32_t align_c) {
+  return std::make_tuple(p.factors, p.result, p.m, p.n, p.k, p.transpose_a, p.transpose_b, p.lda, p.ldb,
+                         p.ldc, p.count, p.stride_a, p.stride_b, p.stride_c, compute, align_a, align_b,
+                         align_c);
+}
+using Key = decltype(key_of({}, {}, 0, 0, 0));
+
+/// The library's handle for one device, and a plan for each product that was asked for.
+class Library {
+ public:
+  Library() { check(cublasLtCreate(&handle_), "starting the library"); }
+  Library(const Library&) = delete;
+  Library& operator=(const Library&) = delete;
+
+  cublasLtHandle_t handle() const { return handle_; }
+  const Plan& plan(const StridedProducts& p, cublasComputeType_t compute, std::uint32_t align_a,
+                   std::uint32_t align_b, std::uint32_t align_c) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    std::unique_ptr<Plan>& found = plans_[key_of(p, compute, align_a, align_b, align_c)];
+    if (!found) found = std::make_unique<Plan>(handle_, p, compute, align_a, align_b, align_c);
+    return *found;
+  }
+
+ private:
+  cublasLtHandle_t handle_ = nullptr;
+  std::mutex mutex_;
+  std::map<Key, std::unique_ptr<Plan>> plans_;
+};
+
+Library& library_of(int device) {
+  static auto* const libraries = new std::map<int, std::unique_ptr<Library>>;  // outlives every static tensor
+  static std::mutex* const mutex = new std::mutex;
+  const std::lock_guard<std::mutex> lock(*mutex);
+  std::unique_ptr<Library>& library = (*libraries)[device];
+  if (!library) library = std::make_unique<Library>();
+  return *library;
+}
+
+/// Memory of the pool until the kernels queued so far are done with it.
+class Workspace {
+ public:
+  Workspace(int device, std::size_t bytes)
+      : device_(device), bytes_(bytes), memory_(bytes > 0 ? allocate(device, bytes) : nullptr) {}
+  ~Workspace() { release(device_, memory_, bytes_); }
+  Workspace(const Workspace&) = delete;
+  Workspace& operator=(const Workspace&) = delete;
+  void* memory() const { return memory_; }
+
+ private:
+  int device_;
+  std::size_t bytes_;
+  void* memory_;
+};
+
+cublasComputeType_t compute_type(DType factors) {
+  if (factors == DType::f64) return CUBLAS_COMPUTE_64F;
+  const bool tf32 = factors == DType::f32 && matmul_precision() == MatmulPrecision::tf32;
+  return tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+}
+
+}  // namespace
+
+void multiply(int device, const StridedProducts& p, const void* a, const void* b, void* c) {
+  const cudaStream_t stream = kernels::stream_of({device});
+  Library& library = library_of(device);
+  const Plan& plan =
+      library.plan(p, compute_type(p.factors), alignment_of(a), alignment_of(b), alignment_of(c));
+  const Workspace workspace(device, plan.workspace);
+  const auto run = [&](const auto& alpha, const auto& beta) {
+    check(cublasLtMatmul(library.handle(), plan.operation.get(), &alpha, b, plan.left.get(), a,
+                         plan.right.get(), &beta, c, plan.result.get(), c, plan.result.get(), &plan.algorithm,
+                         workspace.memory(), plan.workspace, stream),
+          "queuing a product");
+  };
+  if (p.factors == DType::f64) {
+    run(p.scale, p.add ? 1.0 : 0.0);
+  } else {
+    run(static_cast<float>(p.scale), p.add ? 1.0f : 0.0f);
+  }
+  wait_if_host_readable(stream, "running a matrix product");
+}
+
+}  // namespace tapeformer::cuda

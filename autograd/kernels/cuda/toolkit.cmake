@@ -1,0 +1,30 @@
+# The CUDA backend of the library: needs nvcc, the runtime and cuBLASLt of the CUDA Toolkit, 12 or newer.
+set(TAPEFORMER_CUDA_ARCHITECTURES "80-real;90-real;90a-real;90-virtual" CACHE STRING
+  "GPUs to compile for, as CMAKE_CUDA_ARCHITECTURES; newer ones translate what is virtual when a program starts")
+if(NOT CMAKE_CUDA_COMPILER AND NOT DEFINED ENV{CUDACXX})
+  find_program(TAPEFORMER_NVCC nvcc HINTS ENV CUDA_PATH /usr/local/cuda PATH_SUFFIXES bin)
+  if(NOT TAPEFORMER_NVCC)
+    message(FATAL_ERROR "TAPEFORMER_CUDA=ON needs the CUDA Toolkit, 12 or newer, and there is no nvcc on PATH or in "
+      "/usr/local/cuda/bin; install it, say where nvcc is (-DCMAKE_CUDA_COMPILER=...), or build without CUDA")
+  endif()
+  set(CMAKE_CUDA_COMPILER ${TAPEFORMER_NVCC})
+endif()
+set(CMAKE_CUDA_ARCHITECTURES ${TAPEFORMER_CUDA_ARCHITECTURES})
+enable_language(CUDA)
+if(CMAKE_CUDA_COMPILER_VERSION VERSION_LESS 12)
+  message(FATAL_ERROR "TAPEFORMER_CUDA=ON needs the CUDA Toolkit, 12 or newer; got ${CMAKE_CUDA_COMPILER_VERSION} "
+    "(${CMAKE_CUDA_COMPILER})")
+endif()
+find_package(CUDAToolkit 12 REQUIRED)
+
+target_sources(tapeformer PRIVATE ${TAPEFORMER_CUDA_SOURCES})
+set_target_properties(tapeformer PROPERTIES CUDA_ARCHITECTURES "${TAPEFORMER_CUDA_ARCHITECTURES}"
+  CUDA_STANDARD 17 CUDA_STANDARD_REQUIRED ON CUDA_EXTENSIONS OFF)
+target_compile_definitions(tapeformer PUBLIC TAPEFORMER_CUDA)
+target_compile_options(tapeformer PRIVATE
+  "$<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr;--extended-lambda;-Xcompiler=-Wall,-Wextra,-Wno-unknown-pragmas>")
+if(TAPEFORMER_WERROR)
+  target_compile_options(tapeformer PRIVATE
+    "$<$<COMPILE_LANGUAGE:CUDA>:-Werror=all-warnings;-Xcompiler=-Werror>")
+endif()
+target_link_libraries(tapeformer PRIVATE CUDA::cudart_static CUDA::cublasLt)
