@@ -22,20 +22,33 @@ void check_operand(const char* op, const Tensor& first, const Tensor& x, bool is
                      x.describe() + "; try to(DType::" + name_of(type) + ")");
   }
   if (x.device() != first.device()) {
-    throw DeviceError(bracketed(op) + "all operands must be on one device; got " + first.describe() +
-                      " on " + first.device().text() + " and " + x.describe() + " on " + x.device().text() +
+    throw DeviceError(bracketed(op) + "all operands must be on one device; got " + first.describe() + " on " +
+                      first.device().text() + " and " + x.describe() + " on " + x.device().text() +
                       "; try to(Device), or to(Device) of the model");
   }
 }
 
 void throw_bf16_on_cpu(const char* op, const Tensor& x) {
-  throw DTypeError(bracketed(op) + "the CPU reckons in f32 and f64, GPUs in bf16 too; got x=" +
-                   x.describe() + " on cpu; try to(DType::f32)");
+  throw DTypeError(bracketed(op) + "the CPU reckons in f32 and f64, GPUs in bf16 too; got x=" + x.describe() +
+                   " on cpu; try to(DType::f32)");
 }
 
 kernels::Cuda cuda_tag(Device device) {
   cuda::report_offences(device.index);
   return {device.index};
+}
+
+void throw_again(const char* op, const DeviceError& error, std::initializer_list<const Tensor*> operands) {
+  const std::string what = error.what();
+  const std::size_t from = what.find("] ");  // behind the name of the part that failed
+  std::string message = bracketed(op) + (from == std::string::npos ? what : what.substr(from + 2));
+  const char* before = "; got ";
+  for (const Tensor* x : operands) {
+    if (!x->defined()) continue;
+    message += before + x->describe();
+    before = ", ";
+  }
+  throw DeviceError(message);
 }
 
 }  // namespace detail

@@ -5,6 +5,7 @@
 #include <tapeformer/autograd/profile.h>
 #include <tapeformer/autograd/tape.h>
 
+#include <initializer_list>
 #include <string>
 #include <tuple>
 #include <type_traits>
@@ -67,6 +68,9 @@ void check_operand(const char* op, const Tensor& first, const Tensor& x, bool is
 [[noreturn]] void throw_bf16_on_cpu(const char* op, const Tensor& x);
 /// The tag for a kernel that is about to be queued.
 kernels::Cuda cuda_tag(Device device);
+/// Throws what went wrong on a GPU again, with the operation's name and operands.
+[[noreturn]] void throw_again(const char* op, const DeviceError& error,
+                              std::initializer_list<const Tensor*> operands);
 
 }  // namespace detail
 
@@ -107,10 +111,14 @@ void dispatch(const char* op, Kernel&& kernel, const Arguments&... arguments) {
         }
 #if defined(TAPEFORMER_CUDA)
         const kernels::Cuda on = detail::cuda_tag(first->device());
-        switch (first->dtype()) {
-          case DType::f32: return run(on, float{});
-          case DType::f64: return run(on, double{});
-          default: return run(on, BFloat16{});
+        try {
+          switch (first->dtype()) {
+            case DType::f32: return run(on, float{});
+            case DType::f64: return run(on, double{});
+            default: return run(on, BFloat16{});
+          }
+        } catch (const DeviceError& error) {
+          detail::throw_again(op, error, {&detail::tensor_of(x)...});
         }
 #endif
       },
@@ -123,7 +131,12 @@ void dispatch_on(const char* op, Device device, Kernel&& kernel) {
   const OpTimer timer(op);
   if (!device.is_cuda()) return kernel(kernels::Cpu{});
 #if defined(TAPEFORMER_CUDA)
-  kernel(detail::cuda_tag(device));
+  const kernels::Cuda on = detail::cuda_tag(device);
+  try {
+    kernel(on);
+  } catch (const DeviceError& error) {
+    detail::throw_again(op, error, {});
+  }
 #endif
 }
 
