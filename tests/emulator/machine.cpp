@@ -24,6 +24,9 @@ Machine& running_machine() {
 
 }  // namespace
 
+__thread uint3 thread_index{0, 0, 0}, block_index{0, 0, 0};
+__thread dim3 block_size, grid_size;
+
 Options& options() {
   static Options all = [] {
     Options from_environment;
@@ -82,8 +85,8 @@ void Machine::launch(const char* name, dim3 grid, dim3 block, std::size_t shared
   arguments_ = arguments;
   shared_bytes_ = shared_bytes;
   size_ = static_cast<unsigned>(size);
-  gridDim = grid;
-  blockDim = block;
+  grid_size = grid;
+  block_size = block;
   for (unsigned i = 0; i < size_; ++i) {
     threads_[i].number = i;
     threads_[i].index = {i % block.x, i / block.x % block.y, i / block.x / block.y};
@@ -103,8 +106,8 @@ void Machine::launch(const char* name, dim3 grid, dim3 block, std::size_t shared
   }
   for (std::uint64_t i = 0; i < blocks; ++i) {
     const std::uint64_t number = order.empty() ? i : order[i];
-    blockIdx = {static_cast<unsigned>(number % grid.x), static_cast<unsigned>(number / grid.x % grid.y),
-                static_cast<unsigned>(number / grid.x / grid.y)};
+    block_index = {static_cast<unsigned>(number % grid.x), static_cast<unsigned>(number / grid.x % grid.y),
+                   static_cast<unsigned>(number / grid.x / grid.y)};
     run_block();
   }
 }
@@ -118,7 +121,7 @@ void Machine::run_block() {
   error_ = nullptr;
   race_.clear();
   last_barrier_ = nullptr;
-  if (watched_) shadow_.begin_block();
+  if (watched_) shadow_.begin_block(block_index);
   next_ = 0;
   ready_.clear();
   for (unsigned i = 0; i < size_; ++i) {
@@ -186,7 +189,7 @@ void Machine::work() {
   for (;;) {
     Thread& self = *current_;
     self.state = State::ready;
-    threadIdx = self.index;
+    thread_index = self.index;
     try {
       watching = watched_;
       body_(arguments_);
@@ -230,15 +233,15 @@ std::uint64_t Machine::meet(const Call& call) {
     arrive_in_warp(self);
   if (Thread* next = take(); next != &self) resume(next, *self.fibre);
   if (abandoning_) throw Abandoned{};
-  threadIdx = self.index;
+  thread_index = self.index;
   watching = watched_;
   return self.result;
 }
 
 void Machine::fail(const std::string& what) const {
   throw Fault("[" + std::string(name_) + "] " + what + "; block " +
-              describe({blockIdx.x, blockIdx.y, blockIdx.z}) + " of " + describe(gridDim) + ", block size " +
-              describe(blockDim));
+              describe({block_index.x, block_index.y, block_index.z}) + " of " + describe(grid_size) +
+              ", block size " + describe(block_size));
 }
 
 /// Runs of threads that are at the same place: "threads 0-31 at __syncthreads (softmax.cu:33)".

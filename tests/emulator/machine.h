@@ -88,6 +88,10 @@ class Machine {
   std::vector<std::pair<const char*, std::size_t>> thread_locals_;
 };
 
+/// threadIdx, blockIdx, blockDim and gridDim to those who may change them.
+extern __thread uint3 thread_index __asm__("threadIdx"), block_index __asm__("blockIdx");
+extern __thread dim3 block_size __asm__("blockDim"), grid_size __asm__("gridDim");
+
 /// Whether any code was compiled so that it tells of its accesses.
 inline bool instrumented = false;
 /// Such code touches memory.

@@ -4,6 +4,12 @@
 #include <limits>
 
 namespace tapeformer::emulator {
+namespace {
+
+using Verbs = std::array<const char*, 3>;  // of Access
+constexpr Verbs kNow{"reads", "writes", "changes atomically"}, kBefore{"read", "wrote", "changed atomically"};
+
+}  // namespace
 
 void Shadow::begin_launch() {
   if (pages_.size() > kMostPages || interval_ > std::numeric_limits<std::uint32_t>::max() / 2) {
@@ -16,9 +22,9 @@ void Shadow::begin_launch() {
   blocks_.clear();
 }
 
-void Shadow::begin_block() {
+void Shadow::begin_block(const uint3& block) {
   block_begin_ = ++interval_;
-  blocks_.emplace_back(block_begin_, blockIdx);
+  blocks_.emplace_back(block_begin_, block);
 }
 
 void Shadow::begin_interval() { ++interval_; }
@@ -40,7 +46,7 @@ void Shadow::join_lanes(unsigned warp_number, unsigned mask) {
     if ((mask >> a & 1) != 0) warp.seen[a] = known;
 }
 
-Shadow::Cell& Shadow::cell(std::uintptr_t address) {
+inline Shadow::Cell& Shadow::cell(std::uintptr_t address) {
   const std::uintptr_t number = address / kPageBytes;
   auto& [recent_number, page] = recent_[number % recent_.size()];
   if (page == nullptr || recent_number != number) {
@@ -53,62 +59,64 @@ Shadow::Cell& Shadow::cell(std::uintptr_t address) {
 }
 
 /// Whether everybody sees `old` done when `now` happens; both of this launch.
-bool Shadow::before(const Record& old, const Record& now) const {
-  if (old.interval < block_begin_) return false;
-  if (old.interval < now.interval || old.thread == now.thread) return true;
-  const Warp& warp = warps_[now.thread / kLanes];
-  const unsigned seen = warp.seen[now.thread % kLanes][old.thread % kLanes];
-  return old.thread / kLanes == now.thread / kLanes && warp.interval == now.interval &&
-         (old.time < seen || seen == kMostJoins);  // at the end of the count, rather blind than wrong
+inline bool Shadow::before(const Record& old, const Record& now) const {
+  if (old.interval() != now.interval()) return old.interval() >= block_begin_;
+  if (old.thread() == now.thread()) return true;
+  if (old.thread() / kLanes != now.thread() / kLanes) return false;
+  const Warp& warp = warps_[now.thread() / kLanes];
+  if (warp.interval != now.interval()) return false;
+  const unsigned seen = warp.seen[now.thread() % kLanes][old.thread() % kLanes];
+  return old.time() < seen || seen == kMostJoins;  // at the end of the count, rather blind than wrong
 }
 
 /// False if `now` races with a recorded access, which becomes `other`.
-bool Shadow::touch_cell(Cell& cell, const Record& now, bool shared, Record& other) const {
-  constexpr auto kRead = static_cast<unsigned>(Access::read), kWrite = static_cast<unsigned>(Access::write);
+inline bool Shadow::touch_cell(Cell& cell, const Record& now, bool shared, Record& other) const {
   Record* free = nullptr;
+  const std::uint32_t oldest = shared ? block_begin_ : launch_begin_;
   for (Record& old : cell.records) {
-    if (std::memcmp(&old, &now, sizeof now) == 0) return true;
-    if (old.interval < (shared ? block_begin_ : launch_begin_)) {
+    if (old.bits == now.bits) return true;
+    if (old.interval() < oldest) {
       free = &old;
-    } else if (before(old, now)) {
-      // Whatever would race with the old one races with the new one too.
-      if ((old.bytes & ~now.bytes) == 0 && (now.kind == kWrite || now.kind == old.kind)) {
-        old.interval = 0;
-        free = &old;
-      }
-    } else if ((old.bytes & now.bytes) != 0 && (now.kind != old.kind || now.kind == kWrite)) {
+      continue;
+    }
+    const bool conflict =
+        (old.bytes() & now.bytes()) != 0 && (now.kind() != old.kind() || now.kind() == Access::write);
+    // Whatever would race with the old one will race with the new one too.
+    const bool replaced =
+        (old.bytes() & ~now.bytes()) == 0 && (now.kind() == Access::write || now.kind() == old.kind());
+    if (!conflict && !replaced) continue;
+    if (before(old, now)) {
+      if (!replaced) continue;
+      old.bits = 0;
+      free = &old;
+    } else if (conflict) {
       other = old;
       return false;
     }
   }
   if (free == nullptr) {  // forget a read, if there is one: writes race with more
     free = std::find_if(cell.records.begin(), cell.records.end() - 1,
-                        [&](const Record& old) { return old.kind == kRead; });
+                        [&](const Record& old) { return old.kind() == Access::read; });
   }
   *free = now;
   return true;
 }
 
 std::string Shadow::touch(unsigned thread, const void* address, std::size_t bytes, Access kind, bool shared) {
-  static constexpr const char* kVerbs[] = {"reads", "writes", "changes atomically"};
-  static constexpr const char* kOther[] = {"read", "wrote", "changed atomically"};
   const std::uintptr_t begin = reinterpret_cast<std::uintptr_t>(address), end = begin + bytes;
   const Warp& warp = warps_[thread / kLanes];
-  Record now{};
-  now.interval = interval_;
-  now.thread = static_cast<std::uint16_t>(thread & (kThreads - 1));
-  now.kind = static_cast<std::uint16_t>(static_cast<unsigned>(kind) & 3u);
-  now.time = warp.interval == interval_ ? warp.joins[thread % kLanes] : std::uint16_t{0};
+  const std::uint64_t time = warp.interval == interval_ ? warp.joins[thread % kLanes] : 0;
+  const std::uint64_t everywhere =
+      std::uint64_t{interval_} << 32 | time << 16 | thread << 6 | static_cast<unsigned>(kind) << 4;
   bool written = false;
   for (std::uintptr_t word = begin & ~std::uintptr_t{3}; word < end; word += 4) {
     const std::uintptr_t from = std::max(begin, word) - word, to = std::min<std::uintptr_t>(end - word, 4);
     const unsigned touched = ((1u << to) - 1) & ~((1u << from) - 1);
-    now.bytes = static_cast<std::uint16_t>(touched & 15u);
+    const Record now{everywhere | touched};
     Cell& memory = cell(word);
     Record other{};
     if (!touch_cell(memory, now, shared, other))
-      return thread_name(now) + " " + kVerbs[now.kind] + " what " + thread_name(other) + " " +
-             kOther[other.kind] + ", and nothing orders them";
+      return describe(now, kNow) + " what " + describe(other, kBefore) + ", and nothing orders them";
     if (!shared) continue;
     if (memory.written_in != block_begin_) memory.written_bytes = 0;
     written |= (memory.written_bytes & touched) != 0;
@@ -117,17 +125,18 @@ std::string Shadow::touch(unsigned thread, const void* address, std::size_t byte
     memory.written_bytes |= touched;
   }
   if (shared && !written && kind != Access::write)
-    return thread_name(now) + " " + kVerbs[now.kind] + " what no thread of its block has written yet";
+    return describe({everywhere}, kNow) + " what no thread of its block has written yet";
   return "";
 }
 
-std::string Shadow::thread_name(const Record& record) const {
+std::string Shadow::describe(const Record& record, const std::array<const char*, 3>& verbs) const {
   const auto after =
-      std::upper_bound(blocks_.begin(), blocks_.end(), record.interval,
+      std::upper_bound(blocks_.begin(), blocks_.end(), record.interval(),
                        [](std::uint32_t interval, const auto& block) { return interval < block.first; });
   const uint3 block = std::prev(after)->second;
-  return "thread " + std::to_string(record.thread) + " of block (" + std::to_string(block.x) + "," +
-         std::to_string(block.y) + "," + std::to_string(block.z) + ")";
+  return "thread " + std::to_string(record.thread()) + " of block (" + std::to_string(block.x) + "," +
+         std::to_string(block.y) + "," + std::to_string(block.z) + ") " +
+         verbs[static_cast<std::size_t>(record.kind())];
 }
 
 }  // namespace tapeformer::emulator

@@ -22,7 +22,7 @@ inline thread_local bool watching = false;
 class Shadow {
  public:
   void begin_launch();
-  void begin_block();
+  void begin_block(const uint3& block);
   /// A barrier all threads of the block passed.
   void begin_interval();
   /// A __syncwarp of the lanes in `mask`: what one did before it, all others see after it.
@@ -36,10 +36,16 @@ class Shadow {
   static constexpr std::size_t kMostPages = 8192;
   static constexpr std::uint16_t kMostJoins = 0xffff;
 
+  /// One access in 64 bits: one load, one comparison.
   struct Record {
-    std::uint32_t interval;
-    std::uint16_t thread : 10, kind : 2, bytes : 4;  // bytes: bit i for byte i of the four
-    std::uint16_t time;                              // of the thread; counts its __syncwarps in the interval
+    std::uint64_t bits;
+    std::uint32_t interval() const { return static_cast<std::uint32_t>(bits >> 32); }
+    /// How often the thread had passed a __syncwarp in the interval.
+    unsigned time() const { return bits >> 16 & 0xffff; }
+    unsigned thread() const { return bits >> 6 & 0x3ff; }
+    Access kind() const { return static_cast<Access>(bits >> 4 & 3); }
+    /// Bit i: byte i of the four.
+    unsigned bytes() const { return bits & 15; }
   };
   struct Cell {
     std::array<Record, 4> records;
@@ -56,7 +62,8 @@ class Shadow {
   Cell& cell(std::uintptr_t address);
   bool before(const Record& old, const Record& now) const;
   bool touch_cell(Cell& cell, const Record& now, bool shared, Record& other) const;
-  std::string thread_name(const Record& record) const;
+  /// "thread 5 of block (0,0,0) reads", by the verbs of the kinds of access
+  std::string describe(const Record& record, const std::array<const char*, 3>& verbs) const;
 
   std::unordered_map<std::uintptr_t, std::unique_ptr<Page>> pages_;
   std::array<std::pair<std::uintptr_t, Page*>, 256> recent_{};

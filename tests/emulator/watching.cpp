@@ -17,13 +17,15 @@ void Machine::touch(const char* address, std::size_t bytes, Access kind, const v
     const std::ptrdiff_t offset = address - static_cast<const char*>(variable);
     return offset >= 0 && offset < static_cast<std::ptrdiff_t>(sizeof(dim3));
   };
-  if (within(&threadIdx) || within(&blockIdx) || within(&blockDim) || within(&gridDim)) return;
-  watching = false;
   const bool dynamic = address >= shared_ && address < shared_ + kMaxSharedBytes + kFenceBytes;
   const auto local = std::find_if(thread_locals_.begin(), thread_locals_.end(), [&](const auto& range) {
     return address >= range.first && address < range.first + range.second;
   });
   const bool shared = dynamic || local != thread_locals_.end();
+  if (shared && !dynamic &&
+      (within(&threadIdx) || within(&blockIdx) || within(&blockDim) || within(&gridDim)))
+    return;
+  watching = false;
   if (dynamic && address + bytes > shared_ + shared_bytes_)
     race_ = "thread " + std::to_string(current_->number) + " leaves the dynamic shared memory";
   else
