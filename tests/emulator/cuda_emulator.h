@@ -57,8 +57,7 @@ inline int4 make_int4(int x, int y, int z, int w) { return {x, y, z, w}; }
 inline uint2 make_uint2(unsigned x, unsigned y) { return {x, y}; }
 inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return {x, y, z, w}; }
 
-// Of the thread that runs. Constant as far as it can tell, so that kernels keep them in registers; where they are
-// defined they are not.
+// Of the thread that runs: constants as far as it can tell, so that kernels keep them in registers.
 extern const __thread uint3 threadIdx, blockIdx;
 extern const __thread dim3 blockDim, gridDim;
 constexpr int warpSize = 32;
