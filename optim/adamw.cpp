@@ -42,9 +42,9 @@ void AdamW::step(double learning_rate, double gradient_scale) {
     dispatch(
         "adamw",
         [&](auto on, auto* g, auto* first, auto* second, auto* value) {
-          kernels::adamw_step(on, gradient.elements(), step, g, first, second, value);
+          kernels::adamw_step(on, gradient.elements(), step, g, first, second, value, shadow(i));
         },
-        gradient, first_moments_[i], second_moments_[i], parameters_[i].value());
+        wide(gradient), wide(first_moments_[i]), wide(second_moments_[i]), wide(parameters_[i].value()));
   }
 }
 

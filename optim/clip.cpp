@@ -4,16 +4,31 @@
 #include <tapeformer/optim/optimizer.h>
 
 #include <cmath>
+#include <numeric>
 
 namespace tapeformer {
 
 double gradient_norm(const std::vector<Parameter>& parameters) {
-  double sum = 0;
+  TensorList gradients;
   for (const Parameter& parameter : parameters) {
-    const Tensor gradient = parameter.gradient();
+    if (const Tensor gradient = parameter.gradient(); gradient.defined()) gradients.push_back(gradient);
+  }
+  if (gradients.empty()) return 0;
+  const Tensor sums = Tensor::empty({static_cast<Index>(gradients.size()), kernels::kSquareParts}, DType::f64,
+                                    gradients[0].device());
+  double* to = sums.address<double>();
+  for (const Tensor& gradient : gradients) {
+    require_same_device("clip", "gradient", gradient, sums);
     dispatch(
-        "clip", [&](auto on, auto* g) { sum += kernels::sum_of_squares(on, gradient.elements(), g); },
-        gradient);
+        "clip", [&](auto on, auto* g) { kernels::sum_of_squares(on, gradient.elements(), g, to); },
+        wide(gradient));
+    to += kernels::kSquareParts;
+  }
+  const Tensor here = sums.to(Device::cpu());  // the one wait
+  double sum = 0;
+  for (Index i = 0; i < sums.size(0); ++i) {
+    const double* parts = here.data<double>() + i * kernels::kSquareParts;
+    sum += std::accumulate(parts, parts + kernels::kSquareParts, 0.0);
   }
   return std::sqrt(sum);
 }

@@ -15,7 +15,8 @@ Optimizer::Optimizer(std::string algorithm, std::vector<Parameter> parameters)
     if (!seen.insert(parameter.state()).second) {
       throw Error("[" + algorithm_ + "] each parameter is given once" + got + " twice");
     }
-    if (!is_floating(parameter.value().dtype())) {
+    const DType type = parameter.value().dtype();
+    if (type != DType::f32 && type != DType::f64) {
       throw DTypeError("[" + algorithm_ + "] parameters must be f32 or f64" + got);
     }
   }
@@ -28,9 +29,15 @@ void Optimizer::clear_gradients() {
 std::vector<Tensor> Optimizer::zeros_like_parameters() const {
   std::vector<Tensor> tensors;
   for (const Parameter& parameter : parameters_) {
-    tensors.push_back(Tensor::zeros(parameter.value().shape(), parameter.value().dtype()));
+    const Tensor& value = parameter.value();
+    tensors.push_back(Tensor::zeros(value.shape(), value.dtype(), value.device()));
   }
   return tensors;
+}
+
+BFloat16* Optimizer::shadow(std::size_t parameter) const {
+  const Tensor& narrow = parameters_[parameter].state()->shadow;
+  return narrow.defined() ? narrow.address<BFloat16>() : nullptr;
 }
 
 std::string Optimizer::state_name(const char* what, std::size_t parameter) const {
@@ -48,7 +55,8 @@ void scale_gradients(const std::vector<Parameter>& parameters, double factor) {
     const Tensor gradient = parameter.gradient();
     dispatch(
         "scale_gradients",
-        [&](auto on, auto* g) { kernels::scale_in_place(on, gradient.elements(), factor, g); }, gradient);
+        [&](auto on, auto* g) { kernels::scale_in_place(on, gradient.elements(), factor, g); },
+        wide(gradient));
   }
 }
 

@@ -26,7 +26,7 @@ class OptimizerVisitor {
 /// total).
 class Optimizer {
  public:
-  /// Throws: Error if a parameter is given twice, DTypeError if one is not floating.
+  /// Throws: Error if a parameter is given twice, DTypeError if one is neither f32 nor f64.
   Optimizer(std::string algorithm, std::vector<Parameter> parameters);
   virtual ~Optimizer() = default;
 
@@ -41,8 +41,10 @@ class Optimizer {
   const std::vector<Parameter>& parameters() const { return parameters_; }
 
  protected:
-  /// One tensor of zeros for each parameter.
+  /// One tensor of zeros for each parameter, on its device.
   std::vector<Tensor> zeros_like_parameters() const;
+  /// Where operations read the parameter's value in bf16, which a step writes too; nullptr where they do not.
+  BFloat16* shadow(std::size_t parameter) const;
   /// "adamw.first_moment.encoder.0.query.weight"; a nameless parameter goes by its number.
   std::string state_name(const char* what, std::size_t parameter) const;
   void visit_tensors(OptimizerVisitor& visitor, const char* what, const std::vector<Tensor>& tensors) const;

@@ -14,12 +14,13 @@ void Sgd::step(double learning_rate, double gradient_scale) {
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     const Tensor gradient = parameters_[i].gradient();
     if (!gradient.defined()) continue;
+    const Tensor velocity = velocities_.empty() ? Tensor() : velocities_[i];
     dispatch(
         "sgd",
-        [&](auto on, auto* g, auto* velocity, auto* value) {
-          kernels::sgd_step(on, gradient.elements(), step, g, velocity, value);
+        [&](auto on, auto* g, auto* v, auto* value) {
+          kernels::sgd_step(on, gradient.elements(), step, g, v, value, shadow(i));
         },
-        gradient, velocities_.empty() ? Tensor() : velocities_[i], parameters_[i].value());
+        wide(gradient), wide(velocity), wide(parameters_[i].value()));
   }
 }
 

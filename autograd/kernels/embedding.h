@@ -6,17 +6,20 @@
 
 namespace tapeformer::kernels {
 
-/// y[i] = table[ids[i]], rows of `width`.
+/// y[i] = table[ids[i]], rows of `width`. On a GPU, ids outside of [0, vocabulary) give zeros: what they were
+/// is told later.
 template <class T>
-void embedding_forward(Cpu, Index count, Index width, const std::int32_t* ids, const T* table, T* y);
+void embedding_forward(Cpu, Index count, Index vocabulary, Index width, const std::int32_t* ids,
+                       const T* table, T* y);
 template <class T>
-void embedding_forward(Cuda, Index count, Index width, const std::int32_t* ids, const T* table, T* y);
+void embedding_forward(Cuda, Index count, Index vocabulary, Index width, const std::int32_t* ids,
+                       const T* table, T* y);
 /// dtable[ids[i]] += dy[i] in the order of i, dtable being cleared first unless it is added to.
 template <class T>
 void embedding_backward(Cpu, Index count, Index vocabulary, Index width, const std::int32_t* ids, const T* dy,
-                        Write<T> dtable);
+                        Write<Wide<T>> dtable);
 template <class T>
-void embedding_backward(Cuda, Index count, Index vocabulary, Index width, const std::int32_t* ids, const T* dy,
-                        Write<T> dtable);
+void embedding_backward(Cuda, Index count, Index vocabulary, Index width, const std::int32_t* ids,
+                        const T* dy, Write<Wide<T>> dtable);
 
 }  // namespace tapeformer::kernels

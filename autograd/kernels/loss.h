@@ -12,28 +12,36 @@ struct CrossEntropy {
   Index rows = 0, n = 0;
   Index ignored = -1;
   double smoothing = 0;
-  Index counted = 0;  // rows that are not ignored
 };
 
-/// loss = mean over the counted rows, summed in row order. statistics [rows, 2] gets each row's maximum and
-/// sum of exponentials; losses [rows] is room to work in.
+/// losses [rows] of each row, 0 of those that are ignored. statistics [rows, 2] gets the other rows' maximum
+/// and sum of exponentials.
 template <class T>
 void cross_entropy_forward(Cpu, const CrossEntropy& shape, const std::int32_t* targets, const T* logits,
-                           T* statistics, double* losses, T* loss);
+                           Wide<T>* statistics, double* losses);
 template <class T>
 void cross_entropy_forward(Cuda, const CrossEntropy& shape, const std::int32_t* targets, const T* logits,
-                           T* statistics, double* losses, T* loss);
-/// dlogits = dloss / counted * (softmax - smoothed target); dlogits may be the logits' own memory.
+                           Wide<T>* statistics, double* losses);
+/// loss = the sum of losses [rows], in an order that depends on `rows` only, over *counted, the number of
+/// rows that are not ignored; 0 when there is none. T is f32 or f64.
 template <class T>
-void cross_entropy_backward(Cpu, const CrossEntropy& shape, const std::int32_t* targets, const T* logits,
-                            const T* statistics, const T* dloss, Write<T> dlogits);
+void mean_loss(Cpu, Index rows, const double* losses, const std::int32_t* counted, T* loss);
 template <class T>
-void cross_entropy_backward(Cuda, const CrossEntropy& shape, const std::int32_t* targets, const T* logits,
-                            const T* statistics, const T* dloss, Write<T> dlogits);
-/// dx = factor * gradient, for a gradient that was known before the factor.
+void mean_loss(Cuda, Index rows, const double* losses, const std::int32_t* counted, T* loss);
+/// dlogits = *dloss / *counted * (softmax - smoothed target), dloss being 1 when it is nullptr; dlogits may be
+/// the logits' own memory.
 template <class T>
-void scale_gradient(Cpu, Index count, T factor, const T* gradient, Write<T> dx);
+void cross_entropy_backward(Cpu, const CrossEntropy& shape, const std::int32_t* targets,
+                            const std::int32_t* counted, const T* logits, const Wide<T>* statistics,
+                            const Wide<T>* dloss, Write<T> dlogits);
 template <class T>
-void scale_gradient(Cuda, Index count, T factor, const T* gradient, Write<T> dx);
+void cross_entropy_backward(Cuda, const CrossEntropy& shape, const std::int32_t* targets,
+                            const std::int32_t* counted, const T* logits, const Wide<T>* statistics,
+                            const Wide<T>* dloss, Write<T> dlogits);
+/// dx = *factor * gradient, for a gradient that was known before the factor.
+template <class T>
+void scale_gradient(Cpu, Index count, const Wide<T>* factor, const T* gradient, Write<T> dx);
+template <class T>
+void scale_gradient(Cuda, Index count, const Wide<T>* factor, const T* gradient, Write<T> dx);
 
 }  // namespace tapeformer::kernels

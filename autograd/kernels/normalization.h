@@ -8,24 +8,24 @@ namespace tapeformer::kernels {
 /// weight and bias may be nullptr, for 1 and 0. Keeps what backward needs: mean [rows], unless it is nullptr,
 /// and rstd [rows] = 1 / sqrt(variance + epsilon).
 template <class T>
-void normalize_forward(Cpu, Index rows, Index n, bool centred, T epsilon, const T* x, const T* weight,
-                       const T* bias, T* y, T* mean, T* rstd);
+void normalize_forward(Cpu, Index rows, Index n, bool centred, Wide<T> epsilon, const T* x, const T* weight,
+                       const T* bias, T* y, Wide<T>* mean, Wide<T>* rstd);
 template <class T>
-void normalize_forward(Cuda, Index rows, Index n, bool centred, T epsilon, const T* x, const T* weight,
-                       const T* bias, T* y, T* mean, T* rstd);
+void normalize_forward(Cuda, Index rows, Index n, bool centred, Wide<T> epsilon, const T* x, const T* weight,
+                       const T* bias, T* y, Wide<T>* mean, Wide<T>* rstd);
 
-/// How many parts normalize_backward sums the columns in; depends on the number of threads.
+/// How many parts normalize_backward sums the columns in; on the CPU it depends on the number of threads.
 Index normalize_parts(Cpu, Index rows, Index n);
 Index normalize_parts(Cuda, Index rows, Index n);
 
 /// `partials` is room for 4 n values a part; nullptr when neither dweight nor dbias is wanted.
 template <class T>
-void normalize_backward(Cpu, Index rows, Index n, bool centred, const T* x, const T* weight, const T* mean,
-                        const T* rstd, const T* dy, T* partials, Write<T> dx, Write<T> dweight,
-                        Write<T> dbias);
+void normalize_backward(Cpu, Index rows, Index n, bool centred, const T* x, const T* weight,
+                        const Wide<T>* mean, const Wide<T>* rstd, const T* dy, Wide<T>* partials, Write<T> dx,
+                        Write<Wide<T>> dweight, Write<Wide<T>> dbias);
 template <class T>
-void normalize_backward(Cuda, Index rows, Index n, bool centred, const T* x, const T* weight, const T* mean,
-                        const T* rstd, const T* dy, T* partials, Write<T> dx, Write<T> dweight,
-                        Write<T> dbias);
+void normalize_backward(Cuda, Index rows, Index n, bool centred, const T* x, const T* weight,
+                        const Wide<T>* mean, const Wide<T>* rstd, const T* dy, Wide<T>* partials, Write<T> dx,
+                        Write<Wide<T>> dweight, Write<Wide<T>> dbias);
 
 }  // namespace tapeformer::kernels

@@ -10,6 +10,7 @@ namespace tapeformer::kernels {
 enum class RotaryLayout : std::uint8_t { interleaved, half_split };
 
 /// table [positions, 2, pairs]: the cosines, then the sines of position * frequencies[i], reckoned in double.
+/// The frequencies are in the host's memory on every device. T is f32 or f64.
 template <class T>
 void rotary_table(Cpu, Index count, Index pairs, const double* frequencies, const std::int32_t* positions,
                   T* table);
@@ -26,8 +27,8 @@ struct Rotation {
   bool inverse = false;
 };
 template <class T>
-void rotate(Cpu, const Rotation& shape, const T* table, const T* x, Write<T> y);
+void rotate(Cpu, const Rotation& shape, const Wide<T>* table, const T* x, Write<T> y);
 template <class T>
-void rotate(Cuda, const Rotation& shape, const T* table, const T* x, Write<T> y);
+void rotate(Cuda, const Rotation& shape, const Wide<T>* table, const T* x, Write<T> y);
 
 }  // namespace tapeformer::kernels

@@ -16,8 +16,8 @@ Tensor masked(const Tensor& x, const Tensor& mask, double scale) {
       "dropout",
       [&](auto on, auto* from, auto* to) {
         using T = std::remove_pointer_t<decltype(to)>;
-        kernels::dropout_apply(on, count, mask.data<std::int32_t>(), static_cast<T>(scale), from,
-                               kernels::Write<T>{to, false});
+        kernels::dropout_apply(on, count, mask.address<std::int32_t>(), static_cast<kernels::Wide<T>>(scale),
+                               from, kernels::Write<T>{to, false});
       },
       x, y);
   return record("dropout", {x}, {mask}, y, [=](const Tensor& dy, const Gradients& into) {
@@ -29,7 +29,8 @@ Tensor masked(const Tensor& x, const Tensor& mask, double scale) {
         "dropout",
         [&](auto on, auto* from, auto to) {
           using T = std::remove_pointer_t<decltype(from)>;
-          kernels::dropout_apply(on, count, mask.data<std::int32_t>(), static_cast<T>(scale), from, to);
+          kernels::dropout_apply(on, count, mask.address<std::int32_t>(),
+                                 static_cast<kernels::Wide<T>>(scale), from, to);
         },
         dy, into[0]);
   });
@@ -51,11 +52,12 @@ Tensor dropout(const Tensor& x, double probability, const DropoutKey& key) {
                      " for x=" + x.describe());
   }
   if (probability == 0) return x;
-  if (probability == 1) return masked_fill(x, Tensor::full({}, 1, DType::boolean), 0);
+  if (probability == 1) return masked_fill(x, Tensor::full({}, 1, DType::boolean, x.device()), 0);
   const DropoutDraw draw = draw_dropout(probability, key);
-  const Tensor mask = Tensor::empty({kernels::dropout_mask_words(x.elements())}, DType::i32);
-  const OpTimer timer("dropout_mask");
-  kernels::dropout_mask(kernels::Cpu{}, draw.stream, x.elements(), draw.dropped, mask.data<std::int32_t>());
+  const Tensor mask = Tensor::empty({kernels::dropout_mask_words(x.elements())}, DType::i32, x.device());
+  dispatch_on("dropout_mask", x.device(), [&](auto on) {
+    kernels::dropout_mask(on, draw.stream, x.elements(), draw.dropped, mask.address<std::int32_t>());
+  });
   return masked(x, mask, draw.kept_scale);
 }
 

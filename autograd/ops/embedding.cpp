@@ -9,15 +9,14 @@ namespace {
 /// The gradient of embedding as a recorded operation; embedding is its gradient in turn.
 Tensor embedding_gradient(const Tensor& dy, const Tensor& ids, Index vocabulary) {
   const Index count = ids.elements(), width = dy.size(-1);
-  const std::int32_t* id = ids.data<std::int32_t>();
-  const Tensor dtable = Tensor::empty({vocabulary, width}, dy.dtype(), dy.device());
+  const std::int32_t* id = ids.address<std::int32_t>();
+  const Tensor dtable = Tensor::empty({vocabulary, width}, wide(dy.dtype()), dy.device());
   dispatch(
       "embedding_gradient",
       [&](auto on, auto* from, auto* to) {
-        using T = std::remove_pointer_t<decltype(to)>;
-        kernels::embedding_backward(on, count, vocabulary, width, id, from, kernels::Write<T>{to, false});
+        kernels::embedding_backward(on, count, vocabulary, width, id, from, {to, false});
       },
-      dy, dtable);
+      dy, wide(dtable));
   return record("embedding_gradient", {dy}, {ids}, dtable,
                 [ids](const Tensor& d, const Gradients& into) { into[0] += embedding(d, ids); });
 }
@@ -30,13 +29,16 @@ Tensor embedding(const Tensor& table, const Tensor& ids) {
   }
   const Index vocabulary = table.size(0), width = table.size(1), count = ids.elements();
   check_ids("embedding", "ids", ids, vocabulary);
-  const std::int32_t* id = ids.data<std::int32_t>();
+  require_same_device("embedding", "ids", ids, table);
+  const std::int32_t* id = ids.address<std::int32_t>();
   Shape shape = ids.shape();
   shape.append(width);
   const Tensor y = Tensor::empty(shape, table.dtype(), table.device());
   dispatch(
       "embedding",
-      [&](auto on, auto* from, auto* to) { kernels::embedding_forward(on, count, width, id, from, to); },
+      [&](auto on, auto* from, auto* to) {
+        kernels::embedding_forward(on, count, vocabulary, width, id, from, to);
+      },
       table, y);
   return record("embedding", {table}, {ids}, y, [ids, vocabulary](const Tensor& dy, const Gradients& into) {
     if (into.recorded()) {
@@ -46,10 +48,10 @@ Tensor embedding(const Tensor& table, const Tensor& ids) {
     dispatch(
         "embedding",
         [&](auto on, auto* from, auto to) {
-          kernels::embedding_backward(on, ids.elements(), vocabulary, dy.size(-1), ids.data<std::int32_t>(),
-                                      from, to);
+          kernels::embedding_backward(on, ids.elements(), vocabulary, dy.size(-1),
+                                      ids.address<std::int32_t>(), from, to);
         },
-        dy, into[0]);
+        dy, wide(into[0]));
   });
 }
 

@@ -1,7 +1,7 @@
 #pragma once
 
-#include <tapeformer/autograd/error.h>
-#include <tapeformer/autograd/tensor.h>
+#include <tapeformer/autograd/dispatch.h>
+#include <tapeformer/autograd/kernels/ids.h>
 
 #include <cstdint>
 #include <optional>
@@ -16,30 +16,41 @@ inline void require_i32(const char* op, const char* name, const Tensor& x) {
                    "; try to(DType::i32)");
 }
 
-/// Every id must be in [0, end), or be `ignored`; returns how many are in the range.
+/// How many ids are in the range and not ignored: i32 [1] on their device. When one is not allowed, throws
+/// what `describe(offence)` says as a ShapeError: on the CPU now, on a GPU from one of the next operations,
+/// whose kernels must therefore stand such ids.
+template <class Describe>
+Tensor count_in_range(const Tensor& ids, const kernels::IdRange& range, const Describe& describe) {
+  const Device device = ids.device();
+  const Tensor counted = Tensor::empty({1}, DType::i32, device);
+  cuda::Offence first{-1, 0};
+  cuda::Offence* offence = device.is_cuda() ? cuda::watch_for_offence(device.index, describe) : &first;
+  dispatch_on("check_ids", device, [&](auto on) {
+    kernels::check_ids(on, ids.elements(), ids.address<std::int32_t>(), range,
+                       counted.address<std::int32_t>(), offence);
+  });
+  if (device.is_cuda()) cuda::report_offences(device.index);
+  if (first.position >= 0) throw ShapeError(describe(first));
+  return counted;
+}
+
+/// Every id must be in [0, end), or be `ignored`; returns how many are in the range, as count_in_range().
 /// Throws:  ShapeError naming the first that is not and its position, DTypeError unless ids are i32
-inline Index check_ids(const char* op, const char* name, const Tensor& ids, Index end,
-                       std::optional<Index> ignored = {}) {
+inline Tensor check_ids(const char* op, const char* name, const Tensor& ids, Index end,
+                        std::optional<Index> ignored = {}) {
   require_i32(op, name, ids);
-  const std::int32_t* id = ids.data<std::int32_t>();
-  Index inside = 0;
-  for (Index i = 0; i < ids.elements(); ++i) {
-    if (ignored && id[i] == *ignored) continue;
-    if (id[i] >= 0 && id[i] < end) {
-      ++inside;
-      continue;
-    }
+  const auto describe = [op, name, shape = ids.shape(), end, ignored](const cuda::Offence& offence) {
     std::string position;
-    Index rest = i;
-    for (int axis = ids.rank() - 1; axis >= 0; --axis) {
-      position = std::to_string(rest % ids.size(axis)) + (position.empty() ? "" : ",") + position;
-      rest /= ids.size(axis);
+    Index rest = offence.position;
+    for (int axis = shape.rank() - 1; axis >= 0; --axis) {
+      position = std::to_string(rest % shape[axis]) + (position.empty() ? "" : ",") + position;
+      rest /= shape[axis];
     }
-    throw ShapeError(std::string("[") + op + "] " + name + " must be in [0, " + std::to_string(end) + ")" +
-                     (ignored ? ", or " + std::to_string(*ignored) + " (ignored)" : "") + "; got " +
-                     std::to_string(id[i]) + " at [" + position + "] of " + name + "=" + ids.describe());
-  }
-  return inside;
+    return std::string("[") + op + "] " + name + " must be in [0, " + std::to_string(end) + ")" +
+           (ignored ? ", or " + std::to_string(*ignored) + " (ignored)" : "") + "; got " +
+           std::to_string(offence.value) + " at [" + position + "] of " + name + "=i32" + shape.text();
+  };
+  return count_in_range(ids, {0, end, ignored.value_or(kernels::IdRange::kNone)}, describe);
 }
 
 }  // namespace tapeformer

@@ -26,29 +26,32 @@ Tensor normalize(const char* op, const Tensor& x, const Tensor& weight, const Te
                  double epsilon) {
   check(op, x, weight, bias);
   const Index n = x.size(-1), rows = x.shape().elements(0, x.rank() - 1);
-  const Tensor y = Tensor::empty_like(x), rstd = Tensor::empty({rows}, x.dtype(), x.device());
+  const Tensor y = Tensor::empty_like(x), rstd = Tensor::empty({rows}, wide(x.dtype()), x.device());
   const Tensor centre = centred ? Tensor::empty_like(rstd) : Tensor();
   dispatch(
       op,
       [&](auto on, auto* px, auto* pw, auto* pb, auto* py, auto* pm, auto* pr) {
         using T = std::remove_pointer_t<decltype(py)>;
-        kernels::normalize_forward(on, rows, n, centred, static_cast<T>(epsilon), px, pw, pb, py, pm, pr);
+        kernels::normalize_forward(on, rows, n, centred, static_cast<kernels::Wide<T>>(epsilon), px, pw, pb,
+                                   py, pm, pr);
       },
-      x, weight, bias, y, centre, rstd);
+      x, weight, bias, y, wide(centre), wide(rstd));
   return record_fused(
       op, {x, weight, bias}, {x, weight, centre, rstd}, y,
       [=](const Tensor& dy, const Gradients& into) {
-        Tensor partials;  // of the sums over rows
-        if (into[1] || into[2]) {
-          partials = Tensor::empty({kernels::normalize_parts(kernels::Cpu{}, rows, n), 4, n}, x.dtype());
-        }
         dispatch(
             op,
-            [&](auto on, auto* px, auto* pw, auto* pm, auto* pr, auto* pd, auto* pp, auto dx, auto dw,
-                auto db) {
-              kernels::normalize_backward(on, rows, n, centred, px, pw, pm, pr, pd, pp, dx, dw, db);
+            [&](auto on, auto* px, auto* pw, auto* pm, auto* pr, auto* pd, auto dx, auto dw, auto db) {
+              using Sum = std::remove_pointer_t<decltype(dw.to)>;
+              Tensor partials;  // of the sums over rows
+              if (dw || db) {
+                partials =
+                    Tensor::empty({kernels::normalize_parts(on, rows, n), 4, n}, dtype_of<Sum>(), x.device());
+              }
+              Sum* sums = partials.defined() ? partials.address<Sum>() : nullptr;
+              kernels::normalize_backward(on, rows, n, centred, px, pw, pm, pr, pd, sums, dx, dw, db);
             },
-            x, weight, centre, rstd, dy, partials, into[0], into[1], into[2]);
+            x, weight, wide(centre), wide(rstd), dy, into[0], wide(into[1]), wide(into[2]));
       },
       [=] { return composed(x, weight, bias, centred, epsilon); });
 }

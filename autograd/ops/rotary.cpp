@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 namespace tapeformer {
 namespace {
@@ -18,7 +19,7 @@ Tensor turned(const Tensor& x, const Tensor& table, const Rotation& rotation) {
         using T = std::remove_pointer_t<decltype(to)>;
         kernels::rotate(on, rotation, angles, from, kernels::Write<T>{to, false});
       },
-      table, x, y);
+      wide(table), x, y);
   return record("rotary", {x}, {table}, y, [table, rotation](const Tensor& dy, const Gradients& into) {
     Rotation back = rotation;
     back.inverse = !rotation.inverse;
@@ -29,7 +30,7 @@ Tensor turned(const Tensor& x, const Tensor& table, const Rotation& rotation) {
     dispatch(
         "rotary",
         [&](auto on, auto* angles, auto* from, auto to) { kernels::rotate(on, back, angles, from, to); },
-        table, dy, into[0]);
+        wide(table), dy, into[0]);
   });
 }
 
@@ -66,33 +67,34 @@ PooledVector<double> frequencies_of(const RotaryConfig& config, Index pairs) {
 }
 
 void check_limit(const Tensor& positions, Index limit) {
-  const std::int32_t* at = positions.data<std::int32_t>();
-  const std::int32_t* beyond =
-      std::find_if(at, at + positions.elements(), [&](std::int32_t p) { return limit > 0 && p >= limit; });
-  if (beyond == at + positions.elements()) return;
-  throw ShapeError("[rotary] positions must be below max_positions=" + std::to_string(limit) + "; got " +
-                   std::to_string(*beyond) + " in positions=" + positions.describe() +
-                   "; try a shorter sequence, or a greater max_positions with a factor that stretches "
-                   "what was trained");
+  if (limit <= 0) return;
+  count_in_range(positions, {std::numeric_limits<std::int32_t>::min(), limit},
+                 [limit, shape = positions.shape()](const cuda::Offence& beyond) {
+                   return "[rotary] positions must be below max_positions=" + std::to_string(limit) +
+                          "; got " + std::to_string(beyond.value) + " in positions=i32" + shape.text() +
+                          "; try a shorter sequence, or a greater max_positions with a factor that "
+                          "stretches what was trained";
+                 });
 }
 
 Tensor rotate_rows(const Tensor& x, const Tensor& positions, const RotaryConfig& config, Rotation rotation) {
   check_config(config);
   require_i32("rotary", "positions", positions);
+  require_same_device("rotary", "positions", positions, x);
   check_limit(positions, config.max_positions);
   const Index count = positions.elements();
   rotation.rows = x.size(0) * x.size(1);
   rotation.pairs = (config.width > 0 ? config.width : rotation.head_width) / 2;
   rotation.period = std::max<Index>(count, 1), rotation.layout = config.layout;
   const PooledVector<double> frequencies = frequencies_of(config, rotation.pairs);
-  const std::int32_t* at = positions.data<std::int32_t>();
-  const Tensor table = Tensor::empty({count, 2, rotation.pairs}, x.dtype(), x.device());
+  const std::int32_t* at = positions.address<std::int32_t>();
+  const Tensor table = Tensor::empty({count, 2, rotation.pairs}, wide(x.dtype()), x.device());
   dispatch(
       "rotary",
       [&](auto on, auto* angles) {
         kernels::rotary_table(on, count, rotation.pairs, frequencies.data(), at, angles);
       },
-      table);
+      wide(table));
   return turned(x, table, rotation);
 }
 

@@ -34,7 +34,7 @@ void dropout_mask(Cpu, const PhiloxStream& stream, Index count, std::uint32_t dr
 }
 
 template <class T>
-void dropout_apply(Cpu, Index count, const std::int32_t* mask, T scale, const T* x, Write<T> y) {
+void dropout_apply(Cpu, Index count, const std::int32_t* mask, Wide<T> scale, const T* x, Write<T> y) {
   parallel_ranges((count + 31) / 32, 32, [&](Index from, Index to) {
     for (Index word = from; word < to; ++word) {
       const auto bits = static_cast<std::uint32_t>(mask[word]);

@@ -4,7 +4,7 @@
 namespace tapeformer::kernels {
 
 template <class T>
-void embedding_forward(Cpu, Index count, Index width, const std::int32_t* ids, const T* table, T* y) {
+void embedding_forward(Cpu, Index count, Index, Index width, const std::int32_t* ids, const T* table, T* y) {
   parallel_ranges(count, width, [&](Index from, Index to) {
     for (Index i = from; i < to; ++i) std::copy_n(table + ids[i] * width, width, y + i * width);
   });
@@ -12,7 +12,7 @@ void embedding_forward(Cpu, Index count, Index width, const std::int32_t* ids, c
 
 template <class T>
 void embedding_backward(Cpu, Index count, Index vocabulary, Index width, const std::int32_t* ids, const T* dy,
-                        Write<T> dtable) {
+                        Write<Wide<T>> dtable) {
   if (!dtable.add) {
     parallel_ranges(vocabulary, width, [&](Index from, Index to) {
       std::fill(dtable.to + from * width, dtable.to + to * width, T(0));
@@ -31,8 +31,8 @@ void embedding_backward(Cpu, Index count, Index vocabulary, Index width, const s
   });
 }
 
-#define INSTANTIATE(T)                                                                   \
-  template void embedding_forward(Cpu, Index, Index, const std::int32_t*, const T*, T*); \
+#define INSTANTIATE(T)                                                                          \
+  template void embedding_forward(Cpu, Index, Index, Index, const std::int32_t*, const T*, T*); \
   template void embedding_backward(Cpu, Index, Index, Index, const std::int32_t*, const T*, Write<T>);
 INSTANTIATE(float)
 INSTANTIATE(double)

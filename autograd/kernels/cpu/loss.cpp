@@ -8,7 +8,7 @@ namespace tapeformer::kernels {
 
 template <class T>
 void cross_entropy_forward(Cpu, const CrossEntropy& s, const std::int32_t* targets, const T* logits,
-                           T* statistics, double* losses, T* loss) {
+                           Wide<T>* statistics, double* losses) {
   parallel_ranges(s.rows, 4 * s.n, [&](Index from, Index to) {
     for (Index row = from; row < to; ++row) {
       losses[row] = 0;
@@ -30,15 +30,21 @@ void cross_entropy_forward(Cpu, const CrossEntropy& s, const std::int32_t* targe
       }
     }
   });
-  double sum = 0;
-  for (Index row = 0; row < s.rows; ++row) sum += losses[row];
-  *loss = s.counted == 0 ? T(0) : static_cast<T>(sum / static_cast<double>(s.counted));
 }
 
 template <class T>
-void cross_entropy_backward(Cpu, const CrossEntropy& s, const std::int32_t* targets, const T* logits,
-                            const T* statistics, const T* dloss, Write<T> dlogits) {
-  const T scale = s.counted == 0 ? T(0) : static_cast<T>(*dloss / static_cast<double>(s.counted));
+void mean_loss(Cpu, Index rows, const double* losses, const std::int32_t* counted, T* loss) {
+  double sum = 0;
+  for (Index row = 0; row < rows; ++row) sum += losses[row];
+  *loss = *counted == 0 ? T(0) : static_cast<T>(sum / static_cast<double>(*counted));
+}
+
+template <class T>
+void cross_entropy_backward(Cpu, const CrossEntropy& s, const std::int32_t* targets,
+                            const std::int32_t* counted, const T* logits, const Wide<T>* statistics,
+                            const Wide<T>* dloss, Write<T> dlogits) {
+  const T seed = dloss == nullptr ? T(1) : *dloss;
+  const T scale = *counted == 0 ? T(0) : static_cast<T>(seed / static_cast<double>(*counted));
   const Batch<T> uniform(scale * static_cast<T>(s.smoothing / static_cast<double>(s.n)));
   parallel_ranges(s.rows, 4 * s.n, [&](Index from, Index to) {
     for (Index row = from; row < to; ++row) {
@@ -57,20 +63,20 @@ void cross_entropy_backward(Cpu, const CrossEntropy& s, const std::int32_t* targ
 }
 
 template <class T>
-void scale_gradient(Cpu, Index count, T factor, const T* gradient, Write<T> dx) {
-  const Batch<T> factors(factor);
+void scale_gradient(Cpu, Index count, const Wide<T>* factor, const T* gradient, Write<T> dx) {
+  const Batch<T> factors(*factor);
   parallel_ranges(count, 1, [&](Index from, Index to) {
     write_simd(
         from, to, dx, [&](const Batch<T>& v) { return factors * v; }, gradient);
   });
 }
 
-#define INSTANTIATE(T)                                                                                      \
-  template void cross_entropy_forward(Cpu, const CrossEntropy&, const std::int32_t*, const T*, T*, double*, \
-                                      T*);                                                                  \
-  template void cross_entropy_backward(Cpu, const CrossEntropy&, const std::int32_t*, const T*, const T*,   \
-                                       const T*, Write<T>);                                                 \
-  template void scale_gradient(Cpu, Index, T, const T*, Write<T>);
+#define INSTANTIATE(T)                                                                                       \
+  template void cross_entropy_forward(Cpu, const CrossEntropy&, const std::int32_t*, const T*, T*, double*); \
+  template void mean_loss(Cpu, Index, const double*, const std::int32_t*, T*);                               \
+  template void cross_entropy_backward(Cpu, const CrossEntropy&, const std::int32_t*, const std::int32_t*,   \
+                                       const T*, const T*, const T*, Write<T>);                              \
+  template void scale_gradient(Cpu, Index, const T*, const T*, Write<T>);
 INSTANTIATE(float)
 INSTANTIATE(double)
 #undef INSTANTIATE

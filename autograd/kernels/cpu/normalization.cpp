@@ -37,8 +37,8 @@ void row_gradient(Index n, bool centred, T mean, T rstd, const T* x, const T* we
 }  // namespace
 
 template <class T>
-void normalize_forward(Cpu, Index rows, Index n, bool centred, T epsilon, const T* x, const T* weight,
-                       const T* bias, T* y, T* mean, T* rstd) {
+void normalize_forward(Cpu, Index rows, Index n, bool centred, Wide<T> epsilon, const T* x, const T* weight,
+                       const T* bias, T* y, Wide<T>* mean, Wide<T>* rstd) {
   using B = Batch<T>;
   const auto count = static_cast<T>(n);
   parallel_ranges(rows, 4 * n, [&](Index from, Index to) {
@@ -74,9 +74,9 @@ Index normalize_parts(Cpu, Index rows, Index n) {
 }
 
 template <class T>
-void normalize_backward(Cpu, Index rows, Index n, bool centred, const T* x, const T* weight, const T* mean,
-                        const T* rstd, const T* dy, T* partials, Write<T> dx, Write<T> dweight,
-                        Write<T> dbias) {
+void normalize_backward(Cpu, Index rows, Index n, bool centred, const T* x, const T* weight,
+                        const Wide<T>* mean, const Wide<T>* rstd, const T* dy, Wide<T>* partials, Write<T> dx,
+                        Write<Wide<T>> dweight, Write<Wide<T>> dbias) {
   const Index parts = normalize_parts(Cpu{}, rows, n);
   parallel_ranges(parts, rows * n * 4 / parts, [&](Index first, Index last) {
     for (Index part = first; part < last; ++part) {

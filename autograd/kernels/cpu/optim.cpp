@@ -11,29 +11,24 @@ namespace {
 
 /// m, v and x of AdamW after a step, on batches or on single values.
 template <class T>
-struct AdamWUpdate {
-  explicit AdamWUpdate(const AdamWStep& step)
-      : scale(static_cast<T>(step.gradient_scale)),
-        keep(static_cast<T>(1 - step.learning_rate * step.weight_decay)),
-        weight1(static_cast<T>(1 - step.beta1)),
-        beta2(static_cast<T>(step.beta2)),
-        weight2(static_cast<T>(1 - step.beta2)),
-        root_correction2(static_cast<T>(std::sqrt(step.bias_correction2))),
-        epsilon(static_cast<T>(step.epsilon)),
-        step_size(static_cast<T>(step.learning_rate / step.bias_correction1)) {}
+struct AdamWUpdate : AdamWFactors<T> {
+  using AdamWFactors<T>::AdamWFactors;
 
   template <class V>
   void operator()(const V& gradient, V& m, V& v, V& x) const {
     using std::sqrt;
     using xsimd::sqrt;
-    const V g = gradient * V(scale);
-    m = m + V(weight1) * (g - m);
-    v = V(beta2) * v + V(weight2) * g * g;
-    x = x * V(keep) - V(step_size) * m / (sqrt(v) / V(root_correction2) + V(epsilon));
+    const V g = gradient * V(this->scale);
+    m = m + V(this->weight1) * (g - m);
+    v = V(this->beta2) * v + V(this->weight2) * g * g;
+    x = x * V(this->keep) - V(this->step_size) * m / (sqrt(v) / V(this->root_correction2) + V(this->epsilon));
   }
-
-  T scale, keep, weight1, beta2, weight2, root_correction2, epsilon, step_size;
 };
+
+template <class T>
+void refresh(Index from, Index to, const T* value, BFloat16* shadow) {
+  for (Index i = from; shadow != nullptr && i < to; ++i) shadow[i] = BFloat16(value[i]);
+}
 
 /// Apart from its caller because g++ 12 does not vectorise a reduction inside a lambda.
 template <class T>
@@ -48,7 +43,7 @@ double sum_of_squares_serial(Index count, const T* x) {
 
 template <class T>
 void adamw_step(Cpu, Index count, const AdamWStep& step, const T* gradient, T* first_moment, T* second_moment,
-                T* value) {
+                T* value, BFloat16* shadow) {
   using Batch = xsimd::batch<T>;
   constexpr auto kLanes = static_cast<Index>(Batch::size);
   const AdamWUpdate<T> update(step);
@@ -62,13 +57,16 @@ void adamw_step(Cpu, Index count, const AdamWStep& step, const T* gradient, T* f
       v.store_unaligned(second_moment + i);
       x.store_unaligned(value + i);
     }
+    refresh(from * kLanes, to * kLanes, value, shadow);
   });
   for (Index i = batches * kLanes; i < count; ++i)
     update(gradient[i], first_moment[i], second_moment[i], value[i]);
+  refresh(batches * kLanes, count, value, shadow);
 }
 
 template <class T>
-void sgd_step(Cpu, Index count, const SgdStep& step, const T* gradient, T* velocity, T* value) {
+void sgd_step(Cpu, Index count, const SgdStep& step, const T* gradient, T* velocity, T* value,
+              BFloat16* shadow) {
   const T rate = static_cast<T>(step.learning_rate), keep = static_cast<T>(step.momentum),
           decay = static_cast<T>(step.weight_decay), scale = static_cast<T>(step.gradient_scale);
   parallel_ranges(count, 1, [=](Index from, Index to) {
@@ -82,22 +80,18 @@ void sgd_step(Cpu, Index count, const SgdStep& step, const T* gradient, T* veloc
         value[i] -= rate * velocity[i];
       }
     }
+    refresh(from, to, value, shadow);
   });
 }
 
 template <class T>
-double sum_of_squares(Cpu, Index count, const T* x) {
-  constexpr Index kSegments = 64;  // summed apart whatever the number of threads, so that this does not show
-  double sums[kSegments];
-  parallel_ranges(kSegments, count / kSegments, [&](Index from, Index to) {
-    for (Index segment = from; segment < to; ++segment) {
-      const Index begin = count * segment / kSegments;
-      sums[segment] = sum_of_squares_serial(count * (segment + 1) / kSegments - begin, x + begin);
+void sum_of_squares(Cpu, Index count, const T* x, double* sums) {
+  parallel_ranges(kSquareParts, count / kSquareParts, [&](Index from, Index to) {
+    for (Index part = from; part < to; ++part) {
+      const Index begin = count * part / kSquareParts;
+      sums[part] = sum_of_squares_serial(count * (part + 1) / kSquareParts - begin, x + begin);
     }
   });
-  double total = 0;
-  for (const double sum : sums) total += sum;
-  return total;
 }
 
 template <class T>
@@ -109,13 +103,13 @@ void scale_in_place(Cpu, Index count, double factor, T* x) {
   });
 }
 
-template void adamw_step(Cpu, Index, const AdamWStep&, const float*, float*, float*, float*);
-template void adamw_step(Cpu, Index, const AdamWStep&, const double*, double*, double*, double*);
-template void sgd_step(Cpu, Index, const SgdStep&, const float*, float*, float*);
-template void sgd_step(Cpu, Index, const SgdStep&, const double*, double*, double*);
-template double sum_of_squares(Cpu, Index, const float*);
-template double sum_of_squares(Cpu, Index, const double*);
-template void scale_in_place(Cpu, Index, double, float*);
-template void scale_in_place(Cpu, Index, double, double*);
+#define INSTANTIATE(T)                                                                     \
+  template void adamw_step(Cpu, Index, const AdamWStep&, const T*, T*, T*, T*, BFloat16*); \
+  template void sgd_step(Cpu, Index, const SgdStep&, const T*, T*, T*, BFloat16*);         \
+  template void sum_of_squares(Cpu, Index, const T*, double*);                             \
+  template void scale_in_place(Cpu, Index, double, T*);
+INSTANTIATE(float)
+INSTANTIATE(double)
+#undef INSTANTIATE
 
 }  // namespace tapeformer::kernels

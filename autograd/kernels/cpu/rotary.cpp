@@ -50,7 +50,7 @@ void rotary_table(Cpu, Index count, Index pairs, const double* frequencies, cons
 }
 
 template <class T>
-void rotate(Cpu, const Rotation& s, const T* table, const T* x, Write<T> y) {
+void rotate(Cpu, const Rotation& s, const Wide<T>* table, const T* x, Write<T> y) {
   const T sign = s.inverse ? T(-1) : T(1);
   parallel_ranges(s.rows, s.row_width, [&](Index from, Index to) {
     for (Index row = from; row < to; ++row) {
