@@ -33,40 +33,40 @@ struct AttentionShape {
 };
 
 /// y [B, T, H, E], log_sum [B, H, T]: the logarithm of each row's sum of exponentials, minus infinity for
-/// rows that see nothing. `bias` is the additive mask or nullptr.
+/// rows that see nothing. `bias` is the additive mask or nullptr; minus infinity in it leaves a pair out.
 template <class T>
 void attention_forward(Cpu, const AttentionShape& shape, const T* query, const T* key, const T* value,
-                       const T* bias, T* y, T* log_sum);
+                       const Wide<T>* bias, T* y, Wide<T>* log_sum);
 template <class T>
 void attention_forward(Cuda, const AttentionShape& shape, const T* query, const T* key, const T* value,
-                       const T* bias, T* y, T* log_sum);
+                       const Wide<T>* bias, T* y, Wide<T>* log_sum);
 
 /// From y, log_sum and dy [B, T, H, E]; writes every element of the gradients that are wanted.
 template <class T>
 void attention_backward(Cpu, const AttentionShape& shape, const T* query, const T* key, const T* value,
-                        const T* bias, const T* y, const T* log_sum, const T* dy, Write<T> dquery,
+                        const Wide<T>* bias, const T* y, const Wide<T>* log_sum, const T* dy, Write<T> dquery,
                         Write<T> dkey, Write<T> dvalue);
 template <class T>
 void attention_backward(Cuda, const AttentionShape& shape, const T* query, const T* key, const T* value,
-                        const T* bias, const T* y, const T* log_sum, const T* dy, Write<T> dquery,
+                        const Wide<T>* bias, const T* y, const Wide<T>* log_sum, const T* dy, Write<T> dquery,
                         Write<T> dkey, Write<T> dvalue);
 
 /// The same with additive scores v_h . tanh(query + key), weight [H, D]; `scale` is not used.
 template <class T>
 void additive_attention_forward(Cpu, const AttentionShape& shape, const T* query, const T* key,
-                                const T* value, const T* weight, const T* bias, T* y, T* log_sum);
+                                const T* value, const T* weight, const Wide<T>* bias, T* y, Wide<T>* log_sum);
 template <class T>
 void additive_attention_forward(Cuda, const AttentionShape& shape, const T* query, const T* key,
-                                const T* value, const T* weight, const T* bias, T* y, T* log_sum);
+                                const T* value, const T* weight, const Wide<T>* bias, T* y, Wide<T>* log_sum);
 template <class T>
 void additive_attention_backward(Cpu, const AttentionShape& shape, const T* query, const T* key,
-                                 const T* value, const T* weight, const T* bias, const T* y, const T* log_sum,
-                                 const T* dy, Write<T> dquery, Write<T> dkey, Write<T> dvalue,
-                                 Write<T> dweight);
+                                 const T* value, const T* weight, const Wide<T>* bias, const T* y,
+                                 const Wide<T>* log_sum, const T* dy, Write<T> dquery, Write<T> dkey,
+                                 Write<T> dvalue, Write<Wide<T>> dweight);
 template <class T>
 void additive_attention_backward(Cuda, const AttentionShape& shape, const T* query, const T* key,
-                                 const T* value, const T* weight, const T* bias, const T* y, const T* log_sum,
-                                 const T* dy, Write<T> dquery, Write<T> dkey, Write<T> dvalue,
-                                 Write<T> dweight);
+                                 const T* value, const T* weight, const Wide<T>* bias, const T* y,
+                                 const Wide<T>* log_sum, const T* dy, Write<T> dquery, Write<T> dkey,
+                                 Write<T> dvalue, Write<Wide<T>> dweight);
 
 }  // namespace tapeformer::kernels

@@ -49,18 +49,19 @@ Tensor additive_attention(const Tensor& query, const Tensor& key, const Tensor& 
   check(kOp, query, key, value, weight, options);
   if (needs_composed(kOp, options)) return composed_additive_attention(query, key, value, weight, options);
   const Index B = query.size(0), T = query.size(1), H = query.size(2), E = value.size(3);
-  const AttentionPlan plan = plan_attention({B, T, key.size(1), H, key.size(2), query.size(3), E}, options);
+  const AttentionPlan plan =
+      plan_attention({B, T, key.size(1), H, key.size(2), query.size(3), E}, options, query.device());
   const Tensor y = Tensor::empty({B, T, H, E}, query.dtype(), query.device());
-  const Tensor log_sum = Tensor::empty({B, H, T}, query.dtype(), query.device());
+  const Tensor log_sum = Tensor::empty({B, H, T}, wide(query.dtype()), query.device());
   count_products(kOp, plan, 1, 1);
   dispatch(
       kOp,
       [&](auto on, auto*... pointers) { kernels::additive_attention_forward(on, plan.shape, pointers...); },
-      query, key, value, weight, plan.bias(), y, log_sum);
+      query, key, value, weight, wide(plan.bias()), y, wide(log_sum));
   return record_fused(
       kOp, {query, key, value, weight},
       {query, key, value, weight, y, log_sum, plan.visible.from, plan.visible.to, options.key_mask,
-       options.mask},
+       plan.options.mask},
       y,
       [=](const Tensor& dy, const Gradients& into) {
         count_products(kOp, plan, 4, 2);
@@ -69,7 +70,8 @@ Tensor additive_attention(const Tensor& query, const Tensor& key, const Tensor& 
             [&](auto on, auto... pointers) {
               kernels::additive_attention_backward(on, plan.shape, pointers...);
             },
-            query, key, value, weight, plan.bias(), y, log_sum, dy, into[0], into[1], into[2], into[3]);
+            query, key, value, weight, wide(plan.bias()), y, wide(log_sum), dy, into[0], into[1], into[2],
+            wide(into[3]));
       },
       [=] { return composed_additive_attention(query, key, value, weight, plan.options); });
 }

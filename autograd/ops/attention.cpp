@@ -32,9 +32,10 @@ Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, cons
   check_attention(kOp, query, key, value, options);
   if (needs_composed(kOp, options)) return composed_attention(query, key, value, options);
   const Index B = query.size(0), T = query.size(1), H = query.size(2), E = value.size(3);
-  const AttentionPlan plan = plan_attention({B, T, key.size(1), H, key.size(2), query.size(3), E}, options);
+  const AttentionPlan plan =
+      plan_attention({B, T, key.size(1), H, key.size(2), query.size(3), E}, options, query.device());
   const Tensor y = Tensor::empty({B, T, H, E}, query.dtype(), query.device());
-  const Tensor log_sum = Tensor::empty({B, H, T}, query.dtype(), query.device());
+  const Tensor log_sum = Tensor::empty({B, H, T}, wide(query.dtype()), query.device());
   count_products(kOp, plan, 1, 1);
   dispatch(
       kOp,
@@ -42,10 +43,12 @@ Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, cons
         using Float = std::remove_pointer_t<decltype(py)>;
         kernels::attention_forward<Float>(on, plan.shape, pq, pk, pv, bias, py, sums);
       },
-      query, key, value, plan.bias(), y, log_sum);
+      query, key, value, wide(plan.bias()), y, wide(log_sum));
   return record_fused(
       kOp, {query, key, value},
-      {query, key, value, y, log_sum, plan.visible.from, plan.visible.to, options.key_mask, options.mask}, y,
+      {query, key, value, y, log_sum, plan.visible.from, plan.visible.to, options.key_mask,
+       plan.options.mask},
+      y,
       [=](const Tensor& dy, const Gradients& into) {
         count_products(kOp, plan, 3, 2);
         dispatch(
@@ -54,7 +57,7 @@ Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, cons
                 auto dk, auto dv) {
               kernels::attention_backward(on, plan.shape, pq, pk, pv, bias, py, sums, pd, dq, dk, dv);
             },
-            query, key, value, plan.bias(), y, log_sum, dy, into[0], into[1], into[2]);
+            query, key, value, wide(plan.bias()), y, wide(log_sum), dy, into[0], into[1], into[2]);
       },
       [=] { return composed_attention(query, key, value, plan.options); });
 }
@@ -64,13 +67,13 @@ Tensor packed_attention(const Tensor& packed, const PackedHeads& heads, const At
   if (needs_composed(kPackedOp, options)) return composed_packed_attention(packed, heads, options);
   const Index B = packed.size(0), T = packed.size(1), H = heads.heads, G = heads.groups;
   const Index D = heads.key_width, E = heads.value_width;
-  AttentionPlan plan = plan_attention({B, T, T, H, G, D, E}, options);
+  AttentionPlan plan = plan_attention({B, T, T, H, G, D, E}, options, packed.device());
   for (kernels::HeadStrides* strides : {&plan.shape.query, &plan.shape.key, &plan.shape.value}) {
     strides->row = heads.width(), strides->batch = T * heads.width();
   }
   const Index key = H * D, value = key + G * D;  // where they begin in a row
   const Tensor y = Tensor::empty({B, T, H, E}, packed.dtype(), packed.device());
-  const Tensor log_sum = Tensor::empty({B, H, T}, packed.dtype(), packed.device());
+  const Tensor log_sum = Tensor::empty({B, H, T}, wide(packed.dtype()), packed.device());
   count_products(kPackedOp, plan, 1, 1);
   dispatch(
       kPackedOp,
@@ -78,10 +81,10 @@ Tensor packed_attention(const Tensor& packed, const PackedHeads& heads, const At
         using Float = std::remove_pointer_t<decltype(py)>;
         kernels::attention_forward<Float>(on, plan.shape, x, x + key, x + value, bias, py, sums);
       },
-      packed, plan.bias(), y, log_sum);
+      packed, wide(plan.bias()), y, wide(log_sum));
   return record_fused(
       kPackedOp, {packed},
-      {packed, y, log_sum, plan.visible.from, plan.visible.to, options.key_mask, options.mask}, y,
+      {packed, y, log_sum, plan.visible.from, plan.visible.to, options.key_mask, plan.options.mask}, y,
       [=](const Tensor& dy, const Gradients& into) {
         count_products(kPackedOp, plan, 3, 2);
         dispatch(
@@ -91,7 +94,7 @@ Tensor packed_attention(const Tensor& packed, const PackedHeads& heads, const At
               kernels::attention_backward(on, plan.shape, x, x + key, x + value, bias, py, sums, pd, part(0),
                                           part(key), part(value));
             },
-            packed, plan.bias(), y, log_sum, dy, into[0]);
+            packed, wide(plan.bias()), y, wide(log_sum), dy, into[0]);
       },
       [=] { return composed_packed_attention(packed, heads, plan.options); });
 }

@@ -1,3 +1,4 @@
+#include <tapeformer/autograd/dispatch.h>
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/ops/attention_check.h>
 
@@ -36,8 +37,8 @@ template <class Got>
 void check_pair_mask(const char* op, const Tensor& mask, DType type, const Sizes& n, const Got& got) {
   if (!mask.defined()) return;
   const auto mask_and_all = [&] { return named("mask", mask) + ", " + got(); };
-  require<DTypeError>(mask.dtype() == DType::boolean || mask.dtype() == type, op,
-                      "the mask must be bool or of the query's type", mask_and_all,
+  require<DTypeError>(mask.dtype() == DType::boolean || mask.dtype() == type || mask.dtype() == wide(type),
+                      op, "the mask must be bool or of the query's type", mask_and_all,
                       "mask.to(query.dtype()) for one to add, or a bool one with true for may attend");
   const Shape scores{n.B, n.H, n.T, n.S};
   bool fits = mask.rank() <= 4;
@@ -46,6 +47,19 @@ void check_pair_mask(const char* op, const Tensor& mask, DType type, const Sizes
   }
   require<ShapeError>(fits, op, "the mask must broadcast to [B, H, T, S]", mask_and_all,
                       "sizes of 1 where it repeats");
+}
+
+void check_devices(const char* op, const AttentionMasks& masks, const Tensor& like) {
+  const std::pair<const char*, const Tensor*> all[] = {
+      {"mask", &masks.mask},
+      {"key_mask", &masks.key_mask},
+      {"query_mask", &masks.query_mask},
+      {"key_lengths", &masks.key_lengths},
+      {"prefix_lengths", &masks.prefix_lengths},
+      {"query_starts", &masks.query_starts},
+      {"key_starts", &masks.key_starts},
+  };
+  for (const auto& [name, mask] : all) require_same_device(op, name, *mask, like);
 }
 
 /// i32 [count] with every element in [low, high(i)].
@@ -57,7 +71,8 @@ void check_numbers(const char* op, const char* name, const char* rule, const Ten
   require<DTypeError>(x.dtype() == DType::i32, op, rule, all, "to(DType::i32)");
   require<ShapeError>(x.shape() == Shape{count}, op, rule, all,
                       "one number for every sequence of the batch, or of the packed ones");
-  const std::int32_t* number = x.data<std::int32_t>();
+  const Tensor here = x.to(Device::cpu());
+  const std::int32_t* number = here.data<std::int32_t>();
   for (Index i = 0; i < count; ++i) {
     require<ShapeError>(
         number[i] >= 0 && number[i] <= high(i), op, rule,
@@ -74,7 +89,8 @@ void check_starts(const char* op, const char* name, const Tensor& starts, Index 
   require<ShapeError>(starts.rank() == 1 && starts.elements() > 0, op,
                       "query_starts and key_starts must be [N + 1]", all,
                       "the first position of every sequence, and the number of all at the end");
-  const std::int32_t* start = starts.data<std::int32_t>();
+  const Tensor here = starts.to(Device::cpu());
+  const std::int32_t* start = here.data<std::int32_t>();
   const Index count = starts.elements();
   bool rises = start[0] == 0 && start[count - 1] == end;
   for (Index i = 1; i < count; ++i) rises = rises && start[i - 1] <= start[i];
@@ -107,18 +123,20 @@ void check_sequences(const char* op, const AttentionMasks& masks, const Sizes& n
 }
 
 template <class Got>
-void check_options(const char* op, const AttentionOptions& options, const Sizes& n, DType type,
+void check_options(const char* op, const AttentionOptions& options, const Sizes& n, const Tensor& like,
                    const Got& got) {
+  check_devices(op, options, like);
   check_row_mask(op, "key_mask", options.key_mask, {n.B, n.S}, got);
   check_row_mask(op, "query_mask", options.query_mask, {n.B, n.T}, got);
-  check_pair_mask(op, options.mask, type, n, got);
+  check_pair_mask(op, options.mask, like.dtype(), n, got);
   check_sequences(op, options, n, got);
 
   const bool packed = options.query_starts.defined();
   const Index count = packed ? options.query_starts.elements() - 1 : n.B;
   const Tensor& starts = options.key_starts.defined() ? options.key_starts : options.query_starts;
+  const Tensor here = packed && options.key_lengths.defined() ? starts.to(Device::cpu()) : Tensor();
   const auto keys = [&](Index i) {
-    return packed ? Index{starts.data<std::int32_t>()[i + 1]} - starts.data<std::int32_t>()[i] : n.S;
+    return packed ? Index{here.data<std::int32_t>()[i + 1]} - here.data<std::int32_t>()[i] : n.S;
   };
   check_numbers(op, "key_lengths", "key_lengths must be i32 and at most the number of keys",
                 options.key_lengths, count, keys, got, "the number of keys that are there, 0 for none");
@@ -160,7 +178,7 @@ void check_attention(const char* op, const Tensor& query, const Tensor& key, con
   const Index H = query.size(2), G = key.size(2);
   require<ShapeError>(H > 0 && G > 0 && H % G == 0, op, "H must be a multiple of G, and both positive", got,
                       "a number of key heads that divides the number of query heads");
-  check_options(op, options, {query.size(0), query.size(1), key.size(1), H}, query.dtype(), got);
+  check_options(op, options, {query.size(0), query.size(1), key.size(1), H}, query, got);
 }
 
 void check_packed_attention(const char* op, const Tensor& packed, const PackedHeads& heads,
@@ -178,7 +196,7 @@ void check_packed_attention(const char* op, const Tensor& packed, const PackedHe
                       "packed must be [B, T, H D + G D + G E]", got,
                       "a projection of PackedHeads::width() outputs");
   const Index T = packed.size(1);
-  check_options(op, options, {packed.size(0), T, T, heads.heads}, packed.dtype(), got);
+  check_options(op, options, {packed.size(0), T, T, heads.heads}, packed, got);
 }
 
 }  // namespace tapeformer

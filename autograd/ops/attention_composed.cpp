@@ -14,11 +14,8 @@
 namespace tapeformer {
 namespace {
 
-/// x with zeros in the rows that `mask` [B, T] or [B, T, H] leaves out. What they are multiplied by is
-/// exactly zero, so only values that are not finite, or so large that a product overflows, need it; looking
-/// costs a pass over the masked rows, and usually saves one over all of x.
-Tensor without_masked(const char* op, const Tensor& x, const Tensor& mask) {
-  if (!mask.defined()) return x;
+/// Whether a row of x that `mask` leaves out holds what is not finite, or so large that a product overflows.
+bool is_harmful_outside(const char* op, const Tensor& x, const Tensor& mask) {
   constexpr double kHarmless = 1e15;
   const Index width = mask.rank() == 3 ? x.size(3) : x.size(2) * x.size(3);
   const bool* real = mask.data<bool>();
@@ -35,9 +32,16 @@ Tensor without_masked(const char* op, const Tensor& x, const Tensor& mask) {
         }
       },
       x);
-  if (!harmful) return x;
+  return harmful;
+}
+
+/// x with zeros in the rows that `mask` [B, T] or [B, T, H] leaves out. What they are multiplied by is
+/// exactly zero, so only harmful values need it; looking costs a pass over the masked rows, and usually saves
+/// one over all of x. A GPU would have to be waited for.
+Tensor without_masked(const char* op, const Tensor& x, const Tensor& mask) {
+  if (!mask.defined() || (!x.device().is_cuda() && !is_harmful_outside(op, x, mask))) return x;
   const Index heads = mask.rank() == 3 ? x.size(2) : 1;
-  return where(mask.alias({x.size(0), x.size(1), heads, 1}), x, Tensor::scalar(0, x.dtype()));
+  return where(mask.alias({x.size(0), x.size(1), heads, 1}), x, Tensor::scalar_like(x, 0));
 }
 
 /// [B, S, G, D] -> [B, S, H, D]: every head as often as query heads share it.
@@ -59,7 +63,7 @@ Tensor both(const Tensor& a, const Tensor& b) {
 Tensor composed_attention_of(const char* op, const Tensor& query, const Tensor& key, const Tensor& value,
                              const AttentionOptions& options, const AttentionScores& scores) {
   const Index B = query.size(0), T = query.size(1), H = query.size(2), S = key.size(1);
-  const VisibleKeys visible = visible_keys(options, B, T, S);
+  const VisibleKeys visible = visible_keys(options, B, T, S, query.device());
   Tensor may_attend = visible_pairs(visible, S);
   if (options.key_mask.defined()) may_attend = both(may_attend, options.key_mask.alias({B, 1, 1, S}));
   const Tensor left_in = pairs_left_in(options.mask);
@@ -73,10 +77,10 @@ Tensor composed_attention_of(const char* op, const Tensor& query, const Tensor& 
 
   Tensor scores_bhts = scores(query_bthd, key_bshd);
   if (options.mask.defined() && options.mask.dtype() != DType::boolean) {
-    scores_bhts = scores_bhts + options.mask;
+    scores_bhts = scores_bhts + cast(options.mask, query.dtype());
   }
   if (may_attend.defined()) {
-    const Tensor never = Tensor::scalar(-std::numeric_limits<double>::infinity(), query.dtype());
+    const Tensor never = Tensor::scalar_like(query, -std::numeric_limits<double>::infinity());
     scores_bhts = where(may_attend, scores_bhts, never);
   }
   const Tensor weights_bhts = softmax(scores_bhts);

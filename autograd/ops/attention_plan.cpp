@@ -23,10 +23,11 @@ double attention_scale(const AttentionOptions& options, Index D) {
   return D > 0 ? 1 / std::sqrt(static_cast<double>(D)) : 1;
 }
 
-AttentionPlan plan_attention(const AttentionSizes& n, const AttentionOptions& options) {
+AttentionPlan plan_attention(const AttentionSizes& n, const AttentionOptions& options, Device device) {
   AttentionPlan plan;
   plan.options = options;
-  plan.visible = visible_keys(options, n.batch, n.queries, n.keys);
+  if (is_additive(options.mask)) plan.options.mask = options.mask.to(wide(options.mask.dtype()));
+  plan.visible = visible_keys(options, n.batch, n.queries, n.keys, device);
   kernels::AttentionShape& shape = plan.shape;
   shape.batch = n.batch, shape.queries = n.queries, shape.keys = n.keys;
   shape.heads = n.heads, shape.groups = n.groups;
@@ -36,15 +37,15 @@ AttentionPlan plan_attention(const AttentionSizes& n, const AttentionOptions& op
   shape.value = dense(n.keys, n.groups, n.value_width);
   shape.scale = attention_scale(options, n.key_width);
   if (plan.visible.defined()) {
-    shape.key_from = plan.visible.from.data<std::int32_t>();
-    shape.key_to = plan.visible.to.data<std::int32_t>();
+    shape.key_from = plan.visible.from.address<std::int32_t>();
+    shape.key_to = plan.visible.to.address<std::int32_t>();
   }
-  if (options.key_mask.defined()) shape.key_mask = options.key_mask.data<bool>();
+  if (options.key_mask.defined()) shape.key_mask = options.key_mask.address<bool>();
   const Shape scores{n.batch, n.heads, n.queries, n.keys};
   if (is_additive(options.mask)) {
     broadcast_strides(scores, options.mask.shape(), shape.bias_strides);
   } else if (options.mask.defined()) {
-    shape.mask = options.mask.data<bool>();
+    shape.mask = options.mask.address<bool>();
     broadcast_strides(scores, options.mask.shape(), shape.mask_strides);
   }
   if (options.dropout > 0) {
@@ -61,7 +62,10 @@ void count_products(const char* op, const AttentionPlan& plan, Index of_key_widt
   Index pairs = n.batch * n.queries * n.keys;
   if (plan.visible.defined()) {
     pairs = 0;
-    for (Index row = 0; row < n.batch * n.queries; ++row) pairs += n.key_to[row] - n.key_from[row];
+    const Tensor from = plan.visible.from.to(Device::cpu()), to = plan.visible.to.to(Device::cpu());
+    for (Index row = 0; row < n.batch * n.queries; ++row) {
+      pairs += to.data<std::int32_t>()[row] - from.data<std::int32_t>()[row];
+    }
   }
   count_flops(op, 2 * pairs * n.heads * (of_key_width * n.key_width + of_value_width * n.value_width));
 }

@@ -269,7 +269,7 @@ class AttentionBackward {
 
 template <class T>
 void attention_backward(Cpu, const AttentionShape& shape, const T* query, const T* key, const T* value,
-                        const T* bias, const T* y, const T* log_sum, const T* dy, Write<T> dquery,
+                        const Wide<T>* bias, const T* y, const Wide<T>* log_sum, const T* dy, Write<T> dquery,
                         Write<T> dkey, Write<T> dvalue) {
   if (shape.batch == 0 || shape.heads == 0) return;
   AttentionBackward<T, DotScores<T>>(shape, query, key, value, nullptr, bias, y, log_sum, dy, dquery, dkey,
@@ -279,9 +279,9 @@ void attention_backward(Cpu, const AttentionShape& shape, const T* query, const 
 
 template <class T>
 void additive_attention_backward(Cpu, const AttentionShape& shape, const T* query, const T* key,
-                                 const T* value, const T* weight, const T* bias, const T* y, const T* log_sum,
-                                 const T* dy, Write<T> dquery, Write<T> dkey, Write<T> dvalue,
-                                 Write<T> dweight) {
+                                 const T* value, const T* weight, const Wide<T>* bias, const T* y,
+                                 const Wide<T>* log_sum, const T* dy, Write<T> dquery, Write<T> dkey,
+                                 Write<T> dvalue, Write<Wide<T>> dweight) {
   if (shape.heads == 0) return;
   AttentionBackward<T, AdditiveScores<T>>(shape, query, key, value, weight, bias, y, log_sum, dy, dquery,
                                           dkey, dvalue, dweight)

@@ -183,14 +183,15 @@ class AttentionForward {
 
 template <class T>
 void attention_forward(Cpu, const AttentionShape& shape, const T* query, const T* key, const T* value,
-                       const T* bias, T* y, T* log_sum) {
+                       const Wide<T>* bias, T* y, Wide<T>* log_sum) {
   if (shape.batch == 0 || shape.heads == 0 || shape.queries == 0) return;
   AttentionForward<T, DotScores<T>>(shape, query, key, value, nullptr, bias, y, log_sum).run();
 }
 
 template <class T>
 void additive_attention_forward(Cpu, const AttentionShape& shape, const T* query, const T* key,
-                                const T* value, const T* weight, const T* bias, T* y, T* log_sum) {
+                                const T* value, const T* weight, const Wide<T>* bias, T* y,
+                                Wide<T>* log_sum) {
   if (shape.batch == 0 || shape.heads == 0 || shape.queries == 0) return;
   AttentionForward<T, AdditiveScores<T>>(shape, query, key, value, weight, bias, y, log_sum).run();
 }

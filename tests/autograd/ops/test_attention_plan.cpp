@@ -16,7 +16,7 @@ std::vector<Index> numbers(const kernels::HeadStrides& strides) {
 
 TEST_SUITE("autograd/ops/attention_plan") {
   TEST_CASE("strides are those of dense tensors") {
-    const kernels::AttentionShape shape = plan_attention(kSizes, {}).shape;
+    const kernels::AttentionShape shape = plan_attention(kSizes, {}, default_device()).shape;
     CHECK(numbers(shape.query) == std::vector<Index>{3 * 6 * 5, 6 * 5, 5});
     CHECK(numbers(shape.key) == std::vector<Index>{4 * 2 * 5, 2 * 5, 5});
     CHECK(numbers(shape.value) == std::vector<Index>{4 * 2 * 7, 2 * 7, 7});
@@ -29,12 +29,12 @@ TEST_SUITE("autograd/ops/attention_plan") {
   TEST_CASE("masks are read with a stride of zero where they repeat") {
     AttentionOptions options;
     options.mask = booleans({1, 0, 1}, {3, 1});
-    const AttentionPlan plan = plan_attention(kSizes, options);
+    const AttentionPlan plan = plan_attention(kSizes, options, default_device());
     CHECK(std::vector<Index>(plan.shape.mask_strides, plan.shape.mask_strides + 4) ==
           std::vector<Index>{0, 0, 1, 0});
     CHECK(!plan.bias().defined());
     options.mask = Tensor::zeros({2, 1, 1, 4});
-    const AttentionPlan additive = plan_attention(kSizes, options);
+    const AttentionPlan additive = plan_attention(kSizes, options, default_device());
     CHECK(std::vector<Index>(additive.shape.bias_strides, additive.shape.bias_strides + 4) ==
           std::vector<Index>{4, 0, 0, 1});
     CHECK(additive.bias().defined());
@@ -44,7 +44,7 @@ TEST_SUITE("autograd/ops/attention_plan") {
   TEST_CASE("dropout is told as the operation of that name tells it") {
     AttentionOptions options;
     options.dropout = 0.25, options.dropout_key = {1, 2, 3};
-    const kernels::AttentionShape shape = plan_attention(kSizes, options).shape;
+    const kernels::AttentionShape shape = plan_attention(kSizes, options, default_device()).shape;
     CHECK(shape.drops);
     CHECK(shape.dropped == 1u << 30);
     CHECK(shape.kept_scale == 4.0 / 3);

@@ -7,7 +7,7 @@ namespace {
 
 /// "0-3 2-2": the ranges, query by query.
 std::string ranges(const AttentionMasks& masks, Index B, Index T, Index S) {
-  const VisibleKeys visible = visible_keys(masks, B, T, S);
+  const VisibleKeys visible = visible_keys(masks, B, T, S, default_device());
   if (!visible.defined()) return "all";
   std::string text;
   for (Index row = 0; row < B * T; ++row) {
@@ -81,7 +81,7 @@ TEST_SUITE("autograd/ops/attention_visibility") {
     masks.causal = true;
     masks.alignment = CausalAlignment::top_left;
     CHECK(ranges(masks, 1, 3, 5) == "- - 1-2");
-    const VisibleKeys visible = visible_keys(masks, 1, 3, 5);
+    const VisibleKeys visible = visible_keys(masks, 1, 3, 5, default_device());
     CHECK(seen_keys(visible, masks.key_mask, 5).to_vector<bool>() ==
           std::vector<bool>{false, true, false, false, false});
     CHECK(seeing_queries(visible).to_vector<bool>() == std::vector<bool>{false, false, true});
@@ -99,14 +99,14 @@ TEST_SUITE("autograd/ops/attention_visibility") {
     CHECK(ranges(masks, 1, 5, 8) == "0-1 0-2 4-5 4-6 4-7");
     masks.prefix_lengths = integers({0, 0, 2}, {3});
     CHECK(ranges(masks, 1, 5, 8) == "0-1 0-2 4-6 4-6 4-7");
-    const Tensor seen = seen_keys(visible_keys(masks, 1, 5, 8), {}, 8);
+    const Tensor seen = seen_keys(visible_keys(masks, 1, 5, 8, default_device()), {}, 8);
     CHECK(seen.to_vector<bool>() == std::vector<bool>{true, true, false, false, true, true, true, false});
   }
 
   TEST_CASE("pairs are the ranges written out") {
     AttentionMasks masks;
     masks.window_before = masks.window_after = 0;
-    const Tensor pairs = visible_pairs(visible_keys(masks, 1, 2, 3), 3);
+    const Tensor pairs = visible_pairs(visible_keys(masks, 1, 2, 3, default_device()), 3);
     CHECK(pairs.shape() == Shape{1, 1, 2, 3});
     CHECK(pairs.to_vector<bool>() == std::vector<bool>{false, true, false, false, false, true});
   }

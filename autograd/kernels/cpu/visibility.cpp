@@ -1,0 +1,50 @@
+#include <tapeformer/autograd/kernels/cpu/parallel.h>
+#include <tapeformer/autograd/kernels/visibility.h>
+
+#include <algorithm>
+
+namespace tapeformer::kernels {
+namespace {
+
+/// Cuts ranges down to their first and last real key.
+class RealKeys {
+ public:
+  explicit RealKeys(Index S) : S_(S), next_(thread_memory<RealKeys, std::int32_t>(2 * (S + 1))) {
+    past_ = next_ + S + 1;
+  }
+  void look_at(const bool* real) {
+    next_[S_] = static_cast<std::int32_t>(S_);
+    past_[0] = 0;
+    for (Index s = S_; s-- > 0;) next_[s] = real[s] ? static_cast<std::int32_t>(s) : next_[s + 1];
+    for (Index s = 1; s <= S_; ++s) past_[s] = real[s - 1] ? static_cast<std::int32_t>(s) : past_[s - 1];
+  }
+  VisibleRange cut(const VisibleRange& range) const {
+    const Index from = std::min<Index>(next_[range.from], range.to);
+    return {from, std::max<Index>(from, past_[range.to])};
+  }
+
+ private:
+  Index S_;
+  std::int32_t *next_, *past_;  // the first at or after a key, and one past the last before it
+};
+
+}  // namespace
+
+void find_visible_keys(Cpu, const Visibility& v, std::int32_t* from, std::int32_t* to) {
+  RealKeys real_keys(v.key_mask != nullptr ? v.keys : 0);
+  for (Index i = 0; i < v.sequences; ++i) {
+    const Sequence sequence = sequence_at(v, i);
+    const bool begins_entry = i == 0 || v.query_starts == nullptr;
+    if (v.key_mask != nullptr && begins_entry) real_keys.look_at(v.key_mask + i * v.keys);
+    for (Index t = 0; t < sequence.queries; ++t) {
+      const Index row = sequence.row + t;
+      VisibleRange range = range_at(v, sequence, i, t);
+      if (v.key_mask != nullptr) range = real_keys.cut(range);
+      from[row] = static_cast<std::int32_t>(range.from);
+      to[row] =
+          static_cast<std::int32_t>(v.query_mask == nullptr || v.query_mask[row] ? range.to : range.from);
+    }
+  }
+}
+
+}  // namespace tapeformer::kernels

@@ -1,0 +1,283 @@
+#pragma once
+
+#include <tapeformer/autograd/kernels/attention.h>
+#include <tapeformer/autograd/kernels/cuda/device.h>
+#include <tapeformer/autograd/kernels/dropout.h>
+
+#include <limits>
+
+namespace tapeformer::kernels {
+
+// What both passes of tiled attention on a GPU share. A tile of the scores is square, and its kBlock threads are
+// too: each has kPairs x kPairs pairs of a query and a key, kSide apart. Queries, keys and values come through shared
+// memory in pieces that are kPiece wide, so that any width does with the same memory. A block sums a part of
+// the output's width alone; where there are several, each computes the scores again.
+
+constexpr int kSide = 16;
+constexpr int kPiece = 32;
+static_assert(kSide * kSide == kBlock, "a thread for every place of the square");
+
+/// Sizes by the type that is reckoned in.
+template <class W>
+constexpr int kPairs = sizeof(W) == 4 ? 4 : 2;
+template <class W>
+constexpr int kTile = kSide* kPairs<W>;
+/// Columns of a piece that a thread sums.
+constexpr int kColumns = kPiece / kSide;
+
+template <class W>
+constexpr W kMinusInfinity = -std::numeric_limits<W>::infinity();
+
+constexpr Index tiles_of(Index count, Index size) { return (count + size - 1) / size; }
+
+template <class W>
+using Pairs = W[kPairs<W>][kPairs<W>];
+
+/// A block's shared memory. The rows of the scores are an odd number of 16 bytes long, those of pieces an odd number
+/// of values: neither reading along them nor across them meets in a bank.
+template <class W>
+struct AttentionTile {
+  W queries[kTile<W>][kPiece + 1], keys[kTile<W>][kPiece + 1];  // or rows of dy, or values
+  W weight[kPiece];
+  W scores[kTile<W>][kTile<W> + 4];
+  W log_sum[kTile<W>], delta[kTile<W>];  // of the tile's queries
+  int from[kTile<W>], to[kTile<W>];      // the keys that they see at most
+  unsigned seen_by[kBlock / kWarp]
+                  [kPairs<W>];  // a bit for each of a warp's pairs that are so many kSides apart
+  bool seen[kTile<W>];          // which keys a query of the tile sees
+};
+
+/// Which queries and keys of which head a tile is about.
+struct TilePlace {
+  Index b, head, group, query, key;
+  int queries, keys;  // less than a whole tile at the ends
+};
+
+__device__ inline int own_row(int i) { return static_cast<int>(threadIdx.x) / kSide + i * kSide; }
+__device__ inline int own_column(int j) { return static_cast<int>(threadIdx.x) % kSide + j * kSide; }
+
+/// score = query . key, with the query multiplied by the scale; slope is the score's derivative by `own`.
+struct DotScores {
+  static constexpr bool kHasWeight = false;
+  template <class W>
+  __device__ static W add(W sum, W query, W key, W) {
+    return sum + query * key;
+  }
+  template <class W>
+  __device__ static W slope(W, W other, W) {
+    return other;
+  }
+};
+
+/// score = weight . tanh(query + key)
+/// Source:  Bahdanau et al. 2015, arXiv:1409.0473, appendix A.1.2
+struct AdditiveScores {
+  static constexpr bool kHasWeight = true;
+  template <class W>
+  __device__ static W add(W sum, W query, W key, W weight) {
+    return sum + weight * tanh(query + key);
+  }
+  template <class W>
+  __device__ static W slope(W own, W other, W weight) {
+    const W u = tanh(own + other);
+    return weight * (W(1) - u * u);
+  }
+};
+
+/// Puts `width` numbers of each of `rows` rows into a piece, zeros beside them and where keep(row) does not hold.
+template <class T, class W, class Keep>
+__device__ void load_piece(W (&to)[kTile<W>][kPiece + 1], const T* from, Index row_stride, int rows,
+                           int width, W scale, Keep&& keep) {
+  for (int i = static_cast<int>(threadIdx.x); i < kTile<W> * kPiece; i += kBlock) {
+    const int row = i / kPiece, at = i % kPiece;
+    const bool is_there = row < rows && at < width && keep(row);
+    to[row][at] = is_there ? scale * static_cast<W>(from[row * row_stride + at]) : W(0);
+  }
+}
+
+template <class Scores, class T, class W>
+__device__ void load_weight(AttentionTile<W>& tile, const T* weight, Index head, Index width, Index at) {
+  if constexpr (Scores::kHasWeight) {
+    const Index i = at + threadIdx.x;
+    if (threadIdx.x < kPiece)
+      tile.weight[threadIdx.x] = i < width ? static_cast<W>(weight[head * width + i]) : W(0);
+  }
+}
+
+struct AllRows {
+  __device__ bool operator()(int) const { return true; }
+};
+
+/// Rows of `width` numbers in memory.
+template <class T>
+struct Rows {
+  const T* data;
+  Index stride;
+  int count;
+};
+
+/// For each of this thread's pairs what the widths of a row of `queries`, multiplied by `scale`, and of `keys` sum up
+/// to. Begins with shared memory that nobody reads, and ends so.
+template <class Scores, class T, class W>
+__device__ void sum_over_width(AttentionTile<W>& tile, const Rows<T>& queries, W scale, const Rows<T>& keys,
+                               Index width, const T* weight, Index head, Pairs<W>& sums) {
+  for (int i = 0; i < kPairs<W>; ++i) {
+    for (int j = 0; j < kPairs<W>; ++j) sums[i][j] = W(0);
+  }
+  for (Index at = 0; at < width; at += kPiece) {
+    const int count = static_cast<int>(min(Index{kPiece}, width - at));
+    load_piece(tile.queries, queries.data + at, queries.stride, queries.count, count, scale, AllRows{});
+    load_piece(tile.keys, keys.data + at, keys.stride, keys.count, count, W(1), AllRows{});
+    load_weight<Scores>(tile, weight, head, width, at);
+    __syncthreads();
+    const bool has_pairs = own_row(0) < queries.count && own_column(0) < keys.count;
+    for (int d = 0; has_pairs && d < count; ++d) {
+      W query[kPairs<W>], key[kPairs<W>];
+      for (int i = 0; i < kPairs<W>; ++i) query[i] = tile.queries[own_row(i)][d];
+      for (int j = 0; j < kPairs<W>; ++j) key[j] = tile.keys[own_column(j)][d];
+      const W factor = Scores::kHasWeight ? tile.weight[d] : W(1);
+      for (int i = 0; i < kPairs<W>; ++i) {
+        for (int j = 0; j < kPairs<W>; ++j) sums[i][j] = Scores::add(sums[i][j], query[i], key[j], factor);
+      }
+    }
+    __syncthreads();
+  }
+}
+
+/// The sums of this thread in a piece of the output's width.
+template <class W>
+using PieceSums = W[kPairs<W>][kColumns];
+
+/// sums[i][j] += sum over c < count of factor(row i, c) * slope(own[row i][column j], other[c][column j])
+template <class Scores, class W, class Factor>
+__device__ void sum_over_tile(int count, const Factor& factor, const W (&own)[kTile<W>][kPiece + 1],
+                              const W (&other)[kTile<W>][kPiece + 1], const W (&weight)[kPiece],
+                              PieceSums<W>& sums) {
+  for (int c = 0; c < count; ++c) {
+    W x[kColumns];
+    for (int j = 0; j < kColumns; ++j) x[j] = other[c][own_column(j)];
+    for (int i = 0; i < kPairs<W>; ++i) {
+      const W f = factor(own_row(i), c);
+      for (int j = 0; j < kColumns; ++j) {
+        if constexpr (Scores::kHasWeight)
+          sums[i][j] += f * Scores::slope(own[own_row(i)][own_column(j)], x[j], weight[own_column(j)]);
+        else
+          sums[i][j] += f * x[j];
+      }
+    }
+  }
+}
+
+/// Loads the ranges of a tile's queries; true, for all threads, if one of them sees a key in [key_from, key_to).
+template <class W>
+__device__ bool load_ranges(const AttentionShape& s, AttentionTile<W>& tile, Index b, Index query,
+                            Index key_from, Index key_to) {
+  bool sees = false;
+  if (threadIdx.x < kTile<W>) {
+    const Index t = query + threadIdx.x, row = b * s.queries + t;
+    const bool is_there = t < s.queries;
+    const Index from = is_there && s.key_from != nullptr ? max(Index{0}, Index{s.key_from[row]}) : 0;
+    const Index to = !is_there ? 0 : s.key_to != nullptr ? min(s.keys, Index{s.key_to[row]}) : s.keys;
+    tile.from[threadIdx.x] = static_cast<int>(from), tile.to[threadIdx.x] = static_cast<int>(to);
+    sees = from < to && from < key_to && to > key_from;
+  }
+  return __syncthreads_or(sees) != 0;
+}
+
+struct KeyRange {
+  Index from, to;
+};
+
+/// From the first to the last key that the tile's queries see.
+template <class W>
+__device__ KeyRange union_of_ranges(const AttentionShape& s, const AttentionTile<W>& tile, int queries) {
+  KeyRange range{s.keys, 0};
+  for (int t = 0; t < queries; ++t) {
+    if (tile.from[t] >= tile.to[t]) continue;
+    range = {min(range.from, Index{tile.from[t]}), max(range.to, Index{tile.to[t]})};
+  }
+  return range;
+}
+
+/// Whether the masks let query t of a head see key s, ranges apart; if so, the bias is added to their score.
+template <class W>
+__device__ bool may_see(const AttentionShape& s, const W* bias, Index b, Index head, Index query, Index key,
+                        W& score) {
+  if (s.key_mask != nullptr && !s.key_mask[b * s.keys + key]) return false;
+  const auto at = [&](const Index* strides) {
+    return b * strides[0] + head * strides[1] + query * strides[2] + key * strides[3];
+  };
+  if (s.mask != nullptr && !s.mask[at(s.mask_strides)]) return false;
+  if (bias == nullptr) return true;
+  const W value = bias[at(s.bias_strides)];
+  score += value;
+  return value != kMinusInfinity<W>;
+}
+
+/// A bit for each of this thread's pairs.
+template <class W>
+__device__ unsigned bit_of(int i, int j) {
+  return 1u << (i * kPairs<W> + j);
+}
+
+/// Adds the bias, and tells which of this thread's pairs are visible. By choice, not by addition: the score of what
+/// is masked may be infinite or NaN.
+template <class W>
+__device__ unsigned find_visible_pairs(const AttentionShape& s, const W* bias, const TilePlace& place,
+                                       AttentionTile<W>& tile, Pairs<W>& scores) {
+  unsigned visible = 0;
+  for (int j = 0; j < kPairs<W>; ++j) {
+    const Index key = place.key + own_column(j);
+    bool is_seen = false;
+    for (int i = 0; i < kPairs<W>; ++i) {
+      const int row = own_row(i);
+      if (key < tile.from[row] || key >= tile.to[row]) continue;
+      if (!may_see(s, bias, place.b, place.head, place.query + row, key, scores[i][j])) continue;
+      visible |= bit_of<W>(i, j);
+      is_seen = true;
+    }
+    const unsigned seen_by = __ballot_sync(0xFFFFFFFFu, is_seen);
+    if (threadIdx.x % kWarp == 0) tile.seen_by[threadIdx.x / kWarp][j] = seen_by;
+  }
+  return visible;
+}
+
+/// From what the warps saw, after a barrier.
+template <class W>
+__device__ void find_seen_keys(AttentionTile<W>& tile) {
+  if (threadIdx.x >= kTile<W>) return;
+  const int j = static_cast<int>(threadIdx.x) / kSide, lane = static_cast<int>(threadIdx.x) % kSide;
+  unsigned seen_by = 0;
+  for (int warp = 0; warp < kBlock / kWarp; ++warp) seen_by |= tile.seen_by[warp][j];
+  tile.seen[threadIdx.x] = ((seen_by >> lane | seen_by >> (lane + kSide)) & 1u) != 0;
+}
+
+/// Which of this thread's visible pairs dropout keeps.
+template <class W>
+__device__ unsigned find_kept_pairs(const AttentionShape& s, const TilePlace& place, unsigned visible) {
+  if (!s.drops) return visible;
+  unsigned kept = 0;
+  for (int i = 0; i < kPairs<W>; ++i) {
+    const Index row =
+        ((place.b * s.heads + place.head) * s.queries + place.query + own_row(i)) * s.keys + place.key;
+    for (int j = 0; j < kPairs<W>; ++j) {
+      if ((visible & bit_of<W>(i, j)) == 0) continue;
+      if (dropout_word(s.dropout, row + own_column(j)) >= s.dropped) kept |= bit_of<W>(i, j);
+    }
+  }
+  return kept;
+}
+
+/// Where the rows of a tile begin.
+template <class T>
+__device__ Rows<T> rows_of(const T* x, const HeadStrides& strides, Index b, Index row, Index head,
+                           int count) {
+  return {x + b * strides.batch + row * strides.row + head * strides.head, strides.row, count};
+}
+
+template <class W>
+__device__ W kept_scale_of(const AttentionShape& s) {
+  return s.drops ? static_cast<W>(s.kept_scale) : W(1);
+}
+
+}  // namespace tapeformer::kernels

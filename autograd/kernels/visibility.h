@@ -1,0 +1,58 @@
+#pragma once
+
+#include <tapeformer/autograd/kernels/write.h>
+
+#include <cstdint>
+
+namespace tapeformer::kernels {
+
+/// What decides which keys each query sees at most; ops/attention.h says what the words mean. Pointers that
+/// are nullptr restrict nothing.
+struct Visibility {
+  Index batch = 0, queries = 0, keys = 0;  // B, T, S
+  Index sequences = 0;                     // N packed ones with query_starts, else B
+  bool causal = false;
+  bool top_left = false;          // where the first query stands; else the last one at the last key
+  Index before = -1, after = -1;  // of the window, at most S + T; -1 for no limit
+  const std::int32_t *key_lengths = nullptr, *prefix_lengths = nullptr;  // [N]
+  const std::int32_t *query_starts = nullptr, *key_starts = nullptr;     // [N + 1], both or none
+  const bool *query_mask = nullptr, *key_mask = nullptr;                 // [B, T], [B, S]
+};
+
+/// One sequence: its rows among the B T queries, and its keys within those of its batch entry.
+struct Sequence {
+  Index row, queries, key, keys;
+};
+
+TAPEFORMER_HOST_DEVICE inline Sequence sequence_at(const Visibility& v, Index i) {
+  if (v.query_starts == nullptr) return {i * v.queries, v.queries, 0, v.keys};
+  return {v.query_starts[i], v.query_starts[i + 1] - v.query_starts[i], v.key_starts[i],
+          v.key_starts[i + 1] - v.key_starts[i]};
+}
+
+struct VisibleRange {
+  Index from, to;
+};
+
+/// The keys that query t of sequence i may see as positions and lengths have it, whatever the masks say.
+TAPEFORMER_HOST_DEVICE inline VisibleRange range_at(const Visibility& v, const Sequence& sequence, Index i,
+                                                    Index t) {
+  const Index keys = v.key_lengths != nullptr ? v.key_lengths[i] : sequence.keys;
+  const Index prefix = v.prefix_lengths != nullptr ? v.prefix_lengths[i] : 0;
+  const Index position = v.top_left ? t : t + keys - sequence.queries;
+  const auto least = [](Index a, Index b) { return a < b ? a : b; };
+  const auto most = [](Index a, Index b) { return a < b ? b : a; };
+  Index from = 0, to = keys;
+  if (v.causal) to = least(to, most(position + 1, prefix));
+  if (v.before >= 0) from = most(from, position - v.before);
+  if (v.after >= 0) to = least(to, position + v.after + 1);
+  from = least(from, keys);
+  return {sequence.key + from, sequence.key + most(from, to)};
+}
+
+/// The ranges [from, to) of keys, [B, T] each. They begin and end at keys that key_mask leaves in; a query
+/// that is not real, or that nothing is left for, gets an empty range.
+void find_visible_keys(Cpu, const Visibility& visibility, std::int32_t* from, std::int32_t* to);
+void find_visible_keys(Cuda, const Visibility& visibility, std::int32_t* from, std::int32_t* to);
+
+}  // namespace tapeformer::kernels
