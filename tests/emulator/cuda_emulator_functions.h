@@ -94,7 +94,7 @@ inline float rsqrt(float x) { return 1.0f / sqrtf(x); }
 inline double rsqrt(double x) { return 1.0 / sqrt(x); }
 inline float __fmaf_rn(float a, float b, float c) { return fmaf(a, b, c); }
 inline double __fma_rn(double a, double b, double c) { return fma(a, b, c); }
-// Rounded before anything is added to them; through memory, so that the host's compiler fuses nothing either.
+// Rounded alone; through memory, so that the host's compiler fuses nothing either.
 inline float __fmul_rn(float a, float b) {
   volatile float product = a * b;
   return product;
@@ -103,5 +103,11 @@ inline double __dmul_rn(double a, double b) {
   volatile double product = a * b;
   return product;
 }
-inline float __fadd_rn(float a, float b) { return a + b; }
-inline double __dadd_rn(double a, double b) { return a + b; }
+inline float __fadd_rn(float a, float b) {
+  volatile float first = a, second = b;
+  return first + second;
+}
+inline double __dadd_rn(double a, double b) {
+  volatile double first = a, second = b;
+  return first + second;
+}

@@ -93,11 +93,15 @@ TEST_SUITE("emulator/functions") {
     CHECK(rsqrtf(4) == 0.5f);
     CHECK(rsqrt(0.25) == 2.0);
     CHECK(rsqrt(16.0f) == 0.25f);
-    const float a = 1 + std::numeric_limits<float>::epsilon();
+    volatile float above_one = 1 + std::numeric_limits<float>::epsilon();  // not known to the compiler
+    const float a = above_one;
     CHECK(__fmul_rn(a, a) - (1 + 2 * std::numeric_limits<float>::epsilon()) == 0);
     CHECK(__fmaf_rn(a, a, -1 - 2 * std::numeric_limits<float>::epsilon()) == std::ldexp(1.0f, -46));
-    const double b = 1 + std::numeric_limits<double>::epsilon();
+    volatile double also_above_one = 1 + std::numeric_limits<double>::epsilon();
+    const double b = also_above_one;
     CHECK(__dmul_rn(b, b) - (1 + 2 * std::numeric_limits<double>::epsilon()) == 0);
+    CHECK(__fadd_rn(a * a, -1 - 2 * std::numeric_limits<float>::epsilon()) == 0);
+    CHECK(__dadd_rn(-1 - 2 * std::numeric_limits<double>::epsilon(), b * b) == 0);
     CHECK(__fma_rn(b, b, -1 - 2 * std::numeric_limits<double>::epsilon()) == std::ldexp(1.0, -104));
   }
 
