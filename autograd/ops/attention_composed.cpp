@@ -23,11 +23,12 @@ bool is_harmful_outside(const char* op, const Tensor& x, const Tensor& mask) {
   dispatch(
       op,
       [&](auto, const auto* values) {
+        using Value = kernels::Wide<std::decay_t<decltype(*values)>>;
         for (Index row = 0; row < mask.elements(); ++row) {
           if (real[row]) continue;
 #pragma omp simd reduction(|| : harmful)
           for (Index i = row * width; i < (row + 1) * width; ++i) {
-            harmful = harmful || !(std::abs(values[i]) < kHarmless);
+            harmful = harmful || !(std::abs(static_cast<Value>(values[i])) < kHarmless);
           }
         }
       },

@@ -93,9 +93,9 @@ Tensor pairs_left_in(const Tensor& mask) {
   dispatch(
       "attention",
       [&](auto, const auto* values) {
-        using T = std::decay_t<decltype(*values)>;
+        using Value = kernels::Wide<std::decay_t<decltype(*values)>>;
         for (Index i = 0; i < here.elements(); ++i) {
-          left_in[i] = values[i] != -std::numeric_limits<T>::infinity();
+          left_in[i] = static_cast<Value>(values[i]) != -std::numeric_limits<Value>::infinity();
         }
       },
       here);

@@ -37,7 +37,7 @@ __global__ void attention_delta_kernel(AttentionShape s, const T* y, const T* dy
     W sum = W(0);
     for (Index e = threadIdx.x % kWarp; e < s.value_width; e += kWarp)
       sum += static_cast<W>(dy[at + e]) * static_cast<W>(y[at + e]);
-    sum = warp_reduce(sum, [](W a, W b) { return a + b; });
+    sum = warp_reduce(sum, [](W x, W other) { return x + other; });
     if (threadIdx.x % kWarp == 0) delta[row] = log_sum[row] == kMinusInfinity<W> ? W(0) : sum;
   }
 }

@@ -1,0 +1,239 @@
+#include <tapeformer/autograd/kernels/cuda.h>
+#include <tapeformer/autograd/ops/additive_attention.h>
+#include <tapeformer/autograd/ops/attention_visibility.h>
+#include <tapeformer/tests/autograd/ops/attention_random.h>
+#include <tapeformer/tests/reference/sanitized.h>
+
+using namespace tapeformer;
+
+namespace {
+
+constexpr int kCases = fewer_if_sanitized(60), kWideCases = fewer_if_sanitized(30),
+              kLongCases = fewer_if_sanitized(8), kRangeCases = 300;
+
+bool has_gpu() {
+  if (cuda::device_count() > 0) return true;
+  MESSAGE("skipped without a GPU: " << cuda::availability());
+  return false;
+}
+
+/// Attention of query, key and value, and of the weight of additive attention where there are four inputs.
+Tensor attention_of(const std::vector<Tensor>& in, const AttentionOptions& options, bool is_composed) {
+  if (in.size() == 3)
+    return (is_composed ? composed_attention : scaled_dot_product_attention)(in[0], in[1], in[2], options);
+  return (is_composed ? composed_additive_attention : additive_attention)(in[0], in[1], in[2], in[3],
+                                                                          options);
+}
+
+AttentionOptions moved(AttentionOptions options, Device device, DType type) {
+  for (Tensor* mask : {&options.mask, &options.key_mask, &options.query_mask, &options.prefix_lengths,
+                       &options.key_lengths, &options.query_starts, &options.key_starts}) {
+    if (mask->defined()) *mask = mask->to(device);
+  }
+  if (options.mask.defined() && options.mask.dtype() != DType::boolean) options.mask = options.mask.to(type);
+  return options;
+}
+
+/// Outputs and gradients, back on the CPU in double.
+OpResult run_on(Device device, DType type, const std::vector<Tensor>& in, const AttentionOptions& options,
+                const Tensor& seed, bool is_composed = false) {
+  std::vector<Tensor> converted;
+  for (const Tensor& x : in) converted.push_back(x.to(type).to(device));
+  const AttentionOptions there = moved(options, device, type);
+  OpResult result =
+      run_op([&](const std::vector<Tensor>& leaves) { return attention_of(leaves, there, is_composed); },
+             converted, seed.to(type).to(device));
+  CHECK(result.y.device() == device);
+  result.y = result.y.to(Device::cpu()).to(DType::f64);
+  for (Tensor& dx : result.gradients) dx = dx.to(Device::cpu()).to(DType::f64);
+  return result;
+}
+
+std::vector<Tensor> inputs_of(const AttentionInputs& in, bool is_additive, Generator& random) {
+  std::vector<Tensor> list;
+  for (const Tensor& x : in.list()) list.push_back(x.to(Device::cpu()));
+  if (is_additive) list.push_back(random_normal({in.H(), in.query.size(3)}, random).to(Device::cpu()));
+  return list;
+}
+
+Tensor seed_of(const AttentionInputs& in, Generator& random) {
+  return random_normal({in.B(), in.T(), in.H(), in.value.size(3)}, random).to(Device::cpu());
+}
+
+/// The GPU's outputs and gradients in f64 and f32 are the CPU's in f64.
+void check_devices_agree(AttentionCase c, Generator& random) {
+  const std::string described = description(c);
+  CAPTURE(described);
+  for (const bool is_additive : {false, true}) {
+    CAPTURE(is_additive);
+    if (is_additive) c.options.scale = 0;
+    const std::vector<Tensor> in = inputs_of(c.in, is_additive, random);
+    const Tensor seed = seed_of(c.in, random);
+    const OpResult expected = run_on(Device::cpu(), DType::f64, in, c.options, seed);
+    for (const DType type : {DType::f64, DType::f32}) {
+      CAPTURE(name_of(type));
+      const OpResult got = run_on(Device::cuda(), type, in, c.options, seed);
+      CHECK(attention_error(got, expected, 0.1) <= (type == DType::f64 ? 1e-11 : 1e-5));
+    }
+  }
+}
+
+/// Adds the errors of y and the gradients.
+void add_errors(const OpResult& got, const OpResult& exact, std::vector<double>& errors) {
+  errors.resize(exact.gradients.size() + 1);
+  errors[0] += relative_error(got.y, exact.y);
+  for (std::size_t i = 0; i < exact.gradients.size(); ++i)
+    errors[i + 1] += relative_error(got.gradients[i], exact.gradients[i]);
+}
+
+Tensor rounded(const Tensor& x) { return x.to(DType::bf16).to(DType::f64); }
+
+}  // namespace
+
+TEST_SUITE("autograd/kernels/cuda_attention") {
+  TEST_CASE("any options: the GPU agrees with the CPU") {
+    if (!has_gpu()) return;
+    for (int i = 0; i < kCases; ++i) {
+      CAPTURE(i);
+      Generator random(static_cast<std::uint64_t>(7000 + i));
+      check_devices_agree(random_case(random), random);
+    }
+  }
+
+  TEST_CASE("any widths: the GPU agrees with the CPU") {
+    if (!has_gpu()) return;
+    for (int i = 0; i < kWideCases; ++i) {
+      CAPTURE(i);
+      Generator random(static_cast<std::uint64_t>(8000 + i));
+      AttentionCase c = random_case(random);
+      while (c.in.B() * c.in.T() * c.in.S() * c.in.H() > 5000) c = random_case(random);
+      const auto width = [&] { return any_of({1, 3, 31, 64, 80, 128, 129, 256, 300}, random); };
+      c.in = random_inputs(c.in.B(), c.in.T(), c.in.S(), c.in.H(), c.in.G(), width(), width(), random);
+      check_devices_agree(c, random);
+    }
+  }
+
+  TEST_CASE("many tiles of keys and queries: the GPU agrees with the CPU") {
+    if (!has_gpu()) return;
+    for (int i = 0; i < kLongCases; ++i) {
+      CAPTURE(i);
+      Generator random(static_cast<std::uint64_t>(9000 + i));
+      AttentionCase c = random_case(random, true);
+      while (c.in.H() > 3) c = random_case(random, true);
+      check_devices_agree(c, random);
+    }
+  }
+
+  TEST_CASE("bf16 errors are at most twice, of gradients three times, those of plain operations in bf16") {
+    if (!has_gpu()) return;
+    for (const bool is_additive : {false, true}) {
+      for (const Index width : {16, 64}) {
+        CAPTURE(is_additive);
+        CAPTURE(width);
+        std::vector<double> fused, plain;  // of several inputs, because the largest error is luck
+        for (int draw = 0; draw < 4; ++draw) {
+          Generator random(static_cast<std::uint64_t>(100 + draw));
+          const AttentionInputs in = random_inputs(1, 40, 70, 2, 1, width, 24, random);
+          AttentionOptions options;
+          options.causal = draw % 2 == 0;
+          options.mask = rounded(random_normal({2, 1, 70}, random).to(Device::cpu()));
+          std::vector<Tensor> inputs = inputs_of(in, is_additive, random);
+          for (Tensor& x : inputs) x = rounded(x);
+          const Tensor seed = rounded(seed_of(in, random));
+          const OpResult exact = run_on(Device::cpu(), DType::f64, inputs, options, seed, true);
+          add_errors(run_on(Device::cuda(), DType::bf16, inputs, options, seed), exact, fused);
+          add_errors(run_on(Device::cuda(), DType::bf16, inputs, options, seed, true), exact, plain);
+        }
+        for (std::size_t i = 0; i < fused.size(); ++i) {
+          CAPTURE(i);
+          CHECK(fused[i] > 0);
+          CHECK(fused[i] <= (i == 0 ? 2 : 3) * plain[i]);
+        }
+      }
+    }
+  }
+
+  TEST_CASE("in bf16 what the masks leave out may hold anything, and an f32 mask is added as it is") {
+    if (!has_gpu()) return;
+    Generator random(3);
+    const AttentionInputs in = random_inputs(2, 5, 7, 4, 2, 8, 3, random);
+    AttentionCase c{in, {}};
+    c.options.key_mask = booleans({1, 1, 0, 1, 1, 0, 0, 0, 1, 1, 1, 1, 1, 1}, {2, 7});
+    c.options.query_mask = booleans({1, 1, 1, 1, 0, 0, 1, 1, 1, 1}, {2, 5});
+    const Tensor seed = seed_of(in, random);
+    const OpResult clean = run_on(Device::cuda(), DType::bf16, inputs_of(in, false, random), c.options, seed);
+    const AttentionInputs bad = spoiled(c, kNan);
+    const OpResult got = run_on(Device::cuda(), DType::bf16, inputs_of(bad, false, random), c.options, seed);
+    CHECK(absolute_error(got.y, clean.y) == 0);
+    check_untouched(c, got.gradients);
+
+    AttentionOptions options;
+    options.mask = Tensor::full({5, 7}, 1000.5, DType::f32, Device::cuda());  // no bf16 number; shifts all
+    std::vector<Tensor> there;
+    for (const Tensor& x : in.list()) there.push_back(x.to(DType::bf16).to(Device::cuda()));
+    const Tensor y = attention_of(there, options, false);
+    options.mask = Tensor();
+    const Tensor unmasked = attention_of(there, options, false);
+    CHECK(relative_error(y.to(Device::cpu()).to(DType::f64), unmasked.to(Device::cpu()).to(DType::f64)) <
+          1e-2);
+  }
+
+  TEST_CASE("the same bits, run after run") {
+    if (!has_gpu()) return;
+    Generator random(14);
+    const AttentionInputs in = random_inputs(1, 130, 70, 2, 1, 16, 24, random);
+    AttentionOptions options;
+    options.causal = true;
+    options.dropout = 0.2;
+    const Tensor seed = seed_of(in, random);
+    const std::vector<Tensor> inputs = inputs_of(in, true, random);
+    for (const DType type : {DType::f32, DType::bf16}) {
+      const OpResult first = run_on(Device::cuda(), type, inputs, options, seed),
+                     second = run_on(Device::cuda(), type, inputs, options, seed);
+      CHECK(absolute_error(second.y, first.y) == 0);
+      for (std::size_t i = 0; i < 4; ++i) CHECK(absolute_error(second.gradients[i], first.gradients[i]) == 0);
+    }
+  }
+
+  TEST_CASE("the ranges of visible keys are the same on both devices") {
+    if (!has_gpu()) return;
+    for (int i = 0; i < kRangeCases; ++i) {
+      Generator random(static_cast<std::uint64_t>(5000 + i));
+      const AttentionCase c = random_case(random);
+      const std::string described = description(c);
+      CAPTURE(described);
+      const auto ranges_on = [&](Device device) {
+        const AttentionOptions there = moved(c.options, device, DType::f64);
+        return visible_keys(there, c.in.B(), c.in.T(), c.in.S(), device);
+      };
+      const VisibleKeys expected = ranges_on(Device::cpu()), got = ranges_on(Device::cuda());
+      REQUIRE(got.defined() == expected.defined());
+      if (!got.defined()) continue;
+      CHECK(got.from.device() == Device::cuda());
+      CHECK(got.from.to_vector<std::int32_t>() == expected.from.to_vector<std::int32_t>());
+      CHECK(got.to.to_vector<std::int32_t>() == expected.to.to_vector<std::int32_t>());
+    }
+  }
+
+  TEST_CASE("masks on another device are refused, naming both") {
+    if (!has_gpu()) return;
+    const Tensor x = Tensor::zeros({2, 3, 1, 4}, DType::f32, Device::cuda());
+    const auto says = [&](const auto& set) {
+      AttentionOptions options;
+      set(options);
+      return message_of<DeviceError>([&] { scaled_dot_product_attention(x, x, x, options); });
+    };
+    const std::string text = says([](auto& o) {
+      o.key_mask = Tensor::full({2, 3}, 1, DType::boolean, Device::cpu());
+    });
+    CHECK(text.find("[scaled_dot_product_attention] key_mask must be on the device of the values") == 0);
+    CHECK(text.find("key_mask=bool[2,3] on cpu") != std::string::npos);
+    CHECK(text.find("on cuda:0") != std::string::npos);
+    CHECK(says([](auto& o) {
+            o.mask = Tensor::zeros({3, 3}, DType::f32, Device::cpu());
+          }).find("mask=f32[3,3] on cpu") != std::string::npos);
+    CHECK(says([](auto& o) {
+            o.key_lengths = Tensor::zeros({2}, DType::i32, Device::cpu());
+          }).find("key_lengths=i32[2] on cpu") != std::string::npos);
+  }
+}
