@@ -6,7 +6,7 @@
 
 namespace tapeformer::kernels {
 
-constexpr Index kMaxRowBlocks = 8192;  // a few times what a GPU runs at once; they loop over what is left
+constexpr Index kMaxRowBlocks = 4096;  // a few times what a GPU runs at once; they loop over what is left
 
 /// The threads that share a row. They take the elements lane(), lane() + kThreads ..., and all of them reach
 /// every reduce().

@@ -10,7 +10,8 @@ struct WithDerivative {
   T value, derivative;
 };
 
-/// f(x) and f'(x) for the functions that save x; who uses one of them alone pays for that alone.
+/// f(x) and f'(x) for the functions that save x; who uses one of them alone pays for that alone. Where a product
+/// is fused with a sum is written out, so that every kernel computes the same bits.
 template <Unary f, class T>
 __device__ WithDerivative<T> value_and_derivative(T x) {
   constexpr T kInverseSqrt2 = T(0.70710678118654752440), kInverseSqrt2Pi = T(0.39894228040143267794);
@@ -23,14 +24,14 @@ __device__ WithDerivative<T> value_and_derivative(T x) {
     return {erf(x), kTwoOverSqrtPi * exp(-x * x)};
   } else if constexpr (f == Unary::gelu) {
     const T below = kHalf * erfc(-x * kInverseSqrt2);  // 1 + erf would lose the lower tail
-    return {x * below, below + x * (kInverseSqrt2Pi * exp(-kHalf * x * x))};
+    return {x * below, fma(x, kInverseSqrt2Pi * exp(-kHalf * x * x), below)};
   } else if constexpr (f == Unary::gelu_tanh) {
-    const T square = x * x, t = tanh(kSqrt2OverPi * x * (kOne + kGeluCubic * square));
-    const T slope = kSqrt2OverPi * (kOne + T(3) * kGeluCubic * square) * (kOne - t * t);
-    return {kHalf * x * (kOne + t), kHalf * (kOne + t + x * slope)};
+    const T square = x * x, t = tanh(kSqrt2OverPi * x * fma(kGeluCubic, square, kOne));
+    const T slope = kSqrt2OverPi * fma(T(3) * kGeluCubic, square, kOne) * fma(-t, t, kOne);
+    return {kHalf * x * (kOne + t), kHalf * fma(x, slope, kOne + t)};
   } else {
     const T s = kOne / (kOne + exp(-x));
-    return {x * s, s * (kOne + x * (kOne - s))};
+    return {x * s, s * fma(x, kOne - s, kOne)};
   }
 }
 
@@ -59,7 +60,7 @@ __device__ T unary_gradient(T saved, T dy) {
   } else if constexpr (f == Unary::sqrt) {
     return T(0.5) * dy / saved;
   } else if constexpr (f == Unary::tanh) {
-    return dy * (T(1) - saved * saved);
+    return dy * fma(-saved, saved, T(1));
   } else if constexpr (f == Unary::sigmoid) {
     return dy * saved * (T(1) - saved);
   } else if constexpr (f == Unary::relu) {

@@ -117,8 +117,9 @@ TEST_SUITE("autograd/ops/elementwise") {
         CAPTURE(shape.text());
         const Tensor x = arguments(f, shape, random);
         const Tensor expected = filled(shape, [&](Index i) { return formula(f, x.at(i)); });
-        // xsimd's erf is up to 30 units in the last place off.
-        CHECK(relative_error(unary(f, x), expected) < (f == Unary::erf ? 1e-14 : 1e-15));
+        // xsimd's erf is up to 30 units in the last place off, and gelu's formula loses digits below -1.
+        const bool is_coarse = f == Unary::erf || f == Unary::gelu;
+        CHECK(relative_error(unary(f, x), expected) < (is_coarse ? 2e-14 : 1e-15));
       }
     }
   }

@@ -1,0 +1,84 @@
+#pragma once
+
+#include <doctest/doctest.h>
+#include <tapeformer/autograd/kernels/cuda.h>
+#include <tapeformer/autograd/tape.h>
+#include <tapeformer/tests/reference/support.h>
+
+#include <algorithm>
+#include <functional>
+#include <vector>
+
+namespace tapeformer {
+
+/// For cases that need a GPU, real or emulated: says so and is false where there is none.
+inline bool has_gpu() {
+  if (cuda::device_count() > 0) return true;
+  MESSAGE("skipped: " << cuda::availability());
+  return false;
+}
+
+/// `x` on the GPU, `shift` elements behind where memory begins.
+inline Tensor on_gpu(const Tensor& x, Index shift = 0) {
+  const Index size = bytes_of(x.dtype());
+  const Tensor base = Tensor::empty({x.elements() + shift}, x.dtype(), Device::cuda());
+  char* const start = static_cast<char*>(base.state()->storage->data) + shift * size;
+  const Handle<Storage> storage(
+      new Storage(start, static_cast<std::size_t>(x.bytes()), [base] { static_cast<void>(base); }));
+  storage->device = Device::cuda();
+  const Tensor y = Tensor::adopt(storage, x.shape(), x.dtype());
+  y.copy_from(x);
+  return y;
+}
+
+inline Tensor host_normal(const Shape& shape, Generator& random, DType type = DType::f64) {
+  return random_normal(shape, random).to(Device::cpu()).to(type);
+}
+
+/// What the host reads as f64.
+inline Tensor readable(const Tensor& x) { return x.to(Device::cpu()).to(DType::f64); }
+
+inline bool same_bits(const Tensor& a, const Tensor& b) {
+  return absolute_error(readable(a), readable(b)) == 0;
+}
+
+using Function = std::function<Tensor(const std::vector<Tensor>&)>;
+/// f(x) and the gradients of sum(f(x) * dy); `recorded` computes these in plain operations.
+inline std::vector<Tensor> with_gradients(const Function& f, const std::vector<Tensor>& x, const Tensor& dy,
+                                          bool recorded = false) {
+  Tape tape;
+  std::vector<Tensor> leaves;
+  for (const Tensor& leaf : x) {
+    leaves.push_back(leaf.detach());
+    tape.watch(leaves.back());
+  }
+  std::vector<Tensor> results{f(leaves)};
+  for (const Tensor& dx : tape.gradients(results[0], leaves, dy, recorded)) results.push_back(dx);
+  return results;
+}
+
+/// f in bf16 on the GPU against double: f(x) is at most twice, gradients at most three times as far off as
+/// `naive` is, which takes each operation on its own, every result rounded to bf16; where f is one operation,
+/// without a `naive`, f(x) rounded once and the gradient of a recorded pass. Where these happen to be exact, a
+/// quarter of a unit in the last place is allowed.
+inline void check_bf16(const Function& f, const Function& naive, const std::vector<Tensor>& x,
+                       const Tensor& dy, Index shift = 0) {
+  std::vector<Tensor> here, there;
+  for (const Tensor& input : x) {
+    there.push_back(on_gpu(input.to(DType::bf16), shift));
+    here.push_back(readable(there.back()));
+  }
+  const Tensor seed = on_gpu(dy.to(DType::bf16), shift);
+  const std::vector<Tensor> exact = with_gradients(f, here, readable(seed));
+  const std::vector<Tensor> plain = with_gradients(naive ? naive : f, there, seed, true);
+  const std::vector<Tensor> got = with_gradients(f, there, seed);
+  for (std::size_t i = 0; i < exact.size(); ++i) {
+    CAPTURE(i);
+    CHECK(got[i].dtype() == DType::bf16);
+    const Tensor beside = i == 0 && !naive ? exact[0].to(DType::bf16) : plain[i];
+    const double most = std::max(relative_error(readable(beside), exact[i]), 0x1p-9);
+    CHECK(relative_error(readable(got[i]), exact[i]) <= (i == 0 ? 2 : 3) * most);
+  }
+}
+
+}  // namespace tapeformer
