@@ -1,0 +1,185 @@
+#include <tapeformer/autograd/ops/dropout.h>
+#include <tapeformer/autograd/ops/elementwise.h>
+#include <tapeformer/autograd/ops/embedding.h>
+#include <tapeformer/autograd/ops/linear_cross_entropy.h>
+#include <tapeformer/autograd/ops/reduce.h>
+#include <tapeformer/autograd/ops/rotary.h>
+#include <tapeformer/tests/autograd/kernels/cuda_case.h>
+
+using namespace tapeformer;
+
+namespace {
+
+Tensor host_ids(const Shape& shape, Index end, Generator& random) {
+  const Tensor ids = Tensor::empty(shape, DType::i32, Device::cpu());
+  for (Index i = 0; i < ids.elements(); ++i)
+    ids.data<std::int32_t>()[i] = static_cast<std::int32_t>(random.below(end));
+  return ids;
+}
+
+/// What is thrown until everything that `run` queues is done.
+template <class F>
+std::string offence_of(F&& run) {
+  return message_of<ShapeError>([&] {
+    run();
+    cuda::synchronize(0);
+  });
+}
+
+}  // namespace
+
+TEST_SUITE("autograd/kernels/cuda_embedding") {
+  TEST_CASE("rows and their summed gradients have the CPU's bits") {
+    if (!has_gpu()) return;
+    Generator random(1);
+    for (const Index width : {1, 31, 32, 127, 128, 129, 300, 1100}) {
+      for (const Index count : {0, 1, 31, 33, 700}) {
+        CAPTURE(width);
+        CAPTURE(count);
+        const Tensor ids = host_ids({count}, 37, random),
+                     table = host_normal({40, width}, random, DType::f32),
+                     dy = host_normal({count, width}, random, DType::f32);
+        const Function look_up = [&](const auto& in) { return embedding(in[0], ids.to(in[0].device())); };
+        const auto expected = with_gradients(look_up, {table}, dy),
+                   got = with_gradients(look_up, {on_gpu(table, 1)}, on_gpu(dy, 1));
+        CHECK(same_bits(got[0], expected[0]));
+        CHECK(same_bits(got[1], expected[1]));
+      }
+    }
+  }
+
+  TEST_CASE("gradients of a table with a shadow in bf16 are f32, and add up") {
+    if (!has_gpu()) return;
+    Generator random(2);
+    const Tensor ids = host_ids({500}, 9, random),
+                 dy = on_gpu(host_normal({500, 40}, random).to(DType::bf16));
+    Parameter table(on_gpu(host_normal({9, 40}, random, DType::f32)));
+    table.set_shadow(DType::bf16);
+    const Tensor plain = host_normal({9, 40}, random);
+    const Tensor exact =
+        with_gradients([&](const auto& in) { return embedding(in[0], ids); }, {plain}, readable(dy))[1];
+    for (int pass = 1; pass <= 2; ++pass) {
+      Tape tape;
+      tape.backward(embedding(table, ids.to(Device::cuda())), dy);
+      CHECK(table.gradient().dtype() == DType::f32);
+      CHECK(relative_error(readable(table.gradient()), affine(exact, pass, 0)) < 1e-6);
+    }
+  }
+
+  TEST_CASE("ids that are not there are told in the CPU's words, the first of them") {
+    if (!has_gpu()) return;
+    Generator random(3);
+    for (const Index count : {1, 40, 5000}) {
+      for (const Index at : {Index{0}, count / 2, count - 1}) {
+        for (const std::int32_t wrong : {-1, 7, 1 << 30}) {
+          const Tensor ids = host_ids({1, count}, 7, random);
+          for (Index i = at; i < count; i += 3) ids.data<std::int32_t>()[i] = wrong;
+          const Tensor table = host_normal({7, 3}, random), x = host_normal({1, count, 7}, random);
+          const auto look_up = [&](Device device) {
+            return offence_of([&] { embedding(table.to(device), ids.to(device)); });
+          };
+          const auto lose = [&](Device device) {
+            return offence_of([&] { cross_entropy(x.to(device), ids.to(device), {5, 0}); });
+          };
+          const auto lose_linear = [&](Device device) {
+            return offence_of([&] {
+              const Tensor there = x.to(device), weight = table.to(device);
+              linear_cross_entropy(there, Tensor::zeros({7, 7}, DType::f64, device), {}, ids.to(device));
+            });
+          };
+          CHECK(look_up(Device::cuda()) == look_up(Device::cpu()));
+          CHECK(look_up(Device::cpu()).find("must be in [0, 7)") != std::string::npos);
+          CHECK(lose(Device::cuda()) == lose(Device::cpu()));
+          CHECK(lose_linear(Device::cuda()) == lose_linear(Device::cpu()));
+        }
+      }
+    }
+    CHECK_NOTHROW(embedding(Tensor::zeros({1, 1}, DType::f32, Device::cuda()),
+                            Tensor::zeros({3}, DType::i32, Device::cuda())));
+  }
+
+  TEST_CASE("ids on another device are refused") {
+    if (!has_gpu()) return;
+    const Tensor table = Tensor::zeros({3, 4}, DType::f32, Device::cuda()),
+                 ids = Tensor::zeros({2}, DType::i32, Device::cpu());
+    const std::string message = message_of<DeviceError>([&] { embedding(table, ids); });
+    CHECK(message ==
+          "[embedding] ids must be on the device of the values; got ids=i32[2] on cpu, "
+          "values=f32[3,4] on cuda:0; try ids.to(Device)");
+  }
+}
+
+TEST_SUITE("autograd/kernels/cuda_rotary") {
+  TEST_CASE(
+      "turned pairs are the CPU's, in both layouts, of parts of a head and of more pairs than travel "
+      "with a launch") {
+    if (!has_gpu()) return;
+    Generator random(4);
+    for (const RotaryLayout layout : {RotaryLayout::interleaved, RotaryLayout::half_split}) {
+      for (const Index head_width : {2, 6, 34, 300}) {
+        for (const Index width : {Index{0}, Index{2}}) {
+          CAPTURE(head_width);
+          CAPTURE(width);
+          RotaryConfig config;
+          config.layout = layout, config.width = width;
+          const Tensor x = host_normal({2, 5, 3 * head_width + 7}, random),
+                       dy = host_normal({2, 5, 3 * head_width + 7}, random);
+          for (const Shape& shape : {Shape{5}, Shape{2, 5}}) {
+            const Tensor positions = host_ids(shape, 1000, random);
+            const Function turn = [&](const auto& in) {
+              return packed_rotary(in[0], 2, head_width, positions.to(in[0].device()), config);
+            };
+            const auto expected = with_gradients(turn, {x}, dy),
+                       got = with_gradients(turn, {on_gpu(x)}, on_gpu(dy));
+            CHECK(relative_error(readable(got[0]), expected[0]) < 1e-13);
+            CHECK(relative_error(readable(got[1]), expected[1]) < 1e-13);
+            check_bf16(turn, {}, {x}, dy, 1);
+          }
+        }
+      }
+    }
+  }
+
+  TEST_CASE("a position beyond the limit is told in the CPU's words; negative ones turn the other way") {
+    if (!has_gpu()) return;
+    RotaryConfig config;
+    config.max_positions = 16;
+    const Tensor x = Tensor::full({1, 4, 1, 2}, 1, DType::f64, Device::cpu());
+    const auto turn = [&](const std::vector<std::int32_t>& at, Device device) {
+      const Tensor positions = Tensor::from(at).to(device);
+      return offence_of([&] { rotary(x.to(device), positions, config); });
+    };
+    CHECK(turn({0, 16, 99, 1}, Device::cuda()) == turn({0, 16, 99, 1}, Device::cpu()));
+    CHECK(turn({0, 16, 99, 1}, Device::cpu()).find("got 16 in positions=i32[4]") != std::string::npos);
+    CHECK(turn({0, -20, 15, 1}, Device::cuda()) == "nothing was thrown");
+  }
+}
+
+TEST_SUITE("autograd/kernels/cuda_dropout") {
+  TEST_CASE("the same elements stay as on the CPU") {
+    if (!has_gpu()) return;
+    Generator random(5);
+    for (const Index count : {0, 1, 31, 32, 33, 63, 64, 65, 127, 128, 129, 1000, 40001}) {
+      for (const double probability : {0.1, 0.5}) {
+        CAPTURE(count);
+        const DropoutKey key{7, static_cast<std::uint64_t>(count), 3};
+        const Function drop = [&](const auto& in) { return dropout(in[0], probability, key); };
+        const Tensor x = host_normal({count}, random, DType::f32),
+                     dy = host_normal({count}, random, DType::f32);
+        const auto expected = with_gradients(drop, {x}, dy),
+                   got = with_gradients(drop, {on_gpu(x, 1)}, on_gpu(dy, 1));
+        CHECK(same_bits(got[0], expected[0]));
+        CHECK(same_bits(got[1], expected[1]));
+        const Tensor narrow = on_gpu(x.to(DType::bf16));
+        CHECK(same_bits(dropout(narrow, probability, key),
+                        dropout(readable(narrow).to(DType::f32), probability, key).to(DType::bf16)));
+      }
+    }
+  }
+
+  TEST_CASE("dropping everything leaves zeros") {
+    if (!has_gpu()) return;
+    const Tensor y = dropout(Tensor::full({70}, 3, DType::f32, Device::cuda()), 1, {});
+    CHECK(same_bits(y, Tensor::zeros({70}, DType::f32, Device::cpu())));
+  }
+}

@@ -1,0 +1,153 @@
+#include <tapeformer/autograd/ops/elementwise.h>
+#include <tapeformer/autograd/ops/linear_cross_entropy.h>
+#include <tapeformer/autograd/ops/matmul.h>
+#include <tapeformer/autograd/ops/reduce.h>
+#include <tapeformer/autograd/ops/shape.h>
+#include <tapeformer/autograd/ops/softmax.h>
+#include <tapeformer/tests/autograd/kernels/cuda_case.h>
+
+using namespace tapeformer;
+
+namespace {
+
+/// Targets in [0, classes).
+Tensor random_targets(Index rows, Index classes, Generator& random) {
+  const Tensor targets = Tensor::empty({rows}, DType::i32, Device::cpu());
+  for (Index i = 0; i < rows; ++i)
+    targets.data<std::int32_t>()[i] = static_cast<std::int32_t>(random.below(classes));
+  return targets;
+}
+/// A third of them ignored.
+Tensor targets_with_gaps(Index rows, Index classes, Generator& random) {
+  const Tensor targets = random_targets(rows, classes, random);
+  for (Index i = 1; i < rows; i += 3) targets.data<std::int32_t>()[i] = -1;
+  return targets;
+}
+
+Tensor seed_of(DType type, Device device) { return Tensor::scalar(-1.5, type, device); }
+
+Function loss_of(const Tensor& targets, double smoothing) {
+  return [=](const std::vector<Tensor>& x) {
+    return cross_entropy(x[0], targets.to(x[0].device()), {-1, smoothing});
+  };
+}
+Function linear_loss_of(const Tensor& targets, Index chunk) {
+  return [=](const std::vector<Tensor>& x) {
+    LinearCrossEntropyOptions options;
+    options.chunk = chunk;
+    return linear_cross_entropy(x[0], x[1], x[2], targets.to(x[0].device()), options);
+  };
+}
+/// Of logits, in plain operations of their type. No target is ignored.
+Tensor plain_loss(const Tensor& logits, const Tensor& targets) {
+  const Tensor picks = targets.alias({targets.elements(), 1}).to(logits.device());
+  return affine(mean(gather(log_softmax(logits), 1, picks)), -1, 0);
+}
+
+/// `f` on bf16 inputs against f64: losses at most twice, gradients at most three times as far off as `plain`.
+void check_bf16_loss(const Function& f, const Function& plain, const std::vector<Tensor>& x) {
+  std::vector<Tensor> here, there;
+  for (const Tensor& input : x) {
+    there.push_back(on_gpu(input.to(DType::bf16), 1));
+    here.push_back(readable(there.back()));
+  }
+  const Device gpu = Device::cuda();
+  const std::vector<Tensor> exact = with_gradients(f, here, seed_of(DType::f64, Device::cpu()));
+  const std::vector<Tensor> naive = with_gradients(plain, there, seed_of(DType::bf16, gpu), true);
+  const std::vector<Tensor> got = with_gradients(f, there, seed_of(DType::f32, gpu));
+  CHECK(got[0].dtype() == DType::f32);
+  for (std::size_t i = 0; i < exact.size(); ++i) {
+    CAPTURE(i);
+    const double most = std::max(relative_error(readable(naive[i]), exact[i]), 0x1p-9);
+    CHECK(relative_error(readable(got[i]), exact[i]) <= (i == 0 ? 2 : 3) * most);
+  }
+}
+
+}  // namespace
+
+TEST_SUITE("autograd/kernels/cuda_loss") {
+  TEST_CASE("losses and gradients are the CPU's, in rows that a warp and that a block takes") {
+    if (!has_gpu()) return;
+    Generator random(1);
+    for (const Index classes : {1, 2, 31, 33, 257, 1024, 1025, 4099}) {
+      for (const Index rows : {1, 9}) {
+        for (const double smoothing : {0.0, 0.2}) {
+          CAPTURE(classes);
+          CAPTURE(rows);
+          const Tensor x = host_normal({rows, classes}, random);
+          const Function f = loss_of(targets_with_gaps(rows, classes, random), smoothing);
+          const auto expected = with_gradients(f, {x}, seed_of(DType::f64, Device::cpu()));
+          for (const DType type : {DType::f64, DType::f32}) {
+            const auto got = with_gradients(f, {on_gpu(x.to(type), 1)}, seed_of(type, Device::cuda()));
+            for (std::size_t i = 0; i < 2; ++i)
+              CHECK(absolute_error(readable(got[i]), expected[i]) < (type == DType::f64 ? 1e-13 : 1e-5));
+          }
+        }
+      }
+    }
+  }
+
+  TEST_CASE("of bf16 logits the loss is f32") {
+    if (!has_gpu()) return;
+    Generator random(2);
+    for (const Index classes : {31, 65, 1100}) {
+      const Tensor targets = random_targets(9, classes, random);
+      check_bf16_loss(loss_of(targets, 0), [=](const auto& x) { return plain_loss(x[0], targets); },
+                      {affine(host_normal({9, classes}, random), 3, 0)});
+    }
+  }
+
+  TEST_CASE("the loss of a linear map in bf16, in one chunk and in several") {
+    if (!has_gpu()) return;
+    Generator random(3);
+    const Tensor targets = random_targets(33, 65, random);
+    const std::vector<Tensor> x{host_normal({33, 24}, random), host_normal({65, 24}, random),
+                                host_normal({65}, random)};
+    const Function plain = [=](const auto& in) { return plain_loss(linear(in[0], in[1], in[2]), targets); };
+    for (const Index chunk : {0, 1, 10}) check_bf16_loss(linear_loss_of(targets, chunk), plain, x);
+  }
+
+  TEST_CASE("gradients of a head with a shadow in bf16 are f32, its sums exact to f32") {
+    if (!has_gpu()) return;
+    Generator random(4);
+    const Tensor x = on_gpu(Tensor::full({600, 4}, 1, DType::bf16, Device::cpu()));
+    Parameter weight(on_gpu(Tensor::zeros({2, 4}, DType::f32, Device::cpu())));
+    weight.set_shadow(DType::bf16);
+    const Tensor targets = Tensor::zeros({600}, DType::i32, Device::cuda());
+    LinearCrossEntropyOptions options;
+    options.chunk = 7;
+    Tape tape;
+    tape.backward(linear_cross_entropy(x, weight, {}, targets, options));
+    CHECK(weight.gradient().dtype() == DType::f32);
+    // Each row brings bf16(1 / 1200), which a sum in bf16 would lose after 256 rows.
+    const double row = Tensor::scalar(1.0 / 1200, DType::bf16, Device::cpu()).item();
+    CHECK(weight.gradient().at(0) == doctest::Approx(-600 * row).epsilon(1e-5));
+    CHECK(weight.gradient().at(7) == doctest::Approx(600 * row).epsilon(1e-5));
+  }
+
+  TEST_CASE("nothing but ignored rows, and no rows, are no loss") {
+    if (!has_gpu()) return;
+    for (const Index rows : {0, 40}) {
+      const Tensor targets = Tensor::full({rows}, -1, DType::i32, Device::cuda());
+      const auto got =
+          with_gradients(loss_of(targets, 0.1), {Tensor::full({rows, 7}, 2, DType::f32, Device::cuda())},
+                         seed_of(DType::f32, Device::cuda()));
+      CHECK(got[0].item() == 0);
+      for (Index i = 0; i < got[1].elements(); ++i) CHECK(got[1].at(i) == 0);
+    }
+  }
+
+  TEST_CASE("the same bits twice") {
+    if (!has_gpu()) return;
+    Generator random(5);
+    const Tensor targets = targets_with_gaps(700, 65, random);
+    const std::vector<Tensor> x{on_gpu(host_normal({700, 24}, random, DType::f32)),
+                                on_gpu(host_normal({65, 24}, random, DType::f32)),
+                                on_gpu(host_normal({65}, random, DType::f32))};
+    const auto run = [&] {
+      return with_gradients(linear_loss_of(targets, 100), x, seed_of(DType::f32, Device::cuda()));
+    };
+    const std::vector<Tensor> first = run(), second = run();
+    for (std::size_t i = 0; i < first.size(); ++i) CHECK(same_bits(first[i], second[i]));
+  }
+}

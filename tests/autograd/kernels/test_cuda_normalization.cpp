@@ -1,0 +1,94 @@
+#include <tapeformer/autograd/ops/elementwise.h>
+#include <tapeformer/autograd/ops/normalization.h>
+#include <tapeformer/autograd/ops/reduce.h>
+#include <tapeformer/tests/autograd/kernels/cuda_case.h>
+
+using namespace tapeformer;
+
+namespace {
+
+Tensor layer_norm_of(const std::vector<Tensor>& x) { return layer_norm(x[0], x[1], x[2]); }
+Tensor rms_norm_of(const std::vector<Tensor>& x) { return rms_norm(x[0], x[1]); }
+/// One operation after the other, each result rounded.
+Tensor plain_layer_norm(const std::vector<Tensor>& x) {
+  const Tensor deviation = x[0] - mean(x[0], {-1}, true);
+  return deviation / sqrt(mean(deviation * deviation, {-1}, true) + 1e-5) * x[1] + x[2];
+}
+Tensor plain_rms_norm(const std::vector<Tensor>& x) {
+  return x[0] / sqrt(mean(x[0] * x[0], {-1}, true) + 1e-6) * x[1];
+}
+
+std::vector<Tensor> inputs_of(Index rows, Index n, Generator& random) {
+  return {affine(host_normal({rows, n}, random), 2, 0.5), host_normal({n}, random), host_normal({n}, random)};
+}
+
+std::vector<Tensor> there(const std::vector<Tensor>& x, DType type) {
+  std::vector<Tensor> moved;
+  for (const Tensor& t : x) moved.push_back(on_gpu(t.to(type), 1));
+  return moved;
+}
+
+}  // namespace
+
+TEST_SUITE("autograd/kernels/cuda_normalization") {
+  TEST_CASE("both norms in bf16, of rows that a warp and that a block takes") {
+    if (!has_gpu()) return;
+    Generator random(1);
+    for (const Index n : {5, 31, 32, 33, 257, 1024, 1025}) {
+      for (const Index rows : {1, 9, 130}) {
+        CAPTURE(n);
+        CAPTURE(rows);
+        const std::vector<Tensor> x = inputs_of(rows, n, random);
+        const Tensor dy = host_normal({rows, n}, random);
+        check_bf16(layer_norm_of, plain_layer_norm, x, dy, n % 3);
+        check_bf16(rms_norm_of, plain_rms_norm, {x[0], x[1]}, dy);
+      }
+    }
+  }
+
+  TEST_CASE("sums over any number of rows are the CPU's") {
+    if (!has_gpu()) return;
+    Generator random(2);
+    for (const Index rows : {0, 1, 7, 8, 9, 127, 128, 129, 1000, 8300}) {  // 64 parts at most from 8192 on
+      for (const Index n : {1, 33}) {
+        CAPTURE(rows);
+        CAPTURE(n);
+        const std::vector<Tensor> x = inputs_of(rows, n, random);
+        const Tensor dy = host_normal({rows, n}, random);
+        const std::vector<Tensor> expected = with_gradients(layer_norm_of, x, dy);
+        for (const DType type : {DType::f64, DType::f32}) {
+          const std::vector<Tensor> got = with_gradients(layer_norm_of, there(x, type), on_gpu(dy.to(type)));
+          for (std::size_t i = 0; i < got.size(); ++i) {
+            const double error = absolute_error(readable(got[i]), expected[i]);
+            CHECK(error <= (type == DType::f64 ? 1e-11 : 2e-4) * (n == 1 ? 30 : 1));
+          }
+        }
+      }
+    }
+  }
+
+  TEST_CASE("gradients of a weight with a shadow in bf16 are f32, and add up") {
+    if (!has_gpu()) return;
+    Generator random(3);
+    const Tensor x = on_gpu(host_normal({300, 40}, random).to(DType::bf16));
+    Parameter weight(on_gpu(host_normal({40}, random, DType::f32)));
+    weight.set_shadow(DType::bf16);
+    for (int pass = 1; pass <= 2; ++pass) {
+      Tape tape;
+      tape.backward(sum(rms_norm(x, weight)));
+      CHECK(weight.gradient().dtype() == DType::f32);
+      const Tensor exact = sum(rms_norm(readable(x), {}), {0});
+      CHECK(relative_error(readable(weight.gradient()), affine(exact, pass, 0)) < 1e-5);
+    }
+  }
+
+  TEST_CASE("the same bits twice") {
+    if (!has_gpu()) return;
+    Generator random(4);
+    const std::vector<Tensor> x = there(inputs_of(1001, 70, random), DType::f32);
+    const Tensor dy = on_gpu(host_normal({1001, 70}, random, DType::f32));
+    const std::vector<Tensor> first = with_gradients(layer_norm_of, x, dy),
+                              second = with_gradients(layer_norm_of, x, dy);
+    for (std::size_t i = 0; i < first.size(); ++i) CHECK(same_bits(first[i], second[i]));
+  }
+}
