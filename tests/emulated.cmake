@@ -19,10 +19,12 @@ get_target_property(libraries tapeformer LINK_LIBRARIES)
 list(FILTER libraries EXCLUDE REGEX "^CUDA::")
 target_link_libraries(tapeformer_emulated PUBLIC cuda_emulator ${libraries})
 
-# The same tests, and the programs, on the emulated device.
-add_executable(tapeformer_tests_emulated $<TARGET_OBJECTS:tapeformer_tests> $<TARGET_OBJECTS:tapeformer_programs>)
+# The same tests, and the programs, on the emulated device. What calls dispatch() chooses between devices itself.
+set(others "/autograd/test_dispatch\\.cpp\\.o$")
+add_executable(tapeformer_tests_emulated autograd/test_dispatch.cpp $<TARGET_OBJECTS:tapeformer_programs>
+  $<FILTER:$<TARGET_OBJECTS:tapeformer_tests>,EXCLUDE,${others}>)
 target_link_libraries(tapeformer_tests_emulated PRIVATE tapeformer_emulated tapeformer_embedded_corpus
-  nlohmann_json::nlohmann_json)
+  nlohmann_json::nlohmann_json doctest::doctest)
 foreach(program train_translation train_language_model gradcheck_attention)
   add_executable(${program}_emulated $<TARGET_OBJECTS:${program}> $<TARGET_OBJECTS:tapeformer_programs>)
   target_link_libraries(${program}_emulated PRIVATE tapeformer_emulated tapeformer_embedded_corpus

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Builds the library, the programs and the tests, runs the tests and the structure check.
-# Usage: tests/run.sh [--asan] [--slow]
+# Usage: tests/run.sh [--asan] [--slow] [--cuda]
 #   --asan  with the address and undefined-behaviour sanitizers (build/asan instead of build/release)
 #   --slow  the slow tests too
+#   --cuda  builds the library and the programs with CUDA instead (build/cuda), where there is nvcc, and tests nothing
 # Warnings are errors where CI is set.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -13,15 +14,25 @@ for option in "$@"; do
   case $option in
     --asan) preset=asan ;;
     --slow) selection=(-L 'cpu|slow') ;;
+    --cuda) preset=cuda ;;
     *)
-      echo "tests/run.sh: unknown option $option; try --asan, --slow" >&2
+      echo "tests/run.sh: unknown option $option; try --asan, --slow, --cuda" >&2
       exit 2
       ;;
   esac
 done
 
+if [ "$preset" = cuda ] && ! PATH=$PATH:/usr/local/cuda/bin command -v nvcc >/dev/null; then
+  echo "tests/run.sh: there is no nvcc on PATH or in /usr/local/cuda/bin; the CUDA build is skipped"
+  exit 0
+fi
+
 examples/setup.sh clang-format-14
-command -v ccache >/dev/null && export CMAKE_CXX_COMPILER_LAUNCHER=ccache
+command -v ccache >/dev/null && export CMAKE_CXX_COMPILER_LAUNCHER=ccache CMAKE_CUDA_COMPILER_LAUNCHER=ccache
+if [ "$preset" = cuda ]; then
+  cmake --preset cuda --log-level=WARNING -DTAPEFORMER_TESTS=OFF ${CI:+-DTAPEFORMER_WERROR=ON} >/dev/null
+  exec cmake --build --preset cuda -j "$(nproc)"
+fi
 cmake --preset "$preset" --log-level=WARNING ${CI:+-DTAPEFORMER_WERROR=ON} >/dev/null
 cmake --build --preset "$preset" -j "$(nproc)"
 

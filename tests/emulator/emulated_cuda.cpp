@@ -104,6 +104,11 @@ void queue(EmulatedStream& stream, std::function<void()> work) {
   ++stream.queued;
 }
 
+/// A large block's beginning is enough, and leaves the rest to the system.
+void poison(void* from, std::size_t bytes) {
+  std::memset(from, 0xFF, std::min<std::size_t>(bytes, std::size_t{16} << 20));
+}
+
 cudaError_t add_block(void** to, std::size_t bytes, Kind kind, int device) {
   if (bytes == 0) return failed(cudaErrorInvalidValue);
   EmulatedPool& pool = world().pools[device];
@@ -113,7 +118,7 @@ cudaError_t add_block(void** to, std::size_t bytes, Kind kind, int device) {
     pool.held = std::max(pool.held, pool.in_use);
   }
   *to = ::operator new(bytes, kAlignment);
-  std::memset(*to, 0xFF, bytes);
+  poison(*to, bytes);
   world().blocks[static_cast<const char*>(*to)] = {bytes, kind, device};
   return cudaSuccess;
 }
@@ -122,7 +127,7 @@ void remove_block(void* from, Kind kind) {
   const auto found = world().blocks.find(static_cast<const char*>(from));
   if (found == world().blocks.end() || found->second.kind != kind)
     abort_because("memory is freed that was not allocated, or not in this way");
-  std::memset(from, 0xFF, found->second.bytes);
+  poison(from, found->second.bytes);
   world().pools[found->second.device].in_use -= found->second.bytes;
   world().blocks.erase(found);
   ::operator delete(from, kAlignment);

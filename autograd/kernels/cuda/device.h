@@ -27,6 +27,20 @@ __device__ T* dynamic_shared() {
 }
 #endif
 
+#if !defined(__CUDACC__)
+/// A kernel's pointers must be to its device's memory; what else it is given may be anything.
+template <class T>
+void require_argument(const char*, cudaStream_t, const T&) {}
+template <class T>
+void require_argument(const char* kernel, cudaStream_t stream, T* pointer) {
+  emulator::require_device_memory(kernel, stream, pointer, 0);
+}
+template <class T>
+void require_argument(const char* kernel, cudaStream_t stream, const Write<T>& write) {
+  emulator::require_device_memory(kernel, stream, write.to, 0);
+}
+#endif
+
 /// Queues a kernel; does nothing when the grid is empty.
 template <class... Parameters, class... Arguments>
 void launch(Cuda on, const char* name, void (*kernel)(Parameters...), dim3 grid, dim3 block,
@@ -38,6 +52,7 @@ void launch(Cuda on, const char* name, void (*kernel)(Parameters...), dim3 grid,
   kernel<<<grid, block, shared_bytes, stream>>>(static_cast<Parameters>(arguments)...);
 #else
   emulator::finish(stream);  // what was queued before the kernel
+  (require_argument(name, stream, static_cast<Parameters>(arguments)), ...);
   emulator::launch(name, grid, block, shared_bytes, [&] { kernel(static_cast<Parameters>(arguments)...); });
 #endif
   check_launch(stream, name);

@@ -1,0 +1,147 @@
+#include <doctest/doctest.h>
+#include <tapeformer/autograd/dispatch.h>
+#include <tapeformer/autograd/kernels/cuda.h>
+#include <tapeformer/autograd/parameter.h>
+#include <tapeformer/tests/reference/support.h>
+
+using namespace tapeformer;
+
+namespace {
+
+/// The type behind a pointer or a Write.
+template <class T>
+DType type_of(T*) {
+  return dtype_of<T>();
+}
+template <class T>
+DType type_of(kernels::Write<T>) {
+  return dtype_of<T>();
+}
+bool is_gpu(kernels::Cpu) { return false; }
+bool is_gpu(kernels::Cuda) { return true; }
+
+Tensor on_cpu(const Shape& shape, DType type) { return Tensor::zeros(shape, type, Device::cpu()); }
+
+/// Calls `test` with a GPU where there is one, else says so.
+template <class F>
+void on_gpu(const F& test) {
+  if (cuda::device_count() == 0) {
+    MESSAGE("skipped: ", cuda::availability());
+    return;
+  }
+  test(Device::cuda(0));
+}
+
+}  // namespace
+
+TEST_SUITE("autograd/dispatch") {
+  TEST_CASE("a kernel gets the type and the addresses of its tensors, and none for an undefined one") {
+    for (const DType type : {DType::f32, DType::f64}) {
+      const Tensor a = on_cpu({3}, type), b = on_cpu({3}, type);
+      int calls = 0;
+      dispatch(
+          "test",
+          [&](auto on, auto* pa, auto* nothing, auto* pb) {
+            ++calls;
+            CHECK(!is_gpu(on));
+            CHECK(type_of(pa) == type);
+            CHECK(static_cast<void*>(pa) == a.raw());
+            CHECK(static_cast<void*>(pb) == b.raw());
+            CHECK(nothing == nullptr);
+          },
+          a, Tensor(), b);
+      CHECK(calls == 1);
+    }
+  }
+
+  TEST_CASE("without any tensor there is nothing to do") {
+    dispatch(
+        "test", [](auto, auto*) { CHECK(false); }, Tensor());
+  }
+
+  TEST_CASE("wide arguments are of the type itself where that is wide enough") {
+    const Tensor x = on_cpu({2}, DType::f64), sums = on_cpu({1}, DType::f64);
+    dispatch(
+        "test", [](auto, auto*, auto* wide_one) { CHECK(type_of(wide_one) == DType::f64); }, x, wide(sums));
+  }
+
+  TEST_CASE("operands that do not fit are refused by name and type") {
+    const Tensor x = on_cpu({2}, DType::f32);
+    const auto nothing = [](auto, auto*, auto*) { CHECK(false); };
+    CHECK(message_of<DTypeError>([&] { dispatch("test", nothing, x, on_cpu({2}, DType::f64)); }) ==
+          "[test] all operands must have one type; got f32[2] and f64[2]; try to(DType::f32)");
+    CHECK(message_of<DTypeError>([&] { dispatch("test", nothing, x, on_cpu({2}, DType::i32)); }) ==
+          "[test] values must be f32 or f64; got x=i32[2]; try to(DType::f32)");
+    const Tensor narrow = on_cpu({2}, DType::bf16);
+    CHECK(message_of<DTypeError>([&] { dispatch("test", nothing, narrow, narrow); }) ==
+          "[test] the CPU reckons in f32 and f64, GPUs in bf16 too; got x=bf16[2] on cpu; try "
+          "to(DType::f32)");
+    CHECK(message_of<DTypeError>([&] { dispatch("test", nothing, narrow, wide(narrow)); }) ==
+          "[test] all operands must have one type; got bf16[2] and bf16[2]; try to(DType::f32)");
+  }
+
+  TEST_CASE("on a GPU, kernels get its tag, addresses there, and f32 beside bf16 where that is asked for") {
+    on_gpu([](Device gpu) {
+      for (const DType type : {DType::f32, DType::f64, DType::bf16}) {
+        const Tensor x = Tensor::zeros({3}, type, gpu), sums = Tensor::zeros({1}, wide(type), gpu);
+        int calls = 0;
+        dispatch(
+            "test",
+            [&](auto on, auto* sum, auto* px) {
+              ++calls;
+              CHECK(is_gpu(on));
+              CHECK(type_of(px) == type);
+              CHECK(type_of(sum) == wide(type));
+              CHECK(static_cast<void*>(px) == x.state()->storage->data);
+            },
+            wide(sums), x);
+        CHECK(calls == 1);
+      }
+      int calls = 0;
+      dispatch_on("test", gpu, [&](auto on) { calls += is_gpu(on) ? 1 : 100; });
+      dispatch_on("test", Device::cpu(), [&](auto on) { calls += is_gpu(on) ? 100 : 1; });
+      CHECK(calls == 2);
+    });
+  }
+
+  TEST_CASE("operands on two devices are refused, with the way out") {
+    on_gpu([](Device gpu) {
+      const Tensor here = on_cpu({2}, DType::f32), there = Tensor::zeros({2}, DType::f32, gpu);
+      const auto nothing = [](auto, auto*, auto*) { CHECK(false); };
+      CHECK(message_of<DeviceError>([&] { dispatch("test", nothing, here, there); }) ==
+            "[test] all operands must be on one device; got f32[2] on cpu and f32[2] on cuda:0; try "
+            "to(Device), or to(Device) of the model");
+      CHECK(message_of<DeviceError>([&] { require_same_device("test", "ids", here, there); }) ==
+            "[test] ids must be on the device of the values; got ids=f32[2] on cpu, values=f32[2] on cuda:0; "
+            "try ids.to(Device)");
+      require_same_device("test", "ids", there, there);
+      require_same_device("test", "ids", Tensor(), there);
+    });
+  }
+
+  TEST_CASE("what fails on a GPU names the operation and its operands") {
+    on_gpu([](Device gpu) {
+      const Tensor x = Tensor::zeros({2, 3}, DType::f32, gpu);
+      const auto failing = [](auto, auto...) { throw DeviceError("[cuda] queuing it failed: no luck"); };
+      CHECK(message_of<DeviceError>([&] { dispatch("test", failing, x, Tensor(), x); }) ==
+            "[test] queuing it failed: no luck; got f32[2,3], f32[2,3]");
+      CHECK(message_of<DeviceError>([&] { dispatch_on("test", gpu, failing); }) ==
+            "[test] queuing it failed: no luck");
+      const auto other = [](auto, auto...) { throw ShapeError("as it is"); };
+      CHECK(message_of<ShapeError>([&] { dispatch("test", other, x); }) == "as it is");
+    });
+  }
+
+  TEST_CASE("an offence that a kernel left is reported before more is queued") {
+    on_gpu([](Device gpu) {
+      const Tensor x = Tensor::zeros({2}, DType::f32, gpu);
+      cuda::Offence* watch =
+          cuda::watch_for_offence(gpu.index, [](const cuda::Offence&) { return "[ids] bad"; });
+      watch->position = 0;
+      CHECK(message_of<ShapeError>([&] {
+              dispatch(
+                  "test", [](auto, auto*) { CHECK(false); }, x);
+            }) == "[ids] bad");
+    });
+  }
+}

@@ -1,0 +1,128 @@
+#!/usr/bin/env bash
+# Everything that needs a GPU: builds with CUDA, runs the unit tests and the gradient checks on the GPU, the memory and
+# race checks of compute-sanitizer over the kernels' tests, and the programs from end to end, beside the CPU.
+# Usage: tests/gpu_check.sh [--built FOLDER] [--device cuda:N]
+#   --built FOLDER  what is built already, instead of building build/cuda
+# A line for each part; exit code 0: all passed, 1: some failed, 77: there is no GPU or no nvcc.
+set -uo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+folder=build/cuda built= device=cuda
+while [ $# -gt 0 ]; do
+  case $1 in
+    --built) folder=${2:?--built needs a folder} built=yes ;;
+    --device) device=${2:?--device needs a device, e.g. cuda:1} ;;
+    *)
+      echo "tests/gpu_check.sh: unknown option $1; try --built FOLDER, --device cuda:N" >&2
+      exit 2
+      ;;
+  esac
+  shift 2
+done
+
+skip() {
+  echo "tests/gpu_check.sh: skipped: $1"
+  exit 77
+}
+PATH=$PATH:/usr/local/cuda/bin
+if command -v nvidia-smi >/dev/null; then
+  nvidia-smi -L 2>/dev/null | grep -q '^GPU' || skip "nvidia-smi finds no GPU"
+else
+  ls /dev/nvidia[0-9]* >/dev/null 2>&1 || skip "there is no NVIDIA GPU here (no nvidia-smi, no /dev/nvidia0)"
+fi
+if [ -z "$built" ]; then
+  command -v nvcc >/dev/null || skip "there is no nvcc on PATH or in /usr/local/cuda/bin"
+fi
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+lines=() failed=0
+# part NAME COMMAND...: runs it, keeps what it prints to the log, and notes how it ended.
+part() {
+  local name=$1 log begin=$SECONDS code verdict
+  log=$work/${name//[^a-z0-9]/_}.log
+  shift
+  echo "--- $name"
+  "$@" >"$log" 2>&1
+  code=$?
+  case $code in
+    0) verdict=passed ;;
+    77) verdict=skipped ;;
+    *) verdict="FAILED ($code)" failed=1 && tail -n 25 "$log" ;;
+  esac
+  lines+=("$(printf '%-46s %-13s %5d s  %s' "$name" "$verdict" $((SECONDS - begin)) "$(summary "$log")")")
+}
+# The line of a log that says most.
+summary() {
+  grep -E 'tests passed|checks, |test cases:|ERROR SUMMARY|RACECHECK SUMMARY|differ by|tokens/s|skipped:' "$1" |
+    tail -n 1 | cut -c1-110
+}
+
+build() {
+  command -v ccache >/dev/null && export CMAKE_CXX_COMPILER_LAUNCHER=ccache CMAKE_CUDA_COMPILER_LAUNCHER=ccache
+  cmake --preset cuda -B "$folder" && cmake --build "$folder" -j "$(nproc)"
+}
+[ -n "$built" ] || part "build" build
+[ $failed = 0 ] || { printf '%s\n' "${lines[@]}"; exit 1; }
+
+tests=$folder/tests/tapeformer_tests
+export OMP_WAIT_POLICY=passive
+on_gpu=(env TAPEFORMER_TEST_DEVICE="$device" TAPEFORMER_CUDA_MEMORY=managed)
+if ! "${on_gpu[@]}" "$tests" --test-case=none >"$work/device" 2>&1; then
+  skip "$(tail -n 1 "$work/device")"
+fi
+
+part "unit tests on the GPU" "${on_gpu[@]}" "$tests" --test-case-exclude='slow:*' \
+  --source-file='*/tests/autograd/*,*/tests/nn/*,*/tests/optim/*'
+part "unit tests in memory of the GPU alone" "$tests" \
+  --source-file='*cuda_runtime*,*test_device*,*test_dispatch*,*bf16*,*across_devices*'
+part "gradient check of every layer, in double" "$folder/examples/gradcheck_attention" --device "$device"
+
+# Small cases: every access is watched, and gradient checks repeat the same kernels thousands of times.
+kernels=(--source-file='*/tests/autograd/ops/*,*/tests/optim/*,*cuda_runtime*'
+  --test-case-exclude='slow:*,*gradient*,*memory runs out*,*names what was being done*')
+sanitized() {
+  command -v compute-sanitizer >/dev/null || { echo "skipped: there is no compute-sanitizer"; return 77; }
+  timeout 1800 compute-sanitizer --tool "$1" --error-exitcode 9 "${on_gpu[@]}" "$tests" "${kernels[@]}"
+}
+part "compute-sanitizer memcheck" sanitized memcheck
+part "compute-sanitizer racecheck" sanitized racecheck
+
+# The programs: dropout off, so that both devices see the same numbers.
+translation=(--grammar-pairs 2000 --held-out 50 --tokenizer word --width 64 --heads 4 --encoder-layers 2 --decoder-layers 2
+  --feed-forward 128 --batch-tokens 512 --dropout 0 --steps 100 --warmup 20 --validate-every 50 --samples 0 --log-every 1)
+language=(--layers 2 --width 64 --heads 4 --context 64 --batch 16 --dropout 0 --steps 100 --warmup 20 --validate-every 50
+  --validation-batches 2 --validation-kind estimate --validation-fraction 0.01 --samples 0 --log-every 1)
+# trains PROGRAM NAME OPTIONS...
+trains() {
+  local program=$1 name=$2
+  shift 2
+  "$folder/examples/$program" train --run "$work/$program-$name" "$@"
+}
+losses() { sed -n 's/.*"step":\([0-9]*\),"train_loss":\([0-9.e-]*\).*/\1 \2/p' "$1/metrics.jsonl"; }
+# agree PROGRAM A B MOST: the largest relative difference of two runs' losses, step by step; fails above MOST.
+agree() {
+  join <(losses "$work/$1-$2" | sort) <(losses "$work/$1-$3" | sort) | awk -v most="$4" '
+    { d = ($2 - $3) / $2; if (d < 0) d = -d; if (d > worst) worst = d; ++steps }
+    END { printf "losses of %d steps differ by %.1e at most (allowed: %s)\n", steps, worst, most
+          exit !(steps >= 100 && worst <= most) }'
+}
+for program in train_translation train_language_model; do
+  options=("${language[@]}")
+  [ $program = train_translation ] && options=("${translation[@]}")
+  part "$program, cpu" trains $program cpu "${options[@]}" --device cpu
+  for precision in f32 tf32 bf16; do
+    part "$program, GPU, $precision" trains $program $precision "${options[@]}" --device "$device" --precision $precision
+  done
+  part "$program, GPU, again" trains $program again "${options[@]}" --device "$device"
+  part "$program: the same bits twice" \
+    cmp "$work/$program-f32/weights.safetensors" "$work/$program-again/weights.safetensors"
+  # What rounding alone does in a hundred steps of training is well below.
+  part "$program: cpu and f32 agree" agree $program cpu f32 0.001
+  part "$program: cpu and tf32 agree" agree $program cpu tf32 0.01
+  part "$program: cpu and bf16 agree" agree $program cpu bf16 0.05
+done
+
+echo
+printf '%s\n' "${lines[@]}"
+exit $failed
