@@ -10,8 +10,8 @@ namespace tapeformer {
 
 /// A factor of a matrix product and how it is read; nothing is copied for it.
 struct Factor {
-  Factor(const Tensor& tensor) : x(tensor) {}                   // NOLINT: a tensor is a factor as it stands
-  Factor(const Parameter& parameter) : x(parameter.value()) {}  // NOLINT
+  Factor(const Tensor& tensor) : x(tensor) {}                  // NOLINT: a tensor is a factor as it stands
+  Factor(const Parameter& parameter) : x(parameter.used()) {}  // NOLINT
   Tensor x;
   bool transposed = false;
   bool by_head = false;
