@@ -4,6 +4,8 @@
 #include <tapeformer/autograd/parameter.h>
 #include <tapeformer/tests/reference/support.h>
 
+#include <type_traits>
+
 using namespace tapeformer;
 
 namespace {
@@ -17,8 +19,10 @@ template <class T>
 DType type_of(kernels::Write<T>) {
   return dtype_of<T>();
 }
-bool is_gpu(kernels::Cpu) { return false; }
-bool is_gpu(kernels::Cuda) { return true; }
+template <class On>
+constexpr bool is_gpu(On) {
+  return std::is_same<On, kernels::Cuda>::value;
+}
 
 Tensor on_cpu(const Shape& shape, DType type) { return Tensor::zeros(shape, type, Device::cpu()); }
 
