@@ -1,5 +1,5 @@
-#include <tapeformer/autograd/kernels/cuda.h>
 #include <tapeformer/autograd/kernels/cuda/map.h>
+#include <tapeformer/autograd/kernels/cuda/scratch.h>
 #include <tapeformer/autograd/kernels/cuda/unary.h>
 
 #include <cstdint>
@@ -191,12 +191,11 @@ void add_in_place(Cuda on, Index count, const T* x, T* sum) {
 template <class T>
 Index first_non_finite(Cuda on, Index count, const T* x) {
   unsigned long long first = ~0ULL;
-  auto* const found = static_cast<unsigned long long*>(cuda::allocate(on.device, sizeof first));
-  cuda::overwrite(on.device, found, &first, sizeof first);
+  const Scratch<unsigned long long> found(on, 1);
+  cuda::overwrite(on.device, found.data(), &first, sizeof first);
   launch(on, "first_non_finite", first_non_finite_kernel<T>, blocks_for(count), dim3(kBlock), 0, count, x,
-         found);
-  cuda::download(on.device, &first, found, sizeof first);
-  cuda::release(on.device, found, sizeof first);
+         found.data());
+  cuda::download(on.device, &first, found.data(), sizeof first);
   return first == ~0ULL ? -1 : static_cast<Index>(first);
 }
 

@@ -1,6 +1,6 @@
-#include <tapeformer/autograd/kernels/cuda.h>
 #include <tapeformer/autograd/kernels/cuda/map.h>
 #include <tapeformer/autograd/kernels/cuda/rows.h>
+#include <tapeformer/autograd/kernels/cuda/scratch.h>
 #include <tapeformer/autograd/kernels/reduce.h>
 
 #include <algorithm>
@@ -8,10 +8,12 @@
 namespace tapeformer::kernels {
 namespace {
 
-constexpr int kColumns = kWarp, kRowLanes = kBlock / kWarp;  // of a block that reduces columns
-constexpr Index kBlocks = 1024;                              // enough to keep a GPU busy
+constexpr int kColumns = kWarp,
+              kRowLanes = kBlock / kWarp;  // of a block that reduces columns
+constexpr Index kBlocks = 1024;            // enough to keep a GPU busy
 
-/// x [outer, n, inner] -> y [outer, parts, inner]: each of the `parts` is over at most `length` of the n.
+/// x [outer, n, inner] -> y [outer, parts, inner]: each of the `parts` is over
+/// at most `length` of the n.
 struct Reduction {
   Index outer, n, inner, parts, length;
 };
@@ -29,8 +31,8 @@ __global__ void reduce_rows_kernel(Reduction s, F f, Wide<X> identity, const X* 
   });
 }
 
-/// A block for 32 neighbouring columns: each warp takes every eighth row, and the first warp joins what they
-/// have.
+/// A block for 32 neighbouring columns: each warp takes every eighth row, and
+/// the first warp joins what they have.
 template <class F, class X, class Y>
 __global__ void reduce_columns_kernel(Reduction s, F f, Wide<X> identity, const X* x, Write<Y> y) {
   using W = Wide<X>;
@@ -70,8 +72,9 @@ void launch_reduction(Cuda on, const char* name, const Reduction& s, F f, Wide<X
          f, identity, x, y);
 }
 
-/// In one step where there are results enough to share out among the blocks; else in two, the first over parts
-/// of the n. Where they are cut depends on the sizes only, so results repeat bit for bit.
+/// In one step where there are results enough to share out among the blocks;
+/// else in two, the first over parts of the n. Where they are cut depends on
+/// the sizes only, so results repeat bit for bit.
 template <class F, class X, class Y>
 void reduce(Cuda on, const char* name, Index outer, Index n, Index inner, F f, Wide<X> identity, const X* x,
             Write<Y> y) {
@@ -83,12 +86,10 @@ void reduce(Cuda on, const char* name, Index outer, Index n, Index inner, F f, W
   const Index parts = std::max<Index>((n + length - 1) / length, 1);
   const Reduction step{outer, n, inner, parts, length};
   if (parts == 1) return launch_reduction(on, name, step, f, identity, x, y);
-  const auto bytes = static_cast<std::size_t>(outer * parts * inner) * sizeof(Wide<X>);
-  auto* const partial = static_cast<Wide<X>*>(cuda::allocate(on.device, bytes));
-  launch_reduction(on, name, step, f, identity, x, Write<Wide<X>>{partial, false});
+  const Scratch<Wide<X>> partial(on, outer * parts * inner);
+  launch_reduction(on, name, step, f, identity, x, Write<Wide<X>>{partial.data(), false});
   const Reduction last{outer, parts, inner, 1, parts};
-  launch_reduction(on, name, last, f, identity, static_cast<const Wide<X>*>(partial), y);
-  cuda::release(on.device, partial, bytes);
+  launch_reduction(on, name, last, f, identity, static_cast<const Wide<X>*>(partial.data()), y);
 }
 
 }  // namespace

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <tapeformer/autograd/kernels/cuda.h>
+#include <tapeformer/autograd/kernels/write.h>
+
+namespace tapeformer::kernels {
+
+/// Memory of the device for as long as the kernels queued meanwhile need it.
+template <class T>
+class Scratch {
+ public:
+  Scratch(Cuda on, Index count)
+      : device_(on.device),
+        bytes_(static_cast<std::size_t>(count) * sizeof(T)),
+        data_(cuda::allocate(device_, bytes_)) {}
+  ~Scratch() { cuda::release(device_, data_, bytes_); }
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+  T* data() const { return static_cast<T*>(data_); }
+
+ private:
+  int device_;
+  std::size_t bytes_;
+  void* data_;
+};
+
+}  // namespace tapeformer::kernels
