@@ -50,6 +50,9 @@ inline Tensor random_row_mask(const Shape& shape, Generator& random) {
   return mask;
 }
 
+/// A tenth of the cases on a GPU: emulated, plain operations take a hundred times as long.
+inline int cases_here(int cases) { return default_device().is_cuda() ? cases / 10 : cases; }
+
 /// `is_long`: with keys for several blocks of the kernels.
 inline AttentionCase random_case(Generator& random, bool is_long = false) {
   const bool packed = once_in(3, random), small = !is_long && !once_in(8, random);

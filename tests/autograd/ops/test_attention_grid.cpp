@@ -27,7 +27,7 @@ std::vector<Tensor> second_gradients(const AttentionInputs& in, const AttentionO
 
 TEST_SUITE("autograd/ops/attention") {
   TEST_CASE("all options in any combination: both paths equal plain loops") {
-    for (int i = 0; i < kCases; ++i) {
+    for (int i = 0; i < cases_here(kCases); ++i) {
       Generator random(static_cast<std::uint64_t>(1000 + i));
       const AttentionCase c = random_case(random);
       const std::string described = description(c);
@@ -39,7 +39,7 @@ TEST_SUITE("autograd/ops/attention") {
 
   TEST_CASE("many blocks of keys, in one to three threads: the fused path equals plain operations") {
     const int threads_before = omp_get_max_threads();
-    for (int i = 0; i < kLongCases; ++i) {
+    for (int i = 0; i < cases_here(kLongCases); ++i) {
       Generator random(static_cast<std::uint64_t>(3000 + i));
       const AttentionCase c = random_case(random, true);
       const std::string described = description(c);
@@ -58,7 +58,7 @@ TEST_SUITE("autograd/ops/attention") {
   }
 
   TEST_CASE("what the masks leave out may hold anything, changes nothing, and gets exactly zero gradient") {
-    for (int i = 0; i < kCases; ++i) {
+    for (int i = 0; i < cases_here(kCases); ++i) {
       Generator random(static_cast<std::uint64_t>(1000 + i));
       const AttentionCase c = random_case(random);
       const std::string described = description(c);
@@ -84,7 +84,7 @@ TEST_SUITE("autograd/ops/attention") {
   }
 
   TEST_CASE("nor do second derivatives show what the masks leave out") {
-    for (int i = 0; i < kSecondOrderCases; ++i) {
+    for (int i = 0; i < cases_here(kSecondOrderCases); ++i) {
       Generator random(static_cast<std::uint64_t>(1000 + i));
       const AttentionCase c = random_case(random);
       const std::string described = description(c);
