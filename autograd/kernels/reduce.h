@@ -4,7 +4,7 @@
 
 namespace tapeformer::kernels {
 
-/// x [outer, n, inner] -> y [outer, inner], summed over n.
+/// x [outer, n, inner] -> y [outer, inner], summed over n in the wide type.
 template <class T>
 void reduce_sum(Cpu, Index outer, Index n, Index inner, const T* x, Write<Wide<T>> y);
 template <class T>
