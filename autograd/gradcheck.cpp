@@ -16,22 +16,37 @@ using Inputs = std::vector<std::pair<std::string, Tensor>>;
 using Objective = std::function<double()>;
 
 Tensor random_like(const Tensor& x, Generator& random) {
-  Tensor values = Tensor::empty(x.shape(), DType::f64);
+  const Tensor values = Tensor::empty(x.shape(), DType::f64, x.device());
   random.fill_normal(values, 0, 1);
   return values;
 }
 
+/// An input's elements, to change one at a time from the host, wherever they are.
+class Elements {
+ public:
+  explicit Elements(const Tensor& x) : x_(x), here_(x.to(Device::cpu())) {}
+  double operator[](Index element) const { return here_.data<double>()[element]; }
+  void set(Index element, double value) const {
+    here_.data<double>()[element] = value;
+    if (here_.state() != x_.state()) x_.copy_from(here_);
+  }
+
+ private:
+  Tensor x_, here_;  // here_ is x_ on the CPU
+};
+
 /// d objective / d x[element] by central differences. The four-point stencil is (8 (f(h) - f(-h)) - (f(2h) -
 /// f(-2h))) / 12h.
-double difference(const Objective& objective, double& x, const GradcheckOptions& options) {
-  const double kept = x, h = options.step * std::max(1.0, std::fabs(kept));
+double difference(const Objective& objective, const Elements& x, Index element,
+                  const GradcheckOptions& options) {
+  const double kept = x[element], h = options.step * std::max(1.0, std::fabs(kept));
   const auto at = [&](double offset) {
-    x = kept + offset;
+    x.set(element, kept + offset);
     return objective();
   };
   const double near = at(h) - at(-h);
   const double slope = options.four_point ? (8 * near - (at(2 * h) - at(-2 * h))) / (12 * h) : near / (2 * h);
-  x = kept;
+  x.set(element, kept);
   return slope;
 }
 
@@ -41,14 +56,15 @@ std::vector<GradcheckInput> compare(const Objective& objective, const Inputs& in
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     GradcheckInput result;
     result.name = inputs[i].first;
-    double* values = inputs[i].second.data<double>();
+    const Elements values(inputs[i].second);
+    const Tensor analytic = gradients[i].to(Device::cpu());
     const Index count = inputs[i].second.elements();
     const Index most = options.most_elements > 0 ? std::min(options.most_elements, count) : count;
     for (Index k = 0; k < most; ++k) {
       const Index element = k * count / most;
       if (options.skip && options.skip(i, element)) continue;
-      const double numeric = difference(objective, values[element], options);
-      const double error = std::fabs(gradients[i].at(element) - numeric);
+      const double numeric = difference(objective, values, element, options);
+      const double error = std::fabs(analytic.at(element) - numeric);
       ++result.checked;
       result.scale = std::max(result.scale, std::fabs(numeric));
       if (error > result.absolute_error || std::isnan(error)) {
@@ -160,7 +176,7 @@ GradcheckReport gradcheck(const std::function<Tensor()>& function, const Inputs&
   if (tape.tracks(first)) {
     second = tape.gradients(first, tensors_of(inputs));
   } else {
-    for (const auto& [name, x] : inputs) second.push_back(Tensor::zeros(x.shape(), DType::f64));
+    for (const auto& [name, x] : inputs) second.push_back(Tensor::zeros(x.shape(), DType::f64, x.device()));
   }
   report.second_inputs = compare(
       [&] {

@@ -46,10 +46,12 @@ class Parameter {
   /// Tapes do not look at a parameter that is not trainable.
   void set_trainable(bool trainable) { state_->trainable = trainable; }
 
-  /// Replaces the value (another type, loaded weights) and drops the gradient. A shadow follows.
+  /// Replaces the value (another type or device, loaded weights) and drops the gradient. A shadow follows,
+  /// unless the type is another.
   void set_value(Tensor value);
   /// From now on operations read a copy of the value in `type` (bf16), while the value itself, its gradient
   /// and the optimizer stay in f32; with the value's own type they read the value again.
+  /// Throws: DTypeError for another type than the value's, or bf16 beside f32
   void set_shadow(DType type);
   /// To call when the value's numbers have changed.
   void refresh_shadow();

@@ -32,12 +32,14 @@ Pair normal_pair(const kernels::PhiloxBlock& block) {
   return {radius * std::cos(angle), radius * std::sin(angle)};
 }
 
-/// x[2i], x[2i+1] = round(of_block(block i)).
+/// x[2i], x[2i+1] = round(of_block(block i)); computed on the CPU, wherever x is.
 template <class OfBlock, class Round>
-void fill_pairs(const char* op, const Tensor& x, Generator& random, const OfBlock& of_block,
+void fill_pairs(const char* op, const Tensor& y, Generator& random, const OfBlock& of_block,
                 const Round& round) {
-  if (!is_floating(x.dtype()))
-    throw DTypeError(std::string("[") + op + "] x must be f32 or f64; got x=" + x.describe());
+  if (!is_floating(y.dtype()))
+    throw DTypeError(std::string("[") + op + "] x must be f32 or f64; got x=" + y.describe());
+  const bool is_direct = y.device() == Device::cpu() && y.dtype() != DType::bf16;
+  const Tensor x = is_direct ? y : Tensor::empty(y.shape(), wide(y.dtype()), Device::cpu());
   const Index count = x.elements();
   const kernels::PhiloxStream stream = random.reserve(2 * count);
   const auto fill = [&](auto* to) {
@@ -53,6 +55,7 @@ void fill_pairs(const char* op, const Tensor& x, Generator& random, const OfBloc
   } else {
     fill(x.data<double>());
   }
+  if (!is_direct) y.copy_from(x.to(y.dtype()));
 }
 
 }  // namespace
@@ -116,29 +119,29 @@ kernels::PhiloxStream Generator::reserve(Index words) {
 }
 
 Tensor TorchGenerator::rand(const Shape& shape) {
-  Tensor x = Tensor::empty(shape);
+  const Tensor x = Tensor::empty(shape, DType::f32, Device::cpu());
   std::generate_n(x.data<float>(), x.elements(),
                   [this] { return static_cast<float>(engine_() & 0xFFFFFFu) * 0x1p-24f; });
-  return x;
+  return x.to(default_device());
 }
 
 Tensor TorchGenerator::symmetric(const Shape& shape, Index fan_in) {
   const auto bound = static_cast<float>(1 / std::sqrt(static_cast<double>(fan_in)));
-  Tensor x = rand(shape);
+  const Tensor x = rand(shape).to(Device::cpu());
   float* value = x.data<float>();
   // One rounding, as in PyTorch's builds, whether or not the compiler would contract the two operations.
   for (Index i = 0; i < x.elements(); ++i) value[i] = std::fma(value[i], bound - -bound, -bound);
-  return x;
+  return x.to(default_device());
 }
 
 Tensor TorchGenerator::dropout_mask(const Shape& shape, double p) {
-  Tensor keep = Tensor::empty(shape, DType::boolean);
+  const Tensor keep = Tensor::empty(shape, DType::boolean, Device::cpu());
   std::generate_n(keep.data<bool>(), keep.elements(), [this, p] {
     const std::uint64_t high = engine_();
     const std::uint64_t draw = (high << 32 | engine_()) & ((std::uint64_t{1} << 53) - 1);
     return static_cast<double>(draw) * 0x1p-53 < 1 - p;
   });
-  return keep;
+  return keep.to(default_device());
 }
 
 }  // namespace tapeformer

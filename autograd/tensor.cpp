@@ -66,7 +66,8 @@ double Tensor::at(Index position) const {
   if (device().is_cuda()) {
     const Tensor element = empty({}, dtype(), Device::cpu());
     const Index size = bytes_of(dtype());
-    cuda::download(device().index, element.raw(), static_cast<const char*>(address_of(*this)) + position * size,
+    cuda::download(device().index, element.raw(),
+                   static_cast<const char*>(address_of(*this)) + position * size,
                    static_cast<std::size_t>(size));
     return element.at(0);
   }
@@ -186,19 +187,25 @@ void ParameterState::require_gradient_buffer() {
 }
 
 void Parameter::set_value(Tensor value) {
-  const DType used_type = used().dtype(), old_type = state_->value.dtype();
+  const DType used_type = used().dtype(), old_type = state_->value.dtype(), type = value.dtype();
   state_->value.state()->parameter = nullptr;
   state_->value = std::move(value);
   state_->value.state()->parameter = state_.get();
   state_->gradient = Tensor();
   state_->has_gradient = false;
-  set_shadow(used_type == old_type ? state_->value.dtype() : used_type);
+  set_shadow(type == old_type ? used_type : type);
 }
 
 void Parameter::set_shadow(DType type) {
+  const DType own = state_->value.dtype();
+  if (type != own && wide(type) != own) {
+    throw DTypeError(std::string("[set_shadow] beside an f32 value there may be one in bf16; got ") +
+                     name_of(type) + " for value=" + state_->value.describe() +
+                     "; try to(DType::f32) before");
+  }
   if (state_->shadow.defined()) state_->shadow.state()->parameter = nullptr;
   state_->shadow = Tensor();
-  if (type == state_->value.dtype()) return;
+  if (type == own) return;
   state_->shadow = state_->value.to(type);
   state_->shadow.state()->parameter = state_.get();
 }

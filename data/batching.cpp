@@ -131,8 +131,9 @@ TranslationBatch TranslationBatches::next() {
     longest_target = std::max(longest_target, target_length(members[row]));
   }
   const Shape source_shape{rows, longest_source}, target_shape{rows, longest_target};
-  TranslationBatch batch{Tensor::empty(source_shape, DType::i32), Tensor::empty(source_shape, DType::boolean),
-                         Tensor::empty(target_shape, DType::i32), Tensor::empty(target_shape, DType::i32), 0};
+  const auto empty = [](const Shape& shape, DType type) { return Tensor::empty(shape, type, Device::cpu()); };
+  TranslationBatch batch{empty(source_shape, DType::i32), empty(source_shape, DType::boolean),
+                         empty(target_shape, DType::i32), empty(target_shape, DType::i32), 0};
   for (Index row = 0; row < rows; ++row) {
     const EncodedPair& pair = pairs_[static_cast<std::size_t>(members[row])];
     fill_source(batch, row, pair.source);

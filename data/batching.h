@@ -23,6 +23,12 @@ struct TranslationBatch {
   Tensor target_inputs;   ///< [B, T] i32: begin, tokens, padding
   Tensor target_outputs;  ///< [B, T] i32: tokens, end, kIgnored
   Index tokens = 0;       ///< source and target tokens that are not padding
+
+  /// Batches are made on the CPU.
+  TranslationBatch to(Device device) const {
+    return {source_ids.to(device), source_mask.to(device), target_inputs.to(device),
+            target_outputs.to(device), tokens};
+  }
 };
 
 /// Where an endless walk over the batches stands.

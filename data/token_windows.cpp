@@ -11,8 +11,9 @@ namespace {
 /// Rows of `length` tokens, row r from start(r), and the tokens behind them.
 template <class Start>
 TokenBatch read_batch(const TokenFile& file, Index rows, Index length, const Start& start) {
-  TokenBatch batch{Tensor::empty({rows, length}, DType::i32), Tensor::empty({rows, length}, DType::i32)};
-  const Tensor window = Tensor::empty({length + 1}, DType::i32);  // from the pool
+  const auto empty = [](const Shape& shape) { return Tensor::empty(shape, DType::i32, Device::cpu()); };
+  TokenBatch batch{empty({rows, length}), empty({rows, length})};
+  const Tensor window = empty({length + 1});  // from the pool
   const std::int32_t* const ids = window.data<std::int32_t>();
   for (Index row = 0; row < rows; ++row) {
     file.read(start(row), length + 1, window.data<std::int32_t>());

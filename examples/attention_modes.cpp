@@ -7,10 +7,10 @@
 namespace tapeformer {
 namespace {
 
-/// bool [rows, columns].
+/// bool [rows, columns], on the CPU like all that is made here element by element.
 template <class MayAttend>
 Tensor boolean_mask(const Shape& shape, const MayAttend& may_attend) {
-  const Tensor mask = Tensor::empty(shape, DType::boolean);
+  const Tensor mask = Tensor::empty(shape, DType::boolean, Device::cpu());
   for (Index i = 0; i < mask.elements(); ++i) mask.data<bool>()[i] = may_attend(i);
   return mask;
 }
@@ -87,7 +87,7 @@ std::vector<Mask> masks() {
       [](CheckSetting& s, Index) { s.context.key_lengths = per_row(s.batch, s.keys - 2, s.keys - 1); });
   add("boolean mask", [](CheckSetting& s, Index heads) { s.context.mask = random_places(s, heads); });
   add("additive mask", [](CheckSetting& s, Index) {
-    const Tensor mask = s.normal({s.queries, s.keys}).to(DType::f64);
+    const Tensor mask = s.normal({s.queries, s.keys}).to(Device::cpu()).to(DType::f64);
     for (Index i = 1; i < mask.elements(); i += 3)
       mask.data<double>()[i] = -std::numeric_limits<double>::infinity();
     s.context.mask = mask.to(s.type);
@@ -114,7 +114,7 @@ std::vector<Mask> masks() {
     if (s.cross) s.context.key_starts = sequence_starts(s.sizes.batch, s.sizes.keys);
   }).mode.packed = true;
   Mask& positions = add("position ids", [](CheckSetting& s, Index) {
-    s.context.positions = Tensor::empty({s.batch, s.queries}, DType::i32);
+    s.context.positions = Tensor::empty({s.batch, s.queries}, DType::i32, Device::cpu());
     for (Index i = 0; i < s.batch * s.queries; ++i)
       s.context.positions.data<std::int32_t>()[i] = static_cast<std::int32_t>(1 + i * i % 11);
   });
@@ -136,7 +136,7 @@ std::string name_in(const Mask& mask, bool cross) {
 }  // namespace
 
 Tensor CheckSetting::normal(const Shape& shape, double mean, double deviation) {
-  const Tensor x = Tensor::empty(shape, type);
+  const Tensor x = Tensor::empty(shape, type, sizes.device);
   random.fill_normal(x, mean, deviation);
   return x;
 }
@@ -170,6 +170,10 @@ CheckSetting setting_of(const AttentionMode& mode, const CheckSizes& sizes, Inde
   for (const Mask& mask : masks()) {
     if (name_in(mask, mode.cross) == mode.name) mask.apply(setting, heads);
   }
+  AttentionContext& context = setting.context;
+  for (Tensor* x : {&context.mask, &context.key_mask, &context.query_mask, &context.key_lengths,
+                    &context.prefix_lengths, &context.query_starts, &context.key_starts, &context.positions})
+    if (x->defined()) *x = x->to(sizes.device);
   return setting;
 }
 

@@ -27,6 +27,7 @@ struct CheckSizes {
   Index hidden_width = 5;  ///< of additive attention's scores
   double dropout = 0.3;    ///< on the weights, in the modes that drop
   std::uint64_t seed = 1;  ///< of all values and masks
+  Device device = default_device();
 };
 
 /// How an attention layer is used.
@@ -50,7 +51,7 @@ struct CheckSetting {
   NamedTensors inputs;  ///< an additive mask whose gradient is checked, too
   Generator random;     ///< for the layer's values
 
-  /// Standard normal values; those of f32 are those of f64 rounded.
+  /// Standard normal values on the device; those of f32 are those of f64 rounded.
   Tensor normal(const Shape& shape, double mean = 0, double deviation = 1);
 };
 

@@ -1,6 +1,7 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/examples/attention_cost.h>
 #include <tapeformer/examples/attention_figures.h>
+#include <tapeformer/examples/compute.h>
 #include <tapeformer/examples/planted_faults.h>
 #include <tapeformer/examples/program.h>
 #include <tapeformer/examples/progress.h>
@@ -19,7 +20,8 @@ constexpr int kExitFailed = 1;
 
 struct Options : GradcheckRunOptions {
   std::vector<std::string> layers, modes;
-  std::string json, device = "cpu";
+  std::string json;
+  ComputeOptions compute;
   bool list = false, self_test = false, figures = false, cost = false;
 
   bool json_to_output() const { return json == "-"; }
@@ -144,7 +146,7 @@ void add_options(CLI::App& app, Options& options) {
   add("Check", "--dtype", options.type,
       "f64: gradients against differences; f32: gradients in f32 against those in f64")
       ->check(CLI::IsMember({"f64", "f32"}));
-  add("Check", "--device", options.device, "cpu");
+  options.compute.add_to(app, false);
   add("Check", "--stencil", options.stencil, "points of the central differences: 2 or 4")
       ->check(CLI::IsMember({2, 4}));
   add("Check", "--step", options.step, "of the differences, times max(1, |x|)");
@@ -183,8 +185,6 @@ int run(int argc, char** argv) {
   }
   if (options.figures) return print_attention_figures(std::cout) ? kExitSuccess : kExitFailed;
   options.check();
-  if (options.device != "cpu")
-    throw Error("--device must be cpu, all that this build has; got " + options.device);
   if (options.cost) {
     print_attention_cost(std::cout, options.sizes, options.type == "f64" ? DType::f64 : DType::f32);
     return kExitSuccess;
@@ -193,6 +193,9 @@ int run(int argc, char** argv) {
     throw Error("--self-test needs --dtype f64; got " + options.type);
   const std::vector<AttentionCheck> checks = selected_checks(options.layers, options.modes);
   if (options.list) return list_checks(checks);
+  options.sizes.device = options.compute.chosen().device;
+  if (options.sizes.device.is_cuda())
+    std::fprintf(stderr, "checks on %s\n", options.sizes.device.text().c_str());
   if (options.self_test) return self_test(checks, options);
   return check_gradients(checks, options);
 }

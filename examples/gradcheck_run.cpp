@@ -38,7 +38,7 @@ struct BothOrders {
 BothOrders gradients_of(const CheckCase& subject, const GradcheckRunOptions& options) {
   Generator random(options.sizes.seed + 1);
   const auto projected = [&](const Tensor& x) {
-    const Tensor weights = Tensor::empty(x.shape(), x.dtype());
+    const Tensor weights = Tensor::empty_like(x);
     random.fill_normal(weights, 0, 1);
     return sum(x * weights);
   };
@@ -66,9 +66,10 @@ std::vector<GradcheckInput> compared(const NamedTensors& inputs, const std::vect
     GradcheckInput input;
     input.name = inputs[i].first;
     input.checked = single[i].elements();
+    const Tensor ours = single[i].to(Device::cpu()), theirs = reference[i].to(Device::cpu());
     for (Index k = 0; k < input.checked; ++k) {
-      const double error = std::fabs(single[i].at(k) - reference[i].at(k));
-      input.scale = std::max(input.scale, std::fabs(reference[i].at(k)));
+      const double error = std::fabs(ours.at(k) - theirs.at(k));
+      input.scale = std::max(input.scale, std::fabs(theirs.at(k)));
       if (input.worst_element >= 0 && !(error > input.absolute_error) && !std::isnan(error)) continue;
       input.absolute_error = error;
       input.worst_element = k;
@@ -249,6 +250,7 @@ nlohmann::ordered_json results_json(const std::vector<CheckResult>& results,
   };
   const CheckSizes& sizes = options.sizes;
   Json json = {{"dtype", options.type},
+               {"device", options.sizes.device.text()},
                {"stencil", options.stencil},
                {"step", options.step},
                {"tolerance", options.tolerance_used()},

@@ -88,11 +88,14 @@ void EvaluateOptions::add_to(CLI::App& app) {
                       "random batches of the estimate; 0 for the training's");
   app.add_option("--seed", seed, "of the random batches; without it, the training's");
   app.add_option("--tokenizer-model", tokenizer_model, "a tokenizer to use instead of the folder's own");
+  compute.add_to(app);
 }
 
 int evaluate(const EvaluateOptions& options) {
   remember_interrupts();
+  const Compute compute = options.compute.chosen();
   LanguageRun run = LanguageRun::load(options.run, options.average, options.tokenizer_model);
+  compute.apply(run.model);
   const std::optional<LanguageOptions> trained = training_of(options.run);
   if (!trained && options.corpus.empty())
     throw Error(options.run + ": has a model but no text to measure it on; name one with --corpus");
@@ -129,6 +132,8 @@ int evaluate(const EvaluateOptions& options) {
     std::printf("rows       of %lld tokens; the model takes up to %lld: see --context\n",
                 static_cast<long long>(context), static_cast<long long>(most));
   }
+  if (compute.device.is_cuda())
+    std::fprintf(stderr, "%s; %s\n", compute.text().c_str(), peak_memory_text(compute.device).c_str());
   std::printf("exact      %s\n", loss_text(exact).c_str());
   std::printf("estimated  %s (± %.4f, from %lld random batches of %lld x %lld)\n",
               loss_text(estimate).c_str(), estimate.standard_error, static_cast<long long>(batches),

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <tapeformer/examples/compute.h>
 #include <tapeformer/examples/language_loss.h>
 
 #include <optional>
@@ -23,6 +24,7 @@ struct EvaluateOptions {
   Index batch = 0, context = 0;       ///< 0: as the training had them, or 8 and at most 1024
   Index validation_batches = 0;       ///< 0: as the training had them, or 20
   std::optional<std::uint64_t> seed;  ///< as the training had it, or 1
+  ComputeOptions compute;
 
   void add_to(CLI::App& app);
 };

@@ -95,6 +95,7 @@ void GenerateOptions::add_to(CLI::App& app) {
   add_number(app, "--average", average,
              "the mean of the last so many weights kept (train --keep-checkpoints)", kNotNegative);
   app.add_option("--tokenizer-model", tokenizer_model, "a tokenizer to use instead of the folder's own");
+  compute.add_to(app);
 }
 
 TextGenerationConfig GenerateOptions::config() const {
@@ -186,7 +187,9 @@ int generate(const GenerateOptions& options) {
     throw Error("the prompt is not valid UTF-8 from its byte " + std::to_string(bad) + " on");
   remember_interrupts();
   std::signal(SIGPIPE, SIG_IGN);  // whoever reads may have seen enough
-  const LanguageRun run = LanguageRun::load(options.run, options.average, options.tokenizer_model);
+  const Compute compute = options.compute.chosen();
+  LanguageRun run = LanguageRun::load(options.run, options.average, options.tokenizer_model);
+  compute.apply(run.model);
   TextGenerationConfig config = options.config();
   config.end = run.tokenizer->end();
   const TokenIds ids = prompt_ids(*run.tokenizer, prompt);
@@ -209,6 +212,8 @@ int generate(const GenerateOptions& options) {
                  static_cast<long long>(writer.tokens()), ids.size(), format("%.2f s", seconds).c_str(),
                  count_text(static_cast<double>(writer.tokens()) / seconds).c_str(),
                  interrupted() ? "; interrupted" : "");
+    if (compute.device.is_cuda())
+      std::fprintf(stderr, "%s; %s\n", compute.text().c_str(), peak_memory_text(compute.device).c_str());
   }
   return interrupted() ? kExitInterrupted : kExitSuccess;
 }

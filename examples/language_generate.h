@@ -1,6 +1,7 @@
 #pragma once
 
 #include <tapeformer/data/text_stream.h>
+#include <tapeformer/examples/compute.h>
 #include <tapeformer/nn/generate_text.h>
 
 #include <functional>
@@ -23,6 +24,7 @@ struct GenerateOptions {
   Index max_tokens = 256, samples = 1;
   std::vector<std::string> stops;
   std::string cache = "contiguous";
+  ComputeOptions compute;
 
   GenerateOptions() { sampling.temperature = 0.8, sampling.top_k = 200, sampling.seed = 1; }
   void add_to(CLI::App& app);

@@ -21,7 +21,7 @@ LanguageBatch language_batch(const DecoderOnlyConfig& config, TokenBatch batch, 
   const Index rows = result.inputs.size(0), length = result.inputs.size(1);
   result.counted = rows * length;
   if (!config.prefix) return result;
-  result.prefix_lengths = Tensor::empty({rows}, DType::i32);
+  result.prefix_lengths = Tensor::empty({rows}, DType::i32, Device::cpu());
   std::int32_t* const targets = result.targets.data<std::int32_t>();
   for (Index row = 0; row < rows; ++row) {
     const auto place = static_cast<std::uint64_t>(first + row);
@@ -33,6 +33,11 @@ LanguageBatch language_batch(const DecoderOnlyConfig& config, TokenBatch batch, 
     result.counted -= prefix - 1;
   }
   return result;
+}
+
+LanguageBatch LanguageBatch::to(Device device) const {
+  const Tensor lengths = prefix_lengths.defined() ? prefix_lengths.to(device) : prefix_lengths;
+  return {inputs.to(device), targets.to(device), lengths, counted};
 }
 
 double MeanLoss::bits_per_byte() const {
@@ -51,7 +56,8 @@ class LanguageMeasure::Sum {
 
   void add(TokenBatch tokens, std::uint64_t seed, Index first) {
     const LanguageBatch batch = language_batch(model_.config(), std::move(tokens), seed, first);
-    const double loss = model_.loss(batch.inputs, batch.targets, batch.prefix_lengths, measure_.head_).item();
+    const LanguageBatch there = batch.to(model_.device());
+    const double loss = model_.loss(there.inputs, there.targets, there.prefix_lengths, measure_.head_).item();
     const std::int32_t* const targets = batch.targets.data<std::int32_t>();
     for (Index i = 0; i < batch.targets.elements(); ++i)
       bytes_ += targets[i] < 0 ? 0 : measure_.bytes_of_[static_cast<std::size_t>(targets[i])];

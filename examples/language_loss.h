@@ -17,6 +17,9 @@ struct LanguageBatch {
   Tensor inputs, targets;  ///< i32 [B, T]; a target of -1 does not count
   Tensor prefix_lengths;   ///< i32 [B], or undefined
   Index counted = 0;       ///< targets that count
+
+  /// Batches are made on the CPU.
+  LanguageBatch to(Device device) const;
 };
 
 /// Takes over the tensors of `batch`. Prefix lengths are drawn from 1 .. T - 1, a function of (seed, first +

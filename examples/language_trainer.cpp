@@ -77,9 +77,17 @@ LanguageTask::LanguageTask(const LanguageOptions& options, LanguageData data, De
                 std::to_string(omp_get_max_threads()) + " threads");
 }
 
+void LanguageTask::prepare_batch() {
+  if (ahead_) return;
+  ahead_ = language_batch(model_.config(), windows_.batch(batches_, options_.batch), options_.training.seed,
+                          batches_ * options_.batch)
+               .to(model_.device());
+}
+
 void LanguageTask::next_batch() {
-  batch_ = language_batch(model_.config(), windows_.batch(batches_, options_.batch), options_.training.seed,
-                          batches_ * options_.batch);
+  prepare_batch();
+  batch_ = *std::move(ahead_);
+  ahead_.reset();
   ++batches_;
 }
 
@@ -153,6 +161,7 @@ void LanguageTask::load_state(const Json& state) {
                     "the data has changed since the checkpoint; restore it, or start anew");
   }
   batches_ = state.at("batches").get<Index>();
+  ahead_.reset();
 }
 
 Json LanguageTask::conclude(Progress& progress) {

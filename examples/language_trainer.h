@@ -5,6 +5,8 @@
 #include <tapeformer/examples/language_loss.h>
 #include <tapeformer/examples/training_run.h>
 
+#include <optional>
+
 namespace tapeformer {
 
 /// How a training measures its model.
@@ -31,6 +33,7 @@ class LanguageTask : public TrainingTask {
   const TrainingOptions& options() const override { return options_.training; }
   Module& model() override { return model_; }
   void next_batch() override;
+  void prepare_batch() override;
   BatchLoss batch_loss() override;
   /// The exact mean decides on the best weights where there is one, else the estimate, whose batches are the
   /// same at every validation: what differs is the model.
@@ -53,8 +56,9 @@ class LanguageTask : public TrainingTask {
   TokenWindows windows_;
   LanguageMeasure measure_;
   ValidationPlan plan_;
-  Index batches_ = 0;  // of the training, so far
-  LanguageBatch batch_;
+  Index batches_ = 0;                   // of the training, so far
+  LanguageBatch batch_;                 // on the model's device
+  std::optional<LanguageBatch> ahead_;  // made before it was asked for
 };
 
 /// A new training in `folder`; returns the exit code. Throws: DataError, CheckpointError, Error

@@ -33,6 +33,7 @@ CheckCase operation_case(const CheckSetting& setting, NamedTensors inputs, Call 
 template <class Layer, class Call>
 CheckCase module_case(CheckSetting& setting, std::shared_ptr<Layer> layer, NamedTensors inputs, Call call) {
   layer->to(setting.type);
+  layer->to(setting.sizes.device);
   CheckCase result = operation_case(setting, std::move(inputs),
                                     [layer = layer.get(), counters = layer->named_counters(), call] {
                                       for (const auto& [name, counter] : counters) *counter = 0;

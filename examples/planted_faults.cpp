@@ -16,7 +16,8 @@ namespace {
 
 constexpr double kZero = 1e-9;  // smaller gradients are zero in theory
 
-double largest_of(const Tensor& x) {
+double largest_of(const Tensor& gradient) {
+  const Tensor x = gradient.to(Device::cpu());
   double largest = 0;
   for (Index i = 0; i < x.elements(); ++i) largest = std::max(largest, std::fabs(x.at(i)));
   return largest;

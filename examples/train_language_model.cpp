@@ -32,6 +32,7 @@ struct TrainOptions {
     add_number(app, "--max-minutes", control.max_minutes, "stop after so long and save; 0 for no limit",
                kNotNegative);
     add_number(app, "--threads", control.threads, "0 for all cores, or on resuming as before", kNotNegative);
+    control.compute.add_to(app);
     language.add_to(app);
     app.footer(presets_text());
   }

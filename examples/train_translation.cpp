@@ -65,18 +65,21 @@ struct Trained {
   Json config;
 
   /// Throws: CheckpointError, DataError
-  static Trained load(const std::string& folder) {
+  static Trained load(const std::string& folder, const Compute& compute) {
     Json config = RunFolder(folder).config();
     try {
-      return {EncoderDecoder::load(folder), Vocabularies::load(folder, config), config};
+      Trained trained{EncoderDecoder::load(folder), Vocabularies::load(folder, config), config};
+      compute.apply(trained.model);
+      return trained;
     } catch (const Json::exception& error) {
       throw CheckpointError(folder + "/config.json: is not of this program: " + error.what());
     }
   }
 };
 
-int translate(const std::string& folder, SearchOptions search, const TranslationHeatMap& heat_map) {
-  const auto [model, words, config] = Trained::load(folder);
+int translate(const std::string& folder, SearchOptions search, const TranslationHeatMap& heat_map,
+              const ComputeOptions& compute) {
+  const auto [model, words, config] = Trained::load(folder, compute.chosen());
   heat_map.check(model.config());
   Index number = 0;
   for (std::string line; std::getline(std::cin, line);) {
@@ -110,8 +113,10 @@ std::vector<TextPair> held_out_pairs(const TranslationOptions& trained, const Js
   return part == "test" ? corpus.test : corpus.validation;
 }
 
-int evaluate(const EvaluateOptions& options, const SearchOptions& search) {
-  Trained run = Trained::load(options.run);
+int evaluate(const EvaluateOptions& options, const SearchOptions& search,
+             const ComputeOptions& compute_options) {
+  const Compute compute = compute_options.chosen();
+  Trained run = Trained::load(options.run, compute);
   const auto trained = run.config.at("training").get<TranslationOptions>();
   Progress progress;
   const std::vector<TextPair> pairs = options.pairs.empty()
@@ -152,6 +157,7 @@ int evaluate(const EvaluateOptions& options, const SearchOptions& search) {
   TranslationBatches batches(encode(run.words, pairs), batching);
   const double loss = validation_loss(run.model, batches, progress);
   progress.clear();
+  if (compute.device.is_cuda()) progress.keep(compute.text() + "; " + peak_memory_text(compute.device));
   std::printf("sentences    %zu\n", pairs.size());
   if (cut > 0) std::printf("cut          %lld sources to %zu tokens\n", static_cast<long long>(cut), most);
   if (batches.dropped() > 0) {
@@ -221,6 +227,7 @@ int run(int argc, char** argv) {
              "stop after so long and save; 0 for no limit", kNotNegative);
   add_number(train_command, "--threads", control.threads, "0 for all cores, or on resuming as before",
              kNotNegative);
+  control.compute.add_to(train_command);
   train_options.model.add_to(train_command);
 
   std::string translate_run;
@@ -229,6 +236,8 @@ int run(int argc, char** argv) {
       *app.add_subcommand("translate", "translate standard input to standard output, a line each");
   translate_command.add_option("--run", translate_run, "the run folder")->required();
   search.add_to(translate_command);
+  ComputeOptions compute;
+  compute.add_to(translate_command);
   TranslationHeatMap heat_map;
   heat_map.add_to(translate_command);
 
@@ -243,11 +252,12 @@ int run(int argc, char** argv) {
   evaluate_command.add_option("--output", evaluate_options.output,
                               "write the translations here, a line each");
   search.add_to(evaluate_command);
+  compute.add_to(evaluate_command);
 
   if (!read_command_line(app, argc, argv)) return kExitSuccess;
   if (train_command.parsed()) return train(train_options, train_command);
-  if (translate_command.parsed()) return translate(translate_run, search, heat_map);
-  return evaluate(evaluate_options, search);
+  if (translate_command.parsed()) return translate(translate_run, search, heat_map, compute);
+  return evaluate(evaluate_options, search, compute);
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/kernels/cuda.h>
 #include <tapeformer/autograd/kernels/matmul.h>
 #include <tapeformer/autograd/tape.h>
 #include <tapeformer/examples/program.h>
@@ -15,11 +16,15 @@ namespace {
 
 constexpr const char* kBestWeights = "weights.safetensors";
 
-std::unique_ptr<TrainingTask> made(const MakeTask& make_task, Index threads, const Json* checkpoint,
-                                   Progress& progress) {
+/// A task whose model is ready to compute as `compute` says.
+std::unique_ptr<TrainingTask> made(const MakeTask& make_task, Index threads, const Compute& compute,
+                                   const Json* checkpoint, Progress& progress) {
   if (threads > 0) omp_set_num_threads(static_cast<int>(threads));
   if (*kernels::gemm_warning() != 0) progress.keep(std::string("note: ") + kernels::gemm_warning());
-  return make_task(checkpoint, progress);
+  auto task = make_task(checkpoint, progress);
+  compute.apply(task->model());
+  if (compute.device.is_cuda()) progress.keep(compute.text());
+  return task;
 }
 
 }  // namespace
@@ -28,8 +33,9 @@ int start_training(const RunFolder& folder, const TrainingControl& control, cons
   folder.refuse_if_used();
   const PhaseClock clock;
   Progress progress;
-  const auto task = made(make_task, control.threads, nullptr, progress);
-  TrainingRun run(folder, control, *task, progress, clock);
+  const Compute compute = control.compute.chosen();
+  const auto task = made(make_task, control.threads, compute, nullptr, progress);
+  TrainingRun run(folder, control, *task, progress, clock, compute);
   run.start();
   return run.run();
 }
@@ -42,8 +48,9 @@ int resume_training(const RunFolder& folder, const TrainingControl& control, con
   const Json checkpoint = folder.checkpoint_state();
   try {
     const Index threads = control.threads > 0 ? control.threads : checkpoint.at("threads").get<Index>();
-    task = made(make_task, threads, &checkpoint, progress);
-    run = std::make_unique<TrainingRun>(folder, control, *task, progress, clock);
+    const Compute compute = control.compute.chosen(checkpoint.value("precision", "f32"));
+    task = made(make_task, threads, compute, &checkpoint, progress);
+    run = std::make_unique<TrainingRun>(folder, control, *task, progress, clock, compute);
     run->resume(checkpoint);
   } catch (const Json::exception& error) {
     throw CheckpointError(
@@ -56,12 +63,13 @@ int resume_training(const RunFolder& folder, const TrainingControl& control, con
 }
 
 TrainingRun::TrainingRun(RunFolder folder, const TrainingControl& control, TrainingTask& task,
-                         Progress& progress, const PhaseClock& clock)
+                         Progress& progress, const PhaseClock& clock, const Compute& compute)
     : folder_(std::move(folder)),
       control_(control),
       task_(task),
       progress_(progress),
       clock_(clock),
+      compute_(compute),
       options_(task.options()),
       optimizer_(task.model().parameters(), options_.adamw_config()),
       schedule_(options_.schedule_config()) {}
@@ -86,6 +94,11 @@ void TrainingRun::resume(const Json& checkpoint) {
     progress_.keep("note: the run began with " + checkpoint.at("threads").dump() +
                    " threads; with another number the last bits of the results may differ");
   }
+  const std::string began_on = checkpoint.value("device", "cpu"),
+                    began_in = checkpoint.value("precision", "f32");
+  if (began_on != compute_.device.text() || began_in != compute_.precision) {
+    progress_.keep("note: the run went on " + began_on + " in " + began_in + " up to here");
+  }
   checkpointed_step_ = state_.step;
   folder_.cut_metrics(state_.step);
   progress_.keep("resumed at step " + std::to_string(state_.step));
@@ -99,6 +112,8 @@ void TrainingRun::save_checkpoint() {
   Json state;
   task_.save_state(state);
   state["threads"] = omp_get_max_threads();
+  state["device"] = compute_.device.text();
+  state["precision"] = compute_.precision;
   state["step"] = state_.step;
   state["best_loss"] = state_.best_loss;
   state["has_best"] = state_.has_best;
@@ -124,7 +139,7 @@ void TrainingRun::require_finite(double value, const char* name) {
 double TrainingRun::train_step() {
   optimizer_.clear_gradients();
   const bool accumulates = options_.accumulate > 1;
-  double loss_sum = 0;
+  std::vector<BatchLoss> parts;  // read when everything is queued: reading waits for the device
   Index counted = 0;
   for (Index part = 0; part < options_.accumulate; ++part) {
     clock_.enter(Phase::batches);
@@ -134,14 +149,20 @@ double TrainingRun::train_step() {
     const BatchLoss batch = task_.batch_loss();
     clock_.enter(Phase::backward);
     const auto weight = static_cast<double>(batch.counted);
-    tape.backward(batch.loss, accumulates ? Tensor::scalar(weight, batch.loss.dtype()) : Tensor());
-    loss_sum += batch.loss.item() * weight;
+    tape.backward(batch.loss, accumulates ? Tensor::scalar_like(batch.loss, weight) : Tensor());
     counted += batch.counted;
     timed_tokens_ += batch.tokens;
+    parts.push_back(batch);
+  }
+  if (state_.step + 1 < options_.steps) {
+    clock_.enter(Phase::batches);
+    task_.prepare_batch();
   }
   clock_.enter(Phase::update);
   const double share = accumulates ? 1 / static_cast<double>(counted) : 1;
   const double norm = share * gradient_norm(optimizer_.parameters());
+  double loss_sum = 0;
+  for (const BatchLoss& part : parts) loss_sum += part.loss.item() * static_cast<double>(part.counted);
   const double loss = loss_sum / static_cast<double>(counted);
   require_finite(loss, "loss");
   require_finite(norm, "gradient's norm");
@@ -267,7 +288,13 @@ int TrainingRun::finish() {
 
 void TrainingRun::tell_time() {
   progress_.keep("time: " + clock_.text());
-  folder_.append_metrics({{"step", state_.step}, {"seconds", clock_.json()}});
+  Json metrics = {{"step", state_.step}, {"seconds", clock_.json()}};
+  if (compute_.device.is_cuda()) {
+    progress_.keep(peak_memory_text(compute_.device));
+    metrics["device"] = compute_.text();
+    metrics["peak_device_bytes"] = cuda::memory_statistics(compute_.device.index).peak_bytes;
+  }
+  folder_.append_metrics(metrics);
 }
 
 }  // namespace tapeformer

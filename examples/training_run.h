@@ -1,5 +1,6 @@
 #pragma once
 
+#include <tapeformer/examples/compute.h>
 #include <tapeformer/examples/phase_clock.h>
 #include <tapeformer/examples/progress.h>
 #include <tapeformer/examples/run_folder.h>
@@ -10,10 +11,12 @@
 
 namespace tapeformer {
 
-/// How a training is run, without changing what it computes (but for `threads`, which can change last bits).
+/// How a training is run, without changing what it computes (but for last bits by `threads` and device, and
+/// for a precision that rounds more).
 struct TrainingControl {
   double max_minutes = 0;  ///< stop after so long and save; 0 for no limit
   Index threads = 0;       ///< 0: all, or on resuming as many as before
+  ComputeOptions compute = {};
 };
 
 /// One batch's loss, on the tape that records.
@@ -36,8 +39,11 @@ class TrainingTask {
 
   virtual const TrainingOptions& options() const = 0;
   virtual Module& model() = 0;
-  /// Makes the next batch of the training.
+  /// Makes the next batch of the training, on the model's device.
   virtual void next_batch() = 0;
+  /// May do the work of the next next_batch() ahead, while a GPU computes. Must not be seen in anything else:
+  /// neither in the state that is saved, nor in epoch().
+  virtual void prepare_batch() {}
   /// The model on that batch, in training mode. Called with an open tape.
   virtual BatchLoss batch_loss() = 0;
   virtual Validation validate(Progress& progress) = 0;
@@ -67,9 +73,9 @@ class TrainingTask {
 /// bit for bit what it would have without the break.
 class TrainingRun {
  public:
-  /// `clock` has measured what came before.
+  /// `clock` has measured what came before; the model computes as `compute` says already.
   TrainingRun(RunFolder folder, const TrainingControl& control, TrainingTask& task, Progress& progress,
-              const PhaseClock& clock = {});
+              const PhaseClock& clock = {}, const Compute& compute = {default_device()});
 
   /// Makes the folder. Throws: DataError
   void start();
@@ -105,6 +111,7 @@ class TrainingRun {
   TrainingTask& task_;
   Progress& progress_;
   PhaseClock clock_;
+  Compute compute_;
   const TrainingOptions options_;
   AdamW optimizer_;
   Schedule schedule_;

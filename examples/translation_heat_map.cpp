@@ -12,7 +12,9 @@ namespace {
 
 using Ids = std::vector<std::int32_t>;
 
-Tensor row_of(const Ids& ids) { return Tensor::from(ids, {1, static_cast<Index>(ids.size())}); }
+Tensor row_of(const Ids& ids, Device device) {
+  return Tensor::from(ids, {1, static_cast<Index>(ids.size())}).to(device);
+}
 
 /// The number of a head, or -1 for what is no number.
 Index head_number(const std::string& text) {
@@ -39,7 +41,8 @@ Tensor cross_attention_weights(const EncoderDecoder& model, const Ids& source, c
   target_ids.insert(target_ids.end(), target.begin(),
                     target.begin() + static_cast<std::ptrdiff_t>(std::min(most, target.size())));
   std::vector<Tensor> weights;
-  model.decode(row_of(target_ids), model.encode(row_of(source_ids), {}), {}, &weights);
+  const Device device = model.device();
+  model.decode(row_of(target_ids, device), model.encode(row_of(source_ids, device), {}), {}, &weights);
   const Tensor& weights_bhts = weights.at(static_cast<std::size_t>(layer));
   return weights_bhts.alias({weights_bhts.size(1), weights_bhts.size(2), weights_bhts.size(3)});
 }

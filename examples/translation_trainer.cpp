@@ -11,7 +11,7 @@
 namespace tapeformer {
 namespace {
 
-/// Tokens that count in the loss.
+/// Tokens that count in the loss, of a batch on the CPU.
 Index target_tokens(const TranslationBatch& batch) {
   const std::int32_t* ids = batch.target_outputs.data<std::int32_t>();
   return std::count_if(ids, ids + batch.target_outputs.elements(),
@@ -30,9 +30,10 @@ double validation_loss(EncoderDecoder& model, TranslationBatches& batches, Progr
   plain.ignored = kIgnored;
   const Index count = most > 0 ? std::min(most, batches.batches_per_epoch()) : batches.batches_per_epoch();
   for (Index i = 0; i < count; ++i) {
-    const TranslationBatch batch = batches.next();
+    const TranslationBatch here = batches.next();
+    const Index counted = target_tokens(here);
+    const TranslationBatch batch = here.to(model.device());
     const Tensor logits = model(batch.source_ids, batch.source_mask, batch.target_inputs);
-    const Index counted = target_tokens(batch);
     total += cross_entropy(logits, batch.target_outputs, plain).item() * static_cast<double>(counted);
     tokens += counted;
     progress.show("validating " + std::to_string(i + 1) + "/" + std::to_string(count));
@@ -106,22 +107,36 @@ void TranslationTask::describe(const RunFolder& folder) {
 void TranslationTask::save_state(Json& state) const {
   state["options"] = options_;
   state["data_fingerprint"] = data_fingerprint_;
-  state["epoch"] = train_batches_->position().epoch;
-  state["batch"] = train_batches_->position().index;
+  state["epoch"] = position_.epoch;
+  state["batch"] = position_.index;
 }
 
 void TranslationTask::load_state(const Json& state) {
-  train_batches_->seek({state.at("epoch").get<Index>(), state.at("batch").get<Index>()});
+  position_ = {state.at("epoch").get<Index>(), state.at("batch").get<Index>()};
+  train_batches_->seek(position_);
+  ahead_.reset();
 }
 
-void TranslationTask::next_batch() { batch_ = train_batches_->next(); }
+void TranslationTask::prepare_batch() {
+  if (ahead_) return;
+  const TranslationBatch here = train_batches_->next();
+  ahead_ = Batch{here.to(model_->device()), target_tokens(here)};
+}
+
+void TranslationTask::next_batch() {
+  prepare_batch();
+  batch_ = *std::move(ahead_);
+  ahead_.reset();
+  position_ = train_batches_->position();
+}
 
 BatchLoss TranslationTask::batch_loss() {
   CrossEntropyOptions smoothed;
   smoothed.ignored = kIgnored;
   smoothed.smoothing = options_.label_smoothing;
-  const Tensor logits = (*model_)(batch_.source_ids, batch_.source_mask, batch_.target_inputs);
-  return {cross_entropy(logits, batch_.target_outputs, smoothed), target_tokens(batch_), batch_.tokens};
+  const TranslationBatch& batch = batch_.tensors;
+  const Tensor logits = (*model_)(batch.source_ids, batch.source_mask, batch.target_inputs);
+  return {cross_entropy(logits, batch.target_outputs, smoothed), batch_.counted, batch.tokens};
 }
 
 Validation TranslationTask::validate(Progress& progress) {

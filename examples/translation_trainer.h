@@ -5,6 +5,7 @@
 #include <tapeformer/examples/translation_data.h>
 
 #include <memory>
+#include <optional>
 
 namespace tapeformer {
 
@@ -24,11 +25,12 @@ class TranslationTask : public TrainingTask {
   const TrainingOptions& options() const override { return options_.training; }
   Module& model() override { return *model_; }
   void next_batch() override;
+  void prepare_batch() override;
   BatchLoss batch_loss() override;
   Validation validate(Progress& progress) override;
   double trial_loss(Progress& progress) override;
   void show_samples(Progress& progress) override;
-  Index epoch() const override { return train_batches_->position().epoch; }
+  Index epoch() const override { return position_.epoch; }
   void describe(const RunFolder& folder) override;
   void save_state(Json& state) const override;
   void load_state(const Json& state) override;
@@ -43,7 +45,14 @@ class TranslationTask : public TrainingTask {
   CorpusSplit corpus_;
   Vocabularies vocabularies_;
   std::unique_ptr<TranslationBatches> train_batches_, validation_batches_;
-  TranslationBatch batch_;
+  /// On the model's device.
+  struct Batch {
+    TranslationBatch tensors;
+    Index counted = 0;
+  };
+  Batch batch_;
+  std::optional<Batch> ahead_;  // made before it was asked for
+  BatchPosition position_;      // of the batch that comes next, whether it is made or not
   std::uint64_t data_fingerprint_ = 0;
   std::unique_ptr<EncoderDecoder> model_;
 };

@@ -54,6 +54,7 @@ void load_weights(const SafetensorsFile& file, const std::string& prefix, Module
     const Tensor& value = weights[i].second;
     value.copy_from(values[i].to(value.dtype()));
   }
+  for (auto& [name, parameter] : module.named_parameters()) parameter.refresh_shadow();
 }
 
 }  // namespace tapeformer

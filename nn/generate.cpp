@@ -23,14 +23,14 @@ void check_sources(const char* op, const EncoderDecoder& model, const std::vecto
   }
 }
 
-/// Source ids with their end token, padded, and the mask of what is a token.
+/// Source ids with their end token, padded, and the mask of what is a token; on the CPU.
 std::pair<Tensor, Tensor> source_batch(const std::vector<TokenIds>& sources,
                                        const std::vector<std::size_t>& order, const SearchConfig& config) {
   std::size_t longest = 0;
   for (const std::size_t i : order) longest = std::max(longest, sources[i].size() + 1);
   const Shape shape{static_cast<Index>(order.size()), static_cast<Index>(longest)};
-  const Tensor ids = Tensor::full(shape, config.padding, DType::i32),
-               mask = Tensor::full(shape, 0, DType::boolean);
+  const Tensor ids = Tensor::full(shape, config.padding, DType::i32, Device::cpu()),
+               mask = Tensor::full(shape, 0, DType::boolean, Device::cpu());
   for (std::size_t row = 0; row < order.size(); ++row) {
     const TokenIds& source = sources[order[row]];
     std::int32_t* to = ids.data<std::int32_t>() + row * longest;
@@ -77,7 +77,8 @@ std::vector<Hypothesis> in_batches(const char* op, const EncoderDecoder& model,
       const Index twice = std::min(2 * static_cast<Index>(sources[i].size()) + 10, longest);
       limits.push_back(config.max_tokens > 0 ? config.max_tokens : twice);
     }
-    const auto [ids, mask] = source_batch(sources, part, config);
+    const auto [host_ids, host_mask] = source_batch(sources, part, config);
+    const Tensor ids = host_ids.to(model.device()), mask = host_mask.to(model.device());
     TranslationSteps steps(model, model.encode(ids, mask), mask, config.cache);
     search(steps, part, limits, [&](std::size_t sentence, Hypothesis found) {
       results[part[sentence]] = std::move(found);

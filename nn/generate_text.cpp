@@ -1,5 +1,6 @@
 #include <tapeformer/autograd/dispatch.h>
 #include <tapeformer/nn/generate_text.h>
+#include <tapeformer/nn/picked_rows.h>
 
 #include <algorithm>
 #include <limits>
@@ -56,6 +57,7 @@ void generate_text(const DecoderOnly& model, const TokenIds& prompt, const TextG
     TokenIds tokens;
     std::vector<Sample> still_active;
     rows.clear();
+    const Tensor here = logits.to(wide(logits.dtype())).to(Device::cpu());  // where tokens are drawn
     dispatch(
         "sample",
         [&](auto, auto* row) {
@@ -71,7 +73,7 @@ void generate_text(const DecoderOnly& model, const TokenIds& prompt, const TextG
             still_active.push_back(std::move(sample));
           }
         },
-        logits);
+        here);
     const bool all_go_on = still_active.size() == active.size();
     active = std::move(still_active);
     if (active.empty() || drawn + 1 == config.max_tokens) return;

@@ -84,7 +84,7 @@ class ForeignWeights {
 
   void check_tied_head() const {
     const std::string head = head_name(format_), embedding = stored(embedding_name(format_));
-    const Tensor a = files_.tensor(head), b = files_.tensor(embedding);
+    const Tensor a = files_.tensor(head).to(Device::cpu()), b = files_.tensor(embedding).to(Device::cpu());
     if (a.shape() == b.shape() && a.dtype() == b.dtype() &&
         std::memcmp(a.raw(), b.raw(), static_cast<std::size_t>(a.bytes())) == 0) {
       return;

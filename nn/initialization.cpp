@@ -26,13 +26,15 @@ void xavier_uniform(const Tensor& weight, Generator& random, double gain) {
 }
 
 void xavier_uniform_parts(const Tensor& weight, const PooledVector<Index>& rows, Generator& random) {
-  char* to = static_cast<char*>(weight.raw());
+  const Tensor all = Tensor::empty(weight.shape(), weight.dtype(), Device::cpu());
+  char* to = static_cast<char*>(all.raw());
   for (const Index count : rows) {
-    const Tensor part = Tensor::empty({count, weight.size(1)}, weight.dtype());
+    const Tensor part = Tensor::empty({count, weight.size(1)}, weight.dtype(), Device::cpu());
     xavier_uniform(part, random);
     std::memcpy(to, part.raw(), static_cast<std::size_t>(part.bytes()));
     to += part.bytes();
   }
+  weight.copy_from(all);
 }
 
 void xavier_normal(const Tensor& weight, Generator& random, double gain) {

@@ -67,10 +67,10 @@ Tensor LanguageSteps::next_logits() {
   const Index first = start + (caches_ ? caches_->length() : 0);
   Tensor prefix_lengths;  // those that go on from a prompt see all of it anyway
   if (config.prefix && first < prompt_) {
-    prefix_lengths =
-        Tensor::full({static_cast<Index>(rows_.size())}, static_cast<double>(prompt_ - start), DType::i32);
+    prefix_lengths = Tensor::full({static_cast<Index>(rows_.size())}, static_cast<double>(prompt_ - start),
+                                  DType::i32, model_.device());
   }
-  const Tensor ids = token_columns(rows_, first);
+  const Tensor ids = token_columns(rows_, first).to(model_.device());
   const Tensor states =
       caches_ ? model_.states(ids, *caches_, prefix_lengths) : model_.states(ids, prefix_lengths);
   const Tensor last = slice(states, 1, states.size(1) - 1, 1);

@@ -9,7 +9,7 @@ LayerNorm::LayerNorm(const LayerNormConfig& config)
 }
 
 Tensor LayerNorm::operator()(const Tensor& x) const {
-  return layer_norm(x, weight_, bias_.defined() ? bias_.value() : Tensor(), epsilon_);
+  return layer_norm(x, weight_, bias_.defined() ? bias_.used() : Tensor(), epsilon_);
 }
 
 void LayerNorm::visit(ParameterVisitor& visitor) {

@@ -14,7 +14,7 @@ Linear::Linear(const LinearConfig& config, Generator& random)
 }
 
 Tensor Linear::operator()(const Tensor& x) const {
-  return linear(x, weight_, bias_.defined() ? bias_.value() : Tensor(), activation_);
+  return linear(x, weight_, bias_.defined() ? bias_.used() : Tensor(), activation_);
 }
 
 void Linear::visit(ParameterVisitor& visitor) {

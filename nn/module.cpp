@@ -81,6 +81,20 @@ void Module::to(DType type) {
   for (auto& [name, parameter] : named_parameters()) parameter.set_value(parameter.value().to(type));
 }
 
+void Module::to(Device device) {
+  struct Move : ParameterVisitor {
+    Device there;
+    void on_buffer(const std::string&, Tensor& buffer) override { buffer = buffer.to(there); }
+  } move;
+  move.there = device;
+  visit(move);
+  for (auto& [name, parameter] : named_parameters()) parameter.set_value(parameter.value().to(device));
+}
+
+void Module::compute_in(DType type) {
+  for (auto& [name, parameter] : named_parameters()) parameter.set_shadow(type);
+}
+
 void Module::set_training(bool training) {
   struct Set : ParameterVisitor {
     bool value = true;

@@ -66,8 +66,14 @@ class Module {
   /// Dropout drops in training mode (the default) and passes its input on in evaluation mode.
   void train() { set_training(true); }
   void eval() { set_training(false); }
-  /// Converts every parameter; f64 is for gradient checks.
+  /// Converts every parameter; f64 is for gradient checks. Gradients are dropped.
   void to(DType type);
+  /// Moves parameters and buffers; what is tied stays tied. Gradients are dropped. To do before an optimizer
+  /// is made, whose state lies where the parameters do.
+  void to(Device device);
+  /// From now on operations read the parameters in `type` (bf16), and so activations and their gradients are
+  /// of it, while the parameters themselves stay as they are: see Parameter::set_shadow().
+  void compute_in(DType type);
 
  private:
   void set_training(bool training);

@@ -2,6 +2,7 @@
 #include <tapeformer/autograd/ops/shape.h>
 #include <tapeformer/autograd/tape.h>
 #include <tapeformer/nn/next_token_model.h>
+#include <tapeformer/nn/picked_rows.h>
 
 #include <algorithm>
 
@@ -9,7 +10,7 @@ namespace tapeformer {
 
 Tensor token_columns(const std::vector<TokenIds>& rows, Index first) {
   const auto length = static_cast<Index>(rows.front().size()) - first;
-  const Tensor ids = Tensor::empty({static_cast<Index>(rows.size()), length}, DType::i32);
+  const Tensor ids = Tensor::empty({static_cast<Index>(rows.size()), length}, DType::i32, Device::cpu());
   auto* to = ids.data<std::int32_t>();
   for (const TokenIds& row : rows) to = std::copy(row.begin() + first, row.end(), to);
   return ids;
@@ -39,7 +40,7 @@ Tensor TranslationSteps::step(const TokenIds& tokens) {
                           : context_start(static_cast<Index>(rows_.front().size()), config.max_length);
   if (state_ && start != start_) state_->forget_tokens();  // every token's position is another
   start_ = start;
-  const Tensor ids = token_columns(rows_, start + (state_ ? state_->length() : 0));
+  const Tensor ids = token_columns(rows_, start + (state_ ? state_->length() : 0)).to(model_.device());
   const Tensor states = state_ ? model_.decode(ids, *state_) : model_.decode(ids, memory_, memory_mask_);
   const Tensor last = slice(states, 1, states.size(1) - 1, 1);
   return reshape(model_.logits(last), {last.size(0), -1});

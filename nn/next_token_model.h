@@ -22,7 +22,7 @@ class NextTokenModel {
 };
 
 /// The rows' tokens from `first` on; all rows are of one length.
-/// Shapes:  -> i32 [R, T]
+/// Shapes:  -> i32 [R, T], on the CPU
 Tensor token_columns(const std::vector<TokenIds>& rows, Index first);
 
 /// Translations of encoded sources, at first one row for each. With a cache a step computes its new tokens

@@ -20,7 +20,7 @@ Norm::Norm(const NormConfig& config)
 
 Tensor Norm::operator()(const Tensor& x) const {
   if (kind_ == NormKind::rms) return rms_norm(x, weight_, epsilon_);
-  return layer_norm(x, weight_, bias_.defined() ? bias_.value() : Tensor(), epsilon_);
+  return layer_norm(x, weight_, bias_.defined() ? bias_.used() : Tensor(), epsilon_);
 }
 
 void Norm::visit(ParameterVisitor& visitor) {

@@ -39,8 +39,8 @@ Positions::Positions(const PositionsConfig& config, Generator& random) {
     return;
   }
   if (config.kind == PositionKind::rotary) return;
-  sinusoids_ = Tensor::empty({config.most, config.width}, DType::f64);
-  double* values = sinusoids_.data<double>();
+  const Tensor sinusoids = Tensor::empty({config.most, config.width}, DType::f64, Device::cpu());
+  double* values = sinusoids.data<double>();
   for (Index t = 0; t < config.most; ++t) {
     for (Index i = 0; i < config.width; ++i) {
       const double exponent = static_cast<double>(i - i % 2) / static_cast<double>(config.width);
@@ -48,11 +48,12 @@ Positions::Positions(const PositionsConfig& config, Generator& random) {
       *values++ = i % 2 == 0 ? std::sin(angle) : std::cos(angle);
     }
   }
+  sinusoids_ = sinusoids.to(default_device());
 }
 
 Tensor Positions::operator()(const Tensor& x, Index first) const {
   if (!weight_.defined() && !sinusoids_.defined()) return x;
-  const Tensor& table = weight_.defined() ? weight_.value() : sinusoids_;
+  const Tensor& table = weight_.defined() ? weight_.used() : sinusoids_;
   const Index length = x.size(-2), most = table.size(0);
   if (first + length > most) {
     throw ShapeError("[positions] there are " + std::to_string(most) + " positions; got x=" + x.describe() +

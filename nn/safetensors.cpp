@@ -226,18 +226,18 @@ Tensor SafetensorsFile::tensor(const std::string& name) const {
   const Entry& entry = this->entry(name);
   const unsigned char* const from = bytes_.get() + data_at_ + entry.begin;
   const auto copy = [&](DType type) {
-    const Tensor x = Tensor::empty(entry.shape, type);
+    const Tensor x = Tensor::empty(entry.shape, type, Device::cpu());
     std::memcpy(x.raw(), from, entry.end - entry.begin);
-    return x;
+    return x.to(default_device());
   };
   /// to[i] = convert(the i-th Source), as T.
   const auto widen = [&](auto source, auto to, const auto& convert) {
-    const Tensor x = Tensor::empty(entry.shape, dtype_of<decltype(to)>());
+    const Tensor x = Tensor::empty(entry.shape, dtype_of<decltype(to)>(), Device::cpu());
     for (Index i = 0; i < x.elements(); ++i) {
       std::memcpy(&source, from + i * static_cast<Index>(sizeof source), sizeof source);
       x.data<decltype(to)>()[i] = convert(source);
     }
-    return x;
+    return x.to(default_device());
   };
   if (entry.dtype == "F32") return copy(DType::f32);
   if (entry.dtype == "F64") return copy(DType::f64);
@@ -279,6 +279,7 @@ void save_safetensors(const std::string& path, const std::vector<std::pair<std::
   Json header = Json::object();
   std::set<std::string> names{kMetadata};
   std::vector<ByteSpan> parts(1);
+  std::vector<Tensor> here;  // what `parts` lie in
   Index end = 0;
   header[kMetadata] = metadata;
   for (const auto* const tensor : ordered) {
@@ -288,7 +289,8 @@ void save_safetensors(const std::string& path, const std::vector<std::pair<std::
     header[name] = {{"dtype", dtype_name(x.dtype())},
                     {"shape", std::vector<Index>(x.shape().begin(), x.shape().end())},
                     {"data_offsets", {end, end + x.bytes()}}};
-    parts.push_back({x.raw(), static_cast<std::size_t>(x.bytes())});
+    here.push_back(x.to(Device::cpu()));
+    parts.push_back({here.back().raw(), static_cast<std::size_t>(x.bytes())});
     end += x.bytes();
   }
   std::uint64_t sum = 0;

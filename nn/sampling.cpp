@@ -62,7 +62,7 @@ PooledVector<Index> likeliest(const T* logits, Index vocabulary, Index count) {
 /// exp((logit - highest) / temperature), f64 [V].
 template <class T>
 Tensor relative_weights(const T* logits, Index vocabulary, double highest, double temperature) {
-  const Tensor scaled = Tensor::empty({vocabulary}, DType::f64);
+  const Tensor scaled = Tensor::empty({vocabulary}, DType::f64, Device::cpu());
   auto* to = scaled.data<double>();
   for (Index i = 0; i < vocabulary; ++i) to[i] = (static_cast<double>(logits[i]) - highest) / temperature;
   return exp(scaled);

@@ -116,7 +116,8 @@ void run_searches(NextTokenModel& model, const std::vector<Index>& limits, const
   TokenIds tokens(active.size(), config.begin);
   std::vector<std::int32_t> rows;
   while (!active.empty()) {
-    const Tensor log_p = log_softmax(model.step(tokens));
+    const Tensor logits = model.step(tokens);
+    const Tensor log_p = log_softmax(logits.to(wide(logits.dtype()))).to(Device::cpu());
     const Index vocabulary = log_p.size(-1);
     std::vector<Search> still_active;
     tokens.clear();

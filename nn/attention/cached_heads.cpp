@@ -3,7 +3,6 @@
 #include <tapeformer/autograd/tape.h>
 #include <tapeformer/nn/attention/cached_heads.h>
 
-#include <cstring>
 #include <numeric>
 
 namespace tapeformer {
@@ -19,26 +18,21 @@ void check_columns(const char* name, const Tensor& mask, Index held) {
 }
 
 void check_lengths(const Tensor& key_lengths, Index held) {
-  for (Index i = 0; i < key_lengths.elements(); ++i) {
-    if (key_lengths.at(i) <= static_cast<double>(held)) continue;
+  const Tensor lengths = key_lengths.to(Device::cpu());
+  for (Index i = 0; i < lengths.elements(); ++i) {
+    if (lengths.at(i) <= static_cast<double>(held)) continue;
     throw ShapeError("[attention] key_lengths must be at most the number of keys in the cache; got " +
-                     std::to_string(static_cast<Index>(key_lengths.at(i))) + " of " + std::to_string(held) +
+                     std::to_string(static_cast<Index>(lengths.at(i))) + " of " + std::to_string(held) +
                      " keys");
   }
 }
 
 /// Zeros in columns for the room behind the keys.
 Tensor widened(const Tensor& mask, Index room) {
-  Shape shape = mask.shape();
-  shape.set(-1, room);
-  const Tensor wide = Tensor::full(shape, 0, mask.dtype());
-  const auto from = mask.size(-1) * bytes_of(mask.dtype()), to = room * bytes_of(mask.dtype());
-  for (Index row = 0; row < shape.elements(0, shape.rank() - 1); ++row) {
-    std::memcpy(static_cast<char*>(wide.raw()) + row * to, static_cast<char*>(mask.raw()) + row * from,
-                static_cast<std::size_t>(from));
-  }
-  return wide;
+  if (mask.dtype() == DType::boolean) return widened(mask.to(DType::f32), room).to(DType::boolean);
+  return pad(mask, -1, 0, room);
 }
+
 }  // namespace
 
 AttentionOptions attention_options(const AttentionContext& context, const Dropout& dropout) {
@@ -49,13 +43,14 @@ AttentionOptions attention_options(const AttentionContext& context, const Dropou
   return options;
 }
 
-Tensor query_positions(const AttentionContext& context, Index length) {
+Tensor query_positions(const AttentionContext& context, const Tensor& query) {
   if (context.positions.defined()) return context.positions;
-  const Tensor positions = Tensor::empty({length}, DType::i32);
+  const Index length = query.size(1);
+  const Tensor positions = Tensor::empty({length}, DType::i32, Device::cpu());
   const Index first = context.cache != nullptr ? context.cache->length() : 0;
   auto* to = positions.data<std::int32_t>();
   std::iota(to, to + length, static_cast<std::int32_t>(first));
-  return positions;
+  return positions.to(query.device());
 }
 
 void append_heads(KvCache& cache, const KeyValueHeads& fresh) {
@@ -76,7 +71,7 @@ KeyValueHeads held_heads(const KvCache& cache, const PackedHeads& heads, Attenti
   }
   const Index rows = keys.size(0), room = keys.size(1);
   if (room > held) {
-    if (!options.key_lengths.defined()) options.key_lengths = cache.lengths();
+    if (!options.key_lengths.defined()) options.key_lengths = cache.lengths(keys.device());
     if (options.key_mask.defined()) options.key_mask = widened(options.key_mask, room);
     if (has_columns) options.mask = widened(options.mask, room);
   }

@@ -10,9 +10,9 @@ namespace tapeformer {
 /// The context's masks and weights, and a layer's dropout on the weights.
 AttentionOptions attention_options(const AttentionContext& context, const Dropout& dropout);
 
-/// i32 [T] or [B, T]: the context's positions, or T of them counted on from what the cache holds. Ask before
-/// this call's keys enter the cache.
-Tensor query_positions(const AttentionContext& context, Index length);
+/// The positions of a query [B, T, C], i32 [T] or [B, T]: the context's, or counted on from what the cache
+/// holds. Ask before this call's keys enter the cache.
+Tensor query_positions(const AttentionContext& context, const Tensor& query);
 
 /// Keys and values, head by head; values are undefined where everything is in the keys.
 struct KeyValueHeads {

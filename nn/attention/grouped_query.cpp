@@ -50,7 +50,7 @@ Tensor GroupedQueryAttention::operator()(const Tensor& query, const Tensor& memo
   AttentionOptions options = attention_options(context, dropout_);
   Tensor input_btn = input_(query);
   if (config_.rotary) {
-    const Tensor positions = query_positions(context, query.size(1));
+    const Tensor positions = query_positions(context, query);
     input_btn = packed_rotary(input_btn, H + G, D, positions, config_.rotations);
   }
   Tensor heads_bthe;

@@ -215,8 +215,9 @@ class Picture {
 
 }  // namespace
 
-std::string heat_map_svg(const Tensor& weights, const std::vector<std::string>& rows,
+std::string heat_map_svg(const Tensor& given, const std::vector<std::string>& rows,
                          const std::vector<std::string>& columns, const HeatMapOptions& options) {
+  const Tensor weights = given.to(Device::cpu());
   check(weights, rows.size(), columns.size());
   return Picture(weights, rows, columns, options).svg();
 }

@@ -1,11 +1,26 @@
-#include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/dispatch.h>
+#include <tapeformer/autograd/kernels/shape.h>
 #include <tapeformer/autograd/tape.h>
 #include <tapeformer/nn/attention/contiguous_cache.h>
 #include <tapeformer/nn/attention/paged_cache.h>
 
 namespace tapeformer {
 
-Tensor KvCache::lengths() const { return Tensor::full({rows()}, static_cast<double>(length()), DType::i32); }
+Tensor KvCache::lengths(Device device) const {
+  return Tensor::full({rows()}, static_cast<double>(length()), DType::i32, device);
+}
+
+void KvCache::copy_tokens(Index rows, Index count, const Tensor& x, Index length_x, Index from,
+                          const Tensor& y, Index length_y, Index to) {
+  const Index width = y.size(2);
+  dispatch(
+      "kv_cache",
+      [&](auto on, auto* source, auto* target) {
+        kernels::copy_columns(on, rows, count * width, length_x * width, from * width, length_y * width,
+                              to * width, source, target);
+      },
+      x, y);
+}
 
 void KvCache::check_append(const Tensor& keys, const Tensor& values, const Tensor& held) const {
   const auto got = [&] {

@@ -41,13 +41,17 @@ class KvCache {
   virtual Index bytes() const = 0;
 
   /// i32 [R], all length(): what AttentionMasks::key_lengths wants.
-  Tensor lengths() const;
+  Tensor lengths(Device device = default_device()) const;
 
  protected:
   KvCache(const CacheWidths& widths, Index capacity) : widths_(widths), capacity_(capacity) {}
   /// Throws what append() throws. `held` is of the type that the cache has, or undefined.
   void check_append(const Tensor& keys, const Tensor& values, const Tensor& held) const;
   void check_rows(const std::vector<std::int32_t>& order) const;
+  /// y[o, to + i] = x[o, from + i] for o < rows and i < count, in tokens; x and y [.., .., W] are looked at as
+  /// rows of length_x and length_y tokens. Not recorded.
+  static void copy_tokens(Index rows, Index count, const Tensor& x, Index length_x, Index from,
+                          const Tensor& y, Index length_y, Index to);
 
   const CacheWidths widths_;
   const Index capacity_;  // 0 for as many as come

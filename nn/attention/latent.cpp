@@ -15,7 +15,7 @@ LinearConfig plain(Index inputs, Index outputs) { return {inputs, outputs, false
 
 /// A weight [H N, M] as one matrix a head, [H, N, M].
 Tensor weight_by_heads(const Linear& layer, Index heads) {
-  const Tensor& weight = layer.weight().value();
+  const Tensor& weight = layer.weight();
   return reshape(weight, {heads, weight.size(0) / heads, weight.size(1)});
 }
 
@@ -104,7 +104,7 @@ Tensor LatentAttention::attend(const Tensor& query, const Tensor& memory, const 
   if (query_norm_) input_bti = (*query_norm_)(input_bti);
   Tensor positions, rotary_bthr;
   if (key_rotary_) {
-    positions = query_positions(context, query.size(1));
+    positions = query_positions(context, query);
     rotary_bthr = turned((*query_rotary_)(input_bti), heads_, positions);
   }
   const PackedHeads held{heads_, 1, latent_width_ + config_.rotary_width, 0};

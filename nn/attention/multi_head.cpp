@@ -82,7 +82,7 @@ Tensor MultiHeadAttention::attend(const Tensor& query, const Tensor& key, const 
     throw Error("[multi_head] rotary positions are for self-attention; got a memory that is not the query");
   }
   AttentionOptions options = attention_options(context, dropout_);
-  const Tensor positions = config_.rotary ? query_positions(context, query.size(1)) : Tensor();
+  const Tensor positions = config_.rotary ? query_positions(context, query) : Tensor();
   const bool packs = config_.packed && is_self;
   Tensor packed = packs ? inputs_[0](query) : Tensor();
   if (packs && config_.rotary) {

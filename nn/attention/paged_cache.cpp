@@ -1,20 +1,12 @@
+#include <tapeformer/autograd/ops/embedding.h>
 #include <tapeformer/nn/attention/paged_cache.h>
 
 #include <algorithm>
-#include <cstring>
 
 namespace tapeformer {
 namespace {
 
 constexpr Index kFirstBlocks = 8;
-
-/// `count` tokens of width W, counted over all rows or blocks of both tensors.
-void copy_tokens(const Tensor& from, Index from_token, const Tensor& to, Index to_token, Index count) {
-  const Index token_bytes = to.size(2) * bytes_of(to.dtype());
-  std::memcpy(static_cast<char*>(to.raw()) + to_token * token_bytes,
-              static_cast<const char*>(from.raw()) + from_token * token_bytes,
-              static_cast<std::size_t>(count * token_bytes));
-}
 
 }  // namespace
 
@@ -22,8 +14,8 @@ void PagedCache::grow_pool() {
   const Index before = pool_blocks(), after = std::max(2 * before, kFirstBlocks);
   for (Tensor* pool : {&keys_, &values_}) {
     if (!pool->defined()) continue;
-    const Tensor larger = Tensor::empty({after, block_size_, pool->size(2)}, pool->dtype());
-    copy_tokens(*pool, 0, larger, 0, before * block_size_);
+    const Tensor larger = Tensor::empty({after, block_size_, pool->size(2)}, pool->dtype(), pool->device());
+    copy_tokens(1, before * block_size_, *pool, 0, 0, larger, 0, 0);
     *pool = larger;
   }
   references_.resize(static_cast<std::size_t>(after), 0);
@@ -46,7 +38,8 @@ std::int32_t PagedCache::writable_block(Table& table, Index at) {
   } else if (references_[static_cast<std::size_t>(table[index])] > 1) {
     const std::int32_t shared = table[index], own = fresh_block();
     for (const Tensor& pool : {keys_, values_}) {
-      if (pool.defined()) copy_tokens(pool, shared * block_size_, pool, own * block_size_, at % block_size_);
+      if (pool.defined())
+        copy_tokens(1, at % block_size_, pool, 0, shared * block_size_, pool, 0, own * block_size_);
     }
     --references_[static_cast<std::size_t>(shared)];
     table[index] = own;
@@ -58,8 +51,9 @@ void PagedCache::append(const Tensor& keys, const Tensor& values) {
   check_append(keys, values, keys_);
   if (tables_.empty()) {
     tables_.resize(static_cast<std::size_t>(keys.size(0)));
-    keys_ = Tensor::empty({0, block_size_, widths_.key}, keys.dtype());
-    if (values.defined()) values_ = Tensor::empty({0, block_size_, widths_.value}, keys.dtype());
+    keys_ = Tensor::empty({0, block_size_, widths_.key}, keys.dtype(), keys.device());
+    if (values.defined())
+      values_ = Tensor::empty({0, block_size_, widths_.value}, keys.dtype(), keys.device());
   }
   const Index tokens = keys.size(1);
   for (Index row = 0; row < rows(); ++row) {
@@ -67,8 +61,8 @@ void PagedCache::append(const Tensor& keys, const Tensor& values) {
       const Index at = length_ + done, within = at % block_size_;
       const Index count = std::min(block_size_ - within, tokens - done);
       const Index to = writable_block(tables_[static_cast<std::size_t>(row)], at) * block_size_ + within;
-      copy_tokens(keys, row * tokens + done, keys_, to, count);
-      if (values.defined()) copy_tokens(values, row * tokens + done, values_, to, count);
+      copy_tokens(1, count, keys, 0, row * tokens + done, keys_, 0, to);
+      if (values.defined()) copy_tokens(1, count, values, 0, row * tokens + done, values_, 0, to);
       done += count;
     }
   }
@@ -77,14 +71,15 @@ void PagedCache::append(const Tensor& keys, const Tensor& values) {
 
 Tensor PagedCache::gathered(const Tensor& pool) const {
   if (!pool.defined()) return {};
-  const Tensor all = Tensor::empty({rows(), length_, pool.size(2)}, pool.dtype());
-  for (Index row = 0; row < rows(); ++row) {
-    for (Index at = 0; at < length_; at += block_size_) {
-      const Index block = tables_[static_cast<std::size_t>(row)][static_cast<std::size_t>(at / block_size_)];
-      copy_tokens(pool, block * block_size_, all, row * length_ + at, std::min(block_size_, length_ - at));
+  const Tensor tokens = Tensor::empty({rows(), length_}, DType::i32, Device::cpu());  // where each lies
+  auto* token = tokens.data<std::int32_t>();
+  for (const Table& table : tables_) {
+    for (Index at = 0; at < length_; ++at) {
+      const Index block = table[static_cast<std::size_t>(at / block_size_)];
+      *token++ = static_cast<std::int32_t>(block * block_size_ + at % block_size_);
     }
   }
-  return all;
+  return embedding(pool.alias({pool.size(0) * block_size_, pool.size(2)}), tokens.to(pool.device()));
 }
 
 void PagedCache::release(const Table& table) {

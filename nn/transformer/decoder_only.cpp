@@ -96,7 +96,7 @@ Tensor DecoderOnly::loss(const Tensor& ids, const Tensor& targets, const Tensor&
   if (!head.fused) return cross_entropy(logits(states_btc), targets);
   LinearCrossEntropyOptions options;
   options.chunk = head.chunk;
-  const Tensor bias = head_.bias().defined() ? head_.bias().value() : Tensor();
+  const Tensor bias = head_.bias().defined() ? head_.bias().used() : Tensor();
   return linear_cross_entropy(states_btc, head_.weight(), bias, targets, options);
 }
 

@@ -1,27 +1,11 @@
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/nn/picked_rows.h>
 #include <tapeformer/nn/transformer/decoder_state.h>
 
-#include <cstring>
 #include <numeric>
 #include <utility>
 
 namespace tapeformer {
-
-Tensor picked_rows(const Tensor& x, const std::vector<std::int32_t>& rows) {
-  Shape shape = x.shape();
-  shape.set(0, static_cast<Index>(rows.size()));
-  const Tensor picked = Tensor::empty(shape, x.dtype());
-  const auto width = static_cast<std::size_t>(shape.elements(1, shape.rank()) * bytes_of(x.dtype()));
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    if (rows[i] < 0 || rows[i] >= x.size(0)) {
-      throw ShapeError("[picked_rows] rows must be there; got x=" + x.describe() + ", row " +
-                       std::to_string(rows[i]));
-    }
-    std::memcpy(static_cast<char*>(picked.raw()) + i * width,
-                static_cast<const char*>(x.raw()) + static_cast<std::size_t>(rows[i]) * width, width);
-  }
-  return picked;
-}
 
 DecoderState::DecoderState(Tensor memory, Tensor memory_mask, std::vector<Layer> layers)
     : memory_(std::move(memory)),

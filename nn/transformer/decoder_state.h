@@ -33,7 +33,4 @@ class DecoderState {
   std::vector<Layer> layers_;
 };
 
-/// Shapes:  x [N, ...] -> [number of rows, ...], row i being row rows[i] of x; copied, not recorded
-Tensor picked_rows(const Tensor& x, const std::vector<std::int32_t>& rows);
-
 }  // namespace tapeformer

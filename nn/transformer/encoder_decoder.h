@@ -108,6 +108,8 @@ class EncoderDecoder : public Module {
   }
   /// Shapes:  states [..., C] -> [..., V]
   Tensor logits(const Tensor& states) const { return head_(states); }
+  /// Where its parameters are, and its inputs must be.
+  Device device() const { return head_.weight().value().device(); }
 
   /// From now on a tape keeps of each layer what goes into it, and computes the rest again in its reverse
   /// pass, up to which the model must live, in the mode that it was in. The same results to the last bit.

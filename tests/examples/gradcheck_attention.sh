@@ -62,7 +62,7 @@ refuses "an unknown layer" "one of scaled_dot_product, .*; got mutli_head" --lay
 refuses "an unknown mode" "one of self, self causal, .*; got casual" --mode casual
 refuses "a mode that the layer does not have" "--list" --layer weightless --mode causal
 refuses "an unknown option" "--tolerence" --tolerence 1
-refuses "another device" "must be cpu.*got cuda" --device cuda
+refuses "a device that is none" "cpu, cuda, cuda:N or auto; got gpu" --device gpu
 refuses "another type" "f64" --dtype bf16
 refuses "another stencil" "stencil" --stencil 3
 refuses "a number that is none" "queries" --queries many

@@ -243,6 +243,40 @@ TEST_SUITE("examples/language_trainer") {
     CHECK(std::isfinite(task.trial_loss(progress)));
   }
 
+  TEST_CASE("a batch made ahead shows nowhere before its turn, and is gone when the state is another") {
+    const CapturedLog log;
+    const TemporaryFolder temporary;
+    LanguageOptions options = tiny_options(temporary);
+    options.order = "sequential";
+    Progress progress;
+    const LanguageData data = tiny_data(options, temporary);
+    LanguageTask plain(options, data, tiny_model(options), progress),
+        ahead(options, data, tiny_model(options), progress);
+    const auto state_of = [](const LanguageTask& task) {
+      Json state;
+      task.save_state(state);
+      return state;
+    };
+    const Json fresh = state_of(plain);
+    std::vector<double> losses;
+    for (int batch = 0; batch < 60; ++batch) {  // into the next epoch
+      ahead.prepare_batch();
+      if (batch % 2 == 0) ahead.prepare_batch();
+      CHECK(state_of(ahead) == state_of(plain));
+      CHECK(ahead.epoch() == plain.epoch());
+      CHECK(ahead.trial_loss(progress) == plain.trial_loss(progress));
+      plain.next_batch();
+      ahead.next_batch();
+      losses.push_back(plain.batch_loss().loss.item());
+      CHECK(ahead.batch_loss().loss.item() == losses.back());
+    }
+    CHECK(plain.epoch() > 0);
+    ahead.prepare_batch();
+    ahead.load_state(fresh);
+    ahead.next_batch();
+    CHECK(ahead.batch_loss().loss.item() == losses.front());
+  }
+
   TEST_CASE("fine-tuning goes on with another run's weights and tokenizer") {
     const CapturedLog log;
     const TemporaryFolder temporary;

@@ -215,6 +215,10 @@ refuses "tokens and a corpus" "--tokens" train --run "$(new)" --tokens "$work/mo
 refuses "tokens that are not there" "nothere" train --run "$(new)" --tokens "$work/nothere"
 refuses "fine-tuning nothing" "nothere" train --run "$(new)" --from "$work/nothere"
 refuses "an attention that does not fit" "--groups" train --run "$(new)" --groups 2
+refuses "a GPU that is not there" "no cuda:99: .*; try cpu" train --run "$(new)" "${tiny[@]}" --device cuda:99
+refuses "bf16 on the cpu" "needs a GPU.*--precision f32" train --run "$(new)" "${tiny[@]}" --device cpu --precision bf16
+refuses "generating on a device that is none" "got gpu" generate --run "$run" --prompt a --device gpu
+refuses "evaluating in tf32 on the cpu" "needs a GPU" evaluate --run "$run" --device cpu --precision tf32
 check "refused trainings leave no folder behind" test ! -e "$work/new"
 refuses "an unwritable folder" "cannot be made" train --run /dev/null/run "${tiny[@]}"
 refuses "a folder that holds a training" "--resume" train --run "$work/whole" "${tiny[@]}"

@@ -128,6 +128,12 @@ refuses "an impossible dropout" "dropout" train --run "$(new)" "${tiny[@]}" --dr
 refuses "an unknown schedule" "schedule" train --run "$(new)" "${tiny[@]}" --schedule zigzag
 refuses "an unknown activation" "activation" train --run "$(new)" "${tiny[@]}" --activation sine
 refuses "half of a pair of files" "--target" train --run "$(new)" --source "$work/long"
+refuses "a GPU that is not there" "no cuda:99: .*; try cpu" train --run "$(new)" "${tiny[@]}" --device cuda:99
+refuses "a device that is none" "got gpu" train --run "$(new)" "${tiny[@]}" --device gpu
+refuses "bf16 on the cpu" "needs a GPU.*--precision f32" train --run "$(new)" "${tiny[@]}" --device cpu --precision bf16
+refuses "an unknown precision" "--precision" train --run "$(new)" "${tiny[@]}" --precision f16
+refuses "translating on a GPU that is not there" "no cuda:99" translate --run "$work/whole" --device cuda:99
+refuses "evaluating in tf32 on the cpu" "needs a GPU" evaluate --run "$work/whole" --device cpu --precision tf32
 check "refused trainings leave no folder behind" test ! -e "$work/new"
 refuses "an unwritable folder" "cannot be made" train --run /dev/null/run "${tiny[@]}"
 refuses "a folder that holds a training" "--resume" train --run "$work/whole" "${tiny[@]}"

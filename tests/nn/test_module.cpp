@@ -1,6 +1,8 @@
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/kernels/cuda.h>
 #include <tapeformer/autograd/ops/elementwise.h>
 #include <tapeformer/autograd/ops/reduce.h>
+#include <tapeformer/nn/checkpoint.h>
 #include <tapeformer/nn/dropout.h>
 #include <tapeformer/nn/linear.h>
 #include <tapeformer/tests/nn/module_case.h>
@@ -129,5 +131,45 @@ TEST_SUITE("nn/module") {
     Net moved(std::move(net));
     CHECK(moved.scale == scale);
     CHECK(moved.parameter_count() == 14);
+  }
+
+  TEST_CASE("a model that moves takes parameters and buffers along, tied ones once, and drops gradients") {
+    Generator random(1);
+    Net net(random);
+    const auto before = weights_of(net);
+    net.scale.state()->require_gradient_buffer();
+    net.scale.state()->has_gradient = true;
+    const Device there = cuda::device_count() > 0 ? Device::cuda() : Device::cpu();
+    net.to(Device::cpu());
+    CHECK_FALSE(net.scale.gradient().defined());
+    for (const Device device : {there, Device::cpu(), there}) {
+      net.to(device);
+      CHECK(net.shift.device() == device);
+      CHECK(net.shift.to_vector<float>() == std::vector<float>{0.5, 0.5});
+      CHECK(net.last.weight() == net.layers[0].weight());
+      const auto now = net.named_parameters();
+      REQUIRE(now.size() == before.size());
+      for (std::size_t i = 0; i < now.size(); ++i) {
+        CHECK(now[i].second.value().device() == device);
+        CHECK(now[i].second.value().to_vector<float>() == before[i].second.to_vector<float>());
+      }
+    }
+  }
+
+  TEST_CASE("computing in bf16 gives every parameter a shadow, which moves with it") {
+    Generator random(1);
+    Net net(random);
+    net.compute_in(DType::bf16);
+    const Device there = cuda::device_count() > 0 ? Device::cuda() : Device::cpu();
+    net.to(there);
+    for (const auto& [name, parameter] : net.named_parameters()) {
+      CHECK(parameter.value().dtype() == DType::f32);
+      CHECK(parameter.used().dtype() == DType::bf16);
+      CHECK(parameter.used().device() == there);
+    }
+    CHECK(net.last.weight().used().state() == net.layers[0].weight().used().state());
+    net.compute_in(DType::f32);
+    for (const auto& [name, parameter] : net.named_parameters())
+      CHECK(parameter.used().dtype() == DType::f32);
   }
 }

@@ -94,12 +94,13 @@ TEST_SUITE("nn/attention/cached_heads") {
   TEST_CASE("positions count on from what the cache holds, unless they are given") {
     const auto cache = make_cache({}, {3, 2});
     AttentionContext context;
-    CHECK(query_positions(context, 3).to_vector<std::int32_t>() == std::vector<std::int32_t>{0, 1, 2});
+    const auto query = [](Index length) { return random_values({2, length, 4}, 1); };
+    CHECK(query_positions(context, query(3)).to_vector<std::int32_t>() == std::vector<std::int32_t>{0, 1, 2});
     context.cache = cache.get();
     append_heads(*cache, fresh(4, 1));
-    CHECK(query_positions(context, 2).to_vector<std::int32_t>() == std::vector<std::int32_t>{4, 5});
+    CHECK(query_positions(context, query(2)).to_vector<std::int32_t>() == std::vector<std::int32_t>{4, 5});
     context.positions = ids_of({9, 3}, {2});
-    CHECK(query_positions(context, 2).state() == context.positions.state());
+    CHECK(query_positions(context, query(2)).state() == context.positions.state());
   }
 
   TEST_CASE("options take over masks, weights and the layer's dropout") {

@@ -1,5 +1,6 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/ops/shape.h>
+#include <tapeformer/nn/picked_rows.h>
 #include <tapeformer/tests/nn/decoding_case.h>
 
 #include <doctest/doctest.h>
@@ -89,14 +90,5 @@ TEST_SUITE("nn/transformer/decoder_state") {
     CHECK(state.bytes() == 2 * 3 * (6 + 5) * (16 + 16) * 8);  // layers, rows, tokens, key and value, double
     state.forget_tokens();
     CHECK(state.bytes() == 2 * 3 * 5 * (16 + 16) * 8);
-  }
-
-  TEST_CASE("picked rows are copies, and have to be there") {
-    const Tensor x = ids_of({1, 2, 3, 4, 5, 6}, {3, 2});
-    const Tensor picked = picked_rows(x, {2, 0, 2, 1});
-    CHECK(picked.to_vector<std::int32_t>() == std::vector<std::int32_t>{5, 6, 1, 2, 5, 6, 3, 4});
-    CHECK(picked_rows(x, {}).shape() == Shape{0, 2});
-    CHECK(message_of<ShapeError>([&] { picked_rows(x, {3}); }) ==
-          "[picked_rows] rows must be there; got x=i32[3,2], row 3");
   }
 }

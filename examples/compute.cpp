@@ -1,0 +1,50 @@
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/kernels/cuda.h>
+#include <tapeformer/examples/compute.h>
+
+#include <CLI/CLI.hpp>
+
+namespace tapeformer {
+
+void Compute::apply(Module& model) const {
+  cuda::set_matmul_precision(precision == "tf32" ? cuda::MatmulPrecision::tf32 : cuda::MatmulPrecision::f32);
+  model.to(device);
+  if (precision == "bf16") model.compute_in(DType::bf16);
+}
+
+std::string Compute::text() const {
+  return "computes on " + device.text() +
+         (device.is_cuda() ? " (" + cuda::device_name(device.index) + ")" : "") + " in " + precision;
+}
+
+void ComputeOptions::add_to(CLI::App& app, bool precisions) {
+  device = "auto";
+  app.add_option("--device", device, "cpu, cuda, cuda:N, or auto: a GPU where there is one")
+      ->capture_default_str()
+      ->take_last();
+  if (!precisions) return;
+  app.add_option(
+         "--precision", precision,
+         "f32; on a GPU also tf32, matrix products of rounded factors, or bf16, weights and activations "
+         "in bf16 with sums, loss and the weights that are updated in f32; without it f32, or on "
+         "resuming as before")
+      ->check(CLI::IsMember({"f32", "tf32", "bf16"}))
+      ->take_last();
+}
+
+Compute ComputeOptions::chosen(const std::string& unsaid) const {
+  const Compute compute{device.empty() ? default_device() : Device::named(device),
+                        precision.empty() ? unsaid : precision};
+  if (compute.precision == "f32" || compute.device.is_cuda()) return compute;
+  throw Error("--precision " + compute.precision + " needs a GPU, and this computes on the cpu" +
+              (cuda::device_count() > 0 ? "; try --device cuda" : ": " + cuda::availability()) +
+              (cuda::device_count() > 0 ? ", or" : "; try") + " --precision f32");
+}
+
+std::string peak_memory_text(Device device) {
+  if (!device.is_cuda()) return {};
+  const std::int64_t bytes = cuda::memory_statistics(device.index).peak_bytes;
+  return "peak memory of " + device.text() + ": " + std::to_string((bytes + (1 << 20) - 1) >> 20) + " MiB";
+}
+
+}  // namespace tapeformer

@@ -1,0 +1,26 @@
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/ops/embedding.h>
+#include <tapeformer/nn/picked_rows.h>
+
+#include <algorithm>
+
+namespace tapeformer {
+
+Tensor picked_rows(const Tensor& x, const std::vector<std::int32_t>& rows) {
+  for (const std::int32_t row : rows) {
+    if (row >= 0 && row < x.size(0)) continue;
+    throw ShapeError("[picked_rows] rows must be there; got x=" + x.describe() + ", row " +
+                     std::to_string(row));
+  }
+  // Tables of embeddings are floating; f64 holds every whole number of 32 bits.
+  if (!is_floating(x.dtype())) return picked_rows(x.to(DType::f64), rows).to(x.dtype());
+  const Tensor ids = Tensor::empty({static_cast<Index>(rows.size())}, DType::i32, Device::cpu());
+  std::copy(rows.begin(), rows.end(), ids.data<std::int32_t>());
+  Shape shape = x.shape();
+  const Index width = shape.elements(1, shape.rank());
+  const Tensor picked = embedding(x.alias({x.size(0), width}), ids.to(x.device()));
+  shape.set(0, ids.elements());
+  return picked.alias(shape);
+}
+
+}  // namespace tapeformer

@@ -1,0 +1,91 @@
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/kernels/cuda.h>
+#include <tapeformer/autograd/parameter.h>
+#include <tapeformer/tests/reference/support.h>
+
+#include <doctest/doctest.h>
+
+using namespace tapeformer;
+
+namespace {
+
+Tensor floats(const std::vector<float>& elements) { return Tensor::from(elements); }
+
+}  // namespace
+
+TEST_SUITE("autograd/parameter") {
+  TEST_CASE("beside a value in f32 operations read its shadow in bf16, until that is taken away") {
+    Parameter parameter(floats({1, 1.00390625f, -3.14159274f}));  // 2^-8: half of bf16's step at 1
+    parameter.set_name("layer.weight");
+    CHECK(parameter.used().state() == parameter.value().state());
+    parameter.set_shadow(DType::bf16);
+    CHECK(parameter.value().to_vector<float>() == std::vector<float>{1, 1.00390625f, -3.14159274f});
+    CHECK(parameter.used().dtype() == DType::bf16);
+    CHECK(parameter.used().to(DType::f32).to_vector<float>() == std::vector<float>{1, 1, -3.140625f});
+    const Tensor& read = parameter;
+    CHECK(read.state() == parameter.used().state());
+    CHECK(read.describe() == "bf16[3] (layer.weight)");
+    CHECK(read.state()->parameter == parameter.state());
+    parameter.set_shadow(DType::f32);
+    CHECK(parameter.used().state() == parameter.value().state());
+  }
+
+  TEST_CASE("a shadow is refreshed when it is told, in place, and follows a new value of the type") {
+    Parameter parameter(floats({1, 2}));
+    parameter.refresh_shadow();  // there is none
+    parameter.set_shadow(DType::bf16);
+    const Tensor shadow = parameter.used();
+    parameter.value().copy_from(floats({5, 7.0078125f}));
+    CHECK(shadow.to(DType::f32).to_vector<float>() == std::vector<float>{1, 2});
+    parameter.refresh_shadow();
+    CHECK(shadow.to(DType::f32).to_vector<float>() == std::vector<float>{5, 7});
+    parameter.set_value(floats({8, 9, 10}));
+    CHECK(parameter.used().describe() == "bf16[3]");
+    CHECK(parameter.used().to(DType::f32).to_vector<float>() == std::vector<float>{8, 9, 10});
+    CHECK(shadow.state()->parameter == nullptr);
+    parameter.set_value(values({1, 2}));
+    CHECK(parameter.used().state() == parameter.value().state());
+  }
+
+  TEST_CASE("other shadows are refused, and leave everything as it was") {
+    Parameter parameter(floats({1, 2})), wide(values({1, 2}));
+    parameter.set_shadow(DType::bf16);
+    CHECK(message_of<DTypeError>([&] { parameter.set_shadow(DType::f64); }) ==
+          "[set_shadow] beside an f32 value there may be one in bf16; got f64 for value=f32[2]; "
+          "try to(DType::f32) before");
+    CHECK(parameter.used().dtype() == DType::bf16);
+    CHECK_THROWS_AS(wide.set_shadow(DType::bf16), DTypeError);
+    CHECK_THROWS_AS(wide.set_shadow(DType::f32), DTypeError);
+    wide.set_shadow(DType::f64);
+    CHECK(wide.used().state() == wide.value().state());
+  }
+
+  TEST_CASE("tensors outlive the parameter whose value and shadow they were") {
+    Tensor value, shadow;
+    {
+      Parameter parameter(floats({1, 2}));
+      parameter.set_shadow(DType::bf16);
+      value = parameter.value(), shadow = parameter.used();
+    }
+    CHECK(value.state()->parameter == nullptr);
+    CHECK(shadow.state()->parameter == nullptr);
+    CHECK(shadow.describe() == "bf16[2]");
+  }
+
+  TEST_CASE("gradients are buffers in f32 where the value is") {
+    std::vector<Device> devices{Device::cpu()};
+    if (cuda::device_count() > 0) devices.push_back(Device::cuda());
+    for (const Device device : devices) {
+      Parameter parameter(floats({1, 2}).to(device));
+      parameter.set_shadow(DType::bf16);
+      CHECK(parameter.used().device() == device);
+      CHECK_FALSE(parameter.gradient().defined());
+      parameter.state()->require_gradient_buffer();
+      parameter.state()->has_gradient = true;
+      CHECK(parameter.gradient().dtype() == DType::f32);
+      CHECK(parameter.gradient().device() == device);
+      parameter.set_value(parameter.value());
+      CHECK_FALSE(parameter.gradient().defined());
+    }
+  }
+}

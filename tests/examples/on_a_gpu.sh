@@ -1,0 +1,111 @@
+#!/usr/bin/env bash
+# The programs on a GPU, or on an emulated one: what they compute on the cpu they compute there, checkpoints move
+# between the two, and each precision trains.
+# Usage: on_a_gpu.sh TRAIN_TRANSLATION TRAIN_LANGUAGE_MODEL GRADCHECK_ATTENTION
+set -u
+. "$(dirname "${BASH_SOURCE[0]}")/program_test.sh" "$1"
+translation=$(realpath "$1") language=$(realpath "$2") gradcheck=$(realpath "$3")
+
+# near A B MOST: the losses that two runs have logged differ by at most so much.
+near() {
+  paste <(losses "$1" | sed 's/.*loss"://') <(losses "$2" | sed 's/.*loss"://') |
+    awk -v most="$3" '{ d = $1 - $2; if (NF != 2 || d > most || -d > most) bad = 1 } END { exit bad || NR == 0 }'
+}
+
+# --- train_translation ---------------------------------------------------------------------------------------
+tiny=(--grammar-pairs 100 --held-out 6 --tokenizer word --width 16 --heads 2 --encoder-layers 1 --decoder-layers 1
+  --feed-forward 16 --batch-tokens 64 --dropout 0.1 --steps 8 --warmup 2 --validate-every 4 --checkpoint-every 3
+  --accumulate 2 --samples 1 --log-every 2 --threads 2)
+train "$work/cpu" "${tiny[@]}" --device cpu
+check "a training on the cpu ends well" test $? = 0
+train "$work/gpu" "${tiny[@]}" --device cuda
+check "a training on the GPU ends well" test $? = 0
+check "it says where it computes" grep -q 'computes on cuda:0 (.*) in f32' "$work/err"
+check "it says how much memory it took" grep -q 'peak memory of cuda:0: [0-9]* MiB' "$work/err"
+check "the losses are those of the cpu" near "$work/cpu" "$work/gpu" 1e-4
+train "$work/again" "${tiny[@]}" --device cuda:0
+check "the same seed gives the same bits again" cmp "$work/gpu/weights.safetensors" "$work/again/weights.safetensors"
+train "$work/broken" "${tiny[@]}" --device cuda --max-minutes 0.0000001
+train "$work/broken" --resume --device cuda
+check "a training that was broken off gives the same bits" \
+  cmp "$work/gpu/checkpoint.safetensors" "$work/broken/checkpoint.safetensors"
+train "$work/moved" "${tiny[@]}" --device cuda --max-minutes 0.0000001
+train "$work/moved" --resume --device cpu --max-minutes 0.0000001
+check "a training goes on on the cpu, and says so" grep -q 'note: the run went on cuda:0 in f32 up to here' "$work/err"
+train "$work/moved" --resume
+check "and on the GPU again, by itself" grep -q 'note: the run went on cpu' "$work/err"
+check "to the same losses" near "$work/cpu" "$work/moved" 1e-4
+
+said() { printf 'the cat sleeps .\n\nthe dog sees the cat .\n' | "$program" translate --run "$work/gpu" "$@" 2>"$work/err"; }
+said --device cpu >"$work/searched"
+for cache in contiguous paged none; do
+  said --device cuda --cache $cache >"$work/out"
+  check "translate says on the GPU what it says on the cpu, with --cache $cache" cmp "$work/out" "$work/searched"
+done
+said --device cuda --sample --heatmap "$work/map.svg" --heatmap-head all >"$work/out"
+check "translate --sample draws on the GPU, and a picture" test -s "$work/map.svg"
+for device in cpu cuda; do
+  "$program" evaluate --run "$work/gpu" --device $device --beam 2 >"$work/found-$device" 2>"$work/err"
+  check "evaluate ends well on $device" test $? = 0
+done
+check "evaluate finds the same" cmp "$work/found-cpu" "$work/found-cuda"
+
+train "$work/bf16" "${tiny[@]}" --device cuda --precision bf16
+check "a training in bf16 ends well" test $? = 0
+check "its losses follow" near "$work/cpu" "$work/bf16" 0.05
+check "its weights are written in f32" sh -c "! grep -aq BF16 '$work/bf16/weights.safetensors'"
+train "$work/bf16b" "${tiny[@]}" --device cuda --precision bf16 --max-minutes 0.0000001
+refuses "going on in bf16 on the cpu" "needs a GPU.*--precision f32" train --run "$work/bf16b" --resume --device cpu
+train "$work/bf16b" --resume
+check "a training in bf16 goes on in bf16, to the same bits" \
+  cmp "$work/bf16/checkpoint.safetensors" "$work/bf16b/checkpoint.safetensors"
+"$program" evaluate --run "$work/bf16" --device cuda --precision bf16 --beam 1 >"$work/out" 2>"$work/err"
+check "evaluate computes in bf16" test $? = 0
+check "and says so" grep -q 'computes on cuda:0 (.*) in bf16' "$work/err"
+train "$work/tf32" "${tiny[@]}" --device cuda --precision tf32
+check "a training in tf32 ends well" test $? = 0
+check "its losses follow" near "$work/cpu" "$work/tf32" 0.02
+refuses "a GPU that is not there" "no cuda:99: .*; try cpu" train --run "$work/new" "${tiny[@]}" --device cuda:99
+
+# --- train_language_model --------------------------------------------------------------------------------------
+program=$language
+for i in $(seq 40); do printf 'The %dth cat sleeps on mat %d.\n' "$i" "$((i * 7 % 31))"; done >"$work/text"
+small=(--corpus "$work/text" --layers 1 --width 16 --heads 2 --context 16 --batch 2 --accumulate 2 --dropout 0.1 --steps 6
+  --warmup 2 --validate-every 3 --validation-batches 2 --validation-kind estimate --samples 1 --log-every 2 --threads 2)
+train "$work/language-cpu" "${small[@]}" --device cpu
+train "$work/language" "${small[@]}" --device cuda
+check "a language model trains on the GPU" test $? = 0
+check "the losses are those of the cpu" near "$work/language-cpu" "$work/language" 1e-4
+train "$work/llama" "${small[@]}" --device cuda --precision bf16 --positions rotary --norm rms --feed-forward-kind swiglu \
+  --attention gqa --bias=false --fused-head --recompute-layers --prefix
+check "Llama's kind trains in bf16, with prefixes, recomputed layers and the fused loss" test $? = 0
+train "$work/latent" "${small[@]}" --device cuda --attention mla --positions sinusoidal --steps 2
+check "and latent attention" test $? = 0
+"$program" generate --run "$work/language" --prompt 'The 7th' --device cpu --max-tokens 24 --samples 2 >"$work/expected" 2>"$work/err"
+for cache in contiguous paged none; do
+  "$program" generate --run "$work/language" --prompt 'The 7th' --device cuda --max-tokens 24 --samples 2 --cache $cache \
+    >"$work/out" 2>"$work/err"
+  check "generate writes on the GPU what it writes on the cpu, with --cache $cache" cmp "$work/expected" "$work/out"
+done
+for run in llama latent; do
+  "$program" generate --run "$work/$run" --prompt 'The' --device cuda --precision bf16 --max-tokens 8 >"$work/out" 2>"$work/err"
+  check "generate writes in bf16 with $run" test $? = 0
+done
+"$program" evaluate --run "$work/language" --device cuda >"$work/out" 2>"$work/err"
+check "evaluate measures on the GPU" grep -q '^exact .*nats' "$work/out"
+"$program" export --run "$work/language" --output "$work/exported" >"$work/out" 2>"$work/err"
+train "$work/tuned" --from "$work/exported" --corpus "$work/text" --device cuda --steps 2 --warmup 1 --samples 0 --batch 2
+check "fine-tuning on the GPU" test $? = 0
+
+# --- gradcheck_attention -----------------------------------------------------------------------------------------
+program=$gradcheck
+"$program" --device cuda --layer multi_head --mode causal --mode "self learned bias" >"$work/out" 2>"$work/err"
+check "gradients are checked on the GPU" test $? = 0
+check "and all agree" grep -q ' 0 failed' "$work/out"
+"$program" --device cuda --layer matrices --json >"$work/out" 2>"$work/err"
+check "the JSON says where" grep -q '"device": "cuda:0"' "$work/out"
+"$program" --device cuda --dtype f32 --layer single_head --mode self >"$work/out" 2>"$work/err"
+check "single precision too" test $? = 0
+
+echo "$passed passed, $failed failed"
+test "$failed" = 0

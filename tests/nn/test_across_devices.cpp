@@ -1,0 +1,228 @@
+#include <tapeformer/autograd/kernels/cuda.h>
+#include <tapeformer/autograd/ops/loss.h>
+#include <tapeformer/nn/checkpoint.h>
+#include <tapeformer/nn/generate.h>
+#include <tapeformer/nn/generate_text.h>
+#include <tapeformer/nn/transformer/encoder_decoder.h>
+#include <tapeformer/nn/weight_average.h>
+#include <tapeformer/optim/adamw.h>
+#include <tapeformer/optim/clip.h>
+#include <tapeformer/tests/nn/decoding_case.h>
+#include <tapeformer/tests/nn/language_case.h>
+#include <tapeformer/tests/nn/temporary_folder.h>
+
+#include <cmath>
+
+using namespace tapeformer;
+
+// What a model computes and learns on the CPU it computes and learns on a GPU, real or emulated.
+
+namespace {
+
+constexpr int kSteps = 30;
+
+bool has_gpu() {
+  if (cuda::device_count() > 0) return true;
+  MESSAGE("no GPU here: " << cuda::availability());
+  return false;
+}
+
+Tensor random_ids(const Shape& shape, Index vocabulary, std::uint64_t seed) {
+  Generator random(seed);
+  const Tensor ids = Tensor::empty(shape, DType::i32, Device::cpu());
+  for (Index i = 0; i < ids.elements(); ++i)
+    ids.data<std::int32_t>()[i] = static_cast<std::int32_t>(random.below(vocabulary));
+  return ids;
+}
+
+/// Where and in what a training computes.
+struct Place {
+  Device device;
+  DType parameters = DType::f64;
+  bool in_bf16 = false;
+};
+const Place kCpu{Device::cpu()}, kGpu{Device::cuda()};
+
+template <class Model>
+void move(Model& model, const Place& place) {
+  model.to(place.parameters);
+  model.to(place.device);
+  if (place.in_bf16) model.compute_in(DType::bf16);
+}
+
+/// The losses of a training that sees the same three batches again and again.
+std::vector<double> losses_of(Module& model, const std::function<Tensor(std::uint64_t batch)>& loss_of) {
+  std::vector<double> losses;
+  AdamW optimizer(model.parameters());
+  for (int step = 0; step < kSteps; ++step) {
+    optimizer.clear_gradients();
+    Tape tape;
+    const Tensor loss = loss_of(static_cast<std::uint64_t>(step % 3));
+    tape.backward(loss);
+    clip_gradient_norm(optimizer.parameters(), 1.0);
+    optimizer.step(1e-2);
+    losses.push_back(loss.item());
+  }
+  return losses;
+}
+
+std::vector<double> language_losses(const LanguageKind& kind, const Place& place, double dropout = 0) {
+  DecoderOnlyConfig config = language_config(kind, 9);
+  config.attention_dropout = config.embedding_dropout = config.residual_dropout = dropout;
+  Generator random(1);
+  DecoderOnly model(config, random);
+  move(model, place);
+  return losses_of(model, [&](std::uint64_t batch) {
+    const auto ids = [&](std::uint64_t seed) {
+      return random_ids({2, 9}, config.vocabulary, seed).to(place.device);
+    };
+    return model.loss(ids(batch), ids(batch + 3),
+                      config.prefix ? Tensor::from<std::int32_t>({3, 5}).to(place.device) : Tensor());
+  });
+}
+
+std::vector<double> translation_losses(const Place& place, double dropout) {
+  EncoderDecoderConfig config;
+  config.layer = small_layer_config(true, dropout);
+  config.source_vocabulary = 11, config.target_vocabulary = 12;
+  config.encoder_layers = config.decoder_layers = 1;
+  config.max_length = 12;
+  Generator random(1);
+  EncoderDecoder model(config, random);
+  move(model, place);
+  return losses_of(model, [&](std::uint64_t batch) {
+    const Tensor mask = real_tokens({8, 3}, 8).to(place.device);
+    const auto ids = [&](Index length, Index vocabulary, std::uint64_t seed) {
+      return random_ids({2, length}, vocabulary, seed).to(place.device);
+    };
+    CrossEntropyOptions options;
+    options.smoothing = 0.1;
+    return cross_entropy(model(ids(8, 11, batch), mask, ids(7, 12, batch + 3)), ids(7, 12, batch + 6),
+                         options);
+  });
+}
+
+double largest_difference(const std::vector<double>& a, const std::vector<double>& b) {
+  REQUIRE(a.size() == b.size());
+  double largest = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    const double difference = std::fabs(a[i] - b[i]);
+    if (!(difference <= largest)) largest = difference;
+  }
+  return largest;
+}
+
+}  // namespace
+
+TEST_SUITE("nn/across_devices") {
+  TEST_CASE("language models of each kind learn the same on both, in double to 1e-9") {
+    if (!has_gpu()) return;
+    for (const LanguageKind& kind : language_kinds()) {
+      INFO(kind.name());
+      const std::vector<double> here = language_losses(kind, kCpu);
+      CHECK(largest_difference(here, language_losses(kind, kGpu)) < 1e-9);
+      CHECK(here.back() < here.front());
+    }
+  }
+
+  TEST_CASE("so does an encoder and decoder, with masks, and dropout drops the same elements") {
+    if (!has_gpu()) return;
+    CHECK(largest_difference(translation_losses(kCpu, 0.2), translation_losses(kGpu, 0.2)) < 1e-9);
+    const LanguageKind kind = language_kinds().front();
+    CHECK(largest_difference(language_losses(kind, kCpu, 0.2), language_losses(kind, kGpu, 0.2)) < 1e-9);
+  }
+
+  TEST_CASE("in single precision the GPU is as near to double as the CPU is, and bf16 follows") {
+    if (!has_gpu()) return;
+    const LanguageKind kind = language_kinds().front();
+    const std::vector<double> exact = language_losses(kind, kCpu),
+                              here = language_losses(kind, {Device::cpu(), DType::f32}),
+                              there = language_losses(kind, {Device::cuda(), DType::f32}),
+                              coarse = language_losses(kind, {Device::cuda(), DType::f32, true});
+    CHECK(largest_difference(there, exact) < 2 * std::max(largest_difference(here, exact), 1e-6));
+    CHECK(largest_difference(coarse, exact) < 0.05);
+    CHECK(largest_difference(coarse, exact) > 1e-5);                             // it is another precision
+    CHECK(language_losses(kind, {Device::cuda(), DType::f32, true}) == coarse);  // the same bits twice
+    const std::vector<double> translation = translation_losses({Device::cuda(), DType::f32, true}, 0.1);
+    CHECK(largest_difference(translation, translation_losses(kCpu, 0.1)) < 0.1);
+  }
+
+  TEST_CASE("weights are read and written from every device, bf16 beside them or not") {
+    if (!has_gpu()) return;
+    const TemporaryFolder folder;
+    const std::string file = folder.file("weights");
+    const auto model_of = [](std::uint64_t seed, const Place& place) {
+      Generator random(seed);
+      DecoderOnly model(language_config(language_kinds().front(), 9), random);
+      move(model, place);
+      return model;
+    };
+    const Place places[] = {
+        {Device::cpu(), DType::f32}, {Device::cuda(), DType::f32}, {Device::cuda(), DType::f32, true}};
+    std::uint64_t seed = 0;
+    for (const Place& from : places) {
+      DecoderOnly written = model_of(++seed, from);
+      save_weights(file, written);
+      for (const Place& to : places) {
+        DecoderOnly read = model_of(100, to), mean = model_of(101, to);
+        load_weights(file, read);
+        average_weights({file, file}, mean);
+        const auto expected = written.named_parameters(), got = read.named_parameters(),
+                   averaged = mean.named_parameters();
+        for (std::size_t i = 0; i < expected.size(); ++i) {
+          const std::vector<float> numbers = expected[i].second.value().to_vector<float>();
+          CHECK(got[i].second.value().to_vector<float>() == numbers);
+          CHECK(averaged[i].second.value().to_vector<float>() == numbers);
+          for (const Parameter& parameter : {got[i].second, averaged[i].second}) {
+            CHECK(parameter.value().device() == to.device);
+            CHECK(parameter.used().to(DType::f32).to_vector<float>() ==
+                  parameter.value().to(parameter.used().dtype()).to(DType::f32).to_vector<float>());
+          }
+        }
+      }
+    }
+  }
+
+  TEST_CASE("texts and translations are the same on both, with every cache") {
+    if (!has_gpu()) return;
+    Generator random(5);
+    DecoderOnlyConfig config = language_config(language_kinds().front(), 9);
+    DecoderOnly model(config, random);
+    model.to(DType::f64);
+    model.eval();
+    const auto text_of = [&](const std::optional<CacheConfig>& cache) {
+      TextGenerationConfig generation;
+      generation.samples = 3, generation.max_tokens = 12;
+      generation.cache = cache;
+      std::vector<TokenIds> texts(3);
+      generate_text(model, {1, 2}, generation, [&](Index sample, std::int32_t token) {
+        texts[static_cast<std::size_t>(sample)].push_back(token);
+        return token != 3;
+      });
+      return texts;
+    };
+    EncoderDecoder translator = decoding_model(decoder_kinds()[0], 20, DType::f64, 0);
+    translator.eval();
+    const auto translations_of = [&](const std::optional<CacheConfig>& cache) {
+      SearchConfig search;
+      search.beam = 3, search.max_tokens = 7;
+      search.cache = cache;
+      std::vector<TokenIds> found;
+      for (const Hypothesis& one : beam_search(translator, {{4, 5, 6}, {7}, {8, 4}}, search))
+        found.push_back(one.tokens);
+      return found;
+    };
+    for (Module* moving : {static_cast<Module*>(&model), static_cast<Module*>(&translator)})
+      moving->to(Device::cpu());
+    const auto texts = text_of({});
+    const auto translations = translations_of({});
+    for (Module* moving : {static_cast<Module*>(&model), static_cast<Module*>(&translator)})
+      moving->to(Device::cuda());
+    for (const std::optional<CacheConfig>& cache :
+         {std::optional<CacheConfig>(), std::optional<CacheConfig>(CacheConfig{CacheKind::contiguous, 0, 16}),
+          std::optional<CacheConfig>(CacheConfig{CacheKind::paged, 0, 4})}) {
+      CHECK(text_of(cache) == texts);
+      CHECK(translations_of(cache) == translations);
+    }
+  }
+}
