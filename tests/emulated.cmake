@@ -30,3 +30,15 @@ foreach(program train_translation train_language_model gradcheck_attention)
   target_link_libraries(${program}_emulated PRIVATE tapeformer_emulated tapeformer_embedded_corpus
     nlohmann_json::nlohmann_json)
 endforeach()
+
+tapeformer_device_tests(emulated cpu tapeformer_tests_emulated)
+# And in memory that the host does not see, on two devices: what says itself where its tensors lie.
+foreach(name autograd/device autograd/dispatch autograd/storage autograd/kernels/cuda_runtime autograd/ops/matmul_bf16
+    nn/across_devices)
+  get_filename_component(folder ${name} DIRECTORY)
+  get_filename_component(file ${name} NAME)
+  tapeformer_test(emulated/apart/${name} cpu tapeformer_tests_emulated
+    --source-file=${CMAKE_CURRENT_SOURCE_DIR}/${folder}/test_${file}.cpp --test-case-exclude=slow:*)
+  set_tests_properties(emulated/apart/${name} PROPERTIES FAIL_REGULAR_EXPRESSION "test cases: +0 \\|;Status: FAILURE"
+    ENVIRONMENT "OMP_WAIT_POLICY=passive;OMP_NUM_THREADS=2;TAPEFORMER_EMULATED_DEVICES=2")
+endforeach()

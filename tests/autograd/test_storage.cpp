@@ -1,4 +1,6 @@
 #include <doctest/doctest.h>
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/kernels/cuda.h>
 #include <tapeformer/autograd/storage.h>
 
 #include <cstring>
@@ -122,6 +124,26 @@ TEST_SUITE("autograd/storage") {
       CHECK(storage->bytes == 32);
     }
     CHECK(released == 1);
+  }
+
+  TEST_CASE("a GPU's memory belongs to a storage as long as that lives") {
+    if (cuda::device_count() == 0) {
+      MESSAGE("skipped: ", cuda::availability());
+      return;
+    }
+    const auto in_use = [] { return cuda::memory_statistics(0).in_use_bytes; };
+    const auto before = in_use();
+    {
+      const Handle<Storage> storage(new Storage(1000, Device::cuda(0)));
+      const Handle<Storage> for_upload(new Storage(Storage::ForUpload{500, Device::cuda(0)}));
+      CHECK(storage->device == Device::cuda(0));
+      CHECK(for_upload->device == Device::cuda(0));
+      CHECK(for_upload->data != storage->data);
+      CHECK(in_use() == before + 1500);
+    }
+    CHECK(in_use() == before);
+    CHECK_THROWS_AS(Storage(std::size_t{1} << 44, Device::cuda(0)), DeviceError);
+    CHECK(in_use() == before);
   }
 
   TEST_CASE("standard containers can live in the pool") {

@@ -1,9 +1,9 @@
 #pragma once
 
-// The part of the CUDA runtime that the library's host code uses, played by the host. Work on a stream is queued and
-// runs as late as the rules allow, so that a missing wait shows; memory is filled with 0xFF when it is allocated and
-// when it is freed. TAPEFORMER_EMULATED_DEVICES (1) and TAPEFORMER_EMULATED_MEMORY (bytes a device, 4 GiB) say what
-// there is. What is undefined on a real device ends the program with a message.
+// The part of the CUDA runtime that the library's host code uses, played by the host. Work on a stream is
+// queued and runs as late as the rules allow, so that a missing wait shows; memory is filled with 0xFF when it
+// is allocated and when it is freed. TAPEFORMER_EMULATED_DEVICES (1) and TAPEFORMER_EMULATED_MEMORY (bytes a
+// device, 4 GiB) say what there is. What is undefined on a real device ends the program with a message.
 
 #include <cstddef>
 #include <cstdint>
@@ -73,7 +73,8 @@ namespace tapeformer::emulator {
 
 /// Runs what is queued on a stream, and on others as far as it waits for them.
 void finish(cudaStream_t stream);
-/// Ends the program unless a kernel may use these bytes: nullptr, or inside of one allocation of `stream`'s device.
+/// Ends the program unless a kernel may use these bytes: nullptr, or inside of one allocation of `stream`'s
+/// device.
 void require_device_memory(const char* user, cudaStream_t stream, const void* from, std::size_t bytes);
 
 }  // namespace tapeformer::emulator

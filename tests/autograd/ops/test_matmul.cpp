@@ -107,6 +107,16 @@ TEST_SUITE("autograd/ops/matmul") {
     CHECK(stack.to_vector<float>() == std::vector<float>(24, 0));
   }
 
+  TEST_CASE("a product over no rows adds nothing to a gradient that is there") {
+    const Parameter weight(values({1, 2, 3, 4}, {2, 2}));
+    for (const Index rows : {1, 0}) {
+      Tape tape;
+      const Tensor y = linear(Tensor::full({rows, 2}, 3, DType::f64), weight);
+      tape.backward(y, Tensor::full({rows, 2}, 1, DType::f64));
+    }
+    CHECK(weight.gradient().to_vector<double>() == std::vector<double>{3, 3, 3, 3});
+  }
+
   TEST_CASE("stacks of matrices broadcast in every position, with every combination of transposes") {
     Generator random(2);
     const std::pair<Shape, Shape> stacks[] = {
