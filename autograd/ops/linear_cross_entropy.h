@@ -10,11 +10,12 @@ struct LinearCrossEntropyOptions : CrossEntropyOptions {
 
 /// cross_entropy(linear(x, weight, bias), targets) without ever storing the logits: they are computed for a
 /// chunk of rows at a time, and the gradients with them, in the forward pass if a tape records. Of a single
-/// chunk of at most C rows dz is kept instead, which is smaller than dweight, and multiplied in the backward.
+/// chunk of at most C rows the CPU keeps dz instead, which is smaller than dweight, and multiplies it in the
+/// backward.
 /// Math:    loss = mean over the rows that are not ignored of (log sum exp z - z_target),
 ///          z = x weight^T + bias, smoothed as in cross_entropy
 /// Grad:    dz = dloss / counted * (softmax z - target); dx = dz weight, dweight = dz^T x, dbias = sum dz
-/// Shapes:  x [..., C], weight [V, C], bias [V] or undefined, targets i32 [...] -> loss []
+/// Shapes:  x [..., C], weight [V, C], bias [V] or undefined, targets i32 [...] -> loss [], f32 of bf16
 /// Units:   loss in nats
 /// Saves:   x, weight and bias, and for dloss = 1 the gradients of those that want one, or dz [rows, V] and
 ///          dbias
