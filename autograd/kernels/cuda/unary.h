@@ -10,8 +10,8 @@ struct WithDerivative {
   T value, derivative;
 };
 
-/// f(x) and f'(x) for the functions that save x; who uses one of them alone pays for that alone. Where a product
-/// is fused with a sum is written out, so that every kernel computes the same bits.
+/// f(x) and f'(x) for the functions that save x; who uses one of them alone pays for that alone. Where a
+/// product is fused with a sum is written out, so that every kernel computes the same bits.
 template <Unary f, class T>
 __device__ WithDerivative<T> value_and_derivative(T x) {
   constexpr T kInverseSqrt2 = T(0.70710678118654752440), kInverseSqrt2Pi = T(0.39894228040143267794);

@@ -59,8 +59,8 @@ inline std::vector<Tensor> with_gradients(const Function& f, const std::vector<T
 
 /// f in bf16 on the GPU against double: f(x) is at most twice, gradients at most three times as far off as
 /// `naive` is, which takes each operation on its own, every result rounded to bf16; where f is one operation,
-/// without a `naive`, f(x) rounded once and the gradient of a recorded pass. Where these happen to be exact, a
-/// quarter of a unit in the last place is allowed.
+/// without a `naive`, f(x) rounded once and the gradient of a recorded pass. Where these happen to be exact,
+/// a quarter of a unit in the last place is allowed.
 inline void check_bf16(const Function& f, const Function& naive, const std::vector<Tensor>& x,
                        const Tensor& dy, Index shift = 0) {
   std::vector<Tensor> here, there;
