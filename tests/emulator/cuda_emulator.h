@@ -18,7 +18,8 @@
 #define __forceinline__ inline __attribute__((always_inline))
 #define __launch_bounds__(...)
 #define __align__(bytes) __attribute__((aligned(bytes)))
-#define __shared__ static thread_local
+#define __shared__ \
+  alignas(64) static thread_local  // g++ 12 takes an alignment for granted that it does not give
 
 struct alignas(8) float2 {
   float x, y;

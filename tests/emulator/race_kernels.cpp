@@ -141,6 +141,20 @@ const std::vector<RaceCase>& race_cases() {
          if (thread() == 0 && blockIdx.x < 2) global[1 + blockIdx.x] = global[0];
          if (thread() == 0 && blockIdx.x == 2) global[0] = 1;
        }},
+      {"a block reads what another wrote and then read", "of block (0,0,0) wrote",
+       [](float* global, std::int16_t*) {
+         if (everywhere() == 0) global[0] = 1;
+         __syncthreads();
+         if (everywhere() == 0) global[1] = global[0];
+         if (everywhere() == 64) global[2] = global[0];
+       }},
+      {"a half of a word, after the other half", "thread 0 of block (0,0,0) wrote",
+       [](float*, std::int16_t* halves) {
+         if (everywhere() == 0) halves[0] = 1;
+         __syncthreads();
+         if (everywhere() == 0) halves[1] = 1;
+         if (everywhere() == 64) halves[0] = 1;
+       }},
       {"all add to one counter", nullptr,
        [](float* global, std::int16_t*) { atomicAdd(reinterpret_cast<int*>(global), 1); }},
       {"one reads a counter while others add", "changed atomically",

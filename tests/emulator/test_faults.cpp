@@ -19,8 +19,8 @@ std::string fault_of(unsigned threads, F&& kernel, std::size_t shared_bytes = 0)
       message_of<Fault>([&] { launch("broken", dim3(2), dim3(threads), shared_bytes, kernel); });
   int runs = 0;
   launch("right", 2, 64, 0, [&] {
-    __syncthreads();
     runs += __shfl_sync(kAll, 1, 0);
+    __syncthreads();
   });
   CHECK(runs == 128);
   const std::string file = __FILE__;
