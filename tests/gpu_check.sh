@@ -6,6 +6,7 @@
 # A line for each part; exit code 0: all passed, 1: some failed, 77: there is no GPU or no nvcc.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+export LC_ALL=C OMP_WAIT_POLICY=passive
 
 folder=build/cuda built= device=cuda
 while [ $# -gt 0 ]; do
@@ -66,7 +67,6 @@ build() {
 [ $failed = 0 ] || { printf '%s\n' "${lines[@]}"; exit 1; }
 
 tests=$folder/tests/tapeformer_tests
-export OMP_WAIT_POLICY=passive
 on_gpu=(env TAPEFORMER_TEST_DEVICE="$device" TAPEFORMER_CUDA_MEMORY=managed)
 if ! "${on_gpu[@]}" "$tests" --test-case=none >"$work/device" 2>&1; then
   skip "$(tail -n 1 "$work/device")"
@@ -123,6 +123,8 @@ for program in train_translation train_language_model; do
   part "$program: cpu and bf16 agree" agree $program cpu bf16 0.05
 done
 
+echo
+cat "$work/gradient_check_of_every_layer__in_double.log"
 echo
 printf '%s\n' "${lines[@]}"
 exit $failed

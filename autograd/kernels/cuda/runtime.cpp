@@ -1,9 +1,9 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/kernels/cuda/runtime.h>
 
+#include <algorithm>
 #include <array>
 #include <limits>
-#include <memory>
 
 namespace tapeformer::cuda {
 namespace {
@@ -22,7 +22,10 @@ const Found& found() {
     if (status != cudaSuccess) {
       static_cast<void>(cudaGetLastError());
       found.count = 0;
-      found.why_no_more = std::string("no usable NVIDIA GPU was found (") + cudaGetErrorString(status) + ")";
+      found.why_no_more =
+          status == cudaErrorInsufficientDriver
+              ? "there is no NVIDIA driver here, or one older than this build's CUDA"
+              : std::string("no usable NVIDIA GPU was found (") + cudaGetErrorString(status) + ")";
     } else {
       found.count = std::min(found.count, kMostDevices);
       found.why_no_more = found.count == 0   ? "no NVIDIA GPU was found"
