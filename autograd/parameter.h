@@ -21,8 +21,8 @@ struct ParameterState : Pooled {
   bool trainable = true;
 };
 
-/// A trainable leaf: a value and its gradient (f32 at least), outside every tape. A handle: copies are the same parameter,
-/// which is how two layers tie their weights.
+/// A trainable leaf: a value and its gradient (f32 at least), outside every tape. A handle: copies are the
+/// same parameter, which is how two layers tie their weights.
 class Parameter {
  public:
   Parameter() = default;

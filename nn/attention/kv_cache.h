@@ -48,8 +48,8 @@ class KvCache {
   /// Throws what append() throws. `held` is of the type that the cache has, or undefined.
   void check_append(const Tensor& keys, const Tensor& values, const Tensor& held) const;
   void check_rows(const std::vector<std::int32_t>& order) const;
-  /// y[o, to + i] = x[o, from + i] for o < rows and i < count, in tokens; x and y [.., .., W] are looked at as
-  /// rows of length_x and length_y tokens. Not recorded.
+  /// y[o, to + i] = x[o, from + i] for o < rows and i < count, in tokens; x and y [.., .., W] are looked at
+  /// as rows of length_x and length_y tokens. Not recorded.
   static void copy_tokens(Index rows, Index count, const Tensor& x, Index length_x, Index from,
                           const Tensor& y, Index length_y, Index to);
 

@@ -79,7 +79,7 @@ check "the losses are those of the cpu" near "$work/language-cpu" "$work/languag
 train "$work/llama" "${small[@]}" --device cuda --precision bf16 --positions rotary --norm rms --feed-forward-kind swiglu \
   --attention gqa --bias=false --fused-head --recompute-layers --prefix
 check "Llama's kind trains in bf16, with prefixes, recomputed layers and the fused loss" test $? = 0
-train "$work/latent" "${small[@]}" --device cuda --attention mla --positions sinusoidal --steps 2
+train "$work/latent" "${small[@]}" --device cuda --attention mla --positions sinusoidal
 check "and latent attention" test $? = 0
 "$program" generate --run "$work/language" --prompt 'The 7th' --device cpu --max-tokens 24 --samples 2 >"$work/expected" 2>"$work/err"
 for cache in contiguous paged none; do
@@ -94,7 +94,7 @@ done
 "$program" evaluate --run "$work/language" --device cuda >"$work/out" 2>"$work/err"
 check "evaluate measures on the GPU" grep -q '^exact .*nats' "$work/out"
 "$program" export --run "$work/language" --output "$work/exported" >"$work/out" 2>"$work/err"
-train "$work/tuned" --from "$work/exported" --corpus "$work/text" --device cuda --steps 2 --warmup 1 --samples 0 --batch 2
+train "$work/tuned" --from "$work/exported" --corpus "$work/text" --device cuda --steps 3 --warmup 1 --samples 0 --batch 2
 check "fine-tuning on the GPU" test $? = 0
 
 # --- gradcheck_attention -----------------------------------------------------------------------------------------
