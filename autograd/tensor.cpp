@@ -63,7 +63,7 @@ double Tensor::at(Index position) const {
     throw ShapeError("[at] position must be inside the tensor; got " + std::to_string(position) +
                      " of x=" + describe());
   }
-  if (device().is_cuda()) {
+  if (device().is_cuda() && !cuda::is_host_readable()) {
     const Tensor element = empty({}, dtype(), Device::cpu());
     const Index size = bytes_of(dtype());
     cuda::download(device().index, element.raw(),
