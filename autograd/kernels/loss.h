@@ -28,8 +28,8 @@ template <class T>
 void mean_loss(Cpu, Index rows, const double* losses, const std::int32_t* counted, T* loss);
 template <class T>
 void mean_loss(Cuda, Index rows, const double* losses, const std::int32_t* counted, T* loss);
-/// dlogits = *dloss / *counted * (softmax - smoothed target), dloss being 1 when it is nullptr; dlogits may be
-/// the logits' own memory.
+/// dlogits = *dloss / *counted * (softmax - smoothed target), dloss being 1 when it is nullptr. dlogits may
+/// be the logits' own memory.
 template <class T>
 void cross_entropy_backward(Cpu, const CrossEntropy& shape, const std::int32_t* targets,
                             const std::int32_t* counted, const T* logits, const Wide<T>* statistics,

@@ -28,7 +28,8 @@ struct AdamWFactors {
   T scale, keep, weight1, beta2, weight2, root_correction2, epsilon, step_size;
 };
 
-/// value, m, v and, unless it is nullptr, the value's copy in bf16 in one pass. T is f32 or f64 here and below.
+/// value, m, v and, unless it is nullptr, the value's copy in bf16 in one pass. T is f32 or f64 here and
+/// below.
 /// Math:    g = gradient_scale gradient;  m = m + (1 - beta1) (g - m);  v = beta2 v + (1 - beta2) g^2
 ///          x = x (1 - lr decay) - (lr / c1) m / (sqrt(v) / sqrt(c2) + epsilon)
 template <class T>

@@ -30,8 +30,8 @@ __device__ bool contains(Index count, const std::int32_t* ids, std::int32_t id) 
   return found;
 }
 
-/// A warp for position i and a tile of columns. Where an id occurs first, it sums all its rows in their order;
-/// at later occurrences there is nothing to do.
+/// A warp for position i and a tile of columns. Where an id occurs first, it sums all its rows in their
+/// order; at later occurrences there is nothing to do.
 template <class T>
 __global__ void embedding_backward_kernel(Index count, Index vocabulary, Index width, const std::int32_t* ids,
                                           const T* dy, Write<Wide<T>> dtable) {
