@@ -14,7 +14,8 @@ constexpr unsigned kAll = 0xffffffffu;
 
 /// The message of a kernel's fault, the folders of this file left out; a right kernel must run after it.
 template <class F>
-std::string fault_of(unsigned threads, F&& kernel, std::size_t shared_bytes = 0) {
+std::string fault_of(unsigned threads, F&& kernel, std::size_t shared_bytes = 0, std::uint64_t seed = 0) {
+  const InOrder order(seed);
   std::string text =
       message_of<Fault>([&] { launch("broken", dim3(2), dim3(threads), shared_bytes, kernel); });
   int runs = 0;
@@ -45,11 +46,13 @@ std::string refusal(dim3 grid, dim3 block, std::size_t shared_bytes, F&& kernel)
 TEST_SUITE("emulator/faults") {
   TEST_CASE("a barrier that some threads never reach") {
     for (const std::uint64_t seed : {0, 1, 2}) {
-      const InOrder order(seed);
-      const int line = __LINE__ + 2;
-      const std::string text = fault_of(96, [] {
-        if (threadIdx.x < 40 && blockIdx.x == 0) __syncthreads();
-      });
+      const int line = __LINE__ + 4;
+      const std::string text = fault_of(
+          96,
+          [] {
+            if (threadIdx.x < 40 && blockIdx.x == 0) __syncthreads();
+          },
+          0, seed);
       CHECK(text ==
             "[broken] threads wait for others that returned or wait elsewhere; got threads 0-39 at "
             "__syncthreads (FILE:" +
