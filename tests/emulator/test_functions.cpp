@@ -86,6 +86,7 @@ TEST_SUITE("emulator/functions") {
     CHECK(::max(std::int64_t{1} << 40, 7) == std::int64_t{1} << 40);
     CHECK(::max(NAN, 1.0f) == 1.0f);
     CHECK(::min(1.0, double{NAN}) == 1.0);
+    CHECK(::min(NAN, 1.0f) == 1.0f);
     static_assert(std::is_same<decltype(::min(1.0f, 2)), float>::value, "as CUDA's");
   }
 
