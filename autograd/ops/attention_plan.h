@@ -29,8 +29,9 @@ AttentionPlan plan_attention(const AttentionSizes& sizes, const AttentionOptions
 /// True when only the composed path can do what is asked: hand out weights, or pass a gradient to the mask.
 bool needs_composed(const char* op, const AttentionOptions& options);
 
-/// Tells a Profile of so many products as wide as keys and as values for each pair that the ranges of visible
-/// keys leave. Pairs that a mask takes out are computed all the same, and count. A profile of a GPU waits for them.
+/// Tells a Profile of so many products as wide as keys and as values for each pair that the ranges of
+/// visible keys leave. Pairs that a mask takes out are computed all the same, and count. A profile of a
+/// GPU waits for them.
 void count_products(const char* op, const AttentionPlan& plan, Index of_key_width, Index of_value_width);
 
 }  // namespace tapeformer

@@ -11,9 +11,10 @@ struct VisibleKeys {
   bool defined() const { return from.defined(); }
 };
 
-/// Everything in `masks` but mask, and but the holes of key_mask: ranges begin and end at real keys. A query
-/// that is not real, or that nothing is left for, gets an empty range. `device` is where the masks are and the
-/// ranges are wanted; nothing waits for it. The functions below look at the ranges from the host.
+/// Everything in `masks` but mask, and but the holes of key_mask: ranges begin and end at real keys. A
+/// query that is not real, or that nothing is left for, gets an empty range. `device` is where the masks
+/// are and the ranges are wanted; nothing waits for it. The functions below look at the ranges from the
+/// host.
 VisibleKeys visible_keys(const AttentionMasks& masks, Index B, Index T, Index S, Device device);
 
 /// bool [B, T]: whose range is not empty; undefined when all ranges are whole.

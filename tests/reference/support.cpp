@@ -13,17 +13,19 @@ double absolute_error(const Tensor& a, const Tensor& b) {
   if (a.shape() != b.shape()) {
     throw ShapeError("[error] shapes must match; got a=" + a.describe() + ", b=" + b.describe());
   }
+  const Tensor here = a.to(Device::cpu()), expected = b.to(Device::cpu());
   double error = 0;
   for (Index i = 0; i < b.elements(); ++i) {
-    if (a.at(i) != b.at(i)) error = larger(error, std::fabs(a.at(i) - b.at(i)));
+    if (here.at(i) != expected.at(i)) error = larger(error, std::fabs(here.at(i) - expected.at(i)));
   }
   return error;
 }
 
 double relative_error(const Tensor& a, const Tensor& b) {
   const double error = absolute_error(a, b);
+  const Tensor expected = b.to(Device::cpu());
   double largest = 0;
-  for (Index i = 0; i < b.elements(); ++i) largest = larger(largest, std::fabs(b.at(i)));
+  for (Index i = 0; i < b.elements(); ++i) largest = larger(largest, std::fabs(expected.at(i)));
   return error == 0 ? 0 : error / largest;
 }
 

@@ -147,8 +147,8 @@ __global__ void attention_dweight_kernel(Index size, Index count, const W* parts
   });
 }
 
-/// A block has a tile of keys of one group and kKeyPieces pieces of the keys' and the values' width, and moves over the
-/// heads that share them and their queries.
+/// A block has a tile of keys of one group and kKeyPieces pieces of the keys' and the values' width, and
+/// moves over the heads that share them and their queries.
 /// Source:  Dao 2023, arXiv:2307.08691, algorithm 2
 template <class Scores, class T>
 __global__ void __launch_bounds__(kBlock)

@@ -5,8 +5,9 @@ namespace {
 
 constexpr int kPieces = 4;  // of the value's width that a block sums
 
-/// Exponentials of the scores in place, as far as the keys so far tell. Each row belongs to a few neighbouring
-/// threads, which all keep its largest score and the sum of its exponentials. Returns what earlier sums shrink by.
+/// Exponentials of the scores in place, as far as the keys so far tell. Each row belongs to a few
+/// neighbouring threads, which all keep its largest score and the sum of its exponentials. Returns what
+/// earlier sums shrink by.
 /// Source:  Milakov and Gimelshein 2018, arXiv:1805.02867
 template <class W>
 __device__ W exponentiate_row(W* scores, int columns, W& largest, W& total) {
@@ -29,8 +30,8 @@ __device__ W exponentiate_row(W* scores, int columns, W& largest, W& total) {
   return shrink;
 }
 
-/// A block has a tile of queries of one head and kPieces pieces of the value's width, and moves over the keys. Blocks with
-/// the last queries come first: with a causal mask theirs is the most work.
+/// A block has a tile of queries of one head and kPieces pieces of the value's width, and moves over the
+/// keys. Blocks with the last queries come first: with a causal mask theirs is the most work.
 /// Source:  Dao 2023, arXiv:2307.08691, algorithm 1
 template <class Scores, class T>
 __global__ void __launch_bounds__(kBlock)

@@ -8,10 +8,11 @@
 
 namespace tapeformer::kernels {
 
-// What both passes of tiled attention on a GPU share. A tile of the scores is square, and its kBlock threads are
-// too: each has kPairs x kPairs pairs of a query and a key, kSide apart. Queries, keys and values come through shared
-// memory in pieces that are kPiece wide, so that any width does with the same memory. A block sums a part of
-// the output's width alone; where there are several, each computes the scores again.
+// What both passes of tiled attention on a GPU share. A tile of the scores is square, and its kBlock
+// threads are too: each has kPairs x kPairs pairs of a query and a key, kSide apart. Queries, keys and
+// values come through shared memory in pieces that are kPiece wide, so that any width does with the same
+// memory. A block sums a part of the output's width alone; where there are several, each computes the
+// scores again.
 
 constexpr int kSide = 16;
 constexpr int kPiece = 32;
@@ -33,8 +34,8 @@ constexpr Index tiles_of(Index count, Index size) { return (count + size - 1) / 
 template <class W>
 using Pairs = W[kPairs<W>][kPairs<W>];
 
-/// A block's shared memory. The rows of the scores are an odd number of 16 bytes long, those of pieces an odd number
-/// of values: neither reading along them nor across them meets in a bank.
+/// A block's shared memory. The rows of the scores are an odd number of 16 bytes long, those of pieces an
+/// odd number of values: neither reading along them nor across them meets in a bank.
 template <class W>
 struct AttentionTile {
   W queries[kTile<W>][kPiece + 1], keys[kTile<W>][kPiece + 1];  // or rows of dy, or values
@@ -84,7 +85,8 @@ struct AdditiveScores {
   }
 };
 
-/// Puts `width` numbers of each of `rows` rows into a piece, zeros beside them and where keep(row) does not hold.
+/// Puts `width` numbers of each of `rows` rows into a piece, zeros beside them and where keep(row) does
+/// not hold.
 template <class T, class W, class Keep>
 __device__ void load_piece(W (&to)[kTile<W>][kPiece + 1], const T* from, Index row_stride, int rows,
                            int width, W scale, Keep&& keep) {
@@ -116,8 +118,8 @@ struct Rows {
   int count;
 };
 
-/// For each of this thread's pairs what the widths of a row of `queries`, multiplied by `scale`, and of `keys` sum up
-/// to. Begins with shared memory that nobody reads, and ends so.
+/// For each of this thread's pairs what the widths of a row of `queries`, multiplied by `scale`, and of
+/// `keys` sum up to. Begins with shared memory that nobody reads, and ends so.
 template <class Scores, class T, class W>
 __device__ void sum_over_width(AttentionTile<W>& tile, const Rows<T>& queries, W scale, const Rows<T>& keys,
                                Index width, const T* weight, Index head, Pairs<W>& sums) {
@@ -168,7 +170,8 @@ __device__ void sum_over_tile(int count, const Factor& factor, const W (&own)[kT
   }
 }
 
-/// Loads the ranges of a tile's queries; true, for all threads, if one of them sees a key in [key_from, key_to).
+/// Loads the ranges of a tile's queries; true, for all threads, if one of them sees a key in [key_from,
+/// key_to).
 template <class W>
 __device__ bool load_ranges(const AttentionShape& s, AttentionTile<W>& tile, Index b, Index query,
                             Index key_from, Index key_to) {
@@ -220,8 +223,8 @@ __device__ unsigned bit_of(int i, int j) {
   return 1u << (i * kPairs<W> + j);
 }
 
-/// Adds the bias, and tells which of this thread's pairs are visible. By choice, not by addition: the score of what
-/// is masked may be infinite or NaN.
+/// Adds the bias, and tells which of this thread's pairs are visible. By choice, not by addition: the
+/// score of what is masked may be infinite or NaN.
 template <class W>
 __device__ unsigned find_visible_pairs(const AttentionShape& s, const W* bias, const TilePlace& place,
                                        AttentionTile<W>& tile, Pairs<W>& scores) {

@@ -1,6 +1,6 @@
-#include <tapeformer/autograd/kernels/cuda.h>
 #include <tapeformer/autograd/ops/additive_attention.h>
 #include <tapeformer/autograd/ops/attention_visibility.h>
+#include <tapeformer/tests/autograd/kernels/cuda_case.h>
 #include <tapeformer/tests/autograd/ops/attention_random.h>
 #include <tapeformer/tests/reference/sanitized.h>
 
@@ -11,12 +11,6 @@ namespace {
 constexpr int kCases = fewer_if_sanitized(60), kWideCases = fewer_if_sanitized(30),
               kLongCases = fewer_if_sanitized(8), kRangeCases = 300;
 
-bool has_gpu() {
-  if (cuda::device_count() > 0) return true;
-  MESSAGE("skipped without a GPU: " << cuda::availability());
-  return false;
-}
-
 /// Attention of query, key and value, and of the weight of additive attention where there are four inputs.
 Tensor attention_of(const std::vector<Tensor>& in, const AttentionOptions& options, bool is_composed) {
   if (in.size() == 3)
@@ -25,13 +19,10 @@ Tensor attention_of(const std::vector<Tensor>& in, const AttentionOptions& optio
                                                                           options);
 }
 
-AttentionOptions moved(AttentionOptions options, Device device, DType type) {
-  for (Tensor* mask : {&options.mask, &options.key_mask, &options.query_mask, &options.prefix_lengths,
-                       &options.key_lengths, &options.query_starts, &options.key_starts}) {
-    if (mask->defined()) *mask = mask->to(device);
-  }
-  if (options.mask.defined() && options.mask.dtype() != DType::boolean) options.mask = options.mask.to(type);
-  return options;
+AttentionOptions moved(const AttentionOptions& options, Device device, DType type) {
+  AttentionOptions there = moved(options, device);
+  if (there.mask.defined() && there.mask.dtype() != DType::boolean) there.mask = there.mask.to(type);
+  return there;
 }
 
 /// Outputs and gradients, back on the CPU in double.
@@ -44,20 +35,20 @@ OpResult run_on(Device device, DType type, const std::vector<Tensor>& in, const 
       run_op([&](const std::vector<Tensor>& leaves) { return attention_of(leaves, there, is_composed); },
              converted, seed.to(type).to(device));
   CHECK(result.y.device() == device);
-  result.y = result.y.to(Device::cpu()).to(DType::f64);
-  for (Tensor& dx : result.gradients) dx = dx.to(Device::cpu()).to(DType::f64);
+  result.y = readable(result.y);
+  for (Tensor& dx : result.gradients) dx = readable(dx);
   return result;
 }
 
 std::vector<Tensor> inputs_of(const AttentionInputs& in, bool is_additive, Generator& random) {
   std::vector<Tensor> list;
   for (const Tensor& x : in.list()) list.push_back(x.to(Device::cpu()));
-  if (is_additive) list.push_back(random_normal({in.H(), in.query.size(3)}, random).to(Device::cpu()));
+  if (is_additive) list.push_back(host_normal({in.H(), in.query.size(3)}, random));
   return list;
 }
 
 Tensor seed_of(const AttentionInputs& in, Generator& random) {
-  return random_normal({in.B(), in.T(), in.H(), in.value.size(3)}, random).to(Device::cpu());
+  return host_normal({in.B(), in.T(), in.H(), in.value.size(3)}, random);
 }
 
 /// The GPU's outputs and gradients in f64 and f32 are the CPU's in f64.
@@ -136,7 +127,7 @@ TEST_SUITE("autograd/kernels/cuda_attention") {
           const AttentionInputs in = random_inputs(1, 40, 70, 2, 1, width, 24, random);
           AttentionOptions options;
           options.causal = draw % 2 == 0;
-          options.mask = rounded(random_normal({2, 1, 70}, random).to(Device::cpu()));
+          options.mask = rounded(host_normal({2, 1, 70}, random));
           std::vector<Tensor> inputs = inputs_of(in, is_additive, random);
           for (Tensor& x : inputs) x = rounded(x);
           const Tensor seed = rounded(seed_of(in, random));
@@ -174,8 +165,7 @@ TEST_SUITE("autograd/kernels/cuda_attention") {
     const Tensor y = attention_of(there, options, false);
     options.mask = Tensor();
     const Tensor unmasked = attention_of(there, options, false);
-    CHECK(relative_error(y.to(Device::cpu()).to(DType::f64), unmasked.to(Device::cpu()).to(DType::f64)) <
-          1e-2);
+    CHECK(relative_error(readable(y), readable(unmasked)) < 1e-2);
   }
 
   TEST_CASE("the same bits, run after run") {

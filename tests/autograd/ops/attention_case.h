@@ -24,6 +24,18 @@ inline AttentionInputs random_inputs(Index B, Index T, Index S, Index H, Index G
           random_normal({B, S, G, E}, random)};
 }
 
+inline AttentionInputs on_cpu(const AttentionInputs& in) {
+  return {in.query.to(Device::cpu()), in.key.to(Device::cpu()), in.value.to(Device::cpu())};
+}
+
+inline AttentionOptions moved(AttentionOptions options, Device device) {
+  for (Tensor* mask : {&options.mask, &options.key_mask, &options.query_mask, &options.prefix_lengths,
+                       &options.key_lengths, &options.query_starts, &options.key_starts}) {
+    if (mask->defined()) *mask = mask->to(device);
+  }
+  return options;
+}
+
 /// What the documentation of AttentionMasks says, word for word: may query t of head h see key s?
 inline bool left_in(const AttentionMasks& masks, const AttentionInputs& in, Index b, Index h, Index t,
                     Index s) {
@@ -60,17 +72,22 @@ struct AttentionOracle : OpResult {
   Tensor weights, dscores;
 };
 
-inline AttentionOracle attention_oracle(const AttentionInputs& in, const AttentionOptions& options,
-                                        const Tensor& dy) {
+inline AttentionOracle attention_oracle(const AttentionInputs& inputs, const AttentionOptions& all_options,
+                                        const Tensor& seed) {
+  const AttentionInputs in = on_cpu(inputs);
+  const AttentionOptions options = moved(all_options, Device::cpu());
+  const Tensor dy = seed.to(Device::cpu());
   const Index B = in.B(), T = in.T(), H = in.H(), S = in.S(), G = in.G();
   const Index D = in.query.size(3), E = in.value.size(3);
   const Shape scores{B, H, T, S};
   AttentionOracle result;
-  result.y = Tensor::zeros({B, T, H, E}, DType::f64);
-  result.weights = Tensor::zeros(scores, DType::f64), result.dscores = Tensor::zeros(scores, DType::f64);
-  for (const Tensor& x : in.list()) result.gradients.push_back(Tensor::zeros(x.shape(), DType::f64));
-  const Tensor kept =
-      dropout(Tensor::full(scores, 1, DType::f64), options.dropout, options.dropout_key);  // 0 or 1 / (1 - p)
+  result.y = Tensor::zeros({B, T, H, E}, DType::f64, Device::cpu());
+  result.weights = Tensor::zeros(scores, DType::f64, Device::cpu()),
+  result.dscores = Tensor::zeros(scores, DType::f64, Device::cpu());
+  for (const Tensor& x : in.list())
+    result.gradients.push_back(Tensor::zeros(x.shape(), DType::f64, Device::cpu()));
+  const Tensor kept = dropout(Tensor::full(scores, 1, DType::f64, Device::cpu()), options.dropout,
+                              options.dropout_key);  // 0 or 1 / (1 - p)
   const double scale = options.scale != 0 ? options.scale : 1 / std::sqrt(static_cast<double>(D));
   double *y = result.y.data<double>(), *dq = result.gradients[0].data<double>();
   double *dk = result.gradients[1].data<double>(), *dv = result.gradients[2].data<double>();

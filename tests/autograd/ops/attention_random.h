@@ -32,21 +32,22 @@ inline Tensor random_pair_mask(const Shape& scores, bool additive, Generator& ra
     if (once_in(3, random)) shape.set(axis, 1);
   }
   if (shape[0] == 1 && once_in(2, random)) shape = {shape[1], shape[2], shape[3]};
-  Tensor mask = random_normal(shape, random);
+  const Tensor mask = random_normal(shape, random);
   const Index width = shape[-1];
   for (Index i = 0; i < mask.elements(); ++i) {
     if (once_in(6, random) || i / width % 7 == 3) mask.data<double>()[i] = -kInfinity;
   }
   if (additive) return mask;
   const Tensor may = Tensor::empty(shape, DType::boolean);
-  for (Index i = 0; i < mask.elements(); ++i) may.data<bool>()[i] = mask.at(i) != -kInfinity;
+  for (Index i = 0; i < mask.elements(); ++i) may.data<bool>()[i] = mask.data<double>()[i] != -kInfinity;
   return may;
 }
 
 inline Tensor random_row_mask(const Shape& shape, Generator& random) {
   const Tensor mask = random_mask(shape, random);
   const Index real = random.below(shape[1] + 1);  // of the first ones all are, so that long runs appear
-  for (Index i = 0; i < mask.elements(); ++i) mask.data<bool>()[i] = mask.at(i) != 0 || i % shape[1] < real;
+  for (Index i = 0; i < mask.elements(); ++i)
+    mask.data<bool>()[i] = mask.data<bool>()[i] || i % shape[1] < real;
   return mask;
 }
 
@@ -113,7 +114,8 @@ inline std::string description(const AttentionCase& c) {
 }
 
 /// Per query [B, T, H], or per key [B, S, G]: does any pair that left_in() allows touch it?
-inline std::vector<bool> touched(const AttentionCase& c, bool queries) {
+inline std::vector<bool> touched(const AttentionCase& all, bool queries) {
+  const AttentionCase c{all.in, moved(all.options, Device::cpu())};
   const Index T = c.in.T(), H = c.in.H(), S = c.in.S(), G = c.in.G();
   std::vector<bool> result(static_cast<std::size_t>(c.in.B() * (queries ? T * H : S * G)));
   for (Index row = 0; row < c.in.B() * H * T; ++row) {
@@ -131,8 +133,9 @@ inline std::vector<bool> touched(const AttentionCase& c, bool queries) {
 inline AttentionInputs spoiled(const AttentionCase& c, double junk) {
   const auto spoil = [&](const Tensor& x, bool queries) {
     const std::vector<bool> real = touched(c, queries);
+    const Tensor here = x.to(Device::cpu());
     return filled(x.shape(),
-                  [&](Index i) { return real[static_cast<std::size_t>(i / x.size(3))] ? x.at(i) : junk; });
+                  [&](Index i) { return real[static_cast<std::size_t>(i / x.size(3))] ? here.at(i) : junk; });
   };
   return {spoil(c.in.query, true), spoil(c.in.key, false), spoil(c.in.value, false)};
 }
@@ -142,9 +145,9 @@ inline void check_untouched(const AttentionCase& c, const std::vector<Tensor>& g
   const std::vector<bool> queries = touched(c, true), keys = touched(c, false);
   for (std::size_t k = 0; k < 3; ++k) {
     const std::vector<bool>& real = k == 0 ? queries : keys;
-    const Index width = gradients[k].size(3);
-    for (Index i = 0; i < gradients[k].elements(); ++i) {
-      if (!real[static_cast<std::size_t>(i / width)]) REQUIRE(gradients[k].at(i) == 0);
+    const Tensor dx = gradients[k].to(Device::cpu());
+    for (Index i = 0; i < dx.elements(); ++i) {
+      if (!real[static_cast<std::size_t>(i / dx.size(3))]) REQUIRE(dx.at(i) == 0);
     }
   }
 }

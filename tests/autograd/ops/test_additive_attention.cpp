@@ -41,11 +41,14 @@ void each_pair(const AttentionInputs& in, const F& f) {
 
 /// Additive attention and its gradients in plain loops. Dot products of zeros leave the mask as the only
 /// score, so that the oracle of those goes on from scores to outputs and back.
-AttentionOracle additive_oracle(const AttentionInputs& in, const Tensor& weight,
-                                const AttentionOptions& options, const Tensor& dy) {
+AttentionOracle additive_oracle(const AttentionInputs& inputs, const Tensor& weights,
+                                const AttentionOptions& all_options, const Tensor& dy) {
+  const AttentionInputs in = on_cpu(inputs);
+  const Tensor weight = weights.to(Device::cpu());
+  const AttentionOptions options = moved(all_options, Device::cpu());
   const Index D = in.query.size(3);
   const Shape shape{in.B(), in.H(), in.T(), in.S()};
-  const Tensor scores = Tensor::zeros(shape, DType::f64);
+  const Tensor scores = Tensor::zeros(shape, DType::f64, Device::cpu());
   const auto hidden = [&](Index q, Index k, Index d) {
     return std::tanh(in.query.at(q + d) + in.key.at(k + d));
   };
@@ -61,10 +64,10 @@ AttentionOracle additive_oracle(const AttentionInputs& in, const Tensor& weight,
   AttentionOptions scored = options;
   scored.mask = scores;
   scored.scale = 1;
-  const Tensor no_query = Tensor::zeros(in.query.shape(), DType::f64),
-               no_key = Tensor::zeros(in.key.shape(), DType::f64);
+  const Tensor no_query = Tensor::zeros(in.query.shape(), DType::f64, Device::cpu()),
+               no_key = Tensor::zeros(in.key.shape(), DType::f64, Device::cpu());
   AttentionOracle result = attention_oracle({no_query, no_key, in.value}, scored, dy);
-  result.gradients.push_back(Tensor::zeros(weight.shape(), DType::f64));
+  result.gradients.push_back(Tensor::zeros(weight.shape(), DType::f64, Device::cpu()));
   double *dq = result.gradients[0].data<double>(), *dk = result.gradients[1].data<double>();
   double* dw = result.gradients[3].data<double>();
   each_pair(in, [&](Index i, Index q, Index k, Index w) {
