@@ -31,7 +31,12 @@ foreach(program train_translation train_language_model gradcheck_attention)
     nlohmann_json::nlohmann_json)
 endforeach()
 
-tapeformer_device_tests(emulated cpu tapeformer_tests_emulated)
+# Sanitizers see the kernels at work; what is made of them would take too long there.
+set(chosen ${TAPEFORMER_ON_DEVICES})
+if(TAPEFORMER_SANITIZE)
+  set(chosen "^autograd/kernels/test_cuda_")
+endif()
+tapeformer_device_tests(emulated cpu tapeformer_tests_emulated ${chosen})
 # And in memory that the host does not see, on two devices: what says itself where its tensors lie.
 foreach(name autograd/device autograd/dispatch autograd/storage autograd/kernels/cuda_runtime autograd/ops/matmul_bf16
     nn/across_devices)
