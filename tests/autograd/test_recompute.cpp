@@ -1,5 +1,6 @@
 #include <doctest/doctest.h>
 #include <tapeformer/autograd/gradcheck.h>
+#include <tapeformer/autograd/kernels/cuda.h>
 #include <tapeformer/autograd/ops/dropout.h>
 #include <tapeformer/autograd/ops/elementwise.h>
 #include <tapeformer/autograd/ops/matmul.h>
@@ -292,7 +293,11 @@ TEST_SUITE("autograd/recompute") {
     constexpr Index kElements = 1 << 16;
     constexpr std::int64_t kBytes = kElements * 8;
     constexpr int kLayers = 8, kOperations = 8;
-    const auto in_use = [] { return pool_statistics().in_use_bytes; };
+    const auto in_use = [] {
+      const Device device = default_device();
+      return device.is_cuda() ? cuda::memory_statistics(device.index).in_use_bytes
+                              : pool_statistics().in_use_bytes;
+    };
     const auto empty = in_use();
     const Parameter a(Tensor::full({kElements}, 0.5, DType::f64));
     if (in_use() == empty) return;  // under the address sanitizer the pool counts nothing

@@ -1,4 +1,5 @@
 #include <doctest/doctest.h>
+#include <tapeformer/autograd/kernels/cuda.h>
 #include <tapeformer/autograd/ops/elementwise.h>
 #include <tapeformer/autograd/ops/matmul.h>
 #include <tapeformer/autograd/ops/reduce.h>
@@ -12,7 +13,11 @@ using namespace tapeformer;
 
 namespace {
 
-std::int64_t in_use() { return pool_statistics().in_use_bytes; }
+std::int64_t in_use() {
+  const Device device = default_device();
+  return device.is_cuda() ? cuda::memory_statistics(device.index).in_use_bytes
+                          : pool_statistics().in_use_bytes;
+}
 
 /// Under the address sanitizer the pool stands aside and counts nothing.
 bool pool_counts() {
