@@ -99,7 +99,7 @@ check "fine-tuning on the GPU" test $? = 0
 
 # --- gradcheck_attention -----------------------------------------------------------------------------------------
 program=$gradcheck
-"$program" --device cuda --layer multi_head --mode causal --mode "self learned bias" >"$work/out" 2>"$work/err"
+"$program" --device cuda --layer single_head --mode causal --no-second >"$work/out" 2>"$work/err"
 check "gradients are checked on the GPU" test $? = 0
 check "and all agree" grep -q ' 0 failed' "$work/out"
 "$program" --device cuda --layer matrices --json >"$work/out" 2>"$work/err"

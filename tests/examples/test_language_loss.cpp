@@ -90,7 +90,7 @@ TEST_SUITE("examples/language_loss") {
     LanguageOptions options = tiny_options(folder);
     options.prefix = true;
     const DecoderOnly model = tiny_model(options);
-    const LanguageBatch batch = language_batch(model.config(), counting_batch(4, 8), 1, 0);
+    const LanguageBatch batch = language_batch(model.config(), counting_batch(4, 8), 1, 0).to(model.device());
     TokenBatch other = counting_batch(4, 8);
     Index changed = 0;
     for (Index i = 0; i < 32; ++i) {
@@ -99,10 +99,11 @@ TEST_SUITE("examples/language_loss") {
       ++changed;
     }
     REQUIRE(changed > 0);
-    const LanguageBatch same = language_batch(model.config(), other, 1, 0);
+    const LanguageBatch same = language_batch(model.config(), other, 1, 0).to(model.device());
     const double loss = model.loss(batch.inputs, batch.targets, batch.prefix_lengths).item();
     CHECK(model.loss(same.inputs, same.targets, same.prefix_lengths).item() == loss);
-    CHECK(model.loss(batch.inputs, counting_batch(4, 8).targets, batch.prefix_lengths).item() != loss);
+    CHECK(model.loss(batch.inputs, counting_batch(4, 8).targets.to(model.device()), batch.prefix_lengths)
+              .item() != loss);
   }
 
   TEST_CASE("the exact loss is the mean over all tokens but the first, window by window") {
@@ -155,7 +156,8 @@ TEST_SUITE("examples/language_loss") {
     double nats = 0;
     Index windows_before = 0, tokens = 0;
     for_each_window(data.validation, 8, 6, [&](const TokenBatch& window) {
-      const LanguageBatch batch = language_batch(model.config(), window, 0, windows_before);
+      const LanguageBatch batch =
+          language_batch(model.config(), window, 0, windows_before).to(model.device());
       windows_before += window.inputs.size(0);
       nats += model.loss(batch.inputs, batch.targets, batch.prefix_lengths).item() *
               static_cast<double>(batch.counted);

@@ -139,7 +139,8 @@ TEST_SUITE("examples/language_trainer") {
     const BatchLoss computed = task.batch_loss();
     const DecoderOnly model = strong_model(options);
     const TokenWindows windows(data.train, 8, WindowOrder::random, options.training.seed);
-    const LanguageBatch batch = language_batch(model.config(), windows.batch(0, 6), options.training.seed, 0);
+    const LanguageBatch batch =
+        language_batch(model.config(), windows.batch(0, 6), options.training.seed, 0).to(model.device());
     CHECK(computed.loss.item() == model.loss(batch.inputs, batch.targets, batch.prefix_lengths).item());
     CHECK(computed.loss.item() != model.loss(batch.inputs, batch.targets).item());
     CHECK(computed.counted == batch.counted);
