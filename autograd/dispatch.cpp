@@ -28,6 +28,11 @@ void check_operand(const char* op, const Tensor& first, const Tensor& x, bool is
   }
 }
 
+void throw_without_cuda(const char* op) {
+  throw DeviceError(bracketed(op) +
+                    "this operation was compiled without CUDA; try configuring with -DTAPEFORMER_CUDA=ON");
+}
+
 void throw_bf16_on_cpu(const char* op, const Tensor& x) {
   throw DTypeError(bracketed(op) + "the CPU reckons in f32 and f64, GPUs in bf16 too; got x=" + x.describe() +
                    " on cpu; try to(DType::f32)");

@@ -65,6 +65,8 @@ kernels::Write<T> pointer(const SlotArgument& x) {
 /// Throws unless `x` may stand beside `first`: floating, of its type (`is_wide`: of its wide type), on its
 /// device.
 void check_operand(const char* op, const Tensor& first, const Tensor& x, bool is_wide);
+/// For sources compiled without CUDA that meet a tensor on a GPU.
+[[noreturn]] void throw_without_cuda(const char* op);
 [[noreturn]] void throw_bf16_on_cpu(const char* op, const Tensor& x);
 /// The tag for a kernel that is about to be queued.
 kernels::Cuda cuda_tag(Device device);
@@ -120,6 +122,8 @@ void dispatch(const char* op, Kernel&& kernel, const Arguments&... arguments) {
         } catch (const DeviceError& error) {
           detail::throw_again(op, error, {&detail::tensor_of(x)...});
         }
+#else
+        detail::throw_without_cuda(op);
 #endif
       },
       prepared);
@@ -137,6 +141,8 @@ void dispatch_on(const char* op, Device device, Kernel&& kernel) {
   } catch (const DeviceError& error) {
     detail::throw_again(op, error, {});
   }
+#else
+  detail::throw_without_cuda(op);
 #endif
 }
 

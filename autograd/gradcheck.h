@@ -12,6 +12,9 @@ namespace tapeformer {
 
 class Tape;
 
+/// What GradcheckOptions::most_elements begins with; for devices on which all would take too long.
+inline Index gradcheck_most_elements = 0;
+
 struct GradcheckOptions {
   double step = 1e-3;      ///< times max(1, |x|)
   bool four_point = true;  ///< error O(h^4) instead of O(h^2)
@@ -20,7 +23,8 @@ struct GradcheckOptions {
   double absolute = 1e-9;  ///< an input whose largest difference is below this passes, whatever the ratio
   bool second_order = false;  ///< also checks the gradient of the gradient
   std::uint64_t seed = 1;     ///< of the random projection of the output
-  Index most_elements = 0;    ///< per input, an even sample of that many elements; 0 for all
+  /// Per input, an even sample of that many elements; 0 for all.
+  Index most_elements = gradcheck_most_elements;
   /// Gets every tape whose gradients are compared with differences, before its pass: to plant faults.
   std::function<void(Tape&)> on_tape;
   /// Leaves out elements where the function has a kink: true for those to skip.

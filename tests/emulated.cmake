@@ -36,7 +36,7 @@ set(chosen ${TAPEFORMER_ON_DEVICES})
 if(TAPEFORMER_SANITIZE)
   set(chosen "^autograd/kernels/test_cuda_")
 endif()
-tapeformer_device_tests(emulated cpu tapeformer_tests_emulated ${chosen})
+tapeformer_device_tests(emulated cpu tapeformer_tests_emulated ${chosen} TAPEFORMER_GRADCHECK_ELEMENTS=3)
 # And in memory that the host does not see, on two devices: what says itself where its tensors lie.
 foreach(name autograd/device autograd/dispatch autograd/storage autograd/kernels/cuda_runtime autograd/ops/matmul_bf16
     nn/across_devices)

@@ -3,12 +3,14 @@
 
 #include <tapeformer/autograd/device.h>
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/gradcheck.h>
 #include <tapeformer/tests/reference/gradcheck_table.h>
 
 #include <cstdlib>
 #include <iostream>
 
 /// TAPEFORMER_TEST_DEVICE names the device that the cases run on; the CPU without it. 77: it is not there.
+/// TAPEFORMER_GRADCHECK_ELEMENTS bounds how many elements of an input a gradient check looks at.
 int main(int count, char** arguments) {
   if (const char* device = std::getenv("TAPEFORMER_TEST_DEVICE"); device != nullptr) {
     try {
@@ -18,6 +20,8 @@ int main(int count, char** arguments) {
       return 77;
     }
   }
+  if (const char* most = std::getenv("TAPEFORMER_GRADCHECK_ELEMENTS"); most != nullptr)
+    tapeformer::gradcheck_most_elements = std::atoi(most);
   doctest::Context context(count, arguments);
   const int result = context.run();
   if (!context.shouldExit())

@@ -9,7 +9,7 @@ void Machine::arrive_at_barrier(Thread& self) {
   if (at_barrier_ == 0) first_ = &self.call;
   const Call& first = *first_;
   if (self.call.operation != first.operation || self.call.line != first.line ||
-      std::strcmp(self.call.file, first.file) != 0)
+      (self.call.file != first.file && std::strcmp(self.call.file, first.file) != 0))
     fail("threads of a block meet at different barriers; " + where_threads_are());
   predicates_ += self.call.value != 0;
   if (++at_barrier_ < size_) return;
