@@ -47,3 +47,12 @@ foreach(name autograd/device autograd/dispatch autograd/storage autograd/kernels
   set_tests_properties(emulated/apart/${name} PROPERTIES FAIL_REGULAR_EXPRESSION "test cases: +0 \\|;Status: FAILURE"
     ENVIRONMENT "OMP_WAIT_POLICY=passive;OMP_NUM_THREADS=2;TAPEFORMER_EMULATED_DEVICES=2")
 endforeach()
+
+# The bench that compares trainings on both devices, in miniature.
+if(NOT TAPEFORMER_SANITIZE)
+  add_executable(bench_device_agreement_emulated $<TARGET_OBJECTS:bench_device_agreement>
+    $<TARGET_OBJECTS:tapeformer_programs>)
+  target_link_libraries(bench_device_agreement_emulated PRIVATE tapeformer_emulated tapeformer_embedded_corpus
+    nlohmann_json::nlohmann_json)
+  tapeformer_test(emulated/agreement cpu bench_device_agreement_emulated --tiny --steps 3)
+endif()
