@@ -1,4 +1,5 @@
 #include <cublasLt.h>
+#include <dlfcn.h>
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/kernels/cuda/cublaslt.h>
 #include <tapeformer/autograd/kernels/cuda/runtime.h>
@@ -8,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <tuple>
 
 namespace tapeformer::cuda {
@@ -16,9 +18,57 @@ namespace {
 constexpr std::size_t kMostWorkspace = std::size_t{32} << 20;
 constexpr std::uint32_t kMostAlignment = 256;  // what the library's heuristic asks for at most
 
+/// A function of a loaded library, as whatever type it is declared with.
+struct Symbol {
+  void* address;
+  template <class F>
+  operator F*() const {
+    return reinterpret_cast<F*>(address);
+  }
+};
+
+void* loaded_library() {
+  const std::string name = "libcublasLt.so." + std::to_string(CUBLAS_VER_MAJOR);
+  for (const std::string& path : {name, TAPEFORMER_CUDA_LIBRARIES "/" + name}) {
+    if (void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL)) return library;
+  }
+  throw DeviceError("[cublasLt] matrix products need " + name + ", which cannot be loaded: " + dlerror() +
+                    "; try LD_LIBRARY_PATH=(the folder it lies in)");
+}
+
+/// The library's functions. It is loaded when the first product is asked for: it has half a gigabyte, and
+/// programs that use the CPU alone would start a quarter of a second later.
+struct Functions {
+  void* library = loaded_library();
+  decltype(&cublasLtCreate) create = find("cublasLtCreate");
+  decltype(&cublasLtGetStatusString) status_string = find("cublasLtGetStatusString");
+  decltype(&cublasLtMatmul) matmul = find("cublasLtMatmul");
+  decltype(&cublasLtMatmulAlgoGetHeuristic) heuristic = find("cublasLtMatmulAlgoGetHeuristic");
+  decltype(&cublasLtMatmulDescCreate) product_create = find("cublasLtMatmulDescCreate");
+  decltype(&cublasLtMatmulDescSetAttribute) product_set = find("cublasLtMatmulDescSetAttribute");
+  decltype(&cublasLtMatmulDescDestroy) product_destroy = find("cublasLtMatmulDescDestroy");
+  decltype(&cublasLtMatrixLayoutCreate) layout_create = find("cublasLtMatrixLayoutCreate");
+  decltype(&cublasLtMatrixLayoutSetAttribute) layout_set = find("cublasLtMatrixLayoutSetAttribute");
+  decltype(&cublasLtMatrixLayoutDestroy) layout_destroy = find("cublasLtMatrixLayoutDestroy");
+  decltype(&cublasLtMatmulPreferenceCreate) wishes_create = find("cublasLtMatmulPreferenceCreate");
+  decltype(&cublasLtMatmulPreferenceSetAttribute) wishes_set = find("cublasLtMatmulPreferenceSetAttribute");
+  decltype(&cublasLtMatmulPreferenceDestroy) wishes_destroy = find("cublasLtMatmulPreferenceDestroy");
+
+ private:
+  Symbol find(const char* name) const {
+    if (void* const address = dlsym(library, name)) return {address};
+    throw DeviceError(std::string("[cublasLt] the library has no ") + name +
+                      "; try the one this was compiled with");
+  }
+};
+const Functions& blas() {
+  static const Functions functions;
+  return functions;
+}
+
 void check(cublasStatus_t status, const char* doing) {
   if (status == CUBLAS_STATUS_SUCCESS) return;
-  throw DeviceError(std::string("[cublasLt] ") + doing + " failed: " + cublasLtGetStatusString(status));
+  throw DeviceError(std::string("[cublasLt] ") + doing + " failed: " + blas().status_string(status));
 }
 
 cudaDataType_t library_type(DType type) {
@@ -33,9 +83,9 @@ std::uint32_t alignment_of(const void* address) {
 }
 
 struct Delete {
-  void operator()(cublasLtMatmulDesc_t x) const { cublasLtMatmulDescDestroy(x); }
-  void operator()(cublasLtMatrixLayout_t x) const { cublasLtMatrixLayoutDestroy(x); }
-  void operator()(cublasLtMatmulPreference_t x) const { cublasLtMatmulPreferenceDestroy(x); }
+  void operator()(cublasLtMatmulDesc_t x) const { blas().product_destroy(x); }
+  void operator()(cublasLtMatrixLayout_t x) const { blas().layout_destroy(x); }
+  void operator()(cublasLtMatmulPreference_t x) const { blas().wishes_destroy(x); }
 };
 template <class T>
 using Owned = std::unique_ptr<std::remove_pointer_t<T>, Delete>;
@@ -43,15 +93,14 @@ using Owned = std::unique_ptr<std::remove_pointer_t<T>, Delete>;
 Owned<cublasLtMatrixLayout_t> layout(DType type, Index rows, Index columns, Index lead, Index count,
                                      Index stride) {
   cublasLtMatrixLayout_t made = nullptr;
-  check(cublasLtMatrixLayoutCreate(&made, library_type(type), static_cast<std::uint64_t>(rows),
-                                   static_cast<std::uint64_t>(columns), lead),
+  check(blas().layout_create(&made, library_type(type), static_cast<std::uint64_t>(rows),
+                             static_cast<std::uint64_t>(columns), lead),
         "describing a matrix");
   Owned<cublasLtMatrixLayout_t> owned(made);
   const auto batch = static_cast<std::int32_t>(count);
-  check(cublasLtMatrixLayoutSetAttribute(made, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &batch, sizeof batch),
+  check(blas().layout_set(made, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &batch, sizeof batch),
         "describing a stack of matrices");
-  check(cublasLtMatrixLayoutSetAttribute(made, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &stride,
-                                         sizeof stride),
+  check(blas().layout_set(made, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &stride, sizeof stride),
         "describing a stack of matrices");
   return owned;
 }
@@ -62,11 +111,11 @@ struct Plan {
   Plan(cublasLtHandle_t handle, const StridedProducts& p, cublasComputeType_t compute, std::uint32_t align_a,
        std::uint32_t align_b, std::uint32_t align_c) {
     cublasLtMatmulDesc_t made = nullptr;
-    check(cublasLtMatmulDescCreate(&made, compute, library_type(wide(p.factors))), "describing a product");
+    check(blas().product_create(&made, compute, library_type(wide(p.factors))), "describing a product");
     operation.reset(made);
     const auto transpose = [&](cublasLtMatmulDescAttributes_t which, bool yes) {
       const cublasOperation_t as = yes ? CUBLAS_OP_T : CUBLAS_OP_N;
-      check(cublasLtMatmulDescSetAttribute(made, which, &as, sizeof as), "describing a product");
+      check(blas().product_set(made, which, &as, sizeof as), "describing a product");
     };
     transpose(CUBLASLT_MATMUL_DESC_TRANSA, p.transpose_b);
     transpose(CUBLASLT_MATMUL_DESC_TRANSB, p.transpose_a);
@@ -77,11 +126,10 @@ struct Plan {
     result = layout(p.result, p.n, p.m, p.ldc, p.count, p.stride_c);
 
     cublasLtMatmulPreference_t wishes = nullptr;
-    check(cublasLtMatmulPreferenceCreate(&wishes), "choosing an algorithm");
+    check(blas().wishes_create(&wishes), "choosing an algorithm");
     const Owned<cublasLtMatmulPreference_t> owned(wishes);
     const auto wish = [&](cublasLtMatmulPreferenceAttributes_t which, auto value) {
-      check(cublasLtMatmulPreferenceSetAttribute(wishes, which, &value, sizeof value),
-            "choosing an algorithm");
+      check(blas().wishes_set(wishes, which, &value, sizeof value), "choosing an algorithm");
     };
     wish(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, std::uint64_t{kMostWorkspace});
     // Sums of a split k are added in one order: in the workspace, or there is no split.
@@ -92,8 +140,8 @@ struct Plan {
     wish(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, align_c);
     cublasLtMatmulHeuristicResult_t found{};
     int count = 0;
-    check(cublasLtMatmulAlgoGetHeuristic(handle, operation.get(), left.get(), right.get(), result.get(),
-                                         result.get(), wishes, 1, &found, &count),
+    check(blas().heuristic(handle, operation.get(), left.get(), right.get(), result.get(), result.get(),
+                           wishes, 1, &found, &count),
           "choosing an algorithm");
     if (count == 0) check(CUBLAS_STATUS_NOT_SUPPORTED, "choosing an algorithm");
     algorithm = found.algo;
@@ -118,7 +166,7 @@ using Key = decltype(key_of({}, {}, 0, 0, 0));
 /// The library's handle for one device, and a plan for each product that was asked for.
 class Library {
  public:
-  Library() { check(cublasLtCreate(&handle_), "starting the library"); }
+  Library() { check(blas().create(&handle_), "starting the library"); }
   Library(const Library&) = delete;
   Library& operator=(const Library&) = delete;
 
@@ -177,9 +225,9 @@ void multiply(int device, const StridedProducts& p, const void* a, const void* b
       library.plan(p, compute_type(p.factors), alignment_of(a), alignment_of(b), alignment_of(c));
   const Workspace workspace(device, plan.workspace);
   const auto run = [&](const auto& alpha, const auto& beta) {
-    check(cublasLtMatmul(library.handle(), plan.operation.get(), &alpha, b, plan.left.get(), a,
-                         plan.right.get(), &beta, c, plan.result.get(), c, plan.result.get(), &plan.algorithm,
-                         workspace.memory(), plan.workspace, stream),
+    check(blas().matmul(library.handle(), plan.operation.get(), &alpha, b, plan.left.get(), a,
+                        plan.right.get(), &beta, c, plan.result.get(), c, plan.result.get(), &plan.algorithm,
+                        workspace.memory(), plan.workspace, stream),
           "queuing a product");
   };
   if (p.factors == DType::f64) {

@@ -19,7 +19,8 @@ find_package(CUDAToolkit 12 REQUIRED)
 
 target_sources(tapeformer PRIVATE ${TAPEFORMER_CUDA_SOURCES})
 set_target_properties(tapeformer PROPERTIES CUDA_ARCHITECTURES "${TAPEFORMER_CUDA_ARCHITECTURES}"
-  CUDA_STANDARD 17 CUDA_STANDARD_REQUIRED ON CUDA_EXTENSIONS OFF)
+  CUDA_STANDARD 17 CUDA_STANDARD_REQUIRED ON CUDA_EXTENSIONS OFF
+  CUDA_COMPILER_LAUNCHER "${CMAKE_CUDA_COMPILER_LAUNCHER}")  # the target is older than the language
 target_compile_definitions(tapeformer PUBLIC TAPEFORMER_CUDA)
 target_compile_options(tapeformer PRIVATE
   "$<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr;--extended-lambda;-Xcompiler=-Wall,-Wextra,-Wno-unknown-pragmas>")
@@ -27,4 +28,8 @@ if(TAPEFORMER_WERROR)
   target_compile_options(tapeformer PRIVATE
     "$<$<COMPILE_LANGUAGE:CUDA>:-Werror=all-warnings;-Xcompiler=-Werror>")
 endif()
-target_link_libraries(tapeformer PRIVATE CUDA::cudart_static CUDA::cublasLt)
+# cuBLASLt is loaded when it is needed: from where programs find libraries, or else from where it lies here.
+get_filename_component(cuda_libraries "${CUDA_cublasLt_LIBRARY}" DIRECTORY)
+set_source_files_properties(autograd/kernels/cuda/cublaslt.cpp PROPERTIES COMPILE_DEFINITIONS
+  TAPEFORMER_CUDA_LIBRARIES="${cuda_libraries}")
+target_link_libraries(tapeformer PRIVATE CUDA::cudart_static ${CMAKE_DL_LIBS})
