@@ -48,11 +48,12 @@ foreach(name autograd/device autograd/dispatch autograd/storage autograd/kernels
     ENVIRONMENT "OMP_WAIT_POLICY=passive;OMP_NUM_THREADS=2;TAPEFORMER_EMULATED_DEVICES=2")
 endforeach()
 
-# The bench that compares trainings on both devices, in miniature.
+# The benches of trainings; the one that compares devices also as a test, in miniature.
 if(NOT TAPEFORMER_SANITIZE)
-  add_executable(bench_device_agreement_emulated $<TARGET_OBJECTS:bench_device_agreement>
-    $<TARGET_OBJECTS:tapeformer_programs>)
-  target_link_libraries(bench_device_agreement_emulated PRIVATE tapeformer_emulated tapeformer_embedded_corpus
-    nlohmann_json::nlohmann_json)
+  foreach(bench device_agreement train_step)
+    add_executable(bench_${bench}_emulated $<TARGET_OBJECTS:bench_${bench}> $<TARGET_OBJECTS:tapeformer_programs>)
+    target_link_libraries(bench_${bench}_emulated PRIVATE tapeformer_emulated tapeformer_embedded_corpus
+      nlohmann_json::nlohmann_json)
+  endforeach()
   tapeformer_test(emulated/agreement cpu bench_device_agreement_emulated --tiny --steps 3)
 endif()

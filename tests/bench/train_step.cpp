@@ -1,11 +1,13 @@
 // Full training steps (random batch, forward, loss, backward, clipping, AdamW) of the workloads that
 // torch_step.py times in PyTorch, through the library as its users have it. One line of JSON a workload.
-// Usage: bench_train_step [WORKLOAD[:BATCH]...] [--steps N] [--threads N] [--dtype f32|f64] [--batch B]
-//                         [--length T] [--fused-head] [--recompute-layers] [--profile] [--first-step]
-//                         [--list]
+// Usage: bench_train_step [WORKLOAD[:BATCH]...] [--device cpu|cuda[:N]] [--precision f64|f32|tf32|bf16]
+//                         [--steps N] [--threads N] [--batch B] [--length T] [--fused-head]
+//                         [--recompute-layers] [--profile] [--first-step] [--list]
+#include <tapeformer/autograd/kernels/cuda.h>
 #include <tapeformer/autograd/profile.h>
 #include <tapeformer/autograd/storage.h>
 #include <tapeformer/examples/command_line.h>
+#include <tapeformer/examples/compute.h>
 #include <tapeformer/examples/program.h>
 #include <tapeformer/tests/bench/gemm_rate.h>
 #include <tapeformer/tests/bench/peak.h>
@@ -32,7 +34,7 @@ constexpr int kWarmUp = 3;
 struct Options {
   std::vector<std::string> workloads;
   int steps = 0, threads = 0;
-  std::string dtype = "f32";
+  ComputeOptions compute{"cpu", "f32"};
   Index batch = 0, length = 0;
   bool fused_head = false, recompute_layers = false, profile = false, first_step = false, list = false;
 };
@@ -50,7 +52,7 @@ void print_profile(Training& training, int steps, double flops) {
   const Profile profile;
   PhaseSeconds seconds{};
   for (int i = 0; i < steps; ++i) {
-    const PhaseSeconds one = training.step();
+    const PhaseSeconds one = training.step(true);
     for (std::size_t phase = 0; phase < one.size(); ++phase) seconds[phase] += one[phase] / steps;
   }
   // AdamW reads the value, the gradient and two moments and writes all but the gradient.
@@ -61,6 +63,7 @@ void print_profile(Training& training, int steps, double flops) {
   for (std::size_t i = 0; i < kPhases.size(); ++i)
     print_line(kPhases[i], "", 1, seconds[i], whole, work[i] / seconds[i], i < 3 ? "GFLOP/s" : "GB/s");
   print_line("all", "", 1, whole, whole, flops / whole, "GFLOP/s");
+  if (training.device().is_cuda()) return;  // the host only sees how long queueing an operation takes
   double known = 0;
   std::printf("operation\n");
   for (const ProfileLine& line : profile.lines()) {
@@ -94,10 +97,20 @@ double median_ms(const std::vector<PhaseSeconds>& steps, const F& part) {
   return 1e3 * median(values);
 }
 
+/// How near a rate is to what the CPU can do at most, and to that of large matrix products.
+void add_shares(nlohmann::ordered_json& line, double rate, bool in_double) {
+  const double peak = in_double ? peak_rate<double>() : peak_rate<float>(), gemm = gemm_rate(now);
+  line["peak_gflop_per_s"] = rounded(1e-9 * peak, 1), line["gemm_gflop_per_s"] = rounded(1e-9 * gemm, 1);
+  line["share_of_peak"] = rounded(rate / peak, 3), line["share_of_gemm"] = rounded(rate / gemm, 3);
+}
+
 void measure(const Workload& w, const Options& options) {
   const double baseline = resident_mib("VmRSS:");
-  const bool in_double = options.dtype == "f64";
-  Training training(w, {in_double ? DType::f64 : DType::f32, options.fused_head, options.recompute_layers});
+  const bool in_double = options.compute.precision == "f64";
+  const Compute compute =
+      ComputeOptions{options.compute.device, in_double ? "f32" : options.compute.precision}.chosen();
+  Training training(
+      w, {in_double ? DType::f64 : DType::f32, compute, options.fused_head, options.recompute_layers});
   if (options.first_step) {
     training.step();
     std::printf(
@@ -108,21 +121,28 @@ void measure(const Workload& w, const Options& options) {
   const std::vector<PhaseSeconds> steps = measured_steps(training, options.steps);
   const double resident = resident_mib("VmHWM:"), pool = static_cast<double>(pool_statistics().peak_bytes);
   const double ms = median_ms(steps, sum), flops = w.flops(training.parameters()), rate = 1e3 * flops / ms;
-  const double peak = in_double ? peak_rate<double>() : peak_rate<float>(), gemm = gemm_rate(now);
+  const bool on_gpu = compute.device.is_cuda();
 
-  nlohmann::ordered_json line{{"workload", w.name}, {"program", "tapeformer"}, {"device", "cpu"}};
-  line["dtype"] = options.dtype, line["threads"] = omp_get_max_threads(), line["compile"] = false;
+  nlohmann::ordered_json line{
+      {"workload", w.name}, {"program", "tapeformer"}, {"device", compute.device.text()}};
+  if (on_gpu) line["gpu"] = cuda::device_name(compute.device.index);
+  line["dtype"] = options.compute.precision, line["threads"] = omp_get_max_threads(), line["compile"] = false;
   line["params"] = training.parameters(), line["ms"] = rounded(ms, 2);
   line["tokens_per_s"] = std::llround(1e3 * static_cast<double>(w.tokens()) / ms);
   line["peak_mib"] = std::llround(resident), line["pool_mib"] = std::llround(pool / (1 << 20));
+  if (on_gpu) {
+    const auto peak = static_cast<double>(cuda::memory_statistics(compute.device.index).peak_bytes);
+    line["peak_device_mib"] = std::llround(peak / (1 << 20));
+  }
   line["baseline_mib"] = std::llround(baseline), line["steps"] = steps.size(), line["compiler"] = __VERSION__;
   line["fused_head"] = options.fused_head, line["recompute_layers"] = options.recompute_layers;
-  line["gflop"] = rounded(1e-9 * flops, 3);
-  line["gflop_per_s"] = rounded(1e-9 * rate, 1), line["peak_gflop_per_s"] = rounded(1e-9 * peak, 1);
-  line["gemm_gflop_per_s"] = rounded(1e-9 * gemm, 1), line["share_of_peak"] = rounded(rate / peak, 3);
-  line["share_of_gemm"] = rounded(rate / gemm, 3);
-  for (std::size_t i = 0; i < kPhases.size(); ++i)
-    line["phases_ms"][kPhases[i]] = rounded(median_ms(steps, [i](const PhaseSeconds& s) { return s[i]; }), 3);
+  line["gflop"] = rounded(1e-9 * flops, 3), line["gflop_per_s"] = rounded(1e-9 * rate, 1);
+  if (!on_gpu) {
+    add_shares(line, rate, in_double);
+    for (std::size_t i = 0; i < kPhases.size(); ++i)
+      line["phases_ms"][kPhases[i]] =
+          rounded(median_ms(steps, [i](const PhaseSeconds& s) { return s[i]; }), 3);
+  }
   std::printf("%s\n", line.dump().c_str());
   std::fflush(stdout);
   if (options.profile) print_profile(training, std::min<int>(10, static_cast<int>(steps.size())), flops);
@@ -167,13 +187,17 @@ int bench(int argc, char** argv) {
   app.add_option("--steps", o.steps, "measured ones; as many as take ten seconds unless given")
       ->check(positive);
   app.add_option("--threads", o.threads, "all cores unless given")->check(positive);
-  app.add_option("--dtype", o.dtype)->check(CLI::IsMember({"f32", "f64"}));
+  app.add_option("--device", o.compute.device, "cpu, cuda or cuda:N")->capture_default_str();
+  app.add_option("--precision", o.compute.precision,
+                 "f64 or f32, or on a GPU tf32, or bf16 beside weights in f32 that are updated")
+      ->check(CLI::IsMember({"f64", "f32", "tf32", "bf16"}))
+      ->capture_default_str();
   app.add_option("--batch", o.batch, "rows; the workload's own unless given")->check(positive);
   app.add_option("--length", o.length, "tokens a row; the workload's own unless given")->check(positive);
   app.add_flag("--fused-head", o.fused_head, "the loss in chunks, without logits");
   app.add_flag("--recompute-layers", o.recompute_layers,
                "layers keep only their input for the backward pass");
-  app.add_flag("--profile", o.profile, "a table of where the time goes");
+  app.add_flag("--profile", o.profile, "a table of where the time goes; on a GPU, by phase");
   app.add_flag("--first-step", o.first_step, "end after one step, the first");
   app.add_flag("--list", o.list, "the workloads and their sizes");
   if (!read_command_line(app, argc, argv)) return kExitSuccess;

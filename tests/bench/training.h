@@ -1,7 +1,9 @@
 #pragma once
 
+#include <tapeformer/autograd/kernels/cuda.h>
 #include <tapeformer/autograd/ops/linear_cross_entropy.h>
 #include <tapeformer/autograd/tape.h>
+#include <tapeformer/examples/compute.h>
 #include <tapeformer/nn/transformer/decoder_only.h>
 #include <tapeformer/nn/transformer/encoder_decoder.h>
 #include <tapeformer/optim/adamw.h>
@@ -15,16 +17,17 @@
 
 namespace tapeformer {
 
-inline Tensor random_ids(Index rows, Index length, Index below, Generator& random) {
-  const Tensor ids = Tensor::empty({rows, length}, DType::i32);
+inline Tensor random_ids(Index rows, Index length, Index below, Generator& random, Device device) {
+  const Tensor ids = Tensor::empty({rows, length}, DType::i32, Device::cpu());
   for (Index i = 0; i < ids.elements(); ++i)
     ids.data<std::int32_t>()[i] = static_cast<std::int32_t>(random.below(below));
-  return ids;
+  return ids.to(device);
 }
 
 /// How a workload is run; what it computes stays the same.
 struct TrainingVariant {
-  DType type = DType::f32;
+  DType type = DType::f32;  ///< of the parameters
+  Compute compute;
   bool fused_head = false;
   bool recompute_layers = false;
 };
@@ -34,7 +37,7 @@ class Trainee {
  public:
   virtual ~Trainee() = default;
   virtual Module& module() = 0;
-  virtual void draw_batch(Generator& random) = 0;
+  virtual void draw_batch(Generator& random, Device device) = 0;
   virtual Tensor loss() const = 0;
 };
 
@@ -47,9 +50,9 @@ class LanguageTrainee : public Trainee {
     model_.recompute_layers(variant.recompute_layers);
   }
   Module& module() override { return model_; }
-  void draw_batch(Generator& random) override {
-    ids_ = random_ids(workload_.batch, workload_.length, workload_.vocabulary, random);
-    targets_ = random_ids(workload_.batch, workload_.length, workload_.vocabulary, random);
+  void draw_batch(Generator& random, Device device) override {
+    ids_ = random_ids(workload_.batch, workload_.length, workload_.vocabulary, random, device);
+    targets_ = random_ids(workload_.batch, workload_.length, workload_.vocabulary, random, device);
   }
   Tensor loss() const override { return model_.loss(ids_, targets_, {}, head_); }
 
@@ -82,10 +85,10 @@ class TranslationTrainee : public Trainee {
     }
   }
   Module& module() override { return model_; }
-  void draw_batch(Generator& random) override {
-    source_ = random_ids(workload_.batch, workload_.source_length, workload_.vocabulary, random);
-    target_ = random_ids(workload_.batch, workload_.length, workload_.vocabulary, random);
-    expected_ = random_ids(workload_.batch, workload_.length, workload_.vocabulary, random);
+  void draw_batch(Generator& random, Device device) override {
+    source_ = random_ids(workload_.batch, workload_.source_length, workload_.vocabulary, random, device);
+    target_ = random_ids(workload_.batch, workload_.length, workload_.vocabulary, random, device);
+    expected_ = random_ids(workload_.batch, workload_.length, workload_.vocabulary, random, device);
   }
   Tensor loss() const override {
     LinearCrossEntropyOptions options;
@@ -127,21 +130,27 @@ inline double sum(const PhaseSeconds& seconds) {
 class Training {
  public:
   Training(const Workload& w, const TrainingVariant& variant)
-      : random_(1), trainee_(make(w, variant, random_)) {
+      : random_(1), device_(variant.compute.device), trainee_(make(w, variant, random_)) {
     trainee_->module().to(variant.type);
+    variant.compute.apply(trainee_->module());
     optimizer_ = std::make_unique<AdamW>(trainee_->module().parameters());
   }
 
   Index parameters() const { return trainee_->module().parameter_count(); }
+  Device device() const { return device_; }
 
-  PhaseSeconds step() {
+  /// A GPU is waited for at the step's end, and if so asked after each phase too; else its phases are only
+  /// those of queueing work.
+  PhaseSeconds step(bool waits_for_phases = false) {
     PhaseSeconds seconds{};
     double mark = now();
     const auto end = [&](std::size_t phase) {
+      if (device_.is_cuda() && (waits_for_phases || phase + 1 == kPhases.size()))
+        cuda::synchronize(device_.index);
       const double time = now();
       seconds[phase] = time - mark, mark = time;
     };
-    trainee_->draw_batch(random_);
+    trainee_->draw_batch(random_, device_);
     end(0);
     optimizer_->clear_gradients();
     Tape tape;
@@ -163,6 +172,7 @@ class Training {
   }
 
   Generator random_;
+  Device device_;
   std::unique_ptr<Trainee> trainee_;
   std::unique_ptr<AdamW> optimizer_;
 };
