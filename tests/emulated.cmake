@@ -21,8 +21,8 @@ target_link_libraries(tapeformer_emulated PUBLIC cuda_emulator ${libraries})
 
 # The same tests, and the programs, on the emulated device. What calls dispatch() chooses between devices itself.
 set(others "/autograd/test_dispatch\\.cpp\\.o$")
-add_executable(tapeformer_tests_emulated autograd/test_dispatch.cpp $<TARGET_OBJECTS:tapeformer_programs>
-  $<FILTER:$<TARGET_OBJECTS:tapeformer_tests>,EXCLUDE,${others}>)
+set(tests_elsewhere $<TARGET_OBJECTS:tapeformer_programs> $<FILTER:$<TARGET_OBJECTS:tapeformer_tests>,EXCLUDE,${others}>)
+add_executable(tapeformer_tests_emulated autograd/test_dispatch.cpp ${tests_elsewhere})
 target_link_libraries(tapeformer_tests_emulated PRIVATE tapeformer_emulated tapeformer_embedded_corpus
   nlohmann_json::nlohmann_json doctest::doctest)
 foreach(program train_translation train_language_model gradcheck_attention)
@@ -47,6 +47,24 @@ foreach(name autograd/device autograd/dispatch autograd/storage autograd/kernels
   set_tests_properties(emulated/apart/${name} PROPERTIES FAIL_REGULAR_EXPRESSION "test cases: +0 \\|;Status: FAILURE"
     ENVIRONMENT "OMP_WAIT_POLICY=passive;OMP_NUM_THREADS=2;TAPEFORMER_EMULATED_DEVICES=2")
 endforeach()
+
+# The kernels again, compiled so that the emulator sees each access: where two threads meet unordered, a test fails.
+if(NOT TAPEFORMER_SANITIZE)
+  set(kernels ${TAPEFORMER_CUDA_SOURCES})
+  list(FILTER kernels INCLUDE REGEX "\\.cu$")
+  add_library(tapeformer_race_kernels OBJECT ${kernels})
+  target_compile_options(tapeformer_race_kernels PRIVATE ${TAPEFORMER_RACE_OPTIONS})
+  target_compile_definitions(tapeformer_race_kernels PRIVATE TAPEFORMER_CUDA)
+  target_include_directories(tapeformer_race_kernels PRIVATE ${CMAKE_BINARY_DIR}/include)
+  target_link_libraries(tapeformer_race_kernels PRIVATE tapeformer_flags cuda_emulator OpenMP::OpenMP_CXX)
+  add_executable(tapeformer_tests_races $<TARGET_OBJECTS:tapeformer_tests_emulated> ${tests_elsewhere}
+    $<TARGET_OBJECTS:tapeformer_race_kernels>)
+  target_link_libraries(tapeformer_tests_races PRIVATE tapeformer_emulated tapeformer_embedded_corpus
+    nlohmann_json::nlohmann_json doctest::doctest)
+  # Every kernel once; threads in an order of chance.
+  tapeformer_device_tests(races cpu tapeformer_tests_races "^autograd/kernels/test_cuda_(every_kernel|optim)")
+  set_property(TEST ${TAPEFORMER_DEVICE_TESTS} APPEND PROPERTY ENVIRONMENT TAPEFORMER_EMULATOR_ORDER=7)
+endif()
 
 # The benches of trainings; the one that compares devices also as a test, in miniature.
 if(NOT TAPEFORMER_SANITIZE)

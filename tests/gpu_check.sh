@@ -78,9 +78,8 @@ part "unit tests in memory of the GPU alone" "$tests" \
   --source-file='*cuda_runtime*,*test_device*,*test_dispatch*,*bf16*,*across_devices*'
 part "gradient check of every layer, in double" "$folder/examples/gradcheck_attention" --device "$device"
 
-# Small cases: every access is watched, and gradient checks repeat the same kernels thousands of times.
-kernels=(--source-file='*/tests/autograd/ops/*,*/tests/optim/*,*cuda_runtime*'
-  --test-case-exclude='slow:*,*gradient*,*memory runs out*,*names what was being done*')
+# Small cases of every kernel, since every access is watched.
+kernels=(--source-file='*/test_cuda_every_kernel.cpp,*/test_cuda_optim.cpp')
 sanitized() {
   command -v compute-sanitizer >/dev/null || { echo "skipped: there is no compute-sanitizer"; return 77; }
   timeout 1800 compute-sanitizer --tool "$1" --error-exitcode 9 "${on_gpu[@]}" "$tests" "${kernels[@]}"

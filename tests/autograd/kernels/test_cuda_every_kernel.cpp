@@ -1,0 +1,247 @@
+#include <tapeformer/autograd/ops/additive_attention.h>
+#include <tapeformer/autograd/ops/embedding.h>
+#include <tapeformer/autograd/ops/gated.h>
+#include <tapeformer/autograd/ops/linear_cross_entropy.h>
+#include <tapeformer/autograd/ops/matmul.h>
+#include <tapeformer/autograd/ops/normalization.h>
+#include <tapeformer/autograd/ops/reduce.h>
+#include <tapeformer/autograd/ops/rotary.h>
+#include <tapeformer/autograd/ops/shape.h>
+#include <tapeformer/autograd/ops/softmax.h>
+#include <tapeformer/tests/autograd/kernels/cuda_case.h>
+#include <tapeformer/tests/autograd/ops/attention_case.h>
+
+// Every kernel with a few blocks, of several warps and tiles: small enough for what watches each access, here
+// or on a GPU. What optimizers run is in test_cuda_optim.cpp.
+using namespace tapeformer;
+
+namespace {
+
+/// Outputs and gradients of `f` in f32 on the GPU are those in f64 on the CPU.
+void check_gpu(const Function& f, const std::vector<Tensor>& x, Generator& random, DType type = DType::f32) {
+  const Tensor dy = host_normal(f(x).shape(), random);
+  std::vector<Tensor> there;
+  for (const Tensor& input : x) there.push_back(on_gpu(input.to(type), 1));
+  const std::vector<Tensor> expected = with_gradients(f, x, dy),
+                            got = with_gradients(f, there, on_gpu(dy.to(type)));
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    CAPTURE(i);
+    CHECK(got[i].device() == Device::cuda());
+    CHECK(relative_error(readable(got[i]), expected[i]) < (type == DType::f64 ? 1e-11 : 1e-5));
+  }
+}
+
+Tensor host_ids(const Shape& shape, Index end, Generator& random) {
+  return random_ids(shape, end, random).to(Device::cpu());
+}
+
+constexpr Unary kUnaries[] = {Unary::exp,     Unary::log,  Unary::sqrt, Unary::tanh,      Unary::erf,
+                              Unary::sigmoid, Unary::relu, Unary::gelu, Unary::gelu_tanh, Unary::silu};
+// Rows that warps take, in two blocks, and rows that blocks take.
+const Shape kRows[] = {{9, 70}, {3, 1100}};
+
+Function attention_with(const AttentionOptions& options) {
+  return [options](const std::vector<Tensor>& in) {
+    AttentionOptions there = moved(options, in[0].device());
+    if (there.mask.defined()) there.mask = there.mask.to(in[0].dtype());
+    if (in.size() == 1) return packed_attention(in[0], {2, 1, 40, 36}, there);
+    if (in.size() == 3) return scaled_dot_product_attention(in[0], in[1], in[2], there);
+    return additive_attention(in[0], in[1], in[2], in[3], there);
+  };
+}
+
+std::vector<Tensor> attention_inputs(Index queries, Index keys, Index width, Index value_width,
+                                     bool is_additive, Generator& random) {
+  std::vector<Tensor> in{host_normal({1, queries, 2, width}, random),
+                         host_normal({1, keys, 1, width}, random),
+                         host_normal({1, keys, 1, value_width}, random)};
+  if (is_additive) in.push_back(host_normal({2, width}, random));
+  return in;
+}
+
+}  // namespace
+
+TEST_SUITE("autograd/kernels/cuda_every_kernel") {
+  TEST_CASE("softmax and its logarithm") {
+    if (!has_gpu()) return;
+    Generator random(1);
+    for (const Shape& shape : kRows) {
+      CAPTURE(shape.text());
+      check_gpu([](const auto& in) { return softmax(in[0]); }, {host_normal(shape, random)}, random);
+      check_gpu([](const auto& in) { return log_softmax(in[0]); }, {host_normal(shape, random)}, random);
+    }
+  }
+
+  TEST_CASE("sums and maxima, in parts and with more columns than blocks too") {
+    if (!has_gpu()) return;
+    Generator random(2);
+    for (const Shape& shape :
+         {Shape{2, 9, 1}, Shape{3, 1100, 1}, Shape{1, 4200, 1}, Shape{2, 300, 40}, Shape{4099, 2, 2}}) {
+      CAPTURE(shape.text());
+      const Tensor x = host_normal(shape, random, DType::f32), there = on_gpu(x);
+      CHECK(relative_error(readable(sum(there, {1})), readable(sum(x, {1}))) < 1e-5);
+      CHECK(same_bits(max(there, {1}), max(x, {1})));
+    }
+  }
+
+  TEST_CASE("norms") {
+    if (!has_gpu()) return;
+    Generator random(3);
+    for (const Shape& shape : {Shape{260, 40}, Shape{3, 1100}}) {
+      CAPTURE(shape.text());
+      const std::vector<Tensor> x{host_normal(shape, random), host_normal({shape[1]}, random),
+                                  host_normal({shape[1]}, random)};
+      check_gpu([](const auto& in) { return layer_norm(in[0], in[1], in[2]); }, x, random);
+      check_gpu([](const auto& in) { return rms_norm(in[0], in[1]); }, {x[0], x[1]}, random);
+    }
+  }
+
+  TEST_CASE("losses, of logits and of what they are made of") {
+    if (!has_gpu()) return;
+    Generator random(4);
+    for (const Shape& shape : kRows) {
+      CAPTURE(shape.text());
+      const Tensor targets = host_ids({shape[0]}, shape[1], random);
+      targets.data<std::int32_t>()[1] = -1;
+      const Function loss = [&](const auto& in) {
+        return cross_entropy(in[0], targets.to(in[0].device()), {-1, 0.1});
+      };
+      check_gpu(loss, {host_normal(shape, random)}, random);
+      const Function linear_loss = [&](const auto& in) {
+        LinearCrossEntropyOptions options;
+        options.chunk = 4;
+        return linear_cross_entropy(in[0], in[1], in[2], targets.to(in[0].device()), options);
+      };
+      const std::vector<Tensor> x{host_normal({shape[0], 5}, random), host_normal({shape[1], 5}, random),
+                                  host_normal({shape[1]}, random)};
+      check_gpu(linear_loss, x, random);
+    }
+  }
+
+  TEST_CASE("embeddings, of more ids than one block looks at a time") {
+    if (!has_gpu()) return;
+    Generator random(5);
+    for (const Shape& shape : {Shape{1300, 33}, Shape{3, 1100}}) {
+      const Tensor ids = host_ids({shape[0]}, 60, random);
+      check_gpu([&](const auto& in) { return embedding(in[0], ids.to(in[0].device())); },
+                {host_normal({70, shape[1]}, random)}, random);
+    }
+  }
+
+  TEST_CASE("rotation, of more pairs than travel with a launch too") {
+    if (!has_gpu()) return;
+    Generator random(6);
+    const Tensor positions = host_ids({5}, 100, random);
+    for (const RotaryLayout layout : {RotaryLayout::interleaved, RotaryLayout::half_split}) {
+      for (const Index width : {34, 300}) {
+        RotaryConfig config;
+        config.layout = layout;
+        check_gpu(
+            [&](const auto& in) {
+              return packed_rotary(in[0], 2, width, positions.to(in[0].device()), config);
+            },
+            {host_normal({2, 5, 3 * width}, random)}, random);
+      }
+    }
+  }
+
+  TEST_CASE("dropout") {
+    if (!has_gpu()) return;
+    Generator random(7);
+    check_gpu(
+        [](const auto& in) {
+          return dropout(in[0], 0.3, {7, 1, 3});
+        },
+        {host_normal({3000}, random)}, random);
+  }
+
+  TEST_CASE("functions, on their own, as gates and behind a linear map") {
+    if (!has_gpu()) return;
+    Generator random(8);
+    const auto positive = [&](const Shape& shape) {
+      return random_uniform(shape, 0.2, 2, random).to(Device::cpu());
+    };
+    for (const Unary f : kUnaries) {
+      CAPTURE(std::string(name_of(f)));
+      check_gpu([f](const auto& in) { return unary(f, in[0]); }, {positive({300})}, random);
+      check_gpu([f](const auto& in) { return gated(f, in[0]); }, {positive({9, 70})}, random);
+      check_gpu([f](const auto& in) { return linear(in[0], in[1], in[2], f); },
+                {positive({9, 3}), positive({33, 3}), positive({33})}, random);
+    }
+    check_gpu([](const auto& in) { return linear(in[0], in[1], in[2]); },
+              {positive({9, 3}), positive({33, 3}), positive({33})}, random);
+    check_gpu([](const auto& in) { return matmul(in[0], in[1]); },
+              {host_normal({20, 0}, random), host_normal({0, 20}, random)}, random);
+  }
+
+  TEST_CASE("arithmetic, choices, comparisons and a look for what is not finite") {
+    if (!has_gpu()) return;
+    Generator random(9);
+    const Tensor mask = random_mask({5, 70}, random).to(Device::cpu());
+    const auto uniform = [&](const Shape& shape) {
+      return random_uniform(shape, 0.2, 2, random).to(Device::cpu());
+    };
+    for (const Shape& shape : {Shape{5, 70}, Shape{5, 1}}) {
+      const std::vector<Tensor> x{uniform({5, 70}), uniform(shape)};
+      check_gpu([](const auto& in) { return (in[0] + in[1]) * in[0] / (in[1] + in[0]) - in[1] * 3; }, x,
+                random);
+      check_gpu([&](const auto& in) { return where(mask.to(in[0].device()), pow(in[0], 1.5), in[1]); }, x,
+                random);
+      const auto same = [&](Device device) {
+        const Tensor a = mask.to(device), b = x[0].to(device);
+        return logical_and(equal(b, where(a, b, x[1].to(device))), a);
+      };
+      CHECK(same_bits(same(Device::cuda()), same(Device::cpu())));
+    }
+    Tape tape;
+    tape.detect_anomalies();
+    const Tensor there = on_gpu(uniform({700}).to(DType::f32));
+    tape.watch(there);
+    CHECK_NOTHROW(affine(there, 2, 1));
+    CHECK(message_of<TapeError>([&] { log(affine(there, 0, -1)); }).find("element 0") != std::string::npos);
+  }
+
+  TEST_CASE("elements that move") {
+    if (!has_gpu()) return;
+    Generator random(10);
+    const Tensor index = host_ids({3, 40, 5}, 7, random);
+    const Tensor x = host_normal({3, 40, 5}, random);
+    check_gpu([](const auto& in) { return permute(in[0], {2, 0, 1}); }, {x}, random);
+    check_gpu([](const auto& in) { return concat({in[0], slice(in[0], 1, 3, 9)}, 1); }, {x}, random);
+    check_gpu(
+        [](const auto& in) {
+          return broadcast_to(in[0], {4, 5, 70});
+        },
+        {host_normal({5, 1}, random)}, random);
+    check_gpu([&](const auto& in) { return scatter_add(in[0], 1, index.to(in[0].device()), 7); }, {x},
+              random);
+    check_gpu([&](const auto& in) { return gather(in[0], 1, index.to(in[0].device())); },
+              {host_normal({3, 7, 5}, random)}, random);
+  }
+
+  TEST_CASE("attention: several tiles of queries and keys, of several pieces") {
+    if (!has_gpu()) return;
+    Generator random(11);
+    for (const bool is_additive : {false, true}) {
+      CAPTURE(is_additive);
+      AttentionOptions options;
+      options.causal = true;
+      options.dropout = 0.2;
+      options.mask = host_normal({2, 1, 70}, random);
+      options.key_mask = random_mask({1, 70}, random);
+      check_gpu(attention_with(options), attention_inputs(130, 70, 40, 36, is_additive, random), random);
+      check_gpu(attention_with(options), attention_inputs(40, 70, 5, 3, is_additive, random), random,
+                DType::f64);
+    }
+  }
+
+  TEST_CASE("attention: widths that several blocks share, and packed sequences") {
+    if (!has_gpu()) return;
+    Generator random(12);
+    check_gpu(attention_with({}), attention_inputs(3, 70, 300, 300, false, random), random);
+    AttentionOptions options;
+    options.query_starts = integers({0, 20, 90}, {3});
+    options.window_before = 30;
+    check_gpu(attention_with(options), {host_normal({1, 90, 3 * 40 + 36}, random)}, random);
+  }
+}
