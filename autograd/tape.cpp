@@ -173,7 +173,8 @@ void Tape::backward(const Tensor& loss, const Tensor& seed) {
   to_parameters_ = frees_ = true;
   recorded_ = false;
   spent_ = true;
-  accumulate(loss.state()->slot, seed.defined() ? seed : Tensor::full(loss.shape(), 1, loss.dtype(), loss.device()));
+  accumulate(loss.state()->slot,
+             seed.defined() ? seed : Tensor::full(loss.shape(), 1, loss.dtype(), loss.device()));
   run(0, nodes_.size());
   nodes_.clear();
   slots_.clear();
@@ -203,7 +204,8 @@ std::vector<Tensor> Tape::gradients(const Tensor& loss, const std::vector<Tensor
   for (const std::size_t slot : slots) slots_[slot].keep = true;
   to_parameters_ = frees_ = false;
   recorded_ = recorded;
-  accumulate(loss.state()->slot, seed.defined() ? seed : Tensor::full(loss.shape(), 1, loss.dtype(), loss.device()));
+  accumulate(loss.state()->slot,
+             seed.defined() ? seed : Tensor::full(loss.shape(), 1, loss.dtype(), loss.device()));
   const std::size_t end = nodes_.size();
   if (recorded) {
     run(0, end);

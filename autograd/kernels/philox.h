@@ -14,7 +14,8 @@ struct PhiloxBlock {
 
 /// Philox 4x32 with ten rounds: a bijection of the 128-bit counter, chosen by the 64-bit key.
 /// Source:  Salmon, Moraes, Dror and Shaw 2011, "Parallel random numbers: as easy as 1, 2, 3", section 4
-TAPEFORMER_HOST_DEVICE inline PhiloxBlock philox_4x32_10(PhiloxBlock counter, std::uint32_t key0, std::uint32_t key1) {
+TAPEFORMER_HOST_DEVICE inline PhiloxBlock philox_4x32_10(PhiloxBlock counter, std::uint32_t key0,
+                                                         std::uint32_t key1) {
   for (int round = 0; round < 10; ++round) {
     const std::uint64_t product0 = std::uint64_t{0xD2511F53} * counter.word[0];
     const std::uint64_t product1 = std::uint64_t{0xCD9E8D57} * counter.word[2];

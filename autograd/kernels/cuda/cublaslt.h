@@ -5,8 +5,8 @@
 
 namespace tapeformer::cuda {
 
-/// c = scale a b (+ c), row-major, `count` times at even distances in memory (in elements; 0 repeats a factor).
-/// m, n, k and count are at least 1.
+/// c = scale a b (+ c), row-major, `count` times at even distances in memory (in elements; 0 repeats a
+/// factor). m, n, k and count are at least 1.
 struct StridedProducts {
   DType factors = DType::f32, result = DType::f32;
   Index m = 0, n = 0, k = 0;
