@@ -1,6 +1,6 @@
-// Whether training on a GPU agrees with training on the CPU: a small translation model and the character model
-// on made-up data, without dropout, the same steps in each precision, and how far the losses are from those
-// of the CPU in double.
+// Whether training on a GPU agrees with training on the CPU: a small translation model and the character
+// model on made-up data, without dropout, the same steps in each precision, and how far the losses are from
+// those of the CPU in double.
 // Usage: bench_device_agreement [--device cuda[:N]] [--steps N] [--tiny]
 // Exit code 0: all verdicts hold, 1: one does not, 2: there is no such GPU.
 #include <tapeformer/autograd/error.h>

@@ -1,13 +1,17 @@
 #!/usr/bin/env python3
-"""Full training steps (random batch, forward, loss, backward, clipping, AdamW) of bench_train_step's workloads in PyTorch, on the CPU.
+"""Full training steps (random batch, forward, loss, backward, clipping, AdamW) of bench_train_step's workloads in PyTorch.
 
-Usage: torch_step.py [WORKLOAD[:BATCH]...] [--steps N] [--threads N] [--compile] [--settings NAME] [--first-step] [--list]
+Usage: torch_step.py [WORKLOAD[:BATCH]...] [--device cpu|cuda[:N]] [--precision f32|tf32|bf16] [--steps N] [--threads N] [--compile]
+                     [--settings NAME] [--first-step] [--list]
 
 One line of JSON a workload, with the keys of bench_train_step; each workload has a process of its own, so that its peak memory is its
 own. PyTorch at its best: packed projections, scaled_dot_product_attention with its causal hint, fused AdamW, clipping by foreach,
 denormals flushed, and the process environment of --settings, which see. The models are those of the C++ bench, parameter for parameter:
 GPT-2 with exact GELU and a tied head; an encoder and a decoder with a norm before each sublayer and at each end (torch.nn.Transformer
 has as many norms, each in another place), two tables, a head of its own, sinusoids, smoothed labels.
+
+On a GPU f32 forbids TF32 in matrix products and tf32 allows it. bf16 is torch.autocast: weights in f32, matrix products and attention in
+bf16. Batches are drawn there, steps are timed until the GPU has done them, and peak_device_mib is torch.cuda.max_memory_allocated().
 """
 
 import argparse
@@ -15,6 +19,7 @@ import dataclasses
 import json
 import math
 import os
+import re
 import resource
 import statistics
 import subprocess
@@ -30,6 +35,7 @@ SETTINGS = {
 }
 SETTINGS["both"] = {**SETTINGS["spin"], **SETTINGS["keep"]}
 DEFAULT_SETTINGS = "keep"
+PRECISIONS = ("f32", "tf32", "bf16")
 WARM_UP, LEARNING_RATE, MAX_NORM, SMOOTHING = 3, 1e-3, 1.0, 0.1
 
 
@@ -74,6 +80,11 @@ def workload_named(text):
     if not batch.isdecimal() or int(batch) == 0:
         fail(f"the batch of a workload must be a number above 0; got {text}")
     return dataclasses.replace(WORKLOADS[name], batch=int(batch))
+
+
+def require_device(text):
+    if not re.fullmatch(r"cpu|cuda(:\d{1,3})?", text):
+        fail(f"--device is cpu, cuda or cuda:N; got {text}")
 
 
 def resident_mib():
@@ -142,7 +153,7 @@ def make_models(torch):
             self.vocabulary = w.vocabulary
 
         def draw(self):
-            return [torch.randint(self.vocabulary, self.shape) for _ in range(2)]
+            return [torch.randint(self.vocabulary, self.shape, device=self.head.weight.device) for _ in range(2)]
 
         def forward(self, ids, targets):
             x = self.dropout(self.table(ids) + self.positions.weight[:ids.size(1)])
@@ -167,7 +178,7 @@ def make_models(torch):
             self.shapes = [(w.batch, length) for length in (w.source_length, w.length, w.length)]
 
         def draw(self):
-            return [torch.randint(self.vocabulary, shape) for shape in self.shapes]
+            return [torch.randint(self.vocabulary, shape, device=self.head.weight.device) for shape in self.shapes]
 
         def embed(self, table, ids):
             return table(ids) * self.scale + self.sinusoids[:ids.size(1)]
@@ -191,25 +202,34 @@ def measure(name, arguments):
     torch.set_num_threads(arguments.threads)
     torch.set_flush_denormal(True)
     torch.manual_seed(1)
+    device = torch.device(arguments.device)
+    on_gpu = device.type == "cuda"
+    if on_gpu and not torch.cuda.is_available():
+        fail("this PyTorch finds no GPU; try --device cpu")
+    torch.set_float32_matmul_precision("high" if arguments.precision == "tf32" else "highest")
     baseline = resident_mib()
     workload = workload_named(name)
-    model = make_models(torch)[bool(workload.source_length)](workload)
+    model = make_models(torch)[bool(workload.source_length)](workload).to(device)
     parameters = list(model.parameters())
     optimizer = torch.optim.AdamW(parameters, LEARNING_RATE, fused=True)
     loss_of = model
     if arguments.compile:
         import torch._inductor.config
 
-        torch._inductor.config.cpp_wrapper = True  # a tenth off a babygpt step: its kernels are called from C++
+        torch._inductor.config.cpp_wrapper = not on_gpu  # a tenth off a babygpt step: its kernels are called from C++
         loss_of = torch.compile(model)
 
     def step():
         begun = time.perf_counter()
         batch = model.draw()
         optimizer.zero_grad(set_to_none=True)
-        loss_of(*batch).backward()
+        with torch.autocast(device.type, torch.bfloat16, enabled=arguments.precision == "bf16"):
+            loss = loss_of(*batch)
+        loss.backward()
         torch.nn.utils.clip_grad_norm_(parameters, MAX_NORM, foreach=True)
         optimizer.step()
+        if on_gpu:
+            torch.cuda.synchronize(device)
         return time.perf_counter() - begun
 
     count = sum(parameter.numel() for parameter in parameters)
@@ -221,17 +241,20 @@ def measure(name, arguments):
         step()
     steps = arguments.steps or max(5, min(200, int(10 / step())))
     seconds = statistics.median(step() for _ in range(steps))
+    memory = {"peak_device_mib": round(torch.cuda.max_memory_allocated(device) / 2**20)} if on_gpu else {}
     print(json.dumps({
-        "workload": name, "program": "pytorch", "torch": torch.__version__, "device": "cpu", "dtype": "f32",
+        "workload": name, "program": "pytorch", "torch": torch.__version__, "device": arguments.device, "dtype": arguments.precision,
         "threads": torch.get_num_threads(), "compile": arguments.compile, "settings": arguments.settings, "params": count,
         "ms": round(1e3 * seconds, 2), "tokens_per_s": round(workload.tokens / seconds),
         "peak_mib": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024), "baseline_mib": round(baseline),
-        "steps": steps}), flush=True)
+        **memory, "steps": steps}), flush=True)
 
 
 def main():
     parser = argparse.ArgumentParser(description="Times full training steps in PyTorch; one line of JSON a workload.")
     parser.add_argument("workloads", nargs="*", default=["babygpt"], help="names, see --list; NAME:BATCH for another batch")
+    parser.add_argument("--device", default="cpu", help="cpu, cuda or cuda:N")
+    parser.add_argument("--precision", choices=PRECISIONS, default="f32", help="bf16 is autocast")
     parser.add_argument("--steps", type=int, default=0, help="measured ones; as many as take ten seconds unless given")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="all cores unless given")
     parser.add_argument("--compile", action="store_true", help="torch.compile the model")
@@ -246,6 +269,9 @@ def main():
         return
     if arguments.steps < 0 or arguments.threads < 1:
         fail("--steps and --threads must be positive")
+    require_device(arguments.device)
+    if arguments.precision == "tf32" and arguments.device == "cpu":
+        fail("--precision tf32 needs --device cuda")
     for name in arguments.workloads:
         workload_named(name)
     if arguments.alone:
