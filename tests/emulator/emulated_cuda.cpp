@@ -202,7 +202,8 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
 
 cudaError_t cudaEventQuery(cudaEvent_t event) {
   const Lock lock(world().mutex);
-  return event->stream == nullptr || event->stream->done >= event->position ? cudaSuccess : cudaErrorNotReady;
+  const bool happened = event->stream == nullptr || event->stream->done >= event->position;
+  return happened ? cudaSuccess : failed(cudaErrorNotReady);
 }
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {

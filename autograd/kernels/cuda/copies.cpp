@@ -17,6 +17,7 @@ StagingBuffer& free_buffer(DeviceState& state) {
     const cudaError_t status = cudaEventQuery(buffer.sent);
     if (status == cudaSuccess) return buffer;
     if (status != cudaErrorNotReady) check(status, "looking at an upload");
+    static_cast<void>(cudaGetLastError());  // else the next launch would be taken to have failed
   }
   if (count < kMostBuffers) {
     StagingBuffer buffer;
