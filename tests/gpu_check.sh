@@ -1,25 +1,44 @@
 #!/usr/bin/env bash
 # Everything that needs a GPU: builds with CUDA, runs the unit tests and the gradient checks on the GPU, the memory and
-# race checks of compute-sanitizer over the kernels' tests, and the programs from end to end, beside the CPU.
-# Usage: tests/gpu_check.sh [--built FOLDER] [--device cuda:N]
+# race checks of compute-sanitizer over the kernels' tests, the programs from end to end, beside the CPU, how far
+# trainings agree with the CPU's in each precision, and how fast they are, beside PyTorch where there is one.
+# Usage: tests/gpu_check.sh [--built FOLDER] [--device cuda:N] [--python P] [--corpus FILE] [--only REGEX]
+#                           [--logs FOLDER] [--steps N]
 #   --built FOLDER  what is built already, instead of building build/cuda
-# A line for each part; exit code 0: all passed, 1: some failed, 77: there is no GPU or no nvcc.
+#   --python P      a Python whose PyTorch sees the GPU, for the ratios; $PYTHON unless given
+#   --corpus FILE   what the character model learns, e.g. Tiny Shakespeare; the project's own text unless given
+#   --only REGEX    only parts whose names match, e.g. 'agree|steps per'
+#   --logs FOLDER   keeps there what each part printed, and the runs
+#   --steps N       a rehearsal: so many steps of each training
+# A line for each part, then the tables; exit code 0: all passed, 1: some failed, 77: there is no GPU or no nvcc.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 export LC_ALL=C OMP_WAIT_POLICY=passive
 
-folder=build/cuda built= device=cuda
+folder=build/cuda built= device=cuda python=${PYTHON:-} corpus= only= logs= rehearsed=
 while [ $# -gt 0 ]; do
   case $1 in
     --built) folder=${2:?--built needs a folder} built=yes ;;
+    --python) python=${2:?--python needs a program} ;;
+    --corpus) corpus=${2:?--corpus needs a file} ;;
+    --only) only=${2:?--only needs a regular expression} ;;
+    --logs) logs=${2:?--logs needs a folder} ;;
+    --steps) rehearsed=${2:?--steps needs a number} ;;
     --device) device=${2:?--device needs a device, e.g. cuda:1} ;;
     *)
-      echo "tests/gpu_check.sh: unknown option $1; try --built FOLDER, --device cuda:N" >&2
+      echo "tests/gpu_check.sh: unknown option $1; try --built FOLDER, --device cuda:N, --python P," \
+        "--corpus FILE, --only REGEX, --logs FOLDER, --steps N" >&2
       exit 2
       ;;
   esac
   shift 2
 done
+
+if [ -n "$corpus" ] && [ ! -f "$corpus" ]; then
+  echo "tests/gpu_check.sh: there is no corpus $corpus" >&2
+  exit 2
+fi
+steps=${rehearsed:-100}
 
 skip() {
   echo "tests/gpu_check.sh: skipped: $1"
@@ -35,13 +54,19 @@ if [ -z "$built" ]; then
   command -v nvcc >/dev/null || skip "there is no nvcc on PATH or in /usr/local/cuda/bin"
 fi
 
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+if [ -n "$logs" ]; then
+  mkdir -p "$logs" && work=$(cd "$logs" && pwd) || exit 2
+else
+  work=$(mktemp -d)
+  trap 'rm -rf "$work"' EXIT
+fi
 lines=() failed=0
 # part NAME COMMAND...: runs it, keeps what it prints to the log, and notes how it ended.
+log_of() { echo "$work/${1//[^A-Za-z0-9]/_}.log"; }
 part() {
   local name=$1 log begin=$SECONDS code verdict
-  log=$work/${name//[^a-z0-9]/_}.log
+  log=$(log_of "$1")
+  [[ $name =~ $only ]] || return 0
   shift
   echo "--- $name"
   "$@" >"$log" 2>&1
@@ -52,10 +77,11 @@ part() {
     *) verdict="FAILED ($code)" failed=1 && tail -n 25 "$log" ;;
   esac
   lines+=("$(printf '%-46s %-13s %5d s  %s' "$name" "$verdict" $((SECONDS - begin)) "$(summary "$log")")")
+  echo "${lines[-1]}"
 }
 # The line of a log that says most.
 summary() {
-  grep -E 'tests passed|checks, |test cases:|ERROR SUMMARY|RACECHECK SUMMARY|differ by|tokens/s|skipped:' "$1" |
+  grep -E 'tests passed|checks, |test cases:|ERROR SUMMARY|RACECHECK SUMMARY|differ by|tokens/s|devices|skipped:' "$1" |
     tail -n 1 | cut -c1-110
 }
 
@@ -77,6 +103,7 @@ part "unit tests on the GPU" "${on_gpu[@]}" "$tests" --test-case-exclude='slow:*
 part "unit tests in memory of the GPU alone" "$tests" \
   --source-file='*cuda_runtime*,*test_device*,*test_dispatch*,*bf16*,*across_devices*'
 part "gradient check of every layer, in double" "$folder/examples/gradcheck_attention" --device "$device"
+part "trainings agree with the CPU's" "$folder/tests/bench_device_agreement" --device "$device" --steps "$steps"
 
 # Small cases of every kernel, since every access is watched.
 kernels=(--source-file='*/test_cuda_every_kernel.cpp,*/test_cuda_optim.cpp')
@@ -89,8 +116,8 @@ part "compute-sanitizer racecheck" sanitized racecheck
 
 # The programs: dropout off, so that both devices see the same numbers.
 translation=(--grammar-pairs 2000 --held-out 50 --tokenizer word --width 64 --heads 4 --encoder-layers 2 --decoder-layers 2
-  --feed-forward 128 --batch-tokens 512 --dropout 0 --steps 100 --warmup 20 --validate-every 50 --samples 0 --log-every 1)
-language=(--layers 2 --width 64 --heads 4 --context 64 --batch 16 --dropout 0 --steps 100 --warmup 20 --validate-every 50
+  --feed-forward 128 --batch-tokens 512 --dropout 0 --steps "$steps" --warmup 20 --validate-every 50 --samples 0 --log-every 1)
+language=(--layers 2 --width 64 --heads 4 --context 64 --batch 16 --dropout 0 --steps "$steps" --warmup 20 --validate-every 50
   --validation-batches 2 --validation-kind estimate --validation-fraction 0.01 --samples 0 --log-every 1)
 # trains PROGRAM NAME OPTIONS...
 trains() {
@@ -101,10 +128,10 @@ trains() {
 losses() { sed -n 's/.*"step":\([0-9]*\),"train_loss":\([0-9.e-]*\).*/\1 \2/p' "$1/metrics.jsonl"; }
 # agree PROGRAM A B MOST: the largest relative difference of two runs' losses, step by step; fails above MOST.
 agree() {
-  join <(losses "$work/$1-$2" | sort) <(losses "$work/$1-$3" | sort) | awk -v most="$4" '
+  join <(losses "$work/$1-$2" | sort) <(losses "$work/$1-$3" | sort) | awk -v most="$4" -v least="$steps" '
     { d = ($2 - $3) / $2; if (d < 0) d = -d; if (d > worst) worst = d; ++steps }
     END { printf "losses of %d steps differ by %.1e at most (allowed: %s)\n", steps, worst, most
-          exit !(steps >= 100 && worst <= most) }'
+          exit !(steps >= least && worst <= most) }'
 }
 for program in train_translation train_language_model; do
   options=("${language[@]}")
@@ -122,8 +149,54 @@ for program in train_translation train_language_model; do
   part "$program: cpu and bf16 agree" agree $program cpu bf16 0.05
 done
 
-echo
-cat "$work/gradient_check_of_every_layer__in_double.log"
+# The first models of the documents, as they are trained there.
+# learns RUN PROGRAM OPTIONS...
+learns() {
+  local run=$work/$1 program=$folder/examples/$2
+  shift 2
+  "$program" train --run "$run" --device "$device" ${rehearsed:+--steps "$rehearsed" --warmup 1} "$@" || return
+  results "$run"
+}
+# What a run's metrics say: the median of tokens/s over its log, and the losses at its end.
+results() {
+  sed -n 's/.*"tokens_per_second":\([0-9.]*\).*/\1/p' "$1/metrics.jsonl" | sort -n |
+    awk '{ rate[NR] = $1 } END { if (NR) printf "median of %d tokens/s; ", rate[int((NR + 1) / 2)] }'
+  sed -n 's/.*"train_loss":\([0-9.e-]*\).*/training loss \1; /p' "$1/metrics.jsonl" | tail -n 1 | tr -d '\n'
+  sed -n 's/.*"step":\([0-9]*\).*"validation_loss":\([0-9.e-]*\).*/validation loss \2 after \1 steps/p' \
+    "$1/metrics.jsonl" | tail -n 1
+}
+for precision in f32 tf32 bf16; do
+  part "quickstart's model, GPU, $precision" learns "quickstart-$precision" train_translation --precision $precision
+  part "character model, GPU, $precision" learns "characters-$precision" train_language_model \
+    --preset shakespeare-char-cpu ${corpus:+--corpus "$corpus"} --precision $precision
+done
+
+# Steps of the benches' models, beside PyTorch's in turn, or alone.
+workloads=(babygpt chargpt translate gpt2-124m-1k)
+speed() {
+  local code precision
+  if [ -n "$python" ]; then
+    "$python" tests/bench/compare_with_pytorch --python "$python" --build "$folder" --device "$device" \
+      --workloads "${workloads[@]}" --steps "${rehearsed:-30}" --no-compile --record "$work/steps.jsonl"
+    code=$?
+    [ $code = 77 ] || return $code
+  else
+    echo "without PyTorch's times: name a Python that has it with --python"
+  fi
+  for precision in f32 tf32 bf16; do
+    "$folder/tests/bench_train_step" "${workloads[@]}" --device "$device" --precision $precision \
+      ${rehearsed:+--steps "$rehearsed"} || return
+  done | sed -E 's/.*"workload":"([^"]*)".*"dtype":"([^"]*)".*"ms":([0-9.]*),"tokens_per_s":([0-9]*).*"peak_device_mib":([0-9]*).*/\1 \2 \3 \4 \5/' |
+    awk '{ printf "%-14s %-5s %9.2f ms a step %9d tokens/s %7d MiB\n", $1, $2, $3, $4, $5 }'
+}
+part "steps per second" speed
+
+show() {
+  [ ! -e "$(log_of "$1")" ] || { echo && echo "$1" && grep -vE ' (ours|PyTorch): [0-9.]+ ms$' "$(log_of "$1")"; }
+}
+show "gradient check of every layer, in double"
+show "trainings agree with the CPU's"
+show "steps per second"
 echo
 printf '%s\n' "${lines[@]}"
 exit $failed
