@@ -1,28 +1,10 @@
 #include <tapeformer/autograd/kernels/cuda/attention_gradient.h>
+#include <tapeformer/autograd/kernels/cuda/scratch.h>
 
 namespace tapeformer::kernels {
 namespace {
 
 constexpr int kQueryPieces = 4, kKeyPieces = 2;  // of the gradients' widths that a block sums
-
-/// Memory of the device for as long as the kernels queued meanwhile need it.
-template <class T>
-class Scratch {
- public:
-  Scratch(Cuda on, Index count)
-      : device_(on.device),
-        bytes_(static_cast<std::size_t>(count) * sizeof(T)),
-        data_(cuda::allocate(device_, bytes_)) {}
-  ~Scratch() { cuda::release(device_, data_, bytes_); }
-  Scratch(const Scratch&) = delete;
-  Scratch& operator=(const Scratch&) = delete;
-  T* data() const { return static_cast<T*>(data_); }
-
- private:
-  int device_;
-  std::size_t bytes_;
-  void* data_;
-};
 
 /// delta = sum over e of dy y: what the sum over the keys of weight times its gradient must be. A warp a row.
 template <class T>
