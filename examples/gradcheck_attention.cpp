@@ -147,6 +147,7 @@ void add_options(CLI::App& app, Options& options) {
       "f64: gradients against differences; f32: gradients in f32 against those in f64")
       ->check(CLI::IsMember({"f64", "f32"}));
   options.compute.add_to(app, false);
+  app.get_option("--device")->group("Check");
   add("Check", "--stencil", options.stencil, "points of the central differences: 2 or 4")
       ->check(CLI::IsMember({2, 4}));
   add("Check", "--step", options.step, "of the differences, times max(1, |x|)");
