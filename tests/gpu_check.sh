@@ -81,7 +81,7 @@ part() {
 }
 # The line of a log that says most.
 summary() {
-  grep -E 'tests passed|checks, |test cases:|ERROR SUMMARY|RACECHECK SUMMARY|differ by|tokens/s|devices|skipped:' "$1" |
+  grep -E 'tests passed|checks, |test cases:|ERROR SUMMARY|RACECHECK SUMMARY|differ by|[0-9kM] tokens/s|devices|skipped:' "$1" |
     tail -n 1 | cut -c1-110
 }
 
@@ -160,7 +160,7 @@ learns() {
 # What a run's metrics say: the median of tokens/s over its log, and the losses at its end.
 results() {
   sed -n 's/.*"tokens_per_second":\([0-9.]*\).*/\1/p' "$1/metrics.jsonl" | sort -n |
-    awk '{ rate[NR] = $1 } END { if (NR) printf "median of %d tokens/s; ", rate[int((NR + 1) / 2)] }'
+    awk '{ rate[NR] = $1 } END { if (NR) printf "median %d tokens/s; ", rate[int((NR + 1) / 2)] }'
   sed -n 's/.*"train_loss":\([0-9.e-]*\).*/training loss \1; /p' "$1/metrics.jsonl" | tail -n 1 | tr -d '\n'
   sed -n 's/.*"step":\([0-9]*\).*"validation_loss":\([0-9.e-]*\).*/validation loss \2 after \1 steps/p' \
     "$1/metrics.jsonl" | tail -n 1
