@@ -9,7 +9,7 @@
 #   --corpus FILE   what the character model learns, e.g. Tiny Shakespeare; the project's own text unless given
 #   --only REGEX    only parts whose names match, e.g. 'agree|steps per'
 #   --logs FOLDER   keeps there what each part printed, and the runs
-#   --steps N       a rehearsal: so many steps of each training
+#   --steps N       a rehearsal: so many steps of each training, 2 or more
 # A line for each part, then the tables; exit code 0: all passed, 1: some failed, 77: there is no GPU or no nvcc.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -116,8 +116,8 @@ part "compute-sanitizer racecheck" sanitized racecheck
 
 # The programs: dropout off, so that both devices see the same numbers.
 translation=(--grammar-pairs 2000 --held-out 50 --tokenizer word --width 64 --heads 4 --encoder-layers 2 --decoder-layers 2
-  --feed-forward 128 --batch-tokens 512 --dropout 0 --steps "$steps" --warmup 20 --validate-every 50 --samples 0 --log-every 1)
-language=(--layers 2 --width 64 --heads 4 --context 64 --batch 16 --dropout 0 --steps "$steps" --warmup 20 --validate-every 50
+  --feed-forward 128 --batch-tokens 512 --dropout 0 --steps "$steps" --warmup $((steps / 5)) --validate-every 50 --samples 0 --log-every 1)
+language=(--layers 2 --width 64 --heads 4 --context 64 --batch 16 --dropout 0 --steps "$steps" --warmup $((steps / 5)) --validate-every 50
   --validation-batches 2 --validation-kind estimate --validation-fraction 0.01 --samples 0 --log-every 1)
 # trains PROGRAM NAME OPTIONS...
 trains() {
