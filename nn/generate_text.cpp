@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <type_traits>
 
 namespace tapeformer {
 namespace {
@@ -60,17 +61,19 @@ void generate_text(const DecoderOnly& model, const TokenIds& prompt, const TextG
     const Tensor here = logits.to(wide(logits.dtype())).to(Device::cpu());  // where tokens are drawn
     dispatch(
         "sample",
-        [&](auto, auto* row) {
-          for (std::size_t i = 0; i < active.size(); ++i, row += logits.size(1)) {
-            Sample& sample = active[i];
-            sample.penalty.apply(row);
-            const auto token =
-                static_cast<std::int32_t>(sample_token(row, logits.size(1), config.sampling, sample.random));
-            if (token == config.end || !on_token(sample.number, token)) continue;
-            sample.penalty.see(token);
-            tokens.push_back(token);
-            rows.push_back(static_cast<std::int32_t>(i));
-            still_active.push_back(std::move(sample));
+        [&](auto on, auto* row) {
+          if constexpr (std::is_same_v<decltype(on), kernels::Cpu>) {  // there the logits lie
+            for (std::size_t i = 0; i < active.size(); ++i, row += logits.size(1)) {
+              Sample& sample = active[i];
+              sample.penalty.apply(row);
+              const auto token = static_cast<std::int32_t>(
+                  sample_token(row, logits.size(1), config.sampling, sample.random));
+              if (token == config.end || !on_token(sample.number, token)) continue;
+              sample.penalty.see(token);
+              tokens.push_back(token);
+              rows.push_back(static_cast<std::int32_t>(i));
+              still_active.push_back(std::move(sample));
+            }
           }
         },
         here);

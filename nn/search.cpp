@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <type_traits>
 
 namespace tapeformer {
 namespace {
@@ -124,22 +125,24 @@ void run_searches(NextTokenModel& model, const std::vector<Index>& limits, const
     rows.clear();
     dispatch(
         "search",
-        [&](auto, const auto* row) {
-          std::size_t first = 0;  // row of the sentence's first beam
-          for (Search& search : active) {
-            const std::size_t width = search.beams.size();
-            const bool goes_on =
-                advance_one(search, row + static_cast<Index>(first) * vocabulary, vocabulary);
-            if (goes_on) {
-              for (const Beam& beam : search.beams) {
-                rows.push_back(static_cast<std::int32_t>(first + beam.parent));
-                tokens.push_back(beam.tokens.back());
+        [&](auto on, const auto* row) {
+          if constexpr (std::is_same_v<decltype(on), kernels::Cpu>) {  // there log_p lies
+            std::size_t first = 0;                                     // row of the sentence's first beam
+            for (Search& search : active) {
+              const std::size_t width = search.beams.size();
+              const bool goes_on =
+                  advance_one(search, row + static_cast<Index>(first) * vocabulary, vocabulary);
+              if (goes_on) {
+                for (const Beam& beam : search.beams) {
+                  rows.push_back(static_cast<std::int32_t>(first + beam.parent));
+                  tokens.push_back(beam.tokens.back());
+                }
+                still_active.push_back(std::move(search));
+              } else {
+                finished(search.sentence, std::move(search.best));
               }
-              still_active.push_back(std::move(search));
-            } else {
-              finished(search.sentence, std::move(search.best));
+              first += width;
             }
-            first += width;
           }
         },
         log_p);
