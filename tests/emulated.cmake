@@ -37,6 +37,13 @@ if(TAPEFORMER_SANITIZE)
   set(chosen "^autograd/kernels/test_cuda_")
 endif()
 tapeformer_device_tests(emulated cpu tapeformer_tests_emulated ${chosen} TAPEFORMER_GRADCHECK_ELEMENTS=3)
+# Models that learn and write: minutes in an emulator.
+set(slow ${TAPEFORMER_DEVICE_TESTS})
+list(FILTER slow INCLUDE REGEX "nn/(generate|generate_cached|generate_text|language_steps|across_devices|attention/additive)$|\
+nn/(attention/latent_cached|transformer/(encoder_masked_tokens|recompute_layers|encoder_decoder|decoder_only))$")
+if(slow)
+  set_tests_properties(${slow} PROPERTIES LABELS slow)
+endif()
 # And in memory that the host does not see, on two devices: what says itself where its tensors lie.
 foreach(name autograd/device autograd/dispatch autograd/storage autograd/kernels/cuda_runtime autograd/ops/matmul_bf16
     nn/across_devices)
@@ -74,4 +81,10 @@ if(NOT TAPEFORMER_SANITIZE)
       nlohmann_json::nlohmann_json)
   endforeach()
   tapeformer_test(emulated/agreement cpu bench_device_agreement_emulated --tiny --steps 3)
+endif()
+
+if(NOT TAPEFORMER_SANITIZE)
+  tapeformer_test(emulated/programs cpu ${CMAKE_CURRENT_SOURCE_DIR}/examples/on_a_gpu.sh
+    $<TARGET_FILE:train_translation_emulated> $<TARGET_FILE:train_language_model_emulated>
+    $<TARGET_FILE:gradcheck_attention_emulated>)
 endif()

@@ -12,7 +12,7 @@ TEST_SUITE("autograd/xtensor") {
     const float* memory = array.data();
     const Tensor x = from_xtensor(std::move(array));
     CHECK(x.describe() == "f32[2,3]");
-    CHECK(x.data<float>() == memory);
+    if (!x.device().is_cuda()) CHECK(x.data<float>() == memory);
     CHECK(x.to_vector<float>() == std::vector<float>{1, 2, 3, 4, 5, 6});
     CHECK(from_xtensor(xt::xarray<double>{0.5}).describe() == "f64[1]");
     CHECK(from_xtensor(xt::xarray<std::int32_t>{7, 8}).at(1) == 8);
