@@ -120,7 +120,7 @@ void Machine::run_block() {
   at_barrier_ = predicates_ = returned_ = 0;
   error_ = nullptr;
   race_.clear();
-  last_barrier_ = nullptr;
+  last_barrier_ = {};
   if (watched_) shadow_.begin_block(block_index);
   next_ = 0;
   ready_.clear();

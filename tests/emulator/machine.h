@@ -82,9 +82,9 @@ class Machine {
   char* shared_ = nullptr;
 
   Shadow shadow_;
-  bool watched_ = false;                ///< whether accesses are looked at, in this launch
-  std::string race_;                    ///< what was found wrong
-  const Call* last_barrier_ = nullptr;  ///< all threads of the block passed
+  bool watched_ = false;  ///< whether accesses are looked at, in this launch
+  std::string race_;      ///< what was found wrong
+  Call last_barrier_{};   ///< all threads of the block passed; without a file: none yet
   std::vector<std::pair<const char*, std::size_t>> thread_locals_;
 };
 

@@ -17,7 +17,7 @@ void Machine::arrive_at_barrier(Thread& self) {
   if (first.operation == Operation::sync_or) result = predicates_ != 0;
   if (first.operation == Operation::sync_and) result = predicates_ == size_;
   at_barrier_ = predicates_ = 0;
-  last_barrier_ = first_;
+  last_barrier_ = first;  // a copy: that thread goes on to other calls
   if (watched_) shadow_.begin_interval();
   ready_.clear();  // nobody is left in it: all were waiting here
   next_ = 0;

@@ -41,8 +41,8 @@ void Machine::touch(const char* address, std::size_t bytes, Access kind, const v
     text << "static shared memory, thread-local + " << address - local->first;
   else
     text << "global memory " << static_cast<const void*>(address);
-  if (last_barrier_ != nullptr)
-    text << ", after the barrier " << last_barrier_->file << ":" << last_barrier_->line;
+  if (last_barrier_.file != nullptr)
+    text << ", after the barrier " << last_barrier_.file << ":" << last_barrier_.line;
   Dl_info object;
   if (dladdr(const_cast<void*>(code), &object) != 0)
     text << ", in code at " << object.dli_fname << "+0x" << std::hex

@@ -10,6 +10,7 @@
 #include <tapeformer/autograd/ops/softmax.h>
 #include <tapeformer/tests/autograd/kernels/cuda_case.h>
 #include <tapeformer/tests/autograd/ops/attention_case.h>
+#include <tapeformer/tests/reference/sanitized.h>
 
 // Every kernel with a few blocks, of several warps and tiles: small enough for what watches each access, here
 // or on a GPU. What optimizers run is in test_cuda_optim.cpp.
@@ -37,6 +38,7 @@ Tensor host_ids(const Shape& shape, Index end, Generator& random) {
 
 constexpr Unary kUnaries[] = {Unary::exp,     Unary::log,  Unary::sqrt, Unary::tanh,      Unary::erf,
                               Unary::sigmoid, Unary::relu, Unary::gelu, Unary::gelu_tanh, Unary::silu};
+constexpr Index kManyRows = fewer_if_sanitized(4099);  // more than there are blocks
 // Rows that warps take, in two blocks, and rows that blocks take.
 const Shape kRows[] = {{9, 70}, {3, 1100}};
 
@@ -72,16 +74,18 @@ TEST_SUITE("autograd/kernels/cuda_every_kernel") {
     }
   }
 
-  TEST_CASE("sums and maxima, in parts and with more columns than blocks too") {
+  TEST_CASE("sums and maxima, in parts and of more rows and columns than there are blocks too") {
     if (!has_gpu()) return;
     Generator random(2);
-    for (const Shape& shape :
-         {Shape{2, 9, 1}, Shape{3, 1100, 1}, Shape{1, 4200, 1}, Shape{2, 300, 40}, Shape{4099, 2, 2}}) {
+    for (const Shape& shape : {Shape{2, 9, 1}, Shape{kManyRows, 1025, 1}, Shape{1, 4200, 1},
+                               Shape{2, 300, 40}, Shape{kManyRows, 2, 2}}) {
       CAPTURE(shape.text());
       const Tensor x = host_normal(shape, random, DType::f32), there = on_gpu(x);
       CHECK(relative_error(readable(sum(there, {1})), readable(sum(x, {1}))) < 1e-5);
       CHECK(same_bits(max(there, {1}), max(x, {1})));
     }
+    const Tensor x = on_gpu(host_normal({kManyRows, 1025}, random, DType::f32));
+    CHECK(relative_error(readable(softmax(x)), softmax(readable(x))) < 1e-5);
   }
 
   TEST_CASE("norms") {
