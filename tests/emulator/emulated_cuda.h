@@ -1,9 +1,9 @@
 #pragma once
 
 // The part of the CUDA runtime that the library's host code uses, played by the host. Work on a stream is
-// queued and runs as late as the rules allow, so that a missing wait shows; memory is filled with 0xFF when it
-// is allocated and when it is freed. TAPEFORMER_EMULATED_DEVICES (1) and TAPEFORMER_EMULATED_MEMORY (bytes a
-// device, 4 GiB) say what there is. What is undefined on a real device ends the program with a message.
+// queued and runs as late as the rules allow, so that a missing wait shows; memory is filled with 0xFF when
+// it is allocated and when it is freed. TAPEFORMER_EMULATED_DEVICES (1) and TAPEFORMER_EMULATED_MEMORY (bytes
+// a device, 4 GiB) say what there is. What is undefined on a real device ends the program with a message.
 
 #include <cstddef>
 #include <cstdint>
