@@ -39,8 +39,8 @@ endif()
 tapeformer_device_tests(emulated cpu tapeformer_tests_emulated ${chosen} TAPEFORMER_GRADCHECK_ELEMENTS=3)
 # Models that learn and write: minutes in an emulator.
 set(slow ${TAPEFORMER_DEVICE_TESTS})
-list(FILTER slow INCLUDE REGEX "nn/(generate|generate_cached|generate_text|language_steps|across_devices|attention/additive)$|\
-nn/(attention/latent_cached|transformer/(encoder_masked_tokens|recompute_layers|encoder_decoder|decoder_only))$")
+list(FILTER slow INCLUDE REGEX "nn/(generate|generate_cached|generate_text|language_steps|next_token_model|across_devices|\
+attention/(additive|latent_cached)|transformer/(encoder_masked_tokens|recompute_layers|encoder_decoder|decoder_only))$")
 if(slow)
   set_tests_properties(${slow} PROPERTIES LABELS slow)
 endif()
