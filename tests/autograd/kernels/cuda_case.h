@@ -38,7 +38,7 @@ inline Tensor host_normal(const Shape& shape, Generator& random, DType type = DT
 /// What the host reads as f64.
 inline Tensor readable(const Tensor& x) { return x.to(Device::cpu()).to(DType::f64); }
 
-inline bool same_bits(const Tensor& a, const Tensor& b) {
+inline bool same_values(const Tensor& a, const Tensor& b) {
   return absolute_error(readable(a), readable(b)) == 0;
 }
 
