@@ -1,5 +1,6 @@
 #include <doctest/doctest.h>
 #include <tapeformer/autograd/kernels/cuda.h>
+#include <tapeformer/tests/autograd/kernels/cuda_case.h>
 #include <tapeformer/tests/reference/support.h>
 
 #include <algorithm>
@@ -11,12 +12,6 @@ using namespace tapeformer;
 namespace {
 
 /// False, with a message, where there is no GPU: then there is nothing to test.
-bool has_gpu() {
-  if (cuda::device_count() > 0) return true;
-  MESSAGE("skipped: ", cuda::availability());
-  return false;
-}
-
 std::vector<unsigned char> pattern(std::size_t bytes, std::size_t seed) {
   std::vector<unsigned char> made(bytes);
   for (std::size_t i = 0; i < bytes; ++i) made[i] = static_cast<unsigned char>(i * 31 + i / 251 + seed);

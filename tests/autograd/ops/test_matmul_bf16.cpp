@@ -4,6 +4,7 @@
 #include <tapeformer/autograd/ops/matmul.h>
 #include <tapeformer/autograd/ops/shape.h>
 #include <tapeformer/autograd/tape.h>
+#include <tapeformer/tests/autograd/kernels/cuda_case.h>
 #include <tapeformer/tests/reference/support.h>
 
 using namespace tapeformer;
@@ -23,12 +24,6 @@ double naive_error(const Tensor& a, const Tensor& b, const Tensor& exact) {
     return static_cast<double>(sum);
   });
   return relative_error(widened(sums.to(DType::bf16)), exact);
-}
-
-bool has_gpu() {
-  if (cuda::device_count() > 0) return true;
-  MESSAGE("skipped: ", cuda::availability());
-  return false;
 }
 
 }  // namespace
