@@ -31,10 +31,16 @@ struct BFloat16 {
 
  private:
   TAPEFORMER_HOST_DEVICE static std::uint16_t rounded(float value) {
+#if defined(__CUDA_ARCH__)
+    std::uint32_t pair;  // the single conversion runs at a quarter of this one's rate
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(0.0f), "f"(value));
+    return static_cast<std::uint16_t>(pair);
+#else
     std::uint32_t word;
     std::memcpy(&word, &value, sizeof word);
     if ((word & 0x7FFFFFFFu) > 0x7F800000u) return static_cast<std::uint16_t>(word >> 16 | 0x40u);  // NaN
     return static_cast<std::uint16_t>((word + 0x7FFFu + (word >> 16 & 1u)) >> 16);
+#endif
   }
 };
 

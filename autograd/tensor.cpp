@@ -1,6 +1,8 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/kernels/cuda.h>
+#include <tapeformer/autograd/kernels/cuda_graph.h>
 #include <tapeformer/autograd/parameter.h>
+#include <tapeformer/autograd/storage_watch.h>
 #include <tapeformer/autograd/tensor.h>
 
 #include <algorithm>
@@ -150,6 +152,7 @@ std::string Tensor::describe() const {
 Tensor::State& Tensor::checked() const {
   if (!state_)
     throw ShapeError("[tensor] the tensor is undefined; try Tensor::zeros or another constructor first");
+  StorageWatch::tell(state_->storage);
   return *state_;
 }
 
@@ -161,7 +164,9 @@ void Tensor::require_dtype(DType type) const {
 }
 
 void Tensor::require_host_readable() const {
-  if (!device().is_cuda() || cuda::is_host_readable()) return;
+  if (!device().is_cuda()) return;
+  cuda::refuse_in_capture("the host's look at a tensor");
+  if (cuda::is_host_readable()) return;
   throw DeviceError("[data] the elements must be in the CPU's memory; got x=" + describe() + " on " +
                     device().text() + "; try to(Device::cpu()), to_vector() or item()");
 }

@@ -30,11 +30,14 @@ void ComputeOptions::add_to(CLI::App& app, bool precisions) {
          "resuming as before")
       ->check(CLI::IsMember({"f32", "tf32", "bf16"}))
       ->take_last();
+  app.add_flag_callback(
+      "--no-graphs", [this] { graphs = false; },
+      "on a GPU queue steps that repeat kernel by kernel, not as CUDA graphs; the same results");
 }
 
 Compute ComputeOptions::chosen(const std::string& unsaid) const {
   const Compute compute{device.empty() ? default_device() : Device::named(device),
-                        precision.empty() ? unsaid : precision};
+                        precision.empty() ? unsaid : precision, graphs};
   if (compute.precision == "f32" || compute.device.is_cuda()) return compute;
   throw Error("--precision " + compute.precision + " needs a GPU, and this computes on the cpu" +
               (cuda::device_count() > 0 ? "; try --device cuda" : ": " + cuda::availability()) +

@@ -14,6 +14,7 @@ namespace tapeformer {
 struct Compute {
   Device device;
   std::string precision = "f32";
+  bool graphs = true;  ///< on a GPU, steps that repeat are queued as CUDA graphs: see Replay
 
   /// Moves the model there and has it compute so from now on, matrix products of f32 included.
   void apply(Module& model) const;
@@ -26,8 +27,10 @@ struct ComputeOptions {
   std::string device;     ///< as Device::named() takes it; empty for default_device()
   std::string precision;  ///< f32; or on a GPU tf32: matrix products of factors rounded to TF32; or bf16:
                           ///< weights and activations in bf16, the rest in f32. Empty: not said
+  bool graphs = true;
 
-  /// --device, from now on with a GPU by default where there is one; with `precisions` --precision too.
+  /// --device, from now on with a GPU by default where there is one; with `precisions` --precision too, and
+  /// --no-graphs.
   void add_to(CLI::App& app, bool precisions = true);
   /// Throws: DeviceError for a GPU that is not there; Error for a precision that the device does not have.
   ///         `unsaid` is the precision where none is said.

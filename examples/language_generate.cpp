@@ -192,6 +192,7 @@ int generate(const GenerateOptions& options) {
   compute.apply(run.model);
   TextGenerationConfig config = options.config();
   config.end = run.tokenizer->end();
+  config.graphs = compute.graphs;
   const TokenIds ids = prompt_ids(*run.tokenizer, prompt);
   SampleWriter writer(*run.tokenizer, std::min(kSideBySide, options.samples), options.stops,
                       options.only_new ? "" : prompt, prompt.empty(), write_to_output);

@@ -96,6 +96,11 @@ BatchLoss LanguageTask::batch_loss() {
           batch_.counted, batch_.inputs.elements()};
 }
 
+BatchParts LanguageTask::batch_parts() {
+  return {
+      {&batch_.inputs, &batch_.targets, &batch_.prefix_lengths}, batch_.counted, batch_.inputs.elements()};
+}
+
 Validation LanguageTask::validate(Progress& progress) {
   Validation result;
   if (plan_.exact) {

@@ -35,6 +35,7 @@ class LanguageTask : public TrainingTask {
   void next_batch() override;
   void prepare_batch() override;
   BatchLoss batch_loss() override;
+  BatchParts batch_parts() override;
   /// The exact mean decides on the best weights where there is one, else the estimate, whose batches are the
   /// same at every validation: what differs is the model.
   Validation validate(Progress& progress) override;

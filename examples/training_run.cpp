@@ -4,7 +4,6 @@
 #include <tapeformer/autograd/tape.h>
 #include <tapeformer/examples/program.h>
 #include <tapeformer/examples/training_run.h>
-#include <tapeformer/optim/clip.h>
 
 #include <omp.h>
 
@@ -72,7 +71,8 @@ TrainingRun::TrainingRun(RunFolder folder, const TrainingControl& control, Train
       compute_(compute),
       options_(task.options()),
       optimizer_(task.model().parameters(), options_.adamw_config()),
-      schedule_(options_.schedule_config()) {}
+      schedule_(options_.schedule_config()),
+      replay_(task.model(), compute.graphs ? Replay::kMostGraphs : 0) {}
 
 void TrainingRun::start() {
   folder_.create();
@@ -108,7 +108,7 @@ void TrainingRun::save_checkpoint() {
   if (checkpointed_step_ == state_.step && !state_.finished) return;
   const PhaseClock::Scope scope(clock_, Phase::checkpoints);
   // An update can ruin the weights after a loss that was still good: what is saved has been tried.
-  require_finite(task_.trial_loss(progress_), "loss after the update");
+  require_finite(task_.trial_loss(progress_), "loss after the update", state_.step + 1);
   Json state;
   task_.save_state(state);
   state["threads"] = omp_get_max_threads();
@@ -125,76 +125,121 @@ void TrainingRun::save_checkpoint() {
   checkpointed_step_ = state_.step;
 }
 
-void TrainingRun::require_finite(double value, const char* name) {
+void TrainingRun::require_finite(double value, const char* name, Index step) {
   if (std::isfinite(value)) return;
   progress_.clear();
-  throw Error("step " + std::to_string(state_.step + 1) + ": the " + name +
-              format(" is %g; stopped. ", value) +
+  throw Error("step " + std::to_string(step) + ": the " + name + format(" is %g; stopped. ", value) +
               (checkpointed_step_ < 0 ? std::string("Nothing was saved")
                                       : "The checkpoint of step " + std::to_string(checkpointed_step_) +
                                             " in " + folder_.path() + " is unharmed") +
               "; try a lower --learning-rate or a longer --warmup");
 }
 
-double TrainingRun::train_step() {
-  optimizer_.clear_gradients();
+/// The next batch forward and backward. Where several make a step, each counts as often as it has tokens that
+/// count.
+BatchLoss TrainingRun::pass() {
+  clock_.enter(Phase::batches);
+  task_.next_batch();
+  clock_.enter(Phase::forward);
   const bool accumulates = options_.accumulate > 1;
-  std::vector<BatchLoss> parts;  // read when everything is queued: reading waits for the device
-  Index counted = 0;
-  for (Index part = 0; part < options_.accumulate; ++part) {
-    clock_.enter(Phase::batches);
-    task_.next_batch();
-    clock_.enter(Phase::forward);
+  const auto forward_and_backward = [&](const Tensor& weight) {
     Tape tape;
     const BatchLoss batch = task_.batch_loss();
     clock_.enter(Phase::backward);
-    const auto weight = static_cast<double>(batch.counted);
-    tape.backward(batch.loss, accumulates ? Tensor::scalar_like(batch.loss, weight) : Tensor());
+    const auto counted = static_cast<double>(batch.counted);
+    tape.backward(batch.loss, weight.defined() ? weight
+                              : accumulates    ? Tensor::scalar_like(batch.loss, counted)
+                                               : Tensor());
+    return batch;
+  };
+  const BatchParts batch = task_.batch_parts();
+  if (!compute_.device.is_cuda() || batch.tensors.empty()) return forward_and_backward({});
+
+  std::vector<Tensor> inputs;
+  for (const Tensor* tensor : batch.tensors) inputs.push_back(*tensor);
+  const std::vector<Tensor> own = inputs;
+  const DType type = wide(optimizer_.parameters().front().value().dtype());
+  inputs.push_back(accumulates ? Tensor::scalar(static_cast<double>(batch.counted), type, compute_.device)
+                               : Tensor());
+  const Tensor loss = replay_.run("pass", inputs, [&](const std::vector<Tensor>& given) {
+    for (std::size_t i = 0; i < own.size(); ++i) *batch.tensors[i] = given[i];
+    return forward_and_backward(given.back()).loss;
+  });
+  for (std::size_t i = 0; i < own.size(); ++i) *batch.tensors[i] = own[i];
+  if (!replay_.refusal().empty() && !std::exchange(has_told_refusal_, true))
+    progress_.keep("note: steps are queued kernel by kernel: " + replay_.refusal());
+  return {loss, batch.counted, batch.tokens};
+}
+
+void TrainingRun::train_step() {
+  optimizer_.clear_gradients();
+  QueuedStep step;
+  Index counted = 0;
+  for (Index part = 0; part < options_.accumulate; ++part) {
+    const BatchLoss batch = pass();
+    step.losses.emplace_back(batch.loss);
+    step.counted.push_back(batch.counted);
+    step.tokens += batch.tokens;
     counted += batch.counted;
-    timed_tokens_ += batch.tokens;
-    parts.push_back(batch);
   }
-  if (state_.step + 1 < options_.steps) {
+  clock_.enter(Phase::update);
+  const double share = options_.accumulate > 1 ? 1 / static_cast<double>(counted) : 1;
+  // Changes nothing when the norm is not finite.
+  step.norm = LaterItem(optimizer_.clipped_step(schedule_(state_.step), share, options_.clip));
+  step.number = ++state_.step;
+  step.epoch = task_.epoch();
+  if (step.number < options_.steps) {
     clock_.enter(Phase::batches);
     task_.prepare_batch();
   }
   clock_.enter(Phase::update);
-  const double share = accumulates ? 1 / static_cast<double>(counted) : 1;
-  const double norm = share * gradient_norm(optimizer_.parameters());
-  double loss_sum = 0;
-  for (const BatchLoss& part : parts) loss_sum += part.loss.item() * static_cast<double>(part.counted);
-  const double loss = loss_sum / static_cast<double>(counted);
-  require_finite(loss, "loss");
-  require_finite(norm, "gradient's norm");
-  optimizer_.step(schedule_(state_.step), share * (options_.clip > 0 ? clip_factor(norm, options_.clip) : 1));
-  ++state_.step;
-  clock_.enter(Phase::log);
-  return loss;
+  queued_.push_back(std::move(step));
+  // A GPU has the next step to do while the host looks at this one's numbers.
+  settle(compute_.device.is_cuda() ? 1 : 0);
 }
 
-std::string TrainingRun::status(double loss) const {
+/// Looks at the steps that are queued, but for the last `most_queued`.
+void TrainingRun::settle(std::size_t most_queued) {
+  while (queued_.size() > most_queued) {
+    QueuedStep& step = queued_.front();
+    double loss_sum = 0, counted = 0;
+    for (std::size_t part = 0; part < step.losses.size(); ++part) {
+      loss_sum += step.losses[part].item() * static_cast<double>(step.counted[part]);
+      counted += static_cast<double>(step.counted[part]);
+    }
+    const double loss = loss_sum / counted;
+    require_finite(loss, "loss", step.number);
+    require_finite(step.norm.item(), "gradient's norm", step.number);
+    timed_tokens_ += step.tokens;
+    clock_.enter(Phase::log);
+    log_step(step, loss);
+    queued_.pop_front();
+  }
+}
+
+std::string TrainingRun::status(Index step, double loss) const {
   const double now = now_seconds();
-  const double per_step = (now - started_) / static_cast<double>(state_.step - first_step_);
-  const double left = per_step * static_cast<double>(options_.steps - state_.step);
-  return "step " + std::to_string(state_.step) + "/" + std::to_string(options_.steps) +
-         format("  loss %.4f  rate %.2e", loss, schedule_(state_.step - 1)) + "  " +
+  const double per_step = (now - started_) / static_cast<double>(step - first_step_);
+  const double left = per_step * static_cast<double>(options_.steps - step);
+  return "step " + std::to_string(step) + "/" + std::to_string(options_.steps) +
+         format("  loss %.4f  rate %.2e", loss, schedule_(step - 1)) + "  " +
          count_text(static_cast<double>(timed_tokens_) / std::max(1e-9, now - log_started_)) + " tokens/s  " +
          duration_text(left) + " left";
 }
 
-void TrainingRun::log_step(double loss) {
+void TrainingRun::log_step(const QueuedStep& step, double loss) {
   state_.logged_loss += loss;
   ++state_.logged_steps;
   const double mean = state_.logged_loss / static_cast<double>(state_.logged_steps);
-  if (progress_.on_terminal()) progress_.show(status(mean));
-  if (state_.step % options_.log_every != 0 && state_.step != options_.steps) return;
-  if (!progress_.on_terminal()) progress_.keep(status(mean));
+  if (progress_.on_terminal()) progress_.show(status(step.number, mean));
+  if (step.number % options_.log_every != 0 && step.number != options_.steps) return;
+  if (!progress_.on_terminal()) progress_.keep(status(step.number, mean));
   const double seconds = now_seconds() - log_started_;
-  folder_.append_metrics({{"step", state_.step},
+  folder_.append_metrics({{"step", step.number},
                           {"train_loss", mean},
-                          {"learning_rate", schedule_(state_.step - 1)},
+                          {"learning_rate", schedule_(step.number - 1)},
                           {"tokens_per_second", std::round(static_cast<double>(timed_tokens_) / seconds)},
-                          {"epoch", task_.epoch()}});
+                          {"epoch", step.epoch}});
   state_.logged_loss = 0;
   state_.logged_steps = timed_tokens_ = 0;
   log_started_ = now_seconds();
@@ -205,7 +250,7 @@ void TrainingRun::validate() {
   clock_.enter(Phase::validation);
   const Validation result = task_.validate(progress_);
   clock_.enter(Phase::checkpoints);
-  require_finite(result.loss, "validation loss");
+  require_finite(result.loss, "validation loss", state_.step + 1);
   const bool better = !state_.has_best || result.loss < state_.best_loss;
   if (better) {
     state_.best_loss = result.loss;
@@ -245,8 +290,10 @@ int TrainingRun::run() {
   const Index checkpoint_every =
       options_.checkpoint_every > 0 ? options_.checkpoint_every : options_.validate_every;
   while (true) {
-    log_step(train_step());
-    if (state_.step % options_.validate_every == 0 || state_.step == options_.steps) {
+    train_step();
+    const bool validates = state_.step % options_.validate_every == 0 || state_.step == options_.steps;
+    if (validates || state_.step % checkpoint_every == 0) settle();
+    if (validates) {
       validate();
       const bool patient = options_.patience == 0 || state_.validations_since_best < options_.patience;
       if (!patient)
@@ -262,6 +309,7 @@ int TrainingRun::run() {
 }
 
 int TrainingRun::stop(bool late) {
+  settle();
   save_checkpoint();
   progress_.keep((late ? "the time limit is reached" : "interrupted") + std::string(" at step ") +
                  std::to_string(state_.step) + "; saved. Go on with: " + task_.program() + " train --run " +
@@ -292,6 +340,9 @@ void TrainingRun::tell_time() {
   if (compute_.device.is_cuda()) {
     progress_.keep(peak_memory_text(compute_.device));
     metrics["device"] = compute_.text();
+    const Replay::Counts& counts = replay_.counts();
+    metrics["graphs"] = {
+        {"captured", counts.captured}, {"replayed", counts.replayed}, {"queued", counts.run}};
     metrics["peak_device_bytes"] = cuda::memory_statistics(compute_.device.index).peak_bytes;
   }
   folder_.append_metrics(metrics);

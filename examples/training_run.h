@@ -1,13 +1,17 @@
 #pragma once
 
+#include <tapeformer/autograd/later_item.h>
 #include <tapeformer/examples/compute.h>
 #include <tapeformer/examples/phase_clock.h>
 #include <tapeformer/examples/progress.h>
 #include <tapeformer/examples/run_folder.h>
 #include <tapeformer/examples/training_options.h>
+#include <tapeformer/nn/replay.h>
 
+#include <deque>
 #include <functional>
 #include <memory>
+#include <vector>
 
 namespace tapeformer {
 
@@ -24,6 +28,12 @@ struct BatchLoss {
   Tensor loss;        ///< mean over the counted tokens, in nats
   Index counted = 0;  ///< tokens in that mean
   Index tokens = 0;   ///< tokens computed, for the speed
+};
+
+/// A batch as batch_loss() uses it: the tensors that it computes from besides the model, and its numbers.
+struct BatchParts {
+  std::vector<Tensor*> tensors;
+  Index counted = 0, tokens = 0;  ///< as BatchLoss has them
 };
 
 struct Validation {
@@ -46,6 +56,9 @@ class TrainingTask {
   virtual void prepare_batch() {}
   /// The model on that batch, in training mode. Called with an open tape.
   virtual BatchLoss batch_loss() = 0;
+  /// That batch, for a GPU to run through steps of its shapes as a graph: batch_loss() must compute from
+  /// these tensors and the model alone. Without tensors, the default, it is called at every step.
+  virtual BatchParts batch_parts() { return {}; }
   virtual Validation validate(Progress& progress) = 0;
   /// A loss that is not finite if the weights are ruined, quickly computed.
   virtual double trial_loss(Progress& progress) = 0;
@@ -96,12 +109,23 @@ class TrainingRun {
     Index logged_steps = 0;
   };
 
-  void require_finite(double value, const char* name);
-  double train_step();
-  void log_step(double loss);
+  /// A step that is queued, whose numbers nobody has looked at.
+  struct QueuedStep {
+    Index number = 0;  // from 1
+    std::vector<LaterItem> losses;
+    std::vector<Index> counted;
+    Index tokens = 0, epoch = 0;
+    LaterItem norm;
+  };
+
+  void require_finite(double value, const char* name, Index step);
+  BatchLoss pass();
+  void train_step();
+  void settle(std::size_t most_queued = 0);
+  void log_step(const QueuedStep& step, double loss);
   void validate();
   void save_checkpoint();
-  std::string status(double loss) const;
+  std::string status(Index step, double loss) const;
   int stop(bool late);
   int finish();
   void tell_time();
@@ -115,7 +139,10 @@ class TrainingRun {
   const TrainingOptions options_;
   AdamW optimizer_;
   Schedule schedule_;
+  Replay replay_;
   State state_;
+  std::deque<QueuedStep> queued_;
+  bool has_told_refusal_ = false;
   double started_ = 0, log_started_ = 0;
   Index first_step_ = 0, timed_tokens_ = 0;  // tokens since log_started_
   Index checkpointed_step_ = -1;

@@ -139,6 +139,13 @@ BatchLoss TranslationTask::batch_loss() {
   return {cross_entropy(logits, batch.target_outputs, smoothed), batch_.counted, batch.tokens};
 }
 
+BatchParts TranslationTask::batch_parts() {
+  TranslationBatch& batch = batch_.tensors;
+  return {{&batch.source_ids, &batch.source_mask, &batch.target_inputs, &batch.target_outputs},
+          batch_.counted,
+          batch.tokens};
+}
+
 Validation TranslationTask::validate(Progress& progress) {
   Validation result;
   result.loss = validation_loss(*model_, *validation_batches_, progress);

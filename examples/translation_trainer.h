@@ -27,6 +27,7 @@ class TranslationTask : public TrainingTask {
   void next_batch() override;
   void prepare_batch() override;
   BatchLoss batch_loss() override;
+  BatchParts batch_parts() override;
   Validation validate(Progress& progress) override;
   double trial_loss(Progress& progress) override;
   void show_samples(Progress& progress) override;

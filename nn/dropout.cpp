@@ -1,6 +1,7 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/recompute.h>
 #include <tapeformer/nn/dropout.h>
+#include <tapeformer/nn/replay.h>
 
 namespace tapeformer {
 
@@ -19,7 +20,9 @@ Tensor Dropout::operator()(const Tensor& x) const {
 
 DropoutKey Dropout::next_key() const {
   DropoutKey key = key_;
-  if (active_probability() > 0) key.step = drawn([this] { return key_.step++; });
+  if (active_probability() == 0) return key;
+  key.moved_by = moved_when_replayed(key_.step);
+  key.step = drawn([this] { return key_.step++; });
   return key;
 }
 

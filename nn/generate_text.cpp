@@ -42,7 +42,7 @@ void check(const DecoderOnlyConfig& model, const TokenIds& prompt, const TextGen
 void generate_text(const DecoderOnly& model, const TokenIds& prompt, const TextGenerationConfig& config,
                    const OnToken& on_token) {
   check(model.config(), prompt, config);
-  LanguageSteps steps(model, config.cache);
+  LanguageSteps steps(model, config.cache, config.graphs);
   const Tensor first = steps.prompt(prompt);
   RepetitionPenalty penalty(config.sampling.repetition_penalty);
   for (const std::int32_t token : prompt) penalty.see(token);

@@ -7,8 +7,8 @@
 
 namespace tapeformer {
 
-LanguageSteps::LanguageSteps(const DecoderOnly& model, const std::optional<CacheConfig>& cache)
-    : model_(model) {
+LanguageSteps::LanguageSteps(const DecoderOnly& model, const std::optional<CacheConfig>& cache, bool graphs)
+    : model_(model), graphs_(graphs) {
   if (cache) caches_.emplace(model.start(*cache));
 }
 
@@ -57,12 +57,24 @@ void LanguageSteps::forget() {
   if (caches_) caches_->clear();
 }
 
+bool LanguageSteps::has_places(Index tokens) {
+  const Index limit = model_.config().rotations.max_positions;
+  return caches_ && model_.device().is_cuda() && (limit == 0 || tokens <= limit) && caches_->reserve(tokens);
+}
+
+Tensor LanguageSteps::last_logits(const Tensor& states) const {
+  const Tensor last = slice(states, 1, states.size(1) - 1, 1);
+  return model_.logits(reshape(last, {last.size(0), -1}));
+}
+
 Tensor LanguageSteps::next_logits() {
   const RecordingPause pause;
   const DecoderOnlyConfig& config = model_.config();
   const auto length = static_cast<Index>(rows_.front().size());
   const Index start = config.positions == PositionKind::rotary ? 0 : context_start(length, config.context);
-  if (caches_ && start != start_) caches_->clear();  // every token's position is another
+  if (caches_ && start != start_) {  // every token's position is another
+    has_places(1) ? caches_->set_length(0) : caches_->clear();
+  }
   start_ = start;
   const Index first = start + (caches_ ? caches_->length() : 0);
   Tensor prefix_lengths;  // those that go on from a prompt see all of it anyway
@@ -71,10 +83,27 @@ Tensor LanguageSteps::next_logits() {
                                   DType::i32, model_.device());
   }
   const Tensor ids = token_columns(rows_, first).to(model_.device());
-  const Tensor states =
-      caches_ ? model_.states(ids, *caches_, prefix_lengths) : model_.states(ids, prefix_lengths);
-  const Tensor last = slice(states, 1, states.size(1) - 1, 1);
-  return model_.logits(reshape(last, {last.size(0), -1}));
+  const bool is_step = ids.size(1) == 1 && first > start && !prefix_lengths.defined();
+  if (is_step && has_places(first - start + 1)) return replayed(ids);
+  return last_logits(caches_ ? model_.states(ids, *caches_, prefix_lengths)
+                             : model_.states(ids, prefix_lengths));
+}
+
+Tensor LanguageSteps::replayed(const Tensor& ids) {
+  const Index length = caches_->length();
+  const void* held = caches_->layer(0).keys().state()->storage->data;
+  if (!replay_ || held != held_) {  // graphs of before keep what the caches held then
+    replay_.emplace(const_cast<DecoderOnly&>(model_), graphs_ ? Replay::kMostGraphs : 0);  // is not changed
+    held_ = held;
+  }
+  const Tensor at = Tensor::full({ids.size(0), 1}, static_cast<double>(length), DType::i32, model_.device());
+  const Tensor logits = replay_->run("step", {ids, at}, [&](const std::vector<Tensor>& x) {
+    caches_->set_length(length);  // a capture that was given up has been here
+    const LayerCaches::Step step(*caches_, x[1]);
+    return last_logits(model_.states(x[0], *caches_));
+  });
+  caches_->set_length(length + 1);
+  return logits;
 }
 
 void LanguageSteps::reorder(const std::vector<std::int32_t>& rows) {

@@ -1,4 +1,3 @@
-#include <tapeformer/autograd/ops/normalization.h>
 #include <tapeformer/nn/layer_norm.h>
 
 namespace tapeformer {
@@ -10,6 +9,10 @@ LayerNorm::LayerNorm(const LayerNormConfig& config)
 
 Tensor LayerNorm::operator()(const Tensor& x) const {
   return layer_norm(x, weight_, bias_.defined() ? bias_.used() : Tensor(), epsilon_);
+}
+
+SumAndNorm LayerNorm::operator()(const Tensor& x, const Tensor& branch, const BranchDropout& dropped) const {
+  return add_layer_norm(x, branch, weight_, bias_.defined() ? bias_.used() : Tensor(), epsilon_, dropped);
 }
 
 void LayerNorm::visit(ParameterVisitor& visitor) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <tapeformer/autograd/ops/normalization.h>
 #include <tapeformer/nn/module.h>
 
 namespace tapeformer {
@@ -19,6 +20,8 @@ class LayerNorm : public Module {
   explicit LayerNorm(const LayerNormConfig& config);
 
   Tensor operator()(const Tensor& x) const;
+  /// x + dropout(branch) and its norm, at once.
+  SumAndNorm operator()(const Tensor& x, const Tensor& branch, const BranchDropout& dropped) const;
   void visit(ParameterVisitor& visitor) override;
 
  private:

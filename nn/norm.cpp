@@ -1,5 +1,4 @@
 #include <tapeformer/autograd/error.h>
-#include <tapeformer/autograd/ops/normalization.h>
 #include <tapeformer/nn/norm.h>
 
 namespace tapeformer {
@@ -21,6 +20,11 @@ Norm::Norm(const NormConfig& config)
 Tensor Norm::operator()(const Tensor& x) const {
   if (kind_ == NormKind::rms) return rms_norm(x, weight_, epsilon_);
   return layer_norm(x, weight_, bias_.defined() ? bias_.used() : Tensor(), epsilon_);
+}
+
+SumAndNorm Norm::operator()(const Tensor& x, const Tensor& branch, const BranchDropout& dropped) const {
+  if (kind_ == NormKind::rms) return add_rms_norm(x, branch, weight_, epsilon_, dropped);
+  return add_layer_norm(x, branch, weight_, bias_.defined() ? bias_.used() : Tensor(), epsilon_, dropped);
 }
 
 void Norm::visit(ParameterVisitor& visitor) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <tapeformer/autograd/ops/normalization.h>
 #include <tapeformer/nn/module.h>
 
 #include <string>
@@ -26,6 +27,8 @@ class Norm : public Module {
   explicit Norm(const NormConfig& config);
 
   Tensor operator()(const Tensor& x) const;
+  /// x + dropout(branch) and its norm, at once.
+  SumAndNorm operator()(const Tensor& x, const Tensor& branch, const BranchDropout& dropped) const;
   void visit(ParameterVisitor& visitor) override;
 
  private:

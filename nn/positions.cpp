@@ -1,5 +1,6 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/ops/elementwise.h>
+#include <tapeformer/autograd/ops/embedding.h>
 #include <tapeformer/autograd/ops/shape.h>
 #include <tapeformer/nn/initialization.h>
 #include <tapeformer/nn/positions.h>
@@ -61,6 +62,11 @@ Tensor Positions::operator()(const Tensor& x, Index first) const {
   }
   const Tensor rows = slice(table, 0, first, length);
   return x + (weight_.defined() ? rows : rows.to(x.dtype()));
+}
+
+Tensor Positions::operator()(const Tensor& x, const Tensor& at) const {
+  if (weight_.defined()) return x + tapeformer::embedding(weight_.used(), at);
+  return sinusoids_.defined() ? x + tapeformer::embedding(sinusoids_, at).to(x.dtype()) : x;
 }
 
 void Positions::visit(ParameterVisitor& visitor) {

@@ -41,6 +41,8 @@ class Positions : public Module {
 
   /// `first` is the position of x's first token.
   Tensor operator()(const Tensor& x, Index first = 0) const;
+  /// Every token stands at its place of `at`, i32 [B, T].
+  Tensor operator()(const Tensor& x, const Tensor& at) const;
   void visit(ParameterVisitor& visitor) override;
 
  private:

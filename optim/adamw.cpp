@@ -3,6 +3,7 @@
 #include <tapeformer/autograd/kernels/optim.h>
 #include <tapeformer/optim/adamw.h>
 
+#include <algorithm>
 #include <cmath>
 
 namespace tapeformer {
@@ -26,26 +27,36 @@ AdamW::AdamW(std::vector<Parameter> parameters, const AdamWConfig& config)
   }
 }
 
-void AdamW::step(double learning_rate, double gradient_scale) {
+void AdamW::gather(double learning_rate, StepTable& table) {
+  settings_.clear();
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    const Tensor gradient = parameters_[i].gradient();
-    if (!gradient.defined()) continue;
+    if (!parameters_[i].gradient().defined()) continue;
     const auto count = static_cast<double>(++steps_[i]);
-    const kernels::AdamWStep step{learning_rate,
-                                  gradient_scale,
-                                  config_.beta1,
-                                  config_.beta2,
-                                  config_.epsilon,
-                                  decays_[i],
-                                  1 - std::pow(config_.beta1, count),
-                                  1 - std::pow(config_.beta2, count)};
-    dispatch(
-        "adamw",
-        [&](auto on, auto* g, auto* first, auto* second, auto* value) {
-          kernels::adamw_step(on, gradient.elements(), step, g, first, second, value, shadow(i));
-        },
-        wide(gradient), wide(first_moments_[i]), wide(second_moments_[i]), wide(parameters_[i].value()));
+    const kernels::AdamWStep own{learning_rate,
+                                 config_.beta1,
+                                 config_.beta2,
+                                 config_.epsilon,
+                                 decays_[i],
+                                 1 - std::pow(config_.beta1, count),
+                                 1 - std::pow(config_.beta2, count)};
+    const auto found = std::find_if(settings_.begin(), settings_.end(), [&](const kernels::AdamWStep& other) {
+      return other.weight_decay == own.weight_decay && other.bias_correction1 == own.bias_correction1 &&
+             other.bias_correction2 == own.bias_correction2;
+    });
+    table.add(parameters_[i], first_moments_[i], second_moments_[i], found - settings_.begin());
+    if (found == settings_.end()) settings_.push_back(own);
   }
+}
+
+void AdamW::update(const kernels::StepTensors& tensors, const Tensor& factor) {
+  dispatch(
+      "adamw",
+      [&](auto on, auto* value) {
+        using T = std::remove_pointer_t<decltype(value)>;
+        kernels::adamw_step<T>(on, tensors, settings_.data(), static_cast<Index>(settings_.size()),
+                               factor.address<double>());
+      },
+      wide(parameters_[0].value()));
 }
 
 void AdamW::visit_state(OptimizerVisitor& visitor) {

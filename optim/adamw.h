@@ -26,15 +26,17 @@ class AdamW : public Optimizer {
  public:
   /// Throws: Error if a rate of the config makes no sense.
   explicit AdamW(std::vector<Parameter> parameters, const AdamWConfig& config = {});
-  using Optimizer::step;
-  void step(double learning_rate, double gradient_scale) override;
   void visit_state(OptimizerVisitor& visitor) override;
 
  private:
+  void gather(double learning_rate, StepTable& table) override;
+  void update(const kernels::StepTensors& tensors, const Tensor& factor) override;
+
   AdamWConfig config_;
   std::vector<Tensor> first_moments_, second_moments_;
   std::vector<std::int64_t> steps_;
-  std::vector<double> decays_;  // weight decay of each parameter
+  std::vector<double> decays_;                // weight decay of each parameter
+  std::vector<kernels::AdamWStep> settings_;  // of this step: one for each decay and count of steps
 };
 
 }  // namespace tapeformer

@@ -2,35 +2,33 @@
 #include <tapeformer/autograd/kernels/optim.h>
 #include <tapeformer/optim/clip.h>
 #include <tapeformer/optim/optimizer.h>
+#include <tapeformer/optim/step_table.h>
 
 #include <cmath>
-#include <numeric>
 
 namespace tapeformer {
 
 double gradient_norm(const std::vector<Parameter>& parameters) {
-  TensorList gradients;
+  StepTable table;
+  table.begin("clip");
+  Tensor like;
   for (const Parameter& parameter : parameters) {
-    if (const Tensor gradient = parameter.gradient(); gradient.defined()) gradients.push_back(gradient);
+    if (!parameter.gradient().defined()) continue;
+    if (!like.defined()) like = parameter.gradient();
+    table.add(parameter, {}, {}, 0);
   }
-  if (gradients.empty()) return 0;
-  const Tensor sums = Tensor::empty({static_cast<Index>(gradients.size()), kernels::kSquareParts}, DType::f64,
-                                    gradients[0].device());
-  double* to = sums.address<double>();
-  for (const Tensor& gradient : gradients) {
-    require_same_device("clip", "gradient", gradient, sums);
-    dispatch(
-        "clip", [&](auto on, auto* g) { kernels::sum_of_squares(on, gradient.elements(), g, to); },
-        wide(gradient));
-    to += kernels::kSquareParts;
-  }
-  const Tensor here = sums.to(Device::cpu());  // the one wait
-  double sum = 0;
-  for (Index i = 0; i < sums.size(0); ++i) {
-    const double* parts = here.data<double>() + i * kernels::kSquareParts;
-    sum += std::accumulate(parts, parts + kernels::kSquareParts, 0.0);
-  }
-  return std::sqrt(sum);
+  table.end();
+  if (table.empty()) return 0;
+  const Tensor norm = Tensor::empty({1}, DType::f64, like.device()), factor = Tensor::empty_like(norm);
+  dispatch(
+      "clip",
+      [&](auto on, auto* gradient) {
+        using T = std::remove_pointer_t<decltype(gradient)>;
+        kernels::gradient_norm<T>(on, table.tensors(), 1, 0, norm.address<double>(),
+                                  factor.address<double>());
+      },
+      wide(like));
+  return norm.item();
 }
 
 double clip_factor(double norm, double max_norm) {

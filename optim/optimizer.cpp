@@ -19,7 +19,40 @@ Optimizer::Optimizer(std::string algorithm, std::vector<Parameter> parameters)
     if (type != DType::f32 && type != DType::f64) {
       throw DTypeError("[" + algorithm_ + "] parameters must be f32 or f64" + got);
     }
+    if (type != parameters_[0].value().dtype()) {
+      throw DTypeError("[" + algorithm_ + "] parameters must be all f32 or all f64" + got + " and " +
+                       parameters_[0].value().describe());
+    }
   }
+}
+
+void Optimizer::gather(double learning_rate) {
+  table_.begin(algorithm_.c_str());
+  gather(learning_rate, table_);
+  table_.end();
+}
+
+void Optimizer::step(double learning_rate, double gradient_scale) {
+  gather(learning_rate);
+  if (table_.empty()) return;
+  update(table_.tensors(), Tensor::full({1}, gradient_scale, DType::f64, parameters_[0].value().device()));
+}
+
+Tensor Optimizer::clipped_step(double learning_rate, double share, double max_norm) {
+  gather(learning_rate);
+  const Device device = parameters_.empty() ? Device::cpu() : parameters_[0].value().device();
+  if (table_.empty()) return Tensor::zeros({1}, DType::f64, device);
+  const Tensor norm = Tensor::empty({1}, DType::f64, device), factor = Tensor::empty_like(norm);
+  dispatch(
+      "gradient_norm",
+      [&](auto on, auto* value) {
+        using T = std::remove_pointer_t<decltype(value)>;
+        kernels::gradient_norm<T>(on, table_.tensors(), share, max_norm, norm.address<double>(),
+                                  factor.address<double>());
+      },
+      wide(parameters_[0].value()));
+  update(table_.tensors(), factor);
+  return norm;
 }
 
 void Optimizer::clear_gradients() {
@@ -33,11 +66,6 @@ std::vector<Tensor> Optimizer::zeros_like_parameters() const {
     tensors.push_back(Tensor::zeros(value.shape(), value.dtype(), value.device()));
   }
   return tensors;
-}
-
-BFloat16* Optimizer::shadow(std::size_t parameter) const {
-  const Tensor& narrow = parameters_[parameter].state()->shadow;
-  return narrow.defined() ? narrow.address<BFloat16>() : nullptr;
 }
 
 std::string Optimizer::state_name(const char* what, std::size_t parameter) const {

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <tapeformer/autograd/parameter.h>
+#include <tapeformer/optim/step_table.h>
 
 #include <cstdint>
 #include <string>
@@ -22,19 +22,24 @@ class OptimizerVisitor {
 /// Gradient accumulation: parameters add up what several backward passes bring, so run them all and then step
 /// once. For the gradient of the mean over all tokens, seed each pass with its own share,
 ///   tape.backward(loss, Tensor::scalar(tokens of this batch / tokens of all))
-/// or, when the total is known only at the end, seed with the tokens and call scale_gradients(parameters, 1 /
-/// total).
+/// or, when the total is known only at the end, seed with the tokens and step with a gradient scale of
+/// 1 / total.
 class Optimizer {
  public:
-  /// Throws: Error if a parameter is given twice, DTypeError if one is neither f32 nor f64.
+  /// Throws: Error if a parameter is given twice, DTypeError unless all are f32 or all f64.
   Optimizer(std::string algorithm, std::vector<Parameter> parameters);
   virtual ~Optimizer() = default;
 
   /// One update of every parameter that has a gradient; others stay as they are, and so does their state.
-  /// The gradients count times `gradient_scale`, which spares a pass over all of them: see clip_factor().
-  /// Allocates nothing.
-  virtual void step(double learning_rate, double gradient_scale) = 0;
-  void step(double learning_rate) { step(learning_rate, 1); }
+  /// The gradients count times `gradient_scale`, which spares a pass over all of them.
+  void step(double learning_rate, double gradient_scale = 1);
+  /// A step that keeps the norm of all gradients together at `max_norm` or below (0: no limit), gradients
+  /// counting times `share`, and returns their norm before that, as f64 [1] on the parameters' device.
+  /// Nothing waits for a GPU: a few kernels are queued, however many parameters there are. When the norm is
+  /// not finite no value, state or shadow changes (steps count on), and the caller decides what that means.
+  /// Math:    g = share gradient min(1, max_norm / (norm + 1e-6)), norm = |share gradients|
+  /// Source:  Pascanu, Mikolov and Bengio 2013, arXiv:1211.5063
+  Tensor clipped_step(double learning_rate, double share, double max_norm);
   virtual void visit_state(OptimizerVisitor& visitor) = 0;
 
   void clear_gradients();
@@ -43,8 +48,10 @@ class Optimizer {
  protected:
   /// One tensor of zeros for each parameter, on its device.
   std::vector<Tensor> zeros_like_parameters() const;
-  /// Where operations read the parameter's value in bf16, which a step writes too; nullptr where they do not.
-  BFloat16* shadow(std::size_t parameter) const;
+  /// Adds the parameters that have a gradient to the table of a step at that rate.
+  virtual void gather(double learning_rate, StepTable& table) = 0;
+  /// The update of what was gathered; gradients count times `factor`, f64 [1]. Nothing changes if it is NaN.
+  virtual void update(const kernels::StepTensors& tensors, const Tensor& factor) = 0;
   /// "adamw.first_moment.encoder.0.query.weight"; a nameless parameter goes by its number.
   std::string state_name(const char* what, std::size_t parameter) const;
   void visit_tensors(OptimizerVisitor& visitor, const char* what, const std::vector<Tensor>& tensors) const;
@@ -52,6 +59,9 @@ class Optimizer {
   std::vector<Parameter> parameters_;
 
  private:
+  void gather(double learning_rate);
+
+  StepTable table_;
   std::string algorithm_;
 };
 

@@ -9,19 +9,22 @@ Sgd::Sgd(std::vector<Parameter> parameters, const SgdConfig& config)
   if (config_.momentum != 0) velocities_ = zeros_like_parameters();
 }
 
-void Sgd::step(double learning_rate, double gradient_scale) {
-  const kernels::SgdStep step{learning_rate, gradient_scale, config_.momentum, config_.weight_decay};
+void Sgd::gather(double learning_rate, StepTable& table) {
+  step_ = {learning_rate, config_.momentum, config_.weight_decay};
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    const Tensor gradient = parameters_[i].gradient();
-    if (!gradient.defined()) continue;
-    const Tensor velocity = velocities_.empty() ? Tensor() : velocities_[i];
-    dispatch(
-        "sgd",
-        [&](auto on, auto* g, auto* v, auto* value) {
-          kernels::sgd_step(on, gradient.elements(), step, g, v, value, shadow(i));
-        },
-        wide(gradient), wide(velocity), wide(parameters_[i].value()));
+    if (!parameters_[i].gradient().defined()) continue;
+    table.add(parameters_[i], velocities_.empty() ? Tensor() : velocities_[i], Tensor(), 0);
   }
+}
+
+void Sgd::update(const kernels::StepTensors& tensors, const Tensor& factor) {
+  dispatch(
+      "sgd",
+      [&](auto on, auto* value) {
+        using T = std::remove_pointer_t<decltype(value)>;
+        kernels::sgd_step<T>(on, tensors, step_, factor.address<double>());
+      },
+      wide(parameters_[0].value()));
 }
 
 }  // namespace tapeformer

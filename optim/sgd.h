@@ -19,13 +19,15 @@ struct SgdConfig {
 class Sgd : public Optimizer {
  public:
   explicit Sgd(std::vector<Parameter> parameters, const SgdConfig& config = {});
-  using Optimizer::step;
-  void step(double learning_rate, double gradient_scale) override;
   void visit_state(OptimizerVisitor& visitor) override { visit_tensors(visitor, "velocity", velocities_); }
 
  private:
+  void gather(double learning_rate, StepTable& table) override;
+  void update(const kernels::StepTensors& tensors, const Tensor& factor) override;
+
   SgdConfig config_;
   std::vector<Tensor> velocities_;  // empty without momentum
+  kernels::SgdStep step_{};         // at the rate that was gathered
 };
 
 }  // namespace tapeformer

@@ -19,10 +19,10 @@ get_target_property(libraries tapeformer LINK_LIBRARIES)
 list(FILTER libraries EXCLUDE REGEX "^CUDA::")
 target_link_libraries(tapeformer_emulated PUBLIC cuda_emulator ${libraries})
 
-# The same tests, and the programs, on the emulated device. What calls dispatch() chooses between devices itself.
+# The same tests, and the programs, on the emulated device. What calls dispatch(), or kernels for GPUs, is compiled for it.
 set(others "/autograd/test_dispatch\\.cpp\\.o$")
 set(tests_elsewhere $<TARGET_OBJECTS:tapeformer_programs> $<FILTER:$<TARGET_OBJECTS:tapeformer_tests>,EXCLUDE,${others}>)
-add_executable(tapeformer_tests_emulated autograd/test_dispatch.cpp ${tests_elsewhere})
+add_executable(tapeformer_tests_emulated autograd/test_dispatch.cpp ${TAPEFORMER_CUDA_TEST_SOURCES} ${tests_elsewhere})
 target_link_libraries(tapeformer_tests_emulated PRIVATE tapeformer_emulated tapeformer_embedded_corpus
   nlohmann_json::nlohmann_json doctest::doctest)
 foreach(program train_translation train_language_model gradcheck_attention)
@@ -45,8 +45,12 @@ if(slow)
   set_tests_properties(${slow} PROPERTIES LABELS slow)
 endif()
 # And in memory that the host does not see, on two devices: what says itself where its tensors lie.
-foreach(name autograd/device autograd/dispatch autograd/storage autograd/kernels/cuda_runtime autograd/ops/matmul_bf16
-    nn/across_devices)
+set(apart autograd/device autograd/dispatch autograd/later_item autograd/storage autograd/kernels/cuda_graphs
+  autograd/kernels/cuda_runtime autograd/ops/matmul_bf16 nn/replay)
+if(NOT TAPEFORMER_SANITIZE)
+  list(APPEND apart nn/across_devices nn/replay_training)
+endif()
+foreach(name IN LISTS apart)
   get_filename_component(folder ${name} DIRECTORY)
   get_filename_component(file ${name} NAME)
   tapeformer_test(emulated/apart/${name} cpu tapeformer_tests_emulated
@@ -73,14 +77,16 @@ if(NOT TAPEFORMER_SANITIZE)
   set_property(TEST ${TAPEFORMER_DEVICE_TESTS} APPEND PROPERTY ENVIRONMENT TAPEFORMER_EMULATOR_ORDER=7)
 endif()
 
-# The benches of trainings; the one that compares devices also as a test, in miniature.
+# The benches that measure on GPUs, in miniature.
 if(NOT TAPEFORMER_SANITIZE)
-  foreach(bench device_agreement train_step)
+  foreach(bench decoding device_agreement ops train_step)
     add_executable(bench_${bench}_emulated $<TARGET_OBJECTS:bench_${bench}> $<TARGET_OBJECTS:tapeformer_programs>)
     target_link_libraries(bench_${bench}_emulated PRIVATE tapeformer_emulated tapeformer_embedded_corpus
       nlohmann_json::nlohmann_json)
   endforeach()
   tapeformer_test(emulated/agreement cpu bench_device_agreement_emulated --tiny --steps 3)
+  tapeformer_test(emulated/operations cpu bench_ops_emulated --device cuda --dtype bf16 --tiny --seconds 0)
+  tapeformer_test(emulated/decoding cpu bench_decoding_emulated --language tiny --device cuda --precision bf16 --rounds 1)
 endif()
 
 if(NOT TAPEFORMER_SANITIZE)

@@ -1,23 +1,32 @@
 #!/usr/bin/env bash
 # Everything that needs a GPU: builds with CUDA, runs the unit tests and the gradient checks on the GPU, the memory and
 # race checks of compute-sanitizer over the kernels' tests, the programs from end to end, beside the CPU, how far
-# trainings agree with the CPU's in each precision, and how fast they are, beside PyTorch where there is one.
+# trainings agree with the CPU's in each precision, and how fast they are, beside PyTorch where there is one. In the order
+# of worth where time is short: what is right, then steps, attention, single kernels, decoding and a whole training.
 # Usage: tests/gpu_check.sh [--built FOLDER] [--device cuda:N] [--python P] [--corpus FILE] [--only REGEX]
-#                           [--logs FOLDER] [--steps N]
+#                           [--logs FOLDER] [--steps N] [--jobs N] [--list]
 #   --built FOLDER  what is built already, instead of building build/cuda
 #   --python P      a Python whose PyTorch sees the GPU, for the ratios; $PYTHON unless given
 #   --corpus FILE   what the character model learns, e.g. Tiny Shakespeare; the project's own text unless given
 #   --only REGEX    only parts whose names match, e.g. 'agree|steps per'
 #   --logs FOLDER   keeps there what each part printed, and the runs
 #   --steps N       a rehearsal: so many steps of each training, 2 or more
+#   --jobs N        so many parts at a time where nothing is timed; 1 unless given
+#   --list          the parts' names, and nothing else
 # A line for each part, then the tables; exit code 0: all passed, 1: some failed, 77: there is no GPU or no nvcc.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 export LC_ALL=C OMP_WAIT_POLICY=passive
 
-folder=build/cuda built= device=cuda python=${PYTHON:-} corpus= only= logs= rehearsed=
+folder=build/cuda built= device=cuda python=${PYTHON:-} corpus= only= logs= rehearsed= jobs=1 lists=
 while [ $# -gt 0 ]; do
   case $1 in
+    --list)
+      lists=yes
+      shift
+      continue
+      ;;
+    --jobs) jobs=${2:?--jobs needs a number} ;;
     --built) folder=${2:?--built needs a folder} built=yes ;;
     --python) python=${2:?--python needs a program} ;;
     --corpus) corpus=${2:?--corpus needs a file} ;;
@@ -27,7 +36,7 @@ while [ $# -gt 0 ]; do
     --device) device=${2:?--device needs a device, e.g. cuda:1} ;;
     *)
       echo "tests/gpu_check.sh: unknown option $1; try --built FOLDER, --device cuda:N, --python P," \
-        "--corpus FILE, --only REGEX, --logs FOLDER, --steps N" >&2
+        "--corpus FILE, --only REGEX, --logs FOLDER, --steps N, --jobs N, --list" >&2
       exit 2
       ;;
   esac
@@ -45,7 +54,9 @@ skip() {
   exit 77
 }
 PATH=$PATH:/usr/local/cuda/bin
-if command -v nvidia-smi >/dev/null; then
+if [ -n "$lists" ]; then
+  built=yes
+elif command -v nvidia-smi >/dev/null; then
   nvidia-smi -L 2>/dev/null | grep -q '^GPU' || skip "nvidia-smi finds no GPU"
 else
   ls /dev/nvidia[0-9]* >/dev/null 2>&1 || skip "there is no NVIDIA GPU here (no nvidia-smi, no /dev/nvidia0)"
@@ -60,28 +71,47 @@ else
   work=$(mktemp -d)
   trap 'rm -rf "$work"' EXIT
 fi
-lines=() failed=0
-# part NAME COMMAND...: runs it, keeps what it prints to the log, and notes how it ended.
+rm -rf "$work/lines" "$work/failed"
+mkdir -p "$work/lines"
+# part NAME COMMAND...: runs it, keeps what it prints to the log, and notes how it ended. While `beside` is set, others may
+# run at the same time; alone() waits for them.
+number=0 beside=
 log_of() { echo "$work/${1//[^A-Za-z0-9]/_}.log"; }
 part() {
-  local name=$1 log begin=$SECONDS code verdict
-  log=$(log_of "$1")
-  [[ $name =~ $only ]] || return 0
-  shift
+  [[ $1 =~ $only ]] || return 0
+  if [ -n "$lists" ]; then
+    echo "$1"
+    return
+  fi
+  number=$((number + 1))
+  if [ -n "$beside" ] && [ "$jobs" -gt 1 ]; then
+    while [ "$(jobs -rp | wc -l)" -ge "$jobs" ]; do wait -n; done
+    run_part $number "$@" &
+  else
+    run_part $number "$@"
+  fi
+}
+run_part() {
+  local line=$work/lines/$(printf '%03d' "$1") name=$2 log begin=$SECONDS code verdict
+  log=$(log_of "$name")
+  shift 2
   echo "--- $name"
   "$@" >"$log" 2>&1
   code=$?
   case $code in
     0) verdict=passed ;;
     77) verdict=skipped ;;
-    *) verdict="FAILED ($code)" failed=1 && tail -n 25 "$log" ;;
+    *) verdict="FAILED ($code)" && touch "$work/failed" && tail -n 25 "$log" ;;
   esac
-  lines+=("$(printf '%-46s %-13s %5d s  %s' "$name" "$verdict" $((SECONDS - begin)) "$(summary "$log")")")
-  echo "${lines[-1]}"
+  printf '%-46s %-13s %5d s  %s\n' "$name" "$verdict" $((SECONDS - begin)) "$(summary "$log")" | tee "$line"
+}
+alone() {
+  wait
+  beside=
 }
 # The line of a log that says most.
 summary() {
-  grep -E 'tests passed|checks, |test cases:|ERROR SUMMARY|RACECHECK SUMMARY|differ by|[0-9kM] tokens/s|devices|skipped:' "$1" |
+  grep -E 'tests passed|checks, |test cases:|ERROR SUMMARY|RACECHECK SUMMARY|differ by|best validation loss|[0-9kM] tokens/s|the card copies|devices|expectations are|skipped:' "$1" |
     tail -n 1 | cut -c1-110
 }
 
@@ -90,14 +120,15 @@ build() {
   cmake --preset cuda -B "$folder" && cmake --build "$folder" -j "$(nproc)"
 }
 [ -n "$built" ] || part "build" build
-[ $failed = 0 ] || { printf '%s\n' "${lines[@]}"; exit 1; }
+[ ! -e "$work/failed" ] || exit 1
 
 tests=$folder/tests/tapeformer_tests
 on_gpu=(env TAPEFORMER_TEST_DEVICE="$device" TAPEFORMER_CUDA_MEMORY=managed)
-if ! "${on_gpu[@]}" "$tests" --test-case=none >"$work/device" 2>&1; then
+if [ -z "$lists" ] && ! "${on_gpu[@]}" "$tests" --test-case=none >"$work/device" 2>&1; then
   skip "$(tail -n 1 "$work/device")"
 fi
 
+beside=yes
 part "unit tests on the GPU" "${on_gpu[@]}" "$tests" --test-case-exclude='slow:*' \
   --source-file='*/tests/autograd/*,*/tests/nn/*,*/tests/optim/*'
 part "unit tests in memory of the GPU alone" "$tests" \
@@ -111,6 +142,7 @@ sanitized() {
   command -v compute-sanitizer >/dev/null || { echo "skipped: there is no compute-sanitizer"; return 77; }
   timeout 1800 compute-sanitizer --tool "$1" --error-exitcode 9 "${on_gpu[@]}" "$tests" "${kernels[@]}"
 }
+part "what the compiler made of the kernels" "${python:-python3}" tests/bench/kernel_report --build "$folder"
 part "compute-sanitizer memcheck" sanitized memcheck
 part "compute-sanitizer racecheck" sanitized racecheck
 
@@ -133,6 +165,7 @@ agree() {
     END { printf "losses of %d steps differ by %.1e at most (allowed: %s)\n", steps, worst, most
           exit !(steps >= least && worst <= most) }'
 }
+beside=yes
 for program in train_translation train_language_model; do
   options=("${language[@]}")
   [ $program = train_translation ] && options=("${translation[@]}")
@@ -141,6 +174,9 @@ for program in train_translation train_language_model; do
     part "$program, GPU, $precision" trains $program $precision "${options[@]}" --device "$device" --precision $precision
   done
   part "$program, GPU, again" trains $program again "${options[@]}" --device "$device"
+done
+alone
+for program in train_translation train_language_model; do
   part "$program: the same bits twice" \
     cmp "$work/$program-f32/weights.safetensors" "$work/$program-again/weights.safetensors"
   # What rounding alone does in a hundred steps of training is well below.
@@ -165,38 +201,96 @@ results() {
   sed -n 's/.*"step":\([0-9]*\).*"validation_loss":\([0-9.e-]*\).*/validation loss \2 after \1 steps/p' \
     "$1/metrics.jsonl" | tail -n 1
 }
+# Steps of the benches' models, beside PyTorch's in turn, or alone.
+within() { timeout --foreground 590 "$@"; }  # a command on a machine that is lent by ten minutes
+workloads=(gpt2-124m-h200 babygpt chargpt translate translate-base gpt2-124m-1k)
+[ -z "$rehearsed" ] || workloads=(babygpt)
+# steps PRECISION --no-compile|--no-eager
+steps() {
+  if [ -n "$python" ]; then
+    local rounds=2
+    [ "$2" = --no-compile ] || rounds=1  # compiling takes most of the time
+    within "$python" tests/bench/compare_with_pytorch --python "$python" --build "$folder" --device "$device" \
+      --workloads "${workloads[@]}" ${rehearsed:+--steps "$rehearsed"} --precision "$1" "$2" --rounds $rounds \
+      --record "$work/steps.jsonl"
+    local code=$?
+    [ $code = 77 ] || return $code
+  fi
+  if [ "$2" = --no-eager ]; then
+    echo "skipped: without PyTorch: name a Python that has it with --python"
+    return 77
+  fi
+  echo "without PyTorch's times: name a Python that has it with --python"
+  within "$folder/tests/bench_train_step" "${workloads[@]}" --device "$device" --precision "$1" ${rehearsed:+--steps "$rehearsed"} |
+    sed -E 's/.*"workload":"([^"]*)".*"dtype":"([^"]*)".*"ms":([0-9.]*),"tokens_per_s":([0-9]*).*"peak_device_mib":([0-9]*).*/\1 \2 \3 \4 \5/' |
+    awk '{ printf "%-14s %-5s %9.2f ms a step %9d tokens/s %7d MiB\n", $1, $2, $3, $4, $5 }'
+}
+# operations OPTIONS...: single operations, ours and PyTorch's in turn, or ours alone.
+operations() {
+  within "${python:-python3}" tests/bench/compare_ops --device "$device" --build "$folder" ${python:+--python "$python"} \
+    ${rehearsed:+--tiny} --rounds 2 --seconds 0.1 "$@"
+}
+# Tokens a second, ours and PyTorch's in turn, or ours alone.
+decoding() {
+  if [ -n "$python" ] && [ -z "$rehearsed" ]; then
+    within "$python" tests/bench/torch_generation.py --build "$folder" --device "$device" --precision "$1" --streams 1 64 --rounds 3
+    return
+  fi
+  echo "without PyTorch's times"
+  local models=(character gpt2-124m) model streams
+  [ -z "$rehearsed" ] || models=(tiny)
+  for model in "${models[@]}"; do
+    for streams in 1 ${rehearsed:-64}; do
+      within "$folder/tests/bench_decoding" --language "$model" --batch "$streams" --only contiguous --rounds 3 \
+        --device "$device" --precision "$1" || return
+    done
+  done
+}
+# The character model of nanoGPT's recipe, on Tiny Shakespeare.
+recipe() {
+  [ -n "$corpus" ] || { echo "skipped: name Tiny Shakespeare with --corpus"; return 77; }
+  local run=$work/recipe begin=$SECONDS
+  rm -rf "$run"
+  within "$folder/examples/train_language_model" train --run "$run" --device "$device" --preset shakespeare-char \
+    --corpus "$corpus" --precision bf16 ${rehearsed:+--steps "$rehearsed" --warmup 1} || return
+  sed -n 's/.*"validation_loss":\([0-9.e-]*\).*/\1/p' "$run/metrics.jsonl" | sort -g | head -n 1 |
+    sed "s/.*/best validation loss & (the aim: 1.48 at most) in $((SECONDS - begin)) s/"
+  results "$run"
+}
+part "steps beside PyTorch, bf16" steps bf16 --no-compile
+part "steps beside compiled PyTorch, bf16" steps bf16 --no-eager
+part "steps beside PyTorch, tf32" steps tf32 --no-compile
+part "steps beside compiled PyTorch, tf32" steps tf32 --no-eager
+part "attention beside PyTorch's, bf16" operations --dtype bf16 --attention
+part "single kernels, bf16" operations --dtype bf16
+part "single kernels, tf32" operations --dtype tf32
+part "decoding, bf16" decoding bf16
+part "decoding, f32" decoding f32
+part "nanoGPT's recipe, bf16" recipe
 for precision in f32 tf32 bf16; do
   part "quickstart's model, GPU, $precision" learns "quickstart-$precision" train_translation --precision $precision
   part "character model, GPU, $precision" learns "characters-$precision" train_language_model \
     --preset shakespeare-char-cpu ${corpus:+--corpus "$corpus"} --precision $precision
 done
+[ -z "$lists" ] || exit 0
 
-# Steps of the benches' models, beside PyTorch's in turn, or alone.
-workloads=(babygpt chargpt translate gpt2-124m-1k)
-speed() {
-  local code precision
-  if [ -n "$python" ]; then
-    "$python" tests/bench/compare_with_pytorch --python "$python" --build "$folder" --device "$device" \
-      --workloads "${workloads[@]}" --steps "${rehearsed:-30}" --no-compile --record "$work/steps.jsonl"
-    code=$?
-    [ $code = 77 ] || return $code
-  else
-    echo "without PyTorch's times: name a Python that has it with --python"
-  fi
-  for precision in f32 tf32 bf16; do
-    "$folder/tests/bench_train_step" "${workloads[@]}" --device "$device" --precision $precision \
-      ${rehearsed:+--steps "$rehearsed"} || return
-  done | sed -E 's/.*"workload":"([^"]*)".*"dtype":"([^"]*)".*"ms":([0-9.]*),"tokens_per_s":([0-9]*).*"peak_device_mib":([0-9]*).*/\1 \2 \3 \4 \5/' |
-    awk '{ printf "%-14s %-5s %9.2f ms a step %9d tokens/s %7d MiB\n", $1, $2, $3, $4, $5 }'
-}
-part "steps per second" speed
-
+# Of what has run now.
 show() {
-  [ ! -e "$(log_of "$1")" ] || { echo && echo "$1" && grep -vE ' (ours|PyTorch): [0-9.]+ ms$' "$(log_of "$1")"; }
+  [[ $1 =~ $only ]] || return 0
+  [ ! -e "$(log_of "$1")" ] || { echo && echo "$1" && grep -vE '(ours|graphs|PyTorch|compiled): [0-9.]+ ms$|^\{' "$(log_of "$1")"; }
 }
 show "gradient check of every layer, in double"
 show "trainings agree with the CPU's"
-show "steps per second"
+for precision in bf16 tf32; do
+  show "steps beside PyTorch, $precision"
+  show "steps beside compiled PyTorch, $precision"
+done
+show "attention beside PyTorch's, bf16"
+show "single kernels, bf16"
+show "single kernels, tf32"
+for precision in bf16 f32; do  # records are all that it prints
+  [[ "decoding, $precision" =~ $only ]] && [ -e "$(log_of "decoding, $precision")" ] && { echo && cat "$(log_of "decoding, $precision")"; }
+done
 echo
-printf '%s\n' "${lines[@]}"
-exit $failed
+cat "$work"/lines/* 2>/dev/null
+[ ! -e "$work/failed" ]

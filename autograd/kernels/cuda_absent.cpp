@@ -1,5 +1,7 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/kernels/cuda.h>
+#include <tapeformer/autograd/kernels/cuda_graph.h>
+#include <tapeformer/autograd/kernels/cuda_readback.h>
 
 /// Builds without CUDA.
 namespace tapeformer::cuda {
@@ -29,5 +31,24 @@ void set_matmul_precision(MatmulPrecision) {}
 MatmulPrecision matmul_precision() { return MatmulPrecision::f32; }
 Offence* watch_for_offence(int, std::function<std::string(const Offence&)>) { throw_absent(); }
 void report_offences(int) {}
+
+bool is_capturing() { return false; }
+void refuse_in_capture(const char*) {}
+bool is_graph_memory(int, const void*) { return false; }
+std::int64_t exchange_recent_peak(int) { return 0; }
+void set_numbers(int, std::uint64_t*, const std::uint64_t*, Index) { throw_absent(); }
+struct GraphState {};
+Graph::Graph(std::unique_ptr<GraphState> state) : state_(std::move(state)) {}
+Graph::~Graph() = default;
+void Graph::launch() { throw_absent(); }
+std::size_t Graph::nodes() const { throw_absent(); }
+Capture::Capture(int, std::int64_t) { throw_absent(); }
+Capture::~Capture() = default;
+std::int64_t Capture::kept_bytes() const { throw_absent(); }
+std::unique_ptr<Graph> Capture::finish() { throw_absent(); }
+struct ReadbackSlot {};
+Readback::Readback(int, const void*, std::size_t) : device_(0) { throw_absent(); }
+Readback::~Readback() = default;
+const void* Readback::wait() { throw_absent(); }
 
 }  // namespace tapeformer::cuda

@@ -25,4 +25,12 @@ void dropout_apply(Cpu, Index count, const std::int32_t* mask, Wide<T> scale, co
 template <class T>
 void dropout_apply(Cuda, Index count, const std::int32_t* mask, Wide<T> scale, const T* x, Write<T> y);
 
+/// Both: the mask, and y = kept ? scale * x : 0.
+template <class T>
+void dropout_forward(Cpu, const PhiloxStream& stream, Index count, std::uint32_t dropped, Wide<T> scale,
+                     const T* x, std::int32_t* mask, T* y);
+template <class T>
+void dropout_forward(Cuda, const PhiloxStream& stream, Index count, std::uint32_t dropped, Wide<T> scale,
+                     const T* x, std::int32_t* mask, T* y);
+
 }  // namespace tapeformer::kernels

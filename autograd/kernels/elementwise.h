@@ -39,11 +39,10 @@ constexpr bool saves_output(Unary f) {
   return f == Unary::exp || f == Unary::sqrt || f == Unary::tanh || f == Unary::sigmoid || f == Unary::relu;
 }
 
-/// y = f(x), and f'(x) in place of x, which costs little more than y alone: for functions that save x.
+/// y = f(x), and f'(x) in place of x, which costs little more than y alone: for functions that save x. The
+/// CPU's bias_activation() needs it.
 template <class T>
 void unary_forward_with_derivative(Cpu, Unary f, Index count, T* x, T* y);
-template <class T>
-void unary_forward_with_derivative(Cuda, Unary f, Index count, T* x, T* y);
 
 template <class T>
 void binary(Cpu, Binary f, const Broadcast& sizes, const T* a, const T* b, T* y);

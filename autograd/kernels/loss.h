@@ -10,6 +10,7 @@ namespace tapeformer::kernels {
 /// itself and s / n on every class. Rows whose target is `ignored` count for nothing.
 struct CrossEntropy {
   Index rows = 0, n = 0;
+  Index lead = 0;  // logits from one row to the next
   Index ignored = -1;
   double smoothing = 0;
 };
@@ -38,6 +39,13 @@ template <class T>
 void cross_entropy_backward(Cuda, const CrossEntropy& shape, const std::int32_t* targets,
                             const std::int32_t* counted, const T* logits, const Wide<T>* statistics,
                             const Wide<T>* dloss, Write<T> dlogits);
+/// Both for dloss = 1: the losses, and dlogits over the logits. statistics [rows, 2] is room to work in.
+template <class T>
+void cross_entropy_with_gradient(Cpu, const CrossEntropy& shape, const std::int32_t* targets,
+                                 const std::int32_t* counted, T* logits, Wide<T>* statistics, double* losses);
+template <class T>
+void cross_entropy_with_gradient(Cuda, const CrossEntropy& shape, const std::int32_t* targets,
+                                 const std::int32_t* counted, T* logits, Wide<T>* statistics, double* losses);
 /// dx = *factor * gradient, for a gradient that was known before the factor.
 template <class T>
 void scale_gradient(Cpu, Index count, const Wide<T>* factor, const T* gradient, Write<T> dx);

@@ -21,14 +21,27 @@ void gemm(Cpu, const Gemm& shape, const T* a, const T* b, Write<T> c);
 template <class T, class C>
 void gemm(Cuda, const Gemm& shape, const T* a, const T* b, Write<C> c);
 
-/// z [rows, columns] += bias (when given), then y = f(z), if there is an f. z and y may be the same, unless
-/// z is to hold f'(z) afterwards.
+/// y [m, n] = f(x weight^T + bias), of one product; bias may be nullptr. Where a reverse pass wants more of f
+/// than y, `saved`, like y, gets it: f' on the CPU, where it costs least now; on a GPU what f is taken of,
+/// which costs least memory traffic. Else it is nullptr.
 template <class T>
-void bias_activation(Cpu, Index rows, Index columns, const T* bias, std::optional<Unary> f, bool derives,
-                     T* z, T* y);
+void linear_forward(Cpu, const Gemm& shape, const T* x, const T* weight, const T* bias,
+                    std::optional<Unary> f, T* saved, T* y);
 template <class T>
-void bias_activation(Cuda, Index rows, Index columns, const T* bias, std::optional<Unary> f, bool derives,
-                     T* z, T* y);
+void linear_forward(Cuda, const Gemm& shape, const T* x, const T* weight, const T* bias,
+                    std::optional<Unary> f, T* saved, T* y);
+/// dz = dy f', from what linear_forward() saved; from y where f saves its output.
+template <class T>
+void linear_activation_backward(Cpu, Unary f, Index count, const T* saved, const T* dy, T* dz);
+template <class T>
+void linear_activation_backward(Cuda, Unary f, Index count, const T* saved, const T* dy, T* dz);
+/// dweight [m, n] = scale dz^T x and dbias [m] = the sum of dz [k, m] over its rows; either may be nullptr.
+template <class T>
+void linear_weight_gradient(Cpu, const Gemm& shape, const T* dz, const T* x, Write<Wide<T>> dweight,
+                            Write<Wide<T>> dbias);
+template <class T>
+void linear_weight_gradient(Cuda, const Gemm& shape, const T* dz, const T* x, Write<Wide<T>> dweight,
+                            Write<Wide<T>> dbias);
 
 /// A sentence when products are slower than they could be (no oneDNN, or an OpenBLAS whose threads fight
 /// OpenMP's for the cores), else "".

@@ -3,21 +3,62 @@
 #include <tapeformer/autograd/kernels/write.h>
 
 #include <cmath>
+#include <cstdint>
 
 namespace tapeformer::kernels {
 
+/// A parameter as a step's kernels see it: `count` numbers of one type at each address, f32 or f64, the same
+/// for all parameters (T below); what an optimizer does not keep is nullptr, and so is a shadow that is not
+/// there.
+struct StepTensor {
+  const void* gradient = nullptr;
+  void *value = nullptr, *state1 = nullptr, *state2 = nullptr;
+  BFloat16* shadow = nullptr;  ///< the value in bf16, written in the same pass
+  Index count = 0;
+  Index setting = 0;  ///< which of the settings that a step is given
+};
+
+/// A block's work on a GPU: elements part * kStepChunk and on of a parameter.
+struct StepChunk {
+  std::int32_t tensor, part;
+};
+constexpr Index kStepChunk = 4096;
+
+/// All parameters of a step, in memory of the kernels' device; the CPU's kernels look at no chunks.
+struct StepTensors {
+  const StepTensor* tensors = nullptr;
+  const StepChunk* chunks = nullptr;
+  Index tensor_count = 0, chunk_count = 0;
+};
+
+/// What gradients count times: `share`, less where their norm times `share` exceeds `max_norm` (0: no limit);
+/// NaN when the norm is not finite, which steps take as an order to change nothing.
+/// Math:    min(1, max_norm / (norm + 1e-6)) share
+TAPEFORMER_HOST_DEVICE inline double step_factor(double norm, double share, double max_norm) {
+  if (!(norm - norm == 0)) return norm - norm;  // NaN
+  const double limit = max_norm > 0 ? max_norm / (norm + 1e-6) : 1;
+  return limit < 1 ? share * limit : share;
+}
+
+/// norm [1] = share times the Euclidean norm of all gradients together, summed in double in an order that
+/// depends on the sizes alone; factor [1] = step_factor().
+template <class T>
+void gradient_norm(Cpu, const StepTensors& all, double share, double max_norm, double* norm, double* factor);
+template <class T>
+void gradient_norm(Cuda, const StepTensors& all, double share, double max_norm, double* norm, double* factor);
+
 /// What one AdamW step does to one parameter. The bias corrections are 1 - beta^step.
 struct AdamWStep {
-  double learning_rate, gradient_scale, beta1, beta2, epsilon, weight_decay;
+  double learning_rate, beta1, beta2, epsilon, weight_decay;
   double bias_correction1, bias_correction2;
 };
 
 /// Its numbers as the kernels multiply by them.
 template <class T>
 struct AdamWFactors {
+  AdamWFactors() = default;
   explicit AdamWFactors(const AdamWStep& step)
-      : scale(static_cast<T>(step.gradient_scale)),
-        keep(static_cast<T>(1 - step.learning_rate * step.weight_decay)),
+      : keep(static_cast<T>(1 - step.learning_rate * step.weight_decay)),
         weight1(static_cast<T>(1 - step.beta1)),
         beta2(static_cast<T>(step.beta2)),
         weight2(static_cast<T>(1 - step.beta2)),
@@ -25,39 +66,28 @@ struct AdamWFactors {
         epsilon(static_cast<T>(step.epsilon)),
         step_size(static_cast<T>(step.learning_rate / step.bias_correction1)) {}
 
-  T scale, keep, weight1, beta2, weight2, root_correction2, epsilon, step_size;
+  T keep, weight1, beta2, weight2, root_correction2, epsilon, step_size;
 };
 
-/// value, m, v and, unless it is nullptr, the value's copy in bf16 in one pass. T is f32 or f64 here and
-/// below.
-/// Math:    g = gradient_scale gradient;  m = m + (1 - beta1) (g - m);  v = beta2 v + (1 - beta2) g^2
+/// Values, moments m and v, and shadows in one pass; `steps` [step_count] are the settings, on the host.
+/// Math:    g = factor gradient;  m = m + (1 - beta1) (g - m);  v = beta2 v + (1 - beta2) g^2
 ///          x = x (1 - lr decay) - (lr / c1) m / (sqrt(v) / sqrt(c2) + epsilon)
 template <class T>
-void adamw_step(Cpu, Index count, const AdamWStep& step, const T* gradient, T* first_moment, T* second_moment,
-                T* value, BFloat16* shadow);
+void adamw_step(Cpu, const StepTensors& all, const AdamWStep* steps, Index step_count, const double* factor);
 template <class T>
-void adamw_step(Cuda, Index count, const AdamWStep& step, const T* gradient, T* first_moment,
-                T* second_moment, T* value, BFloat16* shadow);
+void adamw_step(Cuda, const StepTensors& all, const AdamWStep* steps, Index step_count, const double* factor);
 
 struct SgdStep {
-  double learning_rate, gradient_scale, momentum, weight_decay;
+  double learning_rate, momentum, weight_decay;
 };
 
-/// velocity = momentum velocity + (g + decay x);  x -= lr velocity, where g = gradient_scale gradient.
-/// With no velocity (nullptr) it is g + decay x. The shadow as above.
+/// velocity = momentum velocity + (g + decay x);  x -= lr velocity, where g = factor gradient.
+/// With no velocity (nullptr) it is g + decay x. Shadows as above.
 template <class T>
-void sgd_step(Cpu, Index count, const SgdStep& step, const T* gradient, T* velocity, T* value,
-              BFloat16* shadow);
+void sgd_step(Cpu, const StepTensors& all, const SgdStep& step, const double* factor);
 template <class T>
-void sgd_step(Cuda, Index count, const SgdStep& step, const T* gradient, T* velocity, T* value,
-              BFloat16* shadow);
+void sgd_step(Cuda, const StepTensors& all, const SgdStep& step, const double* factor);
 
-constexpr Index kSquareParts = 64;
-/// sums [kSquareParts], in double, of as many equal parts of x [count], whatever the number of threads.
-template <class T>
-void sum_of_squares(Cpu, Index count, const T* x, double* sums);
-template <class T>
-void sum_of_squares(Cuda, Index count, const T* x, double* sums);
 /// x *= factor.
 template <class T>
 void scale_in_place(Cpu, Index count, double factor, T* x);

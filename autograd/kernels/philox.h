@@ -34,6 +34,14 @@ TAPEFORMER_HOST_DEVICE inline PhiloxBlock philox_4x32_10(PhiloxBlock counter, st
 struct PhiloxStream {
   std::uint64_t seed = 0, stream = 0;
   std::uint64_t first_block = 0;
+  /// In memory of a GPU, where the sequence stands when work that was queued once runs again: blocks to add
+  /// to first_block. Kernels read it through settled(); nullptr for none.
+  const std::uint64_t* moved_by = nullptr;
+
+  /// The same place without moved_by: what a kernel on a GPU must draw from.
+  TAPEFORMER_HOST_DEVICE PhiloxStream settled() const {
+    return {seed, stream, first_block + (moved_by != nullptr ? *moved_by : 0), nullptr};
+  }
 
   /// The key is the seed; the counter is the block's number below and the stream above.
   TAPEFORMER_HOST_DEVICE PhiloxBlock block(Index i) const {

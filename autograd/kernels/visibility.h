@@ -37,11 +37,13 @@ struct VisibleRange {
 /// The keys that query t of sequence i may see as positions and lengths have it, whatever the masks say.
 TAPEFORMER_HOST_DEVICE inline VisibleRange range_at(const Visibility& v, const Sequence& sequence, Index i,
                                                     Index t) {
-  const Index keys = v.key_lengths != nullptr ? v.key_lengths[i] : sequence.keys;
-  const Index prefix = v.prefix_lengths != nullptr ? v.prefix_lengths[i] : 0;
-  const Index position = v.top_left ? t : t + keys - sequence.queries;
   const auto least = [](Index a, Index b) { return a < b ? a : b; };
   const auto most = [](Index a, Index b) { return a < b ? b : a; };
+  // On a GPU lengths are looked at while kernels run already, which must not read beyond the keys.
+  const Index keys =
+      v.key_lengths != nullptr ? least(most(v.key_lengths[i], 0), sequence.keys) : sequence.keys;
+  const Index prefix = v.prefix_lengths != nullptr ? v.prefix_lengths[i] : 0;
+  const Index position = v.top_left ? t : t + keys - sequence.queries;
   Index from = 0, to = keys;
   if (v.causal) to = least(to, most(position + 1, prefix));
   if (v.before >= 0) from = most(from, position - v.before);

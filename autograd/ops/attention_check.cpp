@@ -1,6 +1,7 @@
 #include <tapeformer/autograd/dispatch.h>
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/ops/attention_check.h>
+#include <tapeformer/autograd/ops/ids.h>
 
 #include <cmath>
 #include <limits>
@@ -62,22 +63,30 @@ void check_devices(const char* op, const AttentionMasks& masks, const Tensor& li
   for (const auto& [name, mask] : all) require_same_device(op, name, *mask, like);
 }
 
-/// i32 [count] with every element in [low, high(i)].
+/// i32 [count] with every element in [0, high(i)]. On a GPU a kernel looks, and nothing waits, where that is
+/// the same number for all.
 template <class High, class Got>
 void check_numbers(const char* op, const char* name, const char* rule, const Tensor& x, Index count,
-                   const High& high, const Got& got, const char* remedy) {
+                   bool is_same_for_all, const High& high, const Got& got, const char* remedy) {
   if (!x.defined()) return;
   const auto all = [&] { return named(name, x) + ", " + got(); };
   require<DTypeError>(x.dtype() == DType::i32, op, rule, all, "to(DType::i32)");
   require<ShapeError>(x.shape() == Shape{count}, op, rule, all,
                       "one number for every sequence of the batch, or of the packed ones");
+  const auto describe = [op, rule, remedy](Index at, std::int32_t number, const std::string& operands) {
+    return std::string("[") + op + "] " + rule + "; got " + std::to_string(number) + " at [" +
+           std::to_string(at) + "] of " + operands + "; try " + remedy;
+  };
+  if (x.device().is_cuda() && is_same_for_all && count > 0) {
+    count_in_range(x, {0, high(0) + 1}, [describe, operands = all()](const cuda::Offence& offence) {
+      return describe(offence.position, offence.value, operands);
+    });
+    return;
+  }
   const Tensor here = x.to(Device::cpu());
   const std::int32_t* number = here.data<std::int32_t>();
-  for (Index i = 0; i < count; ++i) {
-    require<ShapeError>(
-        number[i] >= 0 && number[i] <= high(i), op, rule,
-        [&] { return std::to_string(number[i]) + " at [" + std::to_string(i) + "] of " + all(); }, remedy);
-  }
+  for (Index i = 0; i < count; ++i)
+    if (number[i] < 0 || number[i] > high(i)) throw ShapeError(describe(i, number[i], all()));
 }
 
 /// Starts rise from 0 to `end`.
@@ -139,10 +148,11 @@ void check_options(const char* op, const AttentionOptions& options, const Sizes&
     return packed ? Index{here.data<std::int32_t>()[i + 1]} - here.data<std::int32_t>()[i] : n.S;
   };
   check_numbers(op, "key_lengths", "key_lengths must be i32 and at most the number of keys",
-                options.key_lengths, count, keys, got, "the number of keys that are there, 0 for none");
+                options.key_lengths, count, !packed, keys, got,
+                "the number of keys that are there, 0 for none");
   check_numbers(
       op, "prefix_lengths", "prefix_lengths must be i32 and not negative", options.prefix_lengths, count,
-      [](Index) { return std::numeric_limits<std::int32_t>::max(); }, got, "0 for none");
+      true, [](Index) { return Index{std::numeric_limits<std::int32_t>::max()}; }, got, "0 for none");
 
   require<ShapeError>(
       options.window_before >= kUnlimited && options.window_after >= kUnlimited, op,

@@ -8,18 +8,10 @@
 namespace tapeformer {
 namespace {
 
-/// Linear in x, so it is its own gradient at every order.
-Tensor masked(const Tensor& x, const Tensor& mask, double scale) {
-  const Tensor y = Tensor::empty_like(x);
-  const Index count = x.elements();
-  dispatch(
-      "dropout",
-      [&](auto on, auto* from, auto* to) {
-        using T = std::remove_pointer_t<decltype(to)>;
-        kernels::dropout_apply(on, count, mask.address<std::int32_t>(), static_cast<kernels::Wide<T>>(scale),
-                               from, kernels::Write<T>{to, false});
-      },
-      x, y);
+Tensor masked(const Tensor& x, const Tensor& mask, double scale);
+
+/// y = masked(x): linear in x, so it is its own gradient at every order.
+Tensor record_masked(const Tensor& x, const Tensor& mask, double scale, const Tensor& y) {
   return record("dropout", {x}, {mask}, y, [=](const Tensor& dy, const Gradients& into) {
     if (into.recorded()) {
       into[0] += masked(dy, mask, scale);
@@ -29,11 +21,24 @@ Tensor masked(const Tensor& x, const Tensor& mask, double scale) {
         "dropout",
         [&](auto on, auto* from, auto to) {
           using T = std::remove_pointer_t<decltype(from)>;
-          kernels::dropout_apply(on, count, mask.address<std::int32_t>(),
+          kernels::dropout_apply(on, dy.elements(), mask.address<std::int32_t>(),
                                  static_cast<kernels::Wide<T>>(scale), from, to);
         },
         dy, into[0]);
   });
+}
+
+Tensor masked(const Tensor& x, const Tensor& mask, double scale) {
+  const Tensor y = Tensor::empty_like(x);
+  dispatch(
+      "dropout",
+      [&](auto on, auto* from, auto* to) {
+        using T = std::remove_pointer_t<decltype(to)>;
+        kernels::dropout_apply(on, x.elements(), mask.address<std::int32_t>(),
+                               static_cast<kernels::Wide<T>>(scale), from, kernels::Write<T>{to, false});
+      },
+      x, y);
+  return record_masked(x, mask, scale, y);
 }
 
 }  // namespace
@@ -41,7 +46,8 @@ Tensor masked(const Tensor& x, const Tensor& mask, double scale) {
 DropoutDraw draw_dropout(double probability, const DropoutKey& key) {
   // A step's blocks are numbered from step * 2^32. The stream's top bit keeps them apart from the numbers
   // that a Generator of the same seed draws.
-  const kernels::PhiloxStream stream{key.seed, key.stream ^ std::uint64_t{1} << 63, key.step << 32};
+  const kernels::PhiloxStream stream{key.seed, key.stream ^ std::uint64_t{1} << 63, key.step << 32,
+                                     key.moved_by};
   const double dropped = std::min(probability * 0x1p32 + 0.5, 0x1p32 - 1);
   return {stream, static_cast<std::uint32_t>(dropped), 1 / (1 - probability)};
 }
@@ -55,10 +61,17 @@ Tensor dropout(const Tensor& x, double probability, const DropoutKey& key) {
   if (probability == 1) return masked_fill(x, Tensor::full({}, 1, DType::boolean, x.device()), 0);
   const DropoutDraw draw = draw_dropout(probability, key);
   const Tensor mask = Tensor::empty({kernels::dropout_mask_words(x.elements())}, DType::i32, x.device());
-  dispatch_on("dropout_mask", x.device(), [&](auto on) {
-    kernels::dropout_mask(on, draw.stream, x.elements(), draw.dropped, mask.address<std::int32_t>());
-  });
-  return masked(x, mask, draw.kept_scale);
+  const Tensor y = Tensor::empty_like(x);
+  dispatch(
+      "dropout",
+      [&](auto on, auto* from, auto* to) {
+        using T = std::remove_pointer_t<decltype(to)>;
+        kernels::dropout_forward(on, draw.stream, x.elements(), draw.dropped,
+                                 static_cast<kernels::Wide<T>>(draw.kept_scale), from,
+                                 mask.address<std::int32_t>(), to);
+      },
+      x, y);
+  return record_masked(x, mask, draw.kept_scale, y);
 }
 
 }  // namespace tapeformer

@@ -10,6 +10,7 @@ namespace tapeformer {
 /// Names one dropout decision: the run's seed, the layer's stream, the step of training.
 struct DropoutKey {
   std::uint64_t seed = 0, stream = 0, step = 0;
+  const std::uint64_t* moved_by = nullptr;  ///< in a GPU's memory, see PhiloxStream
 };
 
 /// What every kernel that drops elements is told: those whose random word is below `dropped` go.

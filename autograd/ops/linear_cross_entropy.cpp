@@ -1,7 +1,6 @@
 #include <tapeformer/autograd/dispatch.h>
 #include <tapeformer/autograd/kernels/loss.h>
 #include <tapeformer/autograd/kernels/matmul.h>
-#include <tapeformer/autograd/kernels/reduce.h>
 #include <tapeformer/autograd/ops/ids.h>
 #include <tapeformer/autograd/ops/linear_cross_entropy.h>
 #include <tapeformer/autograd/ops/matmul.h>
@@ -12,7 +11,29 @@ namespace tapeformer {
 namespace {
 
 constexpr const char* kOp = "linear_cross_entropy";
-constexpr Index kChunkBytes = Index{64} << 20;
+constexpr Index kChunkBytes = Index{64} << 20;  // in a CPU's cache no longer, but not much memory
+// On a GPU each chunk reads and writes dweight: at 8 times the size that is a few percent of its products.
+constexpr Index kGpuChunkBytes = Index{512} << 20;
+constexpr Index kTileRows = 128;  // what products on a GPU take at a time
+
+/// Logits from one row to the next. On a GPU rows begin at 16 bytes, without which products take other, slow
+/// ways: whatever the vocabulary, 50257 say.
+Index lead_of(Index out, const Tensor& x) {
+  const Index step = x.device().is_cuda() ? 16 / bytes_of(x.dtype()) : 1;
+  return std::max<Index>((out + step - 1) / step * step, 1);
+}
+
+/// Rows whose logits exist at a time: on a GPU chunks of about one size.
+Index chunk_of(Index rows, Index lead, Index wanted, const Tensor& x) {
+  Index chunk = wanted;
+  if (chunk == 0 && x.device().is_cuda()) {
+    const Index chunks = rows * lead * bytes_of(x.dtype()) / kGpuChunkBytes + 1;
+    chunk = (rows / chunks + kTileRows) / kTileRows * kTileRows;
+  } else if (chunk == 0) {
+    chunk = kChunkBytes / (lead * bytes_of(x.dtype()));
+  }
+  return std::clamp<Index>(chunk, 1, std::max<Index>(rows, 1));
+}
 
 void check(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& targets,
            const LinearCrossEntropyOptions& options) {
@@ -39,36 +60,43 @@ void check(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tens
 /// Whether a recording tape will ask for the gradient of `x`.
 bool is_tracked(const Tensor& x) { return tape_for(kOp, &x, 1) != nullptr; }
 
-/// The three products of a linear map over some of its rows, on a device.
+/// A linear map over some of its rows and its gradients, on a device; rows of z begin `lead` numbers apart.
 template <class On>
-struct Products {
+struct Map {
   On on;
-  Index rows, out, in;
+  Index rows, out, in, lead;
 
   template <class T>
-  void logits(const T* x, const T* weight, T* z) const {
-    run(rows, out, in, false, true, in, in, 1, x, weight, kernels::Write<T>{z, false});
+  void logits(const T* x, const T* weight, const T* bias, T* z) const {
+    const kernels::Gemm gemm = product(rows, out, in, in, in, lead, 1);
+    kernels::linear_forward(on, with(gemm, false, true), x, weight, bias, {}, static_cast<T*>(nullptr), z);
   }
   template <class T>
   void dx(double scale, const T* dz, const T* weight, kernels::Write<T> to) const {
-    run(rows, in, out, false, false, out, in, scale, dz, weight, to);
+    kernels::gemm(on, product(rows, in, out, lead, in, in, scale), dz, weight, to);
   }
-  template <class T>
-  void dweight(double scale, const T* dz, const T* x, kernels::Write<kernels::Wide<T>> to) const {
-    run(out, in, rows, true, false, out, in, scale, dz, x, to);
+  /// dbias is of dz as it is, without the scale.
+  template <class T, class W = kernels::Wide<T>>
+  void dweight(double scale, const T* dz, const T* x, kernels::Write<W> to, kernels::Write<W> dbias) const {
+    if (!to && !dbias) return;
+    const kernels::Gemm gemm = product(out, in, rows, lead, in, in, scale, bool(to));
+    kernels::linear_weight_gradient(on, with(gemm, true, false), dz, x, to, dbias);
   }
 
  private:
-  template <class T, class C>
-  void run(Index m, Index n, Index k, bool transpose_a, bool transpose_b, Index lda, Index ldb, double scale,
-           const T* a, const T* b, kernels::Write<C> c) const {
+  static kernels::Gemm product(Index m, Index n, Index k, Index lda, Index ldb, Index ldc, double scale,
+                               bool counts = true) {
     kernels::Gemm gemm;
     gemm.m = m, gemm.n = n, gemm.k = k;
-    gemm.transpose_a = transpose_a, gemm.transpose_b = transpose_b;
-    gemm.lda = std::max<Index>(lda, 1), gemm.ldb = std::max<Index>(ldb, 1), gemm.ldc = std::max<Index>(n, 1);
+    gemm.lda = std::max<Index>(lda, 1), gemm.ldb = std::max<Index>(ldb, 1),
+    gemm.ldc = std::max<Index>(ldc, 1);
     gemm.scale = scale;
-    count_flops(kOp, 2 * m * n * k);
-    kernels::gemm(on, gemm, a, b, c);
+    if (counts) count_flops(kOp, 2 * m * n * k);
+    return gemm;
+  }
+  static kernels::Gemm with(kernels::Gemm gemm, bool transpose_a, bool transpose_b) {
+    gemm.transpose_a = transpose_a, gemm.transpose_b = transpose_b;
+    return gemm;
   }
 };
 
@@ -78,13 +106,11 @@ Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor&
                             const LinearCrossEntropyOptions& options) {
   check(x, weight, bias, targets, options);
   kernels::CrossEntropy shape;
-  shape.rows = targets.elements(), shape.n = weight.size(0);
+  shape.rows = targets.elements(), shape.n = weight.size(0), shape.lead = lead_of(shape.n, x);
   shape.ignored = options.ignored, shape.smoothing = options.smoothing;
   const Tensor counted = check_ids(kOp, "targets", targets, shape.n, options.ignored);
   const Index rows = shape.rows, out = shape.n, in = x.size(-1);
-  const Index by_default = kChunkBytes / std::max<Index>(out * bytes_of(x.dtype()), 1);
-  const Index chunk =
-      std::clamp<Index>(options.chunk > 0 ? options.chunk : by_default, 1, std::max<Index>(rows, 1));
+  const Index chunk = chunk_of(rows, shape.lead, options.chunk, x);
 
   // Of a single chunk dz is kept where it is smaller than dweight: the products then wait for dloss. Not on a
   // GPU, where the host, which tells products their factor, would have to wait for it too.
@@ -92,7 +118,7 @@ Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor&
   const DType type = wide(x.dtype());
   const bool wants_x = is_tracked(x), wants_weight = is_tracked(weight), wants_bias = is_tracked(bias);
   const bool keeps_dz = wants_weight && rows <= chunk && rows <= in && !device.is_cuda();
-  const Tensor z = Tensor::empty({chunk, out}, x.dtype(), device);
+  const Tensor z = Tensor::empty({chunk, shape.lead}, x.dtype(), device);
   const Tensor dx = wants_x && !keeps_dz ? Tensor::empty_like(x) : Tensor();
   const Tensor dweight = wants_weight && !keeps_dz ? Tensor::empty(weight.shape(), type, device) : Tensor();
   const Tensor dbias = wants_bias ? Tensor::empty(bias.shape(), type, device) : Tensor();
@@ -111,17 +137,15 @@ Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor&
           kernels::CrossEntropy part = shape;
           part.rows = std::min(chunk, rows - from);
           const std::int32_t* target = targets.template address<std::int32_t>() + from;
-          const Products<decltype(on)> products{on, part.rows, out, in};
-          products.logits(px + from * in, pw, pz);
-          if (pb != nullptr) kernels::bias_activation(on, part.rows, out, pb, {}, false, pz, pz);
-          kernels::cross_entropy_forward(on, part, target, pz, kept, each + from);
+          const Map<decltype(on)> map{on, part.rows, out, in, shape.lead};
+          map.logits(px + from * in, pw, pb, pz);
           if (wants_x || wants_weight || wants_bias) {
-            const kernels::Write<T> dz{pz, false};
-            kernels::cross_entropy_backward(on, part, target, count, pz, kept, nullptr, dz);
+            kernels::cross_entropy_with_gradient(on, part, target, count, pz, kept, each + from);
+          } else {
+            kernels::cross_entropy_forward(on, part, target, pz, kept, each + from);
           }
-          if (pdx != nullptr) products.dx(1, pz, pw, kernels::Write<T>{pdx + from * in, false});
-          if (pdw != nullptr) products.dweight(1, pz, px + from * in, {pdw, from > 0});
-          if (pdb != nullptr) kernels::reduce_sum(on, 1, part.rows, out, pz, {pdb, from > 0});
+          if (pdx != nullptr) map.dx(1, pz, pw, kernels::Write<T>{pdx + from * in, false});
+          map.dweight(1, pz, px + from * in, {pdw, from > 0}, {pdb, from > 0});
           from += chunk;
         } while (from < rows);
         kernels::mean_loss(on, rows, each, count, y);
@@ -137,10 +161,10 @@ Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor&
             kOp,
             [&](auto on, auto* px, auto* pw, auto* factor, auto* pz, auto* pdx, auto* pdw, auto* pdb,
                 auto to_x, auto to_weight, auto to_bias) {
-              const Products<decltype(on)> products{on, rows, out, in};
-              if (to_x && pz != nullptr) products.dx(scale, pz, pw, to_x);
+              const Map<decltype(on)> map{on, rows, out, in, shape.lead};
+              if (to_x && pz != nullptr) map.dx(scale, pz, pw, to_x);
               if (to_x && pz == nullptr) kernels::scale_gradient(on, rows * in, factor, pdx, to_x);
-              if (to_weight && pz != nullptr) products.dweight(scale, pz, px, to_weight);
+              if (pz != nullptr) map.dweight(scale, pz, px, to_weight, {});
               if (to_weight && pz == nullptr) kernels::scale_gradient(on, out * in, factor, pdw, to_weight);
               if (to_bias) kernels::scale_gradient(on, out, factor, pdb, to_bias);
             },

@@ -5,7 +5,8 @@
 namespace tapeformer {
 
 struct LinearCrossEntropyOptions : CrossEntropyOptions {
-  Index chunk = 0;  ///< rows whose logits exist at a time; 0 for as many as take 64 MiB, or one
+  Index chunk =
+      0;  ///< rows whose logits exist at a time; 0 for as many as take 64 MiB (on a GPU 512), or one
 };
 
 /// cross_entropy(linear(x, weight, bias), targets) without ever storing the logits: they are computed for a

@@ -51,7 +51,7 @@ Tensor composed(const kernels::CrossEntropy& shape, const Tensor& logits, const 
 Tensor cross_entropy(const Tensor& logits, const Tensor& targets, const CrossEntropyOptions& options) {
   check(logits, targets, options);
   kernels::CrossEntropy shape;
-  shape.rows = targets.elements(), shape.n = logits.size(-1);
+  shape.rows = targets.elements(), shape.n = shape.lead = logits.size(-1);
   shape.ignored = options.ignored, shape.smoothing = options.smoothing;
   const Tensor counted = check_ids("cross_entropy", "targets", targets, shape.n, options.ignored);
 

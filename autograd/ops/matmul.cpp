@@ -1,10 +1,11 @@
 #include <tapeformer/autograd/dispatch.h>
 #include <tapeformer/autograd/kernels/matmul.h>
-#include <tapeformer/autograd/kernels/reduce.h>
 #include <tapeformer/autograd/ops/broadcast.h>
 #include <tapeformer/autograd/ops/elementwise.h>
 #include <tapeformer/autograd/ops/matmul.h>
 #include <tapeformer/autograd/ops/shape.h>
+
+#include <algorithm>
 
 namespace tapeformer {
 namespace {
@@ -56,23 +57,30 @@ std::string describe(const char* name, const Factor& factor) {
 /// dz [rows, Out] -> dx = dz weight, dweight = dz^T x, dbias.
 void linear_backward(const Tensor& x, const Tensor& weight, const Tensor& dz, const Gradients& into) {
   const Index out = weight.size(0), in = weight.size(1), rows = x.shape().elements(0, x.rank() - 1);
-  const auto product = [&](Index m, Index n, Index k, bool transpose_a, const Tensor& a, const Tensor& b,
-                           const auto& to) {
+  const auto product = [&](Index m, Index n, Index k, bool transpose_a) {
     kernels::Gemm shape;
     shape.m = m, shape.n = n, shape.k = k;
     shape.transpose_a = transpose_a;
-    shape.lda = transpose_a ? m : k, shape.ldb = n, shape.ldc = n;
-    count_flops("linear", 2 * m * n * k);
-    dispatch(
-        "linear", [&](auto on, auto* pa, auto* pb, auto pc) { kernels::gemm(on, shape, pa, pb, pc); }, a, b,
-        to);
+    shape.lda = std::max<Index>(transpose_a ? m : k, 1), shape.ldb = shape.ldc = std::max<Index>(n, 1);
+    return shape;
   };
-  if (into[0]) product(rows, in, out, false, dz, weight, into[0]);
-  if (into[1]) product(out, in, rows, true, dz, x, wide(into[1]));
-  if (into[2]) {
+  if (into[0]) {
+    count_flops("linear", 2 * rows * out * in);
     dispatch(
-        "linear", [&](auto on, auto* from, auto to) { kernels::reduce_sum(on, 1, rows, out, from, to); }, dz,
-        wide(into[2]));
+        "linear",
+        [&](auto on, auto* pdz, auto* pw, auto to) {
+          kernels::gemm(on, product(rows, in, out, false), pdz, pw, to);
+        },
+        dz, weight, into[0]);
+  }
+  if (into[1]) count_flops("linear", 2 * rows * out * in);
+  if (into[1] || into[2]) {
+    dispatch(
+        "linear",
+        [&](auto on, auto* pdz, auto* px, auto to_weight, auto to_bias) {
+          kernels::linear_weight_gradient(on, product(out, in, rows, true), pdz, px, to_weight, to_bias);
+        },
+        dz, x, wide(into[1]), wide(into[2]));
   }
 }
 
@@ -169,38 +177,29 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, std::op
   gemm.lda = gemm.ldb = std::max<Index>(in, 1), gemm.ldc = std::max<Index>(out, 1);
   count_flops("linear", 2 * rows * out * in);
 
-  const Tensor z = Tensor::empty(shape, x.dtype(), x.device());
-  // What the reverse pass needs of an activation is f'(z): it is at hand now, or a function of y.
+  const Tensor y = Tensor::empty(shape, x.dtype(), x.device());
   const Tensor inputs[] = {x, weight, bias};
   const bool derives =
       activation && !kernels::saves_output(*activation) && tape_for("linear", inputs, 3) != nullptr;
-  const Tensor y = derives ? Tensor::empty_like(z) : z;
+  const Tensor kept = derives ? Tensor::empty_like(y) : Tensor();
   dispatch(
       "linear",
-      [&](auto on, auto* px, auto* pw, auto* pb, auto* pz, auto* py) {
-        kernels::gemm(on, gemm, px, pw, kernels::Write<std::remove_pointer_t<decltype(pz)>>{pz, false});
-        if (pb != nullptr || activation) {
-          kernels::bias_activation(on, rows, out, pb, activation, derives, pz, py);
-        }
+      [&](auto on, auto* px, auto* pw, auto* pb, auto* saved, auto* py) {
+        kernels::linear_forward(on, gemm, px, pw, pb, activation, saved, py);
       },
-      x, weight, bias, z, y);
+      x, weight, bias, kept, y);
 
-  const Tensor saved = activation ? z : Tensor();  // f'(z), or y
+  const Tensor saved = activation ? (derives ? kept : y) : Tensor();
   return record_fused(
       "linear", {x, weight, bias}, {x, weight, saved}, y,
-      [x, weight, saved, activation, derives](const Tensor& dy, const Gradients& into) {
+      [x, weight, saved, activation](const Tensor& dy, const Gradients& into) {
         Tensor dz = dy;
         if (activation) {
           dz = Tensor::empty_like(dy);
           dispatch(
               "linear",
               [&](auto on, auto* s, auto* from, auto* to) {
-                if (derives) {
-                  kernels::binary(on, kernels::Binary::multiply, kernels::alike(dy.elements()), s, from, to);
-                } else {
-                  kernels::unary_backward(on, *activation, dy.elements(), s, from,
-                                          kernels::Write<std::remove_pointer_t<decltype(to)>>{to, false});
-                }
+                kernels::linear_activation_backward(on, *activation, dy.elements(), s, from, to);
               },
               saved, dy, dz);
         }

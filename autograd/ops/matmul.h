@@ -34,7 +34,7 @@ Tensor matmul(const Factor& a, const Factor& b, double scale = 1, bool output_by
 /// Math:    y = f(x weight^T + bias)
 /// Grad:    dz = dy f'(z); dx = dz weight, dweight = dz^T x, dbias = sum of dz over all but the last axis
 /// Shapes:  x [..., In], weight [Out, In], bias [Out] or undefined -> y [..., Out]
-/// Saves:   x, weight, and of an activation y, or f'(z) where that is no function of y
+/// Saves:   x, weight, and of an activation y, or where f'(z) is no function of it f'(z), on a GPU z
 /// Throws:  ShapeError if the sizes do not fit
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias = {},
               std::optional<kernels::Unary> activation = {});

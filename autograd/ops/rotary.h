@@ -42,4 +42,20 @@ Tensor rotary(const Tensor& x, const Tensor& positions, const RotaryConfig& conf
 Tensor packed_rotary(const Tensor& x, Index heads, Index head_width, const Tensor& positions,
                      const RotaryConfig& config = {});
 
+/// What positions turn heads by, to be reckoned once for all layers that turn alike.
+struct RotaryAngles {
+  Tensor table;  ///< [T or B, T, 2, pairs]: cosines, then sines; f32 beside bf16
+  RotaryLayout layout = RotaryLayout::interleaved;
+};
+/// For heads of `head_width` components of type `type`.
+/// Throws:  as rotary
+RotaryAngles rotary_angles(const RotaryConfig& config, Index head_width, const Tensor& positions, DType type);
+/// Of the positions first, first + 1 ..., `length` of them; on a GPU nothing comes from the host's memory.
+RotaryAngles rotary_angles(const RotaryConfig& config, Index head_width, Index first, Index length,
+                           DType type, Device device);
+/// The same by angles that are known. Given the only handle to x, they turn it where it lies.
+/// Throws:  ShapeError if the shapes do not fit
+Tensor rotary(Tensor x, const RotaryAngles& angles);
+Tensor packed_rotary(Tensor x, Index heads, Index head_width, const RotaryAngles& angles);
+
 }  // namespace tapeformer

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <tapeformer/autograd/ops/attention.h>
+#include <tapeformer/autograd/ops/rotary.h>
 #include <tapeformer/nn/attention/kv_cache.h>
 #include <tapeformer/nn/module.h>
 
@@ -11,6 +12,9 @@ struct AttentionContext : AttentionMasks {
   /// Position of every query, i32 [T] or [B, T], for layers with rotary positions. Undefined: 0, 1, ...,
   /// counted on from what the cache holds.
   Tensor positions;
+  /// What those positions turn queries and keys by, from angles(), for all layers of a stack; undefined: each
+  /// layer reckons its own.
+  RotaryAngles angles;
   /// Holds keys and values of earlier calls. Self-attention appends this call's; cross-attention puts the
   /// memory's in at its first call and never looks at the memory again.
   KvCache* cache = nullptr;
@@ -24,6 +28,11 @@ class Attention : public Module {
   /// Shapes:  query [B, T, C], memory [B, S, memory width] -> y [B, T, C]
   virtual Tensor operator()(const Tensor& query, const Tensor& memory,
                             const AttentionContext& context = {}) const = 0;
+  /// What self-attention turns its queries and keys by, as the context says; nothing without rotary
+  /// positions. A stack of layers that turn alike asks one of them, and tells the others by the context.
+  virtual RotaryAngles angles(const Tensor& /*query*/, const AttentionContext& /*context*/) const {
+    return {};
+  }
   /// How much one token takes in this layer's cache.
   virtual CacheWidths cache_widths() const = 0;
 };

@@ -1,4 +1,3 @@
-#include <tapeformer/autograd/ops/elementwise.h>
 #include <tapeformer/nn/attention/attention_sublayer.h>
 
 namespace tapeformer {
@@ -11,7 +10,8 @@ AttentionSublayer::AttentionSublayer(std::unique_ptr<Attention> attention,
 
 Tensor AttentionSublayer::operator()(const Tensor& x, const Tensor& memory,
                                      const AttentionContext& context) const {
-  return norm_(x + dropout_((*attention_)(x, memory, context)));
+  const Tensor attended_btc = (*attention_)(x, memory, context);
+  return norm_(x, attended_btc, {dropout_.active_probability(), dropout_.next_key()}).y;
 }
 
 void AttentionSublayer::visit(ParameterVisitor& visitor) {

@@ -1,9 +1,8 @@
+#include <tapeformer/autograd/dispatch.h>
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/ops/shape.h>
 #include <tapeformer/autograd/tape.h>
 #include <tapeformer/nn/attention/cached_heads.h>
-
-#include <numeric>
 
 namespace tapeformer {
 namespace {
@@ -43,14 +42,15 @@ AttentionOptions attention_options(const AttentionContext& context, const Dropou
   return options;
 }
 
-Tensor query_positions(const AttentionContext& context, const Tensor& query) {
-  if (context.positions.defined()) return context.positions;
-  const Index length = query.size(1);
-  const Tensor positions = Tensor::empty({length}, DType::i32, Device::cpu());
+RotaryAngles query_angles(const AttentionContext& context, const Tensor& query, const RotaryConfig& config,
+                          Index head_width) {
+  if (context.angles.table.defined()) return context.angles;
+  if (context.positions.defined()) {
+    require_same_device("rotary", "positions", context.positions, query);
+    return rotary_angles(config, head_width, context.positions, query.dtype());
+  }
   const Index first = context.cache != nullptr ? context.cache->length() : 0;
-  auto* to = positions.data<std::int32_t>();
-  std::iota(to, to + length, static_cast<std::int32_t>(first));
-  return positions.to(query.device());
+  return rotary_angles(config, head_width, first, query.size(1), query.dtype(), query.device());
 }
 
 void append_heads(KvCache& cache, const KeyValueHeads& fresh) {
@@ -70,7 +70,7 @@ KeyValueHeads held_heads(const KvCache& cache, const PackedHeads& heads, Attenti
     if (values.defined()) values = slice(values, 1, 0, held);
   }
   const Index rows = keys.size(0), room = keys.size(1);
-  if (room > held) {
+  if (room > held || cache.step().lengths.defined()) {
     if (!options.key_lengths.defined()) options.key_lengths = cache.lengths(keys.device());
     if (options.key_mask.defined()) options.key_mask = widened(options.key_mask, room);
     if (has_columns) options.mask = widened(options.mask, room);

@@ -10,9 +10,10 @@ namespace tapeformer {
 /// The context's masks and weights, and a layer's dropout on the weights.
 AttentionOptions attention_options(const AttentionContext& context, const Dropout& dropout);
 
-/// The positions of a query [B, T, C], i32 [T] or [B, T]: the context's, or counted on from what the cache
-/// holds. Ask before this call's keys enter the cache.
-Tensor query_positions(const AttentionContext& context, const Tensor& query);
+/// What turns the heads of a query [B, T, C]: the context's angles, or those of its positions, or of
+/// positions counted on from what the cache holds. Ask before this call's keys enter the cache.
+RotaryAngles query_angles(const AttentionContext& context, const Tensor& query, const RotaryConfig& config,
+                          Index head_width);
 
 /// Keys and values, head by head; values are undefined where everything is in the keys.
 struct KeyValueHeads {

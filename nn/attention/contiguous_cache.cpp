@@ -30,12 +30,23 @@ void ContiguousCache::append(const Tensor& keys, const Tensor& values) {
   check_append(keys, values, keys_);
   const Index tokens = keys.size(1);
   make_room(length_ + tokens, keys, values);
+  if (step_.positions.defined()) {
+    put_step(keys, values, keys_, values_);
+    length_ += tokens;
+    return;
+  }
   const auto put = [&](const Tensor& fresh, const Tensor& held) {
     if (fresh.defined()) copy_tokens(rows(), tokens, fresh, tokens, 0, held, held.size(1), length_);
   };
   put(keys, keys_);
   put(values, values_);
   length_ += tokens;
+}
+
+bool ContiguousCache::reserve(Index tokens) {
+  if (!keys_.defined() || (capacity_ > 0 && tokens > capacity_)) return false;
+  make_room(tokens, keys_, values_);
+  return true;
 }
 
 void ContiguousCache::reorder(const std::vector<std::int32_t>& order) {
@@ -46,7 +57,13 @@ void ContiguousCache::reorder(const std::vector<std::int32_t>& order) {
   std::iota(same.begin(), same.end(), 0);
   if (order == same) return;
   for (Tensor* held : {&keys_, &values_}) {
-    if (held->defined()) *held = picked_rows(*held, order);
+    if (!held->defined()) continue;
+    const Tensor picked = picked_rows(*held, order);
+    if (held->device().is_cuda() && picked.shape() == held->shape()) {
+      held->copy_from(picked);  // graphs of steps know where it lies
+    } else {
+      *held = picked;
+    }
   }
 }
 

@@ -13,18 +13,17 @@ class ContiguousCache : public KvCache {
   void append(const Tensor& keys, const Tensor& values) override;
   Tensor keys() const override { return keys_; }
   Tensor values() const override { return values_; }
-  Index length() const override { return length_; }
   Index rows() const override { return keys_.defined() ? keys_.size(0) : 0; }
   void reorder(const std::vector<std::int32_t>& order) override;
   void clear() override;
   Index bytes() const override;
+  bool reserve(Index tokens) override;
 
  private:
   /// For so many tokens in all, of the rows, width and type of these.
   void make_room(Index tokens, const Tensor& keys, const Tensor& values);
 
   Tensor keys_, values_;  // [R, room, width]
-  Index length_ = 0;
 };
 
 }  // namespace tapeformer

@@ -99,7 +99,7 @@ AttentionCost attention_cost(const LatentConfig& given, const AttentionCall& cal
   bill.projection(M, C, R, false);
   bill.projection(N, H * E, C, false);
   bill.parameters(L * H * (D + E));
-  bill.keeps(N * C + (call.keys > 0 ? M * memory : 0) + 2 * call.queries * R);
+  bill.keeps(N * C + (call.keys > 0 ? M * memory : 0) + call.queries * R);
 
   const bool decodes = config.form == LatentForm::automatic && call.cached > 0;
   if (config.form == LatentForm::absorbed || decodes) {

@@ -50,8 +50,7 @@ Tensor GroupedQueryAttention::operator()(const Tensor& query, const Tensor& memo
   AttentionOptions options = attention_options(context, dropout_);
   Tensor input_btn = input_(query);
   if (config_.rotary) {
-    const Tensor positions = query_positions(context, query);
-    input_btn = packed_rotary(input_btn, H + G, D, positions, config_.rotations);
+    input_btn = packed_rotary(std::move(input_btn), H + G, D, angles(query, context));
   }
   Tensor heads_bthe;
   if (!config_.cross && context.cache == nullptr) {
@@ -66,6 +65,10 @@ Tensor GroupedQueryAttention::operator()(const Tensor& query, const Tensor& memo
         scaled_dot_product_attention(heads_at(input_btn, 0, H, D), held.key_bsgd, held.value_bsge, options);
   }
   return output_(side_by_side(heads_bthe));
+}
+
+RotaryAngles GroupedQueryAttention::angles(const Tensor& query, const AttentionContext& context) const {
+  return config_.rotary ? query_angles(context, query, config_.rotations, heads_.key_width) : RotaryAngles();
 }
 
 void GroupedQueryAttention::visit(ParameterVisitor& visitor) {

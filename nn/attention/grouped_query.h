@@ -36,6 +36,7 @@ class GroupedQueryAttention : public Attention {
 
   Tensor operator()(const Tensor& query, const Tensor& memory,
                     const AttentionContext& context = {}) const override;
+  RotaryAngles angles(const Tensor& query, const AttentionContext& context) const override;
   CacheWidths cache_widths() const override {
     return {heads_.groups * heads_.key_width, heads_.groups * heads_.value_width};
   }

@@ -1,4 +1,5 @@
 #include <tapeformer/autograd/dispatch.h>
+#include <tapeformer/autograd/kernels/cache.h>
 #include <tapeformer/autograd/kernels/shape.h>
 #include <tapeformer/autograd/tape.h>
 #include <tapeformer/nn/attention/contiguous_cache.h>
@@ -6,7 +7,17 @@
 
 namespace tapeformer {
 
+CacheStep step_to(const Tensor& positions) {
+  const Tensor lengths = Tensor::empty({positions.size(0)}, DType::i32, positions.device());
+  dispatch_on("kv_cache", positions.device(), [&](auto on) {
+    kernels::lengths_up_to(on, lengths.elements(), positions.address<std::int32_t>(),
+                           lengths.address<std::int32_t>());
+  });
+  return {positions, lengths};
+}
+
 Tensor KvCache::lengths(Device device) const {
+  if (step_.lengths.defined()) return step_.lengths;
   return Tensor::full({rows()}, static_cast<double>(length()), DType::i32, device);
 }
 
@@ -20,6 +31,19 @@ void KvCache::copy_tokens(Index rows, Index count, const Tensor& x, Index length
                               to * width, source, target);
       },
       x, y);
+}
+
+void KvCache::put_step(const Tensor& keys, const Tensor& values, const Tensor& held_keys,
+                       const Tensor& held_values) const {
+  require_same_device("kv_cache", "positions", step_.positions, keys);
+  const kernels::TokenPlaces places{rows(), held_keys.size(1), widths_.key, widths_.value,
+                                    step_.positions.address<std::int32_t>()};
+  dispatch(
+      "kv_cache",
+      [&](auto on, auto* fresh_keys, auto* fresh_values, auto* keys_there, auto* values_there) {
+        kernels::put_tokens(on, places, fresh_keys, fresh_values, keys_there, values_there);
+      },
+      keys, values, held_keys, held_values);
 }
 
 void KvCache::check_append(const Tensor& keys, const Tensor& values, const Tensor& held) const {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace tapeformer {
@@ -13,6 +14,14 @@ namespace tapeformer {
 struct CacheWidths {
   Index key = 0, value = 0;
 };
+
+/// A step of one token a row whose place is said by the device's memory alone, so that what is queued for it
+/// once, as a graph, is right for every place.
+struct CacheStep {
+  Tensor positions;  ///< i32 [R, 1]: where the tokens go, all to the same
+  Tensor lengths;    ///< i32 [R]: how many tokens there are then
+};
+CacheStep step_to(const Tensor& positions);
 
 /// The keys and values (or latents) that one attention layer computed for the tokens it has seen. All rows of
 /// the batch hold the same number of tokens. For inference: nothing in it is recorded.
@@ -29,7 +38,7 @@ class KvCache {
   virtual Tensor keys() const = 0;
   virtual Tensor values() const = 0;
 
-  virtual Index length() const = 0;
+  Index length() const { return length_; }
   virtual Index rows() const = 0;
   /// Row i becomes what row rows[i] was; their number may change. Beam search picks its survivors so. Where
   /// there is nothing yet, nothing happens.
@@ -43,6 +52,17 @@ class KvCache {
   /// i32 [R], all length(): what AttentionMasks::key_lengths wants.
   Tensor lengths(Device device = default_device()) const;
 
+  /// Room for `tokens` a row in all, for steps to come: keys() and values() stay where they are as long as it
+  /// lasts. False if there can be none, or if this cache does not keep them in one place.
+  virtual bool reserve(Index /*tokens*/) { return false; }
+  /// From now on append() puts a token of each row where `step` says, for which there must be room, and
+  /// lengths() are the step's; until set_step({}). The caller sees to it that length() is the same place.
+  void set_step(CacheStep step) { step_ = std::move(step); }
+  const CacheStep& step() const { return step_; }
+  /// So many tokens are there: after a graph of a step has put one, or to begin anew in the same place. Of
+  /// those that reserve().
+  void set_length(Index length) { length_ = length; }
+
  protected:
   KvCache(const CacheWidths& widths, Index capacity) : widths_(widths), capacity_(capacity) {}
   /// Throws what append() throws. `held` is of the type that the cache has, or undefined.
@@ -53,8 +73,14 @@ class KvCache {
   static void copy_tokens(Index rows, Index count, const Tensor& x, Index length_x, Index from,
                           const Tensor& y, Index length_y, Index to);
 
+  /// held[r, step().positions[r]] = fresh[r]; values as in append().
+  void put_step(const Tensor& keys, const Tensor& values, const Tensor& held_keys,
+                const Tensor& held_values) const;
+
   const CacheWidths widths_;
   const Index capacity_;  // 0 for as many as come
+  Index length_ = 0;
+  CacheStep step_;
 };
 
 enum class CacheKind { contiguous, paged };

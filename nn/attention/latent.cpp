@@ -63,16 +63,17 @@ LatentAttention::LatentAttention(const LatentConfig& config, Generator& random)
   }
 }
 
-Tensor LatentAttention::turned(const Tensor& x, Index heads, const Tensor& positions) const {
-  return rotary(by_heads(x, heads), positions, config_.rotations);
+RotaryAngles LatentAttention::angles(const Tensor& query, const AttentionContext& context) const {
+  if (!key_rotary_) return {};
+  return query_angles(context, query, config_.rotations, config_.rotary_width);
 }
 
 /// What the cache holds: [B, S, 1, d_c + d_R], the latent and the shared rotary key of every token.
-Tensor LatentAttention::latents(const Tensor& memory, const Tensor& positions) const {
+Tensor LatentAttention::latents(const Tensor& memory, const RotaryAngles& angles) const {
   const Tensor down_bsc = key_value_down_(memory);
   const Tensor latent_bs1c = by_heads(key_value_norm_ ? (*key_value_norm_)(down_bsc) : down_bsc, 1);
   if (!key_rotary_) return latent_bs1c;
-  return concat({latent_bs1c, turned((*key_rotary_)(memory), 1, positions)}, 3);
+  return concat({latent_bs1c, rotary(by_heads((*key_rotary_)(memory), 1), angles)}, 3);
 }
 
 Tensor LatentAttention::operator()(const Tensor& query, const Tensor& memory,
@@ -102,14 +103,12 @@ Tensor LatentAttention::attend(const Tensor& query, const Tensor& memory, const 
 
   Tensor input_bti = query_down_ ? (*query_down_)(query) : query;
   if (query_norm_) input_bti = (*query_norm_)(input_bti);
-  Tensor positions, rotary_bthr;
-  if (key_rotary_) {
-    positions = query_positions(context, query);
-    rotary_bthr = turned((*query_rotary_)(input_bti), heads_, positions);
-  }
+  const RotaryAngles turns = angles(query, context);
+  const Tensor rotary_bthr =
+      key_rotary_ ? rotary(by_heads((*query_rotary_)(input_bti), heads_), turns) : Tensor();
   const PackedHeads held{heads_, 1, latent_width_ + config_.rotary_width, 0};
   const Tensor latents_bs1n = cached_heads(context.cache, is_self, held, options, [&] {
-                                return KeyValueHeads{latents(memory, positions), {}};
+                                return KeyValueHeads{latents(memory, turns), {}};
                               }).key_bsgd;
   return absorbs ? absorbed(input_bti, rotary_bthr, latents_bs1n, products, options)
                  : naive(input_bti, rotary_bthr, latents_bs1n, options);

@@ -58,6 +58,7 @@ class LatentAttention : public Attention {
 
   Tensor operator()(const Tensor& query, const Tensor& memory,
                     const AttentionContext& context = {}) const override;
+  RotaryAngles angles(const Tensor& query, const AttentionContext& context) const override;
   CacheWidths cache_widths() const override { return {latent_width_ + config_.rotary_width, 0}; }
   void visit(ParameterVisitor& visitor) override;
 
@@ -70,8 +71,7 @@ class LatentAttention : public Attention {
  private:
   Tensor attend(const Tensor& query, const Tensor& memory, const AttentionContext& context,
                 const LatentProducts& products) const;
-  Tensor latents(const Tensor& memory, const Tensor& positions) const;
-  Tensor turned(const Tensor& x, Index heads, const Tensor& positions) const;
+  Tensor latents(const Tensor& memory, const RotaryAngles& angles) const;
   Tensor naive(const Tensor& input, const Tensor& rotary, const Tensor& latents,
                const AttentionOptions& options) const;
   Tensor absorbed(const Tensor& input, const Tensor& rotary, const Tensor& latents,

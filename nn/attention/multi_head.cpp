@@ -82,11 +82,11 @@ Tensor MultiHeadAttention::attend(const Tensor& query, const Tensor& key, const 
     throw Error("[multi_head] rotary positions are for self-attention; got a memory that is not the query");
   }
   AttentionOptions options = attention_options(context, dropout_);
-  const Tensor positions = config_.rotary ? query_positions(context, query) : Tensor();
+  const RotaryAngles turns = angles(query, context);
   const bool packs = config_.packed && is_self;
   Tensor packed = packs ? inputs_[0](query) : Tensor();
   if (packs && config_.rotary) {
-    packed = packed_rotary(packed, 2 * heads_.heads, heads_.key_width, positions, config_.rotations);
+    packed = packed_rotary(std::move(packed), 2 * heads_.heads, heads_.key_width, turns);
   }
   Tensor heads_bthe;
   if (packs && context.cache == nullptr) {
@@ -97,7 +97,7 @@ Tensor MultiHeadAttention::attend(const Tensor& query, const Tensor& key, const 
       return by_heads(packs ? all[which] : project(which, x), heads_.heads);
     };
     const auto turned = [&](const Tensor& x_bthd) {
-      return config_.rotary && !packs ? rotary(x_bthd, positions, config_.rotations) : x_bthd;
+      return config_.rotary && !packs ? rotary(x_bthd, turns) : x_bthd;
     };
     const Tensor query_bthd = turned(part(kQuery, query));
     const KeyValueHeads held = cached_heads(context.cache, is_self, heads_, options, [&] {
@@ -107,6 +107,11 @@ Tensor MultiHeadAttention::attend(const Tensor& query, const Tensor& key, const 
   }
   const Tensor y_btc = output_(side_by_side(heads_bthe));
   return output_dropout_ ? (*output_dropout_)(y_btc) : y_btc;
+}
+
+RotaryAngles MultiHeadAttention::angles(const Tensor& query, const AttentionContext& context) const {
+  if (!config_.rotary) return {};
+  return query_angles(context, query, config_.rotations, heads_.key_width);
 }
 
 /// A packed projection stays the same function when the inputs are not: each takes its rows of the matrix.

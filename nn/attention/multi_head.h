@@ -43,6 +43,7 @@ class MultiHeadAttention : public Attention {
   /// Shapes:  query [B, T, C], key [B, S, memory_width], value [B, S, value_memory_width] -> y [B, T, C]
   Tensor operator()(const Tensor& query, const Tensor& key, const Tensor& value,
                     const AttentionContext& context) const;
+  RotaryAngles angles(const Tensor& query, const AttentionContext& context) const override;
   CacheWidths cache_widths() const override {
     return {heads_.groups * heads_.key_width, heads_.groups * heads_.value_width};
   }

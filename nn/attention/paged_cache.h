@@ -16,7 +16,6 @@ class PagedCache : public KvCache {
   void append(const Tensor& keys, const Tensor& values) override;
   Tensor keys() const override { return gathered(keys_); }
   Tensor values() const override { return gathered(values_); }
-  Index length() const override { return length_; }
   Index rows() const override { return static_cast<Index>(tables_.size()); }
   void reorder(const std::vector<std::int32_t>& order) override;
   void clear() override;
@@ -39,7 +38,6 @@ class PagedCache : public KvCache {
   PooledVector<std::int32_t> references_;  // tables that name a block
   PooledVector<std::int32_t> free_;
   PooledVector<Table> tables_;
-  Index length_ = 0;
 };
 
 }  // namespace tapeformer

@@ -1,5 +1,4 @@
 #include <tapeformer/nn/transformer/decoder_layer.h>
-#include <tapeformer/nn/transformer/residual.h>
 
 namespace tapeformer {
 
@@ -14,18 +13,32 @@ DecoderLayer::DecoderLayer(const TransformerLayerConfig& config, Generator& rand
       dropout_({config.dropout}, random) {}
 
 Tensor DecoderLayer::operator()(const Tensor& x, const Tensor& memory, const DecoderContext& context) const {
+  ResidualStream stream(x);
+  (*this)(stream, memory, context);
+  return stream.sum();
+}
+
+void DecoderLayer::operator()(ResidualStream& stream, const Tensor& memory,
+                              const DecoderContext& context) const {
   AttentionContext self, cross;
   self.causal = true;
   self.key_mask = context.key_mask;
+  self.angles = context.angles;
   self.cache = context.self_cache;
   cross.key_mask = context.memory_mask;
   cross.cache = context.cross_cache;
   cross.weights = context.cross_weights;
-  const Tensor attended = residual(x, norm_first_, self_attention_norm_, dropout_,
-                                   [&](const Tensor& h) { return (*self_attention_)(h, h, self); });
-  const Tensor informed = residual(attended, norm_first_, cross_attention_norm_, dropout_,
-                                   [&](const Tensor& h) { return (*cross_attention_)(h, memory, cross); });
-  return residual(informed, norm_first_, feed_forward_norm_, dropout_, feed_forward_);
+  residual(stream, norm_first_, self_attention_norm_, dropout_,
+           [&](const Tensor& h) { return (*self_attention_)(h, h, self); });
+  residual(stream, norm_first_, cross_attention_norm_, dropout_,
+           [&](const Tensor& h) { return (*cross_attention_)(h, memory, cross); });
+  residual(stream, norm_first_, feed_forward_norm_, dropout_, feed_forward_);
+}
+
+RotaryAngles DecoderLayer::angles(const Tensor& x, const DecoderContext& context) const {
+  AttentionContext self;
+  self.cache = context.self_cache;
+  return self_attention_->angles(x, self);
 }
 
 void DecoderLayer::visit(ParameterVisitor& visitor) {

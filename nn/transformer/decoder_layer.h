@@ -2,6 +2,7 @@
 
 #include <tapeformer/nn/layer_norm.h>
 #include <tapeformer/nn/transformer/layer_config.h>
+#include <tapeformer/nn/transformer/residual.h>
 
 namespace tapeformer {
 
@@ -12,6 +13,7 @@ struct DecoderContext {
   KvCache* self_cache = nullptr;    ///< holds the earlier tokens; the input's are added
   KvCache* cross_cache = nullptr;   ///< holds the memory from the first call on
   Tensor* cross_weights = nullptr;  ///< receives the weights [B, H, T, S] of the attention to the memory
+  RotaryAngles angles = {};         ///< of self-attention, for all layers of a stack; see AttentionContext
 };
 
 /// Causal self-attention, attention to the encoder's output, and a feed-forward network, each with residual
@@ -23,7 +25,11 @@ class DecoderLayer : public Module {
   DecoderLayer(const TransformerLayerConfig& config, Generator& random);
 
   Tensor operator()(const Tensor& x, const Tensor& memory, const DecoderContext& context = {}) const;
+  /// The same for one of several layers: what it adds last may wait for the next one's norm.
+  void operator()(ResidualStream& stream, const Tensor& memory, const DecoderContext& context) const;
   void visit(ParameterVisitor& visitor) override;
+  /// Of x's tokens, for all layers of the stack.
+  RotaryAngles angles(const Tensor& x, const DecoderContext& context) const;
   CacheWidths self_cache_widths() const { return self_attention_->cache_widths(); }
   CacheWidths cross_cache_widths() const { return cross_attention_->cache_widths(); }
 

@@ -59,16 +59,28 @@ DecoderOnly::DecoderOnly(const DecoderOnlyConfig& config, Generator& random)
   initialise(*this, config.layers, config.positions == PositionKind::sinusoidal, random);
 }
 
-Tensor DecoderOnly::through_layers(Tensor x_btc, const AttentionMasks& masks, LayerCaches* caches) const {
+Tensor DecoderOnly::through_layers(const Tensor& embedded_btc, const AttentionMasks& masks,
+                                   LayerCaches* caches) const {
   AttentionContext context;
   static_cast<AttentionMasks&>(context) = masks;
   context.causal = true;
+  if (caches != nullptr) {
+    context.cache = &caches->layer(0);
+    context.positions = caches->positions();
+  }
+  context.angles = layers_.front().angles(embedded_btc, context);
+  ResidualStream stream(embedded_btc);
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     if (caches != nullptr) context.cache = &caches->layer(i);
-    const auto layer = [&layer = layers_[i], x_btc, context] { return layer(x_btc, context); };
-    x_btc = recomputes_layers_ ? recomputed({x_btc}, layer) : layer();
+    if (!recomputes_layers_) {
+      layers_[i](stream, context);
+      continue;
+    }
+    const Tensor x_btc = stream.sum();
+    stream = ResidualStream(
+        recomputed({x_btc}, [&layer = layers_[i], x_btc, context] { return layer(x_btc, context); }));
   }
-  return norm_(x_btc);
+  return stream.normed(norm_);
 }
 
 Tensor DecoderOnly::states(const Tensor& ids, const Tensor& prefix_lengths) const {
@@ -81,7 +93,8 @@ Tensor DecoderOnly::states(const Tensor& ids, LayerCaches& caches, const Tensor&
   const RecordingPause pause;
   AttentionMasks masks;
   masks.prefix_lengths = prefix_lengths;
-  return through_layers(input_(ids, caches.length()), masks, &caches);
+  const Tensor& at = caches.positions();
+  return through_layers(at.defined() ? input_(ids, at) : input_(ids, caches.length()), masks, &caches);
 }
 
 LayerCaches DecoderOnly::start(const CacheConfig& config) const {

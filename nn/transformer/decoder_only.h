@@ -63,7 +63,7 @@ class DecoderOnly : public Module {
   const DecoderOnlyConfig& config() const { return config_; }
 
  private:
-  Tensor through_layers(Tensor x_btc, const AttentionMasks& masks, LayerCaches* caches) const;
+  Tensor through_layers(const Tensor& embedded_btc, const AttentionMasks& masks, LayerCaches* caches) const;
 
   DecoderOnlyConfig config_;
   TokenInput input_;

@@ -11,10 +11,16 @@ DecoderOnlyLayer::DecoderOnlyLayer(const DecoderOnlyConfig& config, Generator& r
           random),
       dropout_({config.residual_dropout}, random) {}
 
+void DecoderOnlyLayer::operator()(ResidualStream& stream, const AttentionContext& context) const {
+  residual(stream, true, attention_norm_, dropout_,
+           [&](const Tensor& normed_btc) { return (*attention_)(normed_btc, normed_btc, context); });
+  residual(stream, true, feed_forward_norm_, dropout_, feed_forward_);
+}
+
 Tensor DecoderOnlyLayer::operator()(const Tensor& x, const AttentionContext& context) const {
-  const Tensor normed_btc = attention_norm_(x);
-  const Tensor attended_btc = x + dropout_((*attention_)(normed_btc, normed_btc, context));
-  return attended_btc + dropout_(feed_forward_(feed_forward_norm_(attended_btc)));
+  ResidualStream stream(x);
+  (*this)(stream, context);
+  return stream.sum();
 }
 
 void DecoderOnlyLayer::visit(ParameterVisitor& visitor) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <tapeformer/nn/transformer/decoder_only_config.h>
+#include <tapeformer/nn/transformer/residual.h>
 
 #include <memory>
 
@@ -14,6 +15,12 @@ class DecoderOnlyLayer : public Module {
   DecoderOnlyLayer(const DecoderOnlyConfig& config, Generator& random);
 
   Tensor operator()(const Tensor& x, const AttentionContext& context) const;
+  /// The same for one of several layers: what it adds last may wait for the next one's norm.
+  void operator()(ResidualStream& stream, const AttentionContext& context) const;
+  /// Of x's tokens, for all layers of the stack.
+  RotaryAngles angles(const Tensor& x, const AttentionContext& context) const {
+    return attention_->angles(x, context);
+  }
   CacheWidths cache_widths() const { return attention_->cache_widths(); }
   void visit(ParameterVisitor& visitor) override;
 

@@ -40,12 +40,21 @@ Encoder::Encoder(const EncoderConfig& config, Generator& random)
       norm_(final_norm(config.layer)) {}
 
 Tensor Encoder::operator()(const Tensor& ids, const Tensor& mask) const {
-  Tensor x_bsc = input_(ids);
+  ResidualStream stream(input_(ids));
+  const RotaryAngles angles = layers_.empty() ? RotaryAngles() : layers_.front().angles(stream.sum());
   for (const EncoderLayer& layer : layers_) {
-    const auto run = [&layer, x_bsc, mask] { return layer(x_bsc, mask); };
-    x_bsc = recomputes_layers_ ? recomputed({x_bsc}, run) : run();
+    if (!recomputes_layers_) {
+      layer(stream, mask, angles);
+      continue;
+    }
+    const Tensor x_bsc = stream.sum();
+    stream = ResidualStream(recomputed({x_bsc}, [&layer, x_bsc, mask, angles] {
+      ResidualStream own(x_bsc);
+      layer(own, mask, angles);
+      return own.sum();
+    }));
   }
-  return norm_ ? (*norm_)(x_bsc) : x_bsc;
+  return norm_ ? stream.normed(*norm_) : stream.sum();
 }
 
 void Encoder::visit(ParameterVisitor& visitor) {
@@ -61,18 +70,24 @@ Decoder::Decoder(const EncoderConfig& config, Generator& random)
 
 Tensor Decoder::operator()(const Tensor& ids, const Tensor& memory, const Tensor& memory_mask,
                            std::vector<Tensor>* cross_weights) const {
-  Tensor x_btc = input_(ids);
+  ResidualStream stream(input_(ids));
   if (cross_weights != nullptr) cross_weights->assign(layers_.size(), {});
   DecoderContext context;
   context.memory_mask = memory_mask;
+  if (!layers_.empty()) context.angles = layers_.front().angles(stream.sum(), context);
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     if (cross_weights != nullptr) context.cross_weights = &(*cross_weights)[i];
-    const auto run = [&layer = layers_[i], x_btc, memory, context] { return layer(x_btc, memory, context); };
-    // Weights that somebody asks for outlive the layer.
-    const bool recomputes = recomputes_layers_ && cross_weights == nullptr;
-    x_btc = recomputes ? recomputed({x_btc, memory}, run) : run();
+    const bool recomputes = recomputes_layers_ && cross_weights == nullptr;  // weights outlive the layer
+    if (!recomputes) {
+      layers_[i](stream, memory, context);
+      continue;
+    }
+    const Tensor x_btc = stream.sum();
+    stream = ResidualStream(recomputed({x_btc, memory}, [&layer = layers_[i], x_btc, memory, context] {
+      return layer(x_btc, memory, context);
+    }));
   }
-  return norm_ ? (*norm_)(x_btc) : x_btc;
+  return norm_ ? stream.normed(*norm_) : stream.sum();
 }
 
 DecoderState Decoder::start(const Tensor& memory, const Tensor& memory_mask,
@@ -89,15 +104,16 @@ DecoderState Decoder::start(const Tensor& memory, const Tensor& memory_mask,
 
 Tensor Decoder::operator()(const Tensor& ids, DecoderState& state) const {
   const RecordingPause pause;
-  Tensor x_btc = input_(ids, state.length());
+  ResidualStream stream(input_(ids, state.length()));
   DecoderContext context;
   context.memory_mask = state.memory_mask_;
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     context.self_cache = state.layers_[i].self.get();
+    if (i == 0) context.angles = layers_[0].angles(stream.sum(), context);
     context.cross_cache = state.layers_[i].cross.get();
-    x_btc = layers_[i](x_btc, state.memory_, context);
+    layers_[i](stream, state.memory_, context);
   }
-  return norm_ ? (*norm_)(x_btc) : x_btc;
+  return norm_ ? stream.normed(*norm_) : stream.sum();
 }
 
 void Decoder::visit(ParameterVisitor& visitor) {

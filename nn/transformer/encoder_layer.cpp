@@ -1,5 +1,4 @@
 #include <tapeformer/nn/transformer/encoder_layer.h>
-#include <tapeformer/nn/transformer/residual.h>
 
 namespace tapeformer {
 
@@ -11,12 +10,20 @@ EncoderLayer::EncoderLayer(const TransformerLayerConfig& config, Generator& rand
       feed_forward_norm_({config.width, config.epsilon, true}),
       dropout_({config.dropout}, random) {}
 
-Tensor EncoderLayer::operator()(const Tensor& x, const Tensor& key_mask) const {
+void EncoderLayer::operator()(ResidualStream& stream, const Tensor& key_mask,
+                              const RotaryAngles& angles) const {
   AttentionContext masks;
   masks.key_mask = key_mask;
-  const Tensor attended = residual(x, norm_first_, self_attention_norm_, dropout_,
-                                   [&](const Tensor& h) { return (*self_attention_)(h, h, masks); });
-  return residual(attended, norm_first_, feed_forward_norm_, dropout_, feed_forward_);
+  masks.angles = angles;
+  residual(stream, norm_first_, self_attention_norm_, dropout_,
+           [&](const Tensor& h) { return (*self_attention_)(h, h, masks); });
+  residual(stream, norm_first_, feed_forward_norm_, dropout_, feed_forward_);
+}
+
+Tensor EncoderLayer::operator()(const Tensor& x, const Tensor& key_mask) const {
+  ResidualStream stream(x);
+  (*this)(stream, key_mask, {});
+  return stream.sum();
 }
 
 void EncoderLayer::visit(ParameterVisitor& visitor) {

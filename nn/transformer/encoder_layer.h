@@ -2,6 +2,7 @@
 
 #include <tapeformer/nn/layer_norm.h>
 #include <tapeformer/nn/transformer/layer_config.h>
+#include <tapeformer/nn/transformer/residual.h>
 
 namespace tapeformer {
 
@@ -13,6 +14,10 @@ class EncoderLayer : public Module {
   EncoderLayer(const TransformerLayerConfig& config, Generator& random);
 
   Tensor operator()(const Tensor& x, const Tensor& key_mask = {}) const;
+  /// The same for one of several layers: what it adds last may wait for the next one's norm.
+  void operator()(ResidualStream& stream, const Tensor& key_mask, const RotaryAngles& angles) const;
+  /// Of x's tokens, for all layers of the stack.
+  RotaryAngles angles(const Tensor& x) const { return self_attention_->angles(x, {}); }
   void visit(ParameterVisitor& visitor) override;
 
  private:

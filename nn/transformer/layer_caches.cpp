@@ -1,5 +1,7 @@
 #include <tapeformer/nn/transformer/layer_caches.h>
 
+#include <algorithm>
+
 namespace tapeformer {
 
 void LayerCaches::reorder(const std::vector<std::int32_t>& rows) {
@@ -14,6 +16,24 @@ Index LayerCaches::bytes() const {
   Index total = 0;
   for (const auto& layer : layers_) total += layer->bytes();
   return total;
+}
+
+bool LayerCaches::reserve(Index tokens) {
+  return std::all_of(layers_.begin(), layers_.end(),
+                     [&](const auto& layer) { return layer->reserve(tokens); });
+}
+
+void LayerCaches::set_length(Index length) {
+  for (const auto& layer : layers_) layer->set_length(length);
+}
+
+LayerCaches::Step::Step(LayerCaches& caches, const Tensor& positions) : caches_(caches) {
+  const CacheStep step = step_to(positions);
+  for (const auto& layer : caches_.layers_) layer->set_step(step);
+}
+
+LayerCaches::Step::~Step() {
+  for (const auto& layer : caches_.layers_) layer->set_step({});
 }
 
 }  // namespace tapeformer

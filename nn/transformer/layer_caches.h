@@ -22,6 +22,23 @@ class LayerCaches {
   Index rows() const { return layers_.front()->rows(); }
   /// Bytes that the tokens take in all layers.
   Index bytes() const;
+  /// Of every layer: see KvCache.
+  bool reserve(Index tokens);
+  void set_length(Index length);
+
+  /// While it lives, one token of each row goes to `positions`, i32 [R, 1], in every layer.
+  class Step {
+   public:
+    Step(LayerCaches& caches, const Tensor& positions);
+    ~Step();
+    Step(const Step&) = delete;
+    Step& operator=(const Step&) = delete;
+
+   private:
+    LayerCaches& caches_;
+  };
+  /// Undefined but while there is a Step.
+  const Tensor& positions() const { return layers_.front()->step().positions; }
 
  private:
   std::vector<std::unique_ptr<KvCache>> layers_;

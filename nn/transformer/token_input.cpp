@@ -11,9 +11,17 @@ TokenInput::TokenInput(const TokenInputConfig& config, Generator& random)
       positions_({config.positions, config.width, config.max_length}, random),
       dropout_({config.dropout}, random) {}
 
-Tensor TokenInput::operator()(const Tensor& ids, Index first) const {
+Tensor TokenInput::embedded(const Tensor& ids) const {
   const Tensor tokens_btc = embedding_(ids);
-  return dropout_(positions_(scale_ == 1 ? tokens_btc : tokens_btc * scale_, first));
+  return scale_ == 1 ? tokens_btc : tokens_btc * scale_;
+}
+
+Tensor TokenInput::operator()(const Tensor& ids, Index first) const {
+  return dropout_(positions_(embedded(ids), first));
+}
+
+Tensor TokenInput::operator()(const Tensor& ids, const Tensor& at) const {
+  return dropout_(positions_(embedded(ids), at));
 }
 
 void TokenInput::visit(ParameterVisitor& visitor) {

@@ -27,10 +27,14 @@ class TokenInput : public Module {
 
   /// `first` is the position of the first id.
   Tensor operator()(const Tensor& ids, Index first = 0) const;
+  /// Every id stands at its place of `at`, i32 [B, T].
+  Tensor operator()(const Tensor& ids, const Tensor& at) const;
   void visit(ParameterVisitor& visitor) override;
   Embedding& embedding() { return embedding_; }
 
  private:
+  Tensor embedded(const Tensor& ids) const;
+
   double scale_;
   Embedding embedding_;
   Positions positions_;

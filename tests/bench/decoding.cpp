@@ -1,13 +1,16 @@
 // How fast a translation model, or a language model, writes, with each cache and without.
 // Usage: bench_decoding --language character|gpt2-124m [--tokens T] [--batch SAMPLES] [--attention KIND]
-//                       [--rounds N] [--only CACHE] [--profile]
+//                       [--rounds N] [--only CACHE] [--profile] [--device cuda[:N]] [--precision tf32|bf16]
+//                       [--no-graphs]
 //        bench_decoding --language ... --ask: every line of input is a number of samples, which are written,
 //                       with the contiguous cache, and answered with the seconds that took
 //        bench_decoding [--width C] [--heads H] [--layers L] [--feed-forward F] [--vocabulary V] [--batch B]
 //                       [--source S] [--tokens T] [--beam K] [--attention KIND] [--rounds N]
 //        defaults: the quickstart model
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/kernels/cuda.h>
 #include <tapeformer/autograd/profile.h>
+#include <tapeformer/examples/compute.h>
 #include <tapeformer/nn/generate.h>
 #include <tapeformer/nn/generate_text.h>
 #include <tapeformer/tests/bench/clock.h>
@@ -27,6 +30,7 @@ struct Workload {
         tokens = 12, beam = 5, rounds = 5;
   std::string attention = "mha", language, only;
   bool profiles = false, asks = false;
+  ComputeOptions compute{"cpu", "f32"};
 };
 
 const std::pair<const char*, std::optional<CacheConfig>> kCaches[] = {
@@ -44,8 +48,10 @@ DecoderOnlyConfig language_config(const Workload& w) {
   } else if (w.language == "gpt2-124m") {
     config.vocabulary = 50257, config.context = 1024, config.layers = 12, config.heads = 12;
     config.width = 768;
+  } else if (w.language == "tiny") {
+    config.vocabulary = 11, config.context = 12, config.layers = 1, config.heads = 2, config.width = 16;
   } else {
-    throw Error("--language is character or gpt2-124m; got " + w.language);
+    throw Error("--language is character, gpt2-124m or tiny; got " + w.language);
   }
   return config;
 }
@@ -56,15 +62,22 @@ int time_language_model(const Workload& w) {
   for (auto& [name, parameter] : model.named_parameters())  // so that greedy tokens differ
     if (parameter.value().rank() == 2 && name.find("embedding") == std::string::npos)
       random.fill_normal(parameter.value(), 0, 0.1);
+  const Compute compute = w.compute.chosen();
+  compute.apply(model);
+  const auto seconds_now = [&] {
+    if (compute.device.is_cuda()) cuda::synchronize(compute.device.index);
+    return now();
+  };
   model.eval();
   TextGenerationConfig generation;
   generation.sampling.temperature = 0;
   generation.max_tokens = w.tokens, generation.samples = w.batch;
+  generation.graphs = compute.graphs;
   if (w.asks) {
     while (std::cin >> generation.samples) {
-      const double begun = now();
+      const double begun = seconds_now();
       generate_text(model, {1}, generation, [](Index, std::int32_t) { return true; });
-      std::printf("%.9f\n", now() - begun);
+      std::printf("%.9f\n", seconds_now() - begun);
       std::fflush(stdout);
     }
     return 0;
@@ -83,12 +96,12 @@ int time_language_model(const Workload& w) {
       tokens.clear();
       std::optional<Profile> profile;
       if (w.profiles && round == w.rounds) profile.emplace();
-      const double begun = now();
+      const double begun = seconds_now();
       generate_text(model, {1}, generation, [&](Index, std::int32_t token) {
         tokens.push_back(token);
         return true;
       });
-      const double seconds = now() - begun;
+      const double seconds = seconds_now() - begun;
       if (round > 0) best = std::min(best, seconds);
       if (profile) std::printf("%s", profile->text(seconds).c_str());
     }
@@ -123,11 +136,21 @@ int main(int argc, char** argv) {
   app.add_option("--beam", w.beam);
   app.add_option("--attention", w.attention);
   app.add_option("--rounds", w.rounds);
+  app.add_option("--device", w.compute.device, "of a language model: cpu, cuda or cuda:N");
+  app.add_option("--precision", w.compute.precision, "of a language model: f32, or on a GPU tf32 or bf16");
+  app.add_flag_callback(
+      "--no-graphs", [&w] { w.compute.graphs = false; },
+      "on a GPU queue a language model's steps kernel by kernel");
   CLI11_PARSE(app, argc, argv);
   if (!w.language.empty()) {
-    if (app.count("--tokens") == 0) w.tokens = 64;
+    if (app.count("--tokens") == 0) w.tokens = w.language == "tiny" ? 6 : 64;
     if (app.count("--batch") == 0) w.batch = 1;
-    return time_language_model(w);
+    try {
+      return time_language_model(w);
+    } catch (const Error& error) {
+      std::fprintf(stderr, "bench_decoding: %s\n", error.what());
+      return 2;
+    }
   }
 
   EncoderDecoderConfig config;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <tapeformer/autograd/kernels/cuda.h>
 #include <tapeformer/autograd/kernels/dropout.h>
 #include <tapeformer/autograd/ops/attention.h>
 #include <tapeformer/autograd/ops/elementwise.h>
@@ -7,6 +8,8 @@
 #include <tapeformer/autograd/ops/loss.h>
 #include <tapeformer/autograd/ops/matmul.h>
 #include <tapeformer/autograd/ops/normalization.h>
+#include <tapeformer/autograd/ops/reduce.h>
+#include <tapeformer/autograd/ops/rotary.h>
 #include <tapeformer/autograd/ops/softmax.h>
 #include <tapeformer/autograd/random.h>
 #include <tapeformer/autograd/tape.h>
@@ -25,9 +28,10 @@ using Sizes = std::vector<Index>;
 
 /// What one call does, and what it has to compute and to move at least.
 struct Work {
-  double flops = 0, numbers = 0;  // numbers: read and written
+  double flops = 0, numbers = 0;  // numbers of the case's type: read and written
   std::function<void()> run;
-  bool in_place = false;  // nothing is written that was not read
+  bool in_place = false;   // nothing is written that was not read
+  double other_bytes = 0;  // of other types
 };
 
 struct Operation {
@@ -35,19 +39,40 @@ struct Operation {
   std::function<Work(const Sizes&, DType)> make;
 };
 
+/// Of its first-th element.
+inline void* address_of(const Tensor& x, Index first) {
+  switch (x.dtype()) {
+    case DType::f64: return x.address<double>() + first;
+    case DType::bf16: return x.address<BFloat16>() + first;
+    default: return x.address<float>() + first;
+  }
+}
+
+/// A GPU's large tensors repeat what was drawn: the host would take seconds.
 inline Tensor random_tensor(const Shape& shape, DType type) {
   static Generator random(1);
-  const Tensor x = Tensor::empty(shape, type);
-  random.fill_uniform(x, -1, 1);
-  return x;
+  constexpr Index kDrawn = Index{1} << 22;
+  const Device device = default_device();
+  const Index count = shape.elements();
+  const bool repeats = device.is_cuda() && count > kDrawn;
+  const Tensor drawn =
+      Tensor::empty(repeats ? Shape{kDrawn} : shape, type == DType::bf16 ? DType::f32 : type, Device::cpu());
+  random.fill_uniform(drawn, -1, 1);
+  const Tensor x = drawn.to(device).to(type);
+  if (!repeats) return x;
+  const Tensor all = Tensor::empty(shape, type, device);
+  for (Index first = 0; first < count; first += kDrawn)
+    cuda::copy(device.index, address_of(all, first), address_of(x, 0),
+               static_cast<std::size_t>(std::min(kDrawn, count - first) * bytes_of(type)));
+  return all;
 }
 
 inline Tensor random_ids(Index count, Index end) {
   Generator random(2);
-  const Tensor ids = Tensor::empty({count}, DType::i32);
+  const Tensor ids = Tensor::empty({count}, DType::i32, Device::cpu());
   for (Index i = 0; i < count; ++i)
     ids.data<std::int32_t>()[i] = static_cast<std::int32_t>(random.below(end));
-  return ids;
+  return ids.to(default_device());
 }
 
 using Function = std::function<Tensor()>;
@@ -111,6 +136,45 @@ inline Operation layer_norm_operation(Pass which) {
           }};
 }
 
+/// The end of a sublayer and the norm before the next: reads both and writes the sum and its norm; the
+/// gradient that both share is written once.
+inline Operation add_layer_norm_operation(Pass which) {
+  return {"ROWS N", [=](const Sizes& n, DType type) {
+            const Tensor x = random_tensor({n[0], n[1]}, type), branch = random_tensor({n[0], n[1]}, type),
+                         w = random_tensor({n[1]}, type), b = random_tensor({n[1]}, type);
+            const Function f = [=] { return add_layer_norm(x, branch, w, b).y; };
+            return Work{0, (which == Pass::forward ? 4 : 3) * product(n), pass(which, f, {x, branch, w, b})};
+          }};
+}
+
+/// Forward and backward at once: logits read, their gradient written.
+inline Work cross_entropy_both(const Sizes& n, DType type) {
+  const Tensor x = random_tensor({n[0], n[1]}, type), ids = random_ids(n[0], n[1]);
+  return {0, 2 * product(n), [=] {
+            Tape tape;
+            tape.watch(x);
+            tape.gradients(cross_entropy(x, ids), {x});
+          }};
+}
+
+inline Operation rotary_operation(Pass which) {
+  return {
+      "B T H D", [=](const Sizes& n, DType type) {
+        const Tensor x = random_tensor({n[0], n[1], n[2], n[3]}, type), positions = random_ids(n[1], n[1]);
+        return Work{0, 2 * product(n), pass(which, [=] { return rotary(x, positions); }, {x})};
+      }};
+}
+
+inline Work cast(const Sizes& n, DType from, DType to) {
+  const Tensor x = random_tensor({n[0]}, from);
+  return {0, 0, [=] { x.to(to); }, false, product(n) * static_cast<double>(bytes_of(from) + bytes_of(to))};
+}
+
+inline Work column_sums(const Sizes& n, DType type) {
+  const Tensor x = random_tensor({n[0], n[1]}, type);
+  return {0, product(n), [=] { sum(x, {0}); }, true};
+}
+
 inline Operation cross_entropy_operation(Pass which) {
   return {"ROWS V", [=](const Sizes& n, DType type) {
             const Tensor x = random_tensor({n[0], n[1]}, type), ids = random_ids(n[0], n[1]);
@@ -125,31 +189,36 @@ inline Operation embedding_operation(Pass which) {
             const Tensor table = random_tensor({n[1], n[2]}, type), ids = random_ids(n[0], n[1]);
             const double rows = static_cast<double>(n[0] * n[2]), all = static_cast<double>(n[1] * n[2]);
             const Function f = [=] { return embedding(table, ids); };
-            return Work{0, which == Pass::forward ? 2 * rows : rows + all, pass(which, f, {table})};
+            const auto into = pass(which, f, {table});
+            if (which == Pass::forward) return Work{0, 2 * rows, into};
+            return Work{0, rows, into, false, all * static_cast<double>(std::max<Index>(4, bytes_of(type)))};
           }};
 }
 
-/// Causal, on query, key and value side by side in one tensor, as layers have them.
-inline Operation attention_operation(Pass which) {
+/// On query, key and value side by side in one tensor, as layers have them.
+inline Operation attention_operation(Pass which, bool is_causal = true) {
   return {"B H T D", [=](const Sizes& n, DType type) {
             const Tensor packed = random_tensor({n[0], n[2], 3 * n[1] * n[3]}, type);
             const PackedHeads heads{n[1], n[1], n[3], n[3]};
             AttentionOptions options;
-            options.causal = true;
+            options.causal = is_causal;
             const Function f = [=] { return packed_attention(packed, heads, options); };
-            const double flops = 2 * product(n) * static_cast<double>(n[2]), numbers = product(n);
+            const double flops = (is_causal ? 2 : 4) * product(n) * static_cast<double>(n[2]),
+                         numbers = product(n);
             return which == Pass::forward ? Work{flops, 4 * numbers, forward(f, {packed})}
                                           : Work{2.5 * flops, 8 * numbers, backward(f, {packed})};
           }};
 }
 
-/// The parameters of nanoGPT's model, each with a gradient.
+/// The parameters of nanoGPT's model, each with a gradient; beside bf16 in f32, with a shadow.
 inline std::vector<Parameter> language_model_parameters(const Sizes& n, DType type) {
   const Index layers = n[0], width = n[1], vocabulary = n[2], context = n[3];
   std::vector<Parameter> parameters;
   const auto add_one = [&](const Shape& shape) {
-    Parameter parameter(random_tensor(shape, type));
-    parameter.state()->gradient = random_tensor(shape, type);
+    const DType kept = type == DType::bf16 ? DType::f32 : type;
+    Parameter parameter(random_tensor(shape, kept));
+    parameter.state()->gradient = random_tensor(shape, kept);
+    parameter.set_shadow(type);
     parameter.state()->has_gradient = true;
     parameters.push_back(parameter);
   };
@@ -169,14 +238,18 @@ inline double count_of(const std::vector<Parameter>& parameters) {
   return count;
 }
 
+/// Reads the value, the gradient and two moments, writes all but the gradient, and the shadow where there is
+/// one.
 inline Work adamw_step(const Sizes& n, DType type) {
   const auto optimizer = std::make_shared<AdamW>(language_model_parameters(n, type));
-  return {0, 7 * count_of(optimizer->parameters()), [=] { optimizer->step(1e-4); }, true};
+  const double bytes = type == DType::bf16 ? 7 * 4 + 2 : 7 * static_cast<double>(bytes_of(type));
+  return {0, 0, [=] { optimizer->step(1e-4); }, true, bytes * count_of(optimizer->parameters())};
 }
 
 inline Work norm_of_gradients(const Sizes& n, DType type) {
   const std::vector<Parameter> parameters = language_model_parameters(n, type);
-  return {0, count_of(parameters), [=] { gradient_norm(parameters); }, true};
+  const double bytes = std::max<double>(4, static_cast<double>(bytes_of(type)));
+  return {0, 0, [=] { gradient_norm(parameters); }, true, bytes * count_of(parameters)};
 }
 
 inline Work residual_add(const Sizes& n, DType type) {
@@ -185,7 +258,7 @@ inline Work residual_add(const Sizes& n, DType type) {
 }
 
 inline Work mask_making(const Sizes& n, DType type) {
-  const Tensor mask = Tensor::empty({kernels::dropout_mask_words(n[0])}, DType::i32);
+  const Tensor mask = Tensor::empty({kernels::dropout_mask_words(n[0])}, DType::i32, Device::cpu());
   const DropoutDraw draw = draw_dropout(0.2, {1, 2, 3});
   return {0, product(n) / 8 / static_cast<double>(bytes_of(type)), [=] {
             kernels::dropout_mask(kernels::Cpu{}, draw.stream, n[0], draw.dropped, mask.data<std::int32_t>());
@@ -213,12 +286,22 @@ inline const std::map<std::string, Operation>& operations() {
       {"dropout_backward", map_operation("COUNT", back, 2, dropped)},
       {"layer_norm_forward", layer_norm_operation(ahead)},
       {"layer_norm_backward", layer_norm_operation(back)},
+      {"add_layer_norm_forward", add_layer_norm_operation(ahead)},
+      {"add_layer_norm_backward", add_layer_norm_operation(back)},
+      {"rotary_forward", rotary_operation(ahead)},
+      {"rotary_backward", rotary_operation(back)},
+      {"narrow", {"COUNT", [](const Sizes& n, DType) { return cast(n, DType::f32, DType::bf16); }}},
+      {"widen", {"COUNT", [](const Sizes& n, DType) { return cast(n, DType::bf16, DType::f32); }}},
+      {"column_sums", {"ROWS N", column_sums}},
+      {"cross_entropy_both", {"ROWS V", cross_entropy_both}},
       {"cross_entropy_forward", cross_entropy_operation(ahead)},
       {"cross_entropy_backward", cross_entropy_operation(back)},
       {"embedding_forward", embedding_operation(ahead)},
       {"embedding_backward", embedding_operation(back)},
       {"attention_forward", attention_operation(ahead)},
       {"attention_backward", attention_operation(back)},
+      {"full_attention_forward", attention_operation(ahead, false)},
+      {"full_attention_backward", attention_operation(back, false)},
       {"residual_add", {"COUNT", residual_add}},
       {"adamw_step", {"LAYERS C V T", adamw_step}},
       {"gradient_norm", {"LAYERS C V T", norm_of_gradients}},

@@ -6,10 +6,14 @@
 // Usage: bench_ops [--list] [--filter TEXT] [--dtype f32|f64] [--seconds S] [--processor-time] [CASE...]
 //          a CASE is an operation and its sizes, such as "linear_forward 256 768 3072"; without one, those
 //          of --list; --processor-time: with one thread, the time on a machine that others use too
-//        bench_ops --ask: reads cases from its input, a line each, and answers each at once
+//        bench_ops --device cuda[:N] [--dtype f32|tf32|bf16|f64] [--tiny] [--list] [--filter TEXT] [CASE...]
+//          the bound is a copy of a gibibyte and a product of 8192-wide matrices, both measured; --tiny: a
+//          rehearsal at small sizes
+//        bench_ops [...] --ask: reads cases from its input, a line each, and answers each at once
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/tests/bench/bandwidth.h>
 #include <tapeformer/tests/bench/clock.h>
+#include <tapeformer/tests/bench/gpu_rates.h>
 #include <tapeformer/tests/bench/operations.h>
 #include <tapeformer/tests/bench/peak.h>
 
@@ -60,6 +64,55 @@ std::vector<std::string> usual_cases() {
   return cases;
 }
 
+/// At the sizes of gpt2-124m with 64 rows of 1024 tokens, which no cache holds; attention at a constant
+/// number of tokens, and as published: batch 4, 48 heads of 128.
+std::vector<std::string> usual_gpu_cases() {
+  std::vector<std::string> cases;
+  const auto add = [&](const std::string& operation, const std::string& sizes) {
+    for (const char* which : {"_forward ", "_backward "}) cases.push_back(operation + which + sizes);
+  };
+  for (const char* operation : {"layer_norm", "add_layer_norm"}) add(operation, "65536 768");
+  add("softmax", "65536 1024");
+  cases.push_back("cross_entropy_both 8192 50304");
+  for (const char* operation : {"gelu", "gelu_tanh", "dropout"}) add(operation, "50331648");
+  for (const char* operation : {"residual_add", "narrow", "widen"})
+    cases.push_back(std::string(operation) + " 50331648");
+  add("rotary", "64 1024 12 64");
+  add("embedding", "65536 50304 768");
+  cases.push_back("column_sums 65536 3072");
+  for (const char* operation : {"adamw_step ", "gradient_norm "})
+    cases.push_back(std::string(operation) + "12 768 50304 1024");
+  for (const char* sizes : {"65536 768 2304", "65536 768 3072", "65536 3072 768", "8192 768 50304"})
+    for (const char* which : {"forward ", "dgrad ", "wgrad "})
+      cases.push_back(std::string("linear_") + which + sizes);
+  for (const Index width : {64, 128}) {
+    for (Index length = 1024; length <= 16384; length *= 2) {
+      const std::string sizes = std::to_string(16384 / length) + " " + std::to_string(2048 / width) + " " +
+                                std::to_string(length) + " " + std::to_string(width);
+      for (const char* operation : {"attention", "full_attention"}) add(operation, sizes);
+    }
+  }
+  for (const char* length : {"1024", "2048", "4096", "8192"})
+    add("attention", std::string("4 48 ") + length + " 128");
+  return cases;
+}
+
+/// Every operation of those once.
+std::vector<std::string> tiny_gpu_cases() {
+  std::map<std::string, std::string> cases;
+  for (const std::string& name : usual_gpu_cases()) {
+    std::istringstream words(name);
+    std::string operation, sizes;
+    words >> operation;
+    for (std::string size; words >> size;) sizes += " 8";
+    if (operation.find("attention") != std::string::npos) sizes = " 1 2 40 64";
+    cases[operation] = operation + sizes;
+  }
+  std::vector<std::string> all;
+  for (const auto& [operation, name] : cases) all.push_back(name);
+  return all;
+}
+
 Work make(const std::string& name, DType type) {
   std::istringstream words(name);
   std::string operation;
@@ -76,7 +129,16 @@ Work make(const std::string& name, DType type) {
   return found->second.make(sizes, type);
 }
 
+const std::map<std::string, DType>& types() {
+  static const std::map<std::string, DType> all{
+      {"f32", DType::f32}, {"f64", DType::f64}, {"tf32", DType::f32}, {"bf16", DType::bf16}};
+  return all;
+}
+
 bool counts_processor_time = false;
+
+Device device;
+bool is_tiny = false;
 
 double clock_now() { return counts_processor_time ? processor_seconds() : now(); }
 
@@ -85,32 +147,50 @@ double time_of(const Work& work, double seconds) {
   const auto time_one = [&](int calls) {
     const double begun = clock_now();
     for (int call = 0; call < calls; ++call) work.run();
+    if (device.is_cuda()) cuda::synchronize(device.index);
     return (clock_now() - begun) / calls;
   };
-  time_one(2);  // the pools grow
-  const int calls = static_cast<int>(std::clamp(1e-4 / std::max(time_one(1), 1e-7), 1.0, 100.0));
+  time_one(2);                                           // the pools grow
+  const double enough = device.is_cuda() ? 1e-2 : 1e-4;  // a GPU is waited for at the end of them
+  const int calls = static_cast<int>(std::clamp(enough / std::max(time_one(1), 1e-7), 1.0, 100.0));
   std::vector<double> times;
   for (const double end = now() + seconds; times.size() < 5 || (now() < end && times.size() < 2000);)
     times.push_back(time_one(calls));
   return median(times);
 }
 
-void show(const std::string& name, DType type, double seconds) {
+/// FLOP/s that the machine can do with matrices.
+double matrix_rate(DType type) {
+  if (device.is_cuda()) {
+    static const double rate = gpu_matrix_rate(device, type, is_tiny ? 64 : 8192);
+    return rate;
+  }
+  static const double peak_f32 = peak_rate<float>(), peak_f64 = peak_rate<double>();
+  return type == DType::f32 ? peak_f32 : peak_f64;
+}
+
+double copy_rate(double bytes, bool in_place) {
+  if (!device.is_cuda()) return bandwidth(bytes, in_place, clock_now);
+  static const double rate = gpu_copy_bandwidth(device, is_tiny ? 1 << 20 : 1 << 30);
+  return rate;
+}
+
+void show(const std::string& name, const std::string& type_name, double seconds) {
+  const DType type = types().at(type_name);
   const Work work = make(name, type);
   const double took = time_of(work, seconds);
-  const double bytes = work.numbers * static_cast<double>(bytes_of(type));
-  static const double peak_f32 = peak_rate<float>(), peak_f64 = peak_rate<double>();
-  const double computing = work.flops / (type == DType::f32 ? peak_f32 : peak_f64);
-  const double moving = bytes / bandwidth(bytes, work.in_place, clock_now),
-               least = std::max(computing, moving);
+  const double bytes = work.numbers * static_cast<double>(bytes_of(type)) + work.other_bytes;
+  const double computing = work.flops > 0 ? work.flops / matrix_rate(type) : 0,
+               copied = copy_rate(bytes, work.in_place);
+  const double moving = bytes / copied, least = std::max(computing, moving);
   std::printf(
       "{\"table\": \"Single operations\", \"operation\": \"%s\", \"type\": \"%s\", \"threads\": %d, "
       "\"ms\": %.5g, \"GFLOP/s\": %.4g, \"GB/s\": %.4g, \"bound by\": \"%s\", \"share of the bound\": \"%.0f "
       "%%\", "
-      "\"_least_ms\": %.5g}\n",
-      name.c_str(), type == DType::f32 ? "f32" : "f64", omp_get_max_threads(), 1e3 * took,
-      1e-9 * work.flops / took, 1e-9 * bytes / took, computing > moving ? "products" : "bytes",
-      100 * least / took, 1e3 * least);
+      "\"_least_ms\": %.5g, \"_matrix_gflop_per_s\": %.5g, \"_copy_gb_per_s\": %.5g}\n",
+      name.c_str(), type_name.c_str(), omp_get_max_threads(), 1e3 * took, 1e-9 * work.flops / took,
+      1e-9 * bytes / took, computing > moving ? "products" : "bytes", 100 * least / took, 1e3 * least,
+      work.flops > 0 ? 1e-9 * matrix_rate(type) : 0, 1e-9 * copied);
   std::fflush(stdout);
 }
 
@@ -119,25 +199,32 @@ void show(const std::string& name, DType type, double seconds) {
 int main(int argc, char** argv) {
   std::vector<std::string> cases;
   std::string filter;
-  std::string type_name = "f32";
+  std::string type_name = "f32", device_name = "cpu";
   double seconds = 0.3;
   bool lists = false, asks = false;
   CLI::App app("Times single operations.");
   app.add_option("cases", cases, "an operation and its sizes; the usual ones when there is none");
   app.add_option("--filter", filter, "only cases that contain this");
-  app.add_option("--dtype", type_name)->check(CLI::IsMember({"f32", "f64"}));
+  app.add_option("--dtype", type_name, "tf32 and bf16 on a GPU alone")->check(CLI::IsMember(types()));
+  app.add_option("--device", device_name, "cpu, cuda or cuda:N");
+  app.add_flag("--tiny", is_tiny, "on a GPU, each operation once at a small size");
   app.add_option("--seconds", seconds, "so long a case, or five times");
   app.add_flag("--processor-time", counts_processor_time);
   app.add_flag("--list", lists, "the cases' names, and nothing else");
   app.add_flag("--ask", asks, "read cases from the input, and answer each at once");
   CLI11_PARSE(app, argc, argv);
-  const DType type = type_name == "f32" ? DType::f32 : DType::f64;
   try {
+    device = Device::named(device_name);
+    if (!device.is_cuda() && (is_tiny || type_name == "tf32" || type_name == "bf16"))
+      throw Error("tf32, bf16 and --tiny need --device cuda");
+    set_default_device(device);
+    if (type_name == "tf32") cuda::set_matmul_precision(cuda::MatmulPrecision::tf32);
     if (asks) {
-      for (std::string name; std::getline(std::cin, name);) show(name, type, seconds);
+      for (std::string name; std::getline(std::cin, name);) show(name, type_name, seconds);
       return 0;
     }
-    if (cases.empty()) cases = usual_cases();
+    if (cases.empty())
+      cases = is_tiny ? tiny_gpu_cases() : device.is_cuda() ? usual_gpu_cases() : usual_cases();
     const auto passes = [&](const std::string& name) { return name.find(filter) != std::string::npos; };
     if (std::none_of(cases.begin(), cases.end(), passes)) throw Error("no case contains " + filter);
     for (const std::string& name : cases) {
@@ -145,7 +232,7 @@ int main(int argc, char** argv) {
       if (lists) {
         std::printf("%s\n", name.c_str());
       } else {
-        show(name, type, seconds);
+        show(name, type_name, seconds);
       }
     }
   } catch (const Error& error) {

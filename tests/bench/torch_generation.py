@@ -2,19 +2,21 @@
 """How fast PyTorch writes with the language models that `bench_decoding --language` times, and how much faster we do.
 
 Usage: torch_generation.py [--build BUILD] [--model character gpt2-124m] [--streams 1 16] [--tokens 64] [--rounds 5] [--threads 2]
-                           [--without-ours]
+                           [--without-ours] [--device cuda[:N]] [--precision f32|tf32|bf16]
 
 Greedy, each stream after a prompt of one token, with a cache of keys and values. Each round runs every contestant once, in turn, so
 that a noisy machine is noisy for all; the best round counts. Contestants: bench_decoding of the build folder; the same model written
 plainly in PyTorch (scaled_dot_product_attention, keys and values concatenated or in a buffer); for gpt2-124m also transformers'
 GPT2LMHeadModel.generate. Prints lines of JSON in the form that make_results reads: tokens of all streams a second, and what ours is
-as a multiple of the fastest other. Needs torch, and transformers for gpt2-124m.
+as a multiple of the fastest other. On a GPU bf16 is bf16 weights on PyTorch's side; it has no CUDA graph around a token's step here.
+Needs torch, and transformers for gpt2-124m.
 """
 
 import argparse
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import time
@@ -127,8 +129,8 @@ def transformers_gpt2():
 class Ours:
     """bench_decoding, which answers a number of streams with the seconds it took."""
 
-    def __init__(self, program, name, count, threads):
-        command = [program, "--language", name, "--tokens", str(count), "--ask"]
+    def __init__(self, program, name, count, threads, place):
+        command = [program, "--language", name, "--tokens", str(count), "--ask", *place]
         environment = {**os.environ, "OMP_NUM_THREADS": str(threads)}
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
 
@@ -148,6 +150,8 @@ class Ours:
 def timed(run, *arguments):
     begun = time.perf_counter()
     run(*arguments)
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
     return time.perf_counter() - begun
 
 
@@ -163,20 +167,23 @@ def best_seconds(contestants, streams, rounds):
 
 def compare(name, arguments):
     count = arguments.tokens
-    model = Model(**SHAPES[name]).eval()
+    model = Model(**SHAPES[name]).eval()  # where PyTorch's defaults say, and of their type
     contestants = {
         "PyTorch, keys concatenated": lambda streams: timed(model.generate, [1], streams, count, Concatenated),
         "PyTorch, keys in a buffer": lambda streams: timed(model.generate, [1], streams, count, Buffered),
     }
     if name == "gpt2-124m":
-        generate = transformers_gpt2()
-        contestants["transformers"] = lambda streams: timed(generate, streams, count)
+        try:
+            generate = transformers_gpt2()
+            contestants["transformers"] = lambda streams: timed(generate, streams, count)
+        except ImportError as error:
+            print(f"torch_generation.py: transformers is not measured: {error}", file=sys.stderr)
     if not arguments.without_ours:
-        contestants["ours"] = Ours(arguments.build / "tests/bench_decoding", name, count, arguments.threads)
+        contestants["ours"] = Ours(arguments.build / "tests/bench_decoding", name, count, arguments.threads, place_of(arguments))
     for streams in arguments.streams:
         best = best_seconds(contestants, streams, arguments.rounds)
         record = {"table": "Writing with a cache", "model": name, "streams": streams, "tokens each": count,
-                  "threads": arguments.threads}
+                  "threads": arguments.threads, "device": arguments.device, "precision": arguments.precision}
         record.update({f"{contestant}, tokens/s": streams * count / seconds for contestant, seconds in best.items()})
         if "ours" in best:
             ours = best.pop("ours")
@@ -184,6 +191,22 @@ def compare(name, arguments):
         print(json.dumps(record), flush=True)
     if not arguments.without_ours:
         contestants["ours"].close()
+
+
+def place_of(arguments):
+    return [] if arguments.device == "cpu" else ["--device", arguments.device, "--precision", arguments.precision]
+
+
+def use_gpu(arguments):
+    if not re.fullmatch(r"cuda(:\d{1,3})?", arguments.device):
+        refuse(f"--device is cpu, cuda or cuda:N; got {arguments.device}")
+    if not torch.cuda.is_available():
+        print("torch_generation.py: skipped: this PyTorch finds no GPU")
+        sys.exit(77)
+    torch.set_default_device(arguments.device)
+    torch.set_float32_matmul_precision("high" if arguments.precision == "tf32" else "highest")
+    if arguments.precision == "bf16":
+        torch.set_default_dtype(torch.bfloat16)
 
 
 def refuse(message):
@@ -206,12 +229,18 @@ def main():
     parser.add_argument("--rounds", type=positive, default=5)
     parser.add_argument("--threads", type=positive, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--without-ours", action="store_true")
+    parser.add_argument("--device", default="cpu", help="cpu, cuda or cuda:N")
+    parser.add_argument("--precision", choices=("f32", "tf32", "bf16"), default="f32", help="tf32 and bf16 on a GPU alone")
     arguments = parser.parse_args()
     program = arguments.build / "tests/bench_decoding"
     if not arguments.without_ours and not program.exists():
         refuse(f"there is no {program}; build the target bench_decoding, or name the build folder with --build")
     torch.set_num_threads(arguments.threads)
     torch.manual_seed(1)
+    if arguments.device != "cpu":
+        use_gpu(arguments)
+    elif arguments.precision != "f32":
+        refuse("--precision needs --device cuda")
     command = "tests/bench/torch_generation.py " + " ".join(sys.argv[1:])
     print(json.dumps({"table": "Writing with a cache", "order": 80, "command": command.strip(),
                       "note": f"Greedy, a prompt of one token, the best of {arguments.rounds} rounds in turn; torch "

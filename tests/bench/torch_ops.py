@@ -2,6 +2,8 @@
 """Single operations in PyTorch, as bench_ops times them: the same cases, the same form of answer. Needs PyTorch.
 
 Usage: torch_ops.py [--threads N] [--dtype f32|f64] [--seconds S] CASE...
+       torch_ops.py --device cuda[:N] [--dtype f32|tf32|bf16|f64] [--backend flash|cudnn] CASE...
+                               on a GPU; --backend: of attention, [B, H, T, D] in one piece each; the one PyTorch takes unless given
        torch_ops.py --ask      reads cases from its input, a line each, and answers each at once
        torch_ops.py --attention B H T D [--causal]     scaled_dot_product_attention, as bench_attention --ask: timed anew at every line
                                of input, answered with milliseconds of each pass, and what both added to the most memory held
@@ -10,7 +12,9 @@ A CASE is an operation and its sizes, such as "linear_forward 256 768 3072"; ben
 """
 
 import argparse
+import contextlib
 import json
+import re
 import statistics
 import sys
 import time
@@ -19,6 +23,10 @@ import torch
 from torch.nn import functional as F
 
 AHEAD, BACK = "forward", "backward"
+
+
+on_gpu = False
+attention_backend = None  # a context for scaled_dot_product_attention
 
 
 def uniform(*shape):
@@ -78,18 +86,68 @@ def embedding(which):
     return make
 
 
-def attention(which):
+def attention(which, causal=True):
     def make(batch, heads, length, width):
+        if on_gpu:
+            query, key, value = (uniform(batch, heads, length, width) for _ in range(3))
+            context = attention_backend or contextlib.nullcontext
+
+            def attend():
+                with context():
+                    return F.scaled_dot_product_attention(query, key, value, is_causal=causal)
+
+            return ran(which, attend, [query, key, value])
         packed = uniform(batch, length, 3 * heads * width)
 
         def f():
             parts = packed.split(heads * width, 2)
             q, k, v = (x.view(batch, length, heads, width).transpose(1, 2) for x in parts)
-            return F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2)
+            return F.scaled_dot_product_attention(q, k, v, is_causal=causal).transpose(1, 2)
 
         return ran(which, f, [packed])
 
     return make
+
+
+def add_layer_norm(which):
+    def make(rows, n):
+        x, branch, w, b = uniform(rows, n), uniform(rows, n), uniform(n), uniform(n)
+        return ran(which, lambda: F.layer_norm(x + branch, (n,), w, b), [x, branch, w, b])
+
+    return make
+
+
+def cross_entropy_both(rows, vocabulary):
+    x, ids = uniform(rows, vocabulary).requires_grad_(), torch.randint(vocabulary, (rows,))
+    return lambda: torch.autograd.grad(F.cross_entropy(x, ids), [x])
+
+
+def rotary(which):
+    def make(batch, length, heads, width):
+        x = uniform(batch, length, heads, width)
+        angles = torch.rand(length, 1, width // 2)
+        cosines, sines = angles.cos(), angles.sin()
+
+        def turn():
+            a, b = x[..., ::2], x[..., 1::2]
+            return torch.stack([a * cosines - b * sines, a * sines + b * cosines], -1).flatten(-2)
+
+        return ran(which, turn, [x])
+
+    return make
+
+
+def cast(wanted, to):
+    def make(count):
+        x = uniform(count).to(wanted)
+        return lambda: x.to(to)
+
+    return make
+
+
+def column_sums(rows, n):
+    x = uniform(rows, n)
+    return lambda: x.sum(0)
 
 
 def parameters_of(layers, width, vocabulary, context):
@@ -99,9 +157,10 @@ def parameters_of(layers, width, vocabulary, context):
         for out in (3 * width, width, 4 * width):
             shapes += [(out, width), (out,)]
         shapes += [(width, 4 * width)] + 5 * [(width,)]
-    parameters = [torch.nn.Parameter(uniform(*shape)) for shape in shapes]
+    wide = torch.promote_types(torch.get_default_dtype(), torch.float32)  # as under autocast
+    parameters = [torch.nn.Parameter(uniform(*shape).to(wide)) for shape in shapes]
     for parameter in parameters:
-        parameter.grad = uniform(*parameter.shape)
+        parameter.grad = uniform(*parameter.shape).to(wide)
     return parameters
 
 
@@ -134,6 +193,13 @@ OPERATIONS = {
     **{f"cross_entropy_{which}": cross_entropy(which) for which in (AHEAD, BACK)},
     **{f"embedding_{which}": embedding(which) for which in (AHEAD, BACK)},
     **{f"attention_{which}": attention(which) for which in (AHEAD, BACK)},
+    **{f"full_attention_{which}": attention(which, False) for which in (AHEAD, BACK)},
+    **{f"add_layer_norm_{which}": add_layer_norm(which) for which in (AHEAD, BACK)},
+    **{f"rotary_{which}": rotary(which) for which in (AHEAD, BACK)},
+    "cross_entropy_both": cross_entropy_both,
+    "narrow": cast(torch.float32, torch.bfloat16),
+    "widen": cast(torch.bfloat16, torch.float32),
+    "column_sums": column_sums,
     "residual_add": residual_add,
     "adamw_step": adamw_step,
     "gradient_norm": gradient_norm,
@@ -141,6 +207,7 @@ OPERATIONS = {
 }
 
 
+TYPES = {"f32": torch.float32, "f64": torch.float64, "tf32": torch.float32, "bf16": torch.bfloat16}
 clock = time.perf_counter  # or time.process_time
 
 
@@ -148,6 +215,8 @@ def timed(run, calls=1):
     begun = clock()
     for _ in range(calls):
         run()
+    if on_gpu:
+        torch.cuda.synchronize()
     return (clock() - begun) / calls
 
 
@@ -155,7 +224,8 @@ def time_of(run, seconds):
     """Of a call, in seconds; short ones are timed several at a time."""
     run()
     run()
-    calls = min(max(int(1e-4 / max(timed(run), 1e-7)), 1), 100)
+    enough = 1e-2 if on_gpu else 1e-4  # a GPU is waited for at the end of them
+    calls = min(max(int(enough / max(timed(run), 1e-7)), 1), 100)
     times, end = [], time.perf_counter() + seconds
     while len(times) < 5 or time.perf_counter() < end and len(times) < 2000:
         times.append(timed(run, calls))
@@ -164,14 +234,17 @@ def time_of(run, seconds):
 
 def show(case, arguments):
     operation, *sizes = case.split()
+    record = {"table": "Single operations in PyTorch", "operation": case, "type": arguments.dtype, "threads": arguments.threads}
     try:
         run = OPERATIONS[operation](*map(int, sizes))
+        seconds = time_of(run, arguments.seconds)
+    except RuntimeError as error:  # a backend that does not take the case, memory that does not suffice
+        print(json.dumps({**record, "ms": None, "error": str(error).splitlines()[0]}), flush=True)
+        return
     except (KeyError, TypeError, ValueError):
         print(f"torch_ops.py: no such case: {case}; bench_ops --list has the usual ones", file=sys.stderr)
         sys.exit(2)
-    record = {"table": "Single operations in PyTorch", "operation": case, "type": arguments.dtype,
-              "threads": arguments.threads, "ms": 1e3 * time_of(run, arguments.seconds)}
-    print(json.dumps(record), flush=True)
+    print(json.dumps({**record, "ms": 1e3 * seconds}), flush=True)
 
 
 def resident_mib(name):
@@ -206,11 +279,35 @@ def time_attention(batch, heads, length, width, causal):
         print(json.dumps({"forward_ms": forward, "backward_ms": backward, "mib": round(added, 1)}), flush=True)
 
 
+def use_gpu(arguments):
+    global on_gpu, attention_backend
+    if not re.fullmatch(r"cuda(:\d{1,3})?", arguments.device):
+        refuse(f"--device is cpu, cuda or cuda:N; got {arguments.device}")
+    if not torch.cuda.is_available():
+        refuse("this PyTorch finds no GPU; try --device cpu")
+    on_gpu = True
+    torch.cuda.set_device(arguments.device if ":" in arguments.device else 0)
+    torch.set_default_device(arguments.device)
+    torch.set_float32_matmul_precision("high" if arguments.dtype == "tf32" else "highest")
+    if arguments.backend:
+        from torch.nn.attention import SDPBackend, sdpa_kernel
+
+        chosen = SDPBackend.FLASH_ATTENTION if arguments.backend == "flash" else SDPBackend.CUDNN_ATTENTION
+        attention_backend = lambda: sdpa_kernel(chosen)  # noqa: E731
+
+
+def refuse(message):
+    print("torch_ops.py: " + message, file=sys.stderr)
+    sys.exit(2)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("cases", nargs="*")
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--dtype", choices=("f32", "f64"), default="f32")
+    parser.add_argument("--dtype", choices=TYPES, default="f32", help="tf32 and bf16 on a GPU alone")
+    parser.add_argument("--device", default="cpu", help="cpu, cuda or cuda:N")
+    parser.add_argument("--backend", choices=("flash", "cudnn"), help="of attention, on a GPU")
     parser.add_argument("--seconds", type=float, default=0.3)
     parser.add_argument("--ask", action="store_true")
     parser.add_argument("--attention", nargs=4, type=int, metavar=("B", "H", "T", "D"))
@@ -221,7 +318,11 @@ def main():
         global clock
         clock = time.process_time
     torch.set_num_threads(arguments.threads)
-    torch.set_default_dtype(torch.float32 if arguments.dtype == "f32" else torch.float64)
+    if arguments.device != "cpu":
+        use_gpu(arguments)
+    elif arguments.dtype in ("tf32", "bf16") or arguments.backend:
+        refuse("tf32, bf16 and --backend need --device cuda")
+    torch.set_default_dtype(TYPES[arguments.dtype])
     torch.manual_seed(1)
     if arguments.attention:
         time_attention(*arguments.attention, arguments.causal)

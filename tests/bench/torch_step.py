@@ -61,6 +61,7 @@ WORKLOADS = {
     "chargpt": Workload(6, 6, 384, 1536, 65, 64, 256, dropout=0.2),
     "gpt2-124m": Workload(12, 12, 768, 3072, 50257, 4, 64),
     "gpt2-124m-1k": Workload(12, 12, 768, 3072, 50257, 4, 1024),
+    "gpt2-124m-h200": Workload(12, 12, 768, 3072, 50304, 64, 1024),
     "translate": Workload(3, 8, 256, 512, 8000, 128, 16, 16, dropout=0.1),
     "translate-base": Workload(6, 8, 512, 2048, 10000, 32, 32, 32, dropout=0.1),
 }

@@ -2,7 +2,7 @@
 // torch_step.py times in PyTorch, through the library as its users have it. One line of JSON a workload.
 // Usage: bench_train_step [WORKLOAD[:BATCH]...] [--device cpu|cuda[:N]] [--precision f64|f32|tf32|bf16]
 //                         [--steps N] [--threads N] [--batch B] [--length T] [--fused-head]
-//                         [--recompute-layers] [--profile] [--first-step] [--list]
+//                         [--recompute-layers] [--no-graphs] [--profile] [--first-step] [--list]
 #include <tapeformer/autograd/kernels/cuda.h>
 #include <tapeformer/autograd/profile.h>
 #include <tapeformer/autograd/storage.h>
@@ -55,9 +55,9 @@ void print_profile(Training& training, int steps, double flops) {
     const PhaseSeconds one = training.step(true);
     for (std::size_t phase = 0; phase < one.size(); ++phase) seconds[phase] += one[phase] / steps;
   }
-  // AdamW reads the value, the gradient and two moments and writes all but the gradient.
+  // The norm reads the gradient; AdamW reads it too, the value and two moments, and writes these three.
   const double whole = sum(seconds), bytes = 4 * static_cast<double>(training.parameters());
-  const PhaseSeconds work{0, flops / 3, 2 * flops / 3, bytes, 7 * bytes};
+  const PhaseSeconds work{0, flops / 3, 2 * flops / 3, 8 * bytes};
   std::printf("%-30s %-8s %7s %10s %8s   (averages of %d steps)\n", "phase", "", "calls", "ms", "share",
               steps);
   for (std::size_t i = 0; i < kPhases.size(); ++i)
@@ -108,7 +108,9 @@ void measure(const Workload& w, const Options& options) {
   const double baseline = resident_mib("VmRSS:");
   const bool in_double = options.compute.precision == "f64";
   const Compute compute =
-      ComputeOptions{options.compute.device, in_double ? "f32" : options.compute.precision}.chosen();
+      ComputeOptions{options.compute.device, in_double ? "f32" : options.compute.precision,
+                     options.compute.graphs}
+          .chosen();
   Training training(
       w, {in_double ? DType::f64 : DType::f32, compute, options.fused_head, options.recompute_layers});
   if (options.first_step) {
@@ -133,6 +135,8 @@ void measure(const Workload& w, const Options& options) {
   if (on_gpu) {
     const auto peak = static_cast<double>(cuda::memory_statistics(compute.device.index).peak_bytes);
     line["peak_device_mib"] = std::llround(peak / (1 << 20));
+    line["graphs"] = training.replay().counts().captured, line["graph_nodes"] = training.replay().nodes();
+    if (!training.replay().refusal().empty()) line["no_graph"] = training.replay().refusal();
   }
   line["baseline_mib"] = std::llround(baseline), line["steps"] = steps.size(), line["compiler"] = __VERSION__;
   line["fused_head"] = options.fused_head, line["recompute_layers"] = options.recompute_layers;
@@ -195,6 +199,8 @@ int bench(int argc, char** argv) {
   app.add_option("--batch", o.batch, "rows; the workload's own unless given")->check(positive);
   app.add_option("--length", o.length, "tokens a row; the workload's own unless given")->check(positive);
   app.add_flag("--fused-head", o.fused_head, "the loss in chunks, without logits");
+  app.add_flag_callback(
+      "--no-graphs", [&o] { o.compute.graphs = false; }, "on a GPU queue every step kernel by kernel");
   app.add_flag("--recompute-layers", o.recompute_layers,
                "layers keep only their input for the backward pass");
   app.add_flag("--profile", o.profile, "a table of where the time goes; on a GPU, by phase");

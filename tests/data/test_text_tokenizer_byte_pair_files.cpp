@@ -3,6 +3,7 @@
 #include <tapeformer/data/text_tokenizer_byte_pair.h>
 #include <tapeformer/tests/data/byte_pair_golden.h>
 #include <tapeformer/tests/data/temporary_file.h>
+#include <nlohmann/json.hpp>
 
 #include <cstdlib>
 

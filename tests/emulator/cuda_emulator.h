@@ -90,7 +90,11 @@ enum class Operation {
   shfl_up,
   shfl_down,
   shfl_xor,
-  ballot
+  ballot,
+  share,
+  phase,
+  named_barrier,
+  products
 };
 
 /// One thread's part in something threads do together, and where its source stands.
@@ -105,6 +109,9 @@ struct Call {
 };
 /// Waits for the others and returns what the operation gives this thread.
 std::uint64_t meet(const Call& call);
+constexpr std::size_t kSharedStride = 64;  // the most bytes that a lane shares
+/// Of all 32 lanes what each hands in, kSharedStride bytes apart, until the warp shares again.
+const char* share(const void* own, std::size_t bytes, const char* file, int line);
 
 void run(const char* name, dim3 grid, dim3 block, std::size_t shared_bytes, void (*body)(void*),
          void* arguments);

@@ -7,16 +7,25 @@
 #include <deque>
 #include <functional>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <new>
 #include <string>
 #include <vector>
 
+struct EmulatedGraph {
+  std::vector<std::function<void()>> work;
+  bool is_spoilt = false;
+};
+struct EmulatedGraphExec {
+  std::shared_ptr<const EmulatedGraph> graph;  // launches that are queued share it
+};
 /// Work in order: the first `done` pieces have run, `queued` have been asked for.
 struct EmulatedStream {
   int device;
   std::deque<std::function<void()>> work;
   std::uint64_t done = 0, queued = 0;
+  std::unique_ptr<EmulatedGraph> capture = nullptr;
 };
 /// Happens when the first `position` pieces of `stream` have run.
 struct EmulatedEvent {
@@ -100,8 +109,19 @@ void run_until(EmulatedStream& stream, std::uint64_t position) {
 }
 
 void queue(EmulatedStream& stream, std::function<void()> work) {
+  if (stream.capture) {
+    stream.capture->work.push_back(std::move(work));
+    return;
+  }
   stream.work.push_back(std::move(work));
   ++stream.queued;
+}
+
+/// True, and the capture spoilt, for a call that must not be made on a stream that is captured.
+bool spoils_capture(cudaStream_t stream) {
+  if (!stream->capture) return false;
+  stream->capture->is_spoilt = true;
+  return true;
 }
 
 /// A large block's beginning is enough, and leaves the rest to the system.
@@ -179,12 +199,14 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
 }
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  if (spoils_capture(stream)) return failed(cudaErrorStreamCaptureUnsupported);
   tapeformer::emulator::finish(stream);
   return cudaSuccess;
 }
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
   const Lock lock(world().mutex);
+  if (spoils_capture(stream)) return failed(cudaErrorStreamCaptureIsolation);
   if (event->stream != nullptr) queue(*stream, [now = *event] { run_until(*now.stream, now.position); });
   return cudaSuccess;
 }
@@ -196,6 +218,7 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
 
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   const Lock lock(world().mutex);
+  if (spoils_capture(stream)) return failed(cudaErrorStreamCaptureUnsupported);
   *event = {stream, stream->queued};
   return cudaSuccess;
 }
@@ -214,11 +237,13 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
 
 cudaError_t cudaMallocAsync(void** block, std::size_t bytes, cudaStream_t stream) {
   const Lock lock(world().mutex);
+  if (spoils_capture(stream)) return failed(cudaErrorStreamCaptureUnsupported);
   return add_block(block, bytes, Kind::pooled, stream->device);
 }
 
 cudaError_t cudaFreeAsync(void* block, cudaStream_t stream) {
   const Lock lock(world().mutex);
+  if (spoils_capture(stream)) return failed(cudaErrorStreamCaptureUnsupported);
   if (!is_device_memory(block, 0)) abort_because("memory is freed that was not allocated");
   queue(*stream, [block] { remove_block(block, Kind::pooled); });
   return cudaSuccess;
@@ -280,12 +305,60 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
     return is_device_memory(to, bytes) == to_device && is_device_memory(from, bytes) == from_device;
   };
   if (!in_order()) return failed(cudaErrorInvalidValue);
+  const bool waits =
+      !to_device ? block_with(to, bytes) == nullptr : !from_device && block_with(from, bytes) == nullptr;
+  if (waits && spoils_capture(stream)) return failed(cudaErrorStreamCaptureUnsupported);
   queue(*stream, [=] {
     if (!in_order()) abort_because("a copy that is queued uses memory that has been freed");
     std::memmove(to, from, bytes);
   });
-  // Memory that is not pinned is read before the call returns.
-  if (!to_device || (!from_device && block_with(from, bytes) == nullptr)) run_until(*stream, stream->queued);
+  if (waits) run_until(*stream, stream->queued);  // memory that is not pinned is used before the call returns
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
+  const Lock lock(world().mutex);
+  if (spoils_capture(stream)) return failed(cudaErrorStreamCaptureUnsupported);
+  stream->capture = std::make_unique<EmulatedGraph>();
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
+  const Lock lock(world().mutex);
+  *graph = nullptr;
+  if (!stream->capture) return failed(cudaErrorInvalidValue);
+  const std::unique_ptr<EmulatedGraph> captured = std::move(stream->capture);
+  if (captured->is_spoilt) return failed(cudaErrorStreamCaptureInvalidated);
+  *graph = new EmulatedGraph(*captured);
+  return cudaSuccess;
+}
+
+cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t*, std::size_t* count) {
+  *count = graph->work.size();
+  return cudaSuccess;
+}
+
+cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t* exec, cudaGraph_t graph, unsigned long long) {
+  *exec = new EmulatedGraphExec{std::make_shared<const EmulatedGraph>(*graph)};
+  return cudaSuccess;
+}
+
+cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
+  const Lock lock(world().mutex);
+  if (spoils_capture(stream)) return failed(cudaErrorStreamCaptureUnsupported);
+  queue(*stream, [graph = exec->graph] {
+    for (const auto& work : graph->work) work();
+  });
+  return cudaSuccess;
+}
+
+cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
+  delete graph;
+  return cudaSuccess;
+}
+
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) {
+  delete exec;
   return cudaSuccess;
 }
 
@@ -293,7 +366,17 @@ namespace tapeformer::emulator {
 
 void finish(cudaStream_t stream) {
   const Lock lock(world().mutex);
+  if (stream->capture) abort_because("a stream is waited for that is captured");
   run_until(*stream, stream->queued);
+}
+
+void perform(cudaStream_t stream, std::function<void()> work) {
+  {
+    const Lock lock(world().mutex);
+    if (stream->capture) return queue(*stream, std::move(work));
+    run_until(*stream, stream->queued);
+  }
+  work();
 }
 
 void require_device_memory(const char* user, cudaStream_t stream, const void* from, std::size_t bytes) {

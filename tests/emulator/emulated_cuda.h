@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 
 enum cudaError_t {
   cudaSuccess = 0,
@@ -20,8 +21,12 @@ enum cudaError_t {
   cudaErrorNoKernelImageForDevice = 209,
   cudaErrorNotReady = 600,
   cudaErrorIllegalAddress = 700,
-  cudaErrorLaunchOutOfResources = 701
+  cudaErrorLaunchOutOfResources = 701,
+  cudaErrorStreamCaptureUnsupported = 900,
+  cudaErrorStreamCaptureInvalidated = 901,
+  cudaErrorStreamCaptureIsolation = 905
 };
+enum cudaStreamCaptureMode { cudaStreamCaptureModeRelaxed = 2 };
 enum cudaMemcpyKind { cudaMemcpyHostToDevice = 1, cudaMemcpyDeviceToHost = 2, cudaMemcpyDeviceToDevice = 3 };
 enum cudaMemPoolAttr {
   cudaMemPoolReuseAllowInternalDependencies = 3,
@@ -35,6 +40,9 @@ constexpr unsigned cudaStreamNonBlocking = 1, cudaEventDisableTiming = 2, cudaMe
 using cudaStream_t = struct EmulatedStream*;
 using cudaEvent_t = struct EmulatedEvent*;
 using cudaMemPool_t = struct EmulatedPool*;
+using cudaGraph_t = struct EmulatedGraph*;
+using cudaGraphExec_t = struct EmulatedGraphExec*;
+using cudaGraphNode_t = struct EmulatedGraphNode*;
 struct cudaDeviceProp {
   char name[256];
   std::size_t totalGlobalMem;
@@ -70,10 +78,24 @@ cudaError_t cudaMemPoolTrimTo(cudaMemPool_t pool, std::size_t bytes);
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind,
                             cudaStream_t stream);
 
+// While a stream is captured, what is queued on it becomes part of a graph and does not run. What CUDA
+// forbids then fails and spoils the capture; what it allows and the library does not use (memory of the
+// graph's own, other streams that join) does so too.
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode);
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph);
+cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t* nodes, std::size_t* count);
+cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t* exec, cudaGraph_t graph, unsigned long long flags);
+cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream);
+cudaError_t cudaGraphDestroy(cudaGraph_t graph);
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec);
+
 namespace tapeformer::emulator {
 
 /// Runs what is queued on a stream, and on others as far as it waits for them.
 void finish(cudaStream_t stream);
+/// A kernel's work: runs at once, behind what was queued before; or, while the stream is captured, whenever
+/// the graph runs.
+void perform(cudaStream_t stream, std::function<void()> work);
 /// Ends the program unless a kernel may use these bytes: nullptr, or inside of one allocation of `stream`'s
 /// device.
 void require_device_memory(const char* user, cudaStream_t stream, const void* from, std::size_t bytes);

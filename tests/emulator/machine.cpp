@@ -17,12 +17,12 @@ std::string describe(const dim3& size) {
   return "(" + std::to_string(size.x) + "," + std::to_string(size.y) + "," + std::to_string(size.z) + ")";
 }
 
+}  // namespace
+
 Machine& running_machine() {
   if (running == nullptr) throw std::logic_error("[emulator] device functions need a launched kernel");
   return *running;
 }
-
-}  // namespace
 
 __thread uint3 thread_index{0, 0, 0}, block_index{0, 0, 0};
 __thread dim3 block_size, grid_size;
@@ -59,6 +59,12 @@ void touched(const void* address, std::size_t bytes, Access kind, const void* co
 
 std::uint64_t meet(const Call& call) { return running_machine().meet(call); }
 void* shared_memory() { return running_machine().shared_memory(); }
+
+const char* share(const void* own, std::size_t bytes, const char* file, int line) {
+  return reinterpret_cast<const char*>(
+      meet({Operation::share, file, line, 0xffffffffu, reinterpret_cast<std::uint64_t>(own),
+            static_cast<int>(bytes), warpSize}));
+}
 
 Machine::Machine() : arena_(kMaxThreads), threads_(kMaxThreads) {
   shared_ = new (std::align_val_t(128)) char[kMaxSharedBytes + kFenceBytes];
@@ -118,15 +124,18 @@ void Machine::run_block() {
   ASAN_POISON_MEMORY_REGION(shared_ + shared_bytes_, kMaxSharedBytes + kFenceBytes - shared_bytes_);
   waiting_lanes_.fill(0);
   at_barrier_ = predicates_ = returned_ = 0;
+  forget_copies();
   error_ = nullptr;
   race_.clear();
   last_barrier_ = {};
   if (watched_) shadow_.begin_block(block_index);
+  hopper_.begin();
   next_ = 0;
   ready_.clear();
   for (unsigned i = 0; i < size_; ++i) {
     threads_[i].state = State::fresh;
     threads_[i].fibre = nullptr;
+    threads_[i].key = nullptr;
     ready_.push_back(&threads_[i]);
   }
   resume(take(), host_);
@@ -139,6 +148,7 @@ void Machine::run_block() {
     abandon();
     fail("threads wait for others that returned or wait elsewhere; " + where);
   }
+  hopper_.end();
   ASAN_UNPOISON_MEMORY_REGION(shared_, kMaxSharedBytes + kFenceBytes);
   const auto changed = [](char byte) { return byte != static_cast<char>(kFill); };
   const char* end = shared_ + shared_bytes_;
@@ -221,6 +231,27 @@ void Machine::abandon() {
   abandoning_ = false;
 }
 
+void Machine::park(const void* key, const Call& call) {
+  watching = false;
+  Thread& self = *current_;
+  if (!race_.empty()) fail(race_);
+  self.call = call;
+  self.state = State::waiting;
+  self.key = key;
+  resume(take(), *self.fibre);
+  if (abandoning_) throw Abandoned{};
+  thread_index = self.index;
+  watching = watched_;
+}
+
+void Machine::wake(const void* key) {
+  for (unsigned i = 0; i < size_; ++i) {
+    if (threads_[i].key != key) continue;
+    threads_[i].key = nullptr;
+    release(threads_[i]);
+  }
+}
+
 std::uint64_t Machine::meet(const Call& call) {
   watching = false;
   Thread& self = *current_;
@@ -248,14 +279,15 @@ void Machine::fail(const std::string& what) const {
 std::string Machine::where_threads_are() const {
   static constexpr const char* kNames[] = {
       "__syncthreads", "__syncthreads_or", "__syncthreads_and", "__syncthreads_count", "__syncwarp",
-      "__shfl_sync",   "__shfl_up_sync",   "__shfl_down_sync",  "__shfl_xor_sync",     "a vote"};
+      "__shfl_sync",   "__shfl_up_sync",   "__shfl_down_sync",  "__shfl_xor_sync",     "a vote",
+      "a tensor core", "a phase",          "a named barrier",   "wgmma_wait"};
   const auto place = [](const Thread& thread) -> std::string {
     if (thread.state == State::fresh) return "not begun";
     if (thread.state == State::returned) return "returned";
     if (thread.state == State::ready) return "elsewhere";
     std::ostringstream text;
     text << "at " << kNames[static_cast<int>(thread.call.operation)];
-    if (thread.call.operation > Operation::sync_count)
+    if (thread.call.operation > Operation::sync_count && thread.call.operation <= Operation::share)
       text << " of mask 0x" << std::hex << thread.call.mask << std::dec;
     text << " (" << thread.call.file << ":" << thread.call.line << ")";
     return text.str();

@@ -2,6 +2,7 @@
 
 #include <cuda_emulator.h>
 #include <tapeformer/tests/emulator/fibre.h>
+#include <tapeformer/tests/emulator/hopper.h>
 #include <tapeformer/tests/emulator/shadow.h>
 
 #include <array>
@@ -28,8 +29,17 @@ class Machine {
   void launch(const char* name, dim3 grid, dim3 block, std::size_t shared_bytes, void (*body)(void*),
               void* arguments);
   std::uint64_t meet(const Call& call);
+  /// Waits until somebody wakes those who wait for `key`.
+  void park(const void* key, const Call& call);
+  void wake(const void* key);
+  unsigned running_thread() const { return current_->number; }
+  unsigned block_threads() const { return size_; }
+  std::size_t shared_bytes() const { return shared_bytes_; }
+  HopperBlock& hopper() { return hopper_; }
   char* shared_memory() { return shared_; }
   void touch(const char* address, std::size_t bytes, Access kind, const void* code);
+  [[noreturn]] void fail(const std::string& what) const;
+  std::string where_threads_are() const;
 
  private:
   enum class State { fresh, ready, waiting, returned };
@@ -40,6 +50,7 @@ class Machine {
     Fibre* fibre;  ///< once it has begun
     Call call;     ///< the last one; it waits there if it is waiting
     std::uint64_t result;
+    const void* key;  ///< what it waits for, if it is parked
   };
   struct Abandoned {};  ///< thrown in threads that will not be continued, so that they unwind
 
@@ -55,8 +66,6 @@ class Machine {
   void arrive_in_warp(Thread& self);
   void exchange(Thread* lanes, unsigned mask);
   void find_thread_locals();
-  [[noreturn]] void fail(const std::string& what) const;
-  std::string where_threads_are() const;
 
   FibreArena arena_;
   Fibre host_;
@@ -71,6 +80,8 @@ class Machine {
   const Call* first_ = nullptr;  ///< of those at the barrier
   unsigned returned_ = 0;
   std::array<unsigned, kMaxThreads / kWarp> waiting_lanes_{};
+  /// What the lanes of each warp shared last.
+  alignas(64) std::array<std::array<char, kWarp * kSharedStride>, kMaxThreads / kWarp> in_common_{};
   std::exception_ptr error_;
   bool abandoning_ = false;
   std::mt19937_64 random_;
@@ -84,14 +95,20 @@ class Machine {
   Shadow shadow_;
   bool watched_ = false;  ///< whether accesses are looked at, in this launch
   std::string race_;      ///< what was found wrong
-  Call last_barrier_{};   ///< all threads of the block passed; without a file: none yet
+  HopperBlock hopper_{*this};
+  Call last_barrier_{};  ///< all threads of the block passed; without a file: none yet
   std::vector<std::pair<const char*, std::size_t>> thread_locals_;
 };
+
+/// Throws: std::logic_error outside of launches
+Machine& running_machine();
 
 /// threadIdx, blockIdx, blockDim and gridDim to those who may change them.
 extern __thread uint3 thread_index __asm__("threadIdx"), block_index __asm__("blockIdx");
 extern __thread dim3 block_size __asm__("blockDim"), grid_size __asm__("gridDim");
 
+/// Drops the asynchronous copies that threads of a block left unfinished.
+void forget_copies();
 /// Whether any code was compiled so that it tells of its accesses.
 inline bool instrumented = false;
 /// Such code touches memory.

@@ -75,6 +75,12 @@ void Machine::exchange(Thread* lanes, unsigned mask) {
     const bool defined = source >= 0 && source < warpSize && (mask >> source & 1) != 0;
     lanes[lane].result = defined ? lanes[source].call.value : ~std::uint64_t{0};
     if (call.operation == Operation::ballot) lanes[lane].result = votes;
+    if (call.operation == Operation::share) {
+      char* table = in_common_[lanes->number / kWarp].data();
+      std::memcpy(table + lane * kSharedStride, reinterpret_cast<const void*>(call.value),
+                  static_cast<std::size_t>(call.argument));
+      lanes[lane].result = reinterpret_cast<std::uint64_t>(table);
+    }
     release(lanes[lane]);
   }
 }

@@ -76,6 +76,10 @@ train "$work/language-cpu" "${small[@]}" --device cpu
 train "$work/language" "${small[@]}" --device cuda
 check "a language model trains on the GPU" test $? = 0
 check "the losses are those of the cpu" near "$work/language-cpu" "$work/language" 1e-4
+check "its steps are graphs" grep -q '"replayed":[1-9]' "$work/language/metrics.jsonl"
+train "$work/queued" "${small[@]}" --device cuda --no-graphs
+check "which --no-graphs does without" grep -q '"replayed":0' "$work/queued/metrics.jsonl"
+check "to the same bits" cmp "$work/language/checkpoint.safetensors" "$work/queued/checkpoint.safetensors"
 train "$work/llama" "${small[@]}" --device cuda --precision bf16 --positions rotary --norm rms --feed-forward-kind swiglu \
   --attention gqa --bias=false --fused-head --recompute-layers --prefix
 check "Llama's kind trains in bf16, with prefixes, recomputed layers and the fused loss" test $? = 0

@@ -4,6 +4,7 @@
 #include <tapeformer/tests/reference/support.h>
 
 #include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
 
 #include <functional>
 

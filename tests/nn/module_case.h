@@ -34,15 +34,7 @@ inline Tensor ids_of(const std::vector<std::int32_t>& values, const Shape& shape
 }
 
 /// bool [B, longest]: true for the first lengths[b].
-inline Tensor real_tokens(const std::vector<Index>& lengths, Index longest) {
-  const Tensor mask = Tensor::full({static_cast<Index>(lengths.size()), longest}, 0, DType::boolean);
-  bool* to = mask.data<bool>();
-  for (const Index length : lengths) {
-    std::fill_n(to, length, true);
-    to += longest;
-  }
-  return mask;
-}
+Tensor real_tokens(const std::vector<Index>& lengths, Index longest);
 
 inline bool same_bits(const Tensor& a, const Tensor& b) {
   return a.dtype() == b.dtype() && a.shape() == b.shape() &&
@@ -50,13 +42,7 @@ inline bool same_bits(const Tensor& a, const Tensor& b) {
 }
 
 /// Every parameter random, biases and gains too, so that none hides behind a zero or a one.
-inline void randomise(Module& module, std::uint64_t seed) {
-  Generator random(seed);
-  for (auto& [name, parameter] : module.named_parameters()) {
-    const bool is_gain = name.find("norm.weight") != std::string::npos;
-    random.fill_normal(parameter.value(), is_gain ? 1 : 0, 0.4);
-  }
-}
+void randomise(Module& module, std::uint64_t seed);
 
 /// A module in double whose parameters are all random.
 template <class Layer, class Config>
@@ -69,18 +55,7 @@ Layer random_module(const Config& config) {
 }
 
 /// A transformer layer of sizes that all differ.
-inline TransformerLayerConfig small_layer_config(bool norm_first, double dropout = 0) {
-  TransformerLayerConfig config;
-  config.width = 6;
-  config.heads = 3;
-  config.key_width = 4;
-  config.value_width = 5;
-  config.feed_forward = 7;
-  config.activation = Unary::gelu;
-  config.dropout = dropout;
-  config.norm_first = norm_first;
-  return config;
-}
+TransformerLayerConfig small_layer_config(bool norm_first, double dropout = 0);
 
 /// One thread until the end of the scope: for models so small that two would mostly wait for each other.
 class SingleThread {
@@ -102,20 +77,8 @@ inline void rewind(Module& module) {
 /// Gradcheck of every parameter of a module in double, and of `inputs`. Only key biases are left out: they
 /// add the same to all scores of a row, so a gradient of theirs is zero, and a ratio to it says nothing
 /// (check_layer_against_golden looks at it).
-inline GradcheckReport gradcheck_module(Module& module, NamedTensors inputs,
-                                        const std::function<Tensor()>& function,
-                                        const GradcheckOptions& options = {}) {
-  const SingleThread guard;
-  for (auto& [name, parameter] : module.named_parameters()) {
-    if (name.find("key.bias") == std::string::npos) inputs.emplace_back(name, parameter.value());
-  }
-  return gradcheck(
-      [&] {
-        rewind(module);
-        return function();
-      },
-      inputs, options);
-}
+GradcheckReport gradcheck_module(Module& module, NamedTensors inputs, const std::function<Tensor()>& function,
+                                 const GradcheckOptions& options = {});
 
 inline GradcheckOptions second_order() {
   GradcheckOptions options;
@@ -131,99 +94,21 @@ inline GradcheckOptions sampled(Index elements) {
 }
 
 /// What the golden files call a parameter of ours: a packed projection is three there.
-inline std::vector<std::string> golden_parts(const std::string& name) {
-  const std::string packed = "query_key_value.";
-  const std::size_t at = name.find(packed);
-  if (at == std::string::npos) return {name};
-  std::vector<std::string> parts;
-  for (const char* part : {"query.", "key.", "value."}) {
-    parts.push_back(name.substr(0, at) + part + name.substr(at + packed.size()));
-  }
-  return parts;
-}
+std::vector<std::string> golden_parts(const std::string& name);
 
 /// A golden tensor under our name, for parameters of every kind: golden_parameter(g, "case", "param.", name).
-inline Tensor golden_parameter(const Golden& golden, const std::string& name_of_case,
-                               const std::string& prefix, const std::string& name, DType type = DType::f64) {
-  TensorList parts;
-  for (const std::string& part : golden_parts(name)) {
-    parts.push_back(golden.tensor(name_of_case, prefix + part, type));
-  }
-  return parts.size() == 1 ? parts[0] : concat(parts, 0);
-}
+Tensor golden_parameter(const Golden& golden, const std::string& name_of_case, const std::string& prefix,
+                        const std::string& name, DType type = DType::f64);
 
 /// check(NAME, our part, golden part) for each golden tensor that `ours` holds.
-inline void for_each_golden_part(
-    const Golden& golden, const std::string& name_of_case, const std::string& prefix, const std::string& name,
-    const Tensor& ours, const std::function<void(const std::string&, const Tensor&, const Tensor&)>& check) {
-  Index from = 0;
-  for (const std::string& part : golden_parts(name)) {
-    INFO(part);
-    const Tensor expected = golden.tensor(name_of_case, prefix + part);
-    check(part, slice(ours, 0, from, expected.size(0)), expected);
-    from += expected.size(0);
-  }
-  CHECK(from == ours.size(0));
-}
+void for_each_golden_part(const Golden& golden, const std::string& name_of_case, const std::string& prefix,
+                          const std::string& name, const Tensor& ours,
+                          const std::function<void(const std::string&, const Tensor&, const Tensor&)>& check);
 
 /// Runs a layer with PyTorch's parameters and inputs in double and in single precision, and compares its
 /// output and all gradients. `call` maps the case's "in." tensors to the output; `file` holds the case.
-inline void check_layer_against_golden(
-    const std::string& name_of_case, Module& module,
-    const std::function<Tensor(const std::map<std::string, Tensor>& in)>& call, const char* file = "layers") {
-  const Golden golden(file);
-  const auto options = golden.options(name_of_case);
-  const auto zero_gradients = options.at("zero_gradients").get<std::vector<std::string>>();
-  for (const DType type : {DType::f64, DType::f32}) {
-    const double tolerance = type == DType::f64 ? 1e-11 : 1e-5;
-    INFO(name_of_case, " in ", name_of(type));
-    auto parameters = module.named_parameters();
-    std::size_t parts = 0;
-    for (auto& [name, parameter] : parameters) {
-      parameter.set_value(golden_parameter(golden, name_of_case, "param.", name, type));
-      parts += golden_parts(name).size();
-    }
-    REQUIRE(parts == golden.names(name_of_case, "param.").size());
-
-    Tape tape;
-    std::map<std::string, Tensor> in;
-    std::vector<std::string> differentiable;
-    std::vector<Tensor> watched;
-    for (const std::string& name : golden.names(name_of_case, "in.")) {
-      in[name] = golden.tensor(name_of_case, "in." + name, type);
-      if (golden.names(name_of_case, "grad." + name).empty()) continue;
-      tape.watch(in[name]);
-      differentiable.push_back(name);
-      watched.push_back(in[name]);
-    }
-    const Tensor y = call(in), seed = golden.tensor(name_of_case, "seed", type);
-    CHECK(relative_error(y, golden.tensor(name_of_case, "out")) < tolerance);
-    const std::vector<Tensor> gradients = tape.gradients(y, watched, seed);
-    for (std::size_t i = 0; i < differentiable.size(); ++i) {
-      INFO(differentiable[i]);
-      CHECK(relative_error(gradients[i], golden.tensor(name_of_case, "grad." + differentiable[i])) <
-            tolerance);
-    }
-    module.clear_gradients();
-    tape.backward(y, seed);
-    // The rounding noise of a key bias in f32 is that of the sums which its weight's gradient is made of.
-    const auto largest_beside = [&](const std::string& bias) {
-      const std::string weight = bias.substr(0, bias.rfind('.')) + ".weight";
-      const Tensor gradient = golden.tensor(name_of_case, "grad." + weight);
-      return absolute_error(gradient, Tensor::zeros(gradient.shape(), DType::f64));
-    };
-    for (const auto& [name, parameter] : parameters) {
-      for_each_golden_part(golden, name_of_case, "grad.", name, parameter.gradient(),
-                           [&](const std::string& part, const Tensor& gradient, const Tensor& expected) {
-                             if (std::count(zero_gradients.begin(), zero_gradients.end(), part) > 0) {
-                               CHECK(absolute_error(gradient, Tensor::zeros(gradient.shape())) <
-                                     (type == DType::f64 ? 1e-12 : 2e-6 * largest_beside(part)));
-                             } else {
-                               CHECK(relative_error(gradient, expected) < tolerance);
-                             }
-                           });
-    }
-  }
-}
+void check_layer_against_golden(const std::string& name_of_case, Module& module,
+                                const std::function<Tensor(const std::map<std::string, Tensor>& in)>& call,
+                                const char* file = "layers");
 
 }  // namespace tapeformer

@@ -8,6 +8,7 @@
 #include <tapeformer/tests/reference/sanitized.h>
 
 #include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <cstdlib>

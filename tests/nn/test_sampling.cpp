@@ -4,6 +4,7 @@
 #include <tapeformer/tests/reference/sanitized.h>
 
 #include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
 
 #include <cmath>
 #include <limits>

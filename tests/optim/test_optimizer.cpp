@@ -1,8 +1,10 @@
 #include <doctest/doctest.h>
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/optim/adamw.h>
+#include <tapeformer/optim/clip.h>
 #include <tapeformer/optim/sgd.h>
 #include <tapeformer/tests/optim/optim_case.h>
+#include <tapeformer/tests/reference/support.h>
 
 #include <malloc.h>
 
@@ -67,22 +69,91 @@ TEST_SUITE("optim/optimizer") {
     CHECK(model.bias.value().at(0) == doctest::Approx(0.1));
   }
 
-  TEST_CASE("a step keeps no memory, from the pool or from malloc") {
+  TEST_CASE("a step after the first keeps no memory, from the pool or from malloc") {
     OptimCase model(DType::f32);
     AdamW adamw(model.parameters());
     Sgd sgd(model.parameters(), {0.9, 0.1});
     model.set_gradients(0);
+    adamw.step(0.1);
+    sgd.step(0.1);
     const auto used = pool_statistics().in_use_bytes;
     const std::size_t held = malloc_bytes();
     for (int i = 0; i < 3; ++i) {
       adamw.step(0.1);
       sgd.step(0.1);
     }
-    CHECK(malloc_bytes() == held);
+    if (!default_device().is_cuda()) CHECK(malloc_bytes() == held);  // a GPU's numbers are made by its driver
     CHECK(pool_statistics().in_use_bytes == used);
   }
 
-  TEST_CASE("parameters are given once and are floating") {
+  TEST_CASE("a clipped step is the step at the clip's factor, to the same bits, and returns the norm") {
+    for (const double max_norm : {0.0, 0.5, 100.0}) {
+      for (const double share : {1.0, 0.25}) {
+        for (const DType type : {DType::f32, DType::f64}) {
+          OptimCase clipped(type), plain(type);
+          AdamW one(clipped.parameters()), other(plain.parameters());
+          for (int step = 0; step < 3; ++step) {
+            clipped.set_gradients(step);
+            plain.set_gradients(step);
+            if (step == 1) clipped.bias.clear_gradient();
+            if (step == 1) plain.bias.clear_gradient();
+            const Tensor norm = one.clipped_step(0.1, share, max_norm);
+            const double expected = share * gradient_norm(plain.parameters());
+            other.step(0.1, share * (max_norm > 0 ? clip_factor(expected, max_norm) : 1));
+            CHECK(norm.shape() == Shape{1});
+            CHECK(norm.dtype() == DType::f64);
+            CHECK(norm.device() == clipped.weight.value().device());
+            CHECK(norm.item() == expected);
+            CHECK(absolute_error(clipped.weight.value(), plain.weight.value()) == 0);
+            CHECK(absolute_error(clipped.bias.value(), plain.bias.value()) == 0);
+          }
+        }
+      }
+    }
+  }
+
+  TEST_CASE("a clipped step changes nothing when the norm is not finite") {
+    for (const double bad : {INFINITY, -INFINITY, NAN}) {
+      OptimCase model(DType::f32);
+      model.weight.set_shadow(default_device().is_cuda() ? DType::bf16 : DType::f32);
+      AdamW adamw(model.parameters());
+      Sgd sgd(model.parameters(), {0.9, 0.1});
+      const auto step = [&] {
+        std::vector<Tensor> norms{adamw.clipped_step(0.1, 1, 1), sgd.clipped_step(0.1, 1, 0)};
+        return norms;
+      };
+      model.set_gradients(0);
+      step();
+      OptimizerCopy before, after;
+      adamw.visit_state(before);
+      sgd.visit_state(before);
+      const Tensor weight = model.weight.value().clone(), shadow = model.weight.used().clone();
+      model.set_gradients(1);
+      model.bias.gradient().copy_from(Tensor::from<double>({0.5, bad, 0.25}).to(DType::f32));
+      for (const Tensor& norm : step()) CHECK_FALSE(std::isfinite(norm.item()));
+      CHECK(absolute_error(model.weight.value(), weight) == 0);
+      CHECK(absolute_error(model.weight.used().to(DType::f32), shadow.to(DType::f32)) == 0);
+      adamw.visit_state(after);
+      sgd.visit_state(after);
+      for (const auto& [name, value] : before.tensors)
+        CHECK(absolute_error(value, after.tensors.at(name)) == 0);
+      model.set_gradients(2);
+      for (const Tensor& norm : step()) CHECK(std::isfinite(norm.item()));
+      CHECK(absolute_error(model.weight.value(), weight) > 0);
+    }
+  }
+
+  TEST_CASE("without gradients, or parameters, the norm is 0") {
+    OptimCase model(DType::f32);
+    AdamW optimizer(model.parameters()), empty({});
+    CHECK(optimizer.clipped_step(0.1, 1, 1).item() == 0);
+    CHECK(empty.clipped_step(0.1, 1, 1).item() == 0);
+    CHECK(model.bias.value().at(0) == doctest::Approx(0.1));
+  }
+
+  TEST_CASE("parameters are given once and are floating, all of one type") {
+    CHECK_THROWS_WITH_AS(Sgd({Parameter(Tensor::zeros({2})), Parameter(Tensor::zeros({3}, DType::f64))}),
+                         "[sgd] parameters must be all f32 or all f64; got f64[3] and f32[2]", DTypeError);
     const Parameter x(Tensor::zeros({2}));
     CHECK_THROWS_WITH_AS(Sgd({x, x}), "[sgd] each parameter is given once; got f32[2] twice", Error);
     CHECK_THROWS_WITH_AS(AdamW({Parameter(Tensor::zeros({2}, DType::i32))}),

@@ -2,6 +2,8 @@
 #include <tapeformer/nn/safetensors.h>
 #include <tapeformer/tests/reference/golden.h>
 
+#include <nlohmann/json.hpp>
+
 #include <algorithm>
 #include <cmath>
 
@@ -28,6 +30,10 @@ std::vector<std::string> Golden::names(const std::string& name_of_case, const st
 
 nlohmann::json Golden::options(const std::string& name_of_case) const {
   return nlohmann::json::parse(file_->metadata().at(name_of_case));
+}
+
+std::vector<std::string> Golden::listed(const std::string& name_of_case, const std::string& option) const {
+  return options(name_of_case).at(option).get<std::vector<std::string>>();
 }
 
 double golden_error(const Golden& golden, const std::string& name_of_case,

@@ -3,7 +3,7 @@
 #include <tapeformer/autograd/tensor.h>
 #include <tapeformer/tests/reference/support.h>
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 
 #include <functional>
 #include <memory>
@@ -24,7 +24,10 @@ class Golden {
   Tensor tensor(const std::string& name_of_case, const std::string& name, DType type = DType::f64) const;
   /// What follows `prefix` in the names of a case: names("linear", "param.") -> {"bias", "weight"}, sorted.
   std::vector<std::string> names(const std::string& name_of_case, const std::string& prefix) const;
+  /// To look into them takes <nlohmann/json.hpp>.
   nlohmann::json options(const std::string& name_of_case) const;
+  /// An option that is a list of names.
+  std::vector<std::string> listed(const std::string& name_of_case, const std::string& option) const;
 
  private:
   std::shared_ptr<SafetensorsFile> file_;

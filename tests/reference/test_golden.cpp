@@ -1,5 +1,6 @@
 #include <doctest/doctest.h>
 #include <tapeformer/tests/reference/golden.h>
+#include <nlohmann/json.hpp>
 
 #include <cmath>
 

@@ -48,7 +48,19 @@ void dropout_apply(Cpu, Index count, const std::int32_t* mask, Wide<T> scale, co
   });
 }
 
-template void dropout_apply(Cpu, Index, const std::int32_t*, float, const float*, Write<float>);
-template void dropout_apply(Cpu, Index, const std::int32_t*, double, const double*, Write<double>);
+template <class T>
+void dropout_forward(Cpu on, const PhiloxStream& stream, Index count, std::uint32_t dropped, Wide<T> scale,
+                     const T* x, std::int32_t* mask, T* y) {
+  dropout_mask(on, stream, count, dropped, mask);
+  dropout_apply(on, count, mask, scale, x, Write<T>{y, false});
+}
+
+#define INSTANTIATE(T)                                                                                      \
+  template void dropout_apply(Cpu, Index, const std::int32_t*, T, const T*, Write<T>);                      \
+  template void dropout_forward(Cpu, const PhiloxStream&, Index, std::uint32_t, T, const T*, std::int32_t*, \
+                                T*);
+INSTANTIATE(float)
+INSTANTIATE(double)
+#undef INSTANTIATE
 
 }  // namespace tapeformer::kernels

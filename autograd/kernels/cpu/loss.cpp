@@ -13,7 +13,7 @@ void cross_entropy_forward(Cpu, const CrossEntropy& s, const std::int32_t* targe
     for (Index row = from; row < to; ++row) {
       losses[row] = 0;
       if (targets[row] == s.ignored) continue;
-      const T* x = logits + row * s.n;
+      const T* x = logits + row * s.lead;
       const T largest = max_simd(s.n, x);
       const Batch<T> shift(largest);
       const T total = sum_simd<T>(
@@ -48,8 +48,8 @@ void cross_entropy_backward(Cpu, const CrossEntropy& s, const std::int32_t* targ
   const Batch<T> uniform(scale * static_cast<T>(s.smoothing / static_cast<double>(s.n)));
   parallel_ranges(s.rows, 4 * s.n, [&](Index from, Index to) {
     for (Index row = from; row < to; ++row) {
-      const T* x = logits + row * s.n;
-      const Write<T> dx{dlogits.to + row * s.n, dlogits.add};
+      const T* x = logits + row * s.lead;
+      const Write<T> dx{dlogits.to + row * s.lead, dlogits.add};
       if (targets[row] == s.ignored) {
         if (!dx.add) std::fill(dx.to, dx.to + s.n, T(0));
         continue;
@@ -60,6 +60,15 @@ void cross_entropy_backward(Cpu, const CrossEntropy& s, const std::int32_t* targ
       dx.to[targets[row]] -= scale * static_cast<T>(1 - s.smoothing);
     }
   });
+}
+
+template <class T>
+void cross_entropy_with_gradient(Cpu on, const CrossEntropy& s, const std::int32_t* targets,
+                                 const std::int32_t* counted, T* logits, Wide<T>* statistics,
+                                 double* losses) {
+  cross_entropy_forward(on, s, targets, logits, statistics, losses);
+  cross_entropy_backward(on, s, targets, counted, logits, statistics, static_cast<const T*>(nullptr),
+                         Write<T>{logits, false});
 }
 
 template <class T>
@@ -76,6 +85,8 @@ void scale_gradient(Cpu, Index count, const Wide<T>* factor, const T* gradient, 
   template void mean_loss(Cpu, Index, const double*, const std::int32_t*, T*);                               \
   template void cross_entropy_backward(Cpu, const CrossEntropy&, const std::int32_t*, const std::int32_t*,   \
                                        const T*, const T*, const T*, Write<T>);                              \
+  template void cross_entropy_with_gradient(Cpu, const CrossEntropy&, const std::int32_t*,                   \
+                                            const std::int32_t*, T*, T*, double*);                           \
   template void scale_gradient(Cpu, Index, const T*, const T*, Write<T>);
 INSTANTIATE(float)
 INSTANTIATE(double)

@@ -2,6 +2,7 @@
 #include <tapeformer/autograd/kernels/cpu/parallel.h>
 #include <tapeformer/autograd/kernels/cpu/simd.h>
 #include <tapeformer/autograd/kernels/matmul.h>
+#include <tapeformer/autograd/kernels/reduce.h>
 
 // First: without it cxxblas takes its own loops for BLAS.
 #include <xtensor-blas/xblas_config.hpp>
@@ -160,19 +161,35 @@ void gemm(Cpu, const Gemm& s, const T* a, const T* b, Write<T> c) {
 }
 
 template <class T>
-void bias_activation(Cpu, Index rows, Index columns, const T* bias, std::optional<Unary> f, bool derives,
-                     T* z, T* y) {
-  parallel_ranges(rows, columns * (f ? 4 : 1), [&](Index from, Index to) {
+void linear_forward(Cpu on, const Gemm& s, const T* x, const T* weight, const T* bias, std::optional<Unary> f,
+                    T* saved, T* y) {
+  T* z = saved != nullptr ? saved : y;
+  gemm(on, s, x, weight, Write<T>{z, false});
+  if (bias == nullptr && !f) return;
+  parallel_ranges(s.m, s.n * (f ? 4 : 1), [&](Index from, Index to) {
     for (Index row = from; row < to; ++row) {
-      T* line = z + row * columns;
+      T* line = z + row * s.ldc;
       if (bias != nullptr) {
 #pragma omp simd
-        for (Index i = 0; i < columns; ++i) line[i] += bias[i];
+        for (Index i = 0; i < s.n; ++i) line[i] += bias[i];
       }
-      if (f && derives) unary_forward_with_derivative(Cpu{}, *f, columns, line, y + row * columns);
-      if (f && !derives) unary_forward(Cpu{}, *f, columns, line, y + row * columns);
+      if (f && saved != nullptr) unary_forward_with_derivative(on, *f, s.n, line, y + row * s.ldc);
+      if (f && saved == nullptr) unary_forward(on, *f, s.n, line, line);
     }
   });
+}
+
+template <class T>
+void linear_activation_backward(Cpu on, Unary f, Index count, const T* saved, const T* dy, T* dz) {
+  if (saves_output(f)) return unary_backward(on, f, count, saved, dy, Write<T>{dz, false});
+  binary(on, Binary::multiply, alike(count), saved, dy, dz);
+}
+
+template <class T>
+void linear_weight_gradient(Cpu on, const Gemm& s, const T* dz, const T* x, Write<Wide<T>> dweight,
+                            Write<Wide<T>> dbias) {
+  if (dweight) gemm(on, s, dz, x, dweight);
+  if (dbias) reduce_sum(on, 1, s.k, s.m, dz, dbias);  // dz has no gaps on the CPU
 }
 
 const char* gemm_warning() {
@@ -190,7 +207,13 @@ const char* gemm_warning() {
 
 template void gemm(Cpu, const Gemm&, const float*, const float*, Write<float>);
 template void gemm(Cpu, const Gemm&, const double*, const double*, Write<double>);
-template void bias_activation(Cpu, Index, Index, const float*, std::optional<Unary>, bool, float*, float*);
-template void bias_activation(Cpu, Index, Index, const double*, std::optional<Unary>, bool, double*, double*);
+#define INSTANTIATE(T)                                                                                   \
+  template void linear_forward(Cpu, const Gemm&, const T*, const T*, const T*, std::optional<Unary>, T*, \
+                               T*);                                                                      \
+  template void linear_activation_backward(Cpu, Unary, Index, const T*, const T*, T*);                   \
+  template void linear_weight_gradient(Cpu, const Gemm&, const T*, const T*, Write<T>, Write<T>);
+INSTANTIATE(float)
+INSTANTIATE(double)
+#undef INSTANTIATE
 
 }  // namespace tapeformer::kernels

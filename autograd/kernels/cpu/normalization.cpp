@@ -1,5 +1,6 @@
 #include <tapeformer/autograd/kernels/cpu/parallel.h>
 #include <tapeformer/autograd/kernels/cpu/simd.h>
+#include <tapeformer/autograd/kernels/dropout.h>
 #include <tapeformer/autograd/kernels/normalization.h>
 
 #include <cmath>
@@ -37,14 +38,26 @@ void row_gradient(Index n, bool centred, T mean, T rstd, const T* x, const T* we
 }  // namespace
 
 template <class T>
-void normalize_forward(Cpu, Index rows, Index n, bool centred, Wide<T> epsilon, const T* x, const T* weight,
-                       const T* bias, T* y, Wide<T>* mean, Wide<T>* rstd) {
+void normalize_forward(Cpu, Index rows, Index n, bool centred, Wide<T> epsilon, const T* x,
+                       const Branch<T>& branch, const T* weight, const T* bias, T* y, Wide<T>* mean,
+                       Wide<T>* rstd) {
   using B = Batch<T>;
   const auto count = static_cast<T>(n);
+  const T* added = branch.from;
+  if (branch.mask != nullptr) {
+    dropout_apply(Cpu{}, rows * n, branch.mask, branch.scale, added, Write<T>{branch.sum, false});
+    added = branch.sum;
+  }
   parallel_ranges(rows, 4 * n, [&](Index from, Index to) {
     for (Index row = from; row < to; ++row) {
       const T* line = x + row * n;
       T* out = y + row * n;
+      if (added != nullptr) {
+        T* sum = branch.sum + row * n;
+        map_simd(
+            0, n, sum, [](const B& a, const B& b) { return a + b; }, line, added + row * n);
+        line = sum;
+      }
       const T centre = centred ? sum_simd<T>(
                                      n, [](const B& v) { return v; }, line) /
                                      count
@@ -76,7 +89,7 @@ Index normalize_parts(Cpu, Index rows, Index n) {
 template <class T>
 void normalize_backward(Cpu, Index rows, Index n, bool centred, const T* x, const T* weight,
                         const Wide<T>* mean, const Wide<T>* rstd, const T* dy, Wide<T>* partials, Write<T> dx,
-                        Write<Wide<T>> dweight, Write<Wide<T>> dbias) {
+                        const BranchGradient<T>& branch, Write<Wide<T>> dweight, Write<Wide<T>> dbias) {
   const Index parts = normalize_parts(Cpu{}, rows, n);
   parallel_ranges(parts, rows * n * 4 / parts, [&](Index first, Index last) {
     for (Index part = first; part < last; ++part) {
@@ -100,6 +113,8 @@ void normalize_backward(Cpu, Index rows, Index n, bool centred, const T* x, cons
       }
     }
   });
+  if (branch.to != nullptr)
+    dropout_apply(Cpu{}, rows * n, branch.mask, branch.scale, dx.to, Write<T>{branch.to, false});
   const auto gather = [&](Write<T> to, Index offset) {
     for (Index i = 0; to && i < n; ++i) {
       T sum = T(0);
@@ -111,10 +126,11 @@ void normalize_backward(Cpu, Index rows, Index n, bool centred, const T* x, cons
   gather(dbias, n);
 }
 
-#define INSTANTIATE(T)                                                                                   \
-  template void normalize_forward(Cpu, Index, Index, bool, T, const T*, const T*, const T*, T*, T*, T*); \
-  template void normalize_backward(Cpu, Index, Index, bool, const T*, const T*, const T*, const T*,      \
-                                   const T*, T*, Write<T>, Write<T>, Write<T>);
+#define INSTANTIATE(T)                                                                              \
+  template void normalize_forward(Cpu, Index, Index, bool, T, const T*, const Branch<T>&, const T*, \
+                                  const T*, T*, T*, T*);                                            \
+  template void normalize_backward(Cpu, Index, Index, bool, const T*, const T*, const T*, const T*, \
+                                   const T*, T*, Write<T>, const BranchGradient<T>&, Write<T>, Write<T>);
 INSTANTIATE(float)
 INSTANTIATE(double)
 #undef INSTANTIATE

@@ -4,21 +4,24 @@
 #include <xsimd/xsimd.hpp>
 
 #include <cmath>
-#include <type_traits>
+#include <numeric>
 
 namespace tapeformer::kernels {
 namespace {
 
+constexpr Index kSquareParts = 64;
+
 /// m, v and x of AdamW after a step, on batches or on single values.
 template <class T>
 struct AdamWUpdate : AdamWFactors<T> {
-  using AdamWFactors<T>::AdamWFactors;
+  AdamWUpdate(const AdamWStep& step, double factor) : AdamWFactors<T>(step), scale(static_cast<T>(factor)) {}
+  T scale;
 
   template <class V>
   void operator()(const V& gradient, V& m, V& v, V& x) const {
     using std::sqrt;
     using xsimd::sqrt;
-    const V g = gradient * V(this->scale);
+    const V g = gradient * V(scale);
     m = m + V(this->weight1) * (g - m);
     v = V(this->beta2) * v + V(this->weight2) * g * g;
     x = x * V(this->keep) - V(this->step_size) * m / (sqrt(v) / V(this->root_correction2) + V(this->epsilon));
@@ -39,37 +42,39 @@ double sum_of_squares_serial(Index count, const T* x) {
   return sum;
 }
 
-}  // namespace
-
 template <class T>
-void adamw_step(Cpu, Index count, const AdamWStep& step, const T* gradient, T* first_moment, T* second_moment,
-                T* value, BFloat16* shadow) {
+void update_adamw(const StepTensor& x, const AdamWStep& step, double factor) {
   using Batch = xsimd::batch<T>;
   constexpr auto kLanes = static_cast<Index>(Batch::size);
-  const AdamWUpdate<T> update(step);
-  const Index batches = count / kLanes;
+  const AdamWUpdate<T> update(step, factor);
+  const T* gradient = static_cast<const T*>(x.gradient);
+  T *first_moment = static_cast<T*>(x.state1), *second_moment = static_cast<T*>(x.state2);
+  T* value = static_cast<T*>(x.value);
+  const Index batches = x.count / kLanes;
   parallel_ranges(batches, kLanes, [&](Index from, Index to) {
     for (Index i = from * kLanes; i < to * kLanes; i += kLanes) {
       Batch m = Batch::load_unaligned(first_moment + i), v = Batch::load_unaligned(second_moment + i);
-      Batch x = Batch::load_unaligned(value + i);
-      update(Batch::load_unaligned(gradient + i), m, v, x);
+      Batch y = Batch::load_unaligned(value + i);
+      update(Batch::load_unaligned(gradient + i), m, v, y);
       m.store_unaligned(first_moment + i);
       v.store_unaligned(second_moment + i);
-      x.store_unaligned(value + i);
+      y.store_unaligned(value + i);
     }
-    refresh(from * kLanes, to * kLanes, value, shadow);
+    refresh(from * kLanes, to * kLanes, value, x.shadow);
   });
-  for (Index i = batches * kLanes; i < count; ++i)
+  for (Index i = batches * kLanes; i < x.count; ++i)
     update(gradient[i], first_moment[i], second_moment[i], value[i]);
-  refresh(batches * kLanes, count, value, shadow);
+  refresh(batches * kLanes, x.count, value, x.shadow);
 }
 
 template <class T>
-void sgd_step(Cpu, Index count, const SgdStep& step, const T* gradient, T* velocity, T* value,
-              BFloat16* shadow) {
+void update_sgd(const StepTensor& x, const SgdStep& step, double factor) {
   const T rate = static_cast<T>(step.learning_rate), keep = static_cast<T>(step.momentum),
-          decay = static_cast<T>(step.weight_decay), scale = static_cast<T>(step.gradient_scale);
-  parallel_ranges(count, 1, [=](Index from, Index to) {
+          decay = static_cast<T>(step.weight_decay), scale = static_cast<T>(factor);
+  const T* gradient = static_cast<const T*>(x.gradient);
+  T *velocity = static_cast<T*>(x.state1), *value = static_cast<T*>(x.value);
+  BFloat16* shadow = x.shadow;
+  parallel_ranges(x.count, 1, [=](Index from, Index to) {
     if (velocity == nullptr) {
 #pragma omp simd
       for (Index i = from; i < to; ++i) value[i] -= rate * (gradient[i] * scale + decay * value[i]);
@@ -84,14 +89,41 @@ void sgd_step(Cpu, Index count, const SgdStep& step, const T* gradient, T* veloc
   });
 }
 
+/// In equal parts, whose number and order do not depend on the number of threads.
 template <class T>
-void sum_of_squares(Cpu, Index count, const T* x, double* sums) {
+double sum_of_squares(Index count, const T* x) {
+  double sums[kSquareParts];
   parallel_ranges(kSquareParts, count / kSquareParts, [&](Index from, Index to) {
     for (Index part = from; part < to; ++part) {
       const Index begin = count * part / kSquareParts;
       sums[part] = sum_of_squares_serial(count * (part + 1) / kSquareParts - begin, x + begin);
     }
   });
+  return std::accumulate(sums, sums + kSquareParts, 0.0);
+}
+
+}  // namespace
+
+template <class T>
+void gradient_norm(Cpu, const StepTensors& all, double share, double max_norm, double* norm, double* factor) {
+  double sum = 0;
+  for (Index i = 0; i < all.tensor_count; ++i)
+    sum += sum_of_squares(all.tensors[i].count, static_cast<const T*>(all.tensors[i].gradient));
+  *norm = share * std::sqrt(sum);
+  *factor = step_factor(*norm, share, max_norm);
+}
+
+template <class T>
+void adamw_step(Cpu, const StepTensors& all, const AdamWStep* steps, Index, const double* factor) {
+  if (std::isnan(*factor)) return;
+  for (Index i = 0; i < all.tensor_count; ++i)
+    update_adamw<T>(all.tensors[i], steps[all.tensors[i].setting], *factor);
+}
+
+template <class T>
+void sgd_step(Cpu, const StepTensors& all, const SgdStep& step, const double* factor) {
+  if (std::isnan(*factor)) return;
+  for (Index i = 0; i < all.tensor_count; ++i) update_sgd<T>(all.tensors[i], step, *factor);
 }
 
 template <class T>
@@ -103,10 +135,10 @@ void scale_in_place(Cpu, Index count, double factor, T* x) {
   });
 }
 
-#define INSTANTIATE(T)                                                                     \
-  template void adamw_step(Cpu, Index, const AdamWStep&, const T*, T*, T*, T*, BFloat16*); \
-  template void sgd_step(Cpu, Index, const SgdStep&, const T*, T*, T*, BFloat16*);         \
-  template void sum_of_squares(Cpu, Index, const T*, double*);                             \
+#define INSTANTIATE(T)                                                                          \
+  template void gradient_norm<T>(Cpu, const StepTensors&, double, double, double*, double*);    \
+  template void adamw_step<T>(Cpu, const StepTensors&, const AdamWStep*, Index, const double*); \
+  template void sgd_step<T>(Cpu, const StepTensors&, const SgdStep&, const double*);            \
   template void scale_in_place(Cpu, Index, double, T*);
 INSTANTIATE(float)
 INSTANTIATE(double)

@@ -29,15 +29,15 @@ inline void pass_on(Index from, Index to, const T* x, Write<T> y) {
 }  // namespace
 
 template <class T>
-void rotary_table(Cpu, Index count, Index pairs, const double* frequencies, const std::int32_t* positions,
-                  T* table) {
+void rotary_table(Cpu, const TokenPositions& positions, Index pairs, const double* frequencies, T* table) {
   using B = Batch<double>;
   for (Index first = 0; first < pairs; first += kMostPairs) {
     const Index some = std::min(kMostPairs, pairs - first);
-    parallel_ranges(count, some * 16, [&](Index from, Index to) {
+    parallel_ranges(positions.count, some * 16, [&](Index from, Index to) {
       double cosines[kMostPairs], sines[kMostPairs];
       for (Index p = from; p < to; ++p) {
-        const B position(static_cast<double>(positions[p]));
+        const Index at = positions.at != nullptr ? positions.at[p] : positions.first + p;
+        const B position(static_cast<double>(at));
         map_simd(
             0, some, cosines, [&](const B& f) { return xsimd::cos(position * f); }, frequencies + first);
         map_simd(
@@ -52,6 +52,7 @@ void rotary_table(Cpu, Index count, Index pairs, const double* frequencies, cons
 template <class T>
 void rotate(Cpu, const Rotation& s, const Wide<T>* table, const T* x, Write<T> y) {
   const T sign = s.inverse ? T(-1) : T(1);
+  const bool in_place = x == y.to;
   parallel_ranges(s.rows, s.row_width, [&](Index from, Index to) {
     for (Index row = from; row < to; ++row) {
       const T* cosine = table + row % s.period * 2 * s.pairs;
@@ -63,15 +64,15 @@ void rotate(Cpu, const Rotation& s, const Wide<T>* table, const T* x, Write<T> y
         } else {
           turn(s.pairs, 1, s.pairs, sign, cosine, x + at, result);
         }
-        pass_on(2 * s.pairs, s.head_width, x + at, result);
+        if (!in_place) pass_on(2 * s.pairs, s.head_width, x + at, result);
       }
-      pass_on(row * s.row_width + s.heads * s.head_width, (row + 1) * s.row_width, x, y);
+      if (!in_place) pass_on(row * s.row_width + s.heads * s.head_width, (row + 1) * s.row_width, x, y);
     }
   });
 }
 
-#define INSTANTIATE(T)                                                                   \
-  template void rotary_table(Cpu, Index, Index, const double*, const std::int32_t*, T*); \
+#define INSTANTIATE(T)                                                              \
+  template void rotary_table(Cpu, const TokenPositions&, Index, const double*, T*); \
   template void rotate(Cpu, const Rotation&, const T*, const T*, Write<T>);
 INSTANTIATE(float)
 INSTANTIATE(double)

@@ -1,4 +1,5 @@
 #include <tapeformer/autograd/kernels/cuda/attention_gradient.h>
+#include <tapeformer/autograd/kernels/cuda/attention_paths.h>
 #include <tapeformer/autograd/kernels/cuda/scratch.h>
 
 namespace tapeformer::kernels {
@@ -237,6 +238,12 @@ template <class T>
 void attention_backward(Cuda on, const AttentionShape& shape, const T* query, const T* key, const T* value,
                         const Wide<T>* bias, const T* y, const Wide<T>* log_sum, const T* dy, Write<T> dquery,
                         Write<T> dkey, Write<T> dvalue) {
+  if constexpr (std::is_same_v<T, BFloat16>) {
+    if (hopper_attention_backward(on, shape, query, key, value, bias, y, log_sum, dy, dquery, dkey, dvalue) ||
+        tensor_core_attention_backward(on, shape, query, key, value, bias, y, log_sum, dy, dquery, dkey,
+                                       dvalue))
+      return;
+  }
   run<DotScores, T>(
       on, shape, {query, key, value, nullptr, bias, log_sum, dy, nullptr, dquery, dkey, dvalue, nullptr, {}},
       y, {});

@@ -1,3 +1,5 @@
+#include <tapeformer/autograd/kernels/cuda/attention_paths.h>
+#include <tapeformer/autograd/kernels/cuda/attention_split.h>
 #include <tapeformer/autograd/kernels/cuda/attention_tile.h>
 
 namespace tapeformer::kernels {
@@ -133,6 +135,18 @@ void run(Cuda on, const char* name, const AttentionShape& s, const T* query, con
 template <class T>
 void attention_forward(Cuda on, const AttentionShape& shape, const T* query, const T* key, const T* value,
                        const Wide<T>* bias, T* y, Wide<T>* log_sum) {
+  const AttentionPath fastest = fastest_attention_path();
+  if (fastest != AttentionPath::plain &&
+      split_attention_forward(on, shape, query, key, value, bias, y, log_sum))
+    return;
+  if constexpr (std::is_same_v<T, BFloat16>) {
+    if (fastest == AttentionPath::hopper &&
+        hopper_attention_forward(on, shape, query, key, value, bias, y, log_sum))
+      return;
+    if (fastest != AttentionPath::plain &&
+        tensor_core_attention_forward(on, shape, query, key, value, bias, y, log_sum))
+      return;
+  }
   run<DotScores, T>(on, "attention_forward", shape, query, key, value, nullptr, bias, y, log_sum);
 }
 

@@ -259,13 +259,14 @@ __device__ void find_seen_keys(AttentionTile<W>& tile) {
 template <class W>
 __device__ unsigned find_kept_pairs(const AttentionShape& s, const TilePlace& place, unsigned visible) {
   if (!s.drops) return visible;
+  const PhiloxStream random = s.dropout.settled();
   unsigned kept = 0;
   for (int i = 0; i < kPairs<W>; ++i) {
     const Index row =
         ((place.b * s.heads + place.head) * s.queries + place.query + own_row(i)) * s.keys + place.key;
     for (int j = 0; j < kPairs<W>; ++j) {
       if ((visible & bit_of<W>(i, j)) == 0) continue;
-      if (dropout_word(s.dropout, row + own_column(j)) >= s.dropped) kept |= bit_of<W>(i, j);
+      if (dropout_word(random, row + own_column(j)) >= s.dropped) kept |= bit_of<W>(i, j);
     }
   }
   return kept;

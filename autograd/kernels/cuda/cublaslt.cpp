@@ -105,20 +105,51 @@ Owned<cublasLtMatrixLayout_t> layout(DType type, Index rows, Index columns, Inde
   return owned;
 }
 
+cublasLtEpilogue_t library_epilogue(Epilogue epilogue, bool keeps_before) {
+  switch (epilogue) {
+    case Epilogue::none: break;
+    case Epilogue::bias: return CUBLASLT_EPILOGUE_BIAS;
+    case Epilogue::relu_bias: return CUBLASLT_EPILOGUE_RELU_BIAS;
+    case Epilogue::gelu_tanh_bias:
+      return keeps_before ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_BIAS;
+    case Epilogue::bias_gradient: return CUBLASLT_EPILOGUE_BGRADB;  // the library's B is our a
+  }
+  return CUBLASLT_EPILOGUE_DEFAULT;
+}
+
+/// The memory of a product.
+struct Operands {
+  const void *a, *b;
+  void *c, *bias, *before;
+};
+
+/// How much of an address the library's choice depends on.
+struct Alignments {
+  explicit Alignments(const Operands& x)
+      : a(alignment_of(x.a)),
+        b(alignment_of(x.b)),
+        c(alignment_of(x.c)),
+        bias(alignment_of(x.bias)),
+        before(alignment_of(x.before)) {}
+  std::uint32_t a, b, c, bias, before;
+};
+
+/// What the library cannot do it says in several ways, of some epilogues by calling them invalid.
+bool is_refusal(cublasStatus_t status, const StridedProducts& p) {
+  return status == CUBLAS_STATUS_NOT_SUPPORTED ||
+         (status == CUBLAS_STATUS_INVALID_VALUE && p.epilogue != Epilogue::none);
+}
+
 /// A product as the library wants it told, and how it will be reckoned. The library's matrices are
 /// column-major: read so, our a, b and c are transposed, and c^T = b^T a^T.
 struct Plan {
-  Plan(cublasLtHandle_t handle, const StridedProducts& p, cublasComputeType_t compute, std::uint32_t align_a,
-       std::uint32_t align_b, std::uint32_t align_c) {
+  Plan(cublasLtHandle_t handle, const StridedProducts& p, cublasComputeType_t compute, const Operands& x) {
     cublasLtMatmulDesc_t made = nullptr;
     check(blas().product_create(&made, compute, library_type(wide(p.factors))), "describing a product");
     operation.reset(made);
-    const auto transpose = [&](cublasLtMatmulDescAttributes_t which, bool yes) {
-      const cublasOperation_t as = yes ? CUBLAS_OP_T : CUBLAS_OP_N;
-      check(blas().product_set(made, which, &as, sizeof as), "describing a product");
-    };
-    transpose(CUBLASLT_MATMUL_DESC_TRANSA, p.transpose_b);
-    transpose(CUBLASLT_MATMUL_DESC_TRANSB, p.transpose_a);
+    set(CUBLASLT_MATMUL_DESC_TRANSA, p.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N);
+    set(CUBLASLT_MATMUL_DESC_TRANSB, p.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N);
+    describe_epilogue(p, x);
     left =
         layout(p.factors, p.transpose_b ? p.k : p.n, p.transpose_b ? p.n : p.k, p.ldb, p.count, p.stride_b);
     right =
@@ -134,34 +165,55 @@ struct Plan {
     wish(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, std::uint64_t{kMostWorkspace});
     // Sums of a split k are added in one order: in the workspace, or there is no split.
     wish(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, std::uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE});
-    wish(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, align_b);
-    wish(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, align_a);
-    wish(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, align_c);
-    wish(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, align_c);
+    const Alignments align(x);
+    wish(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, align.b);
+    wish(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, align.a);
+    wish(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, align.c);
+    wish(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, align.c);
     cublasLtMatmulHeuristicResult_t found{};
     int count = 0;
-    check(blas().heuristic(handle, operation.get(), left.get(), right.get(), result.get(), result.get(),
-                           wishes, 1, &found, &count),
-          "choosing an algorithm");
-    if (count == 0) check(CUBLAS_STATUS_NOT_SUPPORTED, "choosing an algorithm");
+    const cublasStatus_t status = blas().heuristic(handle, operation.get(), left.get(), right.get(),
+                                                   result.get(), result.get(), wishes, 1, &found, &count);
+    if (!is_refusal(status, p)) check(status, "choosing an algorithm");
+    is_possible = status == CUBLAS_STATUS_SUCCESS && count > 0;
     algorithm = found.algo;
     workspace = found.workspaceSize;
   }
 
+  /// The addresses, of which the library must know before it chooses, and before each product.
+  void set_addresses(const StridedProducts& p, const Operands& x) const {
+    if (p.epilogue == Epilogue::none) return;
+    set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, x.bias);
+    if (x.before != nullptr) set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, x.before);
+  }
+
   Owned<cublasLtMatmulDesc_t> operation;
   Owned<cublasLtMatrixLayout_t> left, right, result;
+  bool is_possible = false;
   cublasLtMatmulAlgo_t algorithm;
   std::size_t workspace = 0;
+
+ private:
+  template <class Value>
+  void set(cublasLtMatmulDescAttributes_t which, const Value& value) const {
+    check(blas().product_set(operation.get(), which, &value, sizeof value), "describing a product");
+  }
+  void describe_epilogue(const StridedProducts& p, const Operands& x) const {
+    if (p.epilogue == Epilogue::none) return;
+    set(CUBLASLT_MATMUL_DESC_EPILOGUE, library_epilogue(p.epilogue, x.before != nullptr));
+    if (x.before != nullptr) set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, std::int64_t{p.ldc});
+    set_addresses(p, x);
+  }
 };
 
 /// What the library's choice depends on.
-auto key_of(const StridedProducts& p, cublasComputeType_t compute, std::uint32_t align_a,
-            std::uint32_t align_b, std::uint32_t align_c) {
+auto key_of(const StridedProducts& p, cublasComputeType_t compute, const Operands& x) {
+  const Alignments align(x);
   return std::make_tuple(p.factors, p.result, p.m, p.n, p.k, p.transpose_a, p.transpose_b, p.lda, p.ldb,
-                         p.ldc, p.count, p.stride_a, p.stride_b, p.stride_c, compute, align_a, align_b,
-                         align_c);
+                         p.ldc, p.count, p.stride_a, p.stride_b, p.stride_c, p.epilogue, x.before != nullptr,
+                         compute, align.a, align.b, align.c, align.bias, align.before);
 }
-using Key = decltype(key_of({}, {}, 0, 0, 0));
+using Key = decltype(key_of({}, {}, {}));
 
 /// The library's handle for one device, and a plan for each product that was asked for.
 class Library {
@@ -171,11 +223,11 @@ class Library {
   Library& operator=(const Library&) = delete;
 
   cublasLtHandle_t handle() const { return handle_; }
-  const Plan& plan(const StridedProducts& p, cublasComputeType_t compute, std::uint32_t align_a,
-                   std::uint32_t align_b, std::uint32_t align_c) {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    std::unique_ptr<Plan>& found = plans_[key_of(p, compute, align_a, align_b, align_c)];
-    if (!found) found = std::make_unique<Plan>(handle_, p, compute, align_a, align_b, align_c);
+  /// Held by who uses a plan: the addresses of one product are told apart from it.
+  std::mutex& mutex() { return mutex_; }
+  Plan& plan(const StridedProducts& p, cublasComputeType_t compute, const Operands& x) {
+    std::unique_ptr<Plan>& found = plans_[key_of(p, compute, x)];
+    if (!found) found = std::make_unique<Plan>(handle_, p, compute, x);
     return *found;
   }
 
@@ -218,24 +270,31 @@ cublasComputeType_t compute_type(DType factors) {
 
 }  // namespace
 
-void multiply(int device, const StridedProducts& p, const void* a, const void* b, void* c) {
+bool multiply(int device, const StridedProducts& p, const void* a, const void* b, void* c, void* bias,
+              void* before) {
   const cudaStream_t stream = kernels::stream_of({device});
+  const Operands x{a, b, c, bias, before};
   Library& library = library_of(device);
-  const Plan& plan =
-      library.plan(p, compute_type(p.factors), alignment_of(a), alignment_of(b), alignment_of(c));
+  const std::lock_guard<std::mutex> lock(library.mutex());
+  Plan& plan = library.plan(p, compute_type(p.factors), x);
+  if (!plan.is_possible) return false;
+  plan.set_addresses(p, x);
   const Workspace workspace(device, plan.workspace);
   const auto run = [&](const auto& alpha, const auto& beta) {
-    check(blas().matmul(library.handle(), plan.operation.get(), &alpha, b, plan.left.get(), a,
-                        plan.right.get(), &beta, c, plan.result.get(), c, plan.result.get(), &plan.algorithm,
-                        workspace.memory(), plan.workspace, stream),
-          "queuing a product");
+    return blas().matmul(library.handle(), plan.operation.get(), &alpha, b, plan.left.get(), a,
+                         plan.right.get(), &beta, c, plan.result.get(), c, plan.result.get(), &plan.algorithm,
+                         workspace.memory(), plan.workspace, stream);
   };
-  if (p.factors == DType::f64) {
-    run(p.scale, p.add ? 1.0 : 0.0);
-  } else {
-    run(static_cast<float>(p.scale), p.add ? 1.0f : 0.0f);
+  const cublasStatus_t status = p.factors == DType::f64
+                                    ? run(p.scale, p.add ? 1.0 : 0.0)
+                                    : run(static_cast<float>(p.scale), p.add ? 1.0f : 0.0f);
+  if (is_refusal(status, p)) {
+    plan.is_possible = false;
+    return false;
   }
+  check(status, "queuing a product");
   wait_if_host_readable(stream, "running a matrix product");
+  return true;
 }
 
 }  // namespace tapeformer::cuda

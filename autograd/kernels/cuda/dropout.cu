@@ -1,55 +1,118 @@
-#include <tapeformer/autograd/kernels/cuda/device.h>
+#include <tapeformer/autograd/kernels/cuda/pack.h>
 #include <tapeformer/autograd/kernels/dropout.h>
 
 namespace tapeformer::kernels {
 namespace {
 
-/// A warp makes the bits of two groups, a lane the four words of one of their 32 blocks: of word w, the lower
-/// 16 lanes vote on elements 16 w to 16 w + 15 of the first group, the upper ones of the second.
+/// The mask's bits of two groups, which a warp makes: a lane has the four words of one of their 32 blocks.
+/// Of word w, the lower 16 lanes vote on elements 16 w to 16 w + 15 of the first group, the upper ones of the
+/// second. Returns the word `of` of the four that they fill.
+__device__ unsigned vote_on_bits(const PhiloxStream& stream, Index first_group, std::uint32_t dropped,
+                                 int of) {
+  const PhiloxBlock random =
+      stream.block(first_group * (kDropoutGroup / 4) + static_cast<int>(threadIdx.x) % kWarp);
+  unsigned votes[4];
+#pragma unroll
+  for (int w = 0; w < 4; ++w) votes[w] = __ballot_sync(0xFFFFFFFFu, random.word[w] >= dropped);
+  const unsigned low = of % 2 == 0 ? votes[0] : votes[2], high = of % 2 == 0 ? votes[1] : votes[3];
+  return of / 2 == 0 ? (low & 0xFFFFu) | high << 16 : low >> 16 | (high & 0xFFFF0000u);
+}
+
+/// Calls use(the first of two groups) for those that are this warp's.
+template <class Use>
+__device__ void for_each_pair_of_groups(Index groups, Use&& use) {
+  const Index warps = Index{gridDim.x} * blockDim.x / kWarp;
+  for (Index first = (Index{blockIdx.x} * blockDim.x + threadIdx.x) / kWarp * 2; first < groups;
+       first += warps * 2)
+    use(first);
+}
+
 __global__ void dropout_mask_kernel(PhiloxStream stream, Index groups, std::uint32_t dropped,
                                     std::int32_t* mask) {
-  const Index warps = Index{gridDim.x} * blockDim.x / kWarp;
+  stream = stream.settled();
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
-  for (Index first = (Index{blockIdx.x} * blockDim.x + threadIdx.x) / kWarp * 2; first < groups;
-       first += warps * 2) {
-    const PhiloxBlock random = stream.block(first * (kDropoutGroup / 4) + lane);
-    unsigned votes[4];
-    for (int w = 0; w < 4; ++w) votes[w] = __ballot_sync(0xFFFFFFFFu, random.word[w] >= dropped);
-    const int group = lane / 2, half = lane % 2;
-    if (group < 2 && first + group < groups) {
-      const unsigned low = half == 0 ? votes[0] : votes[2], high = half == 0 ? votes[1] : votes[3];
-      const unsigned bits = group == 0 ? (low & 0xFFFFu) | high << 16 : low >> 16 | (high & 0xFFFF0000u);
-      mask[2 * (first + group) + half] = static_cast<std::int32_t>(bits);
+  for_each_pair_of_groups(groups, [&](Index first) {
+    const unsigned bits = vote_on_bits(stream, first, dropped, lane % 4);
+    if (lane < 4 && first + lane / 2 < groups) mask[2 * first + lane] = static_cast<std::int32_t>(bits);
+  });
+}
+
+/// N neighbours of x, kept where the lowest bits are set.
+template <int N, class T>
+__device__ Pack<Wide<T>, N> kept(const T* x, unsigned bits, Wide<T> scale) {
+  const Pack<T, N> from = load_pack<N>(x);
+  Pack<Wide<T>, N> values;
+#pragma unroll
+  for (int k = 0; k < N; ++k)
+    values.of[k] = (bits >> k & 1u) != 0 ? static_cast<Wide<T>>(from.of[k]) * scale : Wide<T>(0);
+  return values;
+}
+
+/// The mask and what it leaves of x: of the 128 elements of two groups a lane has four.
+template <class T>
+__global__ void dropout_forward_kernel(PhiloxStream stream, Index count, bool packed, std::uint32_t dropped,
+                                       Wide<T> scale, const T* x, std::int32_t* mask, Write<T> y) {
+  constexpr int kOwn = 2 * kDropoutGroup / kWarp;
+  stream = stream.settled();
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  const Index groups = dropout_mask_words(count) / 2;
+  for_each_pair_of_groups(groups, [&](Index first) {
+    const unsigned bits = vote_on_bits(stream, first, dropped, lane / 8);
+    if (lane % 8 == 0 && first + lane / 16 < groups)
+      mask[2 * first + lane / 8] = static_cast<std::int32_t>(bits);
+    const Index from = first * kDropoutGroup + lane * kOwn;
+    const unsigned own = bits >> lane % 8 * kOwn;
+    if (packed && from + kOwn <= count) {
+      put_pack(y, from, kept<kOwn>(x + from, own, scale));
+    } else {
+      for (int k = 0; k < kOwn && from + k < count; ++k)
+        put_pack(y, from + k, kept<1>(x + from + k, own >> k, scale));
     }
-  }
+  });
 }
 
 template <class T>
-__global__ void dropout_apply_kernel(Index count, const std::int32_t* mask, Wide<T> scale, const T* x,
-                                     Write<T> y) {
-  for_each_index(count, [&](Index i) {
-    const bool kept = (static_cast<std::uint32_t>(mask[i / 32]) >> (i % 32) & 1u) != 0;
-    y.put(i, kept ? static_cast<Wide<T>>(x[i]) * scale : Wide<T>(0));
+__global__ void dropout_apply_kernel(Index count, bool packed, const std::int32_t* mask, Wide<T> scale,
+                                     const T* x, Write<T> y) {
+  for_each_pack_of_grid<kCommonPack<T>>(count, packed, [&](auto size, Index i) {
+    const unsigned bits = static_cast<unsigned>(mask[i / 32]) >> (i % 32);
+    put_pack(y, i, kept<decltype(size)::value>(x + i, bits, scale));
   });
 }
+
+/// A warp for every two groups.
+dim3 blocks_for_groups(Index groups) { return blocks_for((groups + 1) / 2 * kWarp); }
 
 }  // namespace
 
 void dropout_mask(Cuda on, const PhiloxStream& stream, Index count, std::uint32_t dropped,
                   std::int32_t* mask) {
   const Index groups = dropout_mask_words(count) / 2;
-  launch(on, "dropout_mask", dropout_mask_kernel, blocks_for((groups + 1) / 2 * kWarp), dim3(kBlock), 0,
-         stream, groups, dropped, mask);
+  launch(on, "dropout_mask", dropout_mask_kernel, blocks_for_groups(groups), dim3(kBlock), 0, stream, groups,
+         dropped, mask);
+}
+
+template <class T>
+void dropout_forward(Cuda on, const PhiloxStream& stream, Index count, std::uint32_t dropped, Wide<T> scale,
+                     const T* x, std::int32_t* mask, T* y) {
+  launch(on, "dropout_forward", dropout_forward_kernel<T>, blocks_for_groups(dropout_mask_words(count) / 2),
+         dim3(kBlock), 0, stream, count, are_packed(x, y), dropped, scale, x, mask, Write<T>{y, false});
 }
 
 template <class T>
 void dropout_apply(Cuda on, Index count, const std::int32_t* mask, Wide<T> scale, const T* x, Write<T> y) {
-  launch(on, "dropout_apply", dropout_apply_kernel<T>, blocks_for(count), dim3(kBlock), 0, count, mask, scale,
-         x, y);
+  const bool packed = are_packed(x, y.to);
+  launch(on, "dropout_apply", dropout_apply_kernel<T>, blocks_for_packs<kCommonPack<T>>(count, packed),
+         dim3(kBlock), 0, count, packed, mask, scale, x, y);
 }
 
-template void dropout_apply(Cuda, Index, const std::int32_t*, float, const float*, Write<float>);
-template void dropout_apply(Cuda, Index, const std::int32_t*, double, const double*, Write<double>);
-template void dropout_apply(Cuda, Index, const std::int32_t*, float, const BFloat16*, Write<BFloat16>);
+#define INSTANTIATE(T)                                                                              \
+  template void dropout_forward(Cuda, const PhiloxStream&, Index, std::uint32_t, Wide<T>, const T*, \
+                                std::int32_t*, T*);                                                 \
+  template void dropout_apply(Cuda, Index, const std::int32_t*, Wide<T>, const T*, Write<T>);
+INSTANTIATE(float)
+INSTANTIATE(double)
+INSTANTIATE(BFloat16)
+#undef INSTANTIATE
 
 }  // namespace tapeformer::kernels

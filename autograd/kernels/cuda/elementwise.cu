@@ -16,15 +16,6 @@ struct Gradient {
   __device__ T operator()(T saved, T dy) const { return unary_gradient<f>(saved, dy); }
 };
 
-template <Unary f, class T>
-__global__ void forward_with_derivative_kernel(Index count, T* x, T* y) {
-  for_each_index(count, [&](Index i) {
-    const auto at = value_and_derivative<f>(static_cast<Wide<T>>(x[i]));
-    y[i] = static_cast<T>(at.value);
-    x[i] = static_cast<T>(at.derivative);
-  });
-}
-
 struct Add {
   template <class T>
   __device__ T operator()(T a, T b) const {
@@ -58,6 +49,12 @@ struct Equal {
 struct And {
   __device__ bool operator()(bool a, bool b) const { return a && b; }
 };
+struct Choose {
+  template <class T>
+  __device__ T operator()(T a, T b, bool first) const {
+    return first ? a : b;
+  }
+};
 template <class T>
 struct Affine {
   T factor, offset;
@@ -89,28 +86,67 @@ __device__ Offsets offsets_at(const Broadcast& s, Index i) {
   return at;
 }
 
+/// Whether the operands run on along the last axis; what does not repeats.
+struct Runs {
+  bool a, b, c;
+};
+
+/// N neighbours, or one N times.
+template <int N, class T>
+__device__ Pack<T, N> load_or_repeat(const T* from, bool runs) {
+  if (runs) return load_pack<N>(from);
+  Pack<T, N> repeated;
+#pragma unroll
+  for (int k = 0; k < N; ++k) repeated.of[k] = *from;
+  return repeated;
+}
+
+/// `c` is nullptr for functions of two.
 template <class F, class X, class Y>
-__global__ void broadcast_kernel(Index count, Broadcast s, F f, const X* a, const X* b, Y* y) {
-  for_each_index(count, [&](Index i) {
+__global__ void broadcast_kernel(Index count, bool packed, Broadcast s, Runs runs, F f, const X* a,
+                                 const X* b, const bool* c, Y* y) {
+  for_each_pack_of_grid<kCommonPack<X, Y>>(count, packed, [&](auto size, Index i) {
+    constexpr int N = decltype(size)::value;
     const Offsets at = offsets_at(s, i);
-    y[i] = static_cast<Y>(f(static_cast<Wide<X>>(a[at.a]), static_cast<Wide<X>>(b[at.b])));
+    const Pack<X, N> of_a = load_or_repeat<N>(a + at.a, runs.a), of_b = load_or_repeat<N>(b + at.b, runs.b);
+    Pack<Y, N> result;
+    if constexpr (std::is_same<F, Choose>::value) {
+      const Pack<bool, N> of_c = load_or_repeat<N>(c + at.c, runs.c);
+#pragma unroll
+      for (int k = 0; k < N; ++k) result.of[k] = f(of_a.of[k], of_b.of[k], of_c.of[k]);
+    } else {
+#pragma unroll
+      for (int k = 0; k < N; ++k)
+        result.of[k] = static_cast<Y>(f(static_cast<Wide<X>>(of_a.of[k]), static_cast<Wide<X>>(of_b.of[k])));
+    }
+    store_pack(y + i, result);
   });
 }
 
+/// True where every pack of N results comes from packs, or repeats, of an operand with these strides.
+bool comes_in_packs(int N, const Broadcast& s, const Index* strides, const void* from) {
+  if (strides[s.axes - 1] == 0) return true;
+  for (int axis = 0; axis < s.axes - 1; ++axis)
+    if (strides[axis] % N != 0) return false;
+  return are_packed(from);
+}
+
 template <class F, class X, class Y>
-void broadcast(Cuda on, const char* name, const Broadcast& s, F f, const X* a, const X* b, Y* y) {
+void broadcast(Cuda on, const char* name, const Broadcast& s, F f, const X* a, const X* b, const bool* c,
+               Y* y) {
+  constexpr int N = kCommonPack<X, Y>;
   const Index count = s.elements();
-  if (s.axes == 1 && s.strides_a[0] == 1 && s.strides_b[0] == 1)
-    return map(on, name, count, f, Write<Y>{y, false}, a, b);
-  launch(on, name, broadcast_kernel<F, X, Y>, blocks_for(count), dim3(kBlock), 0, count, s, f, a, b, y);
-}
-
-template <class T>
-__global__ void where_kernel(Index count, Broadcast s, const bool* condition, const T* a, const T* b, T* y) {
-  for_each_index(count, [&](Index i) {
-    const Offsets at = offsets_at(s, i);
-    y[i] = condition[at.c] ? a[at.a] : b[at.b];
-  });
+  const int last = s.axes - 1;
+  if constexpr (!std::is_same<F, Choose>::value) {
+    if (last == 0 && s.strides_a[0] == 1 && s.strides_b[0] == 1)
+      return map(on, name, count, f, Write<Y>{y, false}, a, b);
+  }
+  const bool packed = (last == 0 || s.sizes[last] % N == 0) && are_packed(y) &&
+                      comes_in_packs(N, s, s.strides_a, a) && comes_in_packs(N, s, s.strides_b, b) &&
+                      (c == nullptr || comes_in_packs(N, s, s.strides_c, c));
+  const Runs runs{s.strides_a[last] != 0, s.strides_b[last] != 0, s.strides_c[last] != 0};
+  launch(on, name, broadcast_kernel<F, X, Y>, blocks_for_packs<N>(count, packed), dim3(kBlock), 0, count,
+         packed, s, runs, f, a, b, c, y);
 }
 
 /// Lowers `first` to the position of the first NaN or infinity.
@@ -138,23 +174,12 @@ void unary_backward(Cuda on, Unary f, Index count, const T* saved, const T* dy, 
 }
 
 template <class T>
-void unary_forward_with_derivative(Cuda on, Unary f, Index count, T* x, T* y) {
-  with_unary(f, [&](auto constant) {
-    if constexpr (!saves_output(decltype(constant)::value)) {
-      launch(on, "unary_forward_with_derivative",
-             forward_with_derivative_kernel<decltype(constant)::value, T>, blocks_for(count), dim3(kBlock), 0,
-             count, x, y);
-    }
-  });
-}
-
-template <class T>
 void binary(Cuda on, Binary f, const Broadcast& sizes, const T* a, const T* b, T* y) {
   switch (f) {
-    case Binary::add: return broadcast(on, "add", sizes, Add{}, a, b, y);
-    case Binary::subtract: return broadcast(on, "subtract", sizes, Subtract{}, a, b, y);
-    case Binary::multiply: return broadcast(on, "multiply", sizes, Multiply{}, a, b, y);
-    case Binary::divide: return broadcast(on, "divide", sizes, Divide{}, a, b, y);
+    case Binary::add: return broadcast(on, "add", sizes, Add{}, a, b, nullptr, y);
+    case Binary::subtract: return broadcast(on, "subtract", sizes, Subtract{}, a, b, nullptr, y);
+    case Binary::multiply: return broadcast(on, "multiply", sizes, Multiply{}, a, b, nullptr, y);
+    case Binary::divide: return broadcast(on, "divide", sizes, Divide{}, a, b, nullptr, y);
   }
 }
 
@@ -170,17 +195,16 @@ void power(Cuda on, Index count, Wide<T> exponent, const T* x, T* y) {
 
 template <class T>
 void where(Cuda on, const Broadcast& s, const bool* condition, const T* a, const T* b, T* y) {
-  const Index count = s.elements();
-  launch(on, "where", where_kernel<T>, blocks_for(count), dim3(kBlock), 0, count, s, condition, a, b, y);
+  broadcast(on, "where", s, Choose{}, a, b, condition, y);
 }
 
 template <class T>
 void equal(Cuda on, const Broadcast& s, const T* a, const T* b, bool* y) {
-  broadcast(on, "equal", s, Equal{}, a, b, y);
+  broadcast(on, "equal", s, Equal{}, a, b, nullptr, y);
 }
 
 void logical_and(Cuda on, const Broadcast& s, const bool* a, const bool* b, bool* y) {
-  broadcast(on, "logical_and", s, And{}, a, b, y);
+  broadcast(on, "logical_and", s, And{}, a, b, nullptr, y);
 }
 
 template <class T>
@@ -202,7 +226,6 @@ Index first_non_finite(Cuda on, Index count, const T* x) {
 #define INSTANTIATE(T)                                                              \
   template void unary_forward(Cuda, Unary, Index, const T*, T*);                    \
   template void unary_backward(Cuda, Unary, Index, const T*, const T*, Write<T>);   \
-  template void unary_forward_with_derivative(Cuda, Unary, Index, T*, T*);          \
   template void binary(Cuda, Binary, const Broadcast&, const T*, const T*, T*);     \
   template void affine(Cuda, Index, Wide<T>, Wide<T>, const T*, T*);                \
   template void power(Cuda, Index, Wide<T>, const T*, T*);                          \

@@ -1,65 +1,121 @@
 #include <tapeformer/autograd/kernels/cuda.h>
-#include <tapeformer/autograd/kernels/cuda/rows.h>
+#include <tapeformer/autograd/kernels/cuda/map.h>
+#include <tapeformer/autograd/kernels/cuda/sort.h>
 #include <tapeformer/autograd/kernels/embedding.h>
 
 namespace tapeformer::kernels {
 namespace {
 
 constexpr int kWarps = kBlock / kWarp;
-constexpr int kLaneColumns = 4;
-constexpr int kTile = kWarp * kLaneColumns;  // columns whose gradients a warp sums
+constexpr Index kRun = kWarp;  // rows of dy, in the order of their ids, that a warp sums
+constexpr int kAtOnce = 4;     // of which so many are on their way
 
-template <class Team, class T>
-__global__ void embedding_forward_kernel(Index count, Index vocabulary, Index width, const std::int32_t* ids,
-                                         const T* table, T* y) {
-  for_each_row<Team>(count, [&](Index i) {
-    const std::int32_t id = ids[i];
-    const bool exists = id >= 0 && id < vocabulary;
-    for (Index k = Team::lane(); k < width; k += Team::kThreads)
-      y[i * width + k] = exists ? table[id * width + k] : T(0);
+template <class T>
+__global__ void embedding_forward_kernel(Index count, bool packed, Index vocabulary, Index width,
+                                         const std::int32_t* ids, const T* table, T* y) {
+  for_each_pack_of_grid<kCommonPack<T>>(count * width, packed, [&](auto size, Index i) {
+    constexpr int N = decltype(size)::value;
+    const Division place = divide(i, width);
+    const std::int32_t id = ids[place.quotient];
+    Pack<T, N> values;
+    for (T& value : values.of) value = T(0);
+    if (id >= 0 && id < vocabulary) values = load_pack<N>(table + id * width + place.remainder);
+    store_pack(y + i, values);
   });
 }
 
-/// True for the whole warp if one of ids [count] is `id`.
-__device__ bool contains(Index count, const std::int32_t* ids, std::int32_t id) {
-  bool found = false;
-  for (Index base = 0; !found && base < count; base += kWarp) {
-    const Index j = base + threadIdx.x % kWarp;
-    found = __any_sync(0xFFFFFFFFu, j < count && ids[j] == id) != 0;
-  }
-  return found;
+/// Rows of dy in the order of their ids, shared out in chunks of kRun.
+struct SortedRows {
+  Index count, vocabulary, width;
+  const std::int32_t *ids, *positions;
+};
+
+/// This warp's chunk, and the first of this lane's N columns.
+struct Place {
+  Index chunk, column;
+};
+template <int N>
+__device__ Place place_of_warp() {
+  const int lane = static_cast<int>(threadIdx.x) % kWarp, warp = static_cast<int>(threadIdx.x) / kWarp;
+  return {Index{blockIdx.x} * kWarps + warp, (Index{blockIdx.y} * kWarp + lane) * N};
 }
 
-/// A warp for position i and a tile of columns. Where an id occurs first, it sums all its rows in their
-/// order; at later occurrences there is nothing to do.
-template <class T>
-__global__ void embedding_backward_kernel(Index count, Index vocabulary, Index width, const std::int32_t* ids,
-                                          const T* dy, Write<Wide<T>> dtable) {
-  const Index i = Index{blockIdx.x} * kWarps + threadIdx.x / kWarp;
-  if (i >= count) return;
-  const std::int32_t id = ids[i];
-  if (id < 0 || id >= vocabulary || contains(i, ids, id)) return;
-  const int lane = static_cast<int>(threadIdx.x) % kWarp;
-  const Index tile = Index{blockIdx.y} * kTile + lane;
-  Wide<T> sums[kLaneColumns];
-  for (int c = 0; c < kLaneColumns; ++c) {
-    const Index k = tile + c * kWarp;
-    sums[c] = dtable.add && k < width ? dtable.to[id * width + k] : Wide<T>(0);
-  }
-  for (Index base = i; base < count; base += kWarp) {
-    unsigned matches = __ballot_sync(0xFFFFFFFFu, base + lane < count && ids[base + lane] == id);
-    for (; matches != 0; matches &= matches - 1) {
-      const T* row = dy + (base + __ffs(static_cast<int>(matches)) - 1) * width;
-      for (int c = 0; c < kLaneColumns; ++c) {
-        const Index k = tile + c * kWarp;
-        if (k < width) sums[c] += static_cast<Wide<T>>(row[k]);
-      }
+template <int N, class W>
+__device__ void add_pack(Pack<W, N>& sums, const Pack<W, N>& values) {
+#pragma unroll
+  for (int k = 0; k < N; ++k) sums.of[k] += values.of[k];
+}
+
+/// A warp sums the rows of each id in its chunk. A sum of all rows of an id goes to the table; other chunks
+/// have rows of the first and the last id too, whose sums go to pieces [chunks, 2, width]: [.., 0] when the
+/// id's first row is in an earlier chunk, [.., 1] when it is here.
+template <int N, class T>
+__global__ void sum_chunks_kernel(SortedRows rows, const T* dy, Write<Wide<T>> dtable, Wide<T>* pieces) {
+  using W = Wide<T>;
+  constexpr unsigned kAll = 0xFFFFFFFFu;
+  const auto [chunk, column] = place_of_warp<N>();
+  const Index first = chunk * kRun, own = first + threadIdx.x % kWarp, end = first + kRun;
+  if (first >= rows.count) return;  // the whole warp
+  const auto none = static_cast<std::int32_t>(rows.vocabulary);
+  const std::int32_t own_id = own < rows.count ? rows.ids[own] : none;
+  const std::int32_t own_position = own < rows.count ? rows.positions[own] : 0;
+  const std::int32_t before = first > 0 ? rows.ids[first - 1] : -1;
+  const std::int32_t after = end < rows.count ? rows.ids[end] : -1;
+  bool began_before = before == __shfl_sync(kAll, own_id, 0);
+  Pack<W, N> sums{};
+  for (int base = 0; base < kRun; base += kAtOnce) {
+    std::int32_t ids[kAtOnce + 1];
+    Pack<T, N> values[kAtOnce];
+#pragma unroll
+    for (int u = 0; u < kAtOnce; ++u) {
+      ids[u] = __shfl_sync(kAll, own_id, base + u);
+      const Index position = __shfl_sync(kAll, own_position, base + u);
+      if (ids[u] < none && column < rows.width) values[u] = load_pack<N>(dy + position * rows.width + column);
+    }
+    const std::int32_t next = __shfl_sync(kAll, own_id, (base + kAtOnce) % kWarp);
+    ids[kAtOnce] = base + kAtOnce < kRun ? next : after;
+#pragma unroll
+    for (int u = 0; u < kAtOnce; ++u) {
+      if (ids[u] >= none || column >= rows.width) continue;
+#pragma unroll
+      for (int k = 0; k < N; ++k) sums.of[k] += static_cast<W>(values[u].of[k]);
+      const bool goes_on = ids[u] == ids[u + 1];
+      if (goes_on && base + u + 1 < kRun) continue;
+      const bool is_piece = goes_on || began_before;
+      W* const to = is_piece ? pieces + (2 * chunk + (began_before ? 0 : 1)) * rows.width
+                             : dtable.to + ids[u] * rows.width;
+      put_pack(Write<W>{to, !is_piece && dtable.add}, column, sums);
+      began_before = false;
+      sums = Pack<W, N>{};
     }
   }
-  for (int c = 0; c < kLaneColumns; ++c) {
-    const Index k = tile + c * kWarp;
-    if (k < width) dtable.to[id * width + k] = sums[c];
+}
+
+/// The position behind the last of `id`, which ids [from] is.
+__device__ Index end_of(const SortedRows& rows, Index from, std::int32_t id) {
+  Index there = from, behind = rows.count;
+  while (behind - there > 1) {
+    const Index middle = there + (behind - there) / 2;
+    (rows.ids[middle] == id ? there : behind) = middle;
   }
+  return behind;
+}
+
+/// Where an id's rows begin in a chunk and go on in others, a warp joins the pieces in their order.
+template <int N, class W>
+__global__ void join_pieces_kernel(SortedRows rows, const W* pieces, Write<W> dtable) {
+  const auto [chunk, column] = place_of_warp<N>();
+  const Index first = chunk * kRun, end = first + kRun;
+  if (end >= rows.count || column >= rows.width) return;
+  const std::int32_t id = rows.ids[end];
+  if (id >= rows.vocabulary || rows.ids[end - 1] != id) return;
+  if (first > 0 && rows.ids[first - 1] == id) return;
+  const Index last = (end_of(rows, end, id) - 1) / kRun;
+  Pack<W, N> sums = load_pack<N>(pieces + (2 * chunk + 1) * rows.width + column);
+#pragma unroll 4
+  for (Index other = chunk + 1; other <= last; ++other)
+    add_pack(sums, load_pack<N>(pieces + 2 * other * rows.width + column));
+  put_pack(dtable, id * rows.width + column, sums);
 }
 
 }  // namespace
@@ -67,20 +123,34 @@ __global__ void embedding_backward_kernel(Index count, Index vocabulary, Index w
 template <class T>
 void embedding_forward(Cuda on, Index count, Index vocabulary, Index width, const std::int32_t* ids,
                        const T* table, T* y) {
-  with_team(count, width, [&](auto team, dim3 blocks) {
-    launch(on, "embedding_forward", embedding_forward_kernel<decltype(team), T>, blocks, dim3(kBlock), 0,
-           count, vocabulary, width, ids, table, y);
-  });
+  constexpr int N = kCommonPack<T>;
+  const bool packed = width % N == 0 && are_packed(table, y);
+  launch(on, "embedding_forward", embedding_forward_kernel<T>, blocks_for_packs<N>(count * width, packed),
+         dim3(kBlock), 0, count, packed, vocabulary, width, ids, table, y);
 }
 
 template <class T>
 void embedding_backward(Cuda on, Index count, Index vocabulary, Index width, const std::int32_t* ids,
                         const T* dy, Write<Wide<T>> dtable) {
-  if (!dtable.add) cuda::fill(on.device, dtype_of<Wide<T>>(), vocabulary * width, 0, dtable.to);
-  const dim3 grid(static_cast<unsigned>((count + kWarps - 1) / kWarps),
-                  static_cast<unsigned>((width + kTile - 1) / kTile));
-  launch(on, "embedding_backward", embedding_backward_kernel<T>, grid, dim3(kBlock), 0, count, vocabulary,
-         width, ids, dy, dtable);
+  using W = Wide<T>;
+  if (!dtable.add) cuda::fill(on.device, dtype_of<W>(), vocabulary * width, 0, dtable.to);
+  if (count == 0 || width == 0) return;
+  const SortedKeys sorted(on, count, vocabulary, ids);
+  const SortedRows rows{count, vocabulary, width, sorted.keys(), sorted.positions()};
+  const Index chunks = (count + kRun - 1) / kRun;
+  const Scratch<W> pieces(on, chunks * 2 * width);
+  const auto queue = [&](auto size) {
+    constexpr int N = decltype(size)::value;
+    const dim3 grid(static_cast<unsigned>((chunks + kWarps - 1) / kWarps),
+                    static_cast<unsigned>((width + kWarp * N - 1) / (kWarp * N)));
+    launch(on, "embedding_backward_chunks", sum_chunks_kernel<N, T>, grid, dim3(kBlock), 0, rows, dy, dtable,
+           pieces.data());
+    launch(on, "embedding_backward_pieces", join_pieces_kernel<N, W>, grid, dim3(kBlock), 0, rows,
+           pieces.data(), dtable);
+  };
+  constexpr int kPack = kCommonPack<T>;
+  if (width % kPack == 0 && are_packed(dy, dtable.to)) return queue(std::integral_constant<int, kPack>{});
+  queue(std::integral_constant<int, 1>{});
 }
 
 #define INSTANTIATE(T)                                                                           \

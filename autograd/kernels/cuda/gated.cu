@@ -15,24 +15,46 @@ __device__ Halves halves_at(Index i, Index width) {
 }
 
 template <Unary f, class T>
-__global__ void gated_forward_kernel(Index count, Index width, const T* x, T* y) {
+__global__ void gated_forward_kernel(Index count, bool packed, Index width, const T* x, T* y) {
   using W = Wide<T>;
-  for_each_index(count, [&](Index i) {
+  for_each_pack_of_grid<kCommonPack<T>>(count, packed, [&](auto size, Index i) {
+    constexpr int N = decltype(size)::value;
     const Halves at = halves_at(i, width);
-    y[i] = static_cast<T>(unary_value<f>(static_cast<W>(x[at.a])) * static_cast<W>(x[at.b]));
+    const Pack<T, N> a = load_pack<N>(x + at.a), b = load_pack<N>(x + at.b);
+    Pack<T, N> result;
+#pragma unroll
+    for (int k = 0; k < N; ++k)
+      result.of[k] = static_cast<T>(unary_value<f>(static_cast<W>(a.of[k])) * static_cast<W>(b.of[k]));
+    store_pack(y + i, result);
   });
 }
 
 template <Unary f, class T>
-__global__ void gated_backward_kernel(Index count, Index width, const T* x, const T* dy, Write<T> dx) {
+__global__ void gated_backward_kernel(Index count, bool packed, Index width, const T* x, const T* dy,
+                                      Write<T> dx) {
   using W = Wide<T>;
-  for_each_index(count, [&](Index i) {
+  for_each_pack_of_grid<kCommonPack<T>>(count, packed, [&](auto size, Index i) {
+    constexpr int N = decltype(size)::value;
     const Halves at = halves_at(i, width);
-    const W a = static_cast<W>(x[at.a]), b = static_cast<W>(x[at.b]), d = static_cast<W>(dy[i]);
-    const W gate = unary_value<f>(a);
-    dx.put(at.a, unary_gradient<f>(saves_output(f) ? gate : a, d * b));
-    dx.put(at.b, d * gate);
+    const Pack<T, N> of_a = load_pack<N>(x + at.a), of_b = load_pack<N>(x + at.b),
+                     of_y = load_pack<N>(dy + i);
+    Pack<W, N> da, db;
+#pragma unroll
+    for (int k = 0; k < N; ++k) {
+      const W a = static_cast<W>(of_a.of[k]), d = static_cast<W>(of_y.of[k]);
+      const W gate = unary_value<f>(a);
+      da.of[k] = unary_gradient<f>(saves_output(f) ? gate : a, d * static_cast<W>(of_b.of[k]));
+      db.of[k] = d * gate;
+    }
+    put_pack(dx, at.a, da);
+    put_pack(dx, at.b, db);
   });
+}
+
+/// Where a row's halves both begin where a pack may.
+template <class T>
+bool rows_are_packed(Index width, const T* x, const T* y) {
+  return width % kCommonPack<T> == 0 && are_packed(x, y);
 }
 
 }  // namespace
@@ -40,18 +62,20 @@ __global__ void gated_backward_kernel(Index count, Index width, const T* x, cons
 template <class T>
 void gated_forward(Cuda on, Unary f, Index rows, Index width, const T* x, T* y) {
   const Index count = rows * width;
+  const bool packed = rows_are_packed(width, x, y);
   with_unary(f, [&](auto constant) {
-    launch(on, "gated_forward", gated_forward_kernel<decltype(constant)::value, T>, blocks_for(count),
-           dim3(kBlock), 0, count, width, x, y);
+    launch(on, "gated_forward", gated_forward_kernel<decltype(constant)::value, T>,
+           blocks_for_packs<kCommonPack<T>>(count, packed), dim3(kBlock), 0, count, packed, width, x, y);
   });
 }
 
 template <class T>
 void gated_backward(Cuda on, Unary f, Index rows, Index width, const T* x, const T* dy, Write<T> dx) {
   const Index count = rows * width;
+  const bool packed = rows_are_packed(width, x, dy) && are_packed(dx.to);
   with_unary(f, [&](auto constant) {
-    launch(on, "gated_backward", gated_backward_kernel<decltype(constant)::value, T>, blocks_for(count),
-           dim3(kBlock), 0, count, width, x, dy, dx);
+    launch(on, "gated_backward", gated_backward_kernel<decltype(constant)::value, T>,
+           blocks_for_packs<kCommonPack<T>>(count, packed), dim3(kBlock), 0, count, packed, width, x, dy, dx);
   });
 }
 

@@ -1,32 +1,73 @@
 #include <tapeformer/autograd/kernels/cuda/device.h>
+#include <tapeformer/autograd/kernels/cuda/scratch.h>
 #include <tapeformer/autograd/kernels/ids.h>
 
 namespace tapeformer::kernels {
 namespace {
 
 constexpr int kThreads = 1024;
+constexpr Index kIdsOfBlock = 16 * kThreads;
 
-/// One block, whose threads agree on the first offence.
-__global__ void check_ids_kernel(Index count, const std::int32_t* ids, IdRange range, std::int32_t* counted,
-                                 cuda::Offence* offence) {
-  Index first = count;
-  std::int32_t inside = 0;
-  for (Index i = threadIdx.x; i < count; i += blockDim.x) {
-    inside += range.counts(ids[i]) ? 1 : 0;
-    if (first == count && !range.allows(ids[i])) first = i;
-  }
-  inside = block_sum(inside);
-  first = block_reduce(first, count, [](Index a, Index b) { return a < b ? a : b; });
+/// Of some ids: how many are counted, and the position of the first that is not allowed.
+struct Found {
+  Index first;
+  std::int32_t counted;
+};
+
+struct Earlier {
+  __device__ Index operator()(Index a, Index b) const { return a < b ? a : b; }
+};
+
+/// The whole block's; `none` is behind every position.
+__device__ Found joined(Found own, Index none) {
+  return {block_reduce(own.first, none, Earlier{}), block_sum(own.counted)};
+}
+
+__device__ void tell(const Found& found, Index count, const std::int32_t* ids, std::int32_t* counted,
+                     cuda::Offence* offence) {
   if (threadIdx.x != 0) return;
-  *counted = inside;
-  if (first < count) *offence = {first, ids[first]};
+  *counted = found.counted;
+  if (found.first < count) *offence = {found.first, ids[found.first]};
+}
+
+/// What a block finds in its kIdsOfBlock; a single block tells it.
+__global__ void check_ids_kernel(Index count, const std::int32_t* ids, IdRange range, Found* parts,
+                                 std::int32_t* counted, cuda::Offence* offence) {
+  const Index from = blockIdx.x * kIdsOfBlock, end = from + kIdsOfBlock < count ? from + kIdsOfBlock : count;
+  Found own{count, 0};
+  for (Index i = from + threadIdx.x; i < end; i += kThreads) {
+    const std::int32_t id = ids[i];
+    own.counted += range.counts(id) ? 1 : 0;
+    if (own.first == count && !range.allows(id)) own.first = i;
+  }
+  const Found all = joined(own, count);
+  if (parts == nullptr) return tell(all, count, ids, counted, offence);
+  if (threadIdx.x == 0) parts[blockIdx.x] = all;
+}
+
+/// One block.
+__global__ void join_ids_kernel(Index count, const std::int32_t* ids, Index blocks, const Found* parts,
+                                std::int32_t* counted, cuda::Offence* offence) {
+  Found own{count, 0};
+  for (Index i = threadIdx.x; i < blocks; i += kThreads)
+    own = {Earlier{}(own.first, parts[i].first), own.counted + parts[i].counted};
+  tell(joined(own, count), count, ids, counted, offence);
 }
 
 }  // namespace
 
 void check_ids(Cuda on, Index count, const std::int32_t* ids, const IdRange& range, std::int32_t* counted,
                cuda::Offence* offence) {
-  launch(on, "check_ids", check_ids_kernel, dim3(1), dim3(kThreads), 0, count, ids, range, counted, offence);
+  const Index blocks = count == 0 ? 1 : (count + kIdsOfBlock - 1) / kIdsOfBlock;
+  const auto queue = [&](Found* parts) {
+    launch(on, "check_ids", check_ids_kernel, dim3(static_cast<unsigned>(blocks)), dim3(kThreads), 0, count,
+           ids, range, parts, counted, offence);
+  };
+  if (blocks == 1) return queue(nullptr);
+  const Scratch<Found> parts(on, blocks);
+  queue(parts.data());
+  launch(on, "check_ids", join_ids_kernel, dim3(1), dim3(kThreads), 0, count, ids, blocks, parts.data(),
+         counted, offence);
 }
 
 }  // namespace tapeformer::kernels

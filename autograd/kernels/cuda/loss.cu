@@ -1,12 +1,140 @@
+#include <tapeformer/autograd/kernels/cuda/attention_paths.h>
+#include <tapeformer/autograd/kernels/cuda/pack.h>
 #include <tapeformer/autograd/kernels/cuda/rows.h>
+#include <tapeformer/autograd/kernels/cuda/scratch.h>
+#include <tapeformer/autograd/kernels/cuda/tensor_core.h>
 #include <tapeformer/autograd/kernels/loss.h>
+
+#include <algorithm>
+#include <cstdint>
 
 namespace tapeformer::kernels {
 namespace {
 
+/// Threads for rows so long that one row's work keeps an SM busy.
+struct LargeTeam {
+  static constexpr int kThreads = 512;
+  __device__ static int lane() { return static_cast<int>(threadIdx.x); }
+  template <class T, class F>
+  __device__ static T reduce(T value, T identity, F&& f) {
+    return block_reduce(value, identity, f);
+  }
+};
+constexpr Index kLargeRow = 8192;
+constexpr std::size_t kOfReductions = 1024;  // bytes of a block's shared memory, at most
+
 /// Targets that are no class are passed over like ignored ones: what they were is told later.
 __device__ bool is_counted(const CrossEntropy& s, std::int32_t target) {
   return target != s.ignored && target >= 0 && target < s.n;
+}
+
+/// exp(x) for x <= 0. In bf16's company an error of two units in f32's last place is none.
+template <class T>
+__device__ Wide<T> exponential(Wide<T> x) {
+  if constexpr (sizeof(T) == 2) {
+    return exp2_approx(x * 1.44269504088896340736f);
+  } else {
+    return exp(x);
+  }
+}
+
+template <int N>
+using Count = std::integral_constant<int, N>;
+
+/// Calls use(i, count) for pieces of a row that are this thread's, numbers i to i + count - 1: packs of 16
+/// aligned bytes, and one number at a time before the first and behind the last. With `shares` unset, which
+/// says that what is written lies otherwise, one at a time throughout. A thread always gets the same pieces.
+template <class Team, class T, class Use>
+__device__ void for_each_piece(const T* row, Index n, bool shares, Use&& use) {
+  constexpr int kPack = static_cast<int>(16 / sizeof(T));
+  const auto behind = static_cast<int>(reinterpret_cast<std::uintptr_t>(row) % 16 / sizeof(T));
+  const Index before = shares ? (kPack - behind) % kPack : n, head = before < n ? before : n;
+  const Index packs = (n - head) / kPack, tail = head + packs * kPack;
+  for (Index i = Team::lane(); i < head; i += Team::kThreads) use(i, Count<1>{});
+  for (Index i = Team::lane(); i < packs; i += Team::kThreads) use(head + i * kPack, Count<kPack>{});
+  if (Team::lane() < n - tail) use(tail + Team::lane(), Count<1>{});
+}
+
+/// Calls f(row) for the rows of this thread's team.
+template <class Team, class F>
+__device__ void for_each_team_row(Index rows, F&& f) {
+  const Index teams = blockDim.x / Team::kThreads, own = threadIdx.x / Team::kThreads;
+  for (Index row = blockIdx.x * teams + own; row < rows; row += gridDim.x * teams) f(row);
+}
+
+template <class W>
+struct RowSums {
+  W largest, total;  // the maximum, the sum of exp(x - maximum)
+  W deviations;      // the sum of x - x_target, when targets are smoothed
+
+  /// log(sum exp x) - x_target, and the same for the mean over classes
+  __device__ double loss(const CrossEntropy& s, W of_target) const {
+    const double own =
+        log(static_cast<double>(total)) + (static_cast<double>(largest) - static_cast<double>(of_target));
+    return s.smoothing == 0
+               ? own
+               : own - s.smoothing * (static_cast<double>(deviations) / static_cast<double>(s.n));
+  }
+};
+
+/// In one pass over the pieces that `read` has: sums are corrected whenever a piece brings a larger maximum.
+/// A NaN stays in `total`.
+template <class Team, class T, class Read>
+__device__ RowSums<Wide<T>> sums_of_row(const CrossEntropy& s, const T* line, Wide<T> of_target,
+                                        Read&& read) {
+  using W = Wide<T>;
+  constexpr W kLowest = std::numeric_limits<W>::lowest();  // finite: minus infinities may be taken from it
+  RowSums<W> own{kLowest, W(0), W(0)};
+  const bool smooths = s.smoothing != 0;
+  for_each_piece<Team>(line, s.n, true, [&](Index i, auto count) {
+    constexpr int kCount = decltype(count)::value;
+    const Pack<T, kCount> piece = read(i, count);
+    W x[kCount], largest = own.largest;
+    for (int j = 0; j < kCount; ++j) {
+      x[j] = static_cast<W>(piece.of[j]);
+      largest = max(largest, x[j]);
+    }
+    own.total *= exponential<T>(own.largest - largest);
+    own.largest = largest;
+    for (int j = 0; j < kCount; ++j) own.total += exponential<T>(x[j] - largest);
+    if (smooths) {
+      for (int j = 0; j < kCount; ++j) own.deviations += x[j] - of_target;
+    }
+  });
+  RowSums<W> all{};
+  all.largest = Team::reduce(own.largest, kLowest, Larger{});
+  all.total = Team::reduce(own.total * exponential<T>(own.largest - all.largest), W(0), Sum{});
+  if (smooths) all.deviations = Team::reduce(own.deviations, W(0), Sum{});
+  return all;
+}
+
+/// What a gradient is made of besides its row.
+template <class W>
+struct GradientScale {
+  W scale, uniform, of_target;
+  __device__ GradientScale(const CrossEntropy& s, std::int32_t counted, double seed)
+      : scale(counted == 0 ? W(0) : static_cast<W>(seed / static_cast<double>(counted))),
+        uniform(scale * static_cast<W>(s.smoothing / static_cast<double>(s.n))),
+        of_target(scale * static_cast<W>(1 - s.smoothing)) {}
+};
+
+/// The gradient of a piece of a row that counts; `factor` is scale / the sum of exponentials.
+template <int kCount, class T>
+__device__ Pack<Wide<T>, kCount> gradient_of(const Pack<T, kCount>& piece, Index to_target, Wide<T> shift,
+                                             Wide<T> factor, const GradientScale<Wide<T>>& by) {
+  Pack<Wide<T>, kCount> gradient;
+  for (int j = 0; j < kCount; ++j) {
+    gradient.of[j] = exponential<T>(static_cast<Wide<T>>(piece.of[j]) - shift) * factor - by.uniform;
+    if (j == to_target) gradient.of[j] -= by.of_target;
+  }
+  return gradient;
+}
+
+template <int kCount, class T>
+__device__ Pack<T, kCount> narrowed(const Pack<Wide<T>, kCount>& x) {
+  Pack<T, kCount> y;
+  for (int j = 0; j < kCount; ++j) y.of[j] = static_cast<T>(x.of[j]);
+  return y;
 }
 
 /// A team a row.
@@ -14,38 +142,21 @@ template <class Team, class T>
 __global__ void cross_entropy_forward_kernel(CrossEntropy s, const std::int32_t* targets, const T* logits,
                                              Wide<T>* statistics, double* losses) {
   using W = Wide<T>;
-  for_each_row<Team>(s.rows, [&](Index row) {
+  for_each_team_row<Team>(s.rows, [&](Index row) {
     const std::int32_t target = targets[row];
     if (!is_counted(s, target)) {
       if (Team::lane() == 0) losses[row] = 0;
       return;
     }
-    const T* line = logits + row * s.n;
-    const auto value = [&](Index i) { return static_cast<W>(line[i]); };
-    const W largest = reduce_row<Team>(s.n, kMinusInfinity<W>, value, Larger{});
-    const W total = reduce_row<Team>(
-        s.n, W(0), [&](Index i) { return exp(value(i) - largest); }, Sum{});
-    W deviations(0);
-    if (s.smoothing != 0)
-      deviations = reduce_row<Team>(
-          s.n, W(0), [&](Index i) { return value(i) - largest; }, Sum{});
+    const T* line = logits + row * s.lead;
+    const W of_target = static_cast<W>(line[target]);
+    const RowSums<W> sums = sums_of_row<Team>(
+        s, line, of_target, [&](Index i, auto count) { return load_pack<decltype(count)::value>(line + i); });
     if (Team::lane() != 0) return;
-    statistics[2 * row] = largest;
-    statistics[2 * row + 1] = total;
-    // log(sum exp x) - x_target, and the same for the mean over classes
-    const double log_total = log(static_cast<double>(total));
-    losses[row] = (1 - s.smoothing) *
-                      (log_total - (static_cast<double>(value(target)) - static_cast<double>(largest))) +
-                  s.smoothing * (log_total - static_cast<double>(deviations) / static_cast<double>(s.n));
+    statistics[2 * row] = sums.largest;
+    statistics[2 * row + 1] = sums.total;
+    losses[row] = sums.loss(s, of_target);
   });
-}
-
-/// One block.
-template <class T>
-__global__ void mean_loss_kernel(Index rows, const double* losses, const std::int32_t* counted, T* loss) {
-  const double sum = reduce_row<BlockTeam>(
-      rows, 0.0, [&](Index row) { return losses[row]; }, Sum{});
-  if (threadIdx.x == 0) *loss = *counted == 0 ? T(0) : static_cast<T>(sum / static_cast<double>(*counted));
 }
 
 /// A team a row.
@@ -55,24 +166,90 @@ __global__ void cross_entropy_backward_kernel(CrossEntropy s, const std::int32_t
                                               const Wide<T>* statistics, const Wide<T>* dloss,
                                               Write<T> dlogits) {
   using W = Wide<T>;
-  const double seed = dloss == nullptr ? 1.0 : static_cast<double>(*dloss);
-  const W scale = *counted == 0 ? W(0) : static_cast<W>(seed / static_cast<double>(*counted));
-  const W uniform = scale * static_cast<W>(s.smoothing / static_cast<double>(s.n));
-  const W of_target = scale * static_cast<W>(1 - s.smoothing);
-  for_each_row<Team>(s.rows, [&](Index row) {
+  const GradientScale<W> by(s, *counted, dloss == nullptr ? 1.0 : static_cast<double>(*dloss));
+  const bool shares =
+      (reinterpret_cast<std::uintptr_t>(logits) - reinterpret_cast<std::uintptr_t>(dlogits.to)) % 16 == 0;
+  for_each_team_row<Team>(s.rows, [&](Index row) {
     const std::int32_t target = targets[row];
     const bool counts = is_counted(s, target);
     const W shift = counts ? statistics[2 * row] : W(0);
-    const W factor = counts ? scale / statistics[2 * row + 1] : W(0);
-    for (Index i = Team::lane(); i < s.n; i += Team::kThreads) {
-      W gradient(0);
-      if (counts) {
-        gradient = exp(static_cast<W>(logits[row * s.n + i]) - shift) * factor - uniform;
-        if (i == target) gradient -= of_target;
+    const W factor = counts ? by.scale / statistics[2 * row + 1] : W(0);
+    const T* line = logits + row * s.lead;
+    T* to = dlogits.to + row * s.lead;
+    for_each_piece<Team>(line, s.n, shares, [&](Index i, auto count) {
+      constexpr int kCount = decltype(count)::value;
+      Pack<W, kCount> gradient{};
+      if (counts) gradient = gradient_of(load_pack<kCount>(line + i), target - i, shift, factor, by);
+      if (dlogits.add) {
+        const Pack<T, kCount> before = load_pack<kCount>(to + i);
+        for (int j = 0; j < kCount; ++j) gradient.of[j] += static_cast<W>(before.of[j]);
       }
-      dlogits.put(row * s.n + i, gradient);
-    }
+      store_pack(to + i, narrowed<kCount, T>(gradient));
+    });
   });
+}
+
+/// A team a row, which is read once: with kKeeps into shared memory, where the second look at it goes; else
+/// that goes to the cache.
+template <class Team, bool kKeeps, class T>
+__global__ void cross_entropy_with_gradient_kernel(CrossEntropy s, const std::int32_t* targets,
+                                                   const std::int32_t* counted, T* logits, double* losses) {
+  using W = Wide<T>;
+  const GradientScale<W> by(s, *counted, 1);
+  for_each_team_row<Team>(s.rows, [&](Index row) {
+    const std::int32_t target = targets[row];
+    T* line = logits + row * s.lead;
+    if (!is_counted(s, target)) {
+      if (Team::lane() == 0) losses[row] = 0;
+      for_each_piece<Team>(line, s.n, true, [&](Index i, auto count) {
+        constexpr int kCount = decltype(count)::value;
+        store_pack(line + i, narrowed<kCount, T>(Pack<W, kCount>{}));
+      });
+      return;
+    }
+    const W of_target = static_cast<W>(line[target]);
+    const T* again = line;
+    if constexpr (kKeeps) {
+      // Where a row begins within 16 bytes it begins in shared memory, too. Who has copied a piece reads it.
+      __syncthreads();  // the row before may have been cut elsewhere
+      T* const kept = dynamic_shared<T>() + reinterpret_cast<std::uintptr_t>(line) % 16 / sizeof(T);
+      for_each_piece<Team>(line, s.n, true, [&](Index i, auto count) {
+        if constexpr (decltype(count)::value == 1) {
+          kept[i] = line[i];
+        } else {
+          copy_async_16(kept + i, line + i, true);
+        }
+      });
+      copy_async_commit();
+      copy_async_wait<0>();
+      again = kept;
+    }
+    const auto read = [&](Index i, auto count) { return load_pack<decltype(count)::value>(again + i); };
+    const RowSums<W> sums = sums_of_row<Team>(s, line, of_target, read);
+    if (Team::lane() == 0) losses[row] = sums.loss(s, of_target);
+    __syncwarp();  // all lanes have read of_target
+    const W factor = by.scale / sums.total;
+    for_each_piece<Team>(line, s.n, true, [&](Index i, auto count) {
+      constexpr int kCount = decltype(count)::value;
+      const Pack<T, kCount> piece = read(i, count);
+      store_pack(line + i, narrowed<kCount, T>(gradient_of(piece, target - i, sums.largest, factor, by)));
+    });
+  });
+}
+
+constexpr int kSumThreads = 1024;
+constexpr Index kSumRows = 16 * kSumThreads;  // for a block
+
+/// Each block's sum of kSumRows losses; of *counted, when it is given, the mean.
+template <class T>
+__global__ void sum_losses_kernel(Index rows, const double* losses, const std::int32_t* counted, T* sums) {
+  const Index from = blockIdx.x * kSumRows, end = from + kSumRows < rows ? from + kSumRows : rows;
+  double own = 0;
+  for (Index row = from + threadIdx.x; row < end; row += kSumThreads) own += losses[row];
+  const double sum = block_sum(own);
+  if (threadIdx.x != 0) return;
+  const double by = counted == nullptr ? 1.0 : static_cast<double>(*counted);
+  sums[blockIdx.x] = by == 0 ? T(0) : static_cast<T>(sum / by);
 }
 
 template <class T>
@@ -81,36 +258,87 @@ __global__ void scale_gradient_kernel(Index count, const Wide<T>* factor, const 
   for_each_index(count, [&](Index i) { dx.put(i, by * static_cast<Wide<T>>(gradient[i])); });
 }
 
+template <class T>
+__global__ void scale_packs_kernel(Index packs, const Wide<T>* factor, const T* gradient, Write<T> dx) {
+  constexpr int kPack = static_cast<int>(16 / sizeof(T));
+  const Wide<T> by = *factor;
+  for_each_index(packs, [&](Index i) {
+    Pack<T> scaled = load_pack<kPack>(gradient + i * kPack), before{};
+    if (dx.add) before = load_pack<kPack>(dx.to + i * kPack);
+    for (int j = 0; j < kPack; ++j) {
+      const Wide<T> own = by * static_cast<Wide<T>>(scaled.of[j]);
+      scaled.of[j] = static_cast<T>(dx.add ? static_cast<Wide<T>>(before.of[j]) + own : own);
+    }
+    store_pack(dx.to + i * kPack, scaled);
+  });
+}
+
+/// Calls use(team, blocks, threads) with the team that suits the rows.
+template <class Use>
+void with_row_team(const CrossEntropy& s, Use&& use) {
+  if (s.n > kLargeRow) return use(LargeTeam{}, row_blocks(s.rows), dim3(LargeTeam::kThreads));
+  with_team(s.rows, s.n, [&](auto team, dim3 blocks) { use(team, blocks, dim3(kBlock)); });
+}
+
 }  // namespace
 
 template <class T>
 void cross_entropy_forward(Cuda on, const CrossEntropy& s, const std::int32_t* targets, const T* logits,
                            Wide<T>* statistics, double* losses) {
-  with_team(s.rows, s.n, [&](auto team, dim3 blocks) {
-    launch(on, "cross_entropy_forward", cross_entropy_forward_kernel<decltype(team), T>, blocks, dim3(kBlock),
-           0, s, targets, logits, statistics, losses);
+  with_row_team(s, [&](auto team, dim3 blocks, dim3 threads) {
+    launch(on, "cross_entropy_forward", cross_entropy_forward_kernel<decltype(team), T>, blocks, threads, 0,
+           s, targets, logits, statistics, losses);
   });
 }
 
 template <class T>
 void mean_loss(Cuda on, Index rows, const double* losses, const std::int32_t* counted, T* loss) {
-  launch(on, "mean_loss", mean_loss_kernel<T>, dim3(1), dim3(kBlock), 0, rows, losses, counted, loss);
+  const Index blocks = (rows + kSumRows - 1) / kSumRows;
+  if (blocks > 1) {
+    const Scratch<double> sums(on, blocks);
+    launch(on, "sum_losses", sum_losses_kernel<double>, dim3(static_cast<unsigned>(blocks)),
+           dim3(kSumThreads), 0, rows, losses, nullptr, sums.data());
+    return mean_loss(on, blocks, sums.data(), counted, loss);
+  }
+  launch(on, "mean_loss", sum_losses_kernel<T>, dim3(1), dim3(kSumThreads), 0, rows, losses, counted, loss);
 }
 
 template <class T>
 void cross_entropy_backward(Cuda on, const CrossEntropy& s, const std::int32_t* targets,
                             const std::int32_t* counted, const T* logits, const Wide<T>* statistics,
                             const Wide<T>* dloss, Write<T> dlogits) {
-  with_team(s.rows, s.n, [&](auto team, dim3 blocks) {
-    launch(on, "cross_entropy_backward", cross_entropy_backward_kernel<decltype(team), T>, blocks,
-           dim3(kBlock), 0, s, targets, counted, logits, statistics, dloss, dlogits);
+  with_row_team(s, [&](auto team, dim3 blocks, dim3 threads) {
+    launch(on, "cross_entropy_backward", cross_entropy_backward_kernel<decltype(team), T>, blocks, threads, 0,
+           s, targets, counted, logits, statistics, dloss, dlogits);
+  });
+}
+
+template <class T>
+void cross_entropy_with_gradient(Cuda on, const CrossEntropy& s, const std::int32_t* targets,
+                                 const std::int32_t* counted, T* logits, Wide<T>*, double* losses) {
+  const std::size_t shared = static_cast<std::size_t>(s.n) * sizeof(T) + 16;
+  with_row_team(s, [&](auto team, dim3 blocks, dim3 threads) {
+    using Team = decltype(team);
+    const auto queue = [&](auto kernel, std::size_t bytes) {
+      launch(on, "cross_entropy_with_gradient", kernel, blocks, threads, bytes, s, targets, counted, logits,
+             losses);
+    };
+    if constexpr (Team::kThreads > kWarp) {
+      if (has_tensor_cores(on, shared + kOfReductions))
+        return queue(cross_entropy_with_gradient_kernel<Team, true, T>, shared);
+    }
+    queue(cross_entropy_with_gradient_kernel<Team, false, T>, 0);
   });
 }
 
 template <class T>
 void scale_gradient(Cuda on, Index count, const Wide<T>* factor, const T* gradient, Write<T> dx) {
-  launch(on, "scale_gradient", scale_gradient_kernel<T>, blocks_for(count), dim3(kBlock), 0, count, factor,
+  constexpr Index kPack = 16 / sizeof(T);
+  const Index packs = are_packed(gradient, dx.to) ? count / kPack : 0, rest = count - packs * kPack;
+  launch(on, "scale_gradient", scale_packs_kernel<T>, blocks_for(packs), dim3(kBlock), 0, packs, factor,
          gradient, dx);
+  launch(on, "scale_gradient", scale_gradient_kernel<T>, blocks_for(rest), dim3(kBlock), 0, rest, factor,
+         gradient + packs * kPack, Write<T>{dx.to + packs * kPack, dx.add});
 }
 
 #define INSTANTIATE(T)                                                                                      \
@@ -118,6 +346,8 @@ void scale_gradient(Cuda on, Index count, const Wide<T>* factor, const T* gradie
                                       double*);                                                             \
   template void cross_entropy_backward(Cuda, const CrossEntropy&, const std::int32_t*, const std::int32_t*, \
                                        const T*, const Wide<T>*, const Wide<T>*, Write<T>);                 \
+  template void cross_entropy_with_gradient(Cuda, const CrossEntropy&, const std::int32_t*,                 \
+                                            const std::int32_t*, T*, Wide<T>*, double*);                    \
   template void scale_gradient(Cuda, Index, const Wide<T>*, const T*, Write<T>);
 INSTANTIATE(float)
 INSTANTIATE(double)

@@ -1,18 +1,55 @@
 #pragma once
 
-#include <tapeformer/autograd/kernels/cuda/device.h>
+#include <tapeformer/autograd/kernels/cuda/pack.h>
+
+#include <tuple>
 
 namespace tapeformer::kernels {
 
+/// The first `end` packs of N elements, shared out among the grid's threads; each keeps kAtOnce in flight.
+template <int N, class F, class T, class... X>
+__device__ void map_packs(Index end, F& f, const Write<T>& y, const X*... x) {
+  constexpr int kAtOnce = N > 1 ? 2 : 1;
+  const Index stride = Index{gridDim.x} * blockDim.x;
+  for (Index first = Index{blockIdx.x} * blockDim.x + threadIdx.x; first < end; first += kAtOnce * stride) {
+    std::tuple<Pack<X, N>...> in[kAtOnce];
+    Pack<T, N> out[kAtOnce];
+#pragma unroll
+    for (int u = 0; u < kAtOnce; ++u) {
+      const Index i = first + u * stride;
+      if (i >= end) break;
+      std::apply([&](auto&... of) { ((of = load_pack<N>(x + i * N)), ...); }, in[u]);
+      if (y.add) out[u] = load_pack<N>(y.to + i * N);
+    }
+#pragma unroll
+    for (int u = 0; u < kAtOnce; ++u) {
+      const Index i = first + u * stride;
+      if (i >= end) break;
+#pragma unroll
+      for (int k = 0; k < N; ++k) {
+        const Wide<T> value =
+            std::apply([&](const auto&... of) { return f(static_cast<Wide<X>>(of.of[k])...); }, in[u]);
+        out[u].of[k] = static_cast<T>(y.add ? static_cast<Wide<T>>(out[u].of[k]) + value : value);
+      }
+      store_pack(y.to + i * N, out[u]);
+    }
+  }
+}
+
 template <class F, class T, class... X>
-__global__ void map_kernel(Index count, F f, Write<T> y, const X*... x) {
-  for_each_index(count, [&](Index i) { y.put(i, f(static_cast<Wide<X>>(x[i])...)); });
+__global__ void map_kernel(Index count, bool packed, F f, Write<T> y, const X*... x) {
+  constexpr int N = kCommonPack<T, X...>;
+  const Index packs = packed ? count / N : 0, done = packs * N;
+  map_packs<N>(packs, f, y, x...);
+  map_packs<1>(count - done, f, Write<T>{y.to + done, y.add}, (x + done)...);
 }
 
 /// y[i] = f(x[i]...), reckoned in the wide types; y may be one of x.
 template <class F, class T, class... X>
 void map(Cuda on, const char* name, Index count, F f, Write<T> y, const X*... x) {
-  launch(on, name, map_kernel<F, T, X...>, blocks_for(count), dim3(kBlock), 0, count, f, y, x...);
+  const bool packed = are_packed(y.to, x...);
+  launch(on, name, map_kernel<F, T, X...>, blocks_for_packs<kCommonPack<T, X...>>(count, packed),
+         dim3(kBlock), 0, count, packed, f, y, x...);
 }
 
 /// Quotient and remainder; in 32 bits where the numbers allow it, several times as fast as in 64.

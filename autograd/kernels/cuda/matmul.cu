@@ -1,44 +1,45 @@
-#include <tapeformer/autograd/kernels/cuda/cublaslt.h>
-#include <tapeformer/autograd/kernels/cuda/map.h>
-#include <tapeformer/autograd/kernels/cuda/unary.h>
-#include <tapeformer/autograd/kernels/matmul.h>
+#include <tapeformer/autograd/kernels/cuda/device.h>
+#include <tapeformer/autograd/kernels/cuda/products.h>
+
+#include <algorithm>
 
 namespace tapeformer::kernels {
 namespace {
 
-/// The product over an empty k.
-template <class C>
-__global__ void clear_matrix_kernel(Index rows, Index columns, Index row_stride, C* c) {
-  for_each_index(rows * columns, [&](Index i) { c[i / columns * row_stride + i % columns] = C(0); });
-}
+constexpr int kTile = 16;
 
-template <class T>
-__device__ Wide<T> with_bias(Index columns, const T* bias, const T* z, Index i) {
-  const auto value = static_cast<Wide<T>>(z[i]);
-  return bias == nullptr ? value : value + static_cast<Wide<T>>(bias[divide(i, columns).remainder]);
-}
-
-template <class T>
-__global__ void bias_kernel(Index count, Index columns, const T* bias, T* z) {
-  for_each_index(count, [&](Index i) { z[i] = static_cast<T>(with_bias(columns, bias, z, i)); });
-}
-
-template <Unary f, class T>
-__global__ void bias_activation_kernel(Index count, Index columns, const T* bias, T* z, T* y) {
-  for_each_index(count, [&](Index i) {
-    const Wide<T> x = with_bias(columns, bias, z, i);
-    z[i] = static_cast<T>(x);
-    y[i] = static_cast<T>(unary_value<f>(x));  // last: y may be z
-  });
-}
-
-template <Unary f, class T>
-__global__ void bias_activation_derivative_kernel(Index count, Index columns, const T* bias, T* z, T* y) {
-  for_each_index(count, [&](Index i) {
-    const auto at = value_and_derivative<f>(with_bias(columns, bias, z, i));
-    z[i] = static_cast<T>(at.derivative);
-    y[i] = static_cast<T>(at.value);
-  });
+/// c = scale a b (+ c) for what the library refuses: a block for 16 x 16 of c, its factors' tiles in shared
+/// memory.
+template <class T, class C>
+__global__ void plain_product_kernel(cuda::StridedProducts p, const T* a, const T* b, C* c) {
+  using W = Wide<T>;
+  __shared__ W of_a[kTile][kTile + 1], of_b[kTile][kTile + 1];
+  const int own_row = static_cast<int>(threadIdx.x) / kTile,
+            own_column = static_cast<int>(threadIdx.x) % kTile;
+  const Index across = (p.n + kTile - 1) / kTile, down = (p.m + kTile - 1) / kTile;
+  for (Index block = blockIdx.x; block < p.count * down * across; block += gridDim.x) {
+    const Index stack = block / (down * across), in_stack = block % (down * across);
+    const Index row = in_stack / across * kTile + own_row, column = in_stack % across * kTile + own_column;
+    const T *pa = a + stack * p.stride_a, *pb = b + stack * p.stride_b;
+    W sum(0);
+    for (Index from = 0; from < p.k; from += kTile) {
+      const Index k_of_a = from + own_column, k_of_b = from + own_row;
+      of_a[own_row][own_column] =
+          row < p.m && k_of_a < p.k
+              ? static_cast<W>(pa[p.transpose_a ? k_of_a * p.lda + row : row * p.lda + k_of_a])
+              : W(0);
+      of_b[own_row][own_column] =
+          column < p.n && k_of_b < p.k
+              ? static_cast<W>(pb[p.transpose_b ? column * p.ldb + k_of_b : k_of_b * p.ldb + column])
+              : W(0);
+      __syncthreads();
+      for (int i = 0; i < kTile; ++i) sum += of_a[own_row][i] * of_b[i][own_column];
+      __syncthreads();
+    }
+    if (row >= p.m || column >= p.n) continue;
+    const Write<C> to{c + stack * p.stride_c + row * p.ldc, p.add};
+    to.put(column, static_cast<W>(p.scale) * sum);
+  }
 }
 
 /// The axis of the batch that goes to the library as one; 0 if there is none.
@@ -69,18 +70,36 @@ void for_each_offset(const Broadcast& batch, int left_out, F&& f) {
   }
 }
 
+/// Axes along which b repeats and a and c go on as in their rows are rows.
+Gemm with_more_rows(Gemm s) {
+  while (s.batch.axes > 0 && !s.transpose_a) {
+    Broadcast& batch = s.batch;
+    int found = -1;
+    for (int axis = 0; axis < batch.axes; ++axis) {
+      if (batch.strides_b[axis] == 0 && batch.strides_a[axis] == s.m * s.lda &&
+          batch.strides_c[axis] == s.m * s.ldc)
+        found = axis;
+    }
+    if (found < 0) break;
+    s.m *= batch.sizes[found];
+    --batch.axes;
+    for (int axis = found; axis < batch.axes; ++axis) {
+      batch.sizes[axis] = batch.sizes[axis + 1];
+      batch.strides_a[axis] = batch.strides_a[axis + 1];
+      batch.strides_b[axis] = batch.strides_b[axis + 1];
+      batch.strides_c[axis] = batch.strides_c[axis + 1];
+    }
+  }
+  return s;
+}
+
 }  // namespace
 
 template <class T, class C>
-void gemm(Cuda on, const Gemm& s, const T* a, const T* b, Write<C> c) {
-  if (s.m == 0 || s.n == 0 || s.batch.elements() == 0) return;
-  cuda::StridedProducts products;
-  products.factors = dtype_of<T>(), products.result = dtype_of<C>();
-  products.m = s.m, products.n = s.n, products.k = s.k;
-  products.transpose_a = s.transpose_a, products.transpose_b = s.transpose_b;
-  products.lda = s.lda, products.ldb = s.ldb, products.ldc = s.ldc;
-  products.scale = s.scale;
-  products.add = c.add;
+void gemm(Cuda on, const Gemm& shape, const T* a, const T* b, Write<C> c) {
+  if (shape.m == 0 || shape.n == 0 || shape.batch.elements() == 0) return;
+  const Gemm s = with_more_rows(shape);
+  cuda::StridedProducts products = described<T>(s, c);
   const int axis = longest_axis(s.batch);
   if (s.batch.axes > 0) {
     products.count = s.batch.sizes[axis];
@@ -89,32 +108,14 @@ void gemm(Cuda on, const Gemm& s, const T* a, const T* b, Write<C> c) {
     products.stride_c = s.batch.strides_c[axis];
   }
   for_each_offset(s.batch, axis, [&](Index offset_a, Index offset_b, Index offset_c) {
-    if (s.k > 0) {
-      cuda::multiply(on.device, products, a + offset_a, b + offset_b, c.to + offset_c);
-    } else if (!c.add) {
-      for (Index i = 0; i < products.count; ++i) {
-        launch(on, "clear_matrix", clear_matrix_kernel<C>, blocks_for(s.m * s.n), dim3(kBlock), 0, s.m, s.n,
-               s.ldc, c.to + offset_c + i * products.stride_c);
-      }
-    }
-  });
-}
-
-template <class T>
-void bias_activation(Cuda on, Index rows, Index columns, const T* bias, std::optional<Unary> f, bool derives,
-                     T* z, T* y) {
-  const Index count = rows * columns;
-  const auto queue = [&](auto kernel, auto... result) {
-    launch(on, "bias_activation", kernel, blocks_for(count), dim3(kBlock), 0, count, columns, bias, z,
-           result...);
-  };
-  if (!f) return queue(bias_kernel<T>);
-  with_unary(*f, [&](auto constant) {
-    constexpr Unary function = decltype(constant)::value;
-    if constexpr (!saves_output(function)) {
-      if (derives) return queue(bias_activation_derivative_kernel<function, T>, y);
-    }
-    queue(bias_activation_kernel<function, T>, y);
+    // Without terms there is nothing to read, nor memory that it would stand in.
+    const T *pa = s.k > 0 ? a + offset_a : nullptr, *pb = s.k > 0 ? b + offset_b : nullptr;
+    C* pc = c.to + offset_c;
+    if (s.k > 0 && cuda::multiply(on.device, products, pa, pb, pc)) return;
+    const Index blocks = products.count * ((s.m + kTile - 1) / kTile) * ((s.n + kTile - 1) / kTile);
+    launch(on, "plain_product", plain_product_kernel<T, C>,
+           dim3(static_cast<unsigned>(std::min<Index>(blocks, 65536))), dim3(kTile * kTile), 0, products, pa,
+           pb, pc);
   });
 }
 
@@ -122,10 +123,5 @@ template void gemm(Cuda, const Gemm&, const float*, const float*, Write<float>);
 template void gemm(Cuda, const Gemm&, const double*, const double*, Write<double>);
 template void gemm(Cuda, const Gemm&, const BFloat16*, const BFloat16*, Write<BFloat16>);
 template void gemm(Cuda, const Gemm&, const BFloat16*, const BFloat16*, Write<float>);
-template void bias_activation(Cuda, Index, Index, const float*, std::optional<Unary>, bool, float*, float*);
-template void bias_activation(Cuda, Index, Index, const double*, std::optional<Unary>, bool, double*,
-                              double*);
-template void bias_activation(Cuda, Index, Index, const BFloat16*, std::optional<Unary>, bool, BFloat16*,
-                              BFloat16*);
 
 }  // namespace tapeformer::kernels

@@ -31,13 +31,20 @@ cudaError_t request(void** block, std::size_t bytes, cudaStream_t stream) {
   return cudaMallocManaged(block, bytes, cudaMemAttachGlobal);
 }
 
+void raise(std::atomic<std::int64_t>& most, std::int64_t now) {
+  std::int64_t before = most;
+  while (now > before && !most.compare_exchange_weak(before, now)) {
+  }
+}
+
 void* take(DeviceState& state, std::size_t bytes, cudaStream_t stream) {
   void* block = nullptr;
   const std::size_t size = std::max<std::size_t>(bytes, 1);
   cudaError_t status = request(&block, size, stream);
   if (status == cudaErrorMemoryAllocation) {
-    // Memory may wait for kernels that still use it, or lie in pieces that are too small.
     static_cast<void>(cudaGetLastError());
+    refuse_in_capture("memory that the device has not got at once");
+    // Memory may wait for kernels that still use it, or lie in pieces that are too small.
     check(cudaStreamSynchronize(state.copies), "waiting for uploads");
     check(cudaStreamSynchronize(state.kernels), "waiting for kernels");
     check(cudaMemPoolTrimTo(state.pool, 0), "trimming the memory pool");
@@ -50,14 +57,18 @@ void* take(DeviceState& state, std::size_t bytes, cudaStream_t stream) {
                       " left; asked=" + asked + ", held=" + mebibytes(held_bytes(state)) +
                       ", in use=" + mebibytes(state.in_use_bytes) +
                       ", free=" + mebibytes(static_cast<std::int64_t>(free_bytes())) +
-                      "; try a smaller batch, --recompute-layers or --precision bf16");
+                      "; try a smaller batch, --recompute-layers, --precision bf16 or --no-graphs");
   }
   check(status, "allocating memory");
   const std::int64_t now = state.in_use_bytes += static_cast<std::int64_t>(bytes);
-  std::int64_t peak = state.peak_bytes;
-  while (now > peak && !state.peak_bytes.compare_exchange_weak(peak, now)) {
-  }
+  raise(state.peak_bytes, now);
+  raise(state.recent_peak_bytes, now);
   return block;
+}
+
+void give_back(DeviceState& state, void* block) noexcept {
+  // What fails here failed before, and is reported where something waits; or the process is at its end.
+  static_cast<void>(is_host_readable() ? cudaFree(block) : cudaFreeAsync(block, state.kernels));
 }
 
 }  // namespace
@@ -76,10 +87,12 @@ bool is_host_readable() {
 
 void* allocate(int device, std::size_t bytes) {
   DeviceState& state = device_state(device);
-  return take(state, bytes, state.kernels);
+  if (!is_capturing()) return take(state, bytes, state.kernels);
+  return state.arena.allocate(bytes, [&](std::size_t size) { return make_segment(state, size); });
 }
 
 void* allocate_for_upload(int device, std::size_t bytes) {
+  refuse_in_capture("an upload");
   DeviceState& state = device_state(device);
   return take(state, bytes, state.copies);
 }
@@ -87,9 +100,40 @@ void* allocate_for_upload(int device, std::size_t bytes) {
 void release(int device, void* block, std::size_t bytes) noexcept {
   if (block == nullptr) return;
   DeviceState& state = used_device_state(device);
+  if (state.arena.release(block)) return;
   state.in_use_bytes -= static_cast<std::int64_t>(bytes);
-  // What fails here failed before, and is reported where something waits; or the process is at its end.
-  static_cast<void>(is_host_readable() ? cudaFree(block) : cudaFreeAsync(block, state.kernels));
+  if (state.captured != nullptr) {
+    const std::lock_guard<std::mutex> lock(state.releasing);
+    state.released_in_capture.emplace_back(block, bytes);
+    return;
+  }
+  give_back(state, block);
+}
+
+void release_deferred(DeviceState& state) noexcept {
+  const std::lock_guard<std::mutex> lock(state.releasing);
+  for (const auto& [block, bytes] : state.released_in_capture) give_back(state, block);
+  state.released_in_capture.clear();
+}
+
+void* make_segment(DeviceState& state, std::size_t bytes) {
+  return take(state, bytes, state.copies);  // the other stream may be captured
+}
+
+void drop_unused_segments(DeviceState& state) noexcept {
+  state.arena.drop_free([&](void* segment, std::size_t bytes) {
+    state.in_use_bytes -= static_cast<std::int64_t>(bytes);
+    give_back(state, segment);
+  });
+}
+
+bool is_graph_memory(int device, const void* from) { return device_state(device).arena.contains(from); }
+
+std::int64_t exchange_recent_peak(int device) {
+  DeviceState& state = device_state(device);
+  const std::int64_t now = state.in_use_bytes, base = state.recent_base_bytes.exchange(now),
+                     peak = state.recent_peak_bytes.exchange(now);
+  return std::max<std::int64_t>(0, peak - base);
 }
 
 MemoryStatistics memory_statistics(int device) {

@@ -1,38 +1,73 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/kernels/cuda/runtime.h>
 
+#include <algorithm>
 #include <array>
 #include <map>
 #include <memory>
 #include <utility>
+#include <vector>
 
 namespace tapeformer::cuda {
 namespace {
 
 constexpr std::size_t kWatches = 256;
 
+}  // namespace
+
 /// Offences of kernels that are queued, in mapped memory: kernels write there, the host looks.
-struct Watches {
+class Watches {
+ public:
   explicit Watches(int device) {
     device_state(device);
     void* memory = nullptr;
     check(cudaHostAlloc(&memory, kWatches * sizeof(Offence), cudaHostAllocMapped | cudaHostAllocPortable),
           "allocating mapped memory");
-    here = static_cast<Offence*>(memory);
+    here_ = static_cast<Offence*>(memory);
     void* mapped = nullptr;
     check(cudaHostGetDevicePointer(&mapped, memory, 0), "mapping memory");
-    there = static_cast<Offence*>(mapped);
-  }
-  std::size_t offended() const {
-    for (std::size_t i = 0; i < watched; ++i) {
-      if (static_cast<const volatile Offence&>(here[i]).position >= 0) return i;
-    }
-    return watched;
+    there_ = static_cast<Offence*>(mapped);
   }
 
-  Offence *here = nullptr, *there = nullptr;
-  std::size_t watched = 0;
-  std::array<std::function<std::string(const Offence&)>, kWatches> describe;
+  bool is_full() const { return count_ == kWatches; }
+  Offence* add(std::function<std::string(const Offence&)> describe) {
+    here_[count_] = {-1, 0};
+    describe_[count_] = std::move(describe);
+    return there_ + count_++;
+  }
+  bool has_offence() const { return offended() < count_; }
+  /// The first offence in words, empty for none; there is none then.
+  std::string settle() {
+    const std::size_t first = offended();
+    std::string message;
+    if (first < count_) message = describe_[first](here_[first]);
+    for (std::size_t i = first; i < count_; ++i) here_[i] = {-1, 0};
+    return message;
+  }
+  void clear() {
+    for (std::size_t i = 0; i < count_; ++i) describe_[i] = nullptr;
+    count_ = 0;
+  }
+
+ private:
+  std::size_t offended() const {
+    for (std::size_t i = 0; i < count_; ++i) {
+      if (static_cast<const volatile Offence&>(here_[i]).position >= 0) return i;
+    }
+    return count_;
+  }
+
+  Offence *here_ = nullptr, *there_ = nullptr;
+  std::size_t count_ = 0;
+  std::array<std::function<std::string(const Offence&)>, kWatches> describe_;
+};
+
+namespace {
+
+struct DeviceWatches {
+  std::shared_ptr<Watches> queued;                  // of kernels that run once
+  std::vector<std::shared_ptr<Watches>> launched;   // of graphs that may be running
+  std::vector<std::shared_ptr<Watches>> of_graphs;  // all of them; nobody else holds those that are free
 };
 
 std::mutex& guard() {
@@ -40,9 +75,8 @@ std::mutex& guard() {
   return *mutex;
 }
 
-/// nullptr until there is something to watch.
-std::unique_ptr<Watches>& watches_of(int device) {
-  static auto* const of_devices = new std::map<int, std::unique_ptr<Watches>>;
+DeviceWatches& watches_of(int device) {
+  static auto* const of_devices = new std::map<int, DeviceWatches>;
   return (*of_devices)[device];
 }
 
@@ -50,43 +84,70 @@ void wait_for_kernels(int device) {
   check(cudaStreamSynchronize(device_state(device).kernels), "waiting for kernels");
 }
 
-/// Forgets the watches of kernels that have all run, and throws if one has left an offence.
-void settle(Watches& watches) {
-  const std::size_t offended = watches.offended(), count = std::exchange(watches.watched, 0);
+/// When all kernels have run: throws if one has left an offence.
+void settle(DeviceWatches& watches) {
   std::string message;
-  if (offended < count) message = watches.describe[offended](watches.here[offended]);
-  for (std::size_t i = 0; i < count; ++i) watches.describe[i] = nullptr;
-  if (offended < count) throw ShapeError(message);
+  if (watches.queued) {
+    message = watches.queued->settle();
+    watches.queued->clear();
+  }
+  for (const std::shared_ptr<Watches>& launched : watches.launched) {
+    const std::string another = launched->settle();
+    if (message.empty()) message = another;
+  }
+  watches.launched.clear();
+  if (!message.empty()) throw ShapeError(message);
 }
 
 }  // namespace
 
 Offence* watch_for_offence(int device, std::function<std::string(const Offence&)> describe) {
   const std::lock_guard<std::mutex> lock(guard());
-  std::unique_ptr<Watches>& watches = watches_of(device);
-  if (!watches) watches = std::make_unique<Watches>(device);
-  if (watches->watched == kWatches) {
-    wait_for_kernels(device);
-    settle(*watches);
+  if (captured_here != nullptr) {
+    if (captured_here->watches->is_full()) throw NotCapturable("[cuda] too many checks for one graph");
+    return captured_here->watches->add(std::move(describe));
   }
-  const std::size_t at = watches->watched++;
-  watches->here[at] = {-1, 0};
-  watches->describe[at] = std::move(describe);
-  return watches->there + at;
+  DeviceWatches& watches = watches_of(device);
+  if (!watches.queued) watches.queued = std::make_shared<Watches>(device);
+  if (watches.queued->is_full()) {
+    wait_for_kernels(device);
+    settle(watches);
+  }
+  return watches.queued->add(std::move(describe));
+}
+
+std::shared_ptr<Watches> watches_for_graph(int device) {
+  const std::lock_guard<std::mutex> lock(guard());
+  std::vector<std::shared_ptr<Watches>>& all = watches_of(device).of_graphs;
+  auto found = std::find_if(all.begin(), all.end(), [](const auto& each) { return each.use_count() == 1; });
+  if (found == all.end()) found = all.insert(all.end(), std::make_shared<Watches>(device));
+  (*found)->clear();
+  return *found;
+}
+
+void watch_launch(int device, const std::shared_ptr<Watches>& watches) {
+  const std::lock_guard<std::mutex> lock(guard());
+  std::vector<std::shared_ptr<Watches>>& launched = watches_of(device).launched;
+  if (std::find(launched.begin(), launched.end(), watches) == launched.end()) launched.push_back(watches);
 }
 
 void report_offences(int device) {
+  if (is_capturing()) return;  // later: a capture must not wait
   const std::lock_guard<std::mutex> lock(guard());
-  const std::unique_ptr<Watches>& watches = watches_of(device);
-  if (!watches || watches->offended() == watches->watched) return;
+  DeviceWatches& watches = watches_of(device);
+  const auto has_offence = [](const auto& each) { return each->has_offence(); };
+  const bool found = (watches.queued && watches.queued->has_offence()) ||
+                     std::any_of(watches.launched.begin(), watches.launched.end(), has_offence);
+  if (!found) return;
   wait_for_kernels(device);  // one that has left an offence may yet find another before it
-  settle(*watches);
+  settle(watches);
 }
 
 void finish_kernels(int device) {
+  refuse_in_capture("waiting for the device");
   const std::lock_guard<std::mutex> lock(guard());
   wait_for_kernels(device);
-  if (const std::unique_ptr<Watches>& watches = watches_of(device)) settle(*watches);
+  settle(watches_of(device));
 }
 
 }  // namespace tapeformer::cuda

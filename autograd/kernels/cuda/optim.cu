@@ -1,87 +1,195 @@
-#include <tapeformer/autograd/kernels/cuda/device.h>
+#include <tapeformer/autograd/kernels/cuda/map.h>
+#include <tapeformer/autograd/kernels/cuda/scratch.h>
 #include <tapeformer/autograd/kernels/optim.h>
 
 namespace tapeformer::kernels {
 namespace {
 
-template <class T>
-__global__ void adamw_step_kernel(Index count, AdamWFactors<T> by, const T* gradient, T* first_moment,
-                                  T* second_moment, T* value, BFloat16* shadow) {
-  for_each_index(count, [&](Index i) {
-    const T g = gradient[i] * by.scale;
-    const T m = first_moment[i] + by.weight1 * (g - first_moment[i]);
-    const T v = by.beta2 * second_moment[i] + by.weight2 * g * g;
-    const T x = value[i] * by.keep - by.step_size * m / (sqrt(v) / by.root_correction2 + by.epsilon);
-    first_moment[i] = m;
-    second_moment[i] = v;
-    value[i] = x;
-    if (shadow != nullptr) shadow[i] = BFloat16(x);
-  });
+constexpr Index kNormBlocks = 1024;  // whatever the device: they fix the order of the sum
+constexpr Index kSettings = 16;      // that a launch takes along
+
+/// The elements [from, to) of a parameter that are a chunk.
+struct ChunkRange {
+  Index from, to;
+};
+__device__ ChunkRange range_of(const StepChunk& chunk, Index count) {
+  const Index from = chunk.part * kStepChunk, to = from + kStepChunk;
+  return {from, to < count ? to : count};
+}
+
+/// Calls use(constant N, i) for this thread's packs of N elements in the range and, N being 1, for what is
+/// left of it; for all of it where addresses are not aligned.
+template <class T, class Use>
+__device__ void for_each_pack(const ChunkRange& range, bool packed, Use&& use) {
+  constexpr int N = 16 / sizeof(T);
+  const Index packs_end = packed ? range.from + (range.to - range.from) / N * N : range.from;
+  for (Index i = range.from + Index{threadIdx.x} * N; i < packs_end; i += Index{blockDim.x} * N)
+    use(std::integral_constant<int, N>{}, i);
+  for (Index i = packs_end + threadIdx.x; i < range.to; i += blockDim.x)
+    use(std::integral_constant<int, 1>{}, i);
 }
 
 template <class T>
-__global__ void sgd_step_kernel(Index count, T scale, T decay, T momentum, T rate, const T* gradient,
-                                T* velocity, T* value, BFloat16* shadow) {
-  for_each_index(count, [&](Index i) {
-    T step = gradient[i] * scale + decay * value[i];
-    if (velocity != nullptr) {
-      step += momentum * velocity[i];
-      velocity[i] = step;
-    }
-    const T x = value[i] - rate * step;
-    value[i] = x;
-    if (shadow != nullptr) shadow[i] = BFloat16(x);
-  });
-}
-
-/// A block a part.
-template <class T>
-__global__ void sum_of_squares_kernel(Index count, const T* x, double* sums) {
-  const Index part = blockIdx.x, end = count * (part + 1) / kSquareParts;
+__global__ void sum_of_squares_kernel(StepTensors all, double* sums) {
+  constexpr int N = 16 / sizeof(T);
   double sum = 0;
-  for (Index i = count * part / kSquareParts + threadIdx.x; i < end; i += blockDim.x)
-    sum += static_cast<double>(x[i]) * static_cast<double>(x[i]);
+  for (Index at = blockIdx.x; at < all.chunk_count; at += gridDim.x) {
+    const StepChunk chunk = all.chunks[at];
+    const T* gradient = static_cast<const T*>(all.tensors[chunk.tensor].gradient);
+    const ChunkRange range = range_of(chunk, all.tensors[chunk.tensor].count);
+    constexpr Index kPacks = kStepChunk / (kBlock * N);
+    if (are_packed(gradient) && range.to - range.from == kStepChunk) {
+      Pack<T, N> g[kPacks];  // on their way together
+#pragma unroll
+      for (Index k = 0; k < kPacks; ++k)
+        g[k] = load_pack<N>(gradient + range.from + (k * kBlock + threadIdx.x) * N);
+#pragma unroll
+      for (Index k = 0; k < kPacks; ++k) {
+#pragma unroll
+        for (int e = 0; e < N; ++e) sum += static_cast<double>(g[k].of[e]) * static_cast<double>(g[k].of[e]);
+      }
+    } else {
+      for (Index i = range.from + threadIdx.x; i < range.to; i += blockDim.x)
+        sum += static_cast<double>(gradient[i]) * static_cast<double>(gradient[i]);
+    }
+  }
   sum = block_sum(sum);
-  if (threadIdx.x == 0) sums[part] = sum;
+  if (threadIdx.x == 0) sums[blockIdx.x] = sum;
+}
+
+/// One block.
+__global__ void norm_kernel(Index count, const double* sums, double share, double max_norm, double* norm,
+                            double* factor) {
+  double sum = 0;
+  for (Index i = threadIdx.x; i < count; i += blockDim.x) sum += sums[i];
+  sum = block_sum(sum);
+  if (threadIdx.x != 0) return;
+  *norm = share * sqrt(sum);
+  *factor = step_factor(*norm, share, max_norm);
 }
 
 template <class T>
-__global__ void scale_in_place_kernel(Index count, T factor, T* x) {
-  for_each_index(count, [&](Index i) { x[i] *= factor; });
+struct AdamWSettings {
+  AdamWFactors<T> of[kSettings];
+};
+
+/// A block for each chunk; it is about those whose setting is among the ones that came along.
+template <class T>
+__global__ void adamw_step_kernel(StepTensors all, AdamWSettings<T> settings, Index first_setting,
+                                  const double* factor) {
+  const StepChunk chunk = all.chunks[blockIdx.x];
+  const StepTensor x = all.tensors[chunk.tensor];
+  const Index setting = x.setting - first_setting;
+  if (setting < 0 || setting >= kSettings || isnan(*factor)) return;
+  const AdamWFactors<T> by = settings.of[setting];
+  const T scale = static_cast<T>(*factor);
+  const T* gradient = static_cast<const T*>(x.gradient);
+  T *first_moment = static_cast<T*>(x.state1), *second_moment = static_cast<T*>(x.state2);
+  T* value = static_cast<T*>(x.value);
+  const bool packed = are_packed(gradient, first_moment, second_moment, value, x.shadow);
+  for_each_pack<T>(range_of(chunk, x.count), packed, [&](auto size, Index i) {
+    constexpr int N = decltype(size)::value;
+    const Pack<T, N> g = load_pack<N>(gradient + i);
+    Pack<T, N> m = load_pack<N>(first_moment + i), v = load_pack<N>(second_moment + i);
+    Pack<T, N> y = load_pack<N>(value + i);
+    Pack<BFloat16, N> narrow;
+#pragma unroll
+    for (int k = 0; k < N; ++k) {
+      const T scaled = g.of[k] * scale;
+      m.of[k] += by.weight1 * (scaled - m.of[k]);
+      v.of[k] = by.beta2 * v.of[k] + by.weight2 * scaled * scaled;
+      y.of[k] =
+          y.of[k] * by.keep - by.step_size * m.of[k] / (sqrt(v.of[k]) / by.root_correction2 + by.epsilon);
+      narrow.of[k] = BFloat16(y.of[k]);
+    }
+    store_pack(first_moment + i, m);
+    store_pack(second_moment + i, v);
+    store_pack(value + i, y);
+    if (x.shadow != nullptr) store_pack(x.shadow + i, narrow);
+  });
 }
+
+template <class T>
+struct SgdFactors {
+  T rate, momentum, decay;
+};
+
+template <class T>
+__global__ void sgd_step_kernel(StepTensors all, SgdFactors<T> by, const double* factor) {
+  const StepChunk chunk = all.chunks[blockIdx.x];
+  const StepTensor x = all.tensors[chunk.tensor];
+  if (isnan(*factor)) return;
+  const T scale = static_cast<T>(*factor);
+  const T* gradient = static_cast<const T*>(x.gradient);
+  T *velocity = static_cast<T*>(x.state1), *value = static_cast<T*>(x.value);
+  const bool packed = are_packed(gradient, velocity, value, x.shadow);
+  for_each_pack<T>(range_of(chunk, x.count), packed, [&](auto size, Index i) {
+    constexpr int N = decltype(size)::value;
+    const Pack<T, N> g = load_pack<N>(gradient + i);
+    Pack<T, N> y = load_pack<N>(value + i), v{};
+    if (velocity != nullptr) v = load_pack<N>(velocity + i);
+    Pack<BFloat16, N> narrow;
+#pragma unroll
+    for (int k = 0; k < N; ++k) {
+      v.of[k] = by.momentum * v.of[k] + (g.of[k] * scale + by.decay * y.of[k]);
+      y.of[k] -= by.rate * v.of[k];
+      narrow.of[k] = BFloat16(y.of[k]);
+    }
+    if (velocity != nullptr) store_pack(velocity + i, v);
+    store_pack(value + i, y);
+    if (x.shadow != nullptr) store_pack(x.shadow + i, narrow);
+  });
+}
+
+template <class T>
+struct Times {
+  T factor;
+  __device__ T operator()(T x) const { return x * factor; }
+};
+
+dim3 a_block_each(const StepTensors& all) { return dim3(static_cast<unsigned>(all.chunk_count)); }
 
 }  // namespace
 
 template <class T>
-void adamw_step(Cuda on, Index count, const AdamWStep& step, const T* gradient, T* first_moment,
-                T* second_moment, T* value, BFloat16* shadow) {
-  launch(on, "adamw_step", adamw_step_kernel<T>, blocks_for(count), dim3(kBlock), 0, count,
-         AdamWFactors<T>(step), gradient, first_moment, second_moment, value, shadow);
+void gradient_norm(Cuda on, const StepTensors& all, double share, double max_norm, double* norm,
+                   double* factor) {
+  const Index blocks = std::min(all.chunk_count, kNormBlocks);
+  const Scratch<double> sums(on, blocks);
+  launch(on, "sum_of_squares", sum_of_squares_kernel<T>, dim3(static_cast<unsigned>(blocks)), dim3(kBlock), 0,
+         all, sums.data());
+  launch(on, "norm", norm_kernel, dim3(1), dim3(1024), 0, blocks, sums.data(), share, max_norm, norm, factor);
 }
 
 template <class T>
-void sgd_step(Cuda on, Index count, const SgdStep& step, const T* gradient, T* velocity, T* value,
-              BFloat16* shadow) {
-  launch(on, "sgd_step", sgd_step_kernel<T>, blocks_for(count), dim3(kBlock), 0, count, step.gradient_scale,
-         step.weight_decay, step.momentum, step.learning_rate, gradient, velocity, value, shadow);
+void adamw_step(Cuda on, const StepTensors& all, const AdamWStep* steps, Index step_count,
+                const double* factor) {
+  for (Index first = 0; first < step_count; first += kSettings) {
+    AdamWSettings<T> settings;
+    for (Index i = 0; i < kSettings && first + i < step_count; ++i)
+      settings.of[i] = AdamWFactors<T>(steps[first + i]);
+    launch(on, "adamw_step", adamw_step_kernel<T>, a_block_each(all), dim3(kBlock), 0, all, settings, first,
+           factor);
+  }
 }
 
 template <class T>
-void sum_of_squares(Cuda on, Index count, const T* x, double* sums) {
-  launch(on, "sum_of_squares", sum_of_squares_kernel<T>, dim3(static_cast<unsigned>(kSquareParts)),
-         dim3(count < kSquareParts * kBlock * 4 ? kBlock : 1024), 0, count, x, sums);
+void sgd_step(Cuda on, const StepTensors& all, const SgdStep& step, const double* factor) {
+  const SgdFactors<T> by{static_cast<T>(step.learning_rate), static_cast<T>(step.momentum),
+                         static_cast<T>(step.weight_decay)};
+  launch(on, "sgd_step", sgd_step_kernel<T>, a_block_each(all), dim3(kBlock), 0, all, by, factor);
 }
 
 template <class T>
 void scale_in_place(Cuda on, Index count, double factor, T* x) {
-  launch(on, "scale_in_place", scale_in_place_kernel<T>, blocks_for(count), dim3(kBlock), 0, count, factor,
-         x);
+  map(on, "scale_in_place", count, Times<T>{static_cast<T>(factor)}, Write<T>{x, false},
+      static_cast<const T*>(x));
 }
 
-#define INSTANTIATE(T)                                                                      \
-  template void adamw_step(Cuda, Index, const AdamWStep&, const T*, T*, T*, T*, BFloat16*); \
-  template void sgd_step(Cuda, Index, const SgdStep&, const T*, T*, T*, BFloat16*);         \
-  template void sum_of_squares(Cuda, Index, const T*, double*);                             \
+#define INSTANTIATE(T)                                                                           \
+  template void gradient_norm<T>(Cuda, const StepTensors&, double, double, double*, double*);    \
+  template void adamw_step<T>(Cuda, const StepTensors&, const AdamWStep*, Index, const double*); \
+  template void sgd_step<T>(Cuda, const StepTensors&, const SgdStep&, const double*);            \
   template void scale_in_place(Cuda, Index, double, T*);
 INSTANTIATE(float)
 INSTANTIATE(double)

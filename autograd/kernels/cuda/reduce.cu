@@ -8,81 +8,123 @@
 namespace tapeformer::kernels {
 namespace {
 
-constexpr int kColumns = kWarp,
-              kRowLanes = kBlock / kWarp;  // of a block that reduces columns
-constexpr Index kBlocks = 1024;            // enough to keep a GPU busy
+constexpr Index kBlocks = 1024;  // enough to keep a GPU busy
 
-/// x [outer, n, inner] -> y [outer, parts, inner]: each of the `parts` is over
-/// at most `length` of the n.
+/// x [outer, n, inner] -> y [outer, parts, inner]: each of the `parts` is over at most `length` of the n.
 struct Reduction {
   Index outer, n, inner, parts, length;
 };
 
-/// A team of threads for each result, where inner is 1.
+/// A team of threads for each result, where inner is 1. `packed`: every part begins where a pack may.
 template <class Team, class F, class X, class Y>
-__global__ void reduce_rows_kernel(Reduction s, F f, Wide<X> identity, const X* x, Write<Y> y) {
+__global__ void reduce_rows_kernel(Reduction s, bool packed, F f, Wide<X> identity, const X* x, Write<Y> y) {
+  constexpr int N = kCommonPack<X>;
+  using W = Wide<X>;
   for_each_row<Team>(s.outer * s.parts, [&](Index row) {
     const Division place = divide(row, s.parts);
     const Index from = place.remainder * s.length, rest = s.n - from;
     const X* px = x + place.quotient * s.n + from;
-    const Wide<X> result = reduce_row<Team>(
-        rest < s.length ? rest : s.length, identity, [&](Index i) { return static_cast<Wide<X>>(px[i]); }, f);
+    const Index count = rest < s.length ? rest : s.length, in_packs = packed ? count / N * N : 0;
+    W lanes[N];
+#pragma unroll
+    for (int k = 0; k < N; ++k) lanes[k] = identity;
+#pragma unroll 4
+    for (Index i = Index{Team::lane()} * N; i < in_packs; i += Team::kThreads * N) {
+      const Pack<X, N> values = load_pack<N>(px + i);
+#pragma unroll
+      for (int k = 0; k < N; ++k) lanes[k] = f(lanes[k], static_cast<W>(values.of[k]));
+    }
+    for (Index i = in_packs + Team::lane(); i < count; i += Team::kThreads)
+      lanes[0] = f(lanes[0], static_cast<W>(px[i]));
+#pragma unroll
+    for (int k = 1; k < N; ++k) lanes[0] = f(lanes[0], lanes[k]);
+    const W result = Team::reduce(lanes[0], identity, f);
     if (Team::lane() == 0) y.put(row, result);
   });
 }
 
-/// A block for 32 neighbouring columns: each warp takes every eighth row, and
-/// the first warp joins what they have.
-template <class F, class X, class Y>
-__global__ void reduce_columns_kernel(Reduction s, F f, Wide<X> identity, const X* x, Write<Y> y) {
+/// A block for `width` neighbouring packs of N columns, a power of two up to kBlock: a thread takes every
+/// kBlock / width-th row, and those of the first row join what their columns have.
+template <int N, class F, class X, class Y>
+__global__ void reduce_columns_kernel(Reduction s, int width, F f, Wide<X> identity, const X* x, Write<Y> y) {
   using W = Wide<X>;
-  __shared__ W of_lanes[kRowLanes][kColumns];
-  const int lane = static_cast<int>(threadIdx.x) / kColumns, own = static_cast<int>(threadIdx.x) % kColumns;
-  const Index tiles = (s.inner + kColumns - 1) / kColumns;
+  __shared__ Pack<W, N> of_threads[kBlock];
+  const int thread = static_cast<int>(threadIdx.x), lane = thread / width, own = thread % width;
+  const int lanes = kBlock / width;
+  const Index packs = s.inner / N, tiles = (packs + width - 1) / width;
   for (Index block = blockIdx.x; block < s.outer * s.parts * tiles; block += gridDim.x) {
     const Division place = divide(block, tiles), part = divide(place.quotient, s.parts);
-    const Index column = place.remainder * kColumns + own, from = part.remainder * s.length;
+    const Index column = (place.remainder * width + own) * N, from = part.remainder * s.length;
     const Index end = from + s.length < s.n ? from + s.length : s.n;
-    W result = identity;
+    Pack<W, N> result;
+#pragma unroll
+    for (int k = 0; k < N; ++k) result.of[k] = identity;
     if (column < s.inner) {
-      for (Index row = from + lane; row < end; row += kRowLanes)
-        result = f(result, static_cast<W>(x[(part.quotient * s.n + row) * s.inner + column]));
+#pragma unroll 4
+      for (Index row = from + lane; row < end; row += lanes) {
+        const Pack<X, N> values = load_pack<N>(x + (part.quotient * s.n + row) * s.inner + column);
+#pragma unroll
+        for (int k = 0; k < N; ++k) result.of[k] = f(result.of[k], static_cast<W>(values.of[k]));
+      }
     }
-    of_lanes[lane][own] = result;
+    of_threads[thread] = result;
     __syncthreads();
     if (lane == 0 && column < s.inner) {
-      for (int other = 1; other < kRowLanes; ++other) result = f(result, of_lanes[other][own]);
-      y.put(place.quotient * s.inner + column, result);
+      for (int other = 1; other < lanes; ++other) {
+        const Pack<W, N> more = of_threads[other * width + own];
+#pragma unroll
+        for (int k = 0; k < N; ++k) result.of[k] = f(result.of[k], more.of[k]);
+      }
+#pragma unroll
+      for (int k = 0; k < N; ++k) y.put(place.quotient * s.inner + column + k, result.of[k]);
     }
     __syncthreads();  // before the next round writes
   }
 }
 
+/// Packs of N columns that a block of reduce_columns_kernel() takes side by side.
+int packs_side_by_side(Index inner, int N) {
+  int width = 1;
+  while (width < 8 && width * N < inner) width *= 2;  // 128 bytes of a row
+  return width;
+}
+
 template <class F, class X, class Y>
 void launch_reduction(Cuda on, const char* name, const Reduction& s, F f, Wide<X> identity, const X* x,
                       Write<Y> y) {
+  constexpr int kPack = kCommonPack<X>;
   if (s.inner == 1) {
+    const bool packed =
+        are_packed(x) && (s.outer == 1 || s.n % kPack == 0) && (s.parts == 1 || s.length % kPack == 0);
     return with_team(s.outer * s.parts, s.length, [&](auto team, dim3 blocks) {
-      launch(on, name, reduce_rows_kernel<decltype(team), F, X, Y>, blocks, dim3(kBlock), 0, s, f, identity,
-             x, y);
+      launch(on, name, reduce_rows_kernel<decltype(team), F, X, Y>, blocks, dim3(kBlock), 0, s, packed, f,
+             identity, x, y);
     });
   }
-  const Index tiles = (s.inner + kColumns - 1) / kColumns;
-  launch(on, name, reduce_columns_kernel<F, X, Y>, row_blocks(s.outer * s.parts * tiles), dim3(kBlock), 0, s,
-         f, identity, x, y);
+  const auto reduce_columns = [&](auto size) {
+    constexpr int N = decltype(size)::value;
+    const int width = packs_side_by_side(s.inner, N);
+    const Index tiles = (s.inner / N + width - 1) / width;
+    launch(on, name, reduce_columns_kernel<N, F, X, Y>, row_blocks(s.outer * s.parts * tiles), dim3(kBlock),
+           0, s, width, f, identity, x, y);
+  };
+  if (s.inner % kPack == 0 && are_packed(x)) return reduce_columns(std::integral_constant<int, kPack>{});
+  reduce_columns(std::integral_constant<int, 1>{});
 }
 
-/// In one step where there are results enough to share out among the blocks;
-/// else in two, the first over parts of the n. Where they are cut depends on
-/// the sizes only, so results repeat bit for bit.
+/// In one step where there are results enough to share out among the blocks; else in two, the first over
+/// parts of the n. Where they are cut depends on the sizes only, so results repeat bit for bit.
 template <class F, class X, class Y>
 void reduce(Cuda on, const char* name, Index outer, Index n, Index inner, F f, Wide<X> identity, const X* x,
             Write<Y> y) {
-  const Index teams = outer * (inner == 1 ? 1 : (inner + kColumns - 1) / kColumns);
+  constexpr int N = kCommonPack<X>;
+  const int width = packs_side_by_side(inner, N);
+  const Index teams = outer * (inner == 1 ? 1 : (inner + width * N - 1) / (width * N));
   if (teams == 0) return;
-  const Index shortest = inner == 1 ? 8 * kBlock : 8 * kRowLanes;  // a part that is worth a block
+  const Index shortest = inner == 1 ? 2 * kBlock * N : 4 * kBlock / width;  // a part that is worth a block
   const Index wanted = std::clamp<Index>(n / shortest, 1, std::max<Index>(kBlocks / teams, 1));
-  const Index length = std::max<Index>((n + wanted - 1) / wanted, 1);
+  const Index even = std::max<Index>((n + wanted - 1) / wanted, 1);
+  const Index length = wanted == 1 ? even : (even + N - 1) / N * N;  // parts begin where packs may
   const Index parts = std::max<Index>((n + length - 1) / length, 1);
   const Reduction step{outer, n, inner, parts, length};
   if (parts == 1) return launch_reduction(on, name, step, f, identity, x, y);

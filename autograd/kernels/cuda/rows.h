@@ -1,6 +1,6 @@
 #pragma once
 
-#include <tapeformer/autograd/kernels/cuda/device.h>
+#include <tapeformer/autograd/kernels/cuda/pack.h>
 
 #include <limits>
 
@@ -63,12 +63,85 @@ inline dim3 row_blocks(Index count) {
   return dim3(static_cast<unsigned>(count < kMaxRowBlocks ? count : kMaxRowBlocks));
 }
 
+/// A team whose threads hold a row in registers: kPacks packs of 16 bytes each, one after the other's.
+template <class Team, int kMost>
+struct Holding : Team {
+  static constexpr int kPacks = kMost;
+};
+template <class T>
+constexpr int kPackSize = static_cast<int>(16 / sizeof(T));
+/// The widest row that any of them holds.
+template <class T>
+constexpr Index kMostHeld = Index{4} * kBlock* kPackSize<T>;
+
+/// Calls f(k, i) for the packs that are this thread's: the k-th begins at element i of the row.
+template <class Team, class T, class F>
+__device__ void for_each_pack(int n, F&& f) {
+#pragma unroll
+  for (int k = 0; k < Team::kPacks; ++k) {
+    const int i = (Team::lane() + k * Team::kThreads) * kPackSize<T>;
+    if (i < n) f(k, i);
+  }
+}
+/// The same for every value: f(k, j, i), the j-th of the k-th pack, element i of the row.
+template <class Team, class T, class F>
+__device__ void for_each_held(int n, F&& f) {
+  for_each_pack<Team, T>(n, [&](int k, int i) {
+#pragma unroll
+    for (int j = 0; j < kPackSize<T>; ++j) f(k, j, i + j);
+  });
+}
+/// Of dropout's mask the bits from element i on, the first one lowest: as many as a pack that begins there
+/// has. All ones without a mask.
+__device__ inline unsigned mask_bits(const std::int32_t* mask, Index i) {
+  return mask != nullptr ? static_cast<unsigned>(mask[i / 32]) >> (i % 32) : ~0u;
+}
+template <class Team, class T>
+__device__ void load_row(int n, const T* row, Pack<T> (&held)[Team::kPacks]) {
+  for_each_pack<Team, T>(n, [&](int k, int i) { held[k] = load_pack<kPackSize<T>>(row + i); });
+}
+template <class Team, class T>
+__device__ void store_row(int n, T* row, const Pack<T> (&held)[Team::kPacks]) {
+  for_each_pack<Team, T>(n, [&](int k, int i) { store_pack<kPackSize<T>>(row + i, held[k]); });
+}
+
 /// Calls use(team, blocks) with the team that suits rows of n elements.
 template <class Use>
 void with_team(Index rows, Index n, Use&& use) {
   constexpr Index kWarps = kBlock / kWarp;
   if (n <= 1024) return use(WarpTeam{}, row_blocks((rows + kWarps - 1) / kWarps));
   use(BlockTeam{}, row_blocks(rows));
+}
+
+/// Calls use(team) with the team that holds rows of n elements, of which `packed` says whether each begins
+/// where a pack may; false where there is none.
+template <class T, class Use>
+bool with_holding_team(Index n, bool packed, Use&& use) {
+  if (!packed || n % kPackSize<T> != 0 || n > kMostHeld<T>) return false;
+  const Index packs = n / kPackSize<T>;
+  if (packs <= kWarp) {
+    use(Holding<WarpTeam, 1>{});
+  } else if (packs <= 2 * kWarp) {
+    use(Holding<WarpTeam, 2>{});
+  } else if (packs <= 3 * kWarp) {
+    use(Holding<WarpTeam, 3>{});
+  } else if (packs <= 4 * kWarp) {
+    use(Holding<WarpTeam, 4>{});
+  } else if (packs <= kBlock) {
+    use(Holding<BlockTeam, 1>{});
+  } else if (packs <= 2 * kBlock) {
+    use(Holding<BlockTeam, 2>{});
+  } else {
+    use(Holding<BlockTeam, 4>{});
+  }
+  return true;
+}
+
+/// Blocks for `rows` rows of such a team.
+template <class Team>
+dim3 team_blocks(Index rows) {
+  constexpr Index kTeams = kBlock / Team::kThreads;
+  return row_blocks((rows + kTeams - 1) / kTeams);
 }
 
 }  // namespace tapeformer::kernels

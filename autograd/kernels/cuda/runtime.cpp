@@ -92,7 +92,12 @@ DeviceState& device_state(int device) {
   check(cudaSetDevice(device), "choosing a device");
   const auto at = static_cast<std::size_t>(device);
   std::call_once(made[at], [&] { states[at] = new DeviceState(device); });
-  return *states[at];
+  DeviceState& state = *states[at];
+  if (const GraphState* captured = state.captured; captured != nullptr && captured != captured_here) {
+    throw DeviceError("[cuda] another thread captures on cuda:" + std::to_string(device) +
+                      "; try it when that has ended");
+  }
+  return state;
 }
 
 DeviceState& used_device_state(int device) noexcept {
@@ -109,12 +114,13 @@ std::string device_name(int device) {
 }
 
 void synchronize(int device) {
+  refuse_in_capture("waiting for the device");
   check(cudaStreamSynchronize(device_state(device).copies), "waiting for uploads");
   finish_kernels(device);
 }
 
 void wait_if_host_readable(cudaStream_t stream, const char* doing) {
-  if (is_host_readable()) check(cudaStreamSynchronize(stream), doing);
+  if (is_host_readable() && !is_capturing()) check(cudaStreamSynchronize(stream), doing);
 }
 
 namespace {
@@ -132,16 +138,21 @@ namespace tapeformer::kernels {
 
 cudaStream_t stream_of(Cuda on) { return cuda::device_state(on.device).kernels; }
 
-void allow_shared(const void* kernel, std::size_t bytes) {
+void allow_shared(Cuda on, const void* kernel, std::size_t bytes) {
+  cuda::DeviceState& state = cuda::device_state(on.device);
+  const std::lock_guard<std::mutex> lock(state.sending);
+  std::size_t& allowed = state.shared_allowed[kernel];
+  if (bytes <= allowed) return;
   cuda::check(
       cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes)),
       "allowing a kernel more shared memory");
+  allowed = bytes;
 }
 
 void check_launch(cudaStream_t stream, const char* name) {
   const cudaError_t status = cudaGetLastError();
   if (status != cudaSuccess) cuda::check(status, ("queuing " + std::string(name)).c_str());
-  if (cuda::is_host_readable()) {
+  if (cuda::is_host_readable() && !cuda::is_capturing()) {
     cuda::wait_if_host_readable(stream, ("running " + std::string(name)).c_str());
   }
 }

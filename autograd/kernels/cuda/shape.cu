@@ -5,24 +5,25 @@ namespace tapeformer::kernels {
 namespace {
 
 template <class T>
-__global__ void copy_strided_kernel(Index count, StridedView view, const T* x, T* y) {
-  for_each_index(count, [&](Index i) {
+__global__ void copy_strided_kernel(Index count, bool packed, StridedView view, const T* x, T* y) {
+  for_each_pack_of_grid<kCommonPack<T>>(count, packed, [&](auto size, Index i) {
     Index offset = 0, rest = i;
     for (int axis = view.axes - 1; axis > 0; --axis) {
       const Division place = divide(rest, view.sizes[axis]);
       offset += place.remainder * view.strides[axis];
       rest = place.quotient;
     }
-    y[i] = x[offset + rest * view.strides[0]];
+    store_pack(y + i, load_pack<decltype(size)::value>(x + offset + rest * view.strides[0]));
   });
 }
 
 template <class T>
-__global__ void copy_columns_kernel(Index count, Index width, Index width_x, Index from, Index width_y,
-                                    Index to, const T* x, T* y) {
-  for_each_index(count, [&](Index i) {
+__global__ void copy_columns_kernel(Index count, bool packed, Index width, Index width_x, Index from,
+                                    Index width_y, Index to, const T* x, T* y) {
+  for_each_pack_of_grid<kCommonPack<T>>(count, packed, [&](auto size, Index i) {
     const Division place = divide(i, width);
-    y[place.quotient * width_y + to + place.remainder] = x[place.quotient * width_x + from + place.remainder];
+    store_pack(y + place.quotient * width_y + to + place.remainder,
+               load_pack<decltype(size)::value>(x + place.quotient * width_x + from + place.remainder));
   });
 }
 
@@ -62,17 +63,26 @@ __global__ void scatter_add_kernel(Index count, Index n, Index m, Index inner, c
 
 template <class T>
 void copy_strided(Cuda on, const StridedView& view, const T* x, T* y) {
+  constexpr int N = kCommonPack<T>;
+  const int last = view.axes - 1;
   Index count = 1;
-  for (int axis = 0; axis < view.axes; ++axis) count *= view.sizes[axis];
-  launch(on, "copy_strided", copy_strided_kernel<T>, blocks_for(count), dim3(kBlock), 0, count, view, x, y);
+  bool packed = are_packed(x, y) && view.strides[last] == 1 && view.sizes[last] % N == 0;
+  for (int axis = 0; axis < view.axes; ++axis) {
+    count *= view.sizes[axis];
+    packed = packed && (axis == last || view.strides[axis] % N == 0);
+  }
+  launch(on, "copy_strided", copy_strided_kernel<T>, blocks_for_packs<N>(count, packed), dim3(kBlock), 0,
+         count, packed, view, x, y);
 }
 
 template <class T>
 void copy_columns(Cuda on, Index outer, Index width, Index width_x, Index from, Index width_y, Index to,
                   const T* x, T* y) {
+  constexpr int N = kCommonPack<T>;
   const Index count = outer * width;
-  launch(on, "copy_columns", copy_columns_kernel<T>, blocks_for(count), dim3(kBlock), 0, count, width,
-         width_x, from, width_y, to, x, y);
+  const bool packed = are_packed(x, y) && (width | width_x | from | width_y | to) % N == 0;
+  launch(on, "copy_columns", copy_columns_kernel<T>, blocks_for_packs<N>(count, packed), dim3(kBlock), 0,
+         count, packed, width, width_x, from, width_y, to, x, y);
 }
 
 template <class T>

@@ -1,5 +1,5 @@
 #include <tapeformer/autograd/kernels/cuda.h>
-#include <tapeformer/autograd/kernels/cuda/device.h>
+#include <tapeformer/autograd/kernels/cuda/pack.h>
 
 namespace tapeformer {
 namespace {
@@ -19,17 +19,28 @@ void with_type(DType type, Use&& use) {
 }
 
 template <class T>
-__global__ void fill_values_kernel(Index count, T value, T* to) {
-  kernels::for_each_index(count, [&](Index i) { to[i] = value; });
+__global__ void fill_values_kernel(Index count, bool packed, T value, T* to) {
+  kernels::for_each_pack_of_grid<kernels::kCommonPack<T>>(count, packed, [&](auto size, Index i) {
+    kernels::Pack<T, decltype(size)::value> values;
+    for (T& each : values.of) each = value;
+    kernels::store_pack(to + i, values);
+  });
 }
 
 template <class T>
 constexpr bool kFitsFloat = !std::is_same<T, double>::value && !std::is_same<T, std::int32_t>::value;
 
 template <class From, class To>
-__global__ void convert_kernel(Index count, const From* from, To* to) {
+__global__ void convert_kernel(Index count, bool packed, const From* from, To* to) {
   using Between = std::conditional_t<kFitsFloat<From> && kFitsFloat<To>, float, double>;
-  kernels::for_each_index(count, [&](Index i) { to[i] = static_cast<To>(static_cast<Between>(from[i])); });
+  kernels::for_each_pack_of_grid<kernels::kCommonPack<From, To>>(count, packed, [&](auto size, Index i) {
+    constexpr int N = decltype(size)::value;
+    const auto values = kernels::load_pack<N>(from + i);
+    kernels::Pack<To, N> converted;
+#pragma unroll
+    for (int k = 0; k < N; ++k) converted.of[k] = static_cast<To>(static_cast<Between>(values.of[k]));
+    kernels::store_pack(to + i, converted);
+  });
 }
 
 }  // namespace
@@ -39,8 +50,11 @@ namespace cuda {
 void fill(int device, DType type, Index count, double value, void* to) {
   with_type(type, [&](auto* null) {
     using T = std::remove_pointer_t<decltype(null)>;
-    kernels::launch(kernels::Cuda{device}, "fill", fill_values_kernel<T>, kernels::blocks_for(count),
-                    dim3(kBlock), 0, count, static_cast<T>(value), static_cast<T*>(to));
+    T* const start = static_cast<T*>(to);
+    const bool packed = kernels::are_packed(start);
+    kernels::launch(kernels::Cuda{device}, "fill", fill_values_kernel<T>,
+                    kernels::blocks_for_packs<kernels::kCommonPack<T>>(count, packed), dim3(kBlock), 0, count,
+                    packed, static_cast<T>(value), start);
   });
 }
 
@@ -49,8 +63,12 @@ void convert(int device, DType from_type, const void* from, DType to_type, void*
     with_type(to_type, [&](auto* to_null) {
       using From = std::remove_pointer_t<decltype(from_null)>;
       using To = std::remove_pointer_t<decltype(to_null)>;
-      kernels::launch(kernels::Cuda{device}, "convert", convert_kernel<From, To>, kernels::blocks_for(count),
-                      dim3(kBlock), 0, count, static_cast<const From*>(from), static_cast<To*>(to));
+      const From* const source = static_cast<const From*>(from);
+      To* const start = static_cast<To*>(to);
+      const bool packed = kernels::are_packed(source, start);
+      kernels::launch(kernels::Cuda{device}, "convert", convert_kernel<From, To>,
+                      kernels::blocks_for_packs<kernels::kCommonPack<From, To>>(count, packed), dim3(kBlock),
+                      0, count, packed, source, start);
     });
   });
 }

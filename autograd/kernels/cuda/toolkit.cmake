@@ -17,17 +17,27 @@ if(CMAKE_CUDA_COMPILER_VERSION VERSION_LESS 12)
 endif()
 find_package(CUDAToolkit 12 REQUIRED)
 
-target_sources(tapeformer PRIVATE ${TAPEFORMER_CUDA_SOURCES})
-set_target_properties(tapeformer PROPERTIES CUDA_ARCHITECTURES "${TAPEFORMER_CUDA_ARCHITECTURES}"
-  CUDA_STANDARD 17 CUDA_STANDARD_REQUIRED ON CUDA_EXTENSIONS OFF
-  CUDA_COMPILER_LAUNCHER "${CMAKE_CUDA_COMPILER_LAUNCHER}")  # the target is older than the language
+# What needs instructions of compute capability 9.0 alone is compiled for it alone, and called there alone.
+set(hopper_sources ${TAPEFORMER_CUDA_SOURCES})
+list(FILTER hopper_sources INCLUDE REGEX "_hopper[^/]*\\.cu$")
+list(REMOVE_ITEM TAPEFORMER_CUDA_SOURCES ${hopper_sources})
+add_library(tapeformer_hopper OBJECT ${hopper_sources})
+target_include_directories(tapeformer_hopper PRIVATE ${CMAKE_BINARY_DIR}/include)
+target_sources(tapeformer PRIVATE ${TAPEFORMER_CUDA_SOURCES} $<TARGET_OBJECTS:tapeformer_hopper>)
+list(APPEND TAPEFORMER_CUDA_SOURCES ${hopper_sources})
+set_target_properties(tapeformer PROPERTIES CUDA_ARCHITECTURES "${TAPEFORMER_CUDA_ARCHITECTURES}")
+set_target_properties(tapeformer_hopper PROPERTIES CUDA_ARCHITECTURES "90a-real")
 target_compile_definitions(tapeformer PUBLIC TAPEFORMER_CUDA)
-target_compile_options(tapeformer PRIVATE
-  "$<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr;--extended-lambda;-Xcompiler=-Wall,-Wextra,-Wno-unknown-pragmas>")
-if(TAPEFORMER_WERROR)
-  target_compile_options(tapeformer PRIVATE
-    "$<$<COMPILE_LANGUAGE:CUDA>:-Werror=all-warnings;-Xcompiler=-Werror>")
-endif()
+foreach(target tapeformer tapeformer_hopper)
+  set_target_properties(${target} PROPERTIES CUDA_STANDARD 17 CUDA_STANDARD_REQUIRED ON CUDA_EXTENSIONS OFF
+    CUDA_COMPILER_LAUNCHER "${CMAKE_CUDA_COMPILER_LAUNCHER}")  # the targets are older than the language
+  target_compile_options(${target} PRIVATE
+    "$<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr;--extended-lambda;-Xcompiler=-Wall,-Wextra,-Wno-unknown-pragmas>")
+  if(TAPEFORMER_WERROR)
+    target_compile_options(${target} PRIVATE
+      "$<$<COMPILE_LANGUAGE:CUDA>:-Werror=all-warnings;-Xcompiler=-Werror>")
+  endif()
+endforeach()
 # cuBLASLt is loaded when it is needed: from where programs find libraries, or else from where it lies here.
 get_filename_component(cuda_libraries "${CUDA_cublasLt_LIBRARY}" DIRECTORY)
 set_source_files_properties(autograd/kernels/cuda/cublaslt.cpp PROPERTIES COMPILE_DEFINITIONS

@@ -5,6 +5,7 @@
 #include <tapeformer/autograd/ops/reduce.h>
 #include <tapeformer/autograd/ops/rotary.h>
 #include <tapeformer/tests/autograd/kernels/cuda_case.h>
+#include <tapeformer/tests/reference/sanitized.h>
 
 using namespace tapeformer;
 
@@ -29,21 +30,51 @@ std::string offence_of(F&& run) {
 }  // namespace
 
 TEST_SUITE("autograd/kernels/cuda_embedding") {
-  TEST_CASE("rows and their summed gradients have the CPU's bits") {
+  TEST_CASE("rows and their summed gradients are the CPU's, aligned or not, the same bits every time") {
     if (!has_gpu()) return;
     Generator random(1);
-    for (const Index width : {1, 31, 32, 127, 128, 129, 300, 1100}) {
+    for (const Index width : {1, 31, 32, 127, 128, 132, 300, 1100}) {
       for (const Index count : {0, 1, 31, 33, 700}) {
-        CAPTURE(width);
+        for (const Index shift : {0, 1}) {
+          CAPTURE(width);
+          CAPTURE(count);
+          CAPTURE(shift);
+          const Tensor ids = host_ids({count}, 37, random),
+                       table = host_normal({40, width}, random, DType::f32),
+                       dy = host_normal({count, width}, random, DType::f32);
+          const Function look_up = [&](const auto& in) { return embedding(in[0], ids.to(in[0].device())); };
+          const std::vector<Tensor> there{on_gpu(table, shift)};
+          const auto expected = with_gradients(look_up, {table}, dy),
+                     got = with_gradients(look_up, there, on_gpu(dy, shift)),
+                     again = with_gradients(look_up, there, on_gpu(dy, shift));
+          CHECK(same_values(got[0], expected[0]));
+          CHECK(relative_error(readable(got[1]), readable(expected[1])) < 1e-6);
+          CHECK(same_values(got[1], again[1]));
+        }
+      }
+    }
+  }
+
+  TEST_CASE("gradients of ids of one, two and three bytes, rare, frequent and alone, of many tiles") {
+    if (!has_gpu()) return;
+    Generator random(7);
+    for (const Index vocabulary : {1, 255, 256, 65535, 65536, 70000}) {
+      for (const Index count : {4096, 4097, 10000}) {
+        if (count > fewer_if_sanitized(10000)) continue;
+        CAPTURE(vocabulary);
         CAPTURE(count);
-        const Tensor ids = host_ids({count}, 37, random),
-                     table = host_normal({40, width}, random, DType::f32),
-                     dy = host_normal({count, width}, random, DType::f32);
+        const Tensor ids = host_ids({count}, vocabulary, random);
+        std::int32_t* id = ids.data<std::int32_t>();
+        for (Index i = 0; i < count; ++i)
+          if (i % 3 == 0) id[i] = static_cast<std::int32_t>(vocabulary / 2);  // a chunk and more of its own
+        id[count - 1] = static_cast<std::int32_t>(vocabulary - 1);
+        const Tensor dy = Tensor::empty({count, 2}, DType::f64, Device::cpu()),
+                     table = Tensor::zeros({vocabulary, 2}, DType::f64, Device::cpu());
+        for (Index i = 0; i < dy.elements(); ++i)  // sums that no order of summation rounds
+          dy.data<double>()[i] = static_cast<double>(random.below(1 << 20));
         const Function look_up = [&](const auto& in) { return embedding(in[0], ids.to(in[0].device())); };
-        const auto expected = with_gradients(look_up, {table}, dy),
-                   got = with_gradients(look_up, {on_gpu(table, 1)}, on_gpu(dy, 1));
-        CHECK(same_values(got[0], expected[0]));
-        CHECK(same_values(got[1], expected[1]));
+        CHECK(same_values(with_gradients(look_up, {on_gpu(table)}, on_gpu(dy))[1],
+                          with_gradients(look_up, {table}, dy)[1]));
       }
     }
   }

@@ -12,6 +12,8 @@
 #include <tapeformer/tests/autograd/ops/attention_case.h>
 #include <tapeformer/tests/reference/sanitized.h>
 
+#include <cstdlib>
+
 // Every kernel with a few blocks, of several warps and tiles: small enough for what watches each access, here
 // or on a GPU. What optimizers run is in test_cuda_optim.cpp.
 using namespace tapeformer;
@@ -19,10 +21,11 @@ using namespace tapeformer;
 namespace {
 
 /// Outputs and gradients of `f` in f32 on the GPU are those in f64 on the CPU.
-void check_gpu(const Function& f, const std::vector<Tensor>& x, Generator& random, DType type = DType::f32) {
+void check_gpu(const Function& f, const std::vector<Tensor>& x, Generator& random, DType type = DType::f32,
+               Index shift = 1) {
   const Tensor dy = host_normal(f(x).shape(), random);
   std::vector<Tensor> there;
-  for (const Tensor& input : x) there.push_back(on_gpu(input.to(type), 1));
+  for (const Tensor& input : x) there.push_back(on_gpu(input.to(type), shift));
   const std::vector<Tensor> expected = with_gradients(f, x, dy),
                             got = with_gradients(f, there, on_gpu(dy.to(type)));
   for (std::size_t i = 0; i < got.size(); ++i) {
@@ -71,6 +74,11 @@ TEST_SUITE("autograd/kernels/cuda_every_kernel") {
       CAPTURE(shape.text());
       check_gpu([](const auto& in) { return softmax(in[0]); }, {host_normal(shape, random)}, random);
       check_gpu([](const auto& in) { return log_softmax(in[0]); }, {host_normal(shape, random)}, random);
+      for (const Index n : {72, 1104, 2400}) {  // in packs
+        const Tensor x = host_normal({shape[0], n}, random);
+        check_gpu([](const auto& in) { return softmax(in[0]); }, {x}, random, DType::f32, 0);
+        check_gpu([](const auto& in) { return log_softmax(in[0]); }, {x}, random, DType::f32, 0);
+      }
     }
   }
 
@@ -91,12 +99,23 @@ TEST_SUITE("autograd/kernels/cuda_every_kernel") {
   TEST_CASE("norms") {
     if (!has_gpu()) return;
     Generator random(3);
-    for (const Shape& shape : {Shape{260, 40}, Shape{3, 1100}}) {
+    for (const Shape& shape : {Shape{260, 40}, Shape{3, 1100}, Shape{3, 6000}}) {
       CAPTURE(shape.text());
       const std::vector<Tensor> x{host_normal(shape, random), host_normal({shape[1]}, random),
                                   host_normal({shape[1]}, random)};
       check_gpu([](const auto& in) { return layer_norm(in[0], in[1], in[2]); }, x, random);
       check_gpu([](const auto& in) { return rms_norm(in[0], in[1]); }, {x[0], x[1]}, random);
+      const std::vector<Tensor> joined{x[0], host_normal(shape, random), x[1], x[2]};
+      for (const Index shift : {0, 1}) {
+        check_gpu(
+            [](const auto& in) {
+              const SumAndNorm both = add_layer_norm(in[0], in[1], in[2], in[3], 1e-5, {0.2, {7, 1, 3}});
+              return concat({both.sum, both.y}, 0);
+            },
+            joined, random, DType::f32, shift);
+        check_gpu([](const auto& in) { return rms_norm(in[0], in[1]); }, {x[0], x[1]}, random, DType::f32,
+                  shift);
+      }
     }
   }
 
@@ -145,6 +164,14 @@ TEST_SUITE("autograd/kernels/cuda_every_kernel") {
               return packed_rotary(in[0], 2, width, positions.to(in[0].device()), config);
             },
             {host_normal({2, 5, 3 * width}, random)}, random);
+        const Tensor packed = host_normal({2, 5, 3 * 64 + 32}, random);
+        check_gpu(  // in packs, in place, and not
+            [&](const auto& in) {
+              const RotaryAngles angles =
+                  rotary_angles(config, 64, positions.to(in[0].device()), in[0].dtype());
+              return packed_rotary(2 * in[0], 2, 64, angles) * packed_rotary(in[0], 3, 64, angles);
+            },
+            {packed}, random, DType::f32, 0);
       }
     }
   }
@@ -237,6 +264,30 @@ TEST_SUITE("autograd/kernels/cuda_every_kernel") {
       check_gpu(attention_with(options), attention_inputs(40, 70, 5, 3, is_additive, random), random,
                 DType::f64);
     }
+  }
+
+  TEST_CASE("attention in bf16 on tensor cores, of each width and with dropout") {
+    if (!has_gpu()) return;
+    setenv("TAPEFORMER_ATTENTION", "tensor_cores", 1);
+    Generator random(10);
+    AttentionOptions options;
+    options.causal = true;
+    for (const Index width : {32, 64, 128, 256}) {
+      CAPTURE(width);
+      const Tensor dy = host_normal({1, 70, 2, 24}, random).to(DType::bf16);
+      std::vector<Tensor> here, there;
+      for (const Tensor& x : attention_inputs(70, 134, width, 24, false, random)) {
+        there.push_back(on_gpu(x.to(DType::bf16)));
+        here.push_back(readable(there.back()));
+      }
+      const Function f = attention_with(options);
+      const std::vector<Tensor> expected = with_gradients(f, here, readable(dy)),
+                                got = with_gradients(f, there, on_gpu(dy));
+      for (std::size_t i = 0; i < got.size(); ++i)
+        CHECK(relative_error(readable(got[i]), expected[i]) < 0.016);  // operands are rounded to 8 bits
+      options.dropout = options.dropout > 0 ? 0 : 0.25;
+    }
+    unsetenv("TAPEFORMER_ATTENTION");
   }
 
   TEST_CASE("attention: widths that several blocks share, and packed sequences") {

@@ -6,6 +6,10 @@
 #include <tapeformer/autograd/ops/softmax.h>
 #include <tapeformer/tests/autograd/kernels/cuda_case.h>
 
+#include <cmath>
+#include <limits>
+#include <string>
+
 using namespace tapeformer;
 
 namespace {
@@ -135,6 +139,102 @@ TEST_SUITE("autograd/kernels/cuda_loss") {
                          seed_of(DType::f32, Device::cuda()));
       CHECK(got[0].item() == 0);
       for (Index i = 0; i < got[1].elements(); ++i) CHECK(got[1].at(i) == 0);
+    }
+  }
+
+  TEST_CASE(
+      "a head's loss over rows that fit in registers, in shared memory and nowhere, and begin anywhere") {
+    if (!has_gpu()) return;
+    Generator random(6);
+    for (const Index classes : {31, 64, 1030, 1100, 8200, 8205, 30000, 60001}) {
+      const Index rows = classes > 8000 ? 3 : 20;
+      CAPTURE(classes);
+      const std::vector<Tensor> x{host_normal({rows, 3}, random), host_normal({classes, 3}, random),
+                                  host_normal({classes}, random)};
+      const Tensor targets = targets_with_gaps(rows, classes, random);
+      targets.data<std::int32_t>()[0] = static_cast<std::int32_t>(classes - 1);
+      for (const double smoothing : {0.0, 0.2}) {
+        const Function f = [&](const std::vector<Tensor>& in) {
+          LinearCrossEntropyOptions options;
+          options.chunk = rows - 1, options.smoothing = smoothing;
+          return linear_cross_entropy(in[0], in[1], in[2], targets.to(in[0].device()), options);
+        };
+        const auto expected = with_gradients(f, x, seed_of(DType::f64, Device::cpu()));
+        for (const DType type : {DType::f64, DType::f32}) {
+          std::vector<Tensor> there;
+          for (const Tensor& input : x) there.push_back(on_gpu(input.to(type)));
+          const auto got = with_gradients(f, there, seed_of(type, Device::cuda()));
+          for (std::size_t i = 0; i < got.size(); ++i) {
+            CAPTURE(i);
+            CHECK(absolute_error(readable(got[i]), expected[i]) < (type == DType::f64 ? 1e-12 : 2e-4));
+          }
+        }
+      }
+    }
+  }
+
+  TEST_CASE("a head's loss in bf16 over a row that a block keeps") {
+    if (!has_gpu()) return;
+    Generator random(7);
+    for (const Index classes : {1101, 8300}) {
+      CAPTURE(classes);
+      const Tensor targets = random_targets(5, classes, random);
+      const std::vector<Tensor> x{host_normal({5, 8}, random), host_normal({classes, 8}, random),
+                                  host_normal({classes}, random)};
+      const Function plain = [=](const auto& in) { return plain_loss(linear(in[0], in[1], in[2]), targets); };
+      check_bf16_loss(linear_loss_of(targets, 0), plain, x);
+    }
+  }
+
+  TEST_CASE("classes that cannot be have no part in it, a NaN shows") {
+    if (!has_gpu()) return;
+    Generator random(8);
+    for (const Index classes : {40, 1100, 9000}) {
+      CAPTURE(classes);
+      const Tensor x = host_normal({3, classes}, random),
+                   targets = Tensor::full({3}, double(classes - 1), DType::i32, Device::cpu());
+      for (Index i = 0; i < classes * 2 / 3; ++i)
+        x.data<double>()[i] = x.data<double>()[classes + i] = -std::numeric_limits<double>::infinity();
+      const Function f = loss_of(targets, 0);
+      const auto expected = with_gradients(f, {x}, seed_of(DType::f64, Device::cpu()));
+      for (const DType type : {DType::f64, DType::f32, DType::bf16}) {
+        const auto got = with_gradients(f, {on_gpu(x.to(type))}, seed_of(wide(type), Device::cuda()));
+        for (std::size_t i = 0; i < 2; ++i)
+          CHECK(absolute_error(readable(got[i]), expected[i]) < (type == DType::bf16 ? 0.02 : 1e-5));
+      }
+      x.data<double>()[classes / 2] = std::numeric_limits<double>::quiet_NaN();
+      CHECK(std::isnan(f({on_gpu(x)}).item()));
+      CHECK(std::isnan(f({on_gpu(x.to(DType::bf16))}).item()));
+    }
+  }
+
+  TEST_CASE("logits far from zero lose nothing") {
+    if (!has_gpu()) return;
+    for (const Index classes : {40, 1100}) {
+      const Tensor x = Tensor::empty({2, classes}, DType::f32, Device::cpu()),
+                   targets = Tensor::zeros({2}, DType::i32, Device::cpu());
+      for (Index i = 0; i < x.elements(); ++i) x.data<float>()[i] = static_cast<float>(i * 5 % 7);
+      for (const double smoothing : {0.0, 0.3}) {
+        const Function f = loss_of(targets, smoothing);
+        CHECK(f({on_gpu(affine(x, 1, 10000))}).item() == doctest::Approx(f({x}).item()).epsilon(1e-6));
+      }
+    }
+  }
+
+  TEST_CASE("more rows than a block counts and adds up") {
+    if (!has_gpu()) return;
+    Generator random(9);
+    const Index rows = 40000;
+    const Tensor x = host_normal({rows, 2}, random), targets = targets_with_gaps(rows, 2, random);
+    const Function f = loss_of(targets, 0);
+    CHECK(f({on_gpu(x)}).item() == doctest::Approx(f({x}).item()).epsilon(1e-13));
+    for (const Index last : {rows - 1, Index{20001}, Index{5}}) {
+      targets.data<std::int32_t>()[last] = 7;
+      const auto message = [&](Device device) {
+        return message_of<ShapeError>([&] { cross_entropy(x.to(device), targets.to(device)).item(); });
+      };
+      CHECK(message(Device::cuda()) == message(Device::cpu()));
+      CHECK(message(Device::cpu()).find("got 7 at [" + std::to_string(last) + "]") != std::string::npos);
     }
   }
 

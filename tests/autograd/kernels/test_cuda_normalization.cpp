@@ -1,6 +1,7 @@
 #include <tapeformer/autograd/ops/elementwise.h>
 #include <tapeformer/autograd/ops/normalization.h>
 #include <tapeformer/autograd/ops/reduce.h>
+#include <tapeformer/autograd/ops/shape.h>
 #include <tapeformer/tests/autograd/kernels/cuda_case.h>
 
 using namespace tapeformer;
@@ -31,6 +32,61 @@ std::vector<Tensor> there(const std::vector<Tensor>& x, DType type) {
 }  // namespace
 
 TEST_SUITE("autograd/kernels/cuda_normalization") {
+  TEST_CASE(
+      "rows that threads hold in packs, of every number of them, and rows that do not begin at a pack") {
+    if (!has_gpu()) return;
+    Generator random(5);
+    // Of 4 numbers in f32, 8 in bf16: up to 4 packs for each thread of a warp, of a block, and beyond these.
+    for (const Index n : {8, 136, 264, 392, 520, 776, 1032, 2056, 4104, 5000, 8200}) {
+      for (const Index shift : {0, 1}) {
+        CAPTURE(n);
+        CAPTURE(shift);
+        const Index rows = n < 1000 ? 21 : 3;
+        const std::vector<Tensor> x = inputs_of(rows, n, random);
+        const Tensor dy = host_normal({rows, n}, random);
+        check_bf16(layer_norm_of, plain_layer_norm, x, dy, shift);
+        const std::vector<Tensor> expected = with_gradients(layer_norm_of, x, dy);
+        for (const DType type : {DType::f64, DType::f32}) {
+          std::vector<Tensor> there;
+          for (const Tensor& t : x) there.push_back(on_gpu(t.to(type), shift));
+          const std::vector<Tensor> got = with_gradients(layer_norm_of, there, on_gpu(dy.to(type)));
+          for (std::size_t i = 0; i < got.size(); ++i)
+            CHECK(relative_error(readable(got[i]), expected[i]) < (type == DType::f64 ? 1e-12 : 1e-5));
+        }
+      }
+    }
+  }
+
+  TEST_CASE("a branch joins in one pass: the bits of the single steps, in packs and without") {
+    if (!has_gpu()) return;
+    Generator random(6);
+    const DropoutKey key{3, 1, 4};
+    for (const DType type : {DType::bf16, DType::f32}) {
+      for (const Index n : {24, 33, 264, 1032, 1100, 5000}) {
+        for (const double probability : {0.0, 0.3}) {
+          CAPTURE(name_of(type));
+          CAPTURE(n);
+          CAPTURE(probability);
+          const std::vector<Tensor> x = inputs_of(19, n, random);
+          std::vector<Tensor> in{on_gpu(x[0].to(type)), on_gpu(host_normal({19, n}, random).to(type)),
+                                 on_gpu(x[1].to(type)), on_gpu(x[2].to(type))};
+          const Function fused = [&](const auto& of) {
+            const SumAndNorm both = add_layer_norm(of[0], of[1], of[2], of[3], 1e-5, {probability, key});
+            return concat({both.sum, both.y}, 0);
+          };
+          const Function apart = [&](const auto& of) {
+            const Tensor sum = of[0] + dropout(of[1], probability, key);
+            return concat({sum, layer_norm(sum, of[2], of[3])}, 0);
+          };
+          const Tensor dy = on_gpu(host_normal({38, n}, random).to(type));
+          const std::vector<Tensor> got = with_gradients(fused, in, dy),
+                                    expected = with_gradients(apart, in, dy);
+          for (std::size_t i = 0; i < got.size(); ++i) CHECK(same_values(got[i], expected[i]));
+        }
+      }
+    }
+  }
+
   TEST_CASE("both norms in bf16, of rows that a warp and that a block takes") {
     if (!has_gpu()) return;
     Generator random(1);
@@ -49,7 +105,7 @@ TEST_SUITE("autograd/kernels/cuda_normalization") {
   TEST_CASE("sums over any number of rows are the CPU's") {
     if (!has_gpu()) return;
     Generator random(2);
-    for (const Index rows : {0, 1, 7, 8, 9, 127, 128, 129, 1000, 8300}) {  // 64 parts at most from 8192 on
+    for (const Index rows : {0, 1, 7, 8, 9, 127, 128, 129, 1000, 8300}) {  // 264 parts at most from 2112 on
       for (const Index n : {1, 33}) {
         CAPTURE(rows);
         CAPTURE(n);

@@ -3,12 +3,15 @@
 #include <tapeformer/optim/sgd.h>
 #include <tapeformer/tests/autograd/kernels/cuda_case.h>
 #include <tapeformer/tests/optim/optim_case.h>
+#include <tapeformer/tests/reference/sanitized.h>
 
 #include <memory>
 
 using namespace tapeformer;
 
 namespace {
+
+constexpr Index kMany = fewer_if_sanitized(150);
 
 using Make = std::function<std::unique_ptr<Optimizer>(const Parameter&)>;
 
@@ -86,5 +89,92 @@ TEST_SUITE("autograd/kernels/cuda_optim") {
     for (std::size_t i = 0; i < here.size(); ++i)
       CHECK(relative_error(readable(there[i].gradient()), readable(here[i].gradient())) < 1e-6);
     CHECK(gradient_norm({}) == 0);
+  }
+
+  TEST_CASE("clipped steps of many parameters lead where the CPU's lead, at any address, and repeat") {
+    if (!has_gpu()) return;
+    for (const int kind : {0, 1, 2}) {
+      for (const DType type : {DType::f32, DType::f64}) {
+        const auto run = [&](Device device, Index shift) {
+          Generator random(8);
+          std::vector<Parameter> parameters;
+          for (Index i = 0; i < kMany;
+               ++i) {  // of all sizes up to some chunks, vectors that do not decay too
+            const Index count = i % 50 == 0 ? 2 * kernels::kStepChunk + i % 3 : i % 23;
+            const Tensor x = host_normal(i % 2 == 0 ? Shape{count} : Shape{count, 1}, random, type);
+            parameters.emplace_back(device.is_cuda() ? on_gpu(x, shift * (i % 3)) : x);
+            if (type == DType::f32 && i % 4 != 0) parameters.back().set_shadow(DType::bf16);
+          }
+          const auto optimizer = [&]() -> std::unique_ptr<Optimizer> {
+            if (kind == 0) return std::make_unique<AdamW>(parameters);
+            return std::make_unique<Sgd>(parameters, SgdConfig{kind == 1 ? 0.9 : 0, 0.1});
+          }();
+          std::vector<Tensor> results;
+          for (Index step = 0; step < 3; ++step) {
+            optimizer->clear_gradients();
+            for (Index i = 0; i < kMany; ++i) {
+              const Tensor g =
+                  host_normal(parameters[static_cast<std::size_t>(i)].value().shape(), random, type);
+              // Some parameters fall behind in their number of steps, each in its own way.
+              if (step > 0 && i % 7 == step) continue;
+              set_gradient(parameters[static_cast<std::size_t>(i)],
+                           device.is_cuda() ? on_gpu(g, shift * (i % 2)) : g);
+            }
+            results.push_back(readable(optimizer->clipped_step(0.1, 0.5, 3)));
+          }
+          for (const Parameter& x : parameters) {
+            results.push_back(readable(x.value()));
+            results.push_back(readable(x.used()));
+          }
+          return results;
+        };
+        const std::vector<Tensor> expected = run(Device::cpu(), 0);
+        for (const Index shift : {0, 1}) {
+          const std::vector<Tensor> got = run(Device::cuda(), shift), again = run(Device::cuda(), shift);
+          for (std::size_t i = 0; i < got.size(); ++i) {
+            const bool is_shadow = i >= 3 && i % 2 == 0 && type == DType::f32;
+            const double most = is_shadow ? 0x1p-8 : type == DType::f64 ? 1e-13 : 1e-5;
+            CHECK(relative_error(got[i], expected[i]) < most);
+            CHECK(absolute_error(got[i], again[i]) == 0);
+          }
+        }
+      }
+    }
+  }
+
+  TEST_CASE("parameters of more counts of steps than travel with a launch") {
+    if (!has_gpu()) return;
+    const auto run = [&](Device device) {
+      Generator random(9);
+      std::vector<Parameter> parameters;
+      for (int i = 0; i < 40; ++i) parameters.emplace_back(host_normal({5}, random, DType::f64).to(device));
+      AdamW optimizer(parameters);
+      for (int step = 0; step < 40; ++step) {  // the i-th has i + 1 steps
+        optimizer.clear_gradients();
+        for (int i = step; i < 40; ++i)
+          set_gradient(parameters[static_cast<std::size_t>(i)],
+                       host_normal({5}, random, DType::f64).to(device));
+        optimizer.clipped_step(0.1, 1, 1);
+      }
+      for (const Parameter& x : parameters) set_gradient(x, host_normal({5}, random, DType::f64).to(device));
+      optimizer.clipped_step(0.1, 1, 1);  // 40 counts at once
+      std::vector<Tensor> values;
+      for (const Parameter& x : parameters) values.push_back(readable(x.value()));
+      return values;
+    };
+    const std::vector<Tensor> expected = run(Device::cpu()), got = run(Device::cuda());
+    for (std::size_t i = 0; i < got.size(); ++i) CHECK(relative_error(got[i], expected[i]) < 1e-13);
+  }
+
+  TEST_CASE("steps after the first keep no more of a GPU's memory") {
+    if (!has_gpu()) return;
+    Generator random(10);
+    const Parameter x(host_normal({100}, random, DType::f32).to(Device::cuda()));
+    AdamW optimizer({x});
+    set_gradient(x, host_normal({100}, random, DType::f32).to(Device::cuda()));
+    optimizer.clipped_step(0.1, 1, 1);
+    const std::int64_t before = cuda::memory_statistics(0).in_use_bytes;
+    for (int step = 0; step < 3; ++step) optimizer.clipped_step(0.1, 1, 1);
+    CHECK(cuda::memory_statistics(0).in_use_bytes == before);
   }
 }

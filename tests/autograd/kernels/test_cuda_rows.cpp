@@ -48,12 +48,17 @@ TEST_SUITE("autograd/kernels/cuda_rows") {
   TEST_CASE("softmax and its logarithm in bf16, of rows that a warp and that a block takes") {
     if (!has_gpu()) return;
     Generator random(1);
-    for (const Index n : {1, 31, 32, 33, 257, 1024, 1025, 4099}) {
+    // 16 bytes hold 8: rows that threads hold in packs, from one for some lanes to four for all of a block.
+    for (const Index n :
+         {1, 8, 31, 32, 33, 257, 264, 512, 520, 776, 1024, 1025, 1032, 2056, 4099, 4104, 8200}) {
       for (const Index rows : {1, 9}) {
+        if (n > 2000 && rows > 1) continue;
         CAPTURE(n);
         CAPTURE(rows);
         const Tensor x = affine(host_normal({rows, n}, random), 3, 0), dy = host_normal({rows, n}, random);
         check_bf16(softmax_of, plain_softmax, {x}, dy, n % 3);
+        check_bf16(softmax_of, plain_softmax, {x}, dy);
+        check_bf16(log_softmax_of, plain_log_softmax, {x}, dy);
         check_bf16(log_softmax_of, plain_log_softmax, {x}, dy, 1);
       }
     }
@@ -61,7 +66,7 @@ TEST_SUITE("autograd/kernels/cuda_rows") {
 
   TEST_CASE("rows of minus infinities become zeros in bf16, without gradient, between rows that do not") {
     if (!has_gpu()) return;
-    for (const Index n : {3, 40, 1100}) {
+    for (const Index n : {3, 40, 1100, 2400, 9000}) {
       const Tensor x = filled({3, n}, [&](Index i) {
         return i / n == 1 || i % n == 1 ? -INFINITY : 0.1 * static_cast<double>(i % 7);
       });

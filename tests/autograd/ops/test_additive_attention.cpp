@@ -4,6 +4,8 @@
 #include <tapeformer/tests/autograd/ops/attention_random.h>
 #include <tapeformer/tests/reference/sanitized.h>
 
+#include <nlohmann/json.hpp>
+
 using namespace tapeformer;
 
 namespace {

@@ -1,6 +1,8 @@
 #include <tapeformer/nn/safetensors.h>
 #include <tapeformer/tests/autograd/ops/attention_case.h>
 
+#include <nlohmann/json.hpp>
+
 using namespace tapeformer;
 
 TEST_SUITE("autograd/ops/attention") {

@@ -3,6 +3,7 @@
 #include <tapeformer/autograd/tape.h>
 #include <tapeformer/tests/reference/golden.h>
 #include <tapeformer/tests/reference/gradcheck_table.h>
+#include <nlohmann/json.hpp>
 
 #include <cmath>
 

@@ -4,6 +4,8 @@
 #include <tapeformer/autograd/profile.h>
 #include <tapeformer/tests/autograd/ops/op_case.h>
 
+#include <nlohmann/json.hpp>
+
 #include <cmath>
 
 using namespace tapeformer;

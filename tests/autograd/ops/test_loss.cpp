@@ -2,6 +2,8 @@
 #include <tapeformer/autograd/ops/shape.h>
 #include <tapeformer/tests/autograd/ops/op_case.h>
 
+#include <nlohmann/json.hpp>
+
 #include <cmath>
 
 using namespace tapeformer;

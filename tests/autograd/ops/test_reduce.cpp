@@ -5,6 +5,7 @@
 #include <tapeformer/autograd/xtensor.h>
 #include <tapeformer/tests/reference/golden.h>
 #include <tapeformer/tests/reference/gradcheck_table.h>
+#include <nlohmann/json.hpp>
 
 #include <cmath>
 #include <xtensor/xmath.hpp>

@@ -2,28 +2,15 @@
 #include <tapeformer/autograd/ops/matmul.h>
 #include <tapeformer/autograd/ops/rotary.h>
 #include <tapeformer/autograd/ops/shape.h>
-#include <tapeformer/tests/autograd/ops/op_case.h>
+#include <tapeformer/tests/autograd/ops/rotary_case.h>
+
+#include <nlohmann/json.hpp>
 
 #include <cmath>
-#include <numeric>
 
 using namespace tapeformer;
 
 namespace {
-
-constexpr RotaryLayout kLayouts[] = {RotaryLayout::interleaved, RotaryLayout::half_split};
-
-Tensor positions_from(Index first, Index count) {
-  std::vector<std::int32_t> positions(static_cast<std::size_t>(count));
-  std::iota(positions.begin(), positions.end(), static_cast<std::int32_t>(first));
-  return integers(positions, {count});
-}
-
-RotaryConfig with(double base, RotaryLayout layout) {
-  RotaryConfig config;
-  config.base = base, config.layout = layout;
-  return config;
-}
 
 /// Turns x's pairs by `sign` times their angles, as complex numbers.
 Tensor turned(const Tensor& x, const Tensor& positions, double base, RotaryLayout layout, double sign) {

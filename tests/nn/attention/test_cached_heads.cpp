@@ -91,16 +91,23 @@ TEST_SUITE("nn/attention/cached_heads") {
     CHECK(asked == 1);
   }
 
-  TEST_CASE("positions count on from what the cache holds, unless they are given") {
+  TEST_CASE("angles are of positions that count on from what the cache holds, unless they are given") {
     const auto cache = make_cache({}, {3, 2});
     AttentionContext context;
-    const auto query = [](Index length) { return random_values({2, length, 4}, 1); };
-    CHECK(query_positions(context, query(3)).to_vector<std::int32_t>() == std::vector<std::int32_t>{0, 1, 2});
+    const auto angles = [&](Index length) {
+      return query_angles(context, random_values({2, length, 4}, 1), {}, 4).table;
+    };
+    const auto expected = [&](const std::vector<std::int32_t>& at) {
+      return rotary_angles({}, 4, ids_of(at, {static_cast<Index>(at.size())}), angles(1).dtype()).table;
+    };
+    CHECK(absolute_error(angles(3), expected({0, 1, 2})) == 0);
     context.cache = cache.get();
     append_heads(*cache, fresh(4, 1));
-    CHECK(query_positions(context, query(2)).to_vector<std::int32_t>() == std::vector<std::int32_t>{4, 5});
+    CHECK(absolute_error(angles(2), expected({4, 5})) == 0);
     context.positions = ids_of({9, 3}, {2});
-    CHECK(query_positions(context, query(2)).state() == context.positions.state());
+    CHECK(absolute_error(angles(2), expected({9, 3})) == 0);
+    context.angles = {expected({1, 7}), RotaryLayout::half_split};
+    CHECK(angles(2).state() == context.angles.table.state());
   }
 
   TEST_CASE("options take over masks, weights and the layer's dropout") {

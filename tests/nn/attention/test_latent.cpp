@@ -3,6 +3,7 @@
 #include <tapeformer/tests/reference/gradcheck_table.h>
 
 #include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
 
 using namespace tapeformer;
 

@@ -4,6 +4,7 @@
 #include <tapeformer/tests/nn/transformer/decoder_only_case.h>
 
 #include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
 
 #include <cmath>
 

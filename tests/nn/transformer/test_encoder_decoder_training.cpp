@@ -5,6 +5,7 @@
 #include <tapeformer/tests/nn/module_case.h>
 
 #include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
 
 using namespace tapeformer;
 

@@ -1,0 +1,130 @@
+#pragma once
+
+#include <tapeformer/autograd/kernels/attention.h>
+#include <tapeformer/autograd/kernels/cuda/hopper.h>
+
+#include <limits>
+
+/// Where a block of the Hopper kernels works, and which keys its queries see.
+namespace tapeformer::kernels {
+
+constexpr int kGroupRows = 64;  // of a warpgroup's products
+
+constexpr Index tiles_for(Index count, Index size) { return (count + size - 1) / size; }
+
+/// What the kernels need of an AttentionShape, in 32 bits.
+struct ForwardCase {
+  int queries, keys, heads, heads_per_group;
+  const std::int32_t *key_from, *key_to;
+  float scale, factor;  // of the scores; times log2(e)
+  float* log_sum;
+};
+
+inline ForwardCase case_of(const AttentionShape& s, float* log_sum) {
+  constexpr double kLog2e = 1.4426950408889634;
+  return {static_cast<int>(s.queries),
+          static_cast<int>(s.keys),
+          static_cast<int>(s.heads),
+          static_cast<int>(s.heads / s.groups),
+          s.key_from,
+          s.key_to,
+          static_cast<float>(s.scale),
+          static_cast<float>(s.scale * kLog2e),
+          log_sum};
+}
+
+struct HopperPlace {
+  int b, head, group, query;  // the tile's first query
+};
+
+/// Neighbouring blocks have the same keys, so that these are in the cache. The last queries come first: with
+/// a causal mask theirs is the most work.
+__device__ inline HopperPlace place_of(const ForwardCase& c, int block, int tile) {
+  const int tiles = (c.queries + tile - 1) / tile, unit = block / tiles, head = unit % c.heads;
+  return {unit / c.heads, head, head / c.heads_per_group, (tiles - 1 - block % tiles) * tile};
+}
+
+/// The keys from the first to the last that a tile's queries see.
+struct Span {
+  int from, to;
+  int all_from, all_to;  // these keys all of them see
+  bool is_whole;         // each key of the span is seen by some of them
+};
+
+__device__ inline int tiles_between(const Span& span, int tile) {
+  return span.from < span.to ? (span.to + tile - 1) / tile - span.from / tile : 0;
+}
+__device__ inline bool all_see(const Span& span, int key, int tile) {
+  return key >= span.all_from && key + tile <= span.all_to;
+}
+/// Whether there is no key in the tile that nobody sees.
+__device__ inline bool sees_all(const ForwardCase& c, const Span& span, int key, int tile) {
+  if (all_see(span, key, tile)) return true;
+  return span.is_whole && key >= span.from && min(key + tile, c.keys) <= span.to;
+}
+
+/// The keys that one query of the tile sees, as `from` and `to`; all, where there is no query.
+__device__ inline Span range_of(const ForwardCase& c, const HopperPlace& place, int row) {
+  Span range{0, c.keys, 0, c.keys, true};
+  const int t = place.query + row;
+  if (t >= c.queries) return range;
+  const Index at = Index{place.b} * c.queries + t;
+  if (c.key_from != nullptr) range.from = max(0, c.key_from[at]);
+  if (c.key_to != nullptr) range.to = min(c.keys, c.key_to[at]);
+  return range;
+}
+
+/// Of a tile of `rows` queries; all lanes of a warp call it.
+__device__ inline Span span_of(const ForwardCase& c, const HopperPlace& place, int rows) {
+  Span span{0, c.keys, 0, c.keys, true};
+  if (c.key_from == nullptr && c.key_to == nullptr) return span;
+  span.from = c.keys, span.to = 0;
+  rows = min(rows, c.queries - place.query);
+  for (int row = static_cast<int>(threadIdx.x) % kWarp; row < rows; row += kWarp) {
+    const Span own = range_of(c, place, row), before = range_of(c, place, max(row - 1, 0));
+    // Neighbours touch: so all of them together leave no gap.
+    span.is_whole = span.is_whole && own.from < own.to && own.from <= before.to && before.from <= own.to;
+    span.all_from = max(span.all_from, own.from), span.all_to = min(span.all_to, own.to);
+    if (own.from >= own.to) continue;
+    span.from = min(span.from, own.from), span.to = max(span.to, own.to);
+  }
+  const auto least = [](int a, int b) { return min(a, b); };
+  const auto most = [](int a, int b) { return max(a, b); };
+  return {warp_reduce(span.from, least), warp_reduce(span.to, most), warp_reduce(span.all_from, most),
+          warp_reduce(span.all_to, least), __all_sync(0xFFFFFFFFu, span.is_whole) != 0};
+}
+
+/// Whether a query of the tile sees the key.
+__device__ inline bool is_seen(const ForwardCase& c, const HopperPlace& place, const Span& span, int rows,
+                               int key) {
+  if (span.is_whole) return key >= span.from && key < span.to;
+  for (int row = 0; row < min(rows, c.queries - place.query); ++row) {
+    const Span range = range_of(c, place, row);
+    if (key >= range.from && key < range.to) return true;
+  }
+  return false;
+}
+
+/// Where tiles may begin, at `shared` or behind it.
+__device__ inline char* aligned_tile(char* shared) {
+  return shared + (kSwizzleBytes - shared_address(shared) % kSwizzleBytes) % kSwizzleBytes;
+}
+
+/// Of 8 columns of a row of a box that begins at a multiple of kSwizzleBytes, in bytes.
+__device__ inline int place_in_box(int row, int column) {
+  return row * kBoxRowBytes + ((column / 8 ^ row % 8) << 4);
+}
+
+/// The matrix that begins so many bytes further.
+__device__ inline std::uint64_t moved(std::uint64_t matrix, int bytes) {
+  return matrix + static_cast<unsigned>(bytes / 16);
+}
+
+/// f over the four lanes that share rows of fragments.
+template <class F>
+__device__ float over_quad(float value, F&& f) {
+  value = f(value, __shfl_xor_sync(0xFFFFFFFFu, value, 1));
+  return f(value, __shfl_xor_sync(0xFFFFFFFFu, value, 2));
+}
+
+}  // namespace tapeformer::kernels

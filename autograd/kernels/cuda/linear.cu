@@ -1,0 +1,229 @@
+#include <tapeformer/autograd/kernels/cuda/map.h>
+#include <tapeformer/autograd/kernels/cuda/pack.h>
+#include <tapeformer/autograd/kernels/cuda/products.h>
+#include <tapeformer/autograd/kernels/cuda/scratch.h>
+#include <tapeformer/autograd/kernels/cuda/unary_bf16.h>
+
+#include <algorithm>
+#include <optional>
+
+namespace tapeformer::kernels {
+namespace {
+
+using cuda::Epilogue;
+
+/// y = f(z + bias), and z + bias to `before`, where that is no nullptr; rows begin `lead` numbers apart. With
+/// packs of several numbers, n is so many packs.
+template <int kPack, class Function, class T>
+__global__ void bias_activation_kernel(Index rows, Index n, Index lead, Function f, const T* bias, const T* z,
+                                       T* before, T* y) {
+  const Index packs = n / kPack;
+  for_each_index(rows * packs, [&](Index i) {
+    const Division place = divide(i, packs);
+    const Index column = place.remainder * kPack, at = place.quotient * lead + column;
+    Pack<T, kPack> x = load_pack<kPack>(z + at), result, offset{};
+    if (bias != nullptr) offset = load_pack<kPack>(bias + column);
+#pragma unroll
+    for (int j = 0; j < kPack; ++j) {
+      const auto sum = static_cast<Wide<T>>(x.of[j]) + static_cast<Wide<T>>(offset.of[j]);
+      x.of[j] = static_cast<T>(sum);
+      result.of[j] = static_cast<T>(f(sum));
+    }
+    if (before != nullptr) store_pack(before + at, x);
+    store_pack(y + at, result);  // last: y may be z
+  });
+}
+
+template <Unary f, class T>
+struct Activation {
+  __device__ Wide<T> operator()(Wide<T> x) const {
+    if constexpr (sizeof(T) == 2 && has_bf16_form(f)) {
+      return bf16_value_and_derivative<f>(x).value;
+    } else {
+      return unary_value<f>(x);
+    }
+  }
+};
+struct Identity {
+  template <class W>
+  __device__ W operator()(W x) const {
+    return x;
+  }
+};
+
+template <class Function, class T>
+void bias_activation(Cuda on, const Gemm& s, Function f, const T* bias, const T* z, T* before, T* y) {
+  constexpr int kPack = static_cast<int>(16 / sizeof(T));
+  const auto queue = [&](auto kernel, int pack) {
+    launch(on, "bias_activation", kernel, blocks_for(s.m * s.n / pack), dim3(kBlock), 0, s.m, s.n, s.ldc, f,
+           bias, z, before, y);
+  };
+  if (are_packed(bias, z, before, y) && s.n % kPack == 0 && s.ldc % kPack == 0)
+    return queue(bias_activation_kernel<kPack, Function, T>, kPack);
+  queue(bias_activation_kernel<1, Function, T>, 1);
+}
+
+/// dz = dy f'(z), a pack a thread and a turn; the last few numbers one at a time.
+template <Unary f>
+__global__ void activation_gradient_kernel(Index count, const BFloat16* z, const BFloat16* dy, BFloat16* dz) {
+  constexpr int kPack = 8;
+  const auto gradient = [](BFloat16 at, BFloat16 by) {
+    return BFloat16(static_cast<float>(by) * bf16_value_and_derivative<f>(static_cast<float>(at)).derivative);
+  };
+  const Index packs = are_packed(z, dy, dz) ? count / kPack : 0;
+  for_each_index(packs, [&](Index i) {
+    const auto at = load_pack<kPack>(z + i * kPack);
+    auto piece = load_pack<kPack>(dy + i * kPack);
+#pragma unroll
+    for (int j = 0; j < kPack; ++j) piece.of[j] = gradient(at.of[j], piece.of[j]);
+    store_pack(dz + i * kPack, piece);
+  });
+  for_each_index(count - packs * kPack, [&](Index i) {
+    const Index at = packs * kPack + i;
+    dz[at] = gradient(z[at], dy[at]);
+  });
+}
+
+template <class T, class Use>
+void with_activation(std::optional<Unary> f, Use&& use) {
+  if (!f) return use(Identity{});
+  with_unary(*f, [&](auto constant) { use(Activation<decltype(constant)::value, T>{}); });
+}
+
+// Sums over rows: a block for kSumColumns packs of columns and some of the rows.
+constexpr int kSumColumns = 32, kSumLanes = kBlock / kSumColumns;
+constexpr Index kSumBlocks = 1024, kShortestSum = 8 * kSumLanes;  // enough for a GPU; worth a block
+
+/// sums [parts, n] over `length` rows each of x [rows, n], whose rows begin `lead` numbers apart. A block's
+/// eight warps take every eighth row, and the first joins what they have.
+template <int kPack, class T, class S>
+__global__ void sum_rows_kernel(Index rows, Index n, Index lead, Index length, const T* x, Write<S> sums) {
+  using W = Wide<T>;
+  __shared__ W of_lanes[kSumLanes][kPack][kSumColumns];
+  const int lane = static_cast<int>(threadIdx.x) / kSumColumns,
+            own = static_cast<int>(threadIdx.x) % kSumColumns;
+  const Index column = (Index{blockIdx.x} * kSumColumns + own) * kPack, from = blockIdx.y * length;
+  const Index end = from + length < rows ? from + length : rows;
+  Pack<W, kPack> sum{};
+  if (column < n) {
+#pragma unroll 4
+    for (Index row = from + lane; row < end; row += kSumLanes) {
+      const Pack<T, kPack> piece = load_pack<kPack>(x + row * lead + column);
+      for (int j = 0; j < kPack; ++j) sum.of[j] += static_cast<W>(piece.of[j]);
+    }
+  }
+  for (int j = 0; j < kPack; ++j) of_lanes[lane][j][own] = sum.of[j];
+  __syncthreads();
+  if (lane != 0) return;
+  for (int j = 0; j < kPack && column + j < n; ++j) {
+    W total = sum.of[j];
+    for (int other = 1; other < kSumLanes; ++other) total += of_lanes[other][j][own];
+    sums.put(blockIdx.y * n + column + j, total);
+  }
+}
+
+template <class T, class S>
+void queue_sums(Cuda on, Index rows, Index n, Index lead, Index length, const T* x, Write<S> sums) {
+  constexpr int kPack = static_cast<int>(16 / sizeof(T));
+  const auto queue = [&](auto kernel, Index pack) {
+    const Index across = (n + kSumColumns * pack - 1) / (kSumColumns * pack);
+    launch(on, "sum_rows", kernel,
+           dim3(static_cast<unsigned>(across),
+                static_cast<unsigned>(std::max<Index>((rows + length - 1) / length, 1))),
+           dim3(kBlock), 0, rows, n, lead, length, x, sums);
+  };
+  if (are_packed(x) && lead % kPack == 0 && n % kPack == 0) return queue(sum_rows_kernel<kPack, T, S>, kPack);
+  queue(sum_rows_kernel<1, T, S>, 1);
+}
+
+/// Where rows are cut depends on the sizes only.
+template <class T>
+void sum_rows(Cuda on, Index rows, Index n, Index lead, const T* x, Write<Wide<T>> sums) {
+  const Index teams = std::max<Index>(n * static_cast<Index>(sizeof(T)) / (16 * kSumColumns), 1);
+  const Index parts = std::clamp<Index>(rows / kShortestSum, 1, std::max<Index>(kSumBlocks / teams, 1));
+  const Index length = std::max<Index>((rows + parts - 1) / parts, 1);
+  if (parts == 1) return queue_sums(on, rows, n, lead, length, x, sums);
+  const Scratch<Wide<T>> partial(on, parts * n);
+  const Index used = (rows + length - 1) / length;
+  queue_sums(on, rows, n, lead, length, x, Write<Wide<T>>{partial.data(), false});
+  queue_sums(on, used, n, n, used, static_cast<const Wide<T>*>(partial.data()), sums);
+}
+
+/// True if the library did it all.
+template <class T, class C>
+bool multiplied(Cuda on, const Gemm& s, const T* a, const T* b, const Write<C>& c, Epilogue epilogue,
+                const C* bias, C* before = nullptr) {
+  if (s.m == 0 || s.n == 0 || s.k == 0) return false;
+  cuda::StridedProducts products = described<T>(s, c);
+  products.epilogue = epilogue;
+  return cuda::multiply(on.device, products, a, b, c.to, const_cast<C*>(bias), before);
+}
+
+}  // namespace
+
+template <class T>
+void linear_forward(Cuda on, const Gemm& s, const T* x, const T* weight, const T* bias,
+                    std::optional<Unary> f, T* saved, T* y) {
+  const Write<T> into_y{y, false};
+  if (bias != nullptr && f == Unary::relu && multiplied(on, s, x, weight, into_y, Epilogue::relu_bias, bias))
+    return;
+  // The library's tanh is good enough for bf16.
+  if (bias != nullptr && f == Unary::gelu_tanh && dtype_of<T>() == DType::bf16 &&
+      multiplied(on, s, x, weight, into_y, Epilogue::gelu_tanh_bias, bias, saved))
+    return;
+  T* const z = saved != nullptr ? saved : y;
+  const Write<T> into_z{z, false};
+  // With an activation to come, it adds the bias on its way, unless z is kept as it then is.
+  const bool has_bias = bias != nullptr && (!f || saved != nullptr) &&
+                        multiplied(on, s, x, weight, into_z, Epilogue::bias, bias);
+  if (!has_bias) gemm(on, s, x, weight, into_z);
+  const T* const missing = has_bias ? nullptr : bias;
+  if (!f && missing == nullptr) return;
+  T* const before = missing != nullptr ? saved : nullptr;
+  with_activation<T>(f, [&](auto function) { bias_activation(on, s, function, missing, z, before, y); });
+}
+
+template <class T>
+void linear_activation_backward(Cuda on, Unary f, Index count, const T* saved, const T* dy, T* dz) {
+  if constexpr (sizeof(T) == 2) {
+    bool is_queued = false;
+    with_unary(f, [&](auto constant) {
+      if constexpr (has_bf16_form(decltype(constant)::value)) {
+        launch(on, "activation_gradient", activation_gradient_kernel<decltype(constant)::value>,
+               blocks_for((count + 7) / 8), dim3(kBlock), 0, count, saved, dy, dz);
+        is_queued = true;
+      }
+    });
+    if (is_queued) return;
+  }
+  unary_backward(on, f, count, saved, dy, Write<T>{dz, false});
+}
+
+template <class T>
+void linear_weight_gradient(Cuda on, const Gemm& s, const T* dz, const T* x, Write<Wide<T>> dweight,
+                            Write<Wide<T>> dbias) {
+  if (dweight && dbias) {
+    // The library assigns a bias' gradient.
+    std::optional<Scratch<Wide<T>>> apart;
+    if (dbias.add) apart.emplace(on, s.m);
+    Wide<T>* const to = dbias.add ? apart->data() : dbias.to;
+    if (multiplied(on, s, dz, x, dweight, Epilogue::bias_gradient, to)) {
+      if (dbias.add) queue_sums(on, 1, s.m, s.m, 1, static_cast<const Wide<T>*>(to), dbias);
+      return;
+    }
+  }
+  if (dweight) gemm(on, s, dz, x, dweight);
+  if (dbias) sum_rows(on, s.k, s.m, s.lda, dz, dbias);
+}
+
+#define INSTANTIATE(T)                                                                                    \
+  template void linear_forward(Cuda, const Gemm&, const T*, const T*, const T*, std::optional<Unary>, T*, \
+                               T*);                                                                       \
+  template void linear_activation_backward(Cuda, Unary, Index, const T*, const T*, T*);                   \
+  template void linear_weight_gradient(Cuda, const Gemm&, const T*, const T*, Write<Wide<T>>, Write<Wide<T>>);
+INSTANTIATE(float)
+INSTANTIATE(double)
+INSTANTIATE(BFloat16)
+#undef INSTANTIATE
+
+}  // namespace tapeformer::kernels

@@ -1,0 +1,220 @@
+#include <tapeformer/autograd/kernels/cuda/rows.h>
+#include <tapeformer/autograd/kernels/normalization.h>
+
+#include <algorithm>
+
+namespace tapeformer::kernels {
+namespace {
+
+/// What the branch gets of the gradient of the sum.
+template <class T>
+__device__ T branch_share(const BranchGradient<T>& branch, bool kept, T gradient) {
+  return static_cast<T>(kept ? static_cast<Wide<T>>(gradient) * branch.scale : Wide<T>(0));
+}
+
+/// partials[part] gets what the teams of a block have found for their columns: sums of dy * xhat, then of dy.
+/// The first team writes, the others add in the order of their numbers.
+template <class Team, class T, class Held>
+__device__ void gather_columns(int n, const Held& products, const Held& sums, Wide<T>* partials) {
+  using W = Wide<T>;
+  constexpr int kTeams = kBlock / Team::kThreads;
+  constexpr int kWidth = Team::kPacks * Team::kThreads * kPackSize<T>;
+  __shared__ W shared[kTeams > 1 ? 2 * kWidth : 1];
+  const int own = static_cast<int>(threadIdx.x) / Team::kThreads;
+  for (int team = 0; team < kTeams; ++team) {
+    for_each_held<Team, T>(team == own ? n : 0, [&](int k, int j, int i) {
+      const W product = products[k][j] + (team > 0 ? shared[i] : W(0));
+      const W sum = sums[k][j] + (team > 0 ? shared[kWidth + i] : W(0));
+      (team + 1 < kTeams ? shared[i] : partials[i]) = product;
+      (team + 1 < kTeams ? shared[kWidth + i] : partials[n + i]) = sum;
+    });
+    if (kTeams > 1) __syncthreads();
+  }
+}
+
+/// dx = rstd * (g - mean(g) - xhat * mean(g * xhat)), g = dy * weight. A block takes a part of the rows, a
+/// team of it a row at a time, which its threads hold; each keeps the sums of its columns.
+template <class Team, class T>
+__global__ void __launch_bounds__(kBlock)
+    normalize_backward_held_kernel(Index rows, int n, bool centred, const T* x, const T* weight,
+                                   const Wide<T>* mean, const Wide<T>* rstd, const T* dy, Wide<T>* partials,
+                                   Write<T> dx, BranchGradient<T> branch) {
+  using W = Wide<T>;
+  constexpr int kSize = kPackSize<T>, kTeams = kBlock / Team::kThreads;
+  const Index part = blockIdx.x, parts = gridDim.x;
+  W products[Team::kPacks][kSize] = {}, sums[Team::kPacks][kSize] = {};
+  for (Index row = rows * part / parts + static_cast<int>(threadIdx.x) / Team::kThreads;
+       row < rows * (part + 1) / parts; row += kTeams) {
+    const Index start = row * n;
+    Pack<T> held[Team::kPacks], gradients[Team::kPacks], before[Team::kPacks];
+    load_row<Team>(n, x + start, held);
+    load_row<Team>(n, dy + start, gradients);
+    if (dx.add) load_row<Team>(n, dx.to + start, before);
+    const W centre = mean != nullptr ? mean[row] : W(0), scale = rstd[row];
+    const auto normal = [&](int k, int j) { return (static_cast<W>(held[k].of[j]) - centre) * scale; };
+    W sum(0), sum_product(0);
+    for_each_pack<Team, T>(n, [&](int k, int i) {
+      Pack<T> w;
+      if (weight != nullptr) w = load_pack<kSize>(weight + i);
+#pragma unroll
+      for (int j = 0; j < kSize; ++j) {
+        const W d = static_cast<W>(gradients[k].of[j]);
+        const W g = weight != nullptr ? d * static_cast<W>(w.of[j]) : d;
+        products[k][j] += d * normal(k, j);
+        sums[k][j] += d;
+        sum += g;
+        sum_product += g * normal(k, j);
+      }
+    });
+    if (!dx) continue;
+    const W mean_gradient = centred ? Team::reduce(sum, W(0), Sum{}) / static_cast<W>(n) : W(0);
+    const W mean_product = Team::reduce(sum_product, W(0), Sum{}) / static_cast<W>(n);
+    for_each_pack<Team, T>(n, [&](int k, int i) {
+      Pack<T> w;
+      if (weight != nullptr) w = load_pack<kSize>(weight + i);
+#pragma unroll
+      for (int j = 0; j < kSize; ++j) {
+        const W d = static_cast<W>(gradients[k].of[j]);
+        const W g = weight != nullptr ? d * static_cast<W>(w.of[j]) : d;
+        const W value = scale * (g - mean_gradient - normal(k, j) * mean_product);
+        held[k].of[j] = static_cast<T>(dx.add ? static_cast<W>(before[k].of[j]) + value : value);
+      }
+      store_pack<kSize>(dx.to + start + i, held[k]);
+      if (branch.to == nullptr) return;
+      const unsigned kept = mask_bits(branch.mask, start + i);
+#pragma unroll
+      for (int j = 0; j < kSize; ++j)
+        held[k].of[j] = branch_share(branch, (kept >> j & 1u) != 0, held[k].of[j]);
+      store_pack<kSize>(branch.to + start + i, held[k]);
+    });
+  }
+  if (partials != nullptr) gather_columns<Team, T>(n, products, sums, partials + part * 4 * n);
+}
+
+/// dx alone, of rows of any width, wherever they begin: a team a row.
+template <class Team, class T>
+__global__ void normalize_backward_kernel(Index rows, Index n, bool centred, const T* x, const T* weight,
+                                          const Wide<T>* mean, const Wide<T>* rstd, const T* dy, Write<T> dx,
+                                          BranchGradient<T> branch) {
+  using W = Wide<T>;
+  for_each_row<Team>(rows, [&](Index row) {
+    const Index start = row * n;
+    const W centre = mean != nullptr ? mean[row] : W(0), scale = rstd[row];
+    const auto normal = [&](Index i) { return (static_cast<W>(x[start + i]) - centre) * scale; };
+    const auto gradient = [&](Index i) {
+      const W d = static_cast<W>(dy[start + i]);
+      return weight != nullptr ? d * static_cast<W>(weight[i]) : d;
+    };
+    const W mean_gradient = centred ? reduce_row<Team>(n, W(0), gradient, Sum{}) / static_cast<W>(n) : W(0);
+    const auto product = [&](Index i) { return gradient(i) * normal(i); };
+    const W mean_product = reduce_row<Team>(n, W(0), product, Sum{}) / static_cast<W>(n);
+    for (Index i = Team::lane(); i < n; i += Team::kThreads) {
+      dx.put(start + i, scale * (gradient(i) - mean_gradient - normal(i) * mean_product));
+      const bool kept = (mask_bits(branch.mask, start + i) & 1u) != 0;
+      if (branch.to != nullptr) branch.to[start + i] = branch_share(branch, kept, dx.to[start + i]);
+    }
+  });
+}
+
+constexpr int kColumns = kWarp, kRowThreads = kBlock / kColumns, kPartThreads = 32;
+constexpr Index kPartRows = 8;     // a row for each warp of a block
+constexpr Index kMostParts = 264;  // two blocks for each multiprocessor of a large GPU
+
+/// For such rows, a block for a strip of columns and a part of the rows: partials[part] gets the sums of
+/// dy * xhat, then of dy. Each warp sums every kRowThreads-th row; the first adds up what they found.
+template <class T>
+__global__ void column_parts_kernel(Index rows, Index n, const T* x, const Wide<T>* mean, const Wide<T>* rstd,
+                                    const T* dy, Wide<T>* partials) {
+  using W = Wide<T>;
+  __shared__ W products[kRowThreads][kColumns];
+  __shared__ W sums[kRowThreads][kColumns];
+  const int lane = static_cast<int>(threadIdx.x), warp = static_cast<int>(threadIdx.y);
+  const Index column = Index{blockIdx.x} * kColumns + lane, part = blockIdx.y, parts = gridDim.y;
+  W product(0), sum(0);
+  for (Index row = rows * part / parts + warp; column < n && row < rows * (part + 1) / parts;
+       row += kRowThreads) {
+    const W centre = mean != nullptr ? mean[row] : W(0), d = static_cast<W>(dy[row * n + column]);
+    product += d * ((static_cast<W>(x[row * n + column]) - centre) * rstd[row]);
+    sum += d;
+  }
+  products[warp][lane] = product;
+  sums[warp][lane] = sum;
+  __syncthreads();
+  if (warp != 0 || column >= n) return;
+  for (int other = 1; other < kRowThreads; ++other) {
+    product += products[other][lane];
+    sum += sums[other][lane];
+  }
+  partials[part * 4 * n + column] = product;
+  partials[part * 4 * n + n + column] = sum;
+}
+
+/// A block for a strip of columns: each warp sums every kPartThreads-th part, the first what they found.
+template <class W>
+__global__ void column_sums_kernel(Index n, Index parts, const W* partials, Write<W> dweight,
+                                   Write<W> dbias) {
+  __shared__ W products[kPartThreads][kColumns];
+  __shared__ W sums[kPartThreads][kColumns];
+  const int lane = static_cast<int>(threadIdx.x), warp = static_cast<int>(threadIdx.y);
+  const Index column = Index{blockIdx.x} * kColumns + lane;
+  W product(0), sum(0);
+  for (Index part = warp; column < n && part < parts; part += kPartThreads) {
+    product += partials[part * 4 * n + column];
+    sum += partials[part * 4 * n + n + column];
+  }
+  products[warp][lane] = product;
+  sums[warp][lane] = sum;
+  __syncthreads();
+  if (warp != 0 || column >= n) return;
+  for (int other = 1; other < kPartThreads; ++other) {
+    product += products[other][lane];
+    sum += sums[other][lane];
+  }
+  if (dweight) dweight.put(column, product);
+  if (dbias) dbias.put(column, sum);
+}
+
+}  // namespace
+
+Index normalize_parts(Cuda, Index rows, Index) {
+  return std::clamp<Index>((rows + kPartRows - 1) / kPartRows, 1, kMostParts);
+}
+
+template <class T>
+void normalize_backward(Cuda on, Index rows, Index n, bool centred, const T* x, const T* weight,
+                        const Wide<T>* mean, const Wide<T>* rstd, const T* dy, Wide<T>* partials, Write<T> dx,
+                        const BranchGradient<T>& branch, Write<Wide<T>> dweight, Write<Wide<T>> dbias) {
+  if (!dx && partials == nullptr) return;
+  const Index parts = normalize_parts(on, rows, n);
+  const auto strips = static_cast<unsigned>((n + kColumns - 1) / kColumns);
+  const bool packed = are_packed(x, weight, dy, dx.to, branch.to);
+  const bool held = with_holding_team<T>(n, packed, [&](auto team) {
+    launch(on, "normalize_backward", normalize_backward_held_kernel<decltype(team), T>,
+           dim3(static_cast<unsigned>(parts)), dim3(kBlock), 0, rows, static_cast<int>(n), centred, x, weight,
+           mean, rstd, dy, partials, dx, branch);
+  });
+  if (!held && dx) {
+    with_team(rows, n, [&](auto team, dim3 blocks) {
+      launch(on, "normalize_backward", normalize_backward_kernel<decltype(team), T>, blocks, dim3(kBlock), 0,
+             rows, n, centred, x, weight, mean, rstd, dy, dx, branch);
+    });
+  }
+  if (partials == nullptr) return;
+  if (!held) {
+    launch(on, "normalize_backward", column_parts_kernel<T>, dim3(strips, static_cast<unsigned>(parts)),
+           dim3(kColumns, kRowThreads), 0, rows, n, x, mean, rstd, dy, partials);
+  }
+  launch(on, "normalize_backward", column_sums_kernel<Wide<T>>, dim3(strips), dim3(kColumns, kPartThreads), 0,
+         n, parts, partials, dweight, dbias);
+}
+
+#define INSTANTIATE(T)                                                                                     \
+  template void normalize_backward(Cuda, Index, Index, bool, const T*, const T*, const Wide<T>*,           \
+                                   const Wide<T>*, const T*, Wide<T>*, Write<T>, const BranchGradient<T>&, \
+                                   Write<Wide<T>>, Write<Wide<T>>);
+INSTANTIATE(float)
+INSTANTIATE(double)
+INSTANTIATE(BFloat16)
+#undef INSTANTIATE
+
+}  // namespace tapeformer::kernels

@@ -1,0 +1,86 @@
+#pragma once
+
+#include <tapeformer/autograd/kernels/cuda/device.h>
+
+#include <cstdint>
+
+#if !defined(__CUDACC__)
+#include <cuda_emulator_tensor_core.h>  // the same functions, played by the host
+#endif
+
+/// What a warp does with the tensor cores of sm_80 and newer, and copies to shared memory that run beside
+/// it. All 32 lanes call the functions of the warp together. Of a 16-bit matrix's fragment a lane holds pairs
+/// of neighbouring columns, two to a register, the first in the lower half; with g = lane / 4, t = lane % 4:
+///   a [16 x 16]: rows g, g + 8, g, g + 8 of a[0..3], columns 2t, 2t + 1, and 8 further in a[2], a[3]
+///   b [16 x 8]:  rows 2t, 2t + 1 of b0, and 8 further in b1, column g
+///   c [16 x 8]:  row g of c[0], c[1], row g + 8 of c[2], c[3], columns 2t, 2t + 1
+/// Source:  PTX ISA 8.7, "Matrix multiply-accumulate operation using mma instruction", "ldmatrix", "cp.async"
+namespace tapeformer::kernels {
+
+#if defined(__CUDACC__)
+
+__device__ inline unsigned shared_address(const void* shared) {
+  return static_cast<unsigned>(__cvta_generic_to_shared(shared));
+}
+
+/// c += a b, bf16 factors, sums in f32.
+__device__ inline void mma_bf16(float (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+      "{%0, %1, %2, %3};"
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+/// Four 8 x 8 matrices of 16-bit numbers, each row of which lies in 16 aligned bytes of shared memory: lane i
+/// says where row i % 8 of matrix i / 8 begins, and gets numbers 2t and 2t + 1 of row g of each.
+__device__ inline void load_matrix_x4(unsigned (&r)[4], const void* own_row) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+               : "r"(shared_address(own_row))
+               : "memory");
+}
+
+/// The same of the matrices transposed: number g of rows 2t and 2t + 1.
+__device__ inline void load_matrix_x4_transposed(unsigned (&r)[4], const void* own_row) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+               : "r"(shared_address(own_row))
+               : "memory");
+}
+
+/// 16 aligned bytes to shared memory, zeros when they are not there; done after a wait for the group that
+/// the next commit closes. Other threads see them after a barrier behind that wait.
+__device__ inline void copy_async_16(void* shared, const void* global, bool is_there) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(shared)), "l"(global),
+               "r"(is_there ? 16 : 0)
+               : "memory");
+}
+__device__ inline void copy_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+/// Until all but the last `Pending` of this thread's groups are there.
+template <int Pending>
+__device__ void copy_async_wait() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(Pending) : "memory");
+}
+
+/// Two numbers rounded to bf16, the first in the lower half.
+__device__ inline unsigned pack_bf16(float low, float high) {
+  unsigned packed;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
+  return packed;
+}
+
+/// 2^x within 2 units in the last place; 0 for minus infinity.
+__device__ inline float exp2_approx(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+#endif
+
+/// The numbers of a pair.
+__device__ inline float low_bf16(unsigned packed) { return __uint_as_float(packed << 16); }
+__device__ inline float high_bf16(unsigned packed) { return __uint_as_float(packed & 0xFFFF0000u); }
+
+}  // namespace tapeformer::kernels

@@ -1,0 +1,108 @@
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/kernels/cuda/attention_paths.h>
+#include <tapeformer/autograd/kernels/cuda/tensor_map.h>
+
+#include <array>
+#include <atomic>
+#include <limits>
+#include <string>
+
+namespace tapeformer::kernels {
+namespace {
+
+#if defined(CUDART_VERSION)
+/// The driver's function, found without linking with the driver.
+auto encoder() {
+  static const auto found = [] {
+    void* entry = nullptr;
+    cudaDriverEntryPointQueryResult result;
+#if CUDART_VERSION >= 12050
+    cuda::check(
+        cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &entry, 12000, cudaEnableDefault, &result),
+        "looking for cuTensorMapEncodeTiled");
+#else
+    cuda::check(cudaGetDriverEntryPoint("cuTensorMapEncodeTiled", &entry, cudaEnableDefault, &result),
+                "looking for cuTensorMapEncodeTiled");
+#endif
+    if (entry == nullptr || result != cudaDriverEntryPointSuccess)
+      throw DeviceError(
+          "[cuda] the driver has no cuTensorMapEncodeTiled; try TAPEFORMER_ATTENTION=tensor_cores");
+    return reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(entry);
+  }();
+  return found;
+}
+#else
+auto encoder() { return &cuTensorMapEncodeTiled; }
+#endif
+
+/// In bytes; where there is one element alone, as if another lay right behind its `bytes`.
+std::uint64_t bytes_apart(Index stride, Index count, std::uint64_t bytes) {
+  return count > 1 ? static_cast<std::uint64_t>(stride) * sizeof(BFloat16) : bytes;
+}
+
+/// Below, half of the products are of zeros; and for few queries other kernels are meant.
+constexpr Index kLeastWidth = 40, kMostWidth = 256, kLeastQueries = 64;
+
+/// Whether box_map() can describe it: addresses and strides are multiples of 16 bytes.
+bool has_boxes(const BFloat16* x, const HeadStrides& strides, Index batch, Index rows, Index heads,
+               Index width) {
+  constexpr Index kUnit = 16 / sizeof(BFloat16), kMost = Index{1} << 31;
+  const auto fits = [&](Index stride, Index count) {
+    return count == 1 || (count > 0 && count < kMost && stride > 0 && stride % kUnit == 0 && stride < kMost);
+  };
+  return reinterpret_cast<std::uintptr_t>(x) % 16 == 0 && width % kUnit == 0 && fits(strides.row, rows) &&
+         fits(strides.head, heads) && fits(strides.batch, batch);
+}
+
+bool is_hopper(Cuda on) {
+  static std::array<std::atomic<int>, 64> known{};  // 0: not asked yet
+  if (on.device < 0 || on.device >= static_cast<int>(known.size())) return false;
+  std::atomic<int>& answer = known[static_cast<std::size_t>(on.device)];
+  if (answer == 0) {
+    cudaDeviceProp properties;
+    cuda::check(cudaGetDeviceProperties(&properties, on.device), "asking for a device's properties");
+    answer = properties.major == 9 && properties.minor == 0 ? 1 : -1;
+  }
+  return answer > 0;
+}
+
+}  // namespace
+
+CUtensorMap box_map(const BFloat16* x, const HeadStrides& strides, Index batch, Index rows, Index heads,
+                    Index width, int box_rows) {
+  const auto size = [](Index count) { return static_cast<cuuint64_t>(count); };
+  const cuuint64_t sizes[] = {size(width), size(rows), size(heads), size(batch)};
+  const std::uint64_t of_row = bytes_apart(strides.row, rows, size(width) * sizeof(BFloat16));
+  const std::uint64_t of_head = bytes_apart(strides.head, heads, of_row);
+  const cuuint64_t apart[] = {of_row, of_head, bytes_apart(strides.batch, batch, of_head)};
+  const cuuint32_t box[] = {kBoxColumns, static_cast<cuuint32_t>(box_rows), 1, 1}, ones[] = {1, 1, 1, 1};
+  CUtensorMap map;
+  const CUresult result =
+      encoder()(&map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 4, const_cast<BFloat16*>(x), sizes, apart, box, ones,
+                CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+                CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  if (result != CUDA_SUCCESS)
+    throw DeviceError("[cuda] describing a tensor to the copy engine failed with error " +
+                      std::to_string(static_cast<int>(result)) + "; try TAPEFORMER_ATTENTION=tensor_cores");
+  return map;
+}
+
+HeadStrides output_strides(const AttentionShape& s) {
+  return {s.queries * s.heads * s.value_width, s.heads * s.value_width, s.value_width};
+}
+
+bool hopper_takes(Cuda on, const AttentionShape& s, const BFloat16* query, const BFloat16* key,
+                  const BFloat16* value, const float* bias, const BFloat16* y) {
+  if (fastest_attention_path() != AttentionPath::hopper || !is_hopper(on)) return false;
+  if (bias != nullptr || s.mask != nullptr || s.key_mask != nullptr || s.drops || !(s.scale > 0))
+    return false;
+  const Index width = std::max(s.key_width, s.value_width), least = std::min(s.key_width, s.value_width);
+  if (least < 8 || width < kLeastWidth || width > kMostWidth || s.queries < kLeastQueries) return false;
+  return s.batch * s.heads * std::max(s.queries, s.keys) < std::numeric_limits<int>::max() &&
+         has_boxes(query, s.query, s.batch, s.queries, s.heads, s.key_width) &&
+         has_boxes(key, s.key, s.batch, s.keys, s.groups, s.key_width) &&
+         has_boxes(value, s.value, s.batch, s.keys, s.groups, s.value_width) &&
+         has_boxes(y, output_strides(s), s.batch, s.queries, s.heads, s.value_width);
+}
+
+}  // namespace tapeformer::kernels

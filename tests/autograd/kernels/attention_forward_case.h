@@ -1,0 +1,95 @@
+#pragma once
+
+#include <tapeformer/tests/autograd/kernels/cuda_case.h>
+#include <tapeformer/tests/autograd/ops/attention_random.h>
+
+#include <cstdlib>
+#include <string>
+
+namespace tapeformer {
+
+/// Another TAPEFORMER_ATTENTION for as long as it lives.
+class AttentionBy {
+ public:
+  explicit AttentionBy(const char* path) {
+    const char* set = std::getenv("TAPEFORMER_ATTENTION");
+    before_ = set == nullptr ? "hopper" : set;
+    setenv("TAPEFORMER_ATTENTION", path, 1);
+  }
+  ~AttentionBy() { setenv("TAPEFORMER_ATTENTION", before_.c_str(), 1); }
+  AttentionBy(const AttentionBy&) = delete;
+  AttentionBy& operator=(const AttentionBy&) = delete;
+
+ private:
+  std::string before_;
+};
+
+/// With an additive mask in f32, which inputs of bf16 take as it is.
+inline AttentionOptions options_on_gpu(const AttentionOptions& options, DType type = DType::bf16) {
+  AttentionOptions there = moved(options, Device::cuda());
+  if (there.mask.defined() && there.mask.dtype() != DType::boolean) there.mask = there.mask.to(wide(type));
+  return there;
+}
+
+/// The inputs on the GPU, `shift` numbers behind where memory begins. Values that are the keys stay the keys.
+inline std::vector<Tensor> inputs_on_gpu(const AttentionInputs& in, DType type, Index shift = 0) {
+  const auto there = [&](const Tensor& x) { return on_gpu(x.to(Device::cpu()).to(type), shift); };
+  const Tensor key = there(in.key);
+  return {there(in.query), key, in.value.state() == in.key.state() ? key : there(in.value)};
+}
+
+/// The output by a path.
+inline Tensor attention_by(const char* path, const AttentionInputs& in, const AttentionOptions& options,
+                           DType type = DType::bf16, Index shift = 0) {
+  const AttentionBy by(path);
+  const std::vector<Tensor> there = inputs_on_gpu(in, type, shift);
+  return readable(scaled_dot_product_attention(there[0], there[1], there[2], options_on_gpu(options, type)));
+}
+
+/// The forward pass by a path, and its backward pass by the plain kernels, which show what they were told of
+/// each row's sum.
+inline OpResult passes_by(const char* path, const AttentionInputs& in, const AttentionOptions& options,
+                          const Tensor& seed, DType type = DType::bf16) {
+  Tape tape;
+  std::vector<Tensor> leaves = inputs_on_gpu(in, type);
+  for (const Tensor& leaf : leaves) tape.watch(leaf);
+  OpResult result;
+  const Tensor y = [&] {
+    const AttentionBy by(path);
+    return scaled_dot_product_attention(leaves[0], leaves[1], leaves[2], options_on_gpu(options, type));
+  }();
+  result.y = readable(y);
+  const AttentionBy plain("plain");
+  for (const Tensor& dx : tape.gradients(y, leaves, on_gpu(seed.to(type))))
+    result.gradients.push_back(readable(dx));
+  return result;
+}
+
+/// What the GPU gets, in f64.
+inline Tensor as_type(const Tensor& x, DType type) { return x.to(Device::cpu()).to(type).to(DType::f64); }
+
+/// Both passes of what a path computes are those of the CPU in f64; returns them.
+inline OpResult check_forward_path(const char* path, const AttentionCase& c, Generator& random,
+                                   double tolerance, DType type = DType::bf16) {
+  const std::string described = description(c);
+  CAPTURE(described);
+  const Tensor key = as_type(c.in.key, type);
+  const bool is_shared = c.in.value.state() == c.in.key.state();
+  const AttentionInputs in{as_type(c.in.query, type), key, is_shared ? key : as_type(c.in.value, type)};
+  const Tensor seed = as_type(host_normal({in.B(), in.T(), in.H(), in.value.size(3)}, random), type);
+  const AttentionOptions here = moved(c.options, Device::cpu());
+  OpResult expected = run_op(
+      [&](const std::vector<Tensor>& x) { return scaled_dot_product_attention(x[0], x[1], x[2], here); },
+      {in.query, in.key, is_shared ? in.key.clone() : in.value}, seed);
+  OpResult got = passes_by(path, in, c.options, seed, type);
+  if (is_shared) expected.gradients.resize(1), got.gradients.resize(1);  // the others are summed
+  CHECK(attention_error(got, expected, 0.1) <= tolerance);
+  return got;
+}
+
+inline AttentionCase with_widths(AttentionCase c, Index key_width, Index value_width, Generator& random) {
+  c.in = random_inputs(c.in.B(), c.in.T(), c.in.S(), c.in.H(), c.in.G(), key_width, value_width, random);
+  return c;
+}
+
+}  // namespace tapeformer

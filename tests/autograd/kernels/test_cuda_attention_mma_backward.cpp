@@ -1,0 +1,340 @@
+#include <cuda_emulator.h>
+#include <tapeformer/autograd/kernels/cuda/attention_paths.h>
+#include <tapeformer/autograd/ops/attention_plan.h>
+#include <tapeformer/tests/autograd/kernels/cuda_case.h>
+#include <tapeformer/tests/autograd/ops/attention_random.h>
+#include <tapeformer/tests/reference/sanitized.h>
+
+#include <cstdlib>
+
+using namespace tapeformer;
+
+namespace {
+
+constexpr int kCases = fewer_if_sanitized(40), kCasesOfWidth = fewer_if_sanitized(4),
+              kLongCases = fewer_if_sanitized(6);
+
+/// Another TAPEFORMER_ATTENTION for as long as it lives.
+class ChosenPath {
+ public:
+  explicit ChosenPath(const char* name) {
+    const char* set = std::getenv("TAPEFORMER_ATTENTION");
+    before_ = set == nullptr ? "hopper" : set;
+    setenv("TAPEFORMER_ATTENTION", name, 1);
+  }
+  ~ChosenPath() { setenv("TAPEFORMER_ATTENTION", before_.c_str(), 1); }
+  ChosenPath(const ChosenPath&) = delete;
+  ChosenPath& operator=(const ChosenPath&) = delete;
+
+ private:
+  std::string before_;
+};
+
+Tensor rounded(const Tensor& x) { return x.to(Device::cpu()).to(DType::bf16).to(DType::f64); }
+
+AttentionInputs rounded(const AttentionInputs& in) {
+  return {rounded(in.query), rounded(in.key), rounded(in.value)};
+}
+
+/// With an additive mask in f32, which inputs of bf16 take as it is.
+AttentionOptions moved_to_gpu(const AttentionOptions& options) {
+  AttentionOptions there = moved(options, Device::cuda());
+  if (there.mask.defined() && there.mask.dtype() != DType::boolean) there.mask = there.mask.to(DType::f32);
+  return there;
+}
+
+/// One attention in bf16 as the kernels have it; the gradients hold something already.
+struct KernelCase {
+  Tensor query, key, value, y, log_sum, dy, dquery, dkey, dvalue;
+  AttentionPlan plan;
+
+  KernelCase(const AttentionInputs& in, const AttentionOptions& options, const Tensor& seed,
+             double old = kNan) {
+    plan = plan_attention({in.B(), in.T(), in.S(), in.H(), in.G(), in.query.size(3), in.value.size(3)},
+                          moved_to_gpu(options), Device::cuda());
+    const auto there = [&](const Tensor& x) { return on_gpu(x.to(DType::bf16)); };
+    const auto filled_there = [&](const Shape& shape) {
+      return there(Tensor::full(shape, old, DType::f64, Device::cpu()));
+    };
+    query = there(in.query), key = there(in.key), value = there(in.value), dy = there(seed);
+    y = filled_there(seed.shape());
+    log_sum = Tensor::empty({in.B(), in.H(), in.T()}, DType::f32, Device::cuda());
+    dquery = filled_there(in.query.shape()), dkey = filled_there(in.key.shape());
+    dvalue = filled_there(in.value.shape());
+    const ChosenPath plain("plain");
+    kernels::attention_forward<BFloat16>(kernels::Cuda{0}, plan.shape, query.address<BFloat16>(),
+                                         key.address<BFloat16>(), value.address<BFloat16>(), bias(),
+                                         y.address<BFloat16>(), log_sum.address<float>());
+  }
+  const float* bias() const { return plan.bias().defined() ? plan.bias().address<float>() : nullptr; }
+  /// Whether tensor cores took it.
+  bool backward(bool add = false) const {
+    return kernels::tensor_core_attention_backward(
+        kernels::Cuda{0}, plan.shape, query.address<BFloat16>(), key.address<BFloat16>(),
+        value.address<BFloat16>(), bias(), y.address<BFloat16>(), log_sum.address<float>(),
+        dy.address<BFloat16>(), {dquery.address<BFloat16>(), add}, {dkey.address<BFloat16>(), add},
+        {dvalue.address<BFloat16>(), add});
+  }
+  std::vector<Tensor> gradients() const { return {readable(dquery), readable(dkey), readable(dvalue)}; }
+};
+
+std::vector<Tensor> gradients_of(const AttentionInputs& in, const AttentionOptions& options,
+                                 const Tensor& seed) {
+  const KernelCase kernels(in, options, seed);
+  REQUIRE(kernels.backward());
+  return kernels.gradients();
+}
+
+Tensor seed_of(const AttentionInputs& in, Generator& random) {
+  return rounded(random_normal({in.B(), in.T(), in.H(), in.value.size(3)}, random));
+}
+
+/// Weights and gradients of scores are rounded to 8 bits before they are multiplied, and so is the output
+/// that the latter are reckoned from. Seen are up to 0.013.
+constexpr double kTolerance = 0.016;
+
+/// The gradients by tensor cores are the CPU's in f64; returns them.
+std::vector<Tensor> check_case(const AttentionCase& c, Generator& random) {
+  const std::string described = description(c);
+  CAPTURE(described);
+  const AttentionInputs in = rounded(c.in);
+  const Tensor seed = seed_of(in, random);
+  const AttentionOptions here = moved(c.options, Device::cpu());
+  const OpResult expected = run_op(
+      [&](const std::vector<Tensor>& x) { return scaled_dot_product_attention(x[0], x[1], x[2], here); },
+      in.list(), seed);
+  const OpResult got{expected.y, gradients_of(in, c.options, seed)};
+  CHECK(attention_error(got, expected, 0.1) <= kTolerance);
+  return got.gradients;
+}
+
+AttentionCase with_widths(AttentionCase c, Index key_width, Index value_width, Generator& random) {
+  c.in = random_inputs(c.in.B(), c.in.T(), c.in.S(), c.in.H(), c.in.G(), key_width, value_width, random);
+  return c;
+}
+
+Index any_width(Generator& random) { return any_of({8, 16, 24, 32, 40, 64}, random); }
+
+}  // namespace
+
+TEST_SUITE("autograd/kernels/cuda_attention_mma_backward") {
+  TEST_CASE("any options: gradients by tensor cores are the CPU's in f64") {
+    if (!has_gpu()) return;
+    for (int i = 0; i < kCases; ++i) {
+      CAPTURE(i);
+      Generator random(static_cast<std::uint64_t>(300 + i));
+      check_case(with_widths(random_case(random), any_width(random), any_width(random), random), random);
+    }
+  }
+
+  TEST_CASE("any widths, of keys and of values") {
+    if (!has_gpu()) return;
+    const Index widths[][2] = {{8, 16},   {32, 32},   {32, 40},   {64, 48},  {64, 64},
+                               {80, 128}, {128, 128}, {128, 136}, {256, 16}, {256, 256}};
+    for (const auto& width : widths) {
+      Generator random(static_cast<std::uint64_t>(1000 * width[0] + width[1]));
+      for (int i = 0; i < kCasesOfWidth; ++i) {
+        CAPTURE(i);
+        AttentionCase c = random_case(random);
+        while (c.in.B() * c.in.T() * c.in.S() * c.in.H() > 5000) c = random_case(random);
+        check_case(with_widths(c, width[0], width[1], random), random);
+      }
+    }
+  }
+
+  TEST_CASE("many tiles of keys and queries") {
+    if (!has_gpu()) return;
+    for (int i = 0; i < kLongCases; ++i) {
+      CAPTURE(i);
+      Generator random(static_cast<std::uint64_t>(500 + i));
+      AttentionCase c = random_case(random, true);
+      while (c.in.H() > 3) c = random_case(random, true);
+      check_case(with_widths(c, any_of({32, 64, 128}, random), any_of({32, 64, 72}, random), random), random);
+    }
+  }
+
+  TEST_CASE("tiles that every query sees whole, beside others, for each width") {
+    if (!has_gpu()) return;
+    for (const Index width : {32, 64, 128, 256}) {
+      for (const char* kind : {"all", "causal", "packed"}) {
+        CAPTURE(kind);
+        Generator random(static_cast<std::uint64_t>(width));
+        AttentionCase c{random_inputs(1, 193, 193, 2, 1, width, width, random), {}};
+        c.options.causal = kind == std::string("causal");
+        if (kind == std::string("packed")) c.options.query_starts = integers({0, 1, 191, 193}, {4});
+        check_case(c, random);
+        c.options.dropout = 0.25;
+        check_case(c, random);
+      }
+    }
+  }
+
+  TEST_CASE("each option counts") {
+    if (!has_gpu()) return;
+    const Index T = 70, S = 140;
+    const auto gradients_with = [&](const auto& set) {
+      Generator random(77);
+      AttentionCase c{random_inputs(1, T, S, 4, 2, 32, 16, random), {}};
+      set(c.options, random);
+      Generator again(78);
+      return check_case(c, again);
+    };
+    const auto without = gradients_with([](AttentionOptions&, Generator&) {});
+    const auto counts = [&](const char* name, const auto& set) {
+      CAPTURE(name);
+      const auto with = gradients_with(set);
+      for (std::size_t i = 0; i < 3; ++i) CHECK(relative_error(with[i], without[i]) > 10 * kTolerance);
+    };
+    counts("causal", [](auto& o, auto&) { o.causal = true; });
+    counts("window", [](auto& o, auto&) { o.window_before = 5, o.window_after = 2; });
+    counts("lengths", [](auto& o, auto&) { o.key_lengths = integers({90}, {1}); });
+    counts("prefix", [](auto& o, auto&) { o.causal = true, o.prefix_lengths = integers({100}, {1}); });
+    counts("packed", [](auto& o, auto&) {
+      o.query_starts = integers({0, 30, 30, 70}, {4}), o.key_starts = integers({0, 61, 64, 140}, {4});
+    });
+    counts("key_mask", [](auto& o, auto& random) { o.key_mask = random_row_mask({1, S}, random); });
+    counts("query_mask", [](auto& o, auto& random) { o.query_mask = random_row_mask({1, T}, random); });
+    for (const bool additive : {false, true}) {
+      counts("mask", [&](auto& o, auto& random) {
+        o.mask = random_pair_mask({1, 4, T, S}, additive, random);
+      });
+    }
+    counts("scale", [](auto& o, auto&) { o.scale = 1; });
+    counts("dropout", [](auto& o, auto&) { o.dropout = 0.5, o.dropout_key = {1, 2, 3}; });
+  }
+
+  TEST_CASE("what the masks leave out may hold anything") {
+    if (!has_gpu()) return;
+    for (int i = 0; i < kCases; ++i) {
+      CAPTURE(i);
+      Generator random(static_cast<std::uint64_t>(700 + i));
+      AttentionCase c = random_case(random, i % 8 == 0);
+      while (c.in.H() > 3) c = random_case(random, i % 8 == 0);
+      c = with_widths(c, any_width(random), any_width(random), random);
+      const std::string described = description(c);
+      CAPTURE(described);
+      const Tensor seed = seed_of(c.in, random);
+      const std::vector<Tensor> clean = gradients_of(c.in, c.options, seed);
+      for (const double junk : {kNan, kInfinity}) {
+        const std::vector<Tensor> got = gradients_of(spoiled(c, junk), c.options, seed);
+        check_untouched(c, got);
+        for (std::size_t k = 0; k < 3; ++k) CHECK(absolute_error(got[k], clean[k]) == 0);
+      }
+    }
+  }
+
+  TEST_CASE("gradients are added where they are to be, and written where they are wanted") {
+    if (!has_gpu()) return;
+    Generator random(5);
+    for (const Index width : {24, 136}) {
+      const AttentionInputs in = random_inputs(1, 33, 70, 2, 1, width, 16, random);
+      const Tensor seed = seed_of(in, random);
+      const KernelCase written(in, {}, seed), added(in, {}, seed, 64.0);
+      REQUIRE(written.backward());
+      REQUIRE(added.backward(true));
+      for (std::size_t i = 0; i < 3; ++i) {
+        const Tensor once = written.gradients()[i], sum = added.gradients()[i];
+        for (Index k = 0; k < once.elements(); ++k) REQUIRE(std::abs(sum.at(k) - 64 - once.at(k)) <= 0.27);
+      }
+      for (int wanted = 0; wanted < 3; ++wanted) {
+        const KernelCase some(in, {}, seed);
+        const auto write = [&](int which, const Tensor& x) {
+          return kernels::Write<BFloat16>{which == wanted ? x.address<BFloat16>() : nullptr, false};
+        };
+        REQUIRE(kernels::tensor_core_attention_backward(
+            kernels::Cuda{0}, some.plan.shape, some.query.address<BFloat16>(), some.key.address<BFloat16>(),
+            some.value.address<BFloat16>(), nullptr, some.y.address<BFloat16>(),
+            some.log_sum.address<float>(), some.dy.address<BFloat16>(), write(0, some.dquery),
+            write(1, some.dkey), write(2, some.dvalue)));
+        for (int i = 0; i < 3; ++i) {
+          const auto at = static_cast<std::size_t>(i);
+          if (i == wanted) CHECK(absolute_error(some.gradients()[at], written.gradients()[at]) == 0);
+          if (i != wanted) CHECK(std::isnan(some.gradients()[at].at(0)));
+        }
+      }
+    }
+  }
+
+  TEST_CASE("a packed projection's gradient, through its strides") {
+    if (!has_gpu()) return;
+    const ChosenPath path("tensor_cores");
+    Generator random(6);
+    const PackedHeads heads{4, 2, 24, 16};
+    AttentionOptions options;
+    options.causal = true;
+    const Function packed = [&](const std::vector<Tensor>& in) {
+      return packed_attention(in[0], heads, options);
+    };
+    const Tensor x = host_normal({2, 37, heads.width()}, random), dy = host_normal({2, 37, 4, 16}, random);
+    const std::vector<Tensor> expected = with_gradients(packed, {rounded(x)}, rounded(dy));
+    for (const Index shift : {0, 8, 1}) {  // elements; the last takes the general kernels
+      const std::vector<Tensor> got =
+          with_gradients(packed, {on_gpu(x.to(DType::bf16), shift)}, on_gpu(dy.to(DType::bf16)));
+      CHECK(relative_error(readable(got[1]), expected[1]) <= kTolerance);
+    }
+  }
+
+  TEST_CASE("the same bits, run after run and in any order of blocks and threads") {
+    if (!has_gpu()) return;
+    Generator random(14);
+    for (const Index width : {64, 128}) {
+      const AttentionInputs in = random_inputs(1, 130, 70, 4, 2, width, 24, random);
+      const Tensor seed = seed_of(in, random);
+      AttentionOptions options;
+      options.causal = true;
+      options.dropout = 0.2;
+      const std::vector<Tensor> first = gradients_of(in, options, seed);
+      for (const std::uint64_t order : {0, 7}) {
+        emulator::options().order = order;
+        const std::vector<Tensor> again = gradients_of(in, options, seed);
+        emulator::options().order = 0;
+        for (std::size_t i = 0; i < 3; ++i) CHECK(absolute_error(again[i], first[i]) == 0);
+      }
+    }
+  }
+
+  TEST_CASE("what they are not for is left to others, untouched") {
+    if (!has_gpu()) return;
+    Generator random(15);
+    const auto takes = [&](Index key_width, Index value_width, const auto& change) {
+      const AttentionInputs in = random_inputs(1, 5, 6, 2, 1, key_width, value_width, random);
+      KernelCase c(in, {}, seed_of(in, random));
+      change(c);
+      const bool taken = c.backward();
+      for (const Tensor& dx : c.gradients()) CHECK(std::isnan(dx.at(dx.elements() - 1)) == !taken);
+      return taken;
+    };
+    const auto as_it_is = [](KernelCase&) {};
+    CHECK(takes(16, 8, as_it_is));
+    CHECK(!takes(12, 8, as_it_is));
+    CHECK(!takes(8, 12, as_it_is));
+    CHECK(takes(8, 256, as_it_is));
+    CHECK(!takes(8, 264, as_it_is));
+    CHECK(!takes(264, 8, as_it_is));
+    Tensor KernelCase::*const all[] = {&KernelCase::query, &KernelCase::key,   &KernelCase::value,
+                                       &KernelCase::y,     &KernelCase::dy,    &KernelCase::dquery,
+                                       &KernelCase::dkey,  &KernelCase::dvalue};
+    for (const auto which : all) {
+      CHECK(takes(8, 8, [&](KernelCase& c) { c.*which = on_gpu(c.*which, 8); }));
+      CHECK(!takes(8, 8, [&](KernelCase& c) { c.*which = on_gpu(c.*which, 4); }));
+    }
+    {
+      const ChosenPath path("tensor_cores");
+      CHECK(takes(8, 8, as_it_is));
+    }
+    const ChosenPath path("plain");
+    CHECK(!takes(8, 8, as_it_is));
+    CHECK(kernels::has_tensor_cores(kernels::Cuda{0}, 48 * 1024));
+    CHECK(!kernels::has_tensor_cores(kernels::Cuda{0}, 1024 * 1024));
+  }
+
+  TEST_CASE("no queries, no keys") {
+    if (!has_gpu()) return;
+    Generator random(16);
+    for (const Index queries : {0, 3}) {
+      const AttentionInputs in = random_inputs(1, queries, queries == 0 ? 3 : 0, 1, 1, 8, 8, random);
+      for (const Tensor& dx : gradients_of(in, {}, seed_of(in, random)))
+        for (Index i = 0; i < dx.elements(); ++i) CHECK(dx.at(i) == 0);
+    }
+  }
+}

@@ -1,0 +1,215 @@
+#include <tapeformer/tests/autograd/kernels/attention_forward_case.h>
+#include <tapeformer/tests/emulator/in_order.h>
+#include <tapeformer/tests/reference/sanitized.h>
+
+using namespace tapeformer;
+
+namespace {
+
+constexpr int kCases = fewer_if_sanitized(60), kLongCases = fewer_if_sanitized(6),
+              kSpoiledCases = fewer_if_sanitized(24);
+constexpr const char* kPath = "tensor_cores";
+
+/// Weights are rounded to 8 bits before they are multiplied, and so are the output and what the backward
+/// pass makes of it. Seen are up to 0.008.
+constexpr double kTolerance = 0.012;
+
+Index any_width(Generator& random) { return any_of({8, 16, 24, 32, 40, 64}, random); }
+
+AttentionCase simple_case(Index B, Index T, Index S, Index H, Index G, Index D, Index E, Generator& random) {
+  return {random_inputs(B, T, S, H, G, D, E, random), {}};
+}
+
+}  // namespace
+
+TEST_SUITE("autograd/kernels/cuda_attention_mma_forward") {
+  TEST_CASE("any options: the output by tensor cores, and the sums it keeps, are the CPU's in f64") {
+    if (!has_gpu()) return;
+    for (int i = 0; i < kCases; ++i) {
+      CAPTURE(i);
+      Generator random(static_cast<std::uint64_t>(300 + i));
+      check_forward_path(kPath,
+                         with_widths(random_case(random), any_width(random), any_width(random), random),
+                         random, kTolerance);
+    }
+  }
+
+  TEST_CASE("any widths, of keys and of values, with masks and without") {
+    if (!has_gpu()) return;
+    const Index widths[][2] = {{8, 16},   {32, 32},   {32, 40},   {64, 48},  {64, 64},
+                               {80, 128}, {128, 128}, {128, 136}, {256, 16}, {256, 256}};
+    for (const auto& width : widths) {
+      CAPTURE(width[0]);
+      for (const bool has_masks : {false, true}) {
+        CAPTURE(has_masks);
+        Generator random(static_cast<std::uint64_t>(1000 * width[0] + width[1]));
+        AttentionCase c = simple_case(1, 70, 131, 2, 1, width[0], width[1], random);
+        c.options.causal = true;
+        if (has_masks) {
+          c.options.mask = host_normal({70, 131}, random);
+          c.options.dropout = 0.25;
+        }
+        check_forward_path(kPath, c, random, kTolerance);
+      }
+    }
+  }
+
+  TEST_CASE("many tiles of queries and keys, any options") {
+    if (!has_gpu()) return;
+    for (int i = 0; i < kLongCases; ++i) {
+      CAPTURE(i);
+      Generator random(static_cast<std::uint64_t>(500 + i));
+      AttentionCase c = random_case(random, true);
+      while (c.in.H() > 3) c = random_case(random, true);
+      check_forward_path(kPath, with_widths(c, any_width(random), any_width(random), random), random,
+                         kTolerance);
+    }
+  }
+
+  TEST_CASE("each option matters, and is right on its own") {
+    if (!has_gpu()) return;
+    Generator random(21);
+    const AttentionCase plain = simple_case(2, 150, 140, 4, 2, 32, 24, random);
+    const Tensor without = attention_by(kPath, plain.in, plain.options);
+    using Set = std::function<void(AttentionOptions&)>;
+    const std::pair<const char*, Set> options[] = {
+        {"causal", [](auto& o) { o.causal = true; }},
+        {"window", [](auto& o) { o.window_before = 20, o.window_after = 3; }},
+        {"key lengths",
+         [](auto& o) {
+           o.key_lengths = integers({140, 67}, {2});
+         }},
+        {"key mask",
+         [&](auto& o) {
+           o.key_mask = random_mask({2, 140}, random);
+         }},
+        {"query mask",
+         [&](auto& o) {
+           o.query_mask = random_mask({2, 150}, random);
+         }},
+        {"mask of pairs",
+         [&](auto& o) {
+           o.mask = random_mask({2, 1, 150, 140}, random);
+         }},
+        {"mask of heads' keys",
+         [&](auto& o) {
+           o.mask = random_mask({4, 1, 140}, random);
+         }},
+        {"additive mask",
+         [&](auto& o) {
+           o.mask = host_normal({4, 150, 140}, random);
+         }},
+        {"scale", [](auto& o) { o.scale = 0.5; }},
+        {"negative scale", [](auto& o) { o.scale = -0.2; }},
+        {"dropout",
+         [](auto& o) {
+           o.dropout = 0.3, o.dropout_key = {7, 5, 3};
+         }},
+    };
+    for (const auto& [name, set] : options) {
+      CAPTURE(name);
+      AttentionCase c = plain;
+      set(c.options);
+      const OpResult got = check_forward_path(kPath, c, random, kTolerance);
+      CHECK(relative_error(got.y, without) > 10 * kTolerance);
+    }
+  }
+
+  TEST_CASE("packed sequences of any lengths, and what nobody sees between them") {
+    if (!has_gpu()) return;
+    Generator random(22);
+    AttentionCase c = simple_case(1, 200, 210, 2, 1, 16, 16, random);
+    c.options.query_starts = integers({0, 30, 30, 170, 200}, {4 + 1});
+    c.options.key_starts = integers({0, 33, 80, 180, 210}, {4 + 1});
+    c.options.causal = true;
+    const Tensor clean = check_forward_path(kPath, c, random, kTolerance).y;
+    CHECK(same_values(attention_by(kPath, spoiled(c, kNan), c.options), clean));
+  }
+
+  TEST_CASE("what the masks leave out may hold anything") {
+    if (!has_gpu()) return;
+    for (const double junk : {kNan, kInfinity, -kInfinity}) {
+      for (int i = 0; i < kSpoiledCases; ++i) {
+        CAPTURE(i);
+        Generator random(static_cast<std::uint64_t>(600 + i));
+        const AttentionCase c = with_widths(random_case(random), 16, 24, random);
+        const std::string described = description(c);
+        CAPTURE(described);
+        REQUIRE(same_values(attention_by(kPath, spoiled(c, junk), c.options),
+                            attention_by(kPath, c.in, c.options)));
+      }
+    }
+  }
+
+  TEST_CASE("large scores neither overflow nor vanish") {
+    if (!has_gpu()) return;
+    Generator random(23);
+    AttentionCase c = simple_case(1, 20, 70, 1, 1, 16, 16, random);
+    for (const double scale : {30.0, -30.0}) {
+      c.options.scale = scale;
+      const Tensor y = attention_by(kPath, c.in, c.options);
+      const AttentionInputs in{as_type(c.in.query, DType::bf16), as_type(c.in.key, DType::bf16),
+                               as_type(c.in.value, DType::bf16)};
+      CHECK(relative_error(y, scaled_dot_product_attention(in.query, in.key, in.value, c.options)) <
+            kTolerance);
+    }
+  }
+
+  TEST_CASE("heads side by side in one projection are read where they lie") {
+    if (!has_gpu()) return;
+    Generator random(24);
+    const Tensor packed = as_type(host_normal({2, 70, 4 * 32 + 2 * 32 + 2 * 16}, random), DType::bf16);
+    const PackedHeads heads{4, 2, 32, 16};
+    AttentionOptions options;
+    options.causal = true;
+    const AttentionBy by(kPath);
+    const Tensor y = readable(packed_attention(on_gpu(packed.to(DType::bf16)), heads, options));
+    CHECK(relative_error(y, packed_attention(packed, heads, options)) < kTolerance);
+  }
+
+  TEST_CASE("aligned rows of up to 256 numbers go through tensor cores, others through the plain kernels") {
+    if (!has_gpu()) return;
+    Generator random(25);
+    const auto takes = [&](Index D, Index E, Index shift) {
+      const AttentionCase c = simple_case(1, 40, 70, 1, 1, D, E, random);
+      const Tensor plain = attention_by("plain", c.in, {}, DType::bf16, shift);
+      const Tensor y = attention_by(kPath, c.in, {}, DType::bf16, shift);
+      CHECK(relative_error(y, plain) < kTolerance);
+      return !same_values(y, plain);
+    };
+    CHECK(takes(64, 64, 0));
+    CHECK(takes(256, 8, 0));
+    CHECK(takes(64, 64, 8));
+    CHECK_FALSE(takes(64, 64, 1));
+    CHECK_FALSE(takes(64, 64, 4));
+    CHECK_FALSE(takes(64, 60, 0));
+    CHECK_FALSE(takes(60, 64, 0));
+    CHECK_FALSE(takes(264, 64, 0));
+    CHECK_FALSE(takes(64, 264, 0));
+  }
+
+  TEST_CASE("the same bits, run after run and whatever the order of blocks and threads") {
+    if (!has_gpu()) return;
+    Generator random(26);
+    AttentionCase c = simple_case(1, 140, 200, 2, 1, 40, 64, random);
+    for (const bool has_masks : {false, true}) {
+      c.options.causal = true;
+      if (has_masks) c.options.dropout = 0.2, c.options.key_mask = random_mask({1, 200}, random);
+      const Tensor first = attention_by(kPath, c.in, c.options);
+      for (const std::uint64_t order : {0, 1, 2}) {
+        const InOrder in(order);
+        CHECK(same_values(attention_by(kPath, c.in, c.options), first));
+      }
+    }
+  }
+
+  TEST_CASE("no queries, no keys") {
+    if (!has_gpu()) return;
+    Generator random(27);
+    const AttentionCase none = simple_case(2, 0, 5, 2, 1, 16, 16, random);
+    CHECK(attention_by(kPath, none.in, {}).elements() == 0);
+    const AttentionCase blind = simple_case(2, 5, 0, 2, 1, 16, 16, random);
+    CHECK(same_values(attention_by(kPath, blind.in, {}),
+                      Tensor::zeros({2, 5, 2, 16}, DType::f64, Device::cpu())));
+  }
+}

@@ -1,0 +1,88 @@
+"""Training steps on a GPU, of compare_with_pytorch: rates of the card, rounds in turn, and what a table shows of them."""
+
+import json
+import statistics
+import subprocess
+import sys
+
+WORKLOADS = ["gpt2-124m-h200", "babygpt", "chargpt", "translate", "translate-base", "gpt2-124m-1k"]
+PRECISIONS = ["bf16", "tf32"]
+# Dense TFLOP/s of the data sheets.
+DATASHEETS = {"H200": {"bf16": 989, "tf32": 494, "f32": 67}, "H100": {"bf16": 989, "tf32": 494, "f32": 67},
+              "A100": {"bf16": 312, "tf32": 156, "f32": 19.5}}
+BYTES_A_PARAMETER = 16  # value, gradient, two moments
+MIB = 2**20
+OURS, QUEUED, EAGER, COMPILED = "ours", "ours without graphs", "PyTorch", "compiled"
+
+
+def try_run(command):
+    """What it prints, or why there is nothing."""
+    done = subprocess.run([str(part) for part in command], capture_output=True, text=True, check=False)
+    error = [line for line in done.stderr.strip().splitlines() if line.strip()]
+    return (done.stdout, None) if done.returncode == 0 else (None, error[-1] if error else f"exit code {done.returncode}")
+
+
+def rates_of(contest, arguments):
+    """What the card does, or nothing where bench_ops is not built: GB/s of a copy, TFLOP/s of a large product by precision."""
+    bench, rates = arguments.build / "tests/bench_ops", {}
+    for precision in arguments.precision if bench.exists() else []:
+        answer, error = try_run([bench, "--device", contest.device, "--dtype", precision, "--seconds", "0", "linear_forward 8192 8192 8192"])
+        if error:
+            print(f"rates in {precision}: not measured: {error}", file=sys.stderr)
+            continue
+        line = json.loads(answer.splitlines()[0])
+        rates[precision] = 1e-3 * line["_matrix_gflop_per_s"]
+        rates["copy, GB/s"] = line["_copy_gb_per_s"]
+    return rates
+
+
+def rounds_of(contest, arguments, workload, record):
+    """The runs of a workload by who ran; of who failed, the error."""
+    contestants = [OURS, QUEUED, *([] if arguments.no_eager else [EAGER]), *([] if arguments.no_compile else [COMPILED])]
+    runs, errors = {who: [] for who in contestants}, {}
+    for _ in range(arguments.rounds):
+        for who in contestants:
+            if who in errors:
+                continue
+            answer, error = try_run(contest.command(who, workload, "plain"))
+            if error:
+                errors[who] = error
+                print(f"{workload} {contest.precision} {who}: not measured: {error}", file=sys.stderr, flush=True)
+                continue
+            line = {**json.loads(answer.splitlines()[0]), "who": who}
+            record(run=line)
+            runs[who].append(line)
+            print(f"{workload} {contest.precision} {who}: {line['ms']} ms", file=sys.stderr, flush=True)
+            if runs[OURS] and line["params"] != runs[OURS][0]["params"]:
+                sys.exit(f"compare_with_pytorch: {workload} has {runs[OURS][0]['params']} parameters, and PyTorch's {line['params']}")
+    return runs, errors
+
+
+def row_of(workload, precision, runs, errors, rates):
+    def middle(who, key):
+        return statistics.median(line[key] for line in runs[who])
+
+    row = {"workload": workload, "precision": precision}
+    for who in runs:
+        row |= {f"{who}, ms": middle(who, "ms") if runs[who] else "not measured",
+                f"{who}, tokens/s": round(middle(who, "tokens_per_s")) if runs[who] else None}
+    for who in [who for who in runs if who != OURS]:
+        row[f"{who} to ours"] = (f"{statistics.median(b['ms'] / a['ms'] for a, b in zip(runs[OURS], runs[who])):.2f}x"
+                                 if runs[OURS] and runs[who] else None)
+    if runs[OURS]:
+        rate = 1e-3 * middle(OURS, "gflop_per_s")
+        datasheet = next((all_rates for card, all_rates in DATASHEETS.items() if card in runs[OURS][0].get("gpu", "")), {})
+        row["TFLOP/s"] = round(rate, 2)
+        row["of the measured rate"] = f"{100 * rate / rates[precision]:.1f} %" if precision in rates else None
+        row["of the datasheet's"] = f"{100 * rate / datasheet[precision]:.1f} %" if precision in datasheet else None
+    beyond = {}
+    for who, lines in runs.items():
+        if lines:
+            kept = 18 if precision == "bf16" and who in (OURS, QUEUED) else BYTES_A_PARAMETER
+            peak = max(line["peak_device_mib"] for line in lines)
+            beyond[who] = peak - kept * lines[0]["params"] / MIB
+            row |= {f"{who}, MiB": peak, f"{who} beyond, MiB": round(beyond[who])}
+    for who in (EAGER, COMPILED):
+        if OURS in beyond and beyond.get(who, 0) > 0:
+            row[f"our memory beyond to {who}'s"] = f"{beyond[OURS] / beyond[who]:.2f}x"
+    return row | {"not measured": "; ".join(f"{who}: {error}" for who, error in errors.items()) or None}

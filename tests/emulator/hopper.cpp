@@ -1,0 +1,238 @@
+#include <tapeformer/tests/emulator/machine.h>
+
+#include <algorithm>
+
+// Barriers in shared memory, copies of boxes, registers. Never instrumented: copies are nobody's accesses.
+namespace tapeformer::emulator {
+
+constexpr int kRegisters = 65536, kBoxRowBytes = 128;
+// A device promises no more alignment of dynamic shared memory than 16 bytes.
+constexpr unsigned kFirstAddress = 1024 + 16;
+
+void HopperBlock::begin() {
+  if (!is_used_) return;
+  barriers_.clear();
+  named_.clear();
+  threads_.clear();
+  warpgroups_.clear();
+  is_used_ = false;
+}
+
+void HopperBlock::end() {
+  if (!is_used_) return;
+  int registers = 0;
+  const int size = static_cast<int>(machine_.block_threads());
+  for (int i = 0; i < size; ++i) {
+    const Thread& thread = threads_[static_cast<unsigned>(i)];
+    registers += thread.registers != 0 ? thread.registers : kRegisters / size / 8 * 8;
+    if (!thread.products.empty()) machine_.fail("a block returned before its products were waited for");
+    if (!thread.stores.empty()) machine_.fail("a block returned before its stores were waited for");
+  }
+  if (registers > kRegisters)
+    machine_.fail("a block's threads took more registers than there are; got " + std::to_string(registers));
+  for (const auto& [key, barrier] : barriers_)
+    if (!barrier.loads.empty()) machine_.fail("a block returned before its loads were waited for");
+}
+
+unsigned HopperBlock::shared_address(const void* shared) const {
+  const std::ptrdiff_t offset = static_cast<const char*>(shared) - machine_.shared_memory();
+  if (offset < 0 || offset > static_cast<std::ptrdiff_t>(machine_.shared_bytes()))
+    machine_.fail("an address is of the dynamic shared memory");
+  return static_cast<unsigned>(offset) + kFirstAddress;
+}
+
+void HopperBlock::init_barrier(std::uint64_t* barrier, int arrivals) {
+  is_used_ = true;
+  if (shared_address(barrier) % 8 != 0) machine_.fail("a barrier lies at a multiple of 8 bytes");
+  if (arrivals < 1) machine_.fail("a barrier waits for one arrival at least");
+  Barrier made{};
+  made.arrivals = made.missing = arrivals;
+  made.thread = machine_.running_thread();
+  barriers_[barrier] = made;
+}
+
+void HopperBlock::publish_barriers() {
+  for (auto& [key, barrier] : barriers_)
+    if (barrier.thread == machine_.running_thread()) barrier.is_published = true;
+}
+
+HopperBlock::Barrier& HopperBlock::barrier_at(std::uint64_t* barrier) {
+  const auto found = barriers_.find(barrier);
+  if (found == barriers_.end()) machine_.fail("a barrier was not made");
+  if (!found->second.is_published) machine_.fail("a barrier was made and not published");
+  return found->second;
+}
+
+void HopperBlock::end_phase_if_complete(std::uint64_t* key, Barrier& barrier) {
+  if (barrier.missing > 0) return;
+  if (barrier.bytes < 0)
+    machine_.fail("more bytes arrived at a barrier than a phase expects; got " +
+                  std::to_string(-barrier.bytes) + " too many");
+  if (barrier.bytes > 0) return;
+  ++barrier.phase;
+  barrier.missing = barrier.arrivals;
+  machine_.wake(key);
+}
+
+void HopperBlock::arrive(std::uint64_t* key, int bytes) {
+  Barrier& barrier = barrier_at(key);
+  if (barrier.missing == 0) machine_.fail("more threads arrive at a barrier than a phase expects");
+  barrier.bytes += bytes;
+  --barrier.missing;
+  end_phase_if_complete(key, barrier);
+}
+
+/// Loads happen when somebody would wait for them.
+void HopperBlock::wait(std::uint64_t* key, unsigned parity, Place place) {
+  if (parity > 1) machine_.fail("a parity is 0 or 1");
+  for (Barrier& barrier = barrier_at(key); (barrier.phase & 1u) == parity;) {
+    if (barrier.loads.empty()) {
+      machine_.park(key, {Operation::phase, place.file, place.line, 0, 0, 0, 0});
+      continue;
+    }
+    for (const Box& box : barrier.loads) {
+      move(box, true);
+      barrier.bytes -= std::int64_t{box.map.box[1]} * kBoxRowBytes;
+    }
+    barrier.loads.clear();
+    end_phase_if_complete(key, barrier);
+  }
+}
+
+void HopperBlock::require_tile(const void* shared) const {
+  if (shared_address(shared) % kBoxRowBytes != 0)
+    machine_.fail("a box lies at a multiple of 128 bytes of shared memory");
+}
+
+void HopperBlock::load_box(void* to, const CUtensorMap& map, std::uint64_t* key, const int (&at)[4]) {
+  require_tile(to);
+  Barrier& barrier = barrier_at(key);
+  const std::size_t bytes = std::size_t{map.box[1]} * kBoxRowBytes;
+  if (static_cast<char*>(to) + bytes > machine_.shared_memory() + machine_.shared_bytes())
+    machine_.fail("a box leaves the dynamic shared memory");
+  std::memset(to, 0xFF, bytes);  // nobody may use what stood there
+  barrier.loads.push_back({map, static_cast<char*>(to), {at[0], at[1], at[2], at[3]}});
+  machine_.wake(key);
+}
+
+void HopperBlock::store_box(const CUtensorMap& map, const void* from, const int (&at)[4]) {
+  require_tile(from);
+  is_used_ = true;
+  char* shared = const_cast<char*>(static_cast<const char*>(from));
+  threads_[machine_.running_thread()].stores.push_back({map, shared, {at[0], at[1], at[2], at[3]}});
+}
+
+void HopperBlock::finish_stores() {
+  std::vector<Box>& stores = threads_[machine_.running_thread()].stores;
+  for (const Box& box : stores) move(box, false);
+  stores.clear();
+}
+
+/// Between shared memory, swizzled by its addresses, and the part of the box that lies in the tensor.
+void HopperBlock::move(const Box& box, bool to_shared) {
+  const CUtensorMap& map = box.map;
+  for (std::uint32_t row = 0; row < map.box[1]; ++row) {
+    for (std::uint32_t column = 0; column < map.box[0]; ++column) {
+      const std::int64_t at[] = {std::int64_t{box.at[0]} + column, std::int64_t{box.at[1]} + row, box.at[2],
+                                 box.at[3]};
+      bool is_inside = true;
+      std::int64_t offset = 2 * at[0];
+      for (int i = 0; i < 4; ++i) {
+        is_inside = is_inside && at[i] >= 0 && at[i] < static_cast<std::int64_t>(map.sizes[i]);
+        if (i > 0) offset += at[i] * static_cast<std::int64_t>(map.strides[i - 1]);
+      }
+      const unsigned plain = shared_address(box.shared) + row * kBoxRowBytes + 2 * column;
+      char* shared = machine_.shared_memory() + (plain ^ (plain >> 7 & 7u) << 4) - kFirstAddress;
+      char* global = const_cast<char*>(map.data) + (is_inside ? offset : 0);
+      if (to_shared && is_inside) std::memcpy(shared, global, 2);
+      if (to_shared && !is_inside) std::memset(shared, 0, 2);
+      if (!to_shared && is_inside) std::memcpy(global, shared, 2);
+    }
+  }
+}
+
+float HopperBlock::number_at(std::uint64_t matrix, unsigned offset) const {
+  if (matrix >> 62 != 1 || (matrix >> 49 & 7u) != 0) machine_.fail("a matrix is swizzled by 128 bytes");
+  const unsigned plain = static_cast<unsigned>((matrix & 0x3FFFu) << 4) + offset;
+  const unsigned swizzled = plain ^ (plain >> 7 & 7u) << 4;
+  if (swizzled < kFirstAddress || swizzled + 2 > kFirstAddress + machine_.shared_bytes())
+    machine_.fail("a matrix leaves the dynamic shared memory");
+  std::uint16_t bits;
+  std::memcpy(&bits, machine_.shared_memory() + swizzled - kFirstAddress, 2);
+  return bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
+}
+
+void HopperBlock::set_registers(int count, bool more) {
+  is_used_ = true;
+  int& own = threads_[machine_.running_thread()].registers;
+  const int before = own != 0 ? own : kRegisters / static_cast<int>(machine_.block_threads()) / 8 * 8;
+  if (count % 8 != 0 || count < 24 || count > 256)
+    machine_.fail("a thread's registers are a multiple of 8 from 24 to 256; got " + std::to_string(count));
+  if (more ? count < before : count > before)
+    machine_.fail("registers are taken, or given up; got " + std::to_string(count) + " of " +
+                  std::to_string(before));
+  own = count;
+}
+
+void HopperBlock::meet_at(int id, int threads, bool waits, Place place) {
+  is_used_ = true;
+  if (id < 1 || id > 15) machine_.fail("named barriers are 1 to 15; got " + std::to_string(id));
+  if (threads < 32 || threads % 32 != 0)
+    machine_.fail("whole warps meet at a named barrier; got " + std::to_string(threads) + " threads");
+  NamedBarrier& barrier = named_[id];
+  if (barrier.arrived == 0) barrier.threads = threads;
+  if (barrier.threads != threads) machine_.fail("threads expect different numbers at a named barrier");
+  if (++barrier.arrived == threads) {
+    barrier.arrived = 0;
+    machine_.wake(&barrier);
+  } else if (waits) {
+    machine_.park(&barrier, {Operation::named_barrier, place.file, place.line, 0, 0, 0, 0});
+  }
+}
+
+void init_barrier(std::uint64_t* barrier, int arrivals) {
+  running_machine().hopper().init_barrier(barrier, arrivals);
+}
+void publish_barriers() { running_machine().hopper().publish_barriers(); }
+void arrive(std::uint64_t* barrier, int bytes) { running_machine().hopper().arrive(barrier, bytes); }
+void wait(std::uint64_t* barrier, unsigned parity, Place place) {
+  running_machine().hopper().wait(barrier, parity, place);
+}
+void load_box(void* to, const CUtensorMap& map, std::uint64_t* barrier, const int (&at)[4]) {
+  running_machine().hopper().load_box(to, map, barrier, at);
+}
+void store_box(const CUtensorMap& map, const void* from, const int (&at)[4]) {
+  running_machine().hopper().store_box(map, from, at);
+}
+void finish_stores() { running_machine().hopper().finish_stores(); }
+void set_registers(int count, bool more) { running_machine().hopper().set_registers(count, more); }
+void meet_at(int barrier, int threads, bool waits, Place place) {
+  running_machine().hopper().meet_at(barrier, threads, waits, place);
+}
+unsigned shared_address(const void* shared) { return running_machine().hopper().shared_address(shared); }
+
+}  // namespace tapeformer::emulator
+
+CUresult cuTensorMapEncodeTiled(CUtensorMap* map, CUtensorMapDataType type, std::uint32_t rank, void* data,
+                                const std::uint64_t* sizes, const std::uint64_t* strides,
+                                const std::uint32_t* box, const std::uint32_t* element_strides,
+                                CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle,
+                                CUtensorMapL2promotion, CUtensorMapFloatOOBfill fill) {
+  if (type != CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 || rank != 4 || interleave != CU_TENSOR_MAP_INTERLEAVE_NONE ||
+      swizzle != CU_TENSOR_MAP_SWIZZLE_128B || fill != CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE ||
+      reinterpret_cast<std::uintptr_t>(data) % 16 != 0 || box[0] != 64)
+    return CUDA_ERROR_INVALID_VALUE;
+  map->data = static_cast<const char*>(data);
+  for (std::uint32_t i = 0; i < rank; ++i) {
+    if (sizes[i] == 0 || sizes[i] > std::uint64_t{1} << 32 || box[i] == 0 || box[i] > 256 ||
+        element_strides[i] != 1 || (i > 1 && box[i] != 1))
+      return CUDA_ERROR_INVALID_VALUE;
+    map->sizes[i] = sizes[i];
+    map->box[i] = box[i];
+    if (i == 0) continue;
+    if (strides[i - 1] % 16 != 0 || strides[i - 1] == 0 || strides[i - 1] >= std::uint64_t{1} << 40)
+      return CUDA_ERROR_INVALID_VALUE;
+    map->strides[i - 1] = strides[i - 1];
+  }
+  return CUDA_SUCCESS;
+}

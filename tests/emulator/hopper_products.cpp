@@ -1,0 +1,138 @@
+#include <tapeformer/tests/emulator/machine.h>
+
+#include <algorithm>
+
+// Products of warpgroups: done when they are waited for, from what shared memory holds then.
+namespace tapeformer::emulator {
+namespace {
+
+constexpr unsigned kGroup = 128, kRows = 64, kDepth = 16;
+constexpr std::uint32_t kInFlight = 0xFFFFFFFFu;  // a NaN
+
+float half(unsigned pair, unsigned which) {
+  return bit_cast<float>(which == 0 ? pair << 16 : pair & 0xFFFF0000u);
+}
+
+unsigned bytes_of(std::uint64_t matrix, int field) {
+  return static_cast<unsigned>(matrix >> field & 0x3FFFu) << 4;
+}
+/// Of number k of row i, in a matrix along k, and of number i of row k, across it.
+unsigned offset_along(std::uint64_t matrix, unsigned i, unsigned k) {
+  return i / 8 * bytes_of(matrix, 32) + i % 8 * 128 + 2 * k;
+}
+unsigned offset_across(std::uint64_t matrix, unsigned i, unsigned k) {
+  return i / 64 * bytes_of(matrix, 16) + k / 8 * bytes_of(matrix, 32) + k % 8 * 128 + i % 64 * 2;
+}
+
+}  // namespace
+
+void HopperBlock::wgmma_fence() {
+  is_used_ = true;
+  threads_[machine_.running_thread()].is_fenced = true;
+}
+
+void HopperBlock::wgmma(float* d, int columns, std::uint64_t a, const unsigned* registers, std::uint64_t b,
+                        bool adds) {
+  Thread& own = threads_[machine_.running_thread()];
+  if (!own.is_fenced) machine_.fail("a product begins behind a fence that follows the last wait");
+  if (machine_.running_thread() / kGroup * kGroup + kGroup > machine_.block_threads())
+    machine_.fail("a warpgroup has 128 threads");
+  Product product{d, columns, a, b, registers, {}, adds, own.closed};
+  if (registers != nullptr) std::copy_n(registers, 4, product.copied.begin());
+  own.products.push_back(product);
+  InFlight& accumulator = own.accumulators[d];
+  const auto count = static_cast<std::size_t>(columns) / 2;
+  if (accumulator.products++ == 0) {
+    accumulator.values.assign(d, d + count);
+    std::fill_n(d, count, bit_cast<float>(kInFlight));
+  }
+}
+
+void HopperBlock::wgmma_commit() { ++threads_[machine_.running_thread()].closed; }
+
+void HopperBlock::wgmma_wait(std::size_t pending, Place place) {
+  is_used_ = true;
+  const unsigned number = machine_.running_thread() / kGroup;
+  Thread& own = threads_[machine_.running_thread()];
+  own.is_fenced = false;
+  Warpgroup& group = warpgroups_[number];
+  if (group.waiting == 0) group = {0, place, pending};
+  if (group.place.line != place.line || group.pending != pending)
+    machine_.fail("threads of a warpgroup wait for products at different places; " +
+                  machine_.where_threads_are());
+  if (++group.waiting < kGroup) {
+    machine_.park(&group, {Operation::products, place.file, place.line, 0, 0, 0, 0});
+    return;
+  }
+  group.waiting = 0;
+  const auto due = [&](const Thread& thread) {
+    return std::count_if(thread.products.begin(), thread.products.end(),
+                         [&](const Product& product) { return product.group + pending < thread.closed; });
+  };
+  const auto count = due(own);
+  for (unsigned t = number * kGroup; t < number * kGroup + kGroup; ++t)
+    if (due(threads_[t]) != count) machine_.fail("threads of a warpgroup began different products");
+  for (auto i = count; i > 0; --i) multiply(number * kGroup);
+  machine_.wake(&group);
+}
+
+/// The oldest product of the warpgroup.
+void HopperBlock::multiply(unsigned first) {
+  const Product& product = threads_[first].products.front();
+  const auto columns = static_cast<unsigned>(product.columns);
+  for (unsigned t = first; t < first + kGroup; ++t) {
+    if (threads_[t].products.empty()) machine_.fail("threads of a warpgroup began different products");
+    const Product& same = threads_[t].products.front();
+    if (same.columns != product.columns || same.a != product.a || same.b != product.b ||
+        same.adds != product.adds || same.group != product.group ||
+        (same.registers == nullptr) != (product.registers == nullptr))
+      machine_.fail("threads of a warpgroup began different products");
+    if (same.registers != nullptr && !std::equal(same.copied.begin(), same.copied.end(), same.registers))
+      machine_.fail("a product's registers were changed before it was done");
+  }
+  std::vector<float> a(kRows * kDepth), b(kDepth * columns), c(kRows * columns, 0.0f);
+  for (unsigned k = 0; k < kDepth; ++k) {
+    for (unsigned n = 0; n < columns; ++n)
+      b[k * columns + n] =
+          number_at(product.b, product.registers == nullptr ? offset_along(product.b, n, k)
+                                                            : offset_across(product.b, n, k));
+    for (unsigned m = 0; m < kRows; ++m) {
+      const unsigned lane = m % 8 * 4 + k % 8 / 2, part = k / 8 * 2 + m % 16 / 8;
+      a[m * kDepth + k] =
+          product.registers == nullptr
+              ? number_at(product.a, offset_along(product.a, m, k))
+              : half(threads_[first + m / 16 * kWarp + lane].products.front().copied[part], k % 2);
+    }
+  }
+  for (unsigned m = 0; m < kRows; ++m) {
+    for (unsigned k = 0; k < kDepth; ++k) {
+      for (unsigned n = 0; n < columns; ++n) c[m * columns + n] += a[m * kDepth + k] * b[k * columns + n];
+    }
+  }
+  for (unsigned t = 0; t < kGroup; ++t) {
+    Thread& thread = threads_[first + t];
+    const Product done = thread.products.front();
+    InFlight& into = thread.accumulators[done.d];
+    for (unsigned i = 0; i < columns / 2; ++i) {
+      const unsigned lane = t % kWarp, row = t / kWarp * 16 + lane / 4 + i % 4 / 2 * 8,
+                     column = i / 4 * 8 + lane % 4 * 2 + i % 2;
+      into.values[i] = (done.adds ? into.values[i] : 0.0f) + c[row * columns + column];
+    }
+    thread.products.erase(thread.products.begin());
+    if (--into.products > 0) continue;
+    for (unsigned i = 0; i < columns / 2; ++i)
+      if (bit_cast<std::uint32_t>(done.d[i]) != kInFlight)
+        machine_.fail("an accumulator was changed before its products were done");
+    std::copy(into.values.begin(), into.values.end(), done.d);
+    thread.accumulators.erase(done.d);
+  }
+}
+
+void wgmma_fence() { running_machine().hopper().wgmma_fence(); }
+void wgmma(float* d, int columns, std::uint64_t a, const unsigned* registers, std::uint64_t b, bool adds) {
+  running_machine().hopper().wgmma(d, columns, a, registers, b, adds);
+}
+void wgmma_commit() { running_machine().hopper().wgmma_commit(); }
+void wgmma_wait(std::size_t pending, Place place) { running_machine().hopper().wgmma_wait(pending, place); }
+
+}  // namespace tapeformer::emulator

@@ -1,0 +1,142 @@
+#include <tapeformer/tests/nn/module_case.h>
+
+#include <algorithm>
+
+namespace tapeformer {
+
+Tensor real_tokens(const std::vector<Index>& lengths, Index longest) {
+  const Tensor mask = Tensor::full({static_cast<Index>(lengths.size()), longest}, 0, DType::boolean);
+  bool* to = mask.data<bool>();
+  for (const Index length : lengths) {
+    std::fill_n(to, length, true);
+    to += longest;
+  }
+  return mask;
+}
+
+void randomise(Module& module, std::uint64_t seed) {
+  Generator random(seed);
+  for (auto& [name, parameter] : module.named_parameters()) {
+    const bool is_gain = name.find("norm.weight") != std::string::npos;
+    random.fill_normal(parameter.value(), is_gain ? 1 : 0, 0.4);
+  }
+}
+
+TransformerLayerConfig small_layer_config(bool norm_first, double dropout) {
+  TransformerLayerConfig config;
+  config.width = 6;
+  config.heads = 3;
+  config.key_width = 4;
+  config.value_width = 5;
+  config.feed_forward = 7;
+  config.activation = Unary::gelu;
+  config.dropout = dropout;
+  config.norm_first = norm_first;
+  return config;
+}
+
+GradcheckReport gradcheck_module(Module& module, NamedTensors inputs, const std::function<Tensor()>& function,
+                                 const GradcheckOptions& options) {
+  const SingleThread guard;
+  for (auto& [name, parameter] : module.named_parameters()) {
+    if (name.find("key.bias") == std::string::npos) inputs.emplace_back(name, parameter.value());
+  }
+  return gradcheck(
+      [&] {
+        rewind(module);
+        return function();
+      },
+      inputs, options);
+}
+
+std::vector<std::string> golden_parts(const std::string& name) {
+  const std::string packed = "query_key_value.";
+  const std::size_t at = name.find(packed);
+  if (at == std::string::npos) return {name};
+  std::vector<std::string> parts;
+  for (const char* part : {"query.", "key.", "value."}) {
+    parts.push_back(name.substr(0, at) + part + name.substr(at + packed.size()));
+  }
+  return parts;
+}
+
+Tensor golden_parameter(const Golden& golden, const std::string& name_of_case, const std::string& prefix,
+                        const std::string& name, DType type) {
+  TensorList parts;
+  for (const std::string& part : golden_parts(name)) {
+    parts.push_back(golden.tensor(name_of_case, prefix + part, type));
+  }
+  return parts.size() == 1 ? parts[0] : concat(parts, 0);
+}
+
+void for_each_golden_part(
+    const Golden& golden, const std::string& name_of_case, const std::string& prefix, const std::string& name,
+    const Tensor& ours, const std::function<void(const std::string&, const Tensor&, const Tensor&)>& check) {
+  Index from = 0;
+  for (const std::string& part : golden_parts(name)) {
+    INFO(part);
+    const Tensor expected = golden.tensor(name_of_case, prefix + part);
+    check(part, slice(ours, 0, from, expected.size(0)), expected);
+    from += expected.size(0);
+  }
+  CHECK(from == ours.size(0));
+}
+
+void check_layer_against_golden(const std::string& name_of_case, Module& module,
+                                const std::function<Tensor(const std::map<std::string, Tensor>& in)>& call,
+                                const char* file) {
+  const Golden golden(file);
+  const std::vector<std::string> zero_gradients = golden.listed(name_of_case, "zero_gradients");
+  for (const DType type : {DType::f64, DType::f32}) {
+    const double tolerance = type == DType::f64 ? 1e-11 : 1e-5;
+    INFO(name_of_case, " in ", name_of(type));
+    auto parameters = module.named_parameters();
+    std::size_t parts = 0;
+    for (auto& [name, parameter] : parameters) {
+      parameter.set_value(golden_parameter(golden, name_of_case, "param.", name, type));
+      parts += golden_parts(name).size();
+    }
+    REQUIRE(parts == golden.names(name_of_case, "param.").size());
+
+    Tape tape;
+    std::map<std::string, Tensor> in;
+    std::vector<std::string> differentiable;
+    std::vector<Tensor> watched;
+    for (const std::string& name : golden.names(name_of_case, "in.")) {
+      in[name] = golden.tensor(name_of_case, "in." + name, type);
+      if (golden.names(name_of_case, "grad." + name).empty()) continue;
+      tape.watch(in[name]);
+      differentiable.push_back(name);
+      watched.push_back(in[name]);
+    }
+    const Tensor y = call(in), seed = golden.tensor(name_of_case, "seed", type);
+    CHECK(relative_error(y, golden.tensor(name_of_case, "out")) < tolerance);
+    const std::vector<Tensor> gradients = tape.gradients(y, watched, seed);
+    for (std::size_t i = 0; i < differentiable.size(); ++i) {
+      INFO(differentiable[i]);
+      CHECK(relative_error(gradients[i], golden.tensor(name_of_case, "grad." + differentiable[i])) <
+            tolerance);
+    }
+    module.clear_gradients();
+    tape.backward(y, seed);
+    // The rounding noise of a key bias in f32 is that of the sums which its weight's gradient is made of.
+    const auto largest_beside = [&](const std::string& bias) {
+      const std::string weight = bias.substr(0, bias.rfind('.')) + ".weight";
+      const Tensor gradient = golden.tensor(name_of_case, "grad." + weight);
+      return absolute_error(gradient, Tensor::zeros(gradient.shape(), DType::f64));
+    };
+    for (const auto& [name, parameter] : parameters) {
+      for_each_golden_part(golden, name_of_case, "grad.", name, parameter.gradient(),
+                           [&](const std::string& part, const Tensor& gradient, const Tensor& expected) {
+                             if (std::count(zero_gradients.begin(), zero_gradients.end(), part) > 0) {
+                               CHECK(absolute_error(gradient, Tensor::zeros(gradient.shape())) <
+                                     (type == DType::f64 ? 1e-12 : 2e-6 * largest_beside(part)));
+                             } else {
+                               CHECK(relative_error(gradient, expected) < tolerance);
+                             }
+                           });
+    }
+  }
+}
+
+}  // namespace tapeformer
