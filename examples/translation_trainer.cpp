@@ -1,5 +1,4 @@
 #include <tapeformer/autograd/error.h>
-#include <tapeformer/autograd/ops/loss.h>
 #include <tapeformer/autograd/tape.h>
 #include <tapeformer/examples/translation_trainer.h>
 #include <tapeformer/nn/generate.h>
@@ -33,8 +32,9 @@ double validation_loss(EncoderDecoder& model, TranslationBatches& batches, Progr
     const TranslationBatch here = batches.next();
     const Index counted = target_tokens(here);
     const TranslationBatch batch = here.to(model.device());
-    const Tensor logits = model(batch.source_ids, batch.source_mask, batch.target_inputs);
-    total += cross_entropy(logits, batch.target_outputs, plain).item() * static_cast<double>(counted);
+    const Tensor loss =
+        model.loss(batch.source_ids, batch.source_mask, batch.target_inputs, batch.target_outputs, plain);
+    total += loss.item() * static_cast<double>(counted);
     tokens += counted;
     progress.show("validating " + std::to_string(i + 1) + "/" + std::to_string(count));
   }
@@ -135,8 +135,9 @@ BatchLoss TranslationTask::batch_loss() {
   smoothed.ignored = kIgnored;
   smoothed.smoothing = options_.label_smoothing;
   const TranslationBatch& batch = batch_.tensors;
-  const Tensor logits = (*model_)(batch.source_ids, batch.source_mask, batch.target_inputs);
-  return {cross_entropy(logits, batch.target_outputs, smoothed), batch_.counted, batch.tokens};
+  return {
+      model_->loss(batch.source_ids, batch.source_mask, batch.target_inputs, batch.target_outputs, smoothed),
+      batch_.counted, batch.tokens};
 }
 
 BatchParts TranslationTask::batch_parts() {

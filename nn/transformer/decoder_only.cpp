@@ -1,5 +1,4 @@
 #include <tapeformer/autograd/error.h>
-#include <tapeformer/autograd/ops/linear_cross_entropy.h>
 #include <tapeformer/autograd/recompute.h>
 #include <tapeformer/nn/ends_with.h>
 #include <tapeformer/nn/initialization.h>
@@ -105,12 +104,7 @@ LayerCaches DecoderOnly::start(const CacheConfig& config) const {
 
 Tensor DecoderOnly::loss(const Tensor& ids, const Tensor& targets, const Tensor& prefix_lengths,
                          const HeadLossConfig& head) const {
-  const Tensor states_btc = states(ids, prefix_lengths);
-  if (!head.fused) return cross_entropy(logits(states_btc), targets);
-  LinearCrossEntropyOptions options;
-  options.chunk = head.chunk;
-  const Tensor bias = head_.bias().defined() ? head_.bias().used() : Tensor();
-  return linear_cross_entropy(states_btc, head_.weight(), bias, targets, options);
+  return head_loss(head_, states(ids, prefix_lengths), targets, {}, head);
 }
 
 void DecoderOnly::visit(ParameterVisitor& visitor) {

@@ -2,6 +2,7 @@
 
 #include <tapeformer/nn/transformer/decoder_only_config.h>
 #include <tapeformer/nn/transformer/decoder_only_layer.h>
+#include <tapeformer/nn/transformer/head_loss.h>
 #include <tapeformer/nn/transformer/layer_caches.h>
 #include <tapeformer/nn/transformer/token_input.h>
 
@@ -9,12 +10,6 @@
 #include <vector>
 
 namespace tapeformer {
-
-/// How DecoderOnly::loss computes it; the value does not depend on it beyond rounding.
-struct HeadLossConfig {
-  bool fused = false;  ///< logits never exist all at once
-  Index chunk = 0;     ///< rows at a time, when fused; 0 for a good number
-};
 
 /// A language model: GPT-2 with one configuration, Llama with another.
 /// Math:    x = embedding(ids) + position; in every layer x = x + attention(norm(x)) and then

@@ -165,6 +165,13 @@ Tensor EncoderDecoder::operator()(const Tensor& source, const Tensor& source_mas
   return logits(decode(target, encode(source, source_mask), source_mask));
 }
 
+Tensor EncoderDecoder::loss(const Tensor& source, const Tensor& source_mask, const Tensor& target,
+                            const Tensor& expected, const CrossEntropyOptions& options,
+                            const HeadLossConfig& head) const {
+  const Tensor states_btc = decode(target, encode(source, source_mask), source_mask);
+  return head_loss(head_, states_btc, expected, options, head);
+}
+
 void EncoderDecoder::visit(ParameterVisitor& visitor) {
   visitor.child("encoder", encoder_);
   visitor.child("decoder", decoder_);

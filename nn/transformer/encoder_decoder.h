@@ -3,6 +3,7 @@
 #include <tapeformer/nn/transformer/decoder_layer.h>
 #include <tapeformer/nn/transformer/decoder_state.h>
 #include <tapeformer/nn/transformer/encoder_layer.h>
+#include <tapeformer/nn/transformer/head_loss.h>
 #include <tapeformer/nn/transformer/token_input.h>
 
 #include <optional>
@@ -92,6 +93,10 @@ class EncoderDecoder : public Module {
   /// Teacher forcing: the logits of every next target token.
   /// Shapes:  source i32 [B, S], source_mask bool [B, S], target i32 [B, T] -> [B, T, V]
   Tensor operator()(const Tensor& source, const Tensor& source_mask, const Tensor& target) const;
+  /// Mean cross-entropy, in nats, of the tokens that are expected at the target's places.
+  /// Shapes:  expected i32 [B, T], the others as above -> []
+  Tensor loss(const Tensor& source, const Tensor& source_mask, const Tensor& target, const Tensor& expected,
+              const CrossEntropyOptions& options = {}, const HeadLossConfig& head = {}) const;
 
   Tensor encode(const Tensor& source, const Tensor& source_mask) const {
     return encoder_(source, source_mask);

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <tapeformer/autograd/kernels/cuda.h>
-#include <tapeformer/autograd/ops/linear_cross_entropy.h>
 #include <tapeformer/autograd/tape.h>
 #include <tapeformer/examples/compute.h>
 #include <tapeformer/nn/replay.h>
@@ -81,12 +80,9 @@ class LanguageTrainee : public Trainee {
 class TranslationTrainee : public Trainee {
  public:
   TranslationTrainee(const Workload& w, const TrainingVariant& variant, Generator& random)
-      : workload_(w), fused_head_(variant.fused_head), model_(config(w), random) {
+      : workload_(w), model_(config(w), random) {
+    head_.fused = variant.fused_head;
     model_.recompute_layers(variant.recompute_layers);
-    for (const auto& [name, parameter] : model_.named_parameters()) {
-      if (name == "head.weight") head_weight_ = parameter;
-      if (name == "head.bias") head_bias_ = parameter;
-    }
   }
   Module& module() override { return model_; }
   void draw_batch(Generator& random, Device device) override {
@@ -95,11 +91,9 @@ class TranslationTrainee : public Trainee {
     expected_ = random_ids(workload_.batch, workload_.length, workload_.vocabulary, random, device);
   }
   Tensor loss() const override {
-    LinearCrossEntropyOptions options;
+    CrossEntropyOptions options;
     options.smoothing = 0.1;
-    if (!fused_head_) return cross_entropy(model_(source_, {}, target_), expected_, options);
-    const Tensor states_btc = model_.decode(target_, model_.encode(source_, {}), {});
-    return linear_cross_entropy(states_btc, head_weight_, head_bias_, expected_, options);
+    return model_.loss(source_, {}, target_, expected_, options, head_);
   }
   std::vector<Tensor*> batch() override { return {&source_, &target_, &expected_}; }
 
@@ -116,9 +110,8 @@ class TranslationTrainee : public Trainee {
   }
 
   Workload workload_;
-  bool fused_head_;
   EncoderDecoder model_;
-  Parameter head_weight_, head_bias_;
+  HeadLossConfig head_;
   Tensor source_, target_, expected_;
 };
 

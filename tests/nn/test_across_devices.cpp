@@ -1,5 +1,4 @@
 #include <tapeformer/autograd/kernels/cuda.h>
-#include <tapeformer/autograd/ops/loss.h>
 #include <tapeformer/nn/checkpoint.h>
 #include <tapeformer/nn/generate.h>
 #include <tapeformer/nn/generate_text.h>
@@ -100,8 +99,7 @@ std::vector<double> translation_losses(const Place& place, double dropout, int s
     };
     CrossEntropyOptions options;
     options.smoothing = 0.1;
-    return cross_entropy(model(ids(8, 11, batch), mask, ids(7, 12, batch + 3)), ids(7, 12, batch + 6),
-                         options);
+    return model.loss(ids(8, 11, batch), mask, ids(7, 12, batch + 3), ids(7, 12, batch + 6), options);
   });
 }
 

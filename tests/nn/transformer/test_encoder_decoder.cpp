@@ -1,6 +1,5 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/ops/elementwise.h>
-#include <tapeformer/autograd/ops/loss.h>
 #include <tapeformer/autograd/ops/reduce.h>
 #include <tapeformer/autograd/ops/shape.h>
 #include <tapeformer/nn/transformer/encoder_decoder.h>
@@ -76,7 +75,7 @@ TEST_SUITE("nn/transformer/encoder_decoder") {
         config.positions = norm_first ? PositionKind::sinusoidal : PositionKind::learned;
         EncoderDecoder model = model_of(config);
         const auto loss = [&] {
-          return cross_entropy(model(source(), source_mask(), target()), labels(), {-1, 0.1});
+          return model.loss(source(), source_mask(), target(), labels(), {-1, 0.1}, {norm_first, 3});
         };
         const std::string name = std::string("encoder_decoder ") + (norm_first ? "pre-norm" : "post-norm") +
                                  (tied ? " tied" : "") + (config.layer.dropout > 0 ? " dropout" : "");
@@ -171,7 +170,7 @@ TEST_SUITE("nn/transformer/encoder_decoder") {
     REQUIRE(uses.size() == 3);
     for (EncoderDecoder* model : {&apart, &tied}) {
       Tape tape;
-      tape.backward(cross_entropy((*model)(source(), source_mask(), target()), labels()));
+      tape.backward(model->loss(source(), source_mask(), target(), labels()));
     }
     const Tensor total = uses[0].gradient() + uses[1].gradient() + uses[2].gradient();
     CHECK(relative_error(shared.at("encoder.embedding.weight").gradient(), total) < 1e-13);
@@ -185,7 +184,7 @@ TEST_SUITE("nn/transformer/encoder_decoder") {
     config.tie_target_head = false;
     Generator random(1);
     const EncoderDecoder model(config, random);
-    const double loss = cross_entropy(model(source(), source_mask(), target()), labels()).item();
+    const double loss = model.loss(source(), source_mask(), target(), labels()).item();
     CHECK(std::fabs(loss - std::log(50.0)) < 0.7);
   }
 
@@ -199,7 +198,7 @@ TEST_SUITE("nn/transformer/encoder_decoder") {
       for (int step = 0; step < 3; ++step) {
         model.clear_gradients();
         Tape tape;
-        tape.backward(cross_entropy(model(source(), source_mask(), target()), labels()));
+        tape.backward(model.loss(source(), source_mask(), target(), labels()));
         optimizer.step(1e-2);
       }
       return model.parameters()[0].value();

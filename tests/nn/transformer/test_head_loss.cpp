@@ -1,0 +1,78 @@
+#include <tapeformer/autograd/profile.h>
+#include <tapeformer/nn/transformer/head_loss.h>
+#include <tapeformer/tests/nn/module_case.h>
+
+#include <doctest/doctest.h>
+
+using namespace tapeformer;
+
+namespace {
+
+Tensor states() { return random_values({2, 3, 5}, 3); }
+Tensor targets() { return ids_of({4, 0, -7, 6, 6, 1}, {2, 3}); }
+const CrossEntropyOptions kOptions{-7, 0.1};
+const HeadLossConfig kConfigs[] = {{}, {true, 0}, {true, 1}, {true, 4}};
+
+struct Pass {
+  Tensor loss;
+  std::vector<Tensor> gradients;  // of the states and of the head
+};
+
+Pass pass(Linear& head, const std::function<Tensor(const Tensor& x)>& loss_of) {
+  head.clear_gradients();
+  const Parameter x(states());
+  Tape tape;
+  Pass result{loss_of(x.value()), {}};
+  tape.backward(result.loss);
+  result.gradients.push_back(x.gradient());
+  for (const Parameter& parameter : head.parameters()) result.gradients.push_back(parameter.gradient());
+  return result;
+}
+
+Index calls_of(const Profile& profile, const std::string& op) {
+  Index calls = 0;
+  for (const ProfileLine& line : profile.lines()) calls += line.op == op ? line.calls : 0;
+  return calls;
+}
+
+}  // namespace
+
+TEST_SUITE("nn/transformer/head_loss") {
+  TEST_CASE("however it is computed, loss and gradients are those of cross_entropy(head(states))") {
+    for (const bool bias : {true, false}) {
+      Linear head = random_module<Linear>(LinearConfig{5, 7, bias, {}});
+      const Pass expected =
+          pass(head, [&](const Tensor& x) { return cross_entropy(head(x), targets(), kOptions); });
+      for (const HeadLossConfig& config : kConfigs) {
+        INFO("bias ", bias, ", fused ", config.fused, ", chunk ", config.chunk);
+        const Pass got =
+            pass(head, [&](const Tensor& x) { return head_loss(head, x, targets(), kOptions, config); });
+        CHECK(std::fabs(got.loss.item() / expected.loss.item() - 1) < 1e-13);
+        REQUIRE(got.gradients.size() == expected.gradients.size());
+        for (std::size_t i = 0; i < got.gradients.size(); ++i)
+          CHECK(relative_error(got.gradients[i], expected.gradients[i]) < 1e-13);
+        const RecordingPause pause;
+        CHECK(head_loss(head, states(), targets(), kOptions, config).item() ==
+              doctest::Approx(expected.loss.item()).epsilon(1e-13));
+      }
+    }
+  }
+
+  TEST_CASE("on a GPU the gradient is written over the logits, elsewhere where that is asked for") {
+    Linear head = random_module<Linear>(LinearConfig{5, 7, true, {}});
+    for (const HeadLossConfig& config : kConfigs) {
+      const Profile profile;
+      pass(head, [&](const Tensor& x) { return head_loss(head, x, targets(), kOptions, config); });
+      const bool at_once = config.fused || default_device().is_cuda();
+      CHECK((calls_of(profile, "linear_cross_entropy") > 0) == at_once);
+      CHECK((calls_of(profile, "cross_entropy") > 0) == !at_once);
+    }
+  }
+
+  TEST_CASE("targets that do not fit are refused, fused or not") {
+    Linear head = random_module<Linear>(LinearConfig{5, 7, true, {}});
+    for (const HeadLossConfig& config : kConfigs) {
+      CHECK_THROWS_AS(head_loss(head, states(), ids_of({1, 2}, {2}), {}, config), ShapeError);
+    }
+  }
+}
