@@ -52,6 +52,7 @@ struct World {
   std::recursive_mutex mutex;
   std::map<const char*, Block> blocks;
   EmulatedPool pools[kMostDevices];
+  std::map<const void*, std::size_t> allowed[kMostDevices];  // dynamic shared memory of kernels
 };
 World& world() {
   static World* const instance = new World;
@@ -189,7 +190,9 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
 }
 
 cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute, int value) {
+  const Lock lock(world().mutex);
   const bool fits = kernel != nullptr && value <= 227 * 1024;
+  if (fits) world().allowed[current_device][kernel] = static_cast<std::size_t>(value);
   return fits ? cudaSuccess : failed(cudaErrorInvalidValue);
 }
 
@@ -385,6 +388,12 @@ void require_device_memory(const char* user, cudaStream_t stream, const void* fr
   const Block* block = block_with(from, bytes);
   if (block == nullptr || (block->device != stream->device && block->kind != Kind::pinned))
     abort_because(std::string(user) + " is given memory that is not its device's, or has ended");
+}
+
+void require_allowed(const char* user, cudaStream_t stream, const void* kernel, std::size_t shared_bytes) {
+  const Lock lock(world().mutex);
+  if (shared_bytes > 32 * 1024 && world().allowed[stream->device][kernel] < shared_bytes)
+    abort_because(std::string(user) + " was not allowed so much shared memory");
 }
 
 }  // namespace tapeformer::emulator

@@ -99,5 +99,8 @@ void perform(cudaStream_t stream, std::function<void()> work);
 /// Ends the program unless a kernel may use these bytes: nullptr, or inside of one allocation of `stream`'s
 /// device.
 void require_device_memory(const char* user, cudaStream_t stream, const void* from, std::size_t bytes);
+/// Ends the program unless a kernel was allowed so much dynamic shared memory on the stream's device, or may
+/// have it unasked: 48 KiB, from which comes what the kernel declares, here taken to be 16.
+void require_allowed(const char* user, cudaStream_t stream, const void* kernel, std::size_t shared_bytes);
 
 }  // namespace tapeformer::emulator

@@ -47,10 +47,11 @@ void launch(Cuda on, const char* name, void (*kernel)(Parameters...), dim3 grid,
             std::size_t shared_bytes, Arguments... arguments) {
   if (grid.x == 0 || grid.y == 0 || grid.z == 0) return;
   const cudaStream_t stream = stream_of(on);
-  if (shared_bytes > 48 * 1024) allow_shared(on, reinterpret_cast<const void*>(kernel), shared_bytes);
+  if (shared_bytes > 0) allow_shared(on, reinterpret_cast<const void*>(kernel), shared_bytes);
 #if defined(__CUDACC__)
   kernel<<<grid, block, shared_bytes, stream>>>(static_cast<Parameters>(arguments)...);
 #else
+  emulator::require_allowed(name, stream, reinterpret_cast<const void*>(kernel), shared_bytes);
   emulator::perform(stream, [=] {
     (require_argument(name, stream, static_cast<Parameters>(arguments)), ...);
     emulator::launch(name, grid, block, shared_bytes, [&] { kernel(static_cast<Parameters>(arguments)...); });
