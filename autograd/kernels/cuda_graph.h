@@ -11,7 +11,7 @@
 namespace tapeformer::cuda {
 
 /// What a capture cannot hold was asked for: waiting for the device, looking at its memory, or sending to it,
-/// or more memory than there is.
+/// or more memory than there is; or the device, or a library, has refused something in it.
 class NotCapturable : public Error {
  public:
   using Error::Error;

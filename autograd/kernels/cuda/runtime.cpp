@@ -64,6 +64,11 @@ void check(cudaError_t status, const char* doing) {
   } else if (!is_of_this_call(status)) {
     message += "; a kernel queued earlier may be the cause, try CUDA_LAUNCH_BLOCKING=1, which finds it";
   }
+  fail(message);
+}
+
+void fail(const std::string& message) {
+  if (is_capturing()) throw NotCapturable(message);
   throw DeviceError(message);
 }
 

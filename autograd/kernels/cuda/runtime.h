@@ -22,8 +22,10 @@
 /// What the sources of this folder share about devices; the rest of the library knows kernels/cuda.h alone.
 namespace tapeformer::cuda {
 
-/// Throws: DeviceError that says what was being done and why it failed
+/// Throws: as fail(), what was being done and why it failed
 void check(cudaError_t status, const char* doing);
+/// Throws: DeviceError; in a capture NotCapturable, since the same work may do outside of one, or fail there
+[[noreturn]] void fail(const std::string& message);
 
 /// Pinned memory on its way to a device, filled from the front; free again when `sent` has happened.
 struct StagingBuffer {
@@ -75,7 +77,7 @@ struct DeviceState {
   Staging to_uploads, to_kernels;
   cudaEvent_t uploaded = nullptr;
   std::vector<ReadbackSlot> slots;
-  std::map<const void*, std::size_t> shared_allowed;  ///< of each kernel, beyond 48 KiB
+  std::map<const void*, std::size_t> shared_allowed;  ///< of each kernel
 
   std::mutex releasing;  ///< guards what follows
   std::vector<std::pair<void*, std::size_t>> released_in_capture;
@@ -108,7 +110,7 @@ namespace tapeformer::kernels {
 
 /// Makes `on` the current device; its stream of kernels.
 cudaStream_t stream_of(Cuda on);
-/// Allows a kernel more than 48 KiB of shared memory.
+/// Allows a kernel so much dynamic shared memory. Unasked it has what it declares itself and this in 48 KiB.
 void allow_shared(Cuda on, const void* kernel, std::size_t bytes);
 /// Throws: DeviceError that names the kernel if its launch failed
 void check_launch(cudaStream_t stream, const char* name);

@@ -64,6 +64,16 @@ TEST_SUITE("autograd/kernels/cuda_graphs") {
     CHECK(x.at(5) == 6);
   }
 
+  TEST_CASE("what the device refuses in a capture cannot be captured; elsewhere it is the device's error") {
+    if (!has_gpu()) return;
+    const Tensor x = numbers(1);
+    const auto refused = [&] { cuda::copy(0, nullptr, on_device(x), kBytes); };
+    CHECK_THROWS_AS(captured(refused), cuda::NotCapturable);
+    CHECK_FALSE(cuda::is_capturing());
+    CHECK_THROWS_AS(refused(), DeviceError);
+    CHECK(x.at(5) == 1);
+  }
+
   TEST_CASE("memory of a capture is used again within it, and by the next graph") {
     if (!has_gpu()) return;
     const std::int64_t before = cuda::memory_statistics(0).in_use_bytes;
