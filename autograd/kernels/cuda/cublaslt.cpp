@@ -29,7 +29,8 @@ struct Symbol {
 
 void* loaded_library() {
   const std::string name = "libcublasLt.so." + std::to_string(CUBLAS_VER_MAJOR);
-  for (const std::string& path : {name, TAPEFORMER_CUDA_LIBRARIES "/" + name}) {
+  for (const std::string& path :
+       {name, TAPEFORMER_CUDA_LIBRARIES "/" + name, "/usr/local/cuda/lib64/" + name}) {
     if (void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL)) return library;
   }
   throw DeviceError("[cublasLt] matrix products need " + name + ", which cannot be loaded: " + dlerror() +
@@ -68,7 +69,7 @@ const Functions& blas() {
 
 void check(cublasStatus_t status, const char* doing) {
   if (status == CUBLAS_STATUS_SUCCESS) return;
-  throw DeviceError(std::string("[cublasLt] ") + doing + " failed: " + blas().status_string(status));
+  fail(std::string("[cublasLt] ") + doing + " failed: " + blas().status_string(status));
 }
 
 cudaDataType_t library_type(DType type) {

@@ -38,7 +38,7 @@ foreach(target tapeformer tapeformer_hopper)
       "$<$<COMPILE_LANGUAGE:CUDA>:-Werror=all-warnings;-Xcompiler=-Werror>")
   endif()
 endforeach()
-# cuBLASLt is loaded when it is needed: from where programs find libraries, or else from where it lies here.
+# cuBLASLt is loaded when it is needed: from where programs find libraries, where it lies here, or where a toolkit has it.
 get_filename_component(cuda_libraries "${CUDA_cublasLt_LIBRARY}" DIRECTORY)
 set_source_files_properties(autograd/kernels/cuda/cublaslt.cpp PROPERTIES COMPILE_DEFINITIONS
   TAPEFORMER_CUDA_LIBRARIES="${cuda_libraries}")
