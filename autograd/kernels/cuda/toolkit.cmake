@@ -43,3 +43,8 @@ get_filename_component(cuda_libraries "${CUDA_cublasLt_LIBRARY}" DIRECTORY)
 set_source_files_properties(autograd/kernels/cuda/cublaslt.cpp PROPERTIES COMPILE_DEFINITIONS
   TAPEFORMER_CUDA_LIBRARIES="${cuda_libraries}")
 target_link_libraries(tapeformer PRIVATE CUDA::cudart_static ${CMAKE_DL_LIBS})
+
+# All of the library in a program that does nothing: it does not link where something is called that is not there.
+file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/whole.cpp CONTENT "int main() {}\n")
+add_executable(tapeformer_whole EXCLUDE_FROM_ALL ${CMAKE_BINARY_DIR}/whole.cpp)
+target_link_libraries(tapeformer_whole PRIVATE $<LINK_LIBRARY:WHOLE_ARCHIVE,tapeformer>)
