@@ -48,7 +48,7 @@ endif()
 set(apart autograd/device autograd/dispatch autograd/later_item autograd/storage autograd/kernels/cuda_graphs
   autograd/kernels/cuda_runtime autograd/ops/matmul_bf16 nn/replay)
 if(NOT TAPEFORMER_SANITIZE)
-  list(APPEND apart nn/across_devices nn/replay_training)
+  list(APPEND apart nn/across_devices nn/replay_masks nn/replay_training)
 endif()
 foreach(name IN LISTS apart)
   get_filename_component(folder ${name} DIRECTORY)

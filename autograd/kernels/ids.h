@@ -8,23 +8,49 @@
 
 namespace tapeformer::kernels {
 
-/// Which integers are allowed: begin <= id < end, and `ignored`, which may be among them.
+// Rules for integers: whether the one at i is allowed, and whether it counts.
+
+/// begin <= id < end, and `ignored`, which may be among them.
 struct IdRange {
   static constexpr Index kNone = std::numeric_limits<Index>::max();  // no i32
   Index begin = 0, end = 0;
   Index ignored = kNone;
 
-  TAPEFORMER_HOST_DEVICE bool counts(std::int32_t id) const {
-    return id != ignored && id >= begin && id < end;
+  TAPEFORMER_HOST_DEVICE bool counts(const std::int32_t* ids, Index i) const {
+    return ids[i] != ignored && ids[i] >= begin && ids[i] < end;
   }
-  TAPEFORMER_HOST_DEVICE bool allows(std::int32_t id) const { return id == ignored || counts(id); }
+  TAPEFORMER_HOST_DEVICE bool allows(const std::int32_t* ids, Index i) const {
+    return ids[i] == ignored || counts(ids, i);
+  }
 };
 
-/// *counted = how many of ids [count] are in the range and not ignored. The first that is not allowed goes to
-/// *offence, which is left alone when there is none.
-void check_ids(Cpu, Index count, const std::int32_t* ids, const IdRange& range, std::int32_t* counted,
+/// They rise from 0 to `end`, as the starts of packed sequences do.
+struct RisingStarts {
+  Index count = 0, end = 0;
+
+  TAPEFORMER_HOST_DEVICE bool allows(const std::int32_t* ids, Index i) const {
+    return (i == 0 ? ids[i] == 0 : ids[i - 1] <= ids[i]) && (i + 1 < count || ids[i] == end);
+  }
+  TAPEFORMER_HOST_DEVICE bool counts(const std::int32_t* ids, Index i) const { return allows(ids, i); }
+};
+
+/// Lengths, each at most that of its packed sequence, [starts[i], starts[i + 1]).
+struct LengthsWithin {
+  const std::int32_t* starts = nullptr;
+
+  TAPEFORMER_HOST_DEVICE bool allows(const std::int32_t* ids, Index i) const {
+    return ids[i] >= 0 && ids[i] <= Index{starts[i + 1]} - starts[i];
+  }
+  TAPEFORMER_HOST_DEVICE bool counts(const std::int32_t* ids, Index i) const { return allows(ids, i); }
+};
+
+/// *counted = how many of ids [count] count. The first that is not allowed goes to *offence, which is left
+/// alone when there is none.
+template <class Rule = IdRange>
+void check_ids(Cpu, Index count, const std::int32_t* ids, const Rule& rule, std::int32_t* counted,
                cuda::Offence* offence);
-void check_ids(Cuda, Index count, const std::int32_t* ids, const IdRange& range, std::int32_t* counted,
+template <class Rule = IdRange>
+void check_ids(Cuda, Index count, const std::int32_t* ids, const Rule& rule, std::int32_t* counted,
                cuda::Offence* offence);
 
 }  // namespace tapeformer::kernels

@@ -26,8 +26,12 @@ struct Sequence {
 
 TAPEFORMER_HOST_DEVICE inline Sequence sequence_at(const Visibility& v, Index i) {
   if (v.query_starts == nullptr) return {i * v.queries, v.queries, 0, v.keys};
-  return {v.query_starts[i], v.query_starts[i + 1] - v.query_starts[i], v.key_starts[i],
-          v.key_starts[i + 1] - v.key_starts[i]};
+  // On a GPU starts are looked at while kernels run already, which must not read beyond the keys.
+  const auto within = [](Index x, Index least, Index most) {
+    return x < least ? least : most < x ? most : x;
+  };
+  const Index row = v.query_starts[i], key = within(v.key_starts[i], 0, v.keys);
+  return {row, v.query_starts[i + 1] - row, key, within(v.key_starts[i + 1], key, v.keys) - key};
 }
 
 struct VisibleRange {
@@ -39,8 +43,7 @@ TAPEFORMER_HOST_DEVICE inline VisibleRange range_at(const Visibility& v, const S
                                                     Index t) {
   const auto least = [](Index a, Index b) { return a < b ? a : b; };
   const auto most = [](Index a, Index b) { return a < b ? b : a; };
-  // On a GPU lengths are looked at while kernels run already, which must not read beyond the keys.
-  const Index keys =
+  const Index keys =  // likewise
       v.key_lengths != nullptr ? least(most(v.key_lengths[i], 0), sequence.keys) : sequence.keys;
   const Index prefix = v.prefix_lengths != nullptr ? v.prefix_lengths[i] : 0;
   const Index position = v.top_left ? t : t + keys - sequence.queries;

@@ -4,7 +4,6 @@
 #include <tapeformer/autograd/ops/ids.h>
 
 #include <cmath>
-#include <limits>
 #include <string>
 
 namespace tapeformer {
@@ -14,11 +13,15 @@ struct Sizes {
   Index B, T, S, H;
 };
 
+std::string text_of(const char* op, const char* rule, const std::string& got, const char* remedy) {
+  return std::string("[") + op + "] " + rule + "; got " + got + "; try " + remedy;
+}
+
 /// `got()` is only asked for when it is needed: building a string would cost every step an allocation.
 template <class E, class Got>
 void require(bool holds, const char* op, const char* rule, const Got& got, const char* remedy) {
   if (holds) return;
-  throw E(std::string("[") + op + "] " + rule + "; got " + got() + "; try " + remedy);
+  throw E(text_of(op, rule, got(), remedy));
 }
 
 std::string named(const char* name, const Tensor& x) { return std::string(name) + "=" + x.describe(); }
@@ -63,30 +66,42 @@ void check_devices(const char* op, const AttentionMasks& masks, const Tensor& li
   for (const auto& [name, mask] : all) require_same_device(op, name, *mask, like);
 }
 
-/// i32 [count] with every element in [0, high(i)]. On a GPU a kernel looks, and nothing waits, where that is
-/// the same number for all.
-template <class High, class Got>
-void check_numbers(const char* op, const char* name, const char* rule, const Tensor& x, Index count,
-                   bool is_same_for_all, const High& high, const Got& got, const char* remedy) {
-  if (!x.defined()) return;
-  const auto all = [&] { return named(name, x) + ", " + got(); };
-  require<DTypeError>(x.dtype() == DType::i32, op, rule, all, "to(DType::i32)");
-  require<ShapeError>(x.shape() == Shape{count}, op, rule, all,
-                      "one number for every sequence of the batch, or of the packed ones");
-  const auto describe = [op, rule, remedy](Index at, std::int32_t number, const std::string& operands) {
-    return std::string("[") + op + "] " + rule + "; got " + std::to_string(number) + " at [" +
-           std::to_string(at) + "] of " + operands + "; try " + remedy;
-  };
-  if (x.device().is_cuda() && is_same_for_all && count > 0) {
-    count_in_range(x, {0, high(0) + 1}, [describe, operands = all()](const cuda::Offence& offence) {
-      return describe(offence.position, offence.value, operands);
+/// Numbers on the device, by a rule of kernels/ids.h. What is said of the first that is not allowed is put
+/// together here on a GPU, which tells of it later.
+template <class Rule, class Describe, class Got>
+void check_numbers(const Rule& rule, const Tensor& x, const Describe& describe, const Got& got) {
+  if (x.device().is_cuda()) {
+    count_by(rule, x, [describe, operands = got()](const cuda::Offence& offence) {
+      return describe(offence, operands);
     });
-    return;
+  } else {
+    count_by(rule, x, [&](const cuda::Offence& offence) { return describe(offence, got()); });
   }
-  const Tensor here = x.to(Device::cpu());
-  const std::int32_t* number = here.data<std::int32_t>();
-  for (Index i = 0; i < count; ++i)
-    if (number[i] < 0 || number[i] > high(i)) throw ShapeError(describe(i, number[i], all()));
+}
+
+/// What messages say of lengths.
+struct Lengths {
+  const char *name, *rule, *remedy;
+};
+constexpr Lengths kKeyLengths{"key_lengths", "key_lengths must be i32 and at most the number of keys",
+                              "the number of keys that are there, 0 for none"};
+constexpr Lengths kPrefixLengths{"prefix_lengths", "prefix_lengths must be i32 and not negative",
+                                 "0 for none"};
+
+/// i32 [count], and as the rule has it.
+template <class Rule, class Got>
+void check_lengths(const char* op, const Lengths& lengths, const Tensor& x, Index count, const Rule& rule,
+                   const Got& got) {
+  const auto all = [&] { return named(lengths.name, x) + ", " + got(); };
+  require<DTypeError>(x.dtype() == DType::i32, op, lengths.rule, all, "to(DType::i32)");
+  require<ShapeError>(x.shape() == Shape{count}, op, lengths.rule, all,
+                      "one number for every sequence of the batch, or of the packed ones");
+  const auto describe = [op, lengths](const cuda::Offence& offence, const std::string& operands) {
+    const std::string number =
+        std::to_string(offence.value) + " at [" + std::to_string(offence.position) + "] of ";
+    return text_of(op, lengths.rule, number + operands, lengths.remedy);
+  };
+  check_numbers(rule, x, describe, all);
 }
 
 /// Starts rise from 0 to `end`.
@@ -98,13 +113,14 @@ void check_starts(const char* op, const char* name, const Tensor& starts, Index 
   require<ShapeError>(starts.rank() == 1 && starts.elements() > 0, op,
                       "query_starts and key_starts must be [N + 1]", all,
                       "the first position of every sequence, and the number of all at the end");
-  const Tensor here = starts.to(Device::cpu());
-  const std::int32_t* start = here.data<std::int32_t>();
+  constexpr const char* kRule = "query_starts must rise from 0 to T, and key_starts from 0 to S";
+  constexpr const char* kRemedy = "the running sums of the sequences' lengths, a 0 before them";
   const Index count = starts.elements();
-  bool rises = start[0] == 0 && start[count - 1] == end;
-  for (Index i = 1; i < count; ++i) rises = rises && start[i - 1] <= start[i];
-  require<ShapeError>(rises, op, "query_starts must rise from 0 to T, and key_starts from 0 to S", all,
-                      "the running sums of the sequences' lengths, a 0 before them");
+  require<ShapeError>(count > 1 || end == 0, op, kRule, all, kRemedy);  // no sequence has these rows
+  const auto describe = [op](const cuda::Offence&, const std::string& operands) {
+    return text_of(op, kRule, operands, kRemedy);
+  };
+  check_numbers(kernels::RisingStarts{count, end}, starts, describe, all);
 }
 
 template <class Got>
@@ -142,17 +158,17 @@ void check_options(const char* op, const AttentionOptions& options, const Sizes&
 
   const bool packed = options.query_starts.defined();
   const Index count = packed ? options.query_starts.elements() - 1 : n.B;
-  const Tensor& starts = options.key_starts.defined() ? options.key_starts : options.query_starts;
-  const Tensor here = packed && options.key_lengths.defined() ? starts.to(Device::cpu()) : Tensor();
-  const auto keys = [&](Index i) {
-    return packed ? Index{here.data<std::int32_t>()[i + 1]} - here.data<std::int32_t>()[i] : n.S;
-  };
-  check_numbers(op, "key_lengths", "key_lengths must be i32 and at most the number of keys",
-                options.key_lengths, count, !packed, keys, got,
-                "the number of keys that are there, 0 for none");
-  check_numbers(
-      op, "prefix_lengths", "prefix_lengths must be i32 and not negative", options.prefix_lengths, count,
-      true, [](Index) { return Index{std::numeric_limits<std::int32_t>::max()}; }, got, "0 for none");
+  if (options.key_lengths.defined() && packed) {
+    const Tensor& starts = options.key_starts.defined() ? options.key_starts : options.query_starts;
+    const kernels::LengthsWithin sequences{starts.address<std::int32_t>()};
+    check_lengths(op, kKeyLengths, options.key_lengths, count, sequences, got);
+  } else if (options.key_lengths.defined()) {
+    check_lengths(op, kKeyLengths, options.key_lengths, count, kernels::IdRange{0, n.S + 1}, got);
+  }
+  if (options.prefix_lengths.defined()) {
+    constexpr kernels::IdRange kNotNegative{0, kernels::IdRange::kNone};
+    check_lengths(op, kPrefixLengths, options.prefix_lengths, count, kNotNegative, got);
+  }
 
   require<ShapeError>(
       options.window_before >= kUnlimited && options.window_after >= kUnlimited, op,

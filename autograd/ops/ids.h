@@ -16,25 +16,25 @@ inline void require_i32(const char* op, const char* name, const Tensor& x) {
                    "; try to(DType::i32)");
 }
 
-/// How many ids are in the range and not ignored: i32 [1] on their device. When one is not allowed, throws
-/// what `describe(offence)` says as a ShapeError: on the CPU now, on a GPU from one of the next operations,
-/// whose kernels must therefore stand such ids.
-template <class Describe>
-Tensor count_in_range(const Tensor& ids, const kernels::IdRange& range, const Describe& describe) {
+/// How many ids count by the rule, one of kernels/ids.h: i32 [1] on their device. When one is not allowed,
+/// throws what `describe(offence)` says as a ShapeError: on the CPU now, on a GPU from one of the next
+/// operations, whose kernels must therefore stand such ids.
+template <class Rule = kernels::IdRange, class Describe>
+Tensor count_by(const Rule& rule, const Tensor& ids, const Describe& describe) {
   const Device device = ids.device();
   const Tensor counted = Tensor::empty({1}, DType::i32, device);
   cuda::Offence first{-1, 0};
   cuda::Offence* offence = device.is_cuda() ? cuda::watch_for_offence(device.index, describe) : &first;
   dispatch_on("check_ids", device, [&](auto on) {
-    kernels::check_ids(on, ids.elements(), ids.address<std::int32_t>(), range,
-                       counted.address<std::int32_t>(), offence);
+    kernels::check_ids(on, ids.elements(), ids.address<std::int32_t>(), rule, counted.address<std::int32_t>(),
+                       offence);
   });
   if (device.is_cuda()) cuda::report_offences(device.index);
   if (first.position >= 0) throw ShapeError(describe(first));
   return counted;
 }
 
-/// Every id must be in [0, end), or be `ignored`; returns how many are in the range, as count_in_range().
+/// Every id must be in [0, end), or be `ignored`; returns how many are in the range, as count_by().
 /// Throws:  ShapeError naming the first that is not and its position, DTypeError unless ids are i32
 inline Tensor check_ids(const char* op, const char* name, const Tensor& ids, Index end,
                         std::optional<Index> ignored = {}) {
@@ -50,7 +50,7 @@ inline Tensor check_ids(const char* op, const char* name, const Tensor& ids, Ind
            (ignored ? ", or " + std::to_string(*ignored) + " (ignored)" : "") + "; got " +
            std::to_string(offence.value) + " at [" + position + "] of " + name + "=i32" + shape.text();
   };
-  return count_in_range(ids, {0, end, ignored.value_or(kernels::IdRange::kNone)}, describe);
+  return count_by({0, end, ignored.value_or(kernels::IdRange::kNone)}, ids, describe);
 }
 
 }  // namespace tapeformer

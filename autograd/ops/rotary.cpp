@@ -84,10 +84,10 @@ std::string beyond_limit(Index limit, Index value, const Shape& positions) {
 
 void check_limit(const Tensor& positions, Index limit) {
   if (limit <= 0) return;
-  count_in_range(positions, {std::numeric_limits<std::int32_t>::min(), limit},
-                 [limit, shape = positions.shape()](const cuda::Offence& beyond) {
-                   return beyond_limit(limit, beyond.value, shape);
-                 });
+  count_by({std::numeric_limits<std::int32_t>::min(), limit}, positions,
+           [limit, shape = positions.shape()](const cuda::Offence& beyond) {
+             return beyond_limit(limit, beyond.value, shape);
+           });
 }
 
 RotaryAngles angles_at(const RotaryConfig& config, Index head_width, const kernels::TokenPositions& positions,

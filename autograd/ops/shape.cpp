@@ -1,6 +1,7 @@
 #include <tapeformer/autograd/dispatch.h>
 #include <tapeformer/autograd/kernels/shape.h>
 #include <tapeformer/autograd/ops/broadcast.h>
+#include <tapeformer/autograd/ops/ids.h>
 #include <tapeformer/autograd/ops/shape.h>
 
 #include <algorithm>
@@ -72,14 +73,11 @@ void check_index(const char* op, const Tensor& x, int axis, const Tensor& index,
                      "; got x=" + x.describe() + ", index=" + index.describe());
   }
   require_same_device(op, "index", index, x);
-  const Tensor readable = index.to(Device::cpu());
-  const std::int32_t* at = readable.data<std::int32_t>();
-  for (Index i = 0; i < index.elements(); ++i) {
-    if (at[i] >= 0 && at[i] < size) continue;
-    throw ShapeError(std::string("[") + op + "] indices must be in [0, " + std::to_string(size) + "); got " +
-                     std::to_string(at[i]) + " at element " + std::to_string(i) +
-                     " of index=" + index.describe());
-  }
+  count_by({0, size}, index, [op, size, got = index.describe()](const cuda::Offence& offence) {
+    return std::string("[") + op + "] indices must be in [0, " + std::to_string(size) + "); got " +
+           std::to_string(offence.value) + " at element " + std::to_string(offence.position) +
+           " of index=" + got;
+  });
 }
 
 }  // namespace

@@ -80,9 +80,13 @@ check "its steps are graphs" grep -q '"replayed":[1-9]' "$work/language/metrics.
 train "$work/queued" "${small[@]}" --device cuda --no-graphs
 check "which --no-graphs does without" grep -q '"replayed":0' "$work/queued/metrics.jsonl"
 check "to the same bits" cmp "$work/language/checkpoint.safetensors" "$work/queued/checkpoint.safetensors"
-train "$work/llama" "${small[@]}" --device cuda --precision bf16 --positions rotary --norm rms --feed-forward-kind swiglu \
-  --attention gqa --bias=false --fused-head --recompute-layers --prefix
+llama=(--precision bf16 --positions rotary --norm rms --feed-forward-kind swiglu --attention gqa --bias=false --fused-head
+  --recompute-layers --prefix)
+train "$work/llama" "${small[@]}" --device cuda "${llama[@]}"
 check "Llama's kind trains in bf16, with prefixes, recomputed layers and the fused loss" test $? = 0
+check "its steps are graphs too, whatever the prefixes" grep -q '"replayed":[1-9]' "$work/llama/metrics.jsonl"
+train "$work/llama-queued" "${small[@]}" --device cuda "${llama[@]}" --no-graphs
+check "to the same bits as without" cmp "$work/llama/checkpoint.safetensors" "$work/llama-queued/checkpoint.safetensors"
 train "$work/latent" "${small[@]}" --device cuda --attention mla --positions sinusoidal
 check "and latent attention" test $? = 0
 "$program" generate --run "$work/language" --prompt 'The 7th' --device cpu --max-tokens 24 --samples 2 >"$work/expected" 2>"$work/err"

@@ -2,18 +2,23 @@
 
 namespace tapeformer::kernels {
 
-void check_ids(Cpu, Index count, const std::int32_t* ids, const IdRange& range, std::int32_t* counted,
+template <class Rule>
+void check_ids(Cpu, Index count, const std::int32_t* ids, const Rule& rule, std::int32_t* counted,
                cuda::Offence* offence) {
-  std::int32_t inside = 0;
+  std::int32_t counts = 0;
   for (Index i = 0; i < count; ++i) {
-    if (range.counts(ids[i])) {
-      ++inside;
-    } else if (!range.allows(ids[i])) {
+    if (rule.counts(ids, i)) {
+      ++counts;
+    } else if (!rule.allows(ids, i)) {
       *offence = {i, ids[i]};
       break;
     }
   }
-  *counted = inside;
+  *counted = counts;
 }
+
+template void check_ids(Cpu, Index, const std::int32_t*, const IdRange&, std::int32_t*, cuda::Offence*);
+template void check_ids(Cpu, Index, const std::int32_t*, const RisingStarts&, std::int32_t*, cuda::Offence*);
+template void check_ids(Cpu, Index, const std::int32_t*, const LengthsWithin&, std::int32_t*, cuda::Offence*);
 
 }  // namespace tapeformer::kernels

@@ -31,14 +31,14 @@ __device__ void tell(const Found& found, Index count, const std::int32_t* ids, s
 }
 
 /// What a block finds in its kIdsOfBlock; a single block tells it.
-__global__ void check_ids_kernel(Index count, const std::int32_t* ids, IdRange range, Found* parts,
+template <class Rule>
+__global__ void check_ids_kernel(Index count, const std::int32_t* ids, Rule rule, Found* parts,
                                  std::int32_t* counted, cuda::Offence* offence) {
   const Index from = blockIdx.x * kIdsOfBlock, end = from + kIdsOfBlock < count ? from + kIdsOfBlock : count;
   Found own{count, 0};
   for (Index i = from + threadIdx.x; i < end; i += kThreads) {
-    const std::int32_t id = ids[i];
-    own.counted += range.counts(id) ? 1 : 0;
-    if (own.first == count && !range.allows(id)) own.first = i;
+    own.counted += rule.counts(ids, i) ? 1 : 0;
+    if (own.first == count && !rule.allows(ids, i)) own.first = i;
   }
   const Found all = joined(own, count);
   if (parts == nullptr) return tell(all, count, ids, counted, offence);
@@ -56,12 +56,13 @@ __global__ void join_ids_kernel(Index count, const std::int32_t* ids, Index bloc
 
 }  // namespace
 
-void check_ids(Cuda on, Index count, const std::int32_t* ids, const IdRange& range, std::int32_t* counted,
+template <class Rule>
+void check_ids(Cuda on, Index count, const std::int32_t* ids, const Rule& rule, std::int32_t* counted,
                cuda::Offence* offence) {
   const Index blocks = count == 0 ? 1 : (count + kIdsOfBlock - 1) / kIdsOfBlock;
   const auto queue = [&](Found* parts) {
-    launch(on, "check_ids", check_ids_kernel, dim3(static_cast<unsigned>(blocks)), dim3(kThreads), 0, count,
-           ids, range, parts, counted, offence);
+    launch(on, "check_ids", check_ids_kernel<Rule>, dim3(static_cast<unsigned>(blocks)), dim3(kThreads), 0,
+           count, ids, rule, parts, counted, offence);
   };
   if (blocks == 1) return queue(nullptr);
   const Scratch<Found> parts(on, blocks);
@@ -69,5 +70,10 @@ void check_ids(Cuda on, Index count, const std::int32_t* ids, const IdRange& ran
   launch(on, "check_ids", join_ids_kernel, dim3(1), dim3(kThreads), 0, count, ids, blocks, parts.data(),
          counted, offence);
 }
+
+template void check_ids(Cuda, Index, const std::int32_t*, const IdRange&, std::int32_t*, cuda::Offence*);
+template void check_ids(Cuda, Index, const std::int32_t*, const RisingStarts&, std::int32_t*, cuda::Offence*);
+template void check_ids(Cuda, Index, const std::int32_t*, const LengthsWithin&, std::int32_t*,
+                        cuda::Offence*);
 
 }  // namespace tapeformer::kernels

@@ -34,12 +34,15 @@ struct Constant {
 };
 
 /// Row o of index [outer, m, inner] picks from block o of x [outer, n, inner].
+// Indices are looked at while these run already: what is not in [0, n) gives zeros, and gets nothing.
+
 template <class T>
 __global__ void gather_kernel(Index count, Index n, Index m, Index inner, const std::int32_t* index,
                               const T* x, T* y) {
   for_each_index(count, [&](Index i) {
     const Division row = divide(i, inner);
-    y[i] = x[(divide(row.quotient, m).quotient * n + index[i]) * inner + row.remainder];
+    const bool is_there = index[i] >= 0 && index[i] < n;
+    y[i] = is_there ? x[(divide(row.quotient, m).quotient * n + index[i]) * inner + row.remainder] : T(0);
   });
 }
 
@@ -48,6 +51,7 @@ template <class T>
 __global__ void scatter_add_kernel(Index count, Index n, Index m, Index inner, const std::int32_t* index,
                                    const T* x, T* y) {
   for_each_index(count, [&](Index i) {
+    if (index[i] < 0 || index[i] >= n) return;
     const Division row = divide(i, inner), block = divide(row.quotient, m);
     const Index first = block.quotient * m * inner + row.remainder, end = first + m * inner;
     for (Index other = first; other < i; other += inner)

@@ -103,6 +103,18 @@ TEST_SUITE("autograd/ops/attention_visibility") {
     CHECK(seen.to_vector<bool>() == std::vector<bool>{true, true, false, false, true, true, true, false});
   }
 
+  TEST_CASE("starts that are wrong, as a GPU only says later, lead to no keys beyond the last") {
+    AttentionMasks masks;
+    masks.query_starts = integers({0, 2, 5}, {3});
+    masks.key_starts = integers({-3, 99, 4}, {3});
+    CHECK(ranges(masks, 1, 5, 8) == "0-8 0-8 - - -");
+    masks.key_starts = integers({6, 2, 2000000000}, {3});
+    CHECK(ranges(masks, 1, 5, 8) == "- - 2-8 2-8 2-8");
+    masks.causal = true;
+    masks.key_starts = integers({-2000000000, 2000000000, -2000000000}, {3});
+    CHECK(ranges(masks, 1, 5, 8) == "0-7 0-8 - - -");
+  }
+
   TEST_CASE("pairs are the ranges written out") {
     AttentionMasks masks;
     masks.window_before = masks.window_after = 0;
