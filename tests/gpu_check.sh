@@ -9,7 +9,7 @@
 #   --python P      a Python whose PyTorch sees the GPU, for the ratios; $PYTHON unless given
 #   --corpus FILE   what the character model learns, e.g. Tiny Shakespeare; the project's own text unless given
 #   --only REGEX    only parts whose names match, e.g. 'agree|steps per'
-#   --logs FOLDER   keeps there what each part printed, and the runs
+#   --logs FOLDER   keeps there what each part printed, the runs, and as *.jsonl what the benches recorded
 #   --steps N       a rehearsal: so many steps of each training, 2 or more
 #   --jobs N        so many parts at a time where nothing is timed; 1 unless given
 #   --list          the parts' names, and nothing else
@@ -45,6 +45,10 @@ done
 
 if [ -n "$corpus" ] && [ ! -f "$corpus" ]; then
   echo "tests/gpu_check.sh: there is no corpus $corpus" >&2
+  exit 2
+fi
+if [ -n "$python" ] && ! "$python" -c 'import torch'; then
+  echo "tests/gpu_check.sh: $python has no PyTorch; leave out --python to time ours alone" >&2
   exit 2
 fi
 steps=${rehearsed:-100}
@@ -203,38 +207,42 @@ results() {
 }
 # Steps of the benches' models, beside PyTorch's in turn, or alone.
 within() { timeout --foreground 590 "$@"; }  # a command on a machine that is lent by ten minutes
-workloads=(gpt2-124m-h200 babygpt chargpt translate translate-base gpt2-124m-1k)
-[ -z "$rehearsed" ] || workloads=(babygpt)
-# steps PRECISION --no-compile|--no-eager
+workloads=(gpt2-124m-h200 babygpt chargpt translate translate-base gpt2-124m-1k) small=(babygpt chargpt translate)
+[ -z "$rehearsed" ] || { workloads=(babygpt:1) small=(babygpt:1); }
+# steps PRECISION ROUNDS OPTIONS...: of all workloads, or with --graphs of those whose launches take most of a step.
 steps() {
+  local precision=$1 rounds=$2 chosen=("${workloads[@]}") code
+  shift 2
   if [ -n "$python" ]; then
-    local rounds=2
-    [ "$2" = --no-compile ] || rounds=1  # compiling takes most of the time
+    [[ " $* " != *" --graphs "* ]] || chosen=("${small[@]}")
     within "$python" tests/bench/compare_with_pytorch --python "$python" --build "$folder" --device "$device" \
-      --workloads "${workloads[@]}" ${rehearsed:+--steps "$rehearsed"} --precision "$1" "$2" --rounds $rounds \
+      --workloads "${chosen[@]}" ${rehearsed:+--steps "$rehearsed"} --seconds 3 --precision "$precision" --rounds "$rounds" "$@" \
       --record "$work/steps.jsonl"
-    local code=$?
+    code=$?
     [ $code = 77 ] || return $code
   fi
-  if [ "$2" = --no-eager ]; then
+  if [[ " $* " == *" --no-eager "* ]]; then
     echo "skipped: without PyTorch: name a Python that has it with --python"
     return 77
   fi
   echo "without PyTorch's times: name a Python that has it with --python"
-  within "$folder/tests/bench_train_step" "${workloads[@]}" --device "$device" --precision "$1" ${rehearsed:+--steps "$rehearsed"} |
+  within "$folder/tests/bench_train_step" "${chosen[@]}" --device "$device" --precision "$precision" --seconds 3 \
+    ${rehearsed:+--steps "$rehearsed"} |
     sed -E 's/.*"workload":"([^"]*)".*"dtype":"([^"]*)".*"ms":([0-9.]*),"tokens_per_s":([0-9]*).*"peak_device_mib":([0-9]*).*/\1 \2 \3 \4 \5/' |
     awk '{ printf "%-14s %-5s %9.2f ms a step %9d tokens/s %7d MiB\n", $1, $2, $3, $4, $5 }'
 }
 # operations OPTIONS...: single operations, ours and PyTorch's in turn, or ours alone.
 operations() {
   within "${python:-python3}" tests/bench/compare_ops --device "$device" --build "$folder" ${python:+--python "$python"} \
-    ${rehearsed:+--tiny} --rounds 2 --seconds 0.1 "$@"
+    ${rehearsed:+--tiny} --rounds 2 --seconds 0.1 "$@" | tee -a "$work/operations.jsonl"
 }
 # Tokens a second, ours and PyTorch's in turn, or ours alone.
 decoding() {
   if [ -n "$python" ] && [ -z "$rehearsed" ]; then
-    within "$python" tests/bench/torch_generation.py --build "$folder" --device "$device" --precision "$1" --streams 1 64 --rounds 3
-    return
+    within "$python" tests/bench/torch_generation.py --build "$folder" --device "$device" --precision "$1" --streams 1 64 --rounds 3 |
+      tee -a "$work/decoding.jsonl"
+    local code=$?
+    [ $code = 77 ] || return $code
   fi
   echo "without PyTorch's times"
   local models=(character gpt2-124m) model streams
@@ -257,10 +265,11 @@ recipe() {
     sed "s/.*/best validation loss & (the aim: 1.48 at most) in $((SECONDS - begin)) s/"
   results "$run"
 }
-part "steps beside PyTorch, bf16" steps bf16 --no-compile
-part "steps beside compiled PyTorch, bf16" steps bf16 --no-eager
-part "steps beside PyTorch, tf32" steps tf32 --no-compile
-part "steps beside compiled PyTorch, tf32" steps tf32 --no-eager
+part "steps beside PyTorch, bf16" steps bf16 2 --no-compile
+part "steps beside compiled PyTorch, bf16" steps bf16 1 --no-eager  # compiling takes most of the time
+part "steps beside PyTorch's graphs, bf16" steps bf16 1 --no-eager --no-compile --graphs
+part "steps beside PyTorch, tf32" steps tf32 2 --no-compile
+part "steps beside compiled PyTorch, tf32" steps tf32 1 --no-eager
 part "attention beside PyTorch's, bf16" operations --dtype bf16 --attention
 part "single kernels, bf16" operations --dtype bf16
 part "single kernels, tf32" operations --dtype tf32
@@ -284,6 +293,7 @@ show "trainings agree with the CPU's"
 for precision in bf16 tf32; do
   show "steps beside PyTorch, $precision"
   show "steps beside compiled PyTorch, $precision"
+  show "steps beside PyTorch's graphs, $precision"
 done
 show "attention beside PyTorch's, bf16"
 show "single kernels, bf16"

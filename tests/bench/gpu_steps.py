@@ -1,36 +1,54 @@
 """Training steps on a GPU, of compare_with_pytorch: rates of the card, rounds in turn, and what a table shows of them."""
 
 import json
+import re
 import statistics
 import subprocess
 import sys
 
 WORKLOADS = ["gpt2-124m-h200", "babygpt", "chargpt", "translate", "translate-base", "gpt2-124m-1k"]
 PRECISIONS = ["bf16", "tf32"]
-# Dense TFLOP/s of the data sheets.
-DATASHEETS = {"H200": {"bf16": 989, "tf32": 494, "f32": 67}, "H100": {"bf16": 989, "tf32": 494, "f32": 67},
+# Dense TFLOP/s of the data sheets; of cards whose names begin alike, the longer name first.
+DATASHEETS = {"H200": {"bf16": 989, "tf32": 494, "f32": 67}, "H100 PCIe": {"bf16": 756, "tf32": 378, "f32": 51},
+              "H100 NVL": {"bf16": 835, "tf32": 417, "f32": 60}, "H100": {"bf16": 989, "tf32": 494, "f32": 67},
               "A100": {"bf16": 312, "tf32": 156, "f32": 19.5}}
 BYTES_A_PARAMETER = 16  # value, gradient, two moments
 MIB = 2**20
-OURS, QUEUED, EAGER, COMPILED = "ours", "ours without graphs", "PyTorch", "compiled"
+OURS, QUEUED, EAGER, COMPILED, RECORDED = "ours", "ours without graphs", "PyTorch", "compiled", "compiled with graphs"
+MOST_SECONDS = 300  # of one process; compiling takes a minute or two
+
+
+def reason_of(errors, code):
+    """The line of a program's error output that says most: its last one, or its last that begins like an exception."""
+    lines = [line.strip() for line in errors.splitlines() if line.strip()]
+    exceptions = [line for line in lines if re.match(r"[\w.]*(Error|Exception)\b", line)]
+    return (exceptions or lines or [f"exit code {code}"])[-1][:300]
 
 
 def try_run(command):
     """What it prints, or why there is nothing."""
-    done = subprocess.run([str(part) for part in command], capture_output=True, text=True, check=False)
-    error = [line for line in done.stderr.strip().splitlines() if line.strip()]
-    return (done.stdout, None) if done.returncode == 0 else (None, error[-1] if error else f"exit code {done.returncode}")
+    try:
+        done = subprocess.run([str(part) for part in command], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
+                              timeout=MOST_SECONDS)
+    except subprocess.TimeoutExpired:
+        return None, f"not done within {MOST_SECONDS} s"
+    return (done.stdout, None) if done.returncode == 0 else (None, reason_of(done.stderr, done.returncode))
+
+
+def record_of(answer):
+    """The line of JSON among what a program printed."""
+    return next(json.loads(line) for line in answer.splitlines() if line.startswith("{"))
 
 
 def rates_of(contest, arguments):
     """What the card does, or nothing where bench_ops is not built: GB/s of a copy, TFLOP/s of a large product by precision."""
     bench, rates = arguments.build / "tests/bench_ops", {}
     for precision in arguments.precision if bench.exists() else []:
-        answer, error = try_run([bench, "--device", contest.device, "--dtype", precision, "--seconds", "0", "linear_forward 8192 8192 8192"])
+        answer, error = try_run([bench, "--device", contest.device, "--dtype", precision, "--seconds", 0, "linear_forward 8192 8192 8192"])
         if error:
             print(f"rates in {precision}: not measured: {error}", file=sys.stderr)
             continue
-        line = json.loads(answer.splitlines()[0])
+        line = record_of(answer)
         rates[precision] = 1e-3 * line["_matrix_gflop_per_s"]
         rates["copy, GB/s"] = line["_copy_gb_per_s"]
     return rates
@@ -38,7 +56,8 @@ def rates_of(contest, arguments):
 
 def rounds_of(contest, arguments, workload, record):
     """The runs of a workload by who ran; of who failed, the error."""
-    contestants = [OURS, QUEUED, *([] if arguments.no_eager else [EAGER]), *([] if arguments.no_compile else [COMPILED])]
+    contestants = [OURS, QUEUED, *([] if arguments.no_eager else [EAGER]), *([] if arguments.no_compile else [COMPILED]),
+                   *([RECORDED] if arguments.graphs else [])]
     runs, errors = {who: [] for who in contestants}, {}
     for _ in range(arguments.rounds):
         for who in contestants:
@@ -49,7 +68,7 @@ def rounds_of(contest, arguments, workload, record):
                 errors[who] = error
                 print(f"{workload} {contest.precision} {who}: not measured: {error}", file=sys.stderr, flush=True)
                 continue
-            line = {**json.loads(answer.splitlines()[0]), "who": who}
+            line = {**record_of(answer), "who": who}
             record(run=line)
             runs[who].append(line)
             print(f"{workload} {contest.precision} {who}: {line['ms']} ms", file=sys.stderr, flush=True)
@@ -64,7 +83,7 @@ def row_of(workload, precision, runs, errors, rates):
 
     row = {"workload": workload, "precision": precision}
     for who in runs:
-        row |= {f"{who}, ms": middle(who, "ms") if runs[who] else "not measured",
+        row |= {f"{who}, ms": round(middle(who, "ms"), 3) if runs[who] else "not measured",
                 f"{who}, tokens/s": round(middle(who, "tokens_per_s")) if runs[who] else None}
     for who in [who for who in runs if who != OURS]:
         row[f"{who} to ours"] = (f"{statistics.median(b['ms'] / a['ms'] for a, b in zip(runs[OURS], runs[who])):.2f}x"
@@ -78,11 +97,10 @@ def row_of(workload, precision, runs, errors, rates):
     beyond = {}
     for who, lines in runs.items():
         if lines:
-            kept = 18 if precision == "bf16" and who in (OURS, QUEUED) else BYTES_A_PARAMETER
             peak = max(line["peak_device_mib"] for line in lines)
-            beyond[who] = peak - kept * lines[0]["params"] / MIB
+            beyond[who] = peak - BYTES_A_PARAMETER * lines[0]["params"] / MIB
             row |= {f"{who}, MiB": peak, f"{who} beyond, MiB": round(beyond[who])}
-    for who in (EAGER, COMPILED):
+    for who in (EAGER, COMPILED, RECORDED):
         if OURS in beyond and beyond.get(who, 0) > 0:
             row[f"our memory beyond to {who}'s"] = f"{beyond[OURS] / beyond[who]:.2f}x"
     return row | {"not measured": "; ".join(f"{who}: {error}" for who, error in errors.items()) or None}

@@ -187,10 +187,11 @@ void show(const std::string& name, const std::string& type_name, double seconds)
       "{\"table\": \"Single operations\", \"operation\": \"%s\", \"type\": \"%s\", \"threads\": %d, "
       "\"ms\": %.5g, \"GFLOP/s\": %.4g, \"GB/s\": %.4g, \"bound by\": \"%s\", \"share of the bound\": \"%.0f "
       "%%\", "
-      "\"_least_ms\": %.5g, \"_matrix_gflop_per_s\": %.5g, \"_copy_gb_per_s\": %.5g}\n",
+      "\"_least_ms\": %.5g, \"_matrix_gflop_per_s\": %.5g, \"_copy_gb_per_s\": %.5g, \"_gpu\": \"%s\"}\n",
       name.c_str(), type_name.c_str(), omp_get_max_threads(), 1e3 * took, 1e-9 * work.flops / took,
       1e-9 * bytes / took, computing > moving ? "products" : "bytes", 100 * least / took, 1e3 * least,
-      work.flops > 0 ? 1e-9 * matrix_rate(type) : 0, 1e-9 * copied);
+      work.flops > 0 ? 1e-9 * matrix_rate(type) : 0, 1e-9 * copied,
+      device.is_cuda() ? cuda::device_name(device.index).c_str() : "");
   std::fflush(stdout);
 }
 

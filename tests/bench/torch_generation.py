@@ -7,9 +7,10 @@ Usage: torch_generation.py [--build BUILD] [--model character gpt2-124m] [--stre
 Greedy, each stream after a prompt of one token, with a cache of keys and values. Each round runs every contestant once, in turn, so
 that a noisy machine is noisy for all; the best round counts. Contestants: bench_decoding of the build folder; the same model written
 plainly in PyTorch (scaled_dot_product_attention, keys and values concatenated or in a buffer); for gpt2-124m also transformers'
-GPT2LMHeadModel.generate. Prints lines of JSON in the form that make_results reads: tokens of all streams a second, and what ours is
-as a multiple of the fastest other. On a GPU bf16 is bf16 weights on PyTorch's side; it has no CUDA graph around a token's step here.
-Needs torch, and transformers for gpt2-124m.
+GPT2LMHeadModel.generate; on a GPU also the plain model with a token's step in a CUDA graph, its buffers as long as the text becomes.
+Prints lines of JSON in the form that make_results reads: tokens of all streams a second, and what ours is as a multiple of the fastest
+other. A contestant that fails is named with its error, and the others go on. On a GPU bf16 is bf16 weights on PyTorch's side. Needs
+torch, and transformers for gpt2-124m. Exit code 77: PyTorch finds no GPU.
 """
 
 import argparse
@@ -43,12 +44,12 @@ class Layer(nn.Module):
         self.up = nn.Linear(width, 4 * width, bias=bias)
         self.down = nn.Linear(4 * width, width, bias=bias)
 
-    def forward(self, x, cache):
+    def forward(self, x, cache, mask=None):
         batch, length, width = x.shape
         packed = self.query_key_value(self.attention_norm(x)).view(batch, length, 3, self.heads, -1)
         query, key, value = packed.permute(2, 0, 3, 1, 4)
         key, value = cache.extended(key, value)
-        attended = F.scaled_dot_product_attention(query, key, value, is_causal=length > 1)
+        attended = F.scaled_dot_product_attention(query, key, value, attn_mask=mask, is_causal=length > 1)
         x = x + self.output(attended.transpose(1, 2).reshape(batch, length, width))
         return x + self.down(F.gelu(self.up(self.feed_forward_norm(x)), approximate="tanh"))
 
@@ -83,6 +84,68 @@ class Buffered:
         return self.keys[:, :, :end], self.values[:, :, :end]
 
 
+class Fixed:
+    """A layer's keys and values in room for a whole text, all of which is attended to but for what `mask` hides."""
+
+    def __init__(self, steps):
+        self.steps, self.keys, self.values = steps, None, None
+
+    def extended(self, key, value):
+        if self.keys is None:
+            shape = (*key.shape[:2], self.steps.length, key.shape[3])
+            self.keys, self.values = torch.zeros(shape), torch.zeros(shape)
+        self.keys.index_copy_(2, self.steps.position, key)
+        self.values.index_copy_(2, self.steps.position, value)
+        return self.keys, self.values
+
+
+class RecordedSteps:
+    """A token's step of some streams as a CUDA graph: what changes from step to step lies in the GPU's memory."""
+
+    @torch.inference_mode()
+    def __init__(self, model, streams, length):
+        self.length, self.position = length, torch.zeros(1, dtype=torch.long)
+        self.ids = torch.zeros(streams, 1, dtype=torch.long)
+        caches = [Fixed(self) for _ in model.layers]
+        places = torch.arange(length)
+
+        def step():
+            mask = (places <= self.position)[None, None, None]
+            self.ids.copy_(model(self.ids, self.position, caches, mask).argmax(-1, keepdim=True))
+            self.position.add_(1)
+
+        self.replay = captured(step, before=self.start)
+
+    def start(self, token=0):
+        self.ids.fill_(token)
+        self.position.fill_(0)
+
+    @torch.inference_mode()
+    def generate(self, token, count):
+        self.start(token)
+        tokens = []
+        for _ in range(count):
+            self.replay()
+            tokens.append(self.ids.tolist())
+        return tokens
+
+
+def captured(step, before):
+    """A function that does on the GPU what `step` does there."""
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(3):  # libraries are loaded and buffers made
+            before()
+            step()
+    torch.cuda.current_stream().wait_stream(side)
+    before()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        step()
+    return graph.replay
+
+
 class Model(nn.Module):
     def __init__(self, vocabulary, context, layers, heads, width, bias):
         super().__init__()
@@ -92,10 +155,10 @@ class Model(nn.Module):
         self.layers = nn.ModuleList(Layer(width, heads, bias) for _ in range(layers))
         self.norm = nn.LayerNorm(width, bias=bias)
 
-    def forward(self, ids, first, caches):
-        x = self.tokens(ids) + self.positions.weight[first : first + ids.shape[1]]
+    def forward(self, ids, positions, caches, mask=None):
+        x = self.tokens(ids) + self.positions.weight[positions]
         for layer, cache in zip(self.layers, caches):
-            x = layer(x, cache)
+            x = layer(x, cache, mask)
         return self.norm(x[:, -1]) @ self.tokens.weight.T
 
     @torch.inference_mode()
@@ -104,7 +167,7 @@ class Model(nn.Module):
         ids, first = torch.tensor(streams * [prompt]), 0
         tokens = []
         for _ in range(count):
-            logits = self(ids, first, caches)
+            logits = self(ids, slice(first, first + ids.shape[1]), caches)
             first += ids.shape[1]
             ids = logits.argmax(-1, keepdim=True)
             tokens.append(ids.tolist())
@@ -139,12 +202,25 @@ class Ours:
         self.process.stdin.flush()
         answer = self.process.stdout.readline()
         if not answer:
-            refuse("bench_decoding gave no answer")
+            raise RuntimeError("bench_decoding gave no answer")  # it has ended, and has said why
         return float(answer)
 
     def close(self):
         self.process.stdin.close()
         self.process.wait()
+
+
+def recorded_generation(model, count):
+    """Seconds by number of streams; the graph of each number is made before its first time."""
+    steps = {}
+
+    def seconds(streams):
+        if streams not in steps:
+            steps.clear()
+            steps[streams] = RecordedSteps(model, streams, count + 1)
+        return timed(steps[streams].generate, 1, count)
+
+    return seconds
 
 
 def timed(run, *arguments):
@@ -156,13 +232,20 @@ def timed(run, *arguments):
 
 
 def best_seconds(contestants, streams, rounds):
-    for seconds in contestants.values():
-        seconds(streams)  # the first time is slower
-    best = dict.fromkeys(contestants, float("inf"))
-    for _ in range(rounds):
+    """By contestant: the best of the rounds, or why there is none."""
+    best, failed = dict.fromkeys(contestants, float("inf")), {}
+    for number in range(rounds + 1):
         for contestant, seconds in contestants.items():
-            best[contestant] = min(best[contestant], seconds(streams))
-    return best
+            if contestant in failed:
+                continue
+            try:
+                taken = seconds(streams)
+            except Exception as error:  # whatever PyTorch's libraries throw, the others are measured
+                failed[contestant] = f"{type(error).__name__}: {error}".splitlines()[0]
+                continue
+            if number > 0:  # the first time is slower
+                best[contestant] = min(best[contestant], taken)
+    return {contestant: seconds for contestant, seconds in best.items() if contestant not in failed}, failed
 
 
 def compare(name, arguments):
@@ -172,20 +255,23 @@ def compare(name, arguments):
         "PyTorch, keys concatenated": lambda streams: timed(model.generate, [1], streams, count, Concatenated),
         "PyTorch, keys in a buffer": lambda streams: timed(model.generate, [1], streams, count, Buffered),
     }
+    if arguments.device != "cpu":
+        contestants["PyTorch, CUDA graph"] = recorded_generation(model, count)
     if name == "gpt2-124m":
         try:
             generate = transformers_gpt2()
             contestants["transformers"] = lambda streams: timed(generate, streams, count)
-        except ImportError as error:
+        except Exception as error:  # it is not there, or other than expected
             print(f"torch_generation.py: transformers is not measured: {error}", file=sys.stderr)
     if not arguments.without_ours:
         contestants["ours"] = Ours(arguments.build / "tests/bench_decoding", name, count, arguments.threads, place_of(arguments))
     for streams in arguments.streams:
-        best = best_seconds(contestants, streams, arguments.rounds)
+        best, failed = best_seconds(contestants, streams, arguments.rounds)
         record = {"table": "Writing with a cache", "model": name, "streams": streams, "tokens each": count,
                   "threads": arguments.threads, "device": arguments.device, "precision": arguments.precision}
         record.update({f"{contestant}, tokens/s": streams * count / seconds for contestant, seconds in best.items()})
-        if "ours" in best:
+        record.update({f"{contestant}, tokens/s": f"not measured: {error}" for contestant, error in failed.items()})
+        if "ours" in best and len(best) > 1:
             ours = best.pop("ours")
             record["ratio"] = f"{min(best.values()) / ours:.2f}x"
         print(json.dumps(record), flush=True)

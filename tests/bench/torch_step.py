@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Full training steps (random batch, forward, loss, backward, clipping, AdamW) of bench_train_step's workloads in PyTorch.
 
-Usage: torch_step.py [WORKLOAD[:BATCH]...] [--device cpu|cuda[:N]] [--precision f32|tf32|bf16] [--steps N] [--threads N] [--compile]
-                     [--settings NAME] [--first-step] [--list]
+Usage: torch_step.py [WORKLOAD[:BATCH]...] [--device cpu|cuda[:N]] [--precision f32|tf32|bf16] [--steps N] [--seconds S] [--threads N]
+                     [--compile [--graphs]] [--settings NAME] [--first-step] [--list]
 
 One line of JSON a workload, with the keys of bench_train_step; each workload has a process of its own, so that its peak memory is its
 own. PyTorch at its best: packed projections, scaled_dot_product_attention with its causal hint, fused AdamW, clipping by foreach,
@@ -12,6 +12,7 @@ has as many norms, each in another place), two tables, a head of its own, sinuso
 
 On a GPU f32 forbids TF32 in matrix products and tf32 allows it. bf16 is torch.autocast: weights in f32, matrix products and attention in
 bf16. Batches are drawn there, steps are timed until the GPU has done them, and peak_device_mib is torch.cuda.max_memory_allocated().
+--graphs is torch.compile's mode reduce-overhead, which replays CUDA graphs.
 """
 
 import argparse
@@ -37,6 +38,7 @@ SETTINGS["both"] = {**SETTINGS["spin"], **SETTINGS["keep"]}
 DEFAULT_SETTINGS = "keep"
 PRECISIONS = ("f32", "tf32", "bf16")
 WARM_UP, LEARNING_RATE, MAX_NORM, SMOOTHING = 3, 1e-3, 1.0, 0.1
+GPU_WARM_UP = 0.5  # seconds that a GPU takes at least, until its clocks are up
 
 
 @dataclasses.dataclass
@@ -218,7 +220,7 @@ def measure(name, arguments):
         import torch._inductor.config
 
         torch._inductor.config.cpp_wrapper = not on_gpu  # a tenth off a babygpt step: its kernels are called from C++
-        loss_of = torch.compile(model)
+        loss_of = torch.compile(model, mode="reduce-overhead" if arguments.graphs else None)
 
     def step():
         begun = time.perf_counter()
@@ -238,15 +240,16 @@ def measure(name, arguments):
         step()
         print(json.dumps({"workload": name, "params": count}), flush=True)
         return
-    for _ in range(WARM_UP):
-        step()
-    steps = arguments.steps or max(5, min(200, int(10 / step())))
+    warmed_up = [step() for _ in range(WARM_UP)]
+    while on_gpu and sum(warmed_up[1:]) < GPU_WARM_UP:  # the first may have compiled for a minute
+        warmed_up.append(step())
+    steps = arguments.steps or max(5, min(200, int(arguments.seconds / step())))
     seconds = statistics.median(step() for _ in range(steps))
     memory = {"peak_device_mib": round(torch.cuda.max_memory_allocated(device) / 2**20)} if on_gpu else {}
     print(json.dumps({
         "workload": name, "program": "pytorch", "torch": torch.__version__, "device": arguments.device, "dtype": arguments.precision,
-        "threads": torch.get_num_threads(), "compile": arguments.compile, "settings": arguments.settings, "params": count,
-        "ms": round(1e3 * seconds, 2), "tokens_per_s": round(workload.tokens / seconds),
+        "threads": torch.get_num_threads(), "compile": arguments.compile, "graphs": arguments.graphs, "settings": arguments.settings,
+        "params": count, "ms": round(1e3 * seconds, 2), "tokens_per_s": round(workload.tokens / seconds),
         "peak_mib": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024), "baseline_mib": round(baseline),
         **memory, "steps": steps}), flush=True)
 
@@ -256,9 +259,11 @@ def main():
     parser.add_argument("workloads", nargs="*", default=["babygpt"], help="names, see --list; NAME:BATCH for another batch")
     parser.add_argument("--device", default="cpu", help="cpu, cuda or cuda:N")
     parser.add_argument("--precision", choices=PRECISIONS, default="f32", help="bf16 is autocast")
-    parser.add_argument("--steps", type=int, default=0, help="measured ones; as many as take ten seconds unless given")
+    parser.add_argument("--steps", type=int, default=0, help="measured ones; as many as take --seconds, 5 to 200, unless given")
+    parser.add_argument("--seconds", type=float, default=10.0)
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="all cores unless given")
     parser.add_argument("--compile", action="store_true", help="torch.compile the model")
+    parser.add_argument("--graphs", action="store_true", help="on a GPU, compiled in the mode reduce-overhead: with CUDA graphs")
     parser.add_argument("--settings", choices=SETTINGS, default=DEFAULT_SETTINGS, help="the environment of the process")
     parser.add_argument("--first-step", action="store_true", help="end after one step, the first")
     parser.add_argument("--list", action="store_true", help="the workloads and their sizes")
@@ -273,6 +278,8 @@ def main():
     require_device(arguments.device)
     if arguments.precision == "tf32" and arguments.device == "cpu":
         fail("--precision tf32 needs --device cuda")
+    if arguments.graphs and (arguments.device == "cpu" or not arguments.compile):
+        fail("--graphs needs --device cuda and --compile")
     for name in arguments.workloads:
         workload_named(name)
     if arguments.alone:

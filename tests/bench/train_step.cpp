@@ -1,7 +1,7 @@
 // Full training steps (random batch, forward, loss, backward, clipping, AdamW) of the workloads that
 // torch_step.py times in PyTorch, through the library as its users have it. One line of JSON a workload.
 // Usage: bench_train_step [WORKLOAD[:BATCH]...] [--device cpu|cuda[:N]] [--precision f64|f32|tf32|bf16]
-//                         [--steps N] [--threads N] [--batch B] [--length T] [--fused-head]
+//                         [--steps N] [--seconds S] [--threads N] [--batch B] [--length T] [--fused-head]
 //                         [--recompute-layers] [--no-graphs] [--profile] [--first-step] [--list]
 #include <tapeformer/autograd/kernels/cuda.h>
 #include <tapeformer/autograd/profile.h>
@@ -30,10 +30,12 @@ using namespace tapeformer;
 namespace {
 
 constexpr int kWarmUp = 3;
+constexpr double kGpuWarmUp = 0.5;  // seconds that a GPU takes at least, until its clocks are up
 
 struct Options {
   std::vector<std::string> workloads;
   int steps = 0, threads = 0;
+  double seconds = 10;
   ComputeOptions compute{"cpu", "f32"};
   Index batch = 0, length = 0;
   bool fused_head = false, recompute_layers = false, profile = false, first_step = false, list = false;
@@ -81,10 +83,14 @@ double rounded(double value, int decimals) {
   return std::round(value * scale) / scale;
 }
 
-/// A few warm-up steps, then as many as --steps says, or ten seconds take, but at least 5 and at most 200.
-std::vector<PhaseSeconds> measured_steps(Training& training, int steps) {
-  for (int i = 0; i < kWarmUp; ++i) training.step();
-  if (steps == 0) steps = std::max(5, std::min(200, static_cast<int>(10 / sum(training.step()))));
+/// A few warm-up steps, then as many as --steps says, or --seconds take, but at least 5 and at most 200.
+std::vector<PhaseSeconds> measured_steps(Training& training, int steps, double seconds) {
+  double warmed_up = 0;
+  for (int i = 0; i < kWarmUp || (training.device().is_cuda() && warmed_up < kGpuWarmUp); ++i) {
+    const double one = sum(training.step());
+    if (i > 0) warmed_up += one;
+  }
+  if (steps == 0) steps = std::max(5, std::min(200, static_cast<int>(seconds / sum(training.step()))));
   std::vector<PhaseSeconds> result;
   for (int i = 0; i < steps; ++i) result.push_back(training.step());
   return result;
@@ -120,7 +126,7 @@ void measure(const Workload& w, const Options& options) {
         nlohmann::ordered_json{{"workload", w.name}, {"params", training.parameters()}}.dump().c_str());
     return;
   }
-  const std::vector<PhaseSeconds> steps = measured_steps(training, options.steps);
+  const std::vector<PhaseSeconds> steps = measured_steps(training, options.steps, options.seconds);
   const double resident = resident_mib("VmHWM:"), pool = static_cast<double>(pool_statistics().peak_bytes);
   const double ms = median_ms(steps, sum), flops = w.flops(training.parameters()), rate = 1e3 * flops / ms;
   const bool on_gpu = compute.device.is_cuda();
@@ -188,8 +194,9 @@ int bench(int argc, char** argv) {
   const CLI::Range positive(1, 1000000);
   app.add_option("workloads", o.workloads,
                  "names, see --list; NAME:BATCH for another batch; babygpt unless given");
-  app.add_option("--steps", o.steps, "measured ones; as many as take ten seconds unless given")
+  app.add_option("--steps", o.steps, "measured ones; as many as take --seconds, 5 to 200, unless given")
       ->check(positive);
+  app.add_option("--seconds", o.seconds)->check(CLI::Range(0.0, 1e4))->capture_default_str();
   app.add_option("--threads", o.threads, "all cores unless given")->check(positive);
   app.add_option("--device", o.compute.device, "cpu, cuda or cuda:N")->capture_default_str();
   app.add_option("--precision", o.compute.precision,
