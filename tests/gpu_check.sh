@@ -234,7 +234,7 @@ steps() {
 # operations OPTIONS...: single operations, ours and PyTorch's in turn, or ours alone.
 operations() {
   within "${python:-python3}" tests/bench/compare_ops --device "$device" --build "$folder" ${python:+--python "$python"} \
-    ${rehearsed:+--tiny} --rounds 2 --seconds 0.1 "$@" | tee -a "$work/operations.jsonl"
+    ${rehearsed:+--tiny} --rounds 2 --seconds 0.1 "$@" >>"$work/operations.jsonl"
 }
 # Tokens a second, ours and PyTorch's in turn, or ours alone.
 decoding() {
@@ -261,9 +261,10 @@ recipe() {
   rm -rf "$run"
   within "$folder/examples/train_language_model" train --run "$run" --device "$device" --preset shakespeare-char \
     --corpus "$corpus" --precision bf16 ${rehearsed:+--steps "$rehearsed" --warmup 1} || return
-  sed -n 's/.*"validation_loss":\([0-9.e-]*\).*/\1/p' "$run/metrics.jsonl" | sort -g | head -n 1 |
-    sed "s/.*/best validation loss & (the aim: 1.48 at most) in $((SECONDS - begin)) s/"
+  local taken=$((SECONDS - begin))
   results "$run"
+  sed -n 's/.*"validation_loss":\([0-9.e-]*\).*/\1/p' "$run/metrics.jsonl" | sort -g | head -n 1 |
+    sed "s/.*/best validation loss & (the aim: 1.48 at most) in $taken s/"
 }
 part "steps beside PyTorch, bf16" steps bf16 2 --no-compile
 part "steps beside compiled PyTorch, bf16" steps bf16 1 --no-eager  # compiling takes most of the time
