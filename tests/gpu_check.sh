@@ -2,7 +2,8 @@
 # Everything that needs a GPU: builds with CUDA, runs the unit tests and the gradient checks on the GPU, the memory and
 # race checks of compute-sanitizer over the kernels' tests, the programs from end to end, beside the CPU, how far
 # trainings agree with the CPU's in each precision, and how fast they are, beside PyTorch where there is one. In the order
-# of worth where time is short: what is right, then steps, attention, single kernels, decoding and a whole training.
+# of worth where time is short: what is right, then steps, attention, single kernels, decoding and a whole training, in bf16
+# before TF32.
 # Usage: tests/gpu_check.sh [--built FOLDER] [--device cuda:N] [--python P] [--corpus FILE] [--only REGEX]
 #                           [--logs FOLDER] [--steps N] [--jobs N] [--list]
 #   --built FOLDER  what is built already, instead of building build/cuda
@@ -269,14 +270,14 @@ recipe() {
 part "steps beside PyTorch, bf16" steps bf16 2 --no-compile
 part "steps beside compiled PyTorch, bf16" steps bf16 1 --no-eager  # compiling takes most of the time
 part "steps beside PyTorch's graphs, bf16" steps bf16 1 --no-eager --no-compile --graphs
-part "steps beside PyTorch, tf32" steps tf32 2 --no-compile
-part "steps beside compiled PyTorch, tf32" steps tf32 1 --no-eager
 part "attention beside PyTorch's, bf16" operations --dtype bf16 --attention
 part "single kernels, bf16" operations --dtype bf16
-part "single kernels, tf32" operations --dtype tf32
 part "decoding, bf16" decoding bf16
-part "decoding, f32" decoding f32
 part "nanoGPT's recipe, bf16" recipe
+part "steps beside PyTorch, tf32" steps tf32 2 --no-compile
+part "steps beside compiled PyTorch, tf32" steps tf32 1 --no-eager
+part "single kernels, tf32" operations --dtype tf32
+part "decoding, f32" decoding f32
 for precision in f32 tf32 bf16; do
   part "quickstart's model, GPU, $precision" learns "quickstart-$precision" train_translation --precision $precision
   part "character model, GPU, $precision" learns "characters-$precision" train_language_model \

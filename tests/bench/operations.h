@@ -19,6 +19,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -184,13 +185,22 @@ inline Operation cross_entropy_operation(Pass which) {
           }};
 }
 
+/// Rows of a table that `ids` read; on a GPU each counts once, since its memory need give it only once.
+inline Index looked_up(const Tensor& ids) {
+  if (!ids.device().is_cuda()) return ids.elements();
+  const Tensor here = ids.to(Device::cpu());
+  const std::int32_t* first = here.data<std::int32_t>();
+  return static_cast<Index>(std::set<std::int32_t>(first, first + ids.elements()).size());
+}
+
 inline Operation embedding_operation(Pass which) {
   return {"COUNT V C", [=](const Sizes& n, DType type) {
             const Tensor table = random_tensor({n[1], n[2]}, type), ids = random_ids(n[0], n[1]);
             const double rows = static_cast<double>(n[0] * n[2]), all = static_cast<double>(n[1] * n[2]);
             const Function f = [=] { return embedding(table, ids); };
             const auto into = pass(which, f, {table});
-            if (which == Pass::forward) return Work{0, 2 * rows, into};
+            if (which == Pass::forward)
+              return Work{0, static_cast<double>(looked_up(ids) * n[2]) + rows, into};
             return Work{0, rows, into, false, all * static_cast<double>(std::max<Index>(4, bytes_of(type)))};
           }};
 }
