@@ -289,6 +289,7 @@ def use_gpu(arguments):
     if not torch.cuda.is_available():
         print("torch_generation.py: skipped: this PyTorch finds no GPU")
         sys.exit(77)
+    torch.cuda.set_device(arguments.device if ":" in arguments.device else 0)
     torch.set_default_device(arguments.device)
     torch.set_float32_matmul_precision("high" if arguments.precision == "tf32" else "highest")
     if arguments.precision == "bf16":
