@@ -106,7 +106,8 @@ run_part() {
   case $code in
     0) verdict=passed ;;
     77) verdict=skipped ;;
-    *) verdict="FAILED ($code)" && touch "$work/failed" && tail -n 25 "$log" ;;
+    124) verdict="TIMED OUT" && touch "$work/failed" && tail -n 25 "$log" ;;
+    *) verdict="FAILED ($code)" && touch "$work/failed" && first_failure "$log" && tail -n 25 "$log" ;;
   esac
   printf '%-46s %-13s %5d s  %s\n' "$name" "$verdict" $((SECONDS - begin)) "$(summary "$log")" | tee "$line"
 }
@@ -114,6 +115,8 @@ alone() {
   wait
   beside=
 }
+# After a kernel's fault every case fails that comes behind it: the first one tells.
+first_failure() { [ "$(wc -l <"$1")" -lt 40 ] || { grep -m 1 -B 5 -A 6 -E " ERROR: " "$1" && echo ...; }; return 0; }
 # The line of a log that says most.
 summary() {
   grep -E 'tests passed|checks, |test cases:|ERROR SUMMARY|RACECHECK SUMMARY|differ by|best validation loss|[0-9kM] tokens/s|the card copies|devices|expectations are|skipped:' "$1" |
@@ -133,11 +136,14 @@ if [ -z "$lists" ] && ! "${on_gpu[@]}" "$tests" --test-case=none >"$work/device"
   skip "$(tail -n 1 "$work/device")"
 fi
 
+# Kernels that wait for each other for ever must not keep the rest from its turn: a case that is ended says its name.
+tested() { timeout -k 10 1800 "$@"; }
 beside=yes
-part "unit tests on the GPU" "${on_gpu[@]}" "$tests" --test-case-exclude='slow:*' \
+part "kernels in memory of the GPU alone" tested "$tests" --source-file='*/kernels/test_cuda_*'
+part "unit tests on the GPU" tested "${on_gpu[@]}" "$tests" --test-case-exclude='slow:*' \
   --source-file='*/tests/autograd/*,*/tests/nn/*,*/tests/optim/*'
-part "unit tests in memory of the GPU alone" "$tests" \
-  --source-file='*cuda_runtime*,*test_device*,*test_dispatch*,*bf16*,*across_devices*'
+part "unit tests in memory of the GPU alone" tested "$tests" \
+  --source-file='*test_device*,*test_dispatch*,*test_storage*,*later_item*,*bf16*,*test_replay*,*across_devices*'
 part "gradient check of every layer, in double" "$folder/examples/gradcheck_attention" --device "$device"
 part "trainings agree with the CPU's" "$folder/tests/bench_device_agreement" --device "$device" --steps "$steps"
 
