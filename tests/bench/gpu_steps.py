@@ -1,6 +1,7 @@
 """Training steps on a GPU, of compare_with_pytorch: rates of the card, rounds in turn, and what a table shows of them."""
 
 import json
+import pathlib
 import re
 import statistics
 import subprocess
@@ -14,6 +15,8 @@ DATASHEETS = {"H200": {"bf16": 989, "tf32": 494, "f32": 67}, "H100 PCIe": {"bf16
               "A100": {"bf16": 312, "tf32": 156, "f32": 19.5}}
 BYTES_A_PARAMETER = 16  # value, gradient, two moments
 MIB = 2**20
+LARGE = 8192  # rows and columns of a product that shows what the card can do
+HERE = pathlib.Path(__file__).resolve().parent
 OURS, QUEUED, EAGER, COMPILED, RECORDED = "ours", "ours without graphs", "PyTorch", "compiled", "compiled with graphs"
 MOST_SECONDS = 300  # of one process; compiling takes a minute or two
 
@@ -32,6 +35,8 @@ def try_run(command):
                               timeout=MOST_SECONDS)
     except subprocess.TimeoutExpired:
         return None, f"not done within {MOST_SECONDS} s"
+    except OSError as error:
+        return None, f"{error.filename}: {error.strerror}"
     return (done.stdout, None) if done.returncode == 0 else (None, reason_of(done.stderr, done.returncode))
 
 
@@ -41,16 +46,22 @@ def record_of(answer):
 
 
 def rates_of(contest, arguments):
-    """What the card does, or nothing where bench_ops is not built: GB/s of a copy, TFLOP/s of a large product by precision."""
-    bench, rates = arguments.build / "tests/bench_ops", {}
-    for precision in arguments.precision if bench.exists() else []:
-        answer, error = try_run([bench, "--device", contest.device, "--dtype", precision, "--seconds", 0, "linear_forward 8192 8192 8192"])
-        if error:
-            print(f"rates in {precision}: not measured: {error}", file=sys.stderr)
-            continue
-        line = record_of(answer)
-        rates[precision] = 1e-3 * line["_matrix_gflop_per_s"]
-        rates["copy, GB/s"] = line["_copy_gb_per_s"]
+    """What the card does: TFLOP/s of a large product by precision, through us or PyTorch, whichever is faster, and GB/s of a copy."""
+    place = ["--device", contest.device, "--seconds", 0, f"linear_forward {LARGE} {LARGE} {LARGE}", "--dtype"]
+    rates = {}
+    for precision in arguments.precision:
+        for who, program in (("ours", [arguments.build / "tests/bench_ops"]), ("PyTorch's", [contest.python, HERE / "torch_ops.py"])):
+            answer, error = try_run([*program, *place, precision])
+            line = {"ms": None} if error else record_of(answer)
+            if line["ms"] is None:
+                print(f"rate in {precision}, {who}: not measured: {error or line['error']}", file=sys.stderr)
+                continue
+            # Ours measures it by itself, with more care than a single operation.
+            rate = 1e-3 * line["_matrix_gflop_per_s"] if who == "ours" else 2e-9 * LARGE**3 / line["ms"]
+            print(f"rate in {precision}, {who}: {rate:.0f} TFLOP/s", file=sys.stderr)
+            rates[precision] = max(rate, rates.get(precision, 0))
+            if "_copy_gb_per_s" in line:
+                rates["copy, GB/s"] = line["_copy_gb_per_s"]
     return rates
 
 
@@ -91,6 +102,7 @@ def row_of(workload, precision, runs, errors, rates):
     if runs[OURS]:
         rate = 1e-3 * middle(OURS, "gflop_per_s")
         datasheet = next((all_rates for card, all_rates in DATASHEETS.items() if card in runs[OURS][0].get("gpu", "")), {})
+        row["graph"] = runs[OURS][0].get("no_graph") or f"{runs[OURS][0]['graph_nodes']} nodes"
         row["TFLOP/s"] = round(rate, 2)
         row["of the measured rate"] = f"{100 * rate / rates[precision]:.1f} %" if precision in rates else None
         row["of the datasheet's"] = f"{100 * rate / datasheet[precision]:.1f} %" if precision in datasheet else None
