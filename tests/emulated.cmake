@@ -72,8 +72,9 @@ if(NOT TAPEFORMER_SANITIZE)
     $<TARGET_OBJECTS:tapeformer_race_kernels>)
   target_link_libraries(tapeformer_tests_races PRIVATE tapeformer_emulated tapeformer_embedded_corpus
     nlohmann_json::nlohmann_json doctest::doctest)
-  # Every kernel once; threads in an order of chance.
-  tapeformer_device_tests(races cpu tapeformer_tests_races "^autograd/kernels/test_cuda_(every_kernel|optim)")
+  # Every kernel once, and those with copies and products beside the threads in more cases; an order of chance.
+  set(watched "^autograd/kernels/test_cuda_(every_kernel|optim|attention_hopper)")
+  tapeformer_device_tests(races cpu tapeformer_tests_races ${watched})
   set_property(TEST ${TAPEFORMER_DEVICE_TESTS} APPEND PROPERTY ENVIRONMENT TAPEFORMER_EMULATOR_ORDER=7)
 endif()
 

@@ -39,14 +39,16 @@ void init_barrier(std::uint64_t* barrier, int arrivals);
 void publish_barriers();
 void arrive(std::uint64_t* barrier, int bytes);
 void wait(std::uint64_t* barrier, unsigned parity, Place place);
-void load_box(void* to, const CUtensorMap& map, std::uint64_t* barrier, const int (&at)[4]);
-void store_box(const CUtensorMap& map, const void* from, const int (&at)[4]);
+void load_box(void* to, const CUtensorMap& map, std::uint64_t* barrier, const int (&at)[4], Place place);
+void store_box(const CUtensorMap& map, const void* from, const int (&at)[4], Place place);
 void finish_stores();
+void publish_to_copies();
 void set_registers(int count, bool more);
 void meet_at(int barrier, int threads, bool waits, Place place);
 void wgmma_fence();
 /// `a` of shared memory when `registers` is nullptr.
-void wgmma(float* d, int columns, std::uint64_t a, const unsigned* registers, std::uint64_t b, bool adds);
+void wgmma(float* d, int columns, std::uint64_t a, const unsigned* registers, std::uint64_t b, bool adds,
+           Place place);
 void wgmma_commit();
 void wgmma_wait(std::size_t pending, Place place);
 unsigned shared_address(const void* shared);
@@ -58,6 +60,7 @@ namespace tapeformer::kernels {
 using emulator::finish_stores;
 using emulator::init_barrier;
 using emulator::publish_barriers;
+using emulator::publish_to_copies;
 using emulator::shared_address;
 using emulator::wgmma_commit;
 using emulator::wgmma_fence;
@@ -69,13 +72,13 @@ inline void wait(std::uint64_t* barrier, unsigned parity, const char* file = __b
   emulator::wait(barrier, parity, {file, line});
 }
 inline void load_box(void* to, const CUtensorMap* map, std::uint64_t* barrier, int column, int row, int head,
-                     int batch) {
-  emulator::load_box(to, *map, barrier, {column, row, head, batch});
+                     int batch, const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+  emulator::load_box(to, *map, barrier, {column, row, head, batch}, {file, line});
 }
-inline void store_box(const CUtensorMap* map, const void* from, int column, int row, int head, int batch) {
-  emulator::store_box(*map, from, {column, row, head, batch});
+inline void store_box(const CUtensorMap* map, const void* from, int column, int row, int head, int batch,
+                      const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+  emulator::store_box(*map, from, {column, row, head, batch}, {file, line});
 }
-inline void publish_to_copies() {}
 template <int Registers>
 void give_up_registers() {
   emulator::set_registers(Registers, false);
@@ -95,12 +98,14 @@ inline void arrive_at(int barrier, int threads, const char* file = __builtin_FIL
 template <class Registers>
 void hold(Registers&) {}
 template <int Size>
-void wgmma(float (&d)[Size], std::uint64_t a, std::uint64_t b, bool adds) {
-  emulator::wgmma(d, 2 * Size, a, nullptr, b, adds);
+void wgmma(float (&d)[Size], std::uint64_t a, std::uint64_t b, bool adds, const char* file = __builtin_FILE(),
+           int line = __builtin_LINE()) {
+  emulator::wgmma(d, 2 * Size, a, nullptr, b, adds, {file, line});
 }
 template <int Size>
-void wgmma(float (&d)[Size], const unsigned (&a)[4], std::uint64_t b, bool adds) {
-  emulator::wgmma(d, 2 * Size, 0, a, b, adds);
+void wgmma(float (&d)[Size], const unsigned (&a)[4], std::uint64_t b, bool adds,
+           const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+  emulator::wgmma(d, 2 * Size, 0, a, b, adds, {file, line});
 }
 template <int Pending>
 void wgmma_wait(const char* file = __builtin_FILE(), int line = __builtin_LINE()) {

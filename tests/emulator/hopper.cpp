@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-// Barriers in shared memory, copies of boxes, registers. Never instrumented: copies are nobody's accesses.
+// Barriers in shared memory, copies of boxes, registers. Never instrumented: copies are looked at elsewhere.
 namespace tapeformer::emulator {
 
 constexpr int kRegisters = 65536, kBoxRowBytes = 128;
@@ -15,15 +15,25 @@ void HopperBlock::begin() {
   named_.clear();
   threads_.clear();
   warpgroups_.clear();
+  agents_ = 0;
   is_used_ = false;
+}
+
+/// What is kept of the running thread.
+HopperBlock::Thread& HopperBlock::own() {
+  if (!is_used_) {
+    is_used_ = true;
+    threads_.resize(machine_.block_threads());
+    accesses_.begin_block();
+  }
+  return threads_[machine_.running_thread()];
 }
 
 void HopperBlock::end() {
   if (!is_used_) return;
   int registers = 0;
   const int size = static_cast<int>(machine_.block_threads());
-  for (int i = 0; i < size; ++i) {
-    const Thread& thread = threads_[static_cast<unsigned>(i)];
+  for (const Thread& thread : threads_) {
     registers += thread.registers != 0 ? thread.registers : kRegisters / size / 8 * 8;
     if (!thread.products.empty()) machine_.fail("a block returned before its products were waited for");
     if (!thread.stores.empty()) machine_.fail("a block returned before its stores were waited for");
@@ -42,24 +52,31 @@ unsigned HopperBlock::shared_address(const void* shared) const {
 }
 
 void HopperBlock::init_barrier(std::uint64_t* barrier, int arrivals) {
-  is_used_ = true;
+  own();
   if (shared_address(barrier) % 8 != 0) machine_.fail("a barrier lies at a multiple of 8 bytes");
   if (arrivals < 1) machine_.fail("a barrier waits for one arrival at least");
   Barrier made{};
   made.arrivals = made.missing = arrivals;
   made.thread = machine_.running_thread();
+  made.agent = make_agents(1);
   barriers_[barrier] = made;
 }
 
 void HopperBlock::publish_barriers() {
-  for (auto& [key, barrier] : barriers_)
-    if (barrier.thread == machine_.running_thread()) barrier.is_published = true;
+  publish_to_copies();
+  for (auto& [key, barrier] : barriers_) {
+    if (barrier.thread != machine_.running_thread() || barrier.is_published) continue;
+    barrier.is_published = true;
+    own().beside[barrier.agent] = 1;
+  }
 }
 
 HopperBlock::Barrier& HopperBlock::barrier_at(std::uint64_t* barrier) {
   const auto found = barriers_.find(barrier);
   if (found == barriers_.end()) machine_.fail("a barrier was not made");
   if (!found->second.is_published) machine_.fail("a barrier was made and not published");
+  if (own().beside[found->second.agent] == 0)
+    machine_.fail("a thread comes to a barrier that was made and published, and nothing orders them");
   return found->second;
 }
 
@@ -69,7 +86,8 @@ void HopperBlock::end_phase_if_complete(std::uint64_t* key, Barrier& barrier) {
     machine_.fail("more bytes arrived at a barrier than a phase expects; got " +
                   std::to_string(-barrier.bytes) + " too many");
   if (barrier.bytes > 0) return;
-  ++barrier.phase;
+  barrier.completed[barrier.phase++ & 1u] = std::move(barrier.arrived);
+  barrier.arrived = {};
   barrier.missing = barrier.arrivals;
   machine_.wake(key);
 }
@@ -79,13 +97,15 @@ void HopperBlock::arrive(std::uint64_t* key, int bytes) {
   if (barrier.missing == 0) machine_.fail("more threads arrive at a barrier than a phase expects");
   barrier.bytes += bytes;
   --barrier.missing;
+  tell(barrier.arrived);
   end_phase_if_complete(key, barrier);
 }
 
 /// Loads happen when somebody would wait for them.
 void HopperBlock::wait(std::uint64_t* key, unsigned parity, Place place) {
   if (parity > 1) machine_.fail("a parity is 0 or 1");
-  for (Barrier& barrier = barrier_at(key); (barrier.phase & 1u) == parity;) {
+  Barrier& barrier = barrier_at(key);
+  while ((barrier.phase & 1u) == parity) {
     if (barrier.loads.empty()) {
       machine_.park(key, {Operation::phase, place.file, place.line, 0, 0, 0, 0});
       continue;
@@ -93,39 +113,47 @@ void HopperBlock::wait(std::uint64_t* key, unsigned parity, Place place) {
     for (const Box& box : barrier.loads) {
       move(box, true);
       barrier.bytes -= std::int64_t{box.map.box[1]} * kBoxRowBytes;
+      barrier.arrived.beside[barrier.agent] = box.number + 1;
     }
     barrier.loads.clear();
     end_phase_if_complete(key, barrier);
   }
+  learn(machine_.running_thread(), barrier.completed[parity]);
 }
 
-void HopperBlock::require_tile(const void* shared) const {
-  if (shared_address(shared) % kBoxRowBytes != 0)
-    machine_.fail("a box lies at a multiple of 128 bytes of shared memory");
-}
-
-void HopperBlock::load_box(void* to, const CUtensorMap& map, std::uint64_t* key, const int (&at)[4]) {
-  require_tile(to);
-  Barrier& barrier = barrier_at(key);
-  const std::size_t bytes = std::size_t{map.box[1]} * kBoxRowBytes;
-  if (static_cast<char*>(to) + bytes > machine_.shared_memory() + machine_.shared_bytes())
+void HopperBlock::require_box(const void* shared, const CUtensorMap& map) const {
+  const unsigned address = shared_address(shared);
+  if (address % kBoxRowBytes != 0) machine_.fail("a box lies at a multiple of 128 bytes of shared memory");
+  if (address + map.box[1] * kBoxRowBytes > kFirstAddress + machine_.shared_bytes())
     machine_.fail("a box leaves the dynamic shared memory");
-  std::memset(to, 0xFF, bytes);  // nobody may use what stood there
-  barrier.loads.push_back({map, static_cast<char*>(to), {at[0], at[1], at[2], at[3]}});
+}
+
+void HopperBlock::load_box(void* to, const CUtensorMap& map, std::uint64_t* key, const int (&at)[4],
+                           Place place) {
+  require_box(to, map);
+  Barrier& barrier = barrier_at(key);
+  const Box box{map, static_cast<char*>(to), {at[0], at[1], at[2], at[3]}, barrier.begun++};
+  touch_box({"a load", place, barrier.agent, 1, box.number}, box, true);
+  std::memset(to, 0xFF, map.box[1] * kBoxRowBytes);  // nobody may use what stood there
+  barrier.loads.push_back(box);
   machine_.wake(key);
 }
 
-void HopperBlock::store_box(const CUtensorMap& map, const void* from, const int (&at)[4]) {
-  require_tile(from);
-  is_used_ = true;
+void HopperBlock::store_box(const CUtensorMap& map, const void* from, const int (&at)[4], Place place) {
+  require_box(from, map);
+  Thread& thread = own();
+  if (thread.storing_agent == kAgents) thread.storing_agent = make_agents(1);
   char* shared = const_cast<char*>(static_cast<const char*>(from));
-  threads_[machine_.running_thread()].stores.push_back({map, shared, {at[0], at[1], at[2], at[3]}});
+  thread.stores.push_back({map, shared, {at[0], at[1], at[2], at[3]}, thread.stored++});
+  touch_box({"a store", place, thread.storing_agent, 1, thread.stores.back().number}, thread.stores.back(),
+            false);
 }
 
 void HopperBlock::finish_stores() {
-  std::vector<Box>& stores = threads_[machine_.running_thread()].stores;
-  for (const Box& box : stores) move(box, false);
-  stores.clear();
+  Thread& thread = own();
+  for (const Box& box : thread.stores) move(box, false);
+  if (!thread.stores.empty()) thread.beside[thread.storing_agent] = thread.stored;
+  thread.stores.clear();
 }
 
 /// Between shared memory, swizzled by its addresses, and the part of the box that lies in the tensor.
@@ -151,39 +179,48 @@ void HopperBlock::move(const Box& box, bool to_shared) {
   }
 }
 
-float HopperBlock::number_at(std::uint64_t matrix, unsigned offset) const {
+std::size_t HopperBlock::place_of(std::uint64_t matrix, unsigned offset) const {
   if (matrix >> 62 != 1 || (matrix >> 49 & 7u) != 0) machine_.fail("a matrix is swizzled by 128 bytes");
   const unsigned plain = static_cast<unsigned>((matrix & 0x3FFFu) << 4) + offset;
   const unsigned swizzled = plain ^ (plain >> 7 & 7u) << 4;
   if (swizzled < kFirstAddress || swizzled + 2 > kFirstAddress + machine_.shared_bytes())
     machine_.fail("a matrix leaves the dynamic shared memory");
+  return swizzled - kFirstAddress;
+}
+
+float HopperBlock::number_at(std::uint64_t matrix, unsigned offset) const {
   std::uint16_t bits;
-  std::memcpy(&bits, machine_.shared_memory() + swizzled - kFirstAddress, 2);
+  std::memcpy(&bits, machine_.shared_memory() + place_of(matrix, offset), 2);
   return bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
 }
 
 void HopperBlock::set_registers(int count, bool more) {
-  is_used_ = true;
-  int& own = threads_[machine_.running_thread()].registers;
-  const int before = own != 0 ? own : kRegisters / static_cast<int>(machine_.block_threads()) / 8 * 8;
+  int& registers = own().registers;
+  const int before =
+      registers != 0 ? registers : kRegisters / static_cast<int>(machine_.block_threads()) / 8 * 8;
   if (count % 8 != 0 || count < 24 || count > 256)
     machine_.fail("a thread's registers are a multiple of 8 from 24 to 256; got " + std::to_string(count));
   if (more ? count < before : count > before)
     machine_.fail("registers are taken, or given up; got " + std::to_string(count) + " of " +
                   std::to_string(before));
-  own = count;
+  registers = count;
 }
 
 void HopperBlock::meet_at(int id, int threads, bool waits, Place place) {
-  is_used_ = true;
+  own();
   if (id < 1 || id > 15) machine_.fail("named barriers are 1 to 15; got " + std::to_string(id));
   if (threads < 32 || threads % 32 != 0)
     machine_.fail("whole warps meet at a named barrier; got " + std::to_string(threads) + " threads");
   NamedBarrier& barrier = named_[id];
   if (barrier.arrived == 0) barrier.threads = threads;
   if (barrier.threads != threads) machine_.fail("threads expect different numbers at a named barrier");
+  tell(barrier.gathered);
+  if (waits) barrier.waiting.push_back(machine_.running_thread());
   if (++barrier.arrived == threads) {
     barrier.arrived = 0;
+    for (const unsigned thread : barrier.waiting) learn(thread, barrier.gathered);
+    barrier.waiting.clear();
+    barrier.gathered = {};
     machine_.wake(&barrier);
   } else if (waits) {
     machine_.park(&barrier, {Operation::named_barrier, place.file, place.line, 0, 0, 0, 0});
@@ -198,12 +235,13 @@ void arrive(std::uint64_t* barrier, int bytes) { running_machine().hopper().arri
 void wait(std::uint64_t* barrier, unsigned parity, Place place) {
   running_machine().hopper().wait(barrier, parity, place);
 }
-void load_box(void* to, const CUtensorMap& map, std::uint64_t* barrier, const int (&at)[4]) {
-  running_machine().hopper().load_box(to, map, barrier, at);
+void load_box(void* to, const CUtensorMap& map, std::uint64_t* barrier, const int (&at)[4], Place place) {
+  running_machine().hopper().load_box(to, map, barrier, at, place);
 }
-void store_box(const CUtensorMap& map, const void* from, const int (&at)[4]) {
-  running_machine().hopper().store_box(map, from, at);
+void store_box(const CUtensorMap& map, const void* from, const int (&at)[4], Place place) {
+  running_machine().hopper().store_box(map, from, at, place);
 }
+void publish_to_copies() { running_machine().hopper().publish_to_copies(); }
 void finish_stores() { running_machine().hopper().finish_stores(); }
 void set_registers(int count, bool more) { running_machine().hopper().set_registers(count, more); }
 void meet_at(int barrier, int threads, bool waits, Place place) {

@@ -1,9 +1,11 @@
 #pragma once
 
 #include <cuda_emulator_hopper.h>
+#include <tapeformer/tests/emulator/async_accesses.h>
 
 #include <array>
 #include <cstddef>
+#include <deque>
 #include <map>
 #include <string>
 #include <vector>
@@ -24,22 +26,31 @@ class HopperBlock {
   void publish_barriers();
   void arrive(std::uint64_t* barrier, int bytes);
   void wait(std::uint64_t* barrier, unsigned parity, Place place);
-  void load_box(void* to, const CUtensorMap& map, std::uint64_t* barrier, const int (&at)[4]);
-  void store_box(const CUtensorMap& map, const void* from, const int (&at)[4]);
+  void load_box(void* to, const CUtensorMap& map, std::uint64_t* barrier, const int (&at)[4], Place place);
+  void store_box(const CUtensorMap& map, const void* from, const int (&at)[4], Place place);
   void finish_stores();
+  void publish_to_copies();
   void set_registers(int count, bool more);
   void meet_at(int barrier, int threads, bool waits, Place place);
   void wgmma_fence();
-  void wgmma(float* d, int columns, std::uint64_t a, const unsigned* registers, std::uint64_t b, bool adds);
+  void wgmma(float* d, int columns, std::uint64_t a, const unsigned* registers, std::uint64_t b, bool adds,
+             Place place);
   void wgmma_commit();
   void wgmma_wait(std::size_t pending, Place place);
   unsigned shared_address(const void* shared) const;
+
+  /// A barrier of the block; a __syncwarp.
+  void join_threads();
+  void join_lanes(unsigned warp, unsigned mask);
+  /// The running thread touches dynamic shared memory. Returns which operation may be under way there.
+  std::string touch(std::size_t offset, std::size_t bytes, Access kind) const;
 
  private:
   struct Box {
     CUtensorMap map;
     char* shared;
     std::array<int, 4> at;
+    std::uint32_t number;  ///< of the loads of its barrier
   };
   struct Barrier {
     int arrivals, missing;  ///< of a phase; still to come in this one
@@ -48,9 +59,15 @@ class HopperBlock {
     bool is_published = false;
     unsigned thread;  ///< that made it
     std::vector<Box> loads;
+    unsigned agent;  ///< of its loads; its making is the first thing it does
+    std::uint32_t begun = 1;
+    Knowledge arrived;                   ///< of those who arrived in this phase
+    std::array<Knowledge, 2> completed;  ///< in the last phase of each parity
   };
   struct NamedBarrier {
     int threads = 0, arrived = 0;
+    Knowledge gathered;
+    std::vector<unsigned> waiting;
   };
   /// One product as one thread knows it.
   struct Product {
@@ -61,6 +78,7 @@ class HopperBlock {
     std::array<unsigned, 4> copied;
     bool adds;
     std::size_t group;
+    Place place;
   };
   /// The true numbers of an accumulator that products are changing; NaN stands there meanwhile.
   struct InFlight {
@@ -70,31 +88,55 @@ class HopperBlock {
   struct Thread {
     std::vector<Product> products;
     std::map<float*, InFlight> accumulators;
-    std::size_t closed = 0;  ///< groups
+    std::size_t begun = 0, closed = 0;  ///< products, groups
     bool is_fenced = false;
     std::vector<Box> stores;
+    unsigned storing_agent = kAgents;  ///< none yet
+    std::uint32_t stored = 0;
+    Progress beside{};  ///< what it knows to be done
     int registers = 0;  ///< 0: as at the start
+  };
+  /// A product that not all threads have begun yet, and what those that have all knew then.
+  struct Issue {
+    unsigned threads = 0;
+    Knowledge known;
   };
   struct Warpgroup {
     unsigned waiting = 0;
     Place place{};
     std::size_t pending = 0;
+    unsigned first_agent = kAgents;  ///< of its warps; none yet
+    std::deque<Issue> issues;        ///< from number `issued` on
+    std::size_t issued = 0;
   };
 
   Barrier& barrier_at(std::uint64_t* barrier);
   void end_phase_if_complete(std::uint64_t* key, Barrier& barrier);
   void move(const Box& box, bool to_shared);
-  void require_tile(const void* shared) const;
+  void require_box(const void* shared, const CUtensorMap& map) const;
+  unsigned make_agents(unsigned count);
+  Thread& own();
+  /// What the running thread knows.
+  Knowledge known();
+  void tell(Knowledge& to);
+  void learn(unsigned thread, const Knowledge& from);
+  /// 16 bytes of shared memory that an operation reads or writes, begun by who knows `known`.
+  void touch_piece(std::uint32_t operation, std::size_t offset, bool writes, const Knowledge& known);
+  void touch_box(const AsyncOperation& operation, const Box& box, bool is_load);
+  void touch_product(const Product& product, unsigned first_agent, const Knowledge& known);
   void multiply(unsigned first_thread);
   /// The 16-bit number at `offset` bytes behind a matrix's beginning, where the swizzle has it.
   float number_at(std::uint64_t matrix, unsigned offset) const;
+  std::size_t place_of(std::uint64_t matrix, unsigned offset) const;
 
   Machine& machine_;
   bool is_used_ = false;
   std::map<std::uint64_t*, Barrier> barriers_;
   std::map<int, NamedBarrier> named_;
-  std::map<unsigned, Thread> threads_;
+  std::vector<Thread> threads_;
   std::map<unsigned, Warpgroup> warpgroups_;
+  AsyncAccesses accesses_;
+  unsigned agents_ = 0;
 };
 
 }  // namespace tapeformer::emulator

@@ -26,21 +26,32 @@ unsigned offset_across(std::uint64_t matrix, unsigned i, unsigned k) {
 
 }  // namespace
 
-void HopperBlock::wgmma_fence() {
-  is_used_ = true;
-  threads_[machine_.running_thread()].is_fenced = true;
-}
+void HopperBlock::wgmma_fence() { own().is_fenced = true; }
 
 void HopperBlock::wgmma(float* d, int columns, std::uint64_t a, const unsigned* registers, std::uint64_t b,
-                        bool adds) {
-  Thread& own = threads_[machine_.running_thread()];
-  if (!own.is_fenced) machine_.fail("a product begins behind a fence that follows the last wait");
-  if (machine_.running_thread() / kGroup * kGroup + kGroup > machine_.block_threads())
-    machine_.fail("a warpgroup has 128 threads");
-  Product product{d, columns, a, b, registers, {}, adds, own.closed};
+                        bool adds, Place place) {
+  Thread& thread = own();
+  if (!thread.is_fenced) machine_.fail("a product begins behind a fence that follows the last wait");
+  const unsigned number = machine_.running_thread() / kGroup;
+  if (number * kGroup + kGroup > machine_.block_threads()) machine_.fail("a warpgroup has 128 threads");
+  Product product{d, columns, a, b, registers, {}, adds, thread.closed, place};
   if (registers != nullptr) std::copy_n(registers, 4, product.copied.begin());
-  own.products.push_back(product);
-  InFlight& accumulator = own.accumulators[d];
+  thread.products.push_back(product);
+  Warpgroup& group = warpgroups_[number];
+  if (group.first_agent == kAgents) group.first_agent = make_agents(kGroup / kWarp);
+  const std::size_t at = thread.begun++ - group.issued;
+  if (at == group.issues.size()) group.issues.emplace_back();
+  Issue& issue = group.issues[at];
+  if (issue.threads++ == 0)
+    issue.known = known();
+  else
+    issue.known.keep_common(known());
+  if (issue.threads == kGroup) {
+    touch_product(product, group.first_agent, issue.known);
+    group.issues.pop_front();
+    ++group.issued;
+  }
+  InFlight& accumulator = thread.accumulators[d];
   const auto count = static_cast<std::size_t>(columns) / 2;
   if (accumulator.products++ == 0) {
     accumulator.values.assign(d, d + count);
@@ -48,15 +59,34 @@ void HopperBlock::wgmma(float* d, int columns, std::uint64_t a, const unsigned* 
   }
 }
 
-void HopperBlock::wgmma_commit() { ++threads_[machine_.running_thread()].closed; }
+void HopperBlock::wgmma_commit() { ++own().closed; }
+
+/// All its warps read both matrices.
+void HopperBlock::touch_product(const Product& product, unsigned first_agent, const Knowledge& known) {
+  const auto group = static_cast<std::uint32_t>(product.group);
+  const std::uint32_t operation =
+      accesses_.add({"a product", product.place, first_agent, kGroup / kWarp, group});
+  const auto touch = [&](std::uint64_t matrix, unsigned offset) {
+    touch_piece(operation, place_of(matrix, offset), false, known);
+  };
+  const auto columns = static_cast<unsigned>(product.columns);
+  for (unsigned k = 0; product.registers == nullptr && k < kDepth; k += 8) {
+    for (unsigned m = 0; m < kRows; ++m) touch(product.a, offset_along(product.a, m, k));
+    for (unsigned n = 0; n < columns; ++n) touch(product.b, offset_along(product.b, n, k));
+  }
+  for (unsigned k = 0; product.registers != nullptr && k < kDepth; ++k)
+    for (unsigned n = 0; n < columns; n += 8) touch(product.b, offset_across(product.b, n, k));
+}
 
 void HopperBlock::wgmma_wait(std::size_t pending, Place place) {
-  is_used_ = true;
+  Thread& thread = own();
   const unsigned number = machine_.running_thread() / kGroup;
-  Thread& own = threads_[machine_.running_thread()];
-  own.is_fenced = false;
+  thread.is_fenced = false;
   Warpgroup& group = warpgroups_[number];
-  if (group.waiting == 0) group = {0, place, pending};
+  if (thread.closed > pending && group.first_agent != kAgents)
+    thread.beside[group.first_agent + machine_.running_thread() % kGroup / kWarp] =
+        static_cast<std::uint32_t>(thread.closed - pending);
+  if (group.waiting == 0) group.place = place, group.pending = pending;
   if (group.place.line != place.line || group.pending != pending)
     machine_.fail("threads of a warpgroup wait for products at different places; " +
                   machine_.where_threads_are());
@@ -65,11 +95,11 @@ void HopperBlock::wgmma_wait(std::size_t pending, Place place) {
     return;
   }
   group.waiting = 0;
-  const auto due = [&](const Thread& thread) {
-    return std::count_if(thread.products.begin(), thread.products.end(),
-                         [&](const Product& product) { return product.group + pending < thread.closed; });
+  const auto due = [&](const Thread& of) {
+    return std::count_if(of.products.begin(), of.products.end(),
+                         [&](const Product& product) { return product.group + pending < of.closed; });
   };
-  const auto count = due(own);
+  const auto count = due(thread);
   for (unsigned t = number * kGroup; t < number * kGroup + kGroup; ++t)
     if (due(threads_[t]) != count) machine_.fail("threads of a warpgroup began different products");
   for (auto i = count; i > 0; --i) multiply(number * kGroup);
@@ -129,8 +159,9 @@ void HopperBlock::multiply(unsigned first) {
 }
 
 void wgmma_fence() { running_machine().hopper().wgmma_fence(); }
-void wgmma(float* d, int columns, std::uint64_t a, const unsigned* registers, std::uint64_t b, bool adds) {
-  running_machine().hopper().wgmma(d, columns, a, registers, b, adds);
+void wgmma(float* d, int columns, std::uint64_t a, const unsigned* registers, std::uint64_t b, bool adds,
+           Place place) {
+  running_machine().hopper().wgmma(d, columns, a, registers, b, adds, place);
 }
 void wgmma_commit() { running_machine().hopper().wgmma_commit(); }
 void wgmma_wait(std::size_t pending, Place place) { running_machine().hopper().wgmma_wait(pending, place); }

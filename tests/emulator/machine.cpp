@@ -128,7 +128,7 @@ void Machine::run_block() {
   error_ = nullptr;
   race_.clear();
   last_barrier_ = {};
-  if (watched_) shadow_.begin_block(block_index);
+  if (watched_) shadow_.begin_block(block_index, size_);
   hopper_.begin();
   next_ = 0;
   ready_.clear();

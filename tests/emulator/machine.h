@@ -37,6 +37,8 @@ class Machine {
   std::size_t shared_bytes() const { return shared_bytes_; }
   HopperBlock& hopper() { return hopper_; }
   char* shared_memory() { return shared_; }
+  /// Who touched what last, if that is looked at.
+  Shadow* shadow() { return watched_ ? &shadow_ : nullptr; }
   void touch(const char* address, std::size_t bytes, Access kind, const void* code);
   [[noreturn]] void fail(const std::string& what) const;
   std::string where_threads_are() const;

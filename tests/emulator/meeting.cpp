@@ -19,6 +19,7 @@ void Machine::arrive_at_barrier(Thread& self) {
   at_barrier_ = predicates_ = 0;
   last_barrier_ = first;  // a copy: that thread goes on to other calls
   if (watched_) shadow_.begin_interval();
+  hopper_.join_threads();
   ready_.clear();  // nobody is left in it: all were waiting here
   next_ = 0;
   for (unsigned i = 0; i < size_; ++i) {
@@ -48,7 +49,10 @@ void Machine::arrive_in_warp(Thread& self) {
       fail("lanes of one mask meet at different operations; " + where_threads_are());
   }
   waiting_lanes_[warp] &= ~mask;
-  if (watched_ && self.call.operation == Operation::syncwarp) shadow_.join_lanes(warp, mask);
+  if (self.call.operation == Operation::syncwarp) {
+    if (watched_) shadow_.join_lanes(warp, mask);
+    hopper_.join_lanes(warp, mask);
+  }
   exchange(first, mask);
 }
 

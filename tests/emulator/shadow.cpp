@@ -7,43 +7,100 @@ namespace tapeformer::emulator {
 namespace {
 
 using Verbs = std::array<const char*, 3>;  // of Access
+// At the end of the count, rather blind than wrong.
+constexpr std::uint16_t kLastTime = 0xffff;
+
+bool knows(const Known& known, unsigned thread, unsigned time) {
+  return time < known.before[thread] || known.before[thread] == kLastTime;
+}
+
 constexpr Verbs kNow{"reads", "writes", "changes atomically"}, kBefore{"read", "wrote", "changed atomically"};
 
 }  // namespace
+
+void Known::add(const Known& other) {
+  if (other.interval < interval) return;
+  if (other.interval > interval) {
+    *this = other;
+    return;
+  }
+  std::transform(before.begin(), before.end(), other.before.begin(), before.begin(),
+                 [](std::uint16_t a, std::uint16_t b) { return std::max(a, b); });
+}
+
+void Known::keep_common(const Known& other) {
+  if (other.interval < interval) return;
+  if (other.interval > interval) {
+    *this = other;
+    return;
+  }
+  std::transform(before.begin(), before.end(), other.before.begin(), before.begin(),
+                 [](std::uint16_t a, std::uint16_t b) { return std::min(a, b); });
+}
 
 void Shadow::begin_launch() {
   if (pages_.size() > kMostPages || interval_ > std::numeric_limits<std::uint32_t>::max() / 2) {
     pages_.clear();
     recent_.fill({});
-    warps_.fill({});
+    known_.fill({});
     interval_ = 0;
   }
   launch_begin_ = interval_ + 1;
   blocks_.clear();
 }
 
-void Shadow::begin_block(const uint3& block) {
+void Shadow::begin_block(const uint3& block, unsigned threads) {
   block_begin_ = ++interval_;
   blocks_.emplace_back(block_begin_, block);
+  threads_ = threads;
+  is_wide_ = false;
+  for (unsigned i = 0; i < threads; ++i) published_[i].clear();
 }
 
 void Shadow::begin_interval() { ++interval_; }
 
-void Shadow::join_lanes(unsigned warp_number, unsigned mask) {
-  Warp& warp = warps_[warp_number];
-  if (warp.interval != interval_) {
-    warp = Warp{};
-    warp.interval = interval_;
+Known& Shadow::known(unsigned thread) {
+  Known& known = known_[thread];
+  if (known.interval != interval_) {
+    known.interval = interval_;
+    known.before.assign(threads_, 0);
   }
-  std::array<std::uint16_t, kLanes> known{};
+  return known;
+}
+
+std::uint16_t Shadow::time_of(unsigned thread) const {
+  const Known& known = known_[thread];
+  return known.interval == interval_ ? known.before[thread] : std::uint16_t{0};
+}
+
+const Known& Shadow::release(unsigned thread) {
+  is_wide_ = true;
+  Known& own = known(thread);
+  if (own.before[thread] < kLastTime) ++own.before[thread];
+  return own;
+}
+
+void Shadow::acquire(unsigned thread, const Known& from) {
+  if (from.interval == interval_) known(thread).add(from);
+}
+
+void Shadow::publish(unsigned thread) {
+  published_[thread].push_back(std::uint64_t{interval_} << 16 | time_of(thread));
+  release(thread);
+}
+
+void Shadow::join_lanes(unsigned warp, unsigned mask) {
+  const unsigned first = warp * kLanes, from = is_wide_ ? 0 : first,
+                 to = is_wide_ ? threads_ : std::min(first + kLanes, threads_);
+  std::array<std::uint16_t, kThreads> all{};
   for (unsigned a = 0; a < kLanes; ++a) {
     if ((mask >> a & 1) == 0) continue;
-    if (warp.joins[a] < kMostJoins) ++warp.joins[a];
-    warp.seen[a][a] = warp.joins[a];
-    for (unsigned b = 0; b < kLanes; ++b) known[b] = std::max(known[b], warp.seen[a][b]);
+    Known& lane = known(first + a);
+    if (lane.before[first + a] < kLastTime) ++lane.before[first + a];
+    for (unsigned b = from; b < to; ++b) all[b] = std::max(all[b], lane.before[b]);
   }
   for (unsigned a = 0; a < kLanes; ++a)
-    if ((mask >> a & 1) != 0) warp.seen[a] = known;
+    if ((mask >> a & 1) != 0) std::copy(&all[from], &all[from] + (to - from), &known(first + a).before[from]);
 }
 
 inline Shadow::Cell& Shadow::cell(std::uintptr_t address) {
@@ -62,11 +119,9 @@ inline Shadow::Cell& Shadow::cell(std::uintptr_t address) {
 inline bool Shadow::before(const Record& old, const Record& now) const {
   if (old.interval() != now.interval()) return old.interval() >= block_begin_;
   if (old.thread() == now.thread()) return true;
-  if (old.thread() / kLanes != now.thread() / kLanes) return false;
-  const Warp& warp = warps_[now.thread() / kLanes];
-  if (warp.interval != now.interval()) return false;
-  const unsigned seen = warp.seen[now.thread() % kLanes][old.thread() % kLanes];
-  return old.time() < seen || seen == kMostJoins;  // at the end of the count, rather blind than wrong
+  const Known& known = known_[now.thread()];
+  if (known.interval != now.interval()) return false;
+  return knows(known, old.thread(), old.time());
 }
 
 /// False if `now` races with a recorded access, which becomes `other`.
@@ -104,8 +159,7 @@ inline bool Shadow::touch_cell(Cell& cell, const Record& now, bool shared, Recor
 
 std::string Shadow::touch(unsigned thread, const void* address, std::size_t bytes, Access kind, bool shared) {
   const std::uintptr_t begin = reinterpret_cast<std::uintptr_t>(address), end = begin + bytes;
-  const Warp& warp = warps_[thread / kLanes];
-  const std::uint64_t time = warp.interval == interval_ ? warp.joins[thread % kLanes] : 0;
+  const std::uint64_t time = time_of(thread);
   const std::uint64_t everywhere =
       std::uint64_t{interval_} << 32 | time << 16 | thread << 6 | static_cast<unsigned>(kind) << 4;
   bool written = false;
@@ -126,6 +180,30 @@ std::string Shadow::touch(unsigned thread, const void* address, std::size_t byte
   }
   if (shared && !written && kind != Access::write)
     return describe({everywhere}, kNow) + " what no thread of its block has written yet";
+  return "";
+}
+
+bool Shadow::is_published(const Record& record, const Known& known) const {
+  const std::vector<std::uint64_t>& fences = published_[record.thread()];
+  const auto first = std::lower_bound(fences.begin(), fences.end(), record.bits >> 16);
+  if (first == fences.end()) return false;
+  return *first >> 16 < interval_ || knows(known, record.thread(), *first & 0xffff);
+}
+
+std::string Shadow::touch_beside(const void* address, bool writes, const Known& known) {
+  const std::uintptr_t begin = reinterpret_cast<std::uintptr_t>(address);
+  for (std::uintptr_t word = begin; word < begin + 16; word += 4) {
+    Cell& memory = cell(word);
+    for (const Record& old : memory.records) {
+      if (old.interval() < block_begin_ || (!writes && old.kind() == Access::read)) continue;
+      if (old.interval() == interval_ && !knows(known, old.thread(), old.time()))
+        return describe(old, kBefore) + ", and nothing orders them";
+      if (!is_published(old, known)) return describe(old, kBefore) + " and has not published since";
+    }
+    if (!writes) continue;
+    memory.written_in = block_begin_;
+    memory.written_bytes = 15;
+  }
   return "";
 }
 

@@ -16,31 +16,47 @@ enum class Access : unsigned { read, write, atomic };
 /// True while the code of a kernel runs, whose accesses matter; false within the emulator and on the host.
 inline thread_local bool watching = false;
 
+/// How much somebody knows of what each thread of a block did in an interval: what it did before a time.
+struct Known {
+  std::uint32_t interval = 0;  ///< in others: nothing
+  std::vector<std::uint16_t> before;
+
+  void add(const Known& other);
+  void keep_common(const Known& other);
+};
+
 /// What is known of the last accesses to each four bytes of memory. Barriers divide time into intervals,
 /// numbered over all launches, so that old records need no clearing: the interval of a record says whether it
 /// belongs to this launch, to this block, and to the time since its last barrier.
 class Shadow {
  public:
   void begin_launch();
-  void begin_block(const uint3& block);
+  void begin_block(const uint3& block, unsigned threads);
   /// A barrier all threads of the block passed.
   void begin_interval();
   /// A __syncwarp of the lanes in `mask`: what one did before it, all others see after it.
   void join_lanes(unsigned warp, unsigned mask);
+  /// What `thread` has done and knows, others may learn; what it does after this they do not know.
+  const Known& release(unsigned thread);
+  void acquire(unsigned thread, const Known& known);
+  /// A proxy fence: what `thread` has done, copies and products may follow once they know of the fence.
+  void publish(unsigned thread);
 
   /// Records an access and returns what is wrong with it; empty: nothing. `shared`: the block's own memory.
   std::string touch(unsigned thread, const void* address, std::size_t bytes, Access kind, bool shared);
+  /// An operation beside the threads, begun by who knows `known`, reads or writes 16 bytes of shared memory.
+  /// Returns which thread did what there that it may not follow; empty: none did.
+  std::string touch_beside(const void* address, bool writes, const Known& known);
 
  private:
   static constexpr unsigned kThreads = 1024, kLanes = 32, kPageBytes = 4096;
   static constexpr std::size_t kMostPages = 8192;
-  static constexpr std::uint16_t kMostJoins = 0xffff;
 
   /// One access in 64 bits: one load, one comparison.
   struct Record {
     std::uint64_t bits;
     std::uint32_t interval() const { return static_cast<std::uint32_t>(bits >> 32); }
-    /// How often the thread had passed a __syncwarp in the interval.
+    /// How often the thread had told others of itself in the interval.
     unsigned time() const { return bits >> 16 & 0xffff; }
     unsigned thread() const { return bits >> 6 & 0x3ff; }
     Access kind() const { return static_cast<Access>(bits >> 4 & 3); }
@@ -53,13 +69,11 @@ class Shadow {
     std::uint32_t written_bytes;  // bits again
   };
   using Page = std::array<Cell, kPageBytes / 4>;
-  struct Warp {
-    std::uint32_t interval;  // in which the numbers below hold; in others they are 0
-    std::array<std::uint16_t, kLanes> joins;
-    std::array<std::array<std::uint16_t, kLanes>, kLanes> seen;  // seen[a][b]: joins of b that a knows of
-  };
 
   Cell& cell(std::uintptr_t address);
+  Known& known(unsigned thread);
+  std::uint16_t time_of(unsigned thread) const;
+  bool is_published(const Record& record, const Known& known) const;
   bool before(const Record& old, const Record& now) const;
   bool touch_cell(Cell& cell, const Record& now, bool shared, Record& other) const;
   /// "thread 5 of block (0,0,0) reads", by the verbs of the kinds of access
@@ -67,7 +81,10 @@ class Shadow {
 
   std::unordered_map<std::uintptr_t, std::unique_ptr<Page>> pages_;
   std::array<std::pair<std::uintptr_t, Page*>, 256> recent_{};
-  std::array<Warp, kThreads / kLanes> warps_{};
+  std::array<Known, kThreads> known_{};
+  std::array<std::vector<std::uint64_t>, kThreads> published_;  // interval and time of the fences of each
+  unsigned threads_ = 0;
+  bool is_wide_ = false;  // whether threads know of others than those of their warp
   std::uint32_t interval_ = 1;
   std::uint32_t block_begin_ = 1;
   std::uint32_t launch_begin_ = 1;

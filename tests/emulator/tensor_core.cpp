@@ -55,6 +55,8 @@ void begin_copy(const PendingCopy& copy) {
   own.copies.push_back(copy);
   ++own.open;
   ++begun;
+  // It may be done from now on. Who waits for it writes it again.
+  if (watching) touched(copy.to, 16, Access::write, __builtin_return_address(0));
 }
 
 void close_group() {

@@ -1,4 +1,4 @@
-#include <tapeformer/autograd/kernels/cuda/hopper.h>
+#include <tapeformer/tests/emulator/hopper_source.h>
 #include <tapeformer/tests/reference/support.h>
 
 #include <doctest/doctest.h>
@@ -8,59 +8,14 @@
 using namespace tapeformer;
 using emulator::Fault;
 using emulator::launch;
-using namespace tapeformer::kernels;
+using namespace tapeformer::hopper_tests;
 
 namespace {
-
-float number(int i) { return static_cast<float>(i * 37 % 61 - 30); }
-
-/// Rows of a tensor [batch][row][head][column], of which the copy engine sees some.
-struct Source {
-  Source(int rows_, int columns_) : rows(rows_), columns(columns_) {
-    for (int i = 0; i < 2 * rows * kHeads * columns; ++i) data.emplace_back(number(i));
-    const std::uint64_t sizes[] = {static_cast<std::uint64_t>(columns), static_cast<std::uint64_t>(rows),
-                                   kHeads, 2};
-    const auto row = static_cast<std::uint64_t>(columns) * 2 * kHeads;
-    const std::uint64_t strides[] = {row, row / kHeads, row * static_cast<std::uint64_t>(rows)};
-    const std::uint32_t box[] = {64, kBoxRows, 1, 1}, ones[] = {1, 1, 1, 1};
-    REQUIRE(cuTensorMapEncodeTiled(&map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 4, data.data(), sizes, strides,
-                                   box, ones, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-                                   CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-                                   CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS);
-  }
-  float at(int batch, int row, int head, int column) const {
-    if (row < 0 || row >= rows || column >= columns) return 0;
-    return static_cast<float>(
-        data[static_cast<std::size_t>(((batch * rows + row) * kHeads + head) * columns + column)]);
-  }
-
-  static constexpr int kHeads = 3, kBoxRows = 64;
-  static constexpr int kBoxBytes = kBoxRows * kBoxRowBytes;
-  int rows, columns;
-  std::vector<BFloat16> data;
-  CUtensorMap map;
-};
-
-/// Shared memory of the kernels below: tiles that begin where the swizzle does, and barriers behind them.
-constexpr int kTileBytes = 4 * Source::kBoxBytes, kSharedBytes = kSwizzleBytes + kTileBytes + 64;
-char* tile() {
-  char* shared = dynamic_shared<char>();
-  return shared + (kSwizzleBytes - shared_address(shared) % kSwizzleBytes) % kSwizzleBytes;
-}
-std::uint64_t* barrier() { return reinterpret_cast<std::uint64_t*>(tile() + kTileBytes); }
 
 std::string fault_of(unsigned threads, const std::function<void()>& kernel) {
   return message_of<Fault>([&] { launch("kernel", 1, threads, kSharedBytes, kernel); });
 }
 bool has(const std::string& text, const char* part) { return text.find(part) != std::string::npos; }
-
-void make_barrier(int arrivals) {
-  if (threadIdx.x == 0) {
-    init_barrier(barrier(), arrivals);
-    publish_barriers();
-  }
-  __syncthreads();
-}
 
 /// A box in each of the first `boxes` places, side by side in columns; row `row` of `head` and `batch` first.
 void load_boxes(const Source& source, int boxes, int column, int row, int head, int batch) {

@@ -1,6 +1,8 @@
 #include <cuda_emulator.h>
+#include <tapeformer/tests/emulator/hopper_source.h>
 #include <tapeformer/tests/emulator/in_order.h>
 #include <tapeformer/tests/emulator/race_kernels.h>
+#include <tapeformer/tests/emulator/race_kernels_hopper.h>
 #include <tapeformer/tests/reference/support.h>
 
 #include <doctest/doctest.h>
@@ -22,6 +24,12 @@ std::string fault_of(const RaceCase& race) {
   return message_of<Fault>([&] {
     launch("kernel", 3, 64, 64 * sizeof(float), [&] { race.kernel(global.data(), halves.data()); });
   });
+}
+
+std::string fault_of(const HopperRaceCase& race) {
+  const hopper_tests::Source source(128, 64);
+  return message_of<Fault>(
+      [&] { launch("kernel", 2, 256, hopper_tests::kSharedBytes, [&] { race.kernel(source.map); }); });
 }
 
 }  // namespace
@@ -50,6 +58,19 @@ TEST_SUITE("emulator/races") {
         const std::string text = fault_of(race);
         INFO(std::string(race.name) << ", seed " << seed << ": " << text);
         CHECK((text == kNothing) == (race.fault == nullptr));
+      }
+    }
+  }
+
+  TEST_CASE("copies and products beside the threads, and barriers in shared memory") {
+    if (!accesses_are_seen()) return;
+    for (std::uint64_t seed = 0; seed <= 5; ++seed) {
+      const InOrder order(seed);
+      for (const HopperRaceCase& race : hopper_race_cases()) {
+        const std::string text = fault_of(race);
+        INFO(std::string(race.name) << ", seed " << seed << ": " << text);
+        CHECK((text == kNothing) == (race.fault == nullptr));
+        if (seed == 0 && race.fault != nullptr) CHECK(text.find(race.fault) != std::string::npos);
       }
     }
   }

@@ -30,6 +30,8 @@ void Machine::touch(const char* address, std::size_t bytes, Access kind, const v
     race_ = "thread " + std::to_string(current_->number) + " leaves the dynamic shared memory";
   else
     race_ = shadow_.touch(current_->number, address, bytes, kind, shared);
+  if (dynamic && race_.empty())
+    race_ = hopper_.touch(static_cast<std::size_t>(address - shared_), bytes, kind);
   watching = race_.empty();
   if (watching) return;
 
@@ -44,7 +46,7 @@ void Machine::touch(const char* address, std::size_t bytes, Access kind, const v
   if (last_barrier_.file != nullptr)
     text << ", after the barrier " << last_barrier_.file << ":" << last_barrier_.line;
   Dl_info object;
-  if (dladdr(const_cast<void*>(code), &object) != 0)
+  if (code != nullptr && dladdr(const_cast<void*>(code), &object) != 0)
     text << ", in code at " << object.dli_fname << "+0x" << std::hex
          << static_cast<const char*>(code) - static_cast<const char*>(object.dli_fbase);
   race_ += text.str();

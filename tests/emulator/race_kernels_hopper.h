@@ -1,0 +1,17 @@
+#pragma once
+
+#include <cuda_emulator_hopper.h>
+
+#include <vector>
+
+namespace tapeformer {
+
+/// A kernel of 256 threads whose accesses are seen, and what is wrong with it; nullptr: nothing.
+struct HopperRaceCase {
+  const char* name;
+  const char* fault;
+  void (*kernel)(const CUtensorMap& map);
+};
+const std::vector<HopperRaceCase>& hopper_race_cases();
+
+}  // namespace tapeformer
