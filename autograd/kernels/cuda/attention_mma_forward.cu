@@ -301,10 +301,11 @@ __global__ void __launch_bounds__(Tiles::kThreads)
         }
       }
     }
-    if (seen_by_warp(seen) != kAllSeen) {
-      multiply_values<true>(value_tile, seen, state);
-    } else {
+    // The warp multiplies as one: no lane may go another way, though each knows of its own keys.
+    if (__all_sync(kAllLanes, seen == kAllSeen) != 0) {
       multiply_values<false>(value_tile, seen, state);
+    } else {
+      multiply_values<true>(value_tile, seen, state);
     }
   }
   copy_async_wait<0>();
