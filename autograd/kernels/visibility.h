@@ -60,4 +60,26 @@ TAPEFORMER_HOST_DEVICE inline VisibleRange range_at(const Visibility& v, const S
 void find_visible_keys(Cpu, const Visibility& visibility, std::int32_t* from, std::int32_t* to);
 void find_visible_keys(Cuda, const Visibility& visibility, std::int32_t* from, std::int32_t* to);
 
+/// pairs [rows, keys]: whether a key lies in the range of a row.
+void write_visible_pairs(Cpu, Index rows, Index keys, const std::int32_t* from, const std::int32_t* to,
+                         bool* pairs);
+void write_visible_pairs(Cuda, Index rows, Index keys, const std::int32_t* from, const std::int32_t* to,
+                         bool* pairs);
+
+/// Which pairs a mask leaves in, read at b * [0] + h * [1] + t * [2] + s * [3] of the strides.
+struct PairMask {
+  Index batch = 0, heads = 1, queries = 0, keys = 0;  // B, H, T, S
+  Index groups = 1;                                   // G
+  const bool* pairs = nullptr;
+  Index strides[4] = {0, 0, 0, 0};
+
+  TAPEFORMER_HOST_DEVICE bool at(Index b, Index h, Index t, Index s) const {
+    return pairs[b * strides[0] + h * strides[1] + t * strides[2] + s * strides[3]];
+  }
+};
+
+/// queries [B, T, H]: which see a key; keys [B, S, G]: which a query of their group sees.
+void find_seen_rows(Cpu, const PairMask& mask, bool* queries, bool* keys);
+void find_seen_rows(Cuda, const PairMask& mask, bool* queries, bool* keys);
+
 }  // namespace tapeformer::kernels

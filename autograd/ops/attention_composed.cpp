@@ -17,7 +17,7 @@ namespace {
 /// Whether a row of x that `mask` leaves out holds what is not finite, or so large that a product overflows.
 bool is_harmful_outside(const char* op, const Tensor& x, const Tensor& mask) {
   constexpr double kHarmless = 1e15;
-  const Index width = mask.rank() == 3 ? x.size(3) : x.size(2) * x.size(3);
+  const Index width = x.size(2) / mask.size(2) * x.size(3);
   const bool* real = mask.data<bool>();
   bool harmful = false;
   dispatch(
@@ -36,13 +36,12 @@ bool is_harmful_outside(const char* op, const Tensor& x, const Tensor& mask) {
   return harmful;
 }
 
-/// x with zeros in the rows that `mask` [B, T] or [B, T, H] leaves out. What they are multiplied by is
+/// x with zeros in the rows that `mask` [B, T, H] or [B, T, 1] leaves out. What they are multiplied by is
 /// exactly zero, so only harmful values need it; looking costs a pass over the masked rows, and usually saves
 /// one over all of x. A GPU would have to be waited for.
 Tensor without_masked(const char* op, const Tensor& x, const Tensor& mask) {
   if (!mask.defined() || (!x.device().is_cuda() && !is_harmful_outside(op, x, mask))) return x;
-  const Index heads = mask.rank() == 3 ? x.size(2) : 1;
-  return where(mask.alias({x.size(0), x.size(1), heads, 1}), x, Tensor::scalar_like(x, 0));
+  return where(mask.alias({x.size(0), x.size(1), mask.size(2), 1}), x, Tensor::scalar_like(x, 0));
 }
 
 /// [B, S, G, D] -> [B, S, H, D]: every head as often as query heads share it.
@@ -69,9 +68,11 @@ Tensor composed_attention_of(const char* op, const Tensor& query, const Tensor& 
   if (options.key_mask.defined()) may_attend = both(may_attend, options.key_mask.alias({B, 1, 1, S}));
   const Tensor left_in = pairs_left_in(options.mask);
   may_attend = both(may_attend, left_in);
-  const SeenRows seen = left_in.defined()
-                            ? seen_rows(may_attend, {B, H, T, S}, key.size(2))
-                            : SeenRows{seeing_queries(visible), seen_keys(visible, options.key_mask, S)};
+  SeenRows seen;
+  if (left_in.defined())
+    seen = seen_rows(may_attend, {B, H, T, S}, key.size(2));
+  else if (may_attend.defined())  // all heads are alike
+    seen = seen_rows(may_attend, {B, 1, T, S}, 1);
   const Tensor query_bthd = without_masked(op, query, seen.queries);
   const Tensor key_bshd = repeated(without_masked(op, key, seen.keys), H);
   const Tensor value_bshe = repeated(without_masked(op, value, seen.keys), H);

@@ -2,6 +2,7 @@
 #include <tapeformer/autograd/kernels/visibility.h>
 #include <tapeformer/autograd/ops/attention_visibility.h>
 #include <tapeformer/autograd/ops/broadcast.h>
+#include <tapeformer/autograd/ops/elementwise.h>
 
 #include <algorithm>
 #include <limits>
@@ -19,16 +20,6 @@ template <class T>
 const T* address_of(const Tensor& x) {
   return x.defined() ? x.address<T>() : nullptr;
 }
-
-/// f(row, from, to) for every row of B T.
-template <class F>
-void each_range(const VisibleKeys& visible, const F& f) {
-  const Tensor first = visible.from.to(Device::cpu()), end = visible.to.to(Device::cpu());
-  const std::int32_t *from = first.data<std::int32_t>(), *to = end.data<std::int32_t>();
-  for (Index row = 0; row < first.elements(); ++row) f(row, Index{from[row]}, Index{to[row]});
-}
-
-Tensor bools(const Shape& shape) { return Tensor::zeros(shape, DType::boolean, Device::cpu()); }
 
 }  // namespace
 
@@ -59,76 +50,42 @@ VisibleKeys visible_keys(const AttentionMasks& masks, Index B, Index T, Index S,
   return visible;
 }
 
-Tensor seeing_queries(const VisibleKeys& visible) {
-  if (!visible.defined()) return {};
-  const Tensor sees = bools(visible.from.shape());
-  each_range(visible, [&](Index row, Index from, Index to) { sees.data<bool>()[row] = from < to; });
-  return sees.to(visible.from.device());
-}
-
-Tensor seen_keys(const VisibleKeys& visible, const Tensor& key_mask, Index S) {
-  if (!visible.defined()) return key_mask;
-  const Index B = visible.from.size(0), T = visible.from.size(1);
-  const Tensor seen = bools({B, S}), mask = key_mask.defined() ? key_mask.to(Device::cpu()) : key_mask;
-  const bool* real = mask.defined() ? mask.data<bool>() : nullptr;
-  Index marked = 0;  // up to here; neither end of the ranges ever moves back within a batch entry
-  each_range(visible, [&](Index row, Index from, Index to) {
-    if (row % T == 0) marked = 0;
-    if (from >= to) return;
-    const Index begin = row / T * S;
-    for (Index s = std::max(from, marked); s < to; ++s) {
-      seen.data<bool>()[begin + s] = real == nullptr || real[begin + s];
-    }
-    marked = std::max(marked, to);
-  });
-  return seen.to(visible.from.device());
-}
-
 Tensor pairs_left_in(const Tensor& mask) {
   if (!mask.defined() || mask.dtype() == DType::boolean) return mask;
-  Tensor here = mask.to(Device::cpu());
-  if (here.dtype() == DType::bf16) here = here.to(DType::f32);
-  const Tensor pairs = bools(mask.shape());
-  bool* left_in = pairs.data<bool>();
-  dispatch(
-      "attention",
-      [&](auto, const auto* values) {
-        using Value = kernels::Wide<std::decay_t<decltype(*values)>>;
-        for (Index i = 0; i < here.elements(); ++i) {
-          left_in[i] = static_cast<Value>(values[i]) != -std::numeric_limits<Value>::infinity();
-        }
-      },
-      here);
-  const bool all = std::find(left_in, left_in + pairs.elements(), false) == left_in + pairs.elements();
-  return all ? Tensor() : pairs.to(mask.device());
+  const Tensor values = mask.to(wide(mask.dtype()));
+  const Tensor out = equal(values, Tensor::scalar_like(values, -std::numeric_limits<double>::infinity()));
+  if (!out.device().is_cuda()) {  // elsewhere the host would have to wait
+    const bool* const first = out.data<bool>();
+    if (std::find(first, first + out.elements(), true) == first + out.elements()) return {};
+  }
+  const Tensor numbers = out.to(values.dtype());
+  return equal(numbers, Tensor::scalar_like(numbers, 0));
 }
 
 SeenRows seen_rows(const Tensor& pairs, const Shape& scores, Index groups) {
-  const Index B = scores[0], H = scores[1], T = scores[2], S = scores[3];
-  const Tensor here = pairs.to(Device::cpu());
-  const SeenRows seen{bools({B, T, H}), bools({B, S, groups})};
-  Index strides[4];
-  broadcast_strides(scores, pairs.shape(), strides);
-  for (Index row = 0; row < B * H * T; ++row) {
-    const Index b = row / (H * T), h = row / T % H, t = row % T;
-    const bool* may = here.data<bool>() + b * strides[0] + h * strides[1] + t * strides[2];
-    bool& sees = seen.queries.data<bool>()[(b * T + t) * H + h];
-    bool* keys = seen.keys.data<bool>() + b * S * groups + h / (H / groups);
-    for (Index s = 0; s < S; ++s) {
-      if (may[s * strides[3]]) sees = keys[s * groups] = true;
-    }
-  }
-  return {seen.queries.to(pairs.device()), seen.keys.to(pairs.device())};
+  kernels::PairMask mask;
+  mask.batch = scores[0], mask.heads = scores[1], mask.queries = scores[2], mask.keys = scores[3];
+  mask.groups = groups;
+  mask.pairs = pairs.address<bool>();
+  broadcast_strides(scores, pairs.shape(), mask.strides);
+  const auto empty = [&](const Shape& shape) { return Tensor::empty(shape, DType::boolean, pairs.device()); };
+  const SeenRows seen{empty({mask.batch, mask.queries, mask.heads}),
+                      empty({mask.batch, mask.keys, mask.groups})};
+  dispatch_on("seen_rows", pairs.device(), [&](auto on) {
+    kernels::find_seen_rows(on, mask, seen.queries.address<bool>(), seen.keys.address<bool>());
+  });
+  return seen;
 }
 
 Tensor visible_pairs(const VisibleKeys& visible, Index S) {
   if (!visible.defined()) return {};
-  const Tensor pairs = bools({visible.from.size(0), 1, visible.from.size(1), S});
-  bool* may = pairs.data<bool>();
-  each_range(visible, [&](Index row, Index from, Index to) {
-    for (Index s = 0; s < S; ++s) may[row * S + s] = from <= s && s < to;
+  const Index B = visible.from.size(0), T = visible.from.size(1);
+  const Tensor pairs = Tensor::empty({B, 1, T, S}, DType::boolean, visible.from.device());
+  dispatch_on("visible_pairs", pairs.device(), [&](auto on) {
+    kernels::write_visible_pairs(on, B * T, S, visible.from.address<std::int32_t>(),
+                                 visible.to.address<std::int32_t>(), pairs.address<bool>());
   });
-  return pairs.to(visible.from.device());
+  return pairs;
 }
 
 }  // namespace tapeformer

@@ -1,5 +1,7 @@
 #include <tapeformer/autograd/kernels/cuda.h>
+#include <tapeformer/autograd/ops/elementwise.h>
 #include <tapeformer/autograd/ops/loss.h>
+#include <tapeformer/autograd/ops/reduce.h>
 #include <tapeformer/autograd/tape.h>
 #include <tapeformer/nn/embedding.h>
 #include <tapeformer/nn/linear.h>
@@ -151,6 +153,41 @@ std::vector<Tensor> packed_batch(const Ids& starts, bool cross, Generator& rando
   return batch;
 }
 
+/// A bias that learns, added to scores that are looked at too: the path in plain operations.
+class BiasModel : public Module {
+ public:
+  BiasModel() : BiasModel(Generator(3)) {}
+
+  /// Batch: ids and targets [2, T], which keys are real.
+  Tensor loss(const std::vector<Tensor>& batch) const {
+    const Tensor x = embedding_(batch[0]);
+    const Tensor heads = reshape(x, Shape{x.size(0), x.size(1), 2, 16});
+    Tensor weights;
+    AttentionOptions options;
+    options.causal = true;
+    options.key_mask = batch[2];
+    options.mask = bias_.used();
+    options.weights = &weights;
+    const Tensor y = scaled_dot_product_attention(heads, heads, heads, options);
+    return cross_entropy(head_(reshape(y, x.shape())), batch[1]) + mean(weights * weights);
+  }
+  void visit(ParameterVisitor& visitor) override {
+    visitor.child("embedding", embedding_);
+    visitor.parameter("bias", bias_);
+    visitor.child("head", head_);
+  }
+
+ private:
+  explicit BiasModel(Generator random)
+      : embedding_({kVocabulary, 32, 1}, random),
+        bias_(random_normal({2, 9, 9}, random, DType::f32)),
+        head_({32, kVocabulary, true, {}}, random) {}
+
+  Embedding embedding_;
+  Parameter bias_;
+  Linear head_;
+};
+
 struct Kind {
   AttentionKind kind;
   bool cross;
@@ -174,6 +211,9 @@ std::vector<Tensor> prefix_batch(const Ids& lengths, Generator& random) {
 
 Course::Loss loss_of(const DecoderOnly& model) {
   return [&model](const std::vector<Tensor>& x) { return model.loss(x[0], x[1], x[2]); };
+}
+Course::Loss loss_of(const BiasModel& model) {
+  return [&model](const std::vector<Tensor>& x) { return model.loss(x); };
 }
 Course::Loss loss_of(const PackedModel& model) {
   return [&model](const std::vector<Tensor>& x) { return model.loss(x); };
@@ -211,6 +251,22 @@ TEST_SUITE("nn/replay_masks") {
     Generator random(7);
     for (const Ids& lengths : {Ids{1, 4}, {0, 9}, {5, 5}, {8, 0}, {2, 7}}) {
       const std::vector<Tensor> batch = prefix_batch(lengths, random);
+      CHECK(plain.step(batch) == graphs.step(batch));
+    }
+    check_same_weights(model, plain_model);
+    CHECK(graphs.replay->refusal() == "");
+    CHECK(graphs.replay->counts().replayed == 2);
+  }
+
+  TEST_CASE("attention in plain operations, for weights and for a mask that learns, is one graph too") {
+    if (!has_gpu()) return;
+    BiasModel plain_model, model;
+    Course plain(plain_model, loss_of(plain_model), Device::cuda(), 0, DType::f32);
+    Course graphs(model, loss_of(model), Device::cuda(), 8, DType::f32);
+    Generator random(7);
+    for (const Index real : {9, 4, 1, 7, 8}) {
+      const Tensor mask = real_tokens({real, 10 - real}, 9).to(Device::cpu());
+      const std::vector<Tensor> batch{ids({2, 9}, random), ids({2, 9}, random), mask};
       CHECK(plain.step(batch) == graphs.step(batch));
     }
     check_same_weights(model, plain_model);

@@ -47,4 +47,22 @@ void find_visible_keys(Cpu, const Visibility& v, std::int32_t* from, std::int32_
   }
 }
 
+void write_visible_pairs(Cpu, Index rows, Index keys, const std::int32_t* from, const std::int32_t* to,
+                         bool* pairs) {
+  for (Index row = 0; row < rows; ++row)
+    for (Index s = 0; s < keys; ++s) pairs[row * keys + s] = from[row] <= s && s < to[row];
+}
+
+void find_seen_rows(Cpu, const PairMask& m, bool* queries, bool* keys) {
+  std::fill_n(queries, m.batch * m.queries * m.heads, false);
+  std::fill_n(keys, m.batch * m.keys * m.groups, false);
+  for (Index row = 0; row < m.batch * m.heads * m.queries; ++row) {
+    const Index b = row / (m.heads * m.queries), h = row / m.queries % m.heads, t = row % m.queries;
+    bool& sees = queries[(b * m.queries + t) * m.heads + h];
+    bool* const seen = keys + b * m.keys * m.groups + h / (m.heads / m.groups);
+    for (Index s = 0; s < m.keys; ++s)
+      if (m.at(b, h, t, s)) sees = seen[s * m.groups] = true;
+  }
+}
+
 }  // namespace tapeformer::kernels

@@ -31,11 +31,51 @@ __global__ void find_visible_keys_kernel(Visibility v, std::int32_t* from, std::
   });
 }
 
+__global__ void write_visible_pairs_kernel(Index count, Index keys, const std::int32_t* from,
+                                           const std::int32_t* to, bool* pairs) {
+  for_each_index(count, [&](Index i) {
+    const Index row = i / keys, key = i % keys;
+    pairs[i] = from[row] <= key && key < to[row];
+  });
+}
+
+__global__ void find_seeing_queries_kernel(PairMask m, bool* queries) {
+  for_each_index(m.batch * m.queries * m.heads, [&](Index i) {
+    const Index b = i / m.heads / m.queries, t = i / m.heads % m.queries;
+    Index s = 0;
+    while (s < m.keys && !m.at(b, i % m.heads, t, s)) ++s;
+    queries[i] = s < m.keys;
+  });
+}
+
+__global__ void find_seen_keys_kernel(PairMask m, bool* keys) {
+  const Index heads = m.heads / m.groups;  // of a group
+  for_each_index(m.batch * m.keys * m.groups, [&](Index i) {
+    const Index b = i / m.groups / m.keys, s = i / m.groups % m.keys, first = i % m.groups * heads;
+    Index row = 0;
+    while (row < heads * m.queries && !m.at(b, first + row / m.queries, row % m.queries, s)) ++row;
+    keys[i] = row < heads * m.queries;
+  });
+}
+
 }  // namespace
 
 void find_visible_keys(Cuda on, const Visibility& visibility, std::int32_t* from, std::int32_t* to) {
   launch(on, "find_visible_keys", find_visible_keys_kernel, blocks_for(visibility.batch * visibility.queries),
          kBlock, 0, visibility, from, to);
+}
+
+void write_visible_pairs(Cuda on, Index rows, Index keys, const std::int32_t* from, const std::int32_t* to,
+                         bool* pairs) {
+  launch(on, "write_visible_pairs", write_visible_pairs_kernel, blocks_for(rows * keys), kBlock, 0,
+         rows * keys, keys, from, to, pairs);
+}
+
+void find_seen_rows(Cuda on, const PairMask& mask, bool* queries, bool* keys) {
+  launch(on, "find_seeing_queries", find_seeing_queries_kernel,
+         blocks_for(mask.batch * mask.queries * mask.heads), kBlock, 0, mask, queries);
+  launch(on, "find_seen_keys", find_seen_keys_kernel, blocks_for(mask.batch * mask.keys * mask.groups),
+         kBlock, 0, mask, keys);
 }
 
 }  // namespace tapeformer::kernels

@@ -296,7 +296,23 @@ TEST_SUITE("autograd/kernels/cuda_every_kernel") {
     check_gpu(attention_with({}), attention_inputs(3, 70, 300, 300, false, random), random);
     AttentionOptions options;
     options.query_starts = integers({0, 20, 90}, {3});
+    options.key_lengths = integers({15, 70}, {2});
     options.window_before = 30;
     check_gpu(attention_with(options), {host_normal({1, 90, 3 * 40 + 36}, random)}, random);
+  }
+  TEST_CASE("attention in plain operations: what masks leave in") {
+    if (!has_gpu()) return;
+    Generator random(13);
+    const std::vector<Tensor> in = attention_inputs(20, 30, 8, 8, false, random);
+    AttentionOptions options;
+    options.causal = true;
+    for (const Tensor& mask : {Tensor(), random_mask({2, 20, 30}, random)}) {
+      options.mask = mask;
+      check_gpu(
+          [options](const auto& x) {
+            return composed_attention(x[0], x[1], x[2], moved(options, x[0].device()));
+          },
+          in, random);
+    }
   }
 }
