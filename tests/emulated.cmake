@@ -13,7 +13,6 @@ set(others "/(${dispatching}|autograd/kernels/cuda_absent\\.cpp|autograd/kernels
 add_library(tapeformer_emulated STATIC ${emulated_sources}
   $<FILTER:$<TARGET_OBJECTS:tapeformer>,EXCLUDE,${others}>)
 set_source_files_properties(${TAPEFORMER_CUDA_SOURCES} PROPERTIES LANGUAGE CXX COMPILE_OPTIONS "-xc++")
-set_source_files_properties(${TAPEFORMER_DISPATCHING_SOURCES} PROPERTIES COMPILE_OPTIONS "${TAPEFORMER_SOON_COMPILED}")
 target_compile_definitions(tapeformer_emulated PUBLIC TAPEFORMER_CUDA)
 target_include_directories(tapeformer_emulated PUBLIC ${CMAKE_BINARY_DIR}/include)
 get_target_property(libraries tapeformer LINK_LIBRARIES)
