@@ -341,8 +341,10 @@ void TrainingRun::tell_time() {
     progress_.keep(peak_memory_text(compute_.device));
     metrics["device"] = compute_.text();
     const Replay::Counts& counts = replay_.counts();
-    metrics["graphs"] = {
-        {"captured", counts.captured}, {"replayed", counts.replayed}, {"queued", counts.run}};
+    metrics["graphs"] = {{"captured", counts.captured},
+                         {"replayed", counts.replayed},
+                         {"queued", counts.run},
+                         {"given_up", counts.given_up}};
     metrics["peak_device_bytes"] = cuda::memory_statistics(compute_.device.index).peak_bytes;
   }
   folder_.append_metrics(metrics);

@@ -13,6 +13,9 @@ namespace {
 constexpr std::size_t kMostWorks = 256;      // situations that are remembered
 constexpr std::uint64_t kRunsUnused = 1000;  // after so many without it a graph may make room
 constexpr int kStepBits = 32;                // a step of a Dropout layer draws from 2^32 blocks
+// Capturing, and memory that is given back and taken again, are worth it for so many replays; of graphs that
+// gave way earlier so many in a row are made.
+constexpr Index kWorthwhileReplays = 4, kMostInVain = 3;
 
 /// Which counters a capture may move, and where their moves are read.
 struct MovableCounters {
@@ -65,6 +68,15 @@ struct Replay::Work {
   std::vector<std::size_t> brought;      // the parameters that have a gradient afterwards, and had none
   std::vector<std::uint64_t> counters;   // when it was captured
   std::vector<std::uint64_t> advances;   // by how much the body moves them
+  Index replays = 0;                     // of this graph
+  Index in_vain = 0;                     // graphs of late that gave way after few of them
+
+  void drop_graph() {
+    graph.reset();
+    inputs.clear();
+    outside.clear();
+    result = Tensor();
+  }
 };
 
 Replay::Replay(Module& model, Index most_graphs)
@@ -122,6 +134,7 @@ bool Replay::has_room() {
   Index graphs = 0;
   Work* oldest = nullptr;
   for (const auto& [key, work] : works_) {
+    if (work->graph && work->graph->has_given_way()) give_up(*work);
     if (!work->graph) continue;
     ++graphs;
     if (oldest == nullptr || work->last_run < oldest->last_run) oldest = work.get();
@@ -130,6 +143,22 @@ bool Replay::has_room() {
   if (oldest == nullptr || runs_ - oldest->last_run < kRunsUnused) return false;
   *oldest = Work();
   return true;
+}
+
+void Replay::refuse(Work& work, const std::string& why) {
+  work.is_refused = true;
+  if (refusal_.empty()) refusal_ = why;
+}
+
+/// A graph that has given way.
+void Replay::give_up(Work& work) {
+  ++counts_.given_up;
+  work.in_vain = work.replays < kWorthwhileReplays ? work.in_vain + 1 : 0;
+  work.drop_graph();
+  if (work.in_vain < kMostInVain) return;
+  refuse(work, "[memory] " + std::to_string(kMostInVain) + " graphs in a row gave way to other work before " +
+                   "they had run again " + std::to_string(kWorthwhileReplays) +
+                   " times; try a smaller batch, --recompute-layers or --precision bf16");
 }
 
 Tensor Replay::run(const std::string& tag, const std::vector<Tensor>& inputs, const Body& body) {
@@ -143,7 +172,11 @@ Tensor Replay::run(const std::string& tag, const std::vector<Tensor>& inputs, co
   }
   Work& now = work(tag, situation(inputs));
   ++now.seen;
-  if (now.graph) return replay(now, inputs);
+  if (now.graph) {
+    const Tensor result = replay(now, inputs);
+    if (result.defined()) return result;
+    give_up(now);
+  }
   if (now.is_refused || now.seen == 1 || !has_room()) return warm_up(now, device, inputs, body);
   return capture(now, device, inputs, body);
 }
@@ -176,16 +209,11 @@ Tensor Replay::capture(Work& work, Device device, const std::vector<Tensor>& inp
       state.has_gradient = before[i].has_gradient;
       if (!before[i].has_buffer) state.gradient = Tensor();
     }
-    work.inputs.clear();
-    work.outside.clear();
-    work.result = Tensor();
-  };
-  const auto refuse = [&](const std::string& why) {
-    work.is_refused = true;
-    if (refusal_.empty()) refusal_ = why;
+    work.drop_graph();
   };
 
   std::int64_t kept_bytes = 0;
+  Tensor result;
   try {
     cuda::Capture capture(device.index, work.warm_up_bytes);
     {
@@ -197,17 +225,17 @@ Tensor Replay::capture(Work& work, Device device, const std::vector<Tensor>& inp
         ~Moving() { movable_counters = nullptr; }
       } moving(&movable);
       OutsideMemory outside(device);
-      Tensor result = body(work.inputs);
-      work.result = cuda::is_graph_memory(device.index, result.state()->storage->data) ? unowned(result)
-                                                                                       : result.detach();
-      result = Tensor();
+      const Tensor captured = body(work.inputs);
+      work.result = cuda::is_graph_memory(device.index, captured.state()->storage->data) ? unowned(captured)
+                                                                                         : captured.detach();
       work.outside = outside.take();
     }
     kept_bytes = capture.kept_bytes();
     work.graph = capture.finish();
+    result = Tensor::empty_like(work.result);  // before the graph runs: it might have to give way
   } catch (const cuda::NotCapturable& refused) {
     undo();
-    refuse(refused.what());
+    refuse(work, refused.what());
     ++counts_.run;
     return body(inputs);
   } catch (...) {
@@ -215,6 +243,14 @@ Tensor Replay::capture(Work& work, Device device, const std::vector<Tensor>& inp
     throw;
   }
   ++counts_.captured;
+  work.replays = 0;
+  if (work.graph->has_given_way()) {
+    give_up(work);
+    undo();
+    result = Tensor();  // the body may need all there is
+    ++counts_.run;
+    return body(inputs);
+  }
   nodes_ = static_cast<Index>(work.graph->nodes());
   work.advances.clear();
   for (std::size_t i = 0; i < counters_.size(); ++i)
@@ -226,27 +262,29 @@ Tensor Replay::capture(Work& work, Device device, const std::vector<Tensor>& inp
   // The body has moved the counters already; the graph begins where it began.
   if (moves_.defined()) cuda::fill(device.index, DType::f64, moves_.elements(), 0, moves_.address<double>());
   work.graph->launch();
-  Tensor result = work.result.clone();
+  result.copy_from(work.result);
   if (kept_bytes > 0) {  // right this once: another run would change what somebody keeps
-    refuse("[cuda] a graph cannot hold work that keeps memory of its own; kept " +
-           std::to_string(kept_bytes) + " bytes");
-    work.graph.reset();
-    work.inputs.clear();
-    work.outside.clear();
-    work.result = Tensor();
+    refuse(work, "[cuda] a graph cannot hold work that keeps memory of its own; kept " +
+                     std::to_string(kept_bytes) + " bytes");
+    work.drop_graph();
   }
   return result;
 }
 
+/// Undefined if the graph has given way.
 Tensor Replay::replay(Work& work, const std::vector<Tensor>& inputs) {
+  const Tensor result = Tensor::empty_like(work.result);  // before it runs, here too
+  if (work.graph->has_given_way()) return {};
   for (std::size_t i = 0; i < inputs.size(); ++i)
     if (inputs[i].defined()) work.inputs[i].copy_from(inputs[i]);
   move_counters(work);
   work.graph->launch();
   for (const std::size_t i : work.brought) parameters_[i].state()->has_gradient = true;
   ++counts_.replayed;
+  ++work.replays;
   nodes_ = static_cast<Index>(work.graph->nodes());
-  return work.result.clone();
+  result.copy_from(work.result);
+  return result;
 }
 
 void Replay::move_counters(const Work& work) {

@@ -18,7 +18,9 @@ namespace tapeformer {
 /// same tag, inputs of the same types and shapes, the same parameters with or without gradients, modes and
 /// precision) is captured as a CUDA graph; from then on the graph runs. To the last bit what the body would
 /// have computed, Dropout layers of the model included, whose counters go on as they would have. Elsewhere,
-/// and whatever cannot be captured, the body runs as ever.
+/// and whatever cannot be captured, the body runs as ever. Other work goes before graphs: where it finds no
+/// memory, all of the device's give way to it, and are captured anew when their work comes again, as after
+/// each validation that needs much; but no more once some in a row gave way before they were of use.
 class Replay {
  public:
   /// What is to be repeated. It must compute from the inputs that it is given and from the model, with a Tape
@@ -43,6 +45,7 @@ class Replay {
     Index run = 0;       ///< bodies that ran as ever
     Index captured = 0;  ///< graphs that were made
     Index replayed = 0;  ///< times that one ran, after the first
+    Index given_up = 0;  ///< graphs that gave way to other work's memory, and whose work came again
   };
   const Counts& counts() const { return counts_; }
   /// Kernels, copies and fills of the graph that ran last; 0 for none.
@@ -57,6 +60,8 @@ class Replay {
   Situation situation(const std::vector<Tensor>& inputs) const;
   Work& work(const std::string& tag, Situation situation);
   bool has_room();
+  void refuse(Work& work, const std::string& why);
+  void give_up(Work& work);
   Tensor warm_up(Work& work, Device device, const std::vector<Tensor>& inputs, const Body& body);
   Tensor capture(Work& work, Device device, const std::vector<Tensor>& inputs, const Body& body);
   Tensor replay(Work& work, const std::vector<Tensor>& inputs);

@@ -46,7 +46,7 @@ if(slow)
 endif()
 # And in memory that the host does not see, on two devices: what says itself where its tensors lie.
 set(apart autograd/device autograd/dispatch autograd/later_item autograd/storage autograd/kernels/cuda_graphs
-  autograd/kernels/cuda_runtime autograd/ops/matmul_bf16 nn/replay)
+  autograd/kernels/cuda_runtime autograd/ops/matmul_bf16 nn/replay nn/replay_memory)
 if(NOT TAPEFORMER_SANITIZE)
   list(APPEND apart nn/across_devices nn/replay_masks nn/replay_training)
 endif()

@@ -29,7 +29,8 @@ struct GraphState;
 
 /// What a capture has seen queued. Runs on the device's stream of kernels, with the addresses and numbers of
 /// the capture: memory from outside must live as long. All graphs of a device compute in the same memory, one
-/// after the other; nothing there is kept from one run to another graph's.
+/// after the other; nothing there is kept from one run to another graph's. An allocation that finds no memory
+/// ends the graphs that its own thread has made, and takes theirs.
 class Graph {
  public:
   explicit Graph(std::unique_ptr<GraphState> state);
@@ -37,8 +38,10 @@ class Graph {
   Graph(const Graph&) = delete;
   Graph& operator=(const Graph&) = delete;
 
-  /// Queues it.
+  /// Queues it. Only as long as it has not given way.
   void launch();
+  /// To an allocation, with what it has computed but has not been copied from there: for good.
+  bool has_given_way() const;
   /// Kernels, copies and fills.
   std::size_t nodes() const;
 

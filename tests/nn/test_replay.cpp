@@ -4,10 +4,9 @@
 #include <tapeformer/autograd/ops/reduce.h>
 #include <tapeformer/autograd/profile.h>
 #include <tapeformer/autograd/tape.h>
-#include <tapeformer/nn/dropout.h>
 #include <tapeformer/nn/replay.h>
 #include <tapeformer/nn/transformer/decoder_only.h>
-#include <tapeformer/tests/nn/module_case.h>
+#include <tapeformer/tests/nn/replay_case.h>
 #include <tapeformer/tests/reference/support.h>
 
 #include <functional>
@@ -21,27 +20,6 @@ bool has_gpu() {
   MESSAGE("no GPU here: " << cuda::availability());
   return false;
 }
-
-/// One number, doubled by the body; and a layer that drops.
-class SmallModel : public Module {
- public:
-  explicit SmallModel(double probability = 0.5) : SmallModel(probability, Generator(3)) {}
-  void visit(ParameterVisitor& visitor) override {
-    visitor.parameter("weight", weight);
-    visitor.child("dropout", dropout);
-  }
-  Parameter weight;
-  Dropout dropout;
-
- private:
-  SmallModel(double probability, Generator random)
-      : weight(Tensor::full({40}, 3, DType::f64, Device::cuda())), dropout({probability}, random) {}
-};
-
-std::vector<Tensor> only(const Tensor& x) { return {x}; }
-Tensor numbers(double value) { return Tensor::full({40}, value, DType::f64, Device::cuda()); }
-
-bool same(const Tensor& a, const Tensor& b) { return same_bits(a.to(Device::cpu()), b.to(Device::cpu())); }
 
 }  // namespace
 

@@ -1,9 +1,11 @@
 #include <doctest/doctest.h>
 #include <tapeformer/autograd/kernels/cuda.h>
 #include <tapeformer/autograd/tape.h>
+#include <tapeformer/nn/language_steps.h>
 #include <tapeformer/nn/replay.h>
 #include <tapeformer/nn/transformer/decoder_only.h>
 #include <tapeformer/optim/adamw.h>
+#include <tapeformer/tests/autograd/kernels/full_device.h>
 #include <tapeformer/tests/nn/module_case.h>
 #include <tapeformer/tests/reference/support.h>
 
@@ -57,6 +59,7 @@ struct Course {
     return replay
         ->run("pass", {inputs, {}, targets, seed},
               [this](const std::vector<Tensor>& x) {
+                const Handle<Storage> ballast = FullDevice::block(pass_units);
                 Tape tape;
                 const Tensor loss = model.loss(x[0], x[2], x[1], {});
                 tape.backward(loss, x[3]);
@@ -76,6 +79,7 @@ struct Course {
     return losses;
   }
   double evaluate() {
+    const Handle<Storage> ballast = FullDevice::block(evaluation_units);
     model.eval();
     Generator fixed(77);
     const double loss = model.loss(ids({2, 5}, fixed), ids({2, 5}, fixed), {}, {}).item();
@@ -87,6 +91,7 @@ struct Course {
   std::optional<AdamW> optimizer;
   std::optional<Replay> replay;
   Generator random{9};
+  std::size_t pass_units = 0, evaluation_units = 0;  // of memory, besides what such a small model needs
 };
 
 bool same(const Tensor& a, const Tensor& b) { return same_bits(a.to(Device::cpu()), b.to(Device::cpu())); }
@@ -161,6 +166,53 @@ TEST_SUITE("nn/replay_training") {
     }
     CHECK(graphs.replay->counts().replayed == 3);
     check_same_state(plain, graphs);
+  }
+
+  TEST_CASE("on a full device a training validates and samples with more memory than its graphs leave") {
+    if (!FullDevice::is_possible()) return;
+    Course plain, graphs(8);
+    graphs.pass_units = 6, graphs.evaluation_units = 8;
+    const FullDevice full(12);
+    const TokenIds prompt{1, 2, 3};
+    std::optional<LanguageSteps> plain_text, text;
+    for (Index i = 0; i < 14; ++i) {
+      CAPTURE(i);
+      CHECK(plain.step() == graphs.step());
+      if (i % 6 == 5) CHECK(plain.evaluate() == graphs.evaluate());
+      for (Course* course : {&plain, &graphs}) course->model.eval();
+      if (i == 2) {
+        plain_text.emplace(plain.model, CacheConfig{}, false);
+        text.emplace(graphs.model);
+        CHECK(same(plain_text->prompt(prompt), text->prompt(prompt)));
+      } else if (i > 2 && i < 8) {
+        CHECK(same(plain_text->step({4}), text->step({4})));
+      }
+      for (Course* course : {&plain, &graphs}) course->model.train();
+    }
+    check_same_state(plain, graphs);
+    CHECK(graphs.replay->refusal() == "");
+    CHECK(graphs.replay->counts().captured == 3);
+    CHECK(graphs.replay->counts().given_up == 2);
+    CHECK(graphs.replay->counts().run == 2);
+    CHECK(text->replay()->counts().captured == 2);
+    CHECK(text->replay()->counts().given_up == 1);
+    CHECK(text->replay()->counts().replayed == 2);
+  }
+
+  TEST_CASE(
+      "without graphs a training that needs more memory than there is ends with an error, as with them") {
+    if (!FullDevice::is_possible()) return;
+    for (const Index most_graphs : {0, 8}) {
+      Course course(most_graphs);
+      course.pass_units = 6, course.evaluation_units = 14;
+      const FullDevice full(12);
+      course.steps(4);
+      CHECK(message_of<DeviceError>([&] { course.evaluate(); }).find("[memory] cuda:0 has no ") == 0);
+      course.evaluation_units = 8;
+      course.evaluate();
+      course.pass_units = 14;
+      CHECK(message_of<DeviceError>([&] { course.steps(1, 6); }).find("[memory] cuda:0 has no ") == 0);
+    }
   }
 
   TEST_CASE("counters and weights that are set back, as from a checkpoint, give the same steps again") {

@@ -37,6 +37,7 @@ void raise(std::atomic<std::int64_t>& most, std::int64_t now) {
   }
 }
 
+/// nullptr where the device has not so much.
 void* take(DeviceState& state, std::size_t bytes, cudaStream_t stream) {
   void* block = nullptr;
   const std::size_t size = std::max<std::size_t>(bytes, 1);
@@ -52,17 +53,29 @@ void* take(DeviceState& state, std::size_t bytes, cudaStream_t stream) {
   }
   if (status == cudaErrorMemoryAllocation) {
     static_cast<void>(cudaGetLastError());
-    const auto asked = mebibytes(static_cast<std::int64_t>(bytes));
-    throw DeviceError("[memory] cuda:" + std::to_string(state.index) + " has no " + asked +
-                      " left; asked=" + asked + ", held=" + mebibytes(held_bytes(state)) +
-                      ", in use=" + mebibytes(state.in_use_bytes) +
-                      ", free=" + mebibytes(static_cast<std::int64_t>(free_bytes())) +
-                      "; try a smaller batch, --recompute-layers, --precision bf16 or --no-graphs");
+    return nullptr;
   }
   check(status, "allocating memory");
   const std::int64_t now = state.in_use_bytes += static_cast<std::int64_t>(bytes);
   raise(state.peak_bytes, now);
   raise(state.recent_peak_bytes, now);
+  return block;
+}
+
+[[noreturn]] void throw_lack(const DeviceState& state, std::size_t bytes) {
+  const auto asked = mebibytes(static_cast<std::int64_t>(bytes));
+  throw DeviceError("[memory] cuda:" + std::to_string(state.index) + " has no " + asked +
+                    " left; asked=" + asked + ", held=" + mebibytes(held_bytes(state)) +
+                    ", in use=" + mebibytes(state.in_use_bytes) +
+                    ", free=" + mebibytes(static_cast<std::int64_t>(free_bytes())) +
+                    "; try a smaller batch, --recompute-layers or --precision bf16");
+}
+
+/// For work that is no graph's: it goes before graphs, which can be made again.
+void* take_before_graphs(DeviceState& state, std::size_t bytes, cudaStream_t stream) {
+  void* block = take(state, bytes, stream);
+  if (block == nullptr && graphs_give_way(state)) block = take(state, bytes, stream);
+  if (block == nullptr) throw_lack(state, bytes);
   return block;
 }
 
@@ -87,14 +100,14 @@ bool is_host_readable() {
 
 void* allocate(int device, std::size_t bytes) {
   DeviceState& state = device_state(device);
-  if (!is_capturing()) return take(state, bytes, state.kernels);
+  if (!is_capturing()) return take_before_graphs(state, bytes, state.kernels);
   return state.arena.allocate(bytes, [&](std::size_t size) { return make_segment(state, size); });
 }
 
 void* allocate_for_upload(int device, std::size_t bytes) {
   refuse_in_capture("an upload");
   DeviceState& state = device_state(device);
-  return take(state, bytes, state.copies);
+  return take_before_graphs(state, bytes, state.copies);
 }
 
 void release(int device, void* block, std::size_t bytes) noexcept {
@@ -117,7 +130,9 @@ void release_deferred(DeviceState& state) noexcept {
 }
 
 void* make_segment(DeviceState& state, std::size_t bytes) {
-  return take(state, bytes, state.copies);  // the other stream may be captured
+  void* const segment = take(state, bytes, state.copies);  // the other stream may be captured
+  if (segment == nullptr) throw_lack(state, bytes);
+  return segment;
 }
 
 void drop_unused_segments(DeviceState& state) noexcept {

@@ -16,6 +16,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -54,6 +55,7 @@ struct GraphState {
   cudaGraphExec_t exec = nullptr;
   std::size_t nodes = 0;
   std::shared_ptr<Watches> watches;
+  std::thread::id maker = std::this_thread::get_id();
 };
 /// What this thread captures, or nullptr.
 extern thread_local GraphState* captured_here;
@@ -69,9 +71,11 @@ struct DeviceState {
   std::atomic<std::int64_t> in_use_bytes{0}, peak_bytes{0};
   std::atomic<std::int64_t> recent_base_bytes{0}, recent_peak_bytes{0};  ///< see exchange_recent_peak()
 
-  Arena arena;  ///< of the graphs
-  std::atomic<int> graphs{0};
+  Arena arena;                                 ///< of the graphs
   std::atomic<GraphState*> captured{nullptr};  ///< whichever thread does it
+
+  std::mutex listing;               ///< guards what follows
+  std::vector<GraphState*> graphs;  ///< those that can run
 
   std::mutex sending;  ///< held while a thread fills staging buffers or takes a slot; guards what follows
   Staging to_uploads, to_kernels;
@@ -95,6 +99,9 @@ void order_behind_uploads(DeviceState& state);
 void* make_segment(DeviceState& state, std::size_t bytes);
 /// When no graph is left: segments that nobody uses.
 void drop_unused_segments(DeviceState& state) noexcept;
+/// For work that finds no memory: ends the graphs and gives back what they compute in. Nothing that they have
+/// been launched for may be running. False if one is another thread's.
+bool graphs_give_way(DeviceState& state) noexcept;
 /// Ends what release() could not do during a capture.
 void release_deferred(DeviceState& state) noexcept;
 /// Empty Watches, for one graph.

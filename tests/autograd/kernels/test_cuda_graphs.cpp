@@ -4,6 +4,7 @@
 #include <tapeformer/autograd/kernels/cuda_readback.h>
 #include <tapeformer/autograd/kernels/ids.h>
 #include <tapeformer/tests/autograd/kernels/cuda_case.h>
+#include <tapeformer/tests/autograd/kernels/full_device.h>
 #include <tapeformer/tests/reference/support.h>
 
 #include <functional>
@@ -146,6 +147,22 @@ TEST_SUITE("autograd/kernels/cuda_graphs") {
     graph->launch();
   }
 
+  TEST_CASE("holes of a few percent cost a capture no more memory") {
+    if (!has_gpu()) return;
+    const std::int64_t before = cuda::memory_statistics(0).in_use_bytes;
+    constexpr std::size_t kHole = std::size_t{3} << 20, kLarge = std::size_t{60} << 20;
+    const auto graph = captured(
+        [] {
+          void* const hole = cuda::allocate(0, kHole);
+          void* const behind = cuda::allocate(0, 512);
+          cuda::release(0, hole, kHole);
+          cuda::release(0, cuda::allocate(0, kLarge), kLarge);  // it does not fit before what is behind
+          cuda::release(0, behind, 512);
+        },
+        kLarge + 512);
+    CHECK(cuda::memory_statistics(0).in_use_bytes - before < kLarge + kLarge / 10);
+  }
+
   TEST_CASE("what outlives its capture is nobody else's") {
     if (!has_gpu()) return;
     std::optional<Tensor> kept;
@@ -212,6 +229,77 @@ TEST_SUITE("autograd/kernels/cuda_graphs") {
     CHECK_FALSE(cuda::is_capturing());
     fill(on_device(x), 2);
     CHECK(x.at(0) == 2);
+  }
+
+  TEST_CASE("graphs give way to an allocation that finds no memory, and what they have left stays") {
+    if (!FullDevice::is_possible()) return;
+    for (const bool for_upload : {false, true}) {
+      CAPTURE(for_upload);
+      const Tensor x = numbers(1), y = numbers(2);
+      const FullDevice full(8);
+      const auto works = [&](const Tensor& to, double value) {
+        const Handle<Storage> block = FullDevice::block(5);
+        fill(block->data, value);
+        cuda::copy(0, on_device(to), block->data, kBytes);
+      };
+      const auto one = captured([&] { works(x, 7); });
+      const auto other = captured([&] { works(y, 8); });
+      one->launch();
+      other->launch();  // both may be running yet
+      CHECK_FALSE(one->has_given_way());
+      const std::size_t bytes = 6 * FullDevice::unit();
+      void* const block = for_upload ? cuda::allocate_for_upload(0, bytes) : cuda::allocate(0, bytes);
+      fill(block, 0);
+      CHECK(one->has_given_way());
+      CHECK(other->has_given_way());
+      CHECK(x.at(999) == 7);
+      CHECK(y.at(999) == 8);
+      cuda::release(0, block, bytes);
+      const auto again = captured([&] { works(y, 3); });
+      again->launch();
+      CHECK(y.at(0) == 3);
+      CHECK_FALSE(again->has_given_way());
+    }
+  }
+
+  TEST_CASE("what outlives its capture stays when the graph gives way") {
+    if (!FullDevice::is_possible()) return;
+    const FullDevice full(8);
+    std::optional<Tensor> kept;
+    const auto graph = captured([&] {
+      FullDevice::block(5);
+      kept = numbers(9);
+    });
+    graph->launch();
+    CHECK(message_of<DeviceError>([] { FullDevice::block(6); }).find("[memory] cuda:0 has no ") == 0);
+    CHECK(graph->has_given_way());
+    CHECK(kept->at(999) == 9);
+    fill(on_device(*kept), 5);
+    CHECK(kept->at(0) == 5);
+    kept.reset();
+    FullDevice::block(6);
+  }
+
+  TEST_CASE("graphs do not give way to a capture, nor to another thread") {
+    if (!FullDevice::is_possible()) return;
+    const Tensor y = numbers(2);
+    const FullDevice full(8);
+    const auto graph = captured([&] {
+      const Handle<Storage> block = FullDevice::block(5);
+      fill(block->data, 4);
+      cuda::copy(0, on_device(y), block->data, kBytes);
+    });
+    const auto more = static_cast<std::int64_t>(10 * FullDevice::unit());
+    CHECK(message_of<cuda::NotCapturable>([&] { const cuda::Capture capture(0, more); }) != "");
+    CHECK(message_of<cuda::NotCapturable>([&] {
+            captured([] { FullDevice::block(10); });
+          }).find("memory that the device has not got at once") != std::string::npos);
+    std::string message;
+    std::thread([&] { message = message_of<DeviceError>([] { FullDevice::block(6); }); }).join();
+    CHECK(message.find("[memory] cuda:0 has no ") == 0);
+    REQUIRE_FALSE(graph->has_given_way());
+    graph->launch();
+    CHECK(y.at(1) == 4);
   }
 
   TEST_CASE("what would wait, look or send is refused by name, and leaves the capture whole") {
