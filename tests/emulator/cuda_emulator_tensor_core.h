@@ -43,6 +43,15 @@ inline void mma_bf16(float (&c)[4], const unsigned (&a)[4], unsigned b0, unsigne
   emulator::add_products(c, emulator::share(&own, sizeof own, file, line), emulator::own_lane());
 }
 
+inline int least_of_warp(int x, const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+  for (int offset = 16; offset > 0; offset /= 2) x = min(x, __shfl_xor_sync(~0u, x, offset, 32, file, line));
+  return x;
+}
+inline int most_of_warp(int x, const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+  for (int offset = 16; offset > 0; offset /= 2) x = max(x, __shfl_xor_sync(~0u, x, offset, 32, file, line));
+  return x;
+}
+
 /// Rows of 16 bytes that the lanes point at, of four matrices.
 template <class Read>
 void emulated_load_matrix(unsigned (&r)[4], const void* own_row, const char* file, int line, Read&& read) {

@@ -110,11 +110,11 @@ __device__ void exponentiate(float factor, OwnRows& rows, float (&scores)[kScore
 
 /// Zeros in place of values that no query of the tile sees: they may be NaN, and are multiplied by 0.
 template <int kWidth>
-__device__ void clear_unseen_values(const ForwardCase& c, const HopperPlace& place, const Span& span, int key,
-                                    char* values) {
+__device__ void clear_unseen_values(const ForwardCase& c, const Span& span, int key, char* values) {
   using Tiles = ForwardTiles<kWidth>;
+  const HopperPlace place = own_place(c, kQueries);
   constexpr int kPieces = Tiles::kBoxes * kBoxRowBytes / 16, kParts = kConsumers / Tiles::kKeys;
-  const int thread = static_cast<int>(threadIdx.x) - kWarpgroup, row = thread % Tiles::kKeys;
+  const int thread = static_cast<int>(anew(threadIdx.x)) - kWarpgroup, row = thread % Tiles::kKeys;
   if (!is_seen(c, place, span, kQueries, key + row)) {
     for (int piece = thread / Tiles::kKeys; piece < kPieces; piece += kParts)
       *reinterpret_cast<uint4*>(values + piece / 8 * Tiles::kKeyBox + row * kBoxRowBytes + piece % 8 * 16) =
@@ -126,9 +126,10 @@ __device__ void clear_unseen_values(const ForwardCase& c, const HopperPlace& pla
 
 /// y and log_sum of 64 queries, through shared memory where these were.
 template <int kWidth, int kOutputs, int kSums>
-__device__ void put_rows(const ForwardCase& c, const ForwardTiles<kWidth>& tiles, const HopperPlace& place,
-                         const OwnRows& rows, const float (&sums)[kOutputs][kSums], const CUtensorMap* y) {
+__device__ void put_rows(const ForwardCase& c, const ForwardTiles<kWidth>& tiles, const OwnRows& rows,
+                         const float (&sums)[kOutputs][kSums], const CUtensorMap* y) {
   using Tiles = ForwardTiles<kWidth>;
+  const HopperPlace place = own_place(c, kQueries);
   const int group = static_cast<int>(threadIdx.x) / kWarpgroup - 1;
   const int thread = static_cast<int>(threadIdx.x) % kWarpgroup, lane = thread % kWarp;
   char* const to = tiles.queries + group * kGroupRows * kBoxRowBytes;
@@ -166,8 +167,8 @@ __device__ void put_rows(const ForwardCase& c, const ForwardTiles<kWidth>& tiles
 /// turns, so that one multiplies while the other exponentiates.
 /// Source:  Shah et al. 2024, arXiv:2407.08608, algorithm 2
 template <int kWidth>
-__device__ void attend(const ForwardCase& c, const ForwardTiles<kWidth>& tiles, const HopperPlace& place,
-                       const Span& span, const CUtensorMap* y) {
+__device__ void attend(const ForwardCase& c, const ForwardTiles<kWidth>& tiles, const Span& span,
+                       const CUtensorMap* y) {
   using Tiles = ForwardTiles<kWidth>;
   constexpr int kOutputs = kWidth > 128 ? 2 : 1, kSums = kWidth / kOutputs / 2, kSteps = Tiles::kKeys / 16;
   const int group = static_cast<int>(threadIdx.x) / kWarpgroup - 1;
@@ -175,7 +176,8 @@ __device__ void attend(const ForwardCase& c, const ForwardTiles<kWidth>& tiles, 
   const int first = span.from / Tiles::kKeys, count = tiles_between(span, Tiles::kKeys);
   OwnRows rows;
   for (int h = 0; h < 2; ++h) {
-    const Span range = range_of(c, place, group * kGroupRows + thread / kWarp * 16 + lane / 4 + 8 * h);
+    const Span range =
+        range_of(c, own_place(c, kQueries), group * kGroupRows + thread / kWarp * 16 + lane / 4 + 8 * h);
     rows.from[h] = range.from, rows.to[h] = range.to;
   }
   float sums[kOutputs][kSums] = {}, scores[Tiles::kKeys / 2], shrink[2];
@@ -218,7 +220,7 @@ __device__ void attend(const ForwardCase& c, const ForwardTiles<kWidth>& tiles, 
   const auto await_values = [&](int i) {
     wait(tiles.values_there(i % Tiles::kStages), parity_of(i));
     if (!sees_all(c, span, key_of(i), Tiles::kKeys))
-      clear_unseen_values<kWidth>(c, place, span, key_of(i), tiles.values(i % Tiles::kStages));
+      clear_unseen_values<kWidth>(c, span, key_of(i), tiles.values(i % Tiles::kStages));
   };
 
   if (count > 0) {
@@ -263,7 +265,7 @@ __device__ void attend(const ForwardCase& c, const ForwardTiles<kWidth>& tiles, 
     wgmma_wait<0>();
     hold(sums);
   }
-  put_rows(c, tiles, place, rows, sums, y);
+  put_rows(c, tiles, rows, sums, y);
 }
 
 template <int kWidth>
@@ -274,7 +276,7 @@ __global__ void __launch_bounds__(kThreads, 1)
                                     const __grid_constant__ CUtensorMap y) {
   using Tiles = ForwardTiles<kWidth>;
   const Tiles tiles(dynamic_shared<char>());
-  const HopperPlace place = place_of(c, static_cast<int>(blockIdx.x), kQueries);
+  const HopperPlace place = own_place(c, kQueries);
   if (threadIdx.x == 0) {
     init_barrier(tiles.queries_there(), 1);
     for (int stage = 0; stage < Tiles::kStages; ++stage) {
@@ -285,14 +287,18 @@ __global__ void __launch_bounds__(kThreads, 1)
     }
     publish_barriers();
   }
-  const Span span = span_of(c, place, kQueries);
+  __shared__ Span span;  // not in registers
+  if (threadIdx.x < kWarp) {
+    const Span of_tile = span_of(c, place, kQueries);
+    if (threadIdx.x == 0) span = of_tile;
+  }
   __syncthreads();
   if (threadIdx.x < kWarpgroup) {
     give_up_registers<kLoaderRegisters>();
     if (threadIdx.x == 0) load_tiles<kWidth>(tiles, place, span, &query, &key, &value);
   } else {
     take_registers<kConsumerRegisters>();
-    attend<kWidth>(c, tiles, place, span, &y);
+    attend<kWidth>(c, tiles, span, &y);
   }
 }
 

@@ -37,10 +37,11 @@ struct HopperPlace {
   int b, head, group, query;  // the tile's first query
 };
 
-/// Neighbouring blocks have the same keys, so that these are in the cache. The last queries come first: with
-/// a causal mask theirs is the most work.
-__device__ inline HopperPlace place_of(const ForwardCase& c, int block, int tile) {
-  const int tiles = (c.queries + tile - 1) / tile, unit = block / tiles, head = unit % c.heads;
+/// Of this block. Neighbouring blocks have the same keys, so that these are in the cache. The last queries
+/// come first: with a causal mask theirs is the most work. Each call reckons it anew().
+__device__ inline HopperPlace own_place(const ForwardCase& c, int tile) {
+  const int block = static_cast<int>(anew(blockIdx.x)), tiles = (c.queries + tile - 1) / tile;
+  const int unit = block / tiles, head = unit % c.heads;
   return {unit / c.heads, head, head / c.heads_per_group, (tiles - 1 - block % tiles) * tile};
 }
 

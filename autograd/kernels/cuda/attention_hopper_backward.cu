@@ -103,7 +103,7 @@ __device__ void clear_unseen(const BackwardCase& c, const HopperPlace& place, co
                              char* tiles) {
   constexpr int kPieces = 2 * kWidth * 2 / 16;  // in the rows of both tiles
   using Tiles = BackwardTiles<kWidth>;
-  const int thread = static_cast<int>(threadIdx.x) - kWarpgroup, row = thread % kStepRows;
+  const int thread = static_cast<int>(anew(threadIdx.x) - kWarpgroup), row = thread % kStepRows;
   HopperPlace step = place;
   step.query = first;
   const Span own = range_of(c.sizes, step, row);
@@ -122,7 +122,7 @@ template <int kSums>
 __device__ void put_gradient(Write<BFloat16> to, const HeadStrides& strides, Index start, int rows, int width,
                              float factor, const float (&sums)[kSums]) {
   if (!to) return;
-  const int thread = static_cast<int>(threadIdx.x) % kWarpgroup, lane = thread % kWarp;
+  const int thread = static_cast<int>(anew(threadIdx.x) % kWarpgroup), lane = thread % kWarp;
 #pragma unroll
   for (int i = 0; i < kSums; ++i) {
     const int row = thread / kWarp * 16 + lane / 4 + i % 4 / 2 * 8, column = i / 4 * 8 + lane % 4 * 2 + i % 2;
@@ -138,8 +138,8 @@ __device__ void sum_gradients(const BackwardCase& c, const BackwardTiles<kWidth>
                               const HopperPlace& place, const Span& span) {
   using Tiles = BackwardTiles<kWidth>;
   constexpr int kPairs = kStepRows / 2, kSums = kWidth / 2, kSteps = kStepRows / 16;
-  const int group = static_cast<int>(threadIdx.x) / kWarpgroup - 1;
-  const int thread = static_cast<int>(threadIdx.x) % kWarpgroup, lane = thread % kWarp;
+  const int group = static_cast<int>(threadIdx.x / kWarpgroup) - 1;
+  const int thread = static_cast<int>(threadIdx.x % kWarpgroup), lane = thread % kWarp;
   const int row = group * kGroupRows + thread / kWarp * 16 + lane / 4, column = lane % 4 * 2;
   const auto facts_of = [&](int head, int t) {
     if (t >= c.sizes.queries) return QueryFacts{INFINITY, 0, 0, 0};
@@ -189,14 +189,20 @@ __device__ void sum_gradients(const BackwardCase& c, const BackwardTiles<kWidth>
     multiply_own(slopes, 1, stage);
     wgmma_wait<1>();
     hold(scores);
+    // Where all see all, without asking. Not of keys: there two products would be under way at a branch, for
+    // which the registers do not suffice.
+    const bool is_whole = !kOfKeys && all_see(seen, other, kStepRows);
+    const auto find_weights = [&](auto whole) {
 #pragma unroll
-    for (int j = 0; j < kPairs; ++j) {
-      const int h = j % 4 / 2, at = j / 4 * 8 + column + j % 2;
-      const QueryFacts query = kOfKeys ? facts[at] : own[h];
-      const int key = kOfKeys ? place.query + row + 8 * h : other + at;
-      const bool is_visible = key >= query.from && key < query.to;
-      scores[j] = is_visible ? exp2_approx(fmaf(scores[j], c.sizes.factor, -query.log_sum)) : 0.0f;
-    }
+      for (int j = 0; j < kPairs; ++j) {
+        const int h = j % 4 / 2, at = j / 4 * 8 + column + j % 2;
+        const QueryFacts query = kOfKeys ? facts[at] : own[h];
+        const int key = kOfKeys ? place.query + row + 8 * h : other + at;
+        const bool is_visible = whole || (key >= query.from && key < query.to);
+        scores[j] = is_visible ? exp2_approx(fmaf(scores[j], c.sizes.factor, -query.log_sum)) : 0.0f;
+      }
+    };
+    is_whole ? find_weights(std::true_type{}) : find_weights(std::false_type{});
     if constexpr (kOfKeys) {
       pack(scores, weights);
       add_products(of_values, weights, tiles.step(stage, 1));
@@ -205,11 +211,14 @@ __device__ void sum_gradients(const BackwardCase& c, const BackwardTiles<kWidth>
       wgmma_wait<0>();
     }
     hold(slopes);
+    const auto find_dscores = [&](auto whole) {
 #pragma unroll
-    for (int j = 0; j < kPairs; ++j) {
-      const float delta = kOfKeys ? facts[j / 4 * 8 + column + j % 2].delta : own[j % 4 / 2].delta;
-      slopes[j] = scores[j] == 0.0f ? 0.0f : scores[j] * (slopes[j] - delta);
-    }
+      for (int j = 0; j < kPairs; ++j) {
+        const float delta = kOfKeys ? facts[j / 4 * 8 + column + j % 2].delta : own[j % 4 / 2].delta;
+        slopes[j] = whole || scores[j] != 0.0f ? scores[j] * (slopes[j] - delta) : 0.0f;
+      }
+    };
+    is_whole ? find_dscores(std::true_type{}) : find_dscores(std::false_type{});
     pack(slopes, dscores);
     add_products(sums, dscores, tiles.step(stage, 0));
     wgmma_wait<0>();
@@ -240,7 +249,7 @@ __global__ void __launch_bounds__(kThreads, 1)
                                      const __grid_constant__ CUtensorMap step_second) {
   using Tiles = BackwardTiles<kWidth>;
   const Tiles tiles(dynamic_shared<char>());
-  HopperPlace place = place_of(c.sizes, static_cast<int>(blockIdx.x), kOwnRows);
+  HopperPlace place = own_place(c.sizes, kOwnRows);
   Span span{0, c.sizes.keys, 0, c.sizes.keys, true};
   if constexpr (kOfKeys) {
     // The first keys come first: with a causal mask theirs is the most work.

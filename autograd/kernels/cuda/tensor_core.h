@@ -70,6 +70,10 @@ __device__ inline unsigned pack_bf16(float low, float high) {
   return packed;
 }
 
+/// The least and the greatest of the lanes' numbers. The compiler then knows that the lanes have the same.
+__device__ inline int least_of_warp(int x) { return __reduce_min_sync(0xFFFFFFFFu, x); }
+__device__ inline int most_of_warp(int x) { return __reduce_max_sync(0xFFFFFFFFu, x); }
+
 /// 2^x within 2 units in the last place; 0 for minus infinity.
 __device__ inline float exp2_approx(float x) {
   float y;
@@ -78,6 +82,14 @@ __device__ inline float exp2_approx(float x) {
 }
 
 #endif
+
+/// The same number, but what follows from it is reckoned where it is needed, instead of once before a loop
+/// and kept in registers, which sums and scores fill.
+template <class T>
+__device__ T anew(T x) {
+  asm volatile("" : "+r"(x));
+  return x;
+}
 
 /// The numbers of a pair.
 __device__ inline float low_bf16(unsigned packed) { return __uint_as_float(packed << 16); }
