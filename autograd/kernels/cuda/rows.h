@@ -12,7 +12,7 @@ constexpr Index kMaxRowBlocks = 4096;  // a few times what a GPU runs at once; t
 /// every reduce().
 struct WarpTeam {
   static constexpr int kThreads = kWarp;
-  __device__ static int lane() { return static_cast<int>(threadIdx.x) % kWarp; }
+  __device__ static int lane() { return static_cast<int>(threadIdx.x % kWarp); }
   template <class T, class F>
   __device__ static T reduce(T value, T, F&& f) {
     return warp_reduce(value, f);
