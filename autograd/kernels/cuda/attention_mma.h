@@ -22,23 +22,35 @@ constexpr float kNothing = -std::numeric_limits<float>::infinity();  // the scor
 template <int kWidth>
 constexpr int kPitch = kWidth + 8;
 
-__device__ inline int own_lane() { return static_cast<int>(threadIdx.x) % kWarp; }
-__device__ inline int own_warp() { return static_cast<int>(threadIdx.x) / kWarp; }
+__device__ inline int own_lane() { return static_cast<int>(threadIdx.x % kWarp); }
+__device__ inline int own_warp() { return static_cast<int>(threadIdx.x / kWarp); }
 
+/// Where a thread reads of the first rows that load_tile() copies: `from` is the tile's first number.
+template <int kWidth>
+__device__ const BFloat16* own_place(const BFloat16* from, Index stride) {
+  constexpr unsigned kChunks = kWidth / 8;
+  return from + static_cast<int>(threadIdx.x / kChunks) * stride + threadIdx.x % kChunks * 8;
+}
 /// Begins to copy kRows rows of `width` numbers, a multiple of 8, to a tile; zeros beside them and behind
-/// the `rows` that are there. Whoever calls it commits.
+/// the `rows` that are there. `own` is own_place(), and then that of the rows behind them. Whoever calls it
+/// commits.
 template <int kRows, int kWidth, int kThreads>
-__device__ void load_tile(BFloat16* tile, const BFloat16* from, Index stride, int rows, int width) {
+__device__ void load_next_tile(BFloat16* tile, const BFloat16*& own, Index stride, int rows, int width) {
   constexpr int kChunks = kWidth / 8, kStep = kThreads / kChunks;  // kStep rows at a time
   static_assert(kThreads % kChunks == 0 && kRows % kStep == 0, "threads keep their columns");
-  const int row = static_cast<int>(threadIdx.x) / kChunks, at = static_cast<int>(threadIdx.x) % kChunks * 8;
+  const unsigned thread = anew(threadIdx.x);
+  const int row = static_cast<int>(thread / kChunks), at = static_cast<int>(thread % kChunks * 8);
   const int count = at < width ? rows - row : 0;
-  const BFloat16* own = from + row * stride + at;  // not read where nothing is
 #pragma unroll
   for (int i = 0; i < kRows; i += kStep) {
-    copy_async_16(tile + (row + i) * kPitch<kWidth> + at, own, i < count);
+    copy_async_16(tile + (row + i) * kPitch<kWidth> + at, own, i < count);  // not read where nothing is
     own += kStep * stride;
   }
+}
+template <int kRows, int kWidth, int kThreads>
+__device__ void load_tile(BFloat16* tile, const BFloat16* from, Index stride, int rows, int width) {
+  const BFloat16* own = own_place<kWidth>(from, stride);
+  load_next_tile<kRows, kWidth, kThreads>(tile, own, stride, rows, width);
 }
 
 /// What a lane gives load_matrix_x4 for 16 x 16 numbers of a tile, at + 16 k and so on for others. It gets
@@ -63,7 +75,7 @@ struct SeenKeys {
 
 /// Of query t, nothing where it is not there.
 __device__ inline SeenKeys range_of(const AttentionShape& s, int b, int t) {
-  if (t >= s.queries) return {};
+  if (t >= static_cast<int>(s.queries)) return {};
   const Index row = Index{b} * s.queries + t;
   const int keys = static_cast<int>(s.keys);
   return {s.key_from != nullptr ? max(0, s.key_from[row]) : 0,
@@ -81,10 +93,8 @@ struct JointRange {
   }
   /// Of all lanes.
   __device__ void join() {
-    const auto least = [](int x, int y) { return min(x, y); };
-    const auto most = [](int x, int y) { return max(x, y); };
-    from = warp_reduce(from, least), to = warp_reduce(to, most);
-    all_from = warp_reduce(all_from, most), all_to = warp_reduce(all_to, least);
+    from = least_of_warp(from), to = most_of_warp(to);
+    all_from = most_of_warp(all_from), all_to = least_of_warp(all_to);
   }
   __device__ bool sees(int key, int end) const { return from < to && from < end && to > key; }
   __device__ bool sees_all(int key, int end) const { return all_from <= key && all_to >= end; }
@@ -105,32 +115,59 @@ __device__ inline unsigned bits_in_range(SeenKeys range, int key) {
   return bits;
 }
 
-/// Takes away the bits of what key_mask, mask and bias leave out of query t's row, and adds the bias times
-/// log2(e) to the scores of the others: to scores(j, c), a reference. Reads nothing where `bits` has none.
-template <class Scores>
-__device__ unsigned bits_by_masks(const AttentionShape& s, const float* bias, int b, int head, int t, int key,
-                                  unsigned bits, Scores&& scores) {
+/// The bits of those keys of `bits` that key_mask and mask leave in query t's row.
+__device__ inline unsigned bits_by_masks(const AttentionShape& s, int b, int head, int t, int key,
+                                         unsigned bits) {
   const Index first = key + own_lane() % 4 * 2;
-  const auto start = [&](const Index* strides) {
-    return b * strides[0] + head * strides[1] + t * strides[2];
+  const auto take_away = [&](const bool* mask, Index stride) {
+#pragma unroll
+    for (int i = 0; i < 2 * kKeyFragments; ++i) {
+      if ((bits >> i & 1u) != 0 && !mask[(8 * (i / 2) + i % 2) * stride]) bits &= ~(1u << i);
+    }
   };
-  const bool* of_keys = s.key_mask != nullptr ? s.key_mask + b * s.keys + first : nullptr;
-  const bool* of_pairs =
-      s.mask != nullptr ? s.mask + start(s.mask_strides) + first * s.mask_strides[3] : nullptr;
-  const float* added = bias != nullptr ? bias + start(s.bias_strides) + first * s.bias_strides[3] : nullptr;
+  if (s.key_mask != nullptr) take_away(s.key_mask + b * s.keys + first, 1);
+  if (s.mask != nullptr) {
+    const Index* const strides = s.mask_strides;
+    take_away(s.mask + b * strides[0] + head * strides[1] + t * strides[2] + first * strides[3], strides[3]);
+  }
+  return bits;
+}
+
+/// 16 bits for each of a lane's kRows rows, of(t) of query t: 8 apart from `first` + g on. In a loop, so that
+/// it takes few of the registers that sums and scores are in.
+template <int kRows, class Of>
+__device__ std::uint64_t bits_of_rows(int first, Of&& of) {
+  std::uint64_t bits = 0;
+#pragma unroll 1
+  for (int row = 0; row < kRows; ++row)
+    bits |= std::uint64_t{of(anew(first) + own_lane() / 4 + 8 * row)} << (16 * row);
+  return bits;
+}
+/// Calls f(row, j, c) for the scores that have no bit in bits_of_rows(): element [j][c] of a lane's row.
+template <int kRows, class F>
+__device__ void for_each_without(std::uint64_t bits, F&& f) {
 #pragma unroll
-  for (int j = 0; j < kKeyFragments; ++j) {
+  for (int i = 0; i < kRows * 2 * kKeyFragments; ++i) {
+    if ((bits >> i & 1u) == 0) f(i / (2 * kKeyFragments), i / 2 % kKeyFragments, i % 2);
+  }
+}
+
+/// Adds biases times log2(e) to those of scores(row, j, c), references, that have a bit in bits_of_rows();
+/// `first` is the first row's query, `key` the tile's first. Returns the bits that biases leave in.
+template <int kRows, class Scores>
+__device__ std::uint64_t add_biases(const AttentionShape& s, const float* bias, int b, int head, int first,
+                                    int key, std::uint64_t bits, Scores&& scores) {
+  const Index* const strides = s.bias_strides;
+  bias += b * strides[0] + head * strides[1] + (key + own_lane() % 4 * 2) * strides[3];
 #pragma unroll
-    for (int c = 0; c < 2; ++c) {
-      const unsigned bit = 1u << (2 * j + c);
-      const int at = 8 * j + c;
-      if ((bits & bit) == 0) continue;
-      if (of_keys != nullptr && !of_keys[at]) bits &= ~bit;
-      if (of_pairs != nullptr && !of_pairs[at * s.mask_strides[3]]) bits &= ~bit;
-      if (added == nullptr || (bits & bit) == 0) continue;
-      const float value = added[at * s.bias_strides[3]];
-      if (value == kNothing) bits &= ~bit;
-      scores(j, c) += value * kLog2E;
+  for (int row = 0; row < kRows; ++row) {
+    const float* const of_row = bias + (first + own_lane() / 4 + 8 * row) * strides[2];
+#pragma unroll
+    for (int i = 0; i < 2 * kKeyFragments; ++i) {
+      const std::uint64_t bit = std::uint64_t{1} << (16 * row + i);
+      const float added = (bits & bit) != 0 ? of_row[(8 * (i / 2) + i % 2) * strides[3]] : kNothing;
+      if (added == kNothing) bits &= ~bit;
+      scores(row, i / 2, i % 2) += added * kLog2E;
     }
   }
   return bits;
@@ -161,7 +198,9 @@ __device__ inline unsigned kept_bits(const PhiloxStream& random, std::uint32_t d
 }
 
 /// The bits of the keys that a query of this warp sees, from those of its lanes' rows.
-__device__ inline unsigned seen_by_warp(unsigned bits) {
+__device__ inline unsigned seen_by_warp(std::uint64_t of_rows) {
+  unsigned bits = static_cast<unsigned>(of_rows) | static_cast<unsigned>(of_rows >> 32);
+  bits = (bits | bits >> 16) & kAllSeen;
   for (int offset = 4; offset < kWarp; offset *= 2) bits |= __shfl_xor_sync(kAllLanes, bits, offset);
   return bits;
 }

@@ -30,8 +30,9 @@ __global__ void attention_mma_prepare_kernel(AttentionShape s, const BFloat16* y
       sum += __shfl_xor_sync(kAllLanes, sum, offset);
     if (lane != 0) continue;
     const float own = t < s.queries ? log_sum[(b * s.heads + head) * s.queries + t] : kNothing;
-    prepared.statistics[(b * s.heads + head) * prepared.padded + t] =
-        own == kNothing ? QueryStatistics{-kNothing, 0} : QueryStatistics{own * kLog2E, sum};
+    const Index at = (b * s.heads + head) * prepared.padded + t;
+    prepared.log_sums[at] = own == kNothing ? -kNothing : own * kLog2E;
+    prepared.deltas[at] = own == kNothing ? 0 : sum;
     if (head == 0) prepared.ranges[b * prepared.padded + t] = range_of(s, b, t);
   }
   const Index tiles = s.batch * prepared.padded / kMoving;
@@ -71,11 +72,12 @@ bool tensor_core_attention_backward(Cuda on, const AttentionShape& s, const BFlo
   if (!fits) return false;
 
   const Index padded = tiles_of(s.queries, kPaddedQueries) * kPaddedQueries;
-  const Scratch<QueryStatistics> statistics(on, s.batch * s.heads * padded);
+  const Scratch<float> log_sums(on, s.batch * s.heads * padded), deltas(on, s.batch * s.heads * padded);
   const Scratch<SeenKeys> ranges(on, s.batch * padded);
   const Scratch<JointRange> tiles(on, s.batch * padded / kMoving);
-  const MmaGradient x{query,  key,  value,  bias,  dy,
-                      dquery, dkey, dvalue, dense, {padded, statistics.data(), ranges.data(), tiles.data()}};
+  const MmaGradient x{
+      query,  key,  value,  bias,  dy,
+      dquery, dkey, dvalue, dense, {padded, log_sums.data(), deltas.data(), ranges.data(), tiles.data()}};
   launch(on, "attention_mma_prepare", attention_mma_prepare_kernel,
          blocks_for(s.batch * s.heads * padded * kDeltaLanes), dim3(kBlock), 0, s, y, dy, log_sum,
          x.prepared);

@@ -24,21 +24,19 @@ struct BackwardBlock {
   static constexpr int kStages = kWidth == 256 ? 1 : 2;  // of moving rows; two while there is room
   static constexpr int kAtOnce = kWidth <= 64 ? 2 : 1;   // blocks of a multiprocessor, by their registers
   static constexpr int kStep = kWidth <= 64 ? 32 : 64;   // moving rows that registers have room for at a time
+  static_assert(kStep * kRowTiles == 64, "a lane has 32 pairs of a moving row and an own one at a time");
   static_assert(kPaddedQueries % kOwn == 0 && kPaddedQueries % kMoving == 0, "whole tiles");
-};
-
-/// Of a query. Rows that see nothing have an infinite log_sum: all their weights are zero.
-struct QueryStatistics {
-  float log_sum;  // base 2
-  float delta;    // sum over e of dy y: what the sum over the keys of weight times its gradient must be
 };
 
 /// What is found for all queries before the rest, T rounded up to kPaddedQueries.
 struct PreparedQueries {
   Index padded;
-  QueryStatistics* statistics;  // [B, H, padded]
-  SeenKeys* ranges;             // [B, padded]
-  JointRange* tiles;            // [B, padded / kMoving]
+  /// [B, H, padded], base 2. Of rows that see nothing it is infinite: all their weights are zero.
+  float* log_sums;
+  /// [B, H, padded]: sum over e of dy y, what the sum over the keys of weight times its gradient must be.
+  float* deltas;
+  SeenKeys* ranges;   // [B, padded]
+  JointRange* tiles;  // [B, padded / kMoving]
 };
 
 struct MmaGradient {
@@ -57,7 +55,7 @@ struct alignas(16) BackwardShared {
   BFloat16 own[2][BackwardBlock<kWidth>::kOwn * kPitch<kWidth>];
   struct alignas(16) Stage {
     BFloat16 rows[2][kMoving * kPitch<kWidth>];
-    QueryStatistics statistics[kMoving];  // these of moving queries
+    float log_sums[kMoving], deltas[kMoving];  // these of moving queries
     SeenKeys ranges[kMoving];
     JointRange joint;
   } stages[BackwardBlock<kWidth>::kStages];
@@ -102,6 +100,13 @@ __device__ void multiply_rows(float (&products)[kRowTiles][kFragments][4], const
       }
     }
   }
+}
+
+template <int kRowTiles, int kFragments>
+__device__ void scale_all(float (&scores)[kRowTiles][kFragments][4], float scale) {
+#pragma unroll
+  for (int i = 0; i < kRowTiles * kFragments * 4; ++i)
+    scores[i / (kFragments * 4)][i / 4 % kFragments][i % 4] *= scale;
 }
 
 /// sums[r][n] += factors of the warp's rows and 8 kFragments moving ones, times columns 8 n of the moving

@@ -128,21 +128,6 @@ __device__ void multiply_values(const BFloat16* value_tile, unsigned seen, Forwa
   }
 }
 
-/// What dropout keeps of the pairs of this lane: 16 bits for each of its rows. Computed while there are no
-/// scores to be kept in registers.
-template <int kFragments>
-__device__ std::uint64_t kept_by_dropout(const AttentionShape& s, int b, int head, int first, int key) {
-  const PhiloxStream random = s.dropout.settled();
-  std::uint64_t kept = 0;
-#pragma unroll 1
-  for (int row = 0; row < 2 * kFragments; ++row) {
-    const int t = first + 8 * row + own_lane() / 4;
-    const Index element = ((Index{b} * s.heads + head) * s.queries + t) * s.keys + key;
-    kept |= std::uint64_t{kept_bits(random, s.dropped, element)} << (16 * row);
-  }
-  return kept;
-}
-
 /// The sums over the whole row: y through the warp's own rows of a tile, and log_sum.
 template <class Tiles>
 __device__ void write_outputs(const AttentionShape& s, int b, int head, int first, float factor,
@@ -179,39 +164,51 @@ __device__ void write_outputs(const AttentionShape& s, int b, int head, int firs
   }
 }
 
+/// Which queries a block has.
+struct QueryPlace {
+  int b, head, first;
+};
+template <class Tiles>
+__device__ QueryPlace place_of_queries(const AttentionShape& s) {
+  const unsigned heads = static_cast<unsigned>(s.heads), batch = static_cast<unsigned>(s.batch);
+  const unsigned tiles = (static_cast<unsigned>(s.queries) + Tiles::kQueries - 1) / Tiles::kQueries;
+  const unsigned block = anew(blockIdx.x), unit = block / heads;
+  return {static_cast<int>(unit % batch), static_cast<int>(block % heads),
+          static_cast<int>((tiles - 1 - unit / batch) * Tiles::kQueries)};
+}
+
 /// A block has a tile of queries of one head, and moves over the keys. While the scores of a tile of keys are
 /// computed its values are on their way, and meanwhile the next keys. Blocks with the last queries come
-/// first: with a causal mask theirs is the most work.
+/// first: with a causal mask theirs is the most work. `scale` is the scores' times log2(e).
 /// Source:  Dao 2023, arXiv:2307.08691, algorithm 1
 template <class Tiles>
 __global__ void __launch_bounds__(Tiles::kThreads)
     attention_forward_mma_kernel(AttentionShape s, const BFloat16* query, const BFloat16* key,
-                                 const BFloat16* value, const float* bias, BFloat16* y, float* log_sum) {
-  constexpr int kWidth = Tiles::kWidth, kFragments = Tiles::kFragments;
+                                 const BFloat16* value, const float* bias, BFloat16* y, float* log_sum,
+                                 float scale) {
+  constexpr int kWidth = Tiles::kWidth, kFragments = Tiles::kFragments, kRows = 2 * kFragments;
   BFloat16* const query_tile = dynamic_shared<BFloat16>();
   BFloat16* const key_tile = query_tile + Tiles::kQueries * kPitch<kWidth>;
   BFloat16* const value_tile = key_tile + kKeyTile * kPitch<kWidth>;
-  const int all_queries = static_cast<int>(s.queries), heads = static_cast<int>(s.heads);
-  const int tiles = (all_queries + Tiles::kQueries - 1) / Tiles::kQueries;
-  const int head = static_cast<int>(blockIdx.x) % heads, unit = static_cast<int>(blockIdx.x) / heads;
-  const int b = unit % static_cast<int>(s.batch), group = head / (heads / static_cast<int>(s.groups));
-  const int first = (tiles - 1 - unit / static_cast<int>(s.batch)) * Tiles::kQueries;  // query of the block
-  const int own_first = first + own_warp() * kFragments * 16;                          // of the warp
-  const int queries = min(Tiles::kQueries, all_queries - first);
+  const QueryPlace own = place_of_queries<Tiles>(s);
+  const int b = own.b, head = own.head, first = own.first;
+  const int group = head / static_cast<int>(s.heads / s.groups);
+  const int own_first = first + own_warp() * kFragments * 16;  // of the warp
+  const int queries = min(Tiles::kQueries, static_cast<int>(s.queries) - first);
 
   query += b * s.query.batch + first * s.query.row + head * s.query.head;
-  key += b * s.key.batch + group * s.key.head, value += b * s.value.batch + group * s.value.head;
   const int keys = static_cast<int>(s.keys), key_width = static_cast<int>(s.key_width),
             value_width = static_cast<int>(s.value_width);
-  const auto load_keys = [&](int at) {
-    load_tile<kKeyTile, kWidth, Tiles::kThreads>(key_tile, key + at * s.key.row, s.key.row, keys - at,
-                                                 key_width);
-  };
+  key += b * s.key.batch + group * s.key.head, value += b * s.value.batch + group * s.value.head;
   JointRange of_block, of_warp;
   for (int t = own_lane(); t < queries; t += kWarp) of_block.add(range_of(s, b, first + t));
   of_block.join();
   int at = of_block.from < of_block.to ? of_block.from / kKeyTile * kKeyTile : of_block.to;  // first key
   load_tile<Tiles::kQueries, kWidth, Tiles::kThreads>(query_tile, query, s.query.row, queries, key_width);
+  const auto load_keys = [&](int first_key) {
+    load_tile<kKeyTile, kWidth, Tiles::kThreads>(key_tile, key + first_key * s.key.row, s.key.row,
+                                                 keys - first_key, key_width);
+  };
   load_keys(at);
   copy_async_commit();
 
@@ -229,7 +226,7 @@ __global__ void __launch_bounds__(Tiles::kThreads)
   }
   of_warp.join();
   const bool has_masks = Tiles::kMasks && (s.key_mask != nullptr || s.mask != nullptr || bias != nullptr);
-  const float scale = static_cast<float>(s.scale) * kLog2E, factor = Tiles::kMasks ? 1.0f : scale;
+  const float factor = Tiles::kMasks ? 1.0f : scale;
   BFloat16* const own_queries = query_tile + own_warp() * kFragments * 16 * kPitch<kWidth>;
   QueryFragments<Tiles> held;
   copy_async_wait<0>();
@@ -246,8 +243,13 @@ __global__ void __launch_bounds__(Tiles::kThreads)
                                                  value_width);
     copy_async_commit();
     const bool sees = of_warp.sees(at, at + kKeyTile);
-    std::uint64_t kept = 0;  // 16 bits for each row of this lane
-    if (Tiles::kMasks && sees && s.drops) kept = kept_by_dropout<kFragments>(s, b, head, own_first, at);
+    std::uint64_t kept = 0;  // bits_of_rows, while there are no scores in registers
+    if (Tiles::kMasks && sees && s.drops) {
+      const PhiloxStream random = s.dropout.settled();
+      kept = bits_of_rows<kRows>(own_first, [&](int t) {
+        return kept_bits(random, s.dropped, ((Index{b} * s.heads + head) * s.queries + t) * s.keys + at);
+      });
+    }
     if (sees) multiply_keys<Tiles>(own_queries, held, key_tile, state);
     copy_async_wait<0>();
     __syncthreads();  // the values are there, and nobody reads the keys
@@ -263,44 +265,23 @@ __global__ void __launch_bounds__(Tiles::kThreads)
           score[0] *= scale, score[1] *= scale, score[2] *= scale, score[3] *= scale;
       }
     }
-    const bool hides = has_masks || !of_warp.sees_all(at, at + kKeyTile);
+    const auto score = [&](int row, int j, int c) -> float& {
+      return state.scores[row / 2][j][row % 2 * 2 + c];
+    };
     unsigned seen = kAllSeen;
-    if (hides) {
-      seen = 0;
-#pragma unroll
-      for (int i = 0; i < kFragments; ++i) {
-#pragma unroll
-        for (int h = 0; h < 2; ++h) {
-          const int t = own_first + 16 * i + 8 * h + own_lane() / 4;
-          unsigned bits = bits_in_range(range_of(s, b, t), at);
-          if constexpr (Tiles::kMasks)
-            bits = bits_by_masks(s, bias, b, head, t, at, bits,
-                                 [&](int j, int c) -> float& { return state.scores[i][j][2 * h + c]; });
-#pragma unroll
-          for (int j = 0; j < kKeyFragments; ++j) {
-#pragma unroll
-            for (int c = 0; c < 2; ++c) {
-              if ((bits >> (2 * j + c) & 1u) == 0) state.scores[i][j][2 * h + c] = kNothing;
-            }
-          }
-          seen |= bits;
-        }
-      }
-      seen = seen_by_warp(seen);
+    if (has_masks || !of_warp.sees_all(at, at + kKeyTile)) {
+      std::uint64_t bits = bits_of_rows<kRows>(own_first, [&](int t) {
+        const unsigned in_range = bits_in_range(range_of(s, b, t), at);
+        return has_masks ? bits_by_masks(s, b, head, t, at, in_range) : in_range;
+      });
+      if (Tiles::kMasks && bias != nullptr)
+        bits = add_biases<kRows>(s, bias, b, head, own_first, at, bits, score);
+      for_each_without<kRows>(bits, [&](int row, int j, int c) { score(row, j, c) = kNothing; });
+      seen = seen_by_warp(bits);
     }
     exponentiate(factor, state);
-    if (Tiles::kMasks && s.drops) {
-#pragma unroll
-      for (int i = 0; i < kFragments; ++i) {
-#pragma unroll
-        for (int j = 0; j < kKeyFragments; ++j) {
-#pragma unroll
-          for (int c = 0; c < 4; ++c) {
-            if ((kept >> (32 * i + 16 * (c / 2) + 2 * j + c % 2) & 1u) == 0) state.scores[i][j][c] = 0;
-          }
-        }
-      }
-    }
+    if (Tiles::kMasks && s.drops)
+      for_each_without<kRows>(kept, [&](int row, int j, int c) { score(row, j, c) = 0; });
     // The warp multiplies as one: no lane may go another way, though each knows of its own keys.
     if (__all_sync(kAllLanes, seen == kAllSeen) != 0) {
       multiply_values<false>(value_tile, seen, state);
@@ -309,7 +290,9 @@ __global__ void __launch_bounds__(Tiles::kThreads)
     }
   }
   copy_async_wait<0>();
-  write_outputs(s, b, head, own_first, factor, own_queries, state, y, log_sum);
+  const QueryPlace place = place_of_queries<Tiles>(s);
+  write_outputs(s, place.b, place.head, place.first + own_warp() * kFragments * 16, factor, own_queries,
+                state, y, log_sum);
 }
 
 template <class Tiles, class... Arguments>
@@ -317,7 +300,8 @@ bool run(Cuda on, const AttentionShape& s, Arguments... arguments) {
   if (!has_tensor_cores(on, Tiles::kBytes)) return false;
   const Index blocks = s.batch * s.heads * ((s.queries + Tiles::kQueries - 1) / Tiles::kQueries);
   launch(on, "attention_forward_mma", attention_forward_mma_kernel<Tiles>,
-         dim3(static_cast<unsigned>(blocks)), dim3(Tiles::kThreads), Tiles::kBytes, s, arguments...);
+         dim3(static_cast<unsigned>(blocks)), dim3(Tiles::kThreads), Tiles::kBytes, s, arguments...,
+         static_cast<float>(s.scale) * kLog2E);
   return true;
 }
 
