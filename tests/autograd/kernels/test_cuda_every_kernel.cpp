@@ -290,6 +290,24 @@ TEST_SUITE("autograd/kernels/cuda_every_kernel") {
     unsetenv("TAPEFORMER_ATTENTION");
   }
 
+  TEST_CASE("attention of few queries: parts of several tiles of keys") {
+    if (!has_gpu()) return;
+    Generator random(13);
+    constexpr Index kMany = 270;  // entries: two parts of three tiles each
+    const std::vector<Tensor> x{host_normal({kMany, 1, 1, 16}, random),
+                                host_normal({kMany, 330, 1, 16}, random),
+                                host_normal({kMany, 330, 1, 16}, random)};
+    for (const DType type : {DType::f32, DType::bf16}) {
+      std::vector<Tensor> here, there;
+      for (const Tensor& input : x) {
+        there.push_back(on_gpu(input.to(type)));
+        here.push_back(readable(there.back()));
+      }
+      const Function f = attention_with({});
+      CHECK(relative_error(readable(f(there)), f(here)) < (type == DType::f32 ? 1e-5 : 0.016));
+    }
+  }
+
   TEST_CASE("attention: widths that several blocks share, and packed sequences") {
     if (!has_gpu()) return;
     Generator random(12);
