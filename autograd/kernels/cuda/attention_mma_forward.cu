@@ -14,7 +14,8 @@ struct ForwardTiles {
   static constexpr int kFragments = kWidth > 128 || (kMasks && kWidth > 32) ? 1 : 2;
   static constexpr int kWarps = kWidth > 128 ? 8 : 4;
   static constexpr int kThreads = kWarps * kWarp, kQueries = kWarps * kFragments * 16;
-  static constexpr std::size_t kBytes = sizeof(BFloat16) * (kQueries + 2 * kKeyTile) * kPitch<kWidth>;
+  static constexpr int kRowsOfTiles = kQueries + 2 * kKeyTile + 1;  // the last is zero
+  static constexpr std::size_t kBytes = sizeof(BFloat16) * kRowsOfTiles * kPitch<kWidth>;
 };
 
 /// A warp's part of the scores and of the outputs, and what is known of its rows: of fragment i row g is
@@ -64,19 +65,25 @@ __device__ void multiply_keys(const BFloat16* query_tile, const QueryFragments<T
   }
 }
 
-/// The scores times `factor` become exponentials, base 2, as far as the keys so far tell; earlier sums
-/// shrink.
-/// Source:  Milakov and Gimelshein 2018, arXiv:1805.02867
+/// Of a tile of keys in bf16, as products take them.
 template <class Tiles>
-__device__ void exponentiate(float factor, ForwardState<Tiles>& state) {
+using Weights = unsigned[Tiles::kFragments][kKeyTile / 16][4];
+
+/// Exponentials, base 2, of the scores times `factor`, as far as the keys so far tell; earlier sums shrink.
+/// Where kDrops, only what has a bit in `kept` is multiplied. One fragment after the other, so that fewer
+/// registers are taken.
+/// Source:  Milakov and Gimelshein 2018, arXiv:1805.02867
+template <bool kDrops, class Tiles>
+__device__ void exponentiate(float factor, std::uint64_t kept, ForwardState<Tiles>& state,
+                             Weights<Tiles>& weights) {
 #pragma unroll
   for (int i = 0; i < Tiles::kFragments; ++i) {
+    auto& scores = state.scores[i];
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       float most = state.largest[i][h];
 #pragma unroll
-      for (int j = 0; j < kKeyFragments; ++j)
-        most = max(most, max(state.scores[i][j][2 * h], state.scores[i][j][2 * h + 1]));
+      for (int j = 0; j < kKeyFragments; ++j) most = max(most, max(scores[j][2 * h], scores[j][2 * h + 1]));
       most = max(most, __shfl_xor_sync(kAllLanes, most, 1));
       most = max(most, __shfl_xor_sync(kAllLanes, most, 2));
       const float shift = most == kNothing ? 0.0f : most * factor;
@@ -85,8 +92,11 @@ __device__ void exponentiate(float factor, ForwardState<Tiles>& state) {
 #pragma unroll
       for (int j = 0; j < kKeyFragments; ++j) {
 #pragma unroll
-        for (int c = 2 * h; c < 2 * h + 2; ++c)
-          total += state.scores[i][j][c] = exp2_approx(state.scores[i][j][c] * factor - shift);
+        for (int c = 2 * h; c < 2 * h + 2; ++c) {
+          total += scores[j][c] = exp2_approx(scores[j][c] * factor - shift);
+          if (kDrops && (kept >> (32 * i + 16 * h + 2 * j + c % 2) & 1u) == 0) scores[j][c] = 0;
+        }
+        weights[i][j / 2][j % 2 * 2 + h] = pack_bf16(scores[j][2 * h], scores[j][2 * h + 1]);
       }
       state.largest[i][h] = most, state.totals[i][h] = total;
 #pragma unroll
@@ -96,33 +106,28 @@ __device__ void exponentiate(float factor, ForwardState<Tiles>& state) {
   }
 }
 
-/// sums += weights values. Where kHides, values whose bits are not in `seen` count as zero.
-template <bool kHides, class Tiles>
-__device__ void multiply_values(const BFloat16* value_tile, unsigned seen, ForwardState<Tiles>& state) {
+/// sums += weights values. Values whose bits are not in seen_by_warp() count as zero: what nobody sees may be
+/// infinite or NaN. In their place lanes point at a row of zeros.
+template <class Tiles>
+__device__ void multiply_values(const BFloat16* value_tile, unsigned seen, const Weights<Tiles>& weights,
+                                ForwardState<Tiles>& state) {
+  constexpr int kRowSize = kPitch<Tiles::kWidth>;
   const BFloat16* const values = rows_by_16<Tiles::kWidth>(value_tile);
+  const BFloat16* const zeros = value_tile + kKeyTile * kRowSize + own_lane() / 16 * 8;
+  // Row lane % 16 of each 16 is the key of another lane's t, and so is its bit.
+  const int row = own_lane() % 16;
+  const unsigned rows = __shfl_sync(kAllLanes, seen, row % 8 / 2) >> (row / 8 * 2 + row % 2);
 #pragma unroll
   for (int k = 0; k < kKeyTile / 16; ++k) {
-    unsigned a[Tiles::kFragments][4];
-#pragma unroll
-    for (int i = 0; i < Tiles::kFragments; ++i) {
-#pragma unroll
-      for (int r = 0; r < 4; ++r) {
-        const float* pair = &state.scores[i][2 * k + r / 2][r % 2 * 2];
-        a[i][r] = pack_bf16(pair[0], pair[1]);
-      }
-    }
+    const BFloat16* const of_k = (rows >> 4 * k & 1u) != 0 ? values + k * 16 * kRowSize : zeros;
 #pragma unroll
     for (int j = 0; j < Tiles::kWidth / 8; j += 2) {
       unsigned b[4];
-      load_matrix_x4_transposed(b, values + k * 16 * kPitch<Tiles::kWidth> + j * 8);
-      if constexpr (kHides) {
-#pragma unroll
-        for (int r = 0; r < 4; ++r) b[r] = seen_pair(b[r], seen >> (4 * k + r % 2 * 2));
-      }
+      load_matrix_x4_transposed(b, of_k + j * 8);
 #pragma unroll
       for (int i = 0; i < Tiles::kFragments; ++i) {
-        mma_bf16(state.sums[i][j], a[i], b[0], b[1]);
-        mma_bf16(state.sums[i][j + 1], a[i], b[2], b[3]);
+        mma_bf16(state.sums[i][j], weights[i][k], b[0], b[1]);
+        mma_bf16(state.sums[i][j + 1], weights[i][k], b[2], b[3]);
       }
     }
   }
@@ -190,6 +195,8 @@ __global__ void __launch_bounds__(Tiles::kThreads)
   BFloat16* const query_tile = dynamic_shared<BFloat16>();
   BFloat16* const key_tile = query_tile + Tiles::kQueries * kPitch<kWidth>;
   BFloat16* const value_tile = key_tile + kKeyTile * kPitch<kWidth>;
+  for (int i = static_cast<int>(threadIdx.x); i < kPitch<kWidth>; i += Tiles::kThreads)
+    value_tile[kKeyTile * kPitch<kWidth> + i] = BFloat16{};
   const QueryPlace own = place_of_queries<Tiles>(s);
   const int b = own.b, head = own.head, first = own.first;
   const int group = head / static_cast<int>(s.heads / s.groups);
@@ -270,8 +277,9 @@ __global__ void __launch_bounds__(Tiles::kThreads)
     };
     unsigned seen = kAllSeen;
     if (has_masks || !of_warp.sees_all(at, at + kKeyTile)) {
-      std::uint64_t bits = bits_of_rows<kRows>(own_first, [&](int t) {
-        const unsigned in_range = bits_in_range(range_of(s, b, t), at);
+      const QueryPlace place = place_of_queries<Tiles>(s);  // again, not kept in registers
+      std::uint64_t bits = bits_of_rows<kRows>(place.first + own_warp() * kFragments * 16, [&](int t) {
+        const unsigned in_range = bits_in_range(range_of(s, place.b, t), at);
         return has_masks ? bits_by_masks(s, b, head, t, at, in_range) : in_range;
       });
       if (Tiles::kMasks && bias != nullptr)
@@ -279,15 +287,9 @@ __global__ void __launch_bounds__(Tiles::kThreads)
       for_each_without<kRows>(bits, [&](int row, int j, int c) { score(row, j, c) = kNothing; });
       seen = seen_by_warp(bits);
     }
-    exponentiate(factor, state);
-    if (Tiles::kMasks && s.drops)
-      for_each_without<kRows>(kept, [&](int row, int j, int c) { score(row, j, c) = 0; });
-    // The warp multiplies as one: no lane may go another way, though each knows of its own keys.
-    if (__all_sync(kAllLanes, seen == kAllSeen) != 0) {
-      multiply_values<false>(value_tile, seen, state);
-    } else {
-      multiply_values<true>(value_tile, seen, state);
-    }
+    Weights<Tiles> weights;
+    exponentiate<Tiles::kMasks, Tiles>(factor, s.drops ? kept : ~std::uint64_t{0}, state, weights);
+    multiply_values<Tiles>(value_tile, seen, weights, state);
   }
   copy_async_wait<0>();
   const QueryPlace place = place_of_queries<Tiles>(s);
