@@ -1,6 +1,7 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/kernels/cuda.h>
 #include <tapeformer/examples/compute.h>
+#include <tapeformer/nn/replay.h>
 
 #include <CLI/CLI.hpp>
 
@@ -15,6 +16,12 @@ void Compute::apply(Module& model) const {
 std::string Compute::text() const {
   return "computes on " + device.text() +
          (device.is_cuda() ? " (" + cuda::device_name(device.index) + ")" : "") + " in " + precision;
+}
+
+std::string Compute::usage_text() const {
+  const Index replayed = Replay::counts_of_all().replayed;
+  return text() + "; " + peak_memory_text(device) +
+         (replayed > 0 ? "; " + std::to_string(replayed) + " steps as graphs" : "");
 }
 
 void ComputeOptions::add_to(CLI::App& app, bool precisions) {

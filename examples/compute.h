@@ -20,6 +20,8 @@ struct Compute {
   void apply(Module& model) const;
   /// "computes on cuda:0 (NVIDIA H200, 139 GiB, sm_90) in bf16"
   std::string text() const;
+  /// The same, what memory that took, and how many steps were graphs.
+  std::string usage_text() const;
 };
 
 /// The options for it.

@@ -132,8 +132,7 @@ int evaluate(const EvaluateOptions& options) {
     std::printf("rows       of %lld tokens; the model takes up to %lld: see --context\n",
                 static_cast<long long>(context), static_cast<long long>(most));
   }
-  if (compute.device.is_cuda())
-    std::fprintf(stderr, "%s; %s\n", compute.text().c_str(), peak_memory_text(compute.device).c_str());
+  if (compute.device.is_cuda()) std::fprintf(stderr, "%s\n", compute.usage_text().c_str());
   std::printf("exact      %s\n", loss_text(exact).c_str());
   std::printf("estimated  %s (± %.4f, from %lld random batches of %lld x %lld)\n",
               loss_text(estimate).c_str(), estimate.standard_error, static_cast<long long>(batches),

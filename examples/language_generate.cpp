@@ -213,8 +213,7 @@ int generate(const GenerateOptions& options) {
                  static_cast<long long>(writer.tokens()), ids.size(), format("%.2f s", seconds).c_str(),
                  count_text(static_cast<double>(writer.tokens()) / seconds).c_str(),
                  interrupted() ? "; interrupted" : "");
-    if (compute.device.is_cuda())
-      std::fprintf(stderr, "%s; %s\n", compute.text().c_str(), peak_memory_text(compute.device).c_str());
+    if (compute.device.is_cuda()) std::fprintf(stderr, "%s\n", compute.usage_text().c_str());
   }
   return interrupted() ? kExitInterrupted : kExitSuccess;
 }

@@ -122,7 +122,7 @@ double LanguageTask::trial_loss(Progress& progress) {
   return measure_.estimate(model_, 1, batches_, progress).nats;
 }
 
-void LanguageTask::show_samples(Progress& progress) {
+void LanguageTask::show_samples(Progress& progress, bool graphs) {
   const Index context = model_.config().context;
   const Index given = std::clamp<Index>(context / 2, 1, std::min(kPromptTokens, data_.validation.size()));
   TokenIds prompt(static_cast<std::size_t>(given));
@@ -134,6 +134,7 @@ void LanguageTask::show_samples(Progress& progress) {
   config.samples = options_.training.samples;
   config.max_tokens = std::clamp<Index>(context - given, 1, kSampleTokens);
   config.end = data_.tokenizer->end();
+  config.graphs = graphs;
   std::vector<TokenIds> samples(static_cast<std::size_t>(config.samples), prompt);
   model_.eval();
   generate_text(model_, prompt, config, [&](Index sample, std::int32_t token) {

@@ -40,7 +40,7 @@ class LanguageTask : public TrainingTask {
   /// same at every validation: what differs is the model.
   Validation validate(Progress& progress) override;
   double trial_loss(Progress& progress) override;
-  void show_samples(Progress& progress) override;
+  void show_samples(Progress& progress, bool graphs) override;
   Index epoch() const override { return batches_ * options_.batch / windows_.windows(); }
   void describe(const RunFolder& folder) override;
   void save_state(Json& state) const override;

@@ -25,6 +25,7 @@ struct SearchOptions {
   SamplingConfig sampling;
   bool draw = false;
   std::string cache = "contiguous";
+  ComputeOptions compute;
 
   SearchOptions() { search.beam = 5; }
   void add_to(CLI::App& app) {
@@ -47,11 +48,13 @@ struct SearchOptions {
     of_samples("--top-p", sampling.top_p, "draw among the likeliest that have this share together",
                kPositiveShare);
     of_samples("--seed", sampling.seed, "of what is drawn", kAnyNumber);
+    compute.add_to(app);
   }
   std::vector<Hypothesis> find(const EncoderDecoder& model, const std::vector<TokenIds>& sources,
                                const std::function<void(Index done)>& progress = {}) const {
     SearchConfig config = search;
     config.progress = progress;
+    config.graphs = compute.graphs;
     config.cache.reset();
     if (cache != "none") config.cache.emplace().kind = cache_kind(cache);
     return draw ? sample(model, sources, sampling, config) : beam_search(model, sources, config);
@@ -77,9 +80,8 @@ struct Trained {
   }
 };
 
-int translate(const std::string& folder, SearchOptions search, const TranslationHeatMap& heat_map,
-              const ComputeOptions& compute) {
-  const auto [model, words, config] = Trained::load(folder, compute.chosen());
+int translate(const std::string& folder, SearchOptions search, const TranslationHeatMap& heat_map) {
+  const auto [model, words, config] = Trained::load(folder, search.compute.chosen());
   heat_map.check(model.config());
   Index number = 0;
   for (std::string line; std::getline(std::cin, line);) {
@@ -113,9 +115,8 @@ std::vector<TextPair> held_out_pairs(const TranslationOptions& trained, const Js
   return part == "test" ? corpus.test : corpus.validation;
 }
 
-int evaluate(const EvaluateOptions& options, const SearchOptions& search,
-             const ComputeOptions& compute_options) {
-  const Compute compute = compute_options.chosen();
+int evaluate(const EvaluateOptions& options, const SearchOptions& search) {
+  const Compute compute = search.compute.chosen();
   Trained run = Trained::load(options.run, compute);
   const auto trained = run.config.at("training").get<TranslationOptions>();
   Progress progress;
@@ -157,7 +158,7 @@ int evaluate(const EvaluateOptions& options, const SearchOptions& search,
   TranslationBatches batches(encode(run.words, pairs), batching);
   const double loss = validation_loss(run.model, batches, progress);
   progress.clear();
-  if (compute.device.is_cuda()) progress.keep(compute.text() + "; " + peak_memory_text(compute.device));
+  if (compute.device.is_cuda()) progress.keep(compute.usage_text());
   std::printf("sentences    %zu\n", pairs.size());
   if (cut > 0) std::printf("cut          %lld sources to %zu tokens\n", static_cast<long long>(cut), most);
   if (batches.dropped() > 0) {
@@ -236,8 +237,6 @@ int run(int argc, char** argv) {
       *app.add_subcommand("translate", "translate standard input to standard output, a line each");
   translate_command.add_option("--run", translate_run, "the run folder")->required();
   search.add_to(translate_command);
-  ComputeOptions compute;
-  compute.add_to(translate_command);
   TranslationHeatMap heat_map;
   heat_map.add_to(translate_command);
 
@@ -252,12 +251,11 @@ int run(int argc, char** argv) {
   evaluate_command.add_option("--output", evaluate_options.output,
                               "write the translations here, a line each");
   search.add_to(evaluate_command);
-  compute.add_to(evaluate_command);
 
   if (!read_command_line(app, argc, argv)) return kExitSuccess;
   if (train_command.parsed()) return train(train_options, train_command);
-  if (translate_command.parsed()) return translate(translate_run, search, heat_map, compute);
-  return evaluate(evaluate_options, search, compute);
+  if (translate_command.parsed()) return translate(translate_run, search, heat_map);
+  return evaluate(evaluate_options, search);
 }
 
 }  // namespace

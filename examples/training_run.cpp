@@ -274,7 +274,7 @@ void TrainingRun::validate() {
                  result.remark + (better ? ", the best so far" : "") + ", after " +
                  duration_text(begun - started_));
   clock_.enter(Phase::samples);
-  if (options_.samples > 0) task_.show_samples(progress_);
+  if (options_.samples > 0) task_.show_samples(progress_, compute_.graphs);
   clock_.enter(Phase::log);
   log_started_ += now_seconds() - begun;
 }
@@ -344,7 +344,8 @@ void TrainingRun::tell_time() {
     metrics["graphs"] = {{"captured", counts.captured},
                          {"replayed", counts.replayed},
                          {"queued", counts.run},
-                         {"given_up", counts.given_up}};
+                         {"given_up", counts.given_up},
+                         {"replayed_in_samples", Replay::counts_of_all().replayed - counts.replayed}};
     metrics["peak_device_bytes"] = cuda::memory_statistics(compute_.device.index).peak_bytes;
   }
   folder_.append_metrics(metrics);

@@ -62,8 +62,9 @@ class TrainingTask {
   virtual Validation validate(Progress& progress) = 0;
   /// A loss that is not finite if the weights are ruined, quickly computed.
   virtual double trial_loss(Progress& progress) = 0;
-  /// Outputs of the model for somebody to look at: options().samples of them, at least one.
-  virtual void show_samples(Progress& progress) = 0;
+  /// Outputs of the model for somebody to look at: options().samples of them, at least one. `graphs` as
+  /// Compute has it.
+  virtual void show_samples(Progress& progress, bool graphs) = 0;
   /// Passes of the training data so far, for metrics.jsonl.
   virtual Index epoch() const = 0;
 

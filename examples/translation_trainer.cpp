@@ -157,7 +157,7 @@ double TranslationTask::trial_loss(Progress& progress) {
   return validation_loss(*model_, *validation_batches_, progress, 1);
 }
 
-void TranslationTask::show_samples(Progress& progress) {
+void TranslationTask::show_samples(Progress& progress, bool graphs) {
   const auto count =
       std::min<std::size_t>(static_cast<std::size_t>(options_.training.samples), corpus_.validation.size());
   std::vector<TokenIds> sources;
@@ -166,8 +166,10 @@ void TranslationTask::show_samples(Progress& progress) {
   for (TokenIds& source : sources) {
     source.resize(std::min<std::size_t>(source.size(), static_cast<std::size_t>(options_.max_length - 1)));
   }
+  SearchConfig search;
+  search.graphs = graphs;
   model_->eval();
-  const std::vector<Hypothesis> found = beam_search(*model_, sources);
+  const std::vector<Hypothesis> found = beam_search(*model_, sources, search);
   model_->train();
   for (std::size_t i = 0; i < count; ++i) {
     progress.keep("  " + corpus_.validation[i].source + "  →  " +

@@ -1,6 +1,7 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/tape.h>
 #include <tapeformer/nn/generate.h>
+#include <tapeformer/nn/translation_steps.h>
 
 #include <algorithm>
 #include <numeric>
@@ -79,7 +80,7 @@ std::vector<Hypothesis> in_batches(const char* op, const EncoderDecoder& model,
     }
     const auto [host_ids, host_mask] = source_batch(sources, part, config);
     const Tensor ids = host_ids.to(model.device()), mask = host_mask.to(model.device());
-    TranslationSteps steps(model, model.encode(ids, mask), mask, config.cache);
+    TranslationSteps steps(model, model.encode(ids, mask), mask, config.cache, config.graphs);
     search(steps, part, limits, [&](std::size_t sentence, Hypothesis found) {
       results[part[sentence]] = std::move(found);
       ++done;

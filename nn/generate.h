@@ -1,12 +1,13 @@
 #pragma once
 
 #include <tapeformer/nn/search.h>
+#include <tapeformer/nn/transformer/encoder_decoder.h>
 
 namespace tapeformer {
 
 /// The best output for every source by beam search, sources without end token. Deterministic; the result does
 /// not depend on what else is in the batch, nor on the cache, beyond rounding. Nothing is recorded. Outputs
-/// may be longer than max_length positions: see TranslationSteps.
+/// may be longer than max_length positions: see CachedSteps.
 /// Throws:  ShapeError if a source is longer than the model's max_length - 1, or empty, or max_tokens beyond
 ///          the stated limit of rotary positions
 std::vector<Hypothesis> beam_search(const EncoderDecoder& model, const std::vector<TokenIds>& sources,

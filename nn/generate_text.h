@@ -13,7 +13,7 @@ struct TextGenerationConfig {
   Index samples = 1;                ///< computed side by side; sample i draws from stream + i of the seed
   std::optional<std::int32_t> end;  ///< the token that ends a sample, and is not handed out
   std::optional<CacheConfig> cache = CacheConfig{};  ///< without one, every step computes everything anew
-  bool graphs = true;  ///< on a GPU steps are queued as CUDA graphs: see LanguageSteps
+  bool graphs = true;  ///< on a GPU steps are queued as CUDA graphs: see CachedSteps
 };
 
 /// Called with each token as soon as it is drawn; a sample goes on as long as it returns true.

@@ -23,4 +23,13 @@ Tensor picked_rows(const Tensor& x, const std::vector<std::int32_t>& rows) {
   return picked.alias(shape);
 }
 
+void pick_rows(Tensor& x, const std::vector<std::int32_t>& rows) {
+  const Tensor picked = picked_rows(x, rows);
+  if (x.device().is_cuda() && picked.shape() == x.shape()) {
+    x.copy_from(picked);
+  } else {
+    x = picked;
+  }
+}
+
 }  // namespace tapeformer

@@ -23,6 +23,7 @@ struct MovableCounters {
   const std::uint64_t* moves;
 };
 thread_local const MovableCounters* movable_counters = nullptr;
+thread_local Replay::Counts counts_of_thread;
 
 /// The memory that a capture uses and that is not its own: a graph keeps it.
 class OutsideMemory {
@@ -95,6 +96,13 @@ Replay::Replay(Module& model, Index most_graphs)
 
 Replay::~Replay() = default;
 
+const Replay::Counts& Replay::counts_of_all() { return counts_of_thread; }
+
+void Replay::count(Index Counts::*which) {
+  ++(counts_.*which);
+  ++(counts_of_thread.*which);
+}
+
 Replay::Situation Replay::situation(const std::vector<Tensor>& inputs) const {
   Situation words;
   words.reserve(8 * inputs.size() + 4 * parameters_.size() + buffers_.size() + modes_.size() + 1);
@@ -152,7 +160,7 @@ void Replay::refuse(Work& work, const std::string& why) {
 
 /// A graph that has given way.
 void Replay::give_up(Work& work) {
-  ++counts_.given_up;
+  count(&Counts::given_up);
   work.in_vain = work.replays < kWorthwhileReplays ? work.in_vain + 1 : 0;
   work.drop_graph();
   if (work.in_vain < kMostInVain) return;
@@ -167,7 +175,7 @@ Tensor Replay::run(const std::string& tag, const std::vector<Tensor>& inputs, co
   const Device device = parameters_.empty() ? Device::cpu() : parameters_.front().value().device();
   const auto is_elsewhere = [&](const Tensor& x) { return x.defined() && x.device() != device; };
   if (!can || !device.is_cuda() || std::any_of(inputs.begin(), inputs.end(), is_elsewhere)) {
-    ++counts_.run;
+    count(&Counts::run);
     return body(inputs);
   }
   Work& now = work(tag, situation(inputs));
@@ -182,7 +190,7 @@ Tensor Replay::run(const std::string& tag, const std::vector<Tensor>& inputs, co
 }
 
 Tensor Replay::warm_up(Work& work, Device device, const std::vector<Tensor>& inputs, const Body& body) {
-  ++counts_.run;
+  count(&Counts::run);
   cuda::exchange_recent_peak(device.index);
   Tensor result = body(inputs);
   work.warm_up_bytes = cuda::exchange_recent_peak(device.index);
@@ -236,19 +244,19 @@ Tensor Replay::capture(Work& work, Device device, const std::vector<Tensor>& inp
   } catch (const cuda::NotCapturable& refused) {
     undo();
     refuse(work, refused.what());
-    ++counts_.run;
+    count(&Counts::run);
     return body(inputs);
   } catch (...) {
     undo();
     throw;
   }
-  ++counts_.captured;
+  count(&Counts::captured);
   work.replays = 0;
   if (work.graph->has_given_way()) {
     give_up(work);
     undo();
     result = Tensor();  // the body may need all there is
-    ++counts_.run;
+    count(&Counts::run);
     return body(inputs);
   }
   nodes_ = static_cast<Index>(work.graph->nodes());
@@ -280,7 +288,7 @@ Tensor Replay::replay(Work& work, const std::vector<Tensor>& inputs) {
   move_counters(work);
   work.graph->launch();
   for (const std::size_t i : work.brought) parameters_[i].state()->has_gradient = true;
-  ++counts_.replayed;
+  count(&Counts::replayed);
   ++work.replays;
   nodes_ = static_cast<Index>(work.graph->nodes());
   result.copy_from(work.result);

@@ -48,6 +48,8 @@ class Replay {
     Index given_up = 0;  ///< graphs that gave way to other work's memory, and whose work came again
   };
   const Counts& counts() const { return counts_; }
+  /// Of all that this thread has run.
+  static const Counts& counts_of_all();
   /// Kernels, copies and fills of the graph that ran last; 0 for none.
   Index nodes() const { return nodes_; }
   /// Why the first body that could not be captured could not; empty if none.
@@ -66,6 +68,7 @@ class Replay {
   Tensor capture(Work& work, Device device, const std::vector<Tensor>& inputs, const Body& body);
   Tensor replay(Work& work, const std::vector<Tensor>& inputs);
   void move_counters(const Work& work);
+  void count(Index Counts::*which);
 
   Index most_graphs_;
   // Of the model, where they are: parameters, buffers, counters of random draws, modes.

@@ -1,9 +1,11 @@
 #pragma once
 
+#include <tapeformer/nn/attention/kv_cache.h>
 #include <tapeformer/nn/next_token_model.h>
 #include <tapeformer/nn/sampling.h>
 
 #include <functional>
+#include <optional>
 
 namespace tapeformer {
 
@@ -14,6 +16,7 @@ struct SearchConfig {
   Index batch = 64;             ///< sentences decoded side by side
   std::int32_t padding = 0, begin = 2, end = 3;      ///< the ids every tokenizer uses
   std::optional<CacheConfig> cache = CacheConfig{};  ///< without one, every step computes everything anew
+  bool graphs = true;  ///< on a GPU steps are queued as CUDA graphs: see CachedSteps
   /// Called with the number of finished sentences as they finish.
   std::function<void(Index done)> progress = {};
 };

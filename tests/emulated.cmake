@@ -39,7 +39,7 @@ endif()
 tapeformer_device_tests(emulated cpu tapeformer_tests_emulated ${chosen} TAPEFORMER_GRADCHECK_ELEMENTS=3)
 # Models that learn and write: minutes in an emulator.
 set(slow ${TAPEFORMER_DEVICE_TESTS})
-list(FILTER slow INCLUDE REGEX "nn/(generate|generate_cached|generate_text|language_steps|next_token_model|across_devices|\
+list(FILTER slow INCLUDE REGEX "nn/(generate|generate_cached|generate_text|language_steps|translation_steps|across_devices|\
 attention/(additive|latent_cached)|transformer/(encoder_masked_tokens|recompute_layers|encoder_decoder|decoder_only))$")
 if(slow)
   set_tests_properties(${slow} PROPERTIES LABELS slow)
@@ -88,6 +88,8 @@ if(NOT TAPEFORMER_SANITIZE)
   tapeformer_test(emulated/agreement cpu bench_device_agreement_emulated --tiny --steps 3)
   tapeformer_test(emulated/operations cpu bench_ops_emulated --device cuda --dtype bf16 --tiny --seconds 0)
   tapeformer_test(emulated/decoding cpu bench_decoding_emulated --language tiny --device cuda --precision bf16 --rounds 1)
+  tapeformer_test(emulated/decoding_translations cpu bench_decoding_emulated --layers 1 --width 16 --heads 2 --feed-forward 16
+    --vocabulary 13 --batch 2 --beam 2 --source 4 --tokens 8 --device cuda --precision bf16 --rounds 1)
 endif()
 
 if(NOT TAPEFORMER_SANITIZE)

@@ -243,8 +243,10 @@ operations() {
   within "${python:-python3}" tests/bench/compare_ops --device "$device" --build "$folder" ${python:+--python "$python"} \
     ${rehearsed:+--tiny} --rounds 2 --seconds 0.1 "$@" >>"$work/operations.jsonl"
 }
-# Tokens a second, ours and PyTorch's in turn, or ours alone.
+# Tokens a second: of a translation model, and of language models, ours and PyTorch's in turn, or ours alone.
 decoding() {
+  within "$folder/tests/bench_decoding" ${rehearsed:+--width 16 --layers 1 --batch 2} --tokens 24 --only contiguous --rounds 3 \
+    --device "$device" --precision "$1" || return
   if [ -n "$python" ] && [ -z "$rehearsed" ]; then
     within "$python" tests/bench/torch_generation.py --build "$folder" --device "$device" --precision "$1" --streams 1 64 --rounds 3 |
       tee -a "$work/decoding.jsonl"

@@ -45,9 +45,11 @@ AttentionOptions attention_options(const AttentionContext& context, const Dropou
 RotaryAngles query_angles(const AttentionContext& context, const Tensor& query, const RotaryConfig& config,
                           Index head_width) {
   if (context.angles.table.defined()) return context.angles;
-  if (context.positions.defined()) {
-    require_same_device("rotary", "positions", context.positions, query);
-    return rotary_angles(config, head_width, context.positions, query.dtype());
+  const bool in_step = !context.positions.defined() && context.cache != nullptr;
+  const Tensor& positions = in_step ? context.cache->step().positions : context.positions;
+  if (positions.defined()) {
+    require_same_device("rotary", "positions", positions, query);
+    return rotary_angles(config, head_width, positions, query.dtype());
   }
   const Index first = context.cache != nullptr ? context.cache->length() : 0;
   return rotary_angles(config, head_width, first, query.size(1), query.dtype(), query.device());

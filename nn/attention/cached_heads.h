@@ -10,8 +10,8 @@ namespace tapeformer {
 /// The context's masks and weights, and a layer's dropout on the weights.
 AttentionOptions attention_options(const AttentionContext& context, const Dropout& dropout);
 
-/// What turns the heads of a query [B, T, C]: the context's angles, or those of its positions, or of
-/// positions counted on from what the cache holds. Ask before this call's keys enter the cache.
+/// What turns the heads of a query [B, T, C]: the context's angles, or those of its positions, or of the
+/// cache's step, or of positions counted on from what it holds. Ask before this call's keys enter the cache.
 RotaryAngles query_angles(const AttentionContext& context, const Tensor& query, const RotaryConfig& config,
                           Index head_width);
 

@@ -57,13 +57,7 @@ void ContiguousCache::reorder(const std::vector<std::int32_t>& order) {
   std::iota(same.begin(), same.end(), 0);
   if (order == same) return;
   for (Tensor* held : {&keys_, &values_}) {
-    if (!held->defined()) continue;
-    const Tensor picked = picked_rows(*held, order);
-    if (held->device().is_cuda() && picked.shape() == held->shape()) {
-      held->copy_from(picked);  // graphs of steps know where it lies
-    } else {
-      *held = picked;
-    }
+    if (held->defined()) pick_rows(*held, order);
   }
 }
 

@@ -63,10 +63,7 @@ Tensor DecoderOnly::through_layers(const Tensor& embedded_btc, const AttentionMa
   AttentionContext context;
   static_cast<AttentionMasks&>(context) = masks;
   context.causal = true;
-  if (caches != nullptr) {
-    context.cache = &caches->layer(0);
-    context.positions = caches->positions();
-  }
+  if (caches != nullptr) context.cache = &caches->layer(0);
   context.angles = layers_.front().angles(embedded_btc, context);
   ResidualStream stream(embedded_btc);
   for (std::size_t i = 0; i < layers_.size(); ++i) {

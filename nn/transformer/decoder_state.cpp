@@ -7,11 +7,12 @@
 
 namespace tapeformer {
 
-DecoderState::DecoderState(Tensor memory, Tensor memory_mask, std::vector<Layer> layers)
+DecoderState::DecoderState(Tensor memory, const Tensor& memory_mask, LayerCaches tokens, LayerCaches cross)
     : memory_(std::move(memory)),
-      memory_mask_(std::move(memory_mask)),
+      memory_mask_(memory_mask.defined() ? memory_mask.clone() : memory_mask),  // is reordered in its place
       memory_rows_(static_cast<std::size_t>(memory_.size(0))),
-      layers_(std::move(layers)) {
+      tokens_(std::move(tokens)),
+      cross_(std::move(cross)) {
   std::iota(memory_rows_.begin(), memory_rows_.end(), 0);
 }
 
@@ -24,23 +25,12 @@ void DecoderState::reorder(const std::vector<std::int32_t>& rows) {
     }
     memory_rows.push_back(memory_rows_[static_cast<std::size_t>(row)]);
   }
-  for (const Layer& layer : layers_) layer.self->reorder(rows);
+  tokens_.reorder(rows);
   if (memory_rows == memory_rows_) return;  // beams of one sentence change places, and read the same memory
-  const bool is_cached = layers_.front().cross->length() > 0;
-  for (const Layer& layer : layers_) layer.cross->reorder(rows);
-  if (!is_cached) memory_ = picked_rows(memory_, rows);
-  if (memory_mask_.defined()) memory_mask_ = picked_rows(memory_mask_, rows);
+  if (cross_.length() == 0) memory_ = picked_rows(memory_, rows);
+  cross_.reorder(rows);
+  if (memory_mask_.defined()) pick_rows(memory_mask_, rows);
   memory_rows_ = std::move(memory_rows);
-}
-
-void DecoderState::forget_tokens() {
-  for (const Layer& layer : layers_) layer.self->clear();
-}
-
-Index DecoderState::bytes() const {
-  Index total = 0;
-  for (const Layer& layer : layers_) total += layer.self->bytes() + layer.cross->bytes();
-  return total;
 }
 
 }  // namespace tapeformer

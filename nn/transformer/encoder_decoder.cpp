@@ -94,23 +94,24 @@ DecoderState Decoder::start(const Tensor& memory, const Tensor& memory_mask,
                             const CacheConfig& config) const {
   CacheConfig memory_config = config;
   memory_config.capacity = memory.size(1);  // no room beyond the memory
-  std::vector<DecoderState::Layer> caches;
+  std::vector<std::unique_ptr<KvCache>> tokens, cross;
   for (const DecoderLayer& layer : layers_) {
-    caches.push_back({make_cache(config, layer.self_cache_widths()),
-                      make_cache(memory_config, layer.cross_cache_widths())});
+    tokens.push_back(make_cache(config, layer.self_cache_widths()));
+    cross.push_back(make_cache(memory_config, layer.cross_cache_widths()));
   }
-  return DecoderState(memory, memory_mask, std::move(caches));
+  return DecoderState(memory, memory_mask, LayerCaches(std::move(tokens)), LayerCaches(std::move(cross)));
 }
 
 Tensor Decoder::operator()(const Tensor& ids, DecoderState& state) const {
   const RecordingPause pause;
-  ResidualStream stream(input_(ids, state.length()));
+  const Tensor& at = state.tokens_.positions();
+  ResidualStream stream(at.defined() ? input_(ids, at) : input_(ids, state.length()));
   DecoderContext context;
   context.memory_mask = state.memory_mask_;
   for (std::size_t i = 0; i < layers_.size(); ++i) {
-    context.self_cache = state.layers_[i].self.get();
+    context.self_cache = &state.tokens_.layer(i);
     if (i == 0) context.angles = layers_[0].angles(stream.sum(), context);
-    context.cross_cache = state.layers_[i].cross.get();
+    context.cross_cache = &state.cross_.layer(i);
     layers_[i](stream, state.memory_, context);
   }
   return norm_ ? stream.normed(*norm_) : stream.sum();

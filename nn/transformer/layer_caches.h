@@ -17,8 +17,8 @@ class LayerCaches {
   void reorder(const std::vector<std::int32_t>& rows);
   /// Forgets everything.
   void clear();
-  /// Tokens that every row has.
-  Index length() const { return layers_.front()->length(); }
+  /// Tokens that every row has in every layer.
+  Index length() const { return layers_.back()->length(); }
   Index rows() const { return layers_.front()->rows(); }
   /// Bytes that the tokens take in all layers.
   Index bytes() const;

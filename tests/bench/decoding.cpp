@@ -1,18 +1,19 @@
-// How fast a translation model, or a language model, writes, with each cache and without.
-// Usage: bench_decoding --language character|gpt2-124m [--tokens T] [--batch SAMPLES] [--attention KIND]
-//                       [--rounds N] [--only CACHE] [--profile] [--device cuda[:N]] [--precision tf32|bf16]
-//                       [--no-graphs]
+// How fast a translation model, or a language model, writes, with each cache and without; on a GPU also with
+// the steps queued kernel by kernel instead of as graphs.
+// Usage: bench_decoding --language character|gpt2-124m [--tokens T] [--batch SAMPLES] [COMMON...]
 //        bench_decoding --language ... --ask: every line of input is a number of samples, which are written,
 //                       with the contiguous cache, and answered with the seconds that took
 //        bench_decoding [--width C] [--heads H] [--layers L] [--feed-forward F] [--vocabulary V] [--batch B]
-//                       [--source S] [--tokens T] [--beam K] [--attention KIND] [--rounds N]
-//        defaults: the quickstart model
+//                       [--source S] [--tokens T] [--beam K] [COMMON...]; defaults: the quickstart model
+//        COMMON: [--attention KIND] [--rounds N] [--only CACHE] [--profile] [--device cuda[:N]]
+//                [--precision tf32|bf16] [--no-graphs]
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/kernels/cuda.h>
 #include <tapeformer/autograd/profile.h>
 #include <tapeformer/examples/compute.h>
 #include <tapeformer/nn/generate.h>
 #include <tapeformer/nn/generate_text.h>
+#include <tapeformer/nn/translation_steps.h>
 #include <tapeformer/tests/bench/clock.h>
 
 #include <CLI/CLI.hpp>
@@ -33,10 +34,68 @@ struct Workload {
   ComputeOptions compute{"cpu", "f32"};
 };
 
-const std::pair<const char*, std::optional<CacheConfig>> kCaches[] = {
-    {"without", std::nullopt},
-    {"contiguous", CacheConfig{}},
-    {"paged", CacheConfig{CacheKind::paged, 0, 16}}};
+/// A way to write.
+struct Way {
+  const char* name;
+  std::optional<CacheConfig> cache = CacheConfig{};
+  bool graphs = false;
+};
+std::vector<Way> ways(const Compute& compute) {
+  std::vector<Way> all = {{"without", std::nullopt}, {"contiguous"}};
+  if (compute.device.is_cuda() && compute.graphs)
+    all.push_back({"contiguous, as graphs", CacheConfig{}, true});
+  all.push_back({"paged", CacheConfig{CacheKind::paged, 0, 16}});
+  return all;
+}
+
+double seconds_now(Device device) {
+  if (device.is_cuda()) cuda::synchronize(device.index);
+  return now();
+}
+
+/// Times each way to write, and prints a line for it. `write(way)` returns the tokens; `graph(way)` takes
+/// some steps that are alike, and returns what they were replayed from.
+template <class Write, class Graph>
+void compare_ways(const Workload& w, const Compute& compute, const Write& write, const Graph& graph) {
+  double without = 0;
+  TokenIds expected;
+  for (const Way& way : ways(compute)) {
+    if (std::string(way.name).find(w.only) != 0) continue;
+    double best = 1e300;
+    TokenIds tokens;
+    const Index replayed_before = Replay::counts_of_all().replayed;
+    for (Index round = 0; round <= w.rounds; ++round) {  // the first one fills the pools
+      std::optional<Profile> profile;
+      if (w.profiles && round == w.rounds) profile.emplace();
+      const double begun = seconds_now(compute.device);
+      tokens = write(way);
+      const double seconds = seconds_now(compute.device) - begun;
+      if (round > 0) best = std::min(best, seconds);
+      if (profile) std::printf("%s", profile->text(seconds).c_str());
+    }
+    if (!way.cache) without = best, expected = tokens;
+    std::printf("%-21s  %8.3f ms a step, %9.1f tokens/s", way.name,
+                1e3 * best / static_cast<double>(w.tokens), static_cast<double>(w.batch * w.tokens) / best);
+    if (way.cache && without > 0)
+      std::printf(", %6.2f times without, %s tokens", without / best,
+                  tokens == expected ? "the same" : "OTHER");
+    if (way.graphs) {
+      const Index replayed = Replay::counts_of_all().replayed - replayed_before;
+      std::printf(", %lld of %lld steps replayed, of %lld kernels and copies",
+                  static_cast<long long>(replayed / (w.rounds + 1)), static_cast<long long>(w.tokens),
+                  static_cast<long long>(graph(way)));
+    }
+    std::printf("\n");
+  }
+}
+
+/// Nodes of the graph that steps of so many rows end up as.
+Index graph_nodes(CachedSteps& steps, Index rows) {
+  for (int i = 0; i < 4; ++i) steps.step(TokenIds(static_cast<std::size_t>(rows), 4));
+  if (!steps.replay() || steps.replay()->counts().replayed == 0)
+    throw Error("steps are not replayed: " + (steps.replay() ? steps.replay()->refusal() : "no places"));
+  return steps.replay()->nodes();
+}
 
 /// nanoGPT's two shapes; texts begin with one token and stay within the context.
 DecoderOnlyConfig language_config(const Workload& w) {
@@ -64,10 +123,6 @@ int time_language_model(const Workload& w) {
       random.fill_normal(parameter.value(), 0, 0.1);
   const Compute compute = w.compute.chosen();
   compute.apply(model);
-  const auto seconds_now = [&] {
-    if (compute.device.is_cuda()) cuda::synchronize(compute.device.index);
-    return now();
-  };
   model.eval();
   TextGenerationConfig generation;
   generation.sampling.temperature = 0;
@@ -75,9 +130,9 @@ int time_language_model(const Workload& w) {
   generation.graphs = compute.graphs;
   if (w.asks) {
     while (std::cin >> generation.samples) {
-      const double begun = seconds_now();
+      const double begun = seconds_now(compute.device);
       generate_text(model, {1}, generation, [](Index, std::int32_t) { return true; });
-      std::printf("%.9f\n", seconds_now() - begun);
+      std::printf("%.9f\n", seconds_now(compute.device) - begun);
       std::fflush(stdout);
     }
     return 0;
@@ -85,34 +140,67 @@ int time_language_model(const Workload& w) {
   std::printf("%s: %lld parameters (%s), %lld samples of %lld tokens after a prompt of one\n",
               w.language.c_str(), static_cast<long long>(model.parameter_count()), w.attention.c_str(),
               static_cast<long long>(w.batch), static_cast<long long>(w.tokens));
-  double without = 0;
-  std::vector<std::int32_t> expected;
-  for (const auto& [name, cache] : kCaches) {
-    if (!w.only.empty() && w.only != name) continue;
-    generation.cache = cache;
-    double best = 1e300;
-    std::vector<std::int32_t> tokens;
-    for (Index round = 0; round <= w.rounds; ++round) {  // the first one fills the pools
-      tokens.clear();
-      std::optional<Profile> profile;
-      if (w.profiles && round == w.rounds) profile.emplace();
-      const double begun = seconds_now();
-      generate_text(model, {1}, generation, [&](Index, std::int32_t token) {
-        tokens.push_back(token);
-        return true;
+  compare_ways(
+      w, compute,
+      [&](const Way& way) {
+        generation.cache = way.cache, generation.graphs = way.graphs;
+        TokenIds tokens;
+        generate_text(model, {1}, generation, [&](Index, std::int32_t token) {
+          tokens.push_back(token);
+          return true;
+        });
+        return tokens;
+      },
+      [&](const Way& way) {
+        LanguageSteps steps(model, way.cache, way.graphs);
+        steps.prompt({1});
+        steps.reorder(std::vector<std::int32_t>(static_cast<std::size_t>(w.batch), 0));
+        return graph_nodes(steps, w.batch);
       });
-      const double seconds = seconds_now() - begun;
-      if (round > 0) best = std::min(best, seconds);
-      if (profile) std::printf("%s", profile->text(seconds).c_str());
-    }
-    if (!cache) without = best, expected = tokens;
-    std::printf("%-10s  %8.3f ms a token, %9.1f tokens/s", name, 1e3 * best / static_cast<double>(w.tokens),
-                static_cast<double>(w.batch * w.tokens) / best);
-    if (cache && without > 0)
-      std::printf(", %6.2f times without, %s tokens", without / best,
-                  tokens == expected ? "the same" : "OTHER");
-    std::printf("\n");
-  }
+  return 0;
+}
+
+int time_translation_model(const Workload& w) {
+  EncoderDecoderConfig config;
+  config.layer.attention = attention_kind(w.attention);
+  config.layer.width = w.width, config.layer.heads = w.heads, config.layer.feed_forward = w.feed_forward;
+  config.encoder_layers = config.decoder_layers = w.layers;
+  config.source_vocabulary = config.target_vocabulary = w.vocabulary;
+  config.max_length = std::max(w.source, w.tokens) + 1;
+  Generator random(1);
+  EncoderDecoder model(config, random);
+  for (auto& [name, parameter] : model.named_parameters())
+    if (name == "head.bias")
+      parameter.value().data<float>()[SearchConfig{}.end] = -1e4F;  // never ends by itself
+  const Compute compute = w.compute.chosen();
+  compute.apply(model);
+  model.eval();
+  std::vector<TokenIds> sources(static_cast<std::size_t>(w.batch),
+                                TokenIds(static_cast<std::size_t>(w.source)));
+  for (TokenIds& source : sources)
+    for (std::int32_t& token : source) token = static_cast<std::int32_t>(4 + random.below(w.vocabulary - 4));
+
+  SearchConfig search;
+  search.beam = w.beam, search.batch = w.batch, search.max_tokens = w.tokens;
+  std::printf("%lld parameters (%s), %lld sources of %lld tokens, beam %lld, %lld tokens each\n",
+              static_cast<long long>(model.parameter_count()), w.attention.c_str(),
+              static_cast<long long>(w.batch), static_cast<long long>(w.source),
+              static_cast<long long>(w.beam), static_cast<long long>(w.tokens));
+  compare_ways(
+      w, compute,
+      [&](const Way& way) {
+        search.cache = way.cache, search.graphs = way.graphs;
+        TokenIds tokens;
+        for (const Hypothesis& found : beam_search(model, sources, search))
+          tokens.insert(tokens.end(), found.tokens.begin(), found.tokens.end());
+        return tokens;
+      },
+      [&](const Way& way) {
+        const Index rows = w.batch * w.beam;
+        const Tensor ids = Tensor::full({rows, w.source}, 4, DType::i32, compute.device);
+        TranslationSteps steps(model, model.encode(ids, {}), {}, way.cache, way.graphs);
+        return graph_nodes(steps, rows);
+      });
   return 0;
 }
 
@@ -136,58 +224,19 @@ int main(int argc, char** argv) {
   app.add_option("--beam", w.beam);
   app.add_option("--attention", w.attention);
   app.add_option("--rounds", w.rounds);
-  app.add_option("--device", w.compute.device, "of a language model: cpu, cuda or cuda:N");
-  app.add_option("--precision", w.compute.precision, "of a language model: f32, or on a GPU tf32 or bf16");
+  app.add_option("--device", w.compute.device, "cpu, cuda or cuda:N");
+  app.add_option("--precision", w.compute.precision, "f32, or on a GPU tf32 or bf16");
   app.add_flag_callback(
-      "--no-graphs", [&w] { w.compute.graphs = false; },
-      "on a GPU queue a language model's steps kernel by kernel");
+      "--no-graphs", [&w] { w.compute.graphs = false; }, "on a GPU leave out the steps that are graphs");
   CLI11_PARSE(app, argc, argv);
   if (!w.language.empty()) {
     if (app.count("--tokens") == 0) w.tokens = w.language == "tiny" ? 6 : 64;
     if (app.count("--batch") == 0) w.batch = 1;
-    try {
-      return time_language_model(w);
-    } catch (const Error& error) {
-      std::fprintf(stderr, "bench_decoding: %s\n", error.what());
-      return 2;
-    }
   }
-
-  EncoderDecoderConfig config;
-  config.layer.attention = attention_kind(w.attention);
-  config.layer.width = w.width, config.layer.heads = w.heads, config.layer.feed_forward = w.feed_forward;
-  config.encoder_layers = config.decoder_layers = w.layers;
-  config.source_vocabulary = config.target_vocabulary = w.vocabulary;
-  config.max_length = std::max(w.source, w.tokens) + 1;
-  Generator random(1);
-  EncoderDecoder model(config, random);
-  for (auto& [name, parameter] : model.named_parameters())
-    if (name == "head.bias")
-      parameter.value().data<float>()[SearchConfig{}.end] = -1e4F;  // never ends by itself
-  model.eval();
-  std::vector<TokenIds> sources(static_cast<std::size_t>(w.batch),
-                                TokenIds(static_cast<std::size_t>(w.source)));
-  for (TokenIds& source : sources)
-    for (std::int32_t& token : source) token = static_cast<std::int32_t>(4 + random.below(w.vocabulary - 4));
-
-  SearchConfig search;
-  search.beam = w.beam, search.batch = w.batch, search.max_tokens = w.tokens;
-  std::printf("%lld parameters (%s), %lld sources of %lld tokens, beam %lld, %lld tokens each\n",
-              static_cast<long long>(model.parameter_count()), w.attention.c_str(),
-              static_cast<long long>(w.batch), static_cast<long long>(w.source),
-              static_cast<long long>(w.beam), static_cast<long long>(w.tokens));
-  double without = 0;
-  for (const auto& [name, cache] : kCaches) {
-    search.cache = cache;
-    double best = 1e300;
-    for (Index round = 0; round <= w.rounds; ++round) {  // the first one fills the pools
-      const double begun = now();
-      beam_search(model, sources, search);
-      if (round > 0) best = std::min(best, now() - begun);
-    }
-    if (!cache) without = best;
-    std::printf("%-10s  %8.2f ms, %9.0f tokens/s, %6.2f times without\n", name, 1e3 * best,
-                static_cast<double>(w.batch * w.tokens) / best, without / best);
+  try {
+    return w.language.empty() ? time_translation_model(w) : time_language_model(w);
+  } catch (const Error& error) {
+    std::fprintf(stderr, "bench_decoding: %s\n", error.what());
+    return 2;
   }
-  return 0;
 }

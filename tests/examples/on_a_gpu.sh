@@ -49,6 +49,10 @@ for device in cpu cuda; do
   check "evaluate ends well on $device" test $? = 0
 done
 check "evaluate finds the same" cmp "$work/found-cpu" "$work/found-cuda"
+check "its steps are graphs" grep -q ' [0-9]* steps as graphs$' "$work/err"
+"$program" evaluate --run "$work/gpu" --device cuda --beam 2 --no-graphs >"$work/out" 2>"$work/err"
+check "which --no-graphs does without" sh -c "! grep -q 'as graphs' '$work/err'"
+check "and finds the same" cmp "$work/found-cuda" "$work/out"
 
 train "$work/bf16" "${tiny[@]}" --device cuda --precision bf16
 check "a training in bf16 ends well" test $? = 0
@@ -79,6 +83,8 @@ check "the losses are those of the cpu" near "$work/language-cpu" "$work/languag
 check "its steps are graphs" grep -q '"replayed":[1-9]' "$work/language/metrics.jsonl"
 train "$work/queued" "${small[@]}" --device cuda --no-graphs
 check "which --no-graphs does without" grep -q '"replayed":0' "$work/queued/metrics.jsonl"
+check "the samples' steps are graphs too" grep -q '"replayed_in_samples":[1-9]' "$work/language/metrics.jsonl"
+check "but for --no-graphs" grep -q '"replayed_in_samples":0' "$work/queued/metrics.jsonl"
 check "to the same bits" cmp "$work/language/checkpoint.safetensors" "$work/queued/checkpoint.safetensors"
 llama=(--precision bf16 --positions rotary --norm rms --feed-forward-kind swiglu --attention gqa --bias=false --fused-head
   --recompute-layers --prefix)

@@ -83,5 +83,6 @@ TEST_SUITE("examples/compute") {
     CHECK(cuda::matmul_precision() == cuda::MatmulPrecision::f32);
     CHECK(Compute{Device::cuda(), "f32"}.text().find("computes on cuda:0 (") == 0);
     CHECK(peak_memory_text(Device::cuda()).find("peak memory of cuda:0: ") == 0);
+    CHECK(Compute{Device::cuda(), "f32"}.usage_text().find("; peak memory of cuda:0: ") != std::string::npos);
   }
 }

@@ -323,8 +323,8 @@ TEST_SUITE("examples/training_run") {
         slow([] {}, 30);
         return ToyTask::trial_loss(progress);
       }
-      void show_samples(Progress& progress) override {
-        slow([&] { ToyTask::show_samples(progress); }, 40);
+      void show_samples(Progress& progress, bool graphs) override {
+        slow([&] { ToyTask::show_samples(progress, graphs); }, 40);
       }
       Json conclude(Progress& progress) override {
         slow([] {}, 50);

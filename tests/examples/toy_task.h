@@ -80,7 +80,7 @@ class ToyTask : public TrainingTask {
     return result;
   }
   double trial_loss(Progress&) override { return trial; }
-  void show_samples(Progress&) override { ++shown; }
+  void show_samples(Progress&, bool) override { ++shown; }
   Index epoch() const override { return read_ / kToyExamples; }
   void describe(const RunFolder& folder) override { folder.write("config.json", "{}\n"); }
   void save_state(Json& state) const override {

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <tapeformer/nn/next_token_model.h>
+#include <tapeformer/nn/translation_steps.h>
 #include <tapeformer/tests/nn/module_case.h>
 
 namespace tapeformer {

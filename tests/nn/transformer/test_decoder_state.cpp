@@ -72,7 +72,7 @@ TEST_SUITE("nn/transformer/decoder_state") {
       late.reorder(order);
       CHECK(relative_error(model.decode(columns(rows, 3, 3), late), slice(expected, 1, 3, 3)) < 1e-13);
       late.reorder({0, 2, 1, 3});  // rows 1 and 2 read the same memory
-      late.forget_tokens();
+      late.tokens().clear();
       CHECK(late.length() == 0);
       CHECK(relative_error(model.decode(rows, late), expected) < 1e-13);
       CHECK(message_of<ShapeError>([&] {
@@ -88,7 +88,7 @@ TEST_SUITE("nn/transformer/decoder_state") {
     CHECK(state.bytes() == 0);
     model.decode(target(), state);
     CHECK(state.bytes() == 2 * 3 * (6 + 5) * (16 + 16) * 8);  // layers, rows, tokens, key and value, double
-    state.forget_tokens();
+    state.tokens().clear();
     CHECK(state.bytes() == 2 * 3 * 5 * (16 + 16) * 8);
   }
 }

@@ -4,6 +4,8 @@
 
 #include <doctest/doctest.h>
 
+#include <deque>
+
 using namespace tapeformer;
 
 namespace {
@@ -31,7 +33,7 @@ constexpr CacheKind kKinds[] = {CacheKind::contiguous, CacheKind::paged};
 std::vector<double> worst_errors(const EncoderDecoder& model, int count) {
   const auto [memory, mask] = encoded(model);
   TranslationSteps plain(model, memory, mask, std::nullopt);
-  std::vector<TranslationSteps> cached;
+  std::deque<TranslationSteps> cached;
   for (const CacheKind kind : kKinds) cached.emplace_back(model, memory, mask, CacheConfig{kind, 0, 5});
   Generator random(4);
   Index rows = 5;
@@ -55,7 +57,7 @@ std::vector<double> worst_errors(const EncoderDecoder& model, int count) {
 
 }  // namespace
 
-TEST_SUITE("nn/next_token_model") {
+TEST_SUITE("nn/translation_steps") {
   TEST_CASE("with a cache the logits are those without, through reorders, within the context and past it") {
     const SingleThread guard;
     std::map<DType, double> worst;
