@@ -1,9 +1,11 @@
+#include <tapeformer/autograd/kernels/shape.h>
 #include <tapeformer/autograd/ops/dropout.h>
 #include <tapeformer/autograd/ops/elementwise.h>
 #include <tapeformer/autograd/ops/embedding.h>
 #include <tapeformer/autograd/ops/linear_cross_entropy.h>
 #include <tapeformer/autograd/ops/reduce.h>
 #include <tapeformer/autograd/ops/rotary.h>
+#include <tapeformer/autograd/ops/shape.h>
 #include <tapeformer/tests/autograd/kernels/cuda_case.h>
 #include <tapeformer/tests/reference/sanitized.h>
 
@@ -127,6 +129,23 @@ TEST_SUITE("autograd/kernels/cuda_embedding") {
     }
     CHECK_NOTHROW(embedding(Tensor::zeros({1, 1}, DType::f32, Device::cuda()),
                             Tensor::zeros({3}, DType::i32, Device::cuda())));
+  }
+
+  TEST_CASE("indices that are not there are told in the CPU's words; they give zeros, and get nothing") {
+    if (!has_gpu()) return;
+    const Tensor x = Tensor::full({3}, 7, DType::f32, Device::cuda());
+    const Tensor index = on_gpu(Tensor::from(std::vector<std::int32_t>{2, -2000000000, 2000000000, 0}, {4}));
+    CHECK(offence_of([&] { gather(x, 0, index); }) ==
+          "[gather] indices must be in [0, 3); got -2000000000 at element 1 of index=i32[4]");
+    CHECK(offence_of([&] {
+            scatter_add(x, 0, on_gpu(Tensor::from(std::vector<std::int32_t>{0, 2, 5})), 5);
+          }) == "[scatter_add] indices must be in [0, 5); got 5 at element 2 of index=i32[3]");
+    const std::int32_t* const picks = index.address<std::int32_t>();
+    const Tensor y = Tensor::full({4}, 1, DType::f32, Device::cuda());
+    kernels::gather(kernels::Cuda{0}, 1, 3, 4, 1, picks, x.address<float>(), y.address<float>());
+    CHECK(y.to_vector<float>() == std::vector<float>{7, 0, 0, 7});
+    kernels::scatter_add(kernels::Cuda{0}, 1, 3, 4, 1, picks, y.address<float>(), x.address<float>());
+    CHECK(x.to_vector<float>() == std::vector<float>{7, 0, 7});
   }
 
   TEST_CASE("ids on another device are refused") {
