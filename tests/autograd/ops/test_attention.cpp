@@ -40,8 +40,9 @@ TEST_SUITE("autograd/ops/attention") {
     Generator random(2);
     AttentionInputs in = random_inputs(1, 40, 200, 1, 1, 4, 3, random);
     AttentionOptions options;
-    options.scale = 200;  // scores beyond +-1000, where exp overflows and f32 rounds by 6e-5
-    check_attention_paths(in, options, random, 1e-4);
+    // Scores beyond +-1000, where exp overflows and f32 rounds by 6e-5, sums and what is made of them.
+    options.scale = 200;
+    check_attention_paths(in, options, random, 3e-4);
     options.scale = 0;
     options.mask = filled({200}, [](Index s) { return s < 150 ? -600.0 : -500.0; });
     check_attention_paths(in, options, random, 1e-4);
