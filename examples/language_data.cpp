@@ -4,6 +4,7 @@
 #include <tapeformer/examples/language_tokenizer.h>
 #include <tapeformer/examples/program.h>
 
+#include <algorithm>
 #include <filesystem>
 
 namespace tapeformer {

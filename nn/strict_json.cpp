@@ -1,6 +1,7 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/nn/strict_json.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <fstream>

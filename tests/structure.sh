@@ -16,6 +16,7 @@ violations() {
   include_violations
   size_violations
   missing_tests
+  missing_algorithm
   leftovers
 }
 
@@ -70,6 +71,15 @@ missing_tests() {
     test=tests/$(dirname "$source")/test_$(basename "$source")
     [ -e "$test" ] || echo "$source:1: has no test ($test)"
   done
+}
+
+# Other headers bring <algorithm> along in some versions of the standard library, and not in the next.
+missing_algorithm() {
+  local calls='std::(sort|stable_sort|find|find_if|count|count_if|any_of|all_of|none_of|(min|max|minmax)_element'
+  calls+='|equal|fill|fill_n|copy|copy_n|copy_if|reverse|transform|replace|(lower|upper)_bound|remove_if|is_sorted'
+  calls+='|unique|mismatch|search|rotate|clamp|min|max)\('
+  grep -L '#include <algorithm>' "${sources[@]}" | xargs -r grep -nE "^[^\"/]*$calls" /dev/null |
+    awk -F: '!seen[$1]++ { print $1 ":" $2 ": uses an algorithm and does not include <algorithm>" }' || true
 }
 
 leftovers() {

@@ -12,6 +12,7 @@
 #include <tapeformer/tests/reference/gradcheck_table.h>
 #include <tapeformer/tests/reference/support.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <sstream>

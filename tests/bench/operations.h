@@ -16,6 +16,7 @@
 #include <tapeformer/optim/adamw.h>
 #include <tapeformer/optim/clip.h>
 
+#include <algorithm>
 #include <functional>
 #include <map>
 #include <memory>

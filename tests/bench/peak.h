@@ -37,7 +37,7 @@ double peak_rate() {
       Batch<T> sum = chains[0];
       for (int k = 1; k < kChains; ++k) sum += chains[k];
 #pragma omp critical
-      kept = kept + xsimd::hadd(sum);
+      kept = kept + kernels::sum_lanes<T>(sum);
 #pragma omp barrier
 #pragma omp master
       ended = now();

@@ -5,6 +5,7 @@
 #include <tapeformer/data/tokenizer.h>
 #include <tapeformer/tests/data/temporary_file.h>
 
+#include <algorithm>
 #include <map>
 #include <set>
 

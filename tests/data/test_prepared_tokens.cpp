@@ -5,6 +5,8 @@
 #include <tapeformer/tests/nn/file_size_limit.h>
 #include <tapeformer/tests/nn/temporary_folder.h>
 
+#include <algorithm>
+
 using namespace tapeformer;
 
 namespace {

@@ -5,6 +5,7 @@
 #include <tapeformer/data/utf8.h>
 #include <tapeformer/tests/nn/temporary_folder.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 

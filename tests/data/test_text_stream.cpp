@@ -6,6 +6,7 @@
 #include <tapeformer/tests/data/temporary_file.h>
 #include <tapeformer/tests/reference/sanitized.h>
 
+#include <algorithm>
 #include <stdexcept>
 
 using namespace tapeformer;

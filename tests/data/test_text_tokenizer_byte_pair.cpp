@@ -6,6 +6,7 @@
 #include <tapeformer/tests/data/byte_pair_golden.h>
 #include <tapeformer/tests/data/temporary_file.h>
 
+#include <algorithm>
 #include <thread>
 
 using namespace tapeformer;

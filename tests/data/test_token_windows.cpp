@@ -5,6 +5,7 @@
 #include <tapeformer/tests/nn/temporary_folder.h>
 #include <tapeformer/tests/reference/sanitized.h>
 
+#include <algorithm>
 #include <map>
 #include <numeric>
 #include <set>

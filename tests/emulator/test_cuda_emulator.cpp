@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 #include <tapeformer/tests/emulator/in_order.h>
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <numeric>

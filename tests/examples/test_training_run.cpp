@@ -9,6 +9,7 @@
 #include <doctest/doctest.h>
 #include <omp.h>
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <sstream>

@@ -10,6 +10,7 @@
 #include <tapeformer/tests/nn/language_case.h>
 #include <tapeformer/tests/nn/temporary_folder.h>
 
+#include <algorithm>
 #include <cmath>
 
 using namespace tapeformer;

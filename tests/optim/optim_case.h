@@ -2,6 +2,7 @@
 
 #include <tapeformer/optim/optimizer.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <map>

@@ -5,6 +5,7 @@
 #include <tapeformer/optim/adamw.h>
 #include <tapeformer/tests/optim/optim_case.h>
 
+#include <algorithm>
 #include <array>
 
 using namespace tapeformer;

@@ -1,5 +1,6 @@
 #include <tapeformer/autograd/kernels/cpu/attention_scores.h>
 
+#include <algorithm>
 #include <cmath>
 
 namespace tapeformer::kernels {
@@ -214,7 +215,7 @@ class AttentionBackward {
         product = xsimd::fma(weight, Batch<T>::load_unaligned(dline + i), product);
         weight.store_unaligned(line + i);
       }
-      const Batch<T> delta(sees_whole_rows_ ? xsimd::hadd(product) : deltas[t]);
+      const Batch<T> delta(sees_whole_rows_ ? sum_lanes<T>(product) : deltas[t]);
       for (Index i = 0; i < width; i += kLanes<T>) {
         const Batch<T> dweight = Batch<T>::load_unaligned(dline + i) - delta;
         (Batch<T>::load_unaligned(line + i) * dweight).store_unaligned(dline + i);

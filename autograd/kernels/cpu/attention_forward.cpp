@@ -1,5 +1,6 @@
 #include <tapeformer/autograd/kernels/cpu/attention_scores.h>
 
+#include <algorithm>
 #include <cmath>
 
 namespace tapeformer::kernels {
@@ -143,7 +144,7 @@ class AttentionForward {
         weight.store_unaligned(line + i);
         total += weight;
       }
-      totals[t] = totals[t] * shrinks[t] + xsimd::hadd(total);
+      totals[t] = totals[t] * shrinks[t] + sum_lanes<T>(total);
       if (s_.drops) drop(tile.columns, words.row(tile, t), s_.dropped, line);
       if (shrinks[t] == T(1)) continue;
       const Batch<T> shrink(shrinks[t]);

@@ -2,6 +2,8 @@
 
 #include <tapeformer/autograd/kernels/cpu/attention_tile.h>
 
+#include <algorithm>
+
 namespace tapeformer::kernels {
 
 // How a query and a key make a score: all that tells one attention from another. Queries come packed

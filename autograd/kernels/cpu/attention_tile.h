@@ -6,6 +6,7 @@
 #include <tapeformer/autograd/kernels/cpu/philox_lanes.h>
 #include <tapeformer/autograd/kernels/dropout.h>
 
+#include <algorithm>
 #include <limits>
 #include <numeric>
 #include <vector>

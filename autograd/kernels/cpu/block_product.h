@@ -2,6 +2,7 @@
 
 #include <tapeformer/autograd/kernels/cpu/simd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <utility>

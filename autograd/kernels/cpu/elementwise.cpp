@@ -2,6 +2,7 @@
 #include <tapeformer/autograd/kernels/cpu/simd.h>
 #include <tapeformer/autograd/kernels/elementwise.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cmath>
 

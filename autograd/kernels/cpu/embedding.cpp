@@ -1,6 +1,8 @@
 #include <tapeformer/autograd/kernels/cpu/parallel.h>
 #include <tapeformer/autograd/kernels/embedding.h>
 
+#include <algorithm>
+
 namespace tapeformer::kernels {
 
 template <class T>

@@ -2,6 +2,7 @@
 #include <tapeformer/autograd/kernels/cpu/simd.h>
 #include <tapeformer/autograd/kernels/loss.h>
 
+#include <algorithm>
 #include <cmath>
 
 namespace tapeformer::kernels {

@@ -13,6 +13,7 @@
 #include <dnnl.h>
 #endif
 
+#include <algorithm>
 #include <cstring>
 
 extern "C" int openblas_get_parallel(void);

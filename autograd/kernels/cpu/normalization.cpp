@@ -3,6 +3,7 @@
 #include <tapeformer/autograd/kernels/dropout.h>
 #include <tapeformer/autograd/kernels/normalization.h>
 
+#include <algorithm>
 #include <cmath>
 
 namespace tapeformer::kernels {

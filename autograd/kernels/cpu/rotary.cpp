@@ -2,6 +2,8 @@
 #include <tapeformer/autograd/kernels/cpu/simd.h>
 #include <tapeformer/autograd/kernels/rotary.h>
 
+#include <algorithm>
+
 namespace tapeformer::kernels {
 namespace {
 

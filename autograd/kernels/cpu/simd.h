@@ -13,6 +13,16 @@ using Batch = xsimd::batch<T>;
 template <class T>
 constexpr Index kLanes = static_cast<Index>(Batch<T>::size);
 
+/// The sum of a batch's lanes.
+template <class T>
+T sum_lanes(const Batch<T>& batch) {
+#if XSIMD_VERSION_MAJOR < 9
+  return xsimd::hadd(batch);
+#else
+  return xsimd::reduce_add(batch);
+#endif
+}
+
 /// `lanes` values from `from`, the rest `fill`.
 template <class T>
 Batch<T> load_part(const T* from, Index lanes, T fill = T(0)) {
@@ -78,7 +88,7 @@ T sum_simd(Index count, const F& f, const X*... x) {
     f(load_part(x + i, count - i, T(0))...).store_unaligned(tail);
     sums[1] += load_part(tail, count - i, T(0));
   }
-  return xsimd::hadd((sums[0] + sums[1]) + (sums[2] + sums[3]));
+  return sum_lanes<T>((sums[0] + sums[1]) + (sums[2] + sums[3]));
 }
 
 /// The largest of x; `count` is at least 1.

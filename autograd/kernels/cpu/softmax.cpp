@@ -35,7 +35,7 @@ T exp_and_sum(Index n, T shift, const T* x, T* y) {
     store_part(value, y + i, n - i);
     sums += value;
   }
-  return xsimd::hadd(sums);
+  return sum_lanes<T>(sums);
 }
 
 }  // namespace

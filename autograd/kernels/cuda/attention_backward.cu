@@ -2,6 +2,8 @@
 #include <tapeformer/autograd/kernels/cuda/attention_paths.h>
 #include <tapeformer/autograd/kernels/cuda/scratch.h>
 
+#include <algorithm>
+
 namespace tapeformer::kernels {
 namespace {
 

@@ -2,6 +2,8 @@
 #include <tapeformer/autograd/kernels/cuda/attention_split.h>
 #include <tapeformer/autograd/kernels/cuda/attention_tile.h>
 
+#include <algorithm>
+
 namespace tapeformer::kernels {
 namespace {
 

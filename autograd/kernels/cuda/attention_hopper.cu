@@ -2,6 +2,8 @@
 #include <tapeformer/autograd/kernels/cuda/attention_paths.h>
 #include <tapeformer/autograd/kernels/cuda/tensor_map.h>
 
+#include <algorithm>
+
 namespace tapeformer::kernels {
 namespace {
 

@@ -3,6 +3,8 @@
 #include <tapeformer/autograd/kernels/cuda/scratch.h>
 #include <tapeformer/autograd/kernels/cuda/tensor_map.h>
 
+#include <algorithm>
+
 namespace tapeformer::kernels {
 namespace {
 

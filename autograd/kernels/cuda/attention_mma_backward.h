@@ -3,6 +3,8 @@
 #include <tapeformer/autograd/kernels/cuda/attention_mma.h>
 #include <tapeformer/autograd/kernels/cuda/attention_tile.h>
 
+#include <algorithm>
+
 namespace tapeformer::kernels {
 
 // Attention's backward pass on tensor cores. One kernel has tiles of queries and moves over the keys, for

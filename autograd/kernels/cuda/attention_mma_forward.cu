@@ -1,6 +1,8 @@
 #include <tapeformer/autograd/kernels/cuda/attention_mma.h>
 #include <tapeformer/autograd/kernels/cuda/attention_paths.h>
 
+#include <algorithm>
+
 namespace tapeformer::kernels {
 namespace {
 

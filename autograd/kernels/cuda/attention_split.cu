@@ -3,6 +3,8 @@
 #include <tapeformer/autograd/kernels/cuda/attention_split_tile.h>
 #include <tapeformer/autograd/kernels/cuda/scratch.h>
 
+#include <algorithm>
+
 namespace tapeformer::kernels {
 namespace {
 

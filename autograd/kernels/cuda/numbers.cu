@@ -1,6 +1,8 @@
 #include <tapeformer/autograd/kernels/cuda/device.h>
 #include <tapeformer/autograd/kernels/cuda_graph.h>
 
+#include <algorithm>
+
 namespace tapeformer {
 namespace {
 

@@ -2,6 +2,8 @@
 #include <tapeformer/autograd/kernels/cuda/scratch.h>
 #include <tapeformer/autograd/kernels/optim.h>
 
+#include <algorithm>
+
 namespace tapeformer::kernels {
 namespace {
 

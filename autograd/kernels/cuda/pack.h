@@ -2,6 +2,7 @@
 
 #include <tapeformer/autograd/kernels/cuda/device.h>
 
+#include <algorithm>
 #include <cstdint>
 
 namespace tapeformer::kernels {

@@ -2,6 +2,7 @@
 #include <tapeformer/autograd/kernels/cuda/attention_paths.h>
 #include <tapeformer/autograd/kernels/cuda/tensor_map.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <limits>

@@ -3,6 +3,7 @@
 #include <tapeformer/autograd/kernels/cuda/attention_paths.h>
 #include <tapeformer/tests/autograd/kernels/cuda_case.h>
 
+#include <algorithm>
 #include <cmath>
 
 namespace tapeformer {

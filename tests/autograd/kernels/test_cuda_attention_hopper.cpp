@@ -1,6 +1,7 @@
 #include <tapeformer/autograd/ops/attention.h>
 #include <tapeformer/tests/autograd/kernels/hopper_case.h>
 
+#include <algorithm>
 #include <cstdlib>
 
 using namespace tapeformer;

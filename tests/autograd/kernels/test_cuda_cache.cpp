@@ -1,6 +1,8 @@
 #include <tapeformer/autograd/kernels/cache.h>
 #include <tapeformer/tests/autograd/kernels/cuda_case.h>
 
+#include <algorithm>
+
 using namespace tapeformer;
 
 namespace {

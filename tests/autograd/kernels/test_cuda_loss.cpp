@@ -6,6 +6,7 @@
 #include <tapeformer/autograd/ops/softmax.h>
 #include <tapeformer/tests/autograd/kernels/cuda_case.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <string>

@@ -4,6 +4,7 @@
 #include <tapeformer/tests/autograd/kernels/cuda_case.h>
 #include <tapeformer/tests/reference/sanitized.h>
 
+#include <algorithm>
 #include <cmath>
 
 using namespace tapeformer;

@@ -2,6 +2,7 @@
 #include <omp.h>
 #include <tapeformer/autograd/kernels/matmul.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>

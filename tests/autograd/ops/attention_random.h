@@ -2,6 +2,8 @@
 
 #include <tapeformer/tests/autograd/ops/attention_case.h>
 
+#include <algorithm>
+
 namespace tapeformer {
 
 /// Random inputs and options in any combination that is allowed.

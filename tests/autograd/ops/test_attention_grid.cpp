@@ -5,6 +5,8 @@
 
 #include <omp.h>
 
+#include <algorithm>
+
 using namespace tapeformer;
 
 namespace {

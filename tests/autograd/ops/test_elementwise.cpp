@@ -5,6 +5,7 @@
 #include <tapeformer/tests/reference/gradcheck_table.h>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <cmath>
 
 using namespace tapeformer;

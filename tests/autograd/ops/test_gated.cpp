@@ -2,6 +2,7 @@
 #include <tapeformer/autograd/ops/shape.h>
 #include <tapeformer/tests/autograd/ops/op_case.h>
 
+#include <algorithm>
 #include <cmath>
 
 using namespace tapeformer;

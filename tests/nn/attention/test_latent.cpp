@@ -5,6 +5,8 @@
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
+
 using namespace tapeformer;
 
 TEST_SUITE("nn/attention/latent") {

@@ -5,6 +5,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
+
 namespace tapeformer {
 
 /// A configuration from a golden case's options, which bear the names of its fields; others stay as they are.
