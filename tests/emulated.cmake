@@ -12,7 +12,10 @@ string(REPLACE "${CMAKE_SOURCE_DIR}/" "" dispatching "${dispatching}")
 set(others "/(${dispatching}|autograd/kernels/cuda_absent\\.cpp|autograd/kernels/cuda/[^/]*)\\.o$")
 add_library(tapeformer_emulated STATIC ${emulated_sources}
   $<FILTER:$<TARGET_OBJECTS:tapeformer>,EXCLUDE,${others}>)
-set_source_files_properties(${TAPEFORMER_CUDA_SOURCES} PROPERTIES LANGUAGE CXX COMPILE_OPTIONS "-xc++")
+# -O2: a quarter sooner compiled than -O3, and the emulator does not run sooner with it.
+set_source_files_properties(${TAPEFORMER_CUDA_SOURCES} PROPERTIES LANGUAGE CXX COMPILE_OPTIONS "-O2;-xc++"
+  SKIP_PRECOMPILE_HEADERS ON)
+target_precompile_headers(tapeformer_emulated PRIVATE ${TAPEFORMER_PRECOMPILED})
 target_compile_definitions(tapeformer_emulated PUBLIC TAPEFORMER_CUDA)
 target_include_directories(tapeformer_emulated PUBLIC ${CMAKE_BINARY_DIR}/include)
 get_target_property(libraries tapeformer LINK_LIBRARIES)
@@ -23,6 +26,8 @@ target_link_libraries(tapeformer_emulated PUBLIC cuda_emulator ${libraries})
 set(others "/autograd/test_dispatch\\.cpp\\.o$")
 set(tests_elsewhere $<TARGET_OBJECTS:tapeformer_programs> $<FILTER:$<TARGET_OBJECTS:tapeformer_tests>,EXCLUDE,${others}>)
 add_executable(tapeformer_tests_emulated autograd/test_dispatch.cpp ${TAPEFORMER_CUDA_TEST_SOURCES} ${tests_elsewhere})
+target_compile_options(tapeformer_tests_emulated PRIVATE ${of_tests})
+target_precompile_headers(tapeformer_tests_emulated PRIVATE ${TAPEFORMER_PRECOMPILED} <doctest/doctest.h>)
 target_link_libraries(tapeformer_tests_emulated PRIVATE tapeformer_emulated tapeformer_embedded_corpus
   nlohmann_json::nlohmann_json doctest::doctest)
 foreach(program train_translation train_language_model gradcheck_attention)
