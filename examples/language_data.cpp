@@ -81,8 +81,7 @@ LanguageData prepare_corpus(const LanguageDataOptions& options,
                             std::shared_ptr<const TextTokenizer> tokenizer, const std::string& folder,
                             Progress& progress) {
   const TextCorpus corpus = corpus_of(options.corpus);
-  progress.keep((options.corpus.empty() ? "this project's sources and documents: " : "corpus: ") +
-                corpus.description());
+  progress.keep((options.corpus.empty() ? "this project's sources: " : "corpus: ") + corpus.description());
   const TextSplit parts = split_corpus(options, corpus);
   if (tokenizer == nullptr && !options.tokenizer_model.empty())
     tokenizer = find_tokenizer(options.tokenizer_model);

@@ -54,8 +54,7 @@ std::string text_of(const Value& value) {
 
 template <class Self, class F>
 void LanguageDataOptions::for_each(Self& o, const F& f) {
-  f("Data", "corpus", o.corpus,
-    "UTF-8 files, or folders of them; without any, the project's own sources and documents");
+  f("Data", "corpus", o.corpus, "UTF-8 files, or folders of them; without any, the project's own sources");
   f("Data", "validation", o.validation, "files or folders held out, instead of the corpus's end");
   f("Data", "validation_fraction", o.validation_fraction,
     "share of the corpus held out, at its end, where --validation names none");
