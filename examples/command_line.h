@@ -1,13 +1,112 @@
 #pragma once
 
-namespace CLI {
+#include <initializer_list>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace CLI {  // which command_line.cpp alone includes: four seconds of compiling a file
 class App;
-}
+class Option;
+}  // namespace CLI
 
 namespace tapeformer {
 
-/// Reads the command line; false if it asked for help or the version, which are printed.
-/// Throws: Error with one line that says what is wrong, and for an unknown option which one may be meant
-bool read_command_line(CLI::App& app, int argc, const char* const* argv);
+/// What a number on the command line has to be, in the words of the message that refuses another.
+struct NumberRule {
+  const char* words;
+  bool (*holds)(double number);
+};
+inline constexpr NumberRule kAnyNumber{"", [](double) { return true; }};
+inline constexpr NumberRule kPositive{"must be positive", [](double x) { return x > 0; }};
+inline constexpr NumberRule kNotNegative{"must not be negative", [](double x) { return x >= 0; }};
+inline constexpr NumberRule kShare{"must be from 0 to 1", [](double x) { return x >= 0 && x <= 1; }};
+inline constexpr NumberRule kPositiveShare{"must be above 0 and at most 1",
+                                           [](double x) { return x > 0 && x <= 1; }};
+
+/// An option, flag or positional argument of a command; a copy is the same one.
+class CommandOption {
+ public:
+  explicit CommandOption(CLI::Option* option) : option_(option) {}
+  CommandOption required() const;
+  /// The heading that --help lists it under.
+  CommandOption group(const std::string& name) const;
+  /// --help shows what the field holds now.
+  CommandOption show_default() const;
+  /// Given several times, the last one counts.
+  CommandOption take_last() const;
+  /// Words or numbers.
+  template <class Value>
+  CommandOption one_of(std::initializer_list<Value> values) const;
+  CommandOption not_empty() const;
+  /// Of a list: one value each time that it is given.
+  CommandOption one_at_a_time() const;
+  /// Without a value it is `value`; `type` is what --help calls it.
+  CommandOption optional_value(const std::string& value, const std::string& type) const;
+  CommandOption needs(CommandOption other) const;
+  CommandOption excludes(CommandOption other) const;
+  /// Sets `given` once it is given.
+  CommandOption tells(bool& given) const;
+  bool given() const;
+
+ private:
+  CLI::Option* option_;
+};
+
+/// What options are added to: a program, or one of its commands; a copy is the same one. Names with dashes
+/// are options ("--width"), others positional arguments. Fields have their defaults, and must outlive it.
+class Command {
+ public:
+  explicit Command(CLI::App* app) : app_(app) {}
+
+  /// Of std::string, int, Index, std::uint64_t, double, an optional std::uint64_t, or lists of text or Index.
+  template <class Field>
+  CommandOption option(const std::string& name, Field& field, const std::string& help = {}) const;
+  /// An option with an int, Index, std::uint64_t or double, read strictly: CLI11 would wrap a negative
+  /// number, clamp one that is too large, take nan and inf, and print bounds of 309 digits.
+  /// Throws: (when the command line is read) Error naming the option and what it got
+  template <class Number>
+  CommandOption number(const std::string& name, Number& field, const std::string& help = {},
+                       const NumberRule& rule = kAnyNumber) const;
+  /// A flag that sets `field`; after "--name,!--no-name" also one that clears it.
+  CommandOption flag(const std::string& name, bool& field, const std::string& help = {}) const;
+  /// A flag that clears `field`.
+  CommandOption negative_flag(const std::string& name, bool& field, const std::string& help) const;
+  /// What --help ends with.
+  void footer(const std::string& text) const;
+
+  /// The option of that name, which there must be.
+  CommandOption find(const std::string& name) const;
+  /// Names of the options that were given, of these groups.
+  std::vector<std::string> given_of(std::initializer_list<const char*> groups) const;
+  /// Whether it is the command that was chosen.
+  bool chosen() const;
+  std::string help() const;
+
+ protected:
+  CLI::App* app_;
+};
+
+/// The command line of a program, and the owner of what handles speak of.
+class CommandLine : public Command {
+ public:
+  explicit CommandLine(const std::string& description = {});
+  ~CommandLine();
+
+  /// Adds a command, one of which must be chosen then.
+  Command command(const std::string& name, const std::string& help = {}) const;
+  /// Adds --version, which prints `text`.
+  void version(const std::string& text) const;
+
+  /// False if it asks for help or the version, which are printed.
+  /// Throws: Error with one line that says what is wrong, and for an unknown option which one may be meant
+  bool read(int argc, const char* const* argv) const;
+  /// The same, but what is wrong is printed; the exit code if the program is to end.
+  std::optional<int> read_or_end(int argc, const char* const* argv) const;
+
+ private:
+  std::unique_ptr<CLI::App> owned_;
+};
 
 }  // namespace tapeformer

@@ -1,9 +1,8 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/kernels/cuda.h>
+#include <tapeformer/examples/command_line.h>
 #include <tapeformer/examples/compute.h>
 #include <tapeformer/nn/replay.h>
-
-#include <CLI/CLI.hpp>
 
 namespace tapeformer {
 
@@ -24,21 +23,21 @@ std::string Compute::usage_text() const {
          (replayed > 0 ? "; " + std::to_string(replayed) + " steps as graphs" : "");
 }
 
-void ComputeOptions::add_to(CLI::App& app, bool precisions) {
+void ComputeOptions::add_to(const Command& command, bool precisions) {
   device = "auto";
-  app.add_option("--device", device, "cpu, cuda, cuda:N, or auto: a GPU where there is one")
-      ->capture_default_str()
-      ->take_last();
+  command.option("--device", device, "cpu, cuda, cuda:N, or auto: a GPU where there is one")
+      .show_default()
+      .take_last();
   if (!precisions) return;
-  app.add_option(
-         "--precision", precision,
-         "f32; on a GPU also tf32, matrix products of rounded factors, or bf16, weights and activations "
-         "in bf16 with sums, loss and the weights that are updated in f32; without it f32, or on "
-         "resuming as before")
-      ->check(CLI::IsMember({"f32", "tf32", "bf16"}))
-      ->take_last();
-  app.add_flag_callback(
-      "--no-graphs", [this] { graphs = false; },
+  command
+      .option("--precision", precision,
+              "f32; on a GPU also tf32, matrix products of rounded factors, or bf16, weights and activations "
+              "in bf16 with sums, loss and the weights that are updated in f32; without it f32, or on "
+              "resuming as before")
+      .one_of({"f32", "tf32", "bf16"})
+      .take_last();
+  command.negative_flag(
+      "--no-graphs", graphs,
       "on a GPU queue steps that repeat kernel by kernel, not as CUDA graphs; the same results");
 }
 

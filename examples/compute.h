@@ -4,11 +4,9 @@
 
 #include <string>
 
-namespace CLI {
-class App;
-}
-
 namespace tapeformer {
+
+class Command;
 
 /// Where a model computes, and in what numbers.
 struct Compute {
@@ -33,7 +31,7 @@ struct ComputeOptions {
 
   /// --device, from now on with a GPU by default where there is one; with `precisions` --precision too, and
   /// --no-graphs.
-  void add_to(CLI::App& app, bool precisions = true);
+  void add_to(const Command& command, bool precisions = true);
   /// Throws: DeviceError for a GPU that is not there; Error for a precision that the device does not have.
   ///         `unsaid` is the precision where none is said.
   Compute chosen(const std::string& unsaid = "f32") const;

@@ -1,13 +1,13 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/examples/attention_cost.h>
 #include <tapeformer/examples/attention_figures.h>
+#include <tapeformer/examples/command_line.h>
 #include <tapeformer/examples/compute.h>
 #include <tapeformer/examples/planted_faults.h>
 #include <tapeformer/examples/program.h>
 #include <tapeformer/examples/progress.h>
 #include <tapeformer/nn/atomic_file.h>
 
-#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
 #include <cstdio>
@@ -110,25 +110,23 @@ int self_test(const std::vector<AttentionCheck>& selected, const Options& option
   return passed ? kExitSuccess : kExitFailed;
 }
 
-void add_options(CLI::App& app, Options& options) {
-  app.add_option("--layer", options.layers, "check this layer only; may be given several times");
-  app.add_option("--mode", options.modes,
+void add_options(const Command& command, Options& options) {
+  command.option("--layer", options.layers, "check this layer only; may be given several times");
+  command.option("--mode", options.modes,
                  "check this mode only, such as \"self causal\", or causal for self- and cross-attention");
-  app.add_flag("--list", options.list, "print the layers with their modes, and check nothing");
-  app.add_flag("--self-test", options.self_test,
+  command.flag("--list", options.list, "print the layers with their modes, and check nothing");
+  command.flag("--self-test", options.self_test,
                "plant faults in recorded backward passes, and see that each is noticed");
-  app.add_flag("--cost", options.cost,
+  command.flag("--cost", options.cost,
                "parameters, FLOPs, activations and cache of each kind of attention at the chosen sizes");
-  app.add_flag("--figures", options.figures,
+  command.flag("--figures", options.figures,
                "reproduce published figures of attention to every printed decimal");
-  app.add_option("--json", options.json, "write the results as JSON to this file; to standard output without")
-      ->expected(0, 1)
-      ->default_str("-")
-      ->type_name("[FILE]");
+  command.option("--json", options.json, "write the results as JSON to this file; to standard output without")
+      .optional_value("-", "[FILE]");
 
   CheckSizes& sizes = options.sizes;
   const auto add = [&](const char* group, const char* name, auto& field, const char* help) {
-    return app.add_option(name, field, help)->group(group)->capture_default_str()->take_last();
+    return command.option(name, field, help).group(group).show_default().take_last();
   };
   add("Sizes", "--batch", sizes.batch, "B, sequences");
   add("Sizes", "--queries", sizes.queries, "T, queries, and tokens in self-attention");
@@ -145,28 +143,27 @@ void add_options(CLI::App& app, Options& options) {
   add("Check", "--seed", sizes.seed, "of all values and masks");
   add("Check", "--dtype", options.type,
       "f64: gradients against differences; f32: gradients in f32 against those in f64")
-      ->check(CLI::IsMember({"f64", "f32"}));
-  options.compute.add_to(app, false);
-  app.get_option("--device")->group("Check");
-  add("Check", "--stencil", options.stencil, "points of the central differences: 2 or 4")
-      ->check(CLI::IsMember({2, 4}));
+      .one_of({"f64", "f32"});
+  options.compute.add_to(command, false);
+  command.find("--device").group("Check");
+  add("Check", "--stencil", options.stencil, "points of the central differences: 2 or 4").one_of({2, 4});
   add("Check", "--step", options.step, "of the differences, times max(1, |x|)");
   add("Check", "--tolerance", options.tolerance,
       "largest relative error, max |error| / max |gradient| over a tensor; 0 for 1e-7 in f64 and 2e-5 in "
       "f32. "
       "Where theory says zero, the error itself must be below a hundredth of it; in f32 below it times the "
       "largest gradient");
-  app.add_flag("--second,!--no-second", options.second, "second derivatives too (the default)")
-      ->group("Check");
+  command.flag("--second,!--no-second", options.second, "second derivatives too (the default)")
+      .group("Check");
 }
 
 int run(int argc, char** argv) {
-  CLI::App app(
+  const CommandLine line(
       "Checks the gradients of every attention layer in every mode. Without arguments: all of them, in "
       "double,\n"
       "against central differences, first and second derivatives. Exit codes: 0 all agree, 1 some do not,\n"
       "2 bad arguments.");
-  app.footer(
+  line.footer(
       "Examples:\n"
       "  gradcheck_attention                                  everything\n"
       "  gradcheck_attention --layer multi_head               one layer in all its modes\n"
@@ -178,12 +175,8 @@ int run(int argc, char** argv) {
       "  gradcheck_attention --cost --queries 2048 --width 1024 --heads 16 --dtype f32\n"
       "  gradcheck_attention --figures                        published numbers beside ours");
   Options options;
-  add_options(app, options);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? kExitSuccess : kExitBadInput;
-  }
+  add_options(line, options);
+  if (const std::optional<int> end = line.read_or_end(argc, argv)) return *end;
   if (options.figures) return print_attention_figures(std::cout) ? kExitSuccess : kExitFailed;
   options.check();
   if (options.cost) {

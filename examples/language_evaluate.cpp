@@ -1,13 +1,12 @@
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/examples/command_line.h>
 #include <tapeformer/examples/language_data.h>
 #include <tapeformer/examples/language_evaluate.h>
 #include <tapeformer/examples/language_run.h>
-#include <tapeformer/examples/option_table.h>
 #include <tapeformer/examples/program.h>
 #include <tapeformer/nn/hugging_face.h>
 
 #include <unistd.h>
-#include <CLI/CLI.hpp>
 
 #include <algorithm>
 #include <cerrno>
@@ -69,16 +68,15 @@ std::string loss_text(const MeanLoss& loss) {
          (loss.bytes > 0 ? format(", %.4f bits a byte", loss.bits_per_byte()) : "");
 }
 
-void EvaluateOptions::add_to(CLI::App& app) {
+void EvaluateOptions::add_to(const Command& command) {
   const auto positive_or_default = [&](const char* name, Index& value, const char* help) {
-    add_number(app, name, value, help, kNotNegative);
+    command.number(name, value, help, kNotNegative);
   };
-  app.add_option("--run", run, "a run folder, or a Hugging Face folder of a GPT-2 or Llama model")
-      ->required();
-  app.add_option("--part", part, "of the run's text: validation or train")
-      ->check(CLI::IsMember({"validation", "train"}))
-      ->capture_default_str();
-  app.add_option("--corpus", corpus, "measure these UTF-8 files, or folders of them, instead");
+  command.option("--run", run, "a run folder, or a Hugging Face folder of a GPT-2 or Llama model").required();
+  command.option("--part", part, "of the run's text: validation or train")
+      .one_of({"validation", "train"})
+      .show_default();
+  command.option("--corpus", corpus, "measure these UTF-8 files, or folders of them, instead");
   positive_or_default("--average", average,
                       "the mean of the last so many weights kept (train --keep-checkpoints)");
   positive_or_default("--batch", batch, "rows computed at a time; 0 for the training's");
@@ -86,9 +84,9 @@ void EvaluateOptions::add_to(CLI::App& app) {
                       "tokens of a row; 0 for the training's, or the model's up to 1024");
   positive_or_default("--validation-batches", validation_batches,
                       "random batches of the estimate; 0 for the training's");
-  app.add_option("--seed", seed, "of the random batches; without it, the training's");
-  app.add_option("--tokenizer-model", tokenizer_model, "a tokenizer to use instead of the folder's own");
-  compute.add_to(app);
+  command.option("--seed", seed, "of the random batches; without it, the training's");
+  command.option("--tokenizer-model", tokenizer_model, "a tokenizer to use instead of the folder's own");
+  compute.add_to(command);
 }
 
 int evaluate(const EvaluateOptions& options) {

@@ -7,11 +7,9 @@
 #include <string>
 #include <vector>
 
-namespace CLI {
-class App;
-}
-
 namespace tapeformer {
+
+class Command;
 
 /// "1.4697 nats a token, perplexity 4.348, 2.1203 bits a byte", the last only where bytes are known.
 std::string loss_text(const MeanLoss& loss);
@@ -26,7 +24,7 @@ struct EvaluateOptions {
   std::optional<std::uint64_t> seed;  ///< as the training had it, or 1
   ComputeOptions compute;
 
-  void add_to(CLI::App& app);
+  void add_to(const Command& command);
 };
 
 /// Prints the exact mean loss and the estimate from random batches; returns the exit code.

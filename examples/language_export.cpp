@@ -1,12 +1,10 @@
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/examples/command_line.h>
 #include <tapeformer/examples/language_export.h>
 #include <tapeformer/examples/language_run.h>
 #include <tapeformer/examples/language_tokenizer.h>
-#include <tapeformer/examples/option_table.h>
 #include <tapeformer/examples/program.h>
 #include <tapeformer/nn/hugging_face.h>
-
-#include <CLI/CLI.hpp>
 
 #include <cstdio>
 #include <filesystem>
@@ -34,11 +32,11 @@ void empty_folder(const std::string& folder, bool remove) {
 
 }  // namespace
 
-void ExportOptions::add_to(CLI::App& app) {
-  app.add_option("--run", run, "the run folder")->required();
-  app.add_option("--output", output, "the folder to write; it must not hold anything")->required();
-  add_number(app, "--average", average,
-             "the mean of the last so many weights kept (train --keep-checkpoints)", kNotNegative);
+void ExportOptions::add_to(const Command& command) {
+  command.option("--run", run, "the run folder").required();
+  command.option("--output", output, "the folder to write; it must not hold anything").required();
+  command.number("--average", average, "the mean of the last so many weights kept (train --keep-checkpoints)",
+                 kNotNegative);
 }
 
 int export_model(const ExportOptions& options) {

@@ -4,17 +4,15 @@
 
 #include <string>
 
-namespace CLI {
-class App;
-}
-
 namespace tapeformer {
+
+class Command;
 
 struct ExportOptions {
   std::string run, output;
   Index average = 0;
 
-  void add_to(CLI::App& app);
+  void add_to(const Command& command);
 };
 
 /// Writes a trained model and its tokenizer as a folder that transformers loads; returns the exit code. After

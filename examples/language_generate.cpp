@@ -1,13 +1,12 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/data/utf8.h>
+#include <tapeformer/examples/command_line.h>
 #include <tapeformer/examples/language_generate.h>
 #include <tapeformer/examples/language_run.h>
-#include <tapeformer/examples/option_table.h>
 #include <tapeformer/examples/program.h>
 #include <tapeformer/examples/progress.h>
 
 #include <unistd.h>
-#include <CLI/CLI.hpp>
 
 #include <algorithm>
 #include <cerrno>
@@ -54,48 +53,51 @@ TokenIds prompt_ids(const TextTokenizer& tokenizer, const std::string& prompt) {
 
 }  // namespace
 
-void GenerateOptions::add_to(CLI::App& app) {
-  app.add_option("--run", run, "a run folder, or a Hugging Face folder of a GPT-2 or Llama model")
-      ->required();
-  CLI::Option* prompt_option = app.add_option(
-      "--prompt", prompt, "the text to continue; without it, standard input (less a line end at its end)");
-  app.callback([this, prompt_option] { prompt_given = prompt_option->count() > 0; });
-  add_number(app, "--max-tokens", max_tokens, "most new tokens of a sample", kPositive)
-      ->capture_default_str();
-  add_number(app, "--samples", samples,
-             "texts, computed side by side and written one after the other: the first as it comes", kPositive)
-      ->capture_default_str();
-  app.add_option("--stop", stops, "end a sample before this text; may be given again")
-      ->allow_extra_args(false)
-      ->check([](const std::string& text) -> std::string {
-        if (text.empty()) throw Error("--stop must not be empty");
-        return {};
-      });
-  add_number(app, "--temperature", sampling.temperature,
-             "below 1 favours likely tokens; 0 takes the likeliest", kNotNegative)
-      ->capture_default_str();
-  app.add_flag("--greedy", greedy, "always take the likeliest token")->excludes("--temperature");
-  add_number(app, "--top-k", sampling.top_k, "draw among so many likeliest tokens; 0 for all", kNotNegative)
-      ->capture_default_str();
-  add_number(app, "--top-p", sampling.top_p,
-             "draw among the likeliest that have this share together; above 0, 1 for all", kPositiveShare)
-      ->capture_default_str();
-  add_number(app, "--min-p", sampling.min_p,
-             "draw among those at least so many times as likely as the likeliest; 0 to 1", kShare)
-      ->capture_default_str();
+void GenerateOptions::add_to(const Command& command) {
+  command.option("--run", run, "a run folder, or a Hugging Face folder of a GPT-2 or Llama model").required();
+  command
+      .option("--prompt", prompt,
+              "the text to continue; without it, standard input (less a line end at its end)")
+      .tells(prompt_given);
+  command.number("--max-tokens", max_tokens, "most new tokens of a sample", kPositive).show_default();
+  command
+      .number("--samples", samples,
+              "texts, computed side by side and written one after the other: the first as it comes",
+              kPositive)
+      .show_default();
+  command.option("--stop", stops, "end a sample before this text; may be given again")
+      .one_at_a_time()
+      .not_empty();
+  const CommandOption temperature =
+      command
+          .number("--temperature", sampling.temperature,
+                  "below 1 favours likely tokens; 0 takes the likeliest", kNotNegative)
+          .show_default();
+  command.flag("--greedy", greedy, "always take the likeliest token").excludes(temperature);
+  command.number("--top-k", sampling.top_k, "draw among so many likeliest tokens; 0 for all", kNotNegative)
+      .show_default();
+  command
+      .number("--top-p", sampling.top_p,
+              "draw among the likeliest that have this share together; above 0, 1 for all", kPositiveShare)
+      .show_default();
+  command
+      .number("--min-p", sampling.min_p,
+              "draw among those at least so many times as likely as the likeliest; 0 to 1", kShare)
+      .show_default();
   constexpr NumberRule kPenalty{"must be from 1e-6 to 1e6", [](double x) { return x >= 1e-6 && x <= 1e6; }};
-  add_number(app, "--repetition-penalty", sampling.repetition_penalty,
-             "above 1, tokens that are in the text already become less likely; 1e-6 to 1e6", kPenalty)
-      ->capture_default_str();
-  add_number(app, "--seed", sampling.seed, "of what is drawn")->capture_default_str();
-  app.add_option("--cache", cache, "keys and values of earlier tokens: contiguous, paged, or none are kept")
-      ->check(CLI::IsMember({"contiguous", "paged", "none"}))
-      ->capture_default_str();
-  app.add_flag("--only-new", only_new, "do not repeat the prompt before its continuation");
-  add_number(app, "--average", average,
-             "the mean of the last so many weights kept (train --keep-checkpoints)", kNotNegative);
-  app.add_option("--tokenizer-model", tokenizer_model, "a tokenizer to use instead of the folder's own");
-  compute.add_to(app);
+  command
+      .number("--repetition-penalty", sampling.repetition_penalty,
+              "above 1, tokens that are in the text already become less likely; 1e-6 to 1e6", kPenalty)
+      .show_default();
+  command.number("--seed", sampling.seed, "of what is drawn").show_default();
+  command.option("--cache", cache, "keys and values of earlier tokens: contiguous, paged, or none are kept")
+      .one_of({"contiguous", "paged", "none"})
+      .show_default();
+  command.flag("--only-new", only_new, "do not repeat the prompt before its continuation");
+  command.number("--average", average, "the mean of the last so many weights kept (train --keep-checkpoints)",
+                 kNotNegative);
+  command.option("--tokenizer-model", tokenizer_model, "a tokenizer to use instead of the folder's own");
+  compute.add_to(command);
 }
 
 TextGenerationConfig GenerateOptions::config() const {

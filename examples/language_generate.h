@@ -9,11 +9,9 @@
 #include <string_view>
 #include <vector>
 
-namespace CLI {
-class App;
-}
-
 namespace tapeformer {
+
+class Command;
 
 /// How texts are continued, and which.
 struct GenerateOptions {
@@ -27,7 +25,7 @@ struct GenerateOptions {
   ComputeOptions compute;
 
   GenerateOptions() { sampling.temperature = 0.8, sampling.top_k = 200, sampling.seed = 1; }
-  void add_to(CLI::App& app);
+  void add_to(const Command& command);
   TextGenerationConfig config() const;
 };
 

@@ -114,8 +114,8 @@ LanguageOptions::LanguageOptions(const std::string& preset_name)
   language_preset(preset).apply(*this);
 }
 
-void LanguageDataOptions::add_to(CLI::App& app) { add_options(app, *this); }
-void LanguageOptions::add_to(CLI::App& app) { add_options(app, *this); }
+void LanguageDataOptions::add_to(const Command& command) { add_options(command, *this); }
+void LanguageOptions::add_to(const Command& command) { add_options(command, *this); }
 
 void LanguageDataOptions::make_paths_absolute() {
   for (std::string& path : corpus) make_absolute(path);
@@ -230,9 +230,9 @@ void from_json(const nlohmann::ordered_json& json, LanguageOptions& options) {
   read_options(json, options, {"recompute_layers"});
 }
 
-void adapt_preset(LanguageOptions& options, const CLI::App& command) {
+void adapt_preset(LanguageOptions& options, const Command& command) {
   const LanguageOptions preset(options.preset);
-  const auto given = [&](const char* flag) { return command.get_option(flag)->count() > 0; };
+  const auto given = [&](const char* flag) { return command.find(flag).given(); };
   if (options.attention != preset.attention) {
     if (!given("--groups")) options.groups = 0;
     if (!given("--latent-width")) options.latent_width = 0;
@@ -244,7 +244,7 @@ void adapt_preset(LanguageOptions& options, const CLI::App& command) {
     training.warmup = std::min(training.warmup, training.steps / 10);
 }
 
-void take_fine_tuned(LanguageOptions& options, const DecoderOnlyConfig& config, const CLI::App& command) {
+void take_fine_tuned(LanguageOptions& options, const DecoderOnlyConfig& config, const Command& command) {
   const LanguageOptions asked = options;
   options.take_model(config);
   std::map<std::string, std::string> has;
@@ -253,7 +253,7 @@ void take_fine_tuned(LanguageOptions& options, const DecoderOnlyConfig& config, 
   });
   options.context = std::min(config.context, kMostUnaskedContext);
   LanguageOptions::for_each(asked, [&](const char* group, const char* name, const auto& field, const char*) {
-    if (command.get_option(flag_of(name))->count() == 0) return;
+    if (!command.find(flag_of(name)).given()) return;
     const std::string option = name;
     require(option != "tokenizer" && option != "vocabulary",
             flag_of(option) + " contradicts --from, whose model keeps its tokenizer");

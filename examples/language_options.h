@@ -8,11 +8,9 @@
 #include <string>
 #include <vector>
 
-namespace CLI {
-class App;
-}
-
 namespace tapeformer {
+
+class Command;
 
 /// Which text becomes which tokens.
 struct LanguageDataOptions {
@@ -26,7 +24,7 @@ struct LanguageDataOptions {
   void make_paths_absolute();
   /// Throws: Error naming the options that contradict each other.
   void check() const;
-  void add_to(CLI::App& app);
+  void add_to(const Command& command);
   /// Names every option once; see option_table.h.
   template <class Self, class F>
   static void for_each(Self& o, const F& f);
@@ -74,7 +72,7 @@ struct LanguageOptions {
   HeadLossConfig head_loss() const { return {fused_head, head_chunk}; }
   /// Throws: Error naming the options that contradict each other.
   void check() const;
-  void add_to(CLI::App& app);
+  void add_to(const Command& command);
   /// Names every option once; see option_table.h.
   template <class Self, class F>
   static void for_each(Self& o, const F& f);
@@ -86,12 +84,12 @@ void from_json(const nlohmann::ordered_json& json, LanguageOptions& options);
 
 /// Lets what `command` was not given follow what it was given: another --attention than the preset's takes
 /// the preset's groups and latent widths away, and the warm-up is at most a tenth of the steps.
-void adapt_preset(LanguageOptions& options, const CLI::App& command);
+void adapt_preset(LanguageOptions& options, const Command& command);
 
 /// Makes `options` describe the model in options.from, whose configuration is `config`; a shorter context
 /// stays.
 /// Throws: Error naming an option that `command` was given and that says otherwise
-void take_fine_tuned(LanguageOptions& options, const DecoderOnlyConfig& config, const CLI::App& command);
+void take_fine_tuned(LanguageOptions& options, const DecoderOnlyConfig& config, const Command& command);
 
 /// One line that says what the model is made of.
 std::string model_text(const DecoderOnlyConfig& config);

@@ -6,13 +6,8 @@
 #include <tapeformer/examples/language_presets.h>
 #include <tapeformer/examples/language_run.h>
 #include <tapeformer/examples/language_trainer.h>
-#include <tapeformer/examples/option_table.h>
 #include <tapeformer/examples/program.h>
 
-#include <CLI/CLI.hpp>
-
-#include <algorithm>
-#include <array>
 #include <cstdio>
 #include <filesystem>
 
@@ -26,19 +21,19 @@ struct TrainOptions {
   TrainingControl control;
 
   explicit TrainOptions(const std::string& preset) : language(preset) {}
-  void add_to(CLI::App& app) {
-    app.add_option("--run", run, "the run folder")->required();
-    app.add_flag("--resume", resume, "go on from the folder's checkpoint");
-    add_number(app, "--max-minutes", control.max_minutes, "stop after so long and save; 0 for no limit",
-               kNotNegative);
-    add_number(app, "--threads", control.threads, "0 for all cores, or on resuming as before", kNotNegative);
-    control.compute.add_to(app);
-    language.add_to(app);
-    app.footer(presets_text());
+  void add_to(const Command& command) {
+    command.option("--run", run, "the run folder").required();
+    command.flag("--resume", resume, "go on from the folder's checkpoint");
+    command.number("--max-minutes", control.max_minutes, "stop after so long and save; 0 for no limit",
+                   kNotNegative);
+    command.number("--threads", control.threads, "0 for all cores, or on resuming as before", kNotNegative);
+    control.compute.add_to(command);
+    language.add_to(command);
+    command.footer(presets_text());
   }
 };
 
-int train(const TrainOptions& options, const CLI::App& command) {
+int train(const TrainOptions& options, const Command& command) {
   remember_interrupts();
   const RunFolder folder(options.run);
   if (!options.resume) {
@@ -58,12 +53,9 @@ int train(const TrainOptions& options, const CLI::App& command) {
       throw;
     }
   }
-  constexpr std::array kFixed = {"Preset", "Data", "Model", "Training"};
-  for (const CLI::Option* option : command.get_options()) {
-    if (option->count() > 0 && std::find(kFixed.begin(), kFixed.end(), option->get_group()) != kFixed.end()) {
-      throw Error("--resume goes on with the options of the run; " + option->get_name() +
-                  " cannot be changed: start anew in another folder");
-    }
+  for (const std::string& name : command.given_of({"Preset", "Data", "Model", "Training"})) {
+    throw Error("--resume goes on with the options of the run; " + name +
+                " cannot be changed: start anew in another folder");
   }
   return resume_language_model(folder, options.control);
 }
@@ -72,10 +64,10 @@ struct PrepareOptions {
   std::string output;
   LanguageDataOptions data;
 
-  void add_to(CLI::App& app) {
-    app.add_option("--output", output, "the folder to write; it must not hold anything")->required();
+  void add_to(const Command& command) {
+    command.option("--output", output, "the folder to write; it must not hold anything").required();
     data.tokenizer = "bpe";
-    data.add_to(app);
+    data.add_to(command);
   }
 };
 
@@ -92,46 +84,44 @@ int prepare(const PrepareOptions& options) {
 }
 
 int run(int argc, char** argv) {
-  CLI::App app(
+  const CommandLine line(
       "Trains a language model, and continues texts with it.\n"
       "  train_language_model train --run runs/own                    this project's sources, as characters\n"
       "  train_language_model train --run runs/mine --corpus book.txt --preset shakespeare-char-cpu\n"
       "  train_language_model generate --run runs/mine --prompt 'It was'\n"
       "  train_language_model evaluate --run runs/mine\n"
       "  train_language_model export --run runs/mine --output for-transformers");
-  app.require_subcommand(1);
-  app.set_version_flag("--version", "tapeformer 0.1.0");
+  line.version("tapeformer 0.1.0");
 
   TrainOptions train_options(preset_named_in(argc, argv));
-  CLI::App& train_command =
-      *app.add_subcommand("train", "train a model in a run folder; Ctrl-C saves and stops");
+  const Command train_command =
+      line.command("train", "train a model in a run folder; Ctrl-C saves and stops");
   train_options.add_to(train_command);
 
   GenerateOptions generate_options;
-  CLI::App& generate_command = *app.add_subcommand(
-      "generate", "continue a text on standard output, as it comes; Ctrl-C ends it where it is");
+  const Command generate_command =
+      line.command("generate", "continue a text on standard output, as it comes; Ctrl-C ends it where it is");
   generate_options.add_to(generate_command);
 
   EvaluateOptions evaluate_options;
-  CLI::App& evaluate_command = *app.add_subcommand("evaluate", "measure the held-out text, or another");
+  const Command evaluate_command = line.command("evaluate", "measure the held-out text, or another");
   evaluate_options.add_to(evaluate_command);
 
   PrepareOptions prepare_options;
-  CLI::App& prepare_command =
-      *app.add_subcommand("prepare", "make a tokenizer and token files of a corpus, for train --tokens");
+  const Command prepare_command =
+      line.command("prepare", "make a tokenizer and token files of a corpus, for train --tokens");
   prepare_options.add_to(prepare_command);
 
   ExportOptions export_options;
-  CLI::App& export_command =
-      *app.add_subcommand("export", "write a model as a folder that transformers loads");
+  const Command export_command = line.command("export", "write a model as a folder that transformers loads");
   export_options.add_to(export_command);
 
-  if (!read_command_line(app, argc, argv)) return kExitSuccess;
+  if (!line.read(argc, argv)) return kExitSuccess;
   try {
-    if (train_command.parsed()) return train(train_options, train_command);
-    if (generate_command.parsed()) return generate(generate_options);
-    if (evaluate_command.parsed()) return evaluate(evaluate_options);
-    if (prepare_command.parsed()) return prepare(prepare_options);
+    if (train_command.chosen()) return train(train_options, train_command);
+    if (generate_command.chosen()) return generate(generate_options);
+    if (evaluate_command.chosen()) return evaluate(evaluate_options);
+    if (prepare_command.chosen()) return prepare(prepare_options);
     return export_model(export_options);
   } catch (const Interrupted& interrupted) {
     std::fprintf(stderr, "%s\n", interrupted.what());

@@ -2,14 +2,11 @@
 #include <tapeformer/data/metrics.h>
 #include <tapeformer/data/toy_grammar.h>
 #include <tapeformer/examples/command_line.h>
-#include <tapeformer/examples/option_table.h>
 #include <tapeformer/examples/program.h>
 #include <tapeformer/examples/translation_heat_map.h>
 #include <tapeformer/examples/translation_trainer.h>
 #include <tapeformer/nn/atomic_file.h>
 #include <tapeformer/nn/generate.h>
-
-#include <CLI/CLI.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -28,27 +25,27 @@ struct SearchOptions {
   ComputeOptions compute;
 
   SearchOptions() { search.beam = 5; }
-  void add_to(CLI::App& app) {
-    add_number(app, "--beam", search.beam, "hypotheses kept; 1 is greedy search", kPositive)
-        ->capture_default_str();
-    add_number(app, "--length-penalty", search.length_penalty, "above 0 favours longer translations")
-        ->capture_default_str();
-    add_number(app, "--max-tokens", search.max_tokens, "longest translation; 0 for twice the source and ten",
-               kNotNegative)
-        ->capture_default_str();
-    app.add_option("--cache", cache, "keys and values of earlier tokens: contiguous, paged, or none are kept")
-        ->check(CLI::IsMember({"contiguous", "paged", "none"}))
-        ->capture_default_str();
-    CLI::Option* sample_flag = app.add_flag("--sample", draw, "draw every token instead of searching");
+  void add_to(const Command& command) {
+    command.number("--beam", search.beam, "hypotheses kept; 1 is greedy search", kPositive).show_default();
+    command.number("--length-penalty", search.length_penalty, "above 0 favours longer translations")
+        .show_default();
+    command
+        .number("--max-tokens", search.max_tokens, "longest translation; 0 for twice the source and ten",
+                kNotNegative)
+        .show_default();
+    command.option("--cache", cache, "keys and values of earlier tokens: contiguous, paged, or none are kept")
+        .one_of({"contiguous", "paged", "none"})
+        .show_default();
+    const CommandOption sample_flag = command.flag("--sample", draw, "draw every token instead of searching");
     const auto of_samples = [&](const char* name, auto& value, const char* help, const NumberRule& rule) {
-      add_number(app, name, value, help, rule)->needs(sample_flag)->capture_default_str();
+      command.number(name, value, help, rule).needs(sample_flag).show_default();
     };
     of_samples("--temperature", sampling.temperature, "below 1 favours likely tokens", kPositive);
     of_samples("--top-k", sampling.top_k, "draw among so many likeliest tokens; 0 for all", kNotNegative);
     of_samples("--top-p", sampling.top_p, "draw among the likeliest that have this share together",
                kPositiveShare);
     of_samples("--seed", sampling.seed, "of what is drawn", kAnyNumber);
-    compute.add_to(app);
+    compute.add_to(command);
   }
   std::vector<Hypothesis> find(const EncoderDecoder& model, const std::vector<TokenIds>& sources,
                                const std::function<void(Index done)>& progress = {}) const {
@@ -185,7 +182,7 @@ struct TrainOptions {
   TrainingControl control;
 };
 
-int train(const TrainOptions& options, const CLI::App& command) {
+int train(const TrainOptions& options, const Command& command) {
   remember_interrupts();
   const RunFolder folder(options.run);
   if (!options.resume) {
@@ -195,13 +192,9 @@ int train(const TrainOptions& options, const CLI::App& command) {
       return std::make_unique<TranslationTask>(model, progress);
     });
   }
-  for (const CLI::Option* option : command.get_options()) {
-    const std::string group = option->get_group();
-    if (option->count() > 0 &&
-        (group == "Data" || group == "Vocabulary" || group == "Model" || group == "Training")) {
-      throw Error("--resume goes on with the options of the run; " + option->get_name() +
-                  " cannot be changed: start anew in another folder");
-    }
+  for (const std::string& name : command.given_of({"Data", "Vocabulary", "Model", "Training"})) {
+    throw Error("--resume goes on with the options of the run; " + name +
+                " cannot be changed: start anew in another folder");
   }
   return resume_training(folder, options.control, [&](const Json* checkpoint, Progress& progress) {
     return std::make_unique<TranslationTask>(folder, *checkpoint, progress);
@@ -209,52 +202,50 @@ int train(const TrainOptions& options, const CLI::App& command) {
 }
 
 int run(int argc, char** argv) {
-  CLI::App app(
+  const CommandLine line(
       "Trains a transformer that translates, and translates with it.\n"
       "  train_translation train --run runs/demo                      the built-in English to French corpus\n"
       "  train_translation train --run runs/fr --pairs fra-eng.tsv --max-words 10\n"
       "  echo 'She sees the cat.' | train_translation translate --run runs/demo\n"
       "  train_translation evaluate --run runs/demo");
-  app.require_subcommand(1);
-  app.set_version_flag("--version", "tapeformer 0.1.0");
+  line.version("tapeformer 0.1.0");
 
   TrainOptions train_options;
-  CLI::App& train_command =
-      *app.add_subcommand("train", "train a model in a run folder; Ctrl-C saves and stops");
-  train_command.add_option("--run", train_options.run, "the run folder")->required();
-  train_command.add_flag("--resume", train_options.resume, "go on from the folder's checkpoint");
+  const Command train_command =
+      line.command("train", "train a model in a run folder; Ctrl-C saves and stops");
+  train_command.option("--run", train_options.run, "the run folder").required();
+  train_command.flag("--resume", train_options.resume, "go on from the folder's checkpoint");
   TrainingControl& control = train_options.control;
-  add_number(train_command, "--max-minutes", control.max_minutes,
-             "stop after so long and save; 0 for no limit", kNotNegative);
-  add_number(train_command, "--threads", control.threads, "0 for all cores, or on resuming as before",
-             kNotNegative);
+  train_command.number("--max-minutes", control.max_minutes, "stop after so long and save; 0 for no limit",
+                       kNotNegative);
+  train_command.number("--threads", control.threads, "0 for all cores, or on resuming as before",
+                       kNotNegative);
   control.compute.add_to(train_command);
   train_options.model.add_to(train_command);
 
   std::string translate_run;
   SearchOptions search;
-  CLI::App& translate_command =
-      *app.add_subcommand("translate", "translate standard input to standard output, a line each");
-  translate_command.add_option("--run", translate_run, "the run folder")->required();
+  const Command translate_command =
+      line.command("translate", "translate standard input to standard output, a line each");
+  translate_command.option("--run", translate_run, "the run folder").required();
   search.add_to(translate_command);
   TranslationHeatMap heat_map;
   heat_map.add_to(translate_command);
 
   EvaluateOptions evaluate_options;
-  CLI::App& evaluate_command = *app.add_subcommand("evaluate", "measure the held-out sentences, or others");
-  evaluate_command.add_option("--run", evaluate_options.run, "the run folder")->required();
-  evaluate_command.add_option("--part", evaluate_options.part, "test or validation")
-      ->check(CLI::IsMember({"test", "validation"}))
-      ->capture_default_str();
-  evaluate_command.add_option("--pairs", evaluate_options.pairs, "measure these tab-separated pairs instead");
-  evaluate_command.add_flag("--swap", evaluate_options.swap, "the second column of --pairs is the source");
-  evaluate_command.add_option("--output", evaluate_options.output,
-                              "write the translations here, a line each");
+  const Command evaluate_command = line.command("evaluate", "measure the held-out sentences, or others");
+  evaluate_command.option("--run", evaluate_options.run, "the run folder").required();
+  evaluate_command.option("--part", evaluate_options.part, "test or validation")
+      .one_of({"test", "validation"})
+      .show_default();
+  evaluate_command.option("--pairs", evaluate_options.pairs, "measure these tab-separated pairs instead");
+  evaluate_command.flag("--swap", evaluate_options.swap, "the second column of --pairs is the source");
+  evaluate_command.option("--output", evaluate_options.output, "write the translations here, a line each");
   search.add_to(evaluate_command);
 
-  if (!read_command_line(app, argc, argv)) return kExitSuccess;
-  if (train_command.parsed()) return train(train_options, train_command);
-  if (translate_command.parsed()) return translate(translate_run, search, heat_map);
+  if (!line.read(argc, argv)) return kExitSuccess;
+  if (train_command.chosen()) return train(train_options, train_command);
+  if (translate_command.chosen()) return translate(translate_run, search, heat_map);
   return evaluate(evaluate_options, search);
 }
 

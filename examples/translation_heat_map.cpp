@@ -1,5 +1,6 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/ops/shape.h>
+#include <tapeformer/examples/command_line.h>
 #include <tapeformer/examples/translation_heat_map.h>
 #include <tapeformer/nn/attention/heat_map.h>
 
@@ -47,15 +48,15 @@ Tensor cross_attention_weights(const EncoderDecoder& model, const Ids& source, c
   return weights_bhts.alias({weights_bhts.size(1), weights_bhts.size(2), weights_bhts.size(3)});
 }
 
-void TranslationHeatMap::add_to(CLI::App& app) {
-  CLI::Option* wanted = app.add_option(
+void TranslationHeatMap::add_to(const Command& command) {
+  const CommandOption wanted = command.option(
       "--heatmap", file, "draw what the decoder attends to into this SVG file; line n into FILE-n");
-  app.add_option("--heatmap-layer", layer, "decoder layer, from 0; -1 for the last")
-      ->needs(wanted)
-      ->capture_default_str();
-  app.add_option("--heatmap-head", head, "a head, from 0; averaged; or all, a panel each")
-      ->needs(wanted)
-      ->capture_default_str();
+  command.option("--heatmap-layer", layer, "decoder layer, from 0; -1 for the last")
+      .needs(wanted)
+      .show_default();
+  command.option("--heatmap-head", head, "a head, from 0; averaged; or all, a panel each")
+      .needs(wanted)
+      .show_default();
 }
 
 void TranslationHeatMap::check(const EncoderDecoderConfig& model) const {

@@ -3,12 +3,12 @@
 #include <tapeformer/examples/translation_data.h>
 #include <tapeformer/nn/transformer/encoder_decoder.h>
 
-#include <CLI/CLI.hpp>
-
 #include <string>
 #include <vector>
 
 namespace tapeformer {
+
+class Command;
 
 /// What a decoder layer's attention to the source weighs when the model writes `target` and then ends.
 /// Shapes:  weights [H, T, S]: S source tokens and the end, T target tokens and the end, within max_length
@@ -21,7 +21,7 @@ struct TranslationHeatMap {
   Index layer = -1;               ///< of the decoder; -1 for the last
   std::string head = "averaged";  ///< a number, "averaged" or "all"
 
-  void add_to(CLI::App& app);
+  void add_to(const Command& command);
   /// Throws: Error for a layer or a head that the model does not have
   void check(const EncoderDecoderConfig& model) const;
   /// The file for the sentence of a line: `file` for the first, "name-2.svg" for the second.

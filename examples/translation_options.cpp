@@ -45,7 +45,7 @@ void TranslationOptions::for_each(Self& o, const F& f) {
   f("Training", "label_smoothing", o.label_smoothing, "probability spread over all pieces");
 }
 
-void TranslationOptions::add_to(CLI::App& app) { add_options(app, *this); }
+void TranslationOptions::add_to(const Command& command) { add_options(command, *this); }
 
 void TranslationOptions::make_paths_absolute() {
   for (std::string* path : {&pairs, &source, &target, &source_model, &target_model}) {

@@ -8,11 +8,9 @@
 
 #include <string>
 
-namespace CLI {
-class App;
-}
-
 namespace tapeformer {
+
+class Command;
 
 /// Everything that decides what a translation training computes. Kept in config.json and the checkpoint.
 struct TranslationOptions {
@@ -47,7 +45,7 @@ struct TranslationOptions {
   EncoderDecoderConfig model_config(Index source_vocabulary, Index target_vocabulary) const;
   /// Throws: Error naming the options that contradict each other.
   void check() const;
-  void add_to(CLI::App& app);
+  void add_to(const Command& command);
   /// Names every option once; see option_table.h.
   template <class Self, class F>
   static void for_each(Self& o, const F& f);

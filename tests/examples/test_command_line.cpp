@@ -1,26 +1,27 @@
 #include <tapeformer/autograd/error.h>
-#include <tapeformer/examples/command_line.h>
+#include <tapeformer/autograd/shape.h>
+#include <tapeformer/tests/examples/arguments.h>
 #include <tapeformer/tests/reference/support.h>
 
 #include <doctest/doctest.h>
-#include <CLI/CLI.hpp>
 
+#include <cstdint>
+#include <optional>
+#include <string>
 #include <vector>
 
 using namespace tapeformer;
 
 namespace {
 
-std::string refusal(std::vector<const char*> arguments) {
-  arguments.insert(arguments.begin(), "program");
+std::string refusal(const std::vector<std::string>& arguments) {
   return message_of<Error>([&] {
-    CLI::App app;
-    app.require_subcommand(1);
-    CLI::App& train = *app.add_subcommand("train");
+    const CommandLine line;
+    const Command train = line.command("train");
     int steps = 0;
-    train.add_option("--steps", steps)->required();
-    train.add_option("--validate-every", steps);
-    const bool go_on = read_command_line(app, static_cast<int>(arguments.size()), arguments.data());
+    train.option("--steps", steps).required();
+    train.option("--validate-every", steps);
+    const bool go_on = read(line, arguments);
     CHECK(go_on);
   });
 }
@@ -41,5 +42,85 @@ TEST_SUITE("examples/command_line") {
     CHECK(refusal({"train"}) == "--steps is required");
     CHECK(refusal({}) == "A subcommand is required");
     CHECK(refusal({"train", "--steps", "5"}) == "nothing was thrown");
+  }
+
+  TEST_CASE("fields of every kind are filled, and it is known what was given") {
+    std::string text = "unset", file;
+    std::vector<std::string> names;
+    std::vector<Index> sizes;
+    std::optional<std::uint64_t> seed;
+    Index size = 1;
+    int points = 4;
+    double share = 0.5;
+    bool on = false, graphs = true, second = true, told = false, untold = false;
+    const CommandLine line;
+    line.option("names", names);
+    line.option("--text", text).tells(told).group("Words");
+    line.option("--file", file).optional_value("-", "[FILE]").tells(untold).group("Words");
+    line.option("--sizes", sizes).group("Numbers");
+    line.option("--seed", seed);
+    line.option("--points", points).one_of({2, 4});
+    line.number("--size", size).group("Numbers").take_last();
+    line.number("--share", share, "of all", kShare).group("Numbers");
+    line.flag("--on", on);
+    line.flag("--second,!--no-second", second);
+    line.negative_flag("--no-graphs", graphs, "none");
+    CHECK(read(line, {"a", "b", "--size", "5", "--size", "7", "--text", "", "--no-graphs", "--no-second",
+                      "--points", "2", "--seed", "18446744073709551615", "--sizes", "3", "4"}));
+    CHECK(names == std::vector<std::string>{"a", "b"});
+    CHECK(sizes == std::vector<Index>{3, 4});
+    CHECK(text.empty());
+    CHECK(seed == 18446744073709551615U);
+    CHECK(size == 7);
+    CHECK(points == 2);
+    CHECK(share == 0.5);
+    CHECK_FALSE(on);
+    CHECK_FALSE(graphs);
+    CHECK_FALSE(second);
+    CHECK(told);
+    CHECK_FALSE(untold);
+    CHECK(line.find("--size").given());
+    CHECK_FALSE(line.find("--on").given());
+    CHECK(line.given_of({"Words", "Numbers"}) == std::vector<std::string>{"--text", "--sizes", "--size"});
+    CHECK(line.given_of({"Words"}) == std::vector<std::string>{"--text"});
+  }
+
+  TEST_CASE("one of the commands is chosen, and options may need or exclude each other") {
+    const auto refused = [](const std::vector<std::string>& arguments) {
+      return message_of<Error>([&] {
+        const CommandLine line;
+        const Command draw = line.command("draw"), search = line.command("search");
+        std::vector<std::string> stops;
+        bool sample = false, greedy = false, other = false;
+        const CommandOption of_sample = draw.flag("--sample", sample);
+        draw.flag("--greedy", greedy).excludes(of_sample);
+        draw.flag("--other", other).needs(of_sample);
+        draw.option("--stop", stops).one_at_a_time().not_empty();
+        const bool go_on = read(line, arguments);
+        CHECK(go_on);
+        CHECK(draw.chosen());
+        CHECK_FALSE(search.chosen());
+      });
+    };
+    CHECK(refused({"draw", "--sample", "--other"}) == "nothing was thrown");
+    CHECK(refused({"draw", "--stop", "a", "--stop", "b"}) == "nothing was thrown");
+    CHECK(refused({"draw", "--stop", "a", "b"}) == "unexpected argument b");
+    CHECK(refused({"draw", "--stop", ""}) == "--stop must not be empty");
+    CHECK(refused({"draw", "--greedy", "--sample"}).find(" excludes ") != std::string::npos);
+    CHECK(refused({"draw", "--other"}) == "--other requires --sample");
+  }
+
+  TEST_CASE("the help shows defaults, words and groups") {
+    std::string device = "auto", file;
+    const CommandLine line("Counts.");
+    line.option("--device", device, "where").one_of({"auto", "cpu"}).show_default().group("Places");
+    line.option("--file", file, "what").optional_value("-", "[FILE]");
+    line.footer("That is all.");
+    const std::string help = line.help();
+    CHECK(help.find("Counts.\n") == 0);
+    CHECK(help.find("--device TEXT:{auto,cpu} [auto]") != std::string::npos);
+    CHECK(help.find("--file [FILE]") != std::string::npos);
+    CHECK(help.find("\nPlaces:\n") != std::string::npos);
+    CHECK(help.find("That is all.") != std::string::npos);
   }
 }

@@ -1,12 +1,11 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/kernels/cuda.h>
-#include <tapeformer/examples/command_line.h>
 #include <tapeformer/examples/compute.h>
 #include <tapeformer/nn/linear.h>
+#include <tapeformer/tests/examples/arguments.h>
 #include <tapeformer/tests/reference/support.h>
 
 #include <doctest/doctest.h>
-#include <CLI/CLI.hpp>
 
 using namespace tapeformer;
 
@@ -48,20 +47,18 @@ TEST_SUITE("examples/compute") {
 
   TEST_CASE("the command line asks for a GPU where there is one, and takes the last word") {
     ComputeOptions options;
-    CLI::App app;
-    options.add_to(app);
+    const CommandLine line;
+    options.add_to(line);
     CHECK(options.device == "auto");
-    const char* said[] = {"program", "--device", "cuda", "--precision", "bf16", "--device", "cpu"};
-    CHECK(read_command_line(app, 7, said));
+    CHECK(read(line, {"--device", "cuda", "--precision", "bf16", "--device", "cpu"}));
     CHECK(options.device == "cpu");
     CHECK(options.precision == "bf16");
-    const char* unknown[] = {"program", "--precision", "f16"};
-    CHECK(message_of<Error>([&] { read_command_line(app, 3, unknown); }).find("--precision") !=
-          std::string::npos);
+    const std::vector<std::string> unknown = {"--precision", "f16"};
+    CHECK(message_of<Error>([&] { read(line, unknown); }).find("--precision") != std::string::npos);
     ComputeOptions without;
-    CLI::App other;
+    const CommandLine other;
     without.add_to(other, false);
-    CHECK(message_of<Error>([&] { read_command_line(other, 3, unknown); }).find("unknown option") == 0);
+    CHECK(message_of<Error>([&] { read(other, unknown); }).find("unknown option") == 0);
   }
 
   TEST_CASE("a model is moved and told what to compute in") {

@@ -1,10 +1,8 @@
 #include <tapeformer/examples/language_generate.h>
+#include <tapeformer/tests/examples/arguments.h>
 #include <tapeformer/tests/reference/support.h>
 
 #include <doctest/doctest.h>
-#include <CLI/CLI.hpp>
-
-#include <algorithm>
 
 using namespace tapeformer;
 
@@ -28,12 +26,11 @@ struct Reader {
   }
 };
 
-GenerateOptions parsed(std::vector<std::string> arguments) {
+GenerateOptions parsed(const std::vector<std::string>& arguments) {
   GenerateOptions options;
-  CLI::App app;
-  options.add_to(app);
-  std::reverse(arguments.begin(), arguments.end());
-  app.parse(arguments);
+  const CommandLine line;
+  options.add_to(line);
+  read(line, arguments);
   return options;
 }
 

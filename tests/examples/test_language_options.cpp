@@ -1,28 +1,25 @@
 #include <tapeformer/examples/language_options.h>
 #include <tapeformer/examples/language_presets.h>
+#include <tapeformer/tests/examples/arguments.h>
 #include <tapeformer/tests/reference/support.h>
 
 #include <doctest/doctest.h>
-#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
-
-#include <algorithm>
 
 using namespace tapeformer;
 
 namespace {
 
 /// The arguments as the program reads them: the preset is found before the defaults are shown.
-LanguageOptions parsed(std::vector<std::string> arguments, const DecoderOnlyConfig* tuned = nullptr) {
+LanguageOptions parsed(const std::vector<std::string>& arguments, const DecoderOnlyConfig* tuned = nullptr) {
   std::vector<const char*> raw = {"program"};
   for (const std::string& argument : arguments) raw.push_back(argument.c_str());
   LanguageOptions options(preset_named_in(static_cast<int>(raw.size()), raw.data()));
-  CLI::App app;
-  options.add_to(app);
-  std::reverse(arguments.begin(), arguments.end());
-  app.parse(arguments);
-  adapt_preset(options, app);
-  if (tuned != nullptr) take_fine_tuned(options, *tuned, app);
+  const CommandLine line;
+  options.add_to(line);
+  read(line, arguments);
+  adapt_preset(options, line);
+  if (tuned != nullptr) take_fine_tuned(options, *tuned, line);
   return options;
 }
 
@@ -147,9 +144,9 @@ TEST_SUITE("examples/language_options") {
   TEST_CASE("the help shows which flags a preset sets") {
     const auto help = [](const char* preset) {
       LanguageOptions options(preset);
-      CLI::App app;
-      options.add_to(app);
-      return app.help();
+      const CommandLine line;
+      options.add_to(line);
+      return line.help();
     };
     CHECK(help("gpt2-124m").find("none) [on]") != std::string::npos);
     CHECK(help("shakespeare-char").find("[on]") == std::string::npos);

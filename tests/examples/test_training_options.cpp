@@ -1,12 +1,15 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/examples/option_table.h>
 #include <tapeformer/examples/training_options.h>
+#include <tapeformer/tests/examples/arguments.h>
 #include <tapeformer/tests/reference/support.h>
 
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
 #include <functional>
+#include <iterator>
+#include <sstream>
 
 using namespace tapeformer;
 
@@ -18,14 +21,21 @@ std::string refusal(const std::function<void(TrainingOptions&)>& spoil) {
   return message_of<Error>([&] { options.check(); });
 }
 
+/// Reads arguments between spaces.
+void read_words(const CommandLine& line, const std::string& text) {
+  std::istringstream words(text);
+  read(line, {std::istream_iterator<std::string>(words), {}});
+}
+
 }  // namespace
 
 TEST_SUITE("examples/training_options") {
   TEST_CASE("every option reaches command line, JSON, schedule and optimizer") {
     TrainingOptions options;
-    CLI::App app;
-    add_options(app, options);
-    app.parse(
+    const CommandLine line;
+    add_options(line, options);
+    read_words(
+        line,
         "--steps 70 --learning-rate 0.5 --minimum-learning-rate 0.25 --warmup 9 --schedule constant "
         "--weight-decay 0.125 --beta1 0.75 --beta2 0.875 --keep-checkpoints 3 --steps 80 --recompute-layers");
     CHECK(options.keep_checkpoints == 3);
@@ -60,9 +70,9 @@ TEST_SUITE("examples/training_options") {
     const auto refused = [](const std::string& arguments) {
       return message_of<Error>([&] {
         TrainingOptions options;
-        CLI::App app;
-        add_options(app, options);
-        app.parse(arguments);
+        const CommandLine line;
+        add_options(line, options);
+        read_words(line, arguments);
       });
     };
     CHECK(refused("--steps many") == "--steps must be a whole number; got many");

@@ -1,22 +1,19 @@
 #include <tapeformer/examples/translation_options.h>
+#include <tapeformer/tests/examples/arguments.h>
 #include <tapeformer/tests/reference/support.h>
 
 #include <doctest/doctest.h>
-#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
-
-#include <algorithm>
 
 using namespace tapeformer;
 
 namespace {
 
-TranslationOptions parsed(std::vector<std::string> arguments) {
+TranslationOptions parsed(const std::vector<std::string>& arguments) {
   TranslationOptions options;
-  CLI::App app;
-  options.add_to(app);
-  std::reverse(arguments.begin(), arguments.end());
-  app.parse(arguments);
+  const CommandLine line;
+  options.add_to(line);
+  read(line, arguments);
   return options;
 }
 
