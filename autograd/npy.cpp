@@ -3,10 +3,11 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <iterator>
-#include <regex>
+#include <optional>
 
 // xtensor's own reader is not used: it takes a truncated file for a full one, and misreads a header length
 // whose low byte is above 127.
@@ -78,17 +79,45 @@ std::string read_header(Reader& reader) {
   return reader.text(length, "header");
 }
 
-std::string field(const Reader& reader, const std::string& header, const char* name, const char* pattern) {
-  std::smatch match;
-  if (!std::regex_search(header, match, std::regex(std::string("'") + name + "'\\s*:\\s*" + pattern))) {
-    reader.fail(std::string("has a header without a valid '") + name + "': " + header);
+/// The value of a key, where value_at(text) finds it at the beginning of what follows the colon.
+template <class ValueAt>
+std::string field(const Reader& reader, const std::string& header, const char* name,
+                  const ValueAt& value_at) {
+  const std::string key = std::string("'") + name + "'";
+  const auto skip_spaces = [&](std::size_t at) {
+    return std::min(header.find_first_not_of(" \t\n\v\f\r", at), header.size());
+  };
+  for (std::size_t at = header.find(key); at != std::string::npos; at = header.find(key, at + 1)) {
+    const std::size_t colon = skip_spaces(at + key.size());
+    if (header.compare(colon, 1, ":") != 0) continue;
+    if (const std::optional<std::string> value = value_at(header.substr(skip_spaces(colon + 1))))
+      return *value;
   }
-  return match[1];
+  reader.fail(std::string("has a header without a valid '") + name + "': " + header);
+}
+
+std::optional<std::string> quoted(const std::string& text) {
+  const std::size_t end = text.find('\'', 1);
+  if (text.compare(0, 1, "'") != 0 || end == std::string::npos) return {};
+  return text.substr(1, end - 1);
+}
+
+std::optional<std::string> truth(const std::string& text) {
+  for (const std::string word : {"True", "False"})
+    if (text.compare(0, word.size(), word) == 0) return word;
+  return {};
+}
+
+/// Sizes in parentheses.
+std::optional<std::string> tuple(const std::string& text) {
+  const std::size_t end = text.find_first_not_of("0123456789, ", 1);
+  if (text.compare(0, 1, "(") != 0 || end == std::string::npos || text[end] != ')') return {};
+  return text.substr(1, end - 1);
 }
 
 Layout parse(const Reader& reader, const std::string& header) {
   Layout layout;
-  const std::string descr = field(reader, header, "descr", "'([^']*)'");
+  const std::string descr = field(reader, header, "descr", quoted);
   const DType known[] = {DType::f32, DType::f64, DType::i32, DType::boolean};
   const auto* const found = std::find_if(std::begin(known), std::end(known),
                                          [&](DType type) { return descr == description(type); });
@@ -96,13 +125,15 @@ Layout parse(const Reader& reader, const std::string& header) {
     reader.fail("elements must be <f4, <f8, <i4 or |b1; got " + descr + "; try numpy's astype");
   }
   layout.type = *found;
-  const std::string order = field(reader, header, "fortran_order", "(True|False)");
-  const std::string sizes = field(reader, header, "shape", "\\(([0-9, ]*)\\)");
-  const std::regex number("[0-9]+");
+  const std::string order = field(reader, header, "fortran_order", truth);
+  const std::string sizes = field(reader, header, "shape", tuple);
   Index elements = 1;
-  for (std::sregex_iterator i(sizes.begin(), sizes.end(), number); i != std::sregex_iterator(); ++i) {
+  const char* at = sizes.c_str();
+  while (*(at += std::strcspn(at, "0123456789")) != '\0') {
+    char* end = nullptr;
     errno = 0;
-    const Index size = std::strtoll(i->str().c_str(), nullptr, 10);
+    const Index size = std::strtoll(at, &end, 10);
+    at = end;
     if (errno != 0 || layout.shape.rank() == Shape::kMaxRank ||
         __builtin_mul_overflow(elements, std::max<Index>(size, 1), &elements) ||
         elements > (Index{1} << 60)) {
