@@ -85,15 +85,12 @@ endif()
 
 # The benches that measure on GPUs, in miniature.
 if(NOT TAPEFORMER_SANITIZE)
-  foreach(bench decoding device_agreement ops train_step)
-    add_executable(bench_${bench}_emulated $<TARGET_OBJECTS:bench_${bench}> $<TARGET_OBJECTS:tapeformer_programs>)
-    target_link_libraries(bench_${bench}_emulated PRIVATE tapeformer_emulated tapeformer_embedded_corpus
-      nlohmann_json::nlohmann_json)
-  endforeach()
-  tapeformer_test(emulated/agreement cpu bench_device_agreement_emulated --tiny --steps 3)
-  tapeformer_test(emulated/operations cpu bench_ops_emulated --device cuda --dtype bf16 --tiny --seconds 0)
-  tapeformer_test(emulated/decoding cpu bench_decoding_emulated --language tiny --device cuda --precision bf16 --rounds 1)
-  tapeformer_test(emulated/decoding_translations cpu bench_decoding_emulated --layers 1 --width 16 --heads 2 --feed-forward 16
+  add_executable(bench_emulated $<TARGET_OBJECTS:bench> $<TARGET_OBJECTS:tapeformer_programs>)
+  target_link_libraries(bench_emulated PRIVATE tapeformer_emulated tapeformer_embedded_corpus nlohmann_json::nlohmann_json)
+  tapeformer_test(emulated/agreement cpu bench_emulated device_agreement --tiny --steps 3)
+  tapeformer_test(emulated/operations cpu bench_emulated ops --device cuda --dtype bf16 --tiny --seconds 0)
+  tapeformer_test(emulated/decoding cpu bench_emulated decoding --language tiny --device cuda --precision bf16 --rounds 1)
+  tapeformer_test(emulated/decoding_translations cpu bench_emulated decoding --layers 1 --width 16 --heads 2 --feed-forward 16
     --vocabulary 13 --batch 2 --beam 2 --source 4 --tokens 8 --device cuda --precision bf16 --rounds 1)
 endif()
 

@@ -145,7 +145,7 @@ part "unit tests on the GPU" tested "${on_gpu[@]}" "$tests" --test-case-exclude=
 part "unit tests in memory of the GPU alone" tested "$tests" \
   --source-file='*test_device*,*test_dispatch*,*test_storage*,*later_item*,*bf16*,*test_replay*,*across_devices*'
 part "gradient check of every layer, in double" "$folder/examples/gradcheck_attention" --device "$device"
-part "trainings agree with the CPU's" "$folder/tests/bench_device_agreement" --device "$device" --steps "$steps"
+part "trainings agree with the CPU's" "$folder/tests/bench" device_agreement --device "$device" --steps "$steps"
 
 # Small cases of every kernel, since every access is watched.
 kernels=(--source-file='*/test_cuda_every_kernel.cpp,*/test_cuda_optim.cpp')
@@ -233,7 +233,7 @@ steps() {
     return 77
   fi
   echo "without PyTorch's times: name a Python that has it with --python"
-  within "$folder/tests/bench_train_step" "${chosen[@]}" --device "$device" --precision "$precision" --seconds 3 \
+  within "$folder/tests/bench" train_step "${chosen[@]}" --device "$device" --precision "$precision" --seconds 3 \
     ${rehearsed:+--steps "$rehearsed"} |
     sed -E 's/.*"workload":"([^"]*)".*"dtype":"([^"]*)".*"ms":([0-9.]*),"tokens_per_s":([0-9]*).*"peak_device_mib":([0-9]*).*/\1 \2 \3 \4 \5/' |
     awk '{ printf "%-14s %-5s %9.2f ms a step %9d tokens/s %7d MiB\n", $1, $2, $3, $4, $5 }'
@@ -245,7 +245,7 @@ operations() {
 }
 # Tokens a second: of a translation model, and of language models, ours and PyTorch's in turn, or ours alone.
 decoding() {
-  within "$folder/tests/bench_decoding" ${rehearsed:+--width 16 --layers 1 --batch 2} --tokens 24 --only contiguous --rounds 3 \
+  within "$folder/tests/bench" decoding ${rehearsed:+--width 16 --layers 1 --batch 2} --tokens 24 --only contiguous --rounds 3 \
     --device "$device" --precision "$1" || return
   if [ -n "$python" ] && [ -z "$rehearsed" ]; then
     within "$python" tests/bench/torch_generation.py --build "$folder" --device "$device" --precision "$1" --streams 1 64 --rounds 3 |
@@ -258,7 +258,7 @@ decoding() {
   [ -z "$rehearsed" ] || models=(tiny)
   for model in "${models[@]}"; do
     for streams in 1 ${rehearsed:-64}; do
-      within "$folder/tests/bench_decoding" --language "$model" --batch "$streams" --only contiguous --rounds 3 \
+      within "$folder/tests/bench" decoding --language "$model" --batch "$streams" --only contiguous --rounds 3 \
         --device "$device" --precision "$1" || return
     done
   done

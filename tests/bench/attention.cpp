@@ -1,17 +1,18 @@
 // Tiled attention against the same in plain operations: time, memory and errors at several lengths.
-// Usage: attention [--lengths T...] [--batch B] [--heads H] [--groups G] [--width D] [--causal] [--dropout P]
-//                  [--double] [--repeats N] [--no-errors]
-//                  [--processor-time]: with one thread, the time on a machine that others use too
-//        attention --ask --lengths T ...: tiled attention alone, timed anew at every line of input, answered
-//                  with a line of JSON: milliseconds of each pass, MiB that both added to the most held
+// Usage: bench attention [--lengths T...] [--batch B] [--heads H] [--groups G] [--width D] [--causal]
+//                        [--dropout P] [--double] [--repeats N] [--no-errors]
+//                        [--processor-time]: with one thread, the time on a machine that others use too
+//        bench attention --ask --lengths T ...: tiled attention alone, timed anew at every line of input,
+//                        answered with a line of JSON: milliseconds of each pass, MiB that both added to the
+//                        most held
 #include <tapeformer/autograd/ops/attention.h>
 #include <tapeformer/autograd/random.h>
 #include <tapeformer/autograd/tape.h>
+#include <tapeformer/examples/command_line.h>
+#include <tapeformer/tests/bench/bench.h>
 #include <tapeformer/tests/bench/clock.h>
 #include <tapeformer/tests/bench/gemm_rate.h>
 #include <tapeformer/tests/bench/resident.h>
-
-#include <CLI/CLI.hpp>
 
 #include <sys/wait.h>
 #include <unistd.h>
@@ -178,24 +179,24 @@ int answer(const Workload& w, Index length) {
 
 }  // namespace
 
-int main(int argc, char** argv) {
+int tapeformer::bench_attention(int argc, char** argv) {
   Workload w;
   std::vector<Index> lengths{512, 2048, 8192};
   bool in_double = false, without_errors = false, asks = false;
-  CLI::App app("Times tiled attention against attention in plain operations.");
-  app.add_option("--lengths", lengths);
-  app.add_option("--batch", w.batch);
-  app.add_option("--heads", w.heads);
-  app.add_option("--groups", w.groups, "key and value heads; as many as query heads when not given");
-  app.add_option("--width", w.width);
-  app.add_flag("--causal", w.causal);
-  app.add_option("--dropout", w.dropout);
-  app.add_flag("--double", in_double);
-  app.add_option("--repeats", w.repeats);
-  app.add_flag("--no-errors", without_errors);
-  app.add_flag("--processor-time", counts_processor_time);
-  app.add_flag("--ask", asks, "time the first length at every line of input");
-  CLI11_PARSE(app, argc, argv);
+  const CommandLine line("Times tiled attention against attention in plain operations.");
+  line.option("--lengths", lengths);
+  line.number("--batch", w.batch);
+  line.number("--heads", w.heads);
+  line.number("--groups", w.groups, "key and value heads; as many as query heads when not given");
+  line.number("--width", w.width);
+  line.flag("--causal", w.causal);
+  line.number("--dropout", w.dropout);
+  line.flag("--double", in_double);
+  line.number("--repeats", w.repeats);
+  line.flag("--no-errors", without_errors);
+  line.flag("--processor-time", counts_processor_time);
+  line.flag("--ask", asks, "time the first length at every line of input");
+  if (!line.read(argc, argv)) return 0;
   if (w.groups == 0) w.groups = w.heads;
   if (in_double) w.type = DType::f64;
   if (asks) return answer(w, lengths.at(0));

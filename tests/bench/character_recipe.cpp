@@ -1,16 +1,16 @@
 // Trains the smaller of nanoGPT's two character models and writes down what another framework needs to do the
 // same: initial weights, batches and losses. tests/bench/character_recipe.py does it in PyTorch and compares.
-// Usage: bench_character_recipe --text FILE --folder FOLDER [--steps N] [--dtype f32|f64] [--seed S] [--dump]
+// Usage: bench character_recipe --text FILE --folder FOLDER [--steps N] [--dtype f32|f64] [--seed S] [--dump]
 //                               [--evaluate]
 #include <tapeformer/autograd/npy.h>
 #include <tapeformer/autograd/tape.h>
+#include <tapeformer/examples/command_line.h>
 #include <tapeformer/nn/checkpoint.h>
 #include <tapeformer/nn/transformer/decoder_only.h>
 #include <tapeformer/optim/adamw.h>
 #include <tapeformer/optim/clip.h>
 #include <tapeformer/optim/schedule.h>
-
-#include <CLI/CLI.hpp>
+#include <tapeformer/tests/bench/bench.h>
 
 #include <algorithm>
 #include <chrono>
@@ -158,22 +158,17 @@ void run(const Options& options) {
 
 }  // namespace
 
-int main(int argc, char** argv) {
+int tapeformer::bench_character_recipe(int argc, char** argv) {
   Options options;
-  CLI::App app("Trains nanoGPT's smaller character model, for comparison with PyTorch.");
-  app.add_option("--text", options.text)->required();
-  app.add_option("--folder", options.folder, "receives what is written")->required();
-  app.add_option("--steps", options.steps, "of the recipe's 2000")->check(CLI::Range(1, 2000));
-  app.add_option("--dtype", options.dtype)->check(CLI::IsMember({"f32", "f64"}));
-  app.add_option("--seed", options.seed);
-  app.add_flag("--dump", options.dump, "write config.json, weights.safetensors and batches.npy too");
-  app.add_flag("--evaluate", options.evaluate, "print the validation loss at the end");
-  CLI11_PARSE(app, argc, argv);
-  try {
-    run(options);
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "bench_character_recipe: %s\n", error.what());
-    return 2;
-  }
+  constexpr NumberRule kSteps{"must be from 1 to 2000", [](double x) { return x >= 1 && x <= 2000; }};
+  const CommandLine line("Trains nanoGPT's smaller character model, for comparison with PyTorch.");
+  line.option("--text", options.text).required();
+  line.option("--folder", options.folder, "receives what is written").required();
+  line.number("--steps", options.steps, "of the recipe's 2000", kSteps);
+  line.option("--dtype", options.dtype).one_of({"f32", "f64"});
+  line.number("--seed", options.seed);
+  line.flag("--dump", options.dump, "write config.json, weights.safetensors and batches.npy too");
+  line.flag("--evaluate", options.evaluate, "print the validation loss at the end");
+  if (line.read(argc, argv)) run(options);
   return 0;
 }

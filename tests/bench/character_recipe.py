@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""nanoGPT's smaller character recipe in PyTorch: compares its losses with those that bench_character_recipe wrote, or
+"""nanoGPT's smaller character recipe in PyTorch: compares its losses with those that bench character_recipe wrote, or
 trains it from PyTorch's own start. Needs PyTorch, NumPy and safetensors.
 
 Usage: character_recipe.py FOLDER                       compare; FOLDER has weights, batches and losses of both types

@@ -1,22 +1,22 @@
 // How fast a translation model, or a language model, writes, with each cache and without; on a GPU also with
 // the steps queued kernel by kernel instead of as graphs.
-// Usage: bench_decoding --language character|gpt2-124m [--tokens T] [--batch SAMPLES] [COMMON...]
-//        bench_decoding --language ... --ask: every line of input is a number of samples, which are written,
+// Usage: bench decoding --language character|gpt2-124m [--tokens T] [--batch SAMPLES] [COMMON...]
+//        bench decoding --language ... --ask: every line of input is a number of samples, which are written,
 //                       with the contiguous cache, and answered with the seconds that took
-//        bench_decoding [--width C] [--heads H] [--layers L] [--feed-forward F] [--vocabulary V] [--batch B]
+//        bench decoding [--width C] [--heads H] [--layers L] [--feed-forward F] [--vocabulary V] [--batch B]
 //                       [--source S] [--tokens T] [--beam K] [COMMON...]; defaults: the quickstart model
 //        COMMON: [--attention KIND] [--rounds N] [--only CACHE] [--profile] [--device cuda[:N]]
 //                [--precision tf32|bf16] [--no-graphs]
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/kernels/cuda.h>
 #include <tapeformer/autograd/profile.h>
+#include <tapeformer/examples/command_line.h>
 #include <tapeformer/examples/compute.h>
 #include <tapeformer/nn/generate.h>
 #include <tapeformer/nn/generate_text.h>
 #include <tapeformer/nn/translation_steps.h>
+#include <tapeformer/tests/bench/bench.h>
 #include <tapeformer/tests/bench/clock.h>
-
-#include <CLI/CLI.hpp>
 
 #include <algorithm>
 #include <cstdio>
@@ -206,37 +206,30 @@ int time_translation_model(const Workload& w) {
 
 }  // namespace
 
-int main(int argc, char** argv) {
+int tapeformer::bench_decoding(int argc, char** argv) {
   Workload w;
-  CLI::App app("Times beam search with each cache and without.");
-  app.add_option("--language", w.language);
-  app.add_option("--only", w.only, "without, contiguous or paged");
-  app.add_flag("--profile", w.profiles);
-  app.add_flag("--ask", w.asks, "read numbers of samples from the input");
-  app.add_option("--width", w.width);
-  app.add_option("--heads", w.heads);
-  app.add_option("--layers", w.layers);
-  app.add_option("--feed-forward", w.feed_forward);
-  app.add_option("--vocabulary", w.vocabulary);
-  app.add_option("--batch", w.batch);
-  app.add_option("--source", w.source);
-  app.add_option("--tokens", w.tokens);
-  app.add_option("--beam", w.beam);
-  app.add_option("--attention", w.attention);
-  app.add_option("--rounds", w.rounds);
-  app.add_option("--device", w.compute.device, "cpu, cuda or cuda:N");
-  app.add_option("--precision", w.compute.precision, "f32, or on a GPU tf32 or bf16");
-  app.add_flag_callback(
-      "--no-graphs", [&w] { w.compute.graphs = false; }, "on a GPU leave out the steps that are graphs");
-  CLI11_PARSE(app, argc, argv);
-  if (!w.language.empty()) {
-    if (app.count("--tokens") == 0) w.tokens = w.language == "tiny" ? 6 : 64;
-    if (app.count("--batch") == 0) w.batch = 1;
-  }
-  try {
-    return w.language.empty() ? time_translation_model(w) : time_language_model(w);
-  } catch (const Error& error) {
-    std::fprintf(stderr, "bench_decoding: %s\n", error.what());
-    return 2;
-  }
+  const CommandLine line("Times beam search with each cache and without.");
+  line.option("--language", w.language);
+  line.option("--only", w.only, "without, contiguous or paged");
+  line.flag("--profile", w.profiles);
+  line.flag("--ask", w.asks, "read numbers of samples from the input");
+  line.number("--width", w.width);
+  line.number("--heads", w.heads);
+  line.number("--layers", w.layers);
+  line.number("--feed-forward", w.feed_forward);
+  line.number("--vocabulary", w.vocabulary);
+  const CommandOption batch = line.number("--batch", w.batch);
+  line.number("--source", w.source);
+  const CommandOption tokens = line.number("--tokens", w.tokens);
+  line.number("--beam", w.beam);
+  line.option("--attention", w.attention);
+  line.number("--rounds", w.rounds);
+  line.option("--device", w.compute.device, "cpu, cuda or cuda:N");
+  line.option("--precision", w.compute.precision, "f32, or on a GPU tf32 or bf16");
+  line.negative_flag("--no-graphs", w.compute.graphs, "on a GPU leave out the steps that are graphs");
+  if (!line.read(argc, argv)) return 0;
+  if (w.language.empty()) return time_translation_model(w);
+  if (!tokens.given()) w.tokens = w.language == "tiny" ? 6 : 64;
+  if (!batch.given()) w.batch = 1;
+  return time_language_model(w);
 }

@@ -1,7 +1,7 @@
 // Whether training on a GPU agrees with training on the CPU: a small translation model and the character
 // model on made-up data, without dropout, the same steps in each precision, and how far the losses are from
 // those of the CPU in double.
-// Usage: bench_device_agreement [--device cuda[:N]] [--steps N] [--tiny]
+// Usage: bench device_agreement [--device cuda[:N]] [--steps N] [--tiny]
 // Exit code 0: all verdicts hold, 1: one does not, 2: there is no such GPU.
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/ops/loss.h>
@@ -13,9 +13,8 @@
 #include <tapeformer/nn/transformer/encoder_decoder.h>
 #include <tapeformer/optim/adamw.h>
 #include <tapeformer/optim/clip.h>
+#include <tapeformer/tests/bench/bench.h>
 #include <tapeformer/tests/bench/clock.h>
-
-#include <CLI/CLI.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -234,15 +233,17 @@ bool agrees(const char* name, Device device, int steps, bool tiny) {
   return all;
 }
 
-int check(int argc, char** argv) {
+}  // namespace
+
+int tapeformer::bench_device_agreement(int argc, char** argv) {
   std::string name = "cuda";
   int steps = 100;
   bool tiny = false;
-  CLI::App app("Trains on the CPU and on a GPU in each precision, and compares the losses.");
-  app.add_option("--device", name, "cuda or cuda:N")->capture_default_str();
-  app.add_option("--steps", steps, "of each training")->check(CLI::Range(1, 100000))->capture_default_str();
-  app.add_flag("--tiny", tiny, "models and batches that an emulated GPU has done with in seconds");
-  if (!read_command_line(app, argc, argv)) return kExitSuccess;
+  const CommandLine line("Trains on the CPU and on a GPU in each precision, and compares the losses.");
+  line.option("--device", name, "cuda or cuda:N").show_default();
+  line.number("--steps", steps, "of each training", kPositive).show_default();
+  line.flag("--tiny", tiny, "models and batches that an emulated GPU has done with in seconds");
+  if (!line.read(argc, argv)) return kExitSuccess;
   const Device device = Device::named(name);
   if (!device.is_cuda()) throw Error("--device must be a GPU, which is compared with the CPU; got " + name);
   std::printf("%s, losses of trainings without dropout\n\n", Compute{device}.text().c_str());
@@ -250,10 +251,4 @@ int check(int argc, char** argv) {
   const bool characters = agrees<CharacterPupil>("character model", device, steps, tiny);
   std::printf("%s\n", translation && characters ? "devices agree" : "devices do NOT agree");
   return translation && characters ? kExitSuccess : 1;
-}
-
-}  // namespace
-
-int main(int argc, char** argv) {
-  return run_program("bench_device_agreement", [&] { return check(argc, argv); });
 }

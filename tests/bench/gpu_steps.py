@@ -50,7 +50,7 @@ def rates_of(contest, arguments):
     place = ["--device", contest.device, "--seconds", 0, f"linear_forward {LARGE} {LARGE} {LARGE}", "--dtype"]
     rates = {}
     for precision in arguments.precision:
-        for who, program in (("ours", [arguments.build / "tests/bench_ops"]), ("PyTorch's", [contest.python, HERE / "torch_ops.py"])):
+        for who, program in (("ours", [arguments.build / "tests/bench", "ops"]), ("PyTorch's", [contest.python, HERE / "torch_ops.py"])):
             answer, error = try_run([*program, *place, precision])
             line = {"ms": None} if error else record_of(answer)
             if line["ms"] is None:

@@ -1,14 +1,14 @@
 // The head of a language model and its loss: linear_cross_entropy against cross_entropy(linear(...)), time
 // and the most pool memory of a forward and a backward pass.
-// Usage: head_loss [--tokens N...] [--classes V] [--width C] [--chunks ROWS...] [--repeats N]
-//                  [--processor-time]
+// Usage: bench head_loss [--tokens N...] [--classes V] [--width C] [--chunks ROWS...] [--repeats N]
+//                        [--processor-time]
 #include <tapeformer/autograd/ops/linear_cross_entropy.h>
 #include <tapeformer/autograd/ops/matmul.h>
 #include <tapeformer/autograd/random.h>
 #include <tapeformer/autograd/tape.h>
+#include <tapeformer/examples/command_line.h>
+#include <tapeformer/tests/bench/bench.h>
 #include <tapeformer/tests/bench/clock.h>
-
-#include <CLI/CLI.hpp>
 
 #include <sys/wait.h>
 #include <unistd.h>
@@ -129,19 +129,20 @@ void measure(Index tokens, Index width, Index classes, const std::vector<Index>&
 
 }  // namespace
 
-int main(int argc, char** argv) {
-  CLI::App app("linear_cross_entropy against cross_entropy(linear(...))");
+int tapeformer::bench_head_loss(int argc, char** argv) {
+  const CommandLine line("linear_cross_entropy against cross_entropy(linear(...))");
   std::vector<Index> tokens{256, 4096}, chunks{0};
   Index classes = 50257, width = 768;
   int repeats = 7;
-  app.add_option("--tokens", tokens);
-  app.add_option("--classes", classes);
-  app.add_option("--width", width);
-  app.add_option("--chunks", chunks, "rows; 0 for the default");
-  app.add_option("--repeats", repeats);
-  app.add_flag("--processor-time", counts_processor_time,
-               "with one thread, the time on a machine that others use too");
-  CLI11_PARSE(app, argc, argv);
+  line.option("--tokens", tokens);
+  line.number("--classes", classes);
+  line.number("--width", width);
+  line.option("--chunks", chunks, "rows; 0 for the default");
+  line.number("--repeats", repeats);
+  line.flag("--processor-time", counts_processor_time,
+            "with one thread, the time on a machine that others use too");
+  if (!line.read(argc, argv)) return 0;
   chunks.insert(chunks.begin(), kPlain);
   for (const Index count : tokens) measure(count, width, classes, chunks, repeats);
+  return 0;
 }

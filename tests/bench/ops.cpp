@@ -3,21 +3,21 @@
 // read and write, and its share of the bound: the least time that products at the machine's peak, or a sum
 // over as many bytes, would take, divided by the time. Operands stay where the call before left them, in the
 // caches if they fit.
-// Usage: bench_ops [--list] [--filter TEXT] [--dtype f32|f64] [--seconds S] [--processor-time] [CASE...]
+// Usage: bench ops [--list] [--filter TEXT] [--dtype f32|f64] [--seconds S] [--processor-time] [CASE...]
 //          a CASE is an operation and its sizes, such as "linear_forward 256 768 3072"; without one, those
 //          of --list; --processor-time: with one thread, the time on a machine that others use too
-//        bench_ops --device cuda[:N] [--dtype f32|tf32|bf16|f64] [--tiny] [--list] [--filter TEXT] [CASE...]
+//        bench ops --device cuda[:N] [--dtype f32|tf32|bf16|f64] [--tiny] [--list] [--filter TEXT] [CASE...]
 //          the bound is a copy of a gibibyte and a product of 8192-wide matrices, both measured; --tiny: a
 //          rehearsal at small sizes
-//        bench_ops [...] --ask: reads cases from its input, a line each, and answers each at once
+//        bench ops [...] --ask: reads cases from its input, a line each, and answers each at once
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/examples/command_line.h>
 #include <tapeformer/tests/bench/bandwidth.h>
+#include <tapeformer/tests/bench/bench.h>
 #include <tapeformer/tests/bench/clock.h>
 #include <tapeformer/tests/bench/gpu_rates.h>
 #include <tapeformer/tests/bench/operations.h>
 #include <tapeformer/tests/bench/peak.h>
-
-#include <CLI/CLI.hpp>
 
 #include <omp.h>
 
@@ -197,48 +197,43 @@ void show(const std::string& name, const std::string& type_name, double seconds)
 
 }  // namespace
 
-int main(int argc, char** argv) {
+int tapeformer::bench_ops(int argc, char** argv) {
   std::vector<std::string> cases;
   std::string filter;
   std::string type_name = "f32", device_name = "cpu";
   double seconds = 0.3;
   bool lists = false, asks = false;
-  CLI::App app("Times single operations.");
-  app.add_option("cases", cases, "an operation and its sizes; the usual ones when there is none");
-  app.add_option("--filter", filter, "only cases that contain this");
-  app.add_option("--dtype", type_name, "tf32 and bf16 on a GPU alone")->check(CLI::IsMember(types()));
-  app.add_option("--device", device_name, "cpu, cuda or cuda:N");
-  app.add_flag("--tiny", is_tiny, "on a GPU, each operation once at a small size");
-  app.add_option("--seconds", seconds, "so long a case, or five times");
-  app.add_flag("--processor-time", counts_processor_time);
-  app.add_flag("--list", lists, "the cases' names, and nothing else");
-  app.add_flag("--ask", asks, "read cases from the input, and answer each at once");
-  CLI11_PARSE(app, argc, argv);
-  try {
-    device = Device::named(device_name);
-    if (!device.is_cuda() && (is_tiny || type_name == "tf32" || type_name == "bf16"))
-      throw Error("tf32, bf16 and --tiny need --device cuda");
-    set_default_device(device);
-    if (type_name == "tf32") cuda::set_matmul_precision(cuda::MatmulPrecision::tf32);
-    if (asks) {
-      for (std::string name; std::getline(std::cin, name);) show(name, type_name, seconds);
-      return 0;
+  const CommandLine line("Times single operations.");
+  line.option("cases", cases, "an operation and its sizes; the usual ones when there is none");
+  line.option("--filter", filter, "only cases that contain this");
+  line.option("--dtype", type_name, "tf32 and bf16 on a GPU alone").one_of({"bf16", "f32", "f64", "tf32"});
+  line.option("--device", device_name, "cpu, cuda or cuda:N");
+  line.flag("--tiny", is_tiny, "on a GPU, each operation once at a small size");
+  line.number("--seconds", seconds, "so long a case, or five times", kNotNegative);
+  line.flag("--processor-time", counts_processor_time);
+  line.flag("--list", lists, "the cases' names, and nothing else");
+  line.flag("--ask", asks, "read cases from the input, and answer each at once");
+  if (!line.read(argc, argv)) return 0;
+  device = Device::named(device_name);
+  if (!device.is_cuda() && (is_tiny || type_name == "tf32" || type_name == "bf16"))
+    throw Error("tf32, bf16 and --tiny need --device cuda");
+  set_default_device(device);
+  if (type_name == "tf32") cuda::set_matmul_precision(cuda::MatmulPrecision::tf32);
+  if (asks) {
+    for (std::string name; std::getline(std::cin, name);) show(name, type_name, seconds);
+    return 0;
+  }
+  if (cases.empty())
+    cases = is_tiny ? tiny_gpu_cases() : device.is_cuda() ? usual_gpu_cases() : usual_cases();
+  const auto passes = [&](const std::string& name) { return name.find(filter) != std::string::npos; };
+  if (std::none_of(cases.begin(), cases.end(), passes)) throw Error("no case contains " + filter);
+  for (const std::string& name : cases) {
+    if (!passes(name)) continue;
+    if (lists) {
+      std::printf("%s\n", name.c_str());
+    } else {
+      show(name, type_name, seconds);
     }
-    if (cases.empty())
-      cases = is_tiny ? tiny_gpu_cases() : device.is_cuda() ? usual_gpu_cases() : usual_cases();
-    const auto passes = [&](const std::string& name) { return name.find(filter) != std::string::npos; };
-    if (std::none_of(cases.begin(), cases.end(), passes)) throw Error("no case contains " + filter);
-    for (const std::string& name : cases) {
-      if (!passes(name)) continue;
-      if (lists) {
-        std::printf("%s\n", name.c_str());
-      } else {
-        show(name, type_name, seconds);
-      }
-    }
-  } catch (const Error& error) {
-    std::fprintf(stderr, "bench_ops: %s\n", error.what());
-    return 2;
   }
   return 0;
 }

@@ -1,12 +1,12 @@
 // Byte-level BPE over a file: tokens, and how many MB a second of processor time takes.
-// Usage: tokenizing FILE --vocabulary encoder.json --merges vocab.bpe [--repeats N] [--ids FILE]
-//                  [--lengths FILE]
-//        tokenizing FILE --train SIZE [--vocabulary FILE --merges FILE to write]
+// Usage: bench tokenizing FILE --vocabulary encoder.json --merges vocab.bpe [--repeats N] [--ids FILE]
+//                         [--lengths FILE]
+//        bench tokenizing FILE --train SIZE [--vocabulary FILE --merges FILE to write]
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/data/text_tokenizer.h>
 #include <tapeformer/data/tokenizer_file.h>
-
-#include <CLI/CLI.hpp>
+#include <tapeformer/examples/command_line.h>
+#include <tapeformer/tests/bench/bench.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -44,54 +44,47 @@ std::vector<std::string_view> pieces_of(std::string_view text, const std::string
 
 }  // namespace
 
-int main(int argc, char** argv) {
+int tapeformer::bench_tokenizing(int argc, char** argv) {
   std::string path, vocabulary, merges, ids_path, lengths_path;
   Index train = 0;
   int repeats = 1;
-  CLI::App app("Encodes a file by byte-level BPE.");
-  app.add_option("file", path)->required();
-  app.add_option("--vocabulary", vocabulary, "token to id, JSON");
-  app.add_option("--merges", merges);
-  app.add_option("--train", train, "learn a vocabulary of that size and write it to these files");
-  app.add_option("--repeats", repeats);
-  app.add_option("--lengths", lengths_path,
-                 "encode pieces of these lengths (32-bit integers), each by itself");
-  app.add_option("--ids", ids_path, "write the ids there as 32-bit integers; after each piece, -1");
-  CLI11_PARSE(app, argc, argv);
-  try {
-    const std::string text = read_whole_file(path);
-    double begun = now();
-    if (train > 0) {
-      const auto learnt = train_byte_pair_tokenizer([&](const auto& reader) { reader(text); }, train);
-      std::printf("learnt %lld tokens in %.2f s\n", static_cast<long long>(learnt->vocabulary_size()),
-                  now() - begun);
-      const BytePairFiles files = byte_pair_files(*learnt);
-      write(vocabulary, files.vocabulary.data(), files.vocabulary.size());
-      write(merges, files.merges.data(), files.merges.size());
-    }
-    begun = now();
-    const auto tokenizer = load_byte_pair_tokenizer(vocabulary, merges);
-    std::printf("loaded in %.3f s\n", now() - begun);
-    const std::vector<std::string_view> pieces = pieces_of(text, lengths_path);
-    std::vector<std::int32_t> ids;
-    double best = 1e30;
-    for (int i = 0; i < repeats; ++i) {
-      ids.clear();
-      begun = now();
-      for (const std::string_view piece : pieces) {
-        tokenizer->encode(piece, ids);
-        if (!lengths_path.empty()) ids.push_back(-1);
-      }
-      best = std::min(best, now() - begun);
-    }
-    std::printf("%zu bytes, %zu tokens, %.1f MB/s\n", text.size(), ids.size(),
-                1e-6 * static_cast<double>(text.size()) / best);
-    if (lengths_path.empty() && tokenizer->decode(ids) != text)
-      throw DataError(path, 0, "does not come back");
-    if (!ids_path.empty()) write(ids_path, ids.data(), ids.size());
-  } catch (const Error& error) {
-    std::fprintf(stderr, "%s\n", error.what());
-    return 2;
+  const CommandLine line("Encodes a file by byte-level BPE.");
+  line.option("file", path).required();
+  line.option("--vocabulary", vocabulary, "token to id, JSON");
+  line.option("--merges", merges);
+  line.number("--train", train, "learn a vocabulary of that size and write it to these files");
+  line.number("--repeats", repeats);
+  line.option("--lengths", lengths_path, "encode pieces of these lengths (32-bit integers), each by itself");
+  line.option("--ids", ids_path, "write the ids there as 32-bit integers; after each piece, -1");
+  if (!line.read(argc, argv)) return 0;
+  const std::string text = read_whole_file(path);
+  double begun = now();
+  if (train > 0) {
+    const auto learnt = train_byte_pair_tokenizer([&](const auto& reader) { reader(text); }, train);
+    std::printf("learnt %lld tokens in %.2f s\n", static_cast<long long>(learnt->vocabulary_size()),
+                now() - begun);
+    const BytePairFiles files = byte_pair_files(*learnt);
+    write(vocabulary, files.vocabulary.data(), files.vocabulary.size());
+    write(merges, files.merges.data(), files.merges.size());
   }
+  begun = now();
+  const auto tokenizer = load_byte_pair_tokenizer(vocabulary, merges);
+  std::printf("loaded in %.3f s\n", now() - begun);
+  const std::vector<std::string_view> pieces = pieces_of(text, lengths_path);
+  std::vector<std::int32_t> ids;
+  double best = 1e30;
+  for (int i = 0; i < repeats; ++i) {
+    ids.clear();
+    begun = now();
+    for (const std::string_view piece : pieces) {
+      tokenizer->encode(piece, ids);
+      if (!lengths_path.empty()) ids.push_back(-1);
+    }
+    best = std::min(best, now() - begun);
+  }
+  std::printf("%zu bytes, %zu tokens, %.1f MB/s\n", text.size(), ids.size(),
+              1e-6 * static_cast<double>(text.size()) / best);
+  if (lengths_path.empty() && tokenizer->decode(ids) != text) throw DataError(path, 0, "does not come back");
+  if (!ids_path.empty()) write(ids_path, ids.data(), ids.size());
   return 0;
 }

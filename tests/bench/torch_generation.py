@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""How fast PyTorch writes with the language models that `bench_decoding --language` times, and how much faster we do.
+"""How fast PyTorch writes with the language models that `bench decoding --language` times, and how much faster we do.
 
 Usage: torch_generation.py [--build BUILD] [--model character gpt2-124m] [--streams 1 16] [--tokens 64] [--rounds 5] [--threads 2]
                            [--without-ours] [--device cuda[:N]] [--precision f32|tf32|bf16]
 
 Greedy, each stream after a prompt of one token, with a cache of keys and values. Each round runs every contestant once, in turn, so
-that a noisy machine is noisy for all; the best round counts. Contestants: bench_decoding of the build folder; the same model written
+that a noisy machine is noisy for all; the best round counts. Contestants: bench decoding of the build folder; the same model written
 plainly in PyTorch (scaled_dot_product_attention, keys and values concatenated or in a buffer); for gpt2-124m also transformers'
 GPT2LMHeadModel.generate; on a GPU also the plain model with a token's step in a CUDA graph, its buffers as long as the text becomes.
 Prints lines of JSON in the form that make_results reads: tokens of all streams a second, and what ours is as a multiple of the fastest
@@ -190,10 +190,10 @@ def transformers_gpt2():
 
 
 class Ours:
-    """bench_decoding, which answers a number of streams with the seconds it took."""
+    """bench decoding, which answers a number of streams with the seconds it took."""
 
     def __init__(self, program, name, count, threads, place):
-        command = [program, "--language", name, "--tokens", str(count), "--ask", *place]
+        command = [program, "decoding", "--language", name, "--tokens", str(count), "--ask", *place]
         environment = {**os.environ, "OMP_NUM_THREADS": str(threads)}
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
 
@@ -202,7 +202,7 @@ class Ours:
         self.process.stdin.flush()
         answer = self.process.stdout.readline()
         if not answer:
-            raise RuntimeError("bench_decoding gave no answer")  # it has ended, and has said why
+            raise RuntimeError("bench decoding gave no answer")  # it has ended, and has said why
         return float(answer)
 
     def close(self):
@@ -264,7 +264,7 @@ def compare(name, arguments):
         except Exception as error:  # it is not there, or other than expected
             print(f"torch_generation.py: transformers is not measured: {error}", file=sys.stderr)
     if not arguments.without_ours:
-        contestants["ours"] = Ours(arguments.build / "tests/bench_decoding", name, count, arguments.threads, place_of(arguments))
+        contestants["ours"] = Ours(arguments.build / "tests/bench", name, count, arguments.threads, place_of(arguments))
     for streams in arguments.streams:
         best, failed = best_seconds(contestants, streams, arguments.rounds)
         record = {"table": "Writing with a cache", "model": name, "streams": streams, "tokens each": count,
@@ -319,9 +319,9 @@ def main():
     parser.add_argument("--device", default="cpu", help="cpu, cuda or cuda:N")
     parser.add_argument("--precision", choices=("f32", "tf32", "bf16"), default="f32", help="tf32 and bf16 on a GPU alone")
     arguments = parser.parse_args()
-    program = arguments.build / "tests/bench_decoding"
-    if not arguments.without_ours and not program.exists():
-        refuse(f"there is no {program}; build the target bench_decoding, or name the build folder with --build")
+    program = arguments.build / "tests/bench"
+    if not arguments.without_ours and not program.is_file():
+        refuse(f"there is no {program}; build the target bench, or name the build folder with --build")
     torch.set_num_threads(arguments.threads)
     torch.manual_seed(1)
     if arguments.device != "cpu":

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Single operations in PyTorch, as bench_ops times them: the same cases, the same form of answer. Needs PyTorch.
+"""Single operations in PyTorch, as bench ops times them: the same cases, the same form of answer. Needs PyTorch.
 
 Usage: torch_ops.py [--threads N] [--dtype f32|f64] [--seconds S] CASE...
        torch_ops.py --device cuda[:N] [--dtype f32|tf32|bf16|f64] [--backend flash|cudnn] CASE...
                                on a GPU; --backend: of attention, [B, H, T, D] in one piece each; the one PyTorch takes unless given
        torch_ops.py --ask      reads cases from its input, a line each, and answers each at once
-       torch_ops.py --attention B H T D [--causal]     scaled_dot_product_attention, as bench_attention --ask: timed anew at every line
+       torch_ops.py --attention B H T D [--causal]     scaled_dot_product_attention, as bench attention --ask: timed anew at every line
                                of input, answered with milliseconds of each pass, and what both added to the most memory held
        --processor-time: with one thread, the time on a machine that others use too
-A CASE is an operation and its sizes, such as "linear_forward 256 768 3072"; bench_ops --list has the usual ones.
+A CASE is an operation and its sizes, such as "linear_forward 256 768 3072"; bench ops --list has the usual ones.
 """
 
 import argparse
@@ -242,7 +242,7 @@ def show(case, arguments):
         print(json.dumps({**record, "ms": None, "error": str(error).splitlines()[0]}), flush=True)
         return
     except (KeyError, TypeError, ValueError):
-        print(f"torch_ops.py: no such case: {case}; bench_ops --list has the usual ones", file=sys.stderr)
+        print(f"torch_ops.py: no such case: {case}; bench ops --list has the usual ones", file=sys.stderr)
         sys.exit(2)
     print(json.dumps({**record, "ms": 1e3 * seconds}), flush=True)
 

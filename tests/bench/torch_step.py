@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Full training steps (random batch, forward, loss, backward, clipping, AdamW) of bench_train_step's workloads in PyTorch.
+"""Full training steps (random batch, forward, loss, backward, clipping, AdamW) of bench train_step's workloads in PyTorch.
 
 Usage: torch_step.py [WORKLOAD[:BATCH]...] [--device cpu|cuda[:N]] [--precision f32|tf32|bf16] [--steps N] [--seconds S] [--threads N]
                      [--compile [--graphs]] [--settings NAME] [--first-step] [--list]
 
-One line of JSON a workload, with the keys of bench_train_step; each workload has a process of its own, so that its peak memory is its
+One line of JSON a workload, with the keys of bench train_step; each workload has a process of its own, so that its peak memory is its
 own. PyTorch at its best: packed projections, scaled_dot_product_attention with its causal hint, fused AdamW, clipping by foreach,
 denormals flushed, and the process environment of --settings, which see. The models are those of the C++ bench, parameter for parameter:
 GPT-2 with exact GELU and a tied head; an encoder and a decoder with a norm before each sublayer and at each end (torch.nn.Transformer

@@ -1,6 +1,6 @@
 // Full training steps (random batch, forward, loss, backward, clipping, AdamW) of the workloads that
 // torch_step.py times in PyTorch, through the library as its users have it. One line of JSON a workload.
-// Usage: bench_train_step [WORKLOAD[:BATCH]...] [--device cpu|cuda[:N]] [--precision f64|f32|tf32|bf16]
+// Usage: bench train_step [WORKLOAD[:BATCH]...] [--device cpu|cuda[:N]] [--precision f64|f32|tf32|bf16]
 //                         [--steps N] [--seconds S] [--threads N] [--batch B] [--length T] [--fused-head]
 //                         [--recompute-layers] [--no-graphs] [--profile] [--first-step] [--list]
 #include <tapeformer/autograd/kernels/cuda.h>
@@ -9,12 +9,12 @@
 #include <tapeformer/examples/command_line.h>
 #include <tapeformer/examples/compute.h>
 #include <tapeformer/examples/program.h>
+#include <tapeformer/tests/bench/bench.h>
 #include <tapeformer/tests/bench/gemm_rate.h>
 #include <tapeformer/tests/bench/peak.h>
 #include <tapeformer/tests/bench/resident.h>
 #include <tapeformer/tests/bench/training.h>
 
-#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
 #include <omp.h>
@@ -160,8 +160,9 @@ void measure(const Workload& w, const Options& options) {
 
 /// This program again with one of its workloads, so that its peak memory is that workload's.
 int run_alone(const std::string& workload, const Options& options, char** argv) {
-  std::vector<char*> arguments;
-  for (char** argument = argv; *argument != nullptr; ++argument) {
+  std::string program = "bench", bench = "train_step";
+  std::vector<char*> arguments = {program.data(), bench.data()};
+  for (char** argument = argv + 1; *argument != nullptr; ++argument) {
     const auto& all = options.workloads;
     if (*argument == workload || std::find(all.begin(), all.end(), *argument) == all.end())
       arguments.push_back(*argument);
@@ -188,32 +189,31 @@ void list_workloads() {
   }
 }
 
-int bench(int argc, char** argv) {
+}  // namespace
+
+int tapeformer::bench_train_step(int argc, char** argv) {
   Options o;
-  CLI::App app("Times full training steps; one line of JSON a workload.");
-  const CLI::Range positive(1, 1000000);
-  app.add_option("workloads", o.workloads,
-                 "names, see --list; NAME:BATCH for another batch; babygpt unless given");
-  app.add_option("--steps", o.steps, "measured ones; as many as take --seconds, 5 to 200, unless given")
-      ->check(positive);
-  app.add_option("--seconds", o.seconds)->check(CLI::Range(0.0, 1e4))->capture_default_str();
-  app.add_option("--threads", o.threads, "all cores unless given")->check(positive);
-  app.add_option("--device", o.compute.device, "cpu, cuda or cuda:N")->capture_default_str();
-  app.add_option("--precision", o.compute.precision,
-                 "f64 or f32, or on a GPU tf32, or bf16 beside weights in f32 that are updated")
-      ->check(CLI::IsMember({"f64", "f32", "tf32", "bf16"}))
-      ->capture_default_str();
-  app.add_option("--batch", o.batch, "rows; the workload's own unless given")->check(positive);
-  app.add_option("--length", o.length, "tokens a row; the workload's own unless given")->check(positive);
-  app.add_flag("--fused-head", o.fused_head, "the loss in chunks, without logits");
-  app.add_flag_callback(
-      "--no-graphs", [&o] { o.compute.graphs = false; }, "on a GPU queue every step kernel by kernel");
-  app.add_flag("--recompute-layers", o.recompute_layers,
-               "layers keep only their input for the backward pass");
-  app.add_flag("--profile", o.profile, "a table of where the time goes; on a GPU, by phase");
-  app.add_flag("--first-step", o.first_step, "end after one step, the first");
-  app.add_flag("--list", o.list, "the workloads and their sizes");
-  if (!read_command_line(app, argc, argv)) return kExitSuccess;
+  const CommandLine line("Times full training steps; one line of JSON a workload.");
+  line.option("workloads", o.workloads,
+              "names, see --list; NAME:BATCH for another batch; babygpt unless given");
+  line.number("--steps", o.steps, "measured ones; as many as take --seconds, 5 to 200, unless given",
+              kPositive);
+  line.number("--seconds", o.seconds, "", kNotNegative).show_default();
+  line.number("--threads", o.threads, "all cores unless given", kPositive);
+  line.option("--device", o.compute.device, "cpu, cuda or cuda:N").show_default();
+  line.option("--precision", o.compute.precision,
+              "f64 or f32, or on a GPU tf32, or bf16 beside weights in f32 that are updated")
+      .one_of({"f64", "f32", "tf32", "bf16"})
+      .show_default();
+  line.number("--batch", o.batch, "rows; the workload's own unless given", kPositive);
+  line.number("--length", o.length, "tokens a row; the workload's own unless given", kPositive);
+  line.flag("--fused-head", o.fused_head, "the loss in chunks, without logits");
+  line.negative_flag("--no-graphs", o.compute.graphs, "on a GPU queue every step kernel by kernel");
+  line.flag("--recompute-layers", o.recompute_layers, "layers keep only their input for the backward pass");
+  line.flag("--profile", o.profile, "a table of where the time goes; on a GPU, by phase");
+  line.flag("--first-step", o.first_step, "end after one step, the first");
+  line.flag("--list", o.list, "the workloads and their sizes");
+  if (!line.read(argc, argv)) return kExitSuccess;
   if (o.list) return list_workloads(), kExitSuccess;
   if (o.workloads.empty()) o.workloads = {"babygpt"};
   std::vector<Workload> workloads;
@@ -232,10 +232,4 @@ int bench(int argc, char** argv) {
   if (o.threads > 0) omp_set_num_threads(o.threads);
   measure(w, o);
   return kExitSuccess;
-}
-
-}  // namespace
-
-int main(int argc, char** argv) {
-  return run_program("bench_train_step", [&] { return bench(argc, argv); });
 }

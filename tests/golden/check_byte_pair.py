@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Compares byte-level BPE with tiktoken and tokenizers on awkward text, by the program bench_tokenizing.
+"""Compares byte-level BPE with tiktoken and tokenizers on awkward text, by the program bench.
 
-Usage: check_byte_pair.py BENCH_TOKENIZING ENCODER_JSON VOCAB_BPE [STRINGS] [SEED]
+Usage: check_byte_pair.py BENCH ENCODER_JSON VOCAB_BPE [STRINGS] [SEED]
 Every code point that Unicode 14 assigns, alone and between others; STRINGS (a million) random strings, and a fifth as many
 with bytes in them that are not UTF-8. Needs Python 3.11 (Unicode 14), tiktoken, tokenizers, regex, numpy.
 """
@@ -29,7 +29,7 @@ def ours(program, vocabulary_path, merges_path, strings):
         folder = pathlib.Path(folder)
         (folder / "text").write_bytes(b"".join(strings))
         numpy.array([len(s) for s in strings], numpy.uint32).tofile(folder / "lengths")
-        command = [program, folder / "text", "--vocabulary", vocabulary_path, "--merges", merges_path]
+        command = [program, "tokenizing", folder / "text", "--vocabulary", vocabulary_path, "--merges", merges_path]
         command += ["--lengths", folder / "lengths", "--ids", folder / "ids"]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
         ids = numpy.fromfile(folder / "ids", numpy.int32)
