@@ -4,6 +4,8 @@
 #include <tapeformer/examples/language_tokenizer.h>
 #include <tapeformer/examples/program.h>
 
+#include <nlohmann/json.hpp>
+
 #include <algorithm>
 #include <filesystem>
 

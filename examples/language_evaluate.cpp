@@ -4,7 +4,6 @@
 #include <tapeformer/examples/language_evaluate.h>
 #include <tapeformer/examples/language_run.h>
 #include <tapeformer/examples/program.h>
-#include <tapeformer/nn/hugging_face.h>
 
 #include <unistd.h>
 
@@ -43,16 +42,6 @@ class ScratchFolder {
  private:
   fs::path path_;
 };
-
-/// How the run was trained, or nothing for another program's model.
-std::optional<LanguageOptions> training_of(const std::string& folder) {
-  if (is_hugging_face(folder)) return {};
-  try {
-    return RunFolder(folder).config().at("training").get<LanguageOptions>();
-  } catch (const Json::exception& error) {
-    throw CheckpointError(folder + "/config.json: is not of this program: " + error.what());
-  }
-}
 
 TokenFile tokens_of(const LanguageOptions& trained, const std::string& run, const std::string& part) {
   const std::string folder = trained.tokens.empty() ? run + "/tokens" : trained.tokens;
@@ -94,7 +83,7 @@ int evaluate(const EvaluateOptions& options) {
   const Compute compute = options.compute.chosen();
   LanguageRun run = LanguageRun::load(options.run, options.average, options.tokenizer_model);
   compute.apply(run.model);
-  const std::optional<LanguageOptions> trained = training_of(options.run);
+  const std::optional<LanguageOptions> trained = training_in(options.run);
   if (!trained && options.corpus.empty())
     throw Error(options.run + ": has a model but no text to measure it on; name one with --corpus");
   if (!options.tokenizer_model.empty() && options.corpus.empty())

@@ -7,6 +7,8 @@
 #include <tapeformer/nn/hugging_face.h>
 #include <tapeformer/nn/weight_average.h>
 
+#include <nlohmann/json.hpp>
+
 #include <cstdio>
 #include <filesystem>
 
@@ -76,6 +78,15 @@ DecoderOnlyConfig model_config_in(const std::string& folder) {
     return is_hugging_face(folder) ? hugging_face_config(json) : DecoderOnlyConfig::from_json(json);
   } catch (const CheckpointError& error) {
     throw CheckpointError(folder + "/config.json: " + error.what());
+  }
+}
+
+std::optional<LanguageOptions> training_in(const std::string& folder) {
+  if (is_hugging_face(folder)) return {};
+  try {
+    return RunFolder(folder).config().at("training").get<LanguageOptions>();
+  } catch (const Json::exception& error) {
+    throw CheckpointError(folder + "/config.json: is not of this program: " + error.what());
   }
 }
 

@@ -5,6 +5,7 @@
 #include <tapeformer/nn/transformer/decoder_only.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 
 namespace tapeformer {
@@ -23,6 +24,9 @@ struct LanguageRun {
 
 /// The model in a run folder or a Hugging Face folder, without its weights. Throws: CheckpointError
 DecoderOnlyConfig model_config_in(const std::string& folder);
+
+/// How the run was trained, or nothing for another program's model. Throws: CheckpointError
+std::optional<LanguageOptions> training_in(const std::string& folder);
 
 /// The model that a new training begins with: drawn anew, or, with options.from, with the weights in that
 /// folder. Throws: CheckpointError, Error

@@ -6,6 +6,7 @@
 #include <tapeformer/nn/generate_text.h>
 
 #include <omp.h>
+#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <utility>
@@ -106,12 +107,12 @@ Validation LanguageTask::validate(Progress& progress) {
   if (plan_.exact) {
     const MeanLoss exact = measure_.exact(model_, progress);
     result.loss = exact.nats;
-    if (exact.bytes > 0) result.further["bits_per_byte"] = exact.bits_per_byte();
+    if (exact.bytes > 0) result.further.emplace_back("bits_per_byte", exact.bits_per_byte());
   }
   if (plan_.batches > 0) {
     const MeanLoss estimate = measure_.estimate(model_, plan_.batches, 0, progress);
     if (!plan_.exact) result.loss = estimate.nats;
-    result.further["estimated_loss"] = estimate.nats;
+    result.further.emplace_back("estimated_loss", estimate.nats);
     result.remark = format(plan_.exact ? ", estimated %.4f ± %.4f" : ", an estimate ± %.4f",
                            plan_.exact ? estimate.nats : estimate.standard_error, estimate.standard_error);
   }

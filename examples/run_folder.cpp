@@ -3,6 +3,8 @@
 #include <tapeformer/examples/run_folder.h>
 #include <tapeformer/nn/atomic_file.h>
 
+#include <nlohmann/json.hpp>
+
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>

@@ -3,14 +3,14 @@
 #include <tapeformer/nn/checkpoint.h>
 #include <tapeformer/optim/optimizer.h>
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 
 #include <string>
 #include <vector>
 
 namespace tapeformer {
 
-using Json = nlohmann::ordered_json;
+using Json = nlohmann::ordered_json;  // to look into one takes <nlohmann/json.hpp>
 
 /// The files of one training: config.json, vocabularies, weights.safetensors (the best so far),
 /// weights-STEP.safetensors (the last ones, where they are kept), checkpoint.safetensors (everything that

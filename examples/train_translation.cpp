@@ -8,6 +8,8 @@
 #include <tapeformer/nn/atomic_file.h>
 #include <tapeformer/nn/generate.h>
 
+#include <nlohmann/json.hpp>
+
 #include <algorithm>
 #include <cmath>
 #include <cstdio>

@@ -6,6 +6,7 @@
 #include <tapeformer/examples/training_run.h>
 
 #include <omp.h>
+#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -27,6 +28,8 @@ std::unique_ptr<TrainingTask> made(const MakeTask& make_task, Index threads, con
 }
 
 }  // namespace
+
+Json TrainingTask::conclude(Progress&) { return Json::object(); }
 
 int start_training(const RunFolder& folder, const TrainingControl& control, const MakeTask& make_task) {
   folder.refuse_if_used();
@@ -266,7 +269,7 @@ void TrainingRun::validate() {
   clock_.enter(Phase::log);
   Json metrics = {{"step", state_.step}, {"validation_loss", result.loss}};
   metrics["perplexity"] = std::exp(result.loss);
-  metrics.update(result.further);
+  for (const auto& [name, number] : result.further) metrics[name] = number;
   metrics["best"] = better;
   folder_.append_metrics(metrics);
   progress_.keep("step " + std::to_string(state_.step) +

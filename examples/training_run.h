@@ -11,6 +11,8 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <string>
+#include <utility>
 #include <vector>
 
 namespace tapeformer {
@@ -37,9 +39,9 @@ struct BatchParts {
 };
 
 struct Validation {
-  double loss = 0;                ///< in nats a token; the lowest has the best weights
-  Json further = Json::object();  ///< more fields for metrics.jsonl
-  std::string remark;             ///< said in the log behind loss and perplexity: ", ..."
+  double loss = 0;                                      ///< in nats a token; the lowest has the best weights
+  std::vector<std::pair<std::string, double>> further;  ///< more fields for metrics.jsonl
+  std::string remark;                                   ///< in the log behind loss and perplexity: ", ..."
 };
 
 /// What a TrainingRun trains: a model, its data, and how the two meet.
@@ -75,7 +77,7 @@ class TrainingTask {
   virtual void load_state(const Json& state) = 0;
   /// Called when the training is over, with the best weights in the model. What it returns ends
   /// metrics.jsonl.
-  virtual Json conclude(Progress&) { return Json::object(); }
+  virtual Json conclude(Progress& progress);
 
   /// The program's name and what its models are for, as messages say them: "train_translation", "translate".
   virtual const char* program() const = 0;

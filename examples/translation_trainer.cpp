@@ -4,6 +4,7 @@
 #include <tapeformer/nn/generate.h>
 
 #include <omp.h>
+#include <nlohmann/json.hpp>
 
 #include <algorithm>
 

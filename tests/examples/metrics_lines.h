@@ -3,6 +3,8 @@
 #include <tapeformer/examples/program.h>
 #include <tapeformer/examples/run_folder.h>
 
+#include <nlohmann/json.hpp>
+
 #include <sstream>
 #include <string>
 #include <vector>

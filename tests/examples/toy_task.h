@@ -6,6 +6,8 @@
 #include <tapeformer/nn/linear.h>
 #include <tapeformer/tests/reference/support.h>
 
+#include <nlohmann/json.hpp>
+
 #include <cmath>
 #include <limits>
 #include <vector>
@@ -75,7 +77,7 @@ class ToyTask : public TrainingTask {
     result.loss = true_loss();
     if (!validations.empty()) result.loss = validations.at(static_cast<std::size_t>(validated_));
     ++validated_;
-    result.further["times"] = validated_;
+    result.further.emplace_back("times", static_cast<double>(validated_));
     result.remark = ", as a toy does it";
     return result;
   }
