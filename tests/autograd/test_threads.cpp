@@ -1,0 +1,74 @@
+#include <tapeformer/autograd/threads.h>
+
+#include <doctest/doctest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+using namespace tapeformer;
+
+namespace {
+
+/// Files as a system has them about control groups, until this goes.
+class System {
+ public:
+  explicit System(const std::string& groups) { write("/proc/self/cgroup", groups); }
+  ~System() { std::filesystem::remove_all(root_); }
+  System(const System&) = delete;
+  System& operator=(const System&) = delete;
+
+  System& write(const std::string& path, const std::string& text) {
+    const std::filesystem::path file = root_ + path;
+    std::filesystem::create_directories(file.parent_path());
+    std::ofstream(file) << text << "\n";
+    return *this;
+  }
+  int quota() const { return processor_quota(root_); }
+
+ private:
+  std::string root_ =
+      std::filesystem::temp_directory_path() / ("tapeformer_threads_" + std::to_string(getpid()));
+};
+
+}  // namespace
+
+TEST_SUITE("autograd/threads") {
+  TEST_CASE("no control group, no limit") {
+    CHECK(processor_quota("/there/is/no/such/folder") == 0);
+    CHECK(System("").quota() == 0);
+    CHECK(System("nonsense\n0:").quota() == 0);
+  }
+
+  TEST_CASE("version 2: a quota over its period, rounded up") {
+    System system("0::/app/training");
+    CHECK(system.quota() == 0);
+    CHECK(system.write("/sys/fs/cgroup/app/training/cpu.max", "max 100000").quota() == 0);
+    CHECK(system.write("/sys/fs/cgroup/app/training/cpu.max", "300000 100000").quota() == 3);
+    CHECK(system.write("/sys/fs/cgroup/app/training/cpu.max", "300001 100000").quota() == 4);
+    CHECK(system.write("/sys/fs/cgroup/app/training/cpu.max", "10000 100000").quota() == 1);
+  }
+
+  TEST_CASE("groups above limit too: the least quota counts") {
+    System system("0::/app/training");
+    CHECK(system.write("/sys/fs/cgroup/app/cpu.max", "200000 100000").quota() == 2);
+    CHECK(system.write("/sys/fs/cgroup/app/training/cpu.max", "300000 100000").quota() == 2);
+    CHECK(system.write("/sys/fs/cgroup/cpu.max", "50000 50000").quota() == 1);
+  }
+
+  TEST_CASE("version 1: the group of the controller cpu, -1 for no limit") {
+    System system("9:name=systemd:/app\n3:cpuset:/\n2:cpu,cpuacct:/app\n0::/");
+    CHECK(system.quota() == 0);
+    system.write("/sys/fs/cgroup/cpu/app/cpu.cfs_period_us", "50000");
+    CHECK(system.write("/sys/fs/cgroup/cpu/app/cpu.cfs_quota_us", "-1").quota() == 0);
+    CHECK(system.write("/sys/fs/cgroup/cpu/app/cpu.cfs_quota_us", "75000").quota() == 2);
+  }
+
+  TEST_CASE("in a container that sees its own group as the root, by a path of the host") {
+    CHECK(System("0::/../training").write("/sys/fs/cgroup/cpu.max", "150000 100000").quota() == 2);
+    System system("2:cpu:/docker/0123");
+    system.write("/sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000");
+    CHECK(system.write("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", "100000").quota() == 1);
+  }
+}
