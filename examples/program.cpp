@@ -1,4 +1,5 @@
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/threads.h>
 #include <tapeformer/examples/program.h>
 
 #include <pthread.h>
@@ -20,8 +21,9 @@ std::atomic<bool> interrupt_seen{false};
 
 }  // namespace
 
-int run_program(const char* name, const std::function<int()>& body) {
+int run_program(const char* name, char** arguments, const std::function<int()>& body) {
   try {
+    share_processors(arguments);
     return body();
   } catch (const std::bad_alloc&) {
     std::fprintf(stderr, "%s: out of memory; try a smaller batch or model\n", name);

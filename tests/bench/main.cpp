@@ -1,4 +1,5 @@
 // Usage: bench NAME [ARGUMENTS...]; bench --help lists the names, bench NAME --help what each takes.
+#include <tapeformer/autograd/threads.h>
 #include <tapeformer/examples/program.h>
 #include <tapeformer/tests/bench/bench.h>
 
@@ -38,7 +39,7 @@ int run(int argc, char** argv) {
     if (bench.name != name) continue;
     std::string program = "bench " + name;
     argv[1] = program.data();
-    return run_program(program.c_str(), [&] { return bench.run(argc - 1, argv + 1); });
+    return run_program(program.c_str(), argv, [&] { return bench.run(argc - 1, argv + 1); });
   }
   const std::string wrong = name.empty() ? "name a bench" : "there is no bench " + name;
   std::fprintf(stderr, "bench: %s; try --help\n", wrong.c_str());
@@ -48,4 +49,7 @@ int run(int argc, char** argv) {
 }  // namespace
 }  // namespace tapeformer
 
-int main(int argc, char** argv) { return tapeformer::run(argc, argv); }
+int main(int argc, char** argv) {
+  tapeformer::share_processors(argv);  // before `run` changes them: it may execute the program anew
+  return tapeformer::run(argc, argv);
+}

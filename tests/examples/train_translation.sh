@@ -60,6 +60,22 @@ for delay in 1.2 1.4 1.6 1.8; do
   check "a signal amid large products stops and saves" test $? = 130
 done
 
+# --- how long waiting threads spin: the program chooses, unless its user has ------------------------------------
+spins() {  # spins VARIABLE=VALUE...: what OpenMP says of it last
+  env -u OMP_WAIT_POLICY -u GOMP_SPINCOUNT "$@" OMP_DISPLAY_ENV=verbose "$program" --version 2>&1 |
+    sed -n "s/^ *GOMP_SPINCOUNT = '\([0-9]*\)'/\1/p" | tail -n 1
+}
+chosen=$(spins)
+check "a program chooses how long its threads spin (got '$chosen')" test "0$chosen" -gt 0 -a "0$chosen" -lt 300000
+check "a user's count wins" test "$(spins GOMP_SPINCOUNT=17)" = 17
+check "a user's passive threads do not spin" test "$(spins OMP_WAIT_POLICY=passive)" = 0
+check "a user's active threads do" test "$(spins OMP_WAIT_POLICY=active)" -gt 300000
+chooses() { env -u OMP_WAIT_POLICY -u GOMP_SPINCOUNT "$@" 2>&1; }
+check "a program that chooses gets its arguments as they were" test \
+  "$(chooses "$program" train '--a b' '' '*')" = "$("$program" train '--a b' '' '*' 2>&1)"
+loader=$(ldd "$program" | sed -n 's/^[[:space:]]*\(\/[^ ]*\) (0x.*/\1/p')
+[ -z "$loader" ] || check "it runs under the loader" test "$(chooses "$loader" "$program" --version)" = "$("$program" --version)"
+
 # --- using it ----------------------------------------------------------------------------------------------
 printf 'the cat sleeps .\n\nthe dog .\n' | "$program" translate --run "$work/whole" >"$work/out" 2>"$work/err"
 check "translate answers every line, empty ones too" test "$(wc -l <"$work/out")" = 3
