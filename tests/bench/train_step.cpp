@@ -103,6 +103,12 @@ double median_ms(const std::vector<PhaseSeconds>& steps, const F& part) {
   return 1e3 * median(values);
 }
 
+double mean_ms(const std::vector<PhaseSeconds>& steps) {
+  double seconds = 0;
+  for (const PhaseSeconds& step : steps) seconds += sum(step);
+  return 1e3 * seconds / static_cast<double>(steps.size());
+}
+
 /// How near a rate is to what the CPU can do at most, and to that of large matrix products.
 void add_shares(nlohmann::ordered_json& line, double rate, bool in_double) {
   const double peak = in_double ? peak_rate<double>() : peak_rate<float>(), gemm = gemm_rate(now);
@@ -136,6 +142,7 @@ void measure(const Workload& w, const Options& options) {
   if (on_gpu) line["gpu"] = cuda::device_name(compute.device.index);
   line["dtype"] = options.compute.precision, line["threads"] = omp_get_max_threads(), line["compile"] = false;
   line["params"] = training.parameters(), line["ms"] = rounded(ms, 2);
+  line["mean_ms"] = rounded(mean_ms(steps), 2);  // on a busy machine a few steps take long
   line["tokens_per_s"] = std::llround(1e3 * static_cast<double>(w.tokens()) / ms);
   line["peak_mib"] = std::llround(resident), line["pool_mib"] = std::llround(pool / (1 << 20));
   if (on_gpu) {
