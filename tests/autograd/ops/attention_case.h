@@ -159,22 +159,4 @@ inline double attention_error(const OpResult& got, const OpResult& expected, dou
   return worst;
 }
 
-/// Both paths, in both types, against plain loops.
-inline void check_attention_paths(const AttentionInputs& in, const AttentionOptions& options,
-                                  Generator& random, double tolerance_f32 = 1e-5) {
-  const Tensor seed = random_normal({in.B(), in.T(), in.H(), in.value.size(3)}, random);
-  const AttentionOracle expected = attention_oracle(in, options, seed);
-  for (const AttentionFunction path : kAttentionPaths) {
-    CAPTURE(path == composed_attention);
-    for (const DType type : {DType::f64, DType::f32}) {
-      CAPTURE(name_of(type));
-      std::vector<Tensor> converted;
-      for (const Tensor& x : in.list()) converted.push_back(x.to(type));
-      const OpResult got = run_op(attention_by(path, options), converted, seed);
-      CHECK(got.y.dtype() == type);
-      CHECK(attention_error(got, expected, 0.1) <= (type == DType::f64 ? 1e-11 : tolerance_f32));
-    }
-  }
-}
-
 }  // namespace tapeformer

@@ -5,6 +5,7 @@
 #include <tapeformer/autograd/tape.h>
 #include <tapeformer/tests/reference/golden.h>
 #include <tapeformer/tests/reference/gradcheck_table.h>
+#include <tapeformer/tests/reference/rounding.h>
 #include <tapeformer/tests/reference/support.h>
 
 #include <functional>
@@ -53,6 +54,15 @@ inline OpResult run_op(const Op& op, const std::vector<Tensor>& inputs, const Te
   return result;
 }
 
+/// The output and the gradients are no farther from `exact` than `bound` allows each element.
+inline void check_within(const OpResult& got, const OpResult& exact, const OpResult& bound) {
+  CHECK(over_bound(got.y, exact.y, bound.y) <= 1);
+  for (std::size_t i = 0; i < exact.gradients.size(); ++i) {
+    CAPTURE(i);
+    CHECK(over_bound(got.gradients[i], exact.gradients[i], bound.gradients[i]) <= 1);
+  }
+}
+
 /// Compares `op`, in f64 and in f32, with an f64 result worked out another way.
 inline void check_op(const Op& op, const std::vector<Tensor>& inputs, const Tensor& seed,
                      const OpResult& expected, double tolerance = 1e-11, double tolerance_f32 = 1e-5) {
@@ -84,6 +94,18 @@ inline void check_golden(const std::string& name_of_case, const std::vector<std:
     expected.gradients.push_back(golden.tensor(name_of_case, "grad." + name));
   }
   check_op(op, inputs, golden.tensor(name_of_case, "seed"), expected);
+}
+
+/// A case of a golden file in f32, for which `bound` says how far each element may be off.
+inline void check_golden_f32(const Golden& golden, const std::string& name_of_case,
+                             const std::vector<std::string>& names, const Op& op, const OpResult& bound) {
+  std::vector<Tensor> inputs;
+  OpResult expected{golden.tensor(name_of_case, "out"), {}};
+  for (const std::string& name : names) {
+    inputs.push_back(golden.tensor(name_of_case, "in." + name, DType::f32));
+    expected.gradients.push_back(golden.tensor(name_of_case, "grad." + name));
+  }
+  check_within(run_op(op, inputs, golden.tensor(name_of_case, "seed")), expected, bound);
 }
 
 /// Both orders of derivative, into the table that the tests print.

@@ -1,6 +1,7 @@
 #include <tapeformer/autograd/ops/elementwise.h>
 #include <tapeformer/autograd/ops/reduce.h>
 #include <tapeformer/tests/autograd/ops/attention_random.h>
+#include <tapeformer/tests/autograd/ops/attention_rounding.h>
 #include <tapeformer/tests/reference/sanitized.h>
 
 #include <omp.h>

@@ -1,0 +1,122 @@
+#pragma once
+
+#include <tapeformer/autograd/ops/additive_attention.h>
+#include <tapeformer/tests/autograd/ops/attention_rounding.h>
+
+#include <cmath>
+
+namespace tapeformer {
+
+/// f(i, query, key, weight) for every pair of every head: its place in [B, H, T, S], and where the rows of D
+/// numbers begin that it is made of.
+template <class F>
+void each_pair(const AttentionInputs& in, const F& f) {
+  const Index T = in.T(), H = in.H(), S = in.S(), G = in.G(), D = in.query.size(3);
+  for (Index i = 0; i < in.B() * H * T * S; ++i) {
+    const Index s = i % S, t = i / S % T, h = i / S / T % H, b = i / S / T / H;
+    f(i, ((b * T + t) * H + h) * D, ((b * S + s) * G + h / (H / G)) * D, h * D);
+  }
+}
+
+/// The inputs without what scores are made of.
+inline AttentionInputs without_products(const AttentionInputs& in) {
+  return {Tensor::zeros(in.query.shape(), DType::f64, Device::cpu()),
+          Tensor::zeros(in.key.shape(), DType::f64, Device::cpu()), in.value};
+}
+
+/// The options with the scores, masked, as a mask.
+inline AttentionOptions scored(const AttentionInputs& in, const Tensor& weight,
+                               const AttentionOptions& all_options) {
+  AttentionOptions options = moved(all_options, Device::cpu());
+  const Shape shape{in.B(), in.H(), in.T(), in.S()};
+  const Tensor scores = Tensor::zeros(shape, DType::f64, Device::cpu());
+  each_pair(in, [&](Index i, Index q, Index k, Index w) {
+    double score = 0;
+    for (Index d = 0; d < in.query.size(3); ++d)
+      score += weight.at(w + d) * std::tanh(in.query.at(q + d) + in.key.at(k + d));
+    if (options.mask.defined()) {
+      const double mask = broadcast_at(options.mask, shape, i);
+      score += options.mask.dtype() != DType::boolean ? mask : mask != 0 ? 0 : -kInfinity;
+    }
+    scores.data<double>()[i] = score;
+  });
+  options.mask = scores;
+  options.scale = 1;
+  return options;
+}
+
+/// Additive attention and its gradients in plain loops. Dot products of zeros leave the mask as the only
+/// score, so that the oracle of those goes on from scores to outputs and back.
+inline AttentionOracle additive_oracle(const AttentionInputs& inputs, const Tensor& weights,
+                                       const AttentionOptions& options, const Tensor& dy) {
+  const AttentionInputs in = on_cpu(inputs);
+  const Tensor weight = weights.to(Device::cpu());
+  const Index D = in.query.size(3);
+  const auto hidden = [&](Index q, Index k, Index d) {
+    return std::tanh(in.query.at(q + d) + in.key.at(k + d));
+  };
+  AttentionOracle result = attention_oracle(without_products(in), scored(in, weight, options), dy);
+  result.gradients.push_back(Tensor::zeros(weight.shape(), DType::f64, Device::cpu()));
+  double *dq = result.gradients[0].data<double>(), *dk = result.gradients[1].data<double>();
+  double* dw = result.gradients[3].data<double>();
+  each_pair(in, [&](Index i, Index q, Index k, Index w) {
+    const double dscore = result.dscores.at(i);
+    if (dscore == 0) return;
+    for (Index d = 0; d < D; ++d) {
+      const double u = hidden(q, k, d);
+      dq[q + d] += dscore * weight.at(w + d) * (1 - u * u);
+      dk[k + d] += dscore * weight.at(w + d) * (1 - u * u);
+      dw[w + d] += dscore * u;
+    }
+  });
+  return result;
+}
+
+/// The most by which what is computed in `type` may be off from the oracle's.
+inline OpResult additive_rounding(const AttentionInputs& inputs, const Tensor& weights,
+                                  const AttentionOptions& options, const Tensor& dy,
+                                  const AttentionOracle& exact, DType type) {
+  constexpr Index kFew = 8;
+  const AttentionInputs in = on_cpu(inputs);
+  const Tensor weight = weights.to(Device::cpu());
+  const Index T = in.T(), S = in.S(), D = in.query.size(3);
+  const double u = unit_roundoff(type);
+  // tanh of a rounded sum of rounded numbers, whose slope is 1 at most, and its own last places.
+  const auto hidden_error = [&](Index q, Index k, Index d) {
+    return 2 * u * (std::fabs(in.query.at(q + d)) + std::fabs(in.key.at(k + d))) + 4 * u;
+  };
+  const auto hidden = [&](Index q, Index k, Index d) {
+    return std::tanh(in.query.at(q + d) + in.key.at(k + d));
+  };
+  const Tensor of_scores = Tensor::zeros({in.B(), in.H(), T, S}, DType::f64, Device::cpu());
+  each_pair(in, [&](Index i, Index q, Index k, Index w) {
+    double error = 0;
+    for (Index d = 0; d < D; ++d) {
+      const double size = std::fabs(weight.at(w + d));
+      error += size * (hidden_error(q, k, d) + gamma_of(D + kFew, type) * std::fabs(hidden(q, k, d)));
+    }
+    of_scores.data<double>()[i] = error;
+  });
+  AttentionOracle bound =
+      attention_rounding(without_products(in), scored(in, weight, options), dy, exact, type, of_scores);
+  bound.gradients.push_back(Tensor::zeros(weight.shape(), DType::f64, Device::cpu()));
+  double *dq = bound.gradients[0].data<double>(), *dk = bound.gradients[1].data<double>();
+  double* dw = bound.gradients[3].data<double>();
+  const double of_keys = gamma_of(S + kFew, type), of_queries = gamma_of(T * (in.H() / in.G()) + kFew, type),
+               of_pairs = gamma_of(in.B() * T * S + kFew, type);
+  each_pair(in, [&](Index i, Index q, Index k, Index w) {
+    const double dscore = std::fabs(exact.dscores.at(i)), error = bound.dscores.at(i);
+    if (error == 0) return;
+    for (Index d = 0; d < D; ++d) {
+      const double y = std::fabs(hidden(q, k, d)), off = hidden_error(q, k, d), slope = 1 - y * y;
+      const double size = std::fabs(weight.at(w + d));
+      const double of_slope = 2 * off * (y + off) + 4 * u;  // 1 - y^2 loses its digits where y is near 1
+      dq[q + d] += size * (error * (slope + of_slope) + dscore * (of_slope + of_keys * slope));
+      dk[k + d] += size * (error * (slope + of_slope) + dscore * (of_slope + of_queries * slope));
+      dw[w + d] += error * (y + off) + dscore * (off + of_pairs * y);
+    }
+  });
+  return bound;
+}
+
+}  // namespace tapeformer

@@ -1,0 +1,116 @@
+#pragma once
+
+#include <tapeformer/tests/autograd/ops/attention_case.h>
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+namespace tapeformer {
+
+/// The most by which outputs, gradients, weights and gradients of scores that are computed in `type` from
+/// rounded inputs may be off from the oracle's: whatever the tiles, their order, and what is fused. Scores
+/// that are made otherwise than from products may be off by `of_scores` [B, H, T, S] besides.
+///
+/// A score is off by e, so its weight by the factor exp(2 max e) and the roundings of the sum that it is
+/// divided by; what is made of weights adds up their errors and its own roundings.
+inline AttentionOracle attention_rounding(const AttentionInputs& inputs, const AttentionOptions& all_options,
+                                          const Tensor& seed, const AttentionOracle& exact, DType type,
+                                          const Tensor& of_scores = {}) {
+  constexpr Index kFew = 8;  // of the inputs, the scale, dropout's factor, quotients
+  const AttentionInputs in = on_cpu(inputs);
+  const AttentionOptions options = moved(all_options, Device::cpu());
+  const Tensor dy = seed.to(Device::cpu());
+  const Index B = in.B(), T = in.T(), H = in.H(), S = in.S(), G = in.G();
+  const Index D = in.query.size(3), E = in.value.size(3);
+  const Shape scores{B, H, T, S};
+  const double u = unit_roundoff(type);
+  const double underflow =
+      type == DType::f64 ? 0x1p-1020 : 0x1p-124;  // of weights, which may be flushed to 0
+  const double product = gamma_of(D + kFew, type), output = gamma_of(S + kFew, type),
+               input = gamma_of(T * (H / G) + kFew, type), share = gamma_of(E + S + kFew, type);
+  AttentionOracle bound;
+  const auto zeros = [](const Shape& shape) { return Tensor::zeros(shape, DType::f64, Device::cpu()); };
+  bound.y = zeros({B, T, H, E}), bound.weights = zeros(scores), bound.dscores = zeros(scores);
+  for (const Tensor& x : in.list()) bound.gradients.push_back(zeros(x.shape()));
+  const Tensor kept = dropout(Tensor::full(scores, 1, DType::f64, Device::cpu()), options.dropout,
+                              options.dropout_key);  // 0 or 1 / (1 - p)
+  const double scale = options.scale != 0 ? options.scale : 1 / std::sqrt(static_cast<double>(D));
+  double *y = bound.y.data<double>(), *dq = bound.gradients[0].data<double>();
+  double *dk = bound.gradients[1].data<double>(), *dv = bound.gradients[2].data<double>();
+  std::vector<double> off(static_cast<std::size_t>(S)), spread(off), weight_error(off);
+  for (Index row = 0; row < B * H * T; ++row) {
+    const Index b = row / (H * T), h = row / T % H, t = row % T, g = h / (H / G);
+    const auto at_t = [&](Index width) { return ((b * T + t) * H + h) * width; };
+    const auto at_s = [&](Index s, Index width) { return ((b * S + s) * G + g) * width; };
+    const double *w = exact.weights.data<double>() + row * S, *ds = exact.dscores.data<double>() + row * S;
+    std::vector<Index> seen;
+    double most_off = 0, largest_score = 0;
+    for (Index s = 0; s < S; ++s) {
+      if (!left_in(options, in, b, h, t, s)) continue;
+      const bool additive = options.mask.defined() && options.mask.dtype() != DType::boolean;
+      double size = additive ? std::fabs(broadcast_at(options.mask, scores, row * S + s)) : 0;
+      for (Index d = 0; d < D; ++d)
+        size += std::fabs(scale * in.query.at(at_t(D) + d) * in.key.at(at_s(s, D) + d));
+      // The score, and as an argument of exp: less the largest, to base 2 perhaps.
+      off[static_cast<std::size_t>(s)] =
+          (product + 4 * u) * size + (of_scores.defined() ? of_scores.at(row * S + s) : 0);
+      largest_score = std::max(largest_score, size);
+      most_off = std::max(most_off, off[static_cast<std::size_t>(s)]);
+      seen.push_back(s);
+    }
+    const auto count = static_cast<Index>(seen.size());
+    const double of_total = most_off + 8 * u * largest_score + gamma_of(2 * count + 2 * kFew, type);
+    double of_product = 0;
+    for (const Index s : seen) {
+      const auto i = static_cast<std::size_t>(s);
+      const double keep = kept.at(row * S + s);
+      weight_error[i] = w[s] * std::expm1(off[i] + of_total) + underflow;
+      bound.weights.data<double>()[row * S + s] = weight_error[i];
+      spread[i] = 0;  // sum |dy v|: the size of what its dscore is made of
+      for (Index e = 0; e < E; ++e) {
+        const double v = std::fabs(in.value.at(at_s(s, E) + e)), d = std::fabs(dy.at(at_t(E) + e));
+        y[at_t(E) + e] += keep * v * (weight_error[i] + output * w[s]);
+        dv[at_s(s, E) + e] += keep * d * (weight_error[i] + input * w[s]);
+        spread[i] += keep * d * v;
+      }
+      of_product += (weight_error[i] + share * w[s]) * spread[i];
+    }
+    double total = 0;  // sum w |dy v|, an upper bound of what all have in common
+    for (const Index s : seen) total += w[s] * spread[static_cast<std::size_t>(s)];
+    for (const Index s : seen) {
+      const auto i = static_cast<std::size_t>(s);
+      const double both = spread[i] + total;
+      const double error = weight_error[i] * both + w[s] * (share * both + of_product);
+      bound.dscores.data<double>()[row * S + s] = error;
+      for (Index d = 0; d < D; ++d) {
+        dq[at_t(D) + d] += std::fabs(scale * in.key.at(at_s(s, D) + d)) * (error + output * std::fabs(ds[s]));
+        dk[at_s(s, D) + d] +=
+            std::fabs(scale * in.query.at(at_t(D) + d)) * (error + input * std::fabs(ds[s]));
+      }
+    }
+  }
+  return bound;
+}
+
+/// Both paths, in both types, against plain loops.
+inline void check_attention_paths(const AttentionInputs& in, const AttentionOptions& options,
+                                  Generator& random) {
+  const Tensor seed = random_normal({in.B(), in.T(), in.H(), in.value.size(3)}, random);
+  const AttentionOracle expected = attention_oracle(in, options, seed);
+  const AttentionOracle bound = attention_rounding(in, options, seed, expected, DType::f32);
+  for (const AttentionFunction path : kAttentionPaths) {
+    CAPTURE(path == composed_attention);
+    for (const DType type : {DType::f64, DType::f32}) {
+      CAPTURE(name_of(type));
+      std::vector<Tensor> converted;
+      for (const Tensor& x : in.list()) converted.push_back(x.to(type));
+      const OpResult got = run_op(attention_by(path, options), converted, seed);
+      CHECK(got.y.dtype() == type);
+      if (type == DType::f64) CHECK(attention_error(got, expected, 0.1) <= 1e-11);
+      if (type == DType::f32) check_within(got, expected, bound);
+    }
+  }
+}
+
+}  // namespace tapeformer

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <tapeformer/autograd/tensor.h>
+
+namespace tapeformer {
+
+// How far rounding may lead a result away from the exact one: from sizes and magnitudes alone, and so on
+// every processor, with every compiler, library and number of threads, in whatever order they add and
+// whichever products they fuse with sums.
+// Source: Higham 2002, Accuracy and Stability of Numerical Algorithms, section 3.1.
+
+/// u: the largest relative error of one rounding to the nearest.
+double unit_roundoff(DType type);
+
+/// gamma_n = n u / (1 - n u): the largest relative error of n roundings one after another. A sum of n
+/// products is off by at most gamma_n sum |a b|, in any order.
+double gamma_of(Index roundings, DType type);
+
+/// max |a - b| / bound over the elements: at most 1 where `bound` [the shape of b] holds. 0 where a and b are
+/// equal; NaN where one of them is. Throws: ShapeError if the shapes differ.
+double over_bound(const Tensor& a, const Tensor& b, const Tensor& bound);
+
+/// |x|, as f64 on the CPU.
+Tensor magnitude(const Tensor& x);
+
+}  // namespace tapeformer
