@@ -62,7 +62,7 @@ foreach(name IN LISTS apart)
   tapeformer_test(emulated/apart/${name} cpu tapeformer_tests_emulated
     --source-file=${CMAKE_CURRENT_SOURCE_DIR}/${folder}/test_${file}.cpp --test-case-exclude=slow:*)
   set_tests_properties(emulated/apart/${name} PROPERTIES FAIL_REGULAR_EXPRESSION "test cases: +0 \\|;Status: FAILURE"
-    ENVIRONMENT "OMP_WAIT_POLICY=passive;OMP_NUM_THREADS=2;TAPEFORMER_EMULATED_DEVICES=2")
+    ENVIRONMENT TAPEFORMER_EMULATED_DEVICES=2)
 endforeach()
 
 # The kernels again, compiled so that the emulator sees each access: where two threads meet unordered, a test fails.
