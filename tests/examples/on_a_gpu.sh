@@ -36,11 +36,11 @@ train "$work/moved" --resume
 check "and on the GPU again, by itself" grep -q 'note: the run went on cpu' "$work/err"
 check "to the same losses" near "$work/cpu" "$work/moved" 1e-4
 
-said() { printf 'the cat sleeps .\n\nthe dog sees the cat .\n' | "$program" translate --run "$work/gpu" "$@" 2>"$work/err"; }
+said() { printf 'the cat sleeps .\n\nthe dog sees the cat .\nthe dog .\nthe cat sees .\n' | "$program" translate --run "$work/gpu" "$@" 2>"$work/err"; }
 said --device cpu >"$work/searched"
 for cache in contiguous paged none; do
   said --device cuda --cache $cache >"$work/out"
-  check "translate says on the GPU what it says on the cpu, with --cache $cache" cmp "$work/out" "$work/searched"
+  check "translate says on the GPU what it says on the cpu, with --cache $cache" mostly "$work/out" "$work/searched"
 done
 said --device cuda --sample --heatmap "$work/map.svg" --heatmap-head all >"$work/out"
 check "translate --sample draws on the GPU, and a picture" test -s "$work/map.svg"
@@ -48,11 +48,13 @@ for device in cpu cuda; do
   "$program" evaluate --run "$work/gpu" --device $device --beam 2 >"$work/found-$device" 2>"$work/err"
   check "evaluate ends well on $device" test $? = 0
 done
-check "evaluate finds the same" cmp "$work/found-cpu" "$work/found-cuda"
+# A loss adds up the roundings of some hundred operations in a row, and a perplexity is off by its share.
+check "evaluate finds the same" alike <(grep -E '^(sentences|loss)' "$work/found-cpu") \
+  <(grep -E '^(sentences|loss)' "$work/found-cuda") 1e-4
 check "its steps are graphs" grep -q ' [0-9]* steps as graphs$' "$work/err"
 "$program" evaluate --run "$work/gpu" --device cuda --beam 2 --no-graphs >"$work/out" 2>"$work/err"
 check "which --no-graphs does without" sh -c "! grep -q 'as graphs' '$work/err'"
-check "and finds the same" cmp "$work/found-cuda" "$work/out"
+check "and finds the same, to the last digit" cmp "$work/found-cuda" "$work/out"
 
 train "$work/bf16" "${tiny[@]}" --device cuda --precision bf16
 check "a training in bf16 ends well" test $? = 0
@@ -95,11 +97,11 @@ train "$work/llama-queued" "${small[@]}" --device cuda "${llama[@]}" --no-graphs
 check "to the same bits as without" cmp "$work/llama/checkpoint.safetensors" "$work/llama-queued/checkpoint.safetensors"
 train "$work/latent" "${small[@]}" --device cuda --attention mla --positions sinusoidal
 check "and latent attention" test $? = 0
-"$program" generate --run "$work/language" --prompt 'The 7th' --device cpu --max-tokens 24 --samples 2 >"$work/expected" 2>"$work/err"
+written=(--run "$work/language" --prompt 'The 7th' --max-tokens 16 --samples 4)
+"$program" generate "${written[@]}" --device cpu 2>"$work/err" | in_lines >"$work/expected"
 for cache in contiguous paged none; do
-  "$program" generate --run "$work/language" --prompt 'The 7th' --device cuda --max-tokens 24 --samples 2 --cache $cache \
-    >"$work/out" 2>"$work/err"
-  check "generate writes on the GPU what it writes on the cpu, with --cache $cache" cmp "$work/expected" "$work/out"
+  "$program" generate "${written[@]}" --device cuda --cache $cache 2>"$work/err" | in_lines >"$work/out"
+  check "generate writes on the GPU what it writes on the cpu, with --cache $cache" mostly "$work/expected" "$work/out"
 done
 for run in llama latent; do
   "$program" generate --run "$work/$run" --prompt 'The' --device cuda --precision bf16 --max-tokens 8 >"$work/out" 2>"$work/err"

@@ -31,6 +31,50 @@ train() { "$program" train --run "$@" 2>"$work/err" >"$work/out"; }
 # The losses that the run in folder $1 has logged.
 losses() { grep -o '"step":[0-9]*,"[a-z]*_loss":[0-9.e-]*' "$1/metrics.jsonl"; }
 
+# alike A B MOST: two texts are the same but for their numbers, which differ by at most MOST of themselves or of 1.
+alike() {
+  paste -d '\n' "$1" "$2" | sed 's/[0-9.][-+0-9.e]*/ & /g' | awk -v most="$3" '
+    NR % 2 { count = split($0, before, " "); next }
+    {
+      if (split($0, words, " ") != count) exit bad = 1
+      for (i = 1; i <= count; ++i) {
+        if (words[i] == before[i]) continue
+        if (words[i] !~ /^[0-9.]/ || before[i] !~ /^[0-9.]/) exit bad = 1
+        size = before[i] > 1 ? before[i] : 1
+        if (words[i] - before[i] > most * size || before[i] - words[i] > most * size) exit bad = 1
+      }
+    }
+    END { exit bad || NR == 0 || NR % 2 }'
+}
+
+# mostly A B: of at least four lines in each of two files at most a quarter differ. Where two tokens are equally likely
+# but for the rounding, either may come; tests/nn compares in double what has no such cases.
+mostly() {
+  paste -d '\n' "$1" "$2" | awk '
+    NR % 2 { before = $0; next }
+    $0 != before { ++others }
+    END { exit NR < 8 || others * 8 > NR }'
+}
+# Samples, each on one line.
+in_lines() { tr '\n' ' ' | sed 's/---------------/\n/g'; }
+
+# interrupts_training SIGNAL FOLDER OPTIONS...: begins a training there and ends it by SIGNAL in the middle; its exit code
+# is then in `code`. Where all steps are done before the signal comes, it begins again.
+interrupts_training() {
+  local signal=$1 folder=$2
+  shift 2
+  for _ in $(seq 20); do
+    rm -rf "$folder"
+    "$program" train --run "$folder" "$@" >/dev/null 2>"$work/err" &
+    local victim=$!
+    while kill -0 $victim 2>/dev/null && ! grep -q '"step":10' "$folder/metrics.jsonl" 2>/dev/null; do sleep 0.002; done
+    kill -"$signal" $victim 2>/dev/null
+    wait $victim 2>/dev/null
+    code=$?
+    test $code != 0 && return
+  done
+}
+
 # recomputes_layers OPTIONS...: what "$work/whole" was trained with gives the same with layers recomputed.
 recomputes_layers() {
   train "$work/recomputed" "$@" --recompute-layers --max-minutes 0.0000001

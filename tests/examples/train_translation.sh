@@ -14,15 +14,8 @@ check "a training ends well" test $? = 0
 check "the best weights are there" test -s "$work/whole/weights.safetensors"
 check "metrics are JSON lines with validation losses" grep -q '"validation_loss"' "$work/whole/metrics.jsonl"
 
-"$program" train --run "$work/killed" "${tiny[@]}" --max-minutes 5 >/dev/null 2>&1 &
-victim=$!
-for _ in $(seq 500); do
-  grep -q '"step":20' "$work/killed/metrics.jsonl" 2>/dev/null && break
-  sleep 0.01
-done
-kill -9 $victim
-wait $victim 2>/dev/null
-check "kill -9 came in the middle" sh -c "! grep -q '\"step\":60,\"valid' '$work/killed/metrics.jsonl'"
+interrupts_training KILL "$work/killed" "${tiny[@]}" --max-minutes 5
+check "kill -9 came in the middle" test $code = 137
 train "$work/killed" --resume
 check "a killed training resumes" test $? = 0
 for file in weights.safetensors checkpoint.safetensors config.json source.vocabulary target.vocabulary; do
@@ -31,15 +24,8 @@ for file in weights.safetensors checkpoint.safetensors config.json source.vocabu
 done
 check "and so are the losses in metrics.jsonl" test "$(losses "$work/whole")" = "$(losses "$work/killed")"
 
-"$program" train --run "$work/stopped" "${tiny[@]}" >/dev/null 2>"$work/err" &
-victim=$!
-for _ in $(seq 500); do
-  grep -q '"step":20' "$work/stopped/metrics.jsonl" 2>/dev/null && break
-  sleep 0.01
-done
-kill -TERM $victim
-wait $victim
-check "Ctrl-C ends with 130" test $? = 130
+interrupts_training TERM "$work/stopped" "${tiny[@]}"
+check "Ctrl-C ends with 130" test $code = 130
 check "Ctrl-C says how to go on" grep -q -- '--resume' "$work/err"
 train "$work/stopped" --resume
 check "a stopped training resumes to the same weights" cmp "$work/whole/weights.safetensors" "$work/stopped/weights.safetensors"
