@@ -7,6 +7,7 @@
 #include <cstring>
 #include <fstream>
 #include <iterator>
+#include <locale>
 #include <sstream>
 
 namespace tapeformer {
@@ -18,6 +19,7 @@ constexpr const char* kMagic = "tapeformer-tokenizer-1";
 
 std::string write_tokenizer_file(const char* kind, const std::string& payload) {
   std::ostringstream header;
+  header.imbue(std::locale::classic());  // a program's own locale might part digits into groups
   header << kMagic << ' ' << kind << ' ' << payload.size() << ' ' << std::hex << hash_text(payload) << '\n';
   return header.str() + payload;
 }
@@ -25,6 +27,7 @@ std::string write_tokenizer_file(const char* kind, const std::string& payload) {
 TokenizerFile read_tokenizer_file(std::string_view content, const std::string& name) {
   const std::size_t header_end = content.find('\n');
   std::istringstream header{std::string(content.substr(0, header_end))};
+  header.imbue(std::locale::classic());
   std::string magic;
   TokenizerFile file;
   std::size_t size = 0;
