@@ -1,0 +1,107 @@
+#!/usr/bin/env bash
+# Runs the tests as they would run on other machines: with the instructions that oneDNN and OpenBLAS would find there,
+# with other numbers of threads, in a locale with a decimal comma, and in a build for any AVX2 machine. No assertion may
+# depend on any of it.
+# Usage: tests/other_machines.sh [--built FOLDER] [--jobs N] [--logs FOLDER] [--quick] [--list] [MACHINE...]
+#   MACHINE         only these; --list names all
+#   --quick         one machine that differs in everything that costs nothing, and the tests that see most of it: minutes
+#   --built FOLDER  what tests/run.sh has built; build/release unless given, and built if it is not there
+#   --jobs N        so many tests side by side; as many as there are cores unless given
+#   --logs FOLDER   keeps there what each machine's tests printed
+#   --list          the machines and how they are imitated, and nothing else
+# Prints a line for each machine; exit code 1 if a test fails on any.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+# name: environment
+machines='
+here:
+dnnl-sse41: DNNL_MAX_CPU_ISA=SSE41
+dnnl-avx: DNNL_MAX_CPU_ISA=AVX
+dnnl-avx2: DNNL_MAX_CPU_ISA=AVX2
+dnnl-avx512: DNNL_MAX_CPU_ISA=AVX512_CORE
+blas-prescott: OPENBLAS_CORETYPE=Prescott
+blas-haswell: OPENBLAS_CORETYPE=Haswell
+blas-zen: OPENBLAS_CORETYPE=Zen
+blas-skylakex: OPENBLAS_CORETYPE=SkylakeX
+1-thread: OMP_NUM_THREADS=1
+3-threads: OMP_NUM_THREADS=3
+spinning: OMP_NUM_THREADS=2 OMP_WAIT_POLICY=active
+comma: LC_ALL=de_DE.UTF-8 LANG=de_DE.UTF-8
+laptop: DNNL_MAX_CPU_ISA=AVX2 OPENBLAS_CORETYPE=Haswell OMP_NUM_THREADS=1
+server: DNNL_MAX_CPU_ISA=AVX512_CORE OPENBLAS_CORETYPE=SkylakeX OMP_NUM_THREADS=3
+old: DNNL_MAX_CPU_ISA=SSE41 OPENBLAS_CORETYPE=Prescott OMP_NUM_THREADS=3
+portable: OMP_NUM_THREADS=2'
+# With --quick: what multiplies matrices, or is cut among threads, and is compared closely.
+quick='^((emulated/)?autograd/ops/(linear_cross_entropy|matmul)|emulated/autograd/kernels/cuda_optim'
+quick+='|autograd/(kernels|ops)/|nn/|optim/|examples/[a-z_]*(loss|trainer|checks)$)'
+
+folder=build/release jobs=$(nproc) logs= selection=() chosen=()
+while [ $# -gt 0 ]; do
+  case $1 in
+    --built) folder=${2:?--built needs a folder} && shift ;;
+    --jobs) jobs=${2:?--jobs needs a number} && shift ;;
+    --logs) logs=${2:?--logs needs a folder} && shift ;;
+    --quick) chosen=(laptop) selection=(-R "$quick") ;;
+    --list)
+      echo "${machines#?}"
+      exit
+      ;;
+    -*)
+      echo "tests/other_machines.sh: unknown option $1; try --built FOLDER, --jobs N, --logs FOLDER, --quick, --list" >&2
+      exit 2
+      ;;
+    *)
+      if ! grep -q "^$1:" <<<"$machines"; then
+        echo "tests/other_machines.sh: there is no machine $1; tests/other_machines.sh --list names them" >&2
+        exit 2
+      fi
+      chosen+=("$1")
+      ;;
+  esac
+  shift
+done
+[ ${#chosen[@]} -gt 0 ] || mapfile -t chosen < <(grep -o '^[^:]\+' <<<"$machines")
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+[ -z "$logs" ] || mkdir -p "$logs"
+logs=${logs:-$work}
+command -v ccache >/dev/null && export CMAKE_CXX_COMPILER_LAUNCHER=ccache
+# build FOLDER PRESET
+build() { cmake --preset "$2" -B "$1" --log-level=WARNING >/dev/null && cmake --build "$1" -j "$(nproc)"; }
+[ -e "$folder/CTestTestfile.cmake" ] || build "$folder" release
+
+# A locale need not be installed to be used.
+has_locale() {
+  mkdir -p "$work/locale" && localedef -i de_DE -f UTF-8 "$work/locale/de_DE.UTF-8" 2>/dev/null
+  [ "$(LOCPATH=$work/locale LC_ALL=de_DE.UTF-8 locale decimal_point 2>/dev/null)" = , ]
+}
+
+status=0
+printf '%-14s %8s %8s %6s  %s\n' machine tests passed s failed
+for machine in "${chosen[@]}"; do
+  read -ra environment < <(sed -n "s/^$machine: *//p" <<<"$machines") || true
+  built=$folder skipped=
+  case $machine in
+    *avx512 | *skylakex | server) grep -qw avx512f /proc/cpuinfo || skipped="no AVX-512 here" ;;
+    comma)
+      if has_locale; then environment+=(LOCPATH="$work/locale"); else skipped="no localedef, or no de_DE for it"; fi
+      ;;
+    portable) built=$folder-portable && build "$built" portable >"$logs/build.log" 2>&1 || skipped= ;;
+  esac
+  if [ -n "$skipped" ]; then
+    printf '%-14s skipped: %s\n' "$machine" "$skipped"
+    continue
+  fi
+  begin=$SECONDS code=0
+  env "${environment[@]}" ctest --test-dir "$built" -j "$jobs" -L cpu -LE slow "${selection[@]}" --output-on-failure \
+    --no-tests=error >"$logs/$machine.log" 2>&1 || code=$?
+  [ $code -eq 0 ] || status=1
+  passed=$(grep -c '^ *[0-9]*/[0-9]* Test .* Passed ' "$logs/$machine.log" || true)
+  total=$(sed -n 's/.* tests failed out of \([0-9]*\)$/\1/p' "$logs/$machine.log")
+  failed=$(sed -n 's/^\t *[0-9]* - \(.*\) (\(Failed\|Timeout\|SEGFAULT\|Subprocess.*\|.*Exception.*\))$/\1/p' "$logs/$machine.log")
+  [ -n "$failed" ] || [ $code -eq 0 ] || failed="ctest ended with $code"
+  printf '%-14s %8s %8s %6d  %s\n' "$machine" "${total:-0}" "$passed" $((SECONDS - begin)) "$(paste -sd ' ' <<<"$failed")"
+done
+exit $status
