@@ -131,12 +131,10 @@ struct FourOf;
 template <>
 struct FourOf<float> {
   using Values = float __attribute__((vector_size(16)));
-  using Order = std::int32_t __attribute__((vector_size(16)));
 };
 template <>
 struct FourOf<double> {
   using Values = double __attribute__((vector_size(32)));
-  using Order = std::int64_t __attribute__((vector_size(32)));
 };
 
 /// to [columns, rows] = from [rows, columns], in blocks of four by four: what lies behind the ends is copied
@@ -144,17 +142,18 @@ struct FourOf<double> {
 template <class T>
 void transpose_block(Index rows, Index columns, const T* from, Index from_row, T* to, Index to_row) {
   using Four = typename FourOf<T>::Values;
-  using Order = typename FourOf<T>::Order;
   static_assert(kLanes<T> >= 4, "blocks are padded to whole vectors, of four at least: x86-64-v3 or later");
-  constexpr Order kLow = {0, 4, 1, 5}, kHigh = {2, 6, 3, 7}, kFirst = {0, 1, 4, 5}, kSecond = {2, 3, 6, 7};
+  const auto low = [](Four a, Four b) { return __builtin_shufflevector(a, b, 0, 4, 1, 5); };
+  const auto high = [](Four a, Four b) { return __builtin_shufflevector(a, b, 2, 6, 3, 7); };
+  const auto first = [](Four a, Four b) { return __builtin_shufflevector(a, b, 0, 1, 4, 5); };
+  const auto second = [](Four a, Four b) { return __builtin_shufflevector(a, b, 2, 3, 6, 7); };
   for (Index i = 0; i < rows; i += 4) {
     for (Index j = 0; j < columns; j += 4) {
       Four x[4];
       for (Index r = 0; r < 4; ++r) std::memcpy(&x[r], from + (i + r) * from_row + j, sizeof(Four));
-      const Four low0 = __builtin_shuffle(x[0], x[1], kLow), low1 = __builtin_shuffle(x[2], x[3], kLow),
-                 high0 = __builtin_shuffle(x[0], x[1], kHigh), high1 = __builtin_shuffle(x[2], x[3], kHigh);
-      const Four y[4] = {__builtin_shuffle(low0, low1, kFirst), __builtin_shuffle(low0, low1, kSecond),
-                         __builtin_shuffle(high0, high1, kFirst), __builtin_shuffle(high0, high1, kSecond)};
+      const Four low0 = low(x[0], x[1]), low1 = low(x[2], x[3]);
+      const Four high0 = high(x[0], x[1]), high1 = high(x[2], x[3]);
+      const Four y[4] = {first(low0, low1), second(low0, low1), first(high0, high1), second(high0, high1)};
       for (Index r = 0; r < 4; ++r) std::memcpy(to + (j + r) * to_row + i, &y[r], sizeof(Four));
     }
   }
