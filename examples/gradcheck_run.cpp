@@ -134,6 +134,7 @@ void GradcheckRunOptions::check() const {
                                                     {"--value-width", sizes.value_width},
                                                     {"--latent-width", sizes.latent_width},
                                                     {"--hidden-width", sizes.hidden_width}};
+  require(elements >= 0, "--elements must not be negative; got " + std::to_string(elements));
   for (const auto& [name, size] : positive)
     require(size > 0, std::string(name) + " must be at least 1; got " + std::to_string(size));
   require(sizes.heads % sizes.groups == 0, "--heads must be a multiple of --groups; got " +
@@ -154,6 +155,7 @@ GradcheckOptions GradcheckRunOptions::differences() const {
   result.tolerance = tolerance_used();
   result.absolute = absolute_used();
   result.second_order = second;
+  result.most_elements = elements;
   result.seed = sizes.seed + 1;
   return result;
 }

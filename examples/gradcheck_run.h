@@ -18,6 +18,7 @@ struct GradcheckRunOptions {
   double step = 1e-3;
   /// On the relative error; 0 for 1e-7 in f64, 2e-5 in f32 (where the worst of seven seeds was 9e-6).
   double tolerance = 0;
+  Index elements = 0;  ///< at most so many of each input, evenly spread; 0 for all
   bool second = true;  ///< second derivatives too
 
   /// Throws: Error naming the option and what it allows.

@@ -1,18 +1,17 @@
 #!/usr/bin/env bash
 # Builds the library, the programs and the tests, runs the tests and the structure check.
 # Usage: tests/run.sh [--asan] [--slow] [--cuda]
-#   --asan  with the address and undefined-behaviour sanitizers (build/asan instead of build/release)
+#   --asan  the tests again over a library with the address and undefined-behaviour sanitizers
 #   --slow  the slow tests too
 #   --cuda  builds the library and the programs with CUDA instead (build/cuda), where there is nvcc, and tests nothing
 # Warnings are errors where CI is set.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-preset=release
-selection=(-L cpu -LE slow)
+preset=release targets=() selection=(-L cpu -LE slow)
 for option in "$@"; do
   case $option in
-    --asan) preset=asan ;;
+    --asan) targets=(--target sanitized) selection=(-L sanitized) ;;
     --slow) selection=(-L 'cpu|slow') ;;
     --cuda) preset=cuda ;;
     *)
@@ -39,8 +38,6 @@ if [ "$preset" = cuda ]; then
   exec cmake --build --preset cuda -j "$(nproc)" ${CI:+--target tapeformer_whole}
 fi
 cmake --preset "$preset" --log-level=WARNING ${CI:+-DTAPEFORMER_WERROR=ON -DTAPEFORMER_PROGRAM_OPTIONS=-O1} >/dev/null
-targets=()  # all; with sanitizers what is tested with them
-[ "$preset" = release ] || targets=(--target tapeformer_tests tapeformer_tests_emulated train_translation)
 cmake --build --preset "$preset" -j "$(nproc)" "${targets[@]}"
 
 status=0

@@ -51,6 +51,8 @@ check "it is alone there" test "$(head -c1 "$work/out")" = "{"
 check "it says how it went" grep -q '^  "passed": true,$' "$work/out"
 check "and how each input did" grep -q '"input": "key.weight"' "$work/out"
 check "the summary went to standard error" grep -q '2 checks, 0 failed' "$work/err"
+ends "a sample of elements" 0 --layer single_head --mode dropout --no-second --elements 3 --json
+check "of each input" sh -c "! grep '\"elements\"' '$work/out' | grep -v '\"elements\": [123],'"
 ends "JSON in a file" 0 --layer matrices --json "$work/results.json"
 check "it is there, beside the table" grep -q '"layer": "matrices"' "$work/results.json"
 check "the table is printed" grep -q '^matrices .*PASS$' "$work/out"
@@ -65,6 +67,7 @@ refuses "an unknown option" "--tolerence" --tolerence 1
 refuses "a device that is none" "cpu, cuda, cuda:N or auto; got gpu" --device gpu
 refuses "another type" "f64" --dtype bf16
 refuses "another stencil" "stencil" --stencil 3
+refuses "fewer elements than none" "--elements must not be negative; got -1" --elements -1
 refuses "a number that is none" "queries" --queries many
 refuses "no heads" "at least 1" --heads 0
 refuses "groups that do not divide the heads" "multiple" --heads 3

@@ -8,8 +8,8 @@ using namespace tapeformer;
 
 namespace {
 
-constexpr int kCases = fewer_if_sanitized(60), kWideCases = fewer_if_sanitized(30),
-              kLongCases = fewer_if_sanitized(8), kRangeCases = 300;
+const int kCases = fewer_if_sanitized(60), kWideCases = fewer_if_sanitized(30),
+          kLongCases = fewer_if_sanitized(8), kRangeCases = 300;
 
 /// Attention of query, key and value, and of the weight of additive attention where there are four inputs.
 Tensor attention_of(const std::vector<Tensor>& in, const AttentionOptions& options, bool is_composed) {

@@ -11,8 +11,8 @@ using namespace tapeformer;
 
 namespace {
 
-constexpr int kCases = fewer_if_sanitized(40), kCasesOfWidth = fewer_if_sanitized(4),
-              kLongCases = fewer_if_sanitized(6);
+const int kCases = fewer_if_sanitized(40), kCasesOfWidth = fewer_if_sanitized(4),
+          kLongCases = fewer_if_sanitized(6);
 
 /// Another TAPEFORMER_ATTENTION for as long as it lives.
 class ChosenPath {

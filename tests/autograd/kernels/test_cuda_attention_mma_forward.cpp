@@ -6,8 +6,8 @@ using namespace tapeformer;
 
 namespace {
 
-constexpr int kCases = fewer_if_sanitized(60), kLongCases = fewer_if_sanitized(6),
-              kSpoiledCases = fewer_if_sanitized(24);
+const int kCases = fewer_if_sanitized(60), kLongCases = fewer_if_sanitized(6),
+          kSpoiledCases = fewer_if_sanitized(24);
 constexpr const char* kPath = "tensor_cores";
 
 /// Weights are rounded to 8 bits before they are multiplied, and so are the output and what the backward

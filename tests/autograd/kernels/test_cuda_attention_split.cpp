@@ -6,7 +6,7 @@ using namespace tapeformer;
 
 namespace {
 
-constexpr int kCases = fewer_if_sanitized(24), kSpoiledCases = fewer_if_sanitized(12);
+const int kCases = fewer_if_sanitized(24), kSpoiledCases = fewer_if_sanitized(12);
 constexpr const char* kPath = "tensor_cores";
 
 double tolerance_of(DType type) {

@@ -11,7 +11,7 @@ using namespace tapeformer;
 
 namespace {
 
-constexpr Index kMany = fewer_if_sanitized(150);
+const Index kMany = fewer_if_sanitized(150);
 
 using Make = std::function<std::unique_ptr<Optimizer>(const Parameter&)>;
 

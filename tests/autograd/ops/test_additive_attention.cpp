@@ -13,7 +13,7 @@ using namespace tapeformer;
 
 namespace {
 
-constexpr int kCases = fewer_if_sanitized(200);
+const int kCases = fewer_if_sanitized(200);
 
 using Function = Tensor (*)(const Tensor&, const Tensor&, const Tensor&, const Tensor&,
                             const AttentionOptions&);

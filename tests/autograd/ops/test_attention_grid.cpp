@@ -12,8 +12,8 @@ using namespace tapeformer;
 
 namespace {
 
-constexpr int kCases = fewer_if_sanitized(300), kSecondOrderCases = fewer_if_sanitized(100),
-              kLongCases = fewer_if_sanitized(40);
+const int kCases = fewer_if_sanitized(300), kSecondOrderCases = fewer_if_sanitized(100),
+          kLongCases = fewer_if_sanitized(40);
 
 /// The gradients of a function of the gradients of the fused operation.
 std::vector<Tensor> second_gradients(const AttentionInputs& in, const AttentionOptions& options,

@@ -1,0 +1,43 @@
+# The library, the emulated device and what the programs share, compiled once more with the address and undefined-behaviour
+# sanitizers, under the tests of the release build, which are not compiled again: `tests/run.sh --asan`, or
+# `cmake --build --preset release --target sanitized && ctest --preset release -L sanitized`.
+get_target_property(program_sources tapeformer_programs SOURCES)
+list(TRANSFORM program_sources PREPEND ${CMAKE_SOURCE_DIR}/examples/)
+get_target_property(emulator_sources cuda_emulator SOURCES)
+list(TRANSFORM emulator_sources PREPEND emulator/)
+set(library_sources ${TAPEFORMER_SOURCES})
+list(REMOVE_ITEM library_sources autograd/kernels/cuda_absent.cpp ${TAPEFORMER_DISPATCHING_SOURCES})
+
+set(sanitizers -fsanitize=address,undefined)
+add_library(tapeformer_sanitized OBJECT EXCLUDE_FROM_ALL ${library_sources} ${emulated_sources} ${emulator_sources}
+  ${program_sources})
+target_compile_options(tapeformer_sanitized PRIVATE $<$<CONFIG:Release>:-O1> -g1 ${sanitizers} -fno-omit-frame-pointer
+  -fno-sanitize-recover=all)
+target_compile_definitions(tapeformer_sanitized PRIVATE TAPEFORMER_CUDA $<TARGET_PROPERTY:tapeformer,COMPILE_DEFINITIONS>)
+target_include_directories(tapeformer_sanitized PRIVATE ${CMAKE_BINARY_DIR}/include ${CMAKE_CURRENT_SOURCE_DIR}/emulator)
+target_include_directories(tapeformer_sanitized SYSTEM PRIVATE $<TARGET_PROPERTY:tapeformer,INCLUDE_DIRECTORIES>)
+target_link_libraries(tapeformer_sanitized PRIVATE tapeformer_flags OpenMP::OpenMP_CXX nlohmann_json::nlohmann_json
+  CLI11::CLI11)
+set_source_files_properties(${TAPEFORMER_EXACT_SOURCES} PROPERTIES COMPILE_OPTIONS -ffp-contract=off)
+
+# Instrumented objects first: of an inline function that tests have too the linker takes the first.
+add_executable(tapeformer_tests_sanitized EXCLUDE_FROM_ALL $<TARGET_OBJECTS:tapeformer_sanitized>
+  $<TARGET_OBJECTS:tapeformer_tests_emulated> ${tests_elsewhere})
+add_executable(train_translation_sanitized EXCLUDE_FROM_ALL $<TARGET_OBJECTS:tapeformer_sanitized>
+  $<TARGET_OBJECTS:train_translation>)
+foreach(program tapeformer_tests_sanitized train_translation_sanitized)
+  set_target_properties(${program} PROPERTIES LINKER_LANGUAGE CXX)
+  target_link_libraries(${program} PRIVATE ${sanitizers} tapeformer_embedded_corpus ${libraries})
+endforeach()
+add_custom_target(sanitized DEPENDS tapeformer_tests_sanitized train_translation_sanitized)
+
+# The CPU's tests as if there were no device, the kernels' tests on one and those that say themselves where tensors lie on two.
+# What is made of kernels would take too long.
+tapeformer_tests(sanitized/ sanitized tapeformer_tests_sanitized "${TAPEFORMER_TEST_SOURCES}" TAPEFORMER_EMULATED_DEVICES=0
+  TAPEFORMER_GRADCHECK_ELEMENTS=3)
+tapeformer_device_tests(sanitized/emulated sanitized tapeformer_tests_sanitized autograd/kernels/test_cuda_)
+list(FILTER apart EXCLUDE REGEX "/nn/test_(across_devices|replay_masks|replay_training)")
+tapeformer_tests(sanitized/emulated/apart/ sanitized tapeformer_tests_sanitized "${apart}" TAPEFORMER_EMULATED_DEVICES=2)
+tapeformer_test(sanitized/examples/train_translation sanitized
+  ${CMAKE_CURRENT_SOURCE_DIR}/examples/train_translation.sh $<TARGET_FILE:train_translation_sanitized>)
+set_property(TEST sanitized/examples/train_translation APPEND PROPERTY ENVIRONMENT TAPEFORMER_EMULATED_DEVICES=0)
