@@ -80,16 +80,18 @@ inline void rewind(Module& module) {
 GradcheckReport gradcheck_module(Module& module, NamedTensors inputs, const std::function<Tensor()>& function,
                                  const GradcheckOptions& options = {});
 
-inline GradcheckOptions second_order() {
-  GradcheckOptions options;
-  options.second_order = true;
-  return options;
-}
-
 /// At most `elements` of every input: enough for models whose layers have been checked whole.
 inline GradcheckOptions sampled(Index elements) {
   GradcheckOptions options;
-  options.most_elements = elements;
+  const Index most = gradcheck_most_elements;  // where all checks are small
+  options.most_elements = most > 0 ? std::min(most, elements) : elements;
+  return options;
+}
+
+/// Of every input; 0 for all.
+inline GradcheckOptions second_order(Index elements = 0) {
+  GradcheckOptions options = elements > 0 ? sampled(elements) : GradcheckOptions();
+  options.second_order = true;
   return options;
 }
 

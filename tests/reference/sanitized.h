@@ -2,7 +2,6 @@
 
 // There when the program is linked with the address sanitizer.
 extern "C" void __asan_init() __attribute__((weak));
-    __attribute__((weak));  // there when the program is linked with the address sanitizer
 
 namespace tapeformer {
 

@@ -146,13 +146,15 @@ TEST_SUITE("nn/attention/grouped_query") {
   }
 
   TEST_CASE("decoding with a cache, token by token or in pieces, gives what decoding without gives") {
-    const Index T = 208;
+    const bool on_gpu = default_device().is_cuda();  // an emulated one takes a second for twenty tokens
+    const Index T = on_gpu ? 140 : 208;              // more than the 128 keys that have a kernel of their own
     AttentionContext causal;
     causal.causal = true;
     for (const DType type : {DType::f64, DType::f32}) {
       const Tensor x = random_values({2, T, 12}, 3, type);
       for (const CacheKind kind : {CacheKind::contiguous, CacheKind::paged}) {
         for (const Index groups : {1, 3}) {
+          if (on_gpu && groups == 1) continue;
           GroupedQueryAttention attention = attention_of(config_of(6, groups));
           attention.to(type);
           CacheConfig config;
