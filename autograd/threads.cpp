@@ -14,9 +14,9 @@
 namespace tapeformer {
 namespace {
 
-// Some times what waking a thread takes. Measured: in trainings that have the machine to themselves, threads
-// then go to sleep less than a fiftieth as often as without spinning.
-constexpr double kSpinSeconds = 200e-6;
+// A few times what waking a thread takes. In a training that has the machine to itself threads then sleep a
+// fortieth as often as without spinning; what they spin in vain beside other programs grows with it.
+constexpr double kSpinSeconds = 50e-6;
 
 bool is_set(const char* variable) { return std::getenv(variable) != nullptr; }
 

@@ -8,7 +8,7 @@ namespace tapeformer {
 /// machine. Call it first thing in main, with main's arguments.
 ///
 /// Threads that wait for each other spin: libgomp's for milliseconds before they sleep, while another program
-/// may have the core that the awaited thread needs. From here on they spin for a fifth of a millisecond.
+/// may have the core that the awaited thread needs. From here on they spin for 50 microseconds.
 /// libgomp reads that from GOMP_SPINCOUNT before main, so the variable is set and the program is executed
 /// anew, in the same process. That is left out where the environment has OMP_WAIT_POLICY or GOMP_SPINCOUNT.
 ///
