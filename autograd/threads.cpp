@@ -14,8 +14,8 @@
 namespace tapeformer {
 namespace {
 
-// A few times what waking a thread takes. In a training that has the machine to itself threads then sleep a
-// fortieth as often as without spinning; what they spin in vain beside other programs grows with it.
+// A few times what waking a thread takes. In a small training that has the cores to itself threads then sleep
+// a fortieth as often as without spinning; what they spin in vain beside other programs grows with it.
 constexpr double kSpinSeconds = 50e-6;
 
 bool is_set(const char* variable) { return std::getenv(variable) != nullptr; }
