@@ -49,7 +49,7 @@ done
 # --- how long waiting threads spin: the program chooses, unless its user has ------------------------------------
 spins() {  # spins VARIABLE=VALUE...: what OpenMP says of it last
   env -u OMP_WAIT_POLICY -u GOMP_SPINCOUNT "$@" OMP_DISPLAY_ENV=verbose "$program" --version 2>&1 |
-    sed -n "s/^ *GOMP_SPINCOUNT = '\([0-9]*\)'/\1/p" | tail -n 1
+    sed -n "s/^.*GOMP_SPINCOUNT = '\([0-9]*\)'/\1/p" | tail -n 1
 }
 chosen=$(spins)
 check "a program chooses how long its threads spin (got '$chosen')" test "0$chosen" -gt 0 -a "0$chosen" -lt 300000
