@@ -13,24 +13,12 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-# name: environment
+# name: environment. Each has every library's choice, the number of threads and how they wait changed at once.
 machines='
-here:
-dnnl-sse41: DNNL_MAX_CPU_ISA=SSE41
-dnnl-avx: DNNL_MAX_CPU_ISA=AVX
-dnnl-avx2: DNNL_MAX_CPU_ISA=AVX2
-dnnl-avx512: DNNL_MAX_CPU_ISA=AVX512_CORE
-blas-prescott: OPENBLAS_CORETYPE=Prescott
-blas-haswell: OPENBLAS_CORETYPE=Haswell
-blas-zen: OPENBLAS_CORETYPE=Zen
-blas-skylakex: OPENBLAS_CORETYPE=SkylakeX
-1-thread: OMP_NUM_THREADS=1
-3-threads: OMP_NUM_THREADS=3
-spinning: OMP_NUM_THREADS=2 OMP_WAIT_POLICY=active
-comma: LC_ALL=de_DE.UTF-8 LANG=de_DE.UTF-8
 laptop: DNNL_MAX_CPU_ISA=AVX2 OPENBLAS_CORETYPE=Haswell OMP_NUM_THREADS=1
-server: DNNL_MAX_CPU_ISA=AVX512_CORE OPENBLAS_CORETYPE=SkylakeX OMP_NUM_THREADS=3
 old: DNNL_MAX_CPU_ISA=SSE41 OPENBLAS_CORETYPE=Prescott OMP_NUM_THREADS=3
+desktop: DNNL_MAX_CPU_ISA=AVX OPENBLAS_CORETYPE=Zen OMP_NUM_THREADS=2 OMP_WAIT_POLICY=active LC_ALL=de_DE.UTF-8
+server: DNNL_MAX_CPU_ISA=AVX512_CORE OPENBLAS_CORETYPE=SkylakeX OMP_NUM_THREADS=3 OMP_WAIT_POLICY=passive
 portable: OMP_NUM_THREADS=2'
 # With --quick: what multiplies matrices, or is cut among threads, and takes no minutes.
 quick='^(emulated/)?autograd/ops/(linear|linear_cross_entropy|matmul)$|^(autograd/(kernels|ops)|nn|optim)/'
@@ -83,9 +71,9 @@ for machine in "${chosen[@]}"; do
   read -ra environment <<<"$(sed -n "s/^$machine: *//p" <<<"$machines")"
   built=$folder skipped=
   case $machine in
-    *avx512 | *skylakex | server) grep -qw avx512f /proc/cpuinfo || skipped="no AVX-512 here" ;;
-    comma)
-      if has_locale; then environment+=(LOCPATH="$work/locale"); else skipped="no localedef, or no de_DE for it"; fi
+    server) grep -qw avx512f /proc/cpuinfo || skipped="no AVX-512 here" ;;
+    desktop)
+      if has_locale; then environment+=(LOCPATH="$work/locale"); else echo "desktop: without a decimal comma (needs Debian's locales)"; fi
       ;;
     portable)
       built=$folder-portable

@@ -22,7 +22,7 @@ class Readback {
   const void* wait();
 
  private:
-  int device_;
+  [[maybe_unused]] int device_;  // a build without GPUs has no use for it
   std::unique_ptr<ReadbackSlot> slot_;
 };
 

@@ -211,10 +211,10 @@ TEST_SUITE("data/text_tokenizer_sentencepiece") {
                                                                       {"byte_fallback", "false"},
                                                                       {"treat_whitespace_as_suffix", "true"},
                                                                       {"user_defined_symbols", "\n\n"}};
-    for (const auto& [name, value] : options) {
-      CAPTURE(name);
+    for (const auto& option : options) {
+      CAPTURE(option.first);
       auto changed = bpe;
-      changed[name] = value;
+      changed[option.first] = option.second;
       const auto tokenizer =
           parse_sentencepiece_tokenizer(train_sentencepiece(changed, {kText.substr(0, 51)}), "m");
       const std::string text = "the\n\n\ndog\n the  dog \n";

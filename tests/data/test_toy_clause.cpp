@@ -8,7 +8,7 @@ using namespace tapeformer::toy;
 namespace {
 
 template <class List>
-const auto& by_name(const List& list, const std::string& english) {
+const auto& by_name(const List& list, const char* english) {  // no temporary: the result refers to the list
   for (const auto& entry : list) {
     if (entry.english == english) return entry;
   }

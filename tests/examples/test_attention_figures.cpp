@@ -47,7 +47,8 @@ TEST_SUITE("examples/attention_figures") {
     std::map<std::string, AttentionFigure> figures;
     for (const AttentionFigure& figure : attention_figures()) figures[figure.title] = figure;
     CHECK(figures.size() == std::size(kPublished));
-    for (const auto& [title, published] : kPublished) {
+    for (const auto& [name, published] : kPublished) {
+      const std::string title = name;
       CAPTURE(title);
       REQUIRE(figures.count(title) == 1);
       CHECK(figures[title].ours == published);

@@ -104,7 +104,8 @@ TEST_SUITE("nn/replay") {
            Generator random(1);
            Dropout({0.5}, random)(x);
          }}};
-    for (const auto& [what, work] : all) {
+    for (const auto& [name, work] : all) {
+      const std::string what = name;
       CAPTURE(what);
       SmallModel model, twin;
       Replay replay(model);

@@ -106,10 +106,10 @@ TEST_SUITE("autograd/kernels/cuda_attention_mma_forward") {
            o.dropout = 0.3, o.dropout_key = {7, 5, 3};
          }},
     };
-    for (const auto& [name, set] : options) {
-      CAPTURE(name);
+    for (const auto& option : options) {
+      CAPTURE(option.first);
       AttentionCase c = plain;
-      set(c.options);
+      option.second(c.options);
       const OpResult got = check_forward_path(kPath, c, random, kTolerance);
       CHECK(relative_error(got.y, without) > 10 * kTolerance);
     }

@@ -36,7 +36,8 @@ TEST_SUITE("autograd/kernels/cuda_matmul") {
   TEST_CASE("an affine map is the CPU's, with and without what may be done in the product's epilogue") {
     if (!has_gpu()) return;
     Generator random(1);
-    for (const auto& [rows, in, out] : kSizes) {
+    for (const auto& size : kSizes) {
+      const Index rows = size[0], in = size[1], out = size[2];
       for (const std::optional<Unary>& activation : kActivations) {
         for (const bool biased : {false, true}) {
           for (const Index shift : {0, 1}) {
@@ -67,7 +68,8 @@ TEST_SUITE("autograd/kernels/cuda_matmul") {
   TEST_CASE("without a tape the values are the same") {
     if (!has_gpu()) return;
     Generator random(2);
-    for (const auto& [rows, in, out] : kSizes) {
+    for (const auto& size : kSizes) {
+      const Index rows = size[0], in = size[1], out = size[2];
       for (const std::optional<Unary>& activation : kActivations) {
         const std::vector<Tensor> x{on_gpu(host_normal({rows, in}, random, DType::f32)),
                                     on_gpu(host_normal({out, in}, random, DType::f32)),
@@ -121,7 +123,8 @@ TEST_SUITE("autograd/kernels/cuda_matmul") {
   TEST_CASE("gradients of a weight and a bias that are used twice are added up") {
     if (!has_gpu()) return;
     Generator random(3);
-    for (const auto& [rows, in, out] : kSizes) {
+    for (const auto& size : kSizes) {
+      const Index rows = size[0], in = size[1], out = size[2];
       CAPTURE(rows);
       std::vector<Tensor> x{host_normal({rows, in}, random), host_normal({out, in}, random),
                             host_normal({out}, random)};
@@ -159,7 +162,8 @@ TEST_SUITE("autograd/kernels/cuda_matmul") {
 
   TEST_CASE("a map of no rows has a gradient of zeros, one of no inputs its bias") {
     if (!has_gpu()) return;
-    for (const auto& [rows, in] : {std::pair<Index, Index>{0, 8}, {3, 0}}) {
+    for (const auto& size : {std::pair<Index, Index>{0, 8}, {3, 0}}) {
+      const Index rows = size.first, in = size.second;
       CAPTURE(rows);
       const std::vector<Tensor> x{on_gpu(Tensor::zeros({rows, in}, DType::f32, Device::cpu())),
                                   on_gpu(Tensor::zeros({8, in}, DType::f32, Device::cpu())),

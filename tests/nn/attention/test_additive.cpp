@@ -192,7 +192,8 @@ TEST_SUITE("nn/attention/additive") {
     AdditiveConfig config;
     config.width = 64, config.heads = 4;
     AdditiveAttention layer(config, random);
-    for (const auto& [name, parameter] : layer.named_parameters()) {
+    for (const auto& [path, parameter] : layer.named_parameters()) {
+      const std::string& name = path;
       CAPTURE(name);
       const Tensor x = parameter;
       double largest = 0;

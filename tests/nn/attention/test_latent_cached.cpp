@@ -39,7 +39,8 @@ TEST_SUITE("nn/attention/latent_cached") {
       results.push_back(everything(attention, x, memory, context));
     }
     check_same(results[1], results[0]);
-    for (const auto& [name, gradient] : results[0].gradients) {
+    for (const auto& [path, gradient] : results[0].gradients) {
+      const std::string& name = path;
       INFO(name);
       const bool is_cached =
           name == "memory" || name.find("key_value") == 0;  // what is held gets no gradient

@@ -97,7 +97,8 @@ TEST_SUITE("nn/attention/multi_head options") {
         tape.backward(apart(x, x, masks) + packed(x, x, masks), random_values(x.shape(), 9));
         std::map<std::string, Tensor> gradients;
         for (const auto& [name, parameter] : apart.named_parameters()) gradients[name] = parameter.gradient();
-        for (const auto& [name, parameter] : packed.named_parameters()) {
+        for (const auto& [path, parameter] : packed.named_parameters()) {
+          const std::string& name = path;
           TensorList parts;
           for (const std::string& part : golden_parts(name)) parts.push_back(gradients.at(part));
           INFO(name);
@@ -116,7 +117,8 @@ TEST_SUITE("nn/attention/multi_head options") {
     MultiHeadAttention packed(config, b);
     std::map<std::string, Tensor> p;
     for (const auto& [name, parameter] : apart.named_parameters()) p[name] = parameter.value();
-    for (const auto& [name, parameter] : packed.named_parameters()) {
+    for (const auto& [path, parameter] : packed.named_parameters()) {
+          const std::string& name = path;
       TensorList parts;
       for (const std::string& part : golden_parts(name)) parts.push_back(p.at(part));
       CHECK(same_bits(parameter.value(), concat(parts, 0)));

@@ -44,7 +44,8 @@ void check_initial_values(const DecoderOnlyConfig& config) {
   DecoderOnly model(config, random);
   const double residual = 0.02 / std::sqrt(2.0 * static_cast<double>(config.layers));
   Index residual_matrices = 0;
-  for (const auto& [name, parameter] : model.named_parameters()) {
+  for (const auto& [path, parameter] : model.named_parameters()) {
+    const std::string& name = path;
     INFO(name);
     const Tensor& value = parameter.value();
     if (value.rank() == 1) {

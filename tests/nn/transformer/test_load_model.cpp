@@ -52,7 +52,8 @@ struct Run : TemporaryFolder {
   }
   /// No size, however large, ends otherwise than in a model or a CheckpointError.
   void try_huge_sizes() const {
-    for (const auto& [field, value] : json.items()) {
+    for (const auto& [name, value] : json.items()) {
+      const std::string& field = name;
       if (!value.is_number_integer()) continue;
       for (const std::int64_t size : {std::int64_t{2147483646}, std::int64_t{2147483647},
                                       std::int64_t{1000000000000}, std::int64_t{9223372036854775807}}) {
