@@ -1,49 +1,40 @@
 #include <tapeformer/autograd/threads.h>
 
 #include <omp.h>
-#include <sys/auxv.h>
-#include <unistd.h>
+#include <pthread.h>
+#include <signal.h>
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <cmath>
+#include <condition_variable>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
+#include <mutex>
+#include <optional>
+#include <thread>
 
 namespace tapeformer {
 namespace {
 
-// A few times what waking a thread takes. In a small training that has the cores to itself threads then sleep
-// a fortieth as often as without spinning; what they spin in vain beside other programs grows with it.
-constexpr double kSpinSeconds = 50e-6;
+constexpr std::chrono::milliseconds kPeriod(100);
+constexpr int kOthers = 2;  // threads that are not OpenMP's: this one, and one that waits for signals
 
 bool is_set(const char* variable) { return std::getenv(variable) != nullptr; }
 
-/// How often libgomp's loop goes round in kSpinSeconds: a pause takes three nanoseconds on one processor and
-/// fifty on another.
-int spin_count() {
-  using Clock = std::chrono::steady_clock;
-  constexpr int kTurns = 500;
-  std::atomic<int> awaited{0};
-  double fastest = kSpinSeconds;  // of several, as another program may come between
-  for (int repeat = 0; repeat < 5; ++repeat) {
-    const Clock::time_point begun = Clock::now();
-    for (int i = 0; i < kTurns && awaited.load() == 0; ++i) {
-#if defined(__x86_64__) || defined(__i386__)
-      __builtin_ia32_pause();
-#endif
-    }
-    fastest = std::min(fastest, std::chrono::duration<double>(Clock::now() - begun).count());
+/// Looks, for as long as the program runs, whether other programs want the processors.
+void watch_processors() {
+  std::optional<SleepingWaits> sleeping;
+  for (ProcessorTime before = processor_time(); true;) {
+    std::this_thread::sleep_for(kPeriod);
+    const ProcessorTime now = processor_time();
+    const ProcessorTime between{now.run - before.run, now.waited - before.waited, now.threads};
+    const bool busy = is_busy(between, sleeping.has_value());
+    if (busy && !sleeping) sleeping.emplace(now.threads - kOthers);
+    if (!busy) sleeping.reset();
+    before = now;
   }
-  return static_cast<int>(kSpinSeconds / std::max(fastest / kTurns, 1e-9));
-}
-
-/// Returns only where that fails.
-void execute_anew(char** arguments) {
-  if (getauxval(AT_SECURE) != 0) return;  // a program with its owner's rights goes by no environment
-  if (getauxval(AT_BASE) == 0) return;    // started as an argument of ld.so, which is what would be executed
-  if (const auto name = getauxval(AT_EXECFN)) execv(reinterpret_cast<const char*>(name), arguments);
 }
 
 /// Processors that one control group gives the time of; 0 where it sets no limit.
@@ -56,14 +47,64 @@ double quota_of(const std::string& group) {
 
 }  // namespace
 
-void share_processors(char** arguments) {
-  if (!is_set("OMP_WAIT_POLICY") && !is_set("GOMP_SPINCOUNT") &&
-      setenv("GOMP_SPINCOUNT", std::to_string(spin_count()).c_str(), 1) == 0) {
-    setenv("KMP_BLOCKTIME", "1", 0);  // the same for clang's libomp, whose unit is a millisecond
-    execute_anew(arguments);
-  }
+void share_processors() {
   const int quota = processor_quota();
   if (quota > 0 && quota < omp_get_max_threads() && !is_set("OMP_NUM_THREADS")) omp_set_num_threads(quota);
+  if (is_set("OMP_WAIT_POLICY") || is_set("GOMP_SPINCOUNT")) return;
+  sigset_t all, before;  // signals are for the thread that they find in main's calls
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  std::thread(watch_processors).detach();
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+struct SleepingWaits::Threads {
+  std::mutex mutex;
+  std::condition_variable ended;
+  bool over = false;
+  std::thread first;  // of a team of its own, which libgomp forgets when it ends
+
+  void sleep(int count) {
+#pragma omp parallel num_threads(count)
+    {
+      std::unique_lock<std::mutex> lock(mutex);
+      ended.wait(lock, [this] { return over; });
+    }
+  }
+};
+
+SleepingWaits::SleepingWaits(int threads) : threads_(new Threads) {
+  const int count = std::max(omp_get_num_procs() - threads + 2, 2);
+  threads_->first = std::thread([threads = threads_, count] { threads->sleep(count); });
+}
+
+SleepingWaits::~SleepingWaits() {
+  {
+    const std::lock_guard<std::mutex> lock(threads_->mutex);
+    threads_->over = true;
+  }
+  threads_->ended.notify_all();
+  threads_->first.join();
+  delete threads_;
+}
+
+ProcessorTime processor_time(const std::string& root) {
+  ProcessorTime total;
+  std::error_code error;
+  for (const auto& task : std::filesystem::directory_iterator(root + "/proc/self/task", error)) {
+    double run = 0, waited = 0;  // nanoseconds
+    if (!(std::ifstream(task.path() / "schedstat") >> run >> waited)) continue;
+    total.run += 1e-9 * run;
+    total.waited += 1e-9 * waited;
+    ++total.threads;
+  }
+  return total;
+}
+
+bool is_busy(const ProcessorTime& time, bool was_busy) {
+  const double share = was_busy ? 0.05 : 0.1;  // an idle machine's own work takes a hundredth
+  const double least = 0.01 * std::chrono::duration<double>(kPeriod).count();
+  return time.waited > least && time.waited > share * (time.run + time.waited);
 }
 
 int processor_quota(const std::string& root) {

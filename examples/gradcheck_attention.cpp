@@ -200,5 +200,5 @@ int run(int argc, char** argv) {
 }  // namespace tapeformer
 
 int main(int argc, char** argv) {
-  return tapeformer::run_program("gradcheck_attention", argv, [&] { return tapeformer::run(argc, argv); });
+  return tapeformer::run_program("gradcheck_attention", [&] { return tapeformer::run(argc, argv); });
 }

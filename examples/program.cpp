@@ -21,9 +21,9 @@ std::atomic<bool> interrupt_seen{false};
 
 }  // namespace
 
-int run_program(const char* name, char** arguments, const std::function<int()>& body) {
+int run_program(const char* name, const std::function<int()>& body) {
   try {
-    share_processors(arguments);
+    share_processors();
     return body();
   } catch (const std::bad_alloc&) {
     std::fprintf(stderr, "%s: out of memory; try a smaller batch or model\n", name);

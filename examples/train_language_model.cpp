@@ -133,5 +133,5 @@ int run(int argc, char** argv) {
 }  // namespace tapeformer
 
 int main(int argc, char** argv) {
-  return tapeformer::run_program("train_language_model", argv, [&] { return tapeformer::run(argc, argv); });
+  return tapeformer::run_program("train_language_model", [&] { return tapeformer::run(argc, argv); });
 }

@@ -255,5 +255,5 @@ int run(int argc, char** argv) {
 }  // namespace tapeformer
 
 int main(int argc, char** argv) {
-  return tapeformer::run_program("train_translation", argv, [&] { return tapeformer::run(argc, argv); });
+  return tapeformer::run_program("train_translation", [&] { return tapeformer::run(argc, argv); });
 }

@@ -1,11 +1,15 @@
 #include <tapeformer/autograd/threads.h>
 
 #include <doctest/doctest.h>
+#include <omp.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <thread>
 
 using namespace tapeformer;
 
@@ -26,15 +30,58 @@ class System {
     return *this;
   }
   int quota() const { return processor_quota(root_); }
+  ProcessorTime time() const { return processor_time(root_); }
 
  private:
   std::string root_ =
       std::filesystem::temp_directory_path() / ("tapeformer_threads_" + std::to_string(getpid()));
 };
 
+/// How often this thread has slept.
+long sleeps() {
+  rusage use{};
+  getrusage(RUSAGE_THREAD, &use);
+  return use.ru_nvcsw;
+}
+
 }  // namespace
 
 TEST_SUITE("autograd/threads") {
+  TEST_CASE("threads that wait for others sleep while they are to") {
+    // The first waits for the second, a millisecond each time: a third of what libgomp spins unasked. Only sleeping
+    // is asserted, as other programs may make a thread sleep too.
+    const SleepingWaits sleeping(2);
+    constexpr int kTimes = 20;
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));  // until its threads are there
+    const long before = sleeps();
+    for (int i = 0; i < kTimes; ++i) {
+#pragma omp parallel num_threads(2)
+      if (omp_get_thread_num() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    CHECK(sleeps() - before >= kTimes / 2);
+  }
+
+  TEST_CASE("how long threads have run and waited is the sum over all of them") {
+    System system("");
+    CHECK(system.time().threads == 0);
+    system.write("/proc/self/task/7/schedstat", "3000000000 500000000 12");
+    system.write("/proc/self/task/9/schedstat", "1000000000 250000000 3");
+    const ProcessorTime time = system.time();
+    CHECK(time.run == doctest::Approx(4));
+    CHECK(time.waited == doctest::Approx(0.75));
+    CHECK(time.threads == 2);
+    CHECK(processor_time("/there/is/no/such/folder").threads == 0);
+  }
+
+  TEST_CASE("a machine is busy when threads wait for a tenth of their time, and until it is a twentieth") {
+    CHECK(!is_busy({0.2, 0.0, 2}, false));
+    CHECK(!is_busy({0.19, 0.012, 2}, false));
+    CHECK(is_busy({0.17, 0.03, 2}, false));
+    CHECK(is_busy({0.19, 0.012, 2}, true));
+    CHECK(!is_busy({0.2, 0.004, 2}, true));
+    CHECK(!is_busy({0.0001, 0.0005, 2}, false));  // does next to nothing
+  }
+
   TEST_CASE("no control group, no limit") {
     CHECK(processor_quota("/there/is/no/such/folder") == 0);
     CHECK(System("").quota() == 0);

@@ -39,7 +39,7 @@ int run(int argc, char** argv) {
     if (bench.name != name) continue;
     std::string program = "bench " + name;
     argv[1] = program.data();
-    return run_program(program.c_str(), argv, [&] { return bench.run(argc - 1, argv + 1); });
+    return run_program(program.c_str(), [&] { return bench.run(argc - 1, argv + 1); });
   }
   const std::string wrong = name.empty() ? "name a bench" : "there is no bench " + name;
   std::fprintf(stderr, "bench: %s; try --help\n", wrong.c_str());
@@ -50,6 +50,6 @@ int run(int argc, char** argv) {
 }  // namespace tapeformer
 
 int main(int argc, char** argv) {
-  tapeformer::share_processors(argv);  // before `run` changes them: it may execute the program anew
+  tapeformer::share_processors();
   return tapeformer::run(argc, argv);
 }
