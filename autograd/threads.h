@@ -33,12 +33,12 @@ class SleepingWaits {
   Threads* threads_;
 };
 
-/// How long the threads of this process have run, and how long they would have but for others, in seconds.
+/// How long the threads of this process have run, and how long they waited for a processor, in seconds.
 struct ProcessorTime {
   double run = 0, waited = 0;
   int threads = 0;
 };
-/// From the schedstat of each of its tasks; zeros on a system without. `root` is where the system's files are.
+/// From the schedstat of each of its tasks, zeros on a system without; `root` is where its files are.
 ProcessorTime processor_time(const std::string& root = "");
 
 /// Whether they should go on sleeping, or begin to, after a tenth of a second in which they took `time`.

@@ -3,6 +3,7 @@
 #include <tapeformer/examples/language_data.h>
 #include <tapeformer/examples/language_tokenizer.h>
 #include <tapeformer/examples/program.h>
+#include <tapeformer/nn/strict_json.h>
 
 #include <nlohmann/json.hpp>
 
@@ -144,7 +145,7 @@ std::uint64_t fingerprint(const LanguageData& data) {
 void describe_language_run(const RunFolder& folder, const LanguageOptions& options,
                            const DecoderOnlyConfig& config, const LanguageData& data) {
   const std::string tokenizer = data.tokenizer->serialize();
-  Json described = Json::parse(config.to_json());
+  Json described = parse_json(config.to_json());
   described["training"] = options;
   described["tokenizer_fingerprint"] = hash_text(tokenizer);
   described["data_fingerprint"] = fingerprint(data);

@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 
 Json parse(const std::string& path) {
   try {
-    return Json::parse(read_whole_file(path));
+    return parse_json(read_whole_file(path));
   } catch (const Json::exception& error) {
     throw DataError(path, 0, std::string("is damaged: ") + error.what());
   }

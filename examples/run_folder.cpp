@@ -2,6 +2,7 @@
 #include <tapeformer/examples/program.h>
 #include <tapeformer/examples/run_folder.h>
 #include <tapeformer/nn/atomic_file.h>
+#include <tapeformer/nn/strict_json.h>
 
 #include <nlohmann/json.hpp>
 
@@ -54,7 +55,7 @@ void RunFolder::refuse_if_used() const {
 
 Json RunFolder::config() const {
   try {
-    return Json::parse(read_file(file("config.json")));
+    return parse_json(read_file(file("config.json")));
   } catch (const Json::exception& error) {
     throw CheckpointError(file("config.json") + ": is damaged: " + error.what());
   }
@@ -93,7 +94,7 @@ Json RunFolder::checkpoint_state() const {
                           ": there is no checkpoint to resume from; try the command without --resume");
   }
   try {
-    return Json::parse(SafetensorsFile::open(file(kCheckpoint)).metadata().at("state"));
+    return parse_json(SafetensorsFile::open(file(kCheckpoint)).metadata().at("state"));
   } catch (const std::out_of_range&) {
     throw CheckpointError(file(kCheckpoint) + ": is not a training checkpoint: it has no state");
   } catch (const Json::exception& error) {
@@ -105,9 +106,9 @@ void RunFolder::load_checkpoint(Module& model, Optimizer& optimizer) const {
   const SafetensorsFile source = SafetensorsFile::open(file(kCheckpoint));
   load_weights(source, kModelPrefix, model);
   try {
-    const Json counters = Json::parse(source.metadata().at("model_counters"));
+    const Json counters = parse_json(source.metadata().at("model_counters"));
     for (const auto& [name, value] : model.named_counters()) *value = counters.at(name).get<std::uint64_t>();
-    const Json numbers = Json::parse(source.metadata().at("optimizer_counters"));
+    const Json numbers = parse_json(source.metadata().at("optimizer_counters"));
     RestoreState restore(source, numbers);
     optimizer.visit_state(restore);
   } catch (const std::out_of_range&) {
@@ -149,7 +150,12 @@ void RunFolder::cut_metrics(Index step) const {
   std::string kept;
   std::istringstream lines(std::filesystem::exists(file(kMetrics)) ? read_file(file(kMetrics)) : "");
   for (std::string line; std::getline(lines, line);) {
-    const Json entry = Json::parse(line, nullptr, false);
+    Json entry;
+    try {
+      entry = parse_json(line);
+    } catch (const Json::exception&) {
+      continue;  // the last line may have been cut short
+    }
     if (entry.is_object() && entry.value("step", Index{0}) <= step) kept += line + "\n";
   }
   write(kMetrics, kept);

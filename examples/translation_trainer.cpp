@@ -2,6 +2,7 @@
 #include <tapeformer/autograd/tape.h>
 #include <tapeformer/examples/translation_trainer.h>
 #include <tapeformer/nn/generate.h>
+#include <tapeformer/nn/strict_json.h>
 
 #include <omp.h>
 #include <nlohmann/json.hpp>
@@ -96,7 +97,7 @@ void TranslationTask::make_batches_and_model(const EncoderDecoderConfig& config,
 }
 
 void TranslationTask::describe(const RunFolder& folder) {
-  Json described = Json::parse(model_->config().to_json());
+  Json described = parse_json(model_->config().to_json());
   described["training"] = options_;
   described["vocabularies"] = vocabularies_.description();
   described["data_fingerprint"] = data_fingerprint_;

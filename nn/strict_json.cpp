@@ -47,6 +47,8 @@ std::string shown(const Json& value) {
 
 }  // namespace
 
+Json parse_json(const std::string& text) { return Json::parse(text); }
+
 Json parse_strict_json(std::string_view text, const std::string& what, int most_levels) {
   try {
     return Json::parse(

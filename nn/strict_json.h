@@ -9,8 +9,11 @@
 #include <string>
 #include <string_view>
 
-// JSON that others wrote, which may be damaged or hostile; for sources only.
+// JSON, of our own and of others, which may be damaged or hostile; for sources only.
 namespace tapeformer {
+
+/// As nlohmann::ordered_json::parse(), which takes two seconds to compile wherever it is called.
+nlohmann::ordered_json parse_json(const std::string& text);
 
 /// `what` names the text in messages: "its header".
 /// Throws:  CheckpointError if it is not JSON, has a key twice, or levels beyond `most_levels`

@@ -17,7 +17,7 @@
 # A line for each part, then the tables; exit code 0: all passed, 1: some failed, 77: there is no GPU or no nvcc.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-export LC_ALL=C OMP_WAIT_POLICY=passive
+export LC_ALL=C OMP_WAIT_POLICY=passive TAPEFORMER_ALL_CASES=1
 
 folder=build/cuda built= device=cuda python=${PYTHON:-} corpus= only= logs= rehearsed= jobs=1 lists=
 while [ $# -gt 0 ]; do

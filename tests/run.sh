@@ -2,7 +2,7 @@
 # Builds the library, the programs and the tests, runs the tests and the structure check.
 # Usage: tests/run.sh [--asan] [--slow] [--cuda]
 #   --asan  the tests again over a library with the address and undefined-behaviour sanitizers
-#   --slow  the slow tests too
+#   --slow  the slow tests too, and every random case instead of a third
 #   --cuda  builds the library and the programs with CUDA instead (build/cuda), where there is nvcc, and tests nothing
 # Warnings are errors where CI is set.
 set -euo pipefail
@@ -12,7 +12,10 @@ preset=release targets=() selection=(-L cpu -LE slow)
 for option in "$@"; do
   case $option in
     --asan) targets=(--target sanitized) selection=(-L sanitized) ;;
-    --slow) selection=(-L 'cpu|slow') ;;
+    --slow)
+      selection=(-L 'cpu|slow')
+      export TAPEFORMER_ALL_CASES=1
+      ;;
     --cuda) preset=cuda ;;
     *)
       echo "tests/run.sh: unknown option $option; try --asan, --slow, --cuda" >&2

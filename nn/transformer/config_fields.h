@@ -5,6 +5,7 @@
 #include <tapeformer/nn/feed_forward.h>
 #include <tapeformer/nn/norm.h>
 #include <tapeformer/nn/positions.h>
+#include <tapeformer/nn/strict_json.h>
 
 #include <nlohmann/json.hpp>
 
@@ -85,7 +86,7 @@ void read(const Json& json, const char* name, Field& field) {
 template <class ReadFields>
 auto from_text(const std::string& text, const char* model, const ReadFields& read_fields) {
   try {
-    const Json json = Json::parse(text);
+    const Json json = parse_json(text);
     if (json.at("model") != model)
       throw Error(std::string("model must be ") + model + "; got " + json["model"].dump());
     return read_fields(json);

@@ -2,6 +2,7 @@
 
 #include <tapeformer/examples/program.h>
 #include <tapeformer/examples/run_folder.h>
+#include <tapeformer/nn/strict_json.h>
 
 #include <nlohmann/json.hpp>
 
@@ -17,7 +18,7 @@ inline std::vector<Json> metrics(const RunFolder& folder, const std::string& fie
   std::vector<Json> found;
   std::istringstream lines(read_file(folder.file("metrics.jsonl")));
   for (std::string line; std::getline(lines, line);) {
-    Json entry = Json::parse(line);
+    Json entry = parse_json(line);
     entry.erase("tokens_per_second");
     if (entry.contains(field) && (field == "seconds" || !entry.contains("seconds"))) found.push_back(entry);
   }

@@ -2,6 +2,7 @@
 #include <tapeformer/autograd/ops/elementwise.h>
 #include <tapeformer/examples/attention_checks.h>
 #include <tapeformer/examples/planted_faults.h>
+#include <tapeformer/nn/strict_json.h>
 #include <tapeformer/tests/reference/support.h>
 
 #include <doctest/doctest.h>
@@ -127,7 +128,7 @@ TEST_SUITE("examples/attention_checks") {
   TEST_CASE("results as JSON hold every input's errors, and survive parsing") {
     const AttentionCheck check = selected_checks({"matrices"}, {}).front();
     const std::vector<CheckResult> results{run_check(check, {})};
-    const auto json = nlohmann::json::parse(results_json(results, {}, 1.5).dump());
+    const auto json = parse_json(results_json(results, {}, 1.5).dump());
     CHECK(json["passed"] == true);
     CHECK(json["sizes"]["queries"] == 5);
     REQUIRE(json["checks"].size() == 1);

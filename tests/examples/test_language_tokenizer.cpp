@@ -1,5 +1,6 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/examples/language_tokenizer.h>
+#include <tapeformer/nn/strict_json.h>
 #include <tapeformer/tests/nn/temporary_folder.h>
 #include <tapeformer/tests/reference/support.h>
 
@@ -23,7 +24,7 @@ std::unique_ptr<TextTokenizer> learnt() {
 /// What transformers writes for a tokenizer of GPT-2's kind.
 Json gpt2_json(bool pairs) {
   const BytePairFiles files = byte_pair_files(*learnt());
-  Json vocabulary = Json::parse(files.vocabulary), merges = Json::array();
+  Json vocabulary = parse_json(files.vocabulary), merges = Json::array();
   std::istringstream lines(files.merges);
   for (std::string line; std::getline(lines, line);) {
     if (line.empty() || line[0] == '#') continue;

@@ -1,5 +1,6 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/nn/hugging_face_config.h>
+#include <tapeformer/nn/strict_json.h>
 #include <tapeformer/tests/reference/support.h>
 
 #include <doctest/doctest.h>
@@ -267,13 +268,13 @@ TEST_SUITE("nn/hugging_face_config") {
       CHECK(hugging_face_config(hugging_face_json(config)).to_json() == config.to_json());
     }
     const DecoderOnlyConfig config = hugging_face_config(gpt2().dump());
-    CHECK(Json::parse(hugging_face_json(config))["dtype"] == "float32");
-    CHECK(Json::parse(hugging_face_json(config, DType::f64))["torch_dtype"] == "float64");
+    CHECK(parse_json(hugging_face_json(config))["dtype"] == "float32");
+    CHECK(parse_json(hugging_face_json(config, DType::f64))["torch_dtype"] == "float64");
     for (const char* const id : {"bos_token_id", "eos_token_id"}) {  // whose defaults may not be tokens
-      CHECK(Json::parse(hugging_face_json(config)).at(id).is_null());
+      CHECK(parse_json(hugging_face_json(config)).at(id).is_null());
     }
     const auto with_tokens = [&](const ControlTokens& tokens) {
-      return Json::parse(hugging_face_json(config, DType::f32, tokens));
+      return parse_json(hugging_face_json(config, DType::f32, tokens));
     };
     CHECK(with_tokens({0, 2}).at("bos_token_id") == 0);
     CHECK(with_tokens({0, 2}).at("eos_token_id") == 2);

@@ -1,5 +1,6 @@
 #include <tapeformer/autograd/tape.h>
 #include <tapeformer/nn/safetensors.h>
+#include <tapeformer/nn/strict_json.h>
 #include <tapeformer/tests/reference/golden.h>
 
 #include <nlohmann/json.hpp>
@@ -28,8 +29,8 @@ std::vector<std::string> Golden::names(const std::string& name_of_case, const st
   return result;
 }
 
-nlohmann::json Golden::options(const std::string& name_of_case) const {
-  return nlohmann::json::parse(file_->metadata().at(name_of_case));
+nlohmann::ordered_json Golden::options(const std::string& name_of_case) const {
+  return parse_json(file_->metadata().at(name_of_case));
 }
 
 std::vector<std::string> Golden::listed(const std::string& name_of_case, const std::string& option) const {

@@ -25,7 +25,7 @@ class Golden {
   /// What follows `prefix` in the names of a case: names("linear", "param.") -> {"bias", "weight"}, sorted.
   std::vector<std::string> names(const std::string& name_of_case, const std::string& prefix) const;
   /// To look into them takes <nlohmann/json.hpp>.
-  nlohmann::json options(const std::string& name_of_case) const;
+  nlohmann::ordered_json options(const std::string& name_of_case) const;
   /// An option that is a list of names.
   std::vector<std::string> listed(const std::string& name_of_case, const std::string& option) const;
 

@@ -2,14 +2,14 @@
 #include <tapeformer/tests/autograd/kernels/cuda_case.h>
 #include <tapeformer/tests/autograd/ops/additive_case.h>
 #include <tapeformer/tests/autograd/ops/attention_random.h>
-#include <tapeformer/tests/reference/sanitized.h>
+#include <tapeformer/tests/reference/random_cases.h>
 
 using namespace tapeformer;
 
 namespace {
 
-const int kCases = fewer_if_sanitized(60), kWideCases = fewer_if_sanitized(30),
-          kLongCases = fewer_if_sanitized(8), kRangeCases = 300;
+const int kCases = random_cases(60), kWideCases = random_cases(30), kLongCases = random_cases(8),
+          kRangeCases = 300;
 
 /// Attention of query, key and value, and of the weight of additive attention where there are four inputs.
 Tensor attention_of(const std::vector<Tensor>& in, const AttentionOptions& options, bool is_composed) {

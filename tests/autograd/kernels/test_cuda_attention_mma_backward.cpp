@@ -3,7 +3,7 @@
 #include <tapeformer/autograd/ops/attention_plan.h>
 #include <tapeformer/tests/autograd/kernels/cuda_case.h>
 #include <tapeformer/tests/autograd/ops/attention_random.h>
-#include <tapeformer/tests/reference/sanitized.h>
+#include <tapeformer/tests/reference/random_cases.h>
 
 #include <cstdlib>
 
@@ -11,8 +11,7 @@ using namespace tapeformer;
 
 namespace {
 
-const int kCases = fewer_if_sanitized(40), kCasesOfWidth = fewer_if_sanitized(4),
-          kLongCases = fewer_if_sanitized(6);
+const int kCases = random_cases(40), kCasesOfWidth = random_cases(4), kLongCases = random_cases(6);
 
 /// Another TAPEFORMER_ATTENTION for as long as it lives.
 class ChosenPath {

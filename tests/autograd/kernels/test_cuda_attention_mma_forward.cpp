@@ -1,13 +1,12 @@
 #include <tapeformer/tests/autograd/kernels/attention_forward_case.h>
 #include <tapeformer/tests/emulator/in_order.h>
-#include <tapeformer/tests/reference/sanitized.h>
+#include <tapeformer/tests/reference/random_cases.h>
 
 using namespace tapeformer;
 
 namespace {
 
-const int kCases = fewer_if_sanitized(60), kLongCases = fewer_if_sanitized(6),
-          kSpoiledCases = fewer_if_sanitized(24);
+const int kCases = random_cases(60), kLongCases = random_cases(6), kSpoiledCases = random_cases(24);
 constexpr const char* kPath = "tensor_cores";
 
 /// Weights are rounded to 8 bits before they are multiplied, and so are the output and what the backward

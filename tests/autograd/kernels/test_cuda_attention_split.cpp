@@ -1,12 +1,12 @@
 #include <tapeformer/tests/autograd/kernels/attention_forward_case.h>
 #include <tapeformer/tests/emulator/in_order.h>
-#include <tapeformer/tests/reference/sanitized.h>
+#include <tapeformer/tests/reference/random_cases.h>
 
 using namespace tapeformer;
 
 namespace {
 
-const int kCases = fewer_if_sanitized(24), kSpoiledCases = fewer_if_sanitized(12);
+const int kCases = random_cases(24), kSpoiledCases = random_cases(12);
 constexpr const char* kPath = "tensor_cores";
 
 double tolerance_of(DType type) {

@@ -3,7 +3,6 @@
 #include <tapeformer/optim/sgd.h>
 #include <tapeformer/tests/autograd/kernels/cuda_case.h>
 #include <tapeformer/tests/optim/optim_case.h>
-#include <tapeformer/tests/reference/sanitized.h>
 
 #include <memory>
 
@@ -11,7 +10,7 @@ using namespace tapeformer;
 
 namespace {
 
-const Index kMany = fewer_if_sanitized(150);
+constexpr Index kMany = 60;
 
 using Make = std::function<std::unique_ptr<Optimizer>(const Parameter&)>;
 
@@ -98,8 +97,8 @@ TEST_SUITE("autograd/kernels/cuda_optim") {
         const auto run = [&](Device device, Index shift) {
           Generator random(8);
           std::vector<Parameter> parameters;
-          for (Index i = 0; i < kMany;
-               ++i) {  // of all sizes up to some chunks, vectors that do not decay too
+          // Of all sizes up to some chunks, vectors that do not decay too.
+          for (Index i = 0; i < kMany; ++i) {
             const Index count = i % 50 == 0 ? 2 * kernels::kStepChunk + i % 3 : i % 23;
             const Tensor x = host_normal(i % 2 == 0 ? Shape{count} : Shape{count, 1}, random, type);
             parameters.emplace_back(device.is_cuda() ? on_gpu(x, shift * (i % 3)) : x);

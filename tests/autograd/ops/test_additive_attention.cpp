@@ -3,7 +3,7 @@
 #include <tapeformer/autograd/ops/reduce.h>
 #include <tapeformer/tests/autograd/ops/additive_case.h>
 #include <tapeformer/tests/autograd/ops/attention_random.h>
-#include <tapeformer/tests/reference/sanitized.h>
+#include <tapeformer/tests/reference/random_cases.h>
 
 #include <nlohmann/json.hpp>
 
@@ -13,7 +13,7 @@ using namespace tapeformer;
 
 namespace {
 
-const int kCases = fewer_if_sanitized(200);
+const int kCases = random_cases(200);
 
 using Function = Tensor (*)(const Tensor&, const Tensor&, const Tensor&, const Tensor&,
                             const AttentionOptions&);
@@ -118,7 +118,7 @@ TEST_SUITE("autograd/ops/additive_attention") {
   TEST_CASE("in f32 both paths err by no more than rounding may, over rows of several tiles too") {
     for (const Index T : {33, 130}) {
       CAPTURE(T);
-      for (int draw = 0; draw < 2; ++draw) {
+      for (int draw = 0; draw < (default_device().is_cuda() ? 1 : 2); ++draw) {
         Generator random(static_cast<std::uint64_t>(5 + draw));
         const AttentionInputs in = random_inputs(1, T, T + 7, 4, 2, 32, 24, random);
         const Tensor weight = random_weight(in, random), seed = random_normal({1, T, 4, 24}, random);
@@ -148,8 +148,8 @@ TEST_SUITE("autograd/ops/additive_attention") {
     const auto fused = saved(additive_attention, 64, causal);
     // query, key, value and y: 8 (2 + 1 + 1 + 2) numbers a position; 2 sums; the ranges; and the weight.
     CHECK(fused == 64 * (48 + 2) * 8 + 64 * 2 * 4 + 16 * 8);
-    CHECK(saved(additive_attention, 256, causal) - 16 * 8 == 4 * (fused - 16 * 8));
-    CHECK(saved(composed_additive_attention, 256, causal) > 256 * 256 * 2 * 8 * 8);
+    CHECK(saved(additive_attention, 128, causal) - 16 * 8 == 2 * (fused - 16 * 8));
+    CHECK(saved(composed_additive_attention, 128, causal) > 128 * 128 * 2 * 8 * 8);
     AttentionOptions masked = causal;
     masked.key_mask = Tensor::full({1, 64}, 1, DType::boolean);
     masked.mask = Tensor::full({64, 64}, 1, DType::boolean);

@@ -57,11 +57,12 @@ TEST_SUITE("autograd/ops/attention") {
   TEST_CASE("what is saved grows with the length, not with its square") {
     AttentionOptions options;
     const Index per_token = 4 * (5 * 16 + 2);  // query and y of two heads, key and value in one, log_sum
-    for (const Index T : {64, 512, 4096}) CHECK(saved_bytes(T, options) == T * per_token);
+    const Index longest = default_device().is_cuda() ? 512 : 4096;  // an emulator takes seconds
+    for (const Index T : {Index{64}, longest}) CHECK(saved_bytes(T, options) == T * per_token);
     options.causal = true;
     options.window_before = 3;
     options.dropout = 0.1;
-    for (const Index T : {64, 512, 4096}) CHECK(saved_bytes(T, options) == T * (per_token + 2 * 4));
+    for (const Index T : {Index{64}, longest}) CHECK(saved_bytes(T, options) == T * (per_token + 2 * 4));
   }
 
   TEST_CASE("the same bits, run after run") {
@@ -78,7 +79,7 @@ TEST_SUITE("autograd/ops/attention") {
                       {in.query.to(type), in.key.to(type), in.value.to(type)}, seed);
       };
       const OpResult first = run();
-      for (int again = 0; again < 3; ++again) {
+      for (int again = 0; again < 2; ++again) {
         const OpResult second = run();
         CHECK(absolute_error(second.y, first.y) == 0);
         for (std::size_t i = 0; i < 3; ++i) {
@@ -90,13 +91,14 @@ TEST_SUITE("autograd/ops/attention") {
 
   TEST_CASE("in f32 both paths err by no more than rounding may, whatever the width") {
     for (const bool causal : {false, true}) {
-      for (const Index width : {16, 64, 96}) {
+      for (const Index width : {16, 96}) {
         CAPTURE(causal);
         CAPTURE(width);
         Generator random(100);
         AttentionOptions options;
         options.causal = causal;
-        check_attention_paths(random_inputs(1, 200, 300, 2, 1, width, width, random), options, random);
+        const Index T = default_device().is_cuda() ? 70 : 200;
+        check_attention_paths(random_inputs(1, T, T + 100, 2, 1, width, width, random), options, random);
       }
     }
   }

@@ -14,7 +14,7 @@ TEST_SUITE("autograd/ops/attention") {
     for (const auto& entry : cases) {
       const std::string& name = entry.first;
       CAPTURE(name);
-      const nlohmann::json given = golden.options(name);
+      const nlohmann::ordered_json given = golden.options(name);
       AttentionOptions options;
       options.causal = given.value("causal", false);
       if (given.value("top_left", false)) options.alignment = CausalAlignment::top_left;

@@ -2,7 +2,7 @@
 #include <tapeformer/autograd/ops/reduce.h>
 #include <tapeformer/tests/autograd/ops/attention_random.h>
 #include <tapeformer/tests/autograd/ops/attention_rounding.h>
-#include <tapeformer/tests/reference/sanitized.h>
+#include <tapeformer/tests/reference/random_cases.h>
 
 #include <omp.h>
 
@@ -12,8 +12,7 @@ using namespace tapeformer;
 
 namespace {
 
-const int kCases = fewer_if_sanitized(300), kSecondOrderCases = fewer_if_sanitized(100),
-          kLongCases = fewer_if_sanitized(40);
+const int kCases = random_cases(300), kSecondOrderCases = random_cases(100), kLongCases = random_cases(40);
 
 /// The gradients of a function of the gradients of the fused operation.
 std::vector<Tensor> second_gradients(const AttentionInputs& in, const AttentionOptions& options,

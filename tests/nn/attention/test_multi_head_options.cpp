@@ -118,7 +118,7 @@ TEST_SUITE("nn/attention/multi_head options") {
     std::map<std::string, Tensor> p;
     for (const auto& [name, parameter] : apart.named_parameters()) p[name] = parameter.value();
     for (const auto& [path, parameter] : packed.named_parameters()) {
-          const std::string& name = path;
+      const std::string& name = path;
       TensorList parts;
       for (const std::string& part : golden_parts(name)) parts.push_back(p.at(part));
       CHECK(same_bits(parameter.value(), concat(parts, 0)));

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <tapeformer/nn/strict_json.h>
 #include <tapeformer/nn/transformer/decoder_only.h>
 #include <tapeformer/tests/nn/module_case.h>
 
@@ -10,10 +11,10 @@
 namespace tapeformer {
 
 /// A configuration from a golden case's options, which bear the names of its fields; others stay as they are.
-inline DecoderOnlyConfig decoder_only_config(const nlohmann::json& options) {
+inline DecoderOnlyConfig decoder_only_config(const nlohmann::ordered_json& options) {
   DecoderOnlyConfig config;
   config.vocabulary = 1;
-  auto fields = nlohmann::json::parse(config.to_json());
+  auto fields = parse_json(config.to_json());
   for (const auto& [name, value] : options.items()) {
     if (fields.contains(name)) fields[name] = value;
   }

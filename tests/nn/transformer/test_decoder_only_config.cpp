@@ -1,4 +1,5 @@
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/nn/strict_json.h>
 #include <tapeformer/nn/transformer/decoder_only.h>
 #include <tapeformer/tests/reference/support.h>
 
@@ -122,7 +123,7 @@ TEST_SUITE("nn/transformer/decoder_only_config") {
     CHECK(back.norm == NormKind::layer);
     CHECK(back.positions == PositionKind::learned);
     CHECK(back.activation == Unary::gelu_tanh);
-    CHECK(nlohmann::json::parse(latent.to_json()).at("model") == "decoder_only");
+    CHECK(parse_json(latent.to_json()).at("model") == "decoder_only");
   }
 
   TEST_CASE("fields reach the attention layer") {

@@ -22,7 +22,7 @@ std::string golden_name(const std::string& name) {
   return name;
 }
 
-EncoderDecoderConfig config_of(const nlohmann::json& options) {
+EncoderDecoderConfig config_of(const nlohmann::ordered_json& options) {
   EncoderDecoderConfig config;
   config.layer.width = options.at("width");
   config.layer.heads = options.at("heads");

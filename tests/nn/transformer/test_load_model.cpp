@@ -1,4 +1,5 @@
 #include <tapeformer/nn/checkpoint.h>
+#include <tapeformer/nn/strict_json.h>
 #include <tapeformer/nn/transformer/decoder_only.h>
 #include <tapeformer/nn/transformer/load_model.h>
 #include <tapeformer/tests/nn/temporary_folder.h>
@@ -36,7 +37,7 @@ constexpr AttentionKind kKinds[] = {AttentionKind::multi_head, AttentionKind::gr
 /// A run folder whose config.json is changed, one field at a time.
 template <class Model, class Config>
 struct Run : TemporaryFolder {
-  explicit Run(const Config& config) : json(nlohmann::ordered_json::parse(config.to_json())) {
+  explicit Run(const Config& config) : json(parse_json(config.to_json())) {
     Generator random(1);
     Model model(config, random);
     save_weights(file("weights.safetensors"), model);
