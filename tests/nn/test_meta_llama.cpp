@@ -103,7 +103,7 @@ TEST_SUITE("nn/meta_llama") {
     DecoderOnly model = load_hugging_face(folder.folder());
     CHECK(model.config().rotations.layout == RotaryLayout::interleaved);
     const Tensor ids = golden.tensor("llama", "ids");
-    CHECK(absolute_error(model(ids), golden.tensor("llama", "logits_f32")) < 1e-5);
+    CHECK(times_error_of_pytorch(golden, "llama", "logits", model(ids)) <= 3);
 
     const TemporaryFolder exported;
     const std::string path = std::filesystem::path(exported.file("x")).parent_path();
