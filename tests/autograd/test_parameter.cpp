@@ -1,9 +1,15 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/kernels/cuda.h>
+#include <tapeformer/autograd/ops/elementwise.h>
+#include <tapeformer/autograd/ops/reduce.h>
 #include <tapeformer/autograd/parameter.h>
+#include <tapeformer/autograd/tape.h>
 #include <tapeformer/tests/reference/support.h>
 
 #include <doctest/doctest.h>
+
+#include <cmath>
+#include <vector>
 
 using namespace tapeformer;
 
@@ -45,6 +51,22 @@ TEST_SUITE("autograd/parameter") {
     CHECK(shadow.state()->parameter == nullptr);
     parameter.set_value(values({1, 2}));
     CHECK(parameter.used().state() == parameter.value().state());
+  }
+
+  TEST_CASE("a new value has no gradient, and the next one is not added to what its memory held") {
+    Parameter parameter(values({1, 2, 3}));
+    const auto pass = [&] {
+      Tape tape;
+      tape.backward(sum(3.0 * parameter.value()));
+    };
+    pass();
+    parameter.set_value(values({5, 6, 7}));
+    CHECK(!parameter.gradient().defined());
+    TensorList junk;
+    for (int i = 0; i < 16; ++i) junk.push_back(Tensor::full({3}, NAN, DType::f64));
+    junk.clear();
+    pass();
+    CHECK(parameter.gradient().to_vector<double>() == std::vector<double>{3, 3, 3});
   }
 
   TEST_CASE("other shadows are refused, and leave everything as it was") {

@@ -5,6 +5,7 @@
 
 #include <cstring>
 #include <thread>
+#include <vector>
 
 using namespace tapeformer;
 
@@ -72,6 +73,29 @@ TEST_SUITE("autograd/storage") {
       pool_free(block, size);
       CHECK(pool_statistics().in_use_bytes == before.in_use_bytes);
     }
+  }
+
+  TEST_CASE("the peak counts blocks that are used again") {
+    if (!pool_counts()) return;
+    constexpr std::size_t kSize = 1 << 20, kOther = 3 << 19;
+    const PoolStatistics before = pool_statistics();
+    // Of either size so many that a peak before is surpassed by both together.
+    const auto count = static_cast<std::size_t>(before.peak_bytes - before.in_use_bytes) / kSize + 1;
+    const auto take = [&](std::size_t size) {
+      std::vector<void*> blocks;
+      while (blocks.size() < count) blocks.push_back(pool_allocate(size));
+      return blocks;
+    };
+    const auto give_back = [](const std::vector<void*>& blocks, std::size_t size) {
+      for (void* block : blocks) pool_free(block, size);
+    };
+    give_back(take(kSize), kSize);
+    give_back(take(kOther), kOther);
+    const std::vector<void*> blocks = take(kSize), others = take(kOther);
+    const PoolStatistics during = pool_statistics();
+    CHECK(during.peak_bytes >= during.in_use_bytes);
+    give_back(blocks, kSize);
+    give_back(others, kOther);
   }
 
   TEST_CASE("threads share the pool") {

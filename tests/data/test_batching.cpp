@@ -63,6 +63,18 @@ TEST_SUITE("data/batching") {
     CHECK(batches.padding_share() == doctest::Approx(3.0 / 14));
   }
 
+  TEST_CASE("a batch may take the whole budget, and no token more") {
+    BatchingConfig config;
+    config.shuffle = false;
+    const std::vector<EncodedPair> pairs(4, {{5, 6}, {7, 8}});  // with an end each: 3 by 3
+    for (const Index budget : {6, 7, 8}) {
+      config.token_budget = budget;
+      CHECK(TranslationBatches(pairs, config).batches_per_epoch() == 2);
+    }
+    config.token_budget = 5;
+    CHECK(TranslationBatches(pairs, config).batches_per_epoch() == 4);
+  }
+
   TEST_CASE("every epoch has every pair once, within the budget") {
     BatchingConfig config;
     config.token_budget = 100;

@@ -52,7 +52,10 @@ TEST_SUITE("optim/step_table") {
     const Tensor kept = model.bias.gradient();
     const kernels::StepTensors before = filled(table, model.parameters());
     set_gradient(model.bias, kept.clone());
-    CHECK_FALSE(filled(table, model.parameters()).tensors == before.tensors);
+    const kernels::StepTensors moved = filled(table, model.parameters());
+    CHECK_FALSE(moved.tensors == before.tensors);
+    model.bias.set_shadow(DType::bf16);
+    CHECK_FALSE(filled(table, model.parameters()).tensors == moved.tensors);
     model.bias.clear_gradient();
     CHECK(filled(table, model.parameters()).tensor_count == 1);
     CHECK(filled(table, model.parameters()).chunk_count == 1);
