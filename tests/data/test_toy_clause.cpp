@@ -2,17 +2,19 @@
 #include <tapeformer/data/toy_clause.h>
 
 #include <stdexcept>
+#include <string>
+#include <string_view>
 
 using namespace tapeformer::toy;
 
 namespace {
 
 template <class List>
-const auto& by_name(const List& list, const char* english) {  // no temporary: the result refers to the list
+const auto& by_name(const List& list, std::string_view english) {
   for (const auto& entry : list) {
     if (entry.english == english) return entry;
   }
-  throw std::out_of_range(english);
+  throw std::out_of_range(std::string(english));
 }
 
 /// The clause in both languages.
