@@ -9,10 +9,12 @@
 #include <cmath>
 #include <condition_variable>
 #include <cstdlib>
+#include <exception>
 #include <filesystem>
 #include <fstream>
 #include <mutex>
 #include <optional>
+#include <system_error>
 #include <thread>
 
 namespace tapeformer {
@@ -24,7 +26,7 @@ constexpr int kOthers = 2;  // threads that are not OpenMP's: this one, and one 
 bool is_set(const char* variable) { return std::getenv(variable) != nullptr; }
 
 /// Looks, for as long as the program runs, whether other programs want the processors.
-void watch_processors() {
+void watch_processors() try {
   std::optional<SleepingWaits> sleeping;
   for (ProcessorTime before = processor_time(); true;) {
     std::this_thread::sleep_for(kPeriod);
@@ -35,6 +37,7 @@ void watch_processors() {
     if (!busy) sleeping.reset();
     before = now;
   }
+} catch (const std::exception&) {  // no more threads or files are to be had: go on as libgomp has it
 }
 
 /// Processors that one control group gives the time of; 0 where it sets no limit.
@@ -54,7 +57,10 @@ void share_processors() {
   sigset_t all, before;  // signals are for the thread that they find in main's calls
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
-  std::thread(watch_processors).detach();
+  try {
+    std::thread(watch_processors).detach();
+  } catch (const std::system_error&) {  // no more threads are to be had
+  }
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
@@ -75,7 +81,7 @@ struct SleepingWaits::Threads {
 
 SleepingWaits::SleepingWaits(int threads) : threads_(new Threads) {
   const int count = std::max(omp_get_num_procs() - threads + 2, 2);
-  threads_->first = std::thread([threads = threads_, count] { threads->sleep(count); });
+  threads_->first = std::thread([threads = threads_.get(), count] { threads->sleep(count); });
 }
 
 SleepingWaits::~SleepingWaits() {
@@ -85,7 +91,6 @@ SleepingWaits::~SleepingWaits() {
   }
   threads_->ended.notify_all();
   threads_->first.join();
-  delete threads_;
 }
 
 ProcessorTime processor_time(const std::string& root) {

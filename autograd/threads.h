@@ -1,5 +1,6 @@
 #pragma once
 
+#include <memory>
 #include <string>
 
 namespace tapeformer {
@@ -30,7 +31,7 @@ class SleepingWaits {
 
  private:
   struct Threads;
-  Threads* threads_;
+  std::unique_ptr<Threads> threads_;
 };
 
 /// How long the threads of this process have run, and how long they waited for a processor, in seconds.

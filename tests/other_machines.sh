@@ -13,7 +13,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-# name: environment. Each has every library's choice, the number of threads and how they wait changed at once.
+# name: environment. What fails where all differs at once is narrowed down by hand.
 machines='
 laptop: DNNL_MAX_CPU_ISA=AVX2 OPENBLAS_CORETYPE=Haswell OMP_NUM_THREADS=1
 old: DNNL_MAX_CPU_ISA=SSE41 OPENBLAS_CORETYPE=Prescott OMP_NUM_THREADS=3

@@ -1,5 +1,4 @@
 // Usage: bench NAME [ARGUMENTS...]; bench --help lists the names, bench NAME --help what each takes.
-#include <tapeformer/autograd/threads.h>
 #include <tapeformer/examples/program.h>
 #include <tapeformer/tests/bench/bench.h>
 
@@ -49,7 +48,4 @@ int run(int argc, char** argv) {
 }  // namespace
 }  // namespace tapeformer
 
-int main(int argc, char** argv) {
-  tapeformer::share_processors();
-  return tapeformer::run(argc, argv);
-}
+int main(int argc, char** argv) { return tapeformer::run(argc, argv); }
