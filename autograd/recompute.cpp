@@ -9,7 +9,9 @@ namespace tapeformer {
 class Forgetting {
  public:
   explicit Forgetting(Tape& tape)
-      : tape_(tape), first_slot_(tape.slots_.size()), outer_(std::exchange(tape.forgets_, true)) {}
+      : tape_(tape), first_slot_(tape.slots_.size()), outer_(std::exchange(tape.forgets_, true)) {
+    tape.begin_part();
+  }
   ~Forgetting() {
     tape_.forgets_ = outer_;
     tape_.forget(tape_.nodes_.size(), first_slot_);
@@ -18,10 +20,7 @@ class Forgetting {
   Forgetting& operator=(const Forgetting&) = delete;
 
   /// Neither what was there before nor unknown to the tape.
-  bool has_computed(const Tensor& y) const {
-    return y.defined() && y.state()->parameter == nullptr && tape_.tracks(y) &&
-           static_cast<std::size_t>(y.state()->slot) >= first_slot_;
-  }
+  bool has_computed(const Tensor& y) const { return y.defined() && y.state()->tape == tape_.ids_.back(); }
 
  private:
   Tape& tape_;

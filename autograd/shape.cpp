@@ -15,14 +15,26 @@ void Shape::append(Index size) {
   if (rank_ == kMaxRank) {
     throw ShapeError("[shape] at most " + std::to_string(kMaxRank) + " axes; got one more than " + text());
   }
-  if (size < 0) throw ShapeError("[shape] sizes are not negative; got " + std::to_string(size));
-  Index product = 1;
-  for (const Index known : *this) product *= known == 0 ? 1 : known;
-  if (__builtin_mul_overflow(product, size == 0 ? 1 : size, &product)) {
-    throw ShapeError("[shape] the number of elements must fit 63 bits; got " + text() + " and " +
-                     std::to_string(size));
-  }
+  check_size(rank_, size);
   sizes_[static_cast<std::size_t>(rank_++)] = size;
+}
+
+void Shape::set(int axis, Index size) {
+  const int at = checked_axis(axis);
+  check_size(at, size);
+  sizes_[static_cast<std::size_t>(at)] = size;
+}
+
+void Shape::check_size(int axis, Index size) const {
+  if (size < 0) throw ShapeError("[shape] sizes are not negative; got " + std::to_string(size));
+  Index bytes = 8;  // of an element, at most
+  for (int other = 0; other < rank_; ++other) {
+    if (other != axis) bytes *= std::max<Index>(sizes_[static_cast<std::size_t>(other)], 1);
+  }
+  if (__builtin_mul_overflow(bytes, std::max<Index>(size, 1), &bytes)) {
+    throw ShapeError("[shape] a tensor has less than 2^60 elements; got size " + std::to_string(size) +
+                     " for axis " + std::to_string(axis) + " of " + text());
+  }
 }
 
 Index Shape::elements() const { return elements(0, rank_); }

@@ -17,13 +17,14 @@ class Shape {
 
   Shape() = default;
   Shape(std::initializer_list<Index> sizes);
-  /// Throws: ShapeError if rank > kMaxRank or a size is negative.
+  /// Throws: ShapeError, here and where a size changes, if rank > kMaxRank, a size is negative, or 8 bytes for each
+  ///         element would not fit an Index.
   Shape(const Index* sizes, int rank);
 
   int rank() const { return rank_; }
   /// Negative axes count from the end. Throws: ShapeError outside [-rank, rank).
   Index operator[](int axis) const { return sizes_[static_cast<std::size_t>(checked_axis(axis))]; }
-  void set(int axis, Index size) { sizes_[static_cast<std::size_t>(checked_axis(axis))] = size; }
+  void set(int axis, Index size);
   void append(Index size);
   /// Product of the sizes; 1 for a scalar.
   Index elements() const;
@@ -42,6 +43,8 @@ class Shape {
   std::string text() const;
 
  private:
+  void check_size(int axis, Index size) const;
+
   std::array<Index, kMaxRank> sizes_{};
   int rank_ = 0;
 };

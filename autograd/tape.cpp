@@ -9,7 +9,8 @@ namespace tapeformer {
 namespace {
 
 thread_local Tape* recording_tape = nullptr;
-std::atomic<std::uint64_t> tape_count{0};
+constexpr std::uint64_t kParts = std::uint64_t{1} << 28;  // ids of a tape: its own, then one for each part
+std::atomic<std::uint64_t> last_id{0};
 
 /// Tells a Profile that kernels run for a reverse pass.
 struct BackwardMark {
@@ -28,7 +29,7 @@ std::string bracketed(const char* op) { return std::string("[") + op + "] "; }
 
 }  // namespace
 
-Tape::Tape() : id_(++tape_count), outer_(recording_tape) { recording_tape = this; }
+Tape::Tape() : ids_{last_id += kParts}, outer_(recording_tape) { recording_tape = this; }
 
 Tape::~Tape() { leave(); }
 
@@ -46,64 +47,87 @@ Tape* Tape::current() {
   return tape;
 }
 
+bool Tape::is_computed_here(const Tensor& x) const {
+  const std::uint64_t tape = x.state()->tape;
+  return tape != 0 && std::find(ids_.rbegin(), ids_.rend(), tape) != ids_.rend();
+}
+
 std::int32_t Tape::new_slot(const Tensor& x) {
   Slot slot;
   slot.shape = x.shape();
   slot.dtype = x.dtype();
   slot.device = x.device();
   slots_.push_back(std::move(slot));
-  x.state()->tape = id_;
-  x.state()->slot = static_cast<std::int32_t>(slots_.size()) - 1;
-  return x.state()->slot;
+  return static_cast<std::int32_t>(slots_.size()) - 1;
+}
+
+std::int32_t Tape::new_leaf(const Tensor& x) {
+  const std::int32_t slot = new_slot(x);
+  slots_.back().leaf = x;
+  leaves_.put(x.state(), slot);
+  return slot;
+}
+
+void Tape::stamp(const Tensor& x) {
+  x.state()->slot = new_slot(x);
+  x.state()->tape = ids_.back();
+}
+
+void Tape::check_unchanged(const Slot& slot) const {
+  const Tensor& now = slot.parameter->value;
+  if (slot.shape == now.shape() && wide(slot.dtype) == wide(now.dtype()) && slot.device == now.device())
+    return;
+  throw TapeError(
+      "[backward] a parameter's value was replaced by one of another shape, type or device after the forward "
+      "pass had used it; got " +
+      now.describe() + " for " + slot.leaf.describe() +
+      "; try set_value() after backward, or before the Tape");
 }
 
 std::int32_t Tape::slot_of(const char* op, const Tensor& x) {
   if (!x.defined()) return -1;
-  Tensor::State& state = *x.state();
-  if (state.tape == id_) {
-    if (slots_[static_cast<std::size_t>(state.slot)].forgotten) throw_forgotten(op, x);
-    return state.slot;
-  }
+  const Tensor::State& state = *x.state();
+  if (state.parameter == nullptr && is_computed_here(x)) return state.slot;
+  const std::int32_t known = leaves_.find(&state);
   if (state.parameter != nullptr) {
-    if (!state.parameter->trainable) return -1;
-    const std::uint64_t marked_by = state.tape;
-    const std::int32_t marked_slot = state.slot;
-    if (marked_by > id_) {  // a later tape's mark, which stays: that tape may still need it
-      const auto own = std::find_if(slots_.begin(), slots_.end(), [&](const Slot& slot) {
-        return slot.parameter.get() == state.parameter;
-      });
-      if (own != slots_.end()) return static_cast<std::int32_t>(own - slots_.begin());
-    }
-    const std::int32_t slot = new_slot(x);
+    const bool watched = known >= 0 && !slots_[static_cast<std::size_t>(known)].parameter;
+    if (watched) return known;
+    if (!state.parameter->trainable) return -1;  // whatever it was at an earlier use
+    if (known >= 0) return known;
+    const std::int32_t slot = new_leaf(x);
     slots_.back().parameter = Handle<ParameterState>(state.parameter);
-    if (marked_by > id_) state.tape = marked_by, state.slot = marked_slot;
     return slot;
   }
-  if (state.tape == 0) return -1;
+  if (known >= 0 || state.tape == 0) return known;
+  if (state.tape / kParts == ids_.front() / kParts) throw_forgotten(op, x);
   throw TapeError(bracketed(op) +
                   "an input was computed on another tape (ended, outer, or of another thread); got x=" +
                   x.describe() + "; try detach(), or watch() on this tape");
 }
 
 std::int32_t Tape::checked_slot(const char* op, const Tensor& x) {
-  const bool is_parameter = x.defined() && x.state()->parameter != nullptr;
-  if (!is_parameter && !tracks(x)) {
-    throw TapeError(bracketed(op) +
-                    "the tensor must be a parameter, or watched by this tape, or computed on it; got x=" +
-                    x.describe() + "; try tape.watch(x) before the forward pass");
+  if (x.defined() && x.state()->parameter != nullptr && leaves_.find(x.state()) < 0) {
+    for (std::size_t i = 0; i < slots_.size(); ++i) {  // a value that has replaced the one that was used
+      if (slots_[i].parameter.get() != x.state()->parameter) continue;
+      check_unchanged(slots_[i]);
+      return static_cast<std::int32_t>(i);
+    }
   }
   const std::int32_t slot = slot_of(op, x);
-  if (slot < 0) {
+  if (slot >= 0) return slot;
+  if (x.defined() && x.state()->parameter != nullptr) {
     throw TapeError(bracketed(op) + "the parameter is frozen; got x=" + x.describe() +
                     "; try set_trainable(true), or tape.watch(x) before the forward pass");
   }
-  return slot;
+  throw TapeError(bracketed(op) +
+                  "the tensor must be a parameter, or watched by this tape, or computed on it; got x=" +
+                  x.describe() + "; try tape.watch(x) before the forward pass");
 }
 
 void Tape::watch(const Tensor& x) {
   const bool is_parameter = x.defined() && x.state()->parameter != nullptr;
-  if (tracks(x) || (is_parameter && slot_of("watch", x) >= 0)) return;
-  new_slot(x);
+  if (is_parameter ? slot_of("watch", x) >= 0 : tracks(x)) return;
+  new_leaf(x);
 }
 
 Tape* tape_for(const char* op, const Tensor* inputs, std::size_t count) {
@@ -120,7 +144,7 @@ void append_node(Tape& tape, const char* op, const Tensor* inputs, std::size_t i
   for (std::size_t i = 0; i < output_count && tape.detects_anomalies_; ++i)
     tape.check_result(op, inputs, input_count, outputs[i]);
   if (tape.forgets_) {
-    for (std::size_t i = 0; i < output_count; ++i) tape.new_slot(outputs[i]);
+    for (std::size_t i = 0; i < output_count; ++i) tape.stamp(outputs[i]);
     return;
   }
   Tape::Node node;
@@ -135,11 +159,11 @@ void append_node(Tape& tape, const char* op, const Tensor* inputs, std::size_t i
   node.twin = std::move(twin);
   node.first_output = static_cast<std::int32_t>(tape.slots_.size());
   node.outputs = static_cast<std::int32_t>(output_count);
-  for (std::size_t i = 0; i < output_count; ++i) tape.new_slot(outputs[i]);
+  for (std::size_t i = 0; i < output_count; ++i) tape.stamp(outputs[i]);
   tape.nodes_.push_back(std::move(node));
 }
 
-void Tape::check_loss(const char* op, const Tensor& loss, const Tensor& seed) const {
+void Tape::check_loss(const char* op, const Tensor& loss, const Tensor& seed) {
   if (forgets_) {
     throw TapeError(
         bracketed(op) +
@@ -151,7 +175,7 @@ void Tape::check_loss(const char* op, const Tensor& loss, const Tensor& seed) co
                     "the tape is spent: backward frees what it used; try gradients() for several passes, "
                     "or a new Tape for the next step");
   }
-  if (!loss.defined() || loss.state()->tape != id_) {
+  if (slot_of(op, loss) < 0) {
     throw TapeError(bracketed(op) +
                     "the loss does not depend on any parameter or watched tensor of this tape; got loss=" +
                     loss.describe() + "; try constructing the Tape before the forward pass");
@@ -173,11 +197,12 @@ void Tape::backward(const Tensor& loss, const Tensor& seed) {
   to_parameters_ = frees_ = true;
   recorded_ = false;
   spent_ = true;
-  accumulate(loss.state()->slot,
+  accumulate(slot_of("backward", loss),
              seed.defined() ? seed : Tensor::full(loss.shape(), 1, loss.dtype(), loss.device()));
   run(0, nodes_.size());
   nodes_.clear();
   slots_.clear();
+  leaves_.clear();
 }
 
 std::vector<Tensor> Tape::gradients(const Tensor& loss, const std::vector<Tensor>& of, const Tensor& seed,
@@ -204,7 +229,7 @@ std::vector<Tensor> Tape::gradients(const Tensor& loss, const std::vector<Tensor
   for (const std::size_t slot : slots) slots_[slot].keep = true;
   to_parameters_ = frees_ = false;
   recorded_ = recorded;
-  accumulate(loss.state()->slot,
+  accumulate(slot_of("gradients", loss),
              seed.defined() ? seed : Tensor::full(loss.shape(), 1, loss.dtype(), loss.device()));
   const std::size_t end = nodes_.size();
   if (recorded) {
@@ -261,8 +286,7 @@ void Tape::run_node(std::size_t index) {
     for (const std::int32_t input : nodes_[index].inputs) {
       if (input < 0) continue;
       const Slot& slot = slots_[static_cast<std::size_t>(input)];
-      check_finite(op, "backward",
-                   to_parameters_ && slot.parameter ? slot.parameter->gradient : slot.gradient);
+      check_finite(op, to_parameters_ && slot.parameter ? slot.parameter->gradient : slot.gradient);
     }
   }
 }
@@ -270,11 +294,13 @@ void Tape::run_node(std::size_t index) {
 void Tape::run_twin(std::size_t index, Tensor dy) {
   const struct Part {  // what the twin records; only a recorded pass leaves it on the tape
     Tape& tape;
+    bool is_forgotten = !tape.recorded_;
     std::size_t first_node = tape.nodes_.size(), first_slot = tape.slots_.size();
     ~Part() {
-      if (!tape.recorded_) tape.forget(first_node, first_slot);
+      if (is_forgotten) tape.forget(first_node, first_slot);
     }
   } part{*this};
+  if (part.is_forgotten) begin_part();
   const auto recorded_twin = [&] {
     const struct Recording {  // by this tape, though it may be spent and the pass is not recorded
       Tape& tape;
@@ -294,12 +320,19 @@ void Tape::run_twin(std::size_t index, Tensor dy) {
   run(part.first_node, end);
 }
 
+void Tape::begin_part() { ids_.push_back(ids_.front() + 1 + parts_++ % (kParts - 1)); }
+
 void Tape::forget(std::size_t first_node, std::size_t first_slot) {
+  ids_.pop_back();
   nodes_.erase(nodes_.begin() + static_cast<std::ptrdiff_t>(first_node), nodes_.end());
+  std::size_t kept = first_slot;  // leaves stay, with their gradients
   for (std::size_t i = first_slot; i < slots_.size(); ++i) {
-    slots_[i].gradient = Tensor();
-    slots_[i].forgotten = !slots_[i].parameter;
+    if (!slots_[i].leaf.defined()) continue;
+    leaves_.put(slots_[i].leaf.state(), static_cast<std::int32_t>(kept));
+    if (i != kept) slots_[kept] = std::move(slots_[i]);
+    ++kept;
   }
+  slots_.resize(kept);
 }
 
 void Tape::accumulate(std::int32_t index, const Tensor& gradient) {
@@ -314,6 +347,7 @@ void Tape::accumulate(std::int32_t index, const Tensor& gradient) {
   };
   ParameterState* parameter = slots_[at].parameter.get();
   if (to_parameters_ && parameter != nullptr) {
+    check_unchanged(slots_[at]);
     parameter->require_gradient_buffer();
     if (parameter->has_gradient) {
       add_in_place(parameter->gradient);
@@ -369,6 +403,7 @@ GradientSlot::Target GradientSlot::target_of_type(DType type) const {
   }
   if (into_.tape_.to_parameters_ && slot.parameter) {
     ParameterState& parameter = *slot.parameter;
+    into_.tape_.check_unchanged(slot);
     parameter.require_gradient_buffer();
     return {parameter.gradient, std::exchange(parameter.has_gradient, true)};
   }

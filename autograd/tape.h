@@ -1,5 +1,6 @@
 #pragma once
 
+#include <tapeformer/autograd/leaf_table.h>
 #include <tapeformer/autograd/parameter.h>
 #include <tapeformer/autograd/tensor.h>
 
@@ -81,7 +82,9 @@ class Tape {
   /// Makes `x` a leaf whose gradient gradients() can return. Parameters need no watching.
   void watch(const Tensor& x);
   /// True for what was watched or computed on this tape.
-  bool tracks(const Tensor& x) const { return x.defined() && x.state()->tape == id_; }
+  bool tracks(const Tensor& x) const {
+    return x.defined() && (is_computed_here(x) || leaves_.find(x.state()) >= 0);
+  }
 
   /// Adds d loss / d parameter to every parameter that took part, frees what each node saved as soon as it
   /// has run, and spends the tape. `seed` is d objective / d loss; 1 for a loss of one element.
@@ -126,10 +129,10 @@ class Tape {
     Shape shape;
     DType dtype = DType::f32;
     Device device;
-    bool keep = false;       // someone asked for this gradient
-    bool forgotten = false;  // how it was computed: see recompute.h
+    bool keep = false;  // someone asked for this gradient
     Tensor gradient;
     Handle<ParameterState> parameter;
+    Tensor leaf;  // a parameter's value or what was watched: kept, so that no other tensor gets its address
   };
   struct Node {
     const char* op = "";
@@ -140,27 +143,35 @@ class Tape {
     PooledVector<Handle<Storage>> saved;
   };
 
+  bool is_computed_here(const Tensor& x) const;
   std::int32_t new_slot(const Tensor& x);
+  std::int32_t new_leaf(const Tensor& x);
+  void stamp(const Tensor& x);
   std::int32_t slot_of(const char* op, const Tensor& x);
   std::int32_t checked_slot(const char* op, const Tensor& x);
-  void check_loss(const char* op, const Tensor& loss, const Tensor& seed) const;
+  void check_loss(const char* op, const Tensor& loss, const Tensor& seed);
   DType gradient_type(const Slot& slot) const;
   void accumulate(std::int32_t slot, const Tensor& gradient);
   void contribute(std::size_t node, std::size_t input, const Tensor& gradient);
   void run(std::size_t begin, std::size_t end);
   void run_node(std::size_t index);
   void run_twin(std::size_t index, Tensor dy);
+  void check_unchanged(const Slot& slot) const;
+  void begin_part();
+  /// What came since begin_part(), leaves excepted.
   void forget(std::size_t first_node, std::size_t first_slot);
-  void check_finite(const char* op, const char* direction, const Tensor& x) const;
+  void check_finite(const char* op, const Tensor& gradient) const;
   void check_result(const char* op, const Tensor* inputs, std::size_t count, const Tensor& y) const;
   void leave();
 
-  std::uint64_t id_;
+  PooledVector<std::uint64_t> ids_;  // its own, and those of the parts that are running and will be forgotten
+  std::uint64_t parts_ = 0;
   Tape* outer_ = nullptr;
   bool spent_ = false, detects_anomalies_ = false;
   bool to_parameters_ = false, frees_ = false, recorded_ = false;  // the mode of the pass that is running
   bool forgets_ = false;  // operations are tracked, but leave no nodes
   PooledVector<Slot> slots_;
+  LeafTable leaves_;
   PooledVector<Node> nodes_;
   GradientWrapper wrapper_;
 };

@@ -9,33 +9,41 @@
 namespace tapeformer {
 namespace {
 
-/// Position of the first NaN or infinity, or -1; tensors of other types have none.
-Index first_non_finite(const Tensor& x) {
+enum class Sought { nan, nan_or_infinity };
+
+/// Its first position, or -1; tensors of other types have none.
+Index first(Sought sought, const Tensor& x) {
   if (!x.defined() || !is_floating(x.dtype())) return -1;
-  Index first = -1;
+  Index found = -1;
   const Index count = x.elements();
   dispatch(
-      "anomaly", [&](auto on, auto* from) { first = kernels::first_non_finite(on, count, from); }, x);
-  return first;
+      "anomaly",
+      [&](auto on, auto* from) { found = kernels::first_non_finite(on, count, from, sought == Sought::nan); },
+      x);
+  return found;
+}
+
+[[noreturn]] void throw_anomaly(const char* op, const char* direction, const Tensor& x, Index at) {
+  throw TapeError(std::string("[") + op + "] " + direction + " gave the first value that is not finite: " +
+                  std::to_string(x.at(at)) + " at element " + std::to_string(at) + " of " + x.describe() +
+                  "; try a lower learning rate, or look at this operation's inputs");
 }
 
 }  // namespace
 
 void Tape::check_result(const char* op, const Tensor* inputs, std::size_t count, const Tensor& y) const {
-  const Index bad = first_non_finite(y);
+  const Index bad = first(Sought::nan_or_infinity, y);
   if (bad < 0) return;
-  const bool given =
-      std::any_of(inputs, inputs + count, [](const Tensor& x) { return first_non_finite(x) >= 0; });
-  if (std::isinf(y.at(bad)) && given) return;
-  check_finite(op, "forward", y);
+  const Index nan = first(Sought::nan, y);  // which no infinity before it hides
+  if (nan >= 0) throw_anomaly(op, "forward", y, nan);
+  const bool given = std::any_of(inputs, inputs + count,
+                                 [](const Tensor& x) { return first(Sought::nan_or_infinity, x) >= 0; });
+  if (!given) throw_anomaly(op, "forward", y, bad);
 }
 
-void Tape::check_finite(const char* op, const char* direction, const Tensor& x) const {
-  const Index bad = first_non_finite(x);
-  if (bad < 0) return;
-  throw TapeError(std::string("[") + op + "] " + direction + " gave the first value that is not finite: " +
-                  std::to_string(x.at(bad)) + " at element " + std::to_string(bad) + " of " + x.describe() +
-                  "; try a lower learning rate, or look at this operation's inputs");
+void Tape::check_finite(const char* op, const Tensor& gradient) const {
+  const Index bad = first(Sought::nan_or_infinity, gradient);
+  if (bad >= 0) throw_anomaly(op, "backward", gradient, bad);
 }
 
 }  // namespace tapeformer

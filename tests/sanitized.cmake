@@ -29,7 +29,21 @@ foreach(program tapeformer_tests_sanitized train_translation_sanitized)
   set_target_properties(${program} PROPERTIES LINKER_LANGUAGE CXX)
   target_link_libraries(${program} PRIVATE ${sanitizers} tapeformer_embedded_corpus ${libraries})
 endforeach()
-add_custom_target(sanitized DEPENDS tapeformer_tests_sanitized train_translation_sanitized)
+
+# Threads that share a model, and what of the library could write into it, with the thread sanitizer. The kernels are as
+# elsewhere, on one thread each: the sanitizer does not know what OpenMP's threads wait for.
+file(GLOB shared_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/autograd/*.cpp)
+add_executable(shared_parameters_sanitized EXCLUDE_FROM_ALL main.cpp autograd/test_shared_parameters.cpp
+  reference/gradcheck_table.cpp ${shared_sources} ${CMAKE_SOURCE_DIR}/autograd/ops/elementwise.cpp
+  ${CMAKE_SOURCE_DIR}/autograd/ops/matmul.cpp ${CMAKE_SOURCE_DIR}/autograd/ops/reduce.cpp)
+target_compile_options(shared_parameters_sanitized PRIVATE $<$<CONFIG:Release>:-O1> -g1 -fsanitize=thread)
+target_compile_definitions(shared_parameters_sanitized PRIVATE TAPEFORMER_BINARY_DIR="${CMAKE_BINARY_DIR}")
+target_link_libraries(shared_parameters_sanitized PRIVATE -fsanitize=thread tapeformer doctest::doctest)
+tapeformer_test(sanitized/races/autograd/shared_parameters sanitized shared_parameters_sanitized)
+set_property(TEST sanitized/races/autograd/shared_parameters APPEND PROPERTY ENVIRONMENT OMP_NUM_THREADS=1
+  TSAN_OPTIONS=halt_on_error=1)
+
+add_custom_target(sanitized DEPENDS tapeformer_tests_sanitized train_translation_sanitized shared_parameters_sanitized)
 
 # The CPU's tests as if there were no device, the kernels' tests on one and those that say themselves where tensors lie on two.
 # Layers and models made of kernels would take too long, and so would writing with every cache, whose parts have tests.

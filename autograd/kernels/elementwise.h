@@ -73,10 +73,10 @@ template <class T>
 void add_in_place(Cpu, Index count, const T* x, T* sum);
 template <class T>
 void add_in_place(Cuda, Index count, const T* x, T* sum);
-/// Position of the first NaN or infinity, or -1.
+/// Position of the first NaN, or unless `nan_only` infinity, or -1.
 template <class T>
-Index first_non_finite(Cpu, Index count, const T* x);
+Index first_non_finite(Cpu, Index count, const T* x, bool nan_only);
 template <class T>
-Index first_non_finite(Cuda, Index count, const T* x);
+Index first_non_finite(Cuda, Index count, const T* x, bool nan_only);
 
 }  // namespace tapeformer::kernels

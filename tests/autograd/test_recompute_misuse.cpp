@@ -28,8 +28,20 @@ TEST_SUITE("autograd/recompute_misuse") {
     CHECK((leaked.detach() + y).item() == doctest::Approx(4 + std::exp(4)));
     tape.gradients(y, {a});  // runs the body again
     CHECK(message_of<TapeError>([&] { return leaked + y; }) == "[add] " + expected);
+    CHECK(message_of<TapeError>([&] { tape.backward(leaked); }) == "[backward] " + expected);
     tape.backward(y);
     CHECK(a.gradient().item() == doctest::Approx(2 * std::exp(4)));
+  }
+
+  TEST_CASE("passes over a body, one after the other, leave nothing on the tape") {
+    const Parameter a(values({2, 3})), b(values({4, 5}));
+    Tape tape;
+    const Tensor y = sum(recomputed({}, [&] { return exp(a * b) * a + b; }));
+    const std::vector<double> first = tape.gradients(y, {a})[0].to_vector<double>();
+    const PoolStatistics before = pool_statistics();
+    for (int pass = 0; pass < 1000; ++pass) tape.gradients(y, {a, b});
+    CHECK(pool_statistics().in_use_bytes == before.in_use_bytes);
+    CHECK(tape.gradients(y, {a})[0].to_vector<double>() == first);
   }
 
   TEST_CASE("a body cannot go back over its own tape, but over a tape of its own") {

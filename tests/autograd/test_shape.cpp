@@ -74,5 +74,14 @@ TEST_SUITE("autograd/shape") {
   TEST_CASE("a number of elements that overflows is refused") {
     const Index large = Index{1} << 32;
     CHECK_THROWS_AS((Shape{large, large}), ShapeError);
+    CHECK(message_of<ShapeError>([] { Tensor::empty({Index{1} << 62}); }) ==
+          "[shape] a tensor has less than 2^60 elements; got size 4611686018427387904 for axis 0 of []");
+    CHECK(Shape{(Index{1} << 60) - 1}.elements() == (Index{1} << 60) - 1);
+    CHECK_THROWS_AS((Shape{Index{1} << 60}), ShapeError);
+    Shape shape{2, 3};
+    CHECK_THROWS_AS(shape.set(0, Index{1} << 60), ShapeError);
+    CHECK(message_of<ShapeError>([&] { shape.set(1, -3); }) == "[shape] sizes are not negative; got -3");
+    CHECK(shape == Shape{2, 3});
+    shape.set(0, (Index{1} << 60) / 3);
   }
 }

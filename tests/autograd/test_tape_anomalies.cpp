@@ -53,6 +53,16 @@ TEST_SUITE("autograd/tape_anomalies") {
     CHECK(x.gradient().item() == 0.5);
   }
 
+  TEST_CASE("anomaly mode sees a NaN behind an infinity that is passed on") {
+    const Parameter x(values({1, 1}));
+    Tape tape;
+    tape.detect_anomalies();
+    const Tensor infinite = x * values({INFINITY, 1});  // given, and passed on
+    CHECK(message_of<TapeError>([&] {
+            return infinite + values({1, NAN});
+          }).rfind("[add] forward gave the first value that is not finite: nan at element 1", 0) == 0);
+  }
+
   TEST_CASE("anomaly mode lets the infinities of a mask pass, not what is made of them") {
     const Tensor x = Tensor::from<double>({1, 2, 3});
     const Tensor may = Tensor::from<bool>({true, false, true});

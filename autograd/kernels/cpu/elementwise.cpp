@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <limits>
 
 namespace tapeformer::kernels {
 namespace {
@@ -20,6 +21,23 @@ B sigmoid(const B& x) {
   return B(T(1)) / (B(T(1)) + xsimd::exp(-x));
 }
 
+/// xsimd's erf overflows on its way from 1e61 on; from 6 on the function is 1 to the last bit.
+template <class B>
+B bounded_erf(const B& x) {
+  const B most(6);
+  return xsimd::erf(xsimd::select(x > most, most, xsimd::select(x < -most, -most, x)));
+}
+
+/// xsimd's log is wrong below the smallest normal number.
+template <class B>
+B log_of_all(const B& x) {
+  using T = typename B::value_type;
+  constexpr T kScale = T(1ull << 54);
+  const auto small = x < B(std::numeric_limits<T>::min());
+  return xsimd::log(xsimd::select(small, x * B(kScale), x)) -
+         xsimd::select(small, B(static_cast<T>(54 * M_LN2)), B(T(0)));
+}
+
 /// The standard normal distribution function and its density.
 template <class B>
 struct Normal {
@@ -28,7 +46,7 @@ struct Normal {
 
 inline Normal<Batch<double>> normal_at(const Batch<double>& x) {
   using B = Batch<double>;
-  return {B(0.5) * (B(1) + xsimd::erf(x * B(kInverseSqrt2))),
+  return {B(0.5) * (B(1) + bounded_erf(x * B(kInverseSqrt2))),
           B(kInverseSqrt2Pi) * xsimd::exp(B(-0.5) * x * x)};
 }
 
@@ -57,10 +75,10 @@ void with_both(Unary f, Use&& use) {
   using Both = WithDerivative<B>;
   const B one(T(1)), half(T(0.5));
   switch (f) {
-    case Unary::log: return use([=](const B& x) { return Both{xsimd::log(x), one / x}; });
+    case Unary::log: return use([=](const B& x) { return Both{log_of_all(x), one / x}; });
     case Unary::erf:
       return use([](const B& x) {
-        return Both{xsimd::erf(x), B(T(2 * kSqrt2OverPi * kInverseSqrt2)) * xsimd::exp(-x * x)};
+        return Both{bounded_erf(x), B(T(2 * kSqrt2OverPi * kInverseSqrt2)) * xsimd::exp(-x * x)};
       });
     case Unary::gelu:
       return use([](const B& x) {
@@ -113,7 +131,10 @@ void with_derivative(Unary f, Use&& use) {
     case Unary::sqrt: return use([=](const B& y, const B& dy) { return half * dy / y; });
     case Unary::tanh: return use([=](const B& y, const B& dy) { return dy * (one - y * y); });
     case Unary::sigmoid: return use([=](const B& y, const B& dy) { return dy * y * (one - y); });
-    case Unary::relu: return use([=](const B& y, const B& dy) { return xsimd::select(y > zero, dy, zero); });
+    case Unary::relu:
+      return use([=](const B& y, const B& dy) {
+        return xsimd::select(y <= zero, zero, dy);
+      });  // at a NaN dy, as PyTorch has it
     default:
       with_both<T>(f, [&](const auto& both) {
         use([&](const B& x, const B& dy) { return dy * both(x).derivative; });
@@ -290,11 +311,11 @@ void add_in_place(Cpu, Index count, const T* x, T* sum) {
 }
 
 template <class T>
-Index first_non_finite(Cpu, Index count, const T* x) {
+Index first_non_finite(Cpu, Index count, const T* x, bool nan_only) {
   std::atomic<Index> first{count};
   parallel_ranges(count, 1, [&](Index from, Index to) {
     for (Index i = from; i < to; ++i) {
-      if (std::isfinite(x[i])) continue;
+      if (nan_only ? !std::isnan(x[i]) : std::isfinite(x[i])) continue;
       Index known = first.load();
       while (i < known && !first.compare_exchange_weak(known, i)) {
       }
@@ -314,7 +335,7 @@ Index first_non_finite(Cpu, Index count, const T* x) {
   template void where(Cpu, const Broadcast&, const bool*, const T*, const T*, T*); \
   template void equal(Cpu, const Broadcast&, const T*, const T*, bool*);           \
   template void add_in_place(Cpu, Index, const T*, T*);                            \
-  template Index first_non_finite(Cpu, Index, const T*);
+  template Index first_non_finite(Cpu, Index, const T*, bool);
 INSTANTIATE(float)
 INSTANTIATE(double)
 #undef INSTANTIATE

@@ -149,11 +149,12 @@ void broadcast(Cuda on, const char* name, const Broadcast& s, F f, const X* a, c
          packed, s, runs, f, a, b, c, y);
 }
 
-/// Lowers `first` to the position of the first NaN or infinity.
+/// Lowers `first` to the position of the first NaN, or infinity.
 template <class T>
-__global__ void first_non_finite_kernel(Index count, const T* x, unsigned long long* first) {
+__global__ void first_non_finite_kernel(Index count, bool nan_only, const T* x, unsigned long long* first) {
   for_each_index(count, [&](Index i) {
-    if (!isfinite(static_cast<Wide<T>>(x[i]))) atomicMin(first, static_cast<unsigned long long>(i));
+    const Wide<T> value = static_cast<Wide<T>>(x[i]);
+    if (nan_only ? value != value : !isfinite(value)) atomicMin(first, static_cast<unsigned long long>(i));
   });
 }
 
@@ -213,12 +214,12 @@ void add_in_place(Cuda on, Index count, const T* x, T* sum) {
 }
 
 template <class T>
-Index first_non_finite(Cuda on, Index count, const T* x) {
+Index first_non_finite(Cuda on, Index count, const T* x, bool nan_only) {
   unsigned long long first = ~0ULL;
   const Scratch<unsigned long long> found(on, 1);
   cuda::overwrite(on.device, found.data(), &first, sizeof first);
-  launch(on, "first_non_finite", first_non_finite_kernel<T>, blocks_for(count), dim3(kBlock), 0, count, x,
-         found.data());
+  launch(on, "first_non_finite", first_non_finite_kernel<T>, blocks_for(count), dim3(kBlock), 0, count,
+         nan_only, x, found.data());
   cuda::download(on.device, &first, found.data(), sizeof first);
   return first == ~0ULL ? -1 : static_cast<Index>(first);
 }
@@ -232,7 +233,7 @@ Index first_non_finite(Cuda on, Index count, const T* x) {
   template void where(Cuda, const Broadcast&, const bool*, const T*, const T*, T*); \
   template void equal(Cuda, const Broadcast&, const T*, const T*, bool*);           \
   template void add_in_place(Cuda, Index, const T*, T*);                            \
-  template Index first_non_finite(Cuda, Index, const T*);
+  template Index first_non_finite(Cuda, Index, const T*, bool);
 INSTANTIATE(float)
 INSTANTIATE(double)
 INSTANTIATE(BFloat16)

@@ -64,7 +64,7 @@ __device__ T unary_gradient(T saved, T dy) {
   } else if constexpr (f == Unary::sigmoid) {
     return dy * saved * (T(1) - saved);
   } else if constexpr (f == Unary::relu) {
-    return saved > T(0) ? dy : T(0);
+    return saved <= T(0) ? T(0) : dy;  // at a NaN dy, as PyTorch has it
   } else {
     return dy * value_and_derivative<f>(saved).derivative;
   }

@@ -1,0 +1,37 @@
+#include <doctest/doctest.h>
+#include <tapeformer/autograd/ops/elementwise.h>
+#include <tapeformer/autograd/ops/matmul.h>
+#include <tapeformer/autograd/ops/reduce.h>
+#include <tapeformer/autograd/tape.h>
+#include <tapeformer/tests/reference/support.h>
+
+#include <thread>
+
+using namespace tapeformer;
+
+// Also built with the thread sanitizer: see sanitized.cmake.
+TEST_SUITE("autograd/shared_parameters") {
+  TEST_CASE("threads with a tape each share parameters: each gets its own gradients") {
+    const Parameter weight(values({1, 2, 3}, {3, 1})), bias(values({0.5}));
+    const auto gradients = [&](double number) {
+      const Tensor x = Tensor::full({2, 3}, number, DType::f64, Device::cpu()).to(default_device());
+      Tape tape;
+      const Tensor y = mean(tanh(matmul(x, weight) + bias));
+      std::vector<double> all;
+      for (const Tensor& gradient : tape.gradients(y * y, {weight, bias}))
+        for (const double value : gradient.to_vector<double>()) all.push_back(value);
+      return all;
+    };
+    std::vector<std::thread> threads;
+    std::vector<int> wrong(4);
+    for (std::size_t i = 0; i < wrong.size(); ++i) {
+      threads.emplace_back([&, i] {
+        const std::vector<double> alone = gradients(0.1 * static_cast<double>(i + 1));
+        for (int pass = 0; pass < 2000; ++pass)
+          wrong[i] += gradients(0.1 * static_cast<double>(i + 1)) != alone;
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    CHECK(wrong == std::vector<int>(4));
+  }
+}
