@@ -1,3 +1,4 @@
+#include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/kernels/cpu/block_product.h>
 #include <tapeformer/autograd/kernels/cpu/parallel.h>
 #include <tapeformer/autograd/kernels/cpu/simd.h>
@@ -15,11 +16,31 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
+#include <string>
+#include <type_traits>
 
 extern "C" int openblas_get_parallel(void);
 
 namespace tapeformer::kernels {
 namespace {
+
+#if defined(TAPEFORMER_ONEDNN)
+template <class T>
+constexpr bool is_on_blas = std::is_same_v<T, double>;
+#else
+template <class T>
+constexpr bool is_on_blas = true;
+#endif
+
+/// BLAS takes sizes of 32 bits.
+void check_fits_blas(const Gemm& s) {
+  const Index largest = std::max({s.m, s.n, s.k, s.lda, s.ldb, s.ldc});
+  if (largest <= std::numeric_limits<int>::max()) return;
+  throw ShapeError(
+      "[matmul] sizes of a product on BLAS, which all f64 products on the CPU are, must fit 32 bits; got " +
+      std::to_string(largest) + "; try f32, or parts of the tensors");
+}
 
 /// One product on BLAS through xtensor-blas. Inside a parallel region it stays on the calling thread.
 template <class T>
@@ -124,6 +145,7 @@ template <class T>
 void gemm(Cpu, const Gemm& s, const T* a, const T* b, Write<T> c) {
   const Index count = s.batch.elements();
   if (count == 0 || s.m == 0 || s.n == 0) return;
+  if (is_on_blas<T>) check_fits_blas(s);
   const T beta = c.add ? T(1) : T(0);
   const auto products = [&](Index from, Index to) {
     for (Index i = from; i < to; ++i) {

@@ -179,6 +179,21 @@ TEST_SUITE("autograd/ops/matmul") {
           }).rfind("[matmul] all operands must have one type", 0) == 0);
   }
 
+  TEST_CASE("a product in f64 with a size that BLAS cannot take is refused, not cut to 32 bits") {
+    constexpr Index kSize = (Index{1} << 31) + 3;
+    double none = 0;  // refused before it is read
+    const auto vector_of = [&](const Shape& shape) {
+      const Handle<Storage> storage(
+          new Storage(&none, static_cast<std::size_t>(kSize) * sizeof(double), [] {}));
+      return Tensor::adopt(storage, shape, DType::f64);
+    };
+    CHECK(message_of<ShapeError>([&] {
+            matmul(vector_of({1, kSize}), vector_of({kSize, 1}));
+          }) ==
+          "[matmul] sizes of a product on BLAS, which all f64 products on the CPU are, must fit 32 bits; got "
+          "2147483651; try f32, or parts of the tensors");
+  }
+
   TEST_CASE("values and gradients agree with PyTorch") {
     const Golden golden("ops");
     for (const char* name :

@@ -1,0 +1,64 @@
+#include <doctest/doctest.h>
+#include <tapeformer/autograd/ops/elementwise.h>
+#include <tapeformer/autograd/tape.h>
+#include <tapeformer/nn/strict_json.h>
+#include <tapeformer/tests/reference/support.h>
+
+#include <cmath>
+#include <cstdlib>
+
+using namespace tapeformer;
+
+namespace {
+
+Tensor function(const std::string& name, const Tensor& x) {
+  if (name.rfind("pow ", 0) == 0) return pow(x, std::atof(name.c_str() + 4));
+  for (int f = 0; f <= static_cast<int>(Unary::silu); ++f) {
+    if (name == name_of(static_cast<Unary>(f))) return unary(static_cast<Unary>(f), x);
+  }
+  throw ShapeError("there is no function " + name);
+}
+
+/// Both NaN, both the same infinity, both less than the type's smallest normal number, or almost equal.
+bool agree(double got, double expected, DType type) {
+  if (std::isnan(expected) || std::isinf(expected))
+    return std::isnan(expected) ? std::isnan(got) : got == expected;
+  const double smallest = type == DType::f64 ? 0x1p-1022 : 0x1p-126;
+  const double most = type == DType::f64 ? 1e-13 : 1e-5;
+  return std::fabs(got - expected) <= most * std::fabs(expected) + smallest;
+}
+
+}  // namespace
+
+TEST_SUITE("autograd/ops/special_values") {
+  TEST_CASE("zeros, infinities, NaN and the ends of the range give what PyTorch gives, derivatives too") {
+    const auto golden = parse_json(read_text_file(TAPEFORMER_SOURCE_DIR "/tests/golden/special_values.json"));
+    for (const DType type : {DType::f64, DType::f32}) {
+      for (const auto& [name, rows] : golden.at(type == DType::f64 ? "float64" : "float32").items()) {
+        for (const auto& row : rows) {
+          const auto number = [&](std::size_t i) {
+            return std::strtod(row[i].get<std::string>().c_str(), nullptr);
+          };
+          const Tensor x = Tensor::full({}, number(0), type);
+          const auto check = [&](const char* what, const Tensor& got, double expected) {
+            // Where PyTorch multiplies an infinity by the bell curve's zero, the limit is 0.
+            const bool vanishes = (name == "erf" || name == "gelu") && std::isfinite(number(0));
+            const double wanted = vanishes && std::isnan(expected) ? 0 : expected;
+            INFO(std::string(name_of(type)), " ", name, " at ", row[0], ": ", std::string(what), " ",
+                 got.item(), " for ", wanted);
+            CHECK(agree(got.item(), wanted, type));
+          };
+          Tape tape;
+          tape.watch(x);
+          const Tensor y = function(name, x);
+          check("value", y, number(1));
+          check("derivative", tape.gradients(y, {x})[0], number(2));
+          const Tensor first = tape.gradients(y, {x}, {}, true)[0];
+          check("derivative, recorded,", first, number(2));
+          check("second derivative",
+                tape.tracks(first) ? tape.gradients(first, {x})[0] : Tensor::full({}, 0, type), number(3));
+        }
+      }
+    }
+  }
+}
