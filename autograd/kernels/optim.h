@@ -58,14 +58,22 @@ template <class T>
 struct AdamWFactors {
   AdamWFactors() = default;
   explicit AdamWFactors(const AdamWStep& step)
-      : keep(static_cast<T>(1 - step.learning_rate * step.weight_decay)),
-        weight1(static_cast<T>(1 - step.beta1)),
+      : from_gradient(step.beta1 < 0.5),
+        keep(static_cast<T>(1 - step.learning_rate * step.weight_decay)),
+        weight1(static_cast<T>(from_gradient ? step.beta1 : 1 - step.beta1)),
         beta2(static_cast<T>(step.beta2)),
         weight2(static_cast<T>(1 - step.beta2)),
         root_correction2(static_cast<T>(std::sqrt(step.bias_correction2))),
         epsilon(static_cast<T>(step.epsilon)),
         step_size(static_cast<T>(step.learning_rate / step.bias_correction1)) {}
 
+  /// m + (1 - beta1) (g - m), from the nearer end: of beta1 = 0 all of g remains, however large m was.
+  template <class V>
+  TAPEFORMER_HOST_DEVICE V first_moment(const V& m, const V& g) const {
+    return from_gradient ? g + V(weight1) * (m - g) : m + V(weight1) * (g - m);
+  }
+
+  bool from_gradient;
   T keep, weight1, beta2, weight2, root_correction2, epsilon, step_size;
 };
 

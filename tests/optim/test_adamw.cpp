@@ -37,6 +37,18 @@ TEST_SUITE("optim/adamw") {
     }
   }
 
+  TEST_CASE("without momentum a gradient that shrinks is not lost in what came before") {
+    AdamWConfig config;
+    config.beta1 = config.beta2 = config.weight_decay = 0;
+    const Parameter x(Tensor::full({1}, 0));
+    AdamW optimizer({x}, config);
+    for (const double gradient : {1e8, 1e-3}) {
+      set_gradient(x, Tensor::full({1}, gradient));
+      optimizer.step(1);
+    }
+    CHECK(x.value().item() == doctest::Approx(-2).epsilon(1e-4));
+  }
+
   TEST_CASE("by default what has two axes or more decays; a predicate may say otherwise") {
     const auto decayed = [](const AdamWConfig& config) {
       OptimCase model(DType::f64);

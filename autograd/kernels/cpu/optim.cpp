@@ -22,7 +22,7 @@ struct AdamWUpdate : AdamWFactors<T> {
     using std::sqrt;
     using xsimd::sqrt;
     const V g = gradient * V(scale);
-    m = m + V(this->weight1) * (g - m);
+    m = this->first_moment(m, g);
     v = V(this->beta2) * v + V(this->weight2) * g * g;
     x = x * V(this->keep) - V(this->step_size) * m / (sqrt(v) / V(this->root_correction2) + V(this->epsilon));
   }

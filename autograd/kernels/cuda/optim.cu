@@ -98,7 +98,7 @@ __global__ void adamw_step_kernel(StepTensors all, AdamWSettings<T> settings, In
 #pragma unroll
     for (int k = 0; k < N; ++k) {
       const T scaled = g.of[k] * scale;
-      m.of[k] += by.weight1 * (scaled - m.of[k]);
+      m.of[k] = by.first_moment(m.of[k], scaled);
       v.of[k] = by.beta2 * v.of[k] + by.weight2 * scaled * scaled;
       y.of[k] =
           y.of[k] * by.keep - by.step_size * m.of[k] / (sqrt(v.of[k]) / by.root_correction2 + by.epsilon);
