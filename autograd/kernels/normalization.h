@@ -38,7 +38,7 @@ void normalize_forward(Cuda, Index rows, Index n, bool centred, Wide<T> epsilon,
 Index normalize_parts(Cpu, Index rows, Index n);
 Index normalize_parts(Cuda, Index rows, Index n);
 
-/// x is what was normalised: the sum, where a branch joined. `partials` is room for 4 n values a part;
+/// x is what was normalised: the sum, where a branch joined. `partials` is room for 2 n values a part;
 /// nullptr when neither dweight nor dbias is wanted. `branch` wants dx too.
 template <class T>
 void normalize_backward(Cpu, Index rows, Index n, bool centred, const T* x, const T* weight,

@@ -70,7 +70,7 @@ void differentiate(const Normalization& norm, const Tensor& x, const Tensor& dy,
         Tensor partials;  // of the sums over rows
         if (dw || db) {
           partials =
-              Tensor::empty({kernels::normalize_parts(on, rows, n), 4, n}, dtype_of<Sum>(), x.device());
+              Tensor::empty({kernels::normalize_parts(on, rows, n), 2, n}, dtype_of<Sum>(), x.device());
         }
         Sum* sums = partials.defined() ? partials.address<Sum>() : nullptr;
         const kernels::BranchGradient<T> shared{mask.address(), static_cast<Sum>(mask.scale), branch_to};

@@ -137,7 +137,8 @@ class AttentionBackward {
   }
 
   /// sum over e of dy y: what the sum over the keys of weight times its gradient must be. Where a tile holds
-  /// whole rows it takes that sum itself, whose rounding errors cancel in the scores' gradient.
+  /// whole rows it takes that sum itself, whose rounding errors cancel in the scores' gradient, and divides the
+  /// weights by their sum, which exp(score - log_sum) makes one only up to the rounding of large scores.
   void find_deltas(Index b, Index head, T* deltas) const {
     const auto product = [](const Batch<T>& x, const Batch<T>& y) { return x * y; };
     for (Index t = 0; t < s_.queries; ++t) {
@@ -209,16 +210,21 @@ class AttentionBackward {
       const std::uint32_t* row_words = s_.drops ? words.row(tile, t) : nullptr;
       if (s_.drops) drop(tile.columns, row_words, s_.dropped, dline);
       const Batch<T> shift(log_sums[t] == kMinusInfinity<T> ? T(0) : log_sums[t]);
-      Batch<T> product(T(0));
+      Batch<T> product(T(0)), total(T(0));
       for (Index i = 0; i < width; i += kLanes<T>) {
         const Batch<T> weight = xsimd::exp(Batch<T>::load_unaligned(line + i) - shift);
         product = xsimd::fma(weight, Batch<T>::load_unaligned(dline + i), product);
+        total += weight;
         weight.store_unaligned(line + i);
       }
-      const Batch<T> delta(sees_whole_rows_ ? sum_lanes<T>(product) : deltas[t]);
+      const T weights = sum_lanes<T>(total);  // zero where nothing is seen
+      const T share = sees_whole_rows_ && weights > T(0) ? T(1) / weights : T(1);
+      const Batch<T> scale(share), delta(sees_whole_rows_ ? sum_lanes<T>(product) * share : deltas[t]);
       for (Index i = 0; i < width; i += kLanes<T>) {
+        const Batch<T> weight = Batch<T>::load_unaligned(line + i) * scale;
         const Batch<T> dweight = Batch<T>::load_unaligned(dline + i) - delta;
-        (Batch<T>::load_unaligned(line + i) * dweight).store_unaligned(dline + i);
+        weight.store_unaligned(line + i);
+        (weight * dweight).store_unaligned(dline + i);
       }
       if (s_.drops) drop(tile.columns, row_words, s_.dropped, line);
     }

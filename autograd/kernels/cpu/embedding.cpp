@@ -1,7 +1,9 @@
 #include <tapeformer/autograd/kernels/cpu/parallel.h>
+#include <tapeformer/autograd/kernels/cpu/sum_by_halves.h>
 #include <tapeformer/autograd/kernels/embedding.h>
 
 #include <algorithm>
+#include <numeric>
 
 namespace tapeformer::kernels {
 
@@ -15,20 +17,38 @@ void embedding_forward(Cpu, Index count, Index, Index width, const std::int32_t*
 template <class T>
 void embedding_backward(Cpu, Index count, Index vocabulary, Index width, const std::int32_t* ids, const T* dy,
                         Write<Wide<T>> dtable) {
-  if (!dtable.add) {
-    parallel_ranges(vocabulary, width, [&](Index from, Index to) {
-      std::fill(dtable.to + from * width, dtable.to + to * width, T(0));
-    });
-  }
-  // A thread owns whole cache lines of columns, so that a row's sum has the order of ids on any thread count.
+  // The positions of each id, in their order: a row's sum is the same on any number of threads.
+  struct Order {};
+  Index* const starts = thread_memory<Order, Index>(vocabulary + 1 + count);
+  Index* const positions = starts + vocabulary + 1;
+  std::fill_n(starts, vocabulary + 1, 0);
+  for (Index i = 0; i < count; ++i) ++starts[ids[i] + 1];
+  std::partial_sum(starts, starts + vocabulary + 1, starts);
+  for (Index i = 0; i < count; ++i) positions[starts[ids[i]]++] = i;
+
+  // A thread owns whole cache lines of columns.
   constexpr Index kLine = 64 / static_cast<Index>(sizeof(T));
-  parallel_ranges((width + kLine - 1) / kLine, count * kLine, [&](Index from, Index to) {
+  parallel_ranges((width + kLine - 1) / kLine, (count + vocabulary) * kLine, [&](Index from, Index to) {
     const Index begin = from * kLine, columns = std::min(to * kLine, width) - begin;
-    for (Index i = 0; i < count; ++i) {
-      T* sum = dtable.to + ids[i] * width + begin;
-      const T* d = dy + i * width + begin;
+    const auto add_rows = [&](Index first, Index last, T* sum) {
+      std::fill_n(sum, columns, T(0));
+      for (Index k = first; k < last; ++k) {
+        const T* d = dy + positions[k] * width + begin;
 #pragma omp simd
-      for (Index k = 0; k < columns; ++k) sum[k] += d[k];
+        for (Index i = 0; i < columns; ++i) sum[i] += d[i];
+      }
+    };
+    struct Row {};
+    T* const sum = thread_memory<Row, T>(columns * (1 + halvings(count)));
+    for (Index id = 0; id < vocabulary; ++id) {
+      const Index first = id == 0 ? 0 : starts[id - 1], last = starts[id];  // starts have moved to the ends
+      T* const row = dtable.to + id * width + begin;
+      if (first == last) {
+        if (!dtable.add) std::fill_n(row, columns, T(0));
+        continue;
+      }
+      sum_by_halves(first, last, columns, add_rows, sum, sum + columns);
+      for (Index i = 0; i < columns; ++i) dtable.put(id * width + begin + i, sum[i]);
     }
   });
 }

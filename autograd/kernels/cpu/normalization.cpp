@@ -1,5 +1,6 @@
 #include <tapeformer/autograd/kernels/cpu/parallel.h>
 #include <tapeformer/autograd/kernels/cpu/simd.h>
+#include <tapeformer/autograd/kernels/cpu/sum_by_halves.h>
 #include <tapeformer/autograd/kernels/dropout.h>
 #include <tapeformer/autograd/kernels/normalization.h>
 
@@ -8,8 +9,6 @@
 
 namespace tapeformer::kernels {
 namespace {
-
-constexpr Index kRows = 64;  // summed before they join the total: keeps f32 sums of many rows exact enough
 
 /// dx of one row: rstd * (g - mean(g) - xhat * mean(g * xhat)), g = dy * weight.
 template <class T>
@@ -92,26 +91,31 @@ void normalize_backward(Cpu, Index rows, Index n, bool centred, const T* x, cons
                         const Wide<T>* mean, const Wide<T>* rstd, const T* dy, Wide<T>* partials, Write<T> dx,
                         const BranchGradient<T>& branch, Write<Wide<T>> dweight, Write<Wide<T>> dbias) {
   const Index parts = normalize_parts(Cpu{}, rows, n);
+  const auto run_row = [&](Index row, T* sums) {  // dweight, dbias
+    const T centre = mean == nullptr ? T(0) : mean[row], scale = rstd[row];
+    const T *line = x + row * n, *d = dy + row * n;
+    if (dx) row_gradient(n, centred, centre, scale, line, weight, d, Write<T>{dx.to + row * n, dx.add});
+    if (sums == nullptr) return;
+#pragma omp simd
+    for (Index i = 0; i < n; ++i) {
+      sums[i] += d[i] * (line[i] - centre) * scale;
+      sums[n + i] += d[i];
+    }
+  };
+  const auto run_rows = [&](Index from, Index to, T* sums) {
+    if (sums != nullptr) std::fill_n(sums, 2 * n, T(0));
+    for (Index row = from; row < to; ++row) run_row(row, sums);
+  };
   parallel_ranges(parts, rows * n * 4 / parts, [&](Index first, Index last) {
     for (Index part = first; part < last; ++part) {
       const Index from = rows * part / parts, to = rows * (part + 1) / parts;
-      T* total = partials == nullptr ? nullptr : partials + part * 4 * n;  // dweight, dbias
-      T* some = partials == nullptr ? nullptr : total + 2 * n;             // the same of the last few rows
-      if (total != nullptr) std::fill(total, total + 4 * n, T(0));
-      for (Index row = from; row < to; ++row) {
-        const T centre = mean == nullptr ? T(0) : mean[row], scale = rstd[row];
-        const T *line = x + row * n, *d = dy + row * n;
-        if (dx) row_gradient(n, centred, centre, scale, line, weight, d, Write<T>{dx.to + row * n, dx.add});
-        if (total == nullptr) continue;
-#pragma omp simd
-        for (Index i = 0; i < n; ++i) {
-          some[i] += d[i] * (line[i] - centre) * scale;
-          some[n + i] += d[i];
-        }
-        if ((row - from + 1) % kRows != 0 && row + 1 != to) continue;
-        for (Index i = 0; i < 2 * n; ++i) total[i] += some[i];
-        std::fill(some, some + 2 * n, T(0));
+      if (partials == nullptr) {
+        run_rows(from, to, nullptr);
+        continue;
       }
+      struct Halves {};
+      T* const scratch = thread_memory<Halves, T>(2 * n * halvings(to - from));
+      sum_by_halves(from, to, 2 * n, run_rows, partials + part * 2 * n, scratch);
     }
   });
   if (branch.to != nullptr)
@@ -119,7 +123,7 @@ void normalize_backward(Cpu, Index rows, Index n, bool centred, const T* x, cons
   const auto gather = [&](Write<T> to, Index offset) {
     for (Index i = 0; to && i < n; ++i) {
       T sum = T(0);
-      for (Index part = 0; part < parts; ++part) sum += partials[part * 4 * n + offset + i];
+      for (Index part = 0; part < parts; ++part) sum += partials[part * 2 * n + offset + i];
       to.put(i, sum);
     }
   };

@@ -1,5 +1,6 @@
 #include <tapeformer/autograd/kernels/cpu/parallel.h>
 #include <tapeformer/autograd/kernels/cpu/simd.h>
+#include <tapeformer/autograd/kernels/cpu/sum_by_halves.h>
 #include <tapeformer/autograd/kernels/reduce.h>
 
 #include <algorithm>
@@ -8,37 +9,54 @@ namespace tapeformer::kernels {
 namespace {
 
 constexpr Index kColumns = 256;  // a strip of partial sums that stays in the first-level cache
-constexpr Index kRows =
-    64;  // rows summed before they join the total: keeps f32 sums of many rows exact enough
+constexpr Index kPart = 65536;   // of a sum that threads share
 
 /// y[columns] = sum over n rows of x, `stride` apart.
 template <class T>
 void sum_columns(Index n, Index stride, Index columns, const T* x, Write<T> y) {
+  struct Strip {};
+  T* const sum = thread_memory<Strip, T>(kColumns * (1 + halvings(n)));
   for (Index from = 0; from < columns; from += kColumns) {
     const Index width = std::min(kColumns, columns - from);
-    T total[kColumns] = {};
-    for (Index row = 0; row < n; row += kRows) {
-      T part[kColumns] = {};
-      for (Index r = row; r < std::min(n, row + kRows); ++r) {
-        const T* line = x + r * stride + from;
+    const auto add_rows = [&](Index first, Index last, T* to) {
+      std::fill_n(to, width, T(0));
+      for (Index row = first; row < last; ++row) {
+        const T* line = x + row * stride + from;
 #pragma omp simd
-        for (Index i = 0; i < width; ++i) part[i] += line[i];
+        for (Index i = 0; i < width; ++i) to[i] += line[i];
       }
-#pragma omp simd
-      for (Index i = 0; i < width; ++i) total[i] += part[i];
-    }
-    for (Index i = 0; i < width; ++i) y.put(from + i, total[i]);
+    };
+    sum_by_halves(0, n, width, add_rows, sum, sum + kColumns);
+    for (Index i = 0; i < width; ++i) y.put(from + i, sum[i]);
   }
+}
+
+template <class T>
+T sum_of(Index n, const T* x) {
+  return sum_simd<T>(
+      n, [](const Batch<T>& v) { return v; }, x);
+}
+
+/// The sum of one long row, whose parts threads share out; their order does not depend on how many there are.
+template <class T>
+T sum_in_parts(Index n, const T* x) {
+  struct Parts {};
+  const Index parts = (n + kPart - 1) / kPart;
+  T* const sums = thread_memory<Parts, T>(parts);
+  parallel_ranges(parts, kPart, [&](Index from, Index to) {
+    for (Index i = from; i < to; ++i) sums[i] = sum_of(std::min(kPart, n - i * kPart), x + i * kPart);
+  });
+  return sum_of(parts, static_cast<const T*>(sums));
 }
 
 }  // namespace
 
 template <class T>
 void reduce_sum(Cpu, Index outer, Index n, Index inner, const T* x, Write<Wide<T>> y) {
+  if (outer == 1 && inner == 1) return y.put(0, sum_in_parts(n, x));
   if (inner == 1) {
     return parallel_ranges(outer, n, [&](Index from, Index to) {
-      const auto itself = [](const Batch<T>& v) { return v; };
-      for (Index o = from; o < to; ++o) y.put(o, sum_simd<T>(n, itself, x + o * n));
+      for (Index o = from; o < to; ++o) y.put(o, sum_of(n, x + o * n));
     });
   }
   if (outer == 1) {

@@ -19,9 +19,14 @@ T shift_of(Index n, const T* x) {
   return largest == kMinusInfinity<T> ? T(0) : largest;
 }
 
-/// y = exp(x - shift); returns its sum.
+/// y = exp(x - shift); returns its sum, of long rows by halves, as sum_simd() does.
 template <class T>
 T exp_and_sum(Index n, T shift, const T* x, T* y) {
+  constexpr Index kBlock = 1024;
+  if (n > kBlock) {
+    const Index half = (n / 2 + kBlock - 1) / kBlock * kBlock;
+    return exp_and_sum(half, shift, x, y) + exp_and_sum(n - half, shift, x + half, y + half);
+  }
   const Batch<T> shifts(shift);
   Batch<T> sums(T(0));
   Index i = 0;

@@ -92,7 +92,8 @@ void with_activation(std::optional<Unary> f, Use&& use) {
 
 // Sums over rows: a block for kSumColumns packs of columns and some of the rows.
 constexpr int kSumColumns = 32, kSumLanes = kBlock / kSumColumns;
-constexpr Index kSumBlocks = 1024, kShortestSum = 8 * kSumLanes;  // enough for a GPU; worth a block
+constexpr Index kSumBlocks = 1024, kShortestSum = 8 * kSumLanes;   // enough for a GPU; worth a block
+constexpr Index kLongestSum = 64 * kSumLanes, kMostParts = 60000;  // what a grid has room for
 
 /// sums [parts, n] over `length` rows each of x [rows, n], whose rows begin `lead` numbers apart. A block's
 /// eight warps take every eighth row, and the first joins what they have.
@@ -136,17 +137,21 @@ void queue_sums(Cuda on, Index rows, Index n, Index lead, Index length, const T*
   queue(sum_rows_kernel<1, T, S>, 1);
 }
 
-/// Where rows are cut depends on the sizes only.
+/// Where rows are cut depends on the sizes only. A warp adds few rows in turn, and the sums over parts are cut again: errors
+/// grow as the digits of how many rows there are.
 template <class T>
 void sum_rows(Cuda on, Index rows, Index n, Index lead, const T* x, Write<Wide<T>> sums) {
   const Index teams = std::max<Index>(n * static_cast<Index>(sizeof(T)) / (16 * kSumColumns), 1);
-  const Index parts = std::clamp<Index>(rows / kShortestSum, 1, std::max<Index>(kSumBlocks / teams, 1));
+  const Index longest = std::max<Index>(kLongestSum, rows / kMostParts + 1);
+  const Index parts =
+      std::max(std::clamp<Index>(rows / kShortestSum, 1, std::max<Index>(kSumBlocks / teams, 1)),
+               (rows + longest - 1) / longest);
   const Index length = std::max<Index>((rows + parts - 1) / parts, 1);
   if (parts == 1) return queue_sums(on, rows, n, lead, length, x, sums);
   const Scratch<Wide<T>> partial(on, parts * n);
   const Index used = (rows + length - 1) / length;
   queue_sums(on, rows, n, lead, length, x, Write<Wide<T>>{partial.data(), false});
-  queue_sums(on, used, n, n, used, static_cast<const Wide<T>*>(partial.data()), sums);
+  sum_rows(on, used, n, n, static_cast<const Wide<T>*>(partial.data()), sums);
 }
 
 /// True if the library did it all.

@@ -6,15 +6,12 @@
 namespace tapeformer::kernels {
 namespace {
 
-__device__ float product(float a, float b) { return __fmul_rn(a, b); }
-__device__ double product(double a, double b) { return __dmul_rn(a, b); }
-
 /// What joins x: rounded as if it were written before, not fused with the sum.
 template <class T>
 __device__ T joined(const Branch<T>& branch, bool kept, T x, T added) {
   using W = Wide<T>;
   if (branch.mask != nullptr)
-    added = static_cast<T>(kept ? product(static_cast<W>(added), branch.scale) : W(0));
+    added = static_cast<T>(kept ? rounded_product(static_cast<W>(added), branch.scale) : W(0));
   return static_cast<T>(static_cast<W>(x) + static_cast<W>(added));
 }
 

@@ -32,8 +32,9 @@ __device__ void gather_columns(int n, const Held& products, const Held& sums, Wi
   }
 }
 
-/// dx = rstd * (g - mean(g) - xhat * mean(g * xhat)), g = dy * weight. A block takes a part of the rows, a
-/// team of it a row at a time, which its threads hold; each keeps the sums of its columns.
+/// dx = rstd * (g - mean(g) - xhat * mean(g * xhat)), g = dy * weight, rounded each time: else g less its mean
+/// would not be zero in a row of one element. A block takes a part of the rows, a team of it a row at a time, which
+/// its threads hold; each keeps the sums of its columns.
 template <class Team, class T>
 __global__ void __launch_bounds__(kBlock)
     normalize_backward_held_kernel(Index rows, int n, bool centred, const T* x, const T* weight,
@@ -59,7 +60,7 @@ __global__ void __launch_bounds__(kBlock)
 #pragma unroll
       for (int j = 0; j < kSize; ++j) {
         const W d = static_cast<W>(gradients[k].of[j]);
-        const W g = weight != nullptr ? d * static_cast<W>(w.of[j]) : d;
+        const W g = weight != nullptr ? rounded_product(d, static_cast<W>(w.of[j])) : d;
         products[k][j] += d * normal(k, j);
         sums[k][j] += d;
         sum += g;
@@ -75,7 +76,7 @@ __global__ void __launch_bounds__(kBlock)
 #pragma unroll
       for (int j = 0; j < kSize; ++j) {
         const W d = static_cast<W>(gradients[k].of[j]);
-        const W g = weight != nullptr ? d * static_cast<W>(w.of[j]) : d;
+        const W g = weight != nullptr ? rounded_product(d, static_cast<W>(w.of[j])) : d;
         const W value = scale * (g - mean_gradient - normal(k, j) * mean_product);
         held[k].of[j] = static_cast<T>(dx.add ? static_cast<W>(before[k].of[j]) + value : value);
       }
@@ -88,7 +89,7 @@ __global__ void __launch_bounds__(kBlock)
       store_pack<kSize>(branch.to + start + i, held[k]);
     });
   }
-  if (partials != nullptr) gather_columns<Team, T>(n, products, sums, partials + part * 4 * n);
+  if (partials != nullptr) gather_columns<Team, T>(n, products, sums, partials + part * 2 * n);
 }
 
 /// dx alone, of rows of any width, wherever they begin: a team a row.
@@ -103,7 +104,7 @@ __global__ void normalize_backward_kernel(Index rows, Index n, bool centred, con
     const auto normal = [&](Index i) { return (static_cast<W>(x[start + i]) - centre) * scale; };
     const auto gradient = [&](Index i) {
       const W d = static_cast<W>(dy[start + i]);
-      return weight != nullptr ? d * static_cast<W>(weight[i]) : d;
+      return weight != nullptr ? rounded_product(d, static_cast<W>(weight[i])) : d;
     };
     const W mean_gradient = centred ? reduce_row<Team>(n, W(0), gradient, Sum{}) / static_cast<W>(n) : W(0);
     const auto product = [&](Index i) { return gradient(i) * normal(i); };
@@ -118,7 +119,8 @@ __global__ void normalize_backward_kernel(Index rows, Index n, bool centred, con
 
 constexpr int kColumns = kWarp, kRowThreads = kBlock / kColumns, kPartThreads = 32;
 constexpr Index kPartRows = 8;     // a row for each warp of a block
-constexpr Index kMostParts = 264;  // two blocks for each multiprocessor of a large GPU
+constexpr Index kBusyParts = 264;  // two blocks for each multiprocessor of a large GPU
+constexpr Index kMostRows = 512;   // of a part, so that no thread adds up many numbers one after another
 
 /// For such rows, a block for a strip of columns and a part of the rows: partials[part] gets the sums of
 /// dy * xhat, then of dy. Each warp sums every kRowThreads-th row; the first adds up what they found.
@@ -145,8 +147,8 @@ __global__ void column_parts_kernel(Index rows, Index n, const T* x, const Wide<
     product += products[other][lane];
     sum += sums[other][lane];
   }
-  partials[part * 4 * n + column] = product;
-  partials[part * 4 * n + n + column] = sum;
+  partials[part * 2 * n + column] = product;
+  partials[part * 2 * n + n + column] = sum;
 }
 
 /// A block for a strip of columns: each warp sums every kPartThreads-th part, the first what they found.
@@ -159,8 +161,8 @@ __global__ void column_sums_kernel(Index n, Index parts, const W* partials, Writ
   const Index column = Index{blockIdx.x} * kColumns + lane;
   W product(0), sum(0);
   for (Index part = warp; column < n && part < parts; part += kPartThreads) {
-    product += partials[part * 4 * n + column];
-    sum += partials[part * 4 * n + n + column];
+    product += partials[part * 2 * n + column];
+    sum += partials[part * 2 * n + n + column];
   }
   products[warp][lane] = product;
   sums[warp][lane] = sum;
@@ -177,7 +179,8 @@ __global__ void column_sums_kernel(Index n, Index parts, const W* partials, Writ
 }  // namespace
 
 Index normalize_parts(Cuda, Index rows, Index) {
-  return std::clamp<Index>((rows + kPartRows - 1) / kPartRows, 1, kMostParts);
+  const Index shortest = (rows + kPartRows - 1) / kPartRows, longest = (rows + kMostRows - 1) / kMostRows;
+  return std::max(std::clamp<Index>(shortest, 1, kBusyParts), std::min<Index>(longest, 65535));
 }
 
 template <class T>

@@ -9,6 +9,7 @@ namespace tapeformer::kernels {
 namespace {
 
 constexpr Index kBlocks = 1024;  // enough to keep a GPU busy
+constexpr Index kInTurn = 64;    // numbers that a thread adds one after the other, so that errors grow slowly
 
 /// x [outer, n, inner] -> y [outer, parts, inner]: each of the `parts` is over at most `length` of the n.
 struct Reduction {
@@ -112,8 +113,8 @@ void launch_reduction(Cuda on, const char* name, const Reduction& s, F f, Wide<X
   reduce_columns(std::integral_constant<int, 1>{});
 }
 
-/// In one step where there are results enough to share out among the blocks; else in two, the first over
-/// parts of the n. Where they are cut depends on the sizes only, so results repeat bit for bit.
+/// In one step where n is short and there are results enough to share out among the blocks; else over parts of
+/// the n, and then over the parts. Where they are cut depends on the sizes only, so results repeat bit for bit.
 template <class F, class X, class Y>
 void reduce(Cuda on, const char* name, Index outer, Index n, Index inner, F f, Wide<X> identity, const X* x,
             Write<Y> y) {
@@ -122,7 +123,9 @@ void reduce(Cuda on, const char* name, Index outer, Index n, Index inner, F f, W
   const Index teams = outer * (inner == 1 ? 1 : (inner + width * N - 1) / (width * N));
   if (teams == 0) return;
   const Index shortest = inner == 1 ? 2 * kBlock * N : 4 * kBlock / width;  // a part that is worth a block
-  const Index wanted = std::clamp<Index>(n / shortest, 1, std::max<Index>(kBlocks / teams, 1));
+  const Index longest = kInTurn * (inner == 1 ? kBlock * N : kBlock / width);
+  const Index wanted = std::max(std::clamp<Index>(n / shortest, 1, std::max<Index>(kBlocks / teams, 1)),
+                                (n + longest - 1) / longest);
   const Index even = std::max<Index>((n + wanted - 1) / wanted, 1);
   const Index length = wanted == 1 ? even : (even + N - 1) / N * N;  // parts begin where packs may
   const Index parts = std::max<Index>((n + length - 1) / length, 1);
@@ -130,8 +133,7 @@ void reduce(Cuda on, const char* name, Index outer, Index n, Index inner, F f, W
   if (parts == 1) return launch_reduction(on, name, step, f, identity, x, y);
   const Scratch<Wide<X>> partial(on, outer * parts * inner);
   launch_reduction(on, name, step, f, identity, x, Write<Wide<X>>{partial.data(), false});
-  const Reduction last{outer, parts, inner, 1, parts};
-  launch_reduction(on, name, last, f, identity, static_cast<const Wide<X>*>(partial.data()), y);
+  reduce(on, name, outer, parts, inner, f, identity, static_cast<const Wide<X>*>(partial.data()), y);
 }
 
 }  // namespace

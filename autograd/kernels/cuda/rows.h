@@ -8,6 +8,10 @@ namespace tapeformer::kernels {
 
 constexpr Index kMaxRowBlocks = 4096;  // a few times what a GPU runs at once; they loop over what is left
 
+/// Not fused with what it is added to.
+__device__ inline float rounded_product(float a, float b) { return __fmul_rn(a, b); }
+__device__ inline double rounded_product(double a, double b) { return __dmul_rn(a, b); }
+
 /// The threads that share a row. They take the elements lane(), lane() + kThreads ..., and all of them reach
 /// every reduce().
 struct WarpTeam {

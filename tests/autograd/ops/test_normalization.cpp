@@ -92,6 +92,18 @@ TEST_SUITE("autograd/ops/normalization") {
     CHECK(relative_error(layer_norm(x, {}, {}), expected) < 1e-6);
   }
 
+  TEST_CASE("a row of one element has no gradient, to the last bit") {
+    Generator random(11);
+    for (const DType type : {DType::f32, DType::f64}) {
+      const Tensor x = random_normal({257, 1}, random, type), weight = random_normal({1}, random, type),
+                   bias = random_normal({1}, random, type), seed = random_normal({257, 1}, random, type);
+      const OpResult got =
+          run_op([](const auto& in) { return layer_norm(in[0], in[1], in[2]); }, {x, weight, bias}, seed);
+      CHECK(absolute_error(got.gradients[0], Tensor::zeros({257, 1}, type)) == 0);
+      CHECK(absolute_error(got.gradients[1], Tensor::zeros({1}, type)) == 0);
+    }
+  }
+
   TEST_CASE("gradients are added to what another use has left") {
     Generator random(3);
     const Tensor x = random_normal({4, 21}, random), weight = random_normal({21}, random);

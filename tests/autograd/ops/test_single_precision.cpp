@@ -1,0 +1,121 @@
+#include <tapeformer/autograd/ops/additive_attention.h>
+#include <tapeformer/autograd/ops/loss.h>
+#include <tapeformer/autograd/ops/normalization.h>
+#include <tapeformer/autograd/ops/softmax.h>
+#include <tapeformer/nn/strict_json.h>
+#include <tapeformer/tests/autograd/ops/attention_case.h>
+
+#include <cmath>
+
+using namespace tapeformer;
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+/// What golden_accuracy.py draws: uniform numbers of deviation `scale` that fit f32.
+Tensor numbers(std::uint64_t stream, const Shape& shape, double scale) {
+  const Tensor x = Tensor::empty(shape, DType::f32, Device::cpu());
+  for (Index i = 0; i < x.elements(); ++i) {
+    std::uint64_t mixed = (static_cast<std::uint64_t>(i) + 1 + 1000003 * stream) * 0x9E3779B97F4A7C15;
+    mixed = (mixed ^ (mixed >> 32)) * 0xD6E8FEB86659FD93;
+    const double uniform = std::ldexp(static_cast<double>((mixed ^ (mixed >> 32)) >> 40), -24) - 0.5;
+    x.data<float>()[i] = static_cast<float>(uniform * (std::sqrt(12.0) * scale));
+  }
+  return x;
+}
+
+AttentionOptions masked(const Json& one) {
+  AttentionOptions options;
+  const Index rows = one.at("rows");
+  const std::string mask = one.value("mask", "none");
+  options.causal = mask == "causal";
+  if (mask == "some") {
+    options.mask = Tensor::empty({rows, rows}, DType::boolean, Device::cpu());
+    for (Index i = 0; i < rows * rows; ++i)
+      options.mask.data<bool>()[i] = (3 * (i / rows) + 5 * (i % rows)) % 7 < 4;
+  }
+  return moved(options, default_device());
+}
+
+/// What a case computes: by the kernels, or by the composed twin where an operation has one.
+std::vector<Op> operations(const Json& one) {
+  const std::string name = one.at("op");
+  if (name == "attention") {
+    const AttentionOptions options = masked(one);
+    return {attention_by(scaled_dot_product_attention, options), attention_by(composed_attention, options)};
+  }
+  using X = std::vector<Tensor>;
+  if (name == "additive_attention")
+    return {[](const X& x) { return additive_attention(x[0], x[1], x[2], x[3]); },
+            [](const X& x) { return composed_additive_attention(x[0], x[1], x[2], x[3]); }};
+  if (name == "softmax") return {[](const X& x) { return softmax(x[0]); }};
+  if (name == "log_softmax") return {[](const X& x) { return log_softmax(x[0]); }};
+  if (name == "cross_entropy") {
+    const Index rows = one.at("rows"), width = one.at("width");
+    const Tensor targets = Tensor::empty({rows}, DType::i32, Device::cpu());
+    for (Index i = 0; i < rows; ++i)
+      targets.data<std::int32_t>()[i] = static_cast<std::int32_t>(i * 7 % width);
+    return {[targets](const X& x) { return cross_entropy(x[0], targets.to(default_device())); }};
+  }
+  if (name == "layer_norm") return {[](const X& x) { return layer_norm(x[0], x[1], x[2]); }};
+  if (name == "rms_norm") return {[](const X& x) { return rms_norm(x[0], x[1]); }};
+  throw ShapeError("there is no operation " + name);
+}
+
+/// A draw of the inputs of a case, and the seed that its output gets.
+std::vector<Tensor> drawn_inputs(const Json& one, std::uint64_t stream) {
+  std::vector<Tensor> inputs;
+  for (std::size_t i = 0; i < one.at("shapes").size(); ++i) {
+    const std::vector<Index> sizes = one.at("shapes")[i];
+    inputs.push_back(
+        numbers(stream + i, Shape(sizes.data(), static_cast<int>(sizes.size())), one.at("scales")[i]));
+  }
+  float* const first = inputs[0].data<float>();
+  for (Index i = 0; i < inputs[0].elements(); ++i)
+    first[i] = static_cast<float>(first[i] + one.value("shift", 0.0));
+  for (Tensor& x : inputs) x = x.to(default_device());
+  return inputs;
+}
+
+/// max |f32 - f64| / max |f64| of the output and of each gradient, over the draws of a case the mean.
+std::vector<double> mean_errors(const Json& one, const Op& op) {
+  const int draws = one.at("draws");
+  std::vector<double> means(one.at("errors").size());
+  for (int draw = 0; draw < draws; ++draw) {
+    const std::uint64_t stream =
+        one.at("stream").get<std::uint64_t>() + 10 * static_cast<std::uint64_t>(draw);
+    const std::vector<Tensor> inputs = drawn_inputs(one, stream);
+    std::vector<Tensor> exact_inputs;
+    for (const Tensor& x : inputs) exact_inputs.push_back(x.to(DType::f64));
+    const Tensor seed = numbers(stream + 9, op(inputs).shape(), 1).to(default_device());
+    const OpResult exact = run_op(op, exact_inputs, seed), got = run_op(op, inputs, seed);
+    means[0] += relative_error(got.y, exact.y) / draws;
+    for (std::size_t i = 0; i < inputs.size(); ++i)
+      means[i + 1] += relative_error(got.gradients[i], exact.gradients[i]) / draws;
+  }
+  return means;
+}
+
+}  // namespace
+
+TEST_SUITE("autograd/ops/single_precision") {
+  TEST_CASE("values and gradients in f32 are at most three times as far from those in f64 as PyTorch's") {
+    for (const Json& one :
+         parse_json(read_text_file(TAPEFORMER_SOURCE_DIR "/tests/golden/single_precision.json"))) {
+      if (default_device().is_cuda() && one.at("rows").get<Index>() * one.at("width").get<Index>() > 2000)
+        continue;
+      const std::vector<Op> ops = operations(one);
+      for (std::size_t path = 0; path < ops.size(); ++path) {
+        const std::vector<double> errors = mean_errors(one, ops[path]);
+        CAPTURE(one.dump());
+        CAPTURE(path);
+        for (std::size_t i = 0; i < errors.size(); ++i) {
+          CAPTURE(i);
+          const double of_pytorch = std::max(one.at("errors")[i].get<double>(), unit_roundoff(DType::f32));
+          CHECK(errors[i] / of_pytorch <= 3);
+        }
+      }
+    }
+  }
+}
