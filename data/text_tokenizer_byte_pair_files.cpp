@@ -1,10 +1,10 @@
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/json.h>
 #include <tapeformer/data/text_tokenizer_byte_pair.h>
 #include <tapeformer/data/text_tokenizer_kinds.h>
 #include <tapeformer/data/tokenizer_file.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -18,24 +18,28 @@ bool can_be_seen(unsigned char byte) { return (byte > 0x20 && byte < 0x7f) || (b
 
 /// Tokens and their ids, which are 0 to their number - 1.
 Ids parse_vocabulary(const std::string& text, const std::string& name) {
-  Ids ids;
+  const auto fail = [&](const std::string& what) {
+    throw DataError(name, 0, "is not a JSON object of tokens and their ids" + what);
+  };
+  json object;
   try {
-    const json object = json::parse(text);
-    if (!object.is_object()) throw DataError(name, 0, "is not a JSON object of tokens and their ids");
-    const auto size = static_cast<std::int64_t>(object.size());
-    std::vector<bool> taken(object.size());
-    for (const auto& [token, value] : object.items()) {
-      const auto id = value.is_number_integer() ? value.get<std::int64_t>() : -1;
-      if (id < 0 || id >= size || taken[static_cast<std::size_t>(id)]) {
-        throw DataError(name, 0,
-                        "has " + std::to_string(size) + " tokens, so their ids are 0 to " +
-                            std::to_string(size - 1) + ", each once; \"" + token + "\" has " + value.dump());
-      }
-      taken[static_cast<std::size_t>(id)] = true;
-      ids.emplace(token, static_cast<std::int32_t>(id));
+    object = parse_json<json>(text, "it");
+  } catch (const CheckpointError& error) {
+    fail(std::string(": ") + error.what());
+  }
+  if (!object.is_object()) fail("");
+  const auto size = static_cast<std::int64_t>(object.size());
+  std::vector<bool> taken(object.size());
+  Ids ids;
+  for (const auto& [token, value] : object.items()) {
+    const auto id = value.is_number_integer() ? value.get<std::int64_t>() : -1;
+    if (id < 0 || id >= size || taken[static_cast<std::size_t>(id)]) {
+      throw DataError(name, 0,
+                      "has " + std::to_string(size) + " tokens, so their ids are 0 to " +
+                          std::to_string(size - 1) + ", each once; \"" + token + "\" has " + value.dump());
     }
-  } catch (const json::exception& error) {
-    throw DataError(name, 0, std::string("is not a JSON object of tokens and their ids: ") + error.what());
+    taken[static_cast<std::size_t>(id)] = true;
+    ids.emplace(token, static_cast<std::int32_t>(id));
   }
   return ids;
 }

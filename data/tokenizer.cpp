@@ -1,11 +1,11 @@
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/json.h>
 #include <tapeformer/data/tokenizer_file.h>
 #include <tapeformer/data/tokenizer_kinds.h>
 
 #include <cerrno>
 #include <cstring>
 #include <fstream>
-#include <nlohmann/json.hpp>
 
 namespace tapeformer {
 namespace {
@@ -67,12 +67,14 @@ std::unique_ptr<Tokenizer> parse_tokenizer(std::string_view content, const std::
   if (file.kind == "sentencepiece") {
     return std::make_unique<SentencePieceTokenizer>(std::move(file.payload), name);
   }
+  const TokenizerKind kind = tokenizer_kind(file.kind);
+  std::vector<std::string> pieces;
   try {
-    return std::make_unique<PieceTokenizer>(
-        tokenizer_kind(file.kind), nlohmann::json::parse(file.payload).get<std::vector<std::string>>());
-  } catch (const nlohmann::json::exception& error) {
+    pieces = parse_json(file.payload, "it").get<std::vector<std::string>>();
+  } catch (const std::exception& error) {
     throw DataError(name, 0, std::string("is not a list of pieces: ") + error.what());
   }
+  return std::make_unique<PieceTokenizer>(kind, std::move(pieces));
 }
 
 std::unique_ptr<Tokenizer> load_tokenizer(const std::string& path) {

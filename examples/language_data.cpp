@@ -1,11 +1,9 @@
+#include <tapeformer/autograd/json.h>
 #include <tapeformer/data/hash.h>
 #include <tapeformer/examples/embedded_corpus.h>
 #include <tapeformer/examples/language_data.h>
 #include <tapeformer/examples/language_tokenizer.h>
 #include <tapeformer/examples/program.h>
-#include <tapeformer/nn/strict_json.h>
-
-#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <filesystem>

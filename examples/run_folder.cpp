@@ -1,8 +1,8 @@
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/json.h>
 #include <tapeformer/examples/program.h>
 #include <tapeformer/examples/run_folder.h>
 #include <tapeformer/nn/atomic_file.h>
-#include <tapeformer/nn/strict_json.h>
 
 #include <nlohmann/json.hpp>
 
@@ -53,13 +53,7 @@ void RunFolder::refuse_if_used() const {
   }
 }
 
-Json RunFolder::config() const {
-  try {
-    return parse_json(read_file(file("config.json")));
-  } catch (const Json::exception& error) {
-    throw CheckpointError(file("config.json") + ": is damaged: " + error.what());
-  }
-}
+Json RunFolder::config() const { return parse_json(read_file(file("config.json")), file("config.json")); }
 
 void RunFolder::create() const {
   refuse_if_used();
@@ -94,21 +88,23 @@ Json RunFolder::checkpoint_state() const {
                           ": there is no checkpoint to resume from; try the command without --resume");
   }
   try {
-    return parse_json(SafetensorsFile::open(file(kCheckpoint)).metadata().at("state"));
+    return parse_json(SafetensorsFile::open(file(kCheckpoint)).metadata().at("state"),
+                      file(kCheckpoint) + ": the state");
   } catch (const std::out_of_range&) {
     throw CheckpointError(file(kCheckpoint) + ": is not a training checkpoint: it has no state");
-  } catch (const Json::exception& error) {
-    throw CheckpointError(file(kCheckpoint) + ": the state is damaged: " + error.what());
   }
 }
 
 void RunFolder::load_checkpoint(Module& model, Optimizer& optimizer) const {
   const SafetensorsFile source = SafetensorsFile::open(file(kCheckpoint));
   load_weights(source, kModelPrefix, model);
+  const auto numbers_in = [&](const char* name) {
+    return parse_json(source.metadata().at(name), file(kCheckpoint) + ": " + name);
+  };
   try {
-    const Json counters = parse_json(source.metadata().at("model_counters"));
+    const Json counters = numbers_in("model_counters");
     for (const auto& [name, value] : model.named_counters()) *value = counters.at(name).get<std::uint64_t>();
-    const Json numbers = parse_json(source.metadata().at("optimizer_counters"));
+    const Json numbers = numbers_in("optimizer_counters");
     RestoreState restore(source, numbers);
     optimizer.visit_state(restore);
   } catch (const std::out_of_range&) {
@@ -153,7 +149,7 @@ void RunFolder::cut_metrics(Index step) const {
     Json entry;
     try {
       entry = parse_json(line);
-    } catch (const Json::exception&) {
+    } catch (const CheckpointError&) {
       continue;  // the last line may have been cut short
     }
     if (entry.is_object() && entry.value("step", Index{0}) <= step) kept += line + "\n";

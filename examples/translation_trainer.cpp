@@ -1,11 +1,10 @@
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/json.h>
 #include <tapeformer/autograd/tape.h>
 #include <tapeformer/examples/translation_trainer.h>
 #include <tapeformer/nn/generate.h>
-#include <tapeformer/nn/strict_json.h>
 
 #include <omp.h>
-#include <nlohmann/json.hpp>
 
 #include <algorithm>
 

@@ -216,7 +216,7 @@ bool is_hugging_face(const std::string& folder) {
   const std::string path = folder + "/config.json";
   if (!exists(path) && exists(folder + "/params.json")) return true;
   const std::string text = read_text_file(path);
-  const auto json = naming(path, [&] { return parse_strict_json(text, "the configuration", kConfigLevels); });
+  const auto json = naming(path, [&] { return parse_json(text, "the configuration", kConfigLevels); });
   if (json.is_object() && json.contains("model_type")) return true;
   if (json.is_object() && json.contains("model")) return false;
   throw CheckpointError(path + ": has neither model_type, as of transformers, nor model, as of ours");

@@ -254,7 +254,7 @@ void check_expressible(const DecoderOnlyConfig& config) {
 
 DecoderOnlyConfig hugging_face_config(const std::string& text) {
   try {
-    JsonFields fields(parse_strict_json(text, "the configuration", kConfigLevels), "");
+    JsonFields fields(parse_json(text, "the configuration", kConfigLevels), "");
     const std::string type = fields.text("model_type");
     if (type != "gpt2" && type != "llama") {
       fields.fail("model_type", "must be gpt2 or llama; got " + type);

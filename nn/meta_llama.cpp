@@ -85,7 +85,7 @@ DecoderOnlyConfig meta_llama_config(const SafetensorsFolder& files, const MetaLl
 }
 
 DecoderOnlyConfig meta_llama_config(const SafetensorsFolder& files, const std::string& params_json) {
-  auto json = parse_strict_json(params_json, "params.json", kLevels);
+  auto json = parse_json(params_json, "params.json", kLevels);
   const auto vocabulary = json.find("vocab_size");
   if (vocabulary != json.end() && *vocabulary == -1)
     json.erase("vocab_size");  // the tokenizer's, whatever it is

@@ -1,7 +1,7 @@
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/json.h>
 #include <tapeformer/nn/atomic_file.h>
 #include <tapeformer/nn/safetensors.h>
-#include <tapeformer/nn/strict_json.h>
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -66,7 +66,7 @@ float from_bfloat(std::uint16_t bits) {
 Json parse_header_json(std::string_view text) {
   if (text.empty() || text[0] != '{')
     throw CheckpointError("its header is not JSON: it does not start with {");
-  return parse_strict_json(text, "its header", 3);
+  return parse_json(text, "its header", 3);
 }
 
 /// An array of counts below 2^63. Throws: CheckpointError if it is something else.

@@ -1,12 +1,10 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/nn/strict_json.h>
 
-#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
-#include <vector>
 
 namespace tapeformer {
 namespace {
@@ -16,50 +14,12 @@ using Json = nlohmann::ordered_json;
 constexpr std::uintmax_t kMostBytes = 100'000'000;
 constexpr std::size_t kMostShown = 60;  // characters of a value in a message
 
-/// Refuses what the parser would let pass.
-class Strict {
- public:
-  Strict(const std::string& what, int most_levels) : what_(what), most_levels_(most_levels) {}
-
-  bool operator()(int depth, Json::parse_event_t event, Json& parsed) {
-    const auto level = static_cast<std::size_t>(depth);
-    if (depth > most_levels_) throw CheckpointError(what_ + " is nested too deeply");
-    if (event == Json::parse_event_t::object_start) {
-      keys_.resize(std::max(keys_.size(), level + 1));
-      keys_[level].clear();
-    }
-    if (event == Json::parse_event_t::key && !keys_[level - 1].insert(parsed.get<std::string>()).second) {
-      throw CheckpointError(what_ + " has " + parsed.dump() + " twice");
-    }
-    return true;
-  }
-
- private:
-  std::string what_;
-  int most_levels_;
-  std::vector<std::set<std::string>> keys_;  // of the objects that are open, by depth
-};
-
 std::string shown(const Json& value) {
   const std::string text = value.dump(-1, ' ', true);
   return text.size() <= kMostShown ? text : text.substr(0, kMostShown) + "...";
 }
 
 }  // namespace
-
-Json parse_json(const std::string& text) { return Json::parse(text); }
-
-Json parse_strict_json(std::string_view text, const std::string& what, int most_levels) {
-  try {
-    return Json::parse(
-        text.begin(), text.end(),
-        [strict = Strict(what, most_levels)](int depth, Json::parse_event_t event, Json& parsed) mutable {
-          return strict(depth, event, parsed);
-        });
-  } catch (const Json::exception& error) {
-    throw CheckpointError(what + " is not JSON: " + error.what());
-  }
-}
 
 std::string read_text_file(const std::string& path) {
   std::error_code error;

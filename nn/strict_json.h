@@ -1,23 +1,15 @@
 #pragma once
 
+#include <tapeformer/autograd/json.h>
 #include <tapeformer/autograd/shape.h>
 
 #include <initializer_list>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
 #include <string>
-#include <string_view>
 
-// JSON, of our own and of others, which may be damaged or hostile; for sources only.
+// Configurations of other programs in JSON; for sources only.
 namespace tapeformer {
-
-/// As nlohmann::ordered_json::parse(), which takes two seconds to compile wherever it is called.
-nlohmann::ordered_json parse_json(const std::string& text);
-
-/// `what` names the text in messages: "its header".
-/// Throws:  CheckpointError if it is not JSON, has a key twice, or levels beyond `most_levels`
-nlohmann::ordered_json parse_strict_json(std::string_view text, const std::string& what, int most_levels);
 
 /// What a file holds. Throws: CheckpointError naming it if it cannot be read or is no file, or beyond 100 MB
 std::string read_text_file(const std::string& path);

@@ -1,11 +1,11 @@
 #pragma once
 
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/json.h>
 #include <tapeformer/nn/attention/attention_config.h>
 #include <tapeformer/nn/feed_forward.h>
 #include <tapeformer/nn/norm.h>
 #include <tapeformer/nn/positions.h>
-#include <tapeformer/nn/strict_json.h>
 
 #include <nlohmann/json.hpp>
 
@@ -85,8 +85,8 @@ void read(const Json& json, const char* name, Field& field) {
 /// Throws: CheckpointError naming what is wrong
 template <class ReadFields>
 auto from_text(const std::string& text, const char* model, const ReadFields& read_fields) {
+  const Json json = parse_json(text, "the model's configuration is damaged: it");
   try {
-    const Json json = parse_json(text);
     if (json.at("model") != model)
       throw Error(std::string("model must be ") + model + "; got " + json["model"].dump());
     return read_fields(json);

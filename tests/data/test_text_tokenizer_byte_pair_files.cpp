@@ -95,6 +95,10 @@ TEST_SUITE("data/text_tokenizer_byte_pair_files") {
     CHECK(error_of("{\"a\": 0.5}").find("\"a\" has 0.5") != std::string::npos);
     CHECK(error_of("{\"a\": 18446744073709551615}").find("\"a\" has 18446744073709551615") !=
           std::string::npos);
+    CHECK(error_of("{\"a\": 0, \"a\": 0}") ==
+          "v: is not a JSON object of tokens and their ids: it has \"a\" twice");
+    CHECK(error_of(vocabulary_with({}) + std::string("\0{", 2)).find("it is not JSON: it has a NUL byte") !=
+          std::string::npos);
     CHECK(error_of("{\"a\": 0}") == "v: has no token for byte 0, \"Ā\"");
     CHECK(message_of<DataError>([] { load_byte_pair_tokenizer("/nonexistent/v", "/nonexistent/m"); }) ==
           "/nonexistent/v: cannot be opened: No such file or directory");

@@ -109,6 +109,8 @@ TEST_SUITE("data/tokenizer") {
     CHECK(error_of(write_tokenizer_file("sentencepiece", "junk")).find("t: is not a SentencePiece model") ==
           0);
     CHECK(error_of(write_tokenizer_file("word", "{\"a\":1}")).find("t: is not a list of pieces") == 0);
+    CHECK(error_of(write_tokenizer_file("word", std::string("[\"a\"]\0", 6))) ==
+          "t: is not a list of pieces: it is not JSON: it has a NUL byte, its byte 6");
     CHECK(error_of(write_tokenizer_file("syllable", "[]")) ==
           "[tokenizer] a kind is word, character, bpe or unigram; got \"syllable\"");
     CHECK(message_of<DataError>([] { load_tokenizer("/nonexistent/t"); }) ==

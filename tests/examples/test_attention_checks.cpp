@@ -1,8 +1,8 @@
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/json.h>
 #include <tapeformer/autograd/ops/elementwise.h>
 #include <tapeformer/examples/attention_checks.h>
 #include <tapeformer/examples/planted_faults.h>
-#include <tapeformer/nn/strict_json.h>
 #include <tapeformer/tests/reference/support.h>
 
 #include <doctest/doctest.h>

@@ -1,6 +1,6 @@
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/json.h>
 #include <tapeformer/nn/hugging_face_config.h>
-#include <tapeformer/nn/strict_json.h>
 #include <tapeformer/tests/reference/support.h>
 
 #include <doctest/doctest.h>

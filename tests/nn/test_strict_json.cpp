@@ -9,11 +9,7 @@ using namespace tapeformer;
 
 namespace {
 
-std::string refusal(const std::string& text, int most_levels = 2) {
-  return message_of<CheckpointError>([&] { parse_strict_json(text, "it", most_levels); });
-}
-
-JsonFields fields_of(const std::string& text) { return JsonFields(parse_strict_json(text, "it", 4), "x."); }
+JsonFields fields_of(const std::string& text) { return JsonFields(parse_json(text, "it", 4), "x."); }
 
 /// What reading a field of {"a": value} by `read` says.
 template <class F>
@@ -25,25 +21,6 @@ std::string refusal_of(const std::string& value, const F& read) {
 }  // namespace
 
 TEST_SUITE("nn/strict_json") {
-  TEST_CASE("sound JSON is read, whatever its objects repeat of each other's keys") {
-    const auto json = parse_strict_json(R"( {"a": {"b": 1}, "b": {"b": [2], "a": null}} )", "it", 3);
-    CHECK(json["a"]["b"] == 1);
-    CHECK(json["b"]["b"][0] == 2);
-  }
-
-  TEST_CASE("keys given twice, deep nesting and what is no JSON are refused") {
-    CHECK(refusal("{\"a\": 1, \"a\": 1}") == "it has \"a\" twice");
-    CHECK(refusal("{\"x\": {\"b\": 1, \"c\": {}, \"b\": 1}}", 3) == "it has \"b\" twice");
-    CHECK(refusal("[{\"a\": 1}, {\"a\": 1, \"b\": [], \"a\": 2}]") == "it has \"a\" twice");
-    CHECK(refusal("[[1]]") == "nothing was thrown");
-    CHECK(refusal("[[[1]]]") == "it is nested too deeply");
-    CHECK(refusal(std::string(1000000, '[')) == "it is nested too deeply");
-    CHECK(refusal("").find("it is not JSON: ") == 0);
-    CHECK(refusal("{\"a\": \"\xff\"}").find("it is not JSON: ") == 0);
-    CHECK(refusal("{\"a\": NaN}").find("it is not JSON: ") == 0);
-    CHECK(refusal("{} x").find("it is not JSON: ") == 0);
-  }
-
   TEST_CASE("fields are read as what they must be") {
     JsonFields fields = fields_of(
         R"({"size": 7, "number": 0.5, "whole": 2, "rate": 0, "flag": true, "text": "é", "none": null,
@@ -105,7 +82,7 @@ TEST_SUITE("nn/strict_json") {
     CHECK(refusal_of("1", [](JsonFields& fields) { fields.size("b"); }) == "x.b is missing");
     CHECK(refusal_of("null", number) == "x.a is missing");
     CHECK(refusal_of("null", [](JsonFields& fields) { fields.object("a"); }) == "x.a is missing");
-    CHECK(message_of<CheckpointError>([] { JsonFields(parse_strict_json("[1]", "it", 1), "the list"); }) ==
+    CHECK(message_of<CheckpointError>([] { JsonFields(parse_json("[1]", "it", 1), "the list"); }) ==
           "the list must be an object; got [1]");
     const std::string long_text = "\"" + std::string(200, 'y') + "\"";
     CHECK(refusal_of(long_text, size).size() < 150);

@@ -1,5 +1,5 @@
 #include <tapeformer/autograd/error.h>
-#include <tapeformer/nn/strict_json.h>
+#include <tapeformer/autograd/json.h>
 #include <tapeformer/nn/transformer/decoder_only.h>
 #include <tapeformer/tests/reference/support.h>
 

@@ -1,5 +1,5 @@
+#include <tapeformer/autograd/json.h>
 #include <tapeformer/nn/checkpoint.h>
-#include <tapeformer/nn/strict_json.h>
 #include <tapeformer/nn/transformer/decoder_only.h>
 #include <tapeformer/nn/transformer/load_model.h>
 #include <tapeformer/tests/nn/temporary_folder.h>

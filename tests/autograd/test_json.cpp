@@ -1,0 +1,51 @@
+#include <doctest/doctest.h>
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/json.h>
+#include <tapeformer/tests/reference/support.h>
+
+using namespace tapeformer;
+
+namespace {
+
+std::string refusal(const std::string& text, int most_levels = 2) {
+  return message_of<CheckpointError>([&] { parse_json(text, "it", most_levels); });
+}
+
+}  // namespace
+
+TEST_SUITE("autograd/json") {
+  TEST_CASE("sound JSON is read, whatever its objects repeat of each other's keys") {
+    const auto json = parse_json(R"( {"a": {"b": 1}, "b": {"b": [2], "a": null}} )", "it", 3);
+    CHECK(json["a"]["b"] == 1);
+    CHECK(json["b"]["b"][0] == 2);
+  }
+
+  TEST_CASE("keys given twice, deep nesting and what is no JSON are refused") {
+    CHECK(refusal("{\"a\": 1, \"a\": 1}") == "it has \"a\" twice");
+    CHECK(refusal("{\"x\": {\"b\": 1, \"c\": {}, \"b\": 1}}", 3) == "it has \"b\" twice");
+    CHECK(refusal("[{\"a\": 1}, {\"a\": 1, \"b\": [], \"a\": 2}]") == "it has \"a\" twice");
+    CHECK(refusal("[[1]]") == "nothing was thrown");
+    CHECK(refusal("[[[1]]]") == "it is nested too deeply");
+    CHECK(refusal(std::string(1000000, '[')) == "it is nested too deeply");
+    CHECK(refusal("").find("it is not JSON: ") == 0);
+    CHECK(refusal("{\"a\": \"\xff\"}").find("it is not JSON: ") == 0);
+    CHECK(refusal("{\"a\": NaN}").find("it is not JSON: ") == 0);
+    CHECK(refusal("{} x").find("it is not JSON: ") == 0);
+  }
+
+  TEST_CASE("a NUL byte does not end the text") {
+    using namespace std::string_literals;
+    CHECK(refusal("{}\0anything"s) == "it is not JSON: it has a NUL byte, its byte 3");
+    CHECK(refusal("{}\0"s) == "it is not JSON: it has a NUL byte, its byte 3");
+    CHECK(refusal("\0"s) == "it is not JSON: it has a NUL byte, its byte 1");
+    CHECK(parse_json("\"\\u0000\"").get<std::string>() == "\0"s);  // is spelt so
+  }
+
+  TEST_CASE("keys come in order or as they stand, and both kinds are as strict") {
+    const std::string text = R"({"b": 1, "a": 2})";
+    CHECK(parse_json(text).dump() == R"({"b":1,"a":2})");
+    CHECK(parse_json<nlohmann::json>(text).dump() == R"({"a":2,"b":1})");
+    CHECK(message_of<CheckpointError>([] { parse_json<nlohmann::json>("{\"a\": 1, \"a\": 1}", "it"); }) ==
+          "it has \"a\" twice");
+  }
+}
