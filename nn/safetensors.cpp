@@ -26,12 +26,15 @@ constexpr std::size_t kMostHeader = 100'000'000;  // as in the reference impleme
 constexpr const char* kMetadata = "__metadata__";
 constexpr const char* kChecksum = "checksum";  // ours, among the metadata
 
-/// 0 for a type that is not read.
-std::size_t element_bytes(const std::string& dtype) {
-  if (dtype == "F64" || dtype == "I64") return 8;
-  if (dtype == "F32" || dtype == "I32") return 4;
-  if (dtype == "F16" || dtype == "BF16") return 2;
-  return dtype == "BOOL" || dtype == "U8" ? 1 : 0;
+/// The types that the format knows; tensor() reads some of them. 0 for a name that it does not know.
+int bits_of(const std::string& type) {
+  static const std::map<std::string, int> kBits{
+      {"BOOL", 8},    {"U8", 8},      {"I8", 8},          {"I16", 16},       {"U16", 16},    {"I32", 32},
+      {"U32", 32},    {"I64", 64},    {"U64", 64},        {"F16", 16},       {"BF16", 16},   {"F32", 32},
+      {"F64", 64},    {"C64", 64},    {"F4", 4},          {"F6_E2M3", 6},    {"F6_E3M2", 6}, {"F8_E4M3", 8},
+      {"F8_E5M2", 8}, {"F8_E8M0", 8}, {"F8_E4M3FNUZ", 8}, {"F8_E5M2FNUZ", 8}};
+  const auto found = kBits.find(type);
+  return found == kBits.end() ? 0 : found->second;
 }
 
 const char* dtype_name(DType type) {
@@ -84,13 +87,17 @@ std::vector<Index> parse_counts(const Json& tensor, const char* key) {
   return counts;
 }
 
-/// The bytes that a tensor of such a type and shape takes. Throws: CheckpointError if they overflow.
-std::size_t bytes_of_shape(const std::string& dtype, const std::vector<Index>& sizes) {
-  auto bytes = static_cast<Index>(element_bytes(dtype));
-  for (const Index size : sizes) {
-    if (__builtin_mul_overflow(bytes, size, &bytes)) throw CheckpointError("has a shape that overflows");
-  }
-  return static_cast<std::size_t>(bytes);
+/// The bytes that a tensor of such a type and shape takes.
+/// Throws: CheckpointError if they overflow, or its last element ends within a byte
+std::size_t bytes_of_shape(const std::string& type, const std::vector<Index>& sizes) {
+  Index bits = 1;
+  const auto multiply = [&](Index size) {
+    if (__builtin_mul_overflow(bits, size, &bits)) throw CheckpointError("has a shape that overflows");
+  };
+  for (const Index size : sizes) multiply(size);
+  multiply(bits_of(type));
+  if (bits % 8 != 0) throw CheckpointError("ends within a byte");
+  return static_cast<std::size_t>(bits / 8);
 }
 
 /// Changes with any bit of the data: finds damage, not malice.
@@ -166,13 +173,12 @@ void SafetensorsFile::parse_header(const char* text, std::size_t length, std::si
       entry.name = name;
       if (value.contains("dtype") && value["dtype"].is_string())
         entry.dtype = value["dtype"].get<std::string>();
-      if (element_bytes(entry.dtype) == 0)
-        throw CheckpointError("has the unknown type '" + entry.dtype + "'");
+      if (bits_of(entry.dtype) == 0) throw CheckpointError("has the unknown type '" + entry.dtype + "'");
       const std::vector<Index> sizes = parse_counts(value, "shape"),
                                offsets = parse_counts(value, "data_offsets");
-      if (sizes.size() > Shape::kMaxRank) throw CheckpointError("has more than 8 axes");
       const std::size_t bytes = bytes_of_shape(entry.dtype, sizes);
-      entry.shape = Shape(sizes.data(), static_cast<int>(sizes.size()));
+      entry.axes = sizes.size();
+      if (entry.axes <= Shape::kMaxRank) entry.shape = Shape(sizes.data(), static_cast<int>(entry.axes));
       if (offsets.size() != 2) throw CheckpointError("needs two 'data_offsets'");
       entry.begin = static_cast<std::size_t>(offsets[0]), entry.end = static_cast<std::size_t>(offsets[1]);
       if (entry.begin > entry.end || entry.end > data_bytes) {
@@ -181,7 +187,7 @@ void SafetensorsFile::parse_header(const char* text, std::size_t length, std::si
       }
       if (entry.end - entry.begin != bytes) {
         throw CheckpointError("has " + std::to_string(entry.end - entry.begin) + " bytes for " + entry.dtype +
-                              entry.shape.text());
+                              value["shape"].dump());
       }
       entries_.push_back(std::move(entry));
     } catch (const CheckpointError& error) {
@@ -222,17 +228,27 @@ const SafetensorsFile::Entry& SafetensorsFile::entry(const std::string& name) co
   return entries_[found->second];
 }
 
+const Shape& SafetensorsFile::shape(const std::string& name) const {
+  const Entry& entry = this->entry(name);
+  if (entry.axes > Shape::kMaxRank) {
+    fail("tensor '" + name + "' has " + std::to_string(entry.axes) +
+         " axes, more than the 8 of a tensor here");
+  }
+  return entry.shape;
+}
+
 Tensor SafetensorsFile::tensor(const std::string& name) const {
   const Entry& entry = this->entry(name);
+  const Shape& shape = this->shape(name);
   const unsigned char* const from = bytes_.get() + data_at_ + entry.begin;
   const auto copy = [&](DType type) {
-    const Tensor x = Tensor::empty(entry.shape, type, Device::cpu());
+    const Tensor x = Tensor::empty(shape, type, Device::cpu());
     std::memcpy(x.raw(), from, entry.end - entry.begin);
     return x.to(default_device());
   };
   /// to[i] = convert(the i-th Source), as T.
   const auto widen = [&](auto source, auto to, const auto& convert) {
-    const Tensor x = Tensor::empty(entry.shape, dtype_of<decltype(to)>(), Device::cpu());
+    const Tensor x = Tensor::empty(shape, dtype_of<decltype(to)>(), Device::cpu());
     for (Index i = 0; i < x.elements(); ++i) {
       std::memcpy(&source, from + i * static_cast<Index>(sizeof source), sizeof source);
       x.data<decltype(to)>()[i] = convert(source);
@@ -251,11 +267,15 @@ Tensor SafetensorsFile::tensor(const std::string& name) const {
       return x == 1;
     });
   }
-  return widen(std::int64_t{}, std::int32_t{}, [&](std::int64_t x) {
-    const auto narrow = static_cast<std::int32_t>(x);
-    if (narrow != x) fail("tensor '" + name + "' has " + std::to_string(x) + ", which does not fit an i32");
-    return narrow;
-  });
+  if (entry.dtype == "I64") {
+    return widen(std::int64_t{}, std::int32_t{}, [&](std::int64_t x) {
+      const auto narrow = static_cast<std::int32_t>(x);
+      if (narrow != x) fail("tensor '" + name + "' has " + std::to_string(x) + ", which does not fit an i32");
+      return narrow;
+    });
+  }
+  fail("tensor '" + name + "' is of type " + entry.dtype +
+       ", with which nothing computes here; try a file that has it as F32 or BF16");
 }
 
 void SafetensorsFile::check_data() {

@@ -150,6 +150,47 @@ TEST_SUITE("nn/safetensors") {
     CHECK(what("BOOL", "\x02") == "is damaged: tensor 'w' has a bool of value 2");
   }
 
+  TEST_CASE(
+      "beside tensors that cannot be computed with, the others are read, and those are refused by name") {
+    const TemporaryFolder folder;
+    const std::string path = folder.file("x"), nine = "[1,1,1,1,1,1,1,1,1]";
+    const auto said = [&](const auto& ask) {
+      const SafetensorsFile file = SafetensorsFile::open(path);
+      CHECK(file.tensor("w").to_vector<float>() == std::vector<float>{1.5});
+      CHECK(file.names() == std::vector<std::string>{"other", "w"});
+      try {
+        ask(file);
+      } catch (const CheckpointError& error) {
+        return std::string(error.what());
+      }
+      return std::string("was accepted");
+    };
+    const auto write = [&](const std::string& type, const std::string& shape, int bytes) {
+      const std::string end = std::to_string(bytes), last = std::to_string(bytes + 4);
+      write_bytes(path, safetensors("{" + entry("other", type, shape, "[0," + end + "]") + "," +
+                                        entry("w", "F32", "[1]", "[" + end + "," + last + "]") + "}",
+                                    std::string(static_cast<std::size_t>(bytes), '\1') +
+                                        bytes_of_values<float>({1.5})));
+    };
+    const auto tensor = [](const SafetensorsFile& file) { file.tensor("other"); };
+    const std::pair<std::string, int> types[] = {
+        {"I8", 8},          {"I16", 16},    {"U16", 16},    {"U32", 32},    {"U64", 64},
+        {"C64", 64},        {"F8_E4M3", 8}, {"F8_E5M2", 8}, {"F8_E8M0", 8}, {"F8_E4M3FNUZ", 8},
+        {"F8_E5M2FNUZ", 8}, {"F4", 4},      {"F6_E2M3", 6}, {"F6_E3M2", 6}};
+    for (const auto& [type, bits] : types) {
+      CAPTURE(type);
+      write(type, "[2,4]", bits);
+      CHECK(said(tensor) == path + ": tensor 'other' is of type " + type +
+                                ", with which nothing computes here; try a file that has it as F32 or BF16");
+      CHECK(SafetensorsFile::open(path).dtype("other") == type);
+      CHECK(SafetensorsFile::open(path).shape("other") == Shape{2, 4});
+    }
+    write("F32", nine, 4);
+    CHECK(said(tensor) == path + ": tensor 'other' has 9 axes, more than the 8 of a tensor here");
+    CHECK(said([](const SafetensorsFile& file) { file.shape("other"); }) ==
+          path + ": tensor 'other' has 9 axes, more than the 8 of a tensor here");
+  }
+
   TEST_CASE("a file that is missing, or none at all, is refused") {
     const TemporaryFolder folder;
     CHECK_THROWS_WITH_AS(SafetensorsFile::open("no/such"),
@@ -195,6 +236,10 @@ TEST_SUITE("nn/safetensors") {
     CHECK(refusal(safetensors("{\"\xff\":{}}", "")).find("is damaged: its header is not JSON: ") == 0);
     CHECK(refusal(safetensors("{\"a\":" + std::string(100000, '['), "")) ==
           "is damaged: its header is nested too deeply");
+    CHECK(refusal(safetensors(std::string("{}\0anything", 11), "")) ==
+          "is damaged: its header is not JSON: it has a NUL byte, its byte 3");
+    CHECK(refusal(safetensors(std::string("{}\0\0\0\0\0\0", 8), "")) ==
+          "is damaged: its header is not JSON: it has a NUL byte, its byte 3");
     CHECK(refusal(safetensors("{\"w\":3}", "")) == "is damaged: 'w' is not an object");
     CHECK(refusal(safetensors("{\"__metadata__\":[]}", "")) == "is damaged: '__metadata__' is not an object");
     CHECK(refusal(safetensors("{\"__metadata__\":{\"k\":1}}", "")) ==
@@ -229,7 +274,10 @@ TEST_SUITE("nn/safetensors") {
 
   TEST_CASE("types and shapes that do not fit the data are refused") {
     CHECK(refusal("F32", "[2]", "[0,4]", 4) == "is damaged: tensor 'w' has 4 bytes for F32[2]");
-    CHECK(refusal("C64", "[1]", "[0,8]", 8) == "is damaged: tensor 'w' has the unknown type 'C64'");
+    CHECK(refusal("F33", "[1]", "[0,8]", 8) == "is damaged: tensor 'w' has the unknown type 'F33'");
+    CHECK(refusal("C64", "[2]", "[0,8]", 8) == "is damaged: tensor 'w' has 8 bytes for C64[2]");
+    CHECK(refusal("F4", "[3]", "[0,2]", 2) == "is damaged: tensor 'w' ends within a byte");
+    CHECK(refusal("F6_E2M3", "[4]", "[0,3]", 3) == "was accepted");
     CHECK(refusal("F32", "[-1]", "[0,4]", 4) == "is damaged: tensor 'w' has -1 in 'shape'");
     CHECK(refusal("F32", "[1.0]", "[0,4]", 4) == "is damaged: tensor 'w' has 1.0 in 'shape'");
     CHECK(refusal("F32", "[\"1\"]", "[0,4]", 4) == "is damaged: tensor 'w' has \"1\" in 'shape'");
@@ -242,7 +290,11 @@ TEST_SUITE("nn/safetensors") {
           "is damaged: tensor 'w' has a shape that overflows");
     CHECK(refusal("U8", "[4611686018427387904,3,0]", "[0,0]", 0) ==
           "is damaged: tensor 'w' has a shape that overflows");
-    CHECK(refusal("F32", "[1,1,1,1,1,1,1,1,1]", "[0,4]", 4) == "is damaged: tensor 'w' has more than 8 axes");
+    CHECK(refusal("U8", "[2305843009213693952]", "[0,0]", 0) ==
+          "is damaged: tensor 'w' has a shape that overflows");
+    CHECK(refusal("F32", "[4611686018427387904,0]", "[0,0]", 0) == "was accepted");
+    CHECK(refusal("F32", "[1,1,1,1,1,1,1,1,2]", "[0,4]", 4) ==
+          "is damaged: tensor 'w' has 4 bytes for F32[1,1,1,1,1,1,1,1,2]");
     CHECK(refusal(safetensors("{\"w\":{\"shape\":[],\"data_offsets\":[0,0]}}", "")) ==
           "is damaged: tensor 'w' has the unknown type ''");
   }
