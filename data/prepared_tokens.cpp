@@ -4,7 +4,12 @@
 #include <tapeformer/data/prepared_tokens.h>
 #include <tapeformer/data/tokenizer_file.h>
 
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <filesystem>
 #include <system_error>
 
@@ -25,12 +30,18 @@ class PartialFolder {
       throw DataError(folder_, 0, "is there already; try another folder, or remove it");
     }
     if (folder_.has_parent_path()) files::create_directories(folder_.parent_path());
+    lock();
     remove();  // what was left when a process was killed
     if (!files::create_directory(partial_)) {
+      close(lock_);
       throw DataError(folder_, 0, "cannot be made: its " + partial_.string() + " holds other files");
     }
+    lock();
   }
-  ~PartialFolder() { remove(); }
+  ~PartialFolder() {
+    remove();
+    close(lock_);
+  }
   PartialFolder(const PartialFolder&) = delete;
   PartialFolder& operator=(const PartialFolder&) = delete;
 
@@ -42,6 +53,15 @@ class PartialFolder {
   }
 
  private:
+  /// Keeps other processes from what is there. Throws: DataError if one of them writes it
+  void lock() {
+    if (lock_ >= 0) close(lock_);
+    lock_ = ::open(partial_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (lock_ < 0 || flock(lock_, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return;
+    close(lock_);
+    throw DataError(folder_, 0,
+                    "is being made by another process; wait until it has ended, or try another folder");
+  }
   /// Our files only: nobody else's folder of that name is lost.
   void remove() {
     std::error_code ignored;
@@ -53,6 +73,7 @@ class PartialFolder {
   }
 
   files::path folder_, partial_;
+  int lock_ = -1;  // partial_, open
 };
 
 /// Encodes documents that come in pieces to the ids of the whole.

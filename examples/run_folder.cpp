@@ -4,10 +4,16 @@
 #include <tapeformer/examples/run_folder.h>
 #include <tapeformer/nn/atomic_file.h>
 
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -19,12 +25,29 @@
 namespace tapeformer {
 namespace {
 
+namespace fs = std::filesystem;
+
 constexpr const char* kCheckpoint = "checkpoint.safetensors";
+constexpr const char* kLock = "training.lock";
 constexpr const char* kMetrics = "metrics.jsonl";
 constexpr const char* kModelPrefix = "model.";
 constexpr const char* kKeptPrefix = "weights-";
 
 std::string kept_name(Index step) { return kKeptPrefix + std::to_string(step) + ".safetensors"; }
+
+std::string this_process() {
+  std::array<char, 256> host{};
+  gethostname(host.data(), host.size() - 1);
+  return "process " + std::to_string(getpid()) + " on " + host.data();
+}
+
+/// Whether `path` is still the file that is open as `file`.
+bool is_at(const std::string& path, int file) {
+  struct stat opened {
+  }, there{};
+  return fstat(file, &opened) == 0 && stat(path.c_str(), &there) == 0 && opened.st_dev == there.st_dev &&
+         opened.st_ino == there.st_ino;
+}
 
 /// The optimizer's counters as JSON and its tensors as a list.
 struct CollectState : OptimizerVisitor {
@@ -46,8 +69,44 @@ struct RestoreState : OptimizerVisitor {
 
 }  // namespace
 
+RunLock::RunLock(const std::string& folder) : path_(folder + "/" + kLock) {
+  std::error_code error;
+  for (fs::path path = folder; !path.empty() && !fs::exists(path, error); path = path.parent_path())
+    made_.push_back(path);
+  fs::create_directories(folder, error);
+  if (error) throw DataError(folder, 0, "cannot be made: " + error.message());
+  while (true) {
+    // To be written, which locks of network file systems ask for.
+    file_ = open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    if (file_ < 0) throw DataError(path_, 0, std::string("cannot be written: ") + std::strerror(errno));
+    if (flock(file_, LOCK_EX | LOCK_NB) != 0) {
+      if (errno == EWOULDBLOCK) {
+        close(file_);
+        std::string holder;
+        std::getline(std::ifstream(path_), holder);
+        throw DataError(folder, 0,
+                        "is being trained in by " + (holder.empty() ? "another process" : holder) +
+                            "; wait until it has saved and ended, or name another --run folder");
+      }
+      std::fprintf(stderr, "note: %s cannot be locked (%s): start no other training there\n", folder.c_str(),
+                   std::strerror(errno));
+      break;
+    }
+    if (is_at(path_, file_)) break;
+    close(file_);  // whoever had it has removed it since it was opened here
+  }
+  std::ofstream(path_) << this_process() << "\n";
+}
+
+RunLock::~RunLock() {
+  std::error_code ignored;
+  if (is_at(path_, file_)) fs::remove(path_, ignored);
+  close(file_);
+  for (const std::string& folder : made_) fs::remove(folder, ignored);  // if it is empty
+}
+
 void RunFolder::refuse_if_used() const {
-  if (has_checkpoint() || std::filesystem::exists(file("weights.safetensors"))) {
+  if (has_checkpoint() || fs::exists(file("weights.safetensors"))) {
     throw DataError(path_, 0,
                     "holds a training already; try --resume to go on with it, or another --run folder");
   }
@@ -58,12 +117,12 @@ Json RunFolder::config() const { return parse_json(read_file(file("config.json")
 void RunFolder::create() const {
   refuse_if_used();
   std::error_code error;
-  std::filesystem::create_directories(path_, error);
+  fs::create_directories(path_, error);
   if (error) throw DataError(path_, 0, "cannot be made: " + error.message());
   write(kMetrics, "");
 }
 
-bool RunFolder::has_checkpoint() const { return std::filesystem::exists(file(kCheckpoint)); }
+bool RunFolder::has_checkpoint() const { return fs::exists(file(kCheckpoint)); }
 
 void RunFolder::write(const std::string& name, const std::string& content) const {
   write_atomically(file(name), content);
@@ -116,7 +175,7 @@ void RunFolder::load_checkpoint(Module& model, Optimizer& optimizer) const {
 
 std::vector<Index> RunFolder::kept_steps() const {
   std::vector<Index> steps;
-  for (const auto& entry : std::filesystem::directory_iterator(path_)) {
+  for (const auto& entry : fs::directory_iterator(path_)) {
     const std::string name = entry.path().filename().string();
     if (name.rfind(kKeptPrefix, 0) != 0) continue;
     const Index found = std::atoll(name.c_str() + std::strlen(kKeptPrefix));
@@ -132,7 +191,7 @@ void RunFolder::keep_weights(Module& model, Index step, Index count) const {
   save_weights(kept_weights(step), model);
   for (const Index found : kept_steps()) {
     // Later ones are of a run that was killed before its next checkpoint; it will write them again.
-    if (found <= step && --count < 0) std::filesystem::remove(kept_weights(found));
+    if (found <= step && --count < 0) fs::remove(kept_weights(found));
   }
 }
 
@@ -144,7 +203,7 @@ void RunFolder::append_metrics(const Json& line) const {
 
 void RunFolder::cut_metrics(Index step) const {
   std::string kept;
-  std::istringstream lines(std::filesystem::exists(file(kMetrics)) ? read_file(file(kMetrics)) : "");
+  std::istringstream lines(fs::exists(file(kMetrics)) ? read_file(file(kMetrics)) : "");
   for (std::string line; std::getline(lines, line);) {
     Json entry;
     try {

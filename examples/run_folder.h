@@ -12,6 +12,23 @@ namespace tapeformer {
 
 using Json = nlohmann::ordered_json;  // to look into one takes <nlohmann/json.hpp>
 
+/// Keeps other trainings out of a run folder until it goes or the process ends, however that ends. Reading
+/// stays free. Where the file system has no locks, it says so and keeps nobody out.
+class RunLock {
+ public:
+  /// Makes the folder where there is none. In the end those that it made go again if they are empty.
+  /// Throws: DataError naming the process and the host that have it, or why the folder cannot be written
+  explicit RunLock(const std::string& folder);
+  ~RunLock();
+  RunLock(const RunLock&) = delete;
+  RunLock& operator=(const RunLock&) = delete;
+
+ private:
+  std::string path_;               // of the locked file, which names the process
+  std::vector<std::string> made_;  // folders, the inner one first
+  int file_ = -1;
+};
+
 /// The files of one training: config.json, vocabularies, weights.safetensors (the best so far),
 /// weights-STEP.safetensors (the last ones, where they are kept), checkpoint.safetensors (everything that
 /// resuming needs) and metrics.jsonl.

@@ -9,7 +9,6 @@
 #include <tapeformer/examples/program.h>
 
 #include <cstdio>
-#include <filesystem>
 
 namespace tapeformer {
 namespace {
@@ -35,6 +34,7 @@ struct TrainOptions {
 
 int train(const TrainOptions& options, const Command& command) {
   remember_interrupts();
+  const RunLock lock(options.run);
   const RunFolder folder(options.run);
   if (!options.resume) {
     folder.refuse_if_used();
@@ -43,13 +43,10 @@ int train(const TrainOptions& options, const Command& command) {
     if (!language.from.empty()) take_fine_tuned(language, model_config_in(language.from), command);
     language.check();
     language.make_paths_absolute();
-    const bool was_there = std::filesystem::exists(options.run);
     try {
       return train_language_model(folder, language, options.control);
     } catch (...) {
-      std::error_code ignored;
       if (!folder.has_checkpoint()) discard_language_data(folder);
-      if (!was_there) std::filesystem::remove(options.run, ignored);  // if nothing is in it
       throw;
     }
   }

@@ -186,6 +186,7 @@ struct TrainOptions {
 
 int train(const TrainOptions& options, const Command& command) {
   remember_interrupts();
+  const RunLock lock(options.run);
   const RunFolder folder(options.run);
   if (!options.resume) {
     TranslationOptions model = options.model;

@@ -235,6 +235,25 @@ TEST_SUITE("data/prepared_tokens") {
     CHECK(folder.count() == 1);
   }
 
+  TEST_CASE("a folder that is being made is left to whoever makes it") {
+    const TemporaryFolder folder;
+    const std::string path = folder.file("tokens");
+    const LineTokenizer tokenizer;
+    int tried = 0;
+    const auto meanwhile = [&](Index, Index) {
+      ++tried;
+      CHECK_THROWS_WITH_AS(
+          prepare_tokens(split_of("c\nd\n"), tokenizer, path),
+          (path + ": is being made by another process; wait until it has ended, or try another folder")
+              .c_str(),
+          DataError);
+    };
+    const PreparedTokens tokens = prepare_tokens(split_of("a\nb\n"), tokenizer, path, meanwhile);
+    CHECK(tried == 2);
+    CHECK(read_all(tokens.train) == tokenizer.encode("a\n"));
+    CHECK(folder.count() == 1);
+  }
+
   TEST_CASE("a text that the tokenizer does not take is named") {
     const TemporaryFolder folder;
     write_bytes(folder.file("1"), "fine\nfine");

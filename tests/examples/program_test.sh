@@ -75,6 +75,25 @@ interrupts_training() {
   done
 }
 
+# keeps_others_out READ OPTIONS...: while a training runs in a folder nobody else trains there, and whoever reads may:
+# the command READ is given the folder.
+keeps_others_out() {
+  local read=$1 run="$work/held"
+  shift
+  "$program" train --run "$run" "$@" --steps 10000000 >/dev/null 2>&1 &
+  local victim=$!
+  until [ -s "$run/weights.safetensors" ] || ! kill -0 $victim 2>/dev/null; do sleep 0.01; done
+  local held="is being trained in by process $victim on .*; wait until"
+  refuses "resuming a run that is being trained" "$held" train --run "$run" --resume --max-minutes 0.0000001
+  refuses "a new training in its folder" "$held" train --run "$run/." "$@" --max-minutes 0.0000001
+  check "it is read meanwhile" $read "$run"
+  kill -KILL $victim
+  wait $victim 2>/dev/null
+  train "$run" --resume --max-minutes 0.0000001
+  check "once its process is gone it goes on" test $? = 0
+  check "and its lock is gone" test ! -e "$run/training.lock"
+}
+
 # recomputes_layers OPTIONS...: what "$work/whole" was trained with gives the same with layers recomputed.
 recomputes_layers() {
   train "$work/recomputed" "$@" --recompute-layers --max-minutes 0.0000001

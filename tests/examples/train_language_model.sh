@@ -42,6 +42,10 @@ check "a stopped training resumes to the same weights" cmp "$work/whole/weights.
 train "$work/stopped" --resume
 check "resuming a finished training says so" grep -q finished "$work/err"
 
+# --- one training a folder ------------------------------------------------------------------------------------
+reads() { generate "$1" --prompt int --max-tokens 5; }
+keeps_others_out reads "${tiny[@]}"
+
 # --- layers recomputed: less memory, the same results --------------------------------------------------------
 recomputes_layers "${tiny[@]}" --keep-checkpoints 2
 

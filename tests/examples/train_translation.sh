@@ -32,6 +32,10 @@ check "a stopped training resumes to the same weights" cmp "$work/whole/weights.
 train "$work/stopped" --resume
 check "resuming a finished training says so" grep -q finished "$work/err"
 
+# --- one training a folder -----------------------------------------------------------------------------------
+reads() { echo 'the cat sleeps .' | "$program" translate --run "$1"; }
+keeps_others_out reads "${tiny[@]}"
+
 # --- layers recomputed: less memory, the same results --------------------------------------------------------
 recomputes_layers "${tiny[@]}"
 
