@@ -37,10 +37,11 @@ void ExportOptions::add_to(const Command& command) {
   command.option("--output", output, "the folder to write; it must not hold anything").required();
   command.number("--average", average, "the mean of the last so many weights kept (train --keep-checkpoints)",
                  kNotNegative);
+  command.option("--tokenizer-model", tokenizer_model, "a tokenizer to use instead of the folder's own");
 }
 
 int export_model(const ExportOptions& options) {
-  LanguageRun run = LanguageRun::load(options.run, options.average);
+  LanguageRun run = LanguageRun::load(options.run, options.average, options.tokenizer_model);
   const bool made = make_folder(options.output);
   std::string files;
   try {

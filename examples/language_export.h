@@ -9,7 +9,7 @@ namespace tapeformer {
 class Command;
 
 struct ExportOptions {
-  std::string run, output;
+  std::string run, output, tokenizer_model;
   Index average = 0;
 
   void add_to(const Command& command);

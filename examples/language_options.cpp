@@ -60,8 +60,8 @@ void LanguageDataOptions::for_each(Self& o, const F& f) {
     "share of the corpus held out, at its end, where --validation names none");
   f("Data", "tokenizer", o.tokenizer, "the kind to make: character, byte, bpe or sentencepiece");
   f("Data", "tokenizer_model", o.tokenizer_model,
-    "a tokenizer to use instead of making one: a folder with vocab.json and merges.txt, tokenizer.json or "
-    "tokenizer.model, a SentencePiece model, or a run");
+    "a tokenizer to use instead of making one, or (of as many tokens) instead of --from's: a folder with "
+    "vocab.json and merges.txt, tokenizer.json or tokenizer.model, a SentencePiece model, or a run");
   f("Data", "vocabulary", o.vocabulary, "most tokens of a bpe or sentencepiece tokenizer that is made");
 }
 
@@ -202,8 +202,6 @@ void LanguageOptions::check() const {
           "--tokens is a corpus already prepared; it excludes --corpus and --validation");
   require(tokens.empty() || data.tokenizer_model.empty(),
           "--tokens has a tokenizer; it excludes --tokenizer-model");
-  require(from.empty() || data.tokenizer_model.empty(),
-          "--from has a tokenizer; it excludes --tokenizer-model");
   require(groups == 0 || attention == "gqa", "--groups needs --attention gqa");
   for (const auto& [name, size] :
        {std::pair("--latent-width", latent_width), std::pair("--query-latent-width", query_latent_width),

@@ -14,16 +14,9 @@
 namespace tapeformer {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using Json = nlohmann::json;  // finds a token among many sooner
+using OrderedJson = nlohmann::ordered_json;
 namespace fs = std::filesystem;
-
-Json parse(const std::string& path) {
-  try {
-    return parse_json(read_whole_file(path), "it");
-  } catch (const CheckpointError& error) {
-    throw DataError(path, 0, std::string("is damaged: ") + error.what());
-  }
-}
 
 [[noreturn]] void refuse(const std::string& path, const std::string& what) {
   throw DataError(
@@ -37,6 +30,22 @@ Json parse(const std::string& path) {
 std::string type_of(const Json& json, const char* part) {
   if (!json.contains(part) || json.at(part).is_null()) return {};
   return json.at(part).value("type", "no type");
+}
+
+/// The type of a post-processor that adds tokens; empty where none does. A template may be of the text alone.
+std::string adding_type(const Json& processor) {
+  if (processor.is_null()) return {};
+  const std::string type = processor.value("type", "no type");
+  if (type == "Sequence") {
+    for (const Json& part : processor.at("processors"))
+      if (const std::string adding = adding_type(part); !adding.empty()) return adding;
+    return {};
+  }
+  if (type == "TemplateProcessing") {
+    const Json& single = processor.at("single");
+    if (single.size() == 1 && single.at(0).contains("Sequence")) return {};
+  }
+  return type == "ByteLevel" ? "" : type;
 }
 
 /// Everything in a tokenizer.json that byte-level BPE with GPT-2's pattern does not have is refused by name.
@@ -55,8 +64,8 @@ void check_byte_level(const std::string& path, const Json& json) {
   if (type != "ByteLevel") refuse(path, "a pre-tokenizer of type " + type);
   if (splitter.value("add_prefix_space", true)) refuse(path, "add_prefix_space");
   if (!splitter.value("use_regex", true)) refuse(path, "use_regex false");
-  if (const std::string last = type_of(json, "post_processor"); !last.empty() && last != "ByteLevel")
-    refuse(path, "a post-processor of type " + last);
+  if (const std::string adding = adding_type(json.value("post_processor", Json())); !adding.empty())
+    refuse(path, "a post-processor of type " + adding);
   for (const char* flag : {"byte_fallback", "ignore_merges"})
     if (model.contains(flag) && model.at(flag) == true) refuse(path, flag);
   for (const char* affix : {"continuing_subword_prefix", "end_of_word_suffix"})
@@ -70,8 +79,9 @@ std::string merge_line(const Json& merge) {
 
 /// The two files that a tokenizer.json holds in one.
 BytePairFiles byte_pair_files_in(const std::string& path) {
-  const Json json = parse(path);
+  const std::string text = read_whole_file(path);
   try {
+    const Json json = parse_json<Json>(text, "it");
     check_byte_level(path, json);
     Json vocabulary = json.at("model").at("vocab");
     for (const Json& added : json.value("added_tokens", Json::array()))
@@ -80,6 +90,8 @@ BytePairFiles byte_pair_files_in(const std::string& path) {
     for (const Json& merge : json.at("model").at("merges")) merges += merge_line(merge);
     return {vocabulary.dump(), merges};
   } catch (const Json::exception& error) {
+    throw DataError(path, 0, std::string("is damaged: ") + error.what());
+  } catch (const CheckpointError& error) {
     throw DataError(path, 0, std::string("is damaged: ") + error.what());
   }
 }
@@ -94,6 +106,7 @@ void check_tokenizer_config(const std::string& folder) {
   if (fields.flag("add_prefix_space", false)) refuse(path, "add_prefix_space");
 }
 
+/// nullptr where there is none.
 std::shared_ptr<const TextTokenizer> tokenizer_in_folder(const std::string& folder) {
   const auto file = [&](const char* name) { return folder + "/" + name; };
   const auto has = [&](const char* name) { return fs::exists(file(name)); };
@@ -106,20 +119,17 @@ std::shared_ptr<const TextTokenizer> tokenizer_in_folder(const std::string& fold
     check_tokenizer_config(folder);
     return load_byte_pair_tokenizer(file(vocabulary), file(merges));
   }
-  throw DataError(folder, 0,
-                  std::string("has no tokenizer: none of ") + kTokenizerFile +
-                      ", tokenizer.model, tokenizer.json, vocab.json with merges.txt, encoder.json with "
-                      "vocab.bpe; try --tokenizer-model with the folder or file of one");
+  return nullptr;
 }
 
 /// A tokenizer.json for transformers: pieces without merges are the code points.
-Json character_json(const TextTokenizer& tokenizer) {
-  Json vocabulary = Json::object();
+OrderedJson character_json(const TextTokenizer& tokenizer) {
+  OrderedJson vocabulary = OrderedJson::object();
   for (std::int32_t id = 0; id < tokenizer.vocabulary_size(); ++id) vocabulary[tokenizer.bytes_of(id)] = id;
   return {{"version", "1.0"},
           {"truncation", nullptr},
           {"padding", nullptr},
-          {"added_tokens", Json::array()},
+          {"added_tokens", OrderedJson::array()},
           {"normalizer", nullptr},
           {"pre_tokenizer", nullptr},
           {"post_processor", nullptr},
@@ -133,17 +143,23 @@ Json character_json(const TextTokenizer& tokenizer) {
             {"fuse_unk", false},
             {"byte_fallback", false},
             {"vocab", vocabulary},
-            {"merges", Json::array()}}}};
+            {"merges", OrderedJson::array()}}}};
 }
 
-Json tokenizer_config(const char* type) {
+OrderedJson tokenizer_config(const char* type) {
   return {{"tokenizer_class", type}, {"clean_up_tokenization_spaces", false}};
 }
 
 }  // namespace
 
 std::shared_ptr<const TextTokenizer> find_tokenizer(const std::string& path) {
-  if (fs::is_directory(path)) return tokenizer_in_folder(path);
+  if (fs::is_directory(path)) {
+    if (auto found = tokenizer_in_folder(path)) return found;
+    throw DataError(path, 0,
+                    std::string("has no tokenizer: none of ") + kTokenizerFile +
+                        ", tokenizer.model, tokenizer.json, vocab.json with merges.txt, encoder.json with "
+                        "vocab.bpe; try --tokenizer-model with the folder or file of one");
+  }
   if (ends_with(path, ".json")) {
     const BytePairFiles files = byte_pair_files_in(path);
     return std::make_shared<BytePairTokenizer>(
@@ -153,6 +169,8 @@ std::shared_ptr<const TextTokenizer> find_tokenizer(const std::string& path) {
   return load_text_tokenizer(path);
 }
 
+bool has_tokenizer(const std::string& folder) { return tokenizer_in_folder(folder) != nullptr; }
+
 std::string export_tokenizer(const TextTokenizer& tokenizer, const std::string& folder) {
   std::string names;
   const auto write = [&](const char* name, const std::string& content) {
@@ -160,7 +178,7 @@ std::string export_tokenizer(const TextTokenizer& tokenizer, const std::string& 
     names += (names.empty() ? "" : ", ") + std::string(name);
   };
   const std::string kind = tokenizer.kind();
-  Json config;
+  OrderedJson config;
   if (kind == "sentencepiece") {
     write("tokenizer.model", sentencepiece_model(tokenizer));
     config = tokenizer_config("LlamaTokenizer");
@@ -174,7 +192,7 @@ std::string export_tokenizer(const TextTokenizer& tokenizer, const std::string& 
     const bool bytes = kind == "byte";
     BytePairFiles files;
     if (bytes) {
-      Json vocabulary = Json::object();
+      OrderedJson vocabulary = OrderedJson::object();
       for (int byte = 0; byte < 256; ++byte)
         vocabulary[byte_pair_character(static_cast<unsigned char>(byte))] = byte;
       files = {vocabulary.dump(), "#version: 0.2\n"};

@@ -30,6 +30,22 @@ std::string set_in(const std::string& text) {
   return result;
 }
 
+/// What reads text for the weights in options.from: their own tokenizer, unless another one is named or,
+/// where they have none, comes with the tokens.
+/// Throws: DataError unless that one has as many tokens as the model
+std::shared_ptr<const TextTokenizer> tokenizer_from(const LanguageOptions& options) {
+  const std::string &named = options.data.tokenizer_model, &tokens = options.tokens;
+  if (named.empty() && (tokens.empty() || has_tokenizer(options.from))) return find_tokenizer(options.from);
+  const std::string& path = named.empty() ? tokens : named;
+  auto tokenizer = find_tokenizer(path);
+  const Index rows = model_config_in(options.from).vocabulary;
+  if (tokenizer->vocabulary_size() == rows) return tokenizer;
+  throw DataError(path, 0,
+                  "is a tokenizer of " + std::to_string(tokenizer->vocabulary_size()) +
+                      " tokens, and the model in " + options.from + " has " + std::to_string(rows) +
+                      "; try the one that it was trained with");
+}
+
 }  // namespace
 
 ValidationPlan validation_plan(const LanguageOptions& options, Index validation_tokens) {
@@ -194,7 +210,7 @@ int train_language_model(const RunFolder& folder, const LanguageOptions& options
                          const TrainingControl& control) {
   return start_training(folder, control, [&](const Json*, Progress& progress) {
     std::shared_ptr<const TextTokenizer> tokenizer;
-    if (!options.from.empty()) tokenizer = find_tokenizer(options.from);
+    if (!options.from.empty()) tokenizer = tokenizer_from(options);
     LanguageData data = make_language_data(options, folder, tokenizer, progress);
     DecoderOnly model = initial_model(options, data.train.vocabulary());
     return std::make_unique<LanguageTask>(options, std::move(data), std::move(model), progress);

@@ -169,7 +169,6 @@ TEST_SUITE("examples/language_options") {
           0);
     CHECK(refusal({"--tokens", "t", "--corpus", "c"}).find("--tokens is a corpus already prepared") == 0);
     CHECK(refusal({"--tokens", "t", "--tokenizer-model", "c"}).find("--tokens has a tokenizer") == 0);
-    CHECK(refusal({"--from", "t", "--tokenizer-model", "c"}).find("--from has a tokenizer") == 0);
     CHECK(refusal({"--validation-fraction", "1"}).find("--validation-fraction must be above 0") == 0);
     CHECK(refusal({"--dropout", "1"}).find("--dropout must be in [0, 1)") == 0);
     CHECK(refusal({"--batch", "0"}).find("--batch and --validation-batches must be positive") == 0);

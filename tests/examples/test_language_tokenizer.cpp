@@ -1,6 +1,6 @@
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/json.h>
 #include <tapeformer/examples/language_tokenizer.h>
-#include <tapeformer/nn/strict_json.h>
 #include <tapeformer/tests/nn/temporary_folder.h>
 #include <tapeformer/tests/reference/support.h>
 
@@ -92,7 +92,16 @@ TEST_SUITE("examples/language_tokenizer") {
     CHECK(has(refused("/pre_tokenizer/type", "Metaspace"), "a pre-tokenizer of type Metaspace"));
     CHECK(has(refused("/pre_tokenizer/add_prefix_space", true), "has add_prefix_space"));
     CHECK(has(refused("/pre_tokenizer/use_regex", false), "has use_regex false"));
-    CHECK(has(refused("/post_processor/type", "TemplateProcessing"), "post-processor of type TemplateProc"));
+    const Json adds = {{"SpecialToken", {{"id", "<s>"}, {"type_id", 0}}}},
+               text = {{"Sequence", {{"id", "A"}, {"type_id", 0}}}};
+    const Json adding = {{"type", "TemplateProcessing"}, {"single", {adds, text}}};
+    CHECK(has(refused("/post_processor", adding), "post-processor of type TemplateProcessing"));
+    CHECK(has(
+        refused("/post_processor", {{"type", "Sequence"}, {"processors", {{{"type", "ByteLevel"}}, adding}}}),
+        "post-processor of type TemplateProcessing"));
+    CHECK(has(refused("/post_processor", {{"type", "TemplateProcessing"}, {"single", {text, text}}}),
+              "post-processor of type TemplateProcessing"));
+    CHECK(has(refused("/post_processor/type", "BertProcessing"), "post-processor of type BertProcessing"));
     CHECK(has(refused("/model/byte_fallback", true), "has byte_fallback"));
     CHECK(has(refused("/model/ignore_merges", true), "has ignore_merges"));
     CHECK(has(refused("/model/end_of_word_suffix", "</w>"), "has end_of_word_suffix"));
@@ -102,6 +111,32 @@ TEST_SUITE("examples/language_tokenizer") {
     write_bytes(folder.file("tokenizer.json"), "{");
     CHECK(has(message_of<DataError>([&] { find_tokenizer(folder.file("tokenizer.json")); }),
               "tokenizer.json: is damaged"));
+    const std::string sound = gpt2_json(false).dump();
+    write_bytes(folder.file("tokenizer.json"), sound + '\0');
+    CHECK(has(message_of<DataError>([&] { find_tokenizer(folder.file("tokenizer.json")); }),
+              "tokenizer.json: is damaged: it is not JSON: it has a NUL byte"));
+    write_bytes(folder.file("tokenizer.json"), "{\"version\": \"1.0\", " + sound.substr(1));
+    CHECK(has(message_of<DataError>([&] { find_tokenizer(folder.file("tokenizer.json")); }),
+              "tokenizer.json: is damaged: it has \"version\" twice"));
+  }
+
+  TEST_CASE("a post-processor that adds nothing to a text is of GPT-2's kind") {
+    const TemporaryFolder folder;
+    const auto piece = [](const char* id, int type) {
+      return Json{{"Sequence", {{"id", id}, {"type_id", type}}}};
+    };
+    const Json identity = {{"type", "TemplateProcessing"},
+                           {"single", Json::array({piece("A", 0)})},
+                           {"pair", {piece("A", 0), piece("B", 1)}},
+                           {"special_tokens", Json::object()}},
+               bytes = {{"type", "ByteLevel"}, {"trim_offsets", false}};
+    for (const Json& processor :
+         {Json(), bytes, identity, Json{{"type", "Sequence"}, {"processors", {bytes, identity}}}}) {
+      Json json = gpt2_json(false);
+      json["post_processor"] = processor;
+      CHECK(refusal(folder, json) == "nothing was thrown");
+      CHECK(find_tokenizer(folder.file(""))->encode(kText) == learnt()->encode(kText));
+    }
   }
 
   TEST_CASE("beside two files, tokenizer_config.json may ask for nothing that they cannot give") {
@@ -129,5 +164,8 @@ TEST_SUITE("examples/language_tokenizer") {
     const std::string message = message_of<DataError>([&] { find_tokenizer(folder.file("")); });
     CHECK(has(message, "has no tokenizer"));
     CHECK(has(message, "--tokenizer-model"));
+    CHECK_FALSE(has_tokenizer(folder.file("")));
+    write_bytes(folder.file("tokenizer.json"), gpt2_json(false).dump());
+    CHECK(has_tokenizer(folder.file("")));
   }
 }

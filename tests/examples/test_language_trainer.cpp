@@ -1,3 +1,4 @@
+#include <tapeformer/examples/language_export.h>
 #include <tapeformer/examples/language_run.h>
 #include <tapeformer/examples/language_tokenizer.h>
 #include <tapeformer/tests/examples/language_case.h>
@@ -8,6 +9,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <sstream>
 
 using namespace tapeformer;
@@ -295,6 +297,44 @@ TEST_SUITE("examples/language_trainer") {
     CHECK(metrics(tuned, "train_loss").front().at("train_loss").get<double>() < 0.7 * kWalkUnigram);
     CHECK(LanguageRun::load(tuned.path()).model.config().context == 8);
     CHECK(resume_language_model(tuned, {}) == kExitSuccess);
+  }
+
+  TEST_CASE("weights without a tokenizer are fine-tuned with one of as many tokens that is named") {
+    const CapturedLog log, output(stdout);
+    const TemporaryFolder temporary;
+    LanguageOptions options = tiny_options(temporary);
+    options.training.steps = 5;
+    const RunFolder base(temporary.file("base"));
+    CHECK(train_language_model(base, options, {}) == kExitSuccess);
+    ExportOptions exported;
+    exported.run = base.path(), exported.output = options.from = temporary.file("bare");
+    CHECK(export_model(exported) == kExitSuccess);
+    for (const char* name : {"/tokenizer", "/tokenizer.json"}) std::filesystem::remove(options.from + name);
+    const auto tuned = [&](const char* run) {
+      return message_of<DataError>(
+          [&] { train_language_model(RunFolder(temporary.file(run)), options, {}); });
+    };
+    CHECK(tuned("none").find(options.from + ": has no tokenizer: ") == 0);
+    options.data.tokenizer_model = base.path();
+    options.check();
+    CHECK(tuned("named") == "nothing was thrown");
+    CHECK((read_file(base.file("tokenizer")) == read_file(temporary.file("named/tokenizer"))));
+    write_bytes(temporary.file("bytes"), make_byte_tokenizer()->serialize());
+    options.data.tokenizer_model = temporary.file("bytes");
+    CHECK(tuned("another") == temporary.file("bytes") + ": is a tokenizer of 256 tokens, and the model in " +
+                                  options.from + " has 7; try the one that it was trained with");
+    options.data.tokenizer_model.clear();
+    options.data.corpus.clear(), options.data.validation.clear();
+    options.tokens = base.file("tokens");
+    CHECK(tuned("tokens") == "nothing was thrown");
+    CHECK((read_file(base.file("tokenizer")) == read_file(temporary.file("tokens/tokenizer"))));
+
+    exported.run = options.from, exported.output = temporary.file("again");
+    CHECK(message_of<DataError>([&] { export_model(exported); }).find("try --tokenizer-model") !=
+          std::string::npos);
+    exported.tokenizer_model = base.path();
+    CHECK(export_model(exported) == kExitSuccess);
+    CHECK(std::filesystem::exists(exported.output + "/tokenizer.json"));
   }
 
   TEST_CASE("data that does not fit the model or the checkpoint is refused") {

@@ -149,6 +149,12 @@ train "$work/tuned" --from "$work/bpe" "${small[@]:8}" --layers 2 --steps 11
 check "fine-tuning a run on another text" test $? = 0
 check "fine-tuning keeps the tokenizer" cmp "$work/bpe/tokenizer" "$work/tuned/tokenizer"
 refuses "fine-tuning to another width" "--width 64 contradicts --from" train --run "$work/new" --from "$work/bpe" --width 64
+cp -r "$work/bpe" "$work/tokenless" && rm "$work/tokenless/tokenizer"
+refuses "fine-tuning without a tokenizer" "has no tokenizer.*--tokenizer-model" train --run "$work/new" --from "$work/tokenless"
+train "$work/retokenized" --from "$work/tokenless" --tokenizer-model "$work/bpe/tokenizer" "${small[@]:8}" --layers 2 --steps 11
+check "fine-tuning with the tokenizer that is named" cmp "$work/tuned/weights.safetensors" "$work/retokenized/weights.safetensors"
+refuses "a tokenizer of another size" "of 256 tokens, and the model in .* has 300" \
+  train --run "$work/new" --from "$work/tokenless" --tokenizer-model "$work/bytes/tokenizer"
 refuses "fine-tuning with another tokenizer" "--tokenizer contradicts" train --run "$work/new" --from "$work/bpe" --tokenizer byte
 
 # --- export, and the folders of other programs ----------------------------------------------------------------------
