@@ -7,7 +7,6 @@
 #include <cerrno>
 #include <cstring>
 #include <fstream>
-#include <sstream>
 #include <unordered_map>
 
 namespace tapeformer {
@@ -28,12 +27,9 @@ std::vector<std::string> read_lines(const std::string& path) {
   for (std::string line; std::getline(file, line);) {
     if (lines.empty() && line.compare(0, 3, "\xef\xbb\xbf") == 0) line.erase(0, 3);
     if (!line.empty() && line.back() == '\r') line.pop_back();
-    const std::size_t invalid = find_invalid_utf8(line);
-    if (invalid != std::string_view::npos) {
-      std::ostringstream what;
-      what << "invalid UTF-8 at byte " << invalid + 1 << " of the line: 0x" << std::hex
-           << static_cast<int>(static_cast<unsigned char>(line[invalid]));
-      throw DataError(path, static_cast<Index>(lines.size()) + 1, what.str());
+    if (const std::size_t bad = find_no_text(line); bad != std::string::npos) {
+      throw DataError(path, static_cast<Index>(lines.size()) + 1,
+                      no_text_message(line[bad], static_cast<Index>(bad) + 1, "line"));
     }
     lines.push_back(std::move(line));
   }

@@ -16,7 +16,7 @@ struct TextPair {
 };
 
 /// The lines of a UTF-8 text file, without CR, LF and a byte order mark.
-/// Throws:  DataError if the file is missing, unreadable or empty, or a line is not UTF-8
+/// Throws:  DataError if the file is missing, unreadable or empty, or a line is not UTF-8 or has a NUL
 std::vector<std::string> read_lines(const std::string& path);
 
 /// Pairs from lines `source<TAB>target[<TAB>ignored...]`; with `swap` the second column is the source.

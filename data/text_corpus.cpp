@@ -8,7 +8,6 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <sstream>
 
 namespace tapeformer {
 namespace {
@@ -23,8 +22,7 @@ struct Enough {};
 bool is_text(const TextDocument& document) {
   try {
     document.read([](std::string_view piece) {
-      const bool text = piece.find('\0') == piece.npos && find_invalid_utf8(piece) == piece.npos;
-      if (!text) throw Enough();
+      if (find_no_text(piece) != piece.npos) throw Enough();
     });
   } catch (const Enough&) {
     return false;
@@ -159,20 +157,19 @@ std::string TextCorpus::description() const {
          count_text(not_text_, "that is not text", "that are not text");
 }
 
-void TextCorpus::check_utf8() const {
+void TextCorpus::check_text(const std::function<void()>& at_piece) const {
   for (TextDocument document : documents_) {
     // From the start of the file, so that lines and bytes are the file's.
     document.bytes += document.first;
     document.first = 0;
     Index line = 1, before = 0;
     document.read([&](std::string_view piece) {
-      const std::size_t invalid = find_invalid_utf8(piece);
-      line += std::count(piece.begin(), piece.begin() + std::min(invalid, piece.size()), '\n');
-      if (invalid != piece.npos) {
-        std::ostringstream what;
-        what << "invalid UTF-8 at byte " << before + static_cast<Index>(invalid) + 1 << " of the file: 0x"
-             << std::hex << static_cast<int>(static_cast<unsigned char>(piece[invalid]));
-        throw DataError(document.name, line, what.str());
+      if (at_piece) at_piece();
+      const std::size_t bad = find_no_text(piece);
+      line += std::count(piece.begin(), piece.begin() + std::min(bad, piece.size()), '\n');
+      if (bad != piece.npos) {
+        throw DataError(document.name, line,
+                        no_text_message(piece[bad], before + static_cast<Index>(bad) + 1, "file"));
       }
       before += static_cast<Index>(piece.size());
     });

@@ -40,9 +40,10 @@ class TextCorpus {
   Index not_text() const { return not_text_; }
   /// "3 files, 12345 bytes; passed over 1 hidden and 2 that are not text".
   std::string description() const;
-  /// For tokenizers that take UTF-8 only: named files can hold anything.
-  /// Throws: DataError naming file, line and byte of what is not UTF-8
-  void check_utf8() const;
+  /// Named files can hold anything, which byte-level tokenizers take and others do not. `at_piece` is called
+  /// at every piece that is read.
+  /// Throws: DataError naming file, line and byte of what is not UTF-8, or a NUL
+  void check_text(const std::function<void()>& at_piece = {}) const;
   /// All documents, one after the other.
   TextSource source() const;
 

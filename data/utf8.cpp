@@ -1,5 +1,8 @@
 #include <tapeformer/data/utf8.h>
 
+#include <algorithm>
+#include <cstdio>
+
 namespace tapeformer {
 namespace {
 
@@ -36,6 +39,17 @@ std::size_t find_invalid_utf8(std::string_view text) {
     i += step.length;
   }
   return std::string_view::npos;
+}
+
+std::size_t find_no_text(std::string_view text) { return std::min(find_invalid_utf8(text), text.find('\0')); }
+
+std::string no_text_message(char found, Index number, const char* of) {
+  const unsigned byte = static_cast<unsigned char>(found);
+  char value[8];
+  std::snprintf(value, sizeof value, "0x%02x", byte);
+  const bool utf16 = byte == 0 || byte >= 0xfe;  // a NUL, or the mark that UTF-16 begins with
+  return (byte == 0 ? "a NUL" : "invalid UTF-8") + (" at byte " + std::to_string(number)) + " of the " + of +
+         ": " + value + (utf16 ? "; if it is UTF-16, try iconv -f UTF-16 -t UTF-8" : "");
 }
 
 char32_t decode_code_point(std::string_view text) {

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <tapeformer/autograd/shape.h>
+
 #include <string>
 #include <string_view>
 #include <vector>
@@ -10,6 +12,14 @@ namespace tapeformer {
 /// and code points above U+10FFFF are invalid.
 /// Source:  The Unicode Standard 15, table 3-7
 std::size_t find_invalid_utf8(std::string_view text);
+
+/// The byte at which `text` stops being text, or npos when all of it is: where it is invalid, or has a NUL,
+/// which is valid UTF-8 and in no text (UTF-16 reads as UTF-8 with NULs). Nothing else is guessed at.
+std::size_t find_no_text(std::string_view text);
+
+/// What find_no_text found, as messages say it: "invalid UTF-8 at byte 3 of the line: 0xe9". `number` counts
+/// from 1.
+std::string no_text_message(char found, Index number, const char* of);
 
 /// What stands at the start of bytes that need not be UTF-8. Where `invalid`, `length` is the maximal subpart
 /// that a decoder replaces by one U+FFFD; where `unfinished`, the text ends within a code point and `length`

@@ -58,12 +58,20 @@ std::shared_ptr<const TextTokenizer> make_tokenizer(const LanguageDataOptions& o
     return watched(both ? std::vector{&parts.train, &parts.validation} : std::vector{&parts.train}, progress);
   };
   if (options.tokenizer == "byte") return make_byte_tokenizer();
-  for (const TextCorpus* corpus : {&parts.train, &parts.validation})
-    if (options.tokenizer != "bpe") corpus->check_utf8();
   if (options.tokenizer == "bpe") return train_byte_pair_tokenizer(part(false), options.vocabulary);
   if (options.tokenizer == "sentencepiece")
     return train_sentencepiece_tokenizer(part(false), options.vocabulary);
   return train_character_tokenizer(part(true));
+}
+
+/// What is no text is refused, but for byte-level tokenizers: they take any bytes, which is said.
+void check_text(const std::vector<const TextCorpus*>& parts, const std::string& kind, Progress& progress) {
+  try {
+    for (const TextCorpus* part : parts) part->check_text([&] { stop_if_interrupted(progress); });
+  } catch (const DataError& error) {
+    if (kind != "byte" && kind != "bpe") throw;
+    progress.keep(std::string("note: this is no text, and is read byte by byte: ") + error.what());
+  }
 }
 
 PrepareProgress shown(Progress& progress) {
@@ -86,6 +94,7 @@ LanguageData prepare_corpus(const LanguageDataOptions& options,
   const TextSplit parts = split_corpus(options, corpus);
   if (tokenizer == nullptr && !options.tokenizer_model.empty())
     tokenizer = find_tokenizer(options.tokenizer_model);
+  check_text({&parts.train, &parts.validation}, tokenizer ? tokenizer->kind() : options.tokenizer, progress);
   if (tokenizer == nullptr) tokenizer = make_tokenizer(options, parts, progress);
   LanguageData result = prepare_tokens(parts, *tokenizer, folder, shown(progress));
   progress.clear();
@@ -113,6 +122,7 @@ TokenFile encode_text(const std::vector<std::string>& paths, const TextTokenizer
                       const std::string& folder, Progress& progress) {
   const TextCorpus corpus = TextCorpus::open(paths);
   progress.keep("corpus: " + corpus.description());
+  check_text({&corpus}, tokenizer.kind(), progress);
   // Prepared tokens have two parts: the other one is the smallest text that any tokenizer takes.
   std::string least = tokenizer.bytes_of(0);
   if (least.empty()) least = "\n";

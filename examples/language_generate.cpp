@@ -185,8 +185,8 @@ void SampleWriter::finish() {
 
 int generate(const GenerateOptions& options) {
   const std::string prompt = options.prompt_given ? options.prompt : prompt_from_input();
-  if (const std::size_t bad = find_invalid_utf8(prompt); bad != std::string::npos)
-    throw Error("the prompt is not valid UTF-8 from its byte " + std::to_string(bad) + " on");
+  if (const std::size_t bad = find_no_text(prompt); bad != std::string::npos)
+    throw Error(no_text_message(prompt[bad], static_cast<Index>(bad) + 1, "prompt"));
   remember_interrupts();
   std::signal(SIGPIPE, SIG_IGN);  // whoever reads may have seen enough
   const Compute compute = options.compute.chosen();

@@ -81,7 +81,8 @@ Vocabularies make_vocabularies(const TranslationOptions& options, const std::vec
 
 std::vector<std::int32_t> checked_source(const Tokenizer& tokenizer, const std::string& line, Index number,
                                          Index max_length) {
-  if (find_invalid_utf8(line) != std::string::npos) throw DataError("input", number, "is not valid UTF-8");
+  if (const std::size_t bad = find_no_text(line); bad != std::string::npos)
+    throw DataError("input", number, no_text_message(line[bad], static_cast<Index>(bad) + 1, "line"));
   std::vector<std::int32_t> ids = tokenizer.encode(line);
   if (static_cast<Index>(ids.size()) < max_length) return ids;
   throw DataError("input", number,

@@ -4,6 +4,7 @@
 #include <tapeformer/data/text_corpus.h>
 #include <tapeformer/data/utf8.h>
 #include <tapeformer/tests/nn/temporary_folder.h>
+#include <tapeformer/tests/reference/support.h>
 
 #include <algorithm>
 #include <cmath>
@@ -155,17 +156,24 @@ TEST_SUITE("data/text_corpus") {
     const TemporaryFolder folder;
     const std::string good = folder.file("good"), bad = folder.file("bad"), start = long_text(700'000, 3);
     write_bytes(good, start);
-    CHECK_NOTHROW(TextCorpus::open({good}).check_utf8());
+    CHECK_NOTHROW(TextCorpus::open({good}).check_text());
     write_bytes(bad, start + "\nabc\xc3(");
     const auto line = std::count(start.begin(), start.end(), '\n') + 2;
     const std::string message = bad + ":" + std::to_string(line) + ": invalid UTF-8 at byte " +
                                 std::to_string(start.size() + 5) + " of the file: 0xc3";
     const TextCorpus corpus = TextCorpus::open({good, bad});
-    CHECK_THROWS_WITH_AS(corpus.check_utf8(), message.c_str(), DataError);
-    CHECK_THROWS_WITH_AS(corpus.split(0.1).validation.check_utf8(), message.c_str(), DataError);
-    CHECK_NOTHROW(corpus.split(0.6).train.check_utf8());
-    CHECK_THROWS_WITH_AS(TextCorpus::in_memory("caf\xe9", "menu").check_utf8(),
+    CHECK_THROWS_WITH_AS(corpus.check_text(), message.c_str(), DataError);
+    CHECK_THROWS_WITH_AS(corpus.split(0.1).validation.check_text(), message.c_str(), DataError);
+    CHECK_NOTHROW(corpus.split(0.6).train.check_text());
+    CHECK_THROWS_WITH_AS(TextCorpus::in_memory("caf\xe9", "menu").check_text(),
                          "menu:1: invalid UTF-8 at byte 4 of the file: 0xe9", DataError);
+    const std::string utf16("a\0\n\0b\0", 6);  // little-endian, without a mark
+    CHECK(message_of<DataError>([&] {
+            TextCorpus::in_memory(utf16, "wide").check_text();
+          }).find("wide:1: a NUL at byte 2 of the file: 0x00; if it is UTF-16") == 0);
+    CHECK(message_of<Error>([&] {
+            TextCorpus::in_memory("a", "stopped").check_text([] { throw Error("stop"); });
+          }) == "stop");
   }
 
   TEST_CASE("the first characters are for training, the rest for validation") {

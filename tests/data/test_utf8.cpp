@@ -14,6 +14,18 @@ TEST_SUITE("data/utf8") {
     CHECK(find_invalid_utf8("\xf0\x90\x80\x80\xf4\x8f\xbf\xbf") == kAllValid);
   }
 
+  TEST_CASE("text holds no NUL, though UTF-8 does: UTF-16 would read as such") {
+    CHECK(find_no_text("né\x7f\n") == kAllValid);
+    CHECK(find_no_text(std::string_view("a\0b\0", 4)) == 1);
+    CHECK(find_no_text(std::string_view("\0\xff", 2)) == 0);
+    CHECK(find_no_text(std::string_view("a\xff\0", 3)) == 1);
+    CHECK(no_text_message('\xe9', 3, "line") == "invalid UTF-8 at byte 3 of the line: 0xe9");
+    CHECK(no_text_message('\0', 2, "file") ==
+          "a NUL at byte 2 of the file: 0x00; if it is UTF-16, try iconv -f UTF-16 -t UTF-8");
+    CHECK(no_text_message('\xff', 1, "file") ==
+          "invalid UTF-8 at byte 1 of the file: 0xff; if it is UTF-16, try iconv -f UTF-16 -t UTF-8");
+  }
+
   TEST_CASE("what is not UTF-8 is found at its first byte") {
     const char* const invalid[] = {
         "\x80",              // a continuation byte alone

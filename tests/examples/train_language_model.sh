@@ -199,6 +199,9 @@ printf 'short' >"$work/short"
 refuses "a missing file" "nothere" train --run "$(new)" --corpus "$work/nothere"
 refuses "an empty file" "empty" train --run "$(new)" --corpus "$work/empty"
 refuses "invalid UTF-8" "invalid:2" train --run "$(new)" --corpus "$work/invalid"
+LC_ALL=C tr -cd ' -~' <"$work/text" | iconv -f UTF-8 -t UTF-16LE >"$work/utf16"
+refuses "UTF-16, which reads as UTF-8" "utf16:1: a NUL at byte 2 of the file: 0x00; if it is UTF-16, try iconv" \
+  train --run "$(new)" --corpus "$work/utf16"
 refuses "a text shorter than a row" "text\|token\|short" train --run "$(new)" --corpus "$work/short"
 refuses "an unknown preset" "shakespeare-char-cpu, shakespeare-char-3-minutes, shakespeare-char, gpt2-124m, stories-260k" train --run "$(new)" --preset gpt5
 refuses "width not divisible by heads" "divisible" train --run "$(new)" "${tiny[@]}" --width 33

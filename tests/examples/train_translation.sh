@@ -125,6 +125,8 @@ refuses "a missing file" "nothere" train --run "$(new)" --pairs "$work/nothere"
 refuses "an empty file" "empty" train --run "$(new)" --pairs "$work/empty"
 refuses "a line without a tab" "untabbed:2" train --run "$(new)" --pairs "$work/untabbed"
 refuses "invalid UTF-8" "invalid:2" train --run "$(new)" --pairs "$work/invalid"
+printf 'a b\tc d\na\0\t\0c\0\n' >"$work/utf16"
+refuses "UTF-16, which reads as UTF-8" "utf16:2: a NUL at byte 2 of the line" train --run "$(new)" --pairs "$work/utf16"
 refuses "no usable pair" "long" train --run "$(new)" --pairs "$work/long" --max-words 2
 refuses "width not divisible by heads" "divisible" train --run "$(new)" "${tiny[@]}" --width 17
 refuses "an unknown flag" "--wdith" train --run "$(new)" --wdith 16
@@ -175,7 +177,9 @@ refuses "a damaged config" "config" translate --run "$work/damaged"
 damage && head -c 20 "$work/whole/source.vocabulary" >"$work/damaged/source.vocabulary"
 refuses "a damaged vocabulary" "source.vocabulary" translate --run "$work/damaged"
 printf 'ok\nbad \xff\n' | "$program" translate --run "$work/whole" >"$work/out" 2>"$work/err"
-check "invalid UTF-8 on standard input names the line" grep -q 'input:2' "$work/err"
+check "invalid UTF-8 on standard input names the line" grep -q 'input:2: invalid UTF-8 at byte 5' "$work/err"
+printf 'ok\na\0b\0\n' | "$program" translate --run "$work/whole" >"$work/out" 2>"$work/err"
+check "and so does UTF-16" grep -q 'input:2: a NUL at byte 2' "$work/err"
 
 # --- a full disk: no file may grow beyond a few blocks --------------------------------------------------------
 (trap '' XFSZ && ulimit -f 8 && "$program" train --run "$work/full2" "${tiny[@]}") >/dev/null 2>"$work/err"
