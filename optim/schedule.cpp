@@ -1,6 +1,7 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/optim/schedule.h>
 
+#include <algorithm>
 #include <cmath>
 
 namespace tapeformer {
@@ -31,10 +32,11 @@ Schedule::Schedule(const ScheduleConfig& config) : config_(config) {
 }
 
 double Schedule::operator()(Index step) const {
-  const auto n = static_cast<double>(step + 1), warmup = static_cast<double>(config_.warmup_steps);
+  const auto n = static_cast<double>(step + 1),
+             warmup = static_cast<double>(std::max<Index>(1, config_.warmup_steps));
   const double peak = config_.learning_rate;
   if (n < warmup) return peak * n / warmup;
-  if (config_.kind == "constant") return peak;
+  if (n == warmup || config_.kind == "constant") return peak;
   if (config_.kind == "inverse_square_root") return peak * std::sqrt(warmup / n);
   const double progress = (n - warmup) / (static_cast<double>(config_.total_steps) - warmup);
   if (progress >= 1) return config_.minimum;

@@ -9,15 +9,15 @@ namespace tapeformer {
 struct ScheduleConfig {
   std::string kind = "constant";  ///< "constant", "inverse_square_root" or "cosine"
   double learning_rate = 1e-3;    ///< the highest, which the warm-up ends at
-  Index warmup_steps = 0;         ///< at least 1 for inverse_square_root
+  Index warmup_steps = 0;         ///< at least 1 for inverse_square_root; elsewhere 0 is 1: the peak at once
   Index total_steps = 0;          ///< cosine: the step that reaches the minimum
   double minimum = 0;             ///< cosine: the learning rate from there on
 };
 
 /// The learning rate as a function of the step and of nothing else. Steps count from 0: the n-th update uses
 /// schedule(n - 1).
-/// Math, with n = step + 1, w = warmup_steps and peak = learning_rate; all rise linearly, peak n / w, up to n
-/// = w:
+/// Math, with n = step + 1, w = max(1, warmup_steps) and peak = learning_rate; all rise linearly, peak n / w,
+/// up to n = w, where each has its peak:
 ///   constant:             peak
 ///   inverse_square_root:  peak sqrt(w / n)
 ///   cosine:               minimum + (peak - minimum) (1 + cos(pi (n - w) / (total_steps - w))) / 2

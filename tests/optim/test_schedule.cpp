@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string>
 
 using namespace tapeformer;
 using doctest::Approx;
@@ -46,6 +47,24 @@ TEST_SUITE("optim/schedule") {
     CHECK(schedule(109) == Approx(0.2));
     CHECK(schedule(5000) == 0.2);
     for (Index step = 10; step < 110; ++step) CHECK(schedule(step) < schedule(step - 1));
+  }
+
+  TEST_CASE("every schedule reaches its peak at the end of the warm-up, and at once without one") {
+    for (const char* kind : {"constant", "inverse_square_root", "cosine"}) {
+      CAPTURE(kind);
+      for (const Index warmup : {0, 1, 2, 7}) {
+        CAPTURE(warmup);
+        if (warmup == 0 && kind == std::string("inverse_square_root")) continue;  // refused
+        for (const Index total : {warmup + 1, warmup + 2, warmup + 50}) {
+          const Schedule schedule({kind, 0.3, warmup, total, 0});
+          const Index peak = std::max<Index>(warmup, 1) - 1;
+          CHECK(schedule(peak) == 0.3);
+          CHECK(schedule(0) > 0);
+          for (Index step = 0; step < total; ++step) CHECK(schedule(step) <= 0.3);
+          for (Index step = 1; step <= peak; ++step) CHECK(schedule(step) > schedule(step - 1));
+        }
+      }
+    }
   }
 
   TEST_CASE("a config that makes no sense is refused") {
