@@ -79,7 +79,7 @@ Index TokenWindows::random_start(Index number, Index row) const {
 Index TokenWindows::sequential_start(Index window) const {
   const Index epoch = window / windows(), place = window % windows();
   const std::uint64_t seed = mix_bits(seed_, static_cast<std::uint64_t>(epoch));
-  const Index first = draw(seed, 0, std::min(length_, file_.size() - windows() * length_));
+  const Index first = draw(seed, 0, file_.size() - windows() * length_);
   return first + shuffled(place, windows(), seed) * length_;
 }
 

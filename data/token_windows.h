@@ -16,7 +16,8 @@ struct TokenBatch {
 /// How training reads a token file.
 enum class WindowOrder {
   random,     ///< windows that start anywhere, drawn with replacement, as nanoGPT does
-  sequential  ///< epochs: windows side by side from a start of the epoch's own, in shuffled order
+  sequential  ///< epochs: windows side by side from a start of the epoch's own, in shuffled order; what an
+              ///< epoch leaves out at the two ends, less than two windows, comes in others
 };
 const char* name_of(WindowOrder order);
 /// Throws: DataError listing the names there are.
@@ -33,8 +34,8 @@ class TokenWindows {
   /// where a batch may reach from one epoch into the next.
   /// Throws: DataError if number < 0 or rows < 1, or as TokenFile::read
   TokenBatch batch(Index number, Index rows) const;
-  /// The windows of an epoch: as many as lie side by side wherever the epoch starts within the file's first
-  /// `length` tokens, but at least one.
+  /// The windows of an epoch: one fewer than lie side by side in the file, so that an epoch can start at `length`
+  /// places and more; but at least one.
   Index windows() const;
   const TokenFile& file() const { return file_; }
 

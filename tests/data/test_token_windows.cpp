@@ -140,7 +140,7 @@ TEST_SUITE("data/token_windows") {
         std::set<Ids> orders;
         for (const Index epoch : {0, 1, 2}) {
           const Ids starts = reader.epoch(epoch), in_order = sorted(starts);
-          CHECK(in_order.front() < length);
+          CHECK(in_order.front() < size - windows * length);
           CHECK(in_order.back() + length < size);
           bool side_by_side = true;
           for (std::size_t i = 1; i < in_order.size(); ++i) {
@@ -154,6 +154,26 @@ TEST_SUITE("data/token_windows") {
         }
         if (windows > 20) CHECK(orders.size() == 3);
       }
+    }
+  }
+
+  TEST_CASE("every token is an input and a target in some epoch, the last ones too") {
+    const TemporaryFolder folder;
+    for (const Index size : {8, 12, 15, 16, 17, 29, 31}) {
+      CAPTURE(size);
+      const Reader reader{counting_file(folder, size), 7, WindowOrder::sequential};
+      std::map<std::int32_t, Index> firsts;
+      std::int32_t last_target = 0;
+      for (Index epoch = 0; epoch < fewer_if_sanitized(1200); ++epoch) {
+        const Ids in_order = sorted(reader.epoch(epoch));
+        ++firsts[in_order.front()];
+        last_target = std::max(last_target, in_order.back() + 7);
+      }
+      CHECK(firsts.begin()->first == 0);
+      CHECK(last_target == size - 1);
+      const auto starts = static_cast<std::size_t>(size - std::max<Index>(1, size / 7 - 1) * 7);
+      CHECK(firsts.size() == starts);
+      if (starts > 1) CHECK(unevenness(firsts, starts) < 4.1);
     }
   }
 
