@@ -9,7 +9,7 @@ namespace tapeformer {
 /// not depend on what else is in the batch, nor on the cache, beyond rounding. Nothing is recorded. Outputs
 /// may be longer than max_length positions: see CachedSteps.
 /// Throws:  ShapeError if a source is longer than the model's max_length - 1, or empty, or max_tokens beyond
-///          the stated limit of rotary positions
+///          the stated limit of rotary positions; Error if a logit is no number
 std::vector<Hypothesis> beam_search(const EncoderDecoder& model, const std::vector<TokenIds>& sources,
                                     const SearchConfig& config = {});
 

@@ -20,22 +20,6 @@ struct Candidate {
 };
 using Candidates = PooledVector<Candidate>;
 
-template <class T>
-double highest_of(const T* logits, Index vocabulary) {
-  T highest = -std::numeric_limits<T>::infinity();
-  int not_numbers = 0;
-#pragma omp simd reduction(max : highest) reduction(+ : not_numbers)
-  for (Index i = 0; i < vocabulary; ++i) {
-    highest = logits[i] > highest ? logits[i] : highest;
-    not_numbers += logits[i] == logits[i] ? 0 : 1;
-  }
-  if (not_numbers == 0 && std::isfinite(highest)) return static_cast<double>(highest);
-  throw Error("[sample] the highest logit must be a finite number; got " +
-              (not_numbers > 0 ? std::to_string(not_numbers) + " that are no number"
-                               : std::to_string(static_cast<double>(highest))) +
-              " among " + std::to_string(vocabulary) + "; has the model diverged?");
-}
-
 /// The `count` likeliest tokens, in no order. What cannot be among them any more is passed over.
 template <class T>
 PooledVector<Index> likeliest(const T* logits, Index vocabulary, Index count) {
@@ -148,8 +132,23 @@ void SamplingConfig::check() const {
 }
 
 template <class T>
+T highest_logit(const char* op, const T* logits, Index vocabulary) {
+  T highest = -std::numeric_limits<T>::infinity();
+  int not_numbers = 0;
+#pragma omp simd reduction(max : highest) reduction(+ : not_numbers)
+  for (Index i = 0; i < vocabulary; ++i) {
+    highest = logits[i] > highest ? logits[i] : highest;
+    not_numbers += logits[i] == logits[i] ? 0 : 1;
+  }
+  if (not_numbers == 0 && std::isfinite(highest)) return highest;
+  throw Error(std::string("[") + op + "] the highest logit must be a finite number; got " +
+              (not_numbers > 0 ? "nan" : std::to_string(highest)) + " among " + std::to_string(vocabulary) +
+              "; has the model diverged?");
+}
+
+template <class T>
 Index sample_token(const T* logits, Index vocabulary, const SamplingConfig& config, Generator& random) {
-  const double highest = highest_of(logits, vocabulary);
+  const auto highest = static_cast<double>(highest_logit("sample", logits, vocabulary));
   if (config.temperature == 0)
     return std::find(logits, logits + vocabulary, static_cast<T>(highest)) - logits;
   if (config.top_k == 0 && config.top_p == 1 && config.min_p == 0) {
@@ -189,6 +188,8 @@ void RepetitionPenalty::apply(T* logits) const {
   }
 }
 
+template float highest_logit(const char*, const float*, Index);
+template double highest_logit(const char*, const double*, Index);
 template Index sample_token(const float*, Index, const SamplingConfig&, Generator&);
 template Index sample_token(const double*, Index, const SamplingConfig&, Generator&);
 template void RepetitionPenalty::apply(float*) const;

@@ -20,6 +20,11 @@ struct SamplingConfig {
   void check() const;
 };
 
+/// The highest of the logits of a next token.
+/// Throws:  Error in the name of `op` if one is no number, or the highest is not finite
+template <class T>
+T highest_logit(const char* op, const T* logits, Index vocabulary);
+
 /// Draws a token; takes one number from `random`, or none at temperature 0. Of equally likely tokens the
 /// first count as likelier. Knows nothing of tokens seen: their logits are made smaller before.
 /// Math:    p = softmax(logits / temperature), cut to the top_k likeliest, then to the fewest of those whose

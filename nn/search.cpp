@@ -57,7 +57,7 @@ template <class T>
 std::vector<Candidate> best_candidates(const std::vector<Beam>& beams, const T* rows, Index vocabulary,
                                        std::size_t count) {
   std::vector<Candidate> best;
-  double enough = -std::numeric_limits<double>::infinity();  // what a candidate has to reach
+  double enough = std::numeric_limits<double>::lowest();  // what a candidate has to reach: it is possible
   for (std::size_t beam = 0; beam < beams.size(); ++beam) {
     const T* row = rows + static_cast<Index>(beam) * vocabulary;
     const double so_far = beams[beam].log_probability;
@@ -156,6 +156,8 @@ void run_searches(NextTokenModel& model, const std::vector<Index>& limits, const
 void search_beams(NextTokenModel& model, const std::vector<Index>& limits, const SearchConfig& config,
                   const Finished& finished) {
   run_searches(model, limits, config, finished, [&](Search& search, const auto* rows, Index vocabulary) {
+    for (std::size_t beam = 0; beam < search.beams.size(); ++beam)
+      highest_logit("beam_search", rows + static_cast<Index>(beam) * vocabulary, vocabulary);
     advance(search, rows, vocabulary, config);
     return !is_done(search, config);
   });

@@ -32,11 +32,12 @@ using Finished = std::function<void(std::size_t sentence, Hypothesis found)>;
 
 /// Beam search for as many sentences as there are limits, all at once; `model` has one row for each. A
 /// sentence that is finished leaves the model.
+/// Throws:  Error if a logit is no number, or no token of a row has a finite one
 /// Source:  length penalty: Wu et al. 2016, arXiv:1609.08144, section 7
 void search_beams(NextTokenModel& model, const std::vector<Index>& limits, const SearchConfig& config,
                   const Finished& finished);
 
-/// The same with every next token drawn, for sentence i from randoms[i].
+/// The same with every next token drawn, for sentence i from randoms[i]. Throws: the same
 void search_samples(NextTokenModel& model, const std::vector<Index>& limits, const SearchConfig& config,
                     const SamplingConfig& sampling, std::vector<Generator>& randoms,
                     const Finished& finished);

@@ -5,6 +5,8 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <limits>
+#include <string>
 
 using namespace tapeformer;
 
@@ -139,5 +141,51 @@ TEST_SUITE("nn/search") {
     sampling.repetition_penalty = 1.5;
     CHECK(message_of<Error>(draw) ==
           "[sample] a repetition_penalty is for continuing texts; got 1.500000; try 1");
+  }
+
+  TEST_CASE("logits that are no numbers, or of which none is finite, are refused by every search") {
+    const double nan = std::nan(""), infinity = std::numeric_limits<double>::infinity();
+    const auto refusal = [&](Index beam, const std::vector<double>& probabilities) {
+      TableModel::Table table = misleading();
+      table[4] = probabilities;  // of the second token of one sentence among others
+      TableModel model({misleading(), table, certain(false)});
+      return message_of<Error>([&] { found(model, {5, 5, 5}, config_of(beam)); });
+    };
+    const auto sampled = [&](double temperature, const std::vector<double>& probabilities) {
+      TableModel model({TableModel::Table(6, probabilities)});
+      std::vector<Generator> randoms = {Generator(7)};
+      SamplingConfig sampling;
+      sampling.temperature = temperature;
+      return message_of<Error>([&] {
+        search_samples(model, {3}, config_of(1), sampling, randoms, [](std::size_t, const Hypothesis&) {});
+      });
+    };
+    const std::string rule = "] the highest logit must be a finite number; got ",
+                      asked = " among 6; has the model diverged?";
+    for (const std::vector<double>& one : {std::vector<double>{0.1, 0.1, 0.1, 0.1, nan, 0.1},
+                                           {nan, nan, nan, nan, nan, nan},
+                                           {0.1, 0.1, 0.1, 0.1, infinity, 0.1}}) {
+      for (const Index beam : {1, 2, 5}) CHECK(refusal(beam, one) == "[beam_search" + rule + "nan" + asked);
+      for (const double temperature : {0, 1})
+        CHECK(sampled(temperature, one) == "[sample" + rule + "nan" + asked);
+    }
+    const std::vector<double> nothing(6, 0.0);
+    for (const Index beam : {1, 2, 5}) {
+      CHECK(refusal(beam, nothing) == "[beam_search" + rule + "-inf" + asked);
+    }
+    CHECK(sampled(0, nothing) == "[sample" + rule + "-inf" + asked);
+  }
+
+  TEST_CASE("a token whose logit is minus infinity is never in a hypothesis, however wide the beam") {
+    TableModel::Table table(6, {0, 0, 0, 0, 0, 1});
+    table[5] = {0, 0, 0, 0.4, 0.6, 0};
+    table[4] = {0, 0, 0, 1, 0, 0};
+    for (const Index beam : {1, 2, 5, 50}) {
+      TableModel model({table});
+      const Hypothesis best = found(model, {9}, config_of(beam))[0];
+      CHECK(best.tokens == TokenIds{5, 4});
+      CHECK(best.log_probability == doctest::Approx(std::log(0.6)).epsilon(1e-6));
+      CHECK(std::isfinite(best.score));
+    }
   }
 }
