@@ -1,4 +1,5 @@
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/number_of.h>
 #include <tapeformer/autograd/recompute.h>
 
 #include <string>
@@ -51,7 +52,7 @@ struct Segment : Pooled {
     } running(numbers, again);
     Tensor y = body();
     if (again && running.next != numbers.size()) {
-      throw_otherwise("it drew " + std::to_string(numbers.size()) + " numbers at first, and now " +
+      throw_otherwise("it drew " + number_of(numbers.size(), "number") + " at first, and now " +
                       std::to_string(running.next));
     }
     return y;
@@ -70,7 +71,7 @@ bool draw_again(std::uint64_t& number) {
   while (draws != nullptr && !draws->again) draws = draws->outer;
   if (draws == nullptr) return false;
   if (draws->next == draws->numbers.size())
-    throw_otherwise("it drew " + std::to_string(draws->next) + " numbers at first, and now more");
+    throw_otherwise("it drew " + number_of(draws->next, "number") + " at first, and now more");
   number = draws->numbers[draws->next++];
   return true;
 }

@@ -1,4 +1,5 @@
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/number_of.h>
 #include <tapeformer/data/batching.h>
 #include <tapeformer/data/hash.h>
 #include <tapeformer/data/tokenizer.h>
@@ -40,7 +41,7 @@ void fill_source(const TranslationBatch& batch, Index row, const std::vector<std
 
 TranslationBatches::TranslationBatches(std::vector<EncodedPair> pairs, const BatchingConfig& config)
     : pairs_(std::move(pairs)), config_(config) {
-  const std::string limits = std::to_string(config.token_budget) + " tokens a batch and " +
+  const std::string limits = number_of(config.token_budget, "token") + " a batch and " +
                              std::to_string(config.max_tokens) + " a sentence";
   if (config.token_budget < 1 || config.max_tokens < 1) {
     throw DataError("[batching] budget and limit must be positive; got " + limits);

@@ -1,4 +1,5 @@
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/number_of.h>
 #include <tapeformer/data/metrics.h>
 #include <tapeformer/data/utf8.h>
 
@@ -16,8 +17,8 @@ void check_counts(const char* op, const std::vector<std::string>& hypotheses,
                   const std::vector<std::string>& references) {
   if (!hypotheses.empty() && hypotheses.size() == references.size()) return;
   throw DataError(std::string("[") + op + "] every sentence has one hypothesis and one reference; got " +
-                  std::to_string(hypotheses.size()) + " hypotheses, " + std::to_string(references.size()) +
-                  " references");
+                  number_of(hypotheses.size(), "hypothesis", "hypotheses") + ", " +
+                  number_of(references.size(), "reference"));
 }
 
 void replace_all(std::string& text, std::string_view from, std::string_view to) {

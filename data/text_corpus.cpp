@@ -1,4 +1,5 @@
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/number_of.h>
 #include <tapeformer/data/text_corpus.h>
 #include <tapeformer/data/utf8.h>
 
@@ -52,10 +53,6 @@ Index bytes_before(const TextDocument& document, Index number) {
   } catch (const Enough&) {
   }
   return bytes;
-}
-
-std::string count_text(Index count, const char* one, const char* many) {
-  return std::to_string(count) + " " + (count == 1 ? one : many);
 }
 
 }  // namespace
@@ -150,11 +147,10 @@ Index TextCorpus::bytes() const {
 }
 
 std::string TextCorpus::description() const {
-  std::string text = count_text(static_cast<Index>(documents_.size()), "file", "files") + ", " +
-                     count_text(bytes(), "byte", "bytes");
+  std::string text = number_of(documents_.size(), "file") + ", " + number_of(bytes(), "byte");
   if (hidden_ + not_text_ == 0) return text;
   return text + "; passed over " + std::to_string(hidden_) + " hidden and " +
-         count_text(not_text_, "that is not text", "that are not text");
+         number_of(not_text_, "that is not text", "that are not text");
 }
 
 void TextCorpus::check_text(const std::function<void()>& at_piece) const {
@@ -198,7 +194,7 @@ TextSplit TextCorpus::split(double validation_fraction) const {
       static_cast<Index>(std::floor(static_cast<double>(all) * (1 - validation_fraction) + 1e-6));
   if (cut < 1 || cut >= all) {
     throw DataError(documents_[0].name, 0,
-                    "is too short: of " + std::to_string(all) + " characters, " + std::to_string(cut) +
+                    "is too short: of " + number_of(all, "character") + ", " + std::to_string(cut) +
                         " would be for training and " + std::to_string(all - cut) + " for validation");
   }
   TextCorpus train, validation;

@@ -1,4 +1,5 @@
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/number_of.h>
 #include <tapeformer/data/text_tokenizer_kinds.h>
 #include <tapeformer/data/tokenizer_file.h>
 
@@ -18,8 +19,7 @@ std::unique_ptr<TextTokenizer> parse_text_tokenizer(std::string_view content, co
   if (file.kind == "byte") {
     if (file.payload.empty()) return make_byte_tokenizer();
     throw DataError(
-        name, 0,
-        "a byte tokenizer's file holds no payload; got " + std::to_string(file.payload.size()) + " bytes");
+        name, 0, "a byte tokenizer's file holds no payload; got " + number_of(file.payload.size(), "byte"));
   }
   throw DataError(
       name, 0,

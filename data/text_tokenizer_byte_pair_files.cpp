@@ -1,5 +1,6 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/json.h>
+#include <tapeformer/autograd/number_of.h>
 #include <tapeformer/data/text_tokenizer_byte_pair.h>
 #include <tapeformer/data/text_tokenizer_kinds.h>
 #include <tapeformer/data/tokenizer_file.h>
@@ -35,7 +36,7 @@ Ids parse_vocabulary(const std::string& text, const std::string& name) {
     const auto id = value.is_number_integer() ? value.get<std::int64_t>() : -1;
     if (id < 0 || id >= size || taken[static_cast<std::size_t>(id)]) {
       throw DataError(name, 0,
-                      "has " + std::to_string(size) + " tokens, so their ids are 0 to " +
+                      "has " + number_of(size, "token") + ", so their ids are 0 to " +
                           std::to_string(size - 1) + ", each once; \"" + token + "\" has " + value.dump());
     }
     taken[static_cast<std::size_t>(id)] = true;

@@ -1,4 +1,5 @@
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/number_of.h>
 #include <tapeformer/data/text_tokenizer_kinds.h>
 #include <tapeformer/data/tokenizer_file.h>
 #include <tapeformer/data/tokenizer_kinds.h>
@@ -43,9 +44,9 @@ class CharacterTokenizer : public TextTokenizer {
       const std::string_view character = text.substr(i, step.length);
       const char32_t point = decode_code_point(character);
       if (point >= ids_.size() || ids_[point] < 0) {
-        throw DataError("[tokenizer] a character tokenizer knows the " + std::to_string(vocabulary_size()) +
-                        " characters of its text only; got " + shown(character) + " at byte " +
-                        std::to_string(i));
+        throw DataError("[tokenizer] a character tokenizer knows the " +
+                        number_of(vocabulary_size(), "character") + " of its text only; got " +
+                        shown(character) + " at byte " + std::to_string(i));
       }
       ids.push_back(ids_[point]);
       i += step.length;

@@ -1,4 +1,5 @@
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/number_of.h>
 #include <tapeformer/data/hash.h>
 #include <tapeformer/data/partial_file.h>
 #include <tapeformer/data/token_file.h>
@@ -56,7 +57,7 @@ Index file_bytes(int file) {
 }
 
 std::string range_text(Index first, Index count) {
-  return std::to_string(count) + " ids from " + std::to_string(first);
+  return number_of(count, "id") + " from " + std::to_string(first);
 }
 
 }  // namespace
@@ -76,8 +77,8 @@ TokenFile TokenFile::open(const std::string& path) {
   unsigned char header[kHeader];
   if (pread(file, header, kHeader, 0) != kHeader) {
     throw DataError(path, 0,
-                    "is no token file: it has " + std::to_string(bytes) +
-                        " bytes, and the header alone takes " + std::to_string(kHeader));
+                    "is no token file: it has " + number_of(bytes, "byte") + ", and the header alone takes " +
+                        std::to_string(kHeader));
   }
   opened.parse(header, bytes);
   return opened;
@@ -112,15 +113,15 @@ void TokenFile::parse(const unsigned char* header, Index bytes) {
   if (read_number(header + kIdBytesAt, 4) != static_cast<std::uint64_t>(id_bytes_)) {
     throw DataError(path_, 0,
                     "is damaged: ids below " + std::to_string(vocabulary) + " take " +
-                        std::to_string(id_bytes_) + " bytes each, its header says " +
+                        number_of(id_bytes_, "byte") + " each, its header says " +
                         std::to_string(read_number(header + kIdBytesAt, 4)));
   }
   if ((bytes - kHeader) % id_bytes_ != 0 ||
       size != static_cast<std::uint64_t>((bytes - kHeader) / id_bytes_)) {
     throw DataError(path_, 0,
-                    "is damaged: its header speaks of " + std::to_string(size) + " ids of " +
-                        std::to_string(id_bytes_) + " bytes, but " + std::to_string(bytes - kHeader) +
-                        " bytes follow it");
+                    "is damaged: its header speaks of " + number_of(size, "id") + " of " +
+                        number_of(id_bytes_, "byte") + ", but " + number_of(bytes - kHeader, "byte") +
+                        " follow it");
   }
   size_ = static_cast<Index>(size);
   fingerprint_ = read_number(header + kFingerprintAt, 8);
@@ -128,8 +129,7 @@ void TokenFile::parse(const unsigned char* header, Index bytes) {
 
 void TokenFile::read(Index first, Index count, std::int32_t* to) const {
   if (first < 0 || count < 0 || count > size_ || first > size_ - count) {
-    throw DataError(path_, 0,
-                    "holds " + std::to_string(size_) + " ids; asked for " + range_text(first, count));
+    throw DataError(path_, 0, "holds " + number_of(size_, "id") + "; asked for " + range_text(first, count));
   }
   const Index most = kMapped / id_bytes_;
   for (Index done = 0; done < count; done += most) {

@@ -1,4 +1,5 @@
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/number_of.h>
 #include <tapeformer/data/hash.h>
 #include <tapeformer/data/token_windows.h>
 
@@ -64,8 +65,7 @@ TokenWindows::TokenWindows(TokenFile file, Index length, WindowOrder order, std:
     : file_(std::move(file)), length_(length), order_(order), seed_(seed) {
   if (length < 1 || length >= file_.size()) {
     throw DataError(file_.path(), 0,
-                    "holds " + std::to_string(file_.size()) + " tokens; a window of " +
-                        std::to_string(length) +
+                    "holds " + number_of(file_.size(), "token") + "; a window of " + std::to_string(length) +
                         " and the token behind it do not fit; try a longer text or a shorter context");
   }
 }
@@ -86,7 +86,7 @@ Index TokenWindows::sequential_start(Index window) const {
 TokenBatch TokenWindows::batch(Index number, Index rows) const {
   if (number < 0 || rows < 1) {
     throw DataError("[windows] batches count from 0 and have a row; got batch " + std::to_string(number) +
-                    " of " + std::to_string(rows) + " rows");
+                    " of " + number_of(rows, "row"));
   }
   return read_batch(file_, rows, length_, [&](Index row) {
     return order_ == WindowOrder::random ? random_start(number, row) : sequential_start(number * rows + row);
@@ -101,8 +101,7 @@ void for_each_window(const TokenFile& file, Index length, Index rows,
   }
   const Index targets = file.size() - 1;
   if (targets < 1) {
-    throw DataError(file.path(), 0,
-                    "holds " + std::to_string(file.size()) + " tokens: none has one before it");
+    throw DataError(file.path(), 0, "holds " + number_of(file.size(), "token") + ": none has one before it");
   }
   for (Index first = 0; first < targets;) {
     // Whole windows while there are any, then the rest as a shorter one.

@@ -34,8 +34,8 @@ class TokenWindows {
   /// where a batch may reach from one epoch into the next.
   /// Throws: DataError if number < 0 or rows < 1, or as TokenFile::read
   TokenBatch batch(Index number, Index rows) const;
-  /// The windows of an epoch: one fewer than lie side by side in the file, so that an epoch can start at `length`
-  /// places and more; but at least one.
+  /// The windows of an epoch: one fewer than lie side by side in the file, so that an epoch can start at
+  /// `length` places and more; but at least one.
   Index windows() const;
   const TokenFile& file() const { return file_; }
 

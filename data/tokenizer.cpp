@@ -1,5 +1,6 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/json.h>
+#include <tapeformer/autograd/number_of.h>
 #include <tapeformer/data/tokenizer_file.h>
 #include <tapeformer/data/tokenizer_kinds.h>
 
@@ -55,8 +56,7 @@ std::unique_ptr<Tokenizer> train_tokenizer(const TokenizerConfig& config,
   if (config.vocabulary_size <= kSpecialTokens || config.min_count < 1) {
     throw DataError(
         "[tokenizer] a vocabulary holds more than the 4 special pieces, and counts start at 1; got " +
-        std::to_string(config.vocabulary_size) + " pieces seen " + std::to_string(config.min_count) +
-        " times");
+        number_of(config.vocabulary_size, "piece") + " seen " + number_of(config.min_count, "time"));
   }
   const bool own = config.kind == TokenizerKind::word || config.kind == TokenizerKind::character;
   return own ? PieceTokenizer::train(config, sentences) : SentencePieceTokenizer::train(config, sentences);

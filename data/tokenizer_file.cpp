@@ -1,4 +1,5 @@
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/number_of.h>
 #include <tapeformer/data/hash.h>
 #include <tapeformer/data/tokenizer_file.h>
 
@@ -39,7 +40,7 @@ TokenizerFile read_tokenizer_file(std::string_view content, const std::string& n
   file.payload = content.substr(std::min(header_end, content.size() - 1) + 1);
   if (file.payload.size() != size) {
     throw DataError(name, 0,
-                    "is damaged: its header promises " + std::to_string(size) + " bytes, it has " +
+                    "is damaged: its header promises " + number_of(size, "byte") + ", it has " +
                         std::to_string(file.payload.size()));
   }
   if (hash_text(file.payload) != checksum) {

@@ -1,4 +1,5 @@
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/number_of.h>
 #include <tapeformer/data/tokenizer_file.h>
 #include <tapeformer/data/tokenizer_kinds.h>
 #include <tapeformer/data/utf8.h>
@@ -114,8 +115,8 @@ std::unique_ptr<Tokenizer> PieceTokenizer::train(const TokenizerConfig& config,
     if (count >= config.min_count) ranked.emplace_back(-count, piece);
   }
   if (ranked.empty()) {
-    throw DataError("[tokenizer] a vocabulary needs text; got " + std::to_string(sentences.size()) +
-                    " sentences without a piece seen " + std::to_string(config.min_count) + " times");
+    throw DataError("[tokenizer] a vocabulary needs text; got " + number_of(sentences.size(), "sentence") +
+                    " without a piece seen " + number_of(config.min_count, "time"));
   }
   std::sort(ranked.begin(), ranked.end());
   ranked.resize(std::min(ranked.size(), static_cast<std::size_t>(config.vocabulary_size - kSpecialTokens)));

@@ -1,6 +1,7 @@
 #include <sentencepiece_processor.h>
 #include <sentencepiece_trainer.h>
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/number_of.h>
 #include <tapeformer/data/tokenizer_file.h>
 #include <tapeformer/data/tokenizer_kinds.h>
 
@@ -36,7 +37,7 @@ std::string train_sentencepiece(std::unordered_map<std::string, std::string> opt
   const auto status = sentencepiece::SentencePieceTrainer::Train(options, &iterator, &model);
   if (!status.ok()) {
     throw DataError("[tokenizer] SentencePiece cannot learn " + options["vocab_size"] + " pieces from " +
-                    std::to_string(sentences.size()) + " sentences: " + status.ToString() +
+                    number_of(sentences.size(), "sentence") + ": " + status.ToString() +
                     "; try another vocabulary size");
   }
   return model;

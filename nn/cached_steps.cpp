@@ -1,4 +1,5 @@
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/number_of.h>
 #include <tapeformer/autograd/tape.h>
 #include <tapeformer/nn/cached_steps.h>
 #include <tapeformer/nn/positions.h>
@@ -33,7 +34,7 @@ void CachedSteps::check_ids(const char* op, const TokenIds& tokens) const {
 Tensor CachedSteps::step(const TokenIds& tokens) {
   if (tokens.size() != rows_.size() || rows_.empty()) {
     throw ShapeError("[step] there must be one token a row, and a row; got " + std::to_string(tokens.size()) +
-                     " for " + std::to_string(rows_.size()) + " rows");
+                     " for " + number_of(rows_.size(), "row"));
   }
   check_ids("step", tokens);
   for (std::size_t row = 0; row < tokens.size(); ++row) rows_[row].push_back(tokens[row]);

@@ -1,4 +1,5 @@
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/number_of.h>
 #include <tapeformer/autograd/tape.h>
 #include <tapeformer/nn/generate.h>
 #include <tapeformer/nn/translation_steps.h>
@@ -18,8 +19,8 @@ void check_sources(const char* op, const EncoderDecoder& model, const std::vecto
   const Index longest = model.config().max_length - 1;
   for (const TokenIds& source : sources) {
     if (!source.empty() && static_cast<Index>(source.size()) <= longest) continue;
-    throw ShapeError(std::string("[") + op + "] a source must have 1 to " + std::to_string(longest) +
-                     " tokens; got " + std::to_string(source.size()) +
+    throw ShapeError(std::string("[") + op + "] a source must have 1 to " + number_of(longest, "token") +
+                     "; got " + std::to_string(source.size()) +
                      "; try shorter sentences or a model with a larger max_length");
   }
 }

@@ -1,4 +1,5 @@
 #include <tapeformer/autograd/dispatch.h>
+#include <tapeformer/autograd/number_of.h>
 #include <tapeformer/nn/generate_text.h>
 #include <tapeformer/nn/picked_rows.h>
 
@@ -28,7 +29,7 @@ void check(const DecoderOnlyConfig& model, const TokenIds& prompt, const TextGen
   const Index positions = is_rotary ? all : std::min(all, model.context);
   const auto require = [&](Index most, const std::string& rule) {
     if (most == 0 || positions <= most) return;
-    throw ShapeError("[generate_text] " + rule + " " + std::to_string(most) + " tokens; got a prompt of " +
+    throw ShapeError("[generate_text] " + rule + " " + number_of(most, "token") + "; got a prompt of " +
                      std::to_string(prompt.size()) + " and max_tokens=" + std::to_string(config.max_tokens) +
                      "; try fewer");
   };

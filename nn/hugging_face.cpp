@@ -1,4 +1,5 @@
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/number_of.h>
 #include <tapeformer/autograd/ops/shape.h>
 #include <tapeformer/autograd/tape.h>
 #include <tapeformer/nn/atomic_file.h>
@@ -101,8 +102,7 @@ class ForeignWeights {
 DecoderOnly load(const SafetensorsFolder& files, ForeignFormat format, const DecoderOnlyConfig& config) {
   // Before anything of a size that a damaged configuration may demand.
   if (config.layers > static_cast<Index>(files.names().size())) {
-    throw CheckpointError(files.path() + ": has too few tensors for " + std::to_string(config.layers) +
-                          " layers");
+    throw CheckpointError(files.path() + ": has too few tensors for " + number_of(config.layers, "layer"));
   }
   const std::vector<ForeignParameter> sources = [&] {
     try {

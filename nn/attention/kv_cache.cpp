@@ -1,6 +1,7 @@
 #include <tapeformer/autograd/dispatch.h>
 #include <tapeformer/autograd/kernels/cache.h>
 #include <tapeformer/autograd/kernels/shape.h>
+#include <tapeformer/autograd/number_of.h>
 #include <tapeformer/autograd/tape.h>
 #include <tapeformer/nn/attention/contiguous_cache.h>
 #include <tapeformer/nn/attention/paged_cache.h>
@@ -51,8 +52,7 @@ void KvCache::check_append(const Tensor& keys, const Tensor& values, const Tenso
     return "; got keys=" + keys.describe() + (values.defined() ? ", values=" + values.describe() : "") +
            " for key width " + std::to_string(widths_.key) + ", value width " +
            std::to_string(widths_.value) +
-           (rows() > 0 ? ", " + std::to_string(rows()) + " rows of " + std::to_string(length()) + " tokens"
-                       : "");
+           (rows() > 0 ? ", " + number_of(rows(), "row") + " of " + number_of(length(), "token") : "");
   };
   const bool fits = keys.rank() == 3 && keys.size(2) == widths_.key &&
                     values.defined() == (widths_.value > 0) &&
@@ -62,8 +62,8 @@ void KvCache::check_append(const Tensor& keys, const Tensor& values, const Tenso
     throw ShapeError("[kv_cache] the number of rows must stay" + got() + "; try reorder() or clear()");
   }
   if (capacity_ > 0 && length() + keys.size(1) > capacity_) {
-    throw ShapeError("[kv_cache] a row must not hold more than " + std::to_string(capacity_) + " tokens" +
-                     got() + "; try a larger capacity");
+    throw ShapeError("[kv_cache] a row must not hold more than " + number_of(capacity_, "token") + got() +
+                     "; try a larger capacity");
   }
   const DType type = held.defined() ? held.dtype() : keys.dtype();
   if (!is_floating(type) || keys.dtype() != type || (values.defined() && values.dtype() != type)) {

@@ -1,3 +1,4 @@
+#include <tapeformer/autograd/number_of.h>
 #include <tapeformer/nn/transformer/load_model.h>
 
 namespace tapeformer {
@@ -73,7 +74,7 @@ void check_proportion(const LeastSize& size, const SafetensorsFile& file) {
     return out.str();
   };
   if (size.layers > static_cast<Index>(names.size())) {
-    fail("too few tensors for " + std::to_string(size.layers) + " layers");
+    fail("too few tensors for " + number_of(size.layers, "layer"));
   }
   if (size.weights > kProportion * numbers) {
     fail(text(numbers) + " numbers in the file and " + text(size.weights) + " or more in the model");

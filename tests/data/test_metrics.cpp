@@ -74,6 +74,6 @@ TEST_SUITE("data/metrics") {
     CHECK_THROWS_WITH(
         exact_match({}, {"a"}),
         "[exact_match] every sentence has one hypothesis and one reference; got 0 hypotheses, 1 "
-        "references");
+        "reference");
   }
 }

@@ -227,7 +227,7 @@ TEST_SUITE("data/text_corpus") {
         corpus.split(0.95),
         "digits: is too short: of 10 characters, 0 would be for training and 10 for validation", DataError);
     CHECK_THROWS_WITH_AS(TextCorpus::in_memory("x", "one").split(0.1),
-                         "one: is too short: of 1 characters, 0 would be for training and 1 for validation",
+                         "one: is too short: of 1 character, 0 would be for training and 1 for validation",
                          DataError);
   }
 

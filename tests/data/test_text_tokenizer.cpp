@@ -83,7 +83,7 @@ TEST_SUITE("data/text_tokenizer") {
           "t: is no tokenizer of a language model: those are character, byte, bpe and sentencepiece, this is "
           "word");
     CHECK(error_of(write_tokenizer_file("byte", "x")) ==
-          "t: a byte tokenizer's file holds no payload; got 1 bytes");
+          "t: a byte tokenizer's file holds no payload; got 1 byte");
     CHECK(error_of("junk").find("t: is not a tokenizer file") == 0);
     CHECK(message_of<DataError>([] { load_text_tokenizer("/nonexistent/t"); }) ==
           "/nonexistent/t: cannot be opened: No such file or directory");

@@ -87,7 +87,7 @@ TEST_SUITE("data/text_tokenizer_byte_pair_files") {
     CHECK(error_of("[0,1]") == "v: is not a JSON object of tokens and their ids");
     CHECK(error_of("7") == "v: is not a JSON object of tokens and their ids");
     CHECK(error_of("{\"a\": \"b\"}") ==
-          "v: has 1 tokens, so their ids are 0 to 0, each once; \"a\" has \"b\"");
+          "v: has 1 token, so their ids are 0 to 0, each once; \"a\" has \"b\"");
     CHECK(error_of("{\"a\": 0, \"b\": 0}") ==
           "v: has 2 tokens, so their ids are 0 to 1, each once; \"b\" has 0");
     CHECK(error_of("{\"a\": 0, \"b\": 2}").find("\"b\" has 2") != std::string::npos);

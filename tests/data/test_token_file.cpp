@@ -122,8 +122,8 @@ TEST_SUITE("data/token_file") {
     const TokenFile file = TokenFile::open(path);
     std::int32_t id;
     const auto message = [&](const std::string& range) { return path + ": holds 3 ids; asked for " + range; };
-    CHECK_THROWS_WITH_AS(file.read(3, 1, &id), message("1 ids from 3").c_str(), DataError);
-    CHECK_THROWS_WITH_AS(file.read(-1, 1, &id), message("1 ids from -1").c_str(), DataError);
+    CHECK_THROWS_WITH_AS(file.read(3, 1, &id), message("1 id from 3").c_str(), DataError);
+    CHECK_THROWS_WITH_AS(file.read(-1, 1, &id), message("1 id from -1").c_str(), DataError);
     CHECK_THROWS_WITH_AS(file.read(0, -1, &id), message("-1 ids from 0").c_str(), DataError);
     constexpr Index kLargest = std::numeric_limits<Index>::max();
     CHECK_THROWS_AS(file.read(0, 4, &id), DataError);
@@ -221,7 +221,7 @@ TEST_SUITE("data/token_file") {
     write_bytes(path, file_of(1, 4, 70'000, 1, "\xff\xff\xff\xff"));
     CHECK_THROWS_WITH_AS(
         TokenFile::open(path).read(0, 1, ids.data()),
-        (path + ": is damaged: among 1 ids from 0 is 4294967295, not below the vocabulary of 70000").c_str(),
+        (path + ": is damaged: among 1 id from 0 is 4294967295, not below the vocabulary of 70000").c_str(),
         DataError);
   }
 

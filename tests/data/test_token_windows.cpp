@@ -253,7 +253,7 @@ TEST_SUITE("data/token_windows") {
     CHECK_THROWS_AS(windows.batch(0, 0), DataError);
     const auto ignore = [](const TokenBatch&) {};
     CHECK_THROWS_WITH_AS(for_each_window(counting_file(folder, 1), 4, 2, ignore),
-                         (folder.file("tokens_1") + ": holds 1 tokens: none has one before it").c_str(),
+                         (folder.file("tokens_1") + ": holds 1 token: none has one before it").c_str(),
                          DataError);
     CHECK_THROWS_AS(for_each_window(counting_file(folder, 0), 4, 2, ignore), DataError);
     CHECK_THROWS_WITH_AS(for_each_window(file, 0, 2, ignore),

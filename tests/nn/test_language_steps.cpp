@@ -144,9 +144,7 @@ TEST_SUITE("nn/language_steps") {
       CHECK(message_of<Error>([&] { steps.prompt(row); }).find("[prompt] there is one already") == 0);
       CHECK(message_of<ShapeError>([&] { steps.step({13}); }) ==
             "[step] tokens must be within the vocabulary of 13; got 13");
-      CHECK(message_of<ShapeError>([&] {
-              steps.step({1, 2});
-            }).find("got 2 for 1 rows") != std::string::npos);
+      CHECK(message_of<ShapeError>([&] { steps.step({1, 2}); }).find("got 2 for 1 row") != std::string::npos);
       CHECK(message_of<ShapeError>([&] {
               steps.reorder({0, 1});
             }) == "[reorder] rows must be there; got row 1 of 1");
