@@ -1,5 +1,6 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/kernels/cuda.h>
+#include <tapeformer/autograd/number_of.h>
 #include <tapeformer/examples/command_line.h>
 #include <tapeformer/examples/compute.h>
 #include <tapeformer/nn/replay.h>
@@ -20,7 +21,8 @@ std::string Compute::text() const {
 std::string Compute::usage_text() const {
   const Index replayed = Replay::counts_of_all().replayed;
   return text() + "; " + peak_memory_text(device) +
-         (replayed > 0 ? "; " + std::to_string(replayed) + " steps as graphs" : "");
+         (replayed > 0 ? "; " + number_of(replayed, "step") + " as " + (replayed == 1 ? "a graph" : "graphs")
+                       : "");
 }
 
 void ComputeOptions::add_to(const Command& command, bool precisions) {

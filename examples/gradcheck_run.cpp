@@ -1,4 +1,5 @@
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/number_of.h>
 #include <tapeformer/autograd/ops/elementwise.h>
 #include <tapeformer/autograd/ops/reduce.h>
 #include <tapeformer/autograd/tape.h>
@@ -224,12 +225,12 @@ bool print_summary(std::ostream& out, const std::vector<CheckResult>& results,
     failed += result.passed() ? 0 : 1;
   }
   char line[256];
-  std::snprintf(
-      line, sizeof line,
-      "%zu checks, %zu failed: worst error %.1e relative, %.1e absolute, allowed %.0e, %s%s, %.1f s\n",
-      results.size(), failed, relative, absolute, options.tolerance_used(),
-      options.type == "f64" ? "against central differences in f64" : "f32 against f64",
-      options.second ? ", both orders" : "", seconds);
+  std::snprintf(line, sizeof line,
+                "%s, %zu failed: worst error %.1e relative, %.1e absolute, allowed %.0e, %s%s, %.1f s\n",
+                number_of(results.size(), "check").c_str(), failed, relative, absolute,
+                options.tolerance_used(),
+                options.type == "f64" ? "against central differences in f64" : "f32 against f64",
+                options.second ? ", both orders" : "", seconds);
   out << line;
   return failed == 0;
 }

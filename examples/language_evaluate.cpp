@@ -1,4 +1,5 @@
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/number_of.h>
 #include <tapeformer/examples/command_line.h>
 #include <tapeformer/examples/language_data.h>
 #include <tapeformer/examples/language_evaluate.h>
@@ -80,6 +81,7 @@ void EvaluateOptions::add_to(const Command& command) {
 
 int evaluate(const EvaluateOptions& options) {
   remember_interrupts();
+  say_at_interrupt(kStopping);
   const Compute compute = options.compute.chosen();
   LanguageRun run = LanguageRun::load(options.run, options.average, options.tokenizer_model);
   compute.apply(run.model);
@@ -116,14 +118,15 @@ int evaluate(const EvaluateOptions& options) {
   std::printf("tokens     %lld in %s\n", static_cast<long long>(measure.file().size()),
               options.corpus.empty() ? ("the run's " + options.part + " part").c_str() : "the corpus");
   if (!trained && options.context == 0 && context < most) {
-    std::printf("rows       of %lld tokens; the model takes up to %lld: see --context\n",
-                static_cast<long long>(context), static_cast<long long>(most));
+    std::printf("rows       of %s; the model takes up to %lld: see --context\n",
+                number_of(context, "token").c_str(), static_cast<long long>(most));
   }
   if (compute.device.is_cuda()) std::fprintf(stderr, "%s\n", compute.usage_text().c_str());
   std::printf("exact      %s\n", loss_text(exact).c_str());
-  std::printf("estimated  %s (± %.4f, from %lld random batches of %lld x %lld)\n",
-              loss_text(estimate).c_str(), estimate.standard_error, static_cast<long long>(batches),
-              static_cast<long long>(batch), static_cast<long long>(context));
+  const std::string drawn = number_of(batches, "random batch", "random batches");
+  std::printf("estimated  %s%s (from %s of %lld x %lld)\n", loss_text(estimate).c_str(),
+              estimate.error_text().c_str(), drawn.c_str(), static_cast<long long>(batch),
+              static_cast<long long>(context));
   return kExitSuccess;
 }
 

@@ -1,4 +1,5 @@
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/number_of.h>
 #include <tapeformer/data/utf8.h>
 #include <tapeformer/examples/command_line.h>
 #include <tapeformer/examples/language_generate.h>
@@ -211,8 +212,8 @@ int generate(const GenerateOptions& options) {
   const double seconds = now_seconds() - begun;
   writer.finish();
   if (!writer.closed()) {
-    std::fprintf(stderr, "%lld tokens after a prompt of %zu in %s: %s tokens/s%s\n",
-                 static_cast<long long>(writer.tokens()), ids.size(), format("%.2f s", seconds).c_str(),
+    std::fprintf(stderr, "%s after a prompt of %zu in %s: %s tokens/s%s\n",
+                 number_of(writer.tokens(), "token").c_str(), ids.size(), format("%.2f s", seconds).c_str(),
                  count_text(static_cast<double>(writer.tokens()) / seconds).c_str(),
                  interrupted() ? "; interrupted" : "");
     if (compute.device.is_cuda()) std::fprintf(stderr, "%s\n", compute.usage_text().c_str());

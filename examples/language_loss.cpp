@@ -44,6 +44,8 @@ double MeanLoss::bits_per_byte() const {
   return nats * static_cast<double>(tokens) / (std::log(2.0) * static_cast<double>(bytes));
 }
 
+std::string MeanLoss::error_text() const { return batches < 2 ? "" : format(" ± %.4f", standard_error); }
+
 /// Adds up batches.
 class LanguageMeasure::Sum {
  public:
@@ -68,7 +70,7 @@ class LanguageMeasure::Sum {
     mean_ += deviation / static_cast<double>(batches_);
     squares_ += deviation * (loss - mean_);
   }
-  MeanLoss mean() const { return {nats_ / static_cast<double>(tokens_), tokens_, bytes_, 0}; }
+  MeanLoss mean() const { return {nats_ / static_cast<double>(tokens_), tokens_, bytes_, 0, 0}; }
   /// How much the mean of as many batches varies.
   double standard_error() const {
     if (batches_ < 2) return 0;
@@ -124,6 +126,7 @@ MeanLoss LanguageMeasure::estimate(DecoderOnly& model, Index batches, Index numb
     progress.show("validating " + std::to_string(i + 1) + "/" + std::to_string(batches));
   }
   MeanLoss result = sum.mean();
+  result.batches = batches;
   result.standard_error = sum.standard_error();
   return result;
 }

@@ -32,9 +32,12 @@ struct MeanLoss {
   double nats = 0;  ///< a token
   Index tokens = 0;
   Index bytes = 0;            ///< that these tokens stand for; 0 if unknown
-  double standard_error = 0;  ///< of `nats`, from how batches differ; 0 where nothing was drawn
+  Index batches = 0;          ///< that were drawn; 0 where nothing was
+  double standard_error = 0;  ///< of `nats`, from how these batches differ; 0 where they are fewer than two
 
   double bits_per_byte() const;
+  /// " ± 0.0021"; nothing where there is no telling.
+  std::string error_text() const;
 };
 
 /// What a model is measured on: the tokens of a text, in rows of a training's length.

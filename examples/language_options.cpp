@@ -1,4 +1,5 @@
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/number_of.h>
 #include <tapeformer/data/token_windows.h>
 #include <tapeformer/examples/language_options.h>
 #include <tapeformer/examples/language_presets.h>
@@ -73,7 +74,8 @@ void LanguageOptions::for_each(Self& o, const F& f) {
   f("Data", "order", o.order,
     "random windows of the text, or sequential: epochs in which every window comes once");
   f("Model", "from", o.from,
-    "fine-tune: start from the weights in this run or Hugging Face folder, with its sizes and tokenizer");
+    "fine-tune: start from the weights in this run or Hugging Face folder, with its sizes and tokenizer; the "
+    "schedule begins anew");
   f("Model", "layers", o.layers, "L, number of layers");
   f("Model", "heads", o.heads, "H, attention heads");
   f("Model", "width", o.width, "C, width of the states; a multiple of the heads");
@@ -268,9 +270,9 @@ void take_fine_tuned(LanguageOptions& options, const DecoderOnlyConfig& config, 
 
 std::string model_text(const DecoderOnlyConfig& config) {
   const AttentionConfig attention = config.attention_config().resolved();
-  std::string text = std::to_string(config.layers) + " layers, width " + std::to_string(config.width) +
+  std::string text = number_of(config.layers, "layer") + ", width " + std::to_string(config.width) +
                      ", context " + std::to_string(config.context) + ", vocabulary " +
-                     std::to_string(config.vocabulary) + ", " + std::to_string(config.heads) + " heads of " +
+                     std::to_string(config.vocabulary) + ", " + number_of(config.heads, "head") + " of " +
                      name_of(config.attention);
   if (config.attention == AttentionKind::grouped_query)
     text += " on " + std::to_string(attention.key_heads()) + " of keys and values";

@@ -1,4 +1,5 @@
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/number_of.h>
 #include <tapeformer/data/hash.h>
 #include <tapeformer/examples/language_run.h>
 #include <tapeformer/examples/language_tokenizer.h>
@@ -48,8 +49,8 @@ void take_average(const std::string& folder, Index count, DecoderOnly& model) {
   const RunFolder run(folder);
   const std::vector<Index> kept = run.kept_steps();
   if (static_cast<Index>(kept.size()) < count) {
-    throw Error("--average " + std::to_string(count) + " is more than the " + std::to_string(kept.size()) +
-                " weights that " + folder + " keeps; train with --keep-checkpoints");
+    throw Error("--average " + std::to_string(count) + ": " + folder + " keeps " +
+                number_of(kept.size(), "set") + " of weights; train with --keep-checkpoints");
   }
   std::vector<std::string> paths;
   for (Index i = 0; i < count; ++i) paths.push_back(run.kept_weights(kept[static_cast<std::size_t>(i)]));
@@ -95,11 +96,11 @@ LanguageRun LanguageRun::load(const std::string& folder, Index average, const st
                   find_tokenizer(tokenizer_path.empty() ? folder : tokenizer_path)};
   if (const Index rows = run.model.config().vocabulary; run.tokenizer->vocabulary_size() > rows) {
     throw DataError(tokenizer_path.empty() ? folder : tokenizer_path, 0,
-                    "is a tokenizer of " + std::to_string(run.tokenizer->vocabulary_size()) +
-                        " tokens, and the model has " + std::to_string(rows));
+                    "is a tokenizer of " + number_of(run.tokenizer->vocabulary_size(), "token") +
+                        ", and the model has " + std::to_string(rows));
   } else if (!tokenizer_path.empty() && run.tokenizer->vocabulary_size() < rows) {
-    std::fprintf(stderr, "note: %s has %lld tokens, and the model %lld; is it the model's own?\n",
-                 tokenizer_path.c_str(), static_cast<long long>(run.tokenizer->vocabulary_size()),
+    std::fprintf(stderr, "note: %s has %s, and the model %lld; is it the model's own?\n",
+                 tokenizer_path.c_str(), number_of(run.tokenizer->vocabulary_size(), "token").c_str(),
                  static_cast<long long>(rows));
   }
   if (!is_hugging_face(folder) && tokenizer_path.empty()) {

@@ -1,4 +1,5 @@
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/number_of.h>
 #include <tapeformer/data/text_stream.h>
 #include <tapeformer/examples/language_run.h>
 #include <tapeformer/examples/language_tokenizer.h>
@@ -87,11 +88,11 @@ LanguageTask::LanguageTask(const LanguageOptions& options, LanguageData data, De
   model_.recompute_layers(options_.training.recompute_layers);
   progress.keep(count_text(static_cast<double>(data_.train.size())) + " tokens to train on, " +
                 count_text(static_cast<double>(data_.validation.size())) + " to validate on; " +
-                std::to_string(options_.batch * options_.context * options_.training.accumulate) +
-                " tokens a step");
+                number_of(options_.batch * options_.context * options_.training.accumulate, "token") +
+                " a step");
   progress.keep(model_text(model_.config()) + "; " +
                 count_text(static_cast<double>(model_.parameter_count())) + " parameters; " +
-                std::to_string(omp_get_max_threads()) + " threads");
+                number_of(omp_get_max_threads(), "thread"));
 }
 
 void LanguageTask::prepare_batch() {
@@ -129,8 +130,9 @@ Validation LanguageTask::validate(Progress& progress) {
     const MeanLoss estimate = measure_.estimate(model_, plan_.batches, 0, progress);
     if (!plan_.exact) result.loss = estimate.nats;
     result.further.emplace_back("estimated_loss", estimate.nats);
-    result.remark = format(plan_.exact ? ", estimated %.4f ± %.4f" : ", an estimate ± %.4f",
-                           plan_.exact ? estimate.nats : estimate.standard_error, estimate.standard_error);
+    const std::string drawn = number_of(plan_.batches, "batch", "batches");
+    result.remark = plan_.exact ? format(", estimated %.4f", estimate.nats) + estimate.error_text()
+                                : ", estimated from " + drawn + estimate.error_text();
   }
   return result;
 }
@@ -152,7 +154,7 @@ void LanguageTask::show_samples(Progress& progress, bool graphs) {
   config.max_tokens = std::clamp<Index>(context - given, 1, kSampleTokens);
   config.end = data_.tokenizer->end();
   config.graphs = graphs;
-  std::vector<TokenIds> samples(static_cast<std::size_t>(config.samples), prompt);
+  std::vector<TokenIds> samples(static_cast<std::size_t>(config.samples));
   model_.eval();
   generate_text(model_, prompt, config, [&](Index sample, std::int32_t token) {
     samples[static_cast<std::size_t>(sample)].push_back(token);
@@ -161,10 +163,14 @@ void LanguageTask::show_samples(Progress& progress, bool graphs) {
   model_.train();
   for (const TokenIds& sample : samples) {
     TextStream stream(*data_.tokenizer);
-    std::string text;
-    for (const std::int32_t id : sample)
-      if (id < data_.tokenizer->vocabulary_size()) text += stream.add(id);
-    progress.keep(set_in(text + stream.finish()));
+    const auto text_of = [&](const TokenIds& ids) {
+      std::string text;
+      for (const std::int32_t id : ids)
+        if (id < data_.tokenizer->vocabulary_size()) text += stream.add(id);
+      return text;
+    };
+    const std::string begins = text_of(prompt), goes_on = text_of(sample);
+    progress.keep(set_in("[" + begins + "]" + goes_on + stream.finish()));
   }
 }
 
@@ -176,6 +182,8 @@ void LanguageTask::save_state(Json& state) const {
   state["options"] = options_;
   state["data_fingerprint"] = fingerprint(data_);
   state["batches"] = batches_;
+  // Losses are compared over the whole run, whatever number of steps it comes to have.
+  state["validation_plan"] = {plan_.exact, plan_.batches, plan_.exact_end, plan_.end_batches};
 }
 
 void LanguageTask::load_state(const Json& state) {
@@ -184,6 +192,11 @@ void LanguageTask::load_state(const Json& state) {
                     "the data has changed since the checkpoint; restore it, or start anew");
   }
   batches_ = state.at("batches").get<Index>();
+  if (state.contains("validation_plan")) {  // else it is that of the run's own steps
+    const Json& plan = state.at("validation_plan");
+    plan_ = {plan.at(0).get<bool>(), plan.at(1).get<Index>(), plan.at(2).get<bool>(),
+             plan.at(3).get<Index>()};
+  }
   ahead_.reset();
 }
 
@@ -199,8 +212,9 @@ Json LanguageTask::conclude(Progress& progress) {
     // The batches that `evaluate` draws.
     const MeanLoss estimate = measure_.estimate(model_, plan_.end_batches, 0, progress);
     result["best_estimated_loss"] = estimate.nats;
-    said += (said.empty() ? "" : "; ") + ("estimated from " + std::to_string(plan_.end_batches)) +
-            " batches " + format("%.4f ± %.4f", estimate.nats, estimate.standard_error);
+    said += (said.empty() ? "" : "; ") +
+            ("estimated from " + number_of(plan_.end_batches, "batch", "batches")) +
+            format(" %.4f", estimate.nats) + estimate.error_text();
   }
   progress.keep("the best weights: " + said);
   return result;
@@ -213,6 +227,8 @@ int train_language_model(const RunFolder& folder, const LanguageOptions& options
     if (!options.from.empty()) tokenizer = tokenizer_from(options);
     LanguageData data = make_language_data(options, folder, tokenizer, progress);
     DecoderOnly model = initial_model(options, data.train.vocabulary());
+    if (!options.from.empty())
+      progress.keep("starts from the weights in " + options.from + "; optimizer and schedule begin anew");
     return std::make_unique<LanguageTask>(options, std::move(data), std::move(model), progress);
   });
 }

@@ -18,6 +18,12 @@ namespace tapeformer {
 namespace {
 
 std::atomic<bool> interrupt_seen{false};
+std::atomic<const char*> said_at_interrupt{nullptr};
+
+/// A line of its own, over a progress line if there is one.
+void say(const char* text) {
+  if (text != nullptr) std::fprintf(stderr, "%s%s\n", isatty(STDERR_FILENO) != 0 ? "\r\033[K" : "", text);
+}
 
 }  // namespace
 
@@ -44,15 +50,19 @@ void remember_interrupts() {
   std::thread([signals] {
     int signal = 0;
     sigwait(&signals, &signal);
+    say(said_at_interrupt);
     interrupt_seen = true;
     std::this_thread::sleep_for(std::chrono::seconds(1));  // a supervisor may send the same signal twice
     const timespec none{};
     while (sigtimedwait(&signals, nullptr, &none) > 0) {
     }
     sigwait(&signals, &signal);
+    if (said_at_interrupt != nullptr) say("left at once");
     _exit(kExitInterrupted);
   }).detach();
 }
+
+const char* say_at_interrupt(const char* text) { return said_at_interrupt.exchange(text); }
 
 bool interrupted() { return interrupt_seen; }
 

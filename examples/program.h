@@ -16,6 +16,10 @@ int run_program(const char* name, const std::function<int()>& body);
 /// Call it before any other thread starts: threads inherit that these signals are not theirs.
 void remember_interrupts();
 bool interrupted();
+/// From now on the first Ctrl-C is answered at once, with this text; with none, the default, it is not.
+/// The text must live on. Returns the text until now.
+const char* say_at_interrupt(const char* text);
+constexpr const char* kStopping = "stopping; once more leaves at once";
 
 /// The content of a file. Throws: DataError
 std::string read_file(const std::string& path);

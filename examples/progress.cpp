@@ -64,6 +64,7 @@ void Progress::keep(const std::string& line) {
 void Progress::clear() {
   if (shown_) std::fprintf(stderr, "\r\033[K");
   shown_ = false;
+  last_ = -1;
 }
 
 }  // namespace tapeformer

@@ -21,6 +21,8 @@ std::string format(const char* pattern, double a, double b = 0, double c = 0);
 class Progress {
  public:
   Progress();
+  /// Writes as to a terminal, or as to a log.
+  explicit Progress(bool terminal) : terminal_(terminal) {}
   ~Progress() { clear(); }
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
@@ -29,6 +31,7 @@ class Progress {
   void show(const std::string& line);
   /// Prints a line that stays.
   void keep(const std::string& line);
+  /// Takes the line away; the next one is shown at once.
   void clear();
   bool on_terminal() const { return terminal_; }
 

@@ -201,6 +201,19 @@ void RunFolder::append_metrics(const Json& line) const {
   if (!metrics) throw DataError(file(kMetrics), 0, std::string("cannot be written: ") + std::strerror(errno));
 }
 
+bool RunFolder::has_ending(Index step) const {
+  std::istringstream lines(std::filesystem::exists(file(kMetrics)) ? read_file(file(kMetrics)) : "");
+  for (std::string line; std::getline(lines, line);) {
+    try {
+      const Json entry = parse_json(line);
+      if (entry.is_object() && entry.value("step", Index{-1}) == step && entry.contains("seconds"))
+        return true;
+    } catch (const Json::exception&) {  // the last line may have been cut short
+    }
+  }
+  return false;
+}
+
 void RunFolder::cut_metrics(Index step) const {
   std::string kept;
   std::istringstream lines(fs::exists(file(kMetrics)) ? read_file(file(kMetrics)) : "");

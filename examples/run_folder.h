@@ -65,6 +65,8 @@ class RunFolder {
   std::string kept_weights(Index step) const;
 
   void append_metrics(const Json& line) const;
+  /// Whether metrics.jsonl has the line that ends a training of so many steps.
+  bool has_ending(Index step) const;
   /// Drops the lines of metrics.jsonl that come after `step`: the resumed run writes them again.
   void cut_metrics(Index step) const;
 

@@ -35,6 +35,7 @@ struct TrainOptions {
 int train(const TrainOptions& options, const Command& command) {
   remember_interrupts();
   const RunLock lock(options.run);
+  say_at_interrupt(kStopping);
   const RunFolder folder(options.run);
   if (!options.resume) {
     folder.refuse_if_used();
@@ -50,11 +51,10 @@ int train(const TrainOptions& options, const Command& command) {
       throw;
     }
   }
-  for (const std::string& name : command.given_of({"Preset", "Data", "Model", "Training"})) {
-    throw Error("--resume goes on with the options of the run; " + name +
-                " cannot be changed: start anew in another folder");
-  }
-  return resume_language_model(folder, options.control);
+  TrainingControl control = options.control;
+  control.steps =
+      steps_on_resuming(command, {"Preset", "Data", "Model", "Training"}, options.language.training);
+  return resume_language_model(folder, control);
 }
 
 struct PrepareOptions {
@@ -70,6 +70,7 @@ struct PrepareOptions {
 
 int prepare(const PrepareOptions& options) {
   remember_interrupts();
+  say_at_interrupt(kStopping);
   options.data.check();
   Progress progress;
   const LanguageData data = prepare_corpus(options.data, nullptr, options.output, progress);

@@ -1,4 +1,5 @@
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/number_of.h>
 #include <tapeformer/data/metrics.h>
 #include <tapeformer/data/toy_grammar.h>
 #include <tapeformer/examples/command_line.h>
@@ -117,7 +118,7 @@ std::vector<TextPair> held_out_pairs(const TranslationOptions& trained, const Js
 int evaluate(const EvaluateOptions& options, const SearchOptions& search) {
   const Compute compute = search.compute.chosen();
   Trained run = Trained::load(options.run, compute);
-  const auto trained = run.config.at("training").get<TranslationOptions>();
+  const TranslationOptions trained = trained_options(RunFolder(options.run));
   Progress progress;
   const std::vector<TextPair> pairs = options.pairs.empty()
                                           ? held_out_pairs(trained, run.config, options.part)
@@ -159,9 +160,12 @@ int evaluate(const EvaluateOptions& options, const SearchOptions& search) {
   progress.clear();
   if (compute.device.is_cuda()) progress.keep(compute.usage_text());
   std::printf("sentences    %zu\n", pairs.size());
-  if (cut > 0) std::printf("cut          %lld sources to %zu tokens\n", static_cast<long long>(cut), most);
+  if (cut > 0) {
+    std::printf("cut          %s to %s\n", number_of(cut, "source").c_str(),
+                number_of(most, "token").c_str());
+  }
   if (batches.dropped() > 0) {
-    std::printf("left out     %lld pairs of the loss: too long\n", static_cast<long long>(batches.dropped()));
+    std::printf("left out     %s of the loss: too long\n", number_of(batches.dropped(), "pair").c_str());
   }
   std::printf("loss         %.4f nats a token, perplexity %.3f\n", loss, std::exp(loss));
   std::printf("exact match  %.2f %%\n", exact_match(hypotheses, references));
@@ -187,19 +191,20 @@ struct TrainOptions {
 int train(const TrainOptions& options, const Command& command) {
   remember_interrupts();
   const RunLock lock(options.run);
+  say_at_interrupt(kStopping);
   const RunFolder folder(options.run);
   if (!options.resume) {
     TranslationOptions model = options.model;
+    if (!model.from.empty()) take_fine_tuned(model, trained_options(RunFolder(model.from)), command);
     model.make_paths_absolute();
     return start_training(folder, options.control, [&](const Json*, Progress& progress) {
       return std::make_unique<TranslationTask>(model, progress);
     });
   }
-  for (const std::string& name : command.given_of({"Data", "Vocabulary", "Model", "Training"})) {
-    throw Error("--resume goes on with the options of the run; " + name +
-                " cannot be changed: start anew in another folder");
-  }
-  return resume_training(folder, options.control, [&](const Json* checkpoint, Progress& progress) {
+  TrainingControl control = options.control;
+  control.steps =
+      steps_on_resuming(command, {"Data", "Vocabulary", "Model", "Training"}, options.model.training);
+  return resume_training(folder, control, [&](const Json* checkpoint, Progress& progress) {
     return std::make_unique<TranslationTask>(folder, *checkpoint, progress);
   });
 }
@@ -209,6 +214,7 @@ int run(int argc, char** argv) {
       "Trains a transformer that translates, and translates with it.\n"
       "  train_translation train --run runs/demo                      the built-in English to French corpus\n"
       "  train_translation train --run runs/fr --pairs fra-eng.tsv --max-words 10\n"
+      "  train_translation train --run runs/tuned --from runs/fr --pairs letters.tsv\n"
       "  echo 'She sees the cat.' | train_translation translate --run runs/demo\n"
       "  train_translation evaluate --run runs/demo");
   line.version("tapeformer 0.1.0");

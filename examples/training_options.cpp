@@ -1,4 +1,5 @@
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/examples/command_line.h>
 #include <tapeformer/examples/training_options.h>
 
 #include <sstream>
@@ -49,6 +50,20 @@ void TrainingOptions::check() const {
                 " and " + std::to_string(warmup) + "; try --warmup " + std::to_string(steps / 10));
   }
   Schedule{schedule_config()};
+}
+
+Index steps_on_resuming(const Command& command, std::initializer_list<const char*> groups,
+                        const TrainingOptions& options) {
+  bool given = false;
+  for (const std::string& name : command.given_of(groups)) {
+    given = given || name == "--steps";
+    if (name == "--steps") continue;
+    throw Error("--resume goes on with the options of the run; " + name +
+                " cannot be changed, only --steps: start anew in another folder");
+  }
+  if (given && options.steps < 1)
+    throw Error("--steps must be positive; got " + std::to_string(options.steps));
+  return given ? options.steps : 0;
 }
 
 }  // namespace tapeformer

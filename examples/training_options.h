@@ -4,6 +4,7 @@
 #include <tapeformer/optim/schedule.h>
 
 #include <cstdint>
+#include <initializer_list>
 #include <string>
 
 namespace tapeformer {
@@ -32,7 +33,8 @@ struct TrainingOptions {
   /// options calls it.
   template <class Self, class F>
   static void for_each(Self& o, const F& f) {
-    f("Training", "steps", o.steps, "optimizer steps");
+    f("Training", "steps", o.steps,
+      "optimizer steps; with --resume a run goes on to this one, and its schedule is that of so many");
     f("Training", "accumulate", o.accumulate, "batches whose gradients make one step");
     f("Training", "learning_rate", o.learning_rate, "the highest learning rate");
     f("Training", "minimum_learning_rate", o.minimum_learning_rate, "where the cosine schedule ends");
@@ -57,5 +59,12 @@ struct TrainingOptions {
       "the activations' memory, about a third more time a step, the same weights to the last bit");
   }
 };
+
+class Command;
+
+/// The number of steps that `command` asks a resumed training for, in options.steps; 0 if it does not.
+/// Throws: Error naming an option of these groups that it was given and that no run can change
+Index steps_on_resuming(const Command& command, std::initializer_list<const char*> groups,
+                        const TrainingOptions& options);
 
 }  // namespace tapeformer

@@ -1,8 +1,7 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/kernels/cuda.h>
 #include <tapeformer/autograd/kernels/matmul.h>
-#include <tapeformer/autograd/tape.h>
-#include <tapeformer/examples/program.h>
+#include <tapeformer/autograd/number_of.h>
 #include <tapeformer/examples/training_run.h>
 
 #include <omp.h>
@@ -15,6 +14,14 @@ namespace tapeformer {
 namespace {
 
 constexpr const char* kBestWeights = "weights.safetensors";
+
+// What Ctrl-C says.
+constexpr const char* kFinishingStep = "finishing this step, then saving; once more leaves without saving";
+constexpr const char* kFinishingBatch = "finishing this batch, then saving; once more leaves without saving";
+constexpr const char* kFinishingValidation =
+    "finishing this validation, then saving; once more leaves without saving";
+constexpr const char* kMeasuring =
+    "measuring the best weights; once more leaves at once, and --resume measures them";
 
 /// A task whose model is ready to compute as `compute` says.
 std::unique_ptr<TrainingTask> made(const MakeTask& make_task, Index threads, const Compute& compute,
@@ -47,13 +54,24 @@ int resume_training(const RunFolder& folder, const TrainingControl& control, con
   Progress progress;
   std::unique_ptr<TrainingTask> task;
   std::unique_ptr<TrainingRun> run;
-  const Json checkpoint = folder.checkpoint_state();
+  Json checkpoint = folder.checkpoint_state();
   try {
+    Index steps_before = 0;
+    if (control.steps != 0) {
+      const Index step = checkpoint.at("step").get<Index>();
+      if (control.steps <= step) {
+        throw Error("--steps must be above " + std::to_string(step) +
+                    ", the step that the run has come to; got " + std::to_string(control.steps));
+      }
+      Json& steps = checkpoint.at("options").at("steps");
+      steps_before = steps.get<Index>();
+      steps = control.steps;
+    }
     const Index threads = control.threads > 0 ? control.threads : checkpoint.at("threads").get<Index>();
     const Compute compute = control.compute.chosen(checkpoint.value("precision", "f32"));
     task = made(make_task, threads, compute, &checkpoint, progress);
     run = std::make_unique<TrainingRun>(folder, control, *task, progress, clock, compute);
-    run->resume(checkpoint);
+    run->resume(checkpoint, steps_before);
   } catch (const Json::exception& error) {
     throw CheckpointError(
         folder.path() +
@@ -83,7 +101,7 @@ void TrainingRun::start() {
   save_checkpoint();
 }
 
-void TrainingRun::resume(const Json& checkpoint) {
+void TrainingRun::resume(const Json& checkpoint, Index steps_before) {
   folder_.load_checkpoint(task_.model(), optimizer_);
   task_.load_state(checkpoint);
   state_.step = checkpoint.at("step").get<Index>();
@@ -94,8 +112,8 @@ void TrainingRun::resume(const Json& checkpoint) {
   state_.logged_loss = checkpoint.at("logged_loss").get<double>();
   state_.logged_steps = checkpoint.at("logged_steps").get<Index>();
   if (checkpoint.at("threads").get<int>() != omp_get_max_threads()) {
-    progress_.keep("note: the run began with " + checkpoint.at("threads").dump() +
-                   " threads; with another number the last bits of the results may differ");
+    progress_.keep("note: the run began with " + number_of(checkpoint.at("threads").get<Index>(), "thread") +
+                   "; with another number the last bits of the results may differ");
   }
   const std::string began_on = checkpoint.value("device", "cpu"),
                     began_in = checkpoint.value("precision", "f32");
@@ -105,13 +123,32 @@ void TrainingRun::resume(const Json& checkpoint) {
   checkpointed_step_ = state_.step;
   folder_.cut_metrics(state_.step);
   progress_.keep("resumed at step " + std::to_string(state_.step));
+  if (steps_before > 0 && (state_.finished || steps_before != options_.steps)) change_steps(steps_before);
+}
+
+/// Goes on to options_.steps instead, whether the run is finished or not.
+void TrainingRun::change_steps(Index before) {
+  TrainingOptions old = options_;
+  old.steps = before;
+  const std::string steps = std::to_string(options_.steps), here = std::to_string(state_.step);
+  std::string text = "goes on to step " + steps + ", with the " + options_.schedule + " schedule of " +
+                     steps + " steps: the learning rate is " + format("%.2e", schedule_(state_.step)) +
+                     " at step " + std::to_string(state_.step + 1);
+  if (state_.step > 0)
+    text += format(", and was %.2e", Schedule(old.schedule_config())(state_.step - 1)) + " at step " + here;
+  progress_.keep(text);
+  state_.finished = false;
+  state_.validations_since_best = 0;
+  task_.describe(folder_);
+  save_checkpoint();
 }
 
 void TrainingRun::save_checkpoint() {
-  if (checkpointed_step_ == state_.step && !state_.finished) return;
   const PhaseClock::Scope scope(clock_, Phase::checkpoints);
   // An update can ruin the weights after a loss that was still good: what is saved has been tried.
   require_finite(task_.trial_loss(progress_), "loss after the update", state_.step + 1);
+  progress_.clear();
+  progress_.show("writing the checkpoint");
   Json state;
   task_.save_state(state);
   state["threads"] = omp_get_max_threads();
@@ -126,6 +163,7 @@ void TrainingRun::save_checkpoint() {
   state["logged_steps"] = state_.logged_steps;
   folder_.save_checkpoint(task_.model(), optimizer_, state);
   checkpointed_step_ = state_.step;
+  progress_.clear();
 }
 
 void TrainingRun::require_finite(double value, const char* name, Index step) {
@@ -136,88 +174,6 @@ void TrainingRun::require_finite(double value, const char* name, Index step) {
                                       : "The checkpoint of step " + std::to_string(checkpointed_step_) +
                                             " in " + folder_.path() + " is unharmed") +
               "; try a lower --learning-rate or a longer --warmup");
-}
-
-/// The next batch forward and backward. Where several make a step, each counts as often as it has tokens that
-/// count.
-BatchLoss TrainingRun::pass() {
-  clock_.enter(Phase::batches);
-  task_.next_batch();
-  clock_.enter(Phase::forward);
-  const bool accumulates = options_.accumulate > 1;
-  const auto forward_and_backward = [&](const Tensor& weight) {
-    Tape tape;
-    const BatchLoss batch = task_.batch_loss();
-    clock_.enter(Phase::backward);
-    const auto counted = static_cast<double>(batch.counted);
-    tape.backward(batch.loss, weight.defined() ? weight
-                              : accumulates    ? Tensor::scalar_like(batch.loss, counted)
-                                               : Tensor());
-    return batch;
-  };
-  const BatchParts batch = task_.batch_parts();
-  if (!compute_.device.is_cuda() || batch.tensors.empty()) return forward_and_backward({});
-
-  std::vector<Tensor> inputs;
-  for (const Tensor* tensor : batch.tensors) inputs.push_back(*tensor);
-  const std::vector<Tensor> own = inputs;
-  const DType type = wide(optimizer_.parameters().front().value().dtype());
-  inputs.push_back(accumulates ? Tensor::scalar(static_cast<double>(batch.counted), type, compute_.device)
-                               : Tensor());
-  const Tensor loss = replay_.run("pass", inputs, [&](const std::vector<Tensor>& given) {
-    for (std::size_t i = 0; i < own.size(); ++i) *batch.tensors[i] = given[i];
-    return forward_and_backward(given.back()).loss;
-  });
-  for (std::size_t i = 0; i < own.size(); ++i) *batch.tensors[i] = own[i];
-  if (!replay_.refusal().empty() && !std::exchange(has_told_refusal_, true))
-    progress_.keep("note: steps are queued kernel by kernel: " + replay_.refusal());
-  return {loss, batch.counted, batch.tokens};
-}
-
-void TrainingRun::train_step() {
-  optimizer_.clear_gradients();
-  QueuedStep step;
-  Index counted = 0;
-  for (Index part = 0; part < options_.accumulate; ++part) {
-    const BatchLoss batch = pass();
-    step.losses.emplace_back(batch.loss);
-    step.counted.push_back(batch.counted);
-    step.tokens += batch.tokens;
-    counted += batch.counted;
-  }
-  clock_.enter(Phase::update);
-  const double share = options_.accumulate > 1 ? 1 / static_cast<double>(counted) : 1;
-  // Changes nothing when the norm is not finite.
-  step.norm = LaterItem(optimizer_.clipped_step(schedule_(state_.step), share, options_.clip));
-  step.number = ++state_.step;
-  step.epoch = task_.epoch();
-  if (step.number < options_.steps) {
-    clock_.enter(Phase::batches);
-    task_.prepare_batch();
-  }
-  clock_.enter(Phase::update);
-  queued_.push_back(std::move(step));
-  // A GPU has the next step to do while the host looks at this one's numbers.
-  settle(compute_.device.is_cuda() ? 1 : 0);
-}
-
-/// Looks at the steps that are queued, but for the last `most_queued`.
-void TrainingRun::settle(std::size_t most_queued) {
-  while (queued_.size() > most_queued) {
-    QueuedStep& step = queued_.front();
-    double loss_sum = 0, counted = 0;
-    for (std::size_t part = 0; part < step.losses.size(); ++part) {
-      loss_sum += step.losses[part].item() * static_cast<double>(step.counted[part]);
-      counted += static_cast<double>(step.counted[part]);
-    }
-    const double loss = loss_sum / counted;
-    require_finite(loss, "loss", step.number);
-    require_finite(step.norm.item(), "gradient's norm", step.number);
-    timed_tokens_ += step.tokens;
-    clock_.enter(Phase::log);
-    log_step(step, loss);
-    queued_.pop_front();
-  }
 }
 
 std::string TrainingRun::status(Index step, double loss) const {
@@ -234,9 +190,11 @@ void TrainingRun::log_step(const QueuedStep& step, double loss) {
   state_.logged_loss += loss;
   ++state_.logged_steps;
   const double mean = state_.logged_loss / static_cast<double>(state_.logged_steps);
-  if (progress_.on_terminal()) progress_.show(status(step.number, mean));
-  if (step.number % options_.log_every != 0 && step.number != options_.steps) return;
-  if (!progress_.on_terminal()) progress_.keep(status(step.number, mean));
+  const bool is_logged = step.number % options_.log_every == 0 || step.number == options_.steps;
+  if (is_logged || progress_.on_terminal()) status_ = status(step.number, mean);
+  progress_.show(status_);
+  if (!is_logged) return;
+  progress_.keep(status_);
   const double seconds = now_seconds() - log_started_;
   folder_.append_metrics({{"step", step.number},
                           {"train_loss", mean},
@@ -250,6 +208,8 @@ void TrainingRun::log_step(const QueuedStep& step, double loss) {
 
 void TrainingRun::validate() {
   const double begun = now_seconds();
+  const char* const said_in_steps = say_at_interrupt(kFinishingValidation);
+  if (control_.stops()) progress_.keep(kFinishingValidation);  // Ctrl-C came in the step before
   clock_.enter(Phase::validation);
   const Validation result = task_.validate(progress_);
   clock_.enter(Phase::checkpoints);
@@ -280,66 +240,75 @@ void TrainingRun::validate() {
   if (options_.samples > 0) task_.show_samples(progress_, compute_.graphs);
   clock_.enter(Phase::log);
   log_started_ += now_seconds() - begun;
+  say_at_interrupt(said_in_steps);
 }
 
 int TrainingRun::run() {
-  if (state_.finished) {
-    progress_.keep("this training is finished; the best weights are in " + folder_.file(kBestWeights));
-    return kExitSuccess;
-  }
-  task_.model().train();
   first_step_ = state_.step;
   started_ = log_started_ = now_seconds();
+  if (state_.finished && folder_.has_ending(state_.step)) {
+    progress_.keep("this training is finished; the best weights are in " + folder_.file(kBestWeights) +
+                   "; it goes on with a larger number of --steps");
+    return kExitSuccess;
+  }
+  if (state_.finished) return finish();  // it was ended while it measured
+  task_.model().train();
+  status_ = "step " + std::to_string(state_.step) + "/" + std::to_string(options_.steps);
+  say_at_interrupt(options_.accumulate > 1 ? kFinishingBatch : kFinishingStep);
   const Index checkpoint_every =
       options_.checkpoint_every > 0 ? options_.checkpoint_every : options_.validate_every;
   while (true) {
-    train_step();
+    if (!train_step()) return stop(false);
     const bool validates = state_.step % options_.validate_every == 0 || state_.step == options_.steps;
     if (validates || state_.step % checkpoint_every == 0) settle();
     if (validates) {
       validate();
       const bool patient = options_.patience == 0 || state_.validations_since_best < options_.patience;
       if (!patient)
-        progress_.keep("no better validation for " + std::to_string(options_.patience) +
-                       " times: stopped early");
+        progress_.keep("no better validation for " + number_of(options_.patience, "time") +
+                       ": stopped early");
       state_.finished = state_.step >= options_.steps || !patient;
     }
     if (state_.finished || state_.step % checkpoint_every == 0) save_checkpoint();
     if (state_.finished) return finish();
     const bool late = control_.max_minutes > 0 && now_seconds() - started_ > 60 * control_.max_minutes;
-    if (late || interrupted()) return stop(late);
+    if (late || control_.stops()) return stop(late);
   }
 }
 
 int TrainingRun::stop(bool late) {
   settle();
-  save_checkpoint();
+  if (checkpointed_step_ != state_.step) save_checkpoint();
   progress_.keep((late ? "the time limit is reached" : "interrupted") + std::string(" at step ") +
                  std::to_string(state_.step) + "; saved. Go on with: " + task_.program() + " train --run " +
                  folder_.path() + " --resume" +
                  (state_.has_best ? std::string()
                                   : std::string(" (there was no validation yet, so there is nothing to ") +
                                         task_.purpose() + " with)"));
-  tell_time();
+  tell_time({});
   return late ? kExitSuccess : kExitInterrupted;
 }
 
 int TrainingRun::finish() {
-  progress_.keep("trained " + std::to_string(state_.step) + " steps in " +
-                 duration_text(now_seconds() - started_) + "; best validation loss " +
-                 format("%.4f", state_.best_loss) + "; weights in " + folder_.file(kBestWeights));
+  say_at_interrupt(kMeasuring);
+  const Index trained = state_.step - first_step_;
+  progress_.keep((trained > 0 ? "trained " + number_of(trained, first_step_ > 0 ? "more step" : "step") +
+                                    " in " + duration_text(now_seconds() - started_) + "; "
+                              : "") +
+                 format("best validation loss %.4f", state_.best_loss) + "; weights in " +
+                 folder_.file(kBestWeights));
   clock_.enter(Phase::validation);
   load_weights(folder_.file(kBestWeights), task_.model());
-  Json metrics = {{"step", state_.step}};
-  metrics.update(task_.conclude(progress_));
-  if (metrics.size() > 1) folder_.append_metrics(metrics);
-  tell_time();
+  tell_time(task_.conclude(progress_));
   return kExitSuccess;
 }
 
-void TrainingRun::tell_time() {
+/// Writes the last line of metrics.jsonl, in one go: a training that was ended before writes it on resuming.
+void TrainingRun::tell_time(Json line) {
   progress_.keep("time: " + clock_.text());
-  Json metrics = {{"step", state_.step}, {"seconds", clock_.json()}};
+  Json metrics = {{"step", state_.step}};
+  if (line.is_object()) metrics.update(line);
+  metrics["seconds"] = clock_.json();
   if (compute_.device.is_cuda()) {
     progress_.keep(peak_memory_text(compute_.device));
     metrics["device"] = compute_.text();

@@ -3,6 +3,7 @@
 #include <tapeformer/autograd/later_item.h>
 #include <tapeformer/examples/compute.h>
 #include <tapeformer/examples/phase_clock.h>
+#include <tapeformer/examples/program.h>
 #include <tapeformer/examples/progress.h>
 #include <tapeformer/examples/run_folder.h>
 #include <tapeformer/examples/training_options.h>
@@ -22,7 +23,9 @@ namespace tapeformer {
 struct TrainingControl {
   double max_minutes = 0;  ///< stop after so long and save; 0 for no limit
   Index threads = 0;       ///< 0: all, or on resuming as many as before
+  Index steps = 0;         ///< on resuming: train up to this step, not to the run's own last one; 0: its own
   ComputeOptions compute = {};
+  std::function<bool()> stops = interrupted;  ///< asked before every batch
 };
 
 /// One batch's loss, on the tape that records.
@@ -75,8 +78,8 @@ class TrainingTask {
   /// Adds to the checkpoint's state what next_batch needs to go on, and what the task is made from.
   virtual void save_state(Json& state) const = 0;
   virtual void load_state(const Json& state) = 0;
-  /// Called when the training is over, with the best weights in the model. What it returns ends
-  /// metrics.jsonl.
+  /// Called when the training is over, with the best weights in the model. What it returns goes into the line
+  /// that ends metrics.jsonl.
   virtual Json conclude(Progress& progress);
 
   /// The program's name and what its models are for, as messages say them: "train_translation", "translate".
@@ -86,7 +89,8 @@ class TrainingTask {
 
 /// The loop that trains in a run folder: gradient accumulation, clipping, the schedule, validations, the
 /// best weights, checkpoints, log and metrics, and stopping at a limit or at Ctrl-C. A resumed run computes
-/// bit for bit what it would have without the break.
+/// bit for bit what it would have without the break: a step that is stopped between its batches is computed
+/// anew.
 class TrainingRun {
  public:
   /// `clock` has measured what came before; the model computes as `compute` says already.
@@ -95,8 +99,9 @@ class TrainingRun {
 
   /// Makes the folder. Throws: DataError
   void start();
-  /// Goes on where `checkpoint`, the folder's, was written. Throws: CheckpointError
-  void resume(const Json& checkpoint);
+  /// Goes on where `checkpoint`, the folder's, was written: to its end, or, with the number of steps that the
+  /// run was to have before, to the end that the task's options name now. Throws: CheckpointError
+  void resume(const Json& checkpoint, Index steps_before = 0);
   /// Runs to the end, to a limit or to Ctrl-C; returns the exit code.
   /// Throws: Error if the loss is no longer finite; the last checkpoint stays
   int run();
@@ -123,7 +128,8 @@ class TrainingRun {
 
   void require_finite(double value, const char* name, Index step);
   BatchLoss pass();
-  void train_step();
+  bool train_step();
+  void change_steps(Index before);
   void settle(std::size_t most_queued = 0);
   void log_step(const QueuedStep& step, double loss);
   void validate();
@@ -131,7 +137,7 @@ class TrainingRun {
   std::string status(Index step, double loss) const;
   int stop(bool late);
   int finish();
-  void tell_time();
+  void tell_time(Json line);
 
   RunFolder folder_;
   TrainingControl control_;
@@ -146,6 +152,7 @@ class TrainingRun {
   State state_;
   std::deque<QueuedStep> queued_;
   bool has_told_refusal_ = false;
+  std::string status_;  // what the progress line shows between steps
   double started_ = 0, log_started_ = 0;
   Index first_step_ = 0, timed_tokens_ = 0;  // tokens since log_started_
   Index checkpointed_step_ = -1;
@@ -156,7 +163,8 @@ using MakeTask = std::function<std::unique_ptr<TrainingTask>(const Json* checkpo
 
 /// A new training in `folder`; returns the exit code. Throws: DataError if the folder holds one already
 int start_training(const RunFolder& folder, const TrainingControl& control, const MakeTask& make_task);
-/// Goes on from the folder's checkpoint. Throws: CheckpointError
+/// Goes on from the folder's checkpoint; where the control names another number of steps, `make_task` finds
+/// it in the checkpoint's options. Throws: CheckpointError; Error if the run has come to that step already
 int resume_training(const RunFolder& folder, const TrainingControl& control, const MakeTask& make_task);
 
 }  // namespace tapeformer

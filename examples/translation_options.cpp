@@ -24,6 +24,9 @@ void TranslationOptions::for_each(Self& o, const F& f) {
   f("Vocabulary", "source_model", o.source_model,
     "a SentencePiece model for the source, instead of training one");
   f("Vocabulary", "target_model", o.target_model, "a SentencePiece model for the target");
+  f("Model", "from", o.from,
+    "fine-tune: start from the weights in this run, with its sizes and vocabularies; the schedule begins "
+    "anew");
   f("Model", "width", o.width, "C, width of the states; a multiple of the heads");
   f("Model", "heads", o.heads, "H, attention heads");
   f("Model", "attention", o.attention,
@@ -48,7 +51,7 @@ void TranslationOptions::for_each(Self& o, const F& f) {
 void TranslationOptions::add_to(const Command& command) { add_options(command, *this); }
 
 void TranslationOptions::make_paths_absolute() {
-  for (std::string* path : {&pairs, &source, &target, &source_model, &target_model}) {
+  for (std::string* path : {&pairs, &source, &target, &source_model, &target_model, &from}) {
     if (!path->empty()) *path = std::filesystem::absolute(*path).string();
   }
 }
@@ -117,7 +120,21 @@ void to_json(nlohmann::ordered_json& json, const TranslationOptions& options) {
 
 void from_json(const nlohmann::ordered_json& json, TranslationOptions& options) {
   read_options(json, options,
-               {"attention", "groups", "latent_width", "keep_checkpoints", "recompute_layers"});
+               {"attention", "groups", "latent_width", "keep_checkpoints", "recompute_layers", "from"});
+}
+
+void take_fine_tuned(TranslationOptions& options, const TranslationOptions& trained, const Command& command) {
+  const nlohmann::ordered_json has = trained;
+  TranslationOptions::for_each(options, [&](const char* group, const char* name, auto& field, const char*) {
+    const std::string kind = group, option = name;
+    if ((kind != "Vocabulary" && kind != "Model") || option == "from" || option == "dropout") return;
+    const nlohmann::ordered_json asked = field;
+    if (command.find(flag_of(option)).given() && asked != has.at(option)) {
+      throw Error(flag_of(option) + " " + asked.dump() + " contradicts --from " + options.from +
+                  ", which has " + has.at(option).dump());
+    }
+    has.at(option).get_to(field);
+  });
 }
 
 }  // namespace tapeformer

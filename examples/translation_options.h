@@ -26,6 +26,7 @@ struct TranslationOptions {
   bool shared_vocabulary = false;
   std::string source_model, target_model;  ///< SentencePiece models to use instead of training
   // Model
+  std::string from;  ///< a run whose weights and vocabularies training starts from
   Index width = 128, heads = 4, encoder_layers = 2, decoder_layers = 2, feed_forward = 256, max_length = 128;
   double dropout = 0.1;
   std::string activation = "relu", positions = "sinusoidal";
@@ -54,5 +55,10 @@ struct TranslationOptions {
 void to_json(nlohmann::ordered_json& json, const TranslationOptions& options);
 /// Throws: nlohmann::json::exception if a field is missing or of another type.
 void from_json(const nlohmann::ordered_json& json, TranslationOptions& options);
+
+/// Makes `options` describe a model that starts from the run in options.from, which was trained as `trained`
+/// says: its vocabularies and its model, but for the dropout.
+/// Throws: Error naming an option that `command` was given and that says otherwise
+void take_fine_tuned(TranslationOptions& options, const TranslationOptions& trained, const Command& command);
 
 }  // namespace tapeformer

@@ -1,5 +1,6 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/json.h>
+#include <tapeformer/autograd/number_of.h>
 #include <tapeformer/autograd/tape.h>
 #include <tapeformer/examples/translation_trainer.h>
 #include <tapeformer/nn/generate.h>
@@ -43,9 +44,21 @@ double validation_loss(EncoderDecoder& model, TranslationBatches& batches, Progr
   return total / static_cast<double>(tokens);
 }
 
+TranslationOptions trained_options(const RunFolder& folder) {
+  try {
+    return folder.config().at("training").get<TranslationOptions>();
+  } catch (const Json::exception& error) {
+    throw CheckpointError(folder.file("config.json") + ": is not of this program: " + error.what());
+  }
+}
+
 TranslationTask::TranslationTask(const TranslationOptions& options, Progress& progress) : options_(options) {
   options_.check();
   load_pairs(progress);
+  if (!options_.from.empty()) {
+    start_from_run(progress);
+    return;
+  }
   progress.show("making the vocabularies");
   vocabularies_ = make_vocabularies(options_, corpus_.train);
   make_batches_and_model(
@@ -62,6 +75,17 @@ TranslationTask::TranslationTask(const RunFolder& folder, const Json& checkpoint
   vocabularies_ = Vocabularies::load(folder.path(), folder.config());
   if (options_.shared_vocabulary) vocabularies_.target = vocabularies_.source;
   make_batches_and_model(EncoderDecoderConfig::from_json(folder.config().dump()), progress);
+}
+
+void TranslationTask::start_from_run(Progress& progress) {
+  const RunFolder from(options_.from);
+  vocabularies_ = Vocabularies::load(from.path(), from.config());
+  if (options_.shared_vocabulary) vocabularies_.target = vocabularies_.source;
+  EncoderDecoderConfig config = EncoderDecoderConfig::from_json(from.config().dump());
+  config.layer.dropout = options_.dropout;
+  make_batches_and_model(config, progress);
+  load_weights(from.file("weights.safetensors"), *model_);
+  progress.keep("starts from the weights in " + from.path() + "; optimizer and schedule begin anew");
 }
 
 void TranslationTask::load_pairs(Progress& progress) {
@@ -84,15 +108,15 @@ void TranslationTask::make_batches_and_model(const EncoderDecoderConfig& config,
   model_ = std::make_unique<EncoderDecoder>(config, random);
   model_->recompute_layers(options_.training.recompute_layers);
   progress.keep("vocabularies of " + std::to_string(config.source_vocabulary) + " and " +
-                std::to_string(config.target_vocabulary) + " pieces; " +
+                number_of(config.target_vocabulary, "piece") + "; " +
                 count_text(static_cast<double>(model_->parameter_count())) + " parameters; " +
-                std::to_string(train_batches_->batches_per_epoch()) + " batches an epoch, " +
+                number_of(train_batches_->batches_per_epoch(), "batch", "batches") + " an epoch, " +
                 format("%.1f", 100 * train_batches_->padding_share()) + " % padding" +
                 (train_batches_->dropped() > 0
-                     ? "; left out " + std::to_string(train_batches_->dropped()) + " pairs of more than " +
-                           std::to_string(options_.max_length) + " tokens"
+                     ? "; left out " + number_of(train_batches_->dropped(), "pair") + " of more than " +
+                           number_of(options_.max_length, "token")
                      : "") +
-                "; " + std::to_string(omp_get_max_threads()) + " threads");
+                "; " + number_of(omp_get_max_threads(), "thread"));
 }
 
 void TranslationTask::describe(const RunFolder& folder) {
@@ -173,8 +197,9 @@ void TranslationTask::show_samples(Progress& progress, bool graphs) {
   const std::vector<Hypothesis> found = beam_search(*model_, sources, search);
   model_->train();
   for (std::size_t i = 0; i < count; ++i) {
-    progress.keep("  " + corpus_.validation[i].source + "  →  " +
-                  vocabularies_.target->decode(found[i].tokens));
+    const TextPair& pair = corpus_.validation[i];
+    progress.keep("  " + pair.source + "  →  " + vocabularies_.target->decode(found[i].tokens) +
+                  "  (reference: " + pair.target + ")");
   }
 }
 

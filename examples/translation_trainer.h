@@ -13,6 +13,9 @@ namespace tapeformer {
 double validation_loss(EncoderDecoder& model, TranslationBatches& batches, Progress& progress,
                        Index most = 0);
 
+/// How the run in `folder` was trained. Throws: CheckpointError
+TranslationOptions trained_options(const RunFolder& folder);
+
 /// Trains an EncoderDecoder with teacher forcing.
 class TranslationTask : public TrainingTask {
  public:
@@ -40,6 +43,7 @@ class TranslationTask : public TrainingTask {
 
  private:
   void load_pairs(Progress& progress);
+  void start_from_run(Progress& progress);
   void make_batches_and_model(const EncoderDecoderConfig& config, Progress& progress);
 
   TranslationOptions options_;

@@ -12,15 +12,17 @@
 
 namespace tapeformer {
 
-/// The lines of metrics.jsonl that have `field`, without what depends on the clock; where the time went comes
-/// only when asked for.
+/// The lines of metrics.jsonl that have `field`, without what depends on the clock or the device, unless that
+/// is asked for.
 inline std::vector<Json> metrics(const RunFolder& folder, const std::string& field) {
   std::vector<Json> found;
   std::istringstream lines(read_file(folder.file("metrics.jsonl")));
   for (std::string line; std::getline(lines, line);) {
     Json entry = parse_json(line);
     entry.erase("tokens_per_second");
-    if (entry.contains(field) && (field == "seconds" || !entry.contains("seconds"))) found.push_back(entry);
+    if (field != "seconds")
+      for (const char* other : {"seconds", "device", "graphs", "peak_device_bytes"}) entry.erase(other);
+    if (entry.contains(field) && entry.size() > 1) found.push_back(entry);
   }
   return found;
 }

@@ -94,6 +94,25 @@ keeps_others_out() {
   check "and its lock is gone" test ! -e "$run/training.lock"
 }
 
+# After interrupts_training TERM: what Ctrl-C said.
+answers_ctrl_c() {
+  check "Ctrl-C says at once what it waits for" \
+    grep -q 'finishing this \(batch\|validation\), then saving; once more leaves without saving' "$work/err"
+}
+
+# goes_on FOLDER: the finished run of 60 steps there can train longer.
+goes_on() {
+  local resumed=(train --run "$1" --resume)
+  refuses "going on to a step that is done" "--steps must be above 60" "${resumed[@]}" --steps 60
+  refuses "going on to no step" "--steps must be positive; got 0" "${resumed[@]}" --steps 0
+  refuses "changing another option" "--seed cannot be changed, only --steps" "${resumed[@]}" --steps 70 --seed 2
+  train "$1" --resume --steps 75
+  check "a finished training goes on" test $? = 0
+  check "and says what its schedule does" grep -q 'goes on to step 75, with the cosine schedule of 75 steps: the learning rate' "$work/err"
+  check "it has come to that step" grep -q '"step":75' "$1/metrics.jsonl"
+  check "and config.json says so" grep -q '"steps": 75' "$1/config.json"
+}
+
 # recomputes_layers OPTIONS...: what "$work/whole" was trained with gives the same with layers recomputed.
 recomputes_layers() {
   train "$work/recomputed" "$@" --recompute-layers --max-minutes 0.0000001

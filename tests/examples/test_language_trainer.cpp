@@ -59,11 +59,11 @@ TEST_SUITE("examples/language_trainer") {
       CHECK(line.at("bits_per_byte").get<double>() < loss / std::log(2.0));
     }
     CHECK(log.says("96 tokens a step"));
-    CHECK(log.says("1 layers, width 16, context 8, vocabulary 7"));
+    CHECK(log.says("1 layer, width 16, context 8, vocabulary 7"));
     CHECK(log.says(", estimated "));
     CHECK(log.says("the best weights: "));
-    // Each sample begins with the first tokens of the validation part.
-    const std::string sample = "\n  " + walk(4, 2);
+    // Each sample begins with the first tokens of the validation part, and says where they end.
+    const std::string sample = "\n  [" + walk(4, 2) + "]";
     CHECK(log.text().find(sample, log.text().find(sample) + 1) != std::string::npos);
     CHECK(metrics(folder, "epoch").back().at("epoch") == 60 * 2 * 6 / (1500 / 8 - 1));
 
@@ -214,6 +214,8 @@ TEST_SUITE("examples/language_trainer") {
       best = std::min(best, line.at("validation_loss").get<double>());
     }
     CHECK(metrics(folder, "best_estimated_loss").empty());
+    CHECK(log.says(", estimated from 1 batch, "));  // which does not tell how far off it is
+    CHECK_FALSE(log.says("±"));
 
     LanguageRun run = LanguageRun::load(folder.path());
     Progress progress;
@@ -221,6 +223,28 @@ TEST_SUITE("examples/language_trainer") {
     const LanguageMeasure measure(data.validation, *data.tokenizer, 6, 8, 1, {});
     CHECK(measure.exact(run.model, progress).nats == last(folder, "best_loss"));
     CHECK(measure.estimate(run.model, 1, 0, progress).nats == best);  // the same batch at every validation
+  }
+
+  TEST_CASE("a run that goes on to more steps measures as it did, and says so in its folder") {
+    const CapturedLog log;
+    const TemporaryFolder temporary;
+    const RunFolder folder(temporary.file("run"));
+    LanguageOptions options = tiny_options(temporary);
+    options.validation_kind = "auto";
+    options.training.steps = 10, options.training.warmup = 2, options.training.validate_every = 1000;
+    CHECK(train_language_model(folder, options, {}) == kExitSuccess);
+    TrainingControl control;
+    control.steps = 200;
+    options.training.steps = 200;
+    CHECK(validation_plan(options, 230).exact);  // which a run of 200 steps has time for
+    control.max_minutes = 1e-12;
+    CHECK(resume_language_model(folder, control) == kExitSuccess);
+    CHECK(log.says("goes on to step 200, with the cosine schedule of 200 steps"));
+    CHECK(folder.config().at("training").at("steps") == 200);
+    CHECK(resume_language_model(folder, {}) == kExitSuccess);
+    const std::vector<Json> lines = metrics(folder, "validation_loss");
+    REQUIRE(lines.size() == 2);
+    for (const Json& line : lines) CHECK(line.at("estimated_loss") == line.at("validation_loss"));
   }
 
   TEST_CASE("batches whose gradients are accumulated are the batches of more steps") {

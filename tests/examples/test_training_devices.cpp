@@ -9,19 +9,6 @@
 
 using namespace tapeformer;
 
-namespace {
-
-int start(const RunFolder& folder, ToyTask& task, double max_minutes = 0) {
-  Progress progress;
-  TrainingControl control;
-  control.max_minutes = max_minutes;
-  TrainingRun run(folder, control, task, progress);
-  run.start();
-  return run.run();
-}
-
-}  // namespace
-
 TEST_SUITE("examples/training_devices") {
   TEST_CASE("the next batch is made while the step is computed, but none behind the last step") {
     class OrderedTask : public ToyTask {

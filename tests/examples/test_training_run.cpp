@@ -19,37 +19,6 @@ using namespace tapeformer;
 
 namespace {
 
-constexpr double kOneStep = 1e-12;  // minutes: any step takes longer
-
-int start(const RunFolder& folder, ToyTask& task, double max_minutes = 0) {
-  Progress progress;
-  TrainingControl control;
-  control.max_minutes = max_minutes;
-  TrainingRun run(folder, control, task, progress);
-  run.start();
-  return run.run();
-}
-
-int resume(const RunFolder& folder, ToyTask& task, double max_minutes = 0) {
-  Progress progress;
-  TrainingControl control;
-  control.max_minutes = max_minutes;
-  TrainingRun run(folder, control, task, progress);
-  run.resume(folder.checkpoint_state());
-  return run.run();
-}
-
-std::vector<double> weights_in(const RunFolder& folder, const std::string& name = "weights.safetensors") {
-  ToyModel model;
-  const SafetensorsFile file = SafetensorsFile::open(folder.file(name));
-  load_weights(file, file.metadata().count("state") > 0 ? "model." : "", model);
-  std::vector<double> all;
-  for (const auto& [path, tensor] : weights_of(model)) {
-    for (Index i = 0; i < tensor.elements(); ++i) all.push_back(tensor.at(i));
-  }
-  return all;
-}
-
 double largest_difference(const std::vector<double>& a, const std::vector<double>& b) {
   REQUIRE(a.size() == b.size());
   double largest = 0;

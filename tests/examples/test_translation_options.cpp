@@ -75,4 +75,43 @@ TEST_SUITE("examples/translation_options") {
     json.erase("steps");
     CHECK_THROWS_AS(json.get<TranslationOptions>(), nlohmann::json::exception);
   }
+
+  TEST_CASE("fine-tuning takes model and vocabularies of the run, and refuses what says otherwise") {
+    const TranslationOptions trained = parsed(
+        {"--width",     "48",        "--heads",      "3",       "--attention",     "gqa", "--groups",  "1",
+         "--tokenizer", "character", "--vocabulary", "77",      "--max-length",    "33",  "--dropout", "0.4",
+         "--steps",     "9",         "--pairs",      "old.tsv", "--learning-rate", "0.5"});
+    const auto tuned = [&](std::vector<std::string> arguments) {
+      arguments.insert(arguments.end(), {"--from", "runs/old"});
+      TranslationOptions options;
+      const CommandLine line;
+      options.add_to(line);
+      read(line, arguments);
+      take_fine_tuned(options, trained, line);
+      return options;
+    };
+    const TranslationOptions options = tuned({"--pairs", "new.tsv", "--width", "48", "--dropout", "0.2"});
+    CHECK(options.from == "runs/old");
+    CHECK(options.width == 48);
+    CHECK(options.heads == 3);
+    CHECK(options.groups == 1);
+    CHECK(options.attention == "gqa");
+    CHECK(options.tokenizer == "character");
+    CHECK(options.vocabulary == 77);
+    CHECK(options.max_length == 33);
+    CHECK(options.dropout == 0.2);
+    CHECK(tuned({}).dropout == TranslationOptions().dropout);
+    CHECK(options.pairs == "new.tsv");
+    CHECK(options.training.steps == TranslationOptions().training.steps);
+    CHECK(options.training.learning_rate == TranslationOptions().training.learning_rate);
+    CHECK_NOTHROW(options.check());
+    CHECK(message_of<Error>([&] {
+            tuned({"--width", "64"});
+          }) == "--width 64 contradicts --from runs/old, which has 48");
+    CHECK(message_of<Error>([&] {
+            tuned({"--tokenizer", "bpe"});
+          }) == "--tokenizer \"bpe\" contradicts --from runs/old, which has \"character\"");
+    CHECK(message_of<Error>([&] { tuned({"--post-norm"}); }) ==
+          "--post-norm true contradicts --from runs/old, which has false");
+  }
 }

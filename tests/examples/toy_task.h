@@ -10,6 +10,7 @@
 
 #include <cmath>
 #include <limits>
+#include <string>
 #include <vector>
 
 namespace tapeformer {
@@ -126,5 +127,47 @@ class ToyTask : public TrainingTask {
   std::vector<int> targets_;
   Index batches_ = 0, rows_ = 0, read_ = 0, validated_ = 0;
 };
+
+constexpr double kOneStep = 1e-12;  // minutes: any step takes longer
+
+inline int start(const RunFolder& folder, ToyTask& task, const TrainingControl& control,
+                 bool terminal = false) {
+  Progress progress(terminal);
+  TrainingRun run(folder, control, task, progress);
+  run.start();
+  return run.run();
+}
+
+inline int resume(const RunFolder& folder, ToyTask& task, const TrainingControl& control,
+                  Index steps_before = 0) {
+  Progress progress(false);
+  TrainingRun run(folder, control, task, progress);
+  run.resume(folder.checkpoint_state(), steps_before);
+  return run.run();
+}
+
+inline TrainingControl limited(double max_minutes) {
+  TrainingControl control;
+  control.max_minutes = max_minutes;
+  return control;
+}
+inline int start(const RunFolder& folder, ToyTask& task, double max_minutes = 0) {
+  return start(folder, task, limited(max_minutes));
+}
+inline int resume(const RunFolder& folder, ToyTask& task, double max_minutes = 0) {
+  return resume(folder, task, limited(max_minutes));
+}
+
+inline std::vector<double> weights_in(const RunFolder& folder,
+                                      const std::string& name = "weights.safetensors") {
+  ToyModel model;
+  const SafetensorsFile file = SafetensorsFile::open(folder.file(name));
+  load_weights(file, file.metadata().count("state") > 0 ? "model." : "", model);
+  std::vector<double> all;
+  for (const auto& [path, tensor] : weights_of(model)) {
+    for (Index i = 0; i < tensor.elements(); ++i) all.push_back(tensor.at(i));
+  }
+  return all;
+}
 
 }  // namespace tapeformer

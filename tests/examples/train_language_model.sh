@@ -37,10 +37,28 @@ check "--keep-checkpoints keeps the last two" test "$(ls "$work/whole" | grep -c
 interrupts_training TERM "$work/stopped" "${tiny[@]}" --keep-checkpoints 2
 check "Ctrl-C ends with 130" test $code = 130
 check "Ctrl-C says how to go on" grep -q -- 'train_language_model train --run .* --resume' "$work/err"
+answers_ctrl_c
 train "$work/stopped" --resume
 check "a stopped training resumes to the same weights" cmp "$work/whole/weights.safetensors" "$work/stopped/weights.safetensors"
 train "$work/stopped" --resume
 check "resuming a finished training says so" grep -q finished "$work/err"
+goes_on "$work/stopped"
+
+# A signal in a step of seconds, and another one.
+"$program" train --run "$work/slow" --width 512 --heads 8 --batch 64 --context 256 --accumulate 1 --steps 10 --samples 0 \
+  --threads 1 >/dev/null 2>"$work/err" &
+victim=$!
+for _ in $(seq 3000); do
+  test -e "$work/slow/checkpoint.safetensors" && break
+  sleep 0.01
+done
+kill -TERM $victim
+sleep 1.5
+kill -TERM $victim 2>/dev/null
+wait $victim
+check "Ctrl-C twice ends with 130" test $? = 130
+check "it is answered at once" grep -q 'finishing this step, then saving; once more leaves without saving' "$work/err"
+check "and so is the second" grep -q 'left at once\|interrupted at step' "$work/err"
 
 # --- one training a folder ------------------------------------------------------------------------------------
 reads() { generate "$1" --prompt int --max-tokens 5; }

@@ -11,6 +11,7 @@ tiny=(--grammar-pairs 400 --held-out 20 --tokenizer word --width 16 --heads 2 --
 # --- a whole training, then the same one interrupted -------------------------------------------------------
 train "$work/whole" "${tiny[@]}"
 check "a training ends well" test $? = 0
+cp "$work/err" "$work/err.whole"
 check "the best weights are there" test -s "$work/whole/weights.safetensors"
 check "metrics are JSON lines with validation losses" grep -q '"validation_loss"' "$work/whole/metrics.jsonl"
 
@@ -27,10 +28,27 @@ check "and so are the losses in metrics.jsonl" test "$(losses "$work/whole")" = 
 interrupts_training TERM "$work/stopped" "${tiny[@]}"
 check "Ctrl-C ends with 130" test $code = 130
 check "Ctrl-C says how to go on" grep -q -- '--resume' "$work/err"
+answers_ctrl_c
 train "$work/stopped" --resume
 check "a stopped training resumes to the same weights" cmp "$work/whole/weights.safetensors" "$work/stopped/weights.safetensors"
 train "$work/stopped" --resume
 check "resuming a finished training says so" grep -q finished "$work/err"
+goes_on "$work/stopped"
+
+# --- another training from its weights ------------------------------------------------------------------------
+validated() { grep -o '"validation_loss":[0-9.]*' "$1/metrics.jsonl" | tail -1; }
+train "$work/tuned" --from "$work/whole" "${tiny[@]}" --steps 2 --warmup 0 --learning-rate 1e-12
+check "fine-tuning a run" test $? = 0
+check "it says what it starts from" grep -q "starts from the weights in .*whole; optimizer and schedule begin anew" "$work/err"
+check "fine-tuning keeps the vocabularies" cmp "$work/whole/source.vocabulary" "$work/tuned/source.vocabulary"
+validated "$work/whole" >"$work/before" && validated "$work/tuned" >"$work/after"
+check "a step of next to nothing leaves the model's loss" alike "$work/before" "$work/after" 1e-4
+train "$work/tuned" --resume --steps 3
+check "a fine-tuned run goes on" test $? = 0
+refuses "fine-tuning to another width" "--width 32 contradicts --from .*, which has 16" train --run "$work/new" \
+  --from "$work/whole" --width 32
+refuses "fine-tuning nothing" "nothere" train --run "$work/new" --from "$work/nothere"
+check "samples show the source, the translation and the reference" grep -q '^  .*  →  .*  (reference: .*)$' "$work/err.whole"
 
 # --- one training a folder -----------------------------------------------------------------------------------
 reads() { echo 'the cat sleeps .' | "$program" translate --run "$1"; }

@@ -50,11 +50,11 @@ TEST_SUITE("optim/schedule") {
   }
 
   TEST_CASE("every schedule reaches its peak at the end of the warm-up, and at once without one") {
-    for (const char* kind : {"constant", "inverse_square_root", "cosine"}) {
+    for (const std::string kind : {"constant", "inverse_square_root", "cosine"}) {
       CAPTURE(kind);
       for (const Index warmup : {0, 1, 2, 7}) {
         CAPTURE(warmup);
-        if (warmup == 0 && kind == std::string("inverse_square_root")) continue;  // refused
+        if (warmup == 0 && kind == "inverse_square_root") continue;  // refused
         for (const Index total : {warmup + 1, warmup + 2, warmup + 50}) {
           const Schedule schedule({kind, 0.3, warmup, total, 0});
           const Index peak = std::max<Index>(warmup, 1) - 1;
