@@ -130,9 +130,10 @@ Validation LanguageTask::validate(Progress& progress) {
     const MeanLoss estimate = measure_.estimate(model_, plan_.batches, 0, progress);
     if (!plan_.exact) result.loss = estimate.nats;
     result.further.emplace_back("estimated_loss", estimate.nats);
-    const std::string drawn = number_of(plan_.batches, "batch", "batches");
-    result.remark = plan_.exact ? format(", estimated %.4f", estimate.nats) + estimate.error_text()
-                                : ", estimated from " + drawn + estimate.error_text();
+    const std::string error = estimate.error_text();
+    result.remark = plan_.exact
+                        ? format(", estimated %.4f", estimate.nats) + error
+                        : ", estimated" + error + " from " + number_of(plan_.batches, "batch", "batches");
   }
   return result;
 }
