@@ -48,14 +48,18 @@ TranslationBatches::TranslationBatches(std::vector<EncodedPair> pairs, const Bat
   }
   const Index limit = std::min(config.token_budget, config.max_tokens);
   const auto read = static_cast<Index>(pairs_.size());
+  const auto is_empty = [](const EncodedPair& pair) { return pair.source.empty() || pair.target.empty(); };
   const auto too_long = [limit](const EncodedPair& pair) {
     return static_cast<Index>(std::max(pair.source.size(), pair.target.size())) + 1 > limit;
   };
+  pairs_.erase(std::remove_if(pairs_.begin(), pairs_.end(), is_empty), pairs_.end());
+  dropped_empty_ = read - static_cast<Index>(pairs_.size());
   pairs_.erase(std::remove_if(pairs_.begin(), pairs_.end(), too_long), pairs_.end());
-  dropped_ = read - static_cast<Index>(pairs_.size());
+  dropped_ = read - dropped_empty_ - static_cast<Index>(pairs_.size());
   if (pairs_.empty()) {
-    throw DataError("[batching] no usable pairs; got " + std::to_string(read) + ", all over the limit of " +
-                    limits);
+    throw DataError("[batching] no usable pairs; got " + std::to_string(read) + ", " +
+                    (dropped_ == read ? "all" : std::to_string(dropped_)) + " over the limit of " + limits +
+                    (dropped_empty_ > 0 ? " and " + std::to_string(dropped_empty_) + " without tokens" : ""));
   }
   order_.resize(pairs_.size());
   order_epoch(0);

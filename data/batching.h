@@ -40,7 +40,8 @@ struct BatchingConfig {
   /// The most positions in the larger of a batch's two matrices: rows times the longest side, padding
   /// included.
   Index token_budget = 4096;
-  /// Pairs with a longer side, end or begin included, are dropped and counted.
+  /// Pairs with a longer side, end or begin included, are dropped and counted; so are pairs with a side of no
+  /// tokens, which has nothing to learn from.
   Index max_tokens = 256;
   std::uint64_t seed = 0;
   /// Off: every epoch has the same batches in the same order, short ones first (validation).
@@ -51,7 +52,7 @@ struct BatchingConfig {
 /// the batches change with every epoch, as a pure function of (seed, epoch).
 class TranslationBatches {
  public:
-  /// Throws:  DataError if the budget or the limit is not positive, or no pair is within both
+  /// Throws:  DataError if the budget or the limit is not positive, or no pair has tokens and is within both
   TranslationBatches(std::vector<EncodedPair> pairs, const BatchingConfig& config);
 
   /// The batch at position(), which moves on, past the end into the next epoch.
@@ -63,7 +64,9 @@ class TranslationBatches {
   /// The same in every epoch.
   Index batches_per_epoch() const { return static_cast<Index>(starts_.size()) - 1; }
   Index pairs() const { return static_cast<Index>(order_.size()); }
+  /// How many were too long, and how many had a side without tokens.
   Index dropped() const { return dropped_; }
+  Index dropped_empty() const { return dropped_empty_; }
   /// Tokens in one epoch that are not padding, source and target.
   Index tokens() const { return tokens_; }
   /// The share of an epoch's positions that is padding, in [0, 1).
@@ -81,7 +84,7 @@ class TranslationBatches {
   std::vector<Index> starts_;       // where in order_ a batch starts; the last entry is the end
   std::vector<Index> batch_order_;  // the epoch's order of the batches
   BatchPosition position_;
-  Index dropped_ = 0, tokens_ = 0, positions_ = 0;
+  Index dropped_ = 0, dropped_empty_ = 0, tokens_ = 0, positions_ = 0;
 };
 
 }  // namespace tapeformer

@@ -7,10 +7,15 @@
 #include <cerrno>
 #include <cstring>
 #include <fstream>
+#include <iostream>
 #include <unordered_map>
+#include <unordered_set>
 
 namespace tapeformer {
 namespace {
+
+/// What messages call it.
+std::string name_of(const std::string& path) { return path == kStandardInput ? "standard input" : path; }
 
 /// Throws: DataError when one side is blank.
 void check_sides(const TextPair& pair, const std::string& path, Index line) {
@@ -18,11 +23,7 @@ void check_sides(const TextPair& pair, const std::string& path, Index line) {
   if (trim_end(pair.target).empty()) throw DataError(path, line, "the target side is empty");
 }
 
-}  // namespace
-
-std::vector<std::string> read_lines(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) throw DataError(path, 0, std::string("cannot be opened: ") + std::strerror(errno));
+std::vector<std::string> lines_of(std::istream& file, const std::string& path) {
   std::vector<std::string> lines;
   for (std::string line; std::getline(file, line);) {
     if (lines.empty() && line.compare(0, 3, "\xef\xbb\xbf") == 0) line.erase(0, 3);
@@ -38,6 +39,15 @@ std::vector<std::string> read_lines(const std::string& path) {
   return lines;
 }
 
+}  // namespace
+
+std::vector<std::string> read_lines(const std::string& path) {
+  if (path == kStandardInput) return lines_of(std::cin, name_of(path));
+  std::ifstream file(path, std::ios::binary);
+  if (!file) throw DataError(path, 0, std::string("cannot be opened: ") + std::strerror(errno));
+  return lines_of(file, path);
+}
+
 std::vector<TextPair> read_tab_separated(const std::string& path, bool swap) {
   const std::vector<std::string> lines = read_lines(path);
   std::vector<TextPair> pairs;
@@ -46,29 +56,36 @@ std::vector<TextPair> read_tab_separated(const std::string& path, bool swap) {
     const Index number = static_cast<Index>(pairs.size()) + 1;
     const std::size_t tab = line.find('\t');
     if (tab == std::string::npos) {
-      throw DataError(path, number, "no tab between source and target; found \"" + line.substr(0, 60) + "\"");
+      throw DataError(name_of(path), number,
+                      "no tab between source and target; found \"" + line.substr(0, 60) + "\"");
     }
     const std::size_t end = line.find('\t', tab + 1);
     TextPair pair{line.substr(0, tab), line.substr(tab + 1, end == std::string::npos ? end : end - tab - 1)};
     if (swap) std::swap(pair.source, pair.target);
-    check_sides(pair, path, number);
+    check_sides(pair, name_of(path), number);
     pairs.push_back(std::move(pair));
   }
   return pairs;
 }
 
+std::string sentence_of_line(std::string line) {
+  std::replace(line.begin(), line.end(), '\t', ' ');
+  return line;
+}
+
 std::vector<TextPair> read_line_aligned(const std::string& source_path, const std::string& target_path) {
   std::vector<std::string> sources = read_lines(source_path), targets = read_lines(target_path);
   if (sources.size() != targets.size()) {
-    throw DataError(target_path, 0,
-                    "has " + std::to_string(targets.size()) + " lines, but " + source_path + " has " +
-                        std::to_string(sources.size()) + "; line-aligned files have the same number");
+    throw DataError(name_of(target_path), 0,
+                    "has " + std::to_string(targets.size()) + " lines, but " + name_of(source_path) +
+                        " has " + std::to_string(sources.size()) +
+                        "; line-aligned files have the same number");
   }
   std::vector<TextPair> pairs(sources.size());
   for (std::size_t i = 0; i < pairs.size(); ++i) {
-    pairs[i] = {std::move(sources[i]), std::move(targets[i])};
+    pairs[i] = {sentence_of_line(std::move(sources[i])), sentence_of_line(std::move(targets[i]))};
     const bool source_blank = trim_end(pairs[i].source).empty();
-    check_sides(pairs[i], source_blank ? source_path : target_path, static_cast<Index>(i) + 1);
+    check_sides(pairs[i], name_of(source_blank ? source_path : target_path), static_cast<Index>(i) + 1);
   }
   return pairs;
 }
@@ -95,6 +112,12 @@ FilterReport filter_by_words(std::vector<TextPair>& pairs, Index max_words, cons
   report.kept = static_cast<Index>(pairs.size());
   if (pairs.empty()) throw DataError(path, 0, "no usable pairs: " + report.text(max_words));
   return report;
+}
+
+Index count_sources(const std::vector<TextPair>& pairs) {
+  std::unordered_set<std::string_view> seen;
+  for (const TextPair& pair : pairs) seen.insert(pair.source);
+  return static_cast<Index>(seen.size());
 }
 
 CorpusSplit split_by_source(std::vector<TextPair> pairs, Index held_out, std::uint64_t seed,

@@ -15,16 +15,22 @@ struct TextPair {
   bool operator==(const TextPair& other) const { return source == other.source && target == other.target; }
 };
 
-/// The lines of a UTF-8 text file, without CR, LF and a byte order mark.
+/// The path that names standard input, where lines are read.
+constexpr const char* kStandardInput = "-";
+
+/// The lines of a UTF-8 text file, or of standard input, without CR, LF and a byte order mark.
 /// Throws:  DataError if the file is missing, unreadable or empty, or a line is not UTF-8 or has a NUL
 std::vector<std::string> read_lines(const std::string& path);
 
 /// Pairs from lines `source<TAB>target[<TAB>ignored...]`; with `swap` the second column is the source.
-/// Throws:  DataError as read_lines; for a line without a tab or with an empty side
+/// Throws:  DataError as read_lines; for a line without a tab or with a side of white space alone
 std::vector<TextPair> read_tab_separated(const std::string& path, bool swap = false);
 
+/// A sentence on a line of its own: tabs in it, which would part columns elsewhere, count as spaces.
+std::string sentence_of_line(std::string line);
+
 /// Pairs from two files whose lines correspond.
-/// Throws:  DataError as read_lines; for an empty line or different line counts
+/// Throws:  DataError as read_lines; for a line of white space alone or different line counts
 std::vector<TextPair> read_line_aligned(const std::string& source_path, const std::string& target_path);
 
 /// What filter_by_words kept, and why it dropped the rest.
@@ -38,6 +44,9 @@ struct FilterReport {
 /// Keeps the pairs of at most `max_words` words a side, counted between white space.
 /// Throws:  DataError naming `path` if none is left
 FilterReport filter_by_words(std::vector<TextPair>& pairs, Index max_words, const std::string& path);
+
+/// How many of the source sentences are different.
+Index count_sources(const std::vector<TextPair>& pairs);
 
 /// Training pairs, and held-out sentences with one reference each.
 struct CorpusSplit {

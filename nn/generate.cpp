@@ -5,7 +5,6 @@
 #include <tapeformer/nn/translation_steps.h>
 
 #include <algorithm>
-#include <numeric>
 
 namespace tapeformer {
 namespace {
@@ -18,8 +17,8 @@ Index position_limit(const EncoderDecoderConfig& model) {
 void check_sources(const char* op, const EncoderDecoder& model, const std::vector<TokenIds>& sources) {
   const Index longest = model.config().max_length - 1;
   for (const TokenIds& source : sources) {
-    if (!source.empty() && static_cast<Index>(source.size()) <= longest) continue;
-    throw ShapeError(std::string("[") + op + "] a source must have 1 to " + number_of(longest, "token") +
+    if (static_cast<Index>(source.size()) <= longest) continue;
+    throw ShapeError(std::string("[") + op + "] a source must have at most " + number_of(longest, "token") +
                      "; got " + std::to_string(source.size()) +
                      "; try shorter sentences or a model with a larger max_length");
   }
@@ -61,15 +60,16 @@ std::vector<Hypothesis> in_batches(const char* op, const EncoderDecoder& model,
   }
   check_sources(op, model, sources);
   const RecordingPause pause;
-  std::vector<std::size_t> order(sources.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::vector<std::size_t> order;  // without the empty sources, of which nothing comes
+  for (std::size_t i = 0; i < sources.size(); ++i)
+    if (!sources[i].empty()) order.push_back(i);
   std::stable_sort(order.begin(), order.end(),
                    [&](std::size_t a, std::size_t b) { return sources[a].size() < sources[b].size(); });
 
   const Index most = model.config().max_length - 1,
               longest = last_position > 0 ? std::min(most, last_position) : most;  // unless told otherwise
   std::vector<Hypothesis> results(sources.size());
-  Index done = 0;
+  auto done = static_cast<Index>(sources.size() - order.size());
   for (std::size_t from = 0; from < order.size(); from += static_cast<std::size_t>(config.batch)) {
     const std::size_t to = std::min(order.size(), from + static_cast<std::size_t>(config.batch));
     const std::vector<std::size_t> part(order.begin() + static_cast<std::ptrdiff_t>(from),

@@ -6,10 +6,10 @@
 namespace tapeformer {
 
 /// The best output for every source by beam search, sources without end token. Deterministic; the result does
-/// not depend on what else is in the batch, nor on the cache, beyond rounding. Nothing is recorded. Outputs
-/// may be longer than max_length positions: see CachedSteps.
-/// Throws:  ShapeError if a source is longer than the model's max_length - 1, or empty, or max_tokens beyond
-///          the stated limit of rotary positions; Error if a logit is no number
+/// not depend on what else is in the batch, nor on the cache, beyond rounding. An empty source has an empty
+/// output. Nothing is recorded. Outputs may be longer than max_length positions: see CachedSteps.
+/// Throws:  ShapeError if a source is longer than the model's max_length - 1, or max_tokens beyond the stated
+///          limit of rotary positions; Error if a logit is no number
 std::vector<Hypothesis> beam_search(const EncoderDecoder& model, const std::vector<TokenIds>& sources,
                                     const SearchConfig& config = {});
 

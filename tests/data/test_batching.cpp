@@ -145,6 +145,22 @@ TEST_SUITE("data/batching") {
     CHECK(epoch(batches) == first);
   }
 
+  TEST_CASE("pairs with a side of no tokens are dropped and counted") {
+    BatchingConfig config;
+    config.max_tokens = 4;
+    const std::vector<EncodedPair> pairs = {{{}, {5}}, {{6}, {7}}, {{5}, {}}, {{}, {}}, {Ids(9, 5), {}}};
+    TranslationBatches batches(pairs, config);
+    CHECK(batches.dropped_empty() == 4);
+    CHECK(batches.dropped() == 0);
+    CHECK(batches.pairs() == 1);
+    CHECK(members(batches.next()) == Ids{6});
+    CHECK(message_of<DataError>([&] {
+            TranslationBatches({{{}, {5}}, {Ids(9, 5), {5}}}, config);
+          }) ==
+          "[batching] no usable pairs; got 2, 1 over the limit of 4096 tokens a batch and 4 a sentence and 1 "
+          "without tokens");
+  }
+
   TEST_CASE("long pairs are dropped and counted, and no usable pair is an error") {
     BatchingConfig config;
     config.max_tokens = 4;
@@ -156,6 +172,7 @@ TEST_SUITE("data/batching") {
     config.token_budget = 3;
     CHECK(message_of<DataError>([&] { TranslationBatches(pairs, config); }) ==
           "[batching] no usable pairs; got 3, all over the limit of 3 tokens a batch and 4 a sentence");
+    CHECK(batches.dropped_empty() == 0);
     config.token_budget = 0;
     CHECK(message_of<DataError>([&] { TranslationBatches(pairs, config); }) ==
           "[batching] budget and limit must be positive; got 0 tokens a batch and 4 a sentence");

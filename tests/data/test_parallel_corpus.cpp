@@ -88,6 +88,31 @@ TEST_SUITE("data/parallel_corpus") {
     CHECK(aligned_error("a\n", "") == "TARGET: is empty");
   }
 
+  TEST_CASE("a tab in a line-aligned file counts as a space, and a no-break space is kept") {
+    const TemporaryFile source("I\tsee.\nGo\t!\n"), target("Je vois\u00a0!\n\tVa\u202f!\t\n");
+    CHECK(read_line_aligned(source.path(), target.path()) ==
+          Pairs{{"I see.", "Je vois\u00a0!"}, {"Go !", " Va\u202f! "}});
+    CHECK(sentence_of_line("a\tb\t") == "a b ");
+    const TemporaryFile pairs("I see.\tJe vois\u00a0!\n");
+    CHECK(read_tab_separated(pairs.path()) == Pairs{{"I see.", "Je vois\u00a0!"}});
+  }
+
+  TEST_CASE("a side of white space alone is empty, whatever white space it is") {
+    for (const std::string blank : {" ", "   ", "\u00a0", "\u202f \u3000"}) {
+      CHECK(tsv_error("a\tb\n" + blank + "\tb\n") == ":2: the source side is empty");
+      CHECK(tsv_error("a\t" + blank + "\n") == ":1: the target side is empty");
+      CHECK(aligned_error("a\n" + blank + "\n", "x\ny\n") == "SOURCE:2: the source side is empty");
+      CHECK(aligned_error("a\nb\n", "x\n" + blank + "\n") == "TARGET:2: the target side is empty");
+    }
+    CHECK(aligned_error("a\n\t\n", "x\ny\n") == "SOURCE:2: the source side is empty");
+  }
+
+  TEST_CASE("different source sentences are counted") {
+    CHECK(count_sources({}) == 0);
+    CHECK(count_sources({{"a", "x"}, {"b", "x"}, {"a", "y"}}) == 2);
+    CHECK(count_sources(many_pairs()) == 300);
+  }
+
   TEST_CASE("the word limit drops long pairs and says which side was long") {
     Pairs pairs = {{"a b", "x y"}, {"a b c", "x"}, {"a", "x\u202f? z"}, {"a b c", "x y z"}, {"a", "x"}};
     const FilterReport report = filter_by_words(pairs, 2, "f.tsv");
