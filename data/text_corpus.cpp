@@ -55,6 +55,15 @@ Index bytes_before(const TextDocument& document, Index number) {
   return bytes;
 }
 
+/// "5 files (a, b, c and 2 more)".
+std::string count_text(const std::vector<std::string>& names, const char* one, const char* many) {
+  constexpr std::size_t kShown = 3;
+  std::string text = number_of(static_cast<Index>(names.size()), one, many);
+  for (std::size_t i = 0; i < std::min(kShown, names.size()); ++i) text += (i == 0 ? " (" : ", ") + names[i];
+  if (names.size() > kShown) text += " and " + std::to_string(names.size() - kShown) + " more";
+  return text + (names.empty() ? "" : ")");
+}
+
 }  // namespace
 
 void TextDocument::read(const std::function<void(std::string_view piece)>& reader) const {
@@ -125,14 +134,14 @@ void TextCorpus::add_folder(const std::string& folder) {
   std::sort(entries.begin(), entries.end());
   for (const files::path& entry : entries) {
     if (entry.filename().string()[0] == '.') {
-      ++hidden_;
+      hidden_.push_back(entry);
     } else if (files::is_directory(files::symlink_status(entry))) {  // links could lead in circles
       add_folder(entry);
     } else {
       const bool file = files::is_regular_file(files::status(entry));
       const TextDocument document{entry, 0, file ? static_cast<Index>(files::file_size(entry)) : 0, {}, true};
       if (!file || !is_text(document)) {
-        ++not_text_;
+        not_text_.push_back(entry);
       } else if (document.bytes > 0) {
         documents_.push_back(document);
       }
@@ -147,10 +156,12 @@ Index TextCorpus::bytes() const {
 }
 
 std::string TextCorpus::description() const {
-  std::string text = number_of(documents_.size(), "file") + ", " + number_of(bytes(), "byte");
-  if (hidden_ + not_text_ == 0) return text;
-  return text + "; passed over " + std::to_string(hidden_) + " hidden and " +
-         number_of(not_text_, "that is not text", "that are not text");
+  std::vector<std::string> names;
+  for (const TextDocument& document : documents_) names.push_back(document.name);
+  std::string text = count_text(names, "file", "files") + ", " + number_of(bytes(), "byte");
+  if (hidden_.empty() && not_text_.empty()) return text;
+  return text + "; passed over " + count_text(hidden_, "hidden", "hidden") + " and " +
+         count_text(not_text_, "that is not UTF-8 text", "that are not UTF-8 text");
 }
 
 void TextCorpus::check_text(const std::function<void()>& at_piece) const {

@@ -36,9 +36,10 @@ class TextCorpus {
   const std::vector<TextDocument>& documents() const { return documents_; }
   Index bytes() const;
   /// Entries of folders that were passed over: their names begin with a dot, or they are not text.
-  Index hidden() const { return hidden_; }
-  Index not_text() const { return not_text_; }
-  /// "3 files, 12345 bytes; passed over 1 hidden and 2 that are not text".
+  const std::vector<std::string>& hidden() const { return hidden_; }
+  const std::vector<std::string>& not_text() const { return not_text_; }
+  /// "3 files (a/b.txt, a/c.md, d), 12345 bytes; passed over 1 hidden (a/.git) and 5 that are not UTF-8 text
+  /// (x, y, z and 2 more)".
   std::string description() const;
   /// Named files can hold anything, which byte-level tokenizers take and others do not. `at_piece` is called
   /// at every piece that is read.
@@ -58,7 +59,7 @@ class TextCorpus {
   void add_folder(const std::string& folder);
 
   std::vector<TextDocument> documents_;
-  Index hidden_ = 0, not_text_ = 0;
+  std::vector<std::string> hidden_, not_text_;
 };
 
 struct TextSplit {

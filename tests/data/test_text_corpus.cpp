@@ -57,7 +57,7 @@ TEST_SUITE("data/text_corpus") {
     CHECK(text_of(corpus) == "second\n" + std::string("f\0rst\xff", 6));
     CHECK(corpus.bytes() == 13);
     CHECK(names_of(corpus) == std::vector<std::string>{folder.file("b"), folder.file("a")});
-    CHECK(corpus.description() == "2 files, 13 bytes");
+    CHECK(corpus.description() == "2 files (" + folder.file("b") + ", " + folder.file("a") + "), 13 bytes");
     CHECK(text_of(corpus) == text_of(corpus));
   }
 
@@ -84,13 +84,20 @@ TEST_SUITE("data/text_corpus") {
     std::filesystem::create_symlink("nowhere", folder.file("broken"));
     const TextCorpus corpus = TextCorpus::open({folder.file("")});
     CHECK(text_of(corpus) == "1 é234526");  // "b" comes before "b-"; the link is "link"
-    CHECK(corpus.hidden() == 2);
-    CHECK(corpus.not_text() == 6);  // image, zeros, cut, late, circle, broken
-    CHECK(corpus.description() == "7 files, 10 bytes; passed over 2 hidden and 6 that are not text");
+    const std::string root = folder.file("");
+    CHECK(corpus.hidden() == std::vector<std::string>{root + ".git", root + "b/.hidden"});
+    CHECK(corpus.not_text() == std::vector<std::string>{root + "b/circle", root + "broken", root + "cut",
+                                                        root + "image", root + "late", root + "zeros"});
+    CHECK(corpus.description() == "7 files (" + root + "a.txt, " + root + "b/2, " + root +
+                                      "b/deep/er/3 and 4 more), 10 bytes; passed over " + "2 hidden (" +
+                                      root + ".git, " + root + "b/.hidden) and 6 that are not UTF-8 text (" +
+                                      root + "b/circle, " + root + "broken, " + root + "cut and 3 more)");
     CHECK(names_of(corpus)[3] == folder.file("b/x"));
     const TextCorpus hidden = TextCorpus::open({folder.file(".git"), folder.file("b")});
     CHECK(text_of(hidden) == "hidden234");
-    CHECK(hidden.description() == "4 files, 9 bytes; passed over 1 hidden and 1 that is not text");
+    CHECK(hidden.description().find("4 files (" + root + ".git/hidden, ") == 0);
+    CHECK(hidden.description().find(", 9 bytes; passed over 1 hidden (" + root + "b/.hidden) and 1 that is " +
+                                    "not UTF-8 text (" + root + "b/circle)") != std::string::npos);
   }
 
   TEST_CASE("what cannot be read is named") {
@@ -106,7 +113,7 @@ TEST_SUITE("data/text_corpus") {
     CHECK_THROWS_WITH_AS(TextCorpus::open({folder.file(""), empty}),
                          (folder.file("") +
                           ": holds no text (nor do the others): 0 files, 0 bytes; passed over 0 hidden and " +
-                          "1 that is not text")
+                          "1 that is not UTF-8 text (" + folder.file("image") + ")")
                              .c_str(),
                          DataError);
     CHECK_THROWS_WITH_AS(TextCorpus::open({}), "[corpus] no file is named: holds no text: 0 files, 0 bytes",
