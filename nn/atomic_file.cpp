@@ -36,6 +36,18 @@ int write_and_sync(int file, const std::vector<ByteSpan>& parts) {
   return fsync(file) == 0 ? 0 : errno;
 }
 
+std::string partial_of(const std::string& path) { return path + ".partial"; }
+
+int open_partial(const std::string& path) {
+  struct stat known;
+  if (stat(path.c_str(), &known) == 0 && !S_ISREG(known.st_mode)) {
+    throw CheckpointError(path + ": cannot be replaced: it is not a regular file");
+  }
+  const int file = open(partial_of(path).c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  if (file < 0) fail(path, errno);
+  return file;
+}
+
 void sync_folder_of(const std::string& path) {
   const std::size_t slash = path.rfind('/');
   const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
@@ -49,13 +61,8 @@ void sync_folder_of(const std::string& path) {
 }  // namespace
 
 void write_atomically(const std::string& path, const std::vector<ByteSpan>& parts) {
-  struct stat known;
-  if (stat(path.c_str(), &known) == 0 && !S_ISREG(known.st_mode)) {
-    throw CheckpointError(path + ": cannot be replaced: it is not a regular file");
-  }
-  const std::string partial = path + ".partial";
-  const int file = open(partial.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-  if (file < 0) fail(path, errno);
+  const std::string partial = partial_of(path);
+  const int file = open_partial(path);
   int error = write_and_sync(file, parts);
   if (close(file) != 0 && error == 0) error = errno;
   if (error == 0 && std::rename(partial.c_str(), path.c_str()) != 0) error = errno;
@@ -64,6 +71,11 @@ void write_atomically(const std::string& path, const std::vector<ByteSpan>& part
     fail(path, error);
   }
   sync_folder_of(path);
+}
+
+void check_writable(const std::string& path) {
+  close(open_partial(path));
+  unlink(partial_of(path).c_str());
 }
 
 void write_atomically(const std::string& path, std::string_view text) {

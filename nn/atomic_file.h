@@ -20,4 +20,8 @@ struct ByteSpan {
 void write_atomically(const std::string& path, const std::vector<ByteSpan>& parts);
 void write_atomically(const std::string& path, std::string_view text);
 
+/// For what takes long to compute: throws now what write_atomically would throw then, as far as that shows.
+/// Throws:  CheckpointError
+void check_writable(const std::string& path);
+
 }  // namespace tapeformer

@@ -51,6 +51,21 @@ TEST_SUITE("nn/atomic_file") {
     CHECK(folder.count() == 1);
   }
 
+  TEST_CASE("whether a file can be written shows before there is something to write") {
+    const TemporaryFolder folder;
+    const std::string path = folder.file("weights"), nowhere = folder.file("no/weights");
+    write_bytes(path, "old");
+    CHECK_NOTHROW(check_writable(path));
+    CHECK_NOTHROW(check_writable(folder.file("new")));
+    CHECK(read_bytes(path) == "old");
+    CHECK(folder.count() == 1);
+    CHECK_THROWS_WITH_AS(check_writable(nowhere),
+                         (nowhere + ": cannot be written: No such file or directory").c_str(),
+                         CheckpointError);
+    CHECK_THROWS_WITH_AS(check_writable("/dev/null"),
+                         "/dev/null: cannot be replaced: it is not a regular file", CheckpointError);
+  }
+
   TEST_CASE("a device is never replaced by a file") {
     CHECK_THROWS_WITH_AS(write_atomically("/dev/null", "text"),
                          "/dev/null: cannot be replaced: it is not a regular file", CheckpointError);
