@@ -4,6 +4,7 @@
 #include <tapeformer/examples/language_run.h>
 #include <tapeformer/examples/language_tokenizer.h>
 #include <tapeformer/examples/program.h>
+#include <tapeformer/examples/run_folder.h>
 #include <tapeformer/nn/hugging_face.h>
 
 #include <cstdio>
@@ -35,8 +36,7 @@ void empty_folder(const std::string& folder, bool remove) {
 void ExportOptions::add_to(const Command& command) {
   command.option("--run", run, "the run folder").required();
   command.option("--output", output, "the folder to write; it must not hold anything").required();
-  command.number("--average", average, "the mean of the last so many weights kept (train --keep-checkpoints)",
-                 kNotNegative);
+  add_average_option(command, average);
   command.option("--tokenizer-model", tokenizer_model, "a tokenizer to use instead of the folder's own");
 }
 

@@ -6,7 +6,6 @@
 #include <tapeformer/examples/program.h>
 #include <tapeformer/examples/run_folder.h>
 #include <tapeformer/nn/hugging_face.h>
-#include <tapeformer/nn/weight_average.h>
 
 #include <nlohmann/json.hpp>
 
@@ -44,19 +43,6 @@ void check_trained(const std::string& folder) {
       "with train --resume");
 }
 
-/// Throws unless the run kept so many.
-void take_average(const std::string& folder, Index count, DecoderOnly& model) {
-  const RunFolder run(folder);
-  const std::vector<Index> kept = run.kept_steps();
-  if (static_cast<Index>(kept.size()) < count) {
-    throw Error("--average " + std::to_string(count) + ": " + folder + " keeps " +
-                number_of(kept.size(), "set") + " of weights; train with --keep-checkpoints");
-  }
-  std::vector<std::string> paths;
-  for (Index i = 0; i < count; ++i) paths.push_back(run.kept_weights(kept[static_cast<std::size_t>(i)]));
-  average_weights(paths, model);
-}
-
 DecoderOnly load_model(const std::string& folder, Index average) {
   check_folder(folder);
   if (is_hugging_face(folder)) {
@@ -65,7 +51,7 @@ DecoderOnly load_model(const std::string& folder, Index average) {
   }
   check_trained(folder);
   DecoderOnly model = DecoderOnly::load(folder);
-  if (average > 0) take_average(folder, average, model);
+  if (average > 0) RunFolder(folder).load_average(average, model);
   return model;
 }
 

@@ -1,8 +1,11 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/json.h>
+#include <tapeformer/autograd/number_of.h>
+#include <tapeformer/examples/command_line.h>
 #include <tapeformer/examples/program.h>
 #include <tapeformer/examples/run_folder.h>
 #include <tapeformer/nn/atomic_file.h>
+#include <tapeformer/nn/weight_average.h>
 
 #include <fcntl.h>
 #include <sys/file.h>
@@ -187,6 +190,17 @@ std::vector<Index> RunFolder::kept_steps() const {
 
 std::string RunFolder::kept_weights(Index step) const { return file(kept_name(step)); }
 
+void RunFolder::load_average(Index count, Module& model) const {
+  const std::vector<Index> kept = kept_steps();
+  if (static_cast<Index>(kept.size()) < count) {
+    throw Error("--average " + std::to_string(count) + " is more than the " + std::to_string(kept.size()) +
+                " weights that " + path_ + " keeps; train with --keep-checkpoints");
+  }
+  std::vector<std::string> files;
+  for (Index i = 0; i < count; ++i) files.push_back(kept_weights(kept[static_cast<std::size_t>(i)]));
+  average_weights(files, model);
+}
+
 void RunFolder::keep_weights(Module& model, Index step, Index count) const {
   save_weights(kept_weights(step), model);
   for (const Index found : kept_steps()) {
@@ -227,6 +241,12 @@ void RunFolder::cut_metrics(Index step) const {
     if (entry.is_object() && entry.value("step", Index{0}) <= step) kept += line + "\n";
   }
   write(kMetrics, kept);
+}
+
+void add_average_option(const Command& command, Index& average) {
+  command.number("--average", average,
+                 "the mean of the last so many weights kept (train --keep-checkpoints); 0 for the best alone",
+                 kNotNegative);
 }
 
 }  // namespace tapeformer

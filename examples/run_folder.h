@@ -10,6 +10,8 @@
 
 namespace tapeformer {
 
+class Command;
+
 using Json = nlohmann::ordered_json;  // to look into one takes <nlohmann/json.hpp>
 
 /// Keeps other trainings out of a run folder until it goes or the process ends, however that ends. Reading
@@ -63,6 +65,9 @@ class RunFolder {
   std::vector<Index> kept_steps() const;
   /// The file that keeps the weights of a step.
   std::string kept_weights(Index step) const;
+  /// Gives the model the mean of the last `count` weights that are kept. Throws: CheckpointError, or Error if
+  /// fewer are
+  void load_average(Index count, Module& model) const;
 
   void append_metrics(const Json& line) const;
   /// Whether metrics.jsonl has the line that ends a training of so many steps.
@@ -73,5 +78,8 @@ class RunFolder {
  private:
   std::string path_;
 };
+
+/// The option --average of a command that uses a model; 0 for the best weights.
+void add_average_option(const Command& command, Index& average);
 
 }  // namespace tapeformer
