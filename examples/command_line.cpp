@@ -70,6 +70,10 @@ std::string check_number(const std::string& name, const NumberRule& rule, const 
   return {};
 }
 
+[[noreturn]] void refuse_ignored(const std::string& name, const std::string& when) {
+  throw Error(name + " has no effect " + when + "; leave it out");
+}
+
 }  // namespace
 
 CommandOption CommandOption::required() const { return option_->required(), *this; }
@@ -159,6 +163,19 @@ std::vector<std::string> Command::given_of(std::initializer_list<const char*> gr
       names.push_back(option->get_name());
   }
   return names;
+}
+
+void Command::refuse(std::initializer_list<const char*> names, const std::string& when) const {
+  for (const char* name : names)
+    if (find(name).given()) refuse_ignored(name, when);
+}
+
+void Command::refuse_all_but(std::initializer_list<const char*> names, const std::string& when) const {
+  for (const CLI::Option* option : app_->get_options()) {
+    const std::string name = option->get_name();
+    if (option->count() > 0 && std::find(names.begin(), names.end(), name) == names.end())
+      refuse_ignored(name, when);
+  }
 }
 
 bool Command::chosen() const { return app_->parsed(); }

@@ -81,6 +81,10 @@ class Command {
   /// Names of the options that were given, of these groups.
   std::vector<std::string> given_of(std::initializer_list<const char*> groups) const;
   /// Whether it is the command that was chosen.
+  /// Throws: Error "NAME has no effect WHEN; leave it out" if one of these options was given
+  void refuse(std::initializer_list<const char*> names, const std::string& when) const;
+  /// Throws: the same if another one than these was given
+  void refuse_all_but(std::initializer_list<const char*> names, const std::string& when) const;
   bool chosen() const;
   std::string help() const;
 

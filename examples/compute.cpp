@@ -5,10 +5,13 @@
 #include <tapeformer/examples/compute.h>
 #include <tapeformer/nn/replay.h>
 
+#include <omp.h>
+
 namespace tapeformer {
 
 void Compute::apply(Module& model) const {
   cuda::set_matmul_precision(precision == "tf32" ? cuda::MatmulPrecision::tf32 : cuda::MatmulPrecision::f32);
+  if (threads > 0) omp_set_num_threads(static_cast<int>(threads));
   model.to(device);
   if (precision == "bf16") model.compute_in(DType::bf16);
 }
@@ -25,12 +28,18 @@ std::string Compute::usage_text() const {
                        : "");
 }
 
-void ComputeOptions::add_to(const Command& command, bool precisions) {
+void add_threads_option(const Command& command, Index& threads, const std::string& help) {
+  constexpr NumberRule kThreads{"must be from 0 to 4096", [](double x) { return x >= 0 && x <= 4096; }};
+  command.number("--threads", threads, help, kThreads);
+}
+
+void ComputeOptions::add_to(const Command& command, bool model) {
   device = "auto";
   command.option("--device", device, "cpu, cuda, cuda:N, or auto: a GPU where there is one")
       .show_default()
       .take_last();
-  if (!precisions) return;
+  if (!model) return;
+  add_threads_option(command, threads, "of the CPU; 0 for all cores, or on resuming as before");
   command
       .option("--precision", precision,
               "f32; on a GPU also tf32, matrix products of rounded factors, or bf16, weights and activations "
@@ -45,7 +54,7 @@ void ComputeOptions::add_to(const Command& command, bool precisions) {
 
 Compute ComputeOptions::chosen(const std::string& unsaid) const {
   const Compute compute{device.empty() ? default_device() : Device::named(device),
-                        precision.empty() ? unsaid : precision, graphs};
+                        precision.empty() ? unsaid : precision, graphs, threads};
   if (compute.precision == "f32" || compute.device.is_cuda()) return compute;
   throw Error("--precision " + compute.precision + " needs a GPU, and this computes on the cpu" +
               (cuda::device_count() > 0 ? "; try --device cuda" : ": " + cuda::availability()) +

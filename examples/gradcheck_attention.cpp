@@ -28,8 +28,7 @@ struct Options : GradcheckRunOptions {
 };
 
 /// show(work(check)) for every check. How far it has come is shown on standard error, in silence at first,
-/// since most runs end at once. Returns the seconds it took. On one thread: tensors this small come and go so
-/// fast that two threads would mostly wait for each other at the memory pool.
+/// since most runs end at once. Returns the seconds it took.
 template <class Work, class Show>
 double for_each_check(const std::vector<AttentionCheck>& checks, const Work& work, const Show& show) {
   std::size_t done = 0;
@@ -146,6 +145,8 @@ void add_options(const Command& command, Options& options) {
       .one_of({"f64", "f32"});
   options.compute.add_to(command, false);
   command.find("--device").group("Check");
+  add_threads_option(command, options.threads, "0 for all cores; at small sizes one is the fastest");
+  command.find("--threads").group("Check").show_default();
   add("Check", "--stencil", options.stencil, "points of the central differences: 2 or 4").one_of({2, 4});
   add("Check", "--step", options.step, "of the differences, times max(1, |x|)");
   add("Check", "--elements", options.elements,
@@ -157,6 +158,20 @@ void add_options(const Command& command, Options& options) {
       "largest gradient");
   command.flag("--second,!--no-second", options.second, "second derivatives too (the default)")
       .group("Check");
+}
+
+/// What a listing, a table or the self-test does nothing with. Throws: Error
+void refuse_ignored(const Command& command, const Options& options) {
+  if (options.list) command.refuse_all_but({"--list", "--layer", "--mode"}, "with --list");
+  if (options.figures) command.refuse_all_but({"--figures"}, "with --figures");
+  if (options.cost) {
+    command.refuse_all_but({"--cost", "--dtype", "--batch", "--queries", "--width", "--heads", "--groups",
+                            "--head-width", "--value-width", "--latent-width", "--hidden-width"},
+                           "with --cost");
+  }
+  if (options.type == "f32") command.refuse({"--stencil", "--step", "--elements"}, "with --dtype f32");
+  if (options.self_test && options.second)
+    command.refuse({"--second"}, "with --self-test, which plants faults in first derivatives");
 }
 
 int run(int argc, char** argv) {
@@ -179,6 +194,7 @@ int run(int argc, char** argv) {
   Options options;
   add_options(line, options);
   if (const std::optional<int> end = line.read_or_end(argc, argv)) return *end;
+  refuse_ignored(line, options);
   if (options.figures) return print_attention_figures(std::cout) ? kExitSuccess : kExitFailed;
   options.check();
   if (options.cost) {
@@ -189,6 +205,7 @@ int run(int argc, char** argv) {
     throw Error("--self-test needs --dtype f64; got " + options.type);
   const std::vector<AttentionCheck> checks = selected_checks(options.layers, options.modes);
   if (options.list) return list_checks(checks);
+  if (!options.json.empty() && !options.json_to_output()) check_writable(options.json);
   options.sizes.device = options.compute.chosen().device;
   if (options.sizes.device.is_cuda())
     std::fprintf(stderr, "checks on %s\n", options.sizes.device.text().c_str());

@@ -19,13 +19,15 @@ namespace {
 
 constexpr double kZero = 1e-9;  // gradients below are zero in theory
 
-/// One thread until the end of the scope: two would mostly wait for each other on tensors this small.
-class SingleThread {
+/// So many threads until the end of the scope, or with 0 as many as there are.
+class ScopedThreads {
  public:
-  SingleThread() { omp_set_num_threads(1); }
-  ~SingleThread() { omp_set_num_threads(before_); }
-  SingleThread(const SingleThread&) = delete;
-  SingleThread& operator=(const SingleThread&) = delete;
+  explicit ScopedThreads(Index threads) {
+    if (threads > 0) omp_set_num_threads(static_cast<int>(threads));
+  }
+  ~ScopedThreads() { omp_set_num_threads(before_); }
+  ScopedThreads(const ScopedThreads&) = delete;
+  ScopedThreads& operator=(const ScopedThreads&) = delete;
 
  private:
   int before_ = omp_get_max_threads();
@@ -175,7 +177,7 @@ WorstInput worst_of(const std::vector<GradcheckInput>& inputs) {
 
 CheckResult run_check(const AttentionCheck& check, const GradcheckRunOptions& options,
                       const std::function<void(Tape&)>& on_tape) {
-  const SingleThread guard;
+  const ScopedThreads guard(options.threads);
   const double begun = now_seconds();
   CheckResult result;
   result.layer = check.layer;

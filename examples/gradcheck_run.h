@@ -20,6 +20,7 @@ struct GradcheckRunOptions {
   double tolerance = 0;
   Index elements = 0;  ///< at most so many of each input, evenly spread; 0 for all
   bool second = true;  ///< second derivatives too
+  Index threads = 1;   ///< 0 for all cores; on tensors this small two would mostly wait for each other
 
   /// Throws: Error naming the option and what it allows.
   void check() const;

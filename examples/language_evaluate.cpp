@@ -66,9 +66,9 @@ void EvaluateOptions::add_to(const Command& command) {
   command.option("--part", part, "of the run's text: validation or train")
       .one_of({"validation", "train"})
       .show_default();
-  command.option("--corpus", corpus, "measure these UTF-8 files, or folders of them, instead");
-  positive_or_default("--average", average,
-                      "the mean of the last so many weights kept (train --keep-checkpoints)");
+  command.option("--corpus", corpus,
+                 "measure these UTF-8 files, or folders of them, instead (as train does)");
+  add_average_option(command, average);
   positive_or_default("--batch", batch, "rows computed at a time; 0 for the training's");
   positive_or_default("--context", context,
                       "tokens of a row; 0 for the training's, or the model's up to 1024");
@@ -77,6 +77,10 @@ void EvaluateOptions::add_to(const Command& command) {
   command.option("--seed", seed, "of the random batches; without it, the training's");
   command.option("--tokenizer-model", tokenizer_model, "a tokenizer to use instead of the folder's own");
   compute.add_to(command);
+}
+
+void EvaluateOptions::refuse_ignored(const Command& command) const {
+  if (!corpus.empty()) command.refuse({"--part"}, "with --corpus");
 }
 
 int evaluate(const EvaluateOptions& options) {

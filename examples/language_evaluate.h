@@ -25,6 +25,8 @@ struct EvaluateOptions {
   ComputeOptions compute;
 
   void add_to(const Command& command);
+  /// Throws: Error naming an option that `command` was given and that would change nothing
+  void refuse_ignored(const Command& command) const;
 };
 
 /// Prints the exact mean loss and the estimate from random batches; returns the exit code.

@@ -6,6 +6,7 @@
 #include <tapeformer/examples/language_run.h>
 #include <tapeformer/examples/program.h>
 #include <tapeformer/examples/progress.h>
+#include <tapeformer/examples/run_folder.h>
 
 #include <unistd.h>
 
@@ -95,10 +96,15 @@ void GenerateOptions::add_to(const Command& command) {
       .one_of({"contiguous", "paged", "none"})
       .show_default();
   command.flag("--only-new", only_new, "do not repeat the prompt before its continuation");
-  command.number("--average", average, "the mean of the last so many weights kept (train --keep-checkpoints)",
-                 kNotNegative);
+  add_average_option(command, average);
   command.option("--tokenizer-model", tokenizer_model, "a tokenizer to use instead of the folder's own");
   compute.add_to(command);
+}
+
+void GenerateOptions::refuse_ignored(const Command& command) const {
+  if (config().sampling.temperature == 0)
+    command.refuse({"--top-k", "--top-p", "--min-p", "--seed"},
+                   greedy ? "with --greedy" : "at temperature 0");
 }
 
 TextGenerationConfig GenerateOptions::config() const {

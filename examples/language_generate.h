@@ -26,6 +26,8 @@ struct GenerateOptions {
 
   GenerateOptions() { sampling.temperature = 0.8, sampling.top_k = 200, sampling.seed = 1; }
   void add_to(const Command& command);
+  /// Throws: Error naming an option that `command` was given and that would change nothing
+  void refuse_ignored(const Command& command) const;
   TextGenerationConfig config() const;
 };
 

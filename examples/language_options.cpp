@@ -55,7 +55,10 @@ std::string text_of(const Value& value) {
 
 template <class Self, class F>
 void LanguageDataOptions::for_each(Self& o, const F& f) {
-  f("Data", "corpus", o.corpus, "UTF-8 files, or folders of them; without any, the project's own sources");
+  f("Data", "corpus", o.corpus,
+    "files of UTF-8, or folders, of which every file counts, at any depth and whatever its name, that is "
+    "UTF-8 "
+    "without NUL bytes; not those whose names begin with a dot. Without any, the project's own sources");
   f("Data", "validation", o.validation, "files or folders held out, instead of the corpus's end");
   f("Data", "validation_fraction", o.validation_fraction,
     "share of the corpus held out, at its end, where --validation names none");
@@ -148,6 +151,13 @@ void LanguageDataOptions::check() const {
     require(!path.empty(), "--validation must name a file or folder; got nothing");
 }
 
+void LanguageDataOptions::refuse_ignored(const Command& command) const {
+  if (!validation.empty()) command.refuse({"--validation-fraction"}, "with --validation");
+  if (!tokenizer_model.empty()) command.refuse({"--tokenizer", "--vocabulary"}, "with --tokenizer-model");
+  if (tokenizer == "character" || tokenizer == "byte")
+    command.refuse({"--vocabulary"}, "with --tokenizer " + tokenizer);
+}
+
 DecoderOnlyConfig LanguageOptions::model_config(Index vocabulary_size) const {
   const FeedForwardKind& kind = feed_forward_kind_named(feed_forward_kind);
   DecoderOnlyConfig config;
@@ -224,6 +234,15 @@ void LanguageOptions::check() const {
   if (from.empty()) model_config(data.vocabulary).check();  // whatever the vocabulary's size will be
 }
 
+void LanguageOptions::refuse_ignored(const Command& command) const {
+  if (!tokens.empty())
+    command.refuse({"--tokenizer", "--vocabulary", "--validation-fraction"}, "with --tokens");
+  if (positions != "rotary" && attention != "mla")
+    command.refuse({"--rotary-base"}, "without --positions rotary or --attention mla");
+  data.refuse_ignored(command);
+  training.refuse_ignored(command);
+}
+
 void to_json(nlohmann::ordered_json& json, const LanguageOptions& options) { write_options(json, options); }
 
 void from_json(const nlohmann::ordered_json& json, LanguageOptions& options) {
@@ -239,9 +258,7 @@ void adapt_preset(LanguageOptions& options, const Command& command) {
     if (!given("--query-latent-width")) options.query_latent_width = 0;
     if (!given("--rotary-width")) options.rotary_width = 0;
   }
-  TrainingOptions& training = options.training;
-  if (!given("--warmup") && training.steps > 0)
-    training.warmup = std::min(training.warmup, training.steps / 10);
+  options.training.adapt_warmup(command);
 }
 
 void take_fine_tuned(LanguageOptions& options, const DecoderOnlyConfig& config, const Command& command) {

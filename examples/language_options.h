@@ -24,6 +24,8 @@ struct LanguageDataOptions {
   void make_paths_absolute();
   /// Throws: Error naming the options that contradict each other.
   void check() const;
+  /// Throws: Error naming an option that `command` was given and that would change nothing.
+  void refuse_ignored(const Command& command) const;
   void add_to(const Command& command);
   /// Names every option once; see option_table.h.
   template <class Self, class F>
@@ -72,6 +74,8 @@ struct LanguageOptions {
   HeadLossConfig head_loss() const { return {fused_head, head_chunk}; }
   /// Throws: Error naming the options that contradict each other.
   void check() const;
+  /// Throws: Error naming an option that `command` was given and that would change nothing.
+  void refuse_ignored(const Command& command) const;
   void add_to(const Command& command);
   /// Names every option once; see option_table.h.
   template <class Self, class F>

@@ -25,7 +25,6 @@ struct TrainOptions {
     command.flag("--resume", resume, "go on from the folder's checkpoint");
     command.number("--max-minutes", control.max_minutes, "stop after so long and save; 0 for no limit",
                    kNotNegative);
-    command.number("--threads", control.threads, "0 for all cores, or on resuming as before", kNotNegative);
     control.compute.add_to(command);
     language.add_to(command);
     command.footer(presets_text());
@@ -43,6 +42,7 @@ int train(const TrainOptions& options, const Command& command) {
     adapt_preset(language, command);
     if (!language.from.empty()) take_fine_tuned(language, model_config_in(language.from), command);
     language.check();
+    language.refuse_ignored(command);
     language.make_paths_absolute();
     try {
       return train_language_model(folder, language, options.control);
@@ -68,10 +68,11 @@ struct PrepareOptions {
   }
 };
 
-int prepare(const PrepareOptions& options) {
+int prepare(const PrepareOptions& options, const Command& command) {
   remember_interrupts();
   say_at_interrupt(kStopping);
   options.data.check();
+  options.data.refuse_ignored(command);
   Progress progress;
   const LanguageData data = prepare_corpus(options.data, nullptr, options.output, progress);
   std::printf("%s: %lld tokens to train on, %lld to validate on; a %s tokenizer of %lld\n",
@@ -117,9 +118,15 @@ int run(int argc, char** argv) {
   if (!line.read(argc, argv)) return kExitSuccess;
   try {
     if (train_command.chosen()) return train(train_options, train_command);
-    if (generate_command.chosen()) return generate(generate_options);
-    if (evaluate_command.chosen()) return evaluate(evaluate_options);
-    if (prepare_command.chosen()) return prepare(prepare_options);
+    if (generate_command.chosen()) {
+      generate_options.refuse_ignored(generate_command);
+      return generate(generate_options);
+    }
+    if (evaluate_command.chosen()) {
+      evaluate_options.refuse_ignored(evaluate_command);
+      return evaluate(evaluate_options);
+    }
+    if (prepare_command.chosen()) return prepare(prepare_options, prepare_command);
     return export_model(export_options);
   } catch (const Interrupted& interrupted) {
     std::fprintf(stderr, "%s\n", interrupted.what());

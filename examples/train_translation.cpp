@@ -227,8 +227,6 @@ int run(int argc, char** argv) {
   TrainingControl& control = train_options.control;
   train_command.number("--max-minutes", control.max_minutes, "stop after so long and save; 0 for no limit",
                        kNotNegative);
-  train_command.number("--threads", control.threads, "0 for all cores, or on resuming as before",
-                       kNotNegative);
   control.compute.add_to(train_command);
   train_options.model.add_to(train_command);
 

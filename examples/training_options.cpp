@@ -2,6 +2,7 @@
 #include <tapeformer/examples/command_line.h>
 #include <tapeformer/examples/training_options.h>
 
+#include <algorithm>
 #include <sstream>
 #include <utility>
 
@@ -64,6 +65,16 @@ Index steps_on_resuming(const Command& command, std::initializer_list<const char
   if (given && options.steps < 1)
     throw Error("--steps must be positive; got " + std::to_string(options.steps));
   return given ? options.steps : 0;
+}
+
+void TrainingOptions::adapt_warmup(const Command& command) {
+  if (command.find("--warmup").given() || steps <= 0) return;
+  const Index least = schedule == "inverse_square_root" ? 1 : 0;
+  warmup = std::min(warmup, std::max(least, steps / 10));
+}
+
+void TrainingOptions::refuse_ignored(const Command& command) const {
+  if (schedule != "cosine") command.refuse({"--minimum-learning-rate"}, "with --schedule " + schedule);
 }
 
 }  // namespace tapeformer

@@ -9,6 +9,8 @@
 
 namespace tapeformer {
 
+class Command;
+
 /// The part of a program's options that its training loop follows, whatever it trains.
 struct TrainingOptions {
   Index steps = 2500, accumulate = 1;
@@ -26,8 +28,12 @@ struct TrainingOptions {
 
   ScheduleConfig schedule_config() const;
   AdamWConfig adamw_config() const;
+  /// Makes the warm-up at most a tenth of the steps, unless `command` was given --warmup.
+  void adapt_warmup(const Command& command);
   /// Throws: Error naming the options that make no sense
   void check() const;
+  /// Throws: Error naming an option that `command` was given and that would change nothing
+  void refuse_ignored(const Command& command) const;
 
   /// Names every option once, f(group, name, field, help): see option_table.h. The for_each of a program's
   /// options calls it.
@@ -38,7 +44,8 @@ struct TrainingOptions {
     f("Training", "accumulate", o.accumulate, "batches whose gradients make one step");
     f("Training", "learning_rate", o.learning_rate, "the highest learning rate");
     f("Training", "minimum_learning_rate", o.minimum_learning_rate, "where the cosine schedule ends");
-    f("Training", "warmup", o.warmup, "steps over which the learning rate rises");
+    f("Training", "warmup", o.warmup,
+      "steps over which the learning rate rises; unless it is given, at most a tenth of --steps");
     f("Training", "schedule", o.schedule, "constant, inverse_square_root or cosine");
     f("Training", "weight_decay", o.weight_decay, "AdamW's decay of matrices");
     f("Training", "clip", o.clip, "largest norm of all gradients together; 0 for no limit");

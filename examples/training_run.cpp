@@ -43,7 +43,7 @@ int start_training(const RunFolder& folder, const TrainingControl& control, cons
   const PhaseClock clock;
   Progress progress;
   const Compute compute = control.compute.chosen();
-  const auto task = made(make_task, control.threads, compute, nullptr, progress);
+  const auto task = made(make_task, compute.threads, compute, nullptr, progress);
   TrainingRun run(folder, control, *task, progress, clock, compute);
   run.start();
   return run.run();
@@ -67,8 +67,8 @@ int resume_training(const RunFolder& folder, const TrainingControl& control, con
       steps_before = steps.get<Index>();
       steps = control.steps;
     }
-    const Index threads = control.threads > 0 ? control.threads : checkpoint.at("threads").get<Index>();
     const Compute compute = control.compute.chosen(checkpoint.value("precision", "f32"));
+    const Index threads = compute.threads > 0 ? compute.threads : checkpoint.at("threads").get<Index>();
     task = made(make_task, threads, compute, &checkpoint, progress);
     run = std::make_unique<TrainingRun>(folder, control, *task, progress, clock, compute);
     run->resume(checkpoint, steps_before);

@@ -18,11 +18,10 @@
 
 namespace tapeformer {
 
-/// How a training is run, without changing what it computes (but for last bits by `threads` and device, and
-/// for a precision that rounds more).
+/// How a training is run, without changing what it computes (but for last bits by threads and device, and for
+/// a precision that rounds more).
 struct TrainingControl {
   double max_minutes = 0;  ///< stop after so long and save; 0 for no limit
-  Index threads = 0;       ///< 0: all, or on resuming as many as before
   Index steps = 0;         ///< on resuming: train up to this step, not to the run's own last one; 0: its own
   ComputeOptions compute = {};
   std::function<bool()> stops = interrupted;  ///< asked before every batch

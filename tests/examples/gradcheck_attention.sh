@@ -76,6 +76,17 @@ refuses "an impossible dropout" "dropout" --dropout 1
 refuses "a step backwards" "step" --step -1
 refuses "a self-test in single precision" "f64" --self-test --dtype f32
 
+refuses "a layer of the figures" "--layer has no effect with --figures" --figures --layer multi_head
+refuses "a seed of the costs" "--seed has no effect with --cost" --cost --seed 3
+refuses "keys of the costs" "--keys has no effect with --cost" --cost --keys 3
+refuses "JSON of the list" "--json has no effect with --list" --list --json
+refuses "two tables at once" "--cost has no effect with --figures" --figures --cost
+refuses "differences of single precision" "--stencil has no effect with --dtype f32" --dtype f32 --stencil 2
+refuses "second derivatives of the self-test" "--second has no effect with --self-test" --self-test --second
+refuses "JSON that cannot be written" "cannot be written" --layer matrices --json "$work/no/such/file"
+refuses "a number of threads that is none" "--threads" --threads -1
+
+ends "several threads" 0 --layer single_head --mode self --no-second --threads 2
 ends "the self-test" 0 --self-test
 check "it plants many faults" grep -qE '^[0-9]{3,} faults planted in [0-9]+ checks: [0-9]+ noticed, 0 missed, 0 alarms' \
   "$work/out"

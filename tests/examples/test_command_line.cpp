@@ -110,6 +110,24 @@ TEST_SUITE("examples/command_line") {
     CHECK(refused({"draw", "--other"}) == "--other requires --sample");
   }
 
+  TEST_CASE("an option that was given and would change nothing is refused by its name") {
+    const CommandLine line;
+    Index size = 0, points = 0;
+    bool on = false;
+    line.option("--size", size);
+    line.option("--points", points);
+    line.flag("--on", on);
+    CHECK(read(line, {"--on", "--size", "0"}));
+    CHECK_NOTHROW(line.refuse({"--points"}, "with --on"));
+    CHECK(message_of<Error>([&] {
+            line.refuse({"--points", "--size"}, "with --on");
+          }) == "--size has no effect with --on; leave it out");
+    CHECK_NOTHROW(line.refuse_all_but({"--on", "--size"}, "with --on"));
+    CHECK(message_of<Error>([&] {
+            line.refuse_all_but({"--on", "--points"}, "with --on");
+          }) == "--size has no effect with --on; leave it out");
+  }
+
   TEST_CASE("the help shows defaults, words and groups") {
     std::string device = "auto", file;
     const CommandLine line("Counts.");

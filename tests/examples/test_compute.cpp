@@ -6,6 +6,7 @@
 #include <tapeformer/tests/reference/support.h>
 
 #include <doctest/doctest.h>
+#include <omp.h>
 
 using namespace tapeformer;
 
@@ -59,6 +60,29 @@ TEST_SUITE("examples/compute") {
     const CommandLine other;
     without.add_to(other, false);
     CHECK(message_of<Error>([&] { read(other, unknown); }).find("unknown option") == 0);
+  }
+
+  TEST_CASE("a model computes on as many threads as the command line says") {
+    ComputeOptions options;
+    const CommandLine line;
+    options.add_to(line);
+    const int before = omp_get_max_threads();
+    CHECK(read(line, {"--threads", "3", "--device", "cpu"}));
+    Generator random(1);
+    Linear layer({2, 3, true, {}}, random);
+    options.chosen().apply(layer);
+    CHECK(omp_get_max_threads() == 3);
+    chosen("cpu", "").apply(layer);
+    CHECK(omp_get_max_threads() == 3);  // nothing said: as many as before
+    omp_set_num_threads(before);
+    for (const std::string none : {"-1", "4097"}) {
+      const CommandLine other;
+      ComputeOptions refused;
+      refused.add_to(other);
+      CHECK(message_of<Error>([&] {
+              read(other, {"--threads", none});
+            }) == "--threads must be from 0 to 4096; got " + none);
+    }
   }
 
   TEST_CASE("a model is moved and told what to compute in") {

@@ -163,6 +163,26 @@ TEST_SUITE("examples/language_generate") {
     CHECK(refused("--temperature", "0") == "nothing was thrown");
   }
 
+  TEST_CASE("what draws is refused where nothing is drawn") {
+    const auto refused = [](std::vector<std::string> arguments) {
+      return message_of<Error>([&] {
+        arguments.insert(arguments.end(), {"--run", "r"});
+        GenerateOptions options;
+        const CommandLine line;
+        options.add_to(line);
+        read(line, arguments);
+        options.refuse_ignored(line);
+      });
+    };
+    for (const std::string option : {"--top-k", "--top-p", "--min-p", "--seed"}) {
+      CHECK(refused({"--greedy", option, "1"}) == option + " has no effect with --greedy; leave it out");
+      CHECK(refused({"--temperature", "0", option, "1"}) ==
+            option + " has no effect at temperature 0; leave it out");
+      CHECK(refused({"--temperature", "0.1", option, "1"}) == "nothing was thrown");
+    }
+    CHECK(refused({"--greedy", "--repetition-penalty", "2", "--samples", "2"}) == "nothing was thrown");
+  }
+
   TEST_CASE("options reach the generation") {
     const TextGenerationConfig config =
         parsed({"--run", "r", "--greedy", "--cache", "paged", "--samples", "3", "--max-tokens", "7",

@@ -181,6 +181,43 @@ TEST_SUITE("examples/language_options") {
     CHECK(refusal({"--corpus", ""}) == "--corpus must name a file or folder; got nothing");
   }
 
+  TEST_CASE("an option that would change nothing is refused by its name") {
+    const auto refused = [](const std::vector<std::string>& arguments) {
+      return message_of<Error>([&] {
+        LanguageOptions options;
+        const CommandLine line;
+        options.add_to(line);
+        read(line, arguments);
+        options.refuse_ignored(line);
+      });
+    };
+    const auto message = [](const std::string& option, const std::string& when) {
+      return option + " has no effect " + when + "; leave it out";
+    };
+    CHECK(refused({"--tokens", "t", "--tokenizer", "character", "--vocabulary", "50"}) ==
+          message("--tokenizer", "with --tokens"));
+    CHECK(refused({"--tokens", "t", "--vocabulary", "50"}) == message("--vocabulary", "with --tokens"));
+    CHECK(refused({"--tokens", "t", "--validation-fraction", "0.5"}) ==
+          message("--validation-fraction", "with --tokens"));
+    CHECK(refused({"--validation", "v", "--validation-fraction", "0.5"}) ==
+          message("--validation-fraction", "with --validation"));
+    CHECK(refused({"--tokenizer-model", "m", "--tokenizer", "bpe"}) ==
+          message("--tokenizer", "with --tokenizer-model"));
+    CHECK(refused({"--tokenizer-model", "m", "--vocabulary", "300"}) ==
+          message("--vocabulary", "with --tokenizer-model"));
+    for (const std::string kind : {"character", "byte"}) {
+      CHECK(refused({"--tokenizer", kind, "--vocabulary", "300"}) ==
+            message("--vocabulary", "with --tokenizer " + kind));
+    }
+    CHECK(refused({"--rotary-base", "500"}) ==
+          message("--rotary-base", "without --positions rotary or --attention mla"));
+    CHECK(refused({"--schedule", "constant", "--minimum-learning-rate", "0"}) ==
+          message("--minimum-learning-rate", "with --schedule constant"));
+    CHECK(refused({"--positions", "rotary", "--rotary-base", "500", "--tokenizer", "bpe", "--vocabulary",
+                   "300", "--validation-fraction", "0.2"}) == "nothing was thrown");
+    CHECK(refused({"--attention", "mla", "--rotary-base", "500"}) == "nothing was thrown");
+  }
+
   TEST_CASE("fine-tuning has the sizes of its model; other wishes are refused, a shorter context is not") {
     const DecoderOnlyConfig tuned = LanguageOptions("stories-260k").model_config(512);
     const LanguageOptions options = parsed({"--from", "folder", "--steps", "300", "--heads", "8"}, &tuned);

@@ -87,6 +87,40 @@ TEST_SUITE("examples/training_options") {
     CHECK(refused("--clip 1e-3") == "nothing was thrown");
   }
 
+  TEST_CASE("the warm-up is at most a tenth of the steps, unless it is given") {
+    const auto warmup = [](const std::string& arguments) {
+      TrainingOptions options;
+      const CommandLine line;
+      add_options(line, options);
+      read_words(line, arguments);
+      options.adapt_warmup(line);
+      if (options.steps > 0) options.check();
+      return options.warmup;
+    };
+    CHECK(warmup("") == 200);
+    CHECK(warmup("--steps 500") == 50);
+    CHECK(warmup("--steps 5") == 0);
+    CHECK(warmup("--steps 5 --schedule inverse_square_root") == 1);
+    CHECK(warmup("--steps 500 --warmup 100") == 100);
+    CHECK(warmup("--steps 0") == 200);
+  }
+
+  TEST_CASE("an option that the schedule does not look at is refused") {
+    const auto refused = [](const std::string& arguments) {
+      return message_of<Error>([&] {
+        TrainingOptions options;
+        const CommandLine line;
+        add_options(line, options);
+        read_words(line, arguments);
+        options.refuse_ignored(line);
+      });
+    };
+    CHECK(refused("--schedule constant --minimum-learning-rate 0") ==
+          "--minimum-learning-rate has no effect with --schedule constant; leave it out");
+    CHECK(refused("--minimum-learning-rate 0") == "nothing was thrown");
+    CHECK(refused("--schedule inverse_square_root") == "nothing was thrown");
+  }
+
   TEST_CASE("what makes no sense is refused by its name") {
     const std::string positive = " must be positive; got 0", negative = " must not be negative; got -1";
     CHECK(refusal([](TrainingOptions& o) { o.steps = 0; }) == "--steps" + positive);

@@ -337,7 +337,7 @@ TEST_SUITE("examples/training_run") {
     };
     TrainingControl one_step;
     one_step.max_minutes = kOneStep;
-    one_step.threads = 3;
+    one_step.compute.threads = 3;
     const int threads = omp_get_max_threads();
     CHECK(start_training(folder, one_step, make_task) == kExitSuccess);
     CHECK(message_of<DataError>([&] {

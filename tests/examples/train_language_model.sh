@@ -4,9 +4,10 @@
 set -u
 . "$(dirname "${BASH_SOURCE[0]}")/program_test.sh" "$1"
 
-tiny=(--layers 2 --width 32 --heads 2 --context 32 --batch 8 --accumulate 2 --dropout 0.1 --steps 60 --warmup 10
+sizes=(--layers 2 --width 32 --heads 2 --context 32 --batch 8 --accumulate 2 --dropout 0.1 --steps 60 --warmup 10
   --validate-every 20 --checkpoint-every 7 --validation-batches 2 --validation-kind estimate
-  --validation-fraction 0.01 --samples 1 --log-every 10 --threads 2)
+  --samples 1 --log-every 10 --threads 2)
+tiny=("${sizes[@]}" --validation-fraction 0.01)
 generate() { "$program" generate --run "$@" 2>"$work/err" </dev/null; }
 is_utf8() { iconv -f UTF-8 -t UTF-8 "$1"; }
 
@@ -137,11 +138,21 @@ refuses "an unknown cache" "--cache" generate --run "$run" --prompt a --cache ri
 refuses "an empty stop string" "stop" generate --run "$run" --prompt a --stop ''
 refuses "no tokens" "--max-tokens" generate --run "$run" --prompt a --max-tokens 0
 
+mkdir "$work/texts" && cp "$work/text" "$work/texts/counts" && printf 'd\xf6g' >"$work/texts/latin-1" && : >"$work/texts/.hidden"
+"$program" evaluate --run "$run" --corpus "$work/texts" >"$work/out" 2>"$work/err"
+check "of a folder it is said what counts" grep -q 'corpus: 1 file (.*texts/counts), .*1 hidden (.*texts/.hidden)' "$work/err"
+check "and what is not UTF-8" grep -q '1 that is not UTF-8 text (.*texts/latin-1)' "$work/err"
 "$program" evaluate --run "$run" >"$work/out" 2>"$work/err"
 check "evaluate prints the exact mean" grep -q 'exact .*nats a token, perplexity .*bits a byte' "$work/out"
 check "evaluate prints the estimate" grep -q 'estimated .*random batches of 8 x 32' "$work/out"
 "$program" evaluate --run "$run" --corpus "$work/text" >"$work/out" 2>"$work/err"
 check "evaluate measures another text" grep -q 'exact' "$work/out"
+"$program" evaluate --run "$run" --corpus "$work/text" --threads 1 >"$work/again" 2>"$work/err"
+check "on one thread to the same numbers" alike "$work/out" "$work/again" 1e-4
+generate "$run" --prompt 'The 7th' --greedy --max-tokens 90 --threads 1 >"$work/out"
+check "generate writes the same on one thread" cmp "$work/out" "$work/greedy"
+refuses "a part and another text" "--part has no effect with --corpus" evaluate --run "$run" --part train --corpus "$work/text"
+refuses "a top-k of greedy text" "--top-k has no effect with --greedy" generate --run "$run" --prompt a --greedy --top-k 5
 refuses "rows longer than the model's" "--context 64 is more than the model's 32" evaluate --run "$run" --context 64
 
 # --- bytes, bpe, prefix: valid UTF-8 always -----------------------------------------------------------------------
@@ -154,7 +165,7 @@ check "what an untrained model of bytes writes is valid UTF-8" is_utf8 "$work/ou
 check "prepare makes a tokenizer and token files" sh -c \
   "grep -q 'bpe tokenizer of 300' '$work/out' && test -s '$work/prepared/train.tokens'"
 refuses "preparing into a folder that is there" "already" prepare --corpus "$work/text" --output "$work/prepared"
-train "$work/bpe" "${tiny[@]}" --steps 12 --tokens "$work/prepared"
+train "$work/bpe" "${sizes[@]}" --steps 12 --tokens "$work/prepared"
 check "a training on prepared tokens" test $? = 0
 train "$work/direct" "${small[@]}" --tokenizer bpe --vocabulary 300
 check "the same text, not prepared before, gives the same weights" \
@@ -228,6 +239,10 @@ refuses "a number that is none" "steps" train --run "$(new)" --steps many
 refuses "an impossible dropout" "dropout" train --run "$(new)" "${tiny[@]}" --dropout 1.5
 refuses "an unknown tokenizer" "character, byte, bpe or sentencepiece" train --run "$(new)" "${tiny[@]}" --tokenizer word
 refuses "tokens and a corpus" "--tokens" train --run "$(new)" --tokens "$work/moved" --corpus "$work/text"
+refuses "a tokenizer beside tokens" "--tokenizer has no effect with --tokens" train --run "$(new)" --tokens "$work/moved" \
+  --tokenizer character --vocabulary 50
+refuses "a vocabulary of characters" "--vocabulary has no effect" prepare --corpus "$work/text" --tokenizer character \
+  --vocabulary 50 --output "$work/unprepared"
 refuses "tokens that are not there" "nothere" train --run "$(new)" --tokens "$work/nothere"
 refuses "fine-tuning nothing" "nothere" train --run "$(new)" --from "$work/nothere"
 refuses "an attention that does not fit" "--groups" train --run "$(new)" --groups 2
