@@ -19,18 +19,23 @@
 namespace tapeformer {
 namespace {
 
-/// How outputs are found.
+/// With which weights and how outputs are found.
 struct SearchOptions {
   SearchConfig search;
   SamplingConfig sampling;
   bool draw = false;
+  Index average = 0;
   std::string cache = "contiguous";
   ComputeOptions compute;
 
   SearchOptions() { search.beam = 5; }
   void add_to(const Command& command) {
-    command.number("--beam", search.beam, "hypotheses kept; 1 is greedy search", kPositive).show_default();
+    const CommandOption sample_flag = command.flag("--sample", draw, "draw every token instead of searching");
+    command.number("--beam", search.beam, "hypotheses kept; 1 is greedy search", kPositive)
+        .excludes(sample_flag)
+        .show_default();
     command.number("--length-penalty", search.length_penalty, "above 0 favours longer translations")
+        .excludes(sample_flag)
         .show_default();
     command
         .number("--max-tokens", search.max_tokens, "longest translation; 0 for twice the source and ten",
@@ -39,7 +44,6 @@ struct SearchOptions {
     command.option("--cache", cache, "keys and values of earlier tokens: contiguous, paged, or none are kept")
         .one_of({"contiguous", "paged", "none"})
         .show_default();
-    const CommandOption sample_flag = command.flag("--sample", draw, "draw every token instead of searching");
     const auto of_samples = [&](const char* name, auto& value, const char* help, const NumberRule& rule) {
       command.number(name, value, help, rule).needs(sample_flag).show_default();
     };
@@ -48,7 +52,12 @@ struct SearchOptions {
     of_samples("--top-p", sampling.top_p, "draw among the likeliest that have this share together",
                kPositiveShare);
     of_samples("--seed", sampling.seed, "of what is drawn", kAnyNumber);
+    add_average_option(command, average);
     compute.add_to(command);
+  }
+  /// Throws: Error naming an option that `command` was given and that would change nothing
+  void refuse_ignored(const Command& command) const {
+    if (search.beam == 1) command.refuse({"--length-penalty"}, "with --beam 1");
   }
   std::vector<Hypothesis> find(const EncoderDecoder& model, const std::vector<TokenIds>& sources,
                                const std::function<void(Index done)>& progress = {}) const {
@@ -68,10 +77,12 @@ struct Trained {
   Json config;
 
   /// Throws: CheckpointError, DataError
-  static Trained load(const std::string& folder, const Compute& compute) {
-    Json config = RunFolder(folder).config();
+  static Trained load(const std::string& folder, Index average, const Compute& compute) {
+    const RunFolder run(folder);
+    Json config = run.config();
     try {
       Trained trained{EncoderDecoder::load(folder), Vocabularies::load(folder, config), config};
+      if (average > 0) run.load_average(average, trained.model);
       compute.apply(trained.model);
       return trained;
     } catch (const Json::exception& error) {
@@ -81,7 +92,7 @@ struct Trained {
 };
 
 int translate(const std::string& folder, SearchOptions search, const TranslationHeatMap& heat_map) {
-  const auto [model, words, config] = Trained::load(folder, search.compute.chosen());
+  const auto [model, words, config] = Trained::load(folder, search.average, search.compute.chosen());
   heat_map.check(model.config());
   Index number = 0;
   for (std::string line; std::getline(std::cin, line);) {
@@ -89,7 +100,7 @@ int translate(const std::string& folder, SearchOptions search, const Translation
     if (!line.empty() && line.back() == '\r') line.pop_back();
     search.sampling.stream = static_cast<std::uint64_t>(number);  // the same sentence again: another draw
     const TokenIds source = checked_source(*words.source, line, number, model.config().max_length);
-    const TokenIds found = source.empty() ? source : search.find(model, {source}).front().tokens;
+    const TokenIds found = search.find(model, {source}).front().tokens;
     std::cout << words.target->decode(found) << std::endl;  // a line each, at once: somebody may be waiting
     if (!std::cout) throw DataError("standard output", number, "cannot be written");
     if (!source.empty()) heat_map.write(model, words, source, found, number);
@@ -98,8 +109,28 @@ int translate(const std::string& folder, SearchOptions search, const Translation
 }
 
 struct EvaluateOptions {
-  std::string run, part = "test", pairs, output;
+  std::string run, part = "test", output;
+  PairFiles text;
   bool swap = false;
+
+  void add_to(const Command& command) {
+    command.option("--run", run, "the run folder").required();
+    command.option("--part", part, "of the training's text: test or validation")
+        .one_of({"test", "validation"})
+        .show_default();
+    command.option("--pairs", text.pairs, "measure these tab-separated pairs instead; - for standard input");
+    command.option("--source", text.source, "measure these sentences, one a line (with --target)");
+    command.option("--target", text.target, "their translations, one a line (with --source)");
+    command.flag("--swap", swap, "the second column of --pairs is the source");
+    command.option("--output", output, "write the translations here, a line each");
+  }
+  /// Throws: Error naming options that contradict each other, or one that `command` was given and that would
+  ///         change nothing
+  void check(const Command& command) const {
+    text.check();
+    if (!text.empty()) command.refuse({"--part"}, "with a text of your own");
+    if (text.pairs.empty()) command.refuse({"--swap"}, "without --pairs");
+  }
 };
 
 /// The part of the training's corpus that it did not train on.
@@ -108,26 +139,52 @@ std::vector<TextPair> held_out_pairs(const TranslationOptions& trained, const Js
   std::string report;
   CorpusSplit corpus = load_corpus(trained, report);
   if (fingerprint(corpus) != config.at("data_fingerprint").get<std::uint64_t>()) {
-    throw DataError(
-        trained.pairs.empty() ? trained.source : trained.pairs, 0,
-        "has changed since the training, and with it what was held out; restore it, or name --pairs");
+    const bool own = !trained.validation.empty();
+    throw DataError(trained.text.name(), 0,
+                    std::string("has changed since the training, ") +
+                        (own ? "or a validation or test file has" : "and with it what was held out") +
+                        "; restore it, or name --pairs, or --source and --target");
   }
-  return part == "test" ? corpus.test : corpus.validation;
+  std::vector<TextPair> pairs = part == "test" ? corpus.test : corpus.validation;
+  if (pairs.empty()) {
+    throw Error("the training had no " + part +
+                " files; try --part validation, or name --pairs, or --source and --target");
+  }
+  return pairs;
+}
+
+/// The loss on the pairs, and what was left out of it, a line each.
+std::string loss_text(Trained& run, const std::vector<TextPair>& pairs, const TranslationOptions& trained,
+                      Progress& progress) {
+  BatchingConfig batching;
+  batching.token_budget = trained.batch_tokens;
+  batching.max_tokens = trained.max_length;
+  batching.shuffle = false;
+  try {
+    TranslationBatches batches(encode(run.words, pairs), batching);
+    const double loss = validation_loss(run.model, batches, progress);
+    const std::string left_out = left_out_text(batches, trained.max_length);
+    return (left_out.empty() ? "" : "left out     of the loss " + left_out + "\n") +
+           format("loss         %.4f nats a token, perplexity %.3f\n", loss, std::exp(loss));
+  } catch (const DataError& error) {
+    return std::string("loss         none: ") + error.what() + "\n";
+  }
 }
 
 int evaluate(const EvaluateOptions& options, const SearchOptions& search) {
   const Compute compute = search.compute.chosen();
-  Trained run = Trained::load(options.run, compute);
+  if (!options.output.empty()) check_writable(options.output);
+  Trained run = Trained::load(options.run, search.average, compute);
   const TranslationOptions trained = trained_options(RunFolder(options.run));
   Progress progress;
-  const std::vector<TextPair> pairs = options.pairs.empty()
-                                          ? held_out_pairs(trained, run.config, options.part)
-                                          : read_tab_separated(options.pairs, options.swap);
+  const std::vector<TextPair> pairs = options.text.empty() ? held_out_pairs(trained, run.config, options.part)
+                                                           : options.text.read(options.swap);
   std::vector<TokenIds> sources;
-  Index cut = 0;
+  Index cut = 0, empty = 0;
   const auto most = static_cast<std::size_t>(run.model.config().max_length - 1);
   for (const TextPair& pair : pairs) {
     sources.push_back(run.words.source->encode(pair.source));
+    empty += sources.back().empty() ? 1 : 0;
     cut += sources.back().size() > most ? 1 : 0;
     sources.back().resize(std::min(sources.back().size(), most));
   }
@@ -151,12 +208,7 @@ int evaluate(const EvaluateOptions& options, const SearchOptions& search) {
     for (const std::string& line : hypotheses) text += line + "\n";
     write_atomically(options.output, text);
   }
-  BatchingConfig batching;
-  batching.token_budget = trained.batch_tokens;
-  batching.max_tokens = trained.max_length;
-  batching.shuffle = false;
-  TranslationBatches batches(encode(run.words, pairs), batching);
-  const double loss = validation_loss(run.model, batches, progress);
+  const std::string loss = loss_text(run, pairs, trained, progress);
   progress.clear();
   if (compute.device.is_cuda()) progress.keep(compute.usage_text());
   std::printf("sentences    %zu\n", pairs.size());
@@ -164,14 +216,15 @@ int evaluate(const EvaluateOptions& options, const SearchOptions& search) {
     std::printf("cut          %s to %s\n", number_of(cut, "source").c_str(),
                 number_of(most, "token").c_str());
   }
-  if (batches.dropped() > 0) {
-    std::printf("left out     %s of the loss: too long\n", number_of(batches.dropped(), "pair").c_str());
+  if (empty > 0) {
+    std::printf("no tokens    in %s: nothing is written for %s\n", number_of(empty, "source").c_str(),
+                empty == 1 ? "it" : "them");
   }
-  std::printf("loss         %.4f nats a token, perplexity %.3f\n", loss, std::exp(loss));
+  std::printf("%s", loss.c_str());
   std::printf("exact match  %.2f %%\n", exact_match(hypotheses, references));
   std::printf("%s\n", corpus_bleu(hypotheses, references).text().c_str());
   std::printf("chrF2        %.2f\n", corpus_chrf(hypotheses, references));
-  if (options.pairs.empty() && trained.built_in()) {
+  if (options.text.empty() && trained.built_in()) {
     const ToyGrammar grammar;
     std::vector<std::string> word_by_word;
     for (const TextPair& pair : pairs) word_by_word.push_back(grammar.word_by_word(pair.source));
@@ -196,6 +249,9 @@ int train(const TrainOptions& options, const Command& command) {
   if (!options.resume) {
     TranslationOptions model = options.model;
     if (!model.from.empty()) take_fine_tuned(model, trained_options(RunFolder(model.from)), command);
+    model.training.adapt_warmup(command);
+    model.check();
+    model.refuse_ignored(command);
     model.make_paths_absolute();
     return start_training(folder, options.control, [&](const Json*, Progress& progress) {
       return std::make_unique<TranslationTask>(model, progress);
@@ -215,8 +271,11 @@ int run(int argc, char** argv) {
       "  train_translation train --run runs/demo                      the built-in English to French corpus\n"
       "  train_translation train --run runs/fr --pairs fra-eng.tsv --max-words 10\n"
       "  train_translation train --run runs/tuned --from runs/fr --pairs letters.tsv\n"
+      "  train_translation train --run runs/de --source train.en --target train.de \\\n"
+      "    --validation-source valid.en --validation-target valid.de\n"
       "  echo 'She sees the cat.' | train_translation translate --run runs/demo\n"
-      "  train_translation evaluate --run runs/demo");
+      "  train_translation evaluate --run runs/demo\n"
+      "  train_translation evaluate --run runs/de --source test.en --target test.de");
   line.version("tapeformer 0.1.0");
 
   TrainOptions train_options;
@@ -241,18 +300,15 @@ int run(int argc, char** argv) {
 
   EvaluateOptions evaluate_options;
   const Command evaluate_command = line.command("evaluate", "measure the held-out sentences, or others");
-  evaluate_command.option("--run", evaluate_options.run, "the run folder").required();
-  evaluate_command.option("--part", evaluate_options.part, "test or validation")
-      .one_of({"test", "validation"})
-      .show_default();
-  evaluate_command.option("--pairs", evaluate_options.pairs, "measure these tab-separated pairs instead");
-  evaluate_command.flag("--swap", evaluate_options.swap, "the second column of --pairs is the source");
-  evaluate_command.option("--output", evaluate_options.output, "write the translations here, a line each");
+  evaluate_options.add_to(evaluate_command);
   search.add_to(evaluate_command);
 
   if (!line.read(argc, argv)) return kExitSuccess;
   if (train_command.chosen()) return train(train_options, train_command);
+  const Command& chosen = translate_command.chosen() ? translate_command : evaluate_command;
+  search.refuse_ignored(chosen);
   if (translate_command.chosen()) return translate(translate_run, search, heat_map);
+  evaluate_options.check(evaluate_command);
   return evaluate(evaluate_options, search);
 }
 

@@ -37,25 +37,38 @@ nlohmann::ordered_json Vocabularies::description() const {
 
 CorpusSplit load_corpus(const TranslationOptions& options, std::string& report) {
   CorpusSplit split;
+  Index sources = 0;  // that some are held out of
   if (options.built_in()) {
     const ToyGrammar grammar;
-    const Index half = options.held_out / 2;
+    const Index held_out = options.sentences_held_out(grammar.size()), half = held_out / 2;
     split.train = grammar.sample(Split::train, options.grammar_pairs, options.training.seed);
     split.validation = grammar.sample(Split::validation, half, options.training.seed);
-    split.test = grammar.sample(Split::test, options.held_out - half, options.training.seed);
+    split.test = grammar.sample(Split::test, held_out - half, options.training.seed);
     report = "built-in English to French corpus of " + std::to_string(grammar.size()) + " sentences";
   } else {
-    const std::string& path = options.pairs.empty() ? options.source : options.pairs;
-    std::vector<TextPair> pairs = options.pairs.empty() ? read_line_aligned(options.source, options.target)
-                                                        : read_tab_separated(options.pairs, options.swap);
+    const std::string& path = options.text.name();
+    std::vector<TextPair> pairs = options.text.read(options.swap);
     report = path + ": " + std::to_string(pairs.size()) + " pairs";
     if (options.max_words > 0) {
       report = path + ": " + filter_by_words(pairs, options.max_words, path).text(options.max_words);
     }
-    split = split_by_source(std::move(pairs), options.held_out, options.training.seed, path);
+    if (options.validation.empty()) {
+      sources = count_sources(pairs);
+      split =
+          split_by_source(std::move(pairs), options.sentences_held_out(sources), options.training.seed, path);
+    } else {
+      split.train = std::move(pairs);
+      split.validation = options.validation.read(options.swap);
+      if (!options.test.empty()) split.test = options.test.read(options.swap);
+    }
   }
   report += "; train " + std::to_string(split.train.size()) + ", validation " +
             std::to_string(split.validation.size()) + ", test " + std::to_string(split.test.size());
+  if (const Index out = options.sentences_held_out(sources); sources > 0 && out > sources / 5) {
+    report += "\nnote: " + std::to_string(out) + " of " + std::to_string(sources) +
+              " source sentences are held out, more than a fifth; try a smaller --held-out, or files of your "
+              "own with --validation-pairs";
+  }
   return split;
 }
 
@@ -83,7 +96,8 @@ std::vector<std::int32_t> checked_source(const Tokenizer& tokenizer, const std::
                                          Index max_length) {
   if (const std::size_t bad = find_no_text(line); bad != std::string::npos)
     throw DataError("input", number, no_text_message(line[bad], static_cast<Index>(bad) + 1, "line"));
-  std::vector<std::int32_t> ids = tokenizer.encode(line);
+  if (trim_end(line).empty()) return {};
+  std::vector<std::int32_t> ids = tokenizer.encode(sentence_of_line(line));
   if (static_cast<Index>(ids.size()) < max_length) return ids;
   throw DataError("input", number,
                   "has " + std::to_string(ids.size()) + " tokens and the model takes " +

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <tapeformer/data/batching.h>
-#include <tapeformer/data/parallel_corpus.h>
 #include <tapeformer/examples/translation_options.h>
 
 #include <memory>
@@ -27,7 +26,7 @@ CorpusSplit load_corpus(const TranslationOptions& options, std::string& report);
 /// Trains or loads the vocabularies. Throws: DataError
 Vocabularies make_vocabularies(const TranslationOptions& options, const std::vector<TextPair>& train);
 
-/// The ids of a line to translate; none for a line without text.
+/// The ids of a line to translate, in which tabs count as spaces; none for a line of white space alone.
 /// Throws: DataError naming the line if it is not UTF-8 or has more than max_length - 1 tokens
 std::vector<std::int32_t> checked_source(const Tokenizer& tokenizer, const std::string& line, Index number,
                                          Index max_length);

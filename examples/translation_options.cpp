@@ -2,20 +2,38 @@
 #include <tapeformer/examples/option_table.h>
 #include <tapeformer/examples/translation_options.h>
 
+#include <algorithm>
 #include <filesystem>
 
 namespace tapeformer {
+namespace {
+
+void require(bool holds, const std::string& rule) {
+  if (!holds) throw Error(rule);
+}
+
+}  // namespace
 
 template <class Self, class F>
 void TranslationOptions::for_each(Self& o, const F& f) {
-  f("Data", "pairs", o.pairs, "tab-separated pairs, source first; further columns are ignored");
-  f("Data", "source", o.source, "source sentences, one a line (with --target)");
-  f("Data", "target", o.target, "their translations, one a line (with --source)");
-  f("Data", "swap", o.swap, "translate from the second column of --pairs to the first");
+  f("Data", "pairs", o.text.pairs, "tab-separated pairs, source first; further columns are ignored");
+  f("Data", "source", o.text.source, "source sentences, one a line (with --target)");
+  f("Data", "target", o.text.target, "their translations, one a line (with --source)");
+  f("Data", "validation_pairs", o.validation.pairs,
+    "validate on these tab-separated pairs; nothing is held out of the training text then");
+  f("Data", "validation_source", o.validation.source, "the same as two files (with --validation-target)");
+  f("Data", "validation_target", o.validation.target, "their translations (with --validation-source)");
+  f("Data", "test_pairs", o.test.pairs, "what `evaluate` measures, beside validation files of your own");
+  f("Data", "test_source", o.test.source, "the same as two files (with --test-target)");
+  f("Data", "test_target", o.test.target, "their translations (with --test-source)");
+  f("Data", "swap", o.swap, "translate from the second column of tab-separated files to the first");
   f("Data", "grammar_pairs", o.grammar_pairs,
     "training pairs drawn from the built-in corpus when no file is given");
-  f("Data", "max_words", o.max_words, "leave out pairs with more words on a side; 0 keeps all");
-  f("Data", "held_out", o.held_out, "source sentences held out, half for validation, half for the test");
+  f("Data", "max_words", o.max_words,
+    "leave out pairs of --pairs, or --source and --target, with more words on a side; 0 keeps all");
+  f("Data", "held_out", o.held_out,
+    "source sentences held out, half for validation, half for the test; 0 for 2000, or a tenth where that is "
+    "less");
   f("Vocabulary", "tokenizer", o.tokenizer,
     "word, character, bpe or unigram; empty for word on the built-in corpus, bpe on files");
   f("Vocabulary", "vocabulary", o.vocabulary, "largest number of pieces");
@@ -51,9 +69,16 @@ void TranslationOptions::for_each(Self& o, const F& f) {
 void TranslationOptions::add_to(const Command& command) { add_options(command, *this); }
 
 void TranslationOptions::make_paths_absolute() {
-  for (std::string* path : {&pairs, &source, &target, &source_model, &target_model, &from}) {
-    if (!path->empty()) *path = std::filesystem::absolute(*path).string();
-  }
+  const auto make_absolute = [](std::string& path) {
+    if (!path.empty()) path = std::filesystem::absolute(path).string();
+  };
+  for (PairFiles* files : {&text, &validation, &test})
+    for (std::string* path : {&files->pairs, &files->source, &files->target}) make_absolute(*path);
+  for (std::string* path : {&source_model, &target_model, &from}) make_absolute(*path);
+}
+
+Index TranslationOptions::sentences_held_out(Index of) const {
+  return held_out > 0 ? held_out : std::min(kMostUnaskedHeldOut, std::max<Index>(2, of / 10));
 }
 
 TokenizerKind TranslationOptions::tokenizer_kind() const {
@@ -84,15 +109,39 @@ EncoderDecoderConfig TranslationOptions::model_config(Index source_vocabulary,
   return config;
 }
 
+void PairFiles::check(const std::string& prefix) const {
+  const std::string one = "--" + prefix + "pairs", two = "--" + prefix + "source and --" + prefix + "target";
+  require(source.empty() == target.empty(), two + " go together");
+  require(pairs.empty() || source.empty(), one + " excludes " + two);
+}
+
+std::vector<TextPair> PairFiles::read(bool swap) const {
+  return pairs.empty() ? read_line_aligned(source, target) : read_tab_separated(pairs, swap);
+}
+
 void TranslationOptions::check() const {
-  const auto require = [](bool holds, const std::string& rule) {
-    if (!holds) throw Error(rule);
-  };
-  require(source.empty() == target.empty(), "--source and --target go together");
-  require(pairs.empty() || source.empty(), "--pairs and --source/--target exclude each other");
-  require(!swap || !pairs.empty(), "--swap needs --pairs");
-  require(held_out >= 2, "--held-out must be at least 2, for one validation and one test sentence; got " +
-                             std::to_string(held_out));
+  text.check();
+  validation.check("validation-");
+  test.check("test-");
+  bool tabbed = false;
+  for (const PairFiles* files : {&text, &validation, &test}) {
+    tabbed = tabbed || !files->pairs.empty();
+    for (const std::string* path : {&files->pairs, &files->source, &files->target})
+      require(
+          *path != kStandardInput,
+          "a training reads its text again when it resumes, and standard input (-) can be read once; name "
+          "a file");
+  }
+  require(!swap || tabbed, "--swap needs --pairs");
+  require(validation.empty() || !built_in(),
+          "validation files of your own need a text of your own: --pairs, or --source and --target");
+  require(test.empty() || !validation.empty(),
+          "test files need validation files: --validation-pairs, or --validation-source and "
+          "--validation-target; or leave them to `evaluate --pairs`");
+  require(
+      held_out == 0 || held_out >= 2,
+      "--held-out must be at least 2, for one validation and one test sentence, or 0 for the default; got " +
+          std::to_string(held_out));
   require(grammar_pairs > 0, "--grammar-pairs must be positive; got " + std::to_string(grammar_pairs));
   require(vocabulary > kSpecialTokens, "--vocabulary must be above " + std::to_string(kSpecialTokens) +
                                            "; got " + std::to_string(vocabulary));
@@ -114,13 +163,28 @@ void TranslationOptions::check() const {
   model_config(vocabulary, vocabulary).check();  // whatever the sizes of the vocabularies will be
 }
 
+void TranslationOptions::refuse_ignored(const Command& command) const {
+  if (built_in()) {
+    command.refuse({"--max-words"}, "on the built-in corpus");
+  } else {
+    command.refuse({"--grammar-pairs"}, "with a text of your own");
+  }
+  if (!validation.empty())
+    command.refuse({"--held-out"}, "with validation files, beside which nothing is held out");
+  if (!source_model.empty() && (shared_vocabulary || !target_model.empty()))
+    command.refuse({"--tokenizer", "--vocabulary"}, "with SentencePiece models");
+  training.refuse_ignored(command);
+}
+
 void to_json(nlohmann::ordered_json& json, const TranslationOptions& options) {
   write_options(json, options);
 }
 
 void from_json(const nlohmann::ordered_json& json, TranslationOptions& options) {
   read_options(json, options,
-               {"attention", "groups", "latent_width", "keep_checkpoints", "recompute_layers", "from"});
+               {"attention", "groups", "latent_width", "keep_checkpoints", "recompute_layers", "from",
+                "validation_pairs", "validation_source", "validation_target", "test_pairs", "test_source",
+                "test_target"});
 }
 
 void take_fine_tuned(TranslationOptions& options, const TranslationOptions& trained, const Command& command) {

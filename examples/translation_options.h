@@ -1,5 +1,6 @@
 #pragma once
 
+#include <tapeformer/data/parallel_corpus.h>
 #include <tapeformer/data/tokenizer.h>
 #include <tapeformer/examples/training_options.h>
 #include <tapeformer/nn/transformer/encoder_decoder.h>
@@ -7,19 +8,38 @@
 #include <nlohmann/json_fwd.hpp>
 
 #include <string>
+#include <vector>
 
 namespace tapeformer {
 
 class Command;
 
+/// Where sentence pairs are: one tab-separated file, or two aligned ones, or nowhere.
+struct PairFiles {
+  std::string pairs, source, target;
+
+  bool empty() const { return pairs.empty() && source.empty() && target.empty(); }
+  /// What messages call them.
+  const std::string& name() const { return pairs.empty() ? source : pairs; }
+  /// Throws: Error unless they are the one or the other; their options are --pairs, or with "validation-"
+  ///         --validation-pairs.
+  void check(const std::string& prefix = {}) const;
+  /// Throws: DataError
+  std::vector<TextPair> read(bool swap) const;
+};
+
+/// Source sentences held out of a corpus, at most, unless somebody asks for another number.
+constexpr Index kMostUnaskedHeldOut = 2000;
+
 /// Everything that decides what a translation training computes. Kept in config.json and the checkpoint.
 struct TranslationOptions {
-  // Data: pairs, or source and target, or neither for the built-in corpus.
-  std::string pairs, source, target;
+  // Data: the text to train on, or none for the built-in corpus; with files of their own for validation, and
+  // for the test where there is one, nothing is held out of it.
+  PairFiles text, validation, test;
   bool swap = false;
   Index grammar_pairs = 100000;  ///< sampled from the built-in corpus
   Index max_words = 0;           ///< per side; 0 for no limit
-  Index held_out = 2000;         ///< source sentences, half validation and half test
+  Index held_out = 0;  ///< source sentences, half validation and half test; 0: see sentences_held_out
   // Vocabulary
   std::string tokenizer;  ///< empty: words for the built-in corpus, bpe for files
   Index vocabulary = 8000;
@@ -38,7 +58,9 @@ struct TranslationOptions {
   Index batch_tokens = 2048;
   double label_smoothing = 0.1;
 
-  bool built_in() const { return pairs.empty() && source.empty() && target.empty(); }
+  bool built_in() const { return text.empty(); }
+  /// As many as asked for, or kMostUnaskedHeldOut, or a tenth of the text's where that is less.
+  Index sentences_held_out(Index of) const;
   TokenizerKind tokenizer_kind() const;
   /// So that a run can be resumed and evaluated from another folder.
   void make_paths_absolute();
@@ -46,6 +68,8 @@ struct TranslationOptions {
   EncoderDecoderConfig model_config(Index source_vocabulary, Index target_vocabulary) const;
   /// Throws: Error naming the options that contradict each other.
   void check() const;
+  /// Throws: Error naming an option that `command` was given and that would change nothing.
+  void refuse_ignored(const Command& command) const;
   void add_to(const Command& command);
   /// Names every option once; see option_table.h.
   template <class Self, class F>

@@ -52,6 +52,15 @@ TranslationOptions trained_options(const RunFolder& folder) {
   }
 }
 
+std::string left_out_text(const TranslationBatches& batches, Index max_length) {
+  std::string text;
+  if (batches.dropped() > 0)
+    text = number_of(batches.dropped(), "pair") + " of more than " + number_of(max_length, "token");
+  if (batches.dropped_empty() > 0)
+    text += (text.empty() ? "" : " and ") + number_of(batches.dropped_empty(), "pair") + " with a side of no tokens";
+  return text;
+}
+
 TranslationTask::TranslationTask(const TranslationOptions& options, Progress& progress) : options_(options) {
   options_.check();
   load_pairs(progress);
@@ -100,23 +109,27 @@ void TranslationTask::make_batches_and_model(const EncoderDecoderConfig& config,
   batching.token_budget = options_.batch_tokens;
   batching.max_tokens = options_.max_length;
   batching.seed = options_.training.seed;
-  train_batches_ = std::make_unique<TranslationBatches>(encode(vocabularies_, corpus_.train), batching);
+  const auto batches_of = [&](const std::vector<TextPair>& pairs, const char* part) {
+    try {
+      return std::make_unique<TranslationBatches>(encode(vocabularies_, pairs), batching);
+    } catch (const DataError& error) {
+      throw DataError(std::string("the ") + part + " pairs: " + error.what());
+    }
+  };
+  train_batches_ = batches_of(corpus_.train, "training");
   batching.shuffle = false;
-  validation_batches_ =
-      std::make_unique<TranslationBatches>(encode(vocabularies_, corpus_.validation), batching);
+  validation_batches_ = batches_of(corpus_.validation, "validation");
   Generator random(options_.training.seed);
   model_ = std::make_unique<EncoderDecoder>(config, random);
   model_->recompute_layers(options_.training.recompute_layers);
+  const std::string left_out = left_out_text(*train_batches_, options_.max_length);
   progress.keep("vocabularies of " + std::to_string(config.source_vocabulary) + " and " +
                 number_of(config.target_vocabulary, "piece") + "; " +
                 count_text(static_cast<double>(model_->parameter_count())) + " parameters; " +
                 number_of(train_batches_->batches_per_epoch(), "batch", "batches") + " an epoch, " +
                 format("%.1f", 100 * train_batches_->padding_share()) + " % padding" +
-                (train_batches_->dropped() > 0
-                     ? "; left out " + number_of(train_batches_->dropped(), "pair") + " of more than " +
-                           number_of(options_.max_length, "token")
-                     : "") +
-                "; " + number_of(omp_get_max_threads(), "thread"));
+                (left_out.empty() ? "" : "; left out " + left_out) + "; " +
+                number_of(omp_get_max_threads(), "thread"));
 }
 
 void TranslationTask::describe(const RunFolder& folder) {

@@ -15,6 +15,9 @@ double validation_loss(EncoderDecoder& model, TranslationBatches& batches, Progr
 
 /// How the run in `folder` was trained. Throws: CheckpointError
 TranslationOptions trained_options(const RunFolder& folder);
+/// What was left out, "3 pairs of more than 128 tokens and 1 pair with a side of no tokens"; empty if nothing
+/// was.
+std::string left_out_text(const TranslationBatches& batches, Index max_length);
 
 /// Trains an EncoderDecoder with teacher forcing.
 class TranslationTask : public TrainingTask {

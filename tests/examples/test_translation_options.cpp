@@ -57,6 +57,70 @@ TEST_SUITE("examples/translation_options") {
           "[positions] the kind must be sinusoidal, learned or rotary; got relative");
   }
 
+  TEST_CASE("an option that would change nothing is refused by its name") {
+    const auto refused = [](const std::vector<std::string>& arguments) {
+      return message_of<Error>([&] {
+        TranslationOptions options;
+        const CommandLine line;
+        options.add_to(line);
+        read(line, arguments);
+        options.refuse_ignored(line);
+      });
+    };
+    const auto message = [](const std::string& option, const std::string& when) {
+      return option + " has no effect " + when + "; leave it out";
+    };
+    CHECK(refused({"--max-words", "9"}) == message("--max-words", "on the built-in corpus"));
+    CHECK(refused({"--pairs", "p", "--grammar-pairs", "9"}) ==
+          message("--grammar-pairs", "with a text of your own"));
+    CHECK(refused({"--pairs", "p", "--validation-pairs", "v", "--held-out", "9"}) ==
+          message("--held-out", "with validation files, beside which nothing is held out"));
+    for (const std::string option : {"--tokenizer", "--vocabulary"}) {
+      const std::string value = option == "--tokenizer" ? "bpe" : "300";
+      CHECK(refused({"--source-model", "m", "--target-model", "m", option, value}) ==
+            message(option, "with SentencePiece models"));
+      CHECK(refused({"--source-model", "m", "--target-model", "m", "--shared-vocabulary", option, value}) ==
+            message(option, "with SentencePiece models"));
+      CHECK(refused({"--source-model", "m", option, value}) == "nothing was thrown");
+    }
+    CHECK(refused({"--schedule", "constant", "--minimum-learning-rate", "0"}) ==
+          message("--minimum-learning-rate", "with --schedule constant"));
+    CHECK(refused({"--pairs", "p", "--max-words", "9", "--held-out", "9", "--vocabulary", "300"}) ==
+          "nothing was thrown");
+  }
+
+  TEST_CASE(
+      "validation and test files of one's own are two files or one, and belong to a text of one's own") {
+    CHECK(refusal({"--pairs", "p", "--validation-pairs", "v", "--test-source", "s", "--test-target", "t"}) ==
+          "nothing was thrown");
+    CHECK(refusal({"--pairs", "p", "--validation-source", "v"}) ==
+          "--validation-source and --validation-target go together");
+    CHECK(refusal({"--pairs", "p", "--source", "s", "--target", "t"}) ==
+          "--pairs excludes --source and --target");
+    CHECK(refusal({"--validation-pairs", "v"}).find("validation files of your own need a text") == 0);
+    CHECK(refusal({"--pairs", "p", "--test-pairs", "t"}).find("test files need validation files") == 0);
+    CHECK(refusal({"--source", "s", "--target", "t", "--swap"}) == "--swap needs --pairs");
+    CHECK(refusal({"--pairs", "-"}).find("a training reads its text again when it resumes") == 0);
+    CHECK(refusal({"--pairs", "p", "--validation-source", "-", "--validation-target", "t"})
+              .find("a training reads its text again") == 0);
+    TranslationOptions options = parsed({"--pairs", "p", "--validation-pairs", "v", "--test-source", "s"});
+    options.make_paths_absolute();
+    for (const std::string& path : {options.text.pairs, options.validation.pairs, options.test.source})
+      CHECK(path[0] == '/');
+  }
+
+  TEST_CASE("2000 sentences are held out, or a tenth where that is less, unless somebody asks for others") {
+    const TranslationOptions asked = parsed({"--held-out", "50"}), unasked = parsed({});
+    CHECK(asked.sentences_held_out(100) == 50);
+    CHECK(unasked.sentences_held_out(1'000'000) == 2000);
+    CHECK(unasked.sentences_held_out(20'000) == 2000);
+    CHECK(unasked.sentences_held_out(3000) == 300);
+    CHECK(unasked.sentences_held_out(5) == 2);
+    CHECK(refusal({"--held-out", "0"}) == "nothing was thrown");
+    for (const std::string few : {"1", "-1"})
+      CHECK(refusal({"--held-out", few}).find("--held-out must be at least 2") == 0);
+  }
+
   TEST_CASE("options survive JSON, and those of older runs, which name no attention, are multi-head") {
     const TranslationOptions options = parsed({"--attention", "gqa", "--groups", "2", "--positions", "rotary",
                                                "--steps", "7", "--recompute-layers"});
@@ -66,7 +130,11 @@ TEST_SUITE("examples/translation_options") {
     CHECK(read.attention == "gqa");
     CHECK(read.groups == 2);
     CHECK(read.training.recompute_layers);
-    for (const char* name : {"attention", "groups", "latent_width", "recompute_layers"}) json.erase(name);
+    for (const char* name :
+         {"attention", "groups", "latent_width", "recompute_layers", "validation_pairs", "validation_source",
+          "validation_target", "test_pairs", "test_source", "test_target"}) {
+      json.erase(name);
+    }
     const auto older = json.get<TranslationOptions>();
     CHECK(older.attention == "mha");
     CHECK(older.groups == 0);

@@ -4,28 +4,29 @@
 set -u
 . "$(dirname "${BASH_SOURCE[0]}")/program_test.sh" "$1"
 
-tiny=(--grammar-pairs 400 --held-out 20 --tokenizer word --width 16 --heads 2 --encoder-layers 1 --decoder-layers 1
+sizes=(--width 16 --heads 2 --encoder-layers 1 --decoder-layers 1
   --feed-forward 32 --batch-tokens 256 --dropout 0.1 --steps 60 --warmup 10 --validate-every 20 --checkpoint-every 7
   --accumulate 2 --samples 1 --log-every 10 --threads 2)
+tiny=(--grammar-pairs 400 --held-out 20 --tokenizer word "${sizes[@]}")
 
 # --- a whole training, then the same one interrupted -------------------------------------------------------
-train "$work/whole" "${tiny[@]}"
+train "$work/whole" "${tiny[@]}" --keep-checkpoints 2
 check "a training ends well" test $? = 0
 cp "$work/err" "$work/err.whole"
 check "the best weights are there" test -s "$work/whole/weights.safetensors"
 check "metrics are JSON lines with validation losses" grep -q '"validation_loss"' "$work/whole/metrics.jsonl"
 
-interrupts_training KILL "$work/killed" "${tiny[@]}" --max-minutes 5
+interrupts_training KILL "$work/killed" "${tiny[@]}" --keep-checkpoints 2 --max-minutes 5
 check "kill -9 came in the middle" test $code = 137
 train "$work/killed" --resume
 check "a killed training resumes" test $? = 0
-for file in weights.safetensors checkpoint.safetensors config.json source.vocabulary target.vocabulary; do
+for file in weights.safetensors weights-40.safetensors weights-60.safetensors checkpoint.safetensors config.json source.vocabulary target.vocabulary; do
   check "after kill -9 and resuming, $file is the uninterrupted run's, byte for byte" \
     cmp "$work/whole/$file" "$work/killed/$file"
 done
 check "and so are the losses in metrics.jsonl" test "$(losses "$work/whole")" = "$(losses "$work/killed")"
 
-interrupts_training TERM "$work/stopped" "${tiny[@]}"
+interrupts_training TERM "$work/stopped" "${tiny[@]}" --keep-checkpoints 2
 check "Ctrl-C ends with 130" test $code = 130
 check "Ctrl-C says how to go on" grep -q -- '--resume' "$work/err"
 answers_ctrl_c
@@ -55,7 +56,7 @@ reads() { echo 'the cat sleeps .' | "$program" translate --run "$1"; }
 keeps_others_out reads "${tiny[@]}"
 
 # --- layers recomputed: less memory, the same results --------------------------------------------------------
-recomputes_layers "${tiny[@]}"
+recomputes_layers "${tiny[@]}" --keep-checkpoints 2
 
 # Signals that arrive in the middle of large matrix products must not harm the heap under them.
 for delay in 1.2 1.4 1.6 1.8; do
@@ -109,6 +110,26 @@ check "the same sentence again is another draw" test "$(sort -u "$work/drawn" | 
 refuses "a temperature without --sample" "--sample" translate --run "$work/whole" --temperature 2
 refuses "a temperature of zero" "--temperature" translate --run "$work/whole" --sample --temperature 0
 refuses "an unknown cache" "--cache" translate --run "$work/whole" --cache ring
+refuses "a beam of samples" "--beam" translate --run "$work/whole" --sample --beam 3
+refuses "a length penalty of samples" "--length-penalty" evaluate --run "$work/whole" --sample --length-penalty 1
+refuses "a length penalty of greedy search" "--length-penalty has no effect with --beam 1" evaluate --run "$work/whole" \
+  --beam 1 --length-penalty 1
+said --average 2 >"$work/averaged"
+check "translate takes the mean of the weights kept" test "$(wc -l <"$work/averaged")" = 2
+cp -r "$work/whole" "$work/same"
+cp "$work/same/weights-60.safetensors" "$work/same/weights-40.safetensors"
+cp "$work/same/weights-60.safetensors" "$work/same/weights.safetensors"
+"$program" evaluate --run "$work/same" --beam 1 >"$work/best" 2>"$work/err"
+"$program" evaluate --run "$work/same" --beam 1 --average 2 >"$work/out" 2>"$work/err"
+check "the mean of twice the same weights is those" cmp "$work/best" "$work/out"
+"$program" evaluate --run "$work/whole" --beam 1 >"$work/best" 2>"$work/err"
+"$program" evaluate --run "$work/whole" --beam 1 --average 2 >"$work/out" 2>"$work/err"
+check "the mean of different weights has a loss of its own" sh -c \
+  "grep -q '^loss  ' '$work/out' && ! cmp -s '$work/best' '$work/out'"
+refuses "more weights than are kept" "--keep-checkpoints" translate --run "$work/whole" --average 3
+said --threads 1 >"$work/out"
+check "translate computes on as many threads as it is told" cmp "$work/out" "$work/searched"
+refuses "a number of threads that is none" "--threads" evaluate --run "$work/whole" --threads 100000
 "$program" evaluate --run "$work/whole" --beam 2 --output "$work/hypotheses" >"$work/out" 2>"$work/err"
 check "evaluate prints BLEU with its signature" grep -q 'tok:13a' "$work/out"
 check "evaluate prints the dictionary's score" grep -q 'word-by-word' "$work/out"
@@ -119,7 +140,9 @@ for i in $(seq 60); do
 done >"$work/pairs.tsv"
 cut -f1 "$work/pairs.tsv" >"$work/pairs.en"
 cut -f2 "$work/pairs.tsv" >"$work/pairs.fr"
-small=("${tiny[@]}" --tokenizer character --steps 12)
+short=("${sizes[@]}" --steps 12)
+characters=(--tokenizer character "${short[@]}")
+small=(--held-out 20 "${characters[@]}")
 (cd "$work" && "$program" train --run tsv "${small[@]}" --pairs pairs.tsv) >/dev/null 2>"$work/err"
 check "a training on tab-separated pairs, the path relative" test $? = 0
 train "$work/aligned" "${small[@]}" --source "$work/pairs.en" --target "$work/pairs.fr"
@@ -132,6 +155,83 @@ refuses "evaluating on a corpus that has changed" "has changed" evaluate --run "
 refuses "resuming on a corpus that has changed" "has changed" train --run "$work/tsv" --resume
 train "$work/swapped" "${small[@]}" --pairs "$work/pairs.kept" --swap --shared-vocabulary --patience 1
 check "a swapped training with one vocabulary" test $? = 0
+
+# --- texts of one's own to validate and test on, and what is held out without -----------------------------------------
+head -20 "$work/pairs.tsv" >"$work/valid.tsv"
+tail -20 "$work/pairs.tsv" >"$work/test.tsv"
+for part in valid test; do
+  cut -f1 "$work/$part.tsv" >"$work/$part.en"
+  cut -f2 "$work/$part.tsv" >"$work/$part.fr"
+done
+own=("${characters[@]}" --pairs "$work/pairs.kept" --validation-source "$work/valid.en" --validation-target "$work/valid.fr")
+train "$work/own" "${own[@]}" --test-pairs "$work/test.tsv"
+check "with validation and test files nothing is held out" grep -q '; train 60, validation 20, test 20' "$work/err"
+"$program" evaluate --run "$work/own" --beam 1 >"$work/expected" 2>"$work/err"
+check "evaluate measures the test file" grep -q 'sentences    20' "$work/expected"
+"$program" evaluate --run "$work/own" --beam 1 --source "$work/test.en" --target "$work/test.fr" >"$work/out" 2>"$work/err"
+check "as it does when the two files of it are named" cmp "$work/expected" "$work/out"
+"$program" evaluate --run "$work/own" --beam 1 --pairs - <"$work/test.tsv" >"$work/out" 2>"$work/err"
+check "or it comes on standard input" cmp "$work/expected" "$work/out"
+echo no-tab | "$program" evaluate --run "$work/own" --pairs - >"$work/out" 2>"$work/err"
+check "which is named when it is bad" grep -q 'standard input:1: no tab' "$work/err"
+train "$work/own" --resume
+check "a training with files of its own resumes" grep -q finished "$work/err"
+cp "$work/test.tsv" "$work/test.kept" && sed -i 1d "$work/test.tsv"
+refuses "a test file that has changed" "test file has" evaluate --run "$work/own"
+cp "$work/test.kept" "$work/test.tsv"
+train "$work/untested" "${own[@]}"
+check "a test file is not needed" grep -q '; train 60, validation 20, test 0' "$work/err"
+refuses "the test part of a training that had none" "no test files" evaluate --run "$work/untested"
+"$program" evaluate --run "$work/untested" --part validation --beam 1 >"$work/out" 2>"$work/err"
+check "the validation part is there" grep -q 'sentences    20' "$work/out"
+refuses "a test file without validation files" "--validation-pairs" train --run "$work/new" "${characters[@]}" \
+  --pairs "$work/pairs.kept" --test-pairs "$work/test.tsv"
+refuses "a part and another text" "--part has no effect" evaluate --run "$work/own" --part test --pairs "$work/test.tsv"
+refuses "columns swapped of no pairs" "--swap has no effect" evaluate --run "$work/own" --swap
+refuses "half of a pair of files to measure" "--target" evaluate --run "$work/own" --source "$work/test.en"
+refuses "two texts at once" "--pairs excludes" evaluate --run "$work/own" --pairs "$work/test.tsv" \
+  --source "$work/test.en" --target "$work/test.fr"
+refuses "an output that cannot be written, before anything is translated" "no/such/out: cannot be written" evaluate \
+  --run "$work/own" --output "$work/no/such/out"
+refuses "training on standard input" "standard input" train --run "$work/new" --pairs -
+printf 'we have one and two cats\tnous avons un et deux chats\n' >"$work/six-words"
+train "$work/words" "${characters[@]}" --pairs "$work/pairs.kept" --max-words 4 --validation-pairs "$work/six-words"
+check "--max-words leaves validation files whole" grep -q '; train 60, validation 1, test 0' "$work/err"
+train "$work/tenth" "${characters[@]}" --pairs "$work/pairs.kept"
+check "unless it is said otherwise, a tenth of few sentences is held out" grep -q '; train 54, validation 3, test 3' "$work/err"
+check "without a warning" sh -c "! grep -q 'note:' '$work/err'"
+train "$work/third" "${small[@]}" --pairs "$work/pairs.kept"
+check "more than a fifth is a warning" grep -q 'note: 20 of 60 source sentences are held out' "$work/err"
+
+# --- sentences without tokens, which a SentencePiece model makes of its own mark for a space if it drops spaces around a text
+train "$work/pieces" "${short[@]}" --tokenizer bpe --vocabulary 40 --pairs "$work/pairs.kept"
+LC_ALL=C sed -e 1d -e 's/identity\x12\x00 \x00/identity\x12\x00 \x01/' "$work/pieces/source.vocabulary" >"$work/model"
+check "there is a model that drops spaces" test "$(cmp -l <(sed 1d "$work/pieces/source.vocabulary") "$work/model" | wc -l)" = 1
+{
+  cat "$work/pairs.kept"
+  for i in $(seq 40); do printf '\xe2\x96\x81\tdes riens %d\nnothings %d\t\xe2\x96\x81\n' "$i" "$i"; done
+} >"$work/nothings"
+printf '\xe2\x96\x81\tdes riens\n' >"$work/nothing.valid"
+sed -n 1,3p "$work/pairs.kept" >>"$work/nothing.valid"
+given=("${short[@]}" --source-model "$work/model" --target-model "$work/model" --samples 4)
+train "$work/nothing" "${given[@]}" --pairs "$work/nothings" --validation-pairs "$work/nothing.valid"
+check "a training on sentences without tokens ends well" test $? = 0
+check "it says what it leaves out" grep -q 'left out 80 pairs with a side of no tokens' "$work/err"
+check "their translations are empty" grep -q '^  ▁  →  $' "$work/err"
+"$program" evaluate --run "$work/nothing" --part validation --output "$work/hypotheses" >"$work/out" 2>"$work/err"
+check "evaluate measures the others" grep -q 'left out .* 1 pair with a side of no tokens' "$work/out"
+check "and writes a line for every sentence" test "$(sed -n '1{/^$/p}' "$work/hypotheses" | wc -l)$(wc -l <"$work/hypotheses")" = 14
+printf 'we have 1 cats\n\xe2\x96\x81\n \xc2\xa0\t\nwe have\t1 cats\nwe have 1 cats\n' |
+  "$program" translate --run "$work/nothing" >"$work/out" 2>"$work/err"
+check "translate answers them with an empty line, and white space too" test "$(sed -n 2,3p "$work/out" | tr -d '\n')" = ""
+check "and a tab as a space" test "$(sed -n '1p;4p' "$work/out" | uniq | wc -l)" = 1
+long=$(printf 'we have cats %.0s' $(seq 60))
+printf '%s\t%s\n%s\t%s\n' "$long" "$long" "$long 1" "$long 2" >"$work/longs"
+"$program" evaluate --run "$work/nothing" --beam 1 --pairs "$work/longs" >"$work/out" 2>"$work/err"
+check "pairs that are all too long are scored" test $? = 0
+check "as far as that goes" sh -c "grep -q '^loss         none: .*all over the limit' '$work/out' && grep -q '^chrF2' '$work/out'"
+refuses "validation pairs that are all too long" "the validation pairs: .*no usable pairs" train --run "$work/new" "${given[@]}" \
+  --pairs "$work/pairs.kept" --validation-pairs "$work/longs"
 
 # --- bad input ---------------------------------------------------------------------------------------------
 new() { echo "$work/new"; }
@@ -152,6 +252,10 @@ refuses "a number that is none" "steps" train --run "$(new)" --steps many
 refuses "an impossible dropout" "dropout" train --run "$(new)" "${tiny[@]}" --dropout 1.5
 refuses "an unknown schedule" "schedule" train --run "$(new)" "${tiny[@]}" --schedule zigzag
 refuses "an unknown activation" "activation" train --run "$(new)" "${tiny[@]}" --activation sine
+refuses "pairs of the built-in corpus beside a file" "--grammar-pairs has no effect" train --run "$(new)" "${tiny[@]}" \
+  --pairs "$work/long"
+refuses "a vocabulary beside models" "--vocabulary has no effect" train --run "$(new)" --pairs "$work/pairs.kept" \
+  --source-model "$work/model" --target-model "$work/model" --vocabulary 50
 refuses "half of a pair of files" "--target" train --run "$(new)" --source "$work/long"
 refuses "a GPU that is not there" "no cuda:99: .*; try cpu" train --run "$(new)" "${tiny[@]}" --device cuda:99
 refuses "a device that is none" "got gpu" train --run "$(new)" "${tiny[@]}" --device gpu
@@ -174,6 +278,8 @@ check "a diverged training keeps its last good checkpoint" \
 refuses "a divergence in the step that would be saved" "after the update" train --run "$work/diverged2" "${tiny[@]}" \
   --learning-rate 1e30 --clip 0 --warmup 0 --schedule constant --checkpoint-every 1
 refuses "more warm-up than steps" "--warmup" train --run "$(new)" "${tiny[@]}" --steps 5
+train "$work/short" --grammar-pairs 100 --steps 20 --samples 0 --threads 2
+check "few steps shorten the warm-up" grep -q '"warmup": 2,' "$work/short/config.json"
 refuses "a beta of one" "beta1" train --run "$(new)" "${tiny[@]}" --beta1 1
 
 # --- damaged files -----------------------------------------------------------------------------------------
