@@ -5,6 +5,7 @@
 #include <tapeformer/autograd/ops/softmax.h>
 #include <tapeformer/autograd/random.h>
 #include <tapeformer/examples/attention_figures.h>
+#include <tapeformer/nn/attention/multi_head.h>
 #include <tapeformer/nn/attention/self_attention.h>
 #include <tapeformer/nn/attention/single_head.h>
 
@@ -152,6 +153,29 @@ void causal_batch(const Tensor& x, std::vector<AttentionFigure>& figures) {
                      rows_text(both.y, kTokens + 1, 2 * kTokens, kHeadWidth, 4)});
 }
 
+void two_heads(const Tensor& x, std::vector<AttentionFigure>& figures) {
+  MultiHeadConfig config;
+  config.width = kWidth;
+  config.output_width = kHeadWidth;
+  config.heads = 2;
+  config.bias = false;
+  Generator unused(0);
+  MultiHeadAttention heads(config, unused);
+  TorchGenerator torch(123);
+  for (Parameter& drawn : heads.parameters()) {  // query, key, value, output and its bias
+    const Shape& shape = drawn.value().shape();
+    drawn.set_value(drawn.value().rank() == 2 ? torch.linear_weight(shape[0], shape[1])
+                                              : torch.linear_bias(shape[0], kHeadWidth));
+  }
+  const Tensor one = reshape(x, {1, kTokens, kWidth}), both = concat({one, one}, 0);
+  AttentionContext causal;
+  causal.causal = true;
+  const std::string published =
+      "0.3190 0.4858 / 0.2943 0.3897 / 0.2856 0.3593 / 0.2693 0.3873 / 0.2639 0.3928 / 0.2575 0.4028";
+  figures.push_back({"Multi-head attention of two heads, from width three to two, both of the batch",
+                     published + " / " + published, all_text(heads(both, both, causal))});
+}
+
 double mean_of(const Tensor& x) { return mean(x).item(); }
 
 std::vector<std::string> rows_of(const std::string& text) {
@@ -198,6 +222,7 @@ std::vector<AttentionFigure> attention_figures() {
   bare_matrices(x, figures);
   linear_layers(x, figures);
   causal_batch(x, figures);
+  two_heads(x, figures);
   figures.push_back({"softmax(2.3, 9.1, 0.5); one text misprints 0.002 0.995 0.003", "0.0011 0.9987 0.0002",
                      all_text(softmax(Tensor::from<float>({2.3f, 9.1f, 0.5f}, {1, 3})))});
   return figures;

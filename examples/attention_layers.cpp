@@ -21,6 +21,7 @@ Index memory_width(const CheckSetting& setting) {
 bool all_masks(const AttentionMode& mode) { return !mode.positions; }
 bool only_plain(const AttentionMode& mode) { return !mode.cross && !mode.wants_context; }
 bool only_self(const AttentionMode& mode) { return !mode.cross && !mode.positions; }
+bool without_masks(const AttentionMode& mode) { return !mode.wants_context; }
 bool everything(const AttentionMode&) { return true; }
 bool self_with_positions(const AttentionMode& mode) { return !mode.cross; }
 
@@ -242,6 +243,8 @@ std::vector<CheckedLayer> checked_layers() {
          c.output_dropout = c.dropout;
          c.bias = c.output_bias = false;
        })},
+      {"multi_head_output_width", without_masks, true,
+       multi_head_with([](MultiHeadConfig& c) { c.output_width = c.width + 3; })},
       {"grouped_query", all_masks, true, grouped_query_with([](GroupedQueryConfig&) {})},
       {"grouped_query_rotary", self_with_positions, true,
        grouped_query_with([](GroupedQueryConfig& c) { c.rotary = true; })},

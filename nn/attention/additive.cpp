@@ -9,7 +9,7 @@ namespace {
 
 PackedHeads heads_of(const AdditiveConfig& config) {
   check_sizes("additive", {{"memory_width", config.memory_width}, {"hidden_width", config.hidden_width}});
-  return resolved_heads("additive", config.width,
+  return resolved_heads("additive", config.width, config.output_width,
                         {config.heads, config.heads, config.hidden_width, config.value_width});
 }
 
@@ -24,7 +24,9 @@ AdditiveAttention::AdditiveAttention(const AdditiveConfig& config, Generator& ra
       query_({config.width, heads_.heads * heads_.key_width, config.bias, {}}, random),
       key_(from_memory(config, heads_.heads * heads_.key_width, false), random),
       value_(from_memory(config, heads_.heads * heads_.value_width, config.bias), random),
-      output_({heads_.heads * heads_.value_width, config.width, config.bias, {}}, random),
+      output_(
+          {heads_.heads * heads_.value_width, or_else(config.output_width, config.width), config.bias, {}},
+          random),
       score_(Tensor::empty({heads_.heads, heads_.key_width})),
       dropout_({config.dropout}, random) {
   for (Linear* layer : {&query_, &key_, &value_, &output_}) xavier_uniform(layer->weight(), random);

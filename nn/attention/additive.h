@@ -6,11 +6,12 @@
 namespace tapeformer {
 
 struct AdditiveConfig {
-  Index width = 0;         ///< C, of the queries' input and of the output
+  Index width = 0;         ///< C, of the queries' input
   Index heads = 1;         ///< H
   Index memory_width = 0;  ///< of the keys' and values' input; 0 for width
-  Index hidden_width = 0;  ///< D, of a head's hidden layer; 0 for width / heads
-  Index value_width = 0;   ///< E, of a head's values; 0 for width / heads
+  Index output_width = 0;  ///< O, of the output; 0 for width
+  Index hidden_width = 0;  ///< D, of a head's hidden layer; 0 for output_width / heads
+  Index value_width = 0;   ///< E, of a head's values; 0 for output_width / heads
   double dropout = 0;      ///< on the attention weights
   bool bias = true;        ///< of queries, values and output; beside the queries' one the keys need none
 };
@@ -20,9 +21,9 @@ struct AdditiveConfig {
 /// a transformer may be.
 /// Math:    score_h(t, s) = v_h . tanh(W_h query_t + U_h memory_s + b_h), head_h = softmax(score_h) value_h;
 ///          y = output(concat_h head_h); W, b: query, U: key, v: score
-/// Shapes:  query [B, T, C], memory [B, S, memory_width] -> y [B, T, C]
+/// Shapes:  query [B, T, C], memory [B, S, memory_width] -> y [B, T, O]
 /// Initial: projections Xavier uniform, v as Xavier's row of D inputs and one output, biases zero
-/// Throws:  Error if width is not divisible by heads and the head widths are left to it
+/// Throws:  Error if output_width is not divisible by heads and the head widths are left to it
 /// Source:  Bahdanau, Cho and Bengio 2015, arXiv:1409.0473, section 3.1 and appendix A.1.2; the heads are
 ///          those of Vaswani et al. 2017, arXiv:1706.03762
 class AdditiveAttention : public Attention {

@@ -25,7 +25,7 @@ struct AttentionContext : AttentionMasks {
 class Attention : public Module {
  public:
   /// Self-attention when query and memory are the same tensor, else cross-attention.
-  /// Shapes:  query [B, T, C], memory [B, S, memory width] -> y [B, T, C]
+  /// Shapes:  query [B, T, C], memory [B, S, memory width] -> y [B, T, O], O being C unless told otherwise
   virtual Tensor operator()(const Tensor& query, const Tensor& memory,
                             const AttentionContext& context = {}) const = 0;
   /// What self-attention turns its queries and keys by, as the context says; nothing without rotary

@@ -61,7 +61,8 @@ void AttentionConfig::check() const {
               kind_and);
   const bool is_latent = kind == AttentionKind::latent;
   const Index turned_width =
-      resolved_heads("attention", width, {heads, key_heads(), key_width, value_width}, kind_and).key_width;
+      resolved_heads("attention", width, output_width, {heads, key_heads(), key_width, value_width}, kind_and)
+          .key_width;
   require(groups == 0 || kind == AttentionKind::grouped_query, "groups are for gqa",
           got("groups", groups) + "; try groups=0");
   require((latent_width == 0 && query_latent_width == 0 && rotary_width == 0) || is_latent,
@@ -83,11 +84,13 @@ void AttentionConfig::check() const {
 AttentionConfig AttentionConfig::resolved() const {
   check();
   AttentionConfig full = *this;
-  const PackedHeads sizes = resolved_heads("attention", width, {heads, key_heads(), key_width, value_width});
+  const PackedHeads sizes =
+      resolved_heads("attention", width, output_width, {heads, key_heads(), key_width, value_width});
   if (kind == AttentionKind::grouped_query) full.groups = sizes.groups;
   full.key_width = sizes.key_width;
   full.value_width = sizes.value_width;
   full.memory_width = or_else(memory_width, width);
+  full.output_width = or_else(output_width, width);
   full.rotary = rotary && !cross && kind != AttentionKind::latent;
   full.packed = packed && !cross && kind == AttentionKind::multi_head;
   if (kind != AttentionKind::latent) return full;
@@ -101,6 +104,7 @@ LatentConfig latent_config(const AttentionConfig& config) {
   latent.width = full.width;
   latent.heads = full.heads;
   latent.memory_width = full.memory_width;
+  latent.output_width = full.output_width;
   latent.key_width = full.key_width;
   latent.value_width = full.value_width;
   latent.latent_width = full.latent_width;
@@ -118,8 +122,8 @@ std::unique_ptr<Attention> make_attention(const AttentionConfig& config, Generat
   const AttentionConfig full = config.resolved();
   if (full.kind == AttentionKind::additive) {
     return std::make_unique<AdditiveAttention>(
-        AdditiveConfig{full.width, full.heads, full.memory_width, full.key_width, full.value_width,
-                       full.dropout, full.bias},
+        AdditiveConfig{full.width, full.heads, full.memory_width, full.output_width, full.key_width,
+                       full.value_width, full.dropout, full.bias},
         random);
   }
   if (full.kind == AttentionKind::multi_head) {
@@ -127,6 +131,7 @@ std::unique_ptr<Attention> make_attention(const AttentionConfig& config, Generat
     multi_head.width = full.width;
     multi_head.heads = full.heads;
     multi_head.memory_width = full.memory_width;
+    multi_head.output_width = full.output_width;
     multi_head.key_width = full.key_width;
     multi_head.value_width = full.value_width;
     multi_head.dropout = full.dropout;
@@ -141,6 +146,7 @@ std::unique_ptr<Attention> make_attention(const AttentionConfig& config, Generat
   grouped.heads = full.heads;
   grouped.groups = full.key_heads();
   grouped.memory_width = full.memory_width;
+  grouped.output_width = full.output_width;
   grouped.key_width = full.key_width;
   grouped.value_width = full.value_width;
   grouped.dropout = full.dropout;

@@ -18,12 +18,13 @@ AttentionKind attention_kind(const std::string& name);
 /// latents, and has no biases.
 struct AttentionConfig {
   AttentionKind kind = AttentionKind::multi_head;
-  Index width = 0;               ///< C, of the queries' input and of the output
+  Index width = 0;               ///< C, of the queries' input
   Index heads = 1;               ///< H
   Index groups = 0;              ///< G, of grouped_query; 0 for the greatest divisor of heads up to heads / 2
   Index memory_width = 0;        ///< of the keys' and values' input; 0 for width
-  Index key_width = 0;           ///< D, of a head's queries and keys; 0 for width / heads
-  Index value_width = 0;         ///< E, of a head's values; 0 for width / heads
+  Index output_width = 0;        ///< O, of the output; 0 for width
+  Index key_width = 0;           ///< D, of a head's queries and keys; 0 for output_width / heads
+  Index value_width = 0;         ///< E, of a head's values; 0 for output_width / heads
   Index latent_width = 0;        ///< of latent's compressed keys and values; 0 for width / 2, at least 1
   Index query_latent_width = 0;  ///< of latent's compressed queries; 0 for queries straight from the input
   Index rotary_width = 0;  ///< of latent's rotary part of a key; 0 for key_width / 2, even and at least 2

@@ -16,7 +16,7 @@ struct AttentionSublayerConfig {
 
 /// Any attention as the original transformer wraps it: residual sum, then norm.
 /// Math:    y = norm(x + dropout(attention(x, memory)))
-/// Shapes:  x [B, T, C], memory [B, S, memory width] -> y [B, T, C]
+/// Shapes:  x [B, T, C], memory [B, S, memory width] -> y [B, T, C], as wide as the attention's output
 /// Source:  Vaswani et al. 2017, arXiv:1706.03762, section 3.1
 class AttentionSublayer : public Module {
  public:

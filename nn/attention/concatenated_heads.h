@@ -8,15 +8,16 @@
 namespace tapeformer {
 
 struct ConcatenatedHeadsConfig {
-  SingleHeadConfig head;  ///< of every head; its value_width 0 for width / heads, and key_width likewise
-  Index heads = 1;        ///< H
-  bool output = false;    ///< mixes the heads by a projection back to width
+  SingleHeadConfig head;   ///< of every head; its value_width 0 for output_width / heads, key_width likewise
+  Index heads = 1;         ///< H
+  bool output = false;     ///< mixes the heads by a projection to output_width
+  Index output_width = 0;  ///< O, of the projection, and what heads without widths share; 0 for the head's
 };
 
 /// Multi-head attention said plainly: independent heads side by side. What MultiHeadAttention computes in one
 /// go, with its projections' rows dealt out to the heads. It keeps no cache.
 /// Math:    y = concat_h head_h(query, memory), or output(that)
-/// Shapes:  query [B, T, C], memory [B, S, memory width] -> y [B, T, H E], or [B, T, C]
+/// Shapes:  query [B, T, C], memory [B, S, memory width] -> y [B, T, H E], or [B, T, O]
 /// Source:  Vaswani et al. 2017, arXiv:1706.03762, section 3.2.2
 class ConcatenatedHeads : public Attention {
  public:

@@ -66,7 +66,7 @@ AttentionCost attention_cost(const AttentionConfig& given, const AttentionCall& 
   bill.projection(N, C, H * D, config.bias);
   bill.projection(M, memory, G * D, config.bias && !additive);
   bill.projection(M, memory, G * E, config.bias);
-  bill.projection(N, H * E, C, config.bias);
+  bill.projection(N, H * E, config.output_width, config.bias);
   if (additive) bill.parameters(H * D);
   bill.attention(H, D, E, additive ? 4 : 3);
 
@@ -97,7 +97,7 @@ AttentionCost attention_cost(const LatentConfig& given, const AttentionCall& cal
   latents(M, memory, L);
   bill.projection(N, I, H * (D + R), false);
   bill.projection(M, C, R, false);
-  bill.projection(N, H * E, C, false);
+  bill.projection(N, H * E, config.output_width, false);
   bill.parameters(L * H * (D + E));
   bill.keeps(N * C + (call.keys > 0 ? M * memory : 0) + call.queries * R);
 

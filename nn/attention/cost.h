@@ -30,11 +30,11 @@ struct AttentionCost {
 Index visible_pair_count(const AttentionCall& call);
 
 /// The cost of a layer that make_attention() makes. With N = B T rows of queries, M = B S of keys, C' the
-/// memory's width, P = B H visible pairs, cached keys included; G = H in multi-head and additive attention,
-/// G = 1 in multi-query:
-///   parameters   C H D + C' G (D + E) + H E C; biases H D + G (D + E) + C; additive: H D for the
+/// memory's width, O the output's, P = B H visible pairs, cached keys included; G = H in multi-head and
+/// additive attention, G = 1 in multi-query:
+///   parameters   C H D + C' G (D + E) + H E O; biases H D + G (D + E) + O; additive: H D for the
 ///                scores, and no bias for keys
-///   forward      2 (N C H D + M C' G (D + E) + N H E C) + 2 P (D + E)
+///   forward      2 (N C H D + M C' G (D + E) + N H E O) + 2 P (D + E)
 ///   backward     twice the projections + 2 P (3 D + 2 E): scores once more, gradients of weights, values,
 ///                queries and keys; additive: 2 P (4 D + 2 E), for there is the score weights' gradient too
 ///   activations  N (C + H D + H E + H) + M G (D + E) numbers: input, projections, output of the heads, and
@@ -49,8 +49,8 @@ AttentionCost attention_cost(const AttentionConfig& config, const AttentionCall&
 
 /// The cost of latent attention; the automatic form is naive unless something is cached. With I the width
 /// that queries come from (d'_c, or C), L = d_c, R = d_R, d = D + R, M' = M and what is cached:
-///   parameters   C I (if d'_c) + I H d + C' L + C R + L H (D + E) + H E C; gains L + d'_c of the norms
-///   forward      2 (N C I (if d'_c) + N I H d + M C' L + M C R + N H E C), and
+///   parameters   C I (if d'_c) + I H d + C' L + C R + L H (D + E) + H E O; gains L + d'_c of the norms
+///   forward      2 (N C I (if d'_c) + N I H d + M C' L + M C R + N H E O), and
 ///                naive: 2 M' L H (D + E) + 2 P (d + E); absorbed: 2 N H L (D + E) + 2 P 2 (L + R)
 ///   backward     twice all that is not P, and naive: 2 P (3 d + 2 E); absorbed: 2 P 5 (L + R)
 ///   activations  N C of inputs, M C' for a memory, N I (if d'_c), each normed latent once more with a number

@@ -10,7 +10,7 @@ PackedHeads heads_of(const GroupedQueryConfig& config) {
   if (config.rotary && config.cross) {
     throw Error("[grouped_query] rotary positions are for self-attention; got rotary and cross both set");
   }
-  return resolved_heads("grouped_query", config.width,
+  return resolved_heads("grouped_query", config.width, config.output_width,
                         {config.heads, config.groups, config.key_width, config.value_width});
 }
 
@@ -21,7 +21,9 @@ GroupedQueryAttention::GroupedQueryAttention(const GroupedQueryConfig& config, G
       heads_(heads_of(config)),
       input_({config.width, config.cross ? heads_.heads * heads_.key_width : heads_.width(), config.bias, {}},
              random),
-      output_({heads_.heads * heads_.value_width, config.width, config.bias, {}}, random),
+      output_(
+          {heads_.heads * heads_.value_width, or_else(config.output_width, config.width), config.bias, {}},
+          random),
       dropout_({config.dropout}, random) {
   const Index queries = heads_.heads * heads_.key_width, keys = heads_.groups * heads_.key_width,
               values = heads_.groups * heads_.value_width;

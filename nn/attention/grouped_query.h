@@ -9,12 +9,13 @@
 namespace tapeformer {
 
 struct GroupedQueryConfig {
-  Index width = 0;   ///< C, of the queries' input and of the output
+  Index width = 0;   ///< C, of the queries' input
   Index heads = 1;   ///< H, of the queries
   Index groups = 1;  ///< G, heads of keys and values; 1 is multi-query attention, H multi-head attention
   Index memory_width = 0;  ///< of the memory, in cross-attention; 0 for width
-  Index key_width = 0;     ///< D, of a head's queries and keys; 0 for width / heads
-  Index value_width = 0;   ///< E, of a head's values; 0 for width / heads
+  Index output_width = 0;  ///< O, of the output; 0 for width
+  Index key_width = 0;     ///< D, of a head's queries and keys; 0 for output_width / heads
+  Index value_width = 0;   ///< E, of a head's values; 0 for output_width / heads
   double dropout = 0;      ///< on the attention weights
   bool bias = true;
   bool cross = false;   ///< reads a memory, not itself: other parameters, and no rotary positions
@@ -26,7 +27,7 @@ struct GroupedQueryConfig {
 /// cache H / G times smaller.
 /// Math:    g = floor(h G / H); head_h = softmax(R q_h (R k_g)^T / sqrt(D)) v_g; y = output(concat_h head_h),
 ///          R turning by positions, if told to
-/// Shapes:  query [B, T, C], memory the same tensor, or with cross [B, S, memory_width] -> y [B, T, C]
+/// Shapes:  query [B, T, C], memory the same tensor, or with cross [B, S, memory_width] -> y [B, T, O]
 /// Initial: Xavier uniform, projections to queries, keys and values each on its own; biases zero
 /// Throws:  Error if heads, groups and widths do not fit
 /// Source:  Ainslie et al. 2023, arXiv:2305.13245; with one group Shazeer 2019, arXiv:1911.02150

@@ -18,8 +18,9 @@ void check_sizes(const char* op, std::initializer_list<NamedSize> sizes, const s
   }
 }
 
-PackedHeads resolved_heads(const char* op, Index width, const PackedHeads& heads, const std::string& got) {
-  const auto require = [&](bool holds, const char* rule, const NamedSize& a, const NamedSize& b,
+PackedHeads resolved_heads(const char* op, Index width, Index output_width, const PackedHeads& heads,
+                           const std::string& got) {
+  const auto require = [&](bool holds, const std::string& rule, const NamedSize& a, const NamedSize& b,
                            const char* remedy = "") {
     if (holds) return;
     throw Error(std::string("[") + op + "] " + rule + "; got " + got + text(a) + ", " + text(b) + remedy);
@@ -27,11 +28,16 @@ PackedHeads resolved_heads(const char* op, Index width, const PackedHeads& heads
   const Index H = heads.heads, G = heads.groups;
   require(width > 0 && H > 0, "width and heads must be positive", {"width", width}, {"heads", H});
   require(G > 0 && H % G == 0, "heads must be a multiple of groups", {"heads", H}, {"groups", G});
-  check_sizes(op, {{"key_width", heads.key_width}, {"value_width", heads.value_width}}, got);
-  require((heads.key_width > 0 && heads.value_width > 0) || width % H == 0,
-          "width must be divisible by heads", {"width", width}, {"heads", H},
+  check_sizes(
+      op,
+      {{"output_width", output_width}, {"key_width", heads.key_width}, {"value_width", heads.value_width}},
+      got);
+  const NamedSize shared =
+      output_width > 0 ? NamedSize{"output_width", output_width} : NamedSize{"width", width};
+  require((heads.key_width > 0 && heads.value_width > 0) || shared.size % H == 0,
+          std::string(shared.name) + " must be divisible by heads", shared, {"heads", H},
           "; try a width that is a multiple of the heads");
-  return {H, G, or_else(heads.key_width, width / H), or_else(heads.value_width, width / H)};
+  return {H, G, or_else(heads.key_width, shared.size / H), or_else(heads.value_width, shared.size / H)};
 }
 
 void check_inputs(const char* op, const Tensor& query, const Tensor& memory, const KvCache* cache) {

@@ -19,10 +19,10 @@ struct NamedSize {
 /// Throws: Error naming a size that is negative, and what `got` tells before it.
 void check_sizes(const char* op, std::initializer_list<NamedSize> sizes, const std::string& got = "");
 
-/// `heads` with width / heads in place of a width that is 0.
+/// `heads` with output_width / heads in place of a width that is 0; an output_width of 0 is `width`.
 /// Throws: Error if a size is negative, or heads is no multiple of groups or no divisor of a width that is
 ///         left to it
-PackedHeads resolved_heads(const char* op, Index width, const PackedHeads& heads,
+PackedHeads resolved_heads(const char* op, Index width, Index output_width, const PackedHeads& heads,
                            const std::string& got = "");
 
 /// Throws: ShapeError unless query and memory are [B, T, C]; a memory may be missing once the cache holds it.

@@ -29,9 +29,11 @@ LatentConfig LatentConfig::resolved() const {
   if (rotary_width % 2 != 0) {
     throw Error("[latent] rotary_width must be even; got rotary_width=" + std::to_string(rotary_width));
   }
-  const PackedHeads sizes = resolved_heads("latent", width, {heads, heads, key_width, value_width});
+  const PackedHeads sizes =
+      resolved_heads("latent", width, output_width, {heads, heads, key_width, value_width});
   LatentConfig full = *this;
   full.memory_width = or_else(memory_width, width);
+  full.output_width = or_else(output_width, width);
   full.key_width = sizes.key_width;
   full.value_width = sizes.value_width;
   full.latent_width = or_else(latent_width, std::max<Index>(width / 2, 1));
@@ -48,7 +50,7 @@ LatentAttention::LatentAttention(const LatentConfig& config, Generator& random)
       key_value_down_(plain(config_.memory_width, latent_width_), random),
       key_up_(plain(latent_width_, heads_ * key_width_), random),
       value_up_(plain(latent_width_, heads_ * value_width_), random),
-      output_(plain(heads_ * value_width_, config.width), random),
+      output_(plain(heads_ * value_width_, config_.output_width), random),
       dropout_({config.dropout}, random) {
   const Index query_inputs = or_else(config.query_latent_width, config.width);
   if (config.query_latent_width > 0) query_down_.emplace(plain(config.width, query_inputs), random);
@@ -150,10 +152,10 @@ LatentProducts LatentAttention::products() const {
   const RecordingPause pause;
   const Tensor query_hci =
       matmul(transposed(weight_by_heads(key_up_, heads_)), weight_by_heads(query_up_, heads_));
-  const Tensor output_che = reshape(output_.weight(), {config_.width, heads_, value_width_});
+  const Tensor output_che = reshape(output_.weight(), {config_.output_width, heads_, value_width_});
   return {reshape(query_hci, {heads_ * latent_width_, query_hci.size(2)}),
           reshape(matmul(by_head(output_che), weight_by_heads(value_up_, heads_), 1, true),
-                  {config_.width, heads_ * latent_width_})};
+                  {config_.output_width, heads_ * latent_width_})};
 }
 
 void LatentAttention::visit(ParameterVisitor& visitor) {

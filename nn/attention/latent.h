@@ -14,11 +14,13 @@ namespace tapeformer {
 enum class LatentForm { automatic, naive, absorbed };
 
 struct LatentConfig {
-  Index width = 0;         ///< C, of the queries' input and of the output
+  Index width = 0;         ///< C, of the queries' input
   Index heads = 1;         ///< H
   Index memory_width = 0;  ///< of the keys' and values' input; 0 for width
-  Index key_width = 0;  ///< d_h, of a head's queries and keys without their rotary part; 0 for width / heads
-  Index value_width = 0;  ///< of a head's values; 0 for width / heads
+  Index output_width = 0;  ///< O, of the output; 0 for width
+  /// d_h, of a head's queries and keys without their rotary part; 0 for output_width / heads
+  Index key_width = 0;
+  Index value_width = 0;  ///< of a head's values; 0 for output_width / heads
   Index latent_width =
       0;  ///< d_c, of the latents that keys and values come from; 0 for width / 2, at least 1
   Index query_latent_width = 0;  ///< of the latents that queries come from; 0 for queries straight from x
@@ -36,7 +38,7 @@ struct LatentConfig {
 /// W_UK^T W_UQ and W_O W_UV, multiplied out. Fewer products in the absorbed form, and larger ones: a gain
 /// where latents are narrow, d_c (inputs of W_UQ) < d_h (d_c + inputs of W_UQ).
 struct LatentProducts {
-  Tensor query, output;  ///< [H d_c, inputs of W_UQ] and [C, H d_c]
+  Tensor query, output;  ///< [H d_c, inputs of W_UQ] and [O, H d_c]
 };
 
 /// Multi-head latent attention: keys and values of all heads come from one latent a token, and the cache
@@ -46,7 +48,7 @@ struct LatentProducts {
 ///          y = W_O concat_h softmax(q_h k_h^T / sqrt(d_h + d_R)) v_h
 ///          absorbed: q_h k_h^T = [W_UK,h^T W_UQ,h c'; R W_QR,h c'] [c; R W_KR x']^T, and the weights sum c
 ///          before W_UV,h is applied
-/// Shapes:  query [B, T, C], memory [B, S, memory_width] -> y [B, T, C]; another memory than the query needs
+/// Shapes:  query [B, T, C], memory [B, S, memory_width] -> y [B, T, O]; another memory than the query needs
 ///          rotary_width 0
 /// Initial: Xavier uniform
 /// Throws:  Error if sizes do not fit, or for another memory with rotary positions; ShapeError for inputs of

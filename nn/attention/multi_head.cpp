@@ -10,7 +10,7 @@ namespace {
 PackedHeads heads_of(const MultiHeadConfig& config) {
   check_sizes("multi_head",
               {{"memory_width", config.memory_width}, {"value_memory_width", config.value_memory_width}});
-  return resolved_heads("multi_head", config.width,
+  return resolved_heads("multi_head", config.width, config.output_width,
                         {config.heads, config.heads, config.key_width, config.value_width});
 }
 
@@ -45,7 +45,7 @@ MultiHeadAttention::MultiHeadAttention(const MultiHeadConfig& config, Generator&
       parts_{heads_.heads * heads_.key_width, heads_.heads * heads_.key_width,
              heads_.heads * heads_.value_width},
       inputs_(inputs_of(config, parts_, random)),
-      output_({parts_[kValue], config.width, config.output_bias, {}}, random),
+      output_({parts_[kValue], or_else(config.output_width, config.width), config.output_bias, {}}, random),
       dropout_({config.dropout}, random) {
   if (config.output_dropout > 0) output_dropout_.emplace(DropoutConfig{config.output_dropout}, random);
   if (config.packed) xavier_uniform_parts(inputs_[0].weight(), parts_, random);
@@ -54,7 +54,7 @@ MultiHeadAttention::MultiHeadAttention(const MultiHeadConfig& config, Generator&
     if (config.bias) input.bias().set_value(Tensor::zeros(input.bias().value().shape()));
   }
   xavier_uniform(output_.weight(), random);
-  if (config.output_bias) output_.bias().set_value(Tensor::zeros({config.width}));
+  if (config.output_bias) output_.bias().set_value(Tensor::zeros(output_.bias().value().shape()));
 }
 
 Tensor MultiHeadAttention::operator()(const Tensor& query, const Tensor& memory,

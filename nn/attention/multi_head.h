@@ -10,12 +10,13 @@
 namespace tapeformer {
 
 struct MultiHeadConfig {
-  Index width = 0;               ///< C, of the queries' input and of the output
+  Index width = 0;               ///< C, of the queries' input
   Index heads = 1;               ///< H
   Index memory_width = 0;        ///< of the keys' and values' input; 0 for width
   Index value_memory_width = 0;  ///< of the values' input where it is another one; 0 for memory_width
-  Index key_width = 0;           ///< d_k, of a head's queries and keys; 0 for width / heads
-  Index value_width = 0;         ///< d_v, of a head's values; 0 for width / heads
+  Index output_width = 0;        ///< O, of the output; 0 for width
+  Index key_width = 0;           ///< d_k, of a head's queries and keys; 0 for output_width / heads
+  Index value_width = 0;         ///< d_v, of a head's values; 0 for output_width / heads
   double dropout = 0;            ///< on the attention weights
   double output_dropout = 0;     ///< on the output
   bool bias = true;              ///< of the projections to queries, keys and values
@@ -28,7 +29,7 @@ struct MultiHeadConfig {
 
 /// Multi-head attention: self-attention when query and memory are the same, else cross-attention.
 /// Math:    head_h = softmax(q_h k_h^T / sqrt(d_k)) v_h; y = output(concat_h head_h)
-/// Shapes:  query [B, T, C], memory [B, S, memory_width] -> y [B, T, C]
+/// Shapes:  query [B, T, C], memory [B, S, memory_width] -> y [B, T, O]
 /// Initial: each projection Xavier uniform, packed ones part by part; biases zero
 /// Throws:  Error if sizes do not fit, or for rotary positions with another memory than the query; ShapeError
 ///          for inputs of another rank
@@ -40,7 +41,7 @@ class MultiHeadAttention : public Attention {
   Tensor operator()(const Tensor& query, const Tensor& memory,
                     const AttentionContext& context = {}) const override;
   /// With keys and values made of different inputs.
-  /// Shapes:  query [B, T, C], key [B, S, memory_width], value [B, S, value_memory_width] -> y [B, T, C]
+  /// Shapes:  query [B, T, C], key [B, S, memory_width], value [B, S, value_memory_width] -> y [B, T, O]
   Tensor operator()(const Tensor& query, const Tensor& key, const Tensor& value,
                     const AttentionContext& context) const;
   RotaryAngles angles(const Tensor& query, const AttentionContext& context) const override;

@@ -13,17 +13,18 @@ double matrices_of(const AttentionConfig& attention) {
     const auto C = static_cast<double>(config.width), M = static_cast<double>(config.memory_width),
                H = static_cast<double>(config.heads), D = static_cast<double>(config.key_width),
                E = static_cast<double>(config.value_width), R = static_cast<double>(config.rotary_width),
-               L = static_cast<double>(config.latent_width),
+               L = static_cast<double>(config.latent_width), O = static_cast<double>(config.output_width),
                Q = static_cast<double>(config.query_latent_width);
     const double inputs = Q > 0 ? Q : C;
-    return C * Q + inputs * H * (D + R) + M * L + C * R + L * H * (D + E) + H * E * C;
+    return C * Q + inputs * H * (D + R) + M * L + C * R + L * H * (D + E) + H * E * O;
   }
   const AttentionConfig config = attention.resolved();
   const auto C = static_cast<double>(config.width), M = static_cast<double>(config.memory_width),
              H = static_cast<double>(config.heads), G = static_cast<double>(config.key_heads()),
-             D = static_cast<double>(config.key_width), E = static_cast<double>(config.value_width);
+             D = static_cast<double>(config.key_width), E = static_cast<double>(config.value_width),
+             O = static_cast<double>(config.output_width);
   const double scores = config.kind == AttentionKind::additive ? H * D : 0;
-  return C * H * D + M * G * (D + E) + H * E * C + scores;
+  return C * H * D + M * G * (D + E) + H * E * O + scores;
 }
 
 double product(Index a, Index b) { return static_cast<double>(a) * static_cast<double>(b); }

@@ -102,6 +102,7 @@ TEST_SUITE("examples/attention_checks") {
                                     "multi_head_rotary",
                                     "multi_head_three_inputs",
                                     "multi_head_sequence_first",
+                                    "multi_head_output_width",
                                     "grouped_query",
                                     "grouped_query_rotary",
                                     "grouped_query_half_split",

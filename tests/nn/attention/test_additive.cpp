@@ -15,7 +15,7 @@ using namespace tapeformer;
 
 namespace {
 
-const AdditiveConfig kWide{6, 3, 4, 5, 7, 0, true};  // width, heads, memory width, D, E
+const AdditiveConfig kWide{6, 3, 4, 0, 5, 7, 0, true};  // width, heads, memory width, output's, D, E
 
 /// The layer in plain loops. `may_attend(b, t, s)`.
 template <class MayAttend>
@@ -112,7 +112,8 @@ TEST_SUITE("nn/attention/additive") {
 
   TEST_CASE("outputs and gradients are those of PyTorch") {
     Generator random(1);
-    AdditiveAttention self({12, 3, 0, 5, 7, 0, true}, random), cross({12, 3, 10, 5, 7, 0, true}, random);
+    AdditiveAttention self({12, 3, 0, 0, 5, 7, 0, true}, random),
+        cross({12, 3, 10, 0, 5, 7, 0, true}, random);
     using In = std::map<std::string, Tensor>;
     for (const char* name : {"layer_self", "layer_causal"}) {
       check_layer_against_golden(

@@ -1,7 +1,10 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/nn/attention/attention_config.h>
+#include <tapeformer/nn/attention/concatenated_heads.h>
+#include <tapeformer/nn/attention/latent.h>
 #include <tapeformer/nn/attention/single_head.h>
 #include <tapeformer/tests/nn/module_case.h>
+#include <tapeformer/tests/reference/gradcheck_table.h>
 
 #include <doctest/doctest.h>
 
@@ -142,6 +145,46 @@ TEST_SUITE("nn/attention/all_kinds") {
       CHECK(message.find(" a memory may be left out only once the cache holds it; got query=f64[2,4,16]") !=
             std::string::npos);
     }
+  }
+
+  TEST_CASE("any kind gives outputs of another width than its input, with gradients of both orders") {
+    const Tensor x = random_values({2, 3, 5}, 3), memory = random_values({2, 4, 7}, 4);
+    for (const AttentionKind kind : kKinds) {
+      CAPTURE(std::string(name_of(kind)));
+      for (const bool cross : {false, true}) {
+        AttentionConfig config = config_of(kind, cross);
+        config.width = 5, config.output_width = 8, config.memory_width = cross ? 7 : 0;
+        Generator random(1);
+        const auto layer = make_attention(config, random);
+        layer->to(DType::f64);
+        randomise(*layer, 2);
+        const NamedTensors inputs =
+            cross ? NamedTensors{{"x", x}, {"memory", memory}} : NamedTensors{{"x", x}};
+        const auto call = [&] { return (*layer)(x, cross ? memory : x); };
+        CHECK(call().shape() == Shape{2, 3, 8});
+        check_gradients(std::string(name_of(kind)) + (cross ? " cross" : " self") + " to another width",
+                        gradcheck_module(*layer, inputs, call, second_order(12)));
+      }
+    }
+    ConcatenatedHeadsConfig config;
+    config.head.width = 5, config.heads = 4, config.output_width = 8;
+    for (const bool output : {false, true}) {
+      config.output = output;
+      CHECK(random_module<ConcatenatedHeads>(config)(x, x).shape() == Shape{2, 3, 8});
+    }
+  }
+
+  TEST_CASE("latent attention to another width is the same naive, absorbed, and with its products") {
+    const Tensor x = random_values({2, 3, 5}, 3);
+    LatentConfig config;
+    config.width = 5, config.output_width = 8, config.heads = 4;
+    config.form = LatentForm::naive;
+    const auto naive = random_module<LatentAttention>(config);
+    config.form = LatentForm::absorbed;
+    const auto absorbed = random_module<LatentAttention>(config);
+    const Tensor y = naive(x, x);
+    CHECK(relative_error(absorbed(x, x), y) < 1e-13);
+    CHECK(relative_error(absorbed(x, x, {}, absorbed.products()), y) < 1e-13);
   }
 
   TEST_CASE("cross-attention of any kind has no rotary positions, asked for or not") {

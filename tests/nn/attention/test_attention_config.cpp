@@ -117,7 +117,8 @@ TEST_SUITE("nn/attention/attention_config") {
 
   TEST_CASE("a config resolved has every size, and makes the same layer") {
     const auto sizes = [](const AttentionConfig& c) {
-      return std::vector<Index>{c.key_heads(), c.memory_width, c.key_width, c.value_width, c.rotary_width};
+      return std::vector<Index>{c.key_heads(), c.memory_width, c.output_width,
+                                c.key_width,   c.value_width,  c.rotary_width};
     };
     AttentionConfig config;
     config.width = 48, config.heads = 6, config.rotary = true;
@@ -130,7 +131,7 @@ TEST_SUITE("nn/attention/attention_config") {
       config.cross = false;
       AttentionConfig full = config.resolved();
       const bool is_latent = config.kind == AttentionKind::latent;
-      CHECK(sizes(full) == std::vector<Index>{groups, 48, 8, 8, is_latent ? 4 : 0});
+      CHECK(sizes(full) == std::vector<Index>{groups, 48, 48, 8, 8, is_latent ? 4 : 0});
       CHECK(full.rotary == !is_latent);
       CHECK(full.packed == (config.kind == AttentionKind::multi_head));
       CHECK(sizes(full.resolved()) == sizes(full));
@@ -140,7 +141,7 @@ TEST_SUITE("nn/attention/attention_config") {
       CHECK(relative_error((*layer)(x, x), (*same)(x, x)) == 0);
       config.cross = true;
       full = config.resolved();
-      CHECK(sizes(full) == std::vector<Index>{groups, 48, 8, 8, 0});
+      CHECK(sizes(full) == std::vector<Index>{groups, 48, 48, 8, 8, 0});
       CHECK_FALSE(full.rotary);
       CHECK_FALSE(full.packed);
     }
@@ -178,9 +179,10 @@ TEST_SUITE("nn/attention/attention_config") {
     CHECK(refused([](auto& c) { c.heads = 5, c.key_width = 3, c.value_width = 2; }) == "nothing was thrown");
     CHECK(refused([](auto& c) { c.key_width = -1; }) ==
           "[attention] no size may be negative; got attention=mha, key_width=-1");
-    for (auto size : {&AttentionConfig::groups, &AttentionConfig::memory_width, &AttentionConfig::key_width,
-                      &AttentionConfig::value_width, &AttentionConfig::latent_width,
-                      &AttentionConfig::query_latent_width, &AttentionConfig::rotary_width}) {
+    for (auto size :
+         {&AttentionConfig::groups, &AttentionConfig::memory_width, &AttentionConfig::output_width,
+          &AttentionConfig::key_width, &AttentionConfig::value_width, &AttentionConfig::latent_width,
+          &AttentionConfig::query_latent_width, &AttentionConfig::rotary_width}) {
       CHECK(refused([&](auto& c) { c.kind = AttentionKind::latent, c.*size = -2; }) != "nothing was thrown");
     }
     CHECK(refused([](auto& c) { c.groups = 2; }) ==

@@ -138,7 +138,7 @@ TEST_SUITE("nn/attention/cost") {
       for (const AttentionCall& call : self_calls()) {
         check_config(config_of(kind, 24, 4), call);
         AttentionConfig config = config_of(kind, 10, 6);
-        config.key_width = 6, config.value_width = 5, config.bias = false;
+        config.key_width = 6, config.value_width = 5, config.output_width = 13, config.bias = false;
         if (kind == AttentionKind::grouped_query) config.groups = 3;
         if (kind == AttentionKind::latent) {
           config.latent_width = 7, config.rotary_width = 2, config.query_latent_width = 9;
@@ -149,7 +149,7 @@ TEST_SUITE("nn/attention/cost") {
       for (const AttentionCall& call : cross_calls()) {
         AttentionConfig config = config_of(kind, 12, 3);
         config.cross = true;
-        config.memory_width = 14;
+        config.memory_width = 14, config.output_width = 9;
         check_config(config, call);
       }
     }

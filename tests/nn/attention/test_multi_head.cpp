@@ -254,6 +254,34 @@ TEST_SUITE("nn/attention/multi_head") {
                         attention, {{"x", x}}, [&] { return attention(x, x); }, second_order()));
   }
 
+  TEST_CASE(
+      "outputs of another width than the input agree with plain loops, and the heads share that width") {
+    for (const Index output_width : {3, 9}) {
+      MultiHeadConfig config = sized(6, 3);
+      config.memory_width = 4;
+      config.output_width = output_width;
+      MultiHeadAttention attention = attention_of(config);
+      std::string shapes;
+      for (const auto& [name, parameter] : attention.named_parameters())
+        shapes += name + " " + parameter.value().shape().text() + " ";
+      const std::string O = std::to_string(output_width);
+      CHECK(shapes == "query.weight [" + O + ",6] query.bias [" + O + "] key.weight [" + O +
+                          ",4] key.bias [" + O + "] value.weight [" + O + ",4] value.bias [" + O +
+                          "] output.weight [" + O + "," + O + "] output.bias [" + O + "] ");
+      const Tensor query = random_values({2, 5, 6}, 3), memory = random_values({2, 8, 4}, 4);
+      const Tensor y = attention(query, memory);
+      CHECK(y.shape() == Shape{2, 5, output_width});
+      CHECK(relative_error(y, attention_oracle(attention, 3, query, memory, memory,
+                                               [](Index, Index, Index, Index) { return true; })) < 1e-13);
+    }
+    MultiHeadConfig config = sized(6, 3);
+    config.output_width = 7;
+    CHECK(
+        message_of<Error>([&] { attention_of(config); }) ==
+        "[multi_head] output_width must be divisible by heads; got output_width=7, heads=3; try a width that "
+        "is a multiple of the heads");
+  }
+
   TEST_CASE("projections start Xavier uniform with zero biases") {
     Generator random(1);
     MultiHeadAttention attention(sized(64, 4), random);
