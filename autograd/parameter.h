@@ -19,6 +19,7 @@ struct ParameterState : Pooled {
   std::string name;
   bool has_gradient = false;  ///< false: the next gradient is assigned, whatever the buffer holds
   bool trainable = true;
+  bool optimized = false;  ///< an optimizer was given it
 };
 
 /// A trainable leaf: a value and its gradient (f32 at least), outside every tape. A handle: copies are the
@@ -39,7 +40,8 @@ class Parameter {
   /// Costs nothing: the buffer stays, and the next gradient overwrites it.
   void clear_gradient() { state_->has_gradient = false; }
 
-  /// The path in the model, e.g. "decoder.0.self_attention.query.weight"; set by Module.
+  /// The path in the model, e.g. "decoder.0.self_attention.query.weight"; set by Module. Empty where
+  /// no visit() has come by.
   const std::string& name() const { return state_->name; }
   void set_name(const std::string& name) { state_->name = name; }
   bool trainable() const { return state_->trainable; }

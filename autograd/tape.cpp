@@ -200,6 +200,7 @@ void Tape::backward(const Tensor& loss, const Tensor& seed) {
   accumulate(slot_of("backward", loss),
              seed.defined() ? seed : Tensor::full(loss.shape(), 1, loss.dtype(), loss.device()));
   run(0, nodes_.size());
+  check_reached_parameters();
   nodes_.clear();
   slots_.clear();
   leaves_.clear();

@@ -88,6 +88,8 @@ class Tape {
 
   /// Adds d loss / d parameter to every parameter that took part, frees what each node saved as soon as it
   /// has run, and spends the tape. `seed` is d objective / d loss; 1 for a loss of one element.
+  /// Throws: TapeError when, beside an optimizer's parameters, one got a gradient that no optimizer was given
+  ///         and no visit() has named: it would be neither trained nor saved
   void backward(const Tensor& loss, const Tensor& seed = {});
 
   /// d loss / d x for every x of `of` (watched, a parameter's value, or computed on this tape); zeros where
@@ -108,7 +110,7 @@ class Tape {
   /// contribution, and an operation with a twin shows the twin's in a recorded pass.
   void wrap_gradients(GradientWrapper wrapper) { wrapper_ = std::move(wrapper); }
 
-  /// One line a node: what it computes from what, and the bytes it keeps.
+  /// One line a node: what it computes from what, parameters by name, and the bytes it keeps.
   void print(std::ostream& out) const;
   TapeMemory memory() const;
 
@@ -150,6 +152,7 @@ class Tape {
   std::int32_t slot_of(const char* op, const Tensor& x);
   std::int32_t checked_slot(const char* op, const Tensor& x);
   void check_loss(const char* op, const Tensor& loss, const Tensor& seed);
+  void check_reached_parameters() const;
   DType gradient_type(const Slot& slot) const;
   void accumulate(std::int32_t slot, const Tensor& gradient);
   void contribute(std::size_t node, std::size_t input, const Tensor& gradient);

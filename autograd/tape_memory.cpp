@@ -1,3 +1,4 @@
+#include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/tape.h>
 
 #include <algorithm>
@@ -43,12 +44,50 @@ void Tape::print(std::ostream& out) const {
         out << "constant";
         continue;
       }
-      const ParameterState* parameter = slots_[static_cast<std::size_t>(input)].parameter.get();
-      out << (parameter != nullptr && !parameter->name.empty() ? parameter->name
-                                                               : "%" + std::to_string(input));
+      const Slot& slot = slots_[static_cast<std::size_t>(input)];
+      if (slot.parameter && !slot.parameter->name.empty()) {
+        out << slot.parameter->name;
+      } else if (slot.parameter) {
+        out << "parameter %" << input << ' ' << name_of(slot.dtype) << slot.shape.text();
+      } else {
+        out << '%' << input;
+      }
     }
     out << ")  saves " << bytes << " bytes\n";
   }
+}
+
+void Tape::check_reached_parameters() const {
+  bool trains = false, forgot = false;
+  const auto is_forgotten = [](const ParameterState& parameter) {
+    return parameter.trainable && !parameter.optimized && parameter.name.empty();
+  };
+  for (const Slot& slot : slots_) {
+    if (!slot.parameter || !slot.parameter->has_gradient) continue;
+    trains = trains || slot.parameter->optimized;
+    forgot = forgot || is_forgotten(*slot.parameter);
+  }
+  if (!trains || !forgot) return;
+
+  std::string got;
+  for (std::size_t i = 0; i < slots_.size(); ++i) {
+    const Slot& slot = slots_[i];
+    if (!slot.parameter || !slot.parameter->has_gradient || !is_forgotten(*slot.parameter)) continue;
+    got += (got.empty() ? "" : ", ") + slot.parameter->value.describe();
+    const auto reads = [&](const Node& node) {
+      return std::find(node.inputs.begin(), node.inputs.end(), static_cast<std::int32_t>(i)) !=
+             node.inputs.end();
+    };
+    const auto reader = std::find_if(nodes_.begin(), nodes_.end(), reads);
+    if (reader != nodes_.end()) got += std::string(" (read by ") + reader->op + ")";
+  }
+  throw TapeError(
+      "[backward] a parameter used beside an optimizer's must be in an optimizer or named by a visit(), or "
+      "it "
+      "would be neither trained nor saved; got gradients of " +
+      got +
+      "; try visitor.parameter() or visitor.child() in its module's visit(), set_trainable(false), or "
+      "set_name() if you update it yourself");
 }
 
 }  // namespace tapeformer

@@ -10,7 +10,9 @@ void ParameterVisitor::on_counter(const std::string&, std::uint64_t&) {}
 void ParameterVisitor::on_training_mode(bool&) {}
 
 void ParameterVisitor::parameter(const std::string& name, Parameter& member) {
-  if (member.defined()) on_parameter(path(name), member);
+  if (!member.defined()) return;
+  if (member.name().empty()) member.set_name(path(name));  // known from now on: see Tape::backward
+  on_parameter(path(name), member);
 }
 void ParameterVisitor::buffer(const std::string& name, Tensor& member) {
   if (member.defined()) on_buffer(path(name), member);

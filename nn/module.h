@@ -55,7 +55,8 @@ class Module {
 
   /// Each parameter once, in visiting order, under the first of its names.
   std::vector<std::pair<std::string, Parameter>> named_parameters();
-  /// The same without names; also writes each path into its parameter, so that error messages can show it.
+  /// The same without names; also writes each path into its parameter, so that error messages can show it
+  /// (any visit does so where there is none).
   std::vector<Parameter> parameters();
   std::vector<std::pair<std::string, Tensor>> named_buffers();
   std::vector<std::pair<std::string, std::uint64_t*>> named_counters();

@@ -23,6 +23,7 @@ Optimizer::Optimizer(std::string algorithm, std::vector<Parameter> parameters)
       throw DTypeError("[" + algorithm_ + "] parameters must be all f32 or all f64" + got + " and " +
                        parameters_[0].value().describe());
     }
+    parameter.state()->optimized = true;
   }
 }
 

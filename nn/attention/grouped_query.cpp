@@ -36,8 +36,9 @@ GroupedQueryAttention::GroupedQueryAttention(const GroupedQueryConfig& config, G
     xavier_uniform_parts(input_.weight(), {queries, keys, values}, random);
   }
   xavier_uniform(output_.weight(), random);
-  for (auto& [name, parameter] : named_parameters()) {
-    if (parameter.value().rank() == 1) parameter.set_value(Tensor::zeros(parameter.value().shape()));
+  for (Linear* layer : {&input_, key_value_ ? &*key_value_ : nullptr, &output_}) {
+    if (layer == nullptr || !config.bias) continue;
+    layer->bias().set_value(Tensor::zeros(layer->bias().value().shape()));
   }
 }
 

@@ -60,8 +60,10 @@ LatentAttention::LatentAttention(const LatentConfig& config, Generator& random)
   }
   if (config.norm) key_value_norm_.emplace(RmsNormConfig{latent_width_});
   if (config.norm && query_down_) query_norm_.emplace(RmsNormConfig{query_inputs});
-  for (auto& [name, parameter] : named_parameters()) {
-    if (parameter.value().rank() == 2) xavier_uniform(parameter, random);
+  const auto there = [](std::optional<Linear>& layer) { return layer ? &*layer : nullptr; };
+  for (Linear* layer : {there(query_down_), &query_up_, there(query_rotary_), &key_value_down_, &key_up_,
+                        &value_up_, there(key_rotary_), &output_}) {
+    if (layer != nullptr) xavier_uniform(layer->weight(), random);
   }
 }
 

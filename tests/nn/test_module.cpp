@@ -71,6 +71,19 @@ TEST_SUITE("nn/module") {
     CHECK(message.find("1.weight") != std::string::npos);
   }
 
+  TEST_CASE("any visit names the parameters that have no name yet, and keeps the names that they have") {
+    Generator random(1);
+    Net net(random);
+    net.layers[1].bias().set_name("mine");
+    net.eval();
+    CHECK(net.layers[1].weight().name() == "1.weight");
+    CHECK(net.layers[1].bias().name() == "mine");
+    net.layers[1].train();
+    CHECK(net.layers[1].weight().name() == "1.weight");
+    net.parameters();
+    CHECK(net.layers[1].bias().name() == "1.bias");
+  }
+
   TEST_CASE("buffers and counters are found by name, and counters can be set") {
     Generator random(1);
     Net net(random);

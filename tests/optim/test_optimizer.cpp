@@ -1,5 +1,10 @@
 #include <doctest/doctest.h>
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/ops/elementwise.h>
+#include <tapeformer/autograd/ops/reduce.h>
+#include <tapeformer/autograd/tape.h>
+#include <tapeformer/nn/attention/grouped_query.h>
+#include <tapeformer/nn/linear.h>
 #include <tapeformer/optim/adamw.h>
 #include <tapeformer/optim/clip.h>
 #include <tapeformer/optim/sgd.h>
@@ -14,6 +19,26 @@ namespace {
 
 /// Bytes that malloc has handed out: equal before and after only if nothing was kept.
 std::size_t malloc_bytes() { return mallinfo2().uordblks + mallinfo2().hblkhd; }
+
+/// Two layers and a factor, of which visit() names what it is told to.
+struct Forgetful : Module {
+  explicit Forgetful(Generator& random)
+      : first({3, 4, true, {}}, random), second({4, 2, true, {}}, random), factor(Tensor::full({2}, 1)) {}
+  Tensor operator()(const Tensor& x) const { return sum(second(first(x)) * factor); }
+  void visit(ParameterVisitor& visitor) override {
+    visitor.child("first", first);
+    if (names_second) visitor.child("second", second);
+    if (names_factor) visitor.parameter("factor", factor);
+  }
+  void backward() const {
+    Tape tape;
+    tape.backward((*this)(Tensor::full({1, 3}, 1)));
+  }
+
+  bool names_second = false, names_factor = true;
+  Linear first, second;
+  Parameter factor;
+};
 
 }  // namespace
 
@@ -140,6 +165,81 @@ TEST_SUITE("optim/optimizer") {
       model.set_gradients(2);
       for (const Tensor& norm : step()) CHECK(std::isfinite(norm.item()));
       CHECK(absolute_error(model.weight.value(), weight) > 0);
+    }
+  }
+
+  TEST_CASE("the first backward names parameters that visit() forgot, of whole layers too") {
+    Generator random(1);
+    Forgetful model(random);
+    Sgd optimizer(model.parameters());
+    const std::string rule =
+        "[backward] a parameter used beside an optimizer's must be in an optimizer or named by a visit(), or "
+        "it would be neither trained nor saved; got gradients of ";
+    const std::string remedy =
+        "; try visitor.parameter() or visitor.child() in its module's visit(), set_trainable(false), or "
+        "set_name() if you update it yourself";
+    CHECK(message_of<TapeError>([&] { model.backward(); }) ==
+          rule + "f32[2,4] (read by linear), f32[2] (read by linear)" + remedy);
+    model.names_second = true, model.names_factor = false;
+    Forgetful other(random);
+    other.names_second = true, other.names_factor = false;
+    Sgd its(other.parameters());
+    CHECK(message_of<TapeError>([&] { other.backward(); }) == rule + "f32[2] (read by multiply)" + remedy);
+    GroupedQueryConfig config;
+    config.width = 4;
+    GroupedQueryAttention attention(config, random);  // whose constructor names nothing itself
+    Linear layer({3, 4, true, {}}, random);
+    Sgd of_layer(layer.parameters());
+    const auto pass = [&] {
+      Tape tape;
+      const Tensor x = layer(Tensor::full({1, 2, 3}, 1));
+      tape.backward(sum(attention(x, x)));
+    };
+    CHECK(message_of<TapeError>(pass).find(rule + "f32[12,4] (read by linear), f32[12]") == 0);
+  }
+
+  TEST_CASE("what is frozen, in another optimizer, named, or far from any optimizer is nobody's mistake") {
+    const auto message = [](const Forgetful& model) {
+      return message_of<TapeError>([&] { model.backward(); });
+    };
+    const std::string none = "nothing was thrown";
+    Generator random(1);
+    {
+      Forgetful model(random);  // no optimizer at all
+      model.parameters();
+      CHECK(message(model) == none);
+      Forgetful unseen(random);
+      CHECK(message(unseen) == none);
+      Sgd optimizer(model.parameters());
+      CHECK(message(unseen) == none);
+    }
+    {
+      Forgetful model(random);
+      Sgd optimizer(model.parameters());
+      for (Parameter* parameter : {&model.second.weight(), &model.second.bias()})
+        parameter->set_trainable(false);
+      CHECK(message(model) == none);
+    }
+    {
+      Forgetful model(random);
+      Sgd one(model.parameters()), another(model.second.parameters());
+      CHECK(message(model) == none);
+    }
+    {
+      Forgetful model(random);  // only some of its parameters are trained
+      model.names_second = true;
+      std::vector<Parameter> biases;
+      for (auto& [name, parameter] : model.named_parameters())
+        if (parameter.value().rank() == 1) biases.push_back(parameter);
+      Sgd optimizer(biases);
+      CHECK(message(model) == none);
+    }
+    {
+      Forgetful model(random);
+      Sgd optimizer(model.parameters());
+      model.second.weight().set_name("second's, trained by hand");
+      model.second.bias().set_name("and its bias");
+      CHECK(message(model) == none);
     }
   }
 
