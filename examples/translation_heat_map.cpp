@@ -50,7 +50,8 @@ Tensor cross_attention_weights(const EncoderDecoder& model, const Ids& source, c
 
 void TranslationHeatMap::add_to(const Command& command) {
   const CommandOption wanted = command.option(
-      "--heatmap", file, "draw what the decoder attends to into this SVG file; line n into FILE-n");
+      "--heatmap", file,
+      "draw what the decoder attends to in line 1 into this SVG file, in line n into FILE-n.svg");
   command.option("--heatmap-layer", layer, "decoder layer, from 0; -1 for the last")
       .needs(wanted)
       .show_default();

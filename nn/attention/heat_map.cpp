@@ -10,7 +10,7 @@
 namespace tapeformer {
 namespace {
 
-constexpr std::size_t kLongestLabel = 24, kLongestTitle = 100;  // characters shown
+constexpr std::size_t kLongestLabel = 24;  // characters shown
 constexpr int kMargin = 16, kGap = 28, kBarWidth = 12, kLegendWidth = 64;
 
 template <class... Numbers>
@@ -118,14 +118,17 @@ class Picture {
     const int most_across = std::clamp(static_cast<int>(squarest), 1, count);
     const int panel_rows = (count + most_across - 1) / most_across;
     const int across = (count + panel_rows - 1) / panel_rows;
-    const int title_height = options.title.empty() ? 0 : 2 * kTitleFont;
     const int panels_right = kMargin + across * (panel_width_ + kGap);
+    const int title_room = std::max(panels_right + kLegendWidth - 2 * kMargin, kLeastTitleWidth);
+    const std::vector<XmlText> title = xml_lines(options.title, static_cast<double>(title_room) / kTitleFont);
+    double title_width = 0;
+    for (const XmlText& line : title) title_width = std::max(title_width, line.width);
+    const int title_height = title.empty() ? 0 : static_cast<int>(title.size()) * kTitleLine + kTitleFont;
     const int panels_bottom = kMargin + title_height + panel_rows * (panel_height_ + kGap) - kGap;
     const int legend_top = kMargin + title_height + top_;
     const int legend_height = std::clamp(cell_ * static_cast<int>(rows.size()), 80, 240);
-    const XmlText title(options.title, kLongestTitle);
-    begin(std::max(panels_right + kLegendWidth, kMargin * 2 + static_cast<int>(title.width * kTitleFont)),
-          std::max(panels_bottom, legend_top + legend_height) + kMargin, title);
+    begin(std::max(panels_right + kLegendWidth, kMargin * 2 + static_cast<int>(title_width * kTitleFont)),
+          std::max(panels_bottom, legend_top + legend_height) + kMargin, XmlText(options.title), title);
     for (int i = 0; i < count; ++i) {
       panel(i, kMargin + i % across * (panel_width_ + kGap),
             kMargin + title_height + i / across * (panel_height_ + kGap), several);
@@ -137,19 +140,21 @@ class Picture {
   const std::string& svg() const { return svg_; }
 
  private:
-  static constexpr int kTitleFont = 14, kHeading = 22;
+  static constexpr int kTitleFont = 14, kTitleLine = 18, kLeastTitleWidth = 480, kHeading = 22;
 
-  void begin(int width, int height, const XmlText& title) {
+  void begin(int width, int height, const XmlText& whole_title, const std::vector<XmlText>& title) {
     svg_ = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n" +
            format(
                "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" viewBox=\"0 0 %d %d\" "
                "font-family=\"'DejaVu Sans', Verdana, sans-serif\" font-size=\"%d\" fill=\"#222\">\n",
                width, height, width, height, font_);
-    if (!title.escaped.empty()) svg_ += "<title>" + title.escaped + "</title>\n";
+    if (!title.empty()) svg_ += "<title>" + whole_title.escaped + "</title>\n";
     svg_ += "<rect class=\"page\" width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n";
-    if (title.escaped.empty()) return;
-    svg_ += format("<text x=\"%d\" y=\"%d\" font-size=\"%d\">", kMargin, kMargin + kTitleFont, kTitleFont) +
-            title.escaped + "</text>\n";
+    for (std::size_t line = 0; line < title.size(); ++line) {
+      svg_ += format("<text x=\"%d\" y=\"%d\" font-size=\"%d\">", kMargin,
+                     kMargin + kTitleFont + static_cast<int>(line) * kTitleLine, kTitleFont) +
+              title[line].escaped + "</text>\n";
+    }
   }
 
   void text(const Label& label, const std::string& where) {

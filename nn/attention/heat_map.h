@@ -9,7 +9,7 @@ namespace tapeformer {
 
 struct HeatMapOptions {
   bool averaged = true;  ///< over the heads; else one panel a head
-  std::string title;     ///< above everything; none when empty
+  std::string title;     ///< above everything, in as many lines as it takes; none when empty
 };
 
 /// Attention weights as a picture, a cell for every pair: queries downwards, keys to the right. One colour

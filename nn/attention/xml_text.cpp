@@ -95,4 +95,23 @@ XmlText::XmlText(std::string_view text, std::size_t longest) {
   }
 }
 
+std::vector<XmlText> xml_lines(std::string_view text, double widest) {
+  std::vector<XmlText> lines;
+  while (!text.empty()) {
+    std::size_t fits = 0, space = 0;  // bytes that fit in the line, and that stand before its last space
+    double width = 0;
+    for (std::string_view rest = text; !rest.empty(); fits = text.size() - rest.size()) {
+      const char32_t point = visible(take_character(rest));
+      if (point == ' ') space = fits;
+      width += width_of(point);
+      if (width > widest && fits > 0) break;
+    }
+    const std::size_t end = fits < text.size() && space > 0 ? space : fits;
+    lines.emplace_back(text.substr(0, end));
+    text.remove_prefix(end);
+    if (!text.empty() && text.front() == ' ') text.remove_prefix(1);
+  }
+  return lines;
+}
+
 }  // namespace tapeformer

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace tapeformer {
 
@@ -15,5 +16,8 @@ struct XmlText {
   std::string escaped;
   double width = 0;  ///< about how wide it is in a sans-serif font, in units of the font size
 };
+
+/// All of it, in lines no wider than `widest`, which end at a space where they have one.
+std::vector<XmlText> xml_lines(std::string_view text, double widest);
 
 }  // namespace tapeformer

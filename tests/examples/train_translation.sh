@@ -91,6 +91,8 @@ printf 'the cat sleeps .\n\nthe dog .\n' | "$program" translate --run "$work/who
   --heatmap-head all >"$work/out" 2>"$work/err"
 check "translate --heatmap draws a picture for every line that has words" sh -c \
   "grep -q 'head 1' '$work/map.svg' && test -s '$work/map-3.svg' && test ! -e '$work/map-2.svg'"
+check "and help says which file is whose" sh -c \
+  "'$program' translate --help | tr -s ' \n' ' ' | grep -q 'in line 1 into this SVG file, in line n into FILE-n.svg'"
 refuses "a head that is not there" "--heatmap-head must be 0 to 1" translate --run "$work/whole" \
   --heatmap "$work/map.svg" --heatmap-head 2
 refuses "a heat map without a file" "--heatmap" translate --run "$work/whole" --heatmap-head 1

@@ -1,4 +1,5 @@
 #include <tapeformer/nn/attention/heat_map.h>
+#include <tapeformer/nn/attention/xml_text.h>
 #include <tapeformer/tests/nn/module_case.h>
 #include <tapeformer/tests/nn/temporary_folder.h>
 
@@ -137,6 +138,34 @@ TEST_SUITE("nn/attention/heat_map") {
     CHECK(svg.find(">�␁&lt;&amp;&quot;</text>") != std::string::npos);
     CHECK(cells_of(svg)[0].title == word + " ← �␁&lt;&amp;&quot;: 1");
     CHECK(count_of(svg, "a &lt; b &amp; &quot;c&quot;</t") == 2);  // seen, and as the document's title
+  }
+
+  TEST_CASE("a long title stands above the picture whole, in lines that are no wider than it") {
+    HeatMapOptions options;
+    for (int word = 0; word < 60; ++word)
+      options.title += (word > 0 ? " word" : "word") + std::to_string(word);
+    for (const Index columns : {1, 60}) {
+      CAPTURE(columns);
+      const std::string svg =
+          heat_map_svg(Tensor::full({1, columns}, 0.5), {"t"}, labels("s", columns), options);
+      check_nesting(svg);
+      const int width = std::stoi(svg.substr(svg.find("width=\"") + 7));
+      std::string shown;
+      int last = 0;
+      const std::string tag = "<text x=\"16\" y=\"";
+      for (std::size_t at = svg.find(tag); at != std::string::npos; at = svg.find(tag, at + 1)) {
+        const std::size_t from = svg.find('>', at) + 1;
+        if (svg.substr(at, from - at).find("font-size=\"14\"") == std::string::npos) continue;  // a label
+        const std::string line = svg.substr(from, svg.find('<', from) - from);
+        CHECK(32 + 14 * XmlText(line).width < width + 1);
+        shown += (shown.empty() ? "" : " ") + line;
+        last = std::stoi(svg.substr(at + tag.size()));
+      }
+      CHECK(shown == options.title);
+      CHECK(width < (columns == 1 ? 600 : 1200));
+      const std::string panel = "<g class=\"panel\" transform=\"translate(16 ";
+      CHECK(std::stoi(svg.substr(svg.find(panel) + panel.size())) > last);
+    }
   }
 
   TEST_CASE("from one cell to 200 x 200, in f32 too; all zeros are all light") {

@@ -49,6 +49,26 @@ TEST_SUITE("nn/attention/xml_text") {
     CHECK(XmlText("ab<<<", 4).escaped == "ab&lt;…");
   }
 
+  TEST_CASE("lines hold all of a text, break at spaces, and inside a word only where it is too long") {
+    const auto lines = [](const std::string& text, double widest) {
+      std::string joined;
+      for (const XmlText& line : xml_lines(text, widest)) {
+        CHECK(line.width <= widest);
+        joined += (joined.empty() ? "" : "|") + line.escaped;
+      }
+      return joined;
+    };
+    CHECK(lines("", 10).empty());
+    CHECK(lines("aaa bbb ccc", 100) == "aaa bbb ccc");
+    CHECK(lines("aaa bbb ccc", 5) == "aaa bbb|ccc");
+    CHECK(lines("aaa bbb ccc", 4.7) == "aaa bbb|ccc");  // the space that is one too many
+    CHECK(lines("aaa bbb", 2) == "aaa|bbb");
+    CHECK(lines("aaaaaaa b", 2) == "aaa|aaa|a b");
+    CHECK(lines("a<b>c", 1.4) == "a&lt;|b&gt;|c");
+    CHECK(lines("猫猫猫", 2.2) == "猫猫|猫");
+    CHECK(xml_lines("猫猫", 0.1).size() == 2);  // a character at least
+  }
+
   TEST_CASE("wide characters count as wide") {
     CHECK(XmlText("猫猫").width > 2);
     CHECK(XmlText("ii").width < XmlText("mm").width);
