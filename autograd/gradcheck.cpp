@@ -123,10 +123,12 @@ std::string GradcheckReport::text() const {
   std::string text;
   const auto append = [&](const char* order, const std::vector<GradcheckInput>& part) {
     for (const GradcheckInput& input : part) {
-      char line[256];
-      std::snprintf(line, sizeof line,
-                    "%-6s %-40s relative %.2e  absolute %.2e  at %lld of %lld checked  %s\n", order,
-                    input.name.c_str(), input.relative_error, input.absolute_error,
+      char line[256], relative[32] = "zero in theory   ";
+      if (!input.zero_in_theory()) {
+        std::snprintf(relative, sizeof relative, "relative %.2e", input.relative_error);
+      }
+      std::snprintf(line, sizeof line, "%-6s %-40s %s  absolute %.2e  at %lld of %lld checked  %s\n", order,
+                    input.name.c_str(), relative, input.absolute_error,
                     static_cast<long long>(input.worst_element), static_cast<long long>(input.checked),
                     input.passed ? "ok" : "WRONG");
       text += line;

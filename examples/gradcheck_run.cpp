@@ -167,8 +167,8 @@ WorstInput worst_of(const std::vector<GradcheckInput>& inputs) {
   WorstInput worst;
   for (const GradcheckInput& input : inputs) {
     if (is_worse(input.absolute_error, worst.absolute)) worst.absolute = input.absolute_error;
-    const bool is_zero = input.passed && input.scale < kZero;  // a ratio of two roundings
-    if (is_zero || !(is_worse(input.relative_error, worst.relative) || worst.where.empty())) continue;
+    if (input.zero_in_theory() || !(is_worse(input.relative_error, worst.relative) || worst.where.empty()))
+      continue;
     worst.relative = input.relative_error;
     worst.where = input.name + "[" + std::to_string(input.worst_element) + "]";
   }
@@ -244,7 +244,7 @@ nlohmann::ordered_json results_json(const std::vector<CheckResult>& results,
     Json list = Json::array();
     for (const GradcheckInput& input : inputs) {
       list.push_back({{"input", input.name},
-                      {"relative_error", input.relative_error},
+                      {"relative_error", input.zero_in_theory() ? Json() : Json(input.relative_error)},
                       {"absolute_error", input.absolute_error},
                       {"largest_gradient", input.scale},
                       {"worst_element", input.worst_element},

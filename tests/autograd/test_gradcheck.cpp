@@ -3,6 +3,7 @@
 #include <tapeformer/autograd/ops/elementwise.h>
 #include <tapeformer/autograd/ops/matmul.h>
 #include <tapeformer/autograd/ops/reduce.h>
+#include <tapeformer/autograd/ops/softmax.h>
 #include <tapeformer/autograd/tape.h>
 #include <tapeformer/tests/reference/support.h>
 
@@ -45,6 +46,26 @@ TEST_SUITE("autograd/gradcheck") {
     CHECK(report.text().find("relative 1.00e-02") != std::string::npos);
     CHECK(report.text().find("WRONG") != std::string::npos);
     CHECK(report.text().find("first  y ") != std::string::npos);
+  }
+
+  TEST_CASE("a gradient that is zero in theory, such as a softmax's shift, is said to be so") {
+    const Tensor x = values({0.3, -1.2, 2}), shift = values({0.7});
+    const GradcheckReport report =
+        gradcheck([&] { return softmax(x + shift); }, {{"x", x}, {"shift", shift}});
+    CHECK(report.passed());
+    CHECK_FALSE(report.inputs[0].zero_in_theory());
+    CHECK(report.inputs[1].zero_in_theory());
+    const std::string text = report.text();
+    CHECK(text.find("first  shift                                    zero in theory     absolute ") !=
+          std::string::npos);
+    CHECK(text.find("relative", text.find("shift")) == std::string::npos);
+    const auto wrong = [&] {  // the same derivative, and a backward that takes it for another
+      return record("wrong", {shift}, {}, softmax(x.detach() + shift.detach()),
+                    [](const Tensor& dy, const Gradients& into) { into[0] += sum(dy); });
+    };
+    const GradcheckReport bad = gradcheck(wrong, {{"shift", shift}});
+    CHECK_FALSE(bad.inputs[0].zero_in_theory());
+    CHECK(bad.text().find("zero in theory") == std::string::npos);
   }
 
   TEST_CASE("a gradient where there should be none fails") {

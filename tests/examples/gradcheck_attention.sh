@@ -51,6 +51,10 @@ check "it is alone there" test "$(head -c1 "$work/out")" = "{"
 check "it says how it went" grep -q '^  "passed": true,$' "$work/out"
 check "and how each input did" grep -q '"input": "key.weight"' "$work/out"
 check "the summary went to standard error" grep -q '2 checks, 0 failed' "$work/err"
+ends "JSON of a layer with key biases" 0 --layer multi_head --mode "self causal" --no-second --json
+check "which have no relative error, since they are zero in theory" sh -c \
+  "grep -A1 '\"key.bias\"' '$work/out' | grep -q '\"relative_error\": null'"
+check "as others have" sh -c "! grep -A1 '\"key.weight\"' '$work/out' | grep -q null"
 ends "a sample of elements" 0 --layer single_head --mode dropout --no-second --elements 3 --json
 check "of each input" sh -c "! grep '\"elements\"' '$work/out' | grep -v '\"elements\": [123],'"
 ends "JSON in a file" 0 --layer matrices --json "$work/results.json"
