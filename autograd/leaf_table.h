@@ -34,7 +34,8 @@ class LeafTable {
   /// Where it is, or belongs.
   std::size_t position(const void* leaf) const {
     const std::size_t mask = entries_.size() - 1;
-    // The allocator's steps are in the low bits: Fibonacci hashing spreads them (Knuth, volume 3, section 6.4).
+    // The allocator's steps are in the low bits: Fibonacci hashing spreads them (Knuth, volume 3, section
+    // 6.4).
     std::size_t at = static_cast<std::size_t>(
                          (reinterpret_cast<std::uintptr_t>(leaf) * std::uint64_t{0x9e3779b97f4a7c15}) >> 32) &
                      mask;

@@ -57,7 +57,8 @@ std::string left_out_text(const TranslationBatches& batches, Index max_length) {
   if (batches.dropped() > 0)
     text = number_of(batches.dropped(), "pair") + " of more than " + number_of(max_length, "token");
   if (batches.dropped_empty() > 0)
-    text += (text.empty() ? "" : " and ") + number_of(batches.dropped_empty(), "pair") + " with a side of no tokens";
+    text += (text.empty() ? "" : " and ") + number_of(batches.dropped_empty(), "pair") +
+            " with a side of no tokens";
   return text;
 }
 

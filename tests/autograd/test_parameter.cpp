@@ -9,6 +9,7 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <memory>
 #include <vector>
 
 using namespace tapeformer;
@@ -109,5 +110,50 @@ TEST_SUITE("autograd/parameter") {
       parameter.set_value(parameter.value());
       CHECK_FALSE(parameter.gradient().defined());
     }
+  }
+
+  TEST_CASE("a parameter that is frozen between two uses gets the gradient of the first") {
+    Parameter x(values({2}));
+    Tape tape;
+    const Tensor first = x * 3.0;
+    x.set_trainable(false);
+    const Tensor y = first + x * 100.0;
+    x.set_trainable(true);
+    tape.backward(y);
+    CHECK(x.gradient().item() == 3);
+  }
+
+  TEST_CASE("a value of another shape between forward and backward is refused") {
+    Parameter x(values({2, 3}));
+    Tape tape;
+    const Tensor y = sum(x * x);
+    x.set_value(values({1, 2, 3}));
+    CHECK(message_of<TapeError>([&] { tape.backward(y); }) ==
+          "[backward] a parameter's value was replaced by one of another shape, type or device after the "
+          "forward pass had used it; got f64[3] for f64[2]; try set_value() after backward, or before the "
+          "Tape");
+  }
+
+  TEST_CASE("a value that replaces the one a tape has used gets its gradient") {
+    Parameter x(values({2, 3}));
+    const Tensor before = x.value();
+    Tape tape;
+    const Tensor y = sum(x * x);
+    x.set_value(values({10, 10}));
+    CHECK(tape.gradients(y, {x})[0].to_vector<double>() == std::vector<double>{4, 6});
+    CHECK(tape.gradients(y, {before})[0].to_vector<double>() == std::vector<double>{4, 6});
+    tape.backward(y);
+    CHECK(x.gradient().to_vector<double>() == std::vector<double>{4, 6});
+  }
+
+  TEST_CASE("a parameter may be gone before its tape, and its value be used as plain numbers") {
+    auto x = std::make_unique<Parameter>(values({2, 3}));
+    const Tensor value = x->value();
+    Tape tape;
+    const Tensor y = sum(*x * *x);
+    x.reset();
+    tape.backward(y);
+    Tape next;
+    CHECK(!next.tracks(value * 2.0));
   }
 }

@@ -136,9 +136,10 @@ class AttentionBackward {
     }
   }
 
-  /// sum over e of dy y: what the sum over the keys of weight times its gradient must be. Where a tile holds
-  /// whole rows it takes that sum itself, whose rounding errors cancel in the scores' gradient, and divides the
-  /// weights by their sum, which exp(score - log_sum) makes one only up to the rounding of large scores.
+  /// sum over e of dy y: what the sum over the keys of weight times its gradient must be. Where a tile
+  /// holds whole rows it takes that sum itself, whose rounding errors cancel in the scores' gradient, and
+  /// divides the weights by their sum, which exp(score - log_sum) makes one only up to the rounding of
+  /// large scores.
   void find_deltas(Index b, Index head, T* deltas) const {
     const auto product = [](const Batch<T>& x, const Batch<T>& y) { return x * y; };
     for (Index t = 0; t < s_.queries; ++t) {

@@ -73,8 +73,8 @@ void write_simd(Index from, Index to, Write<T> y, const F& f, const X*... x) {
       static_cast<const T*>(y.to), x...);
 }
 
-/// Sum of f(x[i]...) over [0, count), in several independent lanes; of long ranges by halves, so that the error
-/// is at most u (b + log2(count / b)) sum |f| with b = 1024 / (4 lanes).
+/// Sum of f(x[i]...) over [0, count), in several independent lanes; of long ranges by halves, so that the
+/// error is at most u (b + log2(count / b)) sum |f| with b = 1024 / (4 lanes).
 /// Source:  Higham 1993, The accuracy of floating point summation, section 3
 template <class T, class F, class... X>
 T sum_simd(Index count, const F& f, const X*... x) {

@@ -13,8 +13,8 @@ inline Index halvings(Index count) {
   return levels + 1;
 }
 
-/// sum[width] = the sum of rows [from, to), whose leaf(from, to, sum) adds up at most kRowsInTurn: an error of at most
-/// u (64 + log2(rows / 64)) sum |x|. `scratch` holds width * halvings(to - from) numbers.
+/// sum[width] = the sum of rows [from, to), whose leaf(from, to, sum) adds up at most kRowsInTurn: an
+/// error of at most u (64 + log2(rows / 64)) sum |x|. `scratch` holds width * halvings(to - from) numbers.
 /// Source:  Higham 1993, The accuracy of floating point summation, section 3
 template <class T, class Leaf>
 void sum_by_halves(Index from, Index to, Index width, const Leaf& leaf, T* sum, T* scratch) {

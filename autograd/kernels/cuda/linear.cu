@@ -137,8 +137,8 @@ void queue_sums(Cuda on, Index rows, Index n, Index lead, Index length, const T*
   queue(sum_rows_kernel<1, T, S>, 1);
 }
 
-/// Where rows are cut depends on the sizes only. A warp adds few rows in turn, and the sums over parts are cut again: errors
-/// grow as the digits of how many rows there are.
+/// Where rows are cut depends on the sizes only. A warp adds few rows in turn, and the sums over parts are
+/// cut again: errors grow as the digits of how many rows there are.
 template <class T>
 void sum_rows(Cuda on, Index rows, Index n, Index lead, const T* x, Write<Wide<T>> sums) {
   const Index teams = std::max<Index>(n * static_cast<Index>(sizeof(T)) / (16 * kSumColumns), 1);

@@ -32,9 +32,9 @@ __device__ void gather_columns(int n, const Held& products, const Held& sums, Wi
   }
 }
 
-/// dx = rstd * (g - mean(g) - xhat * mean(g * xhat)), g = dy * weight, rounded each time: else g less its mean
-/// would not be zero in a row of one element. A block takes a part of the rows, a team of it a row at a time, which
-/// its threads hold; each keeps the sums of its columns.
+/// dx = rstd * (g - mean(g) - xhat * mean(g * xhat)), g = dy * weight, rounded each time: else g less its
+/// mean would not be zero in a row of one element. A block takes a part of the rows, a team of it a row at
+/// a time, which its threads hold; each keeps the sums of its columns.
 template <class Team, class T>
 __global__ void __launch_bounds__(kBlock)
     normalize_backward_held_kernel(Index rows, int n, bool centred, const T* x, const T* weight,

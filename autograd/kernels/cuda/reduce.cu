@@ -113,8 +113,9 @@ void launch_reduction(Cuda on, const char* name, const Reduction& s, F f, Wide<X
   reduce_columns(std::integral_constant<int, 1>{});
 }
 
-/// In one step where n is short and there are results enough to share out among the blocks; else over parts of
-/// the n, and then over the parts. Where they are cut depends on the sizes only, so results repeat bit for bit.
+/// In one step where n is short and there are results enough to share out among the blocks; else over
+/// parts of the n, and then over the parts. Where they are cut depends on the sizes only, so results
+/// repeat bit for bit.
 template <class F, class X, class Y>
 void reduce(Cuda on, const char* name, Index outer, Index n, Index inner, F f, Wide<X> identity, const X* x,
             Write<Y> y) {

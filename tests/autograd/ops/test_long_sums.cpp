@@ -10,6 +10,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 
 using namespace tapeformer;
@@ -18,8 +19,8 @@ namespace {
 
 constexpr double kTenth = 0.1F;  // as f32 has it: each sum's rounding errors have the same sign for long
 
-/// The largest relative error of a sum of `count` positive numbers: some tens of roundings one after another, and one for
-/// each halving (kernels/cpu/sum_by_halves.h).
+/// The largest relative error of a sum of `count` positive numbers: some tens of roundings one after
+/// another, and one for each halving (kernels/cpu/sum_by_halves.h).
 double most(Index count) { return gamma_of(80 + 2 * std::llround(std::log2(count)), DType::f32); }
 
 /// The largest relative error of elements that should all be `exact`.

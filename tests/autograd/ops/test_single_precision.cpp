@@ -5,6 +5,7 @@
 #include <tapeformer/nn/strict_json.h>
 #include <tapeformer/tests/autograd/ops/attention_case.h>
 
+#include <algorithm>
 #include <cmath>
 
 using namespace tapeformer;
