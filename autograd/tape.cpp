@@ -1,7 +1,9 @@
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/profile.h>
 #include <tapeformer/autograd/tape.h>
 
 #include <algorithm>
+#include <atomic>
 
 namespace tapeformer {
 namespace {

@@ -47,7 +47,7 @@ void Tape::contribute(std::size_t node, std::size_t input, const Tensor& gradien
   const Tensor wrapped = wrapper_({op, node, input, slot, recorded_},
                                   gradient.shape() == shape ? gradient : sum_to(gradient, shape));
   if (wrapped.shape() != shape) {
-    throw ShapeError(bracketed(op) + "a wrapped gradient must keep its shape " + shape.text() +
+    throw ShapeError(std::string("[") + op + "] a wrapped gradient must keep its shape " + shape.text() +
                      "; got wrapped=" + wrapped.describe());
   }
   accumulate(slot, wrapped);

@@ -174,11 +174,9 @@ void SafetensorsFile::parse_header(const char* text, std::size_t length, std::si
       if (value.contains("dtype") && value["dtype"].is_string())
         entry.dtype = value["dtype"].get<std::string>();
       if (bits_of(entry.dtype) == 0) throw CheckpointError("has the unknown type '" + entry.dtype + "'");
-      const std::vector<Index> sizes = parse_counts(value, "shape"),
-                               offsets = parse_counts(value, "data_offsets");
-      const std::size_t bytes = bytes_of_shape(entry.dtype, sizes);
-      entry.axes = sizes.size();
-      if (entry.axes <= Shape::kMaxRank) entry.shape = Shape(sizes.data(), static_cast<int>(entry.axes));
+      entry.sizes = parse_counts(value, "shape");
+      const std::vector<Index> offsets = parse_counts(value, "data_offsets");
+      const std::size_t bytes = bytes_of_shape(entry.dtype, entry.sizes);
       if (offsets.size() != 2) throw CheckpointError("needs two 'data_offsets'");
       entry.begin = static_cast<std::size_t>(offsets[0]), entry.end = static_cast<std::size_t>(offsets[1]);
       if (entry.begin > entry.end || entry.end > data_bytes) {
@@ -228,18 +226,21 @@ const SafetensorsFile::Entry& SafetensorsFile::entry(const std::string& name) co
   return entries_[found->second];
 }
 
-const Shape& SafetensorsFile::shape(const std::string& name) const {
-  const Entry& entry = this->entry(name);
-  if (entry.axes > Shape::kMaxRank) {
-    fail("tensor '" + name + "' has " + std::to_string(entry.axes) +
+Shape SafetensorsFile::shape(const std::string& name) const {
+  const std::vector<Index>& sizes = entry(name).sizes;
+  if (sizes.size() > Shape::kMaxRank)
+    fail("tensor '" + name + "' has " + std::to_string(sizes.size()) +
          " axes, more than the 8 of a tensor here");
+  try {
+    return Shape(sizes.data(), static_cast<int>(sizes.size()));
+  } catch (const ShapeError& error) {
+    fail("tensor '" + name + "' has a shape that no tensor has here: " + error.what());
   }
-  return entry.shape;
 }
 
 Tensor SafetensorsFile::tensor(const std::string& name) const {
   const Entry& entry = this->entry(name);
-  const Shape& shape = this->shape(name);
+  const Shape shape = this->shape(name);
   const unsigned char* const from = bytes_.get() + data_at_ + entry.begin;
   const auto copy = [&](DType type) {
     const Tensor x = Tensor::empty(shape, type, Device::cpu());

@@ -26,18 +26,17 @@ class SafetensorsFile {
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
   /// As the file has it: "F32", "BF16". Throws: CheckpointError if there is no such tensor
   const std::string& dtype(const std::string& name) const { return entry(name).dtype; }
-  /// Throws: CheckpointError if there is no such tensor, or it has more axes than a Shape
-  const Shape& shape(const std::string& name) const;
-  /// A copy. F16 and BF16 become f32; I64 and U8 become i32. Other types, and more axes than a Shape has, may
-  /// be in a sound file and are refused here.
+  /// Throws: CheckpointError if there is no such tensor, or it has more axes or elements than a Shape
+  Shape shape(const std::string& name) const;
+  /// A copy. F16 and BF16 become f32; I64 and U8 become i32. Other types, and more axes or elements than a
+  /// Shape has, may be in a sound file and are refused here.
   /// Throws:  CheckpointError if there is no such tensor, it is one of those, or a value does not fit
   Tensor tensor(const std::string& name) const;
 
  private:
   struct Entry {
     std::string name, dtype;
-    Shape shape;  // where it has not too many axes
-    std::size_t axes = 0;
+    std::vector<Index> sizes;
     std::size_t begin = 0, end = 0;  // in bytes_
   };
 

@@ -25,7 +25,7 @@ class SafetensorsFolder {
   /// The file that a tensor is in. Throws: CheckpointError if there is no such tensor
   const SafetensorsFile& file(const std::string& name) const;
   Tensor tensor(const std::string& name) const { return file(name).tensor(name); }
-  const Shape& shape(const std::string& name) const { return file(name).shape(name); }
+  Shape shape(const std::string& name) const { return file(name).shape(name); }
   /// For messages: the only file, or the index.
   const std::string& path() const { return path_; }
 

@@ -169,7 +169,7 @@ TEST_SUITE("examples/translation_options") {
     CHECK(options.max_length == 33);
     CHECK(options.dropout == 0.2);
     CHECK(tuned({}).dropout == TranslationOptions().dropout);
-    CHECK(options.pairs == "new.tsv");
+    CHECK(options.text.pairs == "new.tsv");
     CHECK(options.training.steps == TranslationOptions().training.steps);
     CHECK(options.training.learning_rate == TranslationOptions().training.learning_rate);
     CHECK_NOTHROW(options.check());

@@ -189,6 +189,11 @@ TEST_SUITE("nn/safetensors") {
     CHECK(said(tensor) == path + ": tensor 'other' has 9 axes, more than the 8 of a tensor here");
     CHECK(said([](const SafetensorsFile& file) { file.shape("other"); }) ==
           path + ": tensor 'other' has 9 axes, more than the 8 of a tensor here");
+    write("F32", "[4611686018427387904,0]", 0);
+    CHECK(said(tensor) ==
+          path +
+              ": tensor 'other' has a shape that no tensor has here: [shape] a tensor has less than 2^60 "
+              "elements; got size 4611686018427387904 for axis 0 of []");
   }
 
   TEST_CASE("a file that is missing, or none at all, is refused") {

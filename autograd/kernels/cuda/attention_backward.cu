@@ -27,6 +27,54 @@ __global__ void attention_delta_kernel(AttentionShape s, const T* y, const T* dy
   }
 }
 
+/// The same from the weights themselves, whose rounding errors then cancel in the scores' gradient, and a
+/// factor that makes their sum one: exp(score - log_sum) does so only up to the rounding of large scores. A block a tile
+/// of queries.
+template <class Scores, class T>
+__global__ void __launch_bounds__(kBlock)
+    attention_shares_kernel(AttentionShape s, AttentionGradient<T> x, Wide<T>* share, Wide<T>* delta) {
+  using W = Wide<T>;
+  constexpr int kRows = kTile<W>;
+  __shared__ AttentionTile<W> tile;
+  const Index unit = blockIdx.x;
+  TilePlace place;
+  place.head = unit % s.heads, place.b = unit / s.heads % s.batch;
+  place.group = place.head / (s.heads / s.groups);
+  place.query = unit / s.heads / s.batch * kRows;
+  place.queries = static_cast<int>(min(Index{kRows}, s.queries - place.query));
+
+  load_statistics(s, x, place, tile);
+  load_ranges(s, tile, place.b, place.query, 0, s.keys);
+  const KeyRange range = union_of_ranges(s, tile, place.queries);
+  W totals[kPairs<W>] = {}, products[kPairs<W>] = {};
+  for (place.key = range.from / kRows * kRows; place.key < range.to; place.key += kRows) {
+    place.keys = static_cast<int>(min(Index{kRows}, s.keys - place.key));
+    Pairs<W> weights, dweights;
+    find_dweights<Scores>(s, x, place, tile, weights, dweights);
+    for (int i = 0; i < kPairs<W>; ++i) {
+      for (int j = 0; j < kPairs<W>; ++j) {
+        totals[i] += weights[i][j];
+        products[i] += weights[i][j] * dweights[i][j];
+      }
+    }
+  }
+  __syncthreads();
+  for (int i = 0; i < kPairs<W>; ++i) {
+    tile.scores[own_row(i)][own_column(0)] = totals[i];
+    tile.queries[own_row(i)][own_column(0)] = products[i];
+  }
+  __syncthreads();
+  if (static_cast<int>(threadIdx.x) >= place.queries) return;
+  W total = W(0), product = W(0);
+  for (int c = 0; c < kSide; ++c) {
+    total += tile.scores[threadIdx.x][c];
+    product += tile.queries[threadIdx.x][c];
+  }
+  const Index row = (place.b * s.heads + place.head) * s.queries + place.query + threadIdx.x;
+  share[row] = total > W(0) ? W(1) / total : W(1);
+  delta[row] = share[row] * product;
+}
+
 /// The gradient of this thread's columns of the weight, from its rows: adds dscore u.
 template <class W>
 __device__ void sum_angles(int count, const AttentionTile<W>& tile, W (&sums)[kColumns]) {
@@ -215,10 +263,18 @@ void run(Cuda on, const AttentionShape& s, AttentionGradient<T> x, const T* y, W
   const auto blocks = [](Index count) { return dim3(static_cast<unsigned>(count)); };
   x.dy_strides = {s.queries * s.heads * s.value_width, s.heads * s.value_width, s.value_width};
   const Scratch<W> delta(on, s.batch * s.heads * s.queries),
+      share(on, Scores::kHasWeight ? s.batch * s.heads * s.queries : 0),
       parts_of_dweight(on, dweight ? tiles * weights : 0);
+  if constexpr (Scores::kHasWeight) {
+    launch(on, "attention_shares", attention_shares_kernel<Scores, T>, blocks(tiles * s.heads), dim3(kBlock),
+           0, s, x, share.data(), delta.data());
+    x.share = share.data();
+  } else {
+    launch(on, "attention_delta", attention_delta_kernel<T>,
+           blocks_for(s.batch * s.heads * s.queries * kWarp), dim3(kBlock), 0, s, y, x.dy, x.log_sum,
+           delta.data());
+  }
   x.delta = delta.data(), x.dweight = dweight ? parts_of_dweight.data() : nullptr;
-  launch(on, "attention_delta", attention_delta_kernel<T>, blocks_for(s.batch * s.heads * s.queries * kWarp),
-         dim3(kBlock), 0, s, y, x.dy, x.log_sum, delta.data());
   if (x.dquery || dweight) {
     const Index parts = tiles_of(s.key_width, kQueryPieces * kPiece);
     launch(on, "attention_dquery", attention_dquery_kernel<Scores, T>, blocks(tiles * s.heads * parts),
@@ -247,8 +303,9 @@ void attention_backward(Cuda on, const AttentionShape& shape, const T* query, co
       return;
   }
   run<DotScores, T>(
-      on, shape, {query, key, value, nullptr, bias, log_sum, dy, nullptr, dquery, dkey, dvalue, nullptr, {}},
-      y, {});
+      on, shape,
+      {query, key, value, nullptr, bias, log_sum, dy, nullptr, nullptr, dquery, dkey, dvalue, nullptr, {}}, y,
+      {});
 }
 
 template <class T>
@@ -257,8 +314,9 @@ void additive_attention_backward(Cuda on, const AttentionShape& shape, const T* 
                                  const Wide<T>* log_sum, const T* dy, Write<T> dquery, Write<T> dkey,
                                  Write<T> dvalue, Write<Wide<T>> dweight) {
   run<AdditiveScores, T>(
-      on, shape, {query, key, value, weight, bias, log_sum, dy, nullptr, dquery, dkey, dvalue, nullptr, {}},
-      y, dweight);
+      on, shape,
+      {query, key, value, weight, bias, log_sum, dy, nullptr, nullptr, dquery, dkey, dvalue, nullptr, {}}, y,
+      dweight);
 }
 
 #define INSTANTIATE(T)                                                                                     \

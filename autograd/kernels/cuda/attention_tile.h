@@ -41,7 +41,7 @@ struct AttentionTile {
   W queries[kTile<W>][kPiece + 1], keys[kTile<W>][kPiece + 1];  // or rows of dy, or values
   W weight[kPiece];
   W scores[kTile<W>][kTile<W> + 4];
-  W log_sum[kTile<W>], delta[kTile<W>];  // of the tile's queries
+  W log_sum[kTile<W>], share[kTile<W>], delta[kTile<W>];  // of the tile's queries
   int from[kTile<W>], to[kTile<W>];      // the keys that they see at most
   unsigned seen_by[kBlock / kWarp]
                   [kPairs<W>];  // a bit for each of a warp's pairs that are so many kSides apart

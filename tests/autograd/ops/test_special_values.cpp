@@ -19,13 +19,13 @@ Tensor function(const std::string& name, const Tensor& x) {
   throw ShapeError("there is no function " + name);
 }
 
-/// Both NaN, both the same infinity, both less than the type's smallest normal number, or almost equal.
-bool agree(double got, double expected, DType type) {
+/// Both NaN, both the same infinity, or equal but for rounding, `slack` and what is below the type's normal numbers.
+bool agree(double got, double expected, double slack, DType type) {
   if (std::isnan(expected) || std::isinf(expected))
     return std::isnan(expected) ? std::isnan(got) : got == expected;
   const double smallest = type == DType::f64 ? 0x1p-1022 : 0x1p-126;
   const double most = type == DType::f64 ? 1e-13 : 1e-5;
-  return std::fabs(got - expected) <= most * std::fabs(expected) + smallest;
+  return std::fabs(got - expected) <= most * std::fabs(expected) + smallest + slack;
 }
 
 }  // namespace
@@ -46,7 +46,9 @@ TEST_SUITE("autograd/ops/special_values") {
             const double wanted = vanishes && std::isnan(expected) ? 0 : expected;
             INFO(std::string(name_of(type)), " ", name, " at ", row[0], ": ", std::string(what), " ",
                  got.item(), " for ", wanted);
-            CHECK(agree(got.item(), wanted, type));
+            // PyTorch's gelu adds erf to one, which leaves nothing of what is far below.
+            const double slack = name == "gelu" && number(0) < 0 ? 1e-16 : 0;
+            CHECK(agree(got.item(), wanted, slack, type));
           };
           Tape tape;
           tape.watch(x);
