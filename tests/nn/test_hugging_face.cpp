@@ -251,7 +251,8 @@ TEST_SUITE("nn/hugging_face") {
     for (const char* const name : {"hidden_size", "num_attention_heads", "num_key_value_heads", "head_dim"}) {
       huge(name);
     }
-    CHECK(heads.refusal().find("the weights do not fit the model: [shape] a tensor has less than 2^60 elements") !=
+    CHECK(heads.refusal().find(
+              "the weights do not fit the model: [shape] a tensor has less than 2^60 elements") !=
           std::string::npos);
     CHECK(heads.refusal().find("/model") == 0);
     sizes.replace("config.json", "\"hidden_size\": 18", "\"hidden_size\": 36");

@@ -28,8 +28,8 @@ __global__ void attention_delta_kernel(AttentionShape s, const T* y, const T* dy
 }
 
 /// The same from the weights themselves, whose rounding errors then cancel in the scores' gradient, and a
-/// factor that makes their sum one: exp(score - log_sum) does so only up to the rounding of large scores. A block a tile
-/// of queries.
+/// factor that makes their sum one: exp(score - log_sum) does so only up to the rounding of large scores. A
+/// block a tile of queries.
 template <class Scores, class T>
 __global__ void __launch_bounds__(kBlock)
     attention_shares_kernel(AttentionShape s, AttentionGradient<T> x, Wide<T>* share, Wide<T>* delta) {

@@ -42,7 +42,7 @@ struct AttentionTile {
   W weight[kPiece];
   W scores[kTile<W>][kTile<W> + 4];
   W log_sum[kTile<W>], share[kTile<W>], delta[kTile<W>];  // of the tile's queries
-  int from[kTile<W>], to[kTile<W>];      // the keys that they see at most
+  int from[kTile<W>], to[kTile<W>];                       // the keys that they see at most
   unsigned seen_by[kBlock / kWarp]
                   [kPairs<W>];  // a bit for each of a warp's pairs that are so many kSides apart
   bool seen[kTile<W>];          // which keys a query of the tile sees

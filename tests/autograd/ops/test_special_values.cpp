@@ -19,7 +19,8 @@ Tensor function(const std::string& name, const Tensor& x) {
   throw ShapeError("there is no function " + name);
 }
 
-/// Both NaN, both the same infinity, or equal but for rounding, `slack` and what is below the type's normal numbers.
+/// Both NaN, both the same infinity, or equal but for rounding, `slack` and what is below the type's normal
+/// numbers.
 bool agree(double got, double expected, double slack, DType type) {
   if (std::isnan(expected) || std::isinf(expected))
     return std::isnan(expected) ? std::isnan(got) : got == expected;
