@@ -4,6 +4,7 @@
 #include <tapeformer/autograd/ops/softmax.h>
 #include <tapeformer/nn/strict_json.h>
 #include <tapeformer/tests/autograd/ops/attention_case.h>
+#include <tapeformer/tests/reference/sanitized.h>
 
 #include <algorithm>
 #include <cmath>
@@ -98,6 +99,18 @@ std::vector<double> mean_errors(const Json& one, const Op& op) {
   return means;
 }
 
+/// How many times PyTorch's error may be exceeded. Its products were fused with the sums; where they are
+/// rounded first (in libraries on processors without such instructions, in builds that do not fuse) there are
+/// twice as many roundings.
+double most_times(bool composed) {
+#if defined(__FMA__)
+  constexpr bool kFuses = true;
+#else
+  constexpr bool kFuses = false;
+#endif
+  return kFuses && !composed && !is_sanitized() ? 3 : 6;
+}
+
 }  // namespace
 
 TEST_SUITE("autograd/ops/single_precision") {
@@ -114,7 +127,8 @@ TEST_SUITE("autograd/ops/single_precision") {
         for (std::size_t i = 0; i < errors.size(); ++i) {
           CAPTURE(i);
           const double of_pytorch = std::max(one.at("errors")[i].get<double>(), unit_roundoff(DType::f32));
-          CHECK(errors[i] / of_pytorch <= 3);
+          if (of_pytorch > 0.5) continue;  // a gradient so small that f32 has no digit of it
+          CHECK(errors[i] / of_pytorch <= most_times(path > 0));
         }
       }
     }
