@@ -177,9 +177,10 @@ TEST_SUITE("nn/safetensors") {
         {"I8", 8},          {"I16", 16},    {"U16", 16},    {"U32", 32},    {"U64", 64},
         {"C64", 64},        {"F8_E4M3", 8}, {"F8_E5M2", 8}, {"F8_E8M0", 8}, {"F8_E4M3FNUZ", 8},
         {"F8_E5M2FNUZ", 8}, {"F4", 4},      {"F6_E2M3", 6}, {"F6_E3M2", 6}};
-    for (const auto& [type, bits] : types) {
+    for (const auto& of_type : types) {
+      const std::string& type = of_type.first;
       CAPTURE(type);
-      write(type, "[2,4]", bits);
+      write(type, "[2,4]", of_type.second);
       CHECK(said(tensor) == path + ": tensor 'other' is of type " + type +
                                 ", with which nothing computes here; try a file that has it as F32 or BF16");
       CHECK(SafetensorsFile::open(path).dtype("other") == type);
