@@ -103,7 +103,7 @@ std::vector<double> mean_errors(const Json& one, const Op& op) {
 /// rounded first (in libraries on processors without such instructions, in builds that do not fuse) there are
 /// twice as many roundings.
 double most_times(bool composed) {
-#if defined(__FMA__)
+#if defined(__FMA__) && !defined(__clang__)
   constexpr bool kFuses = true;
 #else
   constexpr bool kFuses = false;
