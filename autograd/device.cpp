@@ -1,6 +1,6 @@
+#include <tapeformer/autograd/cuda/cuda.h>
 #include <tapeformer/autograd/device.h>
 #include <tapeformer/autograd/error.h>
-#include <tapeformer/autograd/kernels/cuda.h>
 
 namespace tapeformer {
 namespace {

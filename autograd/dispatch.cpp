@@ -1,5 +1,5 @@
+#include <tapeformer/autograd/cuda/cuda.h>
 #include <tapeformer/autograd/dispatch.h>
-#include <tapeformer/autograd/kernels/cuda.h>
 
 namespace tapeformer {
 namespace {
@@ -39,7 +39,7 @@ void throw_bf16_on_cpu(const char* op, const Tensor& x) {
 }
 
 kernels::Cuda cuda_tag(Device device) {
-  cuda::report_offences(device.index);
+  cuda::report_device_errors(device.index);
   return {device.index};
 }
 

@@ -147,7 +147,7 @@ GradcheckReport gradcheck(const std::function<Tensor()>& function, const Inputs&
                        "; try to(DType::f64)");
     }
   }
-  const RecordingPause pause;
+  const NoGradGuard pause;
   Generator random(options.seed);
   const Tensor projection = random_like(function(), random);
   GradcheckReport report;
@@ -156,7 +156,7 @@ GradcheckReport gradcheck(const std::function<Tensor()>& function, const Inputs&
     if (options.on_tape) options.on_tape(tape);
     watch(tape, inputs);
     const std::vector<Tensor> gradients = tape.gradients(function(), tensors_of(inputs), projection);
-    const RecordingPause evaluation;
+    const NoGradGuard evaluation;
     report.inputs = compare([&] { return sum(function() * projection).item(); }, inputs, gradients, options);
   }
   if (!options.second_order) return report;
@@ -185,7 +185,7 @@ GradcheckReport gradcheck(const std::function<Tensor()>& function, const Inputs&
         Tape inner;
         watch(inner, inputs);
         const std::vector<Tensor> gradients = inner.gradients(function(), tensors_of(inputs), projection);
-        const RecordingPause evaluation;
+        const NoGradGuard evaluation;
         return projected(gradients).item();
       },
       inputs, second, options);

@@ -1,6 +1,6 @@
+#include <tapeformer/autograd/activation_checkpointing.h>
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/random.h>
-#include <tapeformer/autograd/recompute.h>
 
 #include <algorithm>
 #include <cmath>

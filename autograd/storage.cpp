@@ -1,5 +1,5 @@
+#include <tapeformer/autograd/cuda/cuda.h>
 #include <tapeformer/autograd/error.h>
-#include <tapeformer/autograd/kernels/cuda.h>
 #include <tapeformer/autograd/storage.h>
 
 #include <malloc.h>

@@ -140,7 +140,7 @@ Tape* tape_for(const char* op, const Tensor* inputs, std::size_t count) {
 
 void append_node(Tape& tape, const char* op, const Tensor* inputs, std::size_t input_count,
                  const Tensor* saved, std::size_t saved_count, const Tensor* outputs,
-                 std::size_t output_count, Backward backward, Twin twin) {
+                 std::size_t output_count, Backward backward, ComposedFallback twin) {
   for (std::size_t i = 0; i < output_count && tape.detects_anomalies_; ++i)
     tape.check_result(op, inputs, input_count, outputs[i]);
   if (tape.forgets_) {
@@ -193,7 +193,7 @@ void Tape::check_loss(const char* op, const Tensor& loss, const Tensor& seed) {
 void Tape::backward(const Tensor& loss, const Tensor& seed) {
   check_loss("backward", loss, seed);
   leave();
-  const RecordingPause pause;
+  const NoGradGuard pause;
   to_parameters_ = frees_ = true;
   recorded_ = false;
   spent_ = true;
@@ -213,7 +213,7 @@ std::vector<Tensor> Tape::gradients(const Tensor& loss, const std::vector<Tensor
     throw TapeError(
         "[gradients] a recorded pass needs the tape that records now; got one that is paused, or has an "
         "inner "
-        "one; try it outside the RecordingPause or the inner tape");
+        "one; try it outside the NoGradGuard or the inner tape");
   }
   std::vector<std::size_t> slots;
   for (const Tensor& x : of) slots.push_back(static_cast<std::size_t>(checked_slot("gradients", x)));
@@ -236,7 +236,7 @@ std::vector<Tensor> Tape::gradients(const Tensor& loss, const std::vector<Tensor
   if (recorded) {
     run(0, end);
   } else {
-    const RecordingPause pause;
+    const NoGradGuard pause;
     run(0, end);
   }
 
@@ -278,7 +278,7 @@ void Tape::run_node(std::size_t index) {
 
   const char* op = nodes_[index].op;
   if (nodes_[index].twin && (recorded_ || !nodes_[index].backward)) {
-    run_twin(index, std::exchange(into.outputs_[0], Tensor()));
+    run_fallback(index, std::exchange(into.outputs_[0], Tensor()));
     return;
   }
   nodes_[index].backward(into.outputs_[0], into);
@@ -292,7 +292,7 @@ void Tape::run_node(std::size_t index) {
   }
 }
 
-void Tape::run_twin(std::size_t index, Tensor dy) {
+void Tape::run_fallback(std::size_t index, Tensor dy) {
   const struct Part {  // what the twin records; only a recorded pass leaves it on the tape
     Tape& tape;
     bool is_forgotten = !tape.recorded_;
@@ -302,7 +302,7 @@ void Tape::run_twin(std::size_t index, Tensor dy) {
     }
   } part{*this};
   if (part.is_forgotten) begin_part();
-  const auto recorded_twin = [&] {
+  const auto record_fallback = [&] {
     const struct Recording {  // by this tape, though it may be spent and the pass is not recorded
       Tape& tape;
       Tape* paused = std::exchange(recording_tape, &tape);
@@ -314,7 +314,7 @@ void Tape::run_twin(std::size_t index, Tensor dy) {
     } recording{*this};
     return nodes_[index].twin();
   };
-  Tensor y = recorded_twin();
+  Tensor y = record_fallback();
   const std::size_t end = nodes_.size();
   accumulate(checked_slot(nodes_[index].op, y), dy);
   y = dy = Tensor();  // their memory may serve the pass
@@ -336,7 +336,7 @@ void Tape::forget(std::size_t first_node, std::size_t first_slot) {
   slots_.resize(kept);
 }
 
-RecordingPause::RecordingPause() : tape_(std::exchange(recording_tape, nullptr)) {}
-RecordingPause::~RecordingPause() { recording_tape = tape_; }
+NoGradGuard::NoGradGuard() : tape_(std::exchange(recording_tape, nullptr)) {}
+NoGradGuard::~NoGradGuard() { recording_tape = tape_; }
 
 }  // namespace tapeformer

@@ -49,7 +49,7 @@ class PooledFunction<R(Arguments...)> {
 };
 
 using Backward = PooledFunction<void(const Tensor& dy, const Gradients& into)>;
-using Twin = PooledFunction<Tensor()>;
+using ComposedFallback = PooledFunction<Tensor()>;
 
 /// What a tape holds on to between forward and backward.
 struct TapeMemory {
@@ -120,12 +120,12 @@ class Tape {
  private:
   friend class GradientSlot;
   friend class Gradients;
-  friend class RecordingPause;
+  friend class NoGradGuard;
   friend class Forgetting;
   friend Tape* tape_for(const char* op, const Tensor* inputs, std::size_t count);
   friend void append_node(Tape& tape, const char* op, const Tensor* inputs, std::size_t input_count,
                           const Tensor* saved, std::size_t saved_count, const Tensor* outputs,
-                          std::size_t output_count, Backward backward, Twin twin);
+                          std::size_t output_count, Backward backward, ComposedFallback twin);
 
   struct Slot {
     Shape shape;
@@ -141,7 +141,7 @@ class Tape {
     PooledVector<std::int32_t> inputs;  // slots; -1 where no gradient is wanted
     std::int32_t first_output = 0, outputs = 0;
     Backward backward;  // where there is none, every pass records the twin and goes back through that
-    Twin twin;
+    ComposedFallback twin;
     PooledVector<Handle<Storage>> saved;
   };
 
@@ -158,7 +158,7 @@ class Tape {
   void contribute(std::size_t node, std::size_t input, const Tensor& gradient);
   void run(std::size_t begin, std::size_t end);
   void run_node(std::size_t index);
-  void run_twin(std::size_t index, Tensor dy);
+  void run_fallback(std::size_t index, Tensor dy);
   void check_unchanged(const Slot& slot) const;
   void begin_part();
   /// What came since begin_part(), leaves excepted.
@@ -230,12 +230,12 @@ class Gradients {
 };
 
 /// Nothing is recorded on this thread while one lives; for evaluation inside a tape's scope.
-class RecordingPause {
+class NoGradGuard {
  public:
-  RecordingPause();
-  ~RecordingPause();
-  RecordingPause(const RecordingPause&) = delete;
-  RecordingPause& operator=(const RecordingPause&) = delete;
+  NoGradGuard();
+  ~NoGradGuard();
+  NoGradGuard(const NoGradGuard&) = delete;
+  NoGradGuard& operator=(const NoGradGuard&) = delete;
 
  private:
   Tape* tape_;
@@ -245,7 +245,7 @@ class RecordingPause {
 Tape* tape_for(const char* op, const Tensor* inputs, std::size_t count);
 void append_node(Tape& tape, const char* op, const Tensor* inputs, std::size_t input_count,
                  const Tensor* saved, std::size_t saved_count, const Tensor* outputs,
-                 std::size_t output_count, Backward backward, Twin twin);
+                 std::size_t output_count, Backward backward, ComposedFallback twin);
 
 using Tensors = std::initializer_list<Tensor>;
 
@@ -265,7 +265,7 @@ template <class F, class G>
 Tensor record_fused(const char* op, Tensors inputs, Tensors saves, const Tensor& y, F&& backward, G&& twin) {
   if (Tape* tape = tape_for(op, inputs.begin(), inputs.size())) {
     append_node(*tape, op, inputs.begin(), inputs.size(), saves.begin(), saves.size(), &y, 1,
-                Backward::of(std::forward<F>(backward)), Twin::of(std::forward<G>(twin)));
+                Backward::of(std::forward<F>(backward)), ComposedFallback::of(std::forward<G>(twin)));
   }
   return y;
 }

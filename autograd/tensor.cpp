@@ -1,6 +1,6 @@
+#include <tapeformer/autograd/cuda/cuda.h>
+#include <tapeformer/autograd/cuda/graph.h>
 #include <tapeformer/autograd/error.h>
-#include <tapeformer/autograd/kernels/cuda.h>
-#include <tapeformer/autograd/kernels/cuda_graph.h>
 #include <tapeformer/autograd/parameter.h>
 #include <tapeformer/autograd/storage_watch.h>
 #include <tapeformer/autograd/tensor.h>

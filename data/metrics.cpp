@@ -1,7 +1,7 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/number_of.h>
 #include <tapeformer/data/metrics.h>
-#include <tapeformer/data/utf8.h>
+#include <tapeformer/data/tokenizers/utf8.h>
 
 #include <algorithm>
 #include <cmath>

@@ -1,7 +1,7 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/data/hash.h>
 #include <tapeformer/data/parallel_corpus.h>
-#include <tapeformer/data/utf8.h>
+#include <tapeformer/data/tokenizers/utf8.h>
 
 #include <algorithm>
 #include <cerrno>

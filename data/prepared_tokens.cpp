@@ -2,7 +2,7 @@
 #include <tapeformer/data/hash.h>
 #include <tapeformer/data/partial_file.h>
 #include <tapeformer/data/prepared_tokens.h>
-#include <tapeformer/data/tokenizer_file.h>
+#include <tapeformer/data/tokenizers/tokenizer_file.h>
 
 #include <fcntl.h>
 #include <sys/file.h>

@@ -1,8 +1,8 @@
 #pragma once
 
 #include <tapeformer/data/text_corpus.h>
-#include <tapeformer/data/text_tokenizer.h>
 #include <tapeformer/data/token_file.h>
+#include <tapeformer/data/tokenizers/text_tokenizer.h>
 
 #include <functional>
 #include <memory>

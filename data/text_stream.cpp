@@ -1,6 +1,6 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/data/text_stream.h>
-#include <tapeformer/data/utf8.h>
+#include <tapeformer/data/tokenizers/utf8.h>
 
 #include <algorithm>
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <tapeformer/data/text_tokenizer.h>
+#include <tapeformer/data/tokenizers/text_tokenizer.h>
 
 namespace tapeformer {
 

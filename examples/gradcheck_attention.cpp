@@ -1,12 +1,12 @@
 #include <tapeformer/autograd/error.h>
-#include <tapeformer/examples/attention_cost.h>
-#include <tapeformer/examples/attention_figures.h>
-#include <tapeformer/examples/command_line.h>
-#include <tapeformer/examples/compute.h>
-#include <tapeformer/examples/planted_faults.h>
-#include <tapeformer/examples/program.h>
-#include <tapeformer/examples/progress.h>
-#include <tapeformer/nn/atomic_file.h>
+#include <tapeformer/examples/gradcheck/attention_cost.h>
+#include <tapeformer/examples/gradcheck/attention_figures.h>
+#include <tapeformer/examples/gradcheck/planted_faults.h>
+#include <tapeformer/examples/shared/command_line.h>
+#include <tapeformer/examples/shared/compute.h>
+#include <tapeformer/examples/shared/program.h>
+#include <tapeformer/examples/shared/progress.h>
+#include <tapeformer/nn/formats/atomic_file.h>
 
 #include <nlohmann/json.hpp>
 

@@ -1,12 +1,12 @@
 #include <tapeformer/autograd/error.h>
-#include <tapeformer/examples/command_line.h>
-#include <tapeformer/examples/language_data.h>
-#include <tapeformer/examples/language_export.h>
-#include <tapeformer/examples/language_generate.h>
-#include <tapeformer/examples/language_presets.h>
-#include <tapeformer/examples/language_run.h>
-#include <tapeformer/examples/language_trainer.h>
-#include <tapeformer/examples/program.h>
+#include <tapeformer/examples/language/data.h>
+#include <tapeformer/examples/language/export.h>
+#include <tapeformer/examples/language/generate.h>
+#include <tapeformer/examples/language/presets.h>
+#include <tapeformer/examples/language/run.h>
+#include <tapeformer/examples/language/trainer.h>
+#include <tapeformer/examples/shared/command_line.h>
+#include <tapeformer/examples/shared/program.h>
 
 #include <cstdio>
 

@@ -1,13 +1,13 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/number_of.h>
 #include <tapeformer/data/metrics.h>
-#include <tapeformer/data/toy_grammar.h>
-#include <tapeformer/examples/command_line.h>
-#include <tapeformer/examples/program.h>
-#include <tapeformer/examples/translation_heat_map.h>
-#include <tapeformer/examples/translation_trainer.h>
-#include <tapeformer/nn/atomic_file.h>
-#include <tapeformer/nn/generate.h>
+#include <tapeformer/data/toy/grammar.h>
+#include <tapeformer/examples/shared/command_line.h>
+#include <tapeformer/examples/shared/program.h>
+#include <tapeformer/examples/translation/heat_map.h>
+#include <tapeformer/examples/translation/trainer.h>
+#include <tapeformer/nn/formats/atomic_file.h>
+#include <tapeformer/nn/generation/generate.h>
 
 #include <nlohmann/json.hpp>
 

@@ -1,7 +1,7 @@
+#include <tapeformer/autograd/activation_checkpointing.h>
 #include <tapeformer/autograd/error.h>
-#include <tapeformer/autograd/recompute.h>
+#include <tapeformer/nn/cuda_graph_cache.h>
 #include <tapeformer/nn/dropout.h>
-#include <tapeformer/nn/replay.h>
 
 namespace tapeformer {
 

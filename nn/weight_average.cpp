@@ -1,5 +1,5 @@
 #include <tapeformer/autograd/error.h>
-#include <tapeformer/nn/checkpoint.h>
+#include <tapeformer/nn/formats/checkpoint.h>
 #include <tapeformer/nn/weight_average.h>
 
 namespace tapeformer {

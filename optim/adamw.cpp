@@ -27,7 +27,7 @@ AdamW::AdamW(std::vector<Parameter> parameters, const AdamWConfig& config)
   }
 }
 
-void AdamW::gather(double learning_rate, StepTable& table) {
+void AdamW::gather(double learning_rate, MultiTensorList& table) {
   settings_.clear();
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     if (!parameters_[i].gradient().defined()) continue;

@@ -29,7 +29,7 @@ class AdamW : public Optimizer {
   void visit_state(OptimizerVisitor& visitor) override;
 
  private:
-  void gather(double learning_rate, StepTable& table) override;
+  void gather(double learning_rate, MultiTensorList& table) override;
   void update(const kernels::StepTensors& tensors, const Tensor& factor) override;
 
   AdamWConfig config_;

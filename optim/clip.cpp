@@ -1,15 +1,15 @@
 #include <tapeformer/autograd/dispatch.h>
 #include <tapeformer/autograd/kernels/optim.h>
 #include <tapeformer/optim/clip.h>
+#include <tapeformer/optim/multi_tensor_list.h>
 #include <tapeformer/optim/optimizer.h>
-#include <tapeformer/optim/step_table.h>
 
 #include <cmath>
 
 namespace tapeformer {
 
 double gradient_norm(const std::vector<Parameter>& parameters) {
-  StepTable table;
+  MultiTensorList table;
   table.begin("clip");
   Tensor like;
   for (const Parameter& parameter : parameters) {

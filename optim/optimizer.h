@@ -1,6 +1,6 @@
 #pragma once
 
-#include <tapeformer/optim/step_table.h>
+#include <tapeformer/optim/multi_tensor_list.h>
 
 #include <cstdint>
 #include <string>
@@ -49,7 +49,7 @@ class Optimizer {
   /// One tensor of zeros for each parameter, on its device.
   std::vector<Tensor> zeros_like_parameters() const;
   /// Adds the parameters that have a gradient to the table of a step at that rate.
-  virtual void gather(double learning_rate, StepTable& table) = 0;
+  virtual void gather(double learning_rate, MultiTensorList& table) = 0;
   /// The update of what was gathered; gradients count times `factor`, f64 [1]. Nothing changes if it is NaN.
   virtual void update(const kernels::StepTensors& tensors, const Tensor& factor) = 0;
   /// "adamw.first_moment.encoder.0.query.weight"; a nameless parameter goes by its number.
@@ -61,7 +61,7 @@ class Optimizer {
  private:
   void gather(double learning_rate);
 
-  StepTable table_;
+  MultiTensorList table_;
   std::string algorithm_;
 };
 

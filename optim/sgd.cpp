@@ -9,7 +9,7 @@ Sgd::Sgd(std::vector<Parameter> parameters, const SgdConfig& config)
   if (config_.momentum != 0) velocities_ = zeros_like_parameters();
 }
 
-void Sgd::gather(double learning_rate, StepTable& table) {
+void Sgd::gather(double learning_rate, MultiTensorList& table) {
   step_ = {learning_rate, config_.momentum, config_.weight_decay};
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     if (!parameters_[i].gradient().defined()) continue;

@@ -22,7 +22,7 @@ class Sgd : public Optimizer {
   void visit_state(OptimizerVisitor& visitor) override { visit_tensors(visitor, "velocity", velocities_); }
 
  private:
-  void gather(double learning_rate, StepTable& table) override;
+  void gather(double learning_rate, MultiTensorList& table) override;
   void update(const kernels::StepTensors& tensors, const Tensor& factor) override;
 
   SgdConfig config_;

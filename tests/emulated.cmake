@@ -9,7 +9,7 @@ list(FILTER emulated_sources EXCLUDE REGEX "/cublaslt\\.cpp$")
 list(JOIN TAPEFORMER_DISPATCHING_SOURCES "|" dispatching)
 string(REPLACE "." "\\." dispatching "${dispatching}")
 string(REPLACE "${CMAKE_SOURCE_DIR}/" "" dispatching "${dispatching}")
-set(others "/(${dispatching}|autograd/kernels/cuda_absent\\.cpp|autograd/kernels/cuda/[^/]*)\\.o$")
+set(others "/(${dispatching}|autograd/cuda/.*|autograd/kernels/cuda/.*)\\.o$")
 add_library(tapeformer_emulated STATIC ${emulated_sources}
   $<FILTER:$<TARGET_OBJECTS:tapeformer>,EXCLUDE,${others}>)
 # -O2 takes a quarter less to compile than -O3; the emulator is as fast.
@@ -45,15 +45,16 @@ tapeformer_device_tests(emulated cpu tapeformer_tests_emulated "(autograd/(ops/|
 tapeformer_device_tests(emulated cpu tapeformer_tests_emulated nn/ TAPEFORMER_GRADCHECK_ELEMENTS=1)
 # Models that learn and write: minutes in an emulator.
 set(slow ${TAPEFORMER_ADDED_TESTS})
-list(FILTER slow INCLUDE REGEX "nn/(generate|generate_cached|generate_text|language_steps|translation_steps|across_devices|\
+list(FILTER slow INCLUDE REGEX "nn/(generation/(generate|generate_cached|generate_text|language_steps|translation_steps)|across_devices|\
 attention/(additive|latent_cached)|transformer/(encoder_masked_tokens|recompute_layers|encoder_decoder|decoder_only))$")
 if(slow)
   set_tests_properties(${slow} PROPERTIES LABELS slow)
 endif()
 # And in memory that the host does not see, on two devices: what says itself where its tensors lie.
-set(apart autograd/device autograd/dispatch autograd/later_item autograd/storage autograd/kernels/cuda_graphs
+set(apart autograd/device autograd/dispatch autograd/async_readback autograd/storage autograd/kernels/cuda_graphs
   autograd/kernels/cuda_runtime autograd/ops/matmul_bf16 nn/across_devices
-  nn/replay nn/replay_masks nn/replay_memory nn/replay_training)
+  nn/cuda_graph_cache nn/cuda_graph_cache_masks nn/cuda_graph_cache_memory
+  nn/cuda_graph_cache_training)
 list(TRANSFORM apart REPLACE "(.+)/(.+)" "${CMAKE_CURRENT_SOURCE_DIR}/\\1/test_\\2.cpp")
 tapeformer_tests(emulated/apart/ cpu tapeformer_tests_emulated "${apart}" TAPEFORMER_EMULATED_DEVICES=2)
 

@@ -143,7 +143,7 @@ part "kernels in memory of the GPU alone" tested "$tests" --source-file='*/kerne
 part "unit tests on the GPU" tested "${on_gpu[@]}" "$tests" --test-case-exclude='slow:*' \
   --source-file='*/tests/autograd/*,*/tests/nn/*,*/tests/optim/*'
 part "unit tests in memory of the GPU alone" tested "$tests" \
-  --source-file='*test_device*,*test_dispatch*,*test_storage*,*later_item*,*bf16*,*test_replay*,*across_devices*'
+  --source-file='*test_device*,*test_dispatch*,*test_storage*,*async_readback*,*bf16*,*test_cuda_graph_cache*,*across_devices*'
 part "gradient check of every layer, in double" "$folder/examples/gradcheck_attention" --device "$device"
 part "trainings agree with the CPU's" "$folder/tests/bench" device_agreement --device "$device" --steps "$steps"
 

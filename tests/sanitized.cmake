@@ -2,11 +2,10 @@
 # sanitizers, under the tests of the release build, which are not compiled again: `tests/run.sh --asan`, or
 # `cmake --build --preset release --target sanitized && ctest --preset release -L sanitized`.
 get_target_property(program_sources tapeformer_programs SOURCES)
-list(TRANSFORM program_sources PREPEND ${CMAKE_SOURCE_DIR}/examples/)
 get_target_property(emulator_sources cuda_emulator SOURCES)
 list(TRANSFORM emulator_sources PREPEND emulator/)
 set(library_sources ${TAPEFORMER_SOURCES})
-list(REMOVE_ITEM library_sources autograd/kernels/cuda_absent.cpp ${TAPEFORMER_DISPATCHING_SOURCES})
+list(REMOVE_ITEM library_sources autograd/cuda/absent.cpp ${TAPEFORMER_DISPATCHING_SOURCES})
 
 set(sanitizers -fsanitize=address,undefined)
 add_library(tapeformer_sanitized OBJECT EXCLUDE_FROM_ALL ${library_sources} ${emulated_sources} ${emulator_sources}
@@ -48,11 +47,11 @@ add_custom_target(sanitized DEPENDS tapeformer_tests_sanitized train_translation
 # The CPU's tests as if there were no device, the kernels' tests on one and those that say themselves where tensors lie on two.
 # Layers and models made of kernels would take too long, and so would writing with every cache, whose parts have tests.
 set(sources ${TAPEFORMER_TEST_SOURCES})
-list(FILTER sources EXCLUDE REGEX "/nn/test_generate_cached\\.cpp$")
+list(FILTER sources EXCLUDE REGEX "/nn/generation/test_generate_cached\\.cpp$")
 tapeformer_tests(sanitized/ sanitized tapeformer_tests_sanitized "${sources}" TAPEFORMER_EMULATED_DEVICES=0
   TAPEFORMER_GRADCHECK_ELEMENTS=3)
 tapeformer_device_tests(sanitized/emulated sanitized tapeformer_tests_sanitized autograd/kernels/test_cuda_)
-list(FILTER apart EXCLUDE REGEX "/nn/test_(across_devices|replay_masks|replay_training)")
+list(FILTER apart EXCLUDE REGEX "/nn/test_(across_devices|cuda_graph_cache_(masks|training))")
 tapeformer_tests(sanitized/emulated/apart/ sanitized tapeformer_tests_sanitized "${apart}" TAPEFORMER_EMULATED_DEVICES=2)
 tapeformer_test(sanitized/examples/train_translation sanitized
   ${CMAKE_CURRENT_SOURCE_DIR}/examples/train_translation.sh $<TARGET_FILE:train_translation_sanitized>)

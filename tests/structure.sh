@@ -44,8 +44,8 @@ include_violations() {
       sub(/^[^<]*</, "", target); sub(/>.*/, "", target)
       if (target ~ /^(xtensor|xtensor-blas|xtl)\// && file !~ /^tests\// && file !~ /\.cpp$/ && file != "autograd/xtensor.h")
         print place "xtensor is included only by autograd/xtensor.h, sources (.cpp) and tests"
-      if (target ~ /^CLI\// && file != "examples/command_line.cpp")
-        print place "CLI11 is included only by examples/command_line.cpp: it takes seconds to compile"
+      if (target ~ /^CLI\// && file != "examples/shared/command_line.cpp")
+        print place "CLI11 is included only by examples/shared/command_line.cpp: it takes seconds to compile"
       if (target !~ /^tapeformer\//) next
       sub(/^tapeformer\//, "", target)
       for (i = 1; i <= rules; ++i) {

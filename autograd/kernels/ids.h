@@ -1,6 +1,6 @@
 #pragma once
 
-#include <tapeformer/autograd/kernels/cuda.h>
+#include <tapeformer/autograd/cuda/cuda.h>
 #include <tapeformer/autograd/kernels/write.h>
 
 #include <cstdint>
@@ -44,13 +44,13 @@ struct LengthsWithin {
   TAPEFORMER_HOST_DEVICE bool counts(const std::int32_t* ids, Index i) const { return allows(ids, i); }
 };
 
-/// *counted = how many of ids [count] count. The first that is not allowed goes to *offence, which is left
+/// *counted = how many of ids [count] count. The first that is not allowed goes to *error, which is left
 /// alone when there is none.
 template <class Rule = IdRange>
 void check_ids(Cpu, Index count, const std::int32_t* ids, const Rule& rule, std::int32_t* counted,
-               cuda::Offence* offence);
+               cuda::DeviceErrorSlot* error);
 template <class Rule = IdRange>
 void check_ids(Cuda, Index count, const std::int32_t* ids, const Rule& rule, std::int32_t* counted,
-               cuda::Offence* offence);
+               cuda::DeviceErrorSlot* error);
 
 }  // namespace tapeformer::kernels

@@ -71,11 +71,11 @@ void check_devices(const char* op, const AttentionMasks& masks, const Tensor& li
 template <class Rule, class Describe, class Got>
 void check_numbers(const Rule& rule, const Tensor& x, const Describe& describe, const Got& got) {
   if (x.device().is_cuda()) {
-    count_by(rule, x, [describe, operands = got()](const cuda::Offence& offence) {
-      return describe(offence, operands);
+    count_by(rule, x, [describe, operands = got()](const cuda::DeviceErrorSlot& error) {
+      return describe(error, operands);
     });
   } else {
-    count_by(rule, x, [&](const cuda::Offence& offence) { return describe(offence, got()); });
+    count_by(rule, x, [&](const cuda::DeviceErrorSlot& error) { return describe(error, got()); });
   }
 }
 
@@ -96,9 +96,9 @@ void check_lengths(const char* op, const Lengths& lengths, const Tensor& x, Inde
   require<DTypeError>(x.dtype() == DType::i32, op, lengths.rule, all, "to(DType::i32)");
   require<ShapeError>(x.shape() == Shape{count}, op, lengths.rule, all,
                       "one number for every sequence of the batch, or of the packed ones");
-  const auto describe = [op, lengths](const cuda::Offence& offence, const std::string& operands) {
+  const auto describe = [op, lengths](const cuda::DeviceErrorSlot& error, const std::string& operands) {
     const std::string number =
-        std::to_string(offence.value) + " at [" + std::to_string(offence.position) + "] of ";
+        std::to_string(error.value) + " at [" + std::to_string(error.position) + "] of ";
     return text_of(op, lengths.rule, number + operands, lengths.remedy);
   };
   check_numbers(rule, x, describe, all);
@@ -117,7 +117,7 @@ void check_starts(const char* op, const char* name, const Tensor& starts, Index 
   constexpr const char* kRemedy = "the running sums of the sequences' lengths, a 0 before them";
   const Index count = starts.elements();
   require<ShapeError>(count > 1 || end == 0, op, kRule, all, kRemedy);  // no sequence has these rows
-  const auto describe = [op](const cuda::Offence&, const std::string& operands) {
+  const auto describe = [op](const cuda::DeviceErrorSlot&, const std::string& operands) {
     return text_of(op, kRule, operands, kRemedy);
   };
   check_numbers(kernels::RisingStarts{count, end}, starts, describe, all);

@@ -17,19 +17,20 @@ inline void require_i32(const char* op, const char* name, const Tensor& x) {
 }
 
 /// How many ids count by the rule, one of kernels/ids.h: i32 [1] on their device. When one is not allowed,
-/// throws what `describe(offence)` says as a ShapeError: on the CPU now, on a GPU from one of the next
+/// throws what `describe(error)` says as a ShapeError: on the CPU now, on a GPU from one of the next
 /// operations, whose kernels must therefore stand such ids.
 template <class Rule = kernels::IdRange, class Describe>
 Tensor count_by(const Rule& rule, const Tensor& ids, const Describe& describe) {
   const Device device = ids.device();
   const Tensor counted = Tensor::empty({1}, DType::i32, device);
-  cuda::Offence first{-1, 0};
-  cuda::Offence* offence = device.is_cuda() ? cuda::watch_for_offence(device.index, describe) : &first;
+  cuda::DeviceErrorSlot first{-1, 0};
+  cuda::DeviceErrorSlot* error =
+      device.is_cuda() ? cuda::watch_for_device_error(device.index, describe) : &first;
   dispatch_on("check_ids", device, [&](auto on) {
     kernels::check_ids(on, ids.elements(), ids.address<std::int32_t>(), rule, counted.address<std::int32_t>(),
-                       offence);
+                       error);
   });
-  if (device.is_cuda()) cuda::report_offences(device.index);
+  if (device.is_cuda()) cuda::report_device_errors(device.index);
   if (first.position >= 0) throw ShapeError(describe(first));
   return counted;
 }
@@ -39,16 +40,16 @@ Tensor count_by(const Rule& rule, const Tensor& ids, const Describe& describe) {
 inline Tensor check_ids(const char* op, const char* name, const Tensor& ids, Index end,
                         std::optional<Index> ignored = {}) {
   require_i32(op, name, ids);
-  const auto describe = [op, name, shape = ids.shape(), end, ignored](const cuda::Offence& offence) {
+  const auto describe = [op, name, shape = ids.shape(), end, ignored](const cuda::DeviceErrorSlot& error) {
     std::string position;
-    Index rest = offence.position;
+    Index rest = error.position;
     for (int axis = shape.rank() - 1; axis >= 0; --axis) {
       position = std::to_string(rest % shape[axis]) + (position.empty() ? "" : ",") + position;
       rest /= shape[axis];
     }
     return std::string("[") + op + "] " + name + " must be in [0, " + std::to_string(end) + ")" +
            (ignored ? ", or " + std::to_string(*ignored) + " (ignored)" : "") + "; got " +
-           std::to_string(offence.value) + " at [" + position + "] of " + name + "=i32" + shape.text();
+           std::to_string(error.value) + " at [" + position + "] of " + name + "=i32" + shape.text();
   };
   return count_by({0, end, ignored.value_or(kernels::IdRange::kNone)}, ids, describe);
 }

@@ -85,7 +85,7 @@ std::string beyond_limit(Index limit, Index value, const Shape& positions) {
 void check_limit(const Tensor& positions, Index limit) {
   if (limit <= 0) return;
   count_by({std::numeric_limits<std::int32_t>::min(), limit}, positions,
-           [limit, shape = positions.shape()](const cuda::Offence& beyond) {
+           [limit, shape = positions.shape()](const cuda::DeviceErrorSlot& beyond) {
              return beyond_limit(limit, beyond.value, shape);
            });
 }

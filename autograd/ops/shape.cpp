@@ -73,10 +73,9 @@ void check_index(const char* op, const Tensor& x, int axis, const Tensor& index,
                      "; got x=" + x.describe() + ", index=" + index.describe());
   }
   require_same_device(op, "index", index, x);
-  count_by({0, size}, index, [op, size, got = index.describe()](const cuda::Offence& offence) {
+  count_by({0, size}, index, [op, size, got = index.describe()](const cuda::DeviceErrorSlot& error) {
     return std::string("[") + op + "] indices must be in [0, " + std::to_string(size) + "); got " +
-           std::to_string(offence.value) + " at element " + std::to_string(offence.position) +
-           " of index=" + got;
+           std::to_string(error.value) + " at element " + std::to_string(error.position) + " of index=" + got;
   });
 }
 

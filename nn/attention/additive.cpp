@@ -42,13 +42,14 @@ Tensor AdditiveAttention::operator()(const Tensor& query, const Tensor& memory,
                                      const AttentionContext& context) const {
   check_inputs("additive", query, memory, context.cache);
   AttentionOptions options = attention_options(context, dropout_);
-  const Tensor query_bthd = by_heads(query_(query), heads_.heads);
+  const Tensor query_bthd = split_heads(query_(query), heads_.heads);
   const KeyValueHeads held =
       cached_heads(context.cache, is_self_attention(query, memory), heads_, options, [&] {
-        return KeyValueHeads{by_heads(key_(memory), heads_.heads), by_heads(value_(memory), heads_.heads)};
+        return KeyValueHeads{split_heads(key_(memory), heads_.heads),
+                             split_heads(value_(memory), heads_.heads)};
       });
   const Tensor heads_bthe = additive_attention(query_bthd, held.key_bsgd, held.value_bsge, score_, options);
-  return output_(side_by_side(heads_bthe));
+  return output_(merge_heads(heads_bthe));
 }
 
 void AdditiveAttention::visit(ParameterVisitor& visitor) {

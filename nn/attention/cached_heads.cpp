@@ -56,7 +56,7 @@ RotaryAngles query_angles(const AttentionContext& context, const Tensor& query, 
 }
 
 void append_heads(KvCache& cache, const KeyValueHeads& fresh) {
-  const auto flat = [](const Tensor& x) { return x.defined() ? side_by_side(x) : x; };
+  const auto flat = [](const Tensor& x) { return x.defined() ? merge_heads(x) : x; };
   cache.append(flat(fresh.key_bsgd), flat(fresh.value_bsge));
 }
 

@@ -67,7 +67,7 @@ Tensor GroupedQueryAttention::operator()(const Tensor& query, const Tensor& memo
     heads_bthe =
         scaled_dot_product_attention(heads_at(input_btn, 0, H, D), held.key_bsgd, held.value_bsge, options);
   }
-  return output_(side_by_side(heads_bthe));
+  return output_(merge_heads(heads_bthe));
 }
 
 RotaryAngles GroupedQueryAttention::angles(const Tensor& query, const AttentionContext& context) const {

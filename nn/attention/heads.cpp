@@ -53,7 +53,7 @@ void check_inputs(const char* op, const Tensor& query, const Tensor& memory, con
           "a memory may be left out only once the cache holds it", "the memory in the first call");
 }
 
-Tensor by_heads(const Tensor& x, Index heads) {
+Tensor split_heads(const Tensor& x, Index heads) {
   return reshape(x, {x.size(0), x.size(1), heads, x.size(2) / heads});
 }
 
@@ -62,7 +62,7 @@ Tensor heads_at(const Tensor& x, Index from, Index count, Index width) {
   return reshape(own, {x.size(0), x.size(1), count, width});
 }
 
-Tensor side_by_side(const Tensor& heads) {
+Tensor merge_heads(const Tensor& heads) {
   return reshape(heads, {heads.size(0), heads.size(1), heads.size(2) * heads.size(3)});
 }
 

@@ -29,10 +29,10 @@ PackedHeads resolved_heads(const char* op, Index width, Index output_width, cons
 void check_inputs(const char* op, const Tensor& query, const Tensor& memory, const KvCache* cache);
 
 /// [B, T, H D] -> [B, T, H, D]
-Tensor by_heads(const Tensor& x, Index heads);
+Tensor split_heads(const Tensor& x, Index heads);
 /// Columns from `from` on as heads, [B, T, ...] -> [B, T, count, width].
 Tensor heads_at(const Tensor& x, Index from, Index count, Index width);
 /// [B, T, H, E] -> [B, T, H E]
-Tensor side_by_side(const Tensor& heads);
+Tensor merge_heads(const Tensor& heads);
 
 }  // namespace tapeformer

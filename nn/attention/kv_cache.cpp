@@ -73,7 +73,7 @@ void KvCache::check_append(const Tensor& keys, const Tensor& values, const Tenso
   const Tensor both[] = {keys, values};
   if (tape_for("kv_cache", both, values.defined() ? 2 : 1) != nullptr) {
     throw TapeError("[kv_cache] what a cache holds has no gradient" + got() +
-                    "; try without a cache, or RecordingPause");
+                    "; try without a cache, or NoGradGuard");
   }
 }
 

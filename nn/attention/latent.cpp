@@ -14,7 +14,7 @@ namespace {
 LinearConfig plain(Index inputs, Index outputs) { return {inputs, outputs, false, {}}; }
 
 /// A weight [H N, M] as one matrix a head, [H, N, M].
-Tensor weight_by_heads(const Linear& layer, Index heads) {
+Tensor split_weight_heads(const Linear& layer, Index heads) {
   const Tensor& weight = layer.weight();
   return reshape(weight, {heads, weight.size(0) / heads, weight.size(1)});
 }
@@ -75,9 +75,9 @@ RotaryAngles LatentAttention::angles(const Tensor& query, const AttentionContext
 /// What the cache holds: [B, S, 1, d_c + d_R], the latent and the shared rotary key of every token.
 Tensor LatentAttention::latents(const Tensor& memory, const RotaryAngles& angles) const {
   const Tensor down_bsc = key_value_down_(memory);
-  const Tensor latent_bs1c = by_heads(key_value_norm_ ? (*key_value_norm_)(down_bsc) : down_bsc, 1);
+  const Tensor latent_bs1c = split_heads(key_value_norm_ ? (*key_value_norm_)(down_bsc) : down_bsc, 1);
   if (!key_rotary_) return latent_bs1c;
-  return concat({latent_bs1c, rotary(by_heads((*key_rotary_)(memory), 1), angles)}, 3);
+  return concat({latent_bs1c, rotary(split_heads((*key_rotary_)(memory), 1), angles)}, 3);
 }
 
 Tensor LatentAttention::operator()(const Tensor& query, const Tensor& memory,
@@ -109,7 +109,7 @@ Tensor LatentAttention::attend(const Tensor& query, const Tensor& memory, const 
   if (query_norm_) input_bti = (*query_norm_)(input_bti);
   const RotaryAngles turns = angles(query, context);
   const Tensor rotary_bthr =
-      key_rotary_ ? rotary(by_heads((*query_rotary_)(input_bti), heads_), turns) : Tensor();
+      key_rotary_ ? rotary(split_heads((*query_rotary_)(input_bti), heads_), turns) : Tensor();
   const PackedHeads held{heads_, 1, latent_width_ + config_.rotary_width, 0};
   const Tensor latents_bs1n = cached_heads(context.cache, is_self, held, options, [&] {
                                 return KeyValueHeads{latents(memory, turns), {}};
@@ -122,16 +122,17 @@ Tensor LatentAttention::naive(const Tensor& input, const Tensor& rotary, const T
                               const AttentionOptions& options) const {
   const Index S = latents.size(1), N = latents.size(3);
   const Tensor latent_bsc = reshape(slice(latents, 3, 0, latent_width_), {latents.size(0), S, latent_width_});
-  Tensor query_bthd = by_heads(query_up_(input), heads_), key_bshd = by_heads(key_up_(latent_bsc), heads_);
+  Tensor query_bthd = split_heads(query_up_(input), heads_),
+         key_bshd = split_heads(key_up_(latent_bsc), heads_);
   if (key_rotary_) {
     const Tensor shared_bs1r = slice(latents, 3, latent_width_, N - latent_width_);
     const Shape repeated{latents.size(0), S, heads_, N - latent_width_};
     query_bthd = concat({query_bthd, rotary}, 3);
     key_bshd = concat({key_bshd, broadcast_to(shared_bs1r, repeated)}, 3);
   }
-  const Tensor value_bshe = by_heads(value_up_(latent_bsc), heads_);
+  const Tensor value_bshe = split_heads(value_up_(latent_bsc), heads_);
   const Tensor heads_bthe = scaled_dot_product_attention(query_bthd, key_bshd, value_bshe, options);
-  return output_(side_by_side(heads_bthe));
+  return output_(merge_heads(heads_bthe));
 }
 
 /// The latents are keys and values at once: what the weights sum up of the rotary keys is dropped, which
@@ -139,24 +140,24 @@ Tensor LatentAttention::naive(const Tensor& input, const Tensor& rotary, const T
 Tensor LatentAttention::absorbed(const Tensor& input, const Tensor& rotary, const Tensor& latents,
                                  const LatentProducts& products, const AttentionOptions& options) const {
   const bool use_products = products.query.defined();
-  Tensor query_bthc = use_products ? by_heads(linear(input, products.query), heads_)
-                                   : matmul(by_head(by_heads(query_up_(input), heads_)),
-                                            weight_by_heads(key_up_, heads_), 1, true);
+  Tensor query_bthc = use_products ? split_heads(linear(input, products.query), heads_)
+                                   : matmul(by_head(split_heads(query_up_(input), heads_)),
+                                            split_weight_heads(key_up_, heads_), 1, true);
   if (key_rotary_) query_bthc = concat({query_bthc, rotary}, 3);
   Tensor summed_bthc = scaled_dot_product_attention(query_bthc, latents, latents, options);
   if (key_rotary_) summed_bthc = slice(summed_bthc, 3, 0, latent_width_);
-  if (use_products) return linear(side_by_side(summed_bthc), products.output);
+  if (use_products) return linear(merge_heads(summed_bthc), products.output);
   return output_(
-      side_by_side(matmul(by_head(summed_bthc), transposed(weight_by_heads(value_up_, heads_)), 1, true)));
+      merge_heads(matmul(by_head(summed_bthc), transposed(split_weight_heads(value_up_, heads_)), 1, true)));
 }
 
 LatentProducts LatentAttention::products() const {
-  const RecordingPause pause;
+  const NoGradGuard pause;
   const Tensor query_hci =
-      matmul(transposed(weight_by_heads(key_up_, heads_)), weight_by_heads(query_up_, heads_));
+      matmul(transposed(split_weight_heads(key_up_, heads_)), split_weight_heads(query_up_, heads_));
   const Tensor output_che = reshape(output_.weight(), {config_.output_width, heads_, value_width_});
   return {reshape(query_hci, {heads_ * latent_width_, query_hci.size(2)}),
-          reshape(matmul(by_head(output_che), weight_by_heads(value_up_, heads_), 1, true),
+          reshape(matmul(by_head(output_che), split_weight_heads(value_up_, heads_), 1, true),
                   {config_.output_width, heads_ * latent_width_})};
 }
 

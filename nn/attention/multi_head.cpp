@@ -94,7 +94,7 @@ Tensor MultiHeadAttention::attend(const Tensor& query, const Tensor& key, const 
   } else {
     const TensorList all = packs ? split(packed, -1, parts_) : TensorList();
     const auto part = [&](Part which, const Tensor& x) {
-      return by_heads(packs ? all[which] : project(which, x), heads_.heads);
+      return split_heads(packs ? all[which] : project(which, x), heads_.heads);
     };
     const auto turned = [&](const Tensor& x_bthd) {
       return config_.rotary && !packs ? rotary(x_bthd, turns) : x_bthd;
@@ -105,7 +105,7 @@ Tensor MultiHeadAttention::attend(const Tensor& query, const Tensor& key, const 
     });
     heads_bthe = scaled_dot_product_attention(query_bthd, held.key_bsgd, held.value_bsge, options);
   }
-  const Tensor y_btc = output_(side_by_side(heads_bthe));
+  const Tensor y_btc = output_(merge_heads(heads_bthe));
   return output_dropout_ ? (*output_dropout_)(y_btc) : y_btc;
 }
 

@@ -28,13 +28,13 @@ Tensor SingleHeadAttention::operator()(const Tensor& query, const Tensor& memory
   AttentionOptions options = attention_options(context, dropout_);
   options.scale = scale_;
   options.causal = causal_ || context.causal;
-  const Tensor query_bt1d = by_heads(query_(query), 1);
+  const Tensor query_bt1d = split_heads(query_(query), 1);
   const KeyValueHeads held =
       cached_heads(context.cache, is_self_attention(query, memory), head_, options, [&] {
-        return KeyValueHeads{by_heads(key_(memory), 1), by_heads(value_(memory), 1)};
+        return KeyValueHeads{split_heads(key_(memory), 1), split_heads(value_(memory), 1)};
       });
   const Tensor y_bt1e = scaled_dot_product_attention(query_bt1d, held.key_bsgd, held.value_bsge, options);
-  return side_by_side(y_bt1e);
+  return merge_heads(y_bt1e);
 }
 
 void SingleHeadAttention::visit(ParameterVisitor& visitor) {

@@ -1,6 +1,6 @@
+#include <tapeformer/autograd/activation_checkpointing.h>
 #include <tapeformer/autograd/error.h>
-#include <tapeformer/autograd/recompute.h>
-#include <tapeformer/nn/ends_with.h>
+#include <tapeformer/nn/formats/ends_with.h>
 #include <tapeformer/nn/initialization.h>
 #include <tapeformer/nn/transformer/decoder_only.h>
 #include <tapeformer/nn/transformer/load_model.h>
@@ -74,7 +74,7 @@ Tensor DecoderOnly::through_layers(const Tensor& embedded_btc, const AttentionMa
     }
     const Tensor x_btc = stream.sum();
     stream = ResidualStream(
-        recomputed({x_btc}, [&layer = layers_[i], x_btc, context] { return layer(x_btc, context); }));
+        checkpoint({x_btc}, [&layer = layers_[i], x_btc, context] { return layer(x_btc, context); }));
   }
   return stream.normed(norm_);
 }
@@ -86,7 +86,7 @@ Tensor DecoderOnly::states(const Tensor& ids, const Tensor& prefix_lengths) cons
 }
 
 Tensor DecoderOnly::states(const Tensor& ids, LayerCaches& caches, const Tensor& prefix_lengths) const {
-  const RecordingPause pause;
+  const NoGradGuard pause;
   AttentionMasks masks;
   masks.prefix_lengths = prefix_lengths;
   const Tensor& at = caches.positions();

@@ -1,5 +1,5 @@
+#include <tapeformer/autograd/activation_checkpointing.h>
 #include <tapeformer/autograd/error.h>
-#include <tapeformer/autograd/recompute.h>
 #include <tapeformer/nn/transformer/encoder_decoder.h>
 
 namespace tapeformer {
@@ -48,7 +48,7 @@ Tensor Encoder::operator()(const Tensor& ids, const Tensor& mask) const {
       continue;
     }
     const Tensor x_bsc = stream.sum();
-    stream = ResidualStream(recomputed({x_bsc}, [&layer, x_bsc, mask, angles] {
+    stream = ResidualStream(checkpoint({x_bsc}, [&layer, x_bsc, mask, angles] {
       ResidualStream own(x_bsc);
       layer(own, mask, angles);
       return own.sum();
@@ -83,7 +83,7 @@ Tensor Decoder::operator()(const Tensor& ids, const Tensor& memory, const Tensor
       continue;
     }
     const Tensor x_btc = stream.sum();
-    stream = ResidualStream(recomputed({x_btc, memory}, [&layer = layers_[i], x_btc, memory, context] {
+    stream = ResidualStream(checkpoint({x_btc, memory}, [&layer = layers_[i], x_btc, memory, context] {
       return layer(x_btc, memory, context);
     }));
   }
@@ -103,7 +103,7 @@ DecoderState Decoder::start(const Tensor& memory, const Tensor& memory_mask,
 }
 
 Tensor Decoder::operator()(const Tensor& ids, DecoderState& state) const {
-  const RecordingPause pause;
+  const NoGradGuard pause;
   const Tensor& at = state.tokens_.positions();
   ResidualStream stream(at.defined() ? input_(ids, at) : input_(ids, state.length()));
   DecoderContext context;

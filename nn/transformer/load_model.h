@@ -1,7 +1,7 @@
 #pragma once
 
 #include <tapeformer/autograd/error.h>
-#include <tapeformer/nn/checkpoint.h>
+#include <tapeformer/nn/formats/checkpoint.h>
 #include <tapeformer/nn/transformer/decoder_only_config.h>
 #include <tapeformer/nn/transformer/encoder_decoder.h>
 

@@ -1,6 +1,6 @@
 #include <doctest/doctest.h>
+#include <tapeformer/autograd/cuda/cuda.h>
 #include <tapeformer/autograd/device.h>
-#include <tapeformer/autograd/kernels/cuda.h>
 #include <tapeformer/tests/reference/support.h>
 
 using namespace tapeformer;

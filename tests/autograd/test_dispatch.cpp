@@ -1,6 +1,6 @@
 #include <doctest/doctest.h>
+#include <tapeformer/autograd/cuda/cuda.h>
 #include <tapeformer/autograd/dispatch.h>
-#include <tapeformer/autograd/kernels/cuda.h>
 #include <tapeformer/autograd/parameter.h>
 #include <tapeformer/tests/reference/support.h>
 
@@ -136,11 +136,11 @@ TEST_SUITE("autograd/dispatch") {
     });
   }
 
-  TEST_CASE("an offence that a kernel left is reported before more is queued") {
+  TEST_CASE("a device error that a kernel left is reported before more is queued") {
     on_gpu([](Device gpu) {
       const Tensor x = Tensor::zeros({2}, DType::f32, gpu);
-      cuda::Offence* watch =
-          cuda::watch_for_offence(gpu.index, [](const cuda::Offence&) { return "[ids] bad"; });
+      cuda::DeviceErrorSlot* watch =
+          cuda::watch_for_device_error(gpu.index, [](const cuda::DeviceErrorSlot&) { return "[ids] bad"; });
       watch->position = 0;
       CHECK(message_of<ShapeError>([&] {
               dispatch(

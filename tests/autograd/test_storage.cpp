@@ -1,6 +1,6 @@
 #include <doctest/doctest.h>
+#include <tapeformer/autograd/cuda/cuda.h>
 #include <tapeformer/autograd/error.h>
-#include <tapeformer/autograd/kernels/cuda.h>
 #include <tapeformer/autograd/storage.h>
 
 #include <cstring>

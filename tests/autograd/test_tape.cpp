@@ -1,9 +1,9 @@
 #include <doctest/doctest.h>
+#include <tapeformer/autograd/activation_checkpointing.h>
 #include <tapeformer/autograd/ops/elementwise.h>
 #include <tapeformer/autograd/ops/matmul.h>
 #include <tapeformer/autograd/ops/reduce.h>
 #include <tapeformer/autograd/ops/shape.h>
-#include <tapeformer/autograd/recompute.h>
 #include <tapeformer/autograd/tape.h>
 #include <tapeformer/tests/reference/support.h>
 
@@ -259,9 +259,9 @@ TEST_SUITE("autograd/tape") {
     Tape outer;
     const Tensor x = values({2});
     outer.watch(x);
-    const Tensor y = recomputed({x}, [&] { return a * x; });
+    const Tensor y = checkpoint({x}, [&] { return a * x; });
     Tape inner;
-    const Tensor z = a * 5.0 + recomputed({}, [&] { return a * 2.0; });
+    const Tensor z = a * 5.0 + checkpoint({}, [&] { return a * 2.0; });
     CHECK(elements(outer.gradients(y, {x})[0]) == Values{3});
     CHECK(elements(inner.gradients(z, {a})[0]) == Values{7});
     CHECK(elements(outer.gradients(y, {a})[0]) == Values{2});
@@ -281,7 +281,7 @@ TEST_SUITE("autograd/tape") {
     Tape tape;
     const Tensor y = x * x;
     {
-      const RecordingPause pause;
+      const NoGradGuard pause;
       CHECK(Tape::current() == nullptr);
       CHECK(!tape.tracks(y * y));
     }

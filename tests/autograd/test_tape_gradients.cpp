@@ -1,9 +1,9 @@
 #include <doctest/doctest.h>
+#include <tapeformer/autograd/activation_checkpointing.h>
 #include <tapeformer/autograd/ops/elementwise.h>
 #include <tapeformer/autograd/ops/matmul.h>
 #include <tapeformer/autograd/ops/reduce.h>
 #include <tapeformer/autograd/ops/shape.h>
-#include <tapeformer/autograd/recompute.h>
 #include <tapeformer/autograd/tape.h>
 #include <tapeformer/tests/reference/support.h>
 

@@ -4,8 +4,8 @@
 //                               [--evaluate]
 #include <tapeformer/autograd/npy.h>
 #include <tapeformer/autograd/tape.h>
-#include <tapeformer/examples/command_line.h>
-#include <tapeformer/nn/checkpoint.h>
+#include <tapeformer/examples/shared/command_line.h>
+#include <tapeformer/nn/formats/checkpoint.h>
 #include <tapeformer/nn/transformer/decoder_only.h>
 #include <tapeformer/optim/adamw.h>
 #include <tapeformer/optim/clip.h>

@@ -7,14 +7,14 @@
 //                       [--source S] [--tokens T] [--beam K] [COMMON...]; defaults: the quickstart model
 //        COMMON: [--attention KIND] [--rounds N] [--only CACHE] [--profile] [--device cuda[:N]]
 //                [--precision tf32|bf16] [--no-graphs]
+#include <tapeformer/autograd/cuda/cuda.h>
 #include <tapeformer/autograd/error.h>
-#include <tapeformer/autograd/kernels/cuda.h>
 #include <tapeformer/autograd/profile.h>
-#include <tapeformer/examples/command_line.h>
-#include <tapeformer/examples/compute.h>
-#include <tapeformer/nn/generate.h>
-#include <tapeformer/nn/generate_text.h>
-#include <tapeformer/nn/translation_steps.h>
+#include <tapeformer/examples/shared/command_line.h>
+#include <tapeformer/examples/shared/compute.h>
+#include <tapeformer/nn/generation/generate.h>
+#include <tapeformer/nn/generation/generate_text.h>
+#include <tapeformer/nn/generation/translation_steps.h>
 #include <tapeformer/tests/bench/bench.h>
 #include <tapeformer/tests/bench/clock.h>
 
@@ -63,7 +63,7 @@ void compare_ways(const Workload& w, const Compute& compute, const Write& write,
     if (std::string(way.name).find(w.only) != 0) continue;
     double best = 1e300;
     TokenIds tokens;
-    const Index replayed_before = Replay::counts_of_all().replayed;
+    const Index replayed_before = CudaGraphCache::counts_of_all().replayed;
     for (Index round = 0; round <= w.rounds; ++round) {  // the first one fills the pools
       std::optional<Profile> profile;
       if (w.profiles && round == w.rounds) profile.emplace();
@@ -80,7 +80,7 @@ void compare_ways(const Workload& w, const Compute& compute, const Write& write,
       std::printf(", %6.2f times without, %s tokens", without / best,
                   tokens == expected ? "the same" : "OTHER");
     if (way.graphs) {
-      const Index replayed = Replay::counts_of_all().replayed - replayed_before;
+      const Index replayed = CudaGraphCache::counts_of_all().replayed - replayed_before;
       std::printf(", %lld of %lld steps replayed, of %lld kernels and copies",
                   static_cast<long long>(replayed / (w.rounds + 1)), static_cast<long long>(w.tokens),
                   static_cast<long long>(graph(way)));

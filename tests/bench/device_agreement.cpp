@@ -6,9 +6,9 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/ops/loss.h>
 #include <tapeformer/autograd/tape.h>
-#include <tapeformer/examples/command_line.h>
-#include <tapeformer/examples/compute.h>
-#include <tapeformer/examples/program.h>
+#include <tapeformer/examples/shared/command_line.h>
+#include <tapeformer/examples/shared/compute.h>
+#include <tapeformer/examples/shared/program.h>
 #include <tapeformer/nn/transformer/decoder_only.h>
 #include <tapeformer/nn/transformer/encoder_decoder.h>
 #include <tapeformer/optim/adamw.h>

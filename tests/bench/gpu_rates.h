@@ -1,6 +1,6 @@
 #pragma once
 
-#include <tapeformer/autograd/kernels/cuda.h>
+#include <tapeformer/autograd/cuda/cuda.h>
 #include <tapeformer/autograd/ops/matmul.h>
 #include <tapeformer/autograd/random.h>
 #include <tapeformer/tests/bench/clock.h>

@@ -6,7 +6,7 @@
 #include <tapeformer/autograd/ops/matmul.h>
 #include <tapeformer/autograd/random.h>
 #include <tapeformer/autograd/tape.h>
-#include <tapeformer/examples/command_line.h>
+#include <tapeformer/examples/shared/command_line.h>
 #include <tapeformer/tests/bench/bench.h>
 #include <tapeformer/tests/bench/clock.h>
 

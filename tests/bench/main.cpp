@@ -1,5 +1,5 @@
 // Usage: bench NAME [ARGUMENTS...]; bench --help lists the names, bench NAME --help what each takes.
-#include <tapeformer/examples/program.h>
+#include <tapeformer/examples/shared/program.h>
 #include <tapeformer/tests/bench/bench.h>
 
 #include <cstdio>

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <tapeformer/autograd/kernels/cuda.h>
+#include <tapeformer/autograd/cuda/cuda.h>
 #include <tapeformer/autograd/kernels/dropout.h>
 #include <tapeformer/autograd/ops/attention.h>
 #include <tapeformer/autograd/ops/elementwise.h>

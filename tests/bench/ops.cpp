@@ -11,7 +11,7 @@
 //          rehearsal at small sizes
 //        bench ops [...] --ask: reads cases from its input, a line each, and answers each at once
 #include <tapeformer/autograd/error.h>
-#include <tapeformer/examples/command_line.h>
+#include <tapeformer/examples/shared/command_line.h>
 #include <tapeformer/tests/bench/bandwidth.h>
 #include <tapeformer/tests/bench/bench.h>
 #include <tapeformer/tests/bench/clock.h>

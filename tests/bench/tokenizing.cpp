@@ -3,9 +3,9 @@
 //                         [--lengths FILE]
 //        bench tokenizing FILE --train SIZE [--vocabulary FILE --merges FILE to write]
 #include <tapeformer/autograd/error.h>
-#include <tapeformer/data/text_tokenizer.h>
-#include <tapeformer/data/tokenizer_file.h>
-#include <tapeformer/examples/command_line.h>
+#include <tapeformer/data/tokenizers/text_tokenizer.h>
+#include <tapeformer/data/tokenizers/tokenizer_file.h>
+#include <tapeformer/examples/shared/command_line.h>
 #include <tapeformer/tests/bench/bench.h>
 
 #include <algorithm>

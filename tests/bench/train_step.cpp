@@ -3,12 +3,12 @@
 // Usage: bench train_step [WORKLOAD[:BATCH]...] [--device cpu|cuda[:N]] [--precision f64|f32|tf32|bf16]
 //                         [--steps N] [--seconds S] [--threads N] [--batch B] [--length T] [--fused-head]
 //                         [--recompute-layers] [--no-graphs] [--profile] [--first-step] [--list]
-#include <tapeformer/autograd/kernels/cuda.h>
+#include <tapeformer/autograd/cuda/cuda.h>
 #include <tapeformer/autograd/profile.h>
 #include <tapeformer/autograd/storage.h>
-#include <tapeformer/examples/command_line.h>
-#include <tapeformer/examples/compute.h>
-#include <tapeformer/examples/program.h>
+#include <tapeformer/examples/shared/command_line.h>
+#include <tapeformer/examples/shared/compute.h>
+#include <tapeformer/examples/shared/program.h>
 #include <tapeformer/tests/bench/bench.h>
 #include <tapeformer/tests/bench/gemm_rate.h>
 #include <tapeformer/tests/bench/peak.h>

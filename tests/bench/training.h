@@ -1,9 +1,9 @@
 #pragma once
 
-#include <tapeformer/autograd/kernels/cuda.h>
+#include <tapeformer/autograd/cuda/cuda.h>
 #include <tapeformer/autograd/tape.h>
-#include <tapeformer/examples/compute.h>
-#include <tapeformer/nn/replay.h>
+#include <tapeformer/examples/shared/compute.h>
+#include <tapeformer/nn/cuda_graph_cache.h>
 #include <tapeformer/nn/transformer/decoder_only.h>
 #include <tapeformer/nn/transformer/encoder_decoder.h>
 #include <tapeformer/optim/adamw.h>
@@ -132,12 +132,13 @@ class Training {
     trainee_->module().to(variant.type);
     variant.compute.apply(trainee_->module());
     optimizer_ = std::make_unique<AdamW>(trainee_->module().parameters());
-    replay_ = std::make_unique<Replay>(trainee_->module(), variant.compute.graphs ? Replay::kMostGraphs : 0);
+    replay_ = std::make_unique<CudaGraphCache>(trainee_->module(),
+                                               variant.compute.graphs ? CudaGraphCache::kMostGraphs : 0);
   }
 
   Index parameters() const { return trainee_->module().parameter_count(); }
   Device device() const { return device_; }
-  const Replay& replay() const { return *replay_; }
+  const CudaGraphCache& replay() const { return *replay_; }
 
   /// A GPU is waited for at the step's end, and if so asked after each phase too; else its phases are only
   /// those of queueing work.
@@ -180,7 +181,7 @@ class Training {
   Device device_;
   std::unique_ptr<Trainee> trainee_;
   std::unique_ptr<AdamW> optimizer_;
-  std::unique_ptr<Replay> replay_;
+  std::unique_ptr<CudaGraphCache> replay_;
 };
 
 }  // namespace tapeformer

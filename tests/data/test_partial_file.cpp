@@ -1,8 +1,8 @@
 #include <doctest/doctest.h>
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/data/partial_file.h>
-#include <tapeformer/tests/nn/file_size_limit.h>
-#include <tapeformer/tests/nn/temporary_folder.h>
+#include <tapeformer/tests/nn/formats/file_size_limit.h>
+#include <tapeformer/tests/nn/formats/temporary_folder.h>
 
 using namespace tapeformer;
 

@@ -2,8 +2,8 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/data/hash.h>
 #include <tapeformer/data/text_corpus.h>
-#include <tapeformer/data/utf8.h>
-#include <tapeformer/tests/nn/temporary_folder.h>
+#include <tapeformer/data/tokenizers/utf8.h>
+#include <tapeformer/tests/nn/formats/temporary_folder.h>
 #include <tapeformer/tests/reference/support.h>
 
 #include <algorithm>

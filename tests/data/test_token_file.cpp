@@ -3,8 +3,8 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/data/hash.h>
 #include <tapeformer/data/token_file.h>
-#include <tapeformer/tests/nn/file_size_limit.h>
-#include <tapeformer/tests/nn/temporary_folder.h>
+#include <tapeformer/tests/nn/formats/file_size_limit.h>
+#include <tapeformer/tests/nn/formats/temporary_folder.h>
 
 #include <numeric>
 #include <sstream>

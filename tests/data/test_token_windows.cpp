@@ -2,7 +2,7 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/data/hash.h>
 #include <tapeformer/data/token_windows.h>
-#include <tapeformer/tests/nn/temporary_folder.h>
+#include <tapeformer/tests/nn/formats/temporary_folder.h>
 #include <tapeformer/tests/reference/sanitized.h>
 
 #include <algorithm>
@@ -142,11 +142,11 @@ TEST_SUITE("data/token_windows") {
           const Ids starts = reader.epoch(epoch), in_order = sorted(starts);
           CHECK(in_order.front() < size - windows * length);
           CHECK(in_order.back() + length < size);
-          bool side_by_side = true;
+          bool merge_heads = true;
           for (std::size_t i = 1; i < in_order.size(); ++i) {
-            side_by_side = side_by_side && in_order[i] == in_order[i - 1] + length;
+            merge_heads = merge_heads && in_order[i] == in_order[i - 1] + length;
           }
-          CHECK(side_by_side);
+          CHECK(merge_heads);
           if (windows > 20) {
             CHECK(starts != in_order);
             orders.insert(starts);

@@ -1,7 +1,7 @@
 #include <emulated_cuda.h>
-#include <tapeformer/autograd/kernels/cuda.h>
+#include <tapeformer/autograd/cuda/cuda.h>
+#include <tapeformer/autograd/cuda/runtime.h>
 #include <tapeformer/autograd/kernels/cuda/cublaslt.h>
-#include <tapeformer/autograd/kernels/cuda/runtime.h>
 #include <tapeformer/autograd/kernels/matmul.h>
 
 #include <algorithm>

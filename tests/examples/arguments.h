@@ -1,6 +1,6 @@
 #pragma once
 
-#include <tapeformer/examples/command_line.h>
+#include <tapeformer/examples/shared/command_line.h>
 
 #include <string>
 #include <vector>

@@ -1,8 +1,8 @@
 #pragma once
 
 #include <tapeformer/autograd/json.h>
-#include <tapeformer/examples/program.h>
-#include <tapeformer/examples/run_folder.h>
+#include <tapeformer/examples/shared/program.h>
+#include <tapeformer/examples/shared/run_folder.h>
 
 #include <nlohmann/json.hpp>
 

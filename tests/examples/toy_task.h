@@ -1,7 +1,7 @@
 #pragma once
 
 #include <tapeformer/autograd/ops/loss.h>
-#include <tapeformer/examples/training_run.h>
+#include <tapeformer/examples/shared/training_run.h>
 #include <tapeformer/nn/dropout.h>
 #include <tapeformer/nn/linear.h>
 #include <tapeformer/tests/reference/support.h>

@@ -5,7 +5,7 @@ Usage: python check_export.py EXPORTED [ORIGINAL]
 
 With ORIGINAL, the folder that was loaded for the export: transformers must compute the same logits from both. Without,
 EXPORTED holds logits.safetensors, with our `ids` and `logits`. To make such folders, run the tests of
-nn/hugging_face with TAPEFORMER_EXPORT_FOLDER naming where to put them; ORIGINAL is then one of hugging_face/.
+nn/formats/hugging_face with TAPEFORMER_EXPORT_FOLDER naming where to put them; ORIGINAL is then one of hugging_face/.
 """
 
 import pathlib

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes data/unicode_classes.cpp: which code points are letters, numbers and white space to byte-level BPE.
+"""Writes data/tokenizers/unicode_classes.cpp: which code points are letters, numbers and white space to byte-level BPE.
 
 Asks tiktoken, code point by code point, whether \\p{L}, \\p{N} and \\s match, and stops if the tokenizers package or, for
 code points that Unicode 14 assigns, the regex module sees one of them differently. Needs Python 3.11 (Unicode 14),
@@ -59,7 +59,7 @@ def main():
     check(classes)
     lines = [
         "// Made by tests/golden/make_unicode_classes.py with " + VERSIONS + ".",
-        "#include <tapeformer/data/unicode_classes.h>",
+        "#include <tapeformer/data/tokenizers/unicode_classes.h>",
         "",
         "#include <vector>",
         "",

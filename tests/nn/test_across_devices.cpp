@@ -1,14 +1,14 @@
-#include <tapeformer/autograd/kernels/cuda.h>
-#include <tapeformer/nn/checkpoint.h>
-#include <tapeformer/nn/generate.h>
-#include <tapeformer/nn/generate_text.h>
+#include <tapeformer/autograd/cuda/cuda.h>
+#include <tapeformer/nn/formats/checkpoint.h>
+#include <tapeformer/nn/generation/generate.h>
+#include <tapeformer/nn/generation/generate_text.h>
 #include <tapeformer/nn/transformer/encoder_decoder.h>
 #include <tapeformer/nn/weight_average.h>
 #include <tapeformer/optim/adamw.h>
 #include <tapeformer/optim/clip.h>
-#include <tapeformer/tests/nn/decoding_case.h>
-#include <tapeformer/tests/nn/language_case.h>
-#include <tapeformer/tests/nn/temporary_folder.h>
+#include <tapeformer/tests/nn/formats/temporary_folder.h>
+#include <tapeformer/tests/nn/generation/decoding_case.h>
+#include <tapeformer/tests/nn/generation/language_case.h>
 
 #include <algorithm>
 #include <cmath>

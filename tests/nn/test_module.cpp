@@ -1,9 +1,9 @@
+#include <tapeformer/autograd/cuda/cuda.h>
 #include <tapeformer/autograd/error.h>
-#include <tapeformer/autograd/kernels/cuda.h>
 #include <tapeformer/autograd/ops/elementwise.h>
 #include <tapeformer/autograd/ops/reduce.h>
-#include <tapeformer/nn/checkpoint.h>
 #include <tapeformer/nn/dropout.h>
+#include <tapeformer/nn/formats/checkpoint.h>
 #include <tapeformer/nn/linear.h>
 #include <tapeformer/tests/nn/module_case.h>
 #include <tapeformer/tests/reference/support.h>

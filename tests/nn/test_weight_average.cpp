@@ -1,8 +1,8 @@
 #include <tapeformer/autograd/error.h>
-#include <tapeformer/nn/checkpoint.h>
+#include <tapeformer/nn/formats/checkpoint.h>
 #include <tapeformer/nn/linear.h>
 #include <tapeformer/nn/weight_average.h>
-#include <tapeformer/tests/nn/temporary_folder.h>
+#include <tapeformer/tests/nn/formats/temporary_folder.h>
 #include <tapeformer/tests/reference/support.h>
 
 #include <doctest/doctest.h>

@@ -1,6 +1,6 @@
 #include <tapeformer/autograd/json.h>
 #include <tapeformer/autograd/tape.h>
-#include <tapeformer/nn/safetensors.h>
+#include <tapeformer/nn/formats/safetensors.h>
 #include <tapeformer/tests/reference/golden.h>
 
 #include <nlohmann/json.hpp>

@@ -4,21 +4,24 @@ namespace tapeformer::kernels {
 
 template <class Rule>
 void check_ids(Cpu, Index count, const std::int32_t* ids, const Rule& rule, std::int32_t* counted,
-               cuda::Offence* offence) {
+               cuda::DeviceErrorSlot* error) {
   std::int32_t counts = 0;
   for (Index i = 0; i < count; ++i) {
     if (rule.counts(ids, i)) {
       ++counts;
     } else if (!rule.allows(ids, i)) {
-      *offence = {i, ids[i]};
+      *error = {i, ids[i]};
       break;
     }
   }
   *counted = counts;
 }
 
-template void check_ids(Cpu, Index, const std::int32_t*, const IdRange&, std::int32_t*, cuda::Offence*);
-template void check_ids(Cpu, Index, const std::int32_t*, const RisingStarts&, std::int32_t*, cuda::Offence*);
-template void check_ids(Cpu, Index, const std::int32_t*, const LengthsWithin&, std::int32_t*, cuda::Offence*);
+template void check_ids(Cpu, Index, const std::int32_t*, const IdRange&, std::int32_t*,
+                        cuda::DeviceErrorSlot*);
+template void check_ids(Cpu, Index, const std::int32_t*, const RisingStarts&, std::int32_t*,
+                        cuda::DeviceErrorSlot*);
+template void check_ids(Cpu, Index, const std::int32_t*, const LengthsWithin&, std::int32_t*,
+                        cuda::DeviceErrorSlot*);
 
 }  // namespace tapeformer::kernels

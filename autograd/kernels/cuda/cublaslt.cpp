@@ -1,8 +1,8 @@
 #include <cublasLt.h>
 #include <dlfcn.h>
+#include <tapeformer/autograd/cuda/runtime.h>
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/kernels/cuda/cublaslt.h>
-#include <tapeformer/autograd/kernels/cuda/runtime.h>
 
 #include <algorithm>
 #include <cstdint>

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <tapeformer/autograd/kernels/cuda/runtime.h>
+#include <tapeformer/autograd/cuda/runtime.h>
 
 #if !defined(__CUDACC__)
 #include <cuda_emulator.h>  // the host plays the device, in the tests

@@ -1,4 +1,4 @@
-#include <tapeformer/autograd/kernels/cuda.h>
+#include <tapeformer/autograd/cuda/cuda.h>
 #include <tapeformer/autograd/kernels/cuda/map.h>
 #include <tapeformer/autograd/kernels/cuda/sort.h>
 #include <tapeformer/autograd/kernels/embedding.h>

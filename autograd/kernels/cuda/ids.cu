@@ -24,16 +24,16 @@ __device__ Found joined(Found own, Index none) {
 }
 
 __device__ void tell(const Found& found, Index count, const std::int32_t* ids, std::int32_t* counted,
-                     cuda::Offence* offence) {
+                     cuda::DeviceErrorSlot* error) {
   if (threadIdx.x != 0) return;
   *counted = found.counted;
-  if (found.first < count) *offence = {found.first, ids[found.first]};
+  if (found.first < count) *error = {found.first, ids[found.first]};
 }
 
 /// What a block finds in its kIdsOfBlock; a single block tells it.
 template <class Rule>
 __global__ void check_ids_kernel(Index count, const std::int32_t* ids, Rule rule, Found* parts,
-                                 std::int32_t* counted, cuda::Offence* offence) {
+                                 std::int32_t* counted, cuda::DeviceErrorSlot* error) {
   const Index from = blockIdx.x * kIdsOfBlock, end = from + kIdsOfBlock < count ? from + kIdsOfBlock : count;
   Found own{count, 0};
   for (Index i = from + threadIdx.x; i < end; i += kThreads) {
@@ -41,39 +41,41 @@ __global__ void check_ids_kernel(Index count, const std::int32_t* ids, Rule rule
     if (own.first == count && !rule.allows(ids, i)) own.first = i;
   }
   const Found all = joined(own, count);
-  if (parts == nullptr) return tell(all, count, ids, counted, offence);
+  if (parts == nullptr) return tell(all, count, ids, counted, error);
   if (threadIdx.x == 0) parts[blockIdx.x] = all;
 }
 
 /// One block.
 __global__ void join_ids_kernel(Index count, const std::int32_t* ids, Index blocks, const Found* parts,
-                                std::int32_t* counted, cuda::Offence* offence) {
+                                std::int32_t* counted, cuda::DeviceErrorSlot* error) {
   Found own{count, 0};
   for (Index i = threadIdx.x; i < blocks; i += kThreads)
     own = {Earlier{}(own.first, parts[i].first), own.counted + parts[i].counted};
-  tell(joined(own, count), count, ids, counted, offence);
+  tell(joined(own, count), count, ids, counted, error);
 }
 
 }  // namespace
 
 template <class Rule>
 void check_ids(Cuda on, Index count, const std::int32_t* ids, const Rule& rule, std::int32_t* counted,
-               cuda::Offence* offence) {
+               cuda::DeviceErrorSlot* error) {
   const Index blocks = count == 0 ? 1 : (count + kIdsOfBlock - 1) / kIdsOfBlock;
   const auto queue = [&](Found* parts) {
     launch(on, "check_ids", check_ids_kernel<Rule>, dim3(static_cast<unsigned>(blocks)), dim3(kThreads), 0,
-           count, ids, rule, parts, counted, offence);
+           count, ids, rule, parts, counted, error);
   };
   if (blocks == 1) return queue(nullptr);
   const Scratch<Found> parts(on, blocks);
   queue(parts.data());
   launch(on, "check_ids", join_ids_kernel, dim3(1), dim3(kThreads), 0, count, ids, blocks, parts.data(),
-         counted, offence);
+         counted, error);
 }
 
-template void check_ids(Cuda, Index, const std::int32_t*, const IdRange&, std::int32_t*, cuda::Offence*);
-template void check_ids(Cuda, Index, const std::int32_t*, const RisingStarts&, std::int32_t*, cuda::Offence*);
+template void check_ids(Cuda, Index, const std::int32_t*, const IdRange&, std::int32_t*,
+                        cuda::DeviceErrorSlot*);
+template void check_ids(Cuda, Index, const std::int32_t*, const RisingStarts&, std::int32_t*,
+                        cuda::DeviceErrorSlot*);
 template void check_ids(Cuda, Index, const std::int32_t*, const LengthsWithin&, std::int32_t*,
-                        cuda::Offence*);
+                        cuda::DeviceErrorSlot*);
 
 }  // namespace tapeformer::kernels

@@ -1,4 +1,4 @@
-#include <tapeformer/autograd/kernels/cuda/attention_paths.h>
+#include <tapeformer/autograd/kernels/cuda/attention/paths.h>
 #include <tapeformer/autograd/kernels/cuda/pack.h>
 #include <tapeformer/autograd/kernels/cuda/rows.h>
 #include <tapeformer/autograd/kernels/cuda/scratch.h>

@@ -1,5 +1,5 @@
+#include <tapeformer/autograd/cuda/graph.h>
 #include <tapeformer/autograd/kernels/cuda/device.h>
-#include <tapeformer/autograd/kernels/cuda_graph.h>
 
 #include <algorithm>
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <tapeformer/autograd/kernels/cuda.h>
+#include <tapeformer/autograd/cuda/cuda.h>
 #include <tapeformer/autograd/kernels/write.h>
 
 namespace tapeformer::kernels {

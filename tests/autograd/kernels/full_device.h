@@ -1,8 +1,8 @@
 #pragma once
 
 #include <doctest/doctest.h>
+#include <tapeformer/autograd/cuda/cuda.h>
 #include <tapeformer/autograd/error.h>
-#include <tapeformer/autograd/kernels/cuda.h>
 #include <tapeformer/autograd/storage.h>
 
 #include <cstddef>

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <tapeformer/autograd/kernels/cuda/attention_paths.h>
+#include <tapeformer/autograd/kernels/cuda/attention/paths.h>
 #include <tapeformer/tests/autograd/kernels/cuda_case.h>
 
 #include <algorithm>

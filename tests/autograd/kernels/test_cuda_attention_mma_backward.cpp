@@ -1,5 +1,5 @@
 #include <cuda_emulator.h>
-#include <tapeformer/autograd/kernels/cuda/attention_paths.h>
+#include <tapeformer/autograd/kernels/cuda/attention/paths.h>
 #include <tapeformer/autograd/ops/attention_plan.h>
 #include <tapeformer/tests/autograd/kernels/cuda_case.h>
 #include <tapeformer/tests/autograd/ops/attention_random.h>

@@ -22,7 +22,7 @@ Tensor host_ids(const Shape& shape, Index end, Generator& random) {
 
 /// What is thrown until everything that `run` queues is done.
 template <class F>
-std::string offence_of(F&& run) {
+std::string device_error_of(F&& run) {
   return message_of<ShapeError>([&] {
     run();
     cuda::synchronize(0);
@@ -109,13 +109,13 @@ TEST_SUITE("autograd/kernels/cuda_embedding") {
           for (Index i = at; i < count; i += 3) ids.data<std::int32_t>()[i] = wrong;
           const Tensor table = host_normal({7, 3}, random), x = host_normal({1, count, 7}, random);
           const auto look_up = [&](Device device) {
-            return offence_of([&] { embedding(table.to(device), ids.to(device)); });
+            return device_error_of([&] { embedding(table.to(device), ids.to(device)); });
           };
           const auto lose = [&](Device device) {
-            return offence_of([&] { cross_entropy(x.to(device), ids.to(device), {5, 0}); });
+            return device_error_of([&] { cross_entropy(x.to(device), ids.to(device), {5, 0}); });
           };
           const auto lose_linear = [&](Device device) {
-            return offence_of([&] {
+            return device_error_of([&] {
               const Tensor there = x.to(device), weight = table.to(device);
               linear_cross_entropy(there, Tensor::zeros({7, 7}, DType::f64, device), {}, ids.to(device));
             });
@@ -135,9 +135,9 @@ TEST_SUITE("autograd/kernels/cuda_embedding") {
     if (!has_gpu()) return;
     const Tensor x = Tensor::full({3}, 7, DType::f32, Device::cuda());
     const Tensor index = on_gpu(Tensor::from(std::vector<std::int32_t>{2, -2000000000, 2000000000, 0}, {4}));
-    CHECK(offence_of([&] { gather(x, 0, index); }) ==
+    CHECK(device_error_of([&] { gather(x, 0, index); }) ==
           "[gather] indices must be in [0, 3); got -2000000000 at element 1 of index=i32[4]");
-    CHECK(offence_of([&] {
+    CHECK(device_error_of([&] {
             scatter_add(x, 0, on_gpu(Tensor::from(std::vector<std::int32_t>{0, 2, 5})), 5);
           }) == "[scatter_add] indices must be in [0, 5); got 5 at element 2 of index=i32[3]");
     const std::int32_t* const picks = index.address<std::int32_t>();
@@ -197,7 +197,7 @@ TEST_SUITE("autograd/kernels/cuda_rotary") {
     const Tensor x = Tensor::full({1, 4, 1, 2}, 1, DType::f64, Device::cpu());
     const auto turn = [&](const std::vector<std::int32_t>& at, Device device) {
       const Tensor positions = Tensor::from(at).to(device);
-      return offence_of([&] { rotary(x.to(device), positions, config); });
+      return device_error_of([&] { rotary(x.to(device), positions, config); });
     };
     CHECK(turn({0, 16, 99, 1}, Device::cuda()) == turn({0, 16, 99, 1}, Device::cpu()));
     CHECK(turn({0, 16, 99, 1}, Device::cpu()).find("got 16 in positions=i32[4]") != std::string::npos);

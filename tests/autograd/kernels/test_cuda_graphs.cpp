@@ -1,7 +1,7 @@
 #include <doctest/doctest.h>
-#include <tapeformer/autograd/kernels/cuda.h>
-#include <tapeformer/autograd/kernels/cuda_graph.h>
-#include <tapeformer/autograd/kernels/cuda_readback.h>
+#include <tapeformer/autograd/cuda/cuda.h>
+#include <tapeformer/autograd/cuda/graph.h>
+#include <tapeformer/autograd/cuda/readback.h>
 #include <tapeformer/autograd/kernels/ids.h>
 #include <tapeformer/tests/autograd/kernels/cuda_case.h>
 #include <tapeformer/tests/autograd/kernels/full_device.h>
@@ -344,11 +344,12 @@ TEST_SUITE("autograd/kernels/cuda_graphs") {
     const Tensor ids = Tensor::full({4}, 3, DType::i32, Device::cuda()),
                  counted = Tensor::zeros({1}, DType::i32, Device::cuda());
     const auto graph = captured([&] {
-      cuda::Offence* const offence = cuda::watch_for_offence(0, [](const cuda::Offence& found) {
-        return "got " + std::to_string(found.value) + " at " + std::to_string(found.position);
-      });
+      cuda::DeviceErrorSlot* const error =
+          cuda::watch_for_device_error(0, [](const cuda::DeviceErrorSlot& found) {
+            return "got " + std::to_string(found.value) + " at " + std::to_string(found.position);
+          });
       kernels::check_ids(kernels::Cuda{0}, 4, ids.address<std::int32_t>(), {0, 5},
-                         counted.address<std::int32_t>(), offence);
+                         counted.address<std::int32_t>(), error);
     });
     const auto run = [&](double id) {
       cuda::fill(0, DType::i32, 4, id, ids.address<std::int32_t>());

@@ -1,5 +1,5 @@
 #include <doctest/doctest.h>
-#include <tapeformer/autograd/kernels/cuda.h>
+#include <tapeformer/autograd/cuda/cuda.h>
 #include <tapeformer/tests/autograd/kernels/cuda_case.h>
 #include <tapeformer/tests/reference/support.h>
 
@@ -190,48 +190,48 @@ TEST_SUITE("autograd/kernels/cuda_runtime") {
   }
 }
 
-TEST_SUITE("autograd/kernels/cuda_runtime: offences") {
+TEST_SUITE("autograd/kernels/cuda_runtime: device errors") {
   /// What a kernel does that finds something wrong.
-  void offend(cuda::Offence * watch, std::int64_t position, std::int32_t value) {
+  void offend(cuda::DeviceErrorSlot * watch, std::int64_t position, std::int32_t value) {
     watch->value = value;
     watch->position = position;
   }
-  std::string described(const cuda::Offence& offence) {
-    return "[test] at " + std::to_string(offence.position) + " stands " + std::to_string(offence.value);
+  std::string described(const cuda::DeviceErrorSlot& error) {
+    return "[test] at " + std::to_string(error.position) + " stands " + std::to_string(error.value);
   }
 
   TEST_CASE("nothing is reported when nothing was wrong") {
     if (!has_gpu()) return;
-    const cuda::Offence* watch = cuda::watch_for_offence(0, described);
+    const cuda::DeviceErrorSlot* watch = cuda::watch_for_device_error(0, described);
     CHECK(watch != nullptr);
-    CHECK_NOTHROW(cuda::report_offences(0));
+    CHECK_NOTHROW(cuda::report_device_errors(0));
     CHECK_NOTHROW(cuda::synchronize(0));
   }
 
-  TEST_CASE("an offence is reported once, as its watcher describes it") {
+  TEST_CASE("a device error is reported once, as its watcher describes it") {
     if (!has_gpu()) return;
-    cuda::watch_for_offence(0, [](const cuda::Offence&) { return "the wrong one"; });
-    offend(cuda::watch_for_offence(0, described), 17, -4);
-    CHECK(message_of<ShapeError>([] { cuda::report_offences(0); }) == "[test] at 17 stands -4");
-    CHECK_NOTHROW(cuda::report_offences(0));
-    offend(cuda::watch_for_offence(0, described), 0, 5);
+    cuda::watch_for_device_error(0, [](const cuda::DeviceErrorSlot&) { return "the wrong one"; });
+    offend(cuda::watch_for_device_error(0, described), 17, -4);
+    CHECK(message_of<ShapeError>([] { cuda::report_device_errors(0); }) == "[test] at 17 stands -4");
+    CHECK_NOTHROW(cuda::report_device_errors(0));
+    offend(cuda::watch_for_device_error(0, described), 0, 5);
     CHECK(message_of<ShapeError>([] { cuda::synchronize(0); }) == "[test] at 0 stands 5");
     CHECK_NOTHROW(cuda::synchronize(0));
   }
 
-  TEST_CASE("downloads report offences too") {
+  TEST_CASE("downloads report device errors too") {
     if (!has_gpu()) return;
     const DeviceBlock block(4);
-    offend(cuda::watch_for_offence(0, described), 3, 3);
+    offend(cuda::watch_for_device_error(0, described), 3, 3);
     CHECK(message_of<ShapeError>([&] { downloaded(0, block.memory, 4); }) == "[test] at 3 stands 3");
   }
 
-  TEST_CASE("watches without end find room, and an old offence is not lost in them") {
+  TEST_CASE("watches without end find room, and an old error is not lost in them") {
     if (!has_gpu()) return;
-    for (int i = 0; i < 1000; ++i) cuda::watch_for_offence(0, described);
-    offend(cuda::watch_for_offence(0, described), 8, 9);
+    for (int i = 0; i < 1000; ++i) cuda::watch_for_device_error(0, described);
+    offend(cuda::watch_for_device_error(0, described), 8, 9);
     const std::string message = message_of<ShapeError>([] {
-      for (int i = 0; i < 1000; ++i) cuda::watch_for_offence(0, described);
+      for (int i = 0; i < 1000; ++i) cuda::watch_for_device_error(0, described);
     });
     CHECK(message == "[test] at 8 stands 9");
     CHECK_NOTHROW(cuda::synchronize(0));
@@ -240,7 +240,7 @@ TEST_SUITE("autograd/kernels/cuda_runtime: offences") {
   TEST_CASE("what a watcher holds is let go when its kernel is done") {
     if (!has_gpu()) return;
     const auto held = std::make_shared<int>(1);
-    cuda::watch_for_offence(0, [held](const cuda::Offence&) { return ""; });
+    cuda::watch_for_device_error(0, [held](const cuda::DeviceErrorSlot&) { return ""; });
     CHECK(held.use_count() == 2);
     cuda::synchronize(0);
     CHECK(held.use_count() == 1);

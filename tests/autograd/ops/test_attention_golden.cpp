@@ -1,4 +1,4 @@
-#include <tapeformer/nn/safetensors.h>
+#include <tapeformer/nn/formats/safetensors.h>
 #include <tapeformer/tests/autograd/ops/attention_case.h>
 
 #include <nlohmann/json.hpp>

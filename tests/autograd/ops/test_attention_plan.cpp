@@ -72,7 +72,7 @@ TEST_SUITE("autograd/ops/attention_plan") {
     frozen.set_trainable(false);
     options.mask = frozen;
     CHECK(!needs_composed("test", options));
-    const RecordingPause pause;
+    const NoGradGuard pause;
     options.mask = bias;
     CHECK(!needs_composed("test", options));
   }

@@ -2,7 +2,7 @@
 #include <tapeformer/autograd/ops/loss.h>
 #include <tapeformer/autograd/ops/normalization.h>
 #include <tapeformer/autograd/ops/softmax.h>
-#include <tapeformer/nn/strict_json.h>
+#include <tapeformer/nn/formats/strict_json.h>
 #include <tapeformer/tests/autograd/ops/attention_case.h>
 #include <tapeformer/tests/reference/sanitized.h>
 

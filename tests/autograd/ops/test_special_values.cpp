@@ -1,7 +1,7 @@
 #include <doctest/doctest.h>
 #include <tapeformer/autograd/ops/elementwise.h>
 #include <tapeformer/autograd/tape.h>
-#include <tapeformer/nn/strict_json.h>
+#include <tapeformer/nn/formats/strict_json.h>
 #include <tapeformer/tests/reference/support.h>
 
 #include <cmath>

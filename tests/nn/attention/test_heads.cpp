@@ -46,9 +46,9 @@ TEST_SUITE("nn/attention/heads") {
 
   TEST_CASE("columns become heads and go side by side again") {
     const Tensor x = random_values({2, 3, 8}, 1);
-    const Tensor heads = by_heads(x, 4);
+    const Tensor heads = split_heads(x, 4);
     CHECK(heads.shape() == Shape{2, 3, 4, 2});
-    CHECK(same_bits(side_by_side(heads), x));
+    CHECK(same_bits(merge_heads(heads), x));
     CHECK(same_bits(heads_at(x, 0, 4, 2), heads));
     CHECK(same_bits(heads_at(x, 2, 3, 2), slice(heads, 2, 1, 3)));
   }

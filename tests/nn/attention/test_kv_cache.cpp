@@ -148,7 +148,7 @@ TEST_SUITE("nn/attention/kv_cache") {
         tape.watch(watched);
         CHECK(message_of<TapeError>([&] {
                 cache->append(watched, values(2, 1));
-              }).find("try without a cache, or RecordingPause") != std::string::npos);
+              }).find("try without a cache, or NoGradGuard") != std::string::npos);
       }
       CHECK(cache->length() == 4);
       cache->append(keys(2, 2), values(2, 2));

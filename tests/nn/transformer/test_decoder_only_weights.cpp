@@ -1,6 +1,6 @@
 #include <tapeformer/autograd/error.h>
-#include <tapeformer/nn/checkpoint.h>
-#include <tapeformer/tests/nn/temporary_folder.h>
+#include <tapeformer/nn/formats/checkpoint.h>
+#include <tapeformer/tests/nn/formats/temporary_folder.h>
 #include <tapeformer/tests/nn/transformer/decoder_only_case.h>
 
 #include <doctest/doctest.h>

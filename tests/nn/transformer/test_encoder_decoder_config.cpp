@@ -1,9 +1,9 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/ops/shape.h>
-#include <tapeformer/nn/checkpoint.h>
+#include <tapeformer/nn/formats/checkpoint.h>
 #include <tapeformer/nn/transformer/encoder_decoder.h>
+#include <tapeformer/tests/nn/formats/temporary_folder.h>
 #include <tapeformer/tests/nn/module_case.h>
-#include <tapeformer/tests/nn/temporary_folder.h>
 
 #include <doctest/doctest.h>
 

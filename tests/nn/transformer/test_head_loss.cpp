@@ -51,7 +51,7 @@ TEST_SUITE("nn/transformer/head_loss") {
         REQUIRE(got.gradients.size() == expected.gradients.size());
         for (std::size_t i = 0; i < got.gradients.size(); ++i)
           CHECK(relative_error(got.gradients[i], expected.gradients[i]) < 1e-13);
-        const RecordingPause pause;
+        const NoGradGuard pause;
         CHECK(head_loss(head, states(), targets(), kOptions, config).item() ==
               doctest::Approx(expected.loss.item()).epsilon(1e-13));
       }

@@ -1,6 +1,6 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/nn/transformer/layer_caches.h>
-#include <tapeformer/tests/nn/language_case.h>
+#include <tapeformer/tests/nn/generation/language_case.h>
 
 #include <doctest/doctest.h>
 

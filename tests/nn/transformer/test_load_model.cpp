@@ -1,8 +1,8 @@
 #include <tapeformer/autograd/json.h>
-#include <tapeformer/nn/checkpoint.h>
+#include <tapeformer/nn/formats/checkpoint.h>
 #include <tapeformer/nn/transformer/decoder_only.h>
 #include <tapeformer/nn/transformer/load_model.h>
-#include <tapeformer/tests/nn/temporary_folder.h>
+#include <tapeformer/tests/nn/formats/temporary_folder.h>
 #include <tapeformer/tests/nn/transformer/decoder_only_case.h>
 
 #include <doctest/doctest.h>

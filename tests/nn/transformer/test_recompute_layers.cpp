@@ -4,7 +4,7 @@
 #include <tapeformer/nn/transformer/encoder_decoder.h>
 #include <tapeformer/optim/adamw.h>
 #include <tapeformer/optim/clip.h>
-#include <tapeformer/tests/nn/language_case.h>
+#include <tapeformer/tests/nn/generation/language_case.h>
 #include <tapeformer/tests/reference/gradcheck_table.h>
 
 using namespace tapeformer;
@@ -221,7 +221,7 @@ TEST_SUITE("nn/transformer/recompute_layers") {
     const Tensor loss = model.loss(random_ids({2, 6}, 13, 4), random_ids({2, 6}, 13, 5));
     model.eval();
     CHECK(message_of<TapeError>([&] { tape.backward(loss); }) ==
-          "[recomputed] the body must compute the same again; it drew 2 numbers at first, and now 0; try "
+          "[checkpoint] the body must compute the same again; it drew 2 numbers at first, and now 0; try "
           "changing modes and weights behind the reverse pass");
   }
 }

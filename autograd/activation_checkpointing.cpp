@@ -1,0 +1,107 @@
+#include <tapeformer/autograd/activation_checkpointing.h>
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/number_of.h>
+
+#include <string>
+
+namespace tapeformer {
+
+/// What a tape records while one lives is forgotten at its end.
+class Forgetting {
+ public:
+  explicit Forgetting(Tape& tape)
+      : tape_(tape), first_slot_(tape.slots_.size()), outer_(std::exchange(tape.forgets_, true)) {
+    tape.begin_part();
+  }
+  ~Forgetting() {
+    tape_.forgets_ = outer_;
+    tape_.forget(tape_.nodes_.size(), first_slot_);
+  }
+  Forgetting(const Forgetting&) = delete;
+  Forgetting& operator=(const Forgetting&) = delete;
+
+  /// Neither what was there before nor unknown to the tape.
+  bool has_computed(const Tensor& y) const { return y.defined() && y.state()->tape == tape_.ids_.back(); }
+
+ private:
+  Tape& tape_;
+  std::size_t first_slot_;
+  bool outer_;
+};
+
+namespace {
+
+constexpr const char* kOp = "checkpoint";
+
+[[noreturn]] void throw_otherwise(const std::string& what) {
+  throw TapeError(std::string("[") + kOp + "] the body must compute the same again; " + what +
+                  "; try changing modes and weights behind the reverse pass");
+}
+
+/// A body and what it drew the first time.
+struct Segment : Pooled {
+  explicit Segment(ComposedFallback function) : body(std::move(function)) {}
+
+  Tensor run(bool again) {
+    struct Running : detail::Draws {
+      Running(PooledVector<std::uint64_t>& drawn, bool is_again)
+          : Draws{drawn, is_again, 0, detail::running_draws} {
+        detail::running_draws = this;
+      }
+      ~Running() { detail::running_draws = outer; }
+    } running(numbers, again);
+    Tensor y = body();
+    if (again && running.next != numbers.size()) {
+      throw_otherwise("it drew " + number_of(numbers.size(), "number") + " at first, and now " +
+                      std::to_string(running.next));
+    }
+    return y;
+  }
+
+  ComposedFallback body;
+  PooledVector<std::uint64_t> numbers;
+};
+
+}  // namespace
+
+namespace detail {
+
+bool draw_again(std::uint64_t& number) {
+  Draws* draws = running_draws;
+  while (draws != nullptr && !draws->again) draws = draws->outer;
+  if (draws == nullptr) return false;
+  if (draws->next == draws->numbers.size())
+    throw_otherwise("it drew " + number_of(draws->next, "number") + " at first, and now more");
+  number = draws->numbers[draws->next++];
+  return true;
+}
+
+void remember_draw(std::uint64_t number) {
+  for (Draws* draws = running_draws; draws != nullptr && !draws->again; draws = draws->outer)
+    draws->numbers.push_back(number);
+}
+
+Tensor checkpoint(Tensors inputs, ComposedFallback body) {
+  Tape& tape = *Tape::current();
+  const Handle<Segment> segment(new Segment(std::move(body)));
+  Tensor y;
+  {
+    const Forgetting forgetting(tape);
+    y = segment->run(false);
+    if (!forgetting.has_computed(y)) return y;
+  }
+  const Shape shape = y.shape();
+  append_node(tape, kOp, inputs.begin(), inputs.size(), inputs.begin(), inputs.size(), &y, 1, {},
+              ComposedFallback::of([segment, shape] {
+                Tensor again = segment->run(true);
+                if (again.shape() != shape) {
+                  throw_otherwise("its result had the shape " + shape.text() + " at first, and now is " +
+                                  again.describe());
+                }
+                return again;
+              }));
+  return y;
+}
+
+}  // namespace detail
+}  // namespace tapeformer

@@ -1,0 +1,71 @@
+#pragma once
+
+#include <tapeformer/autograd/dtype.h>
+#include <tapeformer/autograd/shape.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+
+/// What NVIDIA GPUs do for storage and tensors, in plain C++. A build without CUDA has no device, and its
+/// functions throw DeviceError. Work is queued: one stream of kernels a device, in the order of the calls;
+/// only what says that it waits does.
+namespace tapeformer::cuda {
+
+/// 0 where there is no GPU, no driver, or no CUDA in this build.
+int device_count();
+/// Why there are no more devices, e.g. "this build has no CUDA (configure with -DTAPEFORMER_CUDA=ON)".
+std::string availability();
+/// "NVIDIA H200, 139 GiB, sm_90"
+std::string device_name(int device);
+
+/// Memory of a device, from the toolkit's pool, which keeps what is freed. Ordered with the device's kernels.
+/// Throws: DeviceError with what was asked, what is held, and what would help.
+void* allocate(int device, std::size_t bytes);
+void release(int device, void* block, std::size_t bytes) noexcept;
+struct MemoryStatistics {
+  std::int64_t held_bytes = 0, in_use_bytes = 0, peak_bytes = 0;
+};
+MemoryStatistics memory_statistics(int device);
+/// True when the host may read and write a device's memory as its own: in tests, where memory is managed
+/// (TAPEFORMER_CUDA_MEMORY=managed) and each kernel is waited for.
+bool is_host_readable();
+
+/// Copies through pinned memory on a stream of its own, so that it runs beside kernels queued before; kernels
+/// queued later see it. Returns when `from` may be reused. `to` comes from allocate_for_upload().
+void upload(int device, void* to, const void* from, std::size_t bytes);
+/// Memory that an upload may fill without waiting for the kernels that are queued. Freed by release().
+void* allocate_for_upload(int device, std::size_t bytes);
+/// Into memory that kernels may be using: ordered with them. Returns when `from` may be reused.
+void overwrite(int device, void* to, const void* from, std::size_t bytes);
+/// Waits for the kernels queued before.
+void download(int device, void* to, const void* from, std::size_t bytes);
+void copy(int device, void* to, const void* from, std::size_t bytes);
+/// From one device to another.
+void copy_across(int to_device, void* to, int from_device, const void* from, std::size_t bytes);
+/// Waits until everything queued is done. Throws: DeviceError when some of it failed.
+void synchronize(int device);
+
+/// Any type: bool becomes 0 and 1, a number becomes true unless it is 0.
+void fill(int device, DType type, Index count, double value, void* to);
+void convert(int device, DType from_type, const void* from, DType to_type, void* to, Index count);
+
+/// How f32 matrix products are reckoned: in f32, or with factors rounded to TF32 (10 bits), sums in f32.
+enum class MatmulPrecision : std::uint8_t { f32, tf32 };
+void set_matmul_precision(MatmulPrecision precision);
+MatmulPrecision matmul_precision();
+
+/// The first thing that a kernel found wrong with its input, in memory that both sides see.
+struct DeviceErrorSlot {
+  std::int64_t position;  ///< -1: none
+  std::int32_t value;
+};
+/// Room for a kernel that is about to be queued to leave its error in. When it has left one, a later call
+/// of report_device_errors() throws what `describe` returns as a ShapeError.
+DeviceErrorSlot* watch_for_device_error(int device,
+                                        std::function<std::string(const DeviceErrorSlot&)> describe);
+/// Costs a look at host memory; called wherever the library waits for a device or is about to queue more.
+void report_device_errors(int device);
+
+}  // namespace tapeformer::cuda

@@ -1,0 +1,155 @@
+#include <tapeformer/autograd/cuda/runtime.h>
+#include <tapeformer/autograd/error.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <memory>
+#include <utility>
+#include <vector>
+
+namespace tapeformer::cuda {
+namespace {
+
+constexpr std::size_t kWatches = 256;
+
+}  // namespace
+
+/// Errors of kernels that are queued, in mapped memory: kernels write there, the host looks.
+class Watches {
+ public:
+  explicit Watches(int device) {
+    device_state(device);
+    void* memory = nullptr;
+    check(cudaHostAlloc(&memory, kWatches * sizeof(DeviceErrorSlot),
+                        cudaHostAllocMapped | cudaHostAllocPortable),
+          "allocating mapped memory");
+    here_ = static_cast<DeviceErrorSlot*>(memory);
+    void* mapped = nullptr;
+    check(cudaHostGetDevicePointer(&mapped, memory, 0), "mapping memory");
+    there_ = static_cast<DeviceErrorSlot*>(mapped);
+  }
+
+  bool is_full() const { return count_ == kWatches; }
+  DeviceErrorSlot* add(std::function<std::string(const DeviceErrorSlot&)> describe) {
+    here_[count_] = {-1, 0};
+    describe_[count_] = std::move(describe);
+    return there_ + count_++;
+  }
+  bool has_error() const { return failed() < count_; }
+  /// The first error in words, empty for none; there is none then.
+  std::string settle() {
+    const std::size_t first = failed();
+    std::string message;
+    if (first < count_) message = describe_[first](here_[first]);
+    for (std::size_t i = first; i < count_; ++i) here_[i] = {-1, 0};
+    return message;
+  }
+  void clear() {
+    for (std::size_t i = 0; i < count_; ++i) describe_[i] = nullptr;
+    count_ = 0;
+  }
+
+ private:
+  std::size_t failed() const {
+    for (std::size_t i = 0; i < count_; ++i) {
+      if (static_cast<const volatile DeviceErrorSlot&>(here_[i]).position >= 0) return i;
+    }
+    return count_;
+  }
+
+  DeviceErrorSlot *here_ = nullptr, *there_ = nullptr;
+  std::size_t count_ = 0;
+  std::array<std::function<std::string(const DeviceErrorSlot&)>, kWatches> describe_;
+};
+
+namespace {
+
+struct DeviceWatches {
+  std::shared_ptr<Watches> queued;                  // of kernels that run once
+  std::vector<std::shared_ptr<Watches>> launched;   // of graphs that may be running
+  std::vector<std::shared_ptr<Watches>> of_graphs;  // all of them; nobody else holds those that are free
+};
+
+std::mutex& guard() {
+  static std::mutex* const mutex = new std::mutex;
+  return *mutex;
+}
+
+DeviceWatches& watches_of(int device) {
+  static auto* const of_devices = new std::map<int, DeviceWatches>;
+  return (*of_devices)[device];
+}
+
+void wait_for_kernels(int device) {
+  check(cudaStreamSynchronize(device_state(device).kernels), "waiting for kernels");
+}
+
+/// When all kernels have run: throws if one has left a device error.
+void settle(DeviceWatches& watches) {
+  std::string message;
+  if (watches.queued) {
+    message = watches.queued->settle();
+    watches.queued->clear();
+  }
+  for (const std::shared_ptr<Watches>& launched : watches.launched) {
+    const std::string another = launched->settle();
+    if (message.empty()) message = another;
+  }
+  watches.launched.clear();
+  if (!message.empty()) throw ShapeError(message);
+}
+
+}  // namespace
+
+DeviceErrorSlot* watch_for_device_error(int device,
+                                        std::function<std::string(const DeviceErrorSlot&)> describe) {
+  const std::lock_guard<std::mutex> lock(guard());
+  if (captured_here != nullptr) {
+    if (captured_here->watches->is_full()) throw NotCapturable("[cuda] too many checks for one graph");
+    return captured_here->watches->add(std::move(describe));
+  }
+  DeviceWatches& watches = watches_of(device);
+  if (!watches.queued) watches.queued = std::make_shared<Watches>(device);
+  if (watches.queued->is_full()) {
+    wait_for_kernels(device);
+    settle(watches);
+  }
+  return watches.queued->add(std::move(describe));
+}
+
+std::shared_ptr<Watches> watches_for_graph(int device) {
+  const std::lock_guard<std::mutex> lock(guard());
+  std::vector<std::shared_ptr<Watches>>& all = watches_of(device).of_graphs;
+  auto found = std::find_if(all.begin(), all.end(), [](const auto& each) { return each.use_count() == 1; });
+  if (found == all.end()) found = all.insert(all.end(), std::make_shared<Watches>(device));
+  (*found)->clear();
+  return *found;
+}
+
+void watch_launch(int device, const std::shared_ptr<Watches>& watches) {
+  const std::lock_guard<std::mutex> lock(guard());
+  std::vector<std::shared_ptr<Watches>>& launched = watches_of(device).launched;
+  if (std::find(launched.begin(), launched.end(), watches) == launched.end()) launched.push_back(watches);
+}
+
+void report_device_errors(int device) {
+  if (is_capturing()) return;  // later: a capture must not wait
+  const std::lock_guard<std::mutex> lock(guard());
+  DeviceWatches& watches = watches_of(device);
+  const auto has_error = [](const auto& each) { return each->has_error(); };
+  const bool found = (watches.queued && watches.queued->has_error()) ||
+                     std::any_of(watches.launched.begin(), watches.launched.end(), has_error);
+  if (!found) return;
+  wait_for_kernels(device);  // one that has left a device error may yet find another before it
+  settle(watches);
+}
+
+void finish_kernels(int device) {
+  refuse_in_capture("waiting for the device");
+  const std::lock_guard<std::mutex> lock(guard());
+  wait_for_kernels(device);
+  settle(watches_of(device));
+}
+
+}  // namespace tapeformer::cuda

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+
+namespace tapeformer::cuda {
+
+struct ReadbackSlot;
+
+/// A few bytes on their way from a device, as they are when the kernels queued before have run. Nothing waits
+/// until somebody asks for them.
+class Readback {
+ public:
+  static constexpr std::size_t kMostBytes = 64;
+  /// Throws: NotCapturable in a capture
+  Readback(int device, const void* from, std::size_t bytes);
+  ~Readback();
+  Readback(const Readback&) = delete;
+  Readback& operator=(const Readback&) = delete;
+
+  /// Waits for the bytes; here they are. Throws: ShapeError if a kernel before has left a device error
+  const void* wait();
+
+ private:
+  [[maybe_unused]] int device_;  // a build without GPUs has no use for it
+  std::unique_ptr<ReadbackSlot> slot_;
+};
+
+}  // namespace tapeformer::cuda

@@ -1,0 +1,125 @@
+#pragma once
+
+#include <tapeformer/autograd/cuda/arena.h>
+#include <tapeformer/autograd/cuda/cuda.h>
+#include <tapeformer/autograd/cuda/graph.h>
+#include <tapeformer/autograd/cuda/readback.h>
+#include <tapeformer/autograd/kernels/write.h>
+
+#if __has_include(<emulated_cuda.h>)
+#include <emulated_cuda.h>  // the host plays the devices, in the tests
+#else
+#include <cuda_runtime.h>
+#endif
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <utility>
+#include <vector>
+
+/// What the sources of this folder share about devices; the rest of the library knows kernels/cuda.h alone.
+namespace tapeformer::cuda {
+
+/// Throws: as fail(), what was being done and why it failed
+void check(cudaError_t status, const char* doing);
+/// Throws: DeviceError; in a capture NotCapturable, since the same work may do outside of one, or fail there
+[[noreturn]] void fail(const std::string& message);
+
+/// Pinned memory on its way to a device, filled from the front; free again when `sent` has happened.
+struct StagingBuffer {
+  char* bytes = nullptr;
+  std::size_t filled = 0;
+  cudaEvent_t sent = nullptr;
+};
+/// The buffers of one stream, used in turn.
+struct Staging {
+  std::vector<StagingBuffer> buffers;
+  std::size_t current = 0;
+};
+
+/// Pinned memory for a Readback.
+struct ReadbackSlot {
+  void* bytes = nullptr;
+  cudaEvent_t arrived = nullptr;
+};
+
+/// Room for what kernels find wrong, and how to say it; device_errors.cpp.
+class Watches;
+
+/// What becomes a Graph, from the beginning of its capture on.
+struct GraphState {
+  int device = 0;
+  cudaGraphExec_t exec = nullptr;
+  std::size_t nodes = 0;
+  std::shared_ptr<Watches> watches;
+  std::thread::id maker = std::this_thread::get_id();
+};
+/// What this thread captures, or nullptr.
+extern thread_local GraphState* captured_here;
+
+struct DeviceState {
+  explicit DeviceState(int index);
+  DeviceState(const DeviceState&) = delete;
+  DeviceState& operator=(const DeviceState&) = delete;
+
+  int index;
+  cudaStream_t kernels = nullptr, copies = nullptr;
+  cudaMemPool_t pool = nullptr;
+  std::atomic<std::int64_t> in_use_bytes{0}, peak_bytes{0};
+  std::atomic<std::int64_t> recent_base_bytes{0}, recent_peak_bytes{0};  ///< see exchange_recent_peak()
+
+  Arena arena;                                 ///< of the graphs
+  std::atomic<GraphState*> captured{nullptr};  ///< whichever thread does it
+
+  std::mutex listing;               ///< guards what follows
+  std::vector<GraphState*> graphs;  ///< those that can run
+
+  std::mutex sending;  ///< held while a thread fills staging buffers or takes a slot; guards what follows
+  Staging to_uploads, to_kernels;
+  cudaEvent_t uploaded = nullptr;
+  std::vector<ReadbackSlot> slots;
+  std::map<const void*, std::size_t> shared_allowed;  ///< of each kernel
+
+  std::mutex releasing;  ///< guards what follows
+  std::vector<std::pair<void*, std::size_t>> released_in_capture;
+};
+/// Makes `device` this thread's current one.
+DeviceState& device_state(int device);
+/// The same for what must not throw: of a device that has been used.
+DeviceState& used_device_state(int device) noexcept;
+
+/// Waits for the kernels queued before. Throws: ShapeError if one has left a device error
+void finish_kernels(int device);
+/// What the copies' stream has been given is there for the kernels queued from now on.
+void order_behind_uploads(DeviceState& state);
+/// Memory for graphs, for as long as the device has some.
+void* make_segment(DeviceState& state, std::size_t bytes);
+/// When no graph is left: segments that nobody uses.
+void drop_unused_segments(DeviceState& state) noexcept;
+/// For work that finds no memory: ends the graphs and gives back what they compute in. Nothing that they have
+/// been launched for may be running. False if one is another thread's.
+bool graphs_give_way(DeviceState& state) noexcept;
+/// Ends what release() could not do during a capture.
+void release_deferred(DeviceState& state) noexcept;
+/// Empty Watches, for one graph.
+std::shared_ptr<Watches> watches_for_graph(int device);
+/// Looks at them until the kernels queued so far have run.
+void watch_launch(int device, const std::shared_ptr<Watches>& watches);
+/// In managed memory the host may look at results as soon as a call returns: waits for what was queued.
+void wait_if_host_readable(cudaStream_t stream, const char* doing);
+
+}  // namespace tapeformer::cuda
+
+namespace tapeformer::kernels {
+
+/// Makes `on` the current device; its stream of kernels.
+cudaStream_t stream_of(Cuda on);
+/// Allows a kernel so much dynamic shared memory. Unasked it has what it declares itself and this in 48 KiB.
+void allow_shared(Cuda on, const void* kernel, std::size_t bytes);
+/// Throws: DeviceError that names the kernel if its launch failed
+void check_launch(cudaStream_t stream, const char* name);
+
+}  // namespace tapeformer::kernels

@@ -1,0 +1,50 @@
+# The CUDA backend of the library: needs nvcc, the runtime and cuBLASLt of the CUDA Toolkit, 12 or newer.
+set(TAPEFORMER_CUDA_ARCHITECTURES "80-real;90-real;90a-real;90-virtual" CACHE STRING
+  "GPUs to compile for, as CMAKE_CUDA_ARCHITECTURES; newer ones translate what is virtual when a program starts")
+if(NOT CMAKE_CUDA_COMPILER AND NOT DEFINED ENV{CUDACXX})
+  find_program(TAPEFORMER_NVCC nvcc HINTS ENV CUDA_PATH /usr/local/cuda PATH_SUFFIXES bin)
+  if(NOT TAPEFORMER_NVCC)
+    message(FATAL_ERROR "TAPEFORMER_CUDA=ON needs the CUDA Toolkit, 12 or newer, and there is no nvcc on PATH or in "
+      "/usr/local/cuda/bin; install it, say where nvcc is (-DCMAKE_CUDA_COMPILER=...), or build without CUDA")
+  endif()
+  set(CMAKE_CUDA_COMPILER ${TAPEFORMER_NVCC})
+endif()
+set(CMAKE_CUDA_ARCHITECTURES ${TAPEFORMER_CUDA_ARCHITECTURES})
+enable_language(CUDA)
+if(CMAKE_CUDA_COMPILER_VERSION VERSION_LESS 12)
+  message(FATAL_ERROR "TAPEFORMER_CUDA=ON needs the CUDA Toolkit, 12 or newer; got ${CMAKE_CUDA_COMPILER_VERSION} "
+    "(${CMAKE_CUDA_COMPILER})")
+endif()
+find_package(CUDAToolkit 12 REQUIRED)
+
+# What needs instructions of compute capability 9.0 alone is compiled for it alone, and called there alone.
+set(hopper_sources ${TAPEFORMER_CUDA_SOURCES})
+list(FILTER hopper_sources INCLUDE REGEX "/hopper[^/]*\\.cu$")
+list(REMOVE_ITEM TAPEFORMER_CUDA_SOURCES ${hopper_sources})
+add_library(tapeformer_hopper OBJECT ${hopper_sources})
+target_include_directories(tapeformer_hopper PRIVATE ${CMAKE_BINARY_DIR}/include)
+target_sources(tapeformer PRIVATE ${TAPEFORMER_CUDA_SOURCES} $<TARGET_OBJECTS:tapeformer_hopper>)
+list(APPEND TAPEFORMER_CUDA_SOURCES ${hopper_sources})
+set_target_properties(tapeformer PROPERTIES CUDA_ARCHITECTURES "${TAPEFORMER_CUDA_ARCHITECTURES}")
+set_target_properties(tapeformer_hopper PROPERTIES CUDA_ARCHITECTURES "90a-real")
+target_compile_definitions(tapeformer PUBLIC TAPEFORMER_CUDA)
+foreach(target tapeformer tapeformer_hopper)
+  set_target_properties(${target} PROPERTIES CUDA_STANDARD 17 CUDA_STANDARD_REQUIRED ON CUDA_EXTENSIONS OFF
+    CUDA_COMPILER_LAUNCHER "${CMAKE_CUDA_COMPILER_LAUNCHER}")  # the targets are older than the language
+  target_compile_options(${target} PRIVATE
+    "$<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr;--extended-lambda;-Xcompiler=-Wall,-Wextra,-Wno-unknown-pragmas>")
+  if(TAPEFORMER_WERROR)
+    target_compile_options(${target} PRIVATE
+      "$<$<COMPILE_LANGUAGE:CUDA>:-Werror=all-warnings;-Xcompiler=-Werror>")
+  endif()
+endforeach()
+# cuBLASLt is loaded when it is needed: from where programs find libraries, where it lies here, or where a toolkit has it.
+get_filename_component(cuda_libraries "${CUDA_cublasLt_LIBRARY}" DIRECTORY)
+set_source_files_properties(autograd/kernels/cuda/cublaslt.cpp PROPERTIES COMPILE_DEFINITIONS
+  TAPEFORMER_CUDA_LIBRARIES="${cuda_libraries}")
+target_link_libraries(tapeformer PRIVATE CUDA::cudart_static ${CMAKE_DL_LIBS})
+
+# All of the library in a program that does nothing: it does not link where something is called that is not there.
+file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/whole.cpp CONTENT "int main() {}\n")
+add_executable(tapeformer_whole EXCLUDE_FROM_ALL ${CMAKE_BINARY_DIR}/whole.cpp)
+target_link_libraries(tapeformer_whole PRIVATE $<LINK_LIBRARY:WHOLE_ARCHIVE,tapeformer>)

@@ -1,0 +1,334 @@
+#include <tapeformer/autograd/kernels/cuda/attention/gradient.h>
+#include <tapeformer/autograd/kernels/cuda/attention/paths.h>
+#include <tapeformer/autograd/kernels/cuda/scratch.h>
+
+#include <algorithm>
+
+namespace tapeformer::kernels {
+namespace {
+
+constexpr int kQueryPieces = 4, kKeyPieces = 2;  // of the gradients' widths that a block sums
+
+/// delta = sum over e of dy y: what the sum over the keys of weight times its gradient must be. A warp a row.
+template <class T>
+__global__ void attention_delta_kernel(AttentionShape s, const T* y, const T* dy, const Wide<T>* log_sum,
+                                       Wide<T>* delta) {
+  using W = Wide<T>;
+  const Index first = (Index{blockIdx.x} * kBlock + threadIdx.x) / kWarp,
+              rows = s.batch * s.heads * s.queries;
+  for (Index row = first; row < rows; row += Index{gridDim.x} * kBlock / kWarp) {
+    const Index t = row % s.queries, head = row / s.queries % s.heads, b = row / s.queries / s.heads;
+    const Index at = ((b * s.queries + t) * s.heads + head) * s.value_width;
+    W sum = W(0);
+    for (Index e = threadIdx.x % kWarp; e < s.value_width; e += kWarp)
+      sum += static_cast<W>(dy[at + e]) * static_cast<W>(y[at + e]);
+    sum = warp_reduce(sum, [](W x, W other) { return x + other; });
+    if (threadIdx.x % kWarp == 0) delta[row] = log_sum[row] == kMinusInfinity<W> ? W(0) : sum;
+  }
+}
+
+/// The same from the weights themselves, whose rounding errors then cancel in the scores' gradient, and a
+/// factor that makes their sum one: exp(score - log_sum) does so only up to the rounding of large scores. A
+/// block a tile of queries.
+template <class Scores, class T>
+__global__ void __launch_bounds__(kBlock)
+    attention_shares_kernel(AttentionShape s, AttentionGradient<T> x, Wide<T>* share, Wide<T>* delta) {
+  using W = Wide<T>;
+  constexpr int kRows = kTile<W>;
+  __shared__ AttentionTile<W> tile;
+  const Index unit = blockIdx.x;
+  TilePlace place;
+  place.head = unit % s.heads, place.b = unit / s.heads % s.batch;
+  place.group = place.head / (s.heads / s.groups);
+  place.query = unit / s.heads / s.batch * kRows;
+  place.queries = static_cast<int>(min(Index{kRows}, s.queries - place.query));
+
+  load_statistics(s, x, place, tile);
+  load_ranges(s, tile, place.b, place.query, 0, s.keys);
+  const KeyRange range = union_of_ranges(s, tile, place.queries);
+  W totals[kPairs<W>] = {}, products[kPairs<W>] = {};
+  for (place.key = range.from / kRows * kRows; place.key < range.to; place.key += kRows) {
+    place.keys = static_cast<int>(min(Index{kRows}, s.keys - place.key));
+    Pairs<W> weights, dweights;
+    find_dweights<Scores>(s, x, place, tile, weights, dweights);
+    for (int i = 0; i < kPairs<W>; ++i) {
+      for (int j = 0; j < kPairs<W>; ++j) {
+        totals[i] += weights[i][j];
+        products[i] += weights[i][j] * dweights[i][j];
+      }
+    }
+  }
+  __syncthreads();
+  for (int i = 0; i < kPairs<W>; ++i) {
+    tile.scores[own_row(i)][own_column(0)] = totals[i];
+    tile.queries[own_row(i)][own_column(0)] = products[i];
+  }
+  __syncthreads();
+  if (static_cast<int>(threadIdx.x) >= place.queries) return;
+  W total = W(0), product = W(0);
+  for (int c = 0; c < kSide; ++c) {
+    total += tile.scores[threadIdx.x][c];
+    product += tile.queries[threadIdx.x][c];
+  }
+  const Index row = (place.b * s.heads + place.head) * s.queries + place.query + threadIdx.x;
+  share[row] = total > W(0) ? W(1) / total : W(1);
+  delta[row] = share[row] * product;
+}
+
+/// The gradient of this thread's columns of the weight, from its rows: adds dscore u.
+template <class W>
+__device__ void sum_angles(int count, const AttentionTile<W>& tile, W (&sums)[kColumns]) {
+  for (int i = 0; i < kPairs<W>; ++i) {
+    for (int j = 0; j < kColumns; ++j) {
+      const W query = tile.queries[own_row(i)][own_column(j)];
+      for (int c = 0; c < count; ++c) {
+        const W dscore = tile.scores[own_row(i)][c];
+        sums[j] += dscore * tanh(query + tile.keys[c][own_column(j)]);
+      }
+    }
+  }
+}
+
+/// dweight of a piece: sums[j] over the threads of a column, into `to`.
+template <class W>
+__device__ void put_weight_piece(AttentionTile<W>& tile, const W (&sums)[kColumns], Index width, W* to) {
+  for (int j = 0; j < kColumns; ++j) tile.scores[own_row(0)][own_column(j)] = sums[j];
+  __syncthreads();
+  if (threadIdx.x < kPiece && threadIdx.x < width) {
+    W sum = W(0);
+    for (int i = 0; i < kSide; ++i) sum += tile.scores[i][threadIdx.x];
+    to[threadIdx.x] = sum;
+  }
+  __syncthreads();
+}
+
+/// A block has a tile of queries of one head and kQueryPieces pieces of their width, and moves over the keys.
+template <class Scores, class T>
+__global__ void __launch_bounds__(kBlock)
+    attention_dquery_kernel(AttentionShape s, Index parts, AttentionGradient<T> x) {
+  using W = Wide<T>;
+  constexpr int kRows = kTile<W>;
+  __shared__ AttentionTile<W> tile;
+  const Index part = blockIdx.x % parts, unit = blockIdx.x / parts, tiles = tiles_of(s.queries, kRows);
+  TilePlace place;
+  place.head = unit % s.heads, place.b = unit / s.heads % s.batch;
+  place.group = place.head / (s.heads / s.groups);
+  place.query = (tiles - 1 - unit / s.heads / s.batch) * kRows;
+  place.queries = static_cast<int>(min(Index{kRows}, s.queries - place.query));
+  const Index first = part * kQueryPieces * kPiece;  // of the key's width
+
+  load_statistics(s, x, place, tile);
+  load_ranges(s, tile, place.b, place.query, 0, s.keys);
+  const KeyRange range = union_of_ranges(s, tile, place.queries);
+  W sums[kQueryPieces][kPairs<W>][kColumns] = {};
+  W of_weight[kQueryPieces][kColumns] = {};
+  for (place.key = range.from / kRows * kRows; place.key < range.to; place.key += kRows) {
+    place.keys = static_cast<int>(min(Index{kRows}, s.keys - place.key));
+    Pairs<W> weights, dscores;
+    find_dscores<Scores>(s, x, place, tile, weights, dscores);
+    store_pairs(tile, dscores);
+    __syncthreads();
+    find_seen_keys(tile);
+    __syncthreads();
+    const Rows<T> keys = rows_of(x.key, s.key, place.b, place.key, place.group, place.keys);
+    const Rows<T> queries = rows_of(x.query, s.query, place.b, place.query, place.head, place.queries);
+#pragma unroll
+    for (int piece = 0; piece < kQueryPieces; ++piece) {
+      const Index at = first + piece * kPiece;
+      if (at >= s.key_width) continue;
+      const int width = static_cast<int>(min(Index{kPiece}, s.key_width - at));
+      load_piece(tile.keys, keys.data + at, keys.stride, keys.count, width, W(1),
+                 [&](int c) { return tile.seen[c]; });
+      if constexpr (Scores::kHasWeight) {
+        load_piece(tile.queries, queries.data + at, queries.stride, queries.count, width, W(1),
+                   [&](int t) { return tile.log_sum[t] != kMinusInfinity<W>; });
+        load_weight<Scores>(tile, x.weight, place.head, s.key_width, at);
+      }
+      __syncthreads();
+      const auto factor = [&](int r, int c) { return tile.scores[r][c]; };
+      sum_over_tile<Scores>(place.keys, factor, tile.queries, tile.keys, tile.weight, sums[piece]);
+      if constexpr (Scores::kHasWeight) sum_angles(place.keys, tile, of_weight[piece]);
+      __syncthreads();
+    }
+  }
+
+  const W scale = Scores::kHasWeight ? W(1) : static_cast<W>(s.scale);
+#pragma unroll
+  for (int piece = 0; piece < kQueryPieces; ++piece) {
+    const Index at = first + piece * kPiece;
+    if (at >= s.key_width) continue;
+    if (x.dquery)
+      put_piece(x.dquery,
+                place.b * s.query.batch + place.query * s.query.row + place.head * s.query.head + at,
+                s.query.row, place.queries, s.key_width - at, scale, sums[piece]);
+    if constexpr (Scores::kHasWeight) {
+      if (x.dweight == nullptr) continue;
+      const Index tile_of_all = place.b * tiles + place.query / kRows;
+      put_weight_piece(tile, of_weight[piece], s.key_width - at,
+                       x.dweight + (tile_of_all * s.heads + place.head) * s.key_width + at);
+    }
+  }
+}
+
+/// dweight from its parts, one for each of `count` tiles of queries.
+template <class W>
+__global__ void attention_dweight_kernel(Index size, Index count, const W* parts, Write<W> dweight) {
+  for_each_index(size, [&](Index i) {
+    W sum = W(0);
+    for (Index part = 0; part < count; ++part) sum += parts[part * size + i];
+    dweight.put(i, sum);
+  });
+}
+
+/// A block has a tile of keys of one group and kKeyPieces pieces of the keys' and the values' width, and
+/// moves over the heads that share them and their queries.
+/// Source:  Dao 2023, arXiv:2307.08691, algorithm 2
+template <class Scores, class T>
+__global__ void __launch_bounds__(kBlock)
+    attention_dkey_kernel(AttentionShape s, Index parts, AttentionGradient<T> x) {
+  using W = Wide<T>;
+  constexpr int kRows = kTile<W>;
+  __shared__ AttentionTile<W> tile;
+  const Index part = blockIdx.x % parts, unit = blockIdx.x / parts, heads = s.heads / s.groups;
+  TilePlace place;
+  place.group = unit % s.groups, place.b = unit / s.groups % s.batch;
+  place.key = unit / s.groups / s.batch * kRows;
+  place.keys = static_cast<int>(min(Index{kRows}, s.keys - place.key));
+  const Index first = part * kKeyPieces * kPiece;  // of either width
+  const W scale = Scores::kHasWeight ? W(1) : static_cast<W>(s.scale);
+  const auto factor = [&](int r, int c) { return tile.scores[c][r]; };
+  const auto is_real = [&](int t) { return tile.log_sum[t] != kMinusInfinity<W>; };
+
+  W dkeys[kKeyPieces][kPairs<W>][kColumns] = {}, dvalues[kKeyPieces][kPairs<W>][kColumns] = {};
+  for (place.head = place.group * heads; place.head < (place.group + 1) * heads; ++place.head) {
+    for (place.query = 0; place.query < s.queries; place.query += kRows) {
+      place.queries = static_cast<int>(min(Index{kRows}, s.queries - place.query));
+      load_statistics(s, x, place, tile);
+      if (!load_ranges(s, tile, place.b, place.query, place.key, place.key + place.keys)) continue;
+      Pairs<W> weights, dscores;
+      find_dscores<Scores>(s, x, place, tile, weights, dscores);
+      store_pairs(tile, weights);
+      const Rows<T> dy = rows_of(x.dy, x.dy_strides, place.b, place.query, place.head, place.queries);
+#pragma unroll
+      for (int piece = 0; piece < kKeyPieces; ++piece) {
+        const Index at = first + piece * kPiece;
+        if (!x.dvalue || at >= s.value_width) continue;
+        load_piece(tile.queries, dy.data + at, dy.stride, dy.count,
+                   static_cast<int>(min(Index{kPiece}, s.value_width - at)), W(1), is_real);
+        __syncthreads();
+        sum_over_tile<DotScores>(place.queries, factor, tile.keys, tile.queries, tile.weight, dvalues[piece]);
+        __syncthreads();
+      }
+      store_pairs(tile, dscores);
+      __syncthreads();
+      find_seen_keys(tile);
+      __syncthreads();
+      const Rows<T> queries = rows_of(x.query, s.query, place.b, place.query, place.head, place.queries);
+      const Rows<T> keys = rows_of(x.key, s.key, place.b, place.key, place.group, place.keys);
+#pragma unroll
+      for (int piece = 0; piece < kKeyPieces; ++piece) {
+        const Index at = first + piece * kPiece;
+        if (!x.dkey || at >= s.key_width) continue;
+        const int width = static_cast<int>(min(Index{kPiece}, s.key_width - at));
+        load_piece(tile.queries, queries.data + at, queries.stride, queries.count, width, scale, is_real);
+        if constexpr (Scores::kHasWeight) {
+          load_piece(tile.keys, keys.data + at, keys.stride, keys.count, width, W(1),
+                     [&](int c) { return tile.seen[c]; });
+          load_weight<Scores>(tile, x.weight, place.head, s.key_width, at);
+        }
+        __syncthreads();
+        sum_over_tile<Scores>(place.queries, factor, tile.keys, tile.queries, tile.weight, dkeys[piece]);
+        __syncthreads();
+      }
+    }
+  }
+
+#pragma unroll
+  for (int piece = 0; piece < kKeyPieces; ++piece) {
+    const Index at = first + piece * kPiece;
+    if (x.dkey && at < s.key_width)
+      put_piece(x.dkey, place.b * s.key.batch + place.key * s.key.row + place.group * s.key.head + at,
+                s.key.row, place.keys, s.key_width - at, W(1), dkeys[piece]);
+    if (x.dvalue && at < s.value_width)
+      put_piece(x.dvalue, place.b * s.value.batch + place.key * s.value.row + place.group * s.value.head + at,
+                s.value.row, place.keys, s.value_width - at, W(1), dvalues[piece]);
+  }
+}
+
+template <class Scores, class T>
+void run(Cuda on, const AttentionShape& s, AttentionGradient<T> x, const T* y, Write<Wide<T>> dweight) {
+  using W = Wide<T>;
+  const Index query_tiles = tiles_of(s.queries, kTile<W>), key_tiles = tiles_of(s.keys, kTile<W>);
+  const Index weights = s.heads * s.key_width, tiles = s.batch * query_tiles;
+  const auto blocks = [](Index count) { return dim3(static_cast<unsigned>(count)); };
+  x.dy_strides = {s.queries * s.heads * s.value_width, s.heads * s.value_width, s.value_width};
+  const Scratch<W> delta(on, s.batch * s.heads * s.queries),
+      share(on, Scores::kHasWeight ? s.batch * s.heads * s.queries : 0),
+      parts_of_dweight(on, dweight ? tiles * weights : 0);
+  if constexpr (Scores::kHasWeight) {
+    launch(on, "attention_shares", attention_shares_kernel<Scores, T>, blocks(tiles * s.heads), dim3(kBlock),
+           0, s, x, share.data(), delta.data());
+    x.share = share.data();
+  } else {
+    launch(on, "attention_delta", attention_delta_kernel<T>,
+           blocks_for(s.batch * s.heads * s.queries * kWarp), dim3(kBlock), 0, s, y, x.dy, x.log_sum,
+           delta.data());
+  }
+  x.delta = delta.data(), x.dweight = dweight ? parts_of_dweight.data() : nullptr;
+  if (x.dquery || dweight) {
+    const Index parts = tiles_of(s.key_width, kQueryPieces * kPiece);
+    launch(on, "attention_dquery", attention_dquery_kernel<Scores, T>, blocks(tiles * s.heads * parts),
+           dim3(kBlock), 0, s, parts, x);
+  }
+  if (dweight)
+    launch(on, "attention_dweight", attention_dweight_kernel<W>, blocks_for(weights), dim3(kBlock), 0,
+           weights, tiles, parts_of_dweight.data(), dweight);
+  if (x.dkey || x.dvalue) {
+    const Index parts = tiles_of(std::max(s.key_width, s.value_width), kKeyPieces * kPiece);
+    launch(on, "attention_dkey", attention_dkey_kernel<Scores, T>,
+           blocks(s.batch * s.groups * key_tiles * parts), dim3(kBlock), 0, s, parts, x);
+  }
+}
+
+}  // namespace
+
+template <class T>
+void attention_backward(Cuda on, const AttentionShape& shape, const T* query, const T* key, const T* value,
+                        const Wide<T>* bias, const T* y, const Wide<T>* log_sum, const T* dy, Write<T> dquery,
+                        Write<T> dkey, Write<T> dvalue) {
+  if constexpr (std::is_same_v<T, BFloat16>) {
+    if (hopper_attention_backward(on, shape, query, key, value, bias, y, log_sum, dy, dquery, dkey, dvalue) ||
+        tensor_core_attention_backward(on, shape, query, key, value, bias, y, log_sum, dy, dquery, dkey,
+                                       dvalue))
+      return;
+  }
+  run<DotScores, T>(
+      on, shape,
+      {query, key, value, nullptr, bias, log_sum, dy, nullptr, nullptr, dquery, dkey, dvalue, nullptr, {}}, y,
+      {});
+}
+
+template <class T>
+void additive_attention_backward(Cuda on, const AttentionShape& shape, const T* query, const T* key,
+                                 const T* value, const T* weight, const Wide<T>* bias, const T* y,
+                                 const Wide<T>* log_sum, const T* dy, Write<T> dquery, Write<T> dkey,
+                                 Write<T> dvalue, Write<Wide<T>> dweight) {
+  run<AdditiveScores, T>(
+      on, shape,
+      {query, key, value, weight, bias, log_sum, dy, nullptr, nullptr, dquery, dkey, dvalue, nullptr, {}}, y,
+      dweight);
+}
+
+#define INSTANTIATE(T)                                                                                     \
+  template void attention_backward(Cuda, const AttentionShape&, const T*, const T*, const T*,              \
+                                   const Wide<T>*, const T*, const Wide<T>*, const T*, Write<T>, Write<T>, \
+                                   Write<T>);                                                              \
+  template void additive_attention_backward(Cuda, const AttentionShape&, const T*, const T*, const T*,     \
+                                            const T*, const Wide<T>*, const T*, const Wide<T>*, const T*,  \
+                                            Write<T>, Write<T>, Write<T>, Write<Wide<T>>);
+INSTANTIATE(float)
+INSTANTIATE(double)
+INSTANTIATE(BFloat16)
+#undef INSTANTIATE
+
+}  // namespace tapeformer::kernels

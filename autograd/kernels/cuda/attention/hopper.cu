@@ -1,0 +1,336 @@
+#include <tapeformer/autograd/kernels/cuda/attention/hopper.h>
+#include <tapeformer/autograd/kernels/cuda/attention/paths.h>
+#include <tapeformer/autograd/kernels/cuda/tensor_map.h>
+
+#include <algorithm>
+
+namespace tapeformer::kernels {
+namespace {
+
+/// Two warpgroups have 64 queries of a block each; one thread of a third one loads what they need.
+constexpr int kQueries = 2 * kGroupRows, kConsumers = 2 * kWarpgroup, kThreads = 3 * kWarpgroup;
+constexpr int kLoaderRegisters = 40, kConsumerRegisters = 232;  // of 65536, and 168 at the start
+/// Named barriers: whose turn it is to multiply, the threads of one warpgroup, those of both.
+constexpr int kTurn = 1, kOwn = 3, kBoth = 5;
+
+/// A block's shared memory, for heads of at most kWidth columns. Tiles are boxes of 64 columns, one behind
+/// another; the keys and the values have kStages tiles each.
+template <int kWidth>
+struct ForwardTiles {
+  static constexpr int kKeys = kWidth > 128 ? 64 : 128, kStages = kWidth > 64 ? 2 : 4, kBoxes = kWidth / 64;
+  static constexpr int kQueryBox = kQueries * kBoxRowBytes, kKeyBox = kKeys * kBoxRowBytes;
+  static constexpr int kQueryBytes = kBoxes * kQueryBox, kKeyBytes = kBoxes * kKeyBox;
+  static constexpr int kBarriers = 1 + 4 * kStages;
+  static constexpr int kBytes = kSwizzleBytes + kQueryBytes + 2 * kStages * kKeyBytes + 8 * kBarriers;
+
+  __device__ explicit ForwardTiles(char* shared) : queries(aligned_tile(shared)) {}
+  __device__ char* keys(int stage) const { return queries + kQueryBytes + stage * kKeyBytes; }
+  __device__ char* values(int stage) const { return keys(kStages + stage); }
+  __device__ std::uint64_t* queries_there() const {
+    return reinterpret_cast<std::uint64_t*>(keys(2 * kStages));
+  }
+  __device__ std::uint64_t* keys_there(int stage) const { return queries_there() + 1 + stage; }
+  __device__ std::uint64_t* values_there(int stage) const { return keys_there(kStages + stage); }
+  __device__ std::uint64_t* keys_read(int stage) const { return keys_there(2 * kStages + stage); }
+  __device__ std::uint64_t* values_read(int stage) const { return keys_there(3 * kStages + stage); }
+
+  char* queries;
+};
+
+template <int kWidth>
+__device__ void load_tiles(const ForwardTiles<kWidth>& tiles, const HopperPlace& place, const Span& span,
+                           const CUtensorMap* query, const CUtensorMap* key, const CUtensorMap* value) {
+  using Tiles = ForwardTiles<kWidth>;
+  const int first = span.from / Tiles::kKeys, count = tiles_between(span, Tiles::kKeys);
+  if (count == 0) return;
+  arrive_expecting(tiles.queries_there(), Tiles::kQueryBytes);
+  for (int box = 0; box < Tiles::kBoxes; ++box)
+    load_box(tiles.queries + box * Tiles::kQueryBox, query, tiles.queries_there(), box * kBoxColumns,
+             place.query, place.head, place.b);
+  for (int i = 0; i < count; ++i) {
+    const int stage = i % Tiles::kStages, row = (first + i) * Tiles::kKeys;
+    const unsigned parity = static_cast<unsigned>(i / Tiles::kStages) & 1u;
+    const auto load = [&](char* to, const CUtensorMap* map, std::uint64_t* read, std::uint64_t* there) {
+      wait(read, parity ^ 1u);
+      arrive_expecting(there, Tiles::kKeyBytes);
+      for (int box = 0; box < Tiles::kBoxes; ++box)
+        load_box(to + box * Tiles::kKeyBox, map, there, box * kBoxColumns, row, place.group, place.b);
+    };
+    load(tiles.keys(stage), key, tiles.keys_read(stage), tiles.keys_there(stage));
+    load(tiles.values(stage), value, tiles.values_read(stage), tiles.values_there(stage));
+  }
+}
+
+/// What a consumer's thread knows of its two rows, 8 apart, of a tile of queries.
+struct OwnRows {
+  int from[2], to[2];  // the keys they see
+  float largest[2] = {-INFINITY, -INFINITY}, total[2] = {0, 0};
+};
+
+/// Leaves out the scores of keys that their rows do not see; `key` is the tile's first.
+template <int kScores>
+__device__ void leave_out(const OwnRows& rows, int key, float (&scores)[kScores]) {
+  const int column = static_cast<int>(threadIdx.x) % 4 * 2;
+  for (int h = 0; h < 2; ++h) {
+    const int begin = rows.from[h] - key - column;
+    const auto seen = static_cast<unsigned>(max(rows.to[h] - rows.from[h], 0));
+#pragma unroll
+    for (int i = 0; i < kScores / 4; ++i) {
+#pragma unroll
+      for (int j = 0; j < 2; ++j) {
+        float& score = scores[4 * i + 2 * h + j];
+        if (static_cast<unsigned>(8 * i + j - begin) >= seen) score = -INFINITY;
+      }
+    }
+  }
+}
+
+/// Exponentials of the scores in place, as far as the keys so far tell; `total` is of this thread's columns.
+/// Returns in `shrink` what earlier sums shrink by.
+/// Source:  Milakov and Gimelshein 2018, arXiv:1805.02867
+template <int kScores>
+__device__ void exponentiate(float factor, OwnRows& rows, float (&scores)[kScores], float (&shrink)[2]) {
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    float most = rows.largest[h];
+#pragma unroll
+    for (int i = 2 * h; i < kScores; i += 4) most = fmaxf(most, fmaxf(scores[i], scores[i + 1]));
+    most = over_quad(most, [](float a, float b) { return fmaxf(a, b); });
+    const float shift = most == -INFINITY ? 0.0f : most * factor;
+    shrink[h] = exp2_approx(fmaf(rows.largest[h], factor, -shift));
+    rows.largest[h] = most;
+    float sum = 0;
+#pragma unroll
+    for (int i = 2 * h; i < kScores; i += 4) {
+      scores[i] = exp2_approx(fmaf(scores[i], factor, -shift));
+      scores[i + 1] = exp2_approx(fmaf(scores[i + 1], factor, -shift));
+      sum += scores[i] + scores[i + 1];
+    }
+    rows.total[h] = fmaf(rows.total[h], shrink[h], sum);
+  }
+}
+
+/// Zeros in place of values that no query of the tile sees: they may be NaN, and are multiplied by 0.
+template <int kWidth>
+__device__ void clear_unseen_values(const ForwardCase& c, const Span& span, int key, char* values) {
+  using Tiles = ForwardTiles<kWidth>;
+  const HopperPlace place = own_place(c, kQueries);
+  constexpr int kPieces = Tiles::kBoxes * kBoxRowBytes / 16, kParts = kConsumers / Tiles::kKeys;
+  const int thread = static_cast<int>(anew(threadIdx.x)) - kWarpgroup, row = thread % Tiles::kKeys;
+  if (!is_seen(c, place, span, kQueries, key + row)) {
+    for (int piece = thread / Tiles::kKeys; piece < kPieces; piece += kParts)
+      *reinterpret_cast<uint4*>(values + piece / 8 * Tiles::kKeyBox + row * kBoxRowBytes + piece % 8 * 16) =
+          make_uint4(0, 0, 0, 0);
+  }
+  publish_to_copies();
+  meet_at(kBoth, kConsumers);
+}
+
+/// y and log_sum of 64 queries, through shared memory where these were.
+template <int kWidth, int kOutputs, int kSums>
+__device__ void put_rows(const ForwardCase& c, const ForwardTiles<kWidth>& tiles, const OwnRows& rows,
+                         const float (&sums)[kOutputs][kSums], const CUtensorMap* y) {
+  using Tiles = ForwardTiles<kWidth>;
+  const HopperPlace place = own_place(c, kQueries);
+  const int group = static_cast<int>(threadIdx.x) / kWarpgroup - 1;
+  const int thread = static_cast<int>(threadIdx.x) % kWarpgroup, lane = thread % kWarp;
+  char* const to = tiles.queries + group * kGroupRows * kBoxRowBytes;
+  meet_at(kOwn + group, kWarpgroup);  // the queries are not needed any more
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    const int row = thread / kWarp * 16 + lane / 4 + 8 * h, t = place.query + group * kGroupRows + row;
+    const float total = over_quad(rows.total[h], [](float a, float b) { return a + b; });
+    const float factor = 1.0f / total;
+    if (lane % 4 == 0 && t < c.queries)
+      c.log_sum[(Index{place.b} * c.heads + place.head) * c.queries + t] =
+          rows.largest[h] * c.scale + logf(total);
+#pragma unroll
+    for (int output = 0; output < kOutputs; ++output) {
+#pragma unroll
+      for (int i = 0; i < kSums / 4; ++i) {
+        const int column = output * 2 * kSums + 8 * i;
+        const float* pair = sums[output] + 4 * i + 2 * h;
+        const unsigned packed = total == 0.0f ? 0u : pack_bf16(pair[0] * factor, pair[1] * factor);
+        *reinterpret_cast<unsigned*>(to + column / kBoxColumns * Tiles::kQueryBox +
+                                     place_in_box(row, column % kBoxColumns) + lane % 4 * 4) = packed;
+      }
+    }
+  }
+  publish_to_copies();
+  meet_at(kOwn + group, kWarpgroup);
+  if (thread != 0) return;
+  for (int box = 0; box < Tiles::kBoxes; ++box)
+    store_box(y, to + box * Tiles::kQueryBox, box * kBoxColumns, place.query + group * kGroupRows, place.head,
+              place.b);
+  finish_stores();
+}
+
+/// Products of one tile of keys run beside the exponentials of the one before it, and the two warpgroups take
+/// turns, so that one multiplies while the other exponentiates.
+/// Source:  Shah et al. 2024, arXiv:2407.08608, algorithm 2
+template <int kWidth>
+__device__ void attend(const ForwardCase& c, const ForwardTiles<kWidth>& tiles, const Span& span,
+                       const CUtensorMap* y) {
+  using Tiles = ForwardTiles<kWidth>;
+  constexpr int kOutputs = kWidth > 128 ? 2 : 1, kSums = kWidth / kOutputs / 2, kSteps = Tiles::kKeys / 16;
+  const int group = static_cast<int>(threadIdx.x) / kWarpgroup - 1;
+  const int thread = static_cast<int>(threadIdx.x) % kWarpgroup, lane = thread % kWarp;
+  const int first = span.from / Tiles::kKeys, count = tiles_between(span, Tiles::kKeys);
+  OwnRows rows;
+  for (int h = 0; h < 2; ++h) {
+    const Span range =
+        range_of(c, own_place(c, kQueries), group * kGroupRows + thread / kWarp * 16 + lane / 4 + 8 * h);
+    rows.from[h] = range.from, rows.to[h] = range.to;
+  }
+  float sums[kOutputs][kSums] = {}, scores[Tiles::kKeys / 2], shrink[2];
+  unsigned weights[kSteps][4];
+
+  const std::uint64_t queries =
+      matrix_at(tiles.queries + group * kGroupRows * kBoxRowBytes, 16, kSwizzleBytes);
+  const auto multiply_keys = [&](int stage) {
+    const std::uint64_t keys = matrix_at(tiles.keys(stage), 16, kSwizzleBytes);
+#pragma unroll
+    for (int k = 0; k < kWidth / 16; ++k)
+      wgmma(scores, moved(queries, k / 4 * Tiles::kQueryBox + k % 4 * 32),
+            moved(keys, k / 4 * Tiles::kKeyBox + k % 4 * 32), k > 0);
+    wgmma_commit();
+  };
+  const auto multiply_values = [&](int stage) {
+    const std::uint64_t values = matrix_at(tiles.values(stage), Tiles::kKeyBox, kSwizzleBytes);
+#pragma unroll
+    for (int k = 0; k < kSteps; ++k) {
+#pragma unroll
+      for (int output = 0; output < kOutputs; ++output)
+        wgmma(sums[output], weights[k], moved(values, output * 2 * Tiles::kKeyBox + k * 16 * kBoxRowBytes),
+              true);
+    }
+    wgmma_commit();
+  };
+  const auto parity_of = [](int i) { return static_cast<unsigned>(i / Tiles::kStages) & 1u; };
+  const auto key_of = [&](int i) { return (first + i) * Tiles::kKeys; };
+  const auto find_weights = [&](int i) {
+    if (!all_see(span, key_of(i), Tiles::kKeys)) leave_out(rows, key_of(i), scores);
+    exponentiate(c.factor, rows, scores, shrink);
+  };
+  const auto pack_weights = [&] {
+#pragma unroll
+    for (int k = 0; k < kSteps; ++k) {
+#pragma unroll
+      for (int j = 0; j < 4; ++j) weights[k][j] = pack_bf16(scores[8 * k + 2 * j], scores[8 * k + 2 * j + 1]);
+    }
+  };
+  const auto await_values = [&](int i) {
+    wait(tiles.values_there(i % Tiles::kStages), parity_of(i));
+    if (!sees_all(c, span, key_of(i), Tiles::kKeys))
+      clear_unseen_values<kWidth>(c, span, key_of(i), tiles.values(i % Tiles::kStages));
+  };
+
+  if (count > 0) {
+    if (group == 0) arrive_at(kTurn, kConsumers);
+    wait(tiles.queries_there(), 0);
+    wait(tiles.keys_there(0), 0);
+    wgmma_fence();
+    multiply_keys(0);
+    wgmma_wait<0>();
+    hold(scores);
+    if (lane == 0) arrive(tiles.keys_read(0));
+    find_weights(0);
+    pack_weights();
+    for (int i = 1; i < count; ++i) {
+      const int stage = i % Tiles::kStages, before = (i - 1) % Tiles::kStages;
+      await_values(i - 1);
+      wait(tiles.keys_there(stage), parity_of(i));
+      meet_at(kTurn + group, kConsumers);
+      hold(weights), hold(sums);
+      wgmma_fence();
+      multiply_keys(stage);
+      multiply_values(before);
+      arrive_at(kTurn + 1 - group, kConsumers);
+      wgmma_wait<1>();
+      hold(scores);
+      if (lane == 0) arrive(tiles.keys_read(stage));
+      find_weights(i);
+      wgmma_wait<0>();
+      hold(weights), hold(sums);
+      if (lane == 0) arrive(tiles.values_read(before));
+      pack_weights();
+#pragma unroll
+      for (int output = 0; output < kOutputs; ++output) {
+#pragma unroll
+        for (int j = 0; j < kSums; ++j) sums[output][j] *= shrink[j % 4 / 2];
+      }
+    }
+    await_values(count - 1);
+    hold(weights), hold(sums);
+    wgmma_fence();
+    multiply_values((count - 1) % Tiles::kStages);
+    wgmma_wait<0>();
+    hold(sums);
+  }
+  put_rows(c, tiles, rows, sums, y);
+}
+
+template <int kWidth>
+__global__ void __launch_bounds__(kThreads, 1)
+    hopper_attention_forward_kernel(ForwardCase c, const __grid_constant__ CUtensorMap query,
+                                    const __grid_constant__ CUtensorMap key,
+                                    const __grid_constant__ CUtensorMap value,
+                                    const __grid_constant__ CUtensorMap y) {
+  using Tiles = ForwardTiles<kWidth>;
+  const Tiles tiles(dynamic_shared<char>());
+  const HopperPlace place = own_place(c, kQueries);
+  if (threadIdx.x == 0) {
+    init_barrier(tiles.queries_there(), 1);
+    for (int stage = 0; stage < Tiles::kStages; ++stage) {
+      init_barrier(tiles.keys_there(stage), 1);
+      init_barrier(tiles.values_there(stage), 1);
+      init_barrier(tiles.keys_read(stage), kConsumers / kWarp);
+      init_barrier(tiles.values_read(stage), kConsumers / kWarp);
+    }
+    publish_barriers();
+  }
+  __shared__ Span span;  // not in registers
+  if (threadIdx.x < kWarp) {
+    const Span of_tile = span_of(c, place, kQueries);
+    if (threadIdx.x == 0) span = of_tile;
+  }
+  __syncthreads();
+  if (threadIdx.x < kWarpgroup) {
+    give_up_registers<kLoaderRegisters>();
+    if (threadIdx.x == 0) load_tiles<kWidth>(tiles, place, span, &query, &key, &value);
+  } else {
+    take_registers<kConsumerRegisters>();
+    attend<kWidth>(c, tiles, span, &y);
+  }
+}
+
+template <int kWidth>
+void run(Cuda on, const AttentionShape& s, const ForwardCase& c, const BFloat16* query, const BFloat16* key,
+         const BFloat16* value, BFloat16* y) {
+  using Tiles = ForwardTiles<kWidth>;
+  const HeadStrides of_y = output_strides(s);
+  launch(on, "hopper_attention_forward", hopper_attention_forward_kernel<kWidth>,
+         dim3(static_cast<unsigned>(s.batch * s.heads * tiles_for(s.queries, kQueries))), dim3(kThreads),
+         Tiles::kBytes, c, box_map(query, s.query, s.batch, s.queries, s.heads, s.key_width, kQueries),
+         box_map(key, s.key, s.batch, s.keys, s.groups, s.key_width, Tiles::kKeys),
+         box_map(value, s.value, s.batch, s.keys, s.groups, s.value_width, Tiles::kKeys),
+         box_map(y, of_y, s.batch, s.queries, s.heads, s.value_width, kGroupRows));
+}
+
+}  // namespace
+
+bool hopper_attention_forward(Cuda on, const AttentionShape& s, const BFloat16* query, const BFloat16* key,
+                              const BFloat16* value, const float* bias, BFloat16* y, float* log_sum) {
+  if (!hopper_takes(on, s, query, key, value, bias, y)) return false;
+  const Index width = std::max(s.key_width, s.value_width);
+  const ForwardCase c = case_of(s, log_sum);
+  if (width <= 64)
+    run<64>(on, s, c, query, key, value, y);
+  else if (width <= 128)
+    run<128>(on, s, c, query, key, value, y);
+  else
+    run<256>(on, s, c, query, key, value, y);
+  return true;
+}
+
+}  // namespace tapeformer::kernels

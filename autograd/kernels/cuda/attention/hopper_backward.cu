@@ -1,0 +1,392 @@
+#include <tapeformer/autograd/kernels/cuda/attention/hopper.h>
+#include <tapeformer/autograd/kernels/cuda/attention/paths.h>
+#include <tapeformer/autograd/kernels/cuda/scratch.h>
+#include <tapeformer/autograd/kernels/cuda/tensor_map.h>
+
+#include <algorithm>
+
+namespace tapeformer::kernels {
+namespace {
+
+/// A block has 128 keys of one group, or queries of one head, and moves over tiles of 64 of the others.
+constexpr int kOwnRows = 2 * kGroupRows, kStepRows = 64, kConsumers = 2 * kWarpgroup;
+constexpr int kThreads = 3 * kWarpgroup, kLoaderRegisters = 40, kConsumerRegisters = 232;
+constexpr int kOwn = 1, kBoth = 3;  // named barriers
+
+/// Of each query: log_sum by base 2, or infinity where there are no keys; the sum of dy y; the keys it sees.
+struct alignas(16) QueryFacts {
+  float log_sum, delta;
+  int from, to;
+};
+
+struct BackwardCase {
+  ForwardCase sizes;
+  int groups, key_width, value_width;
+  const QueryFacts* facts;  // [B, H, T]
+  const Span* spans;        // [B, tiles of queries]; nullptr: all see all
+  HeadStrides query, key, value;
+  Write<BFloat16> dquery, dkey, dvalue;
+};
+
+/// A block's shared memory: its own two tiles, tiles of kStages steps, what is known of a step's queries.
+template <int kWidth>
+struct BackwardTiles {
+  static constexpr int kStages = 4, kBoxes = kWidth / kBoxColumns;
+  static constexpr int kOwnBox = kOwnRows * kBoxRowBytes, kStepBox = kStepRows * kBoxRowBytes;
+  static constexpr int kOwnBytes = kBoxes * kOwnBox, kStepBytes = kBoxes * kStepBox;
+  static constexpr int kFacts = 4 * kStepRows, kFactsBytes = kFacts * static_cast<int>(sizeof(QueryFacts));
+  static constexpr int kBytes =
+      kSwizzleBytes + 2 * kOwnBytes + 2 * kStages * kStepBytes + kFactsBytes + 8 * (1 + 2 * kStages);
+
+  __device__ explicit BackwardTiles(char* shared) : own(aligned_tile(shared)) {}
+  __device__ char* step(int stage, int which) const {
+    return own + 2 * kOwnBytes + (2 * stage + which) * kStepBytes;
+  }
+  /// Of each warpgroup, for two steps in turn.
+  __device__ QueryFacts* facts(int group, int i) const {
+    return reinterpret_cast<QueryFacts*>(step(kStages, 0)) + (2 * group + i % 2) * kStepRows;
+  }
+  __device__ std::uint64_t* own_there() const {
+    return reinterpret_cast<std::uint64_t*>(step(kStages, 0) + kFactsBytes);
+  }
+  __device__ std::uint64_t* there(int stage) const { return own_there() + 1 + stage; }
+  __device__ std::uint64_t* read(int stage) const { return there(kStages + stage); }
+
+  char* own;
+};
+
+/// Calls f(i, head, row, span) for the tiles that a block moves over: of queries for its keys, of keys for
+/// its queries.
+template <bool kOfKeys, class F>
+__device__ void for_each_step(const BackwardCase& c, const HopperPlace& place, const Span& span, F&& f) {
+  int i = 0;
+  if constexpr (kOfKeys) {
+    const int tiles = (c.sizes.queries + kStepRows - 1) / kStepRows;
+    for (int head = place.head; head < place.head + c.sizes.heads_per_group; ++head) {
+      for (int tile = 0; tile < tiles; ++tile) {
+        const Span seen = c.spans == nullptr ? span : c.spans[place.b * tiles + tile];
+        if (seen.from < place.query + kOwnRows && seen.to > place.query) f(i++, head, tile * kStepRows, seen);
+      }
+    }
+  } else {
+    for (int key = span.from / kStepRows * kStepRows; key < span.to; key += kStepRows)
+      f(i++, place.group, key, span);
+  }
+}
+
+/// The tensors that a block has tiles of: keys and values, or queries and dy; and those of its steps.
+struct Sources {
+  const CUtensorMap *own[2], *step[2];
+};
+
+template <int kWidth, bool kOfKeys>
+__device__ void load_tiles(const BackwardCase& c, const BackwardTiles<kWidth>& tiles,
+                           const HopperPlace& place, const Span& span, const Sources& from) {
+  using Tiles = BackwardTiles<kWidth>;
+  for_each_step<kOfKeys>(c, place, span, [&](int i, int head, int row, const Span&) {
+    if (i == 0) {
+      arrive_expecting(tiles.own_there(), 2 * Tiles::kOwnBytes);
+      for (int box = 0; box < 2 * Tiles::kBoxes; ++box)
+        load_box(tiles.own + box * Tiles::kOwnBox, from.own[box / Tiles::kBoxes], tiles.own_there(),
+                 box % Tiles::kBoxes * kBoxColumns, place.query, kOfKeys ? place.group : place.head, place.b);
+    }
+    const int stage = i % Tiles::kStages;
+    wait(tiles.read(stage), (static_cast<unsigned>(i / Tiles::kStages) & 1u) ^ 1u);
+    arrive_expecting(tiles.there(stage), 2 * Tiles::kStepBytes);
+    for (int box = 0; box < 2 * Tiles::kBoxes; ++box)
+      load_box(tiles.step(stage, 0) + box * Tiles::kStepBox, from.step[box / Tiles::kBoxes],
+               tiles.there(stage), box % Tiles::kBoxes * kBoxColumns, row, head, place.b);
+  });
+}
+
+/// Zeros in place of a step's rows that take part in nothing: they may be NaN, and are multiplied by 0.
+template <int kWidth, bool kOfKeys>
+__device__ void clear_unseen(const BackwardCase& c, const HopperPlace& place, const Span& span, int first,
+                             char* tiles) {
+  constexpr int kPieces = 2 * kWidth * 2 / 16;  // in the rows of both tiles
+  using Tiles = BackwardTiles<kWidth>;
+  const int thread = static_cast<int>(anew(threadIdx.x) - kWarpgroup), row = thread % kStepRows;
+  HopperPlace step = place;
+  step.query = first;
+  const Span own = range_of(c.sizes, step, row);
+  const bool is_used = kOfKeys ? own.from < own.to : is_seen(c.sizes, place, span, kOwnRows, first + row);
+  if (!is_used) {
+    for (int piece = thread / kStepRows; piece < kPieces; piece += kConsumers / kStepRows)
+      *reinterpret_cast<uint4*>(tiles + piece / 8 * Tiles::kStepBox + row * kBoxRowBytes + piece % 8 * 16) =
+          make_uint4(0, 0, 0, 0);
+  }
+  publish_to_copies();
+  meet_at(kBoth, kConsumers);
+}
+
+/// Gradients of 64 rows from a warpgroup's sums.
+template <int kSums>
+__device__ void put_gradient(Write<BFloat16> to, const HeadStrides& strides, Index start, int rows, int width,
+                             float factor, const float (&sums)[kSums]) {
+  if (!to) return;
+  const int thread = static_cast<int>(anew(threadIdx.x) % kWarpgroup), lane = thread % kWarp;
+#pragma unroll
+  for (int i = 0; i < kSums; ++i) {
+    const int row = thread / kWarp * 16 + lane / 4 + i % 4 / 2 * 8, column = i / 4 * 8 + lane % 4 * 2 + i % 2;
+    if (row < rows && column < width) to.put(start + row * strides.row + column, factor * sums[i]);
+  }
+}
+
+/// Of a block's keys: scores^T = keys queries^T, dweights^T = values dy^T, dvalues += weights^T dy,
+/// dkeys += dscores^T queries. Of its queries: scores and dweights untransposed, dqueries += dscores keys.
+/// Source:  Dao 2023, arXiv:2307.08691, algorithm 2
+template <int kWidth, bool kOfKeys>
+__device__ void sum_gradients(const BackwardCase& c, const BackwardTiles<kWidth>& tiles,
+                              const HopperPlace& place, const Span& span) {
+  using Tiles = BackwardTiles<kWidth>;
+  constexpr int kPairs = kStepRows / 2, kSums = kWidth / 2, kSteps = kStepRows / 16;
+  const int group = static_cast<int>(threadIdx.x / kWarpgroup) - 1;
+  const int thread = static_cast<int>(threadIdx.x % kWarpgroup), lane = thread % kWarp;
+  const int row = group * kGroupRows + thread / kWarp * 16 + lane / 4, column = lane % 4 * 2;
+  const auto facts_of = [&](int head, int t) {
+    if (t >= c.sizes.queries) return QueryFacts{INFINITY, 0, 0, 0};
+    return c.facts[(Index{place.b} * c.sizes.heads + head) * c.sizes.queries + t];
+  };
+  QueryFacts own[2];
+  if constexpr (!kOfKeys) {
+    for (int h = 0; h < 2; ++h) own[h] = facts_of(place.head, place.query + row + 8 * h);
+  }
+  const std::uint64_t first = matrix_at(tiles.own + group * kGroupRows * kBoxRowBytes, 16, kSwizzleBytes);
+  float sums[kSums] = {}, of_values[kOfKeys ? kSums : 1] = {}, scores[kPairs], slopes[kPairs];
+  unsigned weights[kSteps][4], dscores[kSteps][4];
+  const auto multiply_own = [&](float(&into)[kPairs], int which, int stage) {
+    const std::uint64_t step = matrix_at(tiles.step(stage, which), 16, kSwizzleBytes);
+#pragma unroll
+    for (int k = 0; k < kWidth / 16; ++k)
+      wgmma(into, moved(first, which * Tiles::kOwnBytes + k / 4 * Tiles::kOwnBox + k % 4 * 32),
+            moved(step, k / 4 * Tiles::kStepBox + k % 4 * 32), k > 0);
+    wgmma_commit();
+  };
+  const auto add_products = [&](float(&into)[kSums], unsigned(&factors)[kSteps][4], char* tile) {
+    const std::uint64_t step = matrix_at(tile, Tiles::kStepBox, kSwizzleBytes);
+    hold(factors), hold(into);
+    wgmma_fence();
+#pragma unroll
+    for (int k = 0; k < kSteps; ++k) wgmma(into, factors[k], moved(step, k * 16 * kBoxRowBytes), true);
+    wgmma_commit();
+  };
+  const auto pack = [](const float(&from)[kPairs], unsigned(&to)[kSteps][4]) {
+#pragma unroll
+    for (int i = 0; i < kPairs / 2; ++i) to[i / 4][i % 4] = pack_bf16(from[2 * i], from[2 * i + 1]);
+  };
+
+  for_each_step<kOfKeys>(c, place, span, [&](int i, int head, int other, const Span& seen) {
+    const int stage = i % Tiles::kStages;
+    QueryFacts* const facts = tiles.facts(group, i);
+    if constexpr (kOfKeys) {
+      if (thread < kStepRows) facts[thread] = facts_of(head, other + thread);
+      meet_at(kOwn + group, kWarpgroup);
+    }
+    if (i == 0) wait(tiles.own_there(), 0);
+    wait(tiles.there(stage), static_cast<unsigned>(i / Tiles::kStages) & 1u);
+    if (kOfKeys ? !seen.is_whole : !sees_all(c.sizes, seen, other, kStepRows))
+      clear_unseen<kWidth, kOfKeys>(c, place, seen, other, tiles.step(stage, 0));
+    wgmma_fence();
+    multiply_own(scores, 0, stage);
+    multiply_own(slopes, 1, stage);
+    wgmma_wait<1>();
+    hold(scores);
+    // Where all see all, without asking. Not of keys: there two products would be under way at a branch, for
+    // which the registers do not suffice.
+    const bool is_whole = !kOfKeys && all_see(seen, other, kStepRows);
+    const auto find_weights = [&](auto whole) {
+#pragma unroll
+      for (int j = 0; j < kPairs; ++j) {
+        const int h = j % 4 / 2, at = j / 4 * 8 + column + j % 2;
+        const QueryFacts query = kOfKeys ? facts[at] : own[h];
+        const int key = kOfKeys ? place.query + row + 8 * h : other + at;
+        const bool is_visible = whole || (key >= query.from && key < query.to);
+        scores[j] = is_visible ? exp2_approx(fmaf(scores[j], c.sizes.factor, -query.log_sum)) : 0.0f;
+      }
+    };
+    is_whole ? find_weights(std::true_type{}) : find_weights(std::false_type{});
+    if constexpr (kOfKeys) {
+      pack(scores, weights);
+      add_products(of_values, weights, tiles.step(stage, 1));
+      wgmma_wait<1>();
+    } else {
+      wgmma_wait<0>();
+    }
+    hold(slopes);
+    const auto find_dscores = [&](auto whole) {
+#pragma unroll
+      for (int j = 0; j < kPairs; ++j) {
+        const float delta = kOfKeys ? facts[j / 4 * 8 + column + j % 2].delta : own[j % 4 / 2].delta;
+        slopes[j] = whole || scores[j] != 0.0f ? scores[j] * (slopes[j] - delta) : 0.0f;
+      }
+    };
+    is_whole ? find_dscores(std::true_type{}) : find_dscores(std::false_type{});
+    pack(slopes, dscores);
+    add_products(sums, dscores, tiles.step(stage, 0));
+    wgmma_wait<0>();
+    hold(weights), hold(dscores), hold(sums), hold(of_values);
+    if (lane == 0) arrive(tiles.read(stage));
+  });
+
+  const int begin = place.query + group * kGroupRows;
+  const auto start = [&](const HeadStrides& strides, int head) {
+    return place.b * strides.batch + begin * strides.row + head * strides.head;
+  };
+  if constexpr (kOfKeys) {
+    put_gradient(c.dkey, c.key, start(c.key, place.group), c.sizes.keys - begin, c.key_width, c.sizes.scale,
+                 sums);
+    put_gradient(c.dvalue, c.value, start(c.value, place.group), c.sizes.keys - begin, c.value_width, 1.0f,
+                 of_values);
+  } else {
+    put_gradient(c.dquery, c.query, start(c.query, place.head), c.sizes.queries - begin, c.key_width,
+                 c.sizes.scale, sums);
+  }
+}
+
+template <int kWidth, bool kOfKeys>
+__global__ void __launch_bounds__(kThreads, 1)
+    hopper_attention_backward_kernel(BackwardCase c, const __grid_constant__ CUtensorMap own_first,
+                                     const __grid_constant__ CUtensorMap own_second,
+                                     const __grid_constant__ CUtensorMap step_first,
+                                     const __grid_constant__ CUtensorMap step_second) {
+  using Tiles = BackwardTiles<kWidth>;
+  const Tiles tiles(dynamic_shared<char>());
+  HopperPlace place = own_place(c.sizes, kOwnRows);
+  Span span{0, c.sizes.keys, 0, c.sizes.keys, true};
+  if constexpr (kOfKeys) {
+    // The first keys come first: with a causal mask theirs is the most work.
+    const int count = (c.sizes.keys + kOwnRows - 1) / kOwnRows, unit = static_cast<int>(blockIdx.x) / count;
+    place.group = unit % c.groups, place.b = unit / c.groups;
+    place.head = place.group * c.sizes.heads_per_group;
+    place.query = static_cast<int>(blockIdx.x) % count * kOwnRows;
+  } else {
+    span = span_of(c.sizes, place, kOwnRows);
+  }
+  if (threadIdx.x == 0) {
+    init_barrier(tiles.own_there(), 1);
+    for (int stage = 0; stage < Tiles::kStages; ++stage) {
+      init_barrier(tiles.there(stage), 1);
+      init_barrier(tiles.read(stage), kConsumers / kWarp);
+    }
+    publish_barriers();
+  }
+  __syncthreads();
+  if (threadIdx.x < kWarpgroup) {
+    give_up_registers<kLoaderRegisters>();
+    if (threadIdx.x == 0)
+      load_tiles<kWidth, kOfKeys>(c, tiles, place, span,
+                                  {{&own_first, &own_second}, {&step_first, &step_second}});
+  } else {
+    take_registers<kConsumerRegisters>();
+    sum_gradients<kWidth, kOfKeys>(c, tiles, place, span);
+  }
+}
+
+/// A warp for each query of each head.
+__global__ void hopper_query_facts_kernel(ForwardCase c, int batch, int width, const BFloat16* y,
+                                          const BFloat16* dy, QueryFacts* facts) {
+  const Index first = (Index{blockIdx.x} * kBlock + threadIdx.x) / kWarp,
+              rows = Index{batch} * c.heads * c.queries;
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  for (Index row = first; row < rows; row += Index{gridDim.x} * kBlock / kWarp) {
+    const int t = static_cast<int>(row % c.queries), head = static_cast<int>(row / c.queries % c.heads),
+              b = static_cast<int>(row / c.queries / c.heads);
+    const Index at = ((Index{b} * c.queries + t) * c.heads + head) * width;
+    float delta = 0;
+    for (int column = 2 * lane; column < width; column += 2 * kWarp) {
+      const unsigned of_y = *reinterpret_cast<const unsigned*>(y + at + column),
+                     of_dy = *reinterpret_cast<const unsigned*>(dy + at + column);
+      delta = fmaf(low_bf16(of_y), low_bf16(of_dy), fmaf(high_bf16(of_y), high_bf16(of_dy), delta));
+    }
+    delta = warp_reduce(delta, [](float a, float b2) { return a + b2; });
+    const Span range = range_of(c, {b, head, 0, 0}, t);
+    const float log_sum = c.log_sum[row];
+    const bool is_real = log_sum != -INFINITY;
+    if (lane == 0)
+      facts[row] = {is_real ? log_sum * (c.factor / c.scale) : INFINITY, is_real ? delta : 0.0f, range.from,
+                    range.to};
+  }
+}
+
+/// A warp for each tile of queries of each entry.
+__global__ void hopper_spans_kernel(ForwardCase c, int batch, Span* spans) {
+  const int tiles = (c.queries + kStepRows - 1) / kStepRows;
+  const int first = static_cast<int>((blockIdx.x * kBlock + threadIdx.x) / kWarp);
+  for (int i = first; i < batch * tiles; i += static_cast<int>(gridDim.x) * kBlock / kWarp) {
+    const Span span = span_of(c, {i / tiles, 0, 0, i % tiles * kStepRows}, kStepRows);
+    if (threadIdx.x % kWarp == 0) spans[i] = span;
+  }
+}
+
+/// What a backward pass reads.
+struct Inputs {
+  const BFloat16 *query, *key, *value, *y, *dy;
+};
+
+template <int kWidth>
+void run(Cuda on, const AttentionShape& s, BackwardCase c, const Inputs& in) {
+  using Tiles = BackwardTiles<kWidth>;
+  const Index rows = s.batch * s.heads * s.queries, tiles = s.batch * tiles_for(s.queries, kStepRows);
+  const bool has_ranges = s.key_from != nullptr || s.key_to != nullptr;
+  const Scratch<QueryFacts> facts(on, rows);
+  const Scratch<Span> spans(on, has_ranges ? tiles : 0);
+  const int batch = static_cast<int>(s.batch);
+  launch(on, "hopper_query_facts", hopper_query_facts_kernel, blocks_for(rows * kWarp), dim3(kBlock), 0,
+         c.sizes, batch, c.value_width, in.y, in.dy, facts.data());
+  if (has_ranges)
+    launch(on, "hopper_spans", hopper_spans_kernel, blocks_for(tiles * kWarp), dim3(kBlock), 0, c.sizes,
+           batch, spans.data());
+  c.facts = facts.data();
+  c.spans = has_ranges ? spans.data() : nullptr;
+  const auto queries = [&](int box) {
+    return box_map(in.query, s.query, s.batch, s.queries, s.heads, s.key_width, box);
+  };
+  const auto dys = [&](int box) {
+    return box_map(in.dy, output_strides(s), s.batch, s.queries, s.heads, s.value_width, box);
+  };
+  const auto keys = [&](int box) {
+    return box_map(in.key, s.key, s.batch, s.keys, s.groups, s.key_width, box);
+  };
+  const auto values = [&](int box) {
+    return box_map(in.value, s.value, s.batch, s.keys, s.groups, s.value_width, box);
+  };
+  const auto blocks = [](Index count) { return dim3(static_cast<unsigned>(count)); };
+  if (c.dkey || c.dvalue)
+    launch(on, "hopper_attention_dkey", hopper_attention_backward_kernel<kWidth, true>,
+           blocks(s.batch * s.groups * tiles_for(s.keys, kOwnRows)), dim3(kThreads), Tiles::kBytes, c,
+           keys(kOwnRows), values(kOwnRows), queries(kStepRows), dys(kStepRows));
+  if (c.dquery)
+    launch(on, "hopper_attention_dquery", hopper_attention_backward_kernel<kWidth, false>,
+           blocks(s.batch * s.heads * tiles_for(s.queries, kOwnRows)), dim3(kThreads), Tiles::kBytes, c,
+           queries(kOwnRows), dys(kOwnRows), keys(kStepRows), values(kStepRows));
+}
+
+}  // namespace
+
+bool hopper_attention_backward(Cuda on, const AttentionShape& s, const BFloat16* query, const BFloat16* key,
+                               const BFloat16* value, const float* bias, const BFloat16* y,
+                               const float* log_sum, const BFloat16* dy, Write<BFloat16> dquery,
+                               Write<BFloat16> dkey, Write<BFloat16> dvalue) {
+  const Index width = std::max(s.key_width, s.value_width);
+  if (width > 128 || !hopper_takes(on, s, query, key, value, bias, dy)) return false;
+  if (reinterpret_cast<std::uintptr_t>(y) % 4 != 0) return false;
+  const BackwardCase c{case_of(s, const_cast<float*>(log_sum)),
+                       static_cast<int>(s.groups),
+                       static_cast<int>(s.key_width),
+                       static_cast<int>(s.value_width),
+                       nullptr,
+                       nullptr,
+                       s.query,
+                       s.key,
+                       s.value,
+                       dquery,
+                       dkey,
+                       dvalue};
+  if (width <= 64)
+    run<64>(on, s, c, {query, key, value, y, dy});
+  else
+    run<128>(on, s, c, {query, key, value, y, dy});
+  return true;
+}
+
+}  // namespace tapeformer::kernels

@@ -1,0 +1,241 @@
+#include <sentencepiece_processor.h>
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/data/tokenizers/text_tokenizer_kinds.h>
+#include <tapeformer/data/tokenizers/tokenizer_file.h>
+#include <tapeformer/data/tokenizers/tokenizer_kinds.h>
+#include <tapeformer/data/tokenizers/utf8.h>
+
+#include <algorithm>
+#include <cstddef>
+
+namespace tapeformer {
+namespace {
+
+/// Longer lines are encoded in parts; the library takes some 200 bytes of memory for each of text.
+constexpr std::size_t kLongestPart = 1 << 16;
+
+constexpr std::string_view kSpace = "\xe2\x96\x81";  // U+2581, as which SentencePiece writes a space
+
+class SentencePieceTextTokenizer : public TextTokenizer {
+ public:
+  SentencePieceTextTokenizer(std::string model, const std::string& name) : model_(std::move(model)) {
+    const auto status = processor_.LoadFromSerializedProto(model_);
+    if (!status.ok()) throw DataError(name, 0, "is not a SentencePiece model: " + status.ToString());
+    for (int id = 0; id < processor_.GetPieceSize(); ++id) bytes_.push_back(read_piece(id));
+    // The model says by example whether it puts a space before a text.
+    std::vector<std::string> pieces;
+    if (processor_.Encode("a", &pieces).ok() && !pieces.empty()) {
+      adds_space_ = std::string_view(pieces[0]).substr(0, kSpace.size()) == kSpace;
+    }
+    lead_ = library_ids("\n").size();
+    cuts_ = keeps_white_space() && std::all_of(bytes_.begin(), bytes_.end(), [](const std::string& bytes) {
+              return bytes == "\n" || bytes.find('\n') == std::string::npos;
+            });
+  }
+
+  void encode(std::string_view text, std::vector<std::int32_t>& ids) const override {
+    check_utf8(text);
+    const std::size_t part = first_part(text);
+    const std::vector<int> first = library_ids(text.substr(0, part));
+    ids.insert(ids.end(), first.begin(), first.end());
+    append_rest(text.substr(part), ids);
+  }
+  using TextTokenizer::encode;
+  void encode_rest(std::string_view text, std::vector<std::int32_t>& ids) const override {
+    check_utf8(text);
+    append_rest(text, ids);
+  }
+
+  std::string bytes_of(std::int32_t id) const override {
+    check_token(id, vocabulary_size());
+    return bytes_[static_cast<std::size_t>(id)];
+  }
+  std::string decode(const std::vector<std::int32_t>& ids) const override {
+    std::string text = TextTokenizer::decode(ids);
+    if (adds_space_ && text.compare(0, 1, " ") == 0) text.erase(0, 1);
+    return text;
+  }
+  Index vocabulary_size() const override { return static_cast<Index>(bytes_.size()); }
+  std::optional<std::int32_t> begin() const override { return control(processor_.bos_id()); }
+  std::optional<std::int32_t> end() const override { return control(processor_.eos_id()); }
+  std::size_t safe_cut(std::string_view text) const override {
+    std::size_t cut = 0;
+    while (cuts_ && cut < text.size()) {
+      const std::string_view rest = text.substr(cut);
+      const std::size_t part = first_part(rest);
+      if (rest[part - 1] != '\n' && rest.size() < kLongestPart) break;
+      cut += part;
+    }
+    return cut;
+  }
+  const char* kind() const override { return "sentencepiece"; }
+  std::string serialize() const override { return write_tokenizer_file(kind(), model_); }
+
+  const std::string& model() const { return model_; }
+
+ private:
+  static std::optional<std::int32_t> control(int id) {
+    return id < 0 ? std::nullopt : std::optional<std::int32_t>(id);
+  }
+
+  static void check_utf8(std::string_view text) {
+    const std::size_t bad = find_invalid_utf8(text);
+    if (bad == std::string_view::npos) return;
+    throw DataError(
+        "[tokenizer] the text of a SentencePiece tokenizer is UTF-8; got something else at byte " +
+        std::to_string(bad));
+  }
+
+  std::vector<int> library_ids(std::string_view text) const {
+    std::vector<int> ids;
+    const auto status = processor_.Encode({text.data(), text.size()}, &ids);
+    if (!status.ok()) throw DataError("[tokenizer] " + status.ToString());
+    return ids;
+  }
+
+  /// Bytes of the first part of `text`: a function of its first kLongestPart bytes.
+  std::size_t first_part(std::string_view text) const {
+    if (!cuts_) return text.size();
+    const std::string_view head = text.substr(0, kLongestPart);
+    const std::size_t line_end = head.find('\n');
+    if (line_end != head.npos) return line_end + 1;
+    return head.size() < kLongestPart ? head.size() : head.size() - unfinished_utf8(head);
+  }
+
+  /// Each part behind a line end, where the library puts no space; the ids of that line end are left out.
+  /// They are the same whatever follows: no other piece has a line end in it.
+  void append_rest(std::string_view text, std::vector<std::int32_t>& ids) const {
+    std::string line;
+    while (!text.empty()) {
+      const std::size_t part = first_part(text);
+      line.assign(1, '\n').append(text.substr(0, part));
+      const std::vector<int> found = library_ids(line);
+      ids.insert(ids.end(), found.begin() + static_cast<std::ptrdiff_t>(lead_), found.end());
+      text.remove_prefix(part);
+    }
+  }
+
+  /// Whether white space comes back, by example.
+  bool keeps_white_space() const {
+    const std::string text = "\n  a \n ";
+    std::string back;
+    for (const int id : library_ids(text)) back += bytes_of(id);
+    return back == (adds_space_ ? " " : "") + text;
+  }
+
+  std::string read_piece(int id) const {
+    if (processor_.IsControl(id)) return {};
+    if (processor_.IsUnknown(id)) return processor_.DecodeIds({id});  // a sign of the model's choice
+    std::string piece = processor_.IdToPiece(id);
+    if (processor_.IsByte(id))
+      return std::string(1, static_cast<char>(std::stoi(piece.substr(3), nullptr, 16)));
+    for (std::size_t i = 0; (i = piece.find(kSpace, i)) != std::string::npos; ++i) {
+      piece.replace(i, kSpace.size(), " ");
+    }
+    return piece;
+  }
+
+  sentencepiece::SentencePieceProcessor processor_;
+  std::string model_;
+  std::vector<std::string> bytes_;  // by id
+  bool adds_space_ = false;
+  bool cuts_ = false;     // whether a text may be encoded in parts
+  std::size_t lead_ = 0;  // ids of "\n", with the space before it
+};
+
+/// The trainer leaves out sentences that are longer than this.
+constexpr std::size_t kLongestSentence = 4192;
+
+/// Learning takes some ten times as much memory.
+constexpr std::size_t kMostSentences = 32'000'000;
+
+/// Sentences spread evenly over a text of any length, in bounded memory.
+class Sample {
+ public:
+  explicit Sample(std::size_t limit) : limit_(limit) {}
+
+  void add(std::string_view sentence) {
+    if (seen_++ % step_ != 0) return;
+    kept_.emplace_back(sentence);
+    bytes_ += memory(kept_.back());
+    while (bytes_ > limit_ && kept_.size() > 1) halve();
+  }
+  std::vector<std::string> take() { return std::move(kept_); }
+
+ private:
+  static std::size_t memory(const std::string& sentence) { return sentence.size() + sizeof(sentence); }
+
+  void halve() {
+    step_ *= 2;
+    bytes_ = 0;
+    for (std::size_t i = 0; i < kept_.size(); i += 2) {
+      bytes_ += memory(kept_[i]);
+      if (i > 0) kept_[i / 2] = std::move(kept_[i]);
+    }
+    kept_.resize((kept_.size() + 1) / 2);
+  }
+
+  std::size_t limit_, bytes_ = 0, seen_ = 0, step_ = 1;
+  std::vector<std::string> kept_;
+};
+
+}  // namespace
+
+std::vector<std::string> sentencepiece_sentences(const TextSource& text, std::size_t limit) {
+  Sample sample(limit);
+  std::string sentence;
+  const auto finish = [&] {
+    if (!sentence.empty()) sample.add(sentence);
+    sentence.clear();
+  };
+  text([&](std::string_view piece) {
+    const std::size_t bad = find_invalid_utf8(piece);
+    if (bad != std::string_view::npos) {
+      throw DataError(
+          "[tokenizer] the text of a SentencePiece tokenizer is UTF-8; got something else at byte " +
+          std::to_string(bad) + " of a piece of it");
+    }
+    while (!piece.empty()) {
+      const std::string_view character = piece.substr(0, code_point_length(piece));
+      piece.remove_prefix(character.size());
+      if (sentence.size() + character.size() > kLongestSentence) finish();
+      if (character == "\n" || character == "\r" || character == "\t") {  // the trainer refuses tabs
+        finish();
+      } else {
+        sentence += character;
+      }
+    }
+  });
+  finish();
+  return sample.take();
+}
+
+std::unique_ptr<TextTokenizer> parse_sentencepiece_tokenizer(std::string model, const std::string& name) {
+  return std::make_unique<SentencePieceTextTokenizer>(std::move(model), name);
+}
+
+std::unique_ptr<TextTokenizer> load_sentencepiece_tokenizer(const std::string& path) {
+  return parse_sentencepiece_tokenizer(read_whole_file(path), path);
+}
+
+std::unique_ptr<TextTokenizer> train_sentencepiece_tokenizer(const TextSource& text, Index vocabulary_size) {
+  // As Llama's: what is rare is spelt in bytes, digits stand alone.
+  const std::string model = train_sentencepiece({{"model_type", "bpe"},
+                                                 {"vocab_size", std::to_string(vocabulary_size)},
+                                                 {"hard_vocab_limit", "false"},
+                                                 {"character_coverage", "0.99995"},
+                                                 {"byte_fallback", "true"},
+                                                 {"split_digits", "true"},
+                                                 {"allow_whitespace_only_pieces", "true"}},
+                                                sentencepiece_sentences(text, kMostSentences));
+  return parse_sentencepiece_tokenizer(model, "the trained model");
+}
+
+std::string sentencepiece_model(const TextTokenizer& tokenizer) {
+  const auto* model = dynamic_cast<const SentencePieceTextTokenizer*>(&tokenizer);
+  if (model) return model->model();
+  throw DataError(std::string("[tokenizer] models are those of a sentencepiece tokenizer; got kind ") +
+                  tokenizer.kind());
+}
+
+}  // namespace tapeformer

@@ -1,0 +1,88 @@
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/json.h>
+#include <tapeformer/autograd/number_of.h>
+#include <tapeformer/data/tokenizers/tokenizer_file.h>
+#include <tapeformer/data/tokenizers/tokenizer_kinds.h>
+
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+
+namespace tapeformer {
+namespace {
+
+constexpr TokenizerKind kKinds[] = {TokenizerKind::word, TokenizerKind::character, TokenizerKind::bpe,
+                                    TokenizerKind::unigram};
+
+}  // namespace
+
+TokenizerKind tokenizer_kind(const std::string& name) {
+  for (const TokenizerKind kind : kKinds) {
+    if (name == name_of(kind)) return kind;
+  }
+  throw DataError("[tokenizer] a kind is word, character, bpe or unigram; got \"" + name + "\"");
+}
+
+const char* name_of(TokenizerKind kind) {
+  switch (kind) {
+    case TokenizerKind::word: return "word";
+    case TokenizerKind::character: return "character";
+    case TokenizerKind::bpe: return "bpe";
+    case TokenizerKind::unigram: return "unigram";
+  }
+  return "?";
+}
+
+const char* special_piece(std::int32_t id) {
+  static constexpr const char* kNames[] = {"<pad>", "<unk>", "<begin>", "<end>"};
+  return kNames[id];
+}
+
+void check_token(std::int32_t id, Index size) {
+  if (id >= 0 && id < size) return;
+  throw DataError("[tokenizer] ids are in [0, vocabulary); got " + std::to_string(id) +
+                  " with a vocabulary of " + std::to_string(size));
+}
+
+void Tokenizer::save(const std::string& path) const {
+  std::ofstream file(path, std::ios::binary);
+  file << serialize();
+  file.close();
+  if (!file) throw DataError(path, 0, std::string("cannot be written: ") + std::strerror(errno));
+}
+
+std::unique_ptr<Tokenizer> train_tokenizer(const TokenizerConfig& config,
+                                           const std::vector<std::string>& sentences) {
+  if (config.vocabulary_size <= kSpecialTokens || config.min_count < 1) {
+    throw DataError(
+        "[tokenizer] a vocabulary holds more than the 4 special pieces, and counts start at 1; got " +
+        number_of(config.vocabulary_size, "piece") + " seen " + number_of(config.min_count, "time"));
+  }
+  const bool own = config.kind == TokenizerKind::word || config.kind == TokenizerKind::character;
+  return own ? PieceTokenizer::train(config, sentences) : SentencePieceTokenizer::train(config, sentences);
+}
+
+std::unique_ptr<Tokenizer> parse_tokenizer(std::string_view content, const std::string& name) {
+  TokenizerFile file = read_tokenizer_file(content, name);
+  if (file.kind == "sentencepiece") {
+    return std::make_unique<SentencePieceTokenizer>(std::move(file.payload), name);
+  }
+  const TokenizerKind kind = tokenizer_kind(file.kind);
+  std::vector<std::string> pieces;
+  try {
+    pieces = parse_json(file.payload, "it").get<std::vector<std::string>>();
+  } catch (const std::exception& error) {
+    throw DataError(name, 0, std::string("is not a list of pieces: ") + error.what());
+  }
+  return std::make_unique<PieceTokenizer>(kind, std::move(pieces));
+}
+
+std::unique_ptr<Tokenizer> load_tokenizer(const std::string& path) {
+  return parse_tokenizer(read_whole_file(path), path);
+}
+
+std::unique_ptr<Tokenizer> load_sentencepiece_model(const std::string& path) {
+  return std::make_unique<SentencePieceTokenizer>(read_whole_file(path), path);
+}
+
+}  // namespace tapeformer

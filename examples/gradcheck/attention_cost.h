@@ -1,0 +1,32 @@
+#pragma once
+
+#include <tapeformer/examples/gradcheck/attention_modes.h>
+#include <tapeformer/nn/attention/cost.h>
+
+#include <iosfwd>
+#include <string>
+#include <vector>
+
+namespace tapeformer {
+
+struct NamedCost {
+  std::string name;  ///< "mla, absorbed"
+  AttentionCost cost;
+  Index decoding_flops = 0;  ///< of one more token in every row, with all before it in the cache
+};
+
+/// What self-attention of every kind takes at these sizes, where every query sees every key.
+std::vector<NamedCost> attention_costs(const CheckSizes& sizes, DType type);
+
+/// Numbers that one token takes in the cache of one layer of DeepSeek-V2's widths, were its attention of this
+/// kind.
+/// Source:  DeepSeek-AI 2024, arXiv:2405.04434, table 1 and section 3.1.2
+struct CacheSize {
+  std::string name, formula;
+  Index numbers = 0;
+};
+std::vector<CacheSize> cache_sizes_of_deepseek_v2();
+
+void print_attention_cost(std::ostream& out, const CheckSizes& sizes, DType type);
+
+}  // namespace tapeformer

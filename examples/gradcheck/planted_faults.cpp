@@ -1,0 +1,201 @@
+#include <tapeformer/autograd/ops/elementwise.h>
+#include <tapeformer/autograd/ops/shape.h>
+#include <tapeformer/autograd/tape.h>
+#include <tapeformer/examples/gradcheck/planted_faults.h>
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <map>
+#include <ostream>
+
+namespace tapeformer {
+namespace {
+
+constexpr double kZero = 1e-9;  // smaller gradients are zero in theory
+
+double largest_of(const Tensor& gradient) {
+  const Tensor x = gradient.to(Device::cpu());
+  double largest = 0;
+  for (Index i = 0; i < x.elements(); ++i) largest = std::max(largest, std::fabs(x.at(i)));
+  return largest;
+}
+
+std::string place_of(const Contribution& contribution) {
+  return std::string(contribution.op) + ", input " + std::to_string(contribution.input);
+}
+
+/// One contribution of a pass without faults.
+struct Seen {
+  Contribution contribution;
+  double largest;
+  Shape shape;
+};
+
+/// The axis along which neighbours are neighbouring keys, or -1 where there are none. Attention operations
+/// get their keys and values, or all in one, as [B, length, ...], a softmax scores as [..., keys].
+int key_axis(const Seen& seen) {
+  const std::string op = seen.contribution.op;
+  if (op == "softmax") return static_cast<int>(seen.shape.rank()) - 1;
+  const bool attends = op.find("attention") != std::string::npos;
+  const bool has_keys = seen.contribution.input > 0 || op == "packed_attention";  // input 0 are the queries
+  return attends && has_keys && seen.shape.rank() >= 3 ? 1 : -1;                  // weights have no keys
+}
+
+Tensor rolled(const Tensor& x, int axis) {
+  const Index size = x.size(axis);
+  return concat({slice(x, axis, size - 1, 1), slice(x, axis, 0, size - 1)}, axis);
+}
+
+GradientWrapper at(const Contribution& place, const std::function<Tensor(const Tensor&)>& change) {
+  return [place, change](const Contribution& contribution, const Tensor& gradient) {
+    const bool here = contribution.node == place.node && contribution.input == place.input;
+    return here ? change(gradient) : gradient;
+  };
+}
+
+/// Every further contribution takes back the one before it.
+GradientWrapper only_the_last(std::int32_t value) {
+  return [value, last = Tensor()](const Contribution& contribution, const Tensor& gradient) mutable {
+    if (contribution.value != value) return gradient;
+    const Tensor before = std::exchange(last, gradient);
+    return before.defined() ? gradient - before : gradient;
+  };
+}
+
+struct Fault {
+  std::string name, place;
+  GradientWrapper wrapper;
+};
+
+/// For each operation and input of it the largest contribution, where a fault shows best.
+std::vector<Seen> one_of_each(const std::vector<Seen>& seen) {
+  std::map<std::string, Seen> largest;
+  for (const Seen& one : seen) {
+    const auto [place, is_new] = largest.emplace(place_of(one.contribution), one);
+    if (!is_new && one.largest > place->second.largest) place->second = one;
+  }
+  std::vector<Seen> chosen;
+  for (const auto& [name, one] : largest) {
+    if (one.largest > kZero) chosen.push_back(one);
+  }
+  return chosen;
+}
+
+std::vector<Fault> faults_for(const std::vector<Seen>& seen, bool masked) {
+  std::vector<Fault> faults;
+  for (const Seen& one : one_of_each(seen)) {
+    const std::string place = place_of(one.contribution);
+    const auto add = [&](const char* name, const std::function<Tensor(const Tensor&)>& change) {
+      faults.push_back({name, place, at(one.contribution, change)});
+    };
+    add("dropped term", [](const Tensor& x) { return x * 0; });
+    add("scale off by 1e-4", [](const Tensor& x) { return x * 1.0001; });
+    const int axis = key_axis(one);
+    if (masked && axis >= 0 && one.shape[axis] > 1)
+      add("shifted mask", [axis](const Tensor& x) { return rolled(x, axis); });
+  }
+  std::map<std::int32_t, std::vector<Seen>> uses;
+  for (const Seen& one : seen) {
+    if (one.largest > kZero) uses[one.contribution.value].push_back(one);
+  }
+  for (const auto& [value, contributions] : uses) {
+    if (contributions.size() < 2) continue;
+    faults.push_back(
+        {"missing accumulation", place_of(contributions.back().contribution), only_the_last(value)});
+  }
+  return faults;
+}
+
+}  // namespace
+
+std::vector<PlantedFault> plant_faults(const AttentionCheck& check, const GradcheckRunOptions& options) {
+  GradcheckRunOptions first_order = options;
+  first_order.second = false;
+  std::vector<PlantedFault> results;
+  const auto run = [&](const Fault& fault) {
+    const CheckResult result =
+        run_check(check, first_order, [&](Tape& tape) { tape.wrap_gradients(fault.wrapper); });
+    const WorstInput worst = worst_of(result.report.inputs);
+    results.push_back({check.layer, check.mode.name, fault.name, fault.place, worst.relative,
+                       result.failure.empty() ? worst.where : result.failure, !result.report.passed(),
+                       !result.failure.empty()});
+  };
+  std::vector<Seen> seen;
+  run({"none", "-", [&](const Contribution& contribution, const Tensor& gradient) {
+         seen.push_back({contribution, largest_of(gradient), gradient.shape()});
+         return gradient;
+       }});
+  const bool masked = check.mode.wants_context || check.layer == "causal";
+  for (const Fault& fault : faults_for(seen, masked)) run(fault);
+  return results;
+}
+
+std::vector<AttentionCheck> checks_for_faults(const std::vector<AttentionCheck>& checks) {
+  std::vector<AttentionCheck> chosen;
+  for (std::size_t begin = 0, end = 0; begin < checks.size(); begin = end) {
+    const auto is_other = [&](const AttentionCheck& check) { return check.layer != checks[begin].layer; };
+    const auto first = checks.begin() + static_cast<std::ptrdiff_t>(begin);
+    const auto last = std::find_if(first, checks.end(), is_other);
+    end = static_cast<std::size_t>(last - checks.begin());
+    const std::size_t before = chosen.size();
+    std::copy_if(first, last, std::back_inserter(chosen), [](const AttentionCheck& check) {
+      return check.mode.name == "self causal" || check.mode.name == "cross key padding";
+    });
+    if (chosen.size() == before) chosen.push_back(checks[begin]);
+  }
+  return chosen;
+}
+
+void print_fault_header(std::ostream& out) {
+  char line[256];
+  std::snprintf(line, sizeof line, "%-26s %-18s %-21s %-40s %9s  %-24s %s\n", "layer", "mode", "fault",
+                "planted in", "error", "seen in", "noticed");
+  out << line;
+}
+
+void print_fault(std::ostream& out, const PlantedFault& fault) {
+  char line[400];
+  std::snprintf(line, sizeof line, "%-26s %-18s %-21s %-40s %9.1e  %-24s %s%s\n", fault.layer.c_str(),
+                fault.mode.c_str(), fault.fault.c_str(), fault.place.c_str(), fault.error,
+                fault.where.c_str(), fault.noticed ? "yes" : "no", fault.as_it_should() ? "" : "  WRONG");
+  out << line;
+}
+
+bool print_fault_summary(std::ostream& out, const std::vector<PlantedFault>& faults, double seconds) {
+  const auto count = [&](const auto& is) { return std::count_if(faults.begin(), faults.end(), is); };
+  const auto checks = count([](const PlantedFault& fault) { return fault.fault == "none"; });
+  const auto all = count([](const PlantedFault&) { return true; });
+  const auto missed =
+      count([](const PlantedFault& fault) { return fault.fault != "none" && !fault.as_it_should(); });
+  const auto alarms =
+      count([](const PlantedFault& fault) { return fault.fault == "none" && !fault.as_it_should(); });
+  char line[256];
+  std::snprintf(
+      line, sizeof line,
+      "%td faults planted in %td checks: %td noticed, %td missed, %td alarms without a fault, %.1f s\n",
+      all - checks, checks, all - checks - missed, missed, alarms, seconds);
+  out << line;
+  return missed == 0 && alarms == 0;
+}
+
+nlohmann::ordered_json faults_json(const std::vector<PlantedFault>& faults) {
+  nlohmann::ordered_json json = {
+      {"passed", std::all_of(faults.begin(), faults.end(),
+                             [](const PlantedFault& fault) { return fault.as_it_should(); })},
+      {"faults", nlohmann::ordered_json::array()}};
+  for (const PlantedFault& fault : faults) {
+    json["faults"].push_back({{"layer", fault.layer},
+                              {"mode", fault.mode},
+                              {"fault", fault.fault},
+                              {"planted_in", fault.place},
+                              {"relative_error", fault.error},
+                              {"seen_in", fault.where},
+                              {"noticed", fault.noticed}});
+  }
+  return json;
+}
+
+}  // namespace tapeformer

@@ -1,0 +1,291 @@
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/number_of.h>
+#include <tapeformer/autograd/ops/elementwise.h>
+#include <tapeformer/autograd/ops/reduce.h>
+#include <tapeformer/autograd/tape.h>
+#include <tapeformer/examples/gradcheck/run.h>
+#include <tapeformer/examples/shared/progress.h>
+
+#include <omp.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <ostream>
+
+namespace tapeformer {
+namespace {
+
+constexpr double kZero = 1e-9;  // gradients below are zero in theory
+
+/// So many threads until the end of the scope, or with 0 as many as there are.
+class ScopedThreads {
+ public:
+  explicit ScopedThreads(Index threads) {
+    if (threads > 0) omp_set_num_threads(static_cast<int>(threads));
+  }
+  ~ScopedThreads() { omp_set_num_threads(before_); }
+  ScopedThreads(const ScopedThreads&) = delete;
+  ScopedThreads& operator=(const ScopedThreads&) = delete;
+
+ private:
+  int before_ = omp_get_max_threads();
+};
+
+struct BothOrders {
+  std::vector<Tensor> first, second;
+};
+
+/// Gradients of a random projection of the output, and those of a random projection of them.
+BothOrders gradients_of(const CheckCase& subject, const GradcheckRunOptions& options) {
+  Generator random(options.sizes.seed + 1);
+  const auto projected = [&](const Tensor& x) {
+    const Tensor weights = Tensor::empty_like(x);
+    random.fill_normal(weights, 0, 1);
+    return sum(x * weights);
+  };
+  std::vector<Tensor> of;
+  Tape tape;
+  for (const auto& [name, x] : subject.inputs) {
+    tape.watch(x);
+    of.push_back(x);
+  }
+  BothOrders result;
+  result.first = tape.gradients(projected(subject.function()), of, {}, options.second);
+  if (!options.second) return result;
+  Tensor total = projected(result.first[0]);
+  for (std::size_t i = 1; i < of.size(); ++i) total = total + projected(result.first[i]);
+  result.second = tape.gradients(total, of);
+  return result;
+}
+
+std::vector<GradcheckInput> compared(const NamedTensors& inputs, const std::vector<Tensor>& single,
+                                     const std::vector<Tensor>& reference,
+                                     const GradcheckRunOptions& options) {
+  std::vector<GradcheckInput> report;
+  double largest = 0;
+  for (std::size_t i = 0; i < single.size(); ++i) {
+    GradcheckInput input;
+    input.name = inputs[i].first;
+    input.checked = single[i].elements();
+    const Tensor ours = single[i].to(Device::cpu()), theirs = reference[i].to(Device::cpu());
+    for (Index k = 0; k < input.checked; ++k) {
+      const double error = std::fabs(ours.at(k) - theirs.at(k));
+      input.scale = std::max(input.scale, std::fabs(theirs.at(k)));
+      if (input.worst_element >= 0 && !(error > input.absolute_error) && !std::isnan(error)) continue;
+      input.absolute_error = error;
+      input.worst_element = k;
+    }
+    input.relative_error = input.absolute_error == 0 ? 0 : input.absolute_error / input.scale;
+    largest = std::max(largest, input.scale);
+    report.push_back(input);
+  }
+  for (GradcheckInput& input : report) {
+    // What single precision makes of a gradient that is zero in theory is a rounding of what cancelled.
+    const double scale = input.scale < kZero ? std::max(largest, 1.0) : input.scale;
+    input.passed = input.absolute_error <= options.tolerance_used() * scale;
+  }
+  return report;
+}
+
+/// The gradients in f32 against those in f64 at the same values.
+GradcheckReport compare_precisions(const AttentionCheck& check, const CheckCase& single,
+                                   const GradcheckRunOptions& options) {
+  const CheckCase reference = check.make(options.sizes, DType::f64);
+  for (std::size_t i = 0; i < single.inputs.size(); ++i)
+    reference.inputs[i].second.copy_from(single.inputs[i].second.to(DType::f64));
+  const BothOrders ours = gradients_of(single, options), theirs = gradients_of(reference, options);
+  GradcheckReport report;
+  report.inputs = compared(single.inputs, ours.first, theirs.first, options);
+  report.second_inputs = compared(single.inputs, ours.second, theirs.second, options);
+  return report;
+}
+
+std::string scientific(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.1e", value);
+  return text;
+}
+
+const char* const kRow = "%-26s %-22s %10s %9s %9s %9s  %-34s %8s  %s\n";
+
+template <class... Columns>
+void print_columns(std::ostream& out, const Columns&... columns) {
+  char line[400];
+  std::snprintf(line, sizeof line, kRow, columns...);
+  out << line;
+}
+
+/// Nothing is worse than a NaN.
+bool is_worse(double error, double than) { return error > than || std::isnan(error); }
+
+}  // namespace
+
+void GradcheckRunOptions::check() const {
+  const auto require = [](bool holds, const std::string& rule) {
+    if (!holds) throw Error(rule);
+  };
+  const std::pair<const char*, Index> positive[] = {{"--batch", sizes.batch},
+                                                    {"--queries", sizes.queries},
+                                                    {"--keys", sizes.keys},
+                                                    {"--width", sizes.width},
+                                                    {"--memory-width", sizes.memory_width},
+                                                    {"--heads", sizes.heads},
+                                                    {"--groups", sizes.groups},
+                                                    {"--head-width", sizes.head_width},
+                                                    {"--value-width", sizes.value_width},
+                                                    {"--latent-width", sizes.latent_width},
+                                                    {"--hidden-width", sizes.hidden_width}};
+  require(elements >= 0, "--elements must not be negative; got " + std::to_string(elements));
+  for (const auto& [name, size] : positive)
+    require(size > 0, std::string(name) + " must be at least 1; got " + std::to_string(size));
+  require(sizes.heads % sizes.groups == 0, "--heads must be a multiple of --groups; got " +
+                                               std::to_string(sizes.heads) + " and " +
+                                               std::to_string(sizes.groups));
+  require(sizes.head_width % 2 == 0,
+          "--head-width must be even, for rotary positions; got " + std::to_string(sizes.head_width));
+  require(sizes.dropout >= 0 && sizes.dropout < 1,
+          "--dropout must be in [0, 1); got " + std::to_string(sizes.dropout));
+  require(step > 0 && std::isfinite(step), "--step must be positive");
+  require(tolerance >= 0 && std::isfinite(tolerance), "--tolerance must be positive");
+}
+
+GradcheckOptions GradcheckRunOptions::differences() const {
+  GradcheckOptions result;
+  result.step = step;
+  result.four_point = stencil == 4;
+  result.tolerance = tolerance_used();
+  result.absolute = absolute_used();
+  result.second_order = second;
+  result.most_elements = elements;
+  result.seed = sizes.seed + 1;
+  return result;
+}
+
+WorstInput worst_of(const std::vector<GradcheckInput>& inputs) {
+  WorstInput worst;
+  for (const GradcheckInput& input : inputs) {
+    if (is_worse(input.absolute_error, worst.absolute)) worst.absolute = input.absolute_error;
+    if (input.zero_in_theory() || !(is_worse(input.relative_error, worst.relative) || worst.where.empty()))
+      continue;
+    worst.relative = input.relative_error;
+    worst.where = input.name + "[" + std::to_string(input.worst_element) + "]";
+  }
+  return worst;
+}
+
+CheckResult run_check(const AttentionCheck& check, const GradcheckRunOptions& options,
+                      const std::function<void(Tape&)>& on_tape) {
+  const ScopedThreads guard(options.threads);
+  const double begun = now_seconds();
+  CheckResult result;
+  result.layer = check.layer;
+  result.mode = check.mode.name;
+  try {
+    const bool single = options.type == "f32";
+    const CheckCase subject = check.make(options.sizes, single ? DType::f32 : DType::f64);
+    result.parameters = subject.parameters;
+    GradcheckOptions differences = options.differences();
+    differences.on_tape = on_tape;
+    result.report = single ? compare_precisions(check, subject, options)
+                           : gradcheck(subject.function, subject.inputs, differences);
+  } catch (const std::exception& error) {
+    result.failure = error.what();
+  }
+  result.seconds = now_seconds() - begun;
+  return result;
+}
+
+void print_header(std::ostream& out) {
+  print_columns(out, "", "", "", "relative", "relative", "absolute", "", "", "");
+  print_columns(out, "layer", "mode", "parameters", "1st", "2nd", "worst", "worst at", "time", "verdict");
+}
+
+void print_row(std::ostream& out, const CheckResult& result, bool second) {
+  const WorstInput first = worst_of(result.report.inputs), again = worst_of(result.report.second_inputs);
+  char time[32];
+  std::snprintf(time, sizeof time, "%.0f ms", result.seconds * 1e3);
+  print_columns(out, result.layer.c_str(), result.mode.c_str(), std::to_string(result.parameters).c_str(),
+                scientific(first.relative).c_str(), second ? scientific(again.relative).c_str() : "-",
+                scientific(std::max(first.absolute, again.absolute)).c_str(),
+                (again.relative > first.relative ? "2nd " + again.where : first.where).c_str(), time,
+                result.passed() ? "PASS" : "FAIL");
+  if (!result.failure.empty()) out << "    " << result.failure << "\n";
+}
+
+bool print_summary(std::ostream& out, const std::vector<CheckResult>& results,
+                   const GradcheckRunOptions& options, double seconds) {
+  double relative = 0, absolute = 0;
+  std::size_t failed = 0;
+  for (const CheckResult& result : results) {
+    for (const auto* inputs : {&result.report.inputs, &result.report.second_inputs}) {
+      const WorstInput worst = worst_of(*inputs);
+      if (is_worse(worst.relative, relative)) relative = worst.relative;
+      if (is_worse(worst.absolute, absolute)) absolute = worst.absolute;
+    }
+    failed += result.passed() ? 0 : 1;
+  }
+  char line[256];
+  std::snprintf(line, sizeof line,
+                "%s, %zu failed: worst error %.1e relative, %.1e absolute, allowed %.0e, %s%s, %.1f s\n",
+                number_of(results.size(), "check").c_str(), failed, relative, absolute,
+                options.tolerance_used(),
+                options.type == "f64" ? "against central differences in f64" : "f32 against f64",
+                options.second ? ", both orders" : "", seconds);
+  out << line;
+  return failed == 0;
+}
+
+nlohmann::ordered_json results_json(const std::vector<CheckResult>& results,
+                                    const GradcheckRunOptions& options, double seconds) {
+  using Json = nlohmann::ordered_json;
+  const auto inputs_json = [](const std::vector<GradcheckInput>& inputs) {
+    Json list = Json::array();
+    for (const GradcheckInput& input : inputs) {
+      list.push_back({{"input", input.name},
+                      {"relative_error", input.zero_in_theory() ? Json() : Json(input.relative_error)},
+                      {"absolute_error", input.absolute_error},
+                      {"largest_gradient", input.scale},
+                      {"worst_element", input.worst_element},
+                      {"elements", input.checked},
+                      {"passed", input.passed}});
+    }
+    return list;
+  };
+  const CheckSizes& sizes = options.sizes;
+  Json json = {{"dtype", options.type},
+               {"device", options.sizes.device.text()},
+               {"stencil", options.stencil},
+               {"step", options.step},
+               {"tolerance", options.tolerance_used()},
+               {"seed", sizes.seed},
+               {"sizes",
+                {{"batch", sizes.batch},
+                 {"queries", sizes.queries},
+                 {"keys", sizes.keys},
+                 {"width", sizes.width},
+                 {"memory_width", sizes.memory_width},
+                 {"heads", sizes.heads},
+                 {"groups", sizes.groups},
+                 {"head_width", sizes.head_width},
+                 {"value_width", sizes.value_width},
+                 {"latent_width", sizes.latent_width},
+                 {"hidden_width", sizes.hidden_width}}},
+               {"dropout", sizes.dropout},
+               {"seconds", seconds},
+               {"passed", std::all_of(results.begin(), results.end(),
+                                      [](const CheckResult& result) { return result.passed(); })},
+               {"checks", Json::array()}};
+  for (const CheckResult& result : results) {
+    Json row = {{"layer", result.layer},           {"mode", result.mode},
+                {"parameters", result.parameters}, {"passed", result.passed()},
+                {"seconds", result.seconds},       {"first", inputs_json(result.report.inputs)}};
+    if (options.second) row["second"] = inputs_json(result.report.second_inputs);
+    if (!result.failure.empty()) row["failure"] = result.failure;
+    json["checks"].push_back(row);
+  }
+  return json;
+}
+
+}  // namespace tapeformer

@@ -1,0 +1,164 @@
+#include <tapeformer/autograd/json.h>
+#include <tapeformer/data/hash.h>
+#include <tapeformer/examples/language/data.h>
+#include <tapeformer/examples/language/tokenizer.h>
+#include <tapeformer/examples/shared/embedded_corpus.h>
+#include <tapeformer/examples/shared/program.h>
+
+#include <algorithm>
+#include <filesystem>
+
+namespace tapeformer {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string tokens_folder(const LanguageOptions& options, const RunFolder& folder) {
+  return options.tokens.empty() ? folder.file("tokens") : options.tokens;
+}
+
+void stop_if_interrupted(Progress& progress) {
+  if (!interrupted()) return;
+  progress.clear();
+  throw Interrupted("interrupted; nothing was saved");
+}
+
+TextCorpus corpus_of(const std::vector<std::string>& paths) {
+  if (paths.empty()) return TextCorpus::in_memory(embedded_corpus(), "this project's sources");
+  return TextCorpus::open(paths);
+}
+
+TextSplit split_corpus(const LanguageDataOptions& options, const TextCorpus& corpus) {
+  if (options.validation.empty()) return corpus.split(options.validation_fraction);
+  return {corpus, TextCorpus::open(options.validation)};
+}
+
+/// The text that a tokenizer learns from, as it is read; says how far it is.
+TextSource watched(const std::vector<const TextCorpus*>& parts, Progress& progress) {
+  return [parts, &progress](const std::function<void(std::string_view)>& reader) {
+    Index done = 0, all = 0;
+    for (const TextCorpus* part : parts) all += part->bytes();
+    for (const TextCorpus* part : parts) {
+      part->source()([&](std::string_view piece) {
+        stop_if_interrupted(progress);
+        reader(piece);
+        done += static_cast<Index>(piece.size());
+        progress.show("making the tokenizer: " + count_text(static_cast<double>(done)) + "/" +
+                      count_text(static_cast<double>(all)) + " bytes read");
+      });
+    }
+  };
+}
+
+/// Characters are those of both parts: a character without an id could not be measured. What is learnt is
+/// learnt from the training part alone.
+std::shared_ptr<const TextTokenizer> make_tokenizer(const LanguageDataOptions& options,
+                                                    const TextSplit& parts, Progress& progress) {
+  const auto part = [&](bool both) {
+    return watched(both ? std::vector{&parts.train, &parts.validation} : std::vector{&parts.train}, progress);
+  };
+  if (options.tokenizer == "byte") return make_byte_tokenizer();
+  if (options.tokenizer == "bpe") return train_byte_pair_tokenizer(part(false), options.vocabulary);
+  if (options.tokenizer == "sentencepiece")
+    return train_sentencepiece_tokenizer(part(false), options.vocabulary);
+  return train_character_tokenizer(part(true));
+}
+
+/// What is no text is refused, but for byte-level tokenizers: they take any bytes, which is said.
+void check_text(const std::vector<const TextCorpus*>& parts, const std::string& kind, Progress& progress) {
+  try {
+    for (const TextCorpus* part : parts) part->check_text([&] { stop_if_interrupted(progress); });
+  } catch (const DataError& error) {
+    if (kind != "byte" && kind != "bpe") throw;
+    progress.keep(std::string("note: this is no text, and is read byte by byte: ") + error.what());
+  }
+}
+
+PrepareProgress shown(Progress& progress) {
+  return [&progress, begun = now_seconds()](Index done, Index all) {
+    stop_if_interrupted(progress);
+    const double rate = static_cast<double>(done) / std::max(1e-9, now_seconds() - begun);
+    progress.show("encoding " + count_text(static_cast<double>(done)) + "/" +
+                  count_text(static_cast<double>(all)) + " bytes, " + format("%.1f MB/s, ", rate / 1e6) +
+                  duration_text(static_cast<double>(all - done) / rate) + " left");
+  };
+}
+
+}  // namespace
+
+LanguageData prepare_corpus(const LanguageDataOptions& options,
+                            std::shared_ptr<const TextTokenizer> tokenizer, const std::string& folder,
+                            Progress& progress) {
+  const TextCorpus corpus = corpus_of(options.corpus);
+  progress.keep((options.corpus.empty() ? "this project's sources: " : "corpus: ") + corpus.description());
+  const TextSplit parts = split_corpus(options, corpus);
+  if (tokenizer == nullptr && !options.tokenizer_model.empty())
+    tokenizer = find_tokenizer(options.tokenizer_model);
+  check_text({&parts.train, &parts.validation}, tokenizer ? tokenizer->kind() : options.tokenizer, progress);
+  if (tokenizer == nullptr) tokenizer = make_tokenizer(options, parts, progress);
+  LanguageData result = prepare_tokens(parts, *tokenizer, folder, shown(progress));
+  progress.clear();
+  return result;
+}
+
+LanguageData make_language_data(const LanguageOptions& options, const RunFolder& folder,
+                                const std::shared_ptr<const TextTokenizer>& tokenizer, Progress& progress) {
+  const std::string tokens = tokens_folder(options, folder);
+  if (options.tokens.empty()) {
+    discard_language_data(folder);  // of a training that did not come to its first checkpoint
+    return prepare_corpus(options.data, tokenizer, tokens, progress);
+  }
+  LanguageData result = LanguageData::open(tokens);
+  if (tokenizer != nullptr && tokenizer->serialize() != result.tokenizer->serialize()) {
+    throw DataError(tokens, 0,
+                    "was prepared with another tokenizer than that of --from; prepare it with "
+                    "--tokenizer-model " +
+                        options.from);
+  }
+  return result;
+}
+
+TokenFile encode_text(const std::vector<std::string>& paths, const TextTokenizer& tokenizer,
+                      const std::string& folder, Progress& progress) {
+  const TextCorpus corpus = TextCorpus::open(paths);
+  progress.keep("corpus: " + corpus.description());
+  check_text({&corpus}, tokenizer.kind(), progress);
+  // Prepared tokens have two parts: the other one is the smallest text that any tokenizer takes.
+  std::string least = tokenizer.bytes_of(0);
+  if (least.empty()) least = "\n";
+  const TextSplit parts{corpus, TextCorpus::in_memory(least, "nothing")};
+  LanguageData result = prepare_tokens(parts, tokenizer, folder, shown(progress));
+  progress.clear();
+  return result.train;
+}
+
+void discard_language_data(const RunFolder& folder) {
+  const fs::path tokens = folder.file("tokens");
+  std::error_code ignored;
+  for (const char* name : {"tokenizer", "train.tokens", "validation.tokens"})
+    fs::remove(tokens / name, ignored);
+  if (fs::is_directory(tokens, ignored))
+    fs::remove(tokens, ignored);  // unless somebody else's files are in it
+}
+
+LanguageData open_language_data(const LanguageOptions& options, const RunFolder& folder) {
+  return LanguageData::open(tokens_folder(options, folder));
+}
+
+std::uint64_t fingerprint(const LanguageData& data) {
+  return mix_bits(mix_bits(data.train.fingerprint(), static_cast<std::uint64_t>(data.train.size())),
+                  static_cast<std::uint64_t>(data.validation.size()));
+}
+
+void describe_language_run(const RunFolder& folder, const LanguageOptions& options,
+                           const DecoderOnlyConfig& config, const LanguageData& data) {
+  const std::string tokenizer = data.tokenizer->serialize();
+  Json described = parse_json(config.to_json());
+  described["training"] = options;
+  described["tokenizer_fingerprint"] = hash_text(tokenizer);
+  described["data_fingerprint"] = fingerprint(data);
+  folder.write("config.json", described.dump(2) + "\n");
+  folder.write(kTokenizerFile, tokenizer);
+}
+
+}  // namespace tapeformer

@@ -1,0 +1,137 @@
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/number_of.h>
+#include <tapeformer/examples/language/data.h>
+#include <tapeformer/examples/language/evaluate.h>
+#include <tapeformer/examples/language/run.h>
+#include <tapeformer/examples/shared/command_line.h>
+#include <tapeformer/examples/shared/program.h>
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <optional>
+
+namespace tapeformer {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// A folder for token files, gone at the end of the scope.
+class ScratchFolder {
+ public:
+  ScratchFolder() {
+    std::string name = fs::temp_directory_path() / "tapeformer-evaluate-XXXXXX";
+    if (mkdtemp(name.data()) == nullptr)
+      throw DataError(name, 0,
+                      std::string("cannot be made: ") + std::strerror(errno) + "; try another TMPDIR");
+    path_ = name;
+  }
+  ~ScratchFolder() {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+  }
+  ScratchFolder(const ScratchFolder&) = delete;
+  ScratchFolder& operator=(const ScratchFolder&) = delete;
+  std::string file(const char* name) const { return path_ / name; }
+
+ private:
+  fs::path path_;
+};
+
+TokenFile tokens_of(const LanguageOptions& trained, const std::string& run, const std::string& part) {
+  const std::string folder = trained.tokens.empty() ? run + "/tokens" : trained.tokens;
+  if (!fs::exists(folder)) throw DataError(folder, 0, "is not there any more; name a text with --corpus");
+  const LanguageData data = open_language_data(trained, RunFolder(run));
+  return part == "train" ? data.train : data.validation;
+}
+
+}  // namespace
+
+std::string loss_text(const MeanLoss& loss) {
+  return format("%.4f nats a token, perplexity %.4g", loss.nats, std::exp(loss.nats)) +
+         (loss.bytes > 0 ? format(", %.4f bits a byte", loss.bits_per_byte()) : "");
+}
+
+void EvaluateOptions::add_to(const Command& command) {
+  const auto positive_or_default = [&](const char* name, Index& value, const char* help) {
+    command.number(name, value, help, kNotNegative);
+  };
+  command.option("--run", run, "a run folder, or a Hugging Face folder of a GPT-2 or Llama model").required();
+  command.option("--part", part, "of the run's text: validation or train")
+      .one_of({"validation", "train"})
+      .show_default();
+  command.option("--corpus", corpus,
+                 "measure these UTF-8 files, or folders of them, instead (as train does)");
+  add_average_option(command, average);
+  positive_or_default("--batch", batch, "rows computed at a time; 0 for the training's");
+  positive_or_default("--context", context,
+                      "tokens of a row; 0 for the training's, or the model's up to 1024");
+  positive_or_default("--validation-batches", validation_batches,
+                      "random batches of the estimate; 0 for the training's");
+  command.option("--seed", seed, "of the random batches; without it, the training's");
+  command.option("--tokenizer-model", tokenizer_model, "a tokenizer to use instead of the folder's own");
+  compute.add_to(command);
+}
+
+void EvaluateOptions::refuse_ignored(const Command& command) const {
+  if (!corpus.empty()) command.refuse({"--part"}, "with --corpus");
+}
+
+int evaluate(const EvaluateOptions& options) {
+  remember_interrupts();
+  say_at_interrupt(kStopping);
+  const Compute compute = options.compute.chosen();
+  LanguageRun run = LanguageRun::load(options.run, options.average, options.tokenizer_model);
+  compute.apply(run.model);
+  const std::optional<LanguageOptions> trained = training_in(options.run);
+  if (!trained && options.corpus.empty())
+    throw Error(options.run + ": has a model but no text to measure it on; name one with --corpus");
+  if (!options.tokenizer_model.empty() && options.corpus.empty())
+    throw Error("--tokenizer-model needs --corpus: the run's own text is there as tokens");
+  const auto chosen = [](Index asked, Index otherwise) { return asked > 0 ? asked : otherwise; };
+  const Index batch = chosen(options.batch, trained ? trained->batch : 8);
+  const Index most = run.model.config().context;
+  const Index context =
+      chosen(options.context, trained ? trained->context : std::min(most, kMostUnaskedContext));
+  if (context > most)
+    throw Error("--context " + std::to_string(context) + " is more than the model's " + std::to_string(most));
+  const Index batches = chosen(options.validation_batches, trained ? trained->validation_batches : 20);
+  const HeadLossConfig head{trained ? trained->fused_head : true, trained ? trained->head_chunk : 0};
+
+  Progress progress;
+  std::optional<ScratchFolder> scratch;
+  const TokenFile tokens = options.corpus.empty() ? tokens_of(*trained, options.run, options.part)
+                                                  : encode_text(options.corpus, *run.tokenizer,
+                                                                scratch.emplace().file("tokens"), progress);
+  const auto check = [&] {
+    if (!interrupted()) return;
+    progress.clear();
+    throw Interrupted("interrupted; nothing was measured");
+  };
+  const std::uint64_t seed = options.seed.value_or(trained ? trained->training.seed : 1);
+  const LanguageMeasure measure(tokens, *run.tokenizer, batch, context, seed, head);
+  const MeanLoss exact = measure.exact(run.model, progress, check);
+  const MeanLoss estimate = measure.estimate(run.model, batches, 0, progress, check);
+  progress.clear();
+  std::printf("tokens     %lld in %s\n", static_cast<long long>(measure.file().size()),
+              options.corpus.empty() ? ("the run's " + options.part + " part").c_str() : "the corpus");
+  if (!trained && options.context == 0 && context < most) {
+    std::printf("rows       of %s; the model takes up to %lld: see --context\n",
+                number_of(context, "token").c_str(), static_cast<long long>(most));
+  }
+  if (compute.device.is_cuda()) std::fprintf(stderr, "%s\n", compute.usage_text().c_str());
+  std::printf("exact      %s\n", loss_text(exact).c_str());
+  const std::string drawn = number_of(batches, "random batch", "random batches");
+  std::printf("estimated  %s%s (from %s of %lld x %lld)\n", loss_text(estimate).c_str(),
+              estimate.error_text().c_str(), drawn.c_str(), static_cast<long long>(batch),
+              static_cast<long long>(context));
+  return kExitSuccess;
+}
+
+}  // namespace tapeformer

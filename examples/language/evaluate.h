@@ -1,0 +1,36 @@
+#pragma once
+
+#include <tapeformer/examples/language/loss.h>
+#include <tapeformer/examples/shared/compute.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace tapeformer {
+
+class Command;
+
+/// "1.4697 nats a token, perplexity 4.348, 2.1203 bits a byte", the last only where bytes are known.
+std::string loss_text(const MeanLoss& loss);
+
+/// Which text a model is measured on, and how.
+struct EvaluateOptions {
+  std::string run, part = "validation", tokenizer_model;
+  std::vector<std::string> corpus;  ///< files and folders instead of the run's data
+  Index average = 0;
+  Index batch = 0, context = 0;       ///< 0: as the training had them, or 8 and at most 1024
+  Index validation_batches = 0;       ///< 0: as the training had them, or 20
+  std::optional<std::uint64_t> seed;  ///< as the training had it, or 1
+  ComputeOptions compute;
+
+  void add_to(const Command& command);
+  /// Throws: Error naming an option that `command` was given and that would change nothing
+  void refuse_ignored(const Command& command) const;
+};
+
+/// Prints the exact mean loss and the estimate from random batches; returns the exit code.
+/// Throws: CheckpointError, DataError, Error, Interrupted
+int evaluate(const EvaluateOptions& options);
+
+}  // namespace tapeformer

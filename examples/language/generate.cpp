@@ -1,0 +1,230 @@
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/number_of.h>
+#include <tapeformer/data/tokenizers/utf8.h>
+#include <tapeformer/examples/language/generate.h>
+#include <tapeformer/examples/language/run.h>
+#include <tapeformer/examples/shared/command_line.h>
+#include <tapeformer/examples/shared/program.h>
+#include <tapeformer/examples/shared/progress.h>
+#include <tapeformer/examples/shared/run_folder.h>
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <iostream>
+#include <iterator>
+
+namespace tapeformer {
+namespace {
+
+constexpr Index kSideBySide = 32;  // samples that share the steps of a model; each has a cache of its own
+
+/// Standard input without the line end that `echo` puts; nothing where a person sits.
+std::string prompt_from_input() {
+  if (isatty(STDIN_FILENO) != 0) return {};
+  std::string text{std::istreambuf_iterator<char>(std::cin), {}};
+  if (!text.empty() && text.back() == '\n') text.pop_back();
+  if (!text.empty() && text.back() == '\r') text.pop_back();
+  return text;
+}
+
+bool write_to_output(std::string_view text) {
+  if (std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0)
+    return true;
+  if (errno == EPIPE) return false;
+  throw DataError("standard output", 0, std::string("cannot be written: ") + std::strerror(errno));
+}
+
+/// The ids before the first new one: what a text begins with, and the prompt's.
+TokenIds prompt_ids(const TextTokenizer& tokenizer, const std::string& prompt) {
+  TokenIds ids;
+  if (tokenizer.begin()) ids.push_back(*tokenizer.begin());
+  tokenizer.encode(prompt, ids);
+  if (!ids.empty()) return ids;
+  if (tokenizer.end()) return {*tokenizer.end()};  // one text ends, the next begins
+  try {
+    return tokenizer.encode("\n");
+  } catch (const DataError&) {
+    return {0};  // characters of a text without lines
+  }
+}
+
+}  // namespace
+
+void GenerateOptions::add_to(const Command& command) {
+  command.option("--run", run, "a run folder, or a Hugging Face folder of a GPT-2 or Llama model").required();
+  command
+      .option("--prompt", prompt,
+              "the text to continue; without it, standard input (less a line end at its end)")
+      .tells(prompt_given);
+  command.number("--max-tokens", max_tokens, "most new tokens of a sample", kPositive).show_default();
+  command
+      .number("--samples", samples,
+              "texts, computed side by side and written one after the other: the first as it comes",
+              kPositive)
+      .show_default();
+  command.option("--stop", stops, "end a sample before this text; may be given again")
+      .one_at_a_time()
+      .not_empty();
+  const CommandOption temperature =
+      command
+          .number("--temperature", sampling.temperature,
+                  "below 1 favours likely tokens; 0 takes the likeliest", kNotNegative)
+          .show_default();
+  command.flag("--greedy", greedy, "always take the likeliest token").excludes(temperature);
+  command.number("--top-k", sampling.top_k, "draw among so many likeliest tokens; 0 for all", kNotNegative)
+      .show_default();
+  command
+      .number("--top-p", sampling.top_p,
+              "draw among the likeliest that have this share together; above 0, 1 for all", kPositiveShare)
+      .show_default();
+  command
+      .number("--min-p", sampling.min_p,
+              "draw among those at least so many times as likely as the likeliest; 0 to 1", kShare)
+      .show_default();
+  constexpr NumberRule kPenalty{"must be from 1e-6 to 1e6", [](double x) { return x >= 1e-6 && x <= 1e6; }};
+  command
+      .number("--repetition-penalty", sampling.repetition_penalty,
+              "above 1, tokens that are in the text already become less likely; 1e-6 to 1e6", kPenalty)
+      .show_default();
+  command.number("--seed", sampling.seed, "of what is drawn").show_default();
+  command.option("--cache", cache, "keys and values of earlier tokens: contiguous, paged, or none are kept")
+      .one_of({"contiguous", "paged", "none"})
+      .show_default();
+  command.flag("--only-new", only_new, "do not repeat the prompt before its continuation");
+  add_average_option(command, average);
+  command.option("--tokenizer-model", tokenizer_model, "a tokenizer to use instead of the folder's own");
+  compute.add_to(command);
+}
+
+void GenerateOptions::refuse_ignored(const Command& command) const {
+  if (config().sampling.temperature == 0)
+    command.refuse({"--top-k", "--top-p", "--min-p", "--seed"},
+                   greedy ? "with --greedy" : "at temperature 0");
+}
+
+TextGenerationConfig GenerateOptions::config() const {
+  TextGenerationConfig result;
+  result.sampling = sampling;
+  if (greedy) result.sampling.temperature = 0;
+  result.max_tokens = max_tokens;
+  result.samples = samples;
+  result.cache.reset();
+  if (cache != "none") result.cache.emplace().kind = cache_kind(cache);
+  return result;
+}
+
+SampleWriter::SampleWriter(const TextTokenizer& tokenizer, Index samples,
+                           const std::vector<std::string>& stops, std::string prompt, bool start, Write write)
+    : tokenizer_(tokenizer),
+      stops_(stops),
+      prompt_(std::move(prompt)),
+      start_(start),
+      write_(std::move(write)) {
+  begin(samples);
+}
+
+void SampleWriter::begin(Index samples) {
+  samples_.clear();
+  shown_ = 0;
+  for (Index i = 0; i < samples; ++i) samples_.push_back({TextStream(tokenizer_, stops_), {}, 0, false});
+}
+
+void SampleWriter::next(Index samples) {
+  for (Sample& sample : samples_) end(sample);
+  show();
+  put(kSeparator + prompt_);
+  begin(samples);
+}
+
+void SampleWriter::put(std::string_view text) {
+  if (text.empty() || closed_) return;
+  last_ = text.back();
+  closed_ = !write_(text);
+}
+
+bool SampleWriter::add(Index index, std::int32_t token) {
+  Sample& sample = samples_[static_cast<std::size_t>(index)];
+  const bool first = start_ && sample.tokens == 0;
+  ++sample.tokens;
+  ++tokens_;
+  // Ids beyond the vocabulary are rows that a model was given to round its sizes up.
+  std::string text = token < tokenizer_.vocabulary_size() ? sample.stream.add(token) : std::string();
+  if (first && !text.empty() && text[0] == ' ' && tokenizer_.decode({token}) != tokenizer_.bytes_of(token))
+    text.erase(0, 1);
+  sample.waiting += text;
+  if (sample.stream.stopped()) end(sample);
+  // Samples take their steps together: one that is two tokens behind has ended.
+  for (Sample& other : samples_)
+    if (other.tokens + 1 < sample.tokens) end(other);
+  show();
+  return !sample.ended && !closed_;
+}
+
+void SampleWriter::end(Sample& sample) {
+  if (sample.ended) return;
+  sample.ended = true;
+  sample.waiting += sample.stream.finish();
+}
+
+void SampleWriter::show() {
+  if (!begun_) put(prompt_);
+  begun_ = true;
+  while (shown_ < samples_.size()) {
+    Sample& sample = samples_[shown_];
+    put(sample.waiting);
+    sample.waiting.clear();
+    if (!sample.ended || shown_ + 1 == samples_.size()) return;
+    ++shown_;
+    put(kSeparator + prompt_);
+  }
+}
+
+void SampleWriter::finish() {
+  for (Sample& sample : samples_) end(sample);
+  show();
+  if (last_ != '\n') put("\n");
+}
+
+int generate(const GenerateOptions& options) {
+  const std::string prompt = options.prompt_given ? options.prompt : prompt_from_input();
+  if (const std::size_t bad = find_no_text(prompt); bad != std::string::npos)
+    throw Error(no_text_message(prompt[bad], static_cast<Index>(bad) + 1, "prompt"));
+  remember_interrupts();
+  std::signal(SIGPIPE, SIG_IGN);  // whoever reads may have seen enough
+  const Compute compute = options.compute.chosen();
+  LanguageRun run = LanguageRun::load(options.run, options.average, options.tokenizer_model);
+  compute.apply(run.model);
+  TextGenerationConfig config = options.config();
+  config.end = run.tokenizer->end();
+  config.graphs = compute.graphs;
+  const TokenIds ids = prompt_ids(*run.tokenizer, prompt);
+  SampleWriter writer(*run.tokenizer, std::min(kSideBySide, options.samples), options.stops,
+                      options.only_new ? "" : prompt, prompt.empty(), write_to_output);
+  const double begun = now_seconds();
+  for (Index first = 0; first < options.samples && !writer.closed() && !interrupted();
+       first += config.samples) {
+    if (first > 0) writer.next(std::min(kSideBySide, options.samples - first));
+    config.samples = std::min(kSideBySide, options.samples - first);
+    config.sampling.stream = static_cast<std::uint64_t>(first);
+    generate_text(run.model, ids, config, [&](Index sample, std::int32_t token) {
+      return writer.add(sample, token) && !interrupted();
+    });
+  }
+  const double seconds = now_seconds() - begun;
+  writer.finish();
+  if (!writer.closed()) {
+    std::fprintf(stderr, "%s after a prompt of %zu in %s: %s tokens/s%s\n",
+                 number_of(writer.tokens(), "token").c_str(), ids.size(), format("%.2f s", seconds).c_str(),
+                 count_text(static_cast<double>(writer.tokens()) / seconds).c_str(),
+                 interrupted() ? "; interrupted" : "");
+    if (compute.device.is_cuda()) std::fprintf(stderr, "%s\n", compute.usage_text().c_str());
+  }
+  return interrupted() ? kExitInterrupted : kExitSuccess;
+}
+
+}  // namespace tapeformer

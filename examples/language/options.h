@@ -1,0 +1,101 @@
+#pragma once
+
+#include <tapeformer/examples/shared/training_options.h>
+#include <tapeformer/nn/transformer/decoder_only.h>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include <string>
+#include <vector>
+
+namespace tapeformer {
+
+class Command;
+
+/// Which text becomes which tokens.
+struct LanguageDataOptions {
+  std::vector<std::string> corpus;      ///< files and folders; empty for the project's own sources
+  std::vector<std::string> validation;  ///< files and folders instead of a share of the corpus
+  double validation_fraction = 0.1;     ///< the last part of the corpus
+  std::string tokenizer = "character";  ///< character, byte, bpe or sentencepiece, where one is made
+  std::string tokenizer_model;          ///< the file or folder of a tokenizer to use instead of making one
+  Index vocabulary = 4096;              ///< most ids, where a bpe or sentencepiece tokenizer is made
+
+  void make_paths_absolute();
+  /// Throws: Error naming the options that contradict each other.
+  void check() const;
+  /// Throws: Error naming an option that `command` was given and that would change nothing.
+  void refuse_ignored(const Command& command) const;
+  void add_to(const Command& command);
+  /// Names every option once; see option_table.h.
+  template <class Self, class F>
+  static void for_each(Self& o, const F& f);
+};
+
+/// Tokens of a row, at most, unless somebody asks for more: attention grows with their square.
+constexpr Index kMostUnaskedContext = 1024;
+
+/// Everything that decides what the training of a language model computes. Kept in config.json and the
+/// checkpoint. Defaults are a preset's: see language_presets.h.
+struct LanguageOptions {
+  std::string preset;
+  // Data
+  LanguageDataOptions data;
+  std::string tokens;            ///< a folder that `prepare` wrote, instead of a corpus
+  std::string order = "random";  ///< of windows: random or sequential
+  // Model
+  std::string from;  ///< a run or Hugging Face folder whose weights training starts from
+  Index layers = 4, heads = 4, width = 128;
+  Index context = 64;  ///< tokens of a training's rows; the model's, unless `from` has a longer one
+  std::string attention = "mha";
+  Index groups = 0, head_width = 0, latent_width = 0, query_latent_width = 0, rotary_width = 0;
+  std::string norm = "layer", positions = "learned", feed_forward_kind = "gelu";
+  Index feed_forward = 0;
+  double rotary_base = 10000, epsilon = 1e-5;
+  bool bias = false, untied_head = false, prefix = false;
+  double dropout = 0;
+  // Training
+  TrainingOptions training;
+  Index batch = 12;  ///< rows of `context` tokens
+  bool fused_head = false;
+  Index head_chunk = 0;
+  Index validation_batches = 20;         ///< of the estimate; with auto, at most
+  std::string validation_kind = "auto";  ///< auto, exact, estimate or both: see validation_plan
+
+  /// As the preset of this name, for whatever it leaves open as the first preset. Throws: Error
+  explicit LanguageOptions(const std::string& preset_name = {});
+  /// So that a run can be resumed and evaluated from another folder.
+  void make_paths_absolute();
+  /// The model for a vocabulary of this size; not for one that starts `from` another's weights.
+  DecoderOnlyConfig model_config(Index vocabulary_size) const;
+  /// The options of the group "Model" as this model has them, as far as they can say it.
+  void take_model(const DecoderOnlyConfig& config);
+  /// The loss that training computes.
+  HeadLossConfig head_loss() const { return {fused_head, head_chunk}; }
+  /// Throws: Error naming the options that contradict each other.
+  void check() const;
+  /// Throws: Error naming an option that `command` was given and that would change nothing.
+  void refuse_ignored(const Command& command) const;
+  void add_to(const Command& command);
+  /// Names every option once; see option_table.h.
+  template <class Self, class F>
+  static void for_each(Self& o, const F& f);
+};
+
+void to_json(nlohmann::ordered_json& json, const LanguageOptions& options);
+/// Throws: nlohmann::json::exception if a field is missing or of another type.
+void from_json(const nlohmann::ordered_json& json, LanguageOptions& options);
+
+/// Lets what `command` was not given follow what it was given: another --attention than the preset's takes
+/// the preset's groups and latent widths away, and the warm-up is at most a tenth of the steps.
+void adapt_preset(LanguageOptions& options, const Command& command);
+
+/// Makes `options` describe the model in options.from, whose configuration is `config`; a shorter context
+/// stays.
+/// Throws: Error naming an option that `command` was given and that says otherwise
+void take_fine_tuned(LanguageOptions& options, const DecoderOnlyConfig& config, const Command& command);
+
+/// One line that says what the model is made of.
+std::string model_text(const DecoderOnlyConfig& config);
+
+}  // namespace tapeformer

@@ -1,0 +1,116 @@
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/number_of.h>
+#include <tapeformer/data/hash.h>
+#include <tapeformer/examples/language/run.h>
+#include <tapeformer/examples/language/tokenizer.h>
+#include <tapeformer/examples/shared/program.h>
+#include <tapeformer/examples/shared/run_folder.h>
+#include <tapeformer/nn/formats/hugging_face.h>
+
+#include <nlohmann/json.hpp>
+
+#include <cstdio>
+#include <filesystem>
+
+namespace tapeformer {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Throws unless the folder has a config.json, and, where it is ours, weights.
+void check_folder(const std::string& folder) {
+  if (!fs::is_directory(folder))
+    throw CheckpointError(folder +
+                          ": is not a folder; try a run folder, or one with a GPT-2 or Llama checkpoint");
+  if (!fs::exists(folder + "/config.json") && !fs::exists(folder + "/params.json")) {
+    throw CheckpointError(
+        folder +
+        ": has no config.json, which says what model its weights are; try a run folder, or a "
+        "checkpoint folder of transformers");
+  }
+  if (fs::exists(folder + "/source.vocabulary")) {
+    throw CheckpointError(folder +
+                          ": is a run of train_translation; try one of train_language_model, or a GPT-2 or "
+                          "Llama checkpoint");
+  }
+}
+
+void check_trained(const std::string& folder) {
+  if (fs::exists(folder + "/weights.safetensors")) return;
+  throw CheckpointError(
+      folder +
+      ": has no weights.safetensors: the training has not reached its first validation; go on "
+      "with train --resume");
+}
+
+DecoderOnly load_model(const std::string& folder, Index average) {
+  check_folder(folder);
+  if (is_hugging_face(folder)) {
+    if (average > 0) throw Error("--average needs a run folder; " + folder + " keeps one set of weights");
+    return load_hugging_face(folder);
+  }
+  check_trained(folder);
+  DecoderOnly model = DecoderOnly::load(folder);
+  if (average > 0) RunFolder(folder).load_average(average, model);
+  return model;
+}
+
+}  // namespace
+
+DecoderOnlyConfig model_config_in(const std::string& folder) {
+  check_folder(folder);
+  if (!fs::exists(folder + "/config.json")) return load_hugging_face(folder).config();  // Meta's params.json
+  const std::string json = read_file(folder + "/config.json");
+  try {
+    return is_hugging_face(folder) ? hugging_face_config(json) : DecoderOnlyConfig::from_json(json);
+  } catch (const CheckpointError& error) {
+    throw CheckpointError(folder + "/config.json: " + error.what());
+  }
+}
+
+std::optional<LanguageOptions> training_in(const std::string& folder) {
+  if (is_hugging_face(folder)) return {};
+  try {
+    return RunFolder(folder).config().at("training").get<LanguageOptions>();
+  } catch (const Json::exception& error) {
+    throw CheckpointError(folder + "/config.json: is not of this program: " + error.what());
+  }
+}
+
+LanguageRun LanguageRun::load(const std::string& folder, Index average, const std::string& tokenizer_path) {
+  LanguageRun run{load_model(folder, average),
+                  find_tokenizer(tokenizer_path.empty() ? folder : tokenizer_path)};
+  if (const Index rows = run.model.config().vocabulary; run.tokenizer->vocabulary_size() > rows) {
+    throw DataError(tokenizer_path.empty() ? folder : tokenizer_path, 0,
+                    "is a tokenizer of " + number_of(run.tokenizer->vocabulary_size(), "token") +
+                        ", and the model has " + std::to_string(rows));
+  } else if (!tokenizer_path.empty() && run.tokenizer->vocabulary_size() < rows) {
+    std::fprintf(stderr, "note: %s has %s, and the model %lld; is it the model's own?\n",
+                 tokenizer_path.c_str(), number_of(run.tokenizer->vocabulary_size(), "token").c_str(),
+                 static_cast<long long>(rows));
+  }
+  if (!is_hugging_face(folder) && tokenizer_path.empty()) {
+    const Json config = RunFolder(folder).config();
+    if (config.value("tokenizer_fingerprint", std::uint64_t{0}) != hash_text(run.tokenizer->serialize())) {
+      throw DataError(folder + "/" + kTokenizerFile, 0,
+                      "is not the tokenizer that the weights were trained with; restore it");
+    }
+  }
+  return run;
+}
+
+DecoderOnly initial_model(const LanguageOptions& options, Index vocabulary) {
+  Generator random(options.training.seed);
+  if (options.from.empty()) return DecoderOnly(options.model_config(vocabulary), random);
+  DecoderOnly trained = load_model(options.from, 0);
+  DecoderOnlyConfig config = trained.config();
+  config.attention_dropout = config.embedding_dropout = config.residual_dropout = options.dropout;
+  config.prefix = options.prefix;  // a mask: no weight is another
+  DecoderOnly model(config, random);
+  const auto weights = trained.named_parameters();
+  auto into = model.named_parameters();
+  for (std::size_t i = 0; i < into.size(); ++i) into[i].second.value().copy_from(weights[i].second.value());
+  return model;
+}
+
+}  // namespace tapeformer

@@ -1,0 +1,213 @@
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/json.h>
+#include <tapeformer/data/tokenizers/text_tokenizer_byte_pair.h>
+#include <tapeformer/data/tokenizers/tokenizer_file.h>
+#include <tapeformer/examples/language/tokenizer.h>
+#include <tapeformer/nn/formats/atomic_file.h>
+#include <tapeformer/nn/formats/ends_with.h>
+#include <tapeformer/nn/formats/strict_json.h>
+
+#include <nlohmann/json.hpp>
+
+#include <filesystem>
+
+namespace tapeformer {
+namespace {
+
+using Json = nlohmann::json;  // finds a token among many sooner
+using OrderedJson = nlohmann::ordered_json;
+namespace fs = std::filesystem;
+
+[[noreturn]] void refuse(const std::string& path, const std::string& what) {
+  throw DataError(
+      path, 0,
+      "has " + what +
+          ", which is not supported; tokenizers that are: byte-level BPE with GPT-2's pattern, and "
+          "SentencePiece's tokenizer.model");
+}
+
+/// The type of a part of tokenizer.json; empty where there is none.
+std::string type_of(const Json& json, const char* part) {
+  if (!json.contains(part) || json.at(part).is_null()) return {};
+  return json.at(part).value("type", "no type");
+}
+
+/// The type of a post-processor that adds tokens; empty where none does. A template may be of the text alone.
+std::string adding_type(const Json& processor) {
+  if (processor.is_null()) return {};
+  const std::string type = processor.value("type", "no type");
+  if (type == "Sequence") {
+    for (const Json& part : processor.at("processors"))
+      if (const std::string adding = adding_type(part); !adding.empty()) return adding;
+    return {};
+  }
+  if (type == "TemplateProcessing") {
+    const Json& single = processor.at("single");
+    if (single.size() == 1 && single.at(0).contains("Sequence")) return {};
+  }
+  return type == "ByteLevel" ? "" : type;
+}
+
+/// Everything in a tokenizer.json that byte-level BPE with GPT-2's pattern does not have is refused by name.
+void check_byte_level(const std::string& path, const Json& json) {
+  const Json& model = json.at("model");
+  // Older files do not name the type of BPE.
+  if (const std::string type = model.value("type", "BPE"); type != "BPE")
+    refuse(path, "a model of type " + type);
+  if (const std::string type = type_of(json, "normalizer"); !type.empty())
+    refuse(path, "a normalizer of type " + type);
+  Json splitter = json.value("pre_tokenizer", Json());
+  if (splitter.is_object() && splitter.value("type", "") == "Sequence" &&
+      splitter.value("pretokenizers", Json::array()).size() == 1)
+    splitter = splitter.at("pretokenizers").at(0);
+  const std::string type = splitter.is_object() ? splitter.value("type", "no type") : "none";
+  if (type != "ByteLevel") refuse(path, "a pre-tokenizer of type " + type);
+  if (splitter.value("add_prefix_space", true)) refuse(path, "add_prefix_space");
+  if (!splitter.value("use_regex", true)) refuse(path, "use_regex false");
+  if (const std::string adding = adding_type(json.value("post_processor", Json())); !adding.empty())
+    refuse(path, "a post-processor of type " + adding);
+  for (const char* flag : {"byte_fallback", "ignore_merges"})
+    if (model.contains(flag) && model.at(flag) == true) refuse(path, flag);
+  for (const char* affix : {"continuing_subword_prefix", "end_of_word_suffix"})
+    if (model.contains(affix) && model.at(affix).is_string() && model.at(affix) != "") refuse(path, affix);
+}
+
+std::string merge_line(const Json& merge) {
+  if (merge.is_string()) return merge.get<std::string>() + "\n";
+  return merge.at(0).get<std::string>() + " " + merge.at(1).get<std::string>() + "\n";
+}
+
+/// The two files that a tokenizer.json holds in one.
+BytePairFiles byte_pair_files_in(const std::string& path) {
+  const std::string text = read_whole_file(path);
+  try {
+    const Json json = parse_json<Json>(text, "it");
+    check_byte_level(path, json);
+    Json vocabulary = json.at("model").at("vocab");
+    for (const Json& added : json.value("added_tokens", Json::array()))
+      vocabulary[added.at("content").get<std::string>()] = added.at("id");
+    std::string merges;
+    for (const Json& merge : json.at("model").at("merges")) merges += merge_line(merge);
+    return {vocabulary.dump(), merges};
+  } catch (const Json::exception& error) {
+    throw DataError(path, 0, std::string("is damaged: ") + error.what());
+  } catch (const CheckpointError& error) {
+    throw DataError(path, 0, std::string("is damaged: ") + error.what());
+  }
+}
+
+/// What tokenizer_config.json asks for beside vocab.json and merges.txt, which do not tell the pattern.
+void check_tokenizer_config(const std::string& folder) {
+  const std::string path = folder + "/tokenizer_config.json";
+  if (!fs::exists(path)) return;
+  JsonFields fields(parse_json(read_text_file(path), path), path + ": ");
+  const std::string type = fields.text("tokenizer_class", "GPT2Tokenizer");
+  if (type.find("GPT2") == std::string::npos) refuse(path, "a tokenizer_class of " + type);
+  if (fields.flag("add_prefix_space", false)) refuse(path, "add_prefix_space");
+}
+
+/// nullptr where there is none.
+std::shared_ptr<const TextTokenizer> tokenizer_in_folder(const std::string& folder) {
+  const auto file = [&](const char* name) { return folder + "/" + name; };
+  const auto has = [&](const char* name) { return fs::exists(file(name)); };
+  if (has(kTokenizerFile)) return load_text_tokenizer(file(kTokenizerFile));
+  if (has("tokenizer.model")) return load_sentencepiece_tokenizer(file("tokenizer.model"));
+  if (has("tokenizer.json")) return find_tokenizer(file("tokenizer.json"));
+  for (const auto& [vocabulary, merges] :
+       {std::pair("vocab.json", "merges.txt"), std::pair("encoder.json", "vocab.bpe")}) {
+    if (!has(vocabulary) || !has(merges)) continue;
+    check_tokenizer_config(folder);
+    return load_byte_pair_tokenizer(file(vocabulary), file(merges));
+  }
+  return nullptr;
+}
+
+/// A tokenizer.json for transformers: pieces without merges are the code points.
+OrderedJson character_json(const TextTokenizer& tokenizer) {
+  OrderedJson vocabulary = OrderedJson::object();
+  for (std::int32_t id = 0; id < tokenizer.vocabulary_size(); ++id) vocabulary[tokenizer.bytes_of(id)] = id;
+  return {{"version", "1.0"},
+          {"truncation", nullptr},
+          {"padding", nullptr},
+          {"added_tokens", OrderedJson::array()},
+          {"normalizer", nullptr},
+          {"pre_tokenizer", nullptr},
+          {"post_processor", nullptr},
+          {"decoder", {{"type", "Fuse"}}},
+          {"model",
+           {{"type", "BPE"},
+            {"dropout", nullptr},
+            {"unk_token", nullptr},
+            {"continuing_subword_prefix", nullptr},
+            {"end_of_word_suffix", nullptr},
+            {"fuse_unk", false},
+            {"byte_fallback", false},
+            {"vocab", vocabulary},
+            {"merges", OrderedJson::array()}}}};
+}
+
+OrderedJson tokenizer_config(const char* type) {
+  return {{"tokenizer_class", type}, {"clean_up_tokenization_spaces", false}};
+}
+
+}  // namespace
+
+std::shared_ptr<const TextTokenizer> find_tokenizer(const std::string& path) {
+  if (fs::is_directory(path)) {
+    if (auto found = tokenizer_in_folder(path)) return found;
+    throw DataError(path, 0,
+                    std::string("has no tokenizer: none of ") + kTokenizerFile +
+                        ", tokenizer.model, tokenizer.json, vocab.json with merges.txt, encoder.json with "
+                        "vocab.bpe; try --tokenizer-model with the folder or file of one");
+  }
+  if (ends_with(path, ".json")) {
+    const BytePairFiles files = byte_pair_files_in(path);
+    return std::make_shared<BytePairTokenizer>(
+        parse_byte_pair_files(files.vocabulary, path, files.merges, path));
+  }
+  if (ends_with(path, ".model")) return load_sentencepiece_tokenizer(path);
+  return load_text_tokenizer(path);
+}
+
+bool has_tokenizer(const std::string& folder) { return tokenizer_in_folder(folder) != nullptr; }
+
+std::string export_tokenizer(const TextTokenizer& tokenizer, const std::string& folder) {
+  std::string names;
+  const auto write = [&](const char* name, const std::string& content) {
+    write_atomically(folder + "/" + name, content);
+    names += (names.empty() ? "" : ", ") + std::string(name);
+  };
+  const std::string kind = tokenizer.kind();
+  OrderedJson config;
+  if (kind == "sentencepiece") {
+    write("tokenizer.model", sentencepiece_model(tokenizer));
+    config = tokenizer_config("LlamaTokenizer");
+    config["legacy"] = false;
+    config["add_bos_token"] = true;
+  } else if (kind == "character") {
+    write("tokenizer.json", character_json(tokenizer).dump(1) + "\n");
+    write(kTokenizerFile, tokenizer.serialize());
+    config = tokenizer_config("PreTrainedTokenizerFast");
+  } else {
+    const bool bytes = kind == "byte";
+    BytePairFiles files;
+    if (bytes) {
+      OrderedJson vocabulary = OrderedJson::object();
+      for (int byte = 0; byte < 256; ++byte)
+        vocabulary[byte_pair_character(static_cast<unsigned char>(byte))] = byte;
+      files = {vocabulary.dump(), "#version: 0.2\n"};
+    } else {
+      files = byte_pair_files(tokenizer);
+    }
+    write("vocab.json", files.vocabulary);
+    write("merges.txt", files.merges);
+    config = tokenizer_config("GPT2Tokenizer");
+    for (const char* special : {"bos_token", "eos_token", "unk_token"}) {
+      if (bytes) config[special] = nullptr;
+    }
+  }
+  write("tokenizer_config.json", config.dump(2) + "\n");
+  return names;
+}
+
+}  // namespace tapeformer

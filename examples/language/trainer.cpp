@@ -1,0 +1,247 @@
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/number_of.h>
+#include <tapeformer/data/text_stream.h>
+#include <tapeformer/examples/language/run.h>
+#include <tapeformer/examples/language/tokenizer.h>
+#include <tapeformer/examples/language/trainer.h>
+#include <tapeformer/nn/generation/generate_text.h>
+
+#include <omp.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <utility>
+
+namespace tapeformer {
+namespace {
+
+constexpr Index kPromptTokens = 16, kSampleTokens = 160;
+constexpr double kSampleTemperature = 0.8;
+
+// A forward pass against a step's forward, backward and update; shares of a training's time.
+constexpr double kForwardShare = 1.0 / 3, kValidationShare = 0.03, kEstimateShare = 0.005, kEndShare = 0.025;
+
+/// `text` with every line set in, as the log shows it.
+std::string set_in(const std::string& text) {
+  std::string result = "  ";
+  for (const char c : text) {
+    result += c;
+    if (c == '\n') result += "  ";
+  }
+  return result;
+}
+
+/// What reads text for the weights in options.from: their own tokenizer, unless another one is named or,
+/// where they have none, comes with the tokens.
+/// Throws: DataError unless that one has as many tokens as the model
+std::shared_ptr<const TextTokenizer> tokenizer_from(const LanguageOptions& options) {
+  const std::string &named = options.data.tokenizer_model, &tokens = options.tokens;
+  if (named.empty() && (tokens.empty() || has_tokenizer(options.from))) return find_tokenizer(options.from);
+  const std::string& path = named.empty() ? tokens : named;
+  auto tokenizer = find_tokenizer(path);
+  const Index rows = model_config_in(options.from).vocabulary;
+  if (tokenizer->vocabulary_size() == rows) return tokenizer;
+  throw DataError(path, 0,
+                  "is a tokenizer of " + std::to_string(tokenizer->vocabulary_size()) +
+                      " tokens, and the model in " + options.from + " has " + std::to_string(rows) +
+                      "; try the one that it was trained with");
+}
+
+}  // namespace
+
+ValidationPlan validation_plan(const LanguageOptions& options, Index validation_tokens) {
+  const std::string& kind = options.validation_kind;
+  const Index asked = options.validation_batches;
+  if (kind == "exact") return {true, 0, true, asked};
+  if (kind == "both") return {true, asked, true, asked};
+  if (kind == "estimate") return {false, asked, false, asked};
+  const TrainingOptions& training = options.training;
+  const Index batch = options.batch * options.context;
+  // In units of one token trained on.
+  const double work = static_cast<double>(training.steps) * static_cast<double>(training.accumulate * batch);
+  const double exact = kForwardShare * static_cast<double>(validation_tokens);
+  const auto validations = static_cast<double>((training.steps - 1) / training.validate_every + 1);
+  if ((validations + 1) * exact <= kValidationShare * work) return {true, 0, true, 0};
+  const double affordable =
+      kEstimateShare * work / (validations * kForwardShare * static_cast<double>(batch));
+  const Index batches = std::max<Index>(1, std::min(asked, static_cast<Index>(affordable)));
+  const bool exact_end = exact <= kEndShare * work;
+  return {false, batches, exact_end, exact_end ? 0 : asked};
+}
+
+LanguageTask::LanguageTask(const LanguageOptions& options, LanguageData data, DecoderOnly model,
+                           Progress& progress)
+    : options_(options),
+      data_(std::move(data)),
+      model_(std::move(model)),
+      windows_(data_.train, options_.context, window_order(options_.order), options_.training.seed),
+      measure_(data_.validation, *data_.tokenizer, options_.batch, options_.context, options_.training.seed,
+               options_.head_loss()),
+      plan_(validation_plan(options_, data_.validation.size())) {
+  for (const TokenFile* file : {&data_.train, &data_.validation}) {
+    if (file->vocabulary() > model_.config().vocabulary) {
+      throw DataError(file->path(), 0,
+                      "has a vocabulary of " + std::to_string(file->vocabulary()) +
+                          ", and the model one of " + std::to_string(model_.config().vocabulary));
+    }
+  }
+  model_.recompute_layers(options_.training.recompute_layers);
+  progress.keep(count_text(static_cast<double>(data_.train.size())) + " tokens to train on, " +
+                count_text(static_cast<double>(data_.validation.size())) + " to validate on; " +
+                number_of(options_.batch * options_.context * options_.training.accumulate, "token") +
+                " a step");
+  progress.keep(model_text(model_.config()) + "; " +
+                count_text(static_cast<double>(model_.parameter_count())) + " parameters; " +
+                number_of(omp_get_max_threads(), "thread"));
+}
+
+void LanguageTask::prepare_batch() {
+  if (ahead_) return;
+  ahead_ = language_batch(model_.config(), windows_.batch(batches_, options_.batch), options_.training.seed,
+                          batches_ * options_.batch)
+               .to(model_.device());
+}
+
+void LanguageTask::next_batch() {
+  prepare_batch();
+  batch_ = *std::move(ahead_);
+  ahead_.reset();
+  ++batches_;
+}
+
+BatchLoss LanguageTask::batch_loss() {
+  return {model_.loss(batch_.inputs, batch_.targets, batch_.prefix_lengths, options_.head_loss()),
+          batch_.counted, batch_.inputs.elements()};
+}
+
+BatchParts LanguageTask::batch_parts() {
+  return {
+      {&batch_.inputs, &batch_.targets, &batch_.prefix_lengths}, batch_.counted, batch_.inputs.elements()};
+}
+
+Validation LanguageTask::validate(Progress& progress) {
+  Validation result;
+  if (plan_.exact) {
+    const MeanLoss exact = measure_.exact(model_, progress);
+    result.loss = exact.nats;
+    if (exact.bytes > 0) result.further.emplace_back("bits_per_byte", exact.bits_per_byte());
+  }
+  if (plan_.batches > 0) {
+    const MeanLoss estimate = measure_.estimate(model_, plan_.batches, 0, progress);
+    if (!plan_.exact) result.loss = estimate.nats;
+    result.further.emplace_back("estimated_loss", estimate.nats);
+    const std::string error = estimate.error_text();
+    result.remark = plan_.exact
+                        ? format(", estimated %.4f", estimate.nats) + error
+                        : ", estimated" + error + " from " + number_of(plan_.batches, "batch", "batches");
+  }
+  return result;
+}
+
+double LanguageTask::trial_loss(Progress& progress) {
+  return measure_.estimate(model_, 1, batches_, progress).nats;
+}
+
+void LanguageTask::show_samples(Progress& progress, bool graphs) {
+  const Index context = model_.config().context;
+  const Index given = std::clamp<Index>(context / 2, 1, std::min(kPromptTokens, data_.validation.size()));
+  TokenIds prompt(static_cast<std::size_t>(given));
+  data_.validation.read(0, given, prompt.data());
+  TextGenerationConfig config;
+  config.sampling.temperature = kSampleTemperature;
+  config.sampling.seed = options_.training.seed;
+  config.sampling.stream = static_cast<std::uint64_t>(batches_);
+  config.samples = options_.training.samples;
+  config.max_tokens = std::clamp<Index>(context - given, 1, kSampleTokens);
+  config.end = data_.tokenizer->end();
+  config.graphs = graphs;
+  std::vector<TokenIds> samples(static_cast<std::size_t>(config.samples));
+  model_.eval();
+  generate_text(model_, prompt, config, [&](Index sample, std::int32_t token) {
+    samples[static_cast<std::size_t>(sample)].push_back(token);
+    return true;
+  });
+  model_.train();
+  for (const TokenIds& sample : samples) {
+    TextStream stream(*data_.tokenizer);
+    const auto text_of = [&](const TokenIds& ids) {
+      std::string text;
+      for (const std::int32_t id : ids)
+        if (id < data_.tokenizer->vocabulary_size()) text += stream.add(id);
+      return text;
+    };
+    const std::string begins = text_of(prompt), goes_on = text_of(sample);
+    progress.keep(set_in("[" + begins + "]" + goes_on + stream.finish()));
+  }
+}
+
+void LanguageTask::describe(const RunFolder& folder) {
+  describe_language_run(folder, options_, model_.config(), data_);
+}
+
+void LanguageTask::save_state(Json& state) const {
+  state["options"] = options_;
+  state["data_fingerprint"] = fingerprint(data_);
+  state["batches"] = batches_;
+  // Losses are compared over the whole run, whatever number of steps it comes to have.
+  state["validation_plan"] = {plan_.exact, plan_.batches, plan_.exact_end, plan_.end_batches};
+}
+
+void LanguageTask::load_state(const Json& state) {
+  if (state.at("data_fingerprint").get<std::uint64_t>() != fingerprint(data_)) {
+    throw DataError(data_.train.path(), 0,
+                    "the data has changed since the checkpoint; restore it, or start anew");
+  }
+  batches_ = state.at("batches").get<Index>();
+  if (state.contains("validation_plan")) {  // else it is that of the run's own steps
+    const Json& plan = state.at("validation_plan");
+    plan_ = {plan.at(0).get<bool>(), plan.at(1).get<Index>(), plan.at(2).get<bool>(),
+             plan.at(3).get<Index>()};
+  }
+  ahead_.reset();
+}
+
+Json LanguageTask::conclude(Progress& progress) {
+  Json result;
+  std::string said;
+  if (plan_.exact_end) {
+    const MeanLoss exact = measure_.exact(model_, progress);
+    result["best_loss"] = exact.nats;
+    said = loss_text(exact);
+  }
+  if (plan_.end_batches > 0) {
+    // The batches that `evaluate` draws.
+    const MeanLoss estimate = measure_.estimate(model_, plan_.end_batches, 0, progress);
+    result["best_estimated_loss"] = estimate.nats;
+    said += (said.empty() ? "" : "; ") +
+            ("estimated from " + number_of(plan_.end_batches, "batch", "batches")) +
+            format(" %.4f", estimate.nats) + estimate.error_text();
+  }
+  progress.keep("the best weights: " + said);
+  return result;
+}
+
+int train_language_model(const RunFolder& folder, const LanguageOptions& options,
+                         const TrainingControl& control) {
+  return start_training(folder, control, [&](const Json*, Progress& progress) {
+    std::shared_ptr<const TextTokenizer> tokenizer;
+    if (!options.from.empty()) tokenizer = tokenizer_from(options);
+    LanguageData data = make_language_data(options, folder, tokenizer, progress);
+    DecoderOnly model = initial_model(options, data.train.vocabulary());
+    if (!options.from.empty())
+      progress.keep("starts from the weights in " + options.from + "; optimizer and schedule begin anew");
+    return std::make_unique<LanguageTask>(options, std::move(data), std::move(model), progress);
+  });
+}
+
+int resume_language_model(const RunFolder& folder, const TrainingControl& control) {
+  return resume_training(folder, control, [&](const Json* checkpoint, Progress& progress) {
+    const auto options = checkpoint->at("options").get<LanguageOptions>();
+    Generator random(options.training.seed);  // the same streams of dropout; the weights are the checkpoint's
+    DecoderOnly model(model_config_in(folder.path()), random);
+    return std::make_unique<LanguageTask>(options, open_language_data(options, folder), std::move(model),
+                                          progress);
+  });
+}
+
+}  // namespace tapeformer

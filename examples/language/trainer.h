@@ -1,0 +1,71 @@
+#pragma once
+
+#include <tapeformer/examples/language/data.h>
+#include <tapeformer/examples/language/evaluate.h>
+#include <tapeformer/examples/language/loss.h>
+#include <tapeformer/examples/shared/training_run.h>
+
+#include <optional>
+
+namespace tapeformer {
+
+/// How a training measures its model.
+struct ValidationPlan {
+  bool exact = false;      ///< over the whole validation part, at every validation
+  Index batches = 0;       ///< of the estimate at every validation; 0 for none
+  bool exact_end = false;  ///< over the whole validation part, of the best weights, when the training is over
+  Index end_batches = 0;   ///< of the estimate then; 0 for none
+};
+
+/// What options.validation_kind says, with "auto" decided from numbers of tokens, never from the clock: a
+/// token measured costs a third of one trained on. Exact at every validation if that costs at most 3 % of
+/// all steps; else estimates for at most 0.5 % of them, and the exact mean at the end if it takes at most
+/// 2.5 %.
+ValidationPlan validation_plan(const LanguageOptions& options, Index validation_tokens);
+
+/// Trains a DecoderOnly on windows of a token file.
+class LanguageTask : public TrainingTask {
+ public:
+  /// Training starts from `model` as it is. Throws: DataError if the texts are too short, or the model has
+  /// fewer tokens than the data
+  LanguageTask(const LanguageOptions& options, LanguageData data, DecoderOnly model, Progress& progress);
+
+  const TrainingOptions& options() const override { return options_.training; }
+  Module& model() override { return model_; }
+  void next_batch() override;
+  void prepare_batch() override;
+  BatchLoss batch_loss() override;
+  BatchParts batch_parts() override;
+  /// The exact mean decides on the best weights where there is one, else the estimate, whose batches are the
+  /// same at every validation: what differs is the model.
+  Validation validate(Progress& progress) override;
+  double trial_loss(Progress& progress) override;
+  void show_samples(Progress& progress, bool graphs) override;
+  Index epoch() const override { return batches_ * options_.batch / windows_.windows(); }
+  void describe(const RunFolder& folder) override;
+  void save_state(Json& state) const override;
+  /// Throws: DataError if the checkpoint is of other data
+  void load_state(const Json& state) override;
+  Json conclude(Progress& progress) override;
+  const char* program() const override { return "train_language_model"; }
+  const char* purpose() const override { return "generate"; }
+
+ private:
+  LanguageOptions options_;
+  LanguageData data_;
+  DecoderOnly model_;
+  TokenWindows windows_;
+  LanguageMeasure measure_;
+  ValidationPlan plan_;
+  Index batches_ = 0;                   // of the training, so far
+  LanguageBatch batch_;                 // on the model's device
+  std::optional<LanguageBatch> ahead_;  // made before it was asked for
+};
+
+/// A new training in `folder`; returns the exit code. Throws: DataError, CheckpointError, Error
+int train_language_model(const RunFolder& folder, const LanguageOptions& options,
+                         const TrainingControl& control);
+/// Goes on from the folder's checkpoint as if there had been no break. Throws: CheckpointError, DataError
+int resume_language_model(const RunFolder& folder, const TrainingControl& control);
+
+}  // namespace tapeformer

@@ -1,0 +1,220 @@
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/shape.h>
+#include <tapeformer/examples/shared/command_line.h>
+#include <tapeformer/examples/shared/program.h>
+
+#include <CLI/CLI.hpp>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstdint>
+#include <numeric>
+#include <system_error>
+#include <type_traits>
+
+namespace tapeformer {
+namespace {
+
+/// How many characters have to be put in, left out or changed.
+std::size_t distance(const std::string& a, const std::string& b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), std::size_t{0});
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    std::size_t diagonal = row[0];
+    row[0] = i;
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const std::size_t changed = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
+      diagonal = row[j];
+      row[j] = std::min({changed, row[j] + 1, row[j - 1] + 1});
+    }
+  }
+  return row.back();
+}
+
+/// What is wrong with the arguments that nothing took.
+std::string unknown_text(const CLI::App& app) {
+  const std::vector<std::string> left = app.remaining(true);
+  const auto option =
+      std::find_if(left.begin(), left.end(), [](const std::string& text) { return text[0] == '-'; });
+  if (option == left.end()) return "unexpected argument " + left.front();
+  const std::string unknown = option->substr(0, option->find('='));
+  std::string nearest;
+  std::size_t least = unknown.size() / 3 + 1;
+  for (const CLI::App* command : app.get_subcommands()) {
+    for (const CLI::Option* known : command->get_options()) {
+      const std::string name = known->get_name();
+      if (distance(unknown, name) >= least) continue;
+      least = distance(unknown, name);
+      nearest = name;
+    }
+  }
+  return "unknown option " + unknown + (nearest.empty() ? "; try --help" : "; is " + nearest + " meant?");
+}
+
+/// What is wrong with the text of a number; CLI11 converts it.
+template <class Number>
+std::string check_number(const std::string& name, const NumberRule& rule, const std::string& text) {
+  Number number{};
+  const char* end = text.data() + text.size();
+  const auto [stopped, error] = std::from_chars(text.data(), end, number);
+  const auto wide = static_cast<double>(number);
+  if (error == std::errc::result_out_of_range) throw Error(name + " is out of range; got " + text);
+  if (error != std::errc() || stopped != end || !std::isfinite(wide)) {
+    const char* kind = std::is_floating_point_v<Number> ? "a finite number"
+                       : std::is_signed_v<Number>       ? "a whole number"
+                                                        : "a whole number, not negative";
+    throw Error(name + " must be " + kind + "; got " + text);
+  }
+  if (!rule.holds(wide)) throw Error(name + " " + rule.words + "; got " + text);
+  return {};
+}
+
+[[noreturn]] void refuse_ignored(const std::string& name, const std::string& when) {
+  throw Error(name + " has no effect " + when + "; leave it out");
+}
+
+}  // namespace
+
+CommandOption CommandOption::required() const { return option_->required(), *this; }
+CommandOption CommandOption::group(const std::string& name) const { return option_->group(name), *this; }
+CommandOption CommandOption::show_default() const { return option_->capture_default_str(), *this; }
+CommandOption CommandOption::take_last() const { return option_->take_last(), *this; }
+CommandOption CommandOption::needs(CommandOption other) const { return option_->needs(other.option_), *this; }
+bool CommandOption::given() const { return option_->count() > 0; }
+
+CommandOption CommandOption::excludes(CommandOption other) const {
+  return option_->excludes(other.option_), *this;
+}
+
+template <class Value>
+CommandOption CommandOption::one_of(std::initializer_list<Value> values) const {
+  return option_->check(CLI::IsMember(std::vector<Value>(values))), *this;
+}
+template CommandOption CommandOption::one_of(std::initializer_list<const char*>) const;
+template CommandOption CommandOption::one_of(std::initializer_list<int>) const;
+
+CommandOption CommandOption::not_empty() const {
+  option_->check([name = option_->get_name()](const std::string& text) -> std::string {
+    if (text.empty()) throw Error(name + " must not be empty");
+    return {};
+  });
+  return *this;
+}
+
+CommandOption CommandOption::one_at_a_time() const { return option_->allow_extra_args(false), *this; }
+
+CommandOption CommandOption::optional_value(const std::string& value, const std::string& type) const {
+  return option_->expected(0, 1)->default_str(value)->type_name(type), *this;
+}
+
+CommandOption CommandOption::tells(bool& given) const {
+  option_->each([&given](const std::string&) { given = true; });
+  return *this;
+}
+
+template <class Field>
+CommandOption Command::option(const std::string& name, Field& field, const std::string& help) const {
+  return CommandOption(app_->add_option(name, field, help));
+}
+template CommandOption Command::option(const std::string&, std::string&, const std::string&) const;
+template CommandOption Command::option(const std::string&, int&, const std::string&) const;
+template CommandOption Command::option(const std::string&, Index&, const std::string&) const;
+template CommandOption Command::option(const std::string&, std::uint64_t&, const std::string&) const;
+template CommandOption Command::option(const std::string&, double&, const std::string&) const;
+template CommandOption Command::option(const std::string&, std::optional<std::uint64_t>&,
+                                       const std::string&) const;
+template CommandOption Command::option(const std::string&, std::vector<std::string>&,
+                                       const std::string&) const;
+template CommandOption Command::option(const std::string&, std::vector<Index>&, const std::string&) const;
+
+template <class Number>
+CommandOption Command::number(const std::string& name, Number& field, const std::string& help,
+                              const NumberRule& rule) const {
+  return CommandOption(app_->add_option(name, field, help)->check([name, rule](const std::string& text) {
+    return check_number<Number>(name, rule, text);
+  }));
+}
+template CommandOption Command::number(const std::string&, int&, const std::string&, const NumberRule&) const;
+template CommandOption Command::number(const std::string&, Index&, const std::string&,
+                                       const NumberRule&) const;
+template CommandOption Command::number(const std::string&, std::uint64_t&, const std::string&,
+                                       const NumberRule&) const;
+template CommandOption Command::number(const std::string&, double&, const std::string&,
+                                       const NumberRule&) const;
+
+CommandOption Command::flag(const std::string& name, bool& field, const std::string& help) const {
+  return CommandOption(app_->add_flag(name, field, help));
+}
+
+CommandOption Command::negative_flag(const std::string& name, bool& field, const std::string& help) const {
+  return CommandOption(app_->add_flag_callback(
+      name, [&field] { field = false; }, help));
+}
+
+void Command::footer(const std::string& text) const { app_->footer(text); }
+
+CommandOption Command::find(const std::string& name) const { return CommandOption(app_->get_option(name)); }
+
+std::vector<std::string> Command::given_of(std::initializer_list<const char*> groups) const {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : app_->get_options()) {
+    if (option->count() > 0 && std::find(groups.begin(), groups.end(), option->get_group()) != groups.end())
+      names.push_back(option->get_name());
+  }
+  return names;
+}
+
+void Command::refuse(std::initializer_list<const char*> names, const std::string& when) const {
+  for (const char* name : names)
+    if (find(name).given()) refuse_ignored(name, when);
+}
+
+void Command::refuse_all_but(std::initializer_list<const char*> names, const std::string& when) const {
+  for (const CLI::Option* option : app_->get_options()) {
+    const std::string name = option->get_name();
+    if (option->count() > 0 && std::find(names.begin(), names.end(), name) == names.end())
+      refuse_ignored(name, when);
+  }
+}
+
+bool Command::chosen() const { return app_->parsed(); }
+std::string Command::help() const { return app_->help(); }
+
+CommandLine::CommandLine(const std::string& description)
+    : Command(nullptr), owned_(std::make_unique<CLI::App>(description)) {
+  app_ = owned_.get();
+}
+
+CommandLine::~CommandLine() = default;
+
+Command CommandLine::command(const std::string& name, const std::string& help) const {
+  app_->require_subcommand(1);
+  return Command(app_->add_subcommand(name, help));
+}
+
+void CommandLine::version(const std::string& text) const { app_->set_version_flag("--version", text); }
+
+bool CommandLine::read(int argc, const char* const* argv) const {
+  try {
+    app_->parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    const bool is_unknown = dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr ||
+                            (app_->get_subcommands().empty() && app_->remaining_size() > 0);
+    if (error.get_exit_code() != 0) throw Error(is_unknown ? unknown_text(*app_) : error.what());
+    app_->exit(error);
+    return false;
+  }
+  return true;
+}
+
+std::optional<int> CommandLine::read_or_end(int argc, const char* const* argv) const {
+  try {
+    app_->parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app_->exit(error) == 0 ? kExitSuccess : kExitBadInput;
+  }
+  return {};
+}
+
+}  // namespace tapeformer

@@ -1,0 +1,70 @@
+#include <tapeformer/autograd/cuda/cuda.h>
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/number_of.h>
+#include <tapeformer/examples/shared/command_line.h>
+#include <tapeformer/examples/shared/compute.h>
+#include <tapeformer/nn/cuda_graph_cache.h>
+
+#include <omp.h>
+
+namespace tapeformer {
+
+void Compute::apply(Module& model) const {
+  cuda::set_matmul_precision(precision == "tf32" ? cuda::MatmulPrecision::tf32 : cuda::MatmulPrecision::f32);
+  if (threads > 0) omp_set_num_threads(static_cast<int>(threads));
+  model.to(device);
+  if (precision == "bf16") model.compute_in(DType::bf16);
+}
+
+std::string Compute::text() const {
+  return "computes on " + device.text() +
+         (device.is_cuda() ? " (" + cuda::device_name(device.index) + ")" : "") + " in " + precision;
+}
+
+std::string Compute::usage_text() const {
+  const Index replayed = CudaGraphCache::counts_of_all().replayed;
+  return text() + "; " + peak_memory_text(device) +
+         (replayed > 0 ? "; " + number_of(replayed, "step") + " as " + (replayed == 1 ? "a graph" : "graphs")
+                       : "");
+}
+
+void add_threads_option(const Command& command, Index& threads, const std::string& help) {
+  constexpr NumberRule kThreads{"must be from 0 to 4096", [](double x) { return x >= 0 && x <= 4096; }};
+  command.number("--threads", threads, help, kThreads);
+}
+
+void ComputeOptions::add_to(const Command& command, bool model) {
+  device = "auto";
+  command.option("--device", device, "cpu, cuda, cuda:N, or auto: a GPU where there is one")
+      .show_default()
+      .take_last();
+  if (!model) return;
+  add_threads_option(command, threads, "of the CPU; 0 for all cores, or on resuming as before");
+  command
+      .option("--precision", precision,
+              "f32; on a GPU also tf32, matrix products of rounded factors, or bf16, weights and activations "
+              "in bf16 with sums, loss and the weights that are updated in f32; without it f32, or on "
+              "resuming as before")
+      .one_of({"f32", "tf32", "bf16"})
+      .take_last();
+  command.negative_flag(
+      "--no-graphs", graphs,
+      "on a GPU queue steps that repeat kernel by kernel, not as CUDA graphs; the same results");
+}
+
+Compute ComputeOptions::chosen(const std::string& unsaid) const {
+  const Compute compute{device.empty() ? default_device() : Device::named(device),
+                        precision.empty() ? unsaid : precision, graphs, threads};
+  if (compute.precision == "f32" || compute.device.is_cuda()) return compute;
+  throw Error("--precision " + compute.precision + " needs a GPU, and this computes on the cpu" +
+              (cuda::device_count() > 0 ? "; try --device cuda" : ": " + cuda::availability()) +
+              (cuda::device_count() > 0 ? ", or" : "; try") + " --precision f32");
+}
+
+std::string peak_memory_text(Device device) {
+  if (!device.is_cuda()) return {};
+  const std::int64_t bytes = cuda::memory_statistics(device.index).peak_bytes;
+  return "peak memory of " + device.text() + ": " + std::to_string((bytes + (1 << 20) - 1) >> 20) + " MiB";
+}
+
+}  // namespace tapeformer

@@ -1,0 +1,252 @@
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/json.h>
+#include <tapeformer/autograd/number_of.h>
+#include <tapeformer/examples/shared/command_line.h>
+#include <tapeformer/examples/shared/program.h>
+#include <tapeformer/examples/shared/run_folder.h>
+#include <tapeformer/nn/formats/atomic_file.h>
+#include <tapeformer/nn/weight_average.h>
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <sstream>
+#include <vector>
+
+namespace tapeformer {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kCheckpoint = "checkpoint.safetensors";
+constexpr const char* kLock = "training.lock";
+constexpr const char* kMetrics = "metrics.jsonl";
+constexpr const char* kModelPrefix = "model.";
+constexpr const char* kKeptPrefix = "weights-";
+
+std::string kept_name(Index step) { return kKeptPrefix + std::to_string(step) + ".safetensors"; }
+
+std::string this_process() {
+  std::array<char, 256> host{};
+  gethostname(host.data(), host.size() - 1);
+  return "process " + std::to_string(getpid()) + " on " + host.data();
+}
+
+/// Whether `path` is still the file that is open as `file`.
+bool is_at(const std::string& path, int file) {
+  struct stat opened {
+  }, there{};
+  return fstat(file, &opened) == 0 && stat(path.c_str(), &there) == 0 && opened.st_dev == there.st_dev &&
+         opened.st_ino == there.st_ino;
+}
+
+/// The optimizer's counters as JSON and its tensors as a list.
+struct CollectState : OptimizerVisitor {
+  std::vector<std::pair<std::string, Tensor>> tensors;
+  Json counters = Json::object();
+  void tensor(const std::string& name, const Tensor& value) override { tensors.emplace_back(name, value); }
+  void counter(const std::string& name, std::int64_t& value) override { counters[name] = value; }
+};
+
+struct RestoreState : OptimizerVisitor {
+  RestoreState(const SafetensorsFile& source, const Json& numbers) : file(source), counters(numbers) {}
+  const SafetensorsFile& file;
+  const Json& counters;
+  void tensor(const std::string& name, const Tensor& value) override { value.copy_from(file.tensor(name)); }
+  void counter(const std::string& name, std::int64_t& value) override {
+    value = counters.at(name).get<std::int64_t>();
+  }
+};
+
+}  // namespace
+
+RunLock::RunLock(const std::string& folder) : path_(folder + "/" + kLock) {
+  std::error_code error;
+  for (fs::path path = folder; !path.empty() && !fs::exists(path, error); path = path.parent_path())
+    made_.push_back(path);
+  fs::create_directories(folder, error);
+  if (error) throw DataError(folder, 0, "cannot be made: " + error.message());
+  while (true) {
+    // To be written, which locks of network file systems ask for.
+    file_ = open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    if (file_ < 0) throw DataError(path_, 0, std::string("cannot be written: ") + std::strerror(errno));
+    if (flock(file_, LOCK_EX | LOCK_NB) != 0) {
+      if (errno == EWOULDBLOCK) {
+        close(file_);
+        std::string holder;
+        std::getline(std::ifstream(path_), holder);
+        throw DataError(folder, 0,
+                        "is being trained in by " + (holder.empty() ? "another process" : holder) +
+                            "; wait until it has saved and ended, or name another --run folder");
+      }
+      std::fprintf(stderr, "note: %s cannot be locked (%s): start no other training there\n", folder.c_str(),
+                   std::strerror(errno));
+      break;
+    }
+    if (is_at(path_, file_)) break;
+    close(file_);  // whoever had it has removed it since it was opened here
+  }
+  std::ofstream(path_) << this_process() << "\n";
+}
+
+RunLock::~RunLock() {
+  std::error_code ignored;
+  if (is_at(path_, file_)) fs::remove(path_, ignored);
+  close(file_);
+  for (const std::string& folder : made_) fs::remove(folder, ignored);  // if it is empty
+}
+
+void RunFolder::refuse_if_used() const {
+  if (has_checkpoint() || fs::exists(file("weights.safetensors"))) {
+    throw DataError(path_, 0,
+                    "holds a training already; try --resume to go on with it, or another --run folder");
+  }
+}
+
+Json RunFolder::config() const { return parse_json(read_file(file("config.json")), file("config.json")); }
+
+void RunFolder::create() const {
+  refuse_if_used();
+  std::error_code error;
+  fs::create_directories(path_, error);
+  if (error) throw DataError(path_, 0, "cannot be made: " + error.message());
+  write(kMetrics, "");
+}
+
+bool RunFolder::has_checkpoint() const { return fs::exists(file(kCheckpoint)); }
+
+void RunFolder::write(const std::string& name, const std::string& content) const {
+  write_atomically(file(name), content);
+}
+
+void RunFolder::save_checkpoint(Module& model, Optimizer& optimizer, const Json& state) const {
+  CollectState collect;
+  for (const auto& [name, value] : weights_of(model))
+    collect.tensors.emplace_back(kModelPrefix + name, value);
+  optimizer.visit_state(collect);
+  Json counters = Json::object();
+  for (const auto& [name, value] : model.named_counters()) counters[name] = *value;
+  save_safetensors(file(kCheckpoint), collect.tensors,
+                   {{"state", state.dump()},
+                    {"model_counters", counters.dump()},
+                    {"optimizer_counters", collect.counters.dump()}});
+}
+
+Json RunFolder::checkpoint_state() const {
+  if (!has_checkpoint()) {
+    throw CheckpointError(path_ +
+                          ": there is no checkpoint to resume from; try the command without --resume");
+  }
+  try {
+    return parse_json(SafetensorsFile::open(file(kCheckpoint)).metadata().at("state"),
+                      file(kCheckpoint) + ": the state");
+  } catch (const std::out_of_range&) {
+    throw CheckpointError(file(kCheckpoint) + ": is not a training checkpoint: it has no state");
+  }
+}
+
+void RunFolder::load_checkpoint(Module& model, Optimizer& optimizer) const {
+  const SafetensorsFile source = SafetensorsFile::open(file(kCheckpoint));
+  load_weights(source, kModelPrefix, model);
+  const auto numbers_in = [&](const char* name) {
+    return parse_json(source.metadata().at(name), file(kCheckpoint) + ": " + name);
+  };
+  try {
+    const Json counters = numbers_in("model_counters");
+    for (const auto& [name, value] : model.named_counters()) *value = counters.at(name).get<std::uint64_t>();
+    const Json numbers = numbers_in("optimizer_counters");
+    RestoreState restore(source, numbers);
+    optimizer.visit_state(restore);
+  } catch (const std::out_of_range&) {
+    throw CheckpointError(file(kCheckpoint) + ": is not a training checkpoint: it has no counters");
+  } catch (const Json::exception& error) {
+    throw CheckpointError(file(kCheckpoint) + ": the counters do not fit the model: " + error.what());
+  }
+}
+
+std::vector<Index> RunFolder::kept_steps() const {
+  std::vector<Index> steps;
+  for (const auto& entry : fs::directory_iterator(path_)) {
+    const std::string name = entry.path().filename().string();
+    if (name.rfind(kKeptPrefix, 0) != 0) continue;
+    const Index found = std::atoll(name.c_str() + std::strlen(kKeptPrefix));
+    if (name == kept_name(found)) steps.push_back(found);
+  }
+  std::sort(steps.begin(), steps.end(), std::greater<>());
+  return steps;
+}
+
+std::string RunFolder::kept_weights(Index step) const { return file(kept_name(step)); }
+
+void RunFolder::load_average(Index count, Module& model) const {
+  const std::vector<Index> kept = kept_steps();
+  if (static_cast<Index>(kept.size()) < count) {
+    throw Error("--average " + std::to_string(count) + " is more than the " + std::to_string(kept.size()) +
+                " weights that " + path_ + " keeps; train with --keep-checkpoints");
+  }
+  std::vector<std::string> files;
+  for (Index i = 0; i < count; ++i) files.push_back(kept_weights(kept[static_cast<std::size_t>(i)]));
+  average_weights(files, model);
+}
+
+void RunFolder::keep_weights(Module& model, Index step, Index count) const {
+  save_weights(kept_weights(step), model);
+  for (const Index found : kept_steps()) {
+    // Later ones are of a run that was killed before its next checkpoint; it will write them again.
+    if (found <= step && --count < 0) fs::remove(kept_weights(found));
+  }
+}
+
+void RunFolder::append_metrics(const Json& line) const {
+  std::ofstream metrics(file(kMetrics), std::ios::app);
+  metrics << line.dump() << '\n' << std::flush;
+  if (!metrics) throw DataError(file(kMetrics), 0, std::string("cannot be written: ") + std::strerror(errno));
+}
+
+bool RunFolder::has_ending(Index step) const {
+  std::istringstream lines(std::filesystem::exists(file(kMetrics)) ? read_file(file(kMetrics)) : "");
+  for (std::string line; std::getline(lines, line);) {
+    try {
+      const Json entry = parse_json(line);
+      if (entry.is_object() && entry.value("step", Index{-1}) == step && entry.contains("seconds"))
+        return true;
+    } catch (const Json::exception&) {  // the last line may have been cut short
+    }
+  }
+  return false;
+}
+
+void RunFolder::cut_metrics(Index step) const {
+  std::string kept;
+  std::istringstream lines(fs::exists(file(kMetrics)) ? read_file(file(kMetrics)) : "");
+  for (std::string line; std::getline(lines, line);) {
+    Json entry;
+    try {
+      entry = parse_json(line);
+    } catch (const CheckpointError&) {
+      continue;  // the last line may have been cut short
+    }
+    if (entry.is_object() && entry.value("step", Index{0}) <= step) kept += line + "\n";
+  }
+  write(kMetrics, kept);
+}
+
+void add_average_option(const Command& command, Index& average) {
+  command.number("--average", average,
+                 "the mean of the last so many weights kept (train --keep-checkpoints); 0 for the best alone",
+                 kNotNegative);
+}
+
+}  // namespace tapeformer

@@ -1,0 +1,169 @@
+#pragma once
+
+#include <tapeformer/autograd/async_readback.h>
+#include <tapeformer/examples/shared/compute.h>
+#include <tapeformer/examples/shared/phase_clock.h>
+#include <tapeformer/examples/shared/program.h>
+#include <tapeformer/examples/shared/progress.h>
+#include <tapeformer/examples/shared/run_folder.h>
+#include <tapeformer/examples/shared/training_options.h>
+#include <tapeformer/nn/cuda_graph_cache.h>
+
+#include <deque>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace tapeformer {
+
+/// How a training is run, without changing what it computes (but for last bits by threads and device, and for
+/// a precision that rounds more).
+struct TrainingControl {
+  double max_minutes = 0;  ///< stop after so long and save; 0 for no limit
+  Index steps = 0;         ///< on resuming: train up to this step, not to the run's own last one; 0: its own
+  ComputeOptions compute = {};
+  std::function<bool()> stops = interrupted;  ///< asked before every batch
+};
+
+/// One batch's loss, on the tape that records.
+struct BatchLoss {
+  Tensor loss;        ///< mean over the counted tokens, in nats
+  Index counted = 0;  ///< tokens in that mean
+  Index tokens = 0;   ///< tokens computed, for the speed
+};
+
+/// A batch as batch_loss() uses it: the tensors that it computes from besides the model, and its numbers.
+struct BatchParts {
+  std::vector<Tensor*> tensors;
+  Index counted = 0, tokens = 0;  ///< as BatchLoss has them
+};
+
+struct Validation {
+  double loss = 0;                                      ///< in nats a token; the lowest has the best weights
+  std::vector<std::pair<std::string, double>> further;  ///< more fields for metrics.jsonl
+  std::string remark;                                   ///< in the log behind loss and perplexity: ", ..."
+};
+
+/// What a TrainingRun trains: a model, its data, and how the two meet.
+class TrainingTask {
+ public:
+  virtual ~TrainingTask() = default;
+
+  virtual const TrainingOptions& options() const = 0;
+  virtual Module& model() = 0;
+  /// Makes the next batch of the training, on the model's device.
+  virtual void next_batch() = 0;
+  /// May do the work of the next next_batch() ahead, while a GPU computes. Must not be seen in anything else:
+  /// neither in the state that is saved, nor in epoch().
+  virtual void prepare_batch() {}
+  /// The model on that batch, in training mode. Called with an open tape.
+  virtual BatchLoss batch_loss() = 0;
+  /// That batch, for a GPU to run through steps of its shapes as a graph: batch_loss() must compute from
+  /// these tensors and the model alone. Without tensors, the default, it is called at every step.
+  virtual BatchParts batch_parts() { return {}; }
+  virtual Validation validate(Progress& progress) = 0;
+  /// A loss that is not finite if the weights are ruined, quickly computed.
+  virtual double trial_loss(Progress& progress) = 0;
+  /// Outputs of the model for somebody to look at: options().samples of them, at least one. `graphs` as
+  /// Compute has it.
+  virtual void show_samples(Progress& progress, bool graphs) = 0;
+  /// Passes of the training data so far, for metrics.jsonl.
+  virtual Index epoch() const = 0;
+
+  /// What a new training keeps in its folder: config.json, vocabularies.
+  virtual void describe(const RunFolder& folder) = 0;
+  /// Adds to the checkpoint's state what next_batch needs to go on, and what the task is made from.
+  virtual void save_state(Json& state) const = 0;
+  virtual void load_state(const Json& state) = 0;
+  /// Called when the training is over, with the best weights in the model. What it returns goes into the line
+  /// that ends metrics.jsonl.
+  virtual Json conclude(Progress& progress);
+
+  /// The program's name and what its models are for, as messages say them: "train_translation", "translate".
+  virtual const char* program() const = 0;
+  virtual const char* purpose() const = 0;
+};
+
+/// The loop that trains in a run folder: gradient accumulation, clipping, the schedule, validations, the
+/// best weights, checkpoints, log and metrics, and stopping at a limit or at Ctrl-C. A resumed run computes
+/// bit for bit what it would have without the break: a step that is stopped between its batches is computed
+/// anew.
+class TrainingRun {
+ public:
+  /// `clock` has measured what came before; the model computes as `compute` says already.
+  TrainingRun(RunFolder folder, const TrainingControl& control, TrainingTask& task, Progress& progress,
+              const PhaseClock& clock = {}, const Compute& compute = {default_device()});
+
+  /// Makes the folder. Throws: DataError
+  void start();
+  /// Goes on where `checkpoint`, the folder's, was written: to its end, or, with the number of steps that the
+  /// run was to have before, to the end that the task's options name now. Throws: CheckpointError
+  void resume(const Json& checkpoint, Index steps_before = 0);
+  /// Runs to the end, to a limit or to Ctrl-C; returns the exit code.
+  /// Throws: Error if the loss is no longer finite; the last checkpoint stays
+  int run();
+
+ private:
+  /// What changes from step to step besides task, model and optimizer.
+  struct State {
+    Index step = 0;
+    double best_loss = 0;
+    bool has_best = false, finished = false;
+    Index validations_since_best = 0;
+    double logged_loss = 0;  // sum over the steps since the last log line
+    Index logged_steps = 0;
+  };
+
+  /// A step that is queued, whose numbers nobody has looked at.
+  struct QueuedStep {
+    Index number = 0;  // from 1
+    std::vector<AsyncReadback> losses;
+    std::vector<Index> counted;
+    Index tokens = 0, epoch = 0;
+    AsyncReadback norm;
+  };
+
+  void require_finite(double value, const char* name, Index step);
+  BatchLoss pass();
+  bool train_step();
+  void change_steps(Index before);
+  void settle(std::size_t most_queued = 0);
+  void log_step(const QueuedStep& step, double loss);
+  void validate();
+  void save_checkpoint();
+  std::string status(Index step, double loss) const;
+  int stop(bool late);
+  int finish();
+  void tell_time(Json line);
+
+  RunFolder folder_;
+  TrainingControl control_;
+  TrainingTask& task_;
+  Progress& progress_;
+  PhaseClock clock_;
+  Compute compute_;
+  const TrainingOptions options_;
+  AdamW optimizer_;
+  Schedule schedule_;
+  CudaGraphCache replay_;
+  State state_;
+  std::deque<QueuedStep> queued_;
+  bool has_told_refusal_ = false;
+  std::string status_;  // what the progress line shows between steps
+  double started_ = 0, log_started_ = 0;
+  Index first_step_ = 0, timed_tokens_ = 0;  // tokens since log_started_
+  Index checkpointed_step_ = -1;
+};
+
+/// Makes a task: a new one, or, from the state of a checkpoint, the one that saved it.
+using MakeTask = std::function<std::unique_ptr<TrainingTask>(const Json* checkpoint, Progress& progress)>;
+
+/// A new training in `folder`; returns the exit code. Throws: DataError if the folder holds one already
+int start_training(const RunFolder& folder, const TrainingControl& control, const MakeTask& make_task);
+/// Goes on from the folder's checkpoint; where the control names another number of steps, `make_task` finds
+/// it in the checkpoint's options. Throws: CheckpointError; Error if the run has come to that step already
+int resume_training(const RunFolder& folder, const TrainingControl& control, const MakeTask& make_task);
+
+}  // namespace tapeformer

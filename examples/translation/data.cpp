@@ -1,0 +1,137 @@
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/data/hash.h>
+#include <tapeformer/data/tokenizers/utf8.h>
+#include <tapeformer/data/toy/grammar.h>
+#include <tapeformer/examples/translation/data.h>
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+
+namespace tapeformer {
+
+namespace {
+
+std::uint64_t fingerprint(const Tokenizer& tokenizer) { return hash_text(tokenizer.serialize()); }
+
+}  // namespace
+
+Vocabularies Vocabularies::load(const std::string& folder, const nlohmann::ordered_json& config) {
+  Vocabularies result;
+  const auto load_side = [&](const std::string& side) {
+    const std::string path = folder + "/" + side + ".vocabulary";
+    std::shared_ptr<const Tokenizer> tokenizer = load_tokenizer(path);
+    if (fingerprint(*tokenizer) != config.at("vocabularies").at(side).get<std::uint64_t>()) {
+      throw DataError(path, 0, "is not the vocabulary that the weights were trained with; restore it");
+    }
+    return tokenizer;
+  };
+  result.source = load_side("source");
+  result.target = load_side("target");
+  return result;
+}
+
+nlohmann::ordered_json Vocabularies::description() const {
+  return {{"source", fingerprint(*source)}, {"target", fingerprint(*target)}};
+}
+
+CorpusSplit load_corpus(const TranslationOptions& options, std::string& report) {
+  CorpusSplit split;
+  Index sources = 0;  // that some are held out of
+  if (options.built_in()) {
+    const ToyGrammar grammar;
+    const Index held_out = options.sentences_held_out(grammar.size()), half = held_out / 2;
+    split.train = grammar.sample(Split::train, options.grammar_pairs, options.training.seed);
+    split.validation = grammar.sample(Split::validation, half, options.training.seed);
+    split.test = grammar.sample(Split::test, held_out - half, options.training.seed);
+    report = "built-in English to French corpus of " + std::to_string(grammar.size()) + " sentences";
+  } else {
+    const std::string& path = options.text.name();
+    std::vector<TextPair> pairs = options.text.read(options.swap);
+    report = path + ": " + std::to_string(pairs.size()) + " pairs";
+    if (options.max_words > 0) {
+      report = path + ": " + filter_by_words(pairs, options.max_words, path).text(options.max_words);
+    }
+    if (options.validation.empty()) {
+      sources = count_sources(pairs);
+      split =
+          split_by_source(std::move(pairs), options.sentences_held_out(sources), options.training.seed, path);
+    } else {
+      split.train = std::move(pairs);
+      split.validation = options.validation.read(options.swap);
+      if (!options.test.empty()) split.test = options.test.read(options.swap);
+    }
+  }
+  report += "; train " + std::to_string(split.train.size()) + ", validation " +
+            std::to_string(split.validation.size()) + ", test " + std::to_string(split.test.size());
+  if (const Index out = options.sentences_held_out(sources); sources > 0 && out > sources / 5) {
+    report += "\nnote: " + std::to_string(out) + " of " + std::to_string(sources) +
+              " source sentences are held out, more than a fifth; try a smaller --held-out, or files of your "
+              "own with --validation-pairs";
+  }
+  return split;
+}
+
+Vocabularies make_vocabularies(const TranslationOptions& options, const std::vector<TextPair>& train) {
+  TokenizerConfig config;
+  config.kind = options.tokenizer_kind();
+  config.vocabulary_size = options.vocabulary;
+  const auto make = [&](const std::string& model, const std::vector<std::string>& sentences) {
+    return std::shared_ptr<const Tokenizer>(model.empty() ? train_tokenizer(config, sentences)
+                                                          : load_sentencepiece_model(model));
+  };
+  Vocabularies result;
+  std::vector<std::string> sources = sources_of(train), targets = targets_of(train);
+  if (options.shared_vocabulary) {
+    sources.insert(sources.end(), targets.begin(), targets.end());
+    result.source = result.target = make(options.source_model, sources);
+  } else {
+    result.source = make(options.source_model, sources);
+    result.target = make(options.target_model, targets);
+  }
+  return result;
+}
+
+std::vector<std::int32_t> checked_source(const Tokenizer& tokenizer, const std::string& line, Index number,
+                                         Index max_length) {
+  if (const std::size_t bad = find_no_text(line); bad != std::string::npos)
+    throw DataError("input", number, no_text_message(line[bad], static_cast<Index>(bad) + 1, "line"));
+  if (trim_end(line).empty()) return {};
+  std::vector<std::int32_t> ids = tokenizer.encode(sentence_of_line(line));
+  if (static_cast<Index>(ids.size()) < max_length) return ids;
+  throw DataError("input", number,
+                  "has " + std::to_string(ids.size()) + " tokens and the model takes " +
+                      std::to_string(max_length - 1) + "; try shorter sentences");
+}
+
+std::vector<EncodedPair> encode(const Vocabularies& vocabularies, const std::vector<TextPair>& pairs) {
+  std::vector<EncodedPair> encoded;
+  encoded.reserve(pairs.size());
+  for (const TextPair& pair : pairs) {
+    encoded.push_back({vocabularies.source->encode(pair.source), vocabularies.target->encode(pair.target)});
+  }
+  return encoded;
+}
+
+std::uint64_t fingerprint(const CorpusSplit& corpus) {
+  std::uint64_t hash = 0;
+  for (const std::vector<TextPair>* part : {&corpus.train, &corpus.validation, &corpus.test}) {
+    hash = mix_bits(hash ^ part->size());
+    for (const TextPair& pair : *part) hash = mix_bits(hash ^ hash_text(pair.source), hash_text(pair.target));
+  }
+  return hash;
+}
+
+std::vector<std::string> sources_of(const std::vector<TextPair>& pairs) {
+  std::vector<std::string> result;
+  for (const TextPair& pair : pairs) result.push_back(pair.source);
+  return result;
+}
+
+std::vector<std::string> targets_of(const std::vector<TextPair>& pairs) {
+  std::vector<std::string> result;
+  for (const TextPair& pair : pairs) result.push_back(pair.target);
+  return result;
+}
+
+}  // namespace tapeformer

@@ -1,0 +1,102 @@
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/ops/shape.h>
+#include <tapeformer/examples/shared/command_line.h>
+#include <tapeformer/examples/translation/attention_svg.h>
+#include <tapeformer/examples/translation/heat_map.h>
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+
+namespace tapeformer {
+namespace {
+
+using Ids = std::vector<std::int32_t>;
+
+Tensor row_of(const Ids& ids, Device device) {
+  return Tensor::from(ids, {1, static_cast<Index>(ids.size())}).to(device);
+}
+
+/// The number of a head, or -1 for what is no number.
+Index head_number(const std::string& text) {
+  Index number = -1;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return error == std::errc() && end == text.data() + text.size() ? number : -1;
+}
+
+std::vector<std::string> pieces_of(const Tokenizer& tokenizer, const Ids& ids, Index count) {
+  std::vector<std::string> pieces;
+  for (const std::int32_t id : ids) pieces.push_back(tokenizer.piece(id));
+  pieces.push_back(tokenizer.piece(kEnd));
+  pieces.resize(static_cast<std::size_t>(count));
+  return pieces;
+}
+
+}  // namespace
+
+Tensor cross_attention_weights(const EncoderDecoder& model, const Ids& source, const Ids& target,
+                               Index layer) {
+  Ids source_ids = source, target_ids{kBegin};
+  source_ids.push_back(kEnd);
+  const auto most = static_cast<std::size_t>(model.config().max_length - 1);
+  target_ids.insert(target_ids.end(), target.begin(),
+                    target.begin() + static_cast<std::ptrdiff_t>(std::min(most, target.size())));
+  std::vector<Tensor> weights;
+  const Device device = model.device();
+  model.decode(row_of(target_ids, device), model.encode(row_of(source_ids, device), {}), {}, &weights);
+  const Tensor& weights_bhts = weights.at(static_cast<std::size_t>(layer));
+  return weights_bhts.alias({weights_bhts.size(1), weights_bhts.size(2), weights_bhts.size(3)});
+}
+
+void TranslationHeatMap::add_to(const Command& command) {
+  const CommandOption wanted = command.option(
+      "--heatmap", file,
+      "draw what the decoder attends to in line 1 into this SVG file, in line n into FILE-n.svg");
+  command.option("--heatmap-layer", layer, "decoder layer, from 0; -1 for the last")
+      .needs(wanted)
+      .show_default();
+  command.option("--heatmap-head", head, "a head, from 0; averaged; or all, a panel each")
+      .needs(wanted)
+      .show_default();
+}
+
+void TranslationHeatMap::check(const EncoderDecoderConfig& model) const {
+  if (file.empty()) return;
+  if (layer < -1 || layer >= model.decoder_layers) {
+    throw Error("--heatmap-layer must be a decoder layer, 0 to " + std::to_string(model.decoder_layers - 1) +
+                ", or -1 for the last; got " + std::to_string(layer));
+  }
+  const Index number = head_number(head);
+  if (head == "averaged" || head == "all" || (number >= 0 && number < model.layer.heads)) return;
+  throw Error("--heatmap-head must be 0 to " + std::to_string(model.layer.heads - 1) +
+              ", averaged or all; got " + head);
+}
+
+std::string TranslationHeatMap::path(Index line) const {
+  if (line == 1) return file;
+  const std::filesystem::path whole(file);
+  std::filesystem::path name = whole.stem();
+  name += "-" + std::to_string(line);
+  name += whole.extension();
+  return whole.parent_path() / name;
+}
+
+void TranslationHeatMap::write(const EncoderDecoder& model, const Vocabularies& words, const Ids& source,
+                               const Ids& target, Index line) const {
+  if (file.empty()) return;
+  const Index shown = layer < 0 ? model.config().decoder_layers - 1 : layer;
+  Tensor weights = cross_attention_weights(model, source, target, shown);
+  const Index number = head_number(head);
+  if (number >= 0) weights = slice(weights, 0, number, 1);
+  HeatMapOptions options;
+  options.averaged = head != "all";
+  options.title = "decoder layer " + std::to_string(shown) +
+                  (number >= 0     ? ", head " + head
+                   : head == "all" ? std::string()
+                                   : ", heads averaged") +
+                  ": " + words.source->decode(source) + " → " + words.target->decode(target);
+  write_heat_map(path(line), weights, pieces_of(*words.target, target, weights.size(1)),
+                 pieces_of(*words.source, source, weights.size(2)), options);
+}
+
+}  // namespace tapeformer

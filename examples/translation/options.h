@@ -1,0 +1,88 @@
+#pragma once
+
+#include <tapeformer/data/parallel_corpus.h>
+#include <tapeformer/data/tokenizers/tokenizer.h>
+#include <tapeformer/examples/shared/training_options.h>
+#include <tapeformer/nn/transformer/encoder_decoder.h>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include <string>
+#include <vector>
+
+namespace tapeformer {
+
+class Command;
+
+/// Where sentence pairs are: one tab-separated file, or two aligned ones, or nowhere.
+struct PairFiles {
+  std::string pairs, source, target;
+
+  bool empty() const { return pairs.empty() && source.empty() && target.empty(); }
+  /// What messages call them.
+  const std::string& name() const { return pairs.empty() ? source : pairs; }
+  /// Throws: Error unless they are the one or the other; their options are --pairs, or with "validation-"
+  ///         --validation-pairs.
+  void check(const std::string& prefix = {}) const;
+  /// Throws: DataError
+  std::vector<TextPair> read(bool swap) const;
+};
+
+/// Source sentences held out of a corpus, at most, unless somebody asks for another number.
+constexpr Index kMostUnaskedHeldOut = 2000;
+
+/// Everything that decides what a translation training computes. Kept in config.json and the checkpoint.
+struct TranslationOptions {
+  // Data: the text to train on, or none for the built-in corpus; with files of their own for validation, and
+  // for the test where there is one, nothing is held out of it.
+  PairFiles text, validation, test;
+  bool swap = false;
+  Index grammar_pairs = 100000;  ///< sampled from the built-in corpus
+  Index max_words = 0;           ///< per side; 0 for no limit
+  Index held_out = 0;  ///< source sentences, half validation and half test; 0: see sentences_held_out
+  // Vocabulary
+  std::string tokenizer;  ///< empty: words for the built-in corpus, bpe for files
+  Index vocabulary = 8000;
+  bool shared_vocabulary = false;
+  std::string source_model, target_model;  ///< SentencePiece models to use instead of training
+  // Model
+  std::string from;  ///< a run whose weights and vocabularies training starts from
+  Index width = 128, heads = 4, encoder_layers = 2, decoder_layers = 2, feed_forward = 256, max_length = 128;
+  double dropout = 0.1;
+  std::string activation = "relu", positions = "sinusoidal";
+  std::string attention = "mha";
+  Index groups = 0, latent_width = 0;  ///< 0 for the attention's own defaults
+  bool post_norm = false, untied_head = false;
+  // Training
+  TrainingOptions training;
+  Index batch_tokens = 2048;
+  double label_smoothing = 0.1;
+
+  bool built_in() const { return text.empty(); }
+  /// As many as asked for, or kMostUnaskedHeldOut, or a tenth of the text's where that is less.
+  Index sentences_held_out(Index of) const;
+  TokenizerKind tokenizer_kind() const;
+  /// So that a run can be resumed and evaluated from another folder.
+  void make_paths_absolute();
+  /// The model for vocabularies of these sizes.
+  EncoderDecoderConfig model_config(Index source_vocabulary, Index target_vocabulary) const;
+  /// Throws: Error naming the options that contradict each other.
+  void check() const;
+  /// Throws: Error naming an option that `command` was given and that would change nothing.
+  void refuse_ignored(const Command& command) const;
+  void add_to(const Command& command);
+  /// Names every option once; see option_table.h.
+  template <class Self, class F>
+  static void for_each(Self& o, const F& f);
+};
+
+void to_json(nlohmann::ordered_json& json, const TranslationOptions& options);
+/// Throws: nlohmann::json::exception if a field is missing or of another type.
+void from_json(const nlohmann::ordered_json& json, TranslationOptions& options);
+
+/// Makes `options` describe a model that starts from the run in options.from, which was trained as `trained`
+/// says: its vocabularies and its model, but for the dropout.
+/// Throws: Error naming an option that `command` was given and that says otherwise
+void take_fine_tuned(TranslationOptions& options, const TranslationOptions& trained, const Command& command);
+
+}  // namespace tapeformer

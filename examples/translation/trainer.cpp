@@ -1,0 +1,220 @@
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/json.h>
+#include <tapeformer/autograd/number_of.h>
+#include <tapeformer/autograd/tape.h>
+#include <tapeformer/examples/translation/trainer.h>
+#include <tapeformer/nn/generation/generate.h>
+
+#include <omp.h>
+
+#include <algorithm>
+
+namespace tapeformer {
+namespace {
+
+/// Tokens that count in the loss, of a batch on the CPU.
+Index target_tokens(const TranslationBatch& batch) {
+  const std::int32_t* ids = batch.target_outputs.data<std::int32_t>();
+  return std::count_if(ids, ids + batch.target_outputs.elements(),
+                       [](std::int32_t id) { return id != kIgnored; });
+}
+
+}  // namespace
+
+double validation_loss(EncoderDecoder& model, TranslationBatches& batches, Progress& progress, Index most) {
+  const NoGradGuard pause;
+  model.eval();
+  batches.seek({0, 0});
+  double total = 0;
+  Index tokens = 0;
+  CrossEntropyOptions plain;
+  plain.ignored = kIgnored;
+  const Index count = most > 0 ? std::min(most, batches.batches_per_epoch()) : batches.batches_per_epoch();
+  for (Index i = 0; i < count; ++i) {
+    const TranslationBatch here = batches.next();
+    const Index counted = target_tokens(here);
+    const TranslationBatch batch = here.to(model.device());
+    const Tensor loss =
+        model.loss(batch.source_ids, batch.source_mask, batch.target_inputs, batch.target_outputs, plain);
+    total += loss.item() * static_cast<double>(counted);
+    tokens += counted;
+    progress.show("validating " + std::to_string(i + 1) + "/" + std::to_string(count));
+  }
+  model.train();
+  return total / static_cast<double>(tokens);
+}
+
+TranslationOptions trained_options(const RunFolder& folder) {
+  try {
+    return folder.config().at("training").get<TranslationOptions>();
+  } catch (const Json::exception& error) {
+    throw CheckpointError(folder.file("config.json") + ": is not of this program: " + error.what());
+  }
+}
+
+std::string left_out_text(const TranslationBatches& batches, Index max_length) {
+  std::string text;
+  if (batches.dropped() > 0)
+    text = number_of(batches.dropped(), "pair") + " of more than " + number_of(max_length, "token");
+  if (batches.dropped_empty() > 0)
+    text += (text.empty() ? "" : " and ") + number_of(batches.dropped_empty(), "pair") +
+            " with a side of no tokens";
+  return text;
+}
+
+TranslationTask::TranslationTask(const TranslationOptions& options, Progress& progress) : options_(options) {
+  options_.check();
+  load_pairs(progress);
+  if (!options_.from.empty()) {
+    start_from_run(progress);
+    return;
+  }
+  progress.show("making the vocabularies");
+  vocabularies_ = make_vocabularies(options_, corpus_.train);
+  make_batches_and_model(
+      options_.model_config(vocabularies_.source->vocabulary_size(), vocabularies_.target->vocabulary_size()),
+      progress);
+}
+
+TranslationTask::TranslationTask(const RunFolder& folder, const Json& checkpoint, Progress& progress)
+    : options_(checkpoint.at("options").get<TranslationOptions>()) {
+  load_pairs(progress);
+  if (checkpoint.at("data_fingerprint").get<std::uint64_t>() != data_fingerprint_) {
+    throw DataError(folder.path(), 0, "the data has changed since the checkpoint; restore it, or start anew");
+  }
+  vocabularies_ = Vocabularies::load(folder.path(), folder.config());
+  if (options_.shared_vocabulary) vocabularies_.target = vocabularies_.source;
+  make_batches_and_model(EncoderDecoderConfig::from_json(folder.config().dump()), progress);
+}
+
+void TranslationTask::start_from_run(Progress& progress) {
+  const RunFolder from(options_.from);
+  vocabularies_ = Vocabularies::load(from.path(), from.config());
+  if (options_.shared_vocabulary) vocabularies_.target = vocabularies_.source;
+  EncoderDecoderConfig config = EncoderDecoderConfig::from_json(from.config().dump());
+  config.layer.dropout = options_.dropout;
+  make_batches_and_model(config, progress);
+  load_weights(from.file("weights.safetensors"), *model_);
+  progress.keep("starts from the weights in " + from.path() + "; optimizer and schedule begin anew");
+}
+
+void TranslationTask::load_pairs(Progress& progress) {
+  std::string report;
+  corpus_ = load_corpus(options_, report);
+  data_fingerprint_ = fingerprint(corpus_);
+  progress.keep(report);
+}
+
+void TranslationTask::make_batches_and_model(const EncoderDecoderConfig& config, Progress& progress) {
+  BatchingConfig batching;
+  batching.token_budget = options_.batch_tokens;
+  batching.max_tokens = options_.max_length;
+  batching.seed = options_.training.seed;
+  const auto batches_of = [&](const std::vector<TextPair>& pairs, const char* part) {
+    try {
+      return std::make_unique<TranslationBatches>(encode(vocabularies_, pairs), batching);
+    } catch (const DataError& error) {
+      throw DataError(std::string("the ") + part + " pairs: " + error.what());
+    }
+  };
+  train_batches_ = batches_of(corpus_.train, "training");
+  batching.shuffle = false;
+  validation_batches_ = batches_of(corpus_.validation, "validation");
+  Generator random(options_.training.seed);
+  model_ = std::make_unique<EncoderDecoder>(config, random);
+  model_->recompute_layers(options_.training.recompute_layers);
+  const std::string left_out = left_out_text(*train_batches_, options_.max_length);
+  progress.keep("vocabularies of " + std::to_string(config.source_vocabulary) + " and " +
+                number_of(config.target_vocabulary, "piece") + "; " +
+                count_text(static_cast<double>(model_->parameter_count())) + " parameters; " +
+                number_of(train_batches_->batches_per_epoch(), "batch", "batches") + " an epoch, " +
+                format("%.1f", 100 * train_batches_->padding_share()) + " % padding" +
+                (left_out.empty() ? "" : "; left out " + left_out) + "; " +
+                number_of(omp_get_max_threads(), "thread"));
+}
+
+void TranslationTask::describe(const RunFolder& folder) {
+  Json described = parse_json(model_->config().to_json());
+  described["training"] = options_;
+  described["vocabularies"] = vocabularies_.description();
+  described["data_fingerprint"] = data_fingerprint_;
+  folder.write("config.json", described.dump(2) + "\n");
+  folder.write("source.vocabulary", vocabularies_.source->serialize());
+  folder.write("target.vocabulary", vocabularies_.target->serialize());
+}
+
+void TranslationTask::save_state(Json& state) const {
+  state["options"] = options_;
+  state["data_fingerprint"] = data_fingerprint_;
+  state["epoch"] = position_.epoch;
+  state["batch"] = position_.index;
+}
+
+void TranslationTask::load_state(const Json& state) {
+  position_ = {state.at("epoch").get<Index>(), state.at("batch").get<Index>()};
+  train_batches_->seek(position_);
+  ahead_.reset();
+}
+
+void TranslationTask::prepare_batch() {
+  if (ahead_) return;
+  const TranslationBatch here = train_batches_->next();
+  ahead_ = Batch{here.to(model_->device()), target_tokens(here)};
+}
+
+void TranslationTask::next_batch() {
+  prepare_batch();
+  batch_ = *std::move(ahead_);
+  ahead_.reset();
+  position_ = train_batches_->position();
+}
+
+BatchLoss TranslationTask::batch_loss() {
+  CrossEntropyOptions smoothed;
+  smoothed.ignored = kIgnored;
+  smoothed.smoothing = options_.label_smoothing;
+  const TranslationBatch& batch = batch_.tensors;
+  return {
+      model_->loss(batch.source_ids, batch.source_mask, batch.target_inputs, batch.target_outputs, smoothed),
+      batch_.counted, batch.tokens};
+}
+
+BatchParts TranslationTask::batch_parts() {
+  TranslationBatch& batch = batch_.tensors;
+  return {{&batch.source_ids, &batch.source_mask, &batch.target_inputs, &batch.target_outputs},
+          batch_.counted,
+          batch.tokens};
+}
+
+Validation TranslationTask::validate(Progress& progress) {
+  Validation result;
+  result.loss = validation_loss(*model_, *validation_batches_, progress);
+  return result;
+}
+
+double TranslationTask::trial_loss(Progress& progress) {
+  return validation_loss(*model_, *validation_batches_, progress, 1);
+}
+
+void TranslationTask::show_samples(Progress& progress, bool graphs) {
+  const auto count =
+      std::min<std::size_t>(static_cast<std::size_t>(options_.training.samples), corpus_.validation.size());
+  std::vector<TokenIds> sources;
+  for (std::size_t i = 0; i < count; ++i)
+    sources.push_back(vocabularies_.source->encode(corpus_.validation[i].source));
+  for (TokenIds& source : sources) {
+    source.resize(std::min<std::size_t>(source.size(), static_cast<std::size_t>(options_.max_length - 1)));
+  }
+  SearchConfig search;
+  search.graphs = graphs;
+  model_->eval();
+  const std::vector<Hypothesis> found = beam_search(*model_, sources, search);
+  model_->train();
+  for (std::size_t i = 0; i < count; ++i) {
+    const TextPair& pair = corpus_.validation[i];
+    progress.keep("  " + pair.source + "  →  " + vocabularies_.target->decode(found[i].tokens) +
+                  "  (reference: " + pair.target + ")");
+  }
+}
+
+}  // namespace tapeformer

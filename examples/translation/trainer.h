@@ -1,0 +1,68 @@
+#pragma once
+
+#include <tapeformer/data/batching.h>
+#include <tapeformer/examples/shared/training_run.h>
+#include <tapeformer/examples/translation/data.h>
+
+#include <memory>
+#include <optional>
+
+namespace tapeformer {
+
+/// Mean loss per target token, in nats, without smoothing; over the first `most` batches unless that is 0.
+double validation_loss(EncoderDecoder& model, TranslationBatches& batches, Progress& progress,
+                       Index most = 0);
+
+/// How the run in `folder` was trained. Throws: CheckpointError
+TranslationOptions trained_options(const RunFolder& folder);
+/// What was left out, "3 pairs of more than 128 tokens and 1 pair with a side of no tokens"; empty if nothing
+/// was.
+std::string left_out_text(const TranslationBatches& batches, Index max_length);
+
+/// Trains an EncoderDecoder with teacher forcing.
+class TranslationTask : public TrainingTask {
+ public:
+  /// A new training. Throws: DataError, Error
+  TranslationTask(const TranslationOptions& options, Progress& progress);
+  /// The training that saved `checkpoint`, whose vocabularies and config are in `folder`.
+  /// Throws: CheckpointError, DataError
+  TranslationTask(const RunFolder& folder, const Json& checkpoint, Progress& progress);
+
+  const TrainingOptions& options() const override { return options_.training; }
+  Module& model() override { return *model_; }
+  void next_batch() override;
+  void prepare_batch() override;
+  BatchLoss batch_loss() override;
+  BatchParts batch_parts() override;
+  Validation validate(Progress& progress) override;
+  double trial_loss(Progress& progress) override;
+  void show_samples(Progress& progress, bool graphs) override;
+  Index epoch() const override { return position_.epoch; }
+  void describe(const RunFolder& folder) override;
+  void save_state(Json& state) const override;
+  void load_state(const Json& state) override;
+  const char* program() const override { return "train_translation"; }
+  const char* purpose() const override { return "translate"; }
+
+ private:
+  void load_pairs(Progress& progress);
+  void start_from_run(Progress& progress);
+  void make_batches_and_model(const EncoderDecoderConfig& config, Progress& progress);
+
+  TranslationOptions options_;
+  CorpusSplit corpus_;
+  Vocabularies vocabularies_;
+  std::unique_ptr<TranslationBatches> train_batches_, validation_batches_;
+  /// On the model's device.
+  struct Batch {
+    TranslationBatch tensors;
+    Index counted = 0;
+  };
+  Batch batch_;
+  std::optional<Batch> ahead_;  // made before it was asked for
+  BatchPosition position_;      // of the batch that comes next, whether it is made or not
+  std::uint64_t data_fingerprint_ = 0;
+  std::unique_ptr<EncoderDecoder> model_;
+};
+
+}  // namespace tapeformer

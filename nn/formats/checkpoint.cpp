@@ -1,0 +1,60 @@
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/nn/formats/checkpoint.h>
+
+#include <map>
+
+namespace tapeformer {
+
+std::vector<std::pair<std::string, Tensor>> weights_of(Module& module) {
+  std::vector<std::pair<std::string, Tensor>> weights;
+  for (const auto& [name, parameter] : module.named_parameters())
+    weights.emplace_back(name, parameter.value());
+  return weights;
+}
+
+void save_weights(const std::string& path, Module& module) { save_safetensors(path, weights_of(module)); }
+
+void load_weights(const std::string& path, Module& module) {
+  load_weights(SafetensorsFile::open(path), "", module);
+}
+
+std::vector<Tensor> weights_in(const SafetensorsFile& file, const std::string& prefix, Module& module) {
+  std::map<std::string, Tensor> found;
+  for (const std::string& name : file.names()) {
+    if (name.compare(0, prefix.size(), prefix) == 0)
+      found.emplace(name.substr(prefix.size()), file.tensor(name));
+  }
+  std::string problems;
+  const auto weights = weights_of(module);
+  for (const auto& [name, value] : weights) {
+    const auto entry = found.find(name);
+    if (entry == found.end()) {
+      problems += "\n  " + name + " is missing";
+    } else if (entry->second.shape() != value.shape()) {
+      problems += "\n  " + name + " is " + entry->second.describe() + " in the file and " +
+                  value.shape().text() + " in the model";
+    }
+  }
+  for (const auto& [name, value] : found) {
+    bool known = false;
+    for (const auto& [own, ignored] : weights) known = known || own == name;
+    if (!known) problems += "\n  " + name + " is not in the model";
+  }
+  if (!problems.empty())
+    throw CheckpointError(file.path() + ": the weights do not fit the model:" + problems);
+  std::vector<Tensor> values;
+  for (const auto& [name, value] : weights) values.push_back(found.at(name));
+  return values;
+}
+
+void load_weights(const SafetensorsFile& file, const std::string& prefix, Module& module) {
+  const std::vector<Tensor> values = weights_in(file, prefix, module);
+  const auto weights = weights_of(module);
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    const Tensor& value = weights[i].second;
+    value.copy_from(values[i].to(value.dtype()));
+  }
+  for (auto& [name, parameter] : module.named_parameters()) parameter.refresh_shadow();
+}
+
+}  // namespace tapeformer

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <tapeformer/nn/formats/hugging_face_config.h>
+#include <tapeformer/nn/transformer/decoder_only.h>
+
+#include <string>
+
+namespace tapeformer {
+
+/// A GPT-2 or Llama checkpoint folder: config.json, and model.safetensors or the files that
+/// model.safetensors.index.json lists, with transformers' names or Meta's; or Meta's params.json and
+/// consolidated.safetensors. F16, BF16 and F64 become f32. In evaluation mode.
+/// Throws:  CheckpointError naming the file and what is wrong with it
+DecoderOnly load_hugging_face(const std::string& folder);
+
+/// A single Llama file with Meta's names (tok_embeddings.weight, layers.0.attention.wq.weight, ...), whose
+/// sizes follow from its tensors, and from `heads`, `epsilon` and `base`, which no tensor tells. In
+/// evaluation mode.
+/// Throws:  CheckpointError
+DecoderOnly load_meta_llama(const std::string& path, Index heads, Index context, double epsilon = 1e-5,
+                            double base = 10000);
+
+/// Writes config.json and model.safetensors so that transformers loads the same model: gpt2 for layer norm,
+/// learned positions and tied or own heads, with zeros for biases that the model lacks; llama for RMS norm,
+/// rotary positions and gated activations. `tokens` are its tokenizer's, whose files are the caller's. The
+/// folder must exist.
+/// Throws:  CheckpointError naming what neither can express, or the file that cannot be written
+void save_hugging_face(const std::string& folder, DecoderOnly& model, const ControlTokens& tokens = {});
+
+/// True if load_hugging_face is for the folder, false if its config.json is ours. Throws: CheckpointError
+bool is_hugging_face(const std::string& folder);
+
+}  // namespace tapeformer

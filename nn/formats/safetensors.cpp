@@ -1,0 +1,335 @@
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/json.h>
+#include <tapeformer/nn/formats/atomic_file.h>
+#include <tapeformer/nn/formats/safetensors.h>
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <set>
+
+namespace tapeformer {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::size_t kPrefix = 8;                // the header's length, little-endian
+constexpr std::size_t kMostHeader = 100'000'000;  // as in the reference implementation
+constexpr const char* kMetadata = "__metadata__";
+constexpr const char* kChecksum = "checksum";  // ours, among the metadata
+
+/// The types that the format knows; tensor() reads some of them. 0 for a name that it does not know.
+int bits_of(const std::string& type) {
+  static const std::map<std::string, int> kBits{
+      {"BOOL", 8},    {"U8", 8},      {"I8", 8},          {"I16", 16},       {"U16", 16},    {"I32", 32},
+      {"U32", 32},    {"I64", 64},    {"U64", 64},        {"F16", 16},       {"BF16", 16},   {"F32", 32},
+      {"F64", 64},    {"C64", 64},    {"F4", 4},          {"F6_E2M3", 6},    {"F6_E3M2", 6}, {"F8_E4M3", 8},
+      {"F8_E5M2", 8}, {"F8_E8M0", 8}, {"F8_E4M3FNUZ", 8}, {"F8_E5M2FNUZ", 8}};
+  const auto found = kBits.find(type);
+  return found == kBits.end() ? 0 : found->second;
+}
+
+const char* dtype_name(DType type) {
+  switch (type) {
+    case DType::f32: return "F32";
+    case DType::f64: return "F64";
+    case DType::bf16: return "BF16";
+    case DType::i32: return "I32";
+    case DType::boolean: return "BOOL";
+  }
+  return "";
+}
+
+float from_half(std::uint16_t bits) {
+  const int exponent = bits >> 10 & 31, fraction = bits & 1023;
+  float magnitude =
+      std::ldexp(static_cast<float>(fraction + (exponent > 0 ? 1024 : 0)), std::max(exponent, 1) - 25);
+  if (exponent == 31) {
+    magnitude =
+        fraction != 0 ? std::numeric_limits<float>::quiet_NaN() : std::numeric_limits<float>::infinity();
+  }
+  return bits >> 15 != 0 ? -magnitude : magnitude;
+}
+
+float from_bfloat(std::uint16_t bits) {
+  const std::uint32_t wide = std::uint32_t{bits} << 16;
+  float value;
+  std::memcpy(&value, &wide, sizeof value);
+  return value;
+}
+
+Json parse_header_json(std::string_view text) {
+  if (text.empty() || text[0] != '{')
+    throw CheckpointError("its header is not JSON: it does not start with {");
+  return parse_json(text, "its header", 3);
+}
+
+/// An array of counts below 2^63. Throws: CheckpointError if it is something else.
+std::vector<Index> parse_counts(const Json& tensor, const char* key) {
+  std::vector<Index> counts;
+  if (!tensor.contains(key) || !tensor[key].is_array()) {
+    throw CheckpointError(std::string("has no array '") + key + "'");
+  }
+  for (const Json& count : tensor[key]) {
+    if (!count.is_number_unsigned() || count.get<std::uint64_t>() > std::uint64_t{1} << 62) {
+      throw CheckpointError(std::string("has ") + count.dump() + " in '" + key + "'");
+    }
+    counts.push_back(count.get<Index>());
+  }
+  return counts;
+}
+
+/// The bytes that a tensor of such a type and shape takes.
+/// Throws: CheckpointError if they overflow, or its last element ends within a byte
+std::size_t bytes_of_shape(const std::string& type, const std::vector<Index>& sizes) {
+  Index bits = 1;
+  const auto multiply = [&](Index size) {
+    if (__builtin_mul_overflow(bits, size, &bits)) throw CheckpointError("has a shape that overflows");
+  };
+  for (const Index size : sizes) multiply(size);
+  multiply(bits_of(type));
+  if (bits % 8 != 0) throw CheckpointError("ends within a byte");
+  return static_cast<std::size_t>(bits / 8);
+}
+
+/// Changes with any bit of the data: finds damage, not malice.
+std::uint64_t checksum(const unsigned char* data, std::size_t bytes, std::uint64_t sum) {
+  while (bytes > 0) {
+    std::uint64_t word = 0;
+    const std::size_t taken = std::min(bytes, sizeof word);
+    std::memcpy(&word, data, taken);
+    sum = (sum ^ word) * 0x9e3779b97f4a7c15u;
+    sum ^= sum >> 29;
+    data += taken, bytes -= taken;
+  }
+  return sum;
+}
+
+}  // namespace
+
+void SafetensorsFile::fail(const std::string& what) const { throw CheckpointError(path_ + ": " + what); }
+
+SafetensorsFile SafetensorsFile::open(const std::string& path) {
+  SafetensorsFile file;
+  file.path_ = path;
+  file.map();
+  std::uint64_t length = 0;
+  for (std::size_t i = kPrefix; i-- > 0;) length = length << 8 | file.bytes_.get()[i];
+  if (length > kMostHeader || length > file.size_ - kPrefix) {
+    file.fail("is damaged: the file has " + std::to_string(file.size_) + " bytes and claims a header of " +
+              std::to_string(length));
+  }
+  file.data_at_ = kPrefix + length;
+  const std::size_t data_bytes = file.size_ - file.data_at_;
+  try {
+    file.parse_header(reinterpret_cast<const char*>(file.bytes_.get()) + kPrefix, length, data_bytes);
+    file.check_layout(data_bytes);
+    file.check_data();
+  } catch (const CheckpointError& error) {
+    file.fail(std::string("is damaged: ") + error.what());
+  }
+  return file;
+}
+
+void SafetensorsFile::map() {
+  const int file = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC);
+  if (file < 0) fail(std::string("cannot be opened: ") + std::strerror(errno));
+  struct stat status {};
+  const bool regular = fstat(file, &status) == 0 && S_ISREG(status.st_mode);
+  size_ = regular ? static_cast<std::size_t>(status.st_size) : 0;
+  void* const bytes = size_ < kPrefix ? nullptr : mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, file, 0);
+  const int error = errno;
+  close(file);
+  if (!regular) fail("is not a file");
+  if (bytes == nullptr)
+    fail("is damaged: " + std::to_string(size_) + " bytes are too few for a safetensors file");
+  if (bytes == MAP_FAILED) fail(std::string("cannot be read: ") + std::strerror(error));
+  const std::size_t size = size_;
+  bytes_.reset(static_cast<const unsigned char*>(bytes),
+               [size](const unsigned char* mapped) { munmap(const_cast<unsigned char*>(mapped), size); });
+}
+
+void SafetensorsFile::parse_header(const char* text, std::size_t length, std::size_t data_bytes) {
+  const Json header = parse_header_json({text, length});
+  for (const auto& [name, value] : header.items()) {
+    if (!value.is_object()) throw CheckpointError("'" + name + "' is not an object");
+    if (name == kMetadata) {
+      for (const auto& [key, content] : value.items()) {
+        if (!content.is_string()) throw CheckpointError("its metadata '" + key + "' is not a string");
+        metadata_[key] = content.get<std::string>();
+      }
+      continue;
+    }
+    try {
+      Entry entry;
+      entry.name = name;
+      if (value.contains("dtype") && value["dtype"].is_string())
+        entry.dtype = value["dtype"].get<std::string>();
+      if (bits_of(entry.dtype) == 0) throw CheckpointError("has the unknown type '" + entry.dtype + "'");
+      entry.sizes = parse_counts(value, "shape");
+      const std::vector<Index> offsets = parse_counts(value, "data_offsets");
+      const std::size_t bytes = bytes_of_shape(entry.dtype, entry.sizes);
+      if (offsets.size() != 2) throw CheckpointError("needs two 'data_offsets'");
+      entry.begin = static_cast<std::size_t>(offsets[0]), entry.end = static_cast<std::size_t>(offsets[1]);
+      if (entry.begin > entry.end || entry.end > data_bytes) {
+        throw CheckpointError("lies at [" + std::to_string(entry.begin) + "," + std::to_string(entry.end) +
+                              ") of " + std::to_string(data_bytes) + " bytes of data");
+      }
+      if (entry.end - entry.begin != bytes) {
+        throw CheckpointError("has " + std::to_string(entry.end - entry.begin) + " bytes for " + entry.dtype +
+                              value["shape"].dump());
+      }
+      entries_.push_back(std::move(entry));
+    } catch (const CheckpointError& error) {
+      throw CheckpointError("tensor '" + name + "' " + error.what());
+    }
+  }
+}
+
+void SafetensorsFile::check_layout(std::size_t data_bytes) {
+  std::stable_sort(entries_.begin(), entries_.end(), [](const Entry& a, const Entry& b) {
+    return std::make_pair(a.begin, a.end) < std::make_pair(b.begin, b.end);
+  });
+  std::size_t end = 0;
+  for (const Entry& entry : entries_) {
+    if (entry.begin != end) {
+      throw CheckpointError("tensor '" + entry.name + "' begins at byte " + std::to_string(entry.begin) +
+                            (entry.begin < end ? ", inside" : ", after a hole behind") +
+                            " the tensor that ends at " + std::to_string(end));
+    }
+    by_name_[entry.name] = static_cast<std::size_t>(&entry - entries_.data());
+    end = entry.end;
+  }
+  if (end != data_bytes) {
+    throw CheckpointError("the tensors end at byte " + std::to_string(end) + " of " +
+                          std::to_string(data_bytes) + " bytes of data");
+  }
+}
+
+std::vector<std::string> SafetensorsFile::names() const {
+  std::vector<std::string> names;
+  for (const Entry& entry : entries_) names.push_back(entry.name);
+  return names;
+}
+
+const SafetensorsFile::Entry& SafetensorsFile::entry(const std::string& name) const {
+  const auto found = by_name_.find(name);
+  if (found == by_name_.end()) fail("has no tensor '" + name + "'");
+  return entries_[found->second];
+}
+
+Shape SafetensorsFile::shape(const std::string& name) const {
+  const std::vector<Index>& sizes = entry(name).sizes;
+  if (sizes.size() > Shape::kMaxRank)
+    fail("tensor '" + name + "' has " + std::to_string(sizes.size()) +
+         " axes, more than the 8 of a tensor here");
+  try {
+    return Shape(sizes.data(), static_cast<int>(sizes.size()));
+  } catch (const ShapeError& error) {
+    fail("tensor '" + name + "' has a shape that no tensor has here: " + error.what());
+  }
+}
+
+Tensor SafetensorsFile::tensor(const std::string& name) const {
+  const Entry& entry = this->entry(name);
+  const Shape shape = this->shape(name);
+  const unsigned char* const from = bytes_.get() + data_at_ + entry.begin;
+  const auto copy = [&](DType type) {
+    const Tensor x = Tensor::empty(shape, type, Device::cpu());
+    std::memcpy(x.raw(), from, entry.end - entry.begin);
+    return x.to(default_device());
+  };
+  /// to[i] = convert(the i-th Source), as T.
+  const auto widen = [&](auto source, auto to, const auto& convert) {
+    const Tensor x = Tensor::empty(shape, dtype_of<decltype(to)>(), Device::cpu());
+    for (Index i = 0; i < x.elements(); ++i) {
+      std::memcpy(&source, from + i * static_cast<Index>(sizeof source), sizeof source);
+      x.data<decltype(to)>()[i] = convert(source);
+    }
+    return x.to(default_device());
+  };
+  if (entry.dtype == "F32") return copy(DType::f32);
+  if (entry.dtype == "F64") return copy(DType::f64);
+  if (entry.dtype == "I32") return copy(DType::i32);
+  if (entry.dtype == "F16") return widen(std::uint16_t{}, float{}, from_half);
+  if (entry.dtype == "BF16") return widen(std::uint16_t{}, float{}, from_bfloat);
+  if (entry.dtype == "U8") return widen(std::uint8_t{}, std::int32_t{}, [](std::uint8_t x) { return x; });
+  if (entry.dtype == "BOOL") {
+    return widen(std::uint8_t{}, bool{}, [&](std::uint8_t x) {
+      if (x > 1) fail("is damaged: tensor '" + name + "' has a bool of value " + std::to_string(x));
+      return x == 1;
+    });
+  }
+  if (entry.dtype == "I64") {
+    return widen(std::int64_t{}, std::int32_t{}, [&](std::int64_t x) {
+      const auto narrow = static_cast<std::int32_t>(x);
+      if (narrow != x) fail("tensor '" + name + "' has " + std::to_string(x) + ", which does not fit an i32");
+      return narrow;
+    });
+  }
+  fail("tensor '" + name + "' is of type " + entry.dtype +
+       ", with which nothing computes here; try a file that has it as F32 or BF16");
+}
+
+void SafetensorsFile::check_data() {
+  const auto sum = metadata_.find(kChecksum);
+  if (sum == metadata_.end()) return;  // another program's file
+  std::uint64_t found = 0;
+  for (const Entry& entry : entries_)
+    found = checksum(bytes_.get() + data_at_ + entry.begin, entry.end - entry.begin, found);
+  if (sum->second != std::to_string(found))
+    throw CheckpointError("its data do not have the checksum that was written");
+  metadata_.erase(sum);
+}
+
+void save_safetensors(const std::string& path, const std::vector<std::pair<std::string, Tensor>>& tensors,
+                      const std::map<std::string, std::string>& metadata) {
+  std::vector<const std::pair<std::string, Tensor>*> ordered;
+  for (const auto& tensor : tensors) ordered.push_back(&tensor);
+  std::stable_sort(ordered.begin(), ordered.end(), [](const auto* a, const auto* b) {
+    return bytes_of(a->second.dtype()) > bytes_of(b->second.dtype());
+  });
+  Json header = Json::object();
+  std::set<std::string> names{kMetadata};
+  std::vector<ByteSpan> parts(1);
+  std::vector<Tensor> here;  // what `parts` lie in
+  Index end = 0;
+  header[kMetadata] = metadata;
+  for (const auto* const tensor : ordered) {
+    const auto& [name, x] = *tensor;
+    if (!names.insert(name).second)
+      throw CheckpointError(path + ": the name '" + name + "' is given twice or reserved");
+    header[name] = {{"dtype", dtype_name(x.dtype())},
+                    {"shape", std::vector<Index>(x.shape().begin(), x.shape().end())},
+                    {"data_offsets", {end, end + x.bytes()}}};
+    here.push_back(x.to(Device::cpu()));
+    parts.push_back({here.back().raw(), static_cast<std::size_t>(x.bytes())});
+    end += x.bytes();
+  }
+  std::uint64_t sum = 0;
+  for (std::size_t i = 1; i < parts.size(); ++i) {
+    sum = checksum(static_cast<const unsigned char*>(parts[i].data), parts[i].bytes, sum);
+  }
+  header[kMetadata][kChecksum] = std::to_string(sum);
+  std::string text(kPrefix, '\0');
+  try {
+    text += header.dump();
+  } catch (const Json::exception& error) {
+    throw CheckpointError(path + ": a name or the metadata cannot be written: " + error.what());
+  }
+  text.resize((text.size() + 7) / 8 * 8, ' ');
+  for (std::size_t i = 0; i < kPrefix; ++i)
+    text[i] = static_cast<char>((text.size() - kPrefix) >> (8 * i) & 255);
+  parts[0] = {text.data(), text.size()};
+  write_atomically(path, parts);
+}
+
+}  // namespace tapeformer

@@ -1,0 +1,69 @@
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/nn/formats/safetensors_folder.h>
+#include <tapeformer/nn/formats/strict_json.h>
+
+#include <filesystem>
+
+namespace tapeformer {
+
+SafetensorsFolder::SafetensorsFolder(const SafetensorsFile& file) : path_(file.path()), files_{file} {
+  for (const std::string& name : file.names()) file_of_[name] = 0;
+}
+
+SafetensorsFolder SafetensorsFolder::open(const std::string& folder) {
+  const std::string model = folder + "/model.safetensors", index = model + ".index.json",
+                    consolidated = folder + "/consolidated.safetensors";
+  if (std::filesystem::exists(model)) return SafetensorsFolder(SafetensorsFile::open(model));
+  if (std::filesystem::exists(index)) return open_index(folder, index);
+  if (std::filesystem::exists(consolidated)) return SafetensorsFolder(SafetensorsFile::open(consolidated));
+  throw CheckpointError(folder + ": has neither model.safetensors nor model.safetensors.index.json");
+}
+
+SafetensorsFolder SafetensorsFolder::open_index(const std::string& folder, const std::string& path) {
+  const auto fail = [&](const std::string& what) { throw CheckpointError(path + ": " + what); };
+  constexpr int kLevels = 8;  // of an index: two, and whatever its metadata are
+  const auto index = parse_json(read_text_file(path), path + ": the index", kLevels);
+  if (!index.is_object() || !index.contains("weight_map") || !index["weight_map"].is_object()) {
+    fail("has no object 'weight_map'");
+  }
+  SafetensorsFolder tensors;
+  tensors.path_ = path;
+  std::map<std::string, std::size_t> opened;  // by name in the index
+  for (const auto& [name, file] : index["weight_map"].items()) {
+    if (!file.is_string()) fail("tensor '" + name + "' is in no file");
+    const std::string file_name = file.get<std::string>();
+    if (file_name.empty() || file_name.find('/') != std::string::npos ||
+        file_name.find('\0') != std::string::npos) {
+      fail("tensor '" + name + "' is in a file outside the folder");
+    }
+    const auto [entry, is_new] = opened.emplace(file_name, tensors.files_.size());
+    if (is_new) tensors.files_.push_back(SafetensorsFile::open(folder + "/" + file_name));
+    if (!tensors.files_[entry->second].contains(name)) {
+      fail("tensor '" + name + "' is not in " + file_name);
+    }
+    tensors.file_of_[name] = entry->second;
+  }
+  for (const SafetensorsFile& file : tensors.files_) {
+    for (const std::string& name : file.names()) {
+      if (!tensors.contains(name)) fail("does not list tensor '" + name + "' of " + file.path());
+      if (&tensors.file(name) != &file) {
+        fail("tensor '" + name + "' is in " + tensors.file(name).path() + " and in " + file.path());
+      }
+    }
+  }
+  return tensors;
+}
+
+std::vector<std::string> SafetensorsFolder::names() const {
+  std::vector<std::string> names;
+  for (const auto& [name, file] : file_of_) names.push_back(name);
+  return names;
+}
+
+const SafetensorsFile& SafetensorsFolder::file(const std::string& name) const {
+  const auto found = file_of_.find(name);
+  if (found == file_of_.end()) throw CheckpointError(path_ + ": has no tensor '" + name + "'");
+  return files_[found->second];
+}
+
+}  // namespace tapeformer

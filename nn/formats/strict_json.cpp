@@ -1,0 +1,129 @@
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/nn/formats/strict_json.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+namespace tapeformer {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::uintmax_t kMostBytes = 100'000'000;
+constexpr std::size_t kMostShown = 60;  // characters of a value in a message
+
+std::string shown(const Json& value) {
+  const std::string text = value.dump(-1, ' ', true);
+  return text.size() <= kMostShown ? text : text.substr(0, kMostShown) + "...";
+}
+
+}  // namespace
+
+std::string read_text_file(const std::string& path) {
+  std::error_code error;
+  const bool regular = std::filesystem::is_regular_file(path, error);
+  if (error) throw CheckpointError(path + ": cannot be read: " + error.message());
+  if (!regular) throw CheckpointError(path + ": is not a file");
+  const std::uintmax_t size = std::filesystem::file_size(path, error);
+  if (!error && size > kMostBytes) {
+    throw CheckpointError(path + ": " + std::to_string(size) + " bytes are too many");
+  }
+  std::ifstream file(path, std::ios::binary);
+  std::stringstream text;
+  text << file.rdbuf();
+  if (!file || error) throw CheckpointError(path + ": cannot be read");
+  return text.str();
+}
+
+JsonFields::JsonFields(Json json, const std::string& where) : json_(std::move(json)), where_(where) {
+  if (!json_.is_object()) throw CheckpointError(where_ + " must be an object; got " + shown(json_));
+}
+
+void JsonFields::fail(const std::string& name, const std::string& what) const {
+  throw CheckpointError(where_ + name + " " + what);
+}
+
+const Json* JsonFields::find(const std::string& name) {
+  asked_.insert(name);
+  const auto found = json_.find(name);
+  return found == json_.end() || found->is_null() ? nullptr : &*found;
+}
+
+template <class T>
+T JsonFields::otherwise_or_fail(const std::string& name, const std::optional<T>& otherwise) const {
+  if (!otherwise) fail(name, "is missing");
+  return *otherwise;
+}
+
+bool JsonFields::has(const std::string& name) { return find(name) != nullptr; }
+
+Index JsonFields::size(const std::string& name, std::optional<Index> otherwise) {
+  const Json* const value = find(name);
+  if (value == nullptr) return otherwise_or_fail(name, otherwise);
+  if (!value->is_number_unsigned() || value->get<std::uint64_t>() == 0 ||
+      value->get<std::uint64_t>() > std::uint64_t{0x7fffffff}) {
+    fail(name, "must be an integer from 1 to 2147483647; got " + shown(*value));
+  }
+  return value->get<Index>();
+}
+
+double JsonFields::number(const std::string& name, std::optional<double> otherwise) {
+  const Json* const value = find(name);
+  if (value == nullptr) return otherwise_or_fail(name, otherwise);
+  if (!value->is_number() || !std::isfinite(value->get<double>()) || value->get<double>() <= 0) {
+    fail(name, "must be a positive number; got " + shown(*value));
+  }
+  return value->get<double>();
+}
+
+double JsonFields::rate(const std::string& name, double otherwise) {
+  const Json* const value = find(name);
+  if (value == nullptr) return otherwise;
+  if (!value->is_number() || !(value->get<double>() >= 0 && value->get<double>() < 1)) {
+    fail(name, "must be in [0, 1); got " + shown(*value));
+  }
+  return value->get<double>();
+}
+
+bool JsonFields::flag(const std::string& name, bool otherwise) {
+  const Json* const value = find(name);
+  if (value == nullptr) return otherwise;
+  if (!value->is_boolean()) fail(name, "must be true or false; got " + shown(*value));
+  return value->get<bool>();
+}
+
+std::string JsonFields::text(const std::string& name, std::optional<std::string> otherwise) {
+  const Json* const value = find(name);
+  if (value == nullptr) return otherwise_or_fail(name, otherwise);
+  if (!value->is_string()) fail(name, "must be a string; got " + shown(*value));
+  return value->get<std::string>();
+}
+
+JsonFields JsonFields::object(const std::string& name) {
+  const Json* const value = find(name);
+  if (value == nullptr) fail(name, "is missing");
+  if (!value->is_object()) fail(name, "must be an object; got " + shown(*value));
+  return JsonFields(*value, where_ + name + ".");
+}
+
+void JsonFields::demand(const std::string& name, const Json& value) {
+  const Json* const found = find(name);
+  if (found != nullptr && *found != value) {
+    fail(name, "= " + shown(*found) + " changes the arithmetic and is not implemented");
+  }
+}
+
+void JsonFields::ignore(std::initializer_list<const char*> names) {
+  asked_.insert(names.begin(), names.end());
+}
+
+void JsonFields::finish() const {
+  for (const auto& [name, value] : json_.items()) {
+    if (value.is_null() || asked_.count(name) > 0 || name.compare(0, 1, "_") == 0) continue;
+    fail(name, "is unknown here and may change the arithmetic; if it does not, remove it");
+  }
+}
+
+}  // namespace tapeformer

@@ -1,0 +1,105 @@
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/number_of.h>
+#include <tapeformer/autograd/tape.h>
+#include <tapeformer/nn/generation/cached_steps.h>
+#include <tapeformer/nn/positions.h>
+
+#include <algorithm>
+
+namespace tapeformer {
+namespace {
+
+/// i32 [R, T], on the CPU: the rows' tokens from `first` on.
+Tensor token_columns(const std::vector<TokenIds>& rows, Index first) {
+  const auto length = static_cast<Index>(rows.front().size()) - first;
+  const Tensor ids = Tensor::empty({static_cast<Index>(rows.size()), length}, DType::i32, Device::cpu());
+  auto* to = ids.data<std::int32_t>();
+  for (const TokenIds& row : rows) to = std::copy(row.begin() + first, row.end(), to);
+  return ids;
+}
+
+}  // namespace
+
+CachedSteps::CachedSteps(const Module& model, Device device, const Limits& limits, bool graphs)
+    : model_(model), device_(device), limits_(limits), graphs_(graphs) {}
+
+void CachedSteps::check_ids(const char* op, const TokenIds& tokens) const {
+  for (const std::int32_t token : tokens) {
+    if (token >= 0 && token < limits_.vocabulary) continue;
+    throw ShapeError(std::string("[") + op + "] tokens must be within the vocabulary of " +
+                     std::to_string(limits_.vocabulary) + "; got " + std::to_string(token));
+  }
+}
+
+Tensor CachedSteps::step(const TokenIds& tokens) {
+  if (tokens.size() != rows_.size() || rows_.empty()) {
+    throw ShapeError("[step] there must be one token a row, and a row; got " + std::to_string(tokens.size()) +
+                     " for " + number_of(rows_.size(), "row"));
+  }
+  check_ids("step", tokens);
+  for (std::size_t row = 0; row < tokens.size(); ++row) rows_[row].push_back(tokens[row]);
+  try {
+    return next_logits();
+  } catch (...) {
+    for (TokenIds& row : rows_) row.pop_back();
+    forget();
+    throw;
+  }
+}
+
+void CachedSteps::reorder(const std::vector<std::int32_t>& rows) {
+  for (const std::int32_t row : rows) {
+    if (row >= 0 && static_cast<std::size_t>(row) < rows_.size()) continue;
+    throw ShapeError("[reorder] rows must be there; got row " + std::to_string(row) + " of " +
+                     std::to_string(rows_.size()));
+  }
+  std::vector<TokenIds> next;
+  next.reserve(rows.size());
+  for (const std::int32_t row : rows) next.push_back(rows_[static_cast<std::size_t>(row)]);
+  reorder_kept(rows);
+  rows_ = std::move(next);
+}
+
+void CachedSteps::forget() {
+  if (LayerCaches* held = caches()) held->clear();
+}
+
+bool CachedSteps::has_places(Index tokens) {
+  return device_.is_cuda() && (limits_.max_positions == 0 || tokens <= limits_.max_positions) &&
+         caches()->reserve(tokens);
+}
+
+Tensor CachedSteps::next_logits() {
+  const NoGradGuard pause;
+  LayerCaches* held = caches();
+  const Index start =
+      limits_.context == 0 ? 0 : context_start(static_cast<Index>(rows_.front().size()), limits_.context);
+  if (held != nullptr && start != start_) {  // every token's position is another
+    has_places(1) ? held->set_length(0) : held->clear();
+  }
+  start_ = start;
+  const Index seen = held != nullptr ? held->length() : 0;
+  const Tensor ids = token_columns(rows_, start + seen).to(device_);
+  return seen > 0 && ids.size(1) == 1 && has_places(seen + 1) ? replayed(ids) : logits(ids);
+}
+
+Tensor CachedSteps::replayed(const Tensor& ids) {
+  LayerCaches& held = *caches();
+  const Index length = held.length();
+  const void* place = held.layer(0).keys().state()->storage->data;
+  if (!replay_ || place != held_) {  // graphs of before keep what the caches held then
+    replay_.emplace(const_cast<Module&>(model_),
+                    graphs_ ? CudaGraphCache::kMostGraphs : 0);  // is not changed
+    held_ = place;
+  }
+  const Tensor at = Tensor::full({ids.size(0), 1}, static_cast<double>(length), DType::i32, device_);
+  const Tensor result = replay_->run("step", {ids, at}, [&](const std::vector<Tensor>& x) {
+    held.set_length(length);  // a capture that was given up has been here
+    const LayerCaches::Step step(held, x[1]);
+    return logits(x[0]);
+  });
+  held.set_length(length + 1);
+  return result;
+}
+
+}  // namespace tapeformer

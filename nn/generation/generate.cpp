@@ -1,0 +1,116 @@
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/number_of.h>
+#include <tapeformer/autograd/tape.h>
+#include <tapeformer/nn/generation/generate.h>
+#include <tapeformer/nn/generation/translation_steps.h>
+
+#include <algorithm>
+
+namespace tapeformer {
+namespace {
+
+/// Positions that the model has for outputs; 0 for as many as come.
+Index position_limit(const EncoderDecoderConfig& model) {
+  return model.positions == PositionKind::rotary ? model.layer.rotations.max_positions : 0;
+}
+
+void check_sources(const char* op, const EncoderDecoder& model, const std::vector<TokenIds>& sources) {
+  const Index longest = model.config().max_length - 1;
+  for (const TokenIds& source : sources) {
+    if (static_cast<Index>(source.size()) <= longest) continue;
+    throw ShapeError(std::string("[") + op + "] a source must have at most " + number_of(longest, "token") +
+                     "; got " + std::to_string(source.size()) +
+                     "; try shorter sentences or a model with a larger max_length");
+  }
+}
+
+/// Source ids with their end token, padded, and the mask of what is a token; on the CPU.
+std::pair<Tensor, Tensor> source_batch(const std::vector<TokenIds>& sources,
+                                       const std::vector<std::size_t>& order, const SearchConfig& config) {
+  std::size_t longest = 0;
+  for (const std::size_t i : order) longest = std::max(longest, sources[i].size() + 1);
+  const Shape shape{static_cast<Index>(order.size()), static_cast<Index>(longest)};
+  const Tensor ids = Tensor::full(shape, config.padding, DType::i32, Device::cpu()),
+               mask = Tensor::full(shape, 0, DType::boolean, Device::cpu());
+  for (std::size_t row = 0; row < order.size(); ++row) {
+    const TokenIds& source = sources[order[row]];
+    std::int32_t* to = ids.data<std::int32_t>() + row * longest;
+    std::copy(source.begin(), source.end(), to);
+    to[source.size()] = config.end;
+    std::fill_n(mask.data<bool>() + row * longest, source.size() + 1, true);
+  }
+  return {ids, mask};
+}
+
+/// Takes the sources in batches of about equal length. `search(steps, sources' numbers, limits, finished)`
+/// finds the outputs of one batch.
+template <class Search>
+std::vector<Hypothesis> in_batches(const char* op, const EncoderDecoder& model,
+                                   const std::vector<TokenIds>& sources, const SearchConfig& config,
+                                   const Search& search) {
+  if (config.beam < 1 || config.batch < 1) {
+    throw Error(std::string("[") + op + "] beam and batch must be at least 1; got beam=" +
+                std::to_string(config.beam) + ", batch=" + std::to_string(config.batch));
+  }
+  const Index last_position = position_limit(model.config());
+  if (last_position > 0 && config.max_tokens > last_position) {
+    throw ShapeError(std::string("[") + op + "] the model's rotary positions end after " +
+                     std::to_string(last_position) + "; got max_tokens=" + std::to_string(config.max_tokens) +
+                     "; try fewer tokens");
+  }
+  check_sources(op, model, sources);
+  const NoGradGuard pause;
+  std::vector<std::size_t> order;  // without the empty sources, of which nothing comes
+  for (std::size_t i = 0; i < sources.size(); ++i)
+    if (!sources[i].empty()) order.push_back(i);
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return sources[a].size() < sources[b].size(); });
+
+  const Index most = model.config().max_length - 1,
+              longest = last_position > 0 ? std::min(most, last_position) : most;  // unless told otherwise
+  std::vector<Hypothesis> results(sources.size());
+  auto done = static_cast<Index>(sources.size() - order.size());
+  for (std::size_t from = 0; from < order.size(); from += static_cast<std::size_t>(config.batch)) {
+    const std::size_t to = std::min(order.size(), from + static_cast<std::size_t>(config.batch));
+    const std::vector<std::size_t> part(order.begin() + static_cast<std::ptrdiff_t>(from),
+                                        order.begin() + static_cast<std::ptrdiff_t>(to));
+    std::vector<Index> limits;
+    for (const std::size_t i : part) {
+      const Index twice = std::min(2 * static_cast<Index>(sources[i].size()) + 10, longest);
+      limits.push_back(config.max_tokens > 0 ? config.max_tokens : twice);
+    }
+    const auto [host_ids, host_mask] = source_batch(sources, part, config);
+    const Tensor ids = host_ids.to(model.device()), mask = host_mask.to(model.device());
+    TranslationSteps steps(model, model.encode(ids, mask), mask, config.cache, config.graphs);
+    search(steps, part, limits, [&](std::size_t sentence, Hypothesis found) {
+      results[part[sentence]] = std::move(found);
+      ++done;
+      if (config.progress) config.progress(done);
+    });
+  }
+  return results;
+}
+
+}  // namespace
+
+std::vector<Hypothesis> beam_search(const EncoderDecoder& model, const std::vector<TokenIds>& sources,
+                                    const SearchConfig& config) {
+  return in_batches("beam_search", model, sources, config,
+                    [&](NextTokenModel& steps, const auto&, const std::vector<Index>& limits,
+                        const Finished& finished) { search_beams(steps, limits, config, finished); });
+}
+
+std::vector<Hypothesis> sample(const EncoderDecoder& model, const std::vector<TokenIds>& sources,
+                               const SamplingConfig& sampling, const SearchConfig& config) {
+  sampling.check();
+  return in_batches("sample", model, sources, config,
+                    [&](NextTokenModel& steps, const std::vector<std::size_t>& part,
+                        const std::vector<Index>& limits, const Finished& finished) {
+                      std::vector<Generator> randoms;
+                      for (const std::size_t source : part)
+                        randoms.emplace_back(sampling.seed, sampling.stream + source);
+                      search_samples(steps, limits, config, sampling, randoms, finished);
+                    });
+}
+
+}  // namespace tapeformer

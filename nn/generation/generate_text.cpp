@@ -1,0 +1,89 @@
+#include <tapeformer/autograd/dispatch.h>
+#include <tapeformer/autograd/number_of.h>
+#include <tapeformer/nn/generation/generate_text.h>
+#include <tapeformer/nn/picked_rows.h>
+
+#include <algorithm>
+#include <limits>
+#include <type_traits>
+
+namespace tapeformer {
+namespace {
+
+struct Sample {
+  Index number;
+  Generator random;
+  RepetitionPenalty penalty;
+};
+
+void check(const DecoderOnlyConfig& model, const TokenIds& prompt, const TextGenerationConfig& config) {
+  config.sampling.check();
+  if (config.samples < 1 || config.max_tokens < 0) {
+    throw Error("[generate_text] there must be a sample, and max_tokens must not be negative; got samples=" +
+                std::to_string(config.samples) + ", max_tokens=" + std::to_string(config.max_tokens));
+  }
+  const bool is_rotary = model.positions == PositionKind::rotary;
+  // The last token that is drawn needs no position any more.
+  const Index length = static_cast<Index>(prompt.size()), drawn = std::max<Index>(config.max_tokens - 1, 0),
+              all = length + std::min(drawn, std::numeric_limits<Index>::max() - length);
+  const Index positions = is_rotary ? all : std::min(all, model.context);
+  const auto require = [&](Index most, const std::string& rule) {
+    if (most == 0 || positions <= most) return;
+    throw ShapeError("[generate_text] " + rule + " " + number_of(most, "token") + "; got a prompt of " +
+                     std::to_string(prompt.size()) + " and max_tokens=" + std::to_string(config.max_tokens) +
+                     "; try fewer");
+  };
+  if (is_rotary || model.attention == AttentionKind::latent)
+    require(model.rotations.max_positions, "the model's rotary positions are for");
+  if (config.cache) require(config.cache->capacity, "the cache has room for");
+}
+
+}  // namespace
+
+void generate_text(const DecoderOnly& model, const TokenIds& prompt, const TextGenerationConfig& config,
+                   const OnToken& on_token) {
+  check(model.config(), prompt, config);
+  LanguageSteps steps(model, config.cache, config.graphs);
+  const Tensor first = steps.prompt(prompt);
+  RepetitionPenalty penalty(config.sampling.repetition_penalty);
+  for (const std::int32_t token : prompt) penalty.see(token);
+  std::vector<Sample> active;  // a row each
+  for (Index i = 0; i < config.samples; ++i) {
+    const Generator random(config.sampling.seed, config.sampling.stream + static_cast<std::uint64_t>(i));
+    active.push_back({i, random, penalty});
+  }
+  std::vector<std::int32_t> rows(active.size(), 0);  // what row each of `active` was
+  steps.reorder(rows);
+  Tensor logits = picked_rows(first, rows);
+  for (Index drawn = 0; drawn < config.max_tokens; ++drawn) {
+    TokenIds tokens;
+    std::vector<Sample> still_active;
+    rows.clear();
+    const Tensor here = logits.to(wide(logits.dtype())).to(Device::cpu());  // where tokens are drawn
+    dispatch(
+        "sample",
+        [&](auto on, auto* row) {
+          if constexpr (std::is_same_v<decltype(on), kernels::Cpu>) {  // there the logits lie
+            for (std::size_t i = 0; i < active.size(); ++i, row += logits.size(1)) {
+              Sample& sample = active[i];
+              sample.penalty.apply(row);
+              const auto token = static_cast<std::int32_t>(
+                  sample_token(row, logits.size(1), config.sampling, sample.random));
+              if (token == config.end || !on_token(sample.number, token)) continue;
+              sample.penalty.see(token);
+              tokens.push_back(token);
+              rows.push_back(static_cast<std::int32_t>(i));
+              still_active.push_back(std::move(sample));
+            }
+          }
+        },
+        here);
+    const bool all_go_on = still_active.size() == active.size();
+    active = std::move(still_active);
+    if (active.empty() || drawn + 1 == config.max_tokens) return;
+    if (!all_go_on) steps.reorder(rows);
+    logits = steps.step(tokens);
+  }
+}
+
+}  // namespace tapeformer

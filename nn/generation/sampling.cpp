@@ -1,0 +1,198 @@
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/ops/elementwise.h>
+#include <tapeformer/nn/generation/sampling.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <sstream>
+#include <string>
+
+namespace tapeformer {
+namespace {
+
+struct Candidate {
+  double weight;  // its probability, relative to the likeliest token's
+  Index token;
+  bool operator<(const Candidate& other) const {  // the likelier first
+    return weight != other.weight ? weight > other.weight : token < other.token;
+  }
+};
+using Candidates = PooledVector<Candidate>;
+
+/// The `count` likeliest tokens, in no order. What cannot be among them any more is passed over.
+template <class T>
+PooledVector<Index> likeliest(const T* logits, Index vocabulary, Index count) {
+  PooledVector<Index> best;
+  best.reserve(static_cast<std::size_t>(2 * count));
+  T enough = -std::numeric_limits<T>::infinity();  // a token has to have more
+  const auto cut = [&] {
+    const auto last = best.begin() + count - 1;
+    std::nth_element(best.begin(), last, best.end(), [&](Index a, Index b) {
+      return logits[a] != logits[b] ? logits[a] > logits[b] : a < b;
+    });
+    enough = logits[*last];
+    best.erase(last + 1, best.end());
+  };
+  for (Index token = 0; token < vocabulary; ++token) {
+    if (!(logits[token] > enough)) continue;
+    best.push_back(token);
+    if (static_cast<Index>(best.size()) == 2 * count) cut();
+  }
+  if (static_cast<Index>(best.size()) > count) cut();
+  return best;
+}
+
+/// exp((logit - highest) / temperature), f64 [V].
+template <class T>
+Tensor relative_weights(const T* logits, Index vocabulary, double highest, double temperature) {
+  const Tensor scaled = Tensor::empty({vocabulary}, DType::f64, Device::cpu());
+  auto* to = scaled.data<double>();
+  for (Index i = 0; i < vocabulary; ++i) to[i] = (static_cast<double>(logits[i]) - highest) / temperature;
+  return exp(scaled);
+}
+
+double sum_of(const double* values, Index count) {
+  double sum = 0;
+#pragma omp simd reduction(+ : sum)
+  for (Index i = 0; i < count; ++i) sum += values[i];
+  return sum;
+}
+
+template <class Iterator>
+double sum_of(Iterator from, Iterator to) {
+  double sum = 0;
+  for (; from != to; ++from) sum += from->weight;
+  return sum;
+}
+
+/// Moves the fewest of the likeliest that together weigh `enough` to the front, the least likely of them
+/// last, and says how many they are. No order among the others, so it takes linear time.
+std::size_t fewest_that_weigh(double enough, Candidates& candidates) {
+  auto first = candidates.begin(), last = candidates.end();
+  double before = 0;  // what those before `first` weigh
+  while (last - first > 1) {
+    const auto middle = first + (last - first) / 2;
+    std::nth_element(first, middle, last);
+    const double sum = before + sum_of(first, middle);
+    if (sum >= enough) {
+      last = middle;
+    } else {
+      before = sum;
+      first = middle;
+    }
+  }
+  return static_cast<std::size_t>(first - candidates.begin()) + 1;
+}
+
+/// Those that top_k and top_p leave, but for some that top_p or min_p leaves out for certain.
+template <class T>
+Candidates candidates_of(const T* logits, Index vocabulary, double highest, const SamplingConfig& config) {
+  Candidates candidates;
+  double sum = 0;
+  if (config.top_k > 0) {
+    const PooledVector<Index> tokens = likeliest(logits, vocabulary, std::min(config.top_k, vocabulary));
+    candidates.reserve(tokens.size());
+    for (const Index token : tokens) {
+      const double scaled = (static_cast<double>(logits[token]) - highest) / config.temperature;
+      candidates.push_back({std::exp(scaled), token});
+    }
+    sum = sum_of(candidates.begin(), candidates.end());
+  } else {
+    const Tensor weights = relative_weights(logits, vocabulary, highest, config.temperature);
+    const auto* weight = weights.data<double>();
+    sum = sum_of(weight, vocabulary);
+    // V tokens below this together have less than what top_p leaves out.
+    const double too_little = (1 - config.top_p) * sum / static_cast<double>(vocabulary);
+    const double least = std::max(too_little, config.min_p);
+    candidates.reserve(static_cast<std::size_t>(vocabulary));
+    for (Index i = 0; i < vocabulary; ++i)
+      if (weight[i] >= least) candidates.push_back({weight[i], i});
+  }
+  if (config.top_p < 1) candidates.resize(fewest_that_weigh(config.top_p * sum, candidates));
+  return candidates;
+}
+
+}  // namespace
+
+void SamplingConfig::check() const {
+  const auto require = [](bool holds, const char* rule, double got) {
+    if (holds) return;
+    std::ostringstream text;  // to_string() writes tiny numbers as 0
+    text << "[sample] " << rule << "; got " << got;
+    throw Error(text.str());
+  };
+  require(temperature >= 0 && std::isfinite(temperature), "temperature must be 0 or positive", temperature);
+  require(top_k >= 0, "top_k must be positive, or 0 for all tokens", static_cast<double>(top_k));
+  require(top_p > 0 && top_p <= 1, "top_p must be above 0 and at most 1", top_p);
+  require(min_p >= 0 && min_p <= 1, "min_p must be in [0, 1]", min_p);
+  // Beyond this it may be 0 in f32, or make logits infinite.
+  require(repetition_penalty >= 1e-6 && repetition_penalty <= 1e6,
+          "repetition_penalty must be from 1e-6 to 1e6", repetition_penalty);
+}
+
+template <class T>
+T highest_logit(const char* op, const T* logits, Index vocabulary) {
+  T highest = -std::numeric_limits<T>::infinity();
+  int not_numbers = 0;
+#pragma omp simd reduction(max : highest) reduction(+ : not_numbers)
+  for (Index i = 0; i < vocabulary; ++i) {
+    highest = logits[i] > highest ? logits[i] : highest;
+    not_numbers += logits[i] == logits[i] ? 0 : 1;
+  }
+  if (not_numbers == 0 && std::isfinite(highest)) return highest;
+  throw Error(std::string("[") + op + "] the highest logit must be a finite number; got " +
+              (not_numbers > 0 ? "nan" : std::to_string(highest)) + " among " + std::to_string(vocabulary) +
+              "; has the model diverged?");
+}
+
+template <class T>
+Index sample_token(const T* logits, Index vocabulary, const SamplingConfig& config, Generator& random) {
+  const auto highest = static_cast<double>(highest_logit("sample", logits, vocabulary));
+  if (config.temperature == 0)
+    return std::find(logits, logits + vocabulary, static_cast<T>(highest)) - logits;
+  if (config.top_k == 0 && config.top_p == 1 && config.min_p == 0) {
+    const Tensor weights = relative_weights(logits, vocabulary, highest, config.temperature);
+    const auto* weight = weights.data<double>();
+    double left = random.uniform() * sum_of(weight, vocabulary);
+    Index drawn = 0;
+    for (Index i = 0; i < vocabulary && left >= 0; ++i) {
+      left -= weight[i];
+      if (weight[i] > 0) drawn = i;
+    }
+    return drawn;
+  }
+  Candidates candidates = candidates_of(logits, vocabulary, highest, config);
+  candidates.erase(std::remove_if(candidates.begin(), candidates.end(),
+                                  [&](const Candidate& c) { return c.weight < config.min_p; }),
+                   candidates.end());
+  const double sum = sum_of(candidates.begin(), candidates.end());
+  return candidates[fewest_that_weigh(random.uniform() * sum, candidates) - 1].token;
+}
+
+void RepetitionPenalty::see(std::int32_t token) {
+  const auto at = std::lower_bound(seen_.begin(), seen_.end(), token);
+  if (at == seen_.end() || *at != token) seen_.insert(at, token);
+}
+
+template <class T>
+void RepetitionPenalty::apply(T* logits) const {
+  const auto penalty = static_cast<T>(penalty_);
+  if (penalty == T(1)) return;
+  for (const std::int32_t token : seen_) {
+    if (logits[token] > 0) {
+      logits[token] /= penalty;
+    } else {
+      logits[token] *= penalty;
+    }
+  }
+}
+
+template float highest_logit(const char*, const float*, Index);
+template double highest_logit(const char*, const double*, Index);
+template Index sample_token(const float*, Index, const SamplingConfig&, Generator&);
+template Index sample_token(const double*, Index, const SamplingConfig&, Generator&);
+template void RepetitionPenalty::apply(float*) const;
+template void RepetitionPenalty::apply(double*) const;
+
+}  // namespace tapeformer

@@ -1,0 +1,186 @@
+#include <tapeformer/autograd/dispatch.h>
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/ops/softmax.h>
+#include <tapeformer/nn/generation/search.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <type_traits>
+
+namespace tapeformer {
+namespace {
+
+double penalised(double log_probability, std::size_t length, double alpha) {
+  return log_probability / std::pow((5.0 + static_cast<double>(length)) / 6.0, alpha);
+}
+
+struct Beam {
+  TokenIds tokens;  // from begin on
+  double log_probability = 0;
+  std::size_t parent = 0;  // the beam that it goes on from
+};
+
+/// One sentence's search.
+struct Search {
+  std::size_t sentence = 0;
+  Index limit = 0;
+  std::vector<Beam> beams;
+  Hypothesis best;
+  bool has_best = false;
+  Index finished = 0;
+
+  bool at_limit() const { return beams.empty() || static_cast<Index>(beams.front().tokens.size()) > limit; }
+  /// `length` counts the end token if the hypothesis has one, but not the begin token.
+  void finish(const Beam& beam, std::size_t length, double alpha) {
+    const double score = penalised(beam.log_probability, length, alpha);
+    ++finished;
+    if (has_best && score <= best.score) return;
+    best = {TokenIds(beam.tokens.begin() + 1, beam.tokens.end()), beam.log_probability, score};
+    has_best = true;
+  }
+};
+
+struct Candidate {
+  double log_probability;
+  std::size_t beam;
+  std::int32_t token;
+  bool operator<(const Candidate& other) const {  // best first, ties by position: deterministic
+    if (log_probability != other.log_probability) return log_probability > other.log_probability;
+    return beam != other.beam ? beam < other.beam : token < other.token;
+  }
+};
+
+/// The `count` best continuations of all beams. `rows` holds log-probabilities, one row of the vocabulary a
+/// beam.
+template <class T>
+std::vector<Candidate> best_candidates(const std::vector<Beam>& beams, const T* rows, Index vocabulary,
+                                       std::size_t count) {
+  std::vector<Candidate> best;
+  double enough = std::numeric_limits<double>::lowest();  // what a candidate has to reach: it is possible
+  for (std::size_t beam = 0; beam < beams.size(); ++beam) {
+    const T* row = rows + static_cast<Index>(beam) * vocabulary;
+    const double so_far = beams[beam].log_probability;
+    for (Index token = 0; token < vocabulary; ++token) {
+      const double log_probability = so_far + static_cast<double>(row[token]);
+      if (log_probability < enough) continue;
+      const Candidate candidate{log_probability, beam, static_cast<std::int32_t>(token)};
+      best.insert(std::upper_bound(best.begin(), best.end(), candidate), candidate);
+      if (best.size() > count) best.pop_back();
+      if (best.size() == count) enough = best.back().log_probability;
+    }
+  }
+  return best;
+}
+
+/// Extends every beam by a token.
+template <class T>
+void advance(Search& search, const T* rows, Index vocabulary, const SearchConfig& config) {
+  const auto width = static_cast<std::size_t>(config.beam);
+  std::vector<Beam> next;
+  for (const Candidate& candidate : best_candidates(search.beams, rows, vocabulary, 2 * width)) {
+    if (next.size() == width) break;
+    Beam beam = search.beams[candidate.beam];
+    beam.log_probability = candidate.log_probability;
+    beam.parent = candidate.beam;
+    if (candidate.token == config.end) {
+      search.finish(beam, beam.tokens.size(), config.length_penalty);
+      continue;
+    }
+    beam.tokens.push_back(candidate.token);
+    next.push_back(std::move(beam));
+  }
+  search.beams = std::move(next);
+  if (search.at_limit()) {
+    for (const Beam& beam : search.beams) search.finish(beam, beam.tokens.size() - 1, config.length_penalty);
+  }
+}
+
+bool is_done(const Search& search, const SearchConfig& config) {
+  return search.at_limit() || search.finished >= config.beam ||
+         (search.has_best && config.beam > 1 &&
+          search.best.score >= penalised(search.beams.front().log_probability,
+                                         static_cast<std::size_t>(search.limit), config.length_penalty));
+}
+
+/// Runs the model until no sentence is active. `advance(search, log p of its first beam, V)` extends a
+/// sentence's beams and says whether it goes on.
+template <class Advance>
+void run_searches(NextTokenModel& model, const std::vector<Index>& limits, const SearchConfig& config,
+                  const Finished& finished, const Advance& advance_one) {
+  std::vector<Search> active(limits.size());
+  for (std::size_t i = 0; i < limits.size(); ++i) {
+    active[i].sentence = i;
+    active[i].limit = limits[i];
+    active[i].beams = {Beam{{config.begin}, 0, 0}};
+  }
+  TokenIds tokens(active.size(), config.begin);
+  std::vector<std::int32_t> rows;
+  while (!active.empty()) {
+    const Tensor logits = model.step(tokens);
+    const Tensor log_p = log_softmax(logits.to(wide(logits.dtype()))).to(Device::cpu());
+    const Index vocabulary = log_p.size(-1);
+    std::vector<Search> still_active;
+    tokens.clear();
+    rows.clear();
+    dispatch(
+        "search",
+        [&](auto on, const auto* row) {
+          if constexpr (std::is_same_v<decltype(on), kernels::Cpu>) {  // there log_p lies
+            std::size_t first = 0;                                     // row of the sentence's first beam
+            for (Search& search : active) {
+              const std::size_t width = search.beams.size();
+              const bool goes_on =
+                  advance_one(search, row + static_cast<Index>(first) * vocabulary, vocabulary);
+              if (goes_on) {
+                for (const Beam& beam : search.beams) {
+                  rows.push_back(static_cast<std::int32_t>(first + beam.parent));
+                  tokens.push_back(beam.tokens.back());
+                }
+                still_active.push_back(std::move(search));
+              } else {
+                finished(search.sentence, std::move(search.best));
+              }
+              first += width;
+            }
+          }
+        },
+        log_p);
+    active = std::move(still_active);
+    if (!active.empty()) model.reorder(rows);
+  }
+}
+
+}  // namespace
+
+void search_beams(NextTokenModel& model, const std::vector<Index>& limits, const SearchConfig& config,
+                  const Finished& finished) {
+  run_searches(model, limits, config, finished, [&](Search& search, const auto* rows, Index vocabulary) {
+    for (std::size_t beam = 0; beam < search.beams.size(); ++beam)
+      highest_logit("beam_search", rows + static_cast<Index>(beam) * vocabulary, vocabulary);
+    advance(search, rows, vocabulary, config);
+    return !is_done(search, config);
+  });
+}
+
+void search_samples(NextTokenModel& model, const std::vector<Index>& limits, const SearchConfig& config,
+                    const SamplingConfig& sampling, std::vector<Generator>& randoms,
+                    const Finished& finished) {
+  sampling.check();
+  if (sampling.repetition_penalty != 1) {
+    throw Error("[sample] a repetition_penalty is for continuing texts; got " +
+                std::to_string(sampling.repetition_penalty) + "; try 1");
+  }
+  run_searches(model, limits, config, finished, [&](Search& search, const auto* row, Index vocabulary) {
+    const Index token = sample_token(row, vocabulary, sampling, randoms[search.sentence]);
+    Beam& beam = search.beams.front();
+    beam.log_probability += static_cast<double>(row[token]);
+    const bool has_ended = token == config.end;
+    if (!has_ended) beam.tokens.push_back(static_cast<std::int32_t>(token));
+    if (!has_ended && !search.at_limit()) return true;
+    search.finish(beam, beam.tokens.size() - (has_ended ? 0 : 1), config.length_penalty);
+    return false;
+  });
+}
+
+}  // namespace tapeformer

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <tapeformer/nn/attention/kv_cache.h>
+#include <tapeformer/nn/generation/next_token_model.h>
+#include <tapeformer/nn/generation/sampling.h>
+
+#include <functional>
+#include <optional>
+
+namespace tapeformer {
+
+struct SearchConfig {
+  Index beam = 1;               ///< hypotheses kept; 1 is greedy search
+  double length_penalty = 0.6;  ///< alpha: a hypothesis scores log p / ((5 + length) / 6)^alpha; 0 for log p
+  Index max_tokens = 0;         ///< longest output; 0 for twice the source and ten more, within max_length
+  Index batch = 64;             ///< sentences decoded side by side
+  std::int32_t padding = 0, begin = 2, end = 3;      ///< the ids every tokenizer uses
+  std::optional<CacheConfig> cache = CacheConfig{};  ///< without one, every step computes everything anew
+  bool graphs = true;  ///< on a GPU steps are queued as CUDA graphs: see CachedSteps
+  /// Called with the number of finished sentences as they finish.
+  std::function<void(Index done)> progress = {};
+};
+
+struct Hypothesis {
+  TokenIds tokens;  ///< without begin and end
+  double log_probability = 0;
+  double score = 0;
+};
+
+/// Called with a sentence's number and what was found for it.
+using Finished = std::function<void(std::size_t sentence, Hypothesis found)>;
+
+/// Beam search for as many sentences as there are limits, all at once; `model` has one row for each. A
+/// sentence that is finished leaves the model.
+/// Throws:  Error if a logit is no number, or no token of a row has a finite one
+/// Source:  length penalty: Wu et al. 2016, arXiv:1609.08144, section 7
+void search_beams(NextTokenModel& model, const std::vector<Index>& limits, const SearchConfig& config,
+                  const Finished& finished);
+
+/// The same with every next token drawn, for sentence i from randoms[i]. Throws: the same
+void search_samples(NextTokenModel& model, const std::vector<Index>& limits, const SearchConfig& config,
+                    const SamplingConfig& sampling, std::vector<Generator>& randoms,
+                    const Finished& finished);
+
+}  // namespace tapeformer

@@ -1,0 +1,76 @@
+#include <tapeformer/autograd/dispatch.h>
+#include <tapeformer/optim/multi_tensor_list.h>
+
+#include <cstring>
+#include <utility>
+
+namespace tapeformer {
+namespace {
+
+/// The bytes of `values` as a tensor on `device`.
+template <class T>
+Tensor sent(const PooledVector<T>& values, Device device) {
+  static_assert(sizeof(T) % sizeof(std::int32_t) == 0, "made of whole words");
+  const auto words = static_cast<Index>(values.size() * (sizeof(T) / sizeof(std::int32_t)));
+  const Tensor here = Tensor::empty({words}, DType::i32, Device::cpu());
+  if (words > 0) std::memcpy(here.raw(), values.data(), values.size() * sizeof(T));
+  return here.to(device);
+}
+
+bool same(const kernels::StepTensor& a, const kernels::StepTensor& b) {
+  return a.gradient == b.gradient && a.value == b.value && a.state1 == b.state1 && a.state2 == b.state2 &&
+         a.shadow == b.shadow && a.count == b.count && a.setting == b.setting;
+}
+
+}  // namespace
+
+void* MultiTensorList::checked_address(const char* name, const Tensor& x) const {
+  if (!x.defined()) return nullptr;
+  require_same_device(op_, name, x, like_);
+  return x.dtype() == DType::f64 && like_.dtype() == DType::f64 ? static_cast<void*>(x.address<double>())
+                                                                : x.address<float>();
+}
+
+void MultiTensorList::add(const Parameter& parameter, const Tensor& state1, const Tensor& state2,
+                          Index setting) {
+  const Tensor& shadow = parameter.state()->shadow;
+  if (count_ == 0) like_ = parameter.value();
+  kernels::StepTensor entry;
+  entry.gradient = checked_address("gradient", parameter.gradient());
+  entry.value = checked_address("value", parameter.value());
+  entry.state1 = checked_address("state", state1);
+  entry.state2 = checked_address("state", state2);
+  entry.shadow = shadow.defined() ? shadow.address<BFloat16>() : nullptr;
+  entry.count = parameter.value().elements();
+  entry.setting = setting;
+  if (count_ == entries_.size()) {
+    entries_.emplace_back();
+    changed_ = true;
+  }
+  changed_ = changed_ || !same(entries_[count_], entry);
+  entries_[count_++] = entry;
+}
+
+void MultiTensorList::end() {
+  changed_ = changed_ || count_ != entries_.size();
+  entries_.resize(count_);
+  tensors_.tensor_count = static_cast<Index>(count_);
+  tensors_.tensors = entries_.data();
+  const Device device = count_ == 0 ? Device::cpu() : std::exchange(like_, Tensor()).device();
+  if (!device.is_cuda()) return;
+  if (changed_) {
+    PooledVector<kernels::StepChunk> chunks;
+    for (std::size_t i = 0; i < count_; ++i) {
+      for (Index part = 0; part * kernels::kStepChunk < entries_[i].count; ++part)
+        chunks.push_back({static_cast<std::int32_t>(i), static_cast<std::int32_t>(part)});
+    }
+    on_device_ = sent(entries_, device);
+    chunks_on_device_ = sent(chunks, device);
+    tensors_.chunk_count = static_cast<Index>(chunks.size());
+    changed_ = false;
+  }
+  tensors_.tensors = reinterpret_cast<const kernels::StepTensor*>(on_device_.address<std::int32_t>());
+  tensors_.chunks = reinterpret_cast<const kernels::StepChunk*>(chunks_on_device_.address<std::int32_t>());
+}
+
+}  // namespace tapeformer

@@ -1,0 +1,53 @@
+#include <doctest/doctest.h>
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/data/tokenizers/tokenizer_kinds.h>
+#include <tapeformer/tests/data/temporary_file.h>
+
+using namespace tapeformer;
+
+namespace {
+
+const std::vector<std::string> kSentences = {"le petit chat noir dort", "la petite table noire",
+                                             "le chien regarde le chat\u202f!", "la table est petite\u00a0?",
+                                             "un chat et un chien dorment"};
+
+constexpr TokenizerKind kKinds[] = {TokenizerKind::bpe, TokenizerKind::unigram};
+
+std::unique_ptr<Tokenizer> trained(TokenizerKind kind, Index size, bool byte_fallback = false) {
+  TokenizerConfig config;
+  config.kind = kind;
+  config.vocabulary_size = size;
+  config.byte_fallback = byte_fallback;
+  return train_tokenizer(config, kSentences);
+}
+
+}  // namespace
+
+TEST_SUITE("data/tokenizers/tokenizer_sentencepiece") {
+  TEST_CASE("a vocabulary has the size that was asked for, or less where the text has no more pieces") {
+    for (const TokenizerKind kind : kKinds) {
+      CHECK(trained(kind, 45)->vocabulary_size() <= 45);
+      CHECK(trained(kind, 4000)->vocabulary_size() < 200);
+    }
+    CHECK(trained(TokenizerKind::bpe, 45)->vocabulary_size() == 45);
+    CHECK(trained(TokenizerKind::bpe, 60)->encode("le chat").size() < 7);  // pieces, not characters
+  }
+
+  TEST_CASE("what the vocabulary lacks is unknown, or spelled in bytes") {
+    for (const TokenizerKind kind : kKinds) {
+      CHECK(trained(kind, 45)->encode("漢").back() == kUnknown);
+      const auto spelling = trained(kind, 300, true);
+      CHECK(spelling->encode("漢").size() >= 3);
+      CHECK(spelling->decode(spelling->encode("un 漢字 \u202f!")) == "un 漢字 \u202f!");
+    }
+  }
+
+  TEST_CASE("a model of SentencePiece's own trainer loads with our special ids") {
+    const std::string file = trained(TokenizerKind::bpe, 45)->serialize();
+    const TemporaryFile model(file.substr(file.find('\n') + 1));
+    const auto tokenizer = load_sentencepiece_model(model.path());
+    CHECK(tokenizer->serialize() == file);
+    const TemporaryFile other("not a model");
+    CHECK_THROWS_AS(load_sentencepiece_model(other.path()), DataError);
+  }
+}

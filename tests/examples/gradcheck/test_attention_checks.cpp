@@ -1,0 +1,170 @@
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/json.h>
+#include <tapeformer/autograd/ops/elementwise.h>
+#include <tapeformer/examples/gradcheck/attention_checks.h>
+#include <tapeformer/examples/gradcheck/planted_faults.h>
+#include <tapeformer/tests/reference/support.h>
+
+#include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+#include <string>
+
+using namespace tapeformer;
+
+namespace {
+
+/// The attention weights of a mode, [B, H, T, S].
+Tensor weights_in(const AttentionMode& mode) {
+  const CheckSizes sizes;
+  CheckSetting setting = setting_of(mode, sizes, sizes.heads, DType::f64);
+  const Tensor query = setting.normal({setting.batch, setting.queries, sizes.heads, 4}),
+               key = setting.normal({setting.batch, setting.keys, sizes.heads, 4});
+  Tensor weights;
+  AttentionOptions options(setting.context);
+  options.weights = &weights;
+  composed_attention(query, key, key, options);
+  return weights;
+}
+
+}  // namespace
+
+TEST_SUITE("examples/gradcheck/attention_checks") {
+  TEST_CASE("every mode that hides pairs hides some of them, and shows some") {
+    const std::set<std::string> hide_nothing{
+        "self",          "self dropout",       "self learned bias", "cross",
+        "cross dropout", "cross learned bias", "self position ids"};
+    for (const AttentionMode& mode : attention_modes()) {
+      INFO(mode.name);
+      const Tensor weights = weights_in(mode);
+      CHECK(weights.shape()[2] == (mode.packed ? 10 : 5));
+      CHECK(weights.shape()[3] == (mode.cross ? 7 : 5) * (mode.packed ? 2 : 1));
+      Index hidden = 0;
+      for (Index i = 0; i < weights.elements(); ++i) hidden += weights.at(i) == 0 ? 1 : 0;
+      CHECK((hidden > 0) == (hide_nothing.count(mode.name) == 0));
+      CHECK(hidden < weights.elements() * 9 / 10);
+    }
+  }
+
+  TEST_CASE("modes are told apart by their weights") {
+    std::vector<Tensor> seen;
+    for (const AttentionMode& mode : attention_modes()) {
+      if (mode.dropout || mode.positions) continue;  // which do not show in weights
+      INFO(mode.name);
+      const Tensor weights = weights_in(mode);
+      for (const Tensor& other : seen) {
+        if (other.shape() == weights.shape()) CHECK(absolute_error(other, weights) > 0.01);
+      }
+      seen.push_back(weights);
+    }
+  }
+
+  TEST_CASE("a check's function gives the same output at every call, with dropout too, and depends on it") {
+    for (const AttentionCheck& check : selected_checks({"multi_head", "residual_post_norm"}, {"dropout"})) {
+      INFO(check.layer, " ", check.mode.name);
+      CheckSizes sizes;
+      const CheckCase subject = check.make(sizes, DType::f64);
+      const Tensor y = subject.function();
+      CHECK(absolute_error(y, subject.function()) == 0);
+      sizes.dropout = 0;
+      CHECK(absolute_error(y, check.make(sizes, DType::f64).function()) > 0.01);
+    }
+  }
+
+  TEST_CASE("every layer of nn/attention is there, and every one of its parameters is checked") {
+    std::set<std::string> layers;
+    for (const AttentionCheck& check : attention_checks()) {
+      if (!layers.insert(check.layer).second) continue;
+      INFO(check.layer);
+      const CheckCase subject = check.make(CheckSizes(), DType::f64);
+      Index parameters = 0;
+      if (!subject.module) continue;
+      for (const auto& [name, x] : subject.inputs)
+        parameters += name == "x" || name == "values" ? 0 : x.elements();
+      CHECK(parameters == subject.parameters);
+      CHECK(subject.module->parameter_count() == subject.parameters);
+    }
+    const std::set<std::string> all{"scaled_dot_product",
+                                    "composed",
+                                    "additive_scores",
+                                    "additive_scores_composed",
+                                    "packed_projection",
+                                    "weightless",
+                                    "matrices",
+                                    "single_head",
+                                    "causal",
+                                    "concatenated_heads",
+                                    "multi_head",
+                                    "multi_head_packed",
+                                    "multi_head_rotary",
+                                    "multi_head_three_inputs",
+                                    "multi_head_sequence_first",
+                                    "multi_head_output_width",
+                                    "grouped_query",
+                                    "grouped_query_rotary",
+                                    "grouped_query_half_split",
+                                    "multi_query",
+                                    "multi_query_rotary",
+                                    "latent_naive",
+                                    "latent_absorbed",
+                                    "latent_low_rank_queries",
+                                    "latent_absorbed_no_norm",
+                                    "additive",
+                                    "residual_post_norm"};
+    CHECK(layers == all);
+  }
+
+  TEST_CASE("a mode is chosen by its whole name, or for self- and cross-attention by the rest of it") {
+    CHECK(selected_checks({"multi_head"}, {"self window"}).size() == 1);
+    CHECK(selected_checks({"multi_head"}, {"window"}).size() == 2);
+    CHECK(selected_checks({"multi_head"}, {"self", "cross"}).size() == 2);
+    CHECK(selected_checks({}, {}).size() == attention_checks().size());
+    CHECK(message_of<Error>([] { selected_checks({"weightless"}, {"causal"}); }) ==
+          "none of the layers named has any of the modes named; try --list");
+  }
+
+  TEST_CASE("results as JSON hold every input's errors, and survive parsing") {
+    const AttentionCheck check = selected_checks({"matrices"}, {}).front();
+    const std::vector<CheckResult> results{run_check(check, {})};
+    const auto json = parse_json(results_json(results, {}, 1.5).dump());
+    CHECK(json["passed"] == true);
+    CHECK(json["sizes"]["queries"] == 5);
+    REQUIRE(json["checks"].size() == 1);
+    CHECK(json["checks"][0]["first"].size() == 4);  // x, query, key, value
+    CHECK(json["checks"][0]["second"][1]["input"] == "query");
+    CHECK(json["checks"][0]["second"][1]["relative_error"] < 1e-7);
+    CHECK(json["checks"][0]["second"][1]["elements"] == 24);
+  }
+
+  TEST_CASE("a layer that throws is a failure with its message") {
+    AttentionCheck check = selected_checks({"matrices"}, {}).front();
+    check.make = [](const CheckSizes&, DType) -> CheckCase { throw Error("out of order"); };
+    const CheckResult result = run_check(check, {});
+    CHECK(!result.passed());
+    CHECK(result.failure == "out of order");
+    const std::vector<PlantedFault> faults = plant_faults(check, {});
+    REQUIRE(faults.size() == 1);
+    CHECK(!faults[0].as_it_should());
+  }
+
+  TEST_CASE(
+      "planted faults: where a value is used three times, accumulation is missed; where nothing masks, no "
+      "mask") {
+    const auto count = [](const std::vector<PlantedFault>& faults, const std::string& name) {
+      return std::count_if(faults.begin(), faults.end(),
+                           [&](const PlantedFault& fault) { return fault.fault == name && fault.noticed; });
+    };
+    const auto plain = plant_faults(selected_checks({"weightless"}, {}).front(), {});
+    CHECK(count(plain, "missing accumulation") == 1);
+    CHECK(count(plain, "shifted mask") == 0);
+    CHECK(count(plain, "none") == 0);
+    const auto causal = plant_faults(selected_checks({"scaled_dot_product"}, {"self causal"}).front(), {});
+    CHECK(count(causal, "shifted mask") == 2);
+    CHECK(count(causal, "dropped term") == 3);
+    CHECK(count(causal, "scale off by 1e-4") == 3);
+    for (const PlantedFault& fault : causal) CHECK(fault.as_it_should());
+  }
+}

@@ -1,0 +1,207 @@
+#include <tapeformer/examples/language/generate.h>
+#include <tapeformer/tests/examples/arguments.h>
+#include <tapeformer/tests/reference/support.h>
+
+#include <doctest/doctest.h>
+
+using namespace tapeformer;
+
+namespace {
+
+/// What is written, piece by piece; after `most` pieces nobody reads any more.
+struct Reader {
+  std::vector<std::string> pieces;
+  std::size_t most = 1000;
+
+  SampleWriter::Write write() {
+    return [this](std::string_view text) {
+      pieces.emplace_back(text);
+      return pieces.size() < most;
+    };
+  }
+  std::string all() const {
+    std::string text;
+    for (const std::string& piece : pieces) text += piece;
+    return text;
+  }
+};
+
+GenerateOptions parsed(const std::vector<std::string>& arguments) {
+  GenerateOptions options;
+  const CommandLine line;
+  options.add_to(line);
+  read(line, arguments);
+  return options;
+}
+
+}  // namespace
+
+TEST_SUITE("examples/language/generate") {
+  TEST_CASE("one sample is written token by token, after the prompt, and ends its line") {
+    const auto bytes = make_byte_tokenizer();
+    Reader reader;
+    SampleWriter writer(*bytes, 1, {}, "To ", false, reader.write());
+    for (const char c : std::string("be")) CHECK(writer.add(0, c));
+    CHECK(reader.pieces == std::vector<std::string>{"To ", "b", "e"});
+    writer.finish();
+    CHECK(reader.all() == "To be\n");
+    CHECK(writer.tokens() == 2);
+  }
+
+  TEST_CASE("of samples side by side the first is written at once, the others when those before them end") {
+    const auto bytes = make_byte_tokenizer();
+    Reader reader;
+    SampleWriter writer(*bytes, 3, {"!"}, "<", false, reader.write());
+    CHECK(writer.add(0, 'a'));
+    CHECK(writer.add(1, 'x'));
+    CHECK(writer.add(2, 'p'));
+    CHECK(reader.all() == "<a");
+    CHECK(writer.add(0, 'b'));
+    CHECK(writer.add(1, 'y'));
+    CHECK_FALSE(writer.add(2, '!'));
+    CHECK(reader.all() == "<ab");
+    CHECK_FALSE(writer.add(0, '!'));  // a stop string: the second sample is shown from here on
+    const std::string separator = SampleWriter::kSeparator;
+    CHECK(reader.all() == "<ab" + separator + "<xy");
+    CHECK(writer.add(1, 'z'));
+    CHECK(reader.all() == "<ab" + separator + "<xyz");
+    writer.finish();
+    CHECK(reader.all() == "<ab" + separator + "<xyz" + separator + "<p\n");
+  }
+
+  TEST_CASE("a sample that falls behind has met its end token, and the next one is shown") {
+    const auto bytes = make_byte_tokenizer();
+    Reader reader;
+    SampleWriter writer(*bytes, 2, {}, "", false, reader.write());
+    writer.add(0, 'a');
+    for (const char c : std::string("xyz")) CHECK(writer.add(1, c));
+    CHECK(reader.all() == std::string("a") + SampleWriter::kSeparator + "xyz");
+  }
+
+  TEST_CASE("half a character waits, and at the end of all it is U+FFFD") {
+    const auto bytes = make_byte_tokenizer();
+    Reader reader;
+    SampleWriter writer(*bytes, 1, {}, "", false, reader.write());
+    writer.add(0, 0xc3);
+    CHECK(reader.all().empty());
+    writer.add(0, 0xa9);
+    CHECK(reader.all() == "é");
+    writer.add(0, 0xf0);
+    writer.finish();
+    CHECK(reader.all() == "é\xef\xbf\xbd\n");
+  }
+
+  TEST_CASE("ids beyond the tokenizer's, which models have to round up their sizes, show nothing") {
+    const auto bytes = make_byte_tokenizer();
+    Reader reader;
+    SampleWriter writer(*bytes, 1, {}, "", true, reader.write());
+    CHECK(writer.add(0, 300));
+    CHECK(writer.add(0, 'a'));
+    CHECK(reader.all() == "a");
+  }
+
+  TEST_CASE("nothing is drawn any more when nobody reads") {
+    const auto bytes = make_byte_tokenizer();
+    Reader reader;
+    reader.most = 2;
+    SampleWriter writer(*bytes, 2, {}, "", false, reader.write());
+    CHECK(writer.add(0, 'a'));
+    CHECK_FALSE(writer.add(0, 'b'));
+    CHECK_FALSE(writer.add(1, 'c'));
+    writer.finish();
+    CHECK(writer.closed());
+    CHECK(reader.all() == "ab");
+  }
+
+  TEST_CASE("further samples follow those that have ended, in a writer that keeps only the new ones") {
+    const auto bytes = make_byte_tokenizer();
+    Reader reader;
+    SampleWriter writer(*bytes, 2, {"!"}, "<", false, reader.write());
+    const std::string separator = SampleWriter::kSeparator;
+    writer.add(0, 'a');
+    writer.add(1, 'x');
+    writer.next(2);
+    CHECK(reader.all() == "<a" + separator + "<x" + separator + "<");
+    CHECK(writer.add(0, 'b'));
+    CHECK_FALSE(writer.add(1, '!'));
+    CHECK_FALSE(writer.add(0, '!'));  // stop strings are still known
+    writer.next(1);
+    CHECK(writer.add(0, 'c'));
+    writer.finish();
+    CHECK(reader.all() == "<a" + separator + "<x" + separator + "<b" + separator + "<" + separator + "<c\n");
+    CHECK(writer.tokens() == 6);
+  }
+
+  TEST_CASE("the prompt is written with the first token, or at the end if there is none") {
+    const auto bytes = make_byte_tokenizer();
+    Reader reader;
+    SampleWriter writer(*bytes, 2, {}, "To", false, reader.write());
+    CHECK(reader.all().empty());
+    writer.finish();
+    CHECK(reader.all() == std::string("To") + SampleWriter::kSeparator + "To\n");
+  }
+
+  TEST_CASE("numbers out of range are refused by their option and value, before anything is read") {
+    const auto refused = [](const char* option, const char* value) {
+      return message_of<Error>([&] { parsed({"--run", "r", option, value}); });
+    };
+    CHECK(refused("--max-tokens", "0") == "--max-tokens must be positive; got 0");
+    CHECK(refused("--samples", "0") == "--samples must be positive; got 0");
+    CHECK(refused("--temperature", "-1") == "--temperature must not be negative; got -1");
+    CHECK(refused("--temperature", "inf") == "--temperature must be a finite number; got inf");
+    CHECK(refused("--top-k", "-1") == "--top-k must not be negative; got -1");
+    CHECK(refused("--top-k", "99999999999999999999") == "--top-k is out of range; got 99999999999999999999");
+    CHECK(refused("--top-p", "0") == "--top-p must be above 0 and at most 1; got 0");
+    CHECK(refused("--top-p", "1.01") == "--top-p must be above 0 and at most 1; got 1.01");
+    CHECK(refused("--min-p", "-0.1") == "--min-p must be from 0 to 1; got -0.1");
+    CHECK(refused("--min-p", "1.1") == "--min-p must be from 0 to 1; got 1.1");
+    CHECK(refused("--repetition-penalty", "0") == "--repetition-penalty must be from 1e-6 to 1e6; got 0");
+    CHECK(refused("--seed", "-1") == "--seed must be a whole number, not negative; got -1");
+    CHECK(refused("--average", "-1") == "--average must not be negative; got -1");
+    CHECK(refused("--stop", "") == "--stop must not be empty");
+    CHECK(refused("--top-p", "1") == "nothing was thrown");
+    CHECK(refused("--temperature", "0") == "nothing was thrown");
+  }
+
+  TEST_CASE("what draws is refused where nothing is drawn") {
+    const auto refused = [](std::vector<std::string> arguments) {
+      return message_of<Error>([&] {
+        arguments.insert(arguments.end(), {"--run", "r"});
+        GenerateOptions options;
+        const CommandLine line;
+        options.add_to(line);
+        read(line, arguments);
+        options.refuse_ignored(line);
+      });
+    };
+    for (const std::string option : {"--top-k", "--top-p", "--min-p", "--seed"}) {
+      CHECK(refused({"--greedy", option, "1"}) == option + " has no effect with --greedy; leave it out");
+      CHECK(refused({"--temperature", "0", option, "1"}) ==
+            option + " has no effect at temperature 0; leave it out");
+      CHECK(refused({"--temperature", "0.1", option, "1"}) == "nothing was thrown");
+    }
+    CHECK(refused({"--greedy", "--repetition-penalty", "2", "--samples", "2"}) == "nothing was thrown");
+  }
+
+  TEST_CASE("options reach the generation") {
+    const TextGenerationConfig config =
+        parsed({"--run", "r", "--greedy", "--cache", "paged", "--samples", "3", "--max-tokens", "7",
+                "--repetition-penalty", "1.5", "--min-p", "0.1", "--top-p", "0.9", "--top-k", "5", "--seed",
+                "8"})
+            .config();
+    CHECK(config.sampling.temperature == 0);
+    CHECK(config.sampling.repetition_penalty == 1.5);
+    CHECK(config.sampling.min_p == 0.1);
+    CHECK(config.sampling.top_p == 0.9);
+    CHECK(config.sampling.top_k == 5);
+    CHECK(config.sampling.seed == 8);
+    CHECK(config.samples == 3);
+    CHECK(config.max_tokens == 7);
+    CHECK(config.cache->kind == CacheKind::paged);
+    CHECK_FALSE(parsed({"--run", "r", "--cache", "none"}).config().cache);
+    const GenerateOptions stops = parsed({"--run", "r", "--stop", "a", "--stop", "b", "--prompt", ""});
+    CHECK(stops.stops == std::vector<std::string>{"a", "b"});
+    CHECK(stops.prompt_given);
+    CHECK_FALSE(parsed({"--run", "r"}).prompt_given);
+  }
+}

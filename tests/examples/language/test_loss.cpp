@@ -1,0 +1,211 @@
+#include <tapeformer/tests/examples/language/language_case.h>
+#include <tapeformer/tests/reference/support.h>
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+using namespace tapeformer;
+
+namespace {
+
+TokenBatch counting_batch(Index rows, Index length) {
+  TokenBatch batch{Tensor::empty({rows, length}, DType::i32), Tensor::empty({rows, length}, DType::i32)};
+  for (Index i = 0; i < rows * length; ++i) {
+    batch.inputs.data<std::int32_t>()[i] = static_cast<std::int32_t>(i % 7);
+    batch.targets.data<std::int32_t>()[i] = static_cast<std::int32_t>((i + 1) % 7);
+  }
+  return batch;
+}
+
+DecoderOnlyConfig with_prefix() {
+  DecoderOnlyConfig config;
+  config.prefix = true;
+  return config;
+}
+
+std::vector<std::int32_t> prefixes(const LanguageBatch& batch) {
+  const std::int32_t* const ids = batch.prefix_lengths.data<std::int32_t>();
+  return {ids, ids + batch.prefix_lengths.elements()};
+}
+
+/// Minus the log of softmax(logits)[target], in double.
+double nats_of(const Tensor& logits, Index row, Index target) {
+  const Index classes = logits.size(-1);
+  double sum = 0;
+  for (Index c = 0; c < classes; ++c) sum += std::exp(logits.at(row * classes + c));
+  return std::log(sum) - logits.at(row * classes + target);
+}
+
+}  // namespace
+
+TEST_SUITE("examples/language/loss") {
+  TEST_CASE("without prefix a batch is what it is, and every target counts") {
+    const TokenBatch batch = counting_batch(3, 5);
+    const LanguageBatch plain = language_batch({}, batch, 1, 0);
+    CHECK_FALSE(plain.prefix_lengths.defined());
+    CHECK(plain.counted == 15);
+    for (Index i = 0; i < 15; ++i) {
+      CHECK(plain.inputs.at(i) == i % 7);
+      CHECK(plain.targets.at(i) == (i + 1) % 7);
+    }
+  }
+
+  TEST_CASE("a prefix's own tokens are no targets; the first behind it is") {
+    const LanguageBatch batch = language_batch(with_prefix(), counting_batch(40, 5), 1, 3);
+    Index counted = 0;
+    for (Index row = 0; row < 40; ++row) {
+      const std::int32_t prefix = prefixes(batch)[static_cast<std::size_t>(row)];
+      CHECK(prefix >= 1);
+      CHECK(prefix <= 4);
+      for (Index t = 0; t < 5; ++t) {
+        const Index place = row * 5 + t;
+        CHECK(batch.inputs.at(place) == place % 7);
+        CHECK(batch.targets.at(place) == (t + 1 < prefix ? -1 : (place + 1) % 7));
+        counted += t + 1 < prefix ? 0 : 1;
+      }
+    }
+    CHECK(batch.counted == counted);
+    const auto drawn = prefixes(batch);
+    CHECK(std::set<std::int32_t>(drawn.begin(), drawn.end()) == std::set<std::int32_t>{1, 2, 3, 4});
+  }
+
+  TEST_CASE("prefix lengths are a function of seed and place") {
+    const auto drawn = [](std::uint64_t seed, Index number) {
+      return prefixes(language_batch(with_prefix(), counting_batch(20, 9), seed, number));
+    };
+    CHECK(drawn(1, 2) == drawn(1, 2));
+    CHECK(drawn(1, 2) != drawn(1, 3));
+    CHECK(drawn(1, 2) != drawn(2, 2));
+    for (const Index length : {1, 2}) {
+      const auto only = prefixes(language_batch(with_prefix(), counting_batch(9, length), 1, 0));
+      CHECK(only == std::vector<std::int32_t>(9, 1));
+    }
+  }
+
+  TEST_CASE("the loss of a prefix model does not depend on the targets within prefixes") {
+    const TemporaryFolder folder;
+    LanguageOptions options = tiny_options(folder);
+    options.prefix = true;
+    const DecoderOnly model = tiny_model(options);
+    const LanguageBatch batch = language_batch(model.config(), counting_batch(4, 8), 1, 0).to(model.device());
+    TokenBatch other = counting_batch(4, 8);
+    Index changed = 0;
+    for (Index i = 0; i < 32; ++i) {
+      if (batch.targets.at(i) >= 0) continue;
+      other.targets.data<std::int32_t>()[i] = 6;
+      ++changed;
+    }
+    REQUIRE(changed > 0);
+    const LanguageBatch same = language_batch(model.config(), other, 1, 0).to(model.device());
+    const double loss = model.loss(batch.inputs, batch.targets, batch.prefix_lengths).item();
+    CHECK(model.loss(same.inputs, same.targets, same.prefix_lengths).item() == loss);
+    CHECK(model.loss(batch.inputs, counting_batch(4, 8).targets.to(model.device()), batch.prefix_lengths)
+              .item() != loss);
+  }
+
+  TEST_CASE("the exact loss is the mean over all tokens but the first, window by window") {
+    const TemporaryFolder folder;
+    LanguageOptions options = tiny_options(folder);
+    options.dropout = 0.5;  // must not be felt
+    const CapturedLog log;
+    const LanguageData data = tiny_data(options, folder);
+    DecoderOnly model = tiny_model(options);
+    Progress progress;
+    for (const bool fused : {false, true}) {
+      const LanguageMeasure measure(data.validation, *data.tokenizer, 6, 8, 1, {fused, 5});
+      const MeanLoss exact = measure.exact(model, progress);
+      double nats = 0;
+      Index bytes = 0;
+      std::vector<std::int32_t> ids(230);
+      data.validation.read(0, 230, ids.data());
+      model.eval();
+      for (Index first = 0; first < 229; first += 8) {
+        const Index length = std::min<Index>(8, 229 - first);
+        const Tensor inputs = Tensor::empty({1, length}, DType::i32);
+        std::copy_n(ids.begin() + first, length, inputs.data<std::int32_t>());
+        const Tensor logits = model(inputs);
+        for (Index t = 0; t < length; ++t) {
+          const std::int32_t target = ids[static_cast<std::size_t>(first + t + 1)];
+          nats += nats_of(logits, t, target);
+          bytes += target == 6 ? 2 : 1;  // é comes last
+        }
+      }
+      model.train();
+      CHECK(exact.tokens == 229);
+      CHECK(exact.bytes == bytes);
+      CHECK(exact.nats == doctest::Approx(nats / 229).epsilon(1e-6));
+      CHECK(exact.standard_error == 0);
+      CHECK(exact.bits_per_byte() ==
+            doctest::Approx(nats / std::log(2.0) / static_cast<double>(bytes)).epsilon(1e-6));
+    }
+  }
+
+  TEST_CASE("a prefix model is measured on what follows prefixes drawn for every window") {
+    const TemporaryFolder folder;
+    LanguageOptions options = tiny_options(folder);
+    options.prefix = true;
+    options.layers = 2;  // with one, what follows a prefix sees the same without it
+    const CapturedLog log;
+    const LanguageData data = tiny_data(options, folder);
+    DecoderOnly model = strong_model(options);
+    Progress progress;
+    const LanguageMeasure measure(data.validation, *data.tokenizer, 6, 8, 1, {});
+    double nats = 0;
+    Index windows_before = 0, tokens = 0;
+    for_each_window(data.validation, 8, 6, [&](const TokenBatch& window) {
+      const LanguageBatch batch =
+          language_batch(model.config(), window, 0, windows_before).to(model.device());
+      windows_before += window.inputs.size(0);
+      nats += model.loss(batch.inputs, batch.targets, batch.prefix_lengths).item() *
+              static_cast<double>(batch.counted);
+      tokens += batch.counted;
+    });
+    const MeanLoss exact = measure.exact(model, progress);
+    CHECK(exact.tokens == tokens);
+    CHECK(tokens < 229);
+    CHECK(exact.nats == doctest::Approx(nats / static_cast<double>(tokens)).epsilon(1e-9));
+    const LanguageMeasure otherwise(data.validation, *data.tokenizer, 5, 8, 2, {});  // batch and seed
+    CHECK(otherwise.exact(model, progress).tokens == tokens);
+    CHECK(otherwise.exact(model, progress).nats == doctest::Approx(exact.nats).epsilon(1e-6));
+  }
+
+  TEST_CASE("the estimate is the mean of random batches, the same for the same number") {
+    const TemporaryFolder folder;
+    const LanguageOptions options = tiny_options(folder);
+    const CapturedLog log;
+    const LanguageData data = tiny_data(options, folder);
+    DecoderOnly model = tiny_model(options);
+    Progress progress;
+    const LanguageMeasure measure(data.validation, *data.tokenizer, 6, 8, 1, {});
+    const auto one = [&](Index number) { return measure.estimate(model, 1, number, progress); };
+    const MeanLoss two = measure.estimate(model, 2, 4, progress);
+    CHECK(two.tokens == 2 * 6 * 8);
+    CHECK(two.nats == (one(8).nats + one(9).nats) / 2);
+    CHECK(two.standard_error == doctest::Approx(std::fabs(one(8).nats - one(9).nats) / 2));
+    CHECK(one(8).standard_error == 0);
+    CHECK(one(8).nats != one(9).nats);
+    const LanguageMeasure reseeded(data.validation, *data.tokenizer, 6, 8, 2, {});
+    CHECK(reseeded.estimate(model, 2, 4, progress).nats != two.nats);
+    const MeanLoss many = measure.estimate(model, 60, 0, progress);
+    CHECK(many.standard_error > 0);
+    CHECK(std::fabs(many.nats - measure.exact(model, progress).nats) < 4 * many.standard_error);
+  }
+
+  TEST_CASE("a text shorter than a row is measured in a shorter one") {
+    const TemporaryFolder folder;
+    LanguageOptions options = tiny_options(folder);
+    write_bytes(options.data.validation[0], "abc");
+    const CapturedLog log;
+    const LanguageData data = tiny_data(options, folder);
+    DecoderOnly model = tiny_model(options);
+    Progress progress;
+    const LanguageMeasure measure(data.validation, *data.tokenizer, 6, 8, 1, {});
+    const MeanLoss exact = measure.exact(model, progress), estimate = measure.estimate(model, 1, 0, progress);
+    CHECK(exact.tokens == 2);
+    CHECK(estimate.tokens == 12);
+    CHECK(estimate.nats == doctest::Approx(exact.nats).epsilon(1e-6));
+  }
+}

@@ -1,0 +1,272 @@
+#include <tapeformer/examples/language/options.h>
+#include <tapeformer/examples/language/presets.h>
+#include <tapeformer/tests/examples/arguments.h>
+#include <tapeformer/tests/reference/support.h>
+
+#include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
+
+using namespace tapeformer;
+
+namespace {
+
+/// The arguments as the program reads them: the preset is found before the defaults are shown.
+LanguageOptions parsed(const std::vector<std::string>& arguments, const DecoderOnlyConfig* tuned = nullptr) {
+  std::vector<const char*> raw = {"program"};
+  for (const std::string& argument : arguments) raw.push_back(argument.c_str());
+  LanguageOptions options(preset_named_in(static_cast<int>(raw.size()), raw.data()));
+  const CommandLine line;
+  options.add_to(line);
+  read(line, arguments);
+  adapt_preset(options, line);
+  if (tuned != nullptr) take_fine_tuned(options, *tuned, line);
+  return options;
+}
+
+std::string refusal(const std::vector<std::string>& arguments) {
+  return message_of<Error>([&] { parsed(arguments).check(); });
+}
+
+Index parameters(const std::string& preset, Index vocabulary) {
+  Generator random(1);
+  return DecoderOnly(LanguageOptions(preset).model_config(vocabulary), random).parameter_count();
+}
+
+}  // namespace
+
+TEST_SUITE("examples/language/options") {
+  TEST_CASE("the presets are nanoGPT's and llama2.c's models, to the parameter") {
+    // Two tables, 4 x (12 x 128^2 + 2 x 128) in the layers, a last norm of 128, a tied head.
+    CHECK(parameters("shakespeare-char-cpu", 65) == 65 * 128 + 64 * 128 + 4 * (12 * 128 * 128 + 256) + 128);
+    CHECK(parameters("shakespeare-char", 65) == 65 * 384 + 256 * 384 + 6 * (12 * 384 * 384 + 768) + 384);
+    // Swiglu's three matrices of 8/3 x 128, rounded; no table of positions.
+    CHECK(parameters("shakespeare-char-3-minutes", 65) ==
+          65 * 128 + 4 * (4 * 128 * 128 + 3 * 128 * 352 + 256) + 128);
+    CHECK(parameters("gpt2-124m", 50257) == 124439808);
+    CHECK(parameters("stories-260k", 512) == 260032);
+  }
+
+  TEST_CASE("the presets for characters train as nanoGPT's recipes do") {
+    const LanguageOptions cpu("shakespeare-char-cpu"), large("shakespeare-char");
+    for (const LanguageOptions& o : {cpu, large}) {
+      CHECK(o.training.learning_rate == 1e-3);
+      CHECK(o.training.minimum_learning_rate == 1e-4);
+      CHECK(o.training.schedule == "cosine");
+      CHECK(o.training.warmup == 100);
+      CHECK(o.training.beta1 == 0.9);
+      CHECK(o.training.beta2 == 0.99);
+      CHECK(o.training.weight_decay == 0.1);
+      CHECK(o.training.clip == 1.0);
+      const DecoderOnlyConfig config = o.model_config(65);
+      CHECK(config.activation == Unary::gelu);
+      CHECK_FALSE(config.attention_bias);
+      CHECK_FALSE(config.norm_bias);
+      CHECK_FALSE(config.feed_forward_bias);
+      CHECK(config.tie_head);
+      CHECK(config.embedding_dropout == o.dropout);
+      CHECK(config.residual_dropout == o.dropout);
+      CHECK(config.attention_dropout == o.dropout);
+    }
+    CHECK(cpu.context == 64);
+    CHECK(cpu.batch == 12);
+    CHECK(cpu.training.steps == 2000);
+    CHECK(cpu.dropout == 0);
+    CHECK(large.context == 256);
+    CHECK(large.batch == 64);
+    CHECK(large.training.steps == 5000);
+    CHECK(large.dropout == 0.2);
+    CHECK(LanguageOptions().preset == "shakespeare-char-cpu");
+  }
+
+  TEST_CASE("every preset is accepted as it stands, and the models are of their families") {
+    for (const LanguagePreset& preset : language_presets()) {
+      CHECK_NOTHROW(LanguageOptions(preset.name).check());
+      CHECK(presets_text().find(std::string("\n  ") + preset.name + ": ") != std::string::npos);
+    }
+    const DecoderOnlyConfig gpt2 = LanguageOptions("gpt2-124m").model_config(50257);
+    CHECK(gpt2.activation == Unary::gelu_tanh);
+    CHECK(gpt2.attention_bias);
+    CHECK(gpt2.context == 1024);
+    CHECK(LanguageOptions("gpt2-124m").head_loss().fused);
+    const DecoderOnlyConfig llama = LanguageOptions("stories-260k").model_config(512);
+    CHECK(llama.attention_config().key_heads() == 4);
+    CHECK(llama.norm == NormKind::rms);
+    CHECK(llama.positions == PositionKind::rotary);
+    CHECK(llama.gated);
+    CHECK(model_text(llama) ==
+          "5 layers, width 64, context 512, vocabulary 512, 8 heads of gqa on 4 of keys and values, rotary "
+          "positions, rms norm, swiglu of 172, no biases, tied head");
+  }
+
+  TEST_CASE("a preset sets defaults wherever it stands, and every option overrides it") {
+    for (const auto& arguments :
+         {std::vector<std::string>{"--layers", "3", "--preset", "gpt2-124m", "--bias=false"},
+          std::vector<std::string>{"--preset=gpt2-124m", "--bias=false", "--layers=3"}}) {
+      const LanguageOptions options = parsed(arguments);
+      CHECK(options.preset == "gpt2-124m");
+      CHECK(options.layers == 3);
+      CHECK_FALSE(options.bias);
+      CHECK(options.width == 768);
+      CHECK(options.data.vocabulary == 50257);
+    }
+    CHECK(parsed({"--preset", "stories-260k", "--groups", "2", "--beta2", "0.95"}).training.beta2 == 0.95);
+    CHECK(message_of<Error>([] { LanguageOptions("gpt3"); }) ==
+          "--preset must be one of shakespeare-char-cpu, shakespeare-char-3-minutes, shakespeare-char, "
+          "gpt2-124m, "
+          "stories-260k; got gpt3");
+  }
+
+  TEST_CASE("another attention takes the preset's groups away, unless groups are given") {
+    CHECK(parsed({"--preset", "stories-260k", "--attention", "mha"}).groups == 0);
+    CHECK(parsed({"--preset", "stories-260k", "--attention", "gqa"}).groups == 4);
+    CHECK(refusal({"--preset", "stories-260k", "--attention", "mla", "--latent-width", "24"}) ==
+          "nothing was thrown");
+    CHECK(parsed({"--attention", "mla", "--latent-width", "24", "--rotary-width", "4", "--query-latent-width",
+                  "12", "--positions", "rotary"})
+              .model_config(65)
+              .latent_width == 24);
+    CHECK(refusal({"--preset", "stories-260k", "--attention", "mha", "--groups", "4"}) ==
+          "--groups needs --attention gqa");
+  }
+
+  TEST_CASE("the warm-up is at most a tenth of the steps, unless it is given") {
+    CHECK(parsed({"--steps", "10"}).training.warmup == 1);
+    CHECK(parsed({"--steps", "500"}).training.warmup == 50);
+    CHECK(parsed({"--steps", "5000"}).training.warmup == 100);
+    CHECK(parsed({"--steps", "500", "--warmup", "100"}).training.warmup == 100);
+    CHECK(refusal({"--steps", "1"}) == "nothing was thrown");
+    CHECK(refusal({"--steps", "0"}) == "--steps must be positive; got 0");
+    for (const LanguagePreset& preset : language_presets())
+      CHECK(parsed({"--preset", preset.name}).training.warmup ==
+            LanguageOptions(preset.name).training.warmup);
+  }
+
+  TEST_CASE("the help shows which flags a preset sets") {
+    const auto help = [](const char* preset) {
+      LanguageOptions options(preset);
+      const CommandLine line;
+      options.add_to(line);
+      return line.help();
+    };
+    CHECK(help("gpt2-124m").find("none) [on]") != std::string::npos);
+    CHECK(help("shakespeare-char").find("[on]") == std::string::npos);
+  }
+
+  TEST_CASE("lists take several values, once or again") {
+    CHECK(parsed({"--corpus", "a", "b"}).data.corpus == std::vector<std::string>{"a", "b"});
+    CHECK(parsed({"--corpus", "a", "--corpus", "b", "--steps", "7"}).data.corpus.size() == 2);
+  }
+
+  TEST_CASE("what makes no sense together is refused by the options' names") {
+    CHECK(refusal({"--groups", "2"}) == "--groups needs --attention gqa");
+    CHECK(refusal({"--latent-width", "8"}) == "--latent-width needs --attention mla");
+    CHECK(refusal({"--rotary-width", "8", "--attention", "mqa"}) == "--rotary-width needs --attention mla");
+    CHECK(refusal({"--width", "30"}).find("width must be divisible by heads") != std::string::npos);
+    CHECK(refusal({"--attention", "additive"}).find("must be mha, gqa, mqa or mla") != std::string::npos);
+    CHECK(refusal({"--tokenizer", "word"}) ==
+          "--tokenizer must be character, byte, bpe or sentencepiece; got word");
+    CHECK(refusal({"--tokenizer", "bpe", "--vocabulary", "256"}).find("--vocabulary must be at least 257") ==
+          0);
+    CHECK(refusal({"--tokens", "t", "--corpus", "c"}).find("--tokens is a corpus already prepared") == 0);
+    CHECK(refusal({"--tokens", "t", "--tokenizer-model", "c"}).find("--tokens has a tokenizer") == 0);
+    CHECK(refusal({"--validation-fraction", "1"}).find("--validation-fraction must be above 0") == 0);
+    CHECK(refusal({"--dropout", "1"}).find("--dropout must be in [0, 1)") == 0);
+    CHECK(refusal({"--batch", "0"}).find("--batch and --validation-batches must be positive") == 0);
+    CHECK(refusal({"--head-chunk", "8"}) == "--head-chunk needs --fused-head");
+    CHECK(refusal({"--validation-kind", "none"}).find("--validation-kind must be auto") == 0);
+    CHECK(refusal({"--order", "backwards"}).find("backwards") != std::string::npos);
+    CHECK(refusal({"--feed-forward-kind", "sine"}).find("--feed-forward-kind must be one of gelu") == 0);
+    CHECK(refusal({"--steps", "50", "--warmup", "50"}).find("more --steps than --warmup; got 50 and 50") !=
+          std::string::npos);
+    CHECK(refusal({"--corpus", ""}) == "--corpus must name a file or folder; got nothing");
+  }
+
+  TEST_CASE("an option that would change nothing is refused by its name") {
+    const auto refused = [](const std::vector<std::string>& arguments) {
+      return message_of<Error>([&] {
+        LanguageOptions options;
+        const CommandLine line;
+        options.add_to(line);
+        read(line, arguments);
+        options.refuse_ignored(line);
+      });
+    };
+    const auto message = [](const std::string& option, const std::string& when) {
+      return option + " has no effect " + when + "; leave it out";
+    };
+    CHECK(refused({"--tokens", "t", "--tokenizer", "character", "--vocabulary", "50"}) ==
+          message("--tokenizer", "with --tokens"));
+    CHECK(refused({"--tokens", "t", "--vocabulary", "50"}) == message("--vocabulary", "with --tokens"));
+    CHECK(refused({"--tokens", "t", "--validation-fraction", "0.5"}) ==
+          message("--validation-fraction", "with --tokens"));
+    CHECK(refused({"--validation", "v", "--validation-fraction", "0.5"}) ==
+          message("--validation-fraction", "with --validation"));
+    CHECK(refused({"--tokenizer-model", "m", "--tokenizer", "bpe"}) ==
+          message("--tokenizer", "with --tokenizer-model"));
+    CHECK(refused({"--tokenizer-model", "m", "--vocabulary", "300"}) ==
+          message("--vocabulary", "with --tokenizer-model"));
+    for (const std::string kind : {"character", "byte"}) {
+      CHECK(refused({"--tokenizer", kind, "--vocabulary", "300"}) ==
+            message("--vocabulary", "with --tokenizer " + kind));
+    }
+    CHECK(refused({"--rotary-base", "500"}) ==
+          message("--rotary-base", "without --positions rotary or --attention mla"));
+    CHECK(refused({"--schedule", "constant", "--minimum-learning-rate", "0"}) ==
+          message("--minimum-learning-rate", "with --schedule constant"));
+    CHECK(refused({"--positions", "rotary", "--rotary-base", "500", "--tokenizer", "bpe", "--vocabulary",
+                   "300", "--validation-fraction", "0.2"}) == "nothing was thrown");
+    CHECK(refused({"--attention", "mla", "--rotary-base", "500"}) == "nothing was thrown");
+  }
+
+  TEST_CASE("fine-tuning has the sizes of its model; other wishes are refused, a shorter context is not") {
+    const DecoderOnlyConfig tuned = LanguageOptions("stories-260k").model_config(512);
+    const LanguageOptions options = parsed({"--from", "folder", "--steps", "300", "--heads", "8"}, &tuned);
+    CHECK(options.layers == 5);
+    CHECK(options.attention == "gqa");
+    CHECK(options.feed_forward_kind == "swiglu");
+    CHECK(options.norm == "rms");
+    CHECK(options.context == 512);
+    CHECK(options.training.steps == 300);
+    CHECK(options.batch == 12);
+    // As far as options can say it, the model is the same.
+    CHECK(options.model_config(512).to_json() == tuned.to_json());
+    CHECK(parsed({"--from", "folder", "--context", "100"}, &tuned).context == 100);
+    CHECK(parsed({"--from", "folder", "--dropout", "0.2"}, &tuned).dropout == 0.2);
+    const auto refused = [&](std::vector<std::string> more) {
+      more.insert(more.end(), {"--from", "folder"});
+      return message_of<Error>([&] { parsed(more, &tuned); });
+    };
+    CHECK(refused({"--width", "128"}) == "--width 128 contradicts --from folder, which has 64");
+    CHECK(refused({"--norm", "layer"}) == "--norm \"layer\" contradicts --from folder, which has \"rms\"");
+    CHECK(refused({"--context", "513"}) == "--context 513 contradicts --from folder, which has 512");
+    CHECK(refused({"--tokenizer", "byte"}) ==
+          "--tokenizer contradicts --from, whose model keeps its tokenizer");
+    CHECK(refused({"--bias"}).find("--bias true contradicts") == 0);
+  }
+
+  TEST_CASE("options survive JSON, and a missing one is noticed") {
+    const LanguageOptions options = parsed({"--corpus", "a", "b", "--attention", "mla", "--latent-width",
+                                            "24", "--positions", "rotary", "--prefix", "--seed", "9"});
+    nlohmann::ordered_json json = options;
+    const auto read = json.get<LanguageOptions>();
+    CHECK(nlohmann::ordered_json(read) == json);
+    CHECK(read.data.corpus == std::vector<std::string>{"a", "b"});
+    CHECK(read.latent_width == 24);
+    CHECK(read.prefix);
+    CHECK(read.training.seed == 9);
+    json["recompute_layers"] = true;
+    CHECK(json.get<LanguageOptions>().training.recompute_layers);
+    json.erase("recompute_layers");  // as in older runs
+    CHECK_FALSE(json.get<LanguageOptions>().training.recompute_layers);
+    json.erase("context");
+    CHECK_THROWS_AS(json.get<LanguageOptions>(), nlohmann::json::exception);
+  }
+
+  TEST_CASE("paths become absolute, so that a run can be resumed from another folder") {
+    LanguageOptions options = parsed({"--corpus", "a", "--tokenizer-model", "b"});
+    options.make_paths_absolute();
+    CHECK(options.data.corpus[0][0] == '/');
+    CHECK(options.data.tokenizer_model[0] == '/');
+    CHECK(options.from.empty());
+  }
+}

@@ -1,0 +1,171 @@
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/json.h>
+#include <tapeformer/examples/language/tokenizer.h>
+#include <tapeformer/tests/nn/formats/temporary_folder.h>
+#include <tapeformer/tests/reference/support.h>
+
+#include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
+
+#include <sstream>
+
+using namespace tapeformer;
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr const char* kText = "the cat sat on the mat; the dög sat.\n  the end";
+
+std::unique_ptr<TextTokenizer> learnt() {
+  return train_byte_pair_tokenizer([](const auto& reader) { reader(kText); }, 270);
+}
+
+/// What transformers writes for a tokenizer of GPT-2's kind.
+Json gpt2_json(bool pairs) {
+  const BytePairFiles files = byte_pair_files(*learnt());
+  Json vocabulary = parse_json(files.vocabulary), merges = Json::array();
+  std::istringstream lines(files.merges);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.empty() || line[0] == '#') continue;
+    const std::size_t space = line.find(' ');
+    if (pairs) {
+      merges.push_back({line.substr(0, space), line.substr(space + 1)});
+    } else {
+      merges.push_back(line);
+    }
+  }
+  const Json end = vocabulary.at("<|endoftext|>");
+  vocabulary.erase("<|endoftext|>");
+  return {{"version", "1.0"},
+          {"added_tokens", {{{"id", end}, {"content", "<|endoftext|>"}, {"special", true}}}},
+          {"normalizer", nullptr},
+          {"pre_tokenizer", {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", true}}},
+          {"post_processor", {{"type", "ByteLevel"}, {"trim_offsets", false}}},
+          {"decoder", {{"type", "ByteLevel"}}},
+          {"model", {{"type", "BPE"}, {"vocab", vocabulary}, {"merges", merges}}}};
+}
+
+std::string refusal(const TemporaryFolder& folder, const Json& json) {
+  write_bytes(folder.file("tokenizer.json"), json.dump());
+  return message_of<DataError>([&] { find_tokenizer(folder.file("")); });
+}
+
+bool has(const std::string& text, const std::string& words) { return text.find(words) != std::string::npos; }
+
+}  // namespace
+
+TEST_SUITE("examples/language/tokenizer") {
+  TEST_CASE("a tokenizer.json of GPT-2's kind gives the ids of its two files, merges as lines or as pairs") {
+    for (const bool pairs : {false, true}) {
+      const TemporaryFolder folder;
+      write_bytes(folder.file("tokenizer.json"), gpt2_json(pairs).dump());
+      const auto read = find_tokenizer(folder.file(""));
+      const auto ours = learnt();
+      CHECK(read->encode(kText) == ours->encode(kText));
+      CHECK(read->encode(kText).size() < std::string(kText).size());
+      CHECK(read->decode(read->encode(kText)) == kText);
+      CHECK(read->vocabulary_size() == ours->vocabulary_size());
+      CHECK(read->end() == ours->end());
+    }
+  }
+
+  TEST_CASE("a splitter alone in a sequence, and a model that does not name its type, are of GPT-2's kind") {
+    const TemporaryFolder folder;
+    Json json = gpt2_json(false);
+    json["pre_tokenizer"] = {{"type", "Sequence"}, {"pretokenizers", {json.at("pre_tokenizer")}}};
+    json["model"].erase("type");
+    write_bytes(folder.file("tokenizer.json"), json.dump());
+    CHECK(find_tokenizer(folder.file("tokenizer.json"))->encode(kText) == learnt()->encode(kText));
+  }
+
+  TEST_CASE("whatever else a tokenizer.json asks for is refused by name") {
+    const TemporaryFolder folder;
+    const auto refused = [&](const char* pointer, const Json& value) {
+      Json json = gpt2_json(false);
+      json[Json::json_pointer(pointer)] = value;
+      return refusal(folder, json);
+    };
+    CHECK(has(refused("/model/type", "Unigram"), "tokenizer.json: has a model of type Unigram"));
+    CHECK(has(refused("/normalizer", {{"type", "NFC"}}), "a normalizer of type NFC"));
+    CHECK(has(refused("/pre_tokenizer", nullptr), "a pre-tokenizer of type none"));
+    CHECK(has(refused("/pre_tokenizer/type", "Metaspace"), "a pre-tokenizer of type Metaspace"));
+    CHECK(has(refused("/pre_tokenizer/add_prefix_space", true), "has add_prefix_space"));
+    CHECK(has(refused("/pre_tokenizer/use_regex", false), "has use_regex false"));
+    const Json adds = {{"SpecialToken", {{"id", "<s>"}, {"type_id", 0}}}},
+               text = {{"Sequence", {{"id", "A"}, {"type_id", 0}}}};
+    const Json adding = {{"type", "TemplateProcessing"}, {"single", {adds, text}}};
+    CHECK(has(refused("/post_processor", adding), "post-processor of type TemplateProcessing"));
+    CHECK(has(
+        refused("/post_processor", {{"type", "Sequence"}, {"processors", {{{"type", "ByteLevel"}}, adding}}}),
+        "post-processor of type TemplateProcessing"));
+    CHECK(has(refused("/post_processor", {{"type", "TemplateProcessing"}, {"single", {text, text}}}),
+              "post-processor of type TemplateProcessing"));
+    CHECK(has(refused("/post_processor/type", "BertProcessing"), "post-processor of type BertProcessing"));
+    CHECK(has(refused("/model/byte_fallback", true), "has byte_fallback"));
+    CHECK(has(refused("/model/ignore_merges", true), "has ignore_merges"));
+    CHECK(has(refused("/model/end_of_word_suffix", "</w>"), "has end_of_word_suffix"));
+    CHECK(has(refused("/model/continuing_subword_prefix", "##"), "has continuing_subword_prefix"));
+    CHECK(has(refused("/model", {{"type", "BPE"}}), "tokenizer.json: is damaged"));
+    CHECK(refused("/model/unk_token", nullptr) == "nothing was thrown");
+    write_bytes(folder.file("tokenizer.json"), "{");
+    CHECK(has(message_of<DataError>([&] { find_tokenizer(folder.file("tokenizer.json")); }),
+              "tokenizer.json: is damaged"));
+    const std::string sound = gpt2_json(false).dump();
+    write_bytes(folder.file("tokenizer.json"), sound + '\0');
+    CHECK(has(message_of<DataError>([&] { find_tokenizer(folder.file("tokenizer.json")); }),
+              "tokenizer.json: is damaged: it is not JSON: it has a NUL byte"));
+    write_bytes(folder.file("tokenizer.json"), "{\"version\": \"1.0\", " + sound.substr(1));
+    CHECK(has(message_of<DataError>([&] { find_tokenizer(folder.file("tokenizer.json")); }),
+              "tokenizer.json: is damaged: it has \"version\" twice"));
+  }
+
+  TEST_CASE("a post-processor that adds nothing to a text is of GPT-2's kind") {
+    const TemporaryFolder folder;
+    const auto piece = [](const char* id, int type) {
+      return Json{{"Sequence", {{"id", id}, {"type_id", type}}}};
+    };
+    const Json identity = {{"type", "TemplateProcessing"},
+                           {"single", Json::array({piece("A", 0)})},
+                           {"pair", {piece("A", 0), piece("B", 1)}},
+                           {"special_tokens", Json::object()}},
+               bytes = {{"type", "ByteLevel"}, {"trim_offsets", false}};
+    for (const Json& processor :
+         {Json(), bytes, identity, Json{{"type", "Sequence"}, {"processors", {bytes, identity}}}}) {
+      Json json = gpt2_json(false);
+      json["post_processor"] = processor;
+      CHECK(refusal(folder, json) == "nothing was thrown");
+      CHECK(find_tokenizer(folder.file(""))->encode(kText) == learnt()->encode(kText));
+    }
+  }
+
+  TEST_CASE("beside two files, tokenizer_config.json may ask for nothing that they cannot give") {
+    const TemporaryFolder folder;
+    const BytePairFiles files = byte_pair_files(*learnt());
+    write_bytes(folder.file("vocab.json"), files.vocabulary);
+    write_bytes(folder.file("merges.txt"), files.merges);
+    const auto read = [&](const char* config) {
+      write_bytes(folder.file("tokenizer_config.json"), config);
+      return message_of<Error>([&] { find_tokenizer(folder.file("")); });
+    };
+    CHECK(read("{}") == "nothing was thrown");
+    CHECK(read(R"({"tokenizer_class": null, "add_prefix_space": null})") == "nothing was thrown");
+    CHECK(read(R"({"tokenizer_class": "GPT2TokenizerFast", "add_prefix_space": false})") ==
+          "nothing was thrown");
+    CHECK(has(read(R"({"tokenizer_class": "RobertaTokenizer"})"), "a tokenizer_class of RobertaTokenizer"));
+    CHECK(has(read(R"({"add_prefix_space": true})"), "has add_prefix_space"));
+    for (const char* damaged :
+         {R"({"tokenizer_class": ["GPT2Tokenizer"]})", R"({"add_prefix_space": 1})", "[]", "{"})
+      CHECK(has(read(damaged), "tokenizer_config.json"));
+  }
+
+  TEST_CASE("a folder without a tokenizer says what was looked for") {
+    const TemporaryFolder folder;
+    const std::string message = message_of<DataError>([&] { find_tokenizer(folder.file("")); });
+    CHECK(has(message, "has no tokenizer"));
+    CHECK(has(message, "--tokenizer-model"));
+    CHECK_FALSE(has_tokenizer(folder.file("")));
+    write_bytes(folder.file("tokenizer.json"), gpt2_json(false).dump());
+    CHECK(has_tokenizer(folder.file("")));
+  }
+}

@@ -1,0 +1,388 @@
+#include <tapeformer/examples/language/export.h>
+#include <tapeformer/examples/language/run.h>
+#include <tapeformer/examples/language/tokenizer.h>
+#include <tapeformer/tests/examples/language/language_case.h>
+#include <tapeformer/tests/examples/metrics_lines.h>
+#include <tapeformer/tests/reference/support.h>
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <sstream>
+
+using namespace tapeformer;
+
+namespace {
+
+double last(const RunFolder& folder, const std::string& field) {
+  return metrics(folder, field).back().at(field).get<double>();
+}
+
+/// A run that stops and goes on after every step.
+void train_in_steps(const RunFolder& folder, const LanguageOptions& options) {
+  TrainingControl one_step;
+  one_step.max_minutes = 1e-12;
+  CHECK(train_language_model(folder, options, one_step) == kExitSuccess);
+  while (!folder.checkpoint_state().at("finished").get<bool>())
+    CHECK(resume_language_model(folder, one_step) == kExitSuccess);
+}
+
+std::string evaluated(const EvaluateOptions& options) {
+  const CapturedLog output(stdout);
+  CHECK(evaluate(options) == kExitSuccess);
+  return output.text();
+}
+
+}  // namespace
+
+TEST_SUITE("examples/language/trainer") {
+  TEST_CASE("a tiny model learns what follows what, and its run folder holds it") {
+    const CapturedLog log;
+    const TemporaryFolder temporary;
+    const RunFolder folder(temporary.file("run"));
+    LanguageOptions options = tiny_options(temporary);
+    options.training.samples = 2;
+    options.training.accumulate = 2;
+    options.training.steps = 60;
+    CHECK(train_language_model(folder, options, {}) == kExitSuccess);
+    const double exact = last(folder, "best_loss"), estimate = last(folder, "best_estimated_loss");
+    CHECK(metrics(folder, "train_loss").front().at("train_loss").get<double>() > 1.2);
+    CHECK(exact < 0.6 * kWalkUnigram);
+    CHECK(exact > kWalkEntropy - 0.05);
+    CHECK(std::fabs(exact - estimate) < 0.2);
+    CHECK(last(folder, "train_loss") < 0.6 * kWalkUnigram);
+    for (const Json& line : metrics(folder, "validation_loss")) {
+      const double loss = line.at("validation_loss").get<double>();
+      CHECK(loss >= exact);
+      CHECK(line.at("bits_per_byte").get<double>() < loss / std::log(2.0));
+    }
+    CHECK(log.says("96 tokens a step"));
+    CHECK(log.says("1 layer, width 16, context 8, vocabulary 7"));
+    CHECK(log.says(", estimated "));
+    CHECK(log.says("the best weights: "));
+    // Each sample begins with the first tokens of the validation part, and says where they end.
+    const std::string sample = "\n  [" + walk(4, 2) + "]";
+    CHECK(log.text().find(sample, log.text().find(sample) + 1) != std::string::npos);
+    CHECK(metrics(folder, "epoch").back().at("epoch") == 60 * 2 * 6 / (1500 / 8 - 1));
+
+    LanguageRun run = LanguageRun::load(folder.path());
+    CHECK(run.tokenizer->decode({0, 6}) == "aé");
+    Progress progress;
+    const LanguageData data = open_language_data(options, folder);
+    const LanguageMeasure measure(data.validation, *data.tokenizer, 6, 8, 1, {});
+    CHECK(measure.exact(run.model, progress).nats == exact);
+
+    EvaluateOptions asked;
+    asked.run = folder.path();
+    const std::string report = evaluated(asked);
+    CHECK(report.find("tokens     230 in the run's validation part\n") == 0);
+    CHECK(report.find(format("exact      %.4f nats a token, perplexity %.4g, ", exact, std::exp(exact))) !=
+          std::string::npos);
+    CHECK(report.find("from 5 random batches of 6 x 8)") != std::string::npos);
+    asked.corpus = {options.data.validation[0]};
+    const std::string same = evaluated(asked);
+    CHECK(same.find("tokens     230 in the corpus\n") == 0);
+    CHECK(same.substr(same.find("exact")) == report.substr(report.find("exact")));
+    asked.corpus.clear();
+    CHECK(report.find(format("%.4f nats", estimate)) != std::string::npos);  // the end of training's draw
+    asked.context = 9;
+    CHECK(message_of<Error>([&] { evaluate(asked); }) == "--context 9 is more than the model's 8");
+    asked.context = 0;
+    asked.part = "train";
+    CHECK(evaluated(asked).find("tokens     1500 in the run's train part\n") == 0);
+  }
+
+  TEST_CASE(
+      "stopped after every step and resumed, a run with dropout is the uninterrupted one to the last bit") {
+    const CapturedLog log;
+    for (const bool sequential : {false, true}) {
+      const TemporaryFolder temporary;
+      const RunFolder whole(temporary.file("whole")), broken(temporary.file("broken"));
+      LanguageOptions options = tiny_options(temporary);
+      options.order = sequential ? "sequential" : "random";
+      options.prefix = sequential;
+      options.dropout = 0.3;
+      options.training.accumulate = 2;
+      options.training.steps = 9;
+      options.training.validate_every = 3;
+      CHECK(train_language_model(whole, options, {}) == kExitSuccess);
+      train_in_steps(broken, options);
+      for (const char* name : {"weights.safetensors", "checkpoint.safetensors", "config.json"}) {
+        CHECK((read_file(whole.file(name)) == read_file(broken.file(name))));  // binary: not to be shown
+      }
+      CHECK(metrics(whole, "step") == metrics(broken, "step"));
+      CHECK(metrics(whole, "validation_loss").size() == 3);
+    }
+  }
+
+  TEST_CASE("a model with prefix learns too") {
+    const CapturedLog log;
+    const TemporaryFolder temporary;
+    const RunFolder folder(temporary.file("run"));
+    LanguageOptions options = tiny_options(temporary);
+    options.prefix = true;
+    options.training.samples = 1;
+    CHECK(train_language_model(folder, options, {}) == kExitSuccess);
+    CHECK(last(folder, "validation_loss") < 0.7 * kWalkUnigram);
+    CHECK(LanguageRun::load(folder.path()).model.config().prefix);
+  }
+
+  TEST_CASE("a batch of a prefix model is computed with its prefixes") {
+    const CapturedLog log;
+    const TemporaryFolder temporary;
+    LanguageOptions options = tiny_options(temporary);
+    options.prefix = true;
+    options.layers = 2;  // with one, what follows a prefix sees the same without it
+    const LanguageData data = tiny_data(options, temporary);
+    Progress progress;
+    LanguageTask task(options, data, strong_model(options), progress);
+    task.next_batch();
+    const BatchLoss computed = task.batch_loss();
+    const DecoderOnly model = strong_model(options);
+    const TokenWindows windows(data.train, 8, WindowOrder::random, options.training.seed);
+    const LanguageBatch batch =
+        language_batch(model.config(), windows.batch(0, 6), options.training.seed, 0).to(model.device());
+    CHECK(computed.loss.item() == model.loss(batch.inputs, batch.targets, batch.prefix_lengths).item());
+    CHECK(computed.loss.item() != model.loss(batch.inputs, batch.targets).item());
+    CHECK(computed.counted == batch.counted);
+    CHECK(computed.counted < 48);
+  }
+
+  TEST_CASE("validations are exact, estimates, or both; so is the closing one, but for its estimate") {
+    const CapturedLog log;
+    for (const std::string kind : {"exact", "estimate", "both"}) {
+      const TemporaryFolder temporary;
+      const RunFolder folder(temporary.file("run"));
+      LanguageOptions options = tiny_options(temporary);
+      options.validation_kind = kind;
+      options.training.steps = 6;
+      options.training.validate_every = 3;
+      CHECK(train_language_model(folder, options, {}) == kExitSuccess);
+      const std::vector<Json> lines = metrics(folder, "validation_loss");
+      REQUIRE(lines.size() == 2);
+      CHECK(lines[1].contains("estimated_loss") == (kind != "exact"));
+      CHECK(lines[1].contains("bits_per_byte") == (kind != "estimate"));
+      CHECK((lines[1].value("estimated_loss", 0.0) == lines[1].at("validation_loss")) ==
+            (kind == "estimate"));
+      CHECK(metrics(folder, "best_loss").size() == (kind != "estimate" ? 1 : 0));
+      CHECK(last(folder, "best_estimated_loss") > 0);
+      if (kind != "estimate") CHECK(last(folder, "best_loss") == lines[1].at("validation_loss"));
+    }
+  }
+
+  TEST_CASE("an automatic validation takes a small share of the training's work, whatever the clock says") {
+    const auto plan = [](Index steps, Index every, Index tokens, const char* kind = "auto") {
+      LanguageOptions options;
+      options.batch = 5, options.context = 20, options.training.accumulate = 2;  // 200 tokens a step
+      options.training.steps = steps, options.training.validate_every = every;
+      options.validation_batches = 30, options.validation_kind = kind;
+      const ValidationPlan chosen = validation_plan(options, tokens);
+      return std::vector<Index>{chosen.exact, chosen.batches, chosen.exact_end, chosen.end_batches};
+    };
+    using Plan = std::vector<Index>;
+    // 1000 steps: 200,000 tokens. 4 validations and the last measurement, of 3600 tokens each, cost a
+    // third of 18,000 or 3 %, and not more.
+    CHECK(plan(1000, 250, 3600) == Plan{1, 0, 1, 0});
+    CHECK(plan(1000, 300, 3600) == Plan{1, 0, 1, 0});  // at 300, 600, 900 and 1000
+    // Else 0.5 %, or 1000: 250 each, or 750 tokens measured, 7 batches. 15,000 tokens at the end cost 2.5 %.
+    CHECK(plan(1000, 250, 3601) == Plan{0, 7, 1, 0});
+    CHECK(plan(1000, 300, 15000) == Plan{0, 7, 1, 0});
+    CHECK(plan(1000, 250, 15001) == Plan{0, 7, 0, 30});
+    CHECK(plan(1000, 1000, 15001) == Plan{0, 30, 0, 30});
+    CHECK(plan(1000, 1, 15001) == Plan{0, 1, 0, 30});
+    CHECK(plan(1000, 1, 1, "estimate") == Plan{0, 30, 0, 30});
+    CHECK(plan(1000, 1, 15001, "exact") == Plan{1, 0, 1, 30});
+    CHECK(plan(1000, 1, 15001, "both") == Plan{1, 30, 1, 30});
+  }
+
+  TEST_CASE("estimates during a training, and the exact mean at its end") {
+    const CapturedLog log;
+    const TemporaryFolder temporary;
+    const RunFolder folder(temporary.file("run"));
+    LanguageOptions options = tiny_options(temporary);
+    options.validation_kind = "auto";
+    options.training.steps = 105, options.training.validate_every = 35;
+    CHECK(train_language_model(folder, options, {}) == kExitSuccess);
+    const std::vector<Json> lines = metrics(folder, "validation_loss");
+    REQUIRE(lines.size() == 3);
+    double best = lines[0].at("validation_loss");
+    for (const Json& line : lines) {
+      CHECK_FALSE(line.contains("bits_per_byte"));
+      CHECK(line.at("validation_loss") == line.at("estimated_loss"));
+      best = std::min(best, line.at("validation_loss").get<double>());
+    }
+    CHECK(metrics(folder, "best_estimated_loss").empty());
+    CHECK(log.says(", estimated from 1 batch, "));  // which does not tell how far off it is
+    CHECK_FALSE(log.says("±"));
+
+    LanguageRun run = LanguageRun::load(folder.path());
+    Progress progress;
+    const LanguageData data = open_language_data(options, folder);
+    const LanguageMeasure measure(data.validation, *data.tokenizer, 6, 8, 1, {});
+    CHECK(measure.exact(run.model, progress).nats == last(folder, "best_loss"));
+    CHECK(measure.estimate(run.model, 1, 0, progress).nats == best);  // the same batch at every validation
+  }
+
+  TEST_CASE("a run that goes on to more steps measures as it did, and says so in its folder") {
+    const CapturedLog log;
+    const TemporaryFolder temporary;
+    const RunFolder folder(temporary.file("run"));
+    LanguageOptions options = tiny_options(temporary);
+    options.validation_kind = "auto";
+    options.training.steps = 10, options.training.warmup = 2, options.training.validate_every = 1000;
+    CHECK(train_language_model(folder, options, {}) == kExitSuccess);
+    TrainingControl control;
+    control.steps = 200;
+    options.training.steps = 200;
+    CHECK(validation_plan(options, 230).exact);  // which a run of 200 steps has time for
+    control.max_minutes = 1e-12;
+    CHECK(resume_language_model(folder, control) == kExitSuccess);
+    CHECK(log.says("goes on to step 200, with the cosine schedule of 200 steps"));
+    CHECK(folder.config().at("training").at("steps") == 200);
+    CHECK(resume_language_model(folder, {}) == kExitSuccess);
+    const std::vector<Json> lines = metrics(folder, "validation_loss");
+    REQUIRE(lines.size() == 2);
+    for (const Json& line : lines) CHECK(line.at("estimated_loss") == line.at("validation_loss"));
+  }
+
+  TEST_CASE("batches whose gradients are accumulated are the batches of more steps") {
+    const CapturedLog log;
+    const TemporaryFolder temporary;
+    LanguageOptions options = tiny_options(temporary);
+    Progress progress;
+    LanguageTask task(options, tiny_data(options, temporary), tiny_model(options), progress);
+    task.model().eval();
+    const auto next_loss = [&] {
+      task.next_batch();
+      return task.batch_loss();
+    };
+    const BatchLoss first = next_loss(), second = next_loss();
+    CHECK(first.counted == 48);
+    CHECK(first.tokens == 48);
+    CHECK(first.loss.item() != second.loss.item());
+    Json state;
+    task.save_state(state);
+    CHECK(state.at("batches") == 2);
+    state["batches"] = 1;
+    task.load_state(state);
+    CHECK(next_loss().loss.item() == second.loss.item());
+    CHECK(std::isfinite(task.trial_loss(progress)));
+  }
+
+  TEST_CASE("a batch made ahead shows nowhere before its turn, and is gone when the state is another") {
+    const CapturedLog log;
+    const TemporaryFolder temporary;
+    LanguageOptions options = tiny_options(temporary);
+    options.order = "sequential";
+    Progress progress;
+    const LanguageData data = tiny_data(options, temporary);
+    LanguageTask plain(options, data, tiny_model(options), progress),
+        ahead(options, data, tiny_model(options), progress);
+    const auto state_of = [](const LanguageTask& task) {
+      Json state;
+      task.save_state(state);
+      return state;
+    };
+    const Json fresh = state_of(plain);
+    std::vector<double> losses;
+    for (int batch = 0; batch < 60; ++batch) {  // into the next epoch
+      ahead.prepare_batch();
+      if (batch % 2 == 0) ahead.prepare_batch();
+      CHECK(state_of(ahead) == state_of(plain));
+      CHECK(ahead.epoch() == plain.epoch());
+      CHECK(ahead.trial_loss(progress) == plain.trial_loss(progress));
+      plain.next_batch();
+      ahead.next_batch();
+      losses.push_back(plain.batch_loss().loss.item());
+      CHECK(ahead.batch_loss().loss.item() == losses.back());
+    }
+    CHECK(plain.epoch() > 0);
+    ahead.prepare_batch();
+    ahead.load_state(fresh);
+    ahead.next_batch();
+    CHECK(ahead.batch_loss().loss.item() == losses.front());
+  }
+
+  TEST_CASE("fine-tuning goes on with another run's weights and tokenizer") {
+    const CapturedLog log;
+    const TemporaryFolder temporary;
+    const RunFolder base(temporary.file("base")), tuned(temporary.file("tuned"));
+    LanguageOptions options = tiny_options(temporary);
+    options.training.keep_checkpoints = 2;
+    CHECK(train_language_model(base, options, {}) == kExitSuccess);
+    options.from = base.path();
+    options.context = 6;
+    options.training.steps = 6;
+    options.training.log_every = 1;
+    options.training.learning_rate = 1e-4;
+    CHECK(train_language_model(tuned, options, {}) == kExitSuccess);
+    CHECK(metrics(tuned, "train_loss").front().at("train_loss").get<double>() < 0.7 * kWalkUnigram);
+    CHECK(LanguageRun::load(tuned.path()).model.config().context == 8);
+    CHECK(resume_language_model(tuned, {}) == kExitSuccess);
+  }
+
+  TEST_CASE("weights without a tokenizer are fine-tuned with one of as many tokens that is named") {
+    const CapturedLog log, output(stdout);
+    const TemporaryFolder temporary;
+    LanguageOptions options = tiny_options(temporary);
+    options.training.steps = 5;
+    const RunFolder base(temporary.file("base"));
+    CHECK(train_language_model(base, options, {}) == kExitSuccess);
+    ExportOptions exported;
+    exported.run = base.path(), exported.output = options.from = temporary.file("bare");
+    CHECK(export_model(exported) == kExitSuccess);
+    for (const char* name : {"/tokenizer", "/tokenizer.json"}) std::filesystem::remove(options.from + name);
+    const auto tuned = [&](const char* run) {
+      return message_of<DataError>(
+          [&] { train_language_model(RunFolder(temporary.file(run)), options, {}); });
+    };
+    CHECK(tuned("none").find(options.from + ": has no tokenizer: ") == 0);
+    options.data.tokenizer_model = base.path();
+    options.check();
+    CHECK(tuned("named") == "nothing was thrown");
+    CHECK((read_file(base.file("tokenizer")) == read_file(temporary.file("named/tokenizer"))));
+    write_bytes(temporary.file("bytes"), make_byte_tokenizer()->serialize());
+    options.data.tokenizer_model = temporary.file("bytes");
+    CHECK(tuned("another") == temporary.file("bytes") + ": is a tokenizer of 256 tokens, and the model in " +
+                                  options.from + " has 7; try the one that it was trained with");
+    options.data.tokenizer_model.clear();
+    options.data.corpus.clear(), options.data.validation.clear();
+    options.tokens = base.file("tokens");
+    CHECK(tuned("tokens") == "nothing was thrown");
+    CHECK((read_file(base.file("tokenizer")) == read_file(temporary.file("tokens/tokenizer"))));
+
+    exported.run = options.from, exported.output = temporary.file("again");
+    CHECK(message_of<DataError>([&] { export_model(exported); }).find("try --tokenizer-model") !=
+          std::string::npos);
+    exported.tokenizer_model = base.path();
+    CHECK(export_model(exported) == kExitSuccess);
+    CHECK(std::filesystem::exists(exported.output + "/tokenizer.json"));
+  }
+
+  TEST_CASE("data that does not fit the model or the checkpoint is refused") {
+    const CapturedLog log;
+    const TemporaryFolder temporary;
+    LanguageOptions options = tiny_options(temporary);
+    const LanguageData data = tiny_data(options, temporary);
+    Progress progress;
+    Generator random(1);
+    CHECK(message_of<DataError>([&] {
+            LanguageTask(options, data, DecoderOnly(options.model_config(6), random), progress);
+          }) == data.train.path() + ": has a vocabulary of 7, and the model one of 6");
+    LanguageTask task(options, data, tiny_model(options), progress);
+    Json state;
+    task.save_state(state);
+    state["data_fingerprint"] = 1;
+    CHECK(message_of<DataError>([&] { task.load_state(state); }) ==
+          data.train.path() + ": the data has changed since the checkpoint; restore it, or start anew");
+    options.context = 1500;
+    CHECK(message_of<DataError>([&] {
+            LanguageTask(options, data, DecoderOnly(options.model_config(7), random), progress);
+          }).find("holds 1500 tokens; a window of 1500") != std::string::npos);
+    EvaluateOptions nowhere;
+    nowhere.run = temporary.file("nowhere");
+    CHECK(message_of<CheckpointError>([&] { evaluate(nowhere); }).find("nowhere") != std::string::npos);
+  }
+}

@@ -1,0 +1,146 @@
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/shape.h>
+#include <tapeformer/tests/examples/arguments.h>
+#include <tapeformer/tests/reference/support.h>
+
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+using namespace tapeformer;
+
+namespace {
+
+std::string refusal(const std::vector<std::string>& arguments) {
+  return message_of<Error>([&] {
+    const CommandLine line;
+    const Command train = line.command("train");
+    int steps = 0;
+    train.option("--steps", steps).required();
+    train.option("--validate-every", steps);
+    const bool go_on = read(line, arguments);
+    CHECK(go_on);
+  });
+}
+
+}  // namespace
+
+TEST_SUITE("examples/shared/command_line") {
+  TEST_CASE("an unknown option is named, with the one that is nearest") {
+    CHECK(refusal({"train", "--steps", "5", "--validation-every", "5"}) ==
+          "unknown option --validation-every; is --validate-every meant?");
+    CHECK(refusal({"train", "--steps", "5", "--stpes=7"}) == "unknown option --stpes; is --steps meant?");
+    CHECK(refusal({"train", "--steps", "5", "--corpus", "text"}) == "unknown option --corpus; try --help");
+    CHECK(refusal({"train", "--steps", "5", "text"}) == "unexpected argument text");
+    CHECK(refusal({"trian"}) == "unexpected argument trian");
+  }
+
+  TEST_CASE("what else is wrong is one line, and what is right is read") {
+    CHECK(refusal({"train"}) == "--steps is required");
+    CHECK(refusal({}) == "A subcommand is required");
+    CHECK(refusal({"train", "--steps", "5"}) == "nothing was thrown");
+  }
+
+  TEST_CASE("fields of every kind are filled, and it is known what was given") {
+    std::string text = "unset", file;
+    std::vector<std::string> names;
+    std::vector<Index> sizes;
+    std::optional<std::uint64_t> seed;
+    Index size = 1;
+    int points = 4;
+    double share = 0.5;
+    bool on = false, graphs = true, second = true, told = false, untold = false;
+    const CommandLine line;
+    line.option("names", names);
+    line.option("--text", text).tells(told).group("Words");
+    line.option("--file", file).optional_value("-", "[FILE]").tells(untold).group("Words");
+    line.option("--sizes", sizes).group("Numbers");
+    line.option("--seed", seed);
+    line.option("--points", points).one_of({2, 4});
+    line.number("--size", size).group("Numbers").take_last();
+    line.number("--share", share, "of all", kShare).group("Numbers");
+    line.flag("--on", on);
+    line.flag("--second,!--no-second", second);
+    line.negative_flag("--no-graphs", graphs, "none");
+    CHECK(read(line, {"a", "b", "--size", "5", "--size", "7", "--text", "", "--no-graphs", "--no-second",
+                      "--points", "2", "--seed", "18446744073709551615", "--sizes", "3", "4"}));
+    CHECK(names == std::vector<std::string>{"a", "b"});
+    CHECK(sizes == std::vector<Index>{3, 4});
+    CHECK(text.empty());
+    CHECK(seed == 18446744073709551615U);
+    CHECK(size == 7);
+    CHECK(points == 2);
+    CHECK(share == 0.5);
+    CHECK_FALSE(on);
+    CHECK_FALSE(graphs);
+    CHECK_FALSE(second);
+    CHECK(told);
+    CHECK_FALSE(untold);
+    CHECK(line.find("--size").given());
+    CHECK_FALSE(line.find("--on").given());
+    CHECK(line.given_of({"Words", "Numbers"}) == std::vector<std::string>{"--text", "--sizes", "--size"});
+    CHECK(line.given_of({"Words"}) == std::vector<std::string>{"--text"});
+  }
+
+  TEST_CASE("one of the commands is chosen, and options may need or exclude each other") {
+    const auto refused = [](const std::vector<std::string>& arguments) {
+      return message_of<Error>([&] {
+        const CommandLine line;
+        const Command draw = line.command("draw"), search = line.command("search");
+        std::vector<std::string> stops;
+        bool sample = false, greedy = false, other = false;
+        const CommandOption of_sample = draw.flag("--sample", sample);
+        draw.flag("--greedy", greedy).excludes(of_sample);
+        draw.flag("--other", other).needs(of_sample);
+        draw.option("--stop", stops).one_at_a_time().not_empty();
+        const bool go_on = read(line, arguments);
+        CHECK(go_on);
+        CHECK(draw.chosen());
+        CHECK_FALSE(search.chosen());
+      });
+    };
+    CHECK(refused({"draw", "--sample", "--other"}) == "nothing was thrown");
+    CHECK(refused({"draw", "--stop", "a", "--stop", "b"}) == "nothing was thrown");
+    CHECK(refused({"draw", "--stop", "a", "b"}) == "unexpected argument b");
+    CHECK(refused({"draw", "--stop", ""}) == "--stop must not be empty");
+    CHECK(refused({"draw", "--greedy", "--sample"}).find(" excludes ") != std::string::npos);
+    CHECK(refused({"draw", "--other"}) == "--other requires --sample");
+  }
+
+  TEST_CASE("an option that was given and would change nothing is refused by its name") {
+    const CommandLine line;
+    Index size = 0, points = 0;
+    bool on = false;
+    line.option("--size", size);
+    line.option("--points", points);
+    line.flag("--on", on);
+    CHECK(read(line, {"--on", "--size", "0"}));
+    CHECK_NOTHROW(line.refuse({"--points"}, "with --on"));
+    CHECK(message_of<Error>([&] {
+            line.refuse({"--points", "--size"}, "with --on");
+          }) == "--size has no effect with --on; leave it out");
+    CHECK_NOTHROW(line.refuse_all_but({"--on", "--size"}, "with --on"));
+    CHECK(message_of<Error>([&] {
+            line.refuse_all_but({"--on", "--points"}, "with --on");
+          }) == "--size has no effect with --on; leave it out");
+  }
+
+  TEST_CASE("the help shows defaults, words and groups") {
+    std::string device = "auto", file;
+    const CommandLine line("Counts.");
+    line.option("--device", device, "where").one_of({"auto", "cpu"}).show_default().group("Places");
+    line.option("--file", file, "what").optional_value("-", "[FILE]");
+    line.footer("That is all.");
+    const std::string help = line.help();
+    CHECK(help.find("Counts.\n") == 0);
+    const std::size_t words = help.find("--device TEXT:{auto,cpu}");
+    CHECK(words != std::string::npos);
+    CHECK(help.find("auto", words + 20) != std::string::npos);
+    CHECK(help.find("--file [FILE]") != std::string::npos);
+    CHECK(help.find("\nPlaces:\n") != std::string::npos);
+    CHECK(help.find("That is all.") != std::string::npos);
+  }
+}

@@ -1,0 +1,138 @@
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/examples/shared/run_folder.h>
+#include <tapeformer/tests/nn/formats/temporary_folder.h>
+#include <tapeformer/tests/reference/support.h>
+
+#include <doctest/doctest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <nlohmann/json.hpp>
+
+#include <filesystem>
+
+using namespace tapeformer;
+
+namespace {
+
+namespace fs = std::filesystem;
+
+bool has(const std::string& text, const std::string& words) { return text.find(words) != std::string::npos; }
+
+std::string refusal(const std::string& folder) {
+  return message_of<DataError>([&] { const RunLock lock(folder); });
+}
+
+/// Another process, which trains in the folder until it is killed.
+class Trainer {
+ public:
+  explicit Trainer(const std::string& folder) {
+    int ends[2];
+    REQUIRE(pipe(ends) == 0);
+    process_ = fork();
+    if (process_ == 0) {
+      const RunLock lock(folder);
+      const bool told = write(ends[1], "x", 1) == 1;
+      while (told) pause();
+      _exit(1);
+    }
+    char x = 0;
+    const bool has_lock = read(ends[0], &x, 1) == 1;
+    close(ends[0]);
+    close(ends[1]);
+    REQUIRE(has_lock);
+  }
+  ~Trainer() { end(); }
+  Trainer(const Trainer&) = delete;
+  Trainer& operator=(const Trainer&) = delete;
+
+  pid_t process() const { return process_; }
+  void end() {
+    if (process_ > 0 && kill(process_, SIGKILL) == 0) waitpid(process_, nullptr, 0);
+    process_ = 0;
+  }
+
+ private:
+  pid_t process_ = 0;
+};
+
+}  // namespace
+
+TEST_SUITE("examples/shared/run_folder") {
+  TEST_CASE("a run folder is for one training at a time, which is named with its process and host") {
+    const TemporaryFolder temporary;
+    const std::string run = temporary.file("run");
+    {
+      const RunLock lock(run);
+      char host[256] = {};
+      gethostname(host, sizeof host - 1);
+      CHECK(refusal(run) == run + ": is being trained in by process " + std::to_string(getpid()) + " on " +
+                                host + "; wait until it has saved and ended, or name another --run folder");
+      CHECK(has(refusal(run + "/"), "is being trained in by process "));
+      CHECK(refusal(temporary.file("other")) == "nothing was thrown");
+    }
+    CHECK(refusal(run) == "nothing was thrown");
+    CHECK(temporary.count() == 0);
+  }
+
+  TEST_CASE("another process keeps its run folder until it ends, even when it is killed") {
+    const TemporaryFolder temporary;
+    const std::string run = temporary.file("run");
+    Trainer trainer(run);
+    CHECK(has(refusal(run), "by process " + std::to_string(trainer.process()) + " on "));
+    trainer.end();
+    CHECK(fs::exists(run + "/training.lock"));  // nobody could remove it
+    CHECK(refusal(run) == "nothing was thrown");
+    CHECK_FALSE(fs::exists(run + "/training.lock"));
+  }
+
+  TEST_CASE("a lock leaves the folders that it made only where something is in them") {
+    const TemporaryFolder temporary;
+    { const RunLock lock(temporary.file("a/b/c/")); }
+    CHECK(temporary.count() == 0);
+    {
+      const RunLock lock(temporary.file("a/b/c"));
+      write_bytes(temporary.file("a/b/c/config.json"), "{}");
+    }
+    CHECK(fs::exists(temporary.file("a/b/c/config.json")));
+    fs::create_directory(temporary.file("mine"));
+    { const RunLock lock(temporary.file("mine")); }
+    CHECK(fs::is_empty(temporary.file("mine")));
+    CHECK(refusal("/dev/null/run") == "/dev/null/run: cannot be made: Not a directory");
+    write_bytes(temporary.file("file"), "");
+    CHECK(has(refusal(temporary.file("file")), "file: cannot be made: "));
+  }
+
+  TEST_CASE("whose lock file was removed leaves another's alone") {
+    const TemporaryFolder temporary;
+    const std::string run = temporary.file("run");
+    auto first = std::make_unique<RunLock>(run);
+    fs::remove(run + "/training.lock");
+    const RunLock second(run);
+    first.reset();
+    CHECK(has(refusal(run), "is being trained in"));
+  }
+
+  TEST_CASE("JSON of a run that is damaged, or goes on behind its end, is refused with its file") {
+    using namespace std::string_literals;
+    const TemporaryFolder temporary;
+    const RunFolder folder(temporary.file(""));
+    const auto said = [&](const std::string& config) {
+      write_bytes(folder.file("config.json"), config);
+      return message_of<CheckpointError>([&] { folder.config(); });
+    };
+    CHECK(said("{}") == "nothing was thrown");
+    CHECK(has(said("{"), "config.json is not JSON: "));
+    CHECK(has(said("{}\0 "s), "config.json is not JSON: it has a NUL byte"));
+    CHECK(has(said(R"({"seed": 1, "seed": 2})"), "config.json has \"seed\" twice"));
+    const auto state = [&](const std::string& text) {
+      save_safetensors(folder.file("checkpoint.safetensors"), {}, {{"state", text}});
+      return message_of<CheckpointError>([&] { folder.checkpoint_state(); });
+    };
+    CHECK(state("{}") == "nothing was thrown");
+    CHECK(has(state("{}\0{}"s), "checkpoint.safetensors: the state is not JSON: it has a NUL byte"));
+    CHECK(has(state(R"({"step": 1, "step": 2})"), "checkpoint.safetensors: the state has \"step\" twice"));
+    write_bytes(folder.file("metrics.jsonl"), "{\"step\":1}\n{\"step\":2}\0\n{\"step\":9}\n{\"st"s);
+    folder.cut_metrics(2);
+    CHECK(read_bytes(folder.file("metrics.jsonl")) == "{\"step\":1}\n");  // of sound lines those up to step 2
+  }
+}

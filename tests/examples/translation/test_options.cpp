@@ -1,0 +1,185 @@
+#include <tapeformer/examples/translation/options.h>
+#include <tapeformer/tests/examples/arguments.h>
+#include <tapeformer/tests/reference/support.h>
+
+#include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
+
+using namespace tapeformer;
+
+namespace {
+
+TranslationOptions parsed(const std::vector<std::string>& arguments) {
+  TranslationOptions options;
+  const CommandLine line;
+  options.add_to(line);
+  read(line, arguments);
+  return options;
+}
+
+std::string refusal(const std::vector<std::string>& arguments) {
+  return message_of<Error>([&] { parsed(arguments).check(); });
+}
+
+}  // namespace
+
+TEST_SUITE("examples/translation/options") {
+  TEST_CASE("each kind of attention is a flag away, and reaches the model") {
+    for (const char* kind : {"mha", "gqa", "mqa", "mla", "additive"}) {
+      const TranslationOptions options = parsed({"--attention", kind});
+      CHECK_NOTHROW(options.check());
+      CHECK(name_of(options.model_config(10, 10).layer.attention) == std::string(kind));
+    }
+    const auto grouped =
+        parsed({"--attention", "gqa", "--heads", "8", "--groups", "2", "--positions", "rotary"});
+    CHECK_NOTHROW(grouped.check());
+    CHECK(grouped.model_config(10, 10).layer.groups == 2);
+    CHECK(grouped.model_config(10, 10).positions == PositionKind::rotary);
+    const auto latent = parsed({"--attention", "mla", "--latent-width", "48", "--positions", "rotary"});
+    CHECK_NOTHROW(latent.check());
+    CHECK(latent.model_config(10, 10).layer.latent_width == 48);
+    CHECK(parsed({}).model_config(10, 10).layer.attention == AttentionKind::multi_head);
+    CHECK(parsed({}).model_config(10, 10).layer.packed);
+  }
+
+  TEST_CASE("what makes no sense together is refused by the options' names") {
+    CHECK(refusal({"--attention", "linear"}) ==
+          "[attention] the kind must be one of mha, gqa, mqa, mla, additive; got linear");
+    CHECK(refusal({"--attention", "additive", "--positions", "rotary"})
+              .find("--positions rotary turns the vectors whose products are the scores") == 0);
+    CHECK(refusal({"--groups", "2"}) == "--groups needs --attention gqa");
+    CHECK(refusal({"--attention", "mqa", "--latent-width", "8"}) == "--latent-width needs --attention mla");
+    CHECK(refusal({"--attention", "gqa", "--groups", "3"}) ==
+          "[attention] heads must be a multiple of groups; got attention=gqa, heads=4, groups=3");
+    CHECK(refusal({"--width", "36", "--heads", "4", "--positions", "rotary"}).find("components=9") !=
+          std::string::npos);
+    CHECK(refusal({"--positions", "relative"}) ==
+          "[positions] the kind must be sinusoidal, learned or rotary; got relative");
+  }
+
+  TEST_CASE("an option that would change nothing is refused by its name") {
+    const auto refused = [](const std::vector<std::string>& arguments) {
+      return message_of<Error>([&] {
+        TranslationOptions options;
+        const CommandLine line;
+        options.add_to(line);
+        read(line, arguments);
+        options.refuse_ignored(line);
+      });
+    };
+    const auto message = [](const std::string& option, const std::string& when) {
+      return option + " has no effect " + when + "; leave it out";
+    };
+    CHECK(refused({"--max-words", "9"}) == message("--max-words", "on the built-in corpus"));
+    CHECK(refused({"--pairs", "p", "--grammar-pairs", "9"}) ==
+          message("--grammar-pairs", "with a text of your own"));
+    CHECK(refused({"--pairs", "p", "--validation-pairs", "v", "--held-out", "9"}) ==
+          message("--held-out", "with validation files, beside which nothing is held out"));
+    for (const std::string option : {"--tokenizer", "--vocabulary"}) {
+      const std::string value = option == "--tokenizer" ? "bpe" : "300";
+      CHECK(refused({"--source-model", "m", "--target-model", "m", option, value}) ==
+            message(option, "with SentencePiece models"));
+      CHECK(refused({"--source-model", "m", "--target-model", "m", "--shared-vocabulary", option, value}) ==
+            message(option, "with SentencePiece models"));
+      CHECK(refused({"--source-model", "m", option, value}) == "nothing was thrown");
+    }
+    CHECK(refused({"--schedule", "constant", "--minimum-learning-rate", "0"}) ==
+          message("--minimum-learning-rate", "with --schedule constant"));
+    CHECK(refused({"--pairs", "p", "--max-words", "9", "--held-out", "9", "--vocabulary", "300"}) ==
+          "nothing was thrown");
+  }
+
+  TEST_CASE(
+      "validation and test files of one's own are two files or one, and belong to a text of one's own") {
+    CHECK(refusal({"--pairs", "p", "--validation-pairs", "v", "--test-source", "s", "--test-target", "t"}) ==
+          "nothing was thrown");
+    CHECK(refusal({"--pairs", "p", "--validation-source", "v"}) ==
+          "--validation-source and --validation-target go together");
+    CHECK(refusal({"--pairs", "p", "--source", "s", "--target", "t"}) ==
+          "--pairs excludes --source and --target");
+    CHECK(refusal({"--validation-pairs", "v"}).find("validation files of your own need a text") == 0);
+    CHECK(refusal({"--pairs", "p", "--test-pairs", "t"}).find("test files need validation files") == 0);
+    CHECK(refusal({"--source", "s", "--target", "t", "--swap"}) == "--swap needs --pairs");
+    CHECK(refusal({"--pairs", "-"}).find("a training reads its text again when it resumes") == 0);
+    CHECK(refusal({"--pairs", "p", "--validation-source", "-", "--validation-target", "t"})
+              .find("a training reads its text again") == 0);
+    TranslationOptions options = parsed({"--pairs", "p", "--validation-pairs", "v", "--test-source", "s"});
+    options.make_paths_absolute();
+    for (const std::string& path : {options.text.pairs, options.validation.pairs, options.test.source})
+      CHECK(path[0] == '/');
+  }
+
+  TEST_CASE("2000 sentences are held out, or a tenth where that is less, unless somebody asks for others") {
+    const TranslationOptions asked = parsed({"--held-out", "50"}), unasked = parsed({});
+    CHECK(asked.sentences_held_out(100) == 50);
+    CHECK(unasked.sentences_held_out(1'000'000) == 2000);
+    CHECK(unasked.sentences_held_out(20'000) == 2000);
+    CHECK(unasked.sentences_held_out(3000) == 300);
+    CHECK(unasked.sentences_held_out(5) == 2);
+    CHECK(refusal({"--held-out", "0"}) == "nothing was thrown");
+    for (const std::string few : {"1", "-1"})
+      CHECK(refusal({"--held-out", few}).find("--held-out must be at least 2") == 0);
+  }
+
+  TEST_CASE("options survive JSON, and those of older runs, which name no attention, are multi-head") {
+    const TranslationOptions options = parsed({"--attention", "gqa", "--groups", "2", "--positions", "rotary",
+                                               "--steps", "7", "--recompute-layers"});
+    nlohmann::ordered_json json = options;
+    const auto read = json.get<TranslationOptions>();
+    CHECK(nlohmann::ordered_json(read) == json);
+    CHECK(read.attention == "gqa");
+    CHECK(read.groups == 2);
+    CHECK(read.training.recompute_layers);
+    for (const char* name :
+         {"attention", "groups", "latent_width", "recompute_layers", "validation_pairs", "validation_source",
+          "validation_target", "test_pairs", "test_source", "test_target"}) {
+      json.erase(name);
+    }
+    const auto older = json.get<TranslationOptions>();
+    CHECK(older.attention == "mha");
+    CHECK(older.groups == 0);
+    CHECK_FALSE(older.training.recompute_layers);
+    CHECK(older.training.steps == 7);
+    json.erase("steps");
+    CHECK_THROWS_AS(json.get<TranslationOptions>(), nlohmann::json::exception);
+  }
+
+  TEST_CASE("fine-tuning takes model and vocabularies of the run, and refuses what says otherwise") {
+    const TranslationOptions trained = parsed(
+        {"--width",     "48",        "--heads",      "3",       "--attention",     "gqa", "--groups",  "1",
+         "--tokenizer", "character", "--vocabulary", "77",      "--max-length",    "33",  "--dropout", "0.4",
+         "--steps",     "9",         "--pairs",      "old.tsv", "--learning-rate", "0.5"});
+    const auto tuned = [&](std::vector<std::string> arguments) {
+      arguments.insert(arguments.end(), {"--from", "runs/old"});
+      TranslationOptions options;
+      const CommandLine line;
+      options.add_to(line);
+      read(line, arguments);
+      take_fine_tuned(options, trained, line);
+      return options;
+    };
+    const TranslationOptions options = tuned({"--pairs", "new.tsv", "--width", "48", "--dropout", "0.2"});
+    CHECK(options.from == "runs/old");
+    CHECK(options.width == 48);
+    CHECK(options.heads == 3);
+    CHECK(options.groups == 1);
+    CHECK(options.attention == "gqa");
+    CHECK(options.tokenizer == "character");
+    CHECK(options.vocabulary == 77);
+    CHECK(options.max_length == 33);
+    CHECK(options.dropout == 0.2);
+    CHECK(tuned({}).dropout == TranslationOptions().dropout);
+    CHECK(options.text.pairs == "new.tsv");
+    CHECK(options.training.steps == TranslationOptions().training.steps);
+    CHECK(options.training.learning_rate == TranslationOptions().training.learning_rate);
+    CHECK_NOTHROW(options.check());
+    CHECK(message_of<Error>([&] {
+            tuned({"--width", "64"});
+          }) == "--width 64 contradicts --from runs/old, which has 48");
+    CHECK(message_of<Error>([&] {
+            tuned({"--tokenizer", "bpe"});
+          }) == "--tokenizer \"bpe\" contradicts --from runs/old, which has \"character\"");
+    CHECK(message_of<Error>([&] { tuned({"--post-norm"}); }) ==
+          "--post-norm true contradicts --from runs/old, which has false");
+  }
+}

@@ -1,0 +1,120 @@
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/nn/formats/checkpoint.h>
+#include <tapeformer/nn/linear.h>
+#include <tapeformer/tests/nn/formats/temporary_folder.h>
+#include <tapeformer/tests/nn/module_case.h>
+
+#include <doctest/doctest.h>
+
+#include <limits>
+
+using namespace tapeformer;
+
+namespace {
+
+struct Net : Module {
+  Net(Index hidden, Generator& random)
+      : scale(Tensor::full({2}, 0.25)),
+        up({3, hidden, true, {}}, random),
+        down({hidden, 3, false, {}}, random),
+        tied({3, hidden, false, {}}, random) {
+    tied.weight() = up.weight();
+  }
+  void visit(ParameterVisitor& visitor) override {
+    visitor.buffer("scale", scale);
+    visitor.child("up", up);
+    visitor.child("down", down);
+    visitor.child("tied", tied);
+  }
+  Tensor scale;
+  Linear up, down, tied;
+};
+
+Net net_of(Index hidden, std::uint64_t seed) {
+  Generator random(seed);
+  return Net(hidden, random);
+}
+
+}  // namespace
+
+TEST_SUITE("nn/formats/checkpoint") {
+  TEST_CASE("weights are parameters by path, a tied one once, and no buffers") {
+    Net net = net_of(4, 1);
+    std::vector<std::string> names;
+    for (const auto& [name, value] : weights_of(net)) names.push_back(name);
+    CHECK(names == std::vector<std::string>{"up.weight", "up.bias", "down.weight"});
+  }
+
+  TEST_CASE("what was saved loads bit for bit, special values included") {
+    const TemporaryFolder folder;
+    for (const DType type : {DType::f32, DType::f64}) {
+      Net net = net_of(4, 1), other = net_of(4, 2);
+      net.to(type);
+      other.to(type);
+      const Tensor bias = net.up.bias().value();
+      const Tensor special = values({-0.0, std::numeric_limits<double>::infinity(), 1e-42, std::nan("")});
+      bias.copy_from(special.to(type));
+      save_weights(folder.file("weights"), net);
+      load_weights(folder.file("weights"), other);
+      const auto expected = weights_of(net), found = weights_of(other);
+      REQUIRE(found.size() == expected.size());
+      for (std::size_t i = 0; i < found.size(); ++i) CHECK(same_bits(found[i].second, expected[i].second));
+      CHECK(other.tied.weight() == other.up.weight());
+    }
+    CHECK(folder.count() == 1);
+  }
+
+  TEST_CASE("loading converts to the precision of the model") {
+    const TemporaryFolder folder;
+    Net net = net_of(4, 1), other = net_of(4, 2);
+    other.to(DType::f64);
+    save_weights(folder.file("weights"), net);
+    load_weights(folder.file("weights"), other);
+    CHECK(other.up.weight().value().dtype() == DType::f64);
+    CHECK(absolute_error(other.up.weight().value(), net.up.weight().value()) == 0);
+  }
+
+  TEST_CASE("weights load from a part of a file by prefix") {
+    const TemporaryFolder folder;
+    Net net = net_of(4, 1), other = net_of(4, 2);
+    NamedTensors tensors = {{"step", Tensor::scalar(3)}};
+    for (const auto& [name, value] : weights_of(net)) tensors.emplace_back("model." + name, value);
+    save_safetensors(folder.file("checkpoint"), tensors);
+    load_weights(SafetensorsFile::open(folder.file("checkpoint")), "model.", other);
+    CHECK(same_bits(other.down.weight().value(), net.down.weight().value()));
+  }
+
+  TEST_CASE("a mismatch names every tensor that does not fit, and changes nothing") {
+    const TemporaryFolder folder;
+    Net net = net_of(4, 1);
+    const NamedTensors tensors = {{"up.weight", Tensor::zeros({5, 3})},
+                                  {"up.bias", Tensor::zeros({4})},
+                                  {"scale", Tensor::zeros({2})},
+                                  {"sideways.weight", Tensor::zeros({1})}};
+    save_safetensors(folder.file("weights"), tensors);
+    const Tensor before = net.up.bias().value().clone();
+    const std::string message =
+        message_of<CheckpointError>([&] { load_weights(folder.file("weights"), net); });
+    CHECK(message == folder.file("weights") +
+                         ": the weights do not fit the model:"
+                         "\n  up.weight is f32[5,3] in the file and [4,3] in the model"
+                         "\n  down.weight is missing"
+                         "\n  scale is not in the model"
+                         "\n  sideways.weight is not in the model");
+    CHECK(same_bits(net.up.bias().value(), before));
+    CHECK(net.scale.at(0) == 0.25);
+  }
+
+  TEST_CASE("a missing or damaged file is refused by name") {
+    const TemporaryFolder folder;
+    Net net = net_of(4, 1);
+    const auto refused = [&] {
+      return message_of<CheckpointError>([&] { load_weights(folder.file("weights"), net); });
+    };
+    CHECK(refused().find(folder.file("weights")) != std::string::npos);
+    save_weights(folder.file("weights"), net);
+    const std::string bytes = read_bytes(folder.file("weights"));
+    write_bytes(folder.file("weights"), bytes.substr(0, bytes.size() - 5));
+    CHECK(refused().find(folder.file("weights")) != std::string::npos);
+  }
+}

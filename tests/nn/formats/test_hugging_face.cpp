@@ -1,0 +1,351 @@
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/tape.h>
+#include <tapeformer/nn/formats/hugging_face.h>
+#include <tapeformer/nn/formats/safetensors_folder.h>
+#include <tapeformer/optim/adamw.h>
+#include <tapeformer/tests/nn/formats/temporary_folder.h>
+#include <tapeformer/tests/reference/golden.h>
+#include <tapeformer/tests/reference/sanitized.h>
+
+#include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cstdlib>
+
+using namespace tapeformer;
+
+namespace {
+
+const std::vector<std::string> kCases{"gpt2", "gpt2_half", "llama", "llama_bfloat", "llama_equal_heads"};
+
+std::string folder_of(const std::string& name) {
+  return TAPEFORMER_SOURCE_DIR "/tests/golden/hugging_face/" + name;
+}
+
+DecoderOnly loaded(const std::string& name, DType type) {
+  DecoderOnly model = load_hugging_face(folder_of(name));
+  model.to(type);
+  return model;
+}
+
+/// A copy of a golden folder, to be spoilt.
+struct Copy : TemporaryFolder {
+  explicit Copy(const std::string& name) {
+    std::filesystem::copy(folder_of(name), folder());
+    for (const auto& entry : std::filesystem::directory_iterator(folder())) {
+      std::filesystem::permissions(entry, std::filesystem::perms::owner_all);
+    }
+  }
+  std::string folder() const { return std::filesystem::path(file("x")).parent_path(); }
+  /// What is said about it, without the folder's path.
+  std::string refusal() const {
+    const std::string said = message_of<CheckpointError>([&] { load_hugging_face(folder()); });
+    return said.compare(0, folder().size(), folder()) == 0 ? said.substr(folder().size()) : said;
+  }
+  void replace(const std::string& name, const std::string& from, const std::string& to) const {
+    std::string text = read_bytes(file(name));
+    REQUIRE(text.find(from) != std::string::npos);
+    write_bytes(file(name), text.replace(text.find(from), from.size(), to));
+  }
+  /// Writes model.safetensors anew: change(tensors) first.
+  template <class F>
+  void rewrite(const F& change) const {
+    std::vector<std::pair<std::string, Tensor>> tensors;
+    {
+      const SafetensorsFolder files = SafetensorsFolder::open(folder());
+      for (const std::string& name : files.names()) tensors.emplace_back(name, files.tensor(name));
+    }
+    change(tensors);
+    save_safetensors(file("model.safetensors"), tensors);
+  }
+};
+
+using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
+
+/// Exports to a folder that stays if TAPEFORMER_EXPORT_FOLDER names one, for tests/golden/check_export.py.
+struct Export : TemporaryFolder {
+  explicit Export(const std::string& name) {
+    const char* const kept = std::getenv("TAPEFORMER_EXPORT_FOLDER");
+    folder = kept != nullptr ? std::string(kept) + "/" + name : file(name);
+    std::filesystem::create_directories(folder);
+  }
+  std::string folder;
+};
+
+}  // namespace
+
+TEST_SUITE("nn/formats/hugging_face") {
+  TEST_CASE("logits are those of transformers") {
+    const Golden golden("hugging_face");
+    for (const std::string& name : kCases) {
+      INFO(name);
+      const Tensor ids = golden.tensor(name, "ids");
+      CHECK(absolute_error(loaded(name, DType::f64)(ids), golden.tensor(name, "logits")) < 1e-12);
+      CHECK(times_error_of_pytorch(golden, name, "logits", loaded(name, DType::f32)(ids)) <= 3);
+    }
+  }
+
+  TEST_CASE("ten losses of fine-tuning are those of transformers") {
+    const Golden golden("hugging_face");
+    for (const std::string& name : kCases) {
+      const auto options = golden.options(name);
+      AdamWConfig adamw;
+      adamw.beta1 = options.at("beta1"), adamw.beta2 = options.at("beta2");
+      adamw.epsilon = options.at("adam_epsilon"), adamw.weight_decay = options.at("weight_decay");
+      for (const DType type : {DType::f64, DType::f32}) {
+        INFO(name, " in ", std::string(name_of(type)));
+        DecoderOnly model = loaded(name, type);
+        AdamW optimizer(model.parameters(), adamw);
+        const Tensor batches = golden.tensor(name, "batches"),
+                     losses = golden.tensor(name, type == DType::f64 ? "losses" : "losses_f32");
+        const Index steps = batches.size(0), B = batches.size(1), T = batches.size(2) - 1;
+        const auto tokens = [&](Index step, Index first) {  // [B, T], beginning with the rows' token `first`
+          const Tensor ids = Tensor::empty({B, T}, DType::i32);
+          for (Index b = 0; b < B; ++b) {
+            std::copy_n(batches.data<std::int32_t>() + (step * B + b) * (T + 1) + first, T,
+                        ids.data<std::int32_t>() + b * T);
+          }
+          return ids;
+        };
+        double worst = 0;
+        for (Index i = 0; i < steps; ++i) {
+          optimizer.clear_gradients();
+          Tape tape;
+          const Tensor loss = model.loss(tokens(i, 0), tokens(i, 1));
+          tape.backward(loss);
+          optimizer.step(options.at("learning_rate"));
+          worst = std::max(worst, std::abs(loss.item() - losses.at(i)));
+        }
+        CHECK(worst < (type == DType::f64 ? 1e-11 : 1e-5));
+      }
+    }
+  }
+
+  TEST_CASE("an export has the original's tensors bit for bit, and its model") {
+    for (const std::string& name : kCases) {
+      INFO(name);
+      const Export exported(name);
+      DecoderOnly model = load_hugging_face(folder_of(name));
+      save_hugging_face(exported.folder, model);
+      const SafetensorsFolder before = SafetensorsFolder::open(folder_of(name)),
+                              after = SafetensorsFolder::open(exported.folder);
+      REQUIRE(after.names() == before.names());
+      for (const std::string& tensor : before.names()) {
+        INFO(tensor);
+        const Tensor a = after.tensor(tensor), b = before.tensor(tensor);
+        REQUIRE(a.describe() == b.describe());
+        CHECK(std::memcmp(a.raw(), b.raw(), static_cast<std::size_t>(a.bytes())) == 0);
+      }
+      CHECK(load_hugging_face(exported.folder).config().to_json() == model.config().to_json());
+      CHECK(SafetensorsFile::open(exported.folder + "/model.safetensors").metadata().at("format") == "pt");
+    }
+  }
+
+  TEST_CASE("models of our own come back from an export with the same logits") {
+    DecoderOnlyConfig gpt;
+    gpt.vocabulary = 13, gpt.context = 8, gpt.layers = 2, gpt.width = 12, gpt.heads = 3;
+    gpt.attention_bias = gpt.feed_forward_bias = gpt.norm_bias = false;  // an export has zeros for them
+    DecoderOnlyConfig llama = gpt;
+    llama.attention = AttentionKind::grouped_query;
+    llama.heads = 6, llama.groups = 2, llama.head_width = 4;
+    llama.norm = NormKind::rms, llama.gated = true, llama.activation = Unary::silu;
+    llama.positions = PositionKind::rotary;  // interleaved, which an export is not
+    llama.attention_bias = true;
+    llama.rotations.factor = 2;
+    Generator random(5);
+    const Tensor ids = Tensor::from<std::int32_t>({1, 12, 3, 0, 5, 6, 7, 2, 9, 10, 11, 4}, {2, 6});
+    for (const DecoderOnlyConfig& config : {gpt, llama}) {
+      const std::string name = config.gated ? "own_llama" : "own_gpt";
+      INFO(name);
+      DecoderOnly model(config, random);
+      for (Parameter& parameter : model.parameters()) random.fill_normal(parameter.value(), 0, 0.3);
+      model.eval();
+      const Export exported(name);
+      save_hugging_face(exported.folder, model, {3, 12});
+      CHECK(is_hugging_face(exported.folder));
+      const std::string json = read_bytes(exported.folder + "/config.json");
+      CHECK(json.find("\"bos_token_id\": 3,") != std::string::npos);
+      CHECK(json.find("\"eos_token_id\": 12,") != std::string::npos);
+      const Tensor logits = model(ids);
+      CHECK(relative_error(load_hugging_face(exported.folder)(ids), logits) < 1e-6);
+      save_safetensors(exported.folder + "/logits.safetensors", {{"ids", ids}, {"logits", logits}});
+      model.to(DType::f64);
+      std::filesystem::create_directory(exported.file("double"));
+      save_hugging_face(exported.file("double"), model);
+      const SafetensorsFolder wide = SafetensorsFolder::open(exported.file("double"));
+      for (const std::string& tensor : wide.names()) CHECK(wide.file(tensor).dtype(tensor) == "F64");
+      CHECK(relative_error(load_hugging_face(exported.file("double"))(ids), logits) < 1e-6);
+    }
+  }
+
+  TEST_CASE(
+      "a model that was saved without its head has no prefix, and buffers of old versions are passed over") {
+    const Golden golden("hugging_face");
+    const Copy copy("gpt2");
+    copy.rewrite([](NamedTensors& tensors) {
+      for (auto& [name, value] : tensors) name = name.substr(std::string("transformer.").size());
+      tensors.emplace_back("h.0.attn.bias", Tensor::zeros({1, 1, 11, 11}));
+      tensors.emplace_back("h.1.attn.masked_bias", Tensor::scalar(-1e4));
+    });
+    const Tensor ids = golden.tensor("gpt2", "ids");
+    CHECK(times_error_of_pytorch(golden, "gpt2", "logits", load_hugging_face(copy.folder())(ids)) <= 3);
+  }
+
+  TEST_CASE("a tied head may be there if it is the embedding") {
+    const Copy copy("gpt2");
+    copy.rewrite([](NamedTensors& tensors) {
+      for (const auto& [name, value] : NamedTensors(tensors)) {
+        if (name == "transformer.wte.weight") tensors.emplace_back("lm_head.weight", value);
+      }
+    });
+    CHECK(copy.refusal() == "nothing was thrown");
+    copy.rewrite([](NamedTensors& tensors) {
+      for (auto& [name, value] : tensors) {
+        if (name == "lm_head.weight") value.data<float>()[5] += 1;
+      }
+    });
+    CHECK(
+        copy.refusal() ==
+        "/model.safetensors: lm_head.weight differs from transformer.wte.weight, to which the configuration "
+        "ties it; try tie_word_embeddings=false");
+    copy.replace("config.json", "\"tie_word_embeddings\": true", "\"tie_word_embeddings\": false");
+    CHECK(copy.refusal() == "nothing was thrown");
+  }
+
+  TEST_CASE("tensors that are missing, superfluous, of another shape or type are named") {
+    const Copy copy("gpt2");
+    copy.rewrite([](NamedTensors& tensors) {
+      for (auto& [name, value] : tensors) {
+        if (name == "transformer.h.1.ln_2.bias") name = "transformer.h.1.ln_3.bias";
+        if (name == "transformer.wpe.weight") value = Tensor::zeros({12, 12});
+        if (name == "transformer.ln_f.bias") value = Tensor::zeros({12}, DType::i32);
+      }
+    });
+    CHECK(copy.refusal() ==
+          "/model.safetensors: the weights do not fit the model:\n"
+          "  transformer.wpe.weight is [12,12] in the file and [11,12] in the model\n"
+          "  transformer.h.1.ln_2.bias is missing\n"
+          "  transformer.ln_f.bias is of type I32, not of a floating one\n"
+          "  transformer.h.1.ln_3.bias is not in the model");
+    const Copy shards("llama");
+    shards.replace("config.json", "\"num_hidden_layers\": 2", "\"num_hidden_layers\": 3");
+    CHECK(shards.refusal().find("/model.safetensors.index.json: the weights do not fit the model:\n"
+                                "  model.layers.2.input_layernorm.weight is missing\n") == 0);
+    shards.replace("config.json", "\"num_hidden_layers\": 3", "\"num_hidden_layers\": 2147483647");
+    CHECK(shards.refusal() == "/model.safetensors.index.json: has too few tensors for 2147483647 layers");
+    const Copy sizes("llama");
+    sizes.replace("config.json", "\"intermediate_size\": 22", "\"intermediate_size\": 2147483647");
+    CHECK(sizes.refusal().find(
+              "model.layers.0.mlp.gate_proj.weight is [22,18] in the file and [2147483647,18] in "
+              "the model") != std::string::npos);
+    CHECK(sizes.refusal().find("\n  and ") == std::string::npos);
+    const Copy heads("llama_equal_heads");
+    const auto huge = [&](const std::string& name) {
+      const std::size_t at = read_bytes(heads.file("config.json")).find("\"" + name + "\": ");
+      REQUIRE(at != std::string::npos);
+      std::string text = read_bytes(heads.file("config.json"));
+      const std::size_t end = text.find_first_of(",\n", at);
+      write_bytes(heads.file("config.json"), text.replace(at, end - at, "\"" + name + "\": 2147483646"));
+    };
+    for (const char* const name : {"hidden_size", "num_attention_heads", "num_key_value_heads", "head_dim"}) {
+      huge(name);
+    }
+    CHECK(heads.refusal().find(
+              "the weights do not fit the model: [shape] a tensor has less than 2^60 elements") !=
+          std::string::npos);
+    CHECK(heads.refusal().find("/model") == 0);
+    sizes.replace("config.json", "\"hidden_size\": 18", "\"hidden_size\": 36");
+    CHECK(sizes.refusal().find("\n  and 11 more") != std::string::npos);
+  }
+
+  TEST_CASE("biases without their field in the configuration are not dropped in silence") {
+    const Copy copy("llama_bfloat");
+    copy.replace("config.json", "\"attention_bias\": true", "\"attention_bias\": false");
+    CHECK(copy.refusal().find("model.layers.0.self_attn.k_proj.bias is not in the model") !=
+          std::string::npos);
+  }
+
+  TEST_CASE("damaged folders are refused, the file named") {
+    const Copy copy("gpt2");
+    copy.replace("config.json", "\"scale_attn_weights\": true", "\"scale_attn_weights\": false");
+    CHECK(copy.refusal() ==
+          "/config.json: scale_attn_weights = false changes the arithmetic and is not implemented");
+    write_bytes(copy.file("config.json"), "{}");
+    CHECK(copy.refusal() == "/config.json: model_type is missing");
+    std::filesystem::remove(copy.file("config.json"));
+    CHECK(copy.refusal() == "/config.json: cannot be read: No such file or directory");
+    const Copy other("gpt2");
+    std::filesystem::resize_file(other.file("model.safetensors"), 5000);
+    CHECK(other.refusal().find("/model.safetensors: is damaged: ") == 0);
+    std::filesystem::remove(other.file("model.safetensors"));
+    CHECK(other.refusal() == ": has neither model.safetensors nor model.safetensors.index.json");
+  }
+
+  TEST_CASE("no change or loss of a byte of a configuration, an index or a header is fatal") {
+    if (default_device().is_cuda()) return;  // nothing of it depends on the device
+    const Golden golden("hugging_face");
+    for (const auto& broken : {std::pair("gpt2", "config.json"), std::pair("llama", "config.json"),
+                               std::pair("llama", "model.safetensors.index.json"),
+                               std::pair("llama", "model-00004-of-00004.safetensors")}) {
+      const std::string file = broken.second;
+      const Copy copy(broken.first);
+      const std::string bytes = read_bytes(copy.file(file));
+      const std::size_t size = std::min<std::size_t>(bytes.size(), 1000);
+      Index loaded = 0;
+      const auto attempt = [&](const std::string& changed) {
+        write_bytes(copy.file(file), changed);
+        const std::string said = copy.refusal();  // whatever it says, it comes back
+        CHECK(said.find("another type") != 0);
+        loaded += said == "nothing was thrown";
+      };
+      const std::string replacements = std::string("\0\"}9-x\x80", 7);
+      for (std::size_t at = 0; at < size; at += 3 * size / fewer_if_sanitized(size)) {
+        std::string changed = bytes;
+        changed[at] = replacements[at % replacements.size()];
+        attempt(changed);
+        attempt(bytes.substr(0, at));
+        attempt(bytes.substr(0, at) + bytes.substr(at + 1));
+      }
+      attempt(bytes);
+      CHECK(loaded > 0);
+    }
+  }
+
+  TEST_CASE("whose a folder is") {
+    const TemporaryFolder folder;
+    const std::string path = std::filesystem::path(folder.file("x")).parent_path();
+    const auto refusal = [&] { return message_of<CheckpointError>([&] { is_hugging_face(path); }); };
+    CHECK(is_hugging_face(folder_of("llama")));
+    CHECK(refusal() == path + "/config.json: cannot be read: No such file or directory");
+    write_bytes(folder.file("params.json"), "{}");
+    CHECK(is_hugging_face(path));
+    DecoderOnlyConfig config;
+    config.vocabulary = 3;
+    write_bytes(folder.file("config.json"), config.to_json());
+    CHECK_FALSE(is_hugging_face(path));
+    write_bytes(folder.file("config.json"), "{}");
+    CHECK(refusal() ==
+          path + "/config.json: has neither model_type, as of transformers, nor model, as of ours");
+    write_bytes(folder.file("config.json"), "{");
+    CHECK(refusal().find(path + "/config.json: the configuration is not JSON: ") == 0);
+  }
+
+  TEST_CASE("what transformers cannot express, and what cannot be written, is not exported") {
+    const TemporaryFolder folder;
+    DecoderOnlyConfig config;
+    config.vocabulary = 3, config.layers = 1, config.width = 8;
+    config.head_bias = true;
+    Generator random(1);
+    DecoderOnly biased(config, random);
+    const std::string path = folder.file("none");
+    CHECK(message_of<CheckpointError>([&] { save_hugging_face(path, biased); }) ==
+          path +
+              ": transformers' gpt2, which has layer norm as this model has, cannot express head_bias=true");
+    config.head_bias = false;
+    DecoderOnly model(config, random);
+    CHECK(message_of<CheckpointError>([&] {
+            save_hugging_face(path, model);
+          }).find(path + "/model.safetensors") == 0);
+  }
+}

@@ -1,0 +1,334 @@
+#include <doctest/doctest.h>
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/nn/formats/safetensors.h>
+#include <tapeformer/tests/nn/formats/temporary_folder.h>
+
+#include <cmath>
+
+using namespace tapeformer;
+
+namespace {
+
+std::string with_length(const std::string& header, const std::string& data, std::uint64_t length) {
+  std::string bytes;
+  for (int i = 0; i < 8; ++i) bytes += static_cast<char>(length >> (8 * i) & 255);
+  return bytes + header + data;
+}
+
+std::string safetensors(const std::string& header, const std::string& data) {
+  return with_length(header, data, header.size());
+}
+
+std::string entry(const std::string& name, const std::string& dtype, const std::string& shape,
+                  const std::string& offsets) {
+  return "\"" + name + "\":{\"dtype\":\"" + dtype + "\",\"shape\":" + shape + ",\"data_offsets\":" + offsets +
+         "}";
+}
+
+/// What is said about a file of these bytes, without its path.
+std::string refusal(const std::string& bytes) {
+  const TemporaryFolder folder;
+  const std::string path = folder.file("x");
+  write_bytes(path, bytes);
+  try {
+    SafetensorsFile::open(path);
+  } catch (const CheckpointError& error) {
+    const std::string what = error.what();
+    return what.compare(0, path.size() + 2, path + ": ") == 0 ? what.substr(path.size() + 2)
+                                                              : "no path: " + what;
+  }
+  return "was accepted";
+}
+
+/// As refusal(), for one tensor "w" and this many bytes of data.
+std::string refusal(const std::string& dtype, const std::string& shape, const std::string& offsets,
+                    std::size_t data) {
+  return refusal(safetensors("{" + entry("w", dtype, shape, offsets) + "}", std::string(data, '\0')));
+}
+
+/// The tensor "w" of a file with this data.
+Tensor read_one(const std::string& dtype, const std::string& shape, const std::string& data) {
+  const TemporaryFolder folder;
+  const std::string offsets = "[0," + std::to_string(data.size()) + "]";
+  write_bytes(folder.file("x"), safetensors("{" + entry("w", dtype, shape, offsets) + "}", data));
+  return SafetensorsFile::open(folder.file("x")).tensor("w");
+}
+
+template <class T>
+std::string bytes_of_values(const std::vector<T>& values) {
+  return std::string(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T));
+}
+
+}  // namespace
+
+TEST_SUITE("nn/formats/safetensors") {
+  TEST_CASE("tensors of every type and the metadata come back as they were saved") {
+    const TemporaryFolder folder;
+    const std::vector<std::pair<std::string, Tensor>> tensors{
+        {"mask", Tensor::from<bool>({true, false, true})},
+        {"encoder.0.weight", Tensor::from<float>({1.5, -2, 3, 0, 5, 6}, {2, 3})},
+        {"ids \"quoted\" é", Tensor::from<std::int32_t>({-7, 2147483647})},
+        {"exact", Tensor::from<double>({0.1, -1e300})},
+        {"scalar", Tensor::scalar(4)},
+        {"empty", Tensor::zeros({0, 5})}};
+    const std::map<std::string, std::string> metadata{{"step", "12"}, {"note", "line\nbreak"}};
+    save_safetensors(folder.file("w"), tensors, metadata);
+    const SafetensorsFile file = SafetensorsFile::open(folder.file("w"));
+    CHECK(file.metadata() == metadata);
+    CHECK(file.names() == std::vector<std::string>{"exact", "encoder.0.weight", "ids \"quoted\" é", "scalar",
+                                                   "empty", "mask"});
+    for (const auto& [name, x] : tensors) {
+      REQUIRE(file.contains(name));
+      const Tensor y = file.tensor(name);
+      CHECK(y.describe() == x.describe());
+      CHECK(std::memcmp(y.raw(), x.raw(), static_cast<std::size_t>(x.bytes())) == 0);
+    }
+    CHECK(folder.count() == 1);
+    CHECK_FALSE(file.contains("decoder"));
+    CHECK_THROWS_WITH_AS(file.tensor("decoder"), (folder.file("w") + ": has no tensor 'decoder'").c_str(),
+                         CheckpointError);
+  }
+
+  TEST_CASE("the bytes are those of the format, and the same each time") {
+    const TemporaryFolder folder;
+    const auto save = [&](const std::string& name) {
+      save_safetensors(folder.file(name),
+                       {{"b", Tensor::from<bool>({true})}, {"a", Tensor::from<float>({2})}}, {{"k", "v"}});
+      return read_bytes(folder.file(name));
+    };
+    // The checksum: (sum ^ word) * 0x9e3779b97f4a7c15, sum ^= sum >> 29, for each tensor's 8-byte words.
+    std::string header = R"({"__metadata__":{"k":"v","checksum":"12630472937243708945"},)"
+                         R"("a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},)"
+                         R"("b":{"dtype":"BOOL","shape":[1],"data_offsets":[4,5]}})";
+    header.resize((header.size() + 7) / 8 * 8, ' ');
+    CHECK(save("one") == safetensors(header, std::string("\0\0\0\x40\1", 5)));
+    CHECK(save("one") == save("two"));
+  }
+
+  TEST_CASE("an empty file of no tensors is a valid one") {
+    const TemporaryFolder folder;
+    save_safetensors(folder.file("w"), {});
+    CHECK(SafetensorsFile::open(folder.file("w")).names().empty());
+  }
+
+  TEST_CASE("a tensor outlives the file it came from") {
+    const TemporaryFolder folder;
+    save_safetensors(folder.file("w"), {{"a", Tensor::from<float>({1, 2})}});
+    const Tensor a = SafetensorsFile::open(folder.file("w")).tensor("a");
+    save_safetensors(folder.file("w"), {});
+    CHECK(a.to_vector<float>() == std::vector<float>{1, 2});
+  }
+
+  TEST_CASE("narrow floating types and other integers widen") {
+    const Tensor half = read_one(
+        "F16", "[8]",
+        bytes_of_values<std::uint16_t>({0x3c00, 0xc000, 0x7bff, 0x0400, 0x0001, 0x8000, 0x7c00, 0xfe00}));
+    const std::vector<float> expected{1, -2, 65504, 0x1p-14f, 0x1p-24f, -0.0f, HUGE_VALF};
+    for (std::size_t i = 0; i < 7; ++i) CHECK(half.data<float>()[i] == expected[i]);
+    CHECK(std::signbit(half.data<float>()[5]));
+    CHECK(std::isnan(half.data<float>()[7]));
+    CHECK(read_one("BF16", "[2]", bytes_of_values<std::uint16_t>({0x3fc0, 0xc2c8})).to_vector<float>() ==
+          std::vector<float>{1.5, -100});
+    CHECK(
+        read_one("I64", "[1,2]", bytes_of_values<std::int64_t>({-2147483648, 2147483647})).to_vector<int>() ==
+        std::vector<int>{-2147483647 - 1, 2147483647});
+    CHECK(read_one("U8", "[2]", "\x01\xff").to_vector<int>() == std::vector<int>{1, 255});
+  }
+
+  TEST_CASE("values that do not fit are refused") {
+    const auto what = [](const std::string& dtype, const std::string& data) -> std::string {
+      try {
+        read_one(dtype, "[1]", data);
+      } catch (const CheckpointError& error) {
+        const std::string text = error.what();
+        return text.substr(text.find(": ") + 2);
+      }
+      return "was accepted";
+    };
+    CHECK(what("I64", bytes_of_values<std::int64_t>({2147483648})) ==
+          "tensor 'w' has 2147483648, which does not fit an i32");
+    CHECK(what("BOOL", "\x02") == "is damaged: tensor 'w' has a bool of value 2");
+  }
+
+  TEST_CASE(
+      "beside tensors that cannot be computed with, the others are read, and those are refused by name") {
+    const TemporaryFolder folder;
+    const std::string path = folder.file("x"), nine = "[1,1,1,1,1,1,1,1,1]";
+    const auto said = [&](const auto& ask) {
+      const SafetensorsFile file = SafetensorsFile::open(path);
+      CHECK(file.tensor("w").to_vector<float>() == std::vector<float>{1.5});
+      CHECK(file.names() == std::vector<std::string>{"other", "w"});
+      try {
+        ask(file);
+      } catch (const CheckpointError& error) {
+        return std::string(error.what());
+      }
+      return std::string("was accepted");
+    };
+    const auto write = [&](const std::string& type, const std::string& shape, int bytes) {
+      const std::string end = std::to_string(bytes), last = std::to_string(bytes + 4);
+      write_bytes(path, safetensors("{" + entry("other", type, shape, "[0," + end + "]") + "," +
+                                        entry("w", "F32", "[1]", "[" + end + "," + last + "]") + "}",
+                                    std::string(static_cast<std::size_t>(bytes), '\1') +
+                                        bytes_of_values<float>({1.5})));
+    };
+    const auto tensor = [](const SafetensorsFile& file) { file.tensor("other"); };
+    const std::pair<std::string, int> types[] = {
+        {"I8", 8},          {"I16", 16},    {"U16", 16},    {"U32", 32},    {"U64", 64},
+        {"C64", 64},        {"F8_E4M3", 8}, {"F8_E5M2", 8}, {"F8_E8M0", 8}, {"F8_E4M3FNUZ", 8},
+        {"F8_E5M2FNUZ", 8}, {"F4", 4},      {"F6_E2M3", 6}, {"F6_E3M2", 6}};
+    for (const auto& of_type : types) {
+      const std::string& type = of_type.first;
+      CAPTURE(type);
+      write(type, "[2,4]", of_type.second);
+      CHECK(said(tensor) == path + ": tensor 'other' is of type " + type +
+                                ", with which nothing computes here; try a file that has it as F32 or BF16");
+      CHECK(SafetensorsFile::open(path).dtype("other") == type);
+      CHECK(SafetensorsFile::open(path).shape("other") == Shape{2, 4});
+    }
+    write("F32", nine, 4);
+    CHECK(said(tensor) == path + ": tensor 'other' has 9 axes, more than the 8 of a tensor here");
+    CHECK(said([](const SafetensorsFile& file) { file.shape("other"); }) ==
+          path + ": tensor 'other' has 9 axes, more than the 8 of a tensor here");
+    write("F32", "[4611686018427387904,0]", 0);
+    CHECK(said(tensor) ==
+          path +
+              ": tensor 'other' has a shape that no tensor has here: [shape] a tensor has less than 2^60 "
+              "elements; got size 4611686018427387904 for axis 0 of []");
+  }
+
+  TEST_CASE("a file that is missing, or none at all, is refused") {
+    const TemporaryFolder folder;
+    CHECK_THROWS_WITH_AS(SafetensorsFile::open("no/such"),
+                         "no/such: cannot be opened: No such file or directory", CheckpointError);
+    CHECK_THROWS_WITH_AS(SafetensorsFile::open(folder.file("")),
+                         (folder.file("") + ": is not a file").c_str(), CheckpointError);
+  }
+
+  TEST_CASE("every truncation of a file is refused") {
+    const TemporaryFolder folder;
+    save_safetensors(folder.file("w"),
+                     {{"a", Tensor::from<float>({1, 2})}, {"b", Tensor::from<bool>({true})}},
+                     {{"step", "3"}});
+    const std::string bytes = read_bytes(folder.file("w"));
+    for (std::size_t size = 0; size < bytes.size(); ++size)
+      CHECK(refusal(bytes.substr(0, size)) != "was accepted");
+    CHECK(refusal(bytes) == "was accepted");
+    CHECK(refusal("") == "is damaged: 0 bytes are too few for a safetensors file");
+    CHECK(refusal("\x01\x02") == "is damaged: 2 bytes are too few for a safetensors file");
+  }
+
+  TEST_CASE("no change of one byte of the header is fatal") {
+    const TemporaryFolder folder;
+    save_safetensors(folder.file("w"),
+                     {{"a", Tensor::from<float>({1, 2})}, {"b", Tensor::from<bool>({true})}});
+    const std::string bytes = read_bytes(folder.file("w"));
+    for (std::size_t at = 0; at + 9 < bytes.size(); ++at) {
+      for (const char to : {'\0', '"', '}', '9', '-', '\x80'}) {
+        std::string changed = bytes;
+        changed[at] = to;
+        refusal(changed);  // whatever it says, it comes back
+      }
+    }
+  }
+
+  TEST_CASE("a header that is no header is refused") {
+    CHECK(refusal(with_length("{}", "", 3)) == "is damaged: the file has 10 bytes and claims a header of 3");
+    CHECK(refusal(with_length("{}", "", ~std::uint64_t{0})) ==
+          "is damaged: the file has 10 bytes and claims a header of 18446744073709551615");
+    CHECK(refusal(safetensors("", "")) == "is damaged: its header is not JSON: it does not start with {");
+    CHECK(refusal(safetensors("[]", "")) == "is damaged: its header is not JSON: it does not start with {");
+    CHECK(refusal(safetensors("{\"a\":", "")).find("is damaged: its header is not JSON: ") == 0);
+    CHECK(refusal(safetensors("{\"\xff\":{}}", "")).find("is damaged: its header is not JSON: ") == 0);
+    CHECK(refusal(safetensors("{\"a\":" + std::string(100000, '['), "")) ==
+          "is damaged: its header is nested too deeply");
+    CHECK(refusal(safetensors(std::string("{}\0anything", 11), "")) ==
+          "is damaged: its header is not JSON: it has a NUL byte, its byte 3");
+    CHECK(refusal(safetensors(std::string("{}\0\0\0\0\0\0", 8), "")) ==
+          "is damaged: its header is not JSON: it has a NUL byte, its byte 3");
+    CHECK(refusal(safetensors("{\"w\":3}", "")) == "is damaged: 'w' is not an object");
+    CHECK(refusal(safetensors("{\"__metadata__\":[]}", "")) == "is damaged: '__metadata__' is not an object");
+    CHECK(refusal(safetensors("{\"__metadata__\":{\"k\":1}}", "")) ==
+          "is damaged: its metadata 'k' is not a string");
+  }
+
+  TEST_CASE("a name or a field given twice is refused") {
+    const std::string w = entry("w", "BOOL", "[1]", "[0,1]");
+    CHECK(refusal(safetensors("{" + w + "," + w + "}", "\1")) == "is damaged: its header has \"w\" twice");
+    CHECK(refusal(safetensors(
+              "{\"w\":{\"dtype\":\"U8\",\"dtype\":\"BOOL\",\"shape\":[1],\"data_offsets\":[0,1]}}", "\1")) ==
+          "is damaged: its header has \"dtype\" twice");
+  }
+
+  TEST_CASE("offsets that leave the data, overlap or leave holes are refused") {
+    CHECK(refusal("F32", "[1]", "[0,8]", 4) == "is damaged: tensor 'w' lies at [0,8) of 4 bytes of data");
+    CHECK(refusal("F32", "[1]", "[4,0]", 4) == "is damaged: tensor 'w' lies at [4,0) of 4 bytes of data");
+    CHECK(refusal("F32", "[1]", "[0]", 4) == "is damaged: tensor 'w' needs two 'data_offsets'");
+    CHECK(refusal("F32", "[1]", "[0,4]", 5) == "is damaged: the tensors end at byte 4 of 5 bytes of data");
+    CHECK(refusal("F32", "[1]", "[1,5]", 5) ==
+          "is damaged: tensor 'w' begins at byte 1, after a hole behind the tensor that ends at 0");
+    const auto two = [](const std::string& offsets) {
+      return refusal(
+          safetensors("{" + entry("v", "F32", "[1]", "[0,4]") + "," + entry("w", "F32", "[1]", offsets) + "}",
+                      std::string(12, '\0')));
+    };
+    CHECK(two("[2,6]") == "is damaged: tensor 'w' begins at byte 2, inside the tensor that ends at 4");
+    CHECK(two("[0,4]") == "is damaged: tensor 'w' begins at byte 0, inside the tensor that ends at 4");
+    CHECK(two("[8,12]") ==
+          "is damaged: tensor 'w' begins at byte 8, after a hole behind the tensor that ends at 4");
+  }
+
+  TEST_CASE("types and shapes that do not fit the data are refused") {
+    CHECK(refusal("F32", "[2]", "[0,4]", 4) == "is damaged: tensor 'w' has 4 bytes for F32[2]");
+    CHECK(refusal("F33", "[1]", "[0,8]", 8) == "is damaged: tensor 'w' has the unknown type 'F33'");
+    CHECK(refusal("C64", "[2]", "[0,8]", 8) == "is damaged: tensor 'w' has 8 bytes for C64[2]");
+    CHECK(refusal("F4", "[3]", "[0,2]", 2) == "is damaged: tensor 'w' ends within a byte");
+    CHECK(refusal("F6_E2M3", "[4]", "[0,3]", 3) == "was accepted");
+    CHECK(refusal("F32", "[-1]", "[0,4]", 4) == "is damaged: tensor 'w' has -1 in 'shape'");
+    CHECK(refusal("F32", "[1.0]", "[0,4]", 4) == "is damaged: tensor 'w' has 1.0 in 'shape'");
+    CHECK(refusal("F32", "[\"1\"]", "[0,4]", 4) == "is damaged: tensor 'w' has \"1\" in 'shape'");
+    CHECK(refusal("F32", "{}", "[0,4]", 4) == "is damaged: tensor 'w' has no array 'shape'");
+    CHECK(refusal("F32", "[18446744073709551615]", "[0,4]", 4) ==
+          "is damaged: tensor 'w' has 18446744073709551615 in 'shape'");
+    CHECK(refusal("F32", "[100000000000000000000]", "[0,4]", 4) ==
+          "is damaged: tensor 'w' has 1e+20 in 'shape'");
+    CHECK(refusal("F32", "[4294967296,4294967296]", "[0,0]", 0) ==
+          "is damaged: tensor 'w' has a shape that overflows");
+    CHECK(refusal("U8", "[4611686018427387904,3,0]", "[0,0]", 0) ==
+          "is damaged: tensor 'w' has a shape that overflows");
+    CHECK(refusal("U8", "[2305843009213693952]", "[0,0]", 0) ==
+          "is damaged: tensor 'w' has a shape that overflows");
+    CHECK(refusal("F32", "[4611686018427387904,0]", "[0,0]", 0) == "was accepted");
+    CHECK(refusal("F32", "[1,1,1,1,1,1,1,1,2]", "[0,4]", 4) ==
+          "is damaged: tensor 'w' has 4 bytes for F32[1,1,1,1,1,1,1,1,2]");
+    CHECK(refusal(safetensors("{\"w\":{\"shape\":[],\"data_offsets\":[0,0]}}", "")) ==
+          "is damaged: tensor 'w' has the unknown type ''");
+  }
+
+  TEST_CASE("what cannot be saved is refused, and the old file stays") {
+    const TemporaryFolder folder;
+    const std::string path = folder.file("w");
+    write_bytes(path, "old");
+    const Tensor x = Tensor::zeros({1});
+    CHECK_THROWS_WITH_AS(save_safetensors(path, {{"a", x}, {"a", x}}),
+                         (path + ": the name 'a' is given twice or reserved").c_str(), CheckpointError);
+    CHECK_THROWS_AS(save_safetensors(path, {{"__metadata__", x}}), CheckpointError);
+    CHECK_THROWS_AS(save_safetensors(path, {{"\xff", x}}), CheckpointError);
+    CHECK_THROWS_AS(save_safetensors(path, {{"a", x}}, {{"k", "\xff"}}), CheckpointError);
+    CHECK(read_bytes(path) == "old");
+    CHECK(folder.count() == 1);
+  }
+
+  TEST_CASE("a bit that flipped in the data is noticed") {
+    const TemporaryFolder folder;
+    save_safetensors(folder.file("w"),
+                     {{"a", Tensor::full({5}, 1.5)}, {"b", Tensor::full({3}, 1, DType::boolean)}});
+    const std::string bytes = read_bytes(folder.file("w"));
+    for (const std::size_t from_end : {1, 4, 23}) {
+      std::string damaged = bytes;
+      damaged[bytes.size() - from_end] ^= 1;
+      CHECK(refusal(damaged) == "is damaged: its data do not have the checksum that was written");
+    }
+    CHECK(refusal(bytes) == "was accepted");
+  }
+}

@@ -1,0 +1,97 @@
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/nn/formats/safetensors_folder.h>
+#include <tapeformer/tests/nn/formats/temporary_folder.h>
+#include <tapeformer/tests/reference/support.h>
+
+#include <doctest/doctest.h>
+
+using namespace tapeformer;
+
+namespace {
+
+constexpr const char* kIndex = "model.safetensors.index.json";
+
+/// Two files, "a" and "b" in one, "c" in the other, and an index of this content.
+struct Sharded : TemporaryFolder {
+  explicit Sharded(const std::string& index) {
+    save_safetensors(file("one.safetensors"),
+                     {{"a", Tensor::from<float>({1, 2})}, {"b", Tensor::from<float>({3})}});
+    save_safetensors(file("two.safetensors"), {{"c", Tensor::from<float>({4, 5, 6})}});
+    write_bytes(file(kIndex), index);
+  }
+  std::string folder() const { return std::filesystem::path(file("x")).parent_path(); }
+};
+
+std::string map_of(const std::string& entries) { return "{\"weight_map\": {" + entries + "}}"; }
+
+constexpr const char* kSound = R"("a": "one.safetensors", "b": "one.safetensors", "c": "two.safetensors")";
+
+/// What is said about a folder with this index, behind the index's path where that comes first.
+std::string refusal(const std::string& index) {
+  const Sharded folder(index);
+  const std::string said = message_of<CheckpointError>([&] { SafetensorsFolder::open(folder.folder()); });
+  const std::string path = folder.file(kIndex) + ": ";
+  return said.compare(0, path.size(), path) == 0 ? said.substr(path.size()) : said;
+}
+
+}  // namespace
+
+TEST_SUITE("nn/formats/safetensors_folder") {
+  TEST_CASE("an index leads to the tensors of several files") {
+    const Sharded folder(R"({"metadata": {"total_size": 24}, "weight_map": {)" + std::string(kSound) + "}}");
+    const SafetensorsFolder tensors = SafetensorsFolder::open(folder.folder());
+    CHECK(tensors.names() == std::vector<std::string>{"a", "b", "c"});
+    CHECK(tensors.tensor("b").to_vector<float>() == std::vector<float>{3});
+    CHECK(tensors.tensor("c").to_vector<float>() == std::vector<float>{4, 5, 6});
+    CHECK(tensors.shape("c") == Shape{3});
+    CHECK(tensors.file("c").path() == folder.file("two.safetensors"));
+    CHECK(tensors.path() == folder.file(kIndex));
+    CHECK(tensors.contains("a"));
+    CHECK_FALSE(tensors.contains("d"));
+    CHECK(message_of<CheckpointError>([&] { tensors.tensor("d"); }) ==
+          folder.file(kIndex) + ": has no tensor 'd'");
+  }
+
+  TEST_CASE("one file goes before an index, and that before Meta's") {
+    const Sharded folder(map_of(kSound));
+    save_safetensors(folder.file("consolidated.safetensors"), {{"meta", Tensor::scalar(1)}});
+    CHECK(SafetensorsFolder::open(folder.folder()).contains("a"));
+    save_safetensors(folder.file("model.safetensors"), {{"whole", Tensor::scalar(1)}});
+    CHECK(SafetensorsFolder::open(folder.folder()).names() == std::vector<std::string>{"whole"});
+    std::filesystem::remove(folder.file("model.safetensors"));
+    std::filesystem::remove(folder.file(kIndex));
+    CHECK(SafetensorsFolder::open(folder.folder()).names() == std::vector<std::string>{"meta"});
+    std::filesystem::remove(folder.file("consolidated.safetensors"));
+    CHECK(message_of<CheckpointError>([&] { SafetensorsFolder::open(folder.folder()); }) ==
+          folder.folder() + ": has neither model.safetensors nor model.safetensors.index.json");
+  }
+
+  TEST_CASE("an index that is damaged is refused") {
+    const Sharded folder(map_of(kSound));
+    CHECK(refusal("{").find("the index is not JSON: ") == 0);
+    CHECK(refusal("[]") == "has no object 'weight_map'");
+    CHECK(refusal("{\"weight_map\": []}") == "has no object 'weight_map'");
+    CHECK(refusal(map_of(std::string(kSound) + ", \"a\": \"two.safetensors\"")) ==
+          "the index has \"a\" twice");
+    CHECK(refusal(map_of(R"("a": 1)")) == "tensor 'a' is in no file");
+    for (const char* const outside :
+         {"../one.safetensors", "/etc/passwd", "", "x/../one.safetensors", "a\\u0000"}) {
+      CHECK(refusal(map_of(R"("a": ")" + std::string(outside) + "\"")) ==
+            "tensor 'a' is in a file outside the folder");
+    }
+  }
+
+  TEST_CASE("an index and files that do not agree are refused") {
+    CHECK(refusal(map_of(R"("a": "one.safetensors", "c": "one.safetensors")")) ==
+          "tensor 'c' is not in one.safetensors");
+    CHECK(refusal(map_of(R"("a": "one.safetensors")")).find("does not list tensor 'b' of ") == 0);
+    CHECK(refusal(map_of(R"("a": "three.safetensors")"))
+              .find("three.safetensors: cannot be opened: No such file") != std::string::npos);
+    CHECK(refusal(map_of(R"("a": ".")")).find("is not a file") != std::string::npos);
+    const Sharded folder(map_of(kSound));
+    save_safetensors(folder.file("two.safetensors"), {{"c", Tensor::scalar(1)}, {"a", Tensor::scalar(2)}});
+    CHECK(message_of<CheckpointError>([&] { SafetensorsFolder::open(folder.folder()); }) ==
+          folder.file(kIndex) + ": tensor 'a' is in " + folder.file("one.safetensors") + " and in " +
+              folder.file("two.safetensors"));
+  }
+}

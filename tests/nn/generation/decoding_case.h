@@ -1,0 +1,82 @@
+#pragma once
+
+#include <tapeformer/nn/generation/translation_steps.h>
+#include <tapeformer/tests/nn/module_case.h>
+
+namespace tapeformer {
+
+constexpr std::int32_t kBeginId = 2, kEndId = 3;
+
+/// An attention kind as a decoder may have it.
+struct DecoderKind {
+  AttentionKind attention;
+  bool rotary;
+  PositionKind positions;
+  bool norm_first;
+
+  std::string name() const {
+    return std::string(name_of(attention)) + (rotary ? ", rotary" : "") + ", " + name_of(positions);
+  }
+};
+
+inline const std::vector<DecoderKind>& decoder_kinds() {
+  static const std::vector<DecoderKind> kinds = {
+      {AttentionKind::multi_head, false, PositionKind::sinusoidal, true},
+      {AttentionKind::multi_head, false, PositionKind::learned, false},
+      {AttentionKind::multi_head, true, PositionKind::rotary, false},
+      {AttentionKind::grouped_query, false, PositionKind::learned, true},
+      {AttentionKind::grouped_query, true, PositionKind::rotary, true},
+      {AttentionKind::multi_query, true, PositionKind::learned, false},
+      {AttentionKind::multi_query, true, PositionKind::rotary, true},
+      {AttentionKind::latent, false, PositionKind::sinusoidal, true},
+      {AttentionKind::latent, true, PositionKind::rotary, false},
+      {AttentionKind::additive, false, PositionKind::learned, true},
+      {AttentionKind::additive, false, PositionKind::sinusoidal, false},
+  };
+  return kinds;
+}
+
+inline EncoderDecoderConfig decoding_config(const DecoderKind& kind, Index max_length) {
+  EncoderDecoderConfig config;
+  config.layer.attention = kind.attention;
+  config.layer.rotary = kind.rotary;
+  config.layer.norm_first = kind.norm_first;
+  config.layer.width = 16;
+  config.layer.heads = 4;
+  config.layer.feed_forward = 12;
+  config.positions = kind.positions;
+  config.source_vocabulary = config.target_vocabulary = 11;
+  config.encoder_layers = 1;
+  config.decoder_layers = 2;
+  config.max_length = max_length;
+  return config;
+}
+
+/// An untrained model whose next token depends on everything before it. `end_bias` decides how long its
+/// outputs become.
+inline EncoderDecoder decoding_model(const DecoderKind& kind, Index max_length, DType type, double end_bias) {
+  Generator random(1);
+  EncoderDecoder model(decoding_config(kind, max_length), random);
+  model.to(type);
+  randomise(model, 5);
+  for (auto& [name, parameter] : model.named_parameters()) {
+    if (name != "head.bias") continue;
+    if (type == DType::f64) parameter.value().data<double>()[kEndId] = end_bias;
+    if (type == DType::f32) parameter.value().data<float>()[kEndId] = static_cast<float>(end_bias);
+  }
+  model.eval();
+  return model;
+}
+
+inline std::vector<TokenIds> decoding_sources(const std::vector<std::size_t>& lengths, std::uint64_t seed) {
+  Generator random(seed);
+  std::vector<TokenIds> sources;
+  for (const std::size_t length : lengths) {
+    TokenIds source(length);
+    for (std::int32_t& token : source) token = static_cast<std::int32_t>(4 + random.below(7));
+    sources.push_back(source);
+  }
+  return sources;
+}
+
+}  // namespace tapeformer

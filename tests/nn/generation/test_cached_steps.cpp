@@ -1,0 +1,248 @@
+#include <tapeformer/autograd/cuda/cuda.h>
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/nn/generation/generate.h>
+#include <tapeformer/nn/generation/generate_text.h>
+#include <tapeformer/tests/nn/generation/decoding_case.h>
+#include <tapeformer/tests/nn/generation/language_case.h>
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+
+using namespace tapeformer;
+
+namespace {
+
+bool has_gpu() {
+  if (cuda::device_count() > 0) return true;
+  MESSAGE("no GPU here: " << cuda::availability());
+  return false;
+}
+
+/// The same rows twice: queued kernel by kernel, and as graphs.
+template <class Steps>
+struct Twins {
+  Steps plain, graphs;
+  Index rows = 1, replayed = 0, captured = 0;  // counts since the last time that the number of rows changed
+  Generator random{3};
+
+  template <class... Arguments>
+  explicit Twins(const Arguments&... of)
+      : plain(of..., CacheConfig{}, false), graphs(of..., CacheConfig{}, true) {}
+  static bool same(const Tensor& a, const Tensor& b) {
+    return same_bits(a.to(Device::cpu()), b.to(Device::cpu()));
+  }
+  void step(Index vocabulary) {
+    TokenIds tokens;
+    for (Index row = 0; row < rows; ++row)
+      tokens.push_back(static_cast<std::int32_t>(random.below(vocabulary)));
+    CHECK(same(plain.step(tokens), graphs.step(tokens)));
+    CHECK(replayed_in(plain) == 0);
+    replayed = replayed_in(graphs);
+    captured = graphs.replay() ? graphs.replay()->counts().captured : 0;
+  }
+  void reorder(const std::vector<std::int32_t>& order) {
+    plain.reorder(order);
+    graphs.reorder(order);
+    rows = static_cast<Index>(order.size());
+  }
+  static Index replayed_in(const Steps& steps) {
+    CHECK((!steps.replay() || steps.replay()->refusal() == ""));
+    return steps.replay() ? steps.replay()->counts().replayed : 0;
+  }
+};
+
+/// Five sources of different lengths, on the GPU, and their mask.
+std::pair<Tensor, Tensor> encoded(const EncoderDecoder& model) {
+  const std::vector<Index> lengths = {7, 2, 5, 7, 1};
+  Generator random(9);
+  const Tensor ids = Tensor::full({5, 7}, 0, DType::i32, Device::cpu());
+  for (Index i = 0; i < 35; ++i)
+    if (i % 7 < lengths[static_cast<std::size_t>(i / 7)])
+      ids.data<std::int32_t>()[i] = static_cast<std::int32_t>(4 + random.below(7));
+  const Tensor mask = real_tokens(lengths, 7).to(Device::cuda());
+  return {model.encode(ids.to(Device::cuda()), mask), mask};
+}
+
+}  // namespace
+
+// On a GPU steps are graphs, with the logits of steps that are not, whatever moves the cache.
+TEST_SUITE("nn/generation/cached_steps") {
+  TEST_CASE("texts go on as graphs to the same bits") {
+    if (!has_gpu()) return;
+    for (const LanguageKind& kind : language_kinds()) {
+      if (kind.positions == PositionKind::sinusoidal ||
+          (kind.prefix && kind.attention != AttentionKind::latent))
+        continue;  // seconds in an emulator
+      INFO(kind.name());
+      DecoderOnly model = language_model(language_config(kind, 24), DType::f32);
+      model.to(Device::cuda());
+      if (kind.prefix) model.compute_in(DType::bf16);
+      Twins<LanguageSteps> twins(model);
+      const TokenIds prompt = random_tokens(20, 7);
+      CHECK(twins.same(twins.plain.prompt(prompt), twins.graphs.prompt(prompt)));
+      twins.reorder({0, 0});
+      Index replayed = 0;
+      for (int step = 0; step < 20; ++step) {  // twice beyond the context; with rotary positions it grows
+        INFO("step ", step);
+        if (step % 7 == 6) twins.reorder({1, 0});
+        twins.step(kLanguageVocabulary);
+        replayed = std::max(replayed, twins.replayed);
+      }
+      CHECK(replayed > 9);
+      CHECK(twins.captured == 1);
+      MESSAGE(kind.name(), ": ", twins.graphs.replay()->nodes(), " kernels and copies a token");
+    }
+  }
+
+  TEST_CASE("translations go on as graphs to the same bits, of sources of several lengths") {
+    if (!has_gpu()) return;
+    for (const std::size_t number : {0, 1, 2, 4, 5, 7, 8, 9}) {  // the others are like one of these
+      const DecoderKind& kind = decoder_kinds()[number];
+      INFO(kind.name());
+      EncoderDecoder model = decoding_model(kind, 24, DType::f32, 0);
+      model.to(Device::cuda());
+      if (!kind.norm_first) model.compute_in(DType::bf16);
+      const auto [memory, mask] = encoded(model);
+      const Tensor mask_before = mask.clone();
+      Twins<TranslationSteps> twins(model, memory, mask);
+      twins.rows = 5;
+      const auto steps = [&](int count) {
+        for (int i = 0; i < count; ++i) {
+          INFO("step ", i, " of ", twins.rows, " rows");
+          twins.step(11);
+        }
+      };
+      steps(6);  // the first fills the caches, then one is queued, one captured
+      CHECK(twins.captured == 1);
+      CHECK(twins.replayed == 3);
+      twins.reorder({0, 1, 2, 2, 0});  // rows change places, and the memory that they read
+      steps(3);
+      twins.reorder({4, 3, 1, 0, 2});
+      steps(3);
+      CHECK(twins.captured == 1);
+      CHECK(twins.replayed == 9);
+      twins.reorder({1, 4, 2});  // two have ended
+      steps(5);
+      CHECK(twins.captured == 1);
+      CHECK(twins.replayed == 3);
+      twins.reorder({2});
+      steps(4);
+      CHECK(twins.replayed == 2);
+      twins.reorder({0, 0});  // and beams of what is left
+      // Beyond the context; with rotary positions the cache grows.
+      steps(kind.positions == PositionKind::rotary ? 16 : 6);
+      twins.reorder({1, 0});
+      steps(1);
+      CHECK(twins.captured == 1);
+      CHECK(twins.replayed > 3);
+      CHECK(twins.same(mask, mask_before));  // the caller's
+      MESSAGE(kind.name(), ": ", twins.graphs.replay()->nodes(), " kernels and copies a token");
+    }
+  }
+
+  TEST_CASE("searches and samples find the same with graphs and without") {
+    if (!has_gpu()) return;
+    EncoderDecoder model = decoding_model(decoder_kinds()[0], 33, DType::f32, -0.5);
+    model.to(Device::cuda());
+    const auto sources = decoding_sources({3, 7, 1, 12, 5}, 8);
+    const auto replayed = [] { return CudaGraphCache::counts_of_all().replayed; };
+    for (const Index beam : {1, 3, 0}) {  // 0: tokens are drawn
+      INFO("beam ", beam);
+      SearchConfig config;
+      config.beam = std::max<Index>(beam, 1);
+      config.batch = 3;
+      config.max_tokens = 14;
+      SamplingConfig sampling;
+      sampling.seed = 11;
+      const auto found = [&](bool graphs) {
+        config.graphs = graphs;
+        return beam == 0 ? sample(model, sources, sampling, config) : beam_search(model, sources, config);
+      };
+      Index before = replayed();
+      const auto plain = found(false);
+      CHECK(replayed() == before);
+      const auto graphs = found(true);
+      CHECK(replayed() > before + 5);
+      std::size_t shortest = 14;
+      for (std::size_t i = 0; i < sources.size(); ++i) {
+        CHECK(graphs[i].tokens == plain[i].tokens);
+        CHECK(graphs[i].log_probability == plain[i].log_probability);
+        CHECK(graphs[i].score == plain[i].score);
+        shortest = std::min(shortest, plain[i].tokens.size());
+      }
+      CHECK(shortest < 14);  // rows have left
+    }
+  }
+
+  TEST_CASE("a text is the same with graphs and without") {
+    if (!has_gpu()) return;
+    DecoderOnly model = language_model(language_config(language_kinds()[0], 24), DType::f32);
+    model.to(Device::cuda());
+    TextGenerationConfig config;
+    config.samples = 3, config.max_tokens = 14;
+    const auto texts = [&](bool graphs) {
+      config.graphs = graphs;
+      std::vector<TokenIds> found(3);
+      generate_text(model, {1, 2}, config, [&](Index sample, std::int32_t token) {
+        found[static_cast<std::size_t>(sample)].push_back(token);
+        return sample != 1 || found[1].size() < 6;
+      });
+      return found;
+    };
+    const Index before = CudaGraphCache::counts_of_all().replayed;
+    const auto plain = texts(false);
+    CHECK(CudaGraphCache::counts_of_all().replayed == before);
+    CHECK(texts(true) == plain);
+    CHECK(CudaGraphCache::counts_of_all().replayed > before + 5);
+  }
+
+  TEST_CASE("pages and a full cache take steps kernel by kernel") {
+    if (!has_gpu()) return;
+    EncoderDecoder model = decoding_model(decoder_kinds()[0], 24, DType::f32, 0);
+    model.to(Device::cuda());
+    const auto [memory, mask] = encoded(model);
+    for (const CacheConfig& cache :
+         {CacheConfig{CacheKind::paged, 0, 4}, CacheConfig{CacheKind::contiguous, 4, 16}}) {
+      TranslationSteps steps(model, memory, mask, cache);
+      for (int i = 0; i < 4; ++i) steps.step({4, 5, 6, 7, 8});
+      CHECK(steps.replay().has_value() == (cache.kind == CacheKind::contiguous));
+      if (cache.capacity == 0) continue;
+      CHECK(message_of<ShapeError>([&] {
+              steps.step({4, 5, 6, 7, 8});
+            }).find("more than 4 tokens") != std::string::npos);
+    }
+  }
+
+  TEST_CASE("a step that throws leaves everything as it was, and can be made again") {
+    const SingleThread guard;
+    EncoderDecoder model = decoding_model(decoder_kinds()[0], 6, DType::f64, 0);
+    Parameter* late = nullptr;
+    auto parameters = model.named_parameters();
+    for (auto& [name, parameter] : parameters)
+      if (name == "decoder.1.feed_forward.up.weight") late = &parameter;
+    REQUIRE(late != nullptr);
+    const Tensor memory = model.encode(ids_of({4, 6, 3, 5, 4, 3}, {2, 3}), {});
+    const Tensor good = late->value(), bad = good.to(DType::f32);
+    for (const auto& cache : {std::optional<CacheConfig>(), std::optional<CacheConfig>(CacheConfig{}),
+                              std::optional<CacheConfig>(CacheConfig{CacheKind::paged, 0, 2})}) {
+      TranslationSteps steps(model, memory, {}, cache), others(model, memory, {}, cache);
+      for (const TokenIds& tokens :
+           std::vector<TokenIds>{{2, 2}, {5, 6}, {4, 4}, {7, 8}, {1, 9}, {3, 3}, {6, 5}}) {
+        CHECK(message_of<ShapeError>([&] {
+                steps.step({4, 11});
+              }) == "[step] tokens must be within the vocabulary of 11; got 11");
+        CHECK(message_of<ShapeError>([&] { steps.step({4}); }) ==
+              "[step] there must be one token a row, and a row; got 1 for 2 rows");
+        CHECK(message_of<ShapeError>([&] {
+                steps.reorder({0, 2});
+              }) == "[reorder] rows must be there; got row 2 of 2");
+        late->set_value(bad);
+        CHECK_THROWS_AS(steps.step(tokens), DTypeError);
+        late->set_value(good);
+        for (TranslationSteps* one : {&steps, &others}) one->reorder({1, 0});
+        CHECK(relative_error(steps.step(tokens), others.step(tokens)) < 1e-12);
+      }
+    }
+  }
+}

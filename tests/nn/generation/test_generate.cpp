@@ -1,0 +1,322 @@
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/ops/loss.h>
+#include <tapeformer/autograd/ops/softmax.h>
+#include <tapeformer/nn/generation/generate.h>
+#include <tapeformer/optim/adamw.h>
+#include <tapeformer/optim/clip.h>
+#include <tapeformer/tests/nn/module_case.h>
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+
+using namespace tapeformer;
+
+namespace {
+
+constexpr std::int32_t kBegin = 2, kEnd = 3;
+
+EncoderDecoderConfig tiny_config(Index vocabulary, Index max_length) {
+  EncoderDecoderConfig config;
+  config.layer.width = 8;
+  config.layer.heads = 2;
+  config.layer.feed_forward = 16;
+  config.source_vocabulary = config.target_vocabulary = vocabulary;
+  config.encoder_layers = config.decoder_layers = 1;
+  config.max_length = max_length;
+  return config;
+}
+
+/// An untrained model whose next token depends strongly on everything before it.
+EncoderDecoder random_model(Index vocabulary, Index max_length, std::uint64_t seed) {
+  Generator random(seed);
+  EncoderDecoder model(tiny_config(vocabulary, max_length), random);
+  for (auto& [name, parameter] : model.named_parameters()) {
+    const bool is_gain = name.find("norm.weight") != std::string::npos;
+    random.fill_normal(parameter.value(), is_gain ? 1 : 0, 0.7);
+  }
+  model.eval();
+  return model;
+}
+
+/// log p of `output` (with its end token or without) given `source`, by teacher forcing.
+double log_probability(const EncoderDecoder& model, TokenIds source, const TokenIds& output) {
+  source.push_back(kEnd);
+  TokenIds input(output.begin(), output.end() - 1);
+  input.insert(input.begin(), kBegin);
+  const Tensor source_ids = ids_of(source, {1, static_cast<Index>(source.size())});
+  const Tensor log_p =
+      log_softmax(model(source_ids, {}, ids_of(input, {1, static_cast<Index>(input.size())})));
+  double total = 0;
+  for (std::size_t t = 0; t < output.size(); ++t)
+    total += log_p.at(static_cast<Index>(t) * log_p.size(-1) + output[t]);
+  return total;
+}
+
+double penalised(double log_p, std::size_t length, double alpha) {
+  return log_p / std::pow((5 + static_cast<double>(length)) / 6, alpha);
+}
+
+/// Every output of at most `limit` tokens, tried one after the other.
+Hypothesis exhaustive(const EncoderDecoder& model, const TokenIds& source, Index limit, double alpha) {
+  Hypothesis best;
+  best.score = -1e300;
+  std::vector<TokenIds> unfinished = {{}};
+  for (Index length = 1; length <= limit; ++length) {
+    std::vector<TokenIds> longer;
+    for (const TokenIds& prefix : unfinished) {
+      for (std::int32_t token = 0; token < model.config().target_vocabulary; ++token) {
+        TokenIds output = prefix;
+        output.push_back(token);
+        if (token != kEnd && length < limit) {
+          longer.push_back(output);
+          continue;
+        }
+        const double log_p = log_probability(model, source, output);
+        const double score = penalised(log_p, output.size(), alpha);
+        if (score <= best.score) continue;
+        best = {output, log_p, score};
+        if (token == kEnd) best.tokens.pop_back();
+      }
+    }
+    unfinished = std::move(longer);
+  }
+  return best;
+}
+
+SearchConfig search_config(Index beam, double alpha = 0.6, Index max_tokens = 0, Index batch = 64) {
+  SearchConfig config;
+  config.beam = beam;
+  config.length_penalty = alpha;
+  config.max_tokens = max_tokens;
+  config.batch = batch;
+  return config;
+}
+
+std::vector<TokenIds> random_sources(Index count, Index longest, Index vocabulary, std::uint64_t seed) {
+  Generator random(seed);
+  std::vector<TokenIds> sources;
+  for (Index i = 0; i < count; ++i) {
+    TokenIds source(static_cast<std::size_t>(1 + random.below(longest)));
+    for (std::int32_t& token : source) token = static_cast<std::int32_t>(4 + random.below(vocabulary - 4));
+    sources.push_back(source);
+  }
+  return sources;
+}
+
+/// Changes the end token's bias so that it is the likeliest first token of half of the sources.
+void end_half_at_once(EncoderDecoder& model, const std::vector<TokenIds>& sources) {
+  std::vector<double> leads;
+  for (const TokenIds& source : sources) {
+    double best = -1e300;
+    for (std::int32_t token = 0; token < model.config().target_vocabulary; ++token)
+      if (token != kEnd) best = std::max(best, log_probability(model, source, {token}));
+    leads.push_back(best - log_probability(model, source, {kEnd}));
+  }
+  std::sort(leads.begin(), leads.end());
+  const std::size_t middle = leads.size() / 2;
+  for (auto& [name, parameter] : model.named_parameters()) {
+    if (name != "head.bias") continue;
+    parameter.value().data<float>()[kEnd] += static_cast<float>((leads[middle - 1] + leads[middle]) / 2);
+  }
+}
+
+/// Trains a model to write `sources` backwards.
+EncoderDecoder reversing_model(Index vocabulary, Index longest) {
+  EncoderDecoderConfig config = tiny_config(vocabulary, 2 * longest);
+  config.layer.width = 32;
+  config.layer.heads = 4;
+  config.layer.feed_forward = 64;
+  Generator random(5);
+  EncoderDecoder model(config, random);
+  AdamW optimizer(model.parameters());
+  constexpr Index kSteps = 500, kBatch = 64;
+  for (Index step = 0; step < kSteps; ++step) {
+    const auto sources = random_sources(kBatch, longest, vocabulary, 1000 + static_cast<std::uint64_t>(step));
+    const Index length = longest + 1;
+    const Tensor source = Tensor::full({kBatch, length}, 0, DType::i32), target_in = source.clone(),
+                 target_out = Tensor::full({kBatch, length}, -1, DType::i32);
+    std::vector<Index> lengths;
+    for (std::size_t b = 0; b < sources.size(); ++b) {
+      const std::size_t at = b * static_cast<std::size_t>(length), size = sources[b].size();
+      std::copy(sources[b].begin(), sources[b].end(), source.data<std::int32_t>() + at);
+      source.data<std::int32_t>()[at + size] = kEnd;
+      target_in.data<std::int32_t>()[at] = kBegin;
+      std::copy(sources[b].rbegin(), sources[b].rend(), target_in.data<std::int32_t>() + at + 1);
+      std::copy(sources[b].rbegin(), sources[b].rend(), target_out.data<std::int32_t>() + at);
+      target_out.data<std::int32_t>()[at + size] = kEnd;
+      lengths.push_back(static_cast<Index>(size) + 1);
+    }
+    optimizer.clear_gradients();
+    Tape tape;
+    tape.backward(cross_entropy(model(source, real_tokens(lengths, length), target_in), target_out));
+    clip_gradient_norm(model.parameters(), 1);
+    const double done = static_cast<double>(step) / kSteps;
+    optimizer.step(4e-3 * std::min(1.0, 10 * done + 0.02) * (1 - done));
+  }
+  model.eval();
+  return model;
+}
+
+}  // namespace
+
+TEST_SUITE("nn/generation/generate") {
+  TEST_CASE("a tiny model learns to write sequences backwards, and every search finds the answer") {
+    const SingleThread guard;
+    constexpr Index kVocabulary = 10, kLongest = 5;
+    const EncoderDecoder model = reversing_model(kVocabulary, kLongest);
+    const auto sources = random_sources(100, kLongest, kVocabulary, 7);
+    for (const Index beam : {1, 4}) {
+      const auto found = beam_search(model, sources, search_config(beam));
+      std::size_t right = 0;
+      for (std::size_t i = 0; i < sources.size(); ++i)
+        right += found[i].tokens == TokenIds(sources[i].rbegin(), sources[i].rend());
+      CHECK(right == sources.size());
+    }
+  }
+
+  TEST_CASE("a beam as wide as everything finds the best of all outputs") {
+    const SingleThread guard;
+    constexpr Index kVocabulary = 5, kLimit = 4;
+    for (const std::uint64_t seed : {1, 2, 3, 4, 5, 6}) {
+      const EncoderDecoder model = random_model(kVocabulary, 9, seed);
+      for (const double alpha : {0.0, 0.6, 2.0}) {
+        const TokenIds source = {4, 1, 4};
+        const Hypothesis expected = exhaustive(model, source, kLimit, alpha);
+        const Hypothesis found = beam_search(model, {source}, search_config(625, alpha, kLimit))[0];
+        INFO("seed ", seed, ", alpha ", alpha);
+        CHECK(found.tokens == expected.tokens);
+        CHECK(found.score == doctest::Approx(expected.score).epsilon(1e-5));
+        CHECK(found.log_probability == doctest::Approx(expected.log_probability).epsilon(1e-5));
+      }
+    }
+  }
+
+  TEST_CASE("greedy search takes the likeliest token at every step") {
+    const SingleThread guard;
+    const EncoderDecoder model = random_model(9, 12, 3);
+    for (const TokenIds& source : random_sources(10, 6, 9, 4)) {
+      TokenIds expected;
+      while (expected.size() < 11) {
+        TokenIds best;
+        double best_log_p = -1e300;
+        for (std::int32_t token = 0; token < 9; ++token) {
+          TokenIds output = expected;
+          output.push_back(token);
+          const double log_p = log_probability(model, source, output);
+          if (log_p > best_log_p) best = output, best_log_p = log_p;
+        }
+        if (best.back() == kEnd) break;
+        expected = best;
+      }
+      CHECK(beam_search(model, {source}, search_config(1, 0.6, 11))[0].tokens == expected);
+    }
+  }
+
+  TEST_CASE("a hypothesis reports its log probability and its penalised score") {
+    const SingleThread guard;
+    const EncoderDecoder model = random_model(9, 12, 3);
+    for (const TokenIds& source : random_sources(10, 6, 9, 4)) {
+      const Hypothesis found = beam_search(model, {source}, search_config(3, 0.8, 6))[0];
+      TokenIds output = found.tokens;
+      if (output.size() < 6) output.push_back(kEnd);
+      const double log_p = log_probability(model, source, output);
+      CHECK(found.log_probability == doctest::Approx(log_p).epsilon(1e-5));
+      CHECK(found.score == doctest::Approx(penalised(log_p, output.size(), 0.8)).epsilon(1e-5));
+    }
+  }
+
+  TEST_CASE("what is found does not depend on what else is in the batch, nor on the order") {
+    const SingleThread guard;
+    for (const std::uint64_t seed : {1, 2, 3, 4}) {
+      EncoderDecoder model = random_model(7, 12, seed);
+      const auto sources = random_sources(24, 6, 7, 10 + seed);
+      end_half_at_once(model, sources);  // so that the others' rows move up
+      for (const Index beam : {1, 2, 4}) {
+        const auto alone = beam_search(model, sources, search_config(beam, 0, 0, 1));
+        for (const Index batch : {2, 3, 7, 64}) {
+          const auto together = beam_search(model, sources, search_config(beam, 0, 0, batch));
+          std::size_t differ = 0;
+          for (std::size_t i = 0; i < sources.size(); ++i) {
+            differ +=
+                together[i].tokens != alone[i].tokens || std::fabs(together[i].score - alone[i].score) > 1e-4;
+          }
+          INFO("seed ", seed, ", beam ", beam, ", batch ", batch);
+          CHECK(differ == 0);
+        }
+      }
+    }
+  }
+
+  TEST_CASE("no beam finds a better score than there is") {
+    const SingleThread guard;
+    const EncoderDecoder model = random_model(5, 9, 8);
+    const double best = exhaustive(model, {4, 4}, 4, 0.6).score;
+    for (const Index beam : {1, 2, 3, 5, 25})
+      CHECK(beam_search(model, {{4, 4}}, search_config(beam, 0.6, 4))[0].score <= best + 1e-6);
+  }
+
+  TEST_CASE(
+      "outputs end at the limit, or by default at twice the source and ten, within the model's length") {
+    const SingleThread guard;
+    EncoderDecoder model = random_model(7, 40, 1);
+    for (auto& [name, parameter] : model.named_parameters())
+      if (name == "head.bias") parameter.value().data<float>()[kEnd] = -1e4F;  // never ends by itself
+    for (const Index beam : {1, 3}) {
+      CHECK(beam_search(model, {{4}}, search_config(beam, 0.6, 5))[0].tokens.size() == 5);
+      CHECK(beam_search(model, {{4, 5, 4}}, search_config(beam))[0].tokens.size() == 16);
+      CHECK(beam_search(model, {{4}}, search_config(beam, 0.6, 100))[0].tokens.size() == 100);
+      CHECK(beam_search(model, {TokenIds(39, 4)}, search_config(beam))[0].tokens.size() == 39);
+    }
+  }
+
+  TEST_CASE("progress counts the finished sentences; no sentences give no results; nothing is recorded") {
+    const SingleThread guard;
+    const EncoderDecoder model = random_model(7, 12, 1);
+    std::vector<Index> reported;
+    SearchConfig config = search_config(2, 0.6, 0, 4);
+    config.progress = [&](Index done) { reported.push_back(done); };
+    Tape tape;
+    beam_search(model, random_sources(10, 6, 7, 2), config);
+    REQUIRE_FALSE(reported.empty());
+    CHECK(std::is_sorted(reported.begin(), reported.end()));
+    CHECK(reported.back() == 10);
+    CHECK(beam_search(model, {}, config).empty());
+    CHECK(tape.memory().nodes == 0);
+  }
+
+  TEST_CASE("of an empty source nothing comes, and the others' outputs are what they are without it") {
+    const SingleThread guard;
+    const EncoderDecoder model = random_model(7, 12, 1);
+    const std::vector<TokenIds> sources = random_sources(3, 6, 7, 2);
+    std::vector<Index> reported;
+    SearchConfig config = search_config(2, 0.6, 0, 4);
+    config.progress = [&](Index done) { reported.push_back(done); };
+    const std::vector<Hypothesis> alone = beam_search(model, sources, config),
+                                  among = beam_search(model, {{}, sources[0], {}, sources[1], sources[2]},
+                                                      config);
+    REQUIRE(among.size() == 5);
+    CHECK(among[0].tokens.empty());
+    CHECK(among[2].tokens.empty());
+    CHECK(among[1].tokens == alone[0].tokens);
+    CHECK(among[3].tokens == alone[1].tokens);
+    CHECK(among[4].tokens == alone[2].tokens);
+    CHECK(reported.back() == 5);
+    CHECK(beam_search(model, {{}}, config)[0].tokens.empty());
+    CHECK(sample(model, {{}, sources[0]}, {}, config)[0].tokens.empty());
+  }
+
+  TEST_CASE("sources that are too long, and a beam of nothing, are refused") {
+    const SingleThread guard;
+    const EncoderDecoder model = random_model(7, 6, 1);
+    CHECK(beam_search(model, {TokenIds(5, 4)}).size() == 1);
+    CHECK(message_of<ShapeError>([&] {
+            beam_search(model, {{4}, TokenIds(6, 4)});
+          }) ==
+          "[beam_search] a source must have at most 5 tokens; got 6; try shorter sentences or a model with a "
+          "larger max_length");
+    CHECK(message_of<Error>([&] { beam_search(model, {{4}}, search_config(0)); }) ==
+          "[beam_search] beam and batch must be at least 1; got beam=0, batch=64");
+    CHECK(message_of<ShapeError>([&] { beam_search(model, {{7}}); }).find("[embedding]") == 0);
+  }
+}

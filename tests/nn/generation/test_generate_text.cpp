@@ -1,0 +1,241 @@
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/nn/generation/generate_text.h>
+#include <tapeformer/tests/nn/generation/language_case.h>
+#include <tapeformer/tests/reference/sanitized.h>
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <limits>
+
+using namespace tapeformer;
+
+namespace {
+
+const std::optional<CacheConfig> kCaches[] = {std::nullopt, CacheConfig{CacheKind::contiguous, 0, 16},
+                                              CacheConfig{CacheKind::paged, 0, 5}};
+
+/// What each sample got.
+std::vector<TokenIds> generated(const DecoderOnly& model, const TokenIds& prompt,
+                                const TextGenerationConfig& config) {
+  std::vector<TokenIds> samples(static_cast<std::size_t>(config.samples));
+  generate_text(model, prompt, config, [&](Index sample, std::int32_t token) {
+    samples[static_cast<std::size_t>(sample)].push_back(token);
+    return true;
+  });
+  return samples;
+}
+
+TextGenerationConfig greedy(Index max_tokens, const std::optional<CacheConfig>& cache = CacheConfig{}) {
+  TextGenerationConfig config;
+  config.sampling.temperature = 0;
+  config.max_tokens = max_tokens;
+  config.cache = cache;
+  return config;
+}
+
+/// Greedy continuation, every token from the whole sequence.
+TokenIds plain_greedy(const DecoderOnly& model, const TokenIds& prompt, Index max_tokens) {
+  TokenIds row = prompt;
+  for (Index i = 0; i < max_tokens; ++i)
+    row.push_back(likeliest(whole_logits(model, row, static_cast<Index>(prompt.size()))));
+  return {row.begin() + static_cast<std::ptrdiff_t>(prompt.size()), row.end()};
+}
+
+DecoderOnly plain_model() {
+  return language_model(language_config({AttentionKind::multi_head, PositionKind::learned}, 9));
+}
+
+}  // namespace
+
+TEST_SUITE("nn/generation/generate_text") {
+  TEST_CASE("greedy tokens are those of whole sequences, with every cache and without") {
+    const SingleThread guard;
+    const Index count = fewer_if_sanitized(40);
+    Index compared = 0;
+    for (const LanguageKind& kind : language_kinds()) {
+      const DecoderOnly model = language_model(language_config(kind, 9));
+      for (const Index length : {3, 15}) {
+        const TokenIds prompt = random_tokens(length, 7), expected = plain_greedy(model, prompt, count);
+        for (const auto& cache : kCaches) {
+          INFO(kind.name(), ", prompt of ", length, ", cache ", cache ? name_of(cache->kind) : "none");
+          CHECK(generated(model, prompt, greedy(count, cache)) == std::vector<TokenIds>{expected});
+          compared += count;
+        }
+      }
+    }
+    MESSAGE("compared ", compared, " tokens");
+  }
+
+  TEST_CASE("a sample depends on seed and number alone, not on those beside it, nor on the cache") {
+    const SingleThread guard;
+    const DecoderOnly model = plain_model();
+    const TokenIds prompt = random_tokens(4, 7);
+    TextGenerationConfig config;
+    config.max_tokens = 30;
+    config.samples = 6;
+    config.end = 5;
+    config.sampling.seed = 3;
+    config.sampling.stream = 10;
+    config.sampling.top_k = 7;
+    config.sampling.repetition_penalty = 1.2;
+    const auto together = generated(model, prompt, config);
+    std::size_t ended = 0;
+    for (std::size_t i = 0; i < together.size(); ++i) {
+      ended += together[i].size() < 30;
+      for (const std::int32_t token : together[i]) CHECK(token != 5);
+      TextGenerationConfig alone = config;
+      alone.samples = 1;
+      alone.sampling.stream = 10 + i;
+      for (const auto& cache : kCaches) {
+        alone.cache = cache;
+        CHECK(generated(model, prompt, alone).front() == together[i]);
+      }
+      for (std::size_t other = 0; other < i; ++other) CHECK(together[i] != together[other]);
+    }
+    CHECK(ended >= 2);
+    CHECK(ended < together.size());
+    config.sampling.seed = 4;
+    CHECK(generated(model, prompt, config) != together);
+  }
+
+  TEST_CASE("tokens are drawn from the model's own probabilities, the first ones of all samples too") {
+    const SingleThread guard;
+    const DecoderOnly model = plain_model();
+    const TokenIds prompt = random_tokens(4, 7);
+    TextGenerationConfig config;
+    config.samples = 3000;
+    config.max_tokens = 1;
+    config.sampling.temperature = 2;
+    std::vector<double> count(kLanguageVocabulary);
+    for (const TokenIds& sample : generated(model, prompt, config))
+      count[static_cast<std::size_t>(sample.front())] += 1;
+    const Tensor logits = whole_logits(model, prompt, 4);
+    double sum = 0, chi_square = 0;
+    for (Index i = 0; i < kLanguageVocabulary; ++i) sum += std::exp(logits.at(i) / 2);
+    for (Index i = 0; i < kLanguageVocabulary; ++i) {
+      const double expected = 3000 * std::exp(logits.at(i) / 2) / sum;
+      chi_square += std::pow(count[static_cast<std::size_t>(i)] - expected, 2) / expected;
+    }
+    CHECK(chi_square < 34);  // of 12 degrees of freedom, one in a thousand is above 33
+  }
+
+  TEST_CASE("the tokens of prompt and sample count as seen, each sample's own alone") {
+    const SingleThread guard;
+    const DecoderOnly model = plain_model();
+    TextGenerationConfig config = greedy(7);
+    config.sampling.repetition_penalty = 1e6;
+    config.samples = 2;
+    int others = 0;
+    for (std::uint64_t seed = 1; seed <= 8; ++seed) {
+      const TokenIds prompt = random_tokens(5, seed);
+      TokenIds row = prompt;
+      for (int i = 0; i < 7; ++i) {
+        const Tensor logits = whole_logits(model, row, 5).detach();
+        for (Index token = 0; token < kLanguageVocabulary; ++token) {
+          double& logit = logits.data<double>()[token];
+          if (std::count(row.begin(), row.end(), token) > 0) logit *= logit > 0 ? 1e-6 : 1e6;
+        }
+        row.push_back(likeliest(logits));
+      }
+      const TokenIds expected(row.begin() + 5, row.end());
+      CHECK(generated(model, prompt, config) == std::vector<TokenIds>{expected, expected});
+      others += expected[0] != plain_greedy(model, prompt, 1)[0];  // so the prompt made a difference
+    }
+    CHECK(others >= 1);
+  }
+
+  TEST_CASE("samples end at the end token, or when told so, and the others go on") {
+    const SingleThread guard;
+    const DecoderOnly model = plain_model();
+    const TokenIds prompt = random_tokens(4, 7), expected = plain_greedy(model, prompt, 12);
+    TextGenerationConfig config = greedy(12);
+    config.samples = 3;
+    std::vector<TokenIds> samples(3);
+    std::vector<Index> order;
+    generate_text(model, prompt, config, [&](Index sample, std::int32_t token) {
+      samples[static_cast<std::size_t>(sample)].push_back(token);
+      order.push_back(sample);
+      return sample != 1 || samples[1].size() < 2;
+    });
+    CHECK(samples[0] == expected);
+    CHECK(samples[1] == TokenIds(expected.begin(), expected.begin() + 2));
+    CHECK(samples[2] == expected);
+    CHECK(std::vector<Index>(order.begin(), order.begin() + 8) == std::vector<Index>{0, 1, 2, 0, 1, 2, 0, 2});
+    config.end = expected[0];
+    CHECK(generated(model, prompt, config) == std::vector<TokenIds>(3));
+    config.end.reset();
+    config.max_tokens = 0;
+    CHECK(generated(model, prompt, config) == std::vector<TokenIds>(3));
+    int calls = 0;
+    config.max_tokens = 5;
+    generate_text(model, prompt, config, [&](Index, std::int32_t) { return ++calls < 0; });
+    CHECK(calls == 3);
+  }
+
+  TEST_CASE("what the model has no positions for, or the cache no room, is refused before the first token") {
+    const SingleThread guard;
+    DecoderOnlyConfig rotary = language_config({AttentionKind::multi_head, PositionKind::rotary}, 9);
+    rotary.rotations.max_positions = 14;
+    const DecoderOnly model = language_model(rotary);
+    const TokenIds prompt = random_tokens(4, 7);
+    for (const auto& cache : kCaches) {
+      CHECK(generated(model, prompt, greedy(11, cache)).front() == plain_greedy(model, prompt, 11));
+      CHECK(message_of<ShapeError>([&] { generated(model, prompt, greedy(12, cache)); }) ==
+            "[generate_text] the model's rotary positions are for 14 tokens; got a prompt of 4 and "
+            "max_tokens=12; try fewer");
+      CHECK_THROWS_AS(generated(model, random_tokens(15, 7), greedy(0, cache)), ShapeError);
+      CHECK(message_of<ShapeError>(
+                [&] { generated(model, prompt, greedy(std::numeric_limits<Index>::max(), cache)); })
+                .find("[generate_text] the model's rotary positions are for 14 tokens; got a prompt of 4 and "
+                      "max_tokens=9223372036854775807") == 0);
+    }
+    CHECK(message_of<ShapeError>([&] {
+            generated(model, prompt, greedy(8, CacheConfig{CacheKind::paged, 10, 4}));
+          }) ==
+          "[generate_text] the cache has room for 10 tokens; got a prompt of 4 and max_tokens=8; try "
+          "fewer");
+    CHECK(generated(model, prompt, greedy(7, CacheConfig{CacheKind::paged, 10, 4})).front().size() == 7);
+
+    // A context ends before such limits are reached; latent attention has rotary keys whatever the positions.
+    DecoderOnlyConfig latent = language_config({AttentionKind::latent, PositionKind::learned}, 9);
+    latent.rotations.max_positions = 9;
+    CHECK(generated(language_model(latent), prompt, greedy(20, CacheConfig{CacheKind::paged, 9, 4}))
+              .front()
+              .size() == 20);
+    latent.rotations.max_positions = 8;
+    CHECK(message_of<ShapeError>([&] {
+            generated(language_model(latent), prompt, greedy(20));
+          }).find("[generate_text] the model's rotary positions are for 8 tokens") == 0);
+    CHECK(generated(language_model(latent), prompt, greedy(5)).front().size() == 5);
+  }
+
+  TEST_CASE("bad numbers, and prompts that are none, are refused") {
+    const SingleThread guard;
+    const DecoderOnly model = plain_model();
+    const auto message = [&](const TokenIds& prompt, const TextGenerationConfig& config) {
+      return message_of<Error>([&] { generated(model, prompt, config); });
+    };
+    CHECK(message({}, greedy(3)).find("[prompt] there must be a token") == 0);
+    CHECK(message({1, 13}, greedy(3)) == "[prompt] tokens must be within the vocabulary of 13; got 13");
+    // Even where the context has no place for it.
+    CHECK(message(TokenIds(20, 99), greedy(3)).find("got 99") != std::string::npos);
+    TextGenerationConfig bad = greedy(3);
+    bad.sampling.temperature = -1;
+    CHECK(message({1}, bad).find("[sample] temperature") == 0);
+    CHECK(message({1}, greedy(-1)) ==
+          "[generate_text] there must be a sample, and max_tokens must not be negative; got samples=1, "
+          "max_tokens=-1");
+    bad = greedy(3);
+    bad.samples = 0;
+    CHECK(message({1}, bad).find("got samples=0") != std::string::npos);
+  }
+
+  TEST_CASE("nothing is recorded") {
+    const SingleThread guard;
+    const DecoderOnly model = plain_model();
+    Tape tape;
+    generated(model, {1, 2}, greedy(4));
+    CHECK(tape.memory().nodes == 0);
+  }
+}

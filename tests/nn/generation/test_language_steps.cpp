@@ -1,0 +1,262 @@
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/profile.h>
+#include <tapeformer/nn/generation/language_steps.h>
+#include <tapeformer/tests/nn/generation/language_case.h>
+#include <tapeformer/tests/reference/sanitized.h>
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+
+using namespace tapeformer;
+
+namespace {
+
+const std::optional<CacheConfig> kCaches[] = {std::nullopt, CacheConfig{CacheKind::contiguous, 0, 16},
+                                              CacheConfig{CacheKind::paged, 0, 5}};
+
+std::string name_of(const std::optional<CacheConfig>& cache) {
+  return cache ? tapeformer::name_of(cache->kind) : "without cache";
+}
+
+/// Worst error of the logits against those of whole sequences, over `count` steps of random tokens; rows are
+/// reordered, repeated and dropped on the way.
+double worst_error(const DecoderOnly& model, Index prompt, int count,
+                   const std::optional<CacheConfig>& cache) {
+  LanguageSteps steps(model, cache);
+  std::vector<TokenIds> rows = {random_tokens(prompt, 7)};
+  Tensor logits = steps.prompt(rows[0]);
+  Generator random(4);
+  double worst = 0;
+  for (int step = 0; step < count; ++step) {
+    REQUIRE(logits.size(0) == static_cast<Index>(rows.size()));
+    for (std::size_t i = 0; i < rows.size(); ++i)
+      worst = std::max(worst, relative_error(slice(logits, 0, static_cast<Index>(i), 1),
+                                             whole_logits(model, rows[i], prompt)));
+    if (step == 0 || random.below(4) == 0) {
+      std::vector<std::int32_t> order(static_cast<std::size_t>(1 + random.below(3)));
+      std::vector<TokenIds> next;
+      for (std::int32_t& row : order) {
+        row = static_cast<std::int32_t>(random.below(static_cast<Index>(rows.size())));
+        next.push_back(rows[static_cast<std::size_t>(row)]);
+      }
+      steps.reorder(order);
+      rows = next;
+    }
+    TokenIds tokens;
+    for (TokenIds& row : rows) {
+      tokens.push_back(static_cast<std::int32_t>(random.below(kLanguageVocabulary)));
+      row.push_back(tokens.back());
+    }
+    logits = steps.step(tokens);
+  }
+  return worst;
+}
+
+}  // namespace
+
+TEST_SUITE("nn/generation/language_steps") {
+  TEST_CASE("logits are those of whole sequences with every cache and without, past the context too") {
+    const SingleThread guard;
+    double worst = 0;
+    for (const LanguageKind& kind : language_kinds()) {
+      const DecoderOnly model = language_model(language_config(kind, 9));
+      for (const auto& cache : kCaches) {
+        for (const Index prompt : {1, 4, 9, 23}) {  // 23: longer than the context
+          INFO(kind.name(), ", ", name_of(cache), ", prompt of ", prompt);
+          const double error = worst_error(model, prompt, fewer_if_sanitized(24), cache);
+          CHECK(error < 1e-12);
+          worst = std::max(worst, error);
+        }
+      }
+    }
+    MESSAGE("worst relative error ", worst);
+  }
+
+  TEST_CASE("the same in single precision") {
+    const SingleThread guard;
+    for (const LanguageKind& kind : language_kinds()) {
+      const DecoderOnly model = language_model(language_config(kind, 9), DType::f32);
+      for (const auto& cache : kCaches) {
+        INFO(kind.name(), ", ", name_of(cache));
+        CHECK(worst_error(model, 6, fewer_if_sanitized(16), cache) < 2e-5);
+      }
+    }
+  }
+
+  TEST_CASE("a prompt sees itself in both directions only where the model has a prefix") {
+    const SingleThread guard;
+    for (const bool prefix : {false, true}) {
+      const LanguageKind kind{AttentionKind::multi_head, PositionKind::learned, prefix};
+      const DecoderOnly model = language_model(language_config(kind, 9));
+      const TokenIds prompt = random_tokens(5, 7);
+      const Tensor causal = slice(model(ids_of(prompt, {1, 5})), 1, 4, 1),
+                   both = slice(model(ids_of(prompt, {1, 5}), ids_of({5}, {1})), 1, 4, 1);
+      LanguageSteps steps(model);
+      const Tensor logits = reshape(steps.prompt(prompt), {1, 1, kLanguageVocabulary});
+      CHECK(relative_error(logits, prefix ? both : causal) < 1e-12);
+      CHECK(relative_error(logits, prefix ? causal : both) > 1e-3);
+    }
+  }
+
+  TEST_CASE("rotary positions go on past the context to their stated limit, and the step beyond is refused") {
+    const SingleThread guard;
+    DecoderOnlyConfig config = language_config({AttentionKind::grouped_query, PositionKind::rotary}, 9);
+    config.rotations.max_positions = 14;
+    const DecoderOnly model = language_model(config);
+    for (const auto& cache : kCaches) {
+      INFO(name_of(cache));
+      LanguageSteps steps(model, cache);
+      TokenIds row = random_tokens(12, 7);
+      steps.prompt(row);
+      for (int i = 0; i < 2; ++i) {
+        row.push_back(3);
+        CHECK(relative_error(steps.step({3}), whole_logits(model, row, 12)) < 1e-12);
+      }
+      const Index bytes = steps.cache_bytes();
+      CHECK(message_of<ShapeError>([&] { steps.step({3}); }).find("14") != std::string::npos);
+      CHECK(message_of<ShapeError>([&] { steps.step({3}); }).find("14") != std::string::npos);
+      CHECK(steps.cache_bytes() <= bytes);
+      LanguageSteps again(model, cache);
+      CHECK(message_of<ShapeError>([&] { again.prompt(random_tokens(15, 7)); }).find("14") !=
+            std::string::npos);
+      CHECK(again.cache_bytes() == 0);
+      CHECK(relative_error(again.prompt(row), whole_logits(model, row, 12)) < 1e-12);
+    }
+  }
+
+  TEST_CASE("after a step that throws, another goes on where the last good one ended") {
+    const SingleThread guard;
+    const DecoderOnly model =
+        language_model(language_config({AttentionKind::multi_head, PositionKind::learned, true}, 9));
+    for (const auto& cache : kCaches) {
+      INFO(name_of(cache));
+      LanguageSteps steps(model, cache);
+      TokenIds row = random_tokens(4, 7);
+      CHECK(message_of<ShapeError>([&] { steps.step({1}); }) ==
+            "[step] there is no row yet that could go on; try prompt() first");
+      CHECK(message_of<ShapeError>([&] { steps.prompt({}); }) ==
+            "[prompt] there must be a token; got none; try one that begins texts");
+      CHECK(message_of<ShapeError>([&] {
+              steps.prompt({1, -1});
+            }) == "[prompt] tokens must be within the vocabulary of 13; got -1");
+      steps.prompt(row);
+      CHECK(message_of<Error>([&] { steps.prompt(row); }).find("[prompt] there is one already") == 0);
+      CHECK(message_of<ShapeError>([&] { steps.step({13}); }) ==
+            "[step] tokens must be within the vocabulary of 13; got 13");
+      CHECK(message_of<ShapeError>([&] { steps.step({1, 2}); }).find("got 2 for 1 row") != std::string::npos);
+      CHECK(message_of<ShapeError>([&] {
+              steps.reorder({0, 1});
+            }) == "[reorder] rows must be there; got row 1 of 1");
+      row.push_back(2);
+      CHECK(relative_error(steps.step({2}), whole_logits(model, row, 4)) < 1e-12);
+      steps.reorder({});
+      CHECK(message_of<ShapeError>([&] { steps.step({}); }).find("got 0 for 0 rows") != std::string::npos);
+    }
+  }
+
+  TEST_CASE("a call that throws half way through the layers can be made again") {
+    const SingleThread guard;
+    for (const auto& cache : kCaches) {
+      for (const std::size_t length : {4, 9}) {  // with 9 the next token drops half of the context
+        INFO(name_of(cache), ", prompt of ", length);
+        DecoderOnly model =
+            language_model(language_config({AttentionKind::multi_head, PositionKind::learned, true}, 9));
+        Parameter* late = nullptr;
+        auto parameters = model.named_parameters();
+        for (auto& [name, parameter] : parameters)
+          if (name == "layers.1.feed_forward.up.weight") late = &parameter;
+        REQUIRE(late != nullptr);
+        const Tensor good = late->value(), bad = good.to(DType::f32);
+        const auto fails = [&](const auto& call) {
+          late->set_value(bad);
+          CHECK_THROWS_AS(call(), DTypeError);
+          late->set_value(good);
+        };
+        LanguageSteps steps(model, cache);
+        TokenIds row = random_tokens(static_cast<Index>(length), 7);
+        fails([&] { steps.prompt(row); });
+        steps.prompt(row);
+        for (int i = 0; i < 3; ++i) {
+          fails([&] { steps.step({3}); });
+          row.push_back(3);
+          CHECK(relative_error(steps.step({3}), whole_logits(model, row, static_cast<Index>(length))) <
+                1e-12);
+        }
+      }
+    }
+  }
+
+  TEST_CASE("a step that the cache has no room for leaves what there was") {
+    const SingleThread guard;
+    const DecoderOnly model =
+        language_model(language_config({AttentionKind::multi_head, PositionKind::rotary}, 9));
+    for (const CacheKind kind : {CacheKind::contiguous, CacheKind::paged}) {
+      LanguageSteps steps(model, CacheConfig{kind, 6, 2});
+      TokenIds row = random_tokens(5, 7);
+      steps.prompt(row);
+      steps.reorder({0, 0});
+      steps.step({1, 2});
+      for (int i = 0; i < 2; ++i)
+        CHECK(message_of<ShapeError>([&] {
+                steps.step({1, 2});
+              }).find("more than 6 tokens") != std::string::npos);
+      CHECK(message_of<ShapeError>([&] {
+              LanguageSteps(model, CacheConfig{kind, 4, 2}).prompt(row);
+            }).find("more than 4 tokens") != std::string::npos);
+    }
+  }
+
+  TEST_CASE("a cache takes what its layers say, and rows that begin alike share pages") {
+    const SingleThread guard;
+    const DecoderOnly model = language_model(
+        language_config({AttentionKind::grouped_query, PositionKind::learned}, 20), DType::f32);
+    const Index token = 2 * (8 + 8) * 4;  // two layers, two groups of 4 numbers each
+    for (const CacheKind kind : {CacheKind::contiguous, CacheKind::paged}) {
+      LanguageSteps steps(model, CacheConfig{kind, 0, 8});
+      CHECK(steps.cache_bytes() == 0);
+      steps.prompt(random_tokens(8, 7));
+      steps.reorder({0, 0, 0});
+      CHECK(steps.cache_bytes() == (kind == CacheKind::paged ? 1 : 3) * 8 * token);
+      steps.step({1, 2, 3});
+      CHECK(steps.cache_bytes() == (kind == CacheKind::paged ? 8 + 3 : 3 * 9) * token);
+    }
+    LanguageSteps without(model, std::nullopt);
+    without.prompt({1});
+    CHECK(without.cache_bytes() == 0);
+  }
+
+  TEST_CASE("with a cache a step costs what its new tokens cost, but where the context moves") {
+    const SingleThread guard;
+    const DecoderOnly model =
+        language_model(language_config({AttentionKind::multi_head, PositionKind::learned}, 9));
+    for (const CacheKind kind : {CacheKind::contiguous, CacheKind::paged}) {
+      LanguageSteps steps(model, CacheConfig{kind, 0, 4});
+      steps.prompt(random_tokens(8, 7));
+      std::vector<Index> flops;
+      for (int i = 0; i < 8; ++i) {
+        const Profile profile;
+        steps.step({3});
+        flops.push_back(profile.flops(false));
+      }
+      // Of 9 tokens 5 go when the tenth comes, and again when another 5 have come.
+      for (std::size_t i = 0; i < flops.size(); ++i) {
+        INFO("step ", i);
+        CHECK((flops[i] > 3 * flops[0]) == (i == 1 || i == 6));
+      }
+    }
+  }
+
+  TEST_CASE("nothing is recorded") {
+    const SingleThread guard;
+    const DecoderOnly model =
+        language_model(language_config({AttentionKind::latent, PositionKind::learned, true}, 9));
+    Tape tape;
+    for (const auto& cache : kCaches) {
+      LanguageSteps steps(model, cache);
+      steps.prompt({1, 2, 3});
+      steps.step({4});
+    }
+    CHECK(tape.memory().nodes == 0);
+  }
+}

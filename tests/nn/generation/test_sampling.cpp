@@ -1,0 +1,252 @@
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/nn/generation/sampling.h>
+#include <tapeformer/tests/nn/module_case.h>
+#include <tapeformer/tests/reference/sanitized.h>
+
+#include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+using namespace tapeformer;
+
+namespace {
+
+constexpr Index kDraws = 40000;
+
+SamplingConfig config_of(double temperature, Index top_k, double top_p) {
+  SamplingConfig config;
+  config.temperature = temperature;
+  config.top_k = top_k;
+  config.top_p = top_p;
+  return config;
+}
+
+template <class T>
+std::vector<double> shares(const std::vector<T>& logits, const SamplingConfig& config) {
+  Generator random(3);
+  std::vector<double> count(logits.size());
+  for (Index i = 0; i < kDraws; ++i)
+    count[static_cast<std::size_t>(
+        sample_token(logits.data(), static_cast<Index>(logits.size()), config, random))] += 1.0 / kDraws;
+  return count;
+}
+
+/// Within five standard deviations, and exactly zero where nothing may be drawn.
+void check_shares(const std::vector<double>& found, const std::vector<double>& expected) {
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    INFO("token ", i, ": ", found[i], " against ", expected[i]);
+    CHECK(std::fabs(found[i] - expected[i]) <=
+          1e-9 + 5 * std::sqrt(expected[i] * (1 - expected[i]) / static_cast<double>(kDraws)));
+  }
+}
+
+/// Logits of these probabilities, shifted.
+template <class T = double>
+std::vector<T> logits_of(const std::vector<double>& probabilities) {
+  std::vector<T> logits;
+  for (const double p : probabilities) logits.push_back(static_cast<T>(std::log(p) + 7));
+  return logits;
+}
+
+}  // namespace
+
+TEST_SUITE("nn/generation/sampling") {
+  TEST_CASE("tokens are drawn as often as their probability says, in both types") {
+    const std::vector<double> p = {0.1, 0.5, 0.05, 0.35};
+    check_shares(shares(logits_of(p), config_of(1, 0, 1)), p);
+    check_shares(shares(logits_of<float>(p), config_of(1, 0, 1)), p);
+  }
+
+  TEST_CASE("a temperature of a half squares the probabilities, one of two takes their root") {
+    const std::vector<double> p = {0.1, 0.5, 0.05, 0.35};
+    for (const double temperature : {0.5, 2.0}) {
+      std::vector<double> expected;
+      double sum = 0;
+      for (const double each : p) sum += std::pow(each, 1 / temperature);
+      for (const double each : p) expected.push_back(std::pow(each, 1 / temperature) / sum);
+      check_shares(shares(logits_of(p), config_of(temperature, 0, 1)), expected);
+    }
+  }
+
+  TEST_CASE("top-k and top-p keep the likeliest, alone and together, and share their probability out") {
+    const std::vector<double> p = {0.1, 0.4, 0.05, 0.25, 0.2};
+    check_shares(shares(logits_of(p), config_of(1, 2, 1)), {0, 0.4 / 0.65, 0, 0.25 / 0.65, 0});
+    check_shares(shares(logits_of(p), config_of(1, 9, 1)), p);
+    check_shares(shares(logits_of(p), config_of(1, 1, 1)), {0, 1, 0, 0, 0});
+    check_shares(shares(logits_of(p), config_of(1, 0, 0.6)), {0, 0.4 / 0.65, 0, 0.25 / 0.65, 0});
+    check_shares(shares(logits_of(p), config_of(1, 0, 0.66)), {0, 0.4 / 0.85, 0, 0.25 / 0.85, 0.2 / 0.85});
+    check_shares(shares(logits_of(p), config_of(1, 0, 1e-9)), {0, 1, 0, 0, 0});
+    // Of the three likeliest, 0.4 and 0.25 are 0.76 of the whole.
+    check_shares(shares(logits_of(p), config_of(1, 3, 0.75)), {0, 0.4 / 0.65, 0, 0.25 / 0.65, 0});
+    check_shares(shares(std::vector<double>{0, 1, 1, 1}, config_of(1, 2, 1)), {0, 0.5, 0.5, 0});
+  }
+
+  TEST_CASE("what is minus infinity is never drawn, and large logits do not overflow") {
+    const double never = -std::numeric_limits<double>::infinity();
+    check_shares(shares(std::vector<double>{never, 1e5, never, 1e5}, config_of(1, 0, 1)), {0, 0.5, 0, 0.5});
+    check_shares(shares(std::vector<double>{1e5, never, 1e5, never}, config_of(1, 0, 0.99)),
+                 {0.5, 0, 0.5, 0});
+  }
+
+  TEST_CASE("temperature 0 takes the likeliest, the first of equals, and no number from the generator") {
+    const std::vector<double> logits = {-2, 3, -7, 3, 2.9};
+    Generator random(3);
+    CHECK(sample_token(logits.data(), 5, config_of(0, 0, 1), random) == 1);
+    CHECK(sample_token(logits.data(), 5, config_of(0, 2, 0.5), random) == 1);
+    CHECK(random.state() == Generator(3).state());
+    sample_token(logits.data(), 5, config_of(1, 2, 0.5), random);
+    CHECK_FALSE(random.state() == Generator(3).state());
+  }
+
+  TEST_CASE("min-p keeps what is likely enough beside the likeliest, after top-p") {
+    const std::vector<double> p = {0.1, 0.4, 0.05, 0.25, 0.2};
+    SamplingConfig config = config_of(1, 0, 1);
+    config.min_p = 0.45;  // 0.18 at least
+    check_shares(shares(logits_of(p), config), {0, 0.4 / 0.85, 0, 0.25 / 0.85, 0.2 / 0.85});
+    config.min_p = 1;
+    check_shares(shares(logits_of(p), config), {0, 1, 0, 0, 0});
+    config.min_p = 0.2;  // leaves four, of whose 0.95 three are 0.89
+    config.top_p = 0.87;
+    check_shares(shares(logits_of(p), config), {0.1 / 0.95, 0.4 / 0.95, 0, 0.25 / 0.95, 0.2 / 0.95});
+    config.top_k = 3;
+    check_shares(shares(logits_of(p), config), {0, 0.4 / 0.85, 0, 0.25 / 0.85, 0.2 / 0.85});
+    config.temperature = 0.5;  // squares, of which the least is a quarter of the largest
+    check_shares(shares(logits_of(p), config), {0, 0.16 / 0.2625, 0, 0.0625 / 0.2625, 0.04 / 0.2625});
+    config.min_p = 0.26;
+    check_shares(shares(logits_of(p), config), {0, 0.16 / 0.2225, 0, 0.0625 / 0.2225, 0});
+  }
+
+  TEST_CASE("draws follow transformers' processors, alone and together") {
+    const Golden golden("sampling");
+    int cases = 0;
+    for (const std::string name :
+         {"plain", "temperature", "top_k", "top_k_beyond", "top_p", "min_p", "penalty", "penalty_below_one",
+          "hot_top_p", "cold_min_p", "top_k_top_p", "top_k_min_p", "top_p_min_p", "all", "all_hot"}) {
+      INFO(name);
+      const auto options = golden.options(name);
+      SamplingConfig config;
+      config.temperature = options.value("temperature", 1.0);
+      config.top_k = options.value("top_k", Index{0});
+      config.top_p = options.value("top_p", 1.0);
+      config.min_p = options.value("min_p", 0.0);
+      auto logits = golden.tensor(name, "in.logits").to_vector<double>();
+      RepetitionPenalty penalty(options.value("repetition_penalty", 1.0));
+      for (const std::int32_t token : golden.tensor(name, "in.seen").to_vector<std::int32_t>())
+        penalty.see(token);
+      penalty.apply(logits.data());
+      const auto found = shares(logits, config), expected = golden.tensor(name, "out").to_vector<double>();
+      REQUIRE(found.size() == expected.size());
+      double chi_square = 0;
+      int possible = 0;
+      for (std::size_t i = 0; i < expected.size(); ++i) {
+        CHECK((found[i] == 0 || expected[i] > 0));
+        if (expected[i] == 0) continue;
+        chi_square += static_cast<double>(kDraws) * std::pow(found[i] - expected[i], 2) / expected[i];
+        ++possible;
+      }
+      const double freedom = possible - 1;  // the statistic's mean, and half of its variance
+      CHECK(chi_square <= 1e-9 + freedom + 5 * std::sqrt(2 * freedom));
+      ++cases;
+    }
+    CHECK(cases == 15);
+  }
+
+  TEST_CASE("of a large vocabulary the same tokens are kept as by sorting all of it") {
+    constexpr Index kVocabulary = 5003;
+    Generator random(7);
+    const Tensor normal = Tensor::empty({kVocabulary}, DType::f32);
+    for (const double spread :
+         {0.0, 0.3, 3.0}) {  // from all alike to few that matter; in steps, so that many tie
+      random.fill_normal(normal, 0, spread);
+      float* logits = normal.data<float>();
+      for (Index i = 0; i < kVocabulary; ++i) logits[i] = std::round(8 * logits[i]) / 8;
+      std::vector<Index> order(kVocabulary);
+      std::iota(order.begin(), order.end(), Index{0});
+      std::stable_sort(order.begin(), order.end(), [&](Index a, Index b) { return logits[a] > logits[b]; });
+      for (const Index top_k : {0, 1, 40, 4000}) {
+        for (const double top_p : {1.0, 0.9, 0.3}) {
+          for (const double min_p : {0.0, 0.5}) {
+            INFO("spread ", spread, ", top_k ", top_k, ", top_p ", top_p, ", min_p ", min_p);
+            SamplingConfig config = config_of(1, top_k, top_p);
+            config.min_p = min_p;
+            const std::size_t candidates = static_cast<std::size_t>(top_k > 0 ? top_k : kVocabulary);
+            double sum = 0, reached = 0;
+            for (std::size_t i = 0; i < candidates; ++i)
+              sum += std::exp(static_cast<double>(logits[order[i]]));
+            std::vector<bool> kept(kVocabulary, false);
+            const double likeliest = std::exp(static_cast<double>(logits[order[0]]));
+            for (std::size_t i = 0; i < candidates && reached < top_p * sum * (1 + 1e-9); ++i) {
+              const double weight = std::exp(static_cast<double>(logits[order[i]]));
+              reached += weight;
+              if (weight >= min_p * likeliest * (1 - 1e-9)) kept[static_cast<std::size_t>(order[i])] = true;
+            }
+            std::vector<bool> drawn(kVocabulary, false);
+            for (int i = 0; i < fewer_if_sanitized(400); ++i) {
+              const Index token = sample_token(logits, kVocabulary, config, random);
+              drawn[static_cast<std::size_t>(token)] = true;
+              CHECK(kept[static_cast<std::size_t>(token)]);
+            }
+            if (std::count(kept.begin(), kept.end(), true) == 1) CHECK(drawn == kept);
+          }
+        }
+      }
+    }
+  }
+
+  TEST_CASE("a repetition penalty lowers each token seen once, whatever its sign") {
+    std::vector<float> logits = {2, -2, 0, 3, -1};
+    RepetitionPenalty penalty(4);
+    for (const std::int32_t token : {3, 1, 3, 2, 1}) penalty.see(token);
+    penalty.apply(logits.data());
+    CHECK(logits == std::vector<float>{2, -8, 0, 0.75F, -1});
+    const float never = -std::numeric_limits<float>::infinity();
+    std::vector<float> excluded = {never, never, 1, never, 1};
+    penalty.apply(excluded.data());
+    CHECK(excluded == std::vector<float>{never, never, 0.25F, never, 1});
+  }
+
+  TEST_CASE("what is out of range is refused, each by its name") {
+    const auto refused = [](const char* start, const SamplingConfig& bad) {
+      CHECK(message_of<Error>([&] { bad.check(); }).find(start) == 0);
+    };
+    config_of(0, 0, 1).check();
+    for (const double temperature : {-0.1, std::nan(""), std::numeric_limits<double>::infinity()})
+      refused("[sample] temperature must be 0 or positive; got ", config_of(temperature, 0, 1));
+    refused("[sample] top_k must be positive, or 0 for all tokens; got -1", config_of(1, -1, 1));
+    for (const double top_p : {0.0, 1.5, std::nan("")})
+      refused("[sample] top_p must be above 0 and at most 1; got ", config_of(1, 0, top_p));
+    for (const double min_p : {-0.1, 1.1, std::nan("")}) {
+      SamplingConfig bad;
+      bad.min_p = min_p;
+      refused("[sample] min_p must be in [0, 1]; got ", bad);
+    }
+    for (const double penalty : {0.0, -1.0, 9e-7, 2e6, std::nan("")}) {
+      SamplingConfig bad;
+      bad.repetition_penalty = penalty;
+      refused("[sample] repetition_penalty must be from 1e-6 to 1e6; got ", bad);
+    }
+    SamplingConfig extreme;
+    extreme.repetition_penalty = 1e-60;
+    refused("[sample] repetition_penalty must be from 1e-6 to 1e6; got 1e-60", extreme);
+    for (const double penalty : {1e-6, 1e6}) {
+      extreme.repetition_penalty = penalty;
+      CHECK_NOTHROW(extreme.check());
+    }
+  }
+
+  TEST_CASE("logits that are no numbers, or of which none is finite, are refused") {
+    const float never = -std::numeric_limits<float>::infinity();
+    Generator random(3);
+    const auto refused = [&](const std::vector<float>& logits) {
+      return message_of<Error>([&] { sample_token(logits.data(), 3, SamplingConfig{}, random); });
+    };
+    CHECK(refused({1, std::nanf(""), std::nanf("")}) ==
+          "[sample] the highest logit must be a finite number; got nan among 3; has the model diverged?");
+    CHECK(refused({never, never, never}).find("got -inf among 3") != std::string::npos);
+    CHECK(refused({1, -never, 1}).find("got inf among 3") != std::string::npos);
+  }
+}

@@ -1,0 +1,191 @@
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/nn/generation/search.h>
+#include <tapeformer/tests/nn/module_case.h>
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <limits>
+#include <string>
+
+using namespace tapeformer;
+
+namespace {
+
+constexpr std::int32_t kBegin = 2, kEnd = 3;
+
+/// A model whose next token depends on the last one only, by a table of probabilities for every row's
+/// sentence. Notes how many rows every step had.
+class TableModel : public NextTokenModel {
+ public:
+  using Table = std::vector<std::vector<double>>;  // [last token][next token]
+  explicit TableModel(std::vector<Table> of_rows) : rows_(std::move(of_rows)) {}
+
+  Tensor step(const TokenIds& tokens) override {
+    steps.push_back(tokens.size());
+    REQUIRE(tokens.size() == rows_.size());
+    std::vector<double> logits;
+    for (std::size_t row = 0; row < tokens.size(); ++row)
+      for (const double p : rows_[row][static_cast<std::size_t>(tokens[row])])
+        logits.push_back(std::log(p) + 1);
+    return Tensor::from(logits, {static_cast<Index>(tokens.size()), static_cast<Index>(rows_[0][0].size())});
+  }
+  void reorder(const std::vector<std::int32_t>& rows) override {
+    std::vector<Table> next;
+    for (const std::int32_t row : rows) next.push_back(rows_.at(static_cast<std::size_t>(row)));
+    rows_ = next;
+  }
+
+  std::vector<std::size_t> steps;
+
+ private:
+  std::vector<Table> rows_;
+};
+
+/// Tokens a = 4 and b = 5. The likelier first token, a, leads to many unlikely ends, b to a certain one.
+TableModel::Table misleading() {
+  const std::vector<double> none = {1e-9, 1e-9, 1e-9, 1e-9, 0.5, 0.5};
+  return {none,
+          none,
+          {1e-9, 1e-9, 1e-9, 1e-9, 0.6, 0.4},
+          none,
+          {0.25, 0.25, 1e-9, 0.3, 0.1, 0.1},
+          {1e-9, 1e-9, 1e-9, 1, 1e-9, 1e-9}};
+}
+
+/// Writes a until the limit, or ends at once.
+TableModel::Table certain(bool ends_at_once) {
+  std::vector<double> row(6, 1e-9);
+  row[ends_at_once ? 3 : 4] = 1;
+  return TableModel::Table(6, row);
+}
+
+SearchConfig config_of(Index beam) {
+  SearchConfig config;
+  config.beam = beam;
+  config.length_penalty = 0;
+  config.begin = kBegin;
+  config.end = kEnd;
+  return config;
+}
+
+std::vector<Hypothesis> found(TableModel& model, const std::vector<Index>& limits,
+                              const SearchConfig& config) {
+  std::vector<Hypothesis> results(limits.size());
+  search_beams(model, limits, config,
+               [&](std::size_t sentence, Hypothesis best) { results[sentence] = std::move(best); });
+  return results;
+}
+
+}  // namespace
+
+TEST_SUITE("nn/generation/search") {
+  TEST_CASE("a beam sees past a first token that misleads greedy search") {
+    TableModel greedy({misleading()}), beams({misleading()});
+    const Hypothesis first = found(greedy, {5}, config_of(1))[0], best = found(beams, {5}, config_of(2))[0];
+    CHECK(first.tokens == TokenIds{4});
+    CHECK(first.log_probability == doctest::Approx(std::log(0.6 * 0.3)).epsilon(1e-6));
+    CHECK(best.tokens == TokenIds{5});
+    CHECK(best.log_probability == doctest::Approx(std::log(0.4)).epsilon(1e-6));
+    CHECK(best.score == best.log_probability);
+  }
+
+  TEST_CASE("a sentence that is finished leaves the model, and the others keep their rows") {
+    TableModel model({certain(false), certain(true), certain(false), misleading()});
+    const auto results = found(model, {2, 9, 6, 9}, config_of(1));
+    CHECK(results[0].tokens == TokenIds{4, 4});
+    CHECK(results[1].tokens.empty());
+    CHECK(results[2].tokens == TokenIds(6, 4));
+    CHECK(results[3].tokens == TokenIds{4});
+    CHECK(model.steps == std::vector<std::size_t>{4, 3, 1, 1, 1, 1});
+  }
+
+  TEST_CASE("the length penalty divides the log probability by ((5 + length) / 6)^alpha") {
+    TableModel model({misleading()});
+    SearchConfig config = config_of(2);
+    config.length_penalty = 0.7;
+    const Hypothesis best = found(model, {5}, config)[0];
+    CHECK(best.score == doctest::Approx(best.log_probability / std::pow(7.0 / 6, 0.7)).epsilon(1e-12));
+  }
+
+  TEST_CASE("samples come as often as their probability says, whole outputs included") {
+    constexpr std::size_t kCount = 20000;
+    TableModel model(std::vector<TableModel::Table>(kCount, misleading()));
+    std::vector<Generator> randoms;
+    for (std::size_t i = 0; i < kCount; ++i) randoms.emplace_back(7, i);
+    double ends_at_b = 0, ends_at_a = 0;
+    search_samples(model, std::vector<Index>(kCount, 3), config_of(1), {}, randoms,
+                   [&](std::size_t, const Hypothesis& drawn) {
+                     ends_at_b += drawn.tokens == TokenIds{5} ? 1.0 / kCount : 0;
+                     ends_at_a += drawn.tokens == TokenIds{4} ? 1.0 / kCount : 0;
+                     if (drawn.tokens == TokenIds{4})
+                       CHECK(drawn.log_probability == doctest::Approx(std::log(0.18)).epsilon(1e-6));
+                   });
+    CHECK(ends_at_b == doctest::Approx(0.4).epsilon(0.05));
+    CHECK(ends_at_a == doctest::Approx(0.18).epsilon(0.07));
+  }
+
+  TEST_CASE("samples take the likeliest at temperature 0, and know no repetition penalty") {
+    TableModel model({misleading()});
+    std::vector<Generator> randoms = {Generator(7)};
+    SamplingConfig sampling;
+    sampling.temperature = 0;
+    Hypothesis drawn;
+    const auto draw = [&] {
+      search_samples(model, {3}, config_of(1), sampling, randoms,
+                     [&](std::size_t, const Hypothesis& each) { drawn = each; });
+    };
+    draw();
+    TableModel same({misleading()});
+    CHECK(drawn.tokens == found(same, {3}, config_of(1))[0].tokens);
+    sampling.repetition_penalty = 1.5;
+    CHECK(message_of<Error>(draw) ==
+          "[sample] a repetition_penalty is for continuing texts; got 1.500000; try 1");
+  }
+
+  TEST_CASE("logits that are no numbers, or of which none is finite, are refused by every search") {
+    const double nan = std::nan(""), infinity = std::numeric_limits<double>::infinity();
+    const auto refusal = [&](Index beam, const std::vector<double>& probabilities) {
+      TableModel::Table table = misleading();
+      table[4] = probabilities;  // of the second token of one sentence among others
+      TableModel model({misleading(), table, certain(false)});
+      return message_of<Error>([&] { found(model, {5, 5, 5}, config_of(beam)); });
+    };
+    const auto sampled = [&](double temperature, const std::vector<double>& probabilities) {
+      TableModel model({TableModel::Table(6, probabilities)});
+      std::vector<Generator> randoms = {Generator(7)};
+      SamplingConfig sampling;
+      sampling.temperature = temperature;
+      return message_of<Error>([&] {
+        search_samples(model, {3}, config_of(1), sampling, randoms, [](std::size_t, const Hypothesis&) {});
+      });
+    };
+    const std::string rule = "] the highest logit must be a finite number; got ",
+                      asked = " among 6; has the model diverged?";
+    for (const std::vector<double>& one : {std::vector<double>{0.1, 0.1, 0.1, 0.1, nan, 0.1},
+                                           {nan, nan, nan, nan, nan, nan},
+                                           {0.1, 0.1, 0.1, 0.1, infinity, 0.1}}) {
+      for (const Index beam : {1, 2, 5}) CHECK(refusal(beam, one) == "[beam_search" + rule + "nan" + asked);
+      for (const double temperature : {0, 1})
+        CHECK(sampled(temperature, one) == "[sample" + rule + "nan" + asked);
+    }
+    const std::vector<double> nothing(6, 0.0);
+    for (const Index beam : {1, 2, 5}) {
+      CHECK(refusal(beam, nothing) == "[beam_search" + rule + "-inf" + asked);
+    }
+    CHECK(sampled(0, nothing) == "[sample" + rule + "-inf" + asked);
+  }
+
+  TEST_CASE("a token whose logit is minus infinity is never in a hypothesis, however wide the beam") {
+    TableModel::Table table(6, {0, 0, 0, 0, 0, 1});
+    table[5] = {0, 0, 0, 0, 1, 0};
+    SearchConfig config = config_of(1);
+    config.end = 0;  // the first of those that cannot come
+    for (config.beam = 1; config.beam < 50; ++config.beam) {
+      TableModel model({table});
+      const Hypothesis best = found(model, {4}, config)[0];
+      CHECK(best.tokens == TokenIds{5, 4, 5, 4});
+      CHECK(best.score == doctest::Approx(0).epsilon(1e-6));
+    }
+  }
+}

@@ -1,0 +1,159 @@
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/tests/nn/generation/decoding_case.h>
+#include <tapeformer/tests/reference/sanitized.h>
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <deque>
+
+using namespace tapeformer;
+
+namespace {
+
+struct Encoded {
+  Tensor memory, mask;
+};
+
+/// Five sources of different lengths.
+Encoded encoded(const EncoderDecoder& model) {
+  const std::vector<Index> lengths = {7, 2, 5, 7, 1};
+  Generator random(9);
+  const Tensor ids = Tensor::full({5, 7}, 0, DType::i32);
+  for (Index i = 0; i < 35; ++i)
+    if (i % 7 < lengths[static_cast<std::size_t>(i / 7)])
+      ids.data<std::int32_t>()[i] = static_cast<std::int32_t>(4 + random.below(7));
+  const Tensor mask = real_tokens(lengths, 7);
+  return {model.encode(ids, mask), mask};
+}
+
+constexpr CacheKind kKinds[] = {CacheKind::contiguous, CacheKind::paged};
+
+/// Worst error of the logits of each kind of cache against none, over `count` steps of random tokens; rows
+/// are reordered, repeated and dropped on the way.
+std::vector<double> worst_errors(const EncoderDecoder& model, int count) {
+  const auto [memory, mask] = encoded(model);
+  TranslationSteps plain(model, memory, mask, std::nullopt);
+  std::deque<TranslationSteps> cached;
+  for (const CacheKind kind : kKinds) cached.emplace_back(model, memory, mask, CacheConfig{kind, 0, 5});
+  Generator random(4);
+  Index rows = 5;
+  std::vector<double> worst(cached.size());
+  for (int step = 0; step < count; ++step) {
+    TokenIds tokens(static_cast<std::size_t>(rows), kBeginId);
+    for (std::int32_t& token : tokens)
+      if (step > 0) token = static_cast<std::int32_t>(random.below(11));
+    const Tensor expected = plain.step(tokens);
+    for (std::size_t i = 0; i < cached.size(); ++i)
+      worst[i] = std::max(worst[i], relative_error(cached[i].step(tokens), expected));
+    if (random.below(3) > 0) continue;
+    std::vector<std::int32_t> order(static_cast<std::size_t>(2 + random.below(4)));
+    for (std::int32_t& row : order) row = static_cast<std::int32_t>(random.below(rows));
+    plain.reorder(order);
+    for (TranslationSteps& steps : cached) steps.reorder(order);
+    rows = static_cast<Index>(order.size());
+  }
+  return worst;
+}
+
+}  // namespace
+
+TEST_SUITE("nn/generation/translation_steps") {
+  TEST_CASE("with a cache the logits are those without, through reorders, within the context and past it") {
+    const SingleThread guard;
+    std::map<DType, double> worst;
+    for (const DecoderKind& kind : decoder_kinds()) {
+      for (const Index max_length : {201, 33}) {
+        if (kind.positions == PositionKind::rotary && max_length == 201) continue;  // has no context to end
+        for (const DType type : {DType::f64, DType::f32}) {
+          const EncoderDecoder model = decoding_model(kind, max_length, type, 0);
+          const std::vector<double> errors =
+              worst_errors(model, fewer_if_sanitized(max_length == 33 ? 80 : 201));
+          for (std::size_t i = 0; i < errors.size(); ++i) {
+            INFO(kind.name(), ", ", name_of(kKinds[i]), ", ", name_of(type), ", context ", max_length);
+            CHECK(errors[i] < (type == DType::f64 ? 1e-12 : 1e-5));
+            worst[type] = std::max(worst[type], errors[i]);
+          }
+        }
+      }
+    }
+    MESSAGE("worst relative error ", worst[DType::f64], " in double, ", worst[DType::f32], " in f32");
+  }
+
+  TEST_CASE("logits are those of teacher forcing") {
+    const SingleThread guard;
+    const EncoderDecoder model = decoding_model(decoder_kinds()[0], 32, DType::f64, 0);
+    const auto [memory, mask] = encoded(model);
+    TranslationSteps steps(model, memory, mask);
+    const std::vector<TokenIds> columns = {{2, 2, 2, 2, 2}, {4, 5, 6, 7, 8}, {9, 1, 4, 4, 5}};
+    std::vector<std::int32_t> ids;
+    for (std::size_t row = 0; row < 5; ++row)
+      for (const TokenIds& column : columns) ids.push_back(column[row]);
+    const Tensor expected = model.logits(model.decode(ids_of(ids, {5, 3}), memory, mask));
+    for (Index t = 0; t < 3; ++t) {
+      const Tensor logits = steps.step(columns[static_cast<std::size_t>(t)]);
+      REQUIRE(logits.shape() == Shape{5, 11});
+      for (Index i = 0; i < logits.elements(); ++i)
+        CHECK(logits.at(i) == doctest::Approx(expected.at((i / 11 * 3 + t) * 11 + i % 11)).epsilon(1e-12));
+    }
+  }
+
+  TEST_CASE("past the context the newest tokens count, from the first position on") {
+    const SingleThread guard;
+    const EncoderDecoder model = decoding_model(decoder_kinds()[0], 8, DType::f64, 0);
+    const auto [memory, mask] = encoded(model);
+    TranslationSteps steps(model, memory, mask);
+    std::vector<TokenIds> rows(5);
+    for (std::int32_t t = 0; t < 30; ++t) {
+      TokenIds tokens;
+      for (std::int32_t row = 0; row < 5; ++row) {
+        tokens.push_back((row + t * t) % 11);
+        rows[static_cast<std::size_t>(row)].push_back(tokens.back());
+      }
+      const Tensor logits = steps.step(tokens);
+      const Index seen = t < 8 ? t + 1 : 5 + t % 4;  // 8 tokens full: 4 go, and the next one comes
+      std::vector<std::int32_t> ids;
+      for (const TokenIds& row : rows) ids.insert(ids.end(), row.end() - seen, row.end());
+      const Tensor expected = model.logits(model.decode(ids_of(ids, {5, seen}), memory, mask));
+      double worst = 0;
+      for (Index i = 0; i < logits.elements(); ++i)
+        worst =
+            std::max(worst, std::fabs(logits.at(i) - expected.at((i / 11 * seen + seen - 1) * 11 + i % 11)));
+      INFO("token ", t);
+      CHECK(worst < 1e-12);
+    }
+  }
+
+  TEST_CASE("a cache takes what its layers say, and beams on pages share") {
+    const SingleThread guard;
+    const EncoderDecoder model = decoding_model(decoder_kinds()[0], 32, DType::f32, 0);
+    const auto [memory, mask] = encoded(model);
+    // Two layers, keys and values of 16 numbers each; the memory has 7 tokens.
+    const Index token = 2 * (16 + 16) * 4;
+    for (const CacheKind kind : kKinds) {
+      TranslationSteps steps(model, memory, mask, CacheConfig{kind, 0, 8});
+      CHECK(steps.cache_bytes() == 0);
+      for (int t = 0; t < 9; ++t) steps.step({4, 5, 6, 7, 8});
+      CHECK(steps.cache_bytes() == 5 * (9 + 7) * token);
+      steps.reorder({0, 0, 0, 0, 1, 1});
+      CHECK(steps.cache_bytes() == (kind == CacheKind::paged ? 2 : 6) * (9 + 7) * token);
+    }
+    TranslationSteps without(model, memory, mask, std::nullopt);
+    without.step({4, 5, 6, 7, 8});
+    CHECK(without.cache_bytes() == 0);
+  }
+
+  TEST_CASE("nothing is recorded, and a token too few is refused") {
+    const SingleThread guard;
+    const EncoderDecoder model = decoding_model(decoder_kinds()[0], 32, DType::f32, 0);
+    const auto [memory, mask] = encoded(model);
+    Tape tape;
+    TranslationSteps steps(model, memory, mask);
+    steps.step({4, 5, 6, 7, 8});
+    steps.step({4, 5, 6, 7, 8});
+    CHECK(tape.memory().nodes == 0);
+    CHECK(message_of<ShapeError>([&] {
+            steps.step({4, 5});
+          }) == "[step] there must be one token a row, and a row; got 2 for 5 rows");
+  }
+}
