@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Checks what a compiler does not: who may include whom, sizes of files and lines, format, leftovers, and that each
+# Checks what a compiler does not: who may include whom, sizes of folders, files and lines, format, leftovers, and that each
 # source has its test. Prints file:line: rule for each violation and fails if there is one.
 # Usage: tests/structure.sh [SOURCE_FOLDER]
 set -euo pipefail
@@ -8,6 +8,7 @@ export LC_ALL=C.UTF-8  # grep counts characters, not bytes
 
 kMaxLines=400
 kMaxColumns=110
+kMaxFiles=40  # of a folder: 20 pairs
 
 mapfile -t sources < <(find autograd nn optim data examples tests \
   \( -name '*.h' -o -name '*.cpp' -o -name '*.cu' -o -name '*.cuh' \) | sort)
@@ -26,8 +27,8 @@ include_violations() {
   grep -nE '^[[:space:]]*#[[:space:]]*include' "${sources[@]}" /dev/null | awk -F: '
     function rule(pattern, allow, forbid) { from[++rules] = pattern; allowed[rules] = allow; forbidden[rules] = forbid }
     BEGIN {
-      rule("^autograd/kernels/", "^autograd/(kernels/|(shape|dtype|bfloat16|device|error)\\.)", "")
-      rule("^autograd/(shape|dtype|bfloat16|device|error)\\.", "^autograd/((shape|dtype|bfloat16|device|error)\\.|kernels/cuda\\.h)", "")
+      rule("^autograd/(kernels|cuda)/", "^autograd/(kernels/|cuda/|(shape|dtype|bfloat16|device|error)\\.)", "")
+      rule("^autograd/(shape|dtype|bfloat16|device|error)\\.", "^autograd/((shape|dtype|bfloat16|device|error)\\.|cuda/cuda\\.h)", "")
       rule("^autograd/storage\\.", "^autograd/", "^autograd/(ops/|tape\\.|tensor\\.)")
       rule("^autograd/tensor\\.", "^autograd/", "^autograd/(ops/|tape\\.)")
       rule("^autograd/tape\\.", "^autograd/", "^autograd/ops/")
@@ -58,6 +59,7 @@ include_violations() {
 }
 
 size_violations() {
+  dirname "${sources[@]}" | sort | uniq -c | awk -v most=$kMaxFiles '$1 > most { print $2 ":1: more than " most " files (" $1 ")" }'
   wc -l "${sources[@]}" | awk -v most=$kMaxLines '$2 != "total" && $1 > most { print $2 ":" most + 1 ": longer than " most " lines (" $1 ")" }'
   grep -nE "^.{$((kMaxColumns + 1)),}" "${sources[@]}" /dev/null | awk -F: -v most=$kMaxColumns '{ print $1 ":" $2 ": wider than " most " columns" }'
 }
@@ -66,7 +68,7 @@ missing_tests() {
   local source test
   for source in "${sources[@]}"; do
     case $source in
-      */kernels/* | tests/* | examples/*) continue ;;
+      autograd/kernels/* | autograd/cuda/* | tests/* | examples/*) continue ;;
       *.cpp) ;;
       *) continue ;;
     esac
