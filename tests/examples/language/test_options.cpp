@@ -27,9 +27,17 @@ std::string refusal(const std::vector<std::string>& arguments) {
   return message_of<Error>([&] { parsed(arguments).check(); });
 }
 
+/// The parameters of a preset's model. They grow evenly with layers and vocabulary, so small models tell them.
 Index parameters(const std::string& preset, Index vocabulary) {
-  Generator random(1);
-  return DecoderOnly(LanguageOptions(preset).model_config(vocabulary), random).parameter_count();
+  const LanguageOptions options(preset);
+  const auto count = [&](Index layers, Index tokens) {
+    Generator random(1);
+    DecoderOnlyConfig config = options.model_config(tokens);
+    config.layers = layers;
+    return DecoderOnly(config, random).parameter_count();
+  };
+  const Index least = count(1, 1);
+  return least + (options.layers - 1) * (count(2, 1) - least) + (vocabulary - 1) * (count(1, 2) - least);
 }
 
 }  // namespace
