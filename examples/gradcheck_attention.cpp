@@ -27,8 +27,8 @@ struct Options : GradcheckRunOptions {
   bool json_to_output() const { return json == "-"; }
 };
 
-/// show(work(check)) for every check. How far it has come is shown on standard error, in silence at first,
-/// since most runs end at once. Returns the seconds it took.
+/// Calls show(work(check)) for every check, with progress on standard error after the first seconds.
+/// Returns the seconds it took.
 template <class Work, class Show>
 double for_each_check(const std::vector<AttentionCheck>& checks, const Work& work, const Show& show) {
   std::size_t done = 0;
@@ -160,7 +160,7 @@ void add_options(const Command& command, Options& options) {
       .group("Check");
 }
 
-/// What a listing, a table or the self-test does nothing with. Throws: Error
+/// Refuses options that a listing, a table or the self-test ignores. Throws: Error
 void refuse_ignored(const Command& command, const Options& options) {
   if (options.list) command.refuse_all_but({"--list", "--layer", "--mode"}, "with --list");
   if (options.figures) command.refuse_all_but({"--figures"}, "with --figures");

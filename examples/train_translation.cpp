@@ -19,7 +19,7 @@
 namespace tapeformer {
 namespace {
 
-/// With which weights and how outputs are found.
+/// Which weights are used, and how outputs are searched for.
 struct SearchOptions {
   SearchConfig search;
   SamplingConfig sampling;
@@ -55,7 +55,7 @@ struct SearchOptions {
     add_average_option(command, average);
     compute.add_to(command);
   }
-  /// Throws: Error naming an option that `command` was given and that would change nothing
+  /// Throws: Error that names a given option without effect
   void refuse_ignored(const Command& command) const {
     if (search.beam == 1) command.refuse({"--length-penalty"}, "with --beam 1");
   }
@@ -70,7 +70,7 @@ struct SearchOptions {
   }
 };
 
-/// A trained run: what `translate` and `evaluate` need.
+/// A trained run as `translate` and `evaluate` need it.
 struct Trained {
   EncoderDecoder model;
   Vocabularies words;
@@ -98,10 +98,10 @@ int translate(const std::string& folder, SearchOptions search, const Translation
   for (std::string line; std::getline(std::cin, line);) {
     ++number;
     if (!line.empty() && line.back() == '\r') line.pop_back();
-    search.sampling.stream = static_cast<std::uint64_t>(number);  // the same sentence again: another draw
+    search.sampling.stream = static_cast<std::uint64_t>(number);  // repeating a sentence draws again
     const TokenIds source = checked_source(*words.source, line, number, model.config().max_length);
     const TokenIds found = search.find(model, {source}).front().tokens;
-    std::cout << words.target->decode(found) << std::endl;  // a line each, at once: somebody may be waiting
+    std::cout << words.target->decode(found) << std::endl;  // one line, flushed: a person may be waiting
     if (!std::cout) throw DataError("standard output", number, "cannot be written");
     if (!source.empty()) heat_map.write(model, words, source, found, number);
   }
@@ -124,8 +124,7 @@ struct EvaluateOptions {
     command.flag("--swap", swap, "the second column of --pairs is the source");
     command.option("--output", output, "write the translations here, a line each");
   }
-  /// Throws: Error naming options that contradict each other, or one that `command` was given and that would
-  ///         change nothing
+  /// Throws: Error that names contradicting options, or a given option without effect
   void check(const Command& command) const {
     text.check();
     if (!text.empty()) command.refuse({"--part"}, "with a text of your own");
@@ -133,7 +132,7 @@ struct EvaluateOptions {
   }
 };
 
-/// The part of the training's corpus that it did not train on.
+/// The held-out part of the training's corpus.
 std::vector<TextPair> held_out_pairs(const TranslationOptions& trained, const Json& config,
                                      const std::string& part) {
   std::string report;
@@ -153,7 +152,7 @@ std::vector<TextPair> held_out_pairs(const TranslationOptions& trained, const Js
   return pairs;
 }
 
-/// The loss on the pairs, and what was left out of it, a line each.
+/// Prints the loss on the pairs and how many were left out, one line each.
 std::string loss_text(Trained& run, const std::vector<TextPair>& pairs, const TranslationOptions& trained,
                       Progress& progress) {
   BatchingConfig batching;

@@ -16,7 +16,7 @@ std::string without_kind(const std::string& mode) {
   return space == std::string::npos ? mode : mode.substr(space + 1);
 }
 
-/// Throws unless every wanted name is one of `known`.
+/// Throws unless every wanted name is in `known`.
 void require_known(const char* option, const std::vector<std::string>& wanted,
                    const std::vector<std::string>& known) {
   for (const std::string& name : wanted) {

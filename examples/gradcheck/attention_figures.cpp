@@ -25,7 +25,7 @@ Tensor six_tokens() {
                              {kTokens, kWidth});
 }
 
-/// Rows `from` to `to` (from 1, inclusive) of x, of each the first `columns`.
+/// The first `columns` of rows `from` to `to` of x, counted from 1, inclusive.
 std::string rows_text(const Tensor& x, Index from, Index to, Index columns, int decimals) {
   const Index stride = x.size(-1);
   std::string text;

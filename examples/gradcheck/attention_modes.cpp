@@ -7,7 +7,7 @@
 namespace tapeformer {
 namespace {
 
-/// bool [rows, columns], on the CPU like all that is made here element by element.
+/// bool [rows, columns], on the CPU like everything filled element by element here.
 template <class MayAttend>
 Tensor boolean_mask(const Shape& shape, const MayAttend& may_attend) {
   const Tensor mask = Tensor::empty(shape, DType::boolean, Device::cpu());
@@ -15,14 +15,14 @@ Tensor boolean_mask(const Shape& shape, const MayAttend& may_attend) {
   return mask;
 }
 
-/// Every row of the batch has two real tokens less than the one after it.
+/// Each row of the batch has two real tokens fewer than the next.
 Tensor real_tokens(Index batch, Index length) {
   return boolean_mask({batch, length}, [&](Index i) {
     return i % length < std::max<Index>(1, length - 2 * (batch - 1 - i / length));
   });
 }
 
-/// About a third of the places are forbidden, and all of the first query's.
+/// Masks about a third of the pairs, and everything for the first query.
 Tensor random_places(CheckSetting& setting, Index heads) {
   const Index row = setting.keys;
   return boolean_mask({setting.batch, heads, setting.queries, setting.keys}, [&](Index i) {
@@ -38,7 +38,7 @@ Tensor per_row(Index batch, Index first, Index last) {
   return Tensor::from(lengths, {batch});
 }
 
-/// Starts of B sequences of unequal lengths that are `length` long on average.
+/// The starts of B sequences of unequal lengths, `length` on average.
 Tensor sequence_starts(Index batch, Index length) {
   std::vector<std::int32_t> starts;
   for (Index i = 0; i <= batch; ++i) {
@@ -62,7 +62,7 @@ AttentionMode named(const char* name) {
   return mode;
 }
 
-/// What self- and cross-attention can both be asked for.
+/// The modes that self- and cross-attention share.
 std::vector<Mask> masks() {
   std::vector<Mask> all;
   const auto add = [&](const char* name, const Apply& apply) -> Mask& {
@@ -80,7 +80,7 @@ std::vector<Mask> masks() {
     s.context.key_mask = real_tokens(s.batch, s.keys);
     s.context.query_mask = real_tokens(s.batch, s.queries);
   });
-  add("nothing to see", [](CheckSetting& s, Index) {  // for the first row of the batch
+  add("nothing to see", [](CheckSetting& s, Index) {  // the first row of the batch
     s.context.key_mask = boolean_mask({s.batch, s.keys}, [&](Index i) { return i >= s.keys; });
   });
   add("key lengths",
@@ -156,7 +156,7 @@ std::vector<AttentionMode> attention_modes() {
 
 CheckSetting setting_of(const AttentionMode& mode, const CheckSizes& sizes, Index heads, DType type) {
   const Index keys = mode.cross ? sizes.keys : sizes.queries;
-  const Index rows = mode.packed ? sizes.batch : 1;  // that are put behind each other
+  const Index rows = mode.packed ? sizes.batch : 1;  // packed rows are concatenated
   CheckSetting setting{sizes,
                        type,
                        mode.cross,

@@ -10,15 +10,15 @@
 
 namespace tapeformer {
 
-/// A layer with values and masks, ready to be differentiated.
+/// A layer with its inputs, ready for the gradient check.
 struct CheckCase {
   std::shared_ptr<Module> module;    ///< null for an operation
-  NamedTensors inputs;               ///< everything that gets a gradient, parameters included
-  std::function<Tensor()> function;  ///< the output; the same one at every call
+  NamedTensors inputs;               ///< everything whose gradient is checked, parameters included
+  std::function<Tensor()> function;  ///< computes the output; every call gives the same
   Index parameters = 0;
 };
 
-/// An operation without parameters. A learned mask of the setting becomes one of its inputs.
+/// An operation without parameters. A learned mask of the setting becomes an input.
 template <class Call>
 CheckCase operation_case(const CheckSetting& setting, NamedTensors inputs, Call call) {
   CheckCase result;
@@ -28,8 +28,8 @@ CheckCase operation_case(const CheckSetting& setting, NamedTensors inputs, Call 
   return result;
 }
 
-/// Gives a layer random values, gains near one included, and makes its parameters inputs of the check.
-/// `call` runs it; its dropout draws the same numbers every time.
+/// Fills a layer's parameters with random values, gains near one, and adds them to the checked inputs.
+/// `call` runs the layer; its dropout draws the same numbers every time.
 template <class Layer, class Call>
 CheckCase module_case(CheckSetting& setting, std::shared_ptr<Layer> layer, NamedTensors inputs, Call call) {
   layer->to(setting.type);
@@ -50,13 +50,13 @@ CheckCase module_case(CheckSetting& setting, std::shared_ptr<Layer> layer, Named
   return result;
 }
 
-/// The inputs of a layer that maps a query, and a memory in cross-attention.
+/// The inputs of a layer: a query, and in cross-attention a memory.
 struct Streams {
   Tensor query, memory;
   NamedTensors inputs;
 };
 
-/// `sequence_first`: [T, B, C] instead of [B, T, C].
+/// With `sequence_first`, [T, B, C] instead of [B, T, C].
 inline Streams streams_of(CheckSetting& setting, bool sequence_first = false) {
   const auto shape = [&](Index length, Index width) {
     return sequence_first ? Shape{length, setting.batch, width} : Shape{setting.batch, length, width};
@@ -73,7 +73,7 @@ inline Streams streams_of(CheckSetting& setting, bool sequence_first = false) {
   return streams;
 }
 
-/// A layer that is called with a query, a memory and a context.
+/// A layer called with a query, a memory and a context.
 template <class Layer>
 CheckCase layer_case(CheckSetting& setting, std::shared_ptr<Layer> layer, bool sequence_first = false) {
   const Streams streams = streams_of(setting, sequence_first);

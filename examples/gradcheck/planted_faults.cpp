@@ -14,7 +14,7 @@
 namespace tapeformer {
 namespace {
 
-constexpr double kZero = 1e-9;  // smaller gradients are zero in theory
+constexpr double kZero = 1e-9;  // a smaller gradient is zero in theory
 
 double largest_of(const Tensor& gradient) {
   const Tensor x = gradient.to(Device::cpu());
@@ -27,21 +27,21 @@ std::string place_of(const Contribution& contribution) {
   return std::string(contribution.op) + ", input " + std::to_string(contribution.input);
 }
 
-/// One contribution of a pass without faults.
+/// One gradient contribution in a pass without faults.
 struct Seen {
   Contribution contribution;
   double largest;
   Shape shape;
 };
 
-/// The axis along which neighbours are neighbouring keys, or -1 where there are none. Attention operations
-/// get their keys and values, or all in one, as [B, length, ...], a softmax scores as [..., keys].
+/// The axis of the keys, or -1 if there is none. Attention operations take keys and values, or a packed
+/// tensor, as [B, length, ...]; a softmax takes scores as [..., keys].
 int key_axis(const Seen& seen) {
   const std::string op = seen.contribution.op;
   if (op == "softmax") return static_cast<int>(seen.shape.rank()) - 1;
   const bool attends = op.find("attention") != std::string::npos;
-  const bool has_keys = seen.contribution.input > 0 || op == "packed_attention";  // input 0 are the queries
-  return attends && has_keys && seen.shape.rank() >= 3 ? 1 : -1;                  // weights have no keys
+  const bool has_keys = seen.contribution.input > 0 || op == "packed_attention";  // input 0 is the query
+  return attends && has_keys && seen.shape.rank() >= 3 ? 1 : -1;  // weights have no axis of keys
 }
 
 Tensor rolled(const Tensor& x, int axis) {
@@ -56,7 +56,7 @@ GradientWrapper at(const Contribution& place, const std::function<Tensor(const T
   };
 }
 
-/// Every further contribution takes back the one before it.
+/// Every further contribution cancels the one before it.
 GradientWrapper only_the_last(std::int32_t value) {
   return [value, last = Tensor()](const Contribution& contribution, const Tensor& gradient) mutable {
     if (contribution.value != value) return gradient;
@@ -70,7 +70,7 @@ struct Fault {
   GradientWrapper wrapper;
 };
 
-/// For each operation and input of it the largest contribution, where a fault shows best.
+/// The largest contribution to each input of each operation, where a fault shows best.
 std::vector<Seen> one_of_each(const std::vector<Seen>& seen) {
   std::map<std::string, Seen> largest;
   for (const Seen& one : seen) {

@@ -17,9 +17,9 @@
 namespace tapeformer {
 namespace {
 
-constexpr double kZero = 1e-9;  // gradients below are zero in theory
+constexpr double kZero = 1e-9;  // a smaller gradient is zero in theory
 
-/// So many threads until the end of the scope, or with 0 as many as there are.
+/// Sets the number of threads until the end of the scope; 0 for all cores.
 class ScopedThreads {
  public:
   explicit ScopedThreads(Index threads) {
@@ -37,7 +37,7 @@ struct BothOrders {
   std::vector<Tensor> first, second;
 };
 
-/// Gradients of a random projection of the output, and those of a random projection of them.
+/// The gradients of a random projection of the output, and of a random projection of those gradients.
 BothOrders gradients_of(const CheckCase& subject, const GradcheckRunOptions& options) {
   Generator random(options.sizes.seed + 1);
   const auto projected = [&](const Tensor& x) {
@@ -82,14 +82,14 @@ std::vector<GradcheckInput> compared(const NamedTensors& inputs, const std::vect
     report.push_back(input);
   }
   for (GradcheckInput& input : report) {
-    // What single precision makes of a gradient that is zero in theory is a rounding of what cancelled.
+    // In f32, a gradient that is zero in theory is the rounding error of terms that cancel.
     const double scale = input.scale < kZero ? std::max(largest, 1.0) : input.scale;
     input.passed = input.absolute_error <= options.tolerance_used() * scale;
   }
   return report;
 }
 
-/// The gradients in f32 against those in f64 at the same values.
+/// Compares f32 gradients with f64 gradients at the same values.
 GradcheckReport compare_precisions(const AttentionCheck& check, const CheckCase& single,
                                    const GradcheckRunOptions& options) {
   const CheckCase reference = check.make(options.sizes, DType::f64);

@@ -13,20 +13,20 @@ namespace tapeformer {
 
 struct GradcheckRunOptions {
   CheckSizes sizes;
-  std::string type = "f64";  ///< f64: against differences; f32: against the gradients in f64
+  std::string type = "f64";  ///< f64 compares with differences, f32 with the f64 gradients
   Index stencil = 4;
   double step = 1e-3;
-  /// On the relative error; 0 for 1e-7 in f64, 2e-5 in f32 (where the worst of seven seeds was 9e-6).
+  /// Largest relative error; 0 for 1e-7 in f64, 2e-5 in f32 (where the worst of seven seeds was 9e-6).
   double tolerance = 0;
-  Index elements = 0;  ///< at most so many of each input, evenly spread; 0 for all
-  bool second = true;  ///< second derivatives too
-  Index threads = 1;   ///< 0 for all cores; on tensors this small two would mostly wait for each other
+  Index elements = 0;  ///< checked elements of each input, evenly spread; 0 for all
+  bool second = true;  ///< check second derivatives too
+  Index threads = 1;   ///< 0 for all cores; tensors this small gain nothing from more than one
 
-  /// Throws: Error naming the option and what it allows.
+  /// Throws: Error that names the option and its range
   void check() const;
   double tolerance_used() const { return tolerance > 0 ? tolerance : type == "f64" ? 1e-7 : 2e-5; }
-  /// A gradient that is zero in theory, such as a key bias's, has no relative error: in f64 it must stay
-  /// below this, in f32 below the tolerance times the largest gradient of any input.
+  /// A gradient that is zero in theory, such as a key bias's, has no relative error. In f64 it must stay
+  /// below this bound, in f32 below the tolerance times the largest gradient of any input.
   double absolute_used() const { return tolerance_used() / 100; }
   GradcheckOptions differences() const;
 };
@@ -36,12 +36,12 @@ struct CheckResult {
   Index parameters = 0;
   GradcheckReport report;
   double seconds = 0;
-  std::string failure;  ///< what was thrown, if anything
+  std::string failure;  ///< the exception's message, if one was thrown
 
   bool passed() const { return failure.empty() && report.passed(); }
 };
 
-/// The input with the largest error among those of one order of derivatives.
+/// The input with the largest error in derivatives of one order.
 struct WorstInput {
   double relative = 0, absolute = 0;
   std::string where;  ///< "query.weight[12]"
@@ -54,7 +54,7 @@ CheckResult run_check(const AttentionCheck& check, const GradcheckRunOptions& op
 
 void print_header(std::ostream& out);
 void print_row(std::ostream& out, const CheckResult& result, bool second);
-/// The last line; true if all passed.
+/// Prints the last line. True if all checks passed.
 bool print_summary(std::ostream& out, const std::vector<CheckResult>& results,
                    const GradcheckRunOptions& options, double seconds);
 nlohmann::ordered_json results_json(const std::vector<CheckResult>& results,

@@ -6,14 +6,14 @@
 
 namespace tapeformer {
 
-/// What a decoder layer is told besides its inputs.
+/// Options of one call of a decoder layer.
 struct DecoderContext {
   Tensor memory_mask;               ///< bool [B, S], true = token; undefined: all are
-  Tensor key_mask;                  ///< bool [B, T], the same of the layer's own input
-  KvCache* self_cache = nullptr;    ///< holds the earlier tokens; the input's are added
-  KvCache* cross_cache = nullptr;   ///< holds the memory from the first call on
+  Tensor key_mask;                  ///< bool [B, T], the same for the layer's own input
+  KvCache* self_cache = nullptr;    ///< keys and values of earlier tokens; the input's are appended
+  KvCache* cross_cache = nullptr;   ///< keys and values of the memory, filled by the first call
   Tensor* cross_weights = nullptr;  ///< receives the weights [B, H, T, S] of the attention to the memory
-  RotaryAngles angles = {};         ///< of self-attention, for all layers of a stack; see AttentionContext
+  RotaryAngles angles = {};         ///< for self-attention, shared by a stack of layers; see AttentionContext
 };
 
 /// Causal self-attention, attention to the encoder's output, and a feed-forward network, each with residual
@@ -25,10 +25,10 @@ class DecoderLayer : public Module {
   DecoderLayer(const TransformerLayerConfig& config, Generator& random);
 
   Tensor operator()(const Tensor& x, const Tensor& memory, const DecoderContext& context = {}) const;
-  /// The same for one of several layers: what it adds last may wait for the next one's norm.
+  /// The same inside a stack: the last residual sum may be left to the next layer's norm, which fuses it.
   void operator()(ResidualStream& stream, const Tensor& memory, const DecoderContext& context) const;
   void visit(ParameterVisitor& visitor) override;
-  /// Of x's tokens, for all layers of the stack.
+  /// The rotary angles of x's tokens, the same for every layer of a stack.
   RotaryAngles angles(const Tensor& x, const DecoderContext& context) const;
   CacheWidths self_cache_widths() const { return self_attention_->cache_widths(); }
   CacheWidths cross_cache_widths() const { return cross_attention_->cache_widths(); }

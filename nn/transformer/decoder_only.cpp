@@ -17,7 +17,7 @@ const DecoderOnlyConfig& checked(const DecoderOnlyConfig& config) {
   return config;
 }
 
-/// Sinusoids are of order one, and so must be the embeddings beside them.
+/// Sinusoids are of order one, so embeddings added to them must be too.
 TokenInputConfig input_of(const DecoderOnlyConfig& config) {
   const double scale = config.positions == PositionKind::sinusoidal ? 0 : 1;
   return {config.vocabulary, config.width, config.embedding_dropout, config.positions, config.context, scale};
@@ -29,7 +29,7 @@ std::vector<DecoderOnlyLayer> stack(const DecoderOnlyConfig& config, Generator& 
   return layers;
 }
 
-/// Parameters that TokenInput initialises stay as they are where `keeps_embedding`.
+/// With `keeps_embedding`, the parameters that TokenInput has initialised are left alone.
 void initialise(Module& model, Index layers, bool keeps_embedding, Generator& random) {
   const double residual = kDeviation / std::sqrt(2 * static_cast<double>(layers));
   for (auto& [name, parameter] : model.named_parameters()) {
@@ -105,7 +105,7 @@ Tensor DecoderOnly::loss(const Tensor& ids, const Tensor& targets, const Tensor&
 }
 
 void DecoderOnly::visit(ParameterVisitor& visitor) {
-  input_.visit(visitor);  // no level of its own in the names
+  input_.visit(visitor);  // adds no level to the parameters' names
   for (std::size_t i = 0; i < layers_.size(); ++i) visitor.child("layers." + std::to_string(i), layers_[i]);
   visitor.child("norm", norm_);
   visitor.child("head", head_);

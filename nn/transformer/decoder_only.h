@@ -11,23 +11,23 @@
 
 namespace tapeformer {
 
-/// A language model: GPT-2 with one configuration, Llama with another.
+/// A decoder-only language model, from GPT-2 to Llama by configuration.
 /// Math:    x = embedding(ids) + position; in every layer x = x + attention(norm(x)) and then
 ///          x = x + feed_forward(norm(x)); logits = head(norm(x))
 /// Initial: matrices and tables normal with standard deviation 0.02, those that write into the residual sum
-///          with 0.02 / sqrt(2 L); biases 0. With sinusoids, the embeddings are TokenInput's.
+///          with 0.02 / sqrt(2 L); biases 0. With sinusoids, embeddings as in TokenInput.
 /// Source:  Radford et al. 2019, "Language Models are Unsupervised Multitask Learners"; Touvron et al. 2023,
 ///          arXiv:2302.13971; prefix: Raffel et al. 2020, arXiv:1910.10683, section 3.2.1
 class DecoderOnly : public Module {
  public:
   /// Throws: as DecoderOnlyConfig::check()
   DecoderOnly(const DecoderOnlyConfig& config, Generator& random);
-  /// The trained model of a run folder (config.json, weights.safetensors), in evaluation mode.
+  /// Loads a trained model from a run folder (config.json, weights.safetensors), in evaluation mode.
   /// Throws: CheckpointError
   static DecoderOnly load(const std::string& folder);
 
-  /// The logits of every next token. The first prefix_lengths[b] tokens of a row see each other, the rest is
-  /// causal; undefined: all of it is.
+  /// The logits of every next token. The first prefix_lengths[b] tokens of a row attend to each other in both
+  /// directions, the rest is causal; without prefix_lengths everything is causal.
   /// Shapes:  ids i32 [B, T], prefix_lengths i32 [B] -> [B, T, V]
   /// Throws:  ShapeError beyond the context, or for an id outside the vocabulary
   Tensor operator()(const Tensor& ids, const Tensor& prefix_lengths = {}) const {
@@ -38,20 +38,20 @@ class DecoderOnly : public Module {
   Tensor loss(const Tensor& ids, const Tensor& targets, const Tensor& prefix_lengths = {},
               const HeadLossConfig& head = {}) const;
 
-  /// What the head reads.
+  /// The final states, which the head projects to logits.
   /// Shapes:  ids i32 [B, T], prefix_lengths i32 [B] or undefined -> [B, T, C]
   Tensor states(const Tensor& ids, const Tensor& prefix_lengths = {}) const;
-  /// The same for tokens that go on where those in `caches` end, which then hold them too. Not recorded.
+  /// The same for tokens that follow those in `caches`, and appends them there. Never recorded.
   Tensor states(const Tensor& ids, LayerCaches& caches, const Tensor& prefix_lengths = {}) const;
-  /// Of sequences without tokens; the first call of states() decides their number.
+  /// Empty caches; the first call of states() sets the number of sequences.
   LayerCaches start(const CacheConfig& config = {}) const;
   /// Shapes:  states [..., C] -> [..., V]
   Tensor logits(const Tensor& states) const { return head_(states); }
-  /// Where its parameters are, and its inputs must be.
+  /// The device of its parameters, where inputs must be too.
   Device device() const { return head_.weight().value().device(); }
 
-  /// From now on a tape keeps of each layer what goes into it, and computes the rest again in its reverse
-  /// pass, up to which the model must live, in the mode that it was in. The same results to the last bit.
+  /// Activation checkpointing: a tape keeps only each layer's input and recomputes the rest in the backward
+  /// pass. The results are the same to the last bit. The model must live, in its mode, until that pass.
   void recompute_layers(bool recompute) { recomputes_layers_ = recompute; }
 
   void visit(ParameterVisitor& visitor) override;

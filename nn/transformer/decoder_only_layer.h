@@ -7,7 +7,7 @@
 
 namespace tapeformer {
 
-/// Self-attention and a feed-forward network, each with residual and a norm before it.
+/// Pre-norm self-attention and feed-forward network, each with a residual connection.
 /// Math:    x = x + dropout(attention(norm(x))); y = x + dropout(feed_forward(norm(x)))
 /// Shapes:  x [B, T, C] -> [B, T, C]
 class DecoderOnlyLayer : public Module {
@@ -15,9 +15,9 @@ class DecoderOnlyLayer : public Module {
   DecoderOnlyLayer(const DecoderOnlyConfig& config, Generator& random);
 
   Tensor operator()(const Tensor& x, const AttentionContext& context) const;
-  /// The same for one of several layers: what it adds last may wait for the next one's norm.
+  /// The same inside a stack: the last residual sum may be left to the next layer's norm, which fuses it.
   void operator()(ResidualStream& stream, const AttentionContext& context) const;
-  /// Of x's tokens, for all layers of the stack.
+  /// The rotary angles of x's tokens, the same for every layer of a stack.
   RotaryAngles angles(const Tensor& x, const AttentionContext& context) const {
     return attention_->angles(x, context);
   }

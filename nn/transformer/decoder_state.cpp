@@ -9,7 +9,7 @@ namespace tapeformer {
 
 DecoderState::DecoderState(Tensor memory, const Tensor& memory_mask, LayerCaches tokens, LayerCaches cross)
     : memory_(std::move(memory)),
-      memory_mask_(memory_mask.defined() ? memory_mask.clone() : memory_mask),  // is reordered in its place
+      memory_mask_(memory_mask.defined() ? memory_mask.clone() : memory_mask),  // reordered in place
       memory_rows_(static_cast<std::size_t>(memory_.size(0))),
       tokens_(std::move(tokens)),
       cross_(std::move(cross)) {
@@ -26,7 +26,7 @@ void DecoderState::reorder(const std::vector<std::int32_t>& rows) {
     memory_rows.push_back(memory_rows_[static_cast<std::size_t>(row)]);
   }
   tokens_.reorder(rows);
-  if (memory_rows == memory_rows_) return;  // beams of one sentence change places, and read the same memory
+  if (memory_rows == memory_rows_) return;  // beams of one sentence swap, and still read the same memory
   if (cross_.length() == 0) memory_ = picked_rows(memory_, rows);
   cross_.reorder(rows);
   if (memory_mask_.defined()) pick_rows(memory_mask_, rows);

@@ -6,19 +6,19 @@
 
 namespace tapeformer {
 
-/// What a decoder keeps of the sequences that it is writing, a row each: the keys and values of their tokens,
-/// and those of the memory that each of them reads, layer by layer. Decoder::start() makes one.
+/// The caches of a decoder during generation, one row a sequence: for every layer the keys and values of the
+/// tokens so far, and of the memory that the sequence reads. Decoder::start() makes one.
 class DecoderState {
  public:
   DecoderState(Tensor memory, const Tensor& memory_mask, LayerCaches tokens, LayerCaches cross);
 
-  /// Row i becomes what row rows[i] was, its memory included; their number may change. Throws: ShapeError
+  /// Row i becomes the former row rows[i], memory included; the number of rows may change. Throws: ShapeError
   void reorder(const std::vector<std::int32_t>& rows);
-  /// What it keeps of the sequences themselves.
+  /// The self-attention caches.
   LayerCaches& tokens() { return tokens_; }
-  /// Tokens that every row has.
+  /// Tokens in each row.
   Index length() const { return tokens_.length(); }
-  /// Bytes that the tokens and the memory's take in all caches.
+  /// Bytes in use in all caches.
   Index bytes() const { return tokens_.bytes() + cross_.bytes(); }
 
  private:
@@ -26,7 +26,7 @@ class DecoderState {
 
   Tensor memory_, memory_mask_;            // [B, S, C] until the caches hold it, bool [R, S] or undefined
   std::vector<std::int32_t> memory_rows_;  // the row of the first memory that each row reads
-  LayerCaches tokens_, cross_;             // of self-attention, of the attention to the memory
+  LayerCaches tokens_, cross_;             // self-attention, cross-attention
 };
 
 }  // namespace tapeformer

@@ -58,7 +58,7 @@ Tensor Encoder::operator()(const Tensor& ids, const Tensor& mask) const {
 }
 
 void Encoder::visit(ParameterVisitor& visitor) {
-  input_.visit(visitor);  // no level of its own in the names
+  input_.visit(visitor);  // adds no level to the parameters' names
   visitor.children(layers_);
   if (norm_) visitor.child("norm", *norm_);
 }
@@ -77,7 +77,8 @@ Tensor Decoder::operator()(const Tensor& ids, const Tensor& memory, const Tensor
   if (!layers_.empty()) context.angles = layers_.front().angles(stream.sum(), context);
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     if (cross_weights != nullptr) context.cross_weights = &(*cross_weights)[i];
-    const bool recomputes = recomputes_layers_ && cross_weights == nullptr;  // weights outlive the layer
+    const bool recomputes =
+        recomputes_layers_ && cross_weights == nullptr;  // the weights outlive the layer's body
     if (!recomputes) {
       layers_[i](stream, memory, context);
       continue;
@@ -118,7 +119,7 @@ Tensor Decoder::operator()(const Tensor& ids, DecoderState& state) const {
 }
 
 void Decoder::visit(ParameterVisitor& visitor) {
-  input_.visit(visitor);  // no level of its own in the names
+  input_.visit(visitor);  // adds no level to the parameters' names
   visitor.children(layers_);
   if (norm_) visitor.child("norm", *norm_);
 }

@@ -20,14 +20,14 @@ struct EncoderConfig {
   Index max_length = 256;  ///< longest sequence
 };
 
-/// Token ids to contextual states; usable alone, e.g. under a masked-token head.
+/// Maps token ids to contextual states; usable alone, e.g. under a masked-token head.
 /// Shapes:  ids i32 [B, S], mask bool [B, S] (true = token, or undefined) -> [B, S, C]
 class Encoder : public Module {
  public:
   Encoder(const EncoderConfig& config, Generator& random);
 
   Tensor operator()(const Tensor& ids, const Tensor& mask = {}) const;
-  /// As EncoderDecoder::recompute_layers().
+  /// See EncoderDecoder::recompute_layers().
   void recompute_layers(bool recompute) { recomputes_layers_ = recompute; }
   void visit(ParameterVisitor& visitor) override;
   Embedding& embedding() { return input_.embedding(); }
@@ -39,21 +39,21 @@ class Encoder : public Module {
   bool recomputes_layers_ = false;
 };
 
-/// Target ids and the encoder's states to the decoder's states.
+/// Maps target ids and the encoder's states to the decoder's states.
 /// Shapes:  ids i32 [B, T], memory [B, S, C], memory_mask bool [B, S] (true = token) or undefined
 ///          -> [B, T, C]
 class Decoder : public Module {
  public:
   Decoder(const EncoderConfig& config, Generator& random);
 
-  /// `cross_weights` receives the weights [B, H, T, S] of every layer's attention to the memory.
+  /// `cross_weights` receives the cross-attention weights [B, H, T, S] of every layer.
   Tensor operator()(const Tensor& ids, const Tensor& memory, const Tensor& memory_mask = {},
                     std::vector<Tensor>* cross_weights = nullptr) const;
-  /// The same for tokens that go on where `state`'s end, which afterwards holds them too. Not recorded.
+  /// The same for tokens that follow those in `state`, and appends them there. Never recorded.
   Tensor operator()(const Tensor& ids, DecoderState& state) const;
-  /// Of sequences without tokens, one for every row of the memory.
+  /// The state of empty sequences, one for every row of the memory.
   DecoderState start(const Tensor& memory, const Tensor& memory_mask, const CacheConfig& config = {}) const;
-  /// As EncoderDecoder::recompute_layers().
+  /// See EncoderDecoder::recompute_layers().
   void recompute_layers(bool recompute) { recomputes_layers_ = recompute; }
   void visit(ParameterVisitor& visitor) override;
   Embedding& embedding() { return input_.embedding(); }
@@ -86,14 +86,14 @@ struct EncoderDecoderConfig {
 class EncoderDecoder : public Module {
  public:
   EncoderDecoder(const EncoderDecoderConfig& config, Generator& random);
-  /// The trained model of a run folder (config.json, weights.safetensors), in evaluation mode.
+  /// Loads a trained model from a run folder (config.json, weights.safetensors), in evaluation mode.
   /// Throws: CheckpointError
   static EncoderDecoder load(const std::string& folder);
 
   /// Teacher forcing: the logits of every next target token.
   /// Shapes:  source i32 [B, S], source_mask bool [B, S], target i32 [B, T] -> [B, T, V]
   Tensor operator()(const Tensor& source, const Tensor& source_mask, const Tensor& target) const;
-  /// Mean cross-entropy, in nats, of the tokens that are expected at the target's places.
+  /// Mean cross-entropy, in nats, of the expected next tokens.
   /// Shapes:  expected i32 [B, T], the others as above -> []
   Tensor loss(const Tensor& source, const Tensor& source_mask, const Tensor& target, const Tensor& expected,
               const CrossEntropyOptions& options = {}, const HeadLossConfig& head = {}) const;
@@ -101,23 +101,23 @@ class EncoderDecoder : public Module {
   Tensor encode(const Tensor& source, const Tensor& source_mask) const {
     return encoder_(source, source_mask);
   }
-  /// Teacher forcing; `cross_weights` receives every layer's weights [B, H, T, S], for pictures.
+  /// Teacher forcing; `cross_weights` receives every layer's cross-attention weights [B, H, T, S].
   Tensor decode(const Tensor& target, const Tensor& memory, const Tensor& memory_mask,
                 std::vector<Tensor>* cross_weights = nullptr) const {
     return decoder_(target, memory, memory_mask, cross_weights);
   }
-  /// Step by step: what decode() gives for the last tokens of sequences whose others `state` has seen.
+  /// One step of generation: the states of new tokens after those that `state` already holds.
   Tensor decode(const Tensor& target, DecoderState& state) const { return decoder_(target, state); }
   DecoderState start(const Tensor& memory, const Tensor& memory_mask, const CacheConfig& cache = {}) const {
     return decoder_.start(memory, memory_mask, cache);
   }
   /// Shapes:  states [..., C] -> [..., V]
   Tensor logits(const Tensor& states) const { return head_(states); }
-  /// Where its parameters are, and its inputs must be.
+  /// The device of its parameters, where inputs must be too.
   Device device() const { return head_.weight().value().device(); }
 
-  /// From now on a tape keeps of each layer what goes into it, and computes the rest again in its reverse
-  /// pass, up to which the model must live, in the mode that it was in. The same results to the last bit.
+  /// Activation checkpointing: a tape keeps only each layer's input and recomputes the rest in the backward
+  /// pass. The results are the same to the last bit. The model must live, in its mode, until that pass.
   void recompute_layers(bool recompute) {
     encoder_.recompute_layers(recompute);
     decoder_.recompute_layers(recompute);

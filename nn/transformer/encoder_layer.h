@@ -14,9 +14,9 @@ class EncoderLayer : public Module {
   EncoderLayer(const TransformerLayerConfig& config, Generator& random);
 
   Tensor operator()(const Tensor& x, const Tensor& key_mask = {}) const;
-  /// The same for one of several layers: what it adds last may wait for the next one's norm.
+  /// The same inside a stack: the last residual sum may be left to the next layer's norm, which fuses it.
   void operator()(ResidualStream& stream, const Tensor& key_mask, const RotaryAngles& angles) const;
-  /// Of x's tokens, for all layers of the stack.
+  /// The rotary angles of x's tokens, the same for every layer of a stack.
   RotaryAngles angles(const Tensor& x) const { return self_attention_->angles(x, {}); }
   void visit(ParameterVisitor& visitor) override;
 

@@ -5,10 +5,10 @@
 
 namespace tapeformer {
 
-/// How head_loss() computes it; the value does not depend on it beyond rounding.
+/// How head_loss() computes the loss; the value changes by rounding only.
 struct HeadLossConfig {
-  bool fused = false;  ///< logits never exist all at once
-  Index chunk = 0;     ///< rows at a time, when fused; 0 for a good number
+  bool fused = false;  ///< compute the logits chunk by chunk, so that they are never stored as a whole
+  Index chunk = 0;     ///< rows of a chunk when fused; 0 chooses
 };
 
 /// cross_entropy(head(states), targets). On a GPU, fused or not, the loss writes the gradient over the logits

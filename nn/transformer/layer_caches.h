@@ -7,26 +7,26 @@
 
 namespace tapeformer {
 
-/// The caches of a stack of layers: what it keeps of the sequences it has seen, a row each.
+/// The key-value caches of a stack of layers, one row a sequence.
 class LayerCaches {
  public:
   explicit LayerCaches(std::vector<std::unique_ptr<KvCache>> layers) : layers_(std::move(layers)) {}
 
   KvCache& layer(std::size_t number) { return *layers_[number]; }
-  /// Row i becomes what row rows[i] was; their number may change. Throws: ShapeError
+  /// Row i becomes the former row rows[i]; the number of rows may change. Throws: ShapeError
   void reorder(const std::vector<std::int32_t>& rows);
-  /// Forgets everything.
+  /// Removes all tokens.
   void clear();
-  /// Tokens that every row has in every layer.
+  /// Tokens in each row, the same in every layer.
   Index length() const { return layers_.back()->length(); }
   Index rows() const { return layers_.front()->rows(); }
-  /// Bytes that the tokens take in all layers.
+  /// Bytes that the tokens use in all layers.
   Index bytes() const;
-  /// Of every layer: see KvCache.
+  /// For every layer; see KvCache.
   bool reserve(Index tokens);
   void set_length(Index length);
 
-  /// While it lives, one token of each row goes to `positions`, i32 [R, 1], in every layer.
+  /// While it lives, every layer writes one token a row at `positions`, i32 [R, 1].
   class Step {
    public:
     Step(LayerCaches& caches, const Tensor& positions);
@@ -37,7 +37,7 @@ class LayerCaches {
    private:
     LayerCaches& caches_;
   };
-  /// Undefined but while there is a Step.
+  /// Defined only while a Step lives.
   const Tensor& positions() const { return layers_.front()->step().positions; }
 
  private:

@@ -4,7 +4,7 @@
 namespace tapeformer {
 namespace {
 
-constexpr double kProportion = 4;           // that passes
+constexpr double kProportion = 4;           // a model this many times larger than its file passes
 constexpr double kMostSinusoids = 1 << 27;  // a GiB
 
 double matrices_of(const AttentionConfig& attention) {

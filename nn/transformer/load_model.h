@@ -11,11 +11,11 @@
 #include <type_traits>
 #include <utility>
 
-// Models from run folders, whose files may be damaged; for sources only.
+// Loads models from run folders, whose files may be damaged; to be included by sources only.
 namespace tapeformer {
 
-/// What a model is at least made of: of its weights only matrices count. In double, for the products of sizes
-/// that a damaged configuration has are beyond integers.
+/// A lower bound of a model's size that counts its matrices only. In double, because the sizes in a damaged
+/// configuration may have products beyond any integer.
 struct LeastSize {
   double weights = 0;
   double sinusoids = 0;  ///< numbers in tables that are not stored
@@ -24,12 +24,12 @@ struct LeastSize {
 LeastSize least_size(const DecoderOnlyConfig& config);
 LeastSize least_size(const EncoderDecoderConfig& config);
 
-/// To be asked before such a model is made, which would take all memory. What is a few times too large
-/// passes, so that load_weights() names the tensors that do not fit.
+/// Refuses a configuration far too large for its weights file before the model takes all memory. One that is
+/// only a few times too large passes, so that load_weights() can name the tensors that do not fit.
 /// Throws:  CheckpointError if the model is out of all proportion to the file
 void check_proportion(const LeastSize& size, const SafetensorsFile& file);
 
-/// The trained model of a run folder (config.json, weights.safetensors), in evaluation mode.
+/// Loads a trained model from a run folder (config.json, weights.safetensors), in evaluation mode.
 /// Throws:  CheckpointError naming the folder
 template <class Model>
 Model load_model(const std::string& folder) {

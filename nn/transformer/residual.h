@@ -8,8 +8,8 @@
 
 namespace tapeformer {
 
-/// The residual sum on its way through layers. What a sublayer adds waits for the next norm, so that one pass
-/// over memory makes the sum and its norm.
+/// The residual stream through a stack of layers. The addition of a sublayer's output is deferred to the next
+/// norm, so that one pass over memory computes the sum and its norm.
 /// Shapes:  all tensors [B, T, C]
 class ResidualStream {
  public:
@@ -40,7 +40,7 @@ class ResidualStream {
     sum_ = sum_ + dropout(std::exchange(branch_, Tensor()), dropped_.probability, dropped_.key);
   }
 
-  Tensor sum_, branch_;  // branch_: what is to be added yet
+  Tensor sum_, branch_;  // branch_ is not added yet
   BranchDropout dropped_;
 };
 

@@ -12,14 +12,14 @@ struct TokenInputConfig {
   double dropout = 0;
   PositionKind positions = PositionKind::sinusoidal;
   Index max_length = 256;  ///< longest sequence
-  double scale = 0;        ///< of the embeddings; 0 for sqrt(C)
+  double scale = 0;        ///< factor of the embeddings; 0 for sqrt(C)
 };
 
-/// What enters a stack of layers: a token's embedding and its position.
+/// The input of a stack of layers: scaled token embeddings plus positions.
 /// Math:    x = dropout(scale embedding(ids) + position)
 /// Shapes:  ids i32 [B, T] -> [B, T, C]
-/// Initial: embeddings of standard deviation 1/scale, so that tokens and positions weigh alike and a head
-///          tied to them starts with logits of order one
+/// Initial: embeddings of standard deviation 1/scale, so that tokens and positions have equal weight and a
+///          head tied to them starts with logits of order one
 /// Source:  Vaswani et al. 2017, arXiv:1706.03762, section 3.4
 class TokenInput : public Module {
  public:
@@ -27,7 +27,7 @@ class TokenInput : public Module {
 
   /// `first` is the position of the first id.
   Tensor operator()(const Tensor& ids, Index first = 0) const;
-  /// Every id stands at its place of `at`, i32 [B, T].
+  /// The position of every id is given by `at`, i32 [B, T].
   Tensor operator()(const Tensor& ids, const Tensor& at) const;
   void visit(ParameterVisitor& visitor) override;
   Embedding& embedding() { return embedding_; }

@@ -27,7 +27,7 @@ std::string refusal(const std::vector<std::string>& arguments) {
   return message_of<Error>([&] { parsed(arguments).check(); });
 }
 
-/// The parameters of a preset's model. They grow evenly with layers and vocabulary, so small models tell them.
+/// The parameters of a preset's model, extrapolated from small ones, being linear in layers and vocabulary.
 Index parameters(const std::string& preset, Index vocabulary) {
   const LanguageOptions options(preset);
   const auto count = [&](Index layers, Index tokens) {
