@@ -204,7 +204,7 @@ learns() {
   "$program" train --run "$run" --device "$device" ${rehearsed:+--steps "$rehearsed" --warmup 1} "$@" || return
   results "$run"
 }
-# What a run's metrics say: the median of tokens/s over its log, and the losses at its end.
+# The median of tokens/s over a run's log, and its final losses.
 results() {
   sed -n 's/.*"tokens_per_second":\([0-9.]*\).*/\1/p' "$1/metrics.jsonl" | sort -n |
     awk '{ rate[NR] = $1 } END { if (NR) printf "median %d tokens/s; ", rate[int((NR + 1) / 2)] }'

@@ -85,7 +85,7 @@ void wake_threads(Path path, Workload w) {
   run(path, w, Inputs(w, 16, w.type));
 }
 
-/// What a forward and a backward pass add to the most memory that this process holds, in MiB.
+/// The peak memory that a forward and a backward pass add to this process, in MiB.
 double added_memory(Path path, const Workload& w, const Inputs& in) {
   const double before = resident_mib("VmRSS:");
   run(path, w, in);

@@ -92,7 +92,7 @@ double exact_loss(const DecoderOnly& model, const std::vector<std::int32_t>& ids
   return sum / static_cast<double>(targets);
 }
 
-/// As nanoGPT estimates it.
+/// The loss as nanoGPT estimates it.
 double estimated_loss(const DecoderOnly& model, const std::vector<std::int32_t>& ids, Generator& random) {
   double sum = 0;
   for (Index i = 0; i < kEstimateBatches; ++i) sum += loss_of(model, random_windows(ids, random)).item();

@@ -56,7 +56,7 @@ class Pupil {
  public:
   virtual ~Pupil() = default;
   virtual Module& module() = 0;
-  /// Of a batch that `random` draws.
+  /// The loss of a batch that `random` draws.
   virtual Tensor loss(Generator& random, Device device) const = 0;
 };
 

@@ -28,7 +28,7 @@ namespace tapeformer {
 
 using Sizes = std::vector<Index>;
 
-/// What one call does, and what it has to compute and to move at least.
+/// One call, with the least operations and bytes that it needs.
 struct Work {
   double flops = 0, numbers = 0;  // numbers of the case's type: read and written
   std::function<void()> run;
@@ -206,7 +206,7 @@ inline Operation embedding_operation(Pass which) {
           }};
 }
 
-/// On query, key and value side by side in one tensor, as layers have them.
+/// Query, key and value packed in one tensor, as in layers.
 inline Operation attention_operation(Pass which, bool is_causal = true) {
   return {"B H T D", [=](const Sizes& n, DType type) {
             const Tensor packed = random_tensor({n[0], n[2], 3 * n[1] * n[3]}, type);

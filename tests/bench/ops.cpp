@@ -142,7 +142,7 @@ bool is_tiny = false;
 
 double clock_now() { return counts_processor_time ? processor_seconds() : now(); }
 
-/// Of a call, in seconds; short ones are timed several at a time.
+/// The time of a call in seconds; short calls are timed several at a time.
 double time_of(const Work& work, double seconds) {
   const auto time_one = [&](int calls) {
     const double begun = clock_now();

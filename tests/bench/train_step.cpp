@@ -49,7 +49,7 @@ void print_line(const char* name, const std::string& pass, double calls, double 
   std::printf("\n");
 }
 
-/// Where `steps` more steps go, on average: by phase, then by operation.
+/// The mean time of `steps` more steps, by phase and then by operation.
 void print_profile(Training& training, int steps, double flops) {
   const Profile profile;
   PhaseSeconds seconds{};
@@ -109,7 +109,7 @@ double mean_ms(const std::vector<PhaseSeconds>& steps) {
   return 1e3 * seconds / static_cast<double>(steps.size());
 }
 
-/// How near a rate is to what the CPU can do at most, and to that of large matrix products.
+/// A rate relative to the CPU's peak, and to that of large matrix products.
 void add_shares(nlohmann::ordered_json& line, double rate, bool in_double) {
   const double peak = in_double ? peak_rate<double>() : peak_rate<float>(), gemm = gemm_rate(now);
   line["peak_gflop_per_s"] = rounded(1e-9 * peak, 1), line["gemm_gflop_per_s"] = rounded(1e-9 * gemm, 1);

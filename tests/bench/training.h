@@ -24,7 +24,7 @@ inline Tensor random_ids(Index rows, Index length, Index below, Generator& rando
   return ids.to(device);
 }
 
-/// How a workload is run; what it computes stays the same.
+/// How a workload runs; its results do not depend on it.
 struct TrainingVariant {
   DType type = DType::f32;  ///< of the parameters
   Compute compute;
@@ -39,7 +39,7 @@ class Trainee {
   virtual Module& module() = 0;
   virtual void draw_batch(Generator& random, Device device) = 0;
   virtual Tensor loss() const = 0;
-  /// What loss() computes from besides the module.
+  /// The inputs of loss() besides the module.
   virtual std::vector<Tensor*> batch() = 0;
 };
 

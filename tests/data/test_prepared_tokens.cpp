@@ -227,7 +227,7 @@ TEST_SUITE("data/prepared_tokens") {
                            DataError);
     }
     CHECK(folder.count() == 0);
-    // What a killed process leaves is no obstacle.
+    // Files left by a killed process are no obstacle.
     std::filesystem::create_directory(path + ".partial");
     write_bytes(path + ".partial/train.tokens", "old");
     write_bytes(path + ".partial/validation.tokens.partial", "old");

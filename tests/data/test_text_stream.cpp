@@ -32,7 +32,7 @@ class Pieces : public TextTokenizer {
   Strings pieces_;
 };
 
-/// What is shown after each piece, and at the end.
+/// The text shown after each piece and at the end.
 Strings shown(const Strings& pieces, Strings stops = {}) {
   const Pieces tokenizer(pieces);
   TextStream stream(tokenizer, std::move(stops));

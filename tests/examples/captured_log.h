@@ -7,7 +7,7 @@
 
 namespace tapeformer {
 
-/// What is written to standard error (or output) while it exists, kept from the screen.
+/// Captures standard error (or output) while it lives.
 class CapturedLog {
  public:
   explicit CapturedLog(std::FILE* stream = stderr)

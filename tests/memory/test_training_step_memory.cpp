@@ -21,7 +21,7 @@ namespace {
 constexpr int kSkipped = 77;
 constexpr int kWarmUp = 3, kWatched = 5;
 
-/// For when standard output may not allocate any more.
+/// Prints when standard output may no longer allocate.
 void print(const char* line) {
   if (write(STDOUT_FILENO, line, std::string::traits_type::length(line)) < 0) _exit(1);
 }

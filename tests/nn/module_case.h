@@ -80,7 +80,7 @@ inline void rewind(Module& module) {
 GradcheckReport gradcheck_module(Module& module, NamedTensors inputs, const std::function<Tensor()>& function,
                                  const GradcheckOptions& options = {});
 
-/// At most `elements` of every input: enough for models whose layers have been checked whole.
+/// Checks at most `elements` of every input: enough for models whose layers have been checked fully.
 inline GradcheckOptions sampled(Index elements) {
   GradcheckOptions options;
   const Index most = gradcheck_most_elements;  // where all checks are small
@@ -88,14 +88,14 @@ inline GradcheckOptions sampled(Index elements) {
   return options;
 }
 
-/// Of every input; 0 for all.
+/// Checked elements of every input; 0 for all.
 inline GradcheckOptions second_order(Index elements = 0) {
   GradcheckOptions options = elements > 0 ? sampled(elements) : GradcheckOptions();
   options.second_order = true;
   return options;
 }
 
-/// What the golden files call a parameter of ours: a packed projection is three there.
+/// The golden files' name of a parameter; they store a packed projection as three.
 std::vector<std::string> golden_parts(const std::string& name);
 
 /// A golden tensor under our name, for parameters of every kind: golden_parameter(g, "case", "param.", name).

@@ -15,7 +15,7 @@
 
 using namespace tapeformer;
 
-// What a model computes and learns on the CPU it computes and learns on a GPU, real or emulated.
+// A model computes and learns the same on the CPU and on a GPU, real or emulated.
 
 namespace {
 
@@ -35,7 +35,7 @@ Tensor random_ids(const Shape& shape, Index vocabulary, std::uint64_t seed) {
   return ids;
 }
 
-/// Where and in what a training computes.
+/// The device and precision of a training.
 struct Place {
   Device device;
   DType parameters = DType::f64;

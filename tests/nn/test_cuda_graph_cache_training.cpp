@@ -14,7 +14,7 @@
 
 using namespace tapeformer;
 
-// What a model learns is the same, whether its steps are queued kernel by kernel or as graphs.
+// Training gives the same weights whether steps are queued kernel by kernel or as graphs.
 
 namespace {
 

@@ -7,7 +7,7 @@ using namespace tapeformer;
 
 namespace {
 
-/// What is in the table after adding what has a gradient.
+/// The content of the list after adding every parameter that has a gradient.
 kernels::StepTensors filled(MultiTensorList& table, const std::vector<Parameter>& parameters,
                             Index setting = 0) {
   table.begin("step");

@@ -22,9 +22,9 @@ class Golden {
 
   /// "CASE/NAME", e.g. tensor("softmax", "grad.x"). Floating values as `type`; ids and masks as stored.
   Tensor tensor(const std::string& name_of_case, const std::string& name, DType type = DType::f64) const;
-  /// What follows `prefix` in the names of a case: names("linear", "param.") -> {"bias", "weight"}, sorted.
+  /// The rest of the names that begin with `prefix`: names("linear", "param.") -> {"bias", "weight"}, sorted.
   std::vector<std::string> names(const std::string& name_of_case, const std::string& prefix) const;
-  /// To look into them takes <nlohmann/json.hpp>.
+  /// Include <nlohmann/json.hpp> to read them.
   nlohmann::ordered_json options(const std::string& name_of_case) const;
   /// An option that is a list of names.
   std::vector<std::string> listed(const std::string& name_of_case, const std::string& option) const;

@@ -87,7 +87,7 @@ void report_gradients(std::ostream& out, const std::string& file) {
   flock(lock, LOCK_EX);
   std::error_code none;
   Table all;
-  // What an older build of the tests wrote is forgotten.
+  // Lines written by an older build of the tests are dropped.
   if (std::filesystem::last_write_time(file, none) >
       std::filesystem::last_write_time("/proc/self/exe", none)) {
     all = read(file);

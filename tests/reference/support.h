@@ -33,7 +33,7 @@ inline Tensor random_mask(const Shape& shape, Generator& random) {
   return x;
 }
 
-/// What an E thrown by `action` says; otherwise what happened instead.
+/// The message of the E that `action` throws, or what happened instead.
 template <class E, class F>
 std::string message_of(F&& action) {
   try {

@@ -8,7 +8,7 @@ using namespace tapeformer;
 
 namespace {
 
-/// What is written, piece by piece; after `most` pieces nobody reads any more.
+/// Collects the output piece by piece; the reader goes away after `most` pieces.
 struct Reader {
   std::vector<std::string> pieces;
   std::size_t most = 1000;

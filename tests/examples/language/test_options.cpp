@@ -236,7 +236,7 @@ TEST_SUITE("examples/language/options") {
     CHECK(options.context == 512);
     CHECK(options.training.steps == 300);
     CHECK(options.batch == 12);
-    // As far as options can say it, the model is the same.
+    // The options describe the same model, as far as they can.
     CHECK(options.model_config(512).to_json() == tuned.to_json());
     CHECK(parsed({"--from", "folder", "--context", "100"}, &tuned).context == 100);
     CHECK(parsed({"--from", "folder", "--dropout", "0.2"}, &tuned).dropout == 0.2);

@@ -21,7 +21,7 @@ std::unique_ptr<TextTokenizer> learnt() {
   return train_byte_pair_tokenizer([](const auto& reader) { reader(kText); }, 270);
 }
 
-/// What transformers writes for a tokenizer of GPT-2's kind.
+/// A tokenizer.json as transformers writes it for GPT-2.
 Json gpt2_json(bool pairs) {
   const BytePairFiles files = byte_pair_files(*learnt());
   Json vocabulary = parse_json(files.vocabulary), merges = Json::array();

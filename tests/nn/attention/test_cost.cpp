@@ -10,7 +10,7 @@ using namespace tapeformer;
 
 namespace {
 
-/// What tape, profile, module and cache say.
+/// The cost as measured by tape, profile, module and cache.
 AttentionCost measured_cost(Attention& layer, Index width, Index memory_width, const AttentionCall& call) {
   Generator random(3);
   layer.to(call.type);

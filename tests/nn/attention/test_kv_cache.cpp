@@ -8,7 +8,7 @@ using namespace tapeformer;
 
 namespace {
 
-/// What a cache should hold: tokens of `width` numbers, row by row.
+/// The expected content of a cache: tokens of `width` numbers, row by row.
 struct Expected {
   std::vector<std::vector<double>> rows;
 

@@ -38,7 +38,7 @@ struct Copy : TemporaryFolder {
     }
   }
   std::string folder() const { return std::filesystem::path(file("x")).parent_path(); }
-  /// What is said about it, without the folder's path.
+  /// The error message, without the folder's path.
   std::string refusal() const {
     const std::string said = message_of<CheckpointError>([&] { load_hugging_face(folder()); });
     return said.compare(0, folder().size(), folder()) == 0 ? said.substr(folder().size()) : said;

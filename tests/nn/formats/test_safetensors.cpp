@@ -25,7 +25,7 @@ std::string entry(const std::string& name, const std::string& dtype, const std::
          "}";
 }
 
-/// What is said about a file of these bytes, without its path.
+/// The error message for a file of these bytes, without its path.
 std::string refusal(const std::string& bytes) {
   const TemporaryFolder folder;
   const std::string path = folder.file("x");
@@ -40,7 +40,7 @@ std::string refusal(const std::string& bytes) {
   return "was accepted";
 }
 
-/// As refusal(), for one tensor "w" and this many bytes of data.
+/// The same for one tensor "w" and this number of data bytes.
 std::string refusal(const std::string& dtype, const std::string& shape, const std::string& offsets,
                     std::size_t data) {
   return refusal(safetensors("{" + entry("w", dtype, shape, offsets) + "}", std::string(data, '\0')));

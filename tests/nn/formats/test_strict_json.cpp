@@ -11,7 +11,7 @@ namespace {
 
 JsonFields fields_of(const std::string& text) { return JsonFields(parse_json(text, "it", 4), "x."); }
 
-/// What reading a field of {"a": value} by `read` says.
+/// The message of `read` for a field of {"a": value}.
 template <class F>
 std::string refusal_of(const std::string& value, const F& read) {
   JsonFields fields = fields_of("{\"a\": " + value + "}");

@@ -66,7 +66,7 @@ std::pair<Tensor, Tensor> encoded(const EncoderDecoder& model) {
 
 }  // namespace
 
-// On a GPU steps are graphs, with the logits of steps that are not, whatever moves the cache.
+// GPU steps run as graphs and give the logits of steps without graphs, whatever moves the cache.
 TEST_SUITE("nn/generation/cached_steps") {
   TEST_CASE("texts go on as graphs to the same bits") {
     if (!has_gpu()) return;

@@ -15,7 +15,7 @@ namespace {
 const std::optional<CacheConfig> kCaches[] = {std::nullopt, CacheConfig{CacheKind::contiguous, 0, 16},
                                               CacheConfig{CacheKind::paged, 0, 5}};
 
-/// What each sample got.
+/// The text that each sample received.
 std::vector<TokenIds> generated(const DecoderOnly& model, const TokenIds& prompt,
                                 const TextGenerationConfig& config) {
   std::vector<TokenIds> samples(static_cast<std::size_t>(config.samples));

@@ -239,7 +239,7 @@ TEST_SUITE("nn/generation/language_steps") {
         steps.step({3});
         flops.push_back(profile.flops(false));
       }
-      // Of 9 tokens 5 go when the tenth comes, and again when another 5 have come.
+      // The tenth token evicts 5 of the first 9, and so does every fifth token after it.
       for (std::size_t i = 0; i < flops.size(); ++i) {
         INFO("step ", i);
         CHECK((flops[i] > 3 * flops[0]) == (i == 1 || i == 6));

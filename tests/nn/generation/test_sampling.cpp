@@ -80,7 +80,7 @@ TEST_SUITE("nn/generation/sampling") {
     check_shares(shares(logits_of(p), config_of(1, 0, 0.6)), {0, 0.4 / 0.65, 0, 0.25 / 0.65, 0});
     check_shares(shares(logits_of(p), config_of(1, 0, 0.66)), {0, 0.4 / 0.85, 0, 0.25 / 0.85, 0.2 / 0.85});
     check_shares(shares(logits_of(p), config_of(1, 0, 1e-9)), {0, 1, 0, 0, 0});
-    // Of the three likeliest, 0.4 and 0.25 are 0.76 of the whole.
+    // 0.4 and 0.25 are 0.76 of the sum of the three likeliest.
     check_shares(shares(logits_of(p), config_of(1, 3, 0.75)), {0, 0.4 / 0.65, 0, 0.25 / 0.65, 0});
     check_shares(shares(std::vector<double>{0, 1, 1, 1}, config_of(1, 2, 1)), {0, 0.5, 0.5, 0});
   }

@@ -57,7 +57,7 @@ inline Tensor columns(const Tensor& ids, Index first, Index count) {
   return part;
 }
 
-/// What a command line calls swiglu.
+/// The feed-forward network that the command line calls swiglu.
 inline void swiglu(DecoderOnlyConfig& config) {
   config.activation = Unary::silu;
   config.gated = true;

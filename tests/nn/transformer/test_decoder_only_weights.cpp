@@ -38,7 +38,7 @@ bool has_end(const std::string& text, const std::string& end) {
   return text.size() >= end.size() && text.substr(text.size() - end.size()) == end;
 }
 
-/// What must be true of a fresh model, whatever its configuration.
+/// Properties of every fresh model, whatever its configuration.
 void check_initial_values(const DecoderOnlyConfig& config) {
   Generator random(7);
   DecoderOnly model(config, random);

@@ -142,7 +142,7 @@ TEST_SUITE("nn/transformer/load_model") {
           start + "816 numbers in the file and 1.6e+10 or more in the model");
     CHECK(run.refusal("positions", "sinusoidal").find("positions.weight is not in the model") !=
           std::string::npos);
-    // What is a little too large is told tensor by tensor.
+    // For a model that is slightly too large, the tensors are named.
     CHECK(run.refusal("layers", 3).find("layers.2.attention.output.weight is missing") != std::string::npos);
     CHECK(run.refusal("vocabulary", 9).find("embedding.weight is f32[7,8] in the file and [9,8]") !=
           std::string::npos);

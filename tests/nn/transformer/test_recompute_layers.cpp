@@ -19,7 +19,7 @@ Tensor random_ids(const Shape& shape, Index vocabulary, std::uint64_t seed) {
   return ids;
 }
 
-/// What a training leaves: losses, gradients of the last step, weights, draws of dropout.
+/// The result of a training: losses, gradients of the last step, weights, dropout draws.
 struct Trace {
   std::vector<Tensor> tensors;
   std::vector<std::uint64_t> draws;
