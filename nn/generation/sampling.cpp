@@ -20,6 +20,10 @@ struct Candidate {
 };
 using Candidates = PooledVector<Candidate>;
 
+// OpenMP's own max may start at the lowest finite number, which is above minus infinity: clang's does.
+#pragma omp declare reduction(highest : float, double : omp_out = omp_in > omp_out ? omp_in : omp_out) \
+    initializer(omp_priv = omp_orig)
+
 /// The `count` likeliest tokens, in no order. What cannot be among them any more is passed over.
 template <class T>
 PooledVector<Index> likeliest(const T* logits, Index vocabulary, Index count) {
@@ -135,7 +139,7 @@ template <class T>
 T highest_logit(const char* op, const T* logits, Index vocabulary) {
   T highest = -std::numeric_limits<T>::infinity();
   int not_numbers = 0;
-#pragma omp simd reduction(max : highest) reduction(+ : not_numbers)
+#pragma omp simd reduction(highest : highest) reduction(+ : not_numbers)
   for (Index i = 0; i < vocabulary; ++i) {
     highest = logits[i] > highest ? logits[i] : highest;
     not_numbers += logits[i] == logits[i] ? 0 : 1;

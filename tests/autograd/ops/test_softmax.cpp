@@ -1,7 +1,9 @@
+#include <tapeformer/autograd/kernels/cpu/simd.h>
 #include <tapeformer/autograd/ops/softmax.h>
 #include <tapeformer/tests/autograd/ops/op_case.h>
 
 #include <cmath>
+#include <vector>
 
 using namespace tapeformer;
 
@@ -27,6 +29,21 @@ OpResult softmax_oracle(const Tensor& x, const Tensor& dy, bool logarithm) {
     }
   }
   return result;
+}
+
+/// Wherever the largest of a row stands, and where all are minus infinity.
+template <class T>
+void check_max_simd() {
+  for (Index n = 1; n <= 40; ++n) {
+    CAPTURE(n);
+    std::vector<T> x(static_cast<std::size_t>(n), static_cast<T>(-kInfinity));
+    CHECK(kernels::max_simd(n, x.data()) == -kInfinity);
+    for (auto& largest : x) {
+      largest = -3;
+      CHECK(kernels::max_simd(n, x.data()) == -3);
+      largest = -4;
+    }
+  }
 }
 
 }  // namespace
@@ -85,6 +102,11 @@ TEST_SUITE("autograd/ops/softmax") {
         CHECK(log_softmax(x).at(1) == -kInfinity);
       }
     }
+  }
+
+  TEST_CASE("the largest of a row is found wherever it stands; of minus infinities alone it is minus infinity") {
+    check_max_simd<float>();
+    check_max_simd<double>();
   }
 
   TEST_CASE("a NaN is not hidden, wherever it stands in the row") {
