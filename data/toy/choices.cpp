@@ -30,7 +30,10 @@ const Determiner& take_definite_singular(Digits& digits) {
   return kDefinite[static_cast<std::size_t>(digits.take(kDefiniteSingular))];
 }
 
-Phrase take_person(Digits& digits) { return noun_phrase(digits.pick(kDefinite), {}, digits.pick(kPeople)); }
+Phrase take_person(Digits& digits) {
+  const Noun& person = digits.pick(kPeople);  // takes the first of the two digits
+  return noun_phrase(digits.pick(kDefinite), {}, person);
+}
 
 Phrase take_thing(Digits& digits, bool negated) {
   const Determiner& determiner = take_determiner(digits);
