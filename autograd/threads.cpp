@@ -17,6 +17,9 @@
 #include <system_error>
 #include <thread>
 
+// libomp's: changes what its variables in the environment have set, also between parallel regions.
+extern "C" void kmp_set_defaults(const char* settings) __attribute__((weak));
+
 namespace tapeformer {
 namespace {
 
@@ -37,7 +40,7 @@ void watch_processors() try {
     if (!busy) sleeping.reset();
     before = now;
   }
-} catch (const std::exception&) {  // no more threads or files are to be had: go on as libgomp has it
+} catch (const std::exception&) {  // no more threads or files are to be had: go on as OpenMP has it
 }
 
 /// Processors that one control group gives the time of; 0 where it sets no limit.
@@ -53,7 +56,7 @@ double quota_of(const std::string& group) {
 void share_processors() {
   const int quota = processor_quota();
   if (quota > 0 && quota < omp_get_max_threads() && !is_set("OMP_NUM_THREADS")) omp_set_num_threads(quota);
-  if (is_set("OMP_WAIT_POLICY") || is_set("GOMP_SPINCOUNT")) return;
+  if (is_set("OMP_WAIT_POLICY") || is_set("GOMP_SPINCOUNT") || is_set("KMP_BLOCKTIME")) return;
   sigset_t all, before;  // signals are for the thread that they find in main's calls
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -79,12 +82,21 @@ struct SleepingWaits::Threads {
   }
 };
 
-SleepingWaits::SleepingWaits(int threads) : threads_(new Threads) {
+SleepingWaits::SleepingWaits(int threads) {
+  if (kmp_set_defaults != nullptr) {
+    kmp_set_defaults("KMP_BLOCKTIME=0");
+    return;
+  }
+  threads_ = std::make_unique<Threads>();
   const int count = std::max(omp_get_num_procs() - threads + 2, 2);
   threads_->first = std::thread([threads = threads_.get(), count] { threads->sleep(count); });
 }
 
 SleepingWaits::~SleepingWaits() {
+  if (threads_ == nullptr) {
+    kmp_set_defaults("KMP_BLOCKTIME=200");  // milliseconds, as libomp has it
+    return;
+  }
   {
     const std::lock_guard<std::mutex> lock(threads_->mutex);
     threads_->over = true;

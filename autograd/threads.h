@@ -8,20 +8,20 @@ namespace tapeformer {
 /// Lets OpenMP's threads get along with other programs, and with a container that may use only a part of the
 /// machine. Call it once, before the first parallel work.
 ///
-/// libgomp's threads spin for milliseconds where they wait for each other, which is the fastest on an idle
+/// OpenMP's threads spin for milliseconds where they wait for each other, which is the fastest on an idle
 /// machine. On a busy one they spin while the awaited thread has no processor. So a thread looks ten times a
 /// second how long the others have waited for a processor, and while that is a tenth of the time that they
 /// wanted to run, those that wait for each other sleep at once. Left out where the environment has
-/// OMP_WAIT_POLICY or GOMP_SPINCOUNT.
+/// OMP_WAIT_POLICY, GOMP_SPINCOUNT or KMP_BLOCKTIME.
 ///
 /// There are at most as many threads as processor_quota(), unless the environment has OMP_NUM_THREADS.
 void share_processors();
 
 /// While there is one, OpenMP's threads that wait for each other sleep at once instead of spinning.
 ///
-/// libgomp lets threads spin only while it has at most as many as there are processors. This has it start the
-/// missing ones and one more, which sleep; `threads` is how many it has at least. With other OpenMP libraries
-/// that makes no difference.
+/// libomp has a setting for that. libgomp lets threads spin only while it has at most as many as there are
+/// processors: it is made to start the missing ones and one more, which sleep; `threads` is how many it has at
+/// least.
 class SleepingWaits {
  public:
   explicit SleepingWaits(int threads);

@@ -71,7 +71,7 @@ done
 
 # --- what other programs on the machine get: a thread looks for them, unless the user has chosen -----------------
 threads() {  # threads VARIABLE=VALUE...: how many there are once a sentence is translated
-  coproc waiting { exec env -u OMP_WAIT_POLICY -u GOMP_SPINCOUNT "$@" "$program" translate --run "$work/whole" 2>"$work/err"; }
+  coproc waiting { exec env -u OMP_WAIT_POLICY -u GOMP_SPINCOUNT -u KMP_BLOCKTIME "$@" "$program" translate --run "$work/whole" 2>"$work/err"; }
   echo 'the cat sleeps .' >&"${waiting[1]}"
   read -r _ <&"${waiting[0]}"
   ls "/proc/$waiting_PID/task" | wc -l
@@ -81,7 +81,9 @@ threads() {  # threads VARIABLE=VALUE...: how many there are once a sentence is 
 if [ -d /proc/self/task ]; then
   unasked=$(threads)
   check "a program looks for others" test "$unasked" -gt "$(threads OMP_WAIT_POLICY=passive)"
-  check "but for a user's policy, and a user's count" test "$(threads GOMP_SPINCOUNT=17)" = "$(threads OMP_WAIT_POLICY=active)"
+  for choice in GOMP_SPINCOUNT=17 KMP_BLOCKTIME=17; do
+    check "but for a user's policy, and for $choice" test "$(threads $choice)" = "$(threads OMP_WAIT_POLICY=active)"
+  done
 fi
 
 # --- using it ----------------------------------------------------------------------------------------------
