@@ -1,4 +1,4 @@
-// What g++ calls in code compiled with -fsanitize=thread, in place of the sanitizer's own library: of what
+// What compilers call in code compiled with -fsanitize=thread, in place of the sanitizer's own library: of what
 // kernels access the emulator hears, of what other code accesses nobody.
 
 #include <tapeformer/tests/emulator/machine.h>
@@ -55,7 +55,15 @@
   TAPEFORMER_FETCH(BITS, xor)                                                                            \
   TAPEFORMER_FETCH(BITS, nand)                                                                           \
   TAPEFORMER_COMPARE(BITS, strong)                                                                       \
-  TAPEFORMER_COMPARE(BITS, weak)
+  TAPEFORMER_COMPARE(BITS, weak)                                                                         \
+  /* clang's, which gives back what was there */                                                         \
+  std::uint##BITS##_t __tsan_atomic##BITS##_compare_exchange_val(                                        \
+      volatile void* address, std::uint##BITS##_t expected, std::uint##BITS##_t value, int, int) {       \
+    note(address, BITS / 8, Access::atomic, __builtin_return_address(0));                                \
+    __atomic_compare_exchange_n(static_cast<volatile std::uint##BITS##_t*>(address), &expected, value,   \
+                                false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);                              \
+    return expected;                                                                                     \
+  }
 
 namespace tapeformer::emulator {
 namespace {
