@@ -168,7 +168,8 @@ TEST_SUITE("autograd/activation_checkpointing") {
     const auto noise = [](Generator& random) {
       const Tensor x = Tensor::empty({3}, DType::f64);
       random.fill_normal(x, 0, 1);
-      return x * random.uniform() + static_cast<double>(random.below(1000));
+      const double factor = random.uniform();
+      return x * factor + static_cast<double>(random.below(1000));
     };
     Values losses[2], gradients[2];
     GeneratorState states[2];

@@ -122,7 +122,9 @@ TEST_SUITE("autograd/kernels/cuda_attention_mma_backward") {
     for (int i = 0; i < kCases; ++i) {
       CAPTURE(i);
       Generator random(static_cast<std::uint64_t>(300 + i));
-      check_case(with_widths(random_case(random), any_width(random), any_width(random), random), random);
+      const AttentionCase c = random_case(random);
+      const Index D = any_width(random), E = any_width(random);
+      check_case(with_widths(c, D, E, random), random);
     }
   }
 
@@ -148,7 +150,8 @@ TEST_SUITE("autograd/kernels/cuda_attention_mma_backward") {
       Generator random(static_cast<std::uint64_t>(500 + i));
       AttentionCase c = random_case(random, true);
       while (c.in.H() > 3) c = random_case(random, true);
-      check_case(with_widths(c, any_of({32, 64, 128}, random), any_of({32, 64, 72}, random), random), random);
+      const Index D = any_of({32, 64, 128}, random), E = any_of({32, 64, 72}, random);
+      check_case(with_widths(c, D, E, random), random);
     }
   }
 
@@ -209,7 +212,8 @@ TEST_SUITE("autograd/kernels/cuda_attention_mma_backward") {
       Generator random(static_cast<std::uint64_t>(700 + i));
       AttentionCase c = random_case(random, i % 8 == 0);
       while (c.in.H() > 3) c = random_case(random, i % 8 == 0);
-      c = with_widths(c, any_width(random), any_width(random), random);
+      const Index D = any_width(random), E = any_width(random);
+      c = with_widths(c, D, E, random);
       const std::string described = description(c);
       CAPTURE(described);
       const Tensor seed = seed_of(c.in, random);

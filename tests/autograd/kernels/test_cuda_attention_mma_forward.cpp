@@ -27,9 +27,9 @@ TEST_SUITE("autograd/kernels/cuda_attention_mma_forward") {
     for (int i = 0; i < kCases; ++i) {
       CAPTURE(i);
       Generator random(static_cast<std::uint64_t>(300 + i));
-      check_forward_path(kPath,
-                         with_widths(random_case(random), any_width(random), any_width(random), random),
-                         random, kTolerance);
+      const AttentionCase c = random_case(random);
+      const Index D = any_width(random), E = any_width(random);
+      check_forward_path(kPath, with_widths(c, D, E, random), random, kTolerance);
     }
   }
 
@@ -60,8 +60,8 @@ TEST_SUITE("autograd/kernels/cuda_attention_mma_forward") {
       Generator random(static_cast<std::uint64_t>(500 + i));
       AttentionCase c = random_case(random, true);
       while (c.in.H() > 3) c = random_case(random, true);
-      check_forward_path(kPath, with_widths(c, any_width(random), any_width(random), random), random,
-                         kTolerance);
+      const Index D = any_width(random), E = any_width(random);
+      check_forward_path(kPath, with_widths(c, D, E, random), random, kTolerance);
     }
   }
 

@@ -62,7 +62,8 @@ TEST_SUITE("autograd/kernels/cuda_elementwise") {
         CAPTURE(std::string(name_of(f)));
         CAPTURE(n);
         const Function function = [f](const auto& x) { return unary(f, x[0]); };
-        check_bf16(function, {}, {arguments(f, {n}, random)}, host_normal({n}, random), n % 3);
+        const Tensor x = arguments(f, {n}, random), dy = host_normal({n}, random);
+        check_bf16(function, {}, {x}, dy, n % 3);
       }
     }
   }
@@ -139,11 +140,12 @@ TEST_SUITE("autograd/kernels/cuda_elementwise") {
       for (const Index width : {1, 31, 33, 257}) {
         CAPTURE(std::string(name_of(f)));
         CAPTURE(width);
+        const Tensor both = host_normal({5, 2 * width}, random), dy = host_normal({5, width}, random);
         check_bf16([f](const auto& x) { return gated(f, x[0]); },
                    [f, width](const auto& x) {
                      return unary(f, slice(x[0], -1, 0, width)) * slice(x[0], -1, width, width);
                    },
-                   {host_normal({5, 2 * width}, random)}, host_normal({5, width}, random), 1);
+                   {both}, dy, 1);
       }
     }
   }

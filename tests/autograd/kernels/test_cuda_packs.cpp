@@ -156,11 +156,8 @@ TEST_SUITE("autograd/kernels/cuda_packs") {
       check_packs([&](const auto& in) { return slice(in[0], 2, n - 8, 8); }, {x}, whole({3, 5, 8}, random));
       check_packs([&](const auto& in) { return slice(in[0], 2, 8, n - 8); }, {x},
                   whole({3, 5, n - 8}, random));
-      check_packs(
-          [&](const auto& in) {
-            return broadcast_to(in[0], {4, 5, n});
-          },
-          {whole({4, 1, n}, random)}, whole({4, 5, n}, random));
+      const Tensor narrow = whole({4, 1, n}, random), wide = whole({4, 5, n}, random);
+      check_packs([&](const auto& in) { return broadcast_to(in[0], {4, 5, n}); }, {narrow}, wide);
     }
   }
 

@@ -194,9 +194,8 @@ TEST_SUITE("autograd/ops/additive_attention") {
     Generator random(9);
     const auto run = [&](Index B, Index T, Index S, Index D) {
       const AttentionInputs in = random_inputs(B, T, S, 2, 2, D, 5, random);
-      const OpResult got =
-          run_op(additive_by(additive_attention, {}), with_weight(in, random_weight(in, random)),
-                 random_normal({B, T, 2, 5}, random));
+      const Tensor weight = random_weight(in, random), dy = random_normal({B, T, 2, 5}, random);
+      const OpResult got = run_op(additive_by(additive_attention, {}), with_weight(in, weight), dy);
       for (const Tensor& dx : got.gradients) {
         for (Index i = 0; i < dx.elements(); ++i) REQUIRE(std::isfinite(dx.at(i)));
       }

@@ -153,8 +153,8 @@ TEST_SUITE("autograd/ops/attention") {
         AttentionOptions options;
         options.causal = causal;
         const auto run = [&](Index B, Index T, Index S, Index D, Index E) {
-          return run_op(attention_by(path, options), random_inputs(B, T, S, 2, 1, D, E, random).list(),
-                        random_normal({B, T, 2, E}, random));
+          const AttentionInputs in = random_inputs(B, T, S, 2, 1, D, E, random);
+          return run_op(attention_by(path, options), in.list(), random_normal({B, T, 2, E}, random));
         };
         CHECK(run(0, 3, 4, 3, 5).y.shape() == Shape{0, 3, 2, 5});
         CHECK(run(2, 3, 4, 3, 0).y.shape() == Shape{2, 3, 2, 0});
