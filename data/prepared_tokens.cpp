@@ -1,6 +1,6 @@
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/file.h>
 #include <tapeformer/data/hash.h>
-#include <tapeformer/data/partial_file.h>
 #include <tapeformer/data/prepared_tokens.h>
 #include <tapeformer/data/tokenizers/tokenizer_file.h>
 
@@ -146,7 +146,7 @@ void encode_part(const TextCorpus& part, const TextTokenizer& tokenizer, bool ma
 }  // namespace
 
 PreparedTokens PreparedTokens::open(const std::string& folder) {
-  const std::string name = folder + "/" + kTokenizer, content = read_whole_file(name);
+  const std::string name = folder + "/" + kTokenizer, content = read_file(name);
   PreparedTokens tokens{parse_text_tokenizer(content, name), TokenFile::open(folder + "/" + kTrain),
                         TokenFile::open(folder + "/" + kValidation)};
   for (const TokenFile* file : {&tokens.train, &tokens.validation}) {
@@ -175,7 +175,7 @@ PreparedTokens prepare_tokens(const TextSplit& corpus, const TextTokenizer& toke
     };
     encode(corpus.train, kTrain);
     encode(corpus.validation, kValidation);
-    PartialFile file(partial.file(kTokenizer));
+    AtomicFile<> file(partial.file(kTokenizer));
     file.append(content);
     file.finish();
     partial.finish();

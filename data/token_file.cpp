@@ -1,7 +1,6 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/number_of.h>
 #include <tapeformer/data/hash.h>
-#include <tapeformer/data/partial_file.h>
 #include <tapeformer/data/token_file.h>
 
 #include <fcntl.h>
@@ -168,11 +167,9 @@ TokenFileWriter::TokenFileWriter(const std::string& path, Index vocabulary, std:
   if (vocabulary < 1 || vocabulary > kMostVocabulary) {
     throw DataError(path, 0, "a vocabulary has 1 to 2147483647 ids; got " + std::to_string(vocabulary));
   }
-  file_ = std::make_unique<PartialFile>(path);
+  file_ = std::make_unique<AtomicFile<>>(path);
   file_->append(std::string(kHeader, '\0'));  // no token file until it is finished
 }
-
-TokenFileWriter::~TokenFileWriter() = default;
 
 void TokenFileWriter::append(const std::int32_t* ids, Index count) {
   const Index id_bytes = bytes_of_id(vocabulary_);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <tapeformer/autograd/file.h>
 #include <tapeformer/autograd/shape.h>
 
 #include <cstdint>
@@ -39,8 +40,6 @@ class TokenFile {
   std::uint64_t fingerprint_ = 0;
 };
 
-class PartialFile;
-
 /// Writes a token file piece by piece: `path`.partial until finish() makes it `path`. Without finish(), or
 /// after an error, nothing is left behind.
 class TokenFileWriter {
@@ -48,9 +47,6 @@ class TokenFileWriter {
   /// `fingerprint` is hash_text of the tokenizer's serialize().
   /// Throws: DataError if the file cannot be written, or the vocabulary is outside [1, 2^31)
   TokenFileWriter(const std::string& path, Index vocabulary, std::uint64_t fingerprint);
-  ~TokenFileWriter();
-  TokenFileWriter(const TokenFileWriter&) = delete;
-  TokenFileWriter& operator=(const TokenFileWriter&) = delete;
 
   /// Throws: DataError if the disk is full, or an id is outside the vocabulary
   void append(const std::int32_t* ids, Index count);
@@ -61,7 +57,7 @@ class TokenFileWriter {
 
  private:
   std::string path_;
-  std::unique_ptr<PartialFile> file_;
+  std::unique_ptr<AtomicFile<>> file_;
   std::string bytes_;  // of the ids that are being written
   Index vocabulary_, size_ = 0;
   std::uint64_t fingerprint_;

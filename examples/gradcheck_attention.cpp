@@ -1,4 +1,5 @@
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/file.h>
 #include <tapeformer/examples/gradcheck/attention_cost.h>
 #include <tapeformer/examples/gradcheck/attention_figures.h>
 #include <tapeformer/examples/gradcheck/planted_faults.h>
@@ -6,7 +7,6 @@
 #include <tapeformer/examples/shared/compute.h>
 #include <tapeformer/examples/shared/program.h>
 #include <tapeformer/examples/shared/progress.h>
-#include <tapeformer/nn/formats/atomic_file.h>
 
 #include <nlohmann/json.hpp>
 

@@ -85,7 +85,7 @@ int prepare(const PrepareOptions& options, const Command& command) {
 int run(int argc, char** argv) {
   const CommandLine line(
       "Trains a language model, and continues texts with it.\n"
-      "  train_language_model train --run runs/own                    this project's sources, as characters\n"
+      "  train_language_model train --run runs/own                    the built-in text, as characters\n"
       "  train_language_model train --run runs/mine --corpus book.txt --preset shakespeare-char-cpu\n"
       "  train_language_model generate --run runs/mine --prompt 'It was'\n"
       "  train_language_model evaluate --run runs/mine\n"

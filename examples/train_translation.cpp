@@ -1,4 +1,5 @@
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/file.h>
 #include <tapeformer/autograd/number_of.h>
 #include <tapeformer/data/metrics.h>
 #include <tapeformer/data/toy/grammar.h>
@@ -6,7 +7,6 @@
 #include <tapeformer/examples/shared/program.h>
 #include <tapeformer/examples/translation/heat_map.h>
 #include <tapeformer/examples/translation/trainer.h>
-#include <tapeformer/nn/formats/atomic_file.h>
 #include <tapeformer/nn/generation/generate.h>
 
 #include <nlohmann/json.hpp>

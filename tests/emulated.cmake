@@ -31,11 +31,11 @@ add_executable(tapeformer_tests_emulated autograd/test_dispatch.cpp ${TAPEFORMER
   $<TARGET_OBJECTS:tapeformer_programs>)
 target_compile_options(tapeformer_tests_emulated PRIVATE ${of_tests})
 target_precompile_headers(tapeformer_tests_emulated PRIVATE ${TAPEFORMER_PRECOMPILED} <doctest/doctest.h>)
-target_link_libraries(tapeformer_tests_emulated PRIVATE tapeformer_emulated tapeformer_embedded_corpus
+target_link_libraries(tapeformer_tests_emulated PRIVATE tapeformer_emulated
   nlohmann_json::nlohmann_json doctest::doctest)
 foreach(program train_translation train_language_model gradcheck_attention)
   add_executable(${program}_emulated $<TARGET_OBJECTS:${program}> $<TARGET_OBJECTS:tapeformer_programs>)
-  target_link_libraries(${program}_emulated PRIVATE tapeformer_emulated tapeformer_embedded_corpus
+  target_link_libraries(${program}_emulated PRIVATE tapeformer_emulated
     nlohmann_json::nlohmann_json)
 endforeach()
 
@@ -68,7 +68,7 @@ target_include_directories(tapeformer_race_kernels PRIVATE ${CMAKE_BINARY_DIR}/i
 target_link_libraries(tapeformer_race_kernels PRIVATE tapeformer_flags cuda_emulator OpenMP::OpenMP_CXX)
 add_executable(tapeformer_tests_races $<TARGET_OBJECTS:tapeformer_tests_emulated> ${tests_elsewhere}
   $<TARGET_OBJECTS:tapeformer_programs> $<TARGET_OBJECTS:tapeformer_race_kernels>)
-target_link_libraries(tapeformer_tests_races PRIVATE tapeformer_emulated tapeformer_embedded_corpus
+target_link_libraries(tapeformer_tests_races PRIVATE tapeformer_emulated
   nlohmann_json::nlohmann_json doctest::doctest)
 # Every kernel once, and those with copies and products beside the threads in more cases; an order of chance.
 set(watched "autograd/kernels/test_cuda_(every_kernel|optim|attention_hopper)")
@@ -77,7 +77,7 @@ set_property(TEST ${TAPEFORMER_ADDED_TESTS} APPEND PROPERTY ENVIRONMENT TAPEFORM
 
 # The benches that measure on GPUs, in miniature.
 add_executable(bench_emulated $<TARGET_OBJECTS:bench> $<TARGET_OBJECTS:tapeformer_programs>)
-target_link_libraries(bench_emulated PRIVATE tapeformer_emulated tapeformer_embedded_corpus nlohmann_json::nlohmann_json)
+target_link_libraries(bench_emulated PRIVATE tapeformer_emulated nlohmann_json::nlohmann_json)
 tapeformer_test(emulated/agreement cpu bench_emulated device_agreement --tiny --steps 3)
 tapeformer_test(emulated/operations cpu bench_emulated ops --device cuda --dtype bf16 --tiny --seconds 0)
 tapeformer_test(emulated/decoding cpu bench_emulated decoding --language tiny --device cuda --precision bf16 --rounds 1)

@@ -8,7 +8,7 @@
 #                           [--logs FOLDER] [--steps N] [--jobs N] [--list]
 #   --built FOLDER  what is built already, instead of building build/cuda
 #   --python P      a Python whose PyTorch sees the GPU, for the ratios; $PYTHON unless given
-#   --corpus FILE   what the character model learns, e.g. Tiny Shakespeare; the project's own text unless given
+#   --corpus FILE   what the character model learns, e.g. Tiny Shakespeare; the built-in text unless given
 #   --only REGEX    only parts whose names match, e.g. 'agree|steps per'
 #   --logs FOLDER   keeps there what each part printed, the runs, and as *.jsonl what the benches recorded
 #   --steps N       a rehearsal: so many steps of each training, 2 or more

@@ -26,7 +26,7 @@ add_executable(train_translation_sanitized EXCLUDE_FROM_ALL $<TARGET_OBJECTS:tap
   $<TARGET_OBJECTS:train_translation>)
 foreach(program tapeformer_tests_sanitized train_translation_sanitized)
   set_target_properties(${program} PROPERTIES LINKER_LANGUAGE CXX)
-  target_link_libraries(${program} PRIVATE ${sanitizers} tapeformer_embedded_corpus ${libraries})
+  target_link_libraries(${program} PRIVATE ${sanitizers} ${libraries})
 endforeach()
 
 # Threads that share a model, and what of the library could write into it, with the thread sanitizer. The kernels are as

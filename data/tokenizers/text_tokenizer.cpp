@@ -1,4 +1,5 @@
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/file.h>
 #include <tapeformer/autograd/number_of.h>
 #include <tapeformer/data/tokenizers/text_tokenizer_kinds.h>
 #include <tapeformer/data/tokenizers/tokenizer_file.h>
@@ -28,7 +29,7 @@ std::unique_ptr<TextTokenizer> parse_text_tokenizer(std::string_view content, co
 }
 
 std::unique_ptr<TextTokenizer> load_text_tokenizer(const std::string& path) {
-  return parse_text_tokenizer(read_whole_file(path), path);
+  return parse_text_tokenizer(read_file(path), path);
 }
 
 }  // namespace tapeformer

@@ -1,4 +1,5 @@
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/file.h>
 #include <tapeformer/autograd/json.h>
 #include <tapeformer/autograd/number_of.h>
 #include <tapeformer/data/tokenizers/text_tokenizer_byte_pair.h>
@@ -134,7 +135,8 @@ BytePairVocabulary parse_byte_pair_files(const std::string& vocabulary, const st
 
 std::unique_ptr<TextTokenizer> load_byte_pair_tokenizer(const std::string& vocabulary_path,
                                                         const std::string& merges_path) {
-  const std::string vocabulary = read_whole_file(vocabulary_path), merges = read_whole_file(merges_path);
+  const std::string vocabulary = read_file(vocabulary_path), merges = read_file(merges_path);
+  if (merges.empty()) throw DataError(merges_path, 0, "is empty");
   return std::make_unique<BytePairTokenizer>(
       parse_byte_pair_files(vocabulary, vocabulary_path, merges, merges_path));
 }

@@ -1,5 +1,5 @@
-#include <sentencepiece_processor.h>
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/file.h>
 #include <tapeformer/data/tokenizers/text_tokenizer_kinds.h>
 #include <tapeformer/data/tokenizers/tokenizer_file.h>
 #include <tapeformer/data/tokenizers/tokenizer_kinds.h>
@@ -18,31 +18,27 @@ constexpr std::string_view kSpace = "\xe2\x96\x81";  // U+2581, as which Sentenc
 
 class SentencePieceTextTokenizer : public TextTokenizer {
  public:
-  SentencePieceTextTokenizer(std::string model, const std::string& name) : model_(std::move(model)) {
-    const auto status = processor_.LoadFromSerializedProto(model_);
-    if (!status.ok()) throw DataError(name, 0, "is not a SentencePiece model: " + status.ToString());
-    for (int id = 0; id < processor_.GetPieceSize(); ++id) bytes_.push_back(read_piece(id));
-    // The model says by example whether it puts a space before a text.
-    std::vector<std::string> pieces;
-    if (processor_.Encode("a", &pieces).ok() && !pieces.empty()) {
-      adds_space_ = std::string_view(pieces[0]).substr(0, kSpace.size()) == kSpace;
-    }
-    lead_ = library_ids("\n").size();
+  SentencePieceTextTokenizer(std::string model, const std::string& name) : model_(std::move(model), name) {
+    for (std::int32_t id = 0; id < model_.size(); ++id) bytes_.push_back(read_piece(id));
+    // Whether the model puts a space before a text shows in an example.
+    const std::vector<std::int32_t> example = model_.encode("a");
+    adds_space_ = !example.empty() && model_.piece(example[0]).compare(0, kSpace.size(), kSpace) == 0;
+    lead_ = model_.encode("\n").size();
     cuts_ = keeps_white_space() && std::all_of(bytes_.begin(), bytes_.end(), [](const std::string& bytes) {
               return bytes == "\n" || bytes.find('\n') == std::string::npos;
             });
   }
 
   void encode(std::string_view text, std::vector<std::int32_t>& ids) const override {
-    check_utf8(text);
+    check_utf8(text, "SentencePiece");
     const std::size_t part = first_part(text);
-    const std::vector<int> first = library_ids(text.substr(0, part));
+    const std::vector<std::int32_t> first = model_.encode(text.substr(0, part));
     ids.insert(ids.end(), first.begin(), first.end());
     append_rest(text.substr(part), ids);
   }
   using TextTokenizer::encode;
   void encode_rest(std::string_view text, std::vector<std::int32_t>& ids) const override {
-    check_utf8(text);
+    check_utf8(text, "SentencePiece");
     append_rest(text, ids);
   }
 
@@ -56,8 +52,8 @@ class SentencePieceTextTokenizer : public TextTokenizer {
     return text;
   }
   Index vocabulary_size() const override { return static_cast<Index>(bytes_.size()); }
-  std::optional<std::int32_t> begin() const override { return control(processor_.bos_id()); }
-  std::optional<std::int32_t> end() const override { return control(processor_.eos_id()); }
+  std::optional<std::int32_t> begin() const override { return control(model_.begin()); }
+  std::optional<std::int32_t> end() const override { return control(model_.end()); }
   std::size_t safe_cut(std::string_view text) const override {
     std::size_t cut = 0;
     while (cuts_ && cut < text.size()) {
@@ -69,28 +65,13 @@ class SentencePieceTextTokenizer : public TextTokenizer {
     return cut;
   }
   const char* kind() const override { return "sentencepiece"; }
-  std::string serialize() const override { return write_tokenizer_file(kind(), model_); }
+  std::string serialize() const override { return write_tokenizer_file(kind(), model_.content()); }
 
-  const std::string& model() const { return model_; }
+  const std::string& model() const { return model_.content(); }
 
  private:
-  static std::optional<std::int32_t> control(int id) {
+  static std::optional<std::int32_t> control(std::int32_t id) {
     return id < 0 ? std::nullopt : std::optional<std::int32_t>(id);
-  }
-
-  static void check_utf8(std::string_view text) {
-    const std::size_t bad = find_invalid_utf8(text);
-    if (bad == std::string_view::npos) return;
-    throw DataError(
-        "[tokenizer] the text of a SentencePiece tokenizer is UTF-8; got something else at byte " +
-        std::to_string(bad));
-  }
-
-  std::vector<int> library_ids(std::string_view text) const {
-    std::vector<int> ids;
-    const auto status = processor_.Encode({text.data(), text.size()}, &ids);
-    if (!status.ok()) throw DataError("[tokenizer] " + status.ToString());
-    return ids;
   }
 
   /// Bytes of the first part of `text`: a function of its first kLongestPart bytes.
@@ -109,7 +90,7 @@ class SentencePieceTextTokenizer : public TextTokenizer {
     while (!text.empty()) {
       const std::size_t part = first_part(text);
       line.assign(1, '\n').append(text.substr(0, part));
-      const std::vector<int> found = library_ids(line);
+      const std::vector<std::int32_t> found = model_.encode(line);
       ids.insert(ids.end(), found.begin() + static_cast<std::ptrdiff_t>(lead_), found.end());
       text.remove_prefix(part);
     }
@@ -119,24 +100,22 @@ class SentencePieceTextTokenizer : public TextTokenizer {
   bool keeps_white_space() const {
     const std::string text = "\n  a \n ";
     std::string back;
-    for (const int id : library_ids(text)) back += bytes_of(id);
+    for (const std::int32_t id : model_.encode(text)) back += bytes_of(id);
     return back == (adds_space_ ? " " : "") + text;
   }
 
-  std::string read_piece(int id) const {
-    if (processor_.IsControl(id)) return {};
-    if (processor_.IsUnknown(id)) return processor_.DecodeIds({id});  // a sign of the model's choice
-    std::string piece = processor_.IdToPiece(id);
-    if (processor_.IsByte(id))
-      return std::string(1, static_cast<char>(std::stoi(piece.substr(3), nullptr, 16)));
+  std::string read_piece(std::int32_t id) const {
+    if (model_.is_control(id)) return {};
+    if (id == model_.unknown()) return model_.decode({id});  // a sign of the model's choice
+    std::string piece = model_.piece(id);
+    if (model_.is_byte(id)) return std::string(1, static_cast<char>(std::stoi(piece.substr(3), nullptr, 16)));
     for (std::size_t i = 0; (i = piece.find(kSpace, i)) != std::string::npos; ++i) {
       piece.replace(i, kSpace.size(), " ");
     }
     return piece;
   }
 
-  sentencepiece::SentencePieceProcessor processor_;
-  std::string model_;
+  SentencePieceModel model_;
   std::vector<std::string> bytes_;  // by id
   bool adds_space_ = false;
   bool cuts_ = false;     // whether a text may be encoded in parts
@@ -189,12 +168,7 @@ std::vector<std::string> sentencepiece_sentences(const TextSource& text, std::si
     sentence.clear();
   };
   text([&](std::string_view piece) {
-    const std::size_t bad = find_invalid_utf8(piece);
-    if (bad != std::string_view::npos) {
-      throw DataError(
-          "[tokenizer] the text of a SentencePiece tokenizer is UTF-8; got something else at byte " +
-          std::to_string(bad) + " of a piece of it");
-    }
+    check_utf8(piece, "SentencePiece", " of a piece of it");
     while (!piece.empty()) {
       const std::string_view character = piece.substr(0, code_point_length(piece));
       piece.remove_prefix(character.size());
@@ -215,14 +189,13 @@ std::unique_ptr<TextTokenizer> parse_sentencepiece_tokenizer(std::string model, 
 }
 
 std::unique_ptr<TextTokenizer> load_sentencepiece_tokenizer(const std::string& path) {
-  return parse_sentencepiece_tokenizer(read_whole_file(path), path);
+  return parse_sentencepiece_tokenizer(read_file(path), path);
 }
 
 std::unique_ptr<TextTokenizer> train_sentencepiece_tokenizer(const TextSource& text, Index vocabulary_size) {
   // As Llama's: what is rare is spelt in bytes, digits stand alone.
   const std::string model = train_sentencepiece({{"model_type", "bpe"},
                                                  {"vocab_size", std::to_string(vocabulary_size)},
-                                                 {"hard_vocab_limit", "false"},
                                                  {"character_coverage", "0.99995"},
                                                  {"byte_fallback", "true"},
                                                  {"split_digits", "true"},

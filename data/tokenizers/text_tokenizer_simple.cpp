@@ -36,11 +36,7 @@ class CharacterTokenizer : public TextTokenizer {
   void encode(std::string_view text, std::vector<std::int32_t>& ids) const override {
     for (std::size_t i = 0; i < text.size();) {
       const Utf8Step step = next_utf8(text.substr(i));
-      if (step.kind != Utf8Step::whole) {
-        throw DataError(
-            "[tokenizer] the text of a character tokenizer is UTF-8; got something else at byte " +
-            std::to_string(i));
-      }
+      if (step.kind != Utf8Step::whole) check_utf8(text, "character");
       const std::string_view character = text.substr(i, step.length);
       const char32_t point = decode_code_point(character);
       if (point >= ids_.size() || ids_[point] < 0) {
@@ -49,7 +45,7 @@ class CharacterTokenizer : public TextTokenizer {
                         shown(character) + " at byte " + std::to_string(i));
       }
       ids.push_back(ids_[point]);
-      i += step.length;
+      i += character.size();
     }
   }
   using TextTokenizer::encode;
@@ -93,11 +89,7 @@ std::unique_ptr<TextTokenizer> train_character_tokenizer(const TextSource& text)
   std::vector<bool> seen(0x110000);
   std::set<std::string> characters;  // UTF-8 sorts as its code points do
   text([&](std::string_view piece) {
-    const std::size_t bad = find_invalid_utf8(piece);
-    if (bad != std::string_view::npos) {
-      throw DataError("[tokenizer] the text of a character tokenizer is UTF-8; got something else at byte " +
-                      std::to_string(bad) + " of a piece of it");
-    }
+    check_utf8(piece, "character", " of a piece of it");
     for (const std::string_view character : split_code_points(piece)) {
       const char32_t point = decode_code_point(character);
       if (!seen[point]) seen[point] = true, characters.emplace(character);

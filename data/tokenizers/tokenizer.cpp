@@ -1,12 +1,10 @@
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/file.h>
 #include <tapeformer/autograd/json.h>
 #include <tapeformer/autograd/number_of.h>
 #include <tapeformer/data/tokenizers/tokenizer_file.h>
 #include <tapeformer/data/tokenizers/tokenizer_kinds.h>
-
-#include <cerrno>
-#include <cstring>
-#include <fstream>
+#include <tapeformer/data/tokenizers/utf8.h>
 
 namespace tapeformer {
 namespace {
@@ -44,11 +42,11 @@ void check_token(std::int32_t id, Index size) {
                   " with a vocabulary of " + std::to_string(size));
 }
 
-void Tokenizer::save(const std::string& path) const {
-  std::ofstream file(path, std::ios::binary);
-  file << serialize();
-  file.close();
-  if (!file) throw DataError(path, 0, std::string("cannot be written: ") + std::strerror(errno));
+void check_utf8(std::string_view text, const char* kind, const char* where) {
+  const std::size_t bad = find_invalid_utf8(text);
+  if (bad == std::string_view::npos) return;
+  throw DataError(std::string("[tokenizer] the text of a ") + kind +
+                  " tokenizer is UTF-8; got something else at byte " + std::to_string(bad) + where);
 }
 
 std::unique_ptr<Tokenizer> train_tokenizer(const TokenizerConfig& config,
@@ -78,11 +76,11 @@ std::unique_ptr<Tokenizer> parse_tokenizer(std::string_view content, const std::
 }
 
 std::unique_ptr<Tokenizer> load_tokenizer(const std::string& path) {
-  return parse_tokenizer(read_whole_file(path), path);
+  return parse_tokenizer(read_file(path), path);
 }
 
 std::unique_ptr<Tokenizer> load_sentencepiece_model(const std::string& path) {
-  return std::make_unique<SentencePieceTokenizer>(read_whole_file(path), path);
+  return std::make_unique<SentencePieceTokenizer>(read_file(path), path);
 }
 
 }  // namespace tapeformer

@@ -29,9 +29,6 @@ class Tokenizer {
   virtual std::string piece(std::int32_t id) const = 0;
   /// The whole tokenizer as the content of one file.
   virtual std::string serialize() const = 0;
-
-  /// Throws:  DataError if the file cannot be written
-  void save(const std::string& path) const;
 };
 
 enum class TokenizerKind { word, character, bpe, unigram };
@@ -59,7 +56,7 @@ std::unique_ptr<Tokenizer> train_tokenizer(const TokenizerConfig& config,
 /// Throws:  DataError for anything else
 std::unique_ptr<Tokenizer> parse_tokenizer(std::string_view content, const std::string& name);
 
-/// What `save` wrote. Throws: DataError if the file is missing, damaged or something else.
+/// Throws:  DataError if the file is missing, damaged or something else
 std::unique_ptr<Tokenizer> load_tokenizer(const std::string& path);
 
 /// A model file that SentencePiece's own trainer wrote. Its pieces keep their order behind our special ids,

@@ -4,10 +4,6 @@
 #include <tapeformer/data/tokenizers/tokenizer_file.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
-#include <fstream>
-#include <iterator>
 #include <locale>
 #include <sstream>
 
@@ -47,14 +43,6 @@ TokenizerFile read_tokenizer_file(std::string_view content, const std::string& n
     throw DataError(name, 0, "is damaged: its checksum does not match");
   }
   return file;
-}
-
-std::string read_whole_file(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) throw DataError(path, 0, std::string("cannot be opened: ") + std::strerror(errno));
-  std::string content{std::istreambuf_iterator<char>(file), {}};
-  if (file.bad() || content.empty()) throw DataError(path, 0, "is empty or cannot be read");
-  return content;
 }
 
 }  // namespace tapeformer

@@ -17,8 +17,4 @@ std::string write_tokenizer_file(const char* kind, const std::string& payload);
 /// Throws:  DataError for anything else
 TokenizerFile read_tokenizer_file(std::string_view content, const std::string& name);
 
-/// The content of the file at `path`.
-/// Throws:  DataError if it cannot be read or is empty
-std::string read_whole_file(const std::string& path);
-
 }  // namespace tapeformer

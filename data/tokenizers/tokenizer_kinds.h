@@ -1,5 +1,6 @@
 #pragma once
 
+#include <tapeformer/data/tokenizers/sentencepiece_model.h>
 #include <tapeformer/data/tokenizers/tokenizer.h>
 
 #include <functional>
@@ -7,9 +8,9 @@
 
 namespace tapeformer {
 
-/// A list of pieces that concatenate to the text: what the word and the character tokenizer share. They
-/// differ in how they cut. The cut text starts with a space that decoding takes off, so that a word has one
-/// form wherever it stands; as the space before a word belongs to its piece, decoding is exact.
+/// The word and character kinds: a list of pieces that concatenate to the text. Words are cut from a text
+/// that starts with a space, which decoding removes, so that a word is the same piece wherever it stands.
+/// The space before a word belongs to its piece, which makes decoding exact.
 class PieceTokenizer : public Tokenizer {
  public:
   /// `kind` is word or character. Throws: DataError if pieces repeat.
@@ -30,12 +31,11 @@ class PieceTokenizer : public Tokenizer {
   std::unordered_map<std::string_view, std::int32_t> ids_;  // views into pieces_
 };
 
-/// BPE and unigram pieces of the SentencePiece library.
+/// The BPE and unigram kinds: a SentencePiece model whose pieces follow our special ids.
 class SentencePieceTokenizer : public Tokenizer {
  public:
-  /// `model` is a serialized SentencePiece model. Throws: DataError naming `name` if it is not.
+  /// `model` is a model file's content. Throws: DataError naming `name` if it is not
   SentencePieceTokenizer(std::string model, const std::string& name);
-  ~SentencePieceTokenizer() override;
 
   static std::unique_ptr<Tokenizer> train(const TokenizerConfig& config,
                                           const std::vector<std::string>& sentences);
@@ -47,22 +47,18 @@ class SentencePieceTokenizer : public Tokenizer {
   std::string serialize() const override;
 
  private:
-  struct Library;  // keeps the library's header out of ours
-  std::unique_ptr<Library> library_;
-  std::string model_;
+  SentencePieceModel model_;
+  std::vector<std::int32_t> model_ids_;  // by our id
+  std::vector<std::int32_t> ids_;        // by the model's id
 };
-
-/// A SentencePiece model by the trainer's `options` that keeps text as it is. The same sentences in the same
-/// order give the same model.
-/// Throws:  DataError if the sentences cannot fill a vocabulary of that size
-std::string train_sentencepiece(std::unordered_map<std::string, std::string> options,
-                                const std::vector<std::string>& sentences);
 
 /// "<pad>", "<unk>", "<begin>", "<end>".
 const char* special_piece(std::int32_t id);
 
 /// Throws: DataError if `id` is outside [0, size).
 void check_token(std::int32_t id, Index size);
+/// Throws: DataError naming the `kind` of tokenizer and the first byte that is not UTF-8, `where` behind it.
+void check_utf8(std::string_view text, const char* kind, const char* where = "");
 
 /// Cuts text into words, numbers and marks, calling `piece` on each from left to right. One white space
 /// before a word or mark belongs to it; an apostrophe inside a word goes with its shorter neighbour, the

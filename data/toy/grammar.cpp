@@ -150,6 +150,14 @@ std::vector<TextPair> ToyGrammar::sample(Split split, Index count, std::uint64_t
   return pairs;
 }
 
+std::string ToyGrammar::text() const {
+  constexpr Index kPairs = 12000;
+  std::string text;
+  for (const TextPair& pair : sample(Split::train, kPairs, 0))
+    text += pair.source + "\n" + pair.target + "\n\n";
+  return text;
+}
+
 std::string ToyGrammar::word_by_word(const std::string& english) const {
   static const Dictionary dictionary = estimate_dictionary(*this, starts_);
   const bool question = !english.empty() && english.back() == '?';

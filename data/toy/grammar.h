@@ -33,6 +33,10 @@ class ToyGrammar {
   std::vector<TextPair> sample(Split split, Index count, std::uint64_t seed) const;
   std::vector<Index> sample_numbers(Split split, Index count, std::uint64_t seed) const;
 
+  /// The built-in text for language models, a little over a megabyte and always the same: sentences of the
+  /// training part, each with its translation on the next line and an empty line behind.
+  std::string text() const;
+
   /// What a perfect dictionary makes of an English sentence of this grammar: each word by its most frequent
   /// translation (estimated from the grammar's own alignments), in English order; elision, contraction,
   /// capitals and punctuation are put right for free. A model that scores no better has learnt words, not

@@ -1,8 +1,8 @@
 #include <tapeformer/autograd/json.h>
 #include <tapeformer/data/hash.h>
+#include <tapeformer/data/toy/grammar.h>
 #include <tapeformer/examples/language/data.h>
 #include <tapeformer/examples/language/tokenizer.h>
-#include <tapeformer/examples/shared/embedded_corpus.h>
 #include <tapeformer/examples/shared/program.h>
 
 #include <algorithm>
@@ -24,8 +24,9 @@ void stop_if_interrupted(Progress& progress) {
 }
 
 TextCorpus corpus_of(const std::vector<std::string>& paths) {
-  if (paths.empty()) return TextCorpus::in_memory(embedded_corpus(), "this project's sources");
-  return TextCorpus::open(paths);
+  if (!paths.empty()) return TextCorpus::open(paths);
+  static const std::string text = ToyGrammar().text();
+  return TextCorpus::in_memory(text, "English and French sentences");
 }
 
 TextSplit split_corpus(const LanguageDataOptions& options, const TextCorpus& corpus) {
@@ -90,7 +91,7 @@ LanguageData prepare_corpus(const LanguageDataOptions& options,
                             std::shared_ptr<const TextTokenizer> tokenizer, const std::string& folder,
                             Progress& progress) {
   const TextCorpus corpus = corpus_of(options.corpus);
-  progress.keep((options.corpus.empty() ? "this project's sources: " : "corpus: ") + corpus.description());
+  progress.keep((options.corpus.empty() ? "the built-in text: " : "corpus: ") + corpus.description());
   const TextSplit parts = split_corpus(options, corpus);
   if (tokenizer == nullptr && !options.tokenizer_model.empty())
     tokenizer = find_tokenizer(options.tokenizer_model);

@@ -58,7 +58,7 @@ void LanguageDataOptions::for_each(Self& o, const F& f) {
   f("Data", "corpus", o.corpus,
     "files of UTF-8, or folders, of which every file counts, at any depth and whatever its name, that is "
     "UTF-8 "
-    "without NUL bytes; not those whose names begin with a dot. Without any, the project's own sources");
+    "without NUL bytes; not those whose names begin with a dot. Without any, the built-in text");
   f("Data", "validation", o.validation, "files or folders held out, instead of the corpus's end");
   f("Data", "validation_fraction", o.validation_fraction,
     "share of the corpus held out, at its end, where --validation names none");

@@ -14,7 +14,7 @@ class Command;
 
 /// Which text becomes which tokens.
 struct LanguageDataOptions {
-  std::vector<std::string> corpus;      ///< files and folders; empty for the project's own sources
+  std::vector<std::string> corpus;      ///< files and folders; empty for the built-in text
   std::vector<std::string> validation;  ///< files and folders instead of a share of the corpus
   double validation_fraction = 0.1;     ///< the last part of the corpus
   std::string tokenizer = "character";  ///< character, byte, bpe or sentencepiece, where one is made

@@ -1,9 +1,9 @@
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/file.h>
 #include <tapeformer/autograd/number_of.h>
 #include <tapeformer/data/hash.h>
 #include <tapeformer/examples/language/run.h>
 #include <tapeformer/examples/language/tokenizer.h>
-#include <tapeformer/examples/shared/program.h>
 #include <tapeformer/examples/shared/run_folder.h>
 #include <tapeformer/nn/formats/hugging_face.h>
 

@@ -1,10 +1,9 @@
+#include <tapeformer/autograd/ends_with.h>
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/file.h>
 #include <tapeformer/autograd/json.h>
 #include <tapeformer/data/tokenizers/text_tokenizer_byte_pair.h>
-#include <tapeformer/data/tokenizers/tokenizer_file.h>
 #include <tapeformer/examples/language/tokenizer.h>
-#include <tapeformer/nn/formats/atomic_file.h>
-#include <tapeformer/nn/formats/ends_with.h>
 #include <tapeformer/nn/formats/strict_json.h>
 
 #include <nlohmann/json.hpp>
@@ -79,7 +78,7 @@ std::string merge_line(const Json& merge) {
 
 /// The two files that a tokenizer.json holds in one.
 BytePairFiles byte_pair_files_in(const std::string& path) {
-  const std::string text = read_whole_file(path);
+  const std::string text = read_file(path);
   try {
     const Json json = parse_json<Json>(text, "it");
     check_byte_level(path, json);

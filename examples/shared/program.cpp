@@ -9,8 +9,6 @@
 #include <atomic>
 #include <chrono>
 #include <cstdio>
-#include <fstream>
-#include <iterator>
 #include <new>
 #include <thread>
 
@@ -65,12 +63,5 @@ void remember_interrupts() {
 const char* say_at_interrupt(const char* text) { return said_at_interrupt.exchange(text); }
 
 bool interrupted() { return interrupt_seen; }
-
-std::string read_file(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::string text{std::istreambuf_iterator<char>(file), {}};
-  if (!file) throw DataError(path, 0, "cannot be read");
-  return text;
-}
 
 }  // namespace tapeformer

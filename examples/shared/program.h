@@ -1,7 +1,6 @@
 #pragma once
 
 #include <functional>
-#include <string>
 
 namespace tapeformer {
 
@@ -20,8 +19,5 @@ bool interrupted();
 /// The text must live on. Returns the text until now.
 const char* say_at_interrupt(const char* text);
 constexpr const char* kStopping = "stopping; once more leaves at once";
-
-/// The content of a file. Throws: DataError
-std::string read_file(const std::string& path);
 
 }  // namespace tapeformer

@@ -1,10 +1,9 @@
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/file.h>
 #include <tapeformer/autograd/json.h>
 #include <tapeformer/autograd/number_of.h>
 #include <tapeformer/examples/shared/command_line.h>
-#include <tapeformer/examples/shared/program.h>
 #include <tapeformer/examples/shared/run_folder.h>
-#include <tapeformer/nn/formats/atomic_file.h>
 #include <tapeformer/nn/weight_average.h>
 
 #include <fcntl.h>

@@ -1,7 +1,7 @@
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/file.h>
 #include <tapeformer/examples/translation/attention_svg.h>
 #include <tapeformer/examples/translation/xml_text.h>
-#include <tapeformer/nn/formats/atomic_file.h>
 
 #include <algorithm>
 #include <cmath>

@@ -1,3 +1,4 @@
+#include <tapeformer/data/tokenizers/utf8.h>
 #include <tapeformer/examples/translation/xml_text.h>
 
 namespace tapeformer {
@@ -5,50 +6,28 @@ namespace {
 
 constexpr char32_t kReplacement = 0xFFFD;
 
-/// Takes one character off the front of `text`; what is no UTF-8 goes byte by byte.
-char32_t take_character(std::string_view& text) {
-  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
-  const unsigned first = byte(0);
-  const std::size_t length = first < 0x80   ? 1
-                             : first < 0xC2 ? 0
-                             : first < 0xE0 ? 2
-                             : first < 0xF0 ? 3
-                             : first < 0xF5 ? 4
-                                            : 0;
-  char32_t point = length == 1 ? first : first & (0x7FU >> length);
-  bool valid = length > 0 && length <= text.size();
-  for (std::size_t i = 1; valid && i < length; ++i) {
-    valid = (byte(i) & 0xC0U) == 0x80;
-    point = point << 6U | (byte(i) & 0x3FU);
-  }
-  constexpr char32_t kSmallest[] = {0, 0, 0x80, 0x800, 0x10000};
-  valid = valid && point >= kSmallest[length] && point <= 0x10FFFF && (point < 0xD800 || point > 0xDFFF);
-  text.remove_prefix(valid ? length : 1);
-  return valid ? point : kReplacement;
-}
+/// A character as it is shown.
+struct Character {
+  char32_t point;
+  std::string utf8;
+};
 
-void append_utf8(std::string& text, char32_t point) {
-  const auto put = [&](char32_t byte) { text += static_cast<char>(byte); };
-  const auto tail = [&](unsigned shift) { put(0x80 | (point >> shift & 0x3F)); };
-  if (point < 0x80) {
-    put(point);
-  } else if (point < 0x800) {
-    put(0xC0 | point >> 6U), tail(0);
-  } else if (point < 0x10000) {
-    put(0xE0 | point >> 12U), tail(6), tail(0);
-  } else {
-    put(0xF0 | point >> 18U), tail(12), tail(6), tail(0);
+/// Takes one character off the front of `text`; what is not UTF-8 goes byte by byte.
+Character take_character(std::string_view& text) {
+  const Utf8Step step = next_utf8(text);
+  const bool valid = step.kind == Utf8Step::whole;
+  const std::string_view bytes = text.substr(0, valid ? step.length : 1);
+  const char32_t point = valid ? decode_code_point(text) : kReplacement;
+  text.remove_prefix(bytes.size());
+  if (point < 0x20 || point == 0x7F) {  // the control's symbol, U+2400 to U+2421
+    const auto last = static_cast<char>(point < 0x20 ? 0x80 + point : 0xA1);
+    return {point < 0x20 ? 0x2400 + point : 0x2421, std::string("\xE2\x90") + last};
   }
-}
-
-/// What is shown for a character.
-char32_t visible(char32_t point) {
-  if (point < 0x20) return 0x2400 + point;
-  if (point == 0x7F) return 0x2421;
   // The C1 controls, the two that XML forbids, and those that turn the direction of what follows.
   const bool hidden = (point >= 0x80 && point < 0xA0) || (point & 0xFFFE) == 0xFFFE ||
                       (point >= 0x202A && point <= 0x202E) || (point >= 0x2066 && point <= 0x2069);
-  return hidden ? kReplacement : point;
+  if (hidden || !valid) return {kReplacement, "�"};
+  return {point, std::string(bytes)};
 }
 
 const char* entity(char32_t point) {
@@ -84,14 +63,11 @@ XmlText::XmlText(std::string_view text, std::size_t longest) {
       escaped += "…";
       return;
     }
-    char32_t point = visible(take_character(text));
-    if (point == ' ' && (characters == 1 || text.empty())) point = 0xB7;
-    if (const char* name = entity(point)) {
-      escaped += name;
-    } else {
-      append_utf8(escaped, point);
-    }
-    width += width_of(point);
+    Character shown = take_character(text);
+    if (shown.point == ' ' && (characters == 1 || text.empty())) shown = {0xB7, "·"};
+    const char* const name = entity(shown.point);
+    escaped += name != nullptr ? name : shown.utf8;
+    width += width_of(shown.point);
   }
 }
 
@@ -101,7 +77,7 @@ std::vector<XmlText> xml_lines(std::string_view text, double widest) {
     std::size_t fits = 0, space = 0;  // bytes that fit in the line, and that stand before its last space
     double width = 0;
     for (std::string_view rest = text; !rest.empty(); fits = text.size() - rest.size()) {
-      const char32_t point = visible(take_character(rest));
+      const char32_t point = take_character(rest).point;
       if (point == ' ') space = fits;
       width += width_of(point);
       if (width > widest && fits > 0) break;

@@ -1,6 +1,6 @@
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/file.h>
 #include <tapeformer/autograd/json.h>
-#include <tapeformer/nn/formats/atomic_file.h>
 #include <tapeformer/nn/formats/safetensors.h>
 
 #include <fcntl.h>
@@ -101,7 +101,7 @@ std::size_t bytes_of_shape(const std::string& type, const std::vector<Index>& si
 }
 
 /// Changes with any bit of the data: finds damage, not malice.
-std::uint64_t checksum(const unsigned char* data, std::size_t bytes, std::uint64_t sum) {
+std::uint64_t checksum(const char* data, std::size_t bytes, std::uint64_t sum) {
   while (bytes > 0) {
     std::uint64_t word = 0;
     const std::size_t taken = std::min(bytes, sizeof word);
@@ -284,7 +284,8 @@ void SafetensorsFile::check_data() {
   if (sum == metadata_.end()) return;  // another program's file
   std::uint64_t found = 0;
   for (const Entry& entry : entries_)
-    found = checksum(bytes_.get() + data_at_ + entry.begin, entry.end - entry.begin, found);
+    found = checksum(reinterpret_cast<const char*>(bytes_.get()) + data_at_ + entry.begin,
+                     entry.end - entry.begin, found);
   if (sum->second != std::to_string(found))
     throw CheckpointError("its data do not have the checksum that was written");
   metadata_.erase(sum);
@@ -299,7 +300,7 @@ void save_safetensors(const std::string& path, const std::vector<std::pair<std::
   });
   Json header = Json::object();
   std::set<std::string> names{kMetadata};
-  std::vector<ByteSpan> parts(1);
+  std::vector<std::string_view> parts(1);
   std::vector<Tensor> here;  // what `parts` lie in
   Index end = 0;
   header[kMetadata] = metadata;
@@ -311,13 +312,11 @@ void save_safetensors(const std::string& path, const std::vector<std::pair<std::
                     {"shape", std::vector<Index>(x.shape().begin(), x.shape().end())},
                     {"data_offsets", {end, end + x.bytes()}}};
     here.push_back(x.to(Device::cpu()));
-    parts.push_back({here.back().raw(), static_cast<std::size_t>(x.bytes())});
+    parts.emplace_back(static_cast<const char*>(here.back().raw()), static_cast<std::size_t>(x.bytes()));
     end += x.bytes();
   }
   std::uint64_t sum = 0;
-  for (std::size_t i = 1; i < parts.size(); ++i) {
-    sum = checksum(static_cast<const unsigned char*>(parts[i].data), parts[i].bytes, sum);
-  }
+  for (const std::string_view part : parts) sum = checksum(part.data(), part.size(), sum);
   header[kMetadata][kChecksum] = std::to_string(sum);
   std::string text(kPrefix, '\0');
   try {
@@ -328,7 +327,7 @@ void save_safetensors(const std::string& path, const std::vector<std::pair<std::
   text.resize((text.size() + 7) / 8 * 8, ' ');
   for (std::size_t i = 0; i < kPrefix; ++i)
     text[i] = static_cast<char>((text.size() - kPrefix) >> (8 * i) & 255);
-  parts[0] = {text.data(), text.size()};
+  parts[0] = text;
   write_atomically(path, parts);
 }
 

@@ -1,10 +1,8 @@
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/file.h>
 #include <tapeformer/nn/formats/strict_json.h>
 
 #include <cmath>
-#include <filesystem>
-#include <fstream>
-#include <sstream>
 
 namespace tapeformer {
 namespace {
@@ -21,21 +19,7 @@ std::string shown(const Json& value) {
 
 }  // namespace
 
-std::string read_text_file(const std::string& path) {
-  std::error_code error;
-  const bool regular = std::filesystem::is_regular_file(path, error);
-  if (error) throw CheckpointError(path + ": cannot be read: " + error.message());
-  if (!regular) throw CheckpointError(path + ": is not a file");
-  const std::uintmax_t size = std::filesystem::file_size(path, error);
-  if (!error && size > kMostBytes) {
-    throw CheckpointError(path + ": " + std::to_string(size) + " bytes are too many");
-  }
-  std::ifstream file(path, std::ios::binary);
-  std::stringstream text;
-  text << file.rdbuf();
-  if (!file || error) throw CheckpointError(path + ": cannot be read");
-  return text.str();
-}
+std::string read_text_file(const std::string& path) { return read_file<CheckpointError>(path, kMostBytes); }
 
 JsonFields::JsonFields(Json json, const std::string& where) : json_(std::move(json)), where_(where) {
   if (!json_.is_object()) throw CheckpointError(where_ + " must be an object; got " + shown(json_));

@@ -31,7 +31,7 @@ void write(const std::string& path, const Item* items, std::size_t count) {
 /// The pieces of `text` that `path` gives the lengths of (little-endian, 4 bytes each); the whole without it.
 std::vector<std::string_view> pieces_of(std::string_view text, const std::string& path) {
   if (path.empty()) return {text};
-  const std::string lengths = read_whole_file(path);
+  const std::string lengths = read_file(path);
   std::vector<std::string_view> pieces;
   for (std::size_t i = 0; i < lengths.size(); i += 4) {
     std::uint32_t length;
@@ -57,7 +57,7 @@ int tapeformer::bench_tokenizing(int argc, char** argv) {
   line.option("--lengths", lengths_path, "encode pieces of these lengths (32-bit integers), each by itself");
   line.option("--ids", ids_path, "write the ids there as 32-bit integers; after each piece, -1");
   if (!line.read(argc, argv)) return 0;
-  const std::string text = read_whole_file(path);
+  const std::string text = read_file(path);
   double begun = now();
   if (train > 0) {
     const auto learnt = train_byte_pair_tokenizer([&](const auto& reader) { reader(text); }, train);

@@ -1,7 +1,7 @@
 #pragma once
 
+#include <tapeformer/autograd/file.h>
 #include <tapeformer/autograd/json.h>
-#include <tapeformer/examples/shared/program.h>
 #include <tapeformer/examples/shared/run_folder.h>
 
 #include <nlohmann/json.hpp>

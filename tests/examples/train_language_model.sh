@@ -15,10 +15,10 @@ for i in $(seq 300); do
   printf 'The %dth cat sleeps on mat %d, and the dög — a big one — does not 🐈.\n' "$i" "$((i * 7 % 31))"
 done >"$work/text"
 
-# --- a whole training on the project's own text, then the same one interrupted ------------------------------
+# --- a whole training on the built-in text, then the same one interrupted ------------------------------
 train "$work/whole" "${tiny[@]}" --keep-checkpoints 2
 check "a training without a corpus ends well" test $? = 0
-check "it says what it trains on" grep -q "this project's sources" "$work/err"
+check "it says what it trains on" grep -q "the built-in text" "$work/err"
 check "it says what the model is" grep -q '2 layers, width 32, context 32.*2 heads of mha.*parameters' "$work/err"
 check "the best weights are there" test -s "$work/whole/weights.safetensors"
 check "metrics are JSON lines with validation losses" grep -q '"validation_loss"' "$work/whole/metrics.jsonl"

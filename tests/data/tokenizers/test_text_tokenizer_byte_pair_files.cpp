@@ -102,6 +102,9 @@ TEST_SUITE("data/tokenizers/text_tokenizer_byte_pair_files") {
     CHECK(error_of("{\"a\": 0}") == "v: has no token for byte 0, \"Ā\"");
     CHECK(message_of<DataError>([] { load_byte_pair_tokenizer("/nonexistent/v", "/nonexistent/m"); }) ==
           "/nonexistent/v: cannot be opened: No such file or directory");
+    const TemporaryFile vocabulary(vocabulary_with({})), merges("");
+    CHECK(message_of<DataError>([&] { load_byte_pair_tokenizer(vocabulary.path(), merges.path()); }) ==
+          merges.path() + ": is empty");
   }
 
   TEST_CASE("a merge that does not fit is refused with its line") {

@@ -55,13 +55,4 @@ TEST_SUITE("data/tokenizers/tokenizer_file") {
           "t: is not a tokenizer file: it does not start with \"tapeformer-tokenizer-1 KIND\"");
     CHECK(error_of("tapeformer-tokenizer-2 word 0 0\n").find("t: is not a tokenizer file") == 0);
   }
-
-  TEST_CASE("a whole file is read, and one that is empty or missing refused") {
-    const TemporaryFile file(std::string("a\0\r\n", 4)), empty("");
-    CHECK(read_whole_file(file.path()) == std::string("a\0\r\n", 4));
-    CHECK(message_of<DataError>([&] { read_whole_file(empty.path()); }) ==
-          empty.path() + ": is empty or cannot be read");
-    CHECK(message_of<DataError>([] { read_whole_file("/nonexistent/t"); }) ==
-          "/nonexistent/t: cannot be opened: No such file or directory");
-  }
 }

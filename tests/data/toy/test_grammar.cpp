@@ -1,5 +1,6 @@
 #include <doctest/doctest.h>
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/data/hash.h>
 #include <tapeformer/data/metrics.h>
 #include <tapeformer/data/tokenizers/tokenizer.h>
 #include <tapeformer/data/tokenizers/utf8.h>
@@ -52,6 +53,15 @@ TEST_SUITE("data/toy/grammar") {
       for (const Index number : grammar().sample_numbers(split, 500, 3))
         CHECK(ToyGrammar::split_of(number) == split);
     }
+  }
+
+  TEST_CASE("the built-in text is the same wherever and whenever it is made") {
+    const std::string text = grammar().text();
+    CHECK(text.size() == 1128624);
+    CHECK(hash_text(text) == 1686088585458596054u);
+    CHECK(find_no_text(text) == text.npos);
+    const TextPair first = grammar().sample(Split::train, 1, 0)[0];
+    CHECK(text.substr(0, text.find("\n\n")) == first.source + "\n" + first.target);
   }
 
   TEST_CASE("a sample is a function of its seed, and a longer one starts with the shorter") {

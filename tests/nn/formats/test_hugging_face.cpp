@@ -274,7 +274,7 @@ TEST_SUITE("nn/formats/hugging_face") {
     write_bytes(copy.file("config.json"), "{}");
     CHECK(copy.refusal() == "/config.json: model_type is missing");
     std::filesystem::remove(copy.file("config.json"));
-    CHECK(copy.refusal() == "/config.json: cannot be read: No such file or directory");
+    CHECK(copy.refusal() == "/config.json: cannot be opened: No such file or directory");
     const Copy other("gpt2");
     std::filesystem::resize_file(other.file("model.safetensors"), 5000);
     CHECK(other.refusal().find("/model.safetensors: is damaged: ") == 0);
@@ -318,7 +318,7 @@ TEST_SUITE("nn/formats/hugging_face") {
     const std::string path = std::filesystem::path(folder.file("x")).parent_path();
     const auto refusal = [&] { return message_of<CheckpointError>([&] { is_hugging_face(path); }); };
     CHECK(is_hugging_face(folder_of("llama")));
-    CHECK(refusal() == path + "/config.json: cannot be read: No such file or directory");
+    CHECK(refusal() == path + "/config.json: cannot be opened: No such file or directory");
     write_bytes(folder.file("params.json"), "{}");
     CHECK(is_hugging_face(path));
     DecoderOnlyConfig config;

@@ -96,7 +96,7 @@ TEST_SUITE("nn/formats/strict_json") {
     write_bytes(folder.file("empty"), "");
     CHECK(read_text_file(folder.file("empty")).empty());
     CHECK(message_of<CheckpointError>([&] { read_text_file(folder.file("none")); }) ==
-          folder.file("none") + ": cannot be read: No such file or directory");
+          folder.file("none") + ": cannot be opened: No such file or directory");
     CHECK(message_of<CheckpointError>([&] { read_text_file(folder.file(".")); }) ==
           folder.file(".") + ": is not a file");
     std::filesystem::resize_file(folder.file("empty"), 100'000'001);

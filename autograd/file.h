@@ -1,0 +1,57 @@
+#pragma once
+
+#include <tapeformer/autograd/error.h>
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+// Files that are read whole, and files that are written whole or not at all. E is the error that a function
+// throws, with the path and the system's reason: DataError or CheckpointError.
+namespace tapeformer {
+
+/// Throws:  E if there is no such file, it cannot be read, or it has more than `most_bytes`
+template <class E = DataError>
+std::string read_file(const std::string& path, std::uintmax_t most_bytes = UINTMAX_MAX);
+
+/// A file that is written piece by piece to `path`.partial. finish() syncs that and renames it to `path`, so
+/// that a reader finds the old content or the new, even after a power cut. Without finish(), or after an
+/// error, nothing is left behind and `path` is as it was.
+template <class E = DataError>
+class AtomicFile {
+ public:
+  /// Throws:  E if `path` cannot be written, or is a folder, a device or a pipe
+  explicit AtomicFile(std::string path);
+  ~AtomicFile() { remove(); }
+  AtomicFile(const AtomicFile&) = delete;
+  AtomicFile& operator=(const AtomicFile&) = delete;
+
+  /// All throw E, for example when the disk is full.
+  void append(std::string_view bytes);
+  void replace_head(std::string_view bytes);
+  void finish();
+
+ private:
+  void flush();
+  void write_at(std::int64_t offset, std::string_view bytes);
+  [[noreturn]] void fail(int error);
+  void remove();
+
+  std::string path_, waiting_;
+  std::int64_t written_ = 0;
+  int file_ = -1;
+};
+
+/// Makes renames within a folder survive a power cut.
+template <class E = DataError>
+void sync_folder(const std::string& folder);
+
+/// Replaces the file by the parts, one after the other, as an AtomicFile. Throws: CheckpointError
+void write_atomically(const std::string& path, const std::vector<std::string_view>& parts);
+void write_atomically(const std::string& path, std::string_view text);
+
+/// Throws what write_atomically would throw, as far as that can be known before there is anything to write.
+void check_writable(const std::string& path);
+
+}  // namespace tapeformer

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+namespace tapeformer {
+
+/// A model of the SentencePiece library, with its own ids. The library's headers stay in the source.
+class SentencePieceModel {
+ public:
+  /// `content` is that of a model file. Throws: DataError naming `name` if it is not
+  SentencePieceModel(std::string content, const std::string& name);
+  ~SentencePieceModel();
+
+  /// Throws:  DataError with the library's reason
+  std::vector<std::int32_t> encode(std::string_view text) const;
+  std::string decode(const std::vector<std::int32_t>& ids) const;
+
+  std::int32_t size() const;
+  std::string piece(std::int32_t id) const;
+  bool is_control(std::int32_t id) const;
+  bool is_byte(std::int32_t id) const;
+  std::int32_t unknown() const;
+  /// -1 if the model has no such piece.
+  std::int32_t begin() const;
+  std::int32_t end() const;
+  const std::string& content() const { return content_; }
+
+ private:
+  struct Library;
+  std::unique_ptr<const Library> library_;
+  std::string content_;
+};
+
+/// Trains a model that keeps text as it is, with further `options` of the library's trainer, and returns the
+/// model file's content. The same sentences in the same order give the same model.
+/// Throws:  DataError if the sentences cannot fill a vocabulary of that size
+std::string train_sentencepiece(std::unordered_map<std::string, std::string> options,
+                                const std::vector<std::string>& sentences);
+
+}  // namespace tapeformer

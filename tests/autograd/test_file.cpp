@@ -1,0 +1,153 @@
+#include <doctest/doctest.h>
+#include <tapeformer/autograd/file.h>
+#include <tapeformer/tests/nn/formats/file_size_limit.h>
+#include <tapeformer/tests/nn/formats/temporary_folder.h>
+#include <tapeformer/tests/reference/support.h>
+
+using namespace tapeformer;
+
+TEST_SUITE("autograd/file") {
+  TEST_CASE("a file is read whole, and refused if it is missing, a folder or too large") {
+    const TemporaryFolder folder;
+    const std::string path = folder.file("t"), none = folder.file("none"), text("a\0b\r\n\xff", 6);
+    write_bytes(path, text);
+    CHECK(read_file(path, text.size()) == text);
+    CHECK(message_of<DataError>([&] { read_file(none); }) ==
+          none + ": cannot be opened: No such file or directory");
+    CHECK(message_of<CheckpointError>([&] { read_file<CheckpointError>(none); }) ==
+          none + ": cannot be opened: No such file or directory");
+    CHECK(message_of<DataError>([&] { read_file(folder.file(".")); }) ==
+          folder.file(".") + ": is not a file");
+    CHECK(message_of<DataError>([&] { read_file(path, 5); }) == path + ": 6 bytes are too many");
+    write_bytes(path, "");
+    CHECK(read_file(path).empty());
+  }
+
+  TEST_CASE("it writes the parts one after the other and replaces what was there") {
+    const TemporaryFolder folder;
+    const std::string path = folder.file("config.json");
+    write_bytes(path, "something old and longer");
+    write_atomically(path, {"one ", {}, "two"});
+    CHECK(read_bytes(path) == "one two");
+    write_atomically(path, "");
+    CHECK(read_bytes(path).empty());
+    CHECK(folder.count() == 1);
+  }
+
+  TEST_CASE("when the disk is full the old file stays, and nothing is left beside it") {
+    const TemporaryFolder folder;
+    const std::string path = folder.file("weights");
+    write_bytes(path, "old");
+    const std::string large(1 << 20, 'x');
+    {
+      const FileSizeLimit limit(1 << 16);
+      CHECK_THROWS_WITH_AS(write_atomically(path, large),
+                           (path + ": cannot be written: File too large").c_str(), CheckpointError);
+    }
+    CHECK(read_bytes(path) == "old");
+    CHECK(folder.count() == 1);
+  }
+
+  TEST_CASE("a folder that is not there, or is a file, is named") {
+    const TemporaryFolder folder;
+    const std::string path = folder.file("no/weights"), below_file = folder.file("file/weights");
+    write_bytes(folder.file("file"), "");
+    CHECK_THROWS_WITH_AS(write_atomically(path, "x"),
+                         (path + ": cannot be written: No such file or directory").c_str(), CheckpointError);
+    CHECK_THROWS_WITH_AS(write_atomically(below_file, "x"),
+                         (below_file + ": cannot be written: Not a directory").c_str(), CheckpointError);
+  }
+
+  TEST_CASE("what cannot be replaced leaves no partial file") {
+    const TemporaryFolder folder;
+    std::filesystem::create_directory(folder.file("weights"));
+    CHECK_THROWS_WITH_AS(write_atomically(folder.file("weights"), "x"),
+                         (folder.file("weights") + ": cannot be replaced: it is not a regular file").c_str(),
+                         CheckpointError);
+    CHECK(folder.count() == 1);
+  }
+
+  TEST_CASE("whether a file can be written shows before there is something to write") {
+    const TemporaryFolder folder;
+    const std::string path = folder.file("weights"), nowhere = folder.file("no/weights");
+    write_bytes(path, "old");
+    CHECK_NOTHROW(check_writable(path));
+    CHECK_NOTHROW(check_writable(folder.file("new")));
+    CHECK(read_bytes(path) == "old");
+    CHECK(folder.count() == 1);
+    CHECK_THROWS_WITH_AS(check_writable(nowhere),
+                         (nowhere + ": cannot be written: No such file or directory").c_str(),
+                         CheckpointError);
+    CHECK_THROWS_WITH_AS(check_writable("/dev/null"),
+                         "/dev/null: cannot be replaced: it is not a regular file", CheckpointError);
+  }
+
+  TEST_CASE("a device is never replaced by a file") {
+    CHECK_THROWS_WITH_AS(write_atomically("/dev/null", "text"),
+                         "/dev/null: cannot be replaced: it is not a regular file", CheckpointError);
+  }
+
+  TEST_CASE("pieces follow each other, and the file is there once it is finished") {
+    const TemporaryFolder folder;
+    const std::string path = folder.file("stream");
+    write_bytes(path, "what was there before");
+    {
+      AtomicFile<> file(path);
+      file.append("head ");
+      file.append(std::string(3 << 20, 'x'));
+      file.append("");
+      file.append("y");
+      file.replace_head("HEAD");
+      file.append("tail");
+      CHECK(read_bytes(path) == "what was there before");
+      file.finish();
+    }
+    CHECK(read_bytes(path) == "HEAD " + std::string(3 << 20, 'x') + "ytail");
+    CHECK(folder.count() == 1);
+  }
+
+  TEST_CASE("without an end nothing is left, and what was there stays") {
+    const TemporaryFolder folder;
+    const std::string path = folder.file("stream");
+    write_bytes(path, "old");
+    {
+      AtomicFile<> file(path);
+      file.append("new");
+      file.replace_head("N");
+      CHECK(folder.count() == 2);
+    }
+    CHECK(read_bytes(path) == "old");
+    CHECK(folder.count() == 1);
+  }
+
+  TEST_CASE("when the disk is full, nothing of a file in pieces is left") {
+    const TemporaryFolder folder;
+    const std::string path = folder.file("stream");
+    write_bytes(path, "old");
+    const FileSizeLimit limit(1 << 16);
+    const std::string message = path + ": cannot be written: File too large", large(1 << 20, 'x');
+    AtomicFile<> at_once(path);
+    CHECK_THROWS_WITH_AS(at_once.append(large), message.c_str(), DataError);
+    CHECK(folder.count() == 1);
+    AtomicFile<> at_the_end(path);
+    at_the_end.append(large.substr(0, 100'000));
+    CHECK_THROWS_WITH_AS(at_the_end.finish(), message.c_str(), DataError);
+    CHECK(folder.count() == 1);
+    CHECK(read_bytes(path) == "old");
+  }
+
+  TEST_CASE("a folder that is not there, a folder and a device are refused") {
+    const TemporaryFolder folder;
+    const std::string path = folder.file("no/stream"), taken = folder.file("taken");
+    std::filesystem::create_directory(taken);
+    CHECK_THROWS_WITH_AS(AtomicFile<>{path},
+                         (path + ": cannot be written: No such file or directory").c_str(), DataError);
+    CHECK_THROWS_WITH_AS(AtomicFile<>{taken},
+                         (taken + ": cannot be replaced: it is not a regular file").c_str(), DataError);
+    CHECK_THROWS_WITH_AS(AtomicFile<>{"/dev/null"}, "/dev/null: cannot be replaced: it is not a regular file",
+                         DataError);
+    CHECK_THROWS_WITH_AS(sync_folder(path), (path + ": cannot be written: No such file or directory").c_str(),
+                         DataError);
+    CHECK(folder.count() == 1);
+  }
+}
