@@ -1,0 +1,150 @@
+// The whole library in one small program: a language model that reads a text, learns to predict its next
+// character, and then writes some text of its own. It takes seconds.
+// Usage: minimal [TEXT_FILE [STEPS]]; without a file it reads sentences that the library makes up.
+#include <tapeformer/autograd/file.h>
+#include <tapeformer/autograd/ops/attention.h>
+#include <tapeformer/autograd/ops/loss.h>
+#include <tapeformer/autograd/ops/shape.h>
+#include <tapeformer/autograd/tape.h>
+#include <tapeformer/autograd/threads.h>
+#include <tapeformer/data/tokenizers/text_tokenizer.h>
+#include <tapeformer/data/toy/grammar.h>
+#include <tapeformer/nn/embedding.h>
+#include <tapeformer/nn/feed_forward.h>
+#include <tapeformer/nn/generation/sampling.h>
+#include <tapeformer/nn/layer_norm.h>
+#include <tapeformer/optim/adamw.h>
+#include <tapeformer/optim/clip.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+
+using namespace tapeformer;
+using Ids = std::vector<std::int32_t>;
+
+constexpr Index kBatch = 16, kContext = 48, kWidth = 64, kHeads = 4, kLayers = 2;  // B, T, C, H, L
+
+/// One layer. Each token first gathers from the tokens before it, then works on what it has; both results
+/// are added to what came in.
+struct Layer : Module {
+  explicit Layer(Generator& random)
+      : attention_norm({kWidth}),
+        query_key_value({kWidth, 3 * kWidth}, random),
+        output({kWidth, kWidth}, random),
+        feed_forward_norm({kWidth}),
+        feed_forward({kWidth, 4 * kWidth, Unary::gelu}, random) {}
+
+  Tensor operator()(const Tensor& x_btc) const {
+    AttentionOptions causal;
+    causal.causal = true;  // no token may see what it is to predict
+    const Index D = kWidth / kHeads;
+    const Tensor heads_bthd =
+        packed_attention(query_key_value(attention_norm(x_btc)), {kHeads, kHeads, D, D}, causal);
+    const Tensor y_btc = x_btc + output(reshape(heads_bthd, x_btc.shape()));
+    return y_btc + feed_forward(feed_forward_norm(y_btc));
+  }
+  /// Names the parameters, once: optimizers, files and devices all go by this.
+  void visit(ParameterVisitor& visitor) override {
+    visitor.child("attention_norm", attention_norm);
+    visitor.child("query_key_value", query_key_value);
+    visitor.child("output", output);
+    visitor.child("feed_forward_norm", feed_forward_norm);
+    visitor.child("feed_forward", feed_forward);
+  }
+
+  LayerNorm attention_norm;
+  Linear query_key_value, output;
+  LayerNorm feed_forward_norm;
+  FeedForward feed_forward;
+};
+
+/// The model: a vector for each character and its place, layers that refine it, and a head that scores every
+/// possible next character.
+struct Decoder : Module {
+  Decoder(Index vocabulary, Generator& random)
+      : characters({vocabulary, kWidth, 0.1}, random),
+        places({kContext, kWidth, 0.1}, random),
+        norm({kWidth}),
+        head({kWidth, vocabulary}, random) {
+    for (Index i = 0; i < kLayers; ++i) layers.emplace_back(random);
+  }
+
+  /// Shapes:  ids i32 [B, T], T <= kContext -> logits [B, T, V]
+  Tensor operator()(const Tensor& ids_bt) const {
+    Ids positions(static_cast<std::size_t>(ids_bt.size(1)));
+    for (std::size_t t = 0; t < positions.size(); ++t) positions[t] = static_cast<std::int32_t>(t);
+    Tensor x_btc = characters(ids_bt) + places(Tensor::from(positions));
+    for (const Layer& layer : layers) x_btc = layer(x_btc);
+    return head(norm(x_btc));
+  }
+  void visit(ParameterVisitor& visitor) override {
+    visitor.child("characters", characters);
+    visitor.child("places", places);
+    visitor.children(layers);
+    visitor.child("norm", norm);
+    visitor.child("head", head);
+  }
+
+  Embedding characters, places;
+  std::vector<Layer> layers;
+  LayerNorm norm;
+  Linear head;
+};
+
+struct Batch {
+  Tensor inputs_bt, targets_bt;  // i32; a target is the character after its input
+};
+
+/// Windows of the text, from random places.
+Batch random_batch(const Ids& text, Generator& random) {
+  Ids inputs, targets;
+  for (Index row = 0; row < kBatch; ++row) {
+    const auto start = text.begin() + random.below(static_cast<Index>(text.size()) - kContext);
+    inputs.insert(inputs.end(), start, start + kContext);
+    targets.insert(targets.end(), start + 1, start + kContext + 1);
+  }
+  return {Tensor::from(inputs, {kBatch, kContext}), Tensor::from(targets, {kBatch, kContext})};
+}
+
+/// Draws one character after another, each from what the model expects after the last kContext of them. No
+/// tape is alive here, so nothing is recorded.
+Ids write(const Decoder& model, Ids text, Index characters, Generator& random) {
+  for (Index i = 0; i < characters; ++i) {
+    const Ids seen(text.end() - std::min<std::ptrdiff_t>(kContext, text.end() - text.begin()), text.end());
+    const auto T = static_cast<Index>(seen.size());
+    const Tensor logits_1tv = model(Tensor::from(seen, {1, T}));
+    const Tensor next_v = slice(logits_1tv, 1, T - 1, 1).to(Device::cpu());
+    text.push_back(
+        static_cast<std::int32_t>(sample_token(next_v.data<float>(), next_v.size(2), {0.8}, random)));
+  }
+  return text;
+}
+
+int main(int argc, char** argv) try {
+  share_processors();  // leaves other programs their share of the machine
+  const std::string text = argc > 1 ? read_file(argv[1]) : ToyGrammar().text();
+  const Index steps = argc > 2 ? std::atoll(argv[2]) : 600;
+  const auto tokenizer = train_character_tokenizer([&](const auto& read) { read(text); });
+  const Ids ids = tokenizer->encode(text);
+  if (ids.size() <= kContext) throw Error("the text is too short; try one of some thousand characters");
+
+  Generator random(42);
+  Decoder model(tokenizer->vocabulary_size(), random);
+  AdamW optimizer(model.parameters());
+  for (Index step = 1; step <= steps; ++step) {
+    const auto [inputs_bt, targets_bt] = random_batch(ids, random);
+    optimizer.clear_gradients();
+    Tape tape;  // records what this thread computes, up to backward
+    const Tensor loss = cross_entropy(model(inputs_bt), targets_bt);
+    tape.backward(loss);
+    clip_gradient_norm(optimizer.parameters(), 1.0);
+    optimizer.step(3e-3);
+    if (step % 100 == 0) std::printf("step %d  loss %.3f\n", static_cast<int>(step), loss.item());
+  }
+  std::printf("\n%s\n", tokenizer->decode(write(model, {ids.front()}, 400, random)).c_str());
+} catch (const std::exception& error) {
+  std::fprintf(stderr, "minimal: %s\n", error.what());
+  return 2;
+}

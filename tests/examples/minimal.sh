@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# The first program that a reader opens learns and writes, and the README shows its loop as it is.
+# Usage: minimal.sh PROGRAM
+set -u
+source=$(realpath "$(dirname "${BASH_SOURCE[0]}")/../..")
+. "$source/tests/examples/program_test.sh" "$1"
+
+check "it trains on the built-in text" sh -c "'$program' >'$work/out' 2>'$work/err'"
+check "its loss falls well below what letters' frequencies give" awk '
+  /^step/ { loss[++n] = $4 } END { exit !(n == 6 && loss[6] < loss[1] - 0.5 && loss[6] < 1.7) }' "$work/out"
+check "it writes 400 characters" test "$(sed '/^step/d' "$work/out" | wc -m)" -ge 400
+printf 'the cat sat on the mat. %.0s' $(seq 20) >"$work/text"
+"$program" "$work/text" 200 >"$work/out" 2>"$work/err"
+check "it learns a text of one's own" grep -q 'the cat sat on the mat. the cat sat' "$work/out"
+refuses "a file that is not there" "cannot be opened" "$work/none"
+printf 'short' >"$work/text"
+refuses "a text that is too short" "too short" "$work/text"
+
+sed -n '/^```cpp$/,/^```$/{/^```/!p}' "$source/README.md" >"$work/shown"
+sed 's/^  //' "$source/examples/minimal.cpp" >"$work/file"
+check "the README shows some C++" test "$(wc -l <"$work/shown")" -ge 10
+check "and that is a part of minimal.cpp" awk '
+  NR == FNR { shown = shown $0 "\n"; next } { file = file $0 "\n" } END { exit index(file, shown) == 0 }' \
+  "$work/shown" "$work/file"
+
+echo "$passed passed, $failed failed"
+test "$failed" = 0
