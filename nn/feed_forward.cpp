@@ -12,10 +12,14 @@ Index hidden_of(const FeedForwardConfig& config) {
 }  // namespace
 
 Unary activation_named(const std::string& name) {
-  for (const Unary f : {Unary::relu, Unary::gelu, Unary::gelu_tanh, Unary::silu}) {
+  std::string known, last;
+  for (const Unary f : kUnaries) {
+    if (!is_activation(f)) continue;
     if (name == name_of(f)) return f;
+    known += last.empty() ? "" : (known.empty() ? "" : ", ") + last;
+    last = name_of(f);
   }
-  throw Error("[feed_forward] the activation must be relu, gelu, gelu_tanh or silu; got " + name);
+  throw Error("[feed_forward] the activation must be " + known + " or " + last + "; got " + name);
 }
 
 FeedForward::FeedForward(const FeedForwardConfig& config, Generator& random)

@@ -1,12 +1,12 @@
 #pragma once
 
+#include <tapeformer/autograd/kernels/unary_functions.h>
 #include <tapeformer/autograd/kernels/write.h>
 
 #include <cstdint>
 
 namespace tapeformer::kernels {
 
-enum class Unary : std::uint8_t { exp, log, sqrt, tanh, erf, sigmoid, relu, gelu, gelu_tanh, silu };
 enum class Binary : std::uint8_t { add, subtract, multiply, divide };
 
 /// Two operands broadcast to `sizes`, adjacent axes merged where both run on: strides in elements, 0 where an
@@ -30,17 +30,13 @@ template <class T>
 void unary_forward(Cpu, Unary f, Index count, const T* x, T* y);
 template <class T>
 void unary_forward(Cuda, Unary f, Index count, const T* x, T* y);
-/// dx = dy * f'(x); `saved` is y for exp, sqrt, tanh, sigmoid and relu, else x.
+/// dx = dy * f'(x); `saved` is y where saves_output(f), else x.
 template <class T>
 void unary_backward(Cpu, Unary f, Index count, const T* saved, const T* dy, Write<T> dx);
 template <class T>
 void unary_backward(Cuda, Unary f, Index count, const T* saved, const T* dy, Write<T> dx);
-constexpr bool saves_output(Unary f) {
-  return f == Unary::exp || f == Unary::sqrt || f == Unary::tanh || f == Unary::sigmoid || f == Unary::relu;
-}
 
-/// y = f(x), and f'(x) in place of x, which costs little more than y alone: for functions that save x. The
-/// CPU's bias_activation() needs it.
+/// y = f(x), and f'(x) in place of x, which costs little more than y alone: for functions that save x.
 template <class T>
 void unary_forward_with_derivative(Cpu, Unary f, Index count, T* x, T* y);
 

@@ -5,6 +5,35 @@
 #include <cmath>
 
 namespace tapeformer {
+namespace kernels {
+
+/// Gradients in operations, for passes that are themselves recorded.
+template <>
+struct Math<Tensor> {
+  static double constant(double c) { return c; }
+  static double product(double a, double b) { return a * b; }
+  static Tensor exp(const Tensor& x) { return tapeformer::exp(x); }
+  static Tensor log(const Tensor& x) { return tapeformer::log(x); }
+  static Tensor tanh(const Tensor& x) { return tapeformer::tanh(x); }
+  static Tensor erf(const Tensor& x) { return tapeformer::erf(x); }
+  static Tensor sigmoid(const Tensor& x) { return tapeformer::sigmoid(x); }
+  static Tensor reciprocal(const Tensor& x) { return pow(x, -1); }
+  static Tensor one_minus_square(const Tensor& x) { return 1.0 - x * x; }
+  template <class A, class C>
+  static Tensor fma(const A& a, const Tensor& b, const C& c) {
+    return a * b + c;
+  }
+  static Tensor equal(const Tensor& x, double c) { return tapeformer::equal(x, Tensor::scalar_like(x, c)); }
+  static Tensor select(const Tensor& condition, double a, const Tensor& b) {
+    return masked_fill(b, condition, a);
+  }
+  static WithDerivative<Tensor> normal(const Tensor& x) {
+    return {affine(erf(x * M_SQRT1_2), 0.5, 0.5), (0.5 * M_2_SQRTPI * M_SQRT1_2) * exp(-0.5 * (x * x))};
+  }
+};
+
+}  // namespace kernels
+
 namespace {
 
 using kernels::Binary;
@@ -16,34 +45,6 @@ Tensor binary(const char* op, Binary f, const Tensor& a, const Tensor& b) {
   dispatch(
       op, [&](auto on, auto* pa, auto* pb, auto* py) { kernels::binary(on, f, walk, pa, pb, py); }, a, b, y);
   return y;
-}
-
-/// The gradient of `unary` in plain operations, for passes that are themselves recorded.
-Tensor unary_gradient(Unary f, const Tensor& saved, const Tensor& dy) {
-  const Tensor& s = saved;
-  switch (f) {
-    case Unary::exp: return dy * s;
-    case Unary::log: return dy / s;
-    case Unary::sqrt: return 0.5 * (dy / s);
-    case Unary::tanh: return dy * (1.0 - s * s);
-    case Unary::erf: return dy * exp(-(s * s)) * (2 / std::sqrt(M_PI));
-    case Unary::sigmoid: return dy * (s * (1.0 - s));
-    case Unary::relu: return masked_fill(dy, equal(s, Tensor::scalar_like(s, 0)), 0);
-    case Unary::gelu: {
-      const Tensor cdf = affine(erf(s * M_SQRT1_2), 0.5, 0.5);
-      return dy * (cdf + s * exp(-0.5 * (s * s)) * (0.5 * M_2_SQRTPI * M_SQRT1_2));
-    }
-    case Unary::gelu_tanh: {
-      const double c = M_2_SQRTPI * M_SQRT1_2;  // sqrt(2 / pi)
-      const Tensor t = tanh(c * (s + 0.044715 * (s * s * s)));
-      return dy * (affine(t, 0.5, 0.5) + 0.5 * c * (s * (1.0 - t * t) * affine(s * s, 3 * 0.044715, 1)));
-    }
-    case Unary::silu: {
-      const Tensor p = sigmoid(s);
-      return dy * p * (s * (1.0 - p) + 1.0);
-    }
-  }
-  return {};
 }
 
 }  // namespace
@@ -125,8 +126,7 @@ Tensor unary(Unary f, const Tensor& x) {
   const Tensor saved = kernels::saves_output(f) ? y : x;
   return record(op, {x}, {saved}, y, [f, op, saved, count](const Tensor& dy, const Gradients& into) {
     if (into.recorded()) {
-      into[0] += unary_gradient(f, saved, dy);
-      return;
+      return kernels::with_function(f, [&](auto function) { into[0] += function.gradient(saved, dy); });
     }
     dispatch(
         op,
@@ -135,21 +135,16 @@ Tensor unary(Unary f, const Tensor& x) {
   });
 }
 
-Tensor exp(const Tensor& x) { return unary(Unary::exp, x); }
-Tensor log(const Tensor& x) { return unary(Unary::log, x); }
-Tensor sqrt(const Tensor& x) { return unary(Unary::sqrt, x); }
-Tensor tanh(const Tensor& x) { return unary(Unary::tanh, x); }
-Tensor erf(const Tensor& x) { return unary(Unary::erf, x); }
-Tensor sigmoid(const Tensor& x) { return unary(Unary::sigmoid, x); }
-Tensor relu(const Tensor& x) { return unary(Unary::relu, x); }
-Tensor gelu(const Tensor& x) { return unary(Unary::gelu, x); }
-Tensor gelu_tanh(const Tensor& x) { return unary(Unary::gelu_tanh, x); }
-Tensor silu(const Tensor& x) { return unary(Unary::silu, x); }
-
 const char* name_of(Unary f) {
-  constexpr const char* kNames[] = {"exp",     "log",  "sqrt", "tanh",      "erf",
-                                    "sigmoid", "relu", "gelu", "gelu_tanh", "silu"};
-  return kNames[static_cast<int>(f)];
+  const char* name = "";
+  kernels::with_function(f, [&](auto function) { name = function.name; });
+  return name;
+}
+
+bool is_activation(Unary f) {
+  bool is = false;
+  kernels::with_function(f, [&](auto function) { is = function.is_activation; });
+  return is;
 }
 
 Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {

@@ -5,6 +5,7 @@
 
 namespace tapeformer {
 
+using kernels::kUnaries;
 using kernels::Unary;
 
 /// Elementwise arithmetic.
@@ -26,6 +27,7 @@ inline Tensor operator/(const Tensor& a, const Tensor& b) { return divide(a, b);
 inline Tensor operator*(const Tensor& x, double factor) { return affine(x, factor, 0); }
 inline Tensor operator*(double factor, const Tensor& x) { return affine(x, factor, 0); }
 inline Tensor operator+(const Tensor& x, double offset) { return affine(x, 1, offset); }
+inline Tensor operator+(double offset, const Tensor& x) { return affine(x, 1, offset); }
 inline Tensor operator-(const Tensor& x, double offset) { return affine(x, 1, -offset); }
 inline Tensor operator-(double offset, const Tensor& x) { return affine(x, -1, offset); }
 inline Tensor operator-(const Tensor& x) { return affine(x, -1, 0); }
@@ -41,17 +43,19 @@ Tensor pow(const Tensor& x, double exponent);
 /// Saves:   y for exp, sqrt, tanh, sigmoid and relu, x for the others
 /// Source:  GELU: Hendrycks and Gimpel 2016, arXiv:1606.08415; SiLU: ibid. and Ramachandran et al. 2017
 Tensor unary(Unary f, const Tensor& x);
-Tensor exp(const Tensor& x);
-Tensor log(const Tensor& x);
-Tensor sqrt(const Tensor& x);
-Tensor tanh(const Tensor& x);
-Tensor erf(const Tensor& x);
-Tensor sigmoid(const Tensor& x);
-Tensor relu(const Tensor& x);
-Tensor gelu(const Tensor& x);
-Tensor gelu_tanh(const Tensor& x);
-Tensor silu(const Tensor& x);
+inline Tensor exp(const Tensor& x) { return unary(Unary::exp, x); }
+inline Tensor log(const Tensor& x) { return unary(Unary::log, x); }
+inline Tensor sqrt(const Tensor& x) { return unary(Unary::sqrt, x); }
+inline Tensor tanh(const Tensor& x) { return unary(Unary::tanh, x); }
+inline Tensor erf(const Tensor& x) { return unary(Unary::erf, x); }
+inline Tensor sigmoid(const Tensor& x) { return unary(Unary::sigmoid, x); }
+inline Tensor relu(const Tensor& x) { return unary(Unary::relu, x); }
+inline Tensor gelu(const Tensor& x) { return unary(Unary::gelu, x); }
+inline Tensor gelu_tanh(const Tensor& x) { return unary(Unary::gelu_tanh, x); }
+inline Tensor silu(const Tensor& x) { return unary(Unary::silu, x); }
 const char* name_of(Unary f);
+/// Whether it is a function between the products of a feed-forward layer.
+bool is_activation(Unary f);
 
 /// y = condition ? a : b.
 /// Shapes:  condition bool, a and b floating, the three broadcast -> y

@@ -8,139 +8,60 @@
 #include <limits>
 
 namespace tapeformer::kernels {
+/// xsimd's functions, mended where they are wrong.
+template <class T, class Arch>
+struct Math<xsimd::batch<T, Arch>> {
+  using B = xsimd::batch<T, Arch>;
+  static B constant(double c) { return B(static_cast<T>(c)); }
+  static B product(double a, double b) { return constant(a * b); }
+  static B exp(const B& x) { return xsimd::exp(x); }
+  static B sqrt(const B& x) { return xsimd::sqrt(x); }
+  static B tanh(const B& x) { return xsimd::tanh(x); }
+  static B fma(const B& a, const B& b, const B& c) { return xsimd::fma(a, b, c); }
+  static B reciprocal(const B& x) { return constant(1) / x; }
+  static B one_minus_square(const B& x) { return constant(1) - x * x; }
+  static B sigmoid(const B& x) { return Function<Unary::sigmoid>::value(x); }
+  static auto equal(const B& a, const B& b) { return a == b; }
+  template <class Condition>
+  static B select(const Condition& condition, const B& a, const B& b) {
+    return xsimd::select(condition, a, b);
+  }
+
+  /// xsimd's log is wrong below the smallest normal number.
+  static B log(const B& x) {
+    const auto small = x < B(std::numeric_limits<T>::min());
+    return xsimd::log(select(small, x * constant(0x1p54), x)) -
+           select(small, constant(54 * M_LN2), constant(0));
+  }
+
+  /// xsimd's erf overflows on its way from 1e61 on; from 6 on the function is 1 to the last bit.
+  static B erf(const B& x) {
+    const B most = constant(6);
+    return xsimd::erf(select(x > most, most, select(x < -most, -most, x)));
+  }
+
+  /// The standard normal distribution function and its density.
+  static WithDerivative<B> normal(const B& x) {
+    constexpr double kInverseSqrt2 = 0.70710678118654752440, kInverseSqrt2Pi = 0.39894228040143267794;
+    const B one = constant(1), half = constant(0.5), bell = xsimd::exp(-half * x * x);
+    const B density = constant(kInverseSqrt2Pi) * bell;
+    if constexpr (sizeof(T) == sizeof(double)) {
+      return {half * (one + erf(x * constant(kInverseSqrt2))), density};
+    } else {
+      // Below -|x| there is exp(-x^2/2) t P(t), t = 1 / (1 + 0.2625 |x|). P was fitted to the relative error,
+      // at most 4e-8 for |x| up to 13, beyond which f32 has nothing left.
+      constexpr float kFactors[] = {0.0311959218F, -0.150994793F, 0.239270002F, -0.138553455F, 0.152716726F,
+                                    0.0543143265F, 0.103215709F,  0.104082294F, 0.104753278F};
+      const B t = one / fma(B(0.2625F), xsimd::abs(x), one);
+      B p(kFactors[0]);
+      for (std::size_t i = 1; i < std::size(kFactors); ++i) p = fma(p, t, B(kFactors[i]));
+      const B tail = p * t * bell;
+      return {select(x < constant(0), tail, one - tail), density};
+    }
+  }
+};
+
 namespace {
-
-constexpr double kInverseSqrt2 = 0.70710678118654752440;
-constexpr double kInverseSqrt2Pi = 0.39894228040143267794;
-constexpr double kSqrt2OverPi = 0.79788456080286535588;
-constexpr double kGeluCubic = 0.044715;
-
-template <class B>
-B sigmoid(const B& x) {
-  using T = typename B::value_type;
-  return B(T(1)) / (B(T(1)) + xsimd::exp(-x));
-}
-
-/// xsimd's erf overflows on its way from 1e61 on; from 6 on the function is 1 to the last bit.
-template <class B>
-B bounded_erf(const B& x) {
-  const B most(6);
-  return xsimd::erf(xsimd::select(x > most, most, xsimd::select(x < -most, -most, x)));
-}
-
-/// xsimd's log is wrong below the smallest normal number.
-template <class B>
-B log_of_all(const B& x) {
-  using T = typename B::value_type;
-  constexpr T kScale = T(1ull << 54);
-  const auto small = x < B(std::numeric_limits<T>::min());
-  return xsimd::log(xsimd::select(small, x * B(kScale), x)) -
-         xsimd::select(small, B(static_cast<T>(54 * M_LN2)), B(T(0)));
-}
-
-/// The standard normal distribution function and its density.
-template <class B>
-struct Normal {
-  B below, density;
-};
-
-inline Normal<Batch<double>> normal_at(const Batch<double>& x) {
-  using B = Batch<double>;
-  return {B(0.5) * (B(1) + bounded_erf(x * B(kInverseSqrt2))),
-          B(kInverseSqrt2Pi) * xsimd::exp(B(-0.5) * x * x)};
-}
-
-/// One exponential for both: below -|x| there is exp(-x^2/2) t P(t), t = 1 / (1 + 0.2625 |x|). P was fitted
-/// to the relative error, at most 4e-8 for |x| up to 13, beyond which f32 has nothing left.
-inline Normal<Batch<float>> normal_at(const Batch<float>& x) {
-  using B = Batch<float>;
-  constexpr float kFactors[] = {0.0311959218F, -0.150994793F, 0.239270002F, -0.138553455F, 0.152716726F,
-                                0.0543143265F, 0.103215709F,  0.104082294F, 0.104753278F};
-  const B one(1), t = one / xsimd::fma(B(0.2625F), xsimd::abs(x), one), bell = xsimd::exp(B(-0.5F) * x * x);
-  B p(kFactors[0]);
-  for (std::size_t i = 1; i < std::size(kFactors); ++i) p = xsimd::fma(p, t, B(kFactors[i]));
-  const B tail = p * t * bell;
-  return {xsimd::select(x < B(0), tail, one - tail), B(static_cast<float>(kInverseSqrt2Pi)) * bell};
-}
-
-template <class B>
-struct WithDerivative {
-  B value, derivative;
-};
-
-/// Calls `use` with x -> f(x), f'(x), for the functions that save x. Who takes one alone pays for that alone.
-template <class T, class Use>
-void with_both(Unary f, Use&& use) {
-  using B = Batch<T>;
-  using Both = WithDerivative<B>;
-  const B one(T(1)), half(T(0.5));
-  switch (f) {
-    case Unary::log: return use([=](const B& x) { return Both{log_of_all(x), one / x}; });
-    case Unary::erf:
-      return use([](const B& x) {
-        return Both{bounded_erf(x), B(T(2 * kSqrt2OverPi * kInverseSqrt2)) * xsimd::exp(-x * x)};
-      });
-    case Unary::gelu:
-      return use([](const B& x) {
-        const auto normal = normal_at(x);
-        return Both{x * normal.below, xsimd::fma(x, normal.density, normal.below)};
-      });
-    case Unary::gelu_tanh:  // tanh(sqrt(2/pi) (x + 0.044715 x^3)) for the erf
-      return use([=](const B& x) {
-        const B square = x * x, c = B(static_cast<T>(kSqrt2OverPi));
-        const B t = xsimd::tanh(c * x * xsimd::fma(B(T(kGeluCubic)), square, one));
-        const B slope = c * xsimd::fma(B(T(3 * kGeluCubic)), square, one) * xsimd::fnma(t, t, one);
-        return Both{half * x * (one + t), half * xsimd::fma(x, slope, one + t)};
-      });
-    case Unary::silu:
-      return use([=](const B& x) {
-        const B s = sigmoid(x);
-        return Both{x * s, s * xsimd::fma(x, one - s, one)};
-      });
-    case Unary::exp:
-    case Unary::sqrt:
-    case Unary::tanh:
-    case Unary::sigmoid:
-    case Unary::relu: break;  // these save y
-  }
-}
-
-/// Calls `use` with the function as a callable on batches.
-template <class T, class Use>
-void with_function(Unary f, Use&& use) {
-  using B = Batch<T>;
-  const B zero(T(0));
-  switch (f) {
-    case Unary::exp: return use([](const B& x) { return xsimd::exp(x); });
-    case Unary::sqrt: return use([](const B& x) { return xsimd::sqrt(x); });
-    case Unary::tanh: return use([](const B& x) { return xsimd::tanh(x); });
-    case Unary::sigmoid: return use([](const B& x) { return sigmoid(x); });
-    case Unary::relu:  // a NaN stays one
-      return use([=](const B& x) { return xsimd::select(x < zero, zero, x); });
-    default: with_both<T>(f, [&](const auto& both) { use([&](const B& x) { return both(x).value; }); });
-  }
-}
-
-/// Calls `use` with (s, dy) -> dy f'(x), s being what the function saves.
-template <class T, class Use>
-void with_derivative(Unary f, Use&& use) {
-  using B = Batch<T>;
-  const B one(T(1)), half(T(0.5)), zero(T(0));
-  switch (f) {
-    case Unary::exp: return use([](const B& y, const B& dy) { return dy * y; });
-    case Unary::sqrt: return use([=](const B& y, const B& dy) { return half * dy / y; });
-    case Unary::tanh: return use([=](const B& y, const B& dy) { return dy * (one - y * y); });
-    case Unary::sigmoid: return use([=](const B& y, const B& dy) { return dy * y * (one - y); });
-    case Unary::relu:
-      return use([=](const B& y, const B& dy) {
-        return xsimd::select(y <= zero, zero, dy);
-      });  // at a NaN dy, as PyTorch has it
-    default:
-      with_both<T>(f, [&](const auto& both) {
-        use([&](const B& x, const B& dy) { return dy * both(x).derivative; });
-      });
-  }
-}
 
 template <class F>
 void with_operator(Binary f, F&& use) {
@@ -195,33 +116,37 @@ inline void select_run(Index length, const std::uint8_t* c, const T* a, Index st
 
 template <class T>
 void unary_forward(Cpu, Unary f, Index count, const T* x, T* y) {
-  with_function<T>(f, [&](const auto& function) {
-    parallel_ranges(count, 4, [&](Index from, Index to) { map_simd(from, to, y, function, x); });
+  with_function(f, [&](auto function) {
+    const auto value = [=](const Batch<T>& at) { return function.value(at); };
+    parallel_ranges(count, 4, [&](Index from, Index to) { map_simd(from, to, y, value, x); });
   });
 }
 
 template <class T>
 void unary_backward(Cpu, Unary f, Index count, const T* saved, const T* dy, Write<T> dx) {
-  with_derivative<T>(f, [&](const auto& derivative) {
-    parallel_ranges(count, 4, [&](Index from, Index to) { write_simd(from, to, dx, derivative, saved, dy); });
+  with_function(f, [&](auto function) {
+    const auto gradient = [=](const Batch<T>& at, const Batch<T>& d) { return function.gradient(at, d); };
+    parallel_ranges(count, 4, [&](Index from, Index to) { write_simd(from, to, dx, gradient, saved, dy); });
   });
 }
 
 template <class T>
 void unary_forward_with_derivative(Cpu, Unary f, Index count, T* x, T* y) {
-  with_both<T>(f, [&](const auto& both) {
-    parallel_ranges(count, 4, [&](Index from, Index to) {
-      Index i = from;
-      for (; i + kLanes<T> <= to; i += kLanes<T>) {
-        const auto at = both(Batch<T>::load_unaligned(x + i));
-        at.value.store_unaligned(y + i);
-        at.derivative.store_unaligned(x + i);
-      }
-      if (i == to) return;
-      const auto at = both(load_part(x + i, to - i, T(1)));
-      store_part(at.value, y + i, to - i);
-      store_part(at.derivative, x + i, to - i);
-    });
+  with_function(f, [&](auto function) {
+    if constexpr (!decltype(function)::saves_output) {
+      parallel_ranges(count, 4, [&](Index from, Index to) {
+        Index i = from;
+        for (; i + kLanes<T> <= to; i += kLanes<T>) {
+          const auto at = function.at(Batch<T>::load_unaligned(x + i));
+          at.value.store_unaligned(y + i);
+          at.derivative.store_unaligned(x + i);
+        }
+        if (i == to) return;
+        const auto at = function.at(load_part(x + i, to - i, T(1)));
+        store_part(at.value, y + i, to - i);
+        store_part(at.derivative, x + i, to - i);
+      });
+    }
   });
 }
 

@@ -1,19 +1,20 @@
 #include <tapeformer/autograd/kernels/cuda/map.h>
 #include <tapeformer/autograd/kernels/cuda/scratch.h>
 #include <tapeformer/autograd/kernels/cuda/unary.h>
+#include <tapeformer/autograd/kernels/elementwise.h>
 
 #include <cstdint>
 
 namespace tapeformer::kernels {
 namespace {
 
-template <Unary f, class T>
+template <class F, class T>
 struct Value {
-  __device__ T operator()(T x) const { return unary_value<f>(x); }
+  __device__ T operator()(T x) const { return F::value(x); }
 };
-template <Unary f, class T>
+template <class F, class T>
 struct Gradient {
-  __device__ T operator()(T saved, T dy) const { return unary_gradient<f>(saved, dy); }
+  __device__ T operator()(T saved, T dy) const { return F::gradient(saved, dy); }
 };
 
 struct Add {
@@ -162,15 +163,15 @@ __global__ void first_non_finite_kernel(Index count, bool nan_only, const T* x, 
 
 template <class T>
 void unary_forward(Cuda on, Unary f, Index count, const T* x, T* y) {
-  with_unary(f, [&](auto constant) {
-    map(on, "unary_forward", count, Value<decltype(constant)::value, Wide<T>>{}, Write<T>{y, false}, x);
+  with_function(f, [&](auto function) {
+    map(on, "unary_forward", count, Value<decltype(function), Wide<T>>{}, Write<T>{y, false}, x);
   });
 }
 
 template <class T>
 void unary_backward(Cuda on, Unary f, Index count, const T* saved, const T* dy, Write<T> dx) {
-  with_unary(f, [&](auto constant) {
-    map(on, "unary_backward", count, Gradient<decltype(constant)::value, Wide<T>>{}, dx, saved, dy);
+  with_function(f, [&](auto function) {
+    map(on, "unary_backward", count, Gradient<decltype(function), Wide<T>>{}, dx, saved, dy);
   });
 }
 

@@ -14,7 +14,7 @@ __device__ Halves halves_at(Index i, Index width) {
   return {a, a + width};
 }
 
-template <Unary f, class T>
+template <class F, class T>
 __global__ void gated_forward_kernel(Index count, bool packed, Index width, const T* x, T* y) {
   using W = Wide<T>;
   for_each_pack_of_grid<kCommonPack<T>>(count, packed, [&](auto size, Index i) {
@@ -24,12 +24,12 @@ __global__ void gated_forward_kernel(Index count, bool packed, Index width, cons
     Pack<T, N> result;
 #pragma unroll
     for (int k = 0; k < N; ++k)
-      result.of[k] = static_cast<T>(unary_value<f>(static_cast<W>(a.of[k])) * static_cast<W>(b.of[k]));
+      result.of[k] = static_cast<T>(F::value(static_cast<W>(a.of[k])) * static_cast<W>(b.of[k]));
     store_pack(y + i, result);
   });
 }
 
-template <Unary f, class T>
+template <class F, class T>
 __global__ void gated_backward_kernel(Index count, bool packed, Index width, const T* x, const T* dy,
                                       Write<T> dx) {
   using W = Wide<T>;
@@ -42,8 +42,8 @@ __global__ void gated_backward_kernel(Index count, bool packed, Index width, con
 #pragma unroll
     for (int k = 0; k < N; ++k) {
       const W a = static_cast<W>(of_a.of[k]), d = static_cast<W>(of_y.of[k]);
-      const W gate = unary_value<f>(a);
-      da.of[k] = unary_gradient<f>(saves_output(f) ? gate : a, d * static_cast<W>(of_b.of[k]));
+      const W gate = F::value(a);
+      da.of[k] = F::gradient(F::saves_output ? gate : a, d * static_cast<W>(of_b.of[k]));
       db.of[k] = d * gate;
     }
     put_pack(dx, at.a, da);
@@ -63,8 +63,8 @@ template <class T>
 void gated_forward(Cuda on, Unary f, Index rows, Index width, const T* x, T* y) {
   const Index count = rows * width;
   const bool packed = rows_are_packed(width, x, y);
-  with_unary(f, [&](auto constant) {
-    launch(on, "gated_forward", gated_forward_kernel<decltype(constant)::value, T>,
+  with_function(f, [&](auto function) {
+    launch(on, "gated_forward", gated_forward_kernel<decltype(function), T>,
            blocks_for_packs<kCommonPack<T>>(count, packed), dim3(kBlock), 0, count, packed, width, x, y);
   });
 }
@@ -73,8 +73,8 @@ template <class T>
 void gated_backward(Cuda on, Unary f, Index rows, Index width, const T* x, const T* dy, Write<T> dx) {
   const Index count = rows * width;
   const bool packed = rows_are_packed(width, x, dy) && are_packed(dx.to);
-  with_unary(f, [&](auto constant) {
-    launch(on, "gated_backward", gated_backward_kernel<decltype(constant)::value, T>,
+  with_function(f, [&](auto function) {
+    launch(on, "gated_backward", gated_backward_kernel<decltype(function), T>,
            blocks_for_packs<kCommonPack<T>>(count, packed), dim3(kBlock), 0, count, packed, width, x, dy, dx);
   });
 }

@@ -12,10 +12,10 @@ namespace {
 
 using cuda::Epilogue;
 
-/// y = f(z + bias), and z + bias to `before`, where that is no nullptr; rows begin `lead` numbers apart. With
-/// packs of several numbers, n is so many packs.
-template <int kPack, class Function, class T>
-__global__ void bias_activation_kernel(Index rows, Index n, Index lead, Function f, const T* bias, const T* z,
+/// y = f(z + bias), and z + bias to `before` unless that is nullptr; rows begin `lead` numbers apart.
+/// n is a multiple of kPack.
+template <int kPack, class F, class T>
+__global__ void bias_activation_kernel(Index rows, Index n, Index lead, F f, const T* bias, const T* z,
                                        T* before, T* y) {
   const Index packs = n / kPack;
   for_each_index(rows * packs, [&](Index i) {
@@ -34,15 +34,10 @@ __global__ void bias_activation_kernel(Index rows, Index n, Index lead, Function
   });
 }
 
-template <Unary f, class T>
+template <class F, class T>
 struct Activation {
-  __device__ Wide<T> operator()(Wide<T> x) const {
-    if constexpr (sizeof(T) == 2 && has_bf16_form(f)) {
-      return bf16_value_and_derivative<f>(x).value;
-    } else {
-      return unary_value<f>(x);
-    }
-  }
+  using Form = std::conditional_t<sizeof(T) == 2, Bf16Form<F>, F>;
+  __device__ Wide<T> operator()(Wide<T> x) const { return Form::value(x); }
 };
 struct Identity {
   template <class W>
@@ -51,24 +46,24 @@ struct Identity {
   }
 };
 
-template <class Function, class T>
-void bias_activation(Cuda on, const Gemm& s, Function f, const T* bias, const T* z, T* before, T* y) {
+template <class F, class T>
+void bias_activation(Cuda on, const Gemm& s, F f, const T* bias, const T* z, T* before, T* y) {
   constexpr int kPack = static_cast<int>(16 / sizeof(T));
   const auto queue = [&](auto kernel, int pack) {
     launch(on, "bias_activation", kernel, blocks_for(s.m * s.n / pack), dim3(kBlock), 0, s.m, s.n, s.ldc, f,
            bias, z, before, y);
   };
   if (are_packed(bias, z, before, y) && s.n % kPack == 0 && s.ldc % kPack == 0)
-    return queue(bias_activation_kernel<kPack, Function, T>, kPack);
-  queue(bias_activation_kernel<1, Function, T>, 1);
+    return queue(bias_activation_kernel<kPack, F, T>, kPack);
+  queue(bias_activation_kernel<1, F, T>, 1);
 }
 
 /// dz = dy f'(z), a pack a thread and a turn; the last few numbers one at a time.
-template <Unary f>
+template <class F>
 __global__ void activation_gradient_kernel(Index count, const BFloat16* z, const BFloat16* dy, BFloat16* dz) {
   constexpr int kPack = 8;
   const auto gradient = [](BFloat16 at, BFloat16 by) {
-    return BFloat16(static_cast<float>(by) * bf16_value_and_derivative<f>(static_cast<float>(at)).derivative);
+    return BFloat16(static_cast<float>(by) * Bf16Form<F>::at(static_cast<float>(at)).derivative);
   };
   const Index packs = are_packed(z, dy, dz) ? count / kPack : 0;
   for_each_index(packs, [&](Index i) {
@@ -87,7 +82,7 @@ __global__ void activation_gradient_kernel(Index count, const BFloat16* z, const
 template <class T, class Use>
 void with_activation(std::optional<Unary> f, Use&& use) {
   if (!f) return use(Identity{});
-  with_unary(*f, [&](auto constant) { use(Activation<decltype(constant)::value, T>{}); });
+  with_function(*f, [&](auto function) { use(Activation<decltype(function), T>{}); });
 }
 
 // Sums over rows: a block for kSumColumns packs of columns and some of the rows.
@@ -192,9 +187,9 @@ template <class T>
 void linear_activation_backward(Cuda on, Unary f, Index count, const T* saved, const T* dy, T* dz) {
   if constexpr (sizeof(T) == 2) {
     bool is_queued = false;
-    with_unary(f, [&](auto constant) {
-      if constexpr (has_bf16_form(decltype(constant)::value)) {
-        launch(on, "activation_gradient", activation_gradient_kernel<decltype(constant)::value>,
+    with_function(f, [&](auto function) {
+      if constexpr (Bf16Form<decltype(function)>::is_cheap) {
+        launch(on, "activation_gradient", activation_gradient_kernel<decltype(function)>,
                blocks_for((count + 7) / 8), dim3(kBlock), 0, count, saved, dy, dz);
         is_queued = true;
       }

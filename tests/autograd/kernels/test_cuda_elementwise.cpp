@@ -12,8 +12,6 @@ using namespace tapeformer;
 
 namespace {
 
-constexpr Unary kUnaries[] = {Unary::exp,     Unary::log,  Unary::sqrt, Unary::tanh,      Unary::erf,
-                              Unary::sigmoid, Unary::relu, Unary::gelu, Unary::gelu_tanh, Unary::silu};
 constexpr Index kSizes[] = {1, 31, 32, 33, 257, 4099};
 
 Tensor arguments(Unary f, const Shape& shape, Generator& random) {

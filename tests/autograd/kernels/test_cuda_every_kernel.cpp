@@ -39,8 +39,6 @@ Tensor host_ids(const Shape& shape, Index end, Generator& random) {
   return random_ids(shape, end, random).to(Device::cpu());
 }
 
-constexpr Unary kUnaries[] = {Unary::exp,     Unary::log,  Unary::sqrt, Unary::tanh,      Unary::erf,
-                              Unary::sigmoid, Unary::relu, Unary::gelu, Unary::gelu_tanh, Unary::silu};
 const Index kManyRows = fewer_if_sanitized(4099);  // more than there are blocks
 // Rows that warps take, in two blocks, and rows that blocks take.
 const Shape kRows[] = {{9, 70}, {3, 1100}};

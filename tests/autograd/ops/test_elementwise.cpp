@@ -12,9 +12,6 @@ using namespace tapeformer;
 
 namespace {
 
-constexpr Unary kUnaries[] = {Unary::exp,     Unary::log,  Unary::sqrt, Unary::tanh,      Unary::erf,
-                              Unary::sigmoid, Unary::relu, Unary::gelu, Unary::gelu_tanh, Unary::silu};
-
 /// The textbook formula in T.
 template <class T>
 T formula(Unary f, T x) {
@@ -30,8 +27,9 @@ T formula(Unary f, T x) {
     case Unary::gelu_tanh:
       return x / 2 * (1 + std::tanh(std::sqrt(T(2 / M_PI)) * (x + T(0.044715) * x * x * x)));
     case Unary::silu: return x / (1 + std::exp(-x));
+    case Unary::count: break;
   }
-  return 0;
+  return NAN;
 }
 
 bool needs_positive(Unary f) { return f == Unary::log || f == Unary::sqrt; }

@@ -13,8 +13,8 @@ namespace {
 
 Tensor function(const std::string& name, const Tensor& x) {
   if (name.rfind("pow ", 0) == 0) return pow(x, std::atof(name.c_str() + 4));
-  for (int f = 0; f <= static_cast<int>(Unary::silu); ++f) {
-    if (name == name_of(static_cast<Unary>(f))) return unary(static_cast<Unary>(f), x);
+  for (const Unary f : kUnaries) {
+    if (name == name_of(f)) return unary(f, x);
   }
   throw ShapeError("there is no function " + name);
 }
