@@ -1,11 +1,9 @@
-#include <tapeformer/autograd/dispatch.h>
 #include <tapeformer/autograd/number_of.h>
 #include <tapeformer/nn/generation/generate_text.h>
 #include <tapeformer/nn/picked_rows.h>
 
 #include <algorithm>
 #include <limits>
-#include <type_traits>
 
 namespace tapeformer {
 namespace {
@@ -23,7 +21,7 @@ void check(const DecoderOnlyConfig& model, const TokenIds& prompt, const TextGen
                 std::to_string(config.samples) + ", max_tokens=" + std::to_string(config.max_tokens));
   }
   const bool is_rotary = model.positions == PositionKind::rotary;
-  // The last token that is drawn needs no position any more.
+  // The last token drawn needs no position.
   const Index length = static_cast<Index>(prompt.size()), drawn = std::max<Index>(config.max_tokens - 1, 0),
               all = length + std::min(drawn, std::numeric_limits<Index>::max() - length);
   const Index positions = is_rotary ? all : std::min(all, model.context);
@@ -52,32 +50,26 @@ void generate_text(const DecoderOnly& model, const TokenIds& prompt, const TextG
     const Generator random(config.sampling.seed, config.sampling.stream + static_cast<std::uint64_t>(i));
     active.push_back({i, random, penalty});
   }
-  std::vector<std::int32_t> rows(active.size(), 0);  // what row each of `active` was
+  std::vector<std::int32_t> rows(active.size(), 0);  // the row that each of `active` was
   steps.reorder(rows);
   Tensor logits = picked_rows(first, rows);
   for (Index drawn = 0; drawn < config.max_tokens; ++drawn) {
     TokenIds tokens;
     std::vector<Sample> still_active;
     rows.clear();
-    const Tensor here = logits.to(wide(logits.dtype())).to(Device::cpu());  // where tokens are drawn
-    dispatch(
-        "sample",
-        [&](auto on, auto* row) {
-          if constexpr (std::is_same_v<decltype(on), kernels::Cpu>) {  // there the logits lie
-            for (std::size_t i = 0; i < active.size(); ++i, row += logits.size(1)) {
-              Sample& sample = active[i];
-              sample.penalty.apply(row);
-              const auto token = static_cast<std::int32_t>(
-                  sample_token(row, logits.size(1), config.sampling, sample.random));
-              if (token == config.end || !on_token(sample.number, token)) continue;
-              sample.penalty.see(token);
-              tokens.push_back(token);
-              rows.push_back(static_cast<std::int32_t>(i));
-              still_active.push_back(std::move(sample));
-            }
-          }
-        },
-        here);
+    const Tensor here = logits.to(Device::cpu()).to(DType::f64);
+    double* row = here.data<double>();
+    for (std::size_t i = 0; i < active.size(); ++i, row += logits.size(1)) {
+      Sample& sample = active[i];
+      sample.penalty.apply(row);
+      const auto token =
+          static_cast<std::int32_t>(sample_token(row, logits.size(1), config.sampling, sample.random));
+      if (token == config.end || !on_token(sample.number, token)) continue;
+      sample.penalty.see(token);
+      tokens.push_back(token);
+      rows.push_back(static_cast<std::int32_t>(i));
+      still_active.push_back(std::move(sample));
+    }
     const bool all_go_on = still_active.size() == active.size();
     active = std::move(still_active);
     if (active.empty() || drawn + 1 == config.max_tokens) return;

@@ -25,11 +25,10 @@ using Candidates = PooledVector<Candidate>;
     initializer(omp_priv = omp_orig)
 
 /// The `count` likeliest tokens, in no order. What cannot be among them any more is passed over.
-template <class T>
-PooledVector<Index> likeliest(const T* logits, Index vocabulary, Index count) {
+PooledVector<Index> likeliest(const double* logits, Index vocabulary, Index count) {
   PooledVector<Index> best;
   best.reserve(static_cast<std::size_t>(2 * count));
-  T enough = -std::numeric_limits<T>::infinity();  // a token has to have more
+  double enough = -std::numeric_limits<double>::infinity();  // a token has to have more
   const auto cut = [&] {
     const auto last = best.begin() + count - 1;
     std::nth_element(best.begin(), last, best.end(), [&](Index a, Index b) {
@@ -48,11 +47,10 @@ PooledVector<Index> likeliest(const T* logits, Index vocabulary, Index count) {
 }
 
 /// exp((logit - highest) / temperature), f64 [V].
-template <class T>
-Tensor relative_weights(const T* logits, Index vocabulary, double highest, double temperature) {
+Tensor relative_weights(const double* logits, Index vocabulary, double highest, double temperature) {
   const Tensor scaled = Tensor::empty({vocabulary}, DType::f64, Device::cpu());
   auto* to = scaled.data<double>();
-  for (Index i = 0; i < vocabulary; ++i) to[i] = (static_cast<double>(logits[i]) - highest) / temperature;
+  for (Index i = 0; i < vocabulary; ++i) to[i] = (logits[i] - highest) / temperature;
   return exp(scaled);
 }
 
@@ -90,15 +88,15 @@ std::size_t fewest_that_weigh(double enough, Candidates& candidates) {
 }
 
 /// Those that top_k and top_p leave, but for some that top_p or min_p leaves out for certain.
-template <class T>
-Candidates candidates_of(const T* logits, Index vocabulary, double highest, const SamplingConfig& config) {
+Candidates candidates_of(const double* logits, Index vocabulary, double highest,
+                         const SamplingConfig& config) {
   Candidates candidates;
   double sum = 0;
   if (config.top_k > 0) {
     const PooledVector<Index> tokens = likeliest(logits, vocabulary, std::min(config.top_k, vocabulary));
     candidates.reserve(tokens.size());
     for (const Index token : tokens) {
-      const double scaled = (static_cast<double>(logits[token]) - highest) / config.temperature;
+      const double scaled = (logits[token] - highest) / config.temperature;
       candidates.push_back({std::exp(scaled), token});
     }
     sum = sum_of(candidates.begin(), candidates.end());
@@ -130,14 +128,13 @@ void SamplingConfig::check() const {
   require(top_k >= 0, "top_k must be positive, or 0 for all tokens", static_cast<double>(top_k));
   require(top_p > 0 && top_p <= 1, "top_p must be above 0 and at most 1", top_p);
   require(min_p >= 0 && min_p <= 1, "min_p must be in [0, 1]", min_p);
-  // Beyond this it may be 0 in f32, or make logits infinite.
+  // Far beyond this a penalty of many logits makes them 0 or infinite.
   require(repetition_penalty >= 1e-6 && repetition_penalty <= 1e6,
           "repetition_penalty must be from 1e-6 to 1e6", repetition_penalty);
 }
 
-template <class T>
-T highest_logit(const char* op, const T* logits, Index vocabulary) {
-  T highest = -std::numeric_limits<T>::infinity();
+double highest_logit(const char* op, const double* logits, Index vocabulary) {
+  double highest = -std::numeric_limits<double>::infinity();
   int not_numbers = 0;
 #pragma omp simd reduction(highest : highest) reduction(+ : not_numbers)
   for (Index i = 0; i < vocabulary; ++i) {
@@ -150,11 +147,9 @@ T highest_logit(const char* op, const T* logits, Index vocabulary) {
               "; has the model diverged?");
 }
 
-template <class T>
-Index sample_token(const T* logits, Index vocabulary, const SamplingConfig& config, Generator& random) {
-  const auto highest = static_cast<double>(highest_logit("sample", logits, vocabulary));
-  if (config.temperature == 0)
-    return std::find(logits, logits + vocabulary, static_cast<T>(highest)) - logits;
+Index sample_token(const double* logits, Index vocabulary, const SamplingConfig& config, Generator& random) {
+  const double highest = highest_logit("sample", logits, vocabulary);
+  if (config.temperature == 0) return std::find(logits, logits + vocabulary, highest) - logits;
   if (config.top_k == 0 && config.top_p == 1 && config.min_p == 0) {
     const Tensor weights = relative_weights(logits, vocabulary, highest, config.temperature);
     const auto* weight = weights.data<double>();
@@ -179,24 +174,15 @@ void RepetitionPenalty::see(std::int32_t token) {
   if (at == seen_.end() || *at != token) seen_.insert(at, token);
 }
 
-template <class T>
-void RepetitionPenalty::apply(T* logits) const {
-  const auto penalty = static_cast<T>(penalty_);
-  if (penalty == T(1)) return;
+void RepetitionPenalty::apply(double* logits) const {
+  if (penalty_ == 1) return;
   for (const std::int32_t token : seen_) {
     if (logits[token] > 0) {
-      logits[token] /= penalty;
+      logits[token] /= penalty_;
     } else {
-      logits[token] *= penalty;
+      logits[token] *= penalty_;
     }
   }
 }
-
-template float highest_logit(const char*, const float*, Index);
-template double highest_logit(const char*, const double*, Index);
-template Index sample_token(const float*, Index, const SamplingConfig&, Generator&);
-template Index sample_token(const double*, Index, const SamplingConfig&, Generator&);
-template void RepetitionPenalty::apply(float*) const;
-template void RepetitionPenalty::apply(double*) const;
 
 }  // namespace tapeformer

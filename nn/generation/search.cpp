@@ -1,4 +1,3 @@
-#include <tapeformer/autograd/dispatch.h>
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/ops/softmax.h>
 #include <tapeformer/nn/generation/search.h>
@@ -6,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <type_traits>
 
 namespace tapeformer {
 namespace {
@@ -51,18 +49,16 @@ struct Candidate {
   }
 };
 
-/// The `count` best continuations of all beams. `rows` holds log-probabilities, one row of the vocabulary a
-/// beam.
-template <class T>
-std::vector<Candidate> best_candidates(const std::vector<Beam>& beams, const T* rows, Index vocabulary,
+/// The `count` best continuations of all beams. `rows` holds a row of log-probabilities for each beam.
+std::vector<Candidate> best_candidates(const std::vector<Beam>& beams, const double* rows, Index vocabulary,
                                        std::size_t count) {
   std::vector<Candidate> best;
-  double enough = std::numeric_limits<double>::lowest();  // what a candidate has to reach: it is possible
+  double enough = std::numeric_limits<double>::lowest();  // below the worst of a full `best`, or impossible
   for (std::size_t beam = 0; beam < beams.size(); ++beam) {
-    const T* row = rows + static_cast<Index>(beam) * vocabulary;
+    const double* row = rows + static_cast<Index>(beam) * vocabulary;
     const double so_far = beams[beam].log_probability;
     for (Index token = 0; token < vocabulary; ++token) {
-      const double log_probability = so_far + static_cast<double>(row[token]);
+      const double log_probability = so_far + row[token];
       if (log_probability < enough) continue;
       const Candidate candidate{log_probability, beam, static_cast<std::int32_t>(token)};
       best.insert(std::upper_bound(best.begin(), best.end(), candidate), candidate);
@@ -74,8 +70,7 @@ std::vector<Candidate> best_candidates(const std::vector<Beam>& beams, const T* 
 }
 
 /// Extends every beam by a token.
-template <class T>
-void advance(Search& search, const T* rows, Index vocabulary, const SearchConfig& config) {
+void advance(Search& search, const double* rows, Index vocabulary, const SearchConfig& config) {
   const auto width = static_cast<std::size_t>(config.beam);
   std::vector<Beam> next;
   for (const Candidate& candidate : best_candidates(search.beams, rows, vocabulary, 2 * width)) {
@@ -103,8 +98,8 @@ bool is_done(const Search& search, const SearchConfig& config) {
                                          static_cast<std::size_t>(search.limit), config.length_penalty));
 }
 
-/// Runs the model until no sentence is active. `advance(search, log p of its first beam, V)` extends a
-/// sentence's beams and says whether it goes on.
+/// Runs the model until no sentence is active. `advance_one(search, log p of its first beam, V)` extends a
+/// sentence's beams and returns whether it goes on.
 template <class Advance>
 void run_searches(NextTokenModel& model, const std::vector<Index>& limits, const SearchConfig& config,
                   const Finished& finished, const Advance& advance_one) {
@@ -118,34 +113,25 @@ void run_searches(NextTokenModel& model, const std::vector<Index>& limits, const
   std::vector<std::int32_t> rows;
   while (!active.empty()) {
     const Tensor logits = model.step(tokens);
-    const Tensor log_p = log_softmax(logits.to(wide(logits.dtype()))).to(Device::cpu());
+    const Tensor log_p = log_softmax(logits.to(wide(logits.dtype()))).to(Device::cpu()).to(DType::f64);
     const Index vocabulary = log_p.size(-1);
     std::vector<Search> still_active;
     tokens.clear();
     rows.clear();
-    dispatch(
-        "search",
-        [&](auto on, const auto* row) {
-          if constexpr (std::is_same_v<decltype(on), kernels::Cpu>) {  // there log_p lies
-            std::size_t first = 0;                                     // row of the sentence's first beam
-            for (Search& search : active) {
-              const std::size_t width = search.beams.size();
-              const bool goes_on =
-                  advance_one(search, row + static_cast<Index>(first) * vocabulary, vocabulary);
-              if (goes_on) {
-                for (const Beam& beam : search.beams) {
-                  rows.push_back(static_cast<std::int32_t>(first + beam.parent));
-                  tokens.push_back(beam.tokens.back());
-                }
-                still_active.push_back(std::move(search));
-              } else {
-                finished(search.sentence, std::move(search.best));
-              }
-              first += width;
-            }
-          }
-        },
-        log_p);
+    std::size_t first = 0;  // row of the sentence's first beam
+    for (Search& search : active) {
+      const std::size_t width = search.beams.size();
+      if (advance_one(search, log_p.data<double>() + static_cast<Index>(first) * vocabulary, vocabulary)) {
+        for (const Beam& beam : search.beams) {
+          rows.push_back(static_cast<std::int32_t>(first + beam.parent));
+          tokens.push_back(beam.tokens.back());
+        }
+        still_active.push_back(std::move(search));
+      } else {
+        finished(search.sentence, std::move(search.best));
+      }
+      first += width;
+    }
     active = std::move(still_active);
     if (!active.empty()) model.reorder(rows);
   }
@@ -155,7 +141,7 @@ void run_searches(NextTokenModel& model, const std::vector<Index>& limits, const
 
 void search_beams(NextTokenModel& model, const std::vector<Index>& limits, const SearchConfig& config,
                   const Finished& finished) {
-  run_searches(model, limits, config, finished, [&](Search& search, const auto* rows, Index vocabulary) {
+  run_searches(model, limits, config, finished, [&](Search& search, const double* rows, Index vocabulary) {
     for (std::size_t beam = 0; beam < search.beams.size(); ++beam)
       highest_logit("beam_search", rows + static_cast<Index>(beam) * vocabulary, vocabulary);
     advance(search, rows, vocabulary, config);
@@ -171,10 +157,10 @@ void search_samples(NextTokenModel& model, const std::vector<Index>& limits, con
     throw Error("[sample] a repetition_penalty is for continuing texts; got " +
                 std::to_string(sampling.repetition_penalty) + "; try 1");
   }
-  run_searches(model, limits, config, finished, [&](Search& search, const auto* row, Index vocabulary) {
+  run_searches(model, limits, config, finished, [&](Search& search, const double* row, Index vocabulary) {
     const Index token = sample_token(row, vocabulary, sampling, randoms[search.sentence]);
     Beam& beam = search.beams.front();
-    beam.log_probability += static_cast<double>(row[token]);
+    beam.log_probability += row[token];
     const bool has_ended = token == config.end;
     if (!has_ended) beam.tokens.push_back(static_cast<std::int32_t>(token));
     if (!has_ended && !search.at_limit()) return true;
