@@ -1,0 +1,129 @@
+#include <tapeformer/autograd/json.h>
+#include <tapeformer/examples/language/run.h>
+#include <tapeformer/examples/language/trainer.h>
+#include <tapeformer/examples/translation/trainer.h>
+#include <tapeformer/tests/examples/captured_log.h>
+#include <tapeformer/tests/nn/formats/temporary_folder.h>
+
+#include <doctest/doctest.h>
+#include <omp.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <sstream>
+
+using namespace tapeformer;
+
+namespace {
+
+constexpr const char* kRuns[] = {"language_mha",    "language_gqa",    "language_mla",
+                                 "translation_mha", "translation_mla", "translation_additive"};
+constexpr Index kTrained = 6, kResumed = 9;  // as make.sh has them
+
+// Losses are means of f32 numbers. Sums of at most 64 products, some ten of them in a row, each rounded to 2^-24 of its
+// terms, leave a logit that is off by 4e-5 at most and by 1e-6 as a rule; a step's update is no more exact than that.
+constexpr double kRounding = 1e-5;
+
+/// A copy of a run that an earlier version trained; resuming changes it, and the number of threads.
+struct OldRun {
+  explicit OldRun(const std::string& name)
+      : is_language(name.rfind("language", 0) == 0), run(folder.file(name)) {
+    std::filesystem::copy(TAPEFORMER_SOURCE_DIR "/tests/golden/runs/" + name, run.path(),
+                          std::filesystem::copy_options::recursive);
+  }
+  ~OldRun() { omp_set_num_threads(threads); }
+  OldRun(const OldRun&) = delete;
+  OldRun& operator=(const OldRun&) = delete;
+
+  std::vector<Json> lines(const std::string& file) const {
+    std::vector<Json> result;
+    std::istringstream text(read_bytes(run.file(file)));
+    for (std::string line; std::getline(text, line);) {
+      result.push_back(parse_json(line));
+      if (result.back().contains("seconds")) result.pop_back();
+    }
+    return result;
+  }
+
+  double evaluated() const {
+    const CapturedLog log;
+    Progress progress;
+    if (is_language) {
+      const LanguageOptions options = *training_in(run.path());
+      LanguageRun trained = LanguageRun::load(run.path());
+      const LanguageMeasure measure(open_language_data(options, run).validation, *trained.tokenizer,
+                                    options.batch, trained.model.config().context, options.training.seed,
+                                    options.head_loss());
+      return measure.exact(trained.model, progress).nats;
+    }
+    EncoderDecoder model = EncoderDecoder::load(run.path());
+    const TranslationOptions options = trained_options(run);
+    std::string report;
+    const std::vector<TextPair> pairs = load_corpus(options, report).validation;
+    BatchingConfig batching;
+    batching.token_budget = options.batch_tokens;
+    batching.max_tokens = model.config().max_length;
+    batching.shuffle = false;
+    TranslationBatches batches(encode(Vocabularies::load(run.path(), run.config()), pairs), batching);
+    return validation_loss(model, batches, progress);
+  }
+
+  int resume() const {
+    const CapturedLog log;
+    TrainingControl control;
+    control.steps = kResumed;
+    control.compute.device = "cpu";
+    if (is_language) return resume_language_model(run, control);
+    return resume_training(run, control, [&](const Json* checkpoint, Progress& progress) {
+      return std::make_unique<TranslationTask>(run, *checkpoint, progress);
+    });
+  }
+
+  int threads = omp_get_max_threads();
+  TemporaryFolder folder;
+  bool is_language;
+  RunFolder run;
+};
+
+}  // namespace
+
+TEST_SUITE("examples/shared/old_runs") {
+  TEST_CASE("runs of an earlier version load, and their weights are as good as they were") {
+    for (const std::string name : kRuns) {
+      CAPTURE(name);
+      const OldRun old(name);
+      double best = 1e9;
+      for (const Json& line : old.lines("metrics.jsonl"))
+        best = std::min(best, line.value("validation_loss", best));
+      CHECK(old.evaluated() == doctest::Approx(best).epsilon(kRounding));
+    }
+  }
+
+  TEST_CASE("they are resumed, and go on as that version would have") {
+    for (const std::string name : kRuns) {
+      CAPTURE(name);
+      const OldRun old(name);
+      const Json config = old.run.config();
+      REQUIRE(old.resume() == 0);
+      const std::vector<Json> found = old.lines("metrics.jsonl"), expected = old.lines("expected.jsonl");
+      REQUIRE(found.size() == expected.size());
+      REQUIRE(found.back().at("step") == kResumed);
+      for (std::size_t i = 0; i < found.size(); ++i) {
+        if (expected[i].at("step") <= kTrained) continue;
+        CAPTURE(found[i].dump());
+        for (const char* field : {"train_loss", "validation_loss", "learning_rate", "epoch"}) {
+          REQUIRE(found[i].contains(field) == expected[i].contains(field));
+          if (!found[i].contains(field)) continue;
+          CHECK(found[i][field].get<double>() ==
+                doctest::Approx(expected[i][field].get<double>()).epsilon(kRounding));
+        }
+      }
+      // What this version writes holds all that the earlier one wrote.
+      const Json now = old.run.config();
+      for (const auto& [field, value] : config.items())
+        if (field != "training") CHECK_MESSAGE(now.at(field) == value, field);
+      for (const auto& [option, value] : config.at("training").items())
+        if (option != "steps") CHECK_MESSAGE(now.at("training").at(option) == value, option);
+    }
+  }
+}
