@@ -1,10 +1,13 @@
-#include <tapeformer/autograd/ends_with.h>
 #include <tapeformer/data/toy/lexicon.h>
 
 namespace tapeformer::toy {
 namespace {
 
 constexpr Gender m = Gender::masculine, f = Gender::feminine;
+
+bool ends_with(const std::string& word, const std::string& end) {
+  return word.size() >= end.size() && word.compare(word.size() - end.size(), end.size(), end) == 0;
+}
 
 }  // namespace
 

@@ -1,9 +1,9 @@
-#include <tapeformer/autograd/ends_with.h>
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/file.h>
 #include <tapeformer/autograd/json.h>
 #include <tapeformer/data/tokenizers/text_tokenizer_byte_pair.h>
 #include <tapeformer/examples/language/tokenizer.h>
+#include <tapeformer/nn/formats/ends_with.h>
 #include <tapeformer/nn/formats/strict_json.h>
 
 #include <nlohmann/json.hpp>

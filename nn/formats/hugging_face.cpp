@@ -1,9 +1,9 @@
-#include <tapeformer/autograd/ends_with.h>
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/file.h>
 #include <tapeformer/autograd/number_of.h>
 #include <tapeformer/autograd/ops/shape.h>
 #include <tapeformer/autograd/tape.h>
+#include <tapeformer/nn/formats/ends_with.h>
 #include <tapeformer/nn/formats/hugging_face.h>
 #include <tapeformer/nn/formats/hugging_face_names.h>
 #include <tapeformer/nn/formats/meta_llama.h>

@@ -1,5 +1,5 @@
-#include <tapeformer/autograd/ends_with.h>
 #include <tapeformer/autograd/ops/shape.h>
+#include <tapeformer/nn/formats/ends_with.h>
 #include <tapeformer/nn/formats/hugging_face_names.h>
 
 #include <utility>

@@ -1,6 +1,6 @@
 #include <tapeformer/autograd/activation_checkpointing.h>
-#include <tapeformer/autograd/ends_with.h>
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/nn/formats/ends_with.h>
 #include <tapeformer/nn/initialization.h>
 #include <tapeformer/nn/transformer/decoder_only.h>
 #include <tapeformer/nn/transformer/load_model.h>
