@@ -20,8 +20,8 @@ void share_processors();
 /// While there is one, OpenMP's threads that wait for each other sleep at once instead of spinning.
 ///
 /// libomp has a setting for that. libgomp lets threads spin only while it has at most as many as there are
-/// processors: it is made to start the missing ones and one more, which sleep; `threads` is how many it has at
-/// least.
+/// processors: it is made to start the missing ones and one more, which sleep; `threads` is how many it has
+/// at least.
 class SleepingWaits {
  public:
   explicit SleepingWaits(int threads);

@@ -21,8 +21,9 @@ struct Candidate {
 using Candidates = PooledVector<Candidate>;
 
 // OpenMP's own max may start at the lowest finite number, which is above minus infinity: clang's does.
-#pragma omp declare reduction(highest : float, double : omp_out = omp_in > omp_out ? omp_in : omp_out) \
-    initializer(omp_priv = omp_orig)
+#pragma omp declare reduction(highest         \
+                              : float, double \
+                              : omp_out = std::max(omp_out, omp_in)) initializer(omp_priv = omp_orig)
 
 /// The `count` likeliest tokens, in no order. What cannot be among them any more is passed over.
 PooledVector<Index> likeliest(const double* logits, Index vocabulary, Index count) {

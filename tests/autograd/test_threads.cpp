@@ -48,8 +48,8 @@ long sleeps() {
 
 TEST_SUITE("autograd/threads") {
   TEST_CASE("threads that wait for others sleep while they are to") {
-    // The first waits for the second, a millisecond each time: a third of what libgomp spins unasked, far less
-    // than libomp does. Only sleeping is asserted, as other programs may make a thread sleep too.
+    // The first waits for the second, a millisecond each time: a third of what libgomp spins unasked, and far
+    // less than libomp does. Only sleeping is asserted, as other programs may make a thread sleep too.
     const SleepingWaits sleeping(2);
     constexpr int kTimes = 20;
     std::this_thread::sleep_for(std::chrono::milliseconds(50));  // until its threads are there

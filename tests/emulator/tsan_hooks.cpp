@@ -1,5 +1,5 @@
-// What compilers call in code compiled with -fsanitize=thread, in place of the sanitizer's own library: of what
-// kernels access the emulator hears, of what other code accesses nobody.
+// What compilers call in code compiled with -fsanitize=thread, in place of the sanitizer's own library: of
+// what kernels access the emulator hears, of what other code accesses nobody.
 
 #include <tapeformer/tests/emulator/machine.h>
 

@@ -104,7 +104,7 @@ TEST_SUITE("autograd/ops/softmax") {
     }
   }
 
-  TEST_CASE("the largest of a row is found wherever it stands; of minus infinities alone it is minus infinity") {
+  TEST_CASE("the largest of a row is found wherever it stands, also among minus infinities alone") {
     check_max_simd<float>();
     check_max_simd<double>();
   }
