@@ -12,7 +12,8 @@ add_library(tapeformer_sanitized OBJECT EXCLUDE_FROM_ALL ${library_sources} ${em
   ${program_sources})
 target_compile_options(tapeformer_sanitized PRIVATE $<$<CONFIG:Release>:-O1> -g1 ${sanitizers} -fno-omit-frame-pointer
   -fno-sanitize-recover=all)
-target_compile_definitions(tapeformer_sanitized PRIVATE TAPEFORMER_CUDA $<TARGET_PROPERTY:tapeformer,COMPILE_DEFINITIONS>)
+target_compile_definitions(tapeformer_sanitized PRIVATE TAPEFORMER_CUDA $<TARGET_PROPERTY:tapeformer,COMPILE_DEFINITIONS>
+  $<$<CXX_COMPILER_ID:Clang>:__SANITIZE_ADDRESS__>)  # as g++ says by itself
 target_include_directories(tapeformer_sanitized PRIVATE ${CMAKE_BINARY_DIR}/include ${CMAKE_CURRENT_SOURCE_DIR}/emulator)
 target_include_directories(tapeformer_sanitized SYSTEM PRIVATE $<TARGET_PROPERTY:tapeformer,INCLUDE_DIRECTORIES>)
 target_link_libraries(tapeformer_sanitized PRIVATE tapeformer_flags OpenMP::OpenMP_CXX nlohmann_json::nlohmann_json

@@ -6,6 +6,11 @@ namespace {
 
 constexpr unsigned kAll = 0xffffffffu;
 
+/// More than fits into a register.
+struct Numbers {
+  float values[20];
+};
+
 float* shared() { return kernels::dynamic_shared<float>(); }
 int thread() { return static_cast<int>(threadIdx.x); }
 int everywhere() { return static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x); }
@@ -49,6 +54,23 @@ const std::vector<RaceCase>& race_cases() {
            __syncthreads();
            global[everywhere()] = values[63 - thread()];
          }
+       }},
+      {"a neighbour's structure behind a barrier", nullptr,
+       [](float* global, std::int16_t*) {
+         __shared__ Numbers numbers[64];
+         numbers[thread()] = Numbers{};
+         __syncthreads();
+         const Numbers other = numbers[63 - thread()];
+         __syncthreads();
+         numbers[thread()] = other;
+         global[everywhere()] = numbers[thread()].values[4];
+       }},
+      {"a structure is copied without a barrier", "and nothing orders them",
+       [](float*, std::int16_t*) {
+         __shared__ Numbers numbers[64];
+         numbers[thread()] = Numbers{};
+         __syncthreads();
+         numbers[thread()] = numbers[63 - thread()];
        }},
       {"all write one element of shared memory", "of block (0,0,0) writes what thread",
        [](float*, std::int16_t*) { shared()[3] = 1; }},
@@ -166,7 +188,7 @@ const std::vector<RaceCase>& race_cases() {
       {"shared memory nobody has written", "what no thread of its block has written yet",
        [](float* global, std::int16_t*) {
          __shared__ float sum;
-         if (blockIdx.x == 0 && thread() == 0) sum = 0;  // and not in the other blocks
+         if (everywhere() == 0) sum = global[0];  // and not in the other blocks
          __syncthreads();
          global[everywhere()] = sum;
        }},

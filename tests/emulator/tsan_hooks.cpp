@@ -3,6 +3,8 @@
 
 #include <tapeformer/tests/emulator/machine.h>
 
+#include <cstring>
+
 // The names differ by the size alone, and a macro is the only way to spell them so.
 #define TAPEFORMER_PLAIN(SIZE)                                                                              \
   void __tsan_read##SIZE(void* address) { note(address, SIZE, Access::read, __builtin_return_address(0)); } \
@@ -89,6 +91,22 @@ void __tsan_read_range(void* address, std::size_t bytes) {
 }
 void __tsan_write_range(void* address, std::size_t bytes) {
   note(address, bytes, Access::write, __builtin_return_address(0));
+}
+
+// What kernels call for memcpy and its kind, see cuda_emulator.h: copies of structures too.
+void* __tsan_memcpy(void* to, const void* from, std::size_t bytes) {
+  note(from, bytes, Access::read, __builtin_return_address(0));
+  note(to, bytes, Access::write, __builtin_return_address(0));
+  return std::memcpy(to, from, bytes);
+}
+void* __tsan_memmove(void* to, const void* from, std::size_t bytes) {
+  note(from, bytes, Access::read, __builtin_return_address(0));
+  note(to, bytes, Access::write, __builtin_return_address(0));
+  return std::memmove(to, from, bytes);
+}
+void* __tsan_memset(void* to, int value, std::size_t bytes) {
+  note(to, bytes, Access::write, __builtin_return_address(0));
+  return std::memset(to, value, bytes);
 }
 
 TAPEFORMER_PLAIN(1)
