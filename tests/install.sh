@@ -19,7 +19,7 @@ using namespace tapeformer;
 
 int main() {
   Generator random(42);
-  MultiHeadConfig config;
+  AttentionConfig config;
   config.width = 6, config.output_width = 4, config.heads = 2;
   MultiHeadAttention attention(config, random);
   AdamW optimizer(attention.parameters());

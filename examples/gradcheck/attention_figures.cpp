@@ -154,11 +154,12 @@ void causal_batch(const Tensor& x, std::vector<AttentionFigure>& figures) {
 }
 
 void two_heads(const Tensor& x, std::vector<AttentionFigure>& figures) {
-  MultiHeadConfig config;
+  AttentionConfig config;
   config.width = kWidth;
   config.output_width = kHeadWidth;
   config.heads = 2;
-  config.bias = false;
+  config.packed = config.bias = false;
+  config.output_bias = true;
   Generator unused(0);
   MultiHeadAttention heads(config, unused);
   TorchGenerator torch(123);

@@ -1,13 +1,12 @@
 #include <tapeformer/autograd/ops/additive_attention.h>
 #include <tapeformer/examples/gradcheck/attention_layers.h>
-#include <tapeformer/nn/attention/additive.h>
 #include <tapeformer/nn/attention/attention_sublayer.h>
 #include <tapeformer/nn/attention/concatenated_heads.h>
-#include <tapeformer/nn/attention/grouped_query.h>
-#include <tapeformer/nn/attention/latent.h>
 #include <tapeformer/nn/attention/multi_head.h>
 #include <tapeformer/nn/attention/self_attention.h>
 #include <tapeformer/nn/attention/single_head.h>
+
+#include <algorithm>
 
 namespace tapeformer {
 namespace {
@@ -108,31 +107,31 @@ CheckCase concatenated_case(CheckSetting& setting) {
   return layer_case(setting, std::make_shared<ConcatenatedHeads>(config, setting.random));
 }
 
-MultiHeadConfig multi_head(const CheckSetting& setting) {
-  MultiHeadConfig config;
-  config.width = setting.sizes.width;
-  config.heads = setting.sizes.heads;
+AttentionConfig config_of(const CheckSetting& setting, const AttentionKind& kind) {
+  AttentionConfig config = attention_config(setting.sizes, kind);
   config.memory_width = memory_width(setting);
-  config.key_width = setting.sizes.head_width;
-  config.value_width = setting.sizes.value_width;
   config.dropout = setting.dropout;
+  config.cross = setting.cross;
+  config.packed = false;
+  if (kind.uses("rotary_width")) config.rotary_width = 2;
   return config;
 }
 
+using Adjust = std::function<void(AttentionConfig&)>;
+
 /// `adjust` sets the options that a row of the table is about.
-template <class Adjust>
-std::function<CheckCase(CheckSetting&)> multi_head_with(const Adjust& adjust) {
-  return [adjust](CheckSetting& setting) {
-    MultiHeadConfig config = multi_head(setting);
-    adjust(config);
-    return layer_case(setting, std::make_shared<MultiHeadAttention>(config, setting.random),
+std::function<CheckCase(CheckSetting&)> kind_with(const std::string& kind, const Adjust& adjust = {}) {
+  return [kind, adjust](CheckSetting& setting) {
+    AttentionConfig config = config_of(setting, attention_kind(kind));
+    if (adjust) adjust(config);
+    return layer_case(setting, std::shared_ptr<Attention>(make_attention(config, setting.random)),
                       config.sequence_first);
   };
 }
 
 /// Keys and values made of different inputs.
 CheckCase three_inputs_case(CheckSetting& setting) {
-  MultiHeadConfig config = multi_head(setting);
+  AttentionConfig config = config_of(setting, attention_kind("mha"));
   config.value_memory_width = config.memory_width + 2;
   auto layer = std::make_shared<MultiHeadAttention>(config, setting.random);
   const Streams streams = streams_of(setting);
@@ -144,30 +143,8 @@ CheckCase three_inputs_case(CheckSetting& setting) {
   });
 }
 
-GroupedQueryConfig grouped_query(const CheckSetting& setting) {
-  GroupedQueryConfig config;
-  config.width = setting.sizes.width;
-  config.heads = setting.sizes.heads;
-  config.groups = setting.sizes.groups;
-  config.memory_width = memory_width(setting);
-  config.key_width = setting.sizes.head_width;
-  config.value_width = setting.sizes.value_width;
-  config.dropout = setting.dropout;
-  config.cross = setting.cross;
-  return config;
-}
-
-template <class Adjust>
-std::function<CheckCase(CheckSetting&)> grouped_query_with(const Adjust& adjust) {
-  return [adjust](CheckSetting& setting) {
-    GroupedQueryConfig config = grouped_query(setting);
-    adjust(config);
-    return layer_case(setting, std::make_shared<GroupedQueryAttention>(config, setting.random));
-  };
-}
-
 /// The other convention of pairs, on a part of each head, with Llama 3's frequencies.
-void half_split(GroupedQueryConfig& config) {
+void half_split(AttentionConfig& config) {
   config.rotary = true;
   config.rotations.layout = RotaryLayout::half_split;
   config.rotations.width = config.key_width - config.key_width / 4 * 2;
@@ -176,36 +153,12 @@ void half_split(GroupedQueryConfig& config) {
   config.rotations.original_context = 16;
 }
 
-template <class Adjust>
-std::function<CheckCase(CheckSetting&)> latent_with(const Adjust& adjust) {
-  return [adjust](CheckSetting& setting) {
-    LatentConfig config;
-    config.width = setting.sizes.width;
-    config.heads = setting.sizes.heads;
-    config.memory_width = memory_width(setting);
-    config.key_width = setting.sizes.head_width;
-    config.value_width = setting.sizes.value_width;
-    config.latent_width = setting.sizes.latent_width;
-    config.rotary_width = setting.cross ? 0 : 2;
-    config.dropout = setting.dropout;
-    adjust(config);
-    return layer_case(setting, std::make_shared<LatentAttention>(config, setting.random));
-  };
-}
-
-CheckCase additive_layer_case(CheckSetting& setting) {
-  AdditiveConfig config;
-  config.width = setting.sizes.width;
-  config.heads = setting.sizes.heads;
-  config.memory_width = memory_width(setting);
-  config.hidden_width = setting.sizes.hidden_width;
-  config.value_width = setting.sizes.value_width;
-  config.dropout = setting.dropout;
-  return layer_case(setting, std::make_shared<AdditiveAttention>(config, setting.random));
+void low_rank_queries(AttentionConfig& config) {
+  config.query_latent_width = config.latent_width - config.latent_width / 3;
 }
 
 CheckCase sublayer_case(CheckSetting& setting) {
-  auto attention = std::make_unique<MultiHeadAttention>(multi_head(setting), setting.random);
+  auto attention = make_attention(config_of(setting, attention_kind("mha")), setting.random);
   AttentionSublayerConfig config;
   config.width = setting.sizes.width;
   config.dropout = setting.dropout;
@@ -213,7 +166,35 @@ CheckCase sublayer_case(CheckSetting& setting) {
                     std::make_shared<AttentionSublayer>(std::move(attention), config, setting.random));
 }
 
+/// Every kind in each of its forms, and turning by positions where it can.
+void add_kinds(std::vector<CheckedLayer>& layers) {
+  for (const AttentionKind& kind : attention_kinds()) {
+    std::string title = kind.title;
+    std::replace(title.begin(), title.end(), '-', '_');
+    const bool always_turns = kind.uses("rotary_width");
+    for (const AttentionForm& form : kind.forms) {
+      layers.push_back({title + "_" + form.name, always_turns ? everything : all_masks, true,
+                        kind_with(kind.name, form.choose)});
+    }
+    if (kind.forms.empty()) layers.push_back({title, all_masks, true, kind_with(kind.name)});
+    if (always_turns || !(kind.can & kCanRotate)) continue;
+    layers.push_back({title + "_rotary", self_with_positions, true,
+                      kind_with(kind.name, [](AttentionConfig& c) { c.rotary = true; })});
+  }
+}
+
 }  // namespace
+
+AttentionConfig attention_config(const CheckSizes& sizes, const AttentionKind& kind) {
+  AttentionConfig config;
+  config.kind = kind.name;
+  config.width = sizes.width, config.heads = sizes.heads;
+  config.key_width = kind.name == "additive" ? sizes.hidden_width : sizes.head_width;
+  config.value_width = sizes.value_width;
+  if (kind.uses("groups")) config.groups = sizes.groups;
+  if (kind.uses("latent_width")) config.latent_width = sizes.latent_width;
+  return config;
+}
 
 std::vector<CheckedLayer> checked_layers() {
   const auto operation = [](AttentionFunction attention) {
@@ -222,7 +203,7 @@ std::vector<CheckedLayer> checked_layers() {
   const auto additive = [](AdditiveFunction attention) {
     return [attention](CheckSetting& setting) { return additive_case(setting, attention); };
   };
-  return {
+  std::vector<CheckedLayer> layers = {
       {"scaled_dot_product", all_masks, true, operation(&scaled_dot_product_attention)},
       {"composed", all_masks, true, operation(&composed_attention)},
       {"additive_scores", all_masks, true, additive(&additive_attention)},
@@ -233,42 +214,33 @@ std::vector<CheckedLayer> checked_layers() {
       {"single_head", all_masks, false, single_head_case<SingleHeadAttention>},
       {"causal", all_masks, false, single_head_case<CausalAttention>},
       {"concatenated_heads", all_masks, false, concatenated_case},
-      {"multi_head", all_masks, true, multi_head_with([](MultiHeadConfig&) {})},
-      {"multi_head_packed", only_self, true, multi_head_with([](MultiHeadConfig& c) { c.packed = true; })},
-      {"multi_head_rotary", self_with_positions, true,
-       multi_head_with([](MultiHeadConfig& c) { c.rotary = true; })},
+  };
+  add_kinds(layers);
+  const std::vector<CheckedLayer> variants = {
+      {"multi_head_packed", only_self, true, kind_with("mha", [](AttentionConfig& c) { c.packed = true; })},
       {"multi_head_three_inputs", all_masks, true, three_inputs_case},
-      {"multi_head_sequence_first", all_masks, true, multi_head_with([](MultiHeadConfig& c) {
-         c.sequence_first = true;
-         c.output_dropout = c.dropout;
-         c.bias = c.output_bias = false;
-       })},
+      {"multi_head_sequence_first", all_masks, true,
+       kind_with("mha",
+                 [](AttentionConfig& c) {
+                   c.sequence_first = true;
+                   c.output_dropout = c.dropout;
+                   c.bias = false;
+                 })},
       {"multi_head_output_width", without_masks, true,
-       multi_head_with([](MultiHeadConfig& c) { c.output_width = c.width + 3; })},
-      {"grouped_query", all_masks, true, grouped_query_with([](GroupedQueryConfig&) {})},
-      {"grouped_query_rotary", self_with_positions, true,
-       grouped_query_with([](GroupedQueryConfig& c) { c.rotary = true; })},
-      {"grouped_query_half_split", self_with_positions, true, grouped_query_with(half_split)},
-      {"multi_query", all_masks, true, grouped_query_with([](GroupedQueryConfig& c) { c.groups = 1; })},
-      {"multi_query_rotary", self_with_positions, true, grouped_query_with([](GroupedQueryConfig& c) {
-         c.groups = 1;
-         c.rotary = true;
-       })},
-      {"latent_naive", everything, true, latent_with([](LatentConfig& c) { c.form = LatentForm::naive; })},
-      {"latent_absorbed", everything, true,
-       latent_with([](LatentConfig& c) { c.form = LatentForm::absorbed; })},
-      {"latent_low_rank_queries", everything, true, latent_with([](LatentConfig& c) {
-         c.form = LatentForm::naive;
-         c.query_latent_width = c.latent_width - c.latent_width / 3;
-       })},
-      {"latent_absorbed_no_norm", everything, true, latent_with([](LatentConfig& c) {
-         c.form = LatentForm::absorbed;
-         c.query_latent_width = c.latent_width - c.latent_width / 3;
-         c.norm = false;
-       })},
-      {"additive", all_masks, true, additive_layer_case},
+       kind_with("mha", [](AttentionConfig& c) { c.output_width = c.width + 3; })},
+      {"grouped_query_half_split", self_with_positions, true, kind_with("gqa", half_split)},
+      {"latent_low_rank_queries", everything, true, kind_with("mla", low_rank_queries)},
+      {"latent_absorbed_no_norm", everything, true,
+       kind_with("mla",
+                 [](AttentionConfig& c) {
+                   low_rank_queries(c);
+                   c.form = LatentForm::absorbed;
+                   c.norm = false;
+                 })},
       {"residual_post_norm", all_masks, true, sublayer_case},
   };
+  layers.insert(layers.end(), variants.begin(), variants.end());
+  return layers;
 }
 
 }  // namespace tapeformer

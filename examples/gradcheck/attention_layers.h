@@ -1,6 +1,7 @@
 #pragma once
 
 #include <tapeformer/examples/gradcheck/layer_case.h>
+#include <tapeformer/nn/attention/attention_kind.h>
 
 #include <functional>
 #include <string>
@@ -16,7 +17,10 @@ struct CheckedLayer {
   std::function<CheckCase(CheckSetting&)> make;
 };
 
-/// Every attention layer and operation: one line each, and what it takes to make one.
+/// Every kind of attention, every other layer and operation, and the kinds with options set.
 std::vector<CheckedLayer> checked_layers();
+
+/// A layer of this kind, of these sizes.
+AttentionConfig attention_config(const CheckSizes& sizes, const AttentionKind& kind);
 
 }  // namespace tapeformer

@@ -165,40 +165,40 @@ DecoderOnlyConfig LanguageOptions::model_config(Index vocabulary_size) const {
   config.context = context;
   config.layers = layers;
   config.width = width;
-  config.attention = attention_kind(attention);
-  config.heads = heads;
-  config.groups = groups;
-  config.head_width = head_width;
-  config.latent_width = latent_width;
-  config.query_latent_width = query_latent_width;
-  config.rotary_width = rotary_width;
-  config.attention_bias = config.norm_bias = config.feed_forward_bias = bias;
+  config.attention.kind = attention;
+  config.attention.heads = heads;
+  config.attention.groups = groups;
+  config.attention.key_width = head_width;
+  config.attention.latent_width = latent_width;
+  config.attention.query_latent_width = query_latent_width;
+  config.attention.rotary_width = rotary_width;
+  config.attention.bias = config.norm_bias = config.feed_forward_bias = bias;
   config.norm = norm_kind(norm);
   config.epsilon = epsilon;
   config.positions = position_kind(positions);
-  config.rotations.base = rotary_base;
+  config.attention.rotations.base = rotary_base;
   config.feed_forward = feed_forward;
   config.activation = kind.activation;
   config.gated = kind.gated;
   config.tie_head = !untied_head;
-  config.attention_dropout = config.embedding_dropout = config.residual_dropout = dropout;
+  config.attention.dropout = config.embedding_dropout = config.residual_dropout = dropout;
   config.prefix = prefix;
   return config;
 }
 
 void LanguageOptions::take_model(const DecoderOnlyConfig& config) {
   layers = config.layers;
-  heads = config.heads;
+  heads = config.attention.heads;
   width = config.width;
   context = config.context;
-  attention = name_of(config.attention);
-  groups = config.groups;
-  head_width = config.head_width;
-  latent_width = config.latent_width;
-  query_latent_width = config.query_latent_width;
-  rotary_width = config.rotary_width;
+  attention = config.attention.kind;
+  groups = config.attention.groups;
+  head_width = config.attention.key_width;
+  latent_width = config.attention.latent_width;
+  query_latent_width = config.attention.query_latent_width;
+  rotary_width = config.attention.rotary_width;
   positions = name_of(config.positions);
-  rotary_base = config.rotations.base;
+  rotary_base = config.attention.rotations.base;
   norm = name_of(config.norm);
   epsilon = config.epsilon;
   feed_forward_kind = feed_forward_name(config);
@@ -289,10 +289,9 @@ std::string model_text(const DecoderOnlyConfig& config) {
   const AttentionConfig attention = config.attention_config().resolved();
   std::string text = number_of(config.layers, "layer") + ", width " + std::to_string(config.width) +
                      ", context " + std::to_string(config.context) + ", vocabulary " +
-                     std::to_string(config.vocabulary) + ", " + number_of(config.heads, "head") + " of " +
-                     name_of(config.attention);
-  if (config.attention == AttentionKind::grouped_query)
-    text += " on " + std::to_string(attention.key_heads()) + " of keys and values";
+                     std::to_string(config.vocabulary) + ", " + number_of(attention.heads, "head") + " of " +
+                     attention.kind;
+  if (attention.groups > 1) text += " on " + std::to_string(attention.key_heads()) + " of keys and values";
   text += std::string(", ") + name_of(config.positions) + " positions, " + name_of(config.norm) + " norm, " +
           feed_forward_name(config) + " of " + std::to_string(config.hidden_width()) +
           (config.feed_forward_bias ? ", biases" : ", no biases") +

@@ -104,7 +104,7 @@ DecoderOnly initial_model(const LanguageOptions& options, Index vocabulary) {
   if (options.from.empty()) return DecoderOnly(options.model_config(vocabulary), random);
   DecoderOnly trained = load_model(options.from, 0);
   DecoderOnlyConfig config = trained.config();
-  config.attention_dropout = config.embedding_dropout = config.residual_dropout = options.dropout;
+  config.attention.dropout = config.embedding_dropout = config.residual_dropout = options.dropout;
   config.prefix = options.prefix;  // a mask: no weight is another
   DecoderOnly model(config, random);
   const auto weights = trained.named_parameters();

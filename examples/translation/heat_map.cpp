@@ -67,8 +67,8 @@ void TranslationHeatMap::check(const EncoderDecoderConfig& model) const {
                 ", or -1 for the last; got " + std::to_string(layer));
   }
   const Index number = head_number(head);
-  if (head == "averaged" || head == "all" || (number >= 0 && number < model.layer.heads)) return;
-  throw Error("--heatmap-head must be 0 to " + std::to_string(model.layer.heads - 1) +
+  if (head == "averaged" || head == "all" || (number >= 0 && number < model.layer.attention.heads)) return;
+  throw Error("--heatmap-head must be 0 to " + std::to_string(model.layer.attention.heads - 1) +
               ", averaged or all; got " + head);
 }
 

@@ -90,10 +90,10 @@ EncoderDecoderConfig TranslationOptions::model_config(Index source_vocabulary,
                                                       Index target_vocabulary) const {
   EncoderDecoderConfig config;
   config.layer.width = width;
-  config.layer.heads = heads;
-  config.layer.attention = attention_kind(attention);
-  config.layer.groups = groups;
-  config.layer.latent_width = latent_width;
+  config.layer.attention.heads = heads;
+  config.layer.attention.kind = attention;
+  config.layer.attention.groups = groups;
+  config.layer.attention.latent_width = latent_width;
   config.layer.feed_forward = feed_forward;
   config.layer.dropout = dropout;
   config.layer.norm_first = !post_norm;

@@ -5,34 +5,20 @@
 #include <cmath>
 
 namespace tapeformer {
-namespace {
 
-PackedHeads heads_of(const AdditiveConfig& config) {
-  check_sizes("additive", {{"memory_width", config.memory_width}, {"hidden_width", config.hidden_width}});
-  return resolved_heads("additive", config.width, config.output_width,
-                        {config.heads, config.heads, config.hidden_width, config.value_width});
-}
-
-LinearConfig from_memory(const AdditiveConfig& config, Index outputs, bool bias) {
-  return {or_else(config.memory_width, config.width), outputs, bias, {}};
-}
-
-}  // namespace
-
-AdditiveAttention::AdditiveAttention(const AdditiveConfig& config, Generator& random)
-    : heads_(heads_of(config)),
-      query_({config.width, heads_.heads * heads_.key_width, config.bias, {}}, random),
-      key_(from_memory(config, heads_.heads * heads_.key_width, false), random),
-      value_(from_memory(config, heads_.heads * heads_.value_width, config.bias), random),
-      output_(
-          {heads_.heads * heads_.value_width, or_else(config.output_width, config.width), config.bias, {}},
-          random),
+AdditiveAttention::AdditiveAttention(const AttentionConfig& config, Generator& random)
+    : config_(config.resolved_as("additive")),
+      heads_{config_.heads, config_.heads, config_.key_width, config_.value_width},
+      query_({config_.width, heads_.heads * heads_.key_width, config_.bias, {}}, random),
+      key_({config_.memory_width, heads_.heads * heads_.key_width, false, {}}, random),
+      value_({config_.memory_width, heads_.heads * heads_.value_width, config_.bias, {}}, random),
+      output_({heads_.heads * heads_.value_width, config_.output_width, config_.bias, {}}, random),
       score_(Tensor::empty({heads_.heads, heads_.key_width})),
-      dropout_({config.dropout}, random) {
+      dropout_({config_.dropout}, random) {
   for (Linear* layer : {&query_, &key_, &value_, &output_}) xavier_uniform(layer->weight(), random);
   const double bound = std::sqrt(6.0 / static_cast<double>(heads_.key_width + 1));
   random.fill_uniform(score_.value(), -bound, bound);
-  if (!config.bias) return;
+  if (!config_.bias) return;
   for (Linear* layer : {&query_, &value_, &output_}) {
     layer->bias().set_value(Tensor::zeros(layer->bias().value().shape()));
   }
@@ -59,6 +45,22 @@ void AdditiveAttention::visit(ParameterVisitor& visitor) {
   visitor.parameter("score", score_);
   visitor.child("output", output_);
   visitor.child("dropout", dropout_);
+}
+
+AttentionCost AdditiveAttention::cost(const AttentionConfig& config, const AttentionCall& call) {
+  CostSum sum(call);
+  const double C = config.width, memory = config.memory_width, H = config.heads, D = config.key_width,
+               E = config.value_width, N = sum.N, M = sum.M;
+  sum.projection(N, C, H * D, config.bias);
+  sum.projection(M, memory, H * D, false);
+  sum.projection(M, memory, H * E, config.bias);
+  sum.projection(N, H * E, config.output_width, config.bias);
+  sum.parameters(H * D);
+  sum.attention(H, D, E, 4);
+  sum.keeps(N * (C + H * D + H * E) + M * H * (D + E));
+  if (call.keys > 0) sum.keeps(M * memory);
+  sum.caches(H * (D + E));
+  return sum.total();
 }
 
 }  // namespace tapeformer

@@ -1,54 +1,59 @@
 #pragma once
 
-#include <tapeformer/autograd/random.h>
-#include <tapeformer/nn/attention/latent.h>
+#include <tapeformer/autograd/ops/rotary.h>
 
-#include <memory>
+#include <optional>
 #include <string>
+#include <vector>
 
 namespace tapeformer {
 
-enum class AttentionKind { multi_head, grouped_query, multi_query, latent, additive };
-/// "mha", "gqa", "mqa", "mla" or "additive".
-const char* name_of(AttentionKind kind);
-/// Throws: Error listing the names there are.
-AttentionKind attention_kind(const std::string& name);
+/// Latent attention computes keys and values head by head, or attends to the latents themselves, which reads
+/// far less when many keys meet few queries. Automatic: absorbed once a cache holds something, else naive.
+enum class LatentForm { automatic, naive, absorbed };
 
-/// An attention layer of any kind; 0 leaves a size to the kind's own default. Latent attention norms its
-/// latents, and has no biases.
+/// An attention layer of any kind. 0 leaves a size to its default. A field that the kind has no use for must
+/// stay at its default; only `bias` and `packed` are ignored instead.
 struct AttentionConfig {
-  AttentionKind kind = AttentionKind::multi_head;
-  Index width = 0;               ///< C, of the queries' input
+  std::string kind = "mha";      ///< a name in attention_kinds()
   Index heads = 1;               ///< H
-  Index groups = 0;              ///< G, of grouped_query; 0 for the greatest divisor of heads up to heads / 2
+  Index groups = 0;              ///< G, of gqa; 0 for the greatest divisor of heads up to heads / 2
+  Index width = 0;               ///< C, of the queries' input
   Index memory_width = 0;        ///< of the keys' and values' input; 0 for width
+  Index value_memory_width = 0;  ///< of the values' input; 0 for memory_width
   Index output_width = 0;        ///< O, of the output; 0 for width
   Index key_width = 0;           ///< D, of a head's queries and keys; 0 for output_width / heads
   Index value_width = 0;         ///< E, of a head's values; 0 for output_width / heads
-  Index latent_width = 0;        ///< of latent's compressed keys and values; 0 for width / 2, at least 1
-  Index query_latent_width = 0;  ///< of latent's compressed queries; 0 for queries straight from the input
-  Index rotary_width = 0;  ///< of latent's rotary part of a key; 0 for key_width / 2, even and at least 2
-  double dropout = 0;      ///< on the attention weights
-  bool bias = true;
-  bool cross = false;   ///< reads a memory: no rotary positions (latent neither), no packed projection
-  bool rotary = false;  ///< turn queries and keys by their positions (grouped_query, multi_query, multi_head)
-  RotaryConfig rotations = {};  ///< how, where they are turned
-  bool packed = true;           ///< multi_head projects to queries, keys and values by one matrix
+  Index latent_width = 0;        ///< d_c, of mla's keys and values; 0 for width / 2, at least 1
+  Index query_latent_width = 0;  ///< d'_c, of mla's queries; 0 for queries straight from the input
+  Index rotary_width = 0;        ///< d_R, of mla's rotary keys; 0 for half of key_width, even, at least 2
+  double dropout = 0;            ///< on the attention weights
+  double output_dropout = 0;     ///< on the output
+  bool bias = true;              ///< of all projections; mla has none
+  std::optional<bool> output_bias = {};  ///< of the output's projection; unset: as `bias`
+  bool cross = false;           ///< reads a memory: has no rotary positions, and projects it on its own
+  bool rotary = false;          ///< turns queries and keys by their positions, unless `cross`
+  RotaryConfig rotations = {};  ///< how they are turned
+  bool packed = true;           ///< mha without `cross` has one matrix for queries, keys and values
+  bool sequence_first = false;  ///< inputs and output are [T, B, C]; masks and weights stay as they are
+  bool norm = true;             ///< mla has RMS norms on the latents
+  LatentForm form = LatentForm::automatic;  ///< of mla
 
-  /// Throws: Error naming the sizes that do not fit the kind or each other.
-  void check() const;
-  /// Heads with keys and values of their own: groups, 1 of multi_query, else all.
-  Index key_heads() const;
-  /// With the kind's defaults in place of zeros, and off what the kind or cross leaves out. latent_width is
-  /// left to LatentConfig::resolved().
+  /// Throws: Error naming the fields that do not fit the kind or each other.
+  void check() const { resolved(); }
+  /// With defaults in place of zeros, and without what the kind or `cross` leaves out: to be read, while
+  /// layers are made of what was given.
   /// Throws: as check()
   AttentionConfig resolved() const;
+  /// The same, whatever `kind` says.
+  AttentionConfig resolved_as(const char* name) const;
+  /// G of a resolved config: heads that have keys and values of their own.
+  Index key_heads() const { return groups > 0 ? groups : heads; }
 };
 
-/// Of a latent layer. Throws: as check()
-LatentConfig latent_config(const AttentionConfig& config);
-
-/// Throws: as check()
-std::unique_ptr<Attention> make_attention(const AttentionConfig& config, Generator& random);
+/// Of the attention that a model embeds only kind, heads, rotations and `kept` may be set: the model decides
+/// the rest, and its config.json has no room for it.
+/// Throws: Error naming another field that is not at its default
+void check_embedded(const char* model, const AttentionConfig& config, const std::vector<std::string>& kept);
 
 }  // namespace tapeformer

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <tapeformer/autograd/dtype.h>
 #include <tapeformer/nn/attention/attention_config.h>
 
 namespace tapeformer {
@@ -29,37 +30,43 @@ struct AttentionCost {
 /// Math:    T S; causal: sum over t of max(0, t + 1 + S - T)
 Index visible_pair_count(const AttentionCall& call);
 
-/// The cost of a layer that make_attention() makes. With N = B T rows of queries, M = B S of keys, C' the
-/// memory's width, O the output's, P = B H visible pairs, cached keys included; G = H in multi-head and
-/// additive attention, G = 1 in multi-query:
-///   parameters   C H D + C' G (D + E) + H E O; biases H D + G (D + E) + O; additive: H D for the
-///                scores, and no bias for keys
-///   forward      2 (N C H D + M C' G (D + E) + N H E O) + 2 P (D + E)
-///   backward     twice the projections + 2 P (3 D + 2 E): scores once more, gradients of weights, values,
-///                queries and keys; additive: 2 P (4 D + 2 E), for there is the score weights' gradient too
-///   activations  N (C + H D + H E + H) + M G (D + E) numbers: input, projections, output of the heads, and
-///                the logarithm of a sum for each of their rows; M C' for a memory; rotary: T D of angles;
-///                causal: 8 bytes a row for the range that it sees
-///   cache        G (D + E) numbers
-/// Throws:  Error if sizes do not fit
-/// Source:  Vaswani et al. 2017, arXiv:1706.03762, section 3.2; Shazeer 2019, arXiv:1911.02150; Ainslie et
-///          al. 2023, arXiv:2305.13245; Bahdanau et al. 2015, arXiv:1409.0473; recomputed scores: Dao 2023,
-///          arXiv:2307.08691, algorithm 2
+/// The cost of a layer that make_attention() makes; each layer's cost() states its formula.
+/// Throws:  Error if sizes do not fit, or if nobody knows what the kind costs
 AttentionCost attention_cost(const AttentionConfig& config, const AttentionCall& call);
 
-/// The cost of latent attention; the automatic form is naive unless something is cached. With I the width
-/// that queries come from (d'_c, or C), L = d_c, R = d_R, d = D + R, M' = M and what is cached:
-///   parameters   C I (if d'_c) + I H d + C' L + C R + L H (D + E) + H E O; gains L + d'_c of the norms
-///   forward      2 (N C I (if d'_c) + N I H d + M C' L + M C R + N H E O), and
-///                naive: 2 M' L H (D + E) + 2 P (d + E); absorbed: 2 N H L (D + E) + 2 P 2 (L + R)
-///   backward     twice all that is not P, and naive: 2 P (3 d + 2 E); absorbed: 2 P 5 (L + R)
-///   activations  N C of inputs, M C' for a memory, N I (if d'_c), each normed latent once more with a number
-///                for its row, 2 T R for the angles, N H for sums, and
-///                naive: M L + N H (d + E) + M H (d + E); absorbed: M (L + R) + 2 N H (L + R) + N H (D + E),
-///                and N H L more if R; causal: 8 bytes a row
-///   cache        L + R numbers, against 2 H D of multi-head attention
-/// Throws:  Error if sizes do not fit
-/// Source:  DeepSeek-AI 2024, arXiv:2405.04434, section 2.1.4, table 1
-AttentionCost attention_cost(const LatentConfig& config, const AttentionCall& call);
+/// Adds up what the parts of a layer take. It counts in double, since the sizes in a damaged file may have
+/// products beyond integers.
+class CostSum {
+ public:
+  explicit CostSum(const AttentionCall& call);
+  const double N, M, held;  ///< rows of queries, of keys, and of keys with those in the cache
+
+  void parameters(double count) { parameters_ += count; }
+  /// A product with a matrix of `size` for each row; the backward pass has one for each factor's gradient.
+  void product(double rows, double size) { multiply_adds(rows * size, 1, 2); }
+  void projection(double rows, double inputs, double outputs, bool bias) {
+    parameters(inputs * outputs + (bias ? outputs : 0));
+    product(rows, inputs * outputs);
+  }
+  /// The products of keys' width and of values' width for each visible pair.
+  void attention(double H, double D, double E, double backward_key_products = 3) {
+    multiply_adds(visible_ * H * D, 1, backward_key_products);
+    multiply_adds(visible_ * H * E, 1, 2);
+    keeps(N * H);
+  }
+  void keeps(double numbers) { activation_bytes_ += numbers * element_; }
+  void caches(double numbers) { cache_bytes_ += numbers * element_; }
+  /// Sums beyond an Index are its largest value.
+  AttentionCost total() const;
+
+ private:
+  void multiply_adds(double count, double forward, double backward) {
+    forward_flops_ += 2 * forward * count;
+    backward_flops_ += 2 * backward * count;
+  }
+
+  double visible_, element_, parameters_ = 0, forward_flops_ = 0, backward_flops_ = 0, activation_bytes_ = 0,
+                             cache_bytes_ = 0;
+};
 
 }  // namespace tapeformer

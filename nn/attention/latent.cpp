@@ -21,45 +21,42 @@ Tensor split_weight_heads(const Linear& layer, Index heads) {
 
 }  // namespace
 
-LatentConfig LatentConfig::resolved() const {
-  check_sizes("latent", {{"memory_width", memory_width},
-                         {"latent_width", latent_width},
-                         {"query_latent_width", query_latent_width},
-                         {"rotary_width", rotary_width}});
-  if (rotary_width % 2 != 0) {
-    throw Error("[latent] rotary_width must be even; got rotary_width=" + std::to_string(rotary_width));
+void LatentAttention::complete(AttentionConfig& config) {
+  if (config.rotary_width % 2 != 0) {
+    throw Error("[attention] rotary_width must be even; got attention=" + config.kind +
+                ", rotary_width=" + std::to_string(config.rotary_width));
   }
-  const PackedHeads sizes =
-      resolved_heads("latent", width, output_width, {heads, heads, key_width, value_width});
-  LatentConfig full = *this;
-  full.memory_width = or_else(memory_width, width);
-  full.output_width = or_else(output_width, width);
-  full.key_width = sizes.key_width;
-  full.value_width = sizes.value_width;
-  full.latent_width = or_else(latent_width, std::max<Index>(width / 2, 1));
-  return full;
+  config.packed = config.rotary = false;  // the rotary part has keys of its own
+  config.latent_width = or_else(config.latent_width, std::max<Index>(config.width / 2, 1));
+  config.rotary_width =
+      config.cross ? 0 : or_else(config.rotary_width, std::max<Index>(config.key_width / 4 * 2, 2));
 }
 
-LatentAttention::LatentAttention(const LatentConfig& config, Generator& random)
-    : config_(config.resolved()),
+std::vector<AttentionForm> LatentAttention::forms() {
+  return {{"naive", [](AttentionConfig& config) { config.form = LatentForm::naive; }},
+          {"absorbed", [](AttentionConfig& config) { config.form = LatentForm::absorbed; }}};
+}
+
+LatentAttention::LatentAttention(const AttentionConfig& config, Generator& random)
+    : config_(config.resolved_as("mla")),
       heads_(config_.heads),
       key_width_(config_.key_width),
       value_width_(config_.value_width),
       latent_width_(config_.latent_width),
-      query_up_(plain(or_else(config.query_latent_width, config.width), heads_ * key_width_), random),
+      query_up_(plain(or_else(config_.query_latent_width, config_.width), heads_ * key_width_), random),
       key_value_down_(plain(config_.memory_width, latent_width_), random),
       key_up_(plain(latent_width_, heads_ * key_width_), random),
       value_up_(plain(latent_width_, heads_ * value_width_), random),
       output_(plain(heads_ * value_width_, config_.output_width), random),
-      dropout_({config.dropout}, random) {
-  const Index query_inputs = or_else(config.query_latent_width, config.width);
-  if (config.query_latent_width > 0) query_down_.emplace(plain(config.width, query_inputs), random);
-  if (config.rotary_width > 0) {
-    query_rotary_.emplace(plain(query_inputs, heads_ * config.rotary_width), random);
-    key_rotary_.emplace(plain(config.width, config.rotary_width), random);
+      dropout_({config_.dropout}, random) {
+  const Index query_inputs = or_else(config_.query_latent_width, config_.width);
+  if (config_.query_latent_width > 0) query_down_.emplace(plain(config_.width, query_inputs), random);
+  if (config_.rotary_width > 0) {
+    query_rotary_.emplace(plain(query_inputs, heads_ * config_.rotary_width), random);
+    key_rotary_.emplace(plain(config_.width, config_.rotary_width), random);
   }
-  if (config.norm) key_value_norm_.emplace(RmsNormConfig{latent_width_});
-  if (config.norm && query_down_) query_norm_.emplace(RmsNormConfig{query_inputs});
+  if (config_.norm) key_value_norm_.emplace(RmsNormConfig{latent_width_});
+  if (config_.norm && query_down_) query_norm_.emplace(RmsNormConfig{query_inputs});
   const auto there = [](std::optional<Linear>& layer) { return layer ? &*layer : nullptr; };
   for (Linear* layer : {there(query_down_), &query_up_, there(query_rotary_), &key_value_down_, &key_up_,
                         &value_up_, there(key_rotary_), &output_}) {
@@ -96,8 +93,7 @@ Tensor LatentAttention::attend(const Tensor& query, const Tensor& memory, const 
   const bool is_self = is_self_attention(query, memory);
   if (key_rotary_ && !is_self) {
     throw Error("[latent] rotary positions are for self-attention; got rotary_width=" +
-                std::to_string(config_.rotary_width) +
-                " and a memory that is not the query; try rotary_width=0");
+                std::to_string(config_.rotary_width) + " and a memory that is not the query; try cross=true");
   }
   const bool is_decoding = context.cache != nullptr && context.cache->length() > 0;
   const bool absorbs =
@@ -173,6 +169,40 @@ void LatentAttention::visit(ParameterVisitor& visitor) {
   if (key_rotary_) visitor.child("key_rotary", *key_rotary_);
   visitor.child("output", output_);
   visitor.child("dropout", dropout_);
+}
+
+AttentionCost LatentAttention::cost(const AttentionConfig& config, const AttentionCall& call) {
+  CostSum sum(call);
+  const double C = config.width, H = config.heads, D = config.key_width, E = config.value_width,
+               memory = config.memory_width, L = config.latent_width, R = config.rotary_width,
+               I = or_else(config.query_latent_width, config.width), N = sum.N, M = sum.M;
+  const auto latents = [&](double rows, double inputs, double width) {
+    sum.projection(rows, inputs, width, false);
+    sum.keeps(rows * width);
+    if (!config.norm) return;
+    sum.parameters(width);
+    sum.keeps(rows * width + rows);
+  };
+  if (config.query_latent_width > 0) latents(N, C, I);
+  latents(M, memory, L);
+  sum.projection(N, I, H * (D + R), false);
+  sum.projection(M, C, R, false);
+  sum.projection(N, H * E, config.output_width, false);
+  sum.parameters(L * H * (D + E));
+  sum.keeps(N * C + (call.keys > 0 ? M * memory : 0) + call.queries * R);
+
+  const bool decodes = config.form == LatentForm::automatic && call.cached > 0;
+  if (config.form == LatentForm::absorbed || decodes) {
+    sum.product(N, H * L * (D + E));
+    sum.attention(H, L + R, L + R);
+    sum.keeps(M * R + 2 * N * H * (L + R) + N * H * (D + E) + (R > 0 ? N * H * L : 0));
+  } else {
+    sum.product(sum.held, H * L * (D + E));
+    sum.attention(H, D + R, E);
+    sum.keeps((N + M) * H * (D + R + E));
+  }
+  sum.caches(L + R);
+  return sum.total();
 }
 
 }  // namespace tapeformer

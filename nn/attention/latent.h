@@ -1,6 +1,6 @@
 #pragma once
 
-#include <tapeformer/autograd/ops/rotary.h>
+#include <tapeformer/nn/attention/attention_kind.h>
 #include <tapeformer/nn/attention/cached_heads.h>
 #include <tapeformer/nn/linear.h>
 #include <tapeformer/nn/rms_norm.h>
@@ -8,32 +8,6 @@
 #include <optional>
 
 namespace tapeformer {
-
-/// Two ways to compute the same: keys and values head by head, or attention on the latents themselves, which
-/// reads far less when many keys meet few queries.
-enum class LatentForm { automatic, naive, absorbed };
-
-struct LatentConfig {
-  Index width = 0;         ///< C, of the queries' input
-  Index heads = 1;         ///< H
-  Index memory_width = 0;  ///< of the keys' and values' input; 0 for width
-  Index output_width = 0;  ///< O, of the output; 0 for width
-  /// d_h, of a head's queries and keys without their rotary part; 0 for output_width / heads
-  Index key_width = 0;
-  Index value_width = 0;  ///< of a head's values; 0 for output_width / heads
-  Index latent_width =
-      0;  ///< d_c, of the latents that keys and values come from; 0 for width / 2, at least 1
-  Index query_latent_width = 0;  ///< of the latents that queries come from; 0 for queries straight from x
-  Index rotary_width = 0;        ///< d_R, of the rotary part of queries and keys; 0 for none
-  bool norm = true;              ///< RMS norms on the latents
-  double dropout = 0;            ///< on the attention weights
-  LatentForm form = LatentForm::automatic;  ///< automatic: absorbed once a cache holds something, else naive
-  RotaryConfig rotations = {};
-
-  /// With the defaults in place of zeros where 0 is no size.
-  /// Throws: Error naming the sizes that do not fit
-  LatentConfig resolved() const;
-};
 
 /// W_UK^T W_UQ and W_O W_UV, multiplied out. Fewer products in the absorbed form, and larger ones: a gain
 /// where latents are narrow, d_c (inputs of W_UQ) < d_h (d_c + inputs of W_UQ).
@@ -48,15 +22,15 @@ struct LatentProducts {
 ///          y = W_O concat_h softmax(q_h k_h^T / sqrt(d_h + d_R)) v_h
 ///          absorbed: q_h k_h^T = [W_UK,h^T W_UQ,h c'; R W_QR,h c'] [c; R W_KR x']^T, and the weights sum c
 ///          before W_UV,h is applied
-/// Shapes:  query [B, T, C], memory [B, S, memory_width] -> y [B, T, O]; another memory than the query needs
-///          rotary_width 0
+/// Shapes:  query [B, T, C], memory [B, S, memory_width] -> y [B, T, O]; only a layer with `cross`, which has
+///          no rotary part, takes another memory than the query
 /// Initial: Xavier uniform
 /// Throws:  Error if sizes do not fit, or for another memory with rotary positions; ShapeError for inputs of
 ///          another rank
 /// Source:  DeepSeek-AI 2024, arXiv:2405.04434, section 2.1 and equations 37 to 47
 class LatentAttention : public Attention {
  public:
-  LatentAttention(const LatentConfig& config, Generator& random);
+  LatentAttention(const AttentionConfig& config, Generator& random);
 
   Tensor operator()(const Tensor& query, const Tensor& memory,
                     const AttentionContext& context = {}) const override;
@@ -70,6 +44,23 @@ class LatentAttention : public Attention {
   Tensor operator()(const Tensor& query, const Tensor& memory, const AttentionContext& context,
                     const LatentProducts& products) const;
 
+  // What the table of kinds holds: see AttentionKind.
+  static void complete(AttentionConfig& config);
+  static std::vector<AttentionForm> forms();
+  /// With I the width that queries come from (d'_c, or C), L = d_c, R = d_R, d = D + R, N = B T rows of
+  /// queries, M = B S of keys, M' = M and what is cached, P = B H visible pairs:
+  ///   parameters   C I (if d'_c) + I H d + C' L + C R + L H (D + E) + H E O; gains L + d'_c of the norms
+  ///   forward      2 (N C I (if d'_c) + N I H d + M C' L + M C R + N H E O), and
+  ///                naive: 2 M' L H (D + E) + 2 P (d + E); absorbed: 2 N H L (D + E) + 2 P 2 (L + R)
+  ///   backward     twice all that is not P, and naive: 2 P (3 d + 2 E); absorbed: 2 P 5 (L + R)
+  ///   activations  N C of inputs, M C' for a memory, N I (if d'_c), each normed latent once more with a number
+  ///                for its row, 2 T R for the angles, N H for sums, and
+  ///                naive: M L + N H (d + E) + M H (d + E); absorbed: M (L + R) + 2 N H (L + R) + N H (D + E),
+  ///                and N H L more if R; causal: 8 bytes a row
+  ///   cache        L + R numbers, against 2 H D of multi-head attention
+  /// Source:  DeepSeek-AI 2024, arXiv:2405.04434, section 2.1.4, table 1
+  static AttentionCost cost(const AttentionConfig& config, const AttentionCall& call);
+
  private:
   Tensor attend(const Tensor& query, const Tensor& memory, const AttentionContext& context,
                 const LatentProducts& products) const;
@@ -79,7 +70,7 @@ class LatentAttention : public Attention {
   Tensor absorbed(const Tensor& input, const Tensor& rotary, const Tensor& latents,
                   const LatentProducts& products, const AttentionOptions& options) const;
 
-  LatentConfig config_;
+  AttentionConfig config_;
   Index heads_, key_width_, value_width_, latent_width_;
   std::optional<Linear> query_down_;                 // W_DQ
   Linear query_up_;                                  // W_UQ

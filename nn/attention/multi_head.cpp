@@ -4,57 +4,90 @@
 #include <tapeformer/nn/attention/multi_head.h>
 #include <tapeformer/nn/initialization.h>
 
+#include <algorithm>
+
 namespace tapeformer {
 namespace {
 
-PackedHeads heads_of(const MultiHeadConfig& config) {
-  check_sizes("multi_head",
-              {{"memory_width", config.memory_width}, {"value_memory_width", config.value_memory_width}});
-  return resolved_heads("multi_head", config.width, config.output_width,
-                        {config.heads, config.heads, config.key_width, config.value_width});
+/// All projections of the inputs, but for that of key and value together.
+std::vector<Linear> inputs_of(const AttentionConfig& config, const PooledVector<Index>& rows,
+                              Generator& random) {
+  std::vector<Linear> inputs;
+  const auto add = [&](Index width, Index outputs) {
+    inputs.emplace_back(LinearConfig{width, outputs, config.bias, {}}, random);
+  };
+  add(config.width, config.packed ? rows[0] + rows[1] + rows[2] : rows[0]);
+  if (config.packed || config.groups > 0) return inputs;
+  add(config.memory_width, rows[1]);
+  add(config.value_memory_width, rows[2]);
+  return inputs;
 }
 
-std::vector<Linear> inputs_of(const MultiHeadConfig& config, const PooledVector<Index>& parts,
-                              Generator& random) {
-  const Index keys = or_else(config.memory_width, config.width);
-  const Index values = or_else(config.value_memory_width, keys);
-  const Index widths[] = {config.width, keys, values};
-  std::vector<Linear> inputs;
-  if (config.packed) {
-    if (keys != config.width || values != config.width) {
-      throw Error("[multi_head] a packed projection needs inputs of one width; got width=" +
-                  std::to_string(config.width) + ", memory_width=" + std::to_string(keys) +
-                  ", value_memory_width=" + std::to_string(values) + "; try packed=false");
-    }
-    inputs.emplace_back(LinearConfig{config.width, parts[0] + parts[1] + parts[2], config.bias, {}}, random);
-    return inputs;
-  }
-  for (std::size_t i = 0; i < 3; ++i) {
-    inputs.emplace_back(LinearConfig{widths[i], parts[i], config.bias, {}}, random);
-  }
-  return inputs;
+void clear_bias(Linear& layer) {
+  if (layer.bias().defined()) layer.bias().set_value(Tensor::zeros(layer.bias().value().shape()));
 }
 
 bool same(const Tensor& a, const Tensor& b) { return is_self_attention(a, b); }
 
+void check_packed(const AttentionConfig& config) {
+  if (!config.packed || (config.memory_width == config.width && config.value_memory_width == config.width)) {
+    return;
+  }
+  throw Error("[attention] a packed projection needs inputs of one width; got attention=" + config.kind +
+              ", width=" + std::to_string(config.width) +
+              ", memory_width=" + std::to_string(config.memory_width) +
+              ", value_memory_width=" + std::to_string(config.value_memory_width) +
+              (config.groups > 0 ? "; try cross=true" : "; try packed=false"));
+}
+
 }  // namespace
 
-MultiHeadAttention::MultiHeadAttention(const MultiHeadConfig& config, Generator& random)
-    : config_(config),
-      heads_(heads_of(config)),
-      parts_{heads_.heads * heads_.key_width, heads_.heads * heads_.key_width,
-             heads_.heads * heads_.value_width},
-      inputs_(inputs_of(config, parts_, random)),
-      output_({parts_[kValue], or_else(config.output_width, config.width), config.output_bias, {}}, random),
-      dropout_({config.dropout}, random) {
-  if (config.output_dropout > 0) output_dropout_.emplace(DropoutConfig{config.output_dropout}, random);
-  if (config.packed) xavier_uniform_parts(inputs_[0].weight(), parts_, random);
-  for (Linear& input : inputs_) {
-    if (!config.packed) xavier_uniform(input.weight(), random);
-    if (config.bias) input.bias().set_value(Tensor::zeros(input.bias().value().shape()));
+void MultiHeadAttention::complete_multi_head(AttentionConfig& config) {
+  config.packed = config.packed && !config.cross;
+  check_packed(config);
+}
+
+void MultiHeadAttention::complete_grouped_query(AttentionConfig& config) {
+  const Index H = config.heads;
+  for (Index divisor = 2; config.groups == 0 && divisor <= H / divisor; ++divisor) {
+    if (H % divisor == 0) config.groups = H / divisor;
+  }
+  config.groups = or_else(config.groups, 1);
+  config.packed = !config.cross;
+  check_packed(config);
+}
+
+void MultiHeadAttention::complete_multi_query(AttentionConfig& config) {
+  config.groups = 1;
+  config.packed = !config.cross;
+  check_packed(config);
+}
+
+MultiHeadAttention::MultiHeadAttention(const AttentionConfig& config, Generator& random)
+    : config_(config.resolved()),
+      heads_{config_.heads, config_.key_heads(), config_.key_width, config_.value_width},
+      rows_{heads_.heads * heads_.key_width, heads_.groups * heads_.key_width,
+            heads_.groups * heads_.value_width},
+      inputs_(inputs_of(config_, rows_, random)),
+      output_({heads_.heads * heads_.value_width,
+               config_.output_width,
+               config_.output_bias.value_or(config_.bias),
+               {}},
+              random),
+      dropout_({config_.dropout}, random) {
+  if (config_.output_dropout > 0) output_dropout_.emplace(DropoutConfig{config_.output_dropout}, random);
+  if (!config_.packed && config_.groups > 0) {  // late: dropout's stream depends on what was drawn before it
+    inputs_.emplace_back(LinearConfig{config_.memory_width, rows_[kKey] + rows_[kValue], config_.bias, {}},
+                         random);
+  }
+  for (std::size_t i = 0; i < inputs_.size(); ++i) {
+    const auto first = rows_.begin() + static_cast<std::ptrdiff_t>(i);
+    const auto last = i + 1 == inputs_.size() ? rows_.end() : first + 1;
+    xavier_uniform_parts(inputs_[i].weight(), {first, last}, random);
+    clear_bias(inputs_[i]);
   }
   xavier_uniform(output_.weight(), random);
-  if (config.output_bias) output_.bias().set_value(Tensor::zeros(output_.bias().value().shape()));
+  clear_bias(output_);
 }
 
 Tensor MultiHeadAttention::operator()(const Tensor& query, const Tensor& memory,
@@ -77,36 +110,63 @@ Tensor MultiHeadAttention::operator()(const Tensor& query, const Tensor& key, co
 
 Tensor MultiHeadAttention::attend(const Tensor& query, const Tensor& key, const Tensor& value,
                                   const AttentionContext& context) const {
-  const bool is_self = same(query, key) && same(key, value);
+  const bool is_self = !config_.cross && same(query, key) && same(key, value);
   if (config_.rotary && !is_self) {
     throw Error("[multi_head] rotary positions are for self-attention; got a memory that is not the query");
   }
+  const Tensor heads_bthe = is_self && config_.packed ? attend_packed(query, context)
+                                                      : attend_apart(query, key, value, is_self, context);
+  const Tensor y_bto = output_(merge_heads(heads_bthe));
+  return output_dropout_ ? (*output_dropout_)(y_bto) : y_bto;
+}
+
+/// One product projects to all heads, and without a cache attention reads them where they lie.
+Tensor MultiHeadAttention::attend_packed(const Tensor& x, const AttentionContext& context) const {
+  const Index H = heads_.heads, G = heads_.groups;
+  AttentionOptions options = attention_options(context, dropout_);
+  Tensor packed_btn = inputs_[0](x);
+  if (config_.rotary) {
+    packed_btn = packed_rotary(std::move(packed_btn), H + G, heads_.key_width, angles(x, context));
+  }
+  if (context.cache == nullptr) return packed_attention(packed_btn, heads_, options);
+  const TensorList parts = split(packed_btn, -1, rows_);
+  const KeyValueHeads held = cached_heads(context.cache, true, heads_, options, [&] {
+    return KeyValueHeads{split_heads(parts[kKey], G), split_heads(parts[kValue], G)};
+  });
+  return scaled_dot_product_attention(split_heads(parts[kQuery], H), held.key_bsgd, held.value_bsge, options);
+}
+
+Tensor MultiHeadAttention::attend_apart(const Tensor& query, const Tensor& key, const Tensor& value,
+                                        bool is_self, const AttentionContext& context) const {
   AttentionOptions options = attention_options(context, dropout_);
   const RotaryAngles turns = angles(query, context);
-  const bool packs = config_.packed && is_self;
-  Tensor packed = packs ? inputs_[0](query) : Tensor();
-  if (packs && config_.rotary) {
-    packed = packed_rotary(std::move(packed), 2 * heads_.heads, heads_.key_width, turns);
+  const auto turned = [&](const Tensor& x_bthd) { return config_.rotary ? rotary(x_bthd, turns) : x_bthd; };
+  const Tensor query_bthd = turned(split_heads(project(kQuery, query), heads_.heads));
+  const KeyValueHeads held = cached_heads(context.cache, is_self, heads_, options, [&] {
+    const KeyValueHeads fresh = key_value_heads(key, value);
+    return KeyValueHeads{turned(fresh.key_bsgd), fresh.value_bsge};
+  });
+  return scaled_dot_product_attention(query_bthd, held.key_bsgd, held.value_bsge, options);
+}
+
+KeyValueHeads MultiHeadAttention::key_value_heads(const Tensor& key, const Tensor& value) const {
+  const Index G = heads_.groups;
+  if (inputs_.size() == 2 && same(key, value)) {
+    const TensorList parts = split(inputs_[1](key), -1, {rows_[kKey], rows_[kValue]});
+    return {split_heads(parts[0], G), split_heads(parts[1], G)};
   }
-  Tensor heads_bthe;
-  if (packs && context.cache == nullptr) {
-    heads_bthe = packed_attention(packed, heads_, options);
-  } else {
-    const TensorList all = packs ? split(packed, -1, parts_) : TensorList();
-    const auto part = [&](Part which, const Tensor& x) {
-      return split_heads(packs ? all[which] : project(which, x), heads_.heads);
-    };
-    const auto turned = [&](const Tensor& x_bthd) {
-      return config_.rotary && !packs ? rotary(x_bthd, turns) : x_bthd;
-    };
-    const Tensor query_bthd = turned(part(kQuery, query));
-    const KeyValueHeads held = cached_heads(context.cache, is_self, heads_, options, [&] {
-      return KeyValueHeads{turned(part(kKey, key)), part(kValue, value)};
-    });
-    heads_bthe = scaled_dot_product_attention(query_bthd, held.key_bsgd, held.value_bsge, options);
-  }
-  const Tensor y_btc = output_(merge_heads(heads_bthe));
-  return output_dropout_ ? (*output_dropout_)(y_btc) : y_btc;
+  return {split_heads(project(kKey, key), G), split_heads(project(kValue, value), G)};
+}
+
+/// A projection that shares its matrix takes its rows of it.
+Tensor MultiHeadAttention::project(Part part, const Tensor& x) const {
+  const std::size_t shared = std::min<std::size_t>(part, inputs_.size() - 1);
+  const Linear& input = inputs_[shared];
+  if (input.weight().value().size(0) == rows_[part]) return input(x);
+  Index from = 0;
+  for (std::size_t before = shared; before < part; ++before) from += rows_[before];
+  const auto rows = [&](const Parameter& all) { return slice(all, 0, from, rows_[part]); };
+  return linear(x, rows(input.weight()), config_.bias ? rows(input.bias()) : Tensor());
 }
 
 RotaryAngles MultiHeadAttention::angles(const Tensor& query, const AttentionContext& context) const {
@@ -114,26 +174,29 @@ RotaryAngles MultiHeadAttention::angles(const Tensor& query, const AttentionCont
   return query_angles(context, query, config_.rotations, heads_.key_width);
 }
 
-/// A packed projection stays the same function when the inputs are not: each takes its rows of the matrix.
-Tensor MultiHeadAttention::project(Part part, const Tensor& x) const {
-  if (!config_.packed) return inputs_[part](x);
-  Index from = 0;
-  for (int before = 0; before < part; ++before) from += parts_[static_cast<std::size_t>(before)];
-  const auto rows = [&](const Parameter& all) { return slice(all, 0, from, parts_[part]); };
-  return linear(x, rows(inputs_[0].weight()), config_.bias ? rows(inputs_[0].bias()) : Tensor());
-}
-
 void MultiHeadAttention::visit(ParameterVisitor& visitor) {
-  if (config_.packed) {
-    visitor.child("query_key_value", inputs_[0]);
-  } else {
-    visitor.child("query", inputs_[kQuery]);
-    visitor.child("key", inputs_[kKey]);
-    visitor.child("value", inputs_[kValue]);
-  }
+  static const std::vector<std::vector<const char*>> names = {
+      {"query_key_value"}, {"query", "key_value"}, {"query", "key", "value"}};
+  for (std::size_t i = 0; i < inputs_.size(); ++i) visitor.child(names[inputs_.size() - 1][i], inputs_[i]);
   visitor.child("output", output_);
   visitor.child("dropout", dropout_);
   if (output_dropout_) visitor.child("output_dropout", *output_dropout_);
+}
+
+AttentionCost MultiHeadAttention::cost(const AttentionConfig& config, const AttentionCall& call) {
+  CostSum sum(call);
+  const double C = config.width, H = config.heads, G = config.key_heads(), D = config.key_width,
+               E = config.value_width, N = sum.N, M = sum.M;
+  sum.projection(N, C, H * D, config.bias);
+  sum.projection(M, config.memory_width, G * D, config.bias);
+  sum.projection(M, config.value_memory_width, G * E, config.bias);
+  sum.projection(N, H * E, config.output_width, config.output_bias.value_or(config.bias));
+  sum.attention(H, D, E);
+  sum.keeps(N * (C + H * D + H * E) + M * G * (D + E));
+  if (call.keys > 0) sum.keeps(M * config.memory_width);
+  if (config.rotary) sum.keeps(call.queries * D);
+  sum.caches(G * (D + E));
+  return sum.total();
 }
 
 }  // namespace tapeformer

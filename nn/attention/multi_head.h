@@ -1,7 +1,8 @@
 #pragma once
 
-#include <tapeformer/autograd/ops/rotary.h>
+#include <tapeformer/nn/attention/attention_config.h>
 #include <tapeformer/nn/attention/cached_heads.h>
+#include <tapeformer/nn/attention/cost.h>
 #include <tapeformer/nn/linear.h>
 
 #include <optional>
@@ -9,34 +10,20 @@
 
 namespace tapeformer {
 
-struct MultiHeadConfig {
-  Index width = 0;               ///< C, of the queries' input
-  Index heads = 1;               ///< H
-  Index memory_width = 0;        ///< of the keys' and values' input; 0 for width
-  Index value_memory_width = 0;  ///< of the values' input where it is another one; 0 for memory_width
-  Index output_width = 0;        ///< O, of the output; 0 for width
-  Index key_width = 0;           ///< d_k, of a head's queries and keys; 0 for output_width / heads
-  Index value_width = 0;         ///< d_v, of a head's values; 0 for output_width / heads
-  double dropout = 0;            ///< on the attention weights
-  double output_dropout = 0;     ///< on the output
-  bool bias = true;              ///< of the projections to queries, keys and values
-  bool output_bias = true;
-  bool packed = false;          ///< one matrix for queries, keys and values; wants inputs of one width
-  bool sequence_first = false;  ///< inputs and output are [T, B, C]; masks and weights stay as they are
-  bool rotary = false;          ///< turns queries and keys by their positions; for self-attention only
-  RotaryConfig rotations = {};
-};
-
-/// Multi-head attention: self-attention when query and memory are the same, else cross-attention.
-/// Math:    head_h = softmax(q_h k_h^T / sqrt(d_k)) v_h; y = output(concat_h head_h)
+/// Multi-head attention, and with fewer heads of keys and values grouped-query (G < H) or multi-query (G = 1)
+/// attention, where H / G neighbouring query heads share one head of keys and values: self-attention when
+/// query and memory are the same, else cross-attention.
+/// Math:    g = floor(h G / H); head_h = softmax(R q_h (R k_g)^T / sqrt(D)) v_g; y = output(concat_h head_h),
+///          R turning by positions where the config says so
 /// Shapes:  query [B, T, C], memory [B, S, memory_width] -> y [B, T, O]
 /// Initial: each projection Xavier uniform, packed ones part by part; biases zero
 /// Throws:  Error if sizes do not fit, or for rotary positions with another memory than the query; ShapeError
 ///          for inputs of another rank
-/// Source:  Vaswani et al. 2017, arXiv:1706.03762, section 3.2.2
+/// Source:  Vaswani et al. 2017, arXiv:1706.03762, section 3.2.2; Ainslie et al. 2023, arXiv:2305.13245;
+///          Shazeer 2019, arXiv:1911.02150
 class MultiHeadAttention : public Attention {
  public:
-  MultiHeadAttention(const MultiHeadConfig& config, Generator& random);
+  MultiHeadAttention(const AttentionConfig& config, Generator& random);
 
   Tensor operator()(const Tensor& query, const Tensor& memory,
                     const AttentionContext& context = {}) const override;
@@ -50,16 +37,36 @@ class MultiHeadAttention : public Attention {
   }
   void visit(ParameterVisitor& visitor) override;
 
+  // What the table of kinds holds: see AttentionKind.
+  static void complete_multi_head(AttentionConfig& config);
+  static void complete_grouped_query(AttentionConfig& config);
+  static void complete_multi_query(AttentionConfig& config);
+  /// With N = B T rows of queries, M = B S of keys, C' the memory's width, O the output's, P = B H visible
+  /// pairs, cached keys included:
+  ///   parameters   C H D + C' G (D + E) + H E O; biases H D + G (D + E) + O
+  ///   forward      2 (N C H D + M C' G (D + E) + N H E O) + 2 P (D + E)
+  ///   backward     twice the projections + 2 P (3 D + 2 E): scores once more, gradients of weights, values,
+  ///                queries and keys
+  ///   activations  N (C + H D + H E + H) + M G (D + E) numbers: input, projections, output of the heads,
+  ///                and the logarithm of a sum for each of their rows; M C' for a memory; rotary: T D of
+  ///                angles; causal: 8 bytes a row for the range that it sees
+  ///   cache        G (D + E) numbers
+  static AttentionCost cost(const AttentionConfig& config, const AttentionCall& call);
+
  private:
   enum Part { kQuery, kKey, kValue };
   Tensor attend(const Tensor& query, const Tensor& key, const Tensor& value,
                 const AttentionContext& context) const;
+  Tensor attend_packed(const Tensor& x, const AttentionContext& context) const;
+  Tensor attend_apart(const Tensor& query, const Tensor& key, const Tensor& value, bool is_self,
+                      const AttentionContext& context) const;
   Tensor project(Part part, const Tensor& x) const;
+  KeyValueHeads key_value_heads(const Tensor& key, const Tensor& value) const;
 
-  MultiHeadConfig config_;
+  AttentionConfig config_;
   PackedHeads heads_;
-  PooledVector<Index> parts_;   // rows of query, key and value in a packed projection
-  std::vector<Linear> inputs_;  // query, key, value; or one for all
+  PooledVector<Index> rows_;    // of the projections to query, key and value
+  std::vector<Linear> inputs_;  // all three in one; or the query's, and one for key and value; or three
   Linear output_;
   Dropout dropout_;
   std::optional<Dropout> output_dropout_;

@@ -166,7 +166,7 @@ DecoderOnly load_hugging_face(const std::string& folder) {
   if (format_of(config) == ForeignFormat::gpt2 || !has_meta_names(files)) {
     return load(files, format_of(config), config);
   }
-  config.rotations.layout = RotaryLayout::interleaved;
+  config.attention.rotations.layout = RotaryLayout::interleaved;
   return load(files, ForeignFormat::meta, config);
 }
 

@@ -1,4 +1,5 @@
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/nn/attention/attention_kind.h>
 #include <tapeformer/nn/formats/hugging_face_config.h>
 #include <tapeformer/nn/formats/strict_json.h>
 
@@ -84,13 +85,13 @@ DecoderOnlyConfig read_gpt2(JsonFields& fields) {
   config.context = fields.size("n_positions", 1024);
   config.width = fields.size("n_embd");
   config.layers = fields.size("n_layer");
-  config.heads = fields.size("n_head");
+  config.attention.heads = fields.size("n_head");
   config.feed_forward = fields.size("n_inner", 4 * config.width);
   config.activation = activation_of(fields, "activation_function", "gelu_new");
   config.epsilon = fields.number("layer_norm_epsilon", 1e-5);
   config.embedding_dropout = fields.rate("embd_pdrop", 0.1);
   config.residual_dropout = fields.rate("resid_pdrop", 0.1);
-  config.attention_dropout = fields.rate("attn_pdrop", 0.1);
+  config.attention.dropout = fields.rate("attn_pdrop", 0.1);
   config.tie_head = fields.flag("tie_word_embeddings", true);
   fields.demand("scale_attn_weights", true);
   fields.demand("scale_attn_by_inverse_layer_idx", false);
@@ -143,22 +144,23 @@ DecoderOnlyConfig read_llama(JsonFields& fields) {
   config.context = fields.size("max_position_embeddings", 2048);
   config.width = fields.size("hidden_size");
   config.layers = fields.size("num_hidden_layers");
-  config.heads = fields.size("num_attention_heads");
-  const Index groups = fields.size("num_key_value_heads", config.heads);
-  if (groups != config.heads) {
-    config.attention = groups == 1 ? AttentionKind::multi_query : AttentionKind::grouped_query;
-    if (groups > 1) config.groups = groups;
+  config.attention.heads = fields.size("num_attention_heads");
+  const Index groups = fields.size("num_key_value_heads", config.attention.heads);
+  if (groups != config.attention.heads) {
+    config.attention.kind = groups == 1 ? "mqa" : "gqa";
+    if (groups > 1) config.attention.groups = groups;
   }
-  config.head_width = fields.size("head_dim", std::max<Index>(config.width / config.heads, 1));
+  config.attention.key_width =
+      fields.size("head_dim", std::max<Index>(config.width / config.attention.heads, 1));
   config.feed_forward = fields.size("intermediate_size");
   config.gated = true;
   config.activation = activation_of(fields, "hidden_act", "silu");
   config.norm = NormKind::rms;
   config.epsilon = fields.number("rms_norm_eps", 1e-6);
   config.positions = PositionKind::rotary;
-  config.rotations = read_rotations(fields, config.context);
-  config.attention_bias = fields.flag("attention_bias", false);
-  config.attention_dropout = fields.rate("attention_dropout", 0);
+  config.attention.rotations = read_rotations(fields, config.context);
+  config.attention.bias = fields.flag("attention_bias", false);
+  config.attention.dropout = fields.rate("attention_dropout", 0);
   config.feed_forward_bias = fields.flag("mlp_bias", false);
   config.tie_head = fields.flag("tie_word_embeddings", false);
   fields.demand("sliding_window", nullptr);
@@ -175,19 +177,19 @@ Json gpt2_json(const DecoderOnlyConfig& config) {
   json["n_positions"] = config.context;
   json["n_embd"] = config.width;
   json["n_layer"] = config.layers;
-  json["n_head"] = config.heads;
+  json["n_head"] = config.attention.heads;
   json["n_inner"] = config.hidden_width();
   json["activation_function"] = name_in_transformers(config.activation);
   json["layer_norm_epsilon"] = config.epsilon;
   json["embd_pdrop"] = config.embedding_dropout;
   json["resid_pdrop"] = config.residual_dropout;
-  json["attn_pdrop"] = config.attention_dropout;
+  json["attn_pdrop"] = config.attention.dropout;
   return json;
 }
 
 Json llama_json(const DecoderOnlyConfig& config) {
   const AttentionConfig attention = config.attention_config().resolved();
-  const RotaryConfig& rotations = config.rotations;
+  const RotaryConfig& rotations = config.attention.rotations;
   Json json;
   json["architectures"] = {"LlamaForCausalLM"};
   json["model_type"] = "llama";
@@ -195,14 +197,14 @@ Json llama_json(const DecoderOnlyConfig& config) {
   json["max_position_embeddings"] = config.context;
   json["hidden_size"] = config.width;
   json["num_hidden_layers"] = config.layers;
-  json["num_attention_heads"] = config.heads;
+  json["num_attention_heads"] = config.attention.heads;
   json["num_key_value_heads"] = attention.key_heads();
   json["head_dim"] = attention.key_width;
   json["intermediate_size"] = config.hidden_width();
   json["hidden_act"] = name_in_transformers(config.activation);
   json["rms_norm_eps"] = config.epsilon;
-  json["attention_bias"] = config.attention_bias;
-  json["attention_dropout"] = config.attention_dropout;
+  json["attention_bias"] = config.attention.bias;
+  json["attention_dropout"] = config.attention.dropout;
   json["mlp_bias"] = config.feed_forward_bias;
   json["rope_theta"] = rotations.base;  // here and not in rope_parameters, so that old versions find it too
   if (rotations.original_context > 0) {
@@ -220,7 +222,8 @@ Json llama_json(const DecoderOnlyConfig& config) {
 /// Throws:  CheckpointError unless transformers has a model that computes the same
 void check_expressible(const DecoderOnlyConfig& config) {
   const AttentionConfig attention = config.attention_config().resolved();
-  const bool is_gpt2 = config.norm == NormKind::layer;
+  const bool is_gpt2 = config.norm == NormKind::layer,
+             can_export = attention_kind(attention.kind).can & kCanExport;
   std::string problems;
   const auto require = [&](bool holds, const std::string& field) {
     if (!holds) problems += (problems.empty() ? "" : ", ") + field;
@@ -228,19 +231,19 @@ void check_expressible(const DecoderOnlyConfig& config) {
   const auto number = [](Index n) { return std::to_string(n); };
   require(!config.prefix, "prefix=true");
   require(!config.head_bias, "head_bias=true");
-  require(config.width % config.heads == 0,
-          "heads=" + number(config.heads) + " for a width of " + number(config.width));
+  require(config.width % config.attention.heads == 0,
+          "heads=" + number(config.attention.heads) + " for a width of " + number(config.width));
   if (is_gpt2) {
-    require(config.attention == AttentionKind::multi_head,
-            std::string("attention=") + name_of(config.attention));
-    require(attention.key_width * config.heads == config.width, "head_width=" + number(attention.key_width));
+    require(can_export && attention.groups == 0, "attention=" + attention.kind);
+    require(attention.key_width * config.attention.heads == config.width,
+            "head_width=" + number(attention.key_width));
     require(config.positions == PositionKind::learned, std::string("positions=") + name_of(config.positions));
     require(!config.gated, "gated=true");
   } else {
-    require(config.attention != AttentionKind::latent, std::string("attention=") + name_of(config.attention));
+    require(can_export, "attention=" + attention.kind);
     require(config.positions == PositionKind::rotary, std::string("positions=") + name_of(config.positions));
-    require(config.rotations.width == 0 || config.rotations.width == attention.key_width,
-            "rotary_components=" + number(config.rotations.width));
+    require(config.attention.rotations.width == 0 || config.attention.rotations.width == attention.key_width,
+            "rotary_components=" + number(config.attention.rotations.width));
     require(config.gated, "gated=false");
   }
   if (!problems.empty()) {

@@ -82,9 +82,9 @@ std::vector<ForeignParameter> gpt2_parameters(const DecoderOnlyConfig& config) {
 std::vector<ForeignParameter> llama_parameters(const DecoderOnlyConfig& config, const LlamaNames& names,
                                                bool interleaved_there) {
   const AttentionConfig attention = config.attention_config().resolved();
-  const Index C = config.width, F = config.hidden_width(), H = config.heads, G = attention.key_heads(),
+  const Index C = config.width, F = config.hidden_width(), H = attention.heads, G = attention.key_heads(),
               D = attention.key_width;
-  const bool reorders = !interleaved_there && config.rotations.layout == RotaryLayout::interleaved;
+  const bool reorders = !interleaved_there && attention.rotations.layout == RotaryLayout::interleaved;
   List list;
   list.parameter("embedding.weight", {{names.embedding + std::string(".weight"), {config.vocabulary, C}}});
   for (Index i = 0; i < config.layers; ++i) {
@@ -95,8 +95,8 @@ std::vector<ForeignParameter> llama_parameters(const DecoderOnlyConfig& config, 
                 {{theirs + names.query, {H * D, C}, false, reorders ? H : 0},
                  {theirs + names.key, {G * D, C}, false, reorders ? G : 0},
                  {theirs + names.value, {G * D, C}}},
-                config.attention_bias);
-    list.linear(ours + "attention.output", {{theirs + names.output, {C, H * D}}}, config.attention_bias);
+                attention.bias);
+    list.linear(ours + "attention.output", {{theirs + names.output, {C, H * D}}}, attention.bias);
     list.norm(ours + "feed_forward_norm", theirs + names.feed_forward_norm, C, false);
     list.linear(ours + "feed_forward.up", {{theirs + names.gate, {F, C}}, {theirs + names.up, {F, C}}},
                 config.feed_forward_bias);

@@ -55,16 +55,16 @@ DecoderOnlyConfig meta_llama_config(const SafetensorsFolder& files, const MetaLl
   while (files.contains(layer(config.layers, "attention_norm.weight"))) ++config.layers;
   const Index queries = matrix_size(files, layer(0, "attention.wq.weight"), 0),
               keys = matrix_size(files, layer(0, "attention.wk.weight"), 0);
-  config.heads = settings.heads;
-  config.head_width = queries / settings.heads;
-  if (queries % settings.heads != 0 || keys % config.head_width != 0) {
+  config.attention.heads = settings.heads;
+  config.attention.key_width = queries / settings.heads;
+  if (queries % settings.heads != 0 || keys % config.attention.key_width != 0) {
     fail("queries of " + std::to_string(queries) + " and keys of " + std::to_string(keys) +
          " components do not divide into " + std::to_string(settings.heads) + " heads");
   }
-  const Index groups = keys / config.head_width;
-  if (groups != config.heads) {
-    config.attention = AttentionKind::grouped_query;
-    config.groups = groups;
+  const Index groups = keys / config.attention.key_width;
+  if (groups != config.attention.heads) {
+    config.attention.kind = "gqa";
+    config.attention.groups = groups;
   }
   config.feed_forward = matrix_size(files, layer(0, "feed_forward.w1.weight"), 0);
   config.gated = true;
@@ -72,9 +72,9 @@ DecoderOnlyConfig meta_llama_config(const SafetensorsFolder& files, const MetaLl
   config.norm = NormKind::rms;
   config.epsilon = settings.epsilon;
   config.positions = PositionKind::rotary;
-  config.rotations = settings.rotations;
-  config.rotations.layout = RotaryLayout::interleaved;
-  config.attention_bias = config.feed_forward_bias = false;
+  config.attention.rotations = settings.rotations;
+  config.attention.rotations.layout = RotaryLayout::interleaved;
+  config.attention.bias = config.feed_forward_bias = false;
   config.tie_head = !files.contains("output.weight");
   try {
     config.check();
@@ -103,9 +103,8 @@ DecoderOnlyConfig meta_llama_config(const SafetensorsFolder& files, const std::s
   };
   require("dim", fields.size("dim"), config.width);
   require("n_layers", fields.size("n_layers"), config.layers);
-  const Index groups = config.groups > 0 ? config.groups : config.heads;
-  require("n_kv_heads", fields.size("n_kv_heads", config.heads), groups);
-  require("head_dim", fields.size("head_dim", config.head_width), config.head_width);
+  require("n_kv_heads", fields.size("n_kv_heads", config.attention.heads), config.attention.key_heads());
+  require("head_dim", fields.size("head_dim", config.attention.key_width), config.attention.key_width);
   require("hidden_dim", fields.size("hidden_dim", config.feed_forward), config.feed_forward);
   require("vocab_size", fields.size("vocab_size", config.vocabulary), config.vocabulary);
   fields.demand("sliding_window", nullptr);

@@ -11,7 +11,7 @@ namespace {
 
 /// Positions that the model has for outputs; 0 for as many as come.
 Index position_limit(const EncoderDecoderConfig& model) {
-  return model.positions == PositionKind::rotary ? model.layer.rotations.max_positions : 0;
+  return model.positions == PositionKind::rotary ? model.layer.attention.rotations.max_positions : 0;
 }
 
 void check_sources(const char* op, const EncoderDecoder& model, const std::vector<TokenIds>& sources) {

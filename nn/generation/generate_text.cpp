@@ -31,8 +31,9 @@ void check(const DecoderOnlyConfig& model, const TokenIds& prompt, const TextGen
                      std::to_string(prompt.size()) + " and max_tokens=" + std::to_string(config.max_tokens) +
                      "; try fewer");
   };
-  if (is_rotary || model.attention == AttentionKind::latent)
-    require(model.rotations.max_positions, "the model's rotary positions are for");
+  const AttentionConfig attention = model.attention_config().resolved();
+  if (is_rotary || attention.rotary_width > 0)
+    require(attention.rotations.max_positions, "the model's rotary positions are for");
   if (config.cache) require(config.cache->capacity, "the cache has room for");
 }
 

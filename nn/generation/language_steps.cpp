@@ -8,7 +8,7 @@ LanguageSteps::LanguageSteps(const DecoderOnly& model, const std::optional<Cache
     : CachedSteps(model, model.device(),
                   {model.config().vocabulary,
                    model.config().positions == PositionKind::rotary ? 0 : model.config().context,
-                   model.config().rotations.max_positions},
+                   model.config().attention.rotations.max_positions},
                   graphs),
       model_(model) {
   if (cache) caches_.emplace(model.start(*cache));

@@ -10,7 +10,7 @@ TranslationSteps::TranslationSteps(const EncoderDecoder& model, const Tensor& me
     : CachedSteps(model, model.device(),
                   {model.config().target_vocabulary,
                    model.config().positions == PositionKind::rotary ? 0 : model.config().max_length,
-                   model.config().layer.rotations.max_positions},
+                   model.config().layer.attention.rotations.max_positions},
                   graphs),
       model_(model) {
   rows_.resize(static_cast<std::size_t>(memory.size(0)));

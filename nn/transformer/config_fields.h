@@ -25,7 +25,6 @@ inline const char* name_of(RotaryLayout layout) {
 
 inline void parse(const std::string& name, Unary& kind) { kind = activation_named(name); }
 inline void parse(const std::string& name, PositionKind& kind) { kind = position_kind(name); }
-inline void parse(const std::string& name, AttentionKind& kind) { kind = attention_kind(name); }
 inline void parse(const std::string& name, NormKind& kind) { kind = norm_kind(name); }
 inline void parse(const std::string& name, RotaryLayout& layout) {
   for (const RotaryLayout known : {RotaryLayout::interleaved, RotaryLayout::half_split}) {
@@ -67,6 +66,9 @@ void read(const Json& json, const char* name, Field& field) {
   if constexpr (std::is_enum_v<Field>) {
     require(value.is_string(), "a string");
     parse(value.get<std::string>(), field);
+  } else if constexpr (std::is_same_v<Field, std::string>) {
+    require(value.is_string(), "a string");
+    field = value.get<std::string>();
   } else if constexpr (std::is_same_v<Field, bool>) {
     require(value.is_boolean(), "true or false");
     field = value.get<bool>();

@@ -1,3 +1,4 @@
+#include <tapeformer/nn/attention/attention_kind.h>
 #include <tapeformer/nn/transformer/config_fields.h>
 #include <tapeformer/nn/transformer/decoder_only_config.h>
 
@@ -14,20 +15,20 @@ void for_each_field(Config& c, const F& f) {
   f("context", c.context);
   f("layers", c.layers);
   f("width", c.width);
-  f("attention", c.attention);
-  f("heads", c.heads);
-  f("groups", c.groups);
-  f("head_width", c.head_width);
-  f("latent_width", c.latent_width);
-  f("query_latent_width", c.query_latent_width);
-  f("rotary_width", c.rotary_width);
-  f("attention_bias", c.attention_bias);
-  f("attention_dropout", c.attention_dropout);
+  f("attention", c.attention.kind);
+  f("heads", c.attention.heads);
+  f("groups", c.attention.groups);
+  f("head_width", c.attention.key_width);
+  f("latent_width", c.attention.latent_width);
+  f("query_latent_width", c.attention.query_latent_width);
+  f("rotary_width", c.attention.rotary_width);
+  f("attention_bias", c.attention.bias);
+  f("attention_dropout", c.attention.dropout);
   f("norm", c.norm);
   f("epsilon", c.epsilon);
   f("norm_bias", c.norm_bias);
   f("positions", c.positions);
-  for_each_rotary_field(c.rotations, f);
+  for_each_rotary_field(c.attention.rotations, f);
   f("feed_forward", c.feed_forward);
   f("activation", c.activation);
   f("gated", c.gated);
@@ -47,20 +48,10 @@ Index DecoderOnlyConfig::hidden_width() const {
 }
 
 AttentionConfig DecoderOnlyConfig::attention_config() const {
-  AttentionConfig config;
-  config.kind = attention;
+  AttentionConfig config = attention;
   config.width = width;
-  config.heads = heads;
-  config.groups = groups;
-  config.key_width = head_width;
-  config.value_width = head_width;
-  config.latent_width = latent_width;
-  config.query_latent_width = query_latent_width;
-  config.rotary_width = rotary_width;
-  config.dropout = attention_dropout;
-  config.bias = attention_bias;
+  config.value_width = attention.key_width;
   config.rotary = positions == PositionKind::rotary;
-  config.rotations = rotations;
   return config;
 }
 
@@ -71,20 +62,23 @@ void DecoderOnlyConfig::check() const {
   const auto sizes = [&] {
     return "vocabulary=" + std::to_string(vocabulary) + ", context=" + std::to_string(context) +
            ", layers=" + std::to_string(layers) + ", width=" + std::to_string(width) +
-           ", heads=" + std::to_string(heads);
+           ", heads=" + std::to_string(attention.heads);
   };
-  require(vocabulary > 0 && context > 0 && layers > 0 && width > 0 && heads > 0,
+  require(vocabulary > 0 && context > 0 && layers > 0 && width > 0 && attention.heads > 0,
           "sizes must be positive; got " + sizes());
-  require(attention != AttentionKind::additive, "attention must be mha, gqa, mqa or mla; got additive");
-  require(attention == AttentionKind::latent || head_width > 0 || width % heads == 0,
-          "width must be divisible by heads; got " + sizes() + "; try a width that is a multiple of " +
-              std::to_string(heads) + ", or a head_width");
+  require(attention_kind(attention.kind).can & kCanModelLanguage,
+          "attention must be one of " +
+              kind_names([](const AttentionKind& kind) { return kind.can & kCanModelLanguage; }) + "; got " +
+              attention.kind);
+  check_embedded(
+      "decoder_only", attention,
+      {"groups", "key_width", "latent_width", "query_latent_width", "rotary_width", "bias", "dropout"});
   attention_config().check();
   require(feed_forward >= 0, "feed_forward must not be negative; got " + std::to_string(feed_forward));
   require(epsilon > 0 && std::isfinite(epsilon), "epsilon must be positive; got " + std::to_string(epsilon));
   for (const auto& [name, dropout] :
        {std::pair("embedding_dropout", embedding_dropout), std::pair("residual_dropout", residual_dropout),
-        std::pair("attention_dropout", attention_dropout)}) {
+        std::pair("attention_dropout", attention.dropout)}) {
     require(dropout >= 0 && dropout < 1,
             std::string(name) + " must be in [0, 1); got " + std::to_string(dropout));
   }

@@ -17,22 +17,13 @@ struct DecoderOnlyConfig {
   Index layers = 4;   ///< L
   Index width = 128;  ///< C
 
-  AttentionKind attention = AttentionKind::multi_head;  ///< any but additive
-  Index heads = 4;                                      ///< H
-  Index groups = 0;                                     ///< G of gqa; 0 for heads / 2
-  Index head_width = 0;          ///< D, of queries, keys and values; 0 for width / heads
-  Index latent_width = 0;        ///< of mla's compressed keys and values; 0 for width / 2
-  Index query_latent_width = 0;  ///< of mla's compressed queries; 0 for queries straight from the input
-  Index rotary_width = 0;        ///< of mla's rotary keys; 0 for its default
-  bool attention_bias = true;    ///< of all four projections; mla has none
-  double attention_dropout = 0;  ///< on the attention weights
+  AttentionConfig attention{"mha", 4};  ///< of the width above; values are as wide as keys
 
   NormKind norm = NormKind::layer;  ///< before each sublayer and before the head
   double epsilon = 1e-5;
   bool norm_bias = true;  ///< layer norm's
 
-  PositionKind positions = PositionKind::learned;
-  RotaryConfig rotations;  ///< how, where queries and keys are turned
+  PositionKind positions = PositionKind::learned;  ///< rotary ones turn queries and keys
 
   Index feed_forward = 0;  ///< F; 0 for 4 C, gated 8 C / 3 rounded up to a multiple of 32
   Unary activation = Unary::gelu_tanh;
@@ -46,6 +37,7 @@ struct DecoderOnlyConfig {
 
   /// F, with 0 replaced by what it stands for.
   Index hidden_width() const;
+  /// `attention` with what the model decides.
   AttentionConfig attention_config() const;
   /// Throws: Error naming the fields that do not fit.
   void check() const;

@@ -1,3 +1,4 @@
+#include <tapeformer/nn/attention/attention_kind.h>
 #include <tapeformer/nn/transformer/decoder_only_layer.h>
 
 namespace tapeformer {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <tapeformer/nn/attention/attention.h>
 #include <tapeformer/nn/transformer/decoder_only_config.h>
 #include <tapeformer/nn/transformer/residual.h>
 

@@ -8,7 +8,7 @@ namespace {
 template <class Layer>
 std::vector<Layer> stack(const EncoderConfig& config, Generator& random) {
   TransformerLayerConfig layer = config.layer;
-  layer.rotary = layer.rotary || config.positions == PositionKind::rotary;
+  layer.attention.rotary = layer.attention.rotary || config.positions == PositionKind::rotary;
   std::vector<Layer> layers;
   for (Index i = 0; i < config.layers; ++i) layers.emplace_back(layer, random);
   return layers;
@@ -128,13 +128,8 @@ void EncoderDecoderConfig::check() const {
   const auto require = [](bool holds, const std::string& rule) {
     if (!holds) throw Error("[encoder_decoder] " + rule);
   };
-  require(layer.width > 0 && layer.heads > 0,
-          "width and heads must be positive; got width=" + std::to_string(layer.width) +
-              ", heads=" + std::to_string(layer.heads));
-  require((layer.key_width > 0 && layer.value_width > 0) || layer.width % layer.heads == 0,
-          "width must be divisible by heads; got width=" + std::to_string(layer.width) +
-              ", heads=" + std::to_string(layer.heads) + "; try a width that is a multiple of " +
-              std::to_string(layer.heads));
+  check_embedded("encoder_decoder", layer.attention,
+                 {"groups", "key_width", "value_width", "latent_width", "rotary_width", "rotary", "packed"});
   AttentionConfig attention = layer.attention_config(false);
   attention.rotary = attention.rotary || positions == PositionKind::rotary;
   attention.check();

@@ -15,9 +15,9 @@ void for_each_field(Config& c, const F& f) {
   f("encoder_layers", c.encoder_layers);
   f("decoder_layers", c.decoder_layers);
   f("width", c.layer.width);
-  f("heads", c.layer.heads);
-  f("key_width", c.layer.key_width);
-  f("value_width", c.layer.value_width);
+  f("heads", c.layer.attention.heads);
+  f("key_width", c.layer.attention.key_width);
+  f("value_width", c.layer.attention.value_width);
   f("feed_forward", c.layer.feed_forward);
   f("activation", c.layer.activation);
   f("dropout", c.layer.dropout);
@@ -32,13 +32,13 @@ void for_each_field(Config& c, const F& f) {
 /// And for those that files written before there were other kinds of attention leave out.
 template <class Config, class F>
 void for_each_later_field(Config& c, const F& f) {
-  f("attention", c.layer.attention);
-  f("groups", c.layer.groups);
-  f("latent_width", c.layer.latent_width);
-  f("rotary_width", c.layer.rotary_width);
-  f("packed", c.layer.packed);
-  f("rotary", c.layer.rotary);
-  for_each_rotary_field(c.layer.rotations, f);
+  f("attention", c.layer.attention.kind);
+  f("groups", c.layer.attention.groups);
+  f("latent_width", c.layer.attention.latent_width);
+  f("rotary_width", c.layer.attention.rotary_width);
+  f("packed", c.layer.attention.packed);
+  f("rotary", c.layer.attention.rotary);
+  for_each_rotary_field(c.layer.attention.rotations, f);
 }
 
 }  // namespace
@@ -55,7 +55,7 @@ std::string EncoderDecoderConfig::to_json() const {
 EncoderDecoderConfig EncoderDecoderConfig::from_json(const std::string& text) {
   return from_text(text, "encoder_decoder", [](const Json& json) {
     EncoderDecoderConfig config;
-    config.layer.packed = false;  // as models were before they said so
+    config.layer.attention.packed = false;  // as models were before they said so
     for_each_field(config, [&](const char* name, auto& field) { read(json, name, field); });
     for_each_later_field(config, [&](const char* name, auto& field) {
       if (json.contains(name)) read(json, name, field);

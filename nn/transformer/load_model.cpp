@@ -1,4 +1,6 @@
 #include <tapeformer/autograd/number_of.h>
+#include <tapeformer/nn/attention/attention_kind.h>
+#include <tapeformer/nn/attention/heads.h>
 #include <tapeformer/nn/transformer/load_model.h>
 
 namespace tapeformer {
@@ -7,24 +9,9 @@ namespace {
 constexpr double kProportion = 4;           // a model this many times larger than its file passes
 constexpr double kMostSinusoids = 1 << 27;  // a GiB
 
-double matrices_of(const AttentionConfig& attention) {
-  if (attention.kind == AttentionKind::latent) {
-    const LatentConfig config = latent_config(attention).resolved();
-    const auto C = static_cast<double>(config.width), M = static_cast<double>(config.memory_width),
-               H = static_cast<double>(config.heads), D = static_cast<double>(config.key_width),
-               E = static_cast<double>(config.value_width), R = static_cast<double>(config.rotary_width),
-               L = static_cast<double>(config.latent_width), O = static_cast<double>(config.output_width),
-               Q = static_cast<double>(config.query_latent_width);
-    const double inputs = Q > 0 ? Q : C;
-    return C * Q + inputs * H * (D + R) + M * L + C * R + L * H * (D + E) + H * E * O;
-  }
-  const AttentionConfig config = attention.resolved();
-  const auto C = static_cast<double>(config.width), M = static_cast<double>(config.memory_width),
-             H = static_cast<double>(config.heads), G = static_cast<double>(config.key_heads()),
-             D = static_cast<double>(config.key_width), E = static_cast<double>(config.value_width),
-             O = static_cast<double>(config.output_width);
-  const double scores = config.kind == AttentionKind::additive ? H * D : 0;
-  return C * H * D + M * G * (D + E) + H * E * O + scores;
+double parameters_of(const AttentionConfig& attention) {
+  if (!attention_kind(attention.kind).cost) return 0;
+  return static_cast<double>(attention_cost(attention, {}).parameters);
 }
 
 double product(Index a, Index b) { return static_cast<double>(a) * static_cast<double>(b); }
@@ -37,8 +24,9 @@ LeastSize least_size(const DecoderOnlyConfig& config) {
                feed_forward = product(config.width, config.hidden_width()) * (config.gated ? 3 : 2);
   LeastSize size;
   size.layers = config.layers;
-  size.weights = embedding * (config.tie_head ? 1 : 2) +
-                 (matrices_of(config.attention_config()) + feed_forward) * static_cast<double>(config.layers);
+  size.weights =
+      embedding * (config.tie_head ? 1 : 2) +
+      (parameters_of(config.attention_config()) + feed_forward) * static_cast<double>(config.layers);
   if (config.positions == PositionKind::learned) size.weights += positions;
   if (config.positions == PositionKind::sinusoidal) size.sinusoids = positions;
   return size;
@@ -50,8 +38,8 @@ LeastSize least_size(const EncoderDecoderConfig& config) {
                target = product(config.target_vocabulary, layer.width),
                positions = 2 * product(config.max_length, layer.width),
                feed_forward = 2 * product(layer.width, or_else(layer.feed_forward, 4 * layer.width)),
-               self = matrices_of(layer.attention_config(false)) + feed_forward,
-               cross = matrices_of(layer.attention_config(true));
+               self = parameters_of(layer.attention_config(false)) + feed_forward,
+               cross = parameters_of(layer.attention_config(true));
   LeastSize size;
   size.layers = config.encoder_layers + config.decoder_layers;
   size.weights = source + (config.tie_embeddings ? 0 : target) + (config.tie_target_head ? 0 : target) +

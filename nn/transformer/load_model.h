@@ -14,7 +14,7 @@
 // Loads models from run folders, whose files may be damaged; to be included by sources only.
 namespace tapeformer {
 
-/// A lower bound of a model's size that counts its matrices only. In double, because the sizes in a damaged
+/// A lower bound of a model's size, without norms and feed-forward biases. In double, because the sizes in a damaged
 /// configuration may have products beyond any integer.
 struct LeastSize {
   double weights = 0;

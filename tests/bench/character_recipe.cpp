@@ -103,9 +103,9 @@ DecoderOnlyConfig recipe_model(Index vocabulary) {
   DecoderOnlyConfig config;
   config.vocabulary = vocabulary;
   config.context = kContext;
-  config.layers = 4, config.heads = 4, config.width = 128;
+  config.layers = 4, config.attention.heads = 4, config.width = 128;
   config.activation = Unary::gelu;
-  config.attention_bias = config.norm_bias = config.feed_forward_bias = false;
+  config.attention.bias = config.norm_bias = config.feed_forward_bias = false;
   return config;
 }
 

@@ -100,15 +100,17 @@ Index graph_nodes(CachedSteps& steps, Index rows) {
 /// nanoGPT's two shapes; texts begin with one token and stay within the context.
 DecoderOnlyConfig language_config(const Workload& w) {
   DecoderOnlyConfig config;
-  config.attention = attention_kind(w.attention);
+  config.attention.kind = w.attention;
   if (w.language == "character") {
-    config.vocabulary = 65, config.context = 64, config.layers = 4, config.heads = 4, config.width = 128;
-    config.attention_bias = config.norm_bias = config.feed_forward_bias = false;
+    config.vocabulary = 65, config.context = 64, config.layers = 4, config.attention.heads = 4,
+    config.width = 128;
+    config.attention.bias = config.norm_bias = config.feed_forward_bias = false;
   } else if (w.language == "gpt2-124m") {
-    config.vocabulary = 50257, config.context = 1024, config.layers = 12, config.heads = 12;
+    config.vocabulary = 50257, config.context = 1024, config.layers = 12, config.attention.heads = 12;
     config.width = 768;
   } else if (w.language == "tiny") {
-    config.vocabulary = 11, config.context = 12, config.layers = 1, config.heads = 2, config.width = 16;
+    config.vocabulary = 11, config.context = 12, config.layers = 1, config.attention.heads = 2,
+    config.width = 16;
   } else {
     throw Error("--language is character, gpt2-124m or tiny; got " + w.language);
   }
@@ -162,8 +164,9 @@ int time_language_model(const Workload& w) {
 
 int time_translation_model(const Workload& w) {
   EncoderDecoderConfig config;
-  config.layer.attention = attention_kind(w.attention);
-  config.layer.width = w.width, config.layer.heads = w.heads, config.layer.feed_forward = w.feed_forward;
+  config.layer.attention.kind = w.attention;
+  config.layer.width = w.width, config.layer.attention.heads = w.heads,
+  config.layer.feed_forward = w.feed_forward;
   config.encoder_layers = config.decoder_layers = w.layers;
   config.source_vocabulary = config.target_vocabulary = w.vocabulary;
   config.max_length = std::max(w.source, w.tokens) + 1;

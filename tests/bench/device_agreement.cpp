@@ -131,7 +131,7 @@ class TranslationPupil : public Pupil {
     config.source_vocabulary = config.target_vocabulary = kVocabulary;
     config.encoder_layers = config.decoder_layers = tiny ? 1 : 2;
     config.layer.width = tiny ? 16 : 64;
-    config.layer.heads = 4;
+    config.layer.attention.heads = 4;
     return config;
   }
 

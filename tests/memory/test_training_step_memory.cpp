@@ -74,7 +74,7 @@ int main(int count, char** arguments) {
   Generator random(1);
   EncoderDecoderConfig config;
   config.source_vocabulary = 211, config.target_vocabulary = 2011;
-  config.layer.width = 256, config.layer.heads = 4, config.layer.feed_forward = 512;
+  config.layer.width = 256, config.layer.attention.heads = 4, config.layer.feed_forward = 512;
   config.layer.dropout = 0.1;
   config.encoder_layers = config.decoder_layers = 2;
   EncoderDecoder model(config, random);

@@ -25,9 +25,9 @@ void randomise(Module& module, std::uint64_t seed) {
 TransformerLayerConfig small_layer_config(bool norm_first, double dropout) {
   TransformerLayerConfig config;
   config.width = 6;
-  config.heads = 3;
-  config.key_width = 4;
-  config.value_width = 5;
+  config.attention.heads = 3;
+  config.attention.key_width = 4;
+  config.attention.value_width = 5;
   config.feed_forward = 7;
   config.activation = Unary::gelu;
   config.dropout = dropout;

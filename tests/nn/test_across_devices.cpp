@@ -71,7 +71,7 @@ std::vector<double> language_losses(const LanguageKind& kind, const Place& place
                                     int steps = kSteps) {
   DecoderOnlyConfig config = language_config(kind, 9);
   config.layers = 1;
-  config.attention_dropout = config.embedding_dropout = config.residual_dropout = dropout;
+  config.attention.dropout = config.embedding_dropout = config.residual_dropout = dropout;
   Generator random(1);
   DecoderOnly model(config, random);
   move(model, place);

@@ -26,7 +26,8 @@ bool has_gpu() {
 TEST_SUITE("nn/cuda_graph_cache") {
   TEST_CASE("on the CPU, and for a model without parameters, the body runs each time") {
     DecoderOnlyConfig config;
-    config.vocabulary = 11, config.context = 8, config.layers = 1, config.heads = 1, config.width = 4;
+    config.vocabulary = 11, config.context = 8, config.layers = 1, config.attention.heads = 1,
+    config.width = 4;
     config.feed_forward = 4;
     Generator random(1);
     DecoderOnly model(config, random);

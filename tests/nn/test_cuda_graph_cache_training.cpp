@@ -35,9 +35,9 @@ Tensor ids(const Shape& shape, Generator& random, Index below = kVocabulary) {
 
 DecoderOnly language_model() {
   DecoderOnlyConfig config;
-  config.vocabulary = kVocabulary, config.context = 8, config.layers = 2, config.heads = 2;
+  config.vocabulary = kVocabulary, config.context = 8, config.layers = 2, config.attention.heads = 2;
   config.width = 32, config.feed_forward = 32;  // heads of 16, as tensor cores take them
-  config.embedding_dropout = config.attention_dropout = config.residual_dropout = 0.25;
+  config.embedding_dropout = config.attention.dropout = config.residual_dropout = 0.25;
   Generator random(5);
   DecoderOnly model(config, random);
   model.to(DType::f32);

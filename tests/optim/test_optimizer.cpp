@@ -3,7 +3,7 @@
 #include <tapeformer/autograd/ops/elementwise.h>
 #include <tapeformer/autograd/ops/reduce.h>
 #include <tapeformer/autograd/tape.h>
-#include <tapeformer/nn/attention/grouped_query.h>
+#include <tapeformer/nn/attention/multi_head.h>
 #include <tapeformer/nn/linear.h>
 #include <tapeformer/optim/adamw.h>
 #include <tapeformer/optim/clip.h>
@@ -185,9 +185,9 @@ TEST_SUITE("optim/optimizer") {
     other.names_second = true, other.names_factor = false;
     Sgd its(other.parameters());
     CHECK(message_of<TapeError>([&] { other.backward(); }) == rule + "f32[2] (read by multiply)" + remedy);
-    GroupedQueryConfig config;
+    AttentionConfig config;
     config.width = 4;
-    GroupedQueryAttention attention(config, random);  // whose constructor names nothing itself
+    MultiHeadAttention attention(config, random);  // whose constructor names nothing itself
     Linear layer({3, 4, true, {}}, random);
     Sgd of_layer(layer.parameters());
     const auto pass = [&] {

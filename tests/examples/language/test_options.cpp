@@ -67,13 +67,13 @@ TEST_SUITE("examples/language/options") {
       CHECK(o.training.clip == 1.0);
       const DecoderOnlyConfig config = o.model_config(65);
       CHECK(config.activation == Unary::gelu);
-      CHECK_FALSE(config.attention_bias);
+      CHECK_FALSE(config.attention.bias);
       CHECK_FALSE(config.norm_bias);
       CHECK_FALSE(config.feed_forward_bias);
       CHECK(config.tie_head);
       CHECK(config.embedding_dropout == o.dropout);
       CHECK(config.residual_dropout == o.dropout);
-      CHECK(config.attention_dropout == o.dropout);
+      CHECK(config.attention.dropout == o.dropout);
     }
     CHECK(cpu.context == 64);
     CHECK(cpu.batch == 12);
@@ -93,7 +93,7 @@ TEST_SUITE("examples/language/options") {
     }
     const DecoderOnlyConfig gpt2 = LanguageOptions("gpt2-124m").model_config(50257);
     CHECK(gpt2.activation == Unary::gelu_tanh);
-    CHECK(gpt2.attention_bias);
+    CHECK(gpt2.attention.bias);
     CHECK(gpt2.context == 1024);
     CHECK(LanguageOptions("gpt2-124m").head_loss().fused);
     const DecoderOnlyConfig llama = LanguageOptions("stories-260k").model_config(512);
@@ -132,7 +132,7 @@ TEST_SUITE("examples/language/options") {
     CHECK(parsed({"--attention", "mla", "--latent-width", "24", "--rotary-width", "4", "--query-latent-width",
                   "12", "--positions", "rotary"})
               .model_config(65)
-              .latent_width == 24);
+              .attention.latent_width == 24);
     CHECK(refusal({"--preset", "stories-260k", "--attention", "mha", "--groups", "4"}) ==
           "--groups needs --attention gqa");
   }
@@ -170,7 +170,8 @@ TEST_SUITE("examples/language/options") {
     CHECK(refusal({"--latent-width", "8"}) == "--latent-width needs --attention mla");
     CHECK(refusal({"--rotary-width", "8", "--attention", "mqa"}) == "--rotary-width needs --attention mla");
     CHECK(refusal({"--width", "30"}).find("width must be divisible by heads") != std::string::npos);
-    CHECK(refusal({"--attention", "additive"}).find("must be mha, gqa, mqa or mla") != std::string::npos);
+    CHECK(refusal({"--attention", "additive"}).find("must be one of mha, gqa, mqa, mla") !=
+          std::string::npos);
     CHECK(refusal({"--tokenizer", "word"}) ==
           "--tokenizer must be character, byte, bpe or sentencepiece; got word");
     CHECK(refusal({"--tokenizer", "bpe", "--vocabulary", "256"}).find("--vocabulary must be at least 257") ==

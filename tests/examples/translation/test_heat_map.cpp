@@ -12,8 +12,8 @@ namespace {
 
 EncoderDecoder model_of(const char* attention, Index vocabulary) {
   EncoderDecoderConfig config;
-  config.layer.attention = attention_kind(attention);
-  config.layer.width = 16, config.layer.heads = 4;
+  config.layer.attention.kind = attention;
+  config.layer.width = 16, config.layer.attention.heads = 4;
   config.source_vocabulary = config.target_vocabulary = vocabulary;
   config.encoder_layers = 1, config.decoder_layers = 2;
   config.max_length = 12;

@@ -28,18 +28,18 @@ TEST_SUITE("examples/translation/options") {
     for (const char* kind : {"mha", "gqa", "mqa", "mla", "additive"}) {
       const TranslationOptions options = parsed({"--attention", kind});
       CHECK_NOTHROW(options.check());
-      CHECK(name_of(options.model_config(10, 10).layer.attention) == std::string(kind));
+      CHECK(options.model_config(10, 10).layer.attention.kind == kind);
     }
     const auto grouped =
         parsed({"--attention", "gqa", "--heads", "8", "--groups", "2", "--positions", "rotary"});
     CHECK_NOTHROW(grouped.check());
-    CHECK(grouped.model_config(10, 10).layer.groups == 2);
+    CHECK(grouped.model_config(10, 10).layer.attention.groups == 2);
     CHECK(grouped.model_config(10, 10).positions == PositionKind::rotary);
     const auto latent = parsed({"--attention", "mla", "--latent-width", "48", "--positions", "rotary"});
     CHECK_NOTHROW(latent.check());
-    CHECK(latent.model_config(10, 10).layer.latent_width == 48);
-    CHECK(parsed({}).model_config(10, 10).layer.attention == AttentionKind::multi_head);
-    CHECK(parsed({}).model_config(10, 10).layer.packed);
+    CHECK(latent.model_config(10, 10).layer.attention.latent_width == 48);
+    CHECK(parsed({}).model_config(10, 10).layer.attention.kind == "mha");
+    CHECK(parsed({}).model_config(10, 10).layer.attention.packed);
   }
 
   TEST_CASE("what makes no sense together is refused by the options' names") {

@@ -17,15 +17,17 @@ constexpr LatentVariant kLatentVariants[] = {{"direct", 0, 2, false},
                                              {"low-rank queries normed", 5, 4, true},
                                              {"no rotary part", 5, 0, true}};
 
-inline LatentConfig config_of(const LatentVariant& variant, LatentForm form = LatentForm::automatic) {
-  LatentConfig config;
+inline AttentionConfig config_of(const LatentVariant& variant, LatentForm form = LatentForm::automatic) {
+  AttentionConfig config;
   config.width = 8, config.heads = 3, config.key_width = 4, config.value_width = 5, config.latent_width = 6;
   config.query_latent_width = variant.query_latent_width, config.rotary_width = variant.rotary_width;
+  config.kind = "mla";
   config.norm = variant.norm, config.form = form;
+  config.cross = variant.rotary_width == 0;
   return config;
 }
 
-inline LatentAttention attention_of(const LatentConfig& config) {
+inline LatentAttention attention_of(const AttentionConfig& config) {
   return random_module<LatentAttention>(config);
 }
 

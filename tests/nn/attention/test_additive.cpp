@@ -15,7 +15,14 @@ using namespace tapeformer;
 
 namespace {
 
-const AdditiveConfig kWide{6, 3, 4, 0, 5, 7, 0, true};  // width, heads, memory width, output's, D, E
+AttentionConfig sized(Index width, Index memory_width, Index hidden_width, Index value_width) {
+  AttentionConfig config;
+  config.width = width, config.heads = 3, config.memory_width = memory_width;
+  config.key_width = hidden_width, config.value_width = value_width;
+  return config;
+}
+
+const AttentionConfig kWide = sized(6, 4, 5, 7);
 
 /// The layer in plain loops. `may_attend(b, t, s)`.
 template <class MayAttend>
@@ -75,7 +82,7 @@ TEST_SUITE("nn/attention/additive") {
               cross(query, memory, padding),
               layer_oracle(cross, 3, query, memory, [](Index b, Index, Index) { return b == 1; })) < 1e-13);
 
-    AdditiveConfig config;
+    AttentionConfig config;
     config.width = 6, config.heads = 3, config.bias = false;
     auto self = random_module<AdditiveAttention>(config);
     AttentionContext causal;
@@ -87,8 +94,8 @@ TEST_SUITE("nn/attention/additive") {
   }
 
   TEST_CASE("gradients of both orders agree with differences: self, causal, cross, padded, dropout") {
-    AdditiveConfig config;
-    config.width = 6, config.heads = 3, config.hidden_width = 4;
+    AttentionConfig config;
+    config.width = 6, config.heads = 3, config.key_width = 4;
     auto self = random_module<AdditiveAttention>(config);
     const Tensor x = random_values({2, 4, 6}, 3), memory = random_values({2, 5, 4}, 4);
     AttentionContext masks = padded({2, 4}, 4);
@@ -112,8 +119,7 @@ TEST_SUITE("nn/attention/additive") {
 
   TEST_CASE("outputs and gradients are those of PyTorch") {
     Generator random(1);
-    AdditiveAttention self({12, 3, 0, 0, 5, 7, 0, true}, random),
-        cross({12, 3, 10, 0, 5, 7, 0, true}, random);
+    AdditiveAttention self(sized(12, 0, 5, 7), random), cross(sized(12, 10, 5, 7), random);
     using In = std::map<std::string, Tensor>;
     for (const char* name : {"layer_self", "layer_causal"}) {
       check_layer_against_golden(
@@ -138,8 +144,8 @@ TEST_SUITE("nn/attention/additive") {
   TEST_CASE(
       "decoding with a cache gives what decoding without gives; a memory in the cache is not read again") {
     const Index T = 40;
-    AdditiveConfig config;
-    config.width = 12, config.heads = 3, config.hidden_width = 5, config.value_width = 2;
+    AttentionConfig config;
+    config.width = 12, config.heads = 3, config.key_width = 5, config.value_width = 2;
     const auto layer = random_module<AdditiveAttention>(config);
     const Tensor x = random_values({2, T, 12}, 3), memory = random_values({2, 7, 12}, 4);
     AttentionContext causal;
@@ -170,7 +176,7 @@ TEST_SUITE("nn/attention/additive") {
   }
 
   TEST_CASE("weights are handed out; evaluation drops nothing") {
-    AdditiveConfig config = kWide;
+    AttentionConfig config = kWide;
     config.dropout = 0.5;
     auto layer = random_module<AdditiveAttention>(config);
     const Tensor query = random_values({2, 5, 6}, 3), memory = random_values({2, 8, 4}, 4);
@@ -190,7 +196,7 @@ TEST_SUITE("nn/attention/additive") {
 
   TEST_CASE("parameters start Xavier uniform, biases zero") {
     Generator random(1);
-    AdditiveConfig config;
+    AttentionConfig config;
     config.width = 64, config.heads = 4;
     AdditiveAttention layer(config, random);
     for (const auto& [path, parameter] : layer.named_parameters()) {
@@ -210,8 +216,8 @@ TEST_SUITE("nn/attention/additive") {
     const SingleThread guard;
     constexpr Index kSymbols = 9, kLength = 5, kBatch = 32, kSteps = 250;
     EncoderDecoderConfig config;
-    config.layer.attention = AttentionKind::additive;
-    config.layer.width = 32, config.layer.heads = 2, config.layer.feed_forward = 64;
+    config.layer.attention.kind = "additive";
+    config.layer.width = 32, config.layer.attention.heads = 2, config.layer.feed_forward = 64;
     config.source_vocabulary = config.target_vocabulary = kSymbols + 1;  // the last one begins a target
     config.encoder_layers = config.decoder_layers = 1;
     config.max_length = kLength;
@@ -245,13 +251,13 @@ TEST_SUITE("nn/attention/additive") {
 
   TEST_CASE("what does not fit is refused by name") {
     Generator random(1);
-    AdditiveConfig config;
+    AttentionConfig config;
     config.width = 10, config.heads = 3;
-    CHECK(
-        message_of<Error>([&] { AdditiveAttention(config, random); }) ==
-        "[additive] width must be divisible by heads; got width=10, heads=3; try a width that is a multiple "
-        "of the heads");
-    config.hidden_width = 2, config.value_width = 4;
+    CHECK(message_of<Error>([&] { AdditiveAttention(config, random); }) ==
+          "[attention] width must be divisible by heads; got attention=additive, width=10, heads=3; try a "
+          "width that is a multiple "
+          "of the heads");
+    config.key_width = 2, config.value_width = 4;
     CHECK(AdditiveAttention(config, random).parameter_count() == 66 + 60 + 132 + 130 + 6);
   }
 }

@@ -1,5 +1,5 @@
 #include <tapeformer/autograd/error.h>
-#include <tapeformer/nn/attention/attention_config.h>
+#include <tapeformer/nn/attention/attention_kind.h>
 #include <tapeformer/nn/attention/concatenated_heads.h>
 #include <tapeformer/nn/attention/latent.h>
 #include <tapeformer/nn/attention/single_head.h>
@@ -12,15 +12,12 @@ using namespace tapeformer;
 
 namespace {
 
-constexpr AttentionKind kKinds[] = {AttentionKind::multi_head, AttentionKind::grouped_query,
-                                    AttentionKind::multi_query, AttentionKind::latent,
-                                    AttentionKind::additive};
 constexpr CacheKind kCaches[] = {CacheKind::contiguous, CacheKind::paged};
 
-AttentionConfig config_of(AttentionKind kind, bool cross = false) {
+AttentionConfig config_of(const AttentionKind& kind, bool cross = false) {
   AttentionConfig config;
-  config.kind = kind, config.width = 16, config.heads = 4;
-  config.cross = cross, config.rotary = kind != AttentionKind::additive && !cross;
+  config.kind = kind.name, config.width = 16, config.heads = 4;
+  config.cross = cross, config.rotary = (kind.can & kCanRotate) && !cross;
   return config;
 }
 
@@ -28,11 +25,11 @@ AttentionConfig config_of(AttentionKind kind, bool cross = false) {
 template <class Check>
 void for_all_kinds(const Check& check) {
   Generator random(1);
-  for (const AttentionKind kind : kKinds) {
-    CAPTURE(std::string(name_of(kind)));
+  for (const AttentionKind& kind : attention_kinds()) {
+    CAPTURE(kind.name);
     const auto layer = make_attention(config_of(kind), random);
     layer->to(DType::f64);
-    check(*layer, name_of(kind));
+    check(*layer, kind.name.c_str());
   }
   CAPTURE("single");
   SingleHeadConfig config;
@@ -134,8 +131,8 @@ TEST_SUITE("nn/attention/all_kinds") {
                         " inputs must be [B, T, C]; got query=f64[4,16]; try "));
     });
     Generator random(1);
-    for (const AttentionKind kind : kKinds) {
-      CAPTURE(std::string(name_of(kind)));
+    for (const AttentionKind& kind : attention_kinds()) {
+      CAPTURE(kind.name);
       const auto cross = make_attention(config_of(kind, true), random);
       cross->to(DType::f64);
       std::string message = message_of<ShapeError>([&] { (*cross)(x, flat); });
@@ -149,8 +146,8 @@ TEST_SUITE("nn/attention/all_kinds") {
 
   TEST_CASE("any kind gives outputs of another width than its input, with gradients of both orders") {
     const Tensor x = random_values({2, 3, 5}, 3), memory = random_values({2, 4, 7}, 4);
-    for (const AttentionKind kind : kKinds) {
-      CAPTURE(std::string(name_of(kind)));
+    for (const AttentionKind& kind : attention_kinds()) {
+      CAPTURE(kind.name);
       for (const bool cross : {false, true}) {
         AttentionConfig config = config_of(kind, cross);
         config.width = 5, config.output_width = 8, config.memory_width = cross ? 7 : 0;
@@ -162,7 +159,7 @@ TEST_SUITE("nn/attention/all_kinds") {
             cross ? NamedTensors{{"x", x}, {"memory", memory}} : NamedTensors{{"x", x}};
         const auto call = [&] { return (*layer)(x, cross ? memory : x); };
         CHECK(call().shape() == Shape{2, 3, 8});
-        check_gradients(std::string(name_of(kind)) + (cross ? " cross" : " self") + " to another width",
+        check_gradients(kind.name + (cross ? " cross" : " self") + " to another width",
                         gradcheck_module(*layer, inputs, call, second_order(12)));
       }
     }
@@ -176,7 +173,8 @@ TEST_SUITE("nn/attention/all_kinds") {
 
   TEST_CASE("latent attention to another width is the same naive, absorbed, and with its products") {
     const Tensor x = random_values({2, 3, 5}, 3);
-    LatentConfig config;
+    AttentionConfig config;
+    config.kind = "mla";
     config.width = 5, config.output_width = 8, config.heads = 4;
     config.form = LatentForm::naive;
     const auto naive = random_module<LatentAttention>(config);
@@ -189,8 +187,8 @@ TEST_SUITE("nn/attention/all_kinds") {
 
   TEST_CASE("cross-attention of any kind has no rotary positions, asked for or not") {
     const Tensor x = random_values({2, 4, 16}, 3), memory = random_values({2, 5, 16}, 4);
-    for (const AttentionKind kind : kKinds) {
-      CAPTURE(std::string(name_of(kind)));
+    for (const AttentionKind& kind : attention_kinds()) {
+      CAPTURE(kind.name);
       AttentionConfig config = config_of(kind, true);
       Generator random(1), same(1);
       const auto plain = make_attention(config, random);

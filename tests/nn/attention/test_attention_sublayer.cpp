@@ -1,6 +1,7 @@
 #include <tapeformer/autograd/ops/elementwise.h>
 #include <tapeformer/autograd/ops/normalization.h>
 #include <tapeformer/nn/attention/attention_config.h>
+#include <tapeformer/nn/attention/attention_kind.h>
 #include <tapeformer/nn/attention/attention_sublayer.h>
 #include <tapeformer/tests/nn/module_case.h>
 #include <tapeformer/tests/reference/gradcheck_table.h>

@@ -24,7 +24,7 @@ ConcatenatedHeadsConfig config_of(bool causal) {
 
 /// Multi-head attention whose projections are the heads' stacked.
 MultiHeadAttention stacked(ConcatenatedHeads& heads, bool packed) {
-  MultiHeadConfig config;
+  AttentionConfig config;
   config.width = 6;
   config.heads = 3;
   config.key_width = 4;

@@ -1,7 +1,8 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/profile.h>
 #include <tapeformer/autograd/tape.h>
-#include <tapeformer/nn/attention/cost.h>
+#include <tapeformer/nn/attention/attention_kind.h>
+#include <tapeformer/nn/attention/latent.h>
 #include <tapeformer/tests/reference/support.h>
 
 #include <doctest/doctest.h>
@@ -60,7 +61,7 @@ void check_equal(const AttentionCost& formula, const AttentionCost& measured) {
 }
 
 void check_config(const AttentionConfig& config, const AttentionCall& call) {
-  CAPTURE(name_of(config.kind));
+  CAPTURE(config.kind);
   CAPTURE(config.width);
   CAPTURE(config.bias);
   CAPTURE(config.rotary);
@@ -74,11 +75,7 @@ void check_config(const AttentionConfig& config, const AttentionCall& call) {
   check_equal(attention_cost(config, call), measured_cost(*layer, config.width, memory_width, call));
 }
 
-constexpr AttentionKind kKinds[] = {AttentionKind::multi_head, AttentionKind::grouped_query,
-                                    AttentionKind::multi_query, AttentionKind::latent,
-                                    AttentionKind::additive};
-
-AttentionConfig config_of(AttentionKind kind, Index width, Index heads) {
+AttentionConfig config_of(const std::string& kind, Index width, Index heads) {
   AttentionConfig config;
   config.kind = kind;
   config.width = width;
@@ -108,7 +105,7 @@ std::vector<AttentionCall> cross_calls() {
 
 TEST_SUITE("nn/attention/cost") {
   TEST_CASE("a cost worked by hand") {
-    AttentionConfig config = config_of(AttentionKind::grouped_query, 6, 4);
+    AttentionConfig config = config_of("gqa", 6, 4);
     config.groups = 2, config.key_width = 3, config.value_width = 5;
     AttentionCall call;
     call.batch = 2, call.queries = 3;
@@ -134,26 +131,27 @@ TEST_SUITE("nn/attention/cost") {
   }
 
   TEST_CASE("every formula says what module, profile, tape and cache measure") {
-    for (const AttentionKind kind : kKinds) {
+    for (const AttentionKind& kind : attention_kinds()) {
+      if (!kind.cost) continue;
       for (const AttentionCall& call : self_calls()) {
-        check_config(config_of(kind, 24, 4), call);
-        AttentionConfig config = config_of(kind, 10, 6);
+        check_config(config_of(kind.name, 24, 4), call);
+        AttentionConfig config = config_of(kind.name, 10, 6);
         config.key_width = 6, config.value_width = 5, config.output_width = 13, config.bias = false;
-        if (kind == AttentionKind::grouped_query) config.groups = 3;
-        if (kind == AttentionKind::latent) {
+        config.rotary = kind.can & kCanRotate;
+        if (kind.uses("groups")) config.groups = 3;
+        if (kind.uses("latent_width")) {
           config.latent_width = 7, config.rotary_width = 2, config.query_latent_width = 9;
         }
-        if (kind != AttentionKind::latent && kind != AttentionKind::additive) config.rotary = true;
         check_config(config, call);
       }
       for (const AttentionCall& call : cross_calls()) {
-        AttentionConfig config = config_of(kind, 12, 3);
+        AttentionConfig config = config_of(kind.name, 12, 3);
         config.cross = true;
         config.memory_width = 14, config.output_width = 9;
         check_config(config, call);
       }
     }
-    AttentionConfig unpacked = config_of(AttentionKind::multi_head, 24, 4);
+    AttentionConfig unpacked = config_of("mha", 24, 4);
     unpacked.packed = false;
     for (const AttentionCall& call : self_calls()) check_config(unpacked, call);
   }
@@ -163,7 +161,8 @@ TEST_SUITE("nn/attention/cost") {
       for (const Index query_latents : {0, 9}) {
         for (const bool norm : {true, false}) {
           for (const Index rotary : {0, 4}) {
-            LatentConfig config;
+            AttentionConfig config;
+            config.kind = "mla", config.cross = rotary == 0;
             config.width = 10, config.heads = 3, config.key_width = 6, config.value_width = 5;
             config.latent_width = 8, config.query_latent_width = query_latents;
             config.rotary_width = rotary, config.norm = norm, config.form = form;
@@ -209,15 +208,17 @@ TEST_SUITE("nn/attention/cost") {
       CHECK(profile.flops(false) == formula.forward_flops);
     };
     Generator random(1);
-    for (const AttentionKind kind : kKinds) {
-      CAPTURE(name_of(kind));
-      const AttentionConfig config = config_of(kind, width, 4);
+    for (const AttentionKind& kind : attention_kinds()) {
+      if (!kind.cost) continue;
+      CAPTURE(kind.name);
+      const AttentionConfig config = config_of(kind.name, width, 4);
       check_decoding(*make_attention(config, random), attention_cost(config, call));
     }
     for (const LatentForm form : {LatentForm::naive, LatentForm::absorbed, LatentForm::automatic}) {
       CAPTURE(static_cast<int>(form));
-      LatentConfig config;
-      config.width = width, config.heads = 4, config.latent_width = 7, config.form = form;
+      AttentionConfig config;
+      config.kind = "mla", config.width = width, config.heads = 4, config.latent_width = 7,
+      config.form = form;
       config.rotary_width = 2;
       LatentAttention layer(config, random);
       check_decoding(layer, attention_cost(config, call));
@@ -225,21 +226,18 @@ TEST_SUITE("nn/attention/cost") {
   }
 
   TEST_CASE("a config that makes no layer has no cost") {
-    CHECK(message_of<Error>([] { attention_cost(config_of(AttentionKind::multi_head, 12, 0), {}); }) ==
+    CHECK(message_of<Error>([] { attention_cost(config_of("mha", 12, 0), {}); }) ==
           "[attention] width and heads must be positive; got attention=mha, width=12, heads=0");
-    LatentConfig latent;
-    latent.width = 12, latent.heads = 0;
-    CHECK(message_of<Error>([&] { attention_cost(latent, {}); }) ==
-          "[latent] width and heads must be positive; got width=12, heads=0");
   }
 
   TEST_CASE("DeepSeek-V2's latents take 576 numbers a token, as 2.25 groups of its head width would") {
-    LatentConfig latent;
+    AttentionConfig latent;
+    latent.kind = "mla";
     latent.width = 5120, latent.heads = 128, latent.key_width = latent.value_width = 128;
     latent.latent_width = 512, latent.query_latent_width = 1536, latent.rotary_width = 64;
     const AttentionCall call;
     CHECK(attention_cost(latent, call).cache_bytes_per_token == 4 * (512 + 64));
-    AttentionConfig full = config_of(AttentionKind::multi_head, 5120, 128);
+    AttentionConfig full = config_of("mha", 5120, 128);
     full.key_width = full.value_width = 128;
     CHECK(attention_cost(full, call).cache_bytes_per_token == 4 * 2 * 128 * 128);
     CHECK(4 * (512 + 64) == 4 * 2 * 2.25 * 128);

@@ -16,11 +16,12 @@ TEST_SUITE("nn/attention/latent") {
       for (const LatentForm form : {LatentForm::naive, LatentForm::absorbed}) {
         const auto given = golden.options(name);
         const auto size = [&](const char* key) { return given[key].get<Index>(); };
-        LatentConfig config;
+        AttentionConfig config;
         config.width = 12, config.heads = size("heads"), config.memory_width = size("memory_width");
         config.key_width = size("key_width"), config.value_width = size("value_width");
         config.latent_width = size("latent_width"), config.query_latent_width = size("query_latent_width");
-        config.rotary_width = size("rotary_width"), config.norm = given["norm"].get<bool>();
+        config.rotary_width = size("rotary_width"), config.cross = config.rotary_width == 0,
+        config.norm = given["norm"].get<bool>();
         config.form = form;
         Generator random(1);
         LatentAttention attention(config, random);
@@ -42,7 +43,7 @@ TEST_SUITE("nn/attention/latent") {
     for (const LatentVariant& variant : kLatentVariants) {
       CAPTURE(variant.name);
       for (const double dropout : {0.0, 0.3}) {
-        LatentConfig config = config_of(variant, LatentForm::naive);
+        AttentionConfig config = config_of(variant, LatentForm::naive);
         config.dropout = dropout;
         LatentAttention naive = attention_of(config);
         config.form = LatentForm::absorbed;
@@ -108,7 +109,7 @@ TEST_SUITE("nn/attention/latent") {
                         gradcheck_module(
                             attention, {{"x", x}}, [&] { return attention(x, x, context); }, second_order()));
       }
-      LatentConfig config = config_of(kLatentVariants[4], form);
+      AttentionConfig config = config_of(kLatentVariants[4], form);
       config.memory_width = 7, config.dropout = 0.4;
       LatentAttention cross = attention_of(config);
       AttentionContext padding;
@@ -141,30 +142,35 @@ TEST_SUITE("nn/attention/latent") {
 
   TEST_CASE("what does not fit is refused by name, and projections start Xavier uniform") {
     Generator random(1);
-    LatentConfig config;
+    AttentionConfig config;
     config.width = 10, config.heads = 3;
     CHECK(message_of<Error>([&] { LatentAttention(config, random); }) ==
-          "[latent] width must be divisible by heads; got width=10, heads=3; try a width that is a multiple "
+          "[attention] width must be divisible by heads; got attention=mla, width=10, heads=3; try a width "
+          "that is a multiple "
           "of the heads");
     config.heads = 2, config.rotary_width = 3;
     CHECK(message_of<Error>([&] { LatentAttention(config, random); }) ==
-          "[latent] rotary_width must be even; got rotary_width=3");
-    const auto refused = [&](Index LatentConfig::*size) {
-      LatentConfig wrong;
+          "[attention] rotary_width must be even; got attention=mla, rotary_width=3");
+    const auto refused = [&](Index AttentionConfig::*size) {
+      AttentionConfig wrong;
       wrong.width = 10, wrong.*size = -2;
       return message_of<Error>([&] { LatentAttention(wrong, random); });
     };
-    CHECK(refused(&LatentConfig::latent_width) == "[latent] no size may be negative; got latent_width=-2");
-    CHECK(refused(&LatentConfig::rotary_width) == "[latent] no size may be negative; got rotary_width=-2");
-    CHECK(refused(&LatentConfig::query_latent_width) ==
-          "[latent] no size may be negative; got query_latent_width=-2");
-    CHECK(refused(&LatentConfig::memory_width) == "[latent] no size may be negative; got memory_width=-2");
-    CHECK(refused(&LatentConfig::key_width) == "[latent] no size may be negative; got key_width=-2");
+    CHECK(refused(&AttentionConfig::latent_width) ==
+          "[attention] no size may be negative; got attention=mla, latent_width=-2");
+    CHECK(refused(&AttentionConfig::rotary_width) ==
+          "[attention] no size may be negative; got attention=mla, rotary_width=-2");
+    CHECK(refused(&AttentionConfig::query_latent_width) ==
+          "[attention] no size may be negative; got attention=mla, query_latent_width=-2");
+    CHECK(refused(&AttentionConfig::memory_width) ==
+          "[attention] no size may be negative; got attention=mla, memory_width=-2");
+    CHECK(refused(&AttentionConfig::key_width) ==
+          "[attention] no size may be negative; got attention=mla, key_width=-2");
     const LatentAttention attention = attention_of(config_of(kLatentVariants[0]));
     const Tensor x = random_values({1, 4, 8}, 3);
     CHECK(message_of<Error>([&] { attention(x, x.clone()); }) ==
           "[latent] rotary positions are for self-attention; got rotary_width=2 and a memory that is not the "
-          "query; try rotary_width=0");
+          "query; try cross=true");
 
     config.width = 64, config.heads = 4, config.rotary_width = 8;
     LatentAttention fresh(config, random);

@@ -66,7 +66,7 @@ TEST_SUITE("nn/attention/latent_cached") {
   }
 
   TEST_CASE("cross-attention keeps the memory's latents in its cache and never looks at the memory again") {
-    LatentConfig config = config_of(kLatentVariants[4]);
+    AttentionConfig config = config_of(kLatentVariants[4]);
     config.memory_width = 7;
     const LatentAttention attention = attention_of(config);
     const Tensor x = random_values({2, 6, 8}, 3), memory = random_values({2, 5, 7}, 4);

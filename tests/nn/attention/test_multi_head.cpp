@@ -13,18 +13,19 @@ using namespace tapeformer;
 
 namespace {
 
-MultiHeadConfig sized(Index width, Index heads, bool bias = true, double dropout = 0) {
-  MultiHeadConfig config;
+AttentionConfig sized(Index width, Index heads, bool bias = true, double dropout = 0) {
+  AttentionConfig config;
   config.width = width;
   config.heads = heads;
-  config.bias = config.output_bias = bias;
+  config.packed = false;
+  config.bias = bias;
   config.dropout = dropout;
   return config;
 }
 
 /// Widths that all differ.
-MultiHeadConfig wide(double dropout = 0) {
-  MultiHeadConfig config = sized(6, 3, true, dropout);
+AttentionConfig wide(double dropout = 0) {
+  AttentionConfig config = sized(6, 3, true, dropout);
   config.memory_width = 4;
   config.value_memory_width = 3;
   config.key_width = 5;
@@ -32,13 +33,13 @@ MultiHeadConfig wide(double dropout = 0) {
   return config;
 }
 
-MultiHeadConfig cross_of(MultiHeadConfig config, Index memory_width) {
+AttentionConfig cross_of(AttentionConfig config, Index memory_width) {
   config.memory_width = memory_width;
   config.value_memory_width = 0;
   return config;
 }
 
-const auto attention_of = random_module<MultiHeadAttention, MultiHeadConfig>;
+const auto attention_of = random_module<MultiHeadAttention, AttentionConfig>;
 
 std::vector<double> affine_row(const Tensor& x, Index row, const Tensor& weight, const Tensor& bias) {
   const Index outputs = weight.size(0), inputs = weight.size(1);
@@ -89,7 +90,7 @@ Tensor attention_oracle(MultiHeadAttention& attention, Index heads, const Tensor
   return Tensor::from(out, {batch, length, p["output.weight"].size(0)});
 }
 
-const MultiHeadConfig kWide = cross_of(wide(), 4);
+const AttentionConfig kWide = cross_of(wide(), 4);
 
 }  // namespace
 
@@ -257,7 +258,7 @@ TEST_SUITE("nn/attention/multi_head") {
   TEST_CASE(
       "outputs of another width than the input agree with plain loops, and the heads share that width") {
     for (const Index output_width : {3, 9}) {
-      MultiHeadConfig config = sized(6, 3);
+      AttentionConfig config = sized(6, 3);
       config.memory_width = 4;
       config.output_width = output_width;
       MultiHeadAttention attention = attention_of(config);
@@ -274,12 +275,12 @@ TEST_SUITE("nn/attention/multi_head") {
       CHECK(relative_error(y, attention_oracle(attention, 3, query, memory, memory,
                                                [](Index, Index, Index, Index) { return true; })) < 1e-13);
     }
-    MultiHeadConfig config = sized(6, 3);
+    AttentionConfig config = sized(6, 3);
     config.output_width = 7;
-    CHECK(
-        message_of<Error>([&] { attention_of(config); }) ==
-        "[multi_head] output_width must be divisible by heads; got output_width=7, heads=3; try a width that "
-        "is a multiple of the heads");
+    CHECK(message_of<Error>([&] { attention_of(config); }) ==
+          "[attention] output_width must be divisible by heads; got attention=mha, output_width=7, heads=3; "
+          "try a width that "
+          "is a multiple of the heads");
   }
 
   TEST_CASE("projections start Xavier uniform with zero biases") {
@@ -299,10 +300,11 @@ TEST_SUITE("nn/attention/multi_head") {
   TEST_CASE("a width that heads do not divide is refused, unless the head widths are given") {
     Generator random(1);
     CHECK(message_of<Error>([&] { MultiHeadAttention(sized(10, 3), random); }) ==
-          "[multi_head] width must be divisible by heads; got width=10, heads=3; try a width that is a "
+          "[attention] width must be divisible by heads; got attention=mha, width=10, heads=3; try a width "
+          "that is a "
           "multiple "
           "of the heads");
-    MultiHeadConfig free = sized(10, 3);
+    AttentionConfig free = sized(10, 3);
     free.key_width = 2;
     free.value_width = 4;
     CHECK(MultiHeadAttention(free, random).parameter_count() == 2 * (60 + 6) + (120 + 12) + (120 + 10));

@@ -11,12 +11,13 @@ using namespace tapeformer;
 namespace {
 
 /// Head widths of their own: d_k 4, d_v 5.
-MultiHeadConfig config_of() {
-  MultiHeadConfig config;
+AttentionConfig config_of() {
+  AttentionConfig config;
   config.width = 6;
   config.heads = 3;
   config.key_width = 4;
   config.value_width = 5;
+  config.packed = false;
   return config;
 }
 
@@ -24,7 +25,7 @@ MultiHeadConfig config_of() {
 
 TEST_SUITE("nn/attention/multi_head cached") {
   TEST_CASE("decoding through a cache, token by token or in pieces, gives what the whole gives") {
-    MultiHeadConfig config = config_of();
+    AttentionConfig config = config_of();
     const Index length = 9;
     for (const DType type : {DType::f64, DType::f32}) {
       for (const int variant : {0, 1, 2, 3}) {
@@ -66,7 +67,7 @@ TEST_SUITE("nn/attention/multi_head cached") {
   }
 
   TEST_CASE("cross-attention fills its cache once and never looks at the memory again") {
-    MultiHeadConfig config = config_of();
+    AttentionConfig config = config_of();
     config.memory_width = 7;
     MultiHeadAttention attention = random_module<MultiHeadAttention>(config);
     const Tensor x = random_values({2, 5, 6}, 3), memory = random_values({2, 4, 7}, 4);

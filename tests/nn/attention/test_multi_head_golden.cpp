@@ -10,8 +10,8 @@ namespace {
 
 using In = std::map<std::string, Tensor>;
 
-MultiHeadConfig golden_config() {
-  MultiHeadConfig config;
+AttentionConfig golden_config() {
+  AttentionConfig config;
   config.width = 12;
   config.heads = 3;
   return config;
@@ -19,7 +19,7 @@ MultiHeadConfig golden_config() {
 
 /// Compares the layer, with its projections apart and, where the inputs allow it, packed. `call(layer, in)`.
 template <class Call>
-void check_golden(const std::string& name, MultiHeadConfig config, const Call& call) {
+void check_golden(const std::string& name, AttentionConfig config, const Call& call) {
   for (const bool packed : {false, true}) {
     if (packed && (config.memory_width > 0 || config.value_memory_width > 0)) continue;
     INFO("packed ", packed);
@@ -56,10 +56,10 @@ TEST_SUITE("nn/attention/multi_head golden") {
     const auto self = [](const MultiHeadAttention& layer, const In& in) {
       return layer(in.at("x"), in.at("x"));
     };
-    MultiHeadConfig config = golden_config();
+    AttentionConfig config = golden_config();
     check_golden("attention_self", config, self);
     check_golden("attention_cross", config, cross);
-    config.bias = config.output_bias = false;
+    config.bias = false;
     check_golden("attention_no_bias", config, self);
     config = golden_config();
     config.key_width = 5;
@@ -84,7 +84,7 @@ TEST_SUITE("nn/attention/multi_head golden") {
   }
 
   TEST_CASE("three inputs of three widths and both layouts are PyTorch's") {
-    MultiHeadConfig config = golden_config();
+    AttentionConfig config = golden_config();
     config.memory_width = 9;
     config.value_memory_width = 10;
     check_golden("attention_three_inputs", config, three_inputs);

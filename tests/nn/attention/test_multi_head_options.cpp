@@ -12,21 +12,22 @@ using namespace tapeformer;
 namespace {
 
 /// Head widths of their own: d_k 4, d_v 5.
-MultiHeadConfig config_of() {
-  MultiHeadConfig config;
+AttentionConfig config_of() {
+  AttentionConfig config;
   config.width = 6;
   config.heads = 3;
   config.key_width = 4;
   config.value_width = 5;
+  config.packed = false;
   return config;
 }
 
-MultiHeadAttention apart_of(const MultiHeadConfig& config) {
+MultiHeadAttention apart_of(const AttentionConfig& config) {
   return random_module<MultiHeadAttention>(config);
 }
 
 /// The same layer with its three projections in one.
-MultiHeadAttention packed_of(MultiHeadConfig config) {
+MultiHeadAttention packed_of(AttentionConfig config) {
   MultiHeadAttention apart = apart_of(config);
   config.packed = true;
   MultiHeadAttention packed = apart_of(config);
@@ -66,7 +67,7 @@ void check_same(const A& a, const B& b, const std::vector<Tensor>& inputs) {
 
 TEST_SUITE("nn/attention/multi_head options") {
   TEST_CASE("projections packed in one matrix give what three give, gradients included, for any inputs") {
-    MultiHeadConfig config = config_of();
+    AttentionConfig config = config_of();
     for (const bool bias : {true, false}) {
       for (const bool rotary : {false, true}) {
         config.bias = bias;
@@ -109,7 +110,7 @@ TEST_SUITE("nn/attention/multi_head options") {
   }
 
   TEST_CASE("packed or not, one seed gives the same initial values") {
-    MultiHeadConfig config = config_of();
+    AttentionConfig config = config_of();
     config.width = 12;
     Generator a(7), b(7);
     MultiHeadAttention apart(config, a);
@@ -126,7 +127,7 @@ TEST_SUITE("nn/attention/multi_head options") {
   }
 
   TEST_CASE("sequence-first inputs give what batch-first ones give, with axes swapped") {
-    MultiHeadConfig config = config_of();
+    AttentionConfig config = config_of();
     const Tensor x = random_values({2, 5, 6}, 3), y = random_values({2, 4, 6}, 4);
     for (const bool packed : {false, true}) {
       config.packed = packed;
@@ -149,7 +150,7 @@ TEST_SUITE("nn/attention/multi_head options") {
   }
 
   TEST_CASE("rotary positions: only distances count, and both layouts turn queries and keys") {
-    MultiHeadConfig config = config_of();
+    AttentionConfig config = config_of();
     config.rotary = true;
     const Tensor x = random_values({2, 5, 6}, 3);
     for (const RotaryLayout layout : {RotaryLayout::interleaved, RotaryLayout::half_split}) {
@@ -180,7 +181,7 @@ TEST_SUITE("nn/attention/multi_head options") {
   TEST_CASE("gradients of both orders agree with differences in every mode") {
     const Tensor x = random_values({2, 4, 6}, 3), memory = random_values({2, 3, 6}, 4),
                  other = random_values({2, 3, 6}, 5);
-    const auto check = [&](const std::string& name, MultiHeadConfig config, NamedTensors inputs,
+    const auto check = [&](const std::string& name, AttentionConfig config, NamedTensors inputs,
                            const auto& call) {
       for (const bool packed : {false, true}) {
         config.packed = packed;
@@ -199,7 +200,7 @@ TEST_SUITE("nn/attention/multi_head options") {
     check("wide causal padded", config_of(), {{"x", x}}, causal);
     check("three inputs", config_of(), {{"x", x}, {"key", memory}, {"value", other}},
           [&](const MultiHeadAttention& layer) { return layer(x, memory, other, {}); });
-    MultiHeadConfig config = config_of();
+    AttentionConfig config = config_of();
     config.rotary = true;
     check("rotary", config, {{"x", x}}, causal);
     config.rotations.layout = RotaryLayout::half_split;
@@ -208,7 +209,7 @@ TEST_SUITE("nn/attention/multi_head options") {
     config.sequence_first = true;
     check("sequence first", config, {{"x", x}}, [&](const MultiHeadAttention& layer) { return layer(x, x); });
     config = config_of();
-    config.bias = config.output_bias = false;
+    config.bias = false;
     check("without biases", config, {{"x", x}}, causal);
     config = config_of();
     config.dropout = 0.3;
@@ -217,7 +218,7 @@ TEST_SUITE("nn/attention/multi_head options") {
   }
 
   TEST_CASE("dropout on the output drops outputs in training, with a counter of its own") {
-    MultiHeadConfig config = config_of();
+    AttentionConfig config = config_of();
     config.output_dropout = 0.5;
     MultiHeadAttention attention = apart_of(config);
     const Tensor x = random_values({2, 40, 6}, 3);
@@ -238,7 +239,7 @@ TEST_SUITE("nn/attention/multi_head options") {
 
   TEST_CASE("biases are there by option, for the inputs and for the output") {
     const auto names = [](bool bias, bool output_bias) {
-      MultiHeadConfig config = config_of();
+      AttentionConfig config = config_of();
       config.bias = bias;
       config.output_bias = output_bias;
       MultiHeadAttention attention = apart_of(config);
@@ -253,16 +254,17 @@ TEST_SUITE("nn/attention/multi_head options") {
 
   TEST_CASE("what makes no sense is refused") {
     Generator random(1);
-    MultiHeadConfig config = config_of();
+    AttentionConfig config = config_of();
     config.packed = true;
     config.value_memory_width = 7;
     CHECK(message_of<Error>([&] { MultiHeadAttention(config, random); }) ==
-          "[multi_head] a packed projection needs inputs of one width; got width=6, memory_width=6, "
+          "[attention] a packed projection needs inputs of one width; got attention=mha, width=6, "
+          "memory_width=6, "
           "value_memory_width=7; try packed=false");
     config = config_of();
     config.heads = 0;
     CHECK(message_of<Error>([&] { MultiHeadAttention(config, random); }) ==
-          "[multi_head] width and heads must be positive; got width=6, heads=0");
+          "[attention] width and heads must be positive; got attention=mha, width=6, heads=0");
     config = config_of();
     config.rotary = true;
     const MultiHeadAttention rotary = apart_of(config);

@@ -144,15 +144,15 @@ TEST_SUITE("nn/formats/hugging_face") {
 
   TEST_CASE("models of our own come back from an export with the same logits") {
     DecoderOnlyConfig gpt;
-    gpt.vocabulary = 13, gpt.context = 8, gpt.layers = 2, gpt.width = 12, gpt.heads = 3;
-    gpt.attention_bias = gpt.feed_forward_bias = gpt.norm_bias = false;  // an export has zeros for them
+    gpt.vocabulary = 13, gpt.context = 8, gpt.layers = 2, gpt.width = 12, gpt.attention.heads = 3;
+    gpt.attention.bias = gpt.feed_forward_bias = gpt.norm_bias = false;  // an export has zeros for them
     DecoderOnlyConfig llama = gpt;
-    llama.attention = AttentionKind::grouped_query;
-    llama.heads = 6, llama.groups = 2, llama.head_width = 4;
+    llama.attention.kind = "gqa";
+    llama.attention.heads = 6, llama.attention.groups = 2, llama.attention.key_width = 4;
     llama.norm = NormKind::rms, llama.gated = true, llama.activation = Unary::silu;
     llama.positions = PositionKind::rotary;  // interleaved, which an export is not
-    llama.attention_bias = true;
-    llama.rotations.factor = 2;
+    llama.attention.bias = true;
+    llama.attention.rotations.factor = 2;
     Generator random(5);
     const Tensor ids = Tensor::from<std::int32_t>({1, 12, 3, 0, 5, 6, 7, 2, 9, 10, 11, 4}, {2, 6});
     for (const DecoderOnlyConfig& config : {gpt, llama}) {

@@ -42,9 +42,9 @@ TEST_SUITE("nn/formats/hugging_face_config") {
     const DecoderOnlyConfig config = hugging_face_config(gpt2().dump());
     DecoderOnlyConfig expected;
     expected.vocabulary = 50257, expected.context = 1024, expected.width = 768;
-    expected.layers = expected.heads = 12;
+    expected.layers = expected.attention.heads = 12;
     expected.feed_forward = 3072;
-    expected.embedding_dropout = expected.residual_dropout = expected.attention_dropout = 0.1;
+    expected.embedding_dropout = expected.residual_dropout = expected.attention.dropout = 0.1;
     CHECK(config.to_json() == expected.to_json());
   }
 
@@ -52,12 +52,12 @@ TEST_SUITE("nn/formats/hugging_face_config") {
     const DecoderOnlyConfig config = hugging_face_config(llama().dump());
     DecoderOnlyConfig expected;
     expected.vocabulary = 128256, expected.context = 2048, expected.width = 2048, expected.layers = 16;
-    expected.heads = 32, expected.groups = 8, expected.head_width = 64;
-    expected.attention = AttentionKind::grouped_query;
+    expected.attention.heads = 32, expected.attention.groups = 8, expected.attention.key_width = 64;
+    expected.attention.kind = "gqa";
     expected.feed_forward = 8192, expected.gated = true, expected.activation = Unary::silu;
     expected.norm = NormKind::rms, expected.epsilon = 1e-6;
-    expected.positions = PositionKind::rotary, expected.rotations.layout = RotaryLayout::half_split;
-    expected.attention_bias = expected.feed_forward_bias = expected.tie_head = false;
+    expected.positions = PositionKind::rotary, expected.attention.rotations.layout = RotaryLayout::half_split;
+    expected.attention.bias = expected.feed_forward_bias = expected.tie_head = false;
     CHECK(config.to_json() == expected.to_json());
   }
 
@@ -78,7 +78,7 @@ TEST_SUITE("nn/formats/hugging_face_config") {
     CHECK(config.epsilon == 0.5);
     CHECK(config.embedding_dropout == 0.25);
     CHECK(config.residual_dropout == 0);
-    CHECK(config.attention_dropout == 0.5);
+    CHECK(config.attention.dropout == 0.5);
     CHECK_FALSE(config.tie_head);
   }
 
@@ -96,19 +96,17 @@ TEST_SUITE("nn/formats/hugging_face_config") {
                  {"tie_word_embeddings", true}});
     const DecoderOnlyConfig config = hugging_face_config(json.dump());
     CHECK(config.context == 77);
-    CHECK(config.attention == AttentionKind::multi_query);
-    CHECK(config.head_width == 6);
+    CHECK(config.attention.kind == "mqa");
+    CHECK(config.attention.key_width == 6);
     CHECK(config.activation == Unary::gelu);
     CHECK(config.epsilon == 0.5);
-    CHECK(config.rotations.base == 500000);
-    CHECK(config.attention_bias);
-    CHECK(config.attention_dropout == 0.25);
+    CHECK(config.attention.rotations.base == 500000);
+    CHECK(config.attention.bias);
+    CHECK(config.attention.dropout == 0.25);
     CHECK(config.feed_forward_bias);
     CHECK(config.tie_head);
-    CHECK(hugging_face_config(with(llama(), "num_key_value_heads", 32).dump()).attention ==
-          AttentionKind::multi_head);
-    CHECK(hugging_face_config(with(llama(), "num_key_value_heads", nullptr).dump()).attention ==
-          AttentionKind::multi_head);
+    CHECK(hugging_face_config(with(llama(), "num_key_value_heads", 32).dump()).attention.kind == "mha");
+    CHECK(hugging_face_config(with(llama(), "num_key_value_heads", nullptr).dump()).attention.kind == "mha");
   }
 
   TEST_CASE("activations go by transformers' names") {
@@ -129,7 +127,8 @@ TEST_SUITE("nn/formats/hugging_face_config") {
 
   TEST_CASE("rotary scaling is read from the old field and from the new one") {
     const auto rotations = [](const char* name, const Json& value) {
-      return hugging_face_config(with(with(llama(), "rope_theta", 300), name, value).dump()).rotations;
+      return hugging_face_config(with(with(llama(), "rope_theta", 300), name, value).dump())
+          .attention.rotations;
     };
     for (const char* const type_name : {"type", "rope_type"}) {
       const RotaryConfig linear = rotations("rope_scaling", {{type_name, "linear"}, {"factor", 2.5}});
@@ -294,10 +293,10 @@ TEST_SUITE("nn/formats/hugging_face_config") {
   TEST_CASE("models that transformers' types cannot express are refused, every field by name") {
     DecoderOnlyConfig gpt;
     gpt.vocabulary = 5;
-    gpt.attention = AttentionKind::multi_query;
+    gpt.attention.kind = "mqa";
     gpt.prefix = gpt.head_bias = gpt.gated = true;
     gpt.positions = PositionKind::sinusoidal;
-    gpt.head_width = 6;
+    gpt.attention.key_width = 6;
     CHECK(message_of<CheckpointError>([&] { hugging_face_json(gpt); }) ==
           "transformers' gpt2, which has layer norm as this model has, cannot express prefix=true, "
           "head_bias=true, "
@@ -305,22 +304,22 @@ TEST_SUITE("nn/formats/hugging_face_config") {
     DecoderOnlyConfig llama;
     llama.vocabulary = 5;
     llama.norm = NormKind::rms;
-    llama.attention = AttentionKind::latent;
+    llama.attention.kind = "mla";
     CHECK(message_of<CheckpointError>([&] { hugging_face_json(llama); }) ==
           "transformers' llama, which has RMS norm as this model has, cannot express attention=mla, "
           "positions=learned, gated=false");
-    llama.attention = AttentionKind::multi_head;
+    llama.attention.kind = "mha";
     llama.positions = PositionKind::rotary;
     llama.gated = true;
     CHECK_NOTHROW(hugging_face_json(llama));
-    llama.rotations.width = 16;
-    llama.heads = 3, llama.head_width = 32;
+    llama.attention.rotations.width = 16;
+    llama.attention.heads = 3, llama.attention.key_width = 32;
     CHECK(message_of<CheckpointError>([&] { hugging_face_json(llama); }) ==
           "transformers' llama, which has RMS norm as this model has, cannot express heads=3 for a width of "
           "128, "
           "rotary_components=16");
-    llama.rotations.width = 32;
-    llama.heads = 4;
+    llama.attention.rotations.width = 32;
+    llama.attention.heads = 4;
     CHECK_NOTHROW(hugging_face_json(llama));
   }
 }

@@ -27,17 +27,17 @@ std::vector<std::string> texts_of(ForeignFormat format, const DecoderOnlyConfig&
 
 DecoderOnlyConfig small() {
   DecoderOnlyConfig config;
-  config.vocabulary = 7, config.context = 9, config.layers = 1, config.width = 12, config.heads = 6;
+  config.vocabulary = 7, config.context = 9, config.layers = 1, config.width = 12, config.attention.heads = 6;
   config.feed_forward = 5;
   return config;
 }
 
 DecoderOnlyConfig small_llama() {
   DecoderOnlyConfig config = small();
-  config.attention = AttentionKind::grouped_query;
-  config.groups = 3, config.head_width = 4;
+  config.attention.kind = "gqa";
+  config.attention.groups = 3, config.attention.key_width = 4;
   config.gated = true, config.norm = NormKind::rms, config.positions = PositionKind::rotary;
-  config.attention_bias = config.feed_forward_bias = false;
+  config.attention.bias = config.feed_forward_bias = false;
   return config;
 }
 
@@ -84,8 +84,8 @@ TEST_SUITE("nn/formats/hugging_face_names") {
         "norm.weight: model.norm.weight[12]"};
     CHECK(texts_of(ForeignFormat::llama, small_llama()) == expected);
     DecoderOnlyConfig config = small_llama();
-    config.rotations.layout = RotaryLayout::half_split;
-    config.tie_head = false, config.attention_bias = config.feed_forward_bias = true;
+    config.attention.rotations.layout = RotaryLayout::half_split;
+    config.tie_head = false, config.attention.bias = config.feed_forward_bias = true;
     const std::vector<std::string> texts = texts_of(ForeignFormat::llama, config);
     CHECK(texts[2] ==
           "layers.0.attention.query_key_value.weight: model.layers.0.self_attn.q_proj.weight[24,12] "

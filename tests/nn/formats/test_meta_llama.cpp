@@ -101,7 +101,7 @@ TEST_SUITE("nn/formats/meta_llama") {
     std::filesystem::copy(std::string(kLlama) + "/config.json", folder.file("config.json"));
     std::filesystem::rename(folder.file("consolidated.safetensors"), folder.file("model.safetensors"));
     DecoderOnly model = load_hugging_face(folder.folder());
-    CHECK(model.config().rotations.layout == RotaryLayout::interleaved);
+    CHECK(model.config().attention.rotations.layout == RotaryLayout::interleaved);
     const Tensor ids = golden.tensor("llama", "ids");
     CHECK(times_error_of_pytorch(golden, "llama", "logits", model(ids)) <= 3);
 
@@ -121,8 +121,8 @@ TEST_SUITE("nn/formats/meta_llama") {
                       single = load_meta_llama(folder.file("consolidated.safetensors"), 6, 32, 1e-5, 500);
     CHECK(model.config().to_json() == single.config().to_json());
     DecoderOnlyConfig expected = load_hugging_face(kLlama).config();
-    expected.rotations = {};
-    expected.rotations.base = 500;
+    expected.attention.rotations = {};
+    expected.attention.rotations.base = 500;
     CHECK(model.config().to_json() == expected.to_json());
     const Tensor ids = Tensor::from<std::int32_t>({1, 28, 3, 0}, {1, 4});
     CHECK(absolute_error(model(ids), single(ids)) == 0);
@@ -133,8 +133,8 @@ TEST_SUITE("nn/formats/meta_llama") {
     const DecoderOnlyConfig config = meta_llama_config(
         folder.files(), R"({"dim": 18, "n_layers": 2, "n_heads": 6, "n_kv_heads": 2, "vocab_size": -1})");
     CHECK(config.epsilon == 1e-5);
-    CHECK(config.rotations.base == 10000);
-    CHECK(config.rotations.original_context == 0);
+    CHECK(config.attention.rotations.base == 10000);
+    CHECK(config.attention.rotations.original_context == 0);
     CHECK(config.context == 2048);
     CHECK(meta_llama_config(folder.files(), replaced(kParams, "1e-5", "0.25")).epsilon == 0.25);
     CHECK(load_meta_llama(folder.file("consolidated.safetensors"), 6, 32, 0.25).config().epsilon == 0.25);
@@ -142,10 +142,10 @@ TEST_SUITE("nn/formats/meta_llama") {
         folder.files(),
         replaced(kParams, "{",
                  R"({"use_scaled_rope": true, "rope_scaling_factor": 32, "rope_high_freq_factor": 5,)"));
-    CHECK(scaled.rotations.factor == 32);
-    CHECK(scaled.rotations.original_context == 8192);
-    CHECK(scaled.rotations.low_frequency == 1);
-    CHECK(scaled.rotations.high_frequency == 5);
+    CHECK(scaled.attention.rotations.factor == 32);
+    CHECK(scaled.attention.rotations.original_context == 8192);
+    CHECK(scaled.attention.rotations.low_frequency == 1);
+    CHECK(scaled.attention.rotations.high_frequency == 5);
   }
 
   TEST_CASE("a params.json that does not fit the tensors, or asks for more, is refused by name") {

@@ -9,40 +9,38 @@ constexpr std::int32_t kBeginId = 2, kEndId = 3;
 
 /// An attention kind as a decoder may have it.
 struct DecoderKind {
-  AttentionKind attention;
+  std::string attention;
   bool rotary;
   PositionKind positions;
   bool norm_first;
 
-  std::string name() const {
-    return std::string(name_of(attention)) + (rotary ? ", rotary" : "") + ", " + name_of(positions);
-  }
+  std::string name() const { return attention + (rotary ? ", rotary" : "") + ", " + name_of(positions); }
 };
 
 inline const std::vector<DecoderKind>& decoder_kinds() {
   static const std::vector<DecoderKind> kinds = {
-      {AttentionKind::multi_head, false, PositionKind::sinusoidal, true},
-      {AttentionKind::multi_head, false, PositionKind::learned, false},
-      {AttentionKind::multi_head, true, PositionKind::rotary, false},
-      {AttentionKind::grouped_query, false, PositionKind::learned, true},
-      {AttentionKind::grouped_query, true, PositionKind::rotary, true},
-      {AttentionKind::multi_query, true, PositionKind::learned, false},
-      {AttentionKind::multi_query, true, PositionKind::rotary, true},
-      {AttentionKind::latent, false, PositionKind::sinusoidal, true},
-      {AttentionKind::latent, true, PositionKind::rotary, false},
-      {AttentionKind::additive, false, PositionKind::learned, true},
-      {AttentionKind::additive, false, PositionKind::sinusoidal, false},
+      {"mha", false, PositionKind::sinusoidal, true},
+      {"mha", false, PositionKind::learned, false},
+      {"mha", true, PositionKind::rotary, false},
+      {"gqa", false, PositionKind::learned, true},
+      {"gqa", true, PositionKind::rotary, true},
+      {"mqa", true, PositionKind::learned, false},
+      {"mqa", true, PositionKind::rotary, true},
+      {"mla", false, PositionKind::sinusoidal, true},
+      {"mla", true, PositionKind::rotary, false},
+      {"additive", false, PositionKind::learned, true},
+      {"additive", false, PositionKind::sinusoidal, false},
   };
   return kinds;
 }
 
 inline EncoderDecoderConfig decoding_config(const DecoderKind& kind, Index max_length) {
   EncoderDecoderConfig config;
-  config.layer.attention = kind.attention;
-  config.layer.rotary = kind.rotary;
+  config.layer.attention.kind = kind.attention;
+  config.layer.attention.rotary = kind.rotary;
   config.layer.norm_first = kind.norm_first;
   config.layer.width = 16;
-  config.layer.heads = 4;
+  config.layer.attention.heads = 4;
   config.layer.feed_forward = 12;
   config.positions = kind.positions;
   config.source_vocabulary = config.target_vocabulary = 11;

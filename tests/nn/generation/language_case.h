@@ -1,5 +1,6 @@
 #pragma once
 
+#include <tapeformer/nn/attention/attention_kind.h>
 #include <tapeformer/nn/transformer/decoder_only.h>
 #include <tapeformer/tests/nn/module_case.h>
 
@@ -12,23 +13,21 @@ using TokenIds = std::vector<std::int32_t>;
 
 /// A kind of language model that generation has to do with.
 struct LanguageKind {
-  AttentionKind attention;
+  std::string attention;
   PositionKind positions;
   bool prefix = false;
-  std::string name() const {
-    return std::string(name_of(attention)) + ", " + name_of(positions) + (prefix ? ", prefix" : "");
-  }
+  std::string name() const { return attention + ", " + name_of(positions) + (prefix ? ", prefix" : ""); }
 };
 
 /// Each attention with each kind of positions, causal and with prefix.
 inline std::vector<LanguageKind> language_kinds() {
   std::vector<LanguageKind> kinds;
   for (const bool prefix : {false, true}) {
-    for (const AttentionKind attention : {AttentionKind::multi_head, AttentionKind::grouped_query,
-                                          AttentionKind::multi_query, AttentionKind::latent}) {
+    for (const AttentionKind& kind : attention_kinds()) {
+      if (!(kind.can & kCanModelLanguage)) continue;
       for (const PositionKind positions :
            {PositionKind::learned, PositionKind::sinusoidal, PositionKind::rotary})
-        kinds.push_back({attention, positions, prefix});
+        kinds.push_back({kind.name, positions, prefix});
     }
   }
   return kinds;
@@ -42,8 +41,8 @@ inline DecoderOnlyConfig language_config(const LanguageKind& kind, Index context
   config.context = context;
   config.layers = 2;
   config.width = 16;
-  config.heads = 4;
-  config.attention = kind.attention;
+  config.attention.heads = 4;
+  config.attention.kind = kind.attention;
   config.positions = kind.positions;
   config.feed_forward = 12;
   config.prefix = kind.prefix;

@@ -19,7 +19,7 @@ constexpr std::int32_t kBegin = 2, kEnd = 3;
 EncoderDecoderConfig tiny_config(Index vocabulary, Index max_length) {
   EncoderDecoderConfig config;
   config.layer.width = 8;
-  config.layer.heads = 2;
+  config.layer.attention.heads = 2;
   config.layer.feed_forward = 16;
   config.source_vocabulary = config.target_vocabulary = vocabulary;
   config.encoder_layers = config.decoder_layers = 1;
@@ -125,7 +125,7 @@ void end_half_at_once(EncoderDecoder& model, const std::vector<TokenIds>& source
 EncoderDecoder reversing_model(Index vocabulary, Index longest) {
   EncoderDecoderConfig config = tiny_config(vocabulary, 2 * longest);
   config.layer.width = 32;
-  config.layer.heads = 4;
+  config.layer.attention.heads = 4;
   config.layer.feed_forward = 64;
   Generator random(5);
   EncoderDecoder model(config, random);

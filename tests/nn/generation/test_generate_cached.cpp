@@ -85,7 +85,7 @@ TEST_SUITE("nn/generate_cached") {
     const SingleThread guard;
     EncoderDecoderConfig config = decoding_config(decoder_kinds()[2], 33);
     REQUIRE(config.positions == PositionKind::rotary);
-    config.layer.rotations.max_positions = 50;
+    config.layer.attention.rotations.max_positions = 50;
     Generator random(1);
     EncoderDecoder model(config, random);
     for (auto& [name, parameter] : model.named_parameters())

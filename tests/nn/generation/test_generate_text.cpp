@@ -42,9 +42,7 @@ TokenIds plain_greedy(const DecoderOnly& model, const TokenIds& prompt, Index ma
   return {row.begin() + static_cast<std::ptrdiff_t>(prompt.size()), row.end()};
 }
 
-DecoderOnly plain_model() {
-  return language_model(language_config({AttentionKind::multi_head, PositionKind::learned}, 9));
-}
+DecoderOnly plain_model() { return language_model(language_config({"mha", PositionKind::learned}, 9)); }
 
 }  // namespace
 
@@ -175,8 +173,8 @@ TEST_SUITE("nn/generation/generate_text") {
 
   TEST_CASE("what the model has no positions for, or the cache no room, is refused before the first token") {
     const SingleThread guard;
-    DecoderOnlyConfig rotary = language_config({AttentionKind::multi_head, PositionKind::rotary}, 9);
-    rotary.rotations.max_positions = 14;
+    DecoderOnlyConfig rotary = language_config({"mha", PositionKind::rotary}, 9);
+    rotary.attention.rotations.max_positions = 14;
     const DecoderOnly model = language_model(rotary);
     const TokenIds prompt = random_tokens(4, 7);
     for (const auto& cache : kCaches) {
@@ -198,12 +196,12 @@ TEST_SUITE("nn/generation/generate_text") {
     CHECK(generated(model, prompt, greedy(7, CacheConfig{CacheKind::paged, 10, 4})).front().size() == 7);
 
     // A context ends before such limits are reached; latent attention has rotary keys whatever the positions.
-    DecoderOnlyConfig latent = language_config({AttentionKind::latent, PositionKind::learned}, 9);
-    latent.rotations.max_positions = 9;
+    DecoderOnlyConfig latent = language_config({"mla", PositionKind::learned}, 9);
+    latent.attention.rotations.max_positions = 9;
     CHECK(generated(language_model(latent), prompt, greedy(20, CacheConfig{CacheKind::paged, 9, 4}))
               .front()
               .size() == 20);
-    latent.rotations.max_positions = 8;
+    latent.attention.rotations.max_positions = 8;
     CHECK(message_of<ShapeError>([&] {
             generated(language_model(latent), prompt, greedy(20));
           }).find("[generate_text] the model's rotary positions are for 8 tokens") == 0);

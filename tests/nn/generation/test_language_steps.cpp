@@ -87,7 +87,7 @@ TEST_SUITE("nn/generation/language_steps") {
   TEST_CASE("a prompt sees itself in both directions only where the model has a prefix") {
     const SingleThread guard;
     for (const bool prefix : {false, true}) {
-      const LanguageKind kind{AttentionKind::multi_head, PositionKind::learned, prefix};
+      const LanguageKind kind{"mha", PositionKind::learned, prefix};
       const DecoderOnly model = language_model(language_config(kind, 9));
       const TokenIds prompt = random_tokens(5, 7);
       const Tensor causal = slice(model(ids_of(prompt, {1, 5})), 1, 4, 1),
@@ -101,8 +101,8 @@ TEST_SUITE("nn/generation/language_steps") {
 
   TEST_CASE("rotary positions go on past the context to their stated limit, and the step beyond is refused") {
     const SingleThread guard;
-    DecoderOnlyConfig config = language_config({AttentionKind::grouped_query, PositionKind::rotary}, 9);
-    config.rotations.max_positions = 14;
+    DecoderOnlyConfig config = language_config({"gqa", PositionKind::rotary}, 9);
+    config.attention.rotations.max_positions = 14;
     const DecoderOnly model = language_model(config);
     for (const auto& cache : kCaches) {
       INFO(name_of(cache));
@@ -127,8 +127,7 @@ TEST_SUITE("nn/generation/language_steps") {
 
   TEST_CASE("after a step that throws, another goes on where the last good one ended") {
     const SingleThread guard;
-    const DecoderOnly model =
-        language_model(language_config({AttentionKind::multi_head, PositionKind::learned, true}, 9));
+    const DecoderOnly model = language_model(language_config({"mha", PositionKind::learned, true}, 9));
     for (const auto& cache : kCaches) {
       INFO(name_of(cache));
       LanguageSteps steps(model, cache);
@@ -160,8 +159,7 @@ TEST_SUITE("nn/generation/language_steps") {
     for (const auto& cache : kCaches) {
       for (const std::size_t length : {4, 9}) {  // with 9 the next token drops half of the context
         INFO(name_of(cache), ", prompt of ", length);
-        DecoderOnly model =
-            language_model(language_config({AttentionKind::multi_head, PositionKind::learned, true}, 9));
+        DecoderOnly model = language_model(language_config({"mha", PositionKind::learned, true}, 9));
         Parameter* late = nullptr;
         auto parameters = model.named_parameters();
         for (auto& [name, parameter] : parameters)
@@ -189,8 +187,7 @@ TEST_SUITE("nn/generation/language_steps") {
 
   TEST_CASE("a step that the cache has no room for leaves what there was") {
     const SingleThread guard;
-    const DecoderOnly model =
-        language_model(language_config({AttentionKind::multi_head, PositionKind::rotary}, 9));
+    const DecoderOnly model = language_model(language_config({"mha", PositionKind::rotary}, 9));
     for (const CacheKind kind : {CacheKind::contiguous, CacheKind::paged}) {
       LanguageSteps steps(model, CacheConfig{kind, 6, 2});
       TokenIds row = random_tokens(5, 7);
@@ -209,8 +206,7 @@ TEST_SUITE("nn/generation/language_steps") {
 
   TEST_CASE("a cache takes what its layers say, and rows that begin alike share pages") {
     const SingleThread guard;
-    const DecoderOnly model = language_model(
-        language_config({AttentionKind::grouped_query, PositionKind::learned}, 20), DType::f32);
+    const DecoderOnly model = language_model(language_config({"gqa", PositionKind::learned}, 20), DType::f32);
     const Index token = 2 * (8 + 8) * 4;  // two layers, two groups of 4 numbers each
     for (const CacheKind kind : {CacheKind::contiguous, CacheKind::paged}) {
       LanguageSteps steps(model, CacheConfig{kind, 0, 8});
@@ -228,8 +224,7 @@ TEST_SUITE("nn/generation/language_steps") {
 
   TEST_CASE("with a cache a step costs what its new tokens cost, but where the context moves") {
     const SingleThread guard;
-    const DecoderOnly model =
-        language_model(language_config({AttentionKind::multi_head, PositionKind::learned}, 9));
+    const DecoderOnly model = language_model(language_config({"mha", PositionKind::learned}, 9));
     for (const CacheKind kind : {CacheKind::contiguous, CacheKind::paged}) {
       LanguageSteps steps(model, CacheConfig{kind, 0, 4});
       steps.prompt(random_tokens(8, 7));
@@ -249,8 +244,7 @@ TEST_SUITE("nn/generation/language_steps") {
 
   TEST_CASE("nothing is recorded") {
     const SingleThread guard;
-    const DecoderOnly model =
-        language_model(language_config({AttentionKind::latent, PositionKind::learned, true}, 9));
+    const DecoderOnly model = language_model(language_config({"mla", PositionKind::learned, true}, 9));
     Tape tape;
     for (const auto& cache : kCaches) {
       LanguageSteps steps(model, cache);

@@ -39,9 +39,9 @@ inline DecoderOnlyConfig tiny_config() {
   config.context = 6;
   config.layers = 2;
   config.width = 8;
-  config.heads = 4;
+  config.attention.heads = 4;
   config.feed_forward = 5;
-  config.attention_bias = config.norm_bias = config.feed_forward_bias = false;
+  config.attention.bias = config.norm_bias = config.feed_forward_bias = false;
   return config;
 }
 

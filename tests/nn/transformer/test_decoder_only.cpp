@@ -31,7 +31,7 @@ struct Variant {
   std::function<void(DecoderOnlyConfig&)> change;
 };
 
-void every_bias(DecoderOnlyConfig& c) { c.attention_bias = c.norm_bias = c.feed_forward_bias = true; }
+void every_bias(DecoderOnlyConfig& c) { c.attention.bias = c.norm_bias = c.feed_forward_bias = true; }
 
 /// Every choice there is, most of them in two companies.
 const std::vector<Variant>& variants() {
@@ -40,24 +40,24 @@ const std::vector<Variant>& variants() {
       {"mha layer learned gelu_tanh tied biases", false, false, every_bias},
       {"gqa rms rotary swiglu untied", false, false,
        [](auto& c) {
-         c.attention = AttentionKind::grouped_query, c.norm = NormKind::rms, c.tie_head = false;
+         c.attention.kind = "gqa", c.norm = NormKind::rms, c.tie_head = false;
          c.positions = PositionKind::rotary;
          swiglu(c);
        }},
       {"mqa rms rotary swiglu head_width tied", true, true,
        [](auto& c) {
-         c.attention = AttentionKind::multi_query, c.norm = NormKind::rms, c.head_width = 6;
-         c.positions = PositionKind::rotary, c.rotations.layout = RotaryLayout::half_split;
+         c.attention.kind = "mqa", c.norm = NormKind::rms, c.attention.key_width = 6;
+         c.positions = PositionKind::rotary, c.attention.rotations.layout = RotaryLayout::half_split;
          swiglu(c);
        }},
       {"mla layer learned gelu_tanh tied biases", true, false,
        [](auto& c) {
-         c.attention = AttentionKind::latent;
+         c.attention.kind = "mla";
          every_bias(c);
        }},
       {"mla queries rms rotary swiglu untied head_bias", false, true,
        [](auto& c) {
-         c.attention = AttentionKind::latent, c.latent_width = 5, c.query_latent_width = 3;
+         c.attention.kind = "mla", c.attention.latent_width = 5, c.attention.query_latent_width = 3;
          c.norm = NormKind::rms, c.positions = PositionKind::rotary;
          c.tie_head = false, c.head_bias = true;
          swiglu(c);
@@ -69,13 +69,13 @@ const std::vector<Variant>& variants() {
        }},
       {"gqa layer learned gelu tied dropouts", true, true,
        [](auto& c) {
-         c.attention = AttentionKind::grouped_query, c.groups = 1, c.activation = Unary::gelu;
-         c.embedding_dropout = c.residual_dropout = c.attention_dropout = 0.2;
+         c.attention.kind = "gqa", c.attention.groups = 1, c.activation = Unary::gelu;
+         c.embedding_dropout = c.residual_dropout = c.attention.dropout = 0.2;
        }},
       {"mqa layer sinusoidal gated gelu tied dropouts", false, false, [](auto& c) {
-         c.attention = AttentionKind::multi_query, c.positions = PositionKind::sinusoidal;
+         c.attention.kind = "mqa", c.positions = PositionKind::sinusoidal;
          c.activation = Unary::gelu, c.gated = true;
-         c.embedding_dropout = c.residual_dropout = c.attention_dropout = 0.3;
+         c.embedding_dropout = c.residual_dropout = c.attention.dropout = 0.3;
          every_bias(c);
        }}};
   return all;
@@ -230,12 +230,12 @@ TEST_SUITE("nn/transformer/decoder_only") {
   }
 
   TEST_CASE("each dropout reaches its place, in training only") {
-    for (double DecoderOnlyConfig::*dropout :
-         {&DecoderOnlyConfig::embedding_dropout, &DecoderOnlyConfig::residual_dropout,
-          &DecoderOnlyConfig::attention_dropout}) {
+    for (const int place : {0, 1, 2}) {
       DecoderOnlyConfig config = tiny_config();
       const DecoderOnly without = tiny_model(config);
-      config.*dropout = 0.5;
+      double* const dropouts[] = {&config.embedding_dropout, &config.residual_dropout,
+                                  &config.attention.dropout};
+      *dropouts[place] = 0.5;
       DecoderOnly model = tiny_model(config);
       const Tensor once = model(ids());
       CHECK(relative_error(once, without(ids())) > 0.01);
@@ -256,7 +256,7 @@ TEST_SUITE("nn/transformer/decoder_only") {
     CHECK(refusal().find("[positions] there are 6 positions") == 0);
     config.positions = PositionKind::rotary;
     CHECK(tiny_model(config)(long_ids).shape() == Shape{1, 7, 7});
-    config.rotations.max_positions = 6;
+    config.attention.rotations.max_positions = 6;
     CHECK(refusal().find("6") != std::string::npos);
     const DecoderOnly model = tiny_model(config);
     LayerCaches caches = model.start();

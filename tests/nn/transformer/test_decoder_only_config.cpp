@@ -21,24 +21,24 @@ DecoderOnlyConfig unusual_config() {
   config.context = 9;
   config.layers = 3;
   config.width = 12;
-  config.attention = AttentionKind::grouped_query;
-  config.heads = 6;
-  config.groups = 2;
-  config.head_width = 8;
-  config.attention_bias = false;
-  config.attention_dropout = 0.125;
+  config.attention.kind = "gqa";
+  config.attention.heads = 6;
+  config.attention.groups = 2;
+  config.attention.key_width = 8;
+  config.attention.bias = false;
+  config.attention.dropout = 0.125;
   config.norm = NormKind::rms;
   config.epsilon = 1e-6;
   config.norm_bias = false;
   config.positions = PositionKind::rotary;
-  config.rotations.base = 500;
-  config.rotations.layout = RotaryLayout::half_split;
-  config.rotations.width = 6;
-  config.rotations.max_positions = 99;
-  config.rotations.factor = 2;
-  config.rotations.original_context = 32;
-  config.rotations.low_frequency = 1.5;
-  config.rotations.high_frequency = 3.5;
+  config.attention.rotations.base = 500;
+  config.attention.rotations.layout = RotaryLayout::half_split;
+  config.attention.rotations.width = 6;
+  config.attention.rotations.max_positions = 99;
+  config.attention.rotations.factor = 2;
+  config.attention.rotations.original_context = 32;
+  config.attention.rotations.low_frequency = 1.5;
+  config.attention.rotations.high_frequency = 3.5;
   config.feed_forward = 19;
   config.activation = Unary::silu;
   config.gated = true;
@@ -83,24 +83,24 @@ TEST_SUITE("nn/transformer/decoder_only_config") {
     CHECK(read.context == 9);
     CHECK(read.layers == 3);
     CHECK(read.width == 12);
-    CHECK(read.attention == AttentionKind::grouped_query);
-    CHECK(read.heads == 6);
-    CHECK(read.groups == 2);
-    CHECK(read.head_width == 8);
-    CHECK_FALSE(read.attention_bias);
-    CHECK(read.attention_dropout == 0.125);
+    CHECK(read.attention.kind == "gqa");
+    CHECK(read.attention.heads == 6);
+    CHECK(read.attention.groups == 2);
+    CHECK(read.attention.key_width == 8);
+    CHECK_FALSE(read.attention.bias);
+    CHECK(read.attention.dropout == 0.125);
     CHECK(read.norm == NormKind::rms);
     CHECK(read.epsilon == 1e-6);
     CHECK_FALSE(read.norm_bias);
     CHECK(read.positions == PositionKind::rotary);
-    CHECK(read.rotations.base == 500);
-    CHECK(read.rotations.layout == RotaryLayout::half_split);
-    CHECK(read.rotations.width == 6);
-    CHECK(read.rotations.max_positions == 99);
-    CHECK(read.rotations.factor == 2);
-    CHECK(read.rotations.original_context == 32);
-    CHECK(read.rotations.low_frequency == 1.5);
-    CHECK(read.rotations.high_frequency == 3.5);
+    CHECK(read.attention.rotations.base == 500);
+    CHECK(read.attention.rotations.layout == RotaryLayout::half_split);
+    CHECK(read.attention.rotations.width == 6);
+    CHECK(read.attention.rotations.max_positions == 99);
+    CHECK(read.attention.rotations.factor == 2);
+    CHECK(read.attention.rotations.original_context == 32);
+    CHECK(read.attention.rotations.low_frequency == 1.5);
+    CHECK(read.attention.rotations.high_frequency == 3.5);
     CHECK(read.feed_forward == 19);
     CHECK(read.activation == Unary::silu);
     CHECK(read.gated);
@@ -113,13 +113,14 @@ TEST_SUITE("nn/transformer/decoder_only_config") {
 
     DecoderOnlyConfig latent;
     latent.vocabulary = 5;
-    latent.attention = AttentionKind::latent;
-    latent.latent_width = 24, latent.query_latent_width = 14, latent.rotary_width = 4;
+    latent.attention.kind = "mla";
+    latent.attention.latent_width = 24, latent.attention.query_latent_width = 14,
+    latent.attention.rotary_width = 4;
     const DecoderOnlyConfig back = DecoderOnlyConfig::from_json(latent.to_json());
-    CHECK(back.attention == AttentionKind::latent);
-    CHECK(back.latent_width == 24);
-    CHECK(back.query_latent_width == 14);
-    CHECK(back.rotary_width == 4);
+    CHECK(back.attention.kind == "mla");
+    CHECK(back.attention.latent_width == 24);
+    CHECK(back.attention.query_latent_width == 14);
+    CHECK(back.attention.rotary_width == 4);
     CHECK(back.norm == NormKind::layer);
     CHECK(back.positions == PositionKind::learned);
     CHECK(back.activation == Unary::gelu_tanh);
@@ -128,7 +129,7 @@ TEST_SUITE("nn/transformer/decoder_only_config") {
 
   TEST_CASE("fields reach the attention layer") {
     const AttentionConfig attention = unusual_config().attention_config();
-    CHECK(attention.kind == AttentionKind::grouped_query);
+    CHECK(attention.kind == "gqa");
     CHECK(attention.width == 12);
     CHECK(attention.heads == 6);
     CHECK(attention.groups == 2);
@@ -140,7 +141,8 @@ TEST_SUITE("nn/transformer/decoder_only_config") {
     CHECK(attention.rotations.base == 500);
     CHECK_FALSE(attention.cross);
     DecoderOnlyConfig latent;
-    latent.latent_width = 24, latent.query_latent_width = 14, latent.rotary_width = 4;
+    latent.attention.latent_width = 24, latent.attention.query_latent_width = 14,
+    latent.attention.rotary_width = 4;
     CHECK(latent.attention_config().latent_width == 24);
     CHECK(latent.attention_config().query_latent_width == 14);
     CHECK(latent.attention_config().rotary_width == 4);
@@ -207,19 +209,24 @@ TEST_SUITE("nn/transformer/decoder_only_config") {
     CHECK(contains(refused([](auto& c) { c.context = 0; }), "context=0"));
     CHECK(contains(refused([](auto& c) { c.layers = -1; }), "layers=-1"));
     CHECK(contains(refused([](auto& c) { c.width = 0; }), "width=0"));
-    CHECK(contains(refused([](auto& c) { c.heads = 0; }), "heads=0"));
-    CHECK(refused([](auto& c) { c.attention = AttentionKind::additive; }) ==
-          "[decoder_only] attention must be mha, gqa, mqa or mla; got additive");
-    CHECK(
-        refused([](auto& c) { c.head_width = 0, c.width = 13; }) ==
-        "[decoder_only] width must be divisible by heads; got vocabulary=11, context=9, layers=3, width=13, "
-        "heads=6; try a width that is a multiple of 6, or a head_width");
-    CHECK(contains(refused([](auto& c) { c.head_width = -2; }), "key_width=-2"));
-    CHECK(contains(refused([](auto& c) { c.groups = 4; }), "heads=6, groups=4"));
-    CHECK(contains(refused([](auto& c) { c.groups = -1; }), "groups=-1"));
-    CHECK(contains(refused([](auto& c) { c.attention = AttentionKind::multi_head; }), "groups are for gqa"));
-    CHECK(contains(refused([](auto& c) { c.latent_width = 4; }), "are for mla"));
-    CHECK(contains(refused([](auto& c) { c.head_width = 5, c.rotations.width = 0; }), "components=5"));
+    CHECK(contains(refused([](auto& c) { c.attention.heads = 0; }), "heads=0"));
+    CHECK(refused([](auto& c) { c.attention.kind = "additive"; }) ==
+          "[decoder_only] attention must be one of mha, gqa, mqa, mla; got additive");
+    CHECK(refused([](auto& c) { c.attention.key_width = 0, c.width = 13; }) ==
+          "[attention] width must be divisible by heads; got attention=gqa, width=13, heads=6; try a width "
+          "that "
+          "is a multiple of the heads");
+    CHECK(refused([](auto& c) { c.attention.packed = false; }) ==
+          "[decoder_only] the model decides its attention's packed; got packed=false; try packed=true");
+    CHECK(refused([](auto& c) { c.attention.width = 12; }) ==
+          "[decoder_only] the model decides its attention's width; got width=12; try width=0");
+    CHECK(contains(refused([](auto& c) { c.attention.key_width = -2; }), "key_width=-2"));
+    CHECK(contains(refused([](auto& c) { c.attention.groups = 4; }), "heads=6, groups=4"));
+    CHECK(contains(refused([](auto& c) { c.attention.groups = -1; }), "groups=-1"));
+    CHECK(contains(refused([](auto& c) { c.attention.kind = "mha"; }), "groups is for gqa"));
+    CHECK(contains(refused([](auto& c) { c.attention.latent_width = 4; }), "is for mla"));
+    CHECK(contains(refused([](auto& c) { c.attention.key_width = 5, c.attention.rotations.width = 0; }),
+                   "components=5"));
     CHECK(refused([](auto& c) { c.feed_forward = -1; }) ==
           "[decoder_only] feed_forward must not be negative; got -1");
     for (const double epsilon : {0.0, -1e-5, std::nan(""), std::numeric_limits<double>::infinity()})
@@ -229,7 +236,7 @@ TEST_SUITE("nn/transformer/decoder_only_config") {
                      "embedding_dropout must be in [0, 1)"));
       CHECK(contains(refused([&](auto& c) { c.residual_dropout = dropout; }),
                      "residual_dropout must be in [0, 1)"));
-      CHECK(contains(refused([&](auto& c) { c.attention_dropout = dropout; }),
+      CHECK(contains(refused([&](auto& c) { c.attention.dropout = dropout; }),
                      "attention_dropout must be in [0, 1)"));
     }
     CHECK(refused([](auto&) {}) == "nothing was thrown");

@@ -24,7 +24,7 @@ void fill(Module& module, const std::string& name, double value) {
 
 /// A layer that adds `attention` and then `feed_forward` to whatever comes.
 DecoderOnlyLayer constant_layer(DecoderOnlyConfig config, double attention, double feed_forward) {
-  config.attention_bias = config.feed_forward_bias = true;
+  config.attention.bias = config.feed_forward_bias = true;
   DecoderOnlyLayer layer = layer_of(config);
   fill(layer, "attention.output.weight", 0);
   fill(layer, "attention.output.bias", attention);
@@ -37,20 +37,20 @@ DecoderOnlyLayer constant_layer(DecoderOnlyConfig config, double attention, doub
 
 TEST_SUITE("nn/transformer/decoder_only_layer") {
   TEST_CASE("gradients of both orders agree with differences, for each kind of attention, with dropout") {
-    for (const AttentionKind kind : {AttentionKind::multi_head, AttentionKind::grouped_query,
-                                     AttentionKind::multi_query, AttentionKind::latent}) {
+    for (const char* name : {"mha", "gqa", "mqa", "mla"}) {
+      const std::string kind = name;
       DecoderOnlyConfig config = tiny_config();
-      config.attention = kind;
-      config.attention_dropout = config.residual_dropout = 0.2;
-      config.attention_bias = config.norm_bias = config.feed_forward_bias = true;
-      config.norm = kind == AttentionKind::grouped_query ? NormKind::rms : NormKind::layer;
-      if (kind == AttentionKind::latent) swiglu(config);
+      config.attention.kind = kind;
+      config.attention.dropout = config.residual_dropout = 0.2;
+      config.attention.bias = config.norm_bias = config.feed_forward_bias = true;
+      config.norm = kind == "gqa" ? NormKind::rms : NormKind::layer;
+      if (kind == "mla") swiglu(config);
       DecoderOnlyLayer layer = layer_of(config);
       const Tensor x = random_values({2, 3, 8}, 4);
       const auto call = [&] { return layer(x, causal()); };
-      const std::string name = std::string("decoder_only_layer ") + name_of(kind);
-      check_gradients(name, gradcheck_module(layer, {{"x", x}}, call, sampled(20)));
-      check_gradients(name, gradcheck_module(layer, {{"x", x}}, call, second_order(3)));
+      const std::string title = "decoder_only_layer " + kind;
+      check_gradients(title, gradcheck_module(layer, {{"x", x}}, call, sampled(20)));
+      check_gradients(title, gradcheck_module(layer, {{"x", x}}, call, second_order(3)));
     }
   }
 
@@ -113,17 +113,17 @@ TEST_SUITE("nn/transformer/decoder_only_layer") {
   }
 
   TEST_CASE("a token takes in the cache what its kind of attention keeps") {
-    const auto widths = [](AttentionKind kind) {
+    const auto widths = [](std::string kind) {
       DecoderOnlyConfig config = tiny_config();
-      config.attention = kind;
-      config.head_width = 6;
+      config.attention.kind = kind;
+      config.attention.key_width = 6;
       return layer_of(config).cache_widths();
     };
-    CHECK(widths(AttentionKind::multi_head).key == 24);
-    CHECK(widths(AttentionKind::multi_head).value == 24);
-    CHECK(widths(AttentionKind::grouped_query).key == 12);
-    CHECK(widths(AttentionKind::multi_query).value == 6);
-    CHECK(widths(AttentionKind::latent).key == 4 + 2);
-    CHECK(widths(AttentionKind::latent).value == 0);
+    CHECK(widths("mha").key == 24);
+    CHECK(widths("mha").value == 24);
+    CHECK(widths("gqa").key == 12);
+    CHECK(widths("mqa").value == 6);
+    CHECK(widths("mla").key == 4 + 2);
+    CHECK(widths("mla").value == 0);
   }
 }

@@ -83,11 +83,11 @@ TEST_SUITE("nn/transformer/decoder_only_weights") {
     check_initial_values(config);
     config.norm = NormKind::rms;
     config.positions = PositionKind::rotary;
-    config.attention = AttentionKind::grouped_query;
+    config.attention.kind = "gqa";
     swiglu(config);
     check_initial_values(config);
-    config.attention = AttentionKind::latent;
-    config.query_latent_width = 20;
+    config.attention.kind = "mla";
+    config.attention.query_latent_width = 20;
     check_initial_values(config);
     config.tie_head = true;
     config.positions = PositionKind::sinusoidal;
@@ -131,24 +131,24 @@ TEST_SUITE("nn/transformer/decoder_only_weights") {
   TEST_CASE("published models have their published number of parameters") {
     DecoderOnlyConfig config;  // the two of nanoGPT: 0.80 and 10.65 million, which leaves positions out
     config.vocabulary = 65;
-    config.attention_bias = config.norm_bias = config.feed_forward_bias = false;
-    config.layers = 4, config.heads = 4, config.width = 128, config.context = 64;
+    config.attention.bias = config.norm_bias = config.feed_forward_bias = false;
+    config.layers = 4, config.attention.heads = 4, config.width = 128, config.context = 64;
     CHECK(count_of(config) == 804096);
     CHECK(count_of(config) - 64 * 128 == 795904);
-    config.layers = 6, config.heads = 6, config.width = 384, config.context = 256;
+    config.layers = 6, config.attention.heads = 6, config.width = 384, config.context = 256;
     CHECK(count_of(config) - 256 * 384 == 10646784);
 
     DecoderOnlyConfig llama;  // stories260K
     llama.vocabulary = 512, llama.context = 512, llama.layers = 5, llama.width = 64;
-    llama.attention = AttentionKind::grouped_query, llama.heads = 8, llama.groups = 4;
+    llama.attention.kind = "gqa", llama.attention.heads = 8, llama.attention.groups = 4;
     llama.norm = NormKind::rms, llama.positions = PositionKind::rotary, llama.feed_forward = 172;
-    llama.attention_bias = llama.feed_forward_bias = false;
+    llama.attention.bias = llama.feed_forward_bias = false;
     swiglu(llama);
     CHECK(count_of(llama) == 260032);
 
     // GPT-2: the number grows by as much with every layer and every word.
     DecoderOnlyConfig gpt2;
-    gpt2.heads = 12, gpt2.width = 768, gpt2.context = 1024;
+    gpt2.attention.heads = 12, gpt2.width = 768, gpt2.context = 1024;
     gpt2.vocabulary = 1, gpt2.layers = 1;
     const Index smallest = count_of(gpt2);
     gpt2.layers = 2;
@@ -160,8 +160,8 @@ TEST_SUITE("nn/transformer/decoder_only_weights") {
 
   TEST_CASE("a trained folder loads in evaluation mode and computes the same bits") {
     DecoderOnlyConfig config = tiny_config();
-    config.embedding_dropout = config.residual_dropout = config.attention_dropout = 0.4;
-    config.attention = AttentionKind::grouped_query;
+    config.embedding_dropout = config.residual_dropout = config.attention.dropout = 0.4;
+    config.attention.kind = "gqa";
     config.prefix = true;
     const TemporaryFolder folder;
     Generator random(1);

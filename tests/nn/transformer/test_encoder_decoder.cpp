@@ -18,9 +18,9 @@ namespace {
 EncoderDecoderConfig small_config() {
   EncoderDecoderConfig config;
   config.layer.width = 6;
-  config.layer.heads = 3;
-  config.layer.key_width = 4;
-  config.layer.value_width = 5;
+  config.layer.attention.heads = 3;
+  config.layer.attention.key_width = 4;
+  config.layer.attention.value_width = 5;
   config.layer.feed_forward = 7;
   config.layer.activation = Unary::gelu;
   config.source_vocabulary = 7;

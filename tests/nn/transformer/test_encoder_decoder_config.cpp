@@ -14,9 +14,9 @@ namespace {
 EncoderDecoderConfig unusual_config() {
   EncoderDecoderConfig config;
   config.layer.width = 10;
-  config.layer.heads = 3;
-  config.layer.key_width = 5;
-  config.layer.value_width = 7;
+  config.layer.attention.heads = 3;
+  config.layer.attention.key_width = 5;
+  config.layer.attention.value_width = 7;
   config.layer.feed_forward = 19;
   config.layer.activation = Unary::gelu_tanh;
   config.layer.dropout = 0.125;
@@ -36,21 +36,21 @@ EncoderDecoderConfig unusual_config() {
 EncoderDecoderConfig rotary_config() {
   EncoderDecoderConfig config = unusual_config();
   config.positions = PositionKind::rotary;
-  config.layer.attention = AttentionKind::grouped_query;
+  config.layer.attention.kind = "gqa";
   config.layer.width = 12;
-  config.layer.heads = 6;
-  config.layer.groups = 2;
-  config.layer.key_width = 8;
-  config.layer.packed = false;
-  config.layer.rotary = true;
-  config.layer.rotations.base = 500;
-  config.layer.rotations.layout = RotaryLayout::half_split;
-  config.layer.rotations.width = 6;
-  config.layer.rotations.max_positions = 99;
-  config.layer.rotations.factor = 2;
-  config.layer.rotations.original_context = 32;
-  config.layer.rotations.low_frequency = 1.5;
-  config.layer.rotations.high_frequency = 3.5;
+  config.layer.attention.heads = 6;
+  config.layer.attention.groups = 2;
+  config.layer.attention.key_width = 8;
+  config.layer.attention.packed = false;
+  config.layer.attention.rotary = true;
+  config.layer.attention.rotations.base = 500;
+  config.layer.attention.rotations.layout = RotaryLayout::half_split;
+  config.layer.attention.rotations.width = 6;
+  config.layer.attention.rotations.max_positions = 99;
+  config.layer.attention.rotations.factor = 2;
+  config.layer.attention.rotations.original_context = 32;
+  config.layer.attention.rotations.low_frequency = 1.5;
+  config.layer.attention.rotations.high_frequency = 3.5;
   return config;
 }
 
@@ -76,9 +76,9 @@ TEST_SUITE("nn/transformer/encoder_decoder_config") {
     const EncoderDecoderConfig read = EncoderDecoderConfig::from_json(config.to_json());
     CHECK(read.to_json() == config.to_json());
     CHECK(read.layer.width == 10);
-    CHECK(read.layer.heads == 3);
-    CHECK(read.layer.key_width == 5);
-    CHECK(read.layer.value_width == 7);
+    CHECK(read.layer.attention.heads == 3);
+    CHECK(read.layer.attention.key_width == 5);
+    CHECK(read.layer.attention.value_width == 7);
     CHECK(read.layer.feed_forward == 19);
     CHECK(read.layer.activation == Unary::gelu_tanh);
     CHECK(read.layer.dropout == 0.125);
@@ -99,28 +99,28 @@ TEST_SUITE("nn/transformer/encoder_decoder_config") {
     const EncoderDecoderConfig read = EncoderDecoderConfig::from_json(config.to_json());
     CHECK(read.to_json() == config.to_json());
     CHECK(read.positions == PositionKind::rotary);
-    CHECK(read.layer.attention == AttentionKind::grouped_query);
-    CHECK(read.layer.groups == 2);
-    CHECK_FALSE(read.layer.packed);
-    CHECK(read.layer.rotary);
-    CHECK(read.layer.rotations.base == 500);
-    CHECK(read.layer.rotations.layout == RotaryLayout::half_split);
-    CHECK(read.layer.rotations.width == 6);
-    CHECK(read.layer.rotations.max_positions == 99);
-    CHECK(read.layer.rotations.factor == 2);
-    CHECK(read.layer.rotations.original_context == 32);
-    CHECK(read.layer.rotations.low_frequency == 1.5);
-    CHECK(read.layer.rotations.high_frequency == 3.5);
+    CHECK(read.layer.attention.kind == "gqa");
+    CHECK(read.layer.attention.groups == 2);
+    CHECK_FALSE(read.layer.attention.packed);
+    CHECK(read.layer.attention.rotary);
+    CHECK(read.layer.attention.rotations.base == 500);
+    CHECK(read.layer.attention.rotations.layout == RotaryLayout::half_split);
+    CHECK(read.layer.attention.rotations.width == 6);
+    CHECK(read.layer.attention.rotations.max_positions == 99);
+    CHECK(read.layer.attention.rotations.factor == 2);
+    CHECK(read.layer.attention.rotations.original_context == 32);
+    CHECK(read.layer.attention.rotations.low_frequency == 1.5);
+    CHECK(read.layer.attention.rotations.high_frequency == 3.5);
 
     EncoderDecoderConfig latent = unusual_config();
-    latent.layer.attention = AttentionKind::latent;
-    latent.layer.latent_width = 9;
-    latent.layer.rotary_width = 4;
+    latent.layer.attention.kind = "mla";
+    latent.layer.attention.latent_width = 9;
+    latent.layer.attention.rotary_width = 4;
     const EncoderDecoderConfig back = EncoderDecoderConfig::from_json(latent.to_json());
-    CHECK(back.layer.attention == AttentionKind::latent);
-    CHECK(back.layer.latent_width == 9);
-    CHECK(back.layer.rotary_width == 4);
-    CHECK(back.layer.packed);
+    CHECK(back.layer.attention.kind == "mla");
+    CHECK(back.layer.attention.latent_width == 9);
+    CHECK(back.layer.attention.rotary_width == 4);
+    CHECK(back.layer.attention.packed);
   }
 
   TEST_CASE("a file from before there were other kinds of attention loads, with projections apart") {
@@ -128,10 +128,10 @@ TEST_SUITE("nn/transformer/encoder_decoder_config") {
     const std::size_t from = json.find(",\n  \"attention\"");
     REQUIRE(from != std::string::npos);
     const EncoderDecoderConfig read = EncoderDecoderConfig::from_json(json.substr(0, from) + "\n}\n");
-    CHECK(read.layer.attention == AttentionKind::multi_head);
-    CHECK_FALSE(read.layer.packed);
-    CHECK_FALSE(read.layer.rotary);
-    CHECK(read.layer.rotations.base == 10000);
+    CHECK(read.layer.attention.kind == "mha");
+    CHECK_FALSE(read.layer.attention.packed);
+    CHECK_FALSE(read.layer.attention.rotary);
+    CHECK(read.layer.attention.rotations.base == 10000);
     CHECK(read.tie_embeddings);
     Generator random(1);
     EncoderDecoder model(read, random);
@@ -140,7 +140,7 @@ TEST_SUITE("nn/transformer/encoder_decoder_config") {
 
   TEST_CASE("rotary positions turn queries and keys of self-attention, and nothing else knows positions") {
     EncoderDecoderConfig config = rotary_config();
-    config.layer.rotary = false;  // the kind of positions says so
+    config.layer.attention.rotary = false;  // the kind of positions says so
     config.layer.dropout = 0;
     Generator random(1);
     EncoderDecoder model(config, random);
@@ -167,7 +167,7 @@ TEST_SUITE("nn/transformer/encoder_decoder_config") {
     CHECK(contains(refusal(replaced(json, "gelu_tanh", "softsign")), "got softsign"));
     CHECK(contains(refusal(replaced(json, "learned", "relative")), "got relative"));
     CHECK(contains(refusal(replaced(json, "\"width\": 10", "\"width\": 0")),
-                   "width and heads must be positive; got width=0, heads=3"));
+                   "width and heads must be positive; got attention=mha, width=0, heads=3"));
   }
 
   TEST_CASE("sizes that do not fit are refused with the sizes") {
@@ -177,21 +177,25 @@ TEST_SUITE("nn/transformer/encoder_decoder_config") {
       Generator random(1);
       return message_of<Error>([&] { EncoderDecoder(config, random); });
     };
-    CHECK(refused([](auto& c) { c.layer.key_width = 0; }) ==
-          "[encoder_decoder] width must be divisible by heads; got width=10, heads=3; try a width that is a "
-          "multiple of 3");
-    CHECK(contains(refused([](auto& c) { c.layer.heads = 0; }), "heads=0"));
-    CHECK(contains(refused([](auto& c) { c.layer.groups = 3; }), "groups are for gqa"));
+    CHECK(refused([](auto& c) { c.layer.attention.key_width = 0; }) ==
+          "[attention] width must be divisible by heads; got attention=mha, width=10, heads=3; try a width "
+          "that "
+          "is a multiple of the heads");
+    CHECK(refused([](auto& c) { c.layer.attention.dropout = 0.5; }) ==
+          "[encoder_decoder] the model decides its attention's dropout; got dropout=0.500000; try "
+          "dropout=0.000000");
+    CHECK(contains(refused([](auto& c) { c.layer.attention.heads = 0; }), "heads=0"));
+    CHECK(contains(refused([](auto& c) { c.layer.attention.groups = 3; }), "groups is for gqa"));
     CHECK(contains(refused([](auto& c) { c.positions = PositionKind::rotary; }), "components=5"));
     CHECK(contains(refused([](auto& c) {
                      c.positions = PositionKind::rotary;
-                     c.layer.attention = AttentionKind::additive;
+                     c.layer.attention.kind = "additive";
                    }),
-                   "rotary positions do not apply"));
+                   "cannot turn queries and keys by rotary positions"));
     CHECK(contains(refusal(replaced(rotary_config().to_json(), "half_split", "split")),
                    "rotary_layout must be interleaved or half_split; got split"));
     CHECK(contains(refusal(replaced(rotary_config().to_json(), "\"gqa\"", "\"linear\"")), "got linear"));
-    CHECK(contains(refused([](auto& c) { c.layer.heads = -3; }), "heads=-3"));
+    CHECK(contains(refused([](auto& c) { c.layer.attention.heads = -3; }), "heads=-3"));
     CHECK(contains(refused([](auto& c) { c.decoder_layers = 0; }), "encoder_layers=2, decoder_layers=0"));
     CHECK(contains(refused([](auto& c) { c.source_vocabulary = 0; }), "vocabularies must not be empty"));
     CHECK(contains(refused([](auto& c) { c.max_length = 1; }), "max_length must be at least 2; got 1"));

@@ -25,9 +25,9 @@ std::string golden_name(const std::string& name) {
 EncoderDecoderConfig config_of(const nlohmann::ordered_json& options) {
   EncoderDecoderConfig config;
   config.layer.width = options.at("width");
-  config.layer.heads = options.at("heads");
-  config.layer.key_width = options.at("key_width");
-  config.layer.value_width = options.at("value_width");
+  config.layer.attention.heads = options.at("heads");
+  config.layer.attention.key_width = options.at("key_width");
+  config.layer.attention.value_width = options.at("value_width");
   config.layer.feed_forward = options.at("feed_forward");
   config.layer.activation = activation_named(options.at("activation").get<std::string>());
   config.layer.norm_first = options.at("norm_first");

@@ -35,7 +35,7 @@ TEST_SUITE("nn/transformer/encoder_layer") {
       for (const std::string activation : {"relu", "gelu"}) {
         TransformerLayerConfig config;
         config.width = 12;
-        config.heads = 3;
+        config.attention.heads = 3;
         config.feed_forward = 19;
         config.activation = activation_named(activation);
         config.norm_first = place == "pre";

@@ -77,7 +77,7 @@ TEST_SUITE("nn/transformer/encoder_masked_tokens") {
     const SingleThread guard;
     EncoderConfig config;
     config.layer.width = 32;
-    config.layer.heads = 4;
+    config.layer.attention.heads = 4;
     config.layer.feed_forward = 64;
     config.vocabulary = kLetters + 1;
     config.layers = 2;

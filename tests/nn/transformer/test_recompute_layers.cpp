@@ -98,16 +98,16 @@ TEST_SUITE("nn/transformer/recompute_layers") {
     for (const LanguageKind& kind : language_kinds()) {
       INFO(kind.name());
       DecoderOnlyConfig config = language_config(kind, 9);
-      config.attention_dropout = config.embedding_dropout = config.residual_dropout = 0.2;
+      config.attention.dropout = config.embedding_dropout = config.residual_dropout = 0.2;
       check_same(train_language_model(config, DType::f64, false),
                  train_language_model(config, DType::f64, true));
     }
   }
 
   TEST_CASE("the same bits in single precision, of widths that fill a kernel and with the fused head") {
-    DecoderOnlyConfig config = language_config({AttentionKind::multi_head, PositionKind::learned}, 9);
+    DecoderOnlyConfig config = language_config({"mha", PositionKind::learned}, 9);
     config.width = 136, config.feed_forward = 0, config.layers = 3;
-    config.attention_dropout = config.embedding_dropout = config.residual_dropout = 0.1;
+    config.attention.dropout = config.embedding_dropout = config.residual_dropout = 0.1;
     for (const bool fused : {false, true}) {
       check_same(train_language_model(config, DType::f32, false, {fused, 0}),
                  train_language_model(config, DType::f32, true, {fused, 0}));
@@ -135,8 +135,7 @@ TEST_SUITE("nn/transformer/recompute_layers") {
   }
 
   TEST_CASE("the gradients of recomputed layers agree with differences") {
-    DecoderOnly language =
-        language_model(language_config({AttentionKind::grouped_query, PositionKind::rotary, true}, 9));
+    DecoderOnly language = language_model(language_config({"gqa", PositionKind::rotary, true}, 9));
     language.recompute_layers(true);
     const Tensor ids = random_ids({2, 6}, kLanguageVocabulary, 4);
     check_gradients("decoder_only, recomputed", gradcheck_module(
@@ -153,7 +152,7 @@ TEST_SUITE("nn/transformer/recompute_layers") {
   }
 
   TEST_CASE("a layer keeps its input and nothing else") {
-    DecoderOnlyConfig config = language_config({AttentionKind::multi_head, PositionKind::rotary}, 9);
+    DecoderOnlyConfig config = language_config({"mha", PositionKind::rotary}, 9);
     const Tensor ids = random_ids({3, 9}, config.vocabulary, 1);
     const auto saved = [&](Index layers, bool recompute) {
       config.layers = layers;
@@ -171,7 +170,7 @@ TEST_SUITE("nn/transformer/recompute_layers") {
   }
 
   TEST_CASE("it can be turned off again, and does nothing where no tape records") {
-    DecoderOnlyConfig config = language_config({AttentionKind::multi_head, PositionKind::learned}, 9);
+    DecoderOnlyConfig config = language_config({"mha", PositionKind::learned}, 9);
     DecoderOnly model = language_model(config);
     const Tensor ids = random_ids({2, 6}, config.vocabulary, 4);
     const auto nodes = [&] {
@@ -213,7 +212,7 @@ TEST_SUITE("nn/transformer/recompute_layers") {
   }
 
   TEST_CASE("a mode that changes between the passes is refused") {
-    DecoderOnlyConfig config = language_config({AttentionKind::multi_head, PositionKind::learned}, 9);
+    DecoderOnlyConfig config = language_config({"mha", PositionKind::learned}, 9);
     config.residual_dropout = 0.5;
     DecoderOnly model = random_module<DecoderOnly>(config);
     model.recompute_layers(true);

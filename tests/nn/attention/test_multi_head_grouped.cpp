@@ -1,6 +1,5 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/ops/shape.h>
-#include <tapeformer/nn/attention/grouped_query.h>
 #include <tapeformer/nn/attention/multi_head.h>
 #include <tapeformer/tests/nn/module_case.h>
 #include <tapeformer/tests/reference/gradcheck_table.h>
@@ -14,16 +13,17 @@ using namespace tapeformer;
 
 namespace {
 
-GroupedQueryConfig config_of(Index heads, Index groups, bool rotary = true, bool cross = false) {
-  GroupedQueryConfig config;
+AttentionConfig config_of(Index heads, Index groups, bool rotary = true, bool cross = false) {
+  AttentionConfig config;
+  config.kind = "gqa";
   config.width = 12, config.heads = heads, config.groups = groups;
   config.key_width = 4, config.value_width = 3;
   config.rotary = rotary, config.cross = cross;
   return config;
 }
 
-GroupedQueryAttention attention_of(const GroupedQueryConfig& config) {
-  return random_module<GroupedQueryAttention>(config);
+MultiHeadAttention attention_of(const AttentionConfig& config) {
+  return random_module<MultiHeadAttention>(config);
 }
 
 /// Rows of `count` heads from row `from` on, each head `repeats` times.
@@ -43,19 +43,19 @@ AttentionContext causal_padded(const std::vector<Index>& lengths, Index longest)
 
 }  // namespace
 
-TEST_SUITE("nn/attention/grouped_query") {
+TEST_SUITE("nn/attention/multi_head grouped") {
   TEST_CASE("it is multi-head attention whose key and value heads are repeated") {
     const Tensor x = random_values({2, 7, 12}, 3);
     for (const Index groups : {1, 2, 3, 6}) {
       for (const bool rotary : {false, true}) {
         CAPTURE(groups);
         CAPTURE(rotary);
-        GroupedQueryAttention grouped = attention_of(config_of(6, groups, rotary));
+        MultiHeadAttention grouped = attention_of(config_of(6, groups, rotary));
         std::map<std::string, Tensor> p;
         for (const auto& [name, parameter] : grouped.named_parameters()) p[name] = parameter.value();
-        MultiHeadConfig config;
+        AttentionConfig config;
         config.width = 12, config.heads = 6, config.key_width = 4, config.value_width = 3;
-        config.rotary = rotary;
+        config.rotary = rotary, config.packed = false;
         Generator random(1);
         MultiHeadAttention whole(config, random);
         for (auto& [name, parameter] : whole.named_parameters()) {
@@ -78,7 +78,7 @@ TEST_SUITE("nn/attention/grouped_query") {
     using In = std::map<std::string, Tensor>;
     for (const char* name : {"grouped_self", "multi_query_self", "grouped_plain", "grouped_cross"}) {
       const auto given = golden.options(name);
-      GroupedQueryConfig config = config_of(given["heads"].get<Index>(), given["groups"].get<Index>(), false);
+      AttentionConfig config = config_of(given["heads"].get<Index>(), given["groups"].get<Index>(), false);
       config.cross = std::string(name) == "grouped_cross";
       config.bias = !config.cross;
       if (config.cross) {
@@ -89,7 +89,7 @@ TEST_SUITE("nn/attention/grouped_query") {
         config.rotary = given["rotary"].get<bool>();
       }
       Generator random(1);
-      GroupedQueryAttention attention(config, random);
+      MultiHeadAttention attention(config, random);
       check_layer_against_golden(
           name, attention,
           [&](const In& in) {
@@ -101,12 +101,13 @@ TEST_SUITE("nn/attention/grouped_query") {
           "grouped_latent");
     }
 
-    GroupedQueryConfig llama;
+    AttentionConfig llama;
+    llama.kind = "gqa";
     llama.width = 24, llama.heads = 6, llama.groups = 2, llama.rotary = true;
     llama.rotations.base = 500, llama.rotations.layout = RotaryLayout::half_split;
     llama.rotations.factor = 8, llama.rotations.original_context = 64;
     Generator random(1);
-    GroupedQueryAttention attention(llama, random);
+    MultiHeadAttention attention(llama, random);
     check_layer_against_golden(
         "grouped_llama", attention,
         [&](const In& in) {
@@ -121,22 +122,22 @@ TEST_SUITE("nn/attention/grouped_query") {
   TEST_CASE("gradients of both orders agree with differences: grouped, multi-query, cross, dropout") {
     const Tensor x = random_values({2, 4, 12}, 3), memory = random_values({2, 5, 7}, 4);
     const AttentionContext masks = causal_padded({2, 4}, 4);
-    const auto check = [&](const std::string& name, GroupedQueryConfig config) {
+    const auto check = [&](const std::string& name, AttentionConfig config) {
       config.key_width = config.value_width = 2;
-      GroupedQueryAttention attention = attention_of(config);
+      MultiHeadAttention attention = attention_of(config);
       check_gradients(name,
                       gradcheck_module(
                           attention, {{"x", x}}, [&] { return attention(x, x, masks); }, second_order()));
     };
     check("grouped_query causal padded", config_of(4, 2));
     check("multi_query causal padded", config_of(2, 1));
-    GroupedQueryConfig dropping = config_of(4, 2);
+    AttentionConfig dropping = config_of(4, 2);
     dropping.dropout = 0.4;
     check("grouped_query dropout", dropping);
 
-    GroupedQueryConfig crossing = config_of(4, 2, false, true);
+    AttentionConfig crossing = config_of(4, 2, false, true);
     crossing.memory_width = 7;
-    GroupedQueryAttention cross = attention_of(crossing);
+    MultiHeadAttention cross = attention_of(crossing);
     AttentionContext padding;
     padding.key_mask = real_tokens({3, 5}, 5);
     check_gradients("grouped_query cross padded",
@@ -155,7 +156,7 @@ TEST_SUITE("nn/attention/grouped_query") {
       for (const CacheKind kind : {CacheKind::contiguous, CacheKind::paged}) {
         for (const Index groups : {1, 3}) {
           if (on_gpu && groups == 1) continue;
-          GroupedQueryAttention attention = attention_of(config_of(6, groups));
+          MultiHeadAttention attention = attention_of(config_of(6, groups));
           attention.to(type);
           CacheConfig config;
           config.kind = kind, config.block_size = 8;
@@ -179,7 +180,7 @@ TEST_SUITE("nn/attention/grouped_query") {
   }
 
   TEST_CASE("cross-attention keeps the memory in its cache and never looks at it again") {
-    const GroupedQueryAttention attention = attention_of(config_of(6, 2, false, true));
+    const MultiHeadAttention attention = attention_of(config_of(6, 2, false, true));
     const Tensor x = random_values({2, 6, 12}, 3), memory = random_values({2, 5, 12}, 4);
     AttentionContext context;
     context.key_mask = real_tokens({3, 5}, 5);
@@ -191,9 +192,9 @@ TEST_SUITE("nn/attention/grouped_query") {
   }
 
   TEST_CASE("positions: only distances matter, padding on the left may shift them, the limit is stated") {
-    GroupedQueryConfig config = config_of(6, 2);
+    AttentionConfig config = config_of(6, 2);
     config.rotations.max_positions = 110;
-    const GroupedQueryAttention attention = attention_of(config);
+    const MultiHeadAttention attention = attention_of(config);
     const Tensor x = random_values({1, 4, 12}, 3);
     AttentionContext context;
     context.causal = true;
@@ -217,29 +218,31 @@ TEST_SUITE("nn/attention/grouped_query") {
 
   TEST_CASE("what does not fit is refused by name") {
     Generator random(1);
-    CHECK(message_of<Error>([&] { GroupedQueryAttention(config_of(6, 4), random); }) ==
-          "[grouped_query] heads must be a multiple of groups; got heads=6, groups=4");
-    CHECK(message_of<Error>([&] { GroupedQueryAttention(config_of(6, 3, true, true), random); }) ==
-          "[grouped_query] rotary positions are for self-attention; got rotary and cross both set");
-    GroupedQueryConfig config = config_of(5, 1);
+    CHECK(message_of<Error>([&] { MultiHeadAttention(config_of(6, 4), random); }) ==
+          "[attention] heads must be a multiple of groups; got attention=gqa, heads=6, groups=4");
+    AttentionConfig config = config_of(5, 1);
     config.value_width = 0;
-    CHECK(message_of<Error>([&] { GroupedQueryAttention(config, random); }) ==
-          "[grouped_query] width must be divisible by heads; got width=12, heads=5; try a width that is a "
+    CHECK(message_of<Error>([&] { MultiHeadAttention(config, random); }) ==
+          "[attention] width must be divisible by heads; got attention=gqa, width=12, heads=5; try a width that is a "
           "multiple "
           "of the heads");
-    const GroupedQueryAttention attention = attention_of(config_of(6, 2));
+    config = config_of(6, 2);
+    config.memory_width = 5;
+    CHECK(message_of<Error>([&] { MultiHeadAttention(config, random); }) ==
+          "[attention] a packed projection needs inputs of one width; got attention=gqa, width=12, "
+          "memory_width=5, value_memory_width=5; try cross=true");
+    const MultiHeadAttention attention = attention_of(config_of(6, 2));
     const Tensor x = random_values({1, 4, 12}, 3);
     CHECK(message_of<Error>([&] { attention(x, x.clone()); }) ==
-          "[grouped_query] a layer without cross set attends to its own input; got query=f64[1,4,12] and "
-          "another "
-          "memory; try cross=true in its config");
+          "[multi_head] rotary positions are for self-attention; got a memory that is not the query");
   }
 
   TEST_CASE("projections start Xavier uniform, each on its own, with zero biases") {
     Generator random(1);
-    GroupedQueryConfig config;
+    AttentionConfig config;
+    config.kind = "gqa";
     config.width = 64, config.heads = 8, config.groups = 2;
-    GroupedQueryAttention attention(config, random);
+    MultiHeadAttention attention(config, random);
     CHECK(attention.parameter_count() == (64 + 32) * 65 + 64 * 65);
     for (const auto& [name, parameter] : attention.named_parameters()) {
       const Tensor x = parameter;

@@ -1,0 +1,93 @@
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/nn/attention/additive.h>
+#include <tapeformer/nn/attention/attention_kind.h>
+#include <tapeformer/nn/attention/latent.h>
+#include <tapeformer/nn/attention/multi_head.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace tapeformer {
+namespace {
+
+template <class Layer>
+std::unique_ptr<Attention> make(const AttentionConfig& config, Generator& random) {
+  return std::make_unique<Layer>(config, random);
+}
+
+std::deque<AttentionKind>& table() {
+  using MultiHead = MultiHeadAttention;
+  using Latent = LatentAttention;
+  using Additive = AdditiveAttention;
+  constexpr unsigned kEverything = kCanRotate | kCanCache | kCanModelLanguage | kCanExport;
+  static std::deque<AttentionKind> kinds = {
+      {"mha",
+       "multi-head",
+       make<MultiHead>,
+       {"value_memory_width", "output_dropout", "output_bias", "sequence_first"},
+       kEverything,
+       MultiHead::complete_multi_head,
+       MultiHead::cost},
+      {"gqa",
+       "grouped-query",
+       make<MultiHead>,
+       {"groups", "output_dropout", "output_bias", "sequence_first"},
+       kEverything,
+       MultiHead::complete_grouped_query,
+       MultiHead::cost},
+      {"mqa",
+       "multi-query",
+       make<MultiHead>,
+       {"output_dropout", "output_bias", "sequence_first"},
+       kEverything,
+       MultiHead::complete_multi_query,
+       MultiHead::cost},
+      {"mla",
+       "latent",
+       make<Latent>,
+       {"latent_width", "query_latent_width", "rotary_width", "norm", "form"},
+       kCanRotate | kCanCache | kCanModelLanguage,
+       Latent::complete,
+       Latent::cost,
+       Latent::forms()},
+      {"additive", "additive", make<Additive>, {}, kCanCache, {}, Additive::cost},
+  };
+  return kinds;
+}
+
+}  // namespace
+
+bool AttentionKind::uses(const std::string& field) const {
+  return std::find(fields.begin(), fields.end(), field) != fields.end();
+}
+
+const std::deque<AttentionKind>& attention_kinds() { return table(); }
+
+std::string kind_names(const std::function<bool(const AttentionKind&)>& which) {
+  std::string names;
+  for (const AttentionKind& kind : attention_kinds()) {
+    if (which(kind)) names += (names.empty() ? "" : ", ") + kind.name;
+  }
+  return names;
+}
+
+void register_attention_kind(AttentionKind kind) {
+  for (const AttentionKind& known : attention_kinds()) {
+    if (known.name == kind.name) throw Error("[attention] there is already a kind named " + kind.name);
+  }
+  table().push_back(std::move(kind));
+}
+
+const AttentionKind& attention_kind(const std::string& name) {
+  for (const AttentionKind& kind : attention_kinds()) {
+    if (kind.name == name) return kind;
+  }
+  throw Error("[attention] the kind must be one of " + kind_names([](const AttentionKind&) { return true; }) +
+              "; got " + name);
+}
+
+std::unique_ptr<Attention> make_attention(const AttentionConfig& config, Generator& random) {
+  return attention_kind(config.kind).make(config, random);
+}
+
+}  // namespace tapeformer
