@@ -14,8 +14,8 @@
 // Loads models from run folders, whose files may be damaged; to be included by sources only.
 namespace tapeformer {
 
-/// A lower bound of a model's size, without norms and feed-forward biases. In double, because the sizes in a damaged
-/// configuration may have products beyond any integer.
+/// A lower bound of a model's size, without norms and feed-forward biases. In double, because the sizes in a
+/// damaged configuration may have products beyond any integer.
 struct LeastSize {
   double weights = 0;
   double sinusoids = 0;  ///< numbers in tables that are not stored

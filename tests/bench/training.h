@@ -62,8 +62,8 @@ class LanguageTrainee : public Trainee {
  private:
   static DecoderOnlyConfig config(const Workload& w) {
     DecoderOnlyConfig c;
-    c.vocabulary = w.vocabulary, c.context = w.length, c.layers = w.layers,
-    c.attention.heads = w.heads, c.width = w.width;
+    c.vocabulary = w.vocabulary, c.context = w.length, c.layers = w.layers, c.attention.heads = w.heads,
+    c.width = w.width;
     c.feed_forward = w.feed_forward, c.activation = Unary::gelu;
     c.embedding_dropout = c.attention.dropout = c.residual_dropout = w.dropout;
     return c;
@@ -102,8 +102,7 @@ class TranslationTrainee : public Trainee {
     EncoderDecoderConfig c;
     c.source_vocabulary = c.target_vocabulary = w.vocabulary;
     c.encoder_layers = c.decoder_layers = w.layers;
-    c.layer.attention.heads = w.heads, c.layer.width = w.width,
-    c.layer.feed_forward = w.feed_forward;
+    c.layer.attention.heads = w.heads, c.layer.width = w.width, c.layer.feed_forward = w.feed_forward;
     c.layer.dropout = w.dropout;
     c.max_length = std::max(c.max_length, std::max(w.length, w.source_length));
     c.tie_target_head = false;
