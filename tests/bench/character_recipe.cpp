@@ -2,8 +2,8 @@
 // same: initial weights, batches and losses. tests/bench/character_recipe.py does it in PyTorch and compares.
 // Usage: bench character_recipe --text FILE --folder FOLDER [--steps N] [--dtype f32|f64] [--seed S] [--dump]
 //                               [--evaluate]
-#include <tapeformer/autograd/npy.h>
 #include <tapeformer/autograd/tape.h>
+#include <tapeformer/autograd/xtensor.h>
 #include <tapeformer/examples/shared/command_line.h>
 #include <tapeformer/nn/formats/checkpoint.h>
 #include <tapeformer/nn/transformer/decoder_only.h>
@@ -19,6 +19,7 @@
 #include <filesystem>
 #include <fstream>
 #include <set>
+#include <xtensor/xnpy.hpp>
 
 using namespace tapeformer;
 
@@ -147,8 +148,8 @@ void run(const Options& options) {
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begun;
   std::printf("%lld parameters, %lld steps in %s, %.1f s\n", static_cast<long long>(model.parameter_count()),
               static_cast<long long>(options.steps), options.dtype.c_str(), seconds.count());
-  if (options.dump) save_npy(file("batches.npy"), batches);
-  save_npy(file("losses_" + options.dtype + ".npy"), losses);
+  if (options.dump) xt::dump_npy(file("batches.npy"), as_xtensor<std::int32_t>(batches));
+  xt::dump_npy(file("losses_" + options.dtype + ".npy"), as_xtensor<double>(losses));
   if (!options.evaluate) return;
   model.eval();
   std::printf("validation loss %.4f, estimated from %lld batches %.4f\n",
