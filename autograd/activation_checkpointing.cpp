@@ -1,12 +1,11 @@
 #include <tapeformer/autograd/activation_checkpointing.h>
-#include <tapeformer/autograd/error.h>
-#include <tapeformer/autograd/number_of.h>
+#include <tapeformer/autograd/draws.h>
 
 #include <string>
 
 namespace tapeformer {
 
-/// What a tape records while one lives is forgotten at its end.
+/// While one lives, a tape forgets at its end what was recorded since.
 class Forgetting {
  public:
   explicit Forgetting(Tape& tape)
@@ -33,12 +32,7 @@ namespace {
 
 constexpr const char* kOp = "checkpoint";
 
-[[noreturn]] void throw_otherwise(const std::string& what) {
-  throw TapeError(std::string("[") + kOp + "] the body must compute the same again; " + what +
-                  "; try changing modes and weights behind the reverse pass");
-}
-
-/// A body and what it drew the first time.
+/// A body and the numbers that it drew in its first run.
 struct Segment : Pooled {
   explicit Segment(ComposedFallback function) : body(std::move(function)) {}
 
@@ -52,8 +46,8 @@ struct Segment : Pooled {
     } running(numbers, again);
     Tensor y = body();
     if (again && running.next != numbers.size()) {
-      throw_otherwise("it drew " + number_of(numbers.size(), "number") + " at first, and now " +
-                      std::to_string(running.next));
+      detail::throw_not_the_same("it drew " + number_of(numbers.size(), "number") + " at first, and now " +
+                                 std::to_string(running.next));
     }
     return y;
   }
@@ -65,21 +59,6 @@ struct Segment : Pooled {
 }  // namespace
 
 namespace detail {
-
-bool draw_again(std::uint64_t& number) {
-  Draws* draws = running_draws;
-  while (draws != nullptr && !draws->again) draws = draws->outer;
-  if (draws == nullptr) return false;
-  if (draws->next == draws->numbers.size())
-    throw_otherwise("it drew " + number_of(draws->next, "number") + " at first, and now more");
-  number = draws->numbers[draws->next++];
-  return true;
-}
-
-void remember_draw(std::uint64_t number) {
-  for (Draws* draws = running_draws; draws != nullptr && !draws->again; draws = draws->outer)
-    draws->numbers.push_back(number);
-}
 
 Tensor checkpoint(Tensors inputs, ComposedFallback body) {
   Tape& tape = *Tape::current();
@@ -95,8 +74,8 @@ Tensor checkpoint(Tensors inputs, ComposedFallback body) {
               ComposedFallback::of([segment, shape] {
                 Tensor again = segment->run(true);
                 if (again.shape() != shape) {
-                  throw_otherwise("its result had the shape " + shape.text() + " at first, and now is " +
-                                  again.describe());
+                  detail::throw_not_the_same("its result had the shape " + shape.text() +
+                                             " at first, and now is " + again.describe());
                 }
                 return again;
               }));

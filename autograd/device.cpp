@@ -1,4 +1,3 @@
-#include <tapeformer/autograd/cuda/cuda.h>
 #include <tapeformer/autograd/device.h>
 #include <tapeformer/autograd/error.h>
 

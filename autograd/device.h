@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 namespace tapeformer {
@@ -23,8 +24,29 @@ struct Device {
   std::string text() const { return is_cuda() ? "cuda:" + std::to_string(index) : "cpu"; }
 };
 
-/// Where tensors go that are made without saying where; the CPU until set_default_device().
+/// Where tensors are made that do not name a device; the CPU until set_default_device().
 Device default_device();
 void set_default_device(Device device);
 
+namespace cuda {
+
+/// 0 without a GPU, a driver, or CUDA in this build.
+int device_count();
+/// Why there are no more devices, e.g. "this build has no CUDA (configure with -DTAPEFORMER_CUDA=ON)".
+std::string availability();
+/// "NVIDIA H200, 139 GiB, sm_90"
+std::string device_name(int device);
+struct MemoryStatistics {
+  std::int64_t held_bytes = 0, in_use_bytes = 0, peak_bytes = 0;
+};
+MemoryStatistics memory_statistics(int device);
+/// Waits until everything queued is done. Throws: DeviceError when some of it failed.
+void synchronize(int device);
+
+/// How f32 matrix products are computed: in f32, or with factors rounded to TF32 (10 bits) and sums in f32.
+enum class MatmulPrecision : std::uint8_t { f32, tf32 };
+void set_matmul_precision(MatmulPrecision precision);
+MatmulPrecision matmul_precision();
+
+}  // namespace cuda
 }  // namespace tapeformer

@@ -3,7 +3,7 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/kernels/write.h>
 #include <tapeformer/autograd/profile.h>
-#include <tapeformer/autograd/tape.h>
+#include <tapeformer/autograd/tensor.h>
 
 #include <initializer_list>
 #include <string>
@@ -25,25 +25,31 @@ WideArgument<Argument> wide(const Argument& argument) {
 
 namespace detail {
 
-/// A Tensor or a gradient's buffer, ready to become a pointer; and whether the wide type is meant.
+/// A Tensor or a GradientSlot's buffer, ready to become a pointer; and whether the wide type is meant.
 struct TensorArgument {
   const Tensor& tensor;
   bool is_wide;
 };
+template <class Target>
 struct SlotArgument {
-  GradientSlot::Target target;
+  Target target;
   bool is_wide;
 };
 inline TensorArgument prepared(const Tensor& x) { return {x, false}; }
 inline TensorArgument prepared(const WideArgument<Tensor>& x) { return {x.argument, true}; }
-inline SlotArgument prepared(const GradientSlot& slot) {
-  return {slot ? slot.target() : GradientSlot::Target{{}, false}, false};
+template <class Slot, class Target = typename Slot::Target>
+SlotArgument<Target> prepared(const Slot& slot) {
+  return {slot ? slot.target() : Target{{}, false}, false};
 }
-inline SlotArgument prepared(const WideArgument<GradientSlot>& slot) {
-  return {slot.argument ? slot.argument.wide_target() : GradientSlot::Target{{}, false}, true};
+template <class Slot, class Target = typename Slot::Target>
+SlotArgument<Target> prepared(const WideArgument<Slot>& slot) {
+  return {slot.argument ? slot.argument.wide_target() : Target{{}, false}, true};
 }
 inline const Tensor& tensor_of(const TensorArgument& argument) { return argument.tensor; }
-inline const Tensor& tensor_of(const SlotArgument& argument) { return argument.target.buffer; }
+template <class Target>
+const Tensor& tensor_of(const SlotArgument<Target>& argument) {
+  return argument.target.buffer;
+}
 
 /// Which of dispatch()'s arguments are wide is known from their types.
 template <class Argument>
@@ -57,9 +63,9 @@ template <class T>
 T* pointer(const TensorArgument& x) {
   return x.tensor.defined() ? x.tensor.address<T>() : nullptr;
 }
-template <class T>
-kernels::Write<T> pointer(const SlotArgument& x) {
-  return {x.target.buffer.defined() ? x.target.buffer.address<T>() : nullptr, x.target.add};
+template <class T, class Target>
+kernels::Write<T> pointer(const SlotArgument<Target>& x) {
+  return {pointer<T>(TensorArgument{x.target.buffer, false}), x.target.add};
 }
 
 /// Throws unless `x` may stand beside `first`: floating, of its type (`is_wide`: of its wide type), on its

@@ -16,9 +16,7 @@ using Inputs = std::vector<std::pair<std::string, Tensor>>;
 using Objective = std::function<double()>;
 
 Tensor random_like(const Tensor& x, Generator& random) {
-  const Tensor values = Tensor::empty(x.shape(), DType::f64, x.device());
-  random.fill_normal(values, 0, 1);
-  return values;
+  return Tensor::randn(x.shape(), random, DType::f64, x.device());
 }
 
 /// An input's elements, to change one at a time from the host, wherever they are.

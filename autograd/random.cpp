@@ -1,4 +1,4 @@
-#include <tapeformer/autograd/activation_checkpointing.h>
+#include <tapeformer/autograd/draws.h>
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/random.h>
 
@@ -80,8 +80,7 @@ double Generator::normal() { return normal_pair(reserve(4).block(0)).first; }
 Index Generator::below(Index n) {
   if (n <= 0) throw Error("[below] n must be positive; got n=" + std::to_string(n));
   const auto range = static_cast<std::uint64_t>(n);
-  const std::uint64_t biased =
-      (0 - range) % range;  // 2^64 mod n: so many values would be drawn once too often
+  const std::uint64_t biased = (0 - range) % range;  // 2^64 mod n: this many values would come too often
   for (;;) {
     const std::uint64_t high = next();
     const std::uint64_t value = high << 32 | next();
@@ -102,6 +101,18 @@ void Generator::fill_normal(const Tensor& x, double mean, double standard_deviat
   fill_pairs("fill_normal", x, *this, normal_pair, [mean, standard_deviation](double value, auto& to) {
     to = static_cast<std::remove_reference_t<decltype(to)>>(mean + standard_deviation * value);
   });
+}
+
+Tensor Tensor::rand(const Shape& shape, Generator& random, DType type, Device device) {
+  const Tensor x = empty(shape, type, device);
+  random.fill_uniform(x, 0, 1);
+  return x;
+}
+
+Tensor Tensor::randn(const Shape& shape, Generator& random, DType type, Device device) {
+  const Tensor x = empty(shape, type, device);
+  random.fill_normal(x, 0, 1);
+  return x;
 }
 
 Generator Generator::split() {

@@ -140,7 +140,7 @@ Tape* tape_for(const char* op, const Tensor* inputs, std::size_t count) {
 
 void append_node(Tape& tape, const char* op, const Tensor* inputs, std::size_t input_count,
                  const Tensor* saved, std::size_t saved_count, const Tensor* outputs,
-                 std::size_t output_count, Backward backward, ComposedFallback twin) {
+                 std::size_t output_count, Backward backward, ComposedFallback fallback) {
   for (std::size_t i = 0; i < output_count && tape.detects_anomalies_; ++i)
     tape.check_result(op, inputs, input_count, outputs[i]);
   if (tape.forgets_) {
@@ -156,7 +156,7 @@ void append_node(Tape& tape, const char* op, const Tensor* inputs, std::size_t i
     if (saved[i].defined()) node.saved.push_back(saved[i].state()->storage);
   }
   node.backward = std::move(backward);
-  node.twin = std::move(twin);
+  node.fallback = std::move(fallback);
   node.first_output = static_cast<std::int32_t>(tape.slots_.size());
   node.outputs = static_cast<std::int32_t>(output_count);
   for (std::size_t i = 0; i < output_count; ++i) tape.stamp(outputs[i]);
@@ -255,7 +255,7 @@ void Tape::run(std::size_t begin, std::size_t end) {
     run_node(index);
     if (frees_) {
       nodes_[index].backward = {};
-      nodes_[index].twin = {};
+      nodes_[index].fallback = {};
       nodes_[index].saved.clear();
     }
   }
@@ -277,7 +277,7 @@ void Tape::run_node(std::size_t index) {
   if (!reached) return;
 
   const char* op = nodes_[index].op;
-  if (nodes_[index].twin && (recorded_ || !nodes_[index].backward)) {
+  if (nodes_[index].fallback && (recorded_ || !nodes_[index].backward)) {
     run_fallback(index, std::exchange(into.outputs_[0], Tensor()));
     return;
   }
@@ -293,7 +293,7 @@ void Tape::run_node(std::size_t index) {
 }
 
 void Tape::run_fallback(std::size_t index, Tensor dy) {
-  const struct Part {  // what the twin records; only a recorded pass leaves it on the tape
+  const struct Part {  // what the fallback records; only a recorded pass leaves it on the tape
     Tape& tape;
     bool is_forgotten = !tape.recorded_;
     std::size_t first_node = tape.nodes_.size(), first_slot = tape.slots_.size();
@@ -312,7 +312,7 @@ void Tape::run_fallback(std::size_t index, Tensor dy) {
         tape.spent_ = spent;
       }
     } recording{*this};
-    return nodes_[index].twin();
+    return nodes_[index].fallback();
   };
   Tensor y = record_fallback();
   const std::size_t end = nodes_.size();

@@ -2,70 +2,22 @@
 
 #include <tapeformer/autograd/leaf_table.h>
 #include <tapeformer/autograd/parameter.h>
+#include <tapeformer/autograd/pooled_function.h>
 #include <tapeformer/autograd/tensor.h>
 
 #include <functional>
 #include <initializer_list>
 #include <iosfwd>
-#include <memory>
+#include <utility>
 #include <vector>
 
 namespace tapeformer {
 
-class Tape;
 class Gradients;
-
-/// A move-only callable whose captures live in the pool.
-template <class Signature>
-class PooledFunction;
-template <class R, class... Arguments>
-class PooledFunction<R(Arguments...)> {
- public:
-  PooledFunction() = default;
-  template <class F>
-  static PooledFunction of(F&& function) {
-    PooledFunction result;
-    result.callable_.reset(new Callable<std::decay_t<F>>(std::forward<F>(function)));
-    return result;
-  }
-  explicit operator bool() const { return callable_ != nullptr; }
-  R operator()(Arguments... arguments) const { return callable_->call(arguments...); }
-
- private:
-  struct Base {
-    virtual ~Base() = default;
-    virtual R call(Arguments... arguments) = 0;
-    static void* operator new(std::size_t bytes) { return pool_allocate(bytes); }
-    static void operator delete(void* object, std::size_t bytes) { pool_free(object, bytes); }
-  };
-  template <class F>
-  struct Callable final : Base {
-    template <class G>
-    explicit Callable(G&& g) : function(std::forward<G>(g)) {}
-    R call(Arguments... arguments) override { return function(arguments...); }
-    F function;
-  };
-  std::unique_ptr<Base> callable_;
-};
-
+struct Contribution;
+struct TapeMemory;
 using Backward = PooledFunction<void(const Tensor& dy, const Gradients& into)>;
 using ComposedFallback = PooledFunction<Tensor()>;
-
-/// What a tape holds on to between forward and backward.
-struct TapeMemory {
-  Index nodes = 0;
-  Index saved_bytes = 0;      ///< of the distinct storages that nodes saved for backward, parameters included
-  Index parameter_bytes = 0;  ///< of these, what belongs to trainable parameters
-};
-
-/// One addition to one gradient: what the backward of `op`, the node-th one on the tape, brings its input.
-struct Contribution {
-  const char* op;
-  std::size_t node;
-  std::size_t input;   ///< which of the operation's inputs
-  std::int32_t value;  ///< the same for all contributions to one tensor's gradient
-  bool recorded;       ///< the pass is itself recorded, for second derivatives
-};
 using GradientWrapper = std::function<Tensor(const Contribution&, const Tensor& gradient)>;
 
 /// Records this thread's operations from its construction until its backward or its end. The innermost tape
@@ -100,14 +52,14 @@ class Tape {
                                 bool recorded = false);
 
   /// From now on the first operation that yields a NaN or an infinity, forward or backward, throws a
-  /// TapeError that names it; an infinity that an input held already, such as a mask's, is passed on in
-  /// silence. Costs a pass over every result.
+  /// TapeError that names it; an infinity that an input already held, such as a mask's, does not. Costs a
+  /// pass over every result.
   void detect_anomalies(bool detect = true) { detects_anomalies_ = detect; }
 
-  /// From now on every contribution to a gradient passes through `wrapper` before it is added, and what that
-  /// returns, of the same shape, is added in its place: to look at gradients on their way, or to plant faults
-  /// that a test must notice. Fused operations then write into buffers of their own. The seed is no
-  /// contribution, and an operation with a twin shows the twin's in a recorded pass.
+  /// From now on `wrapper` sees every contribution to a gradient before it is added, and its result, of the
+  /// same shape, is added instead: to inspect gradients, or to plant faults that a test must notice. Fused
+  /// operations then write into buffers of their own. The seed is not a
+  /// contribution. In a recorded pass a fused operation shows the contributions of its composed fallback.
   void wrap_gradients(GradientWrapper wrapper) { wrapper_ = std::move(wrapper); }
 
   /// One line a node: what it computes from what, parameters by name, and the bytes it keeps.
@@ -125,23 +77,23 @@ class Tape {
   friend Tape* tape_for(const char* op, const Tensor* inputs, std::size_t count);
   friend void append_node(Tape& tape, const char* op, const Tensor* inputs, std::size_t input_count,
                           const Tensor* saved, std::size_t saved_count, const Tensor* outputs,
-                          std::size_t output_count, Backward backward, ComposedFallback twin);
+                          std::size_t output_count, Backward backward, ComposedFallback fallback);
 
   struct Slot {
     Shape shape;
     DType dtype = DType::f32;
     Device device;
-    bool keep = false;  // someone asked for this gradient
+    bool keep = false;  // gradients() returns it
     Tensor gradient;
     Handle<ParameterState> parameter;
-    Tensor leaf;  // a parameter's value or what was watched: kept, so that no other tensor gets its address
+    Tensor leaf;  // a parameter's value or a watched tensor: kept, so that no other tensor gets its address
   };
   struct Node {
     const char* op = "";
     PooledVector<std::int32_t> inputs;  // slots; -1 where no gradient is wanted
     std::int32_t first_output = 0, outputs = 0;
-    Backward backward;  // where there is none, every pass records the twin and goes back through that
-    ComposedFallback twin;
+    Backward backward;  // without one, every pass records the fallback and goes back through it
+    ComposedFallback fallback;
     PooledVector<Handle<Storage>> saved;
   };
 
@@ -161,7 +113,7 @@ class Tape {
   void run_fallback(std::size_t index, Tensor dy);
   void check_unchanged(const Slot& slot) const;
   void begin_part();
-  /// What came since begin_part(), leaves excepted.
+  /// Drops nodes and slots since begin_part(), except leaves.
   void forget(std::size_t first_node, std::size_t first_slot);
   void check_finite(const char* op, const Tensor& gradient) const;
   void check_result(const char* op, const Tensor* inputs, std::size_t count, const Tensor& y) const;
@@ -179,10 +131,26 @@ class Tape {
   GradientWrapper wrapper_;
 };
 
-/// Where the gradient of one input goes; knows its buffer, and whether to assign or to add.
+/// The memory that a tape keeps between forward and backward.
+struct TapeMemory {
+  Index nodes = 0;
+  Index saved_bytes = 0;      ///< of the distinct storages that nodes saved for backward, parameters included
+  Index parameter_bytes = 0;  ///< the part of saved_bytes that belongs to trainable parameters
+};
+
+/// One addition to one gradient: from the backward of `op`, the node-th on the tape, to one of its inputs.
+struct Contribution {
+  const char* op;
+  std::size_t node;
+  std::size_t input;   ///< which of the operation's inputs
+  std::int32_t value;  ///< the same for all contributions to one tensor's gradient
+  bool recorded;       ///< the pass is itself recorded, for second derivatives
+};
+
+/// The destination of one input's gradient; knows its buffer, and whether to assign or to add.
 class GradientSlot {
  public:
-  /// False when nobody wants this gradient: skip its computation.
+  /// False when this gradient is not needed: skip its computation.
   explicit operator bool() const { return slot_ >= 0; }
   /// Adds `gradient`, summed over what broadcasting repeated.
   void operator+=(const Tensor& gradient) const;
@@ -191,8 +159,7 @@ class GradientSlot {
     Tensor buffer;
     bool add;
   };
-  /// For kernels: the buffer to write into, all of it, of the input's type, and whether to add to what is
-  /// there.
+  /// For kernels: the whole buffer to write, of the input's type, and whether to add to its contents.
   Target target() const;
   /// The same in f32 where the input is bf16: for sums over many rows.
   Target wide_target() const;
@@ -205,18 +172,18 @@ class GradientSlot {
   const Gradients& into_;
   std::size_t input_;
   std::int32_t slot_;
-  // A kernel gets a buffer that is added later: the same tensor stands at an earlier input, and one buffer
-  // must not be written twice; or the contributions are wrapped.
+  // A kernel gets a buffer of its own that is added later: because the same tensor is an earlier input too,
+  // and one buffer must not be written twice, or because the contributions are wrapped.
   bool separate_;
 };
 
-/// What a node's backward gets besides dy.
+/// The second argument of a node's backward.
 class Gradients {
  public:
   GradientSlot operator[](std::size_t input) const;
   /// For nodes with several outputs: the gradient of one, undefined when nothing reached it.
   const Tensor& output(std::size_t index) const { return outputs_[index]; }
-  /// True in a pass that is itself recorded: a kernel backward must give way to plain operations.
+  /// True in a pass that is itself recorded: a backward then uses operations in place of kernels.
   bool recorded() const { return tape_.recorded_; }
 
  private:
@@ -245,12 +212,12 @@ class NoGradGuard {
 Tape* tape_for(const char* op, const Tensor* inputs, std::size_t count);
 void append_node(Tape& tape, const char* op, const Tensor* inputs, std::size_t input_count,
                  const Tensor* saved, std::size_t saved_count, const Tensor* outputs,
-                 std::size_t output_count, Backward backward, ComposedFallback twin);
+                 std::size_t output_count, Backward backward, ComposedFallback fallback);
 
 using Tensors = std::initializer_list<Tensor>;
 
 /// Records an elementary operation: `backward(dy, into)` is written in recorded operations, so it serves
-/// every order of derivative (or asks into.recorded()). `saves` says what it captured, for Tape::memory().
+/// every order of derivative (or asks into.recorded()). `saves` lists its captures, for Tape::memory().
 template <class F>
 Tensor record(const char* op, Tensors inputs, Tensors saves, const Tensor& y, F&& backward) {
   if (Tape* tape = tape_for(op, inputs.begin(), inputs.size())) {
@@ -260,12 +227,13 @@ Tensor record(const char* op, Tensors inputs, Tensors saves, const Tensor& y, F&
   return y;
 }
 
-/// Records an operation whose backward is a kernel; `twin()` computes y again in elementary operations.
+/// Records an operation whose backward is a kernel; `fallback()` computes y again in elementary operations.
 template <class F, class G>
-Tensor record_fused(const char* op, Tensors inputs, Tensors saves, const Tensor& y, F&& backward, G&& twin) {
+Tensor record_fused(const char* op, Tensors inputs, Tensors saves, const Tensor& y, F&& backward,
+                    G&& fallback) {
   if (Tape* tape = tape_for(op, inputs.begin(), inputs.size())) {
     append_node(*tape, op, inputs.begin(), inputs.size(), saves.begin(), saves.size(), &y, 1,
-                Backward::of(std::forward<F>(backward)), ComposedFallback::of(std::forward<G>(twin)));
+                Backward::of(std::forward<F>(backward)), ComposedFallback::of(std::forward<G>(fallback)));
   }
   return y;
 }

@@ -1,7 +1,6 @@
 #include <tapeformer/autograd/cuda/cuda.h>
 #include <tapeformer/autograd/cuda/graph.h>
 #include <tapeformer/autograd/error.h>
-#include <tapeformer/autograd/parameter.h>
 #include <tapeformer/autograd/storage_watch.h>
 #include <tapeformer/autograd/tensor.h>
 
@@ -144,8 +143,8 @@ void Tensor::copy_from(const Tensor& other) const {
 std::string Tensor::describe() const {
   if (!defined()) return "undefined";
   std::string text = name_of(dtype()) + shape().text();
-  const ParameterState* parameter = state_->parameter;
-  if (parameter != nullptr && !parameter->name.empty()) text += " (" + parameter->name + ")";
+  const std::string* name = state_->parameter_name;
+  if (name != nullptr && !name->empty()) text += " (" + *name + ")";
   return text;
 }
 
@@ -176,47 +175,6 @@ void Tensor::require_elements(const Shape& shape, std::size_t count) {
     throw ShapeError("[from] the number of values must be the shape's; got " + std::to_string(count) +
                      " values for " + shape.text());
   }
-}
-
-ParameterState::ParameterState(Tensor initial) : value(std::move(initial)) {
-  value.state()->parameter = this;
-}
-
-ParameterState::~ParameterState() {
-  value.state()->parameter = nullptr;
-  if (shadow.defined()) shadow.state()->parameter = nullptr;
-}
-
-void ParameterState::require_gradient_buffer() {
-  if (!gradient.defined()) gradient = Tensor::empty(value.shape(), wide(value.dtype()), value.device());
-}
-
-void Parameter::set_value(Tensor value) {
-  const DType used_type = used().dtype(), old_type = state_->value.dtype(), type = value.dtype();
-  state_->value.state()->parameter = nullptr;
-  state_->value = std::move(value);
-  state_->value.state()->parameter = state_.get();
-  state_->gradient = Tensor();
-  state_->has_gradient = false;
-  set_shadow(type == old_type ? used_type : type);
-}
-
-void Parameter::set_shadow(DType type) {
-  const DType own = state_->value.dtype();
-  if (type != own && wide(type) != own) {
-    throw DTypeError(std::string("[set_shadow] beside an f32 value there may be one in bf16; got ") +
-                     name_of(type) + " for value=" + state_->value.describe() +
-                     "; try to(DType::f32) before");
-  }
-  if (state_->shadow.defined()) state_->shadow.state()->parameter = nullptr;
-  state_->shadow = Tensor();
-  if (type == own) return;
-  state_->shadow = state_->value.to(type);
-  state_->shadow.state()->parameter = state_.get();
-}
-
-void Parameter::refresh_shadow() {
-  if (state_->shadow.defined()) state_->shadow.copy_from(state_->value.to(state_->shadow.dtype()));
 }
 
 }  // namespace tapeformer

@@ -11,6 +11,7 @@
 
 namespace tapeformer {
 
+class Generator;
 struct ParameterState;
 
 /// A cheap handle on shared storage: dense, row-major, contiguous. Copying a Tensor copies the handle.
@@ -32,6 +33,12 @@ class Tensor {
   }
   /// A number of x's type, on its device.
   static Tensor scalar_like(const Tensor& x, double value) { return scalar(value, x.dtype(), x.device()); }
+  /// Uniform in [0, 1).
+  static Tensor rand(const Shape& shape, Generator& random, DType type = DType::f32,
+                     Device device = default_device());
+  /// Standard normal.
+  static Tensor randn(const Shape& shape, Generator& random, DType type = DType::f32,
+                      Device device = default_device());
   /// A copy of `values`. Throws: ShapeError unless their number is shape.elements().
   template <class T>
   static Tensor from(const std::vector<T>& values, const Shape& shape);
@@ -40,7 +47,7 @@ class Tensor {
   static Tensor from(const std::vector<T>& values) {
     return from(values, {static_cast<Index>(values.size())});
   }
-  /// Shares memory that somebody else allocated; see Storage.
+  /// Shares existing memory; see Storage.
   static Tensor adopt(Handle<Storage> storage, const Shape& shape, DType type);
 
   bool defined() const { return static_cast<bool>(state_); }
@@ -106,6 +113,7 @@ class Tensor {
     std::int32_t slot = -1;               ///< where the tape keeps this value's gradient
     std::uint64_t tape = 0;               ///< the tape that stamped it; 0 for none
     ParameterState* parameter = nullptr;  ///< set while this is a parameter's value
+    const std::string* parameter_name = nullptr;
   };
   State* state() const { return state_.get(); }
 

@@ -1,4 +1,5 @@
-#include <tapeformer/autograd/cuda/cuda.h>
+#include <tapeformer/autograd/cuda/graph.h>
+#include <tapeformer/autograd/device.h>
 #include <tapeformer/autograd/profile.h>
 #include <tapeformer/autograd/storage_watch.h>
 #include <tapeformer/autograd/tape.h>
@@ -270,7 +271,7 @@ Tensor CudaGraphCache::capture(Work& work, Device device, const std::vector<Tens
     if (parameters_[i].state()->has_gradient && !before[i].has_gradient) work.brought.push_back(i);
 
   // The body has moved the counters already; the graph begins where it began.
-  if (moves_.defined()) cuda::fill(device.index, DType::f64, moves_.elements(), 0, moves_.address<double>());
+  if (moves_.defined()) moves_.copy_from(Tensor::zeros(moves_.shape(), DType::f64, device));
   work.graph->launch();
   result.copy_from(work.result);
   if (kept_bytes > 0) {  // right this once: another run would change what somebody keeps

@@ -1,4 +1,4 @@
-#include <tapeformer/autograd/activation_checkpointing.h>
+#include <tapeformer/autograd/draws.h>
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/nn/cuda_graph_cache.h>
 #include <tapeformer/nn/dropout.h>

@@ -1,3 +1,4 @@
+#include <tapeformer/autograd/ops/normalization.h>
 #include <tapeformer/nn/layer_norm.h>
 
 namespace tapeformer {

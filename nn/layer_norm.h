@@ -1,6 +1,6 @@
 #pragma once
 
-#include <tapeformer/autograd/ops/normalization.h>
+#include <tapeformer/autograd/ops/residual_norm.h>
 #include <tapeformer/nn/module.h>
 
 namespace tapeformer {

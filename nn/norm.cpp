@@ -1,4 +1,5 @@
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/ops/normalization.h>
 #include <tapeformer/nn/norm.h>
 
 namespace tapeformer {

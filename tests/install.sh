@@ -8,10 +8,7 @@ prefix=$work/prefix project=$work/project
 mkdir "$project"
 sed -n '/^```cmake$/,/^```$/{/^```/!p}' "$source/README.md" >"$project/CMakeLists.txt"
 cat >"$project/main.cpp" <<'CPP'
-#include <tapeformer/autograd/ops/reduce.h>
-#include <tapeformer/autograd/tape.h>
-#include <tapeformer/nn/attention/multi_head.h>
-#include <tapeformer/optim/adamw.h>
+#include <tapeformer/tapeformer.h>
 
 #include <iostream>
 

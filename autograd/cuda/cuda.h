@@ -1,5 +1,6 @@
 #pragma once
 
+#include <tapeformer/autograd/device.h>
 #include <tapeformer/autograd/dtype.h>
 #include <tapeformer/autograd/shape.h>
 
@@ -8,26 +9,15 @@
 #include <functional>
 #include <string>
 
-/// What NVIDIA GPUs do for storage and tensors, in plain C++. A build without CUDA has no device, and its
-/// functions throw DeviceError. Work is queued: one stream of kernels a device, in the order of the calls;
-/// only what says that it waits does.
+/// NVIDIA GPUs for storage, tensors and operations, in plain C++; other folders include device.h. A build
+/// without CUDA has no device, and its functions throw DeviceError. Each device has one stream of kernels,
+/// which run in the order of the calls. A function waits only where its comment says so.
 namespace tapeformer::cuda {
-
-/// 0 where there is no GPU, no driver, or no CUDA in this build.
-int device_count();
-/// Why there are no more devices, e.g. "this build has no CUDA (configure with -DTAPEFORMER_CUDA=ON)".
-std::string availability();
-/// "NVIDIA H200, 139 GiB, sm_90"
-std::string device_name(int device);
 
 /// Memory of a device, from the toolkit's pool, which keeps what is freed. Ordered with the device's kernels.
 /// Throws: DeviceError with what was asked, what is held, and what would help.
 void* allocate(int device, std::size_t bytes);
 void release(int device, void* block, std::size_t bytes) noexcept;
-struct MemoryStatistics {
-  std::int64_t held_bytes = 0, in_use_bytes = 0, peak_bytes = 0;
-};
-MemoryStatistics memory_statistics(int device);
 /// True when the host may read and write a device's memory as its own: in tests, where memory is managed
 /// (TAPEFORMER_CUDA_MEMORY=managed) and each kernel is waited for.
 bool is_host_readable();
@@ -44,17 +34,10 @@ void download(int device, void* to, const void* from, std::size_t bytes);
 void copy(int device, void* to, const void* from, std::size_t bytes);
 /// From one device to another.
 void copy_across(int to_device, void* to, int from_device, const void* from, std::size_t bytes);
-/// Waits until everything queued is done. Throws: DeviceError when some of it failed.
-void synchronize(int device);
 
 /// Any type: bool becomes 0 and 1, a number becomes true unless it is 0.
 void fill(int device, DType type, Index count, double value, void* to);
 void convert(int device, DType from_type, const void* from, DType to_type, void* to, Index count);
-
-/// How f32 matrix products are reckoned: in f32, or with factors rounded to TF32 (10 bits), sums in f32.
-enum class MatmulPrecision : std::uint8_t { f32, tf32 };
-void set_matmul_precision(MatmulPrecision precision);
-MatmulPrecision matmul_precision();
 
 /// The first thing that a kernel found wrong with its input, in memory that both sides see.
 struct DeviceErrorSlot {

@@ -137,29 +137,24 @@ std::atomic<MatmulPrecision> chosen_precision{MatmulPrecision::f32};
 void set_matmul_precision(MatmulPrecision precision) { chosen_precision = precision; }
 MatmulPrecision matmul_precision() { return chosen_precision; }
 
-}  // namespace tapeformer::cuda
+cudaStream_t stream_of(int device) { return device_state(device).kernels; }
 
-namespace tapeformer::kernels {
-
-cudaStream_t stream_of(Cuda on) { return cuda::device_state(on.device).kernels; }
-
-void allow_shared(Cuda on, const void* kernel, std::size_t bytes) {
-  cuda::DeviceState& state = cuda::device_state(on.device);
+void allow_shared(int device, const void* kernel, std::size_t bytes) {
+  DeviceState& state = device_state(device);
   const std::lock_guard<std::mutex> lock(state.sending);
   std::size_t& allowed = state.shared_allowed[kernel];
   if (bytes <= allowed) return;
-  cuda::check(
-      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes)),
-      "allowing a kernel more shared memory");
+  check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes)),
+        "allowing a kernel more shared memory");
   allowed = bytes;
 }
 
 void check_launch(cudaStream_t stream, const char* name) {
   const cudaError_t status = cudaGetLastError();
-  if (status != cudaSuccess) cuda::check(status, ("queuing " + std::string(name)).c_str());
-  if (cuda::is_host_readable() && !cuda::is_capturing()) {
-    cuda::wait_if_host_readable(stream, ("running " + std::string(name)).c_str());
+  if (status != cudaSuccess) check(status, ("queuing " + std::string(name)).c_str());
+  if (is_host_readable() && !is_capturing()) {
+    wait_if_host_readable(stream, ("running " + std::string(name)).c_str());
   }
 }
 
-}  // namespace tapeformer::kernels
+}  // namespace tapeformer::cuda

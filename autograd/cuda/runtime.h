@@ -4,7 +4,6 @@
 #include <tapeformer/autograd/cuda/cuda.h>
 #include <tapeformer/autograd/cuda/graph.h>
 #include <tapeformer/autograd/cuda/readback.h>
-#include <tapeformer/autograd/kernels/write.h>
 
 #if __has_include(<emulated_cuda.h>)
 #include <emulated_cuda.h>  // the host plays the devices, in the tests
@@ -20,7 +19,7 @@
 #include <utility>
 #include <vector>
 
-/// What the sources of this folder share about devices; the rest of the library knows kernels/cuda.h alone.
+/// What this folder and the kernels share about devices; other sources include cuda.h.
 namespace tapeformer::cuda {
 
 /// Throws: as fail(), what was being done and why it failed
@@ -111,15 +110,11 @@ void watch_launch(int device, const std::shared_ptr<Watches>& watches);
 /// In managed memory the host may look at results as soon as a call returns: waits for what was queued.
 void wait_if_host_readable(cudaStream_t stream, const char* doing);
 
-}  // namespace tapeformer::cuda
-
-namespace tapeformer::kernels {
-
-/// Makes `on` the current device; its stream of kernels.
-cudaStream_t stream_of(Cuda on);
-/// Allows a kernel so much dynamic shared memory. Unasked it has what it declares itself and this in 48 KiB.
-void allow_shared(Cuda on, const void* kernel, std::size_t bytes);
+/// Makes `device` the current one; its stream of kernels.
+cudaStream_t stream_of(int device);
+/// Allows a kernel this much dynamic shared memory. Without the call the limit is 48 KiB, static included.
+void allow_shared(int device, const void* kernel, std::size_t bytes);
 /// Throws: DeviceError that names the kernel if its launch failed
 void check_launch(cudaStream_t stream, const char* name);
 
-}  // namespace tapeformer::kernels
+}  // namespace tapeformer::cuda

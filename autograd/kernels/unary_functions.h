@@ -7,8 +7,8 @@
 #include <cstdint>
 #include <utility>
 
-/// Element-wise functions of one argument. A new one is a line of `Unary` and its Function, from which kernels,
-/// names, gradients and tests follow, and its line in ops/elementwise.h.
+/// Element-wise functions of one argument. A new one is a line of `Unary` and its Function, from which
+/// kernels, names, gradients and tests follow, and a line in ops/elementwise.h.
 namespace tapeformer::kernels {
 
 enum class Unary : std::uint8_t {

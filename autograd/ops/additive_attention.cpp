@@ -6,6 +6,7 @@
 #include <tapeformer/autograd/ops/elementwise.h>
 #include <tapeformer/autograd/ops/matmul.h>
 #include <tapeformer/autograd/ops/shape.h>
+#include <tapeformer/autograd/tape.h>
 
 namespace tapeformer {
 namespace {

@@ -4,6 +4,7 @@
 #include <tapeformer/autograd/ops/attention_check.h>
 #include <tapeformer/autograd/ops/attention_plan.h>
 #include <tapeformer/autograd/ops/shape.h>
+#include <tapeformer/autograd/tape.h>
 
 namespace tapeformer {
 namespace {

@@ -2,6 +2,7 @@
 #include <tapeformer/autograd/kernels/dropout.h>
 #include <tapeformer/autograd/ops/dropout.h>
 #include <tapeformer/autograd/ops/elementwise.h>
+#include <tapeformer/autograd/tape.h>
 
 #include <algorithm>
 

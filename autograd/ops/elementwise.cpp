@@ -1,6 +1,7 @@
 #include <tapeformer/autograd/dispatch.h>
 #include <tapeformer/autograd/ops/broadcast.h>
 #include <tapeformer/autograd/ops/elementwise.h>
+#include <tapeformer/autograd/tape.h>
 
 #include <cmath>
 

@@ -2,8 +2,9 @@
 #include <tapeformer/autograd/kernels/loss.h>
 #include <tapeformer/autograd/kernels/matmul.h>
 #include <tapeformer/autograd/ops/ids.h>
-#include <tapeformer/autograd/ops/linear_cross_entropy.h>
+#include <tapeformer/autograd/ops/loss.h>
 #include <tapeformer/autograd/ops/matmul.h>
+#include <tapeformer/autograd/tape.h>
 
 #include <algorithm>
 

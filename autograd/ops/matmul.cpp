@@ -4,6 +4,7 @@
 #include <tapeformer/autograd/ops/elementwise.h>
 #include <tapeformer/autograd/ops/matmul.h>
 #include <tapeformer/autograd/ops/shape.h>
+#include <tapeformer/autograd/tape.h>
 
 #include <algorithm>
 

@@ -1,90 +1,12 @@
 #include <tapeformer/autograd/dispatch.h>
-#include <tapeformer/autograd/kernels/dropout.h>
 #include <tapeformer/autograd/kernels/normalization.h>
 #include <tapeformer/autograd/ops/elementwise.h>
 #include <tapeformer/autograd/ops/normalization.h>
 #include <tapeformer/autograd/ops/reduce.h>
+#include <tapeformer/autograd/tape.h>
 
 namespace tapeformer {
 namespace {
-
-/// The parameters, how they are applied, and what of a forward pass backward needs.
-struct Normalization {
-  const char* op;
-  Tensor weight, bias;
-  bool centred;
-  double epsilon;
-  Tensor mean = {}, rstd = {};
-};
-
-void check(const Normalization& norm, const Tensor& x) {
-  const auto fits = [&](const Tensor& w) { return !w.defined() || w.shape() == Shape{x.size(-1)}; };
-  if (x.rank() > 0 && fits(norm.weight) && fits(norm.bias)) return;
-  throw ShapeError(std::string("[") + norm.op +
-                   "] weight and bias must have the size of x's last axis; got x=" + x.describe() +
-                   ", weight=" + norm.weight.describe() + ", bias=" + norm.bias.describe());
-}
-
-Index rows_of(const Tensor& x) { return x.shape().elements(0, x.rank() - 1); }
-
-/// The bits of what a branch keeps, and the factor.
-struct Mask {
-  Tensor bits;
-  double scale = 1;
-  const std::int32_t* address() const { return bits.defined() ? bits.address<std::int32_t>() : nullptr; }
-};
-
-/// Runs the forward kernel; branch and sum may be undefined.
-Tensor normalized(Normalization& norm, const Tensor& x, const Tensor& branch, const Mask& mask,
-                  const Tensor& sum) {
-  const Index n = x.size(-1), rows = rows_of(x);
-  const Tensor y = Tensor::empty_like(x);
-  norm.rstd = Tensor::empty({rows}, wide(x.dtype()), x.device());
-  norm.mean = norm.centred ? Tensor::empty_like(norm.rstd) : Tensor();
-  dispatch(
-      norm.op,
-      [&](auto on, auto* px, auto* added, auto* total, auto* pw, auto* pb, auto* py, auto* pm, auto* pr) {
-        using T = std::remove_pointer_t<decltype(py)>;
-        using W = kernels::Wide<T>;
-        const kernels::Branch<T> joins{added, mask.address(), static_cast<W>(mask.scale), total};
-        kernels::normalize_forward(on, rows, n, norm.centred, static_cast<W>(norm.epsilon), px, joins, pw, pb,
-                                   py, pm, pr);
-      },
-      x, branch, sum, norm.weight, norm.bias, y, wide(norm.mean), wide(norm.rstd));
-  return y;
-}
-
-/// Runs the backward kernel: writes to dx (a slot, or a tensor to add to), the branch's gradient where there
-/// is room for one, and the slots of the parameters.
-template <class Dx>
-void differentiate(const Normalization& norm, const Tensor& x, const Tensor& dy, const Dx& to, bool adds,
-                   const Tensor& branch, const Mask& mask, const GradientSlot& dweight,
-                   const GradientSlot& dbias) {
-  const Index n = x.size(-1), rows = rows_of(x);
-  dispatch(
-      norm.op,
-      [&](auto on, auto* px, auto* pw, auto* pm, auto* pr, auto* pd, auto dx, auto* branch_to, auto dw,
-          auto db) {
-        using T = std::remove_pointer_t<decltype(branch_to)>;
-        using Sum = std::remove_pointer_t<decltype(dw.to)>;
-        Tensor partials;  // of the sums over rows
-        if (dw || db) {
-          partials =
-              Tensor::empty({kernels::normalize_parts(on, rows, n), 2, n}, dtype_of<Sum>(), x.device());
-        }
-        Sum* sums = partials.defined() ? partials.address<Sum>() : nullptr;
-        const kernels::BranchGradient<T> shared{mask.address(), static_cast<Sum>(mask.scale), branch_to};
-        kernels::Write<T> result;
-        if constexpr (std::is_pointer_v<decltype(dx)>) {
-          result = {dx, adds};
-        } else {
-          result = dx;
-        }
-        kernels::normalize_backward(on, rows, n, norm.centred, px, pw, pm, pr, pd, sums, result, shared, dw,
-                                    db);
-      },
-      x, norm.weight, wide(norm.mean), wide(norm.rstd), dy, to, branch, wide(dweight), wide(dbias));
-}
 
 /// The forward again in plain operations.
 Tensor composed(const Normalization& norm, const Tensor& x) {
@@ -94,88 +16,51 @@ Tensor composed(const Normalization& norm, const Tensor& x) {
   return norm.bias.defined() ? y + norm.bias : y;
 }
 
-Tensor normalize(Normalization norm, const Tensor& x) {
-  check(norm, x);
-  const Tensor y = normalized(norm, x, {}, {}, {});
+}  // namespace
+
+void check_normalization(const Normalization& norm, const Tensor& x) {
+  const auto fits = [&](const Tensor& w) { return !w.defined() || w.shape() == Shape{x.size(-1)}; };
+  if (x.rank() > 0 && fits(norm.weight) && fits(norm.bias)) return;
+  throw ShapeError(std::string("[") + norm.op +
+                   "] weight and bias must have the size of x's last axis; got x=" + x.describe() +
+                   ", weight=" + norm.weight.describe() + ", bias=" + norm.bias.describe());
+}
+
+Tensor normalize(const Normalization& norm, const Tensor& x) {
+  check_normalization(norm, x);
+  const Index n = x.size(-1), rows = x.shape().elements(0, x.rank() - 1);
+  const Tensor y = Tensor::empty_like(x);
+  const Tensor rstd = Tensor::empty({rows}, wide(x.dtype()), x.device());
+  const Tensor mean = norm.centred ? Tensor::empty_like(rstd) : Tensor();
+  dispatch(
+      norm.op,
+      [&](auto on, auto* px, auto* pw, auto* pb, auto* py, auto* pm, auto* pr) {
+        using T = std::remove_pointer_t<decltype(py)>;
+        const auto epsilon = static_cast<kernels::Wide<T>>(norm.epsilon);
+        kernels::normalize_forward(on, rows, n, norm.centred, epsilon, px, kernels::Branch<T>{}, pw, pb, py,
+                                   pm, pr);
+      },
+      x, norm.weight, norm.bias, y, wide(mean), wide(rstd));
   return record_fused(
-      norm.op, {x, norm.weight, norm.bias}, {x, norm.weight, norm.mean, norm.rstd}, y,
-      [norm, x](const Tensor& dy, const Gradients& into) {
-        differentiate(norm, x, dy, into[0], false, {}, {}, into[1], into[2]);
+      norm.op, {x, norm.weight, norm.bias}, {x, norm.weight, mean, rstd}, y,
+      [=](const Tensor& dy, const Gradients& into) {
+        dispatch(
+            norm.op,
+            [&](auto on, auto* px, auto* pw, auto* pm, auto* pr, auto* pd, auto dx, auto dw, auto db) {
+              using T = std::remove_pointer_t<decltype(px)>;
+              using Sum = std::remove_pointer_t<decltype(dw.to)>;
+              Tensor partials;  // of the sums over rows
+              if (dw || db)
+                partials =
+                    Tensor::empty({kernels::normalize_parts(on, rows, n), 2, n}, dtype_of<Sum>(), x.device());
+              Sum* sums = partials.defined() ? partials.address<Sum>() : nullptr;
+              kernels::normalize_backward(on, rows, n, norm.centred, px, pw, pm, pr, pd, sums, dx,
+                                          kernels::BranchGradient<T>{}, dw, db);
+            },
+            x, norm.weight, wide(mean), wide(rstd), dy, into[0], wide(into[1]), wide(into[2]));
       },
       [norm, x] { return composed(norm, x); });
 }
-
-/// The gradients of a norm in plain operations: what x gets, besides what the slots of weight and bias do.
-Tensor recorded_gradient(const Normalization& norm, const Tensor& x, const Tensor& dy,
-                         const GradientSlot& dweight, const GradientSlot& dbias) {
-  const Tensor deviation = norm.centred ? x - mean(x, {-1}, true) : x;
-  const Tensor root = sqrt(mean(deviation * deviation, {-1}, true) + norm.epsilon);
-  const Tensor normal = deviation / root, g = norm.weight.defined() ? dy * norm.weight : dy;
-  if (dweight) dweight += dy * normal;
-  if (dbias) dbias += dy;
-  const Tensor along = g - normal * mean(g * normal, {-1}, true);
-  return (norm.centred ? along - mean(g, {-1}, true) : along) / root;
-}
-
-Mask mask_of(const Tensor& x, double probability, const DropoutKey& key) {
-  if (probability == 0) return {};
-  const DropoutDraw draw = draw_dropout(probability, key);
-  Mask mask{Tensor::empty({kernels::dropout_mask_words(x.elements())}, DType::i32, x.device()),
-            draw.kept_scale};
-  dispatch_on("dropout_mask", x.device(), [&](auto on) {
-    kernels::dropout_mask(on, draw.stream, x.elements(), draw.dropped, mask.bits.address<std::int32_t>());
-  });
-  return mask;
-}
-
-/// Memory for the gradient of the sum that holds what other uses of the sum have brought, if they have.
-Tensor gradient_of_sum(const Tensor& brought, const Tensor& sum) {
-  if (!brought.defined()) return Tensor::empty_like(sum);
-  return brought.is_sole_owner() ? brought : brought.clone();
-}
-
-SumAndNorm add_normalize(Normalization norm, const Tensor& x, const Tensor& branch,
-                         const BranchDropout& dropped) {
-  check(norm, x);
-  if (branch.shape() != x.shape()) {
-    throw ShapeError(std::string("[") + norm.op + "] x and branch must have one shape; got x=" +
-                     x.describe() + ", branch=" + branch.describe());
-  }
-  const auto [probability, key] = dropped;
-  if (!(probability >= 0 && probability < 1)) {  // nothing is left of it, or this is refused
-    const Tensor sum = x + dropout(branch, probability, key);
-    return {sum, normalize(norm, sum)};
-  }
-  const Mask mask = mask_of(x, probability, key);
-  const Tensor sum = Tensor::empty_like(x);
-  const Tensor y = normalized(norm, x, branch, mask, sum);
-  const Tensor inputs[] = {x, branch, norm.weight, norm.bias};
-  Tape* tape = tape_for(norm.op, inputs, 4);
-  if (tape == nullptr) return {sum, y};
-  const Tensor saved[] = {sum, norm.weight, norm.mean, norm.rstd, mask.bits}, outputs[] = {sum, y};
-  const auto backward = [=, probability = probability, key = key](const Tensor&, const Gradients& into) {
-    const Tensor& dsum = into.output(0);
-    Tensor dy = into.output(1);
-    if (!dy.defined()) dy = Tensor::full(sum.shape(), 0, sum.dtype(), sum.device());
-    if (into.recorded()) {
-      Tensor dx = recorded_gradient(norm, sum, dy, into[2], into[3]);
-      if (dsum.defined()) dx = dx + dsum;
-      into[0] += dx;
-      if (into[1]) into[1] += dropout(dx, probability, key);
-      return;
-    }
-    const bool flows = into[0] || into[1], shares = into[1] && mask.bits.defined();
-    const Tensor dx = flows ? gradient_of_sum(dsum, sum) : Tensor();
-    const Tensor dbranch = shares ? Tensor::empty_like(sum) : dx;
-    differentiate(norm, sum, dy, dx, dsum.defined(), shares ? dbranch : Tensor(), mask, into[2], into[3]);
-    if (into[0]) into[0] += dx;
-    if (into[1]) into[1] += dbranch;
-  };
-  append_node(*tape, norm.op, inputs, 4, saved, 5, outputs, 2, Backward::of(backward), {});
-  return {sum, y};
-}
-
-}  // namespace
 
 Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double epsilon) {
   return normalize({"layer_norm", weight, bias, true, epsilon}, x);
@@ -183,16 +68,6 @@ Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, dou
 
 Tensor rms_norm(const Tensor& x, const Tensor& weight, double epsilon) {
   return normalize({"rms_norm", weight, {}, false, epsilon}, x);
-}
-
-SumAndNorm add_layer_norm(const Tensor& x, const Tensor& branch, const Tensor& weight, const Tensor& bias,
-                          double epsilon, const BranchDropout& dropped) {
-  return add_normalize({"add_layer_norm", weight, bias, true, epsilon}, x, branch, dropped);
-}
-
-SumAndNorm add_rms_norm(const Tensor& x, const Tensor& branch, const Tensor& weight, double epsilon,
-                        const BranchDropout& dropped) {
-  return add_normalize({"add_rms_norm", weight, {}, false, epsilon}, x, branch, dropped);
 }
 
 }  // namespace tapeformer

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <tapeformer/autograd/ops/dropout.h>
+#include <tapeformer/autograd/tensor.h>
 
 namespace tapeformer {
 
@@ -24,25 +24,14 @@ Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, dou
 /// Source:  Zhang and Sennrich 2019, arXiv:1910.07467
 Tensor rms_norm(const Tensor& x, const Tensor& weight, double epsilon = 1e-6);
 
-struct SumAndNorm {
-  Tensor sum, y;
+/// The same with one argument for both, for operations that normalise on their way.
+struct Normalization {
+  const char* op;
+  Tensor weight, bias;
+  bool centred;  ///< layer_norm, else rms_norm
+  double epsilon;
 };
-/// How elements of a branch are dropped before it is added; as it stands, none are.
-struct BranchDropout {
-  double probability = 0;
-  DropoutKey key = {};
-};
-
-/// Two steps of a transformer at once, for one pass over memory each way: a sublayer's output joins the
-/// residual sum, which is normalised for the next one. To the last bit what add, dropout and the norm give.
-/// Math:    sum = x + dropout(branch); y as layer_norm's or rms_norm's of the sum
-/// Grad:    dx = dsum + the norm's gradient; dbranch = dropout's of dx; weight and bias as the norm's
-/// Shapes:  x, branch [..., C], weight and bias as above -> sum, y [..., C]
-/// Saves:   the sum and what the norm saves, and dropout's bits
-/// Throws:  ShapeError if the sizes do not fit, or the probability is outside [0, 1]
-SumAndNorm add_layer_norm(const Tensor& x, const Tensor& branch, const Tensor& weight, const Tensor& bias,
-                          double epsilon = 1e-5, const BranchDropout& dropped = {});
-SumAndNorm add_rms_norm(const Tensor& x, const Tensor& branch, const Tensor& weight, double epsilon = 1e-6,
-                        const BranchDropout& dropped = {});
+void check_normalization(const Normalization& norm, const Tensor& x);
+Tensor normalize(const Normalization& norm, const Tensor& x);
 
 }  // namespace tapeformer

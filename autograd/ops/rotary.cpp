@@ -1,6 +1,7 @@
 #include <tapeformer/autograd/dispatch.h>
 #include <tapeformer/autograd/ops/ids.h>
 #include <tapeformer/autograd/ops/rotary.h>
+#include <tapeformer/autograd/tape.h>
 
 #include <algorithm>
 #include <cmath>

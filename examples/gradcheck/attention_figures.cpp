@@ -232,9 +232,7 @@ std::vector<AttentionFigure> attention_figures() {
 ScalingEffect scaling_effect(Index width, Index products) {
   constexpr Index kKeys = 10;
   Generator random(0);
-  const Tensor query = Tensor::empty({products, width}), key = Tensor::empty_like(query);
-  random.fill_normal(query, 0, 1);
-  random.fill_normal(key, 0, 1);
+  const Tensor query = Tensor::randn({products, width}, random), key = Tensor::randn(query.shape(), random);
   const Tensor scores = reshape(sum(query * key, {-1}), {products / kKeys, kKeys});
   const auto describe = [](const Tensor& logits, double& variance, double& entropy, double& largest) {
     const Tensor weights = softmax(logits);

@@ -41,9 +41,7 @@ struct BothOrders {
 BothOrders gradients_of(const CheckCase& subject, const GradcheckRunOptions& options) {
   Generator random(options.sizes.seed + 1);
   const auto projected = [&](const Tensor& x) {
-    const Tensor weights = Tensor::empty_like(x);
-    random.fill_normal(weights, 0, 1);
-    return sum(x * weights);
+    return sum(x * Tensor::randn(x.shape(), random, x.dtype(), x.device()));
   };
   std::vector<Tensor> of;
   Tape tape;

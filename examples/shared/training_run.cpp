@@ -1,4 +1,4 @@
-#include <tapeformer/autograd/cuda/cuda.h>
+#include <tapeformer/autograd/device.h>
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/kernels/matmul.h>
 #include <tapeformer/autograd/number_of.h>

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <tapeformer/autograd/ops/elementwise.h>
-#include <tapeformer/autograd/ops/normalization.h>
+#include <tapeformer/autograd/ops/residual_norm.h>
 #include <tapeformer/nn/dropout.h>
 
 #include <utility>

@@ -1,6 +1,7 @@
 #include <doctest/doctest.h>
 #include <tapeformer/autograd/activation_checkpointing.h>
-#include <tapeformer/autograd/cuda/cuda.h>
+#include <tapeformer/autograd/device.h>
+#include <tapeformer/autograd/draws.h>
 #include <tapeformer/autograd/gradcheck.h>
 #include <tapeformer/autograd/ops/dropout.h>
 #include <tapeformer/autograd/ops/elementwise.h>
@@ -166,8 +167,7 @@ TEST_SUITE("autograd/activation_checkpointing") {
   TEST_CASE("generators are drawn from once, nested bodies and pauses included") {
     const Parameter a(values({1, 2, 3}));
     const auto noise = [](Generator& random) {
-      const Tensor x = Tensor::empty({3}, DType::f64);
-      random.fill_normal(x, 0, 1);
+      const Tensor x = Tensor::randn({3}, random, DType::f64);
       const double factor = random.uniform();
       return x * factor + static_cast<double>(random.below(1000));
     };

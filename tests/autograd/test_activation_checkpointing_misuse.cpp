@@ -1,5 +1,6 @@
 #include <doctest/doctest.h>
 #include <tapeformer/autograd/activation_checkpointing.h>
+#include <tapeformer/autograd/draws.h>
 #include <tapeformer/autograd/ops/elementwise.h>
 #include <tapeformer/autograd/ops/reduce.h>
 #include <tapeformer/tests/reference/support.h>

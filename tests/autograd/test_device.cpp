@@ -1,5 +1,4 @@
 #include <doctest/doctest.h>
-#include <tapeformer/autograd/cuda/cuda.h>
 #include <tapeformer/autograd/device.h>
 #include <tapeformer/tests/reference/support.h>
 

@@ -46,9 +46,7 @@ struct Inputs {
   Inputs(const Workload& w, Index length, DType type) {
     Generator random(7);
     const auto draw = [&](Index heads) {
-      const Tensor x = Tensor::empty({w.batch, length, heads, w.width}, DType::f32);
-      random.fill_normal(x, 0, 1);
-      return x.to(type);
+      return Tensor::randn({w.batch, length, heads, w.width}, random).to(type);
     };
     query = draw(w.heads), key = draw(w.groups), value = draw(w.groups), dy = draw(w.heads);
   }

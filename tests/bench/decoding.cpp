@@ -7,7 +7,7 @@
 //                       [--source S] [--tokens T] [--beam K] [COMMON...]; defaults: the quickstart model
 //        COMMON: [--attention KIND] [--rounds N] [--only CACHE] [--profile] [--device cuda[:N]]
 //                [--precision tf32|bf16] [--no-graphs]
-#include <tapeformer/autograd/cuda/cuda.h>
+#include <tapeformer/autograd/device.h>
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/profile.h>
 #include <tapeformer/examples/shared/command_line.h>

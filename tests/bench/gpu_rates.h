@@ -1,6 +1,6 @@
 #pragma once
 
-#include <tapeformer/autograd/cuda/cuda.h>
+#include <tapeformer/autograd/device.h>
 #include <tapeformer/autograd/ops/matmul.h>
 #include <tapeformer/autograd/random.h>
 #include <tapeformer/tests/bench/clock.h>
@@ -40,10 +40,7 @@ inline double gpu_matrix_rate(Device device, DType type, Index size) {
 /// Bytes a second, those read and those written, of a copy of `bytes` bytes within the device's memory.
 inline double gpu_copy_bandwidth(Device device, Index bytes) {
   const Tensor from = Tensor::full({bytes / 4}, 1.5, DType::f32, device), to = Tensor::empty_like(from);
-  const auto size = static_cast<std::size_t>(bytes);
-  return 2 * static_cast<double>(bytes) / gpu_seconds(device, 7, 5, [&] {
-           cuda::copy(device.index, to.address<float>(), from.address<float>(), size);
-         });
+  return 2 * static_cast<double>(bytes) / gpu_seconds(device, 7, 5, [&] { to.copy_from(from); });
 }
 
 }  // namespace tapeformer

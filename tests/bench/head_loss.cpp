@@ -2,7 +2,7 @@
 // and the most pool memory of a forward and a backward pass.
 // Usage: bench head_loss [--tokens N...] [--classes V] [--width C] [--chunks ROWS...] [--repeats N]
 //                        [--processor-time]
-#include <tapeformer/autograd/ops/linear_cross_entropy.h>
+#include <tapeformer/autograd/ops/loss.h>
 #include <tapeformer/autograd/ops/matmul.h>
 #include <tapeformer/autograd/random.h>
 #include <tapeformer/autograd/tape.h>
@@ -26,8 +26,7 @@ constexpr Index kPlain = -1;
 struct Inputs {
   Inputs(Index tokens, Index width, Index classes) {
     Generator random(7);
-    x = Tensor::empty({tokens, width});
-    random.fill_normal(x, 0, 1);
+    x = Tensor::randn({tokens, width}, random);
     const Tensor initial = Tensor::empty({classes, width});
     random.fill_normal(initial, 0, 0.02);
     weight = Parameter(initial);

@@ -9,6 +9,7 @@
 #include <tapeformer/autograd/ops/matmul.h>
 #include <tapeformer/autograd/ops/normalization.h>
 #include <tapeformer/autograd/ops/reduce.h>
+#include <tapeformer/autograd/ops/residual_norm.h>
 #include <tapeformer/autograd/ops/rotary.h>
 #include <tapeformer/autograd/ops/softmax.h>
 #include <tapeformer/autograd/random.h>

@@ -3,7 +3,7 @@
 // Usage: bench train_step [WORKLOAD[:BATCH]...] [--device cpu|cuda[:N]] [--precision f64|f32|tf32|bf16]
 //                         [--steps N] [--seconds S] [--threads N] [--batch B] [--length T] [--fused-head]
 //                         [--recompute-layers] [--no-graphs] [--profile] [--first-step] [--list]
-#include <tapeformer/autograd/cuda/cuda.h>
+#include <tapeformer/autograd/device.h>
 #include <tapeformer/autograd/profile.h>
 #include <tapeformer/autograd/storage.h>
 #include <tapeformer/examples/shared/command_line.h>

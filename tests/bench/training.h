@@ -1,6 +1,7 @@
 #pragma once
 
-#include <tapeformer/autograd/cuda/cuda.h>
+#include <tapeformer/autograd/cuda/graph.h>
+#include <tapeformer/autograd/device.h>
 #include <tapeformer/autograd/tape.h>
 #include <tapeformer/examples/shared/compute.h>
 #include <tapeformer/nn/cuda_graph_cache.h>

@@ -1,6 +1,6 @@
 #include <emulated_cuda.h>
-#include <tapeformer/autograd/cuda/cuda.h>
 #include <tapeformer/autograd/cuda/runtime.h>
+#include <tapeformer/autograd/device.h>
 #include <tapeformer/autograd/kernels/cuda/cublaslt.h>
 #include <tapeformer/autograd/kernels/matmul.h>
 
@@ -111,7 +111,7 @@ void require(const StridedProducts& p, cudaStream_t stream, const T* x, Index ro
 template <class T, class C, class Prepare>
 void run(int device, const StridedProducts& p, const void* a, const void* b, void* c, void* bias,
          void* before, const Prepare& prepared) {
-  const cudaStream_t stream = kernels::stream_of({device});
+  const cudaStream_t stream = stream_of(device);
   const auto* pa = static_cast<const T*>(a);
   const auto* pb = static_cast<const T*>(b);
   auto* pc = static_cast<C*>(c);

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <doctest/doctest.h>
-#include <tapeformer/autograd/cuda/cuda.h>
+#include <tapeformer/autograd/device.h>
 #include <tapeformer/nn/dropout.h>
 #include <tapeformer/nn/module.h>
 #include <tapeformer/tests/nn/module_case.h>

@@ -1,4 +1,4 @@
-#include <tapeformer/autograd/cuda/cuda.h>
+#include <tapeformer/autograd/device.h>
 #include <tapeformer/autograd/ops/elementwise.h>
 #include <tapeformer/autograd/ops/loss.h>
 #include <tapeformer/autograd/ops/reduce.h>

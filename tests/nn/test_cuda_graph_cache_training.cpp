@@ -1,5 +1,5 @@
 #include <doctest/doctest.h>
-#include <tapeformer/autograd/cuda/cuda.h>
+#include <tapeformer/autograd/device.h>
 #include <tapeformer/autograd/tape.h>
 #include <tapeformer/nn/cuda_graph_cache.h>
 #include <tapeformer/nn/generation/language_steps.h>

@@ -68,9 +68,7 @@ TEST_SUITE("optim/adamw") {
   TEST_CASE("every size agrees with the formula, and the number of threads does not show") {
     for (const Index size : {0, 1, 31, 32, 33, 257, 50001}) {
       Generator random(3);
-      const Tensor initial = Tensor::empty({size}), gradient = Tensor::empty({size});
-      random.fill_normal(initial, 0, 1);
-      random.fill_normal(gradient, 0, 1);
+      const Tensor initial = Tensor::randn({size}, random), gradient = Tensor::randn({size}, random);
       const auto train = [&](int threads) {
         const int most = omp_get_max_threads();
         omp_set_num_threads(threads);

@@ -16,9 +16,7 @@ inline Tensor values(const std::vector<double>& elements, const Shape& shape) {
 inline Tensor values(const std::vector<double>& elements) { return Tensor::from(elements); }
 
 inline Tensor random_normal(const Shape& shape, Generator& random, DType type = DType::f64) {
-  const Tensor x = Tensor::empty(shape, type);
-  random.fill_normal(x, 0, 1);
-  return x;
+  return Tensor::randn(shape, random, type);
 }
 inline Tensor random_uniform(const Shape& shape, double low, double high, Generator& random,
                              DType type = DType::f64) {

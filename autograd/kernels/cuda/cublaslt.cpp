@@ -273,7 +273,7 @@ cublasComputeType_t compute_type(DType factors) {
 
 bool multiply(int device, const StridedProducts& p, const void* a, const void* b, void* c, void* bias,
               void* before) {
-  const cudaStream_t stream = kernels::stream_of({device});
+  const cudaStream_t stream = stream_of(device);
   const Operands x{a, b, c, bias, before};
   Library& library = library_of(device);
   const std::lock_guard<std::mutex> lock(library.mutex());

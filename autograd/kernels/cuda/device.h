@@ -1,6 +1,7 @@
 #pragma once
 
 #include <tapeformer/autograd/cuda/runtime.h>
+#include <tapeformer/autograd/kernels/write.h>
 
 #if !defined(__CUDACC__)
 #include <cuda_emulator.h>  // the host plays the device, in the tests
@@ -46,8 +47,8 @@ template <class... Parameters, class... Arguments>
 void launch(Cuda on, const char* name, void (*kernel)(Parameters...), dim3 grid, dim3 block,
             std::size_t shared_bytes, Arguments... arguments) {
   if (grid.x == 0 || grid.y == 0 || grid.z == 0) return;
-  const cudaStream_t stream = stream_of(on);
-  if (shared_bytes > 0) allow_shared(on, reinterpret_cast<const void*>(kernel), shared_bytes);
+  const cudaStream_t stream = cuda::stream_of(on.device);
+  if (shared_bytes > 0) cuda::allow_shared(on.device, reinterpret_cast<const void*>(kernel), shared_bytes);
 #if defined(__CUDACC__)
   kernel<<<grid, block, shared_bytes, stream>>>(static_cast<Parameters>(arguments)...);
 #else
@@ -57,7 +58,7 @@ void launch(Cuda on, const char* name, void (*kernel)(Parameters...), dim3 grid,
     emulator::launch(name, grid, block, shared_bytes, [&] { kernel(static_cast<Parameters>(arguments)...); });
   });
 #endif
-  check_launch(stream, name);
+  cuda::check_launch(stream, name);
 }
 
 /// Blocks of kBlock threads for a loop over `count` elements: for_each_index() covers what they leave.

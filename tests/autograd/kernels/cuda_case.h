@@ -1,7 +1,7 @@
 #pragma once
 
 #include <doctest/doctest.h>
-#include <tapeformer/autograd/cuda/cuda.h>
+#include <tapeformer/autograd/device.h>
 #include <tapeformer/autograd/tape.h>
 #include <tapeformer/tests/reference/support.h>
 

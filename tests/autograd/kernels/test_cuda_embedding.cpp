@@ -2,7 +2,7 @@
 #include <tapeformer/autograd/ops/dropout.h>
 #include <tapeformer/autograd/ops/elementwise.h>
 #include <tapeformer/autograd/ops/embedding.h>
-#include <tapeformer/autograd/ops/linear_cross_entropy.h>
+#include <tapeformer/autograd/ops/loss.h>
 #include <tapeformer/autograd/ops/reduce.h>
 #include <tapeformer/autograd/ops/rotary.h>
 #include <tapeformer/autograd/ops/shape.h>

@@ -1,10 +1,11 @@
 #include <tapeformer/autograd/ops/additive_attention.h>
 #include <tapeformer/autograd/ops/embedding.h>
 #include <tapeformer/autograd/ops/gated.h>
-#include <tapeformer/autograd/ops/linear_cross_entropy.h>
+#include <tapeformer/autograd/ops/loss.h>
 #include <tapeformer/autograd/ops/matmul.h>
 #include <tapeformer/autograd/ops/normalization.h>
 #include <tapeformer/autograd/ops/reduce.h>
+#include <tapeformer/autograd/ops/residual_norm.h>
 #include <tapeformer/autograd/ops/rotary.h>
 #include <tapeformer/autograd/ops/shape.h>
 #include <tapeformer/autograd/ops/softmax.h>

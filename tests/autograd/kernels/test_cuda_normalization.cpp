@@ -1,6 +1,7 @@
 #include <tapeformer/autograd/ops/elementwise.h>
 #include <tapeformer/autograd/ops/normalization.h>
 #include <tapeformer/autograd/ops/reduce.h>
+#include <tapeformer/autograd/ops/residual_norm.h>
 #include <tapeformer/autograd/ops/shape.h>
 #include <tapeformer/tests/autograd/kernels/cuda_case.h>
 

@@ -1,3 +1,4 @@
+#include <tapeformer/autograd/cuda/cuda.h>
 #include <tapeformer/autograd/ops/dropout.h>
 #include <tapeformer/autograd/ops/elementwise.h>
 #include <tapeformer/autograd/ops/gated.h>

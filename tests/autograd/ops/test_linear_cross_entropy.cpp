@@ -1,4 +1,4 @@
-#include <tapeformer/autograd/ops/linear_cross_entropy.h>
+#include <tapeformer/autograd/ops/loss.h>
 #include <tapeformer/autograd/ops/matmul.h>
 #include <tapeformer/autograd/ops/shape.h>
 #include <tapeformer/autograd/profile.h>

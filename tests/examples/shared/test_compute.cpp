@@ -1,4 +1,4 @@
-#include <tapeformer/autograd/cuda/cuda.h>
+#include <tapeformer/autograd/device.h>
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/examples/shared/compute.h>
 #include <tapeformer/nn/linear.h>

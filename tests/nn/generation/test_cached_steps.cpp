@@ -1,4 +1,4 @@
-#include <tapeformer/autograd/cuda/cuda.h>
+#include <tapeformer/autograd/device.h>
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/nn/generation/generate.h>
 #include <tapeformer/nn/generation/generate_text.h>

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/number_of.h>
+#include <tapeformer/autograd/storage.h>
+
+#include <cstdint>
+#include <string>
+
+namespace tapeformer {
+namespace detail {
+
+/// The draws of a body that checkpoint() is running: collected in its first run, repeated in later ones.
+struct Draws {
+  PooledVector<std::uint64_t>& numbers;
+  bool again;
+  std::size_t next = 0;
+  Draws* outer = nullptr;
+};
+inline thread_local Draws* running_draws = nullptr;
+
+[[noreturn]] inline void throw_not_the_same(const std::string& what) {
+  throw TapeError("[checkpoint] the body must compute the same again; " + what +
+                  "; try changing modes and weights behind the reverse pass");
+}
+
+}  // namespace detail
+
+/// `draw()`, a number that differs from call to call, such as that of a layer's next dropout mask. Where
+/// checkpoint() runs its body again, it is the number of the first run, and draw() is not called.
+template <class F>
+std::uint64_t drawn(const F& draw) {
+  detail::Draws* again = detail::running_draws;
+  while (again != nullptr && !again->again) again = again->outer;
+  if (again != nullptr && again->next == again->numbers.size())
+    detail::throw_not_the_same("it drew " + number_of(again->next, "number") + " at first, and now more");
+  const std::uint64_t number = again != nullptr ? again->numbers[again->next++] : draw();
+  for (detail::Draws* first = detail::running_draws; first != again; first = first->outer)
+    first->numbers.push_back(number);
+  return number;
+}
+
+}  // namespace tapeformer

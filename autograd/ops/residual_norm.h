@@ -1,0 +1,28 @@
+#pragma once
+
+#include <tapeformer/autograd/ops/dropout.h>
+
+namespace tapeformer {
+
+struct SumAndNorm {
+  Tensor sum, y;
+};
+/// Dropout of a branch before it is added; none by default.
+struct BranchDropout {
+  double probability = 0;
+  DropoutKey key = {};
+};
+
+/// Two steps of a transformer at once, for one pass over memory each way: a sublayer's output joins the
+/// residual sum, which is normalised for the next one. To the last bit what add, dropout and the norm give.
+/// Math:    sum = x + dropout(branch); y as layer_norm's or rms_norm's of the sum
+/// Grad:    dx = dsum + the norm's gradient; dbranch = dropout's of dx; weight and bias as the norm's
+/// Shapes:  x, branch [..., C], weight and bias as above -> sum, y [..., C]
+/// Saves:   the sum and what the norm saves, and dropout's bits
+/// Throws:  ShapeError if the sizes do not fit, or the probability is outside [0, 1]
+SumAndNorm add_layer_norm(const Tensor& x, const Tensor& branch, const Tensor& weight, const Tensor& bias,
+                          double epsilon = 1e-5, const BranchDropout& dropped = {});
+SumAndNorm add_rms_norm(const Tensor& x, const Tensor& branch, const Tensor& weight, double epsilon = 1e-6,
+                        const BranchDropout& dropped = {});
+
+}  // namespace tapeformer

@@ -1,0 +1,55 @@
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/parameter.h>
+
+namespace tapeformer {
+namespace {
+
+/// Makes x the parameter's, or with nullptr nobody's.
+void attach(const Tensor& x, ParameterState* parameter) {
+  if (!x.defined()) return;
+  x.state()->parameter = parameter;
+  x.state()->parameter_name = parameter != nullptr ? &parameter->name : nullptr;
+}
+
+}  // namespace
+
+ParameterState::ParameterState(Tensor initial) : value(std::move(initial)) { attach(value, this); }
+
+ParameterState::~ParameterState() {
+  attach(value, nullptr);
+  attach(shadow, nullptr);
+}
+
+void ParameterState::require_gradient_buffer() {
+  if (!gradient.defined()) gradient = Tensor::empty(value.shape(), wide(value.dtype()), value.device());
+}
+
+void Parameter::set_value(Tensor value) {
+  const DType used_type = used().dtype(), old_type = state_->value.dtype(), type = value.dtype();
+  attach(state_->value, nullptr);
+  state_->value = std::move(value);
+  attach(state_->value, state_.get());
+  state_->gradient = Tensor();
+  state_->has_gradient = false;
+  set_shadow(type == old_type ? used_type : type);
+}
+
+void Parameter::set_shadow(DType type) {
+  const DType own = state_->value.dtype();
+  if (type != own && wide(type) != own) {
+    throw DTypeError(std::string("[set_shadow] beside an f32 value there may be one in bf16; got ") +
+                     name_of(type) + " for value=" + state_->value.describe() +
+                     "; try to(DType::f32) before");
+  }
+  attach(state_->shadow, nullptr);
+  state_->shadow = Tensor();
+  if (type == own) return;
+  state_->shadow = state_->value.to(type);
+  attach(state_->shadow, state_.get());
+}
+
+void Parameter::refresh_shadow() {
+  if (state_->shadow.defined()) state_->shadow.copy_from(state_->value.to(state_->shadow.dtype()));
+}
+
+}  // namespace tapeformer
