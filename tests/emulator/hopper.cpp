@@ -227,27 +227,7 @@ void HopperBlock::meet_at(int id, int threads, bool waits, Place place) {
   }
 }
 
-void init_barrier(std::uint64_t* barrier, int arrivals) {
-  running_machine().hopper().init_barrier(barrier, arrivals);
-}
-void publish_barriers() { running_machine().hopper().publish_barriers(); }
-void arrive(std::uint64_t* barrier, int bytes) { running_machine().hopper().arrive(barrier, bytes); }
-void wait(std::uint64_t* barrier, unsigned parity, Place place) {
-  running_machine().hopper().wait(barrier, parity, place);
-}
-void load_box(void* to, const CUtensorMap& map, std::uint64_t* barrier, const int (&at)[4], Place place) {
-  running_machine().hopper().load_box(to, map, barrier, at, place);
-}
-void store_box(const CUtensorMap& map, const void* from, const int (&at)[4], Place place) {
-  running_machine().hopper().store_box(map, from, at, place);
-}
-void publish_to_copies() { running_machine().hopper().publish_to_copies(); }
-void finish_stores() { running_machine().hopper().finish_stores(); }
-void set_registers(int count, bool more) { running_machine().hopper().set_registers(count, more); }
-void meet_at(int barrier, int threads, bool waits, Place place) {
-  running_machine().hopper().meet_at(barrier, threads, waits, place);
-}
-unsigned shared_address(const void* shared) { return running_machine().hopper().shared_address(shared); }
+HopperBlock& hopper() { return running_machine().hopper(); }
 
 }  // namespace tapeformer::emulator
 

@@ -1,6 +1,7 @@
 #pragma once
 
-#include <cuda_emulator_hopper.h>
+#include <cuda_emulator.h>
+#include <cuda_emulator_tensor_map.h>
 #include <tapeformer/tests/emulator/async_accesses.h>
 
 #include <array>

@@ -158,12 +158,4 @@ void HopperBlock::multiply(unsigned first) {
   }
 }
 
-void wgmma_fence() { running_machine().hopper().wgmma_fence(); }
-void wgmma(float* d, int columns, std::uint64_t a, const unsigned* registers, std::uint64_t b, bool adds,
-           Place place) {
-  running_machine().hopper().wgmma(d, columns, a, registers, b, adds, place);
-}
-void wgmma_commit() { running_machine().hopper().wgmma_commit(); }
-void wgmma_wait(std::size_t pending, Place place) { running_machine().hopper().wgmma_wait(pending, place); }
-
 }  // namespace tapeformer::emulator
