@@ -5,7 +5,7 @@
 
 namespace tapeformer {
 
-/// While one lives, a tape forgets at its end what was recorded since.
+/// While one lives, nodes are not kept; at its end the tape forgets what was recorded since its beginning.
 class Forgetting {
  public:
   explicit Forgetting(Tape& tape)
@@ -19,7 +19,7 @@ class Forgetting {
   Forgetting(const Forgetting&) = delete;
   Forgetting& operator=(const Forgetting&) = delete;
 
-  /// Neither what was there before nor unknown to the tape.
+  /// True for a result of the operations since the beginning.
   bool has_computed(const Tensor& y) const { return y.defined() && y.state()->tape == tape_.ids_.back(); }
 
  private:

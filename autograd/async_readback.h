@@ -7,8 +7,8 @@
 
 namespace tapeformer {
 
-/// The only element of a tensor, for the host to have later: x.item() as x is now, though more work may have
-/// been queued behind it and have changed x. On a GPU nothing waits before item() does.
+/// The only element of a tensor as it is now, for the host to read later, though work that is queued
+/// afterwards may change it. On a GPU only item() waits.
 class AsyncReadback {
  public:
   AsyncReadback() = default;
@@ -16,7 +16,7 @@ class AsyncReadback {
   explicit AsyncReadback(const Tensor& x);
 
   bool defined() const { return here_.defined(); }
-  /// Waits. Throws: ShapeError for what an operation before it found wrong with its input
+  /// Waits. Throws: ShapeError if an operation before it found its input wrong
   double item();
 
  private:

@@ -12,8 +12,8 @@
 
 namespace tapeformer {
 
-/// The upper half of a float: its range with 8 bits of precision. To store, not to reckon with: arithmetic
-/// converts to float, and back to the nearest, ties to even.
+/// The upper half of a float: its range with 8 bits of precision. A type for storage: arithmetic converts to
+/// float, and back to the nearest, ties to even.
 struct BFloat16 {
   std::uint16_t bits;
 

@@ -5,7 +5,7 @@
 
 namespace tapeformer {
 
-/// Where a tensor's bytes are: the CPU's memory, or that of the index-th NVIDIA GPU.
+/// The memory that holds a tensor's bytes: the CPU's, or that of the index-th NVIDIA GPU.
 struct Device {
   enum class Kind : unsigned char { cpu, cuda };
   Kind kind = Kind::cpu;
@@ -14,7 +14,7 @@ struct Device {
   static constexpr Device cpu() { return {}; }
   static constexpr Device cuda(int index = 0) { return {Kind::cuda, index}; }
   /// From "cpu", "cuda" or "cuda:1"; "auto" is the first GPU where there is one, else the CPU.
-  /// Throws: DeviceError when it is none of these, or a GPU that is not there, saying why.
+  /// Throws:  DeviceError for any other name, or for a GPU that is missing, saying why.
   static Device named(const std::string& name);
 
   bool is_cuda() const { return kind == Kind::cuda; }

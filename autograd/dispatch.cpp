@@ -34,8 +34,8 @@ void throw_without_cuda(const char* op) {
 }
 
 void throw_bf16_on_cpu(const char* op, const Tensor& x) {
-  throw DTypeError(bracketed(op) + "the CPU reckons in f32 and f64, GPUs in bf16 too; got x=" + x.describe() +
-                   " on cpu; try to(DType::f32)");
+  throw DTypeError(bracketed(op) + "the CPU computes in f32 and f64, GPUs in bf16 too; got x=" +
+                   x.describe() + " on cpu; try to(DType::f32)");
 }
 
 kernels::Cuda cuda_tag(Device device) {
@@ -45,7 +45,7 @@ kernels::Cuda cuda_tag(Device device) {
 
 void throw_again(const char* op, const DeviceError& error, std::initializer_list<const Tensor*> operands) {
   const std::string what = error.what();
-  const std::size_t from = what.find("] ");  // behind the name of the part that failed
+  const std::size_t from = what.find("] ");  // after the name of the part that failed
   std::string message = bracketed(op) + (from == std::string::npos ? what : what.substr(from + 2));
   const char* before = "; got ";
   for (const Tensor* x : operands) {

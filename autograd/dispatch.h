@@ -12,7 +12,7 @@
 
 namespace tapeformer {
 
-/// Marks an argument of dispatch() that is kept in the wide type: f32 beside bf16, else the same type. For
+/// Marks an argument of dispatch() that has the wide type: f32 beside bf16, else the same type. For
 /// statistics, losses, and gradients that are sums over many rows.
 template <class Argument>
 struct WideArgument {
@@ -25,7 +25,7 @@ WideArgument<Argument> wide(const Argument& argument) {
 
 namespace detail {
 
-/// A Tensor or a GradientSlot's buffer, ready to become a pointer; and whether the wide type is meant.
+/// A Tensor or a GradientSlot's buffer, ready to become a pointer, and whether it has the wide type.
 struct TensorArgument {
   const Tensor& tensor;
   bool is_wide;
@@ -51,7 +51,7 @@ const Tensor& tensor_of(const SlotArgument<Target>& argument) {
   return argument.target.buffer;
 }
 
-/// Which of dispatch()'s arguments are wide is known from their types.
+/// The element type of an argument, where T is the type of those that are not wide.
 template <class Argument>
 struct IsWide : std::false_type {};
 template <class Argument>
@@ -68,15 +68,14 @@ kernels::Write<T> pointer(const SlotArgument<Target>& x) {
   return {pointer<T>(TensorArgument{x.target.buffer, false}), x.target.add};
 }
 
-/// Throws unless `x` may stand beside `first`: floating, of its type (`is_wide`: of its wide type), on its
-/// device.
+/// Throws unless `x` fits `first`: floating, of its type (`is_wide`: of its wide type), on its device.
 void check_operand(const char* op, const Tensor& first, const Tensor& x, bool is_wide);
-/// For sources compiled without CUDA that meet a tensor on a GPU.
+/// Thrown in a build without CUDA for a tensor on a GPU.
 [[noreturn]] void throw_without_cuda(const char* op);
 [[noreturn]] void throw_bf16_on_cpu(const char* op, const Tensor& x);
 /// The tag for a kernel that is about to be queued.
 kernels::Cuda cuda_tag(Device device);
-/// Throws what went wrong on a GPU again, with the operation's name and operands.
+/// Throws a GPU's error again, with the operation's name and operands.
 [[noreturn]] void throw_again(const char* op, const DeviceError& error,
                               std::initializer_list<const Tensor*> operands);
 
@@ -85,12 +84,12 @@ kernels::Cuda cuda_tag(Device device);
 /// Throws:  DeviceError unless `x` lies where `like` does; for tensors that dispatch() does not see
 void require_same_device(const char* op, const char* name, const Tensor& x, const Tensor& like);
 
-/// Turns tensors into pointers and picks the kernel's device and type: the one place that does.
-/// Calls `kernel(device tag, pointers...)`: T* for a Tensor (nullptr when undefined), Write<T> for a
-/// GradientSlot; with wide(argument) in the wide type. The first defined argument that is not wide decides
-/// T (if all are wide, the first). Tensors of other types are captured as pointers (Tensor::address) by the
-/// caller, who checks their device with require_same_device().
-/// Throws: DTypeError or DeviceError naming `op` and the tensors.
+/// Turns tensors into pointers and picks the kernel's device and type; nothing else does. Calls
+/// `kernel(device tag, pointers...)`: T* for a Tensor (nullptr when undefined), Write<T> for a GradientSlot;
+/// with wide(argument) in the wide type. The first defined argument that is not wide decides T (if all are
+/// wide, the first). The caller captures tensors of other types as pointers (Tensor::address) and checks
+/// their device with require_same_device().
+/// Throws:  DTypeError or DeviceError naming `op` and the tensors
 template <class Kernel, class... Arguments>
 void dispatch(const char* op, Kernel&& kernel, const Arguments&... arguments) {
   const OpTimer timer(op);

@@ -33,7 +33,7 @@ constexpr const char* name_of(DType type) {
 constexpr bool is_floating(DType type) {
   return type == DType::f32 || type == DType::f64 || type == DType::bf16;
 }
-/// What sums, statistics and gradients of parameters are kept in: f32 for bf16, else the type itself.
+/// The type of sums, statistics and gradients of parameters: f32 for bf16, else the type itself.
 constexpr DType wide(DType type) { return type == DType::bf16 ? DType::f32 : type; }
 
 /// The DType that stores a C++ type: dtype_of<float>() == DType::f32.

@@ -6,8 +6,7 @@
 
 namespace tapeformer {
 
-/// Everything the library throws on purpose. Messages read
-/// `[op] rule; got name=type[shape] ...; try ...`.
+/// The base of the library's errors. Messages read `[op] rule; got name=type[shape] ...; try ...`.
 class Error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
@@ -34,11 +33,11 @@ class TapeError : public Error {
   using Error::Error;
 };
 
-/// A file that cannot be used: which, where in it, and what was found there.
+/// A file that cannot be used: its name, the line, and the problem there.
 class DataError : public Error {
  public:
   using Error::Error;
-  /// `file:line: what`; line 0 stands for the whole file and is left out.
+  /// `file:line: what`; line 0 means the whole file and is left out.
   DataError(const std::string& file, std::int64_t line, const std::string& what)
       : Error(file + (line > 0 ? ":" + std::to_string(line) : "") + ": " + what) {}
 };

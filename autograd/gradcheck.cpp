@@ -19,7 +19,7 @@ Tensor random_like(const Tensor& x, Generator& random) {
   return Tensor::randn(x.shape(), random, DType::f64, x.device());
 }
 
-/// An input's elements, to change one at a time from the host, wherever they are.
+/// An input's elements, on any device, for the host to change one at a time.
 class Elements {
  public:
   explicit Elements(const Tensor& x) : x_(x), here_(x.to(Device::cpu())) {}
@@ -101,7 +101,7 @@ double GradcheckReport::worst_relative_error() const {
   double worst = 0;
   for (const auto* part : {&inputs, &second_inputs}) {
     for (const GradcheckInput& input : *part) {
-      // An input whose gradient is zero in theory has a ratio of two roundings.
+      // If the gradient is zero in theory, the ratio is of two rounding errors.
       if (input.absolute_error < 1e-12 && input.scale < 1e-9) continue;
       worst = larger(worst, input.relative_error);
     }
@@ -159,7 +159,7 @@ GradcheckReport gradcheck(const std::function<Tensor()>& function, const Inputs&
   }
   if (!options.second_order) return report;
 
-  // The gradients, projected in their turn, are the function whose gradient is checked.
+  // The function to check is a random projection of the gradients.
   std::vector<Tensor> projections;
   for (const auto& [name, x] : inputs) projections.push_back(random_like(x, random));
   const auto projected = [&](const std::vector<Tensor>& gradients) {
@@ -171,7 +171,7 @@ GradcheckReport gradcheck(const std::function<Tensor()>& function, const Inputs&
   if (options.on_tape) options.on_tape(tape);
   watch(tape, inputs);
   const Tensor first = projected(tape.gradients(function(), tensors_of(inputs), projection, true));
-  // A function that is linear in everything has a constant gradient, which no tape knows.
+  // A function that is linear in everything has a constant gradient, unknown to the tape.
   std::vector<Tensor> second;
   if (tape.tracks(first)) {
     second = tape.gradients(first, tensors_of(inputs));

@@ -12,7 +12,7 @@ namespace tapeformer {
 
 class Tape;
 
-/// What GradcheckOptions::most_elements begins with; for devices on which all would take too long.
+/// The default of GradcheckOptions::most_elements; for devices on which all elements take too long.
 inline Index gradcheck_most_elements = 0;
 
 struct GradcheckOptions {
@@ -20,14 +20,14 @@ struct GradcheckOptions {
   bool four_point = true;  ///< error O(h^4) instead of O(h^2)
   double tolerance =
       1e-7;                ///< on the relative error: max |analytic - numeric| / max |numeric| over one input
-  double absolute = 1e-9;  ///< an input whose largest difference is below this passes, whatever the ratio
+  double absolute = 1e-9;  ///< an input whose largest difference is below this passes
   bool second_order = false;  ///< also checks the gradient of the gradient
   std::uint64_t seed = 1;     ///< of the random projection of the output
-  /// Per input, an even sample of that many elements; 0 for all.
+  /// Per input, an even sample of this many elements; 0 for all.
   Index most_elements = gradcheck_most_elements;
-  /// Gets every tape whose gradients are compared with differences, before its pass: to plant faults.
+  /// Called with every tape before its pass: to plant faults.
   std::function<void(Tape&)> on_tape;
-  /// Leaves out elements where the function has a kink: true for those to skip.
+  /// Returns true for elements to skip, where the function has a kink.
   std::function<bool(std::size_t input, Index element)> skip;
 };
 
@@ -37,8 +37,8 @@ struct GradcheckInput {
   double scale = 0;  ///< the largest numeric derivative
   Index worst_element = -1, checked = 0;
   bool passed = true;
-  /// The derivative is zero in theory, such as a key bias's of a softmax: what was found is two roundings of
-  /// zero, whose ratio says nothing.
+  /// The derivative is zero in theory, as a softmax's key bias's is: the differences are rounding errors,
+  /// whose ratio means nothing.
   bool zero_in_theory() const { return passed && scale < 1e-9; }
 };
 
@@ -51,8 +51,8 @@ struct GradcheckReport {
   std::string text() const;
 };
 
-/// Compares the tape's gradients with central differences, in double, of a random projection of the output (a
-/// plain sum would hide errors: that of a softmax has no gradient).
+/// Compares the tape's gradients with central differences in double. Both are of a random projection of the
+/// output, because a plain sum hides errors: a softmax's sum has no gradient.
 /// `function` computes the output from the current values of `inputs`, which it captures; it must be
 /// deterministic (freeze dropout). Values are perturbed in place and restored.
 /// Throws:  DTypeError unless every input is f64

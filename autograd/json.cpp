@@ -8,7 +8,7 @@
 namespace tapeformer {
 namespace {
 
-/// Refuses what the parser would let pass.
+/// Refuses input that the parser would accept.
 template <class Json>
 class Strict {
  public:
@@ -31,7 +31,7 @@ class Strict {
  private:
   std::string what_;
   int most_levels_;
-  std::vector<std::set<std::string>> keys_;  // of the objects that are open, by depth
+  std::vector<std::set<std::string>> keys_;  // of the open objects, by depth
 };
 
 }  // namespace

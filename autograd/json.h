@@ -4,12 +4,12 @@
 #include <string>
 #include <string_view>
 
-// JSON of files, our own and others', which may be damaged or hostile; for sources only.
+// JSON from files, which may be damaged or hostile; for sources only.
 namespace tapeformer {
 
-/// nlohmann's own parse() lets a key come twice, takes a NUL byte for the end, and two seconds to compile.
-/// `what` names the text in messages: "its header". Of many keys nlohmann::json finds one much sooner.
-/// Throws:  CheckpointError if it is not JSON, has a key twice, or levels beyond `most_levels`
+/// nlohmann's own parse() accepts a key twice, stops at a NUL byte, and takes two seconds to compile. `what`
+/// names the text in messages: "its header". nlohmann::json finds a key of many sooner than an ordered one.
+/// Throws:  CheckpointError if it is not JSON, has a key twice, or more than `most_levels` levels
 template <class Json = nlohmann::ordered_json>
 Json parse_json(std::string_view text, const std::string& what = "the text", int most_levels = 64);
 

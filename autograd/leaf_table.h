@@ -7,13 +7,13 @@
 
 namespace tapeformer {
 
-/// Which slot a tape gave to a parameter or a watched tensor, by its address. A tape's own, so that threads
-/// that share a model write nothing into it. Open addressing: a few nanoseconds a look.
+/// The slot of a parameter or a watched tensor on a tape, by its address. Each tape has its own table, so
+/// that threads that share a model write nothing into it. Open addressing: a lookup takes a few nanoseconds.
 class LeafTable {
  public:
-  /// -1 for what is not there.
+  /// -1 if it is missing.
   std::int32_t find(const void* leaf) const { return entries_.empty() ? -1 : entries_[position(leaf)].slot; }
-  /// Adds it, or gives it another slot.
+  /// Adds it, or changes its slot.
   void put(const void* leaf, std::int32_t slot) {
     if (2 * (count_ + 1) > entries_.size()) grow();
     Entry& entry = entries_[position(leaf)];
@@ -31,11 +31,10 @@ class LeafTable {
     std::int32_t slot = -1;
   };
 
-  /// Where it is, or belongs.
+  /// Its position, or the free one where it would go.
   std::size_t position(const void* leaf) const {
     const std::size_t mask = entries_.size() - 1;
-    // The allocator's steps are in the low bits: Fibonacci hashing spreads them (Knuth, volume 3, section
-    // 6.4).
+    // The low bits are the allocator's steps; Fibonacci hashing spreads them (Knuth, volume 3, section 6.4).
     std::size_t at = static_cast<std::size_t>(
                          (reinterpret_cast<std::uintptr_t>(leaf) * std::uint64_t{0x9e3779b97f4a7c15}) >> 32) &
                      mask;

@@ -4,7 +4,7 @@
 namespace tapeformer {
 namespace {
 
-/// Makes x the parameter's, or with nullptr nobody's.
+/// Attaches x to the parameter; with nullptr detaches it.
 void attach(const Tensor& x, ParameterState* parameter) {
   if (!x.defined()) return;
   x.state()->parameter = parameter;

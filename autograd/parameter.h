@@ -31,31 +31,31 @@ class Parameter {
 
   bool defined() const { return static_cast<bool>(state_); }
   const Tensor& value() const { return state_->value; }
-  /// What operations read: the value, or its shadow where there is one.
+  /// The tensor that operations read: the value, or its shadow if there is one.
   const Tensor& used() const { return state_->shadow.defined() ? state_->shadow : state_->value; }
   operator const Tensor&() const { return used(); }  // NOLINT: a parameter is used as its value
 
-  /// The sum of what backward passes have brought since clear_gradient(); undefined when there was none.
+  /// The sum of the backward passes' gradients since clear_gradient(); undefined when there was none.
   Tensor gradient() const { return state_->has_gradient ? state_->gradient : Tensor(); }
   /// Costs nothing: the buffer stays, and the next gradient overwrites it.
   void clear_gradient() { state_->has_gradient = false; }
 
-  /// The path in the model, e.g. "decoder.0.self_attention.query.weight"; set by Module. Empty where
-  /// no visit() has come by.
+  /// The path in the model, e.g. "decoder.0.self_attention.query.weight"; set by Module. Empty before the
+  /// first visit().
   const std::string& name() const { return state_->name; }
   void set_name(const std::string& name) { state_->name = name; }
   bool trainable() const { return state_->trainable; }
-  /// Tapes do not look at a parameter that is not trainable.
+  /// Tapes ignore a parameter that is not trainable.
   void set_trainable(bool trainable) { state_->trainable = trainable; }
 
-  /// Replaces the value (another type or device, loaded weights) and drops the gradient. A shadow follows,
-  /// unless the type is another.
+  /// Replaces the value (another type or device, loaded weights) and drops the gradient. Keeps a shadow
+  /// unless the type changes.
   void set_value(Tensor value);
-  /// From now on operations read a copy of the value in `type` (bf16), while the value itself, its gradient
-  /// and the optimizer stay in f32; with the value's own type they read the value again.
-  /// Throws: DTypeError for another type than the value's, or bf16 beside f32
+  /// From now on operations read a copy of the value in `type` (bf16), while the value, its gradient and the
+  /// optimizer stay in f32. With the value's own type they read the value again.
+  /// Throws:  DTypeError unless `type` is the value's own, or bf16 beside f32
   void set_shadow(DType type);
-  /// To call when the value's numbers have changed.
+  /// Must be called after the value's numbers change.
   void refresh_shadow();
 
   bool operator==(const Parameter& other) const { return state_.get() == other.state_.get(); }

@@ -12,11 +12,11 @@ struct ProfileLine {
   bool backward = false;  ///< ran inside a reverse pass
   Index calls = 0;
   double seconds = 0;
-  Index flops = 0;  ///< of its products, 2 a multiply-add; see count_flops()
+  Index flops = 0;  ///< of its products, 2 for each multiply-add; see count_flops()
 };
 
-/// Times every kernel this thread runs while it lives and counts its products, by operation. Costs nothing
-/// when there is none.
+/// Times every kernel that this thread runs while it lives, and counts the operations of its products, by
+/// operation. Costs nothing when there is none.
 class Profile {
  public:
   Profile();
@@ -24,11 +24,11 @@ class Profile {
   Profile(const Profile&) = delete;
   Profile& operator=(const Profile&) = delete;
 
-  /// The slowest first.
+  /// Sorted by time, slowest first.
   std::vector<ProfileLine> lines() const;
   /// Floating-point operations of all products so far, in forward or in reverse passes.
   Index flops(bool backward) const;
-  /// A table with each line's share of `total_seconds`; what no kernel accounts for comes last.
+  /// A table with each line's share of `total_seconds`; time outside kernels comes last.
   std::string text(double total_seconds) const;
 
  private:
@@ -42,14 +42,14 @@ class Profile {
 /// Set by a Tape while it runs backward.
 extern thread_local bool profiled_pass_is_backward;
 
-/// True while a Profile looks at this thread: counting may cost something.
+/// True while a Profile measures this thread, so that counting may cost something.
 bool is_profiled();
 
-/// Charges floating-point operations to `op`: matrix products and the products inside attention call it with
-/// 2 a multiply-add, where the operation knows the sizes. Sums, exponentials and the like are not counted.
+/// Adds floating-point operations to `op`, 2 for each multiply-add: matrix products and attention call it,
+/// where the sizes are known. Sums, exponentials and the like are not counted.
 void count_flops(const char* op, Index flops);
 
-/// Charges its lifetime to `op`; dispatch() makes one around every kernel.
+/// Adds its lifetime to `op`; dispatch() makes one around every kernel.
 class OpTimer {
  public:
   explicit OpTimer(const char* op) : op_(op), started_(active() != nullptr ? now() : 0) {}

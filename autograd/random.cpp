@@ -10,7 +10,7 @@ namespace tapeformer {
 namespace {
 
 constexpr double kTwoPi = 6.28318530717958647693;
-constexpr Index kParallelPairs = 2048;  // fewer are not worth waking the other threads for
+constexpr Index kParallelPairs = 2048;  // fewer are not worth waking other threads
 
 struct Pair {
   double first, second;
@@ -32,7 +32,7 @@ Pair normal_pair(const kernels::PhiloxBlock& block) {
   return {radius * std::cos(angle), radius * std::sin(angle)};
 }
 
-/// x[2i], x[2i+1] = round(of_block(block i)); computed on the CPU, wherever x is.
+/// x[2i], x[2i+1] = round(of_block(block i)); computed on the CPU for any device.
 template <class OfBlock, class Round>
 void fill_pairs(const char* op, const Tensor& y, Generator& random, const OfBlock& of_block,
                 const Round& round) {

@@ -10,7 +10,7 @@
 
 namespace tapeformer {
 
-/// Everything a Generator is; for checkpoints.
+/// A Generator's whole state; for checkpoints.
 struct GeneratorState {
   std::uint64_t seed = 0, stream = 0;
   std::uint64_t position = 0;  ///< in 32-bit words
@@ -47,9 +47,10 @@ class Generator {
   /// f32 gets the same values as f64, rounded. Throws: DTypeError unless x is floating.
   void fill_normal(const Tensor& x, double mean, double standard_deviation);
 
-  /// A generator of the same seed on a stream of its own. Which one depends on this position, which moves on.
+  /// A generator of the same seed on a stream of its own, which depends on this one's position; that moves
+  /// on.
   Generator split();
-  /// Sets the next `words` words aside, for a kernel to compute them in any order, as often as it likes.
+  /// Reserves the next `words` words, for a kernel to compute in any order, as often as it likes.
   kernels::PhiloxStream reserve(Index words);
 
   const GeneratorState& state() const { return state_; }
@@ -63,8 +64,8 @@ class Generator {
   kernels::PhiloxBlock block_{};
 };
 
-/// The numbers that PyTorch draws on a CPU after torch.manual_seed(seed), where it fills tensors one element
-/// at a time. A Linear draws its weight, then its bias, if any, likewise.
+/// The numbers that PyTorch draws on a CPU after torch.manual_seed(seed) when it fills tensors one element at
+/// a time. A Linear draws its weight and then its bias, if any.
 /// Source:  figures printed by PyTorch; mt19937 of Matsumoto and Nishimura 1998
 class TorchGenerator {
  public:

@@ -27,7 +27,7 @@ void Shape::set(int axis, Index size) {
 
 void Shape::check_size(int axis, Index size) const {
   if (size < 0) throw ShapeError("[shape] sizes are not negative; got " + std::to_string(size));
-  Index bytes = 8;  // of an element, at most
+  Index bytes = 8;  // the largest element
   for (int other = 0; other < rank_; ++other) {
     if (other != axis) bytes *= std::max<Index>(sizes_[static_cast<std::size_t>(other)], 1);
   }

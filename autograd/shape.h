@@ -17,8 +17,8 @@ class Shape {
 
   Shape() = default;
   Shape(std::initializer_list<Index> sizes);
-  /// Throws: ShapeError, here and where a size changes, if rank > kMaxRank, a size is negative, or 8 bytes
-  ///         for each element would not fit an Index.
+  /// Throws:  ShapeError, here and where a size changes, if rank > kMaxRank, a size is negative, or the
+  ///          tensor would have more than 2^63 / 8 elements
   Shape(const Index* sizes, int rank);
 
   int rank() const { return rank_; }

@@ -47,11 +47,11 @@ struct FreeBlock {
 class Pool {
  public:
   Pool() {
-    // What libraries allocate inside a call stays on one heap that is never trimmed.
+    // Libraries' allocations inside a call stay on one heap that is never trimmed.
     mallopt(M_TRIM_THRESHOLD, INT_MAX);
     mallopt(M_MMAP_MAX, 0);
     mallopt(M_ARENA_MAX, 1);
-    // Threads whose scratch memory overlaps for the first time must not send it to the system again.
+    // When threads' scratch memory overlaps for the first time, the system is not asked again.
     mallopt(M_TOP_PAD, 64 << 20);
   }
 

@@ -12,17 +12,17 @@
 namespace tapeformer {
 
 /// Bytes from the process-wide pool, aligned to 64. Freed blocks are kept for the next request of their size
-/// class, so a training step that repeats its shapes asks the system for nothing. Thread-safe.
-/// The first call also tells malloc, for the whole process, to keep what is freed.
+/// class, so a training step that repeats its shapes asks the system for no memory. Thread-safe. The first
+/// call also tells malloc, for the whole process, to keep freed memory.
 void* pool_allocate(std::size_t bytes);
-/// `bytes` must be what was asked for.
+/// `bytes` must be as in the call of pool_allocate().
 void pool_free(void* block, std::size_t bytes);
 
 struct PoolStatistics {
   std::int64_t held_bytes = 0;       ///< taken from the system and not given back
-  std::int64_t in_use_bytes = 0;     ///< of those, handed out now
-  std::int64_t peak_bytes = 0;       ///< the most ever handed out
-  std::int64_t system_requests = 0;  ///< how often the system was asked
+  std::int64_t in_use_bytes = 0;     ///< of those, in use now
+  std::int64_t peak_bytes = 0;       ///< the most ever in use
+  std::int64_t system_requests = 0;  ///< requests for memory from the system
 };
 PoolStatistics pool_statistics();
 
@@ -47,7 +47,7 @@ struct PoolAllocator {
 template <class T>
 using PooledVector = std::vector<T, PoolAllocator<T>>;
 
-/// Base of what Handle<T> counts; lives in the pool.
+/// Base of objects counted by Handle<T>; lives in the pool.
 struct Pooled {
   std::atomic<int> references{0};
   static void* operator new(std::size_t bytes) { return pool_allocate(bytes); }
@@ -88,13 +88,13 @@ class Handle {
 /// The bytes behind one or more tensors.
 struct Storage : Pooled {
   Storage(std::size_t size, Device where);
-  /// Memory of a GPU that Tensor::to() may fill without waiting for the kernels that are queued.
+  /// GPU memory that Tensor::to() may fill without waiting for the queued kernels.
   struct ForUpload {
     std::size_t size;
     Device where;
   };
   explicit Storage(const ForUpload& upload);
-  /// Memory that somebody else allocated; `release` gives it back.
+  /// Memory allocated elsewhere; `release` gives it back.
   Storage(void* adopted, std::size_t size, std::function<void()> release_adopted);
   ~Storage();
   Storage(const Storage&) = delete;

@@ -7,7 +7,7 @@
 
 namespace tapeformer {
 
-/// While one lives, `see` is called with the storage of every tensor that this thread looks at.
+/// While one lives, `see` is called with the storage of every tensor that this thread accesses.
 class StorageWatch {
  public:
   explicit StorageWatch(std::function<void(const Handle<Storage>&)> see)

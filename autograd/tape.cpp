@@ -12,7 +12,7 @@ thread_local Tape* recording_tape = nullptr;
 constexpr std::uint64_t kParts = std::uint64_t{1} << 28;  // ids of a tape: its own, then one for each part
 std::atomic<std::uint64_t> last_id{0};
 
-/// Tells a Profile that kernels run for a reverse pass.
+/// While one lives, a Profile counts kernels as backward.
 struct BackwardMark {
   bool outer = std::exchange(profiled_pass_is_backward, true);
   ~BackwardMark() { profiled_pass_is_backward = outer; }
@@ -92,7 +92,7 @@ std::int32_t Tape::slot_of(const char* op, const Tensor& x) {
   if (state.parameter != nullptr) {
     const bool watched = known >= 0 && !slots_[static_cast<std::size_t>(known)].parameter;
     if (watched) return known;
-    if (!state.parameter->trainable) return -1;  // whatever it was at an earlier use
+    if (!state.parameter->trainable) return -1;  // though it may have been at an earlier use
     if (known >= 0) return known;
     const std::int32_t slot = new_leaf(x);
     slots_.back().parameter = Handle<ParameterState>(state.parameter);
@@ -107,7 +107,7 @@ std::int32_t Tape::slot_of(const char* op, const Tensor& x) {
 
 std::int32_t Tape::checked_slot(const char* op, const Tensor& x) {
   if (x.defined() && x.state()->parameter != nullptr && leaves_.find(x.state()) < 0) {
-    for (std::size_t i = 0; i < slots_.size(); ++i) {  // a value that has replaced the one that was used
+    for (std::size_t i = 0; i < slots_.size(); ++i) {  // its value may have been replaced since
       if (slots_[i].parameter.get() != x.state()->parameter) continue;
       check_unchanged(slots_[i]);
       return static_cast<std::int32_t>(i);
@@ -217,7 +217,7 @@ std::vector<Tensor> Tape::gradients(const Tensor& loss, const std::vector<Tensor
   }
   std::vector<std::size_t> slots;
   for (const Tensor& x : of) slots.push_back(static_cast<std::size_t>(checked_slot("gradients", x)));
-  const struct PassEnd {  // however the pass ends
+  const struct PassEnd {  // also when the pass throws
     Tape& tape;
     ~PassEnd() {
       tape.recorded_ = false;
@@ -262,8 +262,8 @@ void Tape::run(std::size_t begin, std::size_t end) {
 }
 
 void Tape::run_node(std::size_t index) {
-  // A recorded pass appends nodes and slots, so nothing here may hold a reference into either (a closure that
-  // runs stays where it is: only the pointer to it moves).
+  // A recorded pass appends nodes and slots, so no reference into either may be held here. A running closure
+  // stays in place: only the pointer to it moves.
   Gradients into(*this, index);
   bool reached = false;
   const auto first = static_cast<std::size_t>(nodes_[index].first_output);
@@ -293,7 +293,7 @@ void Tape::run_node(std::size_t index) {
 }
 
 void Tape::run_fallback(std::size_t index, Tensor dy) {
-  const struct Part {  // what the fallback records; only a recorded pass leaves it on the tape
+  const struct Part {  // the fallback's nodes; only a recorded pass keeps them
     Tape& tape;
     bool is_forgotten = !tape.recorded_;
     std::size_t first_node = tape.nodes_.size(), first_slot = tape.slots_.size();
@@ -303,7 +303,7 @@ void Tape::run_fallback(std::size_t index, Tensor dy) {
   } part{*this};
   if (part.is_forgotten) begin_part();
   const auto record_fallback = [&] {
-    const struct Recording {  // by this tape, though it may be spent and the pass is not recorded
+    const struct Recording {  // on this tape, even if it is spent and the pass is not recorded
       Tape& tape;
       Tape* paused = std::exchange(recording_tape, &tape);
       bool spent = std::exchange(tape.spent_, false);
@@ -317,7 +317,7 @@ void Tape::run_fallback(std::size_t index, Tensor dy) {
   Tensor y = record_fallback();
   const std::size_t end = nodes_.size();
   accumulate(checked_slot(nodes_[index].op, y), dy);
-  y = dy = Tensor();  // their memory may serve the pass
+  y = dy = Tensor();  // frees their memory for the pass
   run(part.first_node, end);
 }
 

@@ -11,7 +11,7 @@ namespace {
 
 enum class Sought { nan, nan_or_infinity };
 
-/// Its first position, or -1; tensors of other types have none.
+/// The first position, or -1, also for tensors that are not floating.
 Index first(Sought sought, const Tensor& x) {
   if (!x.defined() || !is_floating(x.dtype())) return -1;
   Index found = -1;
@@ -34,7 +34,7 @@ Index first(Sought sought, const Tensor& x) {
 void Tape::check_result(const char* op, const Tensor* inputs, std::size_t count, const Tensor& y) const {
   const Index bad = first(Sought::nan_or_infinity, y);
   if (bad < 0) return;
-  const Index nan = first(Sought::nan, y);  // which no infinity before it hides
+  const Index nan = first(Sought::nan, y);  // an infinity may come before it
   if (nan >= 0) throw_anomaly(op, "forward", y, nan);
   const bool given = std::any_of(inputs, inputs + count,
                                  [](const Tensor& x) { return first(Sought::nan_or_infinity, x) >= 0; });

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <string>
 
-// How the contributions to a gradient meet: in a parameter's buffer, in a slot's, or apart.
+// Contributions to a gradient are added in a parameter's buffer, in a slot's, or in one of their own.
 namespace tapeformer {
 
 void Tape::accumulate(std::int32_t index, const Tensor& gradient) {

@@ -22,7 +22,7 @@ void with_elements(const Tensor& x, Use&& use) {
   }
 }
 
-/// Where the bytes are, on whatever device.
+/// The address of the bytes on any device.
 void* address_of(const Tensor& x) { return x.state()->storage->data; }
 
 }  // namespace

@@ -66,8 +66,8 @@ class Tensor {
     require_host_readable();
     return address<T>();
   }
-  /// Where the elements are, for kernels: on a GPU, an address that the host cannot follow.
-  /// Throws: DTypeError unless T is what the tensor stores.
+  /// The address of the elements, for kernels: on a GPU the host cannot read it.
+  /// Throws:  DTypeError unless T is what the tensor stores
   template <class T>
   T* address() const {
     require_dtype(dtype_of<T>());
@@ -81,27 +81,27 @@ class Tensor {
   /// A copy of the elements, wherever they are.
   template <class T>
   std::vector<T> to_vector() const;
-  /// The only element, whatever its type. Throws: ShapeError if there is more than one.
+  /// The only element, of any type. Throws: ShapeError if there are more.
   double item() const;
-  /// Element by position in memory order, whatever its type; for tests and printing.
+  /// An element by its position in memory, of any type; for tests and printing.
   double at(Index position) const;
 
-  /// The same values with another type, outside any tape; itself when that is its type. cast() is the
-  /// recorded way.
+  /// The values in another type, outside any tape; the tensor itself if it has that type. cast() is the
+  /// recorded operation.
   Tensor to(DType type) const;
-  /// The same values on another device, outside any tape; itself when it is there. An upload runs beside the
-  /// kernels that are queued; a download waits for them.
+  /// The values on another device, outside any tape; the tensor itself if it is there. An upload runs beside
+  /// the queued kernels; a download waits for them.
   Tensor to(Device device) const;
   /// The same values, unknown to every tape.
   Tensor detach() const { return alias(shape()); }
-  /// Another shape on the same storage, unknown to every tape; reshape() is the recorded way.
+  /// Another shape on the same storage, unknown to every tape; reshape() is the recorded operation.
   Tensor alias(const Shape& shape) const;
   Tensor clone() const;
   /// Overwrites these elements with those of `other`, which may be on another device.
   /// Throws: ShapeError unless shapes and types match.
   void copy_from(const Tensor& other) const;
 
-  /// "f32[2,8,64]", with the parameter's path behind it when there is one.
+  /// "f32[2,8,64]", followed by the parameter's path if there is one.
   std::string describe() const;
   /// True when no other handle or tensor can see these bytes.
   bool is_sole_owner() const { return state_.is_sole() && state_->storage.is_sole(); }
@@ -110,7 +110,7 @@ class Tensor {
     Handle<Storage> storage;
     Shape shape;
     DType dtype = DType::f32;
-    std::int32_t slot = -1;               ///< where the tape keeps this value's gradient
+    std::int32_t slot = -1;               ///< of this value's gradient on the tape
     std::uint64_t tape = 0;               ///< the tape that stamped it; 0 for none
     ParameterState* parameter = nullptr;  ///< set while this is a parameter's value
     const std::string* parameter_name = nullptr;

@@ -24,11 +24,11 @@ namespace tapeformer {
 namespace {
 
 constexpr std::chrono::milliseconds kPeriod(100);
-constexpr int kOthers = 2;  // threads that are not OpenMP's: this one, and one that waits for signals
+constexpr int kOthers = 2;  // threads outside OpenMP: this one, and one that waits for signals
 
 bool is_set(const char* variable) { return std::getenv(variable) != nullptr; }
 
-/// Looks, for as long as the program runs, whether other programs want the processors.
+/// Checks, as long as the program runs, whether other programs want the processors.
 void watch_processors() try {
   std::optional<SleepingWaits> sleeping;
   for (ProcessorTime before = processor_time(); true;) {
@@ -40,10 +40,10 @@ void watch_processors() try {
     if (!busy) sleeping.reset();
     before = now;
   }
-} catch (const std::exception&) {  // no more threads or files are to be had: go on as OpenMP has it
+} catch (const std::exception&) {  // no more threads or files: OpenMP's behaviour stays
 }
 
-/// Processors that one control group gives the time of; 0 where it sets no limit.
+/// The number of processors whose time a control group allows; 0 without a limit.
 double quota_of(const std::string& group) {
   double quota = 0, period = 0;
   if (std::ifstream limit(group + "/cpu.max"); limit >> quota >> period) return quota / period;  // else "max"
@@ -57,12 +57,12 @@ void share_processors() {
   const int quota = processor_quota();
   if (quota > 0 && quota < omp_get_max_threads() && !is_set("OMP_NUM_THREADS")) omp_set_num_threads(quota);
   if (is_set("OMP_WAIT_POLICY") || is_set("GOMP_SPINCOUNT") || is_set("KMP_BLOCKTIME")) return;
-  sigset_t all, before;  // signals are for the thread that they find in main's calls
+  sigset_t all, before;  // signals must go to the threads of the program
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
   try {
     std::thread(watch_processors).detach();
-  } catch (const std::system_error&) {  // no more threads are to be had
+  } catch (const std::system_error&) {  // no more threads
   }
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
@@ -71,7 +71,7 @@ struct SleepingWaits::Threads {
   std::mutex mutex;
   std::condition_variable ended;
   bool over = false;
-  std::thread first;  // of a team of its own, which libgomp forgets when it ends
+  std::thread first;  // has a team of its own, which libgomp drops when it ends
 
   void sleep(int count) {
 #pragma omp parallel num_threads(count)
@@ -119,7 +119,7 @@ ProcessorTime processor_time(const std::string& root) {
 }
 
 bool is_busy(const ProcessorTime& time, bool was_busy) {
-  const double share = was_busy ? 0.05 : 0.1;  // an idle machine's own work takes a hundredth
+  const double share = was_busy ? 0.05 : 0.1;  // on an idle machine it is about a hundredth
   const double least = 0.01 * std::chrono::duration<double>(kPeriod).count();
   return time.waited > least && time.waited > share * (time.run + time.waited);
 }
@@ -134,7 +134,8 @@ int processor_quota(const std::string& root) {
     const std::string controllers = "," + line.substr(begin, end - begin) + ",";
     if (controllers != ",," && controllers.find(",cpu,") == std::string::npos) continue;
     const std::string mount = root + "/sys/fs/cgroup" + (controllers == ",," ? "" : "/cpu");
-    // Every group above limits too. In a container the path may be the host's: its own group is the mount.
+    // Every group above limits too. In a container the path may be the host's; the mount is then its own
+    // group.
     std::string group = line.substr(end + 1);
     while (true) {
       const double quota = quota_of(mount + group);

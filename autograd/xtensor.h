@@ -9,8 +9,8 @@
 
 namespace tapeformer {
 
-/// Takes over the array's memory; on the CPU nothing is copied. For an expression, or an array that is still
-/// needed, write from_xtensor(xt::xarray<T>(expression)).
+/// Takes over the array's memory; on the CPU nothing is copied. For an expression, or an array that is used
+/// later, write from_xtensor(xt::xarray<T>(expression)).
 /// Throws:  ShapeError for more than Shape::kMaxRank axes
 template <class T>
 Tensor from_xtensor(xt::xarray<T>&& array) {

@@ -143,7 +143,7 @@ bool CudaGraphCache::has_room() {
   Index graphs = 0;
   Work* oldest = nullptr;
   for (const auto& [key, work] : works_) {
-    if (work->graph && work->graph->has_given_way()) give_up(*work);
+    if (work->graph && work->graph->is_evicted()) give_up(*work);
     if (!work->graph) continue;
     ++graphs;
     if (oldest == nullptr || work->last_run < oldest->last_run) oldest = work.get();
@@ -255,7 +255,7 @@ Tensor CudaGraphCache::capture(Work& work, Device device, const std::vector<Tens
   }
   count(&Counts::captured);
   work.replays = 0;
-  if (work.graph->has_given_way()) {
+  if (work.graph->is_evicted()) {
     give_up(work);
     undo();
     result = Tensor();  // the body may need all there is
@@ -285,7 +285,7 @@ Tensor CudaGraphCache::capture(Work& work, Device device, const std::vector<Tens
 /// Undefined if the graph has given way.
 Tensor CudaGraphCache::replay(Work& work, const std::vector<Tensor>& inputs) {
   const Tensor result = Tensor::empty_like(work.result);  // before it runs, here too
-  if (work.graph->has_given_way()) return {};
+  if (work.graph->is_evicted()) return {};
   for (std::size_t i = 0; i < inputs.size(); ++i)
     if (inputs[i].defined()) work.inputs[i].copy_from(inputs[i]);
   move_counters(work);

@@ -43,7 +43,7 @@ struct GraphState {};
 Graph::Graph(std::unique_ptr<GraphState> state) : state_(std::move(state)) {}
 Graph::~Graph() = default;
 void Graph::launch() { throw_absent(); }
-bool Graph::has_given_way() const { throw_absent(); }
+bool Graph::is_evicted() const { throw_absent(); }
 std::size_t Graph::nodes() const { throw_absent(); }
 Capture::Capture(int, std::int64_t) { throw_absent(); }
 Capture::~Capture() = default;

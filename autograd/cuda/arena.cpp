@@ -6,7 +6,7 @@
 namespace tapeformer::cuda {
 namespace {
 
-constexpr std::size_t kUnit = 512;  // what any kernel or matrix product asks of an address, and more
+constexpr std::size_t kUnit = 512;  // more alignment than any kernel or matrix product needs
 constexpr std::size_t kLeastSegment = std::size_t{2} << 20;
 
 std::size_t rounded_up(std::size_t bytes, std::size_t unit) {
@@ -92,7 +92,7 @@ void Arena::add_segment(std::size_t bytes, const MakeSegment& make) {
   make_free(blocks_.emplace(segment, Block{size, true, false}).first);
 }
 
-/// Neighbours that are free become one block, within their segment.
+/// Joins free neighbours within their segment.
 void Arena::make_free(Blocks::iterator block) {
   block->second.is_free = true;
   block->second.is_kept = false;

@@ -10,26 +10,26 @@
 
 namespace tapeformer::cuda {
 
-/// Memory of the graphs of a device: segments that stay, cut into blocks by the host. What is freed may be
-/// handed out again at once, since all that uses it is captured, and runs, in one order. Thread-safe.
+/// Memory of a device's graphs: segments that stay, divided into blocks by the host. A freed block may be
+/// reused at once, since all its users are captured, and run, in one order. Thread-safe.
 class Arena {
  public:
-  /// A segment of so many bytes; may throw.
+  /// Makes a segment of this size; may throw.
   using MakeSegment = std::function<void*(std::size_t bytes)>;
   using DropSegment = std::function<void(void* segment, std::size_t bytes)>;
 
-  /// Out of the smallest free block that is large enough; from a new segment where there is none.
+  /// Takes the smallest free block that is large enough, or a new segment.
   void* allocate(std::size_t bytes, const MakeSegment& make);
-  /// False when the block is none of it.
+  /// False if the block is from elsewhere.
   bool release(void* block);
-  /// A segment now, unless there are as many bytes free.
+  /// Adds a segment now, unless as many bytes are free.
   void reserve(std::size_t bytes, const MakeSegment& make);
-  /// Gives back the segments that nothing is used of.
+  /// Gives back segments without a block in use.
   void drop_free(const DropSegment& drop);
 
-  /// What is in use now outlives the capture that made it, and counts from here on as nobody's.
+  /// Marks blocks in use as kept: they outlive the capture that made them, and are no graph's any more.
   void keep_used();
-  /// False for what is kept.
+  /// False for kept blocks.
   bool contains(const void* from) const;
   std::int64_t used_bytes() const;
 

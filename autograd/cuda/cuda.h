@@ -14,20 +14,20 @@
 /// which run in the order of the calls. A function waits only where its comment says so.
 namespace tapeformer::cuda {
 
-/// Memory of a device, from the toolkit's pool, which keeps what is freed. Ordered with the device's kernels.
-/// Throws: DeviceError with what was asked, what is held, and what would help.
+/// Memory of a device, from the toolkit's pool, which keeps freed memory. Ordered with the device's kernels.
+/// Throws:  DeviceError with the request, the memory in use, and a remedy
 void* allocate(int device, std::size_t bytes);
 void release(int device, void* block, std::size_t bytes) noexcept;
-/// True when the host may read and write a device's memory as its own: in tests, where memory is managed
-/// (TAPEFORMER_CUDA_MEMORY=managed) and each kernel is waited for.
+/// True if the host may read and write device memory as its own: in tests, where memory is managed
+/// (TAPEFORMER_CUDA_MEMORY=managed) and the host waits for each kernel.
 bool is_host_readable();
 
-/// Copies through pinned memory on a stream of its own, so that it runs beside kernels queued before; kernels
-/// queued later see it. Returns when `from` may be reused. `to` comes from allocate_for_upload().
+/// Copies through pinned memory on a stream of its own, beside kernels queued before; kernels queued later
+/// see the bytes. Returns when `from` may be reused. `to` comes from allocate_for_upload().
 void upload(int device, void* to, const void* from, std::size_t bytes);
-/// Memory that an upload may fill without waiting for the kernels that are queued. Freed by release().
+/// Memory that an upload may fill without waiting for the queued kernels. Freed by release().
 void* allocate_for_upload(int device, std::size_t bytes);
-/// Into memory that kernels may be using: ordered with them. Returns when `from` may be reused.
+/// Copies to memory that kernels may be using, in order with them. Returns when `from` may be reused.
 void overwrite(int device, void* to, const void* from, std::size_t bytes);
 /// Waits for the kernels queued before.
 void download(int device, void* to, const void* from, std::size_t bytes);
@@ -35,20 +35,20 @@ void copy(int device, void* to, const void* from, std::size_t bytes);
 /// From one device to another.
 void copy_across(int to_device, void* to, int from_device, const void* from, std::size_t bytes);
 
-/// Any type: bool becomes 0 and 1, a number becomes true unless it is 0.
+/// For any type: bool becomes 0 and 1, a number becomes true unless it is 0.
 void fill(int device, DType type, Index count, double value, void* to);
 void convert(int device, DType from_type, const void* from, DType to_type, void* to, Index count);
 
-/// The first thing that a kernel found wrong with its input, in memory that both sides see.
+/// A kernel's first finding of wrong input, in memory that device and host share.
 struct DeviceErrorSlot {
   std::int64_t position;  ///< -1: none
   std::int32_t value;
 };
-/// Room for a kernel that is about to be queued to leave its error in. When it has left one, a later call
-/// of report_device_errors() throws what `describe` returns as a ShapeError.
+/// A place for the next kernel to leave its error. If it does, a later call of report_device_errors() throws
+/// the result of `describe` as a ShapeError.
 DeviceErrorSlot* watch_for_device_error(int device,
                                         std::function<std::string(const DeviceErrorSlot&)> describe);
-/// Costs a look at host memory; called wherever the library waits for a device or is about to queue more.
+/// Reads host memory only; called wherever the library waits for a device or is about to queue more.
 void report_device_errors(int device);
 
 }  // namespace tapeformer::cuda

@@ -15,7 +15,7 @@ constexpr std::size_t kWatches = 256;
 
 }  // namespace
 
-/// Errors of kernels that are queued, in mapped memory: kernels write there, the host looks.
+/// Errors of queued kernels, in mapped memory: kernels write them, the host reads them.
 class Watches {
  public:
   explicit Watches(int device) {
@@ -37,7 +37,7 @@ class Watches {
     return there_ + count_++;
   }
   bool has_error() const { return failed() < count_; }
-  /// The first error in words, empty for none; there is none then.
+  /// Takes the first error as a message; empty if there is none.
   std::string settle() {
     const std::size_t first = failed();
     std::string message;
@@ -66,9 +66,9 @@ class Watches {
 namespace {
 
 struct DeviceWatches {
-  std::shared_ptr<Watches> queued;                  // of kernels that run once
-  std::vector<std::shared_ptr<Watches>> launched;   // of graphs that may be running
-  std::vector<std::shared_ptr<Watches>> of_graphs;  // all of them; nobody else holds those that are free
+  std::shared_ptr<Watches> queued;                  // for kernels that run once
+  std::vector<std::shared_ptr<Watches>> launched;   // for graphs that may be running
+  std::vector<std::shared_ptr<Watches>> of_graphs;  // all of them; free ones are held only here
 };
 
 std::mutex& guard() {
@@ -85,7 +85,7 @@ void wait_for_kernels(int device) {
   check(cudaStreamSynchronize(device_state(device).kernels), "waiting for kernels");
 }
 
-/// When all kernels have run: throws if one has left a device error.
+/// After all kernels have run: throws if one has left a device error.
 void settle(DeviceWatches& watches) {
   std::string message;
   if (watches.queued) {
@@ -134,14 +134,14 @@ void watch_launch(int device, const std::shared_ptr<Watches>& watches) {
 }
 
 void report_device_errors(int device) {
-  if (is_capturing()) return;  // later: a capture must not wait
+  if (is_capturing()) return;  // a capture must not wait
   const std::lock_guard<std::mutex> lock(guard());
   DeviceWatches& watches = watches_of(device);
   const auto has_error = [](const auto& each) { return each->has_error(); };
   const bool found = (watches.queued && watches.queued->has_error()) ||
                      std::any_of(watches.launched.begin(), watches.launched.end(), has_error);
   if (!found) return;
-  wait_for_kernels(device);  // one that has left a device error may yet find another before it
+  wait_for_kernels(device);  // a kernel may still find an earlier error
   settle(watches);
 }
 

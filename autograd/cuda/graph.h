@@ -10,27 +10,27 @@
 /// Work that is queued once and runs many times: CUDA graphs, in plain C++.
 namespace tapeformer::cuda {
 
-/// What a capture cannot hold was asked for: waiting for the device, looking at its memory, or sending to it,
-/// or more memory than there is; or the device, or a library, has refused something in it.
+/// A capture cannot contain the requested work: waiting for the device, reading its memory, sending to it, or
+/// more memory than there is; or the device, or a library, has refused something in it.
 class NotCapturable : public Error {
  public:
   using Error::Error;
 };
 
-/// True where this thread captures.
+/// True while this thread captures.
 bool is_capturing();
-/// Throws: NotCapturable where this thread captures; `what` reads "an upload"
+/// Throws:  NotCapturable while this thread captures; `what` reads "an upload"
 void refuse_in_capture(const char* what);
-/// True for memory of the graphs: what lies there belongs to whichever graph runs. What somebody kept beyond
-/// the capture that allocated it is theirs.
+/// True for the graphs' memory, which every graph that runs overwrites. Memory kept beyond the capture that
+/// allocated it is not part of it.
 bool is_graph_memory(int device, const void* from);
 
 struct GraphState;
 
-/// What a capture has seen queued. Runs on the device's stream of kernels, with the addresses and numbers of
-/// the capture: memory from outside must live as long. All graphs of a device compute in the same memory, one
-/// after the other; nothing there is kept from one run to another graph's. An allocation that finds no memory
-/// ends the graphs that its own thread has made, and takes theirs.
+/// The work queued during a capture. Runs on the device's stream of kernels, with the capture's addresses and
+/// numbers: memory from outside must live as long. All graphs of a device compute in the same memory, one
+/// after the other, so its contents last only until another graph runs. An allocation that finds no memory
+/// evicts the graphs of its own thread, and takes theirs.
 class Graph {
  public:
   explicit Graph(std::unique_ptr<GraphState> state);
@@ -38,32 +38,33 @@ class Graph {
   Graph(const Graph&) = delete;
   Graph& operator=(const Graph&) = delete;
 
-  /// Queues it. Only as long as it has not given way.
+  /// Queues it. Only while it is not evicted.
   void launch();
-  /// To an allocation, with what it has computed but has not been copied from there: for good.
-  bool has_given_way() const;
-  /// Kernels, copies and fills.
+  /// True if an allocation took its memory, with results that were not copied from there; this is final.
+  bool is_evicted() const;
+  /// The number of kernels, copies and fills.
   std::size_t nodes() const;
 
  private:
   std::unique_ptr<GraphState> state_;
 };
 
-/// While one lives, what this thread queues on the device does not run but becomes a graph, and memory that
-/// it allocates is the graphs'. Other threads must leave the device alone meanwhile: they get a DeviceError.
+/// While one lives, work that this thread queues on the device becomes part of a graph instead of running,
+/// and memory that it allocates is the graphs'. Other threads must not use the device meanwhile: they get a
+/// DeviceError.
 class Capture {
  public:
-  /// `expected_bytes`: how much memory it is likely to need at once. Waits for the device.
-  /// Throws: NotCapturable if there is not so much
+  /// `expected_bytes`: the memory that it is likely to need at once. Waits for the device.
+  /// Throws:  NotCapturable if there is not enough
   Capture(int device, std::int64_t expected_bytes);
-  /// Unless it is finished, nothing has happened.
+  /// Discards the capture unless it was finished.
   ~Capture();
   Capture(const Capture&) = delete;
   Capture& operator=(const Capture&) = delete;
 
   /// Bytes that were allocated since the beginning and are still in use.
   std::int64_t kept_bytes() const;
-  /// The end. Throws: NotCapturable if the driver makes no graph of it
+  /// Ends the capture. Throws: NotCapturable if the driver cannot make a graph of it
   std::unique_ptr<Graph> finish();
 
  private:
@@ -74,8 +75,8 @@ class Capture {
   bool is_open_ = false;
 };
 
-/// The most memory in use at once since the last call, counted from what was in use then, graphs' memory left
-/// out; 0 at the first call.
+/// The most memory in use at once since the last call, beyond that in use then, without the graphs' memory; 0
+/// at the first call.
 std::int64_t exchange_recent_peak(int device);
 
 /// Sets `count` numbers in the device's memory, in the order of its kernels and without any copy.

@@ -11,12 +11,12 @@ thread_local GraphState* captured_here = nullptr;
 
 namespace {
 
-/// Of a capture that has come to nothing: the next ones' work may need the memory as it needed it before.
+/// After a failed capture: the next work may need the memory as before.
 void drop_without_graphs(DeviceState& state) noexcept {
   const std::lock_guard<std::mutex> lock(state.listing);
   if (!state.graphs.empty()) return;
   try {
-    order_behind_uploads(state);  // where segments come from
+    order_behind_uploads(state);  // segments come from their stream
     drop_unused_segments(state);
   } catch (const DeviceError&) {  // it stays for the next graph
   }
@@ -37,12 +37,12 @@ Capture::Capture(int device, std::int64_t expected_bytes) {
   state_ = std::make_unique<GraphState>();
   state_->device = device;
   state_->watches = watches_for_graph(device);
-  // Holes between blocks take 1 to 6 % of a training step's memory. Without room for them the largest tensor
-  // finds none, and a segment of its own for it has cost up to a third more.
+  // Gaps between blocks take 1 to 6 % of a training step's memory. Without room for them the largest tensor
+  // does not fit, and a segment of its own for it has cost up to a third more.
   const auto with_holes = static_cast<std::size_t>(expected_bytes + expected_bytes / 16);
   try {
     state.arena.reserve(with_holes, [&](std::size_t bytes) {
-      // What the pool has kept is in pieces, and would be missing.
+      // The memory that the pool holds is in pieces, so it is given back first.
       check(cudaMemPoolTrimTo(state.pool, 0), "trimming the memory pool");
       return make_segment(state, bytes);
     });
@@ -52,8 +52,8 @@ Capture::Capture(int device, std::int64_t expected_bytes) {
   order_behind_uploads(state);
   state.arena.keep_used();
   used_before_ = state.arena.used_bytes();
-  // Relaxed: other calls of this thread (memory on the copies' stream, a library that loads its kernels) are
-  // none of the capture's business; what would make a graph wrong is refused by name.
+  // Relaxed: other calls of this thread (memory on the copies' stream, a library that loads its kernels) do
+  // not concern the capture; calls that would make a graph wrong are refused by name.
   check(cudaStreamBeginCapture(state.kernels, cudaStreamCaptureModeRelaxed), "beginning a capture");
   is_open_ = true;
   captured_here = state_.get();
@@ -64,7 +64,7 @@ Capture::~Capture() {
   if (!is_open_) return;
   cudaGraph_t graph = nullptr;
   static_cast<void>(cudaStreamEndCapture(used_device_state(state_->device).kernels, &graph));
-  static_cast<void>(cudaGetLastError());  // it may have been spoilt before
+  static_cast<void>(cudaGetLastError());  // an earlier error may remain
   if (graph != nullptr) static_cast<void>(cudaGraphDestroy(graph));
   leave();
   drop_without_graphs(used_device_state(state_->device));
@@ -95,11 +95,11 @@ std::unique_ptr<Graph> Capture::finish() {
     drop_without_graphs(state);
     throw NotCapturable(std::string("[cuda] no graph came of a capture: ") + cudaGetErrorString(status));
   }
-  order_behind_uploads(state);  // segments that were added on the way
+  order_behind_uploads(state);  // for segments that were added meanwhile
   return std::make_unique<Graph>(std::move(state_));
 }
 
-bool graphs_give_way(DeviceState& state) noexcept {
+bool evict_graphs(DeviceState& state) noexcept {
   const std::lock_guard<std::mutex> lock(state.listing);
   const auto is_ours = [](const GraphState* graph) { return graph->maker == std::this_thread::get_id(); };
   // Another thread may be about to launch one, or to read what one has left.
@@ -118,7 +118,7 @@ Graph::Graph(std::unique_ptr<GraphState> made) : state_(std::move(made)) {
 }
 
 Graph::~Graph() {
-  if (has_given_way()) return;
+  if (is_evicted()) return;
   DeviceState& state = used_device_state(state_->device);
   static_cast<void>(cudaGraphExecDestroy(state_->exec));
   const std::lock_guard<std::mutex> lock(state.listing);
@@ -126,7 +126,7 @@ Graph::~Graph() {
   if (state.graphs.empty()) drop_unused_segments(state);
 }
 
-bool Graph::has_given_way() const { return state_->exec == nullptr; }
+bool Graph::is_evicted() const { return state_->exec == nullptr; }
 
 void Graph::launch() {
   refuse_in_capture("another graph");

@@ -37,7 +37,7 @@ void raise(std::atomic<std::int64_t>& most, std::int64_t now) {
   }
 }
 
-/// nullptr where the device has not so much.
+/// nullptr if the device does not have enough.
 void* take(DeviceState& state, std::size_t bytes, cudaStream_t stream) {
   void* block = nullptr;
   const std::size_t size = std::max<std::size_t>(bytes, 1);
@@ -45,7 +45,7 @@ void* take(DeviceState& state, std::size_t bytes, cudaStream_t stream) {
   if (status == cudaErrorMemoryAllocation) {
     static_cast<void>(cudaGetLastError());
     refuse_in_capture("memory that the device has not got at once");
-    // Memory may wait for kernels that still use it, or lie in pieces that are too small.
+    // Memory may still be used by kernels, or be in pieces that are too small.
     check(cudaStreamSynchronize(state.copies), "waiting for uploads");
     check(cudaStreamSynchronize(state.kernels), "waiting for kernels");
     check(cudaMemPoolTrimTo(state.pool, 0), "trimming the memory pool");
@@ -71,16 +71,16 @@ void* take(DeviceState& state, std::size_t bytes, cudaStream_t stream) {
                     "; try a smaller batch, --recompute-layers or --precision bf16");
 }
 
-/// For work that is no graph's: it goes before graphs, which can be made again.
+/// For work outside graphs: it has precedence over graphs, which can be made again.
 void* take_before_graphs(DeviceState& state, std::size_t bytes, cudaStream_t stream) {
   void* block = take(state, bytes, stream);
-  if (block == nullptr && graphs_give_way(state)) block = take(state, bytes, stream);
+  if (block == nullptr && evict_graphs(state)) block = take(state, bytes, stream);
   if (block == nullptr) throw_lack(state, bytes);
   return block;
 }
 
 void give_back(DeviceState& state, void* block) noexcept {
-  // What fails here failed before, and is reported where something waits; or the process is at its end.
+  // An error here has happened before, and is reported where something waits; or the process is ending.
   static_cast<void>(is_host_readable() ? cudaFree(block) : cudaFreeAsync(block, state.kernels));
 }
 

@@ -7,8 +7,7 @@ namespace tapeformer::cuda {
 
 struct ReadbackSlot;
 
-/// A few bytes on their way from a device, as they are when the kernels queued before have run. Nothing waits
-/// until somebody asks for them.
+/// A few bytes copied from a device when the kernels queued before have run. Only wait() waits for them.
 class Readback {
  public:
   static constexpr std::size_t kMostBytes = 64;
@@ -18,7 +17,7 @@ class Readback {
   Readback(const Readback&) = delete;
   Readback& operator=(const Readback&) = delete;
 
-  /// Waits for the bytes; here they are. Throws: ShapeError if a kernel before has left a device error
+  /// Waits for the bytes and returns them. Throws: ShapeError if an earlier kernel has left a device error
   const void* wait();
 
  private:

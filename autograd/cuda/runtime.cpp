@@ -37,7 +37,7 @@ const Found& found() {
   return result;
 }
 
-/// True for what a call itself did wrong; other errors may come from any kernel before it.
+/// True for an error of the call itself; others may come from any earlier kernel.
 bool is_of_this_call(cudaError_t status) {
   switch (status) {
     case cudaErrorInvalidValue:
@@ -82,7 +82,7 @@ DeviceState::DeviceState(int device) : index(device) {
   check(cudaDeviceGetDefaultMemPool(&pool, device), "looking for the memory pool");
   std::uint64_t keep = std::numeric_limits<std::uint64_t>::max();
   check(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &keep), "setting up the memory pool");
-  // Else an upload might be given memory that kernels still use, and wait for them.
+  // Otherwise an upload might get memory that kernels still use, and wait for them.
   int no = 0;
   check(cudaMemPoolSetAttribute(pool, cudaMemPoolReuseAllowInternalDependencies, &no),
         "setting up the memory pool");

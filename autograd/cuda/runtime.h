@@ -19,15 +19,15 @@
 #include <utility>
 #include <vector>
 
-/// What this folder and the kernels share about devices; other sources include cuda.h.
+/// Devices, for this folder and the kernels; other sources include cuda.h.
 namespace tapeformer::cuda {
 
-/// Throws: as fail(), what was being done and why it failed
+/// Throws:  as fail(), with the action and the reason
 void check(cudaError_t status, const char* doing);
-/// Throws: DeviceError; in a capture NotCapturable, since the same work may do outside of one, or fail there
+/// Throws:  DeviceError; during a capture NotCapturable, since the same work may succeed outside
 [[noreturn]] void fail(const std::string& message);
 
-/// Pinned memory on its way to a device, filled from the front; free again when `sent` has happened.
+/// Pinned memory on its way to a device, filled from the front; free again after `sent`.
 struct StagingBuffer {
   char* bytes = nullptr;
   std::size_t filled = 0;
@@ -45,10 +45,10 @@ struct ReadbackSlot {
   cudaEvent_t arrived = nullptr;
 };
 
-/// Room for what kernels find wrong, and how to say it; device_errors.cpp.
+/// Places for kernels' errors, and their messages; device_errors.cpp.
 class Watches;
 
-/// What becomes a Graph, from the beginning of its capture on.
+/// The state of a Graph, from the beginning of its capture.
 struct GraphState {
   int device = 0;
   cudaGraphExec_t exec = nullptr;
@@ -56,7 +56,7 @@ struct GraphState {
   std::shared_ptr<Watches> watches;
   std::thread::id maker = std::this_thread::get_id();
 };
-/// What this thread captures, or nullptr.
+/// This thread's capture, or nullptr.
 extern thread_local GraphState* captured_here;
 
 struct DeviceState {
@@ -71,7 +71,7 @@ struct DeviceState {
   std::atomic<std::int64_t> recent_base_bytes{0}, recent_peak_bytes{0};  ///< see exchange_recent_peak()
 
   Arena arena;                                 ///< of the graphs
-  std::atomic<GraphState*> captured{nullptr};  ///< whichever thread does it
+  std::atomic<GraphState*> captured{nullptr};  ///< by any thread
 
   std::mutex listing;               ///< guards what follows
   std::vector<GraphState*> graphs;  ///< those that can run
@@ -87,27 +87,27 @@ struct DeviceState {
 };
 /// Makes `device` this thread's current one.
 DeviceState& device_state(int device);
-/// The same for what must not throw: of a device that has been used.
+/// The same without throwing, for a device that has been used.
 DeviceState& used_device_state(int device) noexcept;
 
 /// Waits for the kernels queued before. Throws: ShapeError if one has left a device error
 void finish_kernels(int device);
-/// What the copies' stream has been given is there for the kernels queued from now on.
+/// Kernels queued from now on wait for the copies' stream.
 void order_behind_uploads(DeviceState& state);
-/// Memory for graphs, for as long as the device has some.
+/// Memory for graphs, kept as long as the device has graphs.
 void* make_segment(DeviceState& state, std::size_t bytes);
-/// When no graph is left: segments that nobody uses.
+/// Drops unused segments if no graph is left.
 void drop_unused_segments(DeviceState& state) noexcept;
-/// For work that finds no memory: ends the graphs and gives back what they compute in. Nothing that they have
-/// been launched for may be running. False if one is another thread's.
-bool graphs_give_way(DeviceState& state) noexcept;
-/// Ends what release() could not do during a capture.
+/// For an allocation that finds no memory: ends the graphs and frees their memory. None of their launches may
+/// be running. False if one belongs to another thread.
+bool evict_graphs(DeviceState& state) noexcept;
+/// Releases memory whose release() came during a capture.
 void release_deferred(DeviceState& state) noexcept;
 /// Empty Watches, for one graph.
 std::shared_ptr<Watches> watches_for_graph(int device);
-/// Looks at them until the kernels queued so far have run.
+/// Checks them until the kernels queued so far have run.
 void watch_launch(int device, const std::shared_ptr<Watches>& watches);
-/// In managed memory the host may look at results as soon as a call returns: waits for what was queued.
+/// In managed memory the host may read results as soon as a call returns, so this waits for queued work.
 void wait_if_host_readable(cudaStream_t stream, const char* doing);
 
 /// Makes `device` the current one; its stream of kernels.

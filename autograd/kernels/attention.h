@@ -19,8 +19,8 @@ struct AttentionShape {
   Index key_width = 0, value_width = 0;    // D, E
   HeadStrides query, key, value;           // their gradients have the same
   double scale = 1;
-  /// Query (b, t) sees keys [key_from[b T + t], key_to[b T + t]) at most. A row whose range is empty counts
-  /// as zero, whatever it holds, gets zero output and zero gradient.
+  /// Query (b, t) sees keys [key_from[b T + t], key_to[b T + t]) at most. A row with an empty range counts as
+  /// zero, even if it holds NaN, gives zero output and gets zero gradient.
   const std::int32_t *key_from = nullptr, *key_to = nullptr;
   const bool* key_mask = nullptr;  // [B, S]; a masked key and value count as zero
   const bool* mask = nullptr;      // read at b * [0] + h * [1] + t * [2] + s * [3]
@@ -33,7 +33,7 @@ struct AttentionShape {
 };
 
 /// y [B, T, H, E], log_sum [B, H, T]: the logarithm of each row's sum of exponentials, minus infinity for
-/// rows that see nothing. `bias` is the additive mask or nullptr; minus infinity in it leaves a pair out.
+/// rows that see nothing. `bias` is the additive mask or nullptr; its minus infinities mask pairs.
 template <class T>
 void attention_forward(Cpu, const AttentionShape& shape, const T* query, const T* key, const T* value,
                        const Wide<T>* bias, T* y, Wide<T>* log_sum);
@@ -41,7 +41,7 @@ template <class T>
 void attention_forward(Cuda, const AttentionShape& shape, const T* query, const T* key, const T* value,
                        const Wide<T>* bias, T* y, Wide<T>* log_sum);
 
-/// From y, log_sum and dy [B, T, H, E]; writes every element of the gradients that are wanted.
+/// From y, log_sum and dy [B, T, H, E]; writes every element of the gradients that are needed.
 template <class T>
 void attention_backward(Cpu, const AttentionShape& shape, const T* query, const T* key, const T* value,
                         const Wide<T>* bias, const T* y, const Wide<T>* log_sum, const T* dy, Write<T> dquery,

@@ -6,8 +6,8 @@
 
 namespace tapeformer::kernels {
 
-/// Where a token of each row goes in what a cache holds of its tokens, [rows, room, width]: to
-/// positions[row], which is within the room. For keys, and for values, of width 0 where there are none.
+/// The place of each row's new token in a cache's memory of keys or values, [rows, room, width]:
+/// positions[row], within the room. The width is 0 if there are none.
 struct TokenPlaces {
   Index rows = 0, room = 0, key_width = 0, value_width = 0;
   const std::int32_t* positions = nullptr;

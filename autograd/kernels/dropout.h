@@ -7,11 +7,11 @@ namespace tapeformer::kernels {
 
 /// Elements share blocks of random words in groups of this many.
 constexpr Index kDropoutGroup = 64;
-/// Words of 32 bits that the mask of `count` elements takes: whole groups.
+/// The 32-bit words in the mask of `count` elements: whole groups.
 constexpr Index dropout_mask_words(Index count) { return (count + kDropoutGroup - 1) / kDropoutGroup * 2; }
 
-/// The random word of element i: of its group's 16 blocks, block i % 16, word i / 16 % 4. Sixteen neighbours
-/// so come from one word each of sixteen blocks, as vector lanes and the threads of a warp compute them.
+/// The random word of element i: of its group's 16 blocks, block i % 16, word i / 16 % 4. So sixteen
+/// neighbours use one word each of sixteen blocks, which suits vector lanes and the threads of a warp.
 TAPEFORMER_HOST_DEVICE inline std::uint32_t dropout_word(const PhiloxStream& stream, Index i) {
   return stream.block(i / kDropoutGroup * 16 + i % 16).word[i / 16 % 4];
 }
@@ -25,7 +25,7 @@ void dropout_apply(Cpu, Index count, const std::int32_t* mask, Wide<T> scale, co
 template <class T>
 void dropout_apply(Cuda, Index count, const std::int32_t* mask, Wide<T> scale, const T* x, Write<T> y);
 
-/// Both: the mask, and y = kept ? scale * x : 0.
+/// Both the mask and y = kept ? scale * x : 0.
 template <class T>
 void dropout_forward(Cpu, const PhiloxStream& stream, Index count, std::uint32_t dropped, Wide<T> scale,
                      const T* x, std::int32_t* mask, T* y);

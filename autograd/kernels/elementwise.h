@@ -9,8 +9,8 @@ namespace tapeformer::kernels {
 
 enum class Binary : std::uint8_t { add, subtract, multiply, divide };
 
-/// Two operands broadcast to `sizes`, adjacent axes merged where both run on: strides in elements, 0 where an
-/// operand repeats. Axis count is at least 1; the last axis has stride 0 or 1 for both.
+/// Two operands broadcast to `sizes`, with adjacent axes merged if both are contiguous: strides in elements,
+/// 0 if an operand repeats. There is at least one axis; the last has stride 0 or 1 for both.
 struct Broadcast {
   int axes = 0;
   Index sizes[8] = {};
@@ -69,7 +69,7 @@ template <class T>
 void add_in_place(Cpu, Index count, const T* x, T* sum);
 template <class T>
 void add_in_place(Cuda, Index count, const T* x, T* sum);
-/// Position of the first NaN, or unless `nan_only` infinity, or -1.
+/// Position of the first NaN, or unless `nan_only` infinity; -1 if there is none.
 template <class T>
 Index first_non_finite(Cpu, Index count, const T* x, bool nan_only);
 template <class T>

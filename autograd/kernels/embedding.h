@@ -6,15 +6,15 @@
 
 namespace tapeformer::kernels {
 
-/// y[i] = table[ids[i]], rows of `width`. On a GPU, ids outside of [0, vocabulary) give zeros: what they were
-/// is told later.
+/// y[i] = table[ids[i]], rows of `width`. On a GPU, ids outside [0, vocabulary) give zeros and are reported
+/// later.
 template <class T>
 void embedding_forward(Cpu, Index count, Index vocabulary, Index width, const std::int32_t* ids,
                        const T* table, T* y);
 template <class T>
 void embedding_forward(Cuda, Index count, Index vocabulary, Index width, const std::int32_t* ids,
                        const T* table, T* y);
-/// dtable[ids[i]] += dy[i] in the order of i, dtable being cleared first unless it is added to.
+/// dtable[ids[i]] += dy[i] in the order of i; dtable is cleared first unless the gradient is added.
 template <class T>
 void embedding_backward(Cpu, Index count, Index vocabulary, Index width, const std::int32_t* ids, const T* dy,
                         Write<Wide<T>> dtable);

@@ -24,7 +24,7 @@ struct IdRange {
   }
 };
 
-/// They rise from 0 to `end`, as the starts of packed sequences do.
+/// Numbers rise from 0 to `end`, as the starts of packed sequences do.
 struct RisingStarts {
   Index count = 0, end = 0;
 
@@ -44,8 +44,8 @@ struct LengthsWithin {
   TAPEFORMER_HOST_DEVICE bool counts(const std::int32_t* ids, Index i) const { return allows(ids, i); }
 };
 
-/// *counted = how many of ids [count] count. The first that is not allowed goes to *error, which is left
-/// alone when there is none.
+/// *counted = the number of ids [count] that count. The first that is not allowed is written to *error, which
+/// otherwise stays unchanged.
 template <class Rule = IdRange>
 void check_ids(Cpu, Index count, const std::int32_t* ids, const Rule& rule, std::int32_t* counted,
                cuda::DeviceErrorSlot* error);

@@ -7,7 +7,7 @@
 namespace tapeformer::kernels {
 
 /// The cross-entropy of softmax(logits) [rows, n] against targets smoothed by s: weight 1 - s on the target
-/// itself and s / n on every class. Rows whose target is `ignored` count for nothing.
+/// itself and s / n on every class. Rows whose target is `ignored` do not count.
 struct CrossEntropy {
   Index rows = 0, n = 0;
   Index lead = 0;  // logits from one row to the next
@@ -15,22 +15,22 @@ struct CrossEntropy {
   double smoothing = 0;
 };
 
-/// losses [rows] of each row, 0 of those that are ignored. statistics [rows, 2] gets the other rows' maximum
-/// and sum of exponentials.
+/// losses [rows] of each row, 0 for ignored ones. statistics [rows, 2]: the other rows' maximum and sum of
+/// exponentials.
 template <class T>
 void cross_entropy_forward(Cpu, const CrossEntropy& shape, const std::int32_t* targets, const T* logits,
                            Wide<T>* statistics, double* losses);
 template <class T>
 void cross_entropy_forward(Cuda, const CrossEntropy& shape, const std::int32_t* targets, const T* logits,
                            Wide<T>* statistics, double* losses);
-/// loss = the sum of losses [rows], in an order that depends on `rows` only, over *counted, the number of
-/// rows that are not ignored; 0 when there is none. T is f32 or f64.
+/// loss = the sum of losses [rows], in an order that depends only on `rows`, divided by *counted, the number
+/// of rows that are not ignored; 0 if there are none. T is f32 or f64.
 template <class T>
 void mean_loss(Cpu, Index rows, const double* losses, const std::int32_t* counted, T* loss);
 template <class T>
 void mean_loss(Cuda, Index rows, const double* losses, const std::int32_t* counted, T* loss);
-/// dlogits = *dloss / *counted * (softmax - smoothed target), dloss being 1 when it is nullptr. dlogits may
-/// be the logits' own memory.
+/// dlogits = *dloss / *counted * (softmax - smoothed target), with dloss = 1 if it is nullptr. dlogits may be
+/// the same memory as the logits.
 template <class T>
 void cross_entropy_backward(Cpu, const CrossEntropy& shape, const std::int32_t* targets,
                             const std::int32_t* counted, const T* logits, const Wide<T>* statistics,
@@ -39,14 +39,15 @@ template <class T>
 void cross_entropy_backward(Cuda, const CrossEntropy& shape, const std::int32_t* targets,
                             const std::int32_t* counted, const T* logits, const Wide<T>* statistics,
                             const Wide<T>* dloss, Write<T> dlogits);
-/// Both for dloss = 1: the losses, and dlogits over the logits. statistics [rows, 2] is room to work in.
+/// Both for dloss = 1: the losses, and dlogits in place of the logits. statistics [rows, 2] is scratch
+/// memory.
 template <class T>
 void cross_entropy_with_gradient(Cpu, const CrossEntropy& shape, const std::int32_t* targets,
                                  const std::int32_t* counted, T* logits, Wide<T>* statistics, double* losses);
 template <class T>
 void cross_entropy_with_gradient(Cuda, const CrossEntropy& shape, const std::int32_t* targets,
                                  const std::int32_t* counted, T* logits, Wide<T>* statistics, double* losses);
-/// dx = *factor * gradient, for a gradient that was known before the factor.
+/// dx = *factor * gradient, for a gradient that was computed before the factor.
 template <class T>
 void scale_gradient(Cpu, Index count, const Wide<T>* factor, const T* gradient, Write<T> dx);
 template <class T>

@@ -21,16 +21,16 @@ void gemm(Cpu, const Gemm& shape, const T* a, const T* b, Write<T> c);
 template <class T, class C>
 void gemm(Cuda, const Gemm& shape, const T* a, const T* b, Write<C> c);
 
-/// y [m, n] = f(x weight^T + bias), of one product; bias may be nullptr. Where a reverse pass wants more of f
-/// than y, `saved`, like y, gets it: f' on the CPU, where it costs least now; on a GPU what f is taken of,
-/// which costs least memory traffic. Else it is nullptr.
+/// y [m, n] = f(x weight^T + bias), of one product; bias may be nullptr. If a reverse pass needs more of f
+/// than y, `saved`, of y's size, receives it: f' on the CPU, where it costs least now; on a GPU the argument
+/// of f, which costs least memory traffic. Otherwise `saved` is nullptr.
 template <class T>
 void linear_forward(Cpu, const Gemm& shape, const T* x, const T* weight, const T* bias,
                     std::optional<Unary> f, T* saved, T* y);
 template <class T>
 void linear_forward(Cuda, const Gemm& shape, const T* x, const T* weight, const T* bias,
                     std::optional<Unary> f, T* saved, T* y);
-/// dz = dy f', from what linear_forward() saved; from y where f saves its output.
+/// dz = dy f', from the `saved` of linear_forward(), or from y if f saves its output.
 template <class T>
 void linear_activation_backward(Cpu, Unary f, Index count, const T* saved, const T* dy, T* dz);
 template <class T>
@@ -43,8 +43,8 @@ template <class T>
 void linear_weight_gradient(Cuda, const Gemm& shape, const T* dz, const T* x, Write<Wide<T>> dweight,
                             Write<Wide<T>> dbias);
 
-/// A sentence when products are slower than they could be (no oneDNN, or an OpenBLAS whose threads fight
-/// OpenMP's for the cores), else "".
+/// A sentence if products are slower than they could be (no oneDNN, or an OpenBLAS whose threads compete with
+/// OpenMP's), else an empty string.
 const char* gemm_warning();
 
 }  // namespace tapeformer::kernels

@@ -6,15 +6,15 @@
 
 namespace tapeformer::kernels {
 
-/// What joins x before it is normalised: sum = x + branch, or x + dropout(branch). As it stands: nothing.
+/// An addend of x before the norm: sum = x + branch, or x + dropout(branch). By default there is none.
 template <class T>
 struct Branch {
   const T* from = nullptr;
-  const std::int32_t* mask = nullptr;  ///< dropout_mask()'s bits; nullptr: all is kept, as it is
-  Wide<T> scale = 1;                   ///< of what is kept
+  const std::int32_t* mask = nullptr;  ///< dropout_mask()'s bits; nullptr for no dropout
+  Wide<T> scale = 1;                   ///< of the kept elements
   T* sum = nullptr;
 };
-/// dropout's share of the gradient of the sum. As it stands: not wanted.
+/// The branch's gradient, dropout's of the gradient of the sum. By default it is not computed.
 template <class T>
 struct BranchGradient {
   const std::int32_t* mask = nullptr;
@@ -23,7 +23,7 @@ struct BranchGradient {
 };
 
 /// Rows of n values. `centred` subtracts the mean (layer norm); without it the mean counts as 0 (RMS norm).
-/// weight and bias may be nullptr, for 1 and 0. Keeps what backward needs: mean [rows], unless it is nullptr,
+/// weight and bias may be nullptr, for 1 and 0. Writes for the backward: mean [rows], unless it is nullptr,
 /// and rstd [rows] = 1 / sqrt(variance + epsilon).
 template <class T>
 void normalize_forward(Cpu, Index rows, Index n, bool centred, Wide<T> epsilon, const T* x,
@@ -34,12 +34,13 @@ void normalize_forward(Cuda, Index rows, Index n, bool centred, Wide<T> epsilon,
                        const Branch<T>& branch, const T* weight, const T* bias, T* y, Wide<T>* mean,
                        Wide<T>* rstd);
 
-/// How many parts normalize_backward sums the columns in; on the CPU it depends on the number of threads.
+/// The number of parts of normalize_backward's sums over rows; on the CPU it depends on the number of
+/// threads.
 Index normalize_parts(Cpu, Index rows, Index n);
 Index normalize_parts(Cuda, Index rows, Index n);
 
-/// x is what was normalised: the sum, where a branch joined. `partials` is room for 2 n values a part;
-/// nullptr when neither dweight nor dbias is wanted. `branch` wants dx too.
+/// x is the input of the norm: the sum, if there was a branch. `partials` holds 2 n values for each part;
+/// nullptr if neither dweight nor dbias is needed. `branch` requires dx.
 template <class T>
 void normalize_backward(Cpu, Index rows, Index n, bool centred, const T* x, const T* weight,
                         const Wide<T>* mean, const Wide<T>* rstd, const T* dy, Wide<T>* partials, Write<T> dx,

@@ -7,32 +7,32 @@
 
 namespace tapeformer::kernels {
 
-/// A parameter as a step's kernels see it: `count` numbers of one type at each address, f32 or f64, the same
-/// for all parameters (T below); what an optimizer does not keep is nullptr, and so is a shadow that is not
-/// there.
+/// A parameter for the kernels of a step: `count` numbers of one type at each address, f32 or f64, the same
+/// for all parameters (T below). Moments that an optimizer does not have are nullptr, and so is a missing
+/// shadow.
 struct StepTensor {
   const void* gradient = nullptr;
   void *value = nullptr, *state1 = nullptr, *state2 = nullptr;
   BFloat16* shadow = nullptr;  ///< the value in bf16, written in the same pass
   Index count = 0;
-  Index setting = 0;  ///< which of the settings that a step is given
+  Index setting = 0;  ///< the index of its settings in the step's
 };
 
-/// A block's work on a GPU: elements part * kStepChunk and on of a parameter.
+/// A block's work on a GPU: a parameter's elements from part * kStepChunk on.
 struct StepChunk {
   std::int32_t tensor, part;
 };
 constexpr Index kStepChunk = 4096;
 
-/// All parameters of a step, in memory of the kernels' device; the CPU's kernels look at no chunks.
+/// All parameters of a step, in memory of the kernels' device; the CPU's kernels do not use the chunks.
 struct StepTensors {
   const StepTensor* tensors = nullptr;
   const StepChunk* chunks = nullptr;
   Index tensor_count = 0, chunk_count = 0;
 };
 
-/// What gradients count times: `share`, less where their norm times `share` exceeds `max_norm` (0: no limit);
-/// NaN when the norm is not finite, which steps take as an order to change nothing.
+/// The factor of the gradients: `share`, or less if their norm times `share` exceeds `max_norm` (0: no
+/// limit); NaN if the norm is not finite, and then a step changes nothing.
 /// Math:    min(1, max_norm / (norm + 1e-6)) share
 TAPEFORMER_HOST_DEVICE inline double step_factor(double norm, double share, double max_norm) {
   if (!(norm - norm == 0)) return norm - norm;  // NaN
@@ -41,19 +41,19 @@ TAPEFORMER_HOST_DEVICE inline double step_factor(double norm, double share, doub
 }
 
 /// norm [1] = share times the Euclidean norm of all gradients together, summed in double in an order that
-/// depends on the sizes alone; factor [1] = step_factor().
+/// depends only on the sizes; factor [1] = step_factor().
 template <class T>
 void gradient_norm(Cpu, const StepTensors& all, double share, double max_norm, double* norm, double* factor);
 template <class T>
 void gradient_norm(Cuda, const StepTensors& all, double share, double max_norm, double* norm, double* factor);
 
-/// What one AdamW step does to one parameter. The bias corrections are 1 - beta^step.
+/// One parameter's settings in an AdamW step. The bias corrections are 1 - beta^step.
 struct AdamWStep {
   double learning_rate, beta1, beta2, epsilon, weight_decay;
   double bias_correction1, bias_correction2;
 };
 
-/// Its numbers as the kernels multiply by them.
+/// The same as the factors that the kernels use.
 template <class T>
 struct AdamWFactors {
   AdamWFactors() = default;
@@ -67,7 +67,8 @@ struct AdamWFactors {
         epsilon(static_cast<T>(step.epsilon)),
         step_size(static_cast<T>(step.learning_rate / step.bias_correction1)) {}
 
-  /// m + (1 - beta1) (g - m), from the nearer end: of beta1 = 0 all of g remains, however large m was.
+  /// m + (1 - beta1) (g - m), computed from the nearer end: with beta1 = 0 it is exactly g, even for a large
+  /// m.
   template <class V>
   TAPEFORMER_HOST_DEVICE V first_moment(const V& m, const V& g) const {
     return from_gradient ? g + V(weight1) * (m - g) : m + V(weight1) * (g - m);

@@ -29,21 +29,20 @@ TAPEFORMER_HOST_DEVICE inline PhiloxBlock philox_4x32_10(PhiloxBlock counter, st
   return counter;
 }
 
-/// A place in a random sequence. Word i of it is word i % 4 of block first_block + i / 4, whoever computes
-/// it.
+/// A position in a random sequence, whose word i is word i % 4 of block first_block + i / 4.
 struct PhiloxStream {
   std::uint64_t seed = 0, stream = 0;
   std::uint64_t first_block = 0;
-  /// In memory of a GPU, where the sequence stands when work that was queued once runs again: blocks to add
-  /// to first_block. Kernels read it through settled(); nullptr for none.
+  /// For work that was queued once and runs again: GPU memory with the number of blocks to add to
+  /// first_block. Kernels read it through settled(); nullptr for none.
   const std::uint64_t* moved_by = nullptr;
 
-  /// The same place without moved_by: what a kernel on a GPU must draw from.
+  /// The same position without moved_by; kernels on a GPU must draw from it.
   TAPEFORMER_HOST_DEVICE PhiloxStream settled() const {
     return {seed, stream, first_block + (moved_by != nullptr ? *moved_by : 0), nullptr};
   }
 
-  /// The key is the seed; the counter is the block's number below and the stream above.
+  /// The key is the seed; the counter has the block's number in its lower half and the stream in its upper.
   TAPEFORMER_HOST_DEVICE PhiloxBlock block(Index i) const {
     const std::uint64_t counter = first_block + static_cast<std::uint64_t>(i);
     return philox_4x32_10({{static_cast<std::uint32_t>(counter), static_cast<std::uint32_t>(counter >> 32),

@@ -4,7 +4,7 @@
 
 namespace tapeformer::kernels {
 
-/// Rows of n values each; a row of minus infinities only becomes zeros.
+/// Rows of n values each; a row of only minus infinities becomes zeros.
 template <class T>
 void softmax_forward(Cpu, Index rows, Index n, const T* x, T* y);
 template <class T>

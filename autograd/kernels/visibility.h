@@ -6,13 +6,13 @@
 
 namespace tapeformer::kernels {
 
-/// What decides which keys each query sees at most; ops/attention.h says what the words mean. Pointers that
-/// are nullptr restrict nothing.
+/// The input for the keys that each query sees at most; ops/attention.h explains the words. Pointers that are
+/// nullptr restrict nothing.
 struct Visibility {
   Index batch = 0, queries = 0, keys = 0;  // B, T, S
   Index sequences = 0;                     // N packed ones with query_starts, else B
   bool causal = false;
-  bool top_left = false;          // where the first query stands; else the last one at the last key
+  bool top_left = false;  // the first query has the first key's position; else the last one the last key's
   Index before = -1, after = -1;  // of the window, at most S + T; -1 for no limit
   const std::int32_t *key_lengths = nullptr, *prefix_lengths = nullptr;  // [N]
   const std::int32_t *query_starts = nullptr, *key_starts = nullptr;     // [N + 1], both or none
@@ -26,7 +26,7 @@ struct Sequence {
 
 TAPEFORMER_HOST_DEVICE inline Sequence sequence_at(const Visibility& v, Index i) {
   if (v.query_starts == nullptr) return {i * v.queries, v.queries, 0, v.keys};
-  // On a GPU starts are looked at while kernels run already, which must not read beyond the keys.
+  // On a GPU starts are checked while kernels already run, which must not read beyond the keys.
   const auto within = [](Index x, Index least, Index most) {
     return x < least ? least : most < x ? most : x;
   };
@@ -38,7 +38,7 @@ struct VisibleRange {
   Index from, to;
 };
 
-/// The keys that query t of sequence i may see as positions and lengths have it, whatever the masks say.
+/// The keys that positions and lengths allow query t of sequence i to see, without the masks.
 TAPEFORMER_HOST_DEVICE inline VisibleRange range_at(const Visibility& v, const Sequence& sequence, Index i,
                                                     Index t) {
   const auto least = [](Index a, Index b) { return a < b ? a : b; };
@@ -55,8 +55,8 @@ TAPEFORMER_HOST_DEVICE inline VisibleRange range_at(const Visibility& v, const S
   return {sequence.key + from, sequence.key + most(from, to)};
 }
 
-/// The ranges [from, to) of keys, [B, T] each. They begin and end at keys that key_mask leaves in; a query
-/// that is not real, or that nothing is left for, gets an empty range.
+/// The ranges [from, to) of keys, [B, T] each. They begin and end at keys that key_mask keeps; a query that
+/// is not real, or that has no keys left, gets an empty range.
 void find_visible_keys(Cpu, const Visibility& visibility, std::int32_t* from, std::int32_t* to);
 void find_visible_keys(Cuda, const Visibility& visibility, std::int32_t* from, std::int32_t* to);
 
@@ -66,7 +66,7 @@ void write_visible_pairs(Cpu, Index rows, Index keys, const std::int32_t* from, 
 void write_visible_pairs(Cuda, Index rows, Index keys, const std::int32_t* from, const std::int32_t* to,
                          bool* pairs);
 
-/// Which pairs a mask leaves in, read at b * [0] + h * [1] + t * [2] + s * [3] of the strides.
+/// The pairs that a mask keeps, read at b * [0] + h * [1] + t * [2] + s * [3] of the strides.
 struct PairMask {
   Index batch = 0, heads = 1, queries = 0, keys = 0;  // B, H, T, S
   Index groups = 1;                                   // G
@@ -78,7 +78,7 @@ struct PairMask {
   }
 };
 
-/// queries [B, T, H]: which see a key; keys [B, S, G]: which a query of their group sees.
+/// queries [B, T, H]: those that see a key; keys [B, S, G]: those that a query of their group sees.
 void find_seen_rows(Cpu, const PairMask& mask, bool* queries, bool* keys);
 void find_seen_rows(Cuda, const PairMask& mask, bool* queries, bool* keys);
 

@@ -6,13 +6,14 @@
 
 namespace tapeformer::kernels {
 
-/// Choose a kernel's overload for the CPU or for a GPU. Every kernel takes such a tag first.
+/// Selects a kernel's overload for the CPU or for a GPU. It is the first argument of every kernel.
 struct Cpu {};
 struct Cuda {
   int device = 0;
 };
 
-/// What values of type T are reckoned, summed and kept as statistics in: float for BFloat16, else T.
+/// The type in which values of type T are computed, summed and kept as statistics: float for BFloat16, else
+/// T.
 template <class T>
 struct WideOf {
   using Type = T;
@@ -24,7 +25,7 @@ struct WideOf<BFloat16> {
 template <class T>
 using Wide = typename WideOf<T>::Type;
 
-/// Where a kernel puts a gradient: assigned, or added to what is there; nullptr when nobody wants it.
+/// The destination of a kernel's gradient: assigned, or added to; nullptr if it is not needed.
 template <class T>
 struct Write {
   T* to = nullptr;

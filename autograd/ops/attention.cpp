@@ -12,7 +12,7 @@ namespace {
 constexpr const char* kOp = "scaled_dot_product_attention";
 constexpr const char* kPackedOp = "packed_attention";
 
-/// The projection taken apart, and plain operations.
+/// Splits the projection and uses plain operations.
 Tensor composed_packed_attention(const Tensor& packed, const PackedHeads& heads,
                                  const AttentionOptions& options) {
   const Index B = packed.size(0), T = packed.size(1);
@@ -72,7 +72,7 @@ Tensor packed_attention(const Tensor& packed, const PackedHeads& heads, const At
   for (kernels::HeadStrides* strides : {&plan.shape.query, &plan.shape.key, &plan.shape.value}) {
     strides->row = heads.width(), strides->batch = T * heads.width();
   }
-  const Index key = H * D, value = key + G * D;  // where they begin in a row
+  const Index key = H * D, value = key + G * D;  // their first columns
   const Tensor y = Tensor::empty({B, T, H, E}, packed.dtype(), packed.device());
   const Tensor log_sum = Tensor::empty({B, H, T}, wide(packed.dtype()), packed.device());
   count_products(kPackedOp, plan, 1, 1);

@@ -5,30 +5,31 @@
 
 namespace tapeformer {
 
-/// Where the diagonal of a causal mask or a window lies when there are more keys than queries, or fewer.
+/// The diagonal of a causal mask or a window when the numbers of keys and queries differ.
 enum class CausalAlignment {
-  bottom_right,  ///< the last query stands at the last key, as decoding with a cache needs
-  top_left,      ///< the first query stands at the first key, as PyTorch's is_causal has it
+  bottom_right,  ///< the last query has the position of the last key, as decoding with a cache needs
+  top_left,      ///< the first query has the position of the first key, as in PyTorch's is_causal
 };
 
 constexpr Index kUnlimited = -1;
 
-/// Who may attend to whom; in every boolean mask true means may attend. All of them apply together.
-/// Query t stands at key position p = t + offset, offset being S - T (bottom_right) or 0 (top_left), with S
-/// what key_lengths leaves of it. It may see key s if
-///   not causal, or s <= p, or s < prefix_lengths[b]; and p - window_before <= s <= p + window_after;
+/// The keys that each query may attend to; in every boolean mask true means may attend. All masks apply
+/// together.
+/// Query t has position p = t + offset among the keys, with offset S - T (bottom_right) or 0 (top_left),
+/// where S is at most key_lengths. It may see key s if
+/// not causal, or s <= p, or s < prefix_lengths[b]; and p - window_before <= s <= p + window_after;
 /// and s < key_lengths[b], and both lie in the same packed sequence, and key_mask, query_mask and mask allow
 /// it. In packed sequences t, s, S and T count from the start of the sequence, and lengths are of sequences.
 struct AttentionMasks {
   Tensor mask;          ///< bool, or floating and added to the scores; broadcasts to [B, H, T, S]
-  Tensor key_mask;      ///< bool [B, S]: which keys and values are real
-  Tensor query_mask;    ///< bool [B, T]: which queries are real
+  Tensor key_mask;      ///< bool [B, S]: true for real keys and values
+  Tensor query_mask;    ///< bool [B, T]: true for real queries
   bool causal = false;  ///< no query sees keys later than its own position
   CausalAlignment alignment = CausalAlignment::bottom_right;
-  Tensor prefix_lengths;             ///< i32 [B] or [N]: with causal, all queries see so many first keys
-  Index window_before = kUnlimited;  ///< how far back a query sees
-  Index window_after = kUnlimited;   ///< how far ahead; with causal only a prefix is there
-  Tensor key_lengths;                ///< i32 [B] or [N]: only so many first keys are there, as in a cache
+  Tensor prefix_lengths;             ///< i32 [B] or [N]: with causal, the first keys that all queries see
+  Index window_before = kUnlimited;  ///< keys that a query sees before its position
+  Index window_after = kUnlimited;   ///< and after it; with causal only in a prefix
+  Tensor key_lengths;                ///< i32 [B] or [N]: the number of keys in use, as in a cache
   Tensor query_starts, key_starts;   ///< i32 [N + 1], with B = 1: sequence i of N packed ones is
                                      ///< [starts[i], starts[i + 1]); key_starts undefined: as query_starts
 };
@@ -40,25 +41,25 @@ struct AttentionOptions : AttentionMasks {
   double scale = 0;    ///< of the scores; 0 for 1 / sqrt(D)
   double dropout = 0;  ///< probability, on the weights
   DropoutKey dropout_key;
-  Tensor* weights = nullptr;  ///< receives the weights [B, H, T, S] as they are before dropout
+  Tensor* weights = nullptr;  ///< receives the weights [B, H, T, S] before dropout
 };
 
-/// Scaled dot-product attention in tiles: no [T, S] is ever stored, the weights are computed again in the
-/// backward pass. A query that may attend to nothing gets zeros, and no gradient flows from it. Keys, values
-/// and queries that the masks leave out for their whole sequence may hold anything, NaN included: they count
-/// as zero and get zero gradient. With fewer key than query heads, H / G neighbouring query heads share one.
-/// Takes the composed path when the weights are asked for, or when an additive mask is to get a gradient.
+/// Scaled dot-product attention in tiles: no [T, S] is ever stored, and the backward pass computes the
+/// weights again. A query that may attend to nothing gives zeros and gets no gradient. Keys, values and
+/// queries that the masks leave out for their whole sequence may hold anything, NaN included: they count as
+/// zero and get zero gradient. With fewer key than query heads, H / G neighbouring query heads share one.
+/// Uses the composed path if the weights are requested, or if an additive mask needs a gradient.
 /// Math:    y = dropout(softmax(scale * query key^T + mask)) value, head by head
 /// Grad:    with w the weights, ds = w * (dropout(dy value^T) - sum(y * dy)):
 ///          dquery = scale ds key, dkey = scale ds^T query, dvalue = dropout(w)^T dy
 /// Shapes:  query [B, T, H, D], key [B, S, G, D], value [B, S, G, E] -> y [B, T, H, E]; H a multiple of G
-/// Saves:   query, key, value, y, and a logarithm of a sum for every row of scores
+/// Saves:   query, key, value, y, and the logarithm of the sum of exponentials of every row of scores
 /// Throws:  ShapeError if the shapes do not fit, DTypeError for a mask of the wrong type
 /// Source:  Dao et al. 2022, arXiv:2205.14135; Dao 2023, arXiv:2307.08691
 Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, const Tensor& value,
                                     const AttentionOptions& options = {});
 
-/// What a packed projection holds.
+/// The layout of a packed projection.
 struct PackedHeads {
   Index heads = 1;        ///< H
   Index groups = 1;       ///< G
@@ -67,13 +68,13 @@ struct PackedHeads {
   Index width() const { return (heads + groups) * key_width + groups * value_width; }
 };
 
-/// The same on one projection that holds queries, keys and values side by side, read through strides; its
-/// gradient is written likewise, as one tensor.
+/// The same on one projection that holds queries, keys and values side by side and is read through strides;
+/// its gradient is one tensor of the same layout.
 /// Shapes:  packed [B, T, H D + G D + G E] -> y [B, T, H, E]
 Tensor packed_attention(const Tensor& packed, const PackedHeads& heads, const AttentionOptions& options = {});
 
-/// The same in plain operations that store the weights [B, H, T, S]: the oracle, the path to the weights and
-/// to every higher derivative.
+/// The same in plain operations that store the weights [B, H, T, S]: the oracle, the source of the weights,
+/// and the composed fallback for higher derivatives.
 /// Source:  Vaswani et al. 2017, arXiv:1706.03762, section 3.2.1
 Tensor composed_attention(const Tensor& query, const Tensor& key, const Tensor& value,
                           const AttentionOptions& options = {});

@@ -17,7 +17,7 @@ std::string text_of(const char* op, const char* rule, const std::string& got, co
   return std::string("[") + op + "] " + rule + "; got " + got + "; try " + remedy;
 }
 
-/// `got()` is only asked for when it is needed: building a string would cost every step an allocation.
+/// `got()` is called only for an error: building the string would cost every step an allocation.
 template <class E, class Got>
 void require(bool holds, const char* op, const char* rule, const Got& got, const char* remedy) {
   if (holds) return;
@@ -66,8 +66,8 @@ void check_devices(const char* op, const AttentionMasks& masks, const Tensor& li
   for (const auto& [name, mask] : all) require_same_device(op, name, *mask, like);
 }
 
-/// Numbers on the device, by a rule of kernels/ids.h. What is said of the first that is not allowed is put
-/// together here on a GPU, which tells of it later.
+/// Checks numbers on the device by a rule of kernels/ids.h. A GPU reports the first that is not allowed
+/// later, so the message is prepared here.
 template <class Rule, class Describe, class Got>
 void check_numbers(const Rule& rule, const Tensor& x, const Describe& describe, const Got& got) {
   if (x.device().is_cuda()) {
@@ -79,7 +79,7 @@ void check_numbers(const Rule& rule, const Tensor& x, const Describe& describe, 
   }
 }
 
-/// What messages say of lengths.
+/// The part of messages about lengths.
 struct Lengths {
   const char *name, *rule, *remedy;
 };
@@ -88,7 +88,7 @@ constexpr Lengths kKeyLengths{"key_lengths", "key_lengths must be i32 and at mos
 constexpr Lengths kPrefixLengths{"prefix_lengths", "prefix_lengths must be i32 and not negative",
                                  "0 for none"};
 
-/// i32 [count], and as the rule has it.
+/// i32 [count], allowed by the rule.
 template <class Rule, class Got>
 void check_lengths(const char* op, const Lengths& lengths, const Tensor& x, Index count, const Rule& rule,
                    const Got& got) {

@@ -14,7 +14,8 @@
 namespace tapeformer {
 namespace {
 
-/// Whether a row of x that `mask` leaves out holds what is not finite, or so large that a product overflows.
+/// True if a row of x that `mask` leaves out has a number that is not finite, or so large that a product
+/// overflows.
 bool is_harmful_outside(const char* op, const Tensor& x, const Tensor& mask) {
   constexpr double kHarmless = 1e15;
   const Index width = x.size(2) / mask.size(2) * x.size(3);
@@ -36,15 +37,15 @@ bool is_harmful_outside(const char* op, const Tensor& x, const Tensor& mask) {
   return harmful;
 }
 
-/// x with zeros in the rows that `mask` [B, T, H] or [B, T, 1] leaves out. What they are multiplied by is
-/// exactly zero, so only harmful values need it; looking costs a pass over the masked rows, and usually saves
-/// one over all of x. A GPU would have to be waited for.
+/// x with zeros in the rows that `mask` [B, T, H] or [B, T, 1] leaves out. Their factors are exactly zero, so
+/// only harmful values need this; the check is a pass over the masked rows, and usually saves one over all of
+/// x. On a GPU the host would have to wait for the check.
 Tensor without_masked(const char* op, const Tensor& x, const Tensor& mask) {
   if (!mask.defined() || (!x.device().is_cuda() && !is_harmful_outside(op, x, mask))) return x;
   return where(mask.alias({x.size(0), x.size(1), mask.size(2), 1}), x, Tensor::scalar_like(x, 0));
 }
 
-/// [B, S, G, D] -> [B, S, H, D]: every head as often as query heads share it.
+/// [B, S, G, D] -> [B, S, H, D]: repeats every head for each query head that shares it.
 Tensor repeated(const Tensor& x, Index heads) {
   const Index B = x.size(0), S = x.size(1), G = x.size(2), D = x.size(3);
   if (heads == G) return x;
@@ -52,7 +53,7 @@ Tensor repeated(const Tensor& x, Index heads) {
   return reshape(repeats, Shape{B, S, heads, D});
 }
 
-/// a and b, either of which may leave in everything.
+/// a and b; an undefined one keeps everything.
 Tensor both(const Tensor& a, const Tensor& b) {
   if (!a.defined()) return b;
   return b.defined() ? logical_and(a, b) : a;
@@ -71,7 +72,7 @@ Tensor composed_attention_of(const char* op, const Tensor& query, const Tensor& 
   SeenRows seen;
   if (left_in.defined())
     seen = seen_rows(may_attend, {B, H, T, S}, key.size(2));
-  else if (may_attend.defined())  // all heads are alike
+  else if (may_attend.defined())  // the same for all heads
     seen = seen_rows(may_attend, {B, 1, T, S}, 1);
   const Tensor query_bthd = without_masked(op, query, seen.queries);
   const Tensor key_bshd = repeated(without_masked(op, key, seen.keys), H);

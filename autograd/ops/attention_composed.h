@@ -9,9 +9,9 @@ namespace tapeformer {
 /// query [B, T, H, D], key [B, S, H, D] -> scores [B, H, T, S]
 using AttentionScores = std::function<Tensor(const Tensor& query, const Tensor& key)>;
 
-/// Attention in plain operations around any scores: what the masks leave out is cleaned of what is not finite
-/// before, grouped heads are repeated; then the additive mask, the masks, softmax, dropout and the values.
-/// The inputs are checked already.
+/// Attention in plain operations around any scores. Rows that the masks leave out are first cleared of
+/// numbers that are not finite, and grouped heads are repeated; then come the additive mask, the masks,
+/// softmax, dropout and the values. The inputs must have been checked.
 Tensor composed_attention_of(const char* op, const Tensor& query, const Tensor& key, const Tensor& value,
                              const AttentionOptions& options, const AttentionScores& scores);
 

@@ -12,7 +12,7 @@ struct AttentionSizes {
   Index key_width, value_width;  // D, E
 };
 
-/// What the kernels are told, and what their pointers point into.
+/// The kernels' argument, and the tensors that its pointers point into.
 struct AttentionPlan {
   kernels::AttentionShape shape;
   AttentionOptions options;
@@ -20,18 +20,18 @@ struct AttentionPlan {
   Tensor bias() const;  ///< the additive mask, in the wide type; undefined if there is none
 };
 
-/// What the scores of keys of width D are multiplied by.
+/// The factor of the scores for keys of width D.
 double attention_scale(const AttentionOptions& options, Index D);
 
-/// For queries, keys and values of a tensor each, on `device`; the options are checked already.
+/// For queries, keys and values in one tensor each, on `device`; the options must have been checked.
 AttentionPlan plan_attention(const AttentionSizes& sizes, const AttentionOptions& options, Device device);
 
-/// True when only the composed path can do what is asked: hand out weights, or pass a gradient to the mask.
+/// True if only the composed path will do: it returns weights, and passes a gradient to the mask.
 bool needs_composed(const char* op, const AttentionOptions& options);
 
-/// Tells a Profile of so many products as wide as keys and as values for each pair that the ranges of
-/// visible keys leave. Pairs that a mask takes out are computed all the same, and count. A profile of a
-/// GPU waits for them.
+/// Adds to a Profile this many products of the key's and the value's width for each pair within the ranges of
+/// visible keys. Pairs that a mask removes are computed all the same, and count. On a GPU a profile waits for
+/// the ranges.
 void count_products(const char* op, const AttentionPlan& plan, Index of_key_width, Index of_value_width);
 
 }  // namespace tapeformer

@@ -4,22 +4,22 @@
 
 namespace tapeformer {
 
-/// Which keys each query may see at most: [from, to), i32 [B, T] each. Both are undefined when every query
-/// may see every key. What AttentionMasks says about positions, lengths and sequences is said here alone.
+/// The keys that each query may see at most: [from, to), i32 [B, T] each. Both are undefined if every query
+/// may see every key. This alone implements AttentionMasks' positions, lengths and sequences.
 struct VisibleKeys {
   Tensor from, to;
   bool defined() const { return from.defined(); }
 };
 
-/// Everything in `masks` but mask, and but the holes of key_mask: ranges begin and end at real keys. A
-/// query that is not real, or that nothing is left for, gets an empty range. `device` is where the masks
-/// are and the ranges are wanted; nothing here waits for it.
+/// Everything in `masks` except mask and the holes of key_mask: ranges begin and end at real keys. A query
+/// that is not real, or that has no keys left, gets an empty range. `device` holds the masks and the ranges;
+/// nothing here waits for it.
 VisibleKeys visible_keys(const AttentionMasks& masks, Index B, Index T, Index S, Device device);
 
-/// bool, of the shape of `mask`: the pairs that it leaves in; undefined where it is known to leave in all.
+/// bool, of the shape of `mask`: true for the pairs that it keeps; undefined if it is known to keep all.
 Tensor pairs_left_in(const Tensor& mask);
 
-/// bool [B, T, H]: which queries see a key. bool [B, S, G]: which keys a query of their group sees.
+/// bool [B, T, H]: the queries that see a key. bool [B, S, G]: the keys that a query of their group sees.
 struct SeenRows {
   Tensor queries, keys;
 };
@@ -27,7 +27,7 @@ struct SeenRows {
 /// From `pairs`, bool, which broadcasts to `scores` [B, H, T, S].
 SeenRows seen_rows(const Tensor& pairs, const Shape& scores, Index groups);
 
-/// bool [B, 1, T, S]: the ranges written out; undefined when all are whole.
+/// bool [B, 1, T, S]: the ranges as a mask; undefined if all are whole.
 Tensor visible_pairs(const VisibleKeys& visible, Index S);
 
 }  // namespace tapeformer

@@ -5,14 +5,14 @@
 
 namespace tapeformer {
 
-/// How up to three operands are walked together to fill `result`; a missing operand is given as `result`.
-/// Adjacent axes along which each operand either runs on or repeats are merged.
+/// Strides for filling `result` from up to three operands together; for a missing operand pass `result`.
+/// Adjacent axes are merged if each operand is contiguous or repeats along both.
 kernels::Broadcast broadcast_walk(const Shape& result, const Shape& a, const Shape& b, const Shape& c);
 
 /// Dense row-major strides of `x` seen as `result`: 0 where it repeats.
 void broadcast_strides(const Shape& result, const Shape& x, Index* strides);
 
-/// Merges adjacent axes whose strides run on for all operands (an empty walk stays empty).
+/// Merges adjacent axes whose strides are contiguous for all operands (an empty walk stays empty).
 kernels::Broadcast merged(const kernels::Broadcast& walk);
 
 }  // namespace tapeformer

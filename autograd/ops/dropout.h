@@ -7,13 +7,13 @@
 
 namespace tapeformer {
 
-/// Names one dropout decision: the run's seed, the layer's stream, the step of training.
+/// Identifies one dropout decision: the run's seed, the layer's stream, the step of training.
 struct DropoutKey {
   std::uint64_t seed = 0, stream = 0, step = 0;
   const std::uint64_t* moved_by = nullptr;  ///< in a GPU's memory, see PhiloxStream
 };
 
-/// What every kernel that drops elements is told: those whose random word is below `dropped` go.
+/// The argument of every kernel that drops elements: those with a random word below `dropped`.
 struct DropoutDraw {
   kernels::PhiloxStream stream;
   std::uint32_t dropped = 0;
@@ -22,13 +22,13 @@ struct DropoutDraw {
 /// For a probability in [0, 1).
 DropoutDraw draw_dropout(double probability, const DropoutKey& key);
 
-/// Zeros elements at random and scales the others so that the mean stays. Which ones is a function of the key
-/// and the position in memory order: the same in f32 and f64, on any number of threads, on any device.
+/// Zeros elements at random and scales the others so that the mean stays. The choice is a function of the key
+/// and the position in memory order: the same in f32 and f64, for any number of threads, on any device.
 /// Probabilities are exact to 2^-32.
 /// Math:    y = kept ? x / (1 - probability) : 0
 /// Grad:    dx = kept ? dy / (1 - probability) : 0
 /// Shapes:  x -> y as x; x itself when probability is 0
-/// Saves:   one bit an element
+/// Saves:   one bit for each element
 /// Throws:  ShapeError if probability is outside [0, 1]
 /// Source:  Srivastava et al. 2014, JMLR 15:1929; the random words are Philox's, see kernels/dropout.h
 Tensor dropout(const Tensor& x, double probability, const DropoutKey& key);

@@ -54,7 +54,7 @@ inline Tensor gelu(const Tensor& x) { return unary(Unary::gelu, x); }
 inline Tensor gelu_tanh(const Tensor& x) { return unary(Unary::gelu_tanh, x); }
 inline Tensor silu(const Tensor& x) { return unary(Unary::silu, x); }
 const char* name_of(Unary f);
-/// Whether it is a function between the products of a feed-forward layer.
+/// True for functions that feed-forward layers may use, between their products.
 bool is_activation(Unary f);
 
 /// y = condition ? a : b.

@@ -7,7 +7,7 @@
 namespace tapeformer {
 namespace {
 
-/// The gradient of embedding as a recorded operation; embedding is its gradient in turn.
+/// The gradient of embedding as a recorded operation, whose gradient is embedding.
 Tensor embedding_gradient(const Tensor& dy, const Tensor& ids, Index vocabulary) {
   const Index count = ids.elements(), width = dy.size(-1);
   const std::int32_t* id = ids.address<std::int32_t>();

@@ -4,7 +4,7 @@
 
 namespace tapeformer {
 
-/// Looks rows up.
+/// Looks up rows of a table.
 /// Math:    y[i] = table[ids[i]]
 /// Grad:    dtable[v] = sum of dy[i] over the i with ids[i] = v
 /// Shapes:  table [V, C], ids i32 [...] -> y [..., C]

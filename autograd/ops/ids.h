@@ -16,9 +16,9 @@ inline void require_i32(const char* op, const char* name, const Tensor& x) {
                    "; try to(DType::i32)");
 }
 
-/// How many ids count by the rule, one of kernels/ids.h: i32 [1] on their device. When one is not allowed,
-/// throws what `describe(error)` says as a ShapeError: on the CPU now, on a GPU from one of the next
-/// operations, whose kernels must therefore stand such ids.
+/// The number of ids that count by the rule, one of kernels/ids.h: i32 [1] on their device. If one is not
+/// allowed, throws the result of `describe(error)` as a ShapeError: on the CPU at once, on a GPU from one of
+/// the next operations, whose kernels must tolerate such ids.
 template <class Rule = kernels::IdRange, class Describe>
 Tensor count_by(const Rule& rule, const Tensor& ids, const Describe& describe) {
   const Device device = ids.device();
@@ -35,7 +35,7 @@ Tensor count_by(const Rule& rule, const Tensor& ids, const Describe& describe) {
   return counted;
 }
 
-/// Every id must be in [0, end), or be `ignored`; returns how many are in the range, as count_by().
+/// Every id must be in [0, end), or be `ignored`; returns the number in the range, as count_by().
 /// Throws:  ShapeError naming the first that is not and its position, DTypeError unless ids are i32
 inline Tensor check_ids(const char* op, const char* name, const Tensor& ids, Index end,
                         std::optional<Index> ignored = {}) {

@@ -12,19 +12,19 @@ namespace tapeformer {
 namespace {
 
 constexpr const char* kOp = "linear_cross_entropy";
-constexpr Index kChunkBytes = Index{64} << 20;  // in a CPU's cache no longer, but not much memory
-// On a GPU each chunk reads and writes dweight: at 8 times the size that is a few percent of its products.
+constexpr Index kChunkBytes = Index{64} << 20;  // more than a CPU's cache, but little memory
+// On a GPU each chunk reads and writes dweight: with 8 times the size that is a few percent of its products.
 constexpr Index kGpuChunkBytes = Index{512} << 20;
-constexpr Index kTileRows = 128;  // what products on a GPU take at a time
+constexpr Index kTileRows = 128;  // rows of a tile of products on a GPU
 
-/// Logits from one row to the next. On a GPU rows begin at 16 bytes, without which products take other, slow
-/// ways: whatever the vocabulary, 50257 say.
+/// Distance of two rows of logits. On a GPU rows begin at multiples of 16 bytes; otherwise, for a vocabulary
+/// of 50257 say, products use slow kernels.
 Index lead_of(Index out, const Tensor& x) {
   const Index step = x.device().is_cuda() ? 16 / bytes_of(x.dtype()) : 1;
   return std::max<Index>((out + step - 1) / step * step, 1);
 }
 
-/// Rows whose logits exist at a time: on a GPU chunks of about one size.
+/// The number of rows whose logits exist at a time: on a GPU chunks have about the same size.
 Index chunk_of(Index rows, Index lead, Index wanted, const Tensor& x) {
   Index chunk = wanted;
   if (chunk == 0 && x.device().is_cuda()) {
@@ -58,10 +58,10 @@ void check(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tens
   require_same_device(kOp, "targets", targets, x);
 }
 
-/// Whether a recording tape will ask for the gradient of `x`.
+/// True if a recording tape will need the gradient of `x`.
 bool is_tracked(const Tensor& x) { return tape_for(kOp, &x, 1) != nullptr; }
 
-/// A linear map over some of its rows and its gradients, on a device; rows of z begin `lead` numbers apart.
+/// A linear map of some rows and its gradients, on a device; rows of z begin `lead` numbers apart.
 template <class On>
 struct Map {
   On on;
@@ -76,7 +76,7 @@ struct Map {
   void dx(double scale, const T* dz, const T* weight, kernels::Write<T> to) const {
     kernels::gemm(on, product(rows, in, out, lead, in, in, scale), dz, weight, to);
   }
-  /// dbias is of dz as it is, without the scale.
+  /// dbias is the sum of dz without the scale.
   template <class T, class W = kernels::Wide<T>>
   void dweight(double scale, const T* dz, const T* x, kernels::Write<W> to, kernels::Write<W> dbias) const {
     if (!to && !dbias) return;
@@ -113,8 +113,8 @@ Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor&
   const Index rows = shape.rows, out = shape.n, in = x.size(-1);
   const Index chunk = chunk_of(rows, shape.lead, options.chunk, x);
 
-  // Of a single chunk dz is kept where it is smaller than dweight: the products then wait for dloss. Not on a
-  // GPU, where the host, which tells products their factor, would have to wait for it too.
+  // For a single chunk dz is kept if it is smaller than dweight: the products are then computed when dloss is
+  // known. Not on a GPU: there the host passes products their factor, and would have to wait for it.
   const Device device = x.device();
   const DType type = wide(x.dtype());
   const bool wants_x = is_tracked(x), wants_weight = is_tracked(weight), wants_bias = is_tracked(bias);

@@ -25,7 +25,7 @@ void check(const Tensor& logits, const Tensor& targets, const CrossEntropyOption
   require_same_device("cross_entropy", "targets", targets, logits);
 }
 
-/// The forward again in plain operations. Ignored rows are filled with zeros and weigh nothing.
+/// The forward again in plain operations. Ignored rows are filled with zeros and have no weight.
 Tensor composed(const kernels::CrossEntropy& shape, const Tensor& logits, const Tensor& targets,
                 const Tensor& counts) {
   const Tensor picks = Tensor::empty({shape.rows, 1}, DType::i32, Device::cpu());

@@ -11,7 +11,7 @@
 namespace tapeformer {
 namespace {
 
-/// Sizes and strides of a matrix stack as the product sees it.
+/// Sizes and strides of a stack of matrices in a product.
 struct Stack {
   Shape batch;                           // leading axes, the head axis last when by_head
   Index batch_strides[Shape::kMaxRank];  // in elements
@@ -41,7 +41,7 @@ Stack stack_of(const char* op, const Shape& shape, bool by_head) {
   return stack;
 }
 
-/// The strides of `stack`'s batch axes seen as `batch`.
+/// The strides of `stack`'s batch axes broadcast to `batch`.
 void aligned_strides(const Shape& batch, const Stack& stack, Index* strides) {
   const int lead = batch.rank() - stack.batch.rank();
   for (int axis = 0; axis < batch.rank(); ++axis) {
@@ -111,7 +111,7 @@ Tensor matmul(const Factor& a, const Factor& b, double scale, bool output_by_hea
                      "); try transposed(b)");
   }
   if (b.x.rank() == 2 && a.x.rank() > 2 && !a.by_head && !a.transposed && !output_by_head && gemm.k > 0) {
-    // One large product instead of a stack of small ones, and db needs no sum over the stack.
+    // One large product is faster than a stack of small ones, and db needs no sum over the stack.
     Shape shape = a.x.shape();
     shape.set(-1, gemm.n);
     return reshape(matmul(reshape(a.x, {-1, gemm.k}), b, scale), shape);
@@ -207,9 +207,9 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, std::op
         linear_backward(x, weight, dz, into);
       },
       [x, weight, bias, activation, rows, in, shape] {
-        Tensor twin = reshape(matmul(reshape(x, {rows, in}), transposed(weight)), shape);
-        if (bias.defined()) twin = twin + bias;
-        return activation ? unary(*activation, twin) : twin;
+        Tensor y = reshape(matmul(reshape(x, {rows, in}), transposed(weight)), shape);
+        if (bias.defined()) y = y + bias;
+        return activation ? unary(*activation, y) : y;
       });
 }
 

@@ -8,7 +8,7 @@
 
 namespace tapeformer {
 
-/// A factor of a matrix product and how it is read; nothing is copied for it.
+/// A factor of a matrix product and its layout; nothing is copied.
 struct Factor {
   Factor(const Tensor& tensor) : x(tensor) {}                  // NOLINT: a tensor is a factor as it stands
   Factor(const Parameter& parameter) : x(parameter.used()) {}  // NOLINT
@@ -30,11 +30,11 @@ Factor by_head(Factor factor);
 /// Throws:  ShapeError if the inner sizes differ or the leading axes do not broadcast
 Tensor matmul(const Factor& a, const Factor& b, double scale = 1, bool output_by_head = false);
 
-/// Affine map of the last axis, with the activation applied while the result is at hand.
+/// Affine map of the last axis, with an activation applied in the same pass.
 /// Math:    y = f(x weight^T + bias)
 /// Grad:    dz = dy f'(z); dx = dz weight, dweight = dz^T x, dbias = sum of dz over all but the last axis
 /// Shapes:  x [..., In], weight [Out, In], bias [Out] or undefined -> y [..., Out]
-/// Saves:   x, weight, and of an activation y, or where f'(z) is no function of it f'(z), on a GPU z
+/// Saves:   x, weight, and for an activation y, or if f'(z) does not follow from y, f'(z), on a GPU z
 /// Throws:  ShapeError if the sizes do not fit
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias = {},
               std::optional<kernels::Unary> activation = {});

@@ -24,7 +24,7 @@ Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, dou
 /// Source:  Zhang and Sennrich 2019, arXiv:1910.07467
 Tensor rms_norm(const Tensor& x, const Tensor& weight, double epsilon = 1e-6);
 
-/// The same with one argument for both, for operations that normalise on their way.
+/// Both, with one argument for the choice, for operations that include a norm.
 struct Normalization {
   const char* op;
   Tensor weight, bias;

@@ -56,7 +56,7 @@ Tensor reduce_runs(const Tensor& x, const AxisFlags& reduced, DType type, const 
   return current;
 }
 
-/// Summed in the wide type, and rounded once at the end.
+/// Sums in the wide type, and rounds once at the end.
 Tensor sum_unrecorded(const char* op, const Tensor& x, const AxisFlags& reduced) {
   const auto sum = [op](Index outer, Index n, Index inner, const Tensor& from, const Tensor& to) {
     dispatch(

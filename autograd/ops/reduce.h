@@ -4,7 +4,7 @@
 
 namespace tapeformer {
 
-/// Reductions over `axes`; over all of them when there are none.
+/// Reductions over `axes`, or over all axes if none are given.
 /// Math:    sum x, sum x / n, max x, sum (x - mean)^2 / (n - correction)
 /// Grad:    max shares dy evenly among the elements that reach the maximum
 /// Shapes:  x -> x without `axes`, or with size 1 there if keep_axes
@@ -13,10 +13,10 @@ namespace tapeformer {
 Tensor sum(const Tensor& x, const Axes& axes = {}, bool keep_axes = false);
 Tensor mean(const Tensor& x, const Axes& axes = {}, bool keep_axes = false);
 Tensor max(const Tensor& x, const Axes& axes = {}, bool keep_axes = false);
-/// `correction` 1 is the unbiased estimate (PyTorch's default), 0 the population's.
+/// `correction` 1 is the unbiased estimate (PyTorch's default), 0 is the population's variance.
 Tensor var(const Tensor& x, const Axes& axes = {}, bool keep_axes = false, double correction = 1);
 
-/// Sums what broadcasting `shape` to x's shape would have repeated; the gradient of broadcast_to.
+/// Sums over the axes along which broadcasting `shape` to x's shape repeats; the gradient of broadcast_to.
 Tensor sum_to(const Tensor& x, const Shape& shape);
 
 }  // namespace tapeformer

@@ -13,8 +13,8 @@ struct BranchDropout {
   DropoutKey key = {};
 };
 
-/// Two steps of a transformer at once, for one pass over memory each way: a sublayer's output joins the
-/// residual sum, which is normalised for the next one. To the last bit what add, dropout and the norm give.
+/// Two steps of a transformer in one pass over memory each way: a sublayer's output is added to the residual
+/// sum, which is normalised for the next sublayer. The bits are those of add, dropout and the norm.
 /// Math:    sum = x + dropout(branch); y as layer_norm's or rms_norm's of the sum
 /// Grad:    dx = dsum + the norm's gradient; dbranch = dropout's of dx; weight and bias as the norm's
 /// Shapes:  x, branch [..., C], weight and bias as above -> sum, y [..., C]

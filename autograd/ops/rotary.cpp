@@ -66,7 +66,7 @@ PooledVector<double> frequencies_of(const RotaryConfig& config, Index pairs) {
   PooledVector<double> frequencies;
   for (Index i = 0; i < pairs; ++i) {
     const double plain = std::pow(config.base, -static_cast<double>(i) / static_cast<double>(pairs));
-    double kept = 0;  // how much of the frequency the factor leaves alone
+    double kept = 0;  // the share of the frequency that is not scaled
     if (config.original_context > 0) {
       const double turns = static_cast<double>(config.original_context) * plain / (2 * M_PI);
       kept = (turns - config.low_frequency) / (config.high_frequency - config.low_frequency);
@@ -144,7 +144,7 @@ void check_packed(const Tensor& x, Index heads, Index head_width, const Tensor& 
       ", positions=" + positions.describe() + ", width=" + std::to_string(config.width));
 }
 
-/// For angles of a call's own: they are for these tokens and heads.
+/// For angles that one call makes: they match these tokens and heads.
 void check_angles(const char* op, const Tensor& x, Index head_width, const Tensor& table) {
   require_same_device(op, "angles", table, x);
   const Shape& shape = table.shape();

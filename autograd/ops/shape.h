@@ -5,9 +5,9 @@
 namespace tapeformer {
 
 /// The same elements in the same order; free.
-/// Throws:  ShapeError unless the number of elements stays
+/// Throws:  ShapeError if the number of elements differs
 Tensor reshape(const Tensor& x, const Shape& shape);
-/// As above; one size may be -1 and follows from the others.
+/// The same; one size may be -1 and follows from the others.
 Tensor reshape(const Tensor& x, std::initializer_list<Index> sizes);
 
 /// y's axis i is x's axis order[i]; copies.
@@ -24,7 +24,7 @@ Tensor concat(const TensorList& parts, int axis);
 /// Shapes:  x [..., sum sizes, ...] -> one tensor for every size
 Tensor slice(const Tensor& x, int axis, Index from, Index size);
 TensorList split(const Tensor& x, int axis, const PooledVector<Index>& sizes);
-/// Zeros around x: y's size along `axis` is `size`, x begins at `from`. The gradient of slice.
+/// Surrounds x with zeros: y's size along `axis` is `size`, x begins at `from`. The gradient of slice.
 Tensor pad(const Tensor& x, int axis, Index from, Index size);
 
 /// y[..., j, ...] = x[..., index[..., j, ...], ...] along `axis`, as torch.gather.

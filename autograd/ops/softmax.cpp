@@ -49,7 +49,7 @@ Tensor log_softmax_last(const Tensor& x) {
   });
 }
 
-/// Applies `last`, which works along the last axis, along another one.
+/// Applies `last`, a function of the last axis, to another axis.
 Tensor along(int axis, const Tensor& x, Tensor (*last)(const Tensor&)) {
   const int at = x.shape().checked_axis(axis);
   if (at == x.rank() - 1) return last(x);

@@ -4,8 +4,8 @@
 
 namespace tapeformer {
 
-/// Normalises `axis` to a probability distribution. What is minus infinity gets exactly zero, and a row of
-/// nothing else (it may attend to nothing) becomes zeros, with zero gradient.
+/// Normalises `axis` to a probability distribution. Minus infinity gives exactly zero, and a row with nothing
+/// else (a query that may attend to nothing) becomes zeros, with zero gradient.
 /// Math:    y = exp(x - max x) / sum exp(x - max x)
 /// Grad:    dx = y * (dy - sum(y * dy))
 /// Shapes:  x [..., N, ...] -> y as x

@@ -78,7 +78,7 @@ TEST_SUITE("autograd/dispatch") {
           "[test] values must be f32 or f64; got x=i32[2]; try to(DType::f32)");
     const Tensor narrow = on_cpu({2}, DType::bf16);
     CHECK(message_of<DTypeError>([&] { dispatch("test", nothing, narrow, narrow); }) ==
-          "[test] the CPU reckons in f32 and f64, GPUs in bf16 too; got x=bf16[2] on cpu; try "
+          "[test] the CPU computes in f32 and f64, GPUs in bf16 too; got x=bf16[2] on cpu; try "
           "to(DType::f32)");
     CHECK(message_of<DTypeError>([&] { dispatch("test", nothing, narrow, wide(narrow)); }) ==
           "[test] all operands must have one type; got bf16[2] and bf16[2]; try to(DType::f32)");

@@ -6,7 +6,7 @@
 namespace tapeformer::kernels {
 namespace {
 
-/// to = scale * rows, `to_row` apart.
+/// to = scale * rows; rows of `to` are `to_row` apart.
 template <class T>
 void put_rows(Index count, Index width, const T* rows, Index row, T scale, Write<T> to, Index to_row) {
   const Batch<T> factor(scale);
@@ -17,16 +17,16 @@ void put_rows(Index count, Index width, const T* rows, Index row, T scale, Write
   }
 }
 
-/// A gradient from one row of one head on.
+/// A gradient, beginning at one row of one head.
 template <class T>
 Write<T> part_of(Write<T> gradient, const HeadStrides& strides, Index b, Index row, Index head) {
   return {gradient ? gradient.to + b * strides.batch + row * strides.row + head * strides.head : nullptr,
           gradient.add};
 }
 
-/// A unit is one group of heads and some blocks of keys, whose gradients it sums while all queries move past.
-/// Where a group is cut into several units, each sums the queries' gradients on its own; they are added up in
-/// their order at the end.
+/// A unit is one group of heads and some blocks of keys, whose gradients it sums over all queries. If a group
+/// is cut into several units, each sums the queries' gradients separately; they are added in order at the
+/// end.
 /// Source:  Dao 2023, arXiv:2307.08691, algorithm 2
 template <class T, class Scores>
 class AttentionBackward {
@@ -87,7 +87,7 @@ class AttentionBackward {
   }
 
  private:
-  /// What one unit sums of the gradients of head r's queries and weight.
+  /// One unit's sums for the gradients of head r's queries and weight.
   T* partial_dquery(Index b, Index group, Index piece, Index r) const {
     return partial_dquery_ +
            (((piece * s_.batch + b) * s_.groups + group) * heads_ + r) * s_.queries * row_d_;
@@ -95,7 +95,7 @@ class AttentionBackward {
   T* partial_dweight(Index b, Index group, Index piece, Index r) const {
     return partial_dweight_ + (((piece * s_.batch + b) * s_.groups + group) * heads_ + r) * row_d_;
   }
-  /// A query that sees nothing counts as zero, whatever it and its output's gradient hold.
+  /// A query that sees nothing counts as zero, also if it or its output's gradient is NaN.
   bool sees(Index b, Index head, Index t) const {
     return log_sum_[(b * s_.heads + head) * s_.queries + t] != kMinusInfinity<T>;
   }
@@ -136,10 +136,10 @@ class AttentionBackward {
     }
   }
 
-  /// sum over e of dy y: what the sum over the keys of weight times its gradient must be. Where a tile
-  /// holds whole rows it takes that sum itself, whose rounding errors cancel in the scores' gradient, and
-  /// divides the weights by their sum, which exp(score - log_sum) makes one only up to the rounding of
-  /// large scores.
+  /// sum over e of dy y, which in theory is the sum over the keys of each weight times its gradient. If a
+  /// tile holds whole rows it computes that sum directly, so that rounding errors cancel in the scores'
+  /// gradient, and divides the weights by their sum, since exp(score - log_sum) adds up to one only within
+  /// the rounding of large scores.
   void find_deltas(Index b, Index head, T* deltas) const {
     const auto product = [](const Batch<T>& x, const Batch<T>& y) { return x * y; };
     for (Index t = 0; t < s_.queries; ++t) {
@@ -195,8 +195,8 @@ class AttentionBackward {
               real, kept_scale(), memory + at_dy_, row_e_);
   }
 
-  /// Into at_scores_ the weights after dropout, but for its scale, which the packed dy holds; into
-  /// at_dweights_ the scores' gradient.
+  /// Writes the weights after dropout to at_scores_, without its scale, which the packed dy includes, and the
+  /// scores' gradient to at_dweights_.
   void find_dscores(const Tile& tile, Index skipped, const T* deltas, DropoutWords& words, T* memory) const {
     T *scores = memory + at_scores_, *dweights = memory + at_dweights_;
     scores_.scores(tile.head, tile.rows, tile.columns, {memory + at_queries_, row_d_},
@@ -218,7 +218,7 @@ class AttentionBackward {
         total += weight;
         weight.store_unaligned(line + i);
       }
-      const T weights = sum_lanes<T>(total);  // zero where nothing is seen
+      const T weights = sum_lanes<T>(total);  // zero if no key is visible
       const T share = sees_whole_rows_ && weights > T(0) ? T(1) / weights : T(1);
       const Batch<T> scale(share), delta(sees_whole_rows_ ? sum_lanes<T>(product) * share : deltas[t]);
       for (Index i = 0; i < width; i += kLanes<T>) {

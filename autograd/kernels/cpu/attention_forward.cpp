@@ -6,11 +6,10 @@
 namespace tapeformer::kernels {
 namespace {
 
-constexpr Index kMostRowsTogether =
-    1024;  // packed queries and outputs of a unit, which stay in the second cache
+constexpr Index kMostRowsTogether = 1024;  // packed queries and outputs of a unit, for the second cache
 
-/// A unit is one group of heads and some blocks of queries: it packs each block of keys and values once and
-/// moves all its queries past it.
+/// A unit is one group of heads and some blocks of queries: it packs each block of keys and values once for
+/// all its queries.
 /// Source:  Dao 2023, arXiv:2307.08691, algorithm 1
 template <class T, class Scores>
 class AttentionForward {
@@ -59,7 +58,7 @@ class AttentionForward {
   }
 
  private:
-  /// The last queries come first: with a causal mask theirs is the most work.
+  /// The last queries come first: with a causal mask they have the most work.
   void run_unit(Index b, Index group, Index piece, T* memory) const {
     const Index blocks = blocks_of(s_.queries, kQueryBlock);
     const Index from = blocks * piece / pieces_ * kQueryBlock,
@@ -116,7 +115,7 @@ class AttentionForward {
               s_.value.row, seen, T(1), memory + at_values_, row_e_);
   }
 
-  /// Online softmax: with a new maximum, what was summed so far shrinks.
+  /// Online softmax: a new maximum scales down the earlier sums.
   void run_tile(const Tile& tile, Index skipped, Index begin, DropoutWords& words, T* memory) const {
     T* scores = memory + at_scores_;
     T *sums = memory + at_sums_ + begin * row_e_, *largest = memory + at_largest_ + begin,

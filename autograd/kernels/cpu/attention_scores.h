@@ -6,9 +6,9 @@
 
 namespace tapeformer::kernels {
 
-// How a query and a key make a score: all that tells one attention from another. Queries come packed
-// [rows, D] and multiplied by query_scale, keys row by row [columns, D] or transposed [D, columns]. The
-// gradient of the packed queries is multiplied by query_scale once more, when it is complete.
+// The score of a query and a key: the only difference between kinds of attention. Queries come packed [rows,
+// D] and multiplied by query_scale, keys by rows [columns, D] or transposed [D, columns]. The complete
+// gradient of the packed queries is multiplied by query_scale again.
 
 /// A packed block and the distance of its rows.
 template <class T>
@@ -71,7 +71,7 @@ struct AdditiveScores {
     }
   }
 
-  /// Adds the gradients of the queries, the keys and this head's weight: each tanh is computed once more.
+  /// Adds the gradients of the queries, the keys and this head's weight; computes each tanh again.
   void gradients(Index head, Index rows, Index columns, Block<T> dscores, Block<T> queries, Block<T> keys,
                  Block<T> dqueries, Block<T> dkeys, T* dweight) const {
     for (Index d = 0; d < width; d += kLanes<T>) {
@@ -82,7 +82,7 @@ struct AdditiveScores {
         const T* dscore = dscores.data + t * dscores.row;
         Batch<T> of_query(T(0)), of_row(T(0));
         for (Index s = 0; s < columns; ++s) {
-          if (dscore[s] == T(0)) continue;  // most of all where the query does not see the key
+          if (dscore[s] == T(0)) continue;  // as for every key that the query does not see
           T* dkey = dkeys.data + s * dkeys.row + d;
           const Batch<T> slope(dscore[s]);
           const Batch<T> angle = xsimd::tanh(query + Batch<T>::load_unaligned(keys.data + s * keys.row + d));

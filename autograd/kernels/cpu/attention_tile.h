@@ -13,9 +13,9 @@
 
 namespace tapeformer::kernels {
 
-// What both passes of tiled attention share: who sees whom, block by block, and each thread's memory.
+// Shared by both passes of tiled attention: visible keys, block by block, and memory for each thread.
 
-// Short blocks of queries leave out more of a causal mask's empty half, and cost nothing elsewhere.
+// Short blocks of queries skip more of a causal mask's empty half, and cost nothing otherwise.
 constexpr Index kQueryBlock = 32, kKeyBlock = 128;
 
 template <class T>
@@ -28,7 +28,7 @@ struct KeyRange {
   Index size() const { return to - from; }
 };
 
-/// The keys that query t sees at most.
+/// The keys that query t may see at most.
 inline KeyRange keys_of(const AttentionShape& s, Index b, Index t) {
   const Index row = b * s.queries + t;
   const KeyRange range{s.key_from == nullptr ? 0 : std::max<Index>(0, s.key_from[row]),
@@ -52,7 +52,7 @@ struct Tile {
   Index b, head, query, rows, key, columns;
 };
 
-/// Calls combine(value, of the mask) for each of `values`, whose places in the mask are `step` apart.
+/// Calls combine(value, mask element) for each of `values`; the mask's elements are `step` apart.
 template <class V, class M, class F>
 void combine_row(Index count, V* values, const M* mask, Index step, const F& combine) {
   if (step == 1) {
@@ -63,14 +63,14 @@ void combine_row(Index count, V* values, const M* mask, Index step, const F& com
   }
 }
 
-/// seen[i] tells whether a query [from, to) of a head [first, last) sees key `key` + i. What nobody sees may
-/// hold anything and so must not be touched.
+/// seen[i]: whether a query [from, to) of a head [first, last) sees key `key` + i. Keys that no query sees
+/// may hold anything, so they must not be used.
 template <class T>
 void find_seen_keys(const AttentionShape& s, const T* bias, Index b, Index first, Index last, Index from,
                     Index to, Index key, Index count, std::uint8_t* seen) {
   std::fill(seen, seen + count, std::uint8_t{0});
   const bool has_masks = s.mask != nullptr || bias != nullptr;
-  if (!has_masks) {  // rows see ranges, mostly of what the last one saw and more
+  if (!has_masks) {  // rows see ranges, which mostly contain the last one's
     KeyRange marked;
     for (Index t = from; t < to; ++t) {
       const KeyRange range = keys_of(s, b, t);
@@ -120,7 +120,7 @@ void mask_scores(const AttentionShape& s, const T* bias, const Tile& tile, T* sc
                   strides[3], combine);
     }
   };
-  // By choice, not by addition: what is masked may be infinite or NaN.
+  // Selected, not added: masked scores may be infinite or NaN.
   const auto choose = [](T score, bool may) { return may ? score : kMinusInfinity<T>; };
   if (bias != nullptr) {
     each(bias, s.bias_strides,
@@ -140,7 +140,7 @@ void mask_scores(const AttentionShape& s, const T* bias, const Tile& tile, T* sc
   }
 }
 
-/// The random words of dropout for one row of a tile after another. Neighbouring rows may share a group.
+/// The random words of dropout for successive rows of a tile. Neighbouring rows may share a group.
 class DropoutWords {
  public:
   explicit DropoutWords(const AttentionShape& s) : s_(s) {}
@@ -171,14 +171,14 @@ class DropoutWords {
   std::uint32_t words_[(kKeyBlock / kDropoutGroup + 2) * kDropoutGroup] = {};
 };
 
-/// Zero where dropout leaves an element out.
+/// Zero for elements that dropout drops.
 template <class T>
 void drop(Index count, const std::uint32_t* words, std::uint32_t dropped, T* values) {
 #pragma omp simd
   for (Index i = 0; i < count; ++i) values[i] = words[i] >= dropped ? values[i] : T(0);
 }
 
-/// Places of several blocks, one behind the other, in one piece of memory.
+/// Offsets of several consecutive blocks in one piece of memory.
 template <class T>
 class Layout {
  public:
@@ -193,8 +193,8 @@ class Layout {
   Index size_ = 0;
 };
 
-/// Into how many pieces each of `units` of work should be cut to keep the threads evenly busy; `uneven` when
-/// the pieces cost differently.
+/// The number of pieces to cut each of `units` of work into, to keep the threads evenly busy; `uneven` if the
+/// pieces differ in cost.
 inline Index pieces_of(Index units, bool uneven, Index most) {
   const Index threads = omp_in_parallel() ? 1 : omp_get_max_threads();
   if (units == 0 || units % threads == 0 || units >= 4 * threads) return 1;
@@ -202,8 +202,8 @@ inline Index pieces_of(Index units, bool uneven, Index most) {
                            std::max<Index>(1, most));
 }
 
-/// Calls body(unit, memory) for every unit, by whichever thread is free; `memory` is `size` values of the
-/// thread's own. Every thread asks for all of them at once, so that who did what never shows.
+/// Calls body(unit, memory) for every unit, on any free thread; `memory` is `size` values of the thread's
+/// own. Every thread allocates before the work begins, so memory does not depend on the schedule.
 template <class Purpose, class T, class Body>
 void for_units(Index units, double work, Index size, const Body& body) {
   const Index threads = omp_in_parallel() ? 1 : std::min<Index>(omp_get_max_threads(), units);

@@ -9,8 +9,8 @@
 
 namespace tapeformer::kernels {
 
-// Products of blocks that lie packed in the first two caches. A library's GEMM spends a microsecond before
-// its first multiplication, which is more than a whole product here may take.
+// Products of packed blocks in the first two caches. A library's GEMM spends a microsecond before its first
+// multiplication, more than a whole product here may take.
 
 /// `count` rounded up to whole vectors.
 template <class T>
@@ -18,8 +18,8 @@ constexpr Index padded(Index count) {
   return (count + kLanes<T> - 1) / kLanes<T> * kLanes<T>;
 }
 
-/// Distance of the rows of a packed block: whole vectors, and no multiple of 512 bytes, which would let its
-/// columns fall into few sets of the cache.
+/// Distance of the rows of a packed block: whole vectors, but no multiple of 512 bytes, which would map its
+/// columns to few sets of the cache.
 template <class T>
 constexpr Index leading(Index columns) {
   const Index whole = padded<T>(columns);
@@ -45,8 +45,9 @@ constexpr Index kMostVectors = kManyRegisters ? 4 : 2, kMostRows = 12, kSums = k
 template <class T>
 using StripProduct = void (*)(Index depth, LeftOperand<T> a, RightOperand<T> b, T* c, Index c_row, bool add);
 
-/// c [rows, vectors] in registers: each vector of b serves all rows, each element of a all vectors. What c
-/// held is added last, so that the rounding of long sums grows with their blocks, not with their terms.
+/// c [rows, vectors] in registers: each vector of b is used for all rows, each element of a for all vectors.
+/// The old value of c is added last, so that the rounding error of long sums grows with their blocks, not
+/// with their terms.
 template <class T, int rows, int vectors>
 void strip_product(Index depth, LeftOperand<T> a, RightOperand<T> b, T* c, Index c_row, bool add) {
   Batch<T> sums[rows][vectors];
@@ -107,7 +108,7 @@ void block_product(Index rows, Index columns, Index depth, LeftOperand<T> a, Rig
   }
 }
 
-/// to [rows, width] = scale * from, zeros where `real` (if there is one) is 0 and up to whole vectors.
+/// to [rows, width] = scale * from; zeros if `real` is given and 0 there, and up to whole vectors.
 template <class T>
 void pack_rows(Index rows, Index width, const T* from, Index from_row, const std::uint8_t* real, T scale,
                T* to, Index to_row) {
@@ -137,7 +138,7 @@ struct FourOf<double> {
   using Values = double __attribute__((vector_size(32)));
 };
 
-/// to [columns, rows] = from [rows, columns], in blocks of four by four: what lies behind the ends is copied
+/// to [columns, rows] = from [rows, columns], in blocks of four by four; elements beyond the ends are copied
 /// too.
 template <class T>
 void transpose_block(Index rows, Index columns, const T* from, Index from_row, T* to, Index to_row) {

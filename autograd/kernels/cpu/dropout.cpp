@@ -25,7 +25,7 @@ void dropout_mask(Cpu, const PhiloxStream& stream, Index count, std::uint32_t dr
         const std::uint32_t* word = words + half * 32;
         std::uint32_t bits = 0;
 #pragma omp simd reduction(| : bits)
-        for (int i = 0; i < 32; ++i)  // without a branch: it would be a random one
+        for (int i = 0; i < 32; ++i)  // without a branch, which could not be predicted
           bits |= (0U - static_cast<std::uint32_t>(word[i] >= dropped)) & std::uint32_t{1} << i;
         mask[2 * group + half] = static_cast<std::int32_t>(bits);
       }
@@ -41,7 +41,7 @@ void dropout_apply(Cpu, Index count, const std::int32_t* mask, Wide<T> scale, co
       const Index at = word * 32;
       if (count - at < 32) {
         apply_word(static_cast<std::uint32_t>(count - at), bits, scale, x + at, Write<T>{y.to + at, y.add});
-      } else {  // a length that the compiler knows
+      } else {  // a constant length
         apply_word(32, bits, scale, x + at, Write<T>{y.to + at, y.add});
       }
     }

@@ -8,7 +8,7 @@
 #include <limits>
 
 namespace tapeformer::kernels {
-/// xsimd's functions, mended where they are wrong.
+/// xsimd's functions, corrected where they are wrong.
 template <class T, class Arch>
 struct Math<xsimd::batch<T, Arch>> {
   using B = xsimd::batch<T, Arch>;
@@ -34,7 +34,7 @@ struct Math<xsimd::batch<T, Arch>> {
            select(small, constant(54 * M_LN2), constant(0));
   }
 
-  /// xsimd's erf overflows on its way from 1e61 on; from 6 on the function is 1 to the last bit.
+  /// xsimd's erf overflows from 1e61 on; from 6 on the function is 1 to the last bit.
   static B erf(const B& x) {
     const B most = constant(6);
     return xsimd::erf(select(x > most, most, select(x < -most, -most, x)));
@@ -73,7 +73,7 @@ void with_operator(Binary f, F&& use) {
   }
 }
 
-/// Calls row(offset_a, offset_b, offset_c, offset_y, length) for every run of the last axis, or for part of
+/// Calls row(offset_a, offset_b, offset_c, offset_y, length) for every run of the last axis, or for a part of
 /// it.
 template <class Row>
 void for_each_run(const Broadcast& s, const Row& row) {
@@ -100,8 +100,8 @@ void for_each_run(const Broadcast& s, const Row& row) {
   });
 }
 
-/// Inlined with constant steps, and the condition read as bytes, so that the loop runs on vectors (g++ 12
-/// makes branches of a bool).
+/// Inlined with constant steps, and the condition read as bytes, so that the loop is vectorised (g++ 12
+/// branches on a bool).
 template <class T>
 inline void select_run(Index length, const std::uint8_t* c, const T* a, Index step_a, const T* b,
                        Index step_b, T* y) {

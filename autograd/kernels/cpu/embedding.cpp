@@ -17,7 +17,7 @@ void embedding_forward(Cpu, Index count, Index, Index width, const std::int32_t*
 template <class T>
 void embedding_backward(Cpu, Index count, Index vocabulary, Index width, const std::int32_t* ids, const T* dy,
                         Write<Wide<T>> dtable) {
-  // The positions of each id, in their order: a row's sum is the same on any number of threads.
+  // The positions of each id, in order, so that the number of threads does not change the sums.
   struct Order {};
   Index* const starts = thread_memory<Order, Index>(vocabulary + 1 + count);
   Index* const positions = starts + vocabulary + 1;
@@ -41,7 +41,7 @@ void embedding_backward(Cpu, Index count, Index vocabulary, Index width, const s
     struct Row {};
     T* const sum = thread_memory<Row, T>(columns * (1 + halvings(count)));
     for (Index id = 0; id < vocabulary; ++id) {
-      const Index first = id == 0 ? 0 : starts[id - 1], last = starts[id];  // starts have moved to the ends
+      const Index first = id == 0 ? 0 : starts[id - 1], last = starts[id];  // starts are ends by now
       T* const row = dtable.to + id * width + begin;
       if (first == last) {
         if (!dtable.add) std::fill_n(row, columns, T(0));

@@ -7,7 +7,7 @@
 namespace tapeformer::kernels {
 namespace {
 
-// Rows go through the functions a piece at a time, so that what comes between stays in the first cache.
+// Rows are processed in pieces, so that intermediate results stay in the first cache.
 constexpr Index kPiece = 512;
 
 template <class T>

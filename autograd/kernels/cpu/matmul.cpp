@@ -5,7 +5,7 @@
 #include <tapeformer/autograd/kernels/matmul.h>
 #include <tapeformer/autograd/kernels/reduce.h>
 
-// First: without it cxxblas takes its own loops for BLAS.
+// Must come first: otherwise cxxblas uses its own loops instead of BLAS.
 #include <xtensor-blas/xblas_config.hpp>
 
 #include <xflens/cxxblas/cxxblas.cxx>
@@ -33,7 +33,7 @@ template <class T>
 constexpr bool is_on_blas = true;
 #endif
 
-/// BLAS takes sizes of 32 bits.
+/// BLAS has sizes of 32 bits.
 void check_fits_blas(const Gemm& s) {
   const Index largest = std::max({s.m, s.n, s.k, s.lda, s.ldb, s.ldc});
   if (largest <= std::numeric_limits<int>::max()) return;
@@ -64,11 +64,11 @@ void one_gemm(const Gemm& s, const float* a, const float* b, float beta, float* 
   blas_gemm(s, a, b, beta, c);
 }
 
-constexpr Index kOwnRows = 64;  // for as many a thread, packing the other factor once a thread is cheap
+constexpr Index kOwnRows = 64;  // with as many per thread, packing the other factor in each is cheap
 
-/// One thread for the product of a few rows with a matrix that is read before a second thread has woken up:
-/// the steps of a small model that generates. Else as many as there are. (Along rows of both, oneDNN's sums
-/// are the same bits then.)
+/// One thread for the product of a few rows with a matrix that is read before a second thread has woken up,
+/// as in the steps of a small model that generates; else all threads. (oneDNN's sums along rows of both then
+/// have the same bits.)
 class ThreadsFor {
  public:
   explicit ThreadsFor(const Gemm& s)
@@ -87,16 +87,15 @@ class ThreadsFor {
   bool one_;
 };
 
-/// Few rows times a large matrix that is stored transposed: what a step of several generated texts, or of a
-/// small batch, does with its weights.
+/// Few rows times a large transposed matrix, as in a step of several generated texts, or of a small batch.
 bool is_few_rows_product(const Gemm& s) {
   constexpr Index kMostDepth = 8192;  // the packed rows stay within a few megabytes
   return s.transpose_b && !s.transpose_a && s.m >= 16 && s.m <= 128 && s.n >= 64 && s.k <= kMostDepth &&
          s.n * s.k >= 200000;
 }
 
-/// c [m, n] = scale a b^T + beta c by way of its transpose: the few rows are packed as vectors, and the
-/// matrix is read where it lies, once, where a library would first copy it into another order.
+/// c [m, n] = scale a b^T + beta c through its transpose: the few rows are packed as vectors, and the matrix
+/// is read once in place, where a library would first reorder it.
 template <class T>
 void few_rows_product(const Gemm& s, const T* a, const T* b, T beta, T* c) {
   constexpr Index kDepth = 512, kColumns = 48;  // of b at a time: 2 KB of each of its rows; a tile of c
@@ -130,7 +129,7 @@ void few_rows_product(const Gemm& s, const T* a, const T* b, T beta, T* c) {
   });
 }
 
-/// The product over an empty k: c = 0, or c as it was.
+/// The product over an empty k: c = 0, or c unchanged.
 template <class T>
 void clear(const Gemm& s, T beta, T* c) {
   for (Index row = 0; row < s.m; ++row) {
@@ -164,9 +163,8 @@ void gemm(Cpu, const Gemm& s, const T* a, const T* b, Write<T> c) {
       }
     }
   };
-  // Many small products go one a thread; of few, each thread takes its rows where they are its own (the
-  // same as in operations before and after, so that they lie in its cache), or the library shares the work
-  // out.
+  // Many small products run one per thread. For few, each thread takes its own rows if there are enough (the
+  // same as in the operations around, so that they are in its cache), or the library divides the work.
   if (count >= 2 * omp_get_max_threads()) {
     parallel_ranges(count, s.m * s.n * s.k / 8, products);
   } else if (count == 1 && is_few_rows_product(s)) {

@@ -33,7 +33,7 @@ void refresh(Index from, Index to, const T* value, BFloat16* shadow) {
   for (Index i = from; shadow != nullptr && i < to; ++i) shadow[i] = BFloat16(value[i]);
 }
 
-/// Apart from its caller because g++ 12 does not vectorise a reduction inside a lambda.
+/// A function of its own because g++ 12 does not vectorise a reduction inside a lambda.
 template <class T>
 double sum_of_squares_serial(Index count, const T* x) {
   double sum = 0;

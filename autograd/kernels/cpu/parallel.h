@@ -10,11 +10,12 @@
 
 namespace tapeformer::kernels {
 
-/// Work below this many element visits is not worth waking the other threads for (about 10 microseconds).
+/// Work below this many element visits is not worth waking other threads for (about 10 microseconds).
 constexpr Index kParallelWork = 16384;
 
-/// Calls `body(from, to)` over disjoint ranges that cover [0, count), one a thread. The ranges depend on the
-/// number of threads only, so results repeat bit for bit. `work` is the cost of one item in element visits.
+/// Calls `body(from, to)` over disjoint ranges that cover [0, count), one for each thread. The ranges depend
+/// only on the number of threads, so results repeat bit for bit. `work` is the cost of one item in element
+/// visits.
 template <class Body>
 void parallel_ranges(Index count, Index work, const Body& body) {
   const Index threads = omp_in_parallel() ? 1 : std::min<Index>(omp_get_max_threads(), count);
@@ -25,12 +26,12 @@ void parallel_ranges(Index count, Index work, const Body& body) {
 #pragma omp parallel num_threads(static_cast <int>(threads))
   {
     const Index thread = omp_get_thread_num(),
-                team = omp_get_num_threads();  // which may be fewer than asked for
+                team = omp_get_num_threads();  // which may be fewer than requested
     body(count * thread / team, count * (thread + 1) / team);
   }
 }
 
-/// `count` values of this thread's own, aligned to a vector, until the next call with the same Purpose.
+/// `count` values for this thread, aligned to a vector, valid until the next call with the same Purpose.
 template <class Purpose, class T>
 T* thread_memory(Index count) {
   thread_local std::vector<T> values;

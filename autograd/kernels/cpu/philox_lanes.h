@@ -12,8 +12,8 @@ namespace tapeformer::kernels {
 
 constexpr Index kPhiloxBlocks = 16;  // computed together
 
-/// philox_4x32_10 of sixteen blocks from `first` on: words[16 w + b] is word w of block first + b. A group of
-/// dropout's elements so finds its words in order.
+/// philox_4x32_10 of sixteen blocks from `first` on: words[16 w + b] is word w of block first + b, the order
+/// of a group of dropout's elements.
 inline void philox_lanes(const PhiloxStream& stream, std::uint64_t first, std::uint32_t* words) {
 #if defined(__AVX512F__)
   constexpr Index kWidth = 8;
@@ -25,7 +25,7 @@ inline void philox_lanes(const PhiloxStream& stream, std::uint64_t first, std::u
   using Lanes = std::uint64_t __attribute__((vector_size(8 * kWidth)));
   using Halves = std::uint32_t __attribute__((vector_size(4 * kWidth)));
   const auto product = [](const Lanes& a, const Lanes& b) -> Lanes {  // of the low halves
-#if defined(__AVX512F__)  // one instruction, which no plain expression compiles to
+#if defined(__AVX512F__)  // compilers do not find this instruction
     return reinterpret_cast<Lanes>(
         _mm512_mul_epu32(reinterpret_cast<__m512i>(a), reinterpret_cast<__m512i>(b)));
 #elif defined(__AVX2__)

@@ -37,7 +37,7 @@ T sum_of(Index n, const T* x) {
       n, [](const Batch<T>& v) { return v; }, x);
 }
 
-/// The sum of one long row, whose parts threads share out; their order does not depend on how many there are.
+/// The sum of one long row in parts that threads share; the order does not depend on the number of threads.
 template <class T>
 T sum_in_parts(Index n, const T* x) {
   struct Parts {};

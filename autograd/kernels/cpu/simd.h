@@ -52,7 +52,7 @@ void store_part(const Batch<T>& batch, T* to, Index lanes) {
 #if defined(__AVX512F__)
 inline float max_lanes(const Batch<float>& batch) { return _mm512_reduce_max_ps(batch); }
 
-// With masked instructions: the way through memory costs three times what the rest of a row of a dozen does.
+// Masked instructions: going through memory would triple the cost of the rest of a row of a dozen.
 inline Batch<float> load_part(const float* from, Index lanes, float fill = 0) {
   return _mm512_mask_loadu_ps(_mm512_set1_ps(fill), static_cast<__mmask16>((1U << lanes) - 1), from);
 }

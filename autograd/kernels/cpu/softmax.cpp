@@ -11,15 +11,15 @@ namespace {
 template <class T>
 constexpr T kMinusInfinity = -std::numeric_limits<T>::infinity();
 
-/// What is subtracted before exp: the row's maximum, or 0 where there is nothing but minus infinity (whose
-/// exp is then 0 instead of NaN).
+/// The number subtracted before exp: the row's maximum, or 0 for a row of minus infinities (whose exp is then
+/// 0 instead of NaN).
 template <class T>
 T shift_of(Index n, const T* x) {
   const T largest = max_simd(n, x);
   return largest == kMinusInfinity<T> ? T(0) : largest;
 }
 
-/// y = exp(x - shift); returns its sum, of long rows by halves, as sum_simd() does.
+/// y = exp(x - shift); returns its sum, by halves in long rows, as sum_simd() does.
 template <class T>
 T exp_and_sum(Index n, T shift, const T* x, T* y) {
   constexpr Index kBlock = 1024;

@@ -6,7 +6,7 @@
 namespace tapeformer::kernels {
 namespace {
 
-/// Cuts ranges down to their first and last real key.
+/// Shrinks ranges to their first and last real key.
 class RealKeys {
  public:
   explicit RealKeys(Index S) : S_(S), next_(thread_memory<RealKeys, std::int32_t>(2 * (S + 1))) {

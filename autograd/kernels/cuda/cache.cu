@@ -4,7 +4,7 @@
 namespace tapeformer::kernels {
 namespace {
 
-/// Keys and values at once: a step is short of time for launches, not for copies.
+/// Keys and values in one launch: launches cost a step more than copies.
 template <class T>
 __global__ void put_tokens_kernel(TokenPlaces places, const T* keys, const T* values, T* held_keys,
                                   T* held_values) {

@@ -16,9 +16,9 @@ namespace tapeformer::cuda {
 namespace {
 
 constexpr std::size_t kMostWorkspace = std::size_t{32} << 20;
-constexpr std::uint32_t kMostAlignment = 256;  // what the library's heuristic asks for at most
+constexpr std::uint32_t kMostAlignment = 256;  // the most that the library's heuristic needs
 
-/// A function of a loaded library, as whatever type it is declared with.
+/// A function of a loaded library, as a pointer of any type.
 struct Symbol {
   void* address;
   template <class F>
@@ -37,8 +37,8 @@ void* loaded_library() {
                     "; try LD_LIBRARY_PATH=(the folder it lies in)");
 }
 
-/// The library's functions. It is loaded when the first product is asked for: it has half a gigabyte, and
-/// programs that use the CPU alone would start a quarter of a second later.
+/// The library's functions. It is loaded for the first product: it has half a gigabyte, and programs that use
+/// only the CPU would start a quarter of a second later.
 struct Functions {
   void* library = loaded_library();
   decltype(&cublasLtCreate) create = find("cublasLtCreate");
@@ -118,13 +118,13 @@ cublasLtEpilogue_t library_epilogue(Epilogue epilogue, bool keeps_before) {
   return CUBLASLT_EPILOGUE_DEFAULT;
 }
 
-/// The memory of a product.
+/// The addresses of a product.
 struct Operands {
   const void *a, *b;
   void *c, *bias, *before;
 };
 
-/// How much of an address the library's choice depends on.
+/// The alignment of an address, as far as the library's choice depends on it.
 struct Alignments {
   explicit Alignments(const Operands& x)
       : a(alignment_of(x.a)),
@@ -135,14 +135,14 @@ struct Alignments {
   std::uint32_t a, b, c, bias, before;
 };
 
-/// What the library cannot do it says in several ways, of some epilogues by calling them invalid.
+/// The library reports what it cannot do in several ways, for some epilogues by calling them invalid.
 bool is_refusal(cublasStatus_t status, const StridedProducts& p) {
   return status == CUBLAS_STATUS_NOT_SUPPORTED ||
          (status == CUBLAS_STATUS_INVALID_VALUE && p.epilogue != Epilogue::none);
 }
 
-/// A product as the library wants it told, and how it will be reckoned. The library's matrices are
-/// column-major: read so, our a, b and c are transposed, and c^T = b^T a^T.
+/// A product in the library's description, with its algorithm. The library's matrices are column-major: read
+/// so, our a, b and c are transposed, and c^T = b^T a^T.
 struct Plan {
   Plan(cublasLtHandle_t handle, const StridedProducts& p, cublasComputeType_t compute, const Operands& x) {
     cublasLtMatmulDesc_t made = nullptr;
@@ -164,7 +164,7 @@ struct Plan {
       check(blas().wishes_set(wishes, which, &value, sizeof value), "choosing an algorithm");
     };
     wish(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, std::uint64_t{kMostWorkspace});
-    // Sums of a split k are added in one order: in the workspace, or there is no split.
+    // Sums of a split k must be added in one order: in the workspace, or k is not split.
     wish(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, std::uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE});
     const Alignments align(x);
     wish(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, align.b);
@@ -181,7 +181,7 @@ struct Plan {
     workspace = found.workspaceSize;
   }
 
-  /// The addresses, of which the library must know before it chooses, and before each product.
+  /// The addresses, which the library needs before it chooses, and before each product.
   void set_addresses(const StridedProducts& p, const Operands& x) const {
     if (p.epilogue == Epilogue::none) return;
     set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, x.bias);
@@ -207,7 +207,7 @@ struct Plan {
   }
 };
 
-/// What the library's choice depends on.
+/// The inputs of the library's choice.
 auto key_of(const StridedProducts& p, cublasComputeType_t compute, const Operands& x) {
   const Alignments align(x);
   return std::make_tuple(p.factors, p.result, p.m, p.n, p.k, p.transpose_a, p.transpose_b, p.lda, p.ldb,
@@ -216,7 +216,7 @@ auto key_of(const StridedProducts& p, cublasComputeType_t compute, const Operand
 }
 using Key = decltype(key_of({}, {}, {}));
 
-/// The library's handle for one device, and a plan for each product that was asked for.
+/// The library's handle for one device, and a plan for each product so far.
 class Library {
  public:
   Library() { check(blas().create(&handle_), "starting the library"); }
@@ -224,7 +224,7 @@ class Library {
   Library& operator=(const Library&) = delete;
 
   cublasLtHandle_t handle() const { return handle_; }
-  /// Held by who uses a plan: the addresses of one product are told apart from it.
+  /// Held while a plan is in use: it stores the addresses of one product.
   std::mutex& mutex() { return mutex_; }
   Plan& plan(const StridedProducts& p, cublasComputeType_t compute, const Operands& x) {
     std::unique_ptr<Plan>& found = plans_[key_of(p, compute, x)];

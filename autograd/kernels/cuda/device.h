@@ -11,13 +11,13 @@
 #include <cstddef>
 #include <type_traits>
 
-/// What the .cu files share. They compile as CUDA and, for the tests, as plain C++ against an emulator, so
+/// Shared by the .cu files. They compile as CUDA and, for the tests, as plain C++ against an emulator, so
 /// they use launch() and dynamic_shared() instead of <<<>>> and extern __shared__, and no thread returns
 /// before a barrier that others reach.
 namespace tapeformer::kernels {
 
 constexpr int kWarp = 32;
-constexpr int kBlock = 256;  // threads of a block where nothing speaks for another number
+constexpr int kBlock = 256;  // the default number of threads of a block
 
 #if defined(__CUDACC__)
 /// The dynamic shared memory of a block.
@@ -29,7 +29,7 @@ __device__ T* dynamic_shared() {
 #endif
 
 #if !defined(__CUDACC__)
-/// A kernel's pointers must be to its device's memory; what else it is given may be anything.
+/// A kernel's pointers must be to its device's memory; other arguments may be anything.
 template <class T>
 void require_argument(const char*, cudaStream_t, const T&) {}
 template <class T>
@@ -42,7 +42,7 @@ void require_argument(const char* kernel, cudaStream_t stream, const Write<T>& w
 }
 #endif
 
-/// Queues a kernel; does nothing when the grid is empty.
+/// Queues a kernel; does nothing if the grid is empty.
 template <class... Parameters, class... Arguments>
 void launch(Cuda on, const char* name, void (*kernel)(Parameters...), dim3 grid, dim3 block,
             std::size_t shared_bytes, Arguments... arguments) {
@@ -61,19 +61,19 @@ void launch(Cuda on, const char* name, void (*kernel)(Parameters...), dim3 grid,
   cuda::check_launch(stream, name);
 }
 
-/// Blocks of kBlock threads for a loop over `count` elements: for_each_index() covers what they leave.
+/// Blocks of kBlock threads for a loop over `count` elements; for_each_index() covers the rest.
 inline dim3 blocks_for(Index count) {
   return dim3(static_cast<unsigned>(std::min<Index>((count + kBlock - 1) / kBlock, 65536)));
 }
 
-/// Calls f(i) for the indices below `count` that are this thread's.
+/// Calls f(i) for this thread's indices below `count`.
 template <class F>
 __device__ void for_each_index(Index count, F&& f) {
   const Index stride = Index{gridDim.x} * blockDim.x;
   for (Index i = Index{blockIdx.x} * blockDim.x + threadIdx.x; i < count; i += stride) f(i);
 }
 
-/// Every lane gets f over the 32 lanes' values, combined in one fixed order.
+/// Returns to every lane f over the values of the 32 lanes, combined in a fixed order.
 template <class T, class F>
 __device__ T warp_reduce(T value, F&& f) {
   for (int offset = kWarp / 2; offset > 0; offset /= 2)
@@ -81,14 +81,14 @@ __device__ T warp_reduce(T value, F&& f) {
   return value;
 }
 
-/// Every thread of a one-dimensional block of whole warps gets f over all their values, combined in one fixed
-/// order. `f` of `identity` and x is x. All threads must call it.
+/// Returns to every thread of a one-dimensional block of whole warps f over all their values, combined in a
+/// fixed order. f(identity, x) is x. All threads must call it.
 template <class T, class F>
 __device__ T block_reduce(T value, T identity, F&& f) {
   __shared__ T of_warps[kWarp];
   const int lane = static_cast<int>(threadIdx.x) % kWarp, warp = static_cast<int>(threadIdx.x) / kWarp;
   value = warp_reduce(value, f);
-  __syncthreads();  // an earlier call may still be reading
+  __syncthreads();  // an earlier call's reads must be done
   if (lane == 0) of_warps[warp] = value;
   __syncthreads();
   return warp_reduce(lane < static_cast<int>(blockDim.x) / kWarp ? of_warps[lane] : identity, f);

@@ -4,9 +4,9 @@
 namespace tapeformer::kernels {
 namespace {
 
-/// The mask's bits of two groups, which a warp makes: a lane has the four words of one of their 32 blocks.
-/// Of word w, the lower 16 lanes vote on elements 16 w to 16 w + 15 of the first group, the upper ones of the
-/// second. Returns the word `of` of the four that they fill.
+/// The bits of two groups of the mask, made by a warp: each lane has the four words of one of their 32
+/// blocks. For word w, the lower 16 lanes vote on elements 16 w to 16 w + 15 of the first group, the upper
+/// ones on those of the second. Returns the mask word `of`, one of four.
 __device__ unsigned vote_on_bits(const PhiloxStream& stream, Index first_group, std::uint32_t dropped,
                                  int of) {
   const PhiloxBlock random =
@@ -18,7 +18,7 @@ __device__ unsigned vote_on_bits(const PhiloxStream& stream, Index first_group, 
   return of / 2 == 0 ? (low & 0xFFFFu) | high << 16 : low >> 16 | (high & 0xFFFF0000u);
 }
 
-/// Calls use(the first of two groups) for those that are this warp's.
+/// Calls use(the first of two groups) for the groups of this warp.
 template <class Use>
 __device__ void for_each_pair_of_groups(Index groups, Use&& use) {
   const Index warps = Index{gridDim.x} * blockDim.x / kWarp;
@@ -37,7 +37,7 @@ __global__ void dropout_mask_kernel(PhiloxStream stream, Index groups, std::uint
   });
 }
 
-/// N neighbours of x, kept where the lowest bits are set.
+/// N neighbours of x; an element is kept if its bit, the lowest first, is set.
 template <int N, class T>
 __device__ Pack<Wide<T>, N> kept(const T* x, unsigned bits, Wide<T> scale) {
   const Pack<T, N> from = load_pack<N>(x);
@@ -48,7 +48,7 @@ __device__ Pack<Wide<T>, N> kept(const T* x, unsigned bits, Wide<T> scale) {
   return values;
 }
 
-/// The mask and what it leaves of x: of the 128 elements of two groups a lane has four.
+/// The mask and the kept elements of x; each lane has four of the 128 elements of two groups.
 template <class T>
 __global__ void dropout_forward_kernel(PhiloxStream stream, Index count, bool packed, std::uint32_t dropped,
                                        Wide<T> scale, const T* x, std::int32_t* mask, Write<T> y) {
@@ -80,7 +80,7 @@ __global__ void dropout_apply_kernel(Index count, bool packed, const std::int32_
   });
 }
 
-/// A warp for every two groups.
+/// One warp for every two groups.
 dim3 blocks_for_groups(Index groups) { return blocks_for((groups + 1) / 2 * kWarp); }
 
 }  // namespace

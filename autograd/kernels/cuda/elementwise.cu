@@ -67,7 +67,7 @@ struct Power {
   __device__ T operator()(T x) const { return pow(x, exponent); }
 };
 
-/// Where the operands of the i-th result are.
+/// The offsets of the i-th result's operands.
 struct Offsets {
   Index a, b, c;
 };
@@ -87,12 +87,12 @@ __device__ Offsets offsets_at(const Broadcast& s, Index i) {
   return at;
 }
 
-/// Whether the operands run on along the last axis; what does not repeats.
+/// Whether the operands are contiguous along the last axis; otherwise they repeat.
 struct Runs {
   bool a, b, c;
 };
 
-/// N neighbours, or one N times.
+/// N neighbours, or one number N times.
 template <int N, class T>
 __device__ Pack<T, N> load_or_repeat(const T* from, bool runs) {
   if (runs) return load_pack<N>(from);
@@ -102,7 +102,7 @@ __device__ Pack<T, N> load_or_repeat(const T* from, bool runs) {
   return repeated;
 }
 
-/// `c` is nullptr for functions of two.
+/// `c` is nullptr for functions of two arguments.
 template <class F, class X, class Y>
 __global__ void broadcast_kernel(Index count, bool packed, Broadcast s, Runs runs, F f, const X* a,
                                  const X* b, const bool* c, Y* y) {

@@ -8,7 +8,7 @@ namespace {
 
 constexpr int kWarps = kBlock / kWarp;
 constexpr Index kRun = kWarp;  // rows of dy, in the order of their ids, that a warp sums
-constexpr int kAtOnce = 4;     // of which so many are on their way
+constexpr int kAtOnce = 4;     // of which are loaded together
 
 template <class T>
 __global__ void embedding_forward_kernel(Index count, bool packed, Index vocabulary, Index width,
@@ -24,7 +24,7 @@ __global__ void embedding_forward_kernel(Index count, bool packed, Index vocabul
   });
 }
 
-/// Rows of dy in the order of their ids, shared out in chunks of kRun.
+/// Rows of dy in the order of their ids, divided into chunks of kRun.
 struct SortedRows {
   Index count, vocabulary, width;
   const std::int32_t *ids, *positions;
@@ -46,9 +46,9 @@ __device__ void add_pack(Pack<W, N>& sums, const Pack<W, N>& values) {
   for (int k = 0; k < N; ++k) sums.of[k] += values.of[k];
 }
 
-/// A warp sums the rows of each id in its chunk. A sum of all rows of an id goes to the table; other chunks
-/// have rows of the first and the last id too, whose sums go to pieces [chunks, 2, width]: [.., 0] when the
-/// id's first row is in an earlier chunk, [.., 1] when it is here.
+/// A warp sums the rows of each id in its chunk. If it has all rows of an id, the sum goes to the table. The
+/// first and the last id may have rows in other chunks too, and their sums go to pieces [chunks, 2, width]:
+/// [.., 0] if the id's first row is in an earlier chunk, [.., 1] if it is here.
 template <int N, class T>
 __global__ void sum_chunks_kernel(SortedRows rows, const T* dy, Write<Wide<T>> dtable, Wide<T>* pieces) {
   using W = Wide<T>;
@@ -91,7 +91,7 @@ __global__ void sum_chunks_kernel(SortedRows rows, const T* dy, Write<Wide<T>> d
   }
 }
 
-/// The position behind the last of `id`, which ids [from] is.
+/// The end of the run of `id`, which is ids [from].
 __device__ Index end_of(const SortedRows& rows, Index from, std::int32_t id) {
   Index there = from, behind = rows.count;
   while (behind - there > 1) {
@@ -101,7 +101,7 @@ __device__ Index end_of(const SortedRows& rows, Index from, std::int32_t id) {
   return behind;
 }
 
-/// Where an id's rows begin in a chunk and go on in others, a warp joins the pieces in their order.
+/// If an id's rows begin in a chunk and continue in others, a warp adds the pieces in order.
 template <int N, class W>
 __global__ void join_pieces_kernel(SortedRows rows, const W* pieces, Write<W> dtable) {
   const auto [chunk, column] = place_of_warp<N>();

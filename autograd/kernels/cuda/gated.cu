@@ -5,7 +5,7 @@
 namespace tapeformer::kernels {
 namespace {
 
-/// Where a and b of the i-th result are in x [rows, 2 width].
+/// The offsets of the i-th result's a and b in x [rows, 2 width].
 struct Halves {
   Index a, b;
 };
@@ -51,7 +51,7 @@ __global__ void gated_backward_kernel(Index count, bool packed, Index width, con
   });
 }
 
-/// Where a row's halves both begin where a pack may.
+/// True if both halves of every row begin at a pack's alignment.
 template <class T>
 bool rows_are_packed(Index width, const T* x, const T* y) {
   return width % kCommonPack<T> == 0 && are_packed(x, y);

@@ -8,7 +8,7 @@ namespace {
 constexpr int kThreads = 1024;
 constexpr Index kIdsOfBlock = 16 * kThreads;
 
-/// Of some ids: how many are counted, and the position of the first that is not allowed.
+/// The number of ids that count, and the position of the first that is not allowed.
 struct Found {
   Index first;
   std::int32_t counted;
@@ -18,7 +18,7 @@ struct Earlier {
   __device__ Index operator()(Index a, Index b) const { return a < b ? a : b; }
 };
 
-/// The whole block's; `none` is behind every position.
+/// For the whole block; `none` is larger than every position.
 __device__ Found joined(Found own, Index none) {
   return {block_reduce(own.first, none, Earlier{}), block_sum(own.counted)};
 }
@@ -30,7 +30,7 @@ __device__ void tell(const Found& found, Index count, const std::int32_t* ids, s
   if (found.first < count) *error = {found.first, ids[found.first]};
 }
 
-/// What a block finds in its kIdsOfBlock; a single block tells it.
+/// A block's result for its kIdsOfBlock; a single block reports it.
 template <class Rule>
 __global__ void check_ids_kernel(Index count, const std::int32_t* ids, Rule rule, Found* parts,
                                  std::int32_t* counted, cuda::DeviceErrorSlot* error) {
@@ -45,7 +45,7 @@ __global__ void check_ids_kernel(Index count, const std::int32_t* ids, Rule rule
   if (threadIdx.x == 0) parts[blockIdx.x] = all;
 }
 
-/// One block.
+/// Runs as one block.
 __global__ void join_ids_kernel(Index count, const std::int32_t* ids, Index blocks, const Found* parts,
                                 std::int32_t* counted, cuda::DeviceErrorSlot* error) {
   Found own{count, 0};

@@ -58,7 +58,7 @@ void bias_activation(Cuda on, const Gemm& s, F f, const T* bias, const T* z, T* 
   queue(bias_activation_kernel<1, F, T>, 1);
 }
 
-/// dz = dy f'(z), a pack a thread and a turn; the last few numbers one at a time.
+/// dz = dy f'(z), one pack per thread and turn; the last few numbers one at a time.
 template <class F>
 __global__ void activation_gradient_kernel(Index count, const BFloat16* z, const BFloat16* dy, BFloat16* dz) {
   constexpr int kPack = 8;
@@ -85,13 +85,13 @@ void with_activation(std::optional<Unary> f, Use&& use) {
   with_function(*f, [&](auto function) { use(Activation<decltype(function), T>{}); });
 }
 
-// Sums over rows: a block for kSumColumns packs of columns and some of the rows.
+// Sums over rows: one block for kSumColumns packs of columns and some of the rows.
 constexpr int kSumColumns = 32, kSumLanes = kBlock / kSumColumns;
 constexpr Index kSumBlocks = 1024, kShortestSum = 8 * kSumLanes;   // enough for a GPU; worth a block
-constexpr Index kLongestSum = 64 * kSumLanes, kMostParts = 60000;  // what a grid has room for
+constexpr Index kLongestSum = 64 * kSumLanes, kMostParts = 60000;  // the limit of a grid
 
-/// sums [parts, n] over `length` rows each of x [rows, n], whose rows begin `lead` numbers apart. A block's
-/// eight warps take every eighth row, and the first joins what they have.
+/// sums [parts, n] over `length` rows each of x [rows, n], whose rows begin `lead` numbers apart. Each of a
+/// block's eight warps takes every eighth row, and the first adds up their sums.
 template <int kPack, class T, class S>
 __global__ void sum_rows_kernel(Index rows, Index n, Index lead, Index length, const T* x, Write<S> sums) {
   using W = Wide<T>;
@@ -132,8 +132,8 @@ void queue_sums(Cuda on, Index rows, Index n, Index lead, Index length, const T*
   queue(sum_rows_kernel<1, T, S>, 1);
 }
 
-/// Where rows are cut depends on the sizes only. A warp adds few rows in turn, and the sums over parts are
-/// cut again: errors grow as the digits of how many rows there are.
+/// The division of the rows depends only on the sizes. A warp adds few rows in sequence, and the sums of
+/// parts are divided again, so that errors grow logarithmically with the number of rows.
 template <class T>
 void sum_rows(Cuda on, Index rows, Index n, Index lead, const T* x, Write<Wide<T>> sums) {
   const Index teams = std::max<Index>(n * static_cast<Index>(sizeof(T)) / (16 * kSumColumns), 1);
@@ -149,7 +149,7 @@ void sum_rows(Cuda on, Index rows, Index n, Index lead, const T* x, Write<Wide<T
   sum_rows(on, used, n, n, static_cast<const Wide<T>*>(partial.data()), sums);
 }
 
-/// True if the library did it all.
+/// True if the library did all of it.
 template <class T, class C>
 bool multiplied(Cuda on, const Gemm& s, const T* a, const T* b, const Write<C>& c, Epilogue epilogue,
                 const C* bias, C* before = nullptr) {
@@ -167,13 +167,13 @@ void linear_forward(Cuda on, const Gemm& s, const T* x, const T* weight, const T
   const Write<T> into_y{y, false};
   if (bias != nullptr && f == Unary::relu && multiplied(on, s, x, weight, into_y, Epilogue::relu_bias, bias))
     return;
-  // The library's tanh is good enough for bf16.
+  // The library's tanh is precise enough for bf16.
   if (bias != nullptr && f == Unary::gelu_tanh && dtype_of<T>() == DType::bf16 &&
       multiplied(on, s, x, weight, into_y, Epilogue::gelu_tanh_bias, bias, saved))
     return;
   T* const z = saved != nullptr ? saved : y;
   const Write<T> into_z{z, false};
-  // With an activation to come, it adds the bias on its way, unless z is kept as it then is.
+  // If an activation follows, its kernel adds the bias, unless z itself is saved.
   const bool has_bias = bias != nullptr && (!f || saved != nullptr) &&
                         multiplied(on, s, x, weight, into_z, Epilogue::bias, bias);
   if (!has_bias) gemm(on, s, x, weight, into_z);
@@ -203,7 +203,7 @@ template <class T>
 void linear_weight_gradient(Cuda on, const Gemm& s, const T* dz, const T* x, Write<Wide<T>> dweight,
                             Write<Wide<T>> dbias) {
   if (dweight && dbias) {
-    // The library assigns a bias' gradient.
+    // The library can only assign the gradient of a bias.
     std::optional<Scratch<Wide<T>>> apart;
     if (dbias.add) apart.emplace(on, s.m);
     Wide<T>* const to = dbias.add ? apart->data() : dbias.to;

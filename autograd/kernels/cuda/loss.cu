@@ -11,7 +11,7 @@
 namespace tapeformer::kernels {
 namespace {
 
-/// Threads for rows so long that one row's work keeps an SM busy.
+/// Threads for rows so long that one row keeps an SM busy.
 struct LargeTeam {
   static constexpr int kThreads = 512;
   __device__ static int lane() { return static_cast<int>(threadIdx.x); }
@@ -23,12 +23,12 @@ struct LargeTeam {
 constexpr Index kLargeRow = 8192;
 constexpr std::size_t kOfReductions = 1024;  // bytes of a block's shared memory, at most
 
-/// Targets that are no class are passed over like ignored ones: what they were is told later.
+/// Targets that are no class are skipped like ignored ones; they are reported later.
 __device__ bool is_counted(const CrossEntropy& s, std::int32_t target) {
   return target != s.ignored && target >= 0 && target < s.n;
 }
 
-/// exp(x) for x <= 0. In bf16's company an error of two units in f32's last place is none.
+/// exp(x) for x <= 0. With bf16 logits an error of two units in f32's last place does not matter.
 template <class T>
 __device__ Wide<T> exponential(Wide<T> x) {
   if constexpr (sizeof(T) == 2) {
@@ -41,9 +41,9 @@ __device__ Wide<T> exponential(Wide<T> x) {
 template <int N>
 using Count = std::integral_constant<int, N>;
 
-/// Calls use(i, count) for pieces of a row that are this thread's, numbers i to i + count - 1: packs of 16
-/// aligned bytes, and one number at a time before the first and behind the last. With `shares` unset, which
-/// says that what is written lies otherwise, one at a time throughout. A thread always gets the same pieces.
+/// Calls use(i, count) for this thread's pieces of a row, numbers i to i + count - 1: packs of 16 aligned
+/// bytes, and single numbers before the first and after the last. Without `shares`, which says that the
+/// output is aligned alike, all are single. A thread always gets the same pieces.
 template <class Team, class T, class Use>
 __device__ void for_each_piece(const T* row, Index n, bool shares, Use&& use) {
   constexpr int kPack = static_cast<int>(16 / sizeof(T));
@@ -77,13 +77,14 @@ struct RowSums {
   }
 };
 
-/// In one pass over the pieces that `read` has: sums are corrected whenever a piece brings a larger maximum.
-/// A NaN stays in `total`.
+/// One pass over the pieces that `read` returns: sums are corrected for every larger maximum. A NaN stays in
+/// `total`.
 template <class Team, class T, class Read>
 __device__ RowSums<Wide<T>> sums_of_row(const CrossEntropy& s, const T* line, Wide<T> of_target,
                                         Read&& read) {
   using W = Wide<T>;
-  constexpr W kLowest = std::numeric_limits<W>::lowest();  // finite: minus infinities may be taken from it
+  constexpr W kLowest =
+      std::numeric_limits<W>::lowest();  // finite, so that minus infinity less this is no NaN
   RowSums<W> own{kLowest, W(0), W(0)};
   const bool smooths = s.smoothing != 0;
   for_each_piece<Team>(line, s.n, true, [&](Index i, auto count) {
@@ -108,7 +109,7 @@ __device__ RowSums<Wide<T>> sums_of_row(const CrossEntropy& s, const T* line, Wi
   return all;
 }
 
-/// What a gradient is made of besides its row.
+/// The inputs of a gradient besides its row.
 template <class W>
 struct GradientScale {
   W scale, uniform, of_target;
@@ -137,7 +138,7 @@ __device__ Pack<T, kCount> narrowed(const Pack<Wide<T>, kCount>& x) {
   return y;
 }
 
-/// A team a row.
+/// One team per row.
 template <class Team, class T>
 __global__ void cross_entropy_forward_kernel(CrossEntropy s, const std::int32_t* targets, const T* logits,
                                              Wide<T>* statistics, double* losses) {
@@ -159,7 +160,7 @@ __global__ void cross_entropy_forward_kernel(CrossEntropy s, const std::int32_t*
   });
 }
 
-/// A team a row.
+/// One team per row.
 template <class Team, class T>
 __global__ void cross_entropy_backward_kernel(CrossEntropy s, const std::int32_t* targets,
                                               const std::int32_t* counted, const T* logits,
@@ -189,8 +190,8 @@ __global__ void cross_entropy_backward_kernel(CrossEntropy s, const std::int32_t
   });
 }
 
-/// A team a row, which is read once: with kKeeps into shared memory, where the second look at it goes; else
-/// that goes to the cache.
+/// One team per row, which is read once: with kKeeps it is kept in shared memory for the second pass, else
+/// that reads the cache.
 template <class Team, bool kKeeps, class T>
 __global__ void cross_entropy_with_gradient_kernel(CrossEntropy s, const std::int32_t* targets,
                                                    const std::int32_t* counted, T* logits, double* losses) {
@@ -210,8 +211,9 @@ __global__ void cross_entropy_with_gradient_kernel(CrossEntropy s, const std::in
     const W of_target = static_cast<W>(line[target]);
     const T* again = line;
     if constexpr (kKeeps) {
-      // Where a row begins within 16 bytes it begins in shared memory, too. Who has copied a piece reads it.
-      __syncthreads();  // the row before may have been cut elsewhere
+      // A row has the same alignment in shared memory, to 16 bytes. Each piece is read by the thread that
+      // copied it.
+      __syncthreads();  // the row before may have been divided otherwise
       T* const kept = dynamic_shared<T>() + reinterpret_cast<std::uintptr_t>(line) % 16 / sizeof(T);
       for_each_piece<Team>(line, s.n, true, [&](Index i, auto count) {
         if constexpr (decltype(count)::value == 1) {
@@ -240,7 +242,7 @@ __global__ void cross_entropy_with_gradient_kernel(CrossEntropy s, const std::in
 constexpr int kSumThreads = 1024;
 constexpr Index kSumRows = 16 * kSumThreads;  // for a block
 
-/// Each block's sum of kSumRows losses; of *counted, when it is given, the mean.
+/// Each block's sum of kSumRows losses, or with *counted the mean.
 template <class T>
 __global__ void sum_losses_kernel(Index rows, const double* losses, const std::int32_t* counted, T* sums) {
   const Index from = blockIdx.x * kSumRows, end = from + kSumRows < rows ? from + kSumRows : rows;

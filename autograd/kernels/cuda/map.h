@@ -6,7 +6,7 @@
 
 namespace tapeformer::kernels {
 
-/// The first `end` packs of N elements, shared out among the grid's threads; each keeps kAtOnce in flight.
+/// The first `end` packs of N elements, divided among the threads of the grid; each keeps kAtOnce in flight.
 template <int N, class F, class T, class... X>
 __device__ void map_packs(Index end, F& f, const Write<T>& y, const X*... x) {
   constexpr int kAtOnce = N > 1 ? 2 : 1;
@@ -44,7 +44,7 @@ __global__ void map_kernel(Index count, bool packed, F f, Write<T> y, const X*..
   map_packs<1>(count - done, f, Write<T>{y.to + done, y.add}, (x + done)...);
 }
 
-/// y[i] = f(x[i]...), reckoned in the wide types; y may be one of x.
+/// y[i] = f(x[i]...), computed in the wide types; y may be one of x.
 template <class F, class T, class... X>
 void map(Cuda on, const char* name, Index count, F f, Write<T> y, const X*... x) {
   const bool packed = are_packed(y.to, x...);
@@ -52,7 +52,7 @@ void map(Cuda on, const char* name, Index count, F f, Write<T> y, const X*... x)
          dim3(kBlock), 0, count, packed, f, y, x...);
 }
 
-/// Quotient and remainder; in 32 bits where the numbers allow it, several times as fast as in 64.
+/// Quotient and remainder; several times as fast in 32 bits, if the numbers fit, as in 64.
 struct Division {
   Index quotient, remainder;
 };

@@ -8,8 +8,8 @@ namespace {
 
 constexpr int kTile = 16;
 
-/// c = scale a b (+ c) for what the library refuses: a block for 16 x 16 of c, its factors' tiles in shared
-/// memory.
+/// c = scale a b (+ c) for sizes that the library refuses: one block for 16 x 16 of c, with tiles of the
+/// factors in shared memory.
 template <class T, class C>
 __global__ void plain_product_kernel(cuda::StridedProducts p, const T* a, const T* b, C* c) {
   using W = Wide<T>;
@@ -42,7 +42,7 @@ __global__ void plain_product_kernel(cuda::StridedProducts p, const T* a, const 
   }
 }
 
-/// The axis of the batch that goes to the library as one; 0 if there is none.
+/// The axis of the batch that the library's strided product takes; 0 if there is none.
 int longest_axis(const Broadcast& batch) {
   int longest = 0;
   for (int axis = 1; axis < batch.axes; ++axis) {
@@ -51,7 +51,7 @@ int longest_axis(const Broadcast& batch) {
   return longest;
 }
 
-/// Calls f with the offsets of a, b and c for each index of the batch axes, without `left_out`.
+/// Calls f with the offsets of a, b and c for each index of the batch axes, except axis `left_out`.
 template <class F>
 void for_each_offset(const Broadcast& batch, int left_out, F&& f) {
   Broadcast others = batch;
@@ -70,7 +70,7 @@ void for_each_offset(const Broadcast& batch, int left_out, F&& f) {
   }
 }
 
-/// Axes along which b repeats and a and c go on as in their rows are rows.
+/// Axes along which b repeats, and a and c are contiguous with their rows, become rows.
 Gemm with_more_rows(Gemm s) {
   while (s.batch.axes > 0 && !s.transpose_a) {
     Broadcast& batch = s.batch;
@@ -108,7 +108,7 @@ void gemm(Cuda on, const Gemm& shape, const T* a, const T* b, Write<C> c) {
     products.stride_c = s.batch.strides_c[axis];
   }
   for_each_offset(s.batch, axis, [&](Index offset_a, Index offset_b, Index offset_c) {
-    // Without terms there is nothing to read, nor memory that it would stand in.
+    // An empty k has nothing to read, and no memory.
     const T *pa = s.k > 0 ? a + offset_a : nullptr, *pb = s.k > 0 ? b + offset_b : nullptr;
     C* pc = c.to + offset_c;
     if (s.k > 0 && cuda::multiply(on.device, products, pa, pb, pc)) return;

@@ -6,7 +6,7 @@
 namespace tapeformer::kernels {
 namespace {
 
-/// What joins x: rounded as if it were written before, not fused with the sum.
+/// The addend of x: rounded as if it were stored first, not fused with the sum.
 template <class T>
 __device__ T joined(const Branch<T>& branch, bool kept, T x, T added) {
   using W = Wide<T>;
@@ -15,7 +15,8 @@ __device__ T joined(const Branch<T>& branch, bool kept, T x, T added) {
   return static_cast<T>(static_cast<W>(x) + static_cast<W>(added));
 }
 
-/// A team a row, which its threads hold: what joins it, its mean, its variance around it, and the row.
+/// One team per row, which its threads hold: they add the branch, and find the mean, the variance around it,
+/// and the result.
 template <class Team, class T>
 __global__ void __launch_bounds__(kBlock)
     normalize_held_kernel(Index rows, int n, bool centred, Wide<T> epsilon, const T* x, Branch<T> branch,
@@ -67,7 +68,7 @@ __global__ void __launch_bounds__(kBlock)
   });
 }
 
-/// The same for rows of any width, wherever they begin.
+/// The same for rows of any width and alignment.
 template <class Team, class T>
 __global__ void normalize_forward_kernel(Index rows, Index n, bool centred, Wide<T> epsilon, const T* x,
                                          Branch<T> branch, const T* weight, const T* bias, T* y,
@@ -76,7 +77,7 @@ __global__ void normalize_forward_kernel(Index rows, Index n, bool centred, Wide
   for_each_row<Team>(rows, [&](Index row) {
     const Index start = row * n;
     const T* line = x + start;
-    if (branch.from != nullptr) {  // a thread reads below what it wrote itself
+    if (branch.from != nullptr) {  // a thread later reads what it wrote itself
       for (Index i = Team::lane(); i < n; i += Team::kThreads) {
         const bool kept = (mask_bits(branch.mask, start + i) & 1u) != 0;
         branch.sum[start + i] = joined(branch, kept, line[i], branch.from[start + i]);

@@ -6,14 +6,14 @@
 namespace tapeformer::kernels {
 namespace {
 
-/// What the branch gets of the gradient of the sum.
+/// The branch's gradient, from that of the sum.
 template <class T>
 __device__ T branch_share(const BranchGradient<T>& branch, bool kept, T gradient) {
   return static_cast<T>(kept ? static_cast<Wide<T>>(gradient) * branch.scale : Wide<T>(0));
 }
 
-/// partials[part] gets what the teams of a block have found for their columns: sums of dy * xhat, then of dy.
-/// The first team writes, the others add in the order of their numbers.
+/// partials[part] = the sums of a block's teams for their columns: of dy * xhat, then of dy. The first team
+/// writes, the others add in order.
 template <class Team, class T, class Held>
 __device__ void gather_columns(int n, const Held& products, const Held& sums, Wide<T>* partials) {
   using W = Wide<T>;
@@ -32,9 +32,9 @@ __device__ void gather_columns(int n, const Held& products, const Held& sums, Wi
   }
 }
 
-/// dx = rstd * (g - mean(g) - xhat * mean(g * xhat)), g = dy * weight, rounded each time: else g less its
-/// mean would not be zero in a row of one element. A block takes a part of the rows, a team of it a row at
-/// a time, which its threads hold; each keeps the sums of its columns.
+/// dx = rstd * (g - mean(g) - xhat * mean(g * xhat)), g = dy * weight, rounded at each step: otherwise g less
+/// its mean would not be zero in a row of one element. A block takes a part of the rows, and each of its
+/// teams a row at a time, which its threads hold; each thread keeps the sums of its columns.
 template <class Team, class T>
 __global__ void __launch_bounds__(kBlock)
     normalize_backward_held_kernel(Index rows, int n, bool centred, const T* x, const T* weight,
@@ -92,7 +92,7 @@ __global__ void __launch_bounds__(kBlock)
   if (partials != nullptr) gather_columns<Team, T>(n, products, sums, partials + part * 2 * n);
 }
 
-/// dx alone, of rows of any width, wherever they begin: a team a row.
+/// dx alone, for rows of any width and alignment: one team per row.
 template <class Team, class T>
 __global__ void normalize_backward_kernel(Index rows, Index n, bool centred, const T* x, const T* weight,
                                           const Wide<T>* mean, const Wide<T>* rstd, const T* dy, Write<T> dx,
@@ -120,10 +120,10 @@ __global__ void normalize_backward_kernel(Index rows, Index n, bool centred, con
 constexpr int kColumns = kWarp, kRowThreads = kBlock / kColumns, kPartThreads = 32;
 constexpr Index kPartRows = 8;     // a row for each warp of a block
 constexpr Index kBusyParts = 264;  // two blocks for each multiprocessor of a large GPU
-constexpr Index kMostRows = 512;   // of a part, so that no thread adds up many numbers one after another
+constexpr Index kMostRows = 512;   // of a part, so that no thread adds up many numbers in sequence
 
-/// For such rows, a block for a strip of columns and a part of the rows: partials[part] gets the sums of
-/// dy * xhat, then of dy. Each warp sums every kRowThreads-th row; the first adds up what they found.
+/// For such rows, one block for a strip of columns and a part of the rows: partials[part] gets the sums of dy
+/// * xhat, then of dy. Each warp sums every kRowThreads-th row; the first adds up their sums.
 template <class T>
 __global__ void column_parts_kernel(Index rows, Index n, const T* x, const Wide<T>* mean, const Wide<T>* rstd,
                                     const T* dy, Wide<T>* partials) {
@@ -151,7 +151,7 @@ __global__ void column_parts_kernel(Index rows, Index n, const T* x, const Wide<
   partials[part * 2 * n + n + column] = sum;
 }
 
-/// A block for a strip of columns: each warp sums every kPartThreads-th part, the first what they found.
+/// One block for a strip of columns: each warp sums every kPartThreads-th part, the first adds up their sums.
 template <class W>
 __global__ void column_sums_kernel(Index n, Index parts, const W* partials, Write<W> dweight,
                                    Write<W> dbias) {

@@ -6,7 +6,7 @@
 namespace tapeformer {
 namespace {
 
-/// As many as go into a kernel's arguments with room to spare.
+/// Fits easily into a kernel's arguments.
 constexpr int kNumbers = 128;
 struct Numbers {
   std::uint64_t of[kNumbers];

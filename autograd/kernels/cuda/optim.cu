@@ -7,10 +7,10 @@
 namespace tapeformer::kernels {
 namespace {
 
-constexpr Index kNormBlocks = 1024;  // whatever the device: they fix the order of the sum
-constexpr Index kSettings = 16;      // that a launch takes along
+constexpr Index kNormBlocks = 1024;  // on any device: they fix the order of the sum
+constexpr Index kSettings = 16;      // in the arguments of a launch
 
-/// The elements [from, to) of a parameter that are a chunk.
+/// The elements [from, to) of a parameter's chunk.
 struct ChunkRange {
   Index from, to;
 };
@@ -19,8 +19,8 @@ __device__ ChunkRange range_of(const StepChunk& chunk, Index count) {
   return {from, to < count ? to : count};
 }
 
-/// Calls use(constant N, i) for this thread's packs of N elements in the range and, N being 1, for what is
-/// left of it; for all of it where addresses are not aligned.
+/// Calls use(constant N, i) for this thread's packs of N elements in the range, and with N = 1 for the rest
+/// of it; for all of it if addresses are not aligned.
 template <class T, class Use>
 __device__ void for_each_pack(const ChunkRange& range, bool packed, Use&& use) {
   constexpr int N = 16 / sizeof(T);
@@ -41,7 +41,7 @@ __global__ void sum_of_squares_kernel(StepTensors all, double* sums) {
     const ChunkRange range = range_of(chunk, all.tensors[chunk.tensor].count);
     constexpr Index kPacks = kStepChunk / (kBlock * N);
     if (are_packed(gradient) && range.to - range.from == kStepChunk) {
-      Pack<T, N> g[kPacks];  // on their way together
+      Pack<T, N> g[kPacks];  // loaded together
 #pragma unroll
       for (Index k = 0; k < kPacks; ++k)
         g[k] = load_pack<N>(gradient + range.from + (k * kBlock + threadIdx.x) * N);
@@ -59,7 +59,7 @@ __global__ void sum_of_squares_kernel(StepTensors all, double* sums) {
   if (threadIdx.x == 0) sums[blockIdx.x] = sum;
 }
 
-/// One block.
+/// Runs as one block.
 __global__ void norm_kernel(Index count, const double* sums, double share, double max_norm, double* norm,
                             double* factor) {
   double sum = 0;
@@ -75,7 +75,7 @@ struct AdamWSettings {
   AdamWFactors<T> of[kSettings];
 };
 
-/// A block for each chunk; it is about those whose setting is among the ones that came along.
+/// One block per chunk; it handles chunks whose setting is among the given ones.
 template <class T>
 __global__ void adamw_step_kernel(StepTensors all, AdamWSettings<T> settings, Index first_setting,
                                   const double* factor) {

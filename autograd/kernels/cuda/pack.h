@@ -7,19 +7,19 @@
 
 namespace tapeformer::kernels {
 
-/// N neighbours in memory, moved in accesses of 16 bytes (of all of them, where they are fewer bytes).
+/// N neighbours in memory, moved in accesses of 16 bytes, or all at once if they are fewer bytes.
 template <class T, int N = static_cast<int>(16 / sizeof(T))>
 struct alignas(N * sizeof(T) < 16 ? N * sizeof(T) : 16) Pack {
   T of[N];
 };
 
-/// True where packs may be read and written at every one of the addresses.
+/// True if packs may be read and written at all of the addresses.
 template <class... T>
 __host__ __device__ inline bool are_packed(const T*... at) {
   return ((reinterpret_cast<std::uintptr_t>(at) | ... | std::uintptr_t{0}) & 15u) == 0;
 }
 
-/// `from` must be aligned as the pack is.
+/// `from` must have the alignment of the pack.
 template <int N, class T>
 __device__ Pack<T, N> load_pack(const T* from) {
   return *reinterpret_cast<const Pack<T, N>*>(from);
@@ -40,19 +40,19 @@ __device__ void put_pack(const Write<T>& y, Index i, const Pack<Wide<T>, N>& val
   store_pack(y.to + i, out);
 }
 
-/// Elements that fit into 16 bytes, of whichever of the types is the widest.
+/// The number of elements of the widest of the types that fit into 16 bytes.
 template <class... T>
 constexpr int kCommonPack = static_cast<int>(16 / std::max({sizeof(T)...}));
 
-/// Calls use(constant N, i) for this thread's packs of N elements below `count`, i being the first of them,
-/// and, N being 1, for what no pack holds: all of it unless `packed`.
+/// Calls use(constant N, i) for this thread's packs of N elements below `count`, beginning at i, and with N =
+/// 1 for the rest: for all of them unless `packed`.
 template <int N, class Use>
 __device__ void for_each_pack_of_grid(Index count, bool packed, Use&& use) {
   const Index packs = packed ? count / N : 0;
   for_each_index(packs, [&](Index i) { use(std::integral_constant<int, N>{}, i * N); });
   for_each_index(count - packs * N, [&](Index i) { use(std::integral_constant<int, 1>{}, packs * N + i); });
 }
-/// Blocks for it: a few times what a GPU runs at once, so that the threads of large sizes take several packs.
+/// Blocks for it: a few times what a GPU runs at once, so that threads take several packs of large sizes.
 constexpr Index kMostPackBlocks = 2048;
 template <int N>
 dim3 blocks_for_packs(Index count, bool packed) {

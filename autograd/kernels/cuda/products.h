@@ -5,7 +5,7 @@
 
 namespace tapeformer::kernels {
 
-/// One of the products of `s`, as the library is told it.
+/// One of the products of `s` in the library's description.
 template <class T, class C>
 cuda::StridedProducts described(const Gemm& s, const Write<C>& c) {
   cuda::StridedProducts products;

@@ -9,14 +9,14 @@ namespace tapeformer::kernels {
 namespace {
 
 constexpr Index kBlocks = 1024;  // enough to keep a GPU busy
-constexpr Index kInTurn = 64;    // numbers that a thread adds one after the other, so that errors grow slowly
+constexpr Index kInTurn = 64;    // numbers that a thread adds in sequence, so that errors grow slowly
 
-/// x [outer, n, inner] -> y [outer, parts, inner]: each of the `parts` is over at most `length` of the n.
+/// x [outer, n, inner] -> y [outer, parts, inner]: each part is a sum over at most `length` of the n.
 struct Reduction {
   Index outer, n, inner, parts, length;
 };
 
-/// A team of threads for each result, where inner is 1. `packed`: every part begins where a pack may.
+/// One team of threads for each result, for inner = 1. `packed`: every part begins at a pack's alignment.
 template <class Team, class F, class X, class Y>
 __global__ void reduce_rows_kernel(Reduction s, bool packed, F f, Wide<X> identity, const X* x, Write<Y> y) {
   constexpr int N = kCommonPack<X>;
@@ -44,8 +44,8 @@ __global__ void reduce_rows_kernel(Reduction s, bool packed, F f, Wide<X> identi
   });
 }
 
-/// A block for `width` neighbouring packs of N columns, a power of two up to kBlock: a thread takes every
-/// kBlock / width-th row, and those of the first row join what their columns have.
+/// One block for `width` neighbouring packs of N columns, a power of two up to kBlock: a thread takes every
+/// kBlock / width-th row, and the threads of the first row add up the sums of their columns.
 template <int N, class F, class X, class Y>
 __global__ void reduce_columns_kernel(Reduction s, int width, F f, Wide<X> identity, const X* x, Write<Y> y) {
   using W = Wide<X>;
@@ -83,7 +83,7 @@ __global__ void reduce_columns_kernel(Reduction s, int width, F f, Wide<X> ident
   }
 }
 
-/// Packs of N columns that a block of reduce_columns_kernel() takes side by side.
+/// The number of packs of N columns that a block of reduce_columns_kernel() takes side by side.
 int packs_side_by_side(Index inner, int N) {
   int width = 1;
   while (width < 8 && width * N < inner) width *= 2;  // 128 bytes of a row
@@ -113,9 +113,8 @@ void launch_reduction(Cuda on, const char* name, const Reduction& s, F f, Wide<X
   reduce_columns(std::integral_constant<int, 1>{});
 }
 
-/// In one step where n is short and there are results enough to share out among the blocks; else over
-/// parts of the n, and then over the parts. Where they are cut depends on the sizes only, so results
-/// repeat bit for bit.
+/// One step if n is short and there are enough results for the blocks; else over parts of n, and then over
+/// the parts. The division depends only on the sizes, so results repeat bit for bit.
 template <class F, class X, class Y>
 void reduce(Cuda on, const char* name, Index outer, Index n, Index inner, F f, Wide<X> identity, const X* x,
             Write<Y> y) {
@@ -128,7 +127,7 @@ void reduce(Cuda on, const char* name, Index outer, Index n, Index inner, F f, W
   const Index wanted = std::max(std::clamp<Index>(n / shortest, 1, std::max<Index>(kBlocks / teams, 1)),
                                 (n + longest - 1) / longest);
   const Index even = std::max<Index>((n + wanted - 1) / wanted, 1);
-  const Index length = wanted == 1 ? even : (even + N - 1) / N * N;  // parts begin where packs may
+  const Index length = wanted == 1 ? even : (even + N - 1) / N * N;  // so that parts are aligned for packs
   const Index parts = std::max<Index>((n + length - 1) / length, 1);
   const Reduction step{outer, n, inner, parts, length};
   if (parts == 1) return launch_reduction(on, name, step, f, identity, x, y);

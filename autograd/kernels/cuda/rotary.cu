@@ -6,7 +6,7 @@
 namespace tapeformer::kernels {
 namespace {
 
-/// As many as travel with a launch.
+/// Fits into a kernel's arguments.
 struct Frequencies {
   static constexpr Index kMost = 128;
   double of_pair[kMost];
@@ -29,8 +29,8 @@ __global__ void rotary_table_kernel(TokenPositions positions, Index pairs, Index
 template <class T>
 constexpr int kPackSize = static_cast<int>(16 / sizeof(T));
 
-/// The pair (a, b) by the angle of that cosine and sine. What is fused is written out, so that all kernels
-/// compute the same bits.
+/// Turns the pair (a, b) by the angle with this cosine and sine. The fused operation is written out, so that
+/// all kernels compute the same bits.
 template <class W>
 struct Pair {
   W first, second;
@@ -40,8 +40,8 @@ __device__ Pair<W> turned(W a, W b, W cosine, W sine) {
   return {fma(a, cosine, -b * sine), fma(b, cosine, a * sine)};
 }
 
-/// A thread turns a pack of neighbouring pairs, or one of first and one of second components. Behind the
-/// heads come `rest` packs a row that are passed on.
+/// A thread turns a pack of neighbouring pairs, or one of first and one of second components. After the
+/// heads, `rest` packs of each row are copied.
 template <RotaryLayout layout, class T>
 __global__ void rotate_packs_kernel(Rotation s, int rest, const Wide<T>* table, const T* x, Write<T> y) {
   using W = Wide<T>;
@@ -90,7 +90,7 @@ __global__ void rotate_packs_kernel(Rotation s, int rest, const Wide<T>* table, 
   });
 }
 
-/// Of any widths, wherever rows begin: a block a row, a thread a pair, and then an element that is passed on.
+/// For any width and alignment of rows: one block per row, one pair per thread, and then one copied element.
 template <class T>
 __global__ void rotate_kernel(Rotation s, const Wide<T>* table, const T* x, Write<T> y) {
   using W = Wide<T>;
@@ -113,7 +113,7 @@ __global__ void rotate_kernel(Rotation s, const Wide<T>* table, const T* x, Writ
   }
 }
 
-/// True where rotate_packs_kernel does it.
+/// True if rotate_packs_kernel can do it.
 template <class T>
 bool has_packs(const Rotation& s, bool in_place) {
   constexpr Index N = kPackSize<T>;

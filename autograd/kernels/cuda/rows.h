@@ -6,14 +6,14 @@
 
 namespace tapeformer::kernels {
 
-constexpr Index kMaxRowBlocks = 4096;  // a few times what a GPU runs at once; they loop over what is left
+constexpr Index kMaxRowBlocks = 4096;  // a few times what a GPU runs at once; they loop over the rest
 
-/// Not fused with what it is added to.
+/// A product that is not fused with a sum.
 __device__ inline float rounded_product(float a, float b) { return __fmul_rn(a, b); }
 __device__ inline double rounded_product(double a, double b) { return __dmul_rn(a, b); }
 
-/// The threads that share a row. They take the elements lane(), lane() + kThreads ..., and all of them reach
-/// every reduce().
+/// The threads that share a row. They take the elements lane(), lane() + kThreads ..., and all of them must
+/// reach every reduce().
 struct WarpTeam {
   static constexpr int kThreads = kWarp;
   __device__ static int lane() { return static_cast<int>(threadIdx.x % kWarp); }
@@ -39,7 +39,7 @@ __device__ void for_each_row(Index rows, F&& f) {
   for (Index row = first; row < rows; row += Index{gridDim.x} * kTeams) f(row);
 }
 
-/// Every thread of the team gets f over value(0) ... value(n - 1), combined in one fixed order.
+/// Returns to every thread of the team f over value(0) ... value(n - 1), combined in a fixed order.
 template <class Team, class T, class Value, class F>
 __device__ T reduce_row(Index n, T identity, Value&& value, F&& f) {
   T result = identity;
@@ -47,7 +47,7 @@ __device__ T reduce_row(Index n, T identity, Value&& value, F&& f) {
   return Team::reduce(result, identity, f);
 }
 
-/// The larger of two; a NaN if one is.
+/// The larger of two numbers; NaN if one is.
 struct Larger {
   template <class T>
   __device__ T operator()(T a, T b) const {
@@ -67,7 +67,7 @@ inline dim3 row_blocks(Index count) {
   return dim3(static_cast<unsigned>(count < kMaxRowBlocks ? count : kMaxRowBlocks));
 }
 
-/// A team whose threads hold a row in registers: kPacks packs of 16 bytes each, one after the other's.
+/// A team whose threads hold a row in registers: kPacks packs of 16 bytes each.
 template <class Team, int kMost>
 struct Holding : Team {
   static constexpr int kPacks = kMost;
@@ -78,7 +78,7 @@ constexpr int kPackSize = static_cast<int>(16 / sizeof(T));
 template <class T>
 constexpr Index kMostHeld = Index{4} * kBlock* kPackSize<T>;
 
-/// Calls f(k, i) for the packs that are this thread's: the k-th begins at element i of the row.
+/// Calls f(k, i) for this thread's packs: the k-th begins at element i of the row.
 template <class Team, class T, class F>
 __device__ void for_each_pack(int n, F&& f) {
 #pragma unroll
@@ -95,8 +95,8 @@ __device__ void for_each_held(int n, F&& f) {
     for (int j = 0; j < kPackSize<T>; ++j) f(k, j, i + j);
   });
 }
-/// Of dropout's mask the bits from element i on, the first one lowest: as many as a pack that begins there
-/// has. All ones without a mask.
+/// The bits of dropout's mask for a pack that begins at element i, the first one lowest. All ones without a
+/// mask.
 __device__ inline unsigned mask_bits(const std::int32_t* mask, Index i) {
   return mask != nullptr ? static_cast<unsigned>(mask[i / 32]) >> (i % 32) : ~0u;
 }
@@ -117,8 +117,8 @@ void with_team(Index rows, Index n, Use&& use) {
   use(BlockTeam{}, row_blocks(rows));
 }
 
-/// Calls use(team) with the team that holds rows of n elements, of which `packed` says whether each begins
-/// where a pack may; false where there is none.
+/// Calls use(team) with the team that holds rows of n elements; `packed` says whether each row has the
+/// alignment of a pack. False if there is no such team.
 template <class T, class Use>
 bool with_holding_team(Index n, bool packed, Use&& use) {
   if (!packed || n % kPackSize<T> != 0 || n > kMostHeld<T>) return false;

@@ -5,7 +5,7 @@
 
 namespace tapeformer::kernels {
 
-/// Memory of the device for as long as the kernels queued meanwhile need it.
+/// Device memory that lives until the kernels queued meanwhile are done with it.
 template <class T>
 class Scratch {
  public:

@@ -34,7 +34,7 @@ struct Constant {
 };
 
 /// Row o of index [outer, m, inner] picks from block o of x [outer, n, inner].
-// Indices are looked at while these run already: what is not in [0, n) gives zeros, and gets nothing.
+/// Indices are checked while these kernels already run: those outside [0, n) give zeros, and get nothing.
 
 template <class T>
 __global__ void gather_kernel(Index count, Index n, Index m, Index inner, const std::int32_t* index,
@@ -46,7 +46,7 @@ __global__ void gather_kernel(Index count, Index n, Index m, Index inner, const 
   });
 }
 
-/// The first of the elements that go to one place adds them all, in their order; the others do nothing.
+/// The first of the elements with one destination adds them all, in order; the others do nothing.
 template <class T>
 __global__ void scatter_add_kernel(Index count, Index n, Index m, Index inner, const std::int32_t* index,
                                    const T* x, T* y) {

@@ -4,13 +4,13 @@
 namespace tapeformer::kernels {
 namespace {
 
-/// What is subtracted before exp, of a row whose largest value is given: 0 in a row of minus infinities only,
-/// whose exponentials are then 0 instead of NaNs.
+/// The number subtracted before exp in a row with this maximum: 0 in a row of minus infinities, whose
+/// exponentials are then 0 instead of NaN.
 template <class W>
 __device__ W shift_of(W largest) {
   return largest == kMinusInfinity<W> ? W(0) : largest;
 }
-/// What a row becomes, from exp(x - shift), or from x - shift; `total` is the sum of the exponentials.
+/// The result for a number, from exp(x - shift) or from x - shift; `total` is the sum of the exponentials.
 template <class W>
 __device__ W scale_of(W total) {
   return total == W(0) ? W(0) : W(1) / total;
@@ -20,7 +20,7 @@ __device__ W log_total_of(W total) {
   return total == W(0) ? W(0) : log(total);
 }
 
-/// Softmax, or its logarithm: a team a row, which its threads hold.
+/// Softmax, or its logarithm: one team per row, which its threads hold.
 template <class Team, class T, bool is_log>
 __global__ void __launch_bounds__(kBlock) softmax_held_kernel(Index rows, int n, const T* x, T* y) {
   using W = Wide<T>;
@@ -46,7 +46,7 @@ __global__ void __launch_bounds__(kBlock) softmax_held_kernel(Index rows, int n,
   });
 }
 
-/// dx = y * (dy - sum(y * dy)); of the logarithm, dx = dy - exp(y) * sum(dy).
+/// dx = y * (dy - sum(y * dy)); for the logarithm, dx = dy - exp(y) * sum(dy).
 template <class Team, class T, bool is_log>
 __global__ void __launch_bounds__(kBlock)
     softmax_backward_held_kernel(Index rows, int n, const T* y, const T* dy, Write<T> dx) {
@@ -72,8 +72,8 @@ __global__ void __launch_bounds__(kBlock)
   });
 }
 
-/// Of a row that is not held, the shift and the sum, in one pass: a thread keeps the sum for the largest
-/// value that it has met.
+/// For rows that are not held, the shift and the sum, in one pass: each thread keeps the sum for its largest
+/// value so far.
 template <class W>
 struct RowSum {
   W shift, total;
@@ -86,7 +86,7 @@ __device__ RowSum<Wide<T>> row_sum(Index n, const T* x) {
     const W value = static_cast<W>(x[i]), next = Larger{}(largest, value);
     if (next == largest) {
       total += exp(value - shift_of(next));
-    } else {  // of a NaN too
+    } else {  // also for a NaN
       total = total * exp(largest - next) + exp(value - next);
       largest = next;
     }

@@ -9,7 +9,7 @@ constexpr int kDigitBits = 8, kDigits = 1 << kDigitBits;
 static_assert(kDigits == kBlock, "a thread for each digit");
 constexpr int kRounds = 16, kTile = kBlock * kRounds;  // a block's keys; a warp's are neighbours
 
-/// One pass: by the digit at `shift`, stable. The first has no positions yet.
+/// One stable pass by the digit at `shift`. The first has no positions yet.
 struct Pass {
   Index count;
   std::int32_t end;
@@ -17,11 +17,12 @@ struct Pass {
   const std::int32_t *keys, *positions;
 };
 
-/// How often each warp of a block has seen each digit, or where its next key of that digit goes.
+/// The number of keys of each digit in each warp of a block, or the position of the warp's next key of that
+/// digit.
 using Tallies = unsigned[kWarps][kDigits];
 
-/// Calls use(i, key, digit, lanes with the same digit) round by round; `i` is there if it is below count, and
-/// only such lanes are named.
+/// Calls use(i, key, digit, lanes with the same digit) round by round; lanes with i >= count have no key, and
+/// are not among the named lanes.
 template <class Use>
 __device__ void for_each_round(const Pass& pass, Use&& use) {
   const int lane = static_cast<int>(threadIdx.x) % kWarp, warp = static_cast<int>(threadIdx.x) / kWarp;
@@ -40,7 +41,7 @@ __device__ void for_each_round(const Pass& pass, Use&& use) {
   }
 }
 
-/// Fills the tallies and returns, to thread d, how often the block has digit d.
+/// Fills the tallies and returns to thread d the number of keys of digit d in the block.
 __device__ unsigned count_digits(const Pass& pass, Tallies& tallies) {
   const int lane = static_cast<int>(threadIdx.x) % kWarp, warp = static_cast<int>(threadIdx.x) / kWarp;
   for (int other = 0; other < kWarps; ++other) tallies[other][threadIdx.x] = 0;
@@ -77,7 +78,7 @@ __global__ void count_digits_kernel(Pass pass, unsigned* counts) {
   counts[blockIdx.x * kDigits + threadIdx.x] = count_digits(pass, tallies);
 }
 
-/// One block turns counts [blocks, kDigits] into where each block's first key of a digit goes.
+/// One block turns counts [blocks, kDigits] into the positions of each block's first key of each digit.
 __global__ void place_digits_kernel(Index blocks, unsigned* counts) {
   unsigned total = 0;
 #pragma unroll 8
@@ -90,7 +91,7 @@ __global__ void place_digits_kernel(Index blocks, unsigned* counts) {
   }
 }
 
-/// `places` is nullptr when there is one block, which reckons them itself.
+/// `places` is nullptr if there is one block, which computes them itself.
 __global__ void move_keys_kernel(Pass pass, const unsigned* places, std::int32_t* keys,
                                  std::int32_t* positions) {
   __shared__ Tallies tallies;

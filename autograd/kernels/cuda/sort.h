@@ -6,9 +6,8 @@
 
 namespace tapeformer::kernels {
 
-/// Where the values of keys [count] are, for keys in [0, end): positions in the order of the keys there,
-/// equal keys in the order of their positions. Other keys come last and are called `end`. Queued, without a
-/// wait.
+/// Sorts keys [count], those in [0, end): writes them in order with their positions, equal keys in the order
+/// of their positions. Other keys come last, as `end`. Queued, without a wait.
 class SortedKeys {
  public:
   SortedKeys(Cuda on, Index count, Index end, const std::int32_t* keys);

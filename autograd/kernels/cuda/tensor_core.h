@@ -8,12 +8,12 @@
 #include <cuda_emulator_tensor_core.h>  // the same functions, played by the host
 #endif
 
-/// What a warp does with the tensor cores of sm_80 and newer, and copies to shared memory that run beside
-/// it. All 32 lanes call the functions of the warp together. Of a 16-bit matrix's fragment a lane holds pairs
-/// of neighbouring columns, two to a register, the first in the lower half; with g = lane / 4, t = lane % 4:
-///   a [16 x 16]: rows g, g + 8, g, g + 8 of a[0..3], columns 2t, 2t + 1, and 8 further in a[2], a[3]
-///   b [16 x 8]:  rows 2t, 2t + 1 of b0, and 8 further in b1, column g
-///   c [16 x 8]:  row g of c[0], c[1], row g + 8 of c[2], c[3], columns 2t, 2t + 1
+/// The tensor cores of sm_80 and newer, and asynchronous copies to shared memory. All 32 lanes call the
+/// functions of a warp together. Of a fragment of a 16-bit matrix each lane holds pairs of neighbouring
+/// columns, two to a register, the first in the lower half; with g = lane / 4, t = lane % 4:
+///   a [16 x 16]: rows g, g + 8, g, g + 8 for a[0..3], columns 2t, 2t + 1, and 8 more for a[2], a[3]
+///   b [16 x 8]:  rows 2t, 2t + 1 for b0, and 8 more for b1, column g
+///   c [16 x 8]:  row g for c[0], c[1], row g + 8 for c[2], c[3], columns 2t, 2t + 1
 /// Source:  PTX ISA 8.7, "Matrix multiply-accumulate operation using mma instruction", "ldmatrix", "cp.async"
 namespace tapeformer::kernels {
 
@@ -32,8 +32,8 @@ __device__ inline void mma_bf16(float (&c)[4], const unsigned (&a)[4], unsigned 
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-/// Four 8 x 8 matrices of 16-bit numbers, each row of which lies in 16 aligned bytes of shared memory: lane i
-/// says where row i % 8 of matrix i / 8 begins, and gets numbers 2t and 2t + 1 of row g of each.
+/// Loads four 8 x 8 matrices of 16-bit numbers, with rows of 16 aligned bytes of shared memory: lane i passes
+/// the address of row i % 8 of matrix i / 8, and gets numbers 2t and 2t + 1 of row g of each.
 __device__ inline void load_matrix_x4(unsigned (&r)[4], const void* own_row) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
@@ -41,7 +41,7 @@ __device__ inline void load_matrix_x4(unsigned (&r)[4], const void* own_row) {
                : "memory");
 }
 
-/// The same of the matrices transposed: number g of rows 2t and 2t + 1.
+/// The same for the transposed matrices: number g of rows 2t and 2t + 1.
 __device__ inline void load_matrix_x4_transposed(unsigned (&r)[4], const void* own_row) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
@@ -49,15 +49,15 @@ __device__ inline void load_matrix_x4_transposed(unsigned (&r)[4], const void* o
                : "memory");
 }
 
-/// 16 aligned bytes to shared memory, zeros when they are not there; done after a wait for the group that
-/// the next commit closes. Other threads see them after a barrier behind that wait.
+/// Copies 16 aligned bytes to shared memory, or zeros if they are missing; done after a wait for the group
+/// that the next commit closes. Other threads see them after a barrier that follows that wait.
 __device__ inline void copy_async_16(void* shared, const void* global, bool is_there) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(shared)), "l"(global),
                "r"(is_there ? 16 : 0)
                : "memory");
 }
 __device__ inline void copy_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-/// Until all but the last `Pending` of this thread's groups are there.
+/// Waits until all but the last `Pending` of this thread's groups are done.
 template <int Pending>
 __device__ void copy_async_wait() {
   asm volatile("cp.async.wait_group %0;" ::"n"(Pending) : "memory");
@@ -70,7 +70,7 @@ __device__ inline unsigned pack_bf16(float low, float high) {
   return packed;
 }
 
-/// The least and the greatest of the lanes' numbers. The compiler then knows that the lanes have the same.
+/// The least and the greatest of the lanes' numbers. The compiler then knows that all lanes have the same.
 __device__ inline int least_of_warp(int x) { return __reduce_min_sync(0xFFFFFFFFu, x); }
 __device__ inline int most_of_warp(int x) { return __reduce_max_sync(0xFFFFFFFFu, x); }
 
@@ -83,15 +83,15 @@ __device__ inline float exp2_approx(float x) {
 
 #endif
 
-/// The same number, but what follows from it is reckoned where it is needed, instead of once before a loop
-/// and kept in registers, which sums and scores fill.
+/// The same number, but expressions of it are computed where they are used, instead of once before a loop and
+/// kept in registers, which sums and scores need.
 template <class T>
 __device__ T anew(T x) {
   asm volatile("" : "+r"(x));
   return x;
 }
 
-/// The numbers of a pair.
+/// The two numbers of a pair.
 __device__ inline float low_bf16(unsigned packed) { return __uint_as_float(packed << 16); }
 __device__ inline float high_bf16(unsigned packed) { return __uint_as_float(packed & 0xFFFF0000u); }
 

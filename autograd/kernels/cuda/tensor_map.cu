@@ -12,7 +12,7 @@ namespace tapeformer::kernels {
 namespace {
 
 #if defined(CUDART_VERSION)
-/// The driver's function, found without linking with the driver.
+/// The driver's function, loaded at run time.
 auto encoder() {
   static const auto found = [] {
     void* entry = nullptr;
@@ -36,15 +36,15 @@ auto encoder() {
 auto encoder() { return &cuTensorMapEncodeTiled; }
 #endif
 
-/// In bytes; where there is one element alone, as if another lay right behind its `bytes`.
+/// In bytes; for a single element, `bytes`.
 std::uint64_t bytes_apart(Index stride, Index count, std::uint64_t bytes) {
   return count > 1 ? static_cast<std::uint64_t>(stride) * sizeof(BFloat16) : bytes;
 }
 
-/// Below, half of the products are of zeros; and for few queries other kernels are meant.
+/// With smaller widths half of the products are of zeros; for few queries other kernels are faster.
 constexpr Index kLeastWidth = 40, kMostWidth = 256, kLeastQueries = 64;
 
-/// Whether box_map() can describe it: addresses and strides are multiples of 16 bytes.
+/// True if box_map() can describe it: addresses and strides are multiples of 16 bytes.
 bool has_boxes(const BFloat16* x, const HeadStrides& strides, Index batch, Index rows, Index heads,
                Index width) {
   constexpr Index kUnit = 16 / sizeof(BFloat16), kMost = Index{1} << 31;

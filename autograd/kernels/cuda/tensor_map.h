@@ -6,14 +6,14 @@
 namespace tapeformer::kernels {
 
 /// Describes a tensor [batch, rows, heads, width] to load_box() and store_box(): boxes of `box_rows` rows and
-/// 64 columns of one head. Columns lie side by side.
-/// Throws: DeviceError if the driver refuses
+/// 64 columns of one head. Columns are contiguous.
+/// Throws:  DeviceError if the driver refuses
 CUtensorMap box_map(const BFloat16* x, const HeadStrides& strides, Index batch, Index rows, Index heads,
                     Index width, int box_rows);
-/// Of y, which lies densely.
+/// The strides of y, which is dense.
 HeadStrides output_strides(const AttentionShape& shape);
-/// Whether the device has what hopper.h needs, compute capability 9.0, and the case is one for it: no masks
-/// but ranges, no dropout, rows that the copy engine takes; `y` is the result or its gradient, [B, T, H, E].
+/// True if the device has compute capability 9.0 and the case suits hopper.h: no masks but ranges, no
+/// dropout, rows that the copy engine takes; `y` is the result or its gradient, [B, T, H, E].
 bool hopper_takes(Cuda on, const AttentionShape& shape, const BFloat16* query, const BFloat16* key,
                   const BFloat16* value, const float* bias, const BFloat16* y);
 

@@ -4,7 +4,7 @@
 namespace tapeformer::kernels {
 namespace {
 
-/// The packed sequence that a row belongs to: the last that starts at it or before, and is not empty.
+/// The packed sequence of a row: the last that starts at it or before, and is not empty.
 __device__ Index sequence_of(const Visibility& v, Index row) {
   if (v.query_starts == nullptr) return row / v.queries;
   Index low = 0, high = v.sequences;  // starts[low] <= row < starts[high]

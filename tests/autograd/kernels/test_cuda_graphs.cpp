@@ -246,19 +246,19 @@ TEST_SUITE("autograd/kernels/cuda_graphs") {
       const auto other = captured([&] { works(y, 8); });
       one->launch();
       other->launch();  // both may be running yet
-      CHECK_FALSE(one->has_given_way());
+      CHECK_FALSE(one->is_evicted());
       const std::size_t bytes = 6 * FullDevice::unit();
       void* const block = for_upload ? cuda::allocate_for_upload(0, bytes) : cuda::allocate(0, bytes);
       fill(block, 0);
-      CHECK(one->has_given_way());
-      CHECK(other->has_given_way());
+      CHECK(one->is_evicted());
+      CHECK(other->is_evicted());
       CHECK(x.at(999) == 7);
       CHECK(y.at(999) == 8);
       cuda::release(0, block, bytes);
       const auto again = captured([&] { works(y, 3); });
       again->launch();
       CHECK(y.at(0) == 3);
-      CHECK_FALSE(again->has_given_way());
+      CHECK_FALSE(again->is_evicted());
     }
   }
 
@@ -272,7 +272,7 @@ TEST_SUITE("autograd/kernels/cuda_graphs") {
     });
     graph->launch();
     CHECK(message_of<DeviceError>([] { FullDevice::block(6); }).find("[memory] cuda:0 has no ") == 0);
-    CHECK(graph->has_given_way());
+    CHECK(graph->is_evicted());
     CHECK(kept->at(999) == 9);
     fill(on_device(*kept), 5);
     CHECK(kept->at(0) == 5);
@@ -297,7 +297,7 @@ TEST_SUITE("autograd/kernels/cuda_graphs") {
     std::string message;
     std::thread([&] { message = message_of<DeviceError>([] { FullDevice::block(6); }); }).join();
     CHECK(message.find("[memory] cuda:0 has no ") == 0);
-    REQUIRE_FALSE(graph->has_given_way());
+    REQUIRE_FALSE(graph->is_evicted());
     graph->launch();
     CHECK(y.at(1) == 4);
   }

@@ -9,7 +9,8 @@ namespace {
 
 constexpr int kQueryPieces = 4, kKeyPieces = 2;  // of the gradients' widths that a block sums
 
-/// delta = sum over e of dy y: what the sum over the keys of weight times its gradient must be. A warp a row.
+/// delta = sum over e of dy y, in theory the sum over the keys of each weight times its gradient. One warp
+/// per row.
 template <class T>
 __global__ void attention_delta_kernel(AttentionShape s, const T* y, const T* dy, const Wide<T>* log_sum,
                                        Wide<T>* delta) {
@@ -27,9 +28,9 @@ __global__ void attention_delta_kernel(AttentionShape s, const T* y, const T* dy
   }
 }
 
-/// The same from the weights themselves, whose rounding errors then cancel in the scores' gradient, and a
-/// factor that makes their sum one: exp(score - log_sum) does so only up to the rounding of large scores. A
-/// block a tile of queries.
+/// The same sum computed from the weights, so that rounding errors cancel in the scores' gradient, and a
+/// factor that makes the weights' sum one: exp(score - log_sum) adds up to one only within the rounding of
+/// large scores. One block per tile of queries.
 template <class Scores, class T>
 __global__ void __launch_bounds__(kBlock)
     attention_shares_kernel(AttentionShape s, AttentionGradient<T> x, Wide<T>* share, Wide<T>* delta) {
@@ -75,7 +76,7 @@ __global__ void __launch_bounds__(kBlock)
   delta[row] = share[row] * product;
 }
 
-/// The gradient of this thread's columns of the weight, from its rows: adds dscore u.
+/// Adds dscore u of this thread's rows to the gradient of its columns of the weight.
 template <class W>
 __device__ void sum_angles(int count, const AttentionTile<W>& tile, W (&sums)[kColumns]) {
   for (int i = 0; i < kPairs<W>; ++i) {
@@ -89,7 +90,7 @@ __device__ void sum_angles(int count, const AttentionTile<W>& tile, W (&sums)[kC
   }
 }
 
-/// dweight of a piece: sums[j] over the threads of a column, into `to`.
+/// dweight of a piece: adds sums[j] over the threads of a column, into `to`.
 template <class W>
 __device__ void put_weight_piece(AttentionTile<W>& tile, const W (&sums)[kColumns], Index width, W* to) {
   for (int j = 0; j < kColumns; ++j) tile.scores[own_row(0)][own_column(j)] = sums[j];
@@ -102,7 +103,7 @@ __device__ void put_weight_piece(AttentionTile<W>& tile, const W (&sums)[kColumn
   __syncthreads();
 }
 
-/// A block has a tile of queries of one head and kQueryPieces pieces of their width, and moves over the keys.
+/// A block has a tile of queries of one head and kQueryPieces pieces of their width, and loops over the keys.
 template <class Scores, class T>
 __global__ void __launch_bounds__(kBlock)
     attention_dquery_kernel(AttentionShape s, Index parts, AttentionGradient<T> x) {
@@ -170,7 +171,7 @@ __global__ void __launch_bounds__(kBlock)
   }
 }
 
-/// dweight from its parts, one for each of `count` tiles of queries.
+/// Adds the parts of dweight, one for each of `count` tiles of queries.
 template <class W>
 __global__ void attention_dweight_kernel(Index size, Index count, const W* parts, Write<W> dweight) {
   for_each_index(size, [&](Index i) {
@@ -181,7 +182,7 @@ __global__ void attention_dweight_kernel(Index size, Index count, const W* parts
 }
 
 /// A block has a tile of keys of one group and kKeyPieces pieces of the keys' and the values' width, and
-/// moves over the heads that share them and their queries.
+/// loops over the heads that share them and their queries.
 /// Source:  Dao 2023, arXiv:2307.08691, algorithm 2
 template <class Scores, class T>
 __global__ void __launch_bounds__(kBlock)

@@ -9,9 +9,9 @@ namespace {
 
 constexpr int kPieces = 4;  // of the value's width that a block sums
 
-/// Exponentials of the scores in place, as far as the keys so far tell. Each row belongs to a few
-/// neighbouring threads, which all keep its largest score and the sum of its exponentials. Returns what
-/// earlier sums shrink by.
+/// Replaces scores by their exponentials for the largest score so far. Each row belongs to a few neighbouring
+/// threads, which all keep its largest score and the sum of its exponentials. Returns the factor of earlier
+/// sums.
 /// Source:  Milakov and Gimelshein 2018, arXiv:1805.02867
 template <class W>
 __device__ W exponentiate_row(W* scores, int columns, W& largest, W& total) {
@@ -34,8 +34,8 @@ __device__ W exponentiate_row(W* scores, int columns, W& largest, W& total) {
   return shrink;
 }
 
-/// A block has a tile of queries of one head and kPieces pieces of the value's width, and moves over the
-/// keys. Blocks with the last queries come first: with a causal mask theirs is the most work.
+/// A block has a tile of queries of one head and kPieces pieces of the value's width, and loops over the
+/// keys. Blocks with the last queries come first: with a causal mask they have the most work.
 /// Source:  Dao 2023, arXiv:2307.08691, algorithm 1
 template <class Scores, class T>
 __global__ void __launch_bounds__(kBlock)
@@ -52,7 +52,7 @@ __global__ void __launch_bounds__(kBlock)
   place.query = (tiles - 1 - unit / s.heads / s.batch) * kRows;
   place.queries = static_cast<int>(min(Index{kRows}, s.queries - place.query));
   const Index first = part * kPieces * kPiece;  // of the value's width
-  // Each row's exponentials have a few threads.
+  // A few threads share each row's exponentials.
   const int row = static_cast<int>(threadIdx.x) / (kBlock / kRows);
   const bool is_first = threadIdx.x % (kBlock / kRows) == 0;
 

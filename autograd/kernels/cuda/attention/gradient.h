@@ -4,7 +4,7 @@
 
 namespace tapeformer::kernels {
 
-/// What the kernels of attention's backward pass read and write.
+/// The input and output of the kernels of attention's backward pass.
 template <class T>
 struct AttentionGradient {
   const T *query, *key, *value, *weight;
@@ -12,13 +12,13 @@ struct AttentionGradient {
   const Wide<T>* log_sum;
   const T* dy;
   const Wide<T>* delta;  // [B, H, T]; nullptr for zeros
-  const Wide<T>* share;  // [B, H, T], what the weights are multiplied by; nullptr for ones
+  const Wide<T>* share;  // [B, H, T], factors of the weights; nullptr for ones
   Write<T> dquery, dkey, dvalue;
-  Wide<T>* dweight;  // [B, tiles of T, H, D], parts of the sum; nullptr when nobody wants it
+  Wide<T>* dweight;  // [B, tiles of T, H, D], parts of the sum; nullptr if not needed
   HeadStrides dy_strides;
 };
 
-/// The logarithms, shares and deltas of a tile's queries. Shared memory is ready after a barrier.
+/// Loads the logarithms, shares and deltas of a tile's queries. Shared memory is ready after a barrier.
 template <class T, class W>
 __device__ void load_statistics(const AttentionShape& s, const AttentionGradient<T>& x,
                                 const TilePlace& place, AttentionTile<W>& tile) {
@@ -30,8 +30,9 @@ __device__ void load_statistics(const AttentionShape& s, const AttentionGradient
   tile.share[threadIdx.x] = is_there && x.share != nullptr ? x.share[row] : W(1);
 }
 
-/// The weights before dropout and their gradients, both zero where a pair is not visible. Returns which are
-/// kept. Begins with shared memory that nobody reads, and ends so, but for what tells the seen keys.
+/// The weights before dropout and their gradients, both zero for pairs that are not visible. Returns the
+/// pairs that dropout keeps. No thread may be reading shared memory, and at the end none is, except for the
+/// seen keys.
 template <class Scores, class T, class W>
 __device__ unsigned find_dweights(const AttentionShape& s, const AttentionGradient<T>& x,
                                   const TilePlace& place, AttentionTile<W>& tile, Pairs<W>& weights,
@@ -79,7 +80,7 @@ __device__ void store_pairs(AttentionTile<W>& tile, const Pairs<W>& values) {
   }
 }
 
-/// Writes `rows` rows of a piece whose first number stands at `at`.
+/// Writes `rows` rows of a piece that begins at `at`.
 template <class T, class W>
 __device__ void put_piece(Write<T> to, Index at, Index row_stride, int rows, Index width, W scale,
                           const PieceSums<W>& sums) {

@@ -7,14 +7,14 @@
 namespace tapeformer::kernels {
 namespace {
 
-/// Two warpgroups have 64 queries of a block each; one thread of a third one loads what they need.
+/// Two warpgroups of a block have 64 queries each; one thread of a third one loads their tiles.
 constexpr int kQueries = 2 * kGroupRows, kConsumers = 2 * kWarpgroup, kThreads = 3 * kWarpgroup;
 constexpr int kLoaderRegisters = 40, kConsumerRegisters = 232;  // of 65536, and 168 at the start
-/// Named barriers: whose turn it is to multiply, the threads of one warpgroup, those of both.
+/// Named barriers: a warpgroup's turn to multiply, the threads of one warpgroup, those of both.
 constexpr int kTurn = 1, kOwn = 3, kBoth = 5;
 
-/// A block's shared memory, for heads of at most kWidth columns. Tiles are boxes of 64 columns, one behind
-/// another; the keys and the values have kStages tiles each.
+/// A block's shared memory, for heads of at most kWidth columns. Tiles are consecutive boxes of 64 columns;
+/// the keys and the values have kStages tiles each.
 template <int kWidth>
 struct ForwardTiles {
   static constexpr int kKeys = kWidth > 128 ? 64 : 128, kStages = kWidth > 64 ? 2 : 4, kBoxes = kWidth / 64;
@@ -61,13 +61,13 @@ __device__ void load_tiles(const ForwardTiles<kWidth>& tiles, const HopperPlace&
   }
 }
 
-/// What a consumer's thread knows of its two rows, 8 apart, of a tile of queries.
+/// A consumer thread's two rows, 8 apart, of a tile of queries.
 struct OwnRows {
   int from[2], to[2];  // the keys they see
   float largest[2] = {-INFINITY, -INFINITY}, total[2] = {0, 0};
 };
 
-/// Leaves out the scores of keys that their rows do not see; `key` is the tile's first.
+/// Masks the scores of keys that their rows do not see; `key` is the tile's first.
 template <int kScores>
 __device__ void leave_out(const OwnRows& rows, int key, float (&scores)[kScores]) {
   const int column = static_cast<int>(threadIdx.x) % 4 * 2;
@@ -85,8 +85,8 @@ __device__ void leave_out(const OwnRows& rows, int key, float (&scores)[kScores]
   }
 }
 
-/// Exponentials of the scores in place, as far as the keys so far tell; `total` is of this thread's columns.
-/// Returns in `shrink` what earlier sums shrink by.
+/// Replaces scores by their exponentials for the largest score so far; `total` is the sum over this thread's
+/// columns. Returns the factors of earlier sums in `shrink`.
 /// Source:  Milakov and Gimelshein 2018, arXiv:1805.02867
 template <int kScores>
 __device__ void exponentiate(float factor, OwnRows& rows, float (&scores)[kScores], float (&shrink)[2]) {
@@ -110,7 +110,7 @@ __device__ void exponentiate(float factor, OwnRows& rows, float (&scores)[kScore
   }
 }
 
-/// Zeros in place of values that no query of the tile sees: they may be NaN, and are multiplied by 0.
+/// Clears values that no query of the tile sees: they may be NaN, and are multiplied by 0.
 template <int kWidth>
 __device__ void clear_unseen_values(const ForwardCase& c, const Span& span, int key, char* values) {
   using Tiles = ForwardTiles<kWidth>;
@@ -126,7 +126,7 @@ __device__ void clear_unseen_values(const ForwardCase& c, const Span& span, int 
   meet_at(kBoth, kConsumers);
 }
 
-/// y and log_sum of 64 queries, through shared memory where these were.
+/// Writes y and log_sum of 64 queries, through the shared memory that held them.
 template <int kWidth, int kOutputs, int kSums>
 __device__ void put_rows(const ForwardCase& c, const ForwardTiles<kWidth>& tiles, const OwnRows& rows,
                          const float (&sums)[kOutputs][kSums], const CUtensorMap* y) {
@@ -135,7 +135,7 @@ __device__ void put_rows(const ForwardCase& c, const ForwardTiles<kWidth>& tiles
   const int group = static_cast<int>(threadIdx.x) / kWarpgroup - 1;
   const int thread = static_cast<int>(threadIdx.x) % kWarpgroup, lane = thread % kWarp;
   char* const to = tiles.queries + group * kGroupRows * kBoxRowBytes;
-  meet_at(kOwn + group, kWarpgroup);  // the queries are not needed any more
+  meet_at(kOwn + group, kWarpgroup);  // the queries are no longer needed
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
     const int row = thread / kWarp * 16 + lane / 4 + 8 * h, t = place.query + group * kGroupRows + row;
@@ -166,7 +166,7 @@ __device__ void put_rows(const ForwardCase& c, const ForwardTiles<kWidth>& tiles
 }
 
 /// Products of one tile of keys run beside the exponentials of the one before it, and the two warpgroups take
-/// turns, so that one multiplies while the other exponentiates.
+/// turns, so that one multiplies while the other computes exponentials.
 /// Source:  Shah et al. 2024, arXiv:2407.08608, algorithm 2
 template <int kWidth>
 __device__ void attend(const ForwardCase& c, const ForwardTiles<kWidth>& tiles, const Span& span,

@@ -5,14 +5,14 @@
 
 #include <limits>
 
-/// Where a block of the Hopper kernels works, and which keys its queries see.
+/// A block's place in the Hopper kernels, and the keys that its queries see.
 namespace tapeformer::kernels {
 
 constexpr int kGroupRows = 64;  // of a warpgroup's products
 
 constexpr Index tiles_for(Index count, Index size) { return (count + size - 1) / size; }
 
-/// What the kernels need of an AttentionShape, in 32 bits.
+/// The parts of an AttentionShape that the kernels need, in 32 bits.
 struct ForwardCase {
   int queries, keys, heads, heads_per_group;
   const std::int32_t *key_from, *key_to;
@@ -37,8 +37,8 @@ struct HopperPlace {
   int b, head, group, query;  // the tile's first query
 };
 
-/// Of this block. Neighbouring blocks have the same keys, so that these are in the cache. The last queries
-/// come first: with a causal mask theirs is the most work. Each call reckons it anew().
+/// This block's place. Neighbouring blocks have the same keys, which are then in the cache. The last queries
+/// come first: with a causal mask they have the most work. Each call computes it again, see anew().
 __device__ inline HopperPlace own_place(const ForwardCase& c, int tile) {
   const int block = static_cast<int>(anew(blockIdx.x)), tiles = (c.queries + tile - 1) / tile;
   const int unit = block / tiles, head = unit % c.heads;
@@ -48,7 +48,7 @@ __device__ inline HopperPlace own_place(const ForwardCase& c, int tile) {
 /// The keys from the first to the last that a tile's queries see.
 struct Span {
   int from, to;
-  int all_from, all_to;  // these keys all of them see
+  int all_from, all_to;  // keys that all of them see
   bool is_whole;         // each key of the span is seen by some of them
 };
 
@@ -58,13 +58,13 @@ __device__ inline int tiles_between(const Span& span, int tile) {
 __device__ inline bool all_see(const Span& span, int key, int tile) {
   return key >= span.all_from && key + tile <= span.all_to;
 }
-/// Whether there is no key in the tile that nobody sees.
+/// True if some query sees each key of the tile.
 __device__ inline bool sees_all(const ForwardCase& c, const Span& span, int key, int tile) {
   if (all_see(span, key, tile)) return true;
   return span.is_whole && key >= span.from && min(key + tile, c.keys) <= span.to;
 }
 
-/// The keys that one query of the tile sees, as `from` and `to`; all, where there is no query.
+/// The keys that one query of the tile sees, as `from` and `to`; all if there is no such query.
 __device__ inline Span range_of(const ForwardCase& c, const HopperPlace& place, int row) {
   Span range{0, c.keys, 0, c.keys, true};
   const int t = place.query + row;
@@ -75,7 +75,7 @@ __device__ inline Span range_of(const ForwardCase& c, const HopperPlace& place, 
   return range;
 }
 
-/// Of a tile of `rows` queries; all lanes of a warp call it.
+/// The span of a tile of `rows` queries; all lanes of a warp call it.
 __device__ inline Span span_of(const ForwardCase& c, const HopperPlace& place, int rows) {
   Span span{0, c.keys, 0, c.keys, true};
   if (c.key_from == nullptr && c.key_to == nullptr) return span;
@@ -83,7 +83,7 @@ __device__ inline Span span_of(const ForwardCase& c, const HopperPlace& place, i
   rows = min(rows, c.queries - place.query);
   for (int row = static_cast<int>(threadIdx.x) % kWarp; row < rows; row += kWarp) {
     const Span own = range_of(c, place, row), before = range_of(c, place, max(row - 1, 0));
-    // Neighbours touch: so all of them together leave no gap.
+    // Neighbouring ranges touch, so all together leave no gap.
     span.is_whole = span.is_whole && own.from < own.to && own.from <= before.to && before.from <= own.to;
     span.all_from = max(span.all_from, own.from), span.all_to = min(span.all_to, own.to);
     if (own.from >= own.to) continue;
@@ -95,7 +95,7 @@ __device__ inline Span span_of(const ForwardCase& c, const HopperPlace& place, i
           warp_reduce(span.all_to, least), __all_sync(0xFFFFFFFFu, span.is_whole) != 0};
 }
 
-/// Whether a query of the tile sees the key.
+/// True if a query of the tile sees the key.
 __device__ inline bool is_seen(const ForwardCase& c, const HopperPlace& place, const Span& span, int rows,
                                int key) {
   if (span.is_whole) return key >= span.from && key < span.to;
@@ -106,17 +106,17 @@ __device__ inline bool is_seen(const ForwardCase& c, const HopperPlace& place, c
   return false;
 }
 
-/// Where tiles may begin, at `shared` or behind it.
+/// The first address from `shared` on at which a tile may begin.
 __device__ inline char* aligned_tile(char* shared) {
   return shared + (kSwizzleBytes - shared_address(shared) % kSwizzleBytes) % kSwizzleBytes;
 }
 
-/// Of 8 columns of a row of a box that begins at a multiple of kSwizzleBytes, in bytes.
+/// The offset in bytes of 8 columns of a row, in a box that begins at a multiple of kSwizzleBytes.
 __device__ inline int place_in_box(int row, int column) {
   return row * kBoxRowBytes + ((column / 8 ^ row % 8) << 4);
 }
 
-/// The matrix that begins so many bytes further.
+/// The matrix that begins this many bytes later.
 __device__ inline std::uint64_t moved(std::uint64_t matrix, int bytes) {
   return matrix + static_cast<unsigned>(bytes / 16);
 }

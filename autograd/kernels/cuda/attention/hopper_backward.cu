@@ -8,12 +8,12 @@
 namespace tapeformer::kernels {
 namespace {
 
-/// A block has 128 keys of one group, or queries of one head, and moves over tiles of 64 of the others.
+/// A block has 128 keys of one group, or queries of one head, and loops over tiles of 64 of the others.
 constexpr int kOwnRows = 2 * kGroupRows, kStepRows = 64, kConsumers = 2 * kWarpgroup;
 constexpr int kThreads = 3 * kWarpgroup, kLoaderRegisters = 40, kConsumerRegisters = 232;
 constexpr int kOwn = 1, kBoth = 3;  // named barriers
 
-/// Of each query: log_sum by base 2, or infinity where there are no keys; the sum of dy y; the keys it sees.
+/// For each query: log_sum in base 2, or infinity without keys; the sum of dy y; the keys that it sees.
 struct alignas(16) QueryFacts {
   float log_sum, delta;
   int from, to;
@@ -23,12 +23,12 @@ struct BackwardCase {
   ForwardCase sizes;
   int groups, key_width, value_width;
   const QueryFacts* facts;  // [B, H, T]
-  const Span* spans;        // [B, tiles of queries]; nullptr: all see all
+  const Span* spans;        // [B, tiles of queries]; nullptr if all queries see all keys
   HeadStrides query, key, value;
   Write<BFloat16> dquery, dkey, dvalue;
 };
 
-/// A block's shared memory: its own two tiles, tiles of kStages steps, what is known of a step's queries.
+/// A block's shared memory: its own two tiles, tiles of kStages steps, and the facts of a step's queries.
 template <int kWidth>
 struct BackwardTiles {
   static constexpr int kStages = 4, kBoxes = kWidth / kBoxColumns;
@@ -42,7 +42,7 @@ struct BackwardTiles {
   __device__ char* step(int stage, int which) const {
     return own + 2 * kOwnBytes + (2 * stage + which) * kStepBytes;
   }
-  /// Of each warpgroup, for two steps in turn.
+  /// For each warpgroup, for two steps in turn.
   __device__ QueryFacts* facts(int group, int i) const {
     return reinterpret_cast<QueryFacts*>(step(kStages, 0)) + (2 * group + i % 2) * kStepRows;
   }
@@ -55,7 +55,7 @@ struct BackwardTiles {
   char* own;
 };
 
-/// Calls f(i, head, row, span) for the tiles that a block moves over: of queries for its keys, of keys for
+/// Calls f(i, head, row, span) for the tiles that a block loops over: of queries for its keys, of keys for
 /// its queries.
 template <bool kOfKeys, class F>
 __device__ void for_each_step(const BackwardCase& c, const HopperPlace& place, const Span& span, F&& f) {
@@ -74,7 +74,7 @@ __device__ void for_each_step(const BackwardCase& c, const HopperPlace& place, c
   }
 }
 
-/// The tensors that a block has tiles of: keys and values, or queries and dy; and those of its steps.
+/// The tensors of a block's own tiles, keys and values or queries and dy, and those of its steps.
 struct Sources {
   const CUtensorMap *own[2], *step[2];
 };
@@ -99,7 +99,7 @@ __device__ void load_tiles(const BackwardCase& c, const BackwardTiles<kWidth>& t
   });
 }
 
-/// Zeros in place of a step's rows that take part in nothing: they may be NaN, and are multiplied by 0.
+/// Clears a step's rows that are in no visible pair: they may be NaN, and are multiplied by 0.
 template <int kWidth, bool kOfKeys>
 __device__ void clear_unseen(const BackwardCase& c, const HopperPlace& place, const Span& span, int first,
                              char* tiles) {
@@ -119,7 +119,7 @@ __device__ void clear_unseen(const BackwardCase& c, const HopperPlace& place, co
   meet_at(kBoth, kConsumers);
 }
 
-/// Gradients of 64 rows from a warpgroup's sums.
+/// Writes gradients of 64 rows from a warpgroup's sums.
 template <int kSums>
 __device__ void put_gradient(Write<BFloat16> to, const HeadStrides& strides, Index start, int rows, int width,
                              float factor, const float (&sums)[kSums]) {
@@ -132,8 +132,8 @@ __device__ void put_gradient(Write<BFloat16> to, const HeadStrides& strides, Ind
   }
 }
 
-/// Of a block's keys: scores^T = keys queries^T, dweights^T = values dy^T, dvalues += weights^T dy,
-/// dkeys += dscores^T queries. Of its queries: scores and dweights untransposed, dqueries += dscores keys.
+/// For a block's keys: scores^T = keys queries^T, dweights^T = values dy^T, dvalues += weights^T dy, dkeys +=
+/// dscores^T queries. For its queries: scores and dweights untransposed, dqueries += dscores keys.
 /// Source:  Dao 2023, arXiv:2307.08691, algorithm 2
 template <int kWidth, bool kOfKeys>
 __device__ void sum_gradients(const BackwardCase& c, const BackwardTiles<kWidth>& tiles,
@@ -191,8 +191,8 @@ __device__ void sum_gradients(const BackwardCase& c, const BackwardTiles<kWidth>
     multiply_own(slopes, 1, stage);
     wgmma_wait<1>();
     hold(scores);
-    // Where all see all, without asking. Not of keys: there two products would be under way at a branch, for
-    // which the registers do not suffice.
+    // Without checks where all queries see all keys. Not for keys: two products would be running at a branch,
+    // and the registers do not suffice.
     const bool is_whole = !kOfKeys && all_see(seen, other, kStepRows);
     const auto find_weights = [&](auto whole) {
 #pragma unroll
@@ -254,7 +254,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   HopperPlace place = own_place(c.sizes, kOwnRows);
   Span span{0, c.sizes.keys, 0, c.sizes.keys, true};
   if constexpr (kOfKeys) {
-    // The first keys come first: with a causal mask theirs is the most work.
+    // The first keys come first: with a causal mask they have the most work.
     const int count = (c.sizes.keys + kOwnRows - 1) / kOwnRows, unit = static_cast<int>(blockIdx.x) / count;
     place.group = unit % c.groups, place.b = unit / c.groups;
     place.head = place.group * c.sizes.heads_per_group;
@@ -282,7 +282,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   }
 }
 
-/// A warp for each query of each head.
+/// One warp for each query of each head.
 __global__ void hopper_query_facts_kernel(ForwardCase c, int batch, int width, const BFloat16* y,
                                           const BFloat16* dy, QueryFacts* facts) {
   const Index first = (Index{blockIdx.x} * kBlock + threadIdx.x) / kWarp,
@@ -308,7 +308,7 @@ __global__ void hopper_query_facts_kernel(ForwardCase c, int batch, int width, c
   }
 }
 
-/// A warp for each tile of queries of each entry.
+/// One warp for each tile of queries of each batch entry.
 __global__ void hopper_spans_kernel(ForwardCase c, int batch, Span* spans) {
   const int tiles = (c.queries + kStepRows - 1) / kStepRows;
   const int first = static_cast<int>((blockIdx.x * kBlock + threadIdx.x) / kWarp);
@@ -318,7 +318,7 @@ __global__ void hopper_spans_kernel(ForwardCase c, int batch, Span* spans) {
   }
 }
 
-/// What a backward pass reads.
+/// The input of a backward pass.
 struct Inputs {
   const BFloat16 *query, *key, *value, *y, *dy;
 };

@@ -8,32 +8,32 @@
 
 namespace tapeformer::kernels {
 
-// What attention on tensor cores shares, forward and backward. Tiles lie in shared memory as rows of bf16. A
-// row of the scores belongs to the four lanes of a quad, which have the same g = lane / 4; of each 8 keys a
-// lane has two neighbours, t = lane % 4 (see tensor_core.h). Decisions about kKeyTile keys of a row are bits:
-// bit 2 j + c is for key 8 j + 2 t + c of the tile, which is element [j][c] of the row's fragments.
+// Shared by attention on tensor cores, forward and backward. Tiles are rows of bf16 in shared memory. A row
+// of the scores belongs to the four lanes of a quad, which have the same g = lane / 4; of each 8 keys a lane
+// has two neighbours, t = lane % 4 (see tensor_core.h). Decisions about kKeyTile keys of a row are bits: bit
+// 2 j + c is for key 8 j + 2 t + c of the tile, which is element [j][c] of the row's fragments.
 
 constexpr int kKeyTile = 64, kKeyFragments = kKeyTile / 8;
 constexpr unsigned kAllLanes = 0xFFFFFFFFu, kAllSeen = 0xFFFFu;
 constexpr float kLog2E = 1.44269504088896341f, kLn2 = 0.693147180559945309f;
-constexpr float kNothing = -std::numeric_limits<float>::infinity();  // the score of what is not visible
+constexpr float kNothing = -std::numeric_limits<float>::infinity();  // the score of a masked pair
 
-/// Numbers between rows of a tile: an odd number of 16 bytes, so that eight rows lie in different banks.
+/// The distance of rows in a tile: an odd number of 16 bytes, so that eight rows are in different banks.
 template <int kWidth>
 constexpr int kPitch = kWidth + 8;
 
 __device__ inline int own_lane() { return static_cast<int>(threadIdx.x % kWarp); }
 __device__ inline int own_warp() { return static_cast<int>(threadIdx.x / kWarp); }
 
-/// Where a thread reads of the first rows that load_tile() copies: `from` is the tile's first number.
+/// The address that a thread reads for the first rows that load_tile() copies: `from` is the tile's first
+/// number.
 template <int kWidth>
 __device__ const BFloat16* own_place(const BFloat16* from, Index stride) {
   constexpr unsigned kChunks = kWidth / 8;
   return from + static_cast<int>(threadIdx.x / kChunks) * stride + threadIdx.x % kChunks * 8;
 }
-/// Begins to copy kRows rows of `width` numbers, a multiple of 8, to a tile; zeros beside them and behind
-/// the `rows` that are there. `own` is own_place(), and then that of the rows behind them. Whoever calls it
-/// commits.
+/// Begins to copy kRows rows of `width` numbers, a multiple of 8, to a tile, with zeros beside them and after
+/// the first `rows`. `own` is own_place(), and afterwards the same for the next rows. The caller commits.
 template <int kRows, int kWidth, int kThreads>
 __device__ void load_next_tile(BFloat16* tile, const BFloat16*& own, Index stride, int rows, int width) {
   constexpr int kChunks = kWidth / 8, kStep = kThreads / kChunks;  // kStep rows at a time
@@ -43,7 +43,7 @@ __device__ void load_next_tile(BFloat16* tile, const BFloat16*& own, Index strid
   const int count = at < width ? rows - row : 0;
 #pragma unroll
   for (int i = 0; i < kRows; i += kStep) {
-    copy_async_16(tile + (row + i) * kPitch<kWidth> + at, own, i < count);  // not read where nothing is
+    copy_async_16(tile + (row + i) * kPitch<kWidth> + at, own, i < count);  // missing rows are not read
     own += kStep * stride;
   }
 }
@@ -53,27 +53,28 @@ __device__ void load_tile(BFloat16* tile, const BFloat16* from, Index stride, in
   load_next_tile<kRows, kWidth, kThreads>(tile, own, stride, rows, width);
 }
 
-/// What a lane gives load_matrix_x4 for 16 x 16 numbers of a tile, at + 16 k and so on for others. It gets
+/// The lane's address for load_matrix_x4 of 16 x 16 numbers of a tile; at + 16 k and so on for others. It
+/// loads
 /// - the a of a product whose rows are the tile's;
-/// - transposed, of a product that sums over the tile's rows (values), {b0, b1} of columns 0 to 7 and
-///   {b0, b1} of columns 8 to 15.
+/// - transposed, for a product that sums over the tile's rows (values), {b0, b1} of columns 0 to 7 and {b0,
+/// b1} of columns 8 to 15.
 template <int kWidth>
 __device__ const BFloat16* rows_by_16(const BFloat16* tile) {
   return tile + own_lane() % 16 * kPitch<kWidth> + own_lane() / 16 * 8;
 }
-/// The same, for a product with the tile transposed (keys): {b0, b1} of rows 0 to 7 and {b0, b1} of rows 8
-/// to 15; or transposed, a of the tile transposed.
+/// The same for a product with the transposed tile (keys): {b0, b1} of rows 0 to 7 and {b0, b1} of rows 8 to
+/// 15; or transposed, a of the transposed tile.
 template <int kWidth>
 __device__ const BFloat16* rows_by_8(const BFloat16* tile) {
   return tile + (own_lane() % 8 + own_lane() / 16 * 8) * kPitch<kWidth> + own_lane() / 8 % 2 * 8;
 }
 
-/// The keys that a query sees at most.
+/// The keys that a query may see at most.
 struct SeenKeys {
   int from = 0, to = 0;
 };
 
-/// Of query t, nothing where it is not there.
+/// The keys of query t, none if there is no such query.
 __device__ inline SeenKeys range_of(const AttentionShape& s, int b, int t) {
   if (t >= static_cast<int>(s.queries)) return {};
   const Index row = Index{b} * s.queries + t;
@@ -82,16 +83,17 @@ __device__ inline SeenKeys range_of(const AttentionShape& s, int b, int t) {
           s.key_to != nullptr ? min(keys, s.key_to[row]) : keys};
 }
 
-/// What several queries see: some of them a key in [from, to), all of them those in [all_from, all_to).
+/// The keys of several queries: some of them see a key in [from, to), all of them those in [all_from,
+/// all_to).
 struct JointRange {
   int from = std::numeric_limits<int>::max(), to = 0, all_from = 0, all_to = std::numeric_limits<int>::max();
 
-  /// One more query. Those that are not there must be left out, not be given as empty.
+  /// Adds a query. Missing queries must be left out, not added as empty.
   __device__ void add(SeenKeys range) {
     if (range.from < range.to) from = min(from, range.from), to = max(to, range.to);
     all_from = max(all_from, range.from), all_to = min(all_to, range.to);
   }
-  /// Of all lanes.
+  /// Joins the ranges of all lanes.
   __device__ void join() {
     from = least_of_warp(from), to = most_of_warp(to);
     all_from = most_of_warp(all_from), all_to = least_of_warp(all_to);
@@ -115,7 +117,7 @@ __device__ inline unsigned bits_in_range(SeenKeys range, int key) {
   return bits;
 }
 
-/// The bits of those keys of `bits` that key_mask and mask leave in query t's row.
+/// The bits of those keys of `bits` that key_mask and mask keep in query t's row.
 __device__ inline unsigned bits_by_masks(const AttentionShape& s, int b, int head, int t, int key,
                                          unsigned bits) {
   const Index first = key + own_lane() % 4 * 2;
@@ -133,8 +135,8 @@ __device__ inline unsigned bits_by_masks(const AttentionShape& s, int b, int hea
   return bits;
 }
 
-/// 16 bits for each of a lane's kRows rows, of(t) of query t: 8 apart from `first` + g on. In a loop, so that
-/// it takes few of the registers that sums and scores are in.
+/// 16 bits for each of a lane's kRows rows, of(t) for query t: 8 apart from `first` + g on. In a loop, so
+/// that it takes few of the registers that hold sums and scores.
 template <int kRows, class Of>
 __device__ std::uint64_t bits_of_rows(int first, Of&& of) {
   std::uint64_t bits = 0;
@@ -152,8 +154,8 @@ __device__ void for_each_without(std::uint64_t bits, F&& f) {
   }
 }
 
-/// Adds biases times log2(e) to those of scores(row, j, c), references, that have a bit in bits_of_rows();
-/// `first` is the first row's query, `key` the tile's first. Returns the bits that biases leave in.
+/// Adds biases times log2(e) to the scores(row, j, c), references, that have a bit in bits_of_rows(); `first`
+/// is the first row's query, `key` the tile's first. Returns the bits that biases keep.
 template <int kRows, class Scores>
 __device__ std::uint64_t add_biases(const AttentionShape& s, const float* bias, int b, int head, int first,
                                     int key, std::uint64_t bits, Scores&& scores) {
@@ -173,13 +175,13 @@ __device__ std::uint64_t add_biases(const AttentionShape& s, const float* bias, 
   return bits;
 }
 
-/// The bits of what dropout keeps of a row of kKeyTile keys. `element` is the number of the tile's first. A
-/// lane's keys are 16 apart, as the words of a random block are: where groups of elements and tiles
-/// of keys begin together, it computes four blocks and uses each word.
+/// The bits of a row of kKeyTile keys that dropout keeps. `element` is the number of the tile's first. A
+/// lane's keys are 16 apart, as the words of a random block are: if groups of elements and tiles of keys
+/// begin together, it computes four blocks and uses each word.
 __device__ inline unsigned kept_bits(const PhiloxStream& random, std::uint32_t dropped, Index element) {
   unsigned kept = 0;
 #pragma unroll
-  for (int n = 0; n < 4; ++n) {  // keys 8 (n / 2) + 2 t + n % 2, and 16, 32 and 48 further
+  for (int n = 0; n < 4; ++n) {  // keys 8 (n / 2) + 2 t + n % 2, and 16, 32 and 48 more
     const Index first = element + n / 2 * 8 + own_lane() % 4 * 2 + n % 2;
     const Index block = first / kDropoutGroup * 16 + first % 16;
     const int skipped = static_cast<int>(first / 16 % 4);  // words of other tiles
@@ -205,13 +207,13 @@ __device__ inline unsigned seen_by_warp(std::uint64_t of_rows) {
   return bits;
 }
 
-/// Zeros in a pair of keys, of b in a product over keys, for what is not seen: what nobody sees may be
-/// infinite or NaN. `bits` begins with the pair's.
+/// Clears unseen keys of a pair, of b in a product over keys: they may be infinite or NaN. `bits` begins with
+/// the bits of the pair.
 __device__ inline unsigned seen_pair(unsigned pair, unsigned bits) {
   return pair & ((bits & 1u) * 0xFFFFu | (bits >> 1 & 1u) * 0xFFFF0000u);
 }
 
-/// Whether rows begin at multiples of 16 bytes.
+/// True if rows begin at multiples of 16 bytes.
 inline bool has_aligned_rows(const BFloat16* x, const HeadStrides& strides, Index width) {
   return reinterpret_cast<std::uintptr_t>(x) % 16 == 0 && strides.batch % 8 == 0 && strides.row % 8 == 0 &&
          strides.head % 8 == 0 && width % 8 == 0;

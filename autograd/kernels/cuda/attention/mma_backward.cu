@@ -7,14 +7,14 @@
 namespace tapeformer::kernels {
 namespace {
 
-constexpr int kDeltaLanes = 8;  // that sum up a row
+constexpr int kDeltaLanes = 8;  // lanes that sum a row
 
-/// What the other kernels want to know of queries, and of tiles of them.
+/// Computes the facts of queries, and of tiles of them, for the other kernels.
 __global__ void attention_mma_prepare_kernel(AttentionShape s, const BFloat16* y, const BFloat16* dy,
                                              const float* log_sum, PreparedQueries prepared) {
   const Index thread = Index{blockIdx.x} * kBlock + threadIdx.x, threads = Index{gridDim.x} * kBlock;
   const int lane = static_cast<int>(threadIdx.x) % kDeltaLanes;
-  const Index rows = s.batch * prepared.padded * s.heads;  // a multiple of what a warp has
+  const Index rows = s.batch * prepared.padded * s.heads;  // a multiple of a warp's rows
   for (Index row = thread / kDeltaLanes; row < rows; row += threads / kDeltaLanes) {
     const Index head = row % s.heads, t = row / s.heads % prepared.padded,
                 b = row / s.heads / prepared.padded;

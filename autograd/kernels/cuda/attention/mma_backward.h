@@ -7,35 +7,35 @@
 
 namespace tapeformer::kernels {
 
-// Attention's backward pass on tensor cores. One kernel has tiles of queries and moves over the keys, for
-// dquery; the other has tiles of keys and moves over the queries that see them, for dkey and dvalue. Both
-// reckon scores and their gradients, 7 products instead of the 5 of one kernel for all, and none waits for
+// Attention's backward pass on tensor cores. One kernel has tiles of queries and loops over the keys, for
+// dquery; the other has tiles of keys and loops over the queries that see them, for dkey and dvalue. Both
+// compute scores and their gradients, 7 products instead of the 5 of a single kernel, but none waits for
 // another, adds to memory that others add to, or needs memory for parts of sums. The rows of scores are the
-// block's own rows, for keys too (so they are transposed there): what is summed over the moving rows then
-// goes from one product into the next in registers.
+// block's own rows, for keys too (there scores are transposed), so sums over the moving rows go from one
+// product into the next in registers.
 
-constexpr int kMoving = kKeyTile;      // rows that come through shared memory at a time
-constexpr Index kPaddedQueries = 128;  // what is prepared for queries is there for multiples of so many
+constexpr int kMoving = kKeyTile;      // rows in shared memory at a time
+constexpr Index kPaddedQueries = 128;  // facts of queries are padded to multiples of this
 
-/// How a block of kernels for widths up to kWidth is made up.
+/// The dimensions of a block of kernels for widths up to kWidth.
 template <int kWidth>
 struct BackwardBlock {
-  static constexpr int kRowTiles = kWidth <= 64 ? 2 : 1;  // of 16 rows each, that a warp has
+  static constexpr int kRowTiles = kWidth <= 64 ? 2 : 1;  // of 16 rows each, of a warp
   static constexpr int kWarps = kWidth == 128 ? 8 : 4, kThreads = kWarps * kWarp;
   static constexpr int kOwn = kWarps * kRowTiles * 16;   // rows
   static constexpr int kStages = kWidth == 256 ? 1 : 2;  // of moving rows; two while there is room
   static constexpr int kAtOnce = kWidth <= 64 ? 2 : 1;   // blocks of a multiprocessor, by their registers
-  static constexpr int kStep = kWidth <= 64 ? 32 : 64;   // moving rows that registers have room for at a time
+  static constexpr int kStep = kWidth <= 64 ? 32 : 64;   // moving rows in registers at a time
   static_assert(kStep * kRowTiles == 64, "a lane has 32 pairs of a moving row and an own one at a time");
   static_assert(kPaddedQueries % kOwn == 0 && kPaddedQueries % kMoving == 0, "whole tiles");
 };
 
-/// What is found for all queries before the rest, T rounded up to kPaddedQueries.
+/// Computed for all queries before the rest, with T rounded up to kPaddedQueries.
 struct PreparedQueries {
   Index padded;
-  /// [B, H, padded], base 2. Of rows that see nothing it is infinite: all their weights are zero.
+  /// [B, H, padded], base 2. Infinite for rows that see nothing, so that all their weights are zero.
   float* log_sums;
-  /// [B, H, padded]: sum over e of dy y, what the sum over the keys of weight times its gradient must be.
+  /// [B, H, padded]: sum over e of dy y, in theory the sum over the keys of each weight times its gradient.
   float* deltas;
   SeenKeys* ranges;   // [B, padded]
   JointRange* tiles;  // [B, padded / kMoving]
@@ -50,8 +50,8 @@ struct MmaGradient {
   PreparedQueries prepared;
 };
 
-/// A block's shared memory: two kinds of its own rows (queries and dy, or keys and values) and of the
-/// moving ones.
+/// A block's shared memory: two kinds of its own rows (queries and dy, or keys and values) and of the moving
+/// ones.
 template <int kWidth>
 struct alignas(16) BackwardShared {
   BFloat16 own[2][BackwardBlock<kWidth>::kOwn * kPitch<kWidth>];
@@ -143,7 +143,7 @@ __device__ void add_products(float (&sums)[kRowTiles][kWidth / 8][4],
   }
 }
 
-/// The same, whether all moving rows are seen by the whole warp or not.
+/// The same, with or without all moving rows seen by the whole warp.
 template <int kWidth, int kRowTiles, int kFragments>
 __device__ void add_seen_products(float (&sums)[kRowTiles][kWidth / 8][4],
                                   const float (&factors)[kRowTiles][kFragments][4], const BFloat16* moving,
@@ -155,14 +155,14 @@ __device__ void add_seen_products(float (&sums)[kRowTiles][kWidth / 8][4],
     add_products<true, kWidth>(sums, factors, moving, seen);
 }
 
-/// The gradient of a score from its weight and that of what the weight was multiplied with.
+/// The gradient of a score from its weight and the weight's gradient.
 struct WholeDscore {
   __device__ float operator()(float weight, float dweight, float delta) const {
     return weight * (dweight - delta);
   }
 };
-/// The same where the weight is below zero when dropout took it, and zero where nothing is seen. There the
-/// other's gradient may be anything.
+/// The same if a negative weight means that dropout dropped it, and zero that the pair is not visible; then
+/// its gradient may be anything.
 struct MaskedDscore {
   __device__ float operator()(float weight, float dweight, float delta) const {
     return weight > 0 ? weight * (dweight - delta) : weight * delta;
@@ -189,7 +189,7 @@ __device__ void put_sums(const Write<BFloat16>& to, Index at, Index stride, int 
   }
 }
 
-/// Whether pairs are judged one by one, beyond the ranges of keys.
+/// True if pairs are masked one by one, beyond the ranges of keys.
 inline bool has_options(const AttentionShape& s, const MmaGradient& x) {
   return s.key_mask != nullptr || s.mask != nullptr || x.bias != nullptr || s.drops;
 }
@@ -209,7 +209,7 @@ void with_width(const AttentionShape& s, F&& f) {
   }
 }
 
-/// The gradients that are wanted, from what is prepared.
+/// The requested gradients, from the prepared facts.
 void attention_mma_dquery(Cuda on, const AttentionShape& s, const MmaGradient& x);
 void attention_mma_dkey(Cuda on, const AttentionShape& s, const MmaGradient& x);
 

@@ -3,16 +3,16 @@
 namespace tapeformer::kernels {
 namespace {
 
-// A lane has 32 pairs of a moving query and an own key at a time: of query 8 j + 2 t + c and of key g + 8 i,
-// one of kRows. Decisions about them are bits.
+// A lane has 32 pairs of a moving query and an own key at a time: query 8 j + 2 t + c and key g + 8 i, one of
+// kRows. Decisions about them are bits.
 template <int kRows>
 constexpr unsigned pair_bit(int j, int i, int c) {
   return 1u << ((j * kRows + i) * 2 + c);
 }
-/// Of c = 0 and of all i.
+/// The bits of c = 0 and all i.
 template <int kRows>
 constexpr unsigned kPairsOfQuery = 0x55u & ((1u << 2 * kRows) - 1);
-/// Of i = 0 and of all j and c.
+/// The bits of i = 0 and all j and c.
 template <int kRows>
 constexpr unsigned kPairsOfKey = kRows == 2 ? 0x33333333u : 0x03030303u;
 
@@ -26,7 +26,7 @@ __device__ void for_each_pair_without(unsigned pairs, F&& f) {
 }
 
 /// The pairs whose key is in its query's range. `ranges` begins with the lane's first query, `key` is its
-/// first.
+/// first key.
 template <int kRows>
 __device__ unsigned pairs_in_ranges(const SeenKeys* ranges, int key) {
   unsigned pairs = 0;
@@ -43,7 +43,7 @@ __device__ unsigned pairs_in_ranges(const SeenKeys* ranges, int key) {
   return pairs;
 }
 
-/// Those of `pairs` that key_mask and mask leave in. The lane's first query and key are numbered.
+/// The `pairs` that key_mask and mask keep, for the lane's first query and key.
 template <int kRows>
 __device__ unsigned pairs_by_masks(const AttentionShape& s, int b, int head, int query, int key,
                                    unsigned pairs) {
@@ -69,8 +69,8 @@ __device__ unsigned pairs_by_masks(const AttentionShape& s, int b, int head, int
   return pairs;
 }
 
-/// Adds biases times log2(e) to those of scores(j, i, c), references, that have a bit. Returns the pairs that
-/// biases leave in.
+/// Adds biases times log2(e) to the scores(j, i, c), references, that have a bit. Returns the pairs that
+/// biases keep.
 template <int kRows, class Scores>
 __device__ unsigned add_biases_of_pairs(const AttentionShape& s, const float* bias, int b, int head,
                                         int query, int key, unsigned pairs, Scores&& scores) {
@@ -90,7 +90,7 @@ __device__ unsigned add_biases_of_pairs(const AttentionShape& s, const float* bi
   return pairs;
 }
 
-/// Which keys a block has.
+/// A block's keys.
 struct KeyPlace {
   int b, group, key;
 };
@@ -102,8 +102,8 @@ __device__ KeyPlace place_of_keys(const AttentionShape& s) {
   return {unit / groups, unit % groups, block % tiles * kOwn};
 }
 
-/// A block has a tile of keys of one group and moves over the queries that see them, of one head that shares
-/// the keys after the other. kKeys and kValues: which gradients it sums; both where the registers do.
+/// A block has a tile of keys of one group and loops over the queries that see them, for one head after
+/// another. kKeys and kValues: the gradients that it sums; both if the registers suffice.
 /// Source:  Dao 2023, arXiv:2307.08691, algorithm 2
 template <int kWidth, bool kMasks, bool kKeys, bool kValues>
 __global__ void __launch_bounds__(BackwardBlock<kWidth>::kThreads, BackwardBlock<kWidth>::kAtOnce)
@@ -140,7 +140,7 @@ __global__ void __launch_bounds__(BackwardBlock<kWidth>::kThreads, BackwardBlock
   last = block_reduce(last, -1, [](int a, int c) { return max(a, c); });
   const int steps = max(0, last - first + 1) * heads;
 
-  // The steps go through these tiles for each head; this is the next that is loaded.
+  // The steps loop over these tiles for each head; this is the next to load.
   int next_tile = first, next_head = group * heads;
   const auto load = [&](int stage) {
     auto& to = shared.stages[stage];
@@ -154,7 +154,7 @@ __global__ void __launch_bounds__(BackwardBlock<kWidth>::kThreads, BackwardBlock
     load_tile<kMoving, kWidth, Block::kThreads>(to.rows[1],
                                                 first_row_of(x.dy, x.dy_strides, entry, query, head),
                                                 x.dy_strides.row, queries, static_cast<int>(s.value_width));
-    // 16 bytes of what is known of the queries, by the first threads.
+    // The first threads load 16 bytes of the facts of queries each.
     const int i = static_cast<int>(anew(threadIdx.x)), part = i / 16, of_four = i % 16 * 4;
     const Index of_head = (Index{entry} * s.heads + head) * x.prepared.padded + query + of_four;
     if (part == 0) copy_async_16(to.log_sums + of_four, x.prepared.log_sums + of_head, true);
@@ -192,7 +192,7 @@ __global__ void __launch_bounds__(BackwardBlock<kWidth>::kThreads, BackwardBlock
         !has_masks && moving.joint.sees_all(key + first_row, key + first_row + kRowTiles * 16);
     for (int at = 0; is_seen && at < kMoving; at += kStep) {
       const int own_query = at + own_lane() % 4 * 2;  // among the moving ones
-      unsigned visible = 0, kept = 0;                 // found while there are no scores in registers
+      unsigned visible = 0, kept = 0;                 // computed while there are no scores in registers
       if (!is_whole) visible = pairs_in_ranges<kRows>(moving.ranges + own_query, own_key);
       if (has_masks) visible = pairs_by_masks<kRows>(s, b, head, query + own_query, own_key, visible);
       if (drops) {
@@ -225,7 +225,7 @@ __global__ void __launch_bounds__(BackwardBlock<kWidth>::kThreads, BackwardBlock
           weight(j, i, 1) = exp2_approx(weight(j, i, 1) * factor - log_sums.y);
         }
       }
-      unsigned real = kAllSeen;  // bits of the queries that see anything, as those of keys are
+      unsigned real = kAllSeen;  // bits of the queries that see any key
       if (!is_whole) {
         for_each_pair_without<kRows>(visible, [&](int j, int i, int c) { weight(j, i, c) = 0; });
         real = 0;

@@ -3,14 +3,14 @@
 namespace tapeformer::kernels {
 namespace {
 
-/// A block has a tile of queries of one head and moves over the keys. The last queries come first: with a
-/// causal mask theirs is the most work.
+/// A block has a tile of queries of one head and loops over the keys. The last queries come first: with a
+/// causal mask they have the most work.
 template <int kWidth, bool kMasks>
 __global__ void __launch_bounds__(BackwardBlock<kWidth>::kThreads, BackwardBlock<kWidth>::kAtOnce)
     attention_mma_dquery_kernel(AttentionShape s, MmaGradient x) {
   using Block = BackwardBlock<kWidth>;
   constexpr int kRowTiles = Block::kRowTiles, kRows = 2 * kRowTiles;
-  constexpr int kFragments = Block::kStep / 8;  // of moving keys, whose gradients are reckoned at a time
+  constexpr int kFragments = Block::kStep / 8;  // of moving keys, whose gradients are computed together
   BackwardShared<kWidth>& shared = *dynamic_shared<BackwardShared<kWidth>>();
   const int all_queries = static_cast<int>(s.queries), keys = static_cast<int>(s.keys);
   const int heads = static_cast<int>(s.heads), tiles = (all_queries + Block::kOwn - 1) / Block::kOwn;

@@ -6,12 +6,12 @@
 namespace tapeformer::kernels {
 namespace {
 
-/// How a block cuts its work: each warp has kFragments times 16 queries, and the sums of their outputs in
-/// registers, so that wide heads have fewer a warp. Narrow heads keep the queries in registers, too.
+/// A block's division of work: each warp has kFragments times 16 queries and the sums of their outputs in
+/// registers, so wide heads have fewer per warp. Narrow heads keep the queries in registers, too.
 template <int kWidthOfHeads, bool kMasksPairs>
 struct ForwardTiles {
-  static constexpr int kWidth = kWidthOfHeads;  // of keys and values; zeros fill what they are narrower
-  static constexpr bool kMasks = kMasksPairs;   // whether there is more to do than ranges of visible keys
+  static constexpr int kWidth = kWidthOfHeads;  // of keys and values; narrower ones are filled with zeros
+  static constexpr bool kMasks = kMasksPairs;   // there are masks besides ranges of visible keys
   static constexpr bool kHoldsQueries = kWidth <= 64;
   static constexpr int kFragments = kWidth > 128 || (kMasks && kWidth > 32) ? 1 : 2;
   static constexpr int kWarps = kWidth > 128 ? 8 : 4;
@@ -20,8 +20,8 @@ struct ForwardTiles {
   static constexpr std::size_t kBytes = sizeof(BFloat16) * kRowsOfTiles * kPitch<kWidth>;
 };
 
-/// A warp's part of the scores and of the outputs, and what is known of its rows: of fragment i row g is
-/// [i][0], row g + 8 is [i][1]. Sums are a lane's own until the end.
+/// A warp's part of the scores and of the outputs, and its rows: row g of fragment i is [i][0], row g + 8 is
+/// [i][1]. Sums are of one lane's columns until the end.
 template <class Tiles>
 struct ForwardState {
   float scores[Tiles::kFragments][kKeyFragments][4];
@@ -67,13 +67,13 @@ __device__ void multiply_keys(const BFloat16* query_tile, const QueryFragments<T
   }
 }
 
-/// Of a tile of keys in bf16, as products take them.
+/// The weights of a tile of keys in bf16, as a of products.
 template <class Tiles>
 using Weights = unsigned[Tiles::kFragments][kKeyTile / 16][4];
 
-/// Exponentials, base 2, of the scores times `factor`, as far as the keys so far tell; earlier sums shrink.
-/// Where kDrops, only what has a bit in `kept` is multiplied. One fragment after the other, so that fewer
-/// registers are taken.
+/// Replaces scores, times `factor`, by their exponentials in base 2 for the largest score so far; earlier
+/// sums shrink. With kDrops only weights with a bit in `kept` are multiplied. One fragment after the other,
+/// to use fewer registers.
 /// Source:  Milakov and Gimelshein 2018, arXiv:1805.02867
 template <bool kDrops, class Tiles>
 __device__ void exponentiate(float factor, std::uint64_t kept, ForwardState<Tiles>& state,
@@ -108,15 +108,15 @@ __device__ void exponentiate(float factor, std::uint64_t kept, ForwardState<Tile
   }
 }
 
-/// sums += weights values. Values whose bits are not in seen_by_warp() count as zero: what nobody sees may be
-/// infinite or NaN. In their place lanes point at a row of zeros.
+/// sums += weights values. Values without a bit in seen_by_warp() may be infinite or NaN, and count as zero:
+/// lanes point at a row of zeros instead.
 template <class Tiles>
 __device__ void multiply_values(const BFloat16* value_tile, unsigned seen, const Weights<Tiles>& weights,
                                 ForwardState<Tiles>& state) {
   constexpr int kRowSize = kPitch<Tiles::kWidth>;
   const BFloat16* const values = rows_by_16<Tiles::kWidth>(value_tile);
   const BFloat16* const zeros = value_tile + kKeyTile * kRowSize + own_lane() / 16 * 8;
-  // Row lane % 16 of each 16 is the key of another lane's t, and so is its bit.
+  // Row lane % 16 of each 16 is the key of another lane's t, whose bit is needed.
   const int row = own_lane() % 16;
   const unsigned rows = __shfl_sync(kAllLanes, seen, row % 8 / 2) >> (row / 8 * 2 + row % 2);
 #pragma unroll
@@ -135,7 +135,7 @@ __device__ void multiply_values(const BFloat16* value_tile, unsigned seen, const
   }
 }
 
-/// The sums over the whole row: y through the warp's own rows of a tile, and log_sum.
+/// Joins the sums of a row and writes y, through the warp's own rows of a tile, and log_sum.
 template <class Tiles>
 __device__ void write_outputs(const AttentionShape& s, int b, int head, int first, float factor,
                               BFloat16* tile, ForwardState<Tiles>& state, BFloat16* y, float* log_sum) {
@@ -171,7 +171,7 @@ __device__ void write_outputs(const AttentionShape& s, int b, int head, int firs
   }
 }
 
-/// Which queries a block has.
+/// A block's queries.
 struct QueryPlace {
   int b, head, first;
 };
@@ -184,9 +184,9 @@ __device__ QueryPlace place_of_queries(const AttentionShape& s) {
           static_cast<int>((tiles - 1 - unit / batch) * Tiles::kQueries)};
 }
 
-/// A block has a tile of queries of one head, and moves over the keys. While the scores of a tile of keys are
-/// computed its values are on their way, and meanwhile the next keys. Blocks with the last queries come
-/// first: with a causal mask theirs is the most work. `scale` is the scores' times log2(e).
+/// A block has a tile of queries of one head, and loops over the keys. While the scores of a tile of keys are
+/// computed its values are loaded, and then the next keys. Blocks with the last queries come first: with a
+/// causal mask they have the most work. `scale` is the scores' times log2(e).
 /// Source:  Dao 2023, arXiv:2307.08691, algorithm 1
 template <class Tiles>
 __global__ void __launch_bounds__(Tiles::kThreads)
@@ -247,7 +247,7 @@ __global__ void __launch_bounds__(Tiles::kThreads)
 
   for (; at < of_block.to; at += kKeyTile) {
     copy_async_wait<0>();
-    __syncthreads();  // the keys are there, and nobody reads the last values
+    __syncthreads();  // the keys are loaded, and the last values have been read
     load_tile<kKeyTile, kWidth, Tiles::kThreads>(value_tile, value + at * s.value.row, s.value.row, keys - at,
                                                  value_width);
     copy_async_commit();
@@ -261,7 +261,7 @@ __global__ void __launch_bounds__(Tiles::kThreads)
     }
     if (sees) multiply_keys<Tiles>(own_queries, held, key_tile, state);
     copy_async_wait<0>();
-    __syncthreads();  // the values are there, and nobody reads the keys
+    __syncthreads();  // the values are loaded, and the keys have been read
     if (at + kKeyTile < of_block.to) load_keys(at + kKeyTile);
     copy_async_commit();
     if (!sees) continue;
@@ -319,7 +319,7 @@ bool tensor_core_attention_forward(Cuda on, const AttentionShape& s, const BFloa
       !has_aligned_rows(key, s.key, s.key_width) || !has_aligned_rows(value, s.value, s.value_width) ||
       reinterpret_cast<std::uintptr_t>(y) % 16 != 0)
     return false;
-  // The largest score times a factor is the largest product where the factor is positive.
+  // The largest score times a factor is the largest product only if the factor is positive.
   const bool masks =
       s.key_mask != nullptr || s.mask != nullptr || bias != nullptr || s.drops || !(s.scale > 0);
   const auto with_width = [&](auto wide) {

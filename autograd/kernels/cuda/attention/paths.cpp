@@ -10,7 +10,7 @@
 namespace tapeformer::kernels {
 namespace {
 
-/// What a block may have, by compute capability; nothing without tensor cores for bf16.
+/// The shared memory of a block, by compute capability; 0 without tensor cores for bf16.
 /// Source:  CUDA C++ Programming Guide 13.0, "Technical Specifications per Compute Capability"
 int shared_kib(int major, int minor) {
   if (major < 8) return 0;
@@ -21,7 +21,7 @@ int shared_kib(int major, int minor) {
 }  // namespace
 
 bool has_tensor_cores(Cuda on, std::size_t shared_bytes) {
-  static std::array<std::atomic<int>, 64> known{};  // KiB and one; 0: not asked yet
+  static std::array<std::atomic<int>, 64> known{};  // KiB plus one; 0 if unknown
   if (on.device < 0 || on.device >= static_cast<int>(known.size())) return false;
   std::atomic<int>& answer = known[static_cast<std::size_t>(on.device)];
   if (answer == 0) {

@@ -4,16 +4,17 @@
 
 #include <cstddef>
 
-/// Faster attention of bf16 for the cases that matter most. Each returns false, and has queued nothing, where
-/// the case, the device, or TAPEFORMER_ATTENTION is not for it; the caller goes on to the next.
+/// Faster attention of bf16 for the most common cases. Each returns false, and queues nothing, if it does not
+/// support the case or the device, or TAPEFORMER_ATTENTION excludes it; the caller then tries the next.
 namespace tapeformer::kernels {
 
-/// From the slowest; the plain kernels take everything.
+/// The slowest first; the plain kernels support everything.
 enum class AttentionPath { plain, tensor_cores, hopper };
-/// The fastest that may be taken: what TAPEFORMER_ATTENTION names (hopper, tensor_cores, plain), or all.
-/// Throws: DeviceError if it names none of them
+/// The fastest allowed path: the one that TAPEFORMER_ATTENTION names (hopper, tensor_cores, plain), or
+/// hopper.
+/// Throws:  DeviceError if it names none of them
 AttentionPath fastest_attention_path();
-/// Whether the device has tensor cores for bf16, and so much shared memory for a block.
+/// True if the device has tensor cores for bf16, and this much shared memory for a block.
 bool has_tensor_cores(Cuda on, std::size_t shared_bytes);
 
 /// wgmma and the bulk copy engine, on GPUs of compute capability 9.0.

@@ -10,11 +10,12 @@ namespace {
 
 constexpr Index kMostQueries = 16, kFewestKeys = 128, kMostWidth = 640;
 constexpr Index kEnoughBlocks = 528;  // four for each SM of a large GPU; the same everywhere, for equal bits
-// Of a block's shared memory: tiles, and what there is besides; a GPU of compute capability 8.0 has both.
+// The limits of a block's shared memory, for tiles and for the rest; a GPU of compute capability 8.0 has
+// both.
 constexpr std::size_t kMostShared = 152 * 1024, kOtherShared = 10 * 1024;
 
-/// Where the sums over a part of the keys go: outputs not yet divided by the sum of the weights, the largest
-/// score (base 2), and the sum of the weights.
+/// The sums over a part of the keys: outputs before the division by the sum of the weights, the largest score
+/// (base 2), and the sum of the weights.
 template <class W>
 struct SplitResults {
   W *sums, *largest, *totals;  // [part, B, H, T, E] and [part, B, H, T]
@@ -48,7 +49,7 @@ __global__ void __launch_bounds__(kSplitThreads)
   const auto query_of = [&](int row) { return (first_row + row) / sharing; };
   const auto head_of = [&](int row) { return group * sharing + (first_row + row) % sharing; };
 
-  // The softmax of a row has kRowThreads neighbouring threads.
+  // kRowThreads neighbouring threads compute the softmax of a row.
   const int row = static_cast<int>(threadIdx.x) / kRowThreads,
             own_key = static_cast<int>(threadIdx.x) % kRowThreads * kOwnKeys;
   const SeenKeys range = row < rows ? range_of(s, b, query_of(row)) : SeenKeys{};
@@ -170,7 +171,7 @@ __global__ void __launch_bounds__(kSplitThreads)
   });
 }
 
-/// The results of all parts, in their order. A block a row of the scores.
+/// Joins the results of all parts in order. One block per row of the scores.
 template <class T>
 __global__ void __launch_bounds__(kSplitThreads)
     attention_combine_kernel(AttentionShape s, int parts, SplitResults<Wide<T>> results, T* y,

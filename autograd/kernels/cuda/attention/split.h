@@ -5,8 +5,8 @@
 namespace tapeformer::kernels {
 
 /// Attention of few queries and many keys, as in decoding with a cache: several blocks of a GPU share the
-/// keys of one head, and the heads that read the same keys share a block. False, and nothing is queued, where
-/// the case is not for it.
+/// keys of one head, and the heads that read the same keys share a block. Returns false, and queues nothing,
+/// if it does not support the case.
 template <class T>
 bool split_attention_forward(Cuda on, const AttentionShape& shape, const T* query, const T* key,
                              const T* value, const Wide<T>* bias, T* y, Wide<T>* log_sum);

@@ -5,8 +5,8 @@
 
 namespace tapeformer::kernels {
 
-// A tile of attention of few queries: kSplitRows rows of the scores, kKeyTile keys. bf16 goes through tensor
-// cores, other types through plain arithmetic of the rows that are there.
+// A tile of attention of few queries: kSplitRows rows of the scores, kKeyTile keys. bf16 uses tensor cores,
+// other types plain arithmetic on the real rows.
 
 constexpr int kSplitRows = 16;  // of the scores: queries of all heads that share a key head
 constexpr int kSplitThreads = 128, kSplitWarps = kSplitThreads / kWarp;
@@ -19,7 +19,7 @@ constexpr int kInChunk = 16 / sizeof(T);  // numbers in 16 bytes
 template <class T>
 constexpr bool kUsesTensorCores = std::is_same_v<T, BFloat16>;
 
-/// What is read at once.
+/// The unit of reads.
 template <class T>
 struct alignas(16) Chunk {
   T of[kInChunk<T>];
@@ -29,18 +29,18 @@ __device__ const Chunk<T>& chunk_at(const T* row, int i) {
   return reinterpret_cast<const Chunk<T>*>(row)[i];
 }
 
-/// How rows lie in shared memory, and who has which keys.
+/// The layout of rows in shared memory, and the keys of each thread.
 struct SplitPlan {
   int key_chunks, value_chunks;  // of 16 bytes, in whole fragments
-  int stages;                    // tiles of keys and values, one of which may be on its way
+  int stages;                    // tiles of keys and values, one of which may be loading
   bool values_are_keys;          // the values are the beginnings of the keys: loaded once
   int parts, part_keys, row_tiles;
 };
 
-/// Rows an odd number of 16 bytes apart lie in different banks.
+/// Rows an odd number of 16 bytes apart are in different banks.
 __device__ inline int pitch_of(int chunks) { return chunks | 1; }
 
-/// Begins to copy `count` rows to shared memory, zeros beside them and behind, until there are `rows`.
+/// Begins to copy `count` rows to shared memory, with zeros beside them and after them, up to `rows`.
 template <class T, class RowAt>
 __device__ void load_rows(T* to, int chunks, int rows, int count, Index width, RowAt&& row_at) {
   for (int i = static_cast<int>(threadIdx.x); i < rows * chunks; i += kSplitThreads) {
@@ -55,7 +55,7 @@ template <class T>
 __device__ void find_scores(const T* queries, const T* keys, int chunks, int rows, Wide<T> factor,
                             Wide<T>* scores) {
   const int pitch = pitch_of(chunks) * kInChunk<T>;
-  if constexpr (kUsesTensorCores<T>) {  // 16 keys a warp
+  if constexpr (kUsesTensorCores<T>) {  // 16 keys per warp
     const T* const own_query = queries + own_lane() % 16 * pitch + own_lane() / 16 * 8;
     const T* const own_key =
         keys + (own_warp() * 16 + own_lane() % 8 + own_lane() / 16 * 8) * pitch + own_lane() / 8 % 2 * 8;
@@ -85,7 +85,7 @@ __device__ void find_scores(const T* queries, const T* keys, int chunks, int row
   }
 }
 
-/// What a thread sums of the outputs: a quarter of the columns, as fragments, or columns of all rows.
+/// A thread's sums of the outputs: a quarter of the columns, as fragments, or columns of all rows.
 template <class T, int kColumns>
 struct SplitSums {
   float of[kColumns / kSplitWarps / 8][4];
@@ -120,7 +120,7 @@ __device__ void each_sum(SplitSums<T, kColumns>& sums, F&& f) {
   }
 }
 
-/// sums += weights values; values that nobody sees count as zero. seen[j] has a bit for each of keys 8 j to
+/// sums += weights values; values that no query sees count as zero. seen[j] has a bit for each of keys 8 j to
 /// 8 j + 7.
 template <class T, int kColumns>
 __device__ void add_values(const T* weights, const T* values, int chunks, int pitch, int rows,

@@ -8,22 +8,21 @@
 
 namespace tapeformer::kernels {
 
-// What both passes of tiled attention on a GPU share. A tile of the scores is square, and its kBlock
-// threads are too: each has kPairs x kPairs pairs of a query and a key, kSide apart. Queries, keys and
-// values come through shared memory in pieces that are kPiece wide, so that any width does with the same
-// memory. A block sums a part of the output's width alone; where there are several, each computes the
-// scores again.
+// Shared by both passes of tiled attention on a GPU. A tile of the scores is square, and so are its kBlock
+// threads: each has kPairs x kPairs pairs of a query and a key, kSide apart. Queries, keys and values come
+// through shared memory in pieces of width kPiece, so that any width needs the same memory. A block sums only
+// a part of the output's width; if there are several, each computes the scores again.
 
 constexpr int kSide = 16;
 constexpr int kPiece = 32;
 static_assert(kSide * kSide == kBlock, "a thread for every place of the square");
 
-/// Sizes by the type that is reckoned in.
+/// Sizes by the type of the computation.
 template <class W>
 constexpr int kPairs = sizeof(W) == 4 ? 4 : 2;
 template <class W>
 constexpr int kTile = kSide* kPairs<W>;
-/// Columns of a piece that a thread sums.
+/// The columns of a piece that one thread sums.
 constexpr int kColumns = kPiece / kSide;
 
 template <class W>
@@ -34,8 +33,8 @@ constexpr Index tiles_of(Index count, Index size) { return (count + size - 1) / 
 template <class W>
 using Pairs = W[kPairs<W>][kPairs<W>];
 
-/// A block's shared memory. The rows of the scores are an odd number of 16 bytes long, those of pieces an
-/// odd number of values: neither reading along them nor across them meets in a bank.
+/// A block's shared memory. The rows of the scores are an odd number of 16 bytes long, those of pieces an odd
+/// number of values, so that neither access along them nor across them has bank conflicts.
 template <class W>
 struct AttentionTile {
   W queries[kTile<W>][kPiece + 1], keys[kTile<W>][kPiece + 1];  // or rows of dy, or values
@@ -43,12 +42,11 @@ struct AttentionTile {
   W scores[kTile<W>][kTile<W> + 4];
   W log_sum[kTile<W>], share[kTile<W>], delta[kTile<W>];  // of the tile's queries
   int from[kTile<W>], to[kTile<W>];                       // the keys that they see at most
-  unsigned seen_by[kBlock / kWarp]
-                  [kPairs<W>];  // a bit for each of a warp's pairs that are so many kSides apart
-  bool seen[kTile<W>];          // which keys a query of the tile sees
+  unsigned seen_by[kBlock / kWarp][kPairs<W>];  // a bit for each of a warp's pairs at this multiple of kSide
+  bool seen[kTile<W>];                          // which keys a query of the tile sees
 };
 
-/// Which queries and keys of which head a tile is about.
+/// The queries and keys of a tile, and their head.
 struct TilePlace {
   Index b, head, group, query, key;
   int queries, keys;  // less than a whole tile at the ends
@@ -85,8 +83,8 @@ struct AdditiveScores {
   }
 };
 
-/// Puts `width` numbers of each of `rows` rows into a piece, zeros beside them and where keep(row) does
-/// not hold.
+/// Puts `width` numbers of each of `rows` rows into a piece, with zeros beside them and if keep(row) is
+/// false.
 template <class T, class W, class Keep>
 __device__ void load_piece(W (&to)[kTile<W>][kPiece + 1], const T* from, Index row_stride, int rows,
                            int width, W scale, Keep&& keep) {
@@ -118,8 +116,8 @@ struct Rows {
   int count;
 };
 
-/// For each of this thread's pairs what the widths of a row of `queries`, multiplied by `scale`, and of
-/// `keys` sum up to. Begins with shared memory that nobody reads, and ends so.
+/// For each of this thread's pairs the sum over the width of a row of `queries`, multiplied by `scale`, and
+/// of `keys`. No thread may be reading shared memory, and at the end none is.
 template <class Scores, class T, class W>
 __device__ void sum_over_width(AttentionTile<W>& tile, const Rows<T>& queries, W scale, const Rows<T>& keys,
                                Index width, const T* weight, Index head, Pairs<W>& sums) {
@@ -146,7 +144,7 @@ __device__ void sum_over_width(AttentionTile<W>& tile, const Rows<T>& queries, W
   }
 }
 
-/// The sums of this thread in a piece of the output's width.
+/// This thread's sums in a piece of the output's width.
 template <class W>
 using PieceSums = W[kPairs<W>][kColumns];
 
@@ -170,7 +168,7 @@ __device__ void sum_over_tile(int count, const Factor& factor, const W (&own)[kT
   }
 }
 
-/// Loads the ranges of a tile's queries; true, for all threads, if one of them sees a key in [key_from,
+/// Loads the ranges of a tile's queries; returns true to all threads if one of them sees a key in [key_from,
 /// key_to).
 template <class W>
 __device__ bool load_ranges(const AttentionShape& s, AttentionTile<W>& tile, Index b, Index query,
@@ -191,7 +189,7 @@ struct KeyRange {
   Index from, to;
 };
 
-/// From the first to the last key that the tile's queries see.
+/// The range from the first to the last key that the tile's queries see.
 template <class W>
 __device__ KeyRange union_of_ranges(const AttentionShape& s, const AttentionTile<W>& tile, int queries) {
   KeyRange range{s.keys, 0};
@@ -202,7 +200,8 @@ __device__ KeyRange union_of_ranges(const AttentionShape& s, const AttentionTile
   return range;
 }
 
-/// Whether the masks let query t of a head see key s, ranges apart; if so, the bias is added to their score.
+/// True if the masks, without the ranges, let query t of a head see key s; then the bias is added to their
+/// score.
 template <class W>
 __device__ bool may_see(const AttentionShape& s, const W* bias, Index b, Index head, Index query, Index key,
                         W& score) {
@@ -223,8 +222,8 @@ __device__ unsigned bit_of(int i, int j) {
   return 1u << (i * kPairs<W> + j);
 }
 
-/// Adds the bias, and tells which of this thread's pairs are visible. By choice, not by addition: the
-/// score of what is masked may be infinite or NaN.
+/// Adds the bias, and returns which of this thread's pairs are visible. Selected, not added: masked scores
+/// may be infinite or NaN.
 template <class W>
 __device__ unsigned find_visible_pairs(const AttentionShape& s, const W* bias, const TilePlace& place,
                                        AttentionTile<W>& tile, Pairs<W>& scores) {
@@ -245,7 +244,7 @@ __device__ unsigned find_visible_pairs(const AttentionShape& s, const W* bias, c
   return visible;
 }
 
-/// From what the warps saw, after a barrier.
+/// Joins the warps' results, after a barrier.
 template <class W>
 __device__ void find_seen_keys(AttentionTile<W>& tile) {
   if (threadIdx.x >= kTile<W>) return;
@@ -255,7 +254,7 @@ __device__ void find_seen_keys(AttentionTile<W>& tile) {
   tile.seen[threadIdx.x] = ((seen_by >> lane | seen_by >> (lane + kSide)) & 1u) != 0;
 }
 
-/// Which of this thread's visible pairs dropout keeps.
+/// The visible pairs of this thread that dropout keeps.
 template <class W>
 __device__ unsigned find_kept_pairs(const AttentionShape& s, const TilePlace& place, unsigned visible) {
   if (!s.drops) return visible;
@@ -272,7 +271,7 @@ __device__ unsigned find_kept_pairs(const AttentionShape& s, const TilePlace& pl
   return kept;
 }
 
-/// Where the rows of a tile begin.
+/// The offset of the rows of a tile.
 template <class T>
 __device__ Rows<T> rows_of(const T* x, const HeadStrides& strides, Index b, Index row, Index head,
                            int count) {
