@@ -7,7 +7,7 @@
 
 namespace tapeformer {
 
-/// What cross_entropy leaves out: the target of a padded position.
+/// The target of a padded position, which cross_entropy ignores.
 constexpr std::int32_t kIgnored = -1;
 
 /// A pair of sentences as ids, without begin and end.
@@ -15,8 +15,8 @@ struct EncodedPair {
   std::vector<std::int32_t> source, target;
 };
 
-/// Sentences side by side, the short ones padded. B sentences, S the longest source and T the longest target,
-/// end or begin included.
+/// A padded batch of B sentence pairs: S is the longest source and T the longest target, end or begin
+/// included.
 struct TranslationBatch {
   Tensor source_ids;      ///< [B, S] i32: tokens, end, padding
   Tensor source_mask;     ///< [B, S] bool: true where there is a token
@@ -24,14 +24,14 @@ struct TranslationBatch {
   Tensor target_outputs;  ///< [B, T] i32: tokens, end, kIgnored
   Index tokens = 0;       ///< source and target tokens that are not padding
 
-  /// Batches are made on the CPU.
+  /// Batches are made on the CPU and moved by this.
   TranslationBatch to(Device device) const {
     return {source_ids.to(device), source_mask.to(device), target_inputs.to(device),
             target_outputs.to(device), tokens};
   }
 };
 
-/// Where an endless walk over the batches stands.
+/// A position in the endless sequence of batches.
 struct BatchPosition {
   Index epoch = 0, index = 0;
 };
@@ -44,7 +44,7 @@ struct BatchingConfig {
   /// tokens, which has nothing to learn from.
   Index max_tokens = 256;
   std::uint64_t seed = 0;
-  /// Off: every epoch has the same batches in the same order, short ones first (validation).
+  /// If false, every epoch has the same batches in the same order, short ones first (for validation).
   bool shuffle = true;
 };
 
@@ -55,19 +55,19 @@ class TranslationBatches {
   /// Throws:  DataError if the budget or the limit is not positive, or no pair has tokens and is within both
   TranslationBatches(std::vector<EncodedPair> pairs, const BatchingConfig& config);
 
-  /// The batch at position(), which moves on, past the end into the next epoch.
+  /// The batch at position(). Moves the position on, at the end into the next epoch.
   TranslationBatch next();
   BatchPosition position() const { return position_; }
   /// Throws:  DataError if there is no such batch
   void seek(BatchPosition position);
 
-  /// The same in every epoch.
+  /// The number is the same in every epoch.
   Index batches_per_epoch() const { return static_cast<Index>(starts_.size()) - 1; }
   Index pairs() const { return static_cast<Index>(order_.size()); }
-  /// How many were too long, and how many had a side without tokens.
+  /// The number of pairs that were too long, and of those with a side without tokens.
   Index dropped() const { return dropped_; }
   Index dropped_empty() const { return dropped_empty_; }
-  /// Tokens in one epoch that are not padding, source and target.
+  /// Source and target tokens in one epoch, without padding.
   Index tokens() const { return tokens_; }
   /// The share of an epoch's positions that is padding, in [0, 1).
   double padding_share() const { return 1 - static_cast<double>(tokens_) / static_cast<double>(positions_); }

@@ -9,7 +9,7 @@
 
 namespace tapeformer {
 
-/// Corpus BLEU and what it is made of; percentages.
+/// Corpus BLEU and its components, in percent.
 struct BleuScore {
   double score = 0;
   std::array<double, 4> precisions{};
@@ -21,7 +21,7 @@ struct BleuScore {
   std::string text() const;
 };
 
-/// How BLEU was computed, in the notation that sacreBLEU made common.
+/// sacreBLEU's signature of how BLEU was computed.
 std::string bleu_signature();
 
 /// BLEU of a corpus with one reference a sentence, cased, tokenised as mteval-v13a does, n-grams up to 4; an

@@ -14,7 +14,7 @@
 namespace tapeformer {
 namespace {
 
-/// What messages call it.
+/// The name that messages use.
 std::string name_of(const std::string& path) { return path == kStandardInput ? "standard input" : path; }
 
 /// Throws: DataError when one side is blank.

@@ -15,7 +15,7 @@ struct TextPair {
   bool operator==(const TextPair& other) const { return source == other.source && target == other.target; }
 };
 
-/// The path that names standard input, where lines are read.
+/// As a path, this means standard input.
 constexpr const char* kStandardInput = "-";
 
 /// The lines of a UTF-8 text file, or of standard input, without CR, LF and a byte order mark.
@@ -26,14 +26,14 @@ std::vector<std::string> read_lines(const std::string& path);
 /// Throws:  DataError as read_lines; for a line without a tab or with a side of white space alone
 std::vector<TextPair> read_tab_separated(const std::string& path, bool swap = false);
 
-/// A sentence on a line of its own: tabs in it, which would part columns elsewhere, count as spaces.
+/// Replaces the tabs of a sentence that has a line to itself by spaces: elsewhere they separate columns.
 std::string sentence_of_line(std::string line);
 
 /// Pairs from two files whose lines correspond.
 /// Throws:  DataError as read_lines; for a line of white space alone or different line counts
 std::vector<TextPair> read_line_aligned(const std::string& source_path, const std::string& target_path);
 
-/// What filter_by_words kept, and why it dropped the rest.
+/// The result of filter_by_words.
 struct FilterReport {
   Index read = 0, kept = 0, long_source = 0, long_target = 0;
 
@@ -45,7 +45,7 @@ struct FilterReport {
 /// Throws:  DataError naming `path` if none is left
 FilterReport filter_by_words(std::vector<TextPair>& pairs, Index max_words, const std::string& path);
 
-/// How many of the source sentences are different.
+/// The number of distinct source sentences.
 Index count_sources(const std::vector<TextPair>& pairs);
 
 /// Training pairs, and held-out sentences with one reference each.

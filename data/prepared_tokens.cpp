@@ -20,7 +20,7 @@ namespace files = std::filesystem;
 
 constexpr const char *kTokenizer = "tokenizer", *kTrain = "train.tokens", *kValidation = "validation.tokens";
 
-/// FOLDER.partial until finish() makes it FOLDER; without, it is gone at the end.
+/// A folder that is called FOLDER.partial until finish() renames it. Without finish(), it is removed.
 class PartialFolder {
  public:
   /// Throws: DataError
@@ -53,7 +53,7 @@ class PartialFolder {
   }
 
  private:
-  /// Keeps other processes from what is there. Throws: DataError if one of them writes it
+  /// Keeps other processes out. Throws: DataError if one of them is writing here
   void lock() {
     if (lock_ >= 0) close(lock_);
     lock_ = ::open(partial_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -62,7 +62,7 @@ class PartialFolder {
     throw DataError(folder_, 0,
                     "is being made by another process; wait until it has ended, or try another folder");
   }
-  /// Our files only: nobody else's folder of that name is lost.
+  /// Removes our files only, in case the folder is somebody else's.
   void remove() {
     std::error_code ignored;
     for (const char* name : {kTokenizer, kTrain, kValidation}) {
@@ -90,7 +90,7 @@ class PieceEncoder {
     waiting_ += piece;
     write(tokenizer_.safe_cut(waiting_));
   }
-  /// What follows is another text.
+  /// Ends a text; the next piece begins another.
   void finish() {
     write(waiting_.size());
     begun_ = false;

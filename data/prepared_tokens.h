@@ -19,14 +19,14 @@ struct PreparedTokens {
   static PreparedTokens open(const std::string& folder);
 };
 
-/// Told the bytes of text that are done, of how many. What it throws ends the work, and nothing is left.
+/// Called with the number of bytes done and of all bytes. An exception from it ends the work and leaves
+/// nothing behind.
 using PrepareProgress = std::function<void(Index done, Index total)>;
 
-/// Encodes both parts of a corpus into a new folder, which appears when all is done. Takes constant memory.
-/// Where the tokenizer has a begin or an end token and `separate` is true, they stand before and after every
-/// document, as a prompt begins and a text of the model ends (a part that begins or ends within a document
-/// has none there), and each document's ids are those of its text; otherwise the ids are those of all the
-/// text at once.
+/// Encodes both parts of a corpus, in constant memory, into a new folder that appears when all is done. If
+/// `separate` is true and the tokenizer has begin or end tokens, these stand before and after every
+/// document, and each document is encoded by itself; a part that begins or ends within a document has none
+/// there. Otherwise the text is encoded as a whole.
 /// Throws:  DataError if the folder holds something already or cannot be written, the disk is full, a file
 ///          cannot be read, or, naming file and place, the tokenizer does not take the text
 PreparedTokens prepare_tokens(const TextSplit& corpus, const TextTokenizer& tokenizer,

@@ -17,7 +17,7 @@ namespace files = std::filesystem;
 
 constexpr Index kPiece = 1 << 20;
 
-/// Ends a reading before its end.
+/// Thrown to stop reading early.
 struct Enough {};
 
 bool is_text(const TextDocument& document) {
@@ -40,7 +40,7 @@ Index count_code_points(const TextDocument& document) {
   return count;
 }
 
-/// The bytes in front of code point `number` of the document, which has more.
+/// The number of bytes before code point `number` of the document, which has more code points than that.
 Index bytes_before(const TextDocument& document, Index number) {
   Index bytes = 0;
   try {
@@ -82,7 +82,7 @@ void TextDocument::read(const std::function<void(std::string_view piece)>& reade
   file.seekg(first);
   std::string piece;
   for (Index left = bytes; left > 0;) {
-    const std::size_t begun = piece.size();  // a code point that the piece before did not finish
+    const std::size_t begun = piece.size();  // bytes of a code point that began in the previous piece
     const Index count = std::min(left, kPiece);
     piece.resize(begun + static_cast<std::size_t>(count));
     if (!file.read(&piece[begun], count)) throw DataError(name, 0, "cannot be read, or has become shorter");

@@ -9,47 +9,50 @@
 
 namespace tapeformer {
 
-/// A stretch of a file, or of a text in memory, that is read in pieces of about a megabyte.
+/// A part of a file, or of a text in memory, that is read in pieces of about a megabyte.
 struct TextDocument {
   std::string name;  ///< the file's path, or what the text in memory is called
   Index first = 0, bytes = 0;
   std::string_view memory;  ///< the whole text, or none where the document is a file
-  bool ends = true;         ///< whether the stretch goes to the end of the document
+  bool ends = true;         ///< whether the part reaches the end of the document
 
-  /// Hands on every byte in order. Pieces end where a code point ends; what is no UTF-8 may end anywhere.
+  /// Passes every byte to `reader`, in order. Pieces end between code points; bytes that are not UTF-8 may
+  /// end anywhere.
   /// Throws: DataError if the file cannot be read or has become shorter
   void read(const std::function<void(std::string_view piece)>& reader) const;
 };
 
 struct TextSplit;
 
-/// Text to train on, whatever its size: only names and sizes are kept in memory.
+/// Text to train on. Only names and sizes are kept in memory.
 class TextCorpus {
  public:
-  /// Named files as they are, and the text files of named folders (valid UTF-8 without NUL bytes), walked
-  /// recursively in the order of their names. Hidden files and folders are passed over, and links to folders.
-  /// Throws: DataError if a path is not there or cannot be read, or all of them hold no text
+  /// Takes named files as they are, and from named folders the text files (valid UTF-8 without NUL bytes),
+  /// recursively and in the order of their names. Hidden files and folders are skipped, and so are links to
+  /// folders.
+  /// Throws: DataError if a path does not exist or cannot be read, or none of them holds text
   static TextCorpus open(const std::vector<std::string>& paths);
-  /// A text that outlives the corpus. Throws: DataError if it is empty
+  /// `text` must outlive the corpus. Throws: DataError if it is empty
   static TextCorpus in_memory(std::string_view text, const std::string& name);
 
   const std::vector<TextDocument>& documents() const { return documents_; }
   Index bytes() const;
-  /// Entries of folders that were passed over: their names begin with a dot, or they are not text.
+  /// Entries of folders that were skipped because their names begin with a dot, or because they are not text.
   const std::vector<std::string>& hidden() const { return hidden_; }
   const std::vector<std::string>& not_text() const { return not_text_; }
   /// "3 files (a/b.txt, a/c.md, d), 12345 bytes; passed over 1 hidden (a/.git) and 5 that are not UTF-8 text
   /// (x, y, z and 2 more)".
   std::string description() const;
-  /// Named files can hold anything, which byte-level tokenizers take and others do not. `at_piece` is called
-  /// at every piece that is read.
+  /// Checks that all of it is text: named files may hold anything, which only byte-level tokenizers accept.
+  /// Calls
+  /// `at_piece` for every piece that is read.
   /// Throws: DataError naming file, line and byte of what is not UTF-8, or a NUL
   void check_text(const std::function<void()>& at_piece = {}) const;
   /// All documents, one after the other.
   TextSource source() const;
 
-  /// The first floor((1 - validation_fraction) * code points) code points, and the rest. What is not UTF-8 is
-  /// cut in front of a byte that does not go on with a code point. Reads the text once.
+  /// Splits into the first floor((1 - validation_fraction) * code points) code points and the rest. Bytes
+  /// that are not UTF-8 are cut before one that continues no code point. Reads the text once.
   /// Throws: DataError unless both parts hold something
   TextSplit split(double validation_fraction) const;
 

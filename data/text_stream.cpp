@@ -41,7 +41,8 @@ std::string TextStream::release(bool at_end) {
   }
   bytes_ = std::string(bytes);
 
-  // The stop string that is complete first counts, however the text came in tokens; of several the longest.
+  // The stop string that is complete first counts, however the text was cut into tokens; of several, the
+  // longest.
   std::size_t stop_begin = 0, stop_end = std::string::npos;
   for (const std::string& stop : stops_) {
     const std::size_t begin = held_.find(stop);
@@ -67,7 +68,7 @@ std::string TextStream::release(bool at_end) {
 bool TextStream::may_become_stop(std::string_view text) const {
   return std::any_of(stops_.begin(), stops_.end(), [&](std::string_view stop) {
     if (!starts_with(stop, text)) return false;
-    // What is there of the next character either goes on as the stop string does, or will be replaced.
+    // The bytes of the next character so far either continue the stop string or will be replaced.
     const std::string_view rest = stop.substr(text.size());
     return bytes_.empty() || starts_with(rest, bytes_) || starts_with(rest, kReplacement);
   });

@@ -4,20 +4,20 @@
 
 namespace tapeformer {
 
-/// Turns tokens into text as they come. What it hands out is always whole UTF-8 characters: bytes that begin
-/// a character wait for the rest, bytes that can begin none become U+FFFD. Text that may be the beginning of
-/// a stop string waits, and a stop string and what follows it are never shown: the one that is complete first
-/// counts, of two that end together the longer.
+/// Turns a stream of tokens into text. The text is always whole UTF-8 characters: the first bytes of a
+/// character wait for the rest, and invalid bytes become U+FFFD. Text that may be the beginning of a stop
+/// string waits too. A stop string and everything after it are never shown; the stop string that is complete
+/// first counts, and of two that end together the longer one.
 class TextStream {
  public:
   /// Throws: DataError for a stop string that is empty or not UTF-8
   explicit TextStream(const TextTokenizer& tokenizer, std::vector<std::string> stops = {});
 
-  /// What can be shown now that `id` has come. Nothing once stopped.
+  /// The text that can be shown after `id`; empty once stopped.
   std::string add(std::int32_t id);
-  /// What is left at the end of the tokens; an unfinished character becomes U+FFFD.
+  /// The rest of the text after the last token; an unfinished character becomes U+FFFD.
   std::string finish();
-  /// A stop string has been seen.
+  /// Whether a stop string has been seen.
   bool stopped() const { return stopped_; }
 
  private:

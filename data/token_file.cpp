@@ -26,7 +26,7 @@ constexpr Index kMapped = 1 << 20;  // bytes at a time
 
 Index bytes_of_id(Index vocabulary) { return vocabulary <= 1 << 16 ? 2 : 4; }
 
-/// Little-endian, whatever the machine.
+/// Files are little-endian on every machine.
 std::uint64_t read_number(const unsigned char* from, int bytes) {
   std::uint64_t number = 0;
   for (int i = 0; i < bytes; ++i) number |= std::uint64_t{from[i]} << (8 * i);
@@ -64,7 +64,7 @@ std::string range_text(Index first, Index count) {
 TokenFile TokenFile::open(const std::string& path) {
   TokenFile opened;
   opened.path_ = path;
-  // Not to wait for the writer of a pipe.
+  // O_NONBLOCK: opening a pipe must not wait for its writer.
   const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (file < 0) throw DataError(path, 0, std::string("cannot be opened: ") + std::strerror(errno));
   opened.file_.reset(new int(file), [](const int* number) {
@@ -99,7 +99,7 @@ void TokenFile::parse(const unsigned char* header, Index bytes) {
   if (read_number(header + kChecksumAt, 8) != hash_text(head)) {
     throw DataError(path_, 0, "is damaged: its header has another checksum than it says");
   }
-  // A header with a right checksum can still have been made to harm.
+  // A header with a valid checksum may still be malicious.
   if (vocabulary < 1 || vocabulary > kMostVocabulary) {
     throw DataError(path_, 0,
                     "is damaged: its header speaks of " + std::to_string(vocabulary) + " different ids");
@@ -136,11 +136,11 @@ void TokenFile::read(Index first, Index count, std::int32_t* to) const {
   }
 }
 
-/// Mapped for this window alone: given back page by page, a mapping of the whole file would keep what the
-/// system maps around a page that is touched (up to 2 MB), and page tables.
+/// Maps this window alone. A mapping of the whole file would keep page tables, and the up to 2 MB that the
+/// system maps around every page that is touched.
 void TokenFile::read_mapped(Index first, Index count, std::int32_t* to) const {
   const Index begin = kHeader + first * id_bytes_, end = begin + count * id_bytes_;
-  // Touching what is behind the end of a file ends the program.
+  // Touching a mapped page beyond the end of the file would kill the program.
   if (file_bytes(*file_) < end) throw DataError(path_, 0, "has become shorter while it was read");
   const Index page = sysconf(_SC_PAGESIZE), start = begin / page * page;
   const auto bytes = static_cast<std::size_t>(end - start);

@@ -10,15 +10,15 @@
 
 namespace tapeformer {
 
-/// A stream of token ids on disk, mapped into memory window by window: reading leaves no pages behind, so
-/// that a file of any size is read in constant memory. Thread-safe.
-/// Format:  64 bytes of header, then the ids, 2 bytes each if the vocabulary fits, else 4; all little-endian.
-///          Header: "TAPETOKS", version (4 bytes), bytes an id (4), vocabulary (8), number of ids (8), the
-///          tokenizer's fingerprint (8), zeros (16), FNV-1a of these 56 bytes (8)
+/// Token ids on disk, mapped into memory window by window: reading leaves no pages behind, so that a file of
+/// any size is read in constant memory. Thread-safe. Format:  64 bytes of header, then the ids, 2 bytes each
+/// if the vocabulary fits, else 4; all little-endian. Header: "TAPETOKS", version (4 bytes), bytes an id
+/// (4), vocabulary (8), number of ids (8), the tokenizer's fingerprint (8), zeros (16), FNV-1a of these 56
+/// bytes (8)
 class TokenFile {
  public:
-  /// Throws: DataError naming the file and what is wrong: no token file, another version, a header with a
-  ///         wrong checksum, a length that is not the header's
+  /// Throws: DataError naming the file and what is wrong: not a token file, an unknown version, a wrong
+  ///         checksum of the header, or a length that contradicts it
   static TokenFile open(const std::string& path);
 
   Index size() const { return size_; }
@@ -35,13 +35,12 @@ class TokenFile {
   void read_mapped(Index first, Index count, std::int32_t* to) const;
 
   std::string path_;
-  std::shared_ptr<const int> file_;  // closes it with the last copy
+  std::shared_ptr<const int> file_;  // closed with the last copy
   Index size_ = 0, vocabulary_ = 0, id_bytes_ = 0;
   std::uint64_t fingerprint_ = 0;
 };
 
-/// Writes a token file piece by piece: `path`.partial until finish() makes it `path`. Without finish(), or
-/// after an error, nothing is left behind.
+/// Writes a token file piece by piece, as an AtomicFile.
 class TokenFileWriter {
  public:
   /// `fingerprint` is hash_text of the tokenizer's serialize().
@@ -58,7 +57,7 @@ class TokenFileWriter {
  private:
   std::string path_;
   std::unique_ptr<AtomicFile<>> file_;
-  std::string bytes_;  // of the ids that are being written
+  std::string bytes_;  // the encoded ids of one append()
   Index vocabulary_, size_ = 0;
   std::uint64_t fingerprint_;
 };

@@ -9,7 +9,7 @@
 namespace tapeformer {
 namespace {
 
-/// Rows of `length` tokens, row r from start(r), and the tokens behind them.
+/// Rows of `length` tokens, row r from start(r), and the tokens that follow them.
 template <class Start>
 TokenBatch read_batch(const TokenFile& file, Index rows, Index length, const Start& start) {
   const auto empty = [](const Shape& shape) { return Tensor::empty(shape, DType::i32, Device::cpu()); };
@@ -30,8 +30,8 @@ Index draw(std::uint64_t seed, Index counter, Index size) {
   return static_cast<Index>(bounded(bits, static_cast<std::uint64_t>(size)));
 }
 
-/// Where `index` stands when [0, size) is shuffled: a permutation that needs no table. A Feistel network
-/// permutes the next power of four, and is applied again to what falls outside.
+/// The place of `index` in a shuffled [0, size), without a table: a Feistel network permutes the next power
+/// of four, and is applied again to results outside.
 /// Source:  Black and Rogaway 2002, "Ciphers with arbitrary finite domains"
 Index shuffled(Index index, Index size, std::uint64_t seed) {
   constexpr std::uint64_t kRounds = 8;
@@ -104,7 +104,7 @@ void for_each_window(const TokenFile& file, Index length, Index rows,
     throw DataError(file.path(), 0, "holds " + number_of(file.size(), "token") + ": none has one before it");
   }
   for (Index first = 0; first < targets;) {
-    // Whole windows while there are any, then the rest as a shorter one.
+    // Whole windows first, then the rest as a shorter one.
     const Index left = targets - first, width = std::min(length, left), height = std::min(rows, left / width);
     visit(read_batch(file, height, width, [&](Index row) { return first + row * width; }));
     first += height * width;

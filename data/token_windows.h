@@ -10,32 +10,32 @@ namespace tapeformer {
 
 /// Tokens and the tokens that follow them.
 struct TokenBatch {
-  Tensor inputs, targets;  ///< i32 [B, T] each; targets[b, t] is the token behind inputs[b, t]
+  Tensor inputs, targets;  ///< i32 [B, T] each; targets[b, t] is the token after inputs[b, t]
 };
 
-/// How training reads a token file.
+/// The order in which training reads a token file.
 enum class WindowOrder {
   random,     ///< windows that start anywhere, drawn with replacement, as nanoGPT does
-  sequential  ///< epochs: windows side by side from a start of the epoch's own, in shuffled order; what an
-              ///< epoch leaves out at the two ends, less than two windows, comes in others
+  sequential  ///< epochs of adjacent windows in shuffled order; each epoch starts at another place and leaves
+              ///< out less than two windows at the ends
 };
 const char* name_of(WindowOrder order);
 /// Throws: DataError listing the names there are.
 WindowOrder window_order(const std::string& name);
 
-/// Windows of `length` tokens for training; a function of (seed, batch number), so that a resumed run goes on
+/// Windows of `length` tokens for training, as a function of (seed, batch number): a resumed run continues
 /// with the batches it would have had. Takes constant memory, whatever the size of the file.
 class TokenWindows {
  public:
   /// Throws: DataError if the file holds fewer than length + 1 tokens
   TokenWindows(TokenFile file, Index length, WindowOrder order, std::uint64_t seed);
 
-  /// Batch `number`, counted from 0, of `rows` windows. `rows` is the same in every call of sequential order,
-  /// where a batch may reach from one epoch into the next.
+  /// Batch `number`, counted from 0, of `rows` windows. In sequential order `rows` must be the same in every
+  /// call, and a batch may reach from one epoch into the next.
   /// Throws: DataError if number < 0 or rows < 1, or as TokenFile::read
   TokenBatch batch(Index number, Index rows) const;
-  /// The windows of an epoch: one fewer than lie side by side in the file, so that an epoch can start at
-  /// `length` places and more; but at least one.
+  /// The number of windows in an epoch: one fewer than fit into the file, so that epochs can start at
+  /// different places, but at least one.
   Index windows() const;
   const TokenFile& file() const { return file_; }
 
@@ -49,8 +49,8 @@ class TokenWindows {
   std::uint64_t seed_;
 };
 
-/// Calls `visit` with windows side by side until every token but the first has been a target exactly once:
-/// for the exact mean loss. All batches have `rows` x `length` but the last ones, which are smaller.
+/// Calls `visit` with adjacent windows until every token except the first has been a target exactly once, as
+/// an exact mean loss needs. All batches are `rows` x `length`, except the last ones, which are smaller.
 /// Throws:  DataError if the file holds fewer than 2 tokens, or as TokenFile::read
 void for_each_window(const TokenFile& file, Index length, Index rows,
                      const std::function<void(const TokenBatch&)>& visit);

@@ -22,9 +22,9 @@ struct TrainOptions {
   explicit TrainOptions(const std::string& preset) : language(preset) {}
   void add_to(const Command& command) {
     command.option("--run", run, "the run folder").required();
-    command.flag("--resume", resume, "go on from the folder's checkpoint");
-    command.number("--max-minutes", control.max_minutes, "stop after so long and save; 0 for no limit",
-                   kNotNegative);
+    command.flag("--resume", resume, "continue from the folder's checkpoint");
+    command.number("--max-minutes", control.max_minutes,
+                   "save and stop after this many minutes; 0 for no limit", kNotNegative);
     control.compute.add_to(command);
     language.add_to(command);
     command.footer(presets_text());
@@ -99,11 +99,12 @@ int run(int argc, char** argv) {
 
   GenerateOptions generate_options;
   const Command generate_command =
-      line.command("generate", "continue a text on standard output, as it comes; Ctrl-C ends it where it is");
+      line.command("generate", "continue a text on standard output as it is drawn; Ctrl-C ends it");
   generate_options.add_to(generate_command);
 
   EvaluateOptions evaluate_options;
-  const Command evaluate_command = line.command("evaluate", "measure the held-out text, or another");
+  const Command evaluate_command =
+      line.command("evaluate", "measure the loss on the held-out text, or on another");
   evaluate_options.add_to(evaluate_command);
 
   PrepareOptions prepare_options;

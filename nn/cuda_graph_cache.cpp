@@ -11,14 +11,14 @@
 namespace tapeformer {
 namespace {
 
-constexpr std::size_t kMostWorks = 256;      // situations that are remembered
-constexpr std::uint64_t kRunsUnused = 1000;  // after so many without it a graph may make room
+constexpr std::size_t kMostWorks = 256;      // keys that are remembered
+constexpr std::uint64_t kRunsUnused = 1000;  // a graph unused for this many runs may be discarded
 constexpr int kStepBits = 32;                // a step of a Dropout layer draws from 2^32 blocks
-// Capturing, and memory that is given back and taken again, are worth it for so many replays; of graphs that
-// gave way earlier so many in a row are made.
+// A capture pays off after this many replays; work is given up after this many graphs in a row that were
+// discarded earlier.
 constexpr Index kWorthwhileReplays = 4, kMostInVain = 3;
 
-/// Which counters a capture may move, and where their moves are read.
+/// The counters that a capture may advance, and the addresses from which replays read their advances.
 struct MovableCounters {
   const std::vector<std::uint64_t*>& counters;
   const std::uint64_t* moves;
@@ -26,7 +26,7 @@ struct MovableCounters {
 thread_local const MovableCounters* movable_counters = nullptr;
 thread_local CudaGraphCache::Counts counts_of_thread;
 
-/// The memory that a capture uses and that is not its own: a graph keeps it.
+/// The memory outside the graph's own that a capture uses; the graph keeps it alive.
 class OutsideMemory {
  public:
   explicit OutsideMemory(Device device)
@@ -45,7 +45,7 @@ class OutsideMemory {
   StorageWatch watch_;
 };
 
-/// The same elements, of which somebody else takes care.
+/// The same elements, without ownership.
 Tensor unowned(const Tensor& x) {
   Handle<Storage> storage(new Storage(x.state()->storage->data, static_cast<std::size_t>(x.bytes()), [] {}));
   storage->device = x.device();
@@ -57,21 +57,21 @@ std::uint64_t address_of(const Tensor& x) { return x.defined() ? word(x.state()-
 
 }  // namespace
 
-/// Work in one situation.
+/// Work with one key.
 struct CudaGraphCache::Work {
   Index seen = 0;
   bool is_refused = false;
   std::uint64_t last_run = 0;
-  std::int64_t warm_up_bytes = 0;  // what the body needed at once
+  std::int64_t warm_up_bytes = 0;  // the most memory that the body used
   std::unique_ptr<cuda::Graph> graph;
-  std::vector<Tensor> inputs;            // the graph reads these
-  Tensor result;                         // in the graphs' memory: another graph overwrites it
-  std::vector<Handle<Storage>> outside;  // what it reads and writes besides
-  std::vector<std::size_t> brought;      // the parameters that have a gradient afterwards, and had none
-  std::vector<std::uint64_t> counters;   // when it was captured
-  std::vector<std::uint64_t> advances;   // by how much the body moves them
-  Index replays = 0;                     // of this graph
-  Index in_vain = 0;                     // graphs of late that gave way after few of them
+  std::vector<Tensor> inputs;  // the graph reads these
+  Tensor result;               // in memory that all graphs share, so that another graph overwrites it
+  std::vector<Handle<Storage>> outside;  // other memory that it reads and writes
+  std::vector<std::size_t> brought;      // the parameters that got their first gradient
+  std::vector<std::uint64_t> counters;   // at the capture
+  std::vector<std::uint64_t> advances;   // how far the body advances them
+  Index replays = 0;                     // replays of this graph
+  Index in_vain = 0;                     // recent graphs in a row that were discarded after few replays
 
   void drop_graph() {
     graph.reset();
@@ -138,7 +138,8 @@ CudaGraphCache::Work& CudaGraphCache::work(const std::string& tag, GraphKey situ
   return *found->second;
 }
 
-/// For one graph more; the one that was not used for longest goes if it was not for long.
+/// True if there is room for another graph. If need be, discards the one that has been unused the longest,
+/// if that is long.
 bool CudaGraphCache::has_room() {
   Index graphs = 0;
   Work* oldest = nullptr;
@@ -159,7 +160,7 @@ void CudaGraphCache::refuse(Work& work, const std::string& why) {
   if (refusal_.empty()) refusal_ = why;
 }
 
-/// A graph that has given way.
+/// Forgets a graph that was discarded for memory.
 void CudaGraphCache::give_up(Work& work) {
   count(&Counts::given_up);
   work.in_vain = work.replays < kWorthwhileReplays ? work.in_vain + 1 : 0;
@@ -243,7 +244,7 @@ Tensor CudaGraphCache::capture(Work& work, Device device, const std::vector<Tens
     }
     kept_bytes = capture.kept_bytes();
     work.graph = capture.finish();
-    result = Tensor::empty_like(work.result);  // before the graph runs: it might have to give way
+    result = Tensor::empty_like(work.result);  // allocated before the graph runs, which this may discard
   } catch (const cuda::NotCapturable& refused) {
     undo();
     refuse(work, refused.what());
@@ -258,7 +259,7 @@ Tensor CudaGraphCache::capture(Work& work, Device device, const std::vector<Tens
   if (work.graph->is_evicted()) {
     give_up(work);
     undo();
-    result = Tensor();  // the body may need all there is
+    result = Tensor();  // the body may need all of the memory
     count(&Counts::run);
     return body(inputs);
   }
@@ -270,11 +271,11 @@ Tensor CudaGraphCache::capture(Work& work, Device device, const std::vector<Tens
   for (std::size_t i = 0; i < parameters_.size(); ++i)
     if (parameters_[i].state()->has_gradient && !before[i].has_gradient) work.brought.push_back(i);
 
-  // The body has moved the counters already; the graph begins where it began.
+  // The capture has advanced the counters already; the graph starts from where it started.
   if (moves_.defined()) moves_.copy_from(Tensor::zeros(moves_.shape(), DType::f64, device));
   work.graph->launch();
   result.copy_from(work.result);
-  if (kept_bytes > 0) {  // right this once: another run would change what somebody keeps
+  if (kept_bytes > 0) {  // correct this once, but another run would overwrite memory that outlives the body
     refuse(work, "[cuda] a graph cannot hold work that keeps memory of its own; kept " +
                      std::to_string(kept_bytes) + " bytes");
     work.drop_graph();
@@ -282,9 +283,9 @@ Tensor CudaGraphCache::capture(Work& work, Device device, const std::vector<Tens
   return result;
 }
 
-/// Undefined if the graph has given way.
+/// Undefined if the graph has been discarded.
 Tensor CudaGraphCache::replay(Work& work, const std::vector<Tensor>& inputs) {
-  const Tensor result = Tensor::empty_like(work.result);  // before it runs, here too
+  const Tensor result = Tensor::empty_like(work.result);  // before the graph runs, as above
   if (work.graph->is_evicted()) return {};
   for (std::size_t i = 0; i < inputs.size(); ++i)
     if (inputs[i].defined()) work.inputs[i].copy_from(inputs[i]);

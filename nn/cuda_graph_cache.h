@@ -13,46 +13,44 @@
 
 namespace tapeformer {
 
-/// Queues work that repeats on a GPU as a whole instead of kernel by kernel: what a step of a small model
-/// needs most is the host's time for launches. Work that comes a second time in the same situation (the
-/// same tag, inputs of the same types and shapes, the same parameters with or without gradients, modes and
-/// precision) is captured as a CUDA graph; from then on the graph runs. To the last bit what the body would
-/// have computed, Dropout layers of the model included, whose counters go on as they would have. Elsewhere,
-/// and whatever cannot be captured, the body runs as ever. Other work goes before graphs: where it finds no
-/// memory, all of the device's give way to it, and are captured anew when their work comes again, as after
-/// each validation that needs much; but no more once some in a row gave way before they were of use.
+/// Queues repeated work on a GPU as a whole instead of kernel by kernel: a step of a small model mostly
+/// costs the host's time for launches. Work that comes a second time with the same key (the tag, the types
+/// and shapes of its inputs, which parameters have gradients, modes and precision) is captured as a CUDA
+/// graph, which runs from then on. Results equal the body's to the last bit, Dropout layers of the model
+/// included, whose counters advance as usual. On a CPU, and for work that cannot be captured, the body
+/// simply runs. Graphs yield to other work: if that finds no memory, all graphs of the device are discarded,
+/// and captured again when their work recurs, for example after each large validation. Work whose graphs
+/// were discarded several times in a row before they paid off is no longer captured.
 class CudaGraphCache {
  public:
-  /// What is to be repeated. It must compute from the inputs that it is given and from the model, with a Tape
-  /// of its own if any, and leave nothing behind but its result, parameters' gradients and what it wrote into
-  /// tensors that were there before.
+  /// The repeated work. It must depend only on its inputs and the model, use its own Tape if any, and have
+  /// no effects except its result, the parameters' gradients and values written into existing tensors.
   using Body = std::function<Tensor(const std::vector<Tensor>& inputs)>;
 
   static constexpr Index kMostGraphs = 64;
 
-  /// The model must stay where it is. `most_graphs`: of situations that come back, as many are kept; 0 for
-  /// none.
+  /// The model must not move. Keeps at most `most_graphs` graphs; 0 for none.
   explicit CudaGraphCache(Module& model, Index most_graphs = kMostGraphs);
   ~CudaGraphCache();
   CudaGraphCache(const CudaGraphCache&) = delete;
   CudaGraphCache& operator=(const CudaGraphCache&) = delete;
 
-  /// body(inputs), or a graph of it. `tag` tells bodies apart, and whatever else they depend on. Inputs may
-  /// be undefined.
+  /// Computes body(inputs), perhaps by a graph of it. `tag` identifies the body and everything else that it
+  /// depends on. Inputs may be undefined.
   Tensor run(const std::string& tag, const std::vector<Tensor>& inputs, const Body& body);
 
   struct Counts {
-    Index run = 0;       ///< bodies that ran as ever
-    Index captured = 0;  ///< graphs that were made
-    Index replayed = 0;  ///< times that one ran, after the first
-    Index given_up = 0;  ///< graphs that gave way to other work's memory, and whose work came again
+    Index run = 0;       ///< bodies that ran without a graph
+    Index captured = 0;  ///< graphs captured
+    Index replayed = 0;  ///< runs of graphs, after the first of each
+    Index given_up = 0;  ///< graphs discarded for memory whose work recurred
   };
   const Counts& counts() const { return counts_; }
-  /// Of all that this thread has run.
+  /// The sum over all caches of this thread.
   static const Counts& counts_of_all();
-  /// Kernels, copies and fills of the graph that ran last; 0 for none.
+  /// The number of kernels, copies and fills in the graph that ran last; 0 if none did.
   Index nodes() const { return nodes_; }
-  /// Why the first body that could not be captured could not; empty if none.
+  /// The reason why a body could not be captured, for the first such body; empty if there was none.
   const std::string& refusal() const { return refusal_; }
 
  private:
@@ -71,12 +69,12 @@ class CudaGraphCache {
   void count(Index Counts::*which);
 
   Index most_graphs_;
-  // Of the model, where they are: parameters, buffers, counters of random draws, modes.
+  // The model's parameters, buffers, counters of random draws, and modes.
   std::vector<Parameter> parameters_;
   std::vector<Tensor*> buffers_;
   std::vector<std::uint64_t*> counters_;
   std::vector<bool*> modes_;
-  Tensor moves_;  // a number of 64 bits for each counter: how far it has moved since the capture
+  Tensor moves_;  // for each counter a 64-bit number: its advance since the capture
 
   std::map<std::pair<std::string, GraphKey>, std::unique_ptr<Work>> works_;
   std::uint64_t runs_ = 0;
@@ -85,9 +83,9 @@ class CudaGraphCache {
   std::string refusal_;
 };
 
-/// In a capture, for a layer that is about to draw: where a replay says by how many blocks of random numbers
-/// `counter` has moved since, see PhiloxStream; nullptr elsewhere.
-/// Throws:  NotCapturable if the counter is not of the model that is captured
+/// During a capture, the address from which a replay will read by how many blocks of random numbers
+/// `counter` has advanced since (see PhiloxStream); otherwise nullptr. For layers that are about to draw.
+/// Throws:  NotCapturable if the counter does not belong to the model that is captured
 const std::uint64_t* moved_when_replayed(const std::uint64_t& counter);
 
 }  // namespace tapeformer

@@ -10,8 +10,8 @@ struct DropoutConfig {
   double probability = 0;  ///< of dropping an element
 };
 
-/// In training drops elements at random and scales the rest by 1 / (1 - probability); else the identity.
-/// Each layer draws from a stream of its own, each call in training from the next step of it.
+/// In training, drops elements at random and scales the rest by 1 / (1 - probability); otherwise the
+/// identity. Each layer draws from its own stream, and each call in training from the next step of it.
 /// Source:  Srivastava et al. 2014
 class Dropout : public Module {
  public:

@@ -14,7 +14,7 @@ struct FeedForwardConfig {
   Unary activation = Unary::relu;
   double dropout = 0;  ///< after the activation
   bool bias = true;
-  bool gated = false;  ///< the activation of one half of `up` gates the other
+  bool gated = false;  ///< the activation of one half of up's output gates the other
 };
 
 /// The position-wise network of a transformer layer.

@@ -11,7 +11,7 @@ void ParameterVisitor::on_training_mode(bool&) {}
 
 void ParameterVisitor::parameter(const std::string& name, Parameter& member) {
   if (!member.defined()) return;
-  if (member.name().empty()) member.set_name(path(name));  // known from now on: see Tape::backward
+  if (member.name().empty()) member.set_name(path(name));  // Tape::backward reports parameters without a name
   on_parameter(path(name), member);
 }
 void ParameterVisitor::buffer(const std::string& name, Tensor& member) {

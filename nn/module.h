@@ -11,15 +11,15 @@ namespace tapeformer {
 
 class Module;
 
-/// Walks a model's state by name. Overrides look at what they care about.
+/// Walks a model's state by name. Override what is of interest.
 class ParameterVisitor {
  public:
   virtual ~ParameterVisitor() = default;
   virtual void on_parameter(const std::string& path, Parameter& parameter);
-  /// A constant that follows from the config, such as a table of sinusoids.
+  /// A constant that follows from the configuration, such as a table of sinusoids.
   virtual void on_buffer(const std::string& path, Tensor& buffer);
-  /// A number that a checkpoint must hold for training to go on as it would have, e.g. of dropout masks
-  /// drawn.
+  /// A number that a checkpoint must hold for training to continue unchanged, such as the count of dropout
+  /// masks drawn.
   virtual void on_counter(const std::string& path, std::uint64_t& counter);
   virtual void on_training_mode(bool& training);
 
@@ -55,12 +55,12 @@ class Module {
 
   /// Each parameter once, in visiting order, under the first of its names.
   std::vector<std::pair<std::string, Parameter>> named_parameters();
-  /// The same without names; also writes each path into its parameter, so that error messages can show it
-  /// (any visit does so where there is none).
+  /// The same without names. Also writes each path into its parameter, so that error messages can show it
+  /// (any visit does so for a parameter without a name).
   std::vector<Parameter> parameters();
   std::vector<std::pair<std::string, Tensor>> named_buffers();
   std::vector<std::pair<std::string, std::uint64_t*>> named_counters();
-  /// Trainable numbers, tied ones counted once.
+  /// The number of trainable values; tied ones count once.
   Index parameter_count();
   void clear_gradients();
 
@@ -69,11 +69,11 @@ class Module {
   void eval() { set_training(false); }
   /// Converts every parameter; f64 is for gradient checks. Gradients are dropped.
   void to(DType type);
-  /// Moves parameters and buffers; what is tied stays tied. Gradients are dropped. To do before an optimizer
-  /// is made, whose state lies where the parameters do.
+  /// Moves parameters and buffers; tied ones stay tied. Gradients are dropped. Must come before the
+  /// optimizer is made, whose state lies where the parameters are.
   void to(Device device);
-  /// From now on operations read the parameters in `type` (bf16), and so activations and their gradients are
-  /// of it, while the parameters themselves stay as they are: see Parameter::set_shadow().
+  /// From now on operations read the parameters in `type` (bf16), so that activations and their gradients
+  /// have it too. The parameters themselves stay as they are: see Parameter::set_shadow().
   void compute_in(DType type);
 
  private:

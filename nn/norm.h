@@ -10,7 +10,7 @@ namespace tapeformer {
 enum class NormKind { layer, rms };
 /// "layer" or "rms".
 const char* name_of(NormKind kind);
-/// Throws: Error listing the names there are.
+/// Throws: Error listing the valid names.
 NormKind norm_kind(const std::string& name);
 
 struct NormConfig {
@@ -20,14 +20,14 @@ struct NormConfig {
   bool bias = true;  ///< layer norm's; RMS norm has none
 };
 
-/// LayerNorm or RmsNorm, as a configuration says.
+/// LayerNorm or RmsNorm, by configuration.
 /// Shapes:  x [..., width] -> y [..., width]; weight, bias [width]
 class Norm : public Module {
  public:
   explicit Norm(const NormConfig& config);
 
   Tensor operator()(const Tensor& x) const;
-  /// x + dropout(branch) and its norm, at once.
+  /// x + dropout(branch) and its norm, in one pass.
   SumAndNorm operator()(const Tensor& x, const Tensor& branch, const BranchDropout& dropped) const;
   void visit(ParameterVisitor& visitor) override;
 

@@ -12,7 +12,7 @@ Tensor picked_rows(const Tensor& x, const std::vector<std::int32_t>& rows) {
     throw ShapeError("[picked_rows] rows must be there; got x=" + x.describe() + ", row " +
                      std::to_string(row));
   }
-  // Tables of embeddings are floating; f64 holds every whole number of 32 bits.
+  // Embeddings are floating-point; f64 represents every 32-bit integer.
   if (!is_floating(x.dtype())) return picked_rows(x.to(DType::f64), rows).to(x.dtype());
   const Tensor ids = Tensor::empty({static_cast<Index>(rows.size())}, DType::i32, Device::cpu());
   std::copy(rows.begin(), rows.end(), ids.data<std::int32_t>());

@@ -7,9 +7,9 @@
 
 namespace tapeformer {
 
-/// Gives the module the mean of the weights that save_weights wrote to these files, summed in double: the
-/// mean of a training's last checkpoints often does better than each of them. Nothing changes unless all of
-/// them fit.
+/// Sets the module's weights to the mean of those that save_weights wrote to these files, summed in double.
+/// The mean of a training's last checkpoints is often better than each of them. Nothing changes unless all
+/// of them fit.
 /// Throws:  CheckpointError naming the file and each tensor that is missing, superfluous or of another
 ///          shape, or if there is no file
 /// Source:  Vaswani et al. 2017, arXiv:1706.03762, section 6.1

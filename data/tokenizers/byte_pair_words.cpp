@@ -7,7 +7,7 @@
 namespace tapeformer {
 namespace {
 
-/// A character or a byte that is none.
+/// A character, or a byte that is not part of one.
 struct Step {
   std::size_t length;
   CharacterClass kind;
@@ -27,7 +27,7 @@ Step step_at(std::string_view text, std::size_t i) {
   return {step.length, character_class(decode_code_point(rest))};
 }
 
-/// Bytes of the English contraction at the start of `text`, or 0.
+/// The length of the English contraction at the start of `text`, or 0.
 std::size_t contraction_length(std::string_view text) {
   if (text.size() < 2 || text[0] != '\'') return 0;
   const char second = text[1];
@@ -38,7 +38,7 @@ std::size_t contraction_length(std::string_view text) {
   return three ? 3 : 0;
 }
 
-/// Bytes of the white-space character at the end of `text`, or 0.
+/// The length of the white-space character at the end of `text`, or 0.
 std::size_t space_at_end(std::string_view text) {
   for (std::size_t length = 1; length <= 3 && length <= text.size(); ++length) {
     const Step step = step_at(text, text.size() - length);
@@ -62,7 +62,7 @@ std::size_t word_length(std::string_view text) {
     if (next.kind != step.kind) break;
     step.length = next.length;
   }
-  // The last white space before something else belongs to what follows, or is a word of its own.
+  // The last white space before another word belongs to that word, or is a word of its own.
   const bool gives_back = step.kind == CharacterClass::space && i < text.size() && last > 0;
   return gives_back ? last : i;
 }

@@ -12,34 +12,36 @@
 
 namespace tapeformer {
 
-/// Text to the token ids of a language model and back. Every id is one that the model predicts: unlike
-/// Tokenizer's, no id is set aside. Thread-safe once made.
+/// A tokenizer for language models: text of any length to token ids, as a stream, and back. Every id is one
+/// that the model predicts, and nothing is unknown: text that the vocabulary does not cover is an error.
+/// (For translation, where ids are reserved and a sentence may hold unknown words, see Tokenizer.)
+/// Thread-safe once made.
 class TextTokenizer {
  public:
   virtual ~TextTokenizer() = default;
 
   /// Appends the ids of `text` to `ids`. Byte-level kinds take any bytes, the others valid UTF-8.
-  /// Throws:  DataError naming what the vocabulary does not have, or where `text` is not UTF-8
+  /// Throws:  DataError naming what the vocabulary lacks, or where `text` is not UTF-8
   virtual void encode(std::string_view text, std::vector<std::int32_t>& ids) const = 0;
   std::vector<std::int32_t> encode(std::string_view text) const {
     std::vector<std::int32_t> ids;
     encode(text, ids);
     return ids;
   }
-  /// What `id` adds to a text that is not empty; control tokens add nothing. May be part of a character.
+  /// The bytes that `id` adds within a text, perhaps a part of a character; none for control tokens.
   /// Throws:  DataError for an id outside the vocabulary
   virtual std::string bytes_of(std::int32_t id) const = 0;
-  /// The bytes of `ids`, one after the other; a kind that puts a space before the first word takes it off.
+  /// The bytes of `ids`, without the space that some kinds put before the first word.
   virtual std::string decode(const std::vector<std::int32_t>& ids) const;
   virtual Index vocabulary_size() const = 0;
-  /// What a document begins and ends with, where the kind has it.
+  /// The tokens that a document begins and ends with, in kinds that have them.
   virtual std::optional<std::int32_t> begin() const { return {}; }
   virtual std::optional<std::int32_t> end() const { return {}; }
-  /// The length of the longest head of `text` that can be encoded by itself, whatever follows; 0 if none. It
-  /// lets a stream be encoded in pieces (the first by `encode`, the others by `encode_rest`) with the ids of
-  /// the whole.
+  /// The length of the longest prefix of `text` that can be encoded by itself, whatever follows; 0 if none.
+  /// A stream can thus be encoded in pieces, the first by `encode` and the others by `encode_rest`, to the
+  /// ids of the whole.
   virtual std::size_t safe_cut(std::string_view text) const = 0;
-  /// As `encode`, for what follows a head that `safe_cut` gave: ids of the middle or end of a text.
+  /// Like `encode`, for text after a prefix that `safe_cut` allowed.
   virtual void encode_rest(std::string_view text, std::vector<std::int32_t>& ids) const { encode(text, ids); }
   /// "character", "byte", "bpe" or "sentencepiece".
   virtual const char* kind() const = 0;
@@ -47,50 +49,51 @@ class TextTokenizer {
   virtual std::string serialize() const = 0;
 };
 
-/// What `serialize` wrote; `name` is the file's, for errors. Throws: DataError for anything else
+/// The inverse of `serialize`; errors call the file `name`. Throws: DataError if `content` is anything else
 std::unique_ptr<TextTokenizer> parse_text_tokenizer(std::string_view content, const std::string& name);
 std::unique_ptr<TextTokenizer> load_text_tokenizer(const std::string& path);
 
-/// Hands the text of a corpus to its reader, piece by piece and in order; may be called more than once.
-/// Pieces end where a code point ends.
+/// Passes the text of a corpus to `reader`, piece by piece and in order. Can be called more than once.
+/// Pieces end between code points.
 using TextSource = std::function<void(const std::function<void(std::string_view piece)>& reader)>;
 
-/// A token for every code point that occurs, in order of code points.
+/// One token for every code point that occurs, in the order of code points.
 std::unique_ptr<TextTokenizer> train_character_tokenizer(const TextSource& text);
 
-/// 256 ids, one a byte.
+/// One id for each of the 256 bytes.
 std::unique_ptr<TextTokenizer> make_byte_tokenizer();
 
-/// GPT-2's byte-level pair encoding, with merges learnt from `text`: ids 0 to 255 are the bytes in GPT-2's
-/// order, then one id a merge, then "<|endoftext|>". Pairs that occur equally often: the lexicographically
-/// greater one (by its two byte strings) is merged first. Fewer merges are learnt if no pair occurs twice.
+/// GPT-2's byte-level pair encoding with merges trained on `text`: ids 0 to 255 are the bytes in GPT-2's
+/// order, then one id for each merge, then "<|endoftext|>". Of pairs that occur equally often the
+/// lexicographically greater one (by its two byte strings) is merged first. There are fewer merges if no
+/// pair occurs twice.
 /// Throws:  DataError unless vocabulary_size >= 257
 std::unique_ptr<TextTokenizer> train_byte_pair_tokenizer(const TextSource& text, Index vocabulary_size);
 
-/// GPT-2's published files: token -> id as JSON (encoder.json, vocab.json); merges (vocab.bpe, merges.txt).
+/// Reads GPT-2's published files: tokens and ids as JSON (encoder.json, vocab.json), and merges (vocab.bpe,
+/// merges.txt).
 /// Throws:  DataError naming the file and the entry that does not fit
 std::unique_ptr<TextTokenizer> load_byte_pair_tokenizer(const std::string& vocabulary_path,
                                                         const std::string& merges_path);
-/// The files of a byte-level BPE tokenizer in the form that load_byte_pair_tokenizer reads.
+/// The contents of the two files that load_byte_pair_tokenizer reads.
 struct BytePairFiles {
   std::string vocabulary, merges;
 };
 /// Throws: DataError unless `tokenizer` is of kind "bpe"
 BytePairFiles byte_pair_files(const TextTokenizer& tokenizer);
 
-/// A SentencePiece model file with its own ids (Llama's tokenizer.model). A text is encoded in parts, each as
-/// it is within a text and only the first with a space before it: a part ends behind "\n", or after 65,536
-/// bytes without one (less what would cut a code point). The ids are those that SentencePiece gives the whole
-/// text, lines longer than that excepted, and decode to it. A model that changes or drops white space, or has
-/// longer pieces with "\n" in them, encodes texts whole, which takes some 200 bytes of memory for each of
-/// text.
+/// A SentencePiece model file with its own ids (Llama's tokenizer.model). A text is encoded in parts that
+/// end after "\n", or after 65,536 bytes without one (or a little before, between code points); only the
+/// first has a space put before it. The ids are those that SentencePiece gives the whole text, except in
+/// longer lines, and decode to it. A model that changes or drops white space, or has longer pieces that
+/// contain "\n", encodes texts whole, which takes about 200 bytes of memory for each byte of text.
 std::unique_ptr<TextTokenizer> load_sentencepiece_tokenizer(const std::string& path);
-/// A SentencePiece BPE model with byte fallback and identity normalisation learnt from `text`; unknown 0,
-/// begin 1, end 2, as Llama's. Of a long text it is learnt from every 2nd, 4th, ... line (lines over 4,192
-/// bytes count as several), so many that their text and 32 bytes a line come to at most 32 MB. A text that
+/// A SentencePiece BPE model with byte fallback and identity normalisation, trained on `text`; unknown is 0,
+/// begin 1 and end 2, as in Llama's. Of a long text every 2nd, 4th, ... line is used, so that their bytes
+/// and 32 more for each line come to at most 32 MB; lines over 4,192 bytes count as several. A text that
 /// cannot fill the vocabulary gets a smaller one.
 std::unique_ptr<TextTokenizer> train_sentencepiece_tokenizer(const TextSource& text, Index vocabulary_size);
-/// The model file within. Throws: DataError unless `tokenizer` is of kind "sentencepiece"
+/// The content of its model file. Throws: DataError unless `tokenizer` is of kind "sentencepiece"
 std::string sentencepiece_model(const TextTokenizer& tokenizer);
 
 }  // namespace tapeformer

@@ -33,7 +33,7 @@ std::uint64_t read_bytes(const char* bytes, std::size_t count) {
   return low | std::uint64_t{high} << 32;
 }
 
-/// Never leaves the process, so it may depend on the machine's order of bytes.
+/// The hash never leaves the process, so it may depend on the byte order of the machine.
 std::uint64_t hash_word(std::string_view word) {
   std::uint64_t hash = word.size();
   for (; word.size() > 8; word.remove_prefix(8)) hash = mix_bits(hash ^ read_bytes(word.data(), 8));
@@ -146,10 +146,10 @@ void BytePairTokenizer::encode_word(std::string_view word, std::vector<std::int3
   }
 }
 
-/// Looks through all pairs for every merge.
+/// Searches all pairs for every merge.
 void BytePairTokenizer::merge_short(std::string_view word, std::vector<std::int32_t>& ids) const {
   std::int32_t parts[kShort];
-  std::uint32_t ranks[kShort];  // of a part and the next one
+  std::uint32_t ranks[kShort];  // the rank of a part and the next one
   std::size_t count = word.size();
   for (std::size_t i = 0; i < count; ++i) parts[i] = vocabulary_.bytes[static_cast<unsigned char>(word[i])];
   for (std::size_t i = 0; i + 1 < count; ++i) ranks[i] = find_pair(parts[i], parts[i + 1]);

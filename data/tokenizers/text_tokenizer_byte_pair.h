@@ -12,33 +12,33 @@ struct BytePairMerge {
   std::int32_t left, right, result;
 };
 
-/// What byte-level pair encoding needs to know.
+/// The data of byte-level pair encoding.
 struct BytePairVocabulary {
   std::array<std::int32_t, 256> bytes{};  // the token of each byte
-  std::vector<BytePairMerge> merges;  // the first one that fits is made first; parts come before their merges
-  std::vector<std::pair<std::int32_t, std::string>> controls;  // tokens that no text has
+  std::vector<BytePairMerge> merges;      // in order of priority; parts come before their merges
+  std::vector<std::pair<std::int32_t, std::string>> controls;  // tokens that no text contains
 };
 
-/// What ends a document.
+/// The control token that ends a document.
 constexpr const char* kEndOfText = "<|endoftext|>";
 
-/// What stands for a byte in GPT-2's files: itself where it can be seen, else a character from U+0100 on.
+/// The character that represents a byte in GPT-2's files: itself if it is printable, else one from U+0100 on.
 std::string byte_pair_character(unsigned char byte);
 
-/// The bytes in the order of their ids: those that can be seen come first.
+/// The bytes in the order of their ids: printable ones come first.
 std::array<unsigned char, 256> byte_pair_order();
 
 /// Throws:  DataError naming the file and the entry that does not fit
 BytePairVocabulary parse_byte_pair_files(const std::string& vocabulary, const std::string& vocabulary_name,
                                          const std::string& merges, const std::string& merges_name);
 
-/// Learns merges; see train_byte_pair_tokenizer.
+/// Trains merges; see train_byte_pair_tokenizer.
 BytePairVocabulary learn_byte_pairs(const TextSource& text, Index vocabulary_size);
 
 /// GPT-2's byte-level pair encoding.
 class BytePairTokenizer : public TextTokenizer {
  public:
-  /// The ids of `vocabulary` are 0 to their number - 1.
+  /// The ids of `vocabulary` must be 0, 1, ... without gaps.
   explicit BytePairTokenizer(BytePairVocabulary vocabulary);
 
   void encode(std::string_view text, std::vector<std::int32_t>& ids) const override;
@@ -53,13 +53,13 @@ class BytePairTokenizer : public TextTokenizer {
   BytePairFiles files() const;
 
  private:
-  /// The place of a merge in their order, by its parts.
+  /// A merge's rank, by its parts.
   struct Pair {
     std::uint64_t parts;
     std::uint32_t rank;
   };
 
-  /// A word that has been seen, with its ids; a cache line.
+  /// A word that has been encoded, with its ids; the size of a cache line.
   struct SeenWord {
     static constexpr std::size_t kMostBytes = 30, kMostIds = 8;
     char bytes[kMostBytes];
@@ -77,14 +77,13 @@ class BytePairTokenizer : public TextTokenizer {
   void merge_long(std::string_view word, std::vector<std::int32_t>& ids) const;
 
   BytePairVocabulary vocabulary_;
-  std::vector<std::string> tokens_;  // bytes by id; none for controls
-  // Hash tables with open addressing, their sizes powers of two.
+  std::vector<std::string> tokens_;  // bytes by id; empty for controls
+  // Hash tables with open addressing, of sizes that are powers of two.
   std::vector<Pair> pairs_;
-  std::vector<std::int32_t>
-      words_;  // tokens that are what merging makes of their bytes; -1 where there is none
+  std::vector<std::int32_t> words_;  // tokens that their bytes merge to; -1 for an empty slot
   std::optional<std::int32_t> end_;
-  mutable std::vector<SeenWord> seen_;  // by hash; each place keeps the last word that came there
-  mutable std::mutex seen_mutex_;       // whoever finds it taken works without
+  mutable std::vector<SeenWord> seen_;  // by hash; each slot keeps its latest word
+  mutable std::mutex seen_mutex_;       // a thread that finds it locked works without the cache
 };
 
 }  // namespace tapeformer

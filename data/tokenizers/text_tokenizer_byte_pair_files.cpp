@@ -18,7 +18,7 @@ using Ids = std::unordered_map<std::string, std::int32_t>;
 
 bool can_be_seen(unsigned char byte) { return (byte > 0x20 && byte < 0x7f) || (byte > 0xa0 && byte != 0xad); }
 
-/// Tokens and their ids, which are 0 to their number - 1.
+/// Tokens and their ids, which must be 0, 1, ... without gaps.
 Ids parse_vocabulary(const std::string& text, const std::string& name) {
   const auto fail = [&](const std::string& what) {
     throw DataError(name, 0, "is not a JSON object of tokens and their ids" + what);
@@ -46,7 +46,7 @@ Ids parse_vocabulary(const std::string& text, const std::string& name) {
   return ids;
 }
 
-/// The lines of a list of merges, without the one that says its version.
+/// Calls `read` for each line of a list of merges, except the one with its version.
 template <class Read>
 void for_each_merge(std::string_view text, const Read& read) {
   for (std::int64_t line = 1; !text.empty(); ++line) {
@@ -90,7 +90,7 @@ std::array<unsigned char, 256> byte_pair_order() {
 BytePairVocabulary parse_byte_pair_files(const std::string& vocabulary, const std::string& vocabulary_name,
                                          const std::string& merges, const std::string& merges_name) {
   const Ids ids = parse_vocabulary(vocabulary, vocabulary_name);
-  std::vector<bool> made(ids.size());  // bytes and results of merges so far
+  std::vector<bool> made(ids.size());  // whether a token is a byte or the result of a merge so far
   BytePairVocabulary result;
   for (unsigned byte = 0; byte < 256; ++byte) {
     const auto found = ids.find(byte_pair_character(static_cast<unsigned char>(byte)));

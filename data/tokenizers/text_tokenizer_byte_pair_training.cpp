@@ -12,9 +12,9 @@ namespace {
 using Id = std::int32_t;
 using WordCounts = std::unordered_map<std::string, Index>;
 
-/// How often each word occurs. Keeps no more of the text than a piece and a word.
+/// Counts the words. Holds no more of the text than a piece and a word.
 WordCounts count_words_in(const TextSource& text) {
-  constexpr std::size_t kEnough = 1 << 16;  // bytes that are worth cutting
+  constexpr std::size_t kEnough = 1 << 16;  // bytes that are worth splitting
   WordCounts counts;
   std::string waiting;
   const auto count = [&](std::string_view words) {
@@ -47,8 +47,8 @@ struct PairHash {
   }
 };
 
-/// Words as they are cut into tokens, and how often each pair of neighbours occurs in them. A merge looks at
-/// those words only that have its pair.
+/// Words as sequences of tokens, and the number of times that each pair of neighbours occurs in them. A
+/// merge only visits the words that contain its pair.
 class PairLearner {
  public:
   PairLearner(const WordCounts& counts, BytePairVocabulary& vocabulary) : vocabulary_(vocabulary) {
@@ -78,7 +78,8 @@ class PairLearner {
       const auto found = places_.find(best.pair);
       if (found == places_.end() || found->second.count < 2) continue;
       if (found->second.count < best.count) {
-        queue_.push({found->second.count, best.pair});  // merges have taken some of them since it was queued
+        queue_.push(
+            {found->second.count, best.pair});  // merges have used up some of them since it was queued
         continue;
       }
       const std::vector<std::size_t> words = std::move(found->second.words);
@@ -96,13 +97,13 @@ class PairLearner {
   };
   struct Places {
     Index count = 0;
-    std::vector<std::size_t> words;  // that have the pair, or had it once
+    std::vector<std::size_t> words;  // that contain the pair, or once did
   };
   struct Candidate {
     Index count;
     Pair pair;
   };
-  /// Puts the most frequent pair on top, the lexicographically greatest of several.
+  /// Orders by frequency, then lexicographically.
   struct Less {
     const std::vector<std::string>& tokens;
 
@@ -127,7 +128,7 @@ class PairLearner {
     vocabulary_.merges.push_back({pair.left, pair.right, result});
     created_.clear();
     for (const std::size_t word : words) merge_in(word, pair, result);
-    places_.erase(pair);  // neighbours of the same kind, "aaa", counted it down once more
+    places_.erase(pair);  // overlapping occurrences, as in "aaa", may have left a count
     for (const Pair& created : created_) queue_.push({places_[created].count, created});
   }
 
@@ -139,7 +140,7 @@ class PairLearner {
       if (found == places_.end()) created_.push_back(created);
       change(created, place, word.count);
     };
-    std::size_t end = 0;  // of the tokens that are done
+    std::size_t end = 0;  // the end of the tokens that are done
     for (std::size_t i = 0; i < tokens.size(); ++end) {
       if (i + 1 == tokens.size() || !(Pair{tokens[i], tokens[i + 1]} == pair)) {
         tokens[end] = tokens[i++];

@@ -11,16 +11,16 @@
 namespace tapeformer {
 namespace {
 
-/// Longer lines are encoded in parts; the library takes some 200 bytes of memory for each of text.
+/// Longer lines are encoded in parts: the library takes about 200 bytes of memory for each byte of text.
 constexpr std::size_t kLongestPart = 1 << 16;
 
-constexpr std::string_view kSpace = "\xe2\x96\x81";  // U+2581, as which SentencePiece writes a space
+constexpr std::string_view kSpace = "\xe2\x96\x81";  // U+2581, SentencePiece's mark for a space
 
 class SentencePieceTextTokenizer : public TextTokenizer {
  public:
   SentencePieceTextTokenizer(std::string model, const std::string& name) : model_(std::move(model), name) {
     for (std::int32_t id = 0; id < model_.size(); ++id) bytes_.push_back(read_piece(id));
-    // Whether the model puts a space before a text shows in an example.
+    // An example shows whether the model puts a space before a text.
     const std::vector<std::int32_t> example = model_.encode("a");
     adds_space_ = !example.empty() && model_.piece(example[0]).compare(0, kSpace.size(), kSpace) == 0;
     lead_ = model_.encode("\n").size();
@@ -74,7 +74,7 @@ class SentencePieceTextTokenizer : public TextTokenizer {
     return id < 0 ? std::nullopt : std::optional<std::int32_t>(id);
   }
 
-  /// Bytes of the first part of `text`: a function of its first kLongestPart bytes.
+  /// The length of the first part of `text`, a function of its first kLongestPart bytes.
   std::size_t first_part(std::string_view text) const {
     if (!cuts_) return text.size();
     const std::string_view head = text.substr(0, kLongestPart);
@@ -83,8 +83,8 @@ class SentencePieceTextTokenizer : public TextTokenizer {
     return head.size() < kLongestPart ? head.size() : head.size() - unfinished_utf8(head);
   }
 
-  /// Each part behind a line end, where the library puts no space; the ids of that line end are left out.
-  /// They are the same whatever follows: no other piece has a line end in it.
+  /// Encodes each part after a line end, where the library puts no space, and leaves the ids of that line
+  /// end out. These are the same whatever follows, because no other piece contains a line end.
   void append_rest(std::string_view text, std::vector<std::int32_t>& ids) const {
     std::string line;
     while (!text.empty()) {
@@ -96,7 +96,7 @@ class SentencePieceTextTokenizer : public TextTokenizer {
     }
   }
 
-  /// Whether white space comes back, by example.
+  /// Whether white space is decoded as it was, judged by an example.
   bool keeps_white_space() const {
     const std::string text = "\n  a \n ";
     std::string back;
@@ -106,7 +106,7 @@ class SentencePieceTextTokenizer : public TextTokenizer {
 
   std::string read_piece(std::int32_t id) const {
     if (model_.is_control(id)) return {};
-    if (id == model_.unknown()) return model_.decode({id});  // a sign of the model's choice
+    if (id == model_.unknown()) return model_.decode({id});  // the model chooses the character
     std::string piece = model_.piece(id);
     if (model_.is_byte(id)) return std::string(1, static_cast<char>(std::stoi(piece.substr(3), nullptr, 16)));
     for (std::size_t i = 0; (i = piece.find(kSpace, i)) != std::string::npos; ++i) {
@@ -122,13 +122,13 @@ class SentencePieceTextTokenizer : public TextTokenizer {
   std::size_t lead_ = 0;  // ids of "\n", with the space before it
 };
 
-/// The trainer leaves out sentences that are longer than this.
+/// The trainer ignores longer sentences.
 constexpr std::size_t kLongestSentence = 4192;
 
-/// Learning takes some ten times as much memory.
+/// In bytes; training takes about ten times as much memory.
 constexpr std::size_t kMostSentences = 32'000'000;
 
-/// Sentences spread evenly over a text of any length, in bounded memory.
+/// Collects sentences spread evenly over a text of any length, in bounded memory.
 class Sample {
  public:
   explicit Sample(std::size_t limit) : limit_(limit) {}
@@ -173,7 +173,7 @@ std::vector<std::string> sentencepiece_sentences(const TextSource& text, std::si
       const std::string_view character = piece.substr(0, code_point_length(piece));
       piece.remove_prefix(character.size());
       if (sentence.size() + character.size() > kLongestSentence) finish();
-      if (character == "\n" || character == "\r" || character == "\t") {  // the trainer refuses tabs
+      if (character == "\n" || character == "\r" || character == "\t") {  // the trainer rejects tabs
         finish();
       } else {
         sentence += character;
@@ -193,7 +193,7 @@ std::unique_ptr<TextTokenizer> load_sentencepiece_tokenizer(const std::string& p
 }
 
 std::unique_ptr<TextTokenizer> train_sentencepiece_tokenizer(const TextSource& text, Index vocabulary_size) {
-  // As Llama's: what is rare is spelt in bytes, digits stand alone.
+  // As in Llama's models, rare characters are spelt in bytes, and each digit is a piece.
   const std::string model = train_sentencepiece({{"model_type", "bpe"},
                                                  {"vocab_size", std::to_string(vocabulary_size)},
                                                  {"character_coverage", "0.99995"},

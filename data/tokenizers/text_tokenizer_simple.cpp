@@ -11,7 +11,7 @@
 namespace tapeformer {
 namespace {
 
-/// How a code point reads in an error: "é" (U+00E9), U+000A.
+/// A code point as errors show it: "é" (U+00E9), U+000A.
 std::string shown(std::string_view character) {
   const char32_t point = decode_code_point(character);
   char number[16];
@@ -22,7 +22,7 @@ std::string shown(std::string_view character) {
 
 class CharacterTokenizer : public TextTokenizer {
  public:
-  /// `characters` is valid UTF-8 with its code points in order, each once.
+  /// `characters` is valid UTF-8 with distinct code points in ascending order.
   explicit CharacterTokenizer(std::string characters) : characters_(std::move(characters)) {
     for (const std::string_view character : split_code_points(characters_)) {
       const char32_t point = decode_code_point(character);
@@ -62,8 +62,8 @@ class CharacterTokenizer : public TextTokenizer {
 
  private:
   std::string characters_;
-  std::vector<std::size_t> starts_;  // of each character, and the end
-  std::vector<std::int32_t> ids_;    // by code point, -1 where there is none
+  std::vector<std::size_t> starts_;  // the start of each character, and the end
+  std::vector<std::int32_t> ids_;    // by code point; -1 if it has no id
 };
 
 class ByteTokenizer : public TextTokenizer {

@@ -14,20 +14,21 @@ namespace tapeformer {
 constexpr std::int32_t kPadding = 0, kUnknown = 1, kBegin = 2, kEnd = 3;
 constexpr std::int32_t kSpecialTokens = 4;
 
-/// Text to ids of pieces and back. Thread-safe once made.
+/// A tokenizer for translation: a sentence to the ids of pieces and back. The first four ids are reserved,
+/// and a sentence may hold unknown pieces. (For language models see TextTokenizer.) Thread-safe once made.
 class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
 
   /// The ids of `text` (valid UTF-8), without begin and end.
   virtual std::vector<std::int32_t> encode(std::string_view text) const = 0;
-  /// The text of `ids` up to the first kEnd. Padding and begin are skipped; an unknown piece shows as "⁇".
+  /// The text of `ids` up to the first kEnd, without padding and begin; an unknown piece reads "⁇".
   /// Throws:  DataError for an id outside the vocabulary
   virtual std::string decode(const std::vector<std::int32_t>& ids) const = 0;
   virtual Index vocabulary_size() const = 0;
-  /// How a piece reads in a table: "<pad>", " house".
+  /// A piece as tables and pictures show it: "<pad>", " house".
   virtual std::string piece(std::int32_t id) const = 0;
-  /// The whole tokenizer as the content of one file.
+  /// The content of a file that load_tokenizer reads.
   virtual std::string serialize() const = 0;
 };
 
@@ -39,27 +40,27 @@ const char* name_of(TokenizerKind kind);
 
 struct TokenizerConfig {
   TokenizerKind kind = TokenizerKind::bpe;
-  /// At most so many pieces, the special ones included.
+  /// The largest number of pieces, including the special ones.
   Index vocabulary_size = 8000;
-  /// Words and characters seen less often are unknown (word and character).
+  /// Rarer words or characters are unknown (kinds word and character).
   Index min_count = 1;
-  /// Spell what is not in the vocabulary in bytes instead of calling it unknown (bpe and unigram).
+  /// Spell characters outside the vocabulary in bytes instead of making them unknown (kinds bpe and unigram).
   bool byte_fallback = false;
 };
 
-/// A vocabulary for `sentences` (valid UTF-8). The same sentences in the same order give the same file.
+/// Trains on `sentences` (valid UTF-8). The same sentences in the same order give the same file.
 /// Throws:  DataError if the sentences cannot fill a vocabulary of that kind and size
 std::unique_ptr<Tokenizer> train_tokenizer(const TokenizerConfig& config,
                                            const std::vector<std::string>& sentences);
 
-/// What `serialize` wrote; `name` is the file's, for errors.
-/// Throws:  DataError for anything else
+/// The inverse of `serialize`; errors call the file `name`.
+/// Throws:  DataError if `content` is anything else
 std::unique_ptr<Tokenizer> parse_tokenizer(std::string_view content, const std::string& name);
 
 /// Throws:  DataError if the file is missing, damaged or something else
 std::unique_ptr<Tokenizer> load_tokenizer(const std::string& path);
 
-/// A model file that SentencePiece's own trainer wrote. Its pieces keep their order behind our special ids,
+/// Reads a model file of SentencePiece's own trainer. Its pieces follow our special ids in their order,
 /// whatever ids its own special pieces have.
 /// Throws:  DataError if the file is missing or not a model
 std::unique_ptr<Tokenizer> load_sentencepiece_model(const std::string& path);

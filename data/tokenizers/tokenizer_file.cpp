@@ -16,7 +16,7 @@ constexpr const char* kMagic = "tapeformer-tokenizer-1";
 
 std::string write_tokenizer_file(const char* kind, const std::string& payload) {
   std::ostringstream header;
-  header.imbue(std::locale::classic());  // a program's own locale might part digits into groups
+  header.imbue(std::locale::classic());  // the program's locale might group digits
   header << kMagic << ' ' << kind << ' ' << payload.size() << ' ' << std::hex << hash_text(payload) << '\n';
   return header.str() + payload;
 }

@@ -5,16 +5,16 @@
 
 namespace tapeformer {
 
-/// What a tokenizer file holds.
+/// The content of a tokenizer file.
 struct TokenizerFile {
   std::string kind, payload;
 };
 
-/// The content of a tokenizer file: a line with format, kind, size and checksum of the payload, and that.
+/// Returns a line with format, kind, size and checksum of the payload, and then the payload.
 std::string write_tokenizer_file(const char* kind, const std::string& payload);
 
-/// What `write_tokenizer_file` wrote; `name` is the file's, for errors.
-/// Throws:  DataError for anything else
+/// The inverse of write_tokenizer_file; errors call the file `name`.
+/// Throws:  DataError if `content` is anything else
 TokenizerFile read_tokenizer_file(std::string_view content, const std::string& name);
 
 }  // namespace tapeformer

@@ -60,9 +60,9 @@ void check_token(std::int32_t id, Index size);
 /// Throws: DataError naming the `kind` of tokenizer and the first byte that is not UTF-8, `where` behind it.
 void check_utf8(std::string_view text, const char* kind, const char* where = "");
 
-/// Cuts text into words, numbers and marks, calling `piece` on each from left to right. One white space
-/// before a word or mark belongs to it; an apostrophe inside a word goes with its shorter neighbour, the
-/// right one when both are equally long (l'|homme, Tom|'s, I|'m).
+/// Cuts text into words, numbers and punctuation, and calls `piece` on each from left to right. One white
+/// space before a piece belongs to it. An apostrophe inside a word goes with the shorter neighbour, or the
+/// right one if both are equally long (l'|homme, Tom|'s, I|'m).
 void for_each_word(std::string_view text, const std::function<void(std::string_view)>& piece);
 
 }  // namespace tapeformer

@@ -4,7 +4,7 @@
 
 namespace tapeformer {
 
-/// What byte-level BPE tells apart: \p{L}, \p{N} and \s of regular expressions, and the rest.
+/// The classes of byte-level BPE: \p{L}, \p{N} and \s of regular expressions, and the rest.
 enum class CharacterClass : std::uint8_t { other, letter, number, space };
 
 /// The class of a code point up to U+10FFFF, as the published GPT-2 tokenizers (tiktoken, tokenizers) see it.

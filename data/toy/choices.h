@@ -7,7 +7,7 @@
 
 namespace tapeformer::toy {
 
-/// A number read as digits of changing radix: each choice a pattern makes takes the next one.
+/// Reads a number as digits of changing radix. Each choice of a pattern takes the next digit.
 class Digits {
  public:
   explicit Digits(Index number) : rest_(number) {}
@@ -26,7 +26,7 @@ class Digits {
 
   int count() const { return count_; }
   Index radix(int position) const { return radices_[static_cast<std::size_t>(position)]; }
-  /// How many numbers the digits taken so far can tell apart.
+  /// The number of values of the digits taken so far.
   Index size() const;
 
  private:
@@ -39,7 +39,7 @@ struct Sentence : Phrase {
   bool question = false;
 };
 
-/// The choices that patterns share; each takes as many digits of the same radices whatever the digits are.
+// Choices that patterns share. The radices that each takes do not depend on the digits.
 Tense take_tense(Digits& digits);
 /// One of the first `choices` polarities.
 Polarity take_polarity(Digits& digits, int choices = kPolarities);
@@ -51,7 +51,7 @@ Phrase take_thing(Digits& digits, bool negated = false);
 Phrase take_described_thing(Digits& digits, bool negated = false);
 Phrase take_location(Digits& digits);
 const Adjective& take_adjective(Digits& digits, Index first, Index count);
-/// A subject and an object pronoun of different persons: nobody sees or gives himself.
+/// A subject and an object pronoun of different persons: the grammar has no reflexive verbs.
 void take_two_pronouns(Digits& digits, Clause& clause, const ObjectPronoun* Clause::*object);
 Phrase take_predicate(Digits& digits, const Phrase& subject, const Adjective& adjective);
 

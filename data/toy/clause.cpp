@@ -17,7 +17,7 @@ std::vector<std::string> words_of(const std::string& text) {
   return words;
 }
 
-/// Whether a French word starts with a vowel sound. Every h of the lexicon is mute but that of huit.
+/// True if a French word starts with a vowel sound. Every h of the lexicon is mute, except in huit.
 bool starts_with_vowel(const std::string& word) {
   static const char* const kStarts[] = {"a", "e", "i", "o", "u", "h", "é", "è", "ê", "à", "â", "î", "ô", "œ"};
   if (word == "huit") return false;
@@ -161,7 +161,7 @@ void Clause::say_auxiliary(Phrase& sentence, bool question) {
   if (!auxiliary_.empty()) auxiliary_at_ = sentence.say_english(auxiliary_);
 }
 
-/// What follows the auxiliary and the adverb.
+/// The verb form after the auxiliary and the adverb.
 std::string Clause::english_verb() {
   const bool third = subject.person == 2;
   if (modal && modal->kind == ModalKind::want) {

@@ -59,8 +59,8 @@ inline bool is_negation(Polarity polarity) {
   return polarity == Polarity::negated || polarity == Polarity::never;
 }
 
-/// Subject, verb and what goes with it. Its English must be said before its French, which uses the positions.
-/// The past is passé composé; that of to be is imparfait.
+/// A subject, a verb and their complements. say_english() must come before say_french(), which uses the
+/// positions of the English words. The past tense is passé composé, but imparfait for "to be".
 class Clause {
  public:
   Subject subject;
@@ -86,8 +86,8 @@ class Clause {
   std::vector<int> complements_at_;
 };
 
-/// The sentences as they are written: elision, contraction, capital, spaces and final mark. `words` are lower
-/// case, but for I.
+/// Sentences as they are written, with elision, contraction, capital, spaces and final mark. `words` are
+/// lower case, except I.
 std::string write_english(const std::vector<std::string>& words, bool question);
 std::string write_french(const std::vector<std::string>& words, bool question);
 

@@ -6,8 +6,8 @@
 
 namespace tapeformer::toy {
 
-/// A kind of sentence. `say` makes the same choices whatever the digits are, so a pattern is a product of
-/// lists, and different digits give different English sentences.
+/// A kind of sentence. The choices that `say` makes do not depend on the digits, so a pattern is a product
+/// of lists, and different digits give different English sentences.
 struct Pattern {
   const char* name;
   int weight;  ///< share of a sample

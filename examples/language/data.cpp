@@ -34,7 +34,7 @@ TextSplit split_corpus(const LanguageDataOptions& options, const TextCorpus& cor
   return {corpus, TextCorpus::open(options.validation)};
 }
 
-/// The text that a tokenizer learns from, as it is read; says how far it is.
+/// The text that a tokenizer is trained on; shows the progress of reading it.
 TextSource watched(const std::vector<const TextCorpus*>& parts, Progress& progress) {
   return [parts, &progress](const std::function<void(std::string_view)>& reader) {
     Index done = 0, all = 0;
@@ -51,8 +51,8 @@ TextSource watched(const std::vector<const TextCorpus*>& parts, Progress& progre
   };
 }
 
-/// Characters are those of both parts: a character without an id could not be measured. What is learnt is
-/// learnt from the training part alone.
+/// Trains on the training part alone, except that characters are those of both parts: one without an id
+/// could not be measured.
 std::shared_ptr<const TextTokenizer> make_tokenizer(const LanguageDataOptions& options,
                                                     const TextSplit& parts, Progress& progress) {
   const auto part = [&](bool both) {
@@ -65,7 +65,7 @@ std::shared_ptr<const TextTokenizer> make_tokenizer(const LanguageDataOptions& o
   return train_character_tokenizer(part(true));
 }
 
-/// What is no text is refused, but for byte-level tokenizers: they take any bytes, which is said.
+/// Refuses bytes that are not text, unless the tokenizer is byte-level: then a note says so.
 void check_text(const std::vector<const TextCorpus*>& parts, const std::string& kind, Progress& progress) {
   try {
     for (const TextCorpus* part : parts) part->check_text([&] { stop_if_interrupted(progress); });
@@ -106,7 +106,7 @@ LanguageData make_language_data(const LanguageOptions& options, const RunFolder&
                                 const std::shared_ptr<const TextTokenizer>& tokenizer, Progress& progress) {
   const std::string tokens = tokens_folder(options, folder);
   if (options.tokens.empty()) {
-    discard_language_data(folder);  // of a training that did not come to its first checkpoint
+    discard_language_data(folder);  // of a training that never reached its first checkpoint
     return prepare_corpus(options.data, tokenizer, tokens, progress);
   }
   LanguageData result = LanguageData::open(tokens);
@@ -124,7 +124,7 @@ TokenFile encode_text(const std::vector<std::string>& paths, const TextTokenizer
   const TextCorpus corpus = TextCorpus::open(paths);
   progress.keep("corpus: " + corpus.description());
   check_text({&corpus}, tokenizer.kind(), progress);
-  // Prepared tokens have two parts: the other one is the smallest text that any tokenizer takes.
+  // Prepared tokens have two parts; the second one is the smallest text that every tokenizer accepts.
   std::string least = tokenizer.bytes_of(0);
   if (least.empty()) least = "\n";
   const TextSplit parts{corpus, TextCorpus::in_memory(least, "nothing")};
@@ -138,8 +138,7 @@ void discard_language_data(const RunFolder& folder) {
   std::error_code ignored;
   for (const char* name : {"tokenizer", "train.tokens", "validation.tokens"})
     fs::remove(tokens / name, ignored);
-  if (fs::is_directory(tokens, ignored))
-    fs::remove(tokens, ignored);  // unless somebody else's files are in it
+  if (fs::is_directory(tokens, ignored)) fs::remove(tokens, ignored);  // unless there are other files in it
 }
 
 LanguageData open_language_data(const LanguageOptions& options, const RunFolder& folder) {

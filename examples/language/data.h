@@ -12,34 +12,34 @@
 
 namespace tapeformer {
 
-/// Ctrl-C came while data was made; what was begun is gone.
+/// Thrown when Ctrl-C interrupts the preparation of data, which leaves nothing behind.
 class Interrupted : public Error {
  public:
   using Error::Error;
 };
 
-/// What a training reads: a tokenizer, and the tokens of the two parts of a corpus.
+/// A tokenizer, and the tokens of the two parts of a corpus.
 using LanguageData = PreparedTokens;
 
-/// Makes tokenizer and token files of a corpus in a new folder; with `tokenizer`, for that one.
-/// Throws: DataError, Interrupted; nothing of what was made stays then
+/// Makes a tokenizer, unless one is given, and token files of a corpus in a new folder.
+/// Throws: DataError, Interrupted; nothing stays behind then
 LanguageData prepare_corpus(const LanguageDataOptions& options,
                             std::shared_ptr<const TextTokenizer> tokenizer, const std::string& folder,
                             Progress& progress);
 
-/// The tokens of a text, in a new folder. Throws: as prepare_corpus
+/// Writes the tokens of a text to a new folder. Throws: as prepare_corpus
 TokenFile encode_text(const std::vector<std::string>& paths, const TextTokenizer& tokenizer,
                       const std::string& folder, Progress& progress);
 
-/// The data of a new training: what options.tokens names, or made in the folder `tokens` of the run.
-/// `tokenizer` is that of the model to fine-tune, or none. Throws: as prepare_corpus
+/// The data of a new training: those that options.tokens names, or new ones in the folder `tokens` of the
+/// run. If the training fine-tunes a model, `tokenizer` is its tokenizer. Throws: as prepare_corpus
 LanguageData make_language_data(const LanguageOptions& options, const RunFolder& folder,
                                 const std::shared_ptr<const TextTokenizer>& tokenizer, Progress& progress);
 
-/// Removes what make_language_data made in the run's folder.
+/// Removes the files of make_language_data from the run's folder.
 void discard_language_data(const RunFolder& folder);
 
-/// The data of a run that is there. Throws: DataError
+/// The data of an existing run. Throws: DataError
 LanguageData open_language_data(const LanguageOptions& options, const RunFolder& folder);
 
 /// A number that changes with the tokenizer or the number of tokens: resuming needs the same data.

@@ -22,7 +22,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// A folder for token files, gone at the end of the scope.
+/// A folder for token files, removed at the end of the scope.
 class ScratchFolder {
  public:
   ScratchFolder() {

@@ -11,17 +11,17 @@ namespace tapeformer {
 
 class Command;
 
-/// "1.4697 nats a token, perplexity 4.348, 2.1203 bits a byte", the last only where bytes are known.
+/// "1.4697 nats a token, perplexity 4.348, 2.1203 bits a byte", the last only if the bytes are known.
 std::string loss_text(const MeanLoss& loss);
 
-/// Which text a model is measured on, and how.
+/// The options of `evaluate`.
 struct EvaluateOptions {
   std::string run, part = "validation", tokenizer_model;
   std::vector<std::string> corpus;  ///< files and folders instead of the run's data
   Index average = 0;
-  Index batch = 0, context = 0;       ///< 0: as the training had them, or 8 and at most 1024
-  Index validation_batches = 0;       ///< 0: as the training had them, or 20
-  std::optional<std::uint64_t> seed;  ///< as the training had it, or 1
+  Index batch = 0, context = 0;       ///< 0: those of the training, or else 8 and at most 1024
+  Index validation_batches = 0;       ///< 0: those of the training, or else 20
+  std::optional<std::uint64_t> seed;  ///< without a value that of the training, or else 1
   ComputeOptions compute;
 
   void add_to(const Command& command);

@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Whether there was no such folder, so that it is ours to remove.
+/// True if the folder did not exist, so that it can be removed after an error.
 bool make_folder(const std::string& folder) {
   std::error_code error;
   if (fs::exists(folder, error) && (!fs::is_directory(folder, error) || !fs::is_empty(folder, error)))

@@ -15,8 +15,8 @@ struct ExportOptions {
   void add_to(const Command& command);
 };
 
-/// Writes a trained model and its tokenizer as a folder that transformers loads; returns the exit code. After
-/// an error nothing that was written stays. Throws: Error and what derives from it
+/// Writes a trained model and its tokenizer as a folder that transformers loads; returns the exit code.
+/// Leaves nothing behind after an error. Throws: Error and its subclasses
 int export_model(const ExportOptions& options);
 
 }  // namespace tapeformer

@@ -21,9 +21,9 @@
 namespace tapeformer {
 namespace {
 
-constexpr Index kSideBySide = 32;  // samples that share the steps of a model; each has a cache of its own
+constexpr Index kSideBySide = 32;  // samples that share each step of the model
 
-/// Standard input without the line end that `echo` puts; nothing where a person sits.
+/// Standard input without the line end that `echo` adds; empty if it is a terminal.
 std::string prompt_from_input() {
   if (isatty(STDIN_FILENO) != 0) return {};
   std::string text{std::istreambuf_iterator<char>(std::cin), {}};
@@ -39,17 +39,17 @@ bool write_to_output(std::string_view text) {
   throw DataError("standard output", 0, std::string("cannot be written: ") + std::strerror(errno));
 }
 
-/// The ids before the first new one: what a text begins with, and the prompt's.
+/// The ids before the first new one: the begin token, if there is one, and the prompt's.
 TokenIds prompt_ids(const TextTokenizer& tokenizer, const std::string& prompt) {
   TokenIds ids;
   if (tokenizer.begin()) ids.push_back(*tokenizer.begin());
   tokenizer.encode(prompt, ids);
   if (!ids.empty()) return ids;
-  if (tokenizer.end()) return {*tokenizer.end()};  // one text ends, the next begins
+  if (tokenizer.end()) return {*tokenizer.end()};  // the end of one text begins the next
   try {
     return tokenizer.encode("\n");
   } catch (const DataError&) {
-    return {0};  // characters of a text without lines
+    return {0};  // the tokenizer knows no line end
   }
 }
 
@@ -61,11 +61,12 @@ void GenerateOptions::add_to(const Command& command) {
       .option("--prompt", prompt,
               "the text to continue; without it, standard input (less a line end at its end)")
       .tells(prompt_given);
-  command.number("--max-tokens", max_tokens, "most new tokens of a sample", kPositive).show_default();
+  command.number("--max-tokens", max_tokens, "the most new tokens of a sample", kPositive).show_default();
   command
-      .number("--samples", samples,
-              "texts, computed side by side and written one after the other: the first as it comes",
-              kPositive)
+      .number(
+          "--samples", samples,
+          "number of texts, computed side by side and written one after the other, the first as it is drawn",
+          kPositive)
       .show_default();
   command.option("--stop", stops, "end a sample before this text; may be given again")
       .one_at_a_time()
@@ -76,22 +77,23 @@ void GenerateOptions::add_to(const Command& command) {
                   "below 1 favours likely tokens; 0 takes the likeliest", kNotNegative)
           .show_default();
   command.flag("--greedy", greedy, "always take the likeliest token").excludes(temperature);
-  command.number("--top-k", sampling.top_k, "draw among so many likeliest tokens; 0 for all", kNotNegative)
+  command.number("--top-k", sampling.top_k, "draw among this many likeliest tokens; 0 for all", kNotNegative)
       .show_default();
   command
       .number("--top-p", sampling.top_p,
-              "draw among the likeliest that have this share together; above 0, 1 for all", kPositiveShare)
+              "draw among the likeliest tokens that together have this probability; above 0, 1 for all",
+              kPositiveShare)
       .show_default();
   command
       .number("--min-p", sampling.min_p,
-              "draw among those at least so many times as likely as the likeliest; 0 to 1", kShare)
+              "draw among tokens with at least this share of the highest probability; 0 to 1", kShare)
       .show_default();
   constexpr NumberRule kPenalty{"must be from 1e-6 to 1e6", [](double x) { return x >= 1e-6 && x <= 1e6; }};
   command
       .number("--repetition-penalty", sampling.repetition_penalty,
-              "above 1, tokens that are in the text already become less likely; 1e-6 to 1e6", kPenalty)
+              "above 1, tokens that the text already contains become less likely; 1e-6 to 1e6", kPenalty)
       .show_default();
-  command.number("--seed", sampling.seed, "of what is drawn").show_default();
+  command.number("--seed", sampling.seed, "seed of the random draws").show_default();
   command.option("--cache", cache, "keys and values of earlier tokens: contiguous, paged, or none are kept")
       .one_of({"contiguous", "paged", "none"})
       .show_default();
@@ -152,13 +154,13 @@ bool SampleWriter::add(Index index, std::int32_t token) {
   const bool first = start_ && sample.tokens == 0;
   ++sample.tokens;
   ++tokens_;
-  // Ids beyond the vocabulary are rows that a model was given to round its sizes up.
+  // Ids beyond the vocabulary are rows that round up a model's sizes.
   std::string text = token < tokenizer_.vocabulary_size() ? sample.stream.add(token) : std::string();
   if (first && !text.empty() && text[0] == ' ' && tokenizer_.decode({token}) != tokenizer_.bytes_of(token))
     text.erase(0, 1);
   sample.waiting += text;
   if (sample.stream.stopped()) end(sample);
-  // Samples take their steps together: one that is two tokens behind has ended.
+  // All samples advance together, so one that is two tokens behind has ended.
   for (Sample& other : samples_)
     if (other.tokens + 1 < sample.tokens) end(other);
   show();
@@ -195,7 +197,7 @@ int generate(const GenerateOptions& options) {
   if (const std::size_t bad = find_no_text(prompt); bad != std::string::npos)
     throw Error(no_text_message(prompt[bad], static_cast<Index>(bad) + 1, "prompt"));
   remember_interrupts();
-  std::signal(SIGPIPE, SIG_IGN);  // whoever reads may have seen enough
+  std::signal(SIGPIPE, SIG_IGN);  // the reader of a pipe may stop early
   const Compute compute = options.compute.chosen();
   LanguageRun run = LanguageRun::load(options.run, options.average, options.tokenizer_model);
   compute.apply(run.model);

@@ -13,7 +13,7 @@ namespace tapeformer {
 
 class Command;
 
-/// How texts are continued, and which.
+/// The options of `generate`.
 struct GenerateOptions {
   std::string run, prompt, tokenizer_model;
   Index average = 0;
@@ -31,25 +31,24 @@ struct GenerateOptions {
   TextGenerationConfig config() const;
 };
 
-/// Texts that come token by token and side by side, written one after the other: the first as it comes, each
-/// other one as soon as those before it have ended, with kSeparator between them. What is written is valid
-/// UTF-8.
+/// Writes samples that are drawn side by side one after the other, with kSeparator between them: the first
+/// as it is drawn, each other one as soon as those before it have ended. The output is valid UTF-8.
 class SampleWriter {
  public:
   static constexpr const char* kSeparator = "\n---------------\n";
-  /// Takes text to be shown at once; false if nobody reads any more.
+  /// Writes text at once; returns false if nobody reads it any more.
   using Write = std::function<bool(std::string_view text)>;
 
-  /// Every sample begins with `prompt`, which is written with the first token: nothing is if drawing that
-  /// fails. At the `start` of a text no space is written before its first word.
+  /// Every sample begins with `prompt`, which is written with the first token, so that a failure to draw
+  /// that writes nothing. At the `start` of a text no space is written before its first word.
   SampleWriter(const TextTokenizer& tokenizer, Index samples, const std::vector<std::string>& stops,
                std::string prompt, bool start, Write write);
 
-  /// Ends the samples so far; others follow, whose numbers count from 0 again. Keeps memory bounded.
+  /// Ends the current samples and begins others, numbered from 0 again. This bounds the memory.
   void next(Index samples);
-  /// False if the sample is over: a stop string came, or nobody reads.
+  /// Returns false if the sample is over: at a stop string, or if nobody reads it any more.
   bool add(Index sample, std::int32_t token);
-  /// After the last token of all.
+  /// To be called after the last token of all samples.
   void finish();
   Index tokens() const { return tokens_; }
   bool closed() const { return closed_; }
@@ -72,13 +71,13 @@ class SampleWriter {
   std::string prompt_;
   bool start_, begun_ = false, closed_ = false;
   Write write_;
-  std::size_t shown_ = 0;  // samples before this one are written
+  std::size_t shown_ = 0;  // the samples before this one have been written
   Index tokens_ = 0;
   char last_ = '\n';
 };
 
-/// Loads the model, continues the prompt on standard output; returns the exit code.
-/// Throws: Error and what derives from it
+/// Loads the model and continues the prompt on standard output; returns the exit code.
+/// Throws: Error and its subclasses
 int generate(const GenerateOptions& options);
 
 }  // namespace tapeformer

@@ -9,9 +9,9 @@
 namespace tapeformer {
 namespace {
 
-constexpr std::uint64_t kPrefixSeed = 0x707265666978;  // of prefix lengths: another stream than the windows'
-constexpr std::uint64_t kExactSeed = 0;  // of prefixes in exact losses, which no seed is to change
-constexpr std::uint64_t kEstimateSeed = 0x657374696d617465;  // of estimates: another one than the training's
+constexpr std::uint64_t kPrefixSeed = 0x707265666978;  // of prefix lengths, distinct from the windows'
+constexpr std::uint64_t kExactSeed = 0;  // of prefixes in exact losses, which must not depend on the seed
+constexpr std::uint64_t kEstimateSeed = 0x657374696d617465;  // of estimates, distinct from the training's
 
 }  // namespace
 
@@ -28,7 +28,7 @@ LanguageBatch language_batch(const DecoderOnlyConfig& config, TokenBatch batch, 
     const auto choices = static_cast<std::uint64_t>(std::max<Index>(1, length - 1));
     const auto prefix = static_cast<Index>(1 + bounded(mix_bits(seed ^ kPrefixSeed, place), choices));
     result.prefix_lengths.data<std::int32_t>()[row] = static_cast<std::int32_t>(prefix);
-    // The last token of the prompt predicts the first one behind it.
+    // The last token of the prompt predicts the first one after it.
     std::fill_n(targets + row * length, prefix - 1, -1);
     result.counted -= prefix - 1;
   }
@@ -46,7 +46,7 @@ double MeanLoss::bits_per_byte() const {
 
 std::string MeanLoss::error_text() const { return batches < 2 ? "" : format(" ± %.4f", standard_error); }
 
-/// Adds up batches.
+/// Accumulates the losses of batches.
 class LanguageMeasure::Sum {
  public:
   Sum(const LanguageMeasure& measure, DecoderOnly& model) : measure_(measure), model_(model) {
@@ -71,7 +71,7 @@ class LanguageMeasure::Sum {
     squares_ += deviation * (loss - mean_);
   }
   MeanLoss mean() const { return {nats_ / static_cast<double>(tokens_), tokens_, bytes_, 0, 0}; }
-  /// How much the mean of as many batches varies.
+  /// The standard error of the mean, from the variation between batches.
   double standard_error() const {
     if (batches_ < 2) return 0;
     const auto count = static_cast<double>(batches_);
@@ -96,7 +96,7 @@ LanguageMeasure::LanguageMeasure(TokenFile file, const TextTokenizer& tokenizer,
       seed_(seed),
       head_(head) {
   for (Index id = 0; id < file.vocabulary(); ++id) {
-    const bool known = id < tokenizer.vocabulary_size();  // else one of those that round a size up
+    const bool known = id < tokenizer.vocabulary_size();  // others round up the model's size
     bytes_of_.push_back(known ? static_cast<Index>(tokenizer.bytes_of(static_cast<std::int32_t>(id)).size())
                               : 0);
   }

@@ -11,49 +11,51 @@
 
 namespace tapeformer {
 
-/// A batch as a model trains on it. For a model with prefix, each row begins with a prompt that sees itself
-/// in both directions, and what is within it is no target.
+/// A batch as a model trains on it. For a model with a prefix, each row begins with a prompt that sees
+/// itself in both directions and holds no targets.
 struct LanguageBatch {
   Tensor inputs, targets;  ///< i32 [B, T]; a target of -1 does not count
   Tensor prefix_lengths;   ///< i32 [B], or undefined
   Index counted = 0;       ///< targets that count
 
-  /// Batches are made on the CPU.
+  /// Batches are made on the CPU and moved by this.
   LanguageBatch to(Device device) const;
 };
 
-/// Takes over the tensors of `batch`. Prefix lengths are drawn from 1 .. T - 1, a function of (seed, first +
-/// row): `first` is the number of the first row among all rows.
+/// Uses the tensors of `batch` without a copy. Prefix lengths in 1 .. T - 1 are a function of (seed, first +
+/// row), where
+/// `first` is the number of the first row among all rows.
 LanguageBatch language_batch(const DecoderOnlyConfig& config, TokenBatch batch, std::uint64_t seed,
                              Index first);
 
 /// A mean over targets.
 struct MeanLoss {
-  double nats = 0;  ///< a token
+  double nats = 0;  ///< per token
   Index tokens = 0;
-  Index bytes = 0;            ///< that these tokens stand for; 0 if unknown
-  Index batches = 0;          ///< that were drawn; 0 where nothing was
-  double standard_error = 0;  ///< of `nats`, from how these batches differ; 0 where they are fewer than two
+  Index bytes = 0;            ///< the bytes of these tokens; 0 if unknown
+  Index batches = 0;          ///< the number of batches drawn; 0 for an exact mean
+  double standard_error = 0;  ///< of `nats`, from the variation between batches; 0 for fewer than two
 
   double bits_per_byte() const;
-  /// " ± 0.0021"; nothing where there is no telling.
+  /// " ± 0.0021"; empty if the standard error is unknown.
   std::string error_text() const;
 };
 
-/// What a model is measured on: the tokens of a text, in rows of a training's length.
+/// Measures models on the tokens of a text, in rows of the training's length.
 class LanguageMeasure {
  public:
   /// Throws: DataError if there are fewer than two tokens
   LanguageMeasure(TokenFile file, const TextTokenizer& tokenizer, Index rows, Index length,
                   std::uint64_t seed, const HeadLossConfig& head);
 
-  /// Called before each batch; what it throws ends the measurement.
+  /// Called before each batch; an exception from it ends the measurement.
   using Check = std::function<void()>;
-  /// Over the whole text. Windows lie side by side, and a token sees what is before it in its window. Every
-  /// token but the first is a target once; for a model with prefix, only those behind the prefix of their
-  /// window, whose length follows from the window's place: neither seed nor batch size decide on it.
+  /// The mean over the whole text, in adjacent windows; a token sees what precedes it in its window. Every
+  /// token except the first is a target once; for a model with a prefix, only those after the prefix of
+  /// their window. Its length follows from the window's place and depends neither on the seed nor on the
+  /// batch size.
   MeanLoss exact(DecoderOnly& model, Progress& progress, const Check& check = {}) const;
-  /// Over `batches` random batches, drawn anew for each `number`.
+  /// The mean over `batches` random batches, different ones for each `number`.
   MeanLoss estimate(DecoderOnly& model, Index batches, Index number, Progress& progress,
                     const Check& check = {}) const;
   const TokenFile& file() const { return windows_.file(); }

@@ -105,7 +105,7 @@ DecoderOnly initial_model(const LanguageOptions& options, Index vocabulary) {
   DecoderOnly trained = load_model(options.from, 0);
   DecoderOnlyConfig config = trained.config();
   config.attention.dropout = config.embedding_dropout = config.residual_dropout = options.dropout;
-  config.prefix = options.prefix;  // a mask: no weight is another
+  config.prefix = options.prefix;  // a mask, which changes no weight
   DecoderOnly model(config, random);
   const auto weights = trained.named_parameters();
   auto into = model.named_parameters();

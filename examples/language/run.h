@@ -15,8 +15,9 @@ struct LanguageRun {
   DecoderOnly model;
   std::shared_ptr<const TextTokenizer> tokenizer;
 
-  /// From a run folder of this program or a Hugging Face folder. With `average`, the mean of the last so
-  /// many weights that the run kept. The tokenizer is that of `tokenizer_path`, unless it is empty.
+  /// Loads a run folder of this program or a Hugging Face folder. `average` takes the mean of the last that
+  /// many weights that the run kept, unless it is 0. The tokenizer is the folder's, unless `tokenizer_path`
+  /// names another.
   /// Throws: CheckpointError, DataError
   static LanguageRun load(const std::string& folder, Index average = 0,
                           const std::string& tokenizer_path = {});
@@ -25,11 +26,11 @@ struct LanguageRun {
 /// The model in a run folder or a Hugging Face folder, without its weights. Throws: CheckpointError
 DecoderOnlyConfig model_config_in(const std::string& folder);
 
-/// How the run was trained, or nothing for another program's model. Throws: CheckpointError
+/// The options of the run's training; none for another program's model. Throws: CheckpointError
 std::optional<LanguageOptions> training_in(const std::string& folder);
 
-/// The model that a new training begins with: drawn anew, or, with options.from, with the weights in that
-/// folder. Throws: CheckpointError, Error
+/// The model that a new training starts from: random, or with the weights in the folder options.from.
+/// Throws: CheckpointError, Error
 DecoderOnly initial_model(const LanguageOptions& options, Index vocabulary);
 
 }  // namespace tapeformer

@@ -13,7 +13,7 @@
 namespace tapeformer {
 namespace {
 
-using Json = nlohmann::json;  // finds a token among many sooner
+using Json = nlohmann::json;  // sorted, so that it finds a token faster
 using OrderedJson = nlohmann::ordered_json;
 namespace fs = std::filesystem;
 
@@ -25,13 +25,14 @@ namespace fs = std::filesystem;
           "SentencePiece's tokenizer.model");
 }
 
-/// The type of a part of tokenizer.json; empty where there is none.
+/// The type of a part of tokenizer.json; empty if there is no such part.
 std::string type_of(const Json& json, const char* part) {
   if (!json.contains(part) || json.at(part).is_null()) return {};
   return json.at(part).value("type", "no type");
 }
 
-/// The type of a post-processor that adds tokens; empty where none does. A template may be of the text alone.
+/// The type of a post-processor that adds tokens; empty if none does. A template may consist of the text
+/// alone.
 std::string adding_type(const Json& processor) {
   if (processor.is_null()) return {};
   const std::string type = processor.value("type", "no type");
@@ -47,10 +48,10 @@ std::string adding_type(const Json& processor) {
   return type == "ByteLevel" ? "" : type;
 }
 
-/// Everything in a tokenizer.json that byte-level BPE with GPT-2's pattern does not have is refused by name.
+/// Refuses by name everything in a tokenizer.json that byte-level BPE with GPT-2's pattern does not have.
 void check_byte_level(const std::string& path, const Json& json) {
   const Json& model = json.at("model");
-  // Older files do not name the type of BPE.
+  // Older files do not name their type, BPE.
   if (const std::string type = model.value("type", "BPE"); type != "BPE")
     refuse(path, "a model of type " + type);
   if (const std::string type = type_of(json, "normalizer"); !type.empty())
@@ -76,7 +77,7 @@ std::string merge_line(const Json& merge) {
   return merge.at(0).get<std::string>() + " " + merge.at(1).get<std::string>() + "\n";
 }
 
-/// The two files that a tokenizer.json holds in one.
+/// The contents of GPT-2's two files, from a tokenizer.json.
 BytePairFiles byte_pair_files_in(const std::string& path) {
   const std::string text = read_file(path);
   try {
@@ -95,7 +96,8 @@ BytePairFiles byte_pair_files_in(const std::string& path) {
   }
 }
 
-/// What tokenizer_config.json asks for beside vocab.json and merges.txt, which do not tell the pattern.
+/// Refuses a tokenizer_config.json that does not describe GPT-2's pattern, which vocab.json and merges.txt
+/// do not tell.
 void check_tokenizer_config(const std::string& folder) {
   const std::string path = folder + "/tokenizer_config.json";
   if (!fs::exists(path)) return;
@@ -105,7 +107,7 @@ void check_tokenizer_config(const std::string& folder) {
   if (fields.flag("add_prefix_space", false)) refuse(path, "add_prefix_space");
 }
 
-/// nullptr where there is none.
+/// nullptr if there is none.
 std::shared_ptr<const TextTokenizer> tokenizer_in_folder(const std::string& folder) {
   const auto file = [&](const char* name) { return folder + "/" + name; };
   const auto has = [&](const char* name) { return fs::exists(file(name)); };
@@ -121,7 +123,7 @@ std::shared_ptr<const TextTokenizer> tokenizer_in_folder(const std::string& fold
   return nullptr;
 }
 
-/// A tokenizer.json for transformers: pieces without merges are the code points.
+/// A tokenizer.json for transformers: with pieces but no merges, BPE yields the code points.
 OrderedJson character_json(const TextTokenizer& tokenizer) {
   OrderedJson vocabulary = OrderedJson::object();
   for (std::int32_t id = 0; id < tokenizer.vocabulary_size(); ++id) vocabulary[tokenizer.bytes_of(id)] = id;

@@ -18,10 +18,11 @@ namespace {
 constexpr Index kPromptTokens = 16, kSampleTokens = 160;
 constexpr double kSampleTemperature = 0.8;
 
-// A forward pass against a step's forward, backward and update; shares of a training's time.
+// The cost of a forward pass relative to a whole step, and the shares of a training's time that validations
+// may take.
 constexpr double kForwardShare = 1.0 / 3, kValidationShare = 0.03, kEstimateShare = 0.005, kEndShare = 0.025;
 
-/// `text` with every line set in, as the log shows it.
+/// Indents every line of `text`, as the log shows it.
 std::string set_in(const std::string& text) {
   std::string result = "  ";
   for (const char c : text) {
@@ -31,8 +32,8 @@ std::string set_in(const std::string& text) {
   return result;
 }
 
-/// What reads text for the weights in options.from: their own tokenizer, unless another one is named or,
-/// where they have none, comes with the tokens.
+/// The tokenizer for the weights in options.from: their own, unless another one is named or, if they have
+/// none, comes with the tokens.
 /// Throws: DataError unless that one has as many tokens as the model
 std::shared_ptr<const TextTokenizer> tokenizer_from(const LanguageOptions& options) {
   const std::string &named = options.data.tokenizer_model, &tokens = options.tokens;
@@ -57,7 +58,7 @@ ValidationPlan validation_plan(const LanguageOptions& options, Index validation_
   if (kind == "estimate") return {false, asked, false, asked};
   const TrainingOptions& training = options.training;
   const Index batch = options.batch * options.context;
-  // In units of one token trained on.
+  // In units of training on one token.
   const double work = static_cast<double>(training.steps) * static_cast<double>(training.accumulate * batch);
   const double exact = kForwardShare * static_cast<double>(validation_tokens);
   const auto validations = static_cast<double>((training.steps - 1) / training.validate_every + 1);
@@ -183,7 +184,7 @@ void LanguageTask::save_state(Json& state) const {
   state["options"] = options_;
   state["data_fingerprint"] = fingerprint(data_);
   state["batches"] = batches_;
-  // Losses are compared over the whole run, whatever number of steps it comes to have.
+  // All losses of a run must be comparable, even if its number of steps changes later.
   state["validation_plan"] = {plan_.exact, plan_.batches, plan_.exact_end, plan_.end_batches};
 }
 
@@ -193,7 +194,7 @@ void LanguageTask::load_state(const Json& state) {
                     "the data has changed since the checkpoint; restore it, or start anew");
   }
   batches_ = state.at("batches").get<Index>();
-  if (state.contains("validation_plan")) {  // else it is that of the run's own steps
+  if (state.contains("validation_plan")) {  // older checkpoints lack it
     const Json& plan = state.at("validation_plan");
     plan_ = {plan.at(0).get<bool>(), plan.at(1).get<Index>(), plan.at(2).get<bool>(),
              plan.at(3).get<Index>()};
@@ -210,7 +211,7 @@ Json LanguageTask::conclude(Progress& progress) {
     said = loss_text(exact);
   }
   if (plan_.end_batches > 0) {
-    // The batches that `evaluate` draws.
+    // The same batches as in `evaluate`.
     const MeanLoss estimate = measure_.estimate(model_, plan_.end_batches, 0, progress);
     result["best_estimated_loss"] = estimate.nats;
     said += (said.empty() ? "" : "; ") +
@@ -237,7 +238,7 @@ int train_language_model(const RunFolder& folder, const LanguageOptions& options
 int resume_language_model(const RunFolder& folder, const TrainingControl& control) {
   return resume_training(folder, control, [&](const Json* checkpoint, Progress& progress) {
     const auto options = checkpoint->at("options").get<LanguageOptions>();
-    Generator random(options.training.seed);  // the same streams of dropout; the weights are the checkpoint's
+    Generator random(options.training.seed);  // only for the streams of dropout
     DecoderOnly model(model_config_in(folder.path()), random);
     return std::make_unique<LanguageTask>(options, open_language_data(options, folder), std::move(model),
                                           progress);

@@ -9,18 +9,18 @@
 
 namespace tapeformer {
 
-/// How a training measures its model.
+/// The measurements of a training.
 struct ValidationPlan {
-  bool exact = false;      ///< over the whole validation part, at every validation
-  Index batches = 0;       ///< of the estimate at every validation; 0 for none
-  bool exact_end = false;  ///< over the whole validation part, of the best weights, when the training is over
-  Index end_batches = 0;   ///< of the estimate then; 0 for none
+  bool exact = false;      ///< every validation measures the whole validation part
+  Index batches = 0;       ///< the batches of the estimate at every validation; 0 for none
+  bool exact_end = false;  ///< the end measures the best weights on the whole validation part
+  Index end_batches = 0;   ///< the batches of the estimate at the end; 0 for none
 };
 
-/// What options.validation_kind says, with "auto" decided from numbers of tokens, never from the clock: a
-/// token measured costs a third of one trained on. Exact at every validation if that costs at most 3 % of
-/// all steps; else estimates for at most 0.5 % of them, and the exact mean at the end if it takes at most
-/// 2.5 %.
+/// The plan of options.validation_kind. "auto" is decided from numbers of tokens, never from the clock:
+/// measuring a token costs a third of training on it. Every validation is exact if that costs at most 3 % of
+/// all steps; otherwise they are estimates for at most 0.5 %, with the exact mean at the end if that costs
+/// at most 2.5 %.
 ValidationPlan validation_plan(const LanguageOptions& options, Index validation_tokens);
 
 /// Trains a DecoderOnly on windows of a token file.
@@ -36,8 +36,8 @@ class LanguageTask : public TrainingTask {
   void prepare_batch() override;
   BatchLoss batch_loss() override;
   BatchParts batch_parts() override;
-  /// The exact mean decides on the best weights where there is one, else the estimate, whose batches are the
-  /// same at every validation: what differs is the model.
+  /// The exact mean decides on the best weights if there is one, else the estimate, whose batches are the
+  /// same at every validation, so that only the model differs.
   Validation validate(Progress& progress) override;
   double trial_loss(Progress& progress) override;
   void show_samples(Progress& progress, bool graphs) override;
@@ -57,15 +57,15 @@ class LanguageTask : public TrainingTask {
   TokenWindows windows_;
   LanguageMeasure measure_;
   ValidationPlan plan_;
-  Index batches_ = 0;                   // of the training, so far
+  Index batches_ = 0;                   // the number trained on so far
   LanguageBatch batch_;                 // on the model's device
-  std::optional<LanguageBatch> ahead_;  // made before it was asked for
+  std::optional<LanguageBatch> ahead_;  // the next batch, if it has been made
 };
 
 /// A new training in `folder`; returns the exit code. Throws: DataError, CheckpointError, Error
 int train_language_model(const RunFolder& folder, const LanguageOptions& options,
                          const TrainingControl& control);
-/// Goes on from the folder's checkpoint as if there had been no break. Throws: CheckpointError, DataError
+/// Resumes from the folder's checkpoint as if there had been no break. Throws: CheckpointError, DataError
 int resume_language_model(const RunFolder& folder, const TrainingControl& control);
 
 }  // namespace tapeformer

@@ -7,30 +7,30 @@
 
 namespace tapeformer {
 
-/// What a training spends its time on; the names are kPhaseNames'.
+/// The phases of a training; kPhaseNames holds their names.
 enum class Phase {
   start,        ///< data, vocabularies, model: everything before the first step
-  batches,      ///< making the next batch
+  batches,      ///< preparing the next batch
   forward,      ///< the model on it, and the loss
   backward,     ///< gradients
   update,       ///< their norm, and the optimizer
-  validation,   ///< and what is measured at the end
-  checkpoints,  ///< all files of weights, and trying the weights before
-  samples,      ///< outputs to look at
-  log,          ///< lines, metrics, and whatever is left
+  validation,   ///< validations and the measurements at the end
+  checkpoints,  ///< writing weights, after trying them
+  samples,      ///< sample outputs
+  log,          ///< the log, metrics, and the rest
 };
 constexpr std::array<const char*, 9> kPhaseNames = {
     "start", "batches", "forward", "backward", "update", "validation", "checkpoints", "samples", "log"};
 
-/// Tells where the time goes. Every moment since the clock was made belongs to one phase, so that the phases
+/// Measures where the time goes. Every moment since the clock was made belongs to one phase, so the phases
 /// add up to the whole.
 class PhaseClock {
  public:
   PhaseClock();
 
-  /// What comes now belongs to `phase`. Returns the one before.
+  /// Starts `phase` and returns the previous one.
   Phase enter(Phase phase);
-  /// By phase, up to now.
+  /// The seconds spent so far, by phase.
   std::array<double, kPhaseNames.size()> seconds() const;
   double seconds(Phase phase) const { return seconds()[static_cast<std::size_t>(phase)]; }
   /// "of 55 s: steps 96.4 % (forward 30.1, backward 60.2, update 6.1), start 0.5 %, ...".
@@ -38,7 +38,7 @@ class PhaseClock {
   /// Seconds by phase, to the millisecond.
   nlohmann::ordered_json json() const;
 
-  /// What comes belongs to `phase` until this goes, then to the phase before.
+  /// Enters `phase` for the duration of a scope.
   class Scope {
    public:
     Scope(PhaseClock& clock, Phase phase) : clock_(clock), before_(clock.enter(phase)) {}

@@ -18,7 +18,7 @@ namespace {
 std::atomic<bool> interrupt_seen{false};
 std::atomic<const char*> said_at_interrupt{nullptr};
 
-/// A line of its own, over a progress line if there is one.
+/// Prints a line, over a progress line if there is one.
 void say(const char* text) {
   if (text != nullptr) std::fprintf(stderr, "%s%s\n", isatty(STDERR_FILENO) != 0 ? "\r\033[K" : "", text);
 }
@@ -38,8 +38,9 @@ int run_program(const char* name, const std::function<int()>& body) {
 }
 
 void remember_interrupts() {
-  // No signal handler: oneDNN's f32 kernels run with the stack pointer inside a heap block, where a handler's
-  // frame overwrites what lies below (oneDNN 3.11.2 mends it). All threads block the signals, one waits.
+  // Not a signal handler: oneDNN's f32 kernels run with the stack pointer inside a heap block, where a
+  // handler's frame would overwrite the memory below (fixed in oneDNN 3.11.2). All threads block the
+  // signals, and one waits for them.
   sigset_t signals;
   sigemptyset(&signals);
   sigaddset(&signals, SIGINT);

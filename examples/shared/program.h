@@ -4,19 +4,19 @@
 
 namespace tapeformer {
 
-/// Exit codes that all programs share.
+/// The exit codes of all programs.
 constexpr int kExitSuccess = 0, kExitBadInput = 2, kExitInterrupted = 130;
 
-/// Runs a program's body, on threads that leave other programs their share (autograd/threads.h). Call it
-/// first thing in main. What the body throws becomes one clear line on standard error and exit code 2.
+/// Runs a program's body, on threads that share the machine with other programs (autograd/threads.h). Must
+/// be the first thing in main. An exception becomes one line on standard error and exit code 2.
 int run_program(const char* name, const std::function<int()>& body);
 
-/// From now on the first Ctrl-C (or SIGTERM) is remembered instead of ending the program; the second ends it.
-/// Call it before any other thread starts: threads inherit that these signals are not theirs.
+/// From now on the first Ctrl-C (or SIGTERM) only makes interrupted() true; the second ends the program.
+/// Must be called before any other thread starts, because threads inherit the signal mask.
 void remember_interrupts();
 bool interrupted();
-/// From now on the first Ctrl-C is answered at once, with this text; with none, the default, it is not.
-/// The text must live on. Returns the text until now.
+/// Sets the text that is printed at the first Ctrl-C, which must stay alive, or nullptr (the default) for
+/// none. Returns the previous one.
 const char* say_at_interrupt(const char* text);
 constexpr const char* kStopping = "stopping; once more leaves at once";
 

@@ -16,12 +16,12 @@ std::string count_text(double count);
 /// Up to three numbers as printf writes them: format("%.4f", loss).
 std::string format(const char* pattern, double a, double b = 0, double c = 0);
 
-/// One line that is rewritten in place on a terminal; in a log, only lines worth keeping.
-/// Writes to standard error, so that results on standard output stay clean.
+/// A progress line that is rewritten in place on a terminal; in a log, only the lines to keep. Writes to
+/// standard error, so that results on standard output stay clean.
 class Progress {
  public:
   Progress();
-  /// Writes as to a terminal, or as to a log.
+  /// Writes for a terminal, or for a log.
   explicit Progress(bool terminal) : terminal_(terminal) {}
   ~Progress() { clear(); }
   Progress(const Progress&) = delete;
@@ -31,7 +31,7 @@ class Progress {
   void show(const std::string& line);
   /// Prints a line that stays.
   void keep(const std::string& line);
-  /// Takes the line away; the next one is shown at once.
+  /// Erases the line; the next one is shown at once.
   void clear();
   bool on_terminal() const { return terminal_; }
 

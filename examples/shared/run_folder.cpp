@@ -43,7 +43,7 @@ std::string this_process() {
   return "process " + std::to_string(getpid()) + " on " + host.data();
 }
 
-/// Whether `path` is still the file that is open as `file`.
+/// True if `path` still names the file that is open as `file`.
 bool is_at(const std::string& path, int file) {
   struct stat opened {
   }, there{};
@@ -78,7 +78,7 @@ RunLock::RunLock(const std::string& folder) : path_(folder + "/" + kLock) {
   fs::create_directories(folder, error);
   if (error) throw DataError(folder, 0, "cannot be made: " + error.message());
   while (true) {
-    // To be written, which locks of network file systems ask for.
+    // Writable, because network file systems require that for locks.
     file_ = open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     if (file_ < 0) throw DataError(path_, 0, std::string("cannot be written: ") + std::strerror(errno));
     if (flock(file_, LOCK_EX | LOCK_NB) != 0) {
@@ -95,7 +95,7 @@ RunLock::RunLock(const std::string& folder) : path_(folder + "/" + kLock) {
       break;
     }
     if (is_at(path_, file_)) break;
-    close(file_);  // whoever had it has removed it since it was opened here
+    close(file_);  // its owner has removed it since
   }
   std::ofstream(path_) << this_process() << "\n";
 }
@@ -110,7 +110,7 @@ RunLock::~RunLock() {
 void RunFolder::refuse_if_used() const {
   if (has_checkpoint() || fs::exists(file("weights.safetensors"))) {
     throw DataError(path_, 0,
-                    "holds a training already; try --resume to go on with it, or another --run folder");
+                    "holds a training already; try --resume to continue it, or another --run folder");
   }
 }
 
@@ -203,7 +203,7 @@ void RunFolder::load_average(Index count, Module& model) const {
 void RunFolder::keep_weights(Module& model, Index step, Index count) const {
   save_weights(kept_weights(step), model);
   for (const Index found : kept_steps()) {
-    // Later ones are of a run that was killed before its next checkpoint; it will write them again.
+    // Later ones belong to a run that was killed before its next checkpoint and will write them again.
     if (found <= step && --count < 0) fs::remove(kept_weights(found));
   }
 }
@@ -243,9 +243,10 @@ void RunFolder::cut_metrics(Index step) const {
 }
 
 void add_average_option(const Command& command, Index& average) {
-  command.number("--average", average,
-                 "the mean of the last so many weights kept (train --keep-checkpoints); 0 for the best alone",
-                 kNotNegative);
+  command.number(
+      "--average", average,
+      "use the mean of this many last weights kept (train --keep-checkpoints); 0 for the best alone",
+      kNotNegative);
 }
 
 }  // namespace tapeformer

@@ -10,7 +10,7 @@
 namespace tapeformer {
 namespace {
 
-constexpr std::size_t kLongestLabel = 24;  // characters shown
+constexpr std::size_t kLongestLabel = 24;  // in characters
 constexpr int kMargin = 16, kGap = 28, kBarWidth = 12, kLegendWidth = 64;
 
 template <class... Numbers>
@@ -21,8 +21,7 @@ std::string format(const char* pattern, Numbers... numbers) {
   return text;
 }
 
-/// "#rrggbb" for x in [0, 1]: from near white over green to dark blue, the lightness of Oklab falling
-/// linearly.
+/// "#rrggbb" for x in [0, 1], from near white over green to dark blue; the lightness in Oklab falls linearly.
 std::string color(double x) {
   constexpr double kPi = 3.14159265358979323846;
   const double lightness = 0.985 - 0.705 * x,
@@ -43,7 +42,7 @@ std::string color(double x) {
                 byte(-0.0041960863 * l - 0.7034186147 * m + 1.7076147010 * s));
 }
 
-/// A label as it is shown: `text` cut, `whole` for pointing at it. Both are ready for XML.
+/// A label for XML: `text`, cut to length, and `whole`, which shows when pointed at.
 struct Label {
   std::string text, whole;
   double width = 0;  // in units of the font size
@@ -82,7 +81,7 @@ void check(const Tensor& weights, std::size_t rows, std::size_t columns) {
   }
 }
 
-/// [H][T * S]; one panel when averaged.
+/// The weights of each panel, [T * S]; one panel if averaged, else H.
 std::vector<std::vector<double>> panels_of(const Tensor& weights, bool averaged) {
   const Index cells = weights.size(-2) * weights.size(-1), heads = weights.elements() / cells;
   const Index panels = averaged ? 1 : heads;
@@ -95,7 +94,7 @@ std::vector<std::vector<double>> panels_of(const Tensor& weights, bool averaged)
   return result;
 }
 
-/// One picture being written. Coordinates are pixels.
+/// Writes one picture. Coordinates are in pixels.
 class Picture {
  public:
   Picture(const Tensor& weights, const std::vector<std::string>& rows,
@@ -169,7 +168,7 @@ class Picture {
       svg_ += format("<text x=\"%d\" y=\"13\" font-size=\"13\" font-weight=\"bold\">head %d</text>\n", left_,
                      index);
     }
-    const double middle = 0.5 * cell_ + 0.35 * font_;  // a line of text centred in a cell
+    const double middle = 0.5 * cell_ + 0.35 * font_;  // the baseline of text centred in a cell
     for (std::size_t s = 0; s < columns_.size(); ++s) {
       text(columns_[s], format("transform=\"translate(%.1f %d) rotate(-90)\"",
                                left_ + static_cast<double>(s) * cell_ + middle, top_ - 5));

@@ -37,7 +37,7 @@ nlohmann::ordered_json Vocabularies::description() const {
 
 CorpusSplit load_corpus(const TranslationOptions& options, std::string& report) {
   CorpusSplit split;
-  Index sources = 0;  // that some are held out of
+  Index sources = 0;  // the number of sources, if some of them are held out
   if (options.built_in()) {
     const ToyGrammar grammar;
     const Index held_out = options.sentences_held_out(grammar.size()), half = held_out / 2;

@@ -15,24 +15,24 @@ struct Vocabularies {
 
   /// Throws: DataError if a file is not the one that `config` (a run's config.json) was written with
   static Vocabularies load(const std::string& folder, const nlohmann::ordered_json& config);
-  /// What config.json says of them, to recognise them by.
+  /// The fingerprints for config.json, by which load() recognises them.
   nlohmann::ordered_json description() const;
 };
 
-/// The corpus that `options` name, split; `report` says what was read and dropped.
+/// Reads and splits the corpus that `options` name; `report` tells what was read and dropped.
 /// Throws: DataError
 CorpusSplit load_corpus(const TranslationOptions& options, std::string& report);
 
 /// Trains or loads the vocabularies. Throws: DataError
 Vocabularies make_vocabularies(const TranslationOptions& options, const std::vector<TextPair>& train);
 
-/// The ids of a line to translate, in which tabs count as spaces; none for a line of white space alone.
+/// The ids of a line to translate, whose tabs count as spaces; empty for a line of white space alone.
 /// Throws: DataError naming the line if it is not UTF-8 or has more than max_length - 1 tokens
 std::vector<std::int32_t> checked_source(const Tokenizer& tokenizer, const std::string& line, Index number,
                                          Index max_length);
 
 std::vector<EncodedPair> encode(const Vocabularies& vocabularies, const std::vector<TextPair>& pairs);
-/// A number that changes when any pair of any part does: resuming and evaluating need the same data.
+/// A hash of all pairs of all parts: resuming and evaluating need the same data.
 std::uint64_t fingerprint(const CorpusSplit& corpus);
 
 std::vector<std::string> sources_of(const std::vector<TextPair>& pairs);

@@ -17,7 +17,7 @@ Tensor row_of(const Ids& ids, Device device) {
   return Tensor::from(ids, {1, static_cast<Index>(ids.size())}).to(device);
 }
 
-/// The number of a head, or -1 for what is no number.
+/// The number of a head, or -1 if `text` is not a number.
 Index head_number(const std::string& text) {
   Index number = -1;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);

@@ -12,7 +12,7 @@
 namespace tapeformer {
 namespace {
 
-/// Tokens that count in the loss, of a batch on the CPU.
+/// The number of tokens that count in the loss of a batch on the CPU.
 Index target_tokens(const TranslationBatch& batch) {
   const std::int32_t* ids = batch.target_outputs.data<std::int32_t>();
   return std::count_if(ids, ids + batch.target_outputs.elements(),

@@ -9,14 +9,14 @@
 
 namespace tapeformer {
 
-/// Mean loss per target token, in nats, without smoothing; over the first `most` batches unless that is 0.
+/// The mean loss per target token, in nats, without smoothing, over the first `most` batches, or all if that
+/// is 0.
 double validation_loss(EncoderDecoder& model, TranslationBatches& batches, Progress& progress,
                        Index most = 0);
 
-/// How the run in `folder` was trained. Throws: CheckpointError
+/// The options of the run's training. Throws: CheckpointError
 TranslationOptions trained_options(const RunFolder& folder);
-/// What was left out, "3 pairs of more than 128 tokens and 1 pair with a side of no tokens"; empty if nothing
-/// was.
+/// "3 pairs of more than 128 tokens and 1 pair with a side of no tokens"; empty if nothing was left out.
 std::string left_out_text(const TranslationBatches& batches, Index max_length);
 
 /// Trains an EncoderDecoder with teacher forcing.
@@ -59,8 +59,8 @@ class TranslationTask : public TrainingTask {
     Index counted = 0;
   };
   Batch batch_;
-  std::optional<Batch> ahead_;  // made before it was asked for
-  BatchPosition position_;      // of the batch that comes next, whether it is made or not
+  std::optional<Batch> ahead_;  // the next batch, if it has been made
+  BatchPosition position_;      // of the next batch, even if it has been made
   std::uint64_t data_fingerprint_ = 0;
   std::unique_ptr<EncoderDecoder> model_;
 };

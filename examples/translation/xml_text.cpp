@@ -55,7 +55,7 @@ double width_of(char32_t point) {
 }  // namespace
 
 XmlText::XmlText(std::string_view text, std::size_t longest) {
-  std::size_t characters = 0, cut = 0;  // where `escaped` is cut when there is one character too many
+  std::size_t characters = 0, cut = 0;  // `cut` is where the ellipsis goes
   while (!text.empty()) {
     if (++characters == longest) cut = escaped.size();
     if (characters > longest) {
@@ -74,7 +74,7 @@ XmlText::XmlText(std::string_view text, std::size_t longest) {
 std::vector<XmlText> xml_lines(std::string_view text, double widest) {
   std::vector<XmlText> lines;
   while (!text.empty()) {
-    std::size_t fits = 0, space = 0;  // bytes that fit in the line, and that stand before its last space
+    std::size_t fits = 0, space = 0;  // the bytes that fit into the line, and those before its last space
     double width = 0;
     for (std::string_view rest = text; !rest.empty(); fits = text.size() - rest.size()) {
       const char32_t point = take_character(rest).point;

@@ -19,7 +19,7 @@ namespace {
 
 constexpr int kMostProblems = 10;  // that a message lists
 
-/// What does not fit, one a line.
+/// Collects what does not fit, one problem a line.
 class Problems {
  public:
   void add(const std::string& problem) {
@@ -46,7 +46,7 @@ class ForeignWeights {
     is_bare_ = !files.contains(embedding) && files.contains(embedding.substr(prefix.size()));
   }
 
-  /// The name that it has in the files.
+  /// The name of a tensor in the files.
   std::string stored(const std::string& name) const {
     return is_bare_ && name != head_name(format_) ? name.substr(name_prefix(format_).size()) : name;
   }
@@ -100,7 +100,7 @@ class ForeignWeights {
 };
 
 DecoderOnly load(const SafetensorsFolder& files, ForeignFormat format, const DecoderOnlyConfig& config) {
-  // Before anything of a size that a damaged configuration may demand.
+  // Checked before anything is allocated: a damaged configuration may demand any size.
   if (config.layers > static_cast<Index>(files.names().size())) {
     throw CheckpointError(files.path() + ": has too few tensors for " + number_of(config.layers, "layer"));
   }
@@ -141,7 +141,7 @@ bool exists(const std::string& path) {
   return std::filesystem::exists(path, ignored);
 }
 
-/// function(), the path before the message of what it throws.
+/// Calls function() and puts the path before the message of an exception.
 template <class F>
 auto naming(const std::string& path, const F& function) {
   try {
@@ -208,7 +208,8 @@ void save_hugging_face(const std::string& folder, DecoderOnly& model, const Cont
   for (const auto& [name, parameter] : parameters) {
     throw CheckpointError(folder + ": nothing stands for " + name);
   }
-  save_safetensors(folder + "/model.safetensors", tensors, {{"format", "pt"}});  // they ask for the format
+  save_safetensors(folder + "/model.safetensors", tensors,
+                   {{"format", "pt"}});  // transformers requires the format
   write_atomically(folder + "/config.json", json);
 }
 

@@ -11,7 +11,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Where we have one name for several of theirs, the first is written.
+// If one of ours has several names there, the first is written.
 constexpr std::array<std::pair<const char*, Unary>, 8> kActivations{{{"gelu_new", Unary::gelu_tanh},
                                                                      {"gelu_pytorch_tanh", Unary::gelu_tanh},
                                                                      {"gelu_python_tanh", Unary::gelu_tanh},
@@ -36,7 +36,7 @@ const char* name_in_transformers(Unary activation) {
   throw CheckpointError(std::string("transformers has no activation ") + name_of(activation));
 }
 
-/// What every model may have and none computes with.
+/// Skips the fields that every model may have and none computes with.
 void pass_over(JsonFields& fields) {
   fields.ignore({"model_type", "architectures", "transformers_version", "torch_dtype", "dtype", "use_cache",
                  "initializer_range", "gradient_checkpointing", "chunk_size_feed_forward", "is_decoder"});
@@ -46,7 +46,7 @@ void pass_over(JsonFields& fields) {
                  "tf_legacy_loss", "tie_encoder_decoder", "attn_implementation"});
   fields.ignore(
       {"task_specific_params", "finetuning_task", "problem_type", "id2label", "label2id", "num_labels"});
-  // Of generation, which older versions kept here.
+  // Settings of generation, which older versions kept here.
   fields.ignore({"max_length",
                  "min_length",
                  "do_sample",
@@ -76,7 +76,7 @@ void pass_over(JsonFields& fields) {
   fields.demand("is_encoder_decoder", false);
   fields.demand("add_cross_attention", false);
   fields.demand("quantization_config", nullptr);
-  fields.demand("auto_map", nullptr);  // a program of its own
+  fields.demand("auto_map", nullptr);  // code of its own
 }
 
 DecoderOnlyConfig read_gpt2(JsonFields& fields) {
@@ -95,7 +95,7 @@ DecoderOnlyConfig read_gpt2(JsonFields& fields) {
   config.tie_head = fields.flag("tie_word_embeddings", true);
   fields.demand("scale_attn_weights", true);
   fields.demand("scale_attn_by_inverse_layer_idx", false);
-  // An order of computing that is for half precision, a size that nothing depends on, and another head.
+  // An order of computation for half precision, a size that nothing depends on, and a head for other tasks.
   fields.ignore({"reorder_and_upcast_attn", "n_ctx", "summary_type", "summary_use_proj", "summary_activation",
                  "summary_proj_to_labels", "summary_first_dropout"});
   return config;
@@ -120,7 +120,7 @@ void read_scaling(JsonFields fields, const char* type_name, RotaryConfig& rotati
   } else {
     fields.fail(type_name, "= " + type + " changes the arithmetic and is not implemented");
   }
-  fields.ignore({"type"});  // the older name, which some write beside the new one
+  fields.ignore({"type"});  // the older name, which some files have beside the new one
   fields.finish();
 }
 
@@ -165,7 +165,7 @@ DecoderOnlyConfig read_llama(JsonFields& fields) {
   config.tie_head = fields.flag("tie_word_embeddings", false);
   fields.demand("sliding_window", nullptr);
   fields.demand("use_sliding_window", false);
-  fields.ignore({"pretraining_tp"});  // the same products in slices
+  fields.ignore({"pretraining_tp"});  // the same products, computed in slices
   return config;
 }
 
@@ -206,7 +206,7 @@ Json llama_json(const DecoderOnlyConfig& config) {
   json["attention_bias"] = config.attention.bias;
   json["attention_dropout"] = config.attention.dropout;
   json["mlp_bias"] = config.feed_forward_bias;
-  json["rope_theta"] = rotations.base;  // here and not in rope_parameters, so that old versions find it too
+  json["rope_theta"] = rotations.base;  // not in rope_parameters, so that old versions find it too
   if (rotations.original_context > 0) {
     json["rope_scaling"] = {{"rope_type", "llama3"},
                             {"factor", rotations.factor},
@@ -284,7 +284,7 @@ std::string hugging_face_json(const DecoderOnlyConfig& config, DType type, const
       throw CheckpointError(std::string(name) + " must be within the vocabulary of " +
                             std::to_string(config.vocabulary) + "; got " + std::to_string(*id));
     }
-    // null where there is none, as the defaults of transformers may be outside the vocabulary.
+    // null if there is none, because the defaults of transformers may be outside the vocabulary.
     json[name] = id ? Json(*id) : Json();
   }
   for (const char* const name : {"dtype", "torch_dtype"}) {  // the newer name and the older one

@@ -8,23 +8,23 @@
 
 namespace tapeformer {
 
-constexpr int kConfigLevels = 16;  ///< of a config.json, labels and parameters of tasks included
+constexpr int kConfigLevels = 16;  ///< the deepest nesting of a config.json that is read
 
-/// The model that a config.json of transformers describes, of type gpt2 or llama. Fields that say nothing
-/// about the arithmetic (token ids, generation, versions; names that begin with an underscore) are passed
-/// over. Of the others those that are implemented are used, and the rest is refused, unknown fields
-/// included: transformers adds fields all the time, and whoever knows that one is harmless can delete it.
+/// The model of type gpt2 or llama that a config.json of transformers describes. Fields that do not affect
+/// the arithmetic (token ids, generation, versions; names that begin with an underscore) are skipped. All
+/// others must be implemented, or the file is refused, unknown fields included: transformers keeps adding
+/// fields, and whoever knows that one is harmless can delete it.
 /// Throws:  CheckpointError naming a field that is missing or damaged, that changes the arithmetic and is not
 ///          implemented, or that is unknown
 DecoderOnlyConfig hugging_face_config(const std::string& json);
 
-/// What texts begin and end with, where the tokenizer has it.
+/// The tokens that texts begin and end with, if the tokenizer has them.
 struct ControlTokens {
   std::optional<std::int32_t> begin, end;
 };
 
-/// The other way, as a config.json that transformers reads: gpt2 for layer norm, llama for RMS norm.
-/// Options of training that the type does not have (a llama's dropout of what is added) are left out.
+/// The inverse: a config.json that transformers reads, gpt2 for layer norm and llama for RMS norm. Options
+/// of training that the type lacks (llama has no residual dropout) are left out.
 /// Throws:  CheckpointError naming every field that the type cannot express, or a token that is outside the
 ///          vocabulary
 std::string hugging_face_json(const DecoderOnlyConfig& config, DType type = DType::f32,

@@ -7,7 +7,7 @@
 namespace tapeformer {
 namespace {
 
-/// What Llamas call the same things.
+/// The names of a Llama's parts.
 struct LlamaNames {
   const char *layers, *query, *key, *value, *output, *gate, *up, *down, *attention_norm, *feed_forward_norm;
   const char *embedding, *norm, *head;

@@ -7,15 +7,16 @@
 
 namespace tapeformer {
 
-/// Whose names tensors have: transformers' of a GPT-2 or a Llama, or Meta's of a Llama.
+/// The names of tensors: transformers' for GPT-2 or Llama, or Meta's for Llama.
 enum class ForeignFormat { gpt2, llama, meta };
 
-/// A tensor of another program, and how its elements lie in a parameter of ours.
+/// A tensor of another program, and its layout in a parameter of ours.
 struct ForeignPart {
   std::string name;
   Shape shape;              ///< there
   bool transposed = false;  ///< [in, out] there, [out, in] here
-  /// Of queries or keys, which turn in pairs of rows (i, i + D/2) there, (2i, 2i + 1) here: heads; else 0.
+  /// The number of heads if rotary positions rotate rows (i, i + D/2) of these queries or keys there, and
+  /// rows (2i, 2i + 1) here; else 0.
   Index interleaved_heads = 0;
 };
 
@@ -25,12 +26,12 @@ struct ForeignParameter {
   std::vector<ForeignPart> parts;
 };
 
-/// Where every parameter of such a model is. Biases that a GPT-2 always has are listed though the model has
-/// none. A tied head is the embedding.
-/// With half_split rotary positions ours lie as in transformers, with interleaved ones as in Meta's files.
+/// The tensors of every parameter of such a model. Biases that a GPT-2 always has are listed even if the
+/// model has none; a tied head is not. With half_split rotary positions our layout is transformers', with
+/// interleaved ones Meta's.
 std::vector<ForeignParameter> foreign_parameters(ForeignFormat format, const DecoderOnlyConfig& config);
 
-/// What the names of all tensors but the head begin with in models that have a head: "transformer.".
+/// The prefix of all names except the head's in models that have a head: "transformer.".
 std::string name_prefix(ForeignFormat format);
 /// The head's weight, which a model with tied weights may have beside the embedding.
 std::string head_name(ForeignFormat format);
@@ -39,10 +40,10 @@ std::string embedding_name(ForeignFormat format);
 /// True for constants that some versions store among the weights: masks and rotary frequencies.
 bool is_constant(ForeignFormat format, const std::string& name);
 
-/// A tensor of another program as it lies here; not for interleaved_heads, as what is loaded keeps the layout
-/// that it has there.
+/// Converts a tensor of another program. Ignores interleaved_heads: a loaded model keeps the layout that it
+/// had.
 Tensor to_ours(const ForeignPart& part, const Tensor& theirs);
-/// The way back.
+/// The inverse of to_ours, with interleaved_heads.
 Tensor to_theirs(const ForeignPart& part, const Tensor& ours);
 
 }  // namespace tapeformer

@@ -27,7 +27,7 @@ RotaryConfig read_rotations(JsonFields& fields) {
     fields.ignore({"rope_scaling_factor", "rope_high_freq_factor"});
     return rotations;
   }
-  // Files differ in the factor that they take for granted.
+  // Without a default, because files differ in the one that they assume.
   rotations.factor = fields.number("rope_scaling_factor");
   rotations.high_frequency = fields.number("rope_high_freq_factor", 4);
   rotations.original_context = 8192;
@@ -87,8 +87,7 @@ DecoderOnlyConfig meta_llama_config(const SafetensorsFolder& files, const MetaLl
 DecoderOnlyConfig meta_llama_config(const SafetensorsFolder& files, const std::string& params_json) {
   auto json = parse_json(params_json, "params.json", kLevels);
   const auto vocabulary = json.find("vocab_size");
-  if (vocabulary != json.end() && *vocabulary == -1)
-    json.erase("vocab_size");  // the tokenizer's, whatever it is
+  if (vocabulary != json.end() && *vocabulary == -1) json.erase("vocab_size");  // the size of the tokenizer
   JsonFields fields(std::move(json), "params.json: ");
   MetaLlamaSettings settings;
   settings.heads = fields.size("n_heads");
@@ -109,7 +108,8 @@ DecoderOnlyConfig meta_llama_config(const SafetensorsFolder& files, const std::s
   require("vocab_size", fields.size("vocab_size", config.vocabulary), config.vocabulary);
   fields.demand("sliding_window", nullptr);
   fields.demand("moe", nullptr);
-  // What the size of the feed-forward network was computed from, and a size of buffers.
+  // The first two gave the size of the feed-forward network, which the tensors tell; the last is a size of
+  // buffers.
   fields.ignore({"multiple_of", "ffn_dim_multiplier", "max_batch_size"});
   fields.finish();
   return config;

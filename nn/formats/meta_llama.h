@@ -7,7 +7,7 @@
 
 namespace tapeformer {
 
-/// What the tensors of a Llama with Meta's names do not tell.
+/// The settings of a Llama with Meta's names that its tensors do not tell.
 struct MetaLlamaSettings {
   Index heads = 0;
   Index context = 2048;
@@ -18,11 +18,11 @@ struct MetaLlamaSettings {
 /// True if the tensors have Meta's names.
 bool has_meta_names(const SafetensorsFolder& files);
 
-/// The model whose other sizes the tensors have. Its head is tied if there is none among them.
+/// The configuration, with all other sizes from the tensors. The head is tied if there is no tensor for it.
 /// Throws:  CheckpointError naming a tensor that is missing or has no sensible shape
 DecoderOnlyConfig meta_llama_config(const SafetensorsFolder& files, const MetaLlamaSettings& settings);
 
-/// The same, the settings taken from a params.json, whose sizes must be those of the tensors.
+/// The same, with the settings from a params.json. Its sizes must agree with the tensors.
 /// Throws:  CheckpointError naming the field or tensor that does not fit, or is unknown
 DecoderOnlyConfig meta_llama_config(const SafetensorsFolder& files, const std::string& params_json);
 

@@ -24,9 +24,9 @@ using Json = nlohmann::ordered_json;
 constexpr std::size_t kPrefix = 8;                // the header's length, little-endian
 constexpr std::size_t kMostHeader = 100'000'000;  // as in the reference implementation
 constexpr const char* kMetadata = "__metadata__";
-constexpr const char* kChecksum = "checksum";  // ours, among the metadata
+constexpr const char* kChecksum = "checksum";  // our own entry in the metadata
 
-/// The types that the format knows; tensor() reads some of them. 0 for a name that it does not know.
+/// The bits of an element, by the format's name of its type; 0 for an unknown name.
 int bits_of(const std::string& type) {
   static const std::map<std::string, int> kBits{
       {"BOOL", 8},    {"U8", 8},      {"I8", 8},          {"I16", 16},       {"U16", 16},    {"I32", 32},
@@ -87,7 +87,7 @@ std::vector<Index> parse_counts(const Json& tensor, const char* key) {
   return counts;
 }
 
-/// The bytes that a tensor of such a type and shape takes.
+/// The size in bytes of a tensor of this type and shape.
 /// Throws: CheckpointError if they overflow, or its last element ends within a byte
 std::size_t bytes_of_shape(const std::string& type, const std::vector<Index>& sizes) {
   Index bits = 1;
@@ -100,7 +100,7 @@ std::size_t bytes_of_shape(const std::string& type, const std::vector<Index>& si
   return static_cast<std::size_t>(bits / 8);
 }
 
-/// Changes with any bit of the data: finds damage, not malice.
+/// Changes with any bit of the data. It detects damage, not manipulation.
 std::uint64_t checksum(const char* data, std::size_t bytes, std::uint64_t sum) {
   while (bytes > 0) {
     std::uint64_t word = 0;
@@ -301,7 +301,7 @@ void save_safetensors(const std::string& path, const std::vector<std::pair<std::
   Json header = Json::object();
   std::set<std::string> names{kMetadata};
   std::vector<std::string_view> parts(1);
-  std::vector<Tensor> here;  // what `parts` lie in
+  std::vector<Tensor> here;  // keeps the memory of `parts`
   Index end = 0;
   header[kMetadata] = metadata;
   for (const auto* const tensor : ordered) {

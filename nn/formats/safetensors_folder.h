@@ -8,18 +8,18 @@
 
 namespace tapeformer {
 
-/// The tensors of a checkpoint that may be spread over several safetensors files.
+/// The tensors of a checkpoint in one or several safetensors files.
 class SafetensorsFolder {
  public:
-  /// model.safetensors; without it the files that model.safetensors.index.json lists; without either
+  /// Opens model.safetensors, or else the files that model.safetensors.index.json lists, or else
   /// consolidated.safetensors.
-  /// Throws:  CheckpointError naming the file that is missing or damaged, or what the index and its files
-  ///          do not agree about
+  /// Throws:  CheckpointError naming the file that is missing or damaged, or the tensor on which the index
+  ///          and its files disagree
   static SafetensorsFolder open(const std::string& folder);
-  /// Of one file.
+  /// The tensors of one file.
   explicit SafetensorsFolder(const SafetensorsFile& file);
 
-  /// Sorted.
+  /// The names, sorted.
   std::vector<std::string> names() const;
   bool contains(const std::string& name) const { return file_of_.count(name) > 0; }
   /// The file that a tensor is in. Throws: CheckpointError if there is no such tensor

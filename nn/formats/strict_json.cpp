@@ -10,7 +10,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr std::uintmax_t kMostBytes = 100'000'000;
-constexpr std::size_t kMostShown = 60;  // characters of a value in a message
+constexpr std::size_t kMostShown = 60;  // the most characters of a value in a message
 
 std::string shown(const Json& value) {
   const std::string text = value.dump(-1, ' ', true);

@@ -11,23 +11,23 @@
 // Configurations of other programs in JSON; for sources only.
 namespace tapeformer {
 
-/// What a file holds. Throws: CheckpointError naming it if it cannot be read or is no file, or beyond 100 MB
+/// Reads a file of at most 100 MB. Throws: CheckpointError naming it
 std::string read_text_file(const std::string& path);
 
-/// The fields of an object, each of which must be asked for: what is left over in the end is refused. null
-/// stands for a field that is not there.
+/// The fields of an object. Each must be asked for: finish() refuses what is left over. null counts as a
+/// missing field.
 class JsonFields {
  public:
-  /// Throws:  CheckpointError, here and in every function, naming the field: `where`, e.g. "rope_scaling.",
-  ///          stands before its name
+  /// Throws:  CheckpointError, here and in every function, naming the field with `where`, for example
+  ///          "rope_scaling.", before its name
   JsonFields(nlohmann::ordered_json json, const std::string& where);
 
   bool has(const std::string& name);
-  /// From 1 to 2^31 - 1.
+  /// An integer from 1 to 2^31 - 1.
   Index size(const std::string& name, std::optional<Index> otherwise = std::nullopt);
-  /// Finite, positive.
+  /// A finite, positive number.
   double number(const std::string& name, std::optional<double> otherwise = std::nullopt);
-  /// In [0, 1).
+  /// A number in [0, 1).
   double rate(const std::string& name, double otherwise);
   bool flag(const std::string& name, bool otherwise);
   std::string text(const std::string& name, std::optional<std::string> otherwise = std::nullopt);
@@ -35,14 +35,14 @@ class JsonFields {
   /// Refuses any other value as one that changes the arithmetic and is not implemented.
   void demand(const std::string& name, const nlohmann::ordered_json& value);
   void ignore(std::initializer_list<const char*> names);
-  /// Refuses fields that nobody has asked for, but for those whose name begins with an underscore, which are
-  /// their writer's own.
+  /// Refuses fields that nobody has asked for, except names that begin with an underscore, which are private
+  /// to the program that wrote them.
   void finish() const;
 
   [[noreturn]] void fail(const std::string& name, const std::string& what) const;
 
  private:
-  /// nullptr if it is not there, or null.
+  /// nullptr if the field is missing or null.
   const nlohmann::ordered_json* find(const std::string& name);
   template <class T>
   T otherwise_or_fail(const std::string& name, const std::optional<T>& otherwise) const;

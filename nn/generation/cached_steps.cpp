@@ -9,7 +9,7 @@
 namespace tapeformer {
 namespace {
 
-/// i32 [R, T], on the CPU: the rows' tokens from `first` on.
+/// The rows' tokens from `first` on, i32 [R, T] on the CPU.
 Tensor token_columns(const std::vector<TokenIds>& rows, Index first) {
   const auto length = static_cast<Index>(rows.front().size()) - first;
   const Tensor ids = Tensor::empty({static_cast<Index>(rows.size()), length}, DType::i32, Device::cpu());
@@ -74,7 +74,7 @@ Tensor CachedSteps::next_logits() {
   LayerCaches* held = caches();
   const Index start =
       limits_.context == 0 ? 0 : context_start(static_cast<Index>(rows_.front().size()), limits_.context);
-  if (held != nullptr && start != start_) {  // every token's position is another
+  if (held != nullptr && start != start_) {  // the position of every token changes
     has_places(1) ? held->set_length(0) : held->clear();
   }
   start_ = start;
@@ -87,14 +87,14 @@ Tensor CachedSteps::replayed(const Tensor& ids) {
   LayerCaches& held = *caches();
   const Index length = held.length();
   const void* place = held.layer(0).keys().state()->storage->data;
-  if (!replay_ || place != held_) {  // graphs of before keep what the caches held then
+  if (!replay_ || place != held_) {  // older graphs write to memory that the caches no longer use
     replay_.emplace(const_cast<Module&>(model_),
-                    graphs_ ? CudaGraphCache::kMostGraphs : 0);  // is not changed
+                    graphs_ ? CudaGraphCache::kMostGraphs : 0);  // steps do not change it
     held_ = place;
   }
   const Tensor at = Tensor::full({ids.size(0), 1}, static_cast<double>(length), DType::i32, device_);
   const Tensor result = replay_->run("step", {ids, at}, [&](const std::vector<Tensor>& x) {
-    held.set_length(length);  // a capture that was given up has been here
+    held.set_length(length);  // an abandoned capture may have moved it
     const LayerCaches::Step step(held, x[1]);
     return logits(x[0]);
   });

@@ -8,59 +8,60 @@
 
 namespace tapeformer {
 
-/// Rows that a model goes on with. With a cache a step computes its new tokens only, without one everything
-/// anew; the logits are the same. Past the context a row's oldest tokens are dropped as context_start() says,
-/// unless positions are rotary: these go on to their stated limit, and the step beyond it is refused. On a
-/// GPU, with a contiguous cache, a step of rows that are as many as before is queued as a graph, unless
-/// `graphs` is false; the logits are the same to the last bit. A call that throws leaves everything as it
-/// was, but that an empty cache is filled anew.
+/// Rows of tokens that a model extends step by step. With a cache a step computes only its new tokens,
+/// without one everything; the logits are the same. Beyond the context a row's oldest tokens are dropped as
+/// context_start() says. Rotary positions instead continue to their stated limit, and a step beyond it is
+/// refused. On a GPU, with a contiguous cache, a step with an unchanged number of rows is queued as a CUDA
+/// graph, unless `graphs` is false; the logits are the same to the last bit. A call that throws changes
+/// nothing, except that the cache is empty and will be filled again.
 class CachedSteps : public NextTokenModel {
  public:
-  /// Throws:  ShapeError unless there is a token of the vocabulary for each row, and a row
+  /// Throws:  ShapeError unless there is at least one row, and a token of the vocabulary for each
   Tensor step(const TokenIds& tokens) override;
-  /// Throws:  ShapeError naming a row that is not there
+  /// Throws:  ShapeError naming a row that does not exist
   void reorder(const std::vector<std::int32_t>& rows) override;
-  /// The steps since the cache moved; nothing elsewhere than on a GPU.
+  /// The graphs of the steps since the cache moved; none except on a GPU.
   const std::optional<CudaGraphCache>& replay() const { return replay_; }
 
  protected:
   struct Limits {
     Index vocabulary = 0;
-    Index context = 0;        ///< positions that there are; 0 where they are rotary
-    Index max_positions = 0;  ///< of rotations, as RotaryConfig has it
+    Index context = 0;        ///< the number of positions; 0 if they are rotary
+    Index max_positions = 0;  ///< as in RotaryConfig
   };
   /// The model must stay where it is.
   CachedSteps(const Module& model, Device device, const Limits& limits, bool graphs);
 
-  /// What is kept of the rows' tokens; nullptr where nothing is.
+  /// The caches of the rows' tokens; nullptr if there are none.
   virtual LayerCaches* caches() = 0;
-  /// reorder() of all that is kept, by rows that are there.
+  /// Reorders everything that is kept. The rows exist.
   virtual void reorder_kept(const std::vector<std::int32_t>& rows) = 0;
-  /// Of what follows the last of `ids`, which go on where the caches end, or begin at start().
+  /// The logits after the last of `ids`, which continue where the caches end, or begin at start().
   /// Shapes:  ids i32 [R, T] -> [R, V]
   virtual Tensor logits(const Tensor& ids) = 0;
 
   void check_ids(const char* op, const TokenIds& tokens) const;
   Tensor next_logits();
-  /// After an exception: what the caches hold of this step's tokens is not known.
+  /// Clears the caches after an exception, when it is unknown which tokens they hold.
   void forget();
   /// The first token that the model looks at.
   Index start() const { return start_; }
 
-  std::vector<TokenIds> rows_;  // of one length
+  std::vector<TokenIds> rows_;  // all of the same length
 
  private:
-  /// Whether tokens may go to places in the caches that only the device knows: `tokens` in all.
+  /// Makes room for `tokens` in the caches; true if tokens can then be written to places that only the
+  /// device knows.
   bool has_places(Index tokens);
-  /// logits() of one token a row, with places for it.
+  /// logits() of one token for each row, as a graph.
   Tensor replayed(const Tensor& ids);
 
   const Module& model_;
   const Device device_;
   const Limits limits_;
   const bool graphs_;
-  std::optional<CudaGraphCache> replay_;  // of steps
-  const void* held_ = nullptr;            // where the first layer's keys lie, which it writes to
+  std::optional<CudaGraphCache> replay_;  // the graphs of steps
+  const void* held_ = nullptr;            // the address of the first layer's keys, which the graphs write to
   Index start_ = 0;
 };
 

@@ -9,7 +9,7 @@
 namespace tapeformer {
 namespace {
 
-/// Positions that the model has for outputs; 0 for as many as come.
+/// The number of positions for outputs; 0 for no limit.
 Index position_limit(const EncoderDecoderConfig& model) {
   return model.positions == PositionKind::rotary ? model.layer.attention.rotations.max_positions : 0;
 }
@@ -24,7 +24,7 @@ void check_sources(const char* op, const EncoderDecoder& model, const std::vecto
   }
 }
 
-/// Source ids with their end token, padded, and the mask of what is a token; on the CPU.
+/// Padded source ids with their end tokens, and the mask of tokens, on the CPU.
 std::pair<Tensor, Tensor> source_batch(const std::vector<TokenIds>& sources,
                                        const std::vector<std::size_t>& order, const SearchConfig& config) {
   std::size_t longest = 0;
@@ -42,7 +42,7 @@ std::pair<Tensor, Tensor> source_batch(const std::vector<TokenIds>& sources,
   return {ids, mask};
 }
 
-/// Takes the sources in batches of about equal length. `search(steps, sources' numbers, limits, finished)`
+/// Processes the sources in batches of similar length. `search(steps, sources' numbers, limits, finished)`
 /// finds the outputs of one batch.
 template <class Search>
 std::vector<Hypothesis> in_batches(const char* op, const EncoderDecoder& model,
@@ -60,14 +60,14 @@ std::vector<Hypothesis> in_batches(const char* op, const EncoderDecoder& model,
   }
   check_sources(op, model, sources);
   const NoGradGuard pause;
-  std::vector<std::size_t> order;  // without the empty sources, of which nothing comes
+  std::vector<std::size_t> order;  // without empty sources, whose outputs are empty
   for (std::size_t i = 0; i < sources.size(); ++i)
     if (!sources[i].empty()) order.push_back(i);
   std::stable_sort(order.begin(), order.end(),
                    [&](std::size_t a, std::size_t b) { return sources[a].size() < sources[b].size(); });
 
   const Index most = model.config().max_length - 1,
-              longest = last_position > 0 ? std::min(most, last_position) : most;  // unless told otherwise
+              longest = last_position > 0 ? std::min(most, last_position) : most;  // by default
   std::vector<Hypothesis> results(sources.size());
   auto done = static_cast<Index>(sources.size() - order.size());
   for (std::size_t from = 0; from < order.size(); from += static_cast<std::size_t>(config.batch)) {

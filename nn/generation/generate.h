@@ -5,16 +5,16 @@
 
 namespace tapeformer {
 
-/// The best output for every source by beam search, sources without end token. Deterministic; the result does
-/// not depend on what else is in the batch, nor on the cache, beyond rounding. An empty source has an empty
-/// output. Nothing is recorded. Outputs may be longer than max_length positions: see CachedSteps.
+/// The best output for every source by beam search. Sources come without end token. Deterministic; beyond
+/// rounding, the result does not depend on the rest of the batch or on the cache. An empty source has an
+/// empty output. Nothing is recorded. Outputs may be longer than max_length positions: see CachedSteps.
 /// Throws:  ShapeError if a source is longer than the model's max_length - 1, or max_tokens beyond the stated
-///          limit of rotary positions; Error if a logit is no number
+///          limit of rotary positions; Error if a logit is NaN
 std::vector<Hypothesis> beam_search(const EncoderDecoder& model, const std::vector<TokenIds>& sources,
                                     const SearchConfig& config = {});
 
-/// An output for every source drawn token by token, from a stream of its own for each source: what is drawn
-/// for one does not depend on the others either. `beam` is not looked at.
+/// An output for every source, drawn token by token from a random stream of its own, so that it does not
+/// depend on the other sources. `beam` is ignored.
 /// Throws:  as beam_search; Error for a temperature, top_k or top_p that is out of range
 std::vector<Hypothesis> sample(const EncoderDecoder& model, const std::vector<TokenIds>& sources,
                                const SamplingConfig& sampling, const SearchConfig& config = {});

@@ -15,7 +15,7 @@ LanguageSteps::LanguageSteps(const DecoderOnly& model, const std::optional<Cache
 }
 
 Tensor LanguageSteps::prompt(const TokenIds& tokens) {
-  if (!rows_.empty()) throw Error("[prompt] there is one already; try another LanguageSteps, or step()");
+  if (!rows_.empty()) throw Error("[prompt] the prompt is set already; try another LanguageSteps, or step()");
   if (tokens.empty()) throw ShapeError("[prompt] there must be a token; got none; try one that begins texts");
   check_ids("prompt", tokens);
   rows_ = {tokens};
@@ -30,13 +30,13 @@ Tensor LanguageSteps::prompt(const TokenIds& tokens) {
 }
 
 Tensor LanguageSteps::step(const TokenIds& tokens) {
-  if (prompt_ == 0) throw ShapeError("[step] there is no row yet that could go on; try prompt() first");
+  if (prompt_ == 0) throw ShapeError("[step] there is no row yet to extend; try prompt() first");
   return CachedSteps::step(tokens);
 }
 
 Tensor LanguageSteps::logits(const Tensor& ids) {
   const Index first = start() + (caches_ ? caches_->length() : 0);
-  Tensor prefix_lengths;  // those that go on from a prompt see all of it anyway
+  Tensor prefix_lengths;  // not needed after the prompt: later tokens see all of it anyway
   if (model_.config().prefix && first < prompt_) {
     prefix_lengths =
         Tensor::full({ids.size(0)}, static_cast<double>(prompt_ - start()), DType::i32, model_.device());

@@ -5,19 +5,19 @@
 
 namespace tapeformer {
 
-/// Texts that a language model goes on with: at first one row, the prompt. A model with prefix sees what is
-/// left of the prompt in both directions.
+/// Texts that a language model continues. The first row is the prompt. A model with a prefix sees the part
+/// of the prompt within the context in both directions.
 class LanguageSteps : public CachedSteps {
  public:
   /// The model must stay where it is.
   explicit LanguageSteps(const DecoderOnly& model, const std::optional<CacheConfig>& cache = CacheConfig{},
                          bool graphs = true);
 
-  /// The first tokens, of one row. Called once, first.
-  /// Shapes:  -> logits [1, V] of what may follow
+  /// Sets the first tokens, of one row. Must be called first, and only once.
+  /// Shapes:  -> logits [1, V] of the next token
   /// Throws:  ShapeError if there are none, or one is outside the vocabulary; Error when called again
   Tensor prompt(const TokenIds& tokens);
-  /// Throws:  ShapeError before the prompt, and what CachedSteps throws
+  /// Throws:  ShapeError before the prompt, and as CachedSteps
   Tensor step(const TokenIds& tokens) override;
   Index cache_bytes() const { return caches_ ? caches_->bytes() : 0; }
 
@@ -28,7 +28,7 @@ class LanguageSteps : public CachedSteps {
 
   const DecoderOnly& model_;
   std::optional<LayerCaches> caches_;
-  Index prompt_ = 0;  // tokens of the prompt
+  Index prompt_ = 0;  // the number of tokens in the prompt
 };
 
 }  // namespace tapeformer

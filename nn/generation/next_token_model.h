@@ -9,14 +9,14 @@ namespace tapeformer {
 
 using TokenIds = std::vector<std::int32_t>;
 
-/// A model as a search sees it: rows of tokens that go on one at a time.
+/// A model as a search sees it: rows of tokens that grow by one token at a time.
 class NextTokenModel {
  public:
   virtual ~NextTokenModel() = default;
-  /// Row i goes on with tokens[i].
-  /// Shapes:  -> logits [R, V] of what may follow
+  /// Appends tokens[i] to row i.
+  /// Shapes:  -> logits [R, V] of the next token
   virtual Tensor step(const TokenIds& tokens) = 0;
-  /// Row i becomes what row rows[i] was; their number may change.
+  /// Makes row i a copy of the former row rows[i]; the number of rows may change.
   virtual void reorder(const std::vector<std::int32_t>& rows) = 0;
 };
 

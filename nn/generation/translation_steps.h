@@ -5,7 +5,7 @@
 
 namespace tapeformer {
 
-/// Translations of encoded sources, at first one row for each.
+/// Translations of encoded sources. There is at first one row for each.
 class TranslationSteps : public CachedSteps {
  public:
   /// The model must stay where it is.
@@ -22,7 +22,7 @@ class TranslationSteps : public CachedSteps {
   Tensor logits(const Tensor& ids) override;
 
   const EncoderDecoder& model_;
-  Tensor memory_, memory_mask_;  // a row each, where there is no cache
+  Tensor memory_, memory_mask_;  // by row, if there is no cache
   std::optional<DecoderState> state_;
 };
 

@@ -133,14 +133,14 @@ TEST_SUITE("nn/generation/language_steps") {
       LanguageSteps steps(model, cache);
       TokenIds row = random_tokens(4, 7);
       CHECK(message_of<ShapeError>([&] { steps.step({1}); }) ==
-            "[step] there is no row yet that could go on; try prompt() first");
+            "[step] there is no row yet to extend; try prompt() first");
       CHECK(message_of<ShapeError>([&] { steps.prompt({}); }) ==
             "[prompt] there must be a token; got none; try one that begins texts");
       CHECK(message_of<ShapeError>([&] {
               steps.prompt({1, -1});
             }) == "[prompt] tokens must be within the vocabulary of 13; got -1");
       steps.prompt(row);
-      CHECK(message_of<Error>([&] { steps.prompt(row); }).find("[prompt] there is one already") == 0);
+      CHECK(message_of<Error>([&] { steps.prompt(row); }).find("[prompt] the prompt is set already") == 0);
       CHECK(message_of<ShapeError>([&] { steps.step({13}); }) ==
             "[step] tokens must be within the vocabulary of 13; got 13");
       CHECK(message_of<ShapeError>([&] { steps.step({1, 2}); }).find("got 2 for 1 row") != std::string::npos);
