@@ -1,8 +1,8 @@
 #pragma once
 
 #include <tapeformer/autograd/error.h>
-#include <tapeformer/autograd/number_of.h>
 #include <tapeformer/autograd/storage.h>
+#include <tapeformer/autograd/text/number_of.h>
 
 #include <cstdint>
 #include <string>

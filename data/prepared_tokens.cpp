@@ -1,5 +1,5 @@
 #include <tapeformer/autograd/error.h>
-#include <tapeformer/autograd/file.h>
+#include <tapeformer/autograd/text/file.h>
 #include <tapeformer/data/hash.h>
 #include <tapeformer/data/prepared_tokens.h>
 #include <tapeformer/data/tokenizers/tokenizer_file.h>

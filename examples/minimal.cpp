@@ -1,11 +1,11 @@
 // The whole library in one small program: a language model that reads a text, learns to predict its next
 // character, and then writes some text of its own. It takes seconds.
 // Usage: minimal [TEXT_FILE [STEPS]]; without a file it reads sentences that the library makes up.
-#include <tapeformer/autograd/file.h>
 #include <tapeformer/autograd/ops/attention.h>
 #include <tapeformer/autograd/ops/loss.h>
 #include <tapeformer/autograd/ops/shape.h>
 #include <tapeformer/autograd/tape.h>
+#include <tapeformer/autograd/text/file.h>
 #include <tapeformer/autograd/threads.h>
 #include <tapeformer/data/tokenizers/text_tokenizer.h>
 #include <tapeformer/data/toy/grammar.h>

@@ -1,6 +1,6 @@
 #include <tapeformer/autograd/error.h>
-#include <tapeformer/autograd/file.h>
-#include <tapeformer/autograd/number_of.h>
+#include <tapeformer/autograd/text/file.h>
+#include <tapeformer/autograd/text/number_of.h>
 #include <tapeformer/data/metrics.h>
 #include <tapeformer/data/toy/grammar.h>
 #include <tapeformer/examples/shared/command_line.h>
@@ -157,12 +157,12 @@ std::string loss_text(Trained& run, const std::vector<TextPair>& pairs, const Tr
                       Progress& progress) {
   BatchingConfig batching;
   batching.token_budget = trained.batch_tokens;
-  batching.max_tokens = trained.max_length;
+  batching.max_tokens = trained.model.max_length;
   batching.shuffle = false;
   try {
     TranslationBatches batches(encode(run.words, pairs), batching);
     const double loss = validation_loss(run.model, batches, progress);
-    const std::string left_out = left_out_text(batches, trained.max_length);
+    const std::string left_out = left_out_text(batches, trained.model.max_length);
     return (left_out.empty() ? "" : "left out     of the loss " + left_out + "\n") +
            format("loss         %.4f nats a token, perplexity %.3f\n", loss, std::exp(loss));
   } catch (const DataError& error) {

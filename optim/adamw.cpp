@@ -14,14 +14,9 @@ AdamW::AdamW(std::vector<Parameter> parameters, const AdamWConfig& config)
       first_moments_(zeros_like_parameters()),
       second_moments_(zeros_like_parameters()),
       steps_(parameters_.size(), 0) {
-  const auto is_share = [](double value) { return value >= 0 && value < 1; };
-  if (!is_share(config.beta1) || !is_share(config.beta2) || !(config.epsilon > 0) ||
-      !(config.weight_decay >= 0)) {
-    throw Error(
-        "[adamw] betas must be in [0, 1), epsilon positive and weight_decay not negative; got beta1=" +
-        std::to_string(config.beta1) + ", beta2=" + std::to_string(config.beta2) + ", epsilon=" +
-        std::to_string(config.epsilon) + ", weight_decay=" + std::to_string(config.weight_decay));
-  }
+  check_fields("adamw", config);
+  if (!(config.epsilon > 0))
+    throw Error("[adamw] epsilon must be positive; got " + std::to_string(config.epsilon));
   for (const Parameter& parameter : parameters_) {
     decays_.push_back(config_.decays(parameter) ? config_.weight_decay : 0);
   }

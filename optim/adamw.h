@@ -1,5 +1,6 @@
 #pragma once
 
+#include <tapeformer/autograd/text/config_field.h>
 #include <tapeformer/optim/optimizer.h>
 
 #include <functional>
@@ -16,6 +17,13 @@ struct AdamWConfig {
   double epsilon = 1e-8;
   double weight_decay = 0.01;
   std::function<bool(const Parameter&)> decays = has_rank_two;  ///< asked once, at construction
+
+  template <class Self, class F>
+  static void for_each(Self& c, const F& field) {
+    field("weight_decay", c.weight_decay, "decay of matrices", kNotNegative);
+    field("beta1", c.beta1, "decay of the first moment", kBelowOne);
+    field("beta2", c.beta2, "decay of the second moment", kBelowOne);
+  }
 };
 
 /// Adam with weight decay decoupled from the gradient.
@@ -24,7 +32,8 @@ struct AdamWConfig {
 /// Source:  Loshchilov and Hutter 2019, arXiv:1711.05101, algorithm 2, in the order of torch.optim.AdamW
 class AdamW : public Optimizer {
  public:
-  /// Throws: Error if a rate of the config makes no sense.
+  using Config = AdamWConfig;
+  /// Throws: Error naming a field of the config that does not keep its rule
   explicit AdamW(std::vector<Parameter> parameters, const AdamWConfig& config = {});
   void visit_state(OptimizerVisitor& visitor) override;
 

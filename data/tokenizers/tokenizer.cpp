@@ -1,7 +1,7 @@
 #include <tapeformer/autograd/error.h>
-#include <tapeformer/autograd/file.h>
-#include <tapeformer/autograd/json.h>
-#include <tapeformer/autograd/number_of.h>
+#include <tapeformer/autograd/text/file.h>
+#include <tapeformer/autograd/text/json.h>
+#include <tapeformer/autograd/text/number_of.h>
 #include <tapeformer/data/tokenizers/tokenizer_file.h>
 #include <tapeformer/data/tokenizers/tokenizer_kinds.h>
 #include <tapeformer/data/tokenizers/utf8.h>

@@ -1,8 +1,8 @@
 #include <tapeformer/autograd/error.h>
-#include <tapeformer/autograd/number_of.h>
 #include <tapeformer/autograd/ops/elementwise.h>
 #include <tapeformer/autograd/ops/reduce.h>
 #include <tapeformer/autograd/tape.h>
+#include <tapeformer/autograd/text/number_of.h>
 #include <tapeformer/examples/gradcheck/run.h>
 #include <tapeformer/examples/shared/progress.h>
 

@@ -1,5 +1,5 @@
 #include <tapeformer/autograd/error.h>
-#include <tapeformer/autograd/number_of.h>
+#include <tapeformer/autograd/text/number_of.h>
 #include <tapeformer/examples/language/data.h>
 #include <tapeformer/examples/language/evaluate.h>
 #include <tapeformer/examples/language/run.h>
@@ -98,7 +98,7 @@ int evaluate(const EvaluateOptions& options) {
   const Index batch = chosen(options.batch, trained ? trained->batch : 8);
   const Index most = run.model.config().context;
   const Index context =
-      chosen(options.context, trained ? trained->context : std::min(most, kMostUnaskedContext));
+      chosen(options.context, trained ? trained->model.context : std::min(most, kMostUnaskedContext));
   if (context > most)
     throw Error("--context " + std::to_string(context) + " is more than the model's " + std::to_string(most));
   const Index batches = chosen(options.validation_batches, trained ? trained->validation_batches : 20);

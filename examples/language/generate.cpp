@@ -1,5 +1,5 @@
 #include <tapeformer/autograd/error.h>
-#include <tapeformer/autograd/number_of.h>
+#include <tapeformer/autograd/text/number_of.h>
 #include <tapeformer/data/tokenizers/utf8.h>
 #include <tapeformer/examples/language/generate.h>
 #include <tapeformer/examples/language/run.h>

@@ -27,7 +27,6 @@ struct LanguageDataOptions {
   /// Throws: Error naming an option that `command` was given and that would change nothing.
   void refuse_ignored(const Command& command) const;
   void add_to(const Command& command);
-  /// Names every option once; see option_table.h.
   template <class Self, class F>
   static void for_each(Self& o, const F& f);
 };
@@ -36,7 +35,7 @@ struct LanguageDataOptions {
 constexpr Index kMostUnaskedContext = 1024;
 
 /// Everything that decides what the training of a language model computes. Kept in config.json and the
-/// checkpoint. Defaults are a preset's: see language_presets.h.
+/// checkpoint. Defaults are a preset's: see presets.h.
 struct LanguageOptions {
   std::string preset;
   // Data
@@ -44,16 +43,8 @@ struct LanguageOptions {
   std::string tokens;            ///< a folder that `prepare` wrote, instead of a corpus
   std::string order = "random";  ///< of windows: random or sequential
   // Model
-  std::string from;  ///< a run or Hugging Face folder whose weights training starts from
-  Index layers = 4, heads = 4, width = 128;
-  Index context = 64;  ///< tokens of a training's rows; the model's, unless `from` has a longer one
-  std::string attention = "mha";
-  Index groups = 0, head_width = 0, latent_width = 0, query_latent_width = 0, rotary_width = 0;
-  std::string norm = "layer", positions = "learned", feed_forward_kind = "gelu";
-  Index feed_forward = 0;
-  double rotary_base = 10000, epsilon = 1e-5;
-  bool bias = false, untied_head = false, prefix = false;
-  double dropout = 0;
+  std::string from;         ///< a run or Hugging Face folder whose weights training starts from
+  DecoderOnlyConfig model;  ///< context: tokens of a training's rows, which may be fewer than those of `from`
   // Training
   TrainingOptions training;
   Index batch = 12;  ///< rows of `context` tokens
@@ -68,8 +59,6 @@ struct LanguageOptions {
   void make_paths_absolute();
   /// The model for a vocabulary of this size; not for one that starts `from` another's weights.
   DecoderOnlyConfig model_config(Index vocabulary_size) const;
-  /// The options of the group "Model" as this model has them, as far as they can say it.
-  void take_model(const DecoderOnlyConfig& config);
   /// The loss that training computes.
   HeadLossConfig head_loss() const { return {fused_head, head_chunk}; }
   /// Throws: Error naming the options that contradict each other.
@@ -77,14 +66,22 @@ struct LanguageOptions {
   /// Throws: Error naming an option that `command` was given and that would change nothing.
   void refuse_ignored(const Command& command) const;
   void add_to(const Command& command);
-  /// Names every option once; see option_table.h.
   template <class Self, class F>
   static void for_each(Self& o, const F& f);
 };
 
 void to_json(nlohmann::ordered_json& json, const LanguageOptions& options);
-/// Throws: nlohmann::json::exception if a field is missing or of another type.
+/// What an older run lacks takes its default. Throws: CheckpointError naming an option that is not usable or not known
 void from_json(const nlohmann::ordered_json& json, LanguageOptions& options);
+
+// Options that are not a field of the model one to one.
+
+/// "gelu", or gated "swiglu": the model's activation, and whether it is gated. Throws: Error listing the names there are
+void set_feed_forward_kind(DecoderOnlyConfig& model, const std::string& name);
+/// Biases of projections and layer norms.
+void set_bias(DecoderOnlyConfig& model, bool bias);
+/// The dropout of embeddings, attention weights and sublayers' outputs.
+void set_dropout(DecoderOnlyConfig& model, double dropout);
 
 /// Lets what `command` was not given follow what it was given: another --attention than the preset's takes
 /// the preset's groups and latent widths away, and the warm-up is at most a tenth of the steps.

@@ -1,6 +1,6 @@
 #include <tapeformer/autograd/error.h>
-#include <tapeformer/autograd/file.h>
-#include <tapeformer/autograd/number_of.h>
+#include <tapeformer/autograd/text/file.h>
+#include <tapeformer/autograd/text/number_of.h>
 #include <tapeformer/data/hash.h>
 #include <tapeformer/examples/language/run.h>
 #include <tapeformer/examples/language/tokenizer.h>
@@ -72,6 +72,8 @@ std::optional<LanguageOptions> training_in(const std::string& folder) {
   if (is_hugging_face(folder)) return {};
   try {
     return RunFolder(folder).config().at("training").get<LanguageOptions>();
+  } catch (const CheckpointError& error) {
+    throw CheckpointError(folder + "/config.json: " + error.what());
   } catch (const Json::exception& error) {
     throw CheckpointError(folder + "/config.json: is not of this program: " + error.what());
   }
@@ -104,8 +106,8 @@ DecoderOnly initial_model(const LanguageOptions& options, Index vocabulary) {
   if (options.from.empty()) return DecoderOnly(options.model_config(vocabulary), random);
   DecoderOnly trained = load_model(options.from, 0);
   DecoderOnlyConfig config = trained.config();
-  config.attention.dropout = config.embedding_dropout = config.residual_dropout = options.dropout;
-  config.prefix = options.prefix;  // a mask, which changes no weight
+  set_dropout(config, options.model.residual_dropout);
+  config.prefix = options.model.prefix;  // a mask, which changes no weight
   DecoderOnly model(config, random);
   const auto weights = trained.named_parameters();
   auto into = model.named_parameters();

@@ -1,5 +1,5 @@
 #include <tapeformer/autograd/error.h>
-#include <tapeformer/autograd/number_of.h>
+#include <tapeformer/autograd/text/number_of.h>
 #include <tapeformer/data/text_stream.h>
 #include <tapeformer/examples/language/run.h>
 #include <tapeformer/examples/language/tokenizer.h>
@@ -57,7 +57,7 @@ ValidationPlan validation_plan(const LanguageOptions& options, Index validation_
   if (kind == "both") return {true, asked, true, asked};
   if (kind == "estimate") return {false, asked, false, asked};
   const TrainingOptions& training = options.training;
-  const Index batch = options.batch * options.context;
+  const Index batch = options.batch * options.model.context;
   // In units of training on one token.
   const double work = static_cast<double>(training.steps) * static_cast<double>(training.accumulate * batch);
   const double exact = kForwardShare * static_cast<double>(validation_tokens);
@@ -75,9 +75,9 @@ LanguageTask::LanguageTask(const LanguageOptions& options, LanguageData data, De
     : options_(options),
       data_(std::move(data)),
       model_(std::move(model)),
-      windows_(data_.train, options_.context, window_order(options_.order), options_.training.seed),
-      measure_(data_.validation, *data_.tokenizer, options_.batch, options_.context, options_.training.seed,
-               options_.head_loss()),
+      windows_(data_.train, options_.model.context, window_order(options_.order), options_.training.seed),
+      measure_(data_.validation, *data_.tokenizer, options_.batch, options_.model.context,
+               options_.training.seed, options_.head_loss()),
       plan_(validation_plan(options_, data_.validation.size())) {
   for (const TokenFile* file : {&data_.train, &data_.validation}) {
     if (file->vocabulary() > model_.config().vocabulary) {
@@ -89,7 +89,7 @@ LanguageTask::LanguageTask(const LanguageOptions& options, LanguageData data, De
   model_.recompute_layers(options_.training.recompute_layers);
   progress.keep(count_text(static_cast<double>(data_.train.size())) + " tokens to train on, " +
                 count_text(static_cast<double>(data_.validation.size())) + " to validate on; " +
-                number_of(options_.batch * options_.context * options_.training.accumulate, "token") +
+                number_of(options_.batch * options_.model.context * options_.training.accumulate, "token") +
                 " a step");
   progress.keep(model_text(model_.config()) + "; " +
                 count_text(static_cast<double>(model_.parameter_count())) + " parameters; " +

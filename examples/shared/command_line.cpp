@@ -143,6 +143,38 @@ template CommandOption Command::number(const std::string&, std::uint64_t&, const
 template CommandOption Command::number(const std::string&, double&, const std::string&,
                                        const NumberRule&) const;
 
+template <class Value>
+CommandOption Command::value(const std::string& name, const std::optional<Value>& now,
+                             const std::function<void(const Value&)>& set, const std::string& help,
+                             const NumberRule& rule) const {
+  if constexpr (std::is_same_v<Value, bool>) {
+    return CommandOption(app_->add_flag_function(
+        name, [set](std::int64_t count) { set(count > 0); }, help + (now.value_or(false) ? " [on]" : "")));
+  } else {
+    CLI::Option* option = app_->add_option_function(name, set, help);
+    if (now) option->default_str(CLI::detail::to_string(*now));
+    if constexpr (std::is_arithmetic_v<Value>) {
+      option->check([name, rule](const std::string& text) { return check_number<Value>(name, rule, text); });
+    }
+    return CommandOption(option);
+  }
+}
+template CommandOption Command::value(const std::string&, const std::optional<bool>&,
+                                      const std::function<void(const bool&)>&, const std::string&,
+                                      const NumberRule&) const;
+template CommandOption Command::value(const std::string&, const std::optional<Index>&,
+                                      const std::function<void(const Index&)>&, const std::string&,
+                                      const NumberRule&) const;
+template CommandOption Command::value(const std::string&, const std::optional<std::uint64_t>&,
+                                      const std::function<void(const std::uint64_t&)>&, const std::string&,
+                                      const NumberRule&) const;
+template CommandOption Command::value(const std::string&, const std::optional<double>&,
+                                      const std::function<void(const double&)>&, const std::string&,
+                                      const NumberRule&) const;
+template CommandOption Command::value(const std::string&, const std::optional<std::string>&,
+                                      const std::function<void(const std::string&)>&, const std::string&,
+                                      const NumberRule&) const;
+
 CommandOption Command::flag(const std::string& name, bool& field, const std::string& help) const {
   return CommandOption(app_->add_flag(name, field, help));
 }

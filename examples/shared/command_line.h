@@ -1,5 +1,8 @@
 #pragma once
 
+#include <tapeformer/autograd/text/config_field.h>
+
+#include <functional>
 #include <initializer_list>
 #include <memory>
 #include <optional>
@@ -12,18 +15,6 @@ class Option;
 }  // namespace CLI
 
 namespace tapeformer {
-
-/// What a number on the command line has to be, in the words of the message that refuses another.
-struct NumberRule {
-  const char* words;
-  bool (*holds)(double number);
-};
-inline constexpr NumberRule kAnyNumber{"", [](double) { return true; }};
-inline constexpr NumberRule kPositive{"must be positive", [](double x) { return x > 0; }};
-inline constexpr NumberRule kNotNegative{"must not be negative", [](double x) { return x >= 0; }};
-inline constexpr NumberRule kShare{"must be from 0 to 1", [](double x) { return x >= 0 && x <= 1; }};
-inline constexpr NumberRule kPositiveShare{"must be above 0 and at most 1",
-                                           [](double x) { return x > 0 && x <= 1; }};
 
 /// An option, flag or positional argument of a command; a copy is the same one.
 class CommandOption {
@@ -69,6 +60,11 @@ class Command {
   template <class Number>
   CommandOption number(const std::string& name, Number& field, const std::string& help = {},
                        const NumberRule& rule = kAnyNumber) const;
+  /// An option, or of bool a flag, whose value `set` takes; --help shows `now`. Numbers are read as above.
+  template <class Value>
+  CommandOption value(const std::string& name, const std::optional<Value>& now,
+                      const std::function<void(const Value&)>& set, const std::string& help,
+                      const NumberRule& rule = kAnyNumber) const;
   /// A flag that sets `field`; after "--name,!--no-name" also one that clears it.
   CommandOption flag(const std::string& name, bool& field, const std::string& help = {}) const;
   /// A flag that clears `field`.

@@ -1,6 +1,6 @@
 #include <tapeformer/autograd/device.h>
 #include <tapeformer/autograd/error.h>
-#include <tapeformer/autograd/number_of.h>
+#include <tapeformer/autograd/text/number_of.h>
 #include <tapeformer/examples/shared/command_line.h>
 #include <tapeformer/examples/shared/compute.h>
 #include <tapeformer/nn/cuda_graph_cache.h>

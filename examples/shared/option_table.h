@@ -1,21 +1,15 @@
 #pragma once
 
+#include <tapeformer/autograd/text/config_json.h>
 #include <tapeformer/examples/shared/command_line.h>
 
-#include <nlohmann/json.hpp>
-
 #include <algorithm>
-#include <initializer_list>
 #include <string>
-#include <string_view>
 #include <type_traits>
 #include <vector>
 
+// Options of a program, described as the fields of a configuration are: see config_field.h.
 namespace tapeformer {
-
-// A struct of options has a static member function template
-//   template <class Self, class F> static void for_each(Self& options, const F& f)
-// that names every option once, f(group, name, field, help). Command line and JSON follow from it.
 
 /// "--learning-rate" of learning_rate.
 inline std::string flag_of(std::string name) {
@@ -23,43 +17,53 @@ inline std::string flag_of(std::string name) {
   return "--" + name;
 }
 
-template <class>
-inline constexpr bool is_list = false;
-template <class Element>
-inline constexpr bool is_list<std::vector<Element>> = true;
+/// A flag that says the opposite of `member`.
+template <class Member>
+auto negated(Member& member) {
+  return Property{[&member] { return !member; }, [&member](const auto& value) { member = !value; }};
+}
 
 /// A flag for every option of type bool, and an option with a value for the others, or with any number for
 /// lists.
 template <class Options>
 void add_options(const Command& command, Options& options) {
-  Options::for_each(options, [&](const char* group, const char* name, auto& field, const char* help) {
-    using Field = std::decay_t<decltype(field)>;
-    if constexpr (std::is_same_v<Field, bool>) {
-      command.flag(flag_of(name), field, std::string(help) + (field ? " [on]" : "")).group(group);
-    } else if constexpr (is_list<Field>) {
-      command.option(flag_of(name), field, help).group(group);
-    } else if constexpr (std::is_arithmetic_v<Field>) {
-      command.number(flag_of(name), field, help).group(group).show_default().take_last();
+  for_each_field(options, [&](const Field& field, auto&& member) {
+    using Value = FieldValue<decltype(member)>;
+    const std::string flag = flag_of(field.name), help = field.help;
+    if constexpr (std::is_same_v<Value, std::vector<std::string>>) {
+      command.option(flag, member, help).group(field.group);
+    } else if constexpr (detail::is_property<std::decay_t<decltype(member)>>) {
+      const auto set = [flag, member](const Value& value) {
+        try {
+          set_value(member, value);
+        } catch (const Error& error) {
+          throw Error(flag + ": " + error.what());
+        }
+      };
+      command.value<Value>(flag, value_of(member), set, help, field.rule).group(field.group).take_last();
     } else {
-      command.option(flag_of(name), field, help).group(group).show_default().take_last();
+      const auto set = [&member](const Value& value) { member = value; };
+      command.value<Value>(flag, member, set, help, field.rule).group(field.group).take_last();
     }
   });
 }
 
+/// What an older run lacks stays at its default.
+/// Throws: CheckpointError naming an option that is not usable, or that is not known
 template <class Options>
-void write_options(nlohmann::ordered_json& json, const Options& options) {
-  Options::for_each(
-      options, [&](const char*, const char* name, const auto& field, const char*) { json[name] = field; });
+void read_options(const nlohmann::ordered_json& json, Options& options) {
+  try {
+    read_fields(json, options);
+  } catch (const Error& error) {
+    throw CheckpointError(std::string("the training's options are not usable: ") + error.what());
+  }
 }
 
-/// `later` names the options that older runs did not have: they may be missing, and stay as they are.
-/// Throws: nlohmann::json::exception if another one is missing or of another type
+/// Throws: Error "--NAME RULE; got VALUE" for a number that does not keep its option's rule
 template <class Options>
-void read_options(const nlohmann::ordered_json& json, Options& options,
-                  std::initializer_list<std::string_view> later) {
-  Options::for_each(options, [&](const char*, const char* name, auto& field, const char*) {
-    const bool may_be_missing = std::find(later.begin(), later.end(), name) != later.end();
-    if (!may_be_missing || json.contains(name)) json.at(name).get_to(field);
+void check_options(const Options& options) {
+  for_each_field(options, [](const Field& field, const auto& member) {
+    check_rule(flag_of(field.name), field, value_of(member));
   });
 }
 

@@ -1,7 +1,7 @@
 #include <tapeformer/autograd/error.h>
-#include <tapeformer/autograd/file.h>
-#include <tapeformer/autograd/json.h>
-#include <tapeformer/autograd/number_of.h>
+#include <tapeformer/autograd/text/file.h>
+#include <tapeformer/autograd/text/json.h>
+#include <tapeformer/autograd/text/number_of.h>
 #include <tapeformer/examples/shared/command_line.h>
 #include <tapeformer/examples/shared/run_folder.h>
 #include <tapeformer/nn/weight_average.h>

@@ -1,7 +1,7 @@
 #include <tapeformer/autograd/device.h>
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/kernels/matmul.h>
-#include <tapeformer/autograd/number_of.h>
+#include <tapeformer/autograd/text/number_of.h>
 #include <tapeformer/examples/shared/training_run.h>
 
 #include <omp.h>
@@ -91,7 +91,7 @@ TrainingRun::TrainingRun(RunFolder folder, const TrainingControl& control, Train
       clock_(clock),
       compute_(compute),
       options_(task.options()),
-      optimizer_(task.model().parameters(), options_.adamw_config()),
+      optimizer_(options_.optimizer.make(task.model().parameters())),
       schedule_(options_.schedule_config()),
       replay_(task.model(), compute.graphs ? CudaGraphCache::kMostGraphs : 0) {}
 
@@ -102,7 +102,7 @@ void TrainingRun::start() {
 }
 
 void TrainingRun::resume(const Json& checkpoint, Index steps_before) {
-  folder_.load_checkpoint(task_.model(), optimizer_);
+  folder_.load_checkpoint(task_.model(), *optimizer_);
   task_.load_state(checkpoint);
   state_.step = checkpoint.at("step").get<Index>();
   state_.best_loss = checkpoint.at("best_loss").get<double>();
@@ -161,7 +161,7 @@ void TrainingRun::save_checkpoint() {
   state["validations_since_best"] = state_.validations_since_best;
   state["logged_loss"] = state_.logged_loss;
   state["logged_steps"] = state_.logged_steps;
-  folder_.save_checkpoint(task_.model(), optimizer_, state);
+  folder_.save_checkpoint(task_.model(), *optimizer_, state);
   checkpointed_step_ = state_.step;
   progress_.clear();
 }

@@ -145,7 +145,7 @@ class TrainingRun {
   PhaseClock clock_;
   Compute compute_;
   const TrainingOptions options_;
-  AdamW optimizer_;
+  const std::unique_ptr<Optimizer> optimizer_;
   Schedule schedule_;
   CudaGraphCache replay_;
   State state_;

@@ -31,7 +31,7 @@ BatchLoss TrainingRun::pass() {
   std::vector<Tensor> inputs;
   for (const Tensor* tensor : batch.tensors) inputs.push_back(*tensor);
   const std::vector<Tensor> own = inputs;
-  const DType type = wide(optimizer_.parameters().front().value().dtype());
+  const DType type = wide(optimizer_->parameters().front().value().dtype());
   inputs.push_back(accumulates ? Tensor::scalar(static_cast<double>(batch.counted), type, compute_.device)
                                : Tensor());
   const Tensor loss = replay_.run("pass", inputs, [&](const std::vector<Tensor>& given) {
@@ -47,7 +47,7 @@ BatchLoss TrainingRun::pass() {
 /// False if it was stopped before one of its batches: counters and task are then as they were.
 bool TrainingRun::train_step() {
   const Index batches = options_.accumulate;
-  optimizer_.clear_gradients();
+  optimizer_->clear_gradients();
   QueuedStep step;
   Index counted = 0;
   Json task_before;
@@ -77,7 +77,7 @@ bool TrainingRun::train_step() {
   clock_.enter(Phase::update);
   const double share = batches > 1 ? 1 / static_cast<double>(counted) : 1;
   // Changes nothing when the norm is not finite.
-  step.norm = AsyncReadback(optimizer_.clipped_step(schedule_(state_.step), share, options_.clip));
+  step.norm = AsyncReadback(optimizer_->clipped_step(schedule_(state_.step), share, options_.clip));
   step.number = ++state_.step;
   step.epoch = task_.epoch();
   if (step.number < options_.steps) {

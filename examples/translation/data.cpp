@@ -82,7 +82,7 @@ Vocabularies make_vocabularies(const TranslationOptions& options, const std::vec
   };
   Vocabularies result;
   std::vector<std::string> sources = sources_of(train), targets = targets_of(train);
-  if (options.shared_vocabulary) {
+  if (options.model.tie_embeddings) {
     sources.insert(sources.end(), targets.begin(), targets.end());
     result.source = result.target = make(options.source_model, sources);
   } else {

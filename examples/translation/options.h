@@ -43,21 +43,16 @@ struct TranslationOptions {
   // Vocabulary
   std::string tokenizer;  ///< empty: words for the built-in corpus, bpe for files
   Index vocabulary = 8000;
-  bool shared_vocabulary = false;
   std::string source_model, target_model;  ///< SentencePiece models to use instead of training
   // Model
-  std::string from;  ///< a run whose weights and vocabularies training starts from
-  Index width = 128, heads = 4, encoder_layers = 2, decoder_layers = 2, feed_forward = 256, max_length = 128;
-  double dropout = 0.1;
-  std::string activation = "relu", positions = "sinusoidal";
-  std::string attention = "mha";
-  Index groups = 0, latent_width = 0;  ///< 0 for the attention's own defaults
-  bool post_norm = false, untied_head = false;
+  std::string from;            ///< a run whose weights and vocabularies training starts from
+  EncoderDecoderConfig model;  ///< without the sizes of the vocabularies
   // Training
   TrainingOptions training;
   Index batch_tokens = 2048;
   double label_smoothing = 0.1;
 
+  TranslationOptions();
   bool built_in() const { return text.empty(); }
   /// As many as asked for, or kMostUnaskedHeldOut, or a tenth of the text's where that is less.
   Index sentences_held_out(Index of) const;
@@ -71,13 +66,12 @@ struct TranslationOptions {
   /// Throws: Error naming an option that `command` was given and that would change nothing.
   void refuse_ignored(const Command& command) const;
   void add_to(const Command& command);
-  /// Names every option once; see option_table.h.
   template <class Self, class F>
   static void for_each(Self& o, const F& f);
 };
 
 void to_json(nlohmann::ordered_json& json, const TranslationOptions& options);
-/// Throws: nlohmann::json::exception if a field is missing or of another type.
+/// What an older run lacks takes its default. Throws: CheckpointError naming an option that is not usable or not known
 void from_json(const nlohmann::ordered_json& json, TranslationOptions& options);
 
 /// Makes `options` describe a model that starts from the run in options.from, which was trained as `trained`

@@ -1,7 +1,7 @@
 #include <tapeformer/autograd/error.h>
-#include <tapeformer/autograd/json.h>
-#include <tapeformer/autograd/number_of.h>
 #include <tapeformer/autograd/tape.h>
+#include <tapeformer/autograd/text/json.h>
+#include <tapeformer/autograd/text/number_of.h>
 #include <tapeformer/examples/translation/trainer.h>
 #include <tapeformer/nn/generation/generate.h>
 
@@ -47,6 +47,8 @@ double validation_loss(EncoderDecoder& model, TranslationBatches& batches, Progr
 TranslationOptions trained_options(const RunFolder& folder) {
   try {
     return folder.config().at("training").get<TranslationOptions>();
+  } catch (const CheckpointError& error) {
+    throw CheckpointError(folder.file("config.json") + ": " + error.what());
   } catch (const Json::exception& error) {
     throw CheckpointError(folder.file("config.json") + ": is not of this program: " + error.what());
   }
@@ -83,16 +85,16 @@ TranslationTask::TranslationTask(const RunFolder& folder, const Json& checkpoint
     throw DataError(folder.path(), 0, "the data has changed since the checkpoint; restore it, or start anew");
   }
   vocabularies_ = Vocabularies::load(folder.path(), folder.config());
-  if (options_.shared_vocabulary) vocabularies_.target = vocabularies_.source;
+  if (options_.model.tie_embeddings) vocabularies_.target = vocabularies_.source;
   make_batches_and_model(EncoderDecoderConfig::from_json(folder.config().dump()), progress);
 }
 
 void TranslationTask::start_from_run(Progress& progress) {
   const RunFolder from(options_.from);
   vocabularies_ = Vocabularies::load(from.path(), from.config());
-  if (options_.shared_vocabulary) vocabularies_.target = vocabularies_.source;
+  if (options_.model.tie_embeddings) vocabularies_.target = vocabularies_.source;
   EncoderDecoderConfig config = EncoderDecoderConfig::from_json(from.config().dump());
-  config.layer.dropout = options_.dropout;
+  config.layer.dropout = options_.model.layer.dropout;
   make_batches_and_model(config, progress);
   load_weights(from.file("weights.safetensors"), *model_);
   progress.keep("starts from the weights in " + from.path() + "; optimizer and schedule begin anew");
@@ -108,7 +110,7 @@ void TranslationTask::load_pairs(Progress& progress) {
 void TranslationTask::make_batches_and_model(const EncoderDecoderConfig& config, Progress& progress) {
   BatchingConfig batching;
   batching.token_budget = options_.batch_tokens;
-  batching.max_tokens = options_.max_length;
+  batching.max_tokens = options_.model.max_length;
   batching.seed = options_.training.seed;
   const auto batches_of = [&](const std::vector<TextPair>& pairs, const char* part) {
     try {
@@ -123,7 +125,7 @@ void TranslationTask::make_batches_and_model(const EncoderDecoderConfig& config,
   Generator random(options_.training.seed);
   model_ = std::make_unique<EncoderDecoder>(config, random);
   model_->recompute_layers(options_.training.recompute_layers);
-  const std::string left_out = left_out_text(*train_batches_, options_.max_length);
+  const std::string left_out = left_out_text(*train_batches_, options_.model.max_length);
   progress.keep("vocabularies of " + std::to_string(config.source_vocabulary) + " and " +
                 number_of(config.target_vocabulary, "piece") + "; " +
                 count_text(static_cast<double>(model_->parameter_count())) + " parameters; " +
@@ -203,7 +205,8 @@ void TranslationTask::show_samples(Progress& progress, bool graphs) {
   for (std::size_t i = 0; i < count; ++i)
     sources.push_back(vocabularies_.source->encode(corpus_.validation[i].source));
   for (TokenIds& source : sources) {
-    source.resize(std::min<std::size_t>(source.size(), static_cast<std::size_t>(options_.max_length - 1)));
+    source.resize(
+        std::min<std::size_t>(source.size(), static_cast<std::size_t>(options_.model.max_length - 1)));
   }
   SearchConfig search;
   search.graphs = graphs;

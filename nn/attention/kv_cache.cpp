@@ -1,8 +1,8 @@
 #include <tapeformer/autograd/dispatch.h>
 #include <tapeformer/autograd/kernels/cache.h>
 #include <tapeformer/autograd/kernels/shape.h>
-#include <tapeformer/autograd/number_of.h>
 #include <tapeformer/autograd/tape.h>
+#include <tapeformer/autograd/text/number_of.h>
 #include <tapeformer/nn/attention/contiguous_cache.h>
 #include <tapeformer/nn/attention/paged_cache.h>
 

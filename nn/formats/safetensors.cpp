@@ -1,6 +1,6 @@
 #include <tapeformer/autograd/error.h>
-#include <tapeformer/autograd/file.h>
-#include <tapeformer/autograd/json.h>
+#include <tapeformer/autograd/text/file.h>
+#include <tapeformer/autograd/text/json.h>
 #include <tapeformer/nn/formats/safetensors.h>
 
 #include <fcntl.h>

@@ -1,9 +1,9 @@
 #pragma once
 
-#include <tapeformer/nn/attention/attention_config.h>
 #include <tapeformer/nn/feed_forward.h>
 #include <tapeformer/nn/norm.h>
 #include <tapeformer/nn/positions.h>
+#include <tapeformer/nn/transformer/attention_fields.h>
 
 #include <string>
 
@@ -12,10 +12,9 @@ namespace tapeformer {
 /// What a language model is made of. As it stands: GPT-2 without dropout.
 struct DecoderOnlyConfig {
   Index vocabulary = 0;  ///< V
-  Index context =
-      256;            ///< most tokens a sequence has in training; learned and sinusoidal positions end there
-  Index layers = 4;   ///< L
-  Index width = 128;  ///< C
+  Index context = 256;   ///< where learned and sinusoidal positions end
+  Index layers = 4;      ///< L
+  Index width = 128;     ///< C
 
   AttentionConfig attention{"mha", 4};  ///< of the width above; values are as wide as keys
 
@@ -39,12 +38,39 @@ struct DecoderOnlyConfig {
   Index hidden_width() const;
   /// `attention` with what the model decides.
   AttentionConfig attention_config() const;
-  /// Throws: Error naming the fields that do not fit.
+  /// Throws: Error naming the fields that do not fit
   void check() const;
 
-  /// JSON, for config.json of a run folder. from_json throws CheckpointError naming what is wrong.
+  /// For config.json of a run folder. A field that it lacks takes its default.
+  /// Throws: CheckpointError naming what is wrong, or a field that is not known
   std::string to_json() const;
   static DecoderOnlyConfig from_json(const std::string& json);
+
+  template <class Self, class F>
+  static void for_each(Self& c, const F& field) {
+    field("vocabulary", c.vocabulary, kPositiveSize);
+    field("layers", c.layers, "L, number of layers", kPositiveSize);
+    field("width", c.width, "C, width of the states; a multiple of the heads", kPositiveSize);
+    field("context", c.context, "most tokens that the model looks back on", kPositiveSize);
+    for_each_attention_field(c.attention, field, kCanModelLanguage);
+    field("head_width", c.attention.key_width, "D, width of a head; 0 for C / H", kSize);
+    field("attention_bias", c.attention.bias);
+    field("attention_dropout", c.attention.dropout, kBelowOne);
+    field("positions", named(c.positions, name_of, position_kind), "learned, sinusoidal or rotary");
+    field("norm", named(c.norm, name_of, norm_kind), "layer or rms, before every sublayer");
+    field("epsilon", c.epsilon, "of the norms", kPositive);
+    field("norm_bias", c.norm_bias);
+    field("feed_forward", c.feed_forward,
+          "F, hidden width of the feed-forward networks; 0 for 4 C, gated 8/3 C", kSize);
+    field("activation", named(c.activation, name_of, activation_named));
+    field("gated", c.gated);
+    field("feed_forward_bias", c.feed_forward_bias);
+    field("tie_head", c.tie_head);
+    field("head_bias", c.head_bias);
+    field("embedding_dropout", c.embedding_dropout, kBelowOne);
+    field("residual_dropout", c.residual_dropout, kBelowOne);
+    field("prefix", c.prefix, "let a prompt see itself in both directions, and train on what follows it");
+  }
 };
 
 }  // namespace tapeformer

@@ -124,29 +124,6 @@ void Decoder::visit(ParameterVisitor& visitor) {
   if (norm_) visitor.child("norm", *norm_);
 }
 
-void EncoderDecoderConfig::check() const {
-  const auto require = [](bool holds, const std::string& rule) {
-    if (!holds) throw Error("[encoder_decoder] " + rule);
-  };
-  check_embedded("encoder_decoder", layer.attention,
-                 {"groups", "key_width", "value_width", "latent_width", "rotary_width", "rotary", "packed"});
-  AttentionConfig attention = layer.attention_config(false);
-  attention.rotary = attention.rotary || positions == PositionKind::rotary;
-  attention.check();
-  require(encoder_layers > 0 && decoder_layers > 0,
-          "there must be at least one layer; got encoder_layers=" + std::to_string(encoder_layers) +
-              ", decoder_layers=" + std::to_string(decoder_layers));
-  require(source_vocabulary > 0 && target_vocabulary > 0, "vocabularies must not be empty");
-  require(max_length > 1, "max_length must be at least 2; got " + std::to_string(max_length));
-  require(layer.dropout >= 0 && layer.dropout < 1,
-          "dropout must be in [0, 1); got " + std::to_string(layer.dropout));
-  require(layer.feed_forward >= 0,
-          "feed_forward must not be negative; got " + std::to_string(layer.feed_forward));
-  require(!tie_embeddings || source_vocabulary == target_vocabulary,
-          "tied embeddings need one vocabulary; got source=" + std::to_string(source_vocabulary) +
-              ", target=" + std::to_string(target_vocabulary) + "; try a shared vocabulary");
-}
-
 EncoderDecoder::EncoderDecoder(const EncoderDecoderConfig& config, Generator& random)
     : config_(config),
       encoder_(encoder_config(config), random),

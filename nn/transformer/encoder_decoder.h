@@ -2,6 +2,7 @@
 
 #include <tapeformer/nn/transformer/decoder_layer.h>
 #include <tapeformer/nn/transformer/decoder_state.h>
+#include <tapeformer/nn/transformer/encoder_decoder_config.h>
 #include <tapeformer/nn/transformer/encoder_layer.h>
 #include <tapeformer/nn/transformer/head_loss.h>
 #include <tapeformer/nn/transformer/token_input.h>
@@ -63,22 +64,6 @@ class Decoder : public Module {
   std::vector<DecoderLayer> layers_;
   std::optional<LayerNorm> norm_;
   bool recomputes_layers_ = false;
-};
-
-struct EncoderDecoderConfig {
-  TransformerLayerConfig layer;
-  Index source_vocabulary = 0, target_vocabulary = 0;
-  Index encoder_layers = 3, decoder_layers = 3;
-  PositionKind positions = PositionKind::sinusoidal;  ///< rotary sets layer.attention.rotary
-  Index max_length = 256;                             ///< longest source or target, in tokens
-  bool tie_target_head = true;                        ///< the output head's weight is the target embedding
-  bool tie_embeddings = false;  ///< source and target share their embedding (and vocabulary)
-
-  /// JSON, for config.json of a run folder. from_json throws CheckpointError naming what is wrong.
-  std::string to_json() const;
-  static EncoderDecoderConfig from_json(const std::string& json);
-  /// Throws: Error naming the sizes that do not fit.
-  void check() const;
 };
 
 /// The transformer of "Attention is all you need", pre- or post-norm.

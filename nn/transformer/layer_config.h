@@ -1,7 +1,7 @@
 #pragma once
 
-#include <tapeformer/nn/attention/attention_config.h>
 #include <tapeformer/nn/feed_forward.h>
+#include <tapeformer/nn/transformer/attention_fields.h>
 
 namespace tapeformer {
 
@@ -24,6 +24,21 @@ struct TransformerLayerConfig {
   }
   FeedForwardConfig feed_forward_config() const {
     return {width, feed_forward, activation, dropout, true, false};
+  }
+
+  template <class Self, class F>
+  static void for_each(Self& c, const F& field) {
+    field("width", c.width, "C, width of the states; a multiple of the heads", kPositiveSize);
+    for_each_attention_field(c.attention, field);
+    field("key_width", c.attention.key_width, kSize);
+    field("value_width", c.attention.value_width, kSize);
+    field("packed", c.attention.packed);
+    field("rotary", c.attention.rotary);
+    field("feed_forward", c.feed_forward, "F, hidden width of the feed-forward networks; 0 for 4 C", kSize);
+    field("activation", named(c.activation, name_of, activation_named), "relu, gelu, gelu_tanh or silu");
+    field("dropout", c.dropout, "share of activations dropped in training", kBelowOne);
+    field("norm_first", c.norm_first);
+    field("epsilon", c.epsilon, "of the norms", kPositive);
   }
 };
 

@@ -245,7 +245,7 @@ refuses "a vocabulary of characters" "--vocabulary has no effect" prepare --corp
   --vocabulary 50 --output "$work/unprepared"
 refuses "tokens that are not there" "nothere" train --run "$(new)" --tokens "$work/nothere"
 refuses "fine-tuning nothing" "nothere" train --run "$(new)" --from "$work/nothere"
-refuses "an attention that does not fit" "--groups" train --run "$(new)" --groups 2
+refuses "an attention that does not fit" "groups is for gqa" train --run "$(new)" --groups 2
 refuses "a GPU that is not there" "no cuda:99: .*; try cpu" train --run "$(new)" "${tiny[@]}" --device cuda:99
 refuses "bf16 on the cpu" "needs a GPU.*--precision f32" train --run "$(new)" "${tiny[@]}" --device cpu --precision bf16
 refuses "generating on a device that is none" "got gpu" generate --run "$run" --prompt a --device gpu

@@ -33,7 +33,8 @@ inline LanguageOptions tiny_options(const TemporaryFolder& folder) {
   options.data.validation = {folder.file("validation.txt")};
   write_bytes(options.data.corpus[0], walk(1500, 1));
   write_bytes(options.data.validation[0], walk(230, 2));
-  options.layers = 1, options.heads = 2, options.width = 16, options.context = 8, options.batch = 6;
+  options.model.layers = 1, options.model.attention.heads = 2, options.model.width = 16,
+  options.model.context = 8, options.batch = 6;
   options.validation_batches = 5, options.validation_kind = "both";
   TrainingOptions& training = options.training;
   training.steps = 40, training.warmup = 4, training.learning_rate = 0.03;

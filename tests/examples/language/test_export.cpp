@@ -72,7 +72,7 @@ TEST_SUITE("examples/language/export") {
     const CapturedLog log, output(stdout);
     const TemporaryFolder temporary;
     LanguageOptions options = tiny_options(temporary);
-    options.prefix = true;
+    options.model.prefix = true;
     trained(temporary, options);
     const ExportOptions asked = exported(temporary);
     CHECK_THROWS_AS(export_model(asked), CheckpointError);

@@ -88,7 +88,7 @@ TEST_SUITE("examples/language/loss") {
   TEST_CASE("the loss of a prefix model does not depend on the targets within prefixes") {
     const TemporaryFolder folder;
     LanguageOptions options = tiny_options(folder);
-    options.prefix = true;
+    options.model.prefix = true;
     const DecoderOnly model = tiny_model(options);
     const LanguageBatch batch = language_batch(model.config(), counting_batch(4, 8), 1, 0).to(model.device());
     TokenBatch other = counting_batch(4, 8);
@@ -109,7 +109,7 @@ TEST_SUITE("examples/language/loss") {
   TEST_CASE("the exact loss is the mean over all tokens but the first, window by window") {
     const TemporaryFolder folder;
     LanguageOptions options = tiny_options(folder);
-    options.dropout = 0.5;  // must not be felt
+    set_dropout(options.model, 0.5);  // must not be felt
     const CapturedLog log;
     const LanguageData data = tiny_data(options, folder);
     DecoderOnly model = tiny_model(options);
@@ -146,8 +146,8 @@ TEST_SUITE("examples/language/loss") {
   TEST_CASE("a prefix model is measured on what follows prefixes drawn for every window") {
     const TemporaryFolder folder;
     LanguageOptions options = tiny_options(folder);
-    options.prefix = true;
-    options.layers = 2;  // with one, what follows a prefix sees the same without it
+    options.model.prefix = true;
+    options.model.layers = 2;  // with one, what follows a prefix sees the same without it
     const CapturedLog log;
     const LanguageData data = tiny_data(options, folder);
     DecoderOnly model = strong_model(options);

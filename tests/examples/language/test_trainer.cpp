@@ -102,8 +102,8 @@ TEST_SUITE("examples/language/trainer") {
       const RunFolder whole(temporary.file("whole")), broken(temporary.file("broken"));
       LanguageOptions options = tiny_options(temporary);
       options.order = sequential ? "sequential" : "random";
-      options.prefix = sequential;
-      options.dropout = 0.3;
+      options.model.prefix = sequential;
+      set_dropout(options.model, 0.3);
       options.training.accumulate = 2;
       options.training.steps = 9;
       options.training.validate_every = 3;
@@ -122,7 +122,7 @@ TEST_SUITE("examples/language/trainer") {
     const TemporaryFolder temporary;
     const RunFolder folder(temporary.file("run"));
     LanguageOptions options = tiny_options(temporary);
-    options.prefix = true;
+    options.model.prefix = true;
     options.training.samples = 1;
     CHECK(train_language_model(folder, options, {}) == kExitSuccess);
     CHECK(last(folder, "validation_loss") < 0.7 * kWalkUnigram);
@@ -133,8 +133,8 @@ TEST_SUITE("examples/language/trainer") {
     const CapturedLog log;
     const TemporaryFolder temporary;
     LanguageOptions options = tiny_options(temporary);
-    options.prefix = true;
-    options.layers = 2;  // with one, what follows a prefix sees the same without it
+    options.model.prefix = true;
+    options.model.layers = 2;  // with one, what follows a prefix sees the same without it
     const LanguageData data = tiny_data(options, temporary);
     Progress progress;
     LanguageTask task(options, data, strong_model(options), progress);
@@ -175,7 +175,7 @@ TEST_SUITE("examples/language/trainer") {
   TEST_CASE("an automatic validation takes a small share of the training's work, whatever the clock says") {
     const auto plan = [](Index steps, Index every, Index tokens, const char* kind = "auto") {
       LanguageOptions options;
-      options.batch = 5, options.context = 20, options.training.accumulate = 2;  // 200 tokens a step
+      options.batch = 5, options.model.context = 20, options.training.accumulate = 2;  // 200 tokens a step
       options.training.steps = steps, options.training.validate_every = every;
       options.validation_batches = 30, options.validation_kind = kind;
       const ValidationPlan chosen = validation_plan(options, tokens);
@@ -313,7 +313,7 @@ TEST_SUITE("examples/language/trainer") {
     options.training.keep_checkpoints = 2;
     CHECK(train_language_model(base, options, {}) == kExitSuccess);
     options.from = base.path();
-    options.context = 6;
+    options.model.context = 6;
     options.training.steps = 6;
     options.training.log_every = 1;
     options.training.learning_rate = 1e-4;
@@ -377,7 +377,7 @@ TEST_SUITE("examples/language/trainer") {
     state["data_fingerprint"] = 1;
     CHECK(message_of<DataError>([&] { task.load_state(state); }) ==
           data.train.path() + ": the data has changed since the checkpoint; restore it, or start anew");
-    options.context = 1500;
+    options.model.context = 1500;
     CHECK(message_of<DataError>([&] {
             LanguageTask(options, data, DecoderOnly(options.model_config(7), random), progress);
           }).find("holds 1500 tokens; a window of 1500") != std::string::npos);

@@ -31,8 +31,8 @@ TEST_SUITE("examples/recompute_option") {
     const CapturedLog log;
     TranslationOptions options;
     options.grammar_pairs = 50, options.held_out = 4;
-    options.width = 16, options.feed_forward = 16;
-    options.encoder_layers = options.decoder_layers = 1;
+    options.model.layer.width = 16, options.model.layer.feed_forward = 16;
+    options.model.encoder_layers = options.model.decoder_layers = 1;
     Progress progress;
     Index encoder[2], decoder[2];
     for (const bool recompute : {false, true}) {

@@ -1,5 +1,6 @@
 #include <tapeformer/autograd/tape.h>
 #include <tapeformer/examples/shared/program.h>
+#include <tapeformer/optim/adamw.h>
 #include <tapeformer/optim/clip.h>
 #include <tapeformer/tests/examples/captured_log.h>
 #include <tapeformer/tests/examples/metrics_lines.h>
@@ -35,14 +36,15 @@ TEST_SUITE("examples/shared/training_run") {
     const RunFolder folder(temporary.file("run"));
     ToyTask task;
     task.training.clip = 0.3;
-    task.training.weight_decay = 0.2;
-    task.training.beta1 = 0.7;
+    task.training.optimizer.options = {{"weight_decay", 0.2}, {"beta1", 0.7}, {"beta2", 0.98}};
     task.training.minimum_learning_rate = 0.01;
     const ToyTask data;
     CHECK(start(folder, task) == kExitSuccess);
 
     ToyModel model;
-    AdamW optimizer(model.parameters(), task.training.adamw_config());
+    AdamWConfig adamw;
+    adamw.weight_decay = 0.2, adamw.beta1 = 0.7, adamw.beta2 = 0.98;
+    AdamW optimizer(model.parameters(), adamw);
     const Schedule schedule(task.training.schedule_config());
     std::vector<double> losses;
     bool clipped = false;
@@ -96,37 +98,45 @@ TEST_SUITE("examples/shared/training_run") {
     }
   }
 
-  TEST_CASE("stopped after every step and resumed, a run is the uninterrupted one to the last bit") {
-    const CapturedLog log;
-    const TemporaryFolder temporary;
-    const RunFolder whole(temporary.file("whole")), broken(temporary.file("broken"));
-    ToyTask at_once(0.4);
-    at_once.batch_sizes = {4, 3};
-    at_once.training.accumulate = 2;
-    at_once.training.log_every = 5;
-    at_once.toy.eval();  // a run trains all the same
-    CHECK(start(whole, at_once) == kExitSuccess);
-    for (Index step = 0; step < 12; ++step) {
-      ToyTask task(0.4);
-      task.batch_sizes = at_once.batch_sizes;
-      task.training = at_once.training;
-      CHECK((step == 0 ? start(broken, task, kOneStep) : resume(broken, task, kOneStep)) == kExitSuccess);
-      CHECK(task.concluded.size() == (step == 11 ? 1 : 0));
-    }
-    CHECK(log.says("the time limit is reached at step 3; saved. Go on with: train_toy train --run " +
-                   broken.path() +
-                   " --resume (there was no validation yet, so there is nothing to play with)"));
-    CHECK(log.says("the time limit is reached at step 4; saved. Go on with: train_toy train --run " +
-                   broken.path() + " --resume\n"));
-    for (const char* name : {"weights.safetensors", "checkpoint.safetensors"}) {
-      CHECK((read_file(whole.file(name)) == read_file(broken.file(name))));  // binary: not to be shown
-    }
-    CHECK(metrics(whole, "step") == metrics(broken, "step"));
+  TEST_CASE(
+      "stopped after every step and resumed, a run of any optimizer is the uninterrupted one to the last "
+      "bit") {
+    for (const OptimizerKind& kind : optimizer_kinds()) {
+      CAPTURE(kind.name);
+      const CapturedLog log;
+      const TemporaryFolder temporary;
+      const RunFolder whole(temporary.file("whole")), broken(temporary.file("broken"));
+      ToyTask at_once(0.4);
+      at_once.batch_sizes = {4, 3};
+      at_once.training.accumulate = 2;
+      at_once.training.optimizer = {kind.name, {}};
+      if (at_once.training.optimizer.option("momentum")) at_once.training.optimizer.options["momentum"] = 0.9;
+      at_once.training.log_every = 5;
+      at_once.toy.eval();  // a run trains all the same
+      CHECK(start(whole, at_once) == kExitSuccess);
+      for (Index step = 0; step < 12; ++step) {
+        ToyTask task(0.4);
+        task.batch_sizes = at_once.batch_sizes;
+        task.training = at_once.training;
+        CHECK((step == 0 ? start(broken, task, kOneStep) : resume(broken, task, kOneStep)) == kExitSuccess);
+        CHECK(task.concluded.size() == (step == 11 ? 1 : 0));
+      }
+      CHECK(log.says("the time limit is reached at step 3; saved. Go on with: train_toy train --run " +
+                     broken.path() +
+                     " --resume (there was no validation yet, so there is nothing to play with)"));
+      CHECK(log.says("the time limit is reached at step 4; saved. Go on with: train_toy train --run " +
+                     broken.path() + " --resume\n"));
+      for (const char* name : {"weights.safetensors", "checkpoint.safetensors"}) {
+        CHECK((read_file(whole.file(name)) == read_file(broken.file(name))));  // binary: not to be shown
+      }
+      CHECK(metrics(whole, "step") == metrics(broken, "step"));
 
-    ToyTask again(0.4);
-    CHECK(resume(broken, again) == kExitSuccess);
-    CHECK(log.says("this training is finished; the best weights are in " + broken.path()));
-    CHECK(again.concluded.empty());
+      ToyTask again(0.4);
+      again.training = at_once.training;
+      CHECK(resume(broken, again) == kExitSuccess);
+      CHECK(log.says("this training is finished; the best weights are in " + broken.path()));
+      CHECK(again.concluded.empty());
+    }
   }
 
   TEST_CASE("a checkpoint is written every so many steps, and metrics behind it are written again") {

@@ -223,7 +223,8 @@ TEST_SUITE("nn/attention/multi_head grouped") {
     AttentionConfig config = config_of(5, 1);
     config.value_width = 0;
     CHECK(message_of<Error>([&] { MultiHeadAttention(config, random); }) ==
-          "[attention] width must be divisible by heads; got attention=gqa, width=12, heads=5; try a width that is a "
+          "[attention] width must be divisible by heads; got attention=gqa, width=12, heads=5; try a width "
+          "that is a "
           "multiple "
           "of the heads");
     config = config_of(6, 2);

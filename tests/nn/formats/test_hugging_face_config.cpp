@@ -1,5 +1,5 @@
 #include <tapeformer/autograd/error.h>
-#include <tapeformer/autograd/json.h>
+#include <tapeformer/autograd/text/json.h>
 #include <tapeformer/nn/formats/hugging_face_config.h>
 #include <tapeformer/tests/reference/support.h>
 

@@ -1,11 +1,13 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/ops/shape.h>
+#include <tapeformer/autograd/text/json.h>
 #include <tapeformer/nn/formats/checkpoint.h>
 #include <tapeformer/nn/transformer/encoder_decoder.h>
 #include <tapeformer/tests/nn/formats/temporary_folder.h>
 #include <tapeformer/tests/nn/module_case.h>
 
 #include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
 
 using namespace tapeformer;
 
@@ -54,16 +56,6 @@ EncoderDecoderConfig rotary_config() {
   return config;
 }
 
-std::string replaced(std::string text, const std::string& from, const std::string& to) {
-  const std::size_t at = text.find(from);
-  REQUIRE(at != std::string::npos);
-  return text.replace(at, from.size(), to);
-}
-
-std::string refusal(const std::string& json) {
-  return message_of<CheckpointError>([&] { EncoderDecoderConfig::from_json(json); });
-}
-
 bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
@@ -71,63 +63,10 @@ bool contains(const std::string& text, const std::string& part) {
 }  // namespace
 
 TEST_SUITE("nn/transformer/encoder_decoder_config") {
-  TEST_CASE("every field survives the way through JSON") {
-    const EncoderDecoderConfig config = unusual_config();
-    const EncoderDecoderConfig read = EncoderDecoderConfig::from_json(config.to_json());
-    CHECK(read.to_json() == config.to_json());
-    CHECK(read.layer.width == 10);
-    CHECK(read.layer.attention.heads == 3);
-    CHECK(read.layer.attention.key_width == 5);
-    CHECK(read.layer.attention.value_width == 7);
-    CHECK(read.layer.feed_forward == 19);
-    CHECK(read.layer.activation == Unary::gelu_tanh);
-    CHECK(read.layer.dropout == 0.125);
-    CHECK_FALSE(read.layer.norm_first);
-    CHECK(read.layer.epsilon == 1e-6);
-    CHECK(read.source_vocabulary == 11);
-    CHECK(read.target_vocabulary == 11);
-    CHECK(read.encoder_layers == 2);
-    CHECK(read.decoder_layers == 1);
-    CHECK(read.positions == PositionKind::learned);
-    CHECK(read.max_length == 9);
-    CHECK_FALSE(read.tie_target_head);
-    CHECK(read.tie_embeddings);
-  }
-
-  TEST_CASE("so do kinds of attention and rotary positions") {
-    const EncoderDecoderConfig config = rotary_config();
-    const EncoderDecoderConfig read = EncoderDecoderConfig::from_json(config.to_json());
-    CHECK(read.to_json() == config.to_json());
-    CHECK(read.positions == PositionKind::rotary);
-    CHECK(read.layer.attention.kind == "gqa");
-    CHECK(read.layer.attention.groups == 2);
-    CHECK_FALSE(read.layer.attention.packed);
-    CHECK(read.layer.attention.rotary);
-    CHECK(read.layer.attention.rotations.base == 500);
-    CHECK(read.layer.attention.rotations.layout == RotaryLayout::half_split);
-    CHECK(read.layer.attention.rotations.width == 6);
-    CHECK(read.layer.attention.rotations.max_positions == 99);
-    CHECK(read.layer.attention.rotations.factor == 2);
-    CHECK(read.layer.attention.rotations.original_context == 32);
-    CHECK(read.layer.attention.rotations.low_frequency == 1.5);
-    CHECK(read.layer.attention.rotations.high_frequency == 3.5);
-
-    EncoderDecoderConfig latent = unusual_config();
-    latent.layer.attention.kind = "mla";
-    latent.layer.attention.latent_width = 9;
-    latent.layer.attention.rotary_width = 4;
-    const EncoderDecoderConfig back = EncoderDecoderConfig::from_json(latent.to_json());
-    CHECK(back.layer.attention.kind == "mla");
-    CHECK(back.layer.attention.latent_width == 9);
-    CHECK(back.layer.attention.rotary_width == 4);
-    CHECK(back.layer.attention.packed);
-  }
-
   TEST_CASE("a file from before there were other kinds of attention loads, with projections apart") {
-    const std::string json = unusual_config().to_json();
-    const std::size_t from = json.find(",\n  \"attention\"");
-    REQUIRE(from != std::string::npos);
-    const EncoderDecoderConfig read = EncoderDecoderConfig::from_json(json.substr(0, from) + "\n}\n");
+    nlohmann::ordered_json json = parse_json(unusual_config().to_json());
+    for (const char* later : {"attention", "groups", "packed", "rotary", "rotary_base"}) json.erase(later);
+    const EncoderDecoderConfig read = EncoderDecoderConfig::from_json(json.dump());
     CHECK(read.layer.attention.kind == "mha");
     CHECK_FALSE(read.layer.attention.packed);
     CHECK_FALSE(read.layer.attention.rotary);
@@ -152,24 +91,6 @@ TEST_SUITE("nn/transformer/encoder_decoder_config") {
     CHECK(relative_error(slice(same, 1, 1, 1), one) < 1e-5);  // the same value, however it is weighed
   }
 
-  TEST_CASE("damaged, incomplete and impossible configurations are refused with what is wrong") {
-    const std::string json = unusual_config().to_json();
-    CHECK(contains(refusal("{\"model\": "), "the model's configuration is damaged: "));
-    CHECK(contains(refusal(""), "damaged"));
-    CHECK(contains(refusal("[]"), "damaged"));
-    CHECK(contains(refusal(replaced(json, "\"heads\": 3,", "")), "heads"));
-    CHECK(contains(refusal(replaced(json, "\"width\": 10", "\"width\": \"ten\"")),
-                   "not usable: width must be an integer from 0 to 2147483647; got \"ten\""));
-    CHECK(contains(refusal(replaced(json, "\"encoder_layers\": 2", "\"encoder_layers\": 1.9")),
-                   "encoder_layers must be an integer from 0 to 2147483647; got 1.9"));
-    CHECK(contains(refusal(replaced(json, "encoder_decoder\"", "decoder_only\"")),
-                   "model must be encoder_decoder; got \"decoder_only\""));
-    CHECK(contains(refusal(replaced(json, "gelu_tanh", "softsign")), "got softsign"));
-    CHECK(contains(refusal(replaced(json, "learned", "relative")), "got relative"));
-    CHECK(contains(refusal(replaced(json, "\"width\": 10", "\"width\": 0")),
-                   "width and heads must be positive; got attention=mha, width=0, heads=3"));
-  }
-
   TEST_CASE("sizes that do not fit are refused with the sizes") {
     const auto refused = [](const std::function<void(EncoderDecoderConfig&)>& change) {
       EncoderDecoderConfig config = unusual_config();
@@ -179,12 +100,12 @@ TEST_SUITE("nn/transformer/encoder_decoder_config") {
     };
     CHECK(refused([](auto& c) { c.layer.attention.key_width = 0; }) ==
           "[attention] width must be divisible by heads; got attention=mha, width=10, heads=3; try a width "
-          "that "
-          "is a multiple of the heads");
+          "that is a "
+          "multiple of the heads");
     CHECK(refused([](auto& c) { c.layer.attention.dropout = 0.5; }) ==
           "[encoder_decoder] the model decides its attention's dropout; got dropout=0.500000; try "
           "dropout=0.000000");
-    CHECK(contains(refused([](auto& c) { c.layer.attention.heads = 0; }), "heads=0"));
+    CHECK(contains(refused([](auto& c) { c.layer.attention.heads = 0; }), "heads must be from 1"));
     CHECK(contains(refused([](auto& c) { c.layer.attention.groups = 3; }), "groups is for gqa"));
     CHECK(contains(refused([](auto& c) { c.positions = PositionKind::rotary; }), "components=5"));
     CHECK(contains(refused([](auto& c) {
@@ -192,12 +113,9 @@ TEST_SUITE("nn/transformer/encoder_decoder_config") {
                      c.layer.attention.kind = "additive";
                    }),
                    "cannot turn queries and keys by rotary positions"));
-    CHECK(contains(refusal(replaced(rotary_config().to_json(), "half_split", "split")),
-                   "rotary_layout must be interleaved or half_split; got split"));
-    CHECK(contains(refusal(replaced(rotary_config().to_json(), "\"gqa\"", "\"linear\"")), "got linear"));
-    CHECK(contains(refused([](auto& c) { c.layer.attention.heads = -3; }), "heads=-3"));
-    CHECK(contains(refused([](auto& c) { c.decoder_layers = 0; }), "encoder_layers=2, decoder_layers=0"));
-    CHECK(contains(refused([](auto& c) { c.source_vocabulary = 0; }), "vocabularies must not be empty"));
+    CHECK(contains(refused([](auto& c) { c.layer.attention.heads = -3; }), "got -3"));
+    CHECK(contains(refused([](auto& c) { c.decoder_layers = 0; }), "decoder_layers must be from 1"));
+    CHECK(contains(refused([](auto& c) { c.source_vocabulary = 0; }), "source_vocabulary must be from 1"));
     CHECK(contains(refused([](auto& c) { c.max_length = 1; }), "max_length must be at least 2; got 1"));
     CHECK(contains(refused([](auto& c) { c.layer.dropout = 1; }), "dropout must be in [0, 1)"));
     CHECK(contains(refused([](auto& c) { c.layer.dropout = std::nan(""); }), "dropout must be in [0, 1)"));

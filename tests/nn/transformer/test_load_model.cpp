@@ -1,4 +1,4 @@
-#include <tapeformer/autograd/json.h>
+#include <tapeformer/autograd/text/json.h>
 #include <tapeformer/nn/attention/attention_kind.h>
 #include <tapeformer/nn/formats/checkpoint.h>
 #include <tapeformer/nn/transformer/decoder_only.h>
@@ -59,7 +59,7 @@ struct Run : TemporaryFolder {
         INFO(field, " = ", size);
         const std::string said = refusal(field, size);
         CHECK(said.find("another type") != 0);
-        CHECK((size <= 2147483647 || said.find(field + " must be an integer") != std::string::npos));
+        CHECK((size <= 2147483647 || said.find(field + " must be from ") != std::string::npos));
       }
     }
   }
@@ -136,7 +136,7 @@ TEST_SUITE("nn/transformer/load_model") {
     CHECK(run.refusal("layers", 2) == "nothing was thrown");
     CHECK(run.refusal("layers", 2147483647) == start + "too few tensors for 2147483647 layers");
     CHECK(run.refusal("layers", 1000000000000) ==
-          "the model's configuration is not usable: layers must be an integer from 0 to 2147483647; got "
+          "the model's configuration is not usable: layers must be from 1 to 2147483647; got "
           "1000000000000");
     CHECK(run.refusal("vocabulary", 2000000000) ==
           start + "816 numbers in the file and 1.6e+10 or more in the model");

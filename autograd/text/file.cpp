@@ -1,4 +1,4 @@
-#include <tapeformer/autograd/file.h>
+#include <tapeformer/autograd/text/file.h>
 
 #include <fcntl.h>
 #include <sys/stat.h>

@@ -1,12 +1,12 @@
 #include <doctest/doctest.h>
-#include <tapeformer/autograd/file.h>
+#include <tapeformer/autograd/text/file.h>
 #include <tapeformer/tests/nn/formats/file_size_limit.h>
 #include <tapeformer/tests/nn/formats/temporary_folder.h>
 #include <tapeformer/tests/reference/support.h>
 
 using namespace tapeformer;
 
-TEST_SUITE("autograd/file") {
+TEST_SUITE("autograd/text/file") {
   TEST_CASE("a file is read whole, and refused if it is missing, a folder or too large") {
     const TemporaryFolder folder;
     const std::string path = folder.file("t"), none = folder.file("none"), text("a\0b\r\n\xff", 6);

@@ -1,0 +1,146 @@
+#pragma once
+
+#include <tapeformer/autograd/error.h>
+
+#include <optional>
+#include <sstream>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+namespace tapeformer {
+
+/// What a number has to be, in the words of the message that refuses another.
+struct NumberRule {
+  const char* words;
+  bool (*holds)(double number);
+};
+inline constexpr NumberRule kAnyNumber{"", [](double) { return true; }};
+inline constexpr NumberRule kPositive{"must be positive", [](double x) { return x > 0 && x - x == 0; }};
+inline constexpr NumberRule kNotNegative{"must not be negative", [](double x) { return x >= 0; }};
+inline constexpr NumberRule kShare{"must be from 0 to 1", [](double x) { return x >= 0 && x <= 1; }};
+inline constexpr NumberRule kPositiveShare{"must be above 0 and at most 1",
+                                           [](double x) { return x > 0 && x <= 1; }};
+inline constexpr NumberRule kProperShare{"must be above 0 and below 1",
+                                         [](double x) { return x > 0 && x < 1; }};
+inline constexpr NumberRule kBelowOne{"must be in [0, 1)", [](double x) { return x >= 0 && x < 1; }};
+/// Sizes end where the product of two is still an Index.
+inline constexpr NumberRule kSize{"must be from 0 to 2147483647",
+                                  [](double x) { return x >= 0 && x <= 0x7fffffff; }};
+inline constexpr NumberRule kPositiveSize{"must be from 1 to 2147483647",
+                                          [](double x) { return x >= 1 && x <= 0x7fffffff; }};
+
+struct Field {
+  const char* name;              ///< in files; the option is --name, with dashes
+  const char* help = nullptr;    ///< of the option; without it the field is in files alone
+  NumberRule rule = kAnyNumber;  ///< of a number
+  const char* group = "";        ///< the heading of its option in --help
+};
+
+/// What a configuration describes its fields to.
+template <class F>
+struct FieldVisitor {
+  const F& f;
+  const char* group = "";
+
+  template <class Member>
+  void operator()(const char* name, Member&& member, const char* help, NumberRule rule = kAnyNumber) const {
+    f(Field{name, help, rule, group}, member);
+  }
+  /// A field of files, which no program has an option for.
+  template <class Member>
+  void operator()(const char* name, Member&& member, NumberRule rule = kAnyNumber) const {
+    if (*group == '\0') f(Field{name, nullptr, rule}, member);
+  }
+  /// For the options of a program.
+  FieldVisitor in_group(const char* heading) const { return {f, heading}; }
+};
+
+/// Calls f(field, member) for each field of a configuration, which describes them once, in
+///   template <class Self, class F> static void for_each(Self& c, const F& field)
+/// by calls like field("heads", c.heads, "H, attention heads", kPositiveSize). JSON, command line, checks and help follow.
+/// A member's initialiser is its default.
+template <class Config, class F>
+void for_each_field(Config& config, const F& f) {
+  Config::for_each(config, FieldVisitor<F>{f});
+}
+
+/// Stands for a member where a value is written otherwise than it is stored. get() returns it; set(value) is a generic
+/// lambda, so that it compiles for a constant configuration too. What get() returns may be optional: nothing is
+/// written then.
+template <class Get, class Set>
+struct Property {
+  Get get;
+  Set set;
+};
+template <class Get, class Set>
+Property(Get, Set) -> Property<Get, Set>;
+
+/// An enumeration, by its name. from(text) throws an Error that lists the names there are.
+template <class Member, class Kind>
+auto named(Member& member, const char* (*name)(Kind), Kind (*from)(const std::string&)) {
+  return Property{[&member, name] { return std::string(name(member)); },
+                  [&member, from](const auto& text) { member = from(text); }};
+}
+
+namespace detail {
+template <class T>
+inline constexpr bool is_property = false;
+template <class Get, class Set>
+inline constexpr bool is_property<Property<Get, Set>> = true;
+
+template <class T>
+struct Unwrapped {
+  using Type = T;
+};
+template <class T>
+struct Unwrapped<std::optional<T>> {
+  using Type = T;
+};
+}  // namespace detail
+
+template <class Member>
+decltype(auto) value_of(const Member& member) {
+  if constexpr (detail::is_property<Member>) {
+    return member.get();
+  } else {
+    return (member);
+  }
+}
+
+template <class Member, class Value>
+void set_value(Member& member, const Value& value) {
+  if constexpr (detail::is_property<std::decay_t<Member>>) {
+    member.set(value);
+  } else {
+    member = value;
+  }
+}
+
+/// The type of a field's value, of an optional one that which it holds.
+template <class Member>
+using FieldValue = typename detail::Unwrapped<
+    std::decay_t<decltype(value_of(std::declval<const std::decay_t<Member>&>()))>>::Type;
+
+/// Throws: Error "NAME RULE; got VALUE" if a number does not keep the field's rule
+template <class Value>
+void check_rule(const std::string& name, const Field& field, const Value& value) {
+  if constexpr (std::is_arithmetic_v<Value> && !std::is_same_v<Value, bool>) {
+    if (field.rule.holds(static_cast<double>(value))) return;
+    std::ostringstream text;  // to_string() writes tiny numbers as 0
+    text << name << " " << field.rule.words << "; got " << value;
+    throw Error(text.str());
+  } else if constexpr (!std::is_same_v<Value, typename detail::Unwrapped<Value>::Type>) {
+    if (value) check_rule(name, field, *value);
+  }
+}
+
+/// Checks every number of a configuration. Throws: Error "[op] NAME RULE; got VALUE"
+template <class Config>
+void check_fields(const std::string& op, const Config& config) {
+  for_each_field(config, [&](const Field& field, const auto& member) {
+    check_rule("[" + op + "] " + field.name, field, value_of(member));
+  });
+}
+
+}  // namespace tapeformer

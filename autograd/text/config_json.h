@@ -1,0 +1,81 @@
+#pragma once
+
+#include <tapeformer/autograd/shape.h>
+#include <tapeformer/autograd/text/config_field.h>
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cstdint>
+#include <initializer_list>
+#include <limits>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+// Configurations as JSON, field by field; for sources only.
+namespace tapeformer {
+
+/// Throws: Error naming a field of another type or one that does not keep its rule
+template <class Value>
+void read_field(const nlohmann::ordered_json& json, const Field& field, Value& value) {
+  const auto require = [&](bool holds, const char* rule) {
+    if (!holds)
+      throw Error(std::string(field.name) + " must be " + rule + "; got " + json.dump(-1, ' ', true));
+  };
+  if constexpr (std::is_same_v<Value, bool>) {
+    require(json.is_boolean(), "true or false");
+  } else if constexpr (std::is_same_v<Value, std::string>) {
+    require(json.is_string(), "a string");
+  } else if constexpr (std::is_same_v<Value, double>) {
+    require(json.is_number(), "a number");
+  } else if constexpr (std::is_same_v<Value, Index>) {
+    constexpr auto most = static_cast<std::uint64_t>(std::numeric_limits<Index>::max());
+    require(json.is_number_integer() && (!json.is_number_unsigned() || json.get<std::uint64_t>() <= most),
+            "a whole number");
+  } else if constexpr (std::is_same_v<Value, std::uint64_t>) {
+    require(json.is_number_unsigned(), "a whole number, not negative");
+  } else {
+    static_assert(std::is_same_v<Value, std::vector<std::string>>);
+    require(
+        json.is_array() && std::all_of(json.begin(), json.end(), [](const auto& e) { return e.is_string(); }),
+        "a list of strings");
+  }
+  value = json.get<Value>();
+  check_rule(field.name, field, value);
+}
+
+template <class Config>
+void write_fields(nlohmann::ordered_json& json, const Config& config) {
+  for_each_field(config, [&](const Field& field, const auto& member) {
+    const auto& value = value_of(member);
+    if constexpr (std::is_same_v<std::decay_t<decltype(value)>, FieldValue<decltype(member)>>) {
+      json[field.name] = value;
+    } else {
+      if (value) json[field.name] = *value;
+    }
+  });
+}
+
+/// A field that is not there stays as it is, at its default. `beside` names what others keep in the same object.
+/// Throws: Error naming a field that is not usable, or one that no configuration of this kind has
+template <class Config>
+void read_fields(const nlohmann::ordered_json& json, Config& config,
+                 std::initializer_list<const char*> beside = {}) {
+  if (!json.is_object()) throw Error("it must be an object; got " + json.dump(-1, ' ', true));
+  std::vector<std::string> known(beside.begin(), beside.end());
+  for_each_field(config, [&](const Field& field, auto&& member) {
+    known.emplace_back(field.name);
+    const auto found = json.find(field.name);
+    if (found == json.end()) return;
+    FieldValue<decltype(member)> value{};
+    read_field(*found, field, value);
+    set_value(member, value);
+  });
+  for (const auto& [name, value] : json.items()) {
+    if (std::find(known.begin(), known.end(), name) == known.end())
+      throw Error("it has a field that this version does not know: " + name);
+  }
+}
+
+}  // namespace tapeformer

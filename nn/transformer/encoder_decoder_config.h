@@ -1,0 +1,42 @@
+#pragma once
+
+#include <tapeformer/nn/positions.h>
+#include <tapeformer/nn/transformer/layer_config.h>
+
+#include <string>
+
+namespace tapeformer {
+
+struct EncoderDecoderConfig {
+  TransformerLayerConfig layer;
+  Index source_vocabulary = 0, target_vocabulary = 0;
+  Index encoder_layers = 3, decoder_layers = 3;
+  PositionKind positions = PositionKind::sinusoidal;  ///< rotary sets layer.attention.rotary
+  Index max_length = 256;                             ///< longest source or target, in tokens
+  bool tie_target_head = true;                        ///< the output head's weight is the target embedding
+  bool tie_embeddings = false;  ///< source and target share their embedding (and vocabulary)
+
+  /// For config.json of a run folder. A field that it lacks takes its default.
+  /// Throws: CheckpointError naming what is wrong, or a field that is not known
+  std::string to_json() const;
+  static EncoderDecoderConfig from_json(const std::string& json);
+  /// Throws: Error naming the sizes that do not fit
+  void check() const;
+
+  template <class Self, class F>
+  static void for_each(Self& c, const F& field) {
+    field("source_vocabulary", c.source_vocabulary, kPositiveSize);
+    field("target_vocabulary", c.target_vocabulary, kPositiveSize);
+    field("encoder_layers", c.encoder_layers, "layers of the encoder", kPositiveSize);
+    field("decoder_layers", c.decoder_layers, "layers of the decoder", kPositiveSize);
+    TransformerLayerConfig::for_each(c.layer, field);
+    field("positions", named(c.positions, name_of, position_kind),
+          "sinusoidal or learned, added to the embeddings, or rotary, by which attention turns queries and "
+          "keys");
+    field("max_length", c.max_length, "longest sentence in tokens; longer pairs are left out", kPositiveSize);
+    field("tie_target_head", c.tie_target_head);
+    field("tie_embeddings", c.tie_embeddings);
+  }
+};
+
+}  // namespace tapeformer

@@ -1,0 +1,88 @@
+#pragma once
+
+#include <tapeformer/autograd/text/config_field.h>
+#include <tapeformer/optim/optimizer.h>
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace tapeformer {
+
+using OptimizerOptions = std::map<std::string, double>;
+
+/// A line of the table of optimizers.
+struct OptimizerKind {
+  struct Option {
+    Field field;
+    double value;  ///< its default
+  };
+  std::string name;
+  std::vector<Option> options;
+  std::function<std::unique_ptr<Optimizer>(std::vector<Parameter>, const OptimizerOptions&)> make;
+};
+
+/// Of a class with a Config, whose for_each() describes numbers, and a constructor (parameters, config).
+template <class Algorithm>
+OptimizerKind optimizer_kind(const char* name) {
+  using Config = typename Algorithm::Config;
+  OptimizerKind kind;
+  kind.name = name;
+  const Config defaults;
+  for_each_field(defaults, [&](const Field& field, double value) { kind.options.push_back({field, value}); });
+  kind.make = [](std::vector<Parameter> parameters, const OptimizerOptions& options) {
+    Config config;
+    for_each_field(config, [&](const Field& field, double& value) {
+      if (const auto found = options.find(field.name); found != options.end()) value = found->second;
+    });
+    return std::make_unique<Algorithm>(std::move(parameters), config);
+  };
+  return kind;
+}
+
+/// The optimizers that programs offer by name, each with its options. Add one's own before the command line is read:
+///   optimizer_kinds().push_back(optimizer_kind<Lion>("lion"));
+std::vector<OptimizerKind>& optimizer_kinds();
+
+/// An optimizer by name, and those of its options that are not at their defaults.
+struct OptimizerConfig {
+  std::string kind = "adamw";
+  OptimizerOptions options = {};
+
+  /// Another kind begins with its own defaults. Throws: Error listing the names there are
+  void set_kind(const std::string& name);
+  /// The value of an option; none if the kind has no such option.
+  std::optional<double> option(const std::string& name) const;
+  /// Throws: Error naming an option that the kind does not have
+  std::unique_ptr<Optimizer> make(std::vector<Parameter> parameters) const;
+
+  /// The kind, and the options of every kind.
+  template <class Self, class F>
+  static void for_each(Self& c, const F& f);
+};
+
+/// An option of one or several kinds.
+struct SharedOption {
+  Field field;
+  std::string help;  ///< of which kinds it is, and what it does there
+};
+std::vector<SharedOption> optimizer_options();
+/// "adamw or sgd"
+std::string optimizer_names();
+
+template <class Self, class F>
+void OptimizerConfig::for_each(Self& c, const F& field) {
+  const std::string names = optimizer_names();
+  field("optimizer", Property{[&c] { return c.kind; }, [&c](const auto& kind) { c.set_kind(kind); }},
+        names.c_str());
+  for (const auto& [option, help] : optimizer_options()) {
+    const auto get = [&c, name = option.name] { return c.option(name); };
+    const auto set = [&c, name = option.name](const auto& value) { c.options.insert_or_assign(name, value); };
+    field(option.name, Property{get, set}, help.c_str(), option.rule);
+  }
+}
+
+}  // namespace tapeformer

@@ -1,0 +1,106 @@
+#include <tapeformer/tests/reference/config_case.h>
+
+using namespace tapeformer;
+
+namespace {
+
+const char* name_of_sign(bool negative) { return negative ? "minus" : "plus"; }
+bool sign_named(const std::string& name) {
+  if (name != "plus" && name != "minus") throw Error("the sign must be plus or minus; got " + name);
+  return name == "minus";
+}
+
+struct Everything {
+  bool flag = false, open = true, negative = false;
+  Index whole = 1, size = 2;
+  std::uint64_t seed = 9;
+  double number = 0.5, small = 0.1;
+  std::string text = "a";
+  std::vector<std::string> list;
+  std::optional<double> none;
+
+  template <class Self, class F>
+  static void for_each(Self& c, const F& field) {
+    field("flag", c.flag, "help");
+    field("closed", Property{[&c] { return !c.open; }, [&c](const auto& value) { c.open = !value; }});
+    field("sign", named(c.negative, name_of_sign, sign_named));
+    field("whole", c.whole);
+    field("size", c.size, kPositiveSize);
+    field("seed", c.seed);
+    field("number", c.number, kPositive);
+    field("small", c.small, kBelowOne);
+    field("text", c.text);
+    field("list", c.list);
+    field("none", Property{[&c] { return c.none; }, [&c](const auto& value) { c.none = value; }});
+  }
+};
+
+std::string refusal(const char* name, const Json& value) {
+  Json json = json_of(Everything());
+  json[name] = value;
+  return read_message<Everything>(json);
+}
+
+}  // namespace
+
+TEST_SUITE("autograd/text/config_json") {
+  TEST_CASE("a configuration is an object of its fields, but for those without a value") {
+    CHECK(
+        json_of(Everything()).dump() ==
+        R"({"flag":false,"closed":false,"sign":"plus","whole":1,"size":2,"seed":9,"number":0.5,"small":0.1,)"
+        R"("text":"a","list":[]})");
+    Everything read;
+    read_fields(Json::parse(R"({"closed":true,"none":2,"sign":"minus","list":["x"]})"), read);
+    CHECK_FALSE(read.open);
+    CHECK(read.negative);
+    CHECK(read.none == 2);
+    CHECK(read.list == std::vector<std::string>{"x"});
+    CHECK(read.seed == 9);
+  }
+
+  TEST_CASE("values of another type or out of range are refused by the field's name") {
+    for (const char* bad : {"\"ten\"", "1.9", "3.0", "1e30", "true", "null", "[3]", "18446744073709551615",
+                            "18446744073709551616"}) {
+      for (const std::string name : {"whole", "size"})
+        CHECK(refusal(name.c_str(), Json::parse(bad)) ==
+              name + " must be a whole number; got " + Json::parse(bad).dump());
+    }
+    for (const char* bad : {"-1", "0", "2147483648"})
+      CHECK(refusal("size", Json::parse(bad)) ==
+            "size must be from 1 to 2147483647; got " + std::string(bad));
+    CHECK(refusal("whole", -5) == "nothing was thrown");
+    CHECK(refusal("seed", -5) == "seed must be a whole number, not negative; got -5");
+    CHECK(refusal("seed", 18446744073709551615u) == "nothing was thrown");
+    CHECK(refusal("number", "2") == "number must be a number; got \"2\"");
+    CHECK(refusal("number", 2) == "nothing was thrown");
+    CHECK(refusal("small", 1) == "small must be in [0, 1); got 1");
+    for (const Json& bad : {Json(1), Json(0.0), Json(), Json("true")})
+      CHECK(refusal("flag", bad) == "flag must be true or false; got " + bad.dump());
+    CHECK(refusal("text", 1) == "text must be a string; got 1");
+    CHECK(refusal("list", Json::parse("[\"a\", 1]")) == "list must be a list of strings; got [\"a\",1]");
+    CHECK(refusal("sign", "times") == "the sign must be plus or minus; got times");
+    CHECK(read_message<Everything>(Json::array()) == "it must be an object; got []");
+  }
+
+  TEST_CASE("a field of nobody's is refused by its name, unless somebody keeps it in the same object") {
+    Json json = json_of(Everything());
+    json["colour"] = "red";
+    CHECK(read_message<Everything>(json) == "it has a field that this version does not know: colour");
+    Everything read;
+    CHECK_NOTHROW(read_fields(json, read, {"colour"}));
+  }
+
+  TEST_CASE("numbers that are set in code keep the same rules") {
+    Everything config;
+    CHECK_NOTHROW(check_fields("op", config));
+    config.small = 1;
+    CHECK(message_of<Error>([&] { check_fields("op", config); }) == "[op] small must be in [0, 1); got 1");
+    for (const double bad : {0.0, -1e-5, std::nan(""), std::numeric_limits<double>::infinity()}) {
+      config = Everything();
+      config.number = bad;
+      CHECK(message_of<Error>([&] {
+              check_fields("op", config);
+            }).find("[op] number must be positive; got ") == 0);
+    }
+  }
+}

@@ -1,0 +1,86 @@
+#include <tapeformer/examples/language/options.h>
+#include <tapeformer/examples/shared/option_table.h>
+#include <tapeformer/examples/translation/options.h>
+#include <tapeformer/tests/examples/arguments.h>
+#include <tapeformer/tests/reference/config_case.h>
+
+using namespace tapeformer;
+
+namespace {
+
+template <class Options>
+Options parsed(const std::vector<std::string>& arguments) {
+  Options options;
+  const CommandLine line;
+  options.add_to(line);
+  read(line, arguments);
+  return options;
+}
+
+/// What gives an option another value, and that value; nothing if the option has none.
+template <class Options>
+std::pair<std::vector<std::string>, Json> other_value(const std::string& flag, const Json& before) {
+  if (before.is_boolean()) return {{flag + (before.get<bool>() ? "=false" : "")}, !before.get<bool>()};
+  if (before.is_array()) return {{flag, "a", flag, "b"}, {"a", "b"}};
+  for (const char* text : {"3", "5", "0.25", "gqa", "rotary", "rms", "silu", "sgd", "swiglu", "any text"}) {
+    const Json value = before.is_string() ? Json(text) : Json::parse(text, nullptr, false);
+    const std::vector<std::string> arguments = {flag, text};
+    if (value == before || message_of<Error>([&] { parsed<Options>(arguments); }) != "nothing was thrown")
+      continue;
+    return {arguments, value};
+  }
+  return {};
+}
+
+}  // namespace
+
+TEST_SUITE("examples/shared/option_table") {
+  TEST_CASE_TEMPLATE("every option is read from the command line and from JSON; older runs lack some",
+                     Options, LanguageOptions, TranslationOptions) {
+    const Json unchanged = Options();
+    REQUIRE(unchanged.size() > 40);
+    for (const auto& [name, before] : unchanged.items()) {
+      CAPTURE(name);
+      const auto [arguments, value] = other_value<Options>(flag_of(name), before);
+      REQUIRE(!arguments.empty());
+      const auto options = parsed<Options>(arguments);
+      Json json = options;
+      CHECK(json.at(name) == value);
+      CHECK(Json(json.template get<Options>()) == json);
+      if (name == "optimizer") continue;  // whose options would be unknown
+      json.erase(name);
+      CHECK(Json(json.template get<Options>()) == unchanged);
+    }
+    Json newer = unchanged;
+    newer["colour"] = 7;
+    CHECK(message_of<CheckpointError>([&] { newer.get<Options>(); }) ==
+          "the training's options are not usable: it has a field that this version does not know: colour");
+  }
+
+  TEST_CASE_TEMPLATE("every option has a help, under the heading of its group", Options, LanguageOptions,
+                     TranslationOptions) {
+    Options options;
+    const CommandLine line;
+    options.add_to(line);
+    const std::string help = line.help();
+    const Json unchanged = options;
+    for (const auto& [name, before] : unchanged.items())
+      CHECK(help.find("  " + flag_of(name) + " ") != std::string::npos);
+    for (const char* group : {"\nData:", "\nModel:", "\nTraining:"})
+      CHECK(help.find(group) != std::string::npos);
+  }
+
+  TEST_CASE_TEMPLATE("numbers, names and flags that are none are refused by their option", Options,
+                     LanguageOptions, TranslationOptions) {
+    const auto refused = [](const std::vector<std::string>& arguments) {
+      return message_of<Error>([&] { parsed<Options>(arguments); });
+    };
+    CHECK(refused({"--heads", "0"}) == "--heads must be from 1 to 2147483647; got 0");
+    CHECK(refused({"--width", "1.5"}) == "--width must be a whole number; got 1.5");
+    CHECK(refused({"--dropout", "1"}) == "--dropout must be in [0, 1); got 1");
+    CHECK(refused({"--epsilon", "0"}) == "--epsilon must be positive; got 0");
+    CHECK(refused({"--attention", "linear"}).find("--attention: [attention] the kind must be one of ") == 0);
+    CHECK(refused({"--positions", "relative"}).find("--positions: [positions] the kind must be ") == 0);
+    CHECK(refused({"--optimizer", "lion"}) == "--optimizer: the optimizer must be adamw or sgd; got lion");
+  }
+}

@@ -1,0 +1,94 @@
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/optim/adamw.h>
+#include <tapeformer/optim/optimizers.h>
+#include <tapeformer/optim/sgd.h>
+#include <tapeformer/tests/optim/optim_case.h>
+#include <tapeformer/tests/reference/support.h>
+
+#include <doctest/doctest.h>
+
+using namespace tapeformer;
+
+namespace {
+
+/// A user's own: half of the momentum, by default.
+struct Own : Sgd {
+  struct Config {
+    double nerve = 0.5;
+    template <class Self, class F>
+    static void for_each(Self& c, const F& field) {
+      field("nerve", c.nerve, "half of the momentum", kShare);
+    }
+  };
+  Own(std::vector<Parameter> parameters, const Config& config)
+      : Sgd(std::move(parameters), {config.nerve / 2, 0}) {}
+};
+
+}  // namespace
+
+TEST_SUITE("optim/optimizers") {
+  TEST_CASE("an optimizer made by name, with some of its options, is the one made by hand") {
+    AdamWConfig adamw;
+    adamw.beta2 = 0.9;
+    SgdConfig sgd;
+    sgd.momentum = 0.7;
+    const OptimizerConfig by_name[] = {{"adamw", {{"beta2", 0.9}}}, {"sgd", {{"momentum", 0.7}}}};
+    for (const OptimizerConfig& config : by_name) {
+      OptimCase model(DType::f64), expected(DType::f64);
+      const auto made = config.make(model.parameters());
+      std::unique_ptr<Optimizer> own;
+      if (config.kind == "adamw") own = std::make_unique<AdamW>(expected.parameters(), adamw);
+      if (config.kind == "sgd") own = std::make_unique<Sgd>(expected.parameters(), sgd);
+      model.run(*made, 0, 5);
+      expected.run(*own, 0, 5);
+      CHECK(relative_error(model.weight.value(), expected.weight.value()) == 0);
+      OptimizerCopy state;
+      made->visit_state(state);
+      for (const auto& [name, tensor] : state.tensors) CHECK(name.find(config.kind + ".") == 0);
+    }
+  }
+
+  TEST_CASE("options have the kind's defaults, and another kind begins with its own") {
+    OptimizerConfig config;
+    CHECK(config.option("beta2") == 0.999);
+    CHECK_FALSE(config.option("momentum"));
+    config.options["beta2"] = 0.9;
+    config.set_kind("adamw");
+    CHECK(config.option("beta2") == 0.9);
+    config.set_kind("sgd");
+    CHECK(config.options.empty());
+    CHECK(config.option("momentum") == 0);
+    config.set_kind("adamw");
+    CHECK(config.option("beta2") == 0.999);
+  }
+
+  TEST_CASE("unknown kinds and options are refused by their names, and so are numbers out of range") {
+    OptimizerConfig config;
+    CHECK(message_of<Error>([&] { config.set_kind("lion"); }) ==
+          "the optimizer must be adamw or sgd; got lion");
+    const OptimCase model(DType::f32);
+    const auto refused = [&](const OptimizerConfig& bad) {
+      return message_of<Error>([&] { bad.make(model.parameters()); });
+    };
+    CHECK(refused({"adamw", {{"momentum", 0.5}}}) == "[adamw] there is no option momentum");
+    CHECK(refused({"adamw", {{"beta1", 1}}}) == "[adamw] beta1 must be in [0, 1); got 1");
+    CHECK(refused({"sgd", {{"weight_decay", -1}}}) == "[sgd] weight_decay must not be negative; got -1");
+  }
+
+  TEST_CASE("a program adds its own optimizer by one line") {
+    optimizer_kinds().push_back(optimizer_kind<Own>("own"));
+    CHECK(optimizer_names() == "adamw, sgd or own");
+    const OptimizerConfig config{"own", {}};
+    CHECK(config.option("nerve") == 0.5);
+    OptimCase model(DType::f64), expected(DType::f64);
+    Sgd sgd(expected.parameters(), {0.25, 0});
+    model.run(*config.make(model.parameters()), 0, 5);
+    expected.run(sgd, 0, 5);
+    CHECK(relative_error(model.weight.value(), expected.weight.value()) == 0);
+    std::vector<std::string> names;
+    for_each_field(config, [&](const Field& field, const auto&) { names.emplace_back(field.name); });
+    CHECK(names ==
+          std::vector<std::string>{"optimizer", "weight_decay", "beta1", "beta2", "momentum", "nerve"});
+    optimizer_kinds().pop_back();
+  }
+}
