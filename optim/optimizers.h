@@ -43,7 +43,8 @@ OptimizerKind optimizer_kind(const char* name) {
   return kind;
 }
 
-/// The optimizers that programs offer by name, each with its options. Add one's own before the command line is read:
+/// The optimizers that programs offer by name, each with its options. Add your own before the command line is
+/// read:
 ///   optimizer_kinds().push_back(optimizer_kind<Lion>("lion"));
 std::vector<OptimizerKind>& optimizer_kinds();
 

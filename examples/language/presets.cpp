@@ -24,8 +24,8 @@ void shakespeare_char_cpu(LanguageOptions& o) {
   o.training.validate_every = 500;  // nanoGPT's 250 would halve the batches that little time is enough for
 }
 
-/// The best model that we know for three minutes on two cores: rotary positions, rms norm, swiglu, higher learning
-/// rates, more steps, longer windows.
+/// The best model that we know for three minutes on two cores: rotary positions, RMS norm, SwiGLU, higher
+/// learning rates, more steps, longer windows.
 void shakespeare_char_3_minutes(LanguageOptions& o) {
   character_recipe(o);
   o.model.layers = 4, o.model.attention.heads = 4, o.model.width = 128, o.model.context = 128;

@@ -71,7 +71,8 @@ struct TranslationOptions {
 };
 
 void to_json(nlohmann::ordered_json& json, const TranslationOptions& options);
-/// What an older run lacks takes its default. Throws: CheckpointError naming an option that is not usable or not known
+/// An option that an older run lacks takes its default.
+/// Throws: CheckpointError that names an unusable or unknown option
 void from_json(const nlohmann::ordered_json& json, TranslationOptions& options);
 
 /// Makes `options` describe a model that starts from the run in options.from, which was trained as `trained`

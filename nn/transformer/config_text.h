@@ -16,7 +16,7 @@ std::string config_text(const char* model, const Config& config) {
   return json.dump(2) + "\n";
 }
 
-/// `config` is what a file without fields stands for. Beside the fields there may be what programs keep in the file.
+/// `config` supplies the fields that the file lacks. Programs may keep more than the fields in the file.
 /// Throws: CheckpointError naming what is wrong
 template <class Config>
 Config config_from_text(const char* model, const std::string& text, Config config) {

@@ -53,8 +53,8 @@ std::string read_message(const Json& json, Config config = {}) {
   return message_of<Error>([&] { read_fields(json, config); });
 }
 
-/// Every field is written and read; a file that lacks it takes its default; a value of another type, and a number that
-/// does not keep the field's rule, are refused by its name. `start` has a usable value in every field.
+/// Every field is written and read; a file that lacks it takes its default; a value of another type, and a
+/// number outside the field's range, are refused by its name. `start` has a usable value in every field.
 template <class Config>
 void check_every_field(const Config& start = {}) {
   const Json unchanged = json_of(start);

@@ -20,8 +20,8 @@ constexpr const char* kRuns[] = {"language_mha",    "language_gqa",    "language
                                  "translation_mha", "translation_mla", "translation_additive"};
 constexpr Index kTrained = 6, kResumed = 9;  // as make.sh has them
 
-// Losses are means of f32 numbers. Sums of at most 64 products, some ten of them in a row, each rounded to 2^-24 of its
-// terms, leave a logit that is off by 4e-5 at most and by 1e-6 as a rule; a step's update is no more exact than that.
+// Losses are means of f32 numbers. About ten sums in a row of at most 64 products each, rounded to 2^-24 of
+// their terms, put a logit off by at most 4e-5 and usually 1e-6; a step's update is no more exact than that.
 constexpr double kRounding = 1e-5;
 
 /// A copy of a run that an earlier version trained; resuming changes it, and the number of threads.
