@@ -3,14 +3,18 @@
 #include <tapeformer/nn/attention/heads.h>
 
 #include <algorithm>
+#include <cstdio>
+#include <utility>
 
 namespace tapeformer {
 namespace {
 
 std::string text_of(bool value) { return value ? "true" : "false"; }
-template <class Number>
-std::string text_of(Number value) {
-  return std::to_string(value);
+std::string text_of(Index value) { return std::to_string(value); }
+std::string text_of(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%g", value);
+  return text;
 }
 
 /// All fields but kind, heads and rotations, as texts.
@@ -34,7 +38,7 @@ std::vector<std::pair<const char*, std::string>> texts_of(const AttentionConfig&
           {"packed", text_of(c.packed)},
           {"sequence_first", text_of(c.sequence_first)},
           {"norm", text_of(c.norm)},
-          {"form", text_of(static_cast<int>(c.form))}};
+          {"form", text_of(static_cast<Index>(c.form))}};
 }
 
 /// A field that is not at its default, and the values as texts.
@@ -99,6 +103,7 @@ AttentionConfig AttentionConfig::resolved() const {
   full.memory_width = or_else(memory_width, width);
   full.value_memory_width = or_else(value_memory_width, full.memory_width);
   full.output_width = or_else(output_width, width);
+  full.output_bias = output_bias.value_or(bias);
   full.rotary = rotary && !cross;
   if (own.complete) own.complete(full);
   if (!full.rotary) return full;

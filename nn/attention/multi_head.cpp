@@ -59,8 +59,7 @@ void MultiHeadAttention::complete_grouped_query(AttentionConfig& config) {
 
 void MultiHeadAttention::complete_multi_query(AttentionConfig& config) {
   config.groups = 1;
-  config.packed = !config.cross;
-  check_packed(config);
+  complete_grouped_query(config);
 }
 
 MultiHeadAttention::MultiHeadAttention(const AttentionConfig& config, Generator& random)
@@ -69,11 +68,7 @@ MultiHeadAttention::MultiHeadAttention(const AttentionConfig& config, Generator&
       rows_{heads_.heads * heads_.key_width, heads_.groups * heads_.key_width,
             heads_.groups * heads_.value_width},
       inputs_(inputs_of(config_, rows_, random)),
-      output_({heads_.heads * heads_.value_width,
-               config_.output_width,
-               config_.output_bias.value_or(config_.bias),
-               {}},
-              random),
+      output_({heads_.heads * heads_.value_width, config_.output_width, *config_.output_bias, {}}, random),
       dropout_({config_.dropout}, random) {
   if (config_.output_dropout > 0) output_dropout_.emplace(DropoutConfig{config_.output_dropout}, random);
   if (!config_.packed && config_.groups > 0) {  // late: dropout's stream depends on what was drawn before it
@@ -190,7 +185,7 @@ AttentionCost MultiHeadAttention::cost(const AttentionConfig& config, const Atte
   sum.projection(N, C, H * D, config.bias);
   sum.projection(M, config.memory_width, G * D, config.bias);
   sum.projection(M, config.value_memory_width, G * E, config.bias);
-  sum.projection(N, H * E, config.output_width, config.output_bias.value_or(config.bias));
+  sum.projection(N, H * E, config.output_width, *config.output_bias);
   sum.attention(H, D, E);
   sum.keeps(N * (C + H * D + H * E) + M * G * (D + E));
   if (call.keys > 0) sum.keeps(M * config.memory_width);

@@ -1,5 +1,6 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/ops/shape.h>
+#include <tapeformer/nn/attention/attention_kind.h>
 #include <tapeformer/nn/generation/language_steps.h>
 
 namespace tapeformer {
@@ -11,7 +12,8 @@ LanguageSteps::LanguageSteps(const DecoderOnly& model, const std::optional<Cache
                    model.config().attention.rotations.max_positions},
                   graphs),
       model_(model) {
-  if (cache) caches_.emplace(model.start(*cache));
+  const bool can_cache = attention_kind(model.config().attention.kind).can & kCanCache;
+  if (cache && can_cache) caches_.emplace(model.start(*cache));
 }
 
 Tensor LanguageSteps::prompt(const TokenIds& tokens) {

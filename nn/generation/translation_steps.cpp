@@ -1,4 +1,5 @@
 #include <tapeformer/autograd/ops/shape.h>
+#include <tapeformer/nn/attention/attention_kind.h>
 #include <tapeformer/nn/generation/translation_steps.h>
 #include <tapeformer/nn/picked_rows.h>
 
@@ -14,7 +15,8 @@ TranslationSteps::TranslationSteps(const EncoderDecoder& model, const Tensor& me
                   graphs),
       model_(model) {
   rows_.resize(static_cast<std::size_t>(memory.size(0)));
-  if (cache) {
+  const bool can_cache = attention_kind(model.config().layer.attention.kind).can & kCanCache;
+  if (cache && can_cache) {
     state_.emplace(model.start(memory, memory_mask, *cache));
   } else {
     memory_ = memory;

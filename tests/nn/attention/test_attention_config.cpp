@@ -8,14 +8,6 @@
 using namespace tapeformer;
 
 TEST_SUITE("nn/attention/attention_config") {
-  TEST_CASE("kinds are named, and an unknown one is told which there are") {
-    for (const char* name : {"mha", "gqa", "mqa", "mla", "additive"}) {
-      CHECK(attention_kind(name).name == name);
-    }
-    CHECK(message_of<Error>([] { attention_kind("linear"); }) ==
-          "[attention] the kind must be one of mha, gqa, mqa, mla, additive; got linear");
-  }
-
   TEST_CASE(
       "grouped, multi-query and latent attention come with the sizes that were asked for, or defaults") {
     Generator random(1);

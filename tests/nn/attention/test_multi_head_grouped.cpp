@@ -191,6 +191,16 @@ TEST_SUITE("nn/attention/multi_head grouped") {
     CHECK(relative_error(attention(slice(x, 1, 2, 4), {}, context), slice(whole, 1, 2, 4)) < 1e-13);
   }
 
+  TEST_CASE("another memory, or keys and values of different inputs, take their rows of a shared matrix") {
+    const Tensor x = random_values({2, 5, 12}, 3), memory = random_values({2, 7, 12}, 4);
+    for (const Index groups : {1, 2}) {
+      const MultiHeadAttention self = attention_of(config_of(6, groups, false)),
+                               cross = attention_of(config_of(6, groups, false, true));
+      CHECK(relative_error(self(x, x.clone()), self(x, x)) < 1e-13);
+      CHECK(relative_error(cross(x, memory, memory.clone(), {}), cross(x, memory)) < 1e-13);
+    }
+  }
+
   TEST_CASE("positions: only distances matter, padding on the left may shift them, the limit is stated") {
     AttentionConfig config = config_of(6, 2);
     config.rotations.max_positions = 110;

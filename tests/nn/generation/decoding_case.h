@@ -1,5 +1,6 @@
 #pragma once
 
+#include <tapeformer/nn/attention/attention_kind.h>
 #include <tapeformer/nn/generation/translation_steps.h>
 #include <tapeformer/tests/nn/module_case.h>
 
@@ -18,19 +19,16 @@ struct DecoderKind {
 };
 
 inline const std::vector<DecoderKind>& decoder_kinds() {
-  static const std::vector<DecoderKind> kinds = {
-      {"mha", false, PositionKind::sinusoidal, true},
-      {"mha", false, PositionKind::learned, false},
-      {"mha", true, PositionKind::rotary, false},
-      {"gqa", false, PositionKind::learned, true},
-      {"gqa", true, PositionKind::rotary, true},
-      {"mqa", true, PositionKind::learned, false},
-      {"mqa", true, PositionKind::rotary, true},
-      {"mla", false, PositionKind::sinusoidal, true},
-      {"mla", true, PositionKind::rotary, false},
-      {"additive", false, PositionKind::learned, true},
-      {"additive", false, PositionKind::sinusoidal, false},
-  };
+  static const std::vector<DecoderKind> kinds = [] {
+    std::vector<DecoderKind> all = {{"mha", false, PositionKind::sinusoidal, true}};
+    for (const AttentionKind& kind : attention_kinds()) {
+      const bool rotary = kind.can & kCanRotate;
+      all.push_back({kind.name, false, PositionKind::learned, all.size() % 4 > 1});
+      all.push_back(
+          {kind.name, rotary, rotary ? PositionKind::rotary : PositionKind::sinusoidal, all.size() % 4 > 2});
+    }
+    return all;
+  }();
   return kinds;
 }
 

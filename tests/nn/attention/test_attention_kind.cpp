@@ -1,0 +1,149 @@
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/nn/attention/attention_kind.h>
+#include <tapeformer/nn/attention/cached_heads.h>
+#include <tapeformer/nn/formats/checkpoint.h>
+#include <tapeformer/nn/generation/generate.h>
+#include <tapeformer/nn/generation/generate_text.h>
+#include <tapeformer/nn/linear.h>
+#include <tapeformer/nn/transformer/decoder_only.h>
+#include <tapeformer/nn/transformer/encoder_decoder.h>
+#include <tapeformer/optim/adamw.h>
+#include <tapeformer/tests/nn/formats/temporary_folder.h>
+#include <tapeformer/tests/nn/module_case.h>
+
+#include <doctest/doctest.h>
+
+using namespace tapeformer;
+
+namespace {
+
+/// A kind of a user's own: the mean of the values that the masks let through. It keeps no cache.
+class MeanAttention : public Attention {
+ public:
+  MeanAttention(const AttentionConfig& config, Generator& random)
+      : value_({or_else(config.memory_width, config.width), config.width, false, {}}, random),
+        dropout_({config.dropout}, random) {}
+  Tensor operator()(const Tensor& query, const Tensor& memory,
+                    const AttentionContext& context = {}) const override {
+    const Tensor value_bs1e = split_heads(value_(memory), 1);
+    const Tensor query_bt1e = Tensor::zeros({query.size(0), query.size(1), 1, value_bs1e.size(3)});
+    const AttentionOptions options = attention_options(context, dropout_);
+    return merge_heads(scaled_dot_product_attention(query_bt1e, value_bs1e, value_bs1e, options));
+  }
+  CacheWidths cache_widths() const override { return {}; }
+  void visit(ParameterVisitor& visitor) override {
+    visitor.child("value", value_);
+    visitor.child("dropout", dropout_);
+  }
+
+ private:
+  Linear value_;
+  Dropout dropout_;
+};
+
+AttentionKind mean_kind() {
+  AttentionKind kind;
+  kind.name = "mean";
+  kind.title = "mean";
+  kind.make = [](const AttentionConfig& config, Generator& random) {
+    return std::make_unique<MeanAttention>(config, random);
+  };
+  kind.can = kCanModelLanguage;
+  return kind;
+}
+
+void register_mean() {
+  static const bool once = [] {
+    register_attention_kind(mean_kind());
+    return true;
+  }();
+  static_cast<void>(once);
+}
+
+/// Loss before and after some steps.
+template <class Model, class Loss>
+std::pair<double, double> trained(Model& model, const Loss& loss) {
+  AdamW optimizer(model.parameters());
+  double first = 0, last = 0;
+  for (int step = 0; step < 20; ++step) {
+    optimizer.clear_gradients();
+    Tape tape;
+    const Tensor now = loss(model);
+    tape.backward(now);
+    optimizer.step(1e-2);
+    last = now.item();
+    if (step == 0) first = last;
+  }
+  return {first, last};
+}
+
+template <class Model>
+Model saved_and_loaded(Model& model) {
+  const TemporaryFolder folder;
+  write_bytes(folder.file("config.json"), model.config().to_json());
+  save_weights(folder.file("weights.safetensors"), model);
+  return Model::load(folder.file(""));
+}
+
+}  // namespace
+
+TEST_SUITE("nn/attention/attention_kind") {
+  TEST_CASE("kinds are named, and an unknown one is told which there are") {
+    for (const char* name : {"mha", "gqa", "mqa", "mla", "additive"}) {
+      CHECK(attention_kind(name).name == name);
+    }
+    CHECK(message_of<Error>([] {
+            attention_kind("linear");
+          }).find("[attention] the kind must be one of mha, gqa, mqa, mla, additive") == 0);
+    CHECK(message_of<Error>([] { register_attention_kind(attention_kind("mha")); }) ==
+          "[attention] there is already a kind named mha");
+    CHECK(kind_names([](const AttentionKind& kind) { return kind.can & kCanExport; }) == "mha, gqa, mqa");
+  }
+
+  TEST_CASE("a kind of a user's own trains in a language model, is saved, loaded and generates") {
+    register_mean();
+    DecoderOnlyConfig config;
+    config.vocabulary = 9, config.context = 6, config.layers = 2, config.width = 8;
+    config.attention.kind = "mean", config.attention.heads = 2;
+    Generator random(1);
+    DecoderOnly model(config, random);
+    const Tensor ids = ids_of({1, 5, 2, 7, 3, 3, 8, 1, 6, 4}, {2, 5}),
+                 targets = ids_of({5, 2, 7, 3, 1, 8, 1, 6, 4, 2}, {2, 5});
+    const auto [first, last] = trained(model, [&](const DecoderOnly& m) { return m.loss(ids, targets); });
+    CHECK(last < 0.9 * first);
+    model.eval();
+    const DecoderOnly loaded = saved_and_loaded(model);
+    CHECK(loaded.config().attention.kind == "mean");
+    CHECK(same_bits(loaded(ids), model(ids)));
+    TextGenerationConfig generation;
+    generation.max_tokens = 3;
+    int tokens = 0;
+    generate_text(loaded, {1, 5}, generation, [&](Index, std::int32_t) { return ++tokens > 0; });
+    CHECK(tokens == 3);
+    config.positions = PositionKind::rotary;
+    CHECK(message_of<Error>([&] {
+            DecoderOnly(config, random);
+          }).find("[attention] mean attention cannot turn queries and keys by rotary positions") == 0);
+    CHECK(message_of<Error>([&] { attention_cost(config.attention, {}); }) ==
+          "[attention] the cost of mean is not known");
+  }
+
+  TEST_CASE("a kind of a user's own trains in an encoder and decoder, is saved, loaded and translates") {
+    register_mean();
+    EncoderDecoderConfig config;
+    config.source_vocabulary = config.target_vocabulary = 9;
+    config.encoder_layers = config.decoder_layers = 1;
+    config.layer.width = 8, config.layer.attention.heads = 2, config.layer.attention.kind = "mean";
+    Generator random(1);
+    EncoderDecoder model(config, random);
+    const Tensor source = ids_of({4, 5, 6, 7, 8, 4}, {2, 3}), target = ids_of({2, 6, 5, 2, 4, 8}, {2, 3}),
+                 expected = ids_of({6, 5, 3, 4, 8, 3}, {2, 3});
+    const auto [first, last] =
+        trained(model, [&](const EncoderDecoder& m) { return m.loss(source, {}, target, expected); });
+    CHECK(last < 0.9 * first);
+    model.eval();
+    const EncoderDecoder loaded = saved_and_loaded(model);
+    CHECK(same_bits(loaded(source, {}, target), model(source, {}, target)));
+    CHECK(beam_search(loaded, {{4, 5, 6}, {7}}).size() == 2);
+  }
+}
