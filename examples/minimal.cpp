@@ -115,7 +115,7 @@ Ids write(const Decoder& model, Ids text, Index characters, Generator& random) {
     const Ids seen(text.end() - std::min<std::ptrdiff_t>(kContext, text.end() - text.begin()), text.end());
     const auto T = static_cast<Index>(seen.size());
     const Tensor logits_1tv = model(Tensor::from(seen, {1, T}));
-    const Tensor next_v = slice(logits_1tv, 1, T - 1, 1).to(DType::f64);
+    const Tensor next_v = slice(logits_1tv, 1, T - 1, 1).to(Device::cpu()).to(DType::f64);
     text.push_back(
         static_cast<std::int32_t>(sample_token(next_v.data<double>(), next_v.size(2), {0.8}, random)));
   }

@@ -48,10 +48,10 @@ struct SearchOptions {
       command.number(name, value, help, rule).needs(sample_flag).show_default();
     };
     of_samples("--temperature", sampling.temperature, "below 1 favours likely tokens", kPositive);
-    of_samples("--top-k", sampling.top_k, "draw among so many likeliest tokens; 0 for all", kNotNegative);
-    of_samples("--top-p", sampling.top_p, "draw among the likeliest that have this share together",
-               kPositiveShare);
-    of_samples("--seed", sampling.seed, "of what is drawn", kAnyNumber);
+    of_samples("--top-k", sampling.top_k, "draw among this many likeliest tokens; 0 for all", kNotNegative);
+    of_samples("--top-p", sampling.top_p,
+               "draw among the likeliest tokens that together have this probability", kPositiveShare);
+    of_samples("--seed", sampling.seed, "seed of the random draws", kAnyNumber);
     add_average_option(command, average);
     compute.add_to(command);
   }
@@ -281,10 +281,10 @@ int run(int argc, char** argv) {
   const Command train_command =
       line.command("train", "train a model in a run folder; Ctrl-C saves and stops");
   train_command.option("--run", train_options.run, "the run folder").required();
-  train_command.flag("--resume", train_options.resume, "go on from the folder's checkpoint");
+  train_command.flag("--resume", train_options.resume, "continue from the folder's checkpoint");
   TrainingControl& control = train_options.control;
-  train_command.number("--max-minutes", control.max_minutes, "stop after so long and save; 0 for no limit",
-                       kNotNegative);
+  train_command.number("--max-minutes", control.max_minutes,
+                       "save and stop after this many minutes; 0 for no limit", kNotNegative);
   control.compute.add_to(train_command);
   train_options.model.add_to(train_command);
 

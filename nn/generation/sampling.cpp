@@ -21,15 +21,14 @@ struct Candidate {
 using Candidates = PooledVector<Candidate>;
 
 // OpenMP's own max may start at the lowest finite number, which is above minus infinity: clang's does.
-#pragma omp declare reduction(highest         \
-                              : float, double \
+#pragma omp declare reduction(highest:double \
                               : omp_out = std::max(omp_out, omp_in)) initializer(omp_priv = omp_orig)
 
-/// The `count` likeliest tokens, in no order. What cannot be among them any more is passed over.
+/// The `count` likeliest tokens, in no particular order.
 PooledVector<Index> likeliest(const double* logits, Index vocabulary, Index count) {
   PooledVector<Index> best;
   best.reserve(static_cast<std::size_t>(2 * count));
-  double enough = -std::numeric_limits<double>::infinity();  // a token has to have more
+  double enough = -std::numeric_limits<double>::infinity();  // a token at or below this cannot be among them
   const auto cut = [&] {
     const auto last = best.begin() + count - 1;
     std::nth_element(best.begin(), last, best.end(), [&](Index a, Index b) {
@@ -69,11 +68,11 @@ double sum_of(Iterator from, Iterator to) {
   return sum;
 }
 
-/// Moves the fewest of the likeliest that together weigh `enough` to the front, the least likely of them
-/// last, and says how many they are. No order among the others, so it takes linear time.
+/// Moves the smallest set of likeliest candidates that together weigh `enough` to the front, with the least
+/// likely of them last, and returns their number. Without sorting the others, it takes linear time.
 std::size_t fewest_that_weigh(double enough, Candidates& candidates) {
   auto first = candidates.begin(), last = candidates.end();
-  double before = 0;  // what those before `first` weigh
+  double before = 0;  // the weight of all before `first`
   while (last - first > 1) {
     const auto middle = first + (last - first) / 2;
     std::nth_element(first, middle, last);
@@ -88,7 +87,7 @@ std::size_t fewest_that_weigh(double enough, Candidates& candidates) {
   return static_cast<std::size_t>(first - candidates.begin()) + 1;
 }
 
-/// Those that top_k and top_p leave, but for some that top_p or min_p leaves out for certain.
+/// The candidates that top_k and top_p leave, perhaps without some that min_p excludes.
 Candidates candidates_of(const double* logits, Index vocabulary, double highest,
                          const SamplingConfig& config) {
   Candidates candidates;
@@ -105,7 +104,7 @@ Candidates candidates_of(const double* logits, Index vocabulary, double highest,
     const Tensor weights = relative_weights(logits, vocabulary, highest, config.temperature);
     const auto* weight = weights.data<double>();
     sum = sum_of(weight, vocabulary);
-    // V tokens below this together have less than what top_p leaves out.
+    // All tokens below this together weigh less than what top_p excludes.
     const double too_little = (1 - config.top_p) * sum / static_cast<double>(vocabulary);
     const double least = std::max(too_little, config.min_p);
     candidates.reserve(static_cast<std::size_t>(vocabulary));

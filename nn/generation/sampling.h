@@ -8,11 +8,11 @@
 namespace tapeformer {
 
 struct SamplingConfig {
-  double temperature = 1;  ///< divides the logits: below 1 favours what is likely; 0 takes the likeliest
+  double temperature = 1;  ///< divides the logits: below 1 favours likely tokens; 0 takes the likeliest
   Index top_k = 0;         ///< draw among this many of the likeliest tokens; 0 for all
   double top_p = 1;        ///< then among the likeliest that together have this probability
   double min_p = 0;        ///< then among those with at least this share of the highest probability
-  /// From 1e-6 to 1e6: logits of tokens seen are divided by it if positive, else multiplied.
+  /// From 1e-6 to 1e6: logits of tokens already seen are divided by it if positive, else multiplied.
   double repetition_penalty = 1;
   std::uint64_t seed = 0, stream = 0;  ///< source i draws from stream + i of the seed
 
@@ -20,12 +20,12 @@ struct SamplingConfig {
   void check() const;
 };
 
-/// The highest of the logits of a next token.
+/// The highest of a token's logits.
 /// Throws:  Error in the name of `op` if one is NaN, or the highest is not finite
 double highest_logit(const char* op, const double* logits, Index vocabulary);
 
-/// Draws a token; takes one number from `random`, or none at temperature 0. Of equally likely tokens the
-/// first count as likelier. A repetition penalty is applied to the logits before.
+/// Draws a token. Takes one number from `random`, or none at temperature 0. Of equally likely tokens the
+/// first counts as likelier. A repetition penalty is applied to the logits before.
 /// Math:    p = softmax(logits / temperature), cut to the top_k likeliest, then to the fewest of those whose
 ///          share reaches top_p, then to those with p >= min_p max p
 /// Throws:  Error if a logit is NaN, or no token has a finite one
