@@ -19,8 +19,9 @@ void share_processors();
 
 /// While one lives, OpenMP's threads that wait for each other sleep at once instead of spinning.
 ///
-/// libomp has a setting for that. libgomp lets threads spin only while there are at most as many as processors:
-/// this makes it start the missing ones and one more, which sleep; it has at least `threads` afterwards.
+/// libomp has a setting for that. libgomp lets threads spin only while there are at most as many as
+/// processors: this makes it start the missing ones and one more, which sleep; it has at least `threads`
+/// afterwards.
 class SleepingWaits {
  public:
   explicit SleepingWaits(int threads);

@@ -20,8 +20,8 @@ struct SgdConfig {
 
 /// Stochastic gradient descent with momentum.
 /// Math:    velocity = momentum velocity + g + decay x;  x = x - lr velocity
-/// Source:  Sutskever et al. 2013, "On the importance of initialization and momentum in deep learning", in the
-///          form of torch.optim.SGD without dampening
+/// Source:  Sutskever et al. 2013, "On the importance of initialization and momentum in deep learning", in
+///          the form of torch.optim.SGD without dampening
 class Sgd : public Optimizer {
  public:
   using Config = SgdConfig;

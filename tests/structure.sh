@@ -24,8 +24,7 @@ violations() {
 # The folder autograd from the bottom to the top: a file includes what is on its own line or above it here.
 autograd_levels=(
   'error|bfloat16|threads'
-  'text'
-  'dtype|shape'
+  'dtype|shape|text'
   'device|profile'
   'cuda'
   'kernels'

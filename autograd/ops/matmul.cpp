@@ -207,9 +207,9 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, std::op
         linear_backward(x, weight, dz, into);
       },
       [x, weight, bias, activation, rows, in, shape] {
-        Tensor y = reshape(matmul(reshape(x, {rows, in}), transposed(weight)), shape);
-        if (bias.defined()) y = y + bias;
-        return activation ? unary(*activation, y) : y;
+        Tensor z = reshape(matmul(reshape(x, {rows, in}), transposed(weight)), shape);
+        if (bias.defined()) z = z + bias;
+        return activation ? unary(*activation, z) : z;
       });
 }
 

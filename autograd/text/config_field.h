@@ -58,16 +58,16 @@ struct FieldVisitor {
 
 /// Calls f(field, member) for each field of a configuration, which describes them once, in
 ///   template <class Self, class F> static void for_each(Self& c, const F& field)
-/// by calls like field("heads", c.heads, "H, attention heads", kPositiveSize). JSON, command line, checks and help follow.
-/// A member's initialiser is its default.
+/// by calls like field("heads", c.heads, "H, attention heads", kPositiveSize). JSON, command line, checks and
+/// help follow. A member's initialiser is its default.
 template <class Config, class F>
 void for_each_field(Config& config, const F& f) {
   Config::for_each(config, FieldVisitor<F>{f});
 }
 
-/// Stands for a member where a value is written otherwise than it is stored. get() returns it; set(value) is a generic
-/// lambda, so that it compiles for a constant configuration too. What get() returns may be optional: nothing is
-/// written then.
+/// Stands for a member whose written value differs from the stored one. get() returns the written value, or
+/// an empty optional to write nothing; set(value) is a generic lambda, so that it compiles for a constant
+/// configuration too.
 template <class Get, class Set>
 struct Property {
   Get get;

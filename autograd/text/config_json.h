@@ -57,8 +57,8 @@ void write_fields(nlohmann::ordered_json& json, const Config& config) {
   });
 }
 
-/// A field that is not there stays as it is, at its default. `beside` names what others keep in the same object.
-/// Throws: Error naming a field that is not usable, or one that no configuration of this kind has
+/// A missing field keeps its default. `beside` names keys of the same object that belong to others.
+/// Throws: Error that names an unusable or unknown field
 template <class Config>
 void read_fields(const nlohmann::ordered_json& json, Config& config,
                  std::initializer_list<const char*> beside = {}) {

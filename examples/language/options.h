@@ -71,12 +71,14 @@ struct LanguageOptions {
 };
 
 void to_json(nlohmann::ordered_json& json, const LanguageOptions& options);
-/// What an older run lacks takes its default. Throws: CheckpointError naming an option that is not usable or not known
+/// An option that an older run lacks takes its default.
+/// Throws: CheckpointError that names an unusable or unknown option
 void from_json(const nlohmann::ordered_json& json, LanguageOptions& options);
 
 // Options that are not a field of the model one to one.
 
-/// "gelu", or gated "swiglu": the model's activation, and whether it is gated. Throws: Error listing the names there are
+/// Sets activation and gating by one name: "gelu", or gated "swiglu".
+/// Throws: Error that lists the known names
 void set_feed_forward_kind(DecoderOnlyConfig& model, const std::string& name);
 /// Biases of projections and layer norms.
 void set_bias(DecoderOnlyConfig& model, bool bias);
