@@ -56,7 +56,8 @@ class LatentAttention : public Attention {
   ///   activations  N C of inputs, M C' for a memory, N I (if d'_c), each latent again after its norm with a
   ///                number for its row, 2 T R for the angles, N H for sums, and
   ///                naive: M L + N H (d + E) + M H (d + E);
-  ///                absorbed: M (L + R) + 2 N H (L + R) + N H (D + E), and N H L more if R; causal: 8 bytes a row
+  ///                absorbed: M (L + R) + 2 N H (L + R) + N H (D + E), and N H L more if R;
+  ///                causal: 8 bytes a row
   ///   cache        L + R numbers, against 2 H D of multi-head attention
   /// Source:  DeepSeek-AI 2024, arXiv:2405.04434, section 2.1.4, table 1
   static AttentionCost cost(const AttentionConfig& config, const AttentionCall& call);
