@@ -3,6 +3,7 @@
 //                         [--lengths FILE]
 //        bench tokenizing FILE --train SIZE [--vocabulary FILE --merges FILE to write]
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/text/file.h>
 #include <tapeformer/data/tokenizers/text_tokenizer.h>
 #include <tapeformer/data/tokenizers/tokenizer_file.h>
 #include <tapeformer/examples/shared/command_line.h>

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <cuda_emulator_hopper.h>
+#include <cuda_emulator_tensor_map.h>
 #include <tapeformer/tests/emulator/shadow.h>
 
 #include <array>
