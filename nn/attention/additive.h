@@ -8,8 +8,8 @@
 namespace tapeformer {
 
 /// Additive attention, head by head, in place of scaled dot products: self-attention when query and memory
-/// are the same, else cross-attention. The paper has one such layer in a recurrent decoder; here any
-/// layer of a transformer may be one.
+/// are the same, else cross-attention. The paper has one such layer in a recurrent decoder; here any layer of
+/// a transformer may be one.
 /// Math:    score_h(t, s) = v_h . tanh(W_h query_t + U_h memory_s + b_h), head_h = softmax(score_h) value_h;
 ///          y = output(concat_h head_h); W, b: query, U: key, v: score
 /// Shapes:  query [B, T, C], memory [B, S, memory_width] -> y [B, T, O]

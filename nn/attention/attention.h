@@ -7,16 +7,16 @@
 
 namespace tapeformer {
 
-/// What an attention layer is told besides its inputs.
+/// The masks of a call, and what else it may need.
 struct AttentionContext : AttentionMasks {
   /// Position of every query, i32 [T] or [B, T], for layers with rotary positions. Undefined: 0, 1, ...,
   /// counted on from what the cache holds.
   Tensor positions;
   /// What those positions turn queries and keys by, from angles(), for all layers of a stack; undefined: each
-  /// layer reckons its own.
+  /// layer computes its own.
   RotaryAngles angles;
-  /// Holds keys and values of earlier calls. Self-attention appends this call's; cross-attention puts the
-  /// memory's in at its first call and never looks at the memory again.
+  /// Holds keys and values of earlier calls. Self-attention appends this call's; cross-attention stores the
+  /// memory's at its first call and does not read the memory again.
   KvCache* cache = nullptr;
   Tensor* weights = nullptr;  ///< receives the attention weights [B, H, T, S]
 };
@@ -25,11 +25,11 @@ struct AttentionContext : AttentionMasks {
 class Attention : public Module {
  public:
   /// Self-attention when query and memory are the same tensor, else cross-attention.
-  /// Shapes:  query [B, T, C], memory [B, S, memory width] -> y [B, T, O], O being C unless told otherwise
+  /// Shapes:  query [B, T, C], memory [B, S, memory width] -> y [B, T, O]
   virtual Tensor operator()(const Tensor& query, const Tensor& memory,
                             const AttentionContext& context = {}) const = 0;
-  /// What self-attention turns its queries and keys by, as the context says; nothing without rotary
-  /// positions. A stack of layers that turn alike asks one of them, and tells the others by the context.
+  /// The angles by which self-attention turns its queries and keys; nothing without rotary positions. A stack
+  /// of layers that turn alike asks one of them, and hands the result to the others in the context.
   virtual RotaryAngles angles(const Tensor& /*query*/, const AttentionContext& /*context*/) const {
     return {};
   }

@@ -16,7 +16,7 @@ struct NamedSize {
   const char* name;
   Index size;
 };
-/// Throws: Error naming a size that is negative, and what `got` tells before it.
+/// Throws: Error naming a size that is negative, with `got` before it
 void check_sizes(const char* op, std::initializer_list<NamedSize> sizes, const std::string& got = "");
 
 /// `heads` with output_width / heads in place of a width that is 0; an output_width of 0 is `width`.

@@ -131,8 +131,8 @@ Tensor LatentAttention::naive(const Tensor& input, const Tensor& rotary, const T
   return output_(merge_heads(heads_bthe));
 }
 
-/// The latents are keys and values at once: what the weights sum up of the rotary keys is dropped, which
-/// costs less than copying the latents out of the cache at every token.
+/// The latents are keys and values at once. The weighted sum of the rotary keys is dropped, which costs less
+/// than copying the latents out of the cache at every token.
 Tensor LatentAttention::absorbed(const Tensor& input, const Tensor& rotary, const Tensor& latents,
                                  const LatentProducts& products, const AttentionOptions& options) const {
   const bool use_products = products.query.defined();
