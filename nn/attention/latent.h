@@ -53,7 +53,7 @@ class LatentAttention : public Attention {
   ///   forward      2 (N C I (if d'_c) + N I H d + M C' L + M C R + N H E O), and
   ///                naive: 2 M' L H (D + E) + 2 P (d + E); absorbed: 2 N H L (D + E) + 2 P 2 (L + R)
   ///   backward     twice all that is not P, and naive: 2 P (3 d + 2 E); absorbed: 2 P 5 (L + R)
-  ///   activations  N C of inputs, M C' for a memory, N I (if d'_c), each normed latent once more with a
+  ///   activations  N C of inputs, M C' for a memory, N I (if d'_c), each latent again after its norm with a
   ///                number for its row, 2 T R for the angles, N H for sums, and
   ///                naive: M L + N H (d + E) + M H (d + E);
   ///                absorbed: M (L + R) + 2 N H (L + R) + N H (D + E), and N H L more if R;

@@ -37,7 +37,8 @@ Index parameters(const std::string& preset, Index vocabulary) {
     return DecoderOnly(config, random).parameter_count();
   };
   const Index least = count(1, 1);
-  return least + (options.model.layers - 1) * (count(2, 1) - least) + (vocabulary - 1) * (count(1, 2) - least);
+  return least + (options.model.layers - 1) * (count(2, 1) - least) +
+         (vocabulary - 1) * (count(1, 2) - least);
 }
 
 }  // namespace
