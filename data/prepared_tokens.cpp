@@ -27,7 +27,7 @@ class PartialFolder {
   explicit PartialFolder(const std::string& folder) : folder_(files::path(folder + "/").parent_path()) {
     partial_ = folder_.string() + ".partial";
     if (files::exists(folder_) && !(files::is_directory(folder_) && files::is_empty(folder_))) {
-      throw DataError(folder_, 0, "is there already; try another folder, or remove it");
+      throw DataError(folder_, 0, "already exists; try another folder, or remove it");
     }
     if (folder_.has_parent_path()) files::create_directories(folder_.parent_path());
     lock();

@@ -122,7 +122,7 @@ TextCorpus TextCorpus::in_memory(std::string_view text, const std::string& name)
 void TextCorpus::add_path(const std::string& path) {
   const files::file_status status = files::status(path);
   if (files::is_directory(status)) return add_folder(path);
-  if (!files::exists(status)) throw DataError(path, 0, "is not there");
+  if (!files::exists(status)) throw DataError(path, 0, "does not exist");
   if (!files::is_regular_file(status)) throw DataError(path, 0, "is neither a file nor a folder");
   const auto bytes = static_cast<Index>(files::file_size(path));
   if (bytes > 0) documents_.push_back({path, 0, bytes, {}, true});

@@ -76,8 +76,8 @@ TokenFile TokenFile::open(const std::string& path) {
   unsigned char header[kHeader];
   if (pread(file, header, kHeader, 0) != kHeader) {
     throw DataError(path, 0,
-                    "is no token file: it has " + number_of(bytes, "byte") + ", and the header alone takes " +
-                        std::to_string(kHeader));
+                    "is not a token file: it has " + number_of(bytes, "byte") +
+                        ", and the header alone takes " + std::to_string(kHeader));
   }
   opened.parse(header, bytes);
   return opened;
@@ -85,7 +85,7 @@ TokenFile TokenFile::open(const std::string& path) {
 
 void TokenFile::parse(const unsigned char* header, Index bytes) {
   if (std::memcmp(header, kMagic.data(), kMagic.size()) != 0) {
-    throw DataError(path_, 0, "is no token file: it does not begin with " + std::string(kMagic));
+    throw DataError(path_, 0, "is not a token file: it does not begin with " + std::string(kMagic));
   }
   const std::uint64_t version = read_number(header + kVersionAt, 4);
   if (version != kVersion) {
@@ -102,7 +102,7 @@ void TokenFile::parse(const unsigned char* header, Index bytes) {
   // A header with a valid checksum may still be malicious.
   if (vocabulary < 1 || vocabulary > kMostVocabulary) {
     throw DataError(path_, 0,
-                    "is damaged: its header speaks of " + std::to_string(vocabulary) + " different ids");
+                    "is damaged: its header claims " + std::to_string(vocabulary) + " different ids");
   }
   if (read_number(header + kZerosAt, 8) != 0 || read_number(header + kZerosAt + 8, 8) != 0) {
     throw DataError(path_, 0, "is damaged: its header uses bytes that are set aside");
@@ -118,7 +118,7 @@ void TokenFile::parse(const unsigned char* header, Index bytes) {
   if ((bytes - kHeader) % id_bytes_ != 0 ||
       size != static_cast<std::uint64_t>((bytes - kHeader) / id_bytes_)) {
     throw DataError(path_, 0,
-                    "is damaged: its header speaks of " + number_of(size, "id") + " of " +
+                    "is damaged: its header claims " + number_of(size, "id") + " of " +
                         number_of(id_bytes_, "byte") + ", but " + number_of(bytes - kHeader, "byte") +
                         " follow it");
   }

@@ -24,7 +24,7 @@ std::unique_ptr<TextTokenizer> parse_text_tokenizer(std::string_view content, co
   }
   throw DataError(
       name, 0,
-      "is no tokenizer of a language model: those are character, byte, bpe and sentencepiece, this is " +
+      "is not a tokenizer of a language model: those are character, byte, bpe and sentencepiece, this is " +
           file.kind);
 }
 

@@ -113,7 +113,7 @@ BytePairVocabulary parse_byte_pair_files(const std::string& vocabulary, const st
     for (const std::string& part : {left, right}) {
       const auto found = ids.find(part);
       if (found == ids.end() || !made[static_cast<std::size_t>(found->second)]) {
-        throw DataError(merges_name, line, "\"" + part + "\" is no byte, and no line before makes it");
+        throw DataError(merges_name, line, "\"" + part + "\" is not a byte, and no earlier line makes it");
       }
     }
     const auto whole = ids.find(left + right);

@@ -71,7 +71,7 @@ void check_text(const std::vector<const TextCorpus*>& parts, const std::string& 
     for (const TextCorpus* part : parts) part->check_text([&] { stop_if_interrupted(progress); });
   } catch (const DataError& error) {
     if (kind != "byte" && kind != "bpe") throw;
-    progress.keep(std::string("note: this is no text, and is read byte by byte: ") + error.what());
+    progress.keep(std::string("note: this is not text, and is read byte by byte: ") + error.what());
   }
 }
 

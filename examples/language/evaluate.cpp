@@ -46,7 +46,7 @@ class ScratchFolder {
 
 TokenFile tokens_of(const LanguageOptions& trained, const std::string& run, const std::string& part) {
   const std::string folder = trained.tokens.empty() ? run + "/tokens" : trained.tokens;
-  if (!fs::exists(folder)) throw DataError(folder, 0, "is not there any more; name a text with --corpus");
+  if (!fs::exists(folder)) throw DataError(folder, 0, "no longer exists; name a text with --corpus");
   const LanguageData data = open_language_data(trained, RunFolder(run));
   return part == "train" ? data.train : data.validation;
 }

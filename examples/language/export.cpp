@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 bool make_folder(const std::string& folder) {
   std::error_code error;
   if (fs::exists(folder, error) && (!fs::is_directory(folder, error) || !fs::is_empty(folder, error)))
-    throw DataError(folder, 0, "is there already; name an --output that is not");
+    throw DataError(folder, 0, "already exists; name another --output");
   const bool made = fs::create_directories(folder, error);
   if (error) throw DataError(folder, 0, "cannot be made: " + error.message());
   return made;

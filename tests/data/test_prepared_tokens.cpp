@@ -272,8 +272,7 @@ TEST_SUITE("data/prepared_tokens") {
     const std::string path = folder.file("tokens");
     const auto check_refused = [&] {
       CHECK_THROWS_WITH_AS(prepare_tokens(split_of("some text"), tokenizer, path),
-                           (path + ": is there already; try another folder, or remove it").c_str(),
-                           DataError);
+                           (path + ": already exists; try another folder, or remove it").c_str(), DataError);
     };
     write_bytes(path, "a file");
     check_refused();

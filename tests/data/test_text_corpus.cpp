@@ -103,7 +103,7 @@ TEST_SUITE("data/text_corpus") {
   TEST_CASE("what cannot be read is named") {
     const TemporaryFolder folder;
     const std::string none = folder.file("none"), empty = folder.file("empty");
-    CHECK_THROWS_WITH_AS(TextCorpus::open({none}), (none + ": is not there").c_str(), DataError);
+    CHECK_THROWS_WITH_AS(TextCorpus::open({none}), (none + ": does not exist").c_str(), DataError);
     CHECK_THROWS_WITH_AS(TextCorpus::open({"/dev/null"}), "/dev/null: is neither a file nor a folder",
                          DataError);
     write_bytes(empty, "");

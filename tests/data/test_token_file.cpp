@@ -134,12 +134,12 @@ TEST_SUITE("data/token_file") {
     CHECK(id == 3);
   }
 
-  TEST_CASE("what is no token file is refused") {
+  TEST_CASE("what is not a token file is refused") {
     const std::string whole = file_of(1, 2, 10, 2, {4, '\0'});
-    check_refused("", "is no token file: it has 0 bytes, and the header alone takes 64");
-    check_refused(whole.substr(0, 63), "is no token file: it has 63 bytes, and the header alone takes 64");
-    check_refused(std::string(64, 'x'), "is no token file: it does not begin with TAPETOKS");
-    check_refused("tapetoks" + whole.substr(8), "is no token file: it does not begin with TAPETOKS");
+    check_refused("", "is not a token file: it has 0 bytes, and the header alone takes 64");
+    check_refused(whole.substr(0, 63), "is not a token file: it has 63 bytes, and the header alone takes 64");
+    check_refused(std::string(64, 'x'), "is not a token file: it does not begin with TAPETOKS");
+    check_refused("tapetoks" + whole.substr(8), "is not a token file: it does not begin with TAPETOKS");
   }
 
   TEST_CASE("a file of another version is refused") {
@@ -165,11 +165,11 @@ TEST_SUITE("data/token_file") {
   }
 
   TEST_CASE("a header that contradicts itself is refused, though its checksum is right") {
-    check_refused(file_of(1, 2, 0, 1, {0, 0}), "is damaged: its header speaks of 0 different ids");
+    check_refused(file_of(1, 2, 0, 1, {0, 0}), "is damaged: its header claims 0 different ids");
     check_refused(file_of(1, 4, std::uint64_t{1} << 31, 0, ""),
-                  "is damaged: its header speaks of 2147483648 different ids");
+                  "is damaged: its header claims 2147483648 different ids");
     check_refused(file_of(1, 4, ~std::uint64_t{0}, 0, ""),
-                  "is damaged: its header speaks of 18446744073709551615 different ids");
+                  "is damaged: its header claims 18446744073709551615 different ids");
     check_refused(file_of(1, 4, 10, 1, std::string(4, '\0')),
                   "is damaged: ids below 10 take 2 bytes each, its header says 4");
     check_refused(file_of(1, 0, 10, 1, std::string(4, '\0')),
@@ -181,8 +181,7 @@ TEST_SUITE("data/token_file") {
 
   TEST_CASE("a length that is not the header's is refused") {
     const auto message = [](const std::string& size, const std::string& bytes) {
-      return "is damaged: its header speaks of " + size + " ids of 2 bytes, but " + bytes +
-             " bytes follow it";
+      return "is damaged: its header claims " + size + " ids of 2 bytes, but " + bytes + " bytes follow it";
     };
     check_refused(file_of(1, 2, 10, 3, std::string(5, '\0')), message("3", "5"));  // cut in an id
     check_refused(file_of(1, 2, 10, 3, std::string(4, '\0')), message("3", "4"));  // cut between ids
@@ -272,7 +271,7 @@ TEST_SUITE("data/token_file") {
     TokenFileWriter writer(path, 10, 7);
     writer.append(Ids(1'000'000, 3));
     CHECK_THROWS_WITH_AS(TokenFile::open(path + ".partial"),
-                         (path + ".partial: is no token file: it does not begin with TAPETOKS").c_str(),
+                         (path + ".partial: is not a token file: it does not begin with TAPETOKS").c_str(),
                          DataError);
   }
 

@@ -118,9 +118,9 @@ TEST_SUITE("data/tokenizers/text_tokenizer_byte_pair_files") {
     CHECK(error_of("a b\nabc\n") == "m:2: a merge is two tokens and a space between; got \"abc\"");
     CHECK(error_of("a b c\n") == "m:1: a merge is two tokens and a space between; got \"a b c\"");
     CHECK(error_of("a b\n\nab d\n") == "m:3: makes \"abd\", which v does not have");
-    CHECK(error_of("ab c\na b\n") == "m:1: \"ab\" is no byte, and no line before makes it");
-    CHECK(error_of("a xyz\n") == "m:1: \"xyz\" is no byte, and no line before makes it");
-    CHECK(error_of("a b\nab \n") == "m:2: \"\" is no byte, and no line before makes it");
+    CHECK(error_of("ab c\na b\n") == "m:1: \"ab\" is not a byte, and no earlier line makes it");
+    CHECK(error_of("a xyz\n") == "m:1: \"xyz\" is not a byte, and no earlier line makes it");
+    CHECK(error_of("a b\nab \n") == "m:2: \"\" is not a byte, and no earlier line makes it");
     CHECK(error_of("#version: 0.2\na b\na b\n") == "m:3: repeats \"a b\"");
     CHECK(error_of("a b\n#version: 0.2\n").find("m:2: ") == 0);
   }

@@ -63,8 +63,7 @@ TEST_SUITE("examples/language/export") {
     const ExportOptions options = exported(temporary);
     std::filesystem::create_directory(options.output);
     write_bytes(options.output + "/mine", "mine");
-    CHECK(message_of<DataError>([&] { export_model(options); }).find("is there already") !=
-          std::string::npos);
+    CHECK(message_of<DataError>([&] { export_model(options); }).find("already exists") != std::string::npos);
     CHECK(read_bytes(options.output + "/mine") == "mine");
   }
 
