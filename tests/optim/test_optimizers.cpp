@@ -7,6 +7,8 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+
 using namespace tapeformer;
 
 namespace {
@@ -64,8 +66,8 @@ TEST_SUITE("optim/optimizers") {
 
   TEST_CASE("unknown kinds and options are refused by their names, and so are numbers out of range") {
     OptimizerConfig config;
-    CHECK(message_of<Error>([&] { config.set_kind("lion"); }) ==
-          "the optimizer must be adamw or sgd; got lion");
+    CHECK(message_of<Error>([&] { config.set_kind("zigzag"); }) ==
+          "the optimizer must be " + optimizer_names() + "; got zigzag");
     const OptimCase model(DType::f32);
     const auto refused = [&](const OptimizerConfig& bad) {
       return message_of<Error>([&] { bad.make(model.parameters()); });
@@ -77,7 +79,8 @@ TEST_SUITE("optim/optimizers") {
 
   TEST_CASE("a program adds its own optimizer by one line") {
     optimizer_kinds().push_back(optimizer_kind<Own>("own"));
-    CHECK(optimizer_names() == "adamw, sgd or own");
+    CHECK(optimizer_names().find("adamw, sgd") == 0);
+    CHECK(optimizer_names().find(" or own") != std::string::npos);
     const OptimizerConfig config{"own", {}};
     CHECK(config.option("nerve") == 0.5);
     OptimCase model(DType::f64), expected(DType::f64);
@@ -87,8 +90,9 @@ TEST_SUITE("optim/optimizers") {
     CHECK(relative_error(model.weight.value(), expected.weight.value()) == 0);
     std::vector<std::string> names;
     for_each_field(config, [&](const Field& field, const auto&) { names.emplace_back(field.name); });
-    CHECK(names ==
-          std::vector<std::string>{"optimizer", "weight_decay", "beta1", "beta2", "momentum", "nerve"});
+    CHECK(names.front() == "optimizer");
+    CHECK(std::count(names.begin(), names.end(), "weight_decay") == 1);
+    CHECK(names.back() == "nerve");
     optimizer_kinds().pop_back();
   }
 }

@@ -81,6 +81,6 @@ TEST_SUITE("examples/shared/option_table") {
     CHECK(refused({"--epsilon", "0"}) == "--epsilon must be positive; got 0");
     CHECK(refused({"--attention", "linear"}).find("--attention: [attention] the kind must be one of ") == 0);
     CHECK(refused({"--positions", "relative"}).find("--positions: [positions] the kind must be ") == 0);
-    CHECK(refused({"--optimizer", "lion"}) == "--optimizer: the optimizer must be adamw or sgd; got lion");
+    CHECK(refused({"--optimizer", "zigzag"}).find("--optimizer: the optimizer must be adamw") == 0);
   }
 }
