@@ -1,20 +1,7 @@
 // The whole library in one small program: a language model that reads a text, learns to predict its next
 // character, and then writes some text of its own. It takes seconds.
 // Usage: minimal [TEXT_FILE [STEPS]]; without a file it reads sentences that the library makes up.
-#include <tapeformer/autograd/ops/attention.h>
-#include <tapeformer/autograd/ops/loss.h>
-#include <tapeformer/autograd/ops/shape.h>
-#include <tapeformer/autograd/tape.h>
-#include <tapeformer/autograd/text/file.h>
-#include <tapeformer/autograd/threads.h>
-#include <tapeformer/data/tokenizers/text_tokenizer.h>
-#include <tapeformer/data/toy/grammar.h>
-#include <tapeformer/nn/embedding.h>
-#include <tapeformer/nn/feed_forward.h>
-#include <tapeformer/nn/generation/sampling.h>
-#include <tapeformer/nn/layer_norm.h>
-#include <tapeformer/optim/adamw.h>
-#include <tapeformer/optim/clip.h>
+#include <tapeformer/tapeformer.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -62,8 +49,8 @@ struct Layer : Module {
 
 /// The model: a vector for each character and its place, layers that refine it, and a head that scores every
 /// possible next character.
-struct Decoder : Module {
-  Decoder(Index vocabulary, Generator& random)
+struct LanguageModel : Module {
+  LanguageModel(Index vocabulary, Generator& random)
       : characters({vocabulary, kWidth, 0.1}, random),
         places({kContext, kWidth, 0.1}, random),
         norm({kWidth}),
@@ -110,7 +97,7 @@ Batch random_batch(const Ids& text, Generator& random) {
 
 /// Draws one character after another, each from what the model expects after the last kContext of them. No
 /// tape is alive here, so nothing is recorded.
-Ids write(const Decoder& model, Ids text, Index characters, Generator& random) {
+Ids write(const LanguageModel& model, Ids text, Index characters, Generator& random) {
   for (Index i = 0; i < characters; ++i) {
     const Ids seen(text.end() - std::min<std::ptrdiff_t>(kContext, text.end() - text.begin()), text.end());
     const auto T = static_cast<Index>(seen.size());
@@ -131,7 +118,7 @@ int main(int argc, char** argv) try {
   if (ids.size() <= kContext) throw Error("the text is too short; try one of some thousand characters");
 
   Generator random(42);
-  Decoder model(tokenizer->vocabulary_size(), random);
+  LanguageModel model(tokenizer->vocabulary_size(), random);
   AdamW optimizer(model.parameters());
   for (Index step = 1; step <= steps; ++step) {
     const auto [inputs_bt, targets_bt] = random_batch(ids, random);

@@ -7,6 +7,7 @@
 #include <tapeformer/autograd/ops/matmul.h>
 #include <tapeformer/autograd/ops/shape.h>
 #include <tapeformer/autograd/ops/softmax.h>
+#include <tapeformer/autograd/tape.h>
 
 #include <cmath>
 #include <limits>
