@@ -24,7 +24,7 @@ struct Device {
   std::string text() const { return is_cuda() ? "cuda:" + std::to_string(index) : "cpu"; }
 };
 
-/// Where tensors are made that do not name a device; the CPU until set_default_device().
+/// The device of tensors made without naming one; the CPU until set_default_device().
 Device default_device();
 void set_default_device(Device device);
 

@@ -9,8 +9,8 @@ namespace tapeformer {
 /// The Euclidean norm of all gradients together, summed in double; parameters without one count as zero.
 double gradient_norm(const std::vector<Parameter>& parameters);
 
-/// What gradients of that norm are multiplied by so that it is at most `max_norm`; 1 when it is, or is not
-/// finite: the caller decides what a diverged step means.
+/// The factor that brings gradients of norm `norm` down to `max_norm`; 1 if the norm is smaller or not
+/// finite, since the caller decides what a diverged step means.
 /// Math:    min(1, max_norm / (norm + 1e-6))
 /// Source:  Pascanu, Mikolov and Bengio 2013, arXiv:1211.5063; the 1e-6 is torch.nn.utils.clip_grad_norm_'s
 double clip_factor(double norm, double max_norm);

@@ -5,8 +5,8 @@
 
 namespace tapeformer {
 
-/// The parameters of a step, as its kernels see them: for a GPU a table in its memory, which is sent there
-/// when an address, a size or a setting has changed and otherwise stays, so that a training step sends
+/// The parameters of a step for kernels that update all of them at once. For a GPU it is a table in its
+/// memory, uploaded only when an address, a size or a setting changes, so that a usual training step uploads
 /// nothing.
 class MultiTensorList {
  public:
@@ -18,7 +18,7 @@ class MultiTensorList {
   void end();
 
   bool empty() const { return count_ == 0; }
-  /// What has been added, in memory of the device; valid until the next begin().
+  /// The added parameters, in memory of the device; valid until the next begin().
   const kernels::StepTensors& tensors() const { return tensors_; }
 
  private:

@@ -8,8 +8,8 @@
 
 namespace tapeformer {
 
-/// Sees everything an optimizer remembers between steps, to save it or, writing through the references, to
-/// restore it. The same names in the same order each time; restoring them bit by bit continues bit by bit.
+/// Visits the state of an optimizer, to save it or, through the references, to restore it. Names and order
+/// are the same each time; after a restore the optimizer continues to the same bits.
 class OptimizerVisitor {
  public:
   virtual ~OptimizerVisitor() = default;

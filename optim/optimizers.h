@@ -14,7 +14,7 @@ namespace tapeformer {
 
 using OptimizerOptions = std::map<std::string, double>;
 
-/// A line of the table of optimizers.
+/// A row of the table of optimizers.
 struct OptimizerKind {
   struct Option {
     Field field;
@@ -25,7 +25,8 @@ struct OptimizerKind {
   std::function<std::unique_ptr<Optimizer>(std::vector<Parameter>, const OptimizerOptions&)> make;
 };
 
-/// Of a class with a Config, whose for_each() describes numbers, and a constructor (parameters, config).
+/// The row of a class that has a Config, whose for_each() describes numbers, and a constructor (parameters,
+/// config).
 template <class Algorithm>
 OptimizerKind optimizer_kind(const char* name) {
   using Config = typename Algorithm::Config;
@@ -48,12 +49,12 @@ OptimizerKind optimizer_kind(const char* name) {
 ///   optimizer_kinds().push_back(optimizer_kind<Lion>("lion"));
 std::vector<OptimizerKind>& optimizer_kinds();
 
-/// An optimizer by name, and those of its options that are not at their defaults.
+/// An optimizer by name, with the options that differ from their defaults.
 struct OptimizerConfig {
   std::string kind = "adamw";
   OptimizerOptions options = {};
 
-  /// Another kind begins with its own defaults. Throws: Error listing the names there are
+  /// Changing the kind resets the options to its defaults. Throws: Error that lists the known names
   void set_kind(const std::string& name);
   /// The value of an option; none if the kind has no such option.
   std::optional<double> option(const std::string& name) const;
@@ -68,7 +69,7 @@ struct OptimizerConfig {
 /// An option of one or several kinds.
 struct SharedOption {
   Field field;
-  std::string help;  ///< of which kinds it is, and what it does there
+  std::string help;  ///< the kinds that have it, and its effect there
 };
 std::vector<SharedOption> optimizer_options();
 /// "adamw or sgd"

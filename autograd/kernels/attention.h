@@ -7,7 +7,7 @@
 
 namespace tapeformer::kernels {
 
-/// Where element (b, row, head, 0) of a query, key or value lies: b * batch + row * row + head * head.
+/// Offset of element (b, row, head, 0) of a query, key or value: b * batch + row * row + head * head.
 struct HeadStrides {
   Index batch = 0, row = 0, head = 0;
 };

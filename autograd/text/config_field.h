@@ -10,7 +10,7 @@
 
 namespace tapeformer {
 
-/// What a number has to be, in the words of the message that refuses another.
+/// A condition on a number, with the words of its error message.
 struct NumberRule {
   const char* words;
   bool (*holds)(double number);
@@ -37,7 +37,7 @@ struct Field {
   const char* group = "";        ///< the heading of its option in --help
 };
 
-/// What a configuration describes its fields to.
+/// Receives the fields that a configuration describes.
 template <class F>
 struct FieldVisitor {
   const F& f;

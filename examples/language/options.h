@@ -12,7 +12,7 @@ namespace tapeformer {
 
 class Command;
 
-/// Which text becomes which tokens.
+/// The text, and its tokenizer.
 struct LanguageDataOptions {
   std::vector<std::string> corpus;      ///< files and folders; empty for the built-in text
   std::vector<std::string> validation;  ///< files and folders instead of a share of the corpus
@@ -31,7 +31,7 @@ struct LanguageDataOptions {
   static void for_each(Self& o, const F& f);
 };
 
-/// Tokens of a row, at most, unless somebody asks for more: attention grows with their square.
+/// The longest default row in tokens; the cost of attention grows with the square of the length.
 constexpr Index kMostUnaskedContext = 1024;
 
 /// Everything that decides what the training of a language model computes. Kept in config.json and the
@@ -94,7 +94,7 @@ void adapt_preset(LanguageOptions& options, const Command& command);
 /// Throws: Error naming an option that `command` was given and that says otherwise
 void take_fine_tuned(LanguageOptions& options, const DecoderOnlyConfig& config, const Command& command);
 
-/// One line that says what the model is made of.
+/// A one-line description of the model.
 std::string model_text(const DecoderOnlyConfig& config);
 
 }  // namespace tapeformer

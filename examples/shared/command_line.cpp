@@ -16,7 +16,7 @@
 namespace tapeformer {
 namespace {
 
-/// How many characters have to be put in, left out or changed.
+/// The edit distance: inserted, deleted and replaced characters.
 std::size_t distance(const std::string& a, const std::string& b) {
   std::vector<std::size_t> row(b.size() + 1);
   std::iota(row.begin(), row.end(), std::size_t{0});
@@ -32,7 +32,7 @@ std::size_t distance(const std::string& a, const std::string& b) {
   return row.back();
 }
 
-/// What is wrong with the arguments that nothing took.
+/// The error message for unknown arguments.
 std::string unknown_text(const CLI::App& app) {
   const std::vector<std::string> left = app.remaining(true);
   const auto option =
@@ -52,7 +52,7 @@ std::string unknown_text(const CLI::App& app) {
   return "unknown option " + unknown + (nearest.empty() ? "; try --help" : "; is " + nearest + " meant?");
 }
 
-/// What is wrong with the text of a number; CLI11 converts it.
+/// The error message for the text of a number, empty if it is fine; CLI11 converts it.
 template <class Number>
 std::string check_number(const std::string& name, const NumberRule& rule, const std::string& text) {
   Number number{};

@@ -31,7 +31,7 @@ class CommandOption {
   template <class Value>
   CommandOption one_of(std::initializer_list<Value> values) const;
   CommandOption not_empty() const;
-  /// Of a list: one value each time that it is given.
+  /// For a list: each occurrence takes one value.
   CommandOption one_at_a_time() const;
   /// Without a value it is `value`; `type` is what --help calls it.
   CommandOption optional_value(const std::string& value, const std::string& type) const;
@@ -45,8 +45,9 @@ class CommandOption {
   CLI::Option* option_;
 };
 
-/// What options are added to: a program, or one of its commands; a copy is the same one. Names with dashes
-/// are options ("--width"), others positional arguments. Fields have their defaults, and must outlive it.
+/// A program or one of its commands, to which options are added; copies refer to the same one. Names with
+/// dashes are options ("--width"), others positional arguments. Fields hold their defaults and must outlive
+/// it.
 class Command {
  public:
   explicit Command(CLI::App* app) : app_(app) {}
@@ -69,14 +70,14 @@ class Command {
   CommandOption flag(const std::string& name, bool& field, const std::string& help = {}) const;
   /// A flag that clears `field`.
   CommandOption negative_flag(const std::string& name, bool& field, const std::string& help) const;
-  /// What --help ends with.
+  /// The end of --help.
   void footer(const std::string& text) const;
 
-  /// The option of that name, which there must be.
+  /// The option with that name, which must exist.
   CommandOption find(const std::string& name) const;
   /// Names of the options that were given, of these groups.
   std::vector<std::string> given_of(std::initializer_list<const char*> groups) const;
-  /// Whether it is the command that was chosen.
+  /// True if this command was chosen.
   /// Throws: Error "NAME has no effect WHEN; leave it out" if one of these options was given
   void refuse(std::initializer_list<const char*> names, const std::string& when) const;
   /// Throws: the same if another one than these was given

@@ -48,8 +48,8 @@ void add_options(const Command& command, Options& options) {
   });
 }
 
-/// What an older run lacks stays at its default.
-/// Throws: CheckpointError naming an option that is not usable, or that is not known
+/// An option that an older run lacks keeps its default.
+/// Throws: CheckpointError that names an unusable or unknown option
 template <class Options>
 void read_options(const nlohmann::ordered_json& json, Options& options) {
   try {
@@ -59,7 +59,7 @@ void read_options(const nlohmann::ordered_json& json, Options& options) {
   }
 }
 
-/// Throws: Error "--NAME RULE; got VALUE" for a number that does not keep its option's rule
+/// Throws: Error "--NAME RULE; got VALUE" for a number outside its option's range
 template <class Options>
 void check_options(const Options& options) {
   for_each_field(options, [](const Field& field, const auto& member) {

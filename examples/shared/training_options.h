@@ -11,7 +11,7 @@ namespace tapeformer {
 
 class Command;
 
-/// The part of a program's options that its training loop follows, whatever it trains.
+/// The options of the training loop, whatever it trains.
 struct TrainingOptions {
   Index steps = 2500, accumulate = 1;
   double learning_rate = 2e-3, minimum_learning_rate = 0;
@@ -25,12 +25,12 @@ struct TrainingOptions {
   Index keep_checkpoints = 0;     ///< how many of the last validations' weights are kept, to be averaged
   Index log_every = 100;          ///< steps between lines of a log
   Index samples = 3;              ///< shown at every validation
-  bool recompute_layers = false;  ///< less memory for more time, the same results: see recompute.h
+  bool recompute_layers = false;  ///< less memory, more time, same results: see activation_checkpointing.h
 
   ScheduleConfig schedule_config() const;
   /// Makes the warm-up at most a tenth of the steps, unless `command` was given --warmup.
   void adapt_warmup(const Command& command);
-  /// Throws: Error naming the options that make no sense
+  /// Throws: Error that names options without sense
   void check() const;
   /// Throws: Error naming an option that `command` was given and that would change nothing
   void refuse_ignored(const Command& command) const;

@@ -18,10 +18,10 @@
 
 namespace tapeformer {
 
-/// How a training is run, without changing what it computes (but for last bits by threads and device, and for
-/// a precision that rounds more).
+/// How a training runs. Nothing here changes what it computes, except last bits by threads and device, and
+/// the rounding of the precision.
 struct TrainingControl {
-  double max_minutes = 0;  ///< stop after so long and save; 0 for no limit
+  double max_minutes = 0;  ///< time limit, after which it saves and stops; 0 for none
   Index steps = 0;         ///< on resuming: train up to this step, not to the run's own last one; 0: its own
   ComputeOptions compute = {};
   std::function<bool()> stops = interrupted;  ///< asked before every batch
@@ -46,7 +46,7 @@ struct Validation {
   std::string remark;                                   ///< in the log behind loss and perplexity: ", ..."
 };
 
-/// What a TrainingRun trains: a model, its data, and how the two meet.
+/// The task of a TrainingRun: a model, its data, and the loss of a batch.
 class TrainingTask {
  public:
   virtual ~TrainingTask() = default;
@@ -72,7 +72,7 @@ class TrainingTask {
   /// Passes of the training data so far, for metrics.jsonl.
   virtual Index epoch() const = 0;
 
-  /// What a new training keeps in its folder: config.json, vocabularies.
+  /// Writes the files of a new run: config.json, vocabularies.
   virtual void describe(const RunFolder& folder) = 0;
   /// Adds to the checkpoint's state what next_batch needs to go on, and what the task is made from.
   virtual void save_state(Json& state) const = 0;
@@ -106,7 +106,7 @@ class TrainingRun {
   int run();
 
  private:
-  /// What changes from step to step besides task, model and optimizer.
+  /// The state that changes from step to step, besides task, model and optimizer.
   struct State {
     Index step = 0;
     double best_loss = 0;
@@ -116,7 +116,7 @@ class TrainingRun {
     Index logged_steps = 0;
   };
 
-  /// A step that is queued, whose numbers nobody has looked at.
+  /// A queued step, whose loss has not been read yet.
   struct QueuedStep {
     Index number = 0;  // from 1
     std::vector<AsyncReadback> losses;
@@ -151,7 +151,7 @@ class TrainingRun {
   State state_;
   std::deque<QueuedStep> queued_;
   bool has_told_refusal_ = false;
-  std::string status_;  // what the progress line shows between steps
+  std::string status_;  // the progress line between steps
   double started_ = 0, log_started_ = 0;
   Index first_step_ = 0, timed_tokens_ = 0;  // tokens since log_started_
   Index checkpointed_step_ = -1;

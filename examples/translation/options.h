@@ -14,7 +14,7 @@ namespace tapeformer {
 
 class Command;
 
-/// Where sentence pairs are: one tab-separated file, or two aligned ones, or nowhere.
+/// The files of sentence pairs: a tab-separated one, or two aligned ones, or none.
 struct PairFiles {
   std::string pairs, source, target;
 
@@ -28,7 +28,7 @@ struct PairFiles {
   std::vector<TextPair> read(bool swap) const;
 };
 
-/// Source sentences held out of a corpus, at most, unless somebody asks for another number.
+/// The largest default number of held-out source sentences.
 constexpr Index kMostUnaskedHeldOut = 2000;
 
 /// Everything that decides what a translation training computes. Kept in config.json and the checkpoint.

@@ -7,12 +7,12 @@
 
 namespace tapeformer {
 
-/// The masks of a call, and what else it may need.
+/// The masks and other optional arguments of a call.
 struct AttentionContext : AttentionMasks {
   /// Position of every query, i32 [T] or [B, T], for layers with rotary positions. Undefined: 0, 1, ...,
   /// counted on from what the cache holds.
   Tensor positions;
-  /// What those positions turn queries and keys by, from angles(), for all layers of a stack; undefined: each
+  /// The rotary angles at those positions, from angles(), shared by the layers of a stack. Undefined: each
   /// layer computes its own.
   RotaryAngles angles;
   /// Holds keys and values of earlier calls. Self-attention appends this call's; cross-attention stores the
@@ -21,7 +21,7 @@ struct AttentionContext : AttentionMasks {
   Tensor* weights = nullptr;  ///< receives the attention weights [B, H, T, S]
 };
 
-/// What every attention layer can do, so that transformer layers take any of them.
+/// The interface of every attention layer, so that transformer layers take any of them.
 class Attention : public Module {
  public:
   /// Self-attention when query and memory are the same tensor, else cross-attention.
@@ -33,7 +33,7 @@ class Attention : public Module {
   virtual RotaryAngles angles(const Tensor& /*query*/, const AttentionContext& /*context*/) const {
     return {};
   }
-  /// How much one token takes in this layer's cache.
+  /// Numbers that one token takes in this layer's cache.
   virtual CacheWidths cache_widths() const = 0;
 };
 

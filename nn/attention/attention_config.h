@@ -12,8 +12,8 @@ namespace tapeformer {
 /// far less when many keys meet few queries. Automatic: absorbed once a cache holds something, else naive.
 enum class LatentForm { automatic, naive, absorbed };
 
-/// An attention layer of any kind. 0 leaves a size to its default. A field that the kind has no use for must
-/// stay at its default; only `bias` and `packed` are ignored instead.
+/// The configuration of an attention layer of any kind. A size of 0 means its default. A field that the kind
+/// does not use must keep its default; only `bias` and `packed` are ignored instead.
 struct AttentionConfig {
   std::string kind = "mha";      ///< a name in attention_kinds()
   Index heads = 1;               ///< H
@@ -39,21 +39,21 @@ struct AttentionConfig {
   bool norm = true;             ///< mla has RMS norms on the latents
   LatentForm form = LatentForm::automatic;  ///< of mla
 
-  /// Throws: Error naming the fields that do not fit the kind or each other.
+  /// Throws: Error that names the fields that do not fit the kind or each other.
   void check() const { resolved(); }
   /// With defaults in place of zeros, and without what the kind or `cross` leaves out: to be read, while
   /// layers are made of what was given.
   /// Throws: as check()
   AttentionConfig resolved() const;
-  /// The same, whatever `kind` says.
+  /// The same for the kind `name`, whatever `kind` is.
   AttentionConfig resolved_as(const char* name) const;
-  /// G of a resolved config: heads that have keys and values of their own.
+  /// G of a resolved config: the number of key and value heads.
   Index key_heads() const { return groups > 0 ? groups : heads; }
 };
 
-/// Of the attention that a model embeds only kind, heads, rotations and `kept` may be set: the model decides
-/// the rest, and its config.json has no room for it.
-/// Throws: Error naming another field that is not at its default
+/// Checks the attention that a model embeds: only kind, heads, rotations and the fields in `kept` may be set.
+/// The model decides the rest, and its config.json has no place for it.
+/// Throws: Error that names another field that is not at its default
 void check_embedded(const char* model, const AttentionConfig& config, const std::vector<std::string>& kept);
 
 }  // namespace tapeformer

@@ -20,37 +20,37 @@ enum AttentionAbility : unsigned {
   kCanExport = 8,         ///< has the parameters of multi-head attention: transformers' Llama can express it
 };
 
-/// One way of several in which a kind computes the same.
+/// One of several equivalent ways to compute a kind.
 struct AttentionForm {
   std::string name;  ///< "absorbed"
   std::function<void(AttentionConfig&)> choose;
 };
 
-/// All that models, programs and tests know of a kind of attention.
+/// Everything that models, programs and tests know about a kind of attention.
 struct AttentionKind {
   std::string name;   ///< in config.json and --attention: "mha"
   std::string title;  ///< "multi-head"
   std::function<std::unique_ptr<Attention>(const AttentionConfig&, Generator&)> make;
   std::vector<std::string> fields =
-      {};  ///< of AttentionConfig, that this kind has a use for and not all have
+      {};  ///< the fields of AttentionConfig that this kind uses and not every kind does
   unsigned can = kCanCache | kCanModelLanguage;  ///< AttentionAbility, or'ed
   /// The kind's own part of AttentionConfig::resolved(), after what all kinds share. Throws: Error
   std::function<void(AttentionConfig&)> complete = {};
-  /// Of a resolved config; a kind without one is not covered by attention_cost().
+  /// The cost for a resolved config. attention_cost() does not cover a kind without it.
   std::function<AttentionCost(const AttentionConfig&, const AttentionCall&)> cost = {};
   std::vector<AttentionForm> forms = {};
 
   bool uses(const std::string& field) const;
 };
 
-/// Ours, and those that a program has registered.
+/// The built-in kinds, and those that a program has registered.
 const std::deque<AttentionKind>& attention_kinds();
-/// Makes a kind known to models and programs. Call it before models are made, from one thread.
+/// Adds a kind for models and programs to use. Call it from one thread, before models are made.
 /// Throws: Error if the name is taken
 void register_attention_kind(AttentionKind kind);
 /// Throws: Error listing the names there are
 const AttentionKind& attention_kind(const std::string& name);
-/// "mha, gqa": the kinds that `which` is true of.
+/// The names of the kinds for which `which` holds: "mha, gqa".
 std::string kind_names(const std::function<bool(const AttentionKind&)>& which);
 
 /// Throws: as AttentionConfig::check()

@@ -10,7 +10,7 @@ namespace tapeformer {
 
 struct AttentionSublayerConfig {
   Index width = 0;     ///< C
-  double dropout = 0;  ///< on what the attention adds
+  double dropout = 0;  ///< on the output of the attention
   double epsilon = 1e-5;
 };
 

@@ -14,8 +14,8 @@ struct ConcatenatedHeadsConfig {
   Index output_width = 0;  ///< O, of the projection, and what heads without widths share; 0 for the head's
 };
 
-/// Multi-head attention said plainly: independent heads side by side. What MultiHeadAttention computes in one
-/// go, with its projections' rows dealt out to the heads. It keeps no cache.
+/// Multi-head attention in its plainest form: independent heads, concatenated. It computes what
+/// MultiHeadAttention does in one pass with the rows of all heads' projections. It keeps no cache.
 /// Math:    y = concat_h head_h(query, memory), or output(that)
 /// Shapes:  query [B, T, C], memory [B, S, memory width] -> y [B, T, H E], or [B, T, O]
 /// Source:  Vaswani et al. 2017, arXiv:1706.03762, section 3.2.2

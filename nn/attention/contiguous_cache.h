@@ -4,8 +4,8 @@
 
 namespace tapeformer {
 
-/// Every row's tokens one behind the other in one buffer [R, room, width], which is handed out as it is. With
-/// a capacity the room is that from the first token on, else it doubles when it is full.
+/// Keeps the tokens of each row consecutively in one buffer [R, room, width], which is returned without a
+/// copy. The room is the capacity, if there is one; otherwise it doubles when full.
 class ContiguousCache : public KvCache {
  public:
   ContiguousCache(const CacheConfig& config, const CacheWidths& widths) : KvCache(widths, config.capacity) {}
@@ -20,7 +20,7 @@ class ContiguousCache : public KvCache {
   bool reserve(Index tokens) override;
 
  private:
-  /// For so many tokens in all, of the rows, width and type of these.
+  /// Room for `tokens` tokens in total, with the rows, width and type of `keys` and `values`.
   void make_room(Index tokens, const Tensor& keys, const Tensor& values);
 
   Tensor keys_, values_;  // [R, room, width]

@@ -5,7 +5,7 @@
 
 namespace tapeformer {
 
-/// What an attention layer is called with.
+/// The sizes of one call of an attention layer.
 struct AttentionCall {
   Index batch = 1;      ///< B
   Index queries = 1;    ///< T
@@ -15,18 +15,18 @@ struct AttentionCall {
   DType type = DType::f32;
 };
 
-/// What one call of an attention layer takes, in training unless something is cached, without masks but the
-/// causal one. Gradients are taken of the parameters and of the inputs. Dropout on the weights adds nothing.
+/// The cost of one call of an attention layer: in training, unless something is cached; without masks, except
+/// the causal one; with gradients of parameters and inputs. Dropout on the weights adds nothing.
 struct AttentionCost {
   Index parameters = 0;
-  /// Of products only, 2 a multiply-add, as a Profile counts them. Of attention only visible pairs count,
-  /// though tiles round them up. Sums, exponentials, tanh, norms and rotations are left out.
+  /// Matrix products only, 2 a multiply-add, as a Profile counts them. In attention only visible pairs count,
+  /// although tiles round them up. Sums, exponentials, tanh, norms and rotations are left out.
   Index forward_flops = 0, backward_flops = 0;
   Index activation_bytes = 0;       ///< kept for backward: TapeMemory's saved but for parameter bytes
   Index cache_bytes_per_token = 0;  ///< of one row of the batch
 };
 
-/// Pairs of a query and a key that it sees, of one row of the batch and one head.
+/// Visible pairs of a query and a key, for one row of the batch and one head.
 /// Math:    T S; causal: sum over t of max(0, t + 1 + S - T)
 Index visible_pair_count(const AttentionCall& call);
 
@@ -34,7 +34,7 @@ Index visible_pair_count(const AttentionCall& call);
 /// Throws:  Error if sizes do not fit, or if nobody knows what the kind costs
 AttentionCost attention_cost(const AttentionConfig& config, const AttentionCall& call);
 
-/// Adds up what the parts of a layer take. It counts in double, since the sizes in a damaged file may have
+/// Adds up the costs of the parts of a layer. It counts in double, since the sizes in a damaged file may have
 /// products beyond integers.
 class CostSum {
  public:
@@ -56,7 +56,7 @@ class CostSum {
   }
   void keeps(double numbers) { activation_bytes_ += numbers * element_; }
   void caches(double numbers) { cache_bytes_ += numbers * element_; }
-  /// Sums beyond an Index are its largest value.
+  /// Sums beyond the range of an Index become its largest value.
   AttentionCost total() const;
 
  private:

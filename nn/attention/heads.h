@@ -7,9 +7,9 @@
 
 namespace tapeformer {
 
-// Sizes and shapes, as all attention layers read them.
+// Sizes and shapes that all attention layers share.
 
-/// A size, or the default that it has when it is 0.
+/// A size, or its default if it is 0.
 inline Index or_else(Index size, Index otherwise) { return size > 0 ? size : otherwise; }
 
 struct NamedSize {

@@ -15,11 +15,11 @@ struct CacheWidths {
   Index key = 0, value = 0;
 };
 
-/// A step of one token a row whose place is said by the device's memory alone, so that what is queued for it
-/// once, as a graph, is right for every place.
+/// A step of one token a row whose position lies in the device's memory, so that a graph captured once is
+/// correct for every position.
 struct CacheStep {
-  Tensor positions;  ///< i32 [R, 1]: where the tokens go, all to the same
-  Tensor lengths;    ///< i32 [R]: how many tokens there are then
+  Tensor positions;  ///< i32 [R, 1]: the tokens' position, the same in every row
+  Tensor lengths;    ///< i32 [R]: the number of tokens after the step
 };
 CacheStep step_to(const Tensor& positions);
 
@@ -40,27 +40,27 @@ class KvCache {
 
   Index length() const { return length_; }
   virtual Index rows() const = 0;
-  /// Row i becomes what row rows[i] was; their number may change. Beam search picks its survivors so. Where
-  /// there is nothing yet, nothing happens.
+  /// Row i becomes the former row rows[i]; the number of rows may change. Beam search selects its survivors
+  /// with it. An empty cache stays empty.
   /// Throws:  ShapeError naming a row that is not there
   virtual void reorder(const std::vector<std::int32_t>& rows) = 0;
-  /// Forgets everything.
+  /// Removes all tokens.
   virtual void clear() = 0;
-  /// Bytes that the tokens it holds take, not counting room for more; shared blocks count once.
+  /// Bytes that its tokens use, without spare room; shared blocks count once.
   virtual Index bytes() const = 0;
 
-  /// i32 [R], all length(): what AttentionMasks::key_lengths wants.
+  /// i32 [R], all length(), for AttentionMasks::key_lengths.
   Tensor lengths(Device device = default_device()) const;
 
-  /// Room for `tokens` a row in all, for steps to come: keys() and values() stay where they are as long as it
-  /// lasts. False if there can be none, or if this cache does not keep them in one place.
+  /// Makes room for `tokens` tokens a row in total, so that keys() and values() keep their addresses until it
+  /// is used up. False if that is impossible, or if this cache is not contiguous.
   virtual bool reserve(Index /*tokens*/) { return false; }
   /// From now on append() puts a token of each row where `step` says, for which there must be room, and
   /// lengths() are the step's; until set_step({}). The caller sees to it that length() is the same place.
   void set_step(CacheStep step) { step_ = std::move(step); }
   const CacheStep& step() const { return step_; }
-  /// So many tokens are there: after a graph of a step has put one, or to begin anew in the same place. Of
-  /// those that reserve().
+  /// Sets the number of tokens, after a graph of a step has written one or to start over in the same memory.
+  /// Only for caches that can reserve().
   void set_length(Index length) { length_ = length; }
 
  protected:
@@ -78,7 +78,7 @@ class KvCache {
                 const Tensor& held_values) const;
 
   const CacheWidths widths_;
-  const Index capacity_;  // 0 for as many as come
+  const Index capacity_;  // 0 for no limit
   Index length_ = 0;
   CacheStep step_;
 };

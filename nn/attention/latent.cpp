@@ -69,7 +69,7 @@ RotaryAngles LatentAttention::angles(const Tensor& query, const AttentionContext
   return query_angles(context, query, config_.rotations, config_.rotary_width);
 }
 
-/// What the cache holds: [B, S, 1, d_c + d_R], the latent and the shared rotary key of every token.
+/// The content of the cache, [B, S, 1, d_c + d_R]: the latent and the shared rotary key of every token.
 Tensor LatentAttention::latents(const Tensor& memory, const RotaryAngles& angles) const {
   const Tensor down_bsc = key_value_down_(memory);
   const Tensor latent_bs1c = split_heads(key_value_norm_ ? (*key_value_norm_)(down_bsc) : down_bsc, 1);

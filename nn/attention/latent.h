@@ -38,13 +38,13 @@ class LatentAttention : public Attention {
   CacheWidths cache_widths() const override { return {latent_width_ + config_.rotary_width, 0}; }
   void visit(ParameterVisitor& visitor) override;
 
-  /// Of the weights as they are now; they are the caller's, to ask for again once the weights have changed.
+  /// Computed from the current weights; compute them again after the weights have changed.
   LatentProducts products() const;
   /// The same as without products, which the absorbed form uses where no tape records.
   Tensor operator()(const Tensor& query, const Tensor& memory, const AttentionContext& context,
                     const LatentProducts& products) const;
 
-  // What the table of kinds holds: see AttentionKind.
+  // For the table of kinds; see AttentionKind.
   static void complete(AttentionConfig& config);
   static std::vector<AttentionForm> forms();
   /// With I the width that queries come from (d'_c, or C), L = d_c, R = d_R, d = D + R, N = B T rows of

@@ -37,7 +37,7 @@ class MultiHeadAttention : public Attention {
   }
   void visit(ParameterVisitor& visitor) override;
 
-  // What the table of kinds holds: see AttentionKind.
+  // For the table of kinds; see AttentionKind.
   static void complete_multi_head(AttentionConfig& config);
   static void complete_grouped_query(AttentionConfig& config);
   static void complete_multi_query(AttentionConfig& config);

@@ -9,7 +9,7 @@
 
 namespace tapeformer {
 
-/// What a language model is made of. As it stands: GPT-2 without dropout.
+/// The configuration of a language model. The defaults are GPT-2 without dropout.
 struct DecoderOnlyConfig {
   Index vocabulary = 0;  ///< V
   Index context = 256;   ///< where learned and sinusoidal positions end

@@ -5,7 +5,7 @@
 
 namespace tapeformer {
 
-/// What encoder and decoder layers have in common.
+/// The configuration that encoder and decoder layers share.
 struct TransformerLayerConfig {
   AttentionConfig attention{"mha", 8};  ///< its width and dropout are those below
   Index width = 256;                    ///< C
