@@ -79,7 +79,7 @@ TEST_SUITE("autograd/storage") {
     if (!pool_counts()) return;
     constexpr std::size_t kSize = 1 << 20, kOther = 3 << 19;
     const PoolStatistics before = pool_statistics();
-    // Of either size so many that a peak before is surpassed by both together.
+    // Enough of either size that both together exceed any earlier peak.
     const auto count = static_cast<std::size_t>(before.peak_bytes - before.in_use_bytes) / kSize + 1;
     const auto take = [&](std::size_t size) {
       std::vector<void*> blocks;

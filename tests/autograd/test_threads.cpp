@@ -37,7 +37,7 @@ class System {
       std::filesystem::temp_directory_path() / ("tapeformer_threads_" + std::to_string(getpid()));
 };
 
-/// How often this thread has slept.
+/// The number of times that this thread has slept.
 long sleeps() {
   rusage use{};
   getrusage(RUSAGE_THREAD, &use);

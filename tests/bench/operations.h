@@ -42,7 +42,7 @@ struct Operation {
   std::function<Work(const Sizes&, DType)> make;
 };
 
-/// Of its first-th element.
+/// Address of element `first`.
 inline void* address_of(const Tensor& x, Index first) {
   switch (x.dtype()) {
     case DType::f64: return x.address<double>() + first;

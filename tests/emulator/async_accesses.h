@@ -14,7 +14,7 @@ namespace tapeformer::emulator {
 constexpr unsigned kAgents = 64;
 using Progress = std::array<std::uint32_t, kAgents>;
 
-/// What a thread knows to be done, and tells others through barriers.
+/// The operations that a thread knows to be complete; barriers pass this on to other threads.
 struct Knowledge {
   Progress beside{};
   Known threads;  ///< in kernels whose accesses are seen

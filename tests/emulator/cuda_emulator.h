@@ -115,7 +115,7 @@ struct Call {
 /// Waits for the others and returns what the operation gives this thread.
 std::uint64_t meet(const Call& call);
 constexpr std::size_t kSharedStride = 64;  // the most bytes that a lane shares
-/// Of all 32 lanes what each hands in, kSharedStride bytes apart, until the warp shares again.
+/// The values of all 32 lanes, kSharedStride bytes apart, until the warp exchanges again.
 const char* share(const void* own, std::size_t bytes, const char* file, int line);
 
 void run(const char* name, dim3 grid, dim3 block, std::size_t shared_bytes, void (*body)(void*),

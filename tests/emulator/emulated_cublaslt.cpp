@@ -10,7 +10,7 @@
 #include <cstring>
 #include <vector>
 
-/// What cuBLASLt does for the library, by the CPU's products.
+/// The part of cuBLASLt that the library uses, computed by the CPU.
 namespace tapeformer::cuda {
 namespace {
 

@@ -19,7 +19,7 @@ void HopperBlock::begin() {
   is_used_ = false;
 }
 
-/// What is kept of the running thread.
+/// The state of the running thread.
 HopperBlock::Thread& HopperBlock::own() {
   if (!is_used_) {
     is_used_ = true;

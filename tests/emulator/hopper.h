@@ -15,7 +15,7 @@ namespace tapeformer::emulator {
 
 class Machine;
 
-/// What a block has going on beside its threads: copies of boxes and products, done as late as waits allow.
+/// The asynchronous work of a block: box copies and products, executed as late as waits allow.
 class HopperBlock {
  public:
   explicit HopperBlock(Machine& machine) : machine_(machine) {}
@@ -117,7 +117,7 @@ class HopperBlock {
   void require_box(const void* shared, const CUtensorMap& map) const;
   unsigned make_agents(unsigned count);
   Thread& own();
-  /// What the running thread knows.
+  /// The knowledge of the running thread.
   Knowledge known();
   void tell(Knowledge& to);
   void learn(unsigned thread, const Knowledge& from);

@@ -16,7 +16,7 @@ float half(unsigned pair, unsigned which) {
 unsigned bytes_of(std::uint64_t matrix, int field) {
   return static_cast<unsigned>(matrix >> field & 0x3FFFu) << 4;
 }
-/// Of number k of row i, in a matrix along k, and of number i of row k, across it.
+/// Offsets of element k of row i in a matrix along k, and of element i of row k across it.
 unsigned offset_along(std::uint64_t matrix, unsigned i, unsigned k) {
   return i / 8 * bytes_of(matrix, 32) + i % 8 * 128 + 2 * k;
 }

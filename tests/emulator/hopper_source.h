@@ -5,7 +5,7 @@
 #include <stdexcept>
 #include <vector>
 
-/// What kernels that check the emulator copy and multiply.
+/// The data that the emulator's own test kernels copy and multiply.
 namespace tapeformer::hopper_tests {
 
 using namespace kernels;

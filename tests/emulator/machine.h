@@ -37,7 +37,7 @@ class Machine {
   std::size_t shared_bytes() const { return shared_bytes_; }
   HopperBlock& hopper() { return hopper_; }
   char* shared_memory() { return shared_; }
-  /// Who touched what last, if that is looked at.
+  /// The last accesses to memory, in race mode.
   Shadow* shadow() { return watched_ ? &shadow_ : nullptr; }
   void touch(const char* address, std::size_t bytes, Access kind, const void* code);
   [[noreturn]] void fail(const std::string& what) const;
@@ -82,7 +82,7 @@ class Machine {
   const Call* first_ = nullptr;  ///< of those at the barrier
   unsigned returned_ = 0;
   std::array<unsigned, kMaxThreads / kWarp> waiting_lanes_{};
-  /// What the lanes of each warp shared last.
+  /// The values that the lanes of each warp exchanged last.
   alignas(64) std::array<std::array<char, kWarp * kSharedStride>, kMaxThreads / kWarp> in_common_{};
   std::exception_ptr error_;
   bool abandoning_ = false;

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-// What threads do together: barriers of a block, operations of a warp.
+// Collective operations: barriers of a block, operations of a warp.
 namespace tapeformer::emulator {
 
 void Machine::arrive_at_barrier(Thread& self) {
@@ -75,7 +75,7 @@ void Machine::exchange(Thread* lanes, unsigned mask) {
       source = call.argument >= end - own ? own : own + call.argument;
     if (call.operation == Operation::shfl_xor)
       source = (own ^ call.argument) >= end ? own : own ^ call.argument;
-    // What a lane outside of the mask would give is undefined, and often not used.
+    // The value of a lane outside the mask is undefined, and often unused.
     const bool defined = source >= 0 && source < warpSize && (mask >> source & 1) != 0;
     lanes[lane].result = defined ? lanes[source].call.value : ~std::uint64_t{0};
     if (call.operation == Operation::ballot) lanes[lane].result = votes;

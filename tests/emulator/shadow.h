@@ -56,7 +56,7 @@ class Shadow {
   struct Record {
     std::uint64_t bits;
     std::uint32_t interval() const { return static_cast<std::uint32_t>(bits >> 32); }
-    /// How often the thread had told others of itself in the interval.
+    /// The number of times that the thread had published its progress in the interval.
     unsigned time() const { return bits >> 16 & 0xffff; }
     unsigned thread() const { return bits >> 6 & 0x3ff; }
     Access kind() const { return static_cast<Access>(bits >> 4 & 3); }

@@ -49,7 +49,7 @@ bool sums_are_right(std::uint64_t seed, bool careful) {
   return right;
 }
 
-/// What each of 32 lanes gets that brings 100 + its number.
+/// The result of each of 32 lanes, whose inputs are 100 plus their numbers.
 std::vector<int> shuffled(const std::function<int(int)>& shuffle) {
   std::vector<int> got(32);
   launch("shuffle", 1, 32, 0, [&] { got[threadIdx.x] = shuffle(100 + static_cast<int>(threadIdx.x)); });

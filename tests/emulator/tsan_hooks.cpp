@@ -93,7 +93,7 @@ void __tsan_write_range(void* address, std::size_t bytes) {
   note(address, bytes, Access::write, __builtin_return_address(0));
 }
 
-// What kernels call for memcpy and its kind, see cuda_emulator.h: copies of structures too.
+// The memcpy family as kernels call it, see cuda_emulator.h; copies of structures come here too.
 void* __tsan_memcpy(void* to, const void* from, std::size_t bytes) {
   note(from, bytes, Access::read, __builtin_return_address(0));
   note(to, bytes, Access::write, __builtin_return_address(0));

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <sstream>
 
-// What becomes of the accesses that instrumented kernels tell of.
+// Checks the accesses that instrumented kernels report.
 namespace tapeformer::emulator {
 
 /// Looks at an access of the running thread. What is wrong is told when the thread next meets others or
@@ -52,7 +52,7 @@ void Machine::touch(const char* address, std::size_t bytes, Access kind, const v
   race_ += text.str();
 }
 
-/// Where this host thread's thread-local variables lie, which static shared memory is among.
+/// The address range of this host thread's thread-local variables, which include static shared memory.
 void Machine::find_thread_locals() {
   thread_locals_.clear();
   const auto add = [](dl_phdr_info* object, std::size_t, void* into) {

@@ -8,7 +8,7 @@
 #include <string>
 #include <type_traits>
 
-// What holds for every field of every configuration, however many there are.
+// Properties of every field of every configuration.
 namespace tapeformer {
 
 using Json = nlohmann::ordered_json;

@@ -65,7 +65,7 @@ inline OpResult passes_by(const char* path, const AttentionInputs& in, const Att
   return result;
 }
 
-/// What the GPU gets, in f64.
+/// The GPU's result in f64.
 inline Tensor as_type(const Tensor& x, DType type) { return x.to(Device::cpu()).to(type).to(DType::f64); }
 
 /// Both passes of what a path computes are those of the CPU in f64; returns them.

@@ -35,7 +35,7 @@ inline Tensor host_normal(const Shape& shape, Generator& random, DType type = DT
   return random_normal(shape, random).to(Device::cpu()).to(type);
 }
 
-/// What the host reads as f64.
+/// The tensor on the host, as f64.
 inline Tensor readable(const Tensor& x) { return x.to(Device::cpu()).to(DType::f64); }
 
 inline bool same_values(const Tensor& a, const Tensor& b) {

@@ -9,7 +9,7 @@ namespace {
 
 constexpr Index kRows = 3, kRoom = 70;
 
-/// What a cache of zeros holds after a token of each row went to `positions`: on the CPU, or on the GPU.
+/// A cache of zeros after one token of each row was written at `positions`, on the CPU or the GPU.
 template <class On>
 std::vector<Tensor> held_after(On on, Device device, Index key_width, Index value_width,
                                const Tensor& positions) {

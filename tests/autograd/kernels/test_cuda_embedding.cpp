@@ -20,7 +20,7 @@ Tensor host_ids(const Shape& shape, Index end, Generator& random) {
   return ids;
 }
 
-/// What is thrown until everything that `run` queues is done.
+/// The error thrown before everything that `run` queues is done.
 template <class F>
 std::string device_error_of(F&& run) {
   return message_of<ShapeError>([&] {

@@ -43,7 +43,7 @@ Function linear_loss_of(const Tensor& targets, Index chunk) {
     return linear_cross_entropy(x[0], x[1], x[2], targets.to(x[0].device()), options);
   };
 }
-/// Of logits, in plain operations of their type. No target is ignored.
+/// The loss in plain operations of the logits' type. No target is ignored.
 Tensor plain_loss(const Tensor& logits, const Tensor& targets) {
   const Tensor picks = targets.alias({targets.elements(), 1}).to(logits.device());
   return affine(mean(gather(log_softmax(logits), 1, picks)), -1, 0);

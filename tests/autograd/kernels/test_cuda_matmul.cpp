@@ -57,7 +57,7 @@ TEST_SUITE("autograd/kernels/cuda_matmul") {
                 CHECK(absolute_error(readable(got[i]), expected[i]) < (type == DType::f64 ? 1e-12 : 3e-5));
               }
             }
-            // Of a single number chance decides.
+            // The error of a single number is a matter of chance.
             if (rows > 1) check_bf16(linear_with(activation), plain_linear_with(activation), x, dy, shift);
           }
         }

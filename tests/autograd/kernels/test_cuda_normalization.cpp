@@ -37,7 +37,7 @@ TEST_SUITE("autograd/kernels/cuda_normalization") {
       "rows that threads hold in packs, of every number of them, and rows that do not begin at a pack") {
     if (!has_gpu()) return;
     Generator random(5);
-    // Of 4 numbers in f32, 8 in bf16: up to 4 packs for each thread of a warp, of a block, and beyond these.
+    // Packs hold 4 numbers in f32, 8 in bf16: up to 4 packs for each thread of a warp, of a block, and more.
     for (const Index n : {8, 136, 264, 392, 520, 776, 1032, 2056, 4104, 5000, 8200}) {
       for (const Index shift : {0, 1}) {
         CAPTURE(n);

@@ -97,7 +97,7 @@ TEST_SUITE("autograd/kernels/cuda_optim") {
         const auto run = [&](Device device, Index shift) {
           Generator random(8);
           std::vector<Parameter> parameters;
-          // Of all sizes up to some chunks, vectors that do not decay too.
+          // All sizes up to a few chunks, including vectors without decay.
           for (Index i = 0; i < kMany; ++i) {
             const Index count = i % 50 == 0 ? 2 * kernels::kStepChunk + i % 3 : i % 23;
             const Tensor x = host_normal(i % 2 == 0 ? Shape{count} : Shape{count, 1}, random, type);

@@ -191,7 +191,7 @@ TEST_SUITE("autograd/kernels/cuda_runtime") {
 }
 
 TEST_SUITE("autograd/kernels/cuda_runtime: device errors") {
-  /// What a kernel does that finds something wrong.
+  /// Does what a kernel does when it finds an error.
   void offend(cuda::DeviceErrorSlot * watch, std::int64_t position, std::int32_t value) {
     watch->value = value;
     watch->position = position;

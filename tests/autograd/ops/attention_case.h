@@ -36,7 +36,7 @@ inline AttentionOptions moved(AttentionOptions options, Device device) {
   return options;
 }
 
-/// What the documentation of AttentionMasks says, word for word: may query t of head h see key s?
+/// The documentation of AttentionMasks, word for word: may query t of head h attend to key s?
 inline bool left_in(const AttentionMasks& masks, const AttentionInputs& in, Index b, Index h, Index t,
                     Index s) {
   if (masks.mask.defined()) {

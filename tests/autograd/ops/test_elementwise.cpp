@@ -132,7 +132,7 @@ TEST_SUITE("autograd/ops/elementwise") {
       const Tensor exact = filled(x.shape(), [&](Index i) { return formula(f, x.at(i)); });
       const Tensor naive =
           filled(x.shape(), [&](Index i) { return formula(f, static_cast<float>(x.at(i))); });
-      // Where the formula happens to be exact, half a unit in the last place is allowed.
+      // If the formula happens to be exact, half a unit in the last place is allowed.
       CHECK(relative_error(unary(f, x), exact) <= 2 * std::max(relative_error(naive, exact), 0x1p-24));
     }
   }

@@ -15,7 +15,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// What golden_accuracy.py draws: uniform numbers of deviation `scale` that fit f32.
+/// The draws of golden_accuracy.py: uniform numbers of deviation `scale` that are exact in f32.
 Tensor numbers(std::uint64_t stream, const Shape& shape, double scale) {
   const Tensor x = Tensor::empty(shape, DType::f32, Device::cpu());
   for (Index i = 0; i < x.elements(); ++i) {
@@ -40,7 +40,7 @@ AttentionOptions masked(const Json& one) {
   return moved(options, default_device());
 }
 
-/// What a case computes: by the kernels, or by the composed twin where an operation has one.
+/// A case computed by the kernels, or by the composed fallback if the operation has one.
 std::vector<Op> operations(const Json& one) {
   const std::string name = one.at("op");
   if (name == "attention") {

@@ -44,7 +44,7 @@ TEST_SUITE("autograd/ops/special_values") {
           };
           const Tensor x = Tensor::full({}, number(0), type);
           const auto check = [&](const char* what, const Tensor& got, double expected) {
-            // Where PyTorch multiplies an infinity by the bell curve's zero, the limit is 0.
+            // PyTorch multiplies an infinity by the bell curve's zero here; the limit is 0.
             const bool vanishes = (name == "erf" || name == "gelu") && std::isfinite(number(0));
             const double wanted = vanishes && std::isnan(expected) ? 0 : expected;
             INFO(std::string(name_of(type)), " ", name, " at ", row[0], ": ", std::string(what), " ",

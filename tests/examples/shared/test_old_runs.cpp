@@ -118,7 +118,7 @@ TEST_SUITE("examples/shared/old_runs") {
                 doctest::Approx(expected[i][field].get<double>()).epsilon(kRounding));
         }
       }
-      // What this version writes holds all that the earlier one wrote.
+      // This version writes everything that the earlier one wrote.
       const Json now = old.run.config();
       for (const auto& [field, value] : config.items())
         if (field != "training") CHECK_MESSAGE(now.at(field) == value, field);

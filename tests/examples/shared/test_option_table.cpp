@@ -17,7 +17,7 @@ Options parsed(const std::vector<std::string>& arguments) {
   return options;
 }
 
-/// What gives an option another value, and that value; nothing if the option has none.
+/// The arguments that give an option another value, and that value; empty if it has none.
 template <class Options>
 std::pair<std::vector<std::string>, Json> other_value(const std::string& flag, const Json& before) {
   if (before.is_boolean()) return {{flag + (before.get<bool>() ? "=false" : "")}, !before.get<bool>()};

@@ -26,7 +26,7 @@ std::string map_of(const std::string& entries) { return "{\"weight_map\": {" + e
 
 constexpr const char* kSound = R"("a": "one.safetensors", "b": "one.safetensors", "c": "two.safetensors")";
 
-/// What is said about a folder with this index, behind the index's path where that comes first.
+/// The error message for a folder with this index, without the index's path at its start.
 std::string refusal(const std::string& index) {
   const Sharded folder(index);
   const std::string said = message_of<CheckpointError>([&] { SafetensorsFolder::open(folder.folder()); });
