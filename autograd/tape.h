@@ -16,8 +16,11 @@ namespace tapeformer {
 class Gradients;
 struct Contribution;
 struct TapeMemory;
+/// A node's backward: from dy, the gradient of its output, to the gradients of its inputs, into[i].
 using Backward = PooledFunction<void(const Tensor& dy, const Gradients& into)>;
+/// Computes the output of a fused operation again, in elementary operations, which can be differentiated.
 using ComposedFallback = PooledFunction<Tensor()>;
+/// See Tape::wrap_gradients().
 using GradientWrapper = std::function<Tensor(const Contribution&, const Tensor& gradient)>;
 
 /// Records this thread's operations from its construction until its backward or its end. The innermost tape
@@ -38,10 +41,11 @@ class Tape {
     return x.defined() && (is_computed_here(x) || leaves_.find(x.state()) >= 0);
   }
 
-  /// Adds d loss / d parameter to every parameter that took part, frees what each node saved as soon as it
-  /// has run, and spends the tape. `seed` is d objective / d loss; 1 for a loss of one element.
-  /// Throws: TapeError when, beside an optimizer's parameters, one got a gradient that no optimizer was given
-  ///         and no visit() has named: it would be neither trained nor saved
+  /// Adds d loss / d parameter to every parameter that took part, and frees what each node saved as soon as
+  /// it has run. The tape is spent then: it records nothing more and has no second backward.
+  /// `seed` is d objective / d loss; by default 1, for a loss of one element.
+  /// Throws: TapeError when some parameters belong to an optimizer, and another that got a gradient belongs
+  ///         to none and was named by no visit(): it would be neither trained nor saved
   void backward(const Tensor& loss, const Tensor& seed = {});
 
   /// d loss / d x for every x of `of` (watched, a parameter's value, or computed on this tape); zeros where
@@ -58,8 +62,8 @@ class Tape {
 
   /// From now on `wrapper` sees every contribution to a gradient before it is added, and its result, of the
   /// same shape, is added instead: to inspect gradients, or to plant faults that a test must notice. Fused
-  /// operations then write into buffers of their own. The seed is not a
-  /// contribution. In a recorded pass a fused operation shows the contributions of its composed fallback.
+  /// operations then write into buffers of their own. The seed is not a contribution. In a recorded pass the
+  /// contributions of a fused operation are those of its composed fallback.
   void wrap_gradients(GradientWrapper wrapper) { wrapper_ = std::move(wrapper); }
 
   /// One line a node: what it computes from what, parameters by name, and the bytes it keeps.
@@ -79,6 +83,7 @@ class Tape {
                           const Tensor* saved, std::size_t saved_count, const Tensor* outputs,
                           std::size_t output_count, Backward backward, ComposedFallback fallback);
 
+  /// A tensor that the tape tracks, a leaf or an output of a node, and its gradient during a pass.
   struct Slot {
     Shape shape;
     DType dtype = DType::f32;
@@ -88,6 +93,7 @@ class Tape {
     Handle<ParameterState> parameter;
     Tensor leaf;  // a parameter's value or a watched tensor: kept, so that no other tensor gets its address
   };
+  /// One recorded operation. Its outputs have adjacent slots, from first_output.
   struct Node {
     const char* op = "";
     PooledVector<std::int32_t> inputs;  // slots; -1 where no gradient is wanted
@@ -112,14 +118,16 @@ class Tape {
   void run_node(std::size_t index);
   void run_fallback(std::size_t index, Tensor dy);
   void check_unchanged(const Slot& slot) const;
+  /// Begins a part: what a composed fallback or a checkpointed body computes, which forget() drops again.
   void begin_part();
-  /// Drops nodes and slots since begin_part(), except leaves.
+  /// Ends the part: drops nodes and slots since begin_part(), except leaves.
   void forget(std::size_t first_node, std::size_t first_slot);
   void check_finite(const char* op, const Tensor& gradient) const;
   void check_result(const char* op, const Tensor* inputs, std::size_t count, const Tensor& y) const;
   void leave();
 
-  PooledVector<std::uint64_t> ids_;  // its own, and those of the parts that are running and will be forgotten
+  // Marks the tensors computed here (Tensor::State::tape): the tape's own id, then those of open parts.
+  PooledVector<std::uint64_t> ids_;
   std::uint64_t parts_ = 0;
   Tape* outer_ = nullptr;
   bool spent_ = false, detects_anomalies_ = false;
@@ -216,8 +224,9 @@ void append_node(Tape& tape, const char* op, const Tensor* inputs, std::size_t i
 
 using Tensors = std::initializer_list<Tensor>;
 
-/// Records an elementary operation: `backward(dy, into)` is written in recorded operations, so it serves
-/// every order of derivative (or asks into.recorded()). `saves` lists its captures, for Tape::memory().
+/// Records an elementary operation. `backward(dy, into)` is written in differentiable operations, so that it
+/// serves every order of derivative; one that calls a kernel uses such operations where into.recorded() is
+/// true. `saves` lists the tensors that it captures, for Tape::memory().
 template <class F>
 Tensor record(const char* op, Tensors inputs, Tensors saves, const Tensor& y, F&& backward) {
   if (Tape* tape = tape_for(op, inputs.begin(), inputs.size())) {

@@ -1,7 +1,7 @@
 // The whole library in one small program: a language model that reads a text, learns to predict its next
 // character, and then writes some text of its own. It takes seconds.
 // Usage: minimal [TEXT_FILE [STEPS]]; without a file it reads sentences that the library makes up.
-#include <tapeformer/tapeformer.h>
+#include <tapeformer/tapeformer.h>  // includes the library's headers; CMake generates it in the build folder
 
 #include <algorithm>
 #include <cstdio>
@@ -27,6 +27,7 @@ struct Layer : Module {
     AttentionOptions causal;
     causal.causal = true;  // no token may see what it is to predict
     const Index D = kWidth / kHeads;
+    // {query heads, key/value heads, width of a key, width of a value}
     const Tensor heads_bthd =
         packed_attention(query_key_value(attention_norm(x_btc)), {kHeads, kHeads, D, D}, causal);
     const Tensor y_btc = x_btc + output(reshape(heads_bthd, x_btc.shape()));

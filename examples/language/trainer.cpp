@@ -32,9 +32,9 @@ std::string set_in(const std::string& text) {
   return result;
 }
 
-/// The tokenizer for the weights in options.from: their own, unless another one is named or, if they have
-/// none, comes with the tokens.
-/// Throws: DataError unless that one has as many tokens as the model
+/// The tokenizer for the weights in options.from: the one that --tokenizer-model names; else the weights'
+/// own; else, if they have none, the one that comes with --tokens.
+/// Throws: DataError if it is not the weights' own and has another number of tokens than the model
 std::shared_ptr<const TextTokenizer> tokenizer_from(const LanguageOptions& options) {
   const std::string &named = options.data.tokenizer_model, &tokens = options.tokens;
   if (named.empty() && (tokens.empty() || has_tokenizer(options.from))) return find_tokenizer(options.from);
@@ -53,6 +53,7 @@ std::shared_ptr<const TextTokenizer> tokenizer_from(const LanguageOptions& optio
 ValidationPlan validation_plan(const LanguageOptions& options, Index validation_tokens) {
   const std::string& kind = options.validation_kind;
   const Index asked = options.validation_batches;
+  // In the order {exact, batches, exact_end, end_batches}.
   if (kind == "exact") return {true, 0, true, asked};
   if (kind == "both") return {true, asked, true, asked};
   if (kind == "estimate") return {false, asked, false, asked};

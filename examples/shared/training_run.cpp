@@ -145,7 +145,7 @@ void TrainingRun::change_steps(Index before) {
 
 void TrainingRun::save_checkpoint() {
   const PhaseClock::Scope scope(clock_, Phase::checkpoints);
-  // An update can ruin the weights after a loss that was still good: what is saved has been tried.
+  // The last update may have ruined the weights although the loss before it was finite: try them, then save.
   require_finite(task_.trial_loss(progress_), "loss after the update", state_.step + 1);
   progress_.clear();
   progress_.show("writing the checkpoint");

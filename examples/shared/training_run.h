@@ -60,8 +60,8 @@ class TrainingTask {
   virtual void prepare_batch() {}
   /// The model on that batch, in training mode. Called with an open tape.
   virtual BatchLoss batch_loss() = 0;
-  /// That batch, for a GPU to run through steps of its shapes as a graph: batch_loss() must compute from
-  /// these tensors and the model alone. Without tensors, the default, it is called at every step.
+  /// That batch's tensors, so that a GPU can replay steps of the same shapes as a CUDA graph: batch_loss()
+  /// must compute from these tensors and the model alone. Without any (the default) no graphs are used.
   virtual BatchParts batch_parts() { return {}; }
   virtual Validation validate(Progress& progress) = 0;
   /// A loss that is not finite if the weights are ruined, quickly computed.
@@ -98,8 +98,9 @@ class TrainingRun {
 
   /// Makes the folder. Throws: DataError
   void start();
-  /// Goes on where `checkpoint`, the folder's, was written: to its end, or, with the number of steps that the
-  /// run was to have before, to the end that the task's options name now. Throws: CheckpointError
+  /// Restores the run from its folder; `checkpoint` is the state in the folder's checkpoint. If a number of
+  /// steps was asked for, which the task's options then hold, `steps_before` is the former one; else it is 0.
+  /// Throws: CheckpointError
   void resume(const Json& checkpoint, Index steps_before = 0);
   /// Runs to the end, to a limit or to Ctrl-C; returns the exit code.
   /// Throws: Error if the loss is no longer finite; the last checkpoint stays

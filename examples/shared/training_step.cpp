@@ -8,8 +8,8 @@
 
 namespace tapeformer {
 
-/// The next batch forward and backward. Where several make a step, each counts as often as it has tokens that
-/// count.
+/// Runs the next batch forward and backward. If a step has several batches, the gradient of each is weighted
+/// by its number of counted tokens, and train_step() divides by the sum of the weights.
 BatchLoss TrainingRun::pass() {
   clock_.enter(Phase::batches);
   task_.next_batch();
@@ -44,7 +44,8 @@ BatchLoss TrainingRun::pass() {
   return {loss, batch.counted, batch.tokens};
 }
 
-/// False if it was stopped before one of its batches: counters and task are then as they were.
+/// One step of the optimizer. Returns false if it was stopped before one of its batches; the task and the
+/// model's counters are then as they were before the step.
 bool TrainingRun::train_step() {
   const Index batches = options_.accumulate;
   optimizer_->clear_gradients();

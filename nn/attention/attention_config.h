@@ -8,8 +8,9 @@
 
 namespace tapeformer {
 
-/// Latent attention computes keys and values head by head, or attends to the latents themselves, which reads
-/// far less when many keys meet few queries. Automatic: absorbed once a cache holds something, else naive.
+/// How latent attention computes. naive: each head's keys and values are computed from the latents. absorbed:
+/// queries attend to the latents themselves, which reads far less where few queries meet many keys, as in
+/// decoding. automatic: absorbed once a cache holds something, else naive.
 enum class LatentForm { automatic, naive, absorbed };
 
 /// The configuration of an attention layer of any kind. A size of 0 means its default. A field that the kind
@@ -31,9 +32,9 @@ struct AttentionConfig {
   double output_dropout = 0;     ///< on the output
   bool bias = true;              ///< of all projections; mla has none
   std::optional<bool> output_bias = {};  ///< of the output's projection; unset: as `bias`
-  bool cross = false;           ///< reads a memory: has no rotary positions, and projects it on its own
-  bool rotary = false;          ///< turns queries and keys by their positions, unless `cross`
-  RotaryConfig rotations = {};  ///< how they are turned
+  bool cross = false;           ///< cross-attention: no rotary positions, the memory projected separately
+  bool rotary = false;          ///< rotary positions (RoPE) on queries and keys, unless `cross`
+  RotaryConfig rotations = {};  ///< base, scaling and layout of the rotary positions
   bool packed = true;           ///< mha without `cross` has one matrix for queries, keys and values
   bool sequence_first = false;  ///< inputs and output are [T, B, C]; masks and weights stay as they are
   bool norm = true;             ///< mla has RMS norms on the latents
@@ -41,8 +42,8 @@ struct AttentionConfig {
 
   /// Throws: Error that names the fields that do not fit the kind or each other.
   void check() const { resolved(); }
-  /// With defaults in place of zeros, and without what the kind or `cross` leaves out: to be read, while
-  /// layers are made of what was given.
+  /// A copy with defaults in place of zeros, and with what the kind or `cross` does not use switched off. It
+  /// is for reading; make_attention() takes the config as it was given.
   /// Throws: as check()
   AttentionConfig resolved() const;
   /// The same for the kind `name`, whatever `kind` is.

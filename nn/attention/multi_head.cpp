@@ -71,7 +71,8 @@ MultiHeadAttention::MultiHeadAttention(const AttentionConfig& config, Generator&
       output_({heads_.heads * heads_.value_width, config_.output_width, *config_.output_bias, {}}, random),
       dropout_({config_.dropout}, random) {
   if (config_.output_dropout > 0) output_dropout_.emplace(DropoutConfig{config_.output_dropout}, random);
-  if (!config_.packed && config_.groups > 0) {  // late: dropout's stream depends on what was drawn before it
+  // Only now: the random stream that dropout_ was given depends on the number of draws before it.
+  if (!config_.packed && config_.groups > 0) {
     inputs_.emplace_back(LinearConfig{config_.memory_width, rows_[kKey] + rows_[kValue], config_.bias, {}},
                          random);
   }
@@ -115,7 +116,8 @@ Tensor MultiHeadAttention::attend(const Tensor& query, const Tensor& key, const 
   return output_dropout_ ? (*output_dropout_)(y_bto) : y_bto;
 }
 
-/// One product projects to all heads, and without a cache attention reads them where they lie.
+/// Self-attention with one matrix for queries, keys and values: one product projects to all heads. Without a
+/// cache, packed_attention() reads them from its result without copies.
 Tensor MultiHeadAttention::attend_packed(const Tensor& x, const AttentionContext& context) const {
   const Index H = heads_.heads, G = heads_.groups;
   AttentionOptions options = attention_options(context, dropout_);
@@ -131,6 +133,7 @@ Tensor MultiHeadAttention::attend_packed(const Tensor& x, const AttentionContext
   return scaled_dot_product_attention(split_heads(parts[kQuery], H), held.key_bsgd, held.value_bsge, options);
 }
 
+/// The other cases: cross-attention, keys and values of different inputs, or matrices that are not packed.
 Tensor MultiHeadAttention::attend_apart(const Tensor& query, const Tensor& key, const Tensor& value,
                                         bool is_self, const AttentionContext& context) const {
   AttentionOptions options = attention_options(context, dropout_);
@@ -153,7 +156,7 @@ KeyValueHeads MultiHeadAttention::key_value_heads(const Tensor& key, const Tenso
   return {split_heads(project(kKey, key), G), split_heads(project(kValue, value), G)};
 }
 
-/// A projection that shares its matrix takes its rows of it.
+/// Projects `x` to one part. If its matrix holds other parts too, only this part's rows are used.
 Tensor MultiHeadAttention::project(Part part, const Tensor& x) const {
   const std::size_t shared = std::min<std::size_t>(part, inputs_.size() - 1);
   const Linear& input = inputs_[shared];

@@ -41,8 +41,8 @@ class MultiHeadAttention : public Attention {
   static void complete_multi_head(AttentionConfig& config);
   static void complete_grouped_query(AttentionConfig& config);
   static void complete_multi_query(AttentionConfig& config);
-  /// With N = B T rows of queries, M = B S of keys, C' the memory's width, O the output's, P = B H visible
-  /// pairs, cached keys included:
+  /// With N = B T rows of queries, M = B S of keys, C' the memory's width, O the output's, and P the pairs of
+  /// a query and a key that it may attend to, in all batch rows and heads, cached keys included:
   ///   parameters   C H D + C' G (D + E) + H E O; biases H D + G (D + E) + O
   ///   forward      2 (N C H D + M C' G (D + E) + N H E O) + 2 P (D + E)
   ///   backward     twice the projections + 2 P (3 D + 2 E): scores once more, gradients of weights, values,

@@ -17,7 +17,7 @@ const DecoderOnlyConfig& checked(const DecoderOnlyConfig& config) {
   return config;
 }
 
-/// Sinusoids are of order one, so embeddings added to them must be too.
+/// Sinusoids are of order one, so embeddings added to them must be too: a scale of 0 stands for sqrt(C).
 TokenInputConfig input_of(const DecoderOnlyConfig& config) {
   const double scale = config.positions == PositionKind::sinusoidal ? 0 : 1;
   return {config.vocabulary, config.width, config.embedding_dropout, config.positions, config.context, scale};
@@ -63,6 +63,7 @@ Tensor DecoderOnly::through_layers(const Tensor& embedded_btc, const AttentionMa
   AttentionContext context;
   static_cast<AttentionMasks&>(context) = masks;
   context.causal = true;
+  // The rotary angles are computed once for all layers; their positions count on from what the caches hold.
   if (caches != nullptr) context.cache = &caches->layer(0);
   context.angles = layers_.front().angles(embedded_btc, context);
   ResidualStream stream(embedded_btc);

@@ -12,6 +12,7 @@ DecoderOnlyLayer::DecoderOnlyLayer(const DecoderOnlyConfig& config, Generator& r
           random),
       dropout_({config.residual_dropout}, random) {}
 
+// residual() of residual.h adds dropout(sublayer(norm(x))) to the stream; `true` means norm first (pre-norm).
 void DecoderOnlyLayer::operator()(ResidualStream& stream, const AttentionContext& context) const {
   residual(stream, true, attention_norm_, dropout_,
            [&](const Tensor& normed_btc) { return (*attention_)(normed_btc, normed_btc, context); });

@@ -45,6 +45,8 @@ T exp_and_sum(Index n, T shift, const T* x, T* y) {
 
 }  // namespace
 
+// parallel_ranges() divides the rows among threads if they are worth it; 4 n is a rough cost of one row.
+
 template <class T>
 void softmax_forward(Cpu, Index rows, Index n, const T* x, T* y) {
   parallel_ranges(rows, 4 * n, [&](Index from, Index to) {
