@@ -150,7 +150,7 @@ void add_options(const Command& command, Options& options) {
   add("Check", "--stencil", options.stencil, "points of the central differences: 2 or 4").one_of({2, 4});
   add("Check", "--step", options.step, "of the differences, times max(1, |x|)");
   add("Check", "--elements", options.elements,
-      "of each input look at so many, evenly spread: sooner done at large sizes; 0 for all");
+      "elements to check in each input, evenly spread: faster at large sizes; 0 for all");
   add("Check", "--tolerance", options.tolerance,
       "largest relative error, max |error| / max |gradient| over a tensor; 0 for 1e-7 in f64 and 2e-5 in "
       "f32. "

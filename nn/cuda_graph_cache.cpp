@@ -166,8 +166,9 @@ void CudaGraphCache::give_up(Work& work) {
   work.in_vain = work.replays < kWorthwhileReplays ? work.in_vain + 1 : 0;
   work.drop_graph();
   if (work.in_vain < kMostInVain) return;
-  refuse(work, "[memory] " + std::to_string(kMostInVain) + " graphs in a row gave way to other work before " +
-                   "they had run again " + std::to_string(kWorthwhileReplays) +
+  refuse(work, "[memory] " + std::to_string(kMostInVain) +
+                   " graphs in a row were evicted by other work before " + "they had run again " +
+                   std::to_string(kWorthwhileReplays) +
                    " times; try a smaller batch, --recompute-layers or --precision bf16");
 }
 

@@ -11,8 +11,8 @@
 #   --corpus FILE   what the character model learns, e.g. Tiny Shakespeare; the built-in text unless given
 #   --only REGEX    only parts whose names match, e.g. 'agree|steps per'
 #   --logs FOLDER   keeps there what each part printed, the runs, and as *.jsonl what the benches recorded
-#   --steps N       a rehearsal: so many steps of each training, 2 or more
-#   --jobs N        so many parts at a time where nothing is timed; 1 unless given
+#   --steps N       a rehearsal: N steps of each training, 2 or more
+#   --jobs N        N parts at a time where nothing is timed; 1 unless given
 #   --list          the parts' names, and nothing else
 # A line for each part, then the tables; exit code 0: all passed, 1: some failed, 77: there is no GPU or no nvcc.
 set -uo pipefail

@@ -6,7 +6,7 @@
 #   MACHINE         only these; --list names all
 #   --quick         one machine that differs in everything that costs nothing, and the tests that see most of it: minutes
 #   --built FOLDER  what tests/run.sh has built; build/release unless given, and built if it is not there
-#   --jobs N        so many tests side by side; as many as there are cores unless given
+#   --jobs N        N tests side by side; as many as there are cores unless given
 #   --logs FOLDER   keeps there what each machine's tests printed
 #   --list          the machines and how they are imitated, and nothing else
 # Prints a line for each machine; exit code 1 if a test fails on any.

@@ -89,7 +89,7 @@ void compare_ways(const Workload& w, const Compute& compute, const Write& write,
   }
 }
 
-/// Nodes of the graph that steps of so many rows end up as.
+/// The number of nodes in the graph of a step with `rows` rows.
 Index graph_nodes(CachedSteps& steps, Index rows) {
   for (int i = 0; i < 4; ++i) steps.step(TokenIds(static_cast<std::size_t>(rows), 4));
   if (!steps.replay() || steps.replay()->counts().replayed == 0)

@@ -9,7 +9,7 @@
 
 namespace tapeformer {
 
-/// Of so many rounds, the median seconds of one of the `calls` calls of `f` in each, the GPU's work included.
+/// The median over `rounds` of the mean seconds of `calls` calls of `f`, the GPU's work included.
 template <class F>
 double gpu_seconds(Device device, int rounds, int calls, const F& f) {
   f();  // handles are made, pools grow

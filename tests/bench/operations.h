@@ -122,7 +122,7 @@ inline Operation linear_operation(const std::string& which) {
           }};
 }
 
-/// An operation on one tensor that reads and writes so many numbers for each of its own.
+/// An operation on one tensor that reads and writes `numbers` numbers for each element.
 inline Operation map_operation(const char* sizes, Pass which, double numbers, Tensor (*f)(const Tensor&)) {
   return {sizes, [=](const Sizes& n, DType type) {
             const Tensor x = random_tensor(n.size() == 1 ? Shape{n[0]} : Shape{n[0], n[1]}, type);

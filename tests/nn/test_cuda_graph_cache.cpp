@@ -214,7 +214,7 @@ TEST_SUITE("nn/cuda_graph_cache") {
     CHECK(replay.counts().captured == 1);
   }
 
-  TEST_CASE("so many graphs are kept; what comes once makes none") {
+  TEST_CASE("a limited number of graphs is kept; work that comes once makes none") {
     if (!has_gpu()) return;
     SmallModel model;
     CudaGraphCache replay(model, 2);

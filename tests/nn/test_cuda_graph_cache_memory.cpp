@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::size_t kOfBody = 6, kOfOthers = 8, kRoom = 12;
 const char* const kNoUse =
-    "[memory] 3 graphs in a row gave way to other work before they had run again 4 times; try a smaller "
+    "[memory] 3 graphs in a row were evicted by other work before they had run again 4 times; try a smaller "
     "batch, --recompute-layers or --precision bf16";
 
 void other_work() { FullDevice::block(kOfOthers); }
@@ -51,7 +51,7 @@ struct Pair {
 }  // namespace
 
 TEST_SUITE("nn/replay_memory") {
-  TEST_CASE("graphs give way to work that finds no memory, and are captured anew when theirs comes again") {
+  TEST_CASE("graphs are evicted when other work finds no memory, and captured again when theirs comes back") {
     if (!FullDevice::is_possible()) return;
     Pair pair;
     const FullDevice full(kRoom);
@@ -66,7 +66,7 @@ TEST_SUITE("nn/replay_memory") {
     for (Index i = 0; i < 18; ++i) CHECK(same(again.step(), results[static_cast<std::size_t>(i)]));
   }
 
-  TEST_CASE("all graphs of a device give way, whoever has made them") {
+  TEST_CASE("all graphs of a device are evicted, whoever made them") {
     if (!FullDevice::is_possible()) return;
     Pair one, two;
     const FullDevice full(kRoom);
@@ -80,7 +80,7 @@ TEST_SUITE("nn/replay_memory") {
     two.check(2, 4, 10, 2);
   }
 
-  TEST_CASE("a graph that gave way leaves its place to another") {
+  TEST_CASE("an evicted graph leaves its place to another") {
     if (!FullDevice::is_possible()) return;
     Pair pair(1);
     const FullDevice full(kRoom);
@@ -92,7 +92,8 @@ TEST_SUITE("nn/replay_memory") {
     pair.check(4, 2, 2, 1);
   }
 
-  TEST_CASE("graphs that give way before they are of use are made no more, and the reason is told") {
+  TEST_CASE(
+      "graphs that are evicted before they are of use are no longer captured, and the reason is given") {
     if (!FullDevice::is_possible()) return;
     Pair pair;
     const FullDevice full(kRoom);
@@ -126,7 +127,7 @@ TEST_SUITE("nn/replay_memory") {
     CHECK(pair.replay.refusal() == kNoUse);
   }
 
-  TEST_CASE("a result that finds no room beside its graph makes it give way, and is right") {
+  TEST_CASE("a result that finds no room beside its graph evicts it, and is right") {
     if (!FullDevice::is_possible()) return;
     constexpr std::size_t kOfResult = 2;  // in units; the body needs thrice as much
     const Index rows = static_cast<Index>(kOfResult * FullDevice::unit() / sizeof(double)) / 40;

@@ -11,7 +11,7 @@
 namespace tapeformer {
 
 /// The first device with nothing left but `room` units, and less than one more, until the end of the scope.
-/// To be made before there are graphs, which would give way.
+/// Make it before there are graphs, which it would evict.
 class FullDevice {
  public:
   /// False where there is no GPU, or memory is managed: such does not run out.

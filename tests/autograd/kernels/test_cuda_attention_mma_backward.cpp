@@ -89,7 +89,7 @@ Tensor seed_of(const AttentionInputs& in, Generator& random) {
 }
 
 /// Weights and gradients of scores are rounded to 8 bits before they are multiplied, and so is the output
-/// that the latter are reckoned from. Seen are up to 0.013.
+/// from which the latter are computed. The largest error seen is 0.013.
 constexpr double kTolerance = 0.016;
 
 /// The gradients by tensor cores are the CPU's in f64; returns them.

@@ -119,7 +119,7 @@ TEST_SUITE("autograd/kernels/cuda_elementwise") {
     }
   }
 
-  TEST_CASE("affine maps and powers in bf16 reckon in f32") {
+  TEST_CASE("affine maps and powers of bf16 are computed in f32") {
     if (!has_gpu()) return;
     Generator random(4);
     for (const Index n : kSizes) {

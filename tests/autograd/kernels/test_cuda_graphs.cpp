@@ -231,7 +231,7 @@ TEST_SUITE("autograd/kernels/cuda_graphs") {
     CHECK(x.at(0) == 2);
   }
 
-  TEST_CASE("graphs give way to an allocation that finds no memory, and what they have left stays") {
+  TEST_CASE("an allocation that finds no memory evicts graphs, and their results stay") {
     if (!FullDevice::is_possible()) return;
     for (const bool for_upload : {false, true}) {
       CAPTURE(for_upload);
@@ -280,7 +280,7 @@ TEST_SUITE("autograd/kernels/cuda_graphs") {
     FullDevice::block(6);
   }
 
-  TEST_CASE("graphs do not give way to a capture, nor to another thread") {
+  TEST_CASE("neither a capture nor another thread evicts graphs") {
     if (!FullDevice::is_possible()) return;
     const Tensor y = numbers(2);
     const FullDevice full(8);

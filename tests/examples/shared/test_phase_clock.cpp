@@ -12,7 +12,7 @@ using namespace tapeformer;
 
 namespace {
 
-/// Lets at least so many milliseconds pass.
+/// Sleeps for at least `milliseconds`.
 void wait(int milliseconds) { std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds)); }
 
 }  // namespace

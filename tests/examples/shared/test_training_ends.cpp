@@ -20,7 +20,7 @@ struct Killed : std::runtime_error {
   Killed() : std::runtime_error("killed") {}
 };
 
-/// Is killed as it measures at its end, so many times.
+/// Is killed `kills` times during its final measurement.
 class KilledTask : public ToyTask {
  public:
   int kills = 1;
@@ -117,7 +117,7 @@ TEST_SUITE("examples/training_ends") {
     }
   }
 
-  TEST_CASE("a finished training goes on to more steps, as one that was to have so many") {
+  TEST_CASE("a finished training resumed to more steps equals one started with that number of steps") {
     const CapturedLog log;
     const TemporaryFolder temporary;
     for (const std::string schedule : {"constant", "inverse_square_root", "cosine"}) {

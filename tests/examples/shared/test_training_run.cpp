@@ -139,7 +139,7 @@ TEST_SUITE("examples/shared/training_run") {
     }
   }
 
-  TEST_CASE("a checkpoint is written every so many steps, and metrics behind it are written again") {
+  TEST_CASE("a checkpoint is written every few steps, and later metrics are written again on resuming") {
     const CapturedLog log;
     const TemporaryFolder temporary;
     const RunFolder folder(temporary.file("run")), whole(temporary.file("whole"));
