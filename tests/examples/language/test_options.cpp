@@ -192,18 +192,8 @@ TEST_SUITE("examples/language/options") {
   }
 
   TEST_CASE("an option that would change nothing is refused by its name") {
-    const auto refused = [](const std::vector<std::string>& arguments) {
-      return message_of<Error>([&] {
-        LanguageOptions options;
-        const CommandLine line;
-        options.add_to(line);
-        read(line, arguments);
-        options.refuse_ignored(line);
-      });
-    };
-    const auto message = [](const std::string& option, const std::string& when) {
-      return option + " has no effect " + when + "; leave it out";
-    };
+    const auto refused = refusal_of_ignored<LanguageOptions>;
+    const auto message = no_effect;
     CHECK(refused({"--tokens", "t", "--tokenizer", "character", "--vocabulary", "50"}) ==
           message("--tokenizer", "with --tokens"));
     CHECK(refused({"--tokens", "t", "--vocabulary", "50"}) == message("--vocabulary", "with --tokens"));

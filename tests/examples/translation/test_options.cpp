@@ -55,18 +55,8 @@ TEST_SUITE("examples/translation/options") {
   }
 
   TEST_CASE("an option that would change nothing is refused by its name") {
-    const auto refused = [](const std::vector<std::string>& arguments) {
-      return message_of<Error>([&] {
-        TranslationOptions options;
-        const CommandLine line;
-        options.add_to(line);
-        read(line, arguments);
-        options.refuse_ignored(line);
-      });
-    };
-    const auto message = [](const std::string& option, const std::string& when) {
-      return option + " has no effect " + when + "; leave it out";
-    };
+    const auto refused = refusal_of_ignored<TranslationOptions>;
+    const auto message = no_effect;
     CHECK(refused({"--max-words", "9"}) == message("--max-words", "on the built-in corpus"));
     CHECK(refused({"--pairs", "p", "--grammar-pairs", "9"}) ==
           message("--grammar-pairs", "with a text of your own"));
