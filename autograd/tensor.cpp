@@ -87,7 +87,8 @@ Tensor Tensor::to(DType type) const {
   with_elements(*this, [&](const auto* from) {
     with_elements(y, [&](auto* to) {
       using T = std::remove_reference_t<decltype(*to)>;
-      for (Index i = 0; i < elements(); ++i) to[i] = static_cast<T>(static_cast<double>(from[i]));
+      std::transform(from, from + elements(), to,
+                     [](auto x) { return static_cast<T>(static_cast<double>(x)); });
     });
   });
   return y;
