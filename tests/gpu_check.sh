@@ -3,23 +3,31 @@
 # race checks of compute-sanitizer over the kernels' tests, the programs from end to end, beside the CPU, how far
 # trainings agree with the CPU's in each precision, and how fast they are, beside PyTorch where there is one. In the order
 # of worth where time is short: what is right, then steps, attention, single kernels, decoding and a whole training, in bf16
-# before TF32.
-# Usage: tests/gpu_check.sh [--built FOLDER] [--device cuda:N] [--python P] [--corpus FILE] [--only REGEX]
-#                           [--logs FOLDER] [--steps N] [--jobs N] [--list]
-#   --built FOLDER  what is built already, instead of building build/cuda
-#   --python P      a Python whose PyTorch sees the GPU, for the ratios; $PYTHON unless given
-#   --corpus FILE   what the character model learns, e.g. Tiny Shakespeare; the built-in text unless given
-#   --only REGEX    only parts whose names match, e.g. 'agree|steps per'
-#   --logs FOLDER   keeps there what each part printed, the runs, and as *.jsonl what the benches recorded
-#   --steps N       a rehearsal: N steps of each training, 2 or more
-#   --jobs N        N parts at a time where nothing is timed; 1 unless given
-#   --list          the parts' names, and nothing else
+# before TF32. Should the kernels for Hopper be wrong or hang, the rest goes on without them.
+# Usage: tests/gpu_check.sh [--built FOLDER] [--device cuda:N] [--python P] [--corpus FILE] [--only REGEX] [--set A|B|C]
+#                           [--minutes M] [--logs FOLDER] [--results FOLDER] [--steps N] [--list]
+#   --built FOLDER    what is built already, instead of building build/cuda
+#   --python P        a Python whose PyTorch sees the GPU, for the ratios; $PYTHON unless given
+#   --corpus FILE     what the character model learns, e.g. Tiny Shakespeare; the built-in text unless given
+#   --only REGEX      only parts whose names match, e.g. 'agree|steps per'
+#   --set A|B|C       a choice of parts that fits into nine minutes. A: is it right; B: is it fast; C: why
+#   --minutes M       all of it ends by then; 9 with --set, else each part has a limit of its own alone
+#   --logs FOLDER     keeps there what each part printed, the runs, and as *.jsonl what the benches recorded
+#   --results FOLDER  keeps there, from part to part, the little that is worth carrying away: the table of parts, one log of
+#                     all, and the records; eight files of at most 16 MiB
+#   --steps N         a rehearsal: N steps of each training, 2 or more
+#   --list            the parts' sets, limits and names, and nothing else
 # A line for each part, then the tables; exit code 0: all passed, 1: some failed, 77: there is no GPU or no nvcc.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-export LC_ALL=C OMP_WAIT_POLICY=passive TAPEFORMER_ALL_CASES=1
+. tests/gpu_parts.sh
+export LC_ALL=C OMP_WAIT_POLICY=passive
 
-folder=build/cuda built= device=cuda python=${PYTHON:-} corpus= only= logs= rehearsed= jobs=1 lists=
+folder=build/cuda built='' device=cuda python=${PYTHON:-} corpus='' only='' set='' minutes='' logs='' results='' rehearsed='' lists=''
+refuse() {
+  echo "tests/gpu_check.sh: $1" >&2
+  exit 2
+}
 while [ $# -gt 0 ]; do
   case $1 in
     --list)
@@ -27,46 +35,45 @@ while [ $# -gt 0 ]; do
       shift
       continue
       ;;
-    --jobs) jobs=${2:?--jobs needs a number} ;;
     --built) folder=${2:?--built needs a folder} built=yes ;;
     --python) python=${2:?--python needs a program} ;;
     --corpus) corpus=${2:?--corpus needs a file} ;;
     --only) only=${2:?--only needs a regular expression} ;;
+    --set) set=${2:?--set needs A, B or C} ;;
+    --minutes) minutes=${2:?--minutes needs a number} ;;
     --logs) logs=${2:?--logs needs a folder} ;;
+    --results) results=${2:?--results needs a folder} ;;
     --steps) rehearsed=${2:?--steps needs a number} ;;
     --device) device=${2:?--device needs a device, e.g. cuda:1} ;;
     *)
-      echo "tests/gpu_check.sh: unknown option $1; try --built FOLDER, --device cuda:N, --python P," \
-        "--corpus FILE, --only REGEX, --logs FOLDER, --steps N, --jobs N, --list" >&2
-      exit 2
+      refuse "unknown option $1; try --built FOLDER, --device cuda:N, --python P, --corpus FILE, --only REGEX, --set A|B|C, \
+--minutes M, --logs FOLDER, --results FOLDER, --steps N, --list"
       ;;
   esac
   shift 2
 done
 
-if [ -n "$corpus" ] && [ ! -f "$corpus" ]; then
-  echo "tests/gpu_check.sh: there is no corpus $corpus" >&2
-  exit 2
+[[ $set =~ ^[ABC]?$ ]] || refuse "--set must be A, B or C; got $set"
+[[ $minutes =~ ^[0-9]*$ ]] || refuse "--minutes must be a whole number; got $minutes"
+[ -z "$set" ] || minutes=${minutes:-9}
+[ -n "$set" ] || export TAPEFORMER_ALL_CASES=1
+[ -z "$corpus" ] || [ -f "$corpus" ] || refuse "there is no corpus $corpus"
+if [ -n "$python" ] && ! timeout 120 "$python" -c 'import torch'; then
+  refuse "$python has no PyTorch; leave out --python to time ours alone"
 fi
-if [ -n "$python" ] && ! "$python" -c 'import torch'; then
-  echo "tests/gpu_check.sh: $python has no PyTorch; leave out --python to time ours alone" >&2
-  exit 2
-fi
-steps=${rehearsed:-100}
+steps=${rehearsed:-$([ -z "$set" ] && echo 100 || echo 50)}
 
 skip() {
   echo "tests/gpu_check.sh: skipped: $1"
   exit 77
 }
 PATH=$PATH:/usr/local/cuda/bin
-if [ -n "$lists" ]; then
-  built=yes
-elif command -v nvidia-smi >/dev/null; then
-  nvidia-smi -L 2>/dev/null | grep -q '^GPU' || skip "nvidia-smi finds no GPU"
-else
-  ls /dev/nvidia[0-9]* >/dev/null 2>&1 || skip "there is no NVIDIA GPU here (no nvidia-smi, no /dev/nvidia0)"
-fi
-if [ -z "$built" ]; then
+if [ -z "$built$lists" ]; then
+  if command -v nvidia-smi >/dev/null; then
+    timeout 60 nvidia-smi -L 2>/dev/null | grep -q '^GPU' || skip "nvidia-smi finds no GPU"
+  else
+    ls /dev/nvidia[0-9]* >/dev/null 2>&1 || skip "there is no NVIDIA GPU here (no nvidia-smi, no /dev/nvidia0)"
+  fi
   command -v nvcc >/dev/null || skip "there is no nvcc on PATH or in /usr/local/cuda/bin"
 fi
 
@@ -76,86 +83,76 @@ else
   work=$(mktemp -d)
   trap 'rm -rf "$work"' EXIT
 fi
+[ -z "$results" ] || mkdir -p "$results" || exit 2
 rm -rf "$work/lines" "$work/failed"
 mkdir -p "$work/lines"
-# part NAME COMMAND...: runs it, keeps what it prints to the log, and notes how it ended. While `beside` is set, others may
-# run at the same time; alone() waits for them.
-number=0 beside=
-log_of() { echo "$work/${1//[^A-Za-z0-9]/_}.log"; }
-part() {
-  [[ $1 =~ $only ]] || return 0
-  if [ -n "$lists" ]; then
-    echo "$1"
-    return
-  fi
-  number=$((number + 1))
-  if [ -n "$beside" ] && [ "$jobs" -gt 1 ]; then
-    while [ "$(jobs -rp | wc -l)" -ge "$jobs" ]; do wait -n; done
-    run_part $number "$@" &
-  else
-    run_part $number "$@"
-  fi
-}
-run_part() {
-  local line=$work/lines/$(printf '%03d' "$1") name=$2 log begin=$SECONDS code verdict
-  log=$(log_of "$name")
-  shift 2
-  echo "--- $name"
-  "$@" >"$log" 2>&1
-  code=$?
-  case $code in
-    0) verdict=passed ;;
-    77) verdict=skipped ;;
-    124) verdict="TIMED OUT" && touch "$work/failed" && tail -n 25 "$log" ;;
-    *) verdict="FAILED ($code)" && touch "$work/failed" && first_failure "$log" && tail -n 25 "$log" ;;
-  esac
-  printf '%-46s %-13s %5d s  %s\n' "$name" "$verdict" $((SECONDS - begin)) "$(summary "$log")" | tee "$line"
-}
-alone() {
-  wait
-  beside=
-}
-# After a kernel's fault every case fails that comes behind it: the first one tells.
-first_failure() { [ "$(wc -l <"$1")" -lt 40 ] || { grep -m 1 -B 5 -A 6 -E " ERROR: " "$1" && echo ...; }; return 0; }
-# The line of a log that says most.
-summary() {
-  grep -E 'tests passed|checks, |test cases:|ERROR SUMMARY|RACECHECK SUMMARY|differ by|best validation loss|[0-9kM] tokens/s|the card copies|devices|expectations are|skipped:' "$1" |
-    tail -n 1 | cut -c1-110
-}
 
 build() {
   command -v ccache >/dev/null && export CMAKE_CXX_COMPILER_LAUNCHER=ccache CMAKE_CUDA_COMPILER_LAUNCHER=ccache
   cmake --preset cuda -B "$folder" && cmake --build "$folder" -j "$(nproc)"
 }
-[ -n "$built" ] || part "build" build
+[ -n "$built" ] || part - 7200 "build" build
 [ ! -e "$work/failed" ] || exit 1
 
-tests=$folder/tests/tapeformer_tests
-on_gpu=(env TAPEFORMER_TEST_DEVICE="$device" TAPEFORMER_CUDA_MEMORY=managed)
-if [ -z "$lists" ] && ! "${on_gpu[@]}" "$tests" --test-case=none >"$work/device" 2>&1; then
+tests=$folder/tests/tapeformer_tests bench=$folder/tests/bench
+if [ -z "$lists" ] && ! limited 60 env TAPEFORMER_TEST_DEVICE="$device" "$tests" --test-case=none >"$work/device" 2>&1; then
   skip "$(tail -n 1 "$work/device")"
 fi
 
-# Kernels that wait for each other for ever must not keep the rest from its turn: a case that is ended says its name.
-tested() { timeout -k 10 1800 "$@"; }
-beside=yes
-part "kernels in memory of the GPU alone" tested "$tests" --source-file='*/kernels/test_cuda_*'
-part "unit tests on the GPU" tested "${on_gpu[@]}" "$tests" --test-case-exclude='slow:*' \
-  --source-file='*/tests/autograd/*,*/tests/nn/*,*/tests/optim/*'
-part "unit tests in memory of the GPU alone" tested "$tests" \
-  --source-file='*test_device*,*test_dispatch*,*test_storage*,*async_readback*,*bf16*,*test_cuda_graph_cache*,*across_devices*'
-part "gradient check of every layer, in double" "$folder/examples/gradcheck_attention" --device "$device"
-part "trainings agree with the CPU's" "$folder/tests/bench" device_agreement --device "$device" --steps "$steps"
-
-# Small cases of every kernel, since every access is watched.
-kernels=(--source-file='*/test_cuda_every_kernel.cpp,*/test_cuda_optim.cpp')
-sanitized() {
-  command -v compute-sanitizer >/dev/null || { echo "skipped: there is no compute-sanitizer"; return 77; }
-  timeout 1800 compute-sanitizer --tool "$1" --error-exitcode 9 "${on_gpu[@]}" "$tests" "${kernels[@]}"
+# What it runs on, for the tables' heads.
+machine() {
+  nvidia-smi --query-gpu=name,driver_version,memory.total,clocks.max.sm,power.limit --format=csv,noheader || echo "no nvidia-smi"
+  uname -sr
+  grep -m 1 'model name' /proc/cpuinfo
+  nproc
+  [ -z "$python" ] || "$python" -c 'import torch; print("PyTorch", torch.__version__, "CUDA", torch.version.cuda)'
 }
-part "what the compiler made of the kernels" "${python:-python3}" tests/bench/kernel_report --build "$folder"
-part "compute-sanitizer memcheck" sanitized memcheck
-part "compute-sanitizer racecheck" sanitized racecheck
+# cases SOURCES [OPTION...]: the unit tests of these files, in memory of the GPU alone.
+cases() { "$tests" --source-file="$1" --test-case-exclude='slow:*' "${@:2}"; }
+part ABC 30 "the machine" machine
+part A 45 "matrix products" cases '*/test_cuda_matmul*'
+if ! part ABC 60 "attention's kernels for Hopper" cases '*/test_cuda_attention_hopper*' && [ -z "$lists" ]; then
+  export TAPEFORMER_ATTENTION=tensor_cores
+  echo "The kernels for Hopper are left out from here on: TAPEFORMER_ATTENTION=tensor_cores" | tee "$work/lines/$(printf '%03d' "$number")_hopper"
+fi
+part A 60 "attention's other kernels" cases '*/test_cuda_attention*' --source-file-exclude='*_hopper*'
+part A 60 "the other kernels" cases '*/kernels/test_cuda_*' --source-file-exclude='*/test_cuda_attention*'
+# With every kernel loaded before: a graph must not be the first to use one.
+part A 60 "graphs" env CUDA_MODULE_LOADING=EAGER "$tests" --test-case-exclude='slow:*' \
+  --source-file='*/autograd/cuda/test_*,*test_cuda_graph_cache*'
+part A 60 "tensors in memory of the GPU alone" \
+  cases '*/test_device*,*/test_dispatch*,*/test_storage*,*/test_async_readback*,*bf16*,*/test_across_devices*'
+part A 60 "trainings agree with the CPU's" "$bench" device_agreement --device "$device" --steps "$steps"
+
+# our_steps PRECISION WORKLOADS...: ours alone.
+our_steps() {
+  local precision=$1
+  shift
+  "$bench" train_step "$@" --device "$device" --precision "$precision" --seconds 3 ${rehearsed:+--steps "$rehearsed"} |
+    sed -E 's/.*"workload":"([^"]*)".*"dtype":"([^"]*)".*"ms":([0-9.]*),.*"tokens_per_s":([0-9]*).*"peak_device_mib":([0-9]*).*/\1 \2 \3 \4 \5/' |
+    awk '{ printf "%-14s %-5s %9.2f ms a step %9d tokens/s %7d MiB\n", $1, $2, $3, $4, $5 }'
+}
+# The first figures: two models, and attention of two widths.
+first_figures() {
+  local models=(babygpt gpt2-124m-h200) shape shapes=("64 12 1024 64" "4 48 4096 128")
+  [ -z "$rehearsed" ] || models=(babygpt:1) shapes=("1 2 40 64")
+  our_steps bf16 "${models[@]}"
+  for shape in "${shapes[@]}"; do
+    "$bench" ops --device "$device" --dtype bf16 --seconds 0.1 ${rehearsed:+--tiny} "attention_forward $shape" "attention_backward $shape" |
+      sed -E 's/.*"operation": "([^"]*)".*"ms": ([0-9.]*), "GFLOP\/s": ([0-9.]*).*/\1 \2 \3/' |
+      awk '{ printf "%-20s B %d, H %d, T %d, D %d %9.3f ms %9.1f TFLOP/s\n", $1, $2, $3, $4, $5, $6, $7 / 1000 }'
+  done
+}
+part A 100 "first figures, bf16" first_figures
+
+# What lies in memory that the host sees too: every unit test, where the card has such memory.
+on_gpu=(env TAPEFORMER_TEST_DEVICE="$device" TAPEFORMER_CUDA_MEMORY=managed TAPEFORMER_GRADCHECK_ELEMENTS=4)
+if part A 20 "memory that both see" "${on_gpu[@]}" "$tests" --test-case=none || [ -n "$lists" ]; then
+  part A 1200 "unit tests on the GPU" "${on_gpu[@]}" "$tests" --test-case-exclude='slow:*' \
+    --source-file='*/tests/autograd/*,*/tests/nn/*,*/tests/optim/*' --source-file-exclude='*_hopper*'
+fi
+part - 1200 "gradient check of every layer, in double" "$folder/examples/gradcheck_attention" --device "$device" --elements 4
+part - 300 "what the compiler made of the kernels" "${python:-python3}" tests/bench/kernel_report --build "$folder"
 
 # The programs: dropout off, so that both devices see the same numbers.
 translation=(--grammar-pairs 2000 --held-out 50 --tokenizer word --width 64 --heads 4 --encoder-layers 2 --decoder-layers 2
@@ -176,24 +173,22 @@ agree() {
     END { printf "losses of %d steps differ by %.1e at most (allowed: %s)\n", steps, worst, most
           exit !(steps >= least && worst <= most) }'
 }
-beside=yes
 for program in train_translation train_language_model; do
   options=("${language[@]}")
   [ $program = train_translation ] && options=("${translation[@]}")
-  part "$program, cpu" trains $program cpu "${options[@]}" --device cpu
+  part - 300 "$program, cpu" trains $program cpu "${options[@]}" --device cpu
   for precision in f32 tf32 bf16; do
-    part "$program, GPU, $precision" trains $program $precision "${options[@]}" --device "$device" --precision $precision
+    part - 300 "$program, GPU, $precision" trains $program $precision "${options[@]}" --device "$device" --precision $precision
   done
-  part "$program, GPU, again" trains $program again "${options[@]}" --device "$device"
+  part - 300 "$program, GPU, again" trains $program again "${options[@]}" --device "$device"
 done
-alone
 for program in train_translation train_language_model; do
-  part "$program: the same bits twice" \
+  part - 20 "$program: the same bits twice" \
     cmp "$work/$program-f32/weights.safetensors" "$work/$program-again/weights.safetensors"
   # What rounding alone does in a hundred steps of training is well below.
-  part "$program: cpu and f32 agree" agree $program cpu f32 0.001
-  part "$program: cpu and tf32 agree" agree $program cpu tf32 0.01
-  part "$program: cpu and bf16 agree" agree $program cpu bf16 0.05
+  part - 20 "$program: cpu and f32 agree" agree $program cpu f32 0.001
+  part - 20 "$program: cpu and tf32 agree" agree $program cpu tf32 0.01
+  part - 20 "$program: cpu and bf16 agree" agree $program cpu bf16 0.05
 done
 
 # The first models of the documents, as they are trained there.
@@ -202,10 +197,10 @@ learns() {
   local run=$work/$1 program=$folder/examples/$2
   shift 2
   "$program" train --run "$run" --device "$device" ${rehearsed:+--steps "$rehearsed" --warmup 1} "$@" || return
-  results "$run"
+  outcome "$run"
 }
 # The median of tokens/s over a run's log, and its final losses.
-results() {
+outcome() {
   sed -n 's/.*"tokens_per_second":\([0-9.]*\).*/\1/p' "$1/metrics.jsonl" | sort -n |
     awk '{ rate[NR] = $1 } END { if (NR) printf "median %d tokens/s; ", rate[int((NR + 1) / 2)] }'
   sed -n 's/.*"train_loss":\([0-9.e-]*\).*/training loss \1; /p' "$1/metrics.jsonl" | tail -n 1 | tr -d '\n'
@@ -213,16 +208,16 @@ results() {
     "$1/metrics.jsonl" | tail -n 1
 }
 # Steps of the benches' models, beside PyTorch's in turn, or alone.
-within() { timeout --foreground 590 "$@"; }  # a command on a machine that is lent by ten minutes
 workloads=(gpt2-124m-h200 babygpt chargpt translate translate-base gpt2-124m-1k) small=(babygpt chargpt translate)
 [ -z "$rehearsed" ] || { workloads=(babygpt:1) small=(babygpt:1); }
 # steps PRECISION ROUNDS OPTIONS...: of all workloads, or with --graphs of those whose launches take most of a step.
 steps() {
   local precision=$1 rounds=$2 chosen=("${workloads[@]}") code
   shift 2
+  [[ -z $set || -n $rehearsed || " $* " != *" --no-eager "* ]] || chosen=(gpt2-124m-h200 babygpt translate) # compiling takes a minute
   if [ -n "$python" ]; then
     [[ " $* " != *" --graphs "* ]] || chosen=("${small[@]}")
-    within "$python" tests/bench/compare_with_pytorch --python "$python" --build "$folder" --device "$device" \
+    "$python" tests/bench/compare_with_pytorch --python "$python" --build "$folder" --device "$device" \
       --workloads "${chosen[@]}" ${rehearsed:+--steps "$rehearsed"} --seconds 3 --precision "$precision" --rounds "$rounds" "$@" \
       --record "$work/steps.jsonl"
     code=$?
@@ -233,22 +228,19 @@ steps() {
     return 77
   fi
   echo "without PyTorch's times: name a Python that has it with --python"
-  within "$folder/tests/bench" train_step "${chosen[@]}" --device "$device" --precision "$precision" --seconds 3 \
-    ${rehearsed:+--steps "$rehearsed"} |
-    sed -E 's/.*"workload":"([^"]*)".*"dtype":"([^"]*)".*"ms":([0-9.]*),"tokens_per_s":([0-9]*).*"peak_device_mib":([0-9]*).*/\1 \2 \3 \4 \5/' |
-    awk '{ printf "%-14s %-5s %9.2f ms a step %9d tokens/s %7d MiB\n", $1, $2, $3, $4, $5 }'
+  our_steps "$precision" "${chosen[@]}"
 }
 # operations OPTIONS...: single operations, ours and PyTorch's in turn, or ours alone.
 operations() {
-  within "${python:-python3}" tests/bench/compare_ops --device "$device" --build "$folder" ${python:+--python "$python"} \
+  "${python:-python3}" tests/bench/compare_ops --device "$device" --build "$folder" ${python:+--python "$python"} \
     ${rehearsed:+--tiny} --rounds 2 --seconds 0.1 "$@" >>"$work/operations.jsonl"
 }
 # Tokens a second: of a translation model, and of language models, ours and PyTorch's in turn, or ours alone.
 decoding() {
-  within "$folder/tests/bench" decoding ${rehearsed:+--width 16 --layers 1 --batch 2} --tokens 24 --only contiguous --rounds 3 \
+  "$bench" decoding ${rehearsed:+--width 16 --layers 1 --batch 2} --tokens 24 --only contiguous --rounds 3 \
     --device "$device" --precision "$1" || return
   if [ -n "$python" ] && [ -z "$rehearsed" ]; then
-    within "$python" tests/bench/torch_generation.py --build "$folder" --device "$device" --precision "$1" --streams 1 64 --rounds 3 |
+    "$python" tests/bench/torch_generation.py --build "$folder" --device "$device" --precision "$1" --streams 1 64 --rounds 3 |
       tee -a "$work/decoding.jsonl"
     local code=$?
     [ $code = 77 ] || return $code
@@ -258,7 +250,7 @@ decoding() {
   [ -z "$rehearsed" ] || models=(tiny)
   for model in "${models[@]}"; do
     for streams in 1 ${rehearsed:-64}; do
-      within "$folder/tests/bench" decoding --language "$model" --batch "$streams" --only contiguous --rounds 3 \
+      "$bench" decoding --language "$model" --batch "$streams" --only contiguous --rounds 3 \
         --device "$device" --precision "$1" || return
     done
   done
@@ -268,36 +260,58 @@ recipe() {
   [ -n "$corpus" ] || { echo "skipped: name Tiny Shakespeare with --corpus"; return 77; }
   local run=$work/recipe begin=$SECONDS
   rm -rf "$run"
-  within "$folder/examples/train_language_model" train --run "$run" --device "$device" --preset shakespeare-char \
+  "$folder/examples/train_language_model" train --run "$run" --device "$device" --preset shakespeare-char \
     --corpus "$corpus" --precision bf16 ${rehearsed:+--steps "$rehearsed" --warmup 1} || return
   local taken=$((SECONDS - begin))
-  results "$run"
+  outcome "$run"
   sed -n 's/.*"validation_loss":\([0-9.e-]*\).*/\1/p' "$run/metrics.jsonl" | sort -g | head -n 1 |
     sed "s/.*/best validation loss & (the aim: 1.48 at most) in $taken s/"
 }
-part "steps beside PyTorch, bf16" steps bf16 2 --no-compile
-part "steps beside compiled PyTorch, bf16" steps bf16 1 --no-eager  # compiling takes most of the time
-part "steps beside PyTorch's graphs, bf16" steps bf16 1 --no-eager --no-compile --graphs
-part "attention beside PyTorch's, bf16" operations --dtype bf16 --attention
-part "single kernels, bf16" operations --dtype bf16
-part "decoding, bf16" decoding bf16
-part "nanoGPT's recipe, bf16" recipe
-part "steps beside PyTorch, tf32" steps tf32 2 --no-compile
-part "steps beside compiled PyTorch, tf32" steps tf32 1 --no-eager
-part "single kernels, tf32" operations --dtype tf32
-part "decoding, f32" decoding f32
+
+part B 180 "steps beside PyTorch, bf16" steps bf16 $([ -n "$set" ] && echo 1 || echo 2) --no-compile
+part B 170 "steps beside compiled PyTorch, bf16" steps bf16 1 --no-eager  # compiling takes most of the time
+part - 590 "steps beside PyTorch's graphs, bf16" steps bf16 1 --no-eager --no-compile --graphs
+part B 90 "attention beside PyTorch's, bf16" operations --dtype bf16 --attention
+part B 60 "decoding, bf16" decoding bf16
+part - 590 "single kernels, bf16" operations --dtype bf16
+part - 590 "steps beside PyTorch, tf32" steps tf32 2 --no-compile
+part - 590 "steps beside compiled PyTorch, tf32" steps tf32 1 --no-eager
+part - 590 "single kernels, tf32" operations --dtype tf32
+part - 590 "decoding, f32" decoding f32
+
+# Why: what the card's counters say of kernels, or at least the phases of a step.
+counters() {
+  "${python:-python3}" tests/bench/kernel_counters --build "$folder" --device "$device" ${rehearsed:+--tiny} && return
+  [ $? = 77 ] || return 1
+  "$bench" train_step "$([ -n "$rehearsed" ] && echo babygpt:1 || echo gpt2-124m-h200)" --device "$device" --precision bf16 --profile \
+    ${rehearsed:+--steps "$rehearsed"}
+}
+# sanitized TOOL CASES...: every access is watched, so small cases.
+sanitized() {
+  command -v compute-sanitizer >/dev/null || { echo "skipped: there is no compute-sanitizer"; return 77; }
+  compute-sanitizer --tool "$1" --error-exitcode 9 "${@:2}"
+}
+kernels=("${on_gpu[@]}" "$tests" --source-file='*/test_cuda_every_kernel.cpp,*/test_cuda_optim.cpp')
+part C 180 "the kernels' counters" counters
+part C 120 "compute-sanitizer memcheck, attention" sanitized memcheck "$tests" --source-file='*/test_cuda_attention*' --test-case-exclude='slow:*'
+part C 100 "nanoGPT's recipe, bf16" recipe
+part C 1800 "compute-sanitizer racecheck" sanitized racecheck "${kernels[@]}"
+part - 1800 "compute-sanitizer memcheck" sanitized memcheck "${kernels[@]}"
 for precision in f32 tf32 bf16; do
-  part "quickstart's model, GPU, $precision" learns "quickstart-$precision" train_translation --precision $precision
-  part "character model, GPU, $precision" learns "characters-$precision" train_language_model \
+  part - 590 "quickstart's model, GPU, $precision" learns "quickstart-$precision" train_translation --precision $precision
+  part - 590 "character model, GPU, $precision" learns "characters-$precision" train_language_model \
     --preset shakespeare-char-cpu ${corpus:+--corpus "$corpus"} --precision $precision
 done
 [ -z "$lists" ] || exit 0
 
-# Of what has run now.
+# The tables of what has run now, and the parts last.
 show() {
   [[ $1 =~ $only ]] || return 0
   [ ! -e "$(log_of "$1")" ] || { echo && echo "$1" && grep -vE '(ours|graphs|PyTorch|compiled): [0-9.]+ ms$|^\{' "$(log_of "$1")"; }
 }
+show "the machine"
+show "first figures, bf16"
+show "the kernels' counters"
 show "gradient check of every layer, in double"
 show "trainings agree with the CPU's"
 for precision in bf16 tf32; do
