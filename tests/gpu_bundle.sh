@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # Everything that tests/gpu_check.sh needs in one file, for a machine with a Hopper GPU and PyTorch but without compilers,
 # libraries or a network, and for which there is only half an hour.
-# Usage: tests/gpu_bundle.sh build [--data FOLDER]
+# Usage: tests/gpu_bundle.sh build CORPUS
 #        tests/gpu_bundle.sh check
 #        tests/gpu_bundle.sh run A|B|C [RESULTS] [OPTIONS...]
 #        tests/gpu_bundle.sh rehearse A|B|C [RESULTS] [--hang SOURCES]
 #   build     makes build/gpu_bundle.tar.xz (45 MB at most): programs, tests and benches for AVX2 and compute capability 9.0, the
-#             shared libraries that they load, golden values, the scripts that compare with PyTorch, and the corpora of FOLDER
-#             (tinyshakespeare.txt; ../shared/data unless given). Needs nvcc
+#             shared libraries that they load, golden values, the scripts that compare with PyTorch, and CORPUS, a text that the
+#             character model learns: Tiny Shakespeare, for its aim. Needs nvcc
 #   check     proves it whole: in an empty folder without an environment, and in a system that has nothing but a C library and
 #             Python, all programs start and the tests that need no GPU pass. Needs root and debootstrap
 #   run       unpacks it where it has not been, and runs a set of gpu_check.sh's parts (A: is it right, B: is it fast, C: why) within
@@ -18,7 +18,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 bundle=build/gpu_bundle.tar.xz most_bytes=45000000
-unpacked=${TAPEFORMER_UNPACKED:-/tmp/tapeformer_gpu}
+unpacked=$PWD/build/gpu_unpacked
 
 refuse() {
   echo "tests/gpu_bundle.sh: $1" >&2
@@ -30,11 +30,10 @@ skip() {
 }
 
 build() {
-  local data=../shared/data stage=build/gpu_bundle/stage program library
-  [ "${1-}" != --data ] || data=${2:?--data needs a folder}
+  local corpus=${1:?build needs a text, the corpus of the character model} stage=build/gpu_bundle/stage program library
   PATH=$PATH:/usr/local/cuda/bin
   command -v nvcc >/dev/null || skip "there is no nvcc on PATH or in /usr/local/cuda/bin"
-  [ -f "$data/tinyshakespeare.txt" ] || refuse "there is no $data/tinyshakespeare.txt; name its folder with --data"
+  [ -f "$corpus" ] || refuse "there is no $corpus"
   # Libraries are looked for beside the programs before anywhere else, also those that libraries need: DT_RPATH, which reaches
   # them, unlike DT_RUNPATH and LD_LIBRARY_PATH, which would reach PyTorch too.
   cmake -S . -B build/gpu_bundle -G Ninja --log-level=WARNING -DCMAKE_BUILD_TYPE=Release -DTAPEFORMER_CUDA=ON -DTAPEFORMER_NATIVE=OFF \
@@ -42,7 +41,7 @@ build() {
     -DCMAKE_EXE_LINKER_FLAGS=-Wl,--disable-new-dtags >/dev/null
   cmake --build build/gpu_bundle -j "$(nproc)" --target tapeformer_tests bench train_translation train_language_model gradcheck_attention
   rm -rf "$stage"
-  mkdir -p "$stage"/build/{tests,examples,lib} "$stage/data"
+  mkdir -p "$stage"/build/{tests,examples,lib}
   for program in tests/{tapeformer_tests,bench} examples/{train_translation,train_language_model,gradcheck_attention}; do
     strip -o "$stage/build/$program" "build/gpu_bundle/$program"
   done
@@ -54,7 +53,7 @@ build() {
     strip --strip-unneeded "$stage/build/lib/${library##*/}"
   done <build/gpu_bundle/libraries
   cp -r --parents tests/golden tests/bench tests/gpu_{bundle,check,parts}.sh "$stage"
-  cp "$data/tinyshakespeare.txt" "$stage/data"
+  cp "$corpus" "$stage/corpus.txt"
   realpath . >"$stage/source_folder"
   # The programs hold the same kernels: the window must reach from one to the next.
   tar -C "$stage" --sort=name --owner=0 --group=0 -cf - . | xz -T1 -6 --lzma2=preset=6e,dict=512MiB >"$bundle.part"
@@ -78,7 +77,7 @@ unpack() {
   fi
 }
 
-# starts COMMAND_PREFIX...: all programs, and the tests that need no GPU, of a bundle unpacked in /tmp/tapeformer_gpu there.
+# starts COMMAND_PREFIX...: all programs, and the tests that need no GPU, of an unpacked bundle.
 starts() {
   local program
   for program in train_translation train_language_model gradcheck_attention; do
@@ -95,7 +94,7 @@ check() {
   local mirror system
   scratch=$(mktemp -d)
   trap 'rm -rf "$scratch"' EXIT
-  log=$scratch/log unpacked=$scratch/tapeformer_gpu
+  log=$scratch/log unpacked=$scratch/bundle
   unpack "$unpacked"
   echo "--- in $unpacked, without an environment"
   (cd "$unpacked" && starts env -i) || return
@@ -120,7 +119,7 @@ check() {
   }
   # It ends with 77: there is no GPU.
   in_system bash /usr/src/checkout/tests/gpu_bundle.sh run A || [ $? = 77 ] || return
-  unpacked=/tmp/tapeformer_gpu
+  unpacked=/usr/src/checkout/build/gpu_unpacked
   starts in_system
 }
 
@@ -162,8 +161,8 @@ run() {
   [ -e "$unpacked/source_folder" ] || unpack "$unpacked"
   link_cublas "$unpacked"
   timeout 120 python3 -c 'import torch' 2>/dev/null && options=(--python python3)
-  exec "$unpacked/tests/gpu_check.sh" --set "$chosen" --built "$unpacked/build" --corpus "$unpacked/data/tinyshakespeare.txt" \
-    --logs "/tmp/tapeformer_gpu_$chosen" --results "$results" "${options[@]}" "${rest[@]}"
+  exec "$unpacked/tests/gpu_check.sh" --set "$chosen" --built "$unpacked/build" --corpus "$unpacked/corpus.txt" \
+    --logs "$unpacked/logs/$chosen" --results "$results" "${options[@]}" "${rest[@]}"
 }
 
 rehearse() {
