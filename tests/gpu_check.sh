@@ -139,7 +139,7 @@ fi
 # Kernels that wait for each other for ever must not keep the rest from its turn: a case that is ended says its name.
 tested() { timeout -k 10 1800 "$@"; }
 beside=yes
-part "kernels in memory of the GPU alone" tested "$tests" --source-file='*/kernels/test_cuda_*'
+part "kernels in memory of the GPU alone" tested "$tests" --source-file='*/kernels/test_cuda_*,*/autograd/cuda/*'
 part "unit tests on the GPU" tested "${on_gpu[@]}" "$tests" --test-case-exclude='slow:*' \
   --source-file='*/tests/autograd/*,*/tests/nn/*,*/tests/optim/*'
 part "unit tests in memory of the GPU alone" tested "$tests" \
