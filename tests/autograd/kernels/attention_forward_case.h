@@ -90,7 +90,7 @@ inline void check_attention(const OpResult& got, const AttentionInputs& in, cons
   }
 }
 
-/// What paths on tensor cores round in the forward pass.
+/// The roundings of paths on tensor cores in the forward pass.
 inline RoundedToBf16 rounded_forward(DType type) {
   if (type != DType::bf16) return {};
   return {unit_roundoff(type), 0, unit_roundoff(type)};

@@ -166,7 +166,7 @@ TEST_SUITE("autograd/kernels/cuda_attention_mma_backward") {
     counts("dropout", [](auto& o, auto&) { o.dropout = 0.5, o.dropout_key = {1, 2, 3}; });
   }
 
-  TEST_CASE("what the masks leave out may hold anything") {
+  TEST_CASE("masked inputs may hold anything") {
     if (!has_gpu()) return;
     for (int i = 0; i < kCases; ++i) {
       CAPTURE(i);
@@ -262,7 +262,7 @@ TEST_SUITE("autograd/kernels/cuda_attention_mma_backward") {
     }
   }
 
-  TEST_CASE("what they are not for is left to others, untouched") {
+  TEST_CASE("inputs that the kernels do not support are left to others, untouched") {
     if (!has_gpu()) return;
     Generator random(15);
     const auto takes = [&](Index key_width, Index value_width, const auto& change) {

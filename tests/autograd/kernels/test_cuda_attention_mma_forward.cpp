@@ -121,7 +121,7 @@ TEST_SUITE("autograd/kernels/cuda_attention_mma_forward") {
     CHECK(same_values(attention_by(kPath, spoiled(c, kNan), c.options), clean));
   }
 
-  TEST_CASE("what the masks leave out may hold anything") {
+  TEST_CASE("masked inputs may hold anything") {
     if (!has_gpu()) return;
     for (const double junk : {kNan, kInfinity, -kInfinity}) {
       for (int i = 0; i < kSpoiledCases; ++i) {

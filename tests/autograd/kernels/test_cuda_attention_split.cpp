@@ -80,7 +80,7 @@ TEST_SUITE("autograd/kernels/cuda_attention_split") {
     }
   }
 
-  TEST_CASE("what the masks leave out may hold anything") {
+  TEST_CASE("masked inputs may hold anything") {
     if (!has_gpu()) return;
     for (const DType type : {DType::bf16, DType::f32}) {
       for (const double junk : {kNan, kInfinity, -kInfinity}) {
