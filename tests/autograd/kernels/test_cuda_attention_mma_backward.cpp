@@ -31,18 +31,23 @@ struct KernelCase {
     dquery = filled_there(in.query.shape()), dkey = filled_there(in.key.shape());
     dvalue = filled_there(in.value.shape());
     const AttentionBy plain("plain");
-    kernels::attention_forward<BFloat16>(kernels::Cuda{0}, plan.shape, query.address<BFloat16>(),
-                                         key.address<BFloat16>(), value.address<BFloat16>(), bias(),
-                                         y.address<BFloat16>(), log_sum.address<float>());
+    kernels::attention_forward(kernels::Cuda{0}, plan.shape, operands(), y.address<BFloat16>(),
+                               log_sum.address<float>());
+  }
+  kernels::AttentionOperands<BFloat16> operands() const {
+    return {query.address<BFloat16>(), key.address<BFloat16>(), value.address<BFloat16>(), nullptr, bias()};
   }
   const float* bias() const { return plan.bias().defined() ? plan.bias().address<float>() : nullptr; }
   /// Whether tensor cores took it.
   bool backward(bool add = false) const {
-    return kernels::tensor_core_attention_backward(
-        kernels::Cuda{0}, plan.shape, query.address<BFloat16>(), key.address<BFloat16>(),
-        value.address<BFloat16>(), bias(), y.address<BFloat16>(), log_sum.address<float>(),
-        dy.address<BFloat16>(), {dquery.address<BFloat16>(), add}, {dkey.address<BFloat16>(), add},
-        {dvalue.address<BFloat16>(), add});
+    return backward({{dquery.address<BFloat16>(), add},
+                     {dkey.address<BFloat16>(), add},
+                     {dvalue.address<BFloat16>(), add}});
+  }
+  bool backward(const kernels::AttentionGradients<BFloat16>& to) const {
+    return kernels::tensor_core_attention_backward(kernels::Cuda{0}, plan.shape, operands(),
+                                                   y.address<BFloat16>(), log_sum.address<float>(),
+                                                   dy.address<BFloat16>(), to);
   }
   std::vector<Tensor> gradients() const { return {readable(dquery), readable(dkey), readable(dvalue)}; }
 };
@@ -208,11 +213,7 @@ TEST_SUITE("autograd/kernels/cuda_attention_mma_backward") {
         const auto write = [&](int which, const Tensor& x) {
           return kernels::Write<BFloat16>{which == wanted ? x.address<BFloat16>() : nullptr, false};
         };
-        REQUIRE(kernels::tensor_core_attention_backward(
-            kernels::Cuda{0}, some.plan.shape, some.query.address<BFloat16>(), some.key.address<BFloat16>(),
-            some.value.address<BFloat16>(), nullptr, some.y.address<BFloat16>(),
-            some.log_sum.address<float>(), some.dy.address<BFloat16>(), write(0, some.dquery),
-            write(1, some.dkey), write(2, some.dvalue)));
+        REQUIRE(some.backward({write(0, some.dquery), write(1, some.dkey), write(2, some.dvalue)}));
         for (int i = 0; i < 3; ++i) {
           const auto at = static_cast<std::size_t>(i);
           if (i == wanted) CHECK(absolute_error(some.gradients()[at], written.gradients()[at]) == 0);
