@@ -40,7 +40,7 @@ foreach(program train_translation train_language_model gradcheck_attention)
 endforeach()
 
 # Gradient checks of a few elements of each input; of layers one, as what they are made of has been checked before.
-tapeformer_device_tests(emulated cpu tapeformer_tests_emulated "(autograd/(ops/|kernels/test_cuda_|test_)|optim/)"
+tapeformer_device_tests(emulated cpu tapeformer_tests_emulated "(autograd/(cuda/|ops/|kernels/test_cuda_|test_)|optim/)"
   TAPEFORMER_GRADCHECK_ELEMENTS=3)
 tapeformer_device_tests(emulated cpu tapeformer_tests_emulated nn/ TAPEFORMER_GRADCHECK_ELEMENTS=1)
 # Models that learn and write: minutes in an emulator.
@@ -51,9 +51,9 @@ if(slow)
   set_tests_properties(${slow} PROPERTIES LABELS slow)
 endif()
 # And in memory that the host does not see, on two devices: what says itself where its tensors lie.
-set(apart autograd/device autograd/dispatch autograd/async_readback autograd/storage autograd/kernels/cuda_graphs
-  autograd/kernels/cuda_runtime autograd/ops/matmul_bf16 nn/across_devices
-  nn/cuda_graph_cache nn/cuda_graph_cache_masks nn/cuda_graph_cache_memory
+set(apart autograd/device autograd/dispatch autograd/async_readback autograd/storage autograd/cuda/arena
+  autograd/cuda/copies autograd/cuda/device_errors autograd/cuda/graphs autograd/cuda/memory autograd/cuda/runtime
+  autograd/ops/matmul_bf16 nn/across_devices nn/cuda_graph_cache nn/cuda_graph_cache_masks nn/cuda_graph_cache_memory
   nn/cuda_graph_cache_training)
 list(TRANSFORM apart REPLACE "(.+)/(.+)" "${CMAKE_CURRENT_SOURCE_DIR}/\\1/test_\\2.cpp")
 tapeformer_tests(emulated/apart/ cpu tapeformer_tests_emulated "${apart}" TAPEFORMER_EMULATED_DEVICES=2)

@@ -51,7 +51,7 @@ set(sources ${TAPEFORMER_TEST_SOURCES})
 list(FILTER sources EXCLUDE REGEX "/nn/generation/test_generate_cached\\.cpp$")
 tapeformer_tests(sanitized/ sanitized tapeformer_tests_sanitized "${sources}" TAPEFORMER_EMULATED_DEVICES=0
   TAPEFORMER_GRADCHECK_ELEMENTS=3)
-tapeformer_device_tests(sanitized/emulated sanitized tapeformer_tests_sanitized autograd/kernels/test_cuda_)
+tapeformer_device_tests(sanitized/emulated sanitized tapeformer_tests_sanitized "autograd/(cuda/|kernels/test_cuda_)")
 list(FILTER apart EXCLUDE REGEX "/nn/test_(across_devices|cuda_graph_cache_(masks|training))")
 tapeformer_tests(sanitized/emulated/apart/ sanitized tapeformer_tests_sanitized "${apart}" TAPEFORMER_EMULATED_DEVICES=2)
 tapeformer_test(sanitized/examples/train_translation sanitized

@@ -7,9 +7,11 @@
 
 namespace tapeformer::kernels {
 
-/// Offset of element (b, row, head, 0) of a query, key or value: b * batch + row * row + head * head.
+/// The strides of queries, keys or values.
 struct HeadStrides {
   Index batch = 0, row = 0, head = 0;
+  /// The offset of element (b, r, h, 0).
+  TAPEFORMER_HOST_DEVICE Index at(Index b, Index r, Index h) const { return b * batch + r * row + h * head; }
 };
 
 /// Sizes, strides and masks of one attention. Pointers that are nullptr leave nothing out.
@@ -32,41 +34,41 @@ struct AttentionShape {
   double kept_scale = 1;  // 1 / (1 - probability)
 };
 
+/// Of y and its gradient [B, T, H, E].
+inline HeadStrides output_strides(const AttentionShape& s) {
+  return {s.queries * s.heads * s.value_width, s.heads * s.value_width, s.value_width};
+}
+
+/// The inputs of one attention, read through the strides of its shape.
+template <class T>
+struct AttentionOperands {
+  const T *query, *key, *value;
+  const T* weight = nullptr;      // [H, D]: makes the scores weight_h . tanh(query + key), without a scale
+  const Wide<T>* bias = nullptr;  // the additive mask; its minus infinities mask pairs
+};
+
+/// Every element of the gradients that are needed is written.
+template <class T>
+struct AttentionGradients {
+  Write<T> dquery, dkey, dvalue;
+  Write<Wide<T>> dweight = {};
+};
+
 /// y [B, T, H, E], log_sum [B, H, T]: the logarithm of each row's sum of exponentials, minus infinity for
-/// rows that see nothing. `bias` is the additive mask or nullptr; its minus infinities mask pairs.
+/// rows that see nothing.
 template <class T>
-void attention_forward(Cpu, const AttentionShape& shape, const T* query, const T* key, const T* value,
-                       const Wide<T>* bias, T* y, Wide<T>* log_sum);
+void attention_forward(Cpu, const AttentionShape& shape, const AttentionOperands<T>& x, T* y,
+                       Wide<T>* log_sum);
 template <class T>
-void attention_forward(Cuda, const AttentionShape& shape, const T* query, const T* key, const T* value,
-                       const Wide<T>* bias, T* y, Wide<T>* log_sum);
+void attention_forward(Cuda, const AttentionShape& shape, const AttentionOperands<T>& x, T* y,
+                       Wide<T>* log_sum);
 
-/// From y, log_sum and dy [B, T, H, E]; writes every element of the gradients that are needed.
+/// From y, log_sum and dy [B, T, H, E].
 template <class T>
-void attention_backward(Cpu, const AttentionShape& shape, const T* query, const T* key, const T* value,
-                        const Wide<T>* bias, const T* y, const Wide<T>* log_sum, const T* dy, Write<T> dquery,
-                        Write<T> dkey, Write<T> dvalue);
+void attention_backward(Cpu, const AttentionShape& shape, const AttentionOperands<T>& x, const T* y,
+                        const Wide<T>* log_sum, const T* dy, const AttentionGradients<T>& to);
 template <class T>
-void attention_backward(Cuda, const AttentionShape& shape, const T* query, const T* key, const T* value,
-                        const Wide<T>* bias, const T* y, const Wide<T>* log_sum, const T* dy, Write<T> dquery,
-                        Write<T> dkey, Write<T> dvalue);
-
-/// The same with additive scores v_h . tanh(query + key), weight [H, D]; `scale` is not used.
-template <class T>
-void additive_attention_forward(Cpu, const AttentionShape& shape, const T* query, const T* key,
-                                const T* value, const T* weight, const Wide<T>* bias, T* y, Wide<T>* log_sum);
-template <class T>
-void additive_attention_forward(Cuda, const AttentionShape& shape, const T* query, const T* key,
-                                const T* value, const T* weight, const Wide<T>* bias, T* y, Wide<T>* log_sum);
-template <class T>
-void additive_attention_backward(Cpu, const AttentionShape& shape, const T* query, const T* key,
-                                 const T* value, const T* weight, const Wide<T>* bias, const T* y,
-                                 const Wide<T>* log_sum, const T* dy, Write<T> dquery, Write<T> dkey,
-                                 Write<T> dvalue, Write<Wide<T>> dweight);
-template <class T>
-void additive_attention_backward(Cuda, const AttentionShape& shape, const T* query, const T* key,
-                                 const T* value, const T* weight, const Wide<T>* bias, const T* y,
-                                 const Wide<T>* log_sum, const T* dy, Write<T> dquery, Write<T> dkey,
-                                 Write<T> dvalue, Write<Wide<T>> dweight);
+void attention_backward(Cuda, const AttentionShape& shape, const AttentionOperands<T>& x, const T* y,
+                        const Wide<T>* log_sum, const T* dy, const AttentionGradients<T>& to);
 
 }  // namespace tapeformer::kernels

@@ -1,4 +1,3 @@
-#include <tapeformer/autograd/dispatch.h>
 #include <tapeformer/autograd/ops/additive_attention.h>
 #include <tapeformer/autograd/ops/attention_check.h>
 #include <tapeformer/autograd/ops/attention_composed.h>
@@ -6,7 +5,6 @@
 #include <tapeformer/autograd/ops/elementwise.h>
 #include <tapeformer/autograd/ops/matmul.h>
 #include <tapeformer/autograd/ops/shape.h>
-#include <tapeformer/autograd/tape.h>
 
 namespace tapeformer {
 namespace {
@@ -49,32 +47,10 @@ Tensor additive_attention(const Tensor& query, const Tensor& key, const Tensor& 
   constexpr const char* kOp = "additive_attention";
   check(kOp, query, key, value, weight, options);
   if (needs_composed(kOp, options)) return composed_additive_attention(query, key, value, weight, options);
-  const Index B = query.size(0), T = query.size(1), H = query.size(2), E = value.size(3);
-  const AttentionPlan plan =
-      plan_attention({B, T, key.size(1), H, key.size(2), query.size(3), E}, options, query.device());
-  const Tensor y = Tensor::empty({B, T, H, E}, query.dtype(), query.device());
-  const Tensor log_sum = Tensor::empty({B, H, T}, wide(query.dtype()), query.device());
-  count_products(kOp, plan, 1, 1);
-  dispatch(
-      kOp,
-      [&](auto on, auto*... pointers) { kernels::additive_attention_forward(on, plan.shape, pointers...); },
-      query, key, value, weight, wide(plan.bias()), y, wide(log_sum));
-  return record_fused(
-      kOp, {query, key, value, weight},
-      {query, key, value, weight, y, log_sum, plan.visible.from, plan.visible.to, options.key_mask,
-       plan.options.mask},
-      y,
-      [=](const Tensor& dy, const Gradients& into) {
-        count_products(kOp, plan, 4, 2);
-        dispatch(
-            kOp,
-            [&](auto on, auto... pointers) {
-              kernels::additive_attention_backward(on, plan.shape, pointers...);
-            },
-            query, key, value, weight, wide(plan.bias()), y, wide(log_sum), dy, into[0], into[1], into[2],
-            wide(into[3]));
-      },
-      [=] { return composed_additive_attention(query, key, value, weight, plan.options); });
+  const AttentionPlan plan = plan_attention(query, key, value, options);
+  return tiled_attention(kOp, plan, {query, key, value, weight}, [](const auto& in, const auto& planned) {
+    return composed_additive_attention(in.query, in.key, in.value, in.weight, planned.options);
+  });
 }
 
 }  // namespace tapeformer

@@ -1,7 +1,7 @@
+#include <tapeformer/autograd/dispatch.h>
 #include <tapeformer/autograd/ops/attention_plan.h>
 #include <tapeformer/autograd/ops/broadcast.h>
 #include <tapeformer/autograd/profile.h>
-#include <tapeformer/autograd/tape.h>
 
 #include <cmath>
 
@@ -54,6 +54,53 @@ AttentionPlan plan_attention(const AttentionSizes& n, const AttentionOptions& op
     shape.dropout = draw.stream, shape.dropped = draw.dropped, shape.kept_scale = draw.kept_scale;
   }
   return plan;
+}
+
+AttentionPlan plan_attention(const Tensor& query, const Tensor& key, const Tensor& value,
+                             const AttentionOptions& options) {
+  return plan_attention(
+      {query.size(0), query.size(1), key.size(1), query.size(2), key.size(2), query.size(3), value.size(3)},
+      options, query.device());
+}
+
+Tensor tiled_attention(const char* op, const AttentionPlan& plan, const AttentionTensors& in,
+                       ComposedAttention fallback) {
+  const kernels::AttentionShape& n = plan.shape;
+  const Tensor& query = in.query;
+  const bool is_packed = !in.key.defined();
+  const Index key = n.heads * n.key_width, value = key + n.groups * n.key_width;  // their first columns
+  const Tensor y = Tensor::empty({n.batch, n.queries, n.heads, n.value_width}, query.dtype(), query.device());
+  const Tensor log_sum = Tensor::empty({n.batch, n.heads, n.queries}, wide(query.dtype()), query.device());
+  count_products(op, plan, 1, 1);
+  dispatch(
+      op,
+      [&](auto on, auto* pq, auto* pk, auto* pv, auto* weight, auto* bias, auto* py, auto* sums) {
+        if (is_packed) pk = pq + key, pv = pq + value;
+        kernels::attention_forward(on, plan.shape, {pq, pk, pv, weight, bias}, py, sums);
+      },
+      query, in.key, in.value, in.weight, wide(plan.bias()), y, wide(log_sum));
+  return record_fused(
+      op, {query, in.key, in.value, in.weight},
+      {query, in.key, in.value, in.weight, y, log_sum, plan.visible.from, plan.visible.to,
+       plan.options.key_mask, plan.options.mask},
+      y,
+      [=](const Tensor& dy, const Gradients& into) {
+        count_products(op, plan, in.weight.defined() ? 4 : 3, 2);
+        dispatch(
+            op,
+            [&](auto on, auto* pq, auto* pk, auto* pv, auto* weight, auto* bias, auto* py, auto* sums,
+                auto* pd, auto dq, auto dk, auto dv, auto dweight) {
+              if (is_packed) {
+                pk = pq + key, pv = pq + value;
+                dk = {dq.to + key, dq.add}, dv = {dq.to + value, dq.add};
+              }
+              kernels::attention_backward(on, plan.shape, {pq, pk, pv, weight, bias}, py, sums, pd,
+                                          {dq, dk, dv, dweight});
+            },
+            query, in.key, in.value, in.weight, wide(plan.bias()), y, wide(log_sum), dy, into[0], into[1],
+            into[2], wide(into[3]));
+      },
+      [=] { return fallback(in, plan); });
 }
 
 void count_products(const char* op, const AttentionPlan& plan, Index of_key_width, Index of_value_width) {

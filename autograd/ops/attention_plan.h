@@ -3,6 +3,7 @@
 #include <tapeformer/autograd/kernels/attention.h>
 #include <tapeformer/autograd/ops/attention.h>
 #include <tapeformer/autograd/ops/attention_visibility.h>
+#include <tapeformer/autograd/tape.h>
 
 namespace tapeformer {
 
@@ -25,9 +26,22 @@ double attention_scale(const AttentionOptions& options, Index D);
 
 /// For queries, keys and values in one tensor each, on `device`; the options must have been checked.
 AttentionPlan plan_attention(const AttentionSizes& sizes, const AttentionOptions& options, Device device);
+AttentionPlan plan_attention(const Tensor& query, const Tensor& key, const Tensor& value,
+                             const AttentionOptions& options);
 
 /// True if only the composed path will do: it returns weights, and passes a gradient to the mask.
 bool needs_composed(const char* op, const AttentionOptions& options);
+
+/// Undefined are key and value if `query` is a projection that holds all three side by side, and `weight`
+/// unless the scores are additive.
+struct AttentionTensors {
+  Tensor query, key, value, weight;
+};
+/// The same attention in plain operations.
+using ComposedAttention = Tensor (*)(const AttentionTensors& in, const AttentionPlan& plan);
+/// Attention by the tiled kernels, recorded.
+Tensor tiled_attention(const char* op, const AttentionPlan& plan, const AttentionTensors& in,
+                       ComposedAttention fallback);
 
 /// Adds to a Profile this many products of the key's and the value's width for each pair within the ranges of
 /// visible keys. Pairs that a mask removes are computed all the same, and count. On a GPU a profile waits for

@@ -203,7 +203,7 @@ TEST_SUITE("autograd/activation_checkpointing") {
     CHECK(states[0] == states[1]);
   }
 
-  TEST_CASE("where nothing is recorded a body runs once, and nothing is kept") {
+  TEST_CASE("without a tape a body runs once, and nothing is kept") {
     const Parameter a(values({2}));
     Tensor inside, y;
     const auto body = [&] { return inside = a * 3.0; };
@@ -291,7 +291,7 @@ TEST_SUITE("autograd/activation_checkpointing") {
     CHECK(profile.flops(true) == 3 * 16);  // the forward again, and two products of the gradient
   }
 
-  TEST_CASE("what a body computes is freed, until a pass needs it, layer by layer") {
+  TEST_CASE("the activations of a body are freed, until a pass needs them, layer by layer") {
     constexpr Index kElements = 1 << 16;
     constexpr std::int64_t kBytes = kElements * 8;
     constexpr int kLayers = 8, kOperations = 8;

@@ -11,7 +11,7 @@
 using namespace tapeformer;
 
 TEST_SUITE("autograd/recompute_misuse") {
-  TEST_CASE("what a body computed on the way cannot be used outside") {
+  TEST_CASE("intermediate results of a body cannot be used outside") {
     const Parameter a(values({2}));
     Tape tape;
     Tensor leaked;

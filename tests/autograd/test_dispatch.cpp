@@ -123,7 +123,7 @@ TEST_SUITE("autograd/dispatch") {
     });
   }
 
-  TEST_CASE("what fails on a GPU names the operation and its operands") {
+  TEST_CASE("an error on a GPU names the operation and its operands") {
     on_gpu([](Device gpu) {
       const Tensor x = Tensor::zeros({2, 3}, DType::f32, gpu);
       const auto failing = [](auto, auto...) { throw DeviceError("[cuda] queuing it failed: no luck"); };

@@ -64,7 +64,7 @@ TEST_SUITE("autograd/profile") {
     CHECK(profile.text(1).find("GFLOP/s") != std::string::npos);
   }
 
-  TEST_CASE("of tiled attention the pairs count that ranges of keys leave, and five products backward") {
+  TEST_CASE("tiled attention counts the pairs that ranges of keys leave, and five products backward") {
     const Tensor query = Tensor::full({1, 4, 6, 3}, 0.5), key = Tensor::full({1, 5, 2, 3}, 0.25),
                  value = Tensor::full({1, 5, 2, 7}, 1);
     AttentionOptions options;

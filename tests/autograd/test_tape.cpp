@@ -41,7 +41,7 @@ TEST_SUITE("autograd/tape") {
     CHECK(tape.memory().nodes == 0);
   }
 
-  TEST_CASE("what comes after backward in the tape's scope is not recorded") {
+  TEST_CASE("work after backward in the tape's scope is not recorded") {
     const Parameter x(values({2}));
     Tape tape;
     tape.backward(x * x);
@@ -146,7 +146,7 @@ TEST_SUITE("autograd/tape") {
     CHECK(elements(p.gradient()) == Values{100, 294});
   }
 
-  TEST_CASE("what the loss does not depend on has a gradient of zeros") {
+  TEST_CASE("a tensor that the loss does not depend on has a gradient of zeros") {
     const Parameter x(values({2})), unused(values({3, 4}));
     const Tensor watched = values({1, 2, 3});
     Tape tape;
@@ -183,7 +183,7 @@ TEST_SUITE("autograd/tape") {
     CHECK(p.gradient().item() == doctest::Approx(36 * 8));
   }
 
-  TEST_CASE("a fused operation is differentiated twice through its composed twin") {
+  TEST_CASE("a fused operation is differentiated twice through its composed fallback") {
     // y = gelu(w x): dy/dx = w g(w x), d2y/dx2 = w^2 g'(w x), with g = gelu'.
     const double w = 1.5, v = 0.4, z = w * v;
     const Tensor x = values({v}, {1, 1}), weight = values({w}, {1, 1});

@@ -77,7 +77,7 @@ TEST_SUITE("autograd/tape_gradients") {
     CHECK(elements(tape.gradients(loss, {y})[0]) == Values{1 + 8 + 1, 1 + 12 + 1});
   }
 
-  TEST_CASE("what one consumer received is not changed by what the next one adds") {
+  TEST_CASE("the gradient that one consumer received is not changed when the next one adds to it") {
     // add hands one buffer to both its inputs, which then accumulate further.
     const Tensor a = values({1, 2}), b = values({3, 4});
     Tape tape;

@@ -76,7 +76,7 @@ TEST_SUITE("autograd/tape_memory") {
           "%2 f32[2,3] = add(%1, parameter %0 f32[2,3])  saves 0 bytes\n");
   }
 
-  TEST_CASE("what a tape saved lives as long as the tape needs it, and no longer") {
+  TEST_CASE("saved tensors live as long as the tape needs them, and no longer") {
     if (!pool_counts()) return;
     const Parameter x(Tensor::full({kElements}, 0.5, DType::f64));
     const auto before = in_use();

@@ -51,7 +51,7 @@ TEST_SUITE("autograd/tape_wrapping") {
     CHECK(x.gradient().to_vector<double>() == Values{18, 22});
   }
 
-  TEST_CASE("what it returns is added, to parameters and to other values, and passed on") {
+  TEST_CASE("a returned gradient is added, to parameters and to other values, and passed on") {
     const Parameter x(values({2, 3}));
     const auto doubled_products = [](const Contribution& contribution, const Tensor& gradient) {
       return is(contribution.op, "multiply") && contribution.input == 0 ? gradient * 2 : gradient;

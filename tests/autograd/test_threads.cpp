@@ -61,7 +61,7 @@ TEST_SUITE("autograd/threads") {
     CHECK(sleeps() - before >= kTimes / 2);
   }
 
-  TEST_CASE("how long threads have run and waited is the sum over all of them") {
+  TEST_CASE("the time that threads have run and waited is the sum over all of them") {
     System system("");
     CHECK(system.time().threads == 0);
     system.write("/proc/self/task/7/schedstat", "3000000000 500000000 12");

@@ -7,7 +7,7 @@
 namespace tapeformer {
 
 double unit_roundoff(DType type) {
-  return type == DType::f64 ? 0x1p-53 : type == DType::bf16 ? 0x1p-9 : 0x1p-24;
+  return type == DType::f64 ? 0x1p-53 : type == DType::bf16 ? 0x1p-8 : 0x1p-24;
 }
 
 double gamma_of(Index roundings, DType type) {

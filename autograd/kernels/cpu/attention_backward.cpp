@@ -20,8 +20,7 @@ void put_rows(Index count, Index width, const T* rows, Index row, T scale, Write
 /// A gradient, beginning at one row of one head.
 template <class T>
 Write<T> part_of(Write<T> gradient, const HeadStrides& strides, Index b, Index row, Index head) {
-  return {gradient ? gradient.to + b * strides.batch + row * strides.row + head * strides.head : nullptr,
-          gradient.add};
+  return {gradient ? gradient.to + strides.at(b, row, head) : nullptr, gradient.add};
 }
 
 /// A unit is one group of heads and some blocks of keys, whose gradients it sums over all queries. If a group
@@ -31,22 +30,15 @@ Write<T> part_of(Write<T> gradient, const HeadStrides& strides, Index b, Index r
 template <class T, class Scores>
 class AttentionBackward {
  public:
-  AttentionBackward(const AttentionShape& shape, const T* query, const T* key, const T* value,
-                    const T* weight, const T* bias, const T* y, const T* log_sum, const T* dy,
-                    Write<T> dquery, Write<T> dkey, Write<T> dvalue, Write<T> dweight)
+  AttentionBackward(const AttentionShape& shape, const AttentionOperands<T>& x, const T* y, const T* log_sum,
+                    const T* dy, const AttentionGradients<T>& to)
       : s_(shape),
-        scores_(shape, weight),
-        query_(query),
-        key_(key),
-        value_(value),
-        bias_(bias),
+        x_(x),
+        scores_(shape, x.weight),
         y_(y),
         log_sum_(log_sum),
         dy_(dy),
-        dquery_(dquery),
-        dkey_(dkey),
-        dvalue_(dvalue),
-        dweight_(dweight),
+        to_(to),
         heads_(shape.heads / shape.groups),
         row_d_(leading<T>(shape.key_width)),
         row_e_(leading<T>(shape.value_width)),
@@ -82,8 +74,8 @@ class AttentionBackward {
     for_units<AttentionBackward, T>(units, work, memory_size_, [&](Index unit, T* memory) {
       run_unit(unit % groups / s_.groups, unit % s_.groups, unit / groups, memory);
     });
-    if (pieces_ > 1 && dquery_) add_partial_dqueries();
-    if (dweight_) add_partial_dweights();
+    if (pieces_ > 1 && to_.dquery) add_partial_dqueries();
+    if (to_.dweight) add_partial_dweights();
   }
 
  private:
@@ -125,14 +117,14 @@ class AttentionBackward {
           run_head(b, group * heads_ + r, r, key, count, words, dquery, dweight + r * row_d_, memory);
         }
       }
-      put_rows(count, s_.key_width, memory + at_dkeys_, row_d_, T(1), part_of(dkey_, s_.key, b, key, group),
-               s_.key.row);
+      put_rows(count, s_.key_width, memory + at_dkeys_, row_d_, T(1),
+               part_of(to_.dkey, s_.key, b, key, group), s_.key.row);
       put_rows(count, s_.value_width, memory + at_dvalues_, row_e_, T(1),
-               part_of(dvalue_, s_.value, b, key, group), s_.value.row);
+               part_of(to_.dvalue, s_.value, b, key, group), s_.value.row);
     }
     for (Index r = 0; r < heads_ && pieces_ == 1; ++r) {
       put_rows(s_.queries, s_.key_width, dqueries + r * s_.queries * row_d_, row_d_, scores_.query_scale,
-               part_of(dquery_, s_.query, b, 0, group * heads_ + r), s_.query.row);
+               part_of(to_.dquery, s_.query, b, 0, group * heads_ + r), s_.query.row);
     }
   }
 
@@ -150,17 +142,16 @@ class AttentionBackward {
 
   void pack_keys(Index b, Index group, Index key, Index count, T* memory) const {
     std::uint8_t seen[kKeyBlock];
-    find_seen_keys(s_, bias_, b, group * heads_, (group + 1) * heads_, 0, s_.queries, key, count, seen);
+    find_seen_keys(s_, x_.bias, b, group * heads_, (group + 1) * heads_, 0, s_.queries, key, count, seen);
     const Index whole = padded<T>(count);
     const auto pack = [&](const T* from, const HeadStrides& strides, Index width, T* rows, Index row,
                           T* transposed) {
-      pack_rows(count, width, from + b * strides.batch + key * strides.row + group * strides.head,
-                strides.row, seen, T(1), rows, row);
+      pack_rows(count, width, from + strides.at(b, key, group), strides.row, seen, T(1), rows, row);
       std::fill(rows + count * row, rows + whole * row, T(0));
       transpose_block(whole, width, rows, row, transposed, row_s_);
     };
-    pack(key_, s_.key, s_.key_width, memory + at_keys_, row_d_, memory + at_transposed_keys_);
-    pack(value_, s_.value, s_.value_width, memory + at_values_, row_e_, memory + at_transposed_values_);
+    pack(x_.key, s_.key, s_.key_width, memory + at_keys_, row_d_, memory + at_transposed_keys_);
+    pack(x_.value, s_.value, s_.value_width, memory + at_values_, row_e_, memory + at_transposed_values_);
   }
 
   void run_head(Index b, Index head, Index r, Index key, Index count, DropoutWords& words, T* dquery,
@@ -175,7 +166,7 @@ class AttentionBackward {
       pack_queries(tile, memory);
       find_dscores(tile, skipped, memory + at_deltas_ + r * s_.queries + t, words, memory);
       T *dkeys = memory + at_dkeys_ + skipped * row_d_, *dvalues = memory + at_dvalues_ + skipped * row_e_;
-      if (dvalue_) {
+      if (to_.dvalue) {
         block_product<T>(tile.columns, s_.value_width, tile.rows, {memory + at_scores_, 1, row_s_},
                          {memory + at_dy_, row_e_}, dvalues, row_e_, true);
       }
@@ -188,7 +179,7 @@ class AttentionBackward {
   void pack_queries(const Tile& tile, T* memory) const {
     std::uint8_t real[kQueryBlock];
     for (Index t = 0; t < tile.rows; ++t) real[t] = sees(tile.b, tile.head, tile.query + t);
-    const T* query = query_ + tile.b * s_.query.batch + tile.query * s_.query.row + tile.head * s_.query.head;
+    const T* query = x_.query + s_.query.at(tile.b, tile.query, tile.head);
     pack_rows(tile.rows, s_.key_width, query, s_.query.row, real, scores_.query_scale, memory + at_queries_,
               row_d_);
     pack_rows(tile.rows, s_.value_width, dy_row(tile.b, tile.head, tile.query), s_.heads * s_.value_width,
@@ -201,7 +192,7 @@ class AttentionBackward {
     T *scores = memory + at_scores_, *dweights = memory + at_dweights_;
     scores_.scores(tile.head, tile.rows, tile.columns, {memory + at_queries_, row_d_},
                    {memory + at_transposed_keys_ + skipped, row_s_}, {scores, row_s_});
-    mask_scores(s_, bias_, tile, scores, row_s_);
+    mask_scores(s_, x_.bias, tile, scores, row_s_);
     block_product<T>(tile.rows, tile.columns, s_.value_width, {memory + at_dy_, row_e_, 1},
                      {memory + at_transposed_values_ + skipped, row_s_}, dweights, row_s_, false);
     const Index width = padded<T>(tile.columns);
@@ -235,7 +226,7 @@ class AttentionBackward {
     parallel_ranges(s_.batch * s_.heads * s_.queries, pieces_ * s_.key_width, [&](Index from, Index to) {
       for (Index i = from; i < to; ++i) {
         const Index b = i / (s_.heads * s_.queries), head = i / s_.queries % s_.heads, t = i % s_.queries;
-        Write<T> sum = part_of(dquery_, s_.query, b, t, head);
+        Write<T> sum = part_of(to_.dquery, s_.query, b, t, head);
         for (Index piece = 0; piece < pieces_; ++piece, sum.add = true) {
           const T* row = partial_dquery(b, head / heads_, piece, head % heads_) + t * row_d_;
           put_rows(1, s_.key_width, row, row_d_, scores_.query_scale, sum, 0);
@@ -253,7 +244,7 @@ class AttentionBackward {
             sum += partial_dweight(b, head / heads_, piece, head % heads_)[d];
           }
         }
-        dweight_.put(head * s_.key_width + d, sum);
+        to_.dweight.put(head * s_.key_width + d, sum);
       }
     }
   }
@@ -261,9 +252,10 @@ class AttentionBackward {
   T kept_scale() const { return s_.drops ? static_cast<T>(s_.kept_scale) : T(1); }
 
   const AttentionShape& s_;
+  const AttentionOperands<T>& x_;
   Scores scores_;
-  const T *query_, *key_, *value_, *bias_, *y_, *log_sum_, *dy_;
-  Write<T> dquery_, dkey_, dvalue_, dweight_;
+  const T *y_, *log_sum_, *dy_;
+  const AttentionGradients<T>& to_;
   Index heads_, row_d_, row_e_, row_s_;  // query heads that share a key; distances of packed rows
   Index pieces_ = 1;                     // of the keys
   bool sees_whole_rows_;
@@ -276,32 +268,18 @@ class AttentionBackward {
 }  // namespace
 
 template <class T>
-void attention_backward(Cpu, const AttentionShape& shape, const T* query, const T* key, const T* value,
-                        const Wide<T>* bias, const T* y, const Wide<T>* log_sum, const T* dy, Write<T> dquery,
-                        Write<T> dkey, Write<T> dvalue) {
-  if (shape.batch == 0 || shape.heads == 0) return;
-  AttentionBackward<T, DotScores<T>>(shape, query, key, value, nullptr, bias, y, log_sum, dy, dquery, dkey,
-                                     dvalue, {})
-      .run();
-}
-
-template <class T>
-void additive_attention_backward(Cpu, const AttentionShape& shape, const T* query, const T* key,
-                                 const T* value, const T* weight, const Wide<T>* bias, const T* y,
-                                 const Wide<T>* log_sum, const T* dy, Write<T> dquery, Write<T> dkey,
-                                 Write<T> dvalue, Write<Wide<T>> dweight) {
+void attention_backward(Cpu, const AttentionShape& shape, const AttentionOperands<T>& x, const T* y,
+                        const Wide<T>* log_sum, const T* dy, const AttentionGradients<T>& to) {
   if (shape.heads == 0) return;
-  AttentionBackward<T, AdditiveScores<T>>(shape, query, key, value, weight, bias, y, log_sum, dy, dquery,
-                                          dkey, dvalue, dweight)
-      .run();
+  if (x.weight == nullptr)
+    AttentionBackward<T, DotScores<T>>(shape, x, y, log_sum, dy, to).run();
+  else
+    AttentionBackward<T, AdditiveScores<T>>(shape, x, y, log_sum, dy, to).run();
 }
 
-#define INSTANTIATE(T)                                                                                  \
-  template void attention_backward(Cpu, const AttentionShape&, const T*, const T*, const T*, const T*,  \
-                                   const T*, const T*, const T*, Write<T>, Write<T>, Write<T>);         \
-  template void additive_attention_backward(Cpu, const AttentionShape&, const T*, const T*, const T*,   \
-                                            const T*, const T*, const T*, const T*, const T*, Write<T>, \
-                                            Write<T>, Write<T>, Write<T>);
+#define INSTANTIATE(T)                                                                                \
+  template void attention_backward(Cpu, const AttentionShape&, const AttentionOperands<T>&, const T*, \
+                                   const T*, const T*, const AttentionGradients<T>&);
 INSTANTIATE(float)
 INSTANTIATE(double)
 #undef INSTANTIATE

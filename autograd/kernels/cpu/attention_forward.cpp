@@ -14,14 +14,10 @@ constexpr Index kMostRowsTogether = 1024;  // packed queries and outputs of a un
 template <class T, class Scores>
 class AttentionForward {
  public:
-  AttentionForward(const AttentionShape& shape, const T* query, const T* key, const T* value, const T* weight,
-                   const T* bias, T* y, T* log_sum)
+  AttentionForward(const AttentionShape& shape, const AttentionOperands<T>& x, T* y, T* log_sum)
       : s_(shape),
-        scores_(shape, weight),
-        query_(query),
-        key_(key),
-        value_(value),
-        bias_(bias),
+        x_(x),
+        scores_(shape, x.weight),
         y_(y),
         log_sum_(log_sum),
         heads_(shape.heads / shape.groups),
@@ -93,7 +89,7 @@ class AttentionForward {
   }
 
   void pack_queries(Index b, Index head, Index from, Index to, T* packed) const {
-    const T* rows = query_ + b * s_.query.batch + head * s_.query.head;
+    const T* rows = x_.query + s_.query.at(b, 0, head);
     for (Index t = from; t < to; t += kQueryBlock) {
       const Index count = std::min(kQueryBlock, to - t);
       std::uint8_t sees[kQueryBlock];
@@ -105,14 +101,13 @@ class AttentionForward {
 
   void pack_keys(Index b, Index group, Index from, Index to, Index key, Index count, T* memory) const {
     std::uint8_t seen[kKeyBlock];
-    find_seen_keys(s_, bias_, b, group * heads_, (group + 1) * heads_, from, to, key, count, seen);
+    find_seen_keys(s_, x_.bias, b, group * heads_, (group + 1) * heads_, from, to, key, count, seen);
     T* keys = memory + at_keys_;
-    pack_rows(count, s_.key_width, key_ + b * s_.key.batch + key * s_.key.row + group * s_.key.head,
-              s_.key.row, seen, T(1), keys, row_d_);
+    pack_rows(count, s_.key_width, x_.key + s_.key.at(b, key, group), s_.key.row, seen, T(1), keys, row_d_);
     std::fill(keys + count * row_d_, keys + padded<T>(count) * row_d_, T(0));
     transpose_block(padded<T>(count), s_.key_width, keys, row_d_, memory + at_transposed_, row_s_);
-    pack_rows(count, s_.value_width, value_ + b * s_.value.batch + key * s_.value.row + group * s_.value.head,
-              s_.value.row, seen, T(1), memory + at_values_, row_e_);
+    pack_rows(count, s_.value_width, x_.value + s_.value.at(b, key, group), s_.value.row, seen, T(1),
+              memory + at_values_, row_e_);
   }
 
   /// Online softmax: a new maximum scales down the earlier sums.
@@ -122,7 +117,7 @@ class AttentionForward {
       *totals = memory + at_totals_ + begin;
     scores_.scores(tile.head, tile.rows, tile.columns, {memory + at_queries_ + begin * row_d_, row_d_},
                    {memory + at_transposed_ + skipped, row_s_}, {scores, row_s_});
-    mask_scores(s_, bias_, tile, scores, row_s_);
+    mask_scores(s_, x_.bias, tile, scores, row_s_);
 
     const Index width = padded<T>(tile.columns);
     T shifts[kQueryBlock], shrinks[kQueryBlock];
@@ -170,8 +165,8 @@ class AttentionForward {
   }
 
   const AttentionShape& s_;
+  const AttentionOperands<T>& x_;
   Scores scores_;
-  const T *query_, *key_, *value_, *bias_;
   T *y_, *log_sum_;
   Index heads_, row_d_, row_e_, row_s_;  // query heads that share a key; distances of packed rows
   Index pieces_ = 0, most_rows_ = 0;     // of the queries; in one piece
@@ -182,25 +177,17 @@ class AttentionForward {
 }  // namespace
 
 template <class T>
-void attention_forward(Cpu, const AttentionShape& shape, const T* query, const T* key, const T* value,
-                       const Wide<T>* bias, T* y, Wide<T>* log_sum) {
+void attention_forward(Cpu, const AttentionShape& shape, const AttentionOperands<T>& x, T* y,
+                       Wide<T>* log_sum) {
   if (shape.batch == 0 || shape.heads == 0 || shape.queries == 0) return;
-  AttentionForward<T, DotScores<T>>(shape, query, key, value, nullptr, bias, y, log_sum).run();
+  if (x.weight == nullptr)
+    AttentionForward<T, DotScores<T>>(shape, x, y, log_sum).run();
+  else
+    AttentionForward<T, AdditiveScores<T>>(shape, x, y, log_sum).run();
 }
 
-template <class T>
-void additive_attention_forward(Cpu, const AttentionShape& shape, const T* query, const T* key,
-                                const T* value, const T* weight, const Wide<T>* bias, T* y,
-                                Wide<T>* log_sum) {
-  if (shape.batch == 0 || shape.heads == 0 || shape.queries == 0) return;
-  AttentionForward<T, AdditiveScores<T>>(shape, query, key, value, weight, bias, y, log_sum).run();
-}
-
-#define INSTANTIATE(T)                                                                                    \
-  template void attention_forward(Cpu, const AttentionShape&, const T*, const T*, const T*, const T*, T*, \
-                                  T*);                                                                    \
-  template void additive_attention_forward(Cpu, const AttentionShape&, const T*, const T*, const T*,      \
-                                           const T*, const T*, T*, T*);
+#define INSTANTIATE(T) \
+  template void attention_forward(Cpu, const AttentionShape&, const AttentionOperands<T>&, T*, T*);
 INSTANTIATE(float)
 INSTANTIATE(double)
 #undef INSTANTIATE

@@ -88,10 +88,6 @@ CUtensorMap box_map(const BFloat16* x, const HeadStrides& strides, Index batch, 
   return map;
 }
 
-HeadStrides output_strides(const AttentionShape& s) {
-  return {s.queries * s.heads * s.value_width, s.heads * s.value_width, s.value_width};
-}
-
 bool hopper_takes(Cuda on, const AttentionShape& s, const BFloat16* query, const BFloat16* key,
                   const BFloat16* value, const float* bias, const BFloat16* y) {
   if (fastest_attention_path() != AttentionPath::hopper || !is_hopper(on)) return false;

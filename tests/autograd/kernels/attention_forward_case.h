@@ -2,6 +2,7 @@
 
 #include <tapeformer/tests/autograd/kernels/cuda_case.h>
 #include <tapeformer/tests/autograd/ops/attention_random.h>
+#include <tapeformer/tests/autograd/ops/attention_rounding.h>
 
 #include <cstdlib>
 #include <string>
@@ -65,25 +66,56 @@ inline OpResult passes_by(const char* path, const AttentionInputs& in, const Att
   return result;
 }
 
-/// The GPU's result in f64.
+/// Rounded to `type`, in f64.
 inline Tensor as_type(const Tensor& x, DType type) { return x.to(Device::cpu()).to(type).to(DType::f64); }
+inline AttentionInputs as_type(const AttentionInputs& in, DType type) {
+  const Tensor key = as_type(in.key, type);
+  return {as_type(in.query, type), key, in.value.state() == in.key.state() ? key : as_type(in.value, type)};
+}
 
-/// Both passes of what a path computes are those of the CPU in f64; returns them.
+/// `got`, computed from inputs in `type`, is what plain loops compute in f64, up to the roundings. Below
+/// f64 it may lack the output, or the last gradients.
+inline void check_attention(const OpResult& got, const AttentionInputs& in, const AttentionOptions& options,
+                            const Tensor& seed, DType type, const RoundedToBf16& rounded) {
+  const AttentionOracle expected = attention_oracle(in, options, seed);
+  if (type == DType::f64) {
+    CHECK(attention_error(got, expected, 0.1) <= 1e-11);
+    return;
+  }
+  const AttentionOracle bound = attention_rounding(in, options, seed, expected, wide(type), {}, rounded);
+  if (got.y.defined()) CHECK(over_bound(got.y, expected.y, bound.y) <= 1);
+  for (std::size_t i = 0; i < got.gradients.size(); ++i) {
+    CAPTURE(i);
+    CHECK(over_bound(got.gradients[i], expected.gradients[i], bound.gradients[i]) <= 1);
+  }
+}
+
+/// The roundings of paths on tensor cores in the forward pass.
+inline RoundedToBf16 rounded_forward(DType type) {
+  if (type != DType::bf16) return {};
+  return {unit_roundoff(type), 0, unit_roundoff(type)};
+}
+
+/// The output, of inputs that hold numbers of `type`.
+inline void check_output(const Tensor& y, const AttentionInputs& in, const AttentionOptions& options,
+                         DType type = DType::bf16) {
+  const Tensor seed = Tensor::zeros(y.shape(), DType::f64, Device::cpu());
+  check_attention({y, {}}, in, options, seed, type, rounded_forward(type));
+}
+
+/// Relative differences above this are no matter of roundings.
+constexpr double kAnother = 0.16;
+
+/// Both passes of what a path computes are those of plain loops in f64; returns them.
 inline OpResult check_forward_path(const char* path, const AttentionCase& c, Generator& random,
-                                   double tolerance, DType type = DType::bf16) {
+                                   DType type = DType::bf16) {
   const std::string described = description(c);
   CAPTURE(described);
-  const Tensor key = as_type(c.in.key, type);
-  const bool is_shared = c.in.value.state() == c.in.key.state();
-  const AttentionInputs in{as_type(c.in.query, type), key, is_shared ? key : as_type(c.in.value, type)};
+  const AttentionInputs in = as_type(c.in, type);
   const Tensor seed = as_type(host_normal({in.B(), in.T(), in.H(), in.value.size(3)}, random), type);
-  const AttentionOptions here = moved(c.options, Device::cpu());
-  OpResult expected = run_op(
-      [&](const std::vector<Tensor>& x) { return scaled_dot_product_attention(x[0], x[1], x[2], here); },
-      {in.query, in.key, is_shared ? in.key.clone() : in.value}, seed);
   OpResult got = passes_by(path, in, c.options, seed, type);
-  if (is_shared) expected.gradients.resize(1), got.gradients.resize(1);  // the others are summed
-  CHECK(attention_error(got, expected, 0.1) <= tolerance);
+  if (in.value.state() == in.key.state()) got.gradients.resize(1);  // the others are summed
+  check_attention(got, in, c.options, seed, type, rounded_forward(type));
   return got;
 }
 

@@ -126,7 +126,7 @@ TEST_SUITE("autograd/kernels/cuda_attention") {
       for (const Index width : {16, 64}) {
         CAPTURE(is_additive);
         CAPTURE(width);
-        std::vector<double> fused, plain;  // of several inputs, because the largest error is luck
+        std::vector<double> fused, plain;  // summed over several inputs, because the largest error is luck
         for (int draw = 0; draw < 4; ++draw) {
           Generator random(static_cast<std::uint64_t>(100 + draw));
           const AttentionInputs in = random_inputs(1, 40, 70, 2, 1, width, 24, random);

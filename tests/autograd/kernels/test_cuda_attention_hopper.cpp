@@ -123,7 +123,7 @@ TEST_SUITE("autograd/kernels/cuda_attention_hopper") {
     check_case({1, 128, 300, 1, 1, 64, 64, Ranges::none, false, 4.0}, 5);
   }
 
-  TEST_CASE("what it does not take it leaves alone") {
+  TEST_CASE("inputs that it does not support are left alone") {
     if (!has_gpu()) return;
     const HopperCase c{1, 64, 80, 2, 1, 64, 64};
     const auto takes = [&](const auto& change, Index shift = 0) {

@@ -88,7 +88,7 @@ TEST_SUITE("autograd/kernels/cuda_elementwise") {
     for (const Unary f : kUnaries) CHECK(std::isnan(unary(f, x).at(32)));
   }
 
-  TEST_CASE("where relu is flat nothing flows, not even a NaN") {
+  TEST_CASE("no gradient passes where relu is flat, not even a NaN") {
     if (!has_gpu()) return;
     for (const DType type : {DType::f32, DType::bf16}) {
       const Tensor x = on_gpu(values({0, -1, -2, 3}).to(type));

@@ -9,7 +9,7 @@
 #include <tapeformer/autograd/ops/rotary.h>
 #include <tapeformer/autograd/ops/shape.h>
 #include <tapeformer/autograd/ops/softmax.h>
-#include <tapeformer/tests/autograd/kernels/cuda_case.h>
+#include <tapeformer/tests/autograd/kernels/attention_forward_case.h>
 #include <tapeformer/tests/autograd/ops/attention_case.h>
 #include <tapeformer/tests/reference/sanitized.h>
 
@@ -279,11 +279,11 @@ TEST_SUITE("autograd/kernels/cuda_every_kernel") {
         there.push_back(on_gpu(x.to(DType::bf16)));
         here.push_back(readable(there.back()));
       }
-      const Function f = attention_with(options);
-      const std::vector<Tensor> expected = with_gradients(f, here, readable(dy)),
-                                got = with_gradients(f, there, on_gpu(dy));
-      for (std::size_t i = 0; i < got.size(); ++i)
-        CHECK(relative_error(readable(got[i]), expected[i]) < 0.016);  // operands are rounded to 8 bits
+      std::vector<Tensor> got = with_gradients(attention_with(options), there, on_gpu(dy));
+      for (Tensor& x : got) x = readable(x);
+      const double u = unit_roundoff(DType::bf16);
+      check_attention({got[0], {got.begin() + 1, got.end()}}, {here[0], here[1], here[2]}, options,
+                      readable(dy), DType::bf16, {u, u, u});
       options.dropout = options.dropout > 0 ? 0 : 0.25;
     }
     unsetenv("TAPEFORMER_ATTENTION");
@@ -302,8 +302,7 @@ TEST_SUITE("autograd/kernels/cuda_every_kernel") {
         there.push_back(on_gpu(input.to(type)));
         here.push_back(readable(there.back()));
       }
-      const Function f = attention_with({});
-      CHECK(relative_error(readable(f(there)), f(here)) < (type == DType::f32 ? 1e-5 : 0.016));
+      check_output(readable(attention_with({})(there)), {here[0], here[1], here[2]}, {}, type);
     }
   }
 

@@ -93,7 +93,7 @@ TEST_SUITE("autograd/kernels/cuda_loss") {
     }
   }
 
-  TEST_CASE("of bf16 logits the loss is f32") {
+  TEST_CASE("the loss of bf16 logits is f32") {
     if (!has_gpu()) return;
     Generator random(2);
     for (const Index classes : {31, 65, 1100}) {

@@ -9,7 +9,7 @@
 
 #include <algorithm>
 
-// What kernels do in accesses of 16 bytes must be what they do one by one: sizes that packs divide and that
+// Kernels must do the same in accesses of 16 bytes as element by element: sizes that packs divide and that
 // they do not, addresses that are aligned and that are not.
 using namespace tapeformer;
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <tapeformer/autograd/ops/attention.h>
+#include <tapeformer/autograd/ops/shape.h>
 #include <tapeformer/tests/autograd/ops/op_case.h>
 
 #include <algorithm>
@@ -22,6 +23,18 @@ inline AttentionInputs random_inputs(Index B, Index T, Index S, Index H, Index G
                                      Generator& random) {
   return {random_normal({B, T, H, D}, random), random_normal({B, S, G, D}, random),
           random_normal({B, S, G, E}, random)};
+}
+
+/// The projection that holds the three side by side.
+inline Tensor pack(const std::vector<Tensor>& parts) {
+  TensorList flat;
+  for (const Tensor& x : parts)
+    flat.push_back(reshape(x, Shape{x.size(0), x.size(1), x.size(2) * x.size(3)}));
+  return concat(flat, 2);
+}
+
+inline PackedHeads heads_of(const AttentionInputs& in) {
+  return {in.H(), in.G(), in.query.size(3), in.value.size(3)};
 }
 
 inline AttentionInputs on_cpu(const AttentionInputs& in) {
@@ -91,6 +104,9 @@ inline AttentionOracle attention_oracle(const AttentionInputs& inputs, const Att
   const double scale = options.scale != 0 ? options.scale : 1 / std::sqrt(static_cast<double>(D));
   double *y = result.y.data<double>(), *dq = result.gradients[0].data<double>();
   double *dk = result.gradients[1].data<double>(), *dv = result.gradients[2].data<double>();
+  const double *query = in.query.data<double>(), *key = in.key.data<double>(),
+               *value = in.value.data<double>();
+  const double* seed_at = dy.data<double>();
   for (Index row = 0; row < B * H * T; ++row) {
     const Index b = row / (H * T), h = row / T % H, t = row % T, g = h / (H / G);
     const auto at_t = [&](Index width) { return ((b * T + t) * H + h) * width; };
@@ -102,7 +118,7 @@ inline AttentionOracle attention_oracle(const AttentionInputs& inputs, const Att
       if (!left_in(options, in, b, h, t, s)) continue;
       const bool additive = options.mask.defined() && options.mask.dtype() != DType::boolean;
       double score = additive ? broadcast_at(options.mask, scores, row * S + s) : 0;
-      for (Index d = 0; d < D; ++d) score += scale * in.query.at(at_t(D) + d) * in.key.at(at_s(s, D) + d);
+      for (Index d = 0; d < D; ++d) score += scale * query[at_t(D) + d] * key[at_s(s, D) + d];
       w[s] = score;
       most = std::max(most, score);
       seen.push_back(s);
@@ -113,17 +129,17 @@ inline AttentionOracle attention_oracle(const AttentionInputs& inputs, const Att
       w[s] /= total;
       const double keep = kept.at(row * S + s);
       for (Index e = 0; e < E; ++e) {
-        y[at_t(E) + e] += keep * w[s] * in.value.at(at_s(s, E) + e);
-        dv[at_s(s, E) + e] += keep * w[s] * dy.at(at_t(E) + e);
-        ds[s] += keep * dy.at(at_t(E) + e) * in.value.at(at_s(s, E) + e);
+        y[at_t(E) + e] += keep * w[s] * value[at_s(s, E) + e];
+        dv[at_s(s, E) + e] += keep * w[s] * seed_at[at_t(E) + e];
+        ds[s] += keep * seed_at[at_t(E) + e] * value[at_s(s, E) + e];
       }
       product += w[s] * ds[s];
     }
     for (const Index s : seen) {
       ds[s] = w[s] * (ds[s] - product);
       for (Index d = 0; d < D; ++d) {
-        dq[at_t(D) + d] += scale * ds[s] * in.key.at(at_s(s, D) + d);
-        dk[at_s(s, D) + d] += scale * ds[s] * in.query.at(at_t(D) + d);
+        dq[at_t(D) + d] += scale * ds[s] * key[at_s(s, D) + d];
+        dk[at_s(s, D) + d] += scale * ds[s] * query[at_t(D) + d];
       }
     }
   }

@@ -8,15 +8,24 @@
 
 namespace tapeformer {
 
+/// Unit roundoffs where a kernel rounds to bf16 what it has computed in `type`; 0 where it does not.
+struct RoundedToBf16 {
+  double weights = 0;  ///< of the forward pass, before they are multiplied by values
+  double factors = 0;  ///< weights and gradients of scores in the backward pass, before their products
+  double results = 0;
+};
+
 /// The most by which outputs, gradients, weights and gradients of scores that are computed in `type` from
 /// rounded inputs may be off from the oracle's: whatever the tiles, their order, and what is fused. Scores
 /// that are made otherwise than from products may be off by `of_scores` [B, H, T, S] besides.
 ///
 /// A score is off by e, so its weight by the factor exp(2 max e) and the roundings of the sum that it is
-/// divided by; what is made of weights adds up their errors and its own roundings.
+/// divided by; what is made of weights adds up their errors and its own roundings. Rounding a factor to bf16
+/// moves each product by its share: an output by sum w |v|, for example. The kernels take the row's sum of
+/// weights times their gradients as dy y, which is off by what y is off, and with it every gradient of a score.
 inline AttentionOracle attention_rounding(const AttentionInputs& inputs, const AttentionOptions& all_options,
                                           const Tensor& seed, const AttentionOracle& exact, DType type,
-                                          const Tensor& of_scores = {}) {
+                                          const Tensor& of_scores = {}, const RoundedToBf16& rounded = {}) {
   constexpr Index kFew = 8;  // of the inputs, the scale, dropout's factor, quotients
   const AttentionInputs in = on_cpu(inputs);
   const AttentionOptions options = moved(all_options, Device::cpu());
@@ -38,6 +47,9 @@ inline AttentionOracle attention_rounding(const AttentionInputs& inputs, const A
   const double scale = options.scale != 0 ? options.scale : 1 / std::sqrt(static_cast<double>(D));
   double *y = bound.y.data<double>(), *dq = bound.gradients[0].data<double>();
   double *dk = bound.gradients[1].data<double>(), *dv = bound.gradients[2].data<double>();
+  const double *query = in.query.data<double>(), *key = in.key.data<double>(),
+               *value = in.value.data<double>();
+  const double* seed_at = dy.data<double>();
   std::vector<double> off(static_cast<std::size_t>(S)), spread(off), weight_error(off);
   for (Index row = 0; row < B * H * T; ++row) {
     const Index b = row / (H * T), h = row / T % H, t = row % T, g = h / (H / G);
@@ -50,8 +62,7 @@ inline AttentionOracle attention_rounding(const AttentionInputs& inputs, const A
       if (!left_in(options, in, b, h, t, s)) continue;
       const bool additive = options.mask.defined() && options.mask.dtype() != DType::boolean;
       double size = additive ? std::fabs(broadcast_at(options.mask, scores, row * S + s)) : 0;
-      for (Index d = 0; d < D; ++d)
-        size += std::fabs(scale * in.query.at(at_t(D) + d) * in.key.at(at_s(s, D) + d));
+      for (Index d = 0; d < D; ++d) size += std::fabs(scale * query[at_t(D) + d] * key[at_s(s, D) + d]);
       // The score, and as an argument of exp: less the largest, to base 2 perhaps.
       off[static_cast<std::size_t>(s)] =
           (product + 4 * u) * size + (of_scores.defined() ? of_scores.at(row * S + s) : 0);
@@ -69,12 +80,17 @@ inline AttentionOracle attention_rounding(const AttentionInputs& inputs, const A
       bound.weights.data<double>()[row * S + s] = weight_error[i];
       spread[i] = 0;  // sum |dy v|: the size of what its dscore is made of
       for (Index e = 0; e < E; ++e) {
-        const double v = std::fabs(in.value.at(at_s(s, E) + e)), d = std::fabs(dy.at(at_t(E) + e));
-        y[at_t(E) + e] += keep * v * (weight_error[i] + output * w[s]);
-        dv[at_s(s, E) + e] += keep * d * (weight_error[i] + input * w[s]);
+        const double v = std::fabs(value[at_s(s, E) + e]), d = std::fabs(seed_at[at_t(E) + e]);
+        y[at_t(E) + e] += keep * v * (weight_error[i] + (output + rounded.weights) * w[s]);
+        dv[at_s(s, E) + e] += keep * d * (weight_error[i] + (input + rounded.factors) * w[s]);
         spread[i] += keep * d * v;
       }
       of_product += (weight_error[i] + share * w[s]) * spread[i];
+    }
+    for (Index e = 0; e < E; ++e) {
+      double& of_y = y[at_t(E) + e];
+      of_y += rounded.results * (std::fabs(exact.y.at(at_t(E) + e)) + of_y);
+      if (rounded.results > 0) of_product += of_y * std::fabs(seed_at[at_t(E) + e]);
     }
     double total = 0;  // sum w |dy v|, an upper bound of what all have in common
     for (const Index s : seen) total += w[s] * spread[static_cast<std::size_t>(s)];
@@ -82,13 +98,18 @@ inline AttentionOracle attention_rounding(const AttentionInputs& inputs, const A
       const auto i = static_cast<std::size_t>(s);
       const double both = spread[i] + total;
       const double error = weight_error[i] * both + w[s] * (share * both + of_product);
+      const double factor = error + rounded.factors * (std::fabs(ds[s]) + error);
       bound.dscores.data<double>()[row * S + s] = error;
       for (Index d = 0; d < D; ++d) {
-        dq[at_t(D) + d] += std::fabs(scale * in.key.at(at_s(s, D) + d)) * (error + output * std::fabs(ds[s]));
-        dk[at_s(s, D) + d] +=
-            std::fabs(scale * in.query.at(at_t(D) + d)) * (error + input * std::fabs(ds[s]));
+        dq[at_t(D) + d] += std::fabs(scale * key[at_s(s, D) + d]) * (factor + output * std::fabs(ds[s]));
+        dk[at_s(s, D) + d] += std::fabs(scale * query[at_t(D) + d]) * (factor + input * std::fabs(ds[s]));
       }
     }
+  }
+  for (std::size_t i = 0; i < bound.gradients.size() && rounded.results > 0; ++i) {
+    double* const of = bound.gradients[i].data<double>();
+    for (Index at = 0; at < bound.gradients[i].elements(); ++at)
+      of[at] += rounded.results * (std::fabs(exact.gradients[i].at(at)) + of[at]);
   }
   return bound;
 }

@@ -93,7 +93,7 @@ TEST_SUITE("autograd/ops/additive_attention") {
     }
   }
 
-  TEST_CASE("what the masks leave out may hold anything, changes nothing, and gets exactly zero gradient") {
+  TEST_CASE("masked inputs may hold anything, change nothing, and get exactly zero gradient") {
     for (int i = 0; i < cases_here(kCases); ++i) {
       Generator random(static_cast<std::uint64_t>(2000 + i));
       const AttentionCase c = additive_case(random);
@@ -134,7 +134,7 @@ TEST_SUITE("autograd/ops/additive_attention") {
     }
   }
 
-  TEST_CASE("what it saves grows as the lengths do; the composed path saves the hidden layer") {
+  TEST_CASE("saved memory grows as the lengths do; the composed path saves the hidden layer") {
     AttentionOptions causal;
     causal.causal = true;
     const auto saved = [&](Function path, Index T, const AttentionOptions& options) {
@@ -253,7 +253,7 @@ TEST_SUITE("autograd/ops/additive_attention") {
     }
   }
 
-  TEST_CASE("what does not fit is refused by name") {
+  TEST_CASE("inputs that do not fit are refused by name") {
     const Tensor query = Tensor::zeros({2, 3, 4, 5}), key = Tensor::zeros({2, 6, 2, 5});
     const auto says = [&](const Tensor& weight, double scale) {
       AttentionOptions options;

@@ -15,7 +15,7 @@ Index saved_bytes(Index T, const AttentionOptions& options) {
 }  // namespace
 
 TEST_SUITE("autograd/ops/attention") {
-  TEST_CASE("gradients of both orders, through the composed twin") {
+  TEST_CASE("gradients of both orders, through the composed fallback") {
     Generator random(12);
     const auto check = [&](const char* name, const AttentionInputs& in, const AttentionOptions& options) {
       check_both_orders(name,
@@ -54,7 +54,7 @@ TEST_SUITE("autograd/ops/attention") {
                       {{"query", in.query}, {"value", in.value}, {"mask", options.mask}});
   }
 
-  TEST_CASE("what is saved grows with the length, not with its square") {
+  TEST_CASE("saved memory grows with the length, not with its square") {
     AttentionOptions options;
     const Index per_token = 4 * (5 * 16 + 2);  // query and y of two heads, key and value in one, log_sum
     const Index longest = default_device().is_cuda() ? 512 : 4096;  // an emulator takes seconds

@@ -59,7 +59,7 @@ TEST_SUITE("autograd/ops/attention") {
     }
   }
 
-  TEST_CASE("what the masks leave out may hold anything, changes nothing, and gets exactly zero gradient") {
+  TEST_CASE("masked inputs may hold anything, change nothing, and get exactly zero gradient") {
     for (int i = 0; i < cases_here(kCases); ++i) {
       Generator random(static_cast<std::uint64_t>(1000 + i));
       const AttentionCase c = random_case(random);

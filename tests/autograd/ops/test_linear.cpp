@@ -62,20 +62,20 @@ TEST_SUITE("autograd/ops/linear") {
           if (biased) inputs.push_back(bias);
           for (const Tensor& input : inputs) tape.watch(input);
           const Tensor y = linear(x, weight, bias, activation);
-          Tensor twin = reshape(
+          Tensor composed = reshape(
               matmul(reshape(x, {shape.elements(0, shape.rank() - 1), shape[-1]}), transposed(weight)),
               y.shape());
-          if (biased) twin = twin + bias;
-          if (activation) twin = unary(*activation, twin);
-          CHECK(relative_error(y, twin) < 1e-14);
+          if (biased) composed = composed + bias;
+          if (activation) composed = unary(*activation, composed);
+          CHECK(relative_error(y, composed) < 1e-14);
           const Tensor seed = random_normal(y.shape(), random);
           const std::vector<Tensor> got = tape.gradients(y, inputs, seed),
-                                    expected = tape.gradients(twin, inputs, seed);
+                                    expected = tape.gradients(composed, inputs, seed);
           for (std::size_t i = 0; i < inputs.size(); ++i) CHECK(relative_error(got[i], expected[i]) < 1e-13);
           if (shape.elements() > 0) {
             const Tensor single = linear(x.to(DType::f32), weight.to(DType::f32),
                                          biased ? bias.to(DType::f32) : Tensor(), activation);
-            CHECK(over_bound(single, twin, linear_rounding(inputs, activation.has_value(), seed).y) <= 1);
+            CHECK(over_bound(single, composed, linear_rounding(inputs, activation.has_value(), seed).y) <= 1);
           }
         }
       }

@@ -244,7 +244,7 @@ TEST_SUITE("autograd/ops/linear_cross_entropy") {
     CHECK(saved(10, 9) == 4 * (10 * 10 + 100 * 10));
   }
 
-  TEST_CASE("what nobody wants is neither computed nor kept") {
+  TEST_CASE("gradients that nobody wants are neither computed nor kept") {
     Generator random(12);
     const std::vector<Tensor> inputs = inputs_of(9, 20, 33, true, random);
     const Tensor targets = random_ids({9}, 33, random);
@@ -327,7 +327,7 @@ TEST_SUITE("autograd/ops/linear_cross_entropy") {
     }
   }
 
-  TEST_CASE("what does not fit is refused with its shapes") {
+  TEST_CASE("inputs that do not fit are refused with their shapes") {
     const Tensor x = Tensor::zeros({2, 3, 5}), weight = Tensor::zeros({7, 5}), bias = Tensor::zeros({7}),
                  targets = Tensor::zeros({2, 3}, DType::i32);
     const auto refusal = [&](const Tensor& w, const Tensor& b, const Tensor& t,

@@ -1,5 +1,4 @@
 #include <tapeformer/autograd/ops/elementwise.h>
-#include <tapeformer/autograd/ops/shape.h>
 #include <tapeformer/tests/autograd/ops/attention_random.h>
 #include <tapeformer/tests/autograd/ops/attention_rounding.h>
 #include <tapeformer/tests/reference/random_cases.h>
@@ -7,18 +6,6 @@
 using namespace tapeformer;
 
 namespace {
-
-/// The projection that holds the three side by side.
-Tensor pack(const std::vector<Tensor>& parts) {
-  TensorList flat;
-  for (const Tensor& x : parts)
-    flat.push_back(reshape(x, Shape{x.size(0), x.size(1), x.size(2) * x.size(3)}));
-  return concat(flat, 2);
-}
-
-PackedHeads heads_of(const AttentionInputs& in) {
-  return {in.H(), in.G(), in.query.size(3), in.value.size(3)};
-}
 
 Op packed_by(const PackedHeads& heads, const AttentionOptions& options) {
   return [=](const std::vector<Tensor>& in) {

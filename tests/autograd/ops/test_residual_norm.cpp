@@ -108,7 +108,7 @@ TEST_SUITE("autograd/ops/residual_norm") {
     CHECK(absolute_error(seed, before) == 0);
     const Tensor product = both.sum * both.y;
     const std::vector<Tensor> kept = tape.gradients(sum(product), {x, both.sum}, {});
-    CHECK(absolute_error(kept[1], both.y) == 0);  // what the product brings, before the norm adds to it
+    CHECK(absolute_error(kept[1], both.y) == 0);  // the product's gradient, before the norm adds to it
     CHECK(absolute_error(kept[0], kept[1]) > 0);
   }
 }

@@ -217,7 +217,7 @@ TEST_SUITE("autograd/ops/rotary") {
           "[rotary] positions must be i32; got positions=f32[3]; try to(DType::i32)");
   }
 
-  TEST_CASE("what makes no angle is refused, and so are negative sizes") {
+  TEST_CASE("invalid angles and negative sizes are refused") {
     const Tensor x = Tensor::zeros({1, 2, 1, 4});
     const auto says = [&](const auto& set) {
       RotaryConfig config;

@@ -99,7 +99,7 @@ std::vector<double> mean_errors(const Json& one, const Op& op) {
   return means;
 }
 
-/// How many times PyTorch's error may be exceeded. Its products were fused with the sums; where they are
+/// PyTorch's error may be exceeded by this factor. Its products were fused with the sums; where they are
 /// rounded first (in libraries on processors without such instructions, in builds that do not fuse) there are
 /// twice as many roundings.
 double most_times(bool composed) {

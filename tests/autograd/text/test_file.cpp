@@ -58,7 +58,7 @@ TEST_SUITE("autograd/text/file") {
                          (below_file + ": cannot be written: Not a directory").c_str(), CheckpointError);
   }
 
-  TEST_CASE("what cannot be replaced leaves no partial file") {
+  TEST_CASE("a file that cannot be replaced leaves no partial file") {
     const TemporaryFolder folder;
     std::filesystem::create_directory(folder.file("weights"));
     CHECK_THROWS_WITH_AS(write_atomically(folder.file("weights"), "x"),

@@ -33,7 +33,7 @@ __global__ void attention_delta_kernel(AttentionShape s, const T* y, const T* dy
 /// large scores. One block per tile of queries.
 template <class Scores, class T>
 __global__ void __launch_bounds__(kBlock)
-    attention_shares_kernel(AttentionShape s, AttentionGradient<T> x, Wide<T>* share, Wide<T>* delta) {
+    attention_shares_kernel(AttentionShape s, AttentionBackwardCase<T> x, Wide<T>* share, Wide<T>* delta) {
   using W = Wide<T>;
   constexpr int kRows = kTile<W>;
   __shared__ AttentionTile<W> tile;
@@ -106,7 +106,7 @@ __device__ void put_weight_piece(AttentionTile<W>& tile, const W (&sums)[kColumn
 /// A block has a tile of queries of one head and kQueryPieces pieces of their width, and loops over the keys.
 template <class Scores, class T>
 __global__ void __launch_bounds__(kBlock)
-    attention_dquery_kernel(AttentionShape s, Index parts, AttentionGradient<T> x) {
+    attention_dquery_kernel(AttentionShape s, Index parts, AttentionBackwardCase<T> x) {
   using W = Wide<T>;
   constexpr int kRows = kTile<W>;
   __shared__ AttentionTile<W> tile;
@@ -159,14 +159,13 @@ __global__ void __launch_bounds__(kBlock)
     const Index at = first + piece * kPiece;
     if (at >= s.key_width) continue;
     if (x.dquery)
-      put_piece(x.dquery,
-                place.b * s.query.batch + place.query * s.query.row + place.head * s.query.head + at,
-                s.query.row, place.queries, s.key_width - at, scale, sums[piece]);
+      put_piece(x.dquery, s.query.at(place.b, place.query, place.head) + at, s.query.row, place.queries,
+                s.key_width - at, scale, sums[piece]);
     if constexpr (Scores::kHasWeight) {
-      if (x.dweight == nullptr) continue;
+      if (x.dweight_parts == nullptr) continue;
       const Index tile_of_all = place.b * tiles + place.query / kRows;
       put_weight_piece(tile, of_weight[piece], s.key_width - at,
-                       x.dweight + (tile_of_all * s.heads + place.head) * s.key_width + at);
+                       x.dweight_parts + (tile_of_all * s.heads + place.head) * s.key_width + at);
     }
   }
 }
@@ -186,7 +185,7 @@ __global__ void attention_dweight_kernel(Index size, Index count, const W* parts
 /// Source:  Dao 2023, arXiv:2307.08691, algorithm 2
 template <class Scores, class T>
 __global__ void __launch_bounds__(kBlock)
-    attention_dkey_kernel(AttentionShape s, Index parts, AttentionGradient<T> x) {
+    attention_dkey_kernel(AttentionShape s, Index parts, AttentionBackwardCase<T> x) {
   using W = Wide<T>;
   constexpr int kRows = kTile<W>;
   __shared__ AttentionTile<W> tile;
@@ -248,24 +247,23 @@ __global__ void __launch_bounds__(kBlock)
   for (int piece = 0; piece < kKeyPieces; ++piece) {
     const Index at = first + piece * kPiece;
     if (x.dkey && at < s.key_width)
-      put_piece(x.dkey, place.b * s.key.batch + place.key * s.key.row + place.group * s.key.head + at,
-                s.key.row, place.keys, s.key_width - at, W(1), dkeys[piece]);
+      put_piece(x.dkey, s.key.at(place.b, place.key, place.group) + at, s.key.row, place.keys,
+                s.key_width - at, W(1), dkeys[piece]);
     if (x.dvalue && at < s.value_width)
-      put_piece(x.dvalue, place.b * s.value.batch + place.key * s.value.row + place.group * s.value.head + at,
-                s.value.row, place.keys, s.value_width - at, W(1), dvalues[piece]);
+      put_piece(x.dvalue, s.value.at(place.b, place.key, place.group) + at, s.value.row, place.keys,
+                s.value_width - at, W(1), dvalues[piece]);
   }
 }
 
 template <class Scores, class T>
-void run(Cuda on, const AttentionShape& s, AttentionGradient<T> x, const T* y, Write<Wide<T>> dweight) {
+void run(Cuda on, const AttentionShape& s, AttentionBackwardCase<T> x, const T* y) {
   using W = Wide<T>;
   const Index query_tiles = tiles_of(s.queries, kTile<W>), key_tiles = tiles_of(s.keys, kTile<W>);
   const Index weights = s.heads * s.key_width, tiles = s.batch * query_tiles;
   const auto blocks = [](Index count) { return dim3(static_cast<unsigned>(count)); };
-  x.dy_strides = {s.queries * s.heads * s.value_width, s.heads * s.value_width, s.value_width};
   const Scratch<W> delta(on, s.batch * s.heads * s.queries),
       share(on, Scores::kHasWeight ? s.batch * s.heads * s.queries : 0),
-      parts_of_dweight(on, dweight ? tiles * weights : 0);
+      dweight_parts(on, x.dweight ? tiles * weights : 0);
   if constexpr (Scores::kHasWeight) {
     launch(on, "attention_shares", attention_shares_kernel<Scores, T>, blocks(tiles * s.heads), dim3(kBlock),
            0, s, x, share.data(), delta.data());
@@ -275,15 +273,15 @@ void run(Cuda on, const AttentionShape& s, AttentionGradient<T> x, const T* y, W
            blocks_for(s.batch * s.heads * s.queries * kWarp), dim3(kBlock), 0, s, y, x.dy, x.log_sum,
            delta.data());
   }
-  x.delta = delta.data(), x.dweight = dweight ? parts_of_dweight.data() : nullptr;
-  if (x.dquery || dweight) {
+  x.delta = delta.data(), x.dweight_parts = x.dweight ? dweight_parts.data() : nullptr;
+  if (x.dquery || x.dweight) {
     const Index parts = tiles_of(s.key_width, kQueryPieces * kPiece);
     launch(on, "attention_dquery", attention_dquery_kernel<Scores, T>, blocks(tiles * s.heads * parts),
            dim3(kBlock), 0, s, parts, x);
   }
-  if (dweight)
+  if (x.dweight)
     launch(on, "attention_dweight", attention_dweight_kernel<W>, blocks_for(weights), dim3(kBlock), 0,
-           weights, tiles, parts_of_dweight.data(), dweight);
+           weights, tiles, x.dweight_parts, x.dweight);
   if (x.dkey || x.dvalue) {
     const Index parts = tiles_of(std::max(s.key_width, s.value_width), kKeyPieces * kPiece);
     launch(on, "attention_dkey", attention_dkey_kernel<Scores, T>,
@@ -294,39 +292,22 @@ void run(Cuda on, const AttentionShape& s, AttentionGradient<T> x, const T* y, W
 }  // namespace
 
 template <class T>
-void attention_backward(Cuda on, const AttentionShape& shape, const T* query, const T* key, const T* value,
-                        const Wide<T>* bias, const T* y, const Wide<T>* log_sum, const T* dy, Write<T> dquery,
-                        Write<T> dkey, Write<T> dvalue) {
+void attention_backward(Cuda on, const AttentionShape& shape, const AttentionOperands<T>& x, const T* y,
+                        const Wide<T>* log_sum, const T* dy, const AttentionGradients<T>& to) {
+  const AttentionBackwardCase<T> c{x, to, log_sum, dy, output_strides(shape)};
+  if (x.weight != nullptr) return run<AdditiveScores, T>(on, shape, c, y);
   if constexpr (std::is_same_v<T, BFloat16>) {
-    if (hopper_attention_backward(on, shape, query, key, value, bias, y, log_sum, dy, dquery, dkey, dvalue) ||
-        tensor_core_attention_backward(on, shape, query, key, value, bias, y, log_sum, dy, dquery, dkey,
-                                       dvalue))
+    if (hopper_attention_backward(on, shape, x.query, x.key, x.value, x.bias, y, log_sum, dy, to.dquery,
+                                  to.dkey, to.dvalue) ||
+        tensor_core_attention_backward(on, shape, x, y, log_sum, dy, to))
       return;
   }
-  run<DotScores, T>(
-      on, shape,
-      {query, key, value, nullptr, bias, log_sum, dy, nullptr, nullptr, dquery, dkey, dvalue, nullptr, {}}, y,
-      {});
+  run<DotScores, T>(on, shape, c, y);
 }
 
-template <class T>
-void additive_attention_backward(Cuda on, const AttentionShape& shape, const T* query, const T* key,
-                                 const T* value, const T* weight, const Wide<T>* bias, const T* y,
-                                 const Wide<T>* log_sum, const T* dy, Write<T> dquery, Write<T> dkey,
-                                 Write<T> dvalue, Write<Wide<T>> dweight) {
-  run<AdditiveScores, T>(
-      on, shape,
-      {query, key, value, weight, bias, log_sum, dy, nullptr, nullptr, dquery, dkey, dvalue, nullptr, {}}, y,
-      dweight);
-}
-
-#define INSTANTIATE(T)                                                                                     \
-  template void attention_backward(Cuda, const AttentionShape&, const T*, const T*, const T*,              \
-                                   const Wide<T>*, const T*, const Wide<T>*, const T*, Write<T>, Write<T>, \
-                                   Write<T>);                                                              \
-  template void additive_attention_backward(Cuda, const AttentionShape&, const T*, const T*, const T*,     \
-                                            const T*, const Wide<T>*, const T*, const Wide<T>*, const T*,  \
-                                            Write<T>, Write<T>, Write<T>, Write<Wide<T>>);
+#define INSTANTIATE(T)                                                                                 \
+  template void attention_backward(Cuda, const AttentionShape&, const AttentionOperands<T>&, const T*, \
+                                   const Wide<T>*, const T*, const AttentionGradients<T>&);
 INSTANTIATE(float)
 INSTANTIATE(double)
 INSTANTIATE(BFloat16)

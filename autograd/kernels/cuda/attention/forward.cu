@@ -39,8 +39,7 @@ __device__ W exponentiate_row(W* scores, int columns, W& largest, W& total) {
 /// Source:  Dao 2023, arXiv:2307.08691, algorithm 1
 template <class Scores, class T>
 __global__ void __launch_bounds__(kBlock)
-    attention_forward_kernel(AttentionShape s, Index parts, const T* query, const T* key, const T* value,
-                             const T* weight, const Wide<T>* bias, T* y, Wide<T>* log_sum) {
+    attention_forward_kernel(AttentionShape s, Index parts, AttentionOperands<T> x, T* y, Wide<T>* log_sum) {
   using W = Wide<T>;
   constexpr int kRows = kTile<W>;
   __shared__ AttentionTile<W> tile;
@@ -64,10 +63,10 @@ __global__ void __launch_bounds__(kBlock)
   for (place.key = range.from / kRows * kRows; place.key < range.to; place.key += kRows) {
     place.keys = static_cast<int>(min(Index{kRows}, s.keys - place.key));
     Pairs<W> scores;
-    sum_over_width<Scores>(tile, rows_of(query, s.query, place.b, place.query, place.head, place.queries),
-                           scale, rows_of(key, s.key, place.b, place.key, place.group, place.keys),
-                           s.key_width, weight, place.head, scores);
-    const unsigned visible = find_visible_pairs(s, bias, place, tile, scores);
+    sum_over_width<Scores>(tile, rows_of(x.query, s.query, place.b, place.query, place.head, place.queries),
+                           scale, rows_of(x.key, s.key, place.b, place.key, place.group, place.keys),
+                           s.key_width, x.weight, place.head, scores);
+    const unsigned visible = find_visible_pairs(s, x.bias, place, tile, scores);
     for (int i = 0; i < kPairs<W>; ++i) {
       for (int j = 0; j < kPairs<W>; ++j) {
         tile.scores[own_row(i)][own_column(j)] =
@@ -87,7 +86,7 @@ __global__ void __launch_bounds__(kBlock)
         }
       }
     }
-    const Rows<T> values = rows_of(value, s.value, place.b, place.key, place.group, place.keys);
+    const Rows<T> values = rows_of(x.value, s.value, place.b, place.key, place.group, place.keys);
 #pragma unroll
     for (int piece = 0; piece < kPieces; ++piece) {
       const Index at = first + piece * kPiece;
@@ -124,47 +123,34 @@ __global__ void __launch_bounds__(kBlock)
 }
 
 template <class Scores, class T>
-void run(Cuda on, const char* name, const AttentionShape& s, const T* query, const T* key, const T* value,
-         const T* weight, const Wide<T>* bias, T* y, Wide<T>* log_sum) {
+void run(Cuda on, const char* name, const AttentionShape& s, const AttentionOperands<T>& x, T* y,
+         Wide<T>* log_sum) {
   const Index parts = std::max(Index{1}, tiles_of(s.value_width, kPieces * kPiece));
   const Index blocks = s.batch * s.heads * tiles_of(s.queries, kTile<Wide<T>>) * parts;
   launch(on, name, attention_forward_kernel<Scores, T>, dim3(static_cast<unsigned>(blocks)), dim3(kBlock), 0,
-         s, parts, query, key, value, weight, bias, y, log_sum);
+         s, parts, x, y, log_sum);
 }
 
 }  // namespace
 
 template <class T>
-void attention_forward(Cuda on, const AttentionShape& shape, const T* query, const T* key, const T* value,
-                       const Wide<T>* bias, T* y, Wide<T>* log_sum) {
+void attention_forward(Cuda on, const AttentionShape& shape, const AttentionOperands<T>& x, T* y,
+                       Wide<T>* log_sum) {
+  if (x.weight != nullptr)
+    return run<AdditiveScores, T>(on, "additive_attention_forward", shape, x, y, log_sum);
   const AttentionPath fastest = fastest_attention_path();
-  if (fastest != AttentionPath::plain &&
-      split_attention_forward(on, shape, query, key, value, bias, y, log_sum))
-    return;
+  if (fastest != AttentionPath::plain && split_attention_forward(on, shape, x, y, log_sum)) return;
   if constexpr (std::is_same_v<T, BFloat16>) {
     if (fastest == AttentionPath::hopper &&
-        hopper_attention_forward(on, shape, query, key, value, bias, y, log_sum))
+        hopper_attention_forward(on, shape, x.query, x.key, x.value, x.bias, y, log_sum))
       return;
-    if (fastest != AttentionPath::plain &&
-        tensor_core_attention_forward(on, shape, query, key, value, bias, y, log_sum))
-      return;
+    if (fastest != AttentionPath::plain && tensor_core_attention_forward(on, shape, x, y, log_sum)) return;
   }
-  run<DotScores, T>(on, "attention_forward", shape, query, key, value, nullptr, bias, y, log_sum);
+  run<DotScores, T>(on, "attention_forward", shape, x, y, log_sum);
 }
 
-template <class T>
-void additive_attention_forward(Cuda on, const AttentionShape& shape, const T* query, const T* key,
-                                const T* value, const T* weight, const Wide<T>* bias, T* y,
-                                Wide<T>* log_sum) {
-  run<AdditiveScores, T>(on, "additive_attention_forward", shape, query, key, value, weight, bias, y,
-                         log_sum);
-}
-
-#define INSTANTIATE(T)                                                                                       \
-  template void attention_forward(Cuda, const AttentionShape&, const T*, const T*, const T*, const Wide<T>*, \
-                                  T*, Wide<T>*);                                                             \
-  template void additive_attention_forward(Cuda, const AttentionShape&, const T*, const T*, const T*,        \
-                                           const T*, const Wide<T>*, T*, Wide<T>*);
+#define INSTANTIATE(T) \
+  template void attention_forward(Cuda, const AttentionShape&, const AttentionOperands<T>&, T*, Wide<T>*);
 INSTANTIATE(float)
 INSTANTIATE(double)
 INSTANTIATE(BFloat16)

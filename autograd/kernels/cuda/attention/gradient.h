@@ -6,21 +6,18 @@ namespace tapeformer::kernels {
 
 /// The input and output of the kernels of attention's backward pass.
 template <class T>
-struct AttentionGradient {
-  const T *query, *key, *value, *weight;
-  const Wide<T>* bias;
+struct AttentionBackwardCase : AttentionOperands<T>, AttentionGradients<T> {
   const Wide<T>* log_sum;
   const T* dy;
-  const Wide<T>* delta;  // [B, H, T]; nullptr for zeros
-  const Wide<T>* share;  // [B, H, T], factors of the weights; nullptr for ones
-  Write<T> dquery, dkey, dvalue;
-  Wide<T>* dweight;  // [B, tiles of T, H, D], parts of the sum; nullptr if not needed
   HeadStrides dy_strides;
+  const Wide<T>* delta = nullptr;    // [B, H, T]; nullptr for zeros
+  const Wide<T>* share = nullptr;    // [B, H, T], factors of the weights; nullptr for ones
+  Wide<T>* dweight_parts = nullptr;  // [B, tiles of T, H, D], parts of the sum; nullptr if not needed
 };
 
 /// Loads the logarithms, shares and deltas of a tile's queries. Shared memory is ready after a barrier.
 template <class T, class W>
-__device__ void load_statistics(const AttentionShape& s, const AttentionGradient<T>& x,
+__device__ void load_statistics(const AttentionShape& s, const AttentionBackwardCase<T>& x,
                                 const TilePlace& place, AttentionTile<W>& tile) {
   if (threadIdx.x >= kTile<W>) return;
   const bool is_there = static_cast<int>(threadIdx.x) < place.queries;
@@ -34,7 +31,7 @@ __device__ void load_statistics(const AttentionShape& s, const AttentionGradient
 /// pairs that dropout keeps. No thread may be reading shared memory, and at the end none is, except for the
 /// seen keys.
 template <class Scores, class T, class W>
-__device__ unsigned find_dweights(const AttentionShape& s, const AttentionGradient<T>& x,
+__device__ unsigned find_dweights(const AttentionShape& s, const AttentionBackwardCase<T>& x,
                                   const TilePlace& place, AttentionTile<W>& tile, Pairs<W>& weights,
                                   Pairs<W>& dweights) {
   const W scale = Scores::kHasWeight ? W(1) : static_cast<W>(s.scale);
@@ -61,8 +58,9 @@ __device__ unsigned find_dweights(const AttentionShape& s, const AttentionGradie
 
 /// The same for the weights after dropout and the gradients of the scores.
 template <class Scores, class T, class W>
-__device__ void find_dscores(const AttentionShape& s, const AttentionGradient<T>& x, const TilePlace& place,
-                             AttentionTile<W>& tile, Pairs<W>& weights, Pairs<W>& dscores) {
+__device__ void find_dscores(const AttentionShape& s, const AttentionBackwardCase<T>& x,
+                             const TilePlace& place, AttentionTile<W>& tile, Pairs<W>& weights,
+                             Pairs<W>& dscores) {
   const unsigned kept = find_dweights<Scores>(s, x, place, tile, weights, dscores);
   for (int i = 0; i < kPairs<W>; ++i) {
     for (int j = 0; j < kPairs<W>; ++j) {

@@ -1,10 +1,12 @@
 #pragma once
 
-#include <tapeformer/autograd/kernels/attention.h>
+#include <tapeformer/autograd/kernels/cuda/attention/operands.h>
 #include <tapeformer/autograd/kernels/cuda/tensor_core.h>
 #include <tapeformer/autograd/kernels/dropout.h>
 
+#include <algorithm>
 #include <limits>
+#include <type_traits>
 
 namespace tapeformer::kernels {
 
@@ -217,6 +219,26 @@ __device__ inline unsigned seen_pair(unsigned pair, unsigned bits) {
 inline bool has_aligned_rows(const BFloat16* x, const HeadStrides& strides, Index width) {
   return reinterpret_cast<std::uintptr_t>(x) % 16 == 0 && strides.batch % 8 == 0 && strides.row % 8 == 0 &&
          strides.head % 8 == 0 && width % 8 == 0;
+}
+
+/// True if pairs are masked one by one, beyond the ranges of keys.
+inline bool has_options(const AttentionShape& s, const AttentionOperands<BFloat16>& x) {
+  return s.key_mask != nullptr || s.mask != nullptr || x.bias != nullptr || s.drops;
+}
+
+/// Calls f(std::integral_constant<int, kWidth>) for the least kWidth that holds both widths.
+template <class F>
+void with_width(const AttentionShape& s, F&& f) {
+  const Index width = std::max(s.key_width, s.value_width);
+  if (width <= 32) {
+    f(std::integral_constant<int, 32>{});
+  } else if (width <= 64) {
+    f(std::integral_constant<int, 64>{});
+  } else if (width <= 128) {
+    f(std::integral_constant<int, 128>{});
+  } else {
+    f(std::integral_constant<int, 256>{});
+  }
 }
 
 }  // namespace tapeformer::kernels

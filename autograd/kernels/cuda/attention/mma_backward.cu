@@ -52,19 +52,18 @@ __global__ void attention_mma_prepare_kernel(AttentionShape s, const BFloat16* y
 
 }  // namespace
 
-bool tensor_core_attention_backward(Cuda on, const AttentionShape& s, const BFloat16* query,
-                                    const BFloat16* key, const BFloat16* value, const float* bias,
+bool tensor_core_attention_backward(Cuda on, const AttentionShape& s, const AttentionOperands<BFloat16>& x,
                                     const BFloat16* y, const float* log_sum, const BFloat16* dy,
-                                    Write<BFloat16> dquery, Write<BFloat16> dkey, Write<BFloat16> dvalue) {
+                                    const AttentionGradients<BFloat16>& to) {
   const Index width = std::max(s.key_width, s.value_width);
-  const HeadStrides dense{s.queries * s.heads * s.value_width, s.heads * s.value_width, s.value_width};
-  const auto is_aligned = [](const BFloat16* x, const HeadStrides& strides, Index of_width) {
-    return x == nullptr || has_aligned_rows(x, strides, of_width);
+  const HeadStrides dense = output_strides(s);
+  const auto is_aligned = [](const BFloat16* rows, const HeadStrides& strides, Index of_width) {
+    return rows == nullptr || has_aligned_rows(rows, strides, of_width);
   };
   if (fastest_attention_path() < AttentionPath::tensor_cores || width == 0 || width > 256 ||
-      !is_aligned(query, s.query, s.key_width) || !is_aligned(dquery.to, s.query, s.key_width) ||
-      !is_aligned(key, s.key, s.key_width) || !is_aligned(dkey.to, s.key, s.key_width) ||
-      !is_aligned(value, s.value, s.value_width) || !is_aligned(dvalue.to, s.value, s.value_width) ||
+      !is_aligned(x.query, s.query, s.key_width) || !is_aligned(to.dquery.to, s.query, s.key_width) ||
+      !is_aligned(x.key, s.key, s.key_width) || !is_aligned(to.dkey.to, s.key, s.key_width) ||
+      !is_aligned(x.value, s.value, s.value_width) || !is_aligned(to.dvalue.to, s.value, s.value_width) ||
       !is_aligned(y, dense, s.value_width) || !is_aligned(dy, dense, s.value_width))
     return false;
   bool fits = false;
@@ -77,14 +76,13 @@ bool tensor_core_attention_backward(Cuda on, const AttentionShape& s, const BFlo
   const Scratch<float> log_sums(on, s.batch * s.heads * padded), deltas(on, s.batch * s.heads * padded);
   const Scratch<SeenKeys> ranges(on, s.batch * padded);
   const Scratch<JointRange> tiles(on, s.batch * padded / kMoving);
-  const MmaGradient x{
-      query,  key,  value,  bias,  dy,
-      dquery, dkey, dvalue, dense, {padded, log_sums.data(), deltas.data(), ranges.data(), tiles.data()}};
+  const MmaGradient c{
+      x, to, dy, dense, {padded, log_sums.data(), deltas.data(), ranges.data(), tiles.data()}};
   launch(on, "attention_mma_prepare", attention_mma_prepare_kernel,
          blocks_for(s.batch * s.heads * padded * kDeltaLanes), dim3(kBlock), 0, s, y, dy, log_sum,
-         x.prepared);
-  if (x.dkey || x.dvalue) attention_mma_dkey(on, s, x);
-  if (x.dquery) attention_mma_dquery(on, s, x);
+         c.prepared);
+  if (c.dkey || c.dvalue) attention_mma_dkey(on, s, c);
+  if (c.dquery) attention_mma_dquery(on, s, c);
   return true;
 }
 

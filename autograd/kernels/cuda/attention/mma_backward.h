@@ -3,8 +3,6 @@
 #include <tapeformer/autograd/kernels/cuda/attention/mma.h>
 #include <tapeformer/autograd/kernels/cuda/attention/tile.h>
 
-#include <algorithm>
-
 namespace tapeformer::kernels {
 
 // Attention's backward pass on tensor cores. One kernel has tiles of queries and loops over the keys, for
@@ -41,11 +39,8 @@ struct PreparedQueries {
   JointRange* tiles;  // [B, padded / kMoving]
 };
 
-struct MmaGradient {
-  const BFloat16 *query, *key, *value;
-  const float* bias;
+struct MmaGradient : AttentionOperands<BFloat16>, AttentionGradients<BFloat16> {
   const BFloat16* dy;
-  Write<BFloat16> dquery, dkey, dvalue;
   HeadStrides dy_strides;
   PreparedQueries prepared;
 };
@@ -66,11 +61,6 @@ struct alignas(16) BackwardShared {
 
 __device__ inline JointRange of_both(const JointRange& x, const JointRange& y) {
   return {min(x.from, y.from), max(x.to, y.to), max(x.all_from, y.all_from), min(x.all_to, y.all_to)};
-}
-
-template <class T>
-__device__ const T* first_row_of(const T* x, const HeadStrides& strides, Index b, Index row, Index head) {
-  return x + b * strides.batch + row * strides.row + head * strides.head;
 }
 
 /// products[r][j] = 16 of the warp's rows by 8 moving ones, summed over the width. `own` and `moving` come
@@ -186,26 +176,6 @@ __device__ void put_sums(const Write<BFloat16>& to, Index at, Index stride, int 
       if (to.add) low += low_bf16(pairs[4 * n]), high += high_bf16(pairs[4 * n]);
       pairs[4 * n] = pack_bf16(low, high);
     }
-  }
-}
-
-/// True if pairs are masked one by one, beyond the ranges of keys.
-inline bool has_options(const AttentionShape& s, const MmaGradient& x) {
-  return s.key_mask != nullptr || s.mask != nullptr || x.bias != nullptr || s.drops;
-}
-
-/// Calls f(std::integral_constant<int, kWidth>) for the least kWidth that holds both widths.
-template <class F>
-void with_width(const AttentionShape& s, F&& f) {
-  const Index width = std::max(s.key_width, s.value_width);
-  if (width <= 32) {
-    f(std::integral_constant<int, 32>{});
-  } else if (width <= 64) {
-    f(std::integral_constant<int, 64>{});
-  } else if (width <= 128) {
-    f(std::integral_constant<int, 128>{});
-  } else {
-    f(std::integral_constant<int, 256>{});
   }
 }
 

@@ -124,11 +124,10 @@ __global__ void __launch_bounds__(BackwardBlock<kWidth>::kThreads, BackwardBlock
   const float kept_scale = drops ? static_cast<float>(s.kept_scale) : 1.0f;
   const int first_row = own_warp() * kRowTiles * 16;  // of the warp
 
-  load_tile<Block::kOwn, kWidth, Block::kThreads>(shared.own[0], first_row_of(x.key, s.key, b, key, group),
-                                                  s.key.row, keys, static_cast<int>(s.key_width));
-  load_tile<Block::kOwn, kWidth, Block::kThreads>(shared.own[1],
-                                                  first_row_of(x.value, s.value, b, key, group), s.value.row,
-                                                  keys, static_cast<int>(s.value_width));
+  load_tile<Block::kOwn, kWidth, Block::kThreads>(shared.own[0], x.key + s.key.at(b, key, group), s.key.row,
+                                                  keys, static_cast<int>(s.key_width));
+  load_tile<Block::kOwn, kWidth, Block::kThreads>(shared.own[1], x.value + s.value.at(b, key, group),
+                                                  s.value.row, keys, static_cast<int>(s.value_width));
   // The tiles of queries from the first to the last that see a key.
   const int of_queries = static_cast<int>(x.prepared.padded / kMoving);
   const JointRange* const joint = x.prepared.tiles + b * of_queries;
@@ -148,11 +147,9 @@ __global__ void __launch_bounds__(BackwardBlock<kWidth>::kThreads, BackwardBlock
     const int entry = anew(b);
     const Index row = Index{entry} * x.prepared.padded + query;  // of the first query, in any head
     if (++next_tile > last) next_tile = first, ++next_head;
-    load_tile<kMoving, kWidth, Block::kThreads>(to.rows[0],
-                                                first_row_of(x.query, s.query, entry, query, head),
+    load_tile<kMoving, kWidth, Block::kThreads>(to.rows[0], x.query + s.query.at(entry, query, head),
                                                 s.query.row, queries, static_cast<int>(s.key_width));
-    load_tile<kMoving, kWidth, Block::kThreads>(to.rows[1],
-                                                first_row_of(x.dy, x.dy_strides, entry, query, head),
+    load_tile<kMoving, kWidth, Block::kThreads>(to.rows[1], x.dy + x.dy_strides.at(entry, query, head),
                                                 x.dy_strides.row, queries, static_cast<int>(s.value_width));
     // The first threads load 16 bytes of the facts of queries each.
     const int i = static_cast<int>(anew(threadIdx.x)), part = i / 16, of_four = i % 16 * 4;
@@ -278,11 +275,11 @@ __global__ void __launch_bounds__(BackwardBlock<kWidth>::kThreads, BackwardBlock
   const KeyPlace place = place_of_keys<kWidth>(s);
   const int row = place.key + anew(own_warp()) * kRowTiles * 16, rows = all_keys - row;
   if constexpr (kKeys)
-    put_sums<kWidth>(x.dkey, place.b * s.key.batch + row * s.key.row + place.group * s.key.head, s.key.row,
-                     rows, s.key_width, static_cast<float>(s.scale), dkeys);
+    put_sums<kWidth>(x.dkey, s.key.at(place.b, row, place.group), s.key.row, rows, s.key_width,
+                     static_cast<float>(s.scale), dkeys);
   if constexpr (kValues)
-    put_sums<kWidth>(x.dvalue, place.b * s.value.batch + row * s.value.row + place.group * s.value.head,
-                     s.value.row, rows, s.value_width, kept_scale, dvalues);
+    put_sums<kWidth>(x.dvalue, s.value.at(place.b, row, place.group), s.value.row, rows, s.value_width,
+                     kept_scale, dvalues);
 }
 
 template <int kWidth, bool kKeys, bool kValues>

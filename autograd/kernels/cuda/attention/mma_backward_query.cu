@@ -29,14 +29,12 @@ __global__ void __launch_bounds__(BackwardBlock<kWidth>::kThreads, BackwardBlock
   for (int i = 0; i < Block::kOwn / kMoving; ++i)
     of_block = of_both(of_block, x.prepared.tiles[(b * x.prepared.padded + query) / kMoving + i]);
   const int end = of_block.to, begin = of_block.from < end ? of_block.from / kMoving * kMoving : end;
-  load_tile<Block::kOwn, kWidth, Block::kThreads>(shared.own[0],
-                                                  first_row_of(x.query, s.query, b, query, head), s.query.row,
-                                                  queries, static_cast<int>(s.key_width));
-  load_tile<Block::kOwn, kWidth, Block::kThreads>(shared.own[1],
-                                                  first_row_of(x.dy, x.dy_strides, b, query, head),
+  load_tile<Block::kOwn, kWidth, Block::kThreads>(shared.own[0], x.query + s.query.at(b, query, head),
+                                                  s.query.row, queries, static_cast<int>(s.key_width));
+  load_tile<Block::kOwn, kWidth, Block::kThreads>(shared.own[1], x.dy + x.dy_strides.at(b, query, head),
                                                   x.dy_strides.row, queries, static_cast<int>(s.value_width));
-  const BFloat16* own_key = own_place<kWidth>(first_row_of(x.key, s.key, b, begin, group), s.key.row);
-  const BFloat16* own_value = own_place<kWidth>(first_row_of(x.value, s.value, b, begin, group), s.value.row);
+  const BFloat16* own_key = own_place<kWidth>(x.key + s.key.at(b, begin, group), s.key.row);
+  const BFloat16* own_value = own_place<kWidth>(x.value + s.value.at(b, begin, group), s.value.row);
   const auto load = [&](int key, int stage) {
     auto& to = shared.stages[stage];
     load_next_tile<kMoving, kWidth, Block::kThreads>(to.rows[0], own_key, s.key.row, keys - key,
@@ -137,7 +135,7 @@ __global__ void __launch_bounds__(BackwardBlock<kWidth>::kThreads, BackwardBlock
   }
   copy_async_wait<0>();
 
-  const Index at = b * s.query.batch + Index{query + first_row} * s.query.row + head * s.query.head;
+  const Index at = s.query.at(b, query + first_row, head);
   put_sums<kWidth>(x.dquery, at, s.query.row, queries - first_row, s.key_width, static_cast<float>(s.scale),
                    sums);
 }

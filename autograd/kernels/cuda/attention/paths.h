@@ -27,12 +27,11 @@ bool hopper_attention_backward(Cuda on, const AttentionShape& shape, const BFloa
                                Write<BFloat16> dquery, Write<BFloat16> dkey, Write<BFloat16> dvalue);
 
 /// mma.sync, on GPUs of compute capability 8.0 and higher.
-bool tensor_core_attention_forward(Cuda on, const AttentionShape& shape, const BFloat16* query,
-                                   const BFloat16* key, const BFloat16* value, const float* bias, BFloat16* y,
-                                   float* log_sum);
-bool tensor_core_attention_backward(Cuda on, const AttentionShape& shape, const BFloat16* query,
-                                    const BFloat16* key, const BFloat16* value, const float* bias,
-                                    const BFloat16* y, const float* log_sum, const BFloat16* dy,
-                                    Write<BFloat16> dquery, Write<BFloat16> dkey, Write<BFloat16> dvalue);
+bool tensor_core_attention_forward(Cuda on, const AttentionShape& shape, const AttentionOperands<BFloat16>& x,
+                                   BFloat16* y, float* log_sum);
+bool tensor_core_attention_backward(Cuda on, const AttentionShape& shape,
+                                    const AttentionOperands<BFloat16>& x, const BFloat16* y,
+                                    const float* log_sum, const BFloat16* dy,
+                                    const AttentionGradients<BFloat16>& to);
 
 }  // namespace tapeformer::kernels

@@ -23,8 +23,8 @@ struct SplitResults {
 
 template <class T, int kColumns>
 __global__ void __launch_bounds__(kSplitThreads)
-    attention_split_kernel(AttentionShape s, SplitPlan plan, const T* query, const T* key, const T* value,
-                           const Wide<T>* bias, SplitResults<Wide<T>> results, T* y, Wide<T>* log_sum) {
+    attention_split_kernel(AttentionShape s, SplitPlan plan, AttentionOperands<T> in,
+                           SplitResults<Wide<T>> results, T* y, Wide<T>* log_sum) {
   using W = Wide<T>;
   constexpr W kLog2 = static_cast<W>(0.693147180559945309417);
   __shared__ W scores[kSplitRows * kScorePitch];
@@ -44,8 +44,8 @@ __global__ void __launch_bounds__(kSplitThreads)
   const int first_row = unit % plan.row_tiles * kSplitRows, place = unit / plan.row_tiles;
   const int group = place % static_cast<int>(s.groups), b = place / static_cast<int>(s.groups);
   const int rows = min(kSplitRows, static_cast<int>(s.queries) * sharing - first_row);
-  query += b * s.query.batch;
-  key += b * s.key.batch + group * s.key.head, value += b * s.value.batch + group * s.value.head;
+  const T *const query = in.query + b * s.query.batch, *const key = in.key + s.key.at(b, 0, group),
+                 *const value = in.value + s.value.at(b, 0, group);
   const auto query_of = [&](int row) { return (first_row + row) / sharing; };
   const auto head_of = [&](int row) { return group * sharing + (first_row + row) % sharing; };
 
@@ -100,7 +100,8 @@ __global__ void __launch_bounds__(kSplitThreads)
       const int at_key = at + own_key + i;
       const bool is_in_range = at_key >= range.from && at_key < range.to;
       W score = is_in_range ? scores[row * kScorePitch + own_key + i] : W(0);
-      const bool is_visible = is_in_range && may_see(s, bias, b, head_of(row), query_of(row), at_key, score);
+      const bool is_visible =
+          is_in_range && may_see(s, in.bias, b, head_of(row), query_of(row), at_key, score);
       own[i] = is_visible ? score * (1 / kLog2) : kMinusInfinity<W>;
       visible |= (is_visible ? 1u : 0u) << i;
       most = max(most, own[i]);
@@ -196,14 +197,14 @@ __global__ void __launch_bounds__(kSplitThreads)
 
 template <class T, int kColumns>
 void run(Cuda on, const AttentionShape& s, const SplitPlan& plan, Index units, std::size_t bytes,
-         const T* query, const T* key, const T* value, const Wide<T>* bias, T* y, Wide<T>* log_sum) {
+         const AttentionOperands<T>& x, T* y, Wide<T>* log_sum) {
   using W = Wide<T>;
   const Index rows = s.batch * s.heads * s.queries, parts = plan.parts > 1 ? plan.parts : 0;
   const Scratch<W> sums(on, parts * rows * s.value_width), statistics(on, 2 * parts * rows);
   const SplitResults<W> results{sums.data(), statistics.data(), statistics.data() + parts * rows};
   launch(on, "attention_split", attention_split_kernel<T, kColumns>,
-         dim3(static_cast<unsigned>(units * plan.parts)), dim3(kSplitThreads), bytes, s, plan, query, key,
-         value, bias, results, y, log_sum);
+         dim3(static_cast<unsigned>(units * plan.parts)), dim3(kSplitThreads), bytes, s, plan, x, results, y,
+         log_sum);
   if (parts == 0) return;
   launch(on, "attention_combine", attention_combine_kernel<T>, dim3(static_cast<unsigned>(rows)),
          dim3(kSplitThreads), 0, s, plan.parts, results, y, log_sum);
@@ -222,11 +223,11 @@ bool same(const HeadStrides& a, const HeadStrides& b) {
 }  // namespace
 
 template <class T>
-bool split_attention_forward(Cuda on, const AttentionShape& s, const T* query, const T* key, const T* value,
-                             const Wide<T>* bias, T* y, Wide<T>* log_sum) {
+bool split_attention_forward(Cuda on, const AttentionShape& s, const AttentionOperands<T>& x, T* y,
+                             Wide<T>* log_sum) {
   if (s.queries > kMostQueries || s.keys <= kFewestKeys || s.drops) return false;
-  if (std::max(s.key_width, s.value_width) > kMostWidth || !has_whole_chunks(query, s.query, s.key_width) ||
-      !has_whole_chunks(key, s.key, s.key_width) || !has_whole_chunks(value, s.value, s.value_width))
+  if (std::max(s.key_width, s.value_width) > kMostWidth || !has_whole_chunks(x.query, s.query, s.key_width) ||
+      !has_whole_chunks(x.key, s.key, s.key_width) || !has_whole_chunks(x.value, s.value, s.value_width))
     return false;
   const int in_fragment = kUsesTensorCores<T> ? 2 : 1;
   const auto chunks_of = [&](Index width) {
@@ -234,7 +235,7 @@ bool split_attention_forward(Cuda on, const AttentionShape& s, const T* query, c
   };
   SplitPlan plan;
   plan.key_chunks = chunks_of(s.key_width), plan.value_chunks = chunks_of(s.value_width);
-  plan.values_are_keys = value == key && same(s.value, s.key) && s.value_width <= s.key_width;
+  plan.values_are_keys = x.value == x.key && same(s.value, s.key) && s.value_width <= s.key_width;
   const auto bytes_of = [&](int chunks, int rows) { return std::size_t{16} * (chunks | 1) * rows; };
   const std::size_t stage = bytes_of(plan.key_chunks, kKeyTile) +
                             (plan.values_are_keys ? 0 : bytes_of(plan.value_chunks, kKeyTile));
@@ -248,16 +249,16 @@ bool split_attention_forward(Cuda on, const AttentionShape& s, const T* query, c
   plan.part_keys = static_cast<int>(part_tiles) * kKeyTile;
   plan.parts = static_cast<int>(tiles_of(tiles, part_tiles));
   if (s.value_width <= 128) {
-    run<T, 128>(on, s, plan, units, bytes, query, key, value, bias, y, log_sum);
+    run<T, 128>(on, s, plan, units, bytes, x, y, log_sum);
   } else {
-    run<T, kMostWidth>(on, s, plan, units, bytes, query, key, value, bias, y, log_sum);
+    run<T, kMostWidth>(on, s, plan, units, bytes, x, y, log_sum);
   }
   return true;
 }
 
-#define INSTANTIATE(T)                                                                             \
-  template bool split_attention_forward(Cuda, const AttentionShape&, const T*, const T*, const T*, \
-                                        const Wide<T>*, T*, Wide<T>*);
+#define INSTANTIATE(T)                                                                                \
+  template bool split_attention_forward(Cuda, const AttentionShape&, const AttentionOperands<T>&, T*, \
+                                        Wide<T>*);
 INSTANTIATE(float)
 INSTANTIATE(double)
 INSTANTIATE(BFloat16)

@@ -8,7 +8,7 @@ namespace tapeformer::kernels {
 /// keys of one head, and the heads that read the same keys share a block. Returns false, and queues nothing,
 /// if it does not support the case.
 template <class T>
-bool split_attention_forward(Cuda on, const AttentionShape& shape, const T* query, const T* key,
-                             const T* value, const Wide<T>* bias, T* y, Wide<T>* log_sum);
+bool split_attention_forward(Cuda on, const AttentionShape& shape, const AttentionOperands<T>& x, T* y,
+                             Wide<T>* log_sum);
 
 }  // namespace tapeformer::kernels

@@ -1,7 +1,6 @@
 #pragma once
 
-#include <tapeformer/autograd/kernels/attention.h>
-#include <tapeformer/autograd/kernels/cuda/device.h>
+#include <tapeformer/autograd/kernels/cuda/attention/operands.h>
 #include <tapeformer/autograd/kernels/dropout.h>
 
 #include <limits>
@@ -275,7 +274,7 @@ __device__ unsigned find_kept_pairs(const AttentionShape& s, const TilePlace& pl
 template <class T>
 __device__ Rows<T> rows_of(const T* x, const HeadStrides& strides, Index b, Index row, Index head,
                            int count) {
-  return {x + b * strides.batch + row * strides.row + head * strides.head, strides.row, count};
+  return {x + strides.at(b, row, head), strides.row, count};
 }
 
 template <class W>

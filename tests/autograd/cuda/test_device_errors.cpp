@@ -1,0 +1,69 @@
+#include <doctest/doctest.h>
+#include <tapeformer/tests/autograd/cuda/runtime_case.h>
+#include <tapeformer/tests/reference/support.h>
+
+#include <memory>
+#include <string>
+
+using namespace tapeformer;
+
+namespace {
+
+/// Does what a kernel does when it finds an error.
+void leave_error(cuda::DeviceErrorSlot* watch, std::int64_t position, std::int32_t value) {
+  watch->value = value;
+  watch->position = position;
+}
+std::string described(const cuda::DeviceErrorSlot& error) {
+  return "[test] at " + std::to_string(error.position) + " stands " + std::to_string(error.value);
+}
+
+}  // namespace
+
+TEST_SUITE("autograd/cuda/device_errors") {
+  TEST_CASE("nothing is reported when nothing was wrong") {
+    if (!has_gpu()) return;
+    const cuda::DeviceErrorSlot* watch = cuda::watch_for_device_error(0, described);
+    CHECK(watch != nullptr);
+    CHECK_NOTHROW(cuda::report_device_errors(0));
+    CHECK_NOTHROW(cuda::synchronize(0));
+  }
+
+  TEST_CASE("a device error is reported once, as its watcher describes it") {
+    if (!has_gpu()) return;
+    cuda::watch_for_device_error(0, [](const cuda::DeviceErrorSlot&) { return "the wrong one"; });
+    leave_error(cuda::watch_for_device_error(0, described), 17, -4);
+    CHECK(message_of<ShapeError>([] { cuda::report_device_errors(0); }) == "[test] at 17 stands -4");
+    CHECK_NOTHROW(cuda::report_device_errors(0));
+    leave_error(cuda::watch_for_device_error(0, described), 0, 5);
+    CHECK(message_of<ShapeError>([] { cuda::synchronize(0); }) == "[test] at 0 stands 5");
+    CHECK_NOTHROW(cuda::synchronize(0));
+  }
+
+  TEST_CASE("downloads report device errors too") {
+    if (!has_gpu()) return;
+    const DeviceBlock block(4);
+    leave_error(cuda::watch_for_device_error(0, described), 3, 3);
+    CHECK(message_of<ShapeError>([&] { downloaded(0, block.memory, 4); }) == "[test] at 3 stands 3");
+  }
+
+  TEST_CASE("any number of watches find room, and an earlier error is not lost among them") {
+    if (!has_gpu()) return;
+    for (int i = 0; i < 1000; ++i) cuda::watch_for_device_error(0, described);
+    leave_error(cuda::watch_for_device_error(0, described), 8, 9);
+    const std::string message = message_of<ShapeError>([] {
+      for (int i = 0; i < 1000; ++i) cuda::watch_for_device_error(0, described);
+    });
+    CHECK(message == "[test] at 8 stands 9");
+    CHECK_NOTHROW(cuda::synchronize(0));
+  }
+
+  TEST_CASE("the captures of a description are released when its kernel is done") {
+    if (!has_gpu()) return;
+    const auto held = std::make_shared<int>(1);
+    cuda::watch_for_device_error(0, [held](const cuda::DeviceErrorSlot&) { return ""; });
+    CHECK(held.use_count() == 2);
+    cuda::synchronize(0);
+    CHECK(held.use_count() == 1);
+  }
+}
