@@ -72,24 +72,58 @@ double worst_error(const std::vector<double>& got, const Sums& of, double before
   return worst;
 }
 
-void check_case(const HopperCase& c, std::uint64_t seed, bool adds = false) {
+/// The columns from `begin` of rows of `row` elements.
+std::vector<double> columns_of(const Tensor& x, Index row, Index begin, Index count) {
+  const std::vector<double> all = guarded_values(x);
+  std::vector<double> columns;
+  for (std::size_t i = 0; i < all.size(); i += at(row))
+    columns.insert(columns.end(), all.begin() + static_cast<std::ptrdiff_t>(i) + begin,
+                   all.begin() + static_cast<std::ptrdiff_t>(i) + begin + count);
+  return columns;
+}
+
+struct Needed {
+  bool query = true, key = true, value = true;
+};
+
+/// Gradients lie as the inputs do; those that are not needed stay as they are.
+void check_case(const HopperCase& c, std::uint64_t seed, bool adds = false, Needed needed = {}) {
   const Inputs in = inputs_of(c, seed);
   const Outputs out(c);
   REQUIRE(run_forward(in, out));
   Generator random(seed + 100);
   const Tensor dy = rounded(host_normal({c.B, c.T, c.H, c.E}, random)), there = on_gpu(dy.to(DType::bf16));
-  const Tensor dquery = guarded(c.B * c.T * c.H * c.D, DType::bf16),
-               dkey = guarded(c.B * c.S * c.G * c.D, DType::bf16),
-               dvalue = guarded(c.B * c.S * c.G * c.E, DType::bf16);
-  REQUIRE(kernels::hopper_attention_backward(
-      {0}, in.shape, in.queries(), in.keys(), in.values(), nullptr, out.y.address<BFloat16>(),
-      out.log_sum.address<float>(), there.address<BFloat16>(), {dquery.address<BFloat16>(), adds},
-      {dkey.address<BFloat16>(), adds}, {dvalue.address<BFloat16>(), adds}));
+  struct Destination {
+    bool is_needed;
+    Index rows, width;
+    Tensor memory;
+    Index row = 0, begin = 0;
+  };
+  Destination to[] = {{needed.query, c.B * c.T, c.H * c.D, {}},
+                      {needed.key, c.B * c.S, c.G * c.D, {}},
+                      {needed.value, c.B * c.S, c.G * c.E, {}}};
+  const Index packed = to[0].width + to[1].width + to[2].width;
+  kernels::Write<BFloat16> writes[3];
+  for (std::size_t i = 0; i < 3; ++i) {
+    Destination& own = to[i];
+    own.row = c.is_packed ? packed : own.width;
+    own.memory = c.is_packed && i > 0 ? to[0].memory : guarded(own.rows * own.row, DType::bf16);
+    if (c.is_packed && i > 0) own.begin = to[i - 1].begin + to[i - 1].width;
+    if (own.is_needed) writes[i] = {own.memory.address<BFloat16>() + own.begin, adds};
+  }
+  REQUIRE(kernels::hopper_attention_backward({0}, in.shape, in.queries(), in.keys(), in.values(), nullptr,
+                                             out.y.address<BFloat16>(), out.log_sum.address<float>(),
+                                             there.address<BFloat16>(), writes[0], writes[1], writes[2]));
   const Gradients expected = gradients_of(in, dy);
-  const double before = adds ? 7 : 0;
-  CHECK(worst_error(guarded_values(dquery), expected.query, before) <= 1);
-  CHECK(worst_error(guarded_values(dkey), expected.key, before) <= 1);
-  CHECK(worst_error(guarded_values(dvalue), expected.value, before) <= 1);
+  const Sums* sums[] = {&expected.query, &expected.key, &expected.value};
+  for (std::size_t i = 0; i < 3; ++i) {
+    CAPTURE(i);
+    const std::vector<double> got = columns_of(to[i].memory, to[i].row, to[i].begin, to[i].width);
+    if (to[i].is_needed)
+      CHECK(worst_error(got, *sums[i], adds ? 7 : 0) <= 1);
+    else
+      CHECK(got == std::vector<double>(got.size(), 7));
+  }
 }
 
 }  // namespace
@@ -107,6 +141,20 @@ TEST_SUITE("autograd/kernels/cuda_attention_hopper_backward") {
       check_case(c, 1);
     }
     check_case(cases[2], 2, true);
+    check_case(cases[5], 2, true);
+  }
+
+  TEST_CASE("gradients side by side in one tensor, and each of them alone: nothing else is written") {
+    if (!has_gpu()) return;
+    for (const bool adds : {false, true}) {
+      check_case({3, 70, 70, 4, 2, 64, 64, Ranges::none, true}, 5, adds);
+      check_case({2, 70, 70, 2, 1, 128, 72, Ranges::causal, true}, 6, adds);
+    }
+    const HopperCase c{1, 70, 90, 2, 1, 64, 48};
+    check_case(c, 7, false, {true, false, false});
+    check_case(c, 7, false, {false, true, false});
+    check_case(c, 7, true, {false, false, true});
+    check_case({3, 70, 70, 4, 2, 64, 64, Ranges::none, true}, 7, false, {false, true, false});
   }
 
   TEST_CASE("a range of keys for each query, with keys that nobody sees and queries that see nothing") {
@@ -122,10 +170,21 @@ TEST_SUITE("autograd/kernels/cuda_attention_hopper_backward") {
     }
   }
 
-  TEST_CASE("wider heads are left to others") {
+  TEST_CASE("wider heads, and gradients at odd addresses, are left to others") {
     if (!has_gpu()) return;
-    const Inputs in = inputs_of({1, 64, 64, 1, 1, 136, 64}, 4);
-    CHECK(!kernels::hopper_attention_backward({0}, in.shape, in.queries(), in.keys(), in.values(), nullptr,
-                                              nullptr, nullptr, nullptr, {}, {}, {}));
+    const auto takes = [](Index width, const Tensor& y, Index shift) {
+      const Inputs in = inputs_of({1, 64, 64, 1, 1, width, 64}, 4);
+      const Tensor gradients = guarded(3 * 64 * width, DType::bf16), log_sum = guarded(64, DType::f32);
+      BFloat16* const to = gradients.address<BFloat16>();
+      return kernels::hopper_attention_backward({0}, in.shape, in.queries(), in.keys(), in.values(), nullptr,
+                                                y.address<BFloat16>(), log_sum.address<float>(),
+                                                y.address<BFloat16>(), {to, false}, {to + 64 * width, false},
+                                                {to + 2 * 64 * width + shift, false});
+    };
+    const Tensor y = guarded(64 * 64, DType::bf16);
+    CHECK(takes(64, y, 0));
+    CHECK(takes(64, y, 8));
+    CHECK(!takes(64, y, 4));
+    CHECK(!takes(136, y, 0));
   }
 }

@@ -219,6 +219,9 @@ __device__ void attend(const ForwardCase& c, const ForwardTiles<kWidth>& tiles, 
       for (int j = 0; j < 4; ++j) weights[k][j] = pack_bf16(scores[8 * k + 2 * j], scores[8 * k + 2 * j + 1]);
     }
   };
+  const auto await_keys = [&](int i) {
+    if (i < count) wait(tiles.keys_there(i % Tiles::kStages), parity_of(i));
+  };
   const auto await_values = [&](int i) {
     wait(tiles.values_there(i % Tiles::kStages), parity_of(i));
     if (!sees_all(c, span, key_of(i), Tiles::kKeys))
@@ -228,7 +231,7 @@ __device__ void attend(const ForwardCase& c, const ForwardTiles<kWidth>& tiles, 
   if (count > 0) {
     if (group == 0) arrive_at(kTurn, kConsumers);
     wait(tiles.queries_there(), 0);
-    wait(tiles.keys_there(0), 0);
+    await_keys(0);
     wgmma_fence();
     multiply_keys(0);
     wgmma_wait<0>();
@@ -236,10 +239,10 @@ __device__ void attend(const ForwardCase& c, const ForwardTiles<kWidth>& tiles, 
     if (lane == 0) arrive(tiles.keys_read(0));
     find_weights(0);
     pack_weights();
+    await_keys(1);
     for (int i = 1; i < count; ++i) {
       const int stage = i % Tiles::kStages, before = (i - 1) % Tiles::kStages;
       await_values(i - 1);
-      wait(tiles.keys_there(stage), parity_of(i));
       meet_at(kTurn + group, kConsumers);
       hold(weights), hold(sums);
       wgmma_fence();
@@ -250,6 +253,9 @@ __device__ void attend(const ForwardCase& c, const ForwardTiles<kWidth>& tiles, 
       hold(scores);
       if (lane == 0) arrive(tiles.keys_read(stage));
       find_weights(i);
+      hold(scores);
+      // The compiler moves exponentials past the wait for the products of values, but not past this branch.
+      await_keys(i + 1);
       wgmma_wait<0>();
       hold(weights), hold(sums);
       if (lane == 0) arrive(tiles.values_read(before));

@@ -5,7 +5,7 @@
 
 #include <limits>
 
-/// A block's place in the Hopper kernels, and the keys that its queries see.
+/// A block's place in the Hopper kernels, and what they know about its queries.
 namespace tapeformer::kernels {
 
 constexpr int kGroupRows = 64;  // of a warpgroup's products
@@ -94,6 +94,19 @@ __device__ inline Span span_of(const ForwardCase& c, const HopperPlace& place, i
   return {warp_reduce(span.from, least), warp_reduce(span.to, most), warp_reduce(span.all_from, most),
           warp_reduce(span.all_to, least), __all_sync(0xFFFFFFFFu, span.is_whole) != 0};
 }
+
+/// Queues finding the spans of all tiles of kGroupRows queries: [B, tiles].
+void find_spans(Cuda on, const ForwardCase& c, Index batch, Span* spans);
+
+/// For each query: log_sum in base 2, or infinity without keys; the sum of dy y; the keys that it sees.
+struct alignas(16) QueryFacts {
+  float log_sum, delta;
+  int from, to;
+};
+
+/// Queues finding the facts of all queries: [B, H, T].
+void find_query_facts(Cuda on, const ForwardCase& c, const AttentionShape& shape, const BFloat16* y,
+                      const BFloat16* dy, QueryFacts* facts);
 
 /// True if a query of the tile sees the key.
 __device__ inline bool is_seen(const ForwardCase& c, const HopperPlace& place, const Span& span, int rows,

@@ -9,23 +9,24 @@ namespace tapeformer::kernels {
 namespace {
 
 /// A block has 128 keys of one group, or queries of one head, and loops over tiles of 64 of the others.
-constexpr int kOwnRows = 2 * kGroupRows, kStepRows = 64, kConsumers = 2 * kWarpgroup;
+constexpr int kOwnRows = 2 * kGroupRows, kStepRows = kGroupRows, kConsumers = 2 * kWarpgroup;
 constexpr int kThreads = 3 * kWarpgroup, kLoaderRegisters = 40, kConsumerRegisters = 232;
 constexpr int kOwn = 1, kBoth = 3;  // named barriers
 
-/// For each query: log_sum in base 2, or infinity without keys; the sum of dy y; the keys that it sees.
-struct alignas(16) QueryFacts {
-  float log_sum, delta;
-  int from, to;
+/// Of one of a block's own two tensors; `to` is nullptr if it is not needed.
+struct Gradient {
+  Write<BFloat16> to;
+  HeadStrides strides;
+  int width;
+  float factor;  // of the sums
 };
 
 struct BackwardCase {
   ForwardCase sizes;
-  int groups, key_width, value_width;
+  int groups;
   const QueryFacts* facts;  // [B, H, T]
   const Span* spans;        // [B, tiles of queries]; nullptr if all queries see all keys
-  HeadStrides query, key, value;
-  Write<BFloat16> dquery, dkey, dvalue;
+  Gradient gradients[2];    // of keys and values, or of queries
 };
 
 /// A block's shared memory: its own two tiles, tiles of kStages steps, and the facts of a step's queries.
@@ -119,16 +120,33 @@ __device__ void clear_unseen(const BackwardCase& c, const HopperPlace& place, co
   meet_at(kBoth, kConsumers);
 }
 
-/// Writes gradients of 64 rows from a warpgroup's sums.
-template <int kSums>
-__device__ void put_gradient(Write<BFloat16> to, const HeadStrides& strides, Index start, int rows, int width,
-                             float factor, const float (&sums)[kSums]) {
-  if (!to) return;
+/// Replaces one of a warpgroup's own two tiles in shared memory by its gradient. `tile` is its first row.
+template <int kWidth, int kSums>
+__device__ void stage_gradient(const Gradient& gradient, const HopperPlace& first, int rows,
+                               float (&sums)[kSums], char* tile) {
+  const HeadStrides& strides = gradient.strides;
   const int thread = static_cast<int>(anew(threadIdx.x) % kWarpgroup), lane = thread % kWarp;
+  const int own_row = thread / kWarp * 16 + lane / 4, own_column = lane % 4 * 2;
 #pragma unroll
-  for (int i = 0; i < kSums; ++i) {
-    const int row = thread / kWarp * 16 + lane / 4 + i % 4 / 2 * 8, column = i / 4 * 8 + lane % 4 * 2 + i % 2;
-    if (row < rows && column < width) to.put(start + row * strides.row + column, factor * sums[i]);
+  for (int i = 0; i < kSums; ++i) sums[i] = __fmul_rn(gradient.factor, sums[i]);
+  if (gradient.to.add) {
+    const BFloat16* before = gradient.to.to + first.b * strides.batch + first.head * strides.head +
+                             (first.query + own_row) * strides.row + own_column;
+#pragma unroll
+    for (int i = 0; i < kSums; i += 2) {
+      const int row = i % 4 / 2 * 8, column = i / 4 * 8;
+      const bool is_there = own_row + row < rows && own_column + column < gradient.width;
+      const unsigned pair =
+          is_there ? *reinterpret_cast<const unsigned*>(before + row * strides.row + column) : 0u;
+      sums[i] += low_bf16(pair), sums[i + 1] += high_bf16(pair);
+    }
+  }
+#pragma unroll
+  for (int i = 0; i < kSums; i += 2) {
+    const int row = own_row + i % 4 / 2 * 8, column = i / 4 * 8;
+    *reinterpret_cast<unsigned*>(tile + column / kBoxColumns * BackwardTiles<kWidth>::kOwnBox +
+                                 place_in_box(row, column % kBoxColumns) + lane % 4 * 4) =
+        pack_bf16(sums[i], sums[i + 1]);
   }
 }
 
@@ -137,7 +155,8 @@ __device__ void put_gradient(Write<BFloat16> to, const HeadStrides& strides, Ind
 /// Source:  Dao 2023, arXiv:2307.08691, algorithm 2
 template <int kWidth, bool kOfKeys>
 __device__ void sum_gradients(const BackwardCase& c, const BackwardTiles<kWidth>& tiles,
-                              const HopperPlace& place, const Span& span) {
+                              const HopperPlace& place, const Span& span, const CUtensorMap* dfirst,
+                              const CUtensorMap* dsecond) {
   using Tiles = BackwardTiles<kWidth>;
   constexpr int kPairs = kStepRows / 2, kSums = kWidth / 2, kSteps = kStepRows / 16;
   const int group = static_cast<int>(threadIdx.x / kWarpgroup) - 1;
@@ -228,19 +247,26 @@ __device__ void sum_gradients(const BackwardCase& c, const BackwardTiles<kWidth>
     if (lane == 0) arrive(tiles.read(stage));
   });
 
-  const int begin = place.query + group * kGroupRows;
-  const auto start = [&](const HeadStrides& strides, int head) {
-    return place.b * strides.batch + begin * strides.row + head * strides.head;
-  };
+  const HopperPlace own_rows{place.b, kOfKeys ? place.group : place.head, 0,
+                             place.query + group * kGroupRows};
+  const int rows = (kOfKeys ? c.sizes.keys : c.sizes.queries) - own_rows.query;
+  char* const tile = tiles.own + group * kGroupRows * kBoxRowBytes;
+  meet_at(kOwn + group, kWarpgroup);  // nobody multiplies their own tiles any more
+  if (c.gradients[0].to) stage_gradient<kWidth>(c.gradients[0], own_rows, rows, sums, tile);
   if constexpr (kOfKeys) {
-    put_gradient(c.dkey, c.key, start(c.key, place.group), c.sizes.keys - begin, c.key_width, c.sizes.scale,
-                 sums);
-    put_gradient(c.dvalue, c.value, start(c.value, place.group), c.sizes.keys - begin, c.value_width, 1.0f,
-                 of_values);
-  } else {
-    put_gradient(c.dquery, c.query, start(c.query, place.head), c.sizes.queries - begin, c.key_width,
-                 c.sizes.scale, sums);
+    if (c.gradients[1].to)
+      stage_gradient<kWidth>(c.gradients[1], own_rows, rows, of_values, tile + Tiles::kOwnBytes);
   }
+  publish_to_copies();
+  meet_at(kOwn + group, kWarpgroup);
+  if (thread != 0) return;
+  for (int box = 0; box < (kOfKeys ? 2 : 1) * Tiles::kBoxes; ++box) {
+    const int which = box / Tiles::kBoxes;
+    if (c.gradients[which].to)
+      store_box(which == 0 ? dfirst : dsecond, tile + box * Tiles::kOwnBox, box % Tiles::kBoxes * kBoxColumns,
+                own_rows.query, own_rows.head, own_rows.b);
+  }
+  finish_stores();
 }
 
 template <int kWidth, bool kOfKeys>
@@ -248,7 +274,9 @@ __global__ void __launch_bounds__(kThreads, 1)
     hopper_attention_backward_kernel(BackwardCase c, const __grid_constant__ CUtensorMap own_first,
                                      const __grid_constant__ CUtensorMap own_second,
                                      const __grid_constant__ CUtensorMap step_first,
-                                     const __grid_constant__ CUtensorMap step_second) {
+                                     const __grid_constant__ CUtensorMap step_second,
+                                     const __grid_constant__ CUtensorMap dfirst,
+                                     const __grid_constant__ CUtensorMap dsecond) {
   using Tiles = BackwardTiles<kWidth>;
   const Tiles tiles(dynamic_shared<char>());
   HopperPlace place = own_place(c.sizes, kOwnRows);
@@ -278,87 +306,61 @@ __global__ void __launch_bounds__(kThreads, 1)
                                   {{&own_first, &own_second}, {&step_first, &step_second}});
   } else {
     take_registers<kConsumerRegisters>();
-    sum_gradients<kWidth, kOfKeys>(c, tiles, place, span);
+    sum_gradients<kWidth, kOfKeys>(c, tiles, place, span, &dfirst, &dsecond);
   }
 }
 
-/// One warp for each query of each head.
-__global__ void hopper_query_facts_kernel(ForwardCase c, int batch, int width, const BFloat16* y,
-                                          const BFloat16* dy, QueryFacts* facts) {
-  const Index first = (Index{blockIdx.x} * kBlock + threadIdx.x) / kWarp,
-              rows = Index{batch} * c.heads * c.queries;
-  const int lane = static_cast<int>(threadIdx.x) % kWarp;
-  for (Index row = first; row < rows; row += Index{gridDim.x} * kBlock / kWarp) {
-    const int t = static_cast<int>(row % c.queries), head = static_cast<int>(row / c.queries % c.heads),
-              b = static_cast<int>(row / c.queries / c.heads);
-    const Index at = ((Index{b} * c.queries + t) * c.heads + head) * width;
-    float delta = 0;
-    for (int column = 2 * lane; column < width; column += 2 * kWarp) {
-      const unsigned of_y = *reinterpret_cast<const unsigned*>(y + at + column),
-                     of_dy = *reinterpret_cast<const unsigned*>(dy + at + column);
-      delta = fmaf(low_bf16(of_y), low_bf16(of_dy), fmaf(high_bf16(of_y), high_bf16(of_dy), delta));
-    }
-    delta = warp_reduce(delta, [](float a, float b2) { return a + b2; });
-    const Span range = range_of(c, {b, head, 0, 0}, t);
-    const float log_sum = c.log_sum[row];
-    const bool is_real = log_sum != -INFINITY;
-    if (lane == 0)
-      facts[row] = {is_real ? log_sum * (c.factor / c.scale) : INFINITY, is_real ? delta : 0.0f, range.from,
-                    range.to};
-  }
-}
-
-/// One warp for each tile of queries of each batch entry.
-__global__ void hopper_spans_kernel(ForwardCase c, int batch, Span* spans) {
-  const int tiles = (c.queries + kStepRows - 1) / kStepRows;
-  const int first = static_cast<int>((blockIdx.x * kBlock + threadIdx.x) / kWarp);
-  for (int i = first; i < batch * tiles; i += static_cast<int>(gridDim.x) * kBlock / kWarp) {
-    const Span span = span_of(c, {i / tiles, 0, 0, i % tiles * kStepRows}, kStepRows);
-    if (threadIdx.x % kWarp == 0) spans[i] = span;
-  }
-}
-
-/// The input of a backward pass.
-struct Inputs {
+/// The input and output of a backward pass.
+struct Tensors {
   const BFloat16 *query, *key, *value, *y, *dy;
+  Write<BFloat16> dquery, dkey, dvalue;
 };
 
 template <int kWidth>
-void run(Cuda on, const AttentionShape& s, BackwardCase c, const Inputs& in) {
+void run(Cuda on, const AttentionShape& s, const float* log_sum, const Tensors& x) {
   using Tiles = BackwardTiles<kWidth>;
-  const Index rows = s.batch * s.heads * s.queries, tiles = s.batch * tiles_for(s.queries, kStepRows);
   const bool has_ranges = s.key_from != nullptr || s.key_to != nullptr;
-  const Scratch<QueryFacts> facts(on, rows);
-  const Scratch<Span> spans(on, has_ranges ? tiles : 0);
-  const int batch = static_cast<int>(s.batch);
-  launch(on, "hopper_query_facts", hopper_query_facts_kernel, blocks_for(rows * kWarp), dim3(kBlock), 0,
-         c.sizes, batch, c.value_width, in.y, in.dy, facts.data());
-  if (has_ranges)
-    launch(on, "hopper_spans", hopper_spans_kernel, blocks_for(tiles * kWarp), dim3(kBlock), 0, c.sizes,
-           batch, spans.data());
-  c.facts = facts.data();
-  c.spans = has_ranges ? spans.data() : nullptr;
-  const auto queries = [&](int box) {
-    return box_map(in.query, s.query, s.batch, s.queries, s.heads, s.key_width, box);
+  const Scratch<QueryFacts> facts(on, s.batch * s.heads * s.queries);
+  const Scratch<Span> spans(on, has_ranges ? s.batch * tiles_for(s.queries, kStepRows) : 0);
+  BackwardCase c{case_of(s, const_cast<float*>(log_sum)),
+                 static_cast<int>(s.groups),
+                 facts.data(),
+                 has_ranges ? spans.data() : nullptr,
+                 {}};
+  find_query_facts(on, c.sizes, s, x.y, x.dy, facts.data());
+  if (has_ranges) find_spans(on, c.sizes, s.batch, spans.data());
+  const auto queries = [&](const BFloat16* from, int box) {
+    return box_map(from, s.query, s.batch, s.queries, s.heads, s.key_width, box);
   };
   const auto dys = [&](int box) {
-    return box_map(in.dy, output_strides(s), s.batch, s.queries, s.heads, s.value_width, box);
+    return box_map(x.dy, output_strides(s), s.batch, s.queries, s.heads, s.value_width, box);
   };
-  const auto keys = [&](int box) {
-    return box_map(in.key, s.key, s.batch, s.keys, s.groups, s.key_width, box);
+  const auto keys = [&](const BFloat16* from, int box) {
+    return box_map(from, s.key, s.batch, s.keys, s.groups, s.key_width, box);
   };
-  const auto values = [&](int box) {
-    return box_map(in.value, s.value, s.batch, s.keys, s.groups, s.value_width, box);
+  const auto values = [&](const BFloat16* from, int box) {
+    return box_map(from, s.value, s.batch, s.keys, s.groups, s.value_width, box);
   };
   const auto blocks = [](Index count) { return dim3(static_cast<unsigned>(count)); };
-  if (c.dkey || c.dvalue)
+  const auto scale = static_cast<float>(s.scale);
+  const auto key_width = static_cast<int>(s.key_width), value_width = static_cast<int>(s.value_width);
+  if (x.dkey || x.dvalue) {
+    c.gradients[0] = {x.dkey, s.key, key_width, scale};
+    c.gradients[1] = {x.dvalue, s.value, value_width, 1.0f};
     launch(on, "hopper_attention_dkey", hopper_attention_backward_kernel<kWidth, true>,
            blocks(s.batch * s.groups * tiles_for(s.keys, kOwnRows)), dim3(kThreads), Tiles::kBytes, c,
-           keys(kOwnRows), values(kOwnRows), queries(kStepRows), dys(kStepRows));
-  if (c.dquery)
+           keys(x.key, kOwnRows), values(x.value, kOwnRows), queries(x.query, kStepRows), dys(kStepRows),
+           keys(x.dkey ? x.dkey.to : x.key, kGroupRows),
+           values(x.dvalue ? x.dvalue.to : x.value, kGroupRows));
+  }
+  if (x.dquery) {
+    c.gradients[0] = {x.dquery, s.query, key_width, scale};
+    const CUtensorMap dquery = queries(x.dquery.to, kGroupRows);
     launch(on, "hopper_attention_dquery", hopper_attention_backward_kernel<kWidth, false>,
            blocks(s.batch * s.heads * tiles_for(s.queries, kOwnRows)), dim3(kThreads), Tiles::kBytes, c,
-           queries(kOwnRows), dys(kOwnRows), keys(kStepRows), values(kStepRows));
+           queries(x.query, kOwnRows), dys(kOwnRows), keys(x.key, kStepRows), values(x.value, kStepRows),
+           dquery, dquery);
+  }
 }
 
 }  // namespace
@@ -370,22 +372,11 @@ bool hopper_attention_backward(Cuda on, const AttentionShape& s, const BFloat16*
   const Index width = std::max(s.key_width, s.value_width);
   if (width > 128 || !hopper_takes(on, s, query, key, value, bias, dy)) return false;
   if (reinterpret_cast<std::uintptr_t>(y) % 4 != 0) return false;
-  const BackwardCase c{case_of(s, const_cast<float*>(log_sum)),
-                       static_cast<int>(s.groups),
-                       static_cast<int>(s.key_width),
-                       static_cast<int>(s.value_width),
-                       nullptr,
-                       nullptr,
-                       s.query,
-                       s.key,
-                       s.value,
-                       dquery,
-                       dkey,
-                       dvalue};
-  if (width <= 64)
-    run<64>(on, s, c, {query, key, value, y, dy});
-  else
-    run<128>(on, s, c, {query, key, value, y, dy});
+  for (const BFloat16* to : {dquery.to, dkey.to, dvalue.to}) {
+    if (reinterpret_cast<std::uintptr_t>(to) % 16 != 0) return false;
+  }
+  const Tensors x{query, key, value, y, dy, dquery, dkey, dvalue};
+  width <= 64 ? run<64>(on, s, log_sum, x) : run<128>(on, s, log_sum, x);
   return true;
 }
 
