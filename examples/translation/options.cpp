@@ -155,16 +155,19 @@ void from_json(const nlohmann::ordered_json& json, TranslationOptions& options) 
 }
 
 void take_fine_tuned(TranslationOptions& options, const TranslationOptions& trained, const Command& command) {
-  const nlohmann::ordered_json wanted = options, has = trained;
+  using Json = nlohmann::ordered_json;
+  const Json wanted = options, has = trained;
   for_each_field(options, [&](const Field& field, auto&& member) {
     const std::string group = field.group, name = field.name;
     if ((group != "Vocabulary" && group != "Model") || name == "from" || name == "dropout") return;
-    if (command.find(flag_of(name)).given() && wanted[name] != has[name]) {
-      throw Error(flag_of(name) + " " + wanted[name].dump() + " contradicts --from " + options.from +
-                  ", which has " + has[name].dump());
+    const Json asked = wanted.value(name, Json()), kept = has.value(name, Json());
+    if (command.find(flag_of(name)).given() && asked != kept) {
+      throw Error(flag_of(name) + " " + asked.dump() + " contradicts --from " + options.from +
+                  ", which has " + kept.dump());
     }
+    if (kept.is_null()) return;  // another kind of attention's
     FieldValue<decltype(member)> value{};
-    read_field(has[name], field, value);
+    read_field(kept, field, value);
     set_value(member, value);
   });
 }
