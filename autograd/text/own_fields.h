@@ -30,7 +30,7 @@ std::optional<double> own_value(const Kind& kind, const OwnValues& values, const
   return {};
 }
 
-/// Describes the fields that the rows of `kinds` add, each once; they have a value where find(kind), the row of
+/// Describes the fields that the rows of `kinds` add, each once. They have a value if find(kind), the row of
 /// the kind that is set, has them.
 template <class Kinds, class Find, class Values, class F>
 void for_each_own_field(const Kinds& kinds, const std::string& kind, Find* find, Values& values, const F& f) {

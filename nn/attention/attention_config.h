@@ -124,8 +124,8 @@ struct AttentionConfig {
 void check_undescribed(const char* model, const AttentionConfig& attention,
                        const std::vector<const void*>& described);
 
-/// Checks the attention that a model's config embeds: a field that the config does not describe is the model's
-/// to decide, and config.json has no place for it.
+/// Checks the attention that a model's config embeds: a field that the config does not describe is the
+/// model's to decide, and config.json has no place for it.
 /// Throws: Error that names such a field if it is not at its default
 template <class Config>
 void check_embedded(const char* model, const Config& config, const AttentionConfig& attention) {
