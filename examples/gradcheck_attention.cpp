@@ -3,12 +3,10 @@
 #include <tapeformer/examples/gradcheck/attention_cost.h>
 #include <tapeformer/examples/gradcheck/attention_figures.h>
 #include <tapeformer/examples/gradcheck/planted_faults.h>
-#include <tapeformer/examples/shared/command_line.h>
 #include <tapeformer/examples/shared/compute.h>
+#include <tapeformer/examples/shared/option_table.h>
 #include <tapeformer/examples/shared/program.h>
 #include <tapeformer/examples/shared/progress.h>
-
-#include <nlohmann/json.hpp>
 
 #include <cstdio>
 #include <iostream>
@@ -109,7 +107,7 @@ int self_test(const std::vector<AttentionCheck>& selected, const Options& option
   return passed ? kExitSuccess : kExitFailed;
 }
 
-void add_options(const Command& command, Options& options) {
+void describe(const Command& command, Options& options) {
   command.option("--layer", options.layers, "check this layer only; may be given several times");
   command.option("--mode", options.modes,
                  "check this mode only, such as \"self causal\", or causal for self- and cross-attention");
@@ -123,39 +121,13 @@ void add_options(const Command& command, Options& options) {
   command.option("--json", options.json, "write the results as JSON to this file; to standard output without")
       .optional_value("-", "[FILE]");
 
-  CheckSizes& sizes = options.sizes;
-  const auto add = [&](const char* group, const char* name, auto& field, const char* help) {
-    return command.option(name, field, help).group(group).show_default().take_last();
-  };
-  add("Sizes", "--batch", sizes.batch, "B, sequences");
-  add("Sizes", "--queries", sizes.queries, "T, queries, and tokens in self-attention");
-  add("Sizes", "--keys", sizes.keys, "S, keys and values in cross-attention");
-  add("Sizes", "--width", sizes.width, "C, of the queries' input and of outputs");
-  add("Sizes", "--memory-width", sizes.memory_width, "of the keys' and values' input in cross-attention");
-  add("Sizes", "--heads", sizes.heads, "H, query heads; a multiple of the groups");
-  add("Sizes", "--groups", sizes.groups, "G, key and value heads of grouped-query attention");
-  add("Sizes", "--head-width", sizes.head_width, "D, of a head's queries and keys; even");
-  add("Sizes", "--value-width", sizes.value_width, "E, of a head's values");
-  add("Sizes", "--latent-width", sizes.latent_width, "of latent attention's compressed keys and values");
-  add("Sizes", "--hidden-width", sizes.hidden_width, "of additive attention's scores");
-  add("Check", "--dropout", sizes.dropout, "on the weights, in the modes that drop");
-  add("Check", "--seed", sizes.seed, "of all values and masks");
-  add("Check", "--dtype", options.type,
-      "f64: gradients against differences; f32: gradients in f32 against those in f64")
-      .one_of({"f64", "f32"});
+  add_options<GradcheckRunOptions>(command, options);
+  command.find("--dtype").one_of({"f64", "f32"});
+  command.find("--stencil").one_of({2, 4});
   options.compute.add_to(command, false);
   command.find("--device").group("Check");
   add_threads_option(command, options.threads, "0 for all cores; at small sizes one is the fastest");
-  command.find("--threads").group("Check").show_default();
-  add("Check", "--stencil", options.stencil, "points of the central differences: 2 or 4").one_of({2, 4});
-  add("Check", "--step", options.step, "of the differences, times max(1, |x|)");
-  add("Check", "--elements", options.elements,
-      "elements to check in each input, evenly spread: faster at large sizes; 0 for all");
-  add("Check", "--tolerance", options.tolerance,
-      "largest relative error, max |error| / max |gradient| over a tensor; 0 for 1e-7 in f64 and 2e-5 in "
-      "f32. "
-      "Where theory says zero, the error itself must be below a hundredth of it; in f32 below it times the "
-      "largest gradient");
+  command.find("--threads").group("Check");
   command.flag("--second,!--no-second", options.second, "second derivatives too (the default)")
       .group("Check");
 }
@@ -192,7 +164,7 @@ int run(int argc, char** argv) {
       "  gradcheck_attention --cost --queries 2048 --width 1024 --heads 16 --dtype f32\n"
       "  gradcheck_attention --figures                        published numbers beside ours");
   Options options;
-  add_options(line, options);
+  describe(line, options);
   if (const std::optional<int> end = line.read_or_end(argc, argv)) return *end;
   refuse_ignored(line, options);
   if (options.figures) return print_attention_figures(std::cout) ? kExitSuccess : kExitFailed;

@@ -7,54 +7,49 @@
 #include <tapeformer/examples/language/trainer.h>
 #include <tapeformer/examples/shared/command_line.h>
 #include <tapeformer/examples/shared/program.h>
+#include <tapeformer/examples/shared/train_command.h>
 
 #include <cstdio>
 
 namespace tapeformer {
 namespace {
 
-struct TrainOptions {
-  std::string run;
-  bool resume = false;
+struct TrainOptions : TrainCommand {
   LanguageOptions language;
-  TrainingControl control;
 
   explicit TrainOptions(const std::string& preset) : language(preset) {}
   void add_to(const Command& command) {
-    command.option("--run", run, "the run folder").required();
-    command.flag("--resume", resume, "continue from the folder's checkpoint");
-    command.number("--max-minutes", control.max_minutes,
-                   "save and stop after this many minutes; 0 for no limit", kNotNegative);
-    control.compute.add_to(command);
+    TrainCommand::add_to(command);
     language.add_to(command);
     command.footer(presets_text());
   }
 };
 
-int train(const TrainOptions& options, const Command& command) {
-  remember_interrupts();
-  const RunLock lock(options.run);
-  say_at_interrupt(kStopping);
-  const RunFolder folder(options.run);
-  if (!options.resume) {
-    folder.refuse_if_used();
-    LanguageOptions language = options.language;
-    adapt_preset(language, command);
-    if (!language.from.empty()) take_fine_tuned(language, model_config_in(language.from), command);
-    language.check();
-    language.refuse_ignored(command);
-    language.make_paths_absolute();
-    try {
-      return train_language_model(folder, language, options.control);
-    } catch (...) {
-      if (!folder.has_checkpoint()) discard_language_data(folder);
-      throw;
-    }
+int start(const RunFolder& folder, const TrainOptions& options, const Command& command) {
+  folder.refuse_if_used();
+  LanguageOptions language = options.language;
+  adapt_preset(language, command);
+  if (!language.from.empty()) take_fine_tuned(language, model_config_in(language.from), command);
+  language.check();
+  language.refuse_ignored(command);
+  language.make_paths_absolute();
+  const auto tidy_up = [&] {
+    if (!folder.has_checkpoint()) discard_language_data(folder);
+  };
+  try {
+    const int code = train_language_model(folder, language, options.control);
+    tidy_up();
+    return code;
+  } catch (...) {
+    tidy_up();
+    throw;
   }
-  TrainingControl control = options.control;
-  control.steps =
-      steps_on_resuming(command, {"Preset", "Data", "Model", "Training"}, options.language.training);
-  return resume_language_model(folder, control);
+}
+
+int train(const TrainOptions& options, const Command& command) {
+  return options.execute(
+      command, {"Preset", "Data", "Model", "Training"}, options.language.training,
+      [&](const RunFolder& folder) { return start(folder, options, command); }, resume_language_model);
 }
 
 struct PrepareOptions {
@@ -116,6 +111,8 @@ int run(int argc, char** argv) {
   const Command export_command = line.command("export", "write a model as a folder that transformers loads");
   export_options.add_to(export_command);
 
+  line.command("fields", "print the fields of config.json, as Markdown");
+
   if (!line.read(argc, argv)) return kExitSuccess;
   try {
     if (train_command.chosen()) return train(train_options, train_command);
@@ -128,7 +125,9 @@ int run(int argc, char** argv) {
       return evaluate(evaluate_options);
     }
     if (prepare_command.chosen()) return prepare(prepare_options, prepare_command);
-    return export_model(export_options);
+    if (export_command.chosen()) return export_model(export_options);
+    std::printf("%s", language_fields().c_str());
+    return kExitSuccess;
   } catch (const Interrupted& interrupted) {
     std::fprintf(stderr, "%s\n", interrupted.what());
     return kExitInterrupted;

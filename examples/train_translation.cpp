@@ -5,6 +5,8 @@
 #include <tapeformer/data/toy/grammar.h>
 #include <tapeformer/examples/shared/command_line.h>
 #include <tapeformer/examples/shared/program.h>
+#include <tapeformer/examples/shared/summary.h>
+#include <tapeformer/examples/shared/train_command.h>
 #include <tapeformer/examples/translation/heat_map.h>
 #include <tapeformer/examples/translation/trainer.h>
 #include <tapeformer/nn/generation/generate.h>
@@ -31,21 +33,16 @@ struct SearchOptions {
   SearchOptions() { search.beam = 5; }
   void add_to(const Command& command) {
     const CommandOption sample_flag = command.flag("--sample", draw, "draw every token instead of searching");
-    command.number("--beam", search.beam, "hypotheses kept; 1 is greedy search", kPositive)
-        .excludes(sample_flag)
-        .show_default();
-    command.number("--length-penalty", search.length_penalty, "above 0 favours longer translations")
-        .excludes(sample_flag)
-        .show_default();
-    command
-        .number("--max-tokens", search.max_tokens, "longest translation; 0 for twice the source and ten",
-                kNotNegative)
-        .show_default();
+    command.option("--beam", search.beam, "hypotheses kept; 1 is greedy search", kPositive)
+        .excludes(sample_flag);
+    command.option("--length-penalty", search.length_penalty, "above 0 favours longer translations")
+        .excludes(sample_flag);
+    command.option("--max-tokens", search.max_tokens, "longest translation; 0 for twice the source and ten",
+                   kNotNegative);
     command.option("--cache", cache, "keys and values of earlier tokens: contiguous, paged, or none are kept")
-        .one_of({"contiguous", "paged", "none"})
-        .show_default();
+        .one_of({"contiguous", "paged", "none"});
     const auto of_samples = [&](const char* name, auto& value, const char* help, const NumberRule& rule) {
-      command.number(name, value, help, rule).needs(sample_flag).show_default();
+      command.option(name, value, help, rule).needs(sample_flag);
     };
     of_samples("--temperature", sampling.temperature, "below 1 favours likely tokens", kPositive);
     of_samples("--top-k", sampling.top_k, "draw among this many likeliest tokens; 0 for all", kNotNegative);
@@ -111,13 +108,13 @@ int translate(const std::string& folder, SearchOptions search, const Translation
 struct EvaluateOptions {
   std::string run, part = "test", output;
   PairFiles text;
-  bool swap = false;
+  bool swap = false, summary = false;
 
   void add_to(const Command& command) {
     command.option("--run", run, "the run folder").required();
+    command.flag("--summary", summary, "print the model's configuration and parameters, and measure nothing");
     command.option("--part", part, "of the training's text: test or validation")
-        .one_of({"test", "validation"})
-        .show_default();
+        .one_of({"test", "validation"});
     command.option("--pairs", text.pairs, "measure these tab-separated pairs instead; - for standard input");
     command.option("--source", text.source, "measure these sentences, one a line (with --target)");
     command.option("--target", text.target, "their translations, one a line (with --source)");
@@ -174,6 +171,10 @@ int evaluate(const EvaluateOptions& options, const SearchOptions& search) {
   const Compute compute = search.compute.chosen();
   if (!options.output.empty()) check_writable(options.output);
   Trained run = Trained::load(options.run, search.average, compute);
+  if (options.summary) {
+    std::printf("%s", summary_of(run.model).c_str());
+    return kExitSuccess;
+  }
   const TranslationOptions trained = trained_options(RunFolder(options.run));
   Progress progress;
   const std::vector<TextPair> pairs = options.text.empty() ? held_out_pairs(trained, run.config, options.part)
@@ -233,35 +234,27 @@ int evaluate(const EvaluateOptions& options, const SearchOptions& search) {
   return kExitSuccess;
 }
 
-struct TrainOptions {
-  std::string run;
-  bool resume = false;
-  TranslationOptions model;
-  TrainingControl control;
-};
-
-int train(const TrainOptions& options, const Command& command) {
-  remember_interrupts();
-  const RunLock lock(options.run);
-  say_at_interrupt(kStopping);
-  const RunFolder folder(options.run);
-  if (!options.resume) {
-    TranslationOptions model = options.model;
-    if (!model.from.empty()) take_fine_tuned(model, trained_options(RunFolder(model.from)), command);
-    model.training.adapt_warmup(command);
-    model.check();
-    model.refuse_ignored(command);
-    model.make_paths_absolute();
-    return start_training(folder, options.control, [&](const Json*, Progress& progress) {
-      return std::make_unique<TranslationTask>(model, progress);
-    });
-  }
-  TrainingControl control = options.control;
-  control.steps =
-      steps_on_resuming(command, {"Data", "Vocabulary", "Model", "Training"}, options.model.training);
-  return resume_training(folder, control, [&](const Json* checkpoint, Progress& progress) {
-    return std::make_unique<TranslationTask>(folder, *checkpoint, progress);
+int start(const RunFolder& folder, const TrainingControl& control, TranslationOptions options,
+          const Command& command) {
+  if (!options.from.empty()) take_fine_tuned(options, trained_options(RunFolder(options.from)), command);
+  options.training.adapt_warmup(command);
+  options.check();
+  options.refuse_ignored(command);
+  options.make_paths_absolute();
+  return start_training(folder, control, [&](const Json*, Progress& progress) {
+    return std::make_unique<TranslationTask>(options, progress);
   });
+}
+
+int train(const TrainCommand& train, const TranslationOptions& options, const Command& command) {
+  return train.execute(
+      command, {"Data", "Vocabulary", "Model", "Training"}, options.training,
+      [&](const RunFolder& folder) { return start(folder, train.control, options, command); },
+      [](const RunFolder& folder, const TrainingControl& control) {
+        return resume_training(folder, control, [&](const Json* checkpoint, Progress& progress) {
+          return std::make_unique<TranslationTask>(folder, *checkpoint, progress);
+        });
+      });
 }
 
 int run(int argc, char** argv) {
@@ -277,16 +270,12 @@ int run(int argc, char** argv) {
       "  train_translation evaluate --run runs/de --source test.en --target test.de");
   line.version("tapeformer 0.1.0");
 
-  TrainOptions train_options;
+  TrainCommand train_options;
+  TranslationOptions translation;
   const Command train_command =
       line.command("train", "train a model in a run folder; Ctrl-C saves and stops");
-  train_command.option("--run", train_options.run, "the run folder").required();
-  train_command.flag("--resume", train_options.resume, "continue from the folder's checkpoint");
-  TrainingControl& control = train_options.control;
-  train_command.number("--max-minutes", control.max_minutes,
-                       "save and stop after this many minutes; 0 for no limit", kNotNegative);
-  control.compute.add_to(train_command);
-  train_options.model.add_to(train_command);
+  train_options.add_to(train_command);
+  translation.add_to(train_command);
 
   std::string translate_run;
   SearchOptions search;
@@ -302,8 +291,14 @@ int run(int argc, char** argv) {
   evaluate_options.add_to(evaluate_command);
   search.add_to(evaluate_command);
 
+  const Command fields_command = line.command("fields", "print the fields of config.json, as Markdown");
+
   if (!line.read(argc, argv)) return kExitSuccess;
-  if (train_command.chosen()) return train(train_options, train_command);
+  if (train_command.chosen()) return train(train_options, translation, train_command);
+  if (fields_command.chosen()) {
+    std::printf("%s", translation_fields().c_str());
+    return kExitSuccess;
+  }
   const Command& chosen = translate_command.chosen() ? translate_command : evaluate_command;
   search.refuse_ignored(chosen);
   if (translate_command.chosen()) return translate(translate_run, search, heat_map);

@@ -1,10 +1,9 @@
 #pragma once
 
-#include <tapeformer/autograd/text/config_field.h>
+#include <tapeformer/autograd/text/own_fields.h>
 #include <tapeformer/optim/optimizer.h>
 
 #include <functional>
-#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -12,17 +11,11 @@
 
 namespace tapeformer {
 
-using OptimizerOptions = std::map<std::string, double>;
-
 /// A row of the table of optimizers.
 struct OptimizerKind {
-  struct Option {
-    Field field;
-    double value;  ///< its default
-  };
   std::string name;
-  std::vector<Option> options;
-  std::function<std::unique_ptr<Optimizer>(std::vector<Parameter>, const OptimizerOptions&)> make;
+  std::vector<OwnField> own;  ///< its options
+  std::function<std::unique_ptr<Optimizer>(std::vector<Parameter>, const OwnValues&)> make;
 };
 
 /// The row of a class that has a Config, whose for_each() describes numbers, and a constructor (parameters,
@@ -33,8 +26,8 @@ OptimizerKind optimizer_kind(const char* name) {
   OptimizerKind kind;
   kind.name = name;
   const Config defaults;
-  for_each_field(defaults, [&](const Field& field, double value) { kind.options.push_back({field, value}); });
-  kind.make = [](std::vector<Parameter> parameters, const OptimizerOptions& options) {
+  for_each_field(defaults, [&](const Field& field, double value) { kind.own.push_back({field, value}); });
+  kind.make = [](std::vector<Parameter> parameters, const OwnValues& options) {
     Config config;
     for_each_field(config, [&](const Field& field, double& value) {
       if (const auto found = options.find(field.name); found != options.end()) value = found->second;
@@ -48,11 +41,13 @@ OptimizerKind optimizer_kind(const char* name) {
 /// read:
 ///   optimizer_kinds().push_back(optimizer_kind<Lion>("lion"));
 std::vector<OptimizerKind>& optimizer_kinds();
+/// Throws: Error that lists the known names
+const OptimizerKind& optimizer_kind_named(const std::string& name);
 
 /// An optimizer by name, with the options that differ from their defaults.
 struct OptimizerConfig {
   std::string kind = "adamw";
-  OptimizerOptions options = {};
+  OwnValues options = {};
 
   /// Changing the kind resets the options to its defaults. Throws: Error that lists the known names
   void set_kind(const std::string& name);
@@ -66,12 +61,6 @@ struct OptimizerConfig {
   static void for_each(Self& c, const F& f);
 };
 
-/// An option of one or several kinds.
-struct SharedOption {
-  Field field;
-  std::string help;  ///< the kinds that have it, and its effect there
-};
-std::vector<SharedOption> optimizer_options();
 /// "adamw or sgd"
 std::string optimizer_names();
 
@@ -80,11 +69,7 @@ void OptimizerConfig::for_each(Self& c, const F& field) {
   const std::string names = optimizer_names();
   field("optimizer", Property{[&c] { return c.kind; }, [&c](const auto& kind) { c.set_kind(kind); }},
         names.c_str());
-  for (const auto& [option, help] : optimizer_options()) {
-    const auto get = [&c, name = option.name] { return c.option(name); };
-    const auto set = [&c, name = option.name](const auto& value) { c.options.insert_or_assign(name, value); };
-    field(option.name, Property{get, set}, help.c_str(), option.rule);
-  }
+  for_each_own_field(optimizer_kinds(), c.kind, optimizer_kind_named, c.options, field);
 }
 
 }  // namespace tapeformer

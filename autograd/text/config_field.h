@@ -2,11 +2,13 @@
 
 #include <tapeformer/autograd/error.h>
 
+#include <cstdint>
 #include <optional>
 #include <sstream>
 #include <string>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 namespace tapeformer {
 
@@ -30,11 +32,15 @@ inline constexpr NumberRule kSize{"must be from 0 to 2147483647",
 inline constexpr NumberRule kPositiveSize{"must be from 1 to 2147483647",
                                           [](double x) { return x >= 1 && x <= 0x7fffffff; }};
 
+inline constexpr const char* kFirstVersion = "0.1.0";
+
 struct Field {
-  const char* name;              ///< in files; the option is --name, with dashes
-  const char* help = nullptr;    ///< of the option; without it the field is in files alone
-  NumberRule rule = kAnyNumber;  ///< of a number
-  const char* group = "";        ///< the heading of its option in --help
+  const char* name;                   ///< in files; the option is --name, with dashes
+  const char* help = nullptr;         ///< of the option; without it the field is in files alone
+  NumberRule rule = kAnyNumber;       ///< of a number
+  const char* group = "";             ///< the heading of its option in --help
+  const char* since = kFirstVersion;  ///< the version that brought it
+  bool is_path = false;               ///< a text that names a file or folder, or a list of these
 };
 
 /// Receives the fields that a configuration describes.
@@ -44,13 +50,19 @@ struct FieldVisitor {
   const char* group = "";
 
   template <class Member>
-  void operator()(const char* name, Member&& member, const char* help, NumberRule rule = kAnyNumber) const {
-    f(Field{name, help, rule, group}, member);
+  void operator()(const char* name, Member&& member, const char* help, NumberRule rule = kAnyNumber,
+                  const char* since = kFirstVersion) const {
+    f(Field{name, help, rule, group, since}, member);
   }
   /// A field of files, which no program has an option for.
   template <class Member>
-  void operator()(const char* name, Member&& member, NumberRule rule = kAnyNumber) const {
-    if (*group == '\0') f(Field{name, nullptr, rule}, member);
+  void operator()(const char* name, Member&& member, NumberRule rule = kAnyNumber,
+                  const char* since = kFirstVersion) const {
+    if (*group == '\0') f(Field{name, nullptr, rule, "", since}, member);
+  }
+  template <class Member>
+  void path(const char* name, Member&& member, const char* help, const char* since = kFirstVersion) const {
+    f(Field{name, help, kAnyNumber, group, since, true}, member);
   }
   /// For the options of a program.
   FieldVisitor in_group(const char* heading) const { return {f, heading}; }
@@ -122,14 +134,48 @@ template <class Member>
 using FieldValue = typename detail::Unwrapped<
     std::decay_t<decltype(value_of(std::declval<const std::decay_t<Member>&>()))>>::Type;
 
+/// False for an optional field without a value.
+template <class Member>
+bool is_set(const Member& member) {
+  if constexpr (std::is_same_v<std::decay_t<decltype(value_of(member))>, FieldValue<Member>>) {
+    return true;
+  } else {
+    return value_of(member).has_value();
+  }
+}
+
+/// What a field holds, as messages and tables call it.
+template <class Value>
+constexpr const char* type_text() {
+  if constexpr (std::is_same_v<Value, bool>) return "true or false";
+  if constexpr (std::is_same_v<Value, std::string>) return "a string";
+  if constexpr (std::is_same_v<Value, std::vector<std::string>>) return "a list of strings";
+  if constexpr (std::is_floating_point_v<Value>) return "a number";
+  return std::is_signed_v<Value> ? "a whole number" : "a whole number, not negative";
+}
+
+/// A value as messages and tables show it; "none" for an optional one that is not set.
+template <class Value>
+std::string value_text(const Value& value) {
+  if constexpr (!std::is_same_v<Value, typename detail::Unwrapped<Value>::Type>) {
+    return value ? value_text(*value) : "none";
+  } else if constexpr (std::is_same_v<Value, std::vector<std::string>>) {
+    std::string text;
+    for (const std::string& part : value) text += (text.empty() ? "" : ", ") + part;
+    return text;
+  } else {
+    std::ostringstream text;  // to_string() writes tiny numbers as 0
+    text << std::boolalpha << value;
+    return text.str();
+  }
+}
+
 /// Throws: Error "NAME RULE; got VALUE" if a number does not keep the field's rule
 template <class Value>
 void check_rule(const std::string& name, const Field& field, const Value& value) {
   if constexpr (std::is_arithmetic_v<Value> && !std::is_same_v<Value, bool>) {
-    if (field.rule.holds(static_cast<double>(value))) return;
-    std::ostringstream text;  // to_string() writes tiny numbers as 0
-    text << name << " " << field.rule.words << "; got " << value;
-    throw Error(text.str());
+    if (!field.rule.holds(static_cast<double>(value)))
+      throw Error(name + " " + field.rule.words + "; got " + value_text(value));
   } else if constexpr (!std::is_same_v<Value, typename detail::Unwrapped<Value>::Type>) {
     if (value) check_rule(name, field, *value);
   }

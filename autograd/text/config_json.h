@@ -19,28 +19,26 @@ namespace tapeformer {
 /// Throws: Error naming a field of another type or one that does not keep its rule
 template <class Value>
 void read_field(const nlohmann::ordered_json& json, const Field& field, Value& value) {
-  const auto require = [&](bool holds, const char* rule) {
-    if (!holds)
-      throw Error(std::string(field.name) + " must be " + rule + "; got " + json.dump(-1, ' ', true));
-  };
+  bool fits = false;
   if constexpr (std::is_same_v<Value, bool>) {
-    require(json.is_boolean(), "true or false");
+    fits = json.is_boolean();
   } else if constexpr (std::is_same_v<Value, std::string>) {
-    require(json.is_string(), "a string");
+    fits = json.is_string();
   } else if constexpr (std::is_same_v<Value, double>) {
-    require(json.is_number(), "a number");
+    fits = json.is_number();
   } else if constexpr (std::is_same_v<Value, Index>) {
     constexpr auto most = static_cast<std::uint64_t>(std::numeric_limits<Index>::max());
-    require(json.is_number_integer() && (!json.is_number_unsigned() || json.get<std::uint64_t>() <= most),
-            "a whole number");
+    fits = json.is_number_integer() && (!json.is_number_unsigned() || json.get<std::uint64_t>() <= most);
   } else if constexpr (std::is_same_v<Value, std::uint64_t>) {
-    require(json.is_number_unsigned(), "a whole number, not negative");
+    fits = json.is_number_unsigned();
   } else {
     static_assert(std::is_same_v<Value, std::vector<std::string>>);
-    require(
-        json.is_array() && std::all_of(json.begin(), json.end(), [](const auto& e) { return e.is_string(); }),
-        "a list of strings");
+    fits =
+        json.is_array() && std::all_of(json.begin(), json.end(), [](const auto& e) { return e.is_string(); });
   }
+  if (!fits)
+    throw Error(std::string(field.name) + " must be " + type_text<Value>() + "; got " +
+                json.dump(-1, ' ', true));
   value = json.get<Value>();
   check_rule(field.name, field, value);
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <tapeformer/autograd/random.h>
+#include <tapeformer/autograd/text/config_field.h>
 #include <tapeformer/nn/attention/attention.h>
 
 #include <functional>
@@ -14,20 +15,26 @@ using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
 
 /// Small and all different, so that a mix-up of two sizes is noticed.
 struct CheckSizes {
-  Index batch = 2;         ///< B
-  Index queries = 5;       ///< T, also the length in self-attention
-  Index keys = 7;          ///< S, in cross-attention
-  Index width = 6;         ///< C
-  Index memory_width = 5;  ///< width of the keys' and values' input in cross-attention
-  Index heads = 4;         ///< H
-  Index groups = 2;        ///< G
-  Index head_width = 4;    ///< D, of queries and keys; even, for rotary positions
-  Index value_width = 3;   ///< E
-  Index latent_width = 5;  ///< width of latent attention's compressed keys and values
-  Index hidden_width = 5;  ///< width of additive attention's hidden layer
+  Index batch = 2, queries = 5, keys = 7, width = 6, memory_width = 5, heads = 4, groups = 2, head_width = 4,
+        value_width = 3, latent_width = 5, hidden_width = 5;
   double dropout = 0.3;    ///< on the attention weights, in modes with dropout
   std::uint64_t seed = 1;  ///< for all values and masks
   Device device = default_device();
+
+  template <class Self, class F>
+  static void for_each(Self& c, const F& field) {
+    field("batch", c.batch, "B, sequences", kPositiveSize);
+    field("queries", c.queries, "T, queries, and tokens in self-attention", kPositiveSize);
+    field("keys", c.keys, "S, keys and values in cross-attention", kPositiveSize);
+    field("width", c.width, "C, of the queries' input and of outputs", kPositiveSize);
+    field("memory_width", c.memory_width, "of the keys' and values' input in cross-attention", kPositiveSize);
+    field("heads", c.heads, "H, query heads; a multiple of the groups", kPositiveSize);
+    field("groups", c.groups, "G, key and value heads of grouped-query attention", kPositiveSize);
+    field("head_width", c.head_width, "D, of a head's queries and keys; even", kPositiveSize);
+    field("value_width", c.value_width, "E, of a head's values", kPositiveSize);
+    field("latent_width", c.latent_width, "of latent attention's compressed keys and values", kPositiveSize);
+    field("hidden_width", c.hidden_width, "of additive attention's scores", kPositiveSize);
+  }
 };
 
 /// One way to call an attention layer.

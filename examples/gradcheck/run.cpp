@@ -4,10 +4,10 @@
 #include <tapeformer/autograd/tape.h>
 #include <tapeformer/autograd/text/number_of.h>
 #include <tapeformer/examples/gradcheck/run.h>
+#include <tapeformer/examples/shared/option_table.h>
 #include <tapeformer/examples/shared/progress.h>
 
 #include <omp.h>
-#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -121,32 +121,13 @@ bool is_worse(double error, double than) { return error > than || std::isnan(err
 }  // namespace
 
 void GradcheckRunOptions::check() const {
-  const auto require = [](bool holds, const std::string& rule) {
-    if (!holds) throw Error(rule);
-  };
-  const std::pair<const char*, Index> positive[] = {{"--batch", sizes.batch},
-                                                    {"--queries", sizes.queries},
-                                                    {"--keys", sizes.keys},
-                                                    {"--width", sizes.width},
-                                                    {"--memory-width", sizes.memory_width},
-                                                    {"--heads", sizes.heads},
-                                                    {"--groups", sizes.groups},
-                                                    {"--head-width", sizes.head_width},
-                                                    {"--value-width", sizes.value_width},
-                                                    {"--latent-width", sizes.latent_width},
-                                                    {"--hidden-width", sizes.hidden_width}};
-  require(elements >= 0, "--elements must not be negative; got " + std::to_string(elements));
-  for (const auto& [name, size] : positive)
-    require(size > 0, std::string(name) + " must be at least 1; got " + std::to_string(size));
-  require(sizes.heads % sizes.groups == 0, "--heads must be a multiple of --groups; got " +
-                                               std::to_string(sizes.heads) + " and " +
-                                               std::to_string(sizes.groups));
-  require(sizes.head_width % 2 == 0,
-          "--head-width must be even, for rotary positions; got " + std::to_string(sizes.head_width));
-  require(sizes.dropout >= 0 && sizes.dropout < 1,
-          "--dropout must be in [0, 1); got " + std::to_string(sizes.dropout));
-  require(step > 0 && std::isfinite(step), "--step must be positive");
-  require(tolerance >= 0 && std::isfinite(tolerance), "--tolerance must be positive");
+  check_options(*this);
+  if (sizes.heads % sizes.groups != 0) {
+    throw Error("--heads must be a multiple of --groups; got " + std::to_string(sizes.heads) + " and " +
+                std::to_string(sizes.groups));
+  }
+  if (sizes.head_width % 2 != 0)
+    throw Error("--head-width must be even, for rotary positions; got " + std::to_string(sizes.head_width));
 }
 
 GradcheckOptions GradcheckRunOptions::differences() const {
@@ -237,7 +218,6 @@ bool print_summary(std::ostream& out, const std::vector<CheckResult>& results,
 
 nlohmann::ordered_json results_json(const std::vector<CheckResult>& results,
                                     const GradcheckRunOptions& options, double seconds) {
-  using Json = nlohmann::ordered_json;
   const auto inputs_json = [](const std::vector<GradcheckInput>& inputs) {
     Json list = Json::array();
     for (const GradcheckInput& input : inputs) {
@@ -251,26 +231,16 @@ nlohmann::ordered_json results_json(const std::vector<CheckResult>& results,
     }
     return list;
   };
-  const CheckSizes& sizes = options.sizes;
+  Json sizes;
+  write_fields(sizes, options.sizes);
   Json json = {{"dtype", options.type},
                {"device", options.sizes.device.text()},
                {"stencil", options.stencil},
                {"step", options.step},
                {"tolerance", options.tolerance_used()},
-               {"seed", sizes.seed},
-               {"sizes",
-                {{"batch", sizes.batch},
-                 {"queries", sizes.queries},
-                 {"keys", sizes.keys},
-                 {"width", sizes.width},
-                 {"memory_width", sizes.memory_width},
-                 {"heads", sizes.heads},
-                 {"groups", sizes.groups},
-                 {"head_width", sizes.head_width},
-                 {"value_width", sizes.value_width},
-                 {"latent_width", sizes.latent_width},
-                 {"hidden_width", sizes.hidden_width}}},
-               {"dropout", sizes.dropout},
+               {"seed", options.sizes.seed},
+               {"sizes", sizes},
+               {"dropout", options.sizes.dropout},
                {"seconds", seconds},
                {"passed", std::all_of(results.begin(), results.end(),
                                       [](const CheckResult& result) { return result.passed(); })},

@@ -22,6 +22,24 @@ struct GradcheckRunOptions {
   bool second = true;  ///< check second derivatives too
   Index threads = 1;   ///< 0 for all cores; tensors this small gain nothing from more than one
 
+  template <class Self, class F>
+  static void for_each(Self& o, const F& f) {
+    CheckSizes::for_each(o.sizes, f.in_group("Sizes"));
+    const auto field = f.in_group("Check");
+    field("dropout", o.sizes.dropout, "on the weights, in the modes that drop", kBelowOne);
+    field("seed", o.sizes.seed, "of all values and masks");
+    field("dtype", o.type, "f64: gradients against differences; f32: gradients in f32 against those in f64");
+    field("stencil", o.stencil, "points of the central differences: 2 or 4");
+    field("step", o.step, "of the differences, times max(1, |x|)", kPositive);
+    field("elements", o.elements,
+          "elements to check in each input, evenly spread: faster at large sizes; 0 for all", kNotNegative);
+    field("tolerance", o.tolerance,
+          "largest relative error, max |error| / max |gradient| over a tensor; 0 for 1e-7 in f64 and 2e-5 in "
+          "f32. Where theory says zero, the error itself must be below a hundredth of it; in f32 below it "
+          "times the largest gradient",
+          kNotNegative);
+  }
+
   /// Throws: Error that names the option and its range
   void check() const;
   double tolerance_used() const { return tolerance > 0 ? tolerance : type == "f64" ? 1e-7 : 2e-5; }

@@ -5,6 +5,7 @@
 #include <tapeformer/examples/language/run.h>
 #include <tapeformer/examples/shared/command_line.h>
 #include <tapeformer/examples/shared/program.h>
+#include <tapeformer/examples/shared/summary.h>
 
 #include <unistd.h>
 
@@ -59,23 +60,19 @@ std::string loss_text(const MeanLoss& loss) {
 }
 
 void EvaluateOptions::add_to(const Command& command) {
-  const auto positive_or_default = [&](const char* name, Index& value, const char* help) {
-    command.number(name, value, help, kNotNegative);
-  };
   command.option("--run", run, "a run folder, or a Hugging Face folder of a GPT-2 or Llama model").required();
-  command.option("--part", part, "of the run's text: validation or train")
-      .one_of({"validation", "train"})
-      .show_default();
+  command.option("--part", part, "of the run's text: validation or train").one_of({"validation", "train"});
   command.option("--corpus", corpus,
                  "measure these UTF-8 files, or folders of them, instead (as train does)");
   add_average_option(command, average);
-  positive_or_default("--batch", batch, "rows computed at a time; 0 for the training's");
-  positive_or_default("--context", context,
-                      "tokens of a row; 0 for the training's, or the model's up to 1024");
-  positive_or_default("--validation-batches", validation_batches,
-                      "random batches of the estimate; 0 for the training's");
+  command.option("--batch", batch, "rows computed at a time; 0 for the training's", kNotNegative);
+  command.option("--context", context, "tokens of a row; 0 for the training's, or the model's up to 1024",
+                 kNotNegative);
+  command.option("--validation-batches", validation_batches,
+                 "random batches of the estimate; 0 for the training's", kNotNegative);
   command.option("--seed", seed, "of the random batches; without it, the training's");
   command.option("--tokenizer-model", tokenizer_model, "a tokenizer to use instead of the folder's own");
+  command.flag("--summary", summary, "print the model's configuration and parameters, and measure nothing");
   compute.add_to(command);
 }
 
@@ -88,6 +85,10 @@ int evaluate(const EvaluateOptions& options) {
   say_at_interrupt(kStopping);
   const Compute compute = options.compute.chosen();
   LanguageRun run = LanguageRun::load(options.run, options.average, options.tokenizer_model);
+  if (options.summary) {
+    std::printf("%s", summary_of(run.model).c_str());
+    return kExitSuccess;
+  }
   compute.apply(run.model);
   const std::optional<LanguageOptions> trained = training_in(options.run);
   if (!trained && options.corpus.empty())

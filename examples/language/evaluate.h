@@ -22,6 +22,7 @@ struct EvaluateOptions {
   Index batch = 0, context = 0;       ///< 0: those of the training, or else 8 and at most 1024
   Index validation_batches = 0;       ///< 0: those of the training, or else 20
   std::optional<std::uint64_t> seed;  ///< without a value that of the training, or else 1
+  bool summary = false;               ///< only print the model's
   ComputeOptions compute;
 
   void add_to(const Command& command);

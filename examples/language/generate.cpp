@@ -61,42 +61,30 @@ void GenerateOptions::add_to(const Command& command) {
       .option("--prompt", prompt,
               "the text to continue; without it, standard input (less a line end at its end)")
       .tells(prompt_given);
-  command.number("--max-tokens", max_tokens, "the most new tokens of a sample", kPositive).show_default();
-  command
-      .number(
-          "--samples", samples,
-          "number of texts, computed side by side and written one after the other, the first as it is drawn",
-          kPositive)
-      .show_default();
+  command.option("--max-tokens", max_tokens, "the most new tokens of a sample", kPositive);
+  command.option(
+      "--samples", samples,
+      "number of texts, computed side by side and written one after the other, the first as it is drawn",
+      kPositive);
   command.option("--stop", stops, "end a sample before this text; may be given again")
       .one_at_a_time()
       .not_empty();
   const CommandOption temperature =
-      command
-          .number("--temperature", sampling.temperature,
-                  "below 1 favours likely tokens; 0 takes the likeliest", kNotNegative)
-          .show_default();
+      command.option("--temperature", sampling.temperature,
+                     "below 1 favours likely tokens; 0 takes the likeliest", kNotNegative);
   command.flag("--greedy", greedy, "always take the likeliest token").excludes(temperature);
-  command.number("--top-k", sampling.top_k, "draw among this many likeliest tokens; 0 for all", kNotNegative)
-      .show_default();
-  command
-      .number("--top-p", sampling.top_p,
-              "draw among the likeliest tokens that together have this probability; above 0, 1 for all",
-              kPositiveShare)
-      .show_default();
-  command
-      .number("--min-p", sampling.min_p,
-              "draw among tokens with at least this share of the highest probability; 0 to 1", kShare)
-      .show_default();
+  command.option("--top-k", sampling.top_k, "draw among this many likeliest tokens; 0 for all", kNotNegative);
+  command.option("--top-p", sampling.top_p,
+                 "draw among the likeliest tokens that together have this probability; above 0, 1 for all",
+                 kPositiveShare);
+  command.option("--min-p", sampling.min_p,
+                 "draw among tokens with at least this share of the highest probability; 0 to 1", kShare);
   constexpr NumberRule kPenalty{"must be from 1e-6 to 1e6", [](double x) { return x >= 1e-6 && x <= 1e6; }};
-  command
-      .number("--repetition-penalty", sampling.repetition_penalty,
-              "above 1, tokens that the text already contains become less likely; 1e-6 to 1e6", kPenalty)
-      .show_default();
-  command.number("--seed", sampling.seed, "seed of the random draws").show_default();
+  command.option("--repetition-penalty", sampling.repetition_penalty,
+                 "above 1, tokens that the text already contains become less likely; 1e-6 to 1e6", kPenalty);
+  command.option("--seed", sampling.seed, "seed of the random draws");
   command.option("--cache", cache, "keys and values of earlier tokens: contiguous, paged, or none are kept")
-      .one_of({"contiguous", "paged", "none"})
-      .show_default();
+      .one_of({"contiguous", "paged", "none"});
   command.flag("--only-new", only_new, "do not repeat the prompt before its continuation");
   add_average_option(command, average);
   command.option("--tokenizer-model", tokenizer_model, "a tokenizer to use instead of the folder's own");

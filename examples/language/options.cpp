@@ -4,9 +4,9 @@
 #include <tapeformer/examples/language/options.h>
 #include <tapeformer/examples/language/presets.h>
 #include <tapeformer/examples/shared/option_table.h>
+#include <tapeformer/examples/shared/summary.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <map>
 
 namespace tapeformer {
@@ -31,10 +31,6 @@ std::string feed_forward_name(const DecoderOnlyConfig& config) {
   for (const FeedForwardKind& kind : kFeedForwardKinds)
     if (kind.activation == config.activation && kind.gated == config.gated) return kind.name;
   return "another";
-}
-
-void make_absolute(std::string& path) {
-  if (!path.empty()) path = std::filesystem::absolute(path).string();
 }
 
 }  // namespace
@@ -63,16 +59,18 @@ void set_dropout(DecoderOnlyConfig& model, double dropout) {
 template <class Self, class F>
 void LanguageDataOptions::for_each(Self& o, const F& f) {
   const auto data = f.in_group("Data");
-  data("corpus", o.corpus,
-       "files of UTF-8, or folders, of which every file counts, at any depth and whatever its name, that is "
-       "UTF-8 without NUL bytes; not those whose names begin with a dot. Without any, the built-in text");
-  data("validation", o.validation, "files or folders held out, instead of the corpus's end");
+  data.path(
+      "corpus", o.corpus,
+      "files of UTF-8, or folders, of which every file counts, at any depth and whatever its name, that is "
+      "UTF-8 without NUL bytes; not those whose names begin with a dot. Without any, the built-in text");
+  data.path("validation", o.validation, "files or folders held out, instead of the corpus's end");
   data("validation_fraction", o.validation_fraction,
        "share of the corpus held out, at its end, where --validation names none", kProperShare);
   data("tokenizer", o.tokenizer, "the kind to make: character, byte, bpe or sentencepiece");
-  data("tokenizer_model", o.tokenizer_model,
-       "a tokenizer to use instead of making one, or (of as many tokens) instead of --from's: a folder with "
-       "vocab.json and merges.txt, tokenizer.json or tokenizer.model, a SentencePiece model, or a run");
+  data.path(
+      "tokenizer_model", o.tokenizer_model,
+      "a tokenizer to use instead of making one, or (of as many tokens) instead of --from's: a folder with "
+      "vocab.json and merges.txt, tokenizer.json or tokenizer.model, a SentencePiece model, or a run");
   data("vocabulary", o.vocabulary, "most tokens of a bpe or sentencepiece tokenizer that is made");
 }
 
@@ -81,12 +79,13 @@ void LanguageOptions::for_each(Self& o, const F& f) {
   const auto data = f.in_group("Data"), model = f.in_group("Model"), training = f.in_group("Training");
   f.in_group("Preset")("preset", o.preset, "where the defaults below come from; see the end of this text");
   LanguageDataOptions::for_each(o.data, f);
-  data("tokens", o.tokens, "a folder that `prepare` wrote, instead of a corpus");
+  data.path("tokens", o.tokens, "a folder that `prepare` wrote, instead of a corpus");
   data("order", o.order,
        "random windows of the text, or sequential: epochs in which every window comes once");
-  model("from", o.from,
-        "fine-tune: start from the weights in this run or Hugging Face folder, with its sizes and tokenizer; "
-        "the schedule begins anew");
+  model.path(
+      "from", o.from,
+      "fine-tune: start from the weights in this run or Hugging Face folder, with its sizes and tokenizer; "
+      "the schedule begins anew");
   DecoderOnlyConfig::for_each(o.model, model);
   model("feed_forward_kind",
         Property{[&o] { return feed_forward_name(o.model); },
@@ -124,17 +123,7 @@ LanguageOptions::LanguageOptions(const std::string& preset_name)
 void LanguageDataOptions::add_to(const Command& command) { add_options(command, *this); }
 void LanguageOptions::add_to(const Command& command) { add_options(command, *this); }
 
-void LanguageDataOptions::make_paths_absolute() {
-  for (std::string& path : corpus) make_absolute(path);
-  for (std::string& path : validation) make_absolute(path);
-  make_absolute(tokenizer_model);
-}
-
-void LanguageOptions::make_paths_absolute() {
-  data.make_paths_absolute();
-  make_absolute(tokens);
-  make_absolute(from);
-}
+void LanguageOptions::make_paths_absolute() { make_absolute(*this); }
 
 void LanguageDataOptions::check() const {
   check_options(*this);
@@ -188,6 +177,10 @@ void LanguageOptions::refuse_ignored(const Command& command) const {
     command.refuse({"--rotary-base"}, "without --positions rotary or --attention mla");
   data.refuse_ignored(command);
   training.refuse_ignored(command);
+}
+
+std::string language_fields() {
+  return fields_document("train_language_model", DecoderOnlyConfig(), LanguageOptions());
 }
 
 void to_json(nlohmann::ordered_json& json, const LanguageOptions& options) { write_fields(json, options); }

@@ -21,7 +21,6 @@ struct LanguageDataOptions {
   std::string tokenizer_model;          ///< the file or folder of a tokenizer to use instead of making one
   Index vocabulary = 4096;              ///< most ids, where a bpe or sentencepiece tokenizer is made
 
-  void make_paths_absolute();
   /// Throws: Error naming the options that contradict each other.
   void check() const;
   /// Throws: Error naming an option that `command` was given and that would change nothing.
@@ -69,6 +68,9 @@ struct LanguageOptions {
   template <class Self, class F>
   static void for_each(Self& o, const F& f);
 };
+
+/// FIELDS.md: the fields of the model and of these options.
+std::string language_fields();
 
 void to_json(nlohmann::ordered_json& json, const LanguageOptions& options);
 /// An option that an older run lacks takes its default.

@@ -4,7 +4,7 @@
 #include <tapeformer/data/hash.h>
 #include <tapeformer/examples/language/run.h>
 #include <tapeformer/examples/language/tokenizer.h>
-#include <tapeformer/examples/shared/run_folder.h>
+#include <tapeformer/examples/shared/option_table.h>
 #include <tapeformer/nn/formats/hugging_face.h>
 
 #include <nlohmann/json.hpp>
@@ -70,13 +70,7 @@ DecoderOnlyConfig model_config_in(const std::string& folder) {
 
 std::optional<LanguageOptions> training_in(const std::string& folder) {
   if (is_hugging_face(folder)) return {};
-  try {
-    return RunFolder(folder).config().at("training").get<LanguageOptions>();
-  } catch (const CheckpointError& error) {
-    throw CheckpointError(folder + "/config.json: " + error.what());
-  } catch (const Json::exception& error) {
-    throw CheckpointError(folder + "/config.json: is not of this program: " + error.what());
-  }
+  return options_of<LanguageOptions>(RunFolder(folder));
 }
 
 LanguageRun LanguageRun::load(const std::string& folder, Index average, const std::string& tokenizer_path) {

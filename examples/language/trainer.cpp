@@ -4,6 +4,7 @@
 #include <tapeformer/examples/language/run.h>
 #include <tapeformer/examples/language/tokenizer.h>
 #include <tapeformer/examples/language/trainer.h>
+#include <tapeformer/examples/shared/summary.h>
 #include <tapeformer/nn/generation/generate_text.h>
 
 #include <omp.h>
@@ -53,22 +54,24 @@ std::shared_ptr<const TextTokenizer> tokenizer_from(const LanguageOptions& optio
 ValidationPlan validation_plan(const LanguageOptions& options, Index validation_tokens) {
   const std::string& kind = options.validation_kind;
   const Index asked = options.validation_batches;
-  // In the order {exact, batches, exact_end, end_batches}.
-  if (kind == "exact") return {true, 0, true, asked};
-  if (kind == "both") return {true, asked, true, asked};
-  if (kind == "estimate") return {false, asked, false, asked};
+  ValidationPlan plan;
+  plan.end_batches = asked;
+  plan.exact = plan.exact_end = kind != "estimate";
+  if (kind != "exact") plan.batches = asked;
+  if (kind != "auto") return plan;
   const TrainingOptions& training = options.training;
   const Index batch = options.batch * options.model.context;
   // In units of training on one token.
   const double work = static_cast<double>(training.steps) * static_cast<double>(training.accumulate * batch);
   const double exact = kForwardShare * static_cast<double>(validation_tokens);
   const auto validations = static_cast<double>((training.steps - 1) / training.validate_every + 1);
-  if ((validations + 1) * exact <= kValidationShare * work) return {true, 0, true, 0};
+  plan.exact = (validations + 1) * exact <= kValidationShare * work;
+  plan.exact_end = plan.exact || exact <= kEndShare * work;
   const double affordable =
       kEstimateShare * work / (validations * kForwardShare * static_cast<double>(batch));
-  const Index batches = std::max<Index>(1, std::min(asked, static_cast<Index>(affordable)));
-  const bool exact_end = exact <= kEndShare * work;
-  return {false, batches, exact_end, exact_end ? 0 : asked};
+  plan.batches = plan.exact ? 0 : std::max<Index>(1, std::min(asked, static_cast<Index>(affordable)));
+  plan.end_batches = plan.exact_end ? 0 : asked;
+  return plan;
 }
 
 LanguageTask::LanguageTask(const LanguageOptions& options, LanguageData data, DecoderOnly model,
@@ -96,6 +99,8 @@ LanguageTask::LanguageTask(const LanguageOptions& options, LanguageData data, De
                 count_text(static_cast<double>(model_.parameter_count())) + " parameters; " +
                 number_of(omp_get_max_threads(), "thread"));
 }
+
+std::string LanguageTask::summary() { return summary_of(model_); }
 
 void LanguageTask::prepare_batch() {
   if (ahead_) return;

@@ -46,6 +46,7 @@ class LanguageTask : public TrainingTask {
   void save_state(Json& state) const override;
   /// Throws: DataError if the checkpoint is of other data
   void load_state(const Json& state) override;
+  std::string summary() override;
   Json conclude(Progress& progress) override;
   const char* program() const override { return "train_language_model"; }
   const char* purpose() const override { return "generate"; }

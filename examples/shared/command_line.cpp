@@ -52,24 +52,6 @@ std::string unknown_text(const CLI::App& app) {
   return "unknown option " + unknown + (nearest.empty() ? "; try --help" : "; is " + nearest + " meant?");
 }
 
-/// The error message for the text of a number, empty if it is fine; CLI11 converts it.
-template <class Number>
-std::string check_number(const std::string& name, const NumberRule& rule, const std::string& text) {
-  Number number{};
-  const char* end = text.data() + text.size();
-  const auto [stopped, error] = std::from_chars(text.data(), end, number);
-  const auto wide = static_cast<double>(number);
-  if (error == std::errc::result_out_of_range) throw Error(name + " is out of range; got " + text);
-  if (error != std::errc() || stopped != end || !std::isfinite(wide)) {
-    const char* kind = std::is_floating_point_v<Number> ? "a finite number"
-                       : std::is_signed_v<Number>       ? "a whole number"
-                                                        : "a whole number, not negative";
-    throw Error(name + " must be " + kind + "; got " + text);
-  }
-  if (!rule.holds(wide)) throw Error(name + " " + rule.words + "; got " + text);
-  return {};
-}
-
 [[noreturn]] void refuse_ignored(const std::string& name, const std::string& when) {
   throw Error(name + " has no effect " + when + "; leave it out");
 }
@@ -78,7 +60,6 @@ std::string check_number(const std::string& name, const NumberRule& rule, const 
 
 CommandOption CommandOption::required() const { return option_->required(), *this; }
 CommandOption CommandOption::group(const std::string& name) const { return option_->group(name), *this; }
-CommandOption CommandOption::show_default() const { return option_->capture_default_str(), *this; }
 CommandOption CommandOption::take_last() const { return option_->take_last(), *this; }
 CommandOption CommandOption::needs(CommandOption other) const { return option_->needs(other.option_), *this; }
 bool CommandOption::given() const { return option_->count() > 0; }
@@ -113,67 +94,42 @@ CommandOption CommandOption::tells(bool& given) const {
   return *this;
 }
 
-template <class Field>
-CommandOption Command::option(const std::string& name, Field& field, const std::string& help) const {
-  return CommandOption(app_->add_option(name, field, help));
-}
-template CommandOption Command::option(const std::string&, std::string&, const std::string&) const;
-template CommandOption Command::option(const std::string&, int&, const std::string&) const;
-template CommandOption Command::option(const std::string&, Index&, const std::string&) const;
-template CommandOption Command::option(const std::string&, std::uint64_t&, const std::string&) const;
-template CommandOption Command::option(const std::string&, double&, const std::string&) const;
-template CommandOption Command::option(const std::string&, std::optional<std::uint64_t>&,
-                                       const std::string&) const;
-template CommandOption Command::option(const std::string&, std::vector<std::string>&,
-                                       const std::string&) const;
-template CommandOption Command::option(const std::string&, std::vector<Index>&, const std::string&) const;
-
 template <class Number>
-CommandOption Command::number(const std::string& name, Number& field, const std::string& help,
-                              const NumberRule& rule) const {
-  return CommandOption(app_->add_option(name, field, help)->check([name, rule](const std::string& text) {
-    return check_number<Number>(name, rule, text);
-  }));
-}
-template CommandOption Command::number(const std::string&, int&, const std::string&, const NumberRule&) const;
-template CommandOption Command::number(const std::string&, Index&, const std::string&,
-                                       const NumberRule&) const;
-template CommandOption Command::number(const std::string&, std::uint64_t&, const std::string&,
-                                       const NumberRule&) const;
-template CommandOption Command::number(const std::string&, double&, const std::string&,
-                                       const NumberRule&) const;
-
-template <class Value>
-CommandOption Command::value(const std::string& name, const std::optional<Value>& now,
-                             const std::function<void(const Value&)>& set, const std::string& help,
-                             const NumberRule& rule) const {
-  if constexpr (std::is_same_v<Value, bool>) {
-    return CommandOption(app_->add_flag_function(
-        name, [set](std::int64_t count) { set(count > 0); }, help + (now.value_or(false) ? " [on]" : "")));
-  } else {
-    CLI::Option* option = app_->add_option_function(name, set, help);
-    if (now) option->default_str(CLI::detail::to_string(*now));
-    if constexpr (std::is_arithmetic_v<Value>) {
-      option->check([name, rule](const std::string& text) { return check_number<Value>(name, rule, text); });
-    }
-    return CommandOption(option);
+Number parsed(const std::string& name, const NumberRule& rule, const std::string& text) {
+  Number number{};
+  const char* end = text.data() + text.size();
+  const auto [stopped, error] = std::from_chars(text.data(), end, number);
+  const auto wide = static_cast<double>(number);
+  if (error == std::errc::result_out_of_range) throw Error(name + " is out of range; got " + text);
+  if (error != std::errc() || stopped != end || !std::isfinite(wide)) {
+    const char* type = std::is_floating_point_v<Number> ? "a finite number" : type_text<Number>();
+    throw Error(name + " must be " + type + "; got " + text);
   }
+  if (!rule.holds(wide)) throw Error(name + " " + rule.words + "; got " + text);
+  return number;
 }
-template CommandOption Command::value(const std::string&, const std::optional<bool>&,
-                                      const std::function<void(const bool&)>&, const std::string&,
-                                      const NumberRule&) const;
-template CommandOption Command::value(const std::string&, const std::optional<Index>&,
-                                      const std::function<void(const Index&)>&, const std::string&,
-                                      const NumberRule&) const;
-template CommandOption Command::value(const std::string&, const std::optional<std::uint64_t>&,
-                                      const std::function<void(const std::uint64_t&)>&, const std::string&,
-                                      const NumberRule&) const;
-template CommandOption Command::value(const std::string&, const std::optional<double>&,
-                                      const std::function<void(const double&)>&, const std::string&,
-                                      const NumberRule&) const;
-template CommandOption Command::value(const std::string&, const std::optional<std::string>&,
-                                      const std::function<void(const std::string&)>&, const std::string&,
-                                      const NumberRule&) const;
+template int parsed(const std::string&, const NumberRule&, const std::string&);
+template Index parsed(const std::string&, const NumberRule&, const std::string&);
+template std::uint64_t parsed(const std::string&, const NumberRule&, const std::string&);
+template double parsed(const std::string&, const NumberRule&, const std::string&);
+
+CommandOption Command::add(const std::string& name, const std::string& now, const char* type,
+                           const std::function<void(const std::string&)>& set,
+                           const std::string& help) const {
+  return CommandOption(app_->add_option_function(name, set, help)->default_str(now)->type_name(type));
+}
+
+CommandOption Command::add_flag(const std::string& name, const std::function<void(const bool&)>& set,
+                                const std::string& help) const {
+  const auto flag = [set](std::int64_t count) { set(count > 0); };
+  return CommandOption(app_->add_flag_function(name, flag, help));
+}
+
+CommandOption Command::add_list(const std::string& name,
+                                const std::function<void(const std::vector<std::string>&)>& set,
+                                const std::string& help) const {
+  return CommandOption(app_->add_option_function(name, set, help));
+}
 
 CommandOption Command::flag(const std::string& name, bool& field, const std::string& help) const {
   return CommandOption(app_->add_flag(name, field, help));

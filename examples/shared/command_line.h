@@ -23,8 +23,6 @@ class CommandOption {
   CommandOption required() const;
   /// The heading that --help lists it under.
   CommandOption group(const std::string& name) const;
-  /// --help shows what the field holds now.
-  CommandOption show_default() const;
   /// Given several times, the last one counts.
   CommandOption take_last() const;
   /// Words or numbers.
@@ -45,6 +43,12 @@ class CommandOption {
   CLI::Option* option_;
 };
 
+/// The number in an option's text, read strictly: CLI11 would wrap a negative number, clamp one that is too
+/// large, and take nan and inf.
+/// Throws: Error naming the option and what it got
+template <class Number>
+Number parsed(const std::string& name, const NumberRule& rule, const std::string& text);
+
 /// A program or one of its commands, to which options are added; copies refer to the same one. Names with
 /// dashes are options ("--width"), others positional arguments. Fields hold their defaults and must outlive
 /// it.
@@ -52,20 +56,32 @@ class Command {
  public:
   explicit Command(CLI::App* app) : app_(app) {}
 
-  /// Of std::string, int, Index, std::uint64_t, double, an optional std::uint64_t, or lists of text or Index.
-  template <class Field>
-  CommandOption option(const std::string& name, Field& field, const std::string& help = {}) const;
-  /// An option with an int, Index, std::uint64_t or double, read strictly: CLI11 would wrap a negative
-  /// number, clamp one that is too large, take nan and inf, and print bounds of 309 digits.
-  /// Throws: (when the command line is read) Error naming the option and what it got
-  template <class Number>
-  CommandOption number(const std::string& name, Number& field, const std::string& help = {},
-                       const NumberRule& rule = kAnyNumber) const;
-  /// An option, or of bool a flag, whose value `set` takes; --help shows `now`. Numbers are read as above.
+  /// Of a string, an int, Index, std::uint64_t, double, an optional one of these, or a list of strings.
+  /// --help shows what the field holds now.
+  template <class Member>
+  CommandOption option(const std::string& name, Member& field, const std::string& help = {},
+                       const NumberRule& rule = kAnyNumber) const {
+    using Value = typename detail::Unwrapped<Member>::Type;
+    return value<Value>(
+        name, field, [&field](const Value& given) { field = given; }, help, rule);
+  }
+  /// An option, or of bool a flag, whose value `set` takes; --help shows `now`.
   template <class Value>
   CommandOption value(const std::string& name, const std::optional<Value>& now,
                       const std::function<void(const Value&)>& set, const std::string& help,
-                      const NumberRule& rule = kAnyNumber) const;
+                      const NumberRule& rule = kAnyNumber) const {
+    if constexpr (std::is_same_v<Value, bool>) {
+      return add_flag(name, set, help + (now.value_or(false) ? " [on]" : ""));
+    } else if constexpr (std::is_same_v<Value, std::vector<std::string>>) {
+      return add_list(name, set, help);
+    } else if constexpr (std::is_same_v<Value, std::string>) {
+      return add(name, now.value_or(""), "TEXT", set, help);
+    } else {
+      return add(
+          name, now ? value_text(*now) : "", std::is_floating_point_v<Value> ? "FLOAT" : "INT",
+          [=](const std::string& text) { set(parsed<Value>(name, rule, text)); }, help);
+    }
+  }
   /// A flag that sets `field`; after "--name,!--no-name" also one that clears it.
   CommandOption flag(const std::string& name, bool& field, const std::string& help = {}) const;
   /// A flag that clears `field`.
@@ -87,6 +103,15 @@ class Command {
 
  protected:
   CLI::App* app_;
+
+ private:
+  CommandOption add(const std::string& name, const std::string& now, const char* type,
+                    const std::function<void(const std::string&)>& set, const std::string& help) const;
+  CommandOption add_flag(const std::string& name, const std::function<void(const bool&)>& set,
+                         const std::string& help) const;
+  CommandOption add_list(const std::string& name,
+                         const std::function<void(const std::vector<std::string>&)>& set,
+                         const std::string& help) const;
 };
 
 /// The command line of a program, and the owner of what handles speak of.

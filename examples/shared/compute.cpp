@@ -30,14 +30,12 @@ std::string Compute::usage_text() const {
 
 void add_threads_option(const Command& command, Index& threads, const std::string& help) {
   constexpr NumberRule kThreads{"must be from 0 to 4096", [](double x) { return x >= 0 && x <= 4096; }};
-  command.number("--threads", threads, help, kThreads);
+  command.option("--threads", threads, help, kThreads);
 }
 
 void ComputeOptions::add_to(const Command& command, bool model) {
   device = "auto";
-  command.option("--device", device, "cpu, cuda, cuda:N, or auto: a GPU where there is one")
-      .show_default()
-      .take_last();
+  command.option("--device", device, "cpu, cuda, cuda:N, or auto: a GPU where there is one").take_last();
   if (!model) return;
   add_threads_option(command, threads, "of the CPU; 0 for all cores, or on resuming as before");
   command

@@ -2,8 +2,11 @@
 
 #include <tapeformer/autograd/text/config_json.h>
 #include <tapeformer/examples/shared/command_line.h>
+#include <tapeformer/examples/shared/run_folder.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <functional>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -30,21 +33,37 @@ void add_options(const Command& command, Options& options) {
   for_each_field(options, [&](const Field& field, auto&& member) {
     using Value = FieldValue<decltype(member)>;
     const std::string flag = flag_of(field.name), help = field.help;
-    if constexpr (std::is_same_v<Value, std::vector<std::string>>) {
-      command.option(flag, member, help).group(field.group);
-    } else if constexpr (detail::is_property<std::decay_t<decltype(member)>>) {
-      const auto set = [flag, member](const Value& value) {
+    std::function<void(const Value&)> set;
+    if constexpr (detail::is_property<std::decay_t<decltype(member)>>) {
+      set = [flag, member](const Value& value) {
         try {
           set_value(member, value);
         } catch (const Error& error) {
           throw Error(flag + ": " + error.what());
         }
       };
-      command.value<Value>(flag, value_of(member), set, help, field.rule).group(field.group).take_last();
     } else {
-      const auto set = [&member](const Value& value) { member = value; };
-      command.value<Value>(flag, member, set, help, field.rule).group(field.group).take_last();
+      set = [&member](const Value& value) { member = value; };
     }
+    const CommandOption option = command.value<Value>(flag, value_of(member), set, help, field.rule);
+    option.group(field.group);
+    if constexpr (!std::is_same_v<Value, std::vector<std::string>>) option.take_last();
+  });
+}
+
+/// Makes the options that name files and folders absolute paths, so that a run can be resumed and evaluated
+/// from another folder.
+template <class Options>
+void make_absolute(Options& options) {
+  for_each_field(options, [](const Field& field, auto&& member) {
+    using Member = std::decay_t<decltype(member)>;
+    const auto change = [](std::string& path) {
+      if (!path.empty()) path = std::filesystem::absolute(path).string();
+    };
+    if (!field.is_path) return;
+    if constexpr (std::is_same_v<Member, std::string>) change(member);
+    if constexpr (std::is_same_v<Member, std::vector<std::string>>)
+      std::for_each(member.begin(), member.end(), change);
   });
 }
 
@@ -56,6 +75,18 @@ void read_options(const nlohmann::ordered_json& json, Options& options) {
     read_fields(json, options);
   } catch (const Error& error) {
     throw CheckpointError(std::string("the training's options are not usable: ") + error.what());
+  }
+}
+
+/// The options in the config.json of a run. Throws: CheckpointError
+template <class Options>
+Options options_of(const RunFolder& folder) {
+  try {
+    return folder.config().at("training").template get<Options>();
+  } catch (const CheckpointError& error) {
+    throw CheckpointError(folder.file("config.json") + ": " + error.what());
+  } catch (const Json::exception& error) {
+    throw CheckpointError(folder.file("config.json") + ": is not of this program: " + error.what());
   }
 }
 

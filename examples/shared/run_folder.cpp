@@ -243,7 +243,7 @@ void RunFolder::cut_metrics(Index step) const {
 }
 
 void add_average_option(const Command& command, Index& average) {
-  command.number(
+  command.option(
       "--average", average,
       "use the mean of this many last weights kept (train --keep-checkpoints); 0 for the best alone",
       kNotNegative);

@@ -49,9 +49,9 @@ void TrainingOptions::adapt_warmup(const Command& command) {
 
 void TrainingOptions::refuse_ignored(const Command& command) const {
   if (schedule != "cosine") command.refuse({"--minimum-learning-rate"}, "with --schedule " + schedule);
-  for (const auto& [field, help] : optimizer_options())
-    if (!optimizer.option(field.name))
-      command.refuse({flag_of(field.name).c_str()}, "with --optimizer " + optimizer.kind);
+  for_each_field(optimizer, [&](const Field& field, const auto& member) {
+    if (!is_set(member)) command.refuse({flag_of(field.name).c_str()}, "with --optimizer " + optimizer.kind);
+  });
 }
 
 }  // namespace tapeformer

@@ -1,14 +1,16 @@
 #include <tapeformer/autograd/device.h>
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/kernels/matmul.h>
+#include <tapeformer/autograd/text/config_json.h>
 #include <tapeformer/autograd/text/number_of.h>
+#include <tapeformer/examples/shared/summary.h>
 #include <tapeformer/examples/shared/training_run.h>
 
 #include <omp.h>
-#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 
 namespace tapeformer {
 namespace {
@@ -24,9 +26,9 @@ constexpr const char* kMeasuring =
     "measuring the best weights; once more leaves at once, and --resume measures them";
 
 /// A task whose model is ready to compute as `compute` says.
-std::unique_ptr<TrainingTask> made(const MakeTask& make_task, Index threads, const Compute& compute,
-                                   const Json* checkpoint, Progress& progress) {
-  if (threads > 0) omp_set_num_threads(static_cast<int>(threads));
+std::unique_ptr<TrainingTask> made(const MakeTask& make_task, const Compute& compute, const Json* checkpoint,
+                                   Progress& progress) {
+  if (compute.threads > 0) omp_set_num_threads(static_cast<int>(compute.threads));
   if (*kernels::gemm_warning() != 0) progress.keep(std::string("note: ") + kernels::gemm_warning());
   auto task = make_task(checkpoint, progress);
   compute.apply(task->model());
@@ -34,7 +36,14 @@ std::unique_ptr<TrainingTask> made(const MakeTask& make_task, Index threads, con
   return task;
 }
 
+int show_summary(TrainingTask& task) {
+  std::printf("%s", task.summary().c_str());
+  return kExitSuccess;
+}
+
 }  // namespace
+
+std::string TrainingTask::summary() { return parameters_text(model()); }
 
 Json TrainingTask::conclude(Progress&) { return Json::object(); }
 
@@ -43,7 +52,8 @@ int start_training(const RunFolder& folder, const TrainingControl& control, cons
   const PhaseClock clock;
   Progress progress;
   const Compute compute = control.compute.chosen();
-  const auto task = made(make_task, compute.threads, compute, nullptr, progress);
+  const auto task = made(make_task, compute, nullptr, progress);
+  if (control.summary) return show_summary(*task);
   TrainingRun run(folder, control, *task, progress, clock, compute);
   run.start();
   return run.run();
@@ -67,9 +77,10 @@ int resume_training(const RunFolder& folder, const TrainingControl& control, con
       steps_before = steps.get<Index>();
       steps = control.steps;
     }
-    const Compute compute = control.compute.chosen(checkpoint.value("precision", "f32"));
-    const Index threads = compute.threads > 0 ? compute.threads : checkpoint.at("threads").get<Index>();
-    task = made(make_task, threads, compute, &checkpoint, progress);
+    Compute compute = control.compute.chosen(checkpoint.value("precision", "f32"));
+    if (compute.threads == 0) compute.threads = checkpoint.at("threads").get<Index>();
+    task = made(make_task, compute, &checkpoint, progress);
+    if (control.summary) return show_summary(*task);
     run = std::make_unique<TrainingRun>(folder, control, *task, progress, clock, compute);
     run->resume(checkpoint, steps_before);
   } catch (const Json::exception& error) {
@@ -104,13 +115,7 @@ void TrainingRun::start() {
 void TrainingRun::resume(const Json& checkpoint, Index steps_before) {
   folder_.load_checkpoint(task_.model(), *optimizer_);
   task_.load_state(checkpoint);
-  state_.step = checkpoint.at("step").get<Index>();
-  state_.best_loss = checkpoint.at("best_loss").get<double>();
-  state_.has_best = checkpoint.at("has_best").get<bool>();
-  state_.finished = checkpoint.at("finished").get<bool>();
-  state_.validations_since_best = checkpoint.at("validations_since_best").get<Index>();
-  state_.logged_loss = checkpoint.at("logged_loss").get<double>();
-  state_.logged_steps = checkpoint.at("logged_steps").get<Index>();
+  for_each_field(state_, [&](const Field& field, auto& member) { checkpoint.at(field.name).get_to(member); });
   if (checkpoint.at("threads").get<int>() != omp_get_max_threads()) {
     progress_.keep("note: the run began with " + number_of(checkpoint.at("threads").get<Index>(), "thread") +
                    "; with another number the last bits of the results may differ");
@@ -154,13 +159,7 @@ void TrainingRun::save_checkpoint() {
   state["threads"] = omp_get_max_threads();
   state["device"] = compute_.device.text();
   state["precision"] = compute_.precision;
-  state["step"] = state_.step;
-  state["best_loss"] = state_.best_loss;
-  state["has_best"] = state_.has_best;
-  state["finished"] = state_.finished;
-  state["validations_since_best"] = state_.validations_since_best;
-  state["logged_loss"] = state_.logged_loss;
-  state["logged_steps"] = state_.logged_steps;
+  write_fields(state, state_);
   folder_.save_checkpoint(task_.model(), *optimizer_, state);
   checkpointed_step_ = state_.step;
   progress_.clear();

@@ -23,6 +23,7 @@ namespace tapeformer {
 struct TrainingControl {
   double max_minutes = 0;  ///< time limit, after which it saves and stops; 0 for none
   Index steps = 0;         ///< on resuming: train up to this step, not to the run's own last one; 0: its own
+  bool summary = false;    ///< only print the model's summary
   ComputeOptions compute = {};
   std::function<bool()> stops = interrupted;  ///< asked before every batch
 };
@@ -77,6 +78,8 @@ class TrainingTask {
   /// Adds to the checkpoint's state what next_batch needs to go on, and what the task is made from.
   virtual void save_state(Json& state) const = 0;
   virtual void load_state(const Json& state) = 0;
+  /// The model's configuration and parameters, for --summary.
+  virtual std::string summary();
   /// Called when the training is over, with the best weights in the model. What it returns goes into the line
   /// that ends metrics.jsonl.
   virtual Json conclude(Progress& progress);
@@ -115,6 +118,17 @@ class TrainingRun {
     Index validations_since_best = 0;
     double logged_loss = 0;  // sum over the steps since the last log line
     Index logged_steps = 0;
+
+    template <class Self, class F>
+    static void for_each(Self& s, const F& field) {
+      field("step", s.step);
+      field("best_loss", s.best_loss);
+      field("has_best", s.has_best);
+      field("finished", s.finished);
+      field("validations_since_best", s.validations_since_best);
+      field("logged_loss", s.logged_loss);
+      field("logged_steps", s.logged_steps);
+    }
   };
 
   /// A queued step, whose loss has not been read yet.

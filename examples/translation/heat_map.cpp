@@ -52,12 +52,8 @@ void TranslationHeatMap::add_to(const Command& command) {
   const CommandOption wanted = command.option(
       "--heatmap", file,
       "draw what the decoder attends to in line 1 into this SVG file, in line n into FILE-n.svg");
-  command.option("--heatmap-layer", layer, "decoder layer, from 0; -1 for the last")
-      .needs(wanted)
-      .show_default();
-  command.option("--heatmap-head", head, "a head, from 0; averaged; or all, a panel each")
-      .needs(wanted)
-      .show_default();
+  command.option("--heatmap-layer", layer, "decoder layer, from 0; -1 for the last").needs(wanted);
+  command.option("--heatmap-head", head, "a head, from 0; averaged; or all, a panel each").needs(wanted);
 }
 
 void TranslationHeatMap::check(const EncoderDecoderConfig& model) const {

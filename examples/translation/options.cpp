@@ -1,9 +1,9 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/examples/shared/option_table.h>
+#include <tapeformer/examples/shared/summary.h>
 #include <tapeformer/examples/translation/options.h>
 
 #include <algorithm>
-#include <filesystem>
 
 namespace tapeformer {
 namespace {
@@ -18,16 +18,17 @@ template <class Self, class F>
 void TranslationOptions::for_each(Self& o, const F& f) {
   const auto data = f.in_group("Data"), vocabulary = f.in_group("Vocabulary"), model = f.in_group("Model"),
              training = f.in_group("Training");
-  data("pairs", o.text.pairs, "tab-separated pairs, source first; further columns are ignored");
-  data("source", o.text.source, "source sentences, one a line (with --target)");
-  data("target", o.text.target, "their translations, one a line (with --source)");
-  data("validation_pairs", o.validation.pairs,
-       "validate on these tab-separated pairs; nothing is held out of the training text then");
-  data("validation_source", o.validation.source, "the same as two files (with --validation-target)");
-  data("validation_target", o.validation.target, "their translations (with --validation-source)");
-  data("test_pairs", o.test.pairs, "the pairs that `evaluate` measures, beside validation files of your own");
-  data("test_source", o.test.source, "the same as two files (with --test-target)");
-  data("test_target", o.test.target, "their translations (with --test-source)");
+  data.path("pairs", o.text.pairs, "tab-separated pairs, source first; further columns are ignored");
+  data.path("source", o.text.source, "source sentences, one a line (with --target)");
+  data.path("target", o.text.target, "their translations, one a line (with --source)");
+  data.path("validation_pairs", o.validation.pairs,
+            "validate on these tab-separated pairs; nothing is held out of the training text then");
+  data.path("validation_source", o.validation.source, "the same as two files (with --validation-target)");
+  data.path("validation_target", o.validation.target, "their translations (with --validation-source)");
+  data.path("test_pairs", o.test.pairs,
+            "the pairs that `evaluate` measures, beside validation files of your own");
+  data.path("test_source", o.test.source, "the same as two files (with --test-target)");
+  data.path("test_target", o.test.target, "their translations (with --test-source)");
   data("swap", o.swap, "translate from the second column of tab-separated files to the first");
   data("grammar_pairs", o.grammar_pairs,
        "training pairs drawn from the built-in corpus when no file is given", kPositive);
@@ -42,11 +43,13 @@ void TranslationOptions::for_each(Self& o, const F& f) {
   vocabulary("vocabulary", o.vocabulary, "largest number of pieces");
   vocabulary("shared_vocabulary", o.model.tie_embeddings,
              "one vocabulary and one embedding for both languages");
-  vocabulary("source_model", o.source_model, "a SentencePiece model for the source, instead of training one");
-  vocabulary("target_model", o.target_model, "a SentencePiece model for the target");
-  model("from", o.from,
-        "fine-tune: start from the weights in this run, with its sizes and vocabularies; the schedule begins "
-        "anew");
+  vocabulary.path("source_model", o.source_model,
+                  "a SentencePiece model for the source, instead of training one");
+  vocabulary.path("target_model", o.target_model, "a SentencePiece model for the target");
+  model.path(
+      "from", o.from,
+      "fine-tune: start from the weights in this run, with its sizes and vocabularies; the schedule begins "
+      "anew");
   EncoderDecoderConfig::for_each(o.model, model);
   model("post_norm", negated(o.model.layer.norm_first),
         "normalise after each residual sum, as the original did, not before");
@@ -66,14 +69,7 @@ TranslationOptions::TranslationOptions() {
 
 void TranslationOptions::add_to(const Command& command) { add_options(command, *this); }
 
-void TranslationOptions::make_paths_absolute() {
-  const auto make_absolute = [](std::string& path) {
-    if (!path.empty()) path = std::filesystem::absolute(path).string();
-  };
-  for (PairFiles* files : {&text, &validation, &test})
-    for (std::string* path : {&files->pairs, &files->source, &files->target}) make_absolute(*path);
-  for (std::string* path : {&source_model, &target_model, &from}) make_absolute(*path);
-}
+void TranslationOptions::make_paths_absolute() { make_absolute(*this); }
 
 Index TranslationOptions::sentences_held_out(Index of) const {
   return held_out > 0 ? held_out : std::min(kMostUnaskedHeldOut, std::max<Index>(2, of / 10));
@@ -149,22 +145,28 @@ void TranslationOptions::refuse_ignored(const Command& command) const {
   training.refuse_ignored(command);
 }
 
+std::string translation_fields() {
+  return fields_document("train_translation", EncoderDecoderConfig(), TranslationOptions());
+}
+
 void to_json(nlohmann::ordered_json& json, const TranslationOptions& options) { write_fields(json, options); }
 void from_json(const nlohmann::ordered_json& json, TranslationOptions& options) {
   read_options(json, options);
 }
 
 void take_fine_tuned(TranslationOptions& options, const TranslationOptions& trained, const Command& command) {
-  const nlohmann::ordered_json wanted = options, has = trained;
+  const Json wanted = options, has = trained;
   for_each_field(options, [&](const Field& field, auto&& member) {
     const std::string group = field.group, name = field.name;
     if ((group != "Vocabulary" && group != "Model") || name == "from" || name == "dropout") return;
-    if (command.find(flag_of(name)).given() && wanted[name] != has[name]) {
-      throw Error(flag_of(name) + " " + wanted[name].dump() + " contradicts --from " + options.from +
-                  ", which has " + has[name].dump());
+    const Json asked = wanted.value(name, Json()), kept = has.value(name, Json());
+    if (command.find(flag_of(name)).given() && asked != kept) {
+      throw Error(flag_of(name) + " " + asked.dump() + " contradicts --from " + options.from +
+                  ", which has " + kept.dump());
     }
+    if (kept.is_null()) return;  // another kind of attention's
     FieldValue<decltype(member)> value{};
-    read_field(has[name], field, value);
+    read_field(kept, field, value);
     set_value(member, value);
   });
 }

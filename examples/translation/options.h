@@ -70,6 +70,9 @@ struct TranslationOptions {
   static void for_each(Self& o, const F& f);
 };
 
+/// FIELDS.md: the fields of the model and of these options.
+std::string translation_fields();
+
 void to_json(nlohmann::ordered_json& json, const TranslationOptions& options);
 /// An option that an older run lacks takes its default.
 /// Throws: CheckpointError that names an unusable or unknown option

@@ -2,6 +2,8 @@
 #include <tapeformer/autograd/tape.h>
 #include <tapeformer/autograd/text/json.h>
 #include <tapeformer/autograd/text/number_of.h>
+#include <tapeformer/examples/shared/option_table.h>
+#include <tapeformer/examples/shared/summary.h>
 #include <tapeformer/examples/translation/trainer.h>
 #include <tapeformer/nn/generation/generate.h>
 
@@ -44,15 +46,7 @@ double validation_loss(EncoderDecoder& model, TranslationBatches& batches, Progr
   return total / static_cast<double>(tokens);
 }
 
-TranslationOptions trained_options(const RunFolder& folder) {
-  try {
-    return folder.config().at("training").get<TranslationOptions>();
-  } catch (const CheckpointError& error) {
-    throw CheckpointError(folder.file("config.json") + ": " + error.what());
-  } catch (const Json::exception& error) {
-    throw CheckpointError(folder.file("config.json") + ": is not of this program: " + error.what());
-  }
-}
+TranslationOptions trained_options(const RunFolder& folder) { return options_of<TranslationOptions>(folder); }
 
 std::string left_out_text(const TranslationBatches& batches, Index max_length) {
   std::string text;
@@ -157,6 +151,8 @@ void TranslationTask::load_state(const Json& state) {
   train_batches_->seek(position_);
   ahead_.reset();
 }
+
+std::string TranslationTask::summary() { return summary_of(*model_); }
 
 void TranslationTask::prepare_batch() {
   if (ahead_) return;

@@ -41,6 +41,7 @@ class TranslationTask : public TrainingTask {
   void describe(const RunFolder& folder) override;
   void save_state(Json& state) const override;
   void load_state(const Json& state) override;
+  std::string summary() override;
   const char* program() const override { return "train_translation"; }
   const char* purpose() const override { return "translate"; }
 

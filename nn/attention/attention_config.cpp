@@ -3,98 +3,100 @@
 #include <tapeformer/nn/attention/heads.h>
 
 #include <algorithm>
-#include <cstdio>
-#include <utility>
 
 namespace tapeformer {
 namespace {
 
-std::string text_of(bool value) { return value ? "true" : "false"; }
-std::string text_of(Index value) { return std::to_string(value); }
-std::string text_of(double value) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%g", value);
-  return text;
-}
-
-/// All fields but kind, heads and rotations, as texts.
-std::vector<std::pair<const char*, std::string>> texts_of(const AttentionConfig& c) {
-  return {{"groups", text_of(c.groups)},
-          {"width", text_of(c.width)},
-          {"memory_width", text_of(c.memory_width)},
-          {"value_memory_width", text_of(c.value_memory_width)},
-          {"output_width", text_of(c.output_width)},
-          {"key_width", text_of(c.key_width)},
-          {"value_width", text_of(c.value_width)},
-          {"latent_width", text_of(c.latent_width)},
-          {"query_latent_width", text_of(c.query_latent_width)},
-          {"rotary_width", text_of(c.rotary_width)},
-          {"dropout", text_of(c.dropout)},
-          {"output_dropout", text_of(c.output_dropout)},
-          {"bias", text_of(c.bias)},
-          {"output_bias", c.output_bias ? text_of(*c.output_bias) : "bias"},
-          {"cross", text_of(c.cross)},
-          {"rotary", text_of(c.rotary)},
-          {"packed", text_of(c.packed)},
-          {"sequence_first", text_of(c.sequence_first)},
-          {"norm", text_of(c.norm)},
-          {"form", text_of(static_cast<Index>(c.form))}};
-}
-
-/// A field that is not at its default, and the values as texts.
+/// A field of for_each_in_layers(), or with `of_models` of for_each(), that is not at its default.
 struct ChangedField {
   std::string name, value, by_default;
+  const void* member;
 };
-
-/// Fields that are not at their defaults, but for those in `used`.
-std::vector<ChangedField> unused_fields(const AttentionConfig& config, const std::vector<std::string>& used) {
-  static const auto defaults = texts_of({});
-  const auto values = texts_of(config);
+std::vector<ChangedField> changed_fields(const AttentionConfig& config, bool of_models) {
   std::vector<ChangedField> fields;
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    const auto& [name, value] = values[i];
-    if (value == defaults[i].second || std::find(used.begin(), used.end(), name) != used.end()) continue;
-    fields.push_back({name, value, defaults[i].second});
-  }
+  const auto visit = [of_models](const AttentionConfig& c, const auto& f) {
+    const FieldVisitor<std::decay_t<decltype(f)>> field{f};
+    if (of_models) AttentionConfig::for_each_in_models(c, field);
+    AttentionConfig::for_each_in_layers(c, field);
+  };
+  visit(config, [&](const Field& field, const auto& member) {
+    fields.push_back({field.name, value_text(value_of(member)), {}, &member});
+  });
+  auto next = fields.begin();
+  visit(AttentionConfig(),
+        [&](const Field&, const auto& member) { (next++)->by_default = value_text(value_of(member)); });
+  const auto unchanged = [](const ChangedField& field) { return field.value == field.by_default; };
+  fields.erase(std::remove_if(fields.begin(), fields.end(), unchanged), fields.end());
   return fields;
 }
 
-/// Throws: Error naming a field that `kind` has no use for, and the kinds that have
-void check_fields(const AttentionKind& kind, const AttentionConfig& config) {
-  std::vector<std::string> used = {"width",   "memory_width", "output_width", "key_width", "value_width",
-                                   "dropout", "bias",         "cross",        "rotary",    "packed"};
-  used.insert(used.end(), kind.fields.begin(), kind.fields.end());
-  for (const ChangedField& field : unused_fields(config, used)) {
-    const std::string kinds = kind_names([&](const AttentionKind& other) { return other.uses(field.name); });
-    throw Error("[attention] " + field.name + " is for " + kinds + "; got attention=" + kind.name + ", " +
-                field.name + "=" + field.value + "; try " + field.name + "=" + field.by_default);
+/// Throws: Error naming a field that other kinds use and `kind` does not, and those kinds
+void check_used(const AttentionKind& kind, const AttentionConfig& config) {
+  const auto refuse = [&](const std::string& name, const std::string& value, const std::string& remedy) {
+    const std::string kinds = kind_names([&](const AttentionKind& other) { return other.uses(name); });
+    throw Error("[attention] " + name + " is for " + (kinds.empty() ? "no kind that is known" : kinds) +
+                "; got attention=" + kind.name + ", " + name + "=" + value + "; try " + remedy);
+  };
+  const auto is_for_some = [](const std::string& name) {
+    return std::any_of(attention_kinds().begin(), attention_kinds().end(),
+                       [&](const AttentionKind& other) { return other.uses(name); });
+  };
+  for (const auto& [name, value, by_default, member] : changed_fields(config, true))
+    if (is_for_some(name) && !kind.uses(name)) refuse(name, value, name + "=" + by_default);
+  for (const auto& [name, value] : config.own)
+    if (!kind.uses(name)) refuse(name, value_text(value), "it without");
+}
+
+/// The value whose name it is. Throws: Error that lists the names
+template <class Kind>
+Kind kind_named(const char* field, const std::string& name, const char* (*name_of_kind)(Kind),
+                std::initializer_list<Kind> kinds) {
+  std::string names;
+  for (const Kind kind : kinds) {
+    if (name == name_of_kind(kind)) return kind;
+    names += (names.empty()                ? ""
+              : kind == *(kinds.end() - 1) ? " or "
+                                           : ", ") +
+             std::string(name_of_kind(kind));
   }
+  throw Error(std::string(field) + " must be " + names + "; got " + name);
 }
 
 }  // namespace
 
-void check_embedded(const char* model, const AttentionConfig& config, const std::vector<std::string>& kept) {
-  for (const ChangedField& field : unused_fields(config, kept)) {
-    throw Error(std::string("[") + model + "] the model decides its attention's " + field.name + "; got " +
-                field.name + "=" + field.value + "; try " + field.name + "=" + field.by_default);
+const char* rotary_layout_name(RotaryLayout layout) {
+  return layout == RotaryLayout::interleaved ? "interleaved" : "half_split";
+}
+
+RotaryLayout rotary_layout(const std::string& name) {
+  return kind_named("rotary_layout", name, rotary_layout_name,
+                    {RotaryLayout::interleaved, RotaryLayout::half_split});
+}
+
+const char* latent_form_name(LatentForm form) {
+  constexpr const char* kNames[] = {"automatic", "naive", "absorbed"};
+  return kNames[static_cast<int>(form)];
+}
+
+LatentForm latent_form(const std::string& name) {
+  return kind_named("form", name, latent_form_name,
+                    {LatentForm::automatic, LatentForm::naive, LatentForm::absorbed});
+}
+
+void check_undescribed(const char* model, const AttentionConfig& attention,
+                       const std::vector<const void*>& described) {
+  for (const auto& [name, value, by_default, member] : changed_fields(attention, false)) {
+    if (std::find(described.begin(), described.end(), member) != described.end()) continue;
+    throw Error(std::string("[") + model + "] the model decides its attention's " + name + "; got " + name +
+                "=" + value + "; try " + name + "=" + by_default);
   }
 }
 
 AttentionConfig AttentionConfig::resolved() const {
-  const AttentionKind& own = attention_kind(kind);
+  const AttentionKind& row = attention_kind(kind);
+  check_fields("attention", *this);
+  check_used(row, *this);
   const std::string got = "attention=" + kind + ", ";
-  const auto require = [&](bool holds, const std::string& rule, const std::string& rest) {
-    if (!holds) throw Error("[attention] " + rule + "; got " + got + rest);
-  };
-  check_sizes("attention",
-              {{"groups", groups},
-               {"memory_width", memory_width},
-               {"value_memory_width", value_memory_width},
-               {"latent_width", latent_width},
-               {"query_latent_width", query_latent_width},
-               {"rotary_width", rotary_width}},
-              got);
-  check_fields(own, *this);
   const PackedHeads sizes =
       resolved_heads("attention", width, output_width, {heads, key_heads(), key_width, value_width}, got);
   AttentionConfig full = *this;
@@ -105,22 +107,25 @@ AttentionConfig AttentionConfig::resolved() const {
   full.output_width = or_else(output_width, width);
   full.output_bias = output_bias.value_or(bias);
   full.rotary = rotary && !cross;
-  if (own.complete) own.complete(full);
+  for (const OwnField& field : row.own) full.own.emplace(field.field.name, field.value);
+  if (row.complete) row.complete(full);
   if (!full.rotary) return full;
-  require(own.can & kCanRotate, own.title + " attention cannot turn queries and keys by rotary positions",
-          "rotary positions; try sinusoidal or learned ones");
-  const Index turned = or_else(rotations.width, full.key_width);
-  require(turned % 2 == 0 && rotations.base > 0 && rotations.factor > 0,
-          "rotary positions turn pairs of a head's components, with a positive base and factor",
-          "components=" + std::to_string(turned) + ", base=" + std::to_string(rotations.base) +
-              ", factor=" + std::to_string(rotations.factor) + "; try an even width of the heads");
+  if (!(row.can & kCanRotate)) {
+    throw Error("[attention] " + row.title +
+                " attention cannot turn queries and keys by rotary positions; got " + got +
+                "rotary positions; try sinusoidal or learned ones");
+  }
+  if (const Index turned = or_else(rotations.width, full.key_width); turned % 2 != 0) {
+    throw Error("[attention] rotary positions turn pairs of a head's components; got " + got +
+                "components=" + std::to_string(turned) + "; try an even width of the heads");
+  }
   return full;
 }
 
 AttentionConfig AttentionConfig::resolved_as(const char* name) const {
-  AttentionConfig own = *this;
-  own.kind = name;
-  return own.resolved();
+  AttentionConfig config = *this;
+  config.kind = name;
+  return config.resolved();
 }
 
 }  // namespace tapeformer

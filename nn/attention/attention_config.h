@@ -1,17 +1,31 @@
 #pragma once
 
 #include <tapeformer/autograd/ops/rotary.h>
+#include <tapeformer/autograd/text/own_fields.h>
 
+#include <deque>
 #include <optional>
 #include <string>
 #include <vector>
 
 namespace tapeformer {
 
+// The table of kinds: see attention_kind.h.
+struct AttentionKind;
+const std::deque<AttentionKind>& attention_kinds();
+const AttentionKind& attention_kind(const std::string& name);
+/// "mha (multi-head), gqa (grouped-query)": the kinds that can do all of `can`.
+std::string kind_titles(unsigned can);
+
 /// How latent attention computes. naive: each head's keys and values are computed from the latents. absorbed:
 /// queries attend to the latents themselves, which reads far less where few queries meet many keys, as in
 /// decoding. automatic: absorbed once a cache holds something, else naive.
 enum class LatentForm { automatic, naive, absorbed };
+const char* latent_form_name(LatentForm form);
+LatentForm latent_form(const std::string& name);
+
+const char* rotary_layout_name(RotaryLayout layout);
+RotaryLayout rotary_layout(const std::string& name);
 
 /// The configuration of an attention layer of any kind. A size of 0 means its default. A field that the kind
 /// does not use must keep its default; only `bias` and `packed` are ignored instead.
@@ -39,6 +53,7 @@ struct AttentionConfig {
   bool sequence_first = false;  ///< inputs and output are [T, B, C]; masks and weights stay as they are
   bool norm = true;             ///< mla has RMS norms on the latents
   LatentForm form = LatentForm::automatic;  ///< of mla
+  OwnValues own = {};                       ///< of fields that the kind's row of the table adds
 
   /// Throws: Error that names the fields that do not fit the kind or each other.
   void check() const { resolved(); }
@@ -50,11 +65,73 @@ struct AttentionConfig {
   AttentionConfig resolved_as(const char* name) const;
   /// G of a resolved config: the number of key and value heads.
   Index key_heads() const { return groups > 0 ? groups : heads; }
+
+  /// The fields that every model has too, with the kinds that can do all of `can`. Who calls it includes
+  /// attention_kind.h.
+  template <class Self, class F>
+  static void for_each_in_models(Self& c, const F& field, unsigned can = 0) {
+    const std::string kinds = kind_titles(can);
+    field("attention",
+          Property{[&c] { return c.kind; },
+                   [&c](const auto& name) {
+                     attention_kind(name);
+                     c.kind = name;
+                   }},
+          kinds.c_str());
+    field("heads", c.heads, "H, attention heads", kPositiveSize);
+    field("groups", c.groups, "G, heads of keys and values with gqa; 0 for half of the heads", kSize);
+    field("latent_width", c.latent_width, "width of mla's compressed keys and values; 0 for C / 2", kSize);
+    field("query_latent_width", c.query_latent_width, "width of mla's compressed queries; 0 for none", kSize);
+    field("rotary_width", c.rotary_width, "width of mla's rotary keys; 0 for half of a head", kSize);
+    field("rotary_base", c.rotations.base, "base of the rotary frequencies", kPositive);
+    field("rotary_layout", named(c.rotations.layout, rotary_layout_name, rotary_layout));
+    field("rotary_components", c.rotations.width, kSize);
+    field("rotary_max_positions", c.rotations.max_positions, kSize);
+    field("rotary_factor", c.rotations.factor, kPositive);
+    field("rotary_original_context", c.rotations.original_context, kSize);
+    field("rotary_low_frequency", c.rotations.low_frequency);
+    field("rotary_high_frequency", c.rotations.high_frequency);
+    for_each_own_field(attention_kinds(), c.kind, attention_kind, c.own, field);
+  }
+  /// The others. A model has those that its own description names, and decides the rest.
+  template <class Self, class F>
+  static void for_each_in_layers(Self& c, const F& field) {
+    field("width", c.width, kSize);
+    field("memory_width", c.memory_width, kSize);
+    field("value_memory_width", c.value_memory_width, kSize);
+    field("output_width", c.output_width, kSize);
+    field("key_width", c.key_width, kSize);
+    field("value_width", c.value_width, kSize);
+    field("dropout", c.dropout, kBelowOne);
+    field("output_dropout", c.output_dropout, kBelowOne);
+    field("bias", c.bias);
+    field("output_bias", c.output_bias);
+    field("cross", c.cross);
+    field("rotary", c.rotary);
+    field("packed", c.packed);
+    field("sequence_first", c.sequence_first);
+    field("norm", c.norm);
+    field("form", named(c.form, latent_form_name, latent_form));
+  }
+  template <class Self, class F>
+  static void for_each(Self& c, const F& field) {
+    for_each_in_models(c, field);
+    for_each_in_layers(c, field);
+  }
 };
 
-/// Checks the attention that a model embeds: only kind, heads, rotations and the fields in `kept` may be set.
-/// The model decides the rest, and its config.json has no place for it.
-/// Throws: Error that names another field that is not at its default
-void check_embedded(const char* model, const AttentionConfig& config, const std::vector<std::string>& kept);
+/// Throws: Error naming a field of for_each_in_layers() that is not at its default and not in `described`
+void check_undescribed(const char* model, const AttentionConfig& attention,
+                       const std::vector<const void*>& described);
+
+/// Checks the attention that a model's config embeds: a field that the config does not describe is the
+/// model's to decide, and config.json has no place for it.
+/// Throws: Error that names such a field if it is not at its default
+template <class Config>
+void check_embedded(const char* model, const Config& config, const AttentionConfig& attention) {
+  std::vector<const void*> described;
+  for_each_field(config, [&](const Field&, const auto& member) { described.push_back(&member); });
+  check_undescribed(model, attention, described);
+}
 
 }  // namespace tapeformer

@@ -58,7 +58,7 @@ std::deque<AttentionKind>& table() {
 }  // namespace
 
 bool AttentionKind::uses(const std::string& field) const {
-  return std::find(fields.begin(), fields.end(), field) != fields.end();
+  return std::find(fields.begin(), fields.end(), field) != fields.end() || own_value(*this, {}, field);
 }
 
 const std::deque<AttentionKind>& attention_kinds() { return table(); }
@@ -69,6 +69,14 @@ std::string kind_names(const std::function<bool(const AttentionKind&)>& which) {
     if (which(kind)) names += (names.empty() ? "" : ", ") + kind.name;
   }
   return names;
+}
+
+std::string kind_titles(unsigned can) {
+  std::string titles;
+  for (const AttentionKind& kind : attention_kinds()) {
+    if ((kind.can & can) == can) titles += (titles.empty() ? "" : ", ") + kind.name + " (" + kind.title + ")";
+  }
+  return titles;
 }
 
 void register_attention_kind(AttentionKind kind) {

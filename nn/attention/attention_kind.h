@@ -39,7 +39,11 @@ struct AttentionKind {
   /// The cost for a resolved config. attention_cost() does not cover a kind without it.
   std::function<AttentionCost(const AttentionConfig&, const AttentionCall&)> cost = {};
   std::vector<AttentionForm> forms = {};
+  /// Fields that this kind adds to AttentionConfig, which holds their values in `own`. Models, files and
+  /// options have them like those that are built in.
+  std::vector<OwnField> own = {};
 
+  /// True if `field` is in `fields` or `own`.
   bool uses(const std::string& field) const;
 };
 

@@ -25,9 +25,7 @@ void DecoderOnlyConfig::check() const {
           "attention must be one of " +
               kind_names([](const AttentionKind& kind) { return kind.can & kCanModelLanguage; }) + "; got " +
               attention.kind);
-  check_embedded(
-      "decoder_only", attention,
-      {"groups", "key_width", "latent_width", "query_latent_width", "rotary_width", "bias", "dropout"});
+  check_embedded("decoder_only", *this, attention);
   attention_config().check();
 }
 

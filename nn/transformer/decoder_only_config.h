@@ -1,9 +1,9 @@
 #pragma once
 
+#include <tapeformer/nn/attention/attention_kind.h>
 #include <tapeformer/nn/feed_forward.h>
 #include <tapeformer/nn/norm.h>
 #include <tapeformer/nn/positions.h>
-#include <tapeformer/nn/transformer/attention_fields.h>
 
 #include <string>
 
@@ -52,7 +52,7 @@ struct DecoderOnlyConfig {
     field("layers", c.layers, "L, number of layers", kPositiveSize);
     field("width", c.width, "C, width of the states; a multiple of the heads", kPositiveSize);
     field("context", c.context, "most tokens that the model looks back on", kPositiveSize);
-    for_each_attention_field(c.attention, field, kCanModelLanguage);
+    AttentionConfig::for_each_in_models(c.attention, field, kCanModelLanguage);
     field("head_width", c.attention.key_width, "D, width of a head; 0 for C / H", kSize);
     field("attention_bias", c.attention.bias);
     field("attention_dropout", c.attention.dropout, kBelowOne);

@@ -9,9 +9,7 @@ void EncoderDecoderConfig::check() const {
     if (!holds) throw Error("[encoder_decoder] " + rule);
   };
   check_fields("encoder_decoder", *this);
-  check_embedded("encoder_decoder", layer.attention,
-                 {"groups", "key_width", "value_width", "latent_width", "query_latent_width", "rotary_width",
-                  "rotary", "packed"});
+  check_embedded("encoder_decoder", *this, layer.attention);
   AttentionConfig attention = layer.attention_config(false);
   attention.rotary = attention.rotary || positions == PositionKind::rotary;
   attention.check();

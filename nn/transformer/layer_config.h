@@ -1,7 +1,7 @@
 #pragma once
 
+#include <tapeformer/nn/attention/attention_kind.h>
 #include <tapeformer/nn/feed_forward.h>
-#include <tapeformer/nn/transformer/attention_fields.h>
 
 namespace tapeformer {
 
@@ -29,7 +29,7 @@ struct TransformerLayerConfig {
   template <class Self, class F>
   static void for_each(Self& c, const F& field) {
     field("width", c.width, "C, width of the states; a multiple of the heads", kPositiveSize);
-    for_each_attention_field(c.attention, field);
+    AttentionConfig::for_each_in_models(c.attention, field);
     field("key_width", c.attention.key_width, kSize);
     field("value_width", c.attention.value_width, kSize);
     field("packed", c.attention.packed);

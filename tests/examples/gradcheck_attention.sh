@@ -73,7 +73,7 @@ refuses "another type" "f64" --dtype bf16
 refuses "another stencil" "stencil" --stencil 3
 refuses "fewer elements than none" "--elements must not be negative; got -1" --elements -1
 refuses "a number that is none" "queries" --queries many
-refuses "no heads" "at least 1" --heads 0
+refuses "no heads" "--heads must be from 1 to 2147483647; got 0" --heads 0
 refuses "groups that do not divide the heads" "multiple" --heads 3
 refuses "an odd head width" "even" --head-width 3
 refuses "an impossible dropout" "dropout" --dropout 1

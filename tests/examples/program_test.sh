@@ -123,3 +123,25 @@ recomputes_layers() {
   check "and config.json says that layers were recomputed" grep -q '"recompute_layers": true' "$work/recomputed/config.json"
   refuses "changing to recomputed layers on resuming" "--recompute-layers" train --run "$work/whole" --resume --recompute-layers
 }
+
+# summarises FOLDER OPTIONS...: with these options "$work/whole" was trained; FIELDS.md in that folder of examples/ is what
+# the program prints.
+summarises() {
+  local document name
+  name=$(basename "$program")
+  document=$(dirname "${BASH_SOURCE[0]}")/../../examples/$1/FIELDS.md
+  shift
+  train "$work/summed" "$@" --summary
+  check "--summary of a new training" test $? = 0
+  mv "$work/out" "$work/summary"
+  check "--summary prints the configuration" grep -q '^epsilon  *1e-05  *default$' "$work/summary"
+  check "--summary prints the parameters and their number" grep -q '^total  *[0-9][0-9]*$' "$work/summary"
+  check "--summary leaves no folder" test ! -e "$work/summed"
+  train "$work/whole" --resume --summary
+  check "--summary of a run is the same" cmp "$work/out" "$work/summary"
+  "$program" evaluate --run "$work/whole" --summary >"$work/out" 2>"$work/err"
+  check "--summary of evaluate is the same" cmp "$work/out" "$work/summary"
+  "$program" fields >"$work/out" 2>"$work/err"
+  check "FIELDS.md is up to date; write it anew by '$name fields > examples/$(basename "$(dirname "$document")")/FIELDS.md'" \
+    cmp "$work/out" "$document"
+}

@@ -68,6 +68,9 @@ keeps_others_out reads "${tiny[@]}"
 # --- layers recomputed: less memory, the same results --------------------------------------------------------
 recomputes_layers "${tiny[@]}" --keep-checkpoints 2
 
+# --- its configuration and parameters ------------------------------------------------------------------------
+summarises language "${tiny[@]}" --keep-checkpoints 2
+
 # --- a text of one's own, and what is made of it --------------------------------------------------------------
 (cd "$work" && "$program" train --run mine "${tiny[@]}" --validation-fraction 0.1 --corpus text) >"$work/out" 2>"$work/err"
 check "a training on a file, the path relative" test $? = 0

@@ -58,6 +58,9 @@ keeps_others_out reads "${tiny[@]}"
 # --- layers recomputed: less memory, the same results --------------------------------------------------------
 recomputes_layers "${tiny[@]}" --keep-checkpoints 2
 
+# --- its configuration and parameters ------------------------------------------------------------------------
+summarises translation "${tiny[@]}" --keep-checkpoints 2
+
 # Signals that arrive in the middle of large matrix products must not harm the heap under them.
 for delay in 1.2 1.4 1.6 1.8; do
   "$program" train --run "$work/large$delay" --grammar-pairs 2000 --held-out 20 --width 256 --feed-forward 512 --samples 0 \

@@ -1,4 +1,5 @@
 #include <tapeformer/nn/attention/attention_kind.h>
+#include <tapeformer/tests/reference/config_case.h>
 #include <tapeformer/tests/reference/support.h>
 
 #include <doctest/doctest.h>
@@ -147,6 +148,8 @@ TEST_SUITE("nn/attention/attention_config") {
     CHECK(make_attention(config, random)->cache_widths().key == 1 + 2);
   }
 
+  TEST_CASE("every field survives the way through JSON") { check_every_field(AttentionConfig()); }
+
   TEST_CASE("sizes that do not fit are refused by their names") {
     const auto refused = [](const std::function<void(AttentionConfig&)>& change) {
       AttentionConfig config;
@@ -155,15 +158,14 @@ TEST_SUITE("nn/attention/attention_config") {
       return message_of<Error>([&] { config.check(); });
     };
     CHECK(refused([](auto&) {}) == "nothing was thrown");
-    CHECK(refused([](auto& c) { c.heads = 0; }) ==
-          "[attention] width and heads must be positive; got attention=mha, width=12, heads=0");
+    CHECK(refused([](auto& c) { c.heads = 0; }) == "[attention] heads must be from 1 to 2147483647; got 0");
     CHECK(refused([](auto& c) { c.heads = 5; }) ==
           "[attention] width must be divisible by heads; got attention=mha, width=12, heads=5; try a width "
           "that "
           "is a multiple of the heads");
     CHECK(refused([](auto& c) { c.heads = 5, c.key_width = 3, c.value_width = 2; }) == "nothing was thrown");
     CHECK(refused([](auto& c) { c.key_width = -1; }) ==
-          "[attention] no size may be negative; got attention=mha, key_width=-1");
+          "[attention] key_width must be from 0 to 2147483647; got -1");
     for (auto size :
          {&AttentionConfig::groups, &AttentionConfig::memory_width, &AttentionConfig::output_width,
           &AttentionConfig::key_width, &AttentionConfig::value_width, &AttentionConfig::latent_width,
@@ -183,9 +185,15 @@ TEST_SUITE("nn/attention/attention_config") {
           "[attention] additive attention cannot turn queries and keys by rotary positions; got "
           "attention=additive, rotary positions; try sinusoidal or learned ones");
     CHECK(refused([](auto& c) { c.rotary = true; }) ==
-          "[attention] rotary positions turn pairs of a head's components, with a positive base and factor; "
-          "got "
-          "attention=mha, components=3, base=10000.000000, factor=1.000000; try an even width of the heads");
+          "[attention] rotary positions turn pairs of a head's components; got attention=mha, components=3; "
+          "try an even width of the heads");
+    CHECK(refused([](auto& c) { c.rotations.base = 0; }) ==
+          "[attention] rotary_base must be positive; got 0");
+    CHECK(refused([](auto& c) { c.dropout = 1; }) == "[attention] dropout must be in [0, 1); got 1");
+    CHECK(refused([](auto& c) { c.form = LatentForm::naive; }) ==
+          "[attention] form is for mla; got attention=mha, form=naive; try form=automatic");
+    CHECK(refused([](auto& c) { c.own["colour"] = 3; }) ==
+          "[attention] colour is for no kind that is known; got attention=mha, colour=3; try it without");
     CHECK(refused([](auto& c) { c.heads = 6, c.rotary = true; }) == "nothing was thrown");
     CHECK(refused([](auto& c) { c.kind = "mla", c.rotary = true; }) == "nothing was thrown");
     Generator random(1);

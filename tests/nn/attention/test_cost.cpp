@@ -227,7 +227,7 @@ TEST_SUITE("nn/attention/cost") {
 
   TEST_CASE("a config that makes no layer has no cost") {
     CHECK(message_of<Error>([] { attention_cost(config_of("mha", 12, 0), {}); }) ==
-          "[attention] width and heads must be positive; got attention=mha, width=12, heads=0");
+          "[attention] heads must be from 1 to 2147483647; got 0");
   }
 
   TEST_CASE("DeepSeek-V2's latents take 576 numbers a token, as 2.25 groups of its head width would") {

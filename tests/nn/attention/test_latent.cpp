@@ -156,16 +156,12 @@ TEST_SUITE("nn/attention/latent") {
       wrong.width = 10, wrong.*size = -2;
       return message_of<Error>([&] { LatentAttention(wrong, random); });
     };
-    CHECK(refused(&AttentionConfig::latent_width) ==
-          "[attention] no size may be negative; got attention=mla, latent_width=-2");
-    CHECK(refused(&AttentionConfig::rotary_width) ==
-          "[attention] no size may be negative; got attention=mla, rotary_width=-2");
-    CHECK(refused(&AttentionConfig::query_latent_width) ==
-          "[attention] no size may be negative; got attention=mla, query_latent_width=-2");
-    CHECK(refused(&AttentionConfig::memory_width) ==
-          "[attention] no size may be negative; got attention=mla, memory_width=-2");
-    CHECK(refused(&AttentionConfig::key_width) ==
-          "[attention] no size may be negative; got attention=mla, key_width=-2");
+    const std::string least = " must be from 0 to 2147483647; got -2";
+    CHECK(refused(&AttentionConfig::latent_width) == "[attention] latent_width" + least);
+    CHECK(refused(&AttentionConfig::rotary_width) == "[attention] rotary_width" + least);
+    CHECK(refused(&AttentionConfig::query_latent_width) == "[attention] query_latent_width" + least);
+    CHECK(refused(&AttentionConfig::memory_width) == "[attention] memory_width" + least);
+    CHECK(refused(&AttentionConfig::key_width) == "[attention] key_width" + least);
     const LatentAttention attention = attention_of(config_of(kLatentVariants[0]));
     const Tensor x = random_values({1, 4, 8}, 3);
     CHECK(message_of<Error>([&] { attention(x, x.clone()); }) ==

@@ -264,7 +264,7 @@ TEST_SUITE("nn/attention/multi_head options") {
     config = config_of();
     config.heads = 0;
     CHECK(message_of<Error>([&] { MultiHeadAttention(config, random); }) ==
-          "[attention] width and heads must be positive; got attention=mha, width=6, heads=0");
+          "[attention] heads must be from 1 to 2147483647; got 0");
     config = config_of();
     config.rotary = true;
     const MultiHeadAttention rotary = apart_of(config);

@@ -1,0 +1,65 @@
+#pragma once
+
+#include <tapeformer/autograd/text/config_field.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace tapeformer {
+
+/// A number that one kind of several adds to their configuration, as an optimizer its momentum. A row of the
+/// table of kinds has a `name` and a list of these, `own`.
+struct OwnField {
+  Field field;
+  double value;  ///< its default
+};
+/// Those that differ from their defaults.
+using OwnValues = std::map<std::string, double>;
+
+/// None if the kind has no such field.
+template <class Kind>
+std::optional<double> own_value(const Kind& kind, const OwnValues& values, const std::string& name) {
+  for (const OwnField& own : kind.own) {
+    if (name != own.field.name) continue;
+    const auto found = values.find(name);
+    return found == values.end() ? own.value : found->second;
+  }
+  return {};
+}
+
+/// Describes the fields that the rows of `kinds` add, each once. They have a value if find(kind), the row of
+/// the kind that is set, has them.
+template <class Kinds, class Find, class Values, class F>
+void for_each_own_field(const Kinds& kinds, const std::string& kind, Find* find, Values& values, const F& f) {
+  struct Described {
+    Field field;
+    std::string help;  // of each kind that has it
+  };
+  std::vector<Described> all;
+  for (const auto& row : kinds) {
+    for (const OwnField& own : row.own) {
+      const std::string help = row.name + ": " + own.field.help, name = own.field.name;
+      const auto same = std::find_if(all.begin(), all.end(),
+                                     [&](const Described& other) { return name == other.field.name; });
+      if (same == all.end()) {
+        all.push_back({own.field, help});
+      } else {
+        same->help += "; " + help;
+      }
+    }
+  }
+  for (const auto& [field, help] : all) {
+    const auto get = [&kind, &values, find, name = field.name] {
+      return own_value(find(kind), values, name);
+    };
+    const auto set = [&values, name = field.name](const auto& value) {
+      values.insert_or_assign(name, value);
+    };
+    f(field.name, Property{get, set}, help.c_str(), field.rule, field.since);
+  }
+}
+
+}  // namespace tapeformer

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <tapeformer/examples/shared/training_run.h>
+
+#include <functional>
+#include <initializer_list>
+#include <string>
+
+namespace tapeformer {
+
+/// The command `train` of a program, but for the options of what it trains.
+struct TrainCommand {
+  std::string run;
+  bool resume = false;
+  TrainingControl control;
+
+  void add_to(const Command& command);
+  /// Locks the run folder, and starts or resumes the training in it; returns the exit code. `groups` are
+  /// those of the options that a resumed run keeps, and `options` what `command` was given of them.
+  int execute(const Command& command, std::initializer_list<const char*> groups,
+              const TrainingOptions& options, const std::function<int(const RunFolder&)>& start_in,
+              const std::function<int(const RunFolder&, const TrainingControl&)>& resume_in) const;
+};
+
+}  // namespace tapeformer

@@ -1,0 +1,63 @@
+#include <tapeformer/examples/shared/summary.h>
+#include <tapeformer/nn/transformer/decoder_only.h>
+
+#include <doctest/doctest.h>
+
+using namespace tapeformer;
+
+namespace {
+
+struct Described {
+  Index size = 3;
+  double share = 0.25;
+  bool on = true;
+  std::optional<bool> unset = {};
+
+  template <class Self, class F>
+  static void for_each(Self& c, const F& field) {
+    field("size", c.size, "how many", kPositiveSize);
+    field("share", c.share, kNotNegative, "0.2.0");
+    field("on", c.on, "or off", kAnyNumber, "0.3.0");
+    field("unset", c.unset);
+  }
+};
+
+}  // namespace
+
+TEST_SUITE("examples/shared/summary") {
+  TEST_CASE("a summary has the model's fields, and its parameters with shapes, numbers and their sum") {
+    DecoderOnlyConfig config;
+    config.vocabulary = 11, config.context = 5, config.layers = 1, config.width = 8;
+    config.attention.heads = 2;
+    Generator random(1);
+    DecoderOnly model(config, random);
+    const std::string text = summary_of(model);
+    CAPTURE(text);
+    const auto has_line = [&](const std::string& line) {
+      return ("\n" + text).find("\n" + line + "\n") + 1 > 0;
+    };
+    CHECK(has_line("vocabulary                 11"));
+    CHECK(has_line("attention                  mha            default"));
+    CHECK(has_line("heads                      2"));
+    CHECK(has_line("layers.0.attention.query_key_value.weight        [24,8]                    192"));
+    const std::string count = std::to_string(model.parameter_count());
+    CHECK(has_line("total" + std::string(73 - count.size(), ' ') + count));
+    CHECK(text.find("head.weight") == std::string::npos);  // it is the embedding
+  }
+
+  TEST_CASE("a table of fields says their type, default, range, meaning, and when they came") {
+    CHECK(fields_table(Described()) ==
+          "| field | type | default | range | meaning | since |\n"
+          "|---|---|---|---|---|---|\n"
+          "| `size` | whole number | 3 | from 1 to 2147483647 | how many | 0.1.0 |\n"
+          "| `share` | number | 0.25 | not negative |  | 0.2.0 |\n"
+          "| `on` | true or false | true |  | or off | 0.3.0 |\n"
+          "| `unset` | true or false | none |  |  | 0.1.0 |\n");
+    Described changed;
+    changed.size = 4;
+    CHECK(fields_text(changed) ==
+          "size                       4\n"
+          "share                      0.25           default\n"
+          "on                         true           default\n");
+  }
+}
