@@ -120,9 +120,9 @@ part A 60 "the other kernels" cases '*/kernels/test_cuda_*' --source-file-exclud
 # With every kernel loaded before: a graph must not be the first to use one.
 part A 60 "graphs" env CUDA_MODULE_LOADING=EAGER "$tests" --test-case-exclude='slow:*' \
   --source-file='*/cuda/test_graphs*,*/cuda/test_arena*,*/test_cuda_graph_cache*'
-part A 30 "memory and copies" cases '*/autograd/cuda/test_*' --source-file-exclude='*/test_graphs*,*/test_arena*,*/test_device_errors*'
+part A 30 "memory and copies" cases '*/autograd/cuda/test_*' --source-file-exclude='*/test_graphs*,*/test_arena*,*/cuda/test_runtime*'
 # After some of these faults a card takes no more orders from their process.
-part A 30 "faults of the card" cases '*/autograd/cuda/test_device_errors*'
+part A 30 "faults of the card" cases '*/autograd/cuda/test_runtime*'
 part A 60 "tensors in memory of the GPU alone" \
   cases '*/test_device*,*/test_dispatch*,*/test_storage*,*/test_async_readback*,*bf16*,*/test_across_devices*'
 part A 60 "trainings agree with the CPU's" "$bench" device_agreement --device "$device" --steps "$steps"
@@ -152,7 +152,7 @@ part A 100 "first figures, bf16" first_figures
 on_gpu=(env TAPEFORMER_TEST_DEVICE="$device" TAPEFORMER_CUDA_MEMORY=managed TAPEFORMER_GRADCHECK_ELEMENTS=4)
 if part A 20 "memory that both see" "${on_gpu[@]}" "$tests" --test-case=none || [ -n "$lists" ]; then
   part A 1200 "unit tests on the GPU" "${on_gpu[@]}" "$tests" --test-case-exclude='slow:*' \
-    --source-file='*/tests/autograd/*,*/tests/nn/*,*/tests/optim/*' --source-file-exclude='*_hopper*,*/test_device_errors*'
+    --source-file='*/tests/autograd/*,*/tests/nn/*,*/tests/optim/*' --source-file-exclude='*_hopper*,*/autograd/cuda/test_runtime*'
 fi
 part - 1200 "gradient check of every layer, in double" "$folder/examples/gradcheck_attention" --device "$device" --elements 4
 part - 300 "what the compiler made of the kernels" "${python:-python3}" tests/bench/kernel_report --build "$folder"
