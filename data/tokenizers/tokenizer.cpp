@@ -57,14 +57,12 @@ std::unique_ptr<Tokenizer> train_tokenizer(const TokenizerConfig& config,
         number_of(config.vocabulary_size, "piece") + " seen " + number_of(config.min_count, "time"));
   }
   const bool own = config.kind == TokenizerKind::word || config.kind == TokenizerKind::character;
-  return own ? PieceTokenizer::train(config, sentences) : SentencePieceTokenizer::train(config, sentences);
+  return own ? train_piece_tokenizer(config, sentences) : train_subword_tokenizer(config, sentences);
 }
 
 std::unique_ptr<Tokenizer> parse_tokenizer(std::string_view content, const std::string& name) {
   TokenizerFile file = read_tokenizer_file(content, name);
-  if (file.kind == "sentencepiece") {
-    return std::make_unique<SentencePieceTokenizer>(std::move(file.payload), name);
-  }
+  if (file.kind == "sentencepiece") return make_subword_tokenizer(std::move(file.payload), name);
   const TokenizerKind kind = tokenizer_kind(file.kind);
   std::vector<std::string> pieces;
   try {
@@ -72,7 +70,7 @@ std::unique_ptr<Tokenizer> parse_tokenizer(std::string_view content, const std::
   } catch (const std::exception& error) {
     throw DataError(name, 0, std::string("is not a list of pieces: ") + error.what());
   }
-  return std::make_unique<PieceTokenizer>(kind, std::move(pieces));
+  return make_piece_tokenizer(kind, std::move(pieces));
 }
 
 std::unique_ptr<Tokenizer> load_tokenizer(const std::string& path) {
@@ -80,7 +78,7 @@ std::unique_ptr<Tokenizer> load_tokenizer(const std::string& path) {
 }
 
 std::unique_ptr<Tokenizer> load_sentencepiece_model(const std::string& path) {
-  return std::make_unique<SentencePieceTokenizer>(read_file(path), path);
+  return make_subword_tokenizer(read_file(path), path);
 }
 
 }  // namespace tapeformer

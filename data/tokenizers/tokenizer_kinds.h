@@ -1,56 +1,25 @@
 #pragma once
 
-#include <tapeformer/data/tokenizers/sentencepiece_model.h>
 #include <tapeformer/data/tokenizers/tokenizer.h>
 
 #include <functional>
-#include <unordered_map>
 
 namespace tapeformer {
 
 /// The word and character kinds: a list of pieces that concatenate to the text. Words are cut from a text
 /// that starts with a space, which decoding removes, so that a word is the same piece wherever it stands.
 /// The space before a word belongs to its piece, which makes decoding exact.
-class PieceTokenizer : public Tokenizer {
- public:
-  /// `kind` is word or character. Throws: DataError if pieces repeat.
-  PieceTokenizer(TokenizerKind kind, std::vector<std::string> pieces);
+/// Throws:  DataError if pieces repeat
+std::unique_ptr<Tokenizer> make_piece_tokenizer(TokenizerKind kind, std::vector<std::string> pieces);
+std::unique_ptr<Tokenizer> train_piece_tokenizer(const TokenizerConfig& config,
+                                                 const std::vector<std::string>& sentences);
 
-  static std::unique_ptr<Tokenizer> train(const TokenizerConfig& config,
-                                          const std::vector<std::string>& sentences);
-
-  std::vector<std::int32_t> encode(std::string_view text) const override;
-  std::string decode(const std::vector<std::int32_t>& ids) const override;
-  Index vocabulary_size() const override { return kSpecialTokens + static_cast<Index>(pieces_.size()); }
-  std::string piece(std::int32_t id) const override;
-  std::string serialize() const override;
-
- private:
-  TokenizerKind kind_;
-  std::vector<std::string> pieces_;
-  std::unordered_map<std::string_view, std::int32_t> ids_;  // views into pieces_
-};
-
-/// The BPE and unigram kinds: a SentencePiece model whose pieces follow our special ids.
-class SentencePieceTokenizer : public Tokenizer {
- public:
-  /// `model` is a model file's content. Throws: DataError naming `name` if it is not
-  SentencePieceTokenizer(std::string model, const std::string& name);
-
-  static std::unique_ptr<Tokenizer> train(const TokenizerConfig& config,
-                                          const std::vector<std::string>& sentences);
-
-  std::vector<std::int32_t> encode(std::string_view text) const override;
-  std::string decode(const std::vector<std::int32_t>& ids) const override;
-  Index vocabulary_size() const override;
-  std::string piece(std::int32_t id) const override;
-  std::string serialize() const override;
-
- private:
-  SentencePieceModel model_;
-  std::vector<std::int32_t> model_ids_;  // by our id
-  std::vector<std::int32_t> ids_;        // by the model's id
-};
+/// The BPE and unigram kinds: a SentencePiece model, given as a model file's content, whose pieces follow our
+/// special ids.
+/// Throws:  DataError naming `name` if it is not a model
+std::unique_ptr<Tokenizer> make_subword_tokenizer(std::string model, const std::string& name);
+std::unique_ptr<Tokenizer> train_subword_tokenizer(const TokenizerConfig& config,
+                                                   const std::vector<std::string>& sentences);
 
 /// "<pad>", "<unk>", "<begin>", "<end>".
 const char* special_piece(std::int32_t id);
