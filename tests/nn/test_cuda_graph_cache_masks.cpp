@@ -22,8 +22,8 @@
 
 using namespace tapeformer;
 
-// Where sequences start and how long they are is known on the GPU alone: steps of batches that differ in it
-// are one graph, and what is wrong with it is said later, in the words of the CPU.
+// Only the GPU knows the starts and lengths of sequences: steps of batches that differ in them share a graph,
+// and an error in them is reported later, with the CPU's message.
 
 namespace {
 

@@ -42,7 +42,7 @@ TEST_SUITE("data/tokenizers/tokenizer_pieces") {
     CHECK(words_of(" qu'est-ce") == Words{" qu'", "est", "-", "ce"});
   }
 
-  TEST_CASE("what the vocabulary lacks is unknown, and shows as such") {
+  TEST_CASE("a piece that the vocabulary lacks is unknown, and shows as such") {
     const auto word = trained(TokenizerKind::word, {"un chat", "un chien"});
     CHECK(word->encode("un zèbre") == Ids{word->encode("un")[0], kUnknown});
     CHECK(word->decode({kUnknown, word->encode("un")[0], kUnknown}) == "⁇ un ⁇");

@@ -33,7 +33,7 @@ TEST_SUITE("data/tokenizers/tokenizer_sentencepiece") {
     CHECK(trained(TokenizerKind::bpe, 60)->encode("le chat").size() < 7);  // pieces, not characters
   }
 
-  TEST_CASE("what the vocabulary lacks is unknown, or spelled in bytes") {
+  TEST_CASE("a piece that the vocabulary lacks is unknown, or spelled in bytes") {
     for (const TokenizerKind kind : kKinds) {
       CHECK(trained(kind, 45)->encode("漢").back() == kUnknown);
       const auto spelling = trained(kind, 300, true);
