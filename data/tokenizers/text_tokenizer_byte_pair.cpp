@@ -3,7 +3,6 @@
 #include <tapeformer/data/tokenizers/byte_pair_words.h>
 #include <tapeformer/data/tokenizers/text_tokenizer_byte_pair.h>
 #include <tapeformer/data/tokenizers/tokenizer_file.h>
-#include <tapeformer/data/tokenizers/tokenizer_kinds.h>
 
 #include <algorithm>
 #include <cstring>

@@ -24,11 +24,6 @@ std::unique_ptr<Tokenizer> train_subword_tokenizer(const TokenizerConfig& config
 /// "<pad>", "<unk>", "<begin>", "<end>".
 const char* special_piece(std::int32_t id);
 
-/// Throws: DataError if `id` is outside [0, size).
-void check_token(std::int32_t id, Index size);
-/// Throws: DataError naming the `kind` of tokenizer and the first byte that is not UTF-8, `where` behind it.
-void check_utf8(std::string_view text, const char* kind, const char* where = "");
-
 /// Cuts text into words, numbers and punctuation, and calls `piece` on each from left to right. One white
 /// space before a piece belongs to it. An apostrophe inside a word goes with the shorter neighbour, or the
 /// right one if both are equally long (l'|homme, Tom|'s, I|'m).
