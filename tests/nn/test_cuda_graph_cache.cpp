@@ -6,22 +6,13 @@
 #include <tapeformer/autograd/tape.h>
 #include <tapeformer/nn/cuda_graph_cache.h>
 #include <tapeformer/nn/transformer/decoder_only.h>
+#include <tapeformer/tests/autograd/kernels/cuda_case.h>
 #include <tapeformer/tests/nn/cuda_graph_case.h>
 #include <tapeformer/tests/reference/support.h>
 
 #include <functional>
 
 using namespace tapeformer;
-
-namespace {
-
-bool has_gpu() {
-  if (cuda::device_count() > 0) return true;
-  MESSAGE("no GPU here: " << cuda::availability());
-  return false;
-}
-
-}  // namespace
 
 TEST_SUITE("nn/cuda_graph_cache") {
   TEST_CASE("on the CPU, and for a model without parameters, the body runs each time") {
@@ -48,7 +39,7 @@ TEST_SUITE("nn/cuda_graph_cache") {
     CHECK(replay.refusal().empty());
   }
 
-  TEST_CASE("a frozen parameter, other weights, another mode and another tag are other situations") {
+  TEST_CASE("a frozen parameter, other weights, another mode and another tag are other keys") {
     if (!has_gpu()) return;
     SmallModel model;
     CudaGraphCache replay(model);

@@ -9,6 +9,7 @@
 #include <tapeformer/nn/linear.h>
 #include <tapeformer/nn/transformer/decoder_only.h>
 #include <tapeformer/optim/sgd.h>
+#include <tapeformer/tests/autograd/kernels/cuda_case.h>
 #include <tapeformer/tests/nn/module_case.h>
 
 #include <algorithm>
@@ -28,12 +29,6 @@ using namespace tapeformer;
 namespace {
 
 constexpr Index kVocabulary = 11, kTokens = 40;
-
-bool has_gpu() {
-  if (cuda::device_count() > 0) return true;
-  MESSAGE("no GPU here: " << cuda::availability());
-  return false;
-}
 
 using Ids = std::vector<std::int32_t>;
 
