@@ -143,7 +143,7 @@ TEST_SUITE("nn/generation/generate_text") {
     CHECK(others >= 1);
   }
 
-  TEST_CASE("samples end at the end token, or when told so, and the others go on") {
+  TEST_CASE("a sample ends at the end token or when the caller says so, and the others go on") {
     const SingleThread guard;
     const DecoderOnly model = plain_model();
     const TokenIds prompt = random_tokens(4, 7), expected = plain_greedy(model, prompt, 12);
