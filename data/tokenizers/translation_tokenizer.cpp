@@ -3,29 +3,30 @@
 #include <tapeformer/autograd/text/json.h>
 #include <tapeformer/autograd/text/number_of.h>
 #include <tapeformer/data/tokenizers/tokenizer_file.h>
-#include <tapeformer/data/tokenizers/tokenizer_kinds.h>
+#include <tapeformer/data/tokenizers/translation_tokenizer_kinds.h>
 
 namespace tapeformer {
 namespace {
 
-constexpr TokenizerKind kKinds[] = {TokenizerKind::word, TokenizerKind::character, TokenizerKind::bpe,
-                                    TokenizerKind::unigram};
+constexpr TranslationTokenizerKind kKinds[] = {
+    TranslationTokenizerKind::word, TranslationTokenizerKind::character, TranslationTokenizerKind::bpe,
+    TranslationTokenizerKind::unigram};
 
 }  // namespace
 
-TokenizerKind tokenizer_kind(const std::string& name) {
-  for (const TokenizerKind kind : kKinds) {
+TranslationTokenizerKind translation_tokenizer_kind(const std::string& name) {
+  for (const TranslationTokenizerKind kind : kKinds) {
     if (name == name_of(kind)) return kind;
   }
   throw DataError("[tokenizer] a kind is word, character, bpe or unigram; got \"" + name + "\"");
 }
 
-const char* name_of(TokenizerKind kind) {
+const char* name_of(TranslationTokenizerKind kind) {
   switch (kind) {
-    case TokenizerKind::word: return "word";
-    case TokenizerKind::character: return "character";
-    case TokenizerKind::bpe: return "bpe";
-    case TokenizerKind::unigram: return "unigram";
+    case TranslationTokenizerKind::word: return "word";
+    case TranslationTokenizerKind::character: return "character";
+    case TranslationTokenizerKind::bpe: return "bpe";
+    case TranslationTokenizerKind::unigram: return "unigram";
   }
   return "?";
 }
@@ -35,21 +36,23 @@ const char* special_piece(std::int32_t id) {
   return kNames[id];
 }
 
-std::unique_ptr<Tokenizer> train_tokenizer(const TokenizerConfig& config,
-                                           const std::vector<std::string>& sentences) {
+std::unique_ptr<TranslationTokenizer> train_translation_tokenizer(const TranslationTokenizerConfig& config,
+                                                                  const std::vector<std::string>& sentences) {
   if (config.vocabulary_size <= kSpecialTokens || config.min_count < 1) {
     throw DataError(
         "[tokenizer] a vocabulary holds more than the 4 special pieces, and counts start at 1; got " +
         number_of(config.vocabulary_size, "piece") + " seen " + number_of(config.min_count, "time"));
   }
-  const bool own = config.kind == TokenizerKind::word || config.kind == TokenizerKind::character;
+  const bool own =
+      config.kind == TranslationTokenizerKind::word || config.kind == TranslationTokenizerKind::character;
   return own ? train_piece_tokenizer(config, sentences) : train_subword_tokenizer(config, sentences);
 }
 
-std::unique_ptr<Tokenizer> parse_tokenizer(std::string_view content, const std::string& name) {
+std::unique_ptr<TranslationTokenizer> parse_translation_tokenizer(std::string_view content,
+                                                                  const std::string& name) {
   TokenizerFile file = read_tokenizer_file(content, name);
   if (file.kind == "sentencepiece") return make_subword_tokenizer(std::move(file.payload), name);
-  const TokenizerKind kind = tokenizer_kind(file.kind);
+  const TranslationTokenizerKind kind = translation_tokenizer_kind(file.kind);
   std::vector<std::string> pieces;
   try {
     pieces = parse_json(file.payload, "it").get<std::vector<std::string>>();
@@ -59,11 +62,11 @@ std::unique_ptr<Tokenizer> parse_tokenizer(std::string_view content, const std::
   return make_piece_tokenizer(kind, std::move(pieces));
 }
 
-std::unique_ptr<Tokenizer> load_tokenizer(const std::string& path) {
-  return parse_tokenizer(read_file(path), path);
+std::unique_ptr<TranslationTokenizer> load_translation_tokenizer(const std::string& path) {
+  return parse_translation_tokenizer(read_file(path), path);
 }
 
-std::unique_ptr<Tokenizer> load_sentencepiece_model(const std::string& path) {
+std::unique_ptr<TranslationTokenizer> load_sentencepiece_model(const std::string& path) {
   return make_subword_tokenizer(read_file(path), path);
 }
 
