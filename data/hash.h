@@ -1,5 +1,7 @@
 #pragma once
 
+#include <tapeformer/autograd/shape.h>
+
 #include <cstdint>
 #include <string_view>
 
@@ -25,6 +27,26 @@ constexpr std::uint64_t mix_bits(std::uint64_t seed, std::uint64_t counter) {
 constexpr std::uint64_t bounded(std::uint64_t bits, std::uint64_t size) {
   __extension__ using Wide = unsigned __int128;
   return static_cast<std::uint64_t>((static_cast<Wide>(bits) * size) >> 64);
+}
+
+/// The place of `index` in a shuffled [0, size), without a table: a Feistel network permutes the next power
+/// of four, and is applied again to results outside.
+/// Source:  Black and Rogaway 2002, "Ciphers with arbitrary finite domains"
+constexpr Index shuffled(Index index, Index size, std::uint64_t seed, int rounds) {
+  int half = 0;
+  while ((Index{1} << (2 * half)) < size) ++half;
+  const std::uint64_t mask = (std::uint64_t{1} << half) - 1;
+  do {
+    std::uint64_t left = static_cast<std::uint64_t>(index) >> half,
+                  right = static_cast<std::uint64_t>(index) & mask;
+    for (int round = 0; round < rounds; ++round) {
+      const std::uint64_t mixed = left ^ (mix_bits(seed + static_cast<std::uint64_t>(round), right) & mask);
+      left = right;
+      right = mixed;
+    }
+    index = static_cast<Index>(left << half | right);
+  } while (index >= size);
+  return index;
 }
 
 /// FNV-1a, the same on every machine (std::hash is not).

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <fstream>
 #include <iostream>
+#include <tuple>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -122,16 +123,11 @@ Index count_sources(const std::vector<TextPair>& pairs) {
 
 CorpusSplit split_by_source(std::vector<TextPair> pairs, Index held_out, std::uint64_t seed,
                             const std::string& path) {
-  struct Source {
-    std::uint64_t hash;
-    std::string_view text;
-    std::size_t first_pair;
-  };
-  std::vector<Source> sources;
+  std::vector<std::tuple<std::uint64_t, std::string_view, std::size_t>> sources;  // hash, text, first pair
   std::unordered_map<std::string_view, std::size_t> seen;
   for (std::size_t i = 0; i < pairs.size(); ++i) {
     const std::string_view text = pairs[i].source;
-    if (seen.emplace(text, i).second) sources.push_back({mix_bits(seed, hash_text(text)), text, i});
+    if (seen.emplace(text, i).second) sources.emplace_back(mix_bits(seed, hash_text(text)), text, i);
   }
   if (held_out < 0 || held_out >= static_cast<Index>(sources.size())) {
     throw DataError(path, 0,
@@ -139,15 +135,13 @@ CorpusSplit split_by_source(std::vector<TextPair> pairs, Index held_out, std::ui
                         std::to_string(sources.size()) + " different ones");
   }
   const auto held_out_end = sources.begin() + held_out;
-  std::partial_sort(sources.begin(), held_out_end, sources.end(), [](const Source& a, const Source& b) {
-    return a.hash != b.hash ? a.hash < b.hash : a.text < b.text;
-  });
+  std::partial_sort(sources.begin(), held_out_end, sources.end());
   CorpusSplit split;
   for (auto source = sources.begin(); source != held_out_end; ++source) {
     auto& part = source - sources.begin() < held_out / 2 ? split.validation : split.test;
-    part.push_back(pairs[source->first_pair]);
+    part.push_back(pairs[std::get<2>(*source)]);
   }
-  for (auto source = held_out_end; source != sources.end(); ++source) seen.erase(source->text);
+  for (auto source = held_out_end; source != sources.end(); ++source) seen.erase(std::get<1>(*source));
   std::vector<bool> leaves(pairs.size());
   for (std::size_t i = 0; i < pairs.size(); ++i) leaves[i] = seen.count(pairs[i].source) > 0;
   for (std::size_t i = 0; i < pairs.size(); ++i) {

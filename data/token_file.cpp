@@ -84,44 +84,34 @@ TokenFile TokenFile::open(const std::string& path) {
 }
 
 void TokenFile::parse(const unsigned char* header, Index bytes) {
-  if (std::memcmp(header, kMagic.data(), kMagic.size()) != 0) {
-    throw DataError(path_, 0, "is not a token file: it does not begin with " + std::string(kMagic));
-  }
+  const auto require = [this](bool holds, const std::string& problem) {
+    if (!holds) throw DataError(path_, 0, problem);
+  };
+  require(std::memcmp(header, kMagic.data(), kMagic.size()) == 0,
+          "is not a token file: it does not begin with " + std::string(kMagic));
   const std::uint64_t version = read_number(header + kVersionAt, 4);
-  if (version != kVersion) {
-    throw DataError(path_, 0,
-                    "is a token file of version " + std::to_string(version) + ", and only version " +
-                        std::to_string(kVersion) + " is known; try to prepare the text again");
-  }
+  require(version == kVersion, "is a token file of version " + std::to_string(version) +
+                                   ", and only version " + std::to_string(kVersion) +
+                                   " is known; try to prepare the text again");
   const std::string_view head(reinterpret_cast<const char*>(header), kChecksumAt);
-  const std::uint64_t vocabulary = read_number(header + kVocabularyAt, 8),
-                      size = read_number(header + kSizeAt, 8);
-  if (read_number(header + kChecksumAt, 8) != hash_text(head)) {
-    throw DataError(path_, 0, "is damaged: its header has another checksum than it says");
-  }
+  require(read_number(header + kChecksumAt, 8) == hash_text(head),
+          "is damaged: its header has another checksum than it says");
   // A header with a valid checksum may still be malicious.
-  if (vocabulary < 1 || vocabulary > kMostVocabulary) {
-    throw DataError(path_, 0,
-                    "is damaged: its header claims " + std::to_string(vocabulary) + " different ids");
-  }
-  if (read_number(header + kZerosAt, 8) != 0 || read_number(header + kZerosAt + 8, 8) != 0) {
-    throw DataError(path_, 0, "is damaged: its header uses bytes that are set aside");
-  }
+  const std::uint64_t vocabulary = read_number(header + kVocabularyAt, 8),
+                      size = read_number(header + kSizeAt, 8), id_bytes = read_number(header + kIdBytesAt, 4);
+  require(vocabulary >= 1 && vocabulary <= kMostVocabulary,
+          "is damaged: its header claims " + std::to_string(vocabulary) + " different ids");
+  require(read_number(header + kZerosAt, 8) == 0 && read_number(header + kZerosAt + 8, 8) == 0,
+          "is damaged: its header uses bytes that are set aside");
   vocabulary_ = static_cast<Index>(vocabulary);
   id_bytes_ = bytes_of_id(vocabulary_);
-  if (read_number(header + kIdBytesAt, 4) != static_cast<std::uint64_t>(id_bytes_)) {
-    throw DataError(path_, 0,
-                    "is damaged: ids below " + std::to_string(vocabulary) + " take " +
-                        number_of(id_bytes_, "byte") + " each, its header says " +
-                        std::to_string(read_number(header + kIdBytesAt, 4)));
-  }
-  if ((bytes - kHeader) % id_bytes_ != 0 ||
-      size != static_cast<std::uint64_t>((bytes - kHeader) / id_bytes_)) {
-    throw DataError(path_, 0,
-                    "is damaged: its header claims " + number_of(size, "id") + " of " +
-                        number_of(id_bytes_, "byte") + ", but " + number_of(bytes - kHeader, "byte") +
-                        " follow it");
-  }
+  require(id_bytes == static_cast<std::uint64_t>(id_bytes_),
+          "is damaged: ids below " + std::to_string(vocabulary) + " take " + number_of(id_bytes_, "byte") +
+              " each, its header says " + std::to_string(id_bytes));
+  require(
+      (bytes - kHeader) % id_bytes_ == 0 && size == static_cast<std::uint64_t>((bytes - kHeader) / id_bytes_),
+      "is damaged: its header claims " + number_of(size, "id") + " of " + number_of(id_bytes_, "byte") +
+          ", but " + number_of(bytes - kHeader, "byte") + " follow it");
   size_ = static_cast<Index>(size);
   fingerprint_ = read_number(header + kFingerprintAt, 8);
 }

@@ -30,26 +30,6 @@ Index draw(std::uint64_t seed, Index counter, Index size) {
   return static_cast<Index>(bounded(bits, static_cast<std::uint64_t>(size)));
 }
 
-/// The place of `index` in a shuffled [0, size), without a table: a Feistel network permutes the next power
-/// of four, and is applied again to results outside.
-/// Source:  Black and Rogaway 2002, "Ciphers with arbitrary finite domains"
-Index shuffled(Index index, Index size, std::uint64_t seed) {
-  constexpr std::uint64_t kRounds = 8;
-  int half = 0;
-  while ((Index{1} << (2 * half)) < size) ++half;
-  const std::uint64_t mask = (std::uint64_t{1} << half) - 1;
-  do {
-    std::uint64_t left = static_cast<std::uint64_t>(index) >> half,
-                  right = static_cast<std::uint64_t>(index) & mask;
-    for (std::uint64_t round = 0; round < kRounds; ++round) {
-      left ^= mix_bits(seed + round, right) & mask;
-      std::swap(left, right);
-    }
-    index = static_cast<Index>(left << half | right);
-  } while (index >= size);
-  return index;
-}
-
 }  // namespace
 
 const char* name_of(WindowOrder order) { return order == WindowOrder::random ? "random" : "sequential"; }
@@ -80,7 +60,8 @@ Index TokenWindows::sequential_start(Index window) const {
   const Index epoch = window / windows(), place = window % windows();
   const std::uint64_t seed = mix_bits(seed_, static_cast<std::uint64_t>(epoch));
   const Index first = draw(seed, 0, file_.size() - windows() * length_);
-  return first + shuffled(place, windows(), seed) * length_;
+  constexpr int kRounds = 8;
+  return first + shuffled(place, windows(), seed, kRounds) * length_;
 }
 
 TokenBatch TokenWindows::batch(Index number, Index rows) const {

@@ -13,8 +13,8 @@ using Ids = std::vector<std::int32_t>;
 
 constexpr Index kBatch = 16, kContext = 48, kWidth = 64, kHeads = 4, kLayers = 2;  // B, T, C, H, L
 
-/// One layer. Each token first gathers from the tokens before it, then works on what it has; both results
-/// are added to what came in.
+/// One layer: attention gathers from the tokens before each one, and a feed-forward network works on every
+/// token by itself. Both add their result to what came in.
 struct Layer : Module {
   explicit Layer(Generator& random)
       : attention_norm({kWidth}),
@@ -48,12 +48,12 @@ struct Layer : Module {
   FeedForward feed_forward;
 };
 
-/// The model: a vector for each character and its place, layers that refine it, and a head that scores every
-/// possible next character.
+/// The model: a vector for each token (here a character) and its position, layers that refine it, and a head
+/// that scores every possible next token.
 struct LanguageModel : Module {
   LanguageModel(Index vocabulary, Generator& random)
-      : characters({vocabulary, kWidth, 0.1}, random),
-        places({kContext, kWidth, 0.1}, random),
+      : token_embedding({vocabulary, kWidth, 0.1}, random),
+        position_embedding({PositionKind::learned, kWidth, kContext}, random),
         norm({kWidth}),
         head({kWidth, vocabulary}, random) {
     for (Index i = 0; i < kLayers; ++i) layers.emplace_back(random);
@@ -61,32 +61,28 @@ struct LanguageModel : Module {
 
   /// Shapes:  ids i32 [B, T], T <= kContext -> logits [B, T, V]
   Tensor operator()(const Tensor& ids_bt) const {
-    Ids positions(static_cast<std::size_t>(ids_bt.size(1)));
-    for (std::size_t t = 0; t < positions.size(); ++t) positions[t] = static_cast<std::int32_t>(t);
-    Tensor x_btc = characters(ids_bt) + places(Tensor::from(positions));
+    Tensor x_btc = position_embedding(token_embedding(ids_bt));  // adds that of each position
     for (const Layer& layer : layers) x_btc = layer(x_btc);
     return head(norm(x_btc));
   }
   void visit(ParameterVisitor& visitor) override {
-    visitor.child("characters", characters);
-    visitor.child("places", places);
+    visitor.child("token_embedding", token_embedding);
+    visitor.child("position_embedding", position_embedding);
     visitor.children(layers);
     visitor.child("norm", norm);
     visitor.child("head", head);
   }
 
-  Embedding characters, places;
+  Embedding token_embedding;
+  Positions position_embedding;
   std::vector<Layer> layers;
   LayerNorm norm;
   Linear head;
 };
 
-struct Batch {
-  Tensor inputs_bt, targets_bt;  // i32; a target is the character after its input
-};
-
-/// Windows of the text, from random places.
-Batch random_batch(const Ids& text, Generator& random) {
+/// Inputs and targets, i32 [B, T]: windows of the text from random places. The target is the token after its
+/// input.
+std::pair<Tensor, Tensor> random_batch(const Ids& text, Generator& random) {
   Ids inputs, targets;
   for (Index row = 0; row < kBatch; ++row) {
     const auto start = text.begin() + random.below(static_cast<Index>(text.size()) - kContext);
@@ -96,16 +92,16 @@ Batch random_batch(const Ids& text, Generator& random) {
   return {Tensor::from(inputs, {kBatch, kContext}), Tensor::from(targets, {kBatch, kContext})};
 }
 
-/// Draws one character after another, each from what the model expects after the last kContext of them. No
-/// tape is alive here, so nothing is recorded.
-Ids write(const LanguageModel& model, Ids text, Index characters, Generator& random) {
-  for (Index i = 0; i < characters; ++i) {
-    const Ids seen(text.end() - std::min<std::ptrdiff_t>(kContext, text.end() - text.begin()), text.end());
-    const auto T = static_cast<Index>(seen.size());
-    const Tensor logits_1tv = model(Tensor::from(seen, {1, T}));
-    const Tensor next_v = slice(logits_1tv, 1, T - 1, 1).to(Device::cpu()).to(DType::f64);
-    text.push_back(
-        static_cast<std::int32_t>(sample_token(next_v.data<double>(), next_v.size(2), {0.8}, random)));
+/// Appends tokens to the text, each drawn from what the model predicts after the last kContext of them. There
+/// is no tape here, so nothing is recorded.
+Ids generate(const LanguageModel& model, Ids text, Index count, Generator& random) {
+  for (Index i = 0; i < count; ++i) {
+    const Ids context(text.end() - std::min<std::ptrdiff_t>(kContext, text.end() - text.begin()), text.end());
+    const auto T = static_cast<Index>(context.size());
+    const Tensor logits_1tv = model(Tensor::from(context, {1, T}));
+    const Tensor next_11v = slice(logits_1tv, 1, T - 1, 1).to(Device::cpu()).to(DType::f64);
+    const Index id = sample_token(next_11v.data<double>(), next_11v.size(2), {0.8}, random);
+    text.push_back(static_cast<std::int32_t>(id));
   }
   return text;
 }
@@ -131,7 +127,7 @@ int main(int argc, char** argv) try {
     optimizer.step(3e-3);
     if (step % 100 == 0) std::printf("step %d  loss %.3f\n", static_cast<int>(step), loss.item());
   }
-  std::printf("\n%s\n", tokenizer->decode(write(model, {ids.front()}, 400, random)).c_str());
+  std::printf("\n%s\n", tokenizer->decode(generate(model, {ids.front()}, 400, random)).c_str());
 } catch (const std::exception& error) {
   std::fprintf(stderr, "minimal: %s\n", error.what());
   return 2;

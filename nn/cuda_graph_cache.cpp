@@ -84,13 +84,13 @@ struct CudaGraphCache::Work {
 CudaGraphCache::CudaGraphCache(Module& model, Index most_graphs)
     : most_graphs_(most_graphs), parameters_(model.parameters()) {
   struct Collect : ParameterVisitor {
-    explicit Collect(CudaGraphCache& r) : replay(r) {}
-    void on_buffer(const std::string&, Tensor& buffer) override { replay.buffers_.push_back(&buffer); }
+    explicit Collect(CudaGraphCache& c) : cache(c) {}
+    void on_buffer(const std::string&, Tensor& buffer) override { cache.buffers_.push_back(&buffer); }
     void on_counter(const std::string&, std::uint64_t& counter) override {
-      replay.counters_.push_back(&counter);
+      cache.counters_.push_back(&counter);
     }
-    void on_training_mode(bool& mode) override { replay.modes_.push_back(&mode); }
-    CudaGraphCache& replay;
+    void on_training_mode(bool& mode) override { cache.modes_.push_back(&mode); }
+    CudaGraphCache& cache;
   } collect(*this);
   model.visit(collect);
 }
@@ -104,7 +104,7 @@ void CudaGraphCache::count(Index Counts::*which) {
   ++(counts_of_thread.*which);
 }
 
-CudaGraphCache::GraphKey CudaGraphCache::situation(const std::vector<Tensor>& inputs) const {
+CudaGraphCache::GraphKey CudaGraphCache::key_of(const std::vector<Tensor>& inputs) const {
   GraphKey words;
   words.reserve(8 * inputs.size() + 4 * parameters_.size() + buffers_.size() + modes_.size() + 1);
   for (const Tensor& x : inputs) {
@@ -127,8 +127,8 @@ CudaGraphCache::GraphKey CudaGraphCache::situation(const std::vector<Tensor>& in
   return words;
 }
 
-CudaGraphCache::Work& CudaGraphCache::work(const std::string& tag, GraphKey situation) {
-  const auto [found, is_new] = works_.try_emplace({tag, std::move(situation)});
+CudaGraphCache::Work& CudaGraphCache::work(const std::string& tag, GraphKey key) {
+  const auto [found, is_new] = works_.try_emplace({tag, std::move(key)});
   if (is_new) found->second = std::make_unique<Work>();
   found->second->last_run = ++runs_;
   if (works_.size() > kMostWorks) {
@@ -181,7 +181,7 @@ Tensor CudaGraphCache::run(const std::string& tag, const std::vector<Tensor>& in
     count(&Counts::run);
     return body(inputs);
   }
-  Work& now = work(tag, situation(inputs));
+  Work& now = work(tag, key_of(inputs));
   ++now.seen;
   if (now.graph) {
     const Tensor result = replay(now, inputs);

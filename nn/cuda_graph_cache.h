@@ -57,8 +57,8 @@ class CudaGraphCache {
   using GraphKey = std::vector<std::uint64_t>;
   struct Work;
 
-  GraphKey situation(const std::vector<Tensor>& inputs) const;
-  Work& work(const std::string& tag, GraphKey situation);
+  GraphKey key_of(const std::vector<Tensor>& inputs) const;
+  Work& work(const std::string& tag, GraphKey key);
   bool has_room();
   void refuse(Work& work, const std::string& why);
   void give_up(Work& work);

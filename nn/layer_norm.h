@@ -1,7 +1,6 @@
 #pragma once
 
-#include <tapeformer/autograd/ops/residual_norm.h>
-#include <tapeformer/nn/module.h>
+#include <tapeformer/nn/norm.h>
 
 namespace tapeformer {
 
@@ -15,18 +14,10 @@ struct LayerNormConfig {
 /// Math:    y = (x - mean) / sqrt(var + epsilon) * weight + bias
 /// Shapes:  x [..., width] -> y [..., width]; weight, bias [width]
 /// Source:  Ba et al. 2016, arXiv:1607.06450
-class LayerNorm : public Module {
+class LayerNorm : public Norm {
  public:
-  explicit LayerNorm(const LayerNormConfig& config);
-
-  Tensor operator()(const Tensor& x) const;
-  /// x + dropout(branch) and its norm, at once.
-  SumAndNorm operator()(const Tensor& x, const Tensor& branch, const BranchDropout& dropped) const;
-  void visit(ParameterVisitor& visitor) override;
-
- private:
-  double epsilon_;
-  Parameter weight_, bias_;
+  explicit LayerNorm(const LayerNormConfig& config)
+      : Norm({NormKind::layer, config.width, config.epsilon, config.bias}) {}
 };
 
 }  // namespace tapeformer

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <tapeformer/nn/module.h>
+#include <tapeformer/nn/norm.h>
 
 namespace tapeformer {
 
@@ -13,16 +13,10 @@ struct RmsNormConfig {
 /// Math:    y = x / sqrt(mean(x^2) + epsilon) * weight
 /// Shapes:  x [..., width] -> y [..., width]; weight [width]
 /// Source:  Zhang and Sennrich 2019, arXiv:1910.07467
-class RmsNorm : public Module {
+class RmsNorm : public Norm {
  public:
-  explicit RmsNorm(const RmsNormConfig& config);
-
-  Tensor operator()(const Tensor& x) const;
-  void visit(ParameterVisitor& visitor) override;
-
- private:
-  double epsilon_;
-  Parameter weight_;
+  explicit RmsNorm(const RmsNormConfig& config)
+      : Norm({NormKind::rms, config.width, config.epsilon, false}) {}
 };
 
 }  // namespace tapeformer

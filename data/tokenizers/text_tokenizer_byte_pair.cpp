@@ -3,7 +3,6 @@
 #include <tapeformer/data/tokenizers/byte_pair_words.h>
 #include <tapeformer/data/tokenizers/text_tokenizer_byte_pair.h>
 #include <tapeformer/data/tokenizers/tokenizer_file.h>
-#include <tapeformer/data/tokenizers/tokenizer_kinds.h>
 
 #include <algorithm>
 #include <cstring>
@@ -60,7 +59,8 @@ BytePairTokenizer::BytePairTokenizer(BytePairVocabulary vocabulary) : vocabulary
   pairs_.resize(table_size(merges.size()), {kNoParts, kNoRank});
   for (std::uint32_t rank = 0; rank < merges.size(); ++rank) {
     token(merges[rank].result) = token(merges[rank].left) + token(merges[rank].right);
-    add_pair(rank);
+    const std::uint64_t parts = parts_of(merges[rank].left, merges[rank].right);
+    pairs_[pair_slot(parts)] = {parts, rank};
   }
   words_.resize(table_size(tokens_.size()), -1);
   std::vector<std::int32_t> ids;
@@ -68,7 +68,7 @@ BytePairTokenizer::BytePairTokenizer(BytePairVocabulary vocabulary) : vocabulary
     if (token(id).empty()) continue;
     ids.clear();
     encode_word(token(id), ids);  // not in words_ yet, so it is merged
-    if (ids.size() == 1) add_word(id);
+    if (ids.size() == 1) words_[word_slot(token(id))] = id;
   }
   for (const auto& [id, name] : vocabulary_.controls) {
     if (name == kEndOfText) end_ = id;
@@ -76,35 +76,23 @@ BytePairTokenizer::BytePairTokenizer(BytePairVocabulary vocabulary) : vocabulary
   seen_.resize(kSeenWords);
 }
 
-void BytePairTokenizer::add_pair(std::uint32_t rank) {
-  const std::uint64_t parts = parts_of(vocabulary_.merges[rank].left, vocabulary_.merges[rank].right);
-  const std::size_t mask = pairs_.size() - 1;
-  std::size_t slot = mix_bits(parts) & mask;
-  while (pairs_[slot].parts != kNoParts) slot = (slot + 1) & mask;
-  pairs_[slot] = {parts, rank};
-}
-
-std::uint32_t BytePairTokenizer::find_pair(std::int32_t left, std::int32_t right) const {
-  const std::uint64_t parts = parts_of(left, right);
+std::size_t BytePairTokenizer::pair_slot(std::uint64_t parts) const {
   const std::size_t mask = pairs_.size() - 1;
   std::size_t slot = mix_bits(parts) & mask;
   while (pairs_[slot].parts != parts && pairs_[slot].parts != kNoParts) slot = (slot + 1) & mask;
-  return pairs_[slot].rank;
+  return slot;
 }
 
-void BytePairTokenizer::add_word(std::int32_t id) {
-  const std::size_t mask = words_.size() - 1;
-  std::size_t slot = hash_word(tokens_[static_cast<std::size_t>(id)]) & mask;
-  while (words_[slot] >= 0) slot = (slot + 1) & mask;
-  words_[slot] = id;
+std::uint32_t BytePairTokenizer::find_pair(std::int32_t left, std::int32_t right) const {
+  return pairs_[pair_slot(parts_of(left, right))].rank;
 }
 
-std::int32_t BytePairTokenizer::find_word(std::string_view word) const {
+std::size_t BytePairTokenizer::word_slot(std::string_view word) const {
   const std::size_t mask = words_.size() - 1;
   std::size_t slot = hash_word(word) & mask;
   while (words_[slot] >= 0 && tokens_[static_cast<std::size_t>(words_[slot])] != word)
     slot = (slot + 1) & mask;
-  return words_[slot];
+  return slot;
 }
 
 void BytePairTokenizer::encode(std::string_view text, std::vector<std::int32_t>& ids) const {
@@ -136,7 +124,7 @@ void BytePairTokenizer::encode_seen_word(std::string_view word, std::vector<std:
 }
 
 void BytePairTokenizer::encode_word(std::string_view word, std::vector<std::int32_t>& ids) const {
-  const std::int32_t whole = find_word(word);
+  const std::int32_t whole = words_[word_slot(word)];
   if (whole >= 0) {
     ids.push_back(whole);
   } else if (word.size() <= kShort) {

@@ -67,10 +67,10 @@ class BytePairTokenizer : public TextTokenizer {
     std::int32_t ids[kMostIds];
   };
 
+  /// The slot of an entry, or the empty one where it belongs.
+  std::size_t pair_slot(std::uint64_t parts) const;
+  std::size_t word_slot(std::string_view word) const;
   std::uint32_t find_pair(std::int32_t left, std::int32_t right) const;
-  std::int32_t find_word(std::string_view word) const;
-  void add_pair(std::uint32_t rank);
-  void add_word(std::int32_t id);
   void encode_word(std::string_view word, std::vector<std::int32_t>& ids) const;
   void encode_seen_word(std::string_view word, std::vector<std::int32_t>& ids) const;
   void merge_short(std::string_view word, std::vector<std::int32_t>& ids) const;

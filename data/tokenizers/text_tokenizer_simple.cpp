@@ -2,7 +2,6 @@
 #include <tapeformer/autograd/text/number_of.h>
 #include <tapeformer/data/tokenizers/text_tokenizer_kinds.h>
 #include <tapeformer/data/tokenizers/tokenizer_file.h>
-#include <tapeformer/data/tokenizers/tokenizer_kinds.h>
 #include <tapeformer/data/tokenizers/utf8.h>
 
 #include <cstdio>

@@ -2,6 +2,7 @@
 #include <tapeformer/autograd/text/number_of.h>
 #include <tapeformer/data/hash.h>
 #include <tapeformer/data/tokenizers/tokenizer_file.h>
+#include <tapeformer/data/tokenizers/utf8.h>
 
 #include <algorithm>
 #include <locale>
@@ -13,6 +14,19 @@ namespace {
 constexpr const char* kMagic = "tapeformer-tokenizer-1";
 
 }  // namespace
+
+void check_token(std::int32_t id, Index size) {
+  if (id >= 0 && id < size) return;
+  throw DataError("[tokenizer] ids are in [0, vocabulary); got " + std::to_string(id) +
+                  " with a vocabulary of " + std::to_string(size));
+}
+
+void check_utf8(std::string_view text, const char* kind, const char* where) {
+  const std::size_t bad = find_invalid_utf8(text);
+  if (bad == std::string_view::npos) return;
+  throw DataError(std::string("[tokenizer] the text of a ") + kind +
+                  " tokenizer is UTF-8; got something else at byte " + std::to_string(bad) + where);
+}
 
 std::string write_tokenizer_file(const char* kind, const std::string& payload) {
   std::ostringstream header;

@@ -1,3 +1,4 @@
+#include <tapeformer/data/tokenizers/unicode_classes.h>
 #include <tapeformer/data/tokenizers/utf8.h>
 
 #include <algorithm>
@@ -72,8 +73,7 @@ std::vector<std::string_view> split_code_points(std::string_view text) {
 
 bool is_white_space(char32_t c) {
   if (c < 0x80) return c == ' ' || (c >= 0x09 && c <= 0x0d) || (c >= 0x1c && c <= 0x1f);
-  return c == 0x85 || c == 0xa0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200a) || c == 0x2028 ||
-         c == 0x2029 || c == 0x202f || c == 0x205f || c == 0x3000;
+  return character_class(c) == CharacterClass::space;
 }
 
 std::vector<std::string_view> split_white_space(std::string_view text) {

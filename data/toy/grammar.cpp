@@ -12,39 +12,6 @@
 namespace tapeformer {
 namespace {
 
-/// A keyed permutation of [0, size): a Feistel network on the next power of four, walked until it lands
-/// inside. Source:  Black and Rogaway 2002, "Ciphers with arbitrary finite domains"
-class Permutation {
- public:
-  Permutation(Index size, std::uint64_t key) : size_(size), key_(key) {
-    while ((Index{1} << (2 * half_bits_)) < size) ++half_bits_;
-  }
-
-  Index operator()(Index number) const {
-    auto value = static_cast<std::uint64_t>(number);
-    do {
-      value = round_trip(value);
-    } while (value >= static_cast<std::uint64_t>(size_));
-    return static_cast<Index>(value);
-  }
-
- private:
-  std::uint64_t round_trip(std::uint64_t value) const {
-    const std::uint64_t mask = (std::uint64_t{1} << half_bits_) - 1;
-    std::uint64_t left = value >> half_bits_, right = value & mask;
-    for (std::uint64_t round = 0; round < 4; ++round) {
-      const std::uint64_t mixed = left ^ (mix_bits(key_ + round, right) & mask);
-      left = right;
-      right = mixed;
-    }
-    return (left << half_bits_) | right;
-  }
-
-  Index size_;
-  std::uint64_t key_;
-  int half_bits_ = 1;
-};
-
 /// English words to French ones, by majority.
 using Dictionary = std::unordered_map<std::string, std::string>;
 
@@ -120,24 +87,24 @@ Split ToyGrammar::split_of(Index number) {
 }
 
 std::vector<Index> ToyGrammar::sample_numbers(Split split, Index count, std::uint64_t seed) const {
+  constexpr int kRounds = 4;
   std::vector<int> wheel;  // each pattern as often as its weight
-  std::vector<Permutation> orders;
   for (int pattern = 0; pattern < toy::kPatternCount; ++pattern) {
     const auto p = static_cast<std::size_t>(pattern);
     wheel.insert(wheel.end(), static_cast<std::size_t>(toy::kPatterns[p].weight), pattern);
-    orders.emplace_back(starts_[p + 1] - starts_[p], mix_bits(seed, p));
   }
-  std::vector<Index> numbers, drawn(orders.size());
+  std::vector<Index> numbers, drawn(toy::kPatternCount);
   for (Index i = 0; i < count; ++i) {
     const std::uint64_t turn = bounded(mix_bits(~seed, static_cast<std::uint64_t>(i)), wheel.size());
     const auto p = static_cast<std::size_t>(wheel[turn]);
+    const Index size = starts_[p + 1] - starts_[p];
     Index number = 0;
     do {
-      if (drawn[p] == starts_[p + 1] - starts_[p]) {
+      if (drawn[p] == size) {
         throw DataError(std::string("[toy_grammar] the pattern \"") + toy::kPatterns[p].name +
                         "\" has too few sentences in this part for a sample of " + std::to_string(count));
       }
-      number = starts_[p] + orders[p](drawn[p]++);
+      number = starts_[p] + shuffled(drawn[p]++, size, mix_bits(seed, p), kRounds);
     } while (split_of(number) != split);
     numbers.push_back(number);
   }

@@ -3,24 +3,27 @@
 namespace tapeformer::toy {
 namespace {
 
-// She never finds the red apples.
-void pronoun_thing(Digits& digits, Sentence& sentence) {
+/// A clause of which tense, polarity and verb are chosen, in this order.
+template <std::size_t N>
+Clause take_clause(Digits& digits, const Subject& subject, const std::array<Verb, N>& verbs) {
   Clause clause;
-  clause.subject = take_pronoun(digits);
+  clause.subject = subject;
   clause.tense = take_tense(digits);
   clause.polarity = take_polarity(digits);
-  clause.verb = &digits.pick(kThingVerbs);
+  clause.verb = &digits.pick(verbs);
+  return clause;
+}
+
+// She never finds the red apples.
+void pronoun_thing(Digits& digits, Sentence& sentence) {
+  Clause clause = take_clause(digits, take_pronoun(digits), kThingVerbs);
   clause.complements = {take_described_thing(digits, is_negation(clause.polarity))};
   say(clause, sentence);
 }
 
 // We will always carry a big red umbrella.
 void pronoun_thing_twice_described(Digits& digits, Sentence& sentence) {
-  Clause clause;
-  clause.subject = take_pronoun(digits);
-  clause.tense = take_tense(digits);
-  clause.polarity = take_polarity(digits);
-  clause.verb = &digits.pick(kThingVerbs);
+  Clause clause = take_clause(digits, take_pronoun(digits), kThingVerbs);
   const Determiner& determiner = take_determiner(digits);
   const Adjective& first = take_adjective(digits, 0, 5);
   const Adjective& second = take_adjective(digits, 5, 8);
@@ -30,11 +33,7 @@ void pronoun_thing_twice_described(Digits& digits, Sentence& sentence) {
 }
 
 void person_object(Digits& digits, Sentence& sentence, const Subject& subject) {
-  Clause clause;
-  clause.subject = subject;
-  clause.tense = take_tense(digits);
-  clause.polarity = take_polarity(digits);
-  clause.verb = &digits.pick(kPersonVerbs);
+  Clause clause = take_clause(digits, subject, kPersonVerbs);
   const Determiner& determiner = digits.pick(kDefinite);
   const Adjective& adjective = digits.pick(kPersonAdjectives);
   clause.complements = {noun_phrase(determiner, {&adjective}, digits.pick(kPeople))};
@@ -144,11 +143,7 @@ void question_inverted(Digits& digits, Sentence& sentence) {
 
 // Will the nurses always watch me?
 void question_of_person(Digits& digits, Sentence& sentence) {
-  Clause clause;
-  clause.subject = noun_subject(take_person(digits));
-  clause.tense = take_tense(digits);
-  clause.polarity = take_polarity(digits);
-  clause.verb = &digits.pick(kPersonVerbs);
+  Clause clause = take_clause(digits, noun_subject(take_person(digits)), kPersonVerbs);
   clause.object = &digits.pick(kObjectPronouns);
   clause.complements = {take_location(digits)};
   sentence.question = true;

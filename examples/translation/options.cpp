@@ -75,9 +75,9 @@ Index TranslationOptions::sentences_held_out(Index of) const {
   return held_out > 0 ? held_out : std::min(kMostUnaskedHeldOut, std::max<Index>(2, of / 10));
 }
 
-TokenizerKind TranslationOptions::tokenizer_kind() const {
-  if (tokenizer.empty()) return built_in() ? TokenizerKind::word : TokenizerKind::bpe;
-  return tapeformer::tokenizer_kind(tokenizer);
+TranslationTokenizerKind TranslationOptions::tokenizer_kind() const {
+  if (tokenizer.empty()) return built_in() ? TranslationTokenizerKind::word : TranslationTokenizerKind::bpe;
+  return translation_tokenizer_kind(tokenizer);
 }
 
 EncoderDecoderConfig TranslationOptions::model_config(Index source_vocabulary,

@@ -47,31 +47,14 @@ void pass_over(JsonFields& fields) {
   fields.ignore(
       {"task_specific_params", "finetuning_task", "problem_type", "id2label", "label2id", "num_labels"});
   // Settings of generation, which older versions kept here.
-  fields.ignore({"max_length",
-                 "min_length",
-                 "do_sample",
-                 "early_stopping",
-                 "num_beams",
-                 "num_beam_groups",
-                 "diversity_penalty",
-                 "temperature",
-                 "top_k",
-                 "top_p",
-                 "typical_p",
-                 "repetition_penalty",
-                 "length_penalty",
-                 "no_repeat_ngram_size",
-                 "encoder_no_repeat_ngram_size",
-                 "bad_words_ids",
-                 "num_return_sequences",
-                 "output_scores",
-                 "return_dict_in_generate",
-                 "forced_bos_token_id",
-                 "forced_eos_token_id",
-                 "remove_invalid_values",
-                 "exponential_decay_length_penalty",
-                 "suppress_tokens",
-                 "begin_suppress_tokens"});
+  fields.ignore({"max_length", "min_length", "do_sample", "early_stopping", "num_beams"});
+  fields.ignore({"num_beam_groups", "diversity_penalty", "temperature", "top_k", "top_p"});
+  fields.ignore({"typical_p", "repetition_penalty", "length_penalty", "no_repeat_ngram_size",
+                 "encoder_no_repeat_ngram_size"});
+  fields.ignore({"bad_words_ids", "num_return_sequences", "output_scores", "return_dict_in_generate",
+                 "forced_bos_token_id"});
+  fields.ignore({"forced_eos_token_id", "remove_invalid_values", "exponential_decay_length_penalty",
+                 "suppress_tokens", "begin_suppress_tokens"});
   fields.demand("pruned_heads", Json::object());
   fields.demand("is_encoder_decoder", false);
   fields.demand("add_cross_attention", false);
@@ -233,19 +216,14 @@ void check_expressible(const DecoderOnlyConfig& config) {
   require(!config.head_bias, "head_bias=true");
   require(config.width % config.attention.heads == 0,
           "heads=" + number(config.attention.heads) + " for a width of " + number(config.width));
-  if (is_gpt2) {
-    require(can_export && attention.groups == 0, "attention=" + attention.kind);
-    require(attention.key_width * config.attention.heads == config.width,
-            "head_width=" + number(attention.key_width));
-    require(config.positions == PositionKind::learned, std::string("positions=") + name_of(config.positions));
-    require(!config.gated, "gated=true");
-  } else {
-    require(can_export, "attention=" + attention.kind);
-    require(config.positions == PositionKind::rotary, std::string("positions=") + name_of(config.positions));
-    require(config.attention.rotations.width == 0 || config.attention.rotations.width == attention.key_width,
-            "rotary_components=" + number(config.attention.rotations.width));
-    require(config.gated, "gated=false");
-  }
+  require(can_export && (!is_gpt2 || attention.groups == 0), "attention=" + attention.kind);
+  require(!is_gpt2 || attention.key_width * config.attention.heads == config.width,
+          "head_width=" + number(attention.key_width));
+  require(config.positions == (is_gpt2 ? PositionKind::learned : PositionKind::rotary),
+          std::string("positions=") + name_of(config.positions));
+  const Index rotated = config.attention.rotations.width;
+  require(is_gpt2 || rotated == 0 || rotated == attention.key_width, "rotary_components=" + number(rotated));
+  require(config.gated != is_gpt2, config.gated ? "gated=true" : "gated=false");
   if (!problems.empty()) {
     throw CheckpointError(std::string("transformers' ") + (is_gpt2 ? "gpt2" : "llama") + ", which has " +
                           (is_gpt2 ? "layer" : "RMS") + " norm as this model has, cannot express " +

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cerrno>
 #include <cmath>
 #include <cstdint>
@@ -37,15 +38,11 @@ int bits_of(const std::string& type) {
   return found == kBits.end() ? 0 : found->second;
 }
 
-const char* dtype_name(DType type) {
-  switch (type) {
-    case DType::f32: return "F32";
-    case DType::f64: return "F64";
-    case DType::bf16: return "BF16";
-    case DType::i32: return "I32";
-    case DType::boolean: return "BOOL";
-  }
-  return "";
+/// The format's name of a type: "F32", "BOOL".
+std::string dtype_name(DType type) {
+  std::string name = name_of(type);
+  for (char& c : name) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  return name;
 }
 
 float from_half(std::uint16_t bits) {

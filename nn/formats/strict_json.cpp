@@ -3,6 +3,7 @@
 #include <tapeformer/nn/formats/strict_json.h>
 
 #include <cmath>
+#include <functional>
 
 namespace tapeformer {
 namespace {
@@ -35,61 +36,51 @@ const Json* JsonFields::find(const std::string& name) {
   return found == json_.end() || found->is_null() ? nullptr : &*found;
 }
 
-template <class T>
-T JsonFields::otherwise_or_fail(const std::string& name, const std::optional<T>& otherwise) const {
-  if (!otherwise) fail(name, "is missing");
-  return *otherwise;
+template <class T, class Rule>
+T JsonFields::checked(const std::string& name, const std::optional<T>& otherwise, const Rule& holds,
+                      const char* rule) {
+  const Json* const value = find(name);
+  if (value == nullptr && !otherwise) fail(name, "is missing");
+  if (value == nullptr) return *otherwise;
+  if (!holds(*value)) fail(name, std::string("must be ") + rule + "; got " + shown(*value));
+  return value->get<T>();
 }
 
 bool JsonFields::has(const std::string& name) { return find(name) != nullptr; }
 
 Index JsonFields::size(const std::string& name, std::optional<Index> otherwise) {
-  const Json* const value = find(name);
-  if (value == nullptr) return otherwise_or_fail(name, otherwise);
-  if (!value->is_number_unsigned() || value->get<std::uint64_t>() == 0 ||
-      value->get<std::uint64_t>() > std::uint64_t{0x7fffffff}) {
-    fail(name, "must be an integer from 1 to 2147483647; got " + shown(*value));
-  }
-  return value->get<Index>();
+  const auto holds = [](const Json& value) {
+    return value.is_number_unsigned() && value.get<std::uint64_t>() > 0 &&
+           value.get<std::uint64_t>() <= 0x7fffffff;
+  };
+  return checked(name, otherwise, holds, "an integer from 1 to 2147483647");
 }
 
 double JsonFields::number(const std::string& name, std::optional<double> otherwise) {
-  const Json* const value = find(name);
-  if (value == nullptr) return otherwise_or_fail(name, otherwise);
-  if (!value->is_number() || !std::isfinite(value->get<double>()) || value->get<double>() <= 0) {
-    fail(name, "must be a positive number; got " + shown(*value));
-  }
-  return value->get<double>();
+  const auto holds = [](const Json& value) {
+    return value.is_number() && std::isfinite(value.get<double>()) && value.get<double>() > 0;
+  };
+  return checked(name, otherwise, holds, "a positive number");
 }
 
 double JsonFields::rate(const std::string& name, double otherwise) {
-  const Json* const value = find(name);
-  if (value == nullptr) return otherwise;
-  if (!value->is_number() || !(value->get<double>() >= 0 && value->get<double>() < 1)) {
-    fail(name, "must be in [0, 1); got " + shown(*value));
-  }
-  return value->get<double>();
+  const auto holds = [](const Json& value) {
+    return value.is_number() && value.get<double>() >= 0 && value.get<double>() < 1;
+  };
+  return checked(name, std::optional(otherwise), holds, "in [0, 1)");
 }
 
 bool JsonFields::flag(const std::string& name, bool otherwise) {
-  const Json* const value = find(name);
-  if (value == nullptr) return otherwise;
-  if (!value->is_boolean()) fail(name, "must be true or false; got " + shown(*value));
-  return value->get<bool>();
+  return checked(name, std::optional(otherwise), std::mem_fn(&Json::is_boolean), "true or false");
 }
 
 std::string JsonFields::text(const std::string& name, std::optional<std::string> otherwise) {
-  const Json* const value = find(name);
-  if (value == nullptr) return otherwise_or_fail(name, otherwise);
-  if (!value->is_string()) fail(name, "must be a string; got " + shown(*value));
-  return value->get<std::string>();
+  return checked(name, otherwise, std::mem_fn(&Json::is_string), "a string");
 }
 
 JsonFields JsonFields::object(const std::string& name) {
-  const Json* const value = find(name);
-  if (value == nullptr) fail(name, "is missing");
-  if (!value->is_object()) fail(name, "must be an object; got " + shown(*value));
-  return JsonFields(*value, where_ + name + ".");
+  const std::optional<Json> none;
+  return JsonFields(checked(name, none, std::mem_fn(&Json::is_object), "an object"), where_ + name + ".");
 }
 
 void JsonFields::demand(const std::string& name, const Json& value) {

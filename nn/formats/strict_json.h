@@ -44,8 +44,8 @@ class JsonFields {
  private:
   /// nullptr if the field is missing or null.
   const nlohmann::ordered_json* find(const std::string& name);
-  template <class T>
-  T otherwise_or_fail(const std::string& name, const std::optional<T>& otherwise) const;
+  template <class T, class Rule>
+  T checked(const std::string& name, const std::optional<T>& otherwise, const Rule& holds, const char* rule);
 
   nlohmann::ordered_json json_;
   std::string where_;

@@ -61,7 +61,7 @@ TEST_SUITE("data/text_corpus") {
     CHECK(text_of(corpus) == text_of(corpus));
   }
 
-  TEST_CASE("of a folder the text files are taken, in order, and the rest is counted") {
+  TEST_CASE("the text files of a folder are taken in order, and the rest is counted") {
     const TemporaryFolder folder;
     for (const char* name : {"b", "b/deep", "b/deep/er", ".git", "b-", "none"}) {
       std::filesystem::create_directory(folder.file(name));
@@ -100,7 +100,7 @@ TEST_SUITE("data/text_corpus") {
                                     "not UTF-8 text (" + root + "b/circle)") != std::string::npos);
   }
 
-  TEST_CASE("what cannot be read is named") {
+  TEST_CASE("errors name the path that cannot be read") {
     const TemporaryFolder folder;
     const std::string none = folder.file("none"), empty = folder.file("empty");
     CHECK_THROWS_WITH_AS(TextCorpus::open({none}), (none + ": does not exist").c_str(), DataError);
@@ -159,7 +159,7 @@ TEST_SUITE("data/text_corpus") {
     CHECK((text_of(TextCorpus::in_memory(text, "bytes")) == text));
   }
 
-  TEST_CASE("what is not UTF-8 is found, with its line and byte") {
+  TEST_CASE("text that is not UTF-8 is reported with its line and byte") {
     const TemporaryFolder folder;
     const std::string good = folder.file("good"), bad = folder.file("bad"), start = long_text(700'000, 3);
     write_bytes(good, start);

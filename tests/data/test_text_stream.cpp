@@ -115,7 +115,7 @@ TEST_SUITE("data/text_stream") {
     CHECK(stream.stopped());
   }
 
-  TEST_CASE("what only looked like a stop string is shown as soon as that is known, or at the end") {
+  TEST_CASE("text that only looked like a stop string is shown as soon as that is known, or at the end") {
     CHECK(shown({"a E", "N", "F"}, {"END"}) == Strings{"a ", "", "ENF", ""});
     CHECK(shown({"EN", "EN", "D!"}, {"END"}) == Strings{"", "EN", "", ""});
     CHECK(shown({"a EN"}, {"END"}) == Strings{"a ", "EN"});

@@ -76,7 +76,7 @@ TEST_SUITE("data/token_file") {
     CHECK(read_bytes(path).size() == 64 + 12);
   }
 
-  TEST_CASE("what was written is read, from anywhere") {
+  TEST_CASE("ids are read as they were written, from any place") {
     const TemporaryFolder folder;
     const std::string path = folder.file("tokens");
     for (const Index vocabulary : {1000, 65536, 65537, 2147483647}) {
@@ -134,7 +134,7 @@ TEST_SUITE("data/token_file") {
     CHECK(id == 3);
   }
 
-  TEST_CASE("what is not a token file is refused") {
+  TEST_CASE("other files than token files are refused") {
     const std::string whole = file_of(1, 2, 10, 2, {4, '\0'});
     check_refused("", "is not a token file: it has 0 bytes, and the header alone takes 64");
     check_refused(whole.substr(0, 63), "is not a token file: it has 63 bytes, and the header alone takes 64");
@@ -194,7 +194,7 @@ TEST_SUITE("data/token_file") {
     check_refused(file_of(1, 2, 10, ~std::uint64_t{0}, ""), message("18446744073709551615", "0"));
   }
 
-  TEST_CASE("what is not a file, or not there, is refused") {
+  TEST_CASE("folders, pipes and missing files are refused") {
     const TemporaryFolder folder;
     std::filesystem::create_directory(folder.file("tokens"));
     REQUIRE(mkfifo(folder.file("pipe").c_str(), 0600) == 0);
@@ -265,7 +265,7 @@ TEST_SUITE("data/token_file") {
     CHECK(folder.count() == 0);
   }
 
-  TEST_CASE("what a writer that did not end has written is no token file") {
+  TEST_CASE("a file that its writer did not finish is no token file") {
     const TemporaryFolder folder;
     const std::string path = folder.file("tokens");
     TokenFileWriter writer(path, 10, 7);

@@ -238,7 +238,7 @@ TEST_SUITE("data/token_windows") {
     }
   }
 
-  TEST_CASE("what does not fit is refused") {
+  TEST_CASE("sizes and positions that do not fit are refused") {
     const TemporaryFolder folder;
     const TokenFile file = counting_file(folder, 8);
     const auto message = [&](const std::string& length) {

@@ -6,6 +6,7 @@
 #include <tapeformer/nn/weight_average.h>
 #include <tapeformer/optim/adamw.h>
 #include <tapeformer/optim/clip.h>
+#include <tapeformer/tests/autograd/kernels/cuda_case.h>
 #include <tapeformer/tests/nn/formats/temporary_folder.h>
 #include <tapeformer/tests/nn/generation/decoding_case.h>
 #include <tapeformer/tests/nn/generation/language_case.h>
@@ -20,12 +21,6 @@ using namespace tapeformer;
 namespace {
 
 constexpr int kSteps = 30;
-
-bool has_gpu() {
-  if (cuda::device_count() > 0) return true;
-  MESSAGE("no GPU here: " << cuda::availability());
-  return false;
-}
 
 Tensor random_ids(const Shape& shape, Index vocabulary, std::uint64_t seed) {
   Generator random(seed);

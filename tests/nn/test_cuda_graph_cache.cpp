@@ -6,22 +6,13 @@
 #include <tapeformer/autograd/tape.h>
 #include <tapeformer/nn/cuda_graph_cache.h>
 #include <tapeformer/nn/transformer/decoder_only.h>
+#include <tapeformer/tests/autograd/kernels/cuda_case.h>
 #include <tapeformer/tests/nn/cuda_graph_case.h>
 #include <tapeformer/tests/reference/support.h>
 
 #include <functional>
 
 using namespace tapeformer;
-
-namespace {
-
-bool has_gpu() {
-  if (cuda::device_count() > 0) return true;
-  MESSAGE("no GPU here: " << cuda::availability());
-  return false;
-}
-
-}  // namespace
 
 TEST_SUITE("nn/cuda_graph_cache") {
   TEST_CASE("on the CPU, and for a model without parameters, the body runs each time") {
@@ -48,7 +39,7 @@ TEST_SUITE("nn/cuda_graph_cache") {
     CHECK(replay.refusal().empty());
   }
 
-  TEST_CASE("a frozen parameter, other weights, another mode and another tag are other situations") {
+  TEST_CASE("a frozen parameter, other weights, another mode and another tag are other keys") {
     if (!has_gpu()) return;
     SmallModel model;
     CudaGraphCache replay(model);
@@ -91,7 +82,7 @@ TEST_SUITE("nn/cuda_graph_cache") {
     CHECK(replay.counts().replayed == 3);
   }
 
-  TEST_CASE("what a body waits for, looks at or sends makes it run as ever, once and with the same draws") {
+  TEST_CASE("a body that waits, reads back or copies runs without a graph, once and with the same draws") {
     if (!has_gpu()) return;
     using Work = std::function<void(const Tensor&)>;
     const std::vector<std::pair<const char*, Work>> all = {
@@ -146,7 +137,7 @@ TEST_SUITE("nn/cuda_graph_cache") {
     CHECK(replay.counts().run == 4);
   }
 
-  TEST_CASE("what a body keeps for itself is right, and then it runs as ever") {
+  TEST_CASE("tensors that a body keeps are right, and from then on it runs without a graph") {
     if (!has_gpu()) return;
     SmallModel model;
     CudaGraphCache replay(model);
@@ -186,7 +177,7 @@ TEST_SUITE("nn/cuda_graph_cache") {
     CHECK(storage->references == 3);  // the table, this one and the graph
   }
 
-  TEST_CASE("what a body throws arrives, and nothing has happened") {
+  TEST_CASE("an exception from a body arrives and leaves everything as it was") {
     if (!has_gpu()) return;
     SmallModel model;
     CudaGraphCache replay(model);

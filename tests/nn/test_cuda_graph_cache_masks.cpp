@@ -9,6 +9,7 @@
 #include <tapeformer/nn/linear.h>
 #include <tapeformer/nn/transformer/decoder_only.h>
 #include <tapeformer/optim/sgd.h>
+#include <tapeformer/tests/autograd/kernels/cuda_case.h>
 #include <tapeformer/tests/nn/module_case.h>
 
 #include <algorithm>
@@ -22,18 +23,12 @@
 
 using namespace tapeformer;
 
-// Where sequences start and how long they are is known on the GPU alone: steps of batches that differ in it
-// are one graph, and what is wrong with it is said later, in the words of the CPU.
+// Only the GPU knows the starts and lengths of sequences: steps of batches that differ in them share a graph,
+// and an error in them is reported later, with the CPU's message.
 
 namespace {
 
 constexpr Index kVocabulary = 11, kTokens = 40;
-
-bool has_gpu() {
-  if (cuda::device_count() > 0) return true;
-  MESSAGE("no GPU here: " << cuda::availability());
-  return false;
-}
 
 using Ids = std::vector<std::int32_t>;
 
@@ -274,7 +269,7 @@ TEST_SUITE("nn/replay_masks") {
     CHECK(graphs.replay->counts().replayed == 2);
   }
 
-  TEST_CASE("wrong starts and lengths are said later, in the words of the CPU, with graphs and without") {
+  TEST_CASE("errors in starts and lengths are reported later with the CPU's message, with graphs and without") {
     if (!has_gpu()) return;
     PackedModel model("mha", true), plain_model("mha", true);
     PackedModel here_model("mha", true);

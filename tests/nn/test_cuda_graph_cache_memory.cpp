@@ -168,7 +168,7 @@ TEST_SUITE("nn/replay_memory") {
     CHECK(replay.refusal() == kNoUse);
   }
 
-  TEST_CASE("what is more than graphs could give is an error as without them, and steps go on behind it") {
+  TEST_CASE("running out of memory is the same error as without graphs, and later steps go on") {
     if (!FullDevice::is_possible()) return;
     for (const Index most_graphs : {0, 8}) {
       CAPTURE(most_graphs);

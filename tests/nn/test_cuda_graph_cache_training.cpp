@@ -5,6 +5,7 @@
 #include <tapeformer/nn/generation/language_steps.h>
 #include <tapeformer/nn/transformer/decoder_only.h>
 #include <tapeformer/optim/adamw.h>
+#include <tapeformer/tests/autograd/kernels/cuda_case.h>
 #include <tapeformer/tests/autograd/kernels/full_device.h>
 #include <tapeformer/tests/nn/module_case.h>
 #include <tapeformer/tests/reference/support.h>
@@ -19,12 +20,6 @@ using namespace tapeformer;
 namespace {
 
 constexpr Index kVocabulary = 11;
-
-bool has_gpu() {
-  if (cuda::device_count() > 0) return true;
-  MESSAGE("no GPU here: " << cuda::availability());
-  return false;
-}
 
 Tensor ids(const Shape& shape, Generator& random, Index below = kVocabulary) {
   const Tensor x = Tensor::empty(shape, DType::i32, Device::cpu());

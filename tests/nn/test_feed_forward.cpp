@@ -38,18 +38,21 @@ TEST_SUITE("nn/feed_forward") {
     CHECK(FeedForward({6, 5, Unary::relu, 0, false}, random).parameter_count() == 60);
   }
 
-  TEST_CASE("gradients of both orders agree with differences for each smooth activation, with dropout") {
-    for (const Unary activation : {Unary::gelu, Unary::gelu_tanh, Unary::silu}) {
-      for (const double dropout : {0.0, 0.3}) {
-        Generator random(2);
-        FeedForward layer({5, 7, activation, dropout, true}, random);
-        layer.to(DType::f64);
-        randomise(layer, 3);
-        const Tensor x = random_values({2, 3, 5}, 4);
-        const std::string name =
-            std::string("feed_forward ") + name_of(activation) + (dropout > 0 ? " dropout" : "");
-        check_gradients(name, gradcheck_module(
-                                  layer, {{"x", x}}, [&] { return layer(x); }, second_order()));
+  TEST_CASE(
+      "gradients of both orders agree with differences for each smooth activation and gate, with dropout") {
+    for (const bool gated : {false, true}) {
+      for (const Unary activation : {Unary::gelu, Unary::gelu_tanh, Unary::silu}) {
+        for (const double dropout : {0.0, 0.3}) {
+          Generator random(2);
+          FeedForward layer({5, gated ? 3 : 7, activation, dropout, !gated || dropout == 0, gated}, random);
+          layer.to(DType::f64);
+          randomise(layer, 3);
+          const Tensor x = random_values({2, 3, 5}, 4);
+          const std::string name = std::string("feed_forward ") + (gated ? "gated " : "") +
+                                   name_of(activation) + (dropout > 0 ? " dropout" : "");
+          check_gradients(name, gradcheck_module(
+                                    layer, {{"x", x}}, [&] { return layer(x); }, second_order()));
+        }
       }
     }
   }
@@ -84,22 +87,6 @@ TEST_SUITE("nn/feed_forward") {
     CHECK(layer.parameter_count() == 2 * 5 * 6 + 2 * 5 + 6 * 5 + 6);
     CHECK(layer.named_parameters()[0].second.value().shape() == Shape{10, 6});
     CHECK(FeedForward({6, 0, Unary::silu, 0, false, true}, random).parameter_count() == 3 * 24 * 6);
-  }
-
-  TEST_CASE("gradients of both orders agree with differences for each smooth gate, with dropout") {
-    for (const Unary activation : {Unary::gelu, Unary::gelu_tanh, Unary::silu}) {
-      for (const double dropout : {0.0, 0.3}) {
-        Generator random(2);
-        FeedForward layer({5, 3, activation, dropout, dropout == 0, true}, random);
-        layer.to(DType::f64);
-        randomise(layer, 3);
-        const Tensor x = random_values({2, 3, 5}, 4);
-        const std::string name =
-            std::string("feed_forward gated ") + name_of(activation) + (dropout > 0 ? " dropout" : "");
-        check_gradients(name, gradcheck_module(
-                                  layer, {{"x", x}}, [&] { return layer(x); }, second_order()));
-      }
-    }
   }
 
   TEST_CASE("dropout takes from what is gated, not from the sum") {

@@ -81,7 +81,7 @@ TEST_SUITE("nn/initialization") {
     CHECK(absolute_error(drawn(DType::f64, 3), drawn(DType::f64, 4)) > 0.01);
   }
 
-  TEST_CASE("what is not a matrix has no fans") {
+  TEST_CASE("only a matrix has fans") {
     Generator random(1);
     CHECK(message_of<ShapeError>([&] { xavier_uniform(Tensor::zeros({3}), random); }) ==
           "[initialization] a weight must be [Out, In]; got weight=f32[3]");

@@ -37,7 +37,7 @@ TEST_SUITE("data/tokenizers/sentencepiece_model") {
     CHECK_FALSE(model.is_byte(model.encode("a").back()));
   }
 
-  TEST_CASE("what is no model, and a vocabulary that is too small, are refused") {
+  TEST_CASE("other files than models, and too small a vocabulary, are refused") {
     CHECK(message_of<DataError>([] {
             SentencePieceModel("junk", "m");
           }).find("m: is not a SentencePiece model") == 0);

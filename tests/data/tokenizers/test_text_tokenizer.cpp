@@ -75,7 +75,7 @@ TEST_SUITE("data/tokenizers/text_tokenizer") {
     }
   }
 
-  TEST_CASE("what is no tokenizer of a language model is refused by name") {
+  TEST_CASE("tokenizers that are not for language models are refused by name") {
     const auto error_of = [](const std::string& content) {
       return message_of<DataError>([&] { parse_text_tokenizer(content, "t"); });
     };

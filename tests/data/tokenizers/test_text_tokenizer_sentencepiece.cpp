@@ -2,9 +2,9 @@
 #include <sentencepiece_processor.h>
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/data/hash.h>
+#include <tapeformer/data/tokenizers/sentencepiece_model.h>
 #include <tapeformer/data/tokenizers/text_tokenizer_kinds.h>
 #include <tapeformer/data/tokenizers/tokenizer_file.h>
-#include <tapeformer/data/tokenizers/tokenizer_kinds.h>
 #include <tapeformer/tests/data/temporary_file.h>
 
 using namespace tapeformer;
@@ -223,7 +223,7 @@ TEST_SUITE("data/tokenizers/text_tokenizer_sentencepiece") {
     }
   }
 
-  TEST_CASE("of a text too long to learn from, lines spread evenly over it are taken") {
+  TEST_CASE("from a text that is too long to learn from, evenly spread lines are taken") {
     std::string text;
     for (int i = 0; i < 1000; ++i) text += "line " + std::to_string(1000 + i) + "\n\n";
     const std::size_t each = 9 + sizeof(std::string);
@@ -259,7 +259,7 @@ TEST_SUITE("data/tokenizers/text_tokenizer_sentencepiece") {
     CHECK(trained().vocabulary_size() == 320);
   }
 
-  TEST_CASE("what is not UTF-8, no text, too small a vocabulary and other files are refused") {
+  TEST_CASE("text that is not UTF-8, no text, too small a vocabulary and other files are refused") {
     CHECK(message_of<DataError>([] { trained().encode("ab\xff"); }) ==
           "[tokenizer] the text of a SentencePiece tokenizer is UTF-8; got something else at byte 2");
     CHECK(message_of<DataError>([] {

@@ -40,7 +40,7 @@ TEST_SUITE("data/tokenizers/tokenizer_file") {
     CHECK(file.payload.size() == 1234);
   }
 
-  TEST_CASE("what is damaged is refused") {
+  TEST_CASE("damaged files are refused") {
     const auto error_of = [](const std::string& content) {
       return message_of<DataError>([&] { read_tokenizer_file(content, "t"); });
     };

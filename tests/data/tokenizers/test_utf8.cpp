@@ -26,7 +26,7 @@ TEST_SUITE("data/tokenizers/utf8") {
           "invalid UTF-8 at byte 1 of the file: 0xff; if it is UTF-16, try iconv -f UTF-16 -t UTF-8");
   }
 
-  TEST_CASE("what is not UTF-8 is found at its first byte") {
+  TEST_CASE("invalid UTF-8 is found at its first byte") {
     const char* const invalid[] = {
         "\x80",              // a continuation byte alone
         "\xbf",              //
@@ -75,7 +75,7 @@ TEST_SUITE("data/tokenizers/utf8") {
     CHECK(steps("\xc0\xff\xf5z") == "i1i1i1w1");
   }
 
-  TEST_CASE("what the end of the bytes cuts off is as long as its bytes") {
+  TEST_CASE("the length of a code point that the end cuts off is the number of its bytes") {
     CHECK(unfinished_utf8("") == 0);
     CHECK(unfinished_utf8("a") == 0);
     CHECK(unfinished_utf8("😀") == 0);

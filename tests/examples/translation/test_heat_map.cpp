@@ -24,9 +24,10 @@ EncoderDecoder model_of(const char* attention, Index vocabulary) {
 }
 
 Vocabularies words_of() {
-  TokenizerConfig config;
-  config.kind = TokenizerKind::word;
-  const std::shared_ptr<const Tokenizer> words = train_tokenizer(config, {"the cat sees <a & b>"});
+  TranslationTokenizerConfig config;
+  config.kind = TranslationTokenizerKind::word;
+  const std::shared_ptr<const TranslationTokenizer> words =
+      train_translation_tokenizer(config, {"the cat sees <a & b>"});
   return {words, words};
 }
 

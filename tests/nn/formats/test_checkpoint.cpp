@@ -45,7 +45,7 @@ TEST_SUITE("nn/formats/checkpoint") {
     CHECK(names == std::vector<std::string>{"up.weight", "up.bias", "down.weight"});
   }
 
-  TEST_CASE("what was saved loads bit for bit, special values included") {
+  TEST_CASE("saved weights load bit for bit, special values included") {
     const TemporaryFolder folder;
     for (const DType type : {DType::f32, DType::f64}) {
       Net net = net_of(4, 1), other = net_of(4, 2);

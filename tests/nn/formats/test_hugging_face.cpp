@@ -332,7 +332,7 @@ TEST_SUITE("nn/formats/hugging_face") {
     CHECK(refusal().find(path + "/config.json: the configuration is not JSON: ") == 0);
   }
 
-  TEST_CASE("what transformers cannot express, and what cannot be written, is not exported") {
+  TEST_CASE("models that transformers cannot express, and files that cannot be written, are refused") {
     const TemporaryFolder folder;
     DecoderOnlyConfig config;
     config.vocabulary = 3, config.layers = 1, config.width = 8;

@@ -244,7 +244,7 @@ TEST_SUITE("nn/formats/hugging_face_config") {
           "the configuration has \"n_head\" twice");
   }
 
-  TEST_CASE("what is written is read as the same model") {
+  TEST_CASE("a written configuration is read as the same model") {
     Json biased = llama();
     biased.update({{"attention_bias", true},
                    {"mlp_bias", true},

@@ -128,7 +128,7 @@ TEST_SUITE("nn/formats/meta_llama") {
     CHECK(absolute_error(model(ids), single(ids)) == 0);
   }
 
-  TEST_CASE("what params.json leaves out has its default") {
+  TEST_CASE("a field that params.json leaves out has its default") {
     const MetaFolder folder;
     const DecoderOnlyConfig config = meta_llama_config(
         folder.files(), R"({"dim": 18, "n_layers": 2, "n_heads": 6, "n_kv_heads": 2, "vocab_size": -1})");

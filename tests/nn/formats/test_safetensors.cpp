@@ -305,7 +305,7 @@ TEST_SUITE("nn/formats/safetensors") {
           "is damaged: tensor 'w' has the unknown type ''");
   }
 
-  TEST_CASE("what cannot be saved is refused, and the old file stays") {
+  TEST_CASE("tensors that cannot be saved are refused, and the old file stays") {
     const TemporaryFolder folder;
     const std::string path = folder.file("w");
     write_bytes(path, "old");

@@ -2,6 +2,7 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/nn/generation/generate.h>
 #include <tapeformer/nn/generation/generate_text.h>
+#include <tapeformer/tests/autograd/kernels/cuda_case.h>
 #include <tapeformer/tests/nn/generation/decoding_case.h>
 #include <tapeformer/tests/nn/generation/language_case.h>
 
@@ -12,12 +13,6 @@
 using namespace tapeformer;
 
 namespace {
-
-bool has_gpu() {
-  if (cuda::device_count() > 0) return true;
-  MESSAGE("no GPU here: " << cuda::availability());
-  return false;
-}
 
 /// The same rows twice: queued kernel by kernel, and as graphs.
 template <class Steps>

@@ -226,7 +226,7 @@ TEST_SUITE("nn/generation/generate") {
     }
   }
 
-  TEST_CASE("what is found does not depend on what else is in the batch, nor on the order") {
+  TEST_CASE("outputs depend neither on the rest of the batch nor on its order") {
     const SingleThread guard;
     for (const std::uint64_t seed : {1, 2, 3, 4}) {
       EncoderDecoder model = random_model(7, 12, seed);
@@ -285,7 +285,7 @@ TEST_SUITE("nn/generation/generate") {
     CHECK(tape.memory().nodes == 0);
   }
 
-  TEST_CASE("of an empty source nothing comes, and the others' outputs are what they are without it") {
+  TEST_CASE("an empty source has an empty output and does not change those of the others") {
     const SingleThread guard;
     const EncoderDecoder model = random_model(7, 12, 1);
     const std::vector<TokenIds> sources = random_sources(3, 6, 7, 2);

@@ -143,7 +143,7 @@ TEST_SUITE("nn/generation/generate_text") {
     CHECK(others >= 1);
   }
 
-  TEST_CASE("samples end at the end token, or when told so, and the others go on") {
+  TEST_CASE("a sample ends at the end token or when the caller says so, and the others go on") {
     const SingleThread guard;
     const DecoderOnly model = plain_model();
     const TokenIds prompt = random_tokens(4, 7), expected = plain_greedy(model, prompt, 12);
@@ -171,7 +171,7 @@ TEST_SUITE("nn/generation/generate_text") {
     CHECK(calls == 3);
   }
 
-  TEST_CASE("what the model has no positions for, or the cache no room, is refused before the first token") {
+  TEST_CASE("text that exceeds the model's positions or the cache is refused before the first token") {
     const SingleThread guard;
     DecoderOnlyConfig rotary = language_config({"mha", PositionKind::rotary}, 9);
     rotary.attention.rotations.max_positions = 14;

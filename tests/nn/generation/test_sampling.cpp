@@ -82,7 +82,7 @@ TEST_SUITE("nn/generation/sampling") {
     check_shares(shares(std::vector<double>{0, 1, 1, 1}, config_of(1, 2, 1)), {0, 0.5, 0.5, 0});
   }
 
-  TEST_CASE("what is minus infinity is never drawn, and large logits do not overflow") {
+  TEST_CASE("a token with a logit of minus infinity is never drawn, and large logits do not overflow") {
     const double never = -std::numeric_limits<double>::infinity();
     check_shares(shares(std::vector<double>{never, 1e5, never, 1e5}, config_of(1, 0, 1)), {0, 0.5, 0, 0.5});
     check_shares(shares(std::vector<double>{1e5, never, 1e5, never}, config_of(1, 0, 0.99)),
@@ -152,7 +152,7 @@ TEST_SUITE("nn/generation/sampling") {
     CHECK(cases == 15);
   }
 
-  TEST_CASE("of a large vocabulary the same tokens are kept as by sorting all of it") {
+  TEST_CASE("with a large vocabulary the same tokens are kept as by sorting all of it") {
     constexpr Index kVocabulary = 5003;
     Generator random(7);
     const Tensor normal = Tensor::empty({kVocabulary}, DType::f64);
@@ -205,7 +205,7 @@ TEST_SUITE("nn/generation/sampling") {
     CHECK(excluded == std::vector<double>{never, never, 0.25, never, 1});
   }
 
-  TEST_CASE("what is out of range is refused, each by its name") {
+  TEST_CASE("values out of range are refused by name") {
     const auto refused = [](const char* start, const SamplingConfig& bad) {
       CHECK(message_of<Error>([&] { bad.check(); }).find(start) == 0);
     };

@@ -1,7 +1,7 @@
 #include <doctest/doctest.h>
 #include <tapeformer/autograd/text/file.h>
 #include <tapeformer/data/tokenizers/tokenizer_file.h>
-#include <tapeformer/data/tokenizers/tokenizer_kinds.h>
+#include <tapeformer/data/tokenizers/translation_tokenizer_kinds.h>
 #include <tapeformer/tests/data/temporary_file.h>
 
 using namespace tapeformer;
@@ -21,21 +21,22 @@ const std::vector<std::string> kSentences = {
     "😀 x y ",
 };
 
-std::unique_ptr<Tokenizer> trained(TokenizerKind kind, Index size = 400) {
-  TokenizerConfig config;
+std::unique_ptr<TranslationTokenizer> trained(TranslationTokenizerKind kind, Index size = 400) {
+  TranslationTokenizerConfig config;
   config.kind = kind;
   config.vocabulary_size = size;
-  return train_tokenizer(config, kSentences);
+  return train_translation_tokenizer(config, kSentences);
 }
 
-constexpr TokenizerKind kKinds[] = {TokenizerKind::word, TokenizerKind::character, TokenizerKind::bpe,
-                                    TokenizerKind::unigram};
+constexpr TranslationTokenizerKind kKinds[] = {
+    TranslationTokenizerKind::word, TranslationTokenizerKind::character, TranslationTokenizerKind::bpe,
+    TranslationTokenizerKind::unigram};
 
 }  // namespace
 
-TEST_SUITE("data/tokenizers/tokenizer") {
+TEST_SUITE("data/tokenizers/translation_tokenizer") {
   TEST_CASE("decoding returns every text that the vocabulary covers") {
-    for (const TokenizerKind kind : kKinds) {
+    for (const TranslationTokenizerKind kind : kKinds) {
       const auto tokenizer = trained(kind);
       for (const std::string& sentence : kSentences) {
         CAPTURE(name_of(kind));
@@ -47,7 +48,7 @@ TEST_SUITE("data/tokenizers/tokenizer") {
   }
 
   TEST_CASE("the special pieces have the same ids in every kind") {
-    for (const TokenizerKind kind : kKinds) {
+    for (const TranslationTokenizerKind kind : kKinds) {
       const auto tokenizer = trained(kind);
       CAPTURE(name_of(kind));
       CHECK(tokenizer->piece(kPadding) == "<pad>");
@@ -59,7 +60,7 @@ TEST_SUITE("data/tokenizers/tokenizer") {
   }
 
   TEST_CASE("decoding stops at the end and skips padding and begin") {
-    for (const TokenizerKind kind : kKinds) {
+    for (const TranslationTokenizerKind kind : kKinds) {
       const auto tokenizer = trained(kind);
       Ids ids = {kBegin, kPadding};
       for (const std::int32_t id : tokenizer->encode("un espace")) ids.push_back(id);
@@ -69,13 +70,13 @@ TEST_SUITE("data/tokenizers/tokenizer") {
   }
 
   TEST_CASE("training twice gives the same file, which loads to the same tokenizer") {
-    for (const TokenizerKind kind : kKinds) {
+    for (const TranslationTokenizerKind kind : kKinds) {
       const auto tokenizer = trained(kind);
       CAPTURE(name_of(kind));
       CHECK(tokenizer->serialize() == trained(kind)->serialize());
       const TemporaryFile file("");
       write_atomically(file.path(), tokenizer->serialize());
-      const auto loaded = load_tokenizer(file.path());
+      const auto loaded = load_translation_tokenizer(file.path());
       CHECK(loaded->vocabulary_size() == tokenizer->vocabulary_size());
       for (const std::string& sentence : kSentences)
         CHECK(loaded->encode(sentence) == tokenizer->encode(sentence));
@@ -84,13 +85,13 @@ TEST_SUITE("data/tokenizers/tokenizer") {
 
   TEST_CASE("a damaged or foreign file is refused with what is wrong") {
     const auto error_of = [](const std::string& content) {
-      return message_of<DataError>([&] { parse_tokenizer(content, "t"); });
+      return message_of<DataError>([&] { parse_translation_tokenizer(content, "t"); });
     };
     CHECK(error_of("{}") ==
           "t: is not a tokenizer file: it does not start with \"tapeformer-tokenizer-1 KIND\"");
     CHECK(error_of("") ==
           "t: is not a tokenizer file: it does not start with \"tapeformer-tokenizer-1 KIND\"");
-    for (const TokenizerKind kind : kKinds) {
+    for (const TranslationTokenizerKind kind : kKinds) {
       const std::string whole = trained(kind)->serialize();
       CHECK(error_of(whole.substr(0, whole.size() - 1)).find("t: is damaged: its header promises") == 0);
       std::string flipped = whole;
@@ -104,22 +105,22 @@ TEST_SUITE("data/tokenizers/tokenizer") {
           "t: is not a list of pieces: it is not JSON: it has a NUL byte, its byte 6");
     CHECK(error_of(write_tokenizer_file("syllable", "[]")) ==
           "[tokenizer] a kind is word, character, bpe or unigram; got \"syllable\"");
-    CHECK(message_of<DataError>([] { load_tokenizer("/nonexistent/t"); }) ==
+    CHECK(message_of<DataError>([] { load_translation_tokenizer("/nonexistent/t"); }) ==
           "/nonexistent/t: cannot be opened: No such file or directory");
-    const auto tokenizer = trained(TokenizerKind::word);
+    const auto tokenizer = trained(TranslationTokenizerKind::word);
     CHECK(message_of<DataError>([&] { tokenizer->decode({5000}); }).find("ids are in [0, vocabulary)") !=
           std::string::npos);
   }
 
   TEST_CASE("training without text, or with an impossible size, is refused") {
-    for (const TokenizerKind kind : kKinds) {
-      TokenizerConfig config;
+    for (const TranslationTokenizerKind kind : kKinds) {
+      TranslationTokenizerConfig config;
       config.kind = kind;
-      CHECK_THROWS_AS(train_tokenizer(config, {}), DataError);
+      CHECK_THROWS_AS(train_translation_tokenizer(config, {}), DataError);
       config.vocabulary_size = 4;
-      CHECK_THROWS_AS(train_tokenizer(config, kSentences), DataError);
+      CHECK_THROWS_AS(train_translation_tokenizer(config, kSentences), DataError);
     }
     // fewer pieces than there are characters
-    CHECK_THROWS_AS(trained(TokenizerKind::bpe, 20), DataError);
+    CHECK_THROWS_AS(trained(TranslationTokenizerKind::bpe, 20), DataError);
   }
 }

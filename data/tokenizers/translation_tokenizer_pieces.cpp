@@ -1,11 +1,12 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/text/number_of.h>
 #include <tapeformer/data/tokenizers/tokenizer_file.h>
-#include <tapeformer/data/tokenizers/tokenizer_kinds.h>
+#include <tapeformer/data/tokenizers/translation_tokenizer_kinds.h>
 #include <tapeformer/data/tokenizers/utf8.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <unordered_map>
 
 namespace tapeformer {
 namespace {
@@ -46,15 +47,61 @@ struct Cursor {
 
 std::string with_leading_space(std::string_view text) { return " " + std::string(text); }
 
-void for_each_piece(TokenizerKind kind, std::string_view text,
+void for_each_piece(TranslationTokenizerKind kind, std::string_view text,
                     const std::function<void(std::string_view)>& piece) {
   if (text.empty()) return;
-  if (kind == TokenizerKind::word) {
+  if (kind == TranslationTokenizerKind::word) {
     for_each_word(with_leading_space(text), piece);
   } else {
     for (const std::string_view point : split_code_points(text)) piece(point);
   }
 }
+
+class PieceTokenizer : public TranslationTokenizer {
+ public:
+  PieceTokenizer(TranslationTokenizerKind kind, std::vector<std::string> pieces)
+      : kind_(kind), pieces_(std::move(pieces)) {
+    ids_.reserve(pieces_.size());
+    for (const std::string& piece : pieces_) {
+      if (!ids_.emplace(piece, kSpecialTokens + static_cast<std::int32_t>(ids_.size())).second) {
+        throw DataError("[tokenizer] pieces are different from each other; got \"" + piece + "\" twice");
+      }
+    }
+  }
+
+  std::vector<std::int32_t> encode(std::string_view text) const override {
+    std::vector<std::int32_t> ids;
+    for_each_piece(kind_, text, [&](std::string_view piece) {
+      const auto known = ids_.find(piece);
+      ids.push_back(known == ids_.end() ? kUnknown : known->second);
+    });
+    return ids;
+  }
+  std::string decode(const std::vector<std::int32_t>& ids) const override {
+    std::string text;
+    for (const std::int32_t id : ids) {
+      check_token(id, vocabulary_size());
+      if (id == kEnd) break;
+      if (id == kUnknown) (text += kind_ == TranslationTokenizerKind::word ? " " : "") += kUnknownText;
+      if (id >= kSpecialTokens) text += piece(id);
+    }
+    if (kind_ == TranslationTokenizerKind::word && text.compare(0, 1, " ") == 0) text.erase(0, 1);
+    return text;
+  }
+  Index vocabulary_size() const override { return kSpecialTokens + static_cast<Index>(pieces_.size()); }
+  std::string piece(std::int32_t id) const override {
+    check_token(id, vocabulary_size());
+    return id < kSpecialTokens ? special_piece(id) : pieces_[static_cast<std::size_t>(id - kSpecialTokens)];
+  }
+  std::string serialize() const override {
+    return write_tokenizer_file(name_of(kind_), nlohmann::json(pieces_).dump(0) + "\n");
+  }
+
+ private:
+  TranslationTokenizerKind kind_;
+  std::vector<std::string> pieces_;
+  std::unordered_map<std::string_view, std::int32_t> ids_;  // views into pieces_
+};
 
 }  // namespace
 
@@ -94,18 +141,13 @@ void for_each_word(std::string_view text, const std::function<void(std::string_v
   cut(cursor.at);
 }
 
-PieceTokenizer::PieceTokenizer(TokenizerKind kind, std::vector<std::string> pieces)
-    : kind_(kind), pieces_(std::move(pieces)) {
-  ids_.reserve(pieces_.size());
-  for (const std::string& piece : pieces_) {
-    if (!ids_.emplace(piece, kSpecialTokens + static_cast<std::int32_t>(ids_.size())).second) {
-      throw DataError("[tokenizer] pieces are different from each other; got \"" + piece + "\" twice");
-    }
-  }
+std::unique_ptr<TranslationTokenizer> make_piece_tokenizer(TranslationTokenizerKind kind,
+                                                           std::vector<std::string> pieces) {
+  return std::make_unique<PieceTokenizer>(kind, std::move(pieces));
 }
 
-std::unique_ptr<Tokenizer> PieceTokenizer::train(const TokenizerConfig& config,
-                                                 const std::vector<std::string>& sentences) {
+std::unique_ptr<TranslationTokenizer> train_piece_tokenizer(const TranslationTokenizerConfig& config,
+                                                            const std::vector<std::string>& sentences) {
   std::unordered_map<std::string, Index> counts;
   for (const std::string& sentence : sentences) {
     for_each_piece(config.kind, sentence, [&](std::string_view piece) { ++counts[std::string(piece)]; });
@@ -122,37 +164,7 @@ std::unique_ptr<Tokenizer> PieceTokenizer::train(const TokenizerConfig& config,
   ranked.resize(std::min(ranked.size(), static_cast<std::size_t>(config.vocabulary_size - kSpecialTokens)));
   std::vector<std::string> pieces;
   for (auto& [count, piece] : ranked) pieces.push_back(std::move(piece));
-  return std::make_unique<PieceTokenizer>(config.kind, std::move(pieces));
-}
-
-std::vector<std::int32_t> PieceTokenizer::encode(std::string_view text) const {
-  std::vector<std::int32_t> ids;
-  for_each_piece(kind_, text, [&](std::string_view piece) {
-    const auto known = ids_.find(piece);
-    ids.push_back(known == ids_.end() ? kUnknown : known->second);
-  });
-  return ids;
-}
-
-std::string PieceTokenizer::decode(const std::vector<std::int32_t>& ids) const {
-  std::string text;
-  for (const std::int32_t id : ids) {
-    check_token(id, vocabulary_size());
-    if (id == kEnd) break;
-    if (id == kUnknown) (text += kind_ == TokenizerKind::word ? " " : "") += kUnknownText;
-    if (id >= kSpecialTokens) text += pieces_[static_cast<std::size_t>(id - kSpecialTokens)];
-  }
-  if (kind_ == TokenizerKind::word && text.compare(0, 1, " ") == 0) text.erase(0, 1);
-  return text;
-}
-
-std::string PieceTokenizer::piece(std::int32_t id) const {
-  check_token(id, vocabulary_size());
-  return id < kSpecialTokens ? special_piece(id) : pieces_[static_cast<std::size_t>(id - kSpecialTokens)];
-}
-
-std::string PieceTokenizer::serialize() const {
-  return write_tokenizer_file(name_of(kind_), nlohmann::json(pieces_).dump(0) + "\n");
+  return make_piece_tokenizer(config.kind, std::move(pieces));
 }
 
 }  // namespace tapeformer

@@ -1,6 +1,6 @@
 #include <doctest/doctest.h>
 #include <tapeformer/autograd/error.h>
-#include <tapeformer/data/tokenizers/tokenizer_kinds.h>
+#include <tapeformer/data/tokenizers/translation_tokenizer_kinds.h>
 #include <tapeformer/tests/data/temporary_file.h>
 
 using namespace tapeformer;
@@ -11,30 +11,33 @@ const std::vector<std::string> kSentences = {"le petit chat noir dort", "la peti
                                              "le chien regarde le chat\u202f!", "la table est petite\u00a0?",
                                              "un chat et un chien dorment"};
 
-constexpr TokenizerKind kKinds[] = {TokenizerKind::bpe, TokenizerKind::unigram};
+constexpr TranslationTokenizerKind kKinds[] = {TranslationTokenizerKind::bpe,
+                                               TranslationTokenizerKind::unigram};
 
-std::unique_ptr<Tokenizer> trained(TokenizerKind kind, Index size, bool byte_fallback = false) {
-  TokenizerConfig config;
+std::unique_ptr<TranslationTokenizer> trained(TranslationTokenizerKind kind, Index size,
+                                              bool byte_fallback = false) {
+  TranslationTokenizerConfig config;
   config.kind = kind;
   config.vocabulary_size = size;
   config.byte_fallback = byte_fallback;
-  return train_tokenizer(config, kSentences);
+  return train_translation_tokenizer(config, kSentences);
 }
 
 }  // namespace
 
-TEST_SUITE("data/tokenizers/tokenizer_sentencepiece") {
+TEST_SUITE("data/tokenizers/translation_tokenizer_sentencepiece") {
   TEST_CASE("a vocabulary has the size that was asked for, or less where the text has no more pieces") {
-    for (const TokenizerKind kind : kKinds) {
+    for (const TranslationTokenizerKind kind : kKinds) {
       CHECK(trained(kind, 45)->vocabulary_size() <= 45);
       CHECK(trained(kind, 4000)->vocabulary_size() < 200);
     }
-    CHECK(trained(TokenizerKind::bpe, 45)->vocabulary_size() == 45);
-    CHECK(trained(TokenizerKind::bpe, 60)->encode("le chat").size() < 7);  // pieces, not characters
+    CHECK(trained(TranslationTokenizerKind::bpe, 45)->vocabulary_size() == 45);
+    CHECK(trained(TranslationTokenizerKind::bpe, 60)->encode("le chat").size() <
+          7);  // pieces, not characters
   }
 
-  TEST_CASE("what the vocabulary lacks is unknown, or spelled in bytes") {
-    for (const TokenizerKind kind : kKinds) {
+  TEST_CASE("a piece that the vocabulary lacks is unknown, or spelled in bytes") {
+    for (const TranslationTokenizerKind kind : kKinds) {
       CHECK(trained(kind, 45)->encode("漢").back() == kUnknown);
       const auto spelling = trained(kind, 300, true);
       CHECK(spelling->encode("漢").size() >= 3);
@@ -43,7 +46,7 @@ TEST_SUITE("data/tokenizers/tokenizer_sentencepiece") {
   }
 
   TEST_CASE("a model of SentencePiece's own trainer loads with our special ids") {
-    const std::string file = trained(TokenizerKind::bpe, 45)->serialize();
+    const std::string file = trained(TranslationTokenizerKind::bpe, 45)->serialize();
     const TemporaryFile model(file.substr(file.find('\n') + 1));
     const auto tokenizer = load_sentencepiece_model(model.path());
     CHECK(tokenizer->serialize() == file);
