@@ -15,12 +15,12 @@ std::unique_ptr<Attention> make(const AttentionConfig& config, Generator& random
   return std::make_unique<Layer>(config, random);
 }
 
-std::deque<AttentionKind>& table() {
+const std::deque<AttentionKind>& built_in_kinds() {
   using MultiHead = MultiHeadAttention;
   using Latent = LatentAttention;
   using Additive = AdditiveAttention;
   constexpr unsigned kEverything = kCanRotate | kCanCache | kCanModelLanguage | kCanExport;
-  static std::deque<AttentionKind> kinds = {
+  static const std::deque<AttentionKind> kinds = {
       {"mha",
        "multi-head",
        make<MultiHead>,
@@ -55,6 +55,11 @@ std::deque<AttentionKind>& table() {
   return kinds;
 }
 
+std::deque<AttentionKind>& table() {
+  static std::deque<AttentionKind> kinds = built_in_kinds();
+  return kinds;
+}
+
 }  // namespace
 
 bool AttentionKind::uses(const std::string& field) const {
@@ -84,6 +89,11 @@ void register_attention_kind(AttentionKind kind) {
     if (known.name == kind.name) throw Error("[attention] there is already a kind named " + kind.name);
   }
   table().push_back(std::move(kind));
+}
+
+void unregister_attention_kind() {
+  if (table().size() == built_in_kinds().size()) throw Error("[attention] no kind has been registered");
+  table().pop_back();
 }
 
 const AttentionKind& attention_kind(const std::string& name) {

@@ -52,6 +52,9 @@ const std::deque<AttentionKind>& attention_kinds();
 /// Adds a kind for models and programs to use. Call it from one thread, before models are made.
 /// Throws: Error if the name is taken
 void register_attention_kind(AttentionKind kind);
+/// Takes back the kind that was registered last, once no model uses it.
+/// Throws: Error if there is none
+void unregister_attention_kind();
 /// Throws: Error listing the names there are
 const AttentionKind& attention_kind(const std::string& name);
 /// The names of the kinds for which `which` holds: "mha, gqa".
