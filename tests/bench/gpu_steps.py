@@ -65,6 +65,11 @@ def rates_of(contest, arguments):
     return rates
 
 
+def floor_ms(line, gflop_per_s, gb_per_s):
+    """The least time of our step, phase by phase, at these rates: floor.h says what is counted."""
+    return sum(max(1e3 * work["gflop"] / gflop_per_s, work["mb"] / gb_per_s) for work in line["work"].values())
+
+
 def rounds_of(contest, arguments, workload, record):
     """The runs of a workload by who ran; of who failed, the error."""
     contestants = [OURS, QUEUED, *([] if arguments.no_eager else [EAGER]), *([] if arguments.no_compile else [COMPILED]),
@@ -105,6 +110,9 @@ def row_of(workload, precision, runs, errors, rates):
         row["graph"] = runs[OURS][0].get("no_graph") or f"{runs[OURS][0]['graph_nodes']} nodes"
         row["TFLOP/s"] = round(rate, 2)
         row["of the measured rate"] = f"{100 * rate / rates[precision]:.1f} %" if precision in rates else None
+        if precision in rates and "copy, GB/s" in rates:
+            floor = floor_ms(runs[OURS][0], 1e3 * rates[precision], rates["copy, GB/s"])
+            row |= {"floor, ms": round(floor, 3), "of speed of light": f"{100 * floor / row[f'{OURS}, ms']:.1f} %"}
         row["of the datasheet's"] = f"{100 * rate / datasheet[precision]:.1f} %" if precision in datasheet else None
     beyond = {}
     for who, lines in runs.items():

@@ -10,8 +10,7 @@
 #include <tapeformer/examples/shared/compute.h>
 #include <tapeformer/examples/shared/program.h>
 #include <tapeformer/tests/bench/bench.h>
-#include <tapeformer/tests/bench/gemm_rate.h>
-#include <tapeformer/tests/bench/peak.h>
+#include <tapeformer/tests/bench/floor.h>
 #include <tapeformer/tests/bench/resident.h>
 #include <tapeformer/tests/bench/training.h>
 
@@ -41,34 +40,47 @@ struct Options {
   bool fused_head = false, recompute_layers = false, profile = false, first_step = false, list = false;
 };
 
+/// `floor`: the least seconds, or 0 where they are not known.
 void print_line(const char* name, const std::string& pass, double calls, double seconds, double whole,
-                double rate, const char* unit) {
+                double rate, const char* unit, double floor = 0) {
   std::printf("%-30s %-8s %7.0f %10.3f %6.1f %%", name, pass.c_str(), calls, 1e3 * seconds,
               100 * seconds / whole);
   if (rate > 0) std::printf(" %8.1f %s", 1e-9 * rate, unit);
+  if (floor > 0)
+    std::printf("%*s %10.3f %6.1f %%", rate > 0 ? 0 : 17, "", 1e3 * floor, 100 * floor / seconds);
   std::printf("\n");
 }
 
 /// The mean time of `steps` more steps, by phase and then by operation.
-void print_profile(Training& training, int steps, double flops) {
+void print_profile(Training& training, int steps, double flops, DType type) {
   const Profile profile;
   PhaseSeconds seconds{};
   for (int i = 0; i < steps; ++i) {
     const PhaseSeconds one = training.step(true);
     for (std::size_t phase = 0; phase < one.size(); ++phase) seconds[phase] += one[phase] / steps;
   }
-  // The norm reads the gradient; AdamW reads it too, the value and two moments, and writes these three.
-  const double whole = sum(seconds), bytes = 4 * static_cast<double>(training.parameters());
-  const PhaseSeconds work{0, flops / 3, 2 * flops / 3, 8 * bytes};
-  std::printf("%-30s %-8s %7s %10s %8s   (averages of %d steps)\n", "phase", "", "calls", "ms", "share",
-              steps);
-  for (std::size_t i = 0; i < kPhases.size(); ++i)
-    print_line(kPhases[i], "", 1, seconds[i], whole, work[i] / seconds[i], i < 3 ? "GFLOP/s" : "GB/s");
-  print_line("all", "", 1, whole, whole, flops / whole, "GFLOP/s");
+  const std::vector<ProfileLine> operations = profile.lines();
+  const SpeedOfLight light = speed_of_light(training.device(), type);
+  const auto work =
+      step_work(flops, static_cast<double>(training.parameters()), static_cast<double>(bytes_of(type)));
+  const double whole = sum(seconds);
+  double least = 0;
+  std::printf("%-30s %-8s %7s %10s %8s %16s %10s %8s   (averages of %d steps)\n", "phase", "", "calls", "ms",
+              "share", "rate", "floor, ms", "of light", steps);
+  for (std::size_t i = 0; i < kPhases.size(); ++i) {
+    const double floor = light.floor(work[i]);
+    const bool computes = work[i].flops > 0;
+    print_line(kPhases[i], "", 1, seconds[i], whole, (computes ? work[i].flops : work[i].bytes) / seconds[i],
+               computes ? "GFLOP/s" : "GB/s   ", floor);
+    least += floor;
+  }
+  print_line("all", "", 1, whole, whole, flops / whole, "GFLOP/s", least);
+  std::printf("floors: %.1f GFLOP/s and %.1f GB/s, measured now; activations are not counted\n",
+              1e-9 * light.flops, 1e-9 * light.bytes);
   if (training.device().is_cuda()) return;  // the host only sees how long queueing an operation takes
   double known = 0;
   std::printf("operation\n");
-  for (const ProfileLine& line : profile.lines()) {
+  for (const ProfileLine& line : operations) {
     known += line.seconds / steps;
     print_line(line.op.c_str(), line.backward ? "backward" : "forward",
                static_cast<double>(line.calls) / steps, line.seconds / steps, whole,
@@ -153,16 +165,25 @@ void measure(const Workload& w, const Options& options) {
   }
   line["baseline_mib"] = std::llround(baseline), line["steps"] = steps.size(), line["compiler"] = __VERSION__;
   line["fused_head"] = options.fused_head, line["recompute_layers"] = options.recompute_layers;
+  const DType computed_in = in_double ? DType::f64 : compute.precision == "bf16" ? DType::bf16 : DType::f32;
+  const auto work = step_work(flops, static_cast<double>(training.parameters()),
+                              static_cast<double>(bytes_of(computed_in)));
+  for (std::size_t i = 0; i < kPhases.size(); ++i) {
+    line["work"][kPhases[i]] = {{"gflop", rounded(1e-9 * work[i].flops, 3)},
+                                {"mb", rounded(1e-6 * work[i].bytes, 3)}};
+  }
   line["gflop"] = rounded(1e-9 * flops, 3), line["gflop_per_s"] = rounded(1e-9 * rate, 1);
   if (!on_gpu) {
     add_shares(line, rate, in_double);
+    line["copy_gb_per_s"] = rounded(1e-9 * bandwidth(768e6, true, now), 1);
     for (std::size_t i = 0; i < kPhases.size(); ++i)
       line["phases_ms"][kPhases[i]] =
           rounded(median_ms(steps, [i](const PhaseSeconds& s) { return s[i]; }), 3);
   }
   std::printf("%s\n", line.dump().c_str());
   std::fflush(stdout);
-  if (options.profile) print_profile(training, std::min<int>(10, static_cast<int>(steps.size())), flops);
+  if (options.profile)
+    print_profile(training, std::min<int>(10, static_cast<int>(steps.size())), flops, computed_in);
 }
 
 /// This program again with one of its workloads, so that its peak memory is that workload's.
