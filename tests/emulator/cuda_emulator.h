@@ -99,7 +99,8 @@ enum class Operation {
   share,
   phase,
   named_barrier,
-  products
+  products,
+  registers
 };
 
 /// One thread's part in something threads do together, and where its source stands.

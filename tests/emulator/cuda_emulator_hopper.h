@@ -41,12 +41,12 @@ inline void store_box(const CUtensorMap* map, const void* from, int column, int 
   emulator::hopper().store_box(*map, from, {column, row, head, batch}, {file, line});
 }
 template <int Registers>
-void give_up_registers() {
-  emulator::hopper().set_registers(Registers, false);
+void give_up_registers(const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+  emulator::hopper().set_registers(Registers, false, {file, line});
 }
 template <int Registers>
-void take_registers() {
-  emulator::hopper().set_registers(Registers, true);
+void take_registers(const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+  emulator::hopper().set_registers(Registers, true, {file, line});
 }
 inline void meet_at(int barrier, int threads, const char* file = __builtin_FILE(),
                     int line = __builtin_LINE()) {

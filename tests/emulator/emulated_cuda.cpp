@@ -19,6 +19,8 @@ struct EmulatedGraph {
 };
 struct EmulatedGraphExec {
   std::shared_ptr<const EmulatedGraph> graph;  // launches that are queued share it
+  int device;
+  std::size_t bytes;  // of the device's memory
 };
 /// Work in order: the first `done` pieces have run, `queued` have been asked for.
 struct EmulatedStream {
@@ -34,6 +36,7 @@ struct EmulatedEvent {
 };
 struct EmulatedPool {
   std::size_t in_use = 0, held = 0;  // bytes
+  std::size_t graphs = 0;            // beside the pool
 };
 
 namespace {
@@ -47,6 +50,7 @@ struct Block {
 
 constexpr int kMostDevices = 16;
 constexpr std::align_val_t kAlignment{512};
+constexpr std::size_t kGraphNodeBytes = 8192;  // about what instances take on devices
 
 struct World {
   std::recursive_mutex mutex;
@@ -134,7 +138,7 @@ cudaError_t add_block(void** to, std::size_t bytes, Kind kind, int device) {
   if (bytes == 0) return failed(cudaErrorInvalidValue);
   EmulatedPool& pool = world().pools[device];
   if (kind != Kind::pinned) {
-    if (pool.in_use + bytes > device_bytes()) return failed(cudaErrorMemoryAllocation);
+    if (pool.in_use + pool.graphs + bytes > device_bytes()) return failed(cudaErrorMemoryAllocation);
     pool.in_use += bytes;
     pool.held = std::max(pool.held, pool.in_use);
   }
@@ -276,7 +280,7 @@ cudaError_t cudaHostGetDevicePointer(void** mapped, void* block, unsigned) {
 cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
   const Lock lock(world().mutex);
   *total = device_bytes();
-  *free = *total - world().pools[current_device].held;
+  *free = *total - world().pools[current_device].held - world().pools[current_device].graphs;
   return cudaSuccess;
 }
 
@@ -342,7 +346,12 @@ cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t*, std::size_t* 
 }
 
 cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t* exec, cudaGraph_t graph, unsigned long long) {
-  *exec = new EmulatedGraphExec{std::make_shared<const EmulatedGraph>(*graph)};
+  const Lock lock(world().mutex);
+  const std::size_t bytes = kGraphNodeBytes * graph->work.size();
+  EmulatedPool& pool = world().pools[current_device];
+  if (pool.held + pool.graphs + bytes > device_bytes()) return failed(cudaErrorMemoryAllocation);
+  pool.graphs += bytes;
+  *exec = new EmulatedGraphExec{std::make_shared<const EmulatedGraph>(*graph), current_device, bytes};
   return cudaSuccess;
 }
 
@@ -361,6 +370,8 @@ cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
 }
 
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) {
+  const Lock lock(world().mutex);
+  world().pools[exec->device].graphs -= exec->bytes;
   delete exec;
   return cudaSuccess;
 }

@@ -5,7 +5,7 @@
 // Barriers in shared memory, copies of boxes, registers. Never instrumented: copies are looked at elsewhere.
 namespace tapeformer::emulator {
 
-constexpr int kRegisters = 65536, kBoxRowBytes = 128;
+constexpr int kRegisters = 65536, kBoxRowBytes = 128, kSwizzleBytes = 1024;
 // A device promises no more alignment of dynamic shared memory than 16 bytes.
 constexpr unsigned kFirstAddress = 1024 + 16;
 
@@ -15,6 +15,7 @@ void HopperBlock::begin() {
   named_.clear();
   threads_.clear();
   warpgroups_.clear();
+  written_.clear();
   agents_ = 0;
   is_used_ = false;
 }
@@ -31,17 +32,13 @@ HopperBlock::Thread& HopperBlock::own() {
 
 void HopperBlock::end() {
   if (!is_used_) return;
-  int registers = 0;
-  const int size = static_cast<int>(machine_.block_threads());
   for (const Thread& thread : threads_) {
-    registers += thread.registers != 0 ? thread.registers : kRegisters / size / 8 * 8;
     if (!thread.products.empty()) machine_.fail("a block returned before its products were waited for");
     if (!thread.stores.empty()) machine_.fail("a block returned before its stores were waited for");
   }
-  if (registers > kRegisters)
-    machine_.fail("a block's threads took more registers than there are; got " + std::to_string(registers));
   for (const auto& [key, barrier] : barriers_)
     if (!barrier.loads.empty()) machine_.fail("a block returned before its loads were waited for");
+  for (const Written& piece : written_) std::copy(piece.bytes.begin(), piece.bytes.end(), piece.global);
 }
 
 unsigned HopperBlock::shared_address(const void* shared) const {
@@ -123,7 +120,10 @@ void HopperBlock::wait(std::uint64_t* key, unsigned parity, Place place) {
 
 void HopperBlock::require_box(const void* shared, const CUtensorMap& map) const {
   const unsigned address = shared_address(shared);
-  if (address % kBoxRowBytes != 0) machine_.fail("a box lies at a multiple of 128 bytes of shared memory");
+  if (address % kSwizzleBytes != 0)
+    machine_.fail("a box that is swizzled lies at a multiple of 1024 bytes of shared memory");
+  if (reinterpret_cast<std::uintptr_t>(&map) % 64 != 0)
+    machine_.fail("a tensor map lies at a multiple of 64 bytes");
   if (address + map.box[1] * kBoxRowBytes > kFirstAddress + machine_.shared_bytes())
     machine_.fail("a box leaves the dynamic shared memory");
 }
@@ -149,6 +149,7 @@ void HopperBlock::store_box(const CUtensorMap& map, const void* from, const int 
             false);
 }
 
+/// Shared memory may change now. When the numbers come to global memory nobody in the block can know.
 void HopperBlock::finish_stores() {
   Thread& thread = own();
   for (const Box& box : thread.stores) move(box, false);
@@ -174,13 +175,15 @@ void HopperBlock::move(const Box& box, bool to_shared) {
       char* global = const_cast<char*>(map.data) + (is_inside ? offset : 0);
       if (to_shared && is_inside) std::memcpy(shared, global, 2);
       if (to_shared && !is_inside) std::memset(shared, 0, 2);
-      if (!to_shared && is_inside) std::memcpy(global, shared, 2);
+      if (!to_shared && is_inside) written_.push_back({global, {shared[0], shared[1]}});
     }
   }
 }
 
 std::size_t HopperBlock::place_of(std::uint64_t matrix, unsigned offset) const {
   if (matrix >> 62 != 1 || (matrix >> 49 & 7u) != 0) machine_.fail("a matrix is swizzled by 128 bytes");
+  if ((matrix >> 3 & 7u) != 0 || (matrix >> 32 & 0x3Fu) != 0)
+    machine_.fail("the rows of a matrix that is swizzled begin at multiples of 1024 bytes of shared memory");
   const unsigned plain = static_cast<unsigned>((matrix & 0x3FFFu) << 4) + offset;
   const unsigned swizzled = plain ^ (plain >> 7 & 7u) << 4;
   if (swizzled < kFirstAddress || swizzled + 2 > kFirstAddress + machine_.shared_bytes())
@@ -194,7 +197,15 @@ float HopperBlock::number_at(std::uint64_t matrix, unsigned offset) const {
   return bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
 }
 
-void HopperBlock::set_registers(int count, bool more) {
+int HopperBlock::registers_held() const {
+  int held = 0;
+  const int at_start = kRegisters / static_cast<int>(machine_.block_threads()) / 8 * 8;
+  for (const Thread& thread : threads_) held += thread.registers != 0 ? thread.registers : at_start;
+  return held;
+}
+
+/// Who takes more waits until others have given them up.
+void HopperBlock::set_registers(int count, bool more, Place place) {
   int& registers = own().registers;
   const int before =
       registers != 0 ? registers : kRegisters / static_cast<int>(machine_.block_threads()) / 8 * 8;
@@ -203,7 +214,10 @@ void HopperBlock::set_registers(int count, bool more) {
   if (more ? count < before : count > before)
     machine_.fail("registers are taken, or given up; got " + std::to_string(count) + " of " +
                   std::to_string(before));
+  while (registers_held() + count - before > kRegisters)
+    machine_.park(&threads_, {Operation::registers, place.file, place.line, 0, 0, 0, 0});
   registers = count;
+  if (!more) machine_.wake(&threads_);
 }
 
 void HopperBlock::meet_at(int id, int threads, bool waits, Place place) {
@@ -215,8 +229,14 @@ void HopperBlock::meet_at(int id, int threads, bool waits, Place place) {
   if (barrier.arrived == 0) barrier.threads = threads;
   if (barrier.threads != threads) machine_.fail("threads expect different numbers at a named barrier");
   tell(barrier.gathered);
+  ++barrier.lanes[machine_.running_thread() / kWarp];
   if (waits) barrier.waiting.push_back(machine_.running_thread());
   if (++barrier.arrived == threads) {
+    for (const auto& [warp, lanes] : barrier.lanes)
+      if (lanes != kWarp)
+        machine_.fail("a warp arrives at a named barrier as a whole, and counts as 32 threads; got " +
+                      std::to_string(lanes) + " of its threads");
+    barrier.lanes.clear();
     barrier.arrived = 0;
     for (const unsigned thread : barrier.waiting) learn(thread, barrier.gathered);
     barrier.waiting.clear();
@@ -238,7 +258,8 @@ CUresult cuTensorMapEncodeTiled(CUtensorMap* map, CUtensorMapDataType type, std:
                                 CUtensorMapL2promotion, CUtensorMapFloatOOBfill fill) {
   if (type != CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 || rank != 4 || interleave != CU_TENSOR_MAP_INTERLEAVE_NONE ||
       swizzle != CU_TENSOR_MAP_SWIZZLE_128B || fill != CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE ||
-      reinterpret_cast<std::uintptr_t>(data) % 16 != 0 || box[0] != 64)
+      reinterpret_cast<std::uintptr_t>(data) % 16 != 0 || reinterpret_cast<std::uintptr_t>(map) % 64 != 0 ||
+      box[0] != 64)
     return CUDA_ERROR_INVALID_VALUE;
   map->data = static_cast<const char*>(data);
   for (std::uint32_t i = 0; i < rank; ++i) {

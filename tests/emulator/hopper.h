@@ -31,7 +31,7 @@ class HopperBlock {
   void store_box(const CUtensorMap& map, const void* from, const int (&at)[4], Place place);
   void finish_stores();
   void publish_to_copies();
-  void set_registers(int count, bool more);
+  void set_registers(int count, bool more, Place place);
   void meet_at(int barrier, int threads, bool waits, Place place);
   void wgmma_fence();
   void wgmma(float* d, int columns, std::uint64_t a, const unsigned* registers, std::uint64_t b, bool adds,
@@ -69,6 +69,7 @@ class HopperBlock {
     int threads = 0, arrived = 0;
     Knowledge gathered;
     std::vector<unsigned> waiting;
+    std::map<unsigned, int> lanes;  ///< of each warp that have arrived
   };
   /// One product as one thread knows it.
   struct Product {
@@ -81,6 +82,16 @@ class HopperBlock {
     std::size_t group;
     Place place;
   };
+  /// Registers that products have used, and what they held at the last fence.
+  struct Fenced {
+    std::size_t count;
+    std::vector<std::uint32_t> held;
+  };
+  /// Two bytes of global memory that a store will have written when the block is over.
+  struct Written {
+    char* global;
+    std::array<char, 2> bytes;
+  };
   /// The true numbers of an accumulator that products are changing; NaN stands there meanwhile.
   struct InFlight {
     std::vector<float> values;
@@ -91,6 +102,7 @@ class HopperBlock {
     std::map<float*, InFlight> accumulators;
     std::size_t begun = 0, closed = 0;  ///< products, groups
     bool is_fenced = false;
+    std::map<const void*, Fenced> fenced;
     std::vector<Box> stores;
     unsigned storing_agent = kAgents;  ///< none yet
     std::uint32_t stored = 0;
@@ -114,6 +126,8 @@ class HopperBlock {
   Barrier& barrier_at(std::uint64_t* barrier);
   void end_phase_if_complete(std::uint64_t* key, Barrier& barrier);
   void move(const Box& box, bool to_shared);
+  int registers_held() const;
+  void require_fenced(const void* registers, std::size_t count);
   void require_box(const void* shared, const CUtensorMap& map) const;
   unsigned make_agents(unsigned count);
   Thread& own();
@@ -137,6 +151,7 @@ class HopperBlock {
   std::vector<Thread> threads_;
   std::map<unsigned, Warpgroup> warpgroups_;
   AsyncAccesses accesses_;
+  std::vector<Written> written_;
   unsigned agents_ = 0;
 };
 

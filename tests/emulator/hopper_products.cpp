@@ -24,9 +24,34 @@ unsigned offset_across(std::uint64_t matrix, unsigned i, unsigned k) {
   return i / 64 * bytes_of(matrix, 16) + k / 8 * bytes_of(matrix, 32) + k % 8 * 128 + i % 64 * 2;
 }
 
+/// Of an array of a thread's, which may be gone by now: its stack is still there.
+__attribute__((no_sanitize("address"))) std::vector<std::uint32_t> words_at(const void* array,
+                                                                            std::size_t count) {
+  std::vector<std::uint32_t> words;
+  const auto* const from = static_cast<const volatile std::uint32_t*>(array);
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::uint32_t word = from[i];
+    words.push_back(word);
+  }
+  return words;
+}
+
 }  // namespace
 
-void HopperBlock::wgmma_fence() { own().is_fenced = true; }
+/// Remembers what registers of products hold: they must not change until the next product begins.
+void HopperBlock::wgmma_fence() {
+  Thread& thread = own();
+  thread.is_fenced = true;
+  for (auto& [registers, fenced] : thread.fenced) fenced.held = words_at(registers, fenced.count);
+}
+
+/// Registers that no product has used before are known from here on.
+void HopperBlock::require_fenced(const void* registers, std::size_t count) {
+  Fenced& fenced = own().fenced[registers];
+  if (fenced.count == count && !fenced.held.empty() && fenced.held != words_at(registers, count))
+    machine_.fail("a product's registers were changed behind the fence");
+  fenced.count = count;
+}
 
 void HopperBlock::wgmma(float* d, int columns, std::uint64_t a, const unsigned* registers, std::uint64_t b,
                         bool adds, Place place) {
@@ -34,6 +59,8 @@ void HopperBlock::wgmma(float* d, int columns, std::uint64_t a, const unsigned* 
   if (!thread.is_fenced) machine_.fail("a product begins behind a fence that follows the last wait");
   const unsigned number = machine_.running_thread() / kGroup;
   if (number * kGroup + kGroup > machine_.block_threads()) machine_.fail("a warpgroup has 128 threads");
+  if (thread.accumulators.count(d) == 0) require_fenced(d, static_cast<std::size_t>(columns) / 2);
+  if (registers != nullptr) require_fenced(registers, 4);
   Product product{d, columns, a, b, registers, {}, adds, thread.closed, place};
   if (registers != nullptr) std::copy_n(registers, 4, product.copied.begin());
   thread.products.push_back(product);

@@ -280,7 +280,7 @@ std::string Machine::where_threads_are() const {
   static constexpr const char* kNames[] = {
       "__syncthreads", "__syncthreads_or", "__syncthreads_and", "__syncthreads_count", "__syncwarp",
       "__shfl_sync",   "__shfl_up_sync",   "__shfl_down_sync",  "__shfl_xor_sync",     "a vote",
-      "a tensor core", "a phase",          "a named barrier",   "wgmma_wait"};
+      "a tensor core", "a phase",          "a named barrier",   "wgmma_wait",          "setmaxnreg"};
   const auto place = [](const Thread& thread) -> std::string {
     if (thread.state == State::fresh) return "not begun";
     if (thread.state == State::returned) return "returned";

@@ -188,6 +188,8 @@ TEST_SUITE("emulator/hopper") {
       if (threadIdx.x % 32 == 0) order.push_back(warp);
       if (warp > 0) arrive_at(1, 96);
     });
+    CHECK(has(fault_of(96, [] { threadIdx.x < 32 || threadIdx.x % 2 == 0 ? arrive_at(1, 64) : void(); }),
+              "arrives at a named barrier as a whole, and counts as 32 threads; got 16"));
     CHECK(order.back() == 0);
     CHECK(order.size() == 3);
     CHECK(has(fault_of(64, [] { meet_at(1, 96); }), "threads 0-63 at a named barrier ("));
@@ -210,6 +212,20 @@ TEST_SUITE("emulator/hopper") {
     };
     CHECK(fault([](auto&, auto&) {}) == "nothing was thrown");
     CHECK(has(fault([](auto& d, auto&) { d[5] += 1, d[7] = 0; }), "an accumulator was changed before"));
+    const auto again = [&](int place) {
+      return fault([place](auto& d, auto& a) {
+        wgmma_wait<0>();
+        if (place == 0) d[3] = 1;
+        wgmma_fence();
+        if (place == 1) d[3] = 1;
+        if (place == 2) a[1] = 1;
+        wgmma(d, a, matrix_at(tile(), 1024, 1024), true);
+        wgmma_commit();
+      });
+    };
+    CHECK(again(0) == "nothing was thrown");
+    CHECK(has(again(1), "changed behind the fence"));
+    CHECK(has(again(2), "changed behind the fence"));
     CHECK(has(fault([](auto&, auto& a) { a[3] = 1; }), "a product's registers were changed before"));
     CHECK(
         has(fault([](auto& d, auto& a) { wgmma_wait<0>(), wgmma(d, a, matrix_at(tile(), 16, 1024), true); }),
@@ -232,9 +248,59 @@ TEST_SUITE("emulator/hopper") {
   TEST_CASE("no more registers are taken than there are") {
     CHECK(fault_of(384, [] { threadIdx.x < 128 ? give_up_registers<40>() : take_registers<232>(); }) ==
           "nothing was thrown");
+    CHECK(fault_of(384, [] { threadIdx.x < 256 ? take_registers<232>() : give_up_registers<40>(); }) ==
+          "nothing was thrown");  // those who take wait for the others
     CHECK(has(fault_of(384, [] { threadIdx.x < 128 ? give_up_registers<40>() : take_registers<240>(); }),
-              "took more registers than there are"));
+              "at setmaxnreg ("));
     CHECK(has(fault_of(384, [] { give_up_registers<36>(); }), "a multiple of 8"));
     CHECK(has(fault_of(384, [] { give_up_registers<176>(); }), "taken, or given up"));
+  }
+
+  TEST_CASE("tiles begin where the swizzle does, and tensor maps at multiples of 64 bytes") {
+    const Source source(64, 64);
+    struct alignas(64) Maps {
+      char bytes[sizeof(CUtensorMap) + 64];
+    } maps{};
+    const auto load = [&](int offset, bool moved) {
+      auto* const map = reinterpret_cast<CUtensorMap*>(maps.bytes + (moved ? 16 : 0));
+      std::memcpy(static_cast<void*>(map), &source.map, sizeof(CUtensorMap));
+      return fault_of(1, [map, offset] {
+        make_barrier(1);
+        arrive_expecting(barrier(), Source::kBoxBytes);
+        load_box(tile() + offset, map, barrier(), 0, 0, 0, 0);
+        wait(barrier(), 0);
+      });
+    };
+    CHECK(load(1024, false) == "nothing was thrown");
+    CHECK(has(load(128, false), "a box that is swizzled lies at a multiple of 1024 bytes"));
+    CHECK(has(load(0, true), "a tensor map lies at a multiple of 64 bytes"));
+    for (const auto& [offset, stride] : {std::pair{128, 1024}, {0, 1024 + 128}}) {
+      CHECK(has(fault_of(128,
+                         [offset = offset, stride = stride] {
+                           float d[32] = {};
+                           wgmma_fence();
+                           wgmma(d, matrix_at(tile(), 16, 1024), matrix_at(tile() + offset, 16, stride),
+                                 true);
+                         }),
+                "begin at multiples of 1024 bytes"));
+    }
+  }
+
+  TEST_CASE("what a store writes is not in global memory before the block is over") {
+    const Source source(64, 64);
+    Source copy(64, 64);
+    for (BFloat16& x : copy.data) x = BFloat16(0.0f);
+    float within = -1;
+    launch("kernel", 1, 1, kSharedBytes, [&] {
+      make_barrier(1);
+      load_boxes(source, 1, 0, 0, 1, 0);
+      wait(barrier(), 0);
+      store_box(&copy.map, tile(), 0, 0, 1, 0);
+      finish_stores();
+      within = copy.at(0, 1, 1, 5);
+    });
+    CHECK(within == 0);
+    CHECK(copy.at(0, 1, 1, 5) == source.at(0, 1, 1, 5));
+    CHECK(source.at(0, 1, 1, 5) != 0);
   }
 }
