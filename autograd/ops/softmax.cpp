@@ -13,9 +13,9 @@ namespace tapeformer {
 namespace {
 
 /// Softmax of the last axis, or its logarithm, as `rows` rows of n values. dispatch() calls the lambda with
-/// the arguments that follow it as typed pointers: `on` stands for the CPU or a GPU, and `to`, the destination
-/// of the gradient, is a Write, which is assigned or added to. A recorded pass needs operations in place of
-/// the kernel.
+/// the arguments that follow it as typed pointers: `on` stands for the CPU or a GPU, and `to`, where the
+/// gradient goes, is a Write, which is assigned or added to. A recorded pass needs operations in place of the
+/// kernel.
 Tensor softmax_last(const char* op, bool is_log, const Tensor& x) {
   const Index n = x.size(-1), rows = x.elements() / std::max<Index>(n, 1);
   const Tensor y = Tensor::empty_like(x);

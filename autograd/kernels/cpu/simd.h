@@ -67,8 +67,8 @@ inline void store_part(const Lanes<double>& x, double* to, Index lanes) {
 }
 #endif
 
-/// y[i] = f(x[i]...) on all lanes at a time. The tail runs through the same code, so a value does not depend on
-/// where a range was cut.
+/// y[i] = f(x[i]...) on all lanes at a time. The tail runs through the same code, so a value does not depend
+/// on where a range was cut.
 template <class T, class F, class... X>
 void map_simd(Index from, Index to, T* y, const F& f, const X*... x) {
   Index i = from;
