@@ -5,19 +5,19 @@
 
 namespace tapeformer {
 
-/// While one lives, nodes are not kept; at its end the tape forgets what was recorded since its beginning.
-class Forgetting {
+/// The first run of a checkpointed body: no nodes are kept, and at its end the tape drops what it tracked.
+class CheckpointedForward {
  public:
-  explicit Forgetting(Tape& tape)
-      : tape_(tape), first_slot_(tape.slots_.size()), outer_(std::exchange(tape.forgets_, true)) {
+  explicit CheckpointedForward(Tape& tape)
+      : tape_(tape), first_slot_(tape.slots_.size()), outer_(std::exchange(tape.in_checkpoint_, true)) {
     tape.begin_part();
   }
-  ~Forgetting() {
-    tape_.forgets_ = outer_;
-    tape_.forget(tape_.nodes_.size(), first_slot_);
+  ~CheckpointedForward() {
+    tape_.in_checkpoint_ = outer_;
+    tape_.drop(tape_.nodes_.size(), first_slot_);
   }
-  Forgetting(const Forgetting&) = delete;
-  Forgetting& operator=(const Forgetting&) = delete;
+  CheckpointedForward(const CheckpointedForward&) = delete;
+  CheckpointedForward& operator=(const CheckpointedForward&) = delete;
 
   /// True for a result of the operations since the beginning.
   bool has_computed(const Tensor& y) const { return y.defined() && y.state()->tape == tape_.ids_.back(); }
@@ -65,9 +65,9 @@ Tensor checkpoint(Tensors inputs, ComposedFallback body) {
   const Handle<Segment> segment(new Segment(std::move(body)));
   Tensor y;
   {
-    const Forgetting forgetting(tape);
+    const CheckpointedForward forward(tape);
     y = segment->run(false);
-    if (!forgetting.has_computed(y)) return y;
+    if (!forward.has_computed(y)) return y;
   }
   const Shape shape = y.shape();
   append_node(tape, kOp, inputs.begin(), inputs.size(), inputs.begin(), inputs.size(), &y, 1, {},

@@ -20,7 +20,7 @@ struct BackwardMark {
 
 std::string bracketed(const char* op) { return std::string("[") + op + "] "; }
 
-[[noreturn]] void throw_forgotten(const char* op, const Tensor& x) {
+[[noreturn]] void throw_not_kept(const char* op, const Tensor& x) {
   throw TapeError(
       bracketed(op) +
       "an input was computed inside a body that is recomputed, which keeps its result only; got x=" +
@@ -99,7 +99,7 @@ std::int32_t Tape::slot_of(const char* op, const Tensor& x) {
     return slot;
   }
   if (known >= 0 || state.tape == 0) return known;
-  if (state.tape / kParts == ids_.front() / kParts) throw_forgotten(op, x);
+  if (state.tape / kParts == ids_.front() / kParts) throw_not_kept(op, x);
   throw TapeError(bracketed(op) +
                   "an input was computed on another tape (ended, outer, or of another thread); got x=" +
                   x.describe() + "; try detach(), or watch() on this tape");
@@ -143,7 +143,7 @@ void append_node(Tape& tape, const char* op, const Tensor* inputs, std::size_t i
                  std::size_t output_count, Backward backward, ComposedFallback fallback) {
   for (std::size_t i = 0; i < output_count && tape.detects_anomalies_; ++i)
     tape.check_result(op, inputs, input_count, outputs[i]);
-  if (tape.forgets_) {
+  if (tape.in_checkpoint_) {
     for (std::size_t i = 0; i < output_count; ++i) tape.stamp(outputs[i]);
     return;
   }
@@ -164,10 +164,10 @@ void append_node(Tape& tape, const char* op, const Tensor* inputs, std::size_t i
 }
 
 void Tape::check_loss(const char* op, const Tensor& loss, const Tensor& seed) {
-  if (forgets_) {
+  if (in_checkpoint_) {
     throw TapeError(
         bracketed(op) +
-        "a body that is recomputed is forgotten as it goes, so its tape cannot go back over it; try a "
+        "the operations of a checkpointed body are not kept, so its tape cannot go back over them; try a "
         "Tape of its own inside the body");
   }
   if (spent_) {
@@ -295,13 +295,13 @@ void Tape::run_node(std::size_t index) {
 void Tape::run_fallback(std::size_t index, Tensor dy) {
   const struct Part {  // the fallback's nodes; only a recorded pass keeps them
     Tape& tape;
-    bool is_forgotten = !tape.recorded_;
+    bool is_dropped = !tape.recorded_;
     std::size_t first_node = tape.nodes_.size(), first_slot = tape.slots_.size();
     ~Part() {
-      if (is_forgotten) tape.forget(first_node, first_slot);
+      if (is_dropped) tape.drop(first_node, first_slot);
     }
   } part{*this};
-  if (part.is_forgotten) begin_part();
+  if (part.is_dropped) begin_part();
   const auto record_fallback = [&] {
     const struct Recording {  // on this tape, even if it is spent and the pass is not recorded
       Tape& tape;
@@ -323,7 +323,7 @@ void Tape::run_fallback(std::size_t index, Tensor dy) {
 
 void Tape::begin_part() { ids_.push_back(ids_.front() + 1 + parts_++ % (kParts - 1)); }
 
-void Tape::forget(std::size_t first_node, std::size_t first_slot) {
+void Tape::drop(std::size_t first_node, std::size_t first_slot) {
   ids_.pop_back();
   nodes_.erase(nodes_.begin() + static_cast<std::ptrdiff_t>(first_node), nodes_.end());
   std::size_t kept = first_slot;  // leaves stay, with their gradients

@@ -77,7 +77,7 @@ class Tape {
   friend class GradientSlot;
   friend class Gradients;
   friend class NoGradGuard;
-  friend class Forgetting;
+  friend class CheckpointedForward;
   friend Tape* tape_for(const char* op, const Tensor* inputs, std::size_t count);
   friend void append_node(Tape& tape, const char* op, const Tensor* inputs, std::size_t input_count,
                           const Tensor* saved, std::size_t saved_count, const Tensor* outputs,
@@ -118,10 +118,10 @@ class Tape {
   void run_node(std::size_t index);
   void run_fallback(std::size_t index, Tensor dy);
   void check_unchanged(const Slot& slot) const;
-  /// Begins a part: what a composed fallback or a checkpointed body computes, which forget() drops again.
+  /// Begins a part: what a composed fallback or a checkpointed body computes, which drop() removes again.
   void begin_part();
   /// Ends the part: drops nodes and slots since begin_part(), except leaves.
-  void forget(std::size_t first_node, std::size_t first_slot);
+  void drop(std::size_t first_node, std::size_t first_slot);
   void check_finite(const char* op, const Tensor& gradient) const;
   void check_result(const char* op, const Tensor* inputs, std::size_t count, const Tensor& y) const;
   void leave();
@@ -132,7 +132,7 @@ class Tape {
   Tape* outer_ = nullptr;
   bool spent_ = false, detects_anomalies_ = false;
   bool to_parameters_ = false, frees_ = false, recorded_ = false;  // the mode of the pass that is running
-  bool forgets_ = false;  // operations are tracked, but leave no nodes
+  bool in_checkpoint_ = false;  // operations are tracked, but leave no nodes
   PooledVector<Slot> slots_;
   LeafTable leaves_;
   PooledVector<Node> nodes_;

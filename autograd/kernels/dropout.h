@@ -21,16 +21,16 @@ void dropout_mask(Cpu, const PhiloxStream& stream, Index count, std::uint32_t dr
 void dropout_mask(Cuda, const PhiloxStream& stream, Index count, std::uint32_t dropped, std::int32_t* mask);
 /// y = kept ? scale * x : 0
 template <class T>
-void dropout_apply(Cpu, Index count, const std::int32_t* mask, Wide<T> scale, const T* x, Write<T> y);
+void dropout_apply(Cpu, Index count, const std::int32_t* mask, double scale, const T* x, Write<T> y);
 template <class T>
-void dropout_apply(Cuda, Index count, const std::int32_t* mask, Wide<T> scale, const T* x, Write<T> y);
+void dropout_apply(Cuda, Index count, const std::int32_t* mask, double scale, const T* x, Write<T> y);
 
 /// Both the mask and y = kept ? scale * x : 0.
 template <class T>
-void dropout_forward(Cpu, const PhiloxStream& stream, Index count, std::uint32_t dropped, Wide<T> scale,
+void dropout_forward(Cpu, const PhiloxStream& stream, Index count, std::uint32_t dropped, double scale,
                      const T* x, std::int32_t* mask, T* y);
 template <class T>
-void dropout_forward(Cuda, const PhiloxStream& stream, Index count, std::uint32_t dropped, Wide<T> scale,
+void dropout_forward(Cuda, const PhiloxStream& stream, Index count, std::uint32_t dropped, double scale,
                      const T* x, std::int32_t* mask, T* y);
 
 }  // namespace tapeformer::kernels

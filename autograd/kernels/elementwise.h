@@ -4,10 +4,21 @@
 #include <tapeformer/autograd/kernels/write.h>
 
 #include <cstdint>
+#include <functional>
 
 namespace tapeformer::kernels {
 
 enum class Binary : std::uint8_t { add, subtract, multiply, divide };
+/// Calls use(f's operator, f's name).
+template <class Use>
+void with_operator(Binary f, const Use& use) {
+  switch (f) {
+    case Binary::add: return use(std::plus<>{}, "add");
+    case Binary::subtract: return use(std::minus<>{}, "subtract");
+    case Binary::multiply: return use(std::multiplies<>{}, "multiply");
+    case Binary::divide: return use(std::divides<>{}, "divide");
+  }
+}
 
 /// Two operands broadcast to `sizes`, with adjacent axes merged if both are contiguous: strides in elements,
 /// 0 if an operand repeats. There is at least one axis; the last has stride 0 or 1 for both.
@@ -19,6 +30,19 @@ struct Broadcast {
     Index product = 1;
     for (int axis = 0; axis < axes; ++axis) product *= sizes[axis];
     return product;
+  }
+  /// The offsets of the operands at the i-th index of the first `leading` axes.
+  struct Offsets {
+    Index a = 0, b = 0, c = 0;
+  };
+  Offsets offsets(Index i, int leading) const {
+    Offsets at;
+    for (int axis = leading - 1; axis >= 0; --axis) {
+      const Index k = i % sizes[axis];
+      i /= sizes[axis];
+      at.a += k * strides_a[axis], at.b += k * strides_b[axis], at.c += k * strides_c[axis];
+    }
+    return at;
   }
 };
 
@@ -46,13 +70,13 @@ template <class T>
 void binary(Cuda, Binary f, const Broadcast& sizes, const T* a, const T* b, T* y);
 /// y = factor * x + offset.
 template <class T>
-void affine(Cpu, Index count, Wide<T> factor, Wide<T> offset, const T* x, T* y);
+void affine(Cpu, Index count, double factor, double offset, const T* x, T* y);
 template <class T>
-void affine(Cuda, Index count, Wide<T> factor, Wide<T> offset, const T* x, T* y);
+void affine(Cuda, Index count, double factor, double offset, const T* x, T* y);
 template <class T>
-void power(Cpu, Index count, Wide<T> exponent, const T* x, T* y);
+void power(Cpu, Index count, double exponent, const T* x, T* y);
 template <class T>
-void power(Cuda, Index count, Wide<T> exponent, const T* x, T* y);
+void power(Cuda, Index count, double exponent, const T* x, T* y);
 /// y = condition ? a : b, the three of them broadcast (condition has strides_c).
 template <class T>
 void where(Cpu, const Broadcast& sizes, const bool* condition, const T* a, const T* b, T* y);

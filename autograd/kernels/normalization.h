@@ -26,11 +26,11 @@ struct BranchGradient {
 /// weight and bias may be nullptr, for 1 and 0. Writes for the backward: mean [rows], unless it is nullptr,
 /// and rstd [rows] = 1 / sqrt(variance + epsilon).
 template <class T>
-void normalize_forward(Cpu, Index rows, Index n, bool centred, Wide<T> epsilon, const T* x,
+void normalize_forward(Cpu, Index rows, Index n, bool centred, double epsilon, const T* x,
                        const Branch<T>& branch, const T* weight, const T* bias, T* y, Wide<T>* mean,
                        Wide<T>* rstd);
 template <class T>
-void normalize_forward(Cuda, Index rows, Index n, bool centred, Wide<T> epsilon, const T* x,
+void normalize_forward(Cuda, Index rows, Index n, bool centred, double epsilon, const T* x,
                        const Branch<T>& branch, const T* weight, const T* bias, T* y, Wide<T>* mean,
                        Wide<T>* rstd);
 

@@ -74,6 +74,15 @@ struct AdamWFactors {
     return from_gradient ? g + V(weight1) * (m - g) : m + V(weight1) * (g - m);
   }
 
+  /// Of values and moments, or vectors of them.
+  template <class V>
+  TAPEFORMER_HOST_DEVICE void update(const V& g, V& m, V& v, V& x) const {
+    using std::sqrt;
+    m = first_moment(m, g);
+    v = V(beta2) * v + V(weight2) * g * g;
+    x = x * V(keep) - V(step_size) * m / (sqrt(v) / V(root_correction2) + V(epsilon));
+  }
+
   bool from_gradient;
   T keep, weight1, beta2, weight2, root_correction2, epsilon, step_size;
 };

@@ -26,9 +26,9 @@ template <class T>
 void copy_columns(Cuda, Index outer, Index width, Index width_x, Index from, Index width_y, Index to,
                   const T* x, T* y);
 template <class T>
-void fill(Cpu, Index count, Wide<T> value, T* y);
+void fill(Cpu, Index count, double value, T* y);
 template <class T>
-void fill(Cuda, Index count, Wide<T> value, T* y);
+void fill(Cuda, Index count, double value, T* y);
 /// x [outer, n, inner], index [outer, m, inner] -> y [outer, m, inner] with y[o,j,i] = x[o, index[o,j,i], i].
 template <class T>
 void gather(Cpu, Index outer, Index n, Index m, Index inner, const std::int32_t* index, const T* x, T* y);

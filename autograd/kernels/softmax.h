@@ -4,25 +4,15 @@
 
 namespace tapeformer::kernels {
 
-/// Rows of n values each; a row of only minus infinities becomes zeros.
+/// Softmax, or its logarithm, of rows of n values each; a row of only minus infinities becomes zeros.
 template <class T>
-void softmax_forward(Cpu, Index rows, Index n, const T* x, T* y);
+void softmax_forward(Cpu, bool is_log, Index rows, Index n, const T* x, T* y);
 template <class T>
-void softmax_forward(Cuda, Index rows, Index n, const T* x, T* y);
-/// dx = y * (dy - sum(y * dy))
+void softmax_forward(Cuda, bool is_log, Index rows, Index n, const T* x, T* y);
+/// dx = y * (dy - sum(y * dy)); for the logarithm, dx = dy - exp(y) * sum(dy).
 template <class T>
-void softmax_backward(Cpu, Index rows, Index n, const T* y, const T* dy, Write<T> dx);
+void softmax_backward(Cpu, bool is_log, Index rows, Index n, const T* y, const T* dy, Write<T> dx);
 template <class T>
-void softmax_backward(Cuda, Index rows, Index n, const T* y, const T* dy, Write<T> dx);
-
-template <class T>
-void log_softmax_forward(Cpu, Index rows, Index n, const T* x, T* y);
-template <class T>
-void log_softmax_forward(Cuda, Index rows, Index n, const T* x, T* y);
-/// dx = dy - exp(y) * sum(dy)
-template <class T>
-void log_softmax_backward(Cpu, Index rows, Index n, const T* y, const T* dy, Write<T> dx);
-template <class T>
-void log_softmax_backward(Cuda, Index rows, Index n, const T* y, const T* dy, Write<T> dx);
+void softmax_backward(Cuda, bool is_log, Index rows, Index n, const T* y, const T* dy, Write<T> dx);
 
 }  // namespace tapeformer::kernels

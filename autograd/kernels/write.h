@@ -25,6 +25,10 @@ struct WideOf<BFloat16> {
 template <class T>
 using Wide = typename WideOf<T>::Type;
 
+/// The types that kernels are compiled for.
+#define TAPEFORMER_CPU_TYPES(use) use(float) use(double)
+#define TAPEFORMER_CUDA_TYPES(use) TAPEFORMER_CPU_TYPES(use) use(BFloat16)
+
 /// The destination of a kernel's gradient: assigned, or added to; nullptr if it is not needed.
 template <class T>
 struct Write {

@@ -21,9 +21,7 @@ Tensor record_masked(const Tensor& x, const Tensor& mask, double scale, const Te
     dispatch(
         "dropout",
         [&](auto on, auto* from, auto to) {
-          using T = std::remove_pointer_t<decltype(from)>;
-          kernels::dropout_apply(on, dy.elements(), mask.address<std::int32_t>(),
-                                 static_cast<kernels::Wide<T>>(scale), from, to);
+          kernels::dropout_apply(on, dy.elements(), mask.address<std::int32_t>(), scale, from, to);
         },
         dy, into[0]);
   });
@@ -34,9 +32,7 @@ Tensor masked(const Tensor& x, const Tensor& mask, double scale) {
   dispatch(
       "dropout",
       [&](auto on, auto* from, auto* to) {
-        using T = std::remove_pointer_t<decltype(to)>;
-        kernels::dropout_apply(on, x.elements(), mask.address<std::int32_t>(),
-                               static_cast<kernels::Wide<T>>(scale), from, kernels::Write<T>{to, false});
+        kernels::dropout_apply(on, x.elements(), mask.address<std::int32_t>(), scale, from, {to, false});
       },
       x, y);
   return record_masked(x, mask, scale, y);
@@ -66,9 +62,7 @@ Tensor dropout(const Tensor& x, double probability, const DropoutKey& key) {
   dispatch(
       "dropout",
       [&](auto on, auto* from, auto* to) {
-        using T = std::remove_pointer_t<decltype(to)>;
-        kernels::dropout_forward(on, draw.stream, x.elements(), draw.dropped,
-                                 static_cast<kernels::Wide<T>>(draw.kept_scale), from,
+        kernels::dropout_forward(on, draw.stream, x.elements(), draw.dropped, draw.kept_scale, from,
                                  mask.address<std::int32_t>(), to);
       },
       x, y);

@@ -86,11 +86,7 @@ Tensor affine(const Tensor& x, double factor, double offset) {
   Tensor y = Tensor::empty_like(x);
   const Index count = x.elements();
   dispatch(
-      "affine",
-      [&](auto on, auto* from, auto* to) {
-        using T = kernels::Wide<std::remove_pointer_t<decltype(to)>>;
-        kernels::affine(on, count, static_cast<T>(factor), static_cast<T>(offset), from, to);
-      },
+      "affine", [&](auto on, auto* from, auto* to) { kernels::affine(on, count, factor, offset, from, to); },
       x, y);
   return record("affine", {x}, {}, y,
                 [factor](const Tensor& dy, const Gradients& into) { into[0] += factor * dy; });
@@ -106,12 +102,7 @@ Tensor pow(const Tensor& x, double exponent) {
   Tensor y = Tensor::empty_like(x);
   const Index count = x.elements();
   dispatch(
-      "pow",
-      [&](auto on, auto* from, auto* to) {
-        using T = kernels::Wide<std::remove_pointer_t<decltype(to)>>;
-        kernels::power(on, count, static_cast<T>(exponent), from, to);
-      },
-      x, y);
+      "pow", [&](auto on, auto* from, auto* to) { kernels::power(on, count, exponent, from, to); }, x, y);
   return record("pow", {x}, {x}, y, [x, exponent](const Tensor& dy, const Gradients& into) {
     // 0 * x^-1 would be a NaN at 0.
     into[0] += exponent == 0 ? affine(dy, 0, 0) : exponent * (dy * pow(x, exponent - 1));

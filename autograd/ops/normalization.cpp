@@ -35,10 +35,7 @@ Tensor normalize(const Normalization& norm, const Tensor& x) {
   dispatch(
       norm.op,
       [&](auto on, auto* px, auto* pw, auto* pb, auto* py, auto* pm, auto* pr) {
-        using T = std::remove_pointer_t<decltype(py)>;
-        const auto epsilon = static_cast<kernels::Wide<T>>(norm.epsilon);
-        kernels::normalize_forward(on, rows, n, norm.centred, epsilon, px, kernels::Branch<T>{}, pw, pb, py,
-                                   pm, pr);
+        kernels::normalize_forward(on, rows, n, norm.centred, norm.epsilon, px, {}, pw, pb, py, pm, pr);
       },
       x, norm.weight, norm.bias, y, wide(mean), wide(rstd));
   return record_fused(
@@ -47,15 +44,14 @@ Tensor normalize(const Normalization& norm, const Tensor& x) {
         dispatch(
             norm.op,
             [&](auto on, auto* px, auto* pw, auto* pm, auto* pr, auto* pd, auto dx, auto dw, auto db) {
-              using T = std::remove_pointer_t<decltype(px)>;
               using Sum = std::remove_pointer_t<decltype(dw.to)>;
               Tensor partials;  // of the sums over rows
               if (dw || db)
                 partials =
                     Tensor::empty({kernels::normalize_parts(on, rows, n), 2, n}, dtype_of<Sum>(), x.device());
               Sum* sums = partials.defined() ? partials.address<Sum>() : nullptr;
-              kernels::normalize_backward(on, rows, n, norm.centred, px, pw, pm, pr, pd, sums, dx,
-                                          kernels::BranchGradient<T>{}, dw, db);
+              kernels::normalize_backward(on, rows, n, norm.centred, px, pw, pm, pr, pd, sums, dx, {}, dw,
+                                          db);
             },
             x, norm.weight, wide(mean), wide(rstd), dy, into[0], wide(into[1]), wide(into[2]));
       },

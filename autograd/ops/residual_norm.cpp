@@ -68,10 +68,9 @@ SumAndNorm add_normalize(const Normalization& norm, const Tensor& x, const Tenso
       norm.op,
       [&](auto on, auto* px, auto* added, auto* total, auto* pw, auto* pb, auto* py, auto* pm, auto* pr) {
         using T = std::remove_pointer_t<decltype(py)>;
-        using W = kernels::Wide<T>;
-        const kernels::Branch<T> joins{added, mask.address(), static_cast<W>(mask.scale), total};
-        kernels::normalize_forward(on, rows, n, norm.centred, static_cast<W>(norm.epsilon), px, joins, pw, pb,
-                                   py, pm, pr);
+        const kernels::Branch<T> joins{added, mask.address(), static_cast<kernels::Wide<T>>(mask.scale),
+                                       total};
+        kernels::normalize_forward(on, rows, n, norm.centred, norm.epsilon, px, joins, pw, pb, py, pm, pr);
       },
       x, branch, sum, norm.weight, norm.bias, y, wide(mean), wide(rstd));
   const Tensor inputs[] = {x, branch, norm.weight, norm.bias};

@@ -18,8 +18,7 @@ Tensor turned(Tensor x, const Tensor& table, const Rotation& rotation) {
   dispatch(
       "rotary",
       [&](auto on, auto* angles, auto* from, auto* to) {
-        using T = std::remove_pointer_t<decltype(to)>;
-        kernels::rotate(on, rotation, angles, from, kernels::Write<T>{to, false});
+        kernels::rotate(on, rotation, angles, from, {to, false});
       },
       wide(table), x, y);
   return record("rotary", {x}, {table}, y, [table, rotation](const Tensor& dy, const Gradients& into) {
@@ -31,8 +30,7 @@ Tensor turned(Tensor x, const Tensor& table, const Rotation& rotation) {
       dispatch(
           "rotary",
           [&](auto on, auto* angles, auto* from) {
-            using T = std::remove_pointer_t<decltype(from)>;
-            kernels::rotate(on, back, angles, from, kernels::Write<T>{from, false});
+            kernels::rotate(on, back, angles, from, {from, false});
           },
           wide(table), dy);
       into[0] += dy;

@@ -58,11 +58,7 @@ Tensor slice_unrecorded(const Tensor& x, int axis, Index from, Index size) {
 Tensor zeros_like(const Shape& shape, const Tensor& x) {
   Tensor y = Tensor::empty(shape, x.dtype(), x.device());
   dispatch(
-      "zeros",
-      [&](auto on, auto* to) {
-        kernels::fill(on, shape.elements(), kernels::Wide<std::remove_pointer_t<decltype(to)>>(0), to);
-      },
-      y);
+      "zeros", [&](auto on, auto* to) { kernels::fill(on, shape.elements(), 0, to); }, y);
   return y;
 }
 

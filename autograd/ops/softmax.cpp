@@ -12,60 +12,43 @@
 namespace tapeformer {
 namespace {
 
-/// Softmax of the last axis, as `rows` rows of n values. dispatch() calls the lambda with the arguments that
-/// follow it as typed pointers: `on` stands for the CPU or a GPU, and `to`, the destination of the gradient,
-/// is a Write, which is assigned or added to. A recorded pass needs operations in place of the kernel.
-Tensor softmax_last(const Tensor& x) {
+/// Softmax of the last axis, or its logarithm, as `rows` rows of n values. dispatch() calls the lambda with
+/// the arguments that follow it as typed pointers: `on` stands for the CPU or a GPU, and `to`, where the
+/// gradient goes, is a Write, which is assigned or added to. A recorded pass needs operations in place of the
+/// kernel.
+Tensor softmax_last(const char* op, bool is_log, const Tensor& x) {
   const Index n = x.size(-1), rows = x.elements() / std::max<Index>(n, 1);
   const Tensor y = Tensor::empty_like(x);
   dispatch(
-      "softmax", [&](auto on, auto* px, auto* py) { kernels::softmax_forward(on, rows, n, px, py); }, x, y);
-  return record("softmax", {x}, {y}, y, [y, rows, n](const Tensor& dy, const Gradients& into) {
+      op, [&](auto on, auto* px, auto* py) { kernels::softmax_forward(on, is_log, rows, n, px, py); }, x, y);
+  return record(op, {x}, {y}, y, [=](const Tensor& dy, const Gradients& into) {
     if (into.recorded()) {
-      into[0] += y * (dy - sum(y * dy, {-1}, true));
+      into[0] += is_log ? dy - exp(y) * sum(dy, {-1}, true) : y * (dy - sum(y * dy, {-1}, true));
       return;
     }
     dispatch(
-        "softmax",
-        [&](auto on, auto* py, auto* from, auto to) { kernels::softmax_backward(on, rows, n, py, from, to); },
-        y, dy, into[0]);
-  });
-}
-
-Tensor log_softmax_last(const Tensor& x) {
-  const Index n = x.size(-1), rows = x.elements() / std::max<Index>(n, 1);
-  const Tensor y = Tensor::empty_like(x);
-  dispatch(
-      "log_softmax", [&](auto on, auto* px, auto* py) { kernels::log_softmax_forward(on, rows, n, px, py); },
-      x, y);
-  return record("log_softmax", {x}, {y}, y, [y, rows, n](const Tensor& dy, const Gradients& into) {
-    if (into.recorded()) {
-      into[0] += dy - exp(y) * sum(dy, {-1}, true);
-      return;
-    }
-    dispatch(
-        "log_softmax",
+        op,
         [&](auto on, auto* py, auto* from, auto to) {
-          kernels::log_softmax_backward(on, rows, n, py, from, to);
+          kernels::softmax_backward(on, is_log, rows, n, py, from, to);
         },
         y, dy, into[0]);
   });
 }
 
-/// Applies `last`, a function of the last axis, to another axis.
-Tensor along(int axis, const Tensor& x, Tensor (*last)(const Tensor&)) {
+/// Another axis becomes the last one, and is moved back.
+Tensor softmax_along(int axis, const char* op, bool is_log, const Tensor& x) {
   const int at = x.shape().checked_axis(axis);
-  if (at == x.rank() - 1) return last(x);
+  if (at == x.rank() - 1) return softmax_last(op, is_log, x);
   Axes swapped;
   for (int i = 0; i < x.rank(); ++i) swapped.push_back(i);
   std::swap(swapped[static_cast<std::size_t>(at)], swapped.back());
-  return permute(last(permute(x, swapped)), swapped);
+  return permute(softmax_last(op, is_log, permute(x, swapped)), swapped);
 }
 
 }  // namespace
 
-Tensor softmax(const Tensor& x, int axis) { return along(axis, x, softmax_last); }
+Tensor softmax(const Tensor& x, int axis) { return softmax_along(axis, "softmax", false, x); }
 
-Tensor log_softmax(const Tensor& x, int axis) { return along(axis, x, log_softmax_last); }
+Tensor log_softmax(const Tensor& x, int axis) { return softmax_along(axis, "log_softmax", true, x); }
 
 }  // namespace tapeformer

@@ -58,9 +58,8 @@ TEST_SUITE("autograd/recompute_misuse") {
       });
     };
     const std::string expected =
-        "a body that is recomputed is forgotten as it goes, so its tape cannot go back over it; try a Tape "
-        "of "
-        "its own inside the body";
+        "the operations of a checkpointed body are not kept, so its tape cannot go back over them; try a "
+        "Tape of its own inside the body";
     CHECK(refused([&](const Tensor& y) { tape.gradients(y, {a}); }) == "[gradients] " + expected);
     CHECK(refused([&](const Tensor& y) { tape.backward(y); }) == "[backward] " + expected);
     tape.backward(a * 3.0);  // as if nothing had been

@@ -9,10 +9,10 @@ namespace {
 /// to = scale * rows; rows of `to` are `to_row` apart.
 template <class T>
 void put_rows(Index count, Index width, const T* rows, Index row, T scale, Write<T> to, Index to_row) {
-  const Batch<T> factor(scale);
+  const Lanes<T> factor(scale);
   for (Index i = 0; to && i < count; ++i) {
     write_simd(
-        0, width, Write<T>{to.to + i * to_row, to.add}, [&](const Batch<T>& x) { return x * factor; },
+        0, width, Write<T>{to.to + i * to_row, to.add}, [&](const Lanes<T>& x) { return x * factor; },
         rows + i * row);
   }
 }
@@ -133,7 +133,7 @@ class AttentionBackward {
   /// gradient, and divides the weights by their sum, since exp(score - log_sum) adds up to one only within
   /// the rounding of large scores.
   void find_deltas(Index b, Index head, T* deltas) const {
-    const auto product = [](const Batch<T>& x, const Batch<T>& y) { return x * y; };
+    const auto product = [](const Lanes<T>& x, const Lanes<T>& y) { return x * y; };
     for (Index t = 0; t < s_.queries; ++t) {
       const T* dy = dy_row(b, head, t);
       deltas[t] = sees(b, head, t) ? sum_simd<T>(s_.value_width, product, dy, y_ + (dy - dy_)) : T(0);
@@ -201,20 +201,20 @@ class AttentionBackward {
       T *line = scores + t * row_s_, *dline = dweights + t * row_s_;
       const std::uint32_t* row_words = s_.drops ? words.row(tile, t) : nullptr;
       if (s_.drops) drop(tile.columns, row_words, s_.dropped, dline);
-      const Batch<T> shift(log_sums[t] == kMinusInfinity<T> ? T(0) : log_sums[t]);
-      Batch<T> product(T(0)), total(T(0));
+      const Lanes<T> shift(log_sums[t] == kMinusInfinity<T> ? T(0) : log_sums[t]);
+      Lanes<T> product(T(0)), total(T(0));
       for (Index i = 0; i < width; i += kLanes<T>) {
-        const Batch<T> weight = xsimd::exp(Batch<T>::load_unaligned(line + i) - shift);
-        product = xsimd::fma(weight, Batch<T>::load_unaligned(dline + i), product);
+        const Lanes<T> weight = xsimd::exp(Lanes<T>::load_unaligned(line + i) - shift);
+        product = xsimd::fma(weight, Lanes<T>::load_unaligned(dline + i), product);
         total += weight;
         weight.store_unaligned(line + i);
       }
       const T weights = sum_lanes<T>(total);  // zero if no key is visible
       const T share = sees_whole_rows_ && weights > T(0) ? T(1) / weights : T(1);
-      const Batch<T> scale(share), delta(sees_whole_rows_ ? sum_lanes<T>(product) * share : deltas[t]);
+      const Lanes<T> scale(share), delta(sees_whole_rows_ ? sum_lanes<T>(product) * share : deltas[t]);
       for (Index i = 0; i < width; i += kLanes<T>) {
-        const Batch<T> weight = Batch<T>::load_unaligned(line + i) * scale;
-        const Batch<T> dweight = Batch<T>::load_unaligned(dline + i) - delta;
+        const Lanes<T> weight = Lanes<T>::load_unaligned(line + i) * scale;
+        const Lanes<T> dweight = Lanes<T>::load_unaligned(dline + i) - delta;
         weight.store_unaligned(line + i);
         (weight * dweight).store_unaligned(dline + i);
       }
@@ -280,8 +280,6 @@ void attention_backward(Cpu, const AttentionShape& shape, const AttentionOperand
 #define INSTANTIATE(T)                                                                                \
   template void attention_backward(Cpu, const AttentionShape&, const AttentionOperands<T>&, const T*, \
                                    const T*, const T*, const AttentionGradients<T>&);
-INSTANTIATE(float)
-INSTANTIATE(double)
-#undef INSTANTIATE
+TAPEFORMER_CPU_TYPES(INSTANTIATE)
 
 }  // namespace tapeformer::kernels

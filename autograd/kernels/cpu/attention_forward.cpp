@@ -128,22 +128,22 @@ class AttentionForward {
       shrinks[t] = before - shifts[t];
     }
     map_simd(
-        0, tile.rows, shrinks, [](const Batch<T>& x) { return xsimd::exp(x); }, shrinks);
+        0, tile.rows, shrinks, [](const Lanes<T>& x) { return xsimd::exp(x); }, shrinks);
     for (Index t = 0; t < tile.rows; ++t) {
       T* line = scores + t * row_s_;
-      const Batch<T> shift(shifts[t]);
-      Batch<T> total(T(0));
+      const Lanes<T> shift(shifts[t]);
+      Lanes<T> total(T(0));
       for (Index i = 0; i < width; i += kLanes<T>) {
-        const Batch<T> weight = xsimd::exp(Batch<T>::load_unaligned(line + i) - shift);
+        const Lanes<T> weight = xsimd::exp(Lanes<T>::load_unaligned(line + i) - shift);
         weight.store_unaligned(line + i);
         total += weight;
       }
       totals[t] = totals[t] * shrinks[t] + sum_lanes<T>(total);
       if (s_.drops) drop(tile.columns, words.row(tile, t), s_.dropped, line);
       if (shrinks[t] == T(1)) continue;
-      const Batch<T> shrink(shrinks[t]);
+      const Lanes<T> shrink(shrinks[t]);
       for (Index i = 0; i < s_.value_width; i += kLanes<T>) {
-        (Batch<T>::load_unaligned(sums + t * row_e_ + i) * shrink).store_unaligned(sums + t * row_e_ + i);
+        (Lanes<T>::load_unaligned(sums + t * row_e_ + i) * shrink).store_unaligned(sums + t * row_e_ + i);
       }
     }
     block_product<T>(tile.rows, s_.value_width, tile.columns, {scores, row_s_, 1},
@@ -188,8 +188,6 @@ void attention_forward(Cpu, const AttentionShape& shape, const AttentionOperands
 
 #define INSTANTIATE(T) \
   template void attention_forward(Cpu, const AttentionShape&, const AttentionOperands<T>&, T*, T*);
-INSTANTIATE(float)
-INSTANTIATE(double)
-#undef INSTANTIATE
+TAPEFORMER_CPU_TYPES(INSTANTIATE)
 
 }  // namespace tapeformer::kernels

@@ -57,12 +57,12 @@ struct AdditiveScores {
     for (Index t = 0; t < rows; ++t) {
       const T* query = queries.data + t * queries.row;
       for (Index s = 0; s < columns; s += kLanes<T>) {
-        Batch<T> sum(T(0));
+        Lanes<T> sum(T(0));
         for (Index begin = 0; begin < width; begin += kPart) {  // a sum of sums rounds less
-          Batch<T> part(T(0));
+          Lanes<T> part(T(0));
           for (Index d = begin; d < std::min(begin + kPart, width); ++d) {
-            const auto key = Batch<T>::load_unaligned(transposed_keys.data + d * transposed_keys.row + s);
-            part = xsimd::fma(Batch<T>(factors[d]), xsimd::tanh(Batch<T>(query[d]) + key), part);
+            const auto key = Lanes<T>::load_unaligned(transposed_keys.data + d * transposed_keys.row + s);
+            part = xsimd::fma(Lanes<T>(factors[d]), xsimd::tanh(Lanes<T>(query[d]) + key), part);
           }
           sum += part;
         }
@@ -75,27 +75,27 @@ struct AdditiveScores {
   void gradients(Index head, Index rows, Index columns, Block<T> dscores, Block<T> queries, Block<T> keys,
                  Block<T> dqueries, Block<T> dkeys, T* dweight) const {
     for (Index d = 0; d < width; d += kLanes<T>) {
-      const Batch<T> factor = load_part(weight + head * width + d, std::min(kLanes<T>, width - d), T(0));
-      Batch<T> of_weight(T(0));
+      const Lanes<T> factor = load_part(weight + head * width + d, std::min(kLanes<T>, width - d), T(0));
+      Lanes<T> of_weight(T(0));
       for (Index t = 0; t < rows; ++t) {
-        const auto query = Batch<T>::load_unaligned(queries.data + t * queries.row + d);
+        const auto query = Lanes<T>::load_unaligned(queries.data + t * queries.row + d);
         const T* dscore = dscores.data + t * dscores.row;
-        Batch<T> of_query(T(0)), of_row(T(0));
+        Lanes<T> of_query(T(0)), of_row(T(0));
         for (Index s = 0; s < columns; ++s) {
           if (dscore[s] == T(0)) continue;  // as for every key that the query does not see
           T* dkey = dkeys.data + s * dkeys.row + d;
-          const Batch<T> slope(dscore[s]);
-          const Batch<T> angle = xsimd::tanh(query + Batch<T>::load_unaligned(keys.data + s * keys.row + d));
-          const Batch<T> gradient = slope * factor * (T(1) - angle * angle);
+          const Lanes<T> slope(dscore[s]);
+          const Lanes<T> angle = xsimd::tanh(query + Lanes<T>::load_unaligned(keys.data + s * keys.row + d));
+          const Lanes<T> gradient = slope * factor * (T(1) - angle * angle);
           of_query += gradient;
           of_row = xsimd::fma(slope, angle, of_row);
-          (Batch<T>::load_unaligned(dkey) + gradient).store_unaligned(dkey);
+          (Lanes<T>::load_unaligned(dkey) + gradient).store_unaligned(dkey);
         }
         of_weight += of_row;
         T* dquery = dqueries.data + t * dqueries.row + d;
-        (Batch<T>::load_unaligned(dquery) + of_query).store_unaligned(dquery);
+        (Lanes<T>::load_unaligned(dquery) + of_query).store_unaligned(dquery);
       }
-      (Batch<T>::load_unaligned(dweight + d) + of_weight).store_unaligned(dweight + d);
+      (Lanes<T>::load_unaligned(dweight + d) + of_weight).store_unaligned(dweight + d);
     }
   }
 };

@@ -50,20 +50,20 @@ using StripProduct = void (*)(Index depth, LeftOperand<T> a, RightOperand<T> b, 
 /// with their terms.
 template <class T, int rows, int vectors>
 void strip_product(Index depth, LeftOperand<T> a, RightOperand<T> b, T* c, Index c_row, bool add) {
-  Batch<T> sums[rows][vectors];
+  Lanes<T> sums[rows][vectors];
 #pragma GCC unroll 12
   for (int r = 0; r < rows; ++r) {
 #pragma GCC unroll 4
-    for (int v = 0; v < vectors; ++v) sums[r][v] = Batch<T>(T(0));
+    for (int v = 0; v < vectors; ++v) sums[r][v] = Lanes<T>(T(0));
   }
   for (Index k = 0; k < depth; ++k) {
     const T *left = a.data + k * a.step, *right = b.data + k * b.row;
-    Batch<T> line[vectors];
+    Lanes<T> line[vectors];
 #pragma GCC unroll 4
-    for (int v = 0; v < vectors; ++v) line[v] = Batch<T>::load_unaligned(right + v * kLanes<T>);
+    for (int v = 0; v < vectors; ++v) line[v] = Lanes<T>::load_unaligned(right + v * kLanes<T>);
 #pragma GCC unroll 12
     for (int r = 0; r < rows; ++r) {
-      const Batch<T> factor(left[r * a.row]);
+      const Lanes<T> factor(left[r * a.row]);
 #pragma GCC unroll 4
       for (int v = 0; v < vectors; ++v) sums[r][v] = xsimd::fma(factor, line[v], sums[r][v]);
     }
@@ -73,7 +73,7 @@ void strip_product(Index depth, LeftOperand<T> a, RightOperand<T> b, T* c, Index
 #pragma GCC unroll 4
     for (int v = 0; v < vectors; ++v) {
       T* to = c + r * c_row + v * kLanes<T>;
-      (add ? Batch<T>::load_unaligned(to) + sums[r][v] : sums[r][v]).store_unaligned(to);
+      (add ? Lanes<T>::load_unaligned(to) + sums[r][v] : sums[r][v]).store_unaligned(to);
     }
   }
 }
@@ -112,7 +112,7 @@ void block_product(Index rows, Index columns, Index depth, LeftOperand<T> a, Rig
 template <class T>
 void pack_rows(Index rows, Index width, const T* from, Index from_row, const std::uint8_t* real, T scale,
                T* to, Index to_row) {
-  const Batch<T> factor(scale);
+  const Lanes<T> factor(scale);
   for (Index i = 0; i < rows; ++i) {
     const T* source = from + i * from_row;
     T* line = to + i * to_row;
@@ -122,7 +122,7 @@ void pack_rows(Index rows, Index width, const T* from, Index from_row, const std
     }
     Index j = 0;
     for (; j + kLanes<T> <= width; j += kLanes<T>)
-      (factor * Batch<T>::load_unaligned(source + j)).store_unaligned(line + j);
+      (factor * Lanes<T>::load_unaligned(source + j)).store_unaligned(line + j);
     if (j < width) (factor * load_part(source + j, width - j, T(0))).store_unaligned(line + j);
   }
 }

@@ -34,33 +34,32 @@ void dropout_mask(Cpu, const PhiloxStream& stream, Index count, std::uint32_t dr
 }
 
 template <class T>
-void dropout_apply(Cpu, Index count, const std::int32_t* mask, Wide<T> scale, const T* x, Write<T> y) {
+void dropout_apply(Cpu, Index count, const std::int32_t* mask, double scale, const T* x, Write<T> y) {
+  const T factor = static_cast<T>(scale);
   parallel_ranges((count + 31) / 32, 32, [&](Index from, Index to) {
     for (Index word = from; word < to; ++word) {
       const auto bits = static_cast<std::uint32_t>(mask[word]);
       const Index at = word * 32;
       if (count - at < 32) {
-        apply_word(static_cast<std::uint32_t>(count - at), bits, scale, x + at, Write<T>{y.to + at, y.add});
+        apply_word(static_cast<std::uint32_t>(count - at), bits, factor, x + at, Write<T>{y.to + at, y.add});
       } else {  // a constant length
-        apply_word(32, bits, scale, x + at, Write<T>{y.to + at, y.add});
+        apply_word(32, bits, factor, x + at, Write<T>{y.to + at, y.add});
       }
     }
   });
 }
 
 template <class T>
-void dropout_forward(Cpu on, const PhiloxStream& stream, Index count, std::uint32_t dropped, Wide<T> scale,
+void dropout_forward(Cpu on, const PhiloxStream& stream, Index count, std::uint32_t dropped, double scale,
                      const T* x, std::int32_t* mask, T* y) {
   dropout_mask(on, stream, count, dropped, mask);
   dropout_apply(on, count, mask, scale, x, Write<T>{y, false});
 }
 
-#define INSTANTIATE(T)                                                                                      \
-  template void dropout_apply(Cpu, Index, const std::int32_t*, T, const T*, Write<T>);                      \
-  template void dropout_forward(Cpu, const PhiloxStream&, Index, std::uint32_t, T, const T*, std::int32_t*, \
-                                T*);
-INSTANTIATE(float)
-INSTANTIATE(double)
-#undef INSTANTIATE
+#define INSTANTIATE(T)                                                                            \
+  template void dropout_apply(Cpu, Index, const std::int32_t*, double, const T*, Write<T>);       \
+  template void dropout_forward(Cpu, const PhiloxStream&, Index, std::uint32_t, double, const T*, \
+                                std::int32_t*, T*);
+TAPEFORMER_CPU_TYPES(INSTANTIATE)
 
 }  // namespace tapeformer::kernels

@@ -63,16 +63,6 @@ struct Math<xsimd::batch<T, Arch>> {
 
 namespace {
 
-template <class F>
-void with_operator(Binary f, F&& use) {
-  switch (f) {
-    case Binary::add: return use([](auto a, auto b) { return a + b; });
-    case Binary::subtract: return use([](auto a, auto b) { return a - b; });
-    case Binary::multiply: return use([](auto a, auto b) { return a * b; });
-    case Binary::divide: return use([](auto a, auto b) { return a / b; });
-  }
-}
-
 /// Calls row(offset_a, offset_b, offset_c, offset_y, length) for every run of the last axis, or for a part of
 /// it.
 template <class Row>
@@ -87,15 +77,8 @@ void for_each_run(const Broadcast& s, const Row& row) {
   }
   parallel_ranges(total / length, length, [&](Index from, Index to) {
     for (Index run = from; run < to; ++run) {
-      Index a = 0, b = 0, c = 0, rest = run;
-      for (int axis = last - 1; axis >= 0; --axis) {
-        const Index i = rest % s.sizes[axis];
-        rest /= s.sizes[axis];
-        a += i * s.strides_a[axis];
-        b += i * s.strides_b[axis];
-        c += i * s.strides_c[axis];
-      }
-      row(a, b, c, run * length, length);
+      const Broadcast::Offsets at = s.offsets(run, last);
+      row(at.a, at.b, at.c, run * length, length);
     }
   });
 }
@@ -117,7 +100,7 @@ inline void select_run(Index length, const std::uint8_t* c, const T* a, Index st
 template <class T>
 void unary_forward(Cpu, Unary f, Index count, const T* x, T* y) {
   with_function(f, [&](auto function) {
-    const auto value = [=](const Batch<T>& at) { return function.value(at); };
+    const auto value = [=](const Lanes<T>& at) { return function.value(at); };
     parallel_ranges(count, 4, [&](Index from, Index to) { map_simd(from, to, y, value, x); });
   });
 }
@@ -125,7 +108,7 @@ void unary_forward(Cpu, Unary f, Index count, const T* x, T* y) {
 template <class T>
 void unary_backward(Cpu, Unary f, Index count, const T* saved, const T* dy, Write<T> dx) {
   with_function(f, [&](auto function) {
-    const auto gradient = [=](const Batch<T>& at, const Batch<T>& d) { return function.gradient(at, d); };
+    const auto gradient = [=](const Lanes<T>& at, const Lanes<T>& d) { return function.gradient(at, d); };
     parallel_ranges(count, 4, [&](Index from, Index to) { write_simd(from, to, dx, gradient, saved, dy); });
   });
 }
@@ -137,7 +120,7 @@ void unary_forward_with_derivative(Cpu, Unary f, Index count, T* x, T* y) {
       parallel_ranges(count, 4, [&](Index from, Index to) {
         Index i = from;
         for (; i + kLanes<T> <= to; i += kLanes<T>) {
-          const auto at = function.at(Batch<T>::load_unaligned(x + i));
+          const auto at = function.at(Lanes<T>::load_unaligned(x + i));
           at.value.store_unaligned(y + i);
           at.derivative.store_unaligned(x + i);
         }
@@ -154,7 +137,7 @@ template <class T>
 void binary(Cpu, Binary f, const Broadcast& sizes, const T* a, const T* b, T* y) {
   const int last = sizes.axes - 1;
   const bool runs_a = sizes.strides_a[last] != 0, runs_b = sizes.strides_b[last] != 0;
-  with_operator(f, [&](const auto& op) {
+  with_operator(f, [&](const auto& op, const char*) {
     for_each_run(sizes, [&](Index from_a, Index from_b, Index, Index from_y, Index length) {
       const T *pa = a + from_a, *pb = b + from_b;
       T* py = y + from_y;
@@ -175,17 +158,18 @@ void binary(Cpu, Binary f, const Broadcast& sizes, const T* a, const T* b, T* y)
 }
 
 template <class T>
-void affine(Cpu, Index count, Wide<T> factor, Wide<T> offset, const T* x, T* y) {
+void affine(Cpu, Index count, double factor, double offset, const T* x, T* y) {
+  const T a = static_cast<T>(factor), b = static_cast<T>(offset);
   parallel_ranges(count, 1, [&](Index from, Index to) {
 #pragma omp simd
-    for (Index i = from; i < to; ++i) y[i] = factor * x[i] + offset;
+    for (Index i = from; i < to; ++i) y[i] = a * x[i] + b;
   });
 }
 
 template <class T>
-void power(Cpu, Index count, Wide<T> exponent, const T* x, T* y) {
+void power(Cpu, Index count, double exponent, const T* x, T* y) {
   parallel_ranges(count, 16, [&](Index from, Index to) {
-    for (Index i = from; i < to; ++i) y[i] = std::pow(x[i], exponent);
+    for (Index i = from; i < to; ++i) y[i] = std::pow(x[i], static_cast<T>(exponent));
   });
 }
 
@@ -255,14 +239,12 @@ Index first_non_finite(Cpu, Index count, const T* x, bool nan_only) {
   template void unary_backward(Cpu, Unary, Index, const T*, const T*, Write<T>);   \
   template void unary_forward_with_derivative(Cpu, Unary, Index, T*, T*);          \
   template void binary(Cpu, Binary, const Broadcast&, const T*, const T*, T*);     \
-  template void affine(Cpu, Index, Wide<T>, Wide<T>, const T*, T*);                \
-  template void power(Cpu, Index, Wide<T>, const T*, T*);                          \
+  template void affine(Cpu, Index, double, double, const T*, T*);                  \
+  template void power(Cpu, Index, double, const T*, T*);                           \
   template void where(Cpu, const Broadcast&, const bool*, const T*, const T*, T*); \
   template void equal(Cpu, const Broadcast&, const T*, const T*, bool*);           \
   template void add_in_place(Cpu, Index, const T*, T*);                            \
   template Index first_non_finite(Cpu, Index, const T*, bool);
-INSTANTIATE(float)
-INSTANTIATE(double)
-#undef INSTANTIATE
+TAPEFORMER_CPU_TYPES(INSTANTIATE)
 
 }  // namespace tapeformer::kernels

@@ -56,8 +56,6 @@ void embedding_backward(Cpu, Index count, Index vocabulary, Index width, const s
 #define INSTANTIATE(T)                                                                          \
   template void embedding_forward(Cpu, Index, Index, Index, const std::int32_t*, const T*, T*); \
   template void embedding_backward(Cpu, Index, Index, Index, const std::int32_t*, const T*, Write<T>);
-INSTANTIATE(float)
-INSTANTIATE(double)
-#undef INSTANTIATE
+TAPEFORMER_CPU_TYPES(INSTANTIATE)
 
 }  // namespace tapeformer::kernels

@@ -11,7 +11,7 @@ namespace {
 constexpr Index kPiece = 512;
 
 template <class T>
-Batch<T> product(const Batch<T>& a, const Batch<T>& b) {
+Lanes<T> product(const Lanes<T>& a, const Lanes<T>& b) {
   return a * b;
 }
 

@@ -16,9 +16,9 @@ void cross_entropy_forward(Cpu, const CrossEntropy& s, const std::int32_t* targe
       if (targets[row] == s.ignored) continue;
       const T* x = logits + row * s.lead;
       const T largest = max_simd(s.n, x);
-      const Batch<T> shift(largest);
+      const Lanes<T> shift(largest);
       const T total = sum_simd<T>(
-          s.n, [&](const Batch<T>& v) { return xsimd::exp(v - shift); }, x);
+          s.n, [&](const Lanes<T>& v) { return xsimd::exp(v - shift); }, x);
       statistics[2 * row] = largest;
       statistics[2 * row + 1] = total;
       // log(sum exp x) - x_target, and the same for the mean over classes
@@ -26,7 +26,7 @@ void cross_entropy_forward(Cpu, const CrossEntropy& s, const std::int32_t* targe
       losses[row] = (1 - s.smoothing) * (log_total - (static_cast<double>(x[targets[row]]) - largest));
       if (s.smoothing != 0) {
         const T sum = sum_simd<T>(
-            s.n, [&](const Batch<T>& v) { return v - shift; }, x);
+            s.n, [&](const Lanes<T>& v) { return v - shift; }, x);
         losses[row] += s.smoothing * (log_total - static_cast<double>(sum) / static_cast<double>(s.n));
       }
     }
@@ -46,7 +46,7 @@ void cross_entropy_backward(Cpu, const CrossEntropy& s, const std::int32_t* targ
                             const Wide<T>* dloss, Write<T> dlogits) {
   const T seed = dloss == nullptr ? T(1) : *dloss;
   const T scale = *counted == 0 ? T(0) : static_cast<T>(seed / static_cast<double>(*counted));
-  const Batch<T> uniform(scale * static_cast<T>(s.smoothing / static_cast<double>(s.n)));
+  const Lanes<T> uniform(scale * static_cast<T>(s.smoothing / static_cast<double>(s.n)));
   parallel_ranges(s.rows, 4 * s.n, [&](Index from, Index to) {
     for (Index row = from; row < to; ++row) {
       const T* x = logits + row * s.lead;
@@ -55,9 +55,9 @@ void cross_entropy_backward(Cpu, const CrossEntropy& s, const std::int32_t* targ
         if (!dx.add) std::fill(dx.to, dx.to + s.n, T(0));
         continue;
       }
-      const Batch<T> shift(statistics[2 * row]), factor(scale / statistics[2 * row + 1]);
+      const Lanes<T> shift(statistics[2 * row]), factor(scale / statistics[2 * row + 1]);
       write_simd(
-          0, s.n, dx, [&](const Batch<T>& v) { return xsimd::exp(v - shift) * factor - uniform; }, x);
+          0, s.n, dx, [&](const Lanes<T>& v) { return xsimd::exp(v - shift) * factor - uniform; }, x);
       dx.to[targets[row]] -= scale * static_cast<T>(1 - s.smoothing);
     }
   });
@@ -74,10 +74,10 @@ void cross_entropy_with_gradient(Cpu on, const CrossEntropy& s, const std::int32
 
 template <class T>
 void scale_gradient(Cpu, Index count, const Wide<T>* factor, const T* gradient, Write<T> dx) {
-  const Batch<T> factors(*factor);
+  const Lanes<T> factors(*factor);
   parallel_ranges(count, 1, [&](Index from, Index to) {
     write_simd(
-        from, to, dx, [&](const Batch<T>& v) { return factors * v; }, gradient);
+        from, to, dx, [&](const Lanes<T>& v) { return factors * v; }, gradient);
   });
 }
 
@@ -89,8 +89,6 @@ void scale_gradient(Cpu, Index count, const Wide<T>* factor, const T* gradient, 
   template void cross_entropy_with_gradient(Cpu, const CrossEntropy&, const std::int32_t*,                   \
                                             const std::int32_t*, T*, T*, double*);                           \
   template void scale_gradient(Cpu, Index, const T*, const T*, Write<T>);
-INSTANTIATE(float)
-INSTANTIATE(double)
-#undef INSTANTIATE
+TAPEFORMER_CPU_TYPES(INSTANTIATE)
 
 }  // namespace tapeformer::kernels

@@ -148,18 +148,11 @@ void gemm(Cpu, const Gemm& s, const T* a, const T* b, Write<T> c) {
   const T beta = c.add ? T(1) : T(0);
   const auto products = [&](Index from, Index to) {
     for (Index i = from; i < to; ++i) {
-      Index offset_a = 0, offset_b = 0, offset_c = 0, rest = i;
-      for (int axis = s.batch.axes - 1; axis >= 0; --axis) {
-        const Index at = rest % s.batch.sizes[axis];
-        rest /= s.batch.sizes[axis];
-        offset_a += at * s.batch.strides_a[axis];
-        offset_b += at * s.batch.strides_b[axis];
-        offset_c += at * s.batch.strides_c[axis];
-      }
+      const Broadcast::Offsets at = s.batch.offsets(i, s.batch.axes);
       if (s.k == 0) {
-        clear(s, beta, c.to + offset_c);
+        clear(s, beta, c.to + at.c);
       } else {
-        one_gemm(s, a + offset_a, b + offset_b, beta, c.to + offset_c);
+        one_gemm(s, a + at.a, b + at.b, beta, c.to + at.c);
       }
     }
   };
@@ -233,8 +226,6 @@ template void gemm(Cpu, const Gemm&, const double*, const double*, Write<double>
                                T*);                                                                      \
   template void linear_activation_backward(Cpu, Unary, Index, const T*, const T*, T*);                   \
   template void linear_weight_gradient(Cpu, const Gemm&, const T*, const T*, Write<T>, Write<T>);
-INSTANTIATE(float)
-INSTANTIATE(double)
-#undef INSTANTIATE
+TAPEFORMER_CPU_TYPES(INSTANTIATE)
 
 }  // namespace tapeformer::kernels

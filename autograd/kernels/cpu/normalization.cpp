@@ -14,34 +14,34 @@ namespace {
 template <class T>
 void row_gradient(Index n, bool centred, T mean, T rstd, const T* x, const T* weight, const T* dy,
                   Write<T> dx) {
-  using B = Batch<T>;
-  const B means(mean), scale(rstd);
+  using V = Lanes<T>;
+  const V means(mean), scale(rstd);
   const auto run = [&](const auto& gradient, const auto*... w) {
     const T sum = centred ? sum_simd<T>(n, gradient, dy, w...) : T(0);
     const T product = sum_simd<T>(
-        n, [&](const B& v, const auto&... d) { return (v - means) * scale * gradient(d...); }, x, dy, w...);
-    const B mean_gradient(sum / static_cast<T>(n)), mean_product(product / static_cast<T>(n));
+        n, [&](const V& v, const auto&... d) { return (v - means) * scale * gradient(d...); }, x, dy, w...);
+    const V mean_gradient(sum / static_cast<T>(n)), mean_product(product / static_cast<T>(n));
     write_simd(
         0, n, dx,
-        [&](const B& v, const auto&... d) {
+        [&](const V& v, const auto&... d) {
           return scale * (gradient(d...) - mean_gradient - (v - means) * scale * mean_product);
         },
         x, dy, w...);
   };
   if (weight != nullptr) {
-    run([](const B& d, const B& w) { return d * w; }, weight);
+    run([](const V& d, const V& w) { return d * w; }, weight);
   } else {
-    run([](const B& d) { return d; });
+    run([](const V& d) { return d; });
   }
 }
 
 }  // namespace
 
 template <class T>
-void normalize_forward(Cpu, Index rows, Index n, bool centred, Wide<T> epsilon, const T* x,
+void normalize_forward(Cpu, Index rows, Index n, bool centred, double epsilon, const T* x,
                        const Branch<T>& branch, const T* weight, const T* bias, T* y, Wide<T>* mean,
                        Wide<T>* rstd) {
-  using B = Batch<T>;
+  using V = Lanes<T>;
   const auto count = static_cast<T>(n);
   const T* added = branch.from;
   if (branch.mask != nullptr) {
@@ -55,17 +55,17 @@ void normalize_forward(Cpu, Index rows, Index n, bool centred, Wide<T> epsilon, 
       if (added != nullptr) {
         T* sum = branch.sum + row * n;
         map_simd(
-            0, n, sum, [](const B& a, const B& b) { return a + b; }, line, added + row * n);
+            0, n, sum, [](const V& a, const V& b) { return a + b; }, line, added + row * n);
         line = sum;
       }
       const T centre = centred ? sum_simd<T>(
-                                     n, [](const B& v) { return v; }, line) /
+                                     n, [](const V& v) { return v; }, line) /
                                      count
                                : T(0);
-      const B centres(centre);
+      const V centres(centre);
       const T squares = sum_simd<T>(
-          n, [&](const B& v) { return (v - centres) * (v - centres); }, line);
-      const T scale = T(1) / std::sqrt(squares / count + epsilon);
+          n, [&](const V& v) { return (v - centres) * (v - centres); }, line);
+      const T scale = T(1) / std::sqrt(squares / count + static_cast<T>(epsilon));
       if (mean != nullptr) mean[row] = centre;
       rstd[row] = scale;
       if (weight != nullptr && bias != nullptr) {
@@ -131,13 +131,11 @@ void normalize_backward(Cpu, Index rows, Index n, bool centred, const T* x, cons
   gather(dbias, n);
 }
 
-#define INSTANTIATE(T)                                                                              \
-  template void normalize_forward(Cpu, Index, Index, bool, T, const T*, const Branch<T>&, const T*, \
-                                  const T*, T*, T*, T*);                                            \
-  template void normalize_backward(Cpu, Index, Index, bool, const T*, const T*, const T*, const T*, \
+#define INSTANTIATE(T)                                                                                   \
+  template void normalize_forward(Cpu, Index, Index, bool, double, const T*, const Branch<T>&, const T*, \
+                                  const T*, T*, T*, T*);                                                 \
+  template void normalize_backward(Cpu, Index, Index, bool, const T*, const T*, const T*, const T*,      \
                                    const T*, T*, Write<T>, const BranchGradient<T>&, Write<T>, Write<T>);
-INSTANTIATE(float)
-INSTANTIATE(double)
-#undef INSTANTIATE
+TAPEFORMER_CPU_TYPES(INSTANTIATE)
 
 }  // namespace tapeformer::kernels

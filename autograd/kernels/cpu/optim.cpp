@@ -1,7 +1,6 @@
 #include <tapeformer/autograd/kernels/cpu/parallel.h>
+#include <tapeformer/autograd/kernels/cpu/simd.h>
 #include <tapeformer/autograd/kernels/optim.h>
-
-#include <xsimd/xsimd.hpp>
 
 #include <cmath>
 #include <numeric>
@@ -10,23 +9,6 @@ namespace tapeformer::kernels {
 namespace {
 
 constexpr Index kSquareParts = 64;
-
-/// m, v and x of AdamW after a step, on batches or on single values.
-template <class T>
-struct AdamWUpdate : AdamWFactors<T> {
-  AdamWUpdate(const AdamWStep& step, double factor) : AdamWFactors<T>(step), scale(static_cast<T>(factor)) {}
-  T scale;
-
-  template <class V>
-  void operator()(const V& gradient, V& m, V& v, V& x) const {
-    using std::sqrt;
-    using xsimd::sqrt;
-    const V g = gradient * V(scale);
-    m = this->first_moment(m, g);
-    v = V(this->beta2) * v + V(this->weight2) * g * g;
-    x = x * V(this->keep) - V(this->step_size) * m / (sqrt(v) / V(this->root_correction2) + V(this->epsilon));
-  }
-};
 
 template <class T>
 void refresh(Index from, Index to, const T* value, BFloat16* shadow) {
@@ -44,27 +26,27 @@ double sum_of_squares_serial(Index count, const T* x) {
 
 template <class T>
 void update_adamw(const StepTensor& x, const AdamWStep& step, double factor) {
-  using Batch = xsimd::batch<T>;
-  constexpr auto kLanes = static_cast<Index>(Batch::size);
-  const AdamWUpdate<T> update(step, factor);
+  const AdamWFactors<T> by(step);
+  const T scale = static_cast<T>(factor);
   const T* gradient = static_cast<const T*>(x.gradient);
   T *first_moment = static_cast<T*>(x.state1), *second_moment = static_cast<T*>(x.state2);
   T* value = static_cast<T*>(x.value);
-  const Index batches = x.count / kLanes;
-  parallel_ranges(batches, kLanes, [&](Index from, Index to) {
-    for (Index i = from * kLanes; i < to * kLanes; i += kLanes) {
-      Batch m = Batch::load_unaligned(first_moment + i), v = Batch::load_unaligned(second_moment + i);
-      Batch y = Batch::load_unaligned(value + i);
-      update(Batch::load_unaligned(gradient + i), m, v, y);
+  const Index vectors = x.count / kLanes<T>;
+  parallel_ranges(vectors, kLanes<T>, [&](Index from, Index to) {
+    for (Index i = from * kLanes<T>; i < to * kLanes<T>; i += kLanes<T>) {
+      Lanes<T> m = Lanes<T>::load_unaligned(first_moment + i),
+               v = Lanes<T>::load_unaligned(second_moment + i);
+      Lanes<T> y = Lanes<T>::load_unaligned(value + i);
+      by.update(Lanes<T>::load_unaligned(gradient + i) * Lanes<T>(scale), m, v, y);
       m.store_unaligned(first_moment + i);
       v.store_unaligned(second_moment + i);
       y.store_unaligned(value + i);
     }
-    refresh(from * kLanes, to * kLanes, value, x.shadow);
+    refresh(from * kLanes<T>, to * kLanes<T>, value, x.shadow);
   });
-  for (Index i = batches * kLanes; i < x.count; ++i)
-    update(gradient[i], first_moment[i], second_moment[i], value[i]);
-  refresh(batches * kLanes, x.count, value, x.shadow);
+  for (Index i = vectors * kLanes<T>; i < x.count; ++i)
+    by.update(gradient[i] * scale, first_moment[i], second_moment[i], value[i]);
+  refresh(vectors * kLanes<T>, x.count, value, x.shadow);
 }
 
 template <class T>
@@ -140,8 +122,6 @@ void scale_in_place(Cpu, Index count, double factor, T* x) {
   template void adamw_step<T>(Cpu, const StepTensors&, const AdamWStep*, Index, const double*); \
   template void sgd_step<T>(Cpu, const StepTensors&, const SgdStep&, const double*);            \
   template void scale_in_place(Cpu, Index, double, T*);
-INSTANTIATE(float)
-INSTANTIATE(double)
-#undef INSTANTIATE
+TAPEFORMER_CPU_TYPES(INSTANTIATE)
 
 }  // namespace tapeformer::kernels

@@ -34,7 +34,7 @@ void sum_columns(Index n, Index stride, Index columns, const T* x, Write<T> y) {
 template <class T>
 T sum_of(Index n, const T* x) {
   return sum_simd<T>(
-      n, [](const Batch<T>& v) { return v; }, x);
+      n, [](const Lanes<T>& v) { return v; }, x);
 }
 
 /// The sum of one long row in parts that threads share; the order does not depend on the number of threads.

@@ -32,18 +32,18 @@ inline void pass_on(Index from, Index to, const T* x, Write<T> y) {
 
 template <class T>
 void rotary_table(Cpu, const TokenPositions& positions, Index pairs, const double* frequencies, T* table) {
-  using B = Batch<double>;
+  using V = Lanes<double>;
   for (Index first = 0; first < pairs; first += kMostPairs) {
     const Index some = std::min(kMostPairs, pairs - first);
     parallel_ranges(positions.count, some * 16, [&](Index from, Index to) {
       double cosines[kMostPairs], sines[kMostPairs];
       for (Index p = from; p < to; ++p) {
         const Index at = positions.at != nullptr ? positions.at[p] : positions.first + p;
-        const B position(static_cast<double>(at));
+        const V position(static_cast<double>(at));
         map_simd(
-            0, some, cosines, [&](const B& f) { return xsimd::cos(position * f); }, frequencies + first);
+            0, some, cosines, [&](const V& f) { return xsimd::cos(position * f); }, frequencies + first);
         map_simd(
-            0, some, sines, [&](const B& f) { return xsimd::sin(position * f); }, frequencies + first);
+            0, some, sines, [&](const V& f) { return xsimd::sin(position * f); }, frequencies + first);
         std::copy_n(cosines, some, table + 2 * p * pairs + first);
         std::copy_n(sines, some, table + (2 * p + 1) * pairs + first);
       }
@@ -76,8 +76,6 @@ void rotate(Cpu, const Rotation& s, const Wide<T>* table, const T* x, Write<T> y
 #define INSTANTIATE(T)                                                              \
   template void rotary_table(Cpu, const TokenPositions&, Index, const double*, T*); \
   template void rotate(Cpu, const Rotation&, const T*, const T*, Write<T>);
-INSTANTIATE(float)
-INSTANTIATE(double)
-#undef INSTANTIATE
+TAPEFORMER_CPU_TYPES(INSTANTIATE)
 
 }  // namespace tapeformer::kernels

@@ -41,8 +41,9 @@ void copy_columns(Cpu, Index outer, Index width, Index width_x, Index from, Inde
 }
 
 template <class T>
-void fill(Cpu, Index count, Wide<T> value, T* y) {
-  parallel_ranges(count, 1, [&](Index from, Index to) { std::fill(y + from, y + to, value); });
+void fill(Cpu, Index count, double value, T* y) {
+  parallel_ranges(count, 1,
+                  [&](Index from, Index to) { std::fill(y + from, y + to, static_cast<T>(value)); });
 }
 
 template <class T>
@@ -70,11 +71,9 @@ void scatter_add(Cpu, Index outer, Index n, Index m, Index inner, const std::int
 #define INSTANTIATE(T)                                                                      \
   template void copy_strided(Cpu, const StridedView&, const T*, T*);                        \
   template void copy_columns(Cpu, Index, Index, Index, Index, Index, Index, const T*, T*);  \
-  template void fill(Cpu, Index, Wide<T>, T*);                                              \
+  template void fill(Cpu, Index, double, T*);                                               \
   template void gather(Cpu, Index, Index, Index, Index, const std::int32_t*, const T*, T*); \
   template void scatter_add(Cpu, Index, Index, Index, Index, const std::int32_t*, const T*, T*);
-INSTANTIATE(float)
-INSTANTIATE(double)
-#undef INSTANTIATE
+TAPEFORMER_CPU_TYPES(INSTANTIATE)
 
 }  // namespace tapeformer::kernels

@@ -9,25 +9,25 @@
 namespace tapeformer::kernels {
 
 template <class T>
-using Batch = xsimd::batch<T>;
+using Lanes = xsimd::batch<T>;
 template <class T>
-constexpr Index kLanes = static_cast<Index>(Batch<T>::size);
+constexpr Index kLanes = static_cast<Index>(Lanes<T>::size);
 
-/// The sum of a batch's lanes.
+/// The sum of all lanes.
 template <class T>
-T sum_lanes(const Batch<T>& batch) {
+T sum_lanes(const Lanes<T>& x) {
 #if XSIMD_VERSION_MAJOR < 9
-  return xsimd::hadd(batch);
+  return xsimd::hadd(x);
 #else
-  return xsimd::reduce_add(batch);
+  return xsimd::reduce_add(x);
 #endif
 }
 
-/// The largest of a batch's lanes.
+/// The largest of all lanes.
 template <class T>
-T max_lanes(const Batch<T>& batch) {
+T max_lanes(const Lanes<T>& x) {
   T values[kLanes<T>];
-  batch.store_unaligned(values);
+  x.store_unaligned(values);
   T largest = values[0];
   for (Index k = 1; k < kLanes<T>; ++k) largest = values[k] > largest ? values[k] : largest;
   return largest;
@@ -35,44 +35,44 @@ T max_lanes(const Batch<T>& batch) {
 
 /// `lanes` values from `from`, the rest `fill`.
 template <class T>
-Batch<T> load_part(const T* from, Index lanes, T fill = T(0)) {
+Lanes<T> load_part(const T* from, Index lanes, T fill = T(0)) {
   T values[kLanes<T>];
   std::fill(values, values + kLanes<T>, fill);
   std::copy(from, from + lanes, values);
-  return Batch<T>::load_unaligned(values);
+  return Lanes<T>::load_unaligned(values);
 }
 
 template <class T>
-void store_part(const Batch<T>& batch, T* to, Index lanes) {
+void store_part(const Lanes<T>& x, T* to, Index lanes) {
   T values[kLanes<T>];
-  batch.store_unaligned(values);
+  x.store_unaligned(values);
   std::copy(values, values + lanes, to);
 }
 
 #if defined(__AVX512F__)
-inline float max_lanes(const Batch<float>& batch) { return _mm512_reduce_max_ps(batch); }
+inline float max_lanes(const Lanes<float>& x) { return _mm512_reduce_max_ps(x); }
 
 // Masked instructions: going through memory would triple the cost of the rest of a row of a dozen.
-inline Batch<float> load_part(const float* from, Index lanes, float fill = 0) {
+inline Lanes<float> load_part(const float* from, Index lanes, float fill = 0) {
   return _mm512_mask_loadu_ps(_mm512_set1_ps(fill), static_cast<__mmask16>((1U << lanes) - 1), from);
 }
-inline Batch<double> load_part(const double* from, Index lanes, double fill = 0) {
+inline Lanes<double> load_part(const double* from, Index lanes, double fill = 0) {
   return _mm512_mask_loadu_pd(_mm512_set1_pd(fill), static_cast<__mmask8>((1U << lanes) - 1), from);
 }
-inline void store_part(const Batch<float>& batch, float* to, Index lanes) {
-  _mm512_mask_storeu_ps(to, static_cast<__mmask16>((1U << lanes) - 1), batch);
+inline void store_part(const Lanes<float>& x, float* to, Index lanes) {
+  _mm512_mask_storeu_ps(to, static_cast<__mmask16>((1U << lanes) - 1), x);
 }
-inline void store_part(const Batch<double>& batch, double* to, Index lanes) {
-  _mm512_mask_storeu_pd(to, static_cast<__mmask8>((1U << lanes) - 1), batch);
+inline void store_part(const Lanes<double>& x, double* to, Index lanes) {
+  _mm512_mask_storeu_pd(to, static_cast<__mmask8>((1U << lanes) - 1), x);
 }
 #endif
 
-/// y[i] = f(x[i]...) a batch at a time. The tail runs through the same code, so a value does not depend on
-/// where a range was cut.
+/// y[i] = f(x[i]...) on all lanes at a time. The tail runs through the same code, so a value does not depend
+/// on where a range was cut.
 template <class T, class F, class... X>
 void map_simd(Index from, Index to, T* y, const F& f, const X*... x) {
   Index i = from;
-  for (; i + kLanes<T> <= to; i += kLanes<T>) f(Batch<T>::load_unaligned(x + i)...).store_unaligned(y + i);
+  for (; i + kLanes<T> <= to; i += kLanes<T>) f(Lanes<T>::load_unaligned(x + i)...).store_unaligned(y + i);
   if (i < to) store_part(f(load_part(x + i, to - i, T(1))...), y + i, to - i);
 }
 
@@ -95,12 +95,12 @@ T sum_simd(Index count, const F& f, const X*... x) {
     const Index half = (count / 2 + kBlock - 1) / kBlock * kBlock;
     return sum_simd<T>(half, f, x...) + sum_simd<T>(count - half, f, (x + half)...);
   }
-  Batch<T> sums[4] = {Batch<T>(T(0)), Batch<T>(T(0)), Batch<T>(T(0)), Batch<T>(T(0))};
+  Lanes<T> sums[4] = {Lanes<T>(T(0)), Lanes<T>(T(0)), Lanes<T>(T(0)), Lanes<T>(T(0))};
   Index i = 0;
   for (; i + kStep <= count; i += kStep) {
-    for (Index k = 0; k < 4; ++k) sums[k] += f(Batch<T>::load_unaligned(x + i + k * kLanes<T>)...);
+    for (Index k = 0; k < 4; ++k) sums[k] += f(Lanes<T>::load_unaligned(x + i + k * kLanes<T>)...);
   }
-  for (; i + kLanes<T> <= count; i += kLanes<T>) sums[0] += f(Batch<T>::load_unaligned(x + i)...);
+  for (; i + kLanes<T> <= count; i += kLanes<T>) sums[0] += f(Lanes<T>::load_unaligned(x + i)...);
   if (i < count) {
     T tail[kLanes<T>];
     f(load_part(x + i, count - i, T(0))...).store_unaligned(tail);
@@ -112,9 +112,9 @@ T sum_simd(Index count, const F& f, const X*... x) {
 /// The largest of x; `count` is at least 1.
 template <class T>
 T max_simd(Index count, const T* x) {
-  Batch<T> lanes(x[0]);
+  Lanes<T> lanes(x[0]);
   Index i = 0;
-  for (; i + kLanes<T> <= count; i += kLanes<T>) lanes = xsimd::max(lanes, Batch<T>::load_unaligned(x + i));
+  for (; i + kLanes<T> <= count; i += kLanes<T>) lanes = xsimd::max(lanes, Lanes<T>::load_unaligned(x + i));
   if (i < count) lanes = xsimd::max(lanes, load_part(x + i, count - i, x[0]));
   return max_lanes(lanes);
 }

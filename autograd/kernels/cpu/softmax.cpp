@@ -27,16 +27,16 @@ T exp_and_sum(Index n, T shift, const T* x, T* y) {
     const Index half = (n / 2 + kBlock - 1) / kBlock * kBlock;
     return exp_and_sum(half, shift, x, y) + exp_and_sum(n - half, shift, x + half, y + half);
   }
-  const Batch<T> shifts(shift);
-  Batch<T> sums(T(0));
+  const Lanes<T> shifts(shift);
+  Lanes<T> sums(T(0));
   Index i = 0;
   for (; i + kLanes<T> <= n; i += kLanes<T>) {
-    const Batch<T> value = xsimd::exp(Batch<T>::load_unaligned(x + i) - shifts);
+    const Lanes<T> value = xsimd::exp(Lanes<T>::load_unaligned(x + i) - shifts);
     value.store_unaligned(y + i);
     sums += value;
   }
   if (i < n) {
-    const Batch<T> value = xsimd::exp(load_part(x + i, n - i, kMinusInfinity<T>) - shifts);
+    const Lanes<T> value = xsimd::exp(load_part(x + i, n - i, kMinusInfinity<T>) - shifts);
     store_part(value, y + i, n - i);
     sums += value;
   }
@@ -48,68 +48,49 @@ T exp_and_sum(Index n, T shift, const T* x, T* y) {
 // parallel_ranges() divides the rows among threads if they are worth it; 4 n is a rough cost of one row.
 
 template <class T>
-void softmax_forward(Cpu, Index rows, Index n, const T* x, T* y) {
-  parallel_ranges(rows, 4 * n, [&](Index from, Index to) {
-    for (Index row = from; row < to; ++row) {
-      T* line = y + row * n;
-      const T total = exp_and_sum(n, shift_of(n, x + row * n), x + row * n, line);
-      const T scale = total == T(0) ? T(0) : T(1) / total;
-#pragma omp simd
-      for (Index i = 0; i < n; ++i) line[i] *= scale;
-    }
-  });
-}
-
-template <class T>
-void softmax_backward(Cpu, Index rows, Index n, const T* y, const T* dy, Write<T> dx) {
-  const auto product = [](const Batch<T>& a, const Batch<T>& b) { return a * b; };
-  parallel_ranges(rows, 2 * n, [&](Index from, Index to) {
-    for (Index row = from; row < to; ++row) {
-      const T *py = y + row * n, *pd = dy + row * n;
-      const Batch<T> total(sum_simd<T>(n, product, py, pd));
-      write_simd(
-          0, n, Write<T>{dx.to + row * n, dx.add},
-          [&](const Batch<T>& a, const Batch<T>& b) { return a * (b - total); }, py, pd);
-    }
-  });
-}
-
-template <class T>
-void log_softmax_forward(Cpu, Index rows, Index n, const T* x, T* y) {
+void softmax_forward(Cpu, bool is_log, Index rows, Index n, const T* x, T* y) {
   parallel_ranges(rows, 4 * n, [&](Index from, Index to) {
     for (Index row = from; row < to; ++row) {
       const T* px = x + row * n;
       T* line = y + row * n;
-      const T shift = shift_of(n, px);
-      const T total = exp_and_sum(n, shift, px, line);
-      const T log_total = total == T(0) ? T(0) : std::log(total);
+      const T shift = shift_of(n, px), total = exp_and_sum(n, shift, px, line);
+      if (is_log) {
+        const T log_total = total == T(0) ? T(0) : std::log(total);
 #pragma omp simd
-      for (Index i = 0; i < n; ++i) line[i] = (px[i] - shift) - log_total;
+        for (Index i = 0; i < n; ++i) line[i] = (px[i] - shift) - log_total;
+      } else {
+        const T scale = total == T(0) ? T(0) : T(1) / total;
+#pragma omp simd
+        for (Index i = 0; i < n; ++i) line[i] *= scale;
+      }
     }
   });
 }
 
 template <class T>
-void log_softmax_backward(Cpu, Index rows, Index n, const T* y, const T* dy, Write<T> dx) {
-  const auto itself = [](const Batch<T>& a) { return a; };
-  parallel_ranges(rows, 4 * n, [&](Index from, Index to) {
+void softmax_backward(Cpu, bool is_log, Index rows, Index n, const T* y, const T* dy, Write<T> dx) {
+  using V = Lanes<T>;
+  const auto itself = [](const V& a) { return a; };
+  const auto product = [](const V& a, const V& b) { return a * b; };
+  parallel_ranges(rows, (is_log ? 4 : 2) * n, [&](Index from, Index to) {
     for (Index row = from; row < to; ++row) {
       const T *py = y + row * n, *pd = dy + row * n;
-      const Batch<T> total(sum_simd<T>(n, itself, pd));
-      write_simd(
-          0, n, Write<T>{dx.to + row * n, dx.add},
-          [&](const Batch<T>& a, const Batch<T>& b) { return b - xsimd::exp(a) * total; }, py, pd);
+      const Write<T> line{dx.to + row * n, dx.add};
+      const V total(is_log ? sum_simd<T>(n, itself, pd) : sum_simd<T>(n, product, py, pd));
+      if (is_log) {
+        write_simd(
+            0, n, line, [&](const V& a, const V& b) { return b - xsimd::exp(a) * total; }, py, pd);
+      } else {
+        write_simd(
+            0, n, line, [&](const V& a, const V& b) { return a * (b - total); }, py, pd);
+      }
     }
   });
 }
 
-#define INSTANTIATE(T)                                                             \
-  template void softmax_forward(Cpu, Index, Index, const T*, T*);                  \
-  template void softmax_backward(Cpu, Index, Index, const T*, const T*, Write<T>); \
-  template void log_softmax_forward(Cpu, Index, Index, const T*, T*);              \
-  template void log_softmax_backward(Cpu, Index, Index, const T*, const T*, Write<T>);
-INSTANTIATE(float)
-INSTANTIATE(double)
-#undef INSTANTIATE
+#define INSTANTIATE(T)                                                  \
+  template void softmax_forward(Cpu, bool, Index, Index, const T*, T*); \
+  template void softmax_backward(Cpu, bool, Index, Index, const T*, const T*, Write<T>);
+TAPEFORMER_CPU_TYPES(INSTANTIATE)
 
 }  // namespace tapeformer::kernels

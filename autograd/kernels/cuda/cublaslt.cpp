@@ -3,12 +3,14 @@
 #include <tapeformer/autograd/cuda/runtime.h>
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/kernels/cuda/cublaslt.h>
+#include <tapeformer/autograd/kernels/cuda/scratch.h>
 
 #include <algorithm>
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <tuple>
 
@@ -247,22 +249,6 @@ Library& library_of(int device) {
   return *library;
 }
 
-/// Memory of the pool until the kernels queued so far are done with it.
-class Workspace {
- public:
-  Workspace(int device, std::size_t bytes)
-      : device_(device), bytes_(bytes), memory_(bytes > 0 ? allocate(device, bytes) : nullptr) {}
-  ~Workspace() { release(device_, memory_, bytes_); }
-  Workspace(const Workspace&) = delete;
-  Workspace& operator=(const Workspace&) = delete;
-  void* memory() const { return memory_; }
-
- private:
-  int device_;
-  std::size_t bytes_;
-  void* memory_;
-};
-
 cublasComputeType_t compute_type(DType factors) {
   if (factors == DType::f64) return CUBLAS_COMPUTE_64F;
   const bool tf32 = factors == DType::f32 && matmul_precision() == MatmulPrecision::tf32;
@@ -280,11 +266,12 @@ bool multiply(int device, const StridedProducts& p, const void* a, const void* b
   Plan& plan = library.plan(p, compute_type(p.factors), x);
   if (!plan.is_possible) return false;
   plan.set_addresses(p, x);
-  const Workspace workspace(device, plan.workspace);
+  std::optional<kernels::Scratch<char>> workspace;
+  if (plan.workspace > 0) workspace.emplace(kernels::Cuda{device}, static_cast<Index>(plan.workspace));
   const auto run = [&](const auto& alpha, const auto& beta) {
     return blas().matmul(library.handle(), plan.operation.get(), &alpha, b, plan.left.get(), a,
                          plan.right.get(), &beta, c, plan.result.get(), c, plan.result.get(), &plan.algorithm,
-                         workspace.memory(), plan.workspace, stream);
+                         workspace ? workspace->data() : nullptr, plan.workspace, stream);
   };
   const cublasStatus_t status = p.factors == DType::f64
                                     ? run(p.scale, p.add ? 1.0 : 0.0)

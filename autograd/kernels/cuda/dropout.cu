@@ -93,26 +93,24 @@ void dropout_mask(Cuda on, const PhiloxStream& stream, Index count, std::uint32_
 }
 
 template <class T>
-void dropout_forward(Cuda on, const PhiloxStream& stream, Index count, std::uint32_t dropped, Wide<T> scale,
+void dropout_forward(Cuda on, const PhiloxStream& stream, Index count, std::uint32_t dropped, double scale,
                      const T* x, std::int32_t* mask, T* y) {
   launch(on, "dropout_forward", dropout_forward_kernel<T>, blocks_for_groups(dropout_mask_words(count) / 2),
-         dim3(kBlock), 0, stream, count, are_packed(x, y), dropped, scale, x, mask, Write<T>{y, false});
+         dim3(kBlock), 0, stream, count, are_packed(x, y), dropped, static_cast<Wide<T>>(scale), x, mask,
+         Write<T>{y, false});
 }
 
 template <class T>
-void dropout_apply(Cuda on, Index count, const std::int32_t* mask, Wide<T> scale, const T* x, Write<T> y) {
+void dropout_apply(Cuda on, Index count, const std::int32_t* mask, double scale, const T* x, Write<T> y) {
   const bool packed = are_packed(x, y.to);
   launch(on, "dropout_apply", dropout_apply_kernel<T>, blocks_for_packs<kCommonPack<T>>(count, packed),
-         dim3(kBlock), 0, count, packed, mask, scale, x, y);
+         dim3(kBlock), 0, count, packed, mask, static_cast<Wide<T>>(scale), x, y);
 }
 
-#define INSTANTIATE(T)                                                                              \
-  template void dropout_forward(Cuda, const PhiloxStream&, Index, std::uint32_t, Wide<T>, const T*, \
-                                std::int32_t*, T*);                                                 \
-  template void dropout_apply(Cuda, Index, const std::int32_t*, Wide<T>, const T*, Write<T>);
-INSTANTIATE(float)
-INSTANTIATE(double)
-INSTANTIATE(BFloat16)
-#undef INSTANTIATE
+#define INSTANTIATE(T)                                                                             \
+  template void dropout_forward(Cuda, const PhiloxStream&, Index, std::uint32_t, double, const T*, \
+                                std::int32_t*, T*);                                                \
+  template void dropout_apply(Cuda, Index, const std::int32_t*, double, const T*, Write<T>);
+TAPEFORMER_CUDA_TYPES(INSTANTIATE)
 
 }  // namespace tapeformer::kernels

@@ -17,39 +17,6 @@ struct Gradient {
   __device__ T operator()(T saved, T dy) const { return F::gradient(saved, dy); }
 };
 
-struct Add {
-  template <class T>
-  __device__ T operator()(T a, T b) const {
-    return a + b;
-  }
-};
-struct Subtract {
-  template <class T>
-  __device__ T operator()(T a, T b) const {
-    return a - b;
-  }
-};
-struct Multiply {
-  template <class T>
-  __device__ T operator()(T a, T b) const {
-    return a * b;
-  }
-};
-struct Divide {
-  template <class T>
-  __device__ T operator()(T a, T b) const {
-    return a / b;
-  }
-};
-struct Equal {
-  template <class T>
-  __device__ bool operator()(T a, T b) const {
-    return a == b;
-  }
-};
-struct And {
-  __device__ bool operator()(bool a, bool b) const { return a && b; }
-};
 struct Choose {
   template <class T>
   __device__ T operator()(T a, T b, bool first) const {
@@ -67,12 +34,9 @@ struct Power {
   __device__ T operator()(T x) const { return pow(x, exponent); }
 };
 
-/// The offsets of the i-th result's operands.
-struct Offsets {
-  Index a, b, c;
-};
-__device__ Offsets offsets_at(const Broadcast& s, Index i) {
-  Offsets at{0, 0, 0};
+/// The offsets of the operands of the i-th result.
+__device__ Broadcast::Offsets offsets_at(const Broadcast& s, Index i) {
+  Broadcast::Offsets at;
   const auto step = [&](int axis, Index k) {
     at.a += k * s.strides_a[axis];
     at.b += k * s.strides_b[axis];
@@ -108,7 +72,7 @@ __global__ void broadcast_kernel(Index count, bool packed, Broadcast s, Runs run
                                  const X* b, const bool* c, Y* y) {
   for_each_pack_of_grid<kCommonPack<X, Y>>(count, packed, [&](auto size, Index i) {
     constexpr int N = decltype(size)::value;
-    const Offsets at = offsets_at(s, i);
+    const Broadcast::Offsets at = offsets_at(s, i);
     const Pack<X, N> of_a = load_or_repeat<N>(a + at.a, runs.a), of_b = load_or_repeat<N>(b + at.b, runs.b);
     Pack<Y, N> result;
     if constexpr (std::is_same<F, Choose>::value) {
@@ -177,22 +141,18 @@ void unary_backward(Cuda on, Unary f, Index count, const T* saved, const T* dy, 
 
 template <class T>
 void binary(Cuda on, Binary f, const Broadcast& sizes, const T* a, const T* b, T* y) {
-  switch (f) {
-    case Binary::add: return broadcast(on, "add", sizes, Add{}, a, b, nullptr, y);
-    case Binary::subtract: return broadcast(on, "subtract", sizes, Subtract{}, a, b, nullptr, y);
-    case Binary::multiply: return broadcast(on, "multiply", sizes, Multiply{}, a, b, nullptr, y);
-    case Binary::divide: return broadcast(on, "divide", sizes, Divide{}, a, b, nullptr, y);
-  }
+  with_operator(f, [&](auto op, const char* name) { broadcast(on, name, sizes, op, a, b, nullptr, y); });
 }
 
 template <class T>
-void affine(Cuda on, Index count, Wide<T> factor, Wide<T> offset, const T* x, T* y) {
-  map(on, "affine", count, Affine<Wide<T>>{factor, offset}, Write<T>{y, false}, x);
+void affine(Cuda on, Index count, double factor, double offset, const T* x, T* y) {
+  using W = Wide<T>;
+  map(on, "affine", count, Affine<W>{static_cast<W>(factor), static_cast<W>(offset)}, Write<T>{y, false}, x);
 }
 
 template <class T>
-void power(Cuda on, Index count, Wide<T> exponent, const T* x, T* y) {
-  map(on, "power", count, Power<Wide<T>>{exponent}, Write<T>{y, false}, x);
+void power(Cuda on, Index count, double exponent, const T* x, T* y) {
+  map(on, "power", count, Power<Wide<T>>{static_cast<Wide<T>>(exponent)}, Write<T>{y, false}, x);
 }
 
 template <class T>
@@ -202,16 +162,16 @@ void where(Cuda on, const Broadcast& s, const bool* condition, const T* a, const
 
 template <class T>
 void equal(Cuda on, const Broadcast& s, const T* a, const T* b, bool* y) {
-  broadcast(on, "equal", s, Equal{}, a, b, nullptr, y);
+  broadcast(on, "equal", s, std::equal_to<>{}, a, b, nullptr, y);
 }
 
 void logical_and(Cuda on, const Broadcast& s, const bool* a, const bool* b, bool* y) {
-  broadcast(on, "logical_and", s, And{}, a, b, nullptr, y);
+  broadcast(on, "logical_and", s, std::logical_and<>{}, a, b, nullptr, y);
 }
 
 template <class T>
 void add_in_place(Cuda on, Index count, const T* x, T* sum) {
-  map(on, "add_in_place", count, Add{}, Write<T>{sum, false}, static_cast<const T*>(sum), x);
+  map(on, "add_in_place", count, std::plus<>{}, Write<T>{sum, false}, static_cast<const T*>(sum), x);
 }
 
 template <class T>
@@ -229,15 +189,12 @@ Index first_non_finite(Cuda on, Index count, const T* x, bool nan_only) {
   template void unary_forward(Cuda, Unary, Index, const T*, T*);                    \
   template void unary_backward(Cuda, Unary, Index, const T*, const T*, Write<T>);   \
   template void binary(Cuda, Binary, const Broadcast&, const T*, const T*, T*);     \
-  template void affine(Cuda, Index, Wide<T>, Wide<T>, const T*, T*);                \
-  template void power(Cuda, Index, Wide<T>, const T*, T*);                          \
+  template void affine(Cuda, Index, double, double, const T*, T*);                  \
+  template void power(Cuda, Index, double, const T*, T*);                           \
   template void where(Cuda, const Broadcast&, const bool*, const T*, const T*, T*); \
   template void equal(Cuda, const Broadcast&, const T*, const T*, bool*);           \
   template void add_in_place(Cuda, Index, const T*, T*);                            \
   template Index first_non_finite(Cuda, Index, const T*, bool);
-INSTANTIATE(float)
-INSTANTIATE(double)
-INSTANTIATE(BFloat16)
-#undef INSTANTIATE
+TAPEFORMER_CUDA_TYPES(INSTANTIATE)
 
 }  // namespace tapeformer::kernels

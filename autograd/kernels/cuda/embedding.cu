@@ -156,9 +156,6 @@ void embedding_backward(Cuda on, Index count, Index vocabulary, Index width, con
 #define INSTANTIATE(T)                                                                           \
   template void embedding_forward(Cuda, Index, Index, Index, const std::int32_t*, const T*, T*); \
   template void embedding_backward(Cuda, Index, Index, Index, const std::int32_t*, const T*, Write<Wide<T>>);
-INSTANTIATE(float)
-INSTANTIATE(double)
-INSTANTIATE(BFloat16)
-#undef INSTANTIATE
+TAPEFORMER_CUDA_TYPES(INSTANTIATE)
 
 }  // namespace tapeformer::kernels

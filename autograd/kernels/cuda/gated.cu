@@ -82,9 +82,6 @@ void gated_backward(Cuda on, Unary f, Index rows, Index width, const T* x, const
 #define INSTANTIATE(T)                                                  \
   template void gated_forward(Cuda, Unary, Index, Index, const T*, T*); \
   template void gated_backward(Cuda, Unary, Index, Index, const T*, const T*, Write<T>);
-INSTANTIATE(float)
-INSTANTIATE(double)
-INSTANTIATE(BFloat16)
-#undef INSTANTIATE
+TAPEFORMER_CUDA_TYPES(INSTANTIATE)
 
 }  // namespace tapeformer::kernels

@@ -58,24 +58,20 @@ void bias_activation(Cuda on, const Gemm& s, F f, const T* bias, const T* z, T* 
   queue(bias_activation_kernel<1, F, T>, 1);
 }
 
-/// dz = dy f'(z), one pack per thread and turn; the last few numbers one at a time.
+/// dz = dy f'(z)
 template <class F>
-__global__ void activation_gradient_kernel(Index count, const BFloat16* z, const BFloat16* dy, BFloat16* dz) {
-  constexpr int kPack = 8;
-  const auto gradient = [](BFloat16 at, BFloat16 by) {
-    return BFloat16(static_cast<float>(by) * Bf16Form<F>::at(static_cast<float>(at)).derivative);
-  };
-  const Index packs = are_packed(z, dy, dz) ? count / kPack : 0;
-  for_each_index(packs, [&](Index i) {
-    const auto at = load_pack<kPack>(z + i * kPack);
-    auto piece = load_pack<kPack>(dy + i * kPack);
+__global__ void activation_gradient_kernel(Index count, bool packed, const BFloat16* z, const BFloat16* dy,
+                                           BFloat16* dz) {
+  for_each_pack_of_grid<kCommonPack<BFloat16>>(count, packed, [&](auto size, Index i) {
+    constexpr int N = decltype(size)::value;
+    const Pack<BFloat16, N> at = load_pack<N>(z + i);
+    Pack<BFloat16, N> result = load_pack<N>(dy + i);
 #pragma unroll
-    for (int j = 0; j < kPack; ++j) piece.of[j] = gradient(at.of[j], piece.of[j]);
-    store_pack(dz + i * kPack, piece);
-  });
-  for_each_index(count - packs * kPack, [&](Index i) {
-    const Index at = packs * kPack + i;
-    dz[at] = gradient(z[at], dy[at]);
+    for (int j = 0; j < N; ++j) {
+      const float slope = Bf16Form<F>::at(static_cast<float>(at.of[j])).derivative;
+      result.of[j] = BFloat16(static_cast<float>(result.of[j]) * slope);
+    }
+    store_pack(dz + i, result);
   });
 }
 
@@ -189,8 +185,10 @@ void linear_activation_backward(Cuda on, Unary f, Index count, const T* saved, c
     bool is_queued = false;
     with_function(f, [&](auto function) {
       if constexpr (Bf16Form<decltype(function)>::is_cheap) {
+        const bool packed = are_packed(saved, dy, dz);
         launch(on, "activation_gradient", activation_gradient_kernel<decltype(function)>,
-               blocks_for((count + 7) / 8), dim3(kBlock), 0, count, saved, dy, dz);
+               blocks_for_packs<kCommonPack<T>>(count, packed), dim3(kBlock), 0, count, packed, saved, dy,
+               dz);
         is_queued = true;
       }
     });
@@ -221,9 +219,6 @@ void linear_weight_gradient(Cuda on, const Gemm& s, const T* dz, const T* x, Wri
                                T*);                                                                       \
   template void linear_activation_backward(Cuda, Unary, Index, const T*, const T*, T*);                   \
   template void linear_weight_gradient(Cuda, const Gemm&, const T*, const T*, Write<Wide<T>>, Write<Wide<T>>);
-INSTANTIATE(float)
-INSTANTIATE(double)
-INSTANTIATE(BFloat16)
-#undef INSTANTIATE
+TAPEFORMER_CUDA_TYPES(INSTANTIATE)
 
 }  // namespace tapeformer::kernels

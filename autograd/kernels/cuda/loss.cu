@@ -12,13 +12,8 @@ namespace tapeformer::kernels {
 namespace {
 
 /// Threads for rows so long that one row keeps an SM busy.
-struct LargeTeam {
+struct LargeTeam : BlockTeam {
   static constexpr int kThreads = 512;
-  __device__ static int lane() { return static_cast<int>(threadIdx.x); }
-  template <class T, class F>
-  __device__ static T reduce(T value, T identity, F&& f) {
-    return block_reduce(value, identity, f);
-  }
 };
 constexpr Index kLargeRow = 8192;
 constexpr std::size_t kOfReductions = 1024;  // bytes of a block's shared memory, at most
@@ -53,13 +48,6 @@ __device__ void for_each_piece(const T* row, Index n, bool shares, Use&& use) {
   for (Index i = Team::lane(); i < head; i += Team::kThreads) use(i, Count<1>{});
   for (Index i = Team::lane(); i < packs; i += Team::kThreads) use(head + i * kPack, Count<kPack>{});
   if (Team::lane() < n - tail) use(tail + Team::lane(), Count<1>{});
-}
-
-/// Calls f(row) for the rows of this thread's team.
-template <class Team, class F>
-__device__ void for_each_team_row(Index rows, F&& f) {
-  const Index teams = blockDim.x / Team::kThreads, own = threadIdx.x / Team::kThreads;
-  for (Index row = blockIdx.x * teams + own; row < rows; row += gridDim.x * teams) f(row);
 }
 
 template <class W>
@@ -104,8 +92,8 @@ __device__ RowSums<Wide<T>> sums_of_row(const CrossEntropy& s, const T* line, Wi
   });
   RowSums<W> all{};
   all.largest = Team::reduce(own.largest, kLowest, Larger{});
-  all.total = Team::reduce(own.total * exponential<T>(own.largest - all.largest), W(0), Sum{});
-  if (smooths) all.deviations = Team::reduce(own.deviations, W(0), Sum{});
+  all.total = Team::reduce(own.total * exponential<T>(own.largest - all.largest), W(0), std::plus<>{});
+  if (smooths) all.deviations = Team::reduce(own.deviations, W(0), std::plus<>{});
   return all;
 }
 
@@ -143,7 +131,7 @@ template <class Team, class T>
 __global__ void cross_entropy_forward_kernel(CrossEntropy s, const std::int32_t* targets, const T* logits,
                                              Wide<T>* statistics, double* losses) {
   using W = Wide<T>;
-  for_each_team_row<Team>(s.rows, [&](Index row) {
+  for_each_row<Team>(s.rows, [&](Index row) {
     const std::int32_t target = targets[row];
     if (!is_counted(s, target)) {
       if (Team::lane() == 0) losses[row] = 0;
@@ -170,22 +158,18 @@ __global__ void cross_entropy_backward_kernel(CrossEntropy s, const std::int32_t
   const GradientScale<W> by(s, *counted, dloss == nullptr ? 1.0 : static_cast<double>(*dloss));
   const bool shares =
       (reinterpret_cast<std::uintptr_t>(logits) - reinterpret_cast<std::uintptr_t>(dlogits.to)) % 16 == 0;
-  for_each_team_row<Team>(s.rows, [&](Index row) {
+  for_each_row<Team>(s.rows, [&](Index row) {
     const std::int32_t target = targets[row];
     const bool counts = is_counted(s, target);
     const W shift = counts ? statistics[2 * row] : W(0);
     const W factor = counts ? by.scale / statistics[2 * row + 1] : W(0);
     const T* line = logits + row * s.lead;
-    T* to = dlogits.to + row * s.lead;
+    const Write<T> to{dlogits.to + row * s.lead, dlogits.add};
     for_each_piece<Team>(line, s.n, shares, [&](Index i, auto count) {
       constexpr int kCount = decltype(count)::value;
       Pack<W, kCount> gradient{};
       if (counts) gradient = gradient_of(load_pack<kCount>(line + i), target - i, shift, factor, by);
-      if (dlogits.add) {
-        const Pack<T, kCount> before = load_pack<kCount>(to + i);
-        for (int j = 0; j < kCount; ++j) gradient.of[j] += static_cast<W>(before.of[j]);
-      }
-      store_pack(to + i, narrowed<kCount, T>(gradient));
+      put_pack(to, i, gradient);
     });
   });
 }
@@ -197,7 +181,7 @@ __global__ void cross_entropy_with_gradient_kernel(CrossEntropy s, const std::in
                                                    const std::int32_t* counted, T* logits, double* losses) {
   using W = Wide<T>;
   const GradientScale<W> by(s, *counted, 1);
-  for_each_team_row<Team>(s.rows, [&](Index row) {
+  for_each_row<Team>(s.rows, [&](Index row) {
     const std::int32_t target = targets[row];
     T* line = logits + row * s.lead;
     if (!is_counted(s, target)) {
@@ -255,23 +239,15 @@ __global__ void sum_losses_kernel(Index rows, const double* losses, const std::i
 }
 
 template <class T>
-__global__ void scale_gradient_kernel(Index count, const Wide<T>* factor, const T* gradient, Write<T> dx) {
+__global__ void scale_gradient_kernel(Index count, bool packed, const Wide<T>* factor, const T* gradient,
+                                      Write<T> dx) {
   const Wide<T> by = *factor;
-  for_each_index(count, [&](Index i) { dx.put(i, by * static_cast<Wide<T>>(gradient[i])); });
-}
-
-template <class T>
-__global__ void scale_packs_kernel(Index packs, const Wide<T>* factor, const T* gradient, Write<T> dx) {
-  constexpr int kPack = static_cast<int>(16 / sizeof(T));
-  const Wide<T> by = *factor;
-  for_each_index(packs, [&](Index i) {
-    Pack<T> scaled = load_pack<kPack>(gradient + i * kPack), before{};
-    if (dx.add) before = load_pack<kPack>(dx.to + i * kPack);
-    for (int j = 0; j < kPack; ++j) {
-      const Wide<T> own = by * static_cast<Wide<T>>(scaled.of[j]);
-      scaled.of[j] = static_cast<T>(dx.add ? static_cast<Wide<T>>(before.of[j]) + own : own);
-    }
-    store_pack(dx.to + i * kPack, scaled);
+  for_each_pack_of_grid<kCommonPack<T>>(count, packed, [&](auto size, Index i) {
+    constexpr int N = decltype(size)::value;
+    const Pack<T, N> own = load_pack<N>(gradient + i);
+    Pack<Wide<T>, N> scaled;
+    for (int j = 0; j < N; ++j) scaled.of[j] = by * static_cast<Wide<T>>(own.of[j]);
+    put_pack(dx, i, scaled);
   });
 }
 
@@ -335,12 +311,9 @@ void cross_entropy_with_gradient(Cuda on, const CrossEntropy& s, const std::int3
 
 template <class T>
 void scale_gradient(Cuda on, Index count, const Wide<T>* factor, const T* gradient, Write<T> dx) {
-  constexpr Index kPack = 16 / sizeof(T);
-  const Index packs = are_packed(gradient, dx.to) ? count / kPack : 0, rest = count - packs * kPack;
-  launch(on, "scale_gradient", scale_packs_kernel<T>, blocks_for(packs), dim3(kBlock), 0, packs, factor,
-         gradient, dx);
-  launch(on, "scale_gradient", scale_gradient_kernel<T>, blocks_for(rest), dim3(kBlock), 0, rest, factor,
-         gradient + packs * kPack, Write<T>{dx.to + packs * kPack, dx.add});
+  const bool packed = are_packed(gradient, dx.to);
+  launch(on, "scale_gradient", scale_gradient_kernel<T>, blocks_for_packs<kCommonPack<T>>(count, packed),
+         dim3(kBlock), 0, count, packed, factor, gradient, dx);
 }
 
 #define INSTANTIATE(T)                                                                                      \
@@ -351,10 +324,7 @@ void scale_gradient(Cuda on, Index count, const Wide<T>* factor, const T* gradie
   template void cross_entropy_with_gradient(Cuda, const CrossEntropy&, const std::int32_t*,                 \
                                             const std::int32_t*, T*, Wide<T>*, double*);                    \
   template void scale_gradient(Cuda, Index, const Wide<T>*, const T*, Write<T>);
-INSTANTIATE(float)
-INSTANTIATE(double)
-INSTANTIATE(BFloat16)
-#undef INSTANTIATE
+TAPEFORMER_CUDA_TYPES(INSTANTIATE)
 template void mean_loss(Cuda, Index, const double*, const std::int32_t*, float*);
 template void mean_loss(Cuda, Index, const double*, const std::int32_t*, double*);
 

@@ -51,25 +51,6 @@ int longest_axis(const Broadcast& batch) {
   return longest;
 }
 
-/// Calls f with the offsets of a, b and c for each index of the batch axes, except axis `left_out`.
-template <class F>
-void for_each_offset(const Broadcast& batch, int left_out, F&& f) {
-  Broadcast others = batch;
-  others.sizes[left_out] = 1;
-  const Index count = others.elements();
-  for (Index i = 0; i < count; ++i) {
-    Index a = 0, b = 0, c = 0, rest = i;
-    for (int axis = others.axes - 1; axis >= 0; --axis) {
-      const Index at = rest % others.sizes[axis];
-      rest /= others.sizes[axis];
-      a += at * others.strides_a[axis];
-      b += at * others.strides_b[axis];
-      c += at * others.strides_c[axis];
-    }
-    f(a, b, c);
-  }
-}
-
 /// Axes along which b repeats, and a and c are contiguous with their rows, become rows.
 Gemm with_more_rows(Gemm s) {
   while (s.batch.axes > 0 && !s.transpose_a) {
@@ -107,16 +88,20 @@ void gemm(Cuda on, const Gemm& shape, const T* a, const T* b, Write<C> c) {
     products.stride_b = s.batch.strides_b[axis];
     products.stride_c = s.batch.strides_c[axis];
   }
-  for_each_offset(s.batch, axis, [&](Index offset_a, Index offset_b, Index offset_c) {
+  Broadcast others = s.batch;
+  others.sizes[axis] = 1;
+  const Index count = others.elements();
+  for (Index i = 0; i < count; ++i) {
+    const Broadcast::Offsets at = others.offsets(i, others.axes);
     // An empty k has nothing to read, and no memory.
-    const T *pa = s.k > 0 ? a + offset_a : nullptr, *pb = s.k > 0 ? b + offset_b : nullptr;
-    C* pc = c.to + offset_c;
-    if (s.k > 0 && cuda::multiply(on.device, products, pa, pb, pc)) return;
+    const T *pa = s.k > 0 ? a + at.a : nullptr, *pb = s.k > 0 ? b + at.b : nullptr;
+    C* pc = c.to + at.c;
+    if (s.k > 0 && cuda::multiply(on.device, products, pa, pb, pc)) continue;
     const Index blocks = products.count * ((s.m + kTile - 1) / kTile) * ((s.n + kTile - 1) / kTile);
     launch(on, "plain_product", plain_product_kernel<T, C>,
            dim3(static_cast<unsigned>(std::min<Index>(blocks, 65536))), dim3(kTile * kTile), 0, products, pa,
            pb, pc);
-  });
+  }
 }
 
 template void gemm(Cuda, const Gemm&, const float*, const float*, Write<float>);

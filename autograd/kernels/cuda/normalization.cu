@@ -41,13 +41,13 @@ __global__ void __launch_bounds__(kBlock)
     W centre(0), squares(0);
     if (centred) {
       for_each_held<Team, T>(n, [&](int k, int j, int) { centre += static_cast<W>(held[k].of[j]); });
-      centre = Team::reduce(centre, W(0), Sum{}) / static_cast<W>(n);
+      centre = Team::reduce(centre, W(0), std::plus<>{}) / static_cast<W>(n);
     }
     for_each_held<Team, T>(n, [&](int k, int j, int) {
       const W deviation = static_cast<W>(held[k].of[j]) - centre;
       squares += deviation * deviation;
     });
-    const W scale = W(1) / sqrt(Team::reduce(squares, W(0), Sum{}) / static_cast<W>(n) + epsilon);
+    const W scale = W(1) / sqrt(Team::reduce(squares, W(0), std::plus<>{}) / static_cast<W>(n) + epsilon);
     if (Team::lane() == 0) {
       if (mean != nullptr) mean[row] = centre;
       rstd[row] = scale;
@@ -85,9 +85,10 @@ __global__ void normalize_forward_kernel(Index rows, Index n, bool centred, Wide
       line = branch.sum + start;
     }
     const auto value = [&](Index i) { return static_cast<W>(line[i]); };
-    const W centre = centred ? reduce_row<Team>(n, W(0), value, Sum{}) / static_cast<W>(n) : W(0);
+    const W centre = centred ? reduce_row<Team>(n, W(0), value, std::plus<>{}) / static_cast<W>(n) : W(0);
     const auto square = [&](Index i) { return (value(i) - centre) * (value(i) - centre); };
-    const W scale = W(1) / sqrt(reduce_row<Team>(n, W(0), square, Sum{}) / static_cast<W>(n) + epsilon);
+    const W scale =
+        W(1) / sqrt(reduce_row<Team>(n, W(0), square, std::plus<>{}) / static_cast<W>(n) + epsilon);
     if (Team::lane() == 0) {
       if (mean != nullptr) mean[row] = centre;
       rstd[row] = scale;
@@ -103,28 +104,26 @@ __global__ void normalize_forward_kernel(Index rows, Index n, bool centred, Wide
 }  // namespace
 
 template <class T>
-void normalize_forward(Cuda on, Index rows, Index n, bool centred, Wide<T> epsilon, const T* x,
+void normalize_forward(Cuda on, Index rows, Index n, bool centred, double epsilon, const T* x,
                        const Branch<T>& branch, const T* weight, const T* bias, T* y, Wide<T>* mean,
                        Wide<T>* rstd) {
+  const auto narrow = static_cast<Wide<T>>(epsilon);
   const bool packed = are_packed(x, branch.from, branch.sum, weight, bias, y);
   const bool held = with_holding_team<T>(n, packed, [&](auto team) {
     using Team = decltype(team);
     launch(on, "normalize_forward", normalize_held_kernel<Team, T>, team_blocks<Team>(rows), dim3(kBlock), 0,
-           rows, static_cast<int>(n), centred, epsilon, x, branch, weight, bias, y, mean, rstd);
+           rows, static_cast<int>(n), centred, narrow, x, branch, weight, bias, y, mean, rstd);
   });
   if (held) return;
   with_team(rows, n, [&](auto team, dim3 blocks) {
     launch(on, "normalize_forward", normalize_forward_kernel<decltype(team), T>, blocks, dim3(kBlock), 0,
-           rows, n, centred, epsilon, x, branch, weight, bias, y, mean, rstd);
+           rows, n, centred, narrow, x, branch, weight, bias, y, mean, rstd);
   });
 }
 
-#define INSTANTIATE(T)                                                                                     \
-  template void normalize_forward(Cuda, Index, Index, bool, Wide<T>, const T*, const Branch<T>&, const T*, \
+#define INSTANTIATE(T)                                                                                    \
+  template void normalize_forward(Cuda, Index, Index, bool, double, const T*, const Branch<T>&, const T*, \
                                   const T*, T*, Wide<T>*, Wide<T>*);
-INSTANTIATE(float)
-INSTANTIATE(double)
-INSTANTIATE(BFloat16)
-#undef INSTANTIATE
+TAPEFORMER_CUDA_TYPES(INSTANTIATE)
 
 }  // namespace tapeformer::kernels

@@ -68,8 +68,8 @@ __global__ void __launch_bounds__(kBlock)
       }
     });
     if (!dx) continue;
-    const W mean_gradient = centred ? Team::reduce(sum, W(0), Sum{}) / static_cast<W>(n) : W(0);
-    const W mean_product = Team::reduce(sum_product, W(0), Sum{}) / static_cast<W>(n);
+    const W mean_gradient = centred ? Team::reduce(sum, W(0), std::plus<>{}) / static_cast<W>(n) : W(0);
+    const W mean_product = Team::reduce(sum_product, W(0), std::plus<>{}) / static_cast<W>(n);
     for_each_pack<Team, T>(n, [&](int k, int i) {
       Pack<T> w;
       if (weight != nullptr) w = load_pack<kSize>(weight + i);
@@ -106,9 +106,10 @@ __global__ void normalize_backward_kernel(Index rows, Index n, bool centred, con
       const W d = static_cast<W>(dy[start + i]);
       return weight != nullptr ? rounded_product(d, static_cast<W>(weight[i])) : d;
     };
-    const W mean_gradient = centred ? reduce_row<Team>(n, W(0), gradient, Sum{}) / static_cast<W>(n) : W(0);
+    const W mean_gradient =
+        centred ? reduce_row<Team>(n, W(0), gradient, std::plus<>{}) / static_cast<W>(n) : W(0);
     const auto product = [&](Index i) { return gradient(i) * normal(i); };
-    const W mean_product = reduce_row<Team>(n, W(0), product, Sum{}) / static_cast<W>(n);
+    const W mean_product = reduce_row<Team>(n, W(0), product, std::plus<>{}) / static_cast<W>(n);
     for (Index i = Team::lane(); i < n; i += Team::kThreads) {
       dx.put(start + i, scale * (gradient(i) - mean_gradient - normal(i) * mean_product));
       const bool kept = (mask_bits(branch.mask, start + i) & 1u) != 0;
@@ -122,14 +123,24 @@ constexpr Index kPartRows = 8;     // a row for each warp of a block
 constexpr Index kBusyParts = 264;  // two blocks for each multiprocessor of a large GPU
 constexpr Index kMostRows = 512;   // of a part, so that no thread adds up many numbers in sequence
 
+/// Adds the sums of a block's warps in order, lane by lane. True for the first warp, which gets them.
+template <int kWarps, class W>
+__device__ bool join_warps(W& product, W& sum) {
+  __shared__ W products[kWarps][kColumns], sums[kWarps][kColumns];
+  const int lane = static_cast<int>(threadIdx.x), warp = static_cast<int>(threadIdx.y);
+  products[warp][lane] = product, sums[warp][lane] = sum;
+  __syncthreads();
+  for (int other = 1; warp == 0 && other < kWarps; ++other)
+    product += products[other][lane], sum += sums[other][lane];
+  return warp == 0;
+}
+
 /// For such rows, one block for a strip of columns and a part of the rows: partials[part] gets the sums of dy
 /// * xhat, then of dy. Each warp sums every kRowThreads-th row; the first adds up their sums.
 template <class T>
 __global__ void column_parts_kernel(Index rows, Index n, const T* x, const Wide<T>* mean, const Wide<T>* rstd,
                                     const T* dy, Wide<T>* partials) {
   using W = Wide<T>;
-  __shared__ W products[kRowThreads][kColumns];
-  __shared__ W sums[kRowThreads][kColumns];
   const int lane = static_cast<int>(threadIdx.x), warp = static_cast<int>(threadIdx.y);
   const Index column = Index{blockIdx.x} * kColumns + lane, part = blockIdx.y, parts = gridDim.y;
   W product(0), sum(0);
@@ -139,14 +150,7 @@ __global__ void column_parts_kernel(Index rows, Index n, const T* x, const Wide<
     product += d * ((static_cast<W>(x[row * n + column]) - centre) * rstd[row]);
     sum += d;
   }
-  products[warp][lane] = product;
-  sums[warp][lane] = sum;
-  __syncthreads();
-  if (warp != 0 || column >= n) return;
-  for (int other = 1; other < kRowThreads; ++other) {
-    product += products[other][lane];
-    sum += sums[other][lane];
-  }
+  if (!join_warps<kRowThreads>(product, sum) || column >= n) return;
   partials[part * 2 * n + column] = product;
   partials[part * 2 * n + n + column] = sum;
 }
@@ -155,8 +159,6 @@ __global__ void column_parts_kernel(Index rows, Index n, const T* x, const Wide<
 template <class W>
 __global__ void column_sums_kernel(Index n, Index parts, const W* partials, Write<W> dweight,
                                    Write<W> dbias) {
-  __shared__ W products[kPartThreads][kColumns];
-  __shared__ W sums[kPartThreads][kColumns];
   const int lane = static_cast<int>(threadIdx.x), warp = static_cast<int>(threadIdx.y);
   const Index column = Index{blockIdx.x} * kColumns + lane;
   W product(0), sum(0);
@@ -164,14 +166,7 @@ __global__ void column_sums_kernel(Index n, Index parts, const W* partials, Writ
     product += partials[part * 2 * n + column];
     sum += partials[part * 2 * n + n + column];
   }
-  products[warp][lane] = product;
-  sums[warp][lane] = sum;
-  __syncthreads();
-  if (warp != 0 || column >= n) return;
-  for (int other = 1; other < kPartThreads; ++other) {
-    product += products[other][lane];
-    sum += sums[other][lane];
-  }
+  if (!join_warps<kPartThreads>(product, sum) || column >= n) return;
   if (dweight) dweight.put(column, product);
   if (dbias) dbias.put(column, sum);
 }
@@ -215,9 +210,6 @@ void normalize_backward(Cuda on, Index rows, Index n, bool centred, const T* x, 
   template void normalize_backward(Cuda, Index, Index, bool, const T*, const T*, const Wide<T>*,           \
                                    const Wide<T>*, const T*, Wide<T>*, Write<T>, const BranchGradient<T>&, \
                                    Write<Wide<T>>, Write<Wide<T>>);
-INSTANTIATE(float)
-INSTANTIATE(double)
-INSTANTIATE(BFloat16)
-#undef INSTANTIATE
+TAPEFORMER_CUDA_TYPES(INSTANTIATE)
 
 }  // namespace tapeformer::kernels

@@ -70,74 +70,54 @@ __global__ void norm_kernel(Index count, const double* sums, double share, doubl
   *factor = step_factor(*norm, share, max_norm);
 }
 
+/// The settings of several groups of parameters; a launch handles those of its own groups.
 template <class T>
-struct AdamWSettings {
+struct AdamWRule {
   AdamWFactors<T> of[kSettings];
+  Index first;
+
+  __device__ bool takes(Index setting) const { return setting >= first && setting < first + kSettings; }
+  __device__ void update(Index setting, T g, T& m, T& v, T& x) const {
+    of[setting - first].update(g, m, v, x);
+  }
 };
 
-/// One block per chunk; it handles chunks whose setting is among the given ones.
 template <class T>
-__global__ void adamw_step_kernel(StepTensors all, AdamWSettings<T> settings, Index first_setting,
-                                  const double* factor) {
-  const StepChunk chunk = all.chunks[blockIdx.x];
-  const StepTensor x = all.tensors[chunk.tensor];
-  const Index setting = x.setting - first_setting;
-  if (setting < 0 || setting >= kSettings || isnan(*factor)) return;
-  const AdamWFactors<T> by = settings.of[setting];
-  const T scale = static_cast<T>(*factor);
-  const T* gradient = static_cast<const T*>(x.gradient);
-  T *first_moment = static_cast<T*>(x.state1), *second_moment = static_cast<T*>(x.state2);
-  T* value = static_cast<T*>(x.value);
-  const bool packed = are_packed(gradient, first_moment, second_moment, value, x.shadow);
-  for_each_pack<T>(range_of(chunk, x.count), packed, [&](auto size, Index i) {
-    constexpr int N = decltype(size)::value;
-    const Pack<T, N> g = load_pack<N>(gradient + i);
-    Pack<T, N> m = load_pack<N>(first_moment + i), v = load_pack<N>(second_moment + i);
-    Pack<T, N> y = load_pack<N>(value + i);
-    Pack<BFloat16, N> narrow;
-#pragma unroll
-    for (int k = 0; k < N; ++k) {
-      const T scaled = g.of[k] * scale;
-      m.of[k] = by.first_moment(m.of[k], scaled);
-      v.of[k] = by.beta2 * v.of[k] + by.weight2 * scaled * scaled;
-      y.of[k] =
-          y.of[k] * by.keep - by.step_size * m.of[k] / (sqrt(v.of[k]) / by.root_correction2 + by.epsilon);
-      narrow.of[k] = BFloat16(y.of[k]);
-    }
-    store_pack(first_moment + i, m);
-    store_pack(second_moment + i, v);
-    store_pack(value + i, y);
-    if (x.shadow != nullptr) store_pack(x.shadow + i, narrow);
-  });
-}
-
-template <class T>
-struct SgdFactors {
+struct SgdRule {
   T rate, momentum, decay;
+
+  __device__ bool takes(Index) const { return true; }
+  __device__ void update(Index, T g, T& velocity, T&, T& x) const {
+    velocity = momentum * velocity + (g + decay * x);
+    x -= rate * velocity;
+  }
 };
 
-template <class T>
-__global__ void sgd_step_kernel(StepTensors all, SgdFactors<T> by, const double* factor) {
+/// One block per chunk. States that a parameter does not have count as zero.
+template <class T, class Rule>
+__global__ void step_kernel(StepTensors all, Rule rule, const double* factor) {
   const StepChunk chunk = all.chunks[blockIdx.x];
   const StepTensor x = all.tensors[chunk.tensor];
-  if (isnan(*factor)) return;
+  if (!rule.takes(x.setting) || isnan(*factor)) return;
   const T scale = static_cast<T>(*factor);
   const T* gradient = static_cast<const T*>(x.gradient);
-  T *velocity = static_cast<T*>(x.state1), *value = static_cast<T*>(x.value);
-  const bool packed = are_packed(gradient, velocity, value, x.shadow);
+  T *state1 = static_cast<T*>(x.state1), *state2 = static_cast<T*>(x.state2),
+    *value = static_cast<T*>(x.value);
+  const bool packed = are_packed(gradient, state1, state2, value, x.shadow);
   for_each_pack<T>(range_of(chunk, x.count), packed, [&](auto size, Index i) {
     constexpr int N = decltype(size)::value;
     const Pack<T, N> g = load_pack<N>(gradient + i);
-    Pack<T, N> y = load_pack<N>(value + i), v{};
-    if (velocity != nullptr) v = load_pack<N>(velocity + i);
+    Pack<T, N> y = load_pack<N>(value + i), m{}, v{};
+    if (state1 != nullptr) m = load_pack<N>(state1 + i);
+    if (state2 != nullptr) v = load_pack<N>(state2 + i);
     Pack<BFloat16, N> narrow;
 #pragma unroll
     for (int k = 0; k < N; ++k) {
-      v.of[k] = by.momentum * v.of[k] + (g.of[k] * scale + by.decay * y.of[k]);
-      y.of[k] -= by.rate * v.of[k];
+      rule.update(x.setting, g.of[k] * scale, m.of[k], v.of[k], y.of[k]);
       narrow.of[k] = BFloat16(y.of[k]);
     }
-    if (velocity != nullptr) store_pack(velocity + i, v);
+    if (state1 != nullptr) store_pack(state1 + i, m);
+    if (state2 != nullptr) store_pack(state2 + i, v);
     store_pack(value + i, y);
     if (x.shadow != nullptr) store_pack(x.shadow + i, narrow);
   });
@@ -167,19 +147,20 @@ template <class T>
 void adamw_step(Cuda on, const StepTensors& all, const AdamWStep* steps, Index step_count,
                 const double* factor) {
   for (Index first = 0; first < step_count; first += kSettings) {
-    AdamWSettings<T> settings;
+    AdamWRule<T> rule;
+    rule.first = first;
     for (Index i = 0; i < kSettings && first + i < step_count; ++i)
-      settings.of[i] = AdamWFactors<T>(steps[first + i]);
-    launch(on, "adamw_step", adamw_step_kernel<T>, a_block_each(all), dim3(kBlock), 0, all, settings, first,
+      rule.of[i] = AdamWFactors<T>(steps[first + i]);
+    launch(on, "adamw_step", step_kernel<T, AdamWRule<T>>, a_block_each(all), dim3(kBlock), 0, all, rule,
            factor);
   }
 }
 
 template <class T>
 void sgd_step(Cuda on, const StepTensors& all, const SgdStep& step, const double* factor) {
-  const SgdFactors<T> by{static_cast<T>(step.learning_rate), static_cast<T>(step.momentum),
-                         static_cast<T>(step.weight_decay)};
-  launch(on, "sgd_step", sgd_step_kernel<T>, a_block_each(all), dim3(kBlock), 0, all, by, factor);
+  const SgdRule<T> rule{static_cast<T>(step.learning_rate), static_cast<T>(step.momentum),
+                        static_cast<T>(step.weight_decay)};
+  launch(on, "sgd_step", step_kernel<T, SgdRule<T>>, a_block_each(all), dim3(kBlock), 0, all, rule, factor);
 }
 
 template <class T>
@@ -193,8 +174,6 @@ void scale_in_place(Cuda on, Index count, double factor, T* x) {
   template void adamw_step<T>(Cuda, const StepTensors&, const AdamWStep*, Index, const double*); \
   template void sgd_step<T>(Cuda, const StepTensors&, const SgdStep&, const double*);            \
   template void scale_in_place(Cuda, Index, double, T*);
-INSTANTIATE(float)
-INSTANTIATE(double)
-#undef INSTANTIATE
+TAPEFORMER_CPU_TYPES(INSTANTIATE)
 
 }  // namespace tapeformer::kernels

@@ -140,7 +140,7 @@ void reduce(Cuda on, const char* name, Index outer, Index n, Index inner, F f, W
 
 template <class T>
 void reduce_sum(Cuda on, Index outer, Index n, Index inner, const T* x, Write<Wide<T>> y) {
-  reduce(on, "reduce_sum", outer, n, inner, Sum{}, Wide<T>(0), x, y);
+  reduce(on, "reduce_sum", outer, n, inner, std::plus<>{}, Wide<T>(0), x, y);
 }
 
 template <class T>
@@ -151,9 +151,6 @@ void reduce_max(Cuda on, Index outer, Index n, Index inner, const T* x, T* y) {
 #define INSTANTIATE(T)                                                           \
   template void reduce_sum(Cuda, Index, Index, Index, const T*, Write<Wide<T>>); \
   template void reduce_max(Cuda, Index, Index, Index, const T*, T*);
-INSTANTIATE(float)
-INSTANTIATE(double)
-INSTANTIATE(BFloat16)
-#undef INSTANTIATE
+TAPEFORMER_CUDA_TYPES(INSTANTIATE)
 
 }  // namespace tapeformer::kernels

@@ -2,6 +2,7 @@
 
 #include <tapeformer/autograd/kernels/cuda/pack.h>
 
+#include <functional>
 #include <limits>
 
 namespace tapeformer::kernels {
@@ -34,7 +35,7 @@ struct BlockTeam {
 /// Calls f(row) for the rows of this thread's team.
 template <class Team, class F>
 __device__ void for_each_row(Index rows, F&& f) {
-  constexpr int kTeams = kBlock / Team::kThreads;
+  constexpr int kTeams = Team::kThreads < kBlock ? kBlock / Team::kThreads : 1;
   const Index first = Index{blockIdx.x} * kTeams + static_cast<int>(threadIdx.x) / Team::kThreads;
   for (Index row = first; row < rows; row += Index{gridDim.x} * kTeams) f(row);
 }
@@ -52,12 +53,6 @@ struct Larger {
   template <class T>
   __device__ T operator()(T a, T b) const {
     return b > a || b != b ? b : a;
-  }
-};
-struct Sum {
-  template <class T>
-  __device__ T operator()(T a, T b) const {
-    return a + b;
   }
 };
 template <class T>

@@ -90,8 +90,8 @@ void copy_columns(Cuda on, Index outer, Index width, Index width_x, Index from, 
 }
 
 template <class T>
-void fill(Cuda on, Index count, Wide<T> value, T* y) {
-  map(on, "fill", count, Constant<Wide<T>>{value}, Write<T>{y, false});
+void fill(Cuda on, Index count, double value, T* y) {
+  map(on, "fill", count, Constant<Wide<T>>{static_cast<Wide<T>>(value)}, Write<T>{y, false});
 }
 
 template <class T>
@@ -104,7 +104,7 @@ void gather(Cuda on, Index outer, Index n, Index m, Index inner, const std::int3
 template <class T>
 void scatter_add(Cuda on, Index outer, Index n, Index m, Index inner, const std::int32_t* index, const T* x,
                  T* y) {
-  fill(on, outer * n * inner, Wide<T>(0), y);
+  fill(on, outer * n * inner, 0, y);
   const Index count = outer * m * inner;
   launch(on, "scatter_add", scatter_add_kernel<T>, blocks_for(count), dim3(kBlock), 0, count, n, m, inner,
          index, x, y);
@@ -113,12 +113,9 @@ void scatter_add(Cuda on, Index outer, Index n, Index m, Index inner, const std:
 #define INSTANTIATE(T)                                                                       \
   template void copy_strided(Cuda, const StridedView&, const T*, T*);                        \
   template void copy_columns(Cuda, Index, Index, Index, Index, Index, Index, const T*, T*);  \
-  template void fill(Cuda, Index, Wide<T>, T*);                                              \
+  template void fill(Cuda, Index, double, T*);                                               \
   template void gather(Cuda, Index, Index, Index, Index, const std::int32_t*, const T*, T*); \
   template void scatter_add(Cuda, Index, Index, Index, Index, const std::int32_t*, const T*, T*);
-INSTANTIATE(float)
-INSTANTIATE(double)
-INSTANTIATE(BFloat16)
-#undef INSTANTIATE
+TAPEFORMER_CUDA_TYPES(INSTANTIATE)
 
 }  // namespace tapeformer::kernels

@@ -37,7 +37,7 @@ __global__ void __launch_bounds__(kBlock) softmax_held_kernel(Index rows, int n,
       values[k][j] = is_log ? value : power;
       total += power;
     });
-    total = Team::reduce(total, W(0), Sum{});
+    total = Team::reduce(total, W(0), std::plus<>{});
     const W result = is_log ? log_total_of(total) : scale_of(total);
     for_each_held<Team, T>(n, [&](int k, int j, int) {
       held[k].of[j] = static_cast<T>(is_log ? values[k][j] - result : values[k][j] * result);
@@ -62,7 +62,7 @@ __global__ void __launch_bounds__(kBlock)
       const W d = static_cast<W>(gradients[k].of[j]);
       total += is_log ? d : static_cast<W>(held[k].of[j]) * d;
     });
-    total = Team::reduce(total, W(0), Sum{});
+    total = Team::reduce(total, W(0), std::plus<>{});
     for_each_held<Team, T>(n, [&](int k, int j, int) {
       const W d = static_cast<W>(gradients[k].of[j]), result = static_cast<W>(held[k].of[j]);
       const W value = is_log ? d - exp(result) * total : result * (d - total);
@@ -92,7 +92,7 @@ __device__ RowSum<Wide<T>> row_sum(Index n, const T* x) {
     }
   }
   const W shift = shift_of(Team::reduce(largest, kMinusInfinity<W>, Larger{}));
-  return {shift, Team::reduce(total * exp(largest - shift), W(0), Sum{})};
+  return {shift, Team::reduce(total * exp(largest - shift), W(0), std::plus<>{})};
 }
 
 template <class Team, class T, bool is_log>
@@ -118,7 +118,7 @@ __global__ void softmax_backward_kernel(Index rows, Index n, const T* y, const T
       const W d = static_cast<W>(pd[i]);
       return is_log ? d : static_cast<W>(py[i]) * d;
     };
-    const W total = reduce_row<Team>(n, W(0), term, Sum{});
+    const W total = reduce_row<Team>(n, W(0), term, std::plus<>{});
     for (Index i = Team::lane(); i < n; i += Team::kThreads) {
       const W d = static_cast<W>(pd[i]), result = static_cast<W>(py[i]);
       dx.put(row * n + i, is_log ? d - exp(result) * total : result * (d - total));
@@ -157,33 +157,21 @@ void backward(Cuda on, const char* name, Index rows, Index n, const T* y, const 
 }  // namespace
 
 template <class T>
-void softmax_forward(Cuda on, Index rows, Index n, const T* x, T* y) {
+void softmax_forward(Cuda on, bool is_log, Index rows, Index n, const T* x, T* y) {
+  if (is_log) return forward<true>(on, "log_softmax_forward", rows, n, x, y);
   forward<false>(on, "softmax_forward", rows, n, x, y);
 }
 
 template <class T>
-void softmax_backward(Cuda on, Index rows, Index n, const T* y, const T* dy, Write<T> dx) {
-  if (dx) backward<false>(on, "softmax_backward", rows, n, y, dy, dx);
+void softmax_backward(Cuda on, bool is_log, Index rows, Index n, const T* y, const T* dy, Write<T> dx) {
+  if (!dx) return;
+  if (is_log) return backward<true>(on, "log_softmax_backward", rows, n, y, dy, dx);
+  backward<false>(on, "softmax_backward", rows, n, y, dy, dx);
 }
 
-template <class T>
-void log_softmax_forward(Cuda on, Index rows, Index n, const T* x, T* y) {
-  forward<true>(on, "log_softmax_forward", rows, n, x, y);
-}
-
-template <class T>
-void log_softmax_backward(Cuda on, Index rows, Index n, const T* y, const T* dy, Write<T> dx) {
-  if (dx) backward<true>(on, "log_softmax_backward", rows, n, y, dy, dx);
-}
-
-#define INSTANTIATE(T)                                                              \
-  template void softmax_forward(Cuda, Index, Index, const T*, T*);                  \
-  template void softmax_backward(Cuda, Index, Index, const T*, const T*, Write<T>); \
-  template void log_softmax_forward(Cuda, Index, Index, const T*, T*);              \
-  template void log_softmax_backward(Cuda, Index, Index, const T*, const T*, Write<T>);
-INSTANTIATE(float)
-INSTANTIATE(double)
-INSTANTIATE(BFloat16)
-#undef INSTANTIATE
+#define INSTANTIATE(T)                                                   \
+  template void softmax_forward(Cuda, bool, Index, Index, const T*, T*); \
+  template void softmax_backward(Cuda, bool, Index, Index, const T*, const T*, Write<T>);
+TAPEFORMER_CUDA_TYPES(INSTANTIATE)
 
 }  // namespace tapeformer::kernels

@@ -22,7 +22,7 @@ struct RoundedToBf16 {
 /// A score is off by e, so its weight by the factor exp(2 max e) and the roundings of the sum that it is
 /// divided by; what is made of weights adds up their errors and its own roundings. Rounding a factor to bf16
 /// moves each product by its share: an output by sum w |v|, for example. The kernels take the row's sum of
-/// weights times their gradients as dy y, which is off by what y is off, and with it every gradient of a score.
+/// weights times their gradients as dy y, so it is off by what y is off, and with it each score's gradient.
 inline AttentionOracle attention_rounding(const AttentionInputs& inputs, const AttentionOptions& all_options,
                                           const Tensor& seed, const AttentionOracle& exact, DType type,
                                           const Tensor& of_scores = {}, const RoundedToBf16& rounded = {}) {

@@ -37,12 +37,7 @@ __global__ void __launch_bounds__(kBlock)
   using W = Wide<T>;
   constexpr int kRows = kTile<W>;
   __shared__ AttentionTile<W> tile;
-  const Index unit = blockIdx.x;
-  TilePlace place;
-  place.head = unit % s.heads, place.b = unit / s.heads % s.batch;
-  place.group = place.head / (s.heads / s.groups);
-  place.query = unit / s.heads / s.batch * kRows;
-  place.queries = static_cast<int>(min(Index{kRows}, s.queries - place.query));
+  TilePlace place = place_of_queries<W>(s, blockIdx.x);
 
   load_statistics(s, x, place, tile);
   load_ranges(s, tile, place.b, place.query, 0, s.keys);
@@ -110,12 +105,8 @@ __global__ void __launch_bounds__(kBlock)
   using W = Wide<T>;
   constexpr int kRows = kTile<W>;
   __shared__ AttentionTile<W> tile;
-  const Index part = blockIdx.x % parts, unit = blockIdx.x / parts, tiles = tiles_of(s.queries, kRows);
-  TilePlace place;
-  place.head = unit % s.heads, place.b = unit / s.heads % s.batch;
-  place.group = place.head / (s.heads / s.groups);
-  place.query = (tiles - 1 - unit / s.heads / s.batch) * kRows;
-  place.queries = static_cast<int>(min(Index{kRows}, s.queries - place.query));
+  const Index part = blockIdx.x % parts, tiles = tiles_of(s.queries, kRows);
+  TilePlace place = place_of_queries<W>(s, blockIdx.x / parts);
   const Index first = part * kQueryPieces * kPiece;  // of the key's width
 
   load_statistics(s, x, place, tile);
@@ -308,9 +299,6 @@ void attention_backward(Cuda on, const AttentionShape& shape, const AttentionOpe
 #define INSTANTIATE(T)                                                                                 \
   template void attention_backward(Cuda, const AttentionShape&, const AttentionOperands<T>&, const T*, \
                                    const Wide<T>*, const T*, const AttentionGradients<T>&);
-INSTANTIATE(float)
-INSTANTIATE(double)
-INSTANTIATE(BFloat16)
-#undef INSTANTIATE
+TAPEFORMER_CUDA_TYPES(INSTANTIATE)
 
 }  // namespace tapeformer::kernels

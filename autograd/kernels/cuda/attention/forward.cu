@@ -44,12 +44,8 @@ __global__ void __launch_bounds__(kBlock)
   constexpr int kRows = kTile<W>;
   __shared__ AttentionTile<W> tile;
   __shared__ W factors[kRows];  // of the sums of each row
-  const Index part = blockIdx.x % parts, unit = blockIdx.x / parts, tiles = tiles_of(s.queries, kRows);
-  TilePlace place;
-  place.head = unit % s.heads, place.b = unit / s.heads % s.batch;
-  place.group = place.head / (s.heads / s.groups);
-  place.query = (tiles - 1 - unit / s.heads / s.batch) * kRows;
-  place.queries = static_cast<int>(min(Index{kRows}, s.queries - place.query));
+  const Index part = blockIdx.x % parts;
+  TilePlace place = place_of_queries<W>(s, blockIdx.x / parts);
   const Index first = part * kPieces * kPiece;  // of the value's width
   // A few threads share each row's exponentials.
   const int row = static_cast<int>(threadIdx.x) / (kBlock / kRows);
@@ -151,9 +147,6 @@ void attention_forward(Cuda on, const AttentionShape& shape, const AttentionOper
 
 #define INSTANTIATE(T) \
   template void attention_forward(Cuda, const AttentionShape&, const AttentionOperands<T>&, T*, Wide<T>*);
-INSTANTIATE(float)
-INSTANTIATE(double)
-INSTANTIATE(BFloat16)
-#undef INSTANTIATE
+TAPEFORMER_CUDA_TYPES(INSTANTIATE)
 
 }  // namespace tapeformer::kernels

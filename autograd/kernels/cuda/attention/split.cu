@@ -259,9 +259,6 @@ bool split_attention_forward(Cuda on, const AttentionShape& s, const AttentionOp
 #define INSTANTIATE(T)                                                                                \
   template bool split_attention_forward(Cuda, const AttentionShape&, const AttentionOperands<T>&, T*, \
                                         Wide<T>*);
-INSTANTIATE(float)
-INSTANTIATE(double)
-INSTANTIATE(BFloat16)
-#undef INSTANTIATE
+TAPEFORMER_CUDA_TYPES(INSTANTIATE)
 
 }  // namespace tapeformer::kernels

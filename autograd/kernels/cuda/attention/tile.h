@@ -51,6 +51,19 @@ struct TilePlace {
   int queries, keys;  // less than a whole tile at the ends
 };
 
+/// The tile of queries of a block's unit of work. The last queries come first: with a causal mask they have
+/// the most work.
+template <class W>
+__device__ TilePlace place_of_queries(const AttentionShape& s, Index unit) {
+  const Index tiles = tiles_of(s.queries, kTile<W>);
+  TilePlace place;
+  place.head = unit % s.heads, place.b = unit / s.heads % s.batch;
+  place.group = place.head / (s.heads / s.groups);
+  place.query = (tiles - 1 - unit / s.heads / s.batch) * kTile<W>;
+  place.queries = static_cast<int>(min(Index{kTile<W>}, s.queries - place.query));
+  return place;
+}
+
 __device__ inline int own_row(int i) { return static_cast<int>(threadIdx.x) / kSide + i * kSide; }
 __device__ inline int own_column(int j) { return static_cast<int>(threadIdx.x) % kSide + j * kSide; }
 
