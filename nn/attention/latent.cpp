@@ -90,7 +90,7 @@ Tensor LatentAttention::operator()(const Tensor& query, const Tensor& memory, co
 Tensor LatentAttention::attend(const Tensor& query, const Tensor& memory, const AttentionContext& context,
                                const LatentProducts& products) const {
   check_inputs("latent", query, memory, context.cache);
-  const bool is_self = is_self_attention(query, memory);
+  const bool is_self = is_same_tensor(query, memory);
   if (key_rotary_ && !is_self) {
     throw Error("[latent] rotary positions are for self-attention; got rotary_width=" +
                 std::to_string(config_.rotary_width) + " and a memory that is not the query; try cross=true");
