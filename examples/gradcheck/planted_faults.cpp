@@ -134,17 +134,15 @@ std::vector<PlantedFault> plant_faults(const AttentionCheck& check, const Gradch
 }
 
 std::vector<AttentionCheck> checks_for_faults(const std::vector<AttentionCheck>& checks) {
+  const auto is_usual = [](const AttentionCheck& check) {
+    return check.mode.name == "self causal" || check.mode.name == "cross key padding";
+  };
+  std::map<std::string, bool> has_usual;
+  for (const AttentionCheck& check : checks) has_usual[check.layer] |= is_usual(check);
   std::vector<AttentionCheck> chosen;
-  for (std::size_t begin = 0, end = 0; begin < checks.size(); begin = end) {
-    const auto is_other = [&](const AttentionCheck& check) { return check.layer != checks[begin].layer; };
-    const auto first = checks.begin() + static_cast<std::ptrdiff_t>(begin);
-    const auto last = std::find_if(first, checks.end(), is_other);
-    end = static_cast<std::size_t>(last - checks.begin());
-    const std::size_t before = chosen.size();
-    std::copy_if(first, last, std::back_inserter(chosen), [](const AttentionCheck& check) {
-      return check.mode.name == "self causal" || check.mode.name == "cross key padding";
-    });
-    if (chosen.size() == before) chosen.push_back(checks[begin]);
+  for (const AttentionCheck& check : checks) {
+    const bool is_first = chosen.empty() || chosen.back().layer != check.layer;
+    if (has_usual[check.layer] ? is_usual(check) : is_first) chosen.push_back(check);
   }
   return chosen;
 }
