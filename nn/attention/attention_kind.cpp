@@ -1,6 +1,7 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/nn/attention/additive.h>
 #include <tapeformer/nn/attention/attention_kind.h>
+#include <tapeformer/nn/attention/differential.h>
 #include <tapeformer/nn/attention/latent.h>
 #include <tapeformer/nn/attention/multi_head.h>
 
@@ -51,6 +52,7 @@ std::deque<AttentionKind>& table() {
        Latent::cost,
        Latent::forms()},
       {"additive", "additive", make<Additive>, {}, kCanCache, {}, Additive::cost},
+      DifferentialAttention::kind(),
   };
   return kinds;
 }
