@@ -70,10 +70,8 @@ int prepare(const PrepareOptions& options, const Command& command) {
   options.data.refuse_ignored(command);
   Progress progress;
   const LanguageData data = prepare_corpus(options.data, nullptr, options.output, progress);
-  std::printf("%s: %lld tokens to train on, %lld to validate on; a %s tokenizer of %lld\n",
-              options.output.c_str(), static_cast<long long>(data.train.size()),
-              static_cast<long long>(data.validation.size()), data.tokenizer->kind(),
-              static_cast<long long>(data.tokenizer->vocabulary_size()));
+  print("%s: %lld tokens to train on, %lld to validate on; a %s tokenizer of %lld\n", options.output,
+        data.train.size(), data.validation.size(), data.tokenizer->kind(), data.tokenizer->vocabulary_size());
   return kExitSuccess;
 }
 
@@ -126,7 +124,7 @@ int run(int argc, char** argv) {
     }
     if (prepare_command.chosen()) return prepare(prepare_options, prepare_command);
     if (export_command.chosen()) return export_model(export_options);
-    std::printf("%s", language_fields().c_str());
+    print("%s", language_fields());
     return kExitSuccess;
   } catch (const Interrupted& interrupted) {
     std::fprintf(stderr, "%s\n", interrupted.what());

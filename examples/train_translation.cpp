@@ -15,7 +15,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <iostream>
 
 namespace tapeformer {
@@ -172,7 +171,7 @@ int evaluate(const EvaluateOptions& options, const SearchOptions& search) {
   if (!options.output.empty()) check_writable(options.output);
   Trained run = Trained::load(options.run, search.average, compute);
   if (options.summary) {
-    std::printf("%s", summary_of(run.model).c_str());
+    print("%s", summary_of(run.model));
     return kExitSuccess;
   }
   const TranslationOptions trained = trained_options(RunFolder(options.run));
@@ -192,10 +191,9 @@ int evaluate(const EvaluateOptions& options, const SearchOptions& search) {
   const auto show = [&](Index done) {
     const double seconds = now_seconds() - begun;
     const double rate = static_cast<double>(done) / seconds;
-    progress.show("translated " + std::to_string(done) + "/" + std::to_string(pairs.size()) + ", " +
-                  count_text(rate) + " sentences/s, " +
-                  duration_text((static_cast<double>(pairs.size()) - static_cast<double>(done)) / rate) +
-                  " left");
+    const double left = static_cast<double>(pairs.size()) - static_cast<double>(done);
+    progress.show(format("translated %lld/%lld, %s sentences/s, %s left", done, pairs.size(),
+                         count_text(rate), duration_text(left / rate)));
   };
   std::vector<std::string> hypotheses;
   for (const Hypothesis& found : search.find(run.model, sources, show)) {
@@ -211,25 +209,20 @@ int evaluate(const EvaluateOptions& options, const SearchOptions& search) {
   const std::string loss = loss_text(run, pairs, trained, progress);
   progress.clear();
   if (compute.device.is_cuda()) progress.keep(compute.usage_text());
-  std::printf("sentences    %zu\n", pairs.size());
-  if (cut > 0) {
-    std::printf("cut          %s to %s\n", number_of(cut, "source").c_str(),
-                number_of(most, "token").c_str());
-  }
+  print("sentences    %lld\n", pairs.size());
+  if (cut > 0) print("cut          %s to %s\n", number_of(cut, "source"), number_of(most, "token"));
   if (empty > 0) {
-    std::printf("no tokens    in %s: nothing is written for %s\n", number_of(empty, "source").c_str(),
-                empty == 1 ? "it" : "them");
+    print("no tokens    in %s: nothing is written for %s\n", number_of(empty, "source"),
+          empty == 1 ? "it" : "them");
   }
-  std::printf("%s", loss.c_str());
-  std::printf("exact match  %.2f %%\n", exact_match(hypotheses, references));
-  std::printf("%s\n", corpus_bleu(hypotheses, references).text().c_str());
-  std::printf("chrF2        %.2f\n", corpus_chrf(hypotheses, references));
+  print("%sexact match  %.2f %%\n%s\nchrF2        %.2f\n", loss, exact_match(hypotheses, references),
+        corpus_bleu(hypotheses, references).text(), corpus_chrf(hypotheses, references));
   if (options.text.empty() && trained.built_in()) {
     const ToyGrammar grammar;
     std::vector<std::string> word_by_word;
     for (const TextPair& pair : pairs) word_by_word.push_back(grammar.word_by_word(pair.source));
-    std::printf("for comparison, a perfect word-by-word dictionary: exact match %.2f %%, BLEU %.2f\n",
-                exact_match(word_by_word, references), corpus_bleu(word_by_word, references).score);
+    print("for comparison, a perfect word-by-word dictionary: exact match %.2f %%, BLEU %.2f\n",
+          exact_match(word_by_word, references), corpus_bleu(word_by_word, references).score);
   }
   return kExitSuccess;
 }
@@ -296,7 +289,7 @@ int run(int argc, char** argv) {
   if (!line.read(argc, argv)) return kExitSuccess;
   if (train_command.chosen()) return train(train_options, translation, train_command);
   if (fields_command.chosen()) {
-    std::printf("%s", translation_fields().c_str());
+    print("%s", translation_fields());
     return kExitSuccess;
   }
   const Command& chosen = translate_command.chosen() ? translate_command : evaluate_command;

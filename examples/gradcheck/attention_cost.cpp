@@ -1,7 +1,7 @@
 #include <tapeformer/examples/gradcheck/attention_cost.h>
 #include <tapeformer/examples/gradcheck/attention_layers.h>
+#include <tapeformer/examples/shared/progress.h>
 
-#include <cstdio>
 #include <ostream>
 
 namespace tapeformer {
@@ -9,16 +9,11 @@ namespace {
 
 /// Exact up to six digits, then in powers of a thousand: "12.35 M".
 std::string amount(Index count) {
-  char text[32];
-  double value = static_cast<double>(count);
-  if (count < 1000000) {
-    std::snprintf(text, sizeof text, "%lld", static_cast<long long>(count));
-    return text;
-  }
-  const char* unit = "kMGTP";
-  for (value /= 1000; value >= 1000 && unit[1] != 0; value /= 1000) ++unit;
-  std::snprintf(text, sizeof text, "%.2f %c", value, *unit);
-  return text;
+  if (count < 1000000) return std::to_string(count);
+  auto value = static_cast<double>(count) / 1000;
+  std::size_t unit = 0;
+  for (; value >= 1000 && unit < 4; value /= 1000) ++unit;
+  return format("%.2f ", value) + "kMGTP"[unit];
 }
 
 AttentionConfig deepseek_v2() {
@@ -36,12 +31,9 @@ void print_cache_sizes(std::ostream& out) {
   const std::vector<CacheSize> sizes = cache_sizes_of_deepseek_v2();
   for (const CacheSize& size : sizes) {
     const auto numbers = static_cast<double>(size.numbers);
-    char line[128];
-    std::snprintf(line, sizeof line, "%-9s %-20s %8lld  %6.2f %%  %10.2f GiB\n", size.name.c_str(),
-                  size.formula.c_str(), static_cast<long long>(size.numbers),
+    out << format("%-9s %-20s %8lld  %6.2f %%  %10.2f GiB\n", size.name, size.formula, size.numbers,
                   100 * numbers / static_cast<double>(sizes.front().numbers),
                   numbers * kLayers * kTokens * kBytes / kGibibyte);
-    out << line;
   }
 }
 
@@ -87,27 +79,18 @@ std::vector<CacheSize> cache_sizes_of_deepseek_v2() {
 
 void print_attention_cost(std::ostream& out, const CheckSizes& sizes, DType type) {
   constexpr const char* kRow = "%-14s %10s %14s %14s %16s %18s %14s\n";
-  char line[200];
-  std::snprintf(
-      line, sizeof line,
+  out << format(
       "Self-attention with biases (mla: none), B=%lld T=%lld C=%lld H=%lld G=%lld D=%lld E=%lld, "
       "latents %lld and %lld rotary, hidden %lld, %s\n",
-      static_cast<long long>(sizes.batch), static_cast<long long>(sizes.queries),
-      static_cast<long long>(sizes.width), static_cast<long long>(sizes.heads),
-      static_cast<long long>(sizes.groups), static_cast<long long>(sizes.head_width),
-      static_cast<long long>(sizes.value_width), static_cast<long long>(sizes.latent_width),
-      static_cast<long long>(attention_config(sizes, attention_kind("mla")).resolved().rotary_width),
-      static_cast<long long>(sizes.hidden_width), name_of(type));
-  out << line;
-  std::snprintf(line, sizeof line, kRow, "", "parameters", "forward FLOP", "backward FLOP",
-                "activation bytes", "cache bytes/token", "decoding FLOP");
-  out << line;
+      sizes.batch, sizes.queries, sizes.width, sizes.heads, sizes.groups, sizes.head_width, sizes.value_width,
+      sizes.latent_width, attention_config(sizes, attention_kind("mla")).resolved().rotary_width,
+      sizes.hidden_width, name_of(type));
+  out << format(kRow, "", "parameters", "forward FLOP", "backward FLOP", "activation bytes",
+                "cache bytes/token", "decoding FLOP");
   for (const auto& [name, cost, decoding_flops] : attention_costs(sizes, type)) {
-    std::snprintf(line, sizeof line, kRow, name.c_str(), amount(cost.parameters).c_str(),
-                  amount(cost.forward_flops).c_str(), amount(cost.backward_flops).c_str(),
-                  amount(cost.activation_bytes).c_str(), amount(cost.cache_bytes_per_token).c_str(),
-                  amount(decoding_flops).c_str());
-    out << line;
+    out << format(kRow, name, amount(cost.parameters), amount(cost.forward_flops),
+                  amount(cost.backward_flops), amount(cost.activation_bytes),
+                  amount(cost.cache_bytes_per_token), amount(decoding_flops));
   }
   out << "FLOP: of products, 2 a multiply-add, every query seeing every key; activations: kept for "
          "backward\n";

@@ -5,13 +5,13 @@
 #include <tapeformer/autograd/ops/softmax.h>
 #include <tapeformer/autograd/random.h>
 #include <tapeformer/examples/gradcheck/attention_figures.h>
+#include <tapeformer/examples/shared/progress.h>
 #include <tapeformer/nn/attention/multi_head.h>
 #include <tapeformer/nn/attention/self_attention.h>
 #include <tapeformer/nn/attention/single_head.h>
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <ostream>
 
 namespace tapeformer {
@@ -32,10 +32,8 @@ std::string rows_text(const Tensor& x, Index from, Index to, Index columns, int 
   for (Index row = from - 1; row < to; ++row) {
     if (!text.empty()) text += " / ";
     for (Index column = 0; column < columns; ++column) {
-      char number[32];
-      std::snprintf(number, sizeof number, "%s%.*f", column > 0 ? " " : "", decimals,
-                    x.at(row * stride + column));
-      text += number;
+      text += column > 0 ? " " : "";
+      text += format(decimals > 0 ? "%.4f" : "%.0f", x.at(row * stride + column));
     }
   }
   return text;
@@ -193,10 +191,8 @@ void print_figure(std::ostream& out, const AttentionFigure& figure) {
   out << figure.title << "\n";
   const std::vector<std::string> published = rows_of(figure.published), ours = rows_of(figure.ours);
   for (std::size_t row = 0; row < ours.size(); ++row) {
-    char line[160];
-    std::snprintf(line, sizeof line, "  %-42s  %-42s  %s\n", published[row].c_str(), ours[row].c_str(),
+    out << format("  %-42s  %-42s  %s\n", published[row], ours[row],
                   published[row] == ours[row] ? "same" : "DIFFERS");
-    out << line;
   }
 }
 
@@ -205,11 +201,9 @@ void print_scaling(std::ostream& out) {
          "keys\n   width     variance  entropy  largest     scaled: variance  entropy  largest\n";
   for (const Index width : {Index{4}, Index{16}, Index{64}, Index{256}}) {
     const ScalingEffect effect = scaling_effect(width, width == 64 ? 100000 : 20000);
-    char line[160];
-    std::snprintf(line, sizeof line, "   %5lld  %11.3f  %7.3f  %7.3f  %19.4f  %7.3f  %7.3f\n",
-                  static_cast<long long>(width), effect.variance, effect.entropy, effect.largest,
-                  effect.scaled_variance, effect.scaled_entropy, effect.scaled_largest);
-    out << line;
+    out << format("   %5lld  %11.3f  %7.3f  %7.3f  %19.4f  %7.3f  %7.3f\n", width, effect.variance,
+                  effect.entropy, effect.largest, effect.scaled_variance, effect.scaled_entropy,
+                  effect.scaled_largest);
   }
   out << "  published for width 64, of another draw: 63.87, and 0.998 when scaled; by theory 64 and 1\n";
 }
@@ -270,10 +264,7 @@ bool print_attention_figures(std::ostream& out) {
                              all_text(causal.renormalised), all_text(causal.minus_infinity)};
   print_figure(out, ways);
   const Tensor difference = causal.renormalised - causal.minus_infinity;
-  char line[80];
-  std::snprintf(line, sizeof line, "  largest difference %.1e\n",
-                std::sqrt(max(difference * difference).item()));
-  out << line;
+  out << format("  largest difference %.1e\n", std::sqrt(max(difference * difference).item()));
   all = all && ways.matches();
   print_scaling(out);
   out << (all ? "every printed decimal is the same\n" : "some decimals DIFFER\n");

@@ -2,12 +2,12 @@
 #include <tapeformer/autograd/ops/shape.h>
 #include <tapeformer/autograd/tape.h>
 #include <tapeformer/examples/gradcheck/planted_faults.h>
+#include <tapeformer/examples/shared/progress.h>
 
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <map>
 #include <ostream>
 
@@ -134,50 +134,40 @@ std::vector<PlantedFault> plant_faults(const AttentionCheck& check, const Gradch
 }
 
 std::vector<AttentionCheck> checks_for_faults(const std::vector<AttentionCheck>& checks) {
+  const auto is_usual = [](const AttentionCheck& check) {
+    return check.mode.name == "self causal" || check.mode.name == "cross key padding";
+  };
+  std::map<std::string, bool> has_usual;
+  for (const AttentionCheck& check : checks) has_usual[check.layer] |= is_usual(check);
   std::vector<AttentionCheck> chosen;
-  for (std::size_t begin = 0, end = 0; begin < checks.size(); begin = end) {
-    const auto is_other = [&](const AttentionCheck& check) { return check.layer != checks[begin].layer; };
-    const auto first = checks.begin() + static_cast<std::ptrdiff_t>(begin);
-    const auto last = std::find_if(first, checks.end(), is_other);
-    end = static_cast<std::size_t>(last - checks.begin());
-    const std::size_t before = chosen.size();
-    std::copy_if(first, last, std::back_inserter(chosen), [](const AttentionCheck& check) {
-      return check.mode.name == "self causal" || check.mode.name == "cross key padding";
-    });
-    if (chosen.size() == before) chosen.push_back(checks[begin]);
+  for (const AttentionCheck& check : checks) {
+    const bool is_first = chosen.empty() || chosen.back().layer != check.layer;
+    if (has_usual[check.layer] ? is_usual(check) : is_first) chosen.push_back(check);
   }
   return chosen;
 }
 
 void print_fault_header(std::ostream& out) {
-  char line[256];
-  std::snprintf(line, sizeof line, "%-26s %-18s %-21s %-40s %9s  %-24s %s\n", "layer", "mode", "fault",
-                "planted in", "error", "seen in", "noticed");
-  out << line;
+  out << format("%-26s %-18s %-21s %-40s %9s  %-24s %s\n", "layer", "mode", "fault", "planted in", "error",
+                "seen in", "noticed");
 }
 
 void print_fault(std::ostream& out, const PlantedFault& fault) {
-  char line[400];
-  std::snprintf(line, sizeof line, "%-26s %-18s %-21s %-40s %9.1e  %-24s %s%s\n", fault.layer.c_str(),
-                fault.mode.c_str(), fault.fault.c_str(), fault.place.c_str(), fault.error,
-                fault.where.c_str(), fault.noticed ? "yes" : "no", fault.as_it_should() ? "" : "  WRONG");
-  out << line;
+  out << format("%-26s %-18s %-21s %-40s %9.1e  %-24s %s%s\n", fault.layer, fault.mode, fault.fault,
+                fault.place, fault.error, fault.where, fault.noticed ? "yes" : "no",
+                fault.as_it_should() ? "" : "  WRONG");
 }
 
 bool print_fault_summary(std::ostream& out, const std::vector<PlantedFault>& faults, double seconds) {
-  const auto count = [&](const auto& is) { return std::count_if(faults.begin(), faults.end(), is); };
-  const auto checks = count([](const PlantedFault& fault) { return fault.fault == "none"; });
-  const auto all = count([](const PlantedFault&) { return true; });
-  const auto missed =
-      count([](const PlantedFault& fault) { return fault.fault != "none" && !fault.as_it_should(); });
-  const auto alarms =
-      count([](const PlantedFault& fault) { return fault.fault == "none" && !fault.as_it_should(); });
-  char line[256];
-  std::snprintf(
-      line, sizeof line,
-      "%td faults planted in %td checks: %td noticed, %td missed, %td alarms without a fault, %.1f s\n",
-      all - checks, checks, all - checks - missed, missed, alarms, seconds);
-  out << line;
+  Index planted = 0, missed = 0, alarms = 0;
+  for (const PlantedFault& fault : faults) {
+    const bool is_planted = fault.fault != "none";
+    planted += is_planted;
+    if (!fault.as_it_should()) ++(is_planted ? missed : alarms);
+  }
+  out << format(
+      "%lld faults planted in %lld checks: %lld noticed, %lld missed, %lld alarms without a fault, %.1f s\n",
+      planted, static_cast<Index>(faults.size()) - planted, planted - missed, missed, alarms, seconds);
   return missed == 0 && alarms == 0;
 }
 

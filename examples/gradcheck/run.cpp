@@ -11,7 +11,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <ostream>
 
 namespace tapeformer {
@@ -100,20 +99,7 @@ GradcheckReport compare_precisions(const AttentionCheck& check, const CheckCase&
   return report;
 }
 
-std::string scientific(double value) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.1e", value);
-  return text;
-}
-
 const char* const kRow = "%-26s %-22s %10s %9s %9s %9s  %-34s %8s  %s\n";
-
-template <class... Columns>
-void print_columns(std::ostream& out, const Columns&... columns) {
-  char line[400];
-  std::snprintf(line, sizeof line, kRow, columns...);
-  out << line;
-}
 
 /// Nothing is worse than a NaN.
 bool is_worse(double error, double than) { return error > than || std::isnan(error); }
@@ -177,19 +163,18 @@ CheckResult run_check(const AttentionCheck& check, const GradcheckRunOptions& op
 }
 
 void print_header(std::ostream& out) {
-  print_columns(out, "", "", "", "relative", "relative", "absolute", "", "", "");
-  print_columns(out, "layer", "mode", "parameters", "1st", "2nd", "worst", "worst at", "time", "verdict");
+  out << format(kRow, "", "", "", "relative", "relative", "absolute", "", "", "")
+      << format(kRow, "layer", "mode", "parameters", "1st", "2nd", "worst", "worst at", "time", "verdict");
 }
 
 void print_row(std::ostream& out, const CheckResult& result, bool second) {
   const WorstInput first = worst_of(result.report.inputs), again = worst_of(result.report.second_inputs);
-  char time[32];
-  std::snprintf(time, sizeof time, "%.0f ms", result.seconds * 1e3);
-  print_columns(out, result.layer.c_str(), result.mode.c_str(), std::to_string(result.parameters).c_str(),
-                scientific(first.relative).c_str(), second ? scientific(again.relative).c_str() : "-",
-                scientific(std::max(first.absolute, again.absolute)).c_str(),
-                (again.relative > first.relative ? "2nd " + again.where : first.where).c_str(), time,
-                result.passed() ? "PASS" : "FAIL");
+  const auto scientific = [](double value) { return format("%.1e", value); };
+  out << format(kRow, result.layer, result.mode, std::to_string(result.parameters),
+                scientific(first.relative), second ? scientific(again.relative) : "-",
+                scientific(std::max(first.absolute, again.absolute)),
+                again.relative > first.relative ? "2nd " + again.where : first.where,
+                format("%.0f ms", result.seconds * 1e3), result.passed() ? "PASS" : "FAIL");
   if (!result.failure.empty()) out << "    " << result.failure << "\n";
 }
 
@@ -205,14 +190,10 @@ bool print_summary(std::ostream& out, const std::vector<CheckResult>& results,
     }
     failed += result.passed() ? 0 : 1;
   }
-  char line[256];
-  std::snprintf(line, sizeof line,
-                "%s, %zu failed: worst error %.1e relative, %.1e absolute, allowed %.0e, %s%s, %.1f s\n",
-                number_of(results.size(), "check").c_str(), failed, relative, absolute,
-                options.tolerance_used(),
+  out << format("%s, %lld failed: worst error %.1e relative, %.1e absolute, allowed %.0e, %s%s, %.1f s\n",
+                number_of(results.size(), "check"), failed, relative, absolute, options.tolerance_used(),
                 options.type == "f64" ? "against central differences in f64" : "f32 against f64",
                 options.second ? ", both orders" : "", seconds);
-  out << line;
   return failed == 0;
 }
 

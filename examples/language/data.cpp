@@ -44,8 +44,7 @@ TextSource watched(const std::vector<const TextCorpus*>& parts, Progress& progre
         stop_if_interrupted(progress);
         reader(piece);
         done += static_cast<Index>(piece.size());
-        progress.show("making the tokenizer: " + count_text(static_cast<double>(done)) + "/" +
-                      count_text(static_cast<double>(all)) + " bytes read");
+        progress.show("making the tokenizer: " + count_text(done) + "/" + count_text(all) + " bytes read");
       });
     }
   };
@@ -79,9 +78,9 @@ PrepareProgress shown(Progress& progress) {
   return [&progress, begun = now_seconds()](Index done, Index all) {
     stop_if_interrupted(progress);
     const double rate = static_cast<double>(done) / std::max(1e-9, now_seconds() - begun);
-    progress.show("encoding " + count_text(static_cast<double>(done)) + "/" +
-                  count_text(static_cast<double>(all)) + " bytes, " + format("%.1f MB/s, ", rate / 1e6) +
-                  duration_text(static_cast<double>(all - done) / rate) + " left");
+    progress.show("encoding " + count_text(done) + "/" + count_text(all) + " bytes, " +
+                  format("%.1f MB/s, ", rate / 1e6) + duration_text(static_cast<double>(all - done) / rate) +
+                  " left");
   };
 }
 

@@ -12,7 +12,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cmath>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -86,7 +85,7 @@ int evaluate(const EvaluateOptions& options) {
   const Compute compute = options.compute.chosen();
   LanguageRun run = LanguageRun::load(options.run, options.average, options.tokenizer_model);
   if (options.summary) {
-    std::printf("%s", summary_of(run.model).c_str());
+    print("%s", summary_of(run.model));
     return kExitSuccess;
   }
   compute.apply(run.model);
@@ -120,18 +119,15 @@ int evaluate(const EvaluateOptions& options) {
   const MeanLoss exact = measure.exact(run.model, progress, check);
   const MeanLoss estimate = measure.estimate(run.model, batches, 0, progress, check);
   progress.clear();
-  std::printf("tokens     %lld in %s\n", static_cast<long long>(measure.file().size()),
-              options.corpus.empty() ? ("the run's " + options.part + " part").c_str() : "the corpus");
+  print("tokens     %lld in %s\n", measure.file().size(),
+        options.corpus.empty() ? "the run's " + options.part + " part" : "the corpus");
   if (!trained && options.context == 0 && context < most) {
-    std::printf("rows       of %s; the model takes up to %lld: see --context\n",
-                number_of(context, "token").c_str(), static_cast<long long>(most));
+    print("rows       of %s; the model takes up to %lld: see --context\n", number_of(context, "token"), most);
   }
-  if (compute.device.is_cuda()) std::fprintf(stderr, "%s\n", compute.usage_text().c_str());
-  std::printf("exact      %s\n", loss_text(exact).c_str());
-  const std::string drawn = number_of(batches, "random batch", "random batches");
-  std::printf("estimated  %s%s (from %s of %lld x %lld)\n", loss_text(estimate).c_str(),
-              estimate.error_text().c_str(), drawn.c_str(), static_cast<long long>(batch),
-              static_cast<long long>(context));
+  if (compute.device.is_cuda()) progress.keep(compute.usage_text());
+  print("exact      %s\n", loss_text(exact));
+  print("estimated  %s%s (from %s of %lld x %lld)\n", loss_text(estimate), estimate.error_text(),
+        number_of(batches, "random batch", "random batches"), batch, context);
   return kExitSuccess;
 }
 

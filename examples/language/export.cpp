@@ -4,10 +4,10 @@
 #include <tapeformer/examples/language/tokenizer.h>
 #include <tapeformer/examples/shared/command_line.h>
 #include <tapeformer/examples/shared/program.h>
+#include <tapeformer/examples/shared/progress.h>
 #include <tapeformer/examples/shared/run_folder.h>
 #include <tapeformer/nn/formats/hugging_face.h>
 
-#include <cstdio>
 #include <filesystem>
 
 namespace tapeformer {
@@ -51,13 +51,12 @@ int export_model(const ExportOptions& options) {
     empty_folder(options.output, made);
     throw;
   }
-  std::printf("%s: config.json, model.safetensors, %s\n", options.output.c_str(), files.c_str());
+  print("%s: config.json, model.safetensors, %s\n", options.output, files);
   const std::string kind = run.tokenizer->kind();
   if (kind == "character") {
-    std::printf("the characters are tokenizer.json for transformers, and %s for this program\n",
-                kTokenizerFile);
+    print("the characters are tokenizer.json for transformers, and %s for this program\n", kTokenizerFile);
   } else if (kind == "byte") {
-    std::printf("the bytes are a byte-level tokenizer without merges\n");
+    print("the bytes are a byte-level tokenizer without merges\n");
   }
   return kExitSuccess;
 }

@@ -208,11 +208,12 @@ int generate(const GenerateOptions& options) {
   const double seconds = now_seconds() - begun;
   writer.finish();
   if (!writer.closed()) {
-    std::fprintf(stderr, "%s after a prompt of %zu in %s: %s tokens/s%s\n",
-                 number_of(writer.tokens(), "token").c_str(), ids.size(), format("%.2f s", seconds).c_str(),
-                 count_text(static_cast<double>(writer.tokens()) / seconds).c_str(),
-                 interrupted() ? "; interrupted" : "");
-    if (compute.device.is_cuda()) std::fprintf(stderr, "%s\n", compute.usage_text().c_str());
+    Progress progress;
+    progress.keep(format("%s after a prompt of %lld in %.2f s: %s tokens/s%s",
+                         number_of(writer.tokens(), "token"), ids.size(), seconds,
+                         count_text(static_cast<double>(writer.tokens()) / seconds),
+                         interrupted() ? "; interrupted" : ""));
+    if (compute.device.is_cuda()) progress.keep(compute.usage_text());
   }
   return interrupted() ? kExitInterrupted : kExitSuccess;
 }

@@ -110,8 +110,7 @@ MeanLoss LanguageMeasure::exact(DecoderOnly& model, Progress& progress, const Ch
     seen += batch.inputs.elements();
     sum.add(batch, kExactSeed, windows);
     windows += batch.inputs.size(0);
-    progress.show("validating " + count_text(static_cast<double>(seen)) + "/" +
-                  count_text(static_cast<double>(file().size() - 1)) + " tokens");
+    progress.show("validating " + count_text(seen) + "/" + count_text(file().size() - 1) + " tokens");
   });
   return sum.mean();
 }

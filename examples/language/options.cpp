@@ -12,10 +12,6 @@
 namespace tapeformer {
 namespace {
 
-void require(bool holds, const std::string& rule) {
-  if (!holds) throw Error(rule);
-}
-
 struct FeedForwardKind {
   const char* name;
   Unary activation;

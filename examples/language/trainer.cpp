@@ -91,12 +91,11 @@ LanguageTask::LanguageTask(const LanguageOptions& options, LanguageData data, De
     }
   }
   model_.recompute_layers(options_.training.recompute_layers);
-  progress.keep(count_text(static_cast<double>(data_.train.size())) + " tokens to train on, " +
-                count_text(static_cast<double>(data_.validation.size())) + " to validate on; " +
+  progress.keep(count_text(data_.train.size()) + " tokens to train on, " +
+                count_text(data_.validation.size()) + " to validate on; " +
                 number_of(options_.batch * options_.model.context * options_.training.accumulate, "token") +
                 " a step");
-  progress.keep(model_text(model_.config()) + "; " +
-                count_text(static_cast<double>(model_.parameter_count())) + " parameters; " +
+  progress.keep(model_text(model_.config()) + "; " + count_text(model_.parameter_count()) + " parameters; " +
                 number_of(omp_get_max_threads(), "thread"));
 }
 

@@ -20,6 +20,10 @@ inline std::string flag_of(std::string name) {
   return "--" + name;
 }
 
+inline void require(bool holds, const std::string& rule) {
+  if (!holds) throw Error(rule);
+}
+
 /// A flag that says the opposite of `member`.
 template <class Member>
 auto negated(Member& member) {

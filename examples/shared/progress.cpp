@@ -3,8 +3,6 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include <cstdio>
-
 namespace tapeformer {
 
 double now_seconds() {
@@ -12,34 +10,15 @@ double now_seconds() {
 }
 
 std::string duration_text(double seconds) {
-  const auto whole = static_cast<long long>(seconds + 0.5);
-  char text[64];
-  if (whole < 60) {
-    std::snprintf(text, sizeof text, "%lld s", whole);
-  } else if (whole < 3600) {
-    std::snprintf(text, sizeof text, "%lld min %02lld s", whole / 60, whole % 60);
-  } else {
-    std::snprintf(text, sizeof text, "%lld h %02lld min", whole / 3600, whole % 3600 / 60);
-  }
-  return text;
+  const auto whole = static_cast<Index>(seconds + 0.5);
+  if (whole < 60) return format("%lld s", whole);
+  if (whole < 3600) return format("%lld min %02lld s", whole / 60, whole % 60);
+  return format("%lld h %02lld min", whole / 3600, whole % 3600 / 60);
 }
 
 std::string count_text(double count) {
-  char text[32];
-  if (count < 1000) {
-    std::snprintf(text, sizeof text, "%.0f", count);
-  } else if (count < 1e6) {
-    std::snprintf(text, sizeof text, "%.1fk", count / 1e3);
-  } else {
-    std::snprintf(text, sizeof text, "%.2fM", count / 1e6);
-  }
-  return text;
-}
-
-std::string format(const char* pattern, double a, double b, double c) {
-  char text[160];
-  std::snprintf(text, sizeof text, pattern, a, b, c);
-  return text;
+  if (count < 1000) return format("%.0f", count);
+  return count < 1e6 ? format("%.1fk", count / 1e3) : format("%.2fM", count / 1e6);
 }
 
 Progress::Progress() : terminal_(isatty(STDERR_FILENO) != 0) {}

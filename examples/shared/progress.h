@@ -3,6 +3,8 @@
 #include <tapeformer/autograd/shape.h>
 
 #include <chrono>
+#include <cstddef>
+#include <cstdio>
 #include <string>
 
 namespace tapeformer {
@@ -13,8 +15,32 @@ double now_seconds();
 std::string duration_text(double seconds);
 /// 12345 as "12.3k".
 std::string count_text(double count);
-/// Up to three numbers as printf writes them: format("%.4f", loss).
-std::string format(const char* pattern, double a, double b = 0, double c = 0);
+inline std::string count_text(Index count) { return count_text(static_cast<double>(count)); }
+
+namespace detail {
+inline const char* printable(const std::string& text) { return text.c_str(); }
+inline const char* printable(const char* text) { return text; }
+inline long long printable(Index number) { return number; }
+inline double printable(double number) { return number; }
+inline long long printable(int number) { return number; }
+inline long long printable(unsigned number) { return number; }
+inline long long printable(std::size_t number) { return static_cast<long long>(number); }
+}  // namespace detail
+
+/// As printf writes them: texts with %s, numbers with %f, %e or %g, whole numbers of any type with %lld or
+/// %llx.
+template <class... Values>
+std::string format(const char* pattern, const Values&... values) {
+  const int length = std::snprintf(nullptr, 0, pattern, detail::printable(values)...);
+  std::string text(static_cast<std::size_t>(length), '\0');
+  std::snprintf(text.data(), text.size() + 1, pattern, detail::printable(values)...);
+  return text;
+}
+/// The same on standard output.
+template <class... Values>
+void print(const char* pattern, const Values&... values) {
+  std::fputs(format(pattern, values...).c_str(), stdout);
+}
 
 /// A progress line that is rewritten in place on a terminal; in a log, only the lines to keep. Writes to
 /// standard error, so that results on standard output stay clean.

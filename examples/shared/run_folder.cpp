@@ -214,31 +214,31 @@ void RunFolder::append_metrics(const Json& line) const {
   if (!metrics) throw DataError(file(kMetrics), 0, std::string("cannot be written: ") + std::strerror(errno));
 }
 
-bool RunFolder::has_ending(Index step) const {
-  std::istringstream lines(std::filesystem::exists(file(kMetrics)) ? read_file(file(kMetrics)) : "");
-  for (std::string line; std::getline(lines, line);) {
+/// The whole lines of metrics.jsonl; the last one may have been cut short.
+std::vector<std::pair<std::string, Json>> RunFolder::metrics() const {
+  std::vector<std::pair<std::string, Json>> lines;
+  std::istringstream text(fs::exists(file(kMetrics)) ? read_file(file(kMetrics)) : "");
+  for (std::string line; std::getline(text, line);) {
     try {
       const Json entry = parse_json(line);
-      if (entry.is_object() && entry.value("step", Index{-1}) == step && entry.contains("seconds"))
-        return true;
-    } catch (const Json::exception&) {  // the last line may have been cut short
+      if (entry.is_object()) lines.emplace_back(line, entry);
+    } catch (const CheckpointError&) {
     }
   }
-  return false;
+  return lines;
+}
+
+bool RunFolder::has_ending(Index step) const {
+  const auto lines = metrics();
+  return std::any_of(lines.begin(), lines.end(), [&](const auto& line) {
+    return line.second.value("step", Index{-1}) == step && line.second.contains("seconds");
+  });
 }
 
 void RunFolder::cut_metrics(Index step) const {
   std::string kept;
-  std::istringstream lines(fs::exists(file(kMetrics)) ? read_file(file(kMetrics)) : "");
-  for (std::string line; std::getline(lines, line);) {
-    Json entry;
-    try {
-      entry = parse_json(line);
-    } catch (const CheckpointError&) {
-      continue;  // the last line may have been cut short
-    }
-    if (entry.is_object() && entry.value("step", Index{0}) <= step) kept += line + "\n";
-  }
+  for (const auto& [line, entry] : metrics())
+    if (entry.value("step", Index{0}) <= step) kept += line + "\n";
   write(kMetrics, kept);
 }
 

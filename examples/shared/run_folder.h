@@ -6,6 +6,7 @@
 #include <nlohmann/json_fwd.hpp>
 
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace tapeformer {
@@ -76,6 +77,8 @@ class RunFolder {
   void cut_metrics(Index step) const;
 
  private:
+  std::vector<std::pair<std::string, Json>> metrics() const;
+
   std::string path_;
 };
 

@@ -10,7 +10,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 
 namespace tapeformer {
 namespace {
@@ -37,7 +36,7 @@ std::unique_ptr<TrainingTask> made(const MakeTask& make_task, const Compute& com
 }
 
 int show_summary(TrainingTask& task) {
-  std::printf("%s", task.summary().c_str());
+  print("%s", task.summary());
   return kExitSuccess;
 }
 

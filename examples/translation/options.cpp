@@ -6,14 +6,6 @@
 #include <algorithm>
 
 namespace tapeformer {
-namespace {
-
-void require(bool holds, const std::string& rule) {
-  if (!holds) throw Error(rule);
-}
-
-}  // namespace
-
 template <class Self, class F>
 void TranslationOptions::for_each(Self& o, const F& f) {
   const auto data = f.in_group("Data"), vocabulary = f.in_group("Vocabulary"), model = f.in_group("Model"),

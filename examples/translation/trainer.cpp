@@ -121,10 +121,9 @@ void TranslationTask::make_batches_and_model(const EncoderDecoderConfig& config,
   model_->recompute_layers(options_.training.recompute_layers);
   const std::string left_out = left_out_text(*train_batches_, options_.model.max_length);
   progress.keep("vocabularies of " + std::to_string(config.source_vocabulary) + " and " +
-                number_of(config.target_vocabulary, "piece") + "; " +
-                count_text(static_cast<double>(model_->parameter_count())) + " parameters; " +
-                number_of(train_batches_->batches_per_epoch(), "batch", "batches") + " an epoch, " +
-                format("%.1f", 100 * train_batches_->padding_share()) + " % padding" +
+                number_of(config.target_vocabulary, "piece") + "; " + count_text(model_->parameter_count()) +
+                " parameters; " + number_of(train_batches_->batches_per_epoch(), "batch", "batches") +
+                " an epoch, " + format("%.1f", 100 * train_batches_->padding_share()) + " % padding" +
                 (left_out.empty() ? "" : "; left out " + left_out) + "; " +
                 number_of(omp_get_max_threads(), "thread"));
 }

@@ -29,11 +29,9 @@ Tensor AdditiveAttention::operator()(const Tensor& query, const Tensor& memory,
   check_inputs("additive", query, memory, context.cache);
   AttentionOptions options = attention_options(context, dropout_);
   const Tensor query_bthd = split_heads(query_(query), heads_.heads);
-  const KeyValueHeads held =
-      cached_heads(context.cache, is_self_attention(query, memory), heads_, options, [&] {
-        return KeyValueHeads{split_heads(key_(memory), heads_.heads),
-                             split_heads(value_(memory), heads_.heads)};
-      });
+  const KeyValueHeads held = cached_heads(context.cache, is_same_tensor(query, memory), heads_, options, [&] {
+    return KeyValueHeads{split_heads(key_(memory), heads_.heads), split_heads(value_(memory), heads_.heads)};
+  });
   const Tensor heads_bthe = additive_attention(query_bthd, held.key_bsgd, held.value_bsge, score_, options);
   return output_(merge_heads(heads_bthe));
 }

@@ -37,9 +37,9 @@ class Attention : public Module {
   virtual CacheWidths cache_widths() const = 0;
 };
 
-/// True for self-attention: both are the same tensor, not only equal ones.
-inline bool is_self_attention(const Tensor& query, const Tensor& memory) {
-  return query.defined() && memory.defined() && query.state() == memory.state();
+/// Not only equal ones: attention whose query and memory are the same tensor is self-attention.
+inline bool is_same_tensor(const Tensor& a, const Tensor& b) {
+  return a.defined() && b.defined() && a.state() == b.state();
 }
 
 }  // namespace tapeformer

@@ -1,6 +1,7 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/nn/attention/additive.h>
 #include <tapeformer/nn/attention/attention_kind.h>
+#include <tapeformer/nn/attention/differential.h>
 #include <tapeformer/nn/attention/latent.h>
 #include <tapeformer/nn/attention/multi_head.h>
 
@@ -51,6 +52,7 @@ const std::deque<AttentionKind>& built_in_kinds() {
        Latent::cost,
        Latent::forms()},
       {"additive", "additive", make<Additive>, {}, kCanCache, {}, Additive::cost},
+      DifferentialAttention::kind(),
   };
   return kinds;
 }

@@ -43,7 +43,7 @@ PackedHeads resolved_heads(const char* op, Index width, Index output_width, cons
 void check_inputs(const char* op, const Tensor& query, const Tensor& memory, const KvCache* cache) {
   const auto require = [&](bool holds, const char* rule, const char* remedy) {
     if (holds) return;
-    const bool tells_memory = memory.defined() && !is_self_attention(query, memory);
+    const bool tells_memory = memory.defined() && !is_same_tensor(query, memory);
     throw ShapeError(std::string("[") + op + "] " + rule + "; got query=" + query.describe() +
                      (tells_memory ? ", memory=" + memory.describe() : "") + "; try " + remedy);
   };
@@ -55,11 +55,6 @@ void check_inputs(const char* op, const Tensor& query, const Tensor& memory, con
 
 Tensor split_heads(const Tensor& x, Index heads) {
   return reshape(x, {x.size(0), x.size(1), heads, x.size(2) / heads});
-}
-
-Tensor heads_at(const Tensor& x, Index from, Index count, Index width) {
-  const Tensor own = x.size(2) == count * width ? x : slice(x, 2, from, count * width);
-  return reshape(own, {x.size(0), x.size(1), count, width});
 }
 
 Tensor merge_heads(const Tensor& heads) {

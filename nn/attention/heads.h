@@ -30,8 +30,6 @@ void check_inputs(const char* op, const Tensor& query, const Tensor& memory, con
 
 /// [B, T, H D] -> [B, T, H, D]
 Tensor split_heads(const Tensor& x, Index heads);
-/// Columns from `from` on as heads, [B, T, ...] -> [B, T, count, width].
-Tensor heads_at(const Tensor& x, Index from, Index count, Index width);
 /// [B, T, H, E] -> [B, T, H E]
 Tensor merge_heads(const Tensor& heads);
 

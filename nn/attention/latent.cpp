@@ -39,23 +39,20 @@ std::vector<AttentionForm> LatentAttention::forms() {
 
 LatentAttention::LatentAttention(const AttentionConfig& config, Generator& random)
     : config_(config.resolved_as("mla")),
-      heads_(config_.heads),
-      key_width_(config_.key_width),
-      value_width_(config_.value_width),
-      latent_width_(config_.latent_width),
-      query_up_(plain(or_else(config_.query_latent_width, config_.width), heads_ * key_width_), random),
-      key_value_down_(plain(config_.memory_width, latent_width_), random),
-      key_up_(plain(latent_width_, heads_ * key_width_), random),
-      value_up_(plain(latent_width_, heads_ * value_width_), random),
-      output_(plain(heads_ * value_width_, config_.output_width), random),
+      query_up_(plain(or_else(config_.query_latent_width, config_.width), config_.heads * config_.key_width),
+                random),
+      key_value_down_(plain(config_.memory_width, config_.latent_width), random),
+      key_up_(plain(config_.latent_width, config_.heads * config_.key_width), random),
+      value_up_(plain(config_.latent_width, config_.heads * config_.value_width), random),
+      output_(plain(config_.heads * config_.value_width, config_.output_width), random),
       dropout_({config_.dropout}, random) {
   const Index query_inputs = or_else(config_.query_latent_width, config_.width);
   if (config_.query_latent_width > 0) query_down_.emplace(plain(config_.width, query_inputs), random);
   if (config_.rotary_width > 0) {
-    query_rotary_.emplace(plain(query_inputs, heads_ * config_.rotary_width), random);
+    query_rotary_.emplace(plain(query_inputs, config_.heads * config_.rotary_width), random);
     key_rotary_.emplace(plain(config_.width, config_.rotary_width), random);
   }
-  if (config_.norm) key_value_norm_.emplace(RmsNormConfig{latent_width_});
+  if (config_.norm) key_value_norm_.emplace(RmsNormConfig{config_.latent_width});
   if (config_.norm && query_down_) query_norm_.emplace(RmsNormConfig{query_inputs});
   const auto there = [](std::optional<Linear>& layer) { return layer ? &*layer : nullptr; };
   for (Linear* layer : {there(query_down_), &query_up_, there(query_rotary_), &key_value_down_, &key_up_,
@@ -90,7 +87,7 @@ Tensor LatentAttention::operator()(const Tensor& query, const Tensor& memory, co
 Tensor LatentAttention::attend(const Tensor& query, const Tensor& memory, const AttentionContext& context,
                                const LatentProducts& products) const {
   check_inputs("latent", query, memory, context.cache);
-  const bool is_self = is_self_attention(query, memory);
+  const bool is_self = is_same_tensor(query, memory);
   if (key_rotary_ && !is_self) {
     throw Error("[latent] rotary positions are for self-attention; got rotary_width=" +
                 std::to_string(config_.rotary_width) + " and a memory that is not the query; try cross=true");
@@ -99,14 +96,14 @@ Tensor LatentAttention::attend(const Tensor& query, const Tensor& memory, const 
   const bool absorbs =
       config_.form == LatentForm::absorbed || (config_.form == LatentForm::automatic && is_decoding);
   AttentionOptions options = attention_options(context, dropout_);
-  options.scale = 1 / std::sqrt(static_cast<double>(key_width_ + config_.rotary_width));
+  options.scale = 1 / std::sqrt(static_cast<double>(config_.key_width + config_.rotary_width));
 
   Tensor input_bti = query_down_ ? (*query_down_)(query) : query;
   if (query_norm_) input_bti = (*query_norm_)(input_bti);
   const RotaryAngles turns = angles(query, context);
   const Tensor rotary_bthr =
-      key_rotary_ ? rotary(split_heads((*query_rotary_)(input_bti), heads_), turns) : Tensor();
-  const PackedHeads held{heads_, 1, latent_width_ + config_.rotary_width, 0};
+      key_rotary_ ? rotary(split_heads((*query_rotary_)(input_bti), config_.heads), turns) : Tensor();
+  const PackedHeads held{config_.heads, 1, config_.latent_width + config_.rotary_width, 0};
   const Tensor latents_bs1n = cached_heads(context.cache, is_self, held, options, [&] {
                                 return KeyValueHeads{latents(memory, turns), {}};
                               }).key_bsgd;
@@ -117,16 +114,17 @@ Tensor LatentAttention::attend(const Tensor& query, const Tensor& memory, const 
 Tensor LatentAttention::naive(const Tensor& input, const Tensor& rotary, const Tensor& latents,
                               const AttentionOptions& options) const {
   const Index S = latents.size(1), N = latents.size(3);
-  const Tensor latent_bsc = reshape(slice(latents, 3, 0, latent_width_), {latents.size(0), S, latent_width_});
-  Tensor query_bthd = split_heads(query_up_(input), heads_),
-         key_bshd = split_heads(key_up_(latent_bsc), heads_);
+  const Tensor latent_bsc =
+      reshape(slice(latents, 3, 0, config_.latent_width), {latents.size(0), S, config_.latent_width});
+  Tensor query_bthd = split_heads(query_up_(input), config_.heads),
+         key_bshd = split_heads(key_up_(latent_bsc), config_.heads);
   if (key_rotary_) {
-    const Tensor shared_bs1r = slice(latents, 3, latent_width_, N - latent_width_);
-    const Shape repeated{latents.size(0), S, heads_, N - latent_width_};
+    const Tensor shared_bs1r = slice(latents, 3, config_.latent_width, N - config_.latent_width);
+    const Shape repeated{latents.size(0), S, config_.heads, N - config_.latent_width};
     query_bthd = concat({query_bthd, rotary}, 3);
     key_bshd = concat({key_bshd, broadcast_to(shared_bs1r, repeated)}, 3);
   }
-  const Tensor value_bshe = split_heads(value_up_(latent_bsc), heads_);
+  const Tensor value_bshe = split_heads(value_up_(latent_bsc), config_.heads);
   const Tensor heads_bthe = scaled_dot_product_attention(query_bthd, key_bshd, value_bshe, options);
   return output_(merge_heads(heads_bthe));
 }
@@ -136,25 +134,26 @@ Tensor LatentAttention::naive(const Tensor& input, const Tensor& rotary, const T
 Tensor LatentAttention::absorbed(const Tensor& input, const Tensor& rotary, const Tensor& latents,
                                  const LatentProducts& products, const AttentionOptions& options) const {
   const bool use_products = products.query.defined();
-  Tensor query_bthc = use_products ? split_heads(linear(input, products.query), heads_)
-                                   : matmul(by_head(split_heads(query_up_(input), heads_)),
-                                            split_weight_heads(key_up_, heads_), 1, true);
+  Tensor query_bthc = use_products ? split_heads(linear(input, products.query), config_.heads)
+                                   : matmul(by_head(split_heads(query_up_(input), config_.heads)),
+                                            split_weight_heads(key_up_, config_.heads), 1, true);
   if (key_rotary_) query_bthc = concat({query_bthc, rotary}, 3);
   Tensor summed_bthc = scaled_dot_product_attention(query_bthc, latents, latents, options);
-  if (key_rotary_) summed_bthc = slice(summed_bthc, 3, 0, latent_width_);
+  if (key_rotary_) summed_bthc = slice(summed_bthc, 3, 0, config_.latent_width);
   if (use_products) return linear(merge_heads(summed_bthc), products.output);
-  return output_(
-      merge_heads(matmul(by_head(summed_bthc), transposed(split_weight_heads(value_up_, heads_)), 1, true)));
+  return output_(merge_heads(
+      matmul(by_head(summed_bthc), transposed(split_weight_heads(value_up_, config_.heads)), 1, true)));
 }
 
 LatentProducts LatentAttention::products() const {
   const NoGradGuard pause;
-  const Tensor query_hci =
-      matmul(transposed(split_weight_heads(key_up_, heads_)), split_weight_heads(query_up_, heads_));
-  const Tensor output_che = reshape(output_.weight(), {config_.output_width, heads_, value_width_});
-  return {reshape(query_hci, {heads_ * latent_width_, query_hci.size(2)}),
-          reshape(matmul(by_head(output_che), split_weight_heads(value_up_, heads_), 1, true),
-                  {config_.output_width, heads_ * latent_width_})};
+  const Tensor query_hci = matmul(transposed(split_weight_heads(key_up_, config_.heads)),
+                                  split_weight_heads(query_up_, config_.heads));
+  const Tensor output_che =
+      reshape(output_.weight(), {config_.output_width, config_.heads, config_.value_width});
+  return {reshape(query_hci, {config_.heads * config_.latent_width, query_hci.size(2)}),
+          reshape(matmul(by_head(output_che), split_weight_heads(value_up_, config_.heads), 1, true),
+                  {config_.output_width, config_.heads * config_.latent_width})};
 }
 
 void LatentAttention::visit(ParameterVisitor& visitor) {

@@ -35,7 +35,7 @@ class LatentAttention : public Attention {
   Tensor operator()(const Tensor& query, const Tensor& memory,
                     const AttentionContext& context = {}) const override;
   RotaryAngles angles(const Tensor& query, const AttentionContext& context) const override;
-  CacheWidths cache_widths() const override { return {latent_width_ + config_.rotary_width, 0}; }
+  CacheWidths cache_widths() const override { return {config_.latent_width + config_.rotary_width, 0}; }
   void visit(ParameterVisitor& visitor) override;
 
   /// Computed from the current weights; compute them again after the weights have changed.
@@ -72,7 +72,6 @@ class LatentAttention : public Attention {
                   const LatentProducts& products, const AttentionOptions& options) const;
 
   AttentionConfig config_;
-  Index heads_, key_width_, value_width_, latent_width_;
   std::optional<Linear> query_down_;                 // W_DQ
   Linear query_up_;                                  // W_UQ
   Linear key_value_down_;                            // W_DKV

@@ -27,8 +27,6 @@ void clear_bias(Linear& layer) {
   if (layer.bias().defined()) layer.bias().set_value(Tensor::zeros(layer.bias().value().shape()));
 }
 
-bool same(const Tensor& a, const Tensor& b) { return is_self_attention(a, b); }
-
 void check_packed(const AttentionConfig& config) {
   if (!config.packed || (config.memory_width == config.width && config.value_memory_width == config.width)) {
     return;
@@ -99,14 +97,14 @@ Tensor MultiHeadAttention::operator()(const Tensor& query, const Tensor& key, co
   const Axes swapped{1, 0, 2};
   const auto batch_first = [&](const Tensor& x) { return x.defined() ? permute(x, swapped) : x; };
   const Tensor query_btc = batch_first(query);  // one copy for inputs that are the same
-  const Tensor key_bsc = same(query, key) ? query_btc : batch_first(key);
-  const Tensor value_bsc = same(key, value) ? key_bsc : batch_first(value);
+  const Tensor key_bsc = is_same_tensor(query, key) ? query_btc : batch_first(key);
+  const Tensor value_bsc = is_same_tensor(key, value) ? key_bsc : batch_first(value);
   return permute(attend(query_btc, key_bsc, value_bsc, context), swapped);
 }
 
 Tensor MultiHeadAttention::attend(const Tensor& query, const Tensor& key, const Tensor& value,
                                   const AttentionContext& context) const {
-  const bool is_self = !config_.cross && same(query, key) && same(key, value);
+  const bool is_self = !config_.cross && is_same_tensor(query, key) && is_same_tensor(key, value);
   if (config_.rotary && !is_self) {
     throw Error("[multi_head] rotary positions are for self-attention; got a memory that is not the query");
   }
@@ -149,7 +147,7 @@ Tensor MultiHeadAttention::attend_apart(const Tensor& query, const Tensor& key, 
 
 KeyValueHeads MultiHeadAttention::key_value_heads(const Tensor& key, const Tensor& value) const {
   const Index G = heads_.groups;
-  if (inputs_.size() == 2 && same(key, value)) {
+  if (inputs_.size() == 2 && is_same_tensor(key, value)) {
     const TensorList parts = split(inputs_[1](key), -1, {rows_[kKey], rows_[kValue]});
     return {split_heads(parts[0], G), split_heads(parts[1], G)};
   }

@@ -4,7 +4,7 @@
 namespace tapeformer {
 
 DecoderLayer::DecoderLayer(const TransformerLayerConfig& config, Generator& random)
-    : norm_first_(config.norm_first),
+    : norm_place_(config.norm_place()),
       self_attention_(make_attention(config.attention_config(false), random)),
       cross_attention_(make_attention(config.attention_config(true), random)),
       feed_forward_(config.feed_forward_config(), random),
@@ -29,11 +29,11 @@ void DecoderLayer::operator()(ResidualStream& stream, const Tensor& memory,
   cross.key_mask = context.memory_mask;
   cross.cache = context.cross_cache;
   cross.weights = context.cross_weights;
-  residual(stream, norm_first_, self_attention_norm_, dropout_,
+  residual(stream, norm_place_, self_attention_norm_, dropout_,
            [&](const Tensor& h) { return (*self_attention_)(h, h, self); });
-  residual(stream, norm_first_, cross_attention_norm_, dropout_,
+  residual(stream, norm_place_, cross_attention_norm_, dropout_,
            [&](const Tensor& h) { return (*cross_attention_)(h, memory, cross); });
-  residual(stream, norm_first_, feed_forward_norm_, dropout_, feed_forward_);
+  residual(stream, norm_place_, feed_forward_norm_, dropout_, feed_forward_);
 }
 
 RotaryAngles DecoderLayer::angles(const Tensor& x, const DecoderContext& context) const {

@@ -3,7 +3,6 @@
 #include <tapeformer/nn/attention/attention.h>
 #include <tapeformer/nn/layer_norm.h>
 #include <tapeformer/nn/transformer/layer_config.h>
-#include <tapeformer/nn/transformer/residual.h>
 
 namespace tapeformer {
 
@@ -35,7 +34,7 @@ class DecoderLayer : public Module {
   CacheWidths cross_cache_widths() const { return cross_attention_->cache_widths(); }
 
  private:
-  bool norm_first_;
+  NormPlace norm_place_;
   std::unique_ptr<Attention> self_attention_, cross_attention_;
   FeedForward feed_forward_;
   LayerNorm self_attention_norm_, cross_attention_norm_, feed_forward_norm_;

@@ -1,4 +1,3 @@
-#include <tapeformer/autograd/activation_checkpointing.h>
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/nn/formats/ends_with.h>
 #include <tapeformer/nn/initialization.h>
@@ -69,13 +68,8 @@ Tensor DecoderOnly::through_layers(const Tensor& embedded_btc, const AttentionMa
   ResidualStream stream(embedded_btc);
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     if (caches != nullptr) context.cache = &caches->layer(i);
-    if (!recomputes_layers_) {
-      layers_[i](stream, context);
-      continue;
-    }
-    const Tensor x_btc = stream.sum();
-    stream = ResidualStream(
-        checkpoint({x_btc}, [&layer = layers_[i], x_btc, context] { return layer(x_btc, context); }));
+    run_layer(stream, recomputes_layers_,
+              [&layer = layers_[i], context](ResidualStream& x_btc) { layer(x_btc, context); });
   }
   return stream.normed(norm_);
 }

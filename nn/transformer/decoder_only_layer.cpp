@@ -12,11 +12,11 @@ DecoderOnlyLayer::DecoderOnlyLayer(const DecoderOnlyConfig& config, Generator& r
           random),
       dropout_({config.residual_dropout}, random) {}
 
-// residual() of residual.h adds dropout(sublayer(norm(x))) to the stream; `true` means norm first (pre-norm).
+// residual() of residual.h adds dropout(sublayer(norm(x))) to the stream.
 void DecoderOnlyLayer::operator()(ResidualStream& stream, const AttentionContext& context) const {
-  residual(stream, true, attention_norm_, dropout_,
+  residual(stream, NormPlace::pre, attention_norm_, dropout_,
            [&](const Tensor& normed_btc) { return (*attention_)(normed_btc, normed_btc, context); });
-  residual(stream, true, feed_forward_norm_, dropout_, feed_forward_);
+  residual(stream, NormPlace::pre, feed_forward_norm_, dropout_, feed_forward_);
 }
 
 Tensor DecoderOnlyLayer::operator()(const Tensor& x, const AttentionContext& context) const {

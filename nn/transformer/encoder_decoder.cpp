@@ -1,4 +1,3 @@
-#include <tapeformer/autograd/activation_checkpointing.h>
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/nn/transformer/encoder_decoder.h>
 
@@ -34,39 +33,31 @@ EncoderConfig decoder_config(const EncoderDecoderConfig& config) {
 
 }  // namespace
 
-Encoder::Encoder(const EncoderConfig& config, Generator& random)
+template <class Layer>
+LayerStack<Layer>::LayerStack(const EncoderConfig& config, Generator& random)
     : input_(input_of(config), random),
-      layers_(stack<EncoderLayer>(config, random)),
+      layers_(stack<Layer>(config, random)),
       norm_(final_norm(config.layer)) {}
 
-Tensor Encoder::operator()(const Tensor& ids, const Tensor& mask) const {
-  ResidualStream stream(input_(ids));
-  const RotaryAngles angles = layers_.empty() ? RotaryAngles() : layers_.front().angles(stream.sum());
-  for (const EncoderLayer& layer : layers_) {
-    if (!recomputes_layers_) {
-      layer(stream, mask, angles);
-      continue;
-    }
-    const Tensor x_bsc = stream.sum();
-    stream = ResidualStream(checkpoint({x_bsc}, [&layer, x_bsc, mask, angles] {
-      ResidualStream own(x_bsc);
-      layer(own, mask, angles);
-      return own.sum();
-    }));
-  }
-  return norm_ ? stream.normed(*norm_) : stream.sum();
-}
-
-void Encoder::visit(ParameterVisitor& visitor) {
+template <class Layer>
+void LayerStack<Layer>::visit(ParameterVisitor& visitor) {
   input_.visit(visitor);  // adds no level to the parameters' names
   visitor.children(layers_);
   if (norm_) visitor.child("norm", *norm_);
 }
 
-Decoder::Decoder(const EncoderConfig& config, Generator& random)
-    : input_(input_of(config), random),
-      layers_(stack<DecoderLayer>(config, random)),
-      norm_(final_norm(config.layer)) {}
+template class LayerStack<EncoderLayer>;
+template class LayerStack<DecoderLayer>;
+
+Tensor Encoder::operator()(const Tensor& ids, const Tensor& mask) const {
+  ResidualStream stream(input_(ids));
+  const RotaryAngles angles = layers_.empty() ? RotaryAngles() : layers_.front().angles(stream.sum());
+  for (const EncoderLayer& layer : layers_) {
+    run_layer(stream, recomputes_layers_,
+              [&layer, mask, angles](ResidualStream& x_bsc) { layer(x_bsc, mask, angles); });
+  }
+  return normed(stream);
+}
 
 Tensor Decoder::operator()(const Tensor& ids, const Tensor& memory, const Tensor& memory_mask,
                            std::vector<Tensor>* cross_weights) const {
@@ -79,16 +70,12 @@ Tensor Decoder::operator()(const Tensor& ids, const Tensor& memory, const Tensor
     if (cross_weights != nullptr) context.cross_weights = &(*cross_weights)[i];
     const bool recomputes =
         recomputes_layers_ && cross_weights == nullptr;  // the weights outlive the layer's body
-    if (!recomputes) {
-      layers_[i](stream, memory, context);
-      continue;
-    }
-    const Tensor x_btc = stream.sum();
-    stream = ResidualStream(checkpoint({x_btc, memory}, [&layer = layers_[i], x_btc, memory, context] {
-      return layer(x_btc, memory, context);
-    }));
+    run_layer(
+        stream, recomputes,
+        [&layer = layers_[i], memory, context](ResidualStream& x_btc) { layer(x_btc, memory, context); },
+        memory);
   }
-  return norm_ ? stream.normed(*norm_) : stream.sum();
+  return normed(stream);
 }
 
 DecoderState Decoder::start(const Tensor& memory, const Tensor& memory_mask,
@@ -115,13 +102,7 @@ Tensor Decoder::operator()(const Tensor& ids, DecoderState& state) const {
     context.cross_cache = &state.cross_.layer(i);
     layers_[i](stream, state.memory_, context);
   }
-  return norm_ ? stream.normed(*norm_) : stream.sum();
-}
-
-void Decoder::visit(ParameterVisitor& visitor) {
-  input_.visit(visitor);  // adds no level to the parameters' names
-  visitor.children(layers_);
-  if (norm_) visitor.child("norm", *norm_);
+  return normed(stream);
 }
 
 EncoderDecoder::EncoderDecoder(const EncoderDecoderConfig& config, Generator& random)

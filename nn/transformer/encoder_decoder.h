@@ -21,32 +21,41 @@ struct EncoderConfig {
   Index max_length = 256;  ///< longest sequence
 };
 
-/// Maps token ids to contextual states; usable alone, e.g. under a masked-token head.
-/// Shapes:  ids i32 [B, S], mask bool [B, S] (true = token, or undefined) -> [B, S, C]
-class Encoder : public Module {
+/// What an encoder or a decoder is made of.
+template <class Layer>
+class LayerStack : public Module {
  public:
-  Encoder(const EncoderConfig& config, Generator& random);
+  LayerStack(const EncoderConfig& config, Generator& random);
 
-  Tensor operator()(const Tensor& ids, const Tensor& mask = {}) const;
   /// See EncoderDecoder::recompute_layers().
   void recompute_layers(bool recompute) { recomputes_layers_ = recompute; }
   void visit(ParameterVisitor& visitor) override;
   Embedding& embedding() { return input_.embedding(); }
 
- private:
+ protected:
+  /// The output after the last layer.
+  Tensor normed(ResidualStream& stream) const { return norm_ ? stream.normed(*norm_) : stream.sum(); }
+
   TokenInput input_;
-  std::vector<EncoderLayer> layers_;
+  std::vector<Layer> layers_;
   std::optional<LayerNorm> norm_;  // pre-norm stacks end with a norm
   bool recomputes_layers_ = false;
+};
+
+/// Maps token ids to contextual states; usable alone, e.g. under a masked-token head.
+/// Shapes:  ids i32 [B, S], mask bool [B, S] (true = token, or undefined) -> [B, S, C]
+class Encoder : public LayerStack<EncoderLayer> {
+ public:
+  using LayerStack::LayerStack;
+  Tensor operator()(const Tensor& ids, const Tensor& mask = {}) const;
 };
 
 /// Maps target ids and the encoder's states to the decoder's states.
 /// Shapes:  ids i32 [B, T], memory [B, S, C], memory_mask bool [B, S] (true = token) or undefined
 ///          -> [B, T, C]
-class Decoder : public Module {
+class Decoder : public LayerStack<DecoderLayer> {
  public:
-  Decoder(const EncoderConfig& config, Generator& random);
-
+  using LayerStack::LayerStack;
   /// `cross_weights` receives the cross-attention weights [B, H, T, S] of every layer.
   Tensor operator()(const Tensor& ids, const Tensor& memory, const Tensor& memory_mask = {},
                     std::vector<Tensor>* cross_weights = nullptr) const;
@@ -54,16 +63,6 @@ class Decoder : public Module {
   Tensor operator()(const Tensor& ids, DecoderState& state) const;
   /// The state of empty sequences, one for every row of the memory.
   DecoderState start(const Tensor& memory, const Tensor& memory_mask, const CacheConfig& config = {}) const;
-  /// See EncoderDecoder::recompute_layers().
-  void recompute_layers(bool recompute) { recomputes_layers_ = recompute; }
-  void visit(ParameterVisitor& visitor) override;
-  Embedding& embedding() { return input_.embedding(); }
-
- private:
-  TokenInput input_;
-  std::vector<DecoderLayer> layers_;
-  std::optional<LayerNorm> norm_;
-  bool recomputes_layers_ = false;
 };
 
 /// The transformer of "Attention is all you need", pre- or post-norm.

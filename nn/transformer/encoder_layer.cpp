@@ -4,7 +4,7 @@
 namespace tapeformer {
 
 EncoderLayer::EncoderLayer(const TransformerLayerConfig& config, Generator& random)
-    : norm_first_(config.norm_first),
+    : norm_place_(config.norm_place()),
       self_attention_(make_attention(config.attention_config(false), random)),
       feed_forward_(config.feed_forward_config(), random),
       self_attention_norm_({config.width, config.epsilon, true}),
@@ -16,9 +16,9 @@ void EncoderLayer::operator()(ResidualStream& stream, const Tensor& key_mask,
   AttentionContext masks;
   masks.key_mask = key_mask;
   masks.angles = angles;
-  residual(stream, norm_first_, self_attention_norm_, dropout_,
+  residual(stream, norm_place_, self_attention_norm_, dropout_,
            [&](const Tensor& h) { return (*self_attention_)(h, h, masks); });
-  residual(stream, norm_first_, feed_forward_norm_, dropout_, feed_forward_);
+  residual(stream, norm_place_, feed_forward_norm_, dropout_, feed_forward_);
 }
 
 Tensor EncoderLayer::operator()(const Tensor& x, const Tensor& key_mask) const {

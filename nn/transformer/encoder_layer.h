@@ -3,7 +3,6 @@
 #include <tapeformer/nn/attention/attention.h>
 #include <tapeformer/nn/layer_norm.h>
 #include <tapeformer/nn/transformer/layer_config.h>
-#include <tapeformer/nn/transformer/residual.h>
 
 namespace tapeformer {
 
@@ -22,7 +21,7 @@ class EncoderLayer : public Module {
   void visit(ParameterVisitor& visitor) override;
 
  private:
-  bool norm_first_;
+  NormPlace norm_place_;
   std::unique_ptr<Attention> self_attention_;
   FeedForward feed_forward_;
   LayerNorm self_attention_norm_, feed_forward_norm_;

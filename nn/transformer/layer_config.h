@@ -2,6 +2,7 @@
 
 #include <tapeformer/nn/attention/attention_kind.h>
 #include <tapeformer/nn/feed_forward.h>
+#include <tapeformer/nn/transformer/residual.h>
 
 namespace tapeformer {
 
@@ -22,6 +23,7 @@ struct TransformerLayerConfig {
     config.cross = cross;
     return config;
   }
+  NormPlace norm_place() const { return norm_first ? NormPlace::pre : NormPlace::post; }
   FeedForwardConfig feed_forward_config() const {
     return {width, feed_forward, activation, dropout, true, false};
   }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <tapeformer/autograd/activation_checkpointing.h>
 #include <tapeformer/autograd/ops/elementwise.h>
 #include <tapeformer/autograd/ops/residual_norm.h>
 #include <tapeformer/nn/dropout.h>
@@ -44,13 +45,29 @@ class ResidualStream {
   BranchDropout dropped_;
 };
 
+enum class NormPlace { pre, post };
+
 /// A sublayer with its residual connection.
 /// Math:    pre-norm: x + dropout(f(norm(x))); post-norm: norm(x + dropout(f(x)))
 template <class AnyNorm, class Sublayer>
-void residual(ResidualStream& stream, bool norm_first, const AnyNorm& norm, const Dropout& dropout,
+void residual(ResidualStream& stream, NormPlace place, const AnyNorm& norm, const Dropout& dropout,
               const Sublayer& sublayer) {
-  stream.add(sublayer(norm_first ? stream.normed(norm) : stream.sum()), dropout);
-  if (!norm_first) stream = ResidualStream(stream.normed(norm));
+  stream.add(sublayer(place == NormPlace::pre ? stream.normed(norm) : stream.sum()), dropout);
+  if (place == NormPlace::post) stream = ResidualStream(stream.normed(norm));
+}
+
+/// Calls layer(stream), with `recompute` as an activation checkpoint of the stream, and of the memory if the
+/// layer reads one.
+template <class Layer>
+void run_layer(ResidualStream& stream, bool recompute, const Layer& layer, const Tensor& memory = {}) {
+  if (!recompute) return layer(stream);
+  const Tensor x = stream.sum();
+  const auto body = [x, layer] {
+    ResidualStream own(x);
+    layer(own);
+    return own.sum();
+  };
+  stream = ResidualStream(memory.defined() ? checkpoint({x, memory}, body) : checkpoint({x}, body));
 }
 
 }  // namespace tapeformer

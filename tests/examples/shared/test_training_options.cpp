@@ -18,23 +18,36 @@ std::string refusal(const std::function<void(TrainingOptions&)>& spoil) {
   return message_of<Error>([&] { options.check(); });
 }
 
-/// Reads arguments between spaces.
-void read_words(const CommandLine& line, const std::string& text) {
-  std::istringstream words(text);
-  read(line, {std::istream_iterator<std::string>(words), {}});
+/// Options as read from arguments between spaces.
+struct Given {
+  TrainingOptions options;
+  CommandLine line;
+
+  explicit Given(const std::string& arguments) {
+    add_options(line, options);
+    std::istringstream words(arguments);
+    read(line, {std::istream_iterator<std::string>(words), {}});
+  }
+};
+
+/// Refused when it is read, or because it would change nothing.
+std::string refusal_of(const std::string& arguments) {
+  return message_of<Error>([&] {
+    const Given given(arguments);
+    given.options.refuse_ignored(given.line);
+  });
 }
 
 }  // namespace
 
 TEST_SUITE("examples/shared/training_options") {
   TEST_CASE("options reach schedule and optimizer") {
-    TrainingOptions options;
-    const CommandLine line;
-    add_options(line, options);
-    read_words(
-        line,
-        "--steps 70 --learning-rate 0.5 --minimum-learning-rate 0.25 --warmup 9 --schedule constant "
-        "--weight-decay 0.125 --beta1 0.75 --beta2 0.875 --keep-checkpoints 3 --steps 80 --recompute-layers");
+    const TrainingOptions options =
+        Given(
+            "--steps 70 --learning-rate 0.5 --minimum-learning-rate 0.25 --warmup 9 --schedule constant "
+            "--weight-decay 0.125 --beta1 0.75 --beta2 0.875 --keep-checkpoints 3 --steps 80 "
+            "--recompute-layers")
+            .options;
     CHECK(options.keep_checkpoints == 3);
     CHECK(options.recompute_layers);
     CHECK_FALSE(TrainingOptions().recompute_layers);
@@ -52,12 +65,8 @@ TEST_SUITE("examples/shared/training_options") {
 
   TEST_CASE("another optimizer has its own defaults and options; those of others are refused") {
     const auto options = [](const std::string& arguments) {
-      TrainingOptions read;
-      const CommandLine line;
-      add_options(line, read);
-      read_words(line, arguments);
-      read.refuse_ignored(line);
-      return read;
+      CHECK(refusal_of(arguments) == "nothing was thrown");
+      return Given(arguments).options;
     };
     CHECK(options("").optimizer.kind == "adamw");
     CHECK(options("").optimizer.option("beta2") == 0.98);
@@ -71,42 +80,30 @@ TEST_SUITE("examples/shared/training_options") {
     }
     CHECK(json_of(options("--optimizer sgd")).contains("momentum"));
     CHECK_FALSE(json_of(options("--optimizer sgd")).contains("beta1"));
-    CHECK(message_of<Error>([&] { options("--momentum 0.5"); }) ==
-          "--momentum has no effect with --optimizer adamw; leave it out");
-    CHECK(message_of<Error>([&] { options("--optimizer sgd --beta1 0.5"); }) ==
+    CHECK(refusal_of("--momentum 0.5") == "--momentum has no effect with --optimizer adamw; leave it out");
+    CHECK(refusal_of("--optimizer sgd --beta1 0.5") ==
           "--beta1 has no effect with --optimizer sgd; leave it out");
   }
 
   TEST_CASE("a number that is none, or not in its type's range, is refused by its option's name") {
-    const auto refused = [](const std::string& arguments) {
-      return message_of<Error>([&] {
-        TrainingOptions options;
-        const CommandLine line;
-        add_options(line, options);
-        read_words(line, arguments);
-      });
-    };
-    CHECK(refused("--steps many") == "--steps must be a whole number; got many");
-    CHECK(refused("--steps 1.5") == "--steps must be a whole number; got 1.5");
-    CHECK(refused("--steps 9223372036854775808") == "--steps is out of range; got 9223372036854775808");
-    CHECK(refused("--steps 9223372036854775807") == "nothing was thrown");
-    CHECK(refused("--seed=-1") == "--seed must be a whole number, not negative; got -1");
-    CHECK(refused("--seed 18446744073709551615") == "nothing was thrown");
+    CHECK(refusal_of("--steps many") == "--steps must be a whole number; got many");
+    CHECK(refusal_of("--steps 1.5") == "--steps must be a whole number; got 1.5");
+    CHECK(refusal_of("--steps 9223372036854775808") == "--steps is out of range; got 9223372036854775808");
+    CHECK(refusal_of("--steps 9223372036854775807") == "nothing was thrown");
+    CHECK(refusal_of("--seed=-1") == "--seed must be a whole number, not negative; got -1");
+    CHECK(refusal_of("--seed 18446744073709551615") == "nothing was thrown");
     for (const std::string number : {"nan", "inf", "-inf", "0.1x"})
-      CHECK(refused("--clip=" + number) == "--clip must be a finite number; got " + number);
-    CHECK(refused("--clip 1e999") == "--clip is out of range; got 1e999");
-    CHECK(refused("--clip 1e-3") == "nothing was thrown");
+      CHECK(refusal_of("--clip=" + number) == "--clip must be a finite number; got " + number);
+    CHECK(refusal_of("--clip 1e999") == "--clip is out of range; got 1e999");
+    CHECK(refusal_of("--clip 1e-3") == "nothing was thrown");
   }
 
   TEST_CASE("the warm-up is at most a tenth of the steps, unless it is given") {
     const auto warmup = [](const std::string& arguments) {
-      TrainingOptions options;
-      const CommandLine line;
-      add_options(line, options);
-      read_words(line, arguments);
-      options.adapt_warmup(line);
-      options.check();
-      return options.warmup;
+      Given given(arguments);
+      given.options.adapt_warmup(given.line);
+      given.options.check();
+      return given.options.warmup;
     };
     CHECK(warmup("") == 200);
     CHECK(warmup("--steps 500") == 50);
@@ -116,19 +113,10 @@ TEST_SUITE("examples/shared/training_options") {
   }
 
   TEST_CASE("an option that the schedule does not look at is refused") {
-    const auto refused = [](const std::string& arguments) {
-      return message_of<Error>([&] {
-        TrainingOptions options;
-        const CommandLine line;
-        add_options(line, options);
-        read_words(line, arguments);
-        options.refuse_ignored(line);
-      });
-    };
-    CHECK(refused("--schedule constant --minimum-learning-rate 0") ==
+    CHECK(refusal_of("--schedule constant --minimum-learning-rate 0") ==
           "--minimum-learning-rate has no effect with --schedule constant; leave it out");
-    CHECK(refused("--minimum-learning-rate 0") == "nothing was thrown");
-    CHECK(refused("--schedule inverse_square_root") == "nothing was thrown");
+    CHECK(refusal_of("--minimum-learning-rate 0") == "nothing was thrown");
+    CHECK(refusal_of("--schedule inverse_square_root") == "nothing was thrown");
   }
 
   TEST_CASE("what makes no sense is refused by its name") {

@@ -18,20 +18,20 @@ using namespace tapeformer;
 
 namespace {
 
-/// A kind of a user's own, with a field of its own: the mean of the last `window` values that the masks let
+/// A kind of a user's own, with a field of its own: the mean of the last `reach` values that the masks let
 /// through. It keeps no cache.
 class MeanAttention : public Attention {
  public:
   MeanAttention(const AttentionConfig& config, Generator& random)
       : value_({or_else(config.memory_width, config.width), config.width, false, {}}, random),
         dropout_({config.dropout}, random),
-        window_(static_cast<Index>(config.resolved().own.at("window"))) {}
+        reach_(static_cast<Index>(config.resolved().own.at("reach"))) {}
   Tensor operator()(const Tensor& query, const Tensor& memory,
                     const AttentionContext& context = {}) const override {
     const Tensor value_bs1e = split_heads(value_(memory), 1);
     const Tensor query_bt1e = Tensor::zeros({query.size(0), query.size(1), 1, value_bs1e.size(3)});
     AttentionOptions options = attention_options(context, dropout_);
-    options.window_before = window_ - 1;
+    options.window_before = reach_ - 1;
     return merge_heads(scaled_dot_product_attention(query_bt1e, value_bs1e, value_bs1e, options));
   }
   CacheWidths cache_widths() const override { return {}; }
@@ -43,7 +43,7 @@ class MeanAttention : public Attention {
  private:
   Linear value_;
   Dropout dropout_;
-  Index window_;
+  Index reach_;
 };
 
 AttentionKind mean_kind() {
@@ -54,7 +54,7 @@ AttentionKind mean_kind() {
     return std::make_unique<MeanAttention>(config, random);
   };
   kind.can = kCanModelLanguage;
-  kind.own = {{{"window", "how many values it sees", kPositiveSize}, 4}};
+  kind.own = {{{"reach", "how many values it sees", kPositiveSize}, 4}};
   return kind;
 }
 
@@ -109,7 +109,7 @@ TEST_SUITE("nn/attention/attention_kind") {
     const MeanIsRegistered registered;
     DecoderOnlyConfig config;
     config.vocabulary = 9, config.context = 6, config.layers = 2, config.width = 8;
-    config.attention.kind = "mean", config.attention.heads = 2, config.attention.own["window"] = 3;
+    config.attention.kind = "mean", config.attention.heads = 2, config.attention.own["reach"] = 3;
     Generator random(1);
     DecoderOnly model(config, random);
     const Tensor ids = ids_of({1, 5, 2, 7, 3, 3, 8, 1, 6, 4}, {2, 5}),
@@ -119,7 +119,7 @@ TEST_SUITE("nn/attention/attention_kind") {
     model.eval();
     const DecoderOnly loaded = saved_and_loaded(model);
     CHECK(loaded.config().attention.kind == "mean");
-    CHECK(loaded.config().attention.own.at("window") == 3);
+    CHECK(loaded.config().attention.own.at("reach") == 3);
     CHECK(same_bits(loaded(ids), model(ids)));
     TextGenerationConfig generation;
     generation.max_tokens = 3;
@@ -138,18 +138,18 @@ TEST_SUITE("nn/attention/attention_kind") {
     const MeanIsRegistered registered;
     AttentionConfig config;
     config.kind = "mean", config.width = 8;
-    CHECK(config.resolved().own.at("window") == 4);
+    CHECK(config.resolved().own.at("reach") == 4);
     check_every_field(config);
     const auto refused = [&] { return message_of<Error>([&] { config.check(); }); };
-    config.own["window"] = 0;
-    CHECK(refused() == "[attention] window must be from 1 to 2147483647; got 0");
-    config.own["window"] = 5, config.kind = "mha";
-    CHECK(refused() == "[attention] window is for mean; got attention=mha, window=5; try it without");
+    config.own["reach"] = 0;
+    CHECK(refused() == "[attention] reach must be from 1 to 2147483647; got 0");
+    config.own["reach"] = 5, config.kind = "mha";
+    CHECK(refused() == "[attention] reach is for mean; got attention=mha, reach=5; try it without");
     DecoderOnlyConfig model;
     model.vocabulary = 9;
-    CHECK(model.to_json().find("window") == std::string::npos);
+    CHECK(model.to_json().find("reach") == std::string::npos);
     model.attention.kind = "mean";
-    CHECK(model.to_json().find("\"window\": 4.0") != std::string::npos);
+    CHECK(model.to_json().find("\"reach\": 4.0") != std::string::npos);
   }
 
   TEST_CASE("a kind of a user's own trains in an encoder and decoder, is saved, loaded and translates") {

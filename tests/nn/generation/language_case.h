@@ -19,15 +19,17 @@ struct LanguageKind {
   std::string name() const { return attention + ", " + name_of(positions) + (prefix ? ", prefix" : ""); }
 };
 
-/// Each attention with each kind of positions, causal and with prefix.
+/// Each attention with each kind of positions that it takes, causal and with prefix.
 inline std::vector<LanguageKind> language_kinds() {
   std::vector<LanguageKind> kinds;
   for (const bool prefix : {false, true}) {
     for (const AttentionKind& kind : attention_kinds()) {
       if (!(kind.can & kCanModelLanguage)) continue;
       for (const PositionKind positions :
-           {PositionKind::learned, PositionKind::sinusoidal, PositionKind::rotary})
-        kinds.push_back({kind.name, positions, prefix});
+           {PositionKind::learned, PositionKind::sinusoidal, PositionKind::rotary}) {
+        if (positions != PositionKind::rotary || (kind.can & kCanRotate))
+          kinds.push_back({kind.name, positions, prefix});
+      }
     }
   }
   return kinds;

@@ -101,7 +101,9 @@ TEST_SUITE("nn/transformer/decoder_only_config") {
     CHECK(refused([](auto& c) { c.layers = -1; }) ==
           "[decoder_only] layers must be from 1 to 2147483647; got -1");
     CHECK(refused([](auto& c) { c.attention.kind = "additive"; }) ==
-          "[decoder_only] attention must be one of mha, gqa, mqa, mla; got additive");
+          "[decoder_only] attention must be one of " + kind_names([](const AttentionKind& kind) {
+            return kind.can & kCanModelLanguage;
+          }) + "; got additive");
     CHECK(refused([](auto& c) { c.attention.key_width = 0, c.width = 13; }) ==
           "[attention] width must be divisible by heads; got attention=gqa, width=13, heads=6; try a width "
           "that is a "
