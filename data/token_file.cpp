@@ -4,7 +4,6 @@
 #include <tapeformer/data/token_file.h>
 
 #include <fcntl.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -22,7 +21,7 @@ constexpr Index kHeader = 64;
 constexpr Index kVersionAt = 8, kIdBytesAt = 12, kVocabularyAt = 16, kSizeAt = 24, kFingerprintAt = 32,
                 kZerosAt = 40, kChecksumAt = 56;
 constexpr Index kMostVocabulary = std::numeric_limits<std::int32_t>::max();
-constexpr Index kMapped = 1 << 20;  // bytes at a time
+constexpr Index kPiece = 1 << 16;  // bytes that are read at a time
 
 Index bytes_of_id(Index vocabulary) { return vocabulary <= 1 << 16 ? 2 : 4; }
 
@@ -120,31 +119,23 @@ void TokenFile::read(Index first, Index count, std::int32_t* to) const {
   if (first < 0 || count < 0 || count > size_ || first > size_ - count) {
     throw DataError(path_, 0, "holds " + number_of(size_, "id") + "; asked for " + range_text(first, count));
   }
-  const Index most = kMapped / id_bytes_;
-  for (Index done = 0; done < count; done += most) {
-    read_mapped(first + done, std::min(most, count - done), to + done);
-  }
-}
-
-/// Maps this window alone. A mapping of the whole file would keep page tables, and the up to 2 MB that the
-/// system maps around every page that is touched.
-void TokenFile::read_mapped(Index first, Index count, std::int32_t* to) const {
-  const Index begin = kHeader + first * id_bytes_, end = begin + count * id_bytes_;
-  // Touching a mapped page beyond the end of the file would kill the program.
-  if (file_bytes(*file_) < end) throw DataError(path_, 0, "has become shorter while it was read");
-  const Index page = sysconf(_SC_PAGESIZE), start = begin / page * page;
-  const auto bytes = static_cast<std::size_t>(end - start);
-  void* const mapped = mmap(nullptr, bytes, PROT_READ, MAP_SHARED, *file_, start);
-  if (mapped == MAP_FAILED) throw DataError(path_, 0, std::string("cannot be read: ") + std::strerror(errno));
-  const unsigned char* const ids = static_cast<const unsigned char*>(mapped) + (begin - start);
+  unsigned char bytes[kPiece];
+  const Index most = kPiece / id_bytes_;
   std::uint32_t largest = 0;
-  for (Index i = 0; i < count; ++i) {
-    const unsigned char* const from = ids + i * id_bytes_;
-    const auto id = static_cast<std::uint32_t>(id_bytes_ == 2 ? read_number(from, 2) : read_number(from, 4));
-    largest = std::max(largest, id);
-    to[i] = static_cast<std::int32_t>(id);
+  for (Index done = 0; done < count; done += most) {
+    const Index ids = std::min(most, count - done), wanted = ids * id_bytes_;
+    const Index found =
+        pread(*file_, bytes, static_cast<std::size_t>(wanted), kHeader + (first + done) * id_bytes_);
+    if (found < 0) throw DataError(path_, 0, std::string("cannot be read: ") + std::strerror(errno));
+    if (found < wanted) throw DataError(path_, 0, "has become shorter while it was read");
+    for (Index i = 0; i < ids; ++i) {
+      const unsigned char* const from = bytes + i * id_bytes_;
+      const auto id =
+          static_cast<std::uint32_t>(id_bytes_ == 2 ? read_number(from, 2) : read_number(from, 4));
+      largest = std::max(largest, id);
+      to[done + i] = static_cast<std::int32_t>(id);
+    }
   }
-  munmap(mapped, bytes);
   if (largest >= static_cast<std::uint32_t>(vocabulary_)) {
     throw DataError(path_, 0,
                     "is damaged: among " + range_text(first, count) + " is " + std::to_string(largest) +

@@ -10,11 +10,10 @@
 
 namespace tapeformer {
 
-/// Token ids on disk, mapped into memory window by window: reading leaves no pages behind, so that a file of
-/// any size is read in constant memory. Thread-safe. Format:  64 bytes of header, then the ids, 2 bytes each
-/// if the vocabulary fits, else 4; all little-endian. Header: "TAPETOKS", version (4 bytes), bytes an id
-/// (4), vocabulary (8), number of ids (8), the tokenizer's fingerprint (8), zeros (16), FNV-1a of these 56
-/// bytes (8)
+/// Token ids on disk, of which a read takes the asked window alone, so that a file of any size is read in
+/// constant memory. Thread-safe. Format: 64 bytes of header, then the ids, 2 bytes each if the vocabulary
+/// fits, else 4; all little-endian. Header: "TAPETOKS", version (4 bytes), bytes an id (4), vocabulary (8),
+/// number of ids (8), the tokenizer's fingerprint (8), zeros (16), FNV-1a of these 56 bytes (8).
 class TokenFile {
  public:
   /// Throws: DataError naming the file and what is wrong: not a token file, an unknown version, a wrong
@@ -32,7 +31,6 @@ class TokenFile {
  private:
   TokenFile() = default;
   void parse(const unsigned char* header, Index bytes);
-  void read_mapped(Index first, Index count, std::int32_t* to) const;
 
   std::string path_;
   std::shared_ptr<const int> file_;  // closed with the last copy

@@ -8,25 +8,24 @@
 namespace tapeformer {
 namespace {
 
-constexpr TranslationTokenizerKind kKinds[] = {
-    TranslationTokenizerKind::word, TranslationTokenizerKind::character, TranslationTokenizerKind::bpe,
-    TranslationTokenizerKind::unigram};
+constexpr TokenizerKind kKinds[] = {TokenizerKind::word, TokenizerKind::character, TokenizerKind::bpe,
+                                    TokenizerKind::unigram};
 
 }  // namespace
 
-TranslationTokenizerKind translation_tokenizer_kind(const std::string& name) {
-  for (const TranslationTokenizerKind kind : kKinds) {
+TokenizerKind tokenizer_kind(const std::string& name) {
+  for (const TokenizerKind kind : kKinds) {
     if (name == name_of(kind)) return kind;
   }
   throw DataError("[tokenizer] a kind is word, character, bpe or unigram; got \"" + name + "\"");
 }
 
-const char* name_of(TranslationTokenizerKind kind) {
+const char* name_of(TokenizerKind kind) {
   switch (kind) {
-    case TranslationTokenizerKind::word: return "word";
-    case TranslationTokenizerKind::character: return "character";
-    case TranslationTokenizerKind::bpe: return "bpe";
-    case TranslationTokenizerKind::unigram: return "unigram";
+    case TokenizerKind::word: return "word";
+    case TokenizerKind::character: return "character";
+    case TokenizerKind::bpe: return "bpe";
+    case TokenizerKind::unigram: return "unigram";
   }
   return "?";
 }
@@ -36,15 +35,14 @@ const char* special_piece(std::int32_t id) {
   return kNames[id];
 }
 
-std::unique_ptr<TranslationTokenizer> train_translation_tokenizer(const TranslationTokenizerConfig& config,
+std::unique_ptr<TranslationTokenizer> train_translation_tokenizer(const TokenizerConfig& config,
                                                                   const std::vector<std::string>& sentences) {
   if (config.vocabulary_size <= kSpecialTokens || config.min_count < 1) {
     throw DataError(
         "[tokenizer] a vocabulary holds more than the 4 special pieces, and counts start at 1; got " +
         number_of(config.vocabulary_size, "piece") + " seen " + number_of(config.min_count, "time"));
   }
-  const bool own =
-      config.kind == TranslationTokenizerKind::word || config.kind == TranslationTokenizerKind::character;
+  const bool own = config.kind == TokenizerKind::word || config.kind == TokenizerKind::character;
   return own ? train_piece_tokenizer(config, sentences) : train_subword_tokenizer(config, sentences);
 }
 
@@ -52,7 +50,7 @@ std::unique_ptr<TranslationTokenizer> parse_translation_tokenizer(std::string_vi
                                                                   const std::string& name) {
   TokenizerFile file = read_tokenizer_file(content, name);
   if (file.kind == "sentencepiece") return make_subword_tokenizer(std::move(file.payload), name);
-  const TranslationTokenizerKind kind = translation_tokenizer_kind(file.kind);
+  const TokenizerKind kind = tokenizer_kind(file.kind);
   std::vector<std::string> pieces;
   try {
     pieces = parse_json(file.payload, "it").get<std::vector<std::string>>();

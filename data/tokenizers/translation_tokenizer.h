@@ -32,14 +32,14 @@ class TranslationTokenizer {
   virtual std::string serialize() const = 0;
 };
 
-enum class TranslationTokenizerKind { word, character, bpe, unigram };
+enum class TokenizerKind { word, character, bpe, unigram };
 
 /// "word", "character", "bpe" or "unigram". Throws: DataError for any other name.
-TranslationTokenizerKind translation_tokenizer_kind(const std::string& name);
-const char* name_of(TranslationTokenizerKind kind);
+TokenizerKind tokenizer_kind(const std::string& name);
+const char* name_of(TokenizerKind kind);
 
-struct TranslationTokenizerConfig {
-  TranslationTokenizerKind kind = TranslationTokenizerKind::bpe;
+struct TokenizerConfig {
+  TokenizerKind kind = TokenizerKind::bpe;
   /// The largest number of pieces, including the special ones.
   Index vocabulary_size = 8000;
   /// Rarer words or characters are unknown (kinds word and character).
@@ -50,7 +50,7 @@ struct TranslationTokenizerConfig {
 
 /// Trains on `sentences` (valid UTF-8). The same sentences in the same order give the same file.
 /// Throws:  DataError if the sentences cannot fill a vocabulary of that kind and size
-std::unique_ptr<TranslationTokenizer> train_translation_tokenizer(const TranslationTokenizerConfig& config,
+std::unique_ptr<TranslationTokenizer> train_translation_tokenizer(const TokenizerConfig& config,
                                                                   const std::vector<std::string>& sentences);
 
 /// The inverse of `serialize`; errors call the file `name`.

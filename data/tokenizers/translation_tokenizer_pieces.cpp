@@ -47,10 +47,10 @@ struct Cursor {
 
 std::string with_leading_space(std::string_view text) { return " " + std::string(text); }
 
-void for_each_piece(TranslationTokenizerKind kind, std::string_view text,
+void for_each_piece(TokenizerKind kind, std::string_view text,
                     const std::function<void(std::string_view)>& piece) {
   if (text.empty()) return;
-  if (kind == TranslationTokenizerKind::word) {
+  if (kind == TokenizerKind::word) {
     for_each_word(with_leading_space(text), piece);
   } else {
     for (const std::string_view point : split_code_points(text)) piece(point);
@@ -59,7 +59,7 @@ void for_each_piece(TranslationTokenizerKind kind, std::string_view text,
 
 class PieceTokenizer : public TranslationTokenizer {
  public:
-  PieceTokenizer(TranslationTokenizerKind kind, std::vector<std::string> pieces)
+  PieceTokenizer(TokenizerKind kind, std::vector<std::string> pieces)
       : kind_(kind), pieces_(std::move(pieces)) {
     ids_.reserve(pieces_.size());
     for (const std::string& piece : pieces_) {
@@ -82,10 +82,10 @@ class PieceTokenizer : public TranslationTokenizer {
     for (const std::int32_t id : ids) {
       check_token(id, vocabulary_size());
       if (id == kEnd) break;
-      if (id == kUnknown) (text += kind_ == TranslationTokenizerKind::word ? " " : "") += kUnknownText;
+      if (id == kUnknown) (text += kind_ == TokenizerKind::word ? " " : "") += kUnknownText;
       if (id >= kSpecialTokens) text += piece(id);
     }
-    if (kind_ == TranslationTokenizerKind::word && text.compare(0, 1, " ") == 0) text.erase(0, 1);
+    if (kind_ == TokenizerKind::word && text.compare(0, 1, " ") == 0) text.erase(0, 1);
     return text;
   }
   Index vocabulary_size() const override { return kSpecialTokens + static_cast<Index>(pieces_.size()); }
@@ -98,7 +98,7 @@ class PieceTokenizer : public TranslationTokenizer {
   }
 
  private:
-  TranslationTokenizerKind kind_;
+  TokenizerKind kind_;
   std::vector<std::string> pieces_;
   std::unordered_map<std::string_view, std::int32_t> ids_;  // views into pieces_
 };
@@ -141,12 +141,12 @@ void for_each_word(std::string_view text, const std::function<void(std::string_v
   cut(cursor.at);
 }
 
-std::unique_ptr<TranslationTokenizer> make_piece_tokenizer(TranslationTokenizerKind kind,
+std::unique_ptr<TranslationTokenizer> make_piece_tokenizer(TokenizerKind kind,
                                                            std::vector<std::string> pieces) {
   return std::make_unique<PieceTokenizer>(kind, std::move(pieces));
 }
 
-std::unique_ptr<TranslationTokenizer> train_piece_tokenizer(const TranslationTokenizerConfig& config,
+std::unique_ptr<TranslationTokenizer> train_piece_tokenizer(const TokenizerConfig& config,
                                                             const std::vector<std::string>& sentences) {
   std::unordered_map<std::string, Index> counts;
   for (const std::string& sentence : sentences) {

@@ -51,7 +51,7 @@ std::unique_ptr<TranslationTokenizer> make_subword_tokenizer(std::string model, 
   return std::make_unique<SubwordTokenizer>(std::move(model), name);
 }
 
-std::unique_ptr<TranslationTokenizer> train_subword_tokenizer(const TranslationTokenizerConfig& config,
+std::unique_ptr<TranslationTokenizer> train_subword_tokenizer(const TokenizerConfig& config,
                                                               const std::vector<std::string>& sentences) {
   std::string model = train_sentencepiece({{"model_type", name_of(config.kind)},
                                            {"vocab_size", std::to_string(config.vocabulary_size)},

@@ -3,13 +3,15 @@
 namespace tapeformer::toy {
 namespace {
 
-/// A clause of which tense, polarity and verb are chosen, in this order.
+/// Chooses one of the first `tenses`, one of the first `polarities` and a verb, in this order. There is no
+/// choice among 1.
 template <std::size_t N>
-Clause take_clause(Digits& digits, const Subject& subject, const std::array<Verb, N>& verbs) {
+Clause take_clause(Digits& digits, const Subject& subject, const std::array<Verb, N>& verbs,
+                   int tenses = kTenses, int polarities = kPolarities) {
   Clause clause;
   clause.subject = subject;
-  clause.tense = take_tense(digits);
-  clause.polarity = take_polarity(digits);
+  if (tenses > 1) clause.tense = static_cast<Tense>(digits.take(tenses));
+  if (polarities > 1) clause.polarity = take_polarity(digits, polarities);
   clause.verb = &digits.pick(verbs);
   return clause;
 }
@@ -52,10 +54,7 @@ void person_person(Digits& digits, Sentence& sentence) {
 
 // My brother sold two cows last week.
 void person_thing_time(Digits& digits, Sentence& sentence) {
-  Clause clause;
-  clause.subject = noun_subject(take_person(digits));
-  clause.polarity = take_polarity(digits);
-  clause.verb = &digits.pick(kThingVerbs);
+  Clause clause = take_clause(digits, noun_subject(take_person(digits)), kThingVerbs, 1);
   clause.complements = {take_thing(digits, is_negation(clause.polarity))};
   say_with_time(digits, clause, sentence);
 }
@@ -93,10 +92,7 @@ void giving_to_pronoun(Digits& digits, Sentence& sentence) {
 
 // They will show the horse to the rich uncle.
 void giving_to_person(Digits& digits, Sentence& sentence) {
-  Clause clause;
-  clause.subject = take_pronoun(digits);
-  clause.tense = take_tense(digits);
-  clause.verb = &digits.pick(kGivingVerbs);
+  Clause clause = take_clause(digits, take_pronoun(digits), kGivingVerbs, kTenses, 1);
   const Phrase thing = take_thing(digits);
   const Determiner& determiner = digits.pick(kDefinite);
   const Adjective& adjective = digits.pick(kPersonAdjectives);
@@ -210,10 +206,7 @@ void existence(Digits& digits, Sentence& sentence) {
 
 // He never went to the new market last year.
 void motion(Digits& digits, Sentence& sentence) {
-  Clause clause;
-  clause.subject = take_pronoun(digits);
-  clause.polarity = take_polarity(digits);
-  clause.verb = &digits.pick(kMotionVerbs);
+  Clause clause = take_clause(digits, take_pronoun(digits), kMotionVerbs, 1);
   const Determiner& determiner = digits.pick(kPlaceDeterminers);
   const Adjective& adjective = take_adjective(digits, 0, 5);
   const Phrase place = noun_phrase(determiner, {&adjective}, digits.pick(kPlaces));
@@ -228,11 +221,9 @@ void motion(Digits& digits, Sentence& sentence) {
 void relative_subject(Digits& digits, Sentence& sentence) {
   const Phrase person = take_person(digits);
   sentence.say(person);
-  Clause clause;
-  clause.subject = wordless(person);
-  clause.subject.phrase.say("who", "qui");
-  clause.tense = static_cast<Tense>(digits.take(2));
-  clause.verb = &digits.pick(kThingVerbs);
+  Subject who = wordless(person);
+  who.phrase.say("who", "qui");
+  Clause clause = take_clause(digits, who, kThingVerbs, 2, 1);
   clause.complements = {take_thing(digits)};
   say(clause, sentence);
   const Tense tense = static_cast<Tense>(digits.take(2));
@@ -247,10 +238,8 @@ void relative_object(Digits& digits, Sentence& sentence) {
   const Phrase thing = noun_phrase(determiner, {&adjective}, digits.pick(kThings));
   sentence.say(thing);
   sentence.say("that", "que");
-  Clause clause;
-  clause.subject = take_pronoun(digits);
+  Clause clause = take_clause(digits, take_pronoun(digits), kThingVerbs, 1, 1);
   clause.tense = Tense::past;
-  clause.verb = &digits.pick(kThingVerbs);
   clause.relative = &thing;
   say(clause, sentence);
   const Tense tense = static_cast<Tense>(digits.take(2));
@@ -260,10 +249,7 @@ void relative_object(Digits& digits, Sentence& sentence) {
 
 // They sold the car because it was too old.
 void reason(Digits& digits, Sentence& sentence) {
-  Clause clause;
-  clause.subject = take_pronoun(digits);
-  clause.tense = take_tense(digits);
-  clause.verb = &digits.pick(kThingVerbs);
+  Clause clause = take_clause(digits, take_pronoun(digits), kThingVerbs, kTenses, 1);
   const Determiner& determiner = digits.pick(kDefinite);
   const Phrase thing = noun_phrase(determiner, {}, digits.pick(kThings));
   clause.complements = {thing};
@@ -281,16 +267,10 @@ void reason(Digits& digits, Sentence& sentence) {
 
 // She hopes that the queen will not lose her letter.
 void thought(Digits& digits, Sentence& sentence) {
-  Clause thinking;
-  thinking.subject = take_pronoun(digits);
-  thinking.verb = &digits.pick(kThinkingVerbs);
+  Clause thinking = take_clause(digits, take_pronoun(digits), kThinkingVerbs, 1, 1);
   say(thinking, sentence);
   sentence.say("that", "que");
-  Clause clause;
-  clause.subject = noun_subject(take_person(digits));
-  clause.tense = take_tense(digits);
-  clause.polarity = take_polarity(digits, 2);
-  clause.verb = &digits.pick(kThingVerbs);
+  Clause clause = take_clause(digits, noun_subject(take_person(digits)), kThingVerbs, kTenses, 2);
   clause.complements = {take_thing(digits, is_negation(clause.polarity))};
   say(clause, sentence);
 }

@@ -81,7 +81,7 @@ TEST_SUITE("data/token_file") {
     const std::string path = folder.file("tokens");
     for (const Index vocabulary : {1000, 65536, 65537, 2147483647}) {
       CAPTURE(vocabulary);
-      Ids ids(1'500'001);  // more than is mapped at a time
+      Ids ids(1'500'001);  // more than is read at a time
       for (std::size_t i = 0; i < ids.size(); ++i) {
         ids[i] = static_cast<std::int32_t>(bounded(mix_bits(5, i), static_cast<std::uint64_t>(vocabulary)));
       }

@@ -269,7 +269,7 @@ TEST_SUITE("nn/replay_masks") {
     CHECK(graphs.replay->counts().replayed == 2);
   }
 
-  TEST_CASE("errors in starts and lengths are reported later with the CPU's message, with graphs and without") {
+  TEST_CASE("errors in starts and lengths are reported later with the CPU's message, graphs or not") {
     if (!has_gpu()) return;
     PackedModel model("mha", true), plain_model("mha", true);
     PackedModel here_model("mha", true);

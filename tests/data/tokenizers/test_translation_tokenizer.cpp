@@ -21,22 +21,21 @@ const std::vector<std::string> kSentences = {
     "😀 x y ",
 };
 
-std::unique_ptr<TranslationTokenizer> trained(TranslationTokenizerKind kind, Index size = 400) {
-  TranslationTokenizerConfig config;
+std::unique_ptr<TranslationTokenizer> trained(TokenizerKind kind, Index size = 400) {
+  TokenizerConfig config;
   config.kind = kind;
   config.vocabulary_size = size;
   return train_translation_tokenizer(config, kSentences);
 }
 
-constexpr TranslationTokenizerKind kKinds[] = {
-    TranslationTokenizerKind::word, TranslationTokenizerKind::character, TranslationTokenizerKind::bpe,
-    TranslationTokenizerKind::unigram};
+constexpr TokenizerKind kKinds[] = {TokenizerKind::word, TokenizerKind::character, TokenizerKind::bpe,
+                                    TokenizerKind::unigram};
 
 }  // namespace
 
 TEST_SUITE("data/tokenizers/translation_tokenizer") {
   TEST_CASE("decoding returns every text that the vocabulary covers") {
-    for (const TranslationTokenizerKind kind : kKinds) {
+    for (const TokenizerKind kind : kKinds) {
       const auto tokenizer = trained(kind);
       for (const std::string& sentence : kSentences) {
         CAPTURE(name_of(kind));
@@ -48,7 +47,7 @@ TEST_SUITE("data/tokenizers/translation_tokenizer") {
   }
 
   TEST_CASE("the special pieces have the same ids in every kind") {
-    for (const TranslationTokenizerKind kind : kKinds) {
+    for (const TokenizerKind kind : kKinds) {
       const auto tokenizer = trained(kind);
       CAPTURE(name_of(kind));
       CHECK(tokenizer->piece(kPadding) == "<pad>");
@@ -60,7 +59,7 @@ TEST_SUITE("data/tokenizers/translation_tokenizer") {
   }
 
   TEST_CASE("decoding stops at the end and skips padding and begin") {
-    for (const TranslationTokenizerKind kind : kKinds) {
+    for (const TokenizerKind kind : kKinds) {
       const auto tokenizer = trained(kind);
       Ids ids = {kBegin, kPadding};
       for (const std::int32_t id : tokenizer->encode("un espace")) ids.push_back(id);
@@ -70,7 +69,7 @@ TEST_SUITE("data/tokenizers/translation_tokenizer") {
   }
 
   TEST_CASE("training twice gives the same file, which loads to the same tokenizer") {
-    for (const TranslationTokenizerKind kind : kKinds) {
+    for (const TokenizerKind kind : kKinds) {
       const auto tokenizer = trained(kind);
       CAPTURE(name_of(kind));
       CHECK(tokenizer->serialize() == trained(kind)->serialize());
@@ -91,7 +90,7 @@ TEST_SUITE("data/tokenizers/translation_tokenizer") {
           "t: is not a tokenizer file: it does not start with \"tapeformer-tokenizer-1 KIND\"");
     CHECK(error_of("") ==
           "t: is not a tokenizer file: it does not start with \"tapeformer-tokenizer-1 KIND\"");
-    for (const TranslationTokenizerKind kind : kKinds) {
+    for (const TokenizerKind kind : kKinds) {
       const std::string whole = trained(kind)->serialize();
       CHECK(error_of(whole.substr(0, whole.size() - 1)).find("t: is damaged: its header promises") == 0);
       std::string flipped = whole;
@@ -107,20 +106,20 @@ TEST_SUITE("data/tokenizers/translation_tokenizer") {
           "[tokenizer] a kind is word, character, bpe or unigram; got \"syllable\"");
     CHECK(message_of<DataError>([] { load_translation_tokenizer("/nonexistent/t"); }) ==
           "/nonexistent/t: cannot be opened: No such file or directory");
-    const auto tokenizer = trained(TranslationTokenizerKind::word);
+    const auto tokenizer = trained(TokenizerKind::word);
     CHECK(message_of<DataError>([&] { tokenizer->decode({5000}); }).find("ids are in [0, vocabulary)") !=
           std::string::npos);
   }
 
   TEST_CASE("training without text, or with an impossible size, is refused") {
-    for (const TranslationTokenizerKind kind : kKinds) {
-      TranslationTokenizerConfig config;
+    for (const TokenizerKind kind : kKinds) {
+      TokenizerConfig config;
       config.kind = kind;
       CHECK_THROWS_AS(train_translation_tokenizer(config, {}), DataError);
       config.vocabulary_size = 4;
       CHECK_THROWS_AS(train_translation_tokenizer(config, kSentences), DataError);
     }
     // fewer pieces than there are characters
-    CHECK_THROWS_AS(trained(TranslationTokenizerKind::bpe, 20), DataError);
+    CHECK_THROWS_AS(trained(TokenizerKind::bpe, 20), DataError);
   }
 }

@@ -13,9 +13,8 @@ std::vector<std::string> words_of(std::string_view text) {
   return words;
 }
 
-std::unique_ptr<TranslationTokenizer> trained(TranslationTokenizerKind kind,
-                                              const std::vector<std::string>& sentences) {
-  TranslationTokenizerConfig config;
+std::unique_ptr<TranslationTokenizer> trained(TokenizerKind kind, const std::vector<std::string>& sentences) {
+  TokenizerConfig config;
   config.kind = kind;
   return train_translation_tokenizer(config, sentences);
 }
@@ -44,17 +43,17 @@ TEST_SUITE("data/tokenizers/translation_tokenizer_pieces") {
   }
 
   TEST_CASE("a piece that the vocabulary lacks is unknown, and shows as such") {
-    const auto word = trained(TranslationTokenizerKind::word, {"un chat", "un chien"});
+    const auto word = trained(TokenizerKind::word, {"un chat", "un chien"});
     CHECK(word->encode("un zèbre") == Ids{word->encode("un")[0], kUnknown});
     CHECK(word->decode({kUnknown, word->encode("un")[0], kUnknown}) == "⁇ un ⁇");
-    const auto character = trained(TranslationTokenizerKind::character, {"é"});
+    const auto character = trained(TokenizerKind::character, {"é"});
     CHECK(character->encode("é漢") == Ids{4, kUnknown});
     CHECK(character->decode({4, kUnknown}) == "é⁇");
   }
 
   TEST_CASE("a vocabulary is capped, and keeps the frequent pieces") {
-    TranslationTokenizerConfig config;
-    config.kind = TranslationTokenizerKind::word;
+    TokenizerConfig config;
+    config.kind = TokenizerKind::word;
     config.vocabulary_size = 6;
     const std::vector<std::string> sentences = {"b a b a c", "b d d"};
     const auto tokenizer = train_translation_tokenizer(config, sentences);

@@ -11,12 +11,10 @@ const std::vector<std::string> kSentences = {"le petit chat noir dort", "la peti
                                              "le chien regarde le chat\u202f!", "la table est petite\u00a0?",
                                              "un chat et un chien dorment"};
 
-constexpr TranslationTokenizerKind kKinds[] = {TranslationTokenizerKind::bpe,
-                                               TranslationTokenizerKind::unigram};
+constexpr TokenizerKind kKinds[] = {TokenizerKind::bpe, TokenizerKind::unigram};
 
-std::unique_ptr<TranslationTokenizer> trained(TranslationTokenizerKind kind, Index size,
-                                              bool byte_fallback = false) {
-  TranslationTokenizerConfig config;
+std::unique_ptr<TranslationTokenizer> trained(TokenizerKind kind, Index size, bool byte_fallback = false) {
+  TokenizerConfig config;
   config.kind = kind;
   config.vocabulary_size = size;
   config.byte_fallback = byte_fallback;
@@ -27,17 +25,16 @@ std::unique_ptr<TranslationTokenizer> trained(TranslationTokenizerKind kind, Ind
 
 TEST_SUITE("data/tokenizers/translation_tokenizer_sentencepiece") {
   TEST_CASE("a vocabulary has the size that was asked for, or less where the text has no more pieces") {
-    for (const TranslationTokenizerKind kind : kKinds) {
+    for (const TokenizerKind kind : kKinds) {
       CHECK(trained(kind, 45)->vocabulary_size() <= 45);
       CHECK(trained(kind, 4000)->vocabulary_size() < 200);
     }
-    CHECK(trained(TranslationTokenizerKind::bpe, 45)->vocabulary_size() == 45);
-    CHECK(trained(TranslationTokenizerKind::bpe, 60)->encode("le chat").size() <
-          7);  // pieces, not characters
+    CHECK(trained(TokenizerKind::bpe, 45)->vocabulary_size() == 45);
+    CHECK(trained(TokenizerKind::bpe, 60)->encode("le chat").size() < 7);  // pieces, not characters
   }
 
   TEST_CASE("a piece that the vocabulary lacks is unknown, or spelled in bytes") {
-    for (const TranslationTokenizerKind kind : kKinds) {
+    for (const TokenizerKind kind : kKinds) {
       CHECK(trained(kind, 45)->encode("漢").back() == kUnknown);
       const auto spelling = trained(kind, 300, true);
       CHECK(spelling->encode("漢").size() >= 3);
@@ -46,7 +43,7 @@ TEST_SUITE("data/tokenizers/translation_tokenizer_sentencepiece") {
   }
 
   TEST_CASE("a model of SentencePiece's own trainer loads with our special ids") {
-    const std::string file = trained(TranslationTokenizerKind::bpe, 45)->serialize();
+    const std::string file = trained(TokenizerKind::bpe, 45)->serialize();
     const TemporaryFile model(file.substr(file.find('\n') + 1));
     const auto tokenizer = load_sentencepiece_model(model.path());
     CHECK(tokenizer->serialize() == file);

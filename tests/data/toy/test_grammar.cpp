@@ -96,8 +96,8 @@ TEST_SUITE("data/toy/grammar") {
       english.push_back(std::move(pair.source));
       french.push_back(std::move(pair.target));
     }
-    TranslationTokenizerConfig config;
-    config.kind = TranslationTokenizerKind::word;
+    TokenizerConfig config;
+    config.kind = TokenizerKind::word;
     const auto all_english = train_translation_tokenizer(config, english),
                all_french = train_translation_tokenizer(config, french);
     CHECK(all_english->vocabulary_size() == 310);

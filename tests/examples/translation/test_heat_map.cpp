@@ -24,8 +24,8 @@ EncoderDecoder model_of(const char* attention, Index vocabulary) {
 }
 
 Vocabularies words_of() {
-  TranslationTokenizerConfig config;
-  config.kind = TranslationTokenizerKind::word;
+  TokenizerConfig config;
+  config.kind = TokenizerKind::word;
   const std::shared_ptr<const TranslationTokenizer> words =
       train_translation_tokenizer(config, {"the cat sees <a & b>"});
   return {words, words};
