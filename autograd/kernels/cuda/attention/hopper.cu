@@ -38,27 +38,28 @@ struct ForwardTiles {
 };
 
 template <int kWidth>
-__device__ void load_tiles(const ForwardTiles<kWidth>& tiles, const HopperPlace& place, const Span& span,
-                           const CUtensorMap* query, const CUtensorMap* key, const CUtensorMap* value) {
+__device__ void load_queries(const ForwardTiles<kWidth>& tiles, const HopperPlace& place,
+                             const CUtensorMap* query) {
   using Tiles = ForwardTiles<kWidth>;
-  const int first = span.from / Tiles::kKeys, count = tiles_between(span, Tiles::kKeys);
-  if (count == 0) return;
   arrive_expecting(tiles.queries_there(), Tiles::kQueryBytes);
   for (int box = 0; box < Tiles::kBoxes; ++box)
     load_box(tiles.queries + box * Tiles::kQueryBox, query, tiles.queries_there(), box * kBoxColumns,
              place.query, place.head, place.b);
-  for (int i = 0; i < count; ++i) {
-    const int stage = i % Tiles::kStages, row = (first + i) * Tiles::kKeys;
-    const unsigned parity = static_cast<unsigned>(i / Tiles::kStages) & 1u;
-    const auto load = [&](char* to, const CUtensorMap* map, std::uint64_t* read, std::uint64_t* there) {
-      wait(read, parity ^ 1u);
-      arrive_expecting(there, Tiles::kKeyBytes);
-      for (int box = 0; box < Tiles::kBoxes; ++box)
-        load_box(to + box * Tiles::kKeyBox, map, there, box * kBoxColumns, row, place.group, place.b);
-    };
-    load(tiles.keys(stage), key, tiles.keys_read(stage), tiles.keys_there(stage));
-    load(tiles.values(stage), value, tiles.values_read(stage), tiles.values_there(stage));
-  }
+}
+
+/// Loads keys or values of the span's i-th tile, when those kStages tiles before it have been read.
+template <int kWidth, bool kOfValues>
+__device__ void load_tile(const ForwardTiles<kWidth>& tiles, const HopperPlace& place, const Span& span,
+                          int i, const CUtensorMap* map) {
+  using Tiles = ForwardTiles<kWidth>;
+  const int stage = i % Tiles::kStages, row = (span.from / Tiles::kKeys + i) * Tiles::kKeys;
+  char* const to = kOfValues ? tiles.values(stage) : tiles.keys(stage);
+  std::uint64_t* const there = kOfValues ? tiles.values_there(stage) : tiles.keys_there(stage);
+  wait(kOfValues ? tiles.values_read(stage) : tiles.keys_read(stage),
+       (static_cast<unsigned>(i / Tiles::kStages) & 1u) ^ 1u);
+  arrive_expecting(there, Tiles::kKeyBytes);
+  for (int box = 0; box < Tiles::kBoxes; ++box)
+    load_box(to + box * Tiles::kKeyBox, map, there, box * kBoxColumns, row, place.group, place.b);
 }
 
 /// A consumer thread's two rows, 8 apart, of a tile of queries.
@@ -228,9 +229,9 @@ __device__ void attend(const ForwardCase& c, const ForwardTiles<kWidth>& tiles, 
       clear_unseen_values<kWidth>(c, span, key_of(i), tiles.values(i % Tiles::kStages));
   };
 
+  wait(tiles.queries_there(), 0);
   if (count > 0) {
     if (group == 0) arrive_at(kTurn, kConsumers);
-    wait(tiles.queries_there(), 0);
     await_keys(0);
     wgmma_fence();
     multiply_keys(0);
@@ -285,6 +286,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   using Tiles = ForwardTiles<kWidth>;
   const Tiles tiles(dynamic_shared<char>());
   const HopperPlace place = own_place(c, kQueries);
+  __shared__ Span span;  // not in registers
   if (threadIdx.x == 0) {
     init_barrier(tiles.queries_there(), 1);
     for (int stage = 0; stage < Tiles::kStages; ++stage) {
@@ -294,16 +296,20 @@ __global__ void __launch_bounds__(kThreads, 1)
       init_barrier(tiles.values_read(stage), kConsumers / kWarp);
     }
     publish_barriers();
-  }
-  __shared__ Span span;  // not in registers
-  if (threadIdx.x < kWarp) {
-    const Span of_tile = span_of(c, place, kQueries);
-    if (threadIdx.x == 0) span = of_tile;
+    // The first copies do not wait for the other threads.
+    load_queries(tiles, place, &query);
+    span = span_of(c, place);
+    if (tiles_between(span, Tiles::kKeys) > 0) load_tile<kWidth, false>(tiles, place, span, 0, &key);
   }
   __syncthreads();
   if (threadIdx.x < kWarpgroup) {
     give_up_registers<kLoaderRegisters>();
-    if (threadIdx.x == 0) load_tiles<kWidth>(tiles, place, span, &query, &key, &value);
+    if (threadIdx.x != 0) return;
+    const int count = tiles_between(span, Tiles::kKeys);
+    for (int i = 0; i < count; ++i) {
+      if (i > 0) load_tile<kWidth, false>(tiles, place, span, i, &key);
+      load_tile<kWidth, true>(tiles, place, span, i, &value);
+    }
   } else {
     take_registers<kConsumerRegisters>();
     attend<kWidth>(c, tiles, span, &y);
@@ -329,7 +335,8 @@ bool hopper_attention_forward(Cuda on, const AttentionShape& s, const BFloat16* 
                               const BFloat16* value, const float* bias, BFloat16* y, float* log_sum) {
   if (!hopper_takes(on, s, query, key, value, bias, y)) return false;
   const Index width = std::max(s.key_width, s.value_width);
-  const ForwardCase c = case_of(s, log_sum);
+  const Spans spans(on, s);
+  const ForwardCase c = case_of(s, spans.data(), log_sum);
   if (width <= 64)
     run<64>(on, s, c, query, key, value, y);
   else if (width <= 128)

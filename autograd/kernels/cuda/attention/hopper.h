@@ -2,6 +2,7 @@
 
 #include <tapeformer/autograd/kernels/attention.h>
 #include <tapeformer/autograd/kernels/cuda/hopper.h>
+#include <tapeformer/autograd/kernels/cuda/scratch.h>
 
 #include <limits>
 
@@ -12,15 +13,23 @@ constexpr int kGroupRows = 64;  // of a warpgroup's products
 
 constexpr Index tiles_for(Index count, Index size) { return (count + size - 1) / size; }
 
+/// The keys from the first to the last that a tile's queries see.
+struct Span {
+  int from, to;
+  int all_from, all_to;  // keys that all of them see
+  bool is_whole;         // each key of the span is seen by some of them
+};
+
 /// The parts of an AttentionShape that the kernels need, in 32 bits.
 struct ForwardCase {
   int queries, keys, heads, heads_per_group;
   const std::int32_t *key_from, *key_to;
+  const Span* spans;    // [B, tiles of kGroupRows queries]; nullptr if all queries see all keys
   float scale, factor;  // of the scores; times log2(e)
   float* log_sum;
 };
 
-inline ForwardCase case_of(const AttentionShape& s, float* log_sum) {
+inline ForwardCase case_of(const AttentionShape& s, const Span* spans, float* log_sum) {
   constexpr double kLog2e = 1.4426950408889634;
   return {static_cast<int>(s.queries),
           static_cast<int>(s.keys),
@@ -28,6 +37,7 @@ inline ForwardCase case_of(const AttentionShape& s, float* log_sum) {
           static_cast<int>(s.heads / s.groups),
           s.key_from,
           s.key_to,
+          spans,
           static_cast<float>(s.scale),
           static_cast<float>(s.scale * kLog2e),
           log_sum};
@@ -44,13 +54,6 @@ __device__ inline HopperPlace own_place(const ForwardCase& c, int tile) {
   const int unit = block / tiles, head = unit % c.heads;
   return {unit / c.heads, head, head / c.heads_per_group, (tiles - 1 - block % tiles) * tile};
 }
-
-/// The keys from the first to the last that a tile's queries see.
-struct Span {
-  int from, to;
-  int all_from, all_to;  // keys that all of them see
-  bool is_whole;         // each key of the span is seen by some of them
-};
 
 __device__ inline int tiles_between(const Span& span, int tile) {
   return span.from < span.to ? (span.to + tile - 1) / tile - span.from / tile : 0;
@@ -75,28 +78,28 @@ __device__ inline Span range_of(const ForwardCase& c, const HopperPlace& place, 
   return range;
 }
 
-/// The span of a tile of `rows` queries; all lanes of a warp call it.
-__device__ inline Span span_of(const ForwardCase& c, const HopperPlace& place, int rows) {
-  Span span{0, c.keys, 0, c.keys, true};
-  if (c.key_from == nullptr && c.key_to == nullptr) return span;
-  span.from = c.keys, span.to = 0;
-  rows = min(rows, c.queries - place.query);
-  for (int row = static_cast<int>(threadIdx.x) % kWarp; row < rows; row += kWarp) {
-    const Span own = range_of(c, place, row), before = range_of(c, place, max(row - 1, 0));
-    // Neighbouring ranges touch, so all together leave no gap.
-    span.is_whole = span.is_whole && own.from < own.to && own.from <= before.to && before.from <= own.to;
-    span.all_from = max(span.all_from, own.from), span.all_to = min(span.all_to, own.to);
-    if (own.from >= own.to) continue;
-    span.from = min(span.from, own.from), span.to = max(span.to, own.to);
-  }
-  const auto least = [](int a, int b) { return min(a, b); };
-  const auto most = [](int a, int b) { return max(a, b); };
-  return {warp_reduce(span.from, least), warp_reduce(span.to, most), warp_reduce(span.all_from, most),
-          warp_reduce(span.all_to, least), __all_sync(0xFFFFFFFFu, span.is_whole) != 0};
+/// The span of a tile of 2 kGroupRows queries.
+__device__ inline Span span_of(const ForwardCase& c, const HopperPlace& place) {
+  if (c.spans == nullptr) return {0, c.keys, 0, c.keys, true};
+  const int tiles = (c.queries + kGroupRows - 1) / kGroupRows, first = place.query / kGroupRows;
+  const Span* const own = c.spans + place.b * tiles + first;
+  const Span a = own[0], b = own[first + 1 < tiles ? 1 : 0];
+  // Two without gaps that touch leave none.
+  const bool is_whole = a.is_whole && b.is_whole && a.from <= b.to && b.from <= a.to;
+  return {min(a.from, b.from), max(a.to, b.to), max(a.all_from, b.all_from), min(a.all_to, b.all_to),
+          is_whole};
 }
 
-/// Queues finding the spans of all tiles of kGroupRows queries: [B, tiles].
-void find_spans(Cuda on, const ForwardCase& c, Index batch, Span* spans);
+/// The spans of a case, for ForwardCase: queues finding them.
+class Spans {
+ public:
+  Spans(Cuda on, const AttentionShape& shape);
+  const Span* data() const { return has_ranges_ ? memory_.data() : nullptr; }
+
+ private:
+  bool has_ranges_;
+  Scratch<Span> memory_;
+};
 
 /// For each query: log_sum in base 2, or infinity without keys; the sum of dy y; the keys that it sees.
 struct alignas(16) QueryFacts {

@@ -1,6 +1,5 @@
 #include <tapeformer/autograd/kernels/cuda/attention/hopper.h>
 #include <tapeformer/autograd/kernels/cuda/attention/paths.h>
-#include <tapeformer/autograd/kernels/cuda/scratch.h>
 #include <tapeformer/autograd/kernels/cuda/tensor_map.h>
 
 #include <algorithm>
@@ -25,7 +24,6 @@ struct BackwardCase {
   ForwardCase sizes;
   int groups;
   const QueryFacts* facts;  // [B, H, T]
-  const Span* spans;        // [B, tiles of queries]; nullptr if all queries see all keys
   Gradient gradients[2];    // of keys and values, or of queries
 };
 
@@ -65,7 +63,7 @@ __device__ void for_each_step(const BackwardCase& c, const HopperPlace& place, c
     const int tiles = (c.sizes.queries + kStepRows - 1) / kStepRows;
     for (int head = place.head; head < place.head + c.sizes.heads_per_group; ++head) {
       for (int tile = 0; tile < tiles; ++tile) {
-        const Span seen = c.spans == nullptr ? span : c.spans[place.b * tiles + tile];
+        const Span seen = c.sizes.spans == nullptr ? span : c.sizes.spans[place.b * tiles + tile];
         if (seen.from < place.query + kOwnRows && seen.to > place.query) f(i++, head, tile * kStepRows, seen);
       }
     }
@@ -288,7 +286,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     place.head = place.group * c.sizes.heads_per_group;
     place.query = static_cast<int>(blockIdx.x) % count * kOwnRows;
   } else {
-    span = span_of(c.sizes, place, kOwnRows);
+    span = span_of(c.sizes, place);
   }
   if (threadIdx.x == 0) {
     init_barrier(tiles.own_there(), 1);
@@ -319,16 +317,11 @@ struct Tensors {
 template <int kWidth>
 void run(Cuda on, const AttentionShape& s, const float* log_sum, const Tensors& x) {
   using Tiles = BackwardTiles<kWidth>;
-  const bool has_ranges = s.key_from != nullptr || s.key_to != nullptr;
   const Scratch<QueryFacts> facts(on, s.batch * s.heads * s.queries);
-  const Scratch<Span> spans(on, has_ranges ? s.batch * tiles_for(s.queries, kStepRows) : 0);
-  BackwardCase c{case_of(s, const_cast<float*>(log_sum)),
-                 static_cast<int>(s.groups),
-                 facts.data(),
-                 has_ranges ? spans.data() : nullptr,
-                 {}};
+  const Spans spans(on, s);
+  BackwardCase c{
+      case_of(s, spans.data(), const_cast<float*>(log_sum)), static_cast<int>(s.groups), facts.data(), {}};
   find_query_facts(on, c.sizes, s, x.y, x.dy, facts.data());
-  if (has_ranges) find_spans(on, c.sizes, s.batch, spans.data());
   const auto queries = [&](const BFloat16* from, int box) {
     return box_map(from, s.query, s.batch, s.queries, s.heads, s.key_width, box);
   };

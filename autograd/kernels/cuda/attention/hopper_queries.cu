@@ -30,12 +30,30 @@ __global__ void hopper_query_facts_kernel(ForwardCase c, int batch, int width, c
   }
 }
 
+/// The span of a tile of kGroupRows queries; all lanes of a warp call it.
+__device__ Span find_span(const ForwardCase& c, const HopperPlace& place) {
+  Span span{c.keys, 0, 0, c.keys, true};
+  const int rows = min(kGroupRows, c.queries - place.query);
+  for (int row = static_cast<int>(threadIdx.x) % kWarp; row < rows; row += kWarp) {
+    const Span own = range_of(c, place, row), before = range_of(c, place, max(row - 1, 0));
+    // Neighbouring ranges touch, so all together leave no gap.
+    span.is_whole = span.is_whole && own.from < own.to && own.from <= before.to && before.from <= own.to;
+    span.all_from = max(span.all_from, own.from), span.all_to = min(span.all_to, own.to);
+    if (own.from >= own.to) continue;
+    span.from = min(span.from, own.from), span.to = max(span.to, own.to);
+  }
+  const auto least = [](int a, int b) { return min(a, b); };
+  const auto most = [](int a, int b) { return max(a, b); };
+  return {warp_reduce(span.from, least), warp_reduce(span.to, most), warp_reduce(span.all_from, most),
+          warp_reduce(span.all_to, least), __all_sync(0xFFFFFFFFu, span.is_whole) != 0};
+}
+
 /// One warp for each tile of queries of each batch entry.
 __global__ void hopper_spans_kernel(ForwardCase c, int batch, Span* spans) {
   const int tiles = (c.queries + kGroupRows - 1) / kGroupRows;
   const int first = static_cast<int>((blockIdx.x * kBlock + threadIdx.x) / kWarp);
   for (int i = first; i < batch * tiles; i += static_cast<int>(gridDim.x) * kBlock / kWarp) {
-    const Span span = span_of(c, {i / tiles, 0, 0, i % tiles * kGroupRows}, kGroupRows);
+    const Span span = find_span(c, {i / tiles, 0, 0, i % tiles * kGroupRows});
     if (threadIdx.x % kWarp == 0) spans[i] = span;
   }
 }
@@ -49,10 +67,13 @@ void find_query_facts(Cuda on, const ForwardCase& c, const AttentionShape& s, co
          static_cast<int>(s.value_width), y, dy, facts);
 }
 
-void find_spans(Cuda on, const ForwardCase& c, Index batch, Span* spans) {
+Spans::Spans(Cuda on, const AttentionShape& s)
+    : has_ranges_(s.key_from != nullptr || s.key_to != nullptr),
+      memory_(on, has_ranges_ ? s.batch * tiles_for(s.queries, kGroupRows) : 0) {
+  if (!has_ranges_) return;
   launch(on, "hopper_spans", hopper_spans_kernel,
-         blocks_for(batch * tiles_for(c.queries, kGroupRows) * kWarp), dim3(kBlock), 0, c,
-         static_cast<int>(batch), spans);
+         blocks_for(s.batch * tiles_for(s.queries, kGroupRows) * kWarp), dim3(kBlock), 0,
+         case_of(s, nullptr, nullptr), static_cast<int>(s.batch), memory_.data());
 }
 
 }  // namespace tapeformer::kernels
