@@ -2,7 +2,7 @@
 #include <tapeformer/autograd/text/number_of.h>
 #include <tapeformer/data/batching.h>
 #include <tapeformer/data/hash.h>
-#include <tapeformer/data/tokenizers/tokenizer.h>
+#include <tapeformer/data/tokenizers/translation_tokenizer.h>
 
 #include <algorithm>
 #include <numeric>

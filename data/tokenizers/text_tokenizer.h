@@ -14,7 +14,7 @@ namespace tapeformer {
 
 /// A tokenizer for language models: text of any length to token ids, as a stream, and back. Every id is one
 /// that the model predicts, and nothing is unknown: text that the vocabulary does not cover is an error.
-/// (For translation, where ids are reserved and a sentence may hold unknown words, see Tokenizer.)
+/// (For translation, where ids are reserved and a sentence may hold unknown words, see TranslationTokenizer.)
 /// Thread-safe once made.
 class TextTokenizer {
  public:

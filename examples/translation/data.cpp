@@ -12,7 +12,7 @@ namespace tapeformer {
 
 namespace {
 
-std::uint64_t fingerprint(const Tokenizer& tokenizer) { return hash_text(tokenizer.serialize()); }
+std::uint64_t fingerprint(const TranslationTokenizer& tokenizer) { return hash_text(tokenizer.serialize()); }
 
 }  // namespace
 
@@ -20,7 +20,7 @@ Vocabularies Vocabularies::load(const std::string& folder, const nlohmann::order
   Vocabularies result;
   const auto load_side = [&](const std::string& side) {
     const std::string path = folder + "/" + side + ".vocabulary";
-    std::shared_ptr<const Tokenizer> tokenizer = load_tokenizer(path);
+    std::shared_ptr<const TranslationTokenizer> tokenizer = load_translation_tokenizer(path);
     if (fingerprint(*tokenizer) != config.at("vocabularies").at(side).get<std::uint64_t>()) {
       throw DataError(path, 0, "is not the vocabulary that the weights were trained with; restore it");
     }
@@ -77,8 +77,8 @@ Vocabularies make_vocabularies(const TranslationOptions& options, const std::vec
   config.kind = options.tokenizer_kind();
   config.vocabulary_size = options.vocabulary;
   const auto make = [&](const std::string& model, const std::vector<std::string>& sentences) {
-    return std::shared_ptr<const Tokenizer>(model.empty() ? train_tokenizer(config, sentences)
-                                                          : load_sentencepiece_model(model));
+    return std::shared_ptr<const TranslationTokenizer>(
+        model.empty() ? train_translation_tokenizer(config, sentences) : load_sentencepiece_model(model));
   };
   Vocabularies result;
   std::vector<std::string> sources = sources_of(train), targets = targets_of(train);
@@ -92,8 +92,8 @@ Vocabularies make_vocabularies(const TranslationOptions& options, const std::vec
   return result;
 }
 
-std::vector<std::int32_t> checked_source(const Tokenizer& tokenizer, const std::string& line, Index number,
-                                         Index max_length) {
+std::vector<std::int32_t> checked_source(const TranslationTokenizer& tokenizer, const std::string& line,
+                                         Index number, Index max_length) {
   if (const std::size_t bad = find_no_text(line); bad != std::string::npos)
     throw DataError("input", number, no_text_message(line[bad], static_cast<Index>(bad) + 1, "line"));
   if (trim_end(line).empty()) return {};

@@ -11,7 +11,7 @@ namespace tapeformer {
 
 /// Source and target tokenizers; the same object for a shared vocabulary.
 struct Vocabularies {
-  std::shared_ptr<const Tokenizer> source, target;
+  std::shared_ptr<const TranslationTokenizer> source, target;
 
   /// Throws: DataError if a file is not the one that `config` (a run's config.json) was written with
   static Vocabularies load(const std::string& folder, const nlohmann::ordered_json& config);
@@ -28,8 +28,8 @@ Vocabularies make_vocabularies(const TranslationOptions& options, const std::vec
 
 /// The ids of a line to translate, whose tabs count as spaces; empty for a line of white space alone.
 /// Throws: DataError naming the line if it is not UTF-8 or has more than max_length - 1 tokens
-std::vector<std::int32_t> checked_source(const Tokenizer& tokenizer, const std::string& line, Index number,
-                                         Index max_length);
+std::vector<std::int32_t> checked_source(const TranslationTokenizer& tokenizer, const std::string& line,
+                                         Index number, Index max_length);
 
 std::vector<EncodedPair> encode(const Vocabularies& vocabularies, const std::vector<TextPair>& pairs);
 /// A hash of all pairs of all parts: resuming and evaluating need the same data.

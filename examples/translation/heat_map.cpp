@@ -24,7 +24,7 @@ Index head_number(const std::string& text) {
   return error == std::errc() && end == text.data() + text.size() ? number : -1;
 }
 
-std::vector<std::string> pieces_of(const Tokenizer& tokenizer, const Ids& ids, Index count) {
+std::vector<std::string> pieces_of(const TranslationTokenizer& tokenizer, const Ids& ids, Index count) {
   std::vector<std::string> pieces;
   for (const std::int32_t id : ids) pieces.push_back(tokenizer.piece(id));
   pieces.push_back(tokenizer.piece(kEnd));

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <tapeformer/data/parallel_corpus.h>
-#include <tapeformer/data/tokenizers/tokenizer.h>
+#include <tapeformer/data/tokenizers/translation_tokenizer.h>
 #include <tapeformer/examples/shared/training_options.h>
 #include <tapeformer/nn/transformer/encoder_decoder.h>
 

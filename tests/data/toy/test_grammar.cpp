@@ -2,7 +2,7 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/data/hash.h>
 #include <tapeformer/data/metrics.h>
-#include <tapeformer/data/tokenizers/tokenizer.h>
+#include <tapeformer/data/tokenizers/translation_tokenizer.h>
 #include <tapeformer/data/tokenizers/utf8.h>
 #include <tapeformer/data/toy/grammar.h>
 #include <tapeformer/tests/data/temporary_file.h>
@@ -98,12 +98,13 @@ TEST_SUITE("data/toy/grammar") {
     }
     TokenizerConfig config;
     config.kind = TokenizerKind::word;
-    const auto all_english = train_tokenizer(config, english), all_french = train_tokenizer(config, french);
+    const auto all_english = train_translation_tokenizer(config, english),
+               all_french = train_translation_tokenizer(config, french);
     CHECK(all_english->vocabulary_size() == 310);
     CHECK(all_french->vocabulary_size() == 663);
     config.min_count = 40;
-    CHECK(train_tokenizer(config, english)->vocabulary_size() == 310);
-    CHECK(train_tokenizer(config, french)->vocabulary_size() == 663);
+    CHECK(train_translation_tokenizer(config, english)->vocabulary_size() == 310);
+    CHECK(train_translation_tokenizer(config, french)->vocabulary_size() == 663);
   }
 
   TEST_CASE("a perfect word-by-word dictionary translates under five in a hundred sentences") {

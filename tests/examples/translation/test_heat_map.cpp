@@ -26,7 +26,8 @@ EncoderDecoder model_of(const char* attention, Index vocabulary) {
 Vocabularies words_of() {
   TokenizerConfig config;
   config.kind = TokenizerKind::word;
-  const std::shared_ptr<const Tokenizer> words = train_tokenizer(config, {"the cat sees <a & b>"});
+  const std::shared_ptr<const TranslationTokenizer> words =
+      train_translation_tokenizer(config, {"the cat sees <a & b>"});
   return {words, words};
 }
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <tapeformer/data/tokenizers/tokenizer.h>
+#include <tapeformer/data/tokenizers/translation_tokenizer.h>
 
 #include <functional>
 
@@ -10,16 +10,17 @@ namespace tapeformer {
 /// that starts with a space, which decoding removes, so that a word is the same piece wherever it stands.
 /// The space before a word belongs to its piece, which makes decoding exact.
 /// Throws:  DataError if pieces repeat
-std::unique_ptr<Tokenizer> make_piece_tokenizer(TokenizerKind kind, std::vector<std::string> pieces);
-std::unique_ptr<Tokenizer> train_piece_tokenizer(const TokenizerConfig& config,
-                                                 const std::vector<std::string>& sentences);
+std::unique_ptr<TranslationTokenizer> make_piece_tokenizer(TokenizerKind kind,
+                                                           std::vector<std::string> pieces);
+std::unique_ptr<TranslationTokenizer> train_piece_tokenizer(const TokenizerConfig& config,
+                                                            const std::vector<std::string>& sentences);
 
 /// The BPE and unigram kinds: a SentencePiece model, given as a model file's content, whose pieces follow our
 /// special ids.
 /// Throws:  DataError naming `name` if it is not a model
-std::unique_ptr<Tokenizer> make_subword_tokenizer(std::string model, const std::string& name);
-std::unique_ptr<Tokenizer> train_subword_tokenizer(const TokenizerConfig& config,
-                                                   const std::vector<std::string>& sentences);
+std::unique_ptr<TranslationTokenizer> make_subword_tokenizer(std::string model, const std::string& name);
+std::unique_ptr<TranslationTokenizer> train_subword_tokenizer(const TokenizerConfig& config,
+                                                              const std::vector<std::string>& sentences);
 
 /// "<pad>", "<unk>", "<begin>", "<end>".
 const char* special_piece(std::int32_t id);

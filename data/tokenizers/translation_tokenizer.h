@@ -16,9 +16,9 @@ constexpr std::int32_t kSpecialTokens = 4;
 
 /// A tokenizer for translation: a sentence to the ids of pieces and back. The first four ids are reserved,
 /// and a sentence may hold unknown pieces. (For language models see TextTokenizer.) Thread-safe once made.
-class Tokenizer {
+class TranslationTokenizer {
  public:
-  virtual ~Tokenizer() = default;
+  virtual ~TranslationTokenizer() = default;
 
   /// The ids of `text` (valid UTF-8), without begin and end.
   virtual std::vector<std::int32_t> encode(std::string_view text) const = 0;
@@ -28,7 +28,7 @@ class Tokenizer {
   virtual Index vocabulary_size() const = 0;
   /// A piece as tables and pictures show it: "<pad>", " house".
   virtual std::string piece(std::int32_t id) const = 0;
-  /// The content of a file that load_tokenizer reads.
+  /// The content of a file that load_translation_tokenizer reads.
   virtual std::string serialize() const = 0;
 };
 
@@ -50,19 +50,20 @@ struct TokenizerConfig {
 
 /// Trains on `sentences` (valid UTF-8). The same sentences in the same order give the same file.
 /// Throws:  DataError if the sentences cannot fill a vocabulary of that kind and size
-std::unique_ptr<Tokenizer> train_tokenizer(const TokenizerConfig& config,
-                                           const std::vector<std::string>& sentences);
+std::unique_ptr<TranslationTokenizer> train_translation_tokenizer(const TokenizerConfig& config,
+                                                                  const std::vector<std::string>& sentences);
 
 /// The inverse of `serialize`; errors call the file `name`.
 /// Throws:  DataError if `content` is anything else
-std::unique_ptr<Tokenizer> parse_tokenizer(std::string_view content, const std::string& name);
+std::unique_ptr<TranslationTokenizer> parse_translation_tokenizer(std::string_view content,
+                                                                  const std::string& name);
 
 /// Throws:  DataError if the file is missing, damaged or something else
-std::unique_ptr<Tokenizer> load_tokenizer(const std::string& path);
+std::unique_ptr<TranslationTokenizer> load_translation_tokenizer(const std::string& path);
 
 /// Reads a model file of SentencePiece's own trainer. Its pieces follow our special ids in their order,
 /// whatever ids its own special pieces have.
 /// Throws:  DataError if the file is missing or not a model
-std::unique_ptr<Tokenizer> load_sentencepiece_model(const std::string& path);
+std::unique_ptr<TranslationTokenizer> load_sentencepiece_model(const std::string& path);
 
 }  // namespace tapeformer

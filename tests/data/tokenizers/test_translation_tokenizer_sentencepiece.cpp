@@ -1,6 +1,6 @@
 #include <doctest/doctest.h>
 #include <tapeformer/autograd/error.h>
-#include <tapeformer/data/tokenizers/tokenizer_kinds.h>
+#include <tapeformer/data/tokenizers/translation_tokenizer_kinds.h>
 #include <tapeformer/tests/data/temporary_file.h>
 
 using namespace tapeformer;
@@ -13,17 +13,17 @@ const std::vector<std::string> kSentences = {"le petit chat noir dort", "la peti
 
 constexpr TokenizerKind kKinds[] = {TokenizerKind::bpe, TokenizerKind::unigram};
 
-std::unique_ptr<Tokenizer> trained(TokenizerKind kind, Index size, bool byte_fallback = false) {
+std::unique_ptr<TranslationTokenizer> trained(TokenizerKind kind, Index size, bool byte_fallback = false) {
   TokenizerConfig config;
   config.kind = kind;
   config.vocabulary_size = size;
   config.byte_fallback = byte_fallback;
-  return train_tokenizer(config, kSentences);
+  return train_translation_tokenizer(config, kSentences);
 }
 
 }  // namespace
 
-TEST_SUITE("data/tokenizers/tokenizer_sentencepiece") {
+TEST_SUITE("data/tokenizers/translation_tokenizer_sentencepiece") {
   TEST_CASE("a vocabulary has the size that was asked for, or less where the text has no more pieces") {
     for (const TokenizerKind kind : kKinds) {
       CHECK(trained(kind, 45)->vocabulary_size() <= 45);

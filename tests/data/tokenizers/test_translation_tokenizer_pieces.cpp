@@ -1,5 +1,5 @@
 #include <doctest/doctest.h>
-#include <tapeformer/data/tokenizers/tokenizer_kinds.h>
+#include <tapeformer/data/tokenizers/translation_tokenizer_kinds.h>
 
 using namespace tapeformer;
 
@@ -13,15 +13,15 @@ std::vector<std::string> words_of(std::string_view text) {
   return words;
 }
 
-std::unique_ptr<Tokenizer> trained(TokenizerKind kind, const std::vector<std::string>& sentences) {
+std::unique_ptr<TranslationTokenizer> trained(TokenizerKind kind, const std::vector<std::string>& sentences) {
   TokenizerConfig config;
   config.kind = kind;
-  return train_tokenizer(config, sentences);
+  return train_translation_tokenizer(config, sentences);
 }
 
 }  // namespace
 
-TEST_SUITE("data/tokenizers/tokenizer_pieces") {
+TEST_SUITE("data/tokenizers/translation_tokenizer_pieces") {
   using Words = std::vector<std::string>;
 
   TEST_CASE("a word takes the space before it, a mark stands alone") {
@@ -56,12 +56,12 @@ TEST_SUITE("data/tokenizers/tokenizer_pieces") {
     config.kind = TokenizerKind::word;
     config.vocabulary_size = 6;
     const std::vector<std::string> sentences = {"b a b a c", "b d d"};
-    const auto tokenizer = train_tokenizer(config, sentences);
+    const auto tokenizer = train_translation_tokenizer(config, sentences);
     CHECK(tokenizer->vocabulary_size() == 6);
     CHECK(tokenizer->piece(4) == " b");
     CHECK(tokenizer->piece(5) == " a");
     config.vocabulary_size = 100;
     config.min_count = 2;
-    CHECK(train_tokenizer(config, sentences)->vocabulary_size() == 4 + 3);
+    CHECK(train_translation_tokenizer(config, sentences)->vocabulary_size() == 4 + 3);
   }
 }

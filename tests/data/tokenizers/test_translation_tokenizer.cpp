@@ -1,7 +1,7 @@
 #include <doctest/doctest.h>
 #include <tapeformer/autograd/text/file.h>
 #include <tapeformer/data/tokenizers/tokenizer_file.h>
-#include <tapeformer/data/tokenizers/tokenizer_kinds.h>
+#include <tapeformer/data/tokenizers/translation_tokenizer_kinds.h>
 #include <tapeformer/tests/data/temporary_file.h>
 
 using namespace tapeformer;
@@ -21,11 +21,11 @@ const std::vector<std::string> kSentences = {
     "😀 x y ",
 };
 
-std::unique_ptr<Tokenizer> trained(TokenizerKind kind, Index size = 400) {
+std::unique_ptr<TranslationTokenizer> trained(TokenizerKind kind, Index size = 400) {
   TokenizerConfig config;
   config.kind = kind;
   config.vocabulary_size = size;
-  return train_tokenizer(config, kSentences);
+  return train_translation_tokenizer(config, kSentences);
 }
 
 constexpr TokenizerKind kKinds[] = {TokenizerKind::word, TokenizerKind::character, TokenizerKind::bpe,
@@ -33,7 +33,7 @@ constexpr TokenizerKind kKinds[] = {TokenizerKind::word, TokenizerKind::characte
 
 }  // namespace
 
-TEST_SUITE("data/tokenizers/tokenizer") {
+TEST_SUITE("data/tokenizers/translation_tokenizer") {
   TEST_CASE("decoding returns every text that the vocabulary covers") {
     for (const TokenizerKind kind : kKinds) {
       const auto tokenizer = trained(kind);
@@ -75,7 +75,7 @@ TEST_SUITE("data/tokenizers/tokenizer") {
       CHECK(tokenizer->serialize() == trained(kind)->serialize());
       const TemporaryFile file("");
       write_atomically(file.path(), tokenizer->serialize());
-      const auto loaded = load_tokenizer(file.path());
+      const auto loaded = load_translation_tokenizer(file.path());
       CHECK(loaded->vocabulary_size() == tokenizer->vocabulary_size());
       for (const std::string& sentence : kSentences)
         CHECK(loaded->encode(sentence) == tokenizer->encode(sentence));
@@ -84,7 +84,7 @@ TEST_SUITE("data/tokenizers/tokenizer") {
 
   TEST_CASE("a damaged or foreign file is refused with what is wrong") {
     const auto error_of = [](const std::string& content) {
-      return message_of<DataError>([&] { parse_tokenizer(content, "t"); });
+      return message_of<DataError>([&] { parse_translation_tokenizer(content, "t"); });
     };
     CHECK(error_of("{}") ==
           "t: is not a tokenizer file: it does not start with \"tapeformer-tokenizer-1 KIND\"");
@@ -104,7 +104,7 @@ TEST_SUITE("data/tokenizers/tokenizer") {
           "t: is not a list of pieces: it is not JSON: it has a NUL byte, its byte 6");
     CHECK(error_of(write_tokenizer_file("syllable", "[]")) ==
           "[tokenizer] a kind is word, character, bpe or unigram; got \"syllable\"");
-    CHECK(message_of<DataError>([] { load_tokenizer("/nonexistent/t"); }) ==
+    CHECK(message_of<DataError>([] { load_translation_tokenizer("/nonexistent/t"); }) ==
           "/nonexistent/t: cannot be opened: No such file or directory");
     const auto tokenizer = trained(TokenizerKind::word);
     CHECK(message_of<DataError>([&] { tokenizer->decode({5000}); }).find("ids are in [0, vocabulary)") !=
@@ -115,9 +115,9 @@ TEST_SUITE("data/tokenizers/tokenizer") {
     for (const TokenizerKind kind : kKinds) {
       TokenizerConfig config;
       config.kind = kind;
-      CHECK_THROWS_AS(train_tokenizer(config, {}), DataError);
+      CHECK_THROWS_AS(train_translation_tokenizer(config, {}), DataError);
       config.vocabulary_size = 4;
-      CHECK_THROWS_AS(train_tokenizer(config, kSentences), DataError);
+      CHECK_THROWS_AS(train_translation_tokenizer(config, kSentences), DataError);
     }
     // fewer pieces than there are characters
     CHECK_THROWS_AS(trained(TokenizerKind::bpe, 20), DataError);

@@ -3,7 +3,7 @@
 #include <tapeformer/autograd/text/json.h>
 #include <tapeformer/autograd/text/number_of.h>
 #include <tapeformer/data/tokenizers/tokenizer_file.h>
-#include <tapeformer/data/tokenizers/tokenizer_kinds.h>
+#include <tapeformer/data/tokenizers/translation_tokenizer_kinds.h>
 
 namespace tapeformer {
 namespace {
@@ -35,8 +35,8 @@ const char* special_piece(std::int32_t id) {
   return kNames[id];
 }
 
-std::unique_ptr<Tokenizer> train_tokenizer(const TokenizerConfig& config,
-                                           const std::vector<std::string>& sentences) {
+std::unique_ptr<TranslationTokenizer> train_translation_tokenizer(const TokenizerConfig& config,
+                                                                  const std::vector<std::string>& sentences) {
   if (config.vocabulary_size <= kSpecialTokens || config.min_count < 1) {
     throw DataError(
         "[tokenizer] a vocabulary holds more than the 4 special pieces, and counts start at 1; got " +
@@ -46,7 +46,8 @@ std::unique_ptr<Tokenizer> train_tokenizer(const TokenizerConfig& config,
   return own ? train_piece_tokenizer(config, sentences) : train_subword_tokenizer(config, sentences);
 }
 
-std::unique_ptr<Tokenizer> parse_tokenizer(std::string_view content, const std::string& name) {
+std::unique_ptr<TranslationTokenizer> parse_translation_tokenizer(std::string_view content,
+                                                                  const std::string& name) {
   TokenizerFile file = read_tokenizer_file(content, name);
   if (file.kind == "sentencepiece") return make_subword_tokenizer(std::move(file.payload), name);
   const TokenizerKind kind = tokenizer_kind(file.kind);
@@ -59,11 +60,11 @@ std::unique_ptr<Tokenizer> parse_tokenizer(std::string_view content, const std::
   return make_piece_tokenizer(kind, std::move(pieces));
 }
 
-std::unique_ptr<Tokenizer> load_tokenizer(const std::string& path) {
-  return parse_tokenizer(read_file(path), path);
+std::unique_ptr<TranslationTokenizer> load_translation_tokenizer(const std::string& path) {
+  return parse_translation_tokenizer(read_file(path), path);
 }
 
-std::unique_ptr<Tokenizer> load_sentencepiece_model(const std::string& path) {
+std::unique_ptr<TranslationTokenizer> load_sentencepiece_model(const std::string& path) {
   return make_subword_tokenizer(read_file(path), path);
 }
 

@@ -1,7 +1,7 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/text/number_of.h>
 #include <tapeformer/data/tokenizers/tokenizer_file.h>
-#include <tapeformer/data/tokenizers/tokenizer_kinds.h>
+#include <tapeformer/data/tokenizers/translation_tokenizer_kinds.h>
 #include <tapeformer/data/tokenizers/utf8.h>
 
 #include <algorithm>
@@ -57,7 +57,7 @@ void for_each_piece(TokenizerKind kind, std::string_view text,
   }
 }
 
-class PieceTokenizer : public Tokenizer {
+class PieceTokenizer : public TranslationTokenizer {
  public:
   PieceTokenizer(TokenizerKind kind, std::vector<std::string> pieces)
       : kind_(kind), pieces_(std::move(pieces)) {
@@ -141,12 +141,13 @@ void for_each_word(std::string_view text, const std::function<void(std::string_v
   cut(cursor.at);
 }
 
-std::unique_ptr<Tokenizer> make_piece_tokenizer(TokenizerKind kind, std::vector<std::string> pieces) {
+std::unique_ptr<TranslationTokenizer> make_piece_tokenizer(TokenizerKind kind,
+                                                           std::vector<std::string> pieces) {
   return std::make_unique<PieceTokenizer>(kind, std::move(pieces));
 }
 
-std::unique_ptr<Tokenizer> train_piece_tokenizer(const TokenizerConfig& config,
-                                                 const std::vector<std::string>& sentences) {
+std::unique_ptr<TranslationTokenizer> train_piece_tokenizer(const TokenizerConfig& config,
+                                                            const std::vector<std::string>& sentences) {
   std::unordered_map<std::string, Index> counts;
   for (const std::string& sentence : sentences) {
     for_each_piece(config.kind, sentence, [&](std::string_view piece) { ++counts[std::string(piece)]; });

@@ -1,12 +1,12 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/data/tokenizers/sentencepiece_model.h>
 #include <tapeformer/data/tokenizers/tokenizer_file.h>
-#include <tapeformer/data/tokenizers/tokenizer_kinds.h>
+#include <tapeformer/data/tokenizers/translation_tokenizer_kinds.h>
 
 namespace tapeformer {
 namespace {
 
-class SubwordTokenizer : public Tokenizer {
+class SubwordTokenizer : public TranslationTokenizer {
  public:
   SubwordTokenizer(std::string model, const std::string& name)
       : model_(std::move(model), name), model_ids_(kSpecialTokens, model_.unknown()) {
@@ -47,12 +47,12 @@ class SubwordTokenizer : public Tokenizer {
 
 }  // namespace
 
-std::unique_ptr<Tokenizer> make_subword_tokenizer(std::string model, const std::string& name) {
+std::unique_ptr<TranslationTokenizer> make_subword_tokenizer(std::string model, const std::string& name) {
   return std::make_unique<SubwordTokenizer>(std::move(model), name);
 }
 
-std::unique_ptr<Tokenizer> train_subword_tokenizer(const TokenizerConfig& config,
-                                                   const std::vector<std::string>& sentences) {
+std::unique_ptr<TranslationTokenizer> train_subword_tokenizer(const TokenizerConfig& config,
+                                                              const std::vector<std::string>& sentences) {
   std::string model = train_sentencepiece({{"model_type", name_of(config.kind)},
                                            {"vocab_size", std::to_string(config.vocabulary_size)},
                                            {"character_coverage", "1.0"},
