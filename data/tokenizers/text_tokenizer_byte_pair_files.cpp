@@ -7,6 +7,7 @@
 #include <tapeformer/data/tokenizers/tokenizer_file.h>
 
 #include <algorithm>
+#include <numeric>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -76,14 +77,9 @@ std::string byte_pair_character(unsigned char byte) {
 }
 
 std::array<unsigned char, 256> byte_pair_order() {
-  std::array<unsigned char, 256> order{};
-  std::size_t count = 0;
-  for (const bool seen : {true, false}) {
-    for (unsigned byte = 0; byte < 256; ++byte) {
-      if (can_be_seen(static_cast<unsigned char>(byte)) == seen)
-        order[count++] = static_cast<unsigned char>(byte);
-    }
-  }
+  std::array<unsigned char, 256> order;
+  std::iota(order.begin(), order.end(), static_cast<unsigned char>(0));
+  std::stable_partition(order.begin(), order.end(), can_be_seen);
   return order;
 }
 
