@@ -23,10 +23,10 @@ using ComposedFallback = PooledFunction<Tensor()>;
 /// See Tape::wrap_gradients().
 using GradientWrapper = std::function<Tensor(const Contribution&, const Tensor& gradient)>;
 
-/// Records this thread's operations from its construction until its backward or its end. The innermost tape
-/// records. Append order is topological, so a reverse pass is one loop.
-/// Misuse throws TapeError: a second backward, a loss with several elements and no seed, a tensor of a dead,
-/// outer or other thread's tape.
+/// Records the operations of this thread from its construction until backward() or its destruction; of nested
+/// tapes only the innermost one records. Append order is topological, so a reverse pass is one loop.
+/// Misuse throws TapeError: a second backward, backward of a loss with several elements without a seed, a
+/// tensor of a dead, outer or other thread's tape.
 class Tape {
  public:
   Tape();
@@ -224,9 +224,9 @@ void append_node(Tape& tape, const char* op, const Tensor* inputs, std::size_t i
 
 using Tensors = std::initializer_list<Tensor>;
 
-/// Records an elementary operation. `backward(dy, into)` is written in differentiable operations, so that it
-/// serves every order of derivative; one that calls a kernel uses such operations where into.recorded() is
-/// true. `saves` lists the tensors that it captures, for Tape::memory().
+/// Records an operation. Write `backward(dy, into)` in differentiable operations, and it serves every order of
+/// derivative; if it calls a kernel, it uses operations instead where into.recorded() is true (as in
+/// ops/softmax.cpp). `saves` lists the tensors that it captures, for Tape::memory().
 template <class F>
 Tensor record(const char* op, Tensors inputs, Tensors saves, const Tensor& y, F&& backward) {
   if (Tape* tape = tape_for(op, inputs.begin(), inputs.size())) {

@@ -48,9 +48,11 @@ class Optimizer {
  protected:
   /// One tensor of zeros for each parameter, on its device.
   std::vector<Tensor> zeros_like_parameters() const;
-  /// Adds the parameters that have a gradient to the table of a step at that rate.
+  /// The first half of a step: calls table.add() for each parameter that has a gradient, with its state
+  /// tensors (undefined where there are none) and the index of its settings.
   virtual void gather(double learning_rate, MultiTensorList& table) = 0;
-  /// The update of what was gathered; gradients count times `factor`, f64 [1]. Nothing changes if it is NaN.
+  /// The second half: runs the kernel on what gather() added. It multiplies gradients by *factor (f64 [1], on
+  /// the device), and changes nothing if that is NaN, because gradients were not finite.
   virtual void update(const kernels::StepTensors& tensors, const Tensor& factor) = 0;
   /// "adamw.first_moment.encoder.0.query.weight"; a nameless parameter goes by its number.
   std::string state_name(const char* what, std::size_t parameter) const;

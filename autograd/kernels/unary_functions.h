@@ -7,8 +7,11 @@
 #include <cstdint>
 #include <utility>
 
-/// Element-wise functions of one argument. A new one is a line of `Unary` and its Function, from which
-/// kernels, names, gradients and tests follow, and a line in ops/elementwise.h.
+/// Element-wise functions of one argument. To add one: an entry of Unary, its Function below, and a line in
+/// ops/elementwise.h; the kernels for CPU and GPU, names and gradients follow. If the Function needs
+/// arithmetic that Math lacks, add it to all three: kernels/cpu/elementwise.cpp, kernels/cuda/unary.h and
+/// ops/elementwise.cpp. Its test needs a formula in tests/autograd/ops/test_elementwise.cpp, and takes values
+/// from PyTorch if tests/golden/golden_ops.py makes them.
 namespace tapeformer::kernels {
 
 enum class Unary : std::uint8_t {
@@ -25,8 +28,9 @@ enum class Unary : std::uint8_t {
   count,  // of the functions above
 };
 
-/// The arithmetic that functions are written in, for V a vector of the CPU, a number of a GPU's thread, or in
-/// passes that are recorded a Tensor. What V's arithmetic lacks does not compile.
+/// Arithmetic on V: an xsimd batch (cpu/elementwise.cpp), a float or double on a GPU (cuda/unary.h), or a
+/// Tensor, for second derivatives (ops/elementwise.cpp). at() and gradient() are compiled for all three,
+/// value() of SavesOutput for the first two alone.
 template <class V>
 struct Math;
 
@@ -36,6 +40,7 @@ struct WithDerivative {
 };
 
 /// A function whose gradient is computed from its output: `value(x)` and `gradient(y, dy)` are its own.
+/// Choose it only if that loses no precision; it spares keeping x.
 struct SavesOutput {
   static constexpr bool saves_output = true, is_activation = false;
 };

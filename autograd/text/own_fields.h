@@ -10,8 +10,8 @@
 
 namespace tapeformer {
 
-/// A number that one kind of several adds to their configuration, as an optimizer its momentum. A row of the
-/// table of kinds has a `name` and a list of these, `own`.
+/// A numeric option that only one kind has, such as SGD's momentum. A row of the table of kinds has a `name`
+/// and a list of these, `own`.
 struct OwnField {
   Field field;
   double value;  ///< its default

@@ -66,8 +66,8 @@ struct AttentionConfig {
   /// G of a resolved config: the number of key and value heads.
   Index key_heads() const { return groups > 0 ? groups : heads; }
 
-  /// The fields that every model has too, with the kinds that can do all of `can`. Who calls it includes
-  /// attention_kind.h.
+  /// The fields that are also a model's. The help of "attention" lists the kinds that have all abilities of
+  /// `can`. Callers include attention_kind.h.
   template <class Self, class F>
   static void for_each_in_models(Self& c, const F& field, unsigned can = 0) {
     const std::string kinds = kind_titles(can);

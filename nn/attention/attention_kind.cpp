@@ -21,6 +21,7 @@ const std::deque<AttentionKind>& built_in_kinds() {
   using Latent = LatentAttention;
   using Additive = AdditiveAttention;
   constexpr unsigned kEverything = kCanRotate | kCanCache | kCanModelLanguage | kCanExport;
+  // name, title, make, fields that not every kind uses, abilities, complete, cost, forms, own
   static const std::deque<AttentionKind> kinds = {
       {"mha",
        "multi-head",

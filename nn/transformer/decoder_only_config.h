@@ -46,6 +46,7 @@ struct DecoderOnlyConfig {
   std::string to_json() const;
   static DecoderOnlyConfig from_json(const std::string& json);
 
+  /// Every field once, in the order of config.json and --help: see autograd/text/config_field.h.
   template <class Self, class F>
   static void for_each(Self& c, const F& field) {
     field("vocabulary", c.vocabulary, kPositiveSize);
