@@ -151,7 +151,7 @@ struct Contribution {
   const char* op;
   std::size_t node;
   std::size_t input;   ///< which of the operation's inputs
-  std::int32_t value;  ///< the same for all contributions to one tensor's gradient
+  std::int32_t tensor;  ///< the id of the tensor whose gradient it adds to
   bool recorded;       ///< the pass is itself recorded, for second derivatives
 };
 

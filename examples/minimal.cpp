@@ -24,12 +24,12 @@ struct Layer : Module {
         feed_forward({kWidth, 4 * kWidth, Unary::gelu}, random) {}
 
   Tensor operator()(const Tensor& x_btc) const {
-    AttentionOptions causal;
-    causal.causal = true;  // no token may see what it is to predict
+    AttentionOptions options;
+    options.causal = true;  // no token may see what it is to predict
     const Index D = kWidth / kHeads;
     // {query heads, key/value heads, width of a key, width of a value}
     const Tensor heads_bthd =
-        packed_attention(query_key_value(attention_norm(x_btc)), {kHeads, kHeads, D, D}, causal);
+        packed_attention(query_key_value(attention_norm(x_btc)), {kHeads, kHeads, D, D}, options);
     const Tensor y_btc = x_btc + output(reshape(heads_bthd, x_btc.shape()));
     return y_btc + feed_forward(feed_forward_norm(y_btc));
   }
@@ -61,7 +61,7 @@ struct LanguageModel : Module {
 
   /// Shapes:  ids i32 [B, T], T <= kContext -> logits [B, T, V]
   Tensor operator()(const Tensor& ids_bt) const {
-    Tensor x_btc = position_embedding(token_embedding(ids_bt));  // adds that of each position
+    Tensor x_btc = position_embedding(token_embedding(ids_bt));  // adds a learned vector for each position
     for (const Layer& layer : layers) x_btc = layer(x_btc);
     return head(norm(x_btc));
   }
@@ -100,7 +100,8 @@ Ids generate(const LanguageModel& model, Ids text, Index count, Generator& rando
     const auto T = static_cast<Index>(context.size());
     const Tensor logits_1tv = model(Tensor::from(context, {1, T}));
     const Tensor next_11v = slice(logits_1tv, 1, T - 1, 1).to(Device::cpu()).to(DType::f64);
-    const Index id = sample_token(next_11v.data<double>(), next_11v.size(2), {0.8}, random);
+    const Index id = sample_token(next_11v.data<double>(), next_11v.size(2), SamplingConfig{0.8},
+                                  random);  // a temperature
     text.push_back(static_cast<std::int32_t>(id));
   }
   return text;
@@ -110,7 +111,8 @@ int main(int argc, char** argv) try {
   share_processors();  // leaves other programs their share of the machine
   const std::string text = argc > 1 ? read_file(argv[1]) : ToyGrammar().text();
   const Index steps = argc > 2 ? std::atoll(argv[2]) : 600;
-  const auto tokenizer = train_character_tokenizer([&](const auto& read) { read(text); });
+  // A TextSource hands its text to a reader piece by piece; here in one piece.
+  const auto tokenizer = train_character_tokenizer([&](const auto& reader) { reader(text); });
   const Ids ids = tokenizer->encode(text);
   if (ids.size() <= kContext) throw Error("the text is too short; try one of some thousand characters");
 

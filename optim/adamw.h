@@ -14,7 +14,7 @@ inline bool has_rank_two(const Parameter& parameter) { return parameter.value().
 struct AdamWConfig {
   double beta1 = 0.9;
   double beta2 = 0.999;
-  double epsilon = 1e-8;
+  double epsilon = 1e-8;  ///< no option: the models' norms have --epsilon
   double weight_decay = 0.01;
   std::function<bool(const Parameter&)> decays = has_rank_two;  ///< asked once, at construction
 

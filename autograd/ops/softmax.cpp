@@ -12,10 +12,10 @@
 namespace tapeformer {
 namespace {
 
-/// Softmax of the last axis, or its logarithm, as `rows` rows of n values. dispatch() calls the lambda with
-/// the arguments that follow it as typed pointers: `on` stands for the CPU or a GPU, and `to`, where the
-/// gradient goes, is a Write, which is assigned or added to. A recorded pass needs operations in place of the
-/// kernel.
+/// Softmax over the last axis of [rows, n], or its logarithm. dispatch() picks device and type: it calls the
+/// lambda with a device tag (`on`) and one typed pointer for each tensor after it. A gradient slot such as
+/// into[0] arrives as a Write: the pointer, and whether to assign or to add. In a recorded pass (second
+/// derivatives) the backward uses operations instead of the kernel.
 Tensor softmax_last(const char* op, bool is_log, const Tensor& x) {
   const Index n = x.size(-1), rows = x.elements() / std::max<Index>(n, 1);
   const Tensor y = Tensor::empty_like(x);

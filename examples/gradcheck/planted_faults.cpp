@@ -59,7 +59,7 @@ GradientWrapper at(const Contribution& place, const std::function<Tensor(const T
 /// Every further contribution cancels the one before it.
 GradientWrapper only_the_last(std::int32_t value) {
   return [value, last = Tensor()](const Contribution& contribution, const Tensor& gradient) mutable {
-    if (contribution.value != value) return gradient;
+    if (contribution.tensor != value) return gradient;
     const Tensor before = std::exchange(last, gradient);
     return before.defined() ? gradient - before : gradient;
   };
@@ -99,7 +99,7 @@ std::vector<Fault> faults_for(const std::vector<Seen>& seen, bool masked) {
   }
   std::map<std::int32_t, std::vector<Seen>> uses;
   for (const Seen& one : seen) {
-    if (one.largest > kZero) uses[one.contribution.value].push_back(one);
+    if (one.largest > kZero) uses[one.contribution.tensor].push_back(one);
   }
   for (const auto& [value, contributions] : uses) {
     if (contributions.size() < 2) continue;

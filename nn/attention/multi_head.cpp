@@ -9,9 +9,9 @@
 namespace tapeformer {
 namespace {
 
-/// All projections of the inputs, but for that of key and value together.
-std::vector<Linear> inputs_of(const AttentionConfig& config, const PooledVector<Index>& rows,
-                              Generator& random) {
+/// The projections that are made before dropout_: all but the joint one of key and value.
+std::vector<Linear> made_projections(const AttentionConfig& config, const PooledVector<Index>& rows,
+                                     Generator& random) {
   std::vector<Linear> inputs;
   const auto add = [&](Index width, Index outputs) {
     inputs.emplace_back(LinearConfig{width, outputs, config.bias, {}}, random);
@@ -63,22 +63,23 @@ void MultiHeadAttention::complete_multi_query(AttentionConfig& config) {
 MultiHeadAttention::MultiHeadAttention(const AttentionConfig& config, Generator& random)
     : config_(config.resolved()),
       heads_{config_.heads, config_.key_heads(), config_.key_width, config_.value_width},
-      rows_{heads_.heads * heads_.key_width, heads_.groups * heads_.key_width,
-            heads_.groups * heads_.value_width},
-      inputs_(inputs_of(config_, rows_, random)),
+      part_widths_{heads_.heads * heads_.key_width, heads_.groups * heads_.key_width,
+                   heads_.groups * heads_.value_width},
+      projections_(made_projections(config_, part_widths_, random)),
       output_({heads_.heads * heads_.value_width, config_.output_width, *config_.output_bias, {}}, random),
       dropout_({config_.dropout}, random) {
   if (config_.output_dropout > 0) output_dropout_.emplace(DropoutConfig{config_.output_dropout}, random);
-  // Only now: the random stream that dropout_ was given depends on the number of draws before it.
+  // Made last on purpose: drawn earlier, it would shift dropout_'s random stream, and change seeded runs.
   if (!config_.packed && config_.groups > 0) {
-    inputs_.emplace_back(LinearConfig{config_.memory_width, rows_[kKey] + rows_[kValue], config_.bias, {}},
-                         random);
+    projections_.emplace_back(
+        LinearConfig{config_.memory_width, part_widths_[kKey] + part_widths_[kValue], config_.bias, {}},
+        random);
   }
-  for (std::size_t i = 0; i < inputs_.size(); ++i) {
-    const auto first = rows_.begin() + static_cast<std::ptrdiff_t>(i);
-    const auto last = i + 1 == inputs_.size() ? rows_.end() : first + 1;
-    xavier_uniform_parts(inputs_[i].weight(), {first, last}, random);
-    clear_bias(inputs_[i]);
+  for (std::size_t i = 0; i < projections_.size(); ++i) {
+    const auto first = part_widths_.begin() + static_cast<std::ptrdiff_t>(i);
+    const auto last = i + 1 == projections_.size() ? part_widths_.end() : first + 1;
+    xavier_uniform_parts(projections_[i].weight(), {first, last}, random);
+    clear_bias(projections_[i]);
   }
   xavier_uniform(output_.weight(), random);
   clear_bias(output_);
@@ -119,12 +120,12 @@ Tensor MultiHeadAttention::attend(const Tensor& query, const Tensor& key, const 
 Tensor MultiHeadAttention::attend_packed(const Tensor& x, const AttentionContext& context) const {
   const Index H = heads_.heads, G = heads_.groups;
   AttentionOptions options = attention_options(context, dropout_);
-  Tensor packed_btn = inputs_[0](x);
+  Tensor packed_btn = projections_[0](x);
   if (config_.rotary) {
     packed_btn = packed_rotary(std::move(packed_btn), H + G, heads_.key_width, angles(x, context));
   }
   if (context.cache == nullptr) return packed_attention(packed_btn, heads_, options);
-  const TensorList parts = split(packed_btn, -1, rows_);
+  const TensorList parts = split(packed_btn, -1, part_widths_);
   const KeyValueHeads held = cached_heads(context.cache, true, heads_, options, [&] {
     return KeyValueHeads{split_heads(parts[kKey], G), split_heads(parts[kValue], G)};
   });
@@ -147,8 +148,8 @@ Tensor MultiHeadAttention::attend_apart(const Tensor& query, const Tensor& key, 
 
 KeyValueHeads MultiHeadAttention::key_value_heads(const Tensor& key, const Tensor& value) const {
   const Index G = heads_.groups;
-  if (inputs_.size() == 2 && is_same_tensor(key, value)) {
-    const TensorList parts = split(inputs_[1](key), -1, {rows_[kKey], rows_[kValue]});
+  if (projections_.size() == 2 && is_same_tensor(key, value)) {
+    const TensorList parts = split(projections_[1](key), -1, {part_widths_[kKey], part_widths_[kValue]});
     return {split_heads(parts[0], G), split_heads(parts[1], G)};
   }
   return {split_heads(project(kKey, key), G), split_heads(project(kValue, value), G)};
@@ -156,12 +157,12 @@ KeyValueHeads MultiHeadAttention::key_value_heads(const Tensor& key, const Tenso
 
 /// Projects `x` to one part. If its matrix holds other parts too, only this part's rows are used.
 Tensor MultiHeadAttention::project(Part part, const Tensor& x) const {
-  const std::size_t shared = std::min<std::size_t>(part, inputs_.size() - 1);
-  const Linear& input = inputs_[shared];
-  if (input.weight().value().size(0) == rows_[part]) return input(x);
+  const std::size_t shared = std::min<std::size_t>(part, projections_.size() - 1);
+  const Linear& input = projections_[shared];
+  if (input.weight().value().size(0) == part_widths_[part]) return input(x);
   Index from = 0;
-  for (std::size_t before = shared; before < part; ++before) from += rows_[before];
-  const auto rows = [&](const Parameter& all) { return slice(all, 0, from, rows_[part]); };
+  for (std::size_t before = shared; before < part; ++before) from += part_widths_[before];
+  const auto rows = [&](const Parameter& all) { return slice(all, 0, from, part_widths_[part]); };
   return linear(x, rows(input.weight()), config_.bias ? rows(input.bias()) : Tensor());
 }
 
@@ -173,7 +174,8 @@ RotaryAngles MultiHeadAttention::angles(const Tensor& query, const AttentionCont
 void MultiHeadAttention::visit(ParameterVisitor& visitor) {
   static const std::vector<std::vector<const char*>> names = {
       {"query_key_value"}, {"query", "key_value"}, {"query", "key", "value"}};
-  for (std::size_t i = 0; i < inputs_.size(); ++i) visitor.child(names[inputs_.size() - 1][i], inputs_[i]);
+  for (std::size_t i = 0; i < projections_.size(); ++i)
+    visitor.child(names[projections_.size() - 1][i], projections_[i]);
   visitor.child("output", output_);
   visitor.child("dropout", dropout_);
   if (output_dropout_) visitor.child("output_dropout", *output_dropout_);

@@ -10,11 +10,11 @@
 
 namespace tapeformer {
 
-/// Multi-head attention, and with fewer heads of keys and values grouped-query (G < H) or multi-query (G = 1)
-/// attention, where H / G neighbouring query heads share one head of keys and values: self-attention when
-/// query and memory are the same, else cross-attention.
+/// Multi-head attention; grouped-query with G < H and multi-query with G = 1 heads of keys and values, each
+/// shared by H / G neighbouring query heads. Self-attention if query and memory are the same tensor, else
+/// cross-attention.
 /// Math:    g = floor(h G / H); head_h = softmax(R q_h (R k_g)^T / sqrt(D)) v_g; y = output(concat_h head_h),
-///          R turning by positions where the config says so
+///          with R the rotary embedding, if there is one
 /// Shapes:  query [B, T, C], memory [B, S, memory_width] -> y [B, T, O]
 /// Initial: each projection Xavier uniform, packed ones part by part; biases zero
 /// Throws:  Error if sizes do not fit, or for rotary positions with another memory than the query; ShapeError
@@ -65,8 +65,8 @@ class MultiHeadAttention : public Attention {
 
   AttentionConfig config_;
   PackedHeads heads_;
-  PooledVector<Index> rows_;    // of the projections to query, key and value
-  std::vector<Linear> inputs_;  // all three in one; or the query's, and one for key and value; or three
+  PooledVector<Index> part_widths_;  // of the projected query, key and value
+  std::vector<Linear> projections_;  // one for all parts; or the query's, and one for key and value; or three
   Linear output_;
   Dropout dropout_;
   std::optional<Dropout> output_dropout_;

@@ -28,7 +28,9 @@ std::vector<DecoderOnlyLayer> stack(const DecoderOnlyConfig& config, Generator& 
   return layers;
 }
 
-/// With `keeps_embedding`, the parameters that TokenInput has initialised are left alone.
+/// Overwrites what the layers drew: matrices are N(0, 0.02^2), those that write into the residual stream
+/// N(0, 0.02^2 / (2 L)). These are known by name, so an attention's output projection is called "output".
+/// With `keeps_embedding`, what TokenInput has initialised is left alone.
 void initialise(Module& model, Index layers, bool keeps_embedding, Generator& random) {
   const double residual = kDeviation / std::sqrt(2 * static_cast<double>(layers));
   for (auto& [name, parameter] : model.named_parameters()) {

@@ -1,7 +1,7 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/text/json.h>
 #include <tapeformer/nn/formats/hugging_face_config.h>
-#include <tapeformer/tests/reference/support.h>
+#include <tapeformer/tests/reference/config_case.h>
 
 #include <doctest/doctest.h>
 
@@ -10,8 +10,6 @@
 using namespace tapeformer;
 
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 Json gpt2() {
   return {{"model_type", "gpt2"}, {"vocab_size", 50257}, {"n_embd", 768}, {"n_layer", 12}, {"n_head", 12}};
@@ -321,5 +319,48 @@ TEST_SUITE("nn/formats/hugging_face_config") {
     llama.attention.rotations.width = 32;
     llama.attention.heads = 4;
     CHECK_NOTHROW(hugging_face_json(llama));
+  }
+
+  TEST_CASE("whatever an option changes is exported, or refused") {
+    DecoderOnlyConfig gpt2_like, llama_like;
+    gpt2_like.vocabulary = llama_like.vocabulary = 60;
+    gpt2_like.width = llama_like.width = 24;
+    gpt2_like.feed_forward = llama_like.feed_forward = 64;
+    llama_like.norm = NormKind::rms, llama_like.positions = PositionKind::rotary;
+    llama_like.gated = true, llama_like.activation = Unary::silu;
+    llama_like.attention.kind = "gqa", llama_like.attention.groups = 2, llama_like.attention.key_width = 6;
+    llama_like.attention.rotations.factor = 2;
+    // Zeros in the file's weights stand for biases that a gpt2 does not have, and the order of rows for the
+    // layout of rotations; a llama has no bias in its norms and no dropout but attention's.
+    const std::string by_weights = " attention_bias norm_bias feed_forward_bias tie_head rotary_layout ",
+                      of_llama = " embedding_dropout residual_dropout ";
+    for (const DecoderOnlyConfig& start : {gpt2_like, llama_like}) {
+      const bool is_llama = start.norm == NormKind::rms;
+      const std::string exported = hugging_face_json(start);
+      Index count = 0, found = 0;
+      for_each_field(start, [&](const Field&, const auto&) { ++count; });
+      for (Index chosen = 0; chosen < count; ++chosen) {
+        DecoderOnlyConfig config = start;
+        std::string name;
+        Index at = 0;
+        for_each_field(config, [&](const Field& field, auto&& member) {
+          if (at++ == chosen && change(field, member)) name = field.name;
+        });
+        CAPTURE(name);
+        const std::string within = " " + name + " ";
+        if (by_weights.find(within) != std::string::npos) continue;
+        if (is_llama && of_llama.find(within) != std::string::npos) continue;
+        // Of an attention or positions that the model does not have.
+        if (!is_llama && name.find("rotary_") == 0) continue;
+        if (name.find("latent_width") != std::string::npos || name == "rotary_width") continue;
+        if (name == "rotary_max_positions" || name.find("_frequency") != std::string::npos) continue;
+        ++found;
+        try {
+          CHECK(hugging_face_json(config) != exported);
+        } catch (const Error&) {  // refused
+        }
+      }
+      CHECK(found > 14);
+    }
   }
 }

@@ -10,7 +10,7 @@ using namespace tapeformer;
 
 namespace {
 
-/// No field as it stands in a fresh configuration.
+/// Every field that this kind of attention uses differs from its default.
 DecoderOnlyConfig unusual_config() {
   DecoderOnlyConfig config;
   config.vocabulary = 11;
