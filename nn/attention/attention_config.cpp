@@ -32,19 +32,15 @@ std::vector<ChangedField> changed_fields(const AttentionConfig& config, bool of_
 
 /// Throws: Error naming a field that other kinds use and `kind` does not, and those kinds
 void check_used(const AttentionKind& kind, const AttentionConfig& config) {
-  const auto refuse = [&](const std::string& name, const std::string& value, const std::string& remedy) {
+  const auto check = [&](const std::string& name, const std::string& value, const std::string& remedy) {
     const std::string kinds = kind_names([&](const AttentionKind& other) { return other.uses(name); });
+    if (kind.uses(name) || (kinds.empty() && config.own.count(name) == 0)) return;
     throw Error("[attention] " + name + " is for " + (kinds.empty() ? "no kind that is known" : kinds) +
                 "; got attention=" + kind.name + ", " + name + "=" + value + "; try " + remedy);
   };
-  const auto is_for_some = [](const std::string& name) {
-    return std::any_of(attention_kinds().begin(), attention_kinds().end(),
-                       [&](const AttentionKind& other) { return other.uses(name); });
-  };
   for (const auto& [name, value, by_default, member] : changed_fields(config, true))
-    if (is_for_some(name) && !kind.uses(name)) refuse(name, value, name + "=" + by_default);
-  for (const auto& [name, value] : config.own)
-    if (!kind.uses(name)) refuse(name, value_text(value), "it without");
+    check(name, value, name + "=" + by_default);
+  for (const auto& [name, value] : config.own) check(name, value_text(value), "it without");
 }
 
 /// The value whose name it is. Throws: Error that lists the names

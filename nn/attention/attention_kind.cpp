@@ -63,6 +63,14 @@ std::deque<AttentionKind>& table() {
   return kinds;
 }
 
+template <class Which, class Text>
+std::string joined(const Which& which, const Text& text) {
+  std::string all;
+  for (const AttentionKind& kind : attention_kinds())
+    if (which(kind)) all += (all.empty() ? "" : ", ") + text(kind);
+  return all;
+}
+
 }  // namespace
 
 bool AttentionKind::uses(const std::string& field) const {
@@ -72,19 +80,12 @@ bool AttentionKind::uses(const std::string& field) const {
 const std::deque<AttentionKind>& attention_kinds() { return table(); }
 
 std::string kind_names(const std::function<bool(const AttentionKind&)>& which) {
-  std::string names;
-  for (const AttentionKind& kind : attention_kinds()) {
-    if (which(kind)) names += (names.empty() ? "" : ", ") + kind.name;
-  }
-  return names;
+  return joined(which, [](const AttentionKind& kind) { return kind.name; });
 }
 
 std::string kind_titles(unsigned can) {
-  std::string titles;
-  for (const AttentionKind& kind : attention_kinds()) {
-    if ((kind.can & can) == can) titles += (titles.empty() ? "" : ", ") + kind.name + " (" + kind.title + ")";
-  }
-  return titles;
+  return joined([can](const AttentionKind& kind) { return (kind.can & can) == can; },
+                [](const AttentionKind& kind) { return kind.name + " (" + kind.title + ")"; });
 }
 
 void register_attention_kind(AttentionKind kind) {
