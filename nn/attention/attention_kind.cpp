@@ -1,7 +1,6 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/nn/attention/additive.h>
 #include <tapeformer/nn/attention/attention_kind.h>
-#include <tapeformer/nn/attention/differential.h>
 #include <tapeformer/nn/attention/latent.h>
 #include <tapeformer/nn/attention/multi_head.h>
 
@@ -53,7 +52,6 @@ const std::deque<AttentionKind>& built_in_kinds() {
        Latent::cost,
        Latent::forms()},
       {"additive", "additive", make<Additive>, {}, kCanCache, {}, Additive::cost},
-      DifferentialAttention::kind(),
   };
   return kinds;
 }
