@@ -73,7 +73,7 @@ CorpusSplit load_corpus(const TranslationOptions& options, std::string& report) 
 }
 
 Vocabularies make_vocabularies(const TranslationOptions& options, const std::vector<TextPair>& train) {
-  TranslationTokenizerConfig config;
+  TokenizerConfig config;
   config.kind = options.tokenizer_kind();
   config.vocabulary_size = options.vocabulary;
   const auto make = [&](const std::string& model, const std::vector<std::string>& sentences) {

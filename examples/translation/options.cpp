@@ -67,8 +67,8 @@ Index TranslationOptions::sentences_held_out(Index of) const {
   return held_out > 0 ? held_out : std::min(kMostUnaskedHeldOut, std::max<Index>(2, of / 10));
 }
 
-TranslationTokenizerKind TranslationOptions::tokenizer_kind() const {
-  if (tokenizer.empty()) return built_in() ? TranslationTokenizerKind::word : TranslationTokenizerKind::bpe;
+TokenizerKind TranslationOptions::tokenizer_kind() const {
+  if (tokenizer.empty()) return built_in() ? TokenizerKind::word : TokenizerKind::bpe;
   return translation_tokenizer_kind(tokenizer);
 }
 

@@ -56,7 +56,7 @@ struct TranslationOptions {
   bool built_in() const { return text.empty(); }
   /// As many as asked for, or kMostUnaskedHeldOut, or a tenth of the text's where that is less.
   Index sentences_held_out(Index of) const;
-  TranslationTokenizerKind tokenizer_kind() const;
+  TokenizerKind tokenizer_kind() const;
   /// So that a run can be resumed and evaluated from another folder.
   void make_paths_absolute();
   /// The model for vocabularies of these sizes.
