@@ -1,4 +1,5 @@
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/text/json.h>
 #include <tapeformer/autograd/text/number_of.h>
 #include <tapeformer/data/token_windows.h>
 #include <tapeformer/examples/language/options.h>
@@ -113,7 +114,7 @@ LanguageOptions::LanguageOptions(const std::string& preset_name)
   model.context = 64;
   set_feed_forward_kind(model, "gelu");
   set_bias(model, false);
-  language_preset(preset).apply(*this);
+  for (const char* options : language_preset(preset).options) from_json(parse_json(options), *this);
 }
 
 void LanguageDataOptions::add_to(const Command& command) { add_options(command, *this); }

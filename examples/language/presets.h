@@ -5,13 +5,11 @@
 
 namespace tapeformer {
 
-struct LanguageOptions;
-
 /// Defaults for the options of a training, under a name; every option can still be given.
 struct LanguagePreset {
   const char* name;
-  const char* about;                ///< one line for --help
-  void (*apply)(LanguageOptions&);  ///< sets what differs from LanguageOptions' own defaults
+  const char* about;                 ///< one line for --help
+  std::vector<const char*> options;  ///< what differs from LanguageOptions' own defaults, as JSON, in order
 };
 
 /// The first is the one that is used when none is named.
