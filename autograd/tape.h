@@ -150,9 +150,9 @@ struct TapeMemory {
 struct Contribution {
   const char* op;
   std::size_t node;
-  std::size_t input;   ///< which of the operation's inputs
+  std::size_t input;    ///< which of the operation's inputs
   std::int32_t tensor;  ///< the id of the tensor whose gradient it adds to
-  bool recorded;       ///< the pass is itself recorded, for second derivatives
+  bool recorded;        ///< the pass is itself recorded, for second derivatives
 };
 
 /// The destination of one input's gradient; knows its buffer, and whether to assign or to add.

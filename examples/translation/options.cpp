@@ -69,7 +69,7 @@ Index TranslationOptions::sentences_held_out(Index of) const {
 
 TokenizerKind TranslationOptions::tokenizer_kind() const {
   if (tokenizer.empty()) return built_in() ? TokenizerKind::word : TokenizerKind::bpe;
-  return translation_tokenizer_kind(tokenizer);
+  return tapeformer::tokenizer_kind(tokenizer);
 }
 
 EncoderDecoderConfig TranslationOptions::model_config(Index source_vocabulary,

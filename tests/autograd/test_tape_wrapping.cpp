@@ -43,7 +43,7 @@ TEST_SUITE("autograd/tape_wrapping") {
     CHECK(seen[1].input == 0);
     CHECK(seen[2].input == 1);
     CHECK(seen[2].tensor == seen[3].tensor);
-    CHECK(seen[1].value != seen[2].value);
+    CHECK(seen[1].tensor != seen[2].tensor);
     CHECK(seen[2].node == seen[1].node);
     CHECK(seen[3].node < seen[2].node);
     CHECK(gradients[2] == Values{2, 2});

@@ -101,7 +101,8 @@ TEST_SUITE("nn/attention/attention_kind") {
           }).find("[attention] the kind must be one of mha, gqa, mqa, mla, additive") == 0);
     CHECK(message_of<Error>([] { register_attention_kind(attention_kind("mha")); }) ==
           "[attention] there is already a kind named mha");
-    CHECK(message_of<Error>([] { unregister_attention_kind(); }) == "[attention] no kind has been registered");
+    CHECK(message_of<Error>([] { unregister_attention_kind(); }) ==
+          "[attention] no kind has been registered");
     CHECK(kind_names([](const AttentionKind& kind) { return kind.can & kCanExport; }) == "mha, gqa, mqa");
   }
 
