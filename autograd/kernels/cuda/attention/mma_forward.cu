@@ -190,7 +190,8 @@ __device__ QueryPlace place_of_queries(const AttentionShape& s) {
 /// Source:  Dao 2023, arXiv:2307.08691, algorithm 1
 template <class Tiles>
 __global__ void __launch_bounds__(Tiles::kThreads)
-    attention_forward_mma_kernel(AttentionShape s, AttentionOperands<BFloat16> x, BFloat16* y, float* log_sum,
+    attention_forward_mma_kernel(AttentionShape s, const BFloat16* query, const BFloat16* key,
+                                 const BFloat16* value, const float* bias, BFloat16* y, float* log_sum,
                                  float scale) {
   constexpr int kWidth = Tiles::kWidth, kFragments = Tiles::kFragments, kRows = 2 * kFragments;
   BFloat16* const query_tile = dynamic_shared<BFloat16>();
@@ -204,11 +205,10 @@ __global__ void __launch_bounds__(Tiles::kThreads)
   const int own_first = first + own_warp() * kFragments * 16;  // of the warp
   const int queries = min(Tiles::kQueries, static_cast<int>(s.queries) - first);
 
+  query += s.query.at(b, first, head);
   const int keys = static_cast<int>(s.keys), key_width = static_cast<int>(s.key_width),
             value_width = static_cast<int>(s.value_width);
-  const BFloat16 *const query = x.query + s.query.at(b, first, head),
-                        *const key = x.key + s.key.at(b, 0, group),
-                        *const value = x.value + s.value.at(b, 0, group);
+  key += b * s.key.batch + group * s.key.head, value += b * s.value.batch + group * s.value.head;
   JointRange of_block, of_warp;
   for (int t = own_lane(); t < queries; t += kWarp) of_block.add(range_of(s, b, first + t));
   of_block.join();
@@ -234,7 +234,7 @@ __global__ void __launch_bounds__(Tiles::kThreads)
     }
   }
   of_warp.join();
-  const bool has_masks = Tiles::kMasks && (s.key_mask != nullptr || s.mask != nullptr || x.bias != nullptr);
+  const bool has_masks = Tiles::kMasks && (s.key_mask != nullptr || s.mask != nullptr || bias != nullptr);
   const float factor = Tiles::kMasks ? 1.0f : scale;
   BFloat16* const own_queries = query_tile + own_warp() * kFragments * 16 * kPitch<kWidth>;
   QueryFragments<Tiles> held;
@@ -284,8 +284,8 @@ __global__ void __launch_bounds__(Tiles::kThreads)
         const unsigned in_range = bits_in_range(range_of(s, place.b, t), at);
         return has_masks ? bits_by_masks(s, b, head, t, at, in_range) : in_range;
       });
-      if (Tiles::kMasks && x.bias != nullptr)
-        bits = add_biases<kRows>(s, x.bias, b, head, own_first, at, bits, score);
+      if (Tiles::kMasks && bias != nullptr)
+        bits = add_biases<kRows>(s, bias, b, head, own_first, at, bits, score);
       for_each_without<kRows>(bits, [&](int row, int j, int c) { score(row, j, c) = kNothing; });
       seen = seen_by_warp(bits);
     }
@@ -305,8 +305,8 @@ bool run(Cuda on, const AttentionShape& s, const AttentionOperands<BFloat16>& x,
   if (!has_tensor_cores(on, Tiles::kBytes)) return false;
   const Index blocks = s.batch * s.heads * ((s.queries + Tiles::kQueries - 1) / Tiles::kQueries);
   launch(on, "attention_forward_mma", attention_forward_mma_kernel<Tiles>,
-         dim3(static_cast<unsigned>(blocks)), dim3(Tiles::kThreads), Tiles::kBytes, s, x, y, log_sum,
-         static_cast<float>(s.scale) * kLog2E);
+         dim3(static_cast<unsigned>(blocks)), dim3(Tiles::kThreads), Tiles::kBytes, s, x.query, x.key,
+         x.value, x.bias, y, log_sum, static_cast<float>(s.scale) * kLog2E);
   return true;
 }
 
