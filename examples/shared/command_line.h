@@ -1,5 +1,6 @@
 #pragma once
 
+#include <tapeformer/autograd/shape.h>
 #include <tapeformer/autograd/text/config_field.h>
 
 #include <functional>
@@ -56,8 +57,8 @@ class Command {
  public:
   explicit Command(CLI::App* app) : app_(app) {}
 
-  /// Of a string, an int, Index, std::uint64_t, double, an optional one of these, or a list of strings.
-  /// --help shows what the field holds now.
+  /// Of a string, an int, Index, std::uint64_t, double, an optional one of these, or a list of strings
+  /// or Index. --help shows what the field holds now.
   template <class Member>
   CommandOption option(const std::string& name, Member& field, const std::string& help = {},
                        const NumberRule& rule = kAnyNumber) const {
@@ -74,6 +75,13 @@ class Command {
       return add_flag(name, set, help + (now.value_or(false) ? " [on]" : ""));
     } else if constexpr (std::is_same_v<Value, std::vector<std::string>>) {
       return add_list(name, set, help);
+    } else if constexpr (std::is_same_v<Value, std::vector<Index>>) {
+      const auto set_numbers = [=](const std::vector<std::string>& texts) {
+        Value numbers;
+        for (const std::string& text : texts) numbers.push_back(parsed<Index>(name, rule, text));
+        set(numbers);
+      };
+      return add_list(name, set_numbers, help);
     } else if constexpr (std::is_same_v<Value, std::string>) {
       return add(name, now.value_or(""), "TEXT", set, help);
     } else {

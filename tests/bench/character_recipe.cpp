@@ -165,9 +165,9 @@ int tapeformer::bench_character_recipe(int argc, char** argv) {
   const CommandLine line("Trains nanoGPT's smaller character model, for comparison with PyTorch.");
   line.option("--text", options.text).required();
   line.option("--folder", options.folder, "receives what is written").required();
-  line.number("--steps", options.steps, "of the recipe's 2000", kSteps);
+  line.option("--steps", options.steps, "of the recipe's 2000", kSteps);
   line.option("--dtype", options.dtype).one_of({"f32", "f64"});
-  line.number("--seed", options.seed);
+  line.option("--seed", options.seed);
   line.flag("--dump", options.dump, "write config.json, weights.safetensors and batches.npy too");
   line.flag("--evaluate", options.evaluate, "print the validation loss at the end");
   if (line.read(argc, argv)) run(options);

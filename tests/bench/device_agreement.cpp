@@ -240,8 +240,8 @@ int tapeformer::bench_device_agreement(int argc, char** argv) {
   int steps = 100;
   bool tiny = false;
   const CommandLine line("Trains on the CPU and on a GPU in each precision, and compares the losses.");
-  line.option("--device", name, "cuda or cuda:N").show_default();
-  line.number("--steps", steps, "of each training", kPositive).show_default();
+  line.option("--device", name, "cuda or cuda:N");
+  line.option("--steps", steps, "of each training", kPositive);
   line.flag("--tiny", tiny, "models and batches that an emulated GPU has done with in seconds");
   if (!line.read(argc, argv)) return kExitSuccess;
   const Device device = Device::named(name);

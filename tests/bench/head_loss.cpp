@@ -134,10 +134,10 @@ int tapeformer::bench_head_loss(int argc, char** argv) {
   Index classes = 50257, width = 768;
   int repeats = 7;
   line.option("--tokens", tokens);
-  line.number("--classes", classes);
-  line.number("--width", width);
+  line.option("--classes", classes);
+  line.option("--width", width);
   line.option("--chunks", chunks, "rows; 0 for the default");
-  line.number("--repeats", repeats);
+  line.option("--repeats", repeats);
   line.flag("--processor-time", counts_processor_time,
             "with one thread, the time on a machine that others use too");
   if (!line.read(argc, argv)) return 0;

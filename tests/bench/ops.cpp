@@ -209,7 +209,7 @@ int tapeformer::bench_ops(int argc, char** argv) {
   line.option("--dtype", type_name, "tf32 and bf16 on a GPU alone").one_of({"bf16", "f32", "f64", "tf32"});
   line.option("--device", device_name, "cpu, cuda or cuda:N");
   line.flag("--tiny", is_tiny, "on a GPU, each operation once at a small size");
-  line.number("--seconds", seconds, "so long a case, or five times", kNotNegative);
+  line.option("--seconds", seconds, "so long a case, or five times", kNotNegative);
   line.flag("--processor-time", counts_processor_time);
   line.flag("--list", lists, "the cases' names, and nothing else");
   line.flag("--ask", asks, "read cases from the input, and answer each at once");

@@ -53,8 +53,8 @@ int tapeformer::bench_tokenizing(int argc, char** argv) {
   line.option("file", path).required();
   line.option("--vocabulary", vocabulary, "token to id, JSON");
   line.option("--merges", merges);
-  line.number("--train", train, "learn a vocabulary of that size and write it to these files");
-  line.number("--repeats", repeats);
+  line.option("--train", train, "learn a vocabulary of that size and write it to these files");
+  line.option("--repeats", repeats);
   line.option("--lengths", lengths_path, "encode pieces of these lengths (32-bit integers), each by itself");
   line.option("--ids", ids_path, "write the ids there as 32-bit integers; after each piece, -1");
   if (!line.read(argc, argv)) return 0;

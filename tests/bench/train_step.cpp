@@ -224,17 +224,16 @@ int tapeformer::bench_train_step(int argc, char** argv) {
   const CommandLine line("Times full training steps; one line of JSON a workload.");
   line.option("workloads", o.workloads,
               "names, see --list; NAME:BATCH for another batch; babygpt unless given");
-  line.number("--steps", o.steps, "measured ones; as many as take --seconds, 5 to 200, unless given",
+  line.option("--steps", o.steps, "measured ones; as many as take --seconds, 5 to 200, unless given",
               kPositive);
-  line.number("--seconds", o.seconds, "", kNotNegative).show_default();
-  line.number("--threads", o.threads, "all cores unless given", kPositive);
-  line.option("--device", o.compute.device, "cpu, cuda or cuda:N").show_default();
+  line.option("--seconds", o.seconds, "", kNotNegative);
+  line.option("--threads", o.threads, "all cores unless given", kPositive);
+  line.option("--device", o.compute.device, "cpu, cuda or cuda:N");
   line.option("--precision", o.compute.precision,
               "f64 or f32, or on a GPU tf32, or bf16 beside weights in f32 that are updated")
-      .one_of({"f64", "f32", "tf32", "bf16"})
-      .show_default();
-  line.number("--batch", o.batch, "rows; the workload's own unless given", kPositive);
-  line.number("--length", o.length, "tokens a row; the workload's own unless given", kPositive);
+      .one_of({"f64", "f32", "tf32", "bf16"});
+  line.option("--batch", o.batch, "rows; the workload's own unless given", kPositive);
+  line.option("--length", o.length, "tokens a row; the workload's own unless given", kPositive);
   line.flag("--fused-head", o.fused_head, "the loss in chunks, without logits");
   line.negative_flag("--no-graphs", o.compute.graphs, "on a GPU queue every step kernel by kernel");
   line.flag("--recompute-layers", o.recompute_layers, "layers keep only their input for the backward pass");
