@@ -5,7 +5,7 @@ add_subdirectory(emulator)
 
 set(emulated_sources ${TAPEFORMER_DISPATCHING_SOURCES} ${TAPEFORMER_CUDA_SOURCES}
   emulator/emulated_cuda.cpp emulator/emulated_cublaslt.cpp)
-list(FILTER emulated_sources EXCLUDE REGEX "/cublaslt\\.cpp$")
+list(FILTER emulated_sources EXCLUDE REGEX "/cublaslt_functions\\.cpp$")
 list(JOIN TAPEFORMER_DISPATCHING_SOURCES "|" dispatching)
 string(REPLACE "." "\\." dispatching "${dispatching}")
 string(REPLACE "${CMAKE_SOURCE_DIR}/" "" dispatching "${dispatching}")
@@ -51,9 +51,10 @@ if(slow)
   set_tests_properties(${slow} PROPERTIES LABELS slow)
 endif()
 # And in memory that the host does not see, on two devices: what says itself where its tensors lie.
-set(apart autograd/device autograd/dispatch autograd/async_readback autograd/storage autograd/cuda/arena
-  autograd/cuda/copies autograd/cuda/device_errors autograd/cuda/graphs autograd/cuda/memory autograd/cuda/runtime
-  autograd/ops/matmul_bf16 nn/across_devices nn/cuda_graph_cache nn/cuda_graph_cache_masks nn/cuda_graph_cache_memory
+set(apart autograd/device autograd/dispatch autograd/async_readback autograd/storage autograd/kernels/cuda_cublaslt
+  autograd/cuda/arena autograd/cuda/copies autograd/cuda/device_errors autograd/cuda/graphs autograd/cuda/memory
+  autograd/cuda/runtime autograd/ops/matmul_bf16 nn/across_devices nn/cuda_graph_cache nn/cuda_graph_cache_masks
+  nn/cuda_graph_cache_memory
   nn/cuda_graph_cache_training)
 list(TRANSFORM apart REPLACE "(.+)/(.+)" "${CMAKE_CURRENT_SOURCE_DIR}/\\1/test_\\2.cpp")
 tapeformer_tests(emulated/apart/ cpu tapeformer_tests_emulated "${apart}" TAPEFORMER_EMULATED_DEVICES=2)

@@ -40,7 +40,7 @@ foreach(target tapeformer tapeformer_hopper)
 endforeach()
 # cuBLASLt is loaded when it is needed: from where programs find libraries, where it lies here, or where a toolkit has it.
 get_filename_component(cuda_libraries "${CUDA_cublasLt_LIBRARY}" DIRECTORY)
-set_source_files_properties(autograd/kernels/cuda/cublaslt.cpp PROPERTIES COMPILE_DEFINITIONS
+set_source_files_properties(autograd/kernels/cuda/cublaslt_functions.cpp PROPERTIES COMPILE_DEFINITIONS
   TAPEFORMER_CUDA_LIBRARIES="${cuda_libraries}")
 target_link_libraries(tapeformer PRIVATE CUDA::cudart_static ${CMAKE_DL_LIBS})
 

@@ -11,6 +11,7 @@
 #include <mutex>
 #include <new>
 #include <string>
+#include <utility>
 #include <vector>
 
 struct EmulatedGraph {
@@ -33,6 +34,7 @@ struct EmulatedStream {
 struct EmulatedEvent {
   EmulatedStream* stream = nullptr;
   std::uint64_t position = 0;
+  std::int64_t microseconds = 0;  // when it did
 };
 struct EmulatedPool {
   std::size_t in_use = 0, held = 0;  // bytes
@@ -160,11 +162,7 @@ void remove_block(void* from, Kind kind) {
 
 }  // namespace
 
-cudaError_t cudaGetLastError() {
-  const cudaError_t error = last_error;
-  last_error = cudaSuccess;
-  return error;
-}
+cudaError_t cudaGetLastError() { return std::exchange(last_error, cudaSuccess); }
 
 const char* cudaGetErrorString(cudaError_t error) {
   switch (error) {
@@ -226,6 +224,7 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   const Lock lock(world().mutex);
   if (spoils_capture(stream)) return failed(cudaErrorStreamCaptureUnsupported);
+  queue(*stream, [event] { event->microseconds = tapeformer::emulator::microseconds; });
   *event = {stream, stream->queued};
   return cudaSuccess;
 }
@@ -234,6 +233,11 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
   const Lock lock(world().mutex);
   const bool happened = event->stream == nullptr || event->stream->done >= event->position;
   return happened ? cudaSuccess : failed(cudaErrorNotReady);
+}
+
+cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t from, cudaEvent_t to) {
+  *milliseconds = static_cast<float>(to->microseconds - from->microseconds) / 1000;
+  return cudaEventQuery(to);
 }
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
@@ -272,11 +276,6 @@ cudaError_t cudaHostAlloc(void** block, std::size_t bytes, unsigned) {
   return add_block(block, bytes, Kind::pinned, current_device);
 }
 
-cudaError_t cudaHostGetDevicePointer(void** mapped, void* block, unsigned) {
-  *mapped = block;
-  return cudaSuccess;
-}
-
 cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
   const Lock lock(world().mutex);
   *total = device_bytes();
@@ -288,8 +287,6 @@ cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t* pool, int device) {
   *pool = &world().pools[device];
   return cudaSuccess;
 }
-
-cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t, cudaMemPoolAttr, void*) { return cudaSuccess; }
 
 cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t pool, cudaMemPoolAttr attribute, void* value) {
   const Lock lock(world().mutex);

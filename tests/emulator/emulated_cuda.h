@@ -5,6 +5,7 @@
 // it is allocated and when it is freed. TAPEFORMER_EMULATED_DEVICES (1) and TAPEFORMER_EMULATED_MEMORY (bytes
 // a device, 4 GiB) say what there is. What is undefined on a real device ends the program with a message.
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -34,8 +35,8 @@ enum cudaMemPoolAttr {
   cudaMemPoolAttrReservedMemCurrent = 5
 };
 enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize = 8 };
-constexpr unsigned cudaStreamNonBlocking = 1, cudaEventDisableTiming = 2, cudaMemAttachGlobal = 1,
-                   cudaHostAllocPortable = 1, cudaHostAllocMapped = 2;
+constexpr unsigned cudaStreamNonBlocking = 1, cudaEventDefault = 0, cudaEventDisableTiming = 2,
+                   cudaMemAttachGlobal = 1, cudaHostAllocPortable = 1, cudaHostAllocMapped = 2;
 
 using cudaStream_t = struct EmulatedStream*;
 using cudaEvent_t = struct EmulatedEvent*;
@@ -62,6 +63,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags);
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream);
 cudaError_t cudaEventQuery(cudaEvent_t event);
+cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t from, cudaEvent_t to);
 cudaError_t cudaEventSynchronize(cudaEvent_t event);
 
 cudaError_t cudaMallocAsync(void** block, std::size_t bytes, cudaStream_t stream);
@@ -69,10 +71,13 @@ cudaError_t cudaFreeAsync(void* block, cudaStream_t stream);
 cudaError_t cudaMallocManaged(void** block, std::size_t bytes, unsigned flags);
 cudaError_t cudaFree(void* block);
 cudaError_t cudaHostAlloc(void** block, std::size_t bytes, unsigned flags);
-cudaError_t cudaHostGetDevicePointer(void** mapped, void* block, unsigned flags);
+inline cudaError_t cudaHostGetDevicePointer(void** mapped, void* block, unsigned) {
+  *mapped = block;
+  return cudaSuccess;
+}
 cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total);
 cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t* pool, int device);
-cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t pool, cudaMemPoolAttr attribute, void* value);
+inline cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t, cudaMemPoolAttr, void*) { return cudaSuccess; }
 cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t pool, cudaMemPoolAttr attribute, void* value);
 cudaError_t cudaMemPoolTrimTo(cudaMemPool_t pool, std::size_t bytes);
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind,
@@ -90,6 +95,9 @@ cudaError_t cudaGraphDestroy(cudaGraph_t graph);
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec);
 
 namespace tapeformer::emulator {
+
+/// What events see pass: matrix products take time (emulated_cublaslt.h), nothing else does.
+inline std::atomic<std::int64_t> microseconds{0};
 
 /// Runs what is queued on a stream, and on others as far as it waits for them.
 void finish(cudaStream_t stream);

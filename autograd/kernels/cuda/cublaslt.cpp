@@ -1,72 +1,38 @@
-#include <cublasLt.h>
-#include <dlfcn.h>
 #include <tapeformer/autograd/cuda/runtime.h>
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/kernels/cuda/cublaslt.h>
-#include <tapeformer/autograd/kernels/cuda/scratch.h>
+#include <tapeformer/autograd/kernels/cuda/cublaslt_functions.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
+#include <cstdlib>
+#include <limits>
 #include <map>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <string>
 #include <tuple>
+#include <vector>
 
 namespace tapeformer::cuda {
 namespace {
 
 constexpr std::size_t kMostWorkspace = std::size_t{32} << 20;
 constexpr std::uint32_t kMostAlignment = 256;  // the most that the library's heuristic needs
+constexpr int kMostAlgorithms = 8;             // that are timed
+/// Each algorithm runs once to warm up, and then so often.
+constexpr int kTimings = 4;
+/// The library's first choice is kept unless another one takes less than this part of its time.
+constexpr float kWorthwhile = 0.97f;
 
-/// A function of a loaded library, as a pointer of any type.
-struct Symbol {
-  void* address;
-  template <class F>
-  operator F*() const {
-    return reinterpret_cast<F*>(address);
-  }
-};
-
-void* loaded_library() {
-  const std::string name = "libcublasLt.so." + std::to_string(CUBLAS_VER_MAJOR);
-  for (const std::string& path :
-       {name, TAPEFORMER_CUDA_LIBRARIES "/" + name, "/usr/local/cuda/lib64/" + name}) {
-    if (void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL)) return library;
-  }
-  throw DeviceError("[cublasLt] matrix products need " + name + ", which cannot be loaded: " + dlerror() +
-                    "; try LD_LIBRARY_PATH=(the folder it lies in)");
-}
-
-/// The library's functions. It is loaded for the first product: it has half a gigabyte, and programs that use
-/// only the CPU would start a quarter of a second later.
-struct Functions {
-  void* library = loaded_library();
-  decltype(&cublasLtCreate) create = find("cublasLtCreate");
-  decltype(&cublasLtGetStatusString) status_string = find("cublasLtGetStatusString");
-  decltype(&cublasLtMatmul) matmul = find("cublasLtMatmul");
-  decltype(&cublasLtMatmulAlgoGetHeuristic) heuristic = find("cublasLtMatmulAlgoGetHeuristic");
-  decltype(&cublasLtMatmulDescCreate) product_create = find("cublasLtMatmulDescCreate");
-  decltype(&cublasLtMatmulDescSetAttribute) product_set = find("cublasLtMatmulDescSetAttribute");
-  decltype(&cublasLtMatmulDescDestroy) product_destroy = find("cublasLtMatmulDescDestroy");
-  decltype(&cublasLtMatrixLayoutCreate) layout_create = find("cublasLtMatrixLayoutCreate");
-  decltype(&cublasLtMatrixLayoutSetAttribute) layout_set = find("cublasLtMatrixLayoutSetAttribute");
-  decltype(&cublasLtMatrixLayoutDestroy) layout_destroy = find("cublasLtMatrixLayoutDestroy");
-  decltype(&cublasLtMatmulPreferenceCreate) wishes_create = find("cublasLtMatmulPreferenceCreate");
-  decltype(&cublasLtMatmulPreferenceSetAttribute) wishes_set = find("cublasLtMatmulPreferenceSetAttribute");
-  decltype(&cublasLtMatmulPreferenceDestroy) wishes_destroy = find("cublasLtMatmulPreferenceDestroy");
-
- private:
-  Symbol find(const char* name) const {
-    if (void* const address = dlsym(library, name)) return {address};
-    throw DeviceError(std::string("[cublasLt] the library has no ") + name +
-                      "; try the one this was compiled with");
-  }
-};
-const Functions& blas() {
-  static const Functions functions;
-  return functions;
+/// True if TAPEFORMER_MATMUL_ALGORITHM asks for the fastest algorithms, not for the library's first choice.
+bool wants_fastest() {
+  const char* set = std::getenv("TAPEFORMER_MATMUL_ALGORITHM");
+  const std::string name = set == nullptr ? "first" : set;
+  if (name == "first" || name == "fastest") return name == "fastest";
+  throw DeviceError("[matmul] TAPEFORMER_MATMUL_ALGORITHM is first or fastest; got " + name +
+                    "; try without it");
 }
 
 void check(cublasStatus_t status, const char* doing) {
@@ -143,8 +109,13 @@ bool is_refusal(cublasStatus_t status, const StridedProducts& p) {
          (status == CUBLAS_STATUS_INVALID_VALUE && p.epilogue != Epilogue::none);
 }
 
-/// A product in the library's description, with its algorithm. The library's matrices are column-major: read
-/// so, our a, b and c are transposed, and c^T = b^T a^T.
+struct Algorithm {
+  cublasLtMatmulAlgo_t algorithm;
+  std::size_t workspace;
+};
+
+/// A product in the library's description, and its algorithms, its first choice first. The library's
+/// matrices are column-major: read so, our a, b and c are transposed, and c^T = b^T a^T.
 struct Plan {
   Plan(cublasLtHandle_t handle, const StridedProducts& p, cublasComputeType_t compute, const Operands& x) {
     cublasLtMatmulDesc_t made = nullptr;
@@ -173,14 +144,17 @@ struct Plan {
     wish(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, align.a);
     wish(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, align.c);
     wish(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, align.c);
-    cublasLtMatmulHeuristicResult_t found{};
+    std::array<cublasLtMatmulHeuristicResult_t, kMostAlgorithms> found{};
     int count = 0;
-    const cublasStatus_t status = blas().heuristic(handle, operation.get(), left.get(), right.get(),
-                                                   result.get(), result.get(), wishes, 1, &found, &count);
-    if (!is_refusal(status, p)) check(status, "choosing an algorithm");
-    is_possible = status == CUBLAS_STATUS_SUCCESS && count > 0;
-    algorithm = found.algo;
-    workspace = found.workspaceSize;
+    const cublasStatus_t status =
+        blas().heuristic(handle, operation.get(), left.get(), right.get(), result.get(), result.get(), wishes,
+                         wants_fastest() ? kMostAlgorithms : 1, found.data(), &count);
+    if (is_refusal(status, p)) return;
+    check(status, "choosing an algorithm");
+    for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i) {
+      if (found[i].state == CUBLAS_STATUS_SUCCESS)
+        algorithms.push_back({found[i].algo, found[i].workspaceSize});
+    }
   }
 
   /// The addresses, which the library needs before it chooses, and before each product.
@@ -190,11 +164,20 @@ struct Plan {
     if (x.before != nullptr) set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, x.before);
   }
 
+  /// Queues the product after set_addresses().
+  cublasStatus_t run(cublasLtHandle_t handle, const Algorithm& by, const StridedProducts& p,
+                     const Operands& x, void* workspace, cudaStream_t stream) const {
+    const auto run_with = [&](const auto& alpha, const auto& beta) {
+      return blas().matmul(handle, operation.get(), &alpha, x.b, left.get(), x.a, right.get(), &beta, x.c,
+                           result.get(), x.c, result.get(), &by.algorithm, workspace, by.workspace, stream);
+    };
+    return p.factors == DType::f64 ? run_with(p.scale, p.add ? 1.0 : 0.0)
+                                   : run_with(static_cast<float>(p.scale), p.add ? 1.0f : 0.0f);
+  }
+
   Owned<cublasLtMatmulDesc_t> operation;
   Owned<cublasLtMatrixLayout_t> left, right, result;
-  bool is_possible = false;
-  cublasLtMatmulAlgo_t algorithm;
-  std::size_t workspace = 0;
+  std::vector<Algorithm> algorithms;  // none if the library cannot compute the product
 
  private:
   template <class Value>
@@ -228,6 +211,14 @@ class Library {
   cublasLtHandle_t handle() const { return handle_; }
   /// Held while a plan is in use: it stores the addresses of one product.
   std::mutex& mutex() { return mutex_; }
+  /// At least `count` events that keep the time.
+  const std::vector<cudaEvent_t>& events(std::size_t count) {
+    while (events_.size() < count) {
+      events_.emplace_back();
+      cuda::check(cudaEventCreateWithFlags(&events_.back(), cudaEventDefault), "making an event");
+    }
+    return events_;
+  }
   Plan& plan(const StridedProducts& p, cublasComputeType_t compute, const Operands& x) {
     std::unique_ptr<Plan>& found = plans_[key_of(p, compute, x)];
     if (!found) found = std::make_unique<Plan>(handle_, p, compute, x);
@@ -238,6 +229,7 @@ class Library {
   cublasLtHandle_t handle_ = nullptr;
   std::mutex mutex_;
   std::map<Key, std::unique_ptr<Plan>> plans_;
+  std::vector<cudaEvent_t> events_;
 };
 
 Library& library_of(int device) {
@@ -247,6 +239,108 @@ Library& library_of(int device) {
   std::unique_ptr<Library>& library = (*libraries)[device];
   if (!library) library = std::make_unique<Library>();
   return *library;
+}
+
+/// Memory of the pool until the kernels queued so far are done with it.
+class Workspace {
+ public:
+  Workspace(int device, std::size_t bytes)
+      : device_(device), bytes_(bytes), memory_(bytes > 0 ? allocate(device, bytes) : nullptr) {}
+  ~Workspace() { release(device_, memory_, bytes_); }
+  Workspace(const Workspace&) = delete;
+  Workspace& operator=(const Workspace&) = delete;
+  void* memory() const { return memory_; }
+
+ private:
+  int device_;
+  std::size_t bytes_;
+  void* memory_;
+};
+
+/// Memory for what a product writes, beside its own: it is timed many times, and must add to c once.
+class ResultCopies {
+ public:
+  ResultCopies(int device, const StridedProducts& p, const Operands& x)
+      : has_bias_(p.epilogue == Epilogue::bias_gradient),
+        memory_(device,
+                bytes_of_c(p) * (x.before != nullptr ? 2 : 1) + (has_bias_ ? bytes_of_row(p.m, p) : 0)),
+        operands_(x) {
+    char* at = static_cast<char*>(memory_.memory());
+    operands_.c = at, at += bytes_of_c(p);
+    if (has_bias_) operands_.bias = at, at += bytes_of_row(p.m, p);
+    if (x.before != nullptr) operands_.before = at;
+  }
+  const Operands& operands() const { return operands_; }
+
+ private:
+  /// A multiple of kMostAlignment.
+  static std::size_t bytes_of_row(Index elements, const StridedProducts& p) {
+    const auto bytes = static_cast<std::size_t>(elements * bytes_of(p.result));
+    return (bytes + kMostAlignment - 1) / kMostAlignment * kMostAlignment;
+  }
+  static std::size_t bytes_of_c(const StridedProducts& p) {
+    return bytes_of_row((p.count - 1) * p.stride_c + (p.m - 1) * p.ldc + p.n, p);
+  }
+
+  bool has_bias_;
+  Workspace memory_;
+  Operands operands_;
+};
+
+constexpr float kNever = std::numeric_limits<float>::infinity();
+
+/// The least milliseconds that each of a plan's algorithms takes; kNever for those that the library refuses.
+/// Waits for the device.
+std::vector<float> times_of(int device, Library& library, const Plan& plan, const StridedProducts& p,
+                            const Operands& x, void* workspace) {
+  const cudaStream_t stream = stream_of(device);
+  const std::size_t count = plan.algorithms.size(), runs = (1 + kTimings) * count;
+  const std::vector<cudaEvent_t>& events = library.events(runs + 1);
+  const auto record = [&](std::size_t i) {
+    cuda::check(cudaEventRecord(events[i], stream), "timing a product");
+  };
+  std::vector<bool> is_refused(count);
+  plan.set_addresses(p, x);
+  record(0);
+  for (std::size_t run = 0; run < runs; ++run) {
+    if (!is_refused[run % count]) {
+      const cublasStatus_t status =
+          plan.run(library.handle(), plan.algorithms[run % count], p, x, workspace, stream);
+      is_refused[run % count] = is_refusal(status, p);
+      if (!is_refused[run % count]) check(status, "timing a product");
+    }
+    record(run + 1);
+  }
+  cuda::check(cudaEventSynchronize(events[runs]), "timing a product");
+  std::vector<float> least(count, kNever);
+  for (std::size_t run = count; run < runs; ++run) {
+    float milliseconds = kNever;
+    cuda::check(cudaEventElapsedTime(&milliseconds, events[run], events[run + 1]), "timing a product");
+    if (!is_refused[run % count]) least[run % count] = std::min(least[run % count], milliseconds);
+  }
+  return least;
+}
+
+/// Leaves the fastest of a plan's algorithms, or none if the library refuses all.
+void choose_fastest(int device, Library& library, Plan& plan, const StridedProducts& p, const Operands& x) {
+  std::size_t most = 0;
+  for (const Algorithm& one : plan.algorithms) most = std::max(most, one.workspace);
+  std::unique_ptr<const ResultCopies> copies;
+  std::unique_ptr<const Workspace> workspace;
+  try {
+    copies = std::make_unique<const ResultCopies>(device, p, x);
+    workspace = std::make_unique<const Workspace>(device, most);
+  } catch (const DeviceError&) {
+    plan.algorithms.resize(1);  // there is no memory to time them in
+    return;
+  }
+  const std::vector<float> times =
+      times_of(device, library, plan, p, copies->operands(), workspace->memory());
+  const auto fastest = static_cast<std::size_t>(std::min_element(times.begin(), times.end()) - times.begin());
+  if (times[fastest] == kNever)
+    plan.algorithms.clear();
+  else
+    plan.algorithms = {plan.algorithms[times[fastest] < kWorthwhile * times[0] ? fastest : 0]};
 }
 
 cublasComputeType_t compute_type(DType factors) {
@@ -264,20 +358,19 @@ bool multiply(int device, const StridedProducts& p, const void* a, const void* b
   Library& library = library_of(device);
   const std::lock_guard<std::mutex> lock(library.mutex());
   Plan& plan = library.plan(p, compute_type(p.factors), x);
-  if (!plan.is_possible) return false;
+  if (plan.algorithms.size() > 1) {
+    if (is_capturing())
+      plan.algorithms.resize(1);  // nothing runs, and a product keeps its algorithm ever after
+    else
+      choose_fastest(device, library, plan, p, x);
+  }
+  if (plan.algorithms.empty()) return false;
   plan.set_addresses(p, x);
-  std::optional<kernels::Scratch<char>> workspace;
-  if (plan.workspace > 0) workspace.emplace(kernels::Cuda{device}, static_cast<Index>(plan.workspace));
-  const auto run = [&](const auto& alpha, const auto& beta) {
-    return blas().matmul(library.handle(), plan.operation.get(), &alpha, b, plan.left.get(), a,
-                         plan.right.get(), &beta, c, plan.result.get(), c, plan.result.get(), &plan.algorithm,
-                         workspace ? workspace->data() : nullptr, plan.workspace, stream);
-  };
-  const cublasStatus_t status = p.factors == DType::f64
-                                    ? run(p.scale, p.add ? 1.0 : 0.0)
-                                    : run(static_cast<float>(p.scale), p.add ? 1.0f : 0.0f);
+  const Algorithm& algorithm = plan.algorithms.front();
+  const Workspace workspace(device, algorithm.workspace);
+  const cublasStatus_t status = plan.run(library.handle(), algorithm, p, x, workspace.memory(), stream);
   if (is_refusal(status, p)) {
-    plan.is_possible = false;
+    plan.algorithms.clear();
     return false;
   }
   check(status, "queuing a product");

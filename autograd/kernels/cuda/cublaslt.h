@@ -31,8 +31,10 @@ struct StridedProducts {
 };
 
 /// Queues the products on the device's stream of kernels. Sums are f32, for f64 factors f64; f32 factors are
-/// rounded as matmul_precision() says. The same sizes always give the same bits. Returns false, and queues
-/// nothing, if the library has no algorithm for them.
+/// rounded as matmul_precision() says. The same sizes always give the same bits, in all runs if the library's
+/// first choice is taken: with TAPEFORMER_MATMUL_ALGORITHM=fastest the first product of its sizes waits for
+/// the device, and times several algorithms, unless this thread captures. Returns false, and queues nothing,
+/// if the library has no algorithm for them.
 /// Throws:  DeviceError
 bool multiply(int device, const StridedProducts& products, const void* a, const void* b, void* c,
               void* bias = nullptr, void* before = nullptr);
