@@ -140,6 +140,8 @@ first_figures() {
   local models=(babygpt gpt2-124m-h200) shape shapes=("64 12 1024 64" "4 48 4096 128")
   [ -z "$rehearsed" ] || models=(babygpt:1) shapes=("1 2 40 64")
   our_steps bf16 "${models[@]}"
+  echo "with the fastest of cuBLASLt's algorithms:"
+  TAPEFORMER_MATMUL_ALGORITHM=fastest our_steps bf16 "${models[@]}"
   for shape in "${shapes[@]}"; do
     "$bench" ops --device "$device" --dtype bf16 --seconds 0.1 ${rehearsed:+--tiny} "attention_forward $shape" "attention_backward $shape" |
       sed -E 's/.*"operation": "([^"]*)".*"ms": ([0-9.]*), "GFLOP\/s": ([0-9.]*).*/\1 \2 \3/' |
