@@ -13,7 +13,7 @@ namespace tapeformer {
 /// several short rounds.
 template <class T>
 double peak_rate() {
-  using kernels::Batch;
+  using kernels::Lanes;
   constexpr int kChains = 12;      // enough to hide the latency of two units, few enough for 16 registers
   constexpr Index kSteps = 40000;  // a millisecond or two
   constexpr int kRounds = 20;
@@ -25,16 +25,16 @@ double peak_rate() {
     double begun = 0, ended = 0;
 #pragma omp parallel
     {
-      const Batch<T> by(factor), plus(T(1) - factor);
-      Batch<T> chains[kChains];
-      for (int k = 0; k < kChains; ++k) chains[k] = Batch<T>(T(k));  // different, or they would be merged
+      const Lanes<T> by(factor), plus(T(1) - factor);
+      Lanes<T> chains[kChains];
+      for (int k = 0; k < kChains; ++k) chains[k] = Lanes<T>(T(k));  // different, or they would be merged
 #pragma omp barrier
 #pragma omp master
       begun = now();
       for (Index i = 0; i < kSteps; ++i) {
         for (auto& chain : chains) chain = xsimd::fma(chain, by, plus);
       }
-      Batch<T> sum = chains[0];
+      Lanes<T> sum = chains[0];
       for (int k = 1; k < kChains; ++k) sum += chains[k];
 #pragma omp critical
       kept = kept + kernels::sum_lanes<T>(sum);
