@@ -224,8 +224,8 @@ void append_node(Tape& tape, const char* op, const Tensor* inputs, std::size_t i
 
 using Tensors = std::initializer_list<Tensor>;
 
-/// Records an operation. Write `backward(dy, into)` in differentiable operations, and it serves every order of
-/// derivative; if it calls a kernel, it uses operations instead where into.recorded() is true (as in
+/// Records an operation. Write `backward(dy, into)` in differentiable operations, and it serves every order
+/// of derivative; if it calls a kernel, it uses operations instead where into.recorded() is true (as in
 /// ops/softmax.cpp). `saves` lists the tensors that it captures, for Tape::memory().
 template <class F>
 Tensor record(const char* op, Tensors inputs, Tensors saves, const Tensor& y, F&& backward) {

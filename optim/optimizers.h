@@ -18,8 +18,8 @@ struct OptimizerKind {
   std::function<std::unique_ptr<Optimizer>(std::vector<Parameter>, const OwnValues&)> make;
 };
 
-/// The row of Algorithm, which has a nested Config (made by default, all of its fields double and described by
-/// for_each()) and a constructor Algorithm(parameters, config).
+/// The row of Algorithm, which has a nested Config (made by default, all of its fields double and described
+/// by for_each()) and a constructor Algorithm(parameters, config).
 template <class Algorithm>
 OptimizerKind optimizer_kind(const char* name) {
   using Config = typename Algorithm::Config;

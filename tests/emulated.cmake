@@ -4,7 +4,7 @@
 add_subdirectory(emulator)
 
 set(emulated_sources ${TAPEFORMER_DISPATCHING_SOURCES} ${TAPEFORMER_CUDA_SOURCES}
-  emulator/emulated_cuda.cpp emulator/emulated_cublaslt.cpp)
+  emulator/emulated_cuda.cpp emulator/emulated_graphs.cpp emulator/emulated_cublaslt.cpp)
 list(FILTER emulated_sources EXCLUDE REGEX "/cublaslt_functions\\.cpp$")
 list(JOIN TAPEFORMER_DISPATCHING_SOURCES "|" dispatching)
 string(REPLACE "." "\\." dispatching "${dispatching}")

@@ -32,10 +32,10 @@ struct AttentionKind {
   std::string title;  ///< "multi-head"
   /// Gets the config as the user wrote it: call its resolved() before reading defaults or `own`.
   std::function<std::unique_ptr<Attention>(const AttentionConfig&, Generator&)> make;
-  std::vector<std::string> fields =
-      {};  ///< the fields of AttentionConfig that this kind uses and not every kind does
-  /// AttentionAbility flags. Without kCanCache, context.cache is never set, decoding computes the whole context
-  /// at every step, and cache_widths() returns {}.
+  /// The fields of AttentionConfig that this kind uses and not every kind does.
+  std::vector<std::string> fields = {};
+  /// AttentionAbility flags. Without kCanCache, context.cache is never set, decoding computes the whole
+  /// context at every step, and cache_widths() returns {}.
   unsigned can = kCanCache | kCanModelLanguage;
   /// The kind's own part of AttentionConfig::resolved(), after what all kinds share. Throws: Error
   std::function<void(AttentionConfig&)> complete = {};

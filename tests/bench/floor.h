@@ -17,11 +17,11 @@ struct Work {
   double flops = 0, bytes = 0;
 };
 
-/// The phases' least work. A forward pass reads every parameter, a backward pass reads it again, does twice
-/// the operations and writes its gradient; clipping reads that, AdamW the gradient, the value and two moments, of which it
-/// writes three. Activations are left out: how many of them must be stored depends on how well operations are
-/// fused. `flops` of the whole step; `bytes` of a parameter in the passes: 2 in bf16, whose copies the
-/// optimizer writes too.
+/// The phases' least work. A forward pass reads every parameter; a backward pass reads it again, does twice
+/// the operations and writes its gradient. Clipping reads the gradient; AdamW reads it, the value and two
+/// moments, and writes the last three. Activations are left out: how many of them must be stored depends on
+/// how well operations are fused. `flops` of the whole step; `bytes` of a parameter in the passes: 2 in bf16,
+/// whose copies the optimizer writes too.
 inline std::array<Work, kPhases.size()> step_work(double flops, double parameters, double bytes) {
   const double copies = bytes < 4 ? bytes : 0;
   return {{{0, 0},

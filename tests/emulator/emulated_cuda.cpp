@@ -1,4 +1,4 @@
-#include <emulated_cuda.h>
+#include <tapeformer/tests/emulator/emulated_state.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -14,62 +14,13 @@
 #include <utility>
 #include <vector>
 
-struct EmulatedGraph {
-  std::vector<std::function<void()>> work;
-  bool is_spoilt = false;
-};
-struct EmulatedGraphExec {
-  std::shared_ptr<const EmulatedGraph> graph;  // launches that are queued share it
-  int device;
-  std::size_t bytes;  // of the device's memory
-};
-/// Work in order: the first `done` pieces have run, `queued` have been asked for.
-struct EmulatedStream {
-  int device;
-  std::deque<std::function<void()>> work;
-  std::uint64_t done = 0, queued = 0;
-  std::unique_ptr<EmulatedGraph> capture = nullptr;
-};
-/// Happens when the first `position` pieces of `stream` have run.
-struct EmulatedEvent {
-  EmulatedStream* stream = nullptr;
-  std::uint64_t position = 0;
-  std::int64_t microseconds = 0;  // when it did
-};
-struct EmulatedPool {
-  std::size_t in_use = 0, held = 0;  // bytes
-  std::size_t graphs = 0;            // beside the pool
-};
+using namespace tapeformer::emulator;
 
 namespace {
 
-enum class Kind { pooled, managed, pinned };
-struct Block {
-  std::size_t bytes;
-  Kind kind;
-  int device;
-};
-
-constexpr int kMostDevices = 16;
 constexpr std::align_val_t kAlignment{512};
-constexpr std::size_t kGraphNodeBytes = 8192;  // about what instances take on devices
 
-struct World {
-  std::recursive_mutex mutex;
-  std::map<const char*, Block> blocks;
-  EmulatedPool pools[kMostDevices];
-  std::map<const void*, std::size_t> allowed[kMostDevices];  // dynamic shared memory of kernels
-};
-World& world() {
-  static World* const instance = new World;
-  return *instance;
-}
-using Lock = std::lock_guard<std::recursive_mutex>;
-
-thread_local int current_device = 0;
 thread_local cudaError_t last_error = cudaSuccess;
-
-cudaError_t failed(cudaError_t error) { return last_error = error; }
 
 std::size_t setting(const char* name, std::size_t otherwise) {
   const char* value = std::getenv(name);
@@ -115,22 +66,6 @@ void run_until(EmulatedStream& stream, std::uint64_t position) {
   }
 }
 
-void queue(EmulatedStream& stream, std::function<void()> work) {
-  if (stream.capture) {
-    stream.capture->work.push_back(std::move(work));
-    return;
-  }
-  stream.work.push_back(std::move(work));
-  ++stream.queued;
-}
-
-/// True, and the capture spoilt, for a call that must not be made on a stream that is captured.
-bool spoils_capture(cudaStream_t stream) {
-  if (!stream->capture) return false;
-  stream->capture->is_spoilt = true;
-  return true;
-}
-
 /// A large block's beginning is enough, and leaves the rest to the system.
 void poison(void* from, std::size_t bytes) {
   std::memset(from, 0xFF, std::min<std::size_t>(bytes, std::size_t{16} << 20));
@@ -138,12 +73,7 @@ void poison(void* from, std::size_t bytes) {
 
 cudaError_t add_block(void** to, std::size_t bytes, Kind kind, int device) {
   if (bytes == 0) return failed(cudaErrorInvalidValue);
-  EmulatedPool& pool = world().pools[device];
-  if (kind != Kind::pinned) {
-    if (pool.in_use + pool.graphs + bytes > device_bytes()) return failed(cudaErrorMemoryAllocation);
-    pool.in_use += bytes;
-    pool.held = std::max(pool.held, pool.in_use);
-  }
+  if (kind != Kind::pinned && !take(world().pools[device], bytes)) return failed(cudaErrorMemoryAllocation);
   *to = ::operator new(bytes, kAlignment);
   poison(*to, bytes);
   world().blocks[static_cast<const char*>(*to)] = {bytes, kind, device};
@@ -161,6 +91,41 @@ void remove_block(void* from, Kind kind) {
 }
 
 }  // namespace
+
+namespace tapeformer::emulator {
+
+thread_local int current_device = 0;
+
+World& world() {
+  static World* const instance = new World;
+  return *instance;
+}
+
+cudaError_t failed(cudaError_t error) { return last_error = error; }
+
+void queue(EmulatedStream& stream, std::function<void()> work) {
+  if (stream.capture) {
+    stream.capture->work.push_back(std::move(work));
+    return;
+  }
+  stream.work.push_back(std::move(work));
+  ++stream.queued;
+}
+
+bool spoils_capture(cudaStream_t stream) {
+  if (!stream->capture) return false;
+  stream->capture->is_spoilt = true;
+  return true;
+}
+
+bool take(EmulatedPool& pool, std::size_t bytes) {
+  if (pool.in_use + bytes > device_bytes()) return false;
+  pool.in_use += bytes;
+  pool.held = std::max(pool.held, pool.in_use);
+  return true;
+}
+
+}  // namespace tapeformer::emulator
 
 cudaError_t cudaGetLastError() { return std::exchange(last_error, cudaSuccess); }
 
@@ -279,7 +244,7 @@ cudaError_t cudaHostAlloc(void** block, std::size_t bytes, unsigned) {
 cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
   const Lock lock(world().mutex);
   *total = device_bytes();
-  *free = *total - world().pools[current_device].held - world().pools[current_device].graphs;
+  *free = *total - world().pools[current_device].held;
   return cudaSuccess;
 }
 
@@ -317,59 +282,6 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
     std::memmove(to, from, bytes);
   });
   if (waits) run_until(*stream, stream->queued);  // memory that is not pinned is used before the call returns
-  return cudaSuccess;
-}
-
-cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
-  const Lock lock(world().mutex);
-  if (spoils_capture(stream)) return failed(cudaErrorStreamCaptureUnsupported);
-  stream->capture = std::make_unique<EmulatedGraph>();
-  return cudaSuccess;
-}
-
-cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
-  const Lock lock(world().mutex);
-  *graph = nullptr;
-  if (!stream->capture) return failed(cudaErrorInvalidValue);
-  const std::unique_ptr<EmulatedGraph> captured = std::move(stream->capture);
-  if (captured->is_spoilt) return failed(cudaErrorStreamCaptureInvalidated);
-  *graph = new EmulatedGraph(*captured);
-  return cudaSuccess;
-}
-
-cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t*, std::size_t* count) {
-  *count = graph->work.size();
-  return cudaSuccess;
-}
-
-cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t* exec, cudaGraph_t graph, unsigned long long) {
-  const Lock lock(world().mutex);
-  const std::size_t bytes = kGraphNodeBytes * graph->work.size();
-  EmulatedPool& pool = world().pools[current_device];
-  if (pool.held + pool.graphs + bytes > device_bytes()) return failed(cudaErrorMemoryAllocation);
-  pool.graphs += bytes;
-  *exec = new EmulatedGraphExec{std::make_shared<const EmulatedGraph>(*graph), current_device, bytes};
-  return cudaSuccess;
-}
-
-cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
-  const Lock lock(world().mutex);
-  if (spoils_capture(stream)) return failed(cudaErrorStreamCaptureUnsupported);
-  queue(*stream, [graph = exec->graph] {
-    for (const auto& work : graph->work) work();
-  });
-  return cudaSuccess;
-}
-
-cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
-  delete graph;
-  return cudaSuccess;
-}
-
-cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) {
-  const Lock lock(world().mutex);
-  world().pools[exec->device].graphs -= exec->bytes;
-  delete exec;
   return cudaSuccess;
 }
 

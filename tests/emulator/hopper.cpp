@@ -233,7 +233,7 @@ void HopperBlock::meet_at(int id, int threads, bool waits, Place place) {
   if (waits) barrier.waiting.push_back(machine_.running_thread());
   if (++barrier.arrived == threads) {
     for (const auto& [warp, lanes] : barrier.lanes)
-      if (lanes != kWarp)
+      if (lanes % static_cast<int>(kWarp) != 0)
         machine_.fail("a warp arrives at a named barrier as a whole, and counts as 32 threads; got " +
                       std::to_string(lanes) + " of its threads");
     barrier.lanes.clear();

@@ -1,0 +1,72 @@
+#pragma once
+
+#include <emulated_cuda.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+// What the emulated runtime knows of devices, streams and graphs.
+
+struct EmulatedPool {
+  std::size_t in_use = 0, held = 0;  // bytes, those of graphs too
+};
+struct EmulatedGraph {
+  std::vector<std::function<void()>> work;
+  bool is_spoilt = false;
+};
+struct EmulatedGraphExec {
+  std::shared_ptr<const EmulatedGraph> graph;  // launches that are queued share it
+  EmulatedPool* pool;                          // of the device's memory
+  std::size_t bytes;
+};
+/// Work in order: the first `done` pieces have run, `queued` have been asked for.
+struct EmulatedStream {
+  int device;
+  std::deque<std::function<void()>> work;
+  std::uint64_t done = 0, queued = 0;
+  std::unique_ptr<EmulatedGraph> capture = nullptr;
+};
+/// Happens when the first `position` pieces of `stream` have run.
+struct EmulatedEvent {
+  EmulatedStream* stream = nullptr;
+  std::uint64_t position = 0;
+  std::int64_t microseconds = 0;  // when it did
+};
+
+namespace tapeformer::emulator {
+
+enum class Kind { pooled, managed, pinned };
+struct Block {
+  std::size_t bytes;
+  Kind kind;
+  int device;
+};
+
+constexpr int kMostDevices = 16;
+
+struct World {
+  std::recursive_mutex mutex;
+  std::map<const char*, Block> blocks;
+  EmulatedPool pools[kMostDevices];
+  std::map<const void*, std::size_t> allowed[kMostDevices];  // dynamic shared memory of kernels
+};
+World& world();
+using Lock = std::lock_guard<std::recursive_mutex>;
+
+extern thread_local int current_device;
+
+/// Remembers the error for cudaGetLastError().
+cudaError_t failed(cudaError_t error);
+void queue(EmulatedStream& stream, std::function<void()> work);
+/// True, and the capture spoilt, for a call that must not be made on a stream that is captured.
+bool spoils_capture(cudaStream_t stream);
+/// False if the device has less left.
+bool take(EmulatedPool& pool, std::size_t bytes);
+
+}  // namespace tapeformer::emulator
