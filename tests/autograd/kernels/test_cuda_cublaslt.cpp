@@ -63,16 +63,20 @@ Index fresh_size() {
 struct Case {
   explicit Case(Index n, DType type = DType::f32) {
     Generator random(1);
-    for (Tensor* x : {&a, &b, &c, &bias}) *x = host_normal({x == &bias ? 1 : n, n}, random).to(type);
+    for (Tensor* x : {&a, &b, &c, &bias, &seen}) *x = host_normal({x == &bias ? 1 : n, n}, random).to(type);
     expected = matmul(readable(a), readable(b));
-    a = on_gpu(a), b = on_gpu(b), c = on_gpu(c), bias = on_gpu(bias);
+    a = on_gpu(a), b = on_gpu(b), c = on_gpu(c), bias = on_gpu(bias), seen = on_gpu(seen);
     products.factors = products.result = type;
     products.m = products.n = products.k = products.lda = products.ldb = products.ldc = n;
   }
-  bool run() { return cuda::multiply(0, products, address(a), address(b), address(c), epilogue_bias()); }
+  bool run() {
+    return cuda::multiply(0, products, address(a), address(b), address(c), epilogue_bias(),
+                          has_before ? address(seen) : nullptr);
+  }
   static void* address(const Tensor& x) { return x.state()->storage->data; }
   void* epilogue_bias() const { return products.epilogue == cuda::Epilogue::none ? nullptr : address(bias); }
-  Tensor a, b, c, bias, expected;
+  Tensor a, b, c, bias, seen, expected;
+  bool has_before = false;
   cuda::StridedProducts products;
 };
 
@@ -122,19 +126,21 @@ TEST_SUITE("autograd/kernels/cuda_cublaslt") {
     CHECK(library.calls() == Calls{6, 5});
   }
 
-  TEST_CASE("timing leaves a bias, its gradient and what an activation saw as they are") {
+  TEST_CASE("timing leaves a bias as it is, and writes its gradient and what an activation saw once") {
     if (!is_emulated()) return;
     const Choosing fastest("fastest");
-    for (const cuda::Epilogue epilogue :
-         {cuda::Epilogue::bias, cuda::Epilogue::relu_bias, cuda::Epilogue::bias_gradient}) {
+    for (const cuda::Epilogue epilogue : {cuda::Epilogue::bias, cuda::Epilogue::relu_bias,
+                                          cuda::Epilogue::gelu_tanh_bias, cuda::Epilogue::bias_gradient}) {
       const Library library({taking(30), taking(10)});
       Case own(fresh_size());
       own.products.epilogue = epilogue;
       own.products.transpose_a = epilogue == cuda::Epilogue::bias_gradient;
+      own.has_before = epilogue == cuda::Epilogue::gelu_tanh_bias;
       const Tensor before = readable(own.bias);
       REQUIRE(own.run());
       CHECK(library.calls() == Calls{5, 6});
       const Tensor x = readable(own.bias);
+      if (own.has_before) CHECK(absolute_error(readable(own.seen), own.expected + before) < 1e-4);
       if (epilogue != cuda::Epilogue::bias_gradient) {
         CHECK(absolute_error(x, before) == 0);
         continue;
