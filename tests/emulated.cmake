@@ -59,21 +59,22 @@ set(apart autograd/device autograd/dispatch autograd/async_readback autograd/sto
 list(TRANSFORM apart REPLACE "(.+)/(.+)" "${CMAKE_CURRENT_SOURCE_DIR}/\\1/test_\\2.cpp")
 tapeformer_tests(emulated/apart/ cpu tapeformer_tests_emulated "${apart}" TAPEFORMER_EMULATED_DEVICES=2)
 
-# The kernels again, compiled so that the emulator sees each access: where two threads meet unordered, a test fails.
+# The kernels again, compiled so that the emulator sees each access: where two threads meet unordered, a test fails. Part of
+# the sanitized tests.
 set(kernels ${TAPEFORMER_CUDA_SOURCES})
 list(FILTER kernels INCLUDE REGEX "\\.cu$")
-add_library(tapeformer_race_kernels OBJECT ${kernels})
+add_library(tapeformer_race_kernels OBJECT EXCLUDE_FROM_ALL ${kernels})
 target_compile_options(tapeformer_race_kernels PRIVATE ${TAPEFORMER_RACE_OPTIONS})
 target_compile_definitions(tapeformer_race_kernels PRIVATE TAPEFORMER_CUDA)
 target_include_directories(tapeformer_race_kernels PRIVATE ${CMAKE_BINARY_DIR}/include)
 target_link_libraries(tapeformer_race_kernels PRIVATE tapeformer_flags cuda_emulator OpenMP::OpenMP_CXX)
-add_executable(tapeformer_tests_races $<TARGET_OBJECTS:tapeformer_tests_emulated> ${tests_elsewhere}
+add_executable(tapeformer_tests_races EXCLUDE_FROM_ALL $<TARGET_OBJECTS:tapeformer_tests_emulated> ${tests_elsewhere}
   $<TARGET_OBJECTS:tapeformer_programs> $<TARGET_OBJECTS:tapeformer_race_kernels>)
 target_link_libraries(tapeformer_tests_races PRIVATE tapeformer_emulated
   nlohmann_json::nlohmann_json doctest::doctest)
 # Every kernel once, and those with copies and products beside the threads in more cases; an order of chance.
 set(watched "autograd/kernels/test_cuda_(every_kernel|optim|attention_hopper)")
-tapeformer_device_tests(races cpu tapeformer_tests_races ${watched})
+tapeformer_device_tests(races sanitized tapeformer_tests_races ${watched})
 set_property(TEST ${TAPEFORMER_ADDED_TESTS} APPEND PROPERTY ENVIRONMENT TAPEFORMER_EMULATOR_ORDER=7)
 
 # The benches that measure on GPUs, in miniature.

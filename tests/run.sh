@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Builds the library, the programs and the tests, runs the tests and the structure check.
 # Usage: tests/run.sh [--asan] [--slow] [--cuda]
-#   --asan  the tests again over a library with the address and undefined-behaviour sanitizers
+#   --asan  the tests again over a library with the address and undefined-behaviour sanitizers, and the CUDA kernels under
+#           the emulator's race detector
 #   --slow  the slow tests too, and every random case instead of a third
 #   --cuda  builds the library and the programs with CUDA instead (build/cuda), where there is nvcc, and tests nothing
 # Warnings are errors where CI is set.

@@ -43,7 +43,8 @@ tapeformer_test(sanitized/races/autograd/shared_parameters sanitized shared_para
 set_property(TEST sanitized/races/autograd/shared_parameters APPEND PROPERTY ENVIRONMENT OMP_NUM_THREADS=1
   TSAN_OPTIONS=halt_on_error=1)
 
-add_custom_target(sanitized DEPENDS tapeformer_tests_sanitized train_translation_sanitized shared_parameters_sanitized)
+add_custom_target(sanitized DEPENDS tapeformer_tests_sanitized train_translation_sanitized shared_parameters_sanitized
+  tapeformer_tests_races)
 
 # The CPU's tests as if there were no device, the kernels' tests on one and those that say themselves where tensors lie on two.
 # Layers and models made of kernels would take too long, and so would writing with every cache, whose parts have tests.
