@@ -1,3 +1,4 @@
+#include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/ops/additive_attention.h>
 #include <tapeformer/autograd/ops/attention_check.h>
 #include <tapeformer/autograd/ops/attention_composed.h>
