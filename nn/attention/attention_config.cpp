@@ -10,7 +10,7 @@ namespace {
 /// A field of for_each_in_layers(), or with `of_models` of for_each(), that is not at its default.
 struct ChangedField {
   std::string name, value, by_default;
-  const void* member;
+  const void* member;  ///< none for a Property
 };
 std::vector<ChangedField> changed_fields(const AttentionConfig& config, bool of_models) {
   std::vector<ChangedField> fields;
@@ -20,7 +20,9 @@ std::vector<ChangedField> changed_fields(const AttentionConfig& config, bool of_
     AttentionConfig::for_each_in_layers(c, field);
   };
   visit(config, [&](const Field& field, const auto& member) {
-    fields.push_back({field.name, value_text(value_of(member)), {}, &member});
+    const void* place = &member;  // of a Property, which is a temporary, none
+    if constexpr (detail::is_property<std::decay_t<decltype(member)>>) place = nullptr;
+    fields.push_back({field.name, value_text(value_of(member)), {}, place});
   });
   auto next = fields.begin();
   visit(AttentionConfig(),

@@ -130,7 +130,9 @@ void check_undescribed(const char* model, const AttentionConfig& attention,
 template <class Config>
 void check_embedded(const char* model, const Config& config, const AttentionConfig& attention) {
   std::vector<const void*> described;
-  for_each_field(config, [&](const Field&, const auto& member) { described.push_back(&member); });
+  for_each_field(config, [&](const Field&, const auto& member) {
+    if constexpr (!detail::is_property<std::decay_t<decltype(member)>>) described.push_back(&member);
+  });
   check_undescribed(model, attention, described);
 }
 

@@ -112,6 +112,8 @@ TEST_SUITE("nn/transformer/decoder_only_config") {
           "[decoder_only] the model decides its attention's packed; got packed=false; try packed=true");
     CHECK(refused([](auto& c) { c.attention.width = 12; }) ==
           "[decoder_only] the model decides its attention's width; got width=12; try width=0");
+    CHECK(refused([](auto& c) { c.attention.form = LatentForm::naive; }) ==
+          "[decoder_only] the model decides its attention's form; got form=naive; try form=automatic");
     CHECK(contains(refused([](auto& c) { c.attention.key_width = -2; }), "head_width must be from 0"));
     CHECK(contains(refused([](auto& c) { c.attention.groups = 4; }), "heads=6, groups=4"));
     CHECK(contains(refused([](auto& c) { c.attention.groups = -1; }), "groups must be from 0"));
