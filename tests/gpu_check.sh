@@ -10,7 +10,7 @@
 #   --python P        a Python whose PyTorch sees the GPU, for the ratios; $PYTHON unless given
 #   --corpus FILE     what the character model learns, e.g. Tiny Shakespeare; the built-in text unless given
 #   --only REGEX      only parts whose names match, e.g. 'agree|steps per'
-#   --set A|B|C       a choice of parts that fits into nine minutes. A: is it right; B: is it fast; C: why
+#   --set A|B|C       a choice of parts that fits into nine minutes, with --built. A: is it right; B: is it fast; C: why
 #   --minutes M       all of it ends by then; 9 with --set, else each part has a limit of its own alone
 #   --logs FOLDER     keeps there what each part printed, the runs, and as *.jsonl what the benches recorded
 #   --results FOLDER  keeps there, from part to part, the little that is worth carrying away: the table of parts, one log of
@@ -56,6 +56,7 @@ done
 [[ $set =~ ^[ABC]?$ ]] || refuse "--set must be A, B or C; got $set"
 [[ $minutes =~ ^[0-9]*$ ]] || refuse "--minutes must be a whole number; got $minutes"
 [ -z "$set" ] || minutes=${minutes:-9}
+[ -z "$set" ] || [ -n "$built$lists" ] || refuse "--set leaves no time to build; build first, and add --built build/cuda"
 [ -n "$set" ] || export TAPEFORMER_ALL_CASES=1
 [ -z "$corpus" ] || [ -f "$corpus" ] || refuse "there is no corpus $corpus"
 if [ -n "$python" ] && ! timeout 120 "$python" -c 'import torch'; then
