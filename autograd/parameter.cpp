@@ -13,7 +13,10 @@ void attach(const Tensor& x, ParameterState* parameter) {
 
 }  // namespace
 
-ParameterState::ParameterState(Tensor initial) : value(std::move(initial)) { attach(value, this); }
+ParameterState::ParameterState(Tensor initial) : value(std::move(initial)) {
+  attach(value, this);
+  updated.end = value.defined() ? value.elements() : 0;
+}
 
 ParameterState::~ParameterState() {
   attach(value, nullptr);
@@ -31,6 +34,7 @@ void Parameter::set_value(Tensor value) {
   attach(state_->value, state_.get());
   state_->gradient = Tensor();
   state_->has_gradient = false;
+  state_->updated = {0, state_->value.elements()};
   set_shadow(type == old_type ? used_type : type);
 }
 

@@ -20,6 +20,11 @@ struct ParameterState : Pooled {
   bool has_gradient = false;  ///< false: the next gradient is assigned, whatever the buffer holds
   bool trainable = true;
   bool optimized = false;  ///< an optimizer was given it
+  /// The elements that this process' optimizer updates, and keeps state for: [begin, end). Others are another
+  /// process' where DataParallel has divided the work.
+  struct Range {
+    Index begin = 0, end = 0;
+  } updated;
 };
 
 /// A trainable leaf: a value and its gradient (f32 at least), outside every tape. A handle: copies are the

@@ -144,13 +144,18 @@ void append_node(Tape& tape, const char* op, const Tensor* inputs, std::size_t i
   for (std::size_t i = 0; i < output_count && tape.detects_anomalies_; ++i)
     tape.check_result(op, inputs, input_count, outputs[i]);
   if (tape.in_checkpoint_) {
+    // The body's node comes next, and its parameters are used there.
+    for (std::size_t i = 0; i < input_count; ++i) tape.use(tape.slot_of(op, inputs[i]));
     for (std::size_t i = 0; i < output_count; ++i) tape.stamp(outputs[i]);
     return;
   }
   Tape::Node node;
   node.op = op;
   node.inputs.reserve(input_count);
-  for (std::size_t i = 0; i < input_count; ++i) node.inputs.push_back(tape.slot_of(op, inputs[i]));
+  for (std::size_t i = 0; i < input_count; ++i) {
+    node.inputs.push_back(tape.slot_of(op, inputs[i]));
+    tape.use(node.inputs.back());
+  }
   node.saved.reserve(saved_count);
   for (std::size_t i = 0; i < saved_count; ++i) {
     if (saved[i].defined()) node.saved.push_back(saved[i].state()->storage);
@@ -161,6 +166,12 @@ void append_node(Tape& tape, const char* op, const Tensor* inputs, std::size_t i
   node.outputs = static_cast<std::int32_t>(output_count);
   for (std::size_t i = 0; i < output_count; ++i) tape.stamp(outputs[i]);
   tape.nodes_.push_back(std::move(node));
+}
+
+void Tape::use(std::int32_t slot) {
+  if (slot < 0) return;
+  std::int32_t& first = slots_[static_cast<std::size_t>(slot)].first_use;
+  first = std::min(first, static_cast<std::int32_t>(nodes_.size()));
 }
 
 void Tape::check_loss(const char* op, const Tensor& loss, const Tensor& seed) {
@@ -199,7 +210,9 @@ void Tape::backward(const Tensor& loss, const Tensor& seed) {
   spent_ = true;
   accumulate(slot_of("backward", loss),
              seed.defined() ? seed : Tensor::full(loss.shape(), 1, loss.dtype(), loss.device()));
+  if (final_gradient_) list_final_gradients();
   run(0, nodes_.size());
+  if (final_gradient_) call_final_gradients(0);
   check_reached_parameters();
   nodes_.clear();
   slots_.clear();
@@ -253,11 +266,29 @@ void Tape::run(std::size_t begin, std::size_t end) {
   const BackwardMark mark;
   for (std::size_t index = end; index-- > begin;) {
     run_node(index);
+    if (called_final_ < not_yet_final_.size()) call_final_gradients(index);
     if (frees_) {
       nodes_[index].backward = {};
       nodes_[index].fallback = {};
       nodes_[index].saved.clear();
     }
+  }
+}
+
+void Tape::list_final_gradients() {
+  for (std::size_t slot = 0; slot < slots_.size(); ++slot)
+    if (slots_[slot].parameter) not_yet_final_.push_back(static_cast<std::int32_t>(slot));
+  std::stable_sort(not_yet_final_.begin(), not_yet_final_.end(), [&](std::int32_t a, std::int32_t b) {
+    return slots_[static_cast<std::size_t>(a)].first_use > slots_[static_cast<std::size_t>(b)].first_use;
+  });
+}
+
+/// For the gradients to which no node before the node-th adds.
+void Tape::call_final_gradients(std::size_t node) {
+  for (; called_final_ < not_yet_final_.size(); ++called_final_) {
+    const Slot& slot = slots_[static_cast<std::size_t>(not_yet_final_[called_final_])];
+    if (slot.first_use < static_cast<std::int32_t>(node)) return;
+    final_gradient_(*slot.parameter);
   }
 }
 

@@ -8,6 +8,7 @@
 #include <functional>
 #include <initializer_list>
 #include <iosfwd>
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -22,6 +23,8 @@ using Backward = PooledFunction<void(const Tensor& dy, const Gradients& into)>;
 using ComposedFallback = PooledFunction<Tensor()>;
 /// See Tape::wrap_gradients().
 using GradientWrapper = std::function<Tensor(const Contribution&, const Tensor& gradient)>;
+/// See Tape::on_final_gradient().
+using FinalGradient = std::function<void(ParameterState&)>;
 
 /// Records the operations of this thread from its construction until backward() or its destruction; of nested
 /// tapes only the innermost one records. Append order is topological, so a reverse pass is one loop.
@@ -66,6 +69,11 @@ class Tape {
   /// contributions of a fused operation are those of its composed fallback.
   void wrap_gradients(GradientWrapper wrapper) { wrapper_ = std::move(wrapper); }
 
+  /// backward() calls this once for every parameter that took part, as soon as nothing more is added to its
+  /// gradient: to sum it with other processes' while the pass goes on. The order depends only on what was
+  /// recorded. Work on a GPU is queued by then, and may not have run.
+  void on_final_gradient(FinalGradient call) { final_gradient_ = std::move(call); }
+
   /// One line a node: what it computes from what, parameters by name, and the bytes it keeps.
   void print(std::ostream& out) const;
   TapeMemory memory() const;
@@ -83,12 +91,15 @@ class Tape {
                           const Tensor* saved, std::size_t saved_count, const Tensor* outputs,
                           std::size_t output_count, Backward backward, ComposedFallback fallback);
 
+  static constexpr std::int32_t kNoUse = std::numeric_limits<std::int32_t>::max();
+
   /// A tensor that the tape tracks, a leaf or an output of a node, and its gradient during a pass.
   struct Slot {
     Shape shape;
     DType dtype = DType::f32;
     Device device;
-    bool keep = false;  // gradients() returns it
+    bool keep = false;                // gradients() returns it
+    std::int32_t first_use = kNoUse;  // the first node that takes it in, with which its gradient is final
     Tensor gradient;
     Handle<ParameterState> parameter;
     Tensor leaf;  // a parameter's value or a watched tensor: kept, so that no other tensor gets its address
@@ -114,6 +125,9 @@ class Tape {
   DType gradient_type(const Slot& slot) const;
   void accumulate(std::int32_t slot, const Tensor& gradient);
   void contribute(std::size_t node, std::size_t input, const Tensor& gradient);
+  void use(std::int32_t slot);
+  void list_final_gradients();
+  void call_final_gradients(std::size_t node);
   void run(std::size_t begin, std::size_t end);
   void run_node(std::size_t index);
   void run_fallback(std::size_t index, Tensor dy);
@@ -137,6 +151,10 @@ class Tape {
   LeafTable leaves_;
   PooledVector<Node> nodes_;
   GradientWrapper wrapper_;
+  FinalGradient final_gradient_;
+  PooledVector<std::int32_t>
+      not_yet_final_;             // the slots of parameters, that with the last first use in front
+  std::size_t called_final_ = 0;  // of these
 };
 
 /// The memory that a tape keeps between forward and backward.

@@ -30,6 +30,7 @@ autograd_levels=(
   'kernels'
   'storage|storage_watch|draws|leaf_table|pooled_function'
   'tensor|xtensor|async_readback|random'
+  'communication'
   'dispatch|parameter'
   'tape|tape_anomalies|tape_gradients|tape_memory'
   'activation_checkpointing'

@@ -31,6 +31,48 @@ TEST_SUITE("autograd/tape") {
     CHECK(!unused.gradient().defined());
   }
 
+  TEST_CASE("a parameter's gradient is handed over as soon as it is final") {
+    const Parameter first(values({2, 3})), twice(values({5, 7})), last(values({1, 4})), unused(values({1}));
+    Tape tape;
+    const Tensor loss = sum((first * twice + twice) * last);
+    std::vector<std::pair<ParameterState*, Values>> handed;
+    tape.on_final_gradient([&](ParameterState& parameter) {
+      handed.emplace_back(&parameter, parameter.gradient.to_vector<double>());
+    });
+    tape.backward(loss);
+    REQUIRE(handed.size() == 3);
+    CHECK(handed[0].first == last.state());
+    for (const auto& [parameter, gradient] : handed) CHECK(gradient == elements(parameter->gradient));
+    CHECK(handed[1].first != handed[2].first);
+  }
+
+  TEST_CASE("a gradient is final before the pass reaches what comes before its parameter's first use") {
+    const Parameter early(values({2})), late(values({3}));
+    Tape tape;
+    const Tensor loss = exp(early * early) * late;
+    std::vector<bool> early_had_one;
+    tape.on_final_gradient([&](ParameterState&) { early_had_one.push_back(early.gradient().defined()); });
+    tape.backward(loss);
+    CHECK(early_had_one == std::vector<bool>{false, true});
+  }
+
+  TEST_CASE("a gradient is final when the earliest of the checkpointed bodies that use it has run") {
+    const Parameter shared(values({2})), inner(values({3}));
+    const Tensor x = values({1});
+    Tape tape;
+    tape.watch(x);
+    const auto body = [&](const Tensor& at) { return checkpoint({at}, [=] { return at * shared * inner; }); };
+    const Tensor loss = body(body(x)) * shared;
+    std::vector<std::pair<ParameterState*, Values>> handed;
+    tape.on_final_gradient([&](ParameterState& parameter) {
+      handed.emplace_back(&parameter, parameter.gradient.to_vector<double>());
+    });
+    tape.backward(loss);
+    REQUIRE(handed.size() == 2);  // x shared^3 inner^2
+    for (const auto& [parameter, gradient] : handed)
+      CHECK(gradient == (parameter == shared.state() ? Values{108} : Values{48}));
+  }
+
   TEST_CASE("without a tape nothing is recorded") {
     CHECK(Tape::current() == nullptr);
     const Parameter x(values({2}));

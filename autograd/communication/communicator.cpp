@@ -1,0 +1,97 @@
+#include <tapeformer/autograd/communication/communicator.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+namespace tapeformer {
+namespace {
+
+using Collective = Communicator::Request::Collective;
+
+class Alone : public Communicator {
+ public:
+  Alone() : Communicator(0, 1) {}
+
+ protected:
+  Communication start(const Request&) override { return {}; }
+};
+
+}  // namespace
+
+void Communication::wait() {
+  if (const auto state = std::exchange(state_, nullptr)) state->wait();
+}
+
+const char* Communicator::name_of(Collective collective) {
+  switch (collective) {
+    case Collective::all_reduce: return "all_reduce";
+    case Collective::reduce_scatter: return "reduce_scatter";
+    case Collective::all_gather: return "all_gather";
+    case Collective::broadcast: return "broadcast";
+  }
+  return "?";
+}
+
+Communication Communicator::checked(const Request& request) {
+  const std::string op = std::string("[") + name_of(request.collective) + "] ",
+                    got = "; got x=" + request.x.describe();
+  const bool reduces =
+      request.collective == Collective::all_reduce || request.collective == Collective::reduce_scatter;
+  const bool shares =
+      request.collective == Collective::reduce_scatter || request.collective == Collective::all_gather;
+  if (reduces && !is_floating(request.x.dtype())) throw DTypeError(op + "a sum needs f32, f64 or bf16" + got);
+  if (shares && request.x.elements() % size_ != 0) {
+    throw ShapeError(op + "the elements must divide into equal shares for " + std::to_string(size_) +
+                     " ranks" + got + "; try padding");
+  }
+  if (request.root < 0 || request.root >= size_) {
+    throw Error(op + "the root must be a rank below " + std::to_string(size_) + "; got " +
+                std::to_string(request.root));
+  }
+  return size_ == 1 || request.x.elements() == 0 ? Communication() : start(request);
+}
+
+Communication Communicator::all_reduce(const Tensor& x, Reduction reduction) {
+  return checked({Collective::all_reduce, x, reduction});
+}
+
+Communication Communicator::reduce_scatter(const Tensor& x, Reduction reduction) {
+  return checked({Collective::reduce_scatter, x, reduction});
+}
+
+Communication Communicator::all_gather(const Tensor& x) { return checked({Collective::all_gather, x}); }
+
+Communication Communicator::broadcast(const Tensor& x, int root) {
+  return checked({Collective::broadcast, x, Reduction::sum, root});
+}
+
+std::vector<double> Communicator::sum(const std::vector<double>& numbers) {
+  const Tensor x = Tensor::empty({static_cast<Index>(numbers.size())}, DType::f64, Device::cpu());
+  std::copy(numbers.begin(), numbers.end(), x.data<double>());
+  all_reduce(x).wait();
+  return x.to_vector<double>();
+}
+
+std::vector<std::string> Communicator::gather(const std::string& text) {
+  // Lengths first, then the texts in whole words, all as long as the longest.
+  const Tensor lengths = Tensor::empty({size_}, DType::i32, Device::cpu());
+  std::int32_t* const length = lengths.data<std::int32_t>();
+  length[rank_] = static_cast<std::int32_t>(text.size());
+  all_gather(lengths).wait();
+  const Index words = (*std::max_element(length, length + size_) + 3) / 4;
+  const Tensor texts = Tensor::empty({size_, words}, DType::i32, Device::cpu());
+  const auto at = [&](int rank) {
+    return reinterpret_cast<char*>(texts.data<std::int32_t>() + rank * words);
+  };
+  std::memcpy(at(rank_), text.data(), text.size());
+  all_gather(texts).wait();
+  std::vector<std::string> result;
+  for (int rank = 0; rank < size_; ++rank)
+    result.emplace_back(at(rank), static_cast<std::size_t>(length[rank]));
+  return result;
+}
+
+std::shared_ptr<Communicator> communicator_alone() { return std::make_shared<Alone>(); }
+
+}  // namespace tapeformer

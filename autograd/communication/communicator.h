@@ -1,0 +1,112 @@
+#pragma once
+
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/tensor.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace tapeformer {
+
+/// Processes that train together cannot go on: one has died or hangs, or they do not fit together.
+class CommunicationError : public Error {
+ public:
+  using Error::Error;
+};
+
+/// A collective operation that has been started.
+class Communication {
+ public:
+  class State;
+
+  Communication() = default;  ///< one that is over
+  explicit Communication(std::shared_ptr<State> state) : state_(std::move(state)) {}
+
+  /// Returns when the tensor holds the result. For a tensor on a GPU the host does not wait: the kernels that
+  /// are queued from now on do.
+  /// Throws: CommunicationError
+  void wait();
+
+ private:
+  std::shared_ptr<State> state_;
+};
+
+/// What an engine keeps of a collective operation.
+class Communication::State {
+ public:
+  virtual ~State() = default;
+  virtual void wait() = 0;
+};
+
+enum class Reduction { sum, mean };
+
+/// The seconds that collective operations took, and those of them in which the caller stood still.
+struct CommunicationTime {
+  double busy = 0, waited = 0;
+};
+
+/// The processes that train one model together, each with a rank in [0, size). All ranks must call the same
+/// collective operations in the same order, with tensors of the same sizes and types. An operation works in
+/// place and may go on while its caller computes: nobody may touch the tensor until wait() has returned.
+///
+/// The engines are a process alone, MPI between processes' CPU tensors, and NCCL between GPUs; mpi.h chooses.
+/// Each sums in an order that depends only on the number of ranks and the size, and all ranks get the same
+/// bits.
+class Communicator {
+ public:
+  virtual ~Communicator() = default;
+  int rank() const { return rank_; }
+  int size() const { return size_; }
+
+  /// Every rank gets the sum or the mean of all ranks' x.
+  /// Throws: DTypeError unless x is floating
+  Communication all_reduce(const Tensor& x, Reduction reduction = Reduction::sum);
+  /// x is `size` shares of equal length: share r of rank r gets the sum or the mean of all ranks' share r.
+  /// The other shares are undefined afterwards.
+  /// Throws: DTypeError unless x is floating, ShapeError unless its elements divide by the number of ranks
+  Communication reduce_scatter(const Tensor& x, Reduction reduction = Reduction::sum);
+  /// x is `size` shares of equal length: every rank gets each share r from rank r.
+  /// Throws: ShapeError unless the elements divide by the number of ranks
+  Communication all_gather(const Tensor& x);
+  /// Every rank gets the x of rank `root`.
+  Communication broadcast(const Tensor& x, int root = 0);
+
+  /// The sums of all ranks' numbers, on the host; waits.
+  std::vector<double> sum(const std::vector<double>& numbers);
+  /// The texts of all ranks by rank; waits.
+  std::vector<std::string> gather(const std::string& text);
+
+  /// So far; of an engine for GPUs it is what the host saw.
+  virtual CommunicationTime time() const { return {}; }
+  /// Names the training step that errors of this rank and the others report.
+  virtual void set_step(Index) {}
+
+  /// What an engine starts.
+  struct Request {
+    enum class Collective { all_reduce, reduce_scatter, all_gather, broadcast };
+    Collective collective;
+    Tensor x;
+    Reduction reduction = Reduction::sum;
+    int root = 0;
+  };
+  /// "all_reduce"
+  static const char* name_of(Request::Collective collective);
+
+ protected:
+  Communicator(int rank, int size) : rank_(rank), size_(size) {}
+  /// Called with a checked request of at least one element, and only where there is another rank.
+  virtual Communication start(const Request& request) = 0;
+  friend class NcclCommunicator;  // hands tensors of the CPU on to the engine between processes
+
+ private:
+  Communication checked(const Request& request);
+
+  int rank_, size_;
+};
+
+/// The only process: every operation is over at once and changes nothing.
+std::shared_ptr<Communicator> communicator_alone();
+
+}  // namespace tapeformer
