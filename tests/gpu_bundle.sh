@@ -126,14 +126,16 @@ check() {
 # link_cublas FOLDER: the one library that is too large for the bundle, from the toolkit's folder or PyTorch's.
 link_cublas() {
   local found
-  found=$(ls /usr/local/cuda/lib64/libcublasLt.so.[0-9]* /usr/local/cuda/targets/x86_64-linux/lib/libcublasLt.so.[0-9]* 2>/dev/null | head -n 1)
+  # Neither folder nor any of these modules need exist.
+  found=$(find -L /usr/local/cuda/{lib64,targets/x86_64-linux/lib} -maxdepth 1 -name 'libcublasLt.so.[0-9]*' 2>/dev/null |
+    head -n 1) || true
   [ -n "$found" ] || found=$(timeout 60 python3 -c '
 import glob, importlib.util, pathlib
 for name in ("nvidia", "torch"):
     spec = importlib.util.find_spec(name)
     for folder in (spec.submodule_search_locations if spec else []):
         for path in pathlib.Path(folder).rglob("libcublasLt.so.*"):
-            print(path)' 2>/dev/null | head -n 1)
+            print(path)' 2>/dev/null | head -n 1) || true
   if [ -n "$found" ]; then
     ln -sf "$found" "$1/build/lib/$(basename "$found" | grep -o 'libcublasLt\.so\.[0-9]*')"
   else
