@@ -1,0 +1,405 @@
+#include <tapeformer/autograd/communication/mpi.h>
+#include <tapeformer/autograd/communication/rank_sums.h>
+
+#include <mpi.h>
+#include <signal.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <mutex>
+#include <thread>
+
+namespace tapeformer {
+namespace {
+
+using Collective = Communicator::Request::Collective;
+using Clock = std::chrono::steady_clock;
+
+constexpr int kQuestion = 1, kAnswer = 2;  // tags
+constexpr std::chrono::seconds kMostForAnswers(5);
+constexpr std::chrono::milliseconds kIdle(5);  // between looks at other ranks' questions
+// While an operation runs: looks that follow at once, for small ones, and the pause between later ones.
+constexpr int kQuickLooks = 100;
+constexpr std::chrono::microseconds kPause(20);
+constexpr Index kMostGathered = 32 << 10;  // bytes up to which all numbers go to all ranks at once
+constexpr std::uint64_t kLeastSharedMemory =
+    8 << 20;  // of /dev/shm for each rank of a machine: Open MPI's 4 MiB, twice
+
+double seconds_since(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  gethostname(name.data(), name.size() - 1);
+  return name.data();
+}
+
+void check(int status, const char* doing) {
+  if (status == MPI_SUCCESS) return;
+  std::array<char, MPI_MAX_ERROR_STRING> text{};
+  int length = 0;
+  MPI_Error_string(status, text.data(), &length);
+  throw CommunicationError(std::string("[") + doing + "] MPI: " + text.data());
+}
+
+MPI_Datatype mpi_type(DType type) {
+  switch (type) {
+    case DType::f32: return MPI_FLOAT;
+    case DType::f64: return MPI_DOUBLE;
+    case DType::bf16: return MPI_UINT16_T;
+    case DType::i32: return MPI_INT32_T;
+    case DType::boolean: return MPI_UINT8_T;
+  }
+  return MPI_BYTE;
+}
+
+/// Where a rank is, as it tells another one that waits for it.
+struct Place {
+  std::int64_t operation = 0;  ///< collective operations begun so far
+  std::int64_t step = 0;
+};
+
+class MpiCommunicator : public Communicator {
+ public:
+  explicit MpiCommunicator(const LaunchedRank& launched) : Communicator(launched.rank, launched.size) {
+    sigset_t all, before;  // signals must go to the threads of the program
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    std::unique_lock<std::mutex> lock(mutex_);
+    thread_ = std::thread([this] { serve(); });
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    changed_.wait(lock, [this] { return started_ || error_; });
+    if (error_ == nullptr) return;
+    lock.unlock();
+    thread_.join();
+    std::rethrow_exception(error_);
+  }
+
+  CommunicationTime time() const override {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return time_;
+  }
+  void set_step(Index step) override { step_ = step; }
+  void limit(double seconds) { limit_ = seconds; }
+  const std::string& host(int rank) const { return hosts_[static_cast<std::size_t>(rank)]; }
+
+  void leave() {
+    order(leaves_);
+    thread_.join();
+  }
+  void abort(int code) {
+    abort_code_ = code;
+    order(aborts_);
+    std::this_thread::sleep_for(kMostForAnswers);
+    _exit(code);  // MPI has not come to it
+  }
+
+ protected:
+  Communication start(const Request& request) override {
+    if (request.x.device().is_cuda()) {
+      throw DeviceError(std::string("[") + name_of(request.collective) +
+                        "] MPI sends tensors of the CPU; got x=" + request.x.describe() +
+                        "; try nccl_communicator()");
+    }
+    if (request.x.elements() > std::numeric_limits<int>::max()) {
+      throw ShapeError(std::string("[") + name_of(request.collective) +
+                       "] MPI counts to 2^31 - 1 elements; got x=" + request.x.describe() +
+                       "; try several parts");
+    }
+    auto operation = std::make_shared<Operation>(*this, request);
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      queue_.push_back(operation);
+    }
+    changed_.notify_all();
+    return Communication(operation);
+  }
+
+ private:
+  struct Operation : Communication::State {
+    Operation(MpiCommunicator& communicator, const Request& asked) : ranks(communicator), request(asked) {}
+    void wait() override { ranks.wait(*this); }
+
+    MpiCommunicator& ranks;
+    const Request request;
+    bool over = false;         // guarded by the communicator's mutex, as what follows
+    std::exception_ptr error;  // why it has failed
+  };
+
+  void order(std::atomic<bool>& what) {
+    what = true;
+    changed_.notify_all();
+  }
+
+  void wait(const Operation& operation) {
+    std::unique_lock<std::mutex> lock(mutex_);
+    const Clock::time_point begin = Clock::now();
+    changed_.wait(lock, [&] { return operation.over; });
+    time_.waited += seconds_since(begin);
+    if (operation.error) std::rethrow_exception(operation.error);
+  }
+
+  /// The life of the thread that calls MPI.
+  void serve() {
+    try {
+      begin();
+    } catch (...) {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      error_ = std::current_exception();
+      changed_.notify_all();
+      return;
+    }
+    while (true) {
+      std::shared_ptr<Operation> next;
+      {
+        std::unique_lock<std::mutex> lock(mutex_);
+        started_ = true;
+        changed_.notify_all();
+        changed_.wait_for(lock, kIdle, [this] { return !queue_.empty() || leaves_ || aborts_; });
+        if (!queue_.empty()) next = queue_.front();
+      }
+      answer();
+      if (next == nullptr && leaves_) break;
+      if (next == nullptr) continue;
+      ++place_.operation;
+      const Clock::time_point begin = Clock::now();
+      std::exception_ptr error;
+      try {
+        run(next->request);
+      } catch (...) {
+        error = std::current_exception();
+      }
+      const std::lock_guard<std::mutex> lock(mutex_);
+      queue_.pop_front();
+      time_.busy += seconds_since(begin);
+      next->error = error;
+      next->over = true;
+      changed_.notify_all();
+    }
+    MPI_Finalize();
+  }
+
+  void begin() {
+    const int launched = size();
+    check_shared_memory();
+    int provided = 0;
+    check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided), "MPI_Init_thread");
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    int found = 0;
+    MPI_Comm_size(MPI_COMM_WORLD, &found);
+    if (found != launched) {
+      std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> version{};
+      int length = 0;
+      MPI_Get_library_version(version.data(), &length);
+      MPI_Finalize();
+      throw CommunicationError(
+          "[join_launch] the launcher has started " + std::to_string(launched) +
+          " processes, and MPI knows of " + std::to_string(found) +
+          ": it is the launcher of another MPI; try that of " +
+          std::string(version.data(), std::min<std::size_t>(40, std::strcspn(version.data(), ","))));
+    }
+    // Names of machines, all of one length.
+    constexpr int kLength = 64;
+    std::string own = host_name(), all(static_cast<std::size_t>(launched * kLength), '\0');
+    own.resize(kLength);
+    check(MPI_Allgather(own.data(), kLength, MPI_CHAR, all.data(), kLength, MPI_CHAR, MPI_COMM_WORLD),
+          "join_launch");
+    for (int rank = 0; rank < launched; ++rank) hosts_.emplace_back(all.c_str() + rank * kLength);
+  }
+
+  /// Open MPI and MPICH exchange through files there, and say little when it is full.
+  void check_shared_memory() const {
+    struct statvfs found {};
+    if (statvfs("/dev/shm", &found) != 0) return;
+    const std::uint64_t free = std::uint64_t{found.f_bavail} * found.f_frsize;
+    const std::uint64_t needed = static_cast<std::uint64_t>(size()) * kLeastSharedMemory;
+    if (free >= needed || free >= 64 * kLeastSharedMemory) return;
+    throw CommunicationError("[join_launch] /dev/shm has " + std::to_string(free >> 20) + " MiB left, and " +
+                             std::to_string(size()) + " processes may need " + std::to_string(needed >> 20) +
+                             "; in a container, start it with --ipc=host or --shm-size=1g");
+  }
+
+  /// Until MPI is done with `request`; meanwhile others' questions are answered.
+  void finish(MPI_Request request, const char* doing) {
+    const Clock::time_point begin = Clock::now();
+    for (int looks = 0;; ++looks) {
+      int done = 0;
+      check(MPI_Test(&request, &done, MPI_STATUS_IGNORE), doing);
+      if (done != 0) return;
+      if (looks < kQuickLooks) {
+        std::this_thread::yield();
+        continue;
+      }
+      answer();
+      const double limit = limit_;
+      if (limit > 0 && seconds_since(begin) > limit) throw CommunicationError(who_is_late(doing, limit));
+      std::this_thread::sleep_for(kPause);
+    }
+  }
+
+  /// Tells the ranks that ask where this one is; ends the launch if that was ordered.
+  void answer() {
+    if (aborts_) MPI_Abort(MPI_COMM_WORLD, abort_code_);
+    int asked = 0;
+    MPI_Status from{};
+    MPI_Iprobe(MPI_ANY_SOURCE, kQuestion, MPI_COMM_WORLD, &asked, &from);
+    if (asked == 0) return;
+    MPI_Recv(nullptr, 0, MPI_BYTE, from.MPI_SOURCE, kQuestion, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    place_.step = step_;
+    MPI_Send(&place_, sizeof place_, MPI_BYTE, from.MPI_SOURCE, kAnswer, MPI_COMM_WORLD);
+  }
+
+  std::string who_is_late(const char* doing, double limit) {
+    std::vector<Place> places(static_cast<std::size_t>(size()));
+    std::vector<MPI_Request> questions(places.size(), MPI_REQUEST_NULL), answers = questions;
+    for (int rank = 0; rank < size(); ++rank) {
+      if (rank == this->rank()) continue;
+      const auto at = static_cast<std::size_t>(rank);
+      MPI_Irecv(&places[at], sizeof(Place), MPI_BYTE, rank, kAnswer, MPI_COMM_WORLD, &answers[at]);
+      MPI_Isend(nullptr, 0, MPI_BYTE, rank, kQuestion, MPI_COMM_WORLD, &questions[at]);
+    }
+    std::string late;
+    int left = size() - 1;
+    for (const Clock::time_point begin = Clock::now(); left > 0 && Clock::now() - begin < kMostForAnswers;) {
+      answer();  // they may ask too
+      for (int rank = 0; rank < size(); ++rank) {
+        const auto at = static_cast<std::size_t>(rank);
+        if (answers[at] == MPI_REQUEST_NULL) continue;
+        int done = 0;
+        MPI_Test(&answers[at], &done, MPI_STATUS_IGNORE);
+        if (done == 0) continue;
+        --left;
+        if (places[at].operation < place_.operation)
+          late += "; " + name(rank) + " has not come to it and is at step " + std::to_string(places[at].step);
+      }
+      std::this_thread::sleep_for(kPause);
+    }
+    for (int rank = 0; rank < size(); ++rank)
+      if (answers[static_cast<std::size_t>(rank)] != MPI_REQUEST_NULL)
+        late += "; " + name(rank) + " does not answer";
+    std::array<char, 32> seconds{};
+    std::snprintf(seconds.data(), seconds.size(), "%g", limit);
+    return std::string("[") + doing + "] " + name(rank()) + " has waited for " + seconds.data() +
+           " s at step " + std::to_string(step_) +
+           (late.empty() ? "; all ranks have come to it: the network may be down" : late);
+  }
+
+  std::string name(int rank) const { return "rank " + std::to_string(rank) + " on " + host(rank); }
+
+  void run(const Request& request) {
+    const char* const doing = name_of(request.collective);
+    const Tensor& x = request.x;
+    const MPI_Datatype type = mpi_type(x.dtype());
+    const auto count = static_cast<int>(x.elements());
+    const auto width = static_cast<std::size_t>(bytes_of(x.dtype()));
+    auto* const data = static_cast<char*>(x.raw());
+    MPI_Request pending = MPI_REQUEST_NULL;
+    if (request.collective == Collective::broadcast) {
+      check(MPI_Ibcast(data, count, type, request.root, MPI_COMM_WORLD, &pending), doing);
+      return finish(pending, doing);
+    }
+    if (request.collective == Collective::all_reduce && x.bytes() <= kMostGathered) {
+      const auto all = scratch(width * static_cast<std::size_t>(count) * static_cast<std::size_t>(size()));
+      check(MPI_Iallgather(data, count, type, all, count, type, MPI_COMM_WORLD, &pending), doing);
+      finish(pending, doing);
+      return add_ranks(x.dtype(), all, count, size(), count, request.reduction, data);
+    }
+    // Rank r has the elements from r * share.
+    const int share = (count + size() - 1) / size();
+    std::vector<int> counts, begins, stacked, own_counts;
+    for (int rank = 0; rank < size(); ++rank) {
+      begins.push_back(std::min(count, rank * share));
+      counts.push_back(std::min(share, count - begins.back()));
+    }
+    const int own = counts[static_cast<std::size_t>(rank())];
+    char* const own_data = data + static_cast<std::size_t>(begins[static_cast<std::size_t>(rank())]) * width;
+    if (request.collective != Collective::all_gather) {
+      for (int rank = 0; rank < size(); ++rank) {
+        own_counts.push_back(own);
+        stacked.push_back(rank * own);
+      }
+      const auto all = scratch(width * static_cast<std::size_t>(own) * static_cast<std::size_t>(size()));
+      check(MPI_Ialltoallv(data, counts.data(), begins.data(), type, all, own_counts.data(), stacked.data(),
+                           type, MPI_COMM_WORLD, &pending),
+            doing);
+      finish(pending, doing);
+      add_ranks(x.dtype(), all, own, size(), own, request.reduction, own_data);
+      if (request.collective == Collective::reduce_scatter) return;
+    }
+    check(MPI_Iallgatherv(MPI_IN_PLACE, 0, type, data, counts.data(), begins.data(), type, MPI_COMM_WORLD,
+                          &pending),
+          doing);
+    finish(pending, doing);
+  }
+
+  char* scratch(std::size_t bytes) {
+    if (scratch_.size() < bytes) scratch_.resize(bytes);
+    return scratch_.data();
+  }
+
+  std::thread thread_;
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::shared_ptr<Operation>> queue_;  // guarded by the mutex, as what follows
+  CommunicationTime time_;
+  bool started_ = false;
+  std::exception_ptr error_;
+  std::atomic<bool> leaves_{false}, aborts_{false};
+  std::atomic<int> abort_code_{0};
+  std::atomic<double> limit_{0};
+  std::atomic<Index> step_{0};
+  Place place_;  // the thread's own, as what follows
+  std::vector<std::string> hosts_;
+  PooledVector<char> scratch_;
+};
+
+/// Never destroyed, because its thread may run until the process ends.
+std::shared_ptr<MpiCommunicator>& joined() {
+  static auto* const communicator = new std::shared_ptr<MpiCommunicator>;
+  return *communicator;
+}
+
+}  // namespace
+
+std::shared_ptr<Communicator> join_launch() {
+  if (joined() == nullptr && launched_rank().size > 1)
+    joined() = std::make_shared<MpiCommunicator>(launched_rank());
+  static const std::shared_ptr<Communicator> alone = communicator_alone();
+  return joined() == nullptr ? alone : joined();
+}
+
+void limit_collectives(double seconds) {
+  if (joined() != nullptr) joined()->limit(seconds);
+}
+
+void leave_launch() {
+  if (const auto leaving = std::exchange(joined(), nullptr)) leaving->leave();
+}
+
+void abort_launch(const std::string& message, int code) {
+  if (joined() == nullptr) return;
+  // Those before it abort at once if they have the same to say.
+  std::this_thread::sleep_for(std::chrono::milliseconds(300) * joined()->rank());
+  std::fprintf(stderr, "%s\n", message.c_str());
+  joined()->abort(code);
+}
+
+std::string name_of_this_rank() {
+  return joined() == nullptr
+             ? ""
+             : "rank " + std::to_string(joined()->rank()) + " on " + joined()->host(joined()->rank());
+}
+
+}  // namespace tapeformer

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <tapeformer/autograd/communication/communicator.h>
+
+#include <memory>
+#include <string>
+
+namespace tapeformer {
+
+/// What a launcher (mpirun, mpiexec or srun) has told this process in its environment.
+struct LaunchedRank {
+  int rank = 0, size = 1;  ///< of all processes that it has started; 0 of 1 without a launcher
+};
+LaunchedRank launched_rank();
+
+/// The communicator of the processes that a launcher has started together, for tensors of the CPU; a process
+/// alone when there is no launcher, or only one process, and then MPI is not touched. All calls return the
+/// same one. It sums in the order of the ranks.
+///
+/// A thread of its own makes all calls of MPI. It also answers other ranks that ask where this one is, so
+/// that a rank which hangs can be named.
+/// Throws: CommunicationError if this build has no MPI, the launcher is another MPI's, or MPI does not start
+std::shared_ptr<Communicator> join_launch();
+
+/// From now on a collective operation that takes longer throws a CommunicationError which names the ranks
+/// that have not come to it and their steps; 0 (the default) waits for ever.
+void limit_collectives(double seconds);
+
+/// Says good-bye to the other ranks. Every process must call it at the end of a successful run.
+void leave_launch();
+
+/// Ends all processes of the launch with this exit code. `message` is printed, once even if several ranks
+/// end for the same reason: a rank waits a moment for those before it. Returns where there is no launch.
+void abort_launch(const std::string& message, int code);
+
+/// The rank and the machine: "rank 2 on node7"; empty where there is no launch.
+std::string name_of_this_rank();
+
+}  // namespace tapeformer

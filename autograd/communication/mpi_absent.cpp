@@ -1,0 +1,22 @@
+#include <tapeformer/autograd/communication/mpi.h>
+
+#include <memory>
+
+namespace tapeformer {
+
+std::shared_ptr<Communicator> join_launch() {
+  if (launched_rank().size > 1) {
+    throw CommunicationError("[join_launch] a launcher has started " + std::to_string(launched_rank().size) +
+                             " processes, and this build has no MPI; try configuring with "
+                             "-DTAPEFORMER_MPI=ON, or start the program without the launcher");
+  }
+  static const std::shared_ptr<Communicator> alone = communicator_alone();
+  return alone;
+}
+
+void limit_collectives(double) {}
+void leave_launch() {}
+void abort_launch(const std::string&, int) {}
+std::string name_of_this_rank() { return {}; }
+
+}  // namespace tapeformer
