@@ -25,7 +25,8 @@ struct TrainOptions : TrainCommand {
   }
 };
 
-int start(const RunFolder& folder, const TrainOptions& options, const Command& command) {
+int start(const RunFolder& folder, const TrainingControl& control, const TrainOptions& options,
+          const Command& command) {
   folder.refuse_if_used();
   LanguageOptions language = options.language;
   adapt_preset(language, command);
@@ -34,10 +35,10 @@ int start(const RunFolder& folder, const TrainOptions& options, const Command& c
   language.refuse_ignored(command);
   language.make_paths_absolute();
   const auto tidy_up = [&] {
-    if (!folder.has_checkpoint()) discard_language_data(folder);
+    if (folder.writes() && !folder.has_checkpoint()) discard_language_data(folder);
   };
   try {
-    const int code = train_language_model(folder, language, options.control);
+    const int code = train_language_model(folder, language, control);
     tidy_up();
     return code;
   } catch (...) {
@@ -49,7 +50,10 @@ int start(const RunFolder& folder, const TrainOptions& options, const Command& c
 int train(const TrainOptions& options, const Command& command) {
   return options.execute(
       command, {"Preset", "Data", "Model", "Training"}, options.language.training,
-      [&](const RunFolder& folder) { return start(folder, options, command); }, resume_language_model);
+      [&](const RunFolder& folder, const TrainingControl& control) {
+        return start(folder, control, options, command);
+      },
+      resume_language_model);
 }
 
 struct PrepareOptions {
@@ -83,7 +87,7 @@ int run(int argc, char** argv) {
       "  train_language_model generate --run runs/mine --prompt 'It was'\n"
       "  train_language_model evaluate --run runs/mine\n"
       "  train_language_model export --run runs/mine --output for-transformers");
-  line.version("tapeformer 0.1.0");
+  line.version(std::string("tapeformer ") + kVersion);
 
   TrainOptions train_options(preset_named_in(argc, argv));
   const Command train_command =

@@ -242,7 +242,9 @@ int start(const RunFolder& folder, const TrainingControl& control, TranslationOp
 int train(const TrainCommand& train, const TranslationOptions& options, const Command& command) {
   return train.execute(
       command, {"Data", "Vocabulary", "Model", "Training"}, options.training,
-      [&](const RunFolder& folder) { return start(folder, train.control, options, command); },
+      [&](const RunFolder& folder, const TrainingControl& control) {
+        return start(folder, control, options, command);
+      },
       [](const RunFolder& folder, const TrainingControl& control) {
         return resume_training(folder, control, [&](const Json* checkpoint, Progress& progress) {
           return std::make_unique<TranslationTask>(folder, *checkpoint, progress);
@@ -261,7 +263,7 @@ int run(int argc, char** argv) {
       "  echo 'She sees the cat.' | train_translation translate --run runs/demo\n"
       "  train_translation evaluate --run runs/demo\n"
       "  train_translation evaluate --run runs/de --source test.en --target test.de");
-  line.version("tapeformer 0.1.0");
+  line.version(std::string("tapeformer ") + kVersion);
 
   TrainCommand train_options;
   TranslationOptions translation;

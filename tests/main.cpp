@@ -1,6 +1,7 @@
 #define DOCTEST_CONFIG_IMPLEMENT
 #include <doctest/doctest.h>
 
+#include <tapeformer/autograd/communication/mpi.h>
 #include <tapeformer/autograd/device.h>
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/gradcheck.h>
@@ -26,5 +27,6 @@ int main(int count, char** arguments) {
   const int result = context.run();
   if (!context.shouldExit())
     tapeformer::report_gradients(std::cout, TAPEFORMER_BINARY_DIR "/gradcheck_table.txt");
+  tapeformer::leave_launch();
   return result;
 }

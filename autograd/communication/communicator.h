@@ -75,6 +75,8 @@ class Communicator {
 
   /// The sums of all ranks' numbers, on the host; waits.
   std::vector<double> sum(const std::vector<double>& numbers);
+  /// Waits until all ranks have come to it.
+  void barrier() { sum({0}); }
   /// The texts of all ranks by rank; waits.
   std::vector<std::string> gather(const std::string& text);
 

@@ -232,7 +232,9 @@ int train_language_model(const RunFolder& folder, const LanguageOptions& options
   return start_training(folder, control, [&](const Json*, Progress& progress) {
     std::shared_ptr<const TextTokenizer> tokenizer;
     if (!options.from.empty()) tokenizer = tokenizer_from(options);
-    LanguageData data = make_language_data(options, folder, tokenizer, progress);
+    // Rank 0 has made the data by the time that the others come here.
+    LanguageData data = folder.writes() ? make_language_data(options, folder, tokenizer, progress)
+                                        : open_language_data(options, folder);
     DecoderOnly model = initial_model(options, data.train.vocabulary());
     if (!options.from.empty())
       progress.keep("starts from the weights in " + options.from + "; optimizer and schedule begin anew");

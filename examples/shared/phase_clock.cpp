@@ -11,8 +11,8 @@ namespace tapeformer {
 namespace {
 
 constexpr std::array kOfAStep = {Phase::forward, Phase::backward, Phase::update};
-constexpr std::array kBesideSteps = {Phase::start,       Phase::batches, Phase::validation,
-                                     Phase::checkpoints, Phase::samples, Phase::log};
+constexpr std::array kBesideSteps = {Phase::start,   Phase::batches, Phase::validation, Phase::checkpoints,
+                                     Phase::samples, Phase::log,     Phase::waiting};
 
 const char* name_of(Phase phase) { return kPhaseNames[static_cast<std::size_t>(phase)]; }
 
@@ -43,15 +43,20 @@ std::string PhaseClock::text() const {
     steps += share(phase);
     inside += (inside.empty() ? "" : ", ") + std::string(name_of(phase)) + format(" %.1f", share(phase));
   }
-  for (const Phase phase : kBesideSteps)
-    beside += ", " + std::string(name_of(phase)) + format(" %.1f %%", share(phase));
+  for (const Phase phase : kBesideSteps) {
+    if (phase != Phase::waiting || share(phase) > 0)
+      beside += ", " + std::string(name_of(phase)) + format(" %.1f %%", share(phase));
+  }
   return "of " + duration_text(all) + format(": steps %.1f %% (", steps) + inside + ")" + beside;
 }
 
 nlohmann::ordered_json PhaseClock::json() const {
   const auto parts = seconds();
   nlohmann::ordered_json result;
-  for (std::size_t i = 0; i < parts.size(); ++i) result[kPhaseNames[i]] = std::round(1e3 * parts[i]) / 1e3;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    if (static_cast<Phase>(i) != Phase::waiting || parts[i] > 0)
+      result[kPhaseNames[i]] = std::round(1e3 * parts[i]) / 1e3;
+  }
   return result;
 }
 

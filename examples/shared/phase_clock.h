@@ -18,9 +18,11 @@ enum class Phase {
   checkpoints,  ///< writing weights, after trying them
   samples,      ///< sample outputs
   log,          ///< the log, metrics, and the rest
+  waiting,      ///< for the other processes of the training
 };
-constexpr std::array<const char*, 9> kPhaseNames = {
-    "start", "batches", "forward", "backward", "update", "validation", "checkpoints", "samples", "log"};
+constexpr std::array<const char*, 10> kPhaseNames = {"start",  "batches",    "forward",     "backward",
+                                                     "update", "validation", "checkpoints", "samples",
+                                                     "log",    "waiting"};
 
 /// Measures where the time goes. Every moment since the clock was made belongs to one phase, so the phases
 /// add up to the whole.

@@ -1,3 +1,4 @@
+#include <tapeformer/autograd/communication/mpi.h>
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/threads.h>
 #include <tapeformer/examples/shared/program.h>
@@ -10,6 +11,7 @@
 #include <chrono>
 #include <cstdio>
 #include <new>
+#include <string>
 #include <thread>
 
 namespace tapeformer {
@@ -23,18 +25,46 @@ void say(const char* text) {
   if (text != nullptr) std::fprintf(stderr, "%s%s\n", isatty(STDERR_FILENO) != 0 ? "\r\033[K" : "", text);
 }
 
+/// Ends the program, and the other processes of a launch, with one line.
+int fail(const char* name, const std::string& what) {
+  const std::string rank = name_of_this_rank();
+  if (!rank.empty()) abort_launch(std::string(name) + ": " + rank + ": " + what, kExitBadInput);
+  // Before it has joined the others, a process finds what all of them find.
+  if (launched_rank().rank == 0) std::fprintf(stderr, "%s: %s\n", name, what.c_str());
+  return kExitBadInput;
+}
+
+/// Waits for one of `signals` that asks the program to end.
+void wait_for_interrupt(const sigset_t& signals) {
+  int signal = 0;
+  if (launched_rank().size == 1) {
+    sigwait(&signals, &signal);
+    return;
+  }
+  using Clock = std::chrono::steady_clock;
+  constexpr timespec kLook{0, 200'000'000};
+  for (Clock::time_point before = Clock::now(); true;) {
+    signal = sigtimedwait(&signals, nullptr, &kLook);
+    const Clock::time_point now = Clock::now();
+    const bool was_stopped = now - before > std::chrono::seconds(1);
+    if (signal == SIGINT || signal == SIGTERM || (signal == SIGCONT && !was_stopped)) return;
+    before = now;
+  }
+}
+
 }  // namespace
 
 int run_program(const char* name, const std::function<int()>& body) {
   try {
     share_processors();
-    return body();
+    const int code = body();
+    leave_launch();
+    return code;
   } catch (const std::bad_alloc&) {
-    std::fprintf(stderr, "%s: out of memory; try a smaller batch or model\n", name);
+    return fail(name, "out of memory; try a smaller batch or model");
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "%s: %s\n", name, error.what());
+    return fail(name, error.what());
   }
-  return kExitBadInput;
 }
 
 void remember_interrupts() {
@@ -45,16 +75,19 @@ void remember_interrupts() {
   sigemptyset(&signals);
   sigaddset(&signals, SIGINT);
   sigaddset(&signals, SIGTERM);
+  if (launched_rank().size > 1) sigaddset(&signals, SIGCONT);
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   std::thread([signals] {
-    int signal = 0;
-    sigwait(&signals, &signal);
-    say(said_at_interrupt);
+    wait_for_interrupt(signals);
+    // A launcher also sends it when another rank has died, and the rank that saves says so.
+    if (launched_rank().size == 1) say(said_at_interrupt);
     interrupt_seen = true;
+    if (launched_rank().size > 1) return;  // the launcher sends several, and ends a rank that takes long
     std::this_thread::sleep_for(std::chrono::seconds(1));  // a supervisor may send the same signal twice
     const timespec none{};
     while (sigtimedwait(&signals, nullptr, &none) > 0) {
     }
+    int signal = 0;
     sigwait(&signals, &signal);
     if (said_at_interrupt != nullptr) say("left at once");
     _exit(kExitInterrupted);

@@ -4,15 +4,20 @@
 
 namespace tapeformer {
 
+constexpr const char* kVersion = "0.1.0";
+
 /// The exit codes of all programs.
 constexpr int kExitSuccess = 0, kExitBadInput = 2, kExitInterrupted = 130;
 
 /// Runs a program's body, on threads that share the machine with other programs (autograd/threads.h). Must
-/// be the first thing in main. An exception becomes one line on standard error and exit code 2.
+/// be the first thing in main. An exception becomes one line on standard error and exit code 2, and ends the
+/// other processes of a launch too.
 int run_program(const char* name, const std::function<int()>& body);
 
 /// From now on the first Ctrl-C (or SIGTERM) only makes interrupted() true; the second ends the program.
 /// Must be called before any other thread starts, because threads inherit the signal mask.
+/// Open MPI's mpirun passes Ctrl-C on as SIGCONT, a second later as SIGTERM, and kills after another second:
+/// under it SIGCONT counts too, unless the process had been stopped.
 void remember_interrupts();
 bool interrupted();
 /// Sets the text that is printed at the first Ctrl-C, which must stay alive, or nullptr (the default) for

@@ -37,7 +37,7 @@ void Progress::show(const std::string& line) {
 
 void Progress::keep(const std::string& line) {
   clear();
-  std::fprintf(stderr, "%s\n", line.c_str());
+  if (!silent_) std::fprintf(stderr, "%s\n", line.c_str());
 }
 
 void Progress::clear() {

@@ -60,10 +60,12 @@ class Progress {
   /// Erases the line; the next one is shown at once.
   void clear();
   bool on_terminal() const { return terminal_; }
+  /// From now on nothing is written: another process does.
+  void be_silent() { silent_ = true, terminal_ = false; }
 
  private:
   bool terminal_;
-  bool shown_ = false;
+  bool shown_ = false, silent_ = false;
   double last_ = -1;
 };
 

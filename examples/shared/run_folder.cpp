@@ -108,6 +108,7 @@ RunLock::~RunLock() {
 }
 
 void RunFolder::refuse_if_used() const {
+  if (!writes_) return;
   if (has_checkpoint() || fs::exists(file("weights.safetensors"))) {
     throw DataError(path_, 0,
                     "holds a training already; try --resume to continue it, or another --run folder");
@@ -117,6 +118,7 @@ void RunFolder::refuse_if_used() const {
 Json RunFolder::config() const { return parse_json(read_file(file("config.json")), file("config.json")); }
 
 void RunFolder::create() const {
+  if (!writes_) return;
   refuse_if_used();
   std::error_code error;
   fs::create_directories(path_, error);
@@ -127,7 +129,11 @@ void RunFolder::create() const {
 bool RunFolder::has_checkpoint() const { return fs::exists(file(kCheckpoint)); }
 
 void RunFolder::write(const std::string& name, const std::string& content) const {
-  write_atomically(file(name), content);
+  if (writes_) write_atomically(file(name), content);
+}
+
+void RunFolder::save_weights(const std::string& name, Module& model) const {
+  if (writes_) tapeformer::save_weights(file(name), model);
 }
 
 void RunFolder::save_checkpoint(Module& model, Optimizer& optimizer, const Json& state) const {
@@ -135,6 +141,7 @@ void RunFolder::save_checkpoint(Module& model, Optimizer& optimizer, const Json&
   for (const auto& [name, value] : weights_of(model))
     collect.tensors.emplace_back(kModelPrefix + name, value);
   optimizer.visit_state(collect);
+  if (!writes_) return;
   Json counters = Json::object();
   for (const auto& [name, value] : model.named_counters()) counters[name] = *value;
   save_safetensors(file(kCheckpoint), collect.tensors,
@@ -201,7 +208,8 @@ void RunFolder::load_average(Index count, Module& model) const {
 }
 
 void RunFolder::keep_weights(Module& model, Index step, Index count) const {
-  save_weights(kept_weights(step), model);
+  if (!writes_) return;
+  save_weights(kept_name(step), model);
   for (const Index found : kept_steps()) {
     // Later ones belong to a run that was killed before its next checkpoint and will write them again.
     if (found <= step && --count < 0) fs::remove(kept_weights(found));
@@ -209,6 +217,7 @@ void RunFolder::keep_weights(Module& model, Index step, Index count) const {
 }
 
 void RunFolder::append_metrics(const Json& line) const {
+  if (!writes_) return;
   std::ofstream metrics(file(kMetrics), std::ios::app);
   metrics << line.dump() << '\n' << std::flush;
   if (!metrics) throw DataError(file(kMetrics), 0, std::string("cannot be written: ") + std::strerror(errno));

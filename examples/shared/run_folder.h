@@ -37,7 +37,9 @@ class RunLock {
 /// needs) and metrics.jsonl.
 class RunFolder {
  public:
-  explicit RunFolder(std::string path) : path_(std::move(path)) {}
+  /// Without `writes`, what writes does nothing: another process of the same training does.
+  explicit RunFolder(std::string path, bool writes = true) : path_(std::move(path)), writes_(writes) {}
+  bool writes() const { return writes_; }
 
   /// Makes the folder for a new training.
   /// Throws: DataError if it cannot be written or holds a training already
@@ -53,7 +55,9 @@ class RunFolder {
   /// Writes a file whole or not at all.
   void write(const std::string& name, const std::string& content) const;
 
-  /// Writes model, optimizer and `state` to one file, by one rename.
+  void save_weights(const std::string& name, Module& model) const;
+  /// Writes model, optimizer and `state` to one file, by one rename. Where processes share the optimizer's
+  /// state, all must call it.
   void save_checkpoint(Module& model, Optimizer& optimizer, const Json& state) const;
   /// The state alone, from which model and optimizer can be built. Throws: CheckpointError
   Json checkpoint_state() const;
@@ -80,6 +84,7 @@ class RunFolder {
   std::vector<std::pair<std::string, Json>> metrics() const;
 
   std::string path_;
+  bool writes_;
 };
 
 /// Adds --average to a command that uses a model; 0 means the best weights.

@@ -1,5 +1,8 @@
+#include <tapeformer/autograd/communication/mpi.h>
 #include <tapeformer/examples/shared/command_line.h>
 #include <tapeformer/examples/shared/train_command.h>
+
+#include <optional>
 
 namespace tapeformer {
 
@@ -10,21 +13,29 @@ void TrainCommand::add_to(const Command& command) {
                  "save and stop after this many minutes; 0 for no limit", kNotNegative);
   command.flag("--summary", control.summary,
                "print the model's configuration and its parameters, and train nothing");
+  command.flag(
+      "--shard-optimizer", control.shard_optimizer,
+      "of several processes under mpirun, each keeps and updates its share of the optimizer's state");
+  command.option("--collective-minutes", control.collective_minutes,
+                 "the longest that processes under mpirun wait for each other; 0 for no limit", kNotNegative);
   control.compute.add_to(command);
 }
 
 int TrainCommand::execute(
     const Command& command, std::initializer_list<const char*> groups, const TrainingOptions& options,
-    const std::function<int(const RunFolder&)>& start_in,
+    const std::function<int(const RunFolder&, const TrainingControl&)>& start_in,
     const std::function<int(const RunFolder&, const TrainingControl&)>& resume_in) const {
   remember_interrupts();
-  const RunLock lock(run);
+  TrainingControl joined = control;
+  joined.ranks = join_launch();
+  const bool is_first = joined.ranks->rank() == 0;
+  std::optional<RunLock> lock;
+  if (is_first) lock.emplace(run);
   say_at_interrupt(kStopping);
-  const RunFolder folder(run);
-  if (!resume) return start_in(folder);
-  TrainingControl resumed = control;
-  resumed.steps = steps_on_resuming(command, groups, options);
-  return resume_in(folder, resumed);
+  const RunFolder folder(run, is_first);
+  if (!resume) return start_in(folder, joined);
+  joined.steps = steps_on_resuming(command, groups, options);
+  return resume_in(folder, joined);
 }
 
 }  // namespace tapeformer

@@ -15,10 +15,11 @@ struct TrainCommand {
   TrainingControl control;
 
   void add_to(const Command& command);
-  /// Locks the run folder, and starts or resumes the training in it; returns the exit code. `groups` are
+  /// Joins the processes that a launcher has started, if any. Locks the run folder, and starts or resumes the training in it; returns the exit code. `groups` are
   /// those of the options that a resumed run keeps, and `options` what `command` was given of them.
   int execute(const Command& command, std::initializer_list<const char*> groups,
-              const TrainingOptions& options, const std::function<int(const RunFolder&)>& start_in,
+              const TrainingOptions& options,
+              const std::function<int(const RunFolder&, const TrainingControl&)>& start_in,
               const std::function<int(const RunFolder&, const TrainingControl&)>& resume_in) const;
 };
 

@@ -1,8 +1,10 @@
+#include <tapeformer/autograd/communication/mpi.h>
 #include <tapeformer/autograd/device.h>
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/kernels/matmul.h>
 #include <tapeformer/autograd/text/config_json.h>
 #include <tapeformer/autograd/text/number_of.h>
+#include <tapeformer/examples/shared/ranks.h>
 #include <tapeformer/examples/shared/summary.h>
 #include <tapeformer/examples/shared/training_run.h>
 
@@ -24,14 +26,27 @@ constexpr const char* kFinishingValidation =
 constexpr const char* kMeasuring =
     "measuring the best weights; once more leaves at once, and --resume measures them";
 
-/// A task whose model is ready to compute as `compute` says.
-std::unique_ptr<TrainingTask> made(const MakeTask& make_task, const Compute& compute, const Json* checkpoint,
-                                   Progress& progress) {
+/// A task whose model is ready to compute as `compute` says, with the control's ranks.
+std::unique_ptr<TrainingTask> made(const MakeTask& make_task, const TrainingControl& control,
+                                   Compute& compute, const Json* checkpoint, Progress& progress) {
+  if (control.ranks->rank() > 0) progress.be_silent();
   if (compute.threads > 0) omp_set_num_threads(static_cast<int>(compute.threads));
   if (*kernels::gemm_warning() != 0) progress.keep(std::string("note: ") + kernels::gemm_warning());
-  auto task = make_task(checkpoint, progress);
+  if (control.ranks->size() > 1)
+    progress.keep(number_of(control.ranks->size(), "process", "processes") + " share each batch");
+  const std::string note = share_machine(*control.ranks, compute);
+  if (!note.empty()) progress.keep(note);
+  std::unique_ptr<TrainingTask> task;
+  first_rank_first(*control.ranks, [&] { task = make_task(checkpoint, progress); });
+  Json state;
+  task->save_state(state);
+  state["precision"] = compute.precision;
+  state["shard_optimizer"] = control.shard_optimizer;
+  require_same_training(*control.ranks, state);
+  limit_collectives(60 * control.collective_minutes);
   compute.apply(task->model());
   if (compute.device.is_cuda()) progress.keep(compute.text());
+  task->set_ranks(control.ranks);
   return task;
 }
 
@@ -50,8 +65,8 @@ int start_training(const RunFolder& folder, const TrainingControl& control, cons
   folder.refuse_if_used();
   const PhaseClock clock;
   Progress progress;
-  const Compute compute = control.compute.chosen();
-  const auto task = made(make_task, compute, nullptr, progress);
+  Compute compute = control.compute.chosen();
+  const auto task = made(make_task, control, compute, nullptr, progress);
   if (control.summary) return show_summary(*task);
   TrainingRun run(folder, control, *task, progress, clock, compute);
   run.start();
@@ -78,7 +93,7 @@ int resume_training(const RunFolder& folder, const TrainingControl& control, con
     }
     Compute compute = control.compute.chosen(checkpoint.value("precision", "f32"));
     if (compute.threads == 0) compute.threads = checkpoint.at("threads").get<Index>();
-    task = made(make_task, compute, &checkpoint, progress);
+    task = made(make_task, control, compute, &checkpoint, progress);
     if (control.summary) return show_summary(*task);
     run = std::make_unique<TrainingRun>(folder, control, *task, progress, clock, compute);
     run->resume(checkpoint, steps_before);
@@ -101,9 +116,13 @@ TrainingRun::TrainingRun(RunFolder folder, const TrainingControl& control, Train
       clock_(clock),
       compute_(compute),
       options_(task.options()),
+      parallel_(control.ranks, task.model().parameters(),
+                {DataParallelConfig().bucket_bytes, control.shard_optimizer}),
       optimizer_(options_.optimizer.make(task.model().parameters())),
       schedule_(options_.schedule_config()),
-      replay_(task.model(), compute.graphs ? CudaGraphCache::kMostGraphs : 0) {}
+      replay_(task.model(), compute.graphs && control.ranks->size() == 1 ? CudaGraphCache::kMostGraphs : 0) {
+  optimizer_->set_shards(parallel_);
+}
 
 void TrainingRun::start() {
   folder_.create();
@@ -194,11 +213,17 @@ void TrainingRun::log_step(const QueuedStep& step, double loss) {
   if (!is_logged) return;
   progress_.keep(status_);
   const double seconds = now_seconds() - log_started_;
-  folder_.append_metrics({{"step", step.number},
-                          {"train_loss", mean},
-                          {"learning_rate", schedule_(step.number - 1)},
-                          {"tokens_per_second", std::round(static_cast<double>(timed_tokens_) / seconds)},
-                          {"epoch", step.epoch}});
+  Json metrics = {{"step", step.number},
+                  {"train_loss", mean},
+                  {"learning_rate", schedule_(step.number - 1)},
+                  {"tokens_per_second", std::round(static_cast<double>(timed_tokens_) / seconds)},
+                  {"epoch", step.epoch}};
+  if (control_.ranks->size() > 1) {
+    const double waited = control_.ranks->time().waited;
+    metrics["waiting"] = waiting_shares(*control_.ranks, waited - logged_waiting_, seconds);
+    logged_waiting_ = waited;
+  }
+  folder_.append_metrics(metrics);
   state_.logged_loss = 0;
   state_.logged_steps = timed_tokens_ = 0;
   log_started_ = now_seconds();
@@ -217,7 +242,7 @@ void TrainingRun::validate() {
     state_.best_loss = result.loss;
     state_.has_best = true;
     state_.validations_since_best = 0;
-    save_weights(folder_.file(kBestWeights), task_.model());
+    folder_.save_weights(kBestWeights, task_.model());
   } else {
     ++state_.validations_since_best;
   }
@@ -235,7 +260,7 @@ void TrainingRun::validate() {
                  result.remark + (better ? ", the best so far" : "") + ", after " +
                  duration_text(begun - started_));
   clock_.enter(Phase::samples);
-  if (options_.samples > 0) task_.show_samples(progress_, compute_.graphs);
+  if (options_.samples > 0 && folder_.writes()) task_.show_samples(progress_, compute_.graphs);
   clock_.enter(Phase::log);
   log_started_ += now_seconds() - begun;
   say_at_interrupt(said_in_steps);
@@ -269,9 +294,14 @@ int TrainingRun::run() {
     }
     if (state_.finished || state_.step % checkpoint_every == 0) save_checkpoint();
     if (state_.finished) return finish();
-    const bool late = control_.max_minutes > 0 && now_seconds() - started_ > 60 * control_.max_minutes;
-    if (late || control_.stops()) return stop(late);
+    const bool alone = control_.ranks->size() == 1;
+    const bool late = alone ? is_late() : all_late_;
+    if (late || (alone ? control_.stops() : all_stop_)) return stop(late);
   }
+}
+
+bool TrainingRun::is_late() const {
+  return control_.max_minutes > 0 && now_seconds() - started_ > 60 * control_.max_minutes;
 }
 
 int TrainingRun::stop(bool late) {
@@ -296,6 +326,7 @@ int TrainingRun::finish() {
                  format("best validation loss %.4f", state_.best_loss) + "; weights in " +
                  folder_.file(kBestWeights));
   clock_.enter(Phase::validation);
+  control_.ranks->barrier();  // rank 0 has written them
   load_weights(folder_.file(kBestWeights), task_.model());
   tell_time(task_.conclude(progress_));
   return kExitSuccess;
@@ -304,6 +335,11 @@ int TrainingRun::finish() {
 /// Writes the last line of metrics.jsonl, in one go: a training that was ended before writes it on resuming.
 void TrainingRun::tell_time(Json line) {
   progress_.keep("time: " + clock_.text());
+  if (control_.ranks->size() > 1) {
+    const CommunicationTime time = control_.ranks->time();
+    const auto shares = waiting_shares(*control_.ranks, time.waited, now_seconds() - started_);
+    progress_.keep(communication_text(time, shares));
+  }
   Json metrics = {{"step", state_.step}};
   if (line.is_object()) metrics.update(line);
   metrics["seconds"] = clock_.json();

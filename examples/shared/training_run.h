@@ -1,6 +1,7 @@
 #pragma once
 
 #include <tapeformer/autograd/async_readback.h>
+#include <tapeformer/autograd/communication/communicator.h>
 #include <tapeformer/examples/shared/compute.h>
 #include <tapeformer/examples/shared/phase_clock.h>
 #include <tapeformer/examples/shared/program.h>
@@ -8,6 +9,7 @@
 #include <tapeformer/examples/shared/run_folder.h>
 #include <tapeformer/examples/shared/training_options.h>
 #include <tapeformer/nn/cuda_graph_cache.h>
+#include <tapeformer/optim/data_parallel.h>
 
 #include <deque>
 #include <functional>
@@ -25,7 +27,10 @@ struct TrainingControl {
   Index steps = 0;         ///< on resuming: train up to this step, not to the run's own last one; 0: its own
   bool summary = false;    ///< only print the model's summary
   ComputeOptions compute = {};
-  std::function<bool()> stops = interrupted;  ///< asked before every batch
+  std::function<bool()> stops = interrupted;                   ///< asked before every batch
+  std::shared_ptr<Communicator> ranks = communicator_alone();  ///< the processes that train together
+  bool shard_optimizer = false;    ///< each of them keeps its share of the optimizer's state
+  double collective_minutes = 10;  ///< the longest that they wait for each other; 0 for no limit
 };
 
 /// One batch's loss, on the tape that records.
@@ -51,6 +56,12 @@ struct Validation {
 class TrainingTask {
  public:
   virtual ~TrainingTask() = default;
+
+  /// The processes that share batches, validations and conclude(), which all must call alike: losses and
+  /// numbers of a batch are those of this process's part, and validations the same for all. To be set before
+  /// the first batch; without, this process is alone.
+  void set_ranks(std::shared_ptr<Communicator> ranks) { ranks_ = std::move(ranks); }
+  Communicator& ranks() const { return *ranks_; }
 
   virtual const TrainingOptions& options() const = 0;
   virtual Module& model() = 0;
@@ -87,6 +98,9 @@ class TrainingTask {
   /// The program's name and what its models are for, as messages say them: "train_translation", "translate".
   virtual const char* program() const = 0;
   virtual const char* purpose() const = 0;
+
+ private:
+  std::shared_ptr<Communicator> ranks_ = communicator_alone();
 };
 
 /// The loop that trains in a run folder: gradient accumulation, clipping, the schedule, validations, the
@@ -141,9 +155,11 @@ class TrainingRun {
   };
 
   void require_finite(double value, const char* name, Index step);
-  BatchLoss pass();
+  BatchLoss pass(bool is_last);
   bool train_step();
   void change_steps(Index before);
+  bool is_late() const;
+  void agree(double& counted);
   void settle(std::size_t most_queued = 0);
   void log_step(const QueuedStep& step, double loss);
   void validate();
@@ -160,15 +176,18 @@ class TrainingRun {
   PhaseClock clock_;
   Compute compute_;
   const TrainingOptions options_;
+  DataParallel parallel_;
   const std::unique_ptr<Optimizer> optimizer_;
   Schedule schedule_;
   CudaGraphCache replay_;
   State state_;
   std::deque<QueuedStep> queued_;
   bool has_told_refusal_ = false;
-  std::string status_;  // the progress line between steps
+  bool all_stop_ = false, all_late_ = false;  // what the ranks agreed on in the last step
+  std::string status_;                        // the progress line between steps
   double started_ = 0, log_started_ = 0;
   Index first_step_ = 0, timed_tokens_ = 0;  // tokens since log_started_
+  double logged_waiting_ = 0;                // the seconds that had been waited for other ranks by then
   Index checkpointed_step_ = -1;
 };
 

@@ -8,16 +8,18 @@
 
 namespace tapeformer {
 
-/// Runs the next batch forward and backward. If a step has several batches, the gradient of each is weighted
-/// by its number of counted tokens, and train_step() divides by the sum of the weights.
-BatchLoss TrainingRun::pass() {
+/// Runs the next batch forward and backward. If a step has several batches, or several ranks, the gradient of
+/// each is weighted by its number of counted tokens, and train_step() divides by the sum of the weights. The
+/// last one's backward pass starts to sum the ranks' gradients.
+BatchLoss TrainingRun::pass(bool is_last) {
   clock_.enter(Phase::batches);
   task_.next_batch();
   clock_.enter(Phase::forward);
-  const bool accumulates = options_.accumulate > 1;
+  const bool accumulates = options_.accumulate > 1 || control_.ranks->size() > 1;
   const auto forward_and_backward = [&](const Tensor& weight) {
     Tape tape;
     const BatchLoss batch = task_.batch_loss();
+    if (is_last) parallel_.sum_during(tape);
     clock_.enter(Phase::backward);
     const auto counted = static_cast<double>(batch.counted);
     tape.backward(batch.loss, weight.defined() ? weight
@@ -45,9 +47,11 @@ BatchLoss TrainingRun::pass() {
 }
 
 /// One step of the optimizer. Returns false if it was stopped before one of its batches; the task and the
-/// model's counters are then as they were before the step.
+/// model's counters are then as they were before the step. Of several ranks none stops within a step.
 bool TrainingRun::train_step() {
   const Index batches = options_.accumulate;
+  const bool alone = control_.ranks->size() == 1;
+  control_.ranks->set_step(state_.step + 1);
   optimizer_->clear_gradients();
   QueuedStep step;
   Index counted = 0;
@@ -58,7 +62,7 @@ bool TrainingRun::train_step() {
     for (const auto& [name, value] : task_.model().named_counters()) counters_before.push_back(*value);
   }
   for (Index part = 0; part < batches; ++part) {
-    if (control_.stops()) {
+    if (alone && control_.stops()) {
       if (part == 0) return false;
       task_.load_state(task_before);
       auto before = counters_before.begin();
@@ -69,16 +73,20 @@ bool TrainingRun::train_step() {
       const std::string place = ", batch " + std::to_string(part + 1) + "/" + std::to_string(batches);
       progress_.show(status_ + (batches > 1 ? place : ""));
     }
-    const BatchLoss batch = pass();
+    const BatchLoss batch = pass(part + 1 == batches);
     step.losses.emplace_back(batch.loss);
     step.counted.push_back(batch.counted);
     step.tokens += batch.tokens;
     counted += batch.counted;
   }
+  clock_.enter(Phase::waiting);
+  auto counted_by_all = static_cast<double>(counted);
+  if (!alone) agree(counted_by_all);
   clock_.enter(Phase::update);
-  const double share = batches > 1 ? 1 / static_cast<double>(counted) : 1;
+  const double share = batches > 1 || !alone ? 1 / counted_by_all : 1;
   // Changes nothing when the norm is not finite.
   step.norm = AsyncReadback(optimizer_->clipped_step(schedule_(state_.step), share, options_.clip));
+  parallel_.gather_values();
   step.number = ++state_.step;
   step.epoch = task_.epoch();
   if (step.number < options_.steps) {
@@ -92,6 +100,17 @@ bool TrainingRun::train_step() {
   return true;
 }
 
+/// Waits until the gradients are the sums over all ranks. `counted` becomes the sum of theirs, and all know
+/// whether one of them was asked to stop.
+void TrainingRun::agree(double& counted) {
+  parallel_.finish();
+  const bool stops = control_.stops(), late = is_late();
+  const std::vector<double> all = control_.ranks->sum({counted, stops ? 1.0 : 0.0, late ? 1.0 : 0.0});
+  counted = all[0];
+  all_stop_ = all[1] > 0;
+  all_late_ = all[2] > 0;
+}
+
 /// Looks at the steps that are queued, but for the last `most_queued`.
 void TrainingRun::settle(std::size_t most_queued) {
   while (queued_.size() > most_queued) {
@@ -101,10 +120,12 @@ void TrainingRun::settle(std::size_t most_queued) {
       loss_sum += step.losses[part].item() * static_cast<double>(step.counted[part]);
       counted += static_cast<double>(step.counted[part]);
     }
-    const double loss = loss_sum / counted;
+    const std::vector<double> all =
+        control_.ranks->sum({loss_sum, counted, static_cast<double>(step.tokens)});
+    const double loss = all[0] / all[1];
     require_finite(loss, "loss", step.number);
     require_finite(step.norm.item(), "gradient's norm", step.number);
-    timed_tokens_ += step.tokens;
+    timed_tokens_ += static_cast<Index>(all[2]);
     clock_.enter(Phase::log);
     log_step(step, loss);
     queued_.pop_front();

@@ -1,0 +1,102 @@
+#include <tapeformer/autograd/device.h>
+#include <tapeformer/autograd/text/json.h>
+#include <tapeformer/autograd/text/number_of.h>
+#include <tapeformer/examples/shared/program.h>
+#include <tapeformer/examples/shared/ranks.h>
+
+#include <omp.h>
+#include <sched.h>
+#include <unistd.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+
+namespace tapeformer {
+namespace {
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  gethostname(name.data(), name.size() - 1);
+  return name.data();
+}
+
+/// A 1 or 0 for each processor of the machine that this process may use.
+std::string allowed_processors() {
+  cpu_set_t allowed;
+  CPU_ZERO(&allowed);
+  sched_getaffinity(0, sizeof allowed, &allowed);
+  std::string text;
+  for (int i = 0; i < CPU_SETSIZE; ++i) text += CPU_ISSET(i, &allowed) ? '1' : '0';
+  return text.substr(0, text.rfind('1') + 1);
+}
+
+Index count_of(const std::vector<std::string>& texts, const std::string& text) {
+  return std::count(texts.begin(), texts.end(), text);
+}
+
+}  // namespace
+
+void first_rank_first(Communicator& ranks, const std::function<void()>& body) {
+  if (ranks.rank() > 0) ranks.barrier();
+  body();
+  if (ranks.rank() == 0) ranks.barrier();
+}
+
+std::string share_machine(Communicator& ranks, Compute& compute) {
+  if (ranks.size() == 1) return {};
+  const std::string host = host_name(), processors = allowed_processors();
+  const std::vector<std::string> hosts = ranks.gather(host);
+  const Index here = count_of(hosts, host);
+  if (compute.device.is_cuda()) {
+    const Index gpus = cuda::device_count();
+    if (here > gpus) {
+      throw DeviceError(number_of(here, "process", "processes") + " on " + host +
+                        " need a GPU each, and it has " + std::to_string(gpus) +
+                        "; start as many as there are GPUs");
+    }
+    compute.device.index = static_cast<int>(std::count(hosts.begin(), hosts.begin() + ranks.rank(), host));
+    return {};
+  }
+  const Index together = count_of(ranks.gather(host + " " + processors), host + " " + processors);
+  const Index usable = std::count(processors.begin(), processors.end(), '1');
+  if (compute.threads == 0 && std::getenv("OMP_NUM_THREADS") == nullptr && together > 1)
+    omp_set_num_threads(static_cast<int>(std::max<Index>(1, usable / together)));
+  if (together <= usable) return {};
+  return "note: " + number_of(together, "process", "processes") + " share " + number_of(usable, "processor") +
+         " of " + host + ", and wait for each other";
+}
+
+void require_same_training(Communicator& ranks, const Json& state) {
+  if (ranks.size() == 1) return;
+  Json own = state;
+  own["version"] = kVersion;
+  std::vector<Json> all;
+  for (const std::string& text : ranks.gather(own.dump())) all.push_back(parse_json(text).flatten());
+  for (std::size_t rank = 1; rank < all.size(); ++rank) {
+    for (const auto& [name, value] : all[0].items()) {
+      if (all[rank].contains(name) && all[rank].at(name) == value) continue;
+      throw CommunicationError(
+          "rank " + std::to_string(rank) + " has another " + name.substr(1) + " than rank 0: " +
+          (all[rank].contains(name) ? all[rank].at(name).dump() : "none") + " instead of " + value.dump() +
+          "; all processes need the same command, version and data, and see the same run folder");
+    }
+  }
+}
+
+std::vector<double> waiting_shares(Communicator& ranks, double waited, double seconds) {
+  std::vector<double> shares(static_cast<std::size_t>(ranks.size()));
+  shares[static_cast<std::size_t>(ranks.rank())] = waited / std::max(seconds, 1e-9);
+  return ranks.sum(shares);
+}
+
+std::string communication_text(const CommunicationTime& time, const std::vector<double>& shares) {
+  std::string each;
+  for (const double share : shares) each += (each.empty() ? "" : ", ") + format("%.1f", 100 * share);
+  const double hidden = time.busy > 0 ? std::max(0.0, 1 - time.waited / time.busy) : 0;
+  return format("communication: %.2f s, %.0f %% of it beside the computation", time.busy, 100 * hidden) +
+         "; the processes waited for " + each + " % of the time";
+}
+
+}  // namespace tapeformer

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <tapeformer/autograd/communication/communicator.h>
+#include <tapeformer/examples/shared/compute.h>
+#include <tapeformer/examples/shared/progress.h>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+/// The processes of one training, which a launcher has started with the same command.
+namespace tapeformer {
+
+/// Runs `body` on rank 0, and on the others when rank 0 is through: it makes what they only read.
+void first_rank_first(Communicator& ranks, const std::function<void()>& body);
+
+/// Divides the machine between its ranks: the threads, where several may use the same processors and nothing
+/// else says how many, or the GPUs. Returns what to tell the user, or nothing.
+/// Throws: DeviceError if there are more ranks than GPUs
+std::string share_machine(Communicator& ranks, Compute& compute);
+
+/// Refuses ranks that were started with another command, version or data: `state` is what a checkpoint says
+/// of the training. Throws: CommunicationError naming rank and option
+void require_same_training(Communicator& ranks, const nlohmann::ordered_json& state);
+
+/// The share of `seconds` that each rank has stood still, from 0 to 1.
+std::vector<double> waiting_shares(Communicator& ranks, double waited, double seconds);
+
+/// "communication: 12.3 s, 80 % of it beside the computation; each process waited 2.1, 3.0 % of the time".
+std::string communication_text(const CommunicationTime& time, const std::vector<double>& shares);
+
+}  // namespace tapeformer
