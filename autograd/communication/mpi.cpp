@@ -291,8 +291,8 @@ class MpiCommunicator : public Communicator {
         late += "; " + name(rank) + " does not answer";
     std::array<char, 32> seconds{};
     std::snprintf(seconds.data(), seconds.size(), "%g", limit);
-    return std::string("[") + doing + "] " + name(rank()) + " has waited for " + seconds.data() +
-           " s at step " + std::to_string(step_) +
+    return std::string("[") + doing + "] has waited for " + seconds.data() + " s at step " +
+           std::to_string(step_) +
            (late.empty() ? "; all ranks have come to it: the network may be down" : late);
   }
 
@@ -388,12 +388,8 @@ void leave_launch() {
   if (const auto leaving = std::exchange(joined(), nullptr)) leaving->leave();
 }
 
-void abort_launch(const std::string& message, int code) {
-  if (joined() == nullptr) return;
-  // Those before it abort at once if they have the same to say.
-  std::this_thread::sleep_for(std::chrono::milliseconds(300) * joined()->rank());
-  std::fprintf(stderr, "%s\n", message.c_str());
-  joined()->abort(code);
+void abort_launch(int code) {
+  if (joined() != nullptr) joined()->abort(code);
 }
 
 std::string name_of_this_rank() {

@@ -29,9 +29,8 @@ void limit_collectives(double seconds);
 /// Says good-bye to the other ranks. Every process must call it at the end of a successful run.
 void leave_launch();
 
-/// Ends all processes of the launch with this exit code. `message` is printed, once even if several ranks
-/// end for the same reason: a rank waits a moment for those before it. Returns where there is no launch.
-void abort_launch(const std::string& message, int code);
+/// Ends all processes of the launch with this exit code. Returns where there is no launch.
+void abort_launch(int code);
 
 /// The rank and the machine: "rank 2 on node7"; empty where there is no launch.
 std::string name_of_this_rank();

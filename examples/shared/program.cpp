@@ -28,9 +28,18 @@ void say(const char* text) {
 /// Ends the program, and the other processes of a launch, with one line.
 int fail(const char* name, const std::string& what) {
   const std::string rank = name_of_this_rank();
-  if (!rank.empty()) abort_launch(std::string(name) + ": " + rank + ": " + what, kExitBadInput);
-  // Before it has joined the others, a process finds what all of them find.
-  if (launched_rank().rank == 0) std::fprintf(stderr, "%s: %s\n", name, what.c_str());
+  if (rank.empty()) {
+    // Before it has joined the others, a process finds what all of them find.
+    if (launched_rank().rank == 0) std::fprintf(stderr, "%s: %s\n", name, what.c_str());
+    return kExitBadInput;
+  }
+  // All may have found it here too. Then the first one ends them, which the launcher lets them know.
+  for (int tenths = 0; tenths < 10 * launched_rank().rank && tenths < 50; ++tenths) {
+    if (interrupted()) return kExitBadInput;
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  }
+  std::fprintf(stderr, "%s: %s: %s\n", name, rank.c_str(), what.c_str());
+  abort_launch(kExitBadInput);
   return kExitBadInput;
 }
 

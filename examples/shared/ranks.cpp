@@ -16,6 +16,8 @@
 namespace tapeformer {
 namespace {
 
+using Json = nlohmann::ordered_json;
+
 std::string host_name() {
   std::array<char, 256> name{};
   gethostname(name.data(), name.size() - 1);

@@ -79,7 +79,6 @@ bool TrainingRun::train_step() {
     step.tokens += batch.tokens;
     counted += batch.counted;
   }
-  clock_.enter(Phase::waiting);
   auto counted_by_all = static_cast<double>(counted);
   if (!alone) agree(counted_by_all);
   clock_.enter(Phase::update);
@@ -103,6 +102,7 @@ bool TrainingRun::train_step() {
 /// Waits until the gradients are the sums over all ranks. `counted` becomes the sum of theirs, and all know
 /// whether one of them was asked to stop.
 void TrainingRun::agree(double& counted) {
+  const PhaseClock::Scope scope(clock_, Phase::waiting);
   parallel_.finish();
   const bool stops = control_.stops(), late = is_late();
   const std::vector<double> all = control_.ranks->sum({counted, stops ? 1.0 : 0.0, late ? 1.0 : 0.0});
