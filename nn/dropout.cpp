@@ -26,6 +26,12 @@ DropoutKey Dropout::next_key() const {
   return key;
 }
 
+void separate_draws(Module& model, int rank) {
+  constexpr std::uint64_t kDraws = (std::uint64_t{1} << 32) - 1;  // a rank's, see DropoutKey
+  for (const auto& [name, counter] : model.named_counters())
+    *counter = (*counter & kDraws) | static_cast<std::uint64_t>(rank) << 32;
+}
+
 void Dropout::visit(ParameterVisitor& visitor) {
   visitor.counter("step", key_.step);
   visitor.training_mode(training_);

@@ -30,4 +30,8 @@ class Dropout : public Module {
   mutable DropoutKey key_;  // step: draws so far
 };
 
+/// Lets each of the processes that train a model together drop other elements; rank 0 drops what a process
+/// alone does. A checkpoint of rank 0 serves all ranks: what loads one must call this again.
+void separate_draws(Module& model, int rank);
+
 }  // namespace tapeformer

@@ -43,7 +43,8 @@ Tensor masked(const Tensor& x, const Tensor& mask, double scale) {
 DropoutDraw draw_dropout(double probability, const DropoutKey& key) {
   // A step's blocks are numbered from step * 2^32. The stream's top bit separates them from the numbers that
   // a Generator of the same seed draws.
-  const kernels::PhiloxStream stream{key.seed, key.stream ^ std::uint64_t{1} << 63, key.step << 32,
+  const std::uint64_t stream_of_rank = key.stream ^ key.step >> 32;
+  const kernels::PhiloxStream stream{key.seed, stream_of_rank ^ std::uint64_t{1} << 63, key.step << 32,
                                      key.moved_by};
   const double dropped = std::min(probability * 0x1p32 + 0.5, 0x1p32 - 1);
   return {stream, static_cast<std::uint32_t>(dropped), 1 / (1 - probability)};

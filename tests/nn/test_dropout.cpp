@@ -82,6 +82,32 @@ TEST_SUITE("nn/dropout") {
     CHECK_FALSE(same_bits(elsewhere(ones()), y));
   }
 
+  TEST_CASE(
+      "ranks drop other elements, rank 0 those of a process alone, and also from a checkpoint of rank 0") {
+    const auto draws_of = [](int rank, std::uint64_t saved) {
+      Dropout dropout = dropout_of(0.5);
+      *dropout.named_counters()[0].second = saved;
+      separate_draws(dropout, rank);
+      std::vector<Tensor> draws;
+      for (int i = 0; i < 4; ++i) draws.push_back(dropout(ones()));
+      CHECK((*dropout.named_counters()[0].second & 0xFFFFFFFF) == saved + 4);
+      return draws;
+    };
+    const Dropout alone = dropout_of(0.5);
+    for (const Tensor& draw : draws_of(0, 0)) CHECK(same_bits(draw, alone(ones())));
+    std::vector<Tensor> all;
+    for (const int rank : {0, 1, 2, 255, 256, 70000}) {
+      const std::vector<Tensor> draws = draws_of(rank, 0), resumed = draws_of(rank, 2);
+      CHECK(same_bits(resumed[0], draws[2]));
+      CHECK(same_bits(resumed[1], draws[3]));
+      all.insert(all.end(), draws.begin(), draws.end());
+      const std::vector<Tensor> far = draws_of(rank, 1 << 24);
+      all.insert(all.end(), far.begin(), far.end());
+    }
+    for (std::size_t i = 0; i < all.size(); ++i)
+      for (std::size_t j = 0; j < i; ++j) REQUIRE_FALSE(same_bits(all[i], all[j]));
+  }
+
   TEST_CASE("the gradient passes where the value passed, scaled alike") {
     const Dropout dropout = dropout_of(0.4);
     Tape tape;

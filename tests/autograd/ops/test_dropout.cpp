@@ -72,7 +72,8 @@ TEST_SUITE("autograd/ops/dropout") {
       CHECK(std::fabs(dropped - n * probability) < 4 * deviation);
     }
     const Tensor y = dropout(ones(n), 0.5, kKey);
-    for (const DropoutKey& other : {DropoutKey{12, 22, 33}, DropoutKey{11, 23, 33}, DropoutKey{11, 22, 34}}) {
+    for (const DropoutKey& other : {DropoutKey{12, 22, 33}, DropoutKey{11, 23, 33}, DropoutKey{11, 22, 34},
+                                    DropoutKey{11, 22, 33 + (std::uint64_t{1} << 32)}}) {
       const Tensor z = dropout(ones(n), 0.5, other);
       double same = 0;
       for (Index i = 0; i < n; ++i) same += y.at(i) == z.at(i) ? 1 : 0;
