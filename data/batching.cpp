@@ -2,6 +2,7 @@
 #include <tapeformer/autograd/text/number_of.h>
 #include <tapeformer/data/batching.h>
 #include <tapeformer/data/hash.h>
+#include <tapeformer/data/share.h>
 #include <tapeformer/data/tokenizers/translation_tokenizer.h>
 
 #include <algorithm>
@@ -126,9 +127,11 @@ void TranslationBatches::seek(BatchPosition position) {
   position_ = position;
 }
 
-TranslationBatch TranslationBatches::next() {
+TranslationBatch TranslationBatches::next(int rank, int ranks) {
   const auto number = static_cast<std::size_t>(batch_order_[static_cast<std::size_t>(position_.index)]);
-  const Index first = starts_[number], rows = starts_[number + 1] - first;
+  const Share share = share_of(starts_[number + 1] - starts_[number], rank, ranks);
+  const bool counts = share.size() > 0;
+  const Index first = starts_[number] + (counts ? share.begin : 0), rows = counts ? share.size() : 1;
   const Index* const members = order_.data() + first;
   Index longest_source = 0, longest_target = 0;
   for (Index row = 0; row < rows; ++row) {
@@ -145,8 +148,12 @@ TranslationBatch TranslationBatches::next() {
     std::int32_t* const inputs = batch.target_inputs.data<std::int32_t>() + row * longest_target;
     std::int32_t* const outputs = batch.target_outputs.data<std::int32_t>() + row * longest_target;
     fill_row(inputs, longest_target, kBegin, pair.target, -1, kPadding);
-    fill_row(outputs, longest_target, -1, pair.target, kEnd, kIgnored);
-    batch.tokens += source_length(members[row]) + target_length(members[row]);
+    if (counts) {
+      fill_row(outputs, longest_target, -1, pair.target, kEnd, kIgnored);
+      batch.tokens += source_length(members[row]) + target_length(members[row]);
+    } else {
+      std::fill(outputs, outputs + longest_target, kIgnored);
+    }
   }
   if (++position_.index == batches_per_epoch()) seek({position_.epoch + 1, 0});
   return batch;

@@ -55,8 +55,10 @@ class TranslationBatches {
   /// Throws:  DataError if the budget or the limit is not positive, or no pair has tokens and is within both
   TranslationBatches(std::vector<EncodedPair> pairs, const BatchingConfig& config);
 
-  /// The batch at position(). Moves the position on, at the end into the next epoch.
-  TranslationBatch next();
+  /// The batch at position(): of `ranks` processes that read the same batches, the share of process `rank`,
+  /// padded for itself. A process for which there is no pair gets the first one with all targets ignored, and
+  /// no tokens. Moves the position on, at the end into the next epoch.
+  TranslationBatch next(int rank = 0, int ranks = 1);
   BatchPosition position() const { return position_; }
   /// Throws:  DataError if there is no such batch
   void seek(BatchPosition position);

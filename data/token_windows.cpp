@@ -64,18 +64,24 @@ Index TokenWindows::sequential_start(Index window) const {
   return first + shuffled(place, windows(), seed, kRounds) * length_;
 }
 
-TokenBatch TokenWindows::batch(Index number, Index rows) const {
+TokenBatch TokenWindows::batch(Index number, Index rows, Share share) const {
   if (number < 0 || rows < 1) {
     throw DataError("[windows] batches count from 0 and have a row; got batch " + std::to_string(number) +
                     " of " + number_of(rows, "row"));
   }
-  return read_batch(file_, rows, length_, [&](Index row) {
+  if (share.begin < 0 || share.size() < 1 || share.end > rows) {
+    throw DataError("[windows] a share has a row, and lies in the batch; got rows " +
+                    std::to_string(share.begin) + " to " + std::to_string(share.end) + " of " +
+                    std::to_string(rows));
+  }
+  return read_batch(file_, share.size(), length_, [&](Index i) {
+    const Index row = share.begin + i;
     return order_ == WindowOrder::random ? random_start(number, row) : sequential_start(number * rows + row);
   });
 }
 
 void for_each_window(const TokenFile& file, Index length, Index rows,
-                     const std::function<void(const TokenBatch&)>& visit) {
+                     const std::function<void(Index height, const ReadRows& read)>& visit) {
   if (length < 1 || rows < 1) {
     throw DataError("[windows] a batch has rows and columns; got " + std::to_string(rows) + " x " +
                     std::to_string(length));
@@ -87,7 +93,10 @@ void for_each_window(const TokenFile& file, Index length, Index rows,
   for (Index first = 0; first < targets;) {
     // Whole windows first, then the rest as a shorter one.
     const Index left = targets - first, width = std::min(length, left), height = std::min(rows, left / width);
-    visit(read_batch(file, height, width, [&](Index row) { return first + row * width; }));
+    visit(height, [&](Share share) {
+      return read_batch(file, share.size(), width,
+                        [&](Index i) { return first + (share.begin + i) * width; });
+    });
     first += height * width;
   }
 }

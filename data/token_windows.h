@@ -1,6 +1,7 @@
 #pragma once
 
 #include <tapeformer/autograd/tensor.h>
+#include <tapeformer/data/share.h>
 #include <tapeformer/data/token_file.h>
 
 #include <functional>
@@ -33,7 +34,10 @@ class TokenWindows {
   /// Batch `number`, counted from 0, of `rows` windows. In sequential order `rows` must be the same in every
   /// call, and a batch may reach from one epoch into the next.
   /// Throws: DataError if number < 0 or rows < 1, or as TokenFile::read
-  TokenBatch batch(Index number, Index rows) const;
+  TokenBatch batch(Index number, Index rows) const { return batch(number, rows, {0, rows}); }
+  /// Only the rows in `share` of that batch; the others are not read.
+  /// Throws: DataError also if they are none, or not all in the batch
+  TokenBatch batch(Index number, Index rows, Share share) const;
   /// The number of windows in an epoch: one fewer than fit into the file, so that epochs can start at
   /// different places, but at least one.
   Index windows() const;
@@ -49,10 +53,14 @@ class TokenWindows {
   std::uint64_t seed_;
 };
 
-/// Calls `visit` with adjacent windows until every token except the first has been a target exactly once, as
-/// an exact mean loss needs. All batches are `rows` x `length`, except the last ones, which are smaller.
+/// Reads the rows of a batch that are in a share.
+using ReadRows = std::function<TokenBatch(Share)>;
+
+/// Calls `visit` with batches of adjacent windows, in which every token except the first is a target exactly
+/// once, as an exact mean loss needs: with the number of their rows, and what reads them. All batches are
+/// `rows` x `length`, except the last ones, which are smaller.
 /// Throws:  DataError if the file holds fewer than 2 tokens, or as TokenFile::read
 void for_each_window(const TokenFile& file, Index length, Index rows,
-                     const std::function<void(const TokenBatch&)>& visit);
+                     const std::function<void(Index height, const ReadRows& read)>& visit);
 
 }  // namespace tapeformer

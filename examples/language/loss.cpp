@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
 #include <utility>
+#include <vector>
 
 namespace tapeformer {
 namespace {
@@ -35,6 +37,11 @@ LanguageBatch language_batch(const DecoderOnlyConfig& config, TokenBatch batch, 
   return result;
 }
 
+void ignore_targets(LanguageBatch& batch) {
+  std::fill_n(batch.targets.data<std::int32_t>(), batch.targets.elements(), -1);
+  batch.counted = 0;
+}
+
 LanguageBatch LanguageBatch::to(Device device) const {
   const Tensor lengths = prefix_lengths.defined() ? prefix_lengths.to(device) : prefix_lengths;
   return {inputs.to(device), targets.to(device), lengths, counted};
@@ -46,45 +53,60 @@ double MeanLoss::bits_per_byte() const {
 
 std::string MeanLoss::error_text() const { return batches < 2 ? "" : format(" ± %.4f", standard_error); }
 
-/// Accumulates the losses of batches.
+/// Accumulates the losses of batches, of whose rows each rank computes its share.
 class LanguageMeasure::Sum {
  public:
-  Sum(const LanguageMeasure& measure, DecoderOnly& model) : measure_(measure), model_(model) {
+  Sum(const LanguageMeasure& measure, DecoderOnly& model, Communicator& ranks)
+      : measure_(measure), model_(model), ranks_(ranks) {
     model_.eval();
   }
   ~Sum() { model_.train(); }
   Sum(const Sum&) = delete;
   Sum& operator=(const Sum&) = delete;
 
-  void add(TokenBatch tokens, std::uint64_t seed, Index first) {
-    const LanguageBatch batch = language_batch(model_.config(), std::move(tokens), seed, first);
+  /// A batch of `rows` rows, the first of which has the number `first` among all.
+  void add(Index rows, std::uint64_t seed, Index first, const ReadRows& read) {
+    const Share share = share_of(rows, ranks_.rank(), ranks_.size());
+    if (share.size() == 0) {
+      sums_.insert(sums_.end(), {0, 0, 0});
+      return;
+    }
+    const LanguageBatch batch = language_batch(model_.config(), read(share), seed, first + share.begin);
     const LanguageBatch there = batch.to(model_.device());
     const double loss = model_.loss(there.inputs, there.targets, there.prefix_lengths, measure_.head_).item();
     const std::int32_t* const targets = batch.targets.data<std::int32_t>();
+    Index bytes = 0;
     for (Index i = 0; i < batch.targets.elements(); ++i)
-      bytes_ += targets[i] < 0 ? 0 : measure_.bytes_of_[static_cast<std::size_t>(targets[i])];
-    nats_ += loss * static_cast<double>(batch.counted);
-    tokens_ += batch.counted;
-    ++batches_;
-    const double deviation = loss - mean_;  // Welford's sums: memory stays constant
-    mean_ += deviation / static_cast<double>(batches_);
-    squares_ += deviation * (loss - mean_);
+      bytes += targets[i] < 0 ? 0 : measure_.bytes_of_[static_cast<std::size_t>(targets[i])];
+    const auto counted = static_cast<double>(batch.counted);
+    sums_.insert(sums_.end(), {loss * counted, counted, static_cast<double>(bytes)});
   }
-  MeanLoss mean() const { return {nats_ / static_cast<double>(tokens_), tokens_, bytes_, 0, 0}; }
-  /// The standard error of the mean, from the variation between batches.
-  double standard_error() const {
-    if (batches_ < 2) return 0;
-    const auto count = static_cast<double>(batches_);
-    return std::sqrt(squares_ / (count - 1) / count);
+  void add_random(Index number, Index rows) {
+    add(rows, measure_.seed_, number * measure_.rows_,
+        [&](Share share) { return measure_.windows_.batch(number, measure_.rows_, share); });
+  }
+  /// The mean, with the standard error from the variation between batches. All ranks must call it.
+  MeanLoss mean() const {
+    const std::vector<double> sums = ranks_.sum(sums_);
+    double nats = 0, tokens = 0, bytes = 0, count = 0, mean = 0, squares = 0;
+    for (auto batch = sums.begin(); batch != sums.end(); batch += 3) {
+      nats += batch[0];
+      tokens += batch[1];
+      bytes += batch[2];
+      const double loss = batch[0] / batch[1], deviation = loss - mean;  // Welford's sums
+      mean += deviation / ++count;
+      squares += deviation * (loss - mean);
+    }
+    return {nats / tokens, static_cast<Index>(tokens), static_cast<Index>(bytes), static_cast<Index>(count),
+            count < 2 ? 0 : std::sqrt(squares / (count - 1) / count)};
   }
 
  private:
   const LanguageMeasure& measure_;
   DecoderOnly& model_;
+  Communicator& ranks_;
   const NoGradGuard pause_;
-  double nats_ = 0;
-  Index tokens_ = 0, bytes_ = 0, batches_ = 0;
-  double mean_ = 0, squares_ = 0;  // of the batches' losses; squared deviations
+  std::vector<double> sums_;  // of each batch: nats, tokens that count, and their bytes
 };
 
 LanguageMeasure::LanguageMeasure(TokenFile file, const TextTokenizer& tokenizer, Index rows, Index length,
@@ -102,32 +124,39 @@ LanguageMeasure::LanguageMeasure(TokenFile file, const TextTokenizer& tokenizer,
   }
 }
 
-MeanLoss LanguageMeasure::exact(DecoderOnly& model, Progress& progress, const Check& check) const {
-  Sum sum(*this, model);
-  Index windows = 0, seen = 0;
-  for_each_window(file(), length_, rows_, [&](const TokenBatch& batch) {
+MeanLoss LanguageMeasure::exact(DecoderOnly& model, Progress& progress, const Check& check,
+                                Communicator& ranks) const {
+  Sum sum(*this, model, ranks);
+  Index windows = 0;
+  for_each_window(file(), length_, rows_, [&](Index rows, const ReadRows& read) {
     if (check) check();
-    seen += batch.inputs.elements();
-    sum.add(batch, kExactSeed, windows);
-    windows += batch.inputs.size(0);
-    progress.show("validating " + count_text(seen) + "/" + count_text(file().size() - 1) + " tokens");
+    sum.add(rows, kExactSeed, windows, read);
+    windows += rows;
+    const Index targets = file().size() - 1, seen = std::min(windows * length_, targets);
+    progress.show("validating " + count_text(seen) + "/" + count_text(targets) + " tokens");
   });
-  return sum.mean();
+  MeanLoss result = sum.mean();
+  result.batches = 0;
+  result.standard_error = 0;
+  return result;
 }
 
 MeanLoss LanguageMeasure::estimate(DecoderOnly& model, Index batches, Index number, Progress& progress,
-                                   const Check& check) const {
-  Sum sum(*this, model);
+                                   const Check& check, Communicator& ranks) const {
+  Sum sum(*this, model, ranks);
   for (Index i = 0; i < batches; ++i) {
     if (check) check();
-    const Index drawn = number * batches + i;
-    sum.add(windows_.batch(drawn, rows_), seed_, drawn * rows_);
+    sum.add_random(number * batches + i, rows_);
     progress.show("validating " + std::to_string(i + 1) + "/" + std::to_string(batches));
   }
-  MeanLoss result = sum.mean();
-  result.batches = batches;
-  result.standard_error = sum.standard_error();
-  return result;
+  return sum.mean();
+}
+
+double LanguageMeasure::trial(DecoderOnly& model, Index number, Index rows) const {
+  const std::shared_ptr<Communicator> alone = communicator_alone();
+  Sum sum(*this, model, *alone);
+  sum.add_random(number, rows);
+  return sum.mean().nats;
 }
 
 }  // namespace tapeformer

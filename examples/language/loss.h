@@ -1,5 +1,6 @@
 #pragma once
 
+#include <tapeformer/autograd/communication/communicator.h>
 #include <tapeformer/data/token_windows.h>
 #include <tapeformer/data/tokenizers/text_tokenizer.h>
 #include <tapeformer/examples/shared/progress.h>
@@ -23,10 +24,11 @@ struct LanguageBatch {
 };
 
 /// Uses the tensors of `batch` without a copy. Prefix lengths in 1 .. T - 1 are a function of (seed, first +
-/// row), where
-/// `first` is the number of the first row among all rows.
+/// row), where `first` is the number of the first row among all rows.
 LanguageBatch language_batch(const DecoderOnlyConfig& config, TokenBatch batch, std::uint64_t seed,
                              Index first);
+/// Lets none of the batch's targets count.
+void ignore_targets(LanguageBatch& batch);
 
 /// A mean over targets.
 struct MeanLoss {
@@ -41,23 +43,28 @@ struct MeanLoss {
   std::string error_text() const;
 };
 
-/// Measures models on the tokens of a text, in rows of the training's length.
+/// Measures models on the tokens of a text, in rows of the training's length. Where several processes measure
+/// the same model, each computes its share of every batch's rows, and all get the same result.
 class LanguageMeasure {
  public:
   /// Throws: DataError if there are fewer than two tokens
   LanguageMeasure(TokenFile file, const TextTokenizer& tokenizer, Index rows, Index length,
                   std::uint64_t seed, const HeadLossConfig& head);
 
-  /// Called before each batch; an exception from it ends the measurement.
+  /// Called before each batch; an exception from it ends the measurement, for a process alone: others would
+  /// wait for its sums.
   using Check = std::function<void()>;
   /// The mean over the whole text, in adjacent windows; a token sees what precedes it in its window. Every
   /// token except the first is a target once; for a model with a prefix, only those after the prefix of
   /// their window. Its length follows from the window's place and depends neither on the seed nor on the
   /// batch size.
-  MeanLoss exact(DecoderOnly& model, Progress& progress, const Check& check = {}) const;
+  MeanLoss exact(DecoderOnly& model, Progress& progress, const Check& check = {},
+                 Communicator& ranks = *communicator_alone()) const;
   /// The mean over `batches` random batches, different ones for each `number`.
   MeanLoss estimate(DecoderOnly& model, Index batches, Index number, Progress& progress,
-                    const Check& check = {}) const;
+                    const Check& check = {}, Communicator& ranks = *communicator_alone()) const;
+  /// The loss of the first `rows` rows of random batch `number`, by this process alone.
+  double trial(DecoderOnly& model, Index number, Index rows) const;
   const TokenFile& file() const { return windows_.file(); }
 
  private:

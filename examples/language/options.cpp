@@ -98,7 +98,7 @@ void LanguageOptions::for_each(Self& o, const F& f) {
                  [&o](const auto& dropout) { set_dropout(o.model, dropout); }},
         "share of embeddings, attention weights and sublayers' outputs dropped", kBelowOne);
   TrainingOptions::for_each(o.training, training);
-  training("batch", o.batch, "rows of --context tokens a batch", kPositive);
+  training("batch", o.batch, "rows of --context tokens a batch, of all processes together", kPositive);
   training("fused_head", o.fused_head, "never store all logits of a batch (for large vocabularies)");
   training("head_chunk", o.head_chunk, "rows of logits at a time with --fused-head; 0 for a good number",
            kNotNegative);

@@ -103,9 +103,13 @@ std::string LanguageTask::summary() { return summary_of(model_); }
 
 void LanguageTask::prepare_batch() {
   if (ahead_) return;
-  ahead_ = language_batch(model_.config(), windows_.batch(batches_, options_.batch), options_.training.seed,
-                          batches_ * options_.batch)
-               .to(model_.device());
+  Share rows = share_of(options_.batch, ranks().rank(), ranks().size());
+  const bool counts = rows.size() > 0;
+  if (!counts) rows = {0, 1};  // all ranks compute the same graph
+  LanguageBatch here = language_batch(model_.config(), windows_.batch(batches_, options_.batch, rows),
+                                      options_.training.seed, batches_ * options_.batch + rows.begin);
+  if (!counts) ignore_targets(here);
+  ahead_ = here.to(model_.device());
 }
 
 void LanguageTask::next_batch() {
@@ -117,23 +121,22 @@ void LanguageTask::next_batch() {
 
 BatchLoss LanguageTask::batch_loss() {
   return {model_.loss(batch_.inputs, batch_.targets, batch_.prefix_lengths, options_.head_loss()),
-          batch_.counted, batch_.inputs.elements()};
+          batch_.counted, tokens()};
 }
 
 BatchParts LanguageTask::batch_parts() {
-  return {
-      {&batch_.inputs, &batch_.targets, &batch_.prefix_lengths}, batch_.counted, batch_.inputs.elements()};
+  return {{&batch_.inputs, &batch_.targets, &batch_.prefix_lengths}, batch_.counted, tokens()};
 }
 
 Validation LanguageTask::validate(Progress& progress) {
   Validation result;
   if (plan_.exact) {
-    const MeanLoss exact = measure_.exact(model_, progress);
+    const MeanLoss exact = measure_.exact(model_, progress, {}, ranks());
     result.loss = exact.nats;
     if (exact.bytes > 0) result.further.emplace_back("bits_per_byte", exact.bits_per_byte());
   }
   if (plan_.batches > 0) {
-    const MeanLoss estimate = measure_.estimate(model_, plan_.batches, 0, progress);
+    const MeanLoss estimate = measure_.estimate(model_, plan_.batches, 0, progress, {}, ranks());
     if (!plan_.exact) result.loss = estimate.nats;
     result.further.emplace_back("estimated_loss", estimate.nats);
     const std::string error = estimate.error_text();
@@ -144,8 +147,9 @@ Validation LanguageTask::validate(Progress& progress) {
   return result;
 }
 
-double LanguageTask::trial_loss(Progress& progress) {
-  return measure_.estimate(model_, 1, batches_, progress).nats;
+double LanguageTask::trial_loss(Progress&) {
+  // The same rows on every rank, and no more than fit into a step.
+  return measure_.trial(model_, batches_, share_of(options_.batch, 0, ranks().size()).size());
 }
 
 void LanguageTask::show_samples(Progress& progress, bool graphs) {
@@ -211,13 +215,13 @@ Json LanguageTask::conclude(Progress& progress) {
   Json result;
   std::string said;
   if (plan_.exact_end) {
-    const MeanLoss exact = measure_.exact(model_, progress);
+    const MeanLoss exact = measure_.exact(model_, progress, {}, ranks());
     result["best_loss"] = exact.nats;
     said = loss_text(exact);
   }
   if (plan_.end_batches > 0) {
     // The same batches as in `evaluate`.
-    const MeanLoss estimate = measure_.estimate(model_, plan_.end_batches, 0, progress);
+    const MeanLoss estimate = measure_.estimate(model_, plan_.end_batches, 0, progress, {}, ranks());
     result["best_estimated_loss"] = estimate.nats;
     said += (said.empty() ? "" : "; ") +
             ("estimated from " + number_of(plan_.end_batches, "batch", "batches")) +

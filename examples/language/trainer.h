@@ -52,6 +52,9 @@ class LanguageTask : public TrainingTask {
   const char* purpose() const override { return "generate"; }
 
  private:
+  /// Tokens that this process computes of the batch.
+  Index tokens() const { return batch_.counted > 0 ? batch_.inputs.elements() : 0; }
+
   LanguageOptions options_;
   LanguageData data_;
   DecoderOnly model_;

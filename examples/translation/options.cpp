@@ -48,7 +48,8 @@ void TranslationOptions::for_each(Self& o, const F& f) {
   model("untied_head", negated(o.model.tie_target_head),
         "give the output its own matrix, not the target embedding");
   TrainingOptions::for_each(o.training, training);
-  training("batch_tokens", o.batch_tokens, "positions a batch, per side, padding included", kPositive);
+  training("batch_tokens", o.batch_tokens,
+           "positions a batch, per side, padding included, of all processes together", kPositive);
   training("label_smoothing", o.label_smoothing, "probability spread over all pieces", kBelowOne);
 }
 

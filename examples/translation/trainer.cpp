@@ -10,6 +10,7 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <vector>
 
 namespace tapeformer {
 namespace {
@@ -21,29 +22,42 @@ Index target_tokens(const TranslationBatch& batch) {
                        [](std::int32_t id) { return id != kIgnored; });
 }
 
-}  // namespace
+/// The losses of target tokens, without smoothing.
+struct LossSum {
+  double nats = 0, tokens = 0;
+};
 
-double validation_loss(EncoderDecoder& model, TranslationBatches& batches, Progress& progress, Index most) {
+/// Of the first `count` batches, of which `ranks` processes compute a share each, the one of process `rank`.
+LossSum sum_losses(EncoderDecoder& model, TranslationBatches& batches, Index count, int rank, int ranks,
+                   Progress& progress) {
   const NoGradGuard pause;
   model.eval();
   batches.seek({0, 0});
-  double total = 0;
-  Index tokens = 0;
+  LossSum sum;
   CrossEntropyOptions plain;
   plain.ignored = kIgnored;
-  const Index count = most > 0 ? std::min(most, batches.batches_per_epoch()) : batches.batches_per_epoch();
   for (Index i = 0; i < count; ++i) {
-    const TranslationBatch here = batches.next();
-    const Index counted = target_tokens(here);
+    const TranslationBatch here = batches.next(rank, ranks);
+    const auto counted = static_cast<double>(target_tokens(here));
     const TranslationBatch batch = here.to(model.device());
     const Tensor loss =
         model.loss(batch.source_ids, batch.source_mask, batch.target_inputs, batch.target_outputs, plain);
-    total += loss.item() * static_cast<double>(counted);
-    tokens += counted;
+    sum.nats += loss.item() * counted;
+    sum.tokens += counted;
     progress.show("validating " + std::to_string(i + 1) + "/" + std::to_string(count));
   }
   model.train();
-  return total / static_cast<double>(tokens);
+  return sum;
+}
+
+}  // namespace
+
+double validation_loss(EncoderDecoder& model, TranslationBatches& batches, Progress& progress,
+                       Communicator& ranks) {
+  const LossSum own =
+      sum_losses(model, batches, batches.batches_per_epoch(), ranks.rank(), ranks.size(), progress);
+  const std::vector<double> all = ranks.sum({own.nats, own.tokens});
+  return all[0] / all[1];
 }
 
 TranslationOptions trained_options(const RunFolder& folder) { return options_of<TranslationOptions>(folder); }
@@ -155,7 +169,7 @@ std::string TranslationTask::summary() { return summary_of(*model_); }
 
 void TranslationTask::prepare_batch() {
   if (ahead_) return;
-  const TranslationBatch here = train_batches_->next();
+  const TranslationBatch here = train_batches_->next(ranks().rank(), ranks().size());
   ahead_ = Batch{here.to(model_->device()), target_tokens(here)};
 }
 
@@ -185,12 +199,14 @@ BatchParts TranslationTask::batch_parts() {
 
 Validation TranslationTask::validate(Progress& progress) {
   Validation result;
-  result.loss = validation_loss(*model_, *validation_batches_, progress);
+  result.loss = validation_loss(*model_, *validation_batches_, progress, ranks());
   return result;
 }
 
 double TranslationTask::trial_loss(Progress& progress) {
-  return validation_loss(*model_, *validation_batches_, progress, 1);
+  // The same pairs on every rank, and no more than fit into a step.
+  const LossSum first = sum_losses(*model_, *validation_batches_, 1, 0, ranks().size(), progress);
+  return first.nats / first.tokens;
 }
 
 void TranslationTask::show_samples(Progress& progress, bool graphs) {

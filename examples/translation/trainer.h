@@ -9,10 +9,10 @@
 
 namespace tapeformer {
 
-/// The mean loss per target token, in nats, without smoothing, over the first `most` batches, or all if that
-/// is 0.
+/// The mean loss per target token of an epoch, in nats, without smoothing. Each rank computes its share of
+/// every batch, and all get the same result.
 double validation_loss(EncoderDecoder& model, TranslationBatches& batches, Progress& progress,
-                       Index most = 0);
+                       Communicator& ranks = *communicator_alone());
 
 /// The options of the run's training. Throws: CheckpointError
 TranslationOptions trained_options(const RunFolder& folder);

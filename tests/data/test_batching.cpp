@@ -136,6 +136,62 @@ TEST_SUITE("data/batching") {
     CHECK_THROWS_AS(resumed.seek({-1, 0}), DataError);
   }
 
+  TEST_CASE("several processes share the pairs of each batch, epoch after epoch and after seeking") {
+    BatchingConfig config;
+    config.token_budget = 30;  // some batches have one pair, or two
+    for (int ranks = 1; ranks <= 5; ++ranks) {
+      CAPTURE(ranks);
+      TranslationBatches whole(random_pairs(80), config);
+      std::vector<TranslationBatches> parts(static_cast<std::size_t>(ranks), whole);
+      Index ignored = 0;
+      const auto check_batches = [&](Index count) {
+        for (Index i = 0; i < count; ++i) {
+          const TranslationBatch expected = whole.next();
+          Ids pairs;
+          Index tokens = 0;
+          for (int rank = 0; rank < ranks; ++rank) {
+            const TranslationBatch part = parts[static_cast<std::size_t>(rank)].next(rank, ranks);
+            const Ids own = members(part), outputs = part.target_outputs.to_vector<std::int32_t>();
+            tokens += part.tokens;
+            if (part.tokens > 0) {
+              pairs.insert(pairs.end(), own.begin(), own.end());
+              continue;
+            }
+            ++ignored;
+            CHECK(own == Ids{members(expected)[0]});
+            CHECK(outputs == Ids(outputs.size(), kIgnored));
+            const std::vector<bool> mask = part.source_mask.to_vector<bool>();
+            CHECK(std::count(mask.begin(), mask.end(), false) == 0);
+          }
+          CHECK(pairs == members(expected));
+          CHECK(tokens == expected.tokens);
+        }
+        for (const TranslationBatches& part : parts) {
+          CHECK(part.position().epoch == whole.position().epoch);
+          CHECK(part.position().index == whole.position().index);
+        }
+      };
+      check_batches(2 * whole.batches_per_epoch() + 1);
+      whole.seek({1, 3});
+      for (TranslationBatches& part : parts) part.seek({1, 3});
+      check_batches(whole.batches_per_epoch());
+      CHECK((ignored > 0) == (ranks > 1));
+    }
+  }
+
+  TEST_CASE("a share is padded to its own longest pair") {
+    BatchingConfig config;
+    config.shuffle = false;
+    const std::vector<EncodedPair> pairs = {{{5}, {6}}, {{5}, {6, 7}}, {Ids(4, 5), Ids(3, 6)}};
+    TranslationBatches first(pairs, config), second(pairs, config);
+    const TranslationBatch shorter = first.next(0, 2), longer = second.next(1, 2);
+    CHECK(shorter.source_ids.shape() == Shape{2, 2});
+    CHECK(shorter.target_outputs.shape() == Shape{2, 3});
+    CHECK(shorter.tokens == 2 + 2 + 2 + 3);
+    CHECK(longer.source_ids.shape() == Shape{1, 5});
+    CHECK(longer.target_outputs.shape() == Shape{1, 4});
+  }
+
   TEST_CASE("without shuffling every epoch is the same") {
     BatchingConfig config;
     config.token_budget = 100;

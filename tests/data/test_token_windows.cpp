@@ -194,6 +194,29 @@ TEST_SUITE("data/token_windows") {
     CHECK(other.epoch(0) != reader.epoch(0));
   }
 
+  TEST_CASE("the shares of several processes are the rows of the batch, in order") {
+    const TemporaryFolder folder;
+    const TokenFile file = counting_file(folder, 100);
+    for (const WindowOrder order : {WindowOrder::random, WindowOrder::sequential}) {
+      const Reader reader{file, 7, order, 3};
+      const TokenWindows windows(file, 7, order, 3);
+      for (const Index number : {0, 1, 6}) {
+        for (const Index rows : {1, 2, 3, 8}) {
+          for (int ranks = 1; ranks <= 5; ++ranks) {
+            Ids starts;
+            for (int rank = 0; rank < ranks; ++rank) {
+              const Share share = share_of(rows, rank, ranks);
+              if (share.size() == 0) continue;
+              const Ids own = starts_of(windows.batch(number, rows, share), share.size(), 7, 100);
+              starts.insert(starts.end(), own.begin(), own.end());
+            }
+            CHECK(starts == reader.starts(number, rows));
+          }
+        }
+      }
+    }
+  }
+
   TEST_CASE("every start is as likely as any other, and so is every place of a window in its epoch") {
     const TemporaryFolder folder;
     for (const Index windows : {1, 2, 3, 5, 16, 17}) {
@@ -251,7 +274,12 @@ TEST_SUITE("data/token_windows") {
     CHECK_THROWS_WITH_AS(windows.batch(-1, 2),
                          "[windows] batches count from 0 and have a row; got batch -1 of 2 rows", DataError);
     CHECK_THROWS_AS(windows.batch(0, 0), DataError);
-    const auto ignore = [](const TokenBatch&) {};
+    CHECK_THROWS_WITH_AS(windows.batch(0, 2, {1, 1}),
+                         "[windows] a share has a row, and lies in the batch; got rows 1 to 1 of 2",
+                         DataError);
+    CHECK_THROWS_AS(windows.batch(0, 2, {1, 3}), DataError);
+    CHECK_THROWS_AS(windows.batch(0, 2, {-1, 1}), DataError);
+    const auto ignore = [](Index, const ReadRows&) {};
     CHECK_THROWS_WITH_AS(for_each_window(counting_file(folder, 1), 4, 2, ignore),
                          (folder.file("tokens_1") + ": holds 1 token: none has one before it").c_str(),
                          DataError);
@@ -268,9 +296,12 @@ TEST_SUITE("data/token_windows") {
       const TokenFile file = counting_file(folder, size);
       Ids targets;
       std::vector<Shape> shapes;
-      for_each_window(file, 6, 4, [&](const TokenBatch& batch) {
+      for_each_window(file, 6, 4, [&](Index rows, const ReadRows& read) {
+        const TokenBatch batch = read({0, rows});
         shapes.push_back(batch.inputs.shape());
-        starts_of(batch, batch.inputs.size(0), batch.inputs.size(1), size);
+        const Ids starts = starts_of(batch, rows, batch.inputs.size(1), size);
+        for (Index row = 0; row < rows; ++row)
+          CHECK(read({row, row + 1}).inputs.at(0) == starts[static_cast<std::size_t>(row)]);
         for (const std::int32_t id : batch.targets.to_vector<std::int32_t>()) targets.push_back(id);
       });
       Ids expected(static_cast<std::size_t>(size - 1));

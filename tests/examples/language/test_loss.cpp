@@ -155,10 +155,10 @@ TEST_SUITE("examples/language/loss") {
     const LanguageMeasure measure(data.validation, *data.tokenizer, 6, 8, 1, {});
     double nats = 0;
     Index windows_before = 0, tokens = 0;
-    for_each_window(data.validation, 8, 6, [&](const TokenBatch& window) {
+    for_each_window(data.validation, 8, 6, [&](Index rows, const ReadRows& read) {
       const LanguageBatch batch =
-          language_batch(model.config(), window, 0, windows_before).to(model.device());
-      windows_before += window.inputs.size(0);
+          language_batch(model.config(), read({0, rows}), 0, windows_before).to(model.device());
+      windows_before += rows;
       nats += model.loss(batch.inputs, batch.targets, batch.prefix_lengths).item() *
               static_cast<double>(batch.counted);
       tokens += batch.counted;

@@ -1,0 +1,17 @@
+#pragma once
+
+#include <tapeformer/autograd/shape.h>
+
+namespace tapeformer {
+
+/// The items [begin, end) of a batch.
+struct Share {
+  Index begin = 0, end = 0;
+  Index size() const { return end - begin; }
+};
+
+/// The share of `rank` when `ranks` processes divide `count` items: side by side in the order of the ranks,
+/// sizes that differ by at most one, none larger than rank 0's.
+Share share_of(Index count, int rank, int ranks);
+
+}  // namespace tapeformer
