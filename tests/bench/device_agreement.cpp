@@ -132,6 +132,8 @@ class TranslationPupil : public Pupil {
     config.encoder_layers = config.decoder_layers = tiny ? 1 : 2;
     config.layer.width = tiny ? 16 : 64;
     config.layer.attention.heads = 4;
+    // Not relu: at its kink a rounding decides whether an element has a gradient, and the losses go apart.
+    config.layer.activation = Unary::gelu;
     return config;
   }
 
