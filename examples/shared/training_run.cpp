@@ -7,6 +7,7 @@
 #include <tapeformer/examples/shared/ranks.h>
 #include <tapeformer/examples/shared/summary.h>
 #include <tapeformer/examples/shared/training_run.h>
+#include <tapeformer/nn/dropout.h>
 
 #include <omp.h>
 
@@ -48,6 +49,13 @@ std::unique_ptr<TrainingTask> made(const MakeTask& make_task, const TrainingCont
   if (compute.device.is_cuda()) progress.keep(compute.text());
   task->set_ranks(control.ranks);
   return task;
+}
+
+/// Of a small model an eighth, so that most of it is sent while the backward pass goes on.
+Index bucket_bytes(Module& model) {
+  constexpr Index kLeast = 256 << 10;
+  const Index eighth = model.parameter_count() * bytes_of(DType::f32) / 8;
+  return std::min(DataParallelConfig().bucket_bytes, std::max(eighth, kLeast));
 }
 
 int show_summary(TrainingTask& task) {
@@ -117,7 +125,7 @@ TrainingRun::TrainingRun(RunFolder folder, const TrainingControl& control, Train
       compute_(compute),
       options_(task.options()),
       parallel_(control.ranks, task.model().parameters(),
-                {DataParallelConfig().bucket_bytes, control.shard_optimizer}),
+                {bucket_bytes(task.model()), control.shard_optimizer}),
       optimizer_(options_.optimizer.make(task.model().parameters())),
       schedule_(options_.schedule_config()),
       replay_(task.model(), compute.graphs && control.ranks->size() == 1 ? CudaGraphCache::kMostGraphs : 0) {
@@ -125,6 +133,7 @@ TrainingRun::TrainingRun(RunFolder folder, const TrainingControl& control, Train
 }
 
 void TrainingRun::start() {
+  separate_draws(task_.model(), control_.ranks->rank());
   folder_.create();
   task_.describe(folder_);
   save_checkpoint();
@@ -132,6 +141,7 @@ void TrainingRun::start() {
 
 void TrainingRun::resume(const Json& checkpoint, Index steps_before) {
   folder_.load_checkpoint(task_.model(), *optimizer_);
+  separate_draws(task_.model(), control_.ranks->rank());
   task_.load_state(checkpoint);
   for_each_field(state_, [&](const Field& field, auto& member) { checkpoint.at(field.name).get_to(member); });
   if (checkpoint.at("threads").get<int>() != omp_get_max_threads()) {
