@@ -1,34 +1,46 @@
 #include <tapeformer/autograd/dispatch.h>
+#include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/kernels/optim.h>
 #include <tapeformer/optim/clip.h>
-#include <tapeformer/optim/multi_tensor_list.h>
 #include <tapeformer/optim/optimizer.h>
 
 #include <cmath>
 
 namespace tapeformer {
 
-double gradient_norm(const std::vector<Parameter>& parameters) {
-  MultiTensorList table;
-  table.begin("clip");
-  Tensor like;
-  for (const Parameter& parameter : parameters) {
-    if (!parameter.gradient().defined()) continue;
-    if (!like.defined()) like = parameter.gradient();
-    table.add(parameter, {}, {}, 0);
+GradientNorm gradient_norm(const MultiTensorList& list, const Tensor& like, double share, double max_norm) {
+  if (list.empty()) {
+    const Tensor zero = Tensor::zeros({1}, DType::f64, like.device());
+    return {zero, zero};
   }
-  table.end();
-  if (table.empty()) return 0;
   const Tensor norm = Tensor::empty({1}, DType::f64, like.device()), factor = Tensor::empty_like(norm);
   dispatch(
-      "clip",
+      "gradient_norm",
       [&](auto on, auto* gradient) {
         using T = std::remove_pointer_t<decltype(gradient)>;
-        kernels::gradient_norm<T>(on, table.tensors(), 1, 0, norm.address<double>(),
+        kernels::gradient_norm<T>(on, list.tensors(), share, max_norm, norm.address<double>(),
                                   factor.address<double>());
       },
       wide(like));
-  return norm.item();
+  return {norm, factor};
+}
+
+double gradient_norm(const std::vector<Parameter>& parameters) {
+  MultiTensorList list;
+  list.begin("clip");
+  Tensor like;
+  for (const Parameter& parameter : parameters) {
+    const Tensor gradient = parameter.gradient();
+    if (!gradient.defined()) continue;
+    if (!is_updated_whole(parameter)) {
+      throw Error("[clip] of a gradient that is divided between ranks no rank knows the norm; got gradient=" +
+                  gradient.describe() + "; try Optimizer::clipped_step()");
+    }
+    if (!like.defined()) like = gradient;
+    list.add(gradient);
+  }
+  list.end();
+  return list.empty() ? 0 : gradient_norm(list, like).norm.item();
 }
 
 double clip_factor(double norm, double max_norm) {

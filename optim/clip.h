@@ -1,12 +1,23 @@
 #pragma once
 
 #include <tapeformer/autograd/parameter.h>
+#include <tapeformer/optim/multi_tensor_list.h>
 
 #include <vector>
 
 namespace tapeformer {
 
+/// Of the gradients of a list, as f64 [1] on their device; both 0 for an empty list.
+struct GradientNorm {
+  Tensor norm;    ///< times the share
+  Tensor factor;  ///< kernels::step_factor()
+};
+/// Queues the kernel. `like` has the gradients' type and device.
+GradientNorm gradient_norm(const MultiTensorList& list, const Tensor& like, double share = 1,
+                           double max_norm = 0);
+
 /// The Euclidean norm of all gradients together, summed in double; parameters without one count as zero.
+/// Throws: Error if ranks have divided a gradient between them (DataParallelConfig::shard_optimizer)
 double gradient_norm(const std::vector<Parameter>& parameters);
 
 /// The factor that brings gradients of norm `norm` down to `max_norm`; 1 if the norm is smaller or not

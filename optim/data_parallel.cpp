@@ -180,7 +180,7 @@ DataParallel::Memory DataParallel::memory() const {
 Tensor DataParallel::gathered(const Bucket& bucket, const std::vector<Parameter>& parameters,
                               const std::vector<Tensor>& pieces) const {
   const Tensor all = Tensor::zeros({bucket.elements}, bucket.values.dtype(), bucket.values.device());
-  for (std::size_t i = 0; i < parameters.size(); ++i) {
+  for (std::size_t i = 0; i < pieces.size(); ++i) {
     const Slot& slot = slot_of(parameters[i]);
     const Shape flat{pieces[i].elements()};
     if (&buckets_[slot.bucket] != &bucket || flat[0] == 0) continue;

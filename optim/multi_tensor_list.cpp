@@ -1,7 +1,9 @@
 #include <tapeformer/autograd/dispatch.h>
+#include <tapeformer/autograd/error.h>
 #include <tapeformer/optim/multi_tensor_list.h>
 
 #include <cstring>
+#include <string>
 #include <utility>
 
 namespace tapeformer {
@@ -24,6 +26,15 @@ bool same(const kernels::StepTensor& a, const kernels::StepTensor& b) {
 
 }  // namespace
 
+void require_updated_elements(const char* op, const Parameter& parameter, const Tensor& state) {
+  if (state.elements() == updated_elements(parameter)) return;
+  throw ShapeError(std::string("[") + op +
+                   "] a parameter's state must have the elements that this process updates; got state=" +
+                   state.describe() + " for " + std::to_string(updated_elements(parameter)) +
+                   " elements of " + parameter.value().describe() +
+                   "; try zeros_like_parameters(), and DataParallel before the optimizer");
+}
+
 void* MultiTensorList::checked_address(const char* name, const Tensor& x) const {
   if (!x.defined()) return nullptr;
   require_same_device(op_, name, x, like_);
@@ -33,16 +44,33 @@ void* MultiTensorList::checked_address(const char* name, const Tensor& x) const 
 
 void MultiTensorList::add(const Parameter& parameter, const Tensor& state1, const Tensor& state2,
                           Index setting) {
-  const Tensor& shadow = parameter.state()->shadow;
-  if (count_ == 0) like_ = parameter.value();
+  const Tensor &value = parameter.value(), &shadow = parameter.state()->shadow;
   kernels::StepTensor entry;
-  entry.gradient = checked_address("gradient", parameter.gradient());
-  entry.value = checked_address("value", parameter.value());
+  entry.count = updated_elements(parameter);
+  if (entry.count == 0 && !is_updated_whole(parameter)) return;
+  if (count_ == 0) like_ = value;
+  const Index begin = parameter.state()->updated.begin;
+  const auto updated = [&](void* all) { return static_cast<char*>(all) + begin * bytes_of(value.dtype()); };
+  entry.gradient = updated(checked_address("gradient", parameter.gradient()));
+  entry.value = updated(checked_address("value", value));
+  for (const Tensor* state : {&state1, &state2})
+    if (state->defined()) require_updated_elements(op_, parameter, *state);
   entry.state1 = checked_address("state", state1);
   entry.state2 = checked_address("state", state2);
-  entry.shadow = shadow.defined() ? shadow.address<BFloat16>() : nullptr;
-  entry.count = parameter.value().elements();
+  entry.shadow = shadow.defined() ? shadow.address<BFloat16>() + begin : nullptr;
   entry.setting = setting;
+  append(entry);
+}
+
+void MultiTensorList::add(const Tensor& gradient) {
+  if (count_ == 0) like_ = gradient;
+  kernels::StepTensor entry;
+  entry.gradient = checked_address("gradient", gradient);
+  entry.count = gradient.elements();
+  append(entry);
+}
+
+void MultiTensorList::append(const kernels::StepTensor& entry) {
   if (count_ == entries_.size()) {
     entries_.emplace_back();
     changed_ = true;

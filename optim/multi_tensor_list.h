@@ -5,6 +5,18 @@
 
 namespace tapeformer {
 
+/// How many elements of the parameter this process updates (ParameterState::updated).
+inline Index updated_elements(const Parameter& parameter) {
+  const ParameterState::Range& range = parameter.state()->updated;
+  return range.end - range.begin;
+}
+/// False where DataParallel has divided the parameter.
+inline bool is_updated_whole(const Parameter& parameter) {
+  return updated_elements(parameter) == parameter.value().elements();
+}
+/// Throws: ShapeError unless `state` has the elements of the parameter that this process updates
+void require_updated_elements(const char* op, const Parameter& parameter, const Tensor& state);
+
 /// The parameters of a step for kernels that update all of them at once. For a GPU it is a table in its
 /// memory, uploaded only when an address, a size or a setting changes, so that a usual training step uploads
 /// nothing.
@@ -12,9 +24,13 @@ class MultiTensorList {
  public:
   /// Between begin() and end(), the parameters that have gradients are added. `op` is for messages.
   void begin(const char* op) { op_ = op, count_ = 0; }
-  /// State that an optimizer does not keep is undefined.
-  /// Throws: DTypeError or DeviceError unless all tensors are of the first value's type, on its device
+  /// The elements that this process updates, if there are any. State, of these elements alone, that an
+  /// optimizer does not keep is undefined.
+  /// Throws: DTypeError or DeviceError unless all tensors are of the first value's type, on its device,
+  ///         ShapeError unless state has the elements that are updated
   void add(const Parameter& parameter, const Tensor& state1, const Tensor& state2, Index setting);
+  /// For a norm: a gradient without a parameter.
+  void add(const Tensor& gradient);
   void end();
 
   bool empty() const { return count_ == 0; }
@@ -23,9 +39,10 @@ class MultiTensorList {
 
  private:
   void* checked_address(const char* name, const Tensor& x) const;
+  void append(const kernels::StepTensor& entry);
 
   const char* op_ = "";
-  Tensor like_;  // the first value
+  Tensor like_;  // the first one
   std::size_t count_ = 0;
   bool changed_ = false;
   PooledVector<kernels::StepTensor> entries_;

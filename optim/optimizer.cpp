@@ -1,5 +1,8 @@
 #include <tapeformer/autograd/dispatch.h>
+#include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/kernels/optim.h>
+#include <tapeformer/optim/clip.h>
+#include <tapeformer/optim/data_parallel.h>
 #include <tapeformer/optim/optimizer.h>
 
 #include <unordered_set>
@@ -33,6 +36,27 @@ void Optimizer::gather(double learning_rate) {
   table_.end();
 }
 
+void Optimizer::set_shards(const DataParallel& ranks) {
+  for (const Parameter& parameter : parameters_) {
+    if (ranks.is_sharded() && !ranks.holds(parameter)) {
+      throw Error("[" + algorithm_ + "] ranks must share all parameters of an optimizer; got " +
+                  parameter.value().describe() + ", which DataParallel was not given");
+    }
+  }
+  shards_ = ranks.is_sharded() ? &ranks : nullptr;
+}
+
+/// Throws: Error if parameters are divided between ranks, and this does not know how
+void Optimizer::require_shards() const {
+  if (shards_ != nullptr) return;
+  for (const Parameter& parameter : parameters_) {
+    if (is_updated_whole(parameter)) continue;
+    throw Error("[" + algorithm_ + "] what ranks divide must be put together for a norm and for state; got " +
+                parameter.value().describe() + ", of which this process updates " +
+                std::to_string(updated_elements(parameter)) + " elements; try set_shards(DataParallel)");
+  }
+}
+
 void Optimizer::step(double learning_rate, double gradient_scale) {
   gather(learning_rate);
   if (table_.empty()) return;
@@ -40,20 +64,22 @@ void Optimizer::step(double learning_rate, double gradient_scale) {
 }
 
 Tensor Optimizer::clipped_step(double learning_rate, double share, double max_norm) {
+  require_shards();
   gather(learning_rate);
-  const Device device = parameters_.empty() ? Device::cpu() : parameters_[0].value().device();
-  if (table_.empty()) return Tensor::zeros({1}, DType::f64, device);
-  const Tensor norm = Tensor::empty({1}, DType::f64, device), factor = Tensor::empty_like(norm);
-  dispatch(
-      "gradient_norm",
-      [&](auto on, auto* value) {
-        using T = std::remove_pointer_t<decltype(value)>;
-        kernels::gradient_norm<T>(on, table_.tensors(), share, max_norm, norm.address<double>(),
-                                  factor.address<double>());
-      },
-      wide(parameters_[0].value()));
-  update(table_.tensors(), factor);
-  return norm;
+  if (parameters_.empty()) return Tensor::zeros({1}, DType::f64, Device::cpu());
+  const GradientNorm found = norm_of_gradients(share, max_norm);
+  if (!table_.empty()) update(table_.tensors(), found.factor);
+  return found.norm;
+}
+
+GradientNorm Optimizer::norm_of_gradients(double share, double max_norm) {
+  const Tensor& like = parameters_[0].value();
+  if (shards_ == nullptr) return gradient_norm(table_, like, share, max_norm);
+  const Tensor norms = shards_->by_rank(gradient_norm(table_, like).norm);  // whose norm is that of all
+  norms_of_ranks_.begin("gradient_norm");
+  norms_of_ranks_.add(norms);
+  norms_of_ranks_.end();
+  return gradient_norm(norms_of_ranks_, norms, share, max_norm);
 }
 
 void Optimizer::clear_gradients() {
@@ -64,7 +90,8 @@ std::vector<Tensor> Optimizer::zeros_like_parameters() const {
   std::vector<Tensor> tensors;
   for (const Parameter& parameter : parameters_) {
     const Tensor& value = parameter.value();
-    tensors.push_back(Tensor::zeros(value.shape(), value.dtype(), value.device()));
+    const Shape shape = is_updated_whole(parameter) ? value.shape() : Shape{updated_elements(parameter)};
+    tensors.push_back(Tensor::zeros(shape, value.dtype(), value.device()));
   }
   return tensors;
 }
@@ -76,7 +103,14 @@ std::string Optimizer::state_name(const char* what, std::size_t parameter) const
 
 void Optimizer::visit_tensors(OptimizerVisitor& visitor, const char* what,
                               const std::vector<Tensor>& tensors) const {
-  for (std::size_t i = 0; i < tensors.size(); ++i) visitor.tensor(state_name(what, i), tensors[i]);
+  require_shards();
+  const auto visit = [&](std::size_t i, const Tensor& whole) { visitor.tensor(state_name(what, i), whole); };
+  if (shards_ != nullptr) {
+    for (std::size_t i = 0; i < tensors.size(); ++i)
+      require_updated_elements(algorithm_.c_str(), parameters_[i], tensors[i]);
+    return shards_->visit_whole(parameters_, tensors, visit);
+  }
+  for (std::size_t i = 0; i < tensors.size(); ++i) visit(i, tensors[i]);
 }
 
 void scale_gradients(const std::vector<Parameter>& parameters, double factor) {

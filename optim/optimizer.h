@@ -8,6 +8,9 @@
 
 namespace tapeformer {
 
+class DataParallel;
+struct GradientNorm;
+
 /// Visits the state of an optimizer, to save it or, through the references, to restore it. Names and order
 /// are the same each time; after a restore the optimizer continues to the same bits.
 class OptimizerVisitor {
@@ -24,6 +27,11 @@ class OptimizerVisitor {
 ///   tape.backward(loss, Tensor::scalar(tokens of this batch / tokens of all))
 /// or, when the total is known only at the end, seed with the tokens and step with a gradient scale of
 /// 1 / total.
+///
+/// Shards: where DataParallel has divided the work between ranks, an optimizer made after it keeps state for
+/// and updates only what is its rank's, and set_shards() tells it where the rest is. Then clipped_step() and
+/// visit_state() are collective: all ranks call them, and get the same. An optimizer of your own needs
+/// nothing for that if its state comes from zeros_like_parameters() and is visited by visit_tensors().
 class Optimizer {
  public:
   /// Throws: Error if a parameter is given twice, DTypeError unless all are f32 or all f64.
@@ -40,13 +48,19 @@ class Optimizer {
   /// Math:    g = share gradient min(1, max_norm / (norm + 1e-6)), norm = |share gradients|
   /// Source:  Pascanu, Mikolov and Bengio 2013, arXiv:1211.5063
   Tensor clipped_step(double learning_rate, double share, double max_norm);
+  /// Tensors are whole and have their parameters' shapes, however ranks divide them, so that what any number
+  /// of ranks has saved any other number restores; every rank's visitor must restore.
   virtual void visit_state(OptimizerVisitor& visitor) = 0;
+  /// `ranks`, which must have all of the optimizer's parameters, outlives it. Without shards nothing changes.
+  /// Throws: Error naming a parameter that is missing there
+  void set_shards(const DataParallel& ranks);
 
   void clear_gradients();
   const std::vector<Parameter>& parameters() const { return parameters_; }
 
  protected:
-  /// One tensor of zeros for each parameter, on its device.
+  /// One tensor of zeros for each parameter, on its device: of its shape, or a vector of the elements that
+  /// this process updates where those are not all.
   std::vector<Tensor> zeros_like_parameters() const;
   /// The first half of a step: calls table.add() for each parameter that has a gradient, with its state
   /// tensors (undefined where there are none) and the index of its settings.
@@ -62,8 +76,11 @@ class Optimizer {
 
  private:
   void gather(double learning_rate);
+  void require_shards() const;
+  GradientNorm norm_of_gradients(double share, double max_norm);
 
-  MultiTensorList table_;
+  MultiTensorList table_, norms_of_ranks_;
+  const DataParallel* shards_ = nullptr;
   std::string algorithm_;
 };
 

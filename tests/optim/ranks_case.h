@@ -90,6 +90,7 @@ inline std::vector<std::vector<Tensor>> trained(int size, const RanksRun& run,
       model.parameters()[i].value().copy_from(start[i]);
     DataParallel parallel(shared(ranks), model.parameters(), {256, run.sharded});
     AdamW optimizer(model.parameters());
+    optimizer.set_shards(parallel);
     if (run.before) run.before(ranks, optimizer);
     for (int step = run.from; step < run.to; ++step) {
       model.pass(ranks, parallel, step);

@@ -2,6 +2,7 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/optim/multi_tensor_list.h>
 #include <tapeformer/tests/optim/optim_case.h>
+#include <tapeformer/tests/reference/support.h>
 
 using namespace tapeformer;
 
@@ -36,6 +37,30 @@ TEST_SUITE("optim/multi_tensor_list") {
     CHECK(all.tensors[1].setting == 3);
     CHECK(all.tensors[1].state1 == nullptr);
     CHECK(all.tensors[1].shadow == nullptr);
+  }
+
+  TEST_CASE("of a parameter that ranks divide it says where the process' own part is") {
+    OptimCase model(DType::f64);
+    model.set_gradients(0);
+    model.weight.state()->updated = {1, 5};
+    model.bias.state()->updated = {3, 3};
+    const Tensor own = Tensor::zeros({4}, DType::f64);
+    MultiTensorList table;
+    table.begin("step");
+    table.add(model.weight, own, {}, 0);
+    table.add(model.bias, Tensor::zeros({0}, DType::f64), {}, 0);
+    CHECK(message_of<ShapeError>([&] { table.add(model.weight, own, model.weight.value(), 0); }) ==
+          "[step] a parameter's state must have the elements that this process updates; got state=f64[2,3] "
+          "(layer.weight) for 4 elements of f64[2,3] (layer.weight); try zeros_like_parameters(), and "
+          "DataParallel before the optimizer");
+    table.end();
+    CHECK(table.tensors().tensor_count == 1);
+    if (default_device().is_cuda()) return;
+    const kernels::StepTensor& entry = table.tensors().tensors[0];
+    CHECK(entry.value == model.weight.value().data<double>() + 1);
+    CHECK(entry.gradient == model.weight.gradient().data<double>() + 1);
+    CHECK(entry.state1 == own.raw());
+    CHECK(entry.count == 4);
   }
 
   TEST_CASE("it stays where it is until an address, a setting or the parameters that have gradients change") {
