@@ -129,7 +129,7 @@ TrainingRun::TrainingRun(RunFolder folder, const TrainingControl& control, Train
       optimizer_(options_.optimizer.make(task.model().parameters())),
       schedule_(options_.schedule_config()),
       replay_(task.model(), compute.graphs && control.ranks->size() == 1 ? CudaGraphCache::kMostGraphs : 0) {
-  // optimizer_->set_shards(parallel_);
+  optimizer_->set_shards(parallel_);
 }
 
 void TrainingRun::start() {
