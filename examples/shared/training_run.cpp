@@ -59,7 +59,7 @@ Index bucket_bytes(Module& model) {
 }
 
 int show_summary(TrainingTask& task) {
-  print("%s", task.summary());
+  if (task.ranks().rank() == 0) print("%s", task.summary());
   return kExitSuccess;
 }
 
