@@ -34,6 +34,10 @@ class SleepingWaits {
   std::unique_ptr<Threads> threads_;
 };
 
+/// For a thread that works in short bursts beside threads that compute: when it wakes it gets a processor at
+/// once, and it sleeps no longer than it asks for.
+void wake_up_at_once();
+
 /// The time that this process' threads have run, and waited for a processor, in seconds.
 struct ProcessorTime {
   double run = 0, waited = 0;

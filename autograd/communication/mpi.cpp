@@ -1,9 +1,9 @@
 #include <tapeformer/autograd/communication/mpi.h>
-#include <tapeformer/autograd/communication/rank_sums.h>
+#include <tapeformer/autograd/communication/mpi_collectives.h>
+#include <tapeformer/autograd/threads.h>
 
 #include <mpi.h>
 #include <signal.h>
-#include <sys/prctl.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
@@ -24,7 +24,6 @@
 namespace tapeformer {
 namespace {
 
-using Collective = Communicator::Request::Collective;
 using Clock = std::chrono::steady_clock;
 
 constexpr int kQuestion = 1, kAnswer = 2;  // tags
@@ -35,7 +34,6 @@ constexpr std::chrono::milliseconds kIdle(5);  // between looks at other ranks' 
 // first when it wakes, and who has yielded comes last.
 constexpr int kQuickLooks = 20;
 constexpr std::chrono::microseconds kPause(50);
-constexpr Index kMostGathered = 32 << 10;  // bytes up to which all numbers go to all ranks at once
 constexpr std::uint64_t kLeastSharedMemory =
     8 << 20;  // of /dev/shm for each rank of a machine: Open MPI's 4 MiB, twice
 
@@ -47,25 +45,6 @@ std::string host_name() {
   std::array<char, 256> name{};
   gethostname(name.data(), name.size() - 1);
   return name.data();
-}
-
-void check(int status, const char* doing) {
-  if (status == MPI_SUCCESS) return;
-  std::array<char, MPI_MAX_ERROR_STRING> text{};
-  int length = 0;
-  MPI_Error_string(status, text.data(), &length);
-  throw CommunicationError(std::string("[") + doing + "] MPI: " + text.data());
-}
-
-MPI_Datatype mpi_type(DType type) {
-  switch (type) {
-    case DType::f32: return MPI_FLOAT;
-    case DType::f64: return MPI_DOUBLE;
-    case DType::bf16: return MPI_UINT16_T;
-    case DType::i32: return MPI_INT32_T;
-    case DType::boolean: return MPI_UINT8_T;
-  }
-  return MPI_BYTE;
 }
 
 /// Where a rank is, as it tells another one that waits for it.
@@ -180,7 +159,8 @@ class MpiCommunicator : public Communicator {
       const Clock::time_point begin = Clock::now();
       std::exception_ptr error;
       try {
-        run(next->request);
+        run_collective(next->request, rank(), size(), scratch_,
+                       [this](MPI_Request pending, const char* doing) { finish(pending, doing); });
       } catch (...) {
         error = std::current_exception();
       }
@@ -196,10 +176,10 @@ class MpiCommunicator : public Communicator {
 
   void begin() {
     const int launched = size();
-    prctl(PR_SET_TIMERSLACK, 1000);  // nanoseconds; else a pause lasts twice as long
+    wake_up_at_once();
     check_shared_memory();
     int provided = 0;
-    check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided), "MPI_Init_thread");
+    check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided), "MPI_Init_thread");
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     int found = 0;
     MPI_Comm_size(MPI_COMM_WORLD, &found);
@@ -218,8 +198,8 @@ class MpiCommunicator : public Communicator {
     constexpr int kLength = 64;
     std::string own = host_name(), all(static_cast<std::size_t>(launched * kLength), '\0');
     own.resize(kLength);
-    check(MPI_Allgather(own.data(), kLength, MPI_CHAR, all.data(), kLength, MPI_CHAR, MPI_COMM_WORLD),
-          "join_launch");
+    check_mpi(MPI_Allgather(own.data(), kLength, MPI_CHAR, all.data(), kLength, MPI_CHAR, MPI_COMM_WORLD),
+              "join_launch");
     for (int rank = 0; rank < launched; ++rank) hosts_.emplace_back(all.c_str() + rank * kLength);
   }
 
@@ -240,7 +220,7 @@ class MpiCommunicator : public Communicator {
     const Clock::time_point begin = Clock::now();
     for (int looks = 0;; ++looks) {
       int done = 0;
-      check(MPI_Test(&request, &done, MPI_STATUS_IGNORE), doing);
+      check_mpi(MPI_Test(&request, &done, MPI_STATUS_IGNORE), doing);
       if (done != 0) return;
       if (looks < kQuickLooks) continue;
       answer();
@@ -298,57 +278,6 @@ class MpiCommunicator : public Communicator {
   }
 
   std::string name(int rank) const { return "rank " + std::to_string(rank) + " on " + host(rank); }
-
-  void run(const Request& request) {
-    const char* const doing = name_of(request.collective);
-    const Tensor& x = request.x;
-    const MPI_Datatype type = mpi_type(x.dtype());
-    const auto count = static_cast<int>(x.elements());
-    const auto width = static_cast<std::size_t>(bytes_of(x.dtype()));
-    auto* const data = static_cast<char*>(x.raw());
-    MPI_Request pending = MPI_REQUEST_NULL;
-    if (request.collective == Collective::broadcast) {
-      check(MPI_Ibcast(data, count, type, request.root, MPI_COMM_WORLD, &pending), doing);
-      return finish(pending, doing);
-    }
-    if (request.collective == Collective::all_reduce && x.bytes() <= kMostGathered) {
-      const auto all = scratch(width * static_cast<std::size_t>(count) * static_cast<std::size_t>(size()));
-      check(MPI_Iallgather(data, count, type, all, count, type, MPI_COMM_WORLD, &pending), doing);
-      finish(pending, doing);
-      return add_ranks(x.dtype(), all, count, size(), count, request.reduction, data);
-    }
-    // Rank r has the elements from r * share.
-    const int share = (count + size() - 1) / size();
-    std::vector<int> counts, begins, stacked, own_counts;
-    for (int rank = 0; rank < size(); ++rank) {
-      begins.push_back(std::min(count, rank * share));
-      counts.push_back(std::min(share, count - begins.back()));
-    }
-    const int own = counts[static_cast<std::size_t>(rank())];
-    char* const own_data = data + static_cast<std::size_t>(begins[static_cast<std::size_t>(rank())]) * width;
-    if (request.collective != Collective::all_gather) {
-      for (int rank = 0; rank < size(); ++rank) {
-        own_counts.push_back(own);
-        stacked.push_back(rank * own);
-      }
-      const auto all = scratch(width * static_cast<std::size_t>(own) * static_cast<std::size_t>(size()));
-      check(MPI_Ialltoallv(data, counts.data(), begins.data(), type, all, own_counts.data(), stacked.data(),
-                           type, MPI_COMM_WORLD, &pending),
-            doing);
-      finish(pending, doing);
-      add_ranks(x.dtype(), all, own, size(), own, request.reduction, own_data);
-      if (request.collective == Collective::reduce_scatter) return;
-    }
-    check(MPI_Iallgatherv(MPI_IN_PLACE, 0, type, data, counts.data(), begins.data(), type, MPI_COMM_WORLD,
-                          &pending),
-          doing);
-    finish(pending, doing);
-  }
-
-  char* scratch(std::size_t bytes) {
-    if (scratch_.size() < bytes) scratch_.resize(bytes);
-    return scratch_.data();
-  }
 
   std::thread thread_;
   mutable std::mutex mutex_;

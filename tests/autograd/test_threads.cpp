@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 #include <omp.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -47,6 +48,17 @@ long sleeps() {
 }  // namespace
 
 TEST_SUITE("autograd/threads") {
+  TEST_CASE("a thread that wakes at once sleeps no longer than it asks for, and others as before") {
+    const int before = prctl(PR_GET_TIMERSLACK);
+    int slack = 0;
+    std::thread([&] {
+      wake_up_at_once();
+      slack = prctl(PR_GET_TIMERSLACK);
+    }).join();
+    CHECK(slack == 1000);
+    CHECK(prctl(PR_GET_TIMERSLACK) == before);
+  }
+
   TEST_CASE("threads that wait for others sleep while they are to") {
     // The first waits for the second, a millisecond each time: a third of what libgomp spins unasked, and far
     // less than libomp does. Only sleeping is asserted, as other programs may make a thread sleep too.

@@ -3,9 +3,13 @@
 // Usage: bench train_step [WORKLOAD[:BATCH]...] [--device cpu|cuda[:N]] [--precision f64|f32|tf32|bf16]
 //                         [--steps N] [--seconds S] [--threads N] [--batch B] [--length T] [--fused-head]
 //                         [--recompute-layers] [--no-graphs] [--profile] [--first-step] [--list]
+//                         [--shard-optimizer] [--bucket-bytes N]
+// Under mpirun the ranks share the rows of a batch; the line then has what the slowest, or largest, rank took.
+#include <tapeformer/autograd/communication/mpi.h>
 #include <tapeformer/autograd/device.h>
 #include <tapeformer/autograd/profile.h>
 #include <tapeformer/autograd/storage.h>
+#include <tapeformer/data/share.h>
 #include <tapeformer/examples/shared/command_line.h>
 #include <tapeformer/examples/shared/compute.h>
 #include <tapeformer/examples/shared/program.h>
@@ -37,6 +41,7 @@ struct Options {
   double seconds = 10;
   ComputeOptions compute{"cpu", "f32"};
   Index batch = 0, length = 0;
+  DataParallelConfig parallel;
   bool fused_head = false, recompute_layers = false, profile = false, first_step = false, list = false;
 };
 
@@ -128,15 +133,27 @@ void add_shares(nlohmann::ordered_json& line, double rate, bool in_double) {
   line["share_of_peak"] = rounded(rate / peak, 3), line["share_of_gemm"] = rounded(rate / gemm, 3);
 }
 
-void measure(const Workload& w, const Options& options) {
+/// What each rank found, largest first.
+double largest(Communicator& ranks, double own) {
+  std::vector<double> all(static_cast<std::size_t>(ranks.size()));
+  all[static_cast<std::size_t>(ranks.rank())] = own;
+  const std::vector<double> found = ranks.sum(all);
+  return *std::max_element(found.begin(), found.end());
+}
+
+void measure(const Workload& whole, const Options& options) {
+  const std::shared_ptr<Communicator> ranks = join_launch();
+  Workload w = whole;
+  const Share rows = share_of(whole.batch, ranks->rank(), ranks->size());
+  w.batch = rows.end - rows.begin;
   const double baseline = resident_mib("VmRSS:");
   const bool in_double = options.compute.precision == "f64";
   const Compute compute =
       ComputeOptions{options.compute.device, in_double ? "f32" : options.compute.precision,
                      options.compute.graphs}
           .chosen();
-  Training training(
-      w, {in_double ? DType::f64 : DType::f32, compute, options.fused_head, options.recompute_layers});
+  Training training(w, {in_double ? DType::f64 : DType::f32, compute, options.fused_head,
+                        options.recompute_layers, ranks, options.parallel});
   if (options.first_step) {
     training.step();
     std::printf(
@@ -146,7 +163,8 @@ void measure(const Workload& w, const Options& options) {
   }
   const std::vector<PhaseSeconds> steps = measured_steps(training, options.steps, options.seconds);
   const double resident = resident_mib("VmHWM:"), pool = static_cast<double>(pool_statistics().peak_bytes);
-  const double ms = median_ms(steps, sum), flops = w.flops(training.parameters()), rate = 1e3 * flops / ms;
+  const double ms = largest(*ranks, median_ms(steps, sum)), flops = whole.flops(training.parameters()),
+               rate = 1e3 * flops / ms;
   const bool on_gpu = compute.device.is_cuda();
 
   nlohmann::ordered_json line{
@@ -155,8 +173,16 @@ void measure(const Workload& w, const Options& options) {
   line["dtype"] = options.compute.precision, line["threads"] = omp_get_max_threads(), line["compile"] = false;
   line["params"] = training.parameters(), line["ms"] = rounded(ms, 2);
   line["mean_ms"] = rounded(mean_ms(steps), 2);  // on a busy machine a few steps take long
-  line["tokens_per_s"] = std::llround(1e3 * static_cast<double>(w.tokens()) / ms);
-  line["peak_mib"] = std::llround(resident), line["pool_mib"] = std::llround(pool / (1 << 20));
+  line["tokens_per_s"] = std::llround(1e3 * static_cast<double>(whole.tokens()) / ms);
+  if (ranks->size() > 1) {
+    const CommunicationTime time = ranks->time();
+    const auto taken = static_cast<double>(steps.size() + kWarmUp);
+    line["ranks"] = ranks->size(), line["shard_optimizer"] = options.parallel.shard_optimizer;
+    line["communication_ms"] = rounded(1e3 * time.busy / taken, 2);
+    line["waited_ms"] = rounded(1e3 * time.waited / taken, 2);
+  }
+  line["peak_mib"] = std::llround(largest(*ranks, resident)),
+  line["pool_mib"] = std::llround(pool / (1 << 20));
   if (on_gpu) {
     const auto peak = static_cast<double>(cuda::memory_statistics(compute.device.index).peak_bytes);
     line["peak_device_mib"] = std::llround(peak / (1 << 20));
@@ -180,9 +206,10 @@ void measure(const Workload& w, const Options& options) {
       line["phases_ms"][kPhases[i]] =
           rounded(median_ms(steps, [i](const PhaseSeconds& s) { return s[i]; }), 3);
   }
+  if (ranks->rank() > 0) return;
   std::printf("%s\n", line.dump().c_str());
   std::fflush(stdout);
-  if (options.profile)
+  if (options.profile && ranks->size() == 1)
     print_profile(training, std::min<int>(10, static_cast<int>(steps.size())), flops, computed_in);
 }
 
@@ -237,6 +264,9 @@ int tapeformer::bench_train_step(int argc, char** argv) {
   line.flag("--fused-head", o.fused_head, "the loss in chunks, without logits");
   line.negative_flag("--no-graphs", o.compute.graphs, "on a GPU queue every step kernel by kernel");
   line.flag("--recompute-layers", o.recompute_layers, "layers keep only their input for the backward pass");
+  line.flag("--shard-optimizer", o.parallel.shard_optimizer, "under mpirun, each rank keeps its share of it");
+  line.option("--bucket-bytes", o.parallel.bucket_bytes, "under mpirun, of gradients that are sent together",
+              kPositive);
   line.flag("--profile", o.profile, "a table of where the time goes; on a GPU, by phase");
   line.flag("--first-step", o.first_step, "end after one step, the first");
   line.flag("--list", o.list, "the workloads and their sizes");

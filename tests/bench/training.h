@@ -1,5 +1,6 @@
 #pragma once
 
+#include <tapeformer/autograd/communication/communicator.h>
 #include <tapeformer/autograd/cuda/graph.h>
 #include <tapeformer/autograd/device.h>
 #include <tapeformer/autograd/tape.h>
@@ -8,6 +9,7 @@
 #include <tapeformer/nn/transformer/decoder_only.h>
 #include <tapeformer/nn/transformer/encoder_decoder.h>
 #include <tapeformer/optim/adamw.h>
+#include <tapeformer/optim/data_parallel.h>
 #include <tapeformer/tests/bench/clock.h>
 #include <tapeformer/tests/bench/workloads.h>
 
@@ -31,6 +33,8 @@ struct TrainingVariant {
   Compute compute;
   bool fused_head = false;
   bool recompute_layers = false;
+  std::shared_ptr<Communicator> ranks = communicator_alone();  ///< each has a workload of its own
+  DataParallelConfig parallel = {};
 };
 
 /// A model with a batch.
@@ -132,9 +136,13 @@ class Training {
       : random_(1), device_(variant.compute.device), trainee_(make(w, variant, random_)) {
     trainee_->module().to(variant.type);
     variant.compute.apply(trainee_->module());
+    const bool alone = variant.ranks->size() == 1;
+    parallel_ =
+        std::make_unique<DataParallel>(variant.ranks, trainee_->module().parameters(), variant.parallel);
     optimizer_ = std::make_unique<AdamW>(trainee_->module().parameters());
-    replay_ = std::make_unique<CudaGraphCache>(trainee_->module(),
-                                               variant.compute.graphs ? CudaGraphCache::kMostGraphs : 0);
+    optimizer_->set_shards(*parallel_);
+    replay_ = std::make_unique<CudaGraphCache>(
+        trainee_->module(), variant.compute.graphs && alone ? CudaGraphCache::kMostGraphs : 0);
   }
 
   Index parameters() const { return trainee_->module().parameter_count(); }
@@ -163,11 +171,14 @@ class Training {
       Tape tape;
       const Tensor loss = trainee_->loss();
       if (!cuda::is_capturing()) end(1);
+      parallel_->sum_during(tape);
       tape.backward(loss);
       return loss;
     });
+    parallel_->finish();
     end(2);
     optimizer_->clipped_step(1e-3, 1, 1.0);
+    parallel_->gather_values();
     end(3);
     return seconds;
   }
@@ -181,6 +192,7 @@ class Training {
   Generator random_;
   Device device_;
   std::unique_ptr<Trainee> trainee_;
+  std::unique_ptr<DataParallel> parallel_;
   std::unique_ptr<AdamW> optimizer_;
   std::unique_ptr<CudaGraphCache> replay_;
 };
