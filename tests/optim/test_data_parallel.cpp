@@ -215,19 +215,19 @@ TEST_SUITE("optim/data_parallel") {
   TEST_CASE("buckets hold parameters one after the other, from the last to the first, aligned") {
     Log log;
     const auto of = [](Index count, DType type) { return Parameter(Tensor::full({count}, 1, type)); };
-    const Parameter one = of(1, DType::f32), few = of(17, DType::f32), many = of(200, DType::f32),
-                    other = of(9, DType::f64), none = of(0, DType::f64);
-    DataParallel parallel(std::make_shared<Twins>(log), {other, none, many, few, one}, {256, false});
-    // few and one take 128 + 64 bytes, many has a bucket of its own, and the others have another type.
-    CHECK(log == Log{"broadcast 64", "broadcast 224", "broadcast 16"});
+    const Parameter one = of(1, DType::f32), few = of(17, DType::f32), other = of(9, DType::f64),
+                    none = of(0, DType::f64), many = of(300, DType::f32), last = of(2, DType::f32);
+    DataParallel parallel(std::make_shared<Twins>(log), {last, many, none, other, few, one}, {1024, false});
+    // 64 + 128 bytes, then another type, then more than a bucket holds.
+    CHECK(log == Log{"broadcast 64", "broadcast 16", "broadcast 320", "broadcast 32"});
     const DataParallel::Memory memory = parallel.memory();
-    CHECK(memory.buckets == 3);
-    CHECK(memory.value_bytes == 256 + 896 + 128);
+    CHECK(memory.buckets == 4);
+    CHECK(memory.value_bytes == 4 * 64 + 8 * 16 + 4 * 320 + 4 * 32);
     CHECK(memory.gradient_bytes == memory.value_bytes);
     const auto base = static_cast<char*>(address(one.value()));
     CHECK(address(few.value()) == base + 64);
     CHECK(reinterpret_cast<std::uintptr_t>(base) % 64 == 0);
-    for (const Parameter& parameter : {one, few, many, other, none}) {
+    for (const Parameter& parameter : {one, few, other, none, many, last}) {
       const ParameterState& state = *parameter.state();
       CHECK(reinterpret_cast<std::uintptr_t>(address(state.value)) % 64 == 0);
       CHECK(reinterpret_cast<std::uintptr_t>(address(state.gradient)) % 64 == 0);

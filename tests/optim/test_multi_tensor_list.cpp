@@ -40,25 +40,27 @@ TEST_SUITE("optim/multi_tensor_list") {
   }
 
   TEST_CASE("of a parameter that ranks divide it says where the process' own part is") {
-    OptimCase model(DType::f64);
+    OptimCase model(DType::f32);
     model.set_gradients(0);
+    model.weight.set_shadow(DType::bf16);
     model.weight.state()->updated = {1, 5};
     model.bias.state()->updated = {3, 3};
-    const Tensor own = Tensor::zeros({4}, DType::f64);
+    const Tensor own = Tensor::zeros({4});
     MultiTensorList table;
     table.begin("step");
     table.add(model.weight, own, {}, 0);
-    table.add(model.bias, Tensor::zeros({0}, DType::f64), {}, 0);
+    table.add(model.bias, Tensor::zeros({0}), {}, 0);
     CHECK(message_of<ShapeError>([&] { table.add(model.weight, own, model.weight.value(), 0); }) ==
-          "[step] a parameter's state must have the elements that this process updates; got state=f64[2,3] "
-          "(layer.weight) for 4 elements of f64[2,3] (layer.weight); try zeros_like_parameters(), and "
+          "[step] a parameter's state must have the elements that this process updates; got state=f32[2,3] "
+          "(layer.weight) for 4 elements of f32[2,3] (layer.weight); try zeros_like_parameters(), and "
           "DataParallel before the optimizer");
     table.end();
     CHECK(table.tensors().tensor_count == 1);
     if (default_device().is_cuda()) return;
     const kernels::StepTensor& entry = table.tensors().tensors[0];
-    CHECK(entry.value == model.weight.value().data<double>() + 1);
-    CHECK(entry.gradient == model.weight.gradient().data<double>() + 1);
+    CHECK(entry.value == model.weight.value().data<float>() + 1);
+    CHECK(entry.gradient == model.weight.gradient().data<float>() + 1);
+    CHECK(entry.shadow == model.weight.used().data<BFloat16>() + 1);
     CHECK(entry.state1 == own.raw());
     CHECK(entry.count == 4);
   }
