@@ -87,6 +87,7 @@ TEST_SUITE("nn/dropout") {
     const auto draws_of = [](int rank, std::uint64_t saved) {
       Dropout dropout = dropout_of(0.5);
       *dropout.named_counters()[0].second = saved;
+      separate_draws(dropout, 3);  // is forgotten
       separate_draws(dropout, rank);
       std::vector<Tensor> draws;
       for (int i = 0; i < 4; ++i) draws.push_back(dropout(ones()));

@@ -1,6 +1,7 @@
 #include <tapeformer/autograd/tape.h>
 #include <tapeformer/examples/translation/trainer.h>
 #include <tapeformer/tests/examples/language/language_case.h>
+#include <tapeformer/tests/nn/module_case.h>
 #include <tapeformer/tests/reference/support.h>
 #include <tapeformer/tests/reference/thread_communicator.h>
 
@@ -99,6 +100,7 @@ void check_ranks(const MakeTask& make, int most) {
   for (const int size : {2, 3, 4, 5, most}) {
     CAPTURE(size);
     reference::as_ranks(size, [&](Communicator& ranks) {
+      const SingleThread for_this_rank;
       const std::unique_ptr<TrainingTask> task = make();
       task->set_ranks({&ranks, [](Communicator*) {}});
       for (int i = 0; i < kBatches; ++i) check_same(next_batch(*task), expected[static_cast<std::size_t>(i)]);

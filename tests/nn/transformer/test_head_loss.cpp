@@ -76,7 +76,8 @@ TEST_SUITE("nn/transformer/head_loss") {
       head.to(type);
       for (const HeadLossConfig& config : kConfigs) {
         for (const double seed : {0., 1.}) {
-          INFO(name_of(type), ", fused ", config.fused, ", chunk ", config.chunk, ", times ", seed);
+          INFO(std::string(name_of(type)), ", fused ", config.fused, ", chunk ", config.chunk, ", times ",
+               seed);
           head.clear_gradients();
           const Parameter x(states().to(type));
           Tape tape;
