@@ -30,7 +30,8 @@ if [ "$preset" = cuda ] && ! PATH=$PATH:/usr/local/cuda/bin command -v nvcc >/de
   exit 0
 fi
 
-examples/setup.sh clang-format-14
+examples/setup.sh clang-format-14 libopenmpi-dev openmpi-bin
+command -v mpirun >/dev/null && mpi=ON || mpi=OFF
 command -v ccache >/dev/null && export CMAKE_CXX_COMPILER_LAUNCHER=ccache CMAKE_CUDA_COMPILER_LAUNCHER=ccache
 if [ "$preset" = cuda ]; then
   # Nothing runs here, so little is optimised that is for the host alone (at -O0 g++ refuses xsimd 8's AVX-512 selects).
@@ -41,7 +42,7 @@ if [ "$preset" = cuda ]; then
   # The programs are the release build's: that their library is whole is seen without them.
   exec cmake --build --preset cuda -j "$(nproc)" ${CI:+--target tapeformer_whole}
 fi
-cmake --preset "$preset" --log-level=WARNING ${CI:+-DTAPEFORMER_WERROR=ON -DTAPEFORMER_PROGRAM_OPTIONS=-O1} >/dev/null
+cmake --preset "$preset" --log-level=WARNING -DTAPEFORMER_MPI=$mpi ${CI:+-DTAPEFORMER_WERROR=ON -DTAPEFORMER_PROGRAM_OPTIONS=-O1} >/dev/null
 cmake --build --preset "$preset" -j "$(nproc)" "${targets[@]}"
 
 status=0

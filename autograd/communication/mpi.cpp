@@ -2,7 +2,6 @@
 #include <tapeformer/autograd/communication/mpi_collectives.h>
 #include <tapeformer/autograd/threads.h>
 
-#include <mpi.h>
 #include <signal.h>
 #include <sys/statvfs.h>
 #include <unistd.h>

@@ -2,6 +2,9 @@
 
 #include <tapeformer/autograd/communication/communicator.h>
 
+// Without the C++ interface that MPI dropped in 2012, and some still have.
+#define OMPI_SKIP_MPICXX
+#define MPICH_SKIP_MPICXX
 #include <mpi.h>
 
 #include <functional>
