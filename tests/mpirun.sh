@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Runs a program as several ranks on this machine, however few processors it has and whoever runs it.
-# Usage: tests/mpirun.sh RANKS PROGRAM [ARGUMENTS...]
+# mpirun on this machine, however few processors it has and whoever runs it.
+# Usage: tests/mpirun.sh -n RANKS PROGRAM [ARGUMENTS...]
 set -euo pipefail
 # Open MPI's; MPICH knows none of them and needs none.
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
 export OMPI_MCA_hwloc_base_binding_policy=${OMPI_MCA_hwloc_base_binding_policy:-none} OMPI_MCA_mpi_yield_when_idle=1
 export PRTE_ALLOW_RUN_AS_ROOT=1 PRTE_ALLOW_RUN_AS_ROOT_CONFIRM=1
-exec "${MPIRUN:-mpirun}" -n "$@"
+exec "${MPIRUN:-mpirun}" "$@"

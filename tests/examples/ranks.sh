@@ -3,9 +3,9 @@
 # other numbers resume, and what happens when a rank dies, hangs or was started otherwise.
 # Usage: ranks.sh TRAIN_LANGUAGE_MODEL TRAIN_TRANSLATION
 set -u
-translation=$2
+translation=$(realpath "$2")
 . "$(dirname "${BASH_SOURCE[0]}")/program_test.sh" "$1"
-mpirun=$(dirname "${BASH_SOURCE[0]}")/../mpirun.sh
+mpirun=$(realpath "$(dirname "${BASH_SOURCE[0]}")/../mpirun.sh")
 export OMP_NUM_THREADS=1
 
 language=(train --layers 2 --width 32 --heads 2 --context 16 --batch 6 --steps 24 --warmup 4 --validate-every 12
@@ -13,7 +13,7 @@ language=(train --layers 2 --width 32 --heads 2 --context 16 --batch 6 --steps 2
 pairs=(train --encoder-layers 1 --decoder-layers 1 --width 32 --feed-forward 64 --heads 2 --max-length 16 --batch-tokens 256 --steps 16 --warmup 4
   --validate-every 8 --samples 1 --log-every 1)
 # on RANKS PROGRAM ARGUMENTS...: what it says goes to err.
-on() { timeout 120 "$mpirun" "$@" >"$work/out" 2>"$work/err" </dev/null; }
+on() { timeout 120 "$mpirun" -n "$@" >"$work/out" 2>"$work/err" </dev/null; }
 # agrees FOLDER OTHER: the two runs have the same losses, to the rounding of some thousand f32 operations.
 agrees() {
   losses "$work/$1" >"$work/losses"
@@ -69,7 +69,7 @@ done
 endless=("${language[@]}" --dropout 0 --steps 1000000 --validate-every 1000000 --checkpoint-every 20)
 # starts RUN ARGUMENTS...: two ranks in the background, until they have saved a checkpoint of a step.
 starts() {
-  timeout 120 "$mpirun" 2 "$program" "${endless[@]}" --run "$work/$@" >"$work/out" 2>"$work/err" </dev/null &
+  timeout 120 "$mpirun" -n 2 "$program" "${endless[@]}" --run "$work/$@" >"$work/out" 2>"$work/err" </dev/null &
   launcher=$!
   until grep -q '"step":4[0-9],' "$work/$1/metrics.jsonl" 2>/dev/null || ! kill -0 $launcher 2>/dev/null; do sleep 0.05; done
 }
@@ -89,15 +89,15 @@ check "when a rank dies the others end" test $? != 0
 check "the launcher names it" grep -q 'rank 1 .*exited on signal 9' "$work/err"
 check "the last checkpoint is whole" resumes dead
 
-starts stuck --collective-minutes 0.01
+starts stuck --collective-minutes 0.05
 kill -STOP "$(rank_of stuck)"
 wait $launcher
 check "when a rank hangs the others end" test $? = 2
-check "they name it, and their step" grep -q 'has waited for 0.6 s at step [0-9]*; rank 1 on .* does not answer' "$work/err"
+check "they name it, and their step" grep -q 'has waited for 3 s at step [0-9]*; rank 1 on .* does not answer' "$work/err"
 check "the last checkpoint is whole" resumes stuck
 
 # --- ranks that do not fit together, and wrong input ---------------------------------------------------
-timeout 60 "$mpirun" 1 "$program" "${language[@]}" --run "$work/other" : -n 1 "$program" "${language[@]}" --batch 4 --run "$work/other" \
+timeout 60 "$mpirun" -n 1 "$program" "${language[@]}" --run "$work/other" : -n 1 "$program" "${language[@]}" --batch 4 --run "$work/other" \
   >"$work/out" 2>"$work/err" </dev/null
 check "ranks with other options are refused" test $? = 2
 check "by name, once" test "$(grep -c 'rank 1 has another options/batch than rank 0: 4 instead of 6' "$work/err")" = 1
@@ -106,6 +106,17 @@ check "wrong input ends with 2" test $? = 2
 check "and is told once" test "$(grep -c -- '--layers must be' "$work/err")" = 1
 on 2 "$program" "${language[@]}" --run "$work/one"
 check "a used folder is refused once" test "$(grep -c 'holds a training already' "$work/err")" = 1
+
+# --- the guide's commands, each for one step -------------------------------------------------------------
+guide=$(realpath "$(dirname "${BASH_SOURCE[0]}")/../../examples/DISTRIBUTED.md")
+mkdir "$work/bin" && cd "$work" || exit 1
+ln -s "$mpirun" bin/mpirun && ln -s "$program" "$translation" bin
+echo 'localhost slots=2' >hosts
+export MPIRUN=$(command -v mpirun) PATH=$work/bin:$PATH
+while read -r line; do
+  check "the guide's command: $line" timeout 60 bash -c "$line --max-minutes 1e-9 2>'$work/err' </dev/null"
+done < <(sed -n '/^```sh$/,/^```$/{/^```/!p}' "$guide")
+check "the guide has commands" test -d "$work/runs/nodes"
 
 echo "$passed passed, $failed failed"
 test "$failed" = 0

@@ -5,7 +5,7 @@
 
 using namespace tapeformer;
 
-// Most cases need other ranks: tests/mpirun.sh 3 tapeformer_tests --source-file=*/test_mpi.cpp.
+// Most cases need other ranks: tests/mpirun.sh -n 3 tapeformer_tests --source-file=*/test_mpi.cpp.
 #define SEVERAL_RANKS *doctest::skip(launched_rank().size == 1)
 
 TEST_SUITE("autograd/communication/mpi") {

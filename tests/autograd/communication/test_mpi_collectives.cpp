@@ -10,7 +10,7 @@
 using namespace tapeformer;
 using Values = std::vector<double>;
 
-// Other ranks are needed: tests/mpirun.sh 3 tapeformer_tests --source-file=*/test_mpi_collectives.cpp.
+// Other ranks are needed: tests/mpirun.sh -n 3 tapeformer_tests --source-file=*/test_mpi_collectives.cpp.
 #define SEVERAL_RANKS *doctest::skip(launched_rank().size == 1)
 
 namespace {
