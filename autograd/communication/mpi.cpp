@@ -29,8 +29,8 @@ constexpr int kQuestion = 1, kAnswer = 2;  // tags
 constexpr std::chrono::seconds kMostForAnswers(5);
 constexpr std::chrono::milliseconds kIdle(5);  // between looks at other ranks' questions
 // While an operation runs: looks that follow at once, for small ones, and the pause between later ones. The
-// thread sleeps rather than yields, because it may share a processor with the computation: who has slept comes
-// first when it wakes, and who has yielded comes last.
+// thread sleeps rather than yields, because it may share a processor with the computation: who has slept
+// comes first when it wakes, and who has yielded comes last.
 constexpr int kQuickLooks = 20;
 constexpr std::chrono::microseconds kPause(50);
 constexpr std::uint64_t kLeastSharedMemory =

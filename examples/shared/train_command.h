@@ -15,8 +15,9 @@ struct TrainCommand {
   TrainingControl control;
 
   void add_to(const Command& command);
-  /// Joins the processes that a launcher has started, if any. Locks the run folder, and starts or resumes the training in it; returns the exit code. `groups` are
-  /// those of the options that a resumed run keeps, and `options` what `command` was given of them.
+  /// Joins the processes that a launcher has started, if any. Locks the run folder, and starts or resumes the
+  /// training in it; returns the exit code. `groups` are those of the options that a resumed run keeps, and
+  /// `options` what `command` was given of them.
   int execute(const Command& command, std::initializer_list<const char*> groups,
               const TrainingOptions& options,
               const std::function<int(const RunFolder&, const TrainingControl&)>& start_in,

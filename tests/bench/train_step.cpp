@@ -4,7 +4,8 @@
 //                         [--steps N] [--seconds S] [--threads N] [--batch B] [--length T] [--fused-head]
 //                         [--recompute-layers] [--no-graphs] [--profile] [--first-step] [--list]
 //                         [--shard-optimizer] [--bucket-bytes N]
-// Under mpirun the ranks share the rows of a batch; the line then has what the slowest, or largest, rank took.
+// Under mpirun the ranks share the rows of a batch; the line then has what the slowest, or largest, rank
+// took.
 #include <tapeformer/autograd/communication/mpi.h>
 #include <tapeformer/autograd/device.h>
 #include <tapeformer/autograd/profile.h>
