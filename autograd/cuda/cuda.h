@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <string>
 
@@ -50,5 +51,8 @@ DeviceErrorSlot* watch_for_device_error(int device,
                                         std::function<std::string(const DeviceErrorSlot&)> describe);
 /// Reads host memory only; called wherever the library waits for a device or is about to queue more.
 void report_device_errors(int device);
+/// From now on all that waits for the device, or queues work there, throws `failure`, since its memory holds
+/// nothing of use; nullptr: no longer. Any thread may call it.
+void set_failure(int device, std::exception_ptr failure);
 
 }  // namespace tapeformer::cuda

@@ -3,8 +3,11 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
+#include <exception>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <utility>
 #include <vector>
 
@@ -66,23 +69,39 @@ class Watches {
 namespace {
 
 struct DeviceWatches {
+  std::mutex guard;                                 // of what follows
   std::shared_ptr<Watches> queued;                  // for kernels that run once
   std::vector<std::shared_ptr<Watches>> launched;   // for graphs that may be running
   std::vector<std::shared_ptr<Watches>> of_graphs;  // all of them; free ones are held only here
 };
 
-std::mutex& guard() {
-  static std::mutex* const mutex = new std::mutex;
-  return *mutex;
+DeviceWatches& watches_of(int device) {
+  static auto* const of_devices = new std::array<DeviceWatches, kMostDevices>;
+  return (*of_devices)[static_cast<std::size_t>(device)];
 }
 
-DeviceWatches& watches_of(int device) {
-  static auto* const of_devices = new std::map<int, DeviceWatches>;
-  return (*of_devices)[device];
+/// Apart from the watches, whose guard is held while kernels are waited for.
+struct Failures {
+  std::atomic<bool> any{false};
+  std::mutex guard;  // of what follows
+  std::map<int, std::exception_ptr> of_devices;
+};
+Failures& failures() {
+  static Failures* const all = new Failures;
+  return *all;
+}
+
+void throw_failure(int device) {
+  if (!failures().any) return;
+  const std::lock_guard<std::mutex> lock(failures().guard);
+  const auto found = failures().of_devices.find(device);
+  if (found != failures().of_devices.end()) std::rethrow_exception(found->second);
 }
 
 void wait_for_kernels(int device) {
-  check(cudaStreamSynchronize(device_state(device).kernels), "waiting for kernels");
+  const cudaError_t status = cudaStreamSynchronize(device_state(device).kernels);
+  throw_failure(device);
+  check(status, "waiting for kernels");
 }
 
 /// After all kernels have run: throws if one has left a device error.
@@ -104,12 +123,12 @@ void settle(DeviceWatches& watches) {
 
 DeviceErrorSlot* watch_for_device_error(int device,
                                         std::function<std::string(const DeviceErrorSlot&)> describe) {
-  const std::lock_guard<std::mutex> lock(guard());
+  DeviceWatches& watches = watches_of(device);
+  const std::lock_guard<std::mutex> lock(watches.guard);
   if (captured_here != nullptr) {
     if (captured_here->watches->is_full()) throw NotCapturable("[cuda] too many checks for one graph");
     return captured_here->watches->add(std::move(describe));
   }
-  DeviceWatches& watches = watches_of(device);
   if (!watches.queued) watches.queued = std::make_shared<Watches>(device);
   if (watches.queued->is_full()) {
     wait_for_kernels(device);
@@ -119,7 +138,7 @@ DeviceErrorSlot* watch_for_device_error(int device,
 }
 
 std::shared_ptr<Watches> watches_for_graph(int device) {
-  const std::lock_guard<std::mutex> lock(guard());
+  const std::lock_guard<std::mutex> lock(watches_of(device).guard);
   std::vector<std::shared_ptr<Watches>>& all = watches_of(device).of_graphs;
   auto found = std::find_if(all.begin(), all.end(), [](const auto& each) { return each.use_count() == 1; });
   if (found == all.end()) found = all.insert(all.end(), std::make_shared<Watches>(device));
@@ -128,15 +147,16 @@ std::shared_ptr<Watches> watches_for_graph(int device) {
 }
 
 void watch_launch(int device, const std::shared_ptr<Watches>& watches) {
-  const std::lock_guard<std::mutex> lock(guard());
+  const std::lock_guard<std::mutex> lock(watches_of(device).guard);
   std::vector<std::shared_ptr<Watches>>& launched = watches_of(device).launched;
   if (std::find(launched.begin(), launched.end(), watches) == launched.end()) launched.push_back(watches);
 }
 
 void report_device_errors(int device) {
   if (is_capturing()) return;  // a capture must not wait
-  const std::lock_guard<std::mutex> lock(guard());
+  throw_failure(device);
   DeviceWatches& watches = watches_of(device);
+  const std::lock_guard<std::mutex> lock(watches.guard);
   const auto has_error = [](const auto& each) { return each->has_error(); };
   const bool found = (watches.queued && watches.queued->has_error()) ||
                      std::any_of(watches.launched.begin(), watches.launched.end(), has_error);
@@ -147,9 +167,20 @@ void report_device_errors(int device) {
 
 void finish_kernels(int device) {
   refuse_in_capture("waiting for the device");
-  const std::lock_guard<std::mutex> lock(guard());
+  DeviceWatches& watches = watches_of(device);
+  const std::lock_guard<std::mutex> lock(watches.guard);
   wait_for_kernels(device);
-  settle(watches_of(device));
+  settle(watches);
+}
+
+void set_failure(int device, std::exception_ptr failure) {
+  const std::lock_guard<std::mutex> lock(failures().guard);
+  if (failure) {
+    failures().of_devices[device] = std::move(failure);
+  } else {
+    failures().of_devices.erase(device);
+  }
+  failures().any = !failures().of_devices.empty();
 }
 
 }  // namespace tapeformer::cuda

@@ -8,8 +8,6 @@
 namespace tapeformer::cuda {
 namespace {
 
-constexpr int kMostDevices = 64;
-
 struct Found {
   int count = 0;
   std::string why_no_more;

@@ -22,6 +22,8 @@
 /// Devices, for this folder and the kernels; other sources include cuda.h.
 namespace tapeformer::cuda {
 
+constexpr int kMostDevices = 64;
+
 /// Throws:  as fail(), with the action and the reason
 void check(cudaError_t status, const char* doing);
 /// Throws:  DeviceError; during a capture NotCapturable, since the same work may succeed outside

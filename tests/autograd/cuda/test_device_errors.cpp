@@ -2,6 +2,7 @@
 #include <tapeformer/tests/autograd/cuda/runtime_case.h>
 #include <tapeformer/tests/reference/support.h>
 
+#include <exception>
 #include <memory>
 #include <string>
 
@@ -45,6 +46,17 @@ TEST_SUITE("autograd/cuda/device_errors") {
     const DeviceBlock block(4);
     leave_error(cuda::watch_for_device_error(0, described), 3, 3);
     CHECK(message_of<ShapeError>([&] { downloaded(0, block.memory, 4); }) == "[test] at 3 stands 3");
+  }
+
+  TEST_CASE("a failed device throws wherever it is waited for or given work, until that is taken back") {
+    if (!has_gpu()) return;
+    const Tensor x = numbers(1);
+    cuda::set_failure(0, std::make_exception_ptr(DataError("", 0, "the network is down")));
+    CHECK_THROWS_AS(cuda::synchronize(0), DataError);
+    CHECK_THROWS_AS(cuda::report_device_errors(0), DataError);
+    CHECK_THROWS_AS(x.to_vector<double>(), DataError);
+    cuda::set_failure(0, nullptr);
+    CHECK(x.to_vector<double>()[0] == 1);
   }
 
   TEST_CASE("any number of watches find room, and an earlier error is not lost among them") {
