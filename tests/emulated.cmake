@@ -4,12 +4,13 @@
 add_subdirectory(emulator)
 
 set(emulated_sources ${TAPEFORMER_DISPATCHING_SOURCES} ${TAPEFORMER_CUDA_SOURCES}
-  emulator/emulated_cuda.cpp emulator/emulated_graphs.cpp emulator/emulated_cublaslt.cpp)
-list(FILTER emulated_sources EXCLUDE REGEX "/cublaslt_functions\\.cpp$")
+  emulator/emulated_cuda.cpp emulator/emulated_graphs.cpp emulator/libraries/emulated_cublaslt.cpp
+  emulator/libraries/emulated_nccl.cpp)
+list(FILTER emulated_sources EXCLUDE REGEX "/(cublaslt|nccl)_functions\\.cpp$")
 list(JOIN TAPEFORMER_DISPATCHING_SOURCES "|" dispatching)
 string(REPLACE "." "\\." dispatching "${dispatching}")
 string(REPLACE "${CMAKE_SOURCE_DIR}/" "" dispatching "${dispatching}")
-set(others "/(${dispatching}|autograd/cuda/.*|autograd/kernels/cuda/.*)\\.o$")
+set(others "/(${dispatching}|autograd/cuda/.*|autograd/communication/nccl.*|autograd/kernels/cuda/.*)\\.o$")
 add_library(tapeformer_emulated STATIC ${emulated_sources}
   $<FILTER:$<TARGET_OBJECTS:tapeformer>,EXCLUDE,${others}>)
 # -O2 takes a quarter less to compile than -O3; the emulator is as fast.
@@ -53,11 +54,18 @@ endif()
 # And in memory that the host does not see, on two devices: what says itself where its tensors lie.
 set(apart autograd/device autograd/dispatch autograd/async_readback autograd/storage autograd/kernels/cuda_cublaslt
   autograd/cuda/arena autograd/cuda/copies autograd/cuda/device_errors autograd/cuda/graphs autograd/cuda/memory
-  autograd/cuda/runtime autograd/ops/matmul_bf16 nn/across_devices nn/cuda_graph_cache nn/cuda_graph_cache_masks
-  nn/cuda_graph_cache_memory
+  autograd/cuda/nccl_functions autograd/cuda/runtime autograd/communication/nccl autograd/communication/nccl_engine
+  autograd/ops/matmul_bf16
+  nn/across_devices nn/cuda_graph_cache nn/cuda_graph_cache_masks nn/cuda_graph_cache_memory
   nn/cuda_graph_cache_training)
 list(TRANSFORM apart REPLACE "(.+)/(.+)" "${CMAKE_CURRENT_SOURCE_DIR}/\\1/test_\\2.cpp")
 tapeformer_tests(emulated/apart/ cpu tapeformer_tests_emulated "${apart}" TAPEFORMER_EMULATED_DEVICES=2)
+# Three ranks sum where two cannot show an order.
+set(nccl ${apart})
+list(FILTER nccl INCLUDE REGEX "/communication/")
+tapeformer_tests(emulated/three/ cpu tapeformer_tests_emulated "${nccl}" TAPEFORMER_EMULATED_DEVICES=3)
+tapeformer_tests(emulated/three_managed/ cpu tapeformer_tests_emulated "${nccl}" TAPEFORMER_EMULATED_DEVICES=3
+  TAPEFORMER_CUDA_MEMORY=managed)
 
 # The kernels again, compiled so that the emulator sees each access: where two threads meet unordered, a test fails. Part of
 # the sanitized tests.

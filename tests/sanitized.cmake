@@ -5,7 +5,8 @@ get_target_property(program_sources tapeformer_programs SOURCES)
 get_target_property(emulator_sources cuda_emulator SOURCES)
 list(TRANSFORM emulator_sources PREPEND emulator/)
 set(library_sources ${TAPEFORMER_SOURCES})
-list(REMOVE_ITEM library_sources autograd/cuda/absent.cpp ${TAPEFORMER_DISPATCHING_SOURCES})
+list(REMOVE_ITEM library_sources autograd/cuda/absent.cpp autograd/communication/nccl_absent.cpp
+  ${TAPEFORMER_DISPATCHING_SOURCES})
 
 set(sanitizers -fsanitize=address,undefined)
 add_library(tapeformer_sanitized OBJECT EXCLUDE_FROM_ALL ${library_sources} ${emulated_sources} ${emulator_sources}

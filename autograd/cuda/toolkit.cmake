@@ -21,9 +21,19 @@ find_package(CUDAToolkit 12 REQUIRED)
 set(hopper_sources ${TAPEFORMER_CUDA_SOURCES})
 list(FILTER hopper_sources INCLUDE REGEX "/hopper[^/]*\\.cu$")
 list(REMOVE_ITEM TAPEFORMER_CUDA_SOURCES ${hopper_sources})
+# Of NCCL only the header is needed; toolkits of some systems come without it.
+find_path(TAPEFORMER_NCCL_INCLUDE nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
+set(cuda_sources ${TAPEFORMER_CUDA_SOURCES})
+if(TAPEFORMER_NCCL_INCLUDE)
+  set_source_files_properties(${TAPEFORMER_NCCL_SOURCES} PROPERTIES INCLUDE_DIRECTORIES "${TAPEFORMER_NCCL_INCLUDE}")
+else()
+  message(WARNING "nccl.h (libnccl-dev) was not found: programs will train on one GPU, not on several")
+  list(REMOVE_ITEM cuda_sources ${TAPEFORMER_NCCL_SOURCES})
+  list(APPEND cuda_sources ${CMAKE_SOURCE_DIR}/autograd/communication/nccl_absent.cpp)
+endif()
 add_library(tapeformer_hopper OBJECT ${hopper_sources})
 target_include_directories(tapeformer_hopper PRIVATE ${CMAKE_BINARY_DIR}/include)
-target_sources(tapeformer PRIVATE ${TAPEFORMER_CUDA_SOURCES} $<TARGET_OBJECTS:tapeformer_hopper>)
+target_sources(tapeformer PRIVATE ${cuda_sources} $<TARGET_OBJECTS:tapeformer_hopper>)
 list(APPEND TAPEFORMER_CUDA_SOURCES ${hopper_sources})
 set_target_properties(tapeformer PROPERTIES CUDA_ARCHITECTURES "${TAPEFORMER_CUDA_ARCHITECTURES}")
 set_target_properties(tapeformer_hopper PROPERTIES CUDA_ARCHITECTURES "90a-real")
@@ -38,9 +48,10 @@ foreach(target tapeformer tapeformer_hopper)
       "$<$<COMPILE_LANGUAGE:CUDA>:-Werror=all-warnings;-Xcompiler=-Werror>")
   endif()
 endforeach()
-# cuBLASLt is loaded when it is needed: from where programs find libraries, where it lies here, or where a toolkit has it.
+# cuBLASLt and NCCL are loaded when they are needed: from where programs find libraries, where cuBLASLt lies here, or where a
+# toolkit has them.
 get_filename_component(cuda_libraries "${CUDA_cublasLt_LIBRARY}" DIRECTORY)
-set_source_files_properties(autograd/kernels/cuda/cublaslt_functions.cpp PROPERTIES COMPILE_DEFINITIONS
+set_source_files_properties(autograd/kernels/cuda/cublaslt_functions.cpp autograd/cuda/nccl_functions.cpp PROPERTIES COMPILE_DEFINITIONS
   TAPEFORMER_CUDA_LIBRARIES="${cuda_libraries}")
 target_link_libraries(tapeformer PRIVATE CUDA::cudart_static ${CMAKE_DL_LIBS})
 

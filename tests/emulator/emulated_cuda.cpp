@@ -57,15 +57,6 @@ bool is_device_memory(const void* from, std::size_t bytes) {
   return block != nullptr && block->kind != Kind::pinned;
 }
 
-void run_until(EmulatedStream& stream, std::uint64_t position) {
-  while (stream.done < position) {
-    const std::function<void()> work = std::move(stream.work.front());
-    stream.work.pop_front();
-    work();
-    ++stream.done;
-  }
-}
-
 /// A large block's beginning is enough, and leaves the rest to the system.
 void poison(void* from, std::size_t bytes) {
   std::memset(from, 0xFF, std::min<std::size_t>(bytes, std::size_t{16} << 20));
@@ -103,13 +94,27 @@ World& world() {
 
 cudaError_t failed(cudaError_t error) { return last_error = error; }
 
-void queue(EmulatedStream& stream, std::function<void()> work) {
+void queue(EmulatedStream& stream, std::function<void()> work, std::function<void()> before) {
   if (stream.capture) {
     stream.capture->work.push_back(std::move(work));
     return;
   }
-  stream.work.push_back(std::move(work));
+  stream.work.push_back({std::move(work), std::move(before)});
   ++stream.queued;
+}
+
+void run_until(EmulatedStream& stream, std::uint64_t position) {
+  while (stream.done < position) {
+    const std::uint64_t at = stream.done;
+    if (const auto before = stream.work.front().before) {
+      before();
+      if (stream.done != at) continue;  // another thread has run it
+    }
+    const std::function<void()> work = std::move(stream.work.front().run);
+    stream.work.pop_front();
+    work();
+    ++stream.done;
+  }
 }
 
 bool spoils_capture(cudaStream_t stream) {
@@ -151,8 +156,9 @@ cudaError_t cudaSetDevice(int device) {
   return cudaSuccess;
 }
 
-cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
-  *properties = {"emulated GPU", device_bytes(), 9, 0};
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
+  *properties = {"emulated GPU", {}, device_bytes(), 9, 0};
+  properties->uuid.bytes[0] = static_cast<char>(device);
   return cudaSuccess;
 }
 
@@ -168,6 +174,13 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
   return cudaSuccess;
 }
 
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  const Lock lock(world().mutex);
+  run_until(*stream, stream->queued);
+  world().ended.emplace_back(stream);
+  return cudaSuccess;
+}
+
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   if (spoils_capture(stream)) return failed(cudaErrorStreamCaptureUnsupported);
   tapeformer::emulator::finish(stream);
@@ -177,7 +190,9 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
   const Lock lock(world().mutex);
   if (spoils_capture(stream)) return failed(cudaErrorStreamCaptureIsolation);
-  if (event->stream != nullptr) queue(*stream, [now = *event] { run_until(*now.stream, now.position); });
+  if (event->stream != nullptr)
+    queue(
+        *stream, [] {}, [now = *event] { run_until(*now.stream, now.position); });
   return cudaSuccess;
 }
 
@@ -186,11 +201,18 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
   return cudaSuccess;
 }
 
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  const Lock lock(world().mutex);
+  delete event;
+  return cudaSuccess;
+}
+
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   const Lock lock(world().mutex);
   if (spoils_capture(stream)) return failed(cudaErrorStreamCaptureUnsupported);
-  queue(*stream, [event] { event->microseconds = tapeformer::emulator::microseconds; });
-  *event = {stream, stream->queued};
+  const auto when = std::make_shared<std::int64_t>();
+  queue(*stream, [when] { *when = tapeformer::emulator::microseconds; });
+  *event = {stream, stream->queued, when};
   return cudaSuccess;
 }
 
@@ -201,7 +223,9 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
 }
 
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t from, cudaEvent_t to) {
-  *milliseconds = static_cast<float>(to->microseconds - from->microseconds) / 1000;
+  const Lock lock(world().mutex);
+  if (from->stream == nullptr || to->stream == nullptr) return failed(cudaErrorInvalidValue);
+  *milliseconds = static_cast<float>(*to->microseconds - *from->microseconds) / 1000;
   return cudaEventQuery(to);
 }
 

@@ -2,6 +2,7 @@
 
 #include <emulated_cuda.h>
 
+#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -25,10 +26,16 @@ struct EmulatedGraphExec {
   EmulatedPool* pool;                          // of the device's memory
   std::size_t bytes;
 };
+struct EmulatedWork {
+  std::function<void()> run;
+  /// What must have happened first. It runs other streams and may wait for other threads, which may run this
+  /// one meanwhile; so it may be called more than once.
+  std::function<void()> before;
+};
 /// Work in order: the first `done` pieces have run, `queued` have been asked for.
 struct EmulatedStream {
   int device;
-  std::deque<std::function<void()>> work;
+  std::deque<EmulatedWork> work;
   std::uint64_t done = 0, queued = 0;
   std::unique_ptr<EmulatedGraph> capture = nullptr;
 };
@@ -36,7 +43,7 @@ struct EmulatedStream {
 struct EmulatedEvent {
   EmulatedStream* stream = nullptr;
   std::uint64_t position = 0;
-  std::int64_t microseconds = 0;  // when it did
+  std::shared_ptr<std::int64_t> microseconds = nullptr;  // when it did
 };
 
 namespace tapeformer::emulator {
@@ -52,9 +59,11 @@ constexpr int kMostDevices = 16;
 
 struct World {
   std::recursive_mutex mutex;
+  std::condition_variable_any changed;  // what a piece of work waits for may have happened
   std::map<const char*, Block> blocks;
   EmulatedPool pools[kMostDevices];
   std::map<const void*, std::size_t> allowed[kMostDevices];  // dynamic shared memory of kernels
+  std::vector<std::unique_ptr<EmulatedStream>> ended;        // events still know them
 };
 World& world();
 using Lock = std::lock_guard<std::recursive_mutex>;
@@ -63,7 +72,8 @@ extern thread_local int current_device;
 
 /// Remembers the error for cudaGetLastError().
 cudaError_t failed(cudaError_t error);
-void queue(EmulatedStream& stream, std::function<void()> work);
+void queue(EmulatedStream& stream, std::function<void()> work, std::function<void()> before = {});
+void run_until(EmulatedStream& stream, std::uint64_t position);
 /// True, and the capture spoilt, for a call that must not be made on a stream that is captured.
 bool spoils_capture(cudaStream_t stream);
 /// False if the device has less left.

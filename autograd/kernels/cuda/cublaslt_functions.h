@@ -1,7 +1,7 @@
 #pragma once
 
-#if __has_include(<emulated_cublaslt.h>)
-#include <emulated_cublaslt.h>  // the host plays the library, in the tests
+#if __has_include(<libraries/emulated_cublaslt.h>)
+#include <libraries/emulated_cublaslt.h>  // the host plays the library, in the tests
 #else
 #include <cublasLt.h>
 #endif

@@ -1,4 +1,4 @@
-#include <emulated_cublaslt.h>
+#include <libraries/emulated_cublaslt.h>
 #include <tapeformer/autograd/cuda/graph.h>
 #include <tapeformer/autograd/kernels/cuda/cublaslt.h>
 #include <tapeformer/autograd/ops/elementwise.h>

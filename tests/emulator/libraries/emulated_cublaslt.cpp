@@ -1,4 +1,4 @@
-#include <emulated_cublaslt.h>
+#include <libraries/emulated_cublaslt.h>
 #include <tapeformer/autograd/kernels/cuda/cublaslt.h>
 #include <tapeformer/autograd/kernels/cuda/cublaslt_functions.h>
 #include <tapeformer/autograd/kernels/matmul.h>
