@@ -55,7 +55,7 @@ endif()
 set(apart autograd/device autograd/dispatch autograd/async_readback autograd/storage autograd/kernels/cuda_cublaslt
   autograd/cuda/arena autograd/cuda/copies autograd/cuda/device_errors autograd/cuda/graphs autograd/cuda/memory
   autograd/cuda/nccl_functions autograd/cuda/runtime autograd/communication/nccl autograd/communication/nccl_engine
-  autograd/ops/matmul_bf16
+  autograd/communication/nccl_training autograd/ops/matmul_bf16
   nn/across_devices nn/cuda_graph_cache nn/cuda_graph_cache_masks nn/cuda_graph_cache_memory
   nn/cuda_graph_cache_training)
 list(TRANSFORM apart REPLACE "(.+)/(.+)" "${CMAKE_CURRENT_SOURCE_DIR}/\\1/test_\\2.cpp")

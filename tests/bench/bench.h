@@ -6,6 +6,7 @@ namespace tapeformer {
 // "bench" on the command line, with "bench NAME" as the first argument, and return the exit code.
 int bench_attention(int argc, char** argv);
 int bench_character_recipe(int argc, char** argv);
+int bench_communication(int argc, char** argv);
 int bench_decoding(int argc, char** argv);
 int bench_device_agreement(int argc, char** argv);
 int bench_head_loss(int argc, char** argv);

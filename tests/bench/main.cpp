@@ -17,6 +17,7 @@ constexpr Bench kBenches[] = {
     {"attention", "tiled attention against plain operations: time, memory and errors", bench_attention},
     {"character_recipe", "train nanoGPT's character model, for comparison with PyTorch",
      bench_character_recipe},
+    {"communication", "the sum of all ranks' numbers by size; started by mpirun", bench_communication},
     {"decoding", "write and translate with each cache and without, on a GPU also as graphs", bench_decoding},
     {"device_agreement", "train on the CPU and on a GPU in each precision, and compare the losses",
      bench_device_agreement},

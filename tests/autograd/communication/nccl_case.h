@@ -6,6 +6,7 @@
 #include <tapeformer/autograd/device.h>
 #include <tapeformer/tests/reference/thread_communicator.h>
 
+#include <cstdlib>
 #include <functional>
 #include <memory>
 #include <string>
@@ -29,6 +30,8 @@ inline std::shared_ptr<Communicator> borrowed(Communicator& ranks) {
 using OnGpu = std::function<void(Communicator&, Device)>;
 /// Runs `body` as each of `size` ranks, on threads of this process with a GPU each.
 inline void on_gpus(int size, const OnGpu& body, double limit_seconds = 20) {
+  setenv("NCCL_P2P_DIRECT_DISABLE", "1",
+         0);  // in one process GPUs would read each other's pools, and may not
   reference::as_ranks(size, [&](Communicator& ranks) {
     const auto gpus = nccl_communicator(borrowed(ranks), ranks.rank(), limit_seconds);
     body(*gpus, Device::cuda(ranks.rank()));
