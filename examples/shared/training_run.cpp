@@ -1,4 +1,5 @@
 #include <tapeformer/autograd/communication/mpi.h>
+#include <tapeformer/autograd/communication/nccl.h>
 #include <tapeformer/autograd/device.h>
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/kernels/matmul.h>
@@ -27,9 +28,10 @@ constexpr const char* kFinishingValidation =
 constexpr const char* kMeasuring =
     "measuring the best weights; once more leaves at once, and --resume measures them";
 
-/// A task whose model is ready to compute as `compute` says, with the control's ranks.
-std::unique_ptr<TrainingTask> made(const MakeTask& make_task, const TrainingControl& control,
-                                   Compute& compute, const Json* checkpoint, Progress& progress) {
+/// A task whose model is ready to compute as `compute` says, with the control's ranks; between GPUs these
+/// then communicate by NCCL.
+std::unique_ptr<TrainingTask> made(const MakeTask& make_task, TrainingControl& control, Compute& compute,
+                                   const Json* checkpoint, Progress& progress) {
   if (control.ranks->rank() > 0) progress.be_silent();
   if (compute.threads > 0) omp_set_num_threads(static_cast<int>(compute.threads));
   if (*kernels::gemm_warning() != 0) progress.keep(std::string("note: ") + kernels::gemm_warning());
@@ -41,10 +43,14 @@ std::unique_ptr<TrainingTask> made(const MakeTask& make_task, const TrainingCont
   first_rank_first(*control.ranks, [&] { task = make_task(checkpoint, progress); });
   Json state;
   task->save_state(state);
+  state["device"] = compute.device.is_cuda() ? "cuda" : "cpu";
   state["precision"] = compute.precision;
   state["shard_optimizer"] = control.shard_optimizer;
   require_same_training(*control.ranks, state);
-  limit_collectives(60 * control.collective_minutes);
+  const double limit = 60 * control.collective_minutes;
+  limit_collectives(limit);
+  if (compute.device.is_cuda() && control.ranks->size() > 1)
+    control.ranks = nccl_communicator(control.ranks, compute.device.index, limit);
   compute.apply(task->model());
   if (compute.device.is_cuda()) progress.keep(compute.text());
   task->set_ranks(control.ranks);
@@ -74,9 +80,10 @@ int start_training(const RunFolder& folder, const TrainingControl& control, cons
   const PhaseClock clock;
   Progress progress;
   Compute compute = control.compute.chosen();
-  const auto task = made(make_task, control, compute, nullptr, progress);
+  TrainingControl joined = control;
+  const auto task = made(make_task, joined, compute, nullptr, progress);
   if (control.summary) return show_summary(*task);
-  TrainingRun run(folder, control, *task, progress, clock, compute);
+  TrainingRun run(folder, joined, *task, progress, clock, compute);
   run.start();
   return run.run();
 }
@@ -100,10 +107,12 @@ int resume_training(const RunFolder& folder, const TrainingControl& control, con
       steps = control.steps;
     }
     Compute compute = control.compute.chosen(checkpoint.value("precision", "f32"));
-    if (compute.threads == 0) compute.threads = checkpoint.at("threads").get<Index>();
-    task = made(make_task, control, compute, &checkpoint, progress);
+    TrainingControl joined = control;
+    const bool as_many = checkpoint.value("ranks", 1) == joined.ranks->size();
+    if (compute.threads == 0 && as_many) compute.threads = checkpoint.at("threads").get<Index>();
+    task = made(make_task, joined, compute, &checkpoint, progress);
     if (control.summary) return show_summary(*task);
-    run = std::make_unique<TrainingRun>(folder, control, *task, progress, clock, compute);
+    run = std::make_unique<TrainingRun>(folder, joined, *task, progress, clock, compute);
     run->resume(checkpoint, steps_before);
   } catch (const Json::exception& error) {
     throw CheckpointError(
@@ -185,6 +194,7 @@ void TrainingRun::save_checkpoint() {
   Json state;
   task_.save_state(state);
   state["threads"] = omp_get_max_threads();
+  if (control_.ranks->size() > 1) state["ranks"] = control_.ranks->size();
   state["device"] = compute_.device.text();
   state["precision"] = compute_.precision;
   write_fields(state, state_);
