@@ -54,7 +54,8 @@ class DataParallel {
   DataParallel& operator=(const DataParallel&) = delete;
 
   /// Has backward() of this tape start the sum of each bucket whose gradients, and those of the buckets
-  /// before it, are final. Gradients must not change then until finish() has returned.
+  /// before it, are final. Gradients must not change then until finish() has returned. Where a pass is not
+  /// run but replayed, as a CUDA graph, finish() does it all.
   void sum_during(Tape& tape);
   /// Starts the sums that are left and waits for all. A gradient is the sum over all ranks then; sharded,
   /// only in ParameterState::updated, and undefined elsewhere. A parameter without a gradient has none

@@ -9,6 +9,18 @@
 #include <utility>
 
 namespace tapeformer {
+namespace {
+
+/// Refuses tensors that an optimizer shows past visit_tensors().
+struct RefuseOtherTensors : OptimizerVisitor {
+  void tensor(const std::string& name, const Tensor&) override {
+    throw Error("[set_shards] state that ranks divide must be shown as a whole; got " + name +
+                "; try visit_tensors() in visit_state()");
+  }
+  void counter(const std::string&, std::int64_t&) override {}
+};
+
+}  // namespace
 
 Optimizer::Optimizer(std::string algorithm, std::vector<Parameter> parameters)
     : parameters_(std::move(parameters)), algorithm_(std::move(algorithm)) {
@@ -37,13 +49,16 @@ void Optimizer::gather(double learning_rate) {
 }
 
 void Optimizer::set_shards(const DataParallel& ranks) {
+  shards_ = nullptr;
+  if (!ranks.is_sharded()) return;
   for (const Parameter& parameter : parameters_) {
-    if (ranks.is_sharded() && !ranks.holds(parameter)) {
-      throw Error("[" + algorithm_ + "] ranks must share all parameters of an optimizer; got " +
-                  parameter.value().describe() + ", which DataParallel was not given");
-    }
+    if (ranks.holds(parameter)) continue;
+    throw Error("[" + algorithm_ + "] ranks must share all parameters of an optimizer; got " +
+                parameter.value().describe() + ", which DataParallel was not given");
   }
-  shards_ = ranks.is_sharded() ? &ranks : nullptr;
+  RefuseOtherTensors refuse;
+  visit_state(refuse);
+  shards_ = &ranks;
 }
 
 /// Throws: Error if parameters are divided between ranks, and this does not know how
@@ -103,6 +118,7 @@ std::string Optimizer::state_name(const char* what, std::size_t parameter) const
 
 void Optimizer::visit_tensors(OptimizerVisitor& visitor, const char* what,
                               const std::vector<Tensor>& tensors) const {
+  if (dynamic_cast<RefuseOtherTensors*>(&visitor) != nullptr) return;
   require_shards();
   const auto visit = [&](std::size_t i, const Tensor& whole) { visitor.tensor(state_name(what, i), whole); };
   if (shards_ != nullptr) {

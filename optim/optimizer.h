@@ -31,7 +31,8 @@ class OptimizerVisitor {
 /// Shards: where DataParallel has divided the work between ranks, an optimizer made after it keeps state for
 /// and updates only what is its rank's, and set_shards() tells it where the rest is. Then clipped_step() and
 /// visit_state() are collective: all ranks call them, and get the same. An optimizer of your own needs
-/// nothing for that if its state comes from zeros_like_parameters() and is visited by visit_tensors().
+/// nothing for that if its state comes from zeros_like_parameters() and is shown by visit_tensors(); else it
+/// is refused.
 class Optimizer {
  public:
   /// Throws: Error if a parameter is given twice, DTypeError unless all are f32 or all f64.
@@ -52,7 +53,7 @@ class Optimizer {
   /// of ranks has saved any other number restores; every rank's visitor must restore.
   virtual void visit_state(OptimizerVisitor& visitor) = 0;
   /// `ranks`, which must have all of the optimizer's parameters, outlives it. Without shards nothing changes.
-  /// Throws: Error naming a parameter that is missing there
+  /// Throws: Error naming a parameter that is missing there, or state that visit_tensors() does not show
   void set_shards(const DataParallel& ranks);
 
   void clear_gradients();

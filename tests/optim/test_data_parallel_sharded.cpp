@@ -45,16 +45,21 @@ struct Keeper : Sgd {
 
 /// An optimizer of a user's own, with state of one kind and steps that do nothing.
 struct Idle : Optimizer {
-  Idle(const std::vector<Parameter>& parameters, bool whole) : Optimizer("idle", parameters) {
+  Idle(const std::vector<Parameter>& parameters, bool whole, bool directly = false)
+      : Optimizer("idle", parameters), shows_directly(directly) {
     if (!whole) state = zeros_like_parameters();
     for (const Parameter& parameter : parameters)
       if (whole) state.push_back(Tensor::zeros(parameter.value().shape(), DType::f64, Device::cpu()));
   }
-  void visit_state(OptimizerVisitor& visitor) override { visit_tensors(visitor, "state", state); }
+  void visit_state(OptimizerVisitor& visitor) override {
+    if (shows_directly) return visitor.tensor(state_name("state", 2), state[2]);
+    visit_tensors(visitor, "state", state);
+  }
   void gather(double, MultiTensorList& table) override {
     for (std::size_t i = 0; i < state.size(); ++i) table.add(parameters_[i], state[i], {}, 0);
   }
   void update(const kernels::StepTensors&, const Tensor&) override {}
+  bool shows_directly;
   std::vector<Tensor> state;
 };
 
@@ -250,6 +255,12 @@ TEST_SUITE("optim/data_parallel_sharded") {
     CHECK(refused(false, [&](DataParallel& parallel, Optimizer&) {
             Idle({Parameter(numbers({3}, 1))}, false).set_shards(parallel);
           }) == missing);
+    CHECK(refused(false,
+                  [&](DataParallel& parallel, Optimizer& optimizer) {
+                    Idle(optimizer.parameters(), false, true).set_shards(parallel);
+                  }) ==
+          "[set_shards] state that ranks divide must be shown as a whole; got idle.state.p2; try "
+          "visit_tensors() in visit_state()");
     const std::string divided =
         refused(false, [](DataParallel&, Optimizer& optimizer) { gradient_norm(optimizer.parameters()); });
     CHECK(
