@@ -57,14 +57,16 @@ void print_line(const char* name, const std::string& pass, double calls, double 
   std::printf("\n");
 }
 
-/// The mean time of `steps` more steps, by phase and then by operation.
-void print_profile(Training& training, int steps, double flops, DType type) {
+/// The mean time of `steps` more steps, by phase and then by operation; of several ranks that of rank 0.
+void print_profile(Training& training, const Communicator& ranks, int steps, double flops, DType type) {
   const Profile profile;
+  const CommunicationTime before = ranks.time();
   PhaseSeconds seconds{};
   for (int i = 0; i < steps; ++i) {
     const PhaseSeconds one = training.step(true);
     for (std::size_t phase = 0; phase < one.size(); ++phase) seconds[phase] += one[phase] / steps;
   }
+  if (ranks.rank() > 0) return;
   const std::vector<ProfileLine> operations = profile.lines();
   const SpeedOfLight light = speed_of_light(training.device(), type);
   const auto work =
@@ -81,6 +83,12 @@ void print_profile(Training& training, int steps, double flops, DType type) {
     least += floor;
   }
   print_line("all", "", 1, whole, whole, flops / whole, "GFLOP/s", least);
+  if (ranks.size() > 1) {
+    const double busy = (ranks.time().busy - before.busy) / steps,
+                 waited = (ranks.time().waited - before.waited) / steps;
+    print_line("communication, hidden", "", 0, std::max(0.0, busy - waited), whole, 0, "");
+    print_line("communication, waited for", "", 0, waited, whole, 0, "");
+  }
   std::printf("floors: %.1f GFLOP/s and %.1f GB/s, measured now; activations are not counted\n",
               1e-9 * light.flops, 1e-9 * light.bytes);
   if (training.device().is_cuda()) return;  // the host only sees how long queueing an operation takes
@@ -207,11 +215,11 @@ void measure(const Workload& whole, const Options& options) {
       line["phases_ms"][kPhases[i]] =
           rounded(median_ms(steps, [i](const PhaseSeconds& s) { return s[i]; }), 3);
   }
-  if (ranks->rank() > 0) return;
-  std::printf("%s\n", line.dump().c_str());
+  if (ranks->rank() == 0) std::printf("%s\n", line.dump().c_str());
   std::fflush(stdout);
-  if (options.profile && ranks->size() == 1)
-    print_profile(training, std::min<int>(10, static_cast<int>(steps.size())), flops, computed_in);
+  if (options.profile)
+    print_profile(training, *ranks, std::min<int>(10, static_cast<int>(steps.size())),
+                  w.flops(training.parameters()), computed_in);
 }
 
 /// This program again with one of its workloads, so that its peak memory is that workload's.
