@@ -59,6 +59,12 @@ struct CollectState : OptimizerVisitor {
   void counter(const std::string& name, std::int64_t& value) override { counters[name] = value; }
 };
 
+/// For a process whose share of the state another one writes: it keeps nothing of the whole.
+struct IgnoreState : OptimizerVisitor {
+  void tensor(const std::string&, const Tensor&) override {}
+  void counter(const std::string&, std::int64_t&) override {}
+};
+
 struct RestoreState : OptimizerVisitor {
   RestoreState(const SafetensorsFile& source, const Json& numbers) : file(source), counters(numbers) {}
   const SafetensorsFile& file;
@@ -137,11 +143,14 @@ void RunFolder::save_weights(const std::string& name, Module& model) const {
 }
 
 void RunFolder::save_checkpoint(Module& model, Optimizer& optimizer, const Json& state) const {
+  if (!writes_) {
+    IgnoreState ignore;
+    return optimizer.visit_state(ignore);
+  }
   CollectState collect;
   for (const auto& [name, value] : weights_of(model))
     collect.tensors.emplace_back(kModelPrefix + name, value);
   optimizer.visit_state(collect);
-  if (!writes_) return;
   Json counters = Json::object();
   for (const auto& [name, value] : model.named_counters()) counters[name] = *value;
   save_safetensors(file(kCheckpoint), collect.tensors,
