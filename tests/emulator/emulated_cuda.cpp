@@ -157,7 +157,7 @@ cudaError_t cudaSetDevice(int device) {
 }
 
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
-  *properties = {"emulated GPU", {}, device_bytes(), 9, 0};
+  *properties = {"emulated GPU", {}, device_bytes(), 9, 0, 132};
   properties->uuid.bytes[0] = static_cast<char>(device);
   return cudaSuccess;
 }

@@ -51,7 +51,7 @@ struct cudaDeviceProp {
   char name[256];
   cudaUUID_t uuid;
   std::size_t totalGlobalMem;
-  int major, minor;
+  int major, minor, multiProcessorCount;
 };
 
 cudaError_t cudaGetLastError();

@@ -55,19 +55,20 @@ bool has_boxes(const BFloat16* x, const HeadStrides& strides, Index batch, Index
          fits(strides.head, heads) && fits(strides.batch, batch);
 }
 
-bool is_hopper(Cuda on) {
-  static std::array<std::atomic<int>, 64> known{};  // 0: not asked yet
-  if (on.device < 0 || on.device >= static_cast<int>(known.size())) return false;
+}  // namespace
+
+int hopper_multiprocessors(Cuda on) {
+  static std::array<std::atomic<int>, 64> known{};  // 0: not asked yet; -1: another kind of device
+  if (on.device < 0 || on.device >= static_cast<int>(known.size())) return 0;
   std::atomic<int>& answer = known[static_cast<std::size_t>(on.device)];
   if (answer == 0) {
     cudaDeviceProp properties;
     cuda::check(cudaGetDeviceProperties(&properties, on.device), "asking for a device's properties");
-    answer = properties.major == 9 && properties.minor == 0 ? 1 : -1;
+    const bool is_hopper = properties.major == 9 && properties.minor == 0;
+    answer = is_hopper ? properties.multiProcessorCount : -1;
   }
-  return answer > 0;
+  return std::max<int>(answer, 0);
 }
-
-}  // namespace
 
 CUtensorMap box_map(const BFloat16* x, const HeadStrides& strides, Index batch, Index rows, Index heads,
                     Index width, int box_rows) {
@@ -90,7 +91,7 @@ CUtensorMap box_map(const BFloat16* x, const HeadStrides& strides, Index batch, 
 
 bool hopper_takes(Cuda on, const AttentionShape& s, const BFloat16* query, const BFloat16* key,
                   const BFloat16* value, const float* bias, const BFloat16* y) {
-  if (fastest_attention_path() != AttentionPath::hopper || !is_hopper(on)) return false;
+  if (fastest_attention_path() != AttentionPath::hopper || hopper_multiprocessors(on) == 0) return false;
   if (bias != nullptr || s.mask != nullptr || s.key_mask != nullptr || s.drops || !(s.scale > 0))
     return false;
   const Index width = std::max(s.key_width, s.value_width), least = std::min(s.key_width, s.value_width);

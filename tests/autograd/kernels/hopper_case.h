@@ -8,7 +8,7 @@
 
 namespace tapeformer {
 
-enum class Ranges { none, causal, lengths, gaps };
+enum class Ranges { none, causal, lengths, gaps, window, documents };
 
 struct HopperCase {
   Index B, T, S, H, G, D, E;
@@ -18,7 +18,8 @@ struct HopperCase {
 };
 
 /// [B T]: the first key that each query sees, or the one behind the last. With `lengths` some see none, and
-/// with `gaps` there are keys that nobody sees between some that are seen.
+/// with `gaps` there are keys that nobody sees between some that are seen; of `documents`, one behind the
+/// other, some queries are no part, and whole tiles of them see nothing.
 inline std::vector<std::int32_t> limits_of(const HopperCase& c, bool of_end) {
   std::vector<std::int32_t> limits;
   for (Index b = 0; b < c.B; ++b) {
@@ -27,6 +28,8 @@ inline std::vector<std::int32_t> limits_of(const HopperCase& c, bool of_end) {
       if (c.ranges == Ranges::causal) to = std::min(c.S, std::max<Index>(0, t + 1 + c.S - c.T));
       if (c.ranges == Ranges::lengths) to = t + 5 < c.T ? (b + 1) * c.S / (c.B + 1) : 0;
       if (c.ranges == Ranges::gaps) from = t / 20 * 30 % c.S, to = std::min(c.S, from + 17);
+      if (c.ranges == Ranges::window) from = std::max<Index>(0, t - 150), to = std::min(c.S, t + 1);
+      if (c.ranges == Ranges::documents) from = t / 90 * 90, to = t < 120 || t > 390 ? t + 1 : from;
       limits.push_back(static_cast<std::int32_t>(of_end ? to : from));
     }
   }
@@ -121,9 +124,9 @@ struct Outputs {
   Tensor y, log_sum;
 };
 
-inline bool run_forward(const Inputs& in, const Outputs& out) {
+inline bool run_forward(const Inputs& in, const Outputs& out, const kernels::HopperSchedule& schedule = {}) {
   return kernels::hopper_attention_forward({0}, in.shape, in.queries(), in.keys(), in.values(), nullptr,
-                                           out.y.address<BFloat16>(), out.log_sum.address<float>());
+                                           out.y.address<BFloat16>(), out.log_sum.address<float>(), schedule);
 }
 
 }  // namespace tapeformer

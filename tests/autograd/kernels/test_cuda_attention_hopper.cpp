@@ -105,6 +105,7 @@ TEST_SUITE("autograd/kernels/cuda_attention_hopper") {
         {1, 300, 170, 1, 1, 128, 128, Ranges::causal}, {3, 140, 301, 1, 1, 128, 128, Ranges::lengths},
         {2, 260, 400, 2, 2, 64, 64, Ranges::gaps},     {1, 190, 280, 1, 1, 256, 256, Ranges::causal},
         {1, 130, 260, 1, 1, 256, 128, Ranges::gaps},   {1, 520, 520, 1, 1, 128, 128, Ranges::causal},
+        {1, 420, 500, 1, 1, 128, 128, Ranges::window}, {1, 500, 500, 2, 2, 64, 64, Ranges::documents},
     };
     for (const HopperCase& c : cases) {
       CAPTURE(&c - cases);

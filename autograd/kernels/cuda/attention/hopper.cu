@@ -1,4 +1,4 @@
-#include <tapeformer/autograd/kernels/cuda/attention/hopper.h>
+#include <tapeformer/autograd/kernels/cuda/attention/hopper_loads.h>
 #include <tapeformer/autograd/kernels/cuda/attention/paths.h>
 #include <tapeformer/autograd/kernels/cuda/tensor_map.h>
 
@@ -7,60 +7,10 @@
 namespace tapeformer::kernels {
 namespace {
 
-/// Two warpgroups of a block have 64 queries each; one thread of a third one loads their tiles.
-constexpr int kQueries = 2 * kGroupRows, kConsumers = 2 * kWarpgroup, kThreads = 3 * kWarpgroup;
+constexpr int kThreads = kConsumers + kWarpgroup;
 constexpr int kLoaderRegisters = 40, kConsumerRegisters = 232;  // of 65536, and 168 at the start
 /// Named barriers: a warpgroup's turn to multiply, the threads of one warpgroup, those of both.
 constexpr int kTurn = 1, kOwn = 3, kBoth = 5;
-
-/// A block's shared memory, for heads of at most kWidth columns. Tiles are consecutive boxes of 64 columns;
-/// the keys and the values have kStages tiles each.
-template <int kWidth>
-struct ForwardTiles {
-  static constexpr int kKeys = kWidth > 128 ? 64 : 128, kStages = kWidth > 64 ? 2 : 4, kBoxes = kWidth / 64;
-  static constexpr int kQueryBox = kQueries * kBoxRowBytes, kKeyBox = kKeys * kBoxRowBytes;
-  static constexpr int kQueryBytes = kBoxes * kQueryBox, kKeyBytes = kBoxes * kKeyBox;
-  static constexpr int kBarriers = 1 + 4 * kStages;
-  static constexpr int kBytes = kSwizzleBytes + kQueryBytes + 2 * kStages * kKeyBytes + 8 * kBarriers;
-
-  __device__ explicit ForwardTiles(char* shared) : queries(aligned_tile(shared)) {}
-  __device__ char* keys(int stage) const { return queries + kQueryBytes + stage * kKeyBytes; }
-  __device__ char* values(int stage) const { return keys(kStages + stage); }
-  __device__ std::uint64_t* queries_there() const {
-    return reinterpret_cast<std::uint64_t*>(keys(2 * kStages));
-  }
-  __device__ std::uint64_t* keys_there(int stage) const { return queries_there() + 1 + stage; }
-  __device__ std::uint64_t* values_there(int stage) const { return keys_there(kStages + stage); }
-  __device__ std::uint64_t* keys_read(int stage) const { return keys_there(2 * kStages + stage); }
-  __device__ std::uint64_t* values_read(int stage) const { return keys_there(3 * kStages + stage); }
-
-  char* queries;
-};
-
-template <int kWidth>
-__device__ void load_queries(const ForwardTiles<kWidth>& tiles, const HopperPlace& place,
-                             const CUtensorMap* query) {
-  using Tiles = ForwardTiles<kWidth>;
-  arrive_expecting(tiles.queries_there(), Tiles::kQueryBytes);
-  for (int box = 0; box < Tiles::kBoxes; ++box)
-    load_box(tiles.queries + box * Tiles::kQueryBox, query, tiles.queries_there(), box * kBoxColumns,
-             place.query, place.head, place.b);
-}
-
-/// Loads keys or values of the span's i-th tile, when those kStages tiles before it have been read.
-template <int kWidth, bool kOfValues>
-__device__ void load_tile(const ForwardTiles<kWidth>& tiles, const HopperPlace& place, const Span& span,
-                          int i, const CUtensorMap* map) {
-  using Tiles = ForwardTiles<kWidth>;
-  const int stage = i % Tiles::kStages, row = (span.from / Tiles::kKeys + i) * Tiles::kKeys;
-  char* const to = kOfValues ? tiles.values(stage) : tiles.keys(stage);
-  std::uint64_t* const there = kOfValues ? tiles.values_there(stage) : tiles.keys_there(stage);
-  wait(kOfValues ? tiles.values_read(stage) : tiles.keys_read(stage),
-       (static_cast<unsigned>(i / Tiles::kStages) & 1u) ^ 1u);
-  arrive_expecting(there, Tiles::kKeyBytes);
-  for (int box = 0; box < Tiles::kBoxes; ++box)
-    load_box(to + box * Tiles::kKeyBox, map, there, box * kBoxColumns, row, place.group, place.b);
-}
 
 /// A consumer thread's two rows, 8 apart, of a tile of queries.
 struct OwnRows {
@@ -113,12 +63,11 @@ __device__ void exponentiate(float factor, OwnRows& rows, float (&scores)[kScore
 
 /// Clears values that no query of the tile sees: they may be NaN, and are multiplied by 0.
 template <int kWidth>
-__device__ void clear_unseen_values(const ForwardCase& c, const Span& span, int key, char* values) {
+__device__ void clear_unseen_values(const ForwardCase& c, const Work& work, int key, char* values) {
   using Tiles = ForwardTiles<kWidth>;
-  const HopperPlace place = own_place(c, kQueries);
   constexpr int kPieces = Tiles::kBoxes * kBoxRowBytes / 16, kParts = kConsumers / Tiles::kKeys;
   const int thread = static_cast<int>(anew(threadIdx.x)) - kWarpgroup, row = thread % Tiles::kKeys;
-  if (!is_seen(c, place, span, kQueries, key + row)) {
+  if (!is_seen(c, work.place, work.span, kQueries, key + row)) {
     for (int piece = thread / Tiles::kKeys; piece < kPieces; piece += kParts)
       *reinterpret_cast<uint4*>(values + piece / 8 * Tiles::kKeyBox + row * kBoxRowBytes + piece % 8 * 16) =
           make_uint4(0, 0, 0, 0);
@@ -127,16 +76,17 @@ __device__ void clear_unseen_values(const ForwardCase& c, const Span& span, int 
   meet_at(kBoth, kConsumers);
 }
 
-/// Writes y and log_sum of 64 queries, through the shared memory that held them.
+/// Writes y and log_sum of 64 queries, through shared memory. Its stores may go on behind it; finish_stores()
+/// ends them.
 template <int kWidth, int kOutputs, int kSums>
-__device__ void put_rows(const ForwardCase& c, const ForwardTiles<kWidth>& tiles, const OwnRows& rows,
-                         const float (&sums)[kOutputs][kSums], const CUtensorMap* y) {
+__device__ void put_rows(const ForwardCase& c, const ForwardTiles<kWidth>& tiles, const HopperPlace& place,
+                         const OwnRows& rows, const float (&sums)[kOutputs][kSums], const CUtensorMap* y) {
   using Tiles = ForwardTiles<kWidth>;
-  const HopperPlace place = own_place(c, kQueries);
   const int group = static_cast<int>(threadIdx.x) / kWarpgroup - 1;
   const int thread = static_cast<int>(threadIdx.x) % kWarpgroup, lane = thread % kWarp;
-  char* const to = tiles.queries + group * kGroupRows * kBoxRowBytes;
-  meet_at(kOwn + group, kWarpgroup);  // the queries are no longer needed
+  char* const to = tiles.results() + group * kGroupRows * kBoxRowBytes;
+  finish_stores();                    // of the tile before
+  meet_at(kOwn + group, kWarpgroup);  // nobody needs what is there any more
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
     const int row = thread / kWarp * 16 + lane / 4 + 8 * h, t = place.query + group * kGroupRows + row;
@@ -163,24 +113,30 @@ __device__ void put_rows(const ForwardCase& c, const ForwardTiles<kWidth>& tiles
   for (int box = 0; box < Tiles::kBoxes; ++box)
     store_box(y, to + box * Tiles::kQueryBox, box * kBoxColumns, place.query + group * kGroupRows, place.head,
               place.b);
-  finish_stores();
+  if constexpr (!Tiles::kHasResults) {
+    finish_stores();
+    arrive(tiles.queries_read());
+  }
 }
 
 /// Products of one tile of keys run beside the exponentials of the one before it, and the two warpgroups take
-/// turns, so that one multiplies while the other computes exponentials.
+/// turns, so that one multiplies while the other computes exponentials. This is the block's n-th tile of
+/// queries, with `begin` tiles of keys before it; returns their number with its own.
 /// Source:  Shah et al. 2024, arXiv:2407.08608, algorithm 2
 template <int kWidth>
-__device__ void attend(const ForwardCase& c, const ForwardTiles<kWidth>& tiles, const Span& span,
-                       const CUtensorMap* y) {
+__device__ int attend(const ForwardCase& c, const ForwardTiles<kWidth>& tiles, int n, int begin,
+                      const CUtensorMap* y) {
   using Tiles = ForwardTiles<kWidth>;
   constexpr int kOutputs = kWidth > 128 ? 2 : 1, kSums = kWidth / kOutputs / 2, kSteps = Tiles::kKeys / 16;
   const int group = static_cast<int>(threadIdx.x) / kWarpgroup - 1;
   const int thread = static_cast<int>(threadIdx.x) % kWarpgroup, lane = thread % kWarp;
-  const int first = span.from / Tiles::kKeys, count = tiles_between(span, Tiles::kKeys);
+  wait(tiles.queries_there(), static_cast<unsigned>(n) & 1u);
+  const Work& work = *tiles.work(n);  // not in registers
+  const int first = work.span.from / Tiles::kKeys - begin;
+  const int end = begin + tiles_between(work.span, Tiles::kKeys);
   OwnRows rows;
   for (int h = 0; h < 2; ++h) {
-    const Span range =
-        range_of(c, own_place(c, kQueries), group * kGroupRows + thread / kWarp * 16 + lane / 4 + 8 * h);
+    const Span range = range_of(c, work.place, group * kGroupRows + thread / kWarp * 16 + lane / 4 + 8 * h);
     rows.from[h] = range.from, rows.to[h] = range.to;
   }
   float sums[kOutputs][kSums] = {}, scores[Tiles::kKeys / 2], shrink[2];
@@ -210,7 +166,7 @@ __device__ void attend(const ForwardCase& c, const ForwardTiles<kWidth>& tiles, 
   const auto parity_of = [](int i) { return static_cast<unsigned>(i / Tiles::kStages) & 1u; };
   const auto key_of = [&](int i) { return (first + i) * Tiles::kKeys; };
   const auto find_weights = [&](int i) {
-    if (!all_see(span, key_of(i), Tiles::kKeys)) leave_out(rows, key_of(i), scores);
+    if (!all_see(work.span, key_of(i), Tiles::kKeys)) leave_out(rows, key_of(i), scores);
     exponentiate(c.factor, rows, scores, shrink);
   };
   const auto pack_weights = [&] {
@@ -221,38 +177,43 @@ __device__ void attend(const ForwardCase& c, const ForwardTiles<kWidth>& tiles, 
     }
   };
   const auto await_keys = [&](int i) {
-    if (i < count) wait(tiles.keys_there(i % Tiles::kStages), parity_of(i));
+    if (i < end) wait(tiles.keys_there(i % Tiles::kStages), parity_of(i));
   };
   const auto await_values = [&](int i) {
     wait(tiles.values_there(i % Tiles::kStages), parity_of(i));
-    if (!sees_all(c, span, key_of(i), Tiles::kKeys))
-      clear_unseen_values<kWidth>(c, span, key_of(i), tiles.values(i % Tiles::kStages));
+    if (!sees_all(c, work.span, key_of(i), Tiles::kKeys))
+      clear_unseen_values<kWidth>(c, work, key_of(i), tiles.values(i % Tiles::kStages));
   };
 
-  wait(tiles.queries_there(), 0);
-  if (count > 0) {
-    if (group == 0) arrive_at(kTurn, kConsumers);
-    await_keys(0);
+  // The next queries may come when the last keys have been multiplied.
+  const auto release_keys = [&](int i) {
+    if (lane != 0) return;
+    arrive(tiles.keys_read(i % Tiles::kStages));
+    if (Tiles::kHasResults && i + 1 == end) arrive(tiles.queries_read());
+  };
+
+  if (begin < end) {
+    await_keys(begin);
     wgmma_fence();
-    multiply_keys(0);
+    multiply_keys(begin % Tiles::kStages);
     wgmma_wait<0>();
     hold(scores);
-    if (lane == 0) arrive(tiles.keys_read(0));
-    find_weights(0);
+    release_keys(begin);
+    find_weights(begin);
     pack_weights();
-    await_keys(1);
-    for (int i = 1; i < count; ++i) {
-      const int stage = i % Tiles::kStages, before = (i - 1) % Tiles::kStages;
+    await_keys(begin + 1);
+    for (int i = begin + 1; i < end; ++i) {
+      const int before = (i - 1) % Tiles::kStages;
       await_values(i - 1);
       meet_at(kTurn + group, kConsumers);
       hold(weights), hold(sums);
       wgmma_fence();
-      multiply_keys(stage);
+      multiply_keys(i % Tiles::kStages);
       multiply_values(before);
       arrive_at(kTurn + 1 - group, kConsumers);
       wgmma_wait<1>();
       hold(scores);
-      if (lane == 0) arrive(tiles.keys_read(stage));
+      release_keys(i);
       find_weights(i);
       hold(scores);
       // The compiler moves exponentials past the wait for the products of values, but not past this branch.
@@ -267,63 +228,57 @@ __device__ void attend(const ForwardCase& c, const ForwardTiles<kWidth>& tiles, 
         for (int j = 0; j < kSums; ++j) sums[output][j] *= shrink[j % 4 / 2];
       }
     }
-    await_values(count - 1);
+    const int last = (end - 1) % Tiles::kStages;
+    await_values(end - 1);
     hold(weights), hold(sums);
     wgmma_fence();
-    multiply_values((count - 1) % Tiles::kStages);
+    multiply_values(last);
     wgmma_wait<0>();
     hold(sums);
+    if (lane == 0) arrive(tiles.values_read(last));
+  } else if (Tiles::kHasResults) {
+    __syncwarp();  // all have seen that the queries are there
+    if (lane == 0) arrive(tiles.queries_read());
   }
-  put_rows(c, tiles, rows, sums, y);
+  put_rows(c, tiles, work.place, rows, sums, y);
+  return end;
 }
 
+/// At most one block for each multiprocessor, which works off its share of the tiles of queries. What comes
+/// out does not depend on who has which.
 template <int kWidth>
 __global__ void __launch_bounds__(kThreads, 1)
-    hopper_attention_forward_kernel(ForwardCase c, const __grid_constant__ CUtensorMap query,
+    hopper_attention_forward_kernel(ForwardCase c, TileOrder order, const __grid_constant__ CUtensorMap query,
                                     const __grid_constant__ CUtensorMap key,
                                     const __grid_constant__ CUtensorMap value,
                                     const __grid_constant__ CUtensorMap y) {
-  using Tiles = ForwardTiles<kWidth>;
-  const Tiles tiles(dynamic_shared<char>());
-  const HopperPlace place = own_place(c, kQueries);
-  __shared__ Span span;  // not in registers
+  const ForwardTiles<kWidth> tiles(dynamic_shared<char>());
+  const ForwardSources from{&query, &key, &value};
   if (threadIdx.x == 0) {
-    init_barrier(tiles.queries_there(), 1);
-    for (int stage = 0; stage < Tiles::kStages; ++stage) {
-      init_barrier(tiles.keys_there(stage), 1);
-      init_barrier(tiles.values_there(stage), 1);
-      init_barrier(tiles.keys_read(stage), kConsumers / kWarp);
-      init_barrier(tiles.values_read(stage), kConsumers / kWarp);
-    }
-    publish_barriers();
-    // The first copies do not wait for the other threads.
-    load_queries(tiles, place, &query);
-    span = span_of(c, place);
-    if (tiles_between(span, Tiles::kKeys) > 0) load_tile<kWidth, false>(tiles, place, span, 0, &key);
+    make_barriers(tiles);
+    begin_loads(c, order, tiles, from, 0, 0);  // without waiting for the other threads
   }
   __syncthreads();
   if (threadIdx.x < kWarpgroup) {
     give_up_registers<kLoaderRegisters>();
-    if (threadIdx.x != 0) return;
-    const int count = tiles_between(span, Tiles::kKeys);
-    for (int i = 0; i < count; ++i) {
-      if (i > 0) load_tile<kWidth, false>(tiles, place, span, i, &key);
-      load_tile<kWidth, true>(tiles, place, span, i, &value);
-    }
+    if (threadIdx.x == 0) load_all(c, order, tiles, from);
   } else {
     take_registers<kConsumerRegisters>();
-    attend<kWidth>(c, tiles, span, &y);
+    if (threadIdx.x < 2 * kWarpgroup) arrive_at(kTurn, kConsumers);  // theirs is the first turn
+    for (int n = 0, begin = 0; own_position(n) < order.size(); ++n)
+      begin = attend<kWidth>(c, tiles, n, begin, &y);
+    finish_stores();
   }
 }
 
 template <int kWidth>
-void run(Cuda on, const AttentionShape& s, const ForwardCase& c, const BFloat16* query, const BFloat16* key,
-         const BFloat16* value, BFloat16* y) {
+void run(Cuda on, const AttentionShape& s, const ForwardCase& c, const TileOrder& order, int blocks,
+         const BFloat16* query, const BFloat16* key, const BFloat16* value, BFloat16* y) {
   using Tiles = ForwardTiles<kWidth>;
   const HeadStrides of_y = output_strides(s);
   launch(on, "hopper_attention_forward", hopper_attention_forward_kernel<kWidth>,
-         dim3(static_cast<unsigned>(s.batch * s.heads * tiles_for(s.queries, kQueries))), dim3(kThreads),
-         Tiles::kBytes, c, box_map(query, s.query, s.batch, s.queries, s.heads, s.key_width, kQueries),
+         dim3(static_cast<unsigned>(blocks)), dim3(kThreads), Tiles::kBytes, c, order,
+         box_map(query, s.query, s.batch, s.queries, s.heads, s.key_width, kQueries),
          box_map(key, s.key, s.batch, s.keys, s.groups, s.key_width, Tiles::kKeys),
          box_map(value, s.value, s.batch, s.keys, s.groups, s.value_width, Tiles::kKeys),
          box_map(y, of_y, s.batch, s.queries, s.heads, s.value_width, kGroupRows));
@@ -332,17 +287,20 @@ void run(Cuda on, const AttentionShape& s, const ForwardCase& c, const BFloat16*
 }  // namespace
 
 bool hopper_attention_forward(Cuda on, const AttentionShape& s, const BFloat16* query, const BFloat16* key,
-                              const BFloat16* value, const float* bias, BFloat16* y, float* log_sum) {
+                              const BFloat16* value, const float* bias, BFloat16* y, float* log_sum,
+                              const HopperSchedule& schedule) {
   if (!hopper_takes(on, s, query, key, value, bias, y)) return false;
   const Index width = std::max(s.key_width, s.value_width);
   const Spans spans(on, s);
   const ForwardCase c = case_of(s, spans.data(), log_sum);
+  const TileOrder order = order_of(s, kQueries, schedule.cached_bytes);
+  const int blocks = std::min({order.size(), schedule.most_blocks, hopper_multiprocessors(on)});
   if (width <= 64)
-    run<64>(on, s, c, query, key, value, y);
+    run<64>(on, s, c, order, blocks, query, key, value, y);
   else if (width <= 128)
-    run<128>(on, s, c, query, key, value, y);
+    run<128>(on, s, c, order, blocks, query, key, value, y);
   else
-    run<256>(on, s, c, query, key, value, y);
+    run<256>(on, s, c, order, blocks, query, key, value, y);
   return true;
 }
 
