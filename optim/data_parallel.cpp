@@ -9,7 +9,8 @@
 namespace tapeformer {
 namespace {
 
-constexpr Index kAlignment = 64;  // bytes
+constexpr Index kAlignment = 64;           // bytes
+constexpr Index kLeastBucket = 256 << 10;  // bytes of a bucket whose latency costs little
 
 Index rounded_up(Index count, Index multiple) { return (count + multiple - 1) / multiple * multiple; }
 
@@ -42,8 +43,11 @@ DataParallel::DataParallel(std::shared_ptr<Communicator> ranks, const std::vecto
                 std::to_string(config.bucket_bytes) + "; try the default, 25 MiB");
   }
   if (ranks_->size() == 1) return;
+  Index bytes = 0;
+  for (const Parameter& parameter : parameters) bytes += parameter.value().bytes();
+  const Index most = std::min(config.bucket_bytes, std::max(bytes / 8, kLeastBucket));
   std::for_each(parameters.rbegin(), parameters.rend(),
-                [&](const Parameter& parameter) { add(parameter, config.bucket_bytes); });
+                [&](const Parameter& parameter) { add(parameter, most); });
   for (Bucket& bucket : buckets_) make_views(bucket);
 }
 

@@ -14,7 +14,8 @@ namespace tapeformer {
 class Tape;
 
 struct DataParallelConfig {
-  /// Gradients are sent in parts of about this size, each as soon as it is complete.
+  /// Gradients are sent in parts of about this size, each as soon as it is complete; those of a small model
+  /// in eighths, so that most of them go while the backward pass goes on.
   Index bucket_bytes = Index{25} << 20;
   /// Each rank updates its share of the elements, and keeps the optimizer's state for that share only.
   bool shard_optimizer = false;

@@ -57,13 +57,6 @@ std::unique_ptr<TrainingTask> made(const MakeTask& make_task, TrainingControl& c
   return task;
 }
 
-/// Of a small model an eighth, so that most of it is sent while the backward pass goes on.
-Index bucket_bytes(Module& model) {
-  constexpr Index kLeast = 256 << 10;
-  const Index eighth = model.parameter_count() * bytes_of(DType::f32) / 8;
-  return std::min(DataParallelConfig().bucket_bytes, std::max(eighth, kLeast));
-}
-
 int show_summary(TrainingTask& task) {
   if (task.ranks().rank() == 0) print("%s", task.summary());
   return kExitSuccess;
@@ -134,7 +127,7 @@ TrainingRun::TrainingRun(RunFolder folder, const TrainingControl& control, Train
       compute_(compute),
       options_(task.options()),
       parallel_(control.ranks, task.model().parameters(),
-                {bucket_bytes(task.model()), control.shard_optimizer}),
+                {DataParallelConfig().bucket_bytes, control.shard_optimizer}),
       optimizer_(options_.optimizer.make(task.model().parameters())),
       schedule_(options_.schedule_config()),
       replay_(task.model(), compute.graphs && control.ranks->size() == 1 ? CudaGraphCache::kMostGraphs : 0) {
