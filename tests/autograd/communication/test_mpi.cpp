@@ -1,6 +1,7 @@
 #include <doctest/doctest.h>
 #include <tapeformer/autograd/communication/mpi.h>
 
+#include <ostream>
 #include <string>
 
 using namespace tapeformer;

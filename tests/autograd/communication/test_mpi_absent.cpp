@@ -2,6 +2,7 @@
 #include <tapeformer/autograd/communication/mpi.h>
 
 #include <cstdlib>
+#include <ostream>
 
 using namespace tapeformer;
 
