@@ -13,6 +13,8 @@ using cuda::check;
 using Clock = std::chrono::steady_clock;
 using Collective = Communicator::Request::Collective;
 
+constexpr const char* kLate = "; see whether one of them has stopped, or try a longer limit";
+
 double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
@@ -55,6 +57,15 @@ double seconds_between(cudaEvent_t from, cudaEvent_t to) {
 
 }  // namespace
 
+NcclOperation::NcclOperation() {
+  for (cudaEvent_t* event : {&begun, &done, &reached})
+    check(cudaEventCreateWithFlags(event, cudaEventDefault), "making an event");
+}
+
+NcclOperation::~NcclOperation() {
+  for (const cudaEvent_t event : {begun, done, reached}) static_cast<void>(cudaEventDestroy(event));
+}
+
 NcclEngine::NcclEngine(int rank, int size, int device, const ncclUniqueId& id, double limit_seconds)
     : rank_(rank),
       size_(size),
@@ -68,10 +79,11 @@ NcclEngine::NcclEngine(int rank, int size, int device, const ncclUniqueId& id, d
   ncclResult_t result = nccl_.init(&communicator_, size_, id, rank_, &config);
   if (result == ncclInProgress || result == ncclSuccess) result = settled();
   if (result != ncclSuccess) {
-    const std::string why = result == ncclInProgress ? too_long("to come together")
+    const std::string why = result == ncclInProgress ? too_long("to come together") + kLate
                                                      : "NCCL cannot connect rank " + std::to_string(rank_) +
                                                            ": " + nccl_failure_text(result, communicator_);
     if (communicator_ != nullptr) nccl_.abort(communicator_);
+    drop_stream();
     throw CommunicationError("[nccl] " + why);
   }
   watcher_ = std::thread([this] { watch(); });
@@ -94,11 +106,10 @@ NcclEngine::~NcclEngine() {
     const bool is_whole = (result == ncclSuccess || result == ncclInProgress) && settled() == ncclSuccess;
     static_cast<void>(is_whole ? nccl_.destroy(communicator_) : nccl_.abort(communicator_));
   }
-  for (const auto& operation : operations_) spare_.push_back(operation);
-  for (const auto& operation : spare_) {
-    for (const cudaEvent_t event : {operation->begun, operation->done, operation->reached})
-      static_cast<void>(cudaEventDestroy(event));
-  }
+  drop_stream();
+}
+
+void NcclEngine::drop_stream() noexcept {
   static_cast<void>(cudaEventDestroy(ready_));
   static_cast<void>(cudaStreamDestroy(stream_));
 }
@@ -153,14 +164,9 @@ ncclResult_t NcclEngine::issue(const Communicator::Request& request) {
 }
 
 std::shared_ptr<NcclOperation> NcclEngine::spare() {
-  if (!spare_.empty()) {
-    const auto operation = spare_.back();
-    spare_.pop_back();
-    return operation;
-  }
-  const auto operation = std::make_shared<NcclOperation>();
-  for (cudaEvent_t* event : {&operation->begun, &operation->done, &operation->reached})
-    check(cudaEventCreateWithFlags(event, cudaEventDefault), "making an event");
+  if (spare_.empty()) return std::make_shared<NcclOperation>();
+  const auto operation = spare_.back();
+  spare_.pop_back();
   return operation;
 }
 
@@ -181,7 +187,7 @@ std::shared_ptr<NcclOperation> NcclEngine::start(const Communicator::Request& re
   ncclResult_t result = issue(request);
   if (result == ncclSuccess || result == ncclInProgress) result = settled();
   if (result == ncclInProgress) {
-    fail(operation->name() + too_long("to connect") + operation->got());
+    fail(operation->name() + too_long("to connect") + operation->got() + kLate);
   } else if (result != ncclSuccess) {
     fail(refusal(*operation, result));
   }
@@ -263,8 +269,7 @@ void NcclEngine::look() {
   if (!has_happened(operation.begun)) return;
   if (!std::exchange(operation.is_running, true)) operation.seen_running = Clock::now();
   if (seconds_since(operation.seen_running) > limit_seconds_) {
-    fail(operation.name() + too_long("to take part") + operation.got() +
-         "; see whether one of them has stopped, or try a longer limit");
+    fail(operation.name() + too_long("to take part") + operation.got() + kLate);
   }
 }
 

@@ -27,6 +27,11 @@ struct NcclOperation {
   bool is_awaited = false, is_running = false;
   std::chrono::steady_clock::time_point seen_running;
 
+  NcclOperation();
+  ~NcclOperation();
+  NcclOperation(const NcclOperation&) = delete;
+  NcclOperation& operator=(const NcclOperation&) = delete;
+
   std::string name() const { return std::string("[") + Communicator::name_of(collective) + "] "; }
   std::string got() const {
     return "; got " + std::string(name_of(type)) + "[" + std::to_string(elements) + "] at step " +
@@ -59,6 +64,7 @@ class NcclEngine {
   void look();
   void watch();
   void fail(const std::string& message);
+  void drop_stream() noexcept;
   std::string too_long(const char* what) const;
   std::string refusal(const NcclOperation& operation, ncclResult_t result) const;
 

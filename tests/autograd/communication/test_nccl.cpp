@@ -116,13 +116,16 @@ TEST_SUITE("autograd/communication/nccl") {
     }
   }
 
-  TEST_CASE("memory of an operation that nobody waits for is not reused before it is over") {
+  TEST_CASE(
+      "memory that nobody else holds, or of an operation that nobody waits for, is not reused too soon") {
     if (!has_gpus(2)) return;
     on_gpus(2, [](Communicator& gpus, Device device) {
       for (int round = 0; round < 3; ++round) {
         gpus.all_reduce(own_numbers(gpus.rank(), DType::f64, device));
+        Communication holds_alone = gpus.all_reduce(own_numbers(gpus.rank(), DType::f64, device));
         const Tensor next = Tensor::full({kCount}, 7, DType::f64, device);
         CHECK(read(add(next, next)) == Values(kCount, 14));
+        holds_alone.wait();
       }
       const Tensor x = own_numbers(gpus.rank(), DType::f64, device);
       gpus.all_reduce(x).wait();
