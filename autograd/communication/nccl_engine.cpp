@@ -238,11 +238,10 @@ void NcclEngine::collect() {
   while (!operations_.empty() && operations_.front().use_count() == 1 &&
          has_happened(operations_.front()->done)) {
     const NcclOperation& operation = *operations_.front();
+    if (operation.is_awaited && !has_happened(operation.reached)) return;
     time_.busy += seconds_between(operation.begun, operation.done);
-    if (operation.is_awaited) {
-      if (!has_happened(operation.reached)) return;
+    if (operation.is_awaited)
       time_.waited += std::max(0.0, seconds_between(operation.reached, operation.done));
-    }
     spare_.push_back(operations_.front());
     operations_.pop_front();
   }
@@ -263,9 +262,7 @@ void NcclEngine::look() {
                                    [](const auto& each) { return !has_happened(each->done); });
   if (oldest == operations_.end()) return;
   NcclOperation& operation = **oldest;
-  if (result != ncclSuccess) {
-    return fail(refusal(operation, result));
-  }
+  if (result != ncclSuccess) return fail(refusal(operation, result));
   if (!has_happened(operation.begun)) return;
   if (!std::exchange(operation.is_running, true)) operation.seen_running = Clock::now();
   if (seconds_since(operation.seen_running) > limit_seconds_) {

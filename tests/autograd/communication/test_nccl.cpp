@@ -1,3 +1,4 @@
+#include <tapeformer/autograd/cuda/cuda.h>
 #include <tapeformer/autograd/cuda/graph.h>
 #include <tapeformer/autograd/ops/elementwise.h>
 #include <tapeformer/nn/cuda_graph_cache.h>
@@ -172,16 +173,32 @@ TEST_SUITE("autograd/communication/nccl") {
     if (!has_emulated_gpus(2)) return;
     EmulatedNccl nccl;
     nccl->microseconds = 500;
-    on_gpus(2, [](Communicator& gpus, Device device) {
-      const Tensor x = own_numbers(gpus.rank(), DType::f64, device);
-      for (int round = 0; round < 4; ++round) gpus.all_reduce(x).wait();
-      read(x);
-      const CommunicationTime time = gpus.time();
-      CHECK(time.busy == doctest::Approx(4 * 500e-6));
-      CHECK(time.waited <= time.busy * (1 + 1e-6));
-      const double waited_by_all = gpus.sum({time.waited})[0];
-      CHECK(waited_by_all > 499e-6);
-    });
+    for (const bool is_early : {true, false}) {
+      CAPTURE(is_early);
+      nccl->is_early = is_early;
+      on_gpus(2, [&](Communicator& gpus, Device device) {
+        const Tensor x = own_numbers(gpus.rank(), DType::f64, device),
+                     y = own_numbers(gpus.rank(), DType::f64, device);
+        for (int round = 0; round < 4; ++round) {
+          Communication of_x = gpus.all_reduce(x), of_y = gpus.all_reduce(y);
+          of_x.wait();
+          of_y.wait();
+          gpus.time();  // nothing counts twice
+        }
+        gpus.sum({1});  // both have started all
+        read(x);
+        read(y);
+        const CommunicationTime time = gpus.time();
+        CHECK(time.busy == doctest::Approx(8 * 500e-6));
+        CHECK(time.waited <= time.busy * (1 + 1e-6));
+        const double waited_by_all = gpus.sum({time.waited})[0];
+        if (!is_early) {
+          CHECK(waited_by_all > 499e-6);
+        } else if (!cuda::is_host_readable()) {
+          CHECK(waited_by_all == 0);  // all was over when the kernels came to it
+        }
+      });
+    }
   }
 
   TEST_CASE("one process needs no NCCL, and a tensor must be on the rank's GPU") {
