@@ -123,23 +123,23 @@ check() {
   starts in_system
 }
 
-# link_cublas FOLDER: the one library that is too large for the bundle, from the toolkit's folder or PyTorch's.
-link_cublas() {
+# link_library FOLDER NAME WITHOUT: a library that is not in the bundle, from the toolkit's folder or PyTorch's; else says what
+# will fail without it.
+link_library() {
   local found
   # Neither folder nor any of these modules need exist.
-  found=$(find -L /usr/local/cuda/{lib64,targets/x86_64-linux/lib} -maxdepth 1 -name 'libcublasLt.so.[0-9]*' 2>/dev/null |
-    head -n 1) || true
+  found=$(find -L /usr/local/cuda/{lib64,targets/x86_64-linux/lib} -maxdepth 1 -name "$2.so.[0-9]*" 2>/dev/null | head -n 1) || true
   [ -n "$found" ] || found=$(timeout 60 python3 -c '
-import glob, importlib.util, pathlib
+import importlib.util, pathlib, sys
 for name in ("nvidia", "torch"):
     spec = importlib.util.find_spec(name)
     for folder in (spec.submodule_search_locations if spec else []):
-        for path in pathlib.Path(folder).rglob("libcublasLt.so.*"):
-            print(path)' 2>/dev/null | head -n 1) || true
+        for path in pathlib.Path(folder).rglob(sys.argv[1] + ".so.*"):
+            print(path)' "$2" 2>/dev/null | head -n 1) || true
   if [ -n "$found" ]; then
-    ln -sf "$found" "$1/build/lib/$(basename "$found" | grep -o 'libcublasLt\.so\.[0-9]*')"
+    ln -sf "$found" "$1/build/lib/$(basename "$found" | grep -o "$2\.so\.[0-9]*")"
   else
-    echo "tests/gpu_bundle.sh: there is no libcublasLt in the toolkit's folders or PyTorch's; matrix products will fail" >&2
+    echo "tests/gpu_bundle.sh: there is no $2 in the toolkit's folders or PyTorch's; $3 will fail" >&2
   fi
 }
 
@@ -161,7 +161,8 @@ run() {
   local options=()
   read_run "$@"
   [ -e "$unpacked/source_folder" ] || unpack "$unpacked"
-  link_cublas "$unpacked"
+  link_library "$unpacked" libcublasLt "matrix products"
+  link_library "$unpacked" libnccl "training on several GPUs"
   timeout 120 python3 -c 'import torch' 2>/dev/null && options=(--python python3)
   exec "$unpacked/tests/gpu_check.sh" --set "$chosen" --built "$unpacked/build" --corpus "$unpacked/corpus.txt" \
     --logs "$unpacked/logs/$chosen" --results "$results" "${options[@]}" "${rest[@]}"

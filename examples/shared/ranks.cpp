@@ -50,15 +50,10 @@ std::string share_machine(Communicator& ranks, Compute& compute) {
   if (ranks.size() == 1) return {};
   const std::string host = host_name(), processors = allowed_processors();
   const std::vector<std::string> hosts = ranks.gather(host);
-  const Index here = count_of(hosts, host);
   if (compute.device.is_cuda()) {
-    const Index gpus = cuda::device_count();
-    if (here > gpus) {
-      throw DeviceError(number_of(here, "process", "processes") + " on " + host +
-                        " need a GPU each, and it has " + std::to_string(gpus) +
-                        "; start as many as there are GPUs");
-    }
-    compute.device.index = static_cast<int>(std::count(hosts.begin(), hosts.begin() + ranks.rank(), host));
+    // A launcher may show each rank a GPU of its own only. Two ranks on one GPU are refused by NCCL's end.
+    const auto on_this_machine = std::count(hosts.begin(), hosts.begin() + ranks.rank(), host);
+    compute.device.index = static_cast<int>(on_this_machine % std::max(1, cuda::device_count()));
     return {};
   }
   const Index together = count_of(ranks.gather(host + " " + processors), host + " " + processors);

@@ -18,7 +18,6 @@ void first_rank_first(Communicator& ranks, const std::function<void()>& body);
 
 /// Divides the machine between its ranks: the threads, where several may use the same processors and nothing
 /// else says how many, or the GPUs. Returns what to tell the user, or nothing.
-/// Throws: DeviceError if there are more ranks than GPUs
 std::string share_machine(Communicator& ranks, Compute& compute);
 
 /// Refuses ranks that were started with another command, version or data: `state` is what a checkpoint says

@@ -44,15 +44,6 @@ TEST_SUITE("examples/shared/ranks") {
     });
   }
 
-  TEST_CASE("more ranks than GPUs are refused") {
-    CHECK_THROWS_AS(as_ranks(64,
-                             [](Communicator& ranks) {
-                               Compute compute{Device::cuda()};
-                               share_machine(ranks, compute);
-                             }),
-                    DeviceError);
-  }
-
   TEST_CASE("a rank that was started otherwise is refused by what differs") {
     const auto state_of = [](int rank) {
       return nlohmann::ordered_json{{"options", {{"batch", rank == 2 ? 16 : 12}, {"seed", 1}}},
