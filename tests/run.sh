@@ -46,8 +46,8 @@ cmake --preset "$preset" --log-level=WARNING -DTAPEFORMER_MPI=$mpi ${CI:+-DTAPEF
 cmake --build --preset "$preset" -j "$(nproc)" "${targets[@]}"
 
 status=0
-# Side by side: most tests have one thread.
-UBSAN_OPTIONS=print_stacktrace=1 ctest --test-dir "build/$preset" -j "$(nproc)" "${selection[@]}" --output-on-failure \
+# Side by side: most tests have one thread, and some wait for others.
+UBSAN_OPTIONS=print_stacktrace=1 ctest --test-dir "build/$preset" -j "$(($(nproc) + 1))" "${selection[@]}" --output-on-failure \
   --no-tests=error || status=1
 tests/structure.sh || status=1
 exit $status

@@ -26,7 +26,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr int kQuestion = 1, kAnswer = 2;  // tags
-constexpr std::chrono::seconds kMostForAnswers(5);
+constexpr std::chrono::seconds kMostForAnswers(2);
 constexpr std::chrono::milliseconds kIdle(5);  // between looks at other ranks' questions
 // While an operation runs: looks that follow at once, for small ones, and the pause between later ones. The
 // thread sleeps rather than yields, because it may share a processor with the computation: who has slept
