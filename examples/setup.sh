@@ -53,6 +53,7 @@ fi
 
 [ $# -eq 0 ] && exit 0
 mapfile -t missing < <(missing_of "$@")
-if [ ${#missing[@]} -gt 0 ] && ! install "${missing[@]}" >/dev/null 2>&1; then
-  echo "Going on without: ${missing[*]} (optional)"
-fi
+# One by one: what a release lacks must not keep the others away.
+for package in "${missing[@]}"; do
+  install "$package" >/dev/null 2>&1 || echo "Going on without: $package (optional)"
+done

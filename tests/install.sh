@@ -28,6 +28,7 @@ int main() {
 }
 CPP
 
+export CMAKE_GENERATOR=Ninja  # which setup.sh installs, and make it does not
 # With the compiler of the build: another may not know its OpenMP library.
 export CXX=$(sed -n 's/^CMAKE_CXX_COMPILER:[A-Z]*=//p' "$build/CMakeCache.txt")
 configures() { cmake -S "$project" -B "$work/build" -DCMAKE_PREFIX_PATH="$prefix" "$@" >"$work/out" 2>"$work/err"; }
