@@ -29,8 +29,8 @@ void say(const char* text) {
 int fail(const char* name, const std::string& what) {
   const std::string rank = name_of_this_rank();
   if (rank.empty()) {
-    // Before it has joined the others, a process finds what all of them find, and rank 0 tells it. The launcher
-    // ends all when the first one has ended, so that must not be another.
+    // Before it has joined the others, a process finds what all of them find, and rank 0 tells it. The
+    // launcher ends all when the first one has ended, so that must not be another.
     if (launched_rank().rank == 0) std::fprintf(stderr, "%s: %s\n", name, what.c_str());
     if (launched_rank().rank > 0) std::this_thread::sleep_for(std::chrono::seconds(1));
     return kExitBadInput;
