@@ -64,7 +64,7 @@ TEST_SUITE("autograd/kernels/cuda_attention_hopper_blocks") {
     }
   }
 
-  TEST_CASE("the longest tiles come first, and so many heads at once as the cache holds") {
+  TEST_CASE("the longest tiles come first, in sections of as many heads as the cache holds") {
     const HopperCase c{8, 1024, 1024, 12, 12, 64, 64};
     const TileOrder all = order_of(c, 32 << 20);
     CHECK(all.units_at_once == 96);

@@ -9,7 +9,7 @@ namespace tapeformer::kernels {
 
 /// All tiles in the order in which they are begun. A unit is a batch entry and a head. Tiles of one index in
 /// several units follow each other, the last queries first: with a causal mask these see the most keys. The
-/// units are divided into sections of which each has so many that their keys and values stay in the device's
+/// units are divided into sections, each small enough for its keys and values to stay in the device's L2
 /// cache. Every second section, counted from the last one, begins with its first queries instead, so that
 /// neighbours always have about the same work. With other masks the order is the same: the host does not know
 /// what they let each tile see.
