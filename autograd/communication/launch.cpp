@@ -1,5 +1,8 @@
 #include <tapeformer/autograd/communication/mpi.h>
 
+#include <unistd.h>
+
+#include <array>
 #include <cstdlib>
 #include <utility>
 
@@ -17,6 +20,12 @@ LaunchedRank launched_rank() {
     if (own != nullptr && all != nullptr && std::atoi(all) > 0) return {std::atoi(own), std::atoi(all)};
   }
   return {};
+}
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  gethostname(name.data(), name.size() - 1);
+  return name.data();
 }
 
 }  // namespace tapeformer

@@ -40,12 +40,6 @@ double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-std::string host_name() {
-  std::array<char, 256> name{};
-  gethostname(name.data(), name.size() - 1);
-  return name.data();
-}
-
 /// Where a rank is, as it tells another one that waits for it.
 struct Place {
   std::int64_t operation = 0;  ///< collective operations begun so far

@@ -12,6 +12,8 @@ struct LaunchedRank {
   int rank = 0, size = 1;  ///< of all processes that it has started; 0 of 1 without a launcher
 };
 LaunchedRank launched_rank();
+/// The name of this machine.
+std::string host_name();
 
 /// The communicator of the processes that a launcher has started together, for tensors of the CPU; a process
 /// alone when there is no launcher, or only one process, and then MPI is not touched. All calls return the

@@ -1,3 +1,4 @@
+#include <tapeformer/autograd/communication/mpi.h>
 #include <tapeformer/autograd/device.h>
 #include <tapeformer/autograd/text/json.h>
 #include <tapeformer/autograd/text/number_of.h>
@@ -6,23 +7,15 @@
 
 #include <omp.h>
 #include <sched.h>
-#include <unistd.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
-#include <array>
 #include <cstdlib>
 
 namespace tapeformer {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-std::string host_name() {
-  std::array<char, 256> name{};
-  gethostname(name.data(), name.size() - 1);
-  return name.data();
-}
 
 /// A 1 or 0 for each processor of the machine that this process may use.
 std::string allowed_processors() {

@@ -1,3 +1,4 @@
+#include <tapeformer/autograd/communication/mpi.h>
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/text/file.h>
 #include <tapeformer/autograd/text/json.h>
@@ -13,7 +14,6 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
@@ -37,11 +37,7 @@ constexpr const char* kKeptPrefix = "weights-";
 
 std::string kept_name(Index step) { return kKeptPrefix + std::to_string(step) + ".safetensors"; }
 
-std::string this_process() {
-  std::array<char, 256> host{};
-  gethostname(host.data(), host.size() - 1);
-  return "process " + std::to_string(getpid()) + " on " + host.data();
-}
+std::string this_process() { return "process " + std::to_string(getpid()) + " on " + host_name(); }
 
 /// True if `path` still names the file that is open as `file`.
 bool is_at(const std::string& path, int file) {
