@@ -32,7 +32,7 @@ void Parameter::set_value(Tensor value) {
   attach(state_->value, nullptr);
   state_->value = std::move(value);
   attach(state_->value, state_.get());
-  state_->gradient = Tensor();
+  state_->gradient = state_->share = Tensor();
   state_->has_gradient = false;
   state_->updated = {0, state_->value.elements()};
   set_shadow(type == old_type ? used_type : type);

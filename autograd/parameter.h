@@ -16,6 +16,9 @@ struct ParameterState : Pooled {
 
   Tensor value, gradient;
   Tensor shadow;  ///< the value in a narrower type, for operations to read; undefined for none
+  /// Where processes divide the value between them: the elements in `updated`, flat. Undefined elsewhere.
+  /// `value` has no memory then.
+  Tensor share;
   std::string name;
   bool has_gradient = false;  ///< false: the next gradient is assigned, whatever the buffer holds
   bool trainable = true;

@@ -22,8 +22,17 @@ void with_elements(const Tensor& x, Use&& use) {
   }
 }
 
+void require_memory(const Tensor& x) {
+  if (x.state()->storage->data != nullptr || x.elements() == 0) return;
+  throw Error("[data] the elements must be in this process' memory; got x=" + x.describe() +
+              ", which is divided between processes; try DataParallel::with_whole_values()");
+}
+
 /// The address of the bytes on any device.
-void* address_of(const Tensor& x) { return x.state()->storage->data; }
+void* address_of(const Tensor& x) {
+  require_memory(x);
+  return x.state()->storage->data;
+}
 
 }  // namespace
 
@@ -157,6 +166,7 @@ Tensor::State& Tensor::checked() const {
 }
 
 void Tensor::require_dtype(DType type) const {
+  require_memory(*this);
   if (dtype() != type) {
     throw DTypeError(std::string("[data] the element type must be ") + name_of(dtype()) + "; got " +
                      name_of(type) + " for x=" + describe() + "; try to()");
@@ -164,6 +174,7 @@ void Tensor::require_dtype(DType type) const {
 }
 
 void Tensor::require_host_readable() const {
+  require_memory(*this);
   if (!device().is_cuda()) return;
   cuda::refuse_in_capture("the host's look at a tensor");
   if (cuda::is_host_readable()) return;

@@ -51,7 +51,7 @@ void AdamW::update(const kernels::StepTensors& tensors, const Tensor& factor) {
         kernels::adamw_step<T>(on, tensors, settings_.data(), static_cast<Index>(settings_.size()),
                                factor.address<double>());
       },
-      wide(parameters_[0].value()));
+      wide(no_elements()));
 }
 
 void AdamW::visit_state(OptimizerVisitor& visitor) {

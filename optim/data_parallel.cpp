@@ -29,6 +29,18 @@ Tensor view(const Tensor& buffer, Index offset, const Shape& shape) {
   return Tensor::adopt(storage, shape, buffer.dtype());
 }
 
+/// From now on x, and its parameter, are the elements of `buffer` from `offset` on.
+void move_into(const Tensor& x, const Tensor& buffer, Index offset) {
+  x.state()->storage = view(buffer, offset, x.shape()).state()->storage;
+}
+
+/// x keeps its shape, and has no memory.
+void leave_memory(const Tensor& x) {
+  const Device device = x.device();
+  x.state()->storage = Handle<Storage>(new Storage(nullptr, 0, [] {}));
+  x.state()->storage->device = device;
+}
+
 bool lies_at(const Tensor& x, const Tensor& buffer, Index offset) {
   return x.defined() && x.state()->storage->data == address_of(buffer, offset);
 }
@@ -64,9 +76,13 @@ void DataParallel::add(const Parameter& parameter, Index bucket_bytes) {
   const auto fits = [&](const Bucket& bucket) {
     const Tensor& other = slots_[bucket.begin].parameter.value();
     return other.dtype() == type && other.device() == value.device() &&
+           slots_[bucket.begin].parameter.used().dtype() == parameter.used().dtype() &&
            (bucket.elements + room) * bytes_of(type) <= bucket_bytes;
   };
-  if (buckets_.empty() || !fits(buckets_.back())) buckets_.push_back({slots_.size(), 0, 0, {}, {}, {}});
+  if (buckets_.empty() || !fits(buckets_.back())) {
+    buckets_.emplace_back();
+    buckets_.back().begin = slots_.size();
+  }
   Bucket& bucket = buckets_.back();
   positions_.put(parameter.state(), static_cast<std::int32_t>(slots_.size()));
   slots_.push_back({parameter, buckets_.size() - 1, bucket.elements});
@@ -99,6 +115,63 @@ void DataParallel::make_views(Bucket& bucket) {
     };
     state.updated = {inside(own), inside(own + share)};
   }
+  if (is_sharded_ && slots_[bucket.begin].parameter.state()->shadow.defined()) {
+    make_shadow_views(bucket);
+    hold_share(bucket);
+  }
+}
+
+void DataParallel::make_shadow_views(Bucket& bucket) {
+  const DType type = slots_[bucket.begin].parameter.used().dtype();
+  bucket.shadows = Tensor::zeros({bucket.elements}, type, bucket.values.device());
+  for (std::size_t i = bucket.begin; i < bucket.end; ++i) {
+    const Tensor& shadow = slots_[i].parameter.state()->shadow;
+    const Tensor values = shadow.clone();
+    move_into(shadow, bucket.shadows, slots_[i].offset);
+    shadow.copy_from(values);
+  }
+}
+
+/// Gives up the values that other ranks update.
+void DataParallel::hold_share(Bucket& bucket) {
+  const Index share = bucket.elements / ranks_->size();
+  bucket.share = view(bucket.values, share * ranks_->rank(), {share}).clone();
+  for (std::size_t i = bucket.begin; i < bucket.end; ++i) {
+    ParameterState& state = *slots_[i].parameter.state();
+    const Index count = state.updated.end - state.updated.begin;
+    const Index from = slots_[i].offset + state.updated.begin - share * ranks_->rank();
+    if (count > 0) state.share = view(bucket.share, from, {count});
+    leave_memory(state.value);
+  }
+  bucket.values = Tensor();
+}
+
+void DataParallel::hold_whole(Bucket& bucket) {
+  bucket.values = Tensor::empty({bucket.elements}, bucket.share.dtype(), bucket.share.device());
+  const Index share = bucket.share.elements();
+  view(bucket.values, share * ranks_->rank(), {share}).copy_from(bucket.share);
+  ranks_->all_gather(bucket.values).wait();
+  bucket.share = Tensor();
+  for (std::size_t i = bucket.begin; i < bucket.end; ++i) {
+    ParameterState& state = *slots_[i].parameter.state();
+    state.share = Tensor();
+    move_into(state.value, bucket.values, slots_[i].offset);
+  }
+}
+
+void DataParallel::with_whole_values(const std::function<void()>& use) {
+  const auto for_divided = [this](void (DataParallel::*change)(Bucket&)) {
+    for (Bucket& bucket : buckets_)
+      if (bucket.shadows.defined()) (this->*change)(bucket);
+  };
+  for_divided(&DataParallel::hold_whole);
+  try {
+    use();
+  } catch (...) {
+    for_divided(&DataParallel::hold_share);
+    throw;
+  }
+  for_divided(&DataParallel::hold_share);
 }
 
 const DataParallel::Slot& DataParallel::slot_of(const Parameter& parameter) const {
@@ -108,9 +181,10 @@ const DataParallel::Slot& DataParallel::slot_of(const Parameter& parameter) cons
 void DataParallel::require_in_place(const Slot& slot) const {
   const Bucket& bucket = buckets_[slot.bucket];
   const ParameterState& state = *slot.parameter.state();
-  if (lies_at(state.value, bucket.values, slot.offset) &&
-      lies_at(state.gradient, bucket.gradients, slot.offset))
-    return;
+  const bool is_divided = bucket.shadows.defined();
+  const Tensor &used = is_divided ? state.shadow : state.value,
+               &buffer = is_divided ? bucket.shadows : bucket.values;
+  if (lies_at(used, buffer, slot.offset) && lies_at(state.gradient, bucket.gradients, slot.offset)) return;
   throw Error(
       "[data_parallel] a parameter's value and gradient must stay in their bucket's memory; got others for " +
       state.value.describe() +
@@ -165,16 +239,16 @@ void DataParallel::finish() {
 
 void DataParallel::gather_values() {
   if (!is_sharded_) return;
-  for (Bucket& bucket : buckets_) bucket.under_way = ranks_->all_gather(bucket.values);
+  for (Bucket& bucket : buckets_)
+    bucket.under_way = ranks_->all_gather(bucket.shadows.defined() ? bucket.shadows : bucket.values);
   for (Bucket& bucket : buckets_) bucket.under_way.wait();
-  for (Slot& slot : slots_) slot.parameter.refresh_shadow();
 }
 
 DataParallel::Memory DataParallel::memory() const {
   Memory memory;
   memory.buckets = static_cast<Index>(buckets_.size());
   for (const Bucket& bucket : buckets_) {
-    memory.value_bytes += bucket.values.bytes();
+    memory.value_bytes += (bucket.share.defined() ? bucket.share : bucket.values).bytes();
     memory.gradient_bytes += bucket.gradients.bytes();
   }
   return memory;
@@ -183,7 +257,7 @@ DataParallel::Memory DataParallel::memory() const {
 /// All ranks' pieces in a buffer that is laid out like the bucket's.
 Tensor DataParallel::gathered(const Bucket& bucket, const std::vector<Parameter>& parameters,
                               const std::vector<Tensor>& pieces) const {
-  const Tensor all = Tensor::zeros({bucket.elements}, bucket.values.dtype(), bucket.values.device());
+  const Tensor all = Tensor::zeros({bucket.elements}, bucket.gradients.dtype(), bucket.gradients.device());
   for (std::size_t i = 0; i < pieces.size(); ++i) {
     const Slot& slot = slot_of(parameters[i]);
     const Shape flat{pieces[i].elements()};

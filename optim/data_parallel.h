@@ -17,7 +17,8 @@ struct DataParallelConfig {
   /// Gradients are sent in parts of about this size, each as soon as it is complete; those of a small model
   /// in eighths, so that most of them go while the backward pass goes on.
   Index bucket_bytes = Index{25} << 20;
-  /// Each rank updates its share of the elements, and keeps the optimizer's state for that share only.
+  /// Each rank updates its share of the elements, and keeps for that share only the optimizer's state and, of
+  /// parameters that operations read in bf16, the f32 values.
   bool shard_optimizer = false;
 };
 
@@ -63,8 +64,11 @@ class DataParallel {
   /// afterwards either.
   /// Throws: Error if set_value() has moved a parameter, CommunicationError
   void finish();
-  /// After a step, gives every rank all values. Does nothing unless sharded.
+  /// After a step, gives every rank all values that operations read. Does nothing unless sharded.
   void gather_values();
+  /// Runs `use` while every rank holds all values, to save or load them: sharded, those of parameters with a
+  /// shadow have no memory otherwise, and their data() throws. Collective.
+  void with_whole_values(const std::function<void()>& use);
 
   /// With one rank there are no shards.
   bool is_sharded() const { return is_sharded_; }
@@ -92,14 +96,18 @@ class DataParallel {
     bool is_final = false;
   };
   struct Bucket {
-    std::size_t begin, end;  // of its slots
-    Index elements;
-    Tensor values, gradients;
+    std::size_t begin = 0, end = 0;  // of its slots
+    Index elements = 0;
+    Tensor values, gradients, shadows;
+    Tensor share;  // of the values, while this rank holds no others
     Communication under_way;
   };
 
   void add(const Parameter& parameter, Index bucket_bytes);
   void make_views(Bucket& bucket);
+  void make_shadow_views(Bucket& bucket);
+  void hold_share(Bucket& bucket);
+  void hold_whole(Bucket& bucket);
   const Slot& slot_of(const Parameter& parameter) const;
   void require_in_place(const Slot& slot) const;
   void set_final(ParameterState& state);

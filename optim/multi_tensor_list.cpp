@@ -44,7 +44,8 @@ void* MultiTensorList::checked_address(const char* name, const Tensor& x) const 
 
 void MultiTensorList::add(const Parameter& parameter, const Tensor& state1, const Tensor& state2,
                           Index setting) {
-  const Tensor &value = parameter.value(), &shadow = parameter.state()->shadow;
+  const Tensor &value = parameter.value(), &shadow = parameter.state()->shadow,
+               &share = parameter.state()->share;
   kernels::StepTensor entry;
   entry.count = updated_elements(parameter);
   if (entry.count == 0 && !is_updated_whole(parameter)) return;
@@ -52,7 +53,7 @@ void MultiTensorList::add(const Parameter& parameter, const Tensor& state1, cons
   const Index begin = parameter.state()->updated.begin;
   const auto updated = [&](void* all) { return static_cast<char*>(all) + begin * bytes_of(value.dtype()); };
   entry.gradient = updated(checked_address("gradient", parameter.gradient()));
-  entry.value = updated(checked_address("value", value));
+  entry.value = share.defined() ? checked_address("value", share) : updated(checked_address("value", value));
   for (const Tensor* state : {&state1, &state2})
     if (state->defined()) require_updated_elements(op_, parameter, *state);
   entry.state1 = checked_address("state", state1);

@@ -88,7 +88,7 @@ Tensor Optimizer::clipped_step(double learning_rate, double share, double max_no
 }
 
 GradientNorm Optimizer::norm_of_gradients(double share, double max_norm) {
-  const Tensor& like = parameters_[0].value();
+  const Tensor like = no_elements();
   if (shards_ == nullptr) return gradient_norm(table_, like, share, max_norm);
   const Tensor norms = shards_->by_rank(gradient_norm(table_, like).norm);  // whose norm is that of all
   norms_of_ranks_.begin("gradient_norm");
@@ -109,6 +109,11 @@ std::vector<Tensor> Optimizer::zeros_like_parameters() const {
     tensors.push_back(Tensor::zeros(shape, value.dtype(), value.device()));
   }
   return tensors;
+}
+
+Tensor Optimizer::no_elements() const {
+  const Tensor& value = parameters_[0].value();
+  return Tensor::empty({0}, value.dtype(), value.device());
 }
 
 std::string Optimizer::state_name(const char* what, std::size_t parameter) const {

@@ -63,6 +63,8 @@ class Optimizer {
   /// One tensor of zeros for each parameter, on its device: of its shape, or a vector of the elements that
   /// this process updates where those are not all.
   std::vector<Tensor> zeros_like_parameters() const;
+  /// A tensor [0] of the parameters' type, on their device, for dispatch().
+  Tensor no_elements() const;
   /// The first half of a step: calls table.add() for each parameter that has a gradient, with its state
   /// tensors (undefined where there are none) and the index of its settings.
   virtual void gather(double learning_rate, MultiTensorList& table) = 0;

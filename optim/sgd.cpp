@@ -25,7 +25,7 @@ void Sgd::update(const kernels::StepTensors& tensors, const Tensor& factor) {
         using T = std::remove_pointer_t<decltype(value)>;
         kernels::sgd_step<T>(on, tensors, step_, factor.address<double>());
       },
-      wide(parameters_[0].value()));
+      wide(no_elements()));
 }
 
 }  // namespace tapeformer

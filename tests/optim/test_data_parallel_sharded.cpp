@@ -178,22 +178,76 @@ TEST_SUITE("optim/data_parallel_sharded") {
     }
   }
 
-  TEST_CASE("other ranks' values come with their shadows") {
+  TEST_CASE("of values with a shadow each rank keeps its share, and trains to the same bits") {
+    const auto start = [] { return numbers({50}, 1, DType::f32); };
+    const auto trained_with = [&](int size, bool sharded) {
+      std::vector<Tensor> result;
+      as_ranks(size, [&](Communicator& ranks) {
+        Parameter x(start()), plain(numbers({7}, 2, DType::f32));
+        x.set_shadow(DType::bf16);
+        DataParallel parallel(shared(ranks), {x, plain}, {256, sharded});
+        AdamW optimizer({x, plain});
+        optimizer.set_shards(parallel);
+        for (int step = 0; step < 3; ++step) {
+          for (const Parameter& parameter : {x, plain}) {
+            ParameterState& state = *parameter.state();
+            state.gradient.copy_from(numbers(state.gradient.shape(), 3 * step + ranks.rank(), DType::f32));
+            state.has_gradient = true;
+          }
+          parallel.finish();
+          optimizer.clipped_step(0.1, 1, 0);
+          parallel.gather_values();
+        }
+        const Index padded = (50 + 16 * size - 1) / (16 * size) * 16 * size, of_plain = 16 * size;
+        CHECK(parallel.memory().value_bytes == 4 * (padded / (sharded ? size : 1) + of_plain));
+        const Tensor used = x.used().to(DType::f32).clone();
+        parallel.with_whole_values([&] {
+          CHECK(absolute_error(used, x.value().to(DType::bf16).to(DType::f32)) == 0);
+          if (ranks.rank() == size - 1) result = {x.value().clone(), plain.value().clone()};
+        });
+      });
+      return result;
+    };
+    for (const int size : {2, 3, 4}) {
+      CAPTURE(size);
+      const auto whole = trained_with(size, false), divided = trained_with(size, true);
+      CHECK(absolute_error(whole[0], start()) > 0.1);
+      for (std::size_t i = 0; i < 2; ++i) CHECK(absolute_error(whole[i], divided[i]) == 0);
+    }
+  }
+
+  TEST_CASE("divided values have no memory but while they are whole, and take what is loaded then") {
     as_ranks(2, [](Communicator& ranks) {
       Parameter x(numbers({50}, 1, DType::f32));
+      x.set_name("x");
       x.set_shadow(DType::bf16);
       DataParallel parallel(shared(ranks), {x}, {256, true});
-      AdamW optimizer({x});
-      optimizer.set_shards(parallel);
-      x.state()->gradient.copy_from(numbers({50}, 2, DType::f32));
-      x.state()->has_gradient = true;
-      parallel.finish();
-      optimizer.clipped_step(0.1, 1, 0);
-      const double before = x.value().at(0), after = numbers({50}, 1, DType::f32).at(0);
-      CHECK((before == after) == (ranks.rank() == 1));
-      parallel.gather_values();
-      CHECK(x.value().at(0) != after);
-      CHECK(absolute_error(x.used().to(DType::f32), x.value().to(DType::bf16).to(DType::f32)) == 0);
+      const auto is_refused = [&](const std::function<void()>& use) {
+        const std::string message = message_of<Error>(use);
+        CHECK(message.find("f32[50] (x), which is divided between processes; try DataParallel::with_whole") !=
+              std::string::npos);
+      };
+      const auto are_refused = [&] {
+        is_refused([&] { x.value().at(3); });
+        is_refused([&] { x.value().data<float>(); });
+        is_refused([&] { x.value().raw(); });
+        is_refused([&] { x.value().to(DType::f64); });
+        is_refused([&] { x.value().copy_from(numbers({50}, 2, DType::f32)); });
+      };
+      are_refused();
+      const Tensor loaded = numbers({50}, 2, DType::f32);
+      CHECK_THROWS_AS(parallel.with_whole_values([&] {
+        x.value().copy_from(loaded);
+        x.refresh_shadow();
+        throw Error("the disk is full");
+      }),
+                      Error);
+      are_refused();
+      CHECK(absolute_error(x.used().to(DType::f32), loaded.to(DType::bf16).to(DType::f32)) == 0);
+      parallel.with_whole_values([&] { CHECK(absolute_error(x.value(), loaded) == 0); });
+      x.set_value(loaded);  // moves it out of the buckets
+      CHECK(x.value().at(3) == loaded.at(3));
+      CHECK_THROWS_AS(parallel.finish(), Error);
     });
   }
 

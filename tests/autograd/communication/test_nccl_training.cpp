@@ -12,31 +12,37 @@ namespace {
 constexpr Index kRows = 6;
 constexpr int kSteps = 5;
 
-/// The values after kSteps of training, each rank on its rows of the same batches.
-std::vector<Tensor> trained_values(const std::shared_ptr<Communicator>& ranks, Device device, bool sharded) {
-  const auto there = [&](const Shape& shape, double seed) { return numbers(shape, seed).to(device); };
+/// The values after kSteps of training, each rank on its rows of the same batches: in f64, or in bf16.
+std::vector<Tensor> trained_values(const std::shared_ptr<Communicator>& ranks, Device device, bool sharded,
+                                   DType used = DType::f64, double max_norm = 0.5) {
+  const DType type = used == DType::f64 ? used : DType::f32;
+  const auto there = [&](const Shape& shape, double seed) { return numbers(shape, seed, type).to(device); };
   const Parameter wide(there({5, 9}, 1)), bias(there({9}, 2)), narrow(there({9, 3}, 3));
-  const std::vector<Parameter> parameters{wide, bias, narrow};
+  std::vector<Parameter> parameters{wide, bias, narrow};
+  for (Parameter& parameter : parameters) parameter.set_shadow(used);
   DataParallel parallel(ranks, parameters, {256, sharded});
   AdamW optimizer(parameters);
   optimizer.set_shards(parallel);
   const Index rows = kRows / ranks->size();
   for (int step = 0; step < kSteps; ++step) {
     const auto own = [&](const Shape& shape, double seed) {
-      return slice(numbers(shape, seed), 0, ranks->rank() * rows, rows).to(device);
+      return slice(numbers(shape, seed, type), 0, ranks->rank() * rows, rows).to(device).to(used);
     };
     const Tensor x = own({kRows, 5}, 10 * step + 6), target = own({kRows, 3}, 10 * step + 7);
     Tape tape;
-    const Tensor error = matmul(tanh(matmul(x, wide.value()) + bias.value()), narrow.value()) - target;
+    const Tensor error = matmul(tanh(matmul(x, wide) + bias), narrow) - target;
     parallel.sum_during(tape);
     tape.backward(sum(error * error));
     parallel.finish();
-    optimizer.clipped_step(0.05, 1.0 / kRows, 0.5);
+    optimizer.clipped_step(0.05, 1.0 / kRows, max_norm);
     parallel.gather_values();
     optimizer.clear_gradients();
   }
   std::vector<Tensor> values;
-  for (const Parameter& parameter : parameters) values.push_back(parameter.value().to(Device::cpu()).clone());
+  parallel.with_whole_values([&] {
+    for (const Parameter& parameter : parameters)
+      values.push_back(parameter.value().to(Device::cpu()).clone());
+  });
   return values;
 }
 
@@ -67,6 +73,26 @@ TEST_SUITE("autograd/communication/nccl_training") {
           }
         }
       }
+    }
+  }
+  TEST_CASE("in bf16 GPUs that divide values and state train to the bits of GPUs that do not") {
+    if (!has_gpus(2)) return;
+    EmulatedNccl nccl;
+    for (const int size : {2, 3}) {
+      if (!has_gpus(size)) continue;
+      CAPTURE(size);
+      std::vector<std::vector<float>> first;
+      for (const bool sharded : {false, true}) {
+        on_gpus(size, [&](Communicator& gpus, Device device) {
+          const auto values = trained_values(borrowed(gpus), device, sharded, DType::bf16, 0);
+          if (gpus.rank() != size - 1) return;
+          for (std::size_t i = 0; i < values.size(); ++i) {
+            if (!sharded) first.push_back(values[i].to_vector<float>());
+            CHECK(values[i].to_vector<float>() == first[i]);
+          }
+        });
+      }
+      CHECK(first.size() == 3);
     }
   }
 }
