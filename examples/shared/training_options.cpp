@@ -18,8 +18,23 @@ ScheduleConfig TrainingOptions::schedule_config() const {
   return config;
 }
 
+namespace {
+
+void require_one_of(const std::string& flag, const std::string& value, std::vector<std::string> values) {
+  if (std::find(values.begin(), values.end(), value) != values.end()) return;
+  std::string names = values.back();
+  values.pop_back();
+  for (std::size_t i = values.size(); i-- > 0;)
+    names = values[i] + (i + 1 < values.size() ? ", " : " or ") + names;
+  throw Error(flag + " must be " + names + "; got \"" + value + "\"");
+}
+
+}  // namespace
+
 void TrainingOptions::check() const {
   check_options(*this);
+  require_one_of("--non-finite", non_finite, {"stop", "skip", "go-back"});
+  require_one_of("--loss-spike", loss_spike, {"note", "stop", "skip", "go-back"});
   if (schedule == "cosine" && steps <= warmup) {
     throw Error("the cosine schedule needs more --steps than --warmup; got " + std::to_string(steps) +
                 " and " + std::to_string(warmup) + "; try --warmup " + std::to_string(steps / 10));
@@ -49,6 +64,7 @@ void TrainingOptions::adapt_warmup(const Command& command) {
 
 void TrainingOptions::refuse_ignored(const Command& command) const {
   if (schedule != "cosine") command.refuse({"--minimum-learning-rate"}, "with --schedule " + schedule);
+  if (spike_deviations == 0) command.refuse({"--loss-spike"}, "with --spike-deviations 0");
   for_each_field(optimizer, [&](const Field& field, const auto& member) {
     if (!is_set(member)) command.refuse({flag_of(field.name).c_str()}, "with --optimizer " + optimizer.kind);
   });

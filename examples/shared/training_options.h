@@ -19,6 +19,8 @@ struct TrainingOptions {
   std::string schedule = "cosine";
   OptimizerConfig optimizer = {"adamw", {{"beta2", 0.98}}};
   double clip = 1.0;
+  std::string non_finite = "stop", loss_spike = "note";
+  double spike_deviations = 6;
   std::uint64_t seed = 1;
   Index validate_every = 500, patience = 0;
   Index checkpoint_every = 0;     ///< steps; 0 for every validation
@@ -49,6 +51,15 @@ struct TrainingOptions {
     field("schedule", o.schedule, "constant, inverse_square_root or cosine");
     OptimizerConfig::for_each(o.optimizer, field);
     field("clip", o.clip, "largest norm of all gradients together; 0 for no limit", kNotNegative);
+    field("non_finite", o.non_finite,
+          "what a step whose loss or gradient is not finite does: stop, skip (the step changes nothing), or "
+          "go-back (to the last checkpoint, from where the run goes on without that step)");
+    field("loss_spike", o.loss_spike,
+          "what a step whose loss is far above the last ones does: note (it is counted), stop, skip or "
+          "go-back");
+    field("spike_deviations", o.spike_deviations,
+          "how far above: in standard deviations of about the last 50 losses; 0 looks for none",
+          kNotNegative);
     field("seed", o.seed, "of all that is drawn: initial weights, held-out data, batches, dropout");
     field("validate_every", o.validate_every, "steps between validations", kPositive);
     field("patience", o.patience, "validations without a better loss before stopping; 0 never stops early",

@@ -142,10 +142,7 @@ void TrainingRun::start() {
 }
 
 void TrainingRun::resume(const Json& checkpoint, Index steps_before) {
-  folder_.load_checkpoint(task_.model(), *optimizer_);
-  separate_draws(task_.model(), control_.ranks->rank());
-  task_.load_state(checkpoint);
-  for_each_field(state_, [&](const Field& field, auto& member) { checkpoint.at(field.name).get_to(member); });
+  restore(checkpoint);
   if (checkpoint.at("threads").get<int>() != omp_get_max_threads()) {
     progress_.keep("note: the run began with " + number_of(checkpoint.at("threads").get<Index>(), "thread") +
                    "; with another number the last bits of the results may differ");
@@ -155,8 +152,6 @@ void TrainingRun::resume(const Json& checkpoint, Index steps_before) {
   if (began_on != compute_.device.text() || began_in != compute_.precision) {
     progress_.keep("note: the run went on " + began_on + " in " + began_in + " up to here");
   }
-  checkpointed_step_ = state_.step;
-  folder_.cut_metrics(state_.step);
   progress_.keep("resumed at step " + std::to_string(state_.step));
   if (steps_before > 0 && (state_.finished || steps_before != options_.steps)) change_steps(steps_before);
 }
@@ -181,7 +176,7 @@ void TrainingRun::change_steps(Index before) {
 void TrainingRun::save_checkpoint() {
   const PhaseClock::Scope scope(clock_, Phase::checkpoints);
   // The last update may have ruined the weights although the loss before it was finite: try them, then save.
-  require_finite(task_.trial_loss(progress_), "loss after the update", state_.step + 1);
+  require_finite(control_.ranks->sum({task_.trial_loss(progress_)})[0], "loss after the update");
   progress_.clear();
   progress_.show("writing the checkpoint");
   Json state;
@@ -191,19 +186,18 @@ void TrainingRun::save_checkpoint() {
   state["device"] = compute_.device.text();
   state["precision"] = compute_.precision;
   write_fields(state, state_);
-  folder_.save_checkpoint(task_.model(), *optimizer_, state);
+  left_out_.erase(std::remove_if(left_out_.begin(), left_out_.end(),
+                                 [this](const auto& entry) { return entry.first <= state_.step; }),
+                  left_out_.end());
+  Json watch;
+  write_fields(watch, loss_watch_);
+  state["guard"] = {{"loss_watch", watch},
+                    {"bad_steps", bad_steps_},
+                    {"bad_in_a_row", bad_in_a_row_},
+                    {"left_out", left_out_}};
+  parallel_.with_whole_values([&] { folder_.save_checkpoint(task_.model(), *optimizer_, state); });
   checkpointed_step_ = state_.step;
   progress_.clear();
-}
-
-void TrainingRun::require_finite(double value, const char* name, Index step) {
-  if (std::isfinite(value)) return;
-  progress_.clear();
-  throw Error("step " + std::to_string(step) + ": the " + name + format(" is %g; stopped. ", value) +
-              (checkpointed_step_ < 0 ? std::string("Nothing was saved")
-                                      : "The checkpoint of step " + std::to_string(checkpointed_step_) +
-                                            " in " + folder_.path() + " is unharmed") +
-              "; try a lower --learning-rate or a longer --warmup");
 }
 
 std::string TrainingRun::status(Index step, double loss) const {
@@ -216,9 +210,12 @@ std::string TrainingRun::status(Index step, double loss) const {
          duration_text(left) + " left";
 }
 
-void TrainingRun::log_step(const QueuedStep& step, double loss) {
-  state_.logged_loss += loss;
-  ++state_.logged_steps;
+void TrainingRun::log_step(const QueuedStep& step, bool is_good) {
+  if (is_good) {
+    state_.logged_loss += *step.loss;
+    ++state_.logged_steps;
+  }
+  if (state_.logged_steps == 0) return;
   const double mean = state_.logged_loss / static_cast<double>(state_.logged_steps);
   const bool is_logged = step.number % options_.log_every == 0 || step.number == options_.steps;
   if (is_logged || progress_.on_terminal()) status_ = status(step.number, mean);
@@ -231,6 +228,7 @@ void TrainingRun::log_step(const QueuedStep& step, double loss) {
                   {"learning_rate", schedule_(step.number - 1)},
                   {"tokens_per_second", std::round(static_cast<double>(timed_tokens_) / seconds)},
                   {"epoch", step.epoch}};
+  if (bad_steps_ > 0) metrics["bad_steps"] = bad_steps_;
   if (control_.ranks->size() > 1) {
     const double waited = control_.ranks->time().waited;
     metrics["waiting"] = waiting_shares(*control_.ranks, waited - logged_waiting_, seconds);
@@ -249,18 +247,19 @@ void TrainingRun::validate() {
   clock_.enter(Phase::validation);
   const Validation result = task_.validate(progress_);
   clock_.enter(Phase::checkpoints);
-  require_finite(result.loss, "validation loss", state_.step + 1);
+  require_finite(result.loss, "validation loss");
   const bool better = !state_.has_best || result.loss < state_.best_loss;
   if (better) {
     state_.best_loss = result.loss;
     state_.has_best = true;
     state_.validations_since_best = 0;
-    folder_.save_weights(kBestWeights, task_.model());
+    parallel_.with_whole_values([&] { folder_.save_weights(kBestWeights, task_.model()); });
   } else {
     ++state_.validations_since_best;
   }
   if (options_.keep_checkpoints > 0) {
-    folder_.keep_weights(task_.model(), state_.step, options_.keep_checkpoints);
+    parallel_.with_whole_values(
+        [&] { folder_.keep_weights(task_.model(), state_.step, options_.keep_checkpoints); });
   }
   clock_.enter(Phase::log);
   Json metrics = {{"step", state_.step}, {"validation_loss", result.loss}};
@@ -294,23 +293,32 @@ int TrainingRun::run() {
   const Index checkpoint_every =
       options_.checkpoint_every > 0 ? options_.checkpoint_every : options_.validate_every;
   while (true) {
-    if (!train_step()) return stop(false);
-    const bool validates = state_.step % options_.validate_every == 0 || state_.step == options_.steps;
-    if (validates || state_.step % checkpoint_every == 0) settle();
-    if (validates) {
-      validate();
-      const bool patient = options_.patience == 0 || state_.validations_since_best < options_.patience;
-      if (!patient)
-        progress_.keep("no better validation for " + number_of(options_.patience, "time") +
-                       ": stopped early");
-      state_.finished = state_.step >= options_.steps || !patient;
+    try {
+      if (const std::optional<int> exit_code = advance(checkpoint_every)) return *exit_code;
+    } catch (const BadStep& bad) {
+      go_back(bad);
     }
-    if (state_.finished || state_.step % checkpoint_every == 0) save_checkpoint();
-    if (state_.finished) return finish();
-    const bool alone = control_.ranks->size() == 1;
-    const bool late = alone ? is_late() : all_late_;
-    if (late || (alone ? control_.stops() : all_stop_)) return stop(late);
   }
+}
+
+/// A step and what is due after it; the exit code if the run ends there.
+std::optional<int> TrainingRun::advance(Index checkpoint_every) {
+  if (!train_step()) return stop(false);
+  const bool validates = state_.step % options_.validate_every == 0 || state_.step == options_.steps;
+  if (validates || state_.step % checkpoint_every == 0) settle();
+  if (validates) {
+    validate();
+    const bool patient = options_.patience == 0 || state_.validations_since_best < options_.patience;
+    if (!patient)
+      progress_.keep("no better validation for " + number_of(options_.patience, "time") + ": stopped early");
+    state_.finished = state_.step >= options_.steps || !patient;
+  }
+  if (state_.finished || state_.step % checkpoint_every == 0) save_checkpoint();
+  if (state_.finished) return finish();
+  const bool alone = control_.ranks->size() == 1;
+  const bool late = alone ? is_late() : all_late_;
+  if (late || (alone ? control_.stops() : all_stop_)) return stop(late);
+  return {};
 }
 
 bool TrainingRun::is_late() const {
@@ -340,7 +348,7 @@ int TrainingRun::finish() {
                  folder_.file(kBestWeights));
   clock_.enter(Phase::validation);
   control_.ranks->barrier();  // rank 0 has written them
-  load_weights(folder_.file(kBestWeights), task_.model());
+  parallel_.with_whole_values([&] { load_weights(folder_.file(kBestWeights), task_.model()); });
   tell_time(task_.conclude(progress_));
   return kExitSuccess;
 }

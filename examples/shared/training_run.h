@@ -2,7 +2,9 @@
 
 #include <tapeformer/autograd/async_readback.h>
 #include <tapeformer/autograd/communication/communicator.h>
+#include <tapeformer/autograd/error.h>
 #include <tapeformer/examples/shared/compute.h>
+#include <tapeformer/examples/shared/loss_watch.h>
 #include <tapeformer/examples/shared/phase_clock.h>
 #include <tapeformer/examples/shared/program.h>
 #include <tapeformer/examples/shared/progress.h>
@@ -14,6 +16,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -103,6 +106,15 @@ class TrainingTask {
   std::shared_ptr<Communicator> ranks_ = communicator_alone();
 };
 
+/// A step whose loss or gradient is not finite, or whose loss is far above the last ones.
+struct BadStep : Error {
+  BadStep(Index step_number, std::string step_reason, bool run_goes_back, const std::string& message)
+      : Error(message), number(step_number), reason(std::move(step_reason)), goes_back(run_goes_back) {}
+  Index number;
+  std::string reason;
+  bool goes_back;  ///< rather than stop
+};
+
 /// The loop that trains in a run folder: gradient accumulation, clipping, the schedule, validations, the
 /// best weights, checkpoints, log and metrics, and stopping at a limit or at Ctrl-C. A resumed run computes
 /// bit for bit what it would have without the break: a step that is stopped between its batches is computed
@@ -120,7 +132,7 @@ class TrainingRun {
   /// Throws: CheckpointError
   void resume(const Json& checkpoint, Index steps_before = 0);
   /// Runs to the end, to a limit or to Ctrl-C; returns the exit code.
-  /// Throws: Error if the loss is no longer finite; the last checkpoint stays
+  /// Throws: Error if a bad step stops it (options().non_finite and loss_spike); the last checkpoint stays
   int run();
 
  private:
@@ -145,25 +157,47 @@ class TrainingRun {
     }
   };
 
+  /// One of a step's batches, and what is needed to compute it again.
+  struct StepPart {
+    AsyncReadback loss;
+    Index counted = 0;
+    std::vector<Tensor> inputs;           // what batch_parts() showed
+    std::vector<std::uint64_t> counters;  // the model's, before
+  };
   /// A queued step, whose loss has not been read yet.
   struct QueuedStep {
     Index number = 0;  // from 1
-    std::vector<AsyncReadback> losses;
-    std::vector<Index> counted;
+    std::vector<StepPart> parts;
     Index tokens = 0, epoch = 0;
     AsyncReadback norm;
+    std::optional<double> loss;  // of all ranks, once it is known
+    bool is_spike = false;       // found before the update, which was left out
   };
 
-  void require_finite(double value, const char* name, Index step);
   BatchLoss pass(bool is_last);
   bool train_step();
+  bool accumulates() const { return options_.accumulate > 1 || control_.ranks->size() > 1; }
+  std::vector<std::uint64_t> model_counters();
+  void set_model_counters(const std::vector<std::uint64_t>& values);
+  double loss_of(QueuedStep& step);
   void change_steps(Index before);
+  std::optional<int> advance(Index checkpoint_every);
   bool is_late() const;
   void agree(double& counted);
   void settle(std::size_t most_queued = 0);
-  void log_step(const QueuedStep& step, double loss);
+  void log_step(const QueuedStep& step, bool is_good);
   void validate();
   void save_checkpoint();
+  void restore(const Json& checkpoint);
+  BadStep bad_step(Index number, const std::string& what, const std::string& policy) const;
+  void require_finite(double value, const char* name);
+  bool is_good(QueuedStep& step);
+  void treat(const std::string& policy, Index step, const std::string& what);
+  void note_bad_step(Index step, const std::string& what, const char* update);
+  std::string anomaly_in(const QueuedStep& step);
+  void go_back(const BadStep& bad);
+  const std::string* left_out(Index step) const;
+  void leave_out_step(const std::string& what);
   std::string status(Index step, double loss) const;
   int stop(bool late);
   int finish();
@@ -182,6 +216,9 @@ class TrainingRun {
   CudaGraphCache replay_;
   State state_;
   std::deque<QueuedStep> queued_;
+  LossWatch loss_watch_;
+  Index bad_steps_ = 0, bad_in_a_row_ = 0;
+  std::vector<std::pair<Index, std::string>> left_out_;  // steps after the checkpoint, and what they did
   bool has_told_refusal_ = false;
   bool all_stop_ = false, all_late_ = false;  // what the ranks agreed on in the last step
   std::string status_;                        // the progress line between steps

@@ -3,6 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include <cmath>
 #include <cstdint>
 #include <utility>
 
@@ -15,7 +16,6 @@ BatchLoss TrainingRun::pass(bool is_last) {
   clock_.enter(Phase::batches);
   task_.next_batch();
   clock_.enter(Phase::forward);
-  const bool accumulates = options_.accumulate > 1 || control_.ranks->size() > 1;
   const auto forward_and_backward = [&](const Tensor& weight) {
     Tape tape;
     const BatchLoss batch = task_.batch_loss();
@@ -23,7 +23,7 @@ BatchLoss TrainingRun::pass(bool is_last) {
     clock_.enter(Phase::backward);
     const auto counted = static_cast<double>(batch.counted);
     tape.backward(batch.loss, weight.defined() ? weight
-                              : accumulates    ? Tensor::scalar_like(batch.loss, counted)
+                              : accumulates()  ? Tensor::scalar_like(batch.loss, counted)
                                                : Tensor());
     return batch;
   };
@@ -34,8 +34,8 @@ BatchLoss TrainingRun::pass(bool is_last) {
   for (const Tensor* tensor : batch.tensors) inputs.push_back(*tensor);
   const std::vector<Tensor> own = inputs;
   const DType type = wide(optimizer_->parameters().front().value().dtype());
-  inputs.push_back(accumulates ? Tensor::scalar(static_cast<double>(batch.counted), type, compute_.device)
-                               : Tensor());
+  inputs.push_back(accumulates() ? Tensor::scalar(static_cast<double>(batch.counted), type, compute_.device)
+                                 : Tensor());
   const Tensor loss = replay_.run("pass", inputs, [&](const std::vector<Tensor>& given) {
     for (std::size_t i = 0; i < own.size(); ++i) *batch.tensors[i] = given[i];
     return forward_and_backward(given.back()).loss;
@@ -52,30 +52,30 @@ bool TrainingRun::train_step() {
   const Index batches = options_.accumulate;
   const bool alone = control_.ranks->size() == 1;
   control_.ranks->set_step(state_.step + 1);
+  if (const std::string* what = left_out(state_.step + 1)) {
+    leave_out_step(*what);
+    return true;
+  }
   optimizer_->clear_gradients();
   QueuedStep step;
   Index counted = 0;
   Json task_before;
-  std::vector<std::uint64_t> counters_before;
-  if (batches > 1) {
-    task_.save_state(task_before);
-    for (const auto& [name, value] : task_.model().named_counters()) counters_before.push_back(*value);
-  }
+  if (batches > 1) task_.save_state(task_before);
   for (Index part = 0; part < batches; ++part) {
     if (alone && control_.stops()) {
       if (part == 0) return false;
       task_.load_state(task_before);
-      auto before = counters_before.begin();
-      for (const auto& [name, value] : task_.model().named_counters()) *value = *before++;
+      set_model_counters(step.parts[0].counters);
       return false;
     }
     if (progress_.on_terminal()) {
       const std::string place = ", batch " + std::to_string(part + 1) + "/" + std::to_string(batches);
       progress_.show(status_ + (batches > 1 ? place : ""));
     }
+    const std::vector<std::uint64_t> counters = model_counters();
     const BatchLoss batch = pass(part + 1 == batches);
-    step.losses.emplace_back(batch.loss);
-    step.counted.push_back(batch.counted);
+    step.parts.push_back({AsyncReadback(batch.loss), batch.counted, {}, counters});
+    for (const Tensor* tensor : task_.batch_parts().tensors) step.parts.back().inputs.push_back(*tensor);
     step.tokens += batch.tokens;
     counted += batch.counted;
   }
@@ -83,10 +83,16 @@ bool TrainingRun::train_step() {
   if (!alone) agree(counted_by_all);
   clock_.enter(Phase::update);
   const double share = batches > 1 || !alone ? 1 / counted_by_all : 1;
-  // Changes nothing when the norm is not finite.
-  step.norm = AsyncReadback(optimizer_->clipped_step(schedule_(state_.step), share, options_.clip));
-  parallel_.gather_values();
-  step.number = ++state_.step;
+  step.number = state_.step + 1;
+  // Whoever skips spikes must wait for the loss before the update.
+  step.is_spike = options_.loss_spike == "skip" && std::isfinite(loss_of(step)) &&
+                  loss_watch_.is_far_above(loss_of(step), options_.spike_deviations);
+  if (!step.is_spike) {
+    // Changes nothing when the norm is not finite.
+    step.norm = AsyncReadback(optimizer_->clipped_step(schedule_(state_.step), share, options_.clip));
+    parallel_.gather_values();
+  }
+  ++state_.step;
   step.epoch = task_.epoch();
   if (step.number < options_.steps) {
     clock_.enter(Phase::batches);
@@ -111,23 +117,39 @@ void TrainingRun::agree(double& counted) {
   all_late_ = all[2] > 0;
 }
 
+/// The mean over all ranks' counted tokens. Collective, and waits for it, the first time.
+double TrainingRun::loss_of(QueuedStep& step) {
+  if (step.loss) return *step.loss;
+  double loss_sum = 0, counted = 0;
+  for (StepPart& part : step.parts) {
+    loss_sum += part.loss.item() * static_cast<double>(part.counted);
+    counted += static_cast<double>(part.counted);
+  }
+  const std::vector<double> all = control_.ranks->sum({loss_sum, counted, static_cast<double>(step.tokens)});
+  timed_tokens_ += static_cast<Index>(all[2]);
+  step.loss = all[0] / all[1];
+  return *step.loss;
+}
+
+std::vector<std::uint64_t> TrainingRun::model_counters() {
+  std::vector<std::uint64_t> values;
+  for (const auto& [name, value] : task_.model().named_counters()) values.push_back(*value);
+  return values;
+}
+
+void TrainingRun::set_model_counters(const std::vector<std::uint64_t>& values) {
+  auto from = values.begin();
+  for (const auto& [name, value] : task_.model().named_counters()) *value = *from++;
+}
+
 /// Looks at the steps that are queued, but for the last `most_queued`.
 void TrainingRun::settle(std::size_t most_queued) {
   while (queued_.size() > most_queued) {
     QueuedStep& step = queued_.front();
-    double loss_sum = 0, counted = 0;
-    for (std::size_t part = 0; part < step.losses.size(); ++part) {
-      loss_sum += step.losses[part].item() * static_cast<double>(step.counted[part]);
-      counted += static_cast<double>(step.counted[part]);
-    }
-    const std::vector<double> all =
-        control_.ranks->sum({loss_sum, counted, static_cast<double>(step.tokens)});
-    const double loss = all[0] / all[1];
-    require_finite(loss, "loss", step.number);
-    require_finite(step.norm.item(), "gradient's norm", step.number);
-    timed_tokens_ += static_cast<Index>(all[2]);
+    loss_of(step);
+    const bool good = is_good(step);
     clock_.enter(Phase::log);
-    log_step(step, loss);
+    log_step(step, good);
     queued_.pop_front();
   }
 }

@@ -42,8 +42,8 @@ class ToyTask : public TrainingTask {
   TrainingOptions training;
   std::vector<Index> batch_sizes = {4};
   std::vector<double> validations;  ///< losses to report instead of the true ones
-  double loss_factor = 1;           ///< of the training's loss, from step `from_step` on
-  Index from_step = 0;
+  double loss_factor = 1;  ///< of the training's loss, of the batches after `from_step` up to `to_step`
+  Index from_step = 0, to_step = std::numeric_limits<Index>::max();
   double trial = 0.5;
   ToyModel toy;
   std::vector<double> concluded;  ///< the true loss whenever the training was over
@@ -70,7 +70,7 @@ class ToyTask : public TrainingTask {
   }
   BatchLoss batch_loss() override {
     const Tensor loss = loss_of(toy, read_ - rows_, rows_);
-    const double factor = batches_ > from_step ? loss_factor : 1;
+    const double factor = batches_ > from_step && batches_ <= to_step ? loss_factor : 1;
     return {factor == 1 ? loss : affine(loss, factor, 0), rows_, rows_};
   }
   Validation validate(Progress&) override {

@@ -112,6 +112,12 @@ TEST_SUITE("examples/shared/training_options") {
     CHECK(warmup("--steps 500 --warmup 100") == 100);
   }
 
+  TEST_CASE("what to do about spikes is refused where none is looked for") {
+    CHECK(refusal_of("--loss-spike skip --spike-deviations 0") ==
+          "--loss-spike has no effect with --spike-deviations 0; leave it out");
+    CHECK(refusal_of("--loss-spike skip") == "nothing was thrown");
+  }
+
   TEST_CASE("an option that the schedule does not look at is refused") {
     CHECK(refusal_of("--schedule constant --minimum-learning-rate 0") ==
           "--minimum-learning-rate has no effect with --schedule constant; leave it out");
@@ -136,5 +142,10 @@ TEST_SUITE("examples/shared/training_options") {
           "the cosine schedule needs more --steps than --warmup; got 200 and 200; try --warmup 20");
     CHECK(refusal([](TrainingOptions& o) { o.schedule = "zigzag"; }).find("zigzag") != std::string::npos);
     CHECK(refusal([](TrainingOptions& o) { o.steps = 201; }) == "nothing was thrown");
+    CHECK(refusal([](TrainingOptions& o) { o.non_finite = "note"; }) ==
+          "--non-finite must be stop, skip or go-back; got \"note\"");
+    CHECK(refusal([](TrainingOptions& o) { o.loss_spike = "go_back"; }) ==
+          "--loss-spike must be note, stop, skip or go-back; got \"go_back\"");
+    CHECK(refusal([](TrainingOptions& o) { o.spike_deviations = -1; }) == "--spike-deviations" + negative);
   }
 }

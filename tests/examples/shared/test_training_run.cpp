@@ -148,8 +148,10 @@ TEST_SUITE("examples/shared/training_run") {
     task.from_step = 8;  // the ninth step's loss is not finite: steps 6 to 8 are lost
     task.loss_factor = std::numeric_limits<double>::infinity();
     CHECK(message_of<Error>([&] { start(folder, task); }) ==
-          "step 9: the loss is inf; stopped. The checkpoint of step 5 in " + folder.path() +
-              " is unharmed; try a lower --learning-rate or a longer --warmup");
+          "step 9: the loss is inf: [affine] forward gave the first value that is not finite: inf at element "
+          "0 of "
+          "f64[]; stopped. The checkpoint of step 5 in " +
+              folder.path() + " is unharmed; try a lower --learning-rate or a longer --warmup");
     CHECK(metrics(folder, "train_loss").size() == 4);
     CHECK(folder.checkpoint_state().at("step") == 5);
     CHECK(message_of<Error>([&] { resume(folder, task); }).find("The checkpoint of step 5 in") !=
@@ -177,14 +179,17 @@ TEST_SUITE("examples/shared/training_run") {
     const auto kept = [&](const char* name) {
       return "The checkpoint of step 0 in " + temporary.file(name) + " is unharmed" + advice;
     };
-    CHECK(refusal("loss", [&](ToyTask& task) { task.loss_factor = nan; }) ==
-          "step 1: the loss is nan; stopped. " + kept("loss"));
+    CHECK(
+        refusal("loss", [&](ToyTask& task) { task.loss_factor = nan; }) ==
+        "step 1: the loss is nan: [affine] forward gave the first value that is not finite: nan at element 0 "
+        "of f64[]; stopped. " +
+            kept("loss"));
     CHECK(refusal("norm", [&](ToyTask& task) { task.loss_factor = 1e300; }) ==
           "step 1: the gradient's norm is inf; stopped. " + kept("norm"));
     CHECK(refusal("validation", [&](ToyTask& task) { task.validations = {nan}; }) ==
-          "step 5: the validation loss is nan; stopped. " + kept("validation"));
+          "step 4: the validation loss is nan; stopped. " + kept("validation"));
     CHECK(refusal("trial", [&](ToyTask& task) { task.trial = nan; }) ==
-          "step 1: the loss after the update is nan; stopped. Nothing was saved" + advice);
+          "step 0: the loss after the update is nan; stopped. Nothing was saved" + advice);
     CHECK_FALSE(RunFolder(temporary.file("trial")).has_checkpoint());
     CHECK_FALSE(std::filesystem::exists(temporary.file("validation/weights.safetensors")));
   }

@@ -1,0 +1,147 @@
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/tape.h>
+#include <tapeformer/autograd/text/config_json.h>
+#include <tapeformer/examples/shared/training_run.h>
+#include <tapeformer/nn/dropout.h>
+
+#include <nlohmann/json.hpp>
+
+#include <cmath>
+#include <utility>
+
+namespace tapeformer {
+namespace {
+
+constexpr Index kMostBadSteps = 10;  // in a row, or left out before the next checkpoint
+
+}  // namespace
+
+/// What stops the run, unless it goes back.
+BadStep TrainingRun::bad_step(Index number, const std::string& what, const std::string& policy) const {
+  const std::string kept = checkpointed_step_ < 0
+                               ? std::string("Nothing was saved")
+                               : "The checkpoint of step " + std::to_string(checkpointed_step_) + " in " +
+                                     folder_.path() + " is unharmed";
+  return {number, what, policy == "go-back",
+          "step " + std::to_string(number) + ": " + what + "; stopped. " + kept +
+              "; try a lower --learning-rate or a longer --warmup"};
+}
+
+/// Throws: BadStep unless `value`, computed from the present weights, is finite: the last update ruined them
+void TrainingRun::require_finite(double value, const char* name) {
+  if (std::isfinite(value)) return;
+  throw bad_step(state_.step, std::string("the ") + name + format(" is %g", value), options_.non_finite);
+}
+
+/// False if the step's loss is none to be averaged. Throws: BadStep if the run must not go on from here
+bool TrainingRun::is_good(QueuedStep& step) {
+  const double loss = *step.loss, norm = step.is_spike ? 0 : step.norm.item();
+  if (!std::isfinite(loss) || !std::isfinite(norm)) {
+    const bool has_loss = std::isfinite(loss);
+    const std::string what = std::string("the ") + (has_loss ? "gradient's norm" : "loss") +
+                             format(" is %g", has_loss ? norm : loss) + anomaly_in(step);
+    treat(options_.non_finite, step.number, what);
+    return false;
+  }
+  const double mean = loss_watch_.mean();
+  if (step.is_spike || loss_watch_.is_far_above(loss, options_.spike_deviations)) {
+    treat(options_.loss_spike, step.number,
+          format("the loss is %.4f", loss) + format(", far above the last ones' mean of %.4f", mean));
+    return options_.loss_spike == "note";
+  }
+  bad_in_a_row_ = 0;
+  return true;
+}
+
+void TrainingRun::treat(const std::string& policy, Index step, const std::string& what) {
+  const bool skips = policy == "skip" && ++bad_in_a_row_ < kMostBadSteps;
+  if (policy != "note" && !skips) throw bad_step(step, what, policy);
+  note_bad_step(step, what, skips ? "skipped" : "made");
+}
+
+void TrainingRun::note_bad_step(Index step, const std::string& what, const char* update) {
+  ++bad_steps_;
+  progress_.keep("step " + std::to_string(step) + ": " + what + "; its update was " + update);
+  folder_.append_metrics({{"step", step}, {"bad_step", what}, {"update", update}});
+}
+
+/// Computes the step's batches again, from the same random state, and names the operation that gave the first
+/// value that is not finite. Empty if there is none now.
+std::string TrainingRun::anomaly_in(const QueuedStep& step) {
+  const BatchParts now = task_.batch_parts();
+  const auto set_inputs = [&](const std::vector<Tensor>& inputs) {
+    for (std::size_t i = 0; i < inputs.size(); ++i) *now.tensors[i] = inputs[i];
+  };
+  std::vector<Tensor> inputs;
+  for (const Tensor* tensor : now.tensors) inputs.push_back(*tensor);
+  const std::vector<std::uint64_t> counters = model_counters();
+  std::string found;
+  for (const StepPart& part : step.parts) {
+    set_inputs(part.inputs);
+    set_model_counters(part.counters);
+    try {
+      Tape tape;
+      tape.detect_anomalies();
+      const Tensor loss = task_.batch_loss().loss;
+      tape.backward(loss,
+                    accumulates() ? Tensor::scalar_like(loss, static_cast<double>(part.counted)) : Tensor());
+    } catch (const TapeError& error) {
+      const std::string message = error.what();
+      found = ": " + message.substr(0, message.find("; try"));
+      break;
+    }
+  }
+  set_inputs(inputs);
+  set_model_counters(counters);
+  optimizer_->clear_gradients();
+  return found;
+}
+
+/// Model, optimizer, task and this run's own state as they were at the folder's checkpoint.
+void TrainingRun::restore(const Json& checkpoint) {
+  parallel_.with_whole_values([&] { folder_.load_checkpoint(task_.model(), *optimizer_); });
+  separate_draws(task_.model(), control_.ranks->rank());
+  task_.load_state(checkpoint);
+  for_each_field(state_, [&](const Field& field, auto& member) { checkpoint.at(field.name).get_to(member); });
+  if (checkpoint.contains("guard")) {  // older checkpoints lack it
+    const Json& guard = checkpoint.at("guard");
+    read_fields(guard.at("loss_watch"), loss_watch_);
+    guard.at("bad_steps").get_to(bad_steps_);
+    guard.at("bad_in_a_row").get_to(bad_in_a_row_);
+    guard.at("left_out").get_to(left_out_);
+  }
+  checkpointed_step_ = state_.step;
+  folder_.cut_metrics(state_.step);
+}
+
+/// Goes on from the last checkpoint, from where the bad step will be left out.
+void TrainingRun::go_back(const BadStep& bad) {
+  progress_.clear();
+  const auto before = static_cast<Index>(left_out_.size());
+  if (!bad.goes_back || checkpointed_step_ < 0 || before >= kMostBadSteps) throw BadStep(bad);
+  queued_.clear();
+  optimizer_->clear_gradients();
+  auto left_out = std::move(left_out_);
+  left_out.emplace_back(bad.number, bad.reason);
+  restore(folder_.checkpoint_state());
+  left_out_ = std::move(left_out);
+  progress_.keep("step " + std::to_string(bad.number) + ": " + bad.reason + "; went back to step " +
+                 std::to_string(state_.step));
+}
+
+const std::string* TrainingRun::left_out(Index step) const {
+  for (const auto& [number, what] : left_out_)
+    if (number == step) return &what;
+  return nullptr;
+}
+
+/// Passes over the batches of the next step, which was bad before the run went back.
+void TrainingRun::leave_out_step(const std::string& what) {
+  settle();
+  clock_.enter(Phase::batches);
+  for (Index part = 0; part < options_.accumulate; ++part) task_.next_batch();
+  ++state_.step;
+  note_bad_step(state_.step, what, "left out");
+}
+
+}  // namespace tapeformer

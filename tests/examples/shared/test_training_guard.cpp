@@ -1,0 +1,188 @@
+#include <doctest/doctest.h>
+#include <tapeformer/examples/shared/program.h>
+#include <tapeformer/tests/examples/captured_log.h>
+#include <tapeformer/tests/examples/metrics_lines.h>
+#include <tapeformer/tests/examples/toy_task.h>
+#include <tapeformer/tests/nn/formats/temporary_folder.h>
+
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <string>
+
+using namespace tapeformer;
+
+namespace {
+
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+
+/// A task whose ninth step goes wrong, with checkpoints at steps 5 and 10.
+ToyTask spoilt(const std::string& policy, double factor = kNan) {
+  ToyTask task(0.3);
+  task.training.checkpoint_every = 5;
+  task.training.non_finite = policy;
+  task.loss_factor = factor;
+  task.from_step = 8;
+  task.to_step = 9;
+  return task;
+}
+
+/// One whose 70th of 90 steps has a loss a hundred times as large.
+ToyTask spiked(const std::string& policy) {
+  ToyTask task;
+  task.training.steps = 90;
+  task.training.validate_every = 30;
+  task.training.loss_spike = policy;
+  task.loss_factor = 100;
+  task.from_step = 69;
+  task.to_step = 70;
+  return task;
+}
+
+/// Runs the task whole and stopped after every step, and expects the same files.
+void check_resumes(const std::function<ToyTask()>& make_task) {
+  const CapturedLog log;
+  const TemporaryFolder temporary;
+  const RunFolder whole(temporary.file("whole")), broken(temporary.file("broken"));
+  ToyTask at_once = make_task();
+  CHECK(start(whole, at_once) == kExitSuccess);
+  ToyTask first = make_task();
+  start(broken, first, kOneStep);
+  for (int part = 0; part < 100 && !broken.checkpoint_state().at("finished").get<bool>(); ++part) {
+    ToyTask task = make_task();
+    resume(broken, task, kOneStep);
+  }
+  for (const char* name : {"weights.safetensors", "checkpoint.safetensors"}) {
+    CHECK((read_file(whole.file(name)) == read_file(broken.file(name))));  // binary: not to be shown
+  }
+  CHECK(metrics(whole, "step") == metrics(broken, "step"));
+}
+
+}  // namespace
+
+TEST_SUITE("examples/shared/training_guard") {
+  TEST_CASE("a step that is not finite can be skipped, and is counted") {
+    const CapturedLog log;
+    const TemporaryFolder temporary;
+    const RunFolder folder(temporary.file("run"));
+    ToyTask task = spoilt("skip");
+    CHECK(start(folder, task) == kExitSuccess);
+    CHECK(log.says("step 9: the loss is nan: [affine] forward gave the first value that is not finite"));
+    CHECK(log.says("; its update was skipped"));
+    const auto bad = metrics(folder, "bad_step");
+    REQUIRE(bad.size() == 1);
+    CHECK(bad[0].at("step") == 9);
+    CHECK(bad[0].at("update") == "skipped");
+    const auto lines = metrics(folder, "train_loss");
+    REQUIRE(lines.size() == 6);
+    for (const Json& line : lines) {
+      CHECK(line.at("train_loss").is_number());
+      CHECK(line.value("bad_steps", 0) == (line.at("step") >= 9 ? 1 : 0));
+    }
+    for (const double weight : weights_in(folder)) CHECK(std::isfinite(weight));
+    check_resumes([] { return spoilt("skip"); });
+  }
+
+  TEST_CASE("a run can go back to the last checkpoint, and leave the step out") {
+    const CapturedLog log;
+    const TemporaryFolder temporary;
+    const RunFolder folder(temporary.file("run"));
+    ToyTask task = spoilt("go-back");
+    CHECK(start(folder, task) == kExitSuccess);
+    CHECK(log.says("; went back to step 5"));
+    const auto bad = metrics(folder, "bad_step");
+    REQUIRE(bad.size() == 1);
+    CHECK(bad[0].at("step") == 9);
+    CHECK(bad[0].at("update") == "left out");
+    CHECK(metrics(folder, "train_loss").size() == 6);
+    CHECK(folder.checkpoint_state().at("batches") == 12);
+    // The step's update is all that is missing: the optimizer never saw it.
+    const RunFolder other(temporary.file("other"));
+    ToyTask infinite = spoilt("go-back", std::numeric_limits<double>::infinity());
+    CHECK(start(other, infinite) == kExitSuccess);
+    CHECK(weights_in(folder) == weights_in(other));
+  }
+
+  TEST_CASE("stopped after every step and resumed, a run that goes back is the uninterrupted one") {
+    // Stopped after step 8 it has another checkpoint to go back to, which changes nothing.
+    check_resumes([] { return spoilt("go-back"); });
+  }
+
+  TEST_CASE("weights that an update has ruined are left as they were at the checkpoint") {
+    const CapturedLog log;
+    const TemporaryFolder temporary;
+    const RunFolder folder(temporary.file("run"));
+    struct OnceRuined : ToyTask {
+      int times = 0;
+      Validation validate(Progress& progress) override {
+        Validation result = ToyTask::validate(progress);
+        if (++times == 2) result.loss = kNan;
+        return result;
+      }
+    };
+    OnceRuined task;
+    task.training.non_finite = "go-back";
+    CHECK(start(folder, task) == kExitSuccess);
+    CHECK(log.says("step 8: the validation loss is nan; went back to step 4"));
+    CHECK(metrics(folder, "bad_step")[0].at("step") == 8);
+  }
+
+  TEST_CASE("ten bad steps in a row are too many") {
+    for (const char* policy : {"skip", "go-back"}) {
+      CAPTURE(policy);
+      const CapturedLog log;
+      const TemporaryFolder temporary;
+      const RunFolder folder(temporary.file("run"));
+      ToyTask task = spoilt(policy);
+      task.training.steps = 40;
+      task.training.checkpoint_every = 40;
+      task.training.validate_every = 40;
+      task.to_step = 40;
+      const std::string message = message_of<Error>([&] { start(folder, task); });
+      CHECK(message.find(policy == std::string("skip") ? "step 18: the loss is nan"
+                                                       : "step 19: the loss is nan") == 0);
+      CHECK(message.find("; stopped. The checkpoint of step 0 in ") != std::string::npos);
+    }
+  }
+
+  TEST_CASE("a step of several batches is computed again with the batch that was bad") {
+    const CapturedLog log;
+    const TemporaryFolder temporary;
+    const RunFolder folder(temporary.file("run"));
+    ToyTask task = spoilt("stop");
+    task.training.accumulate = 3;
+    task.to_step = 9;  // the last batch of the third step
+    CHECK(message_of<Error>([&] {
+            start(folder, task);
+          }).find("step 3: the loss is nan: [affine] forward gave the first value that is not finite") == 0);
+  }
+
+  TEST_CASE("a loss far above the last ones is noted, skipped, gone back from or stops the run") {
+    const CapturedLog log;
+    const TemporaryFolder temporary;
+    const RunFolder noted(temporary.file("noted")), skipped(temporary.file("skipped")),
+        back(temporary.file("back")), stopped(temporary.file("stopped"));
+    ToyTask noting = spiked("note"), skipping = spiked("skip"), going = spiked("go-back"),
+            stopping = spiked("stop");
+    CHECK(start(noted, noting) == kExitSuccess);
+    CHECK(log.says("far above the last ones' mean of "));
+    CHECK(log.says("; its update was made"));
+    CHECK(start(skipped, skipping) == kExitSuccess);
+    CHECK(start(back, going) == kExitSuccess);
+    CHECK(log.says("; went back to step 60"));
+    const auto update = [](const RunFolder& folder) {
+      const auto bad = metrics(folder, "bad_step");
+      REQUIRE(bad.size() == 1);
+      CHECK(bad[0].at("step") == 70);
+      return bad[0].at("update");
+    };
+    CHECK(update(noted) == "made");
+    CHECK(update(skipped) == "skipped");
+    CHECK(update(back) == "left out");
+    CHECK(weights_in(skipped, "checkpoint.safetensors") == weights_in(back, "checkpoint.safetensors"));
+    CHECK(weights_in(skipped, "checkpoint.safetensors") != weights_in(noted, "checkpoint.safetensors"));
+    CHECK(message_of<Error>([&] { start(stopped, stopping); }).find("step 70: the loss is ") == 0);
+    check_resumes([] { return spiked("go-back"); });
+    check_resumes([] { return spiked("skip"); });
+  }
+}
