@@ -93,7 +93,6 @@ std::string TrainingRun::anomaly_in(const QueuedStep& step) {
   }
   set_inputs(inputs);
   set_model_counters(counters);
-  optimizer_->clear_gradients();
   return found;
 }
 
@@ -120,7 +119,6 @@ void TrainingRun::go_back(const BadStep& bad) {
   const auto before = static_cast<Index>(left_out_.size());
   if (!bad.goes_back || checkpointed_step_ < 0 || before >= kMostBadSteps) throw BadStep(bad);
   queued_.clear();
-  optimizer_->clear_gradients();
   auto left_out = std::move(left_out_);
   left_out.emplace_back(bad.number, bad.reason);
   restore(folder_.checkpoint_state());
