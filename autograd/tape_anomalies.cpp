@@ -25,7 +25,8 @@ Index first(Sought sought, const Tensor& x) {
 
 [[noreturn]] void throw_anomaly(const char* op, const char* direction, const Tensor& x, Index at) {
   throw TapeError(std::string("[") + op + "] " + direction + " gave the first value that is not finite: " +
-                  std::to_string(x.at(at)) + " at element " + std::to_string(at) + " of " + x.describe() +
+                  (std::isnan(x.at(at)) ? "nan" : std::to_string(x.at(at))) + " at element " +
+                  std::to_string(at) + " of " + x.describe() +
                   "; try a lower learning rate, or look at this operation's inputs");
 }
 

@@ -12,7 +12,11 @@
 namespace tapeformer {
 namespace {
 
-constexpr Index kMostBadSteps = 10;  // in a row, or left out before the next checkpoint
+constexpr Index kMostBadSteps = 10;  // in a row
+
+std::string not_finite(const char* name, double value) {
+  return std::string("the ") + name + " is " + (std::isnan(value) ? "nan" : format("%g", value));
+}
 
 }  // namespace
 
@@ -27,10 +31,13 @@ BadStep TrainingRun::bad_step(Index number, const std::string& what, const std::
               "; try a lower --learning-rate or a longer --warmup"};
 }
 
-/// Throws: BadStep unless `value`, computed from the present weights, is finite: the last update ruined them
+/// Throws: BadStep, of the last step that changed the weights, unless `value`, computed from them, is finite
 void TrainingRun::require_finite(double value, const char* name) {
   if (std::isfinite(value)) return;
-  throw bad_step(state_.step, std::string("the ") + name + format(" is %g", value), options_.non_finite);
+  Index step = state_.step;
+  while (left_out(step) != nullptr) --step;
+  const bool can_go_back = step > checkpointed_step_;
+  throw bad_step(step, not_finite(name, value), can_go_back ? options_.non_finite : "stop");
 }
 
 /// False if the step's loss is none to be averaged. Throws: BadStep if the run must not go on from here
@@ -38,8 +45,8 @@ bool TrainingRun::is_good(QueuedStep& step) {
   const double loss = *step.loss, norm = step.is_spike ? 0 : step.norm.item();
   if (!std::isfinite(loss) || !std::isfinite(norm)) {
     const bool has_loss = std::isfinite(loss);
-    const std::string what = std::string("the ") + (has_loss ? "gradient's norm" : "loss") +
-                             format(" is %g", has_loss ? norm : loss) + anomaly_in(step);
+    const std::string what =
+        not_finite(has_loss ? "gradient's norm" : "loss", has_loss ? norm : loss) + anomaly_in(step);
     treat(options_.non_finite, step.number, what);
     return false;
   }
@@ -54,9 +61,10 @@ bool TrainingRun::is_good(QueuedStep& step) {
 }
 
 void TrainingRun::treat(const std::string& policy, Index step, const std::string& what) {
-  const bool skips = policy == "skip" && ++bad_in_a_row_ < kMostBadSteps;
-  if (policy != "note" && !skips) throw bad_step(step, what, policy);
-  note_bad_step(step, what, skips ? "skipped" : "made");
+  if (policy == "note") return note_bad_step(step, what, "made");
+  const bool too_many = ++bad_in_a_row_ >= kMostBadSteps;
+  if (policy != "skip" || too_many) throw bad_step(step, what, too_many ? "stop" : policy);
+  note_bad_step(step, what, "skipped");
 }
 
 void TrainingRun::note_bad_step(Index step, const std::string& what, const char* update) {
@@ -116,8 +124,7 @@ void TrainingRun::restore(const Json& checkpoint) {
 /// Goes on from the last checkpoint, from where the bad step will be left out.
 void TrainingRun::go_back(const BadStep& bad) {
   progress_.clear();
-  const auto before = static_cast<Index>(left_out_.size());
-  if (!bad.goes_back || checkpointed_step_ < 0 || before >= kMostBadSteps) throw BadStep(bad);
+  if (!bad.goes_back || checkpointed_step_ < 0) throw BadStep(bad);
   queued_.clear();
   auto left_out = std::move(left_out_);
   left_out.emplace_back(bad.number, bad.reason);
@@ -139,6 +146,7 @@ void TrainingRun::leave_out_step(const std::string& what) {
   clock_.enter(Phase::batches);
   for (Index part = 0; part < options_.accumulate; ++part) task_.next_batch();
   ++state_.step;
+  ++bad_in_a_row_;
   note_bad_step(state_.step, what, "left out");
 }
 
