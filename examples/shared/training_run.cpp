@@ -191,6 +191,8 @@ void TrainingRun::save_checkpoint() {
   state["device"] = compute_.device.text();
   state["precision"] = compute_.precision;
   write_fields(state, state_);
+  if (options_.earlier_checkpoints > 0 && checkpointed_step_ >= 0 && checkpointed_step_ < state_.step)
+    folder_.keep_checkpoint(checkpointed_step_, options_.earlier_checkpoints);
   folder_.save_checkpoint(task_.model(), *optimizer_, state);
   checkpointed_step_ = state_.step;
   progress_.clear();
@@ -280,6 +282,21 @@ void TrainingRun::validate() {
 }
 
 int TrainingRun::run() {
+  const auto with_remedy = [&](const Error& error) {
+    folder_.check_lock();  // this tells more, and of another remedy
+    return error.what() + std::string("; once that is mended, this goes on from the last checkpoint: ") +
+           task_.program() + " train --run " + folder_.path() + " --resume";
+  };
+  try {
+    return train();
+  } catch (const DataError& error) {
+    throw DataError(with_remedy(error));
+  } catch (const CheckpointError& error) {
+    throw CheckpointError(with_remedy(error));
+  }
+}
+
+int TrainingRun::train() {
   first_step_ = state_.step;
   started_ = log_started_ = now_seconds();
   if (state_.finished && folder_.has_ending(state_.step)) {

@@ -120,7 +120,8 @@ class TrainingRun {
   /// Throws: CheckpointError
   void resume(const Json& checkpoint, Index steps_before = 0);
   /// Runs to the end, to a limit or to Ctrl-C; returns the exit code.
-  /// Throws: Error if the loss is no longer finite; the last checkpoint stays
+  /// Throws: Error if the loss is no longer finite, DataError or CheckpointError if a file cannot be read or
+  ///         written, which ends a training rather than to let it go on unsaved; the last checkpoint stays
   int run();
 
  private:
@@ -154,6 +155,7 @@ class TrainingRun {
     AsyncReadback norm;
   };
 
+  int train();
   void require_finite(double value, const char* name, Index step);
   BatchLoss pass(bool is_last);
   bool train_step();
