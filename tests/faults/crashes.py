@@ -49,7 +49,7 @@ def faults(case, library, work):
         call(case.command(place), {'LD_PRELOAD': library, 'FAULTS_FOLDER': place, 'FAULTS_LOG': log})
         with open(log) as file:
             calls = [line.split(' ', 2) for line in file.read().splitlines()]
-    seen, chosen = set(), []
+    seen, chosen = set(), [('end', 0, '')]
     for number, name, path in calls:
         what = name + ' ' + re.sub(r'\d+', 'N', os.path.basename(path))
         chosen += [(kind, int(number), what) for kind in EVERYWHERE if kind != 'short' or name == 'write']
@@ -70,7 +70,7 @@ def try_fault(case, library, work, fault, count):
             'FAULTS': f'{kind_name} {number} {getattr(errno, error) if error else 0}'})
         said = said.strip().splitlines()[-1] if said.strip() else ''
         message = ''
-        if code == 0:
+        if code == 0 or kind == 'end':  # it says that all is done
             problem = case.difference(place)
         elif code == 2:
             message = re.sub(r'\d+', 'N', said.replace(place, '').replace(case.program, ''))

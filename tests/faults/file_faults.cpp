@@ -12,6 +12,7 @@
 //   lost        a rename says that it was done, and is not; the process is killed at the next call
 //   power       the power is cut before the call: of what was not synced half is lost, and renames in folders
 //               that were not synced are undone
+//   end         the power is cut so when the process has ended, whatever NUMBER is
 // FAULTS_CLOCK=backwards makes the time of day run backwards, a day with every look.
 
 #include <dlfcn.h>
@@ -218,24 +219,34 @@ int renamed(const char* given_from, const char* given_to) {
   if (what == Fate::fails) return -1;
   if (what == Fate::is_lost) return 0;
   std::string kept;
-  if (s.kind == "power") {
+  if (s.kind == "power" || s.kind == "end") {
     kept = s.folder + ".kept" + std::to_string(s.calls);
     if (REAL(link)(to.c_str(), kept.c_str()) != 0) kept.clear();
   }
   const int result = REAL(rename)(given_from, given_to);
   if (result == 0) {
     s.renames.push_back({from, to, kept});
-    if (const auto found = s.synced.find(from); found != s.synced.end()) {
-      s.synced[to] = found->second;
-      s.synced.erase(from);
+    const auto moved = [&](const std::string& path) {
+      const bool is_below = path.compare(0, from.size() + 1, from + "/") == 0;
+      return path == from || is_below ? to + path.substr(from.size()) : path;
+    };
+    std::map<std::string, off_t> synced;
+    for (const auto& [path, size] : s.synced) {
+      if (path != to) synced[moved(path)] = size;  // what was there is replaced
     }
-    for (auto& [file, path] : s.open) {
-      if (path == from) path = to;
-    }
+    s.synced = synced;
+    for (auto& [file, path] : s.open) path = moved(path);
   }
   if (what == Fate::is_killed_after) die();
   return result;
 }
+
+/// Runs when the process ends.
+struct End {
+  ~End() {
+    if (state().kind == "end") cut_power();
+  }
+} end;
 
 int mode_of(int flags, va_list arguments) { return (flags & O_CREAT) != 0 ? va_arg(arguments, int) : 0; }
 
