@@ -1,80 +1,16 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/text/file.h>
 #include <tapeformer/data/hash.h>
+#include <tapeformer/data/partial_folder.h>
 #include <tapeformer/data/prepared_tokens.h>
 #include <tapeformer/data/tokenizers/tokenizer_file.h>
 
-#include <fcntl.h>
-#include <sys/file.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
-#include <filesystem>
-#include <system_error>
 
 namespace tapeformer {
 namespace {
 
-namespace files = std::filesystem;
-
 constexpr const char *kTokenizer = "tokenizer", *kTrain = "train.tokens", *kValidation = "validation.tokens";
-
-/// A folder that is called FOLDER.partial until finish() renames it. Without finish(), it is removed.
-class PartialFolder {
- public:
-  /// Throws: DataError
-  explicit PartialFolder(const std::string& folder) : folder_(files::path(folder + "/").parent_path()) {
-    partial_ = folder_.string() + ".partial";
-    if (files::exists(folder_) && !(files::is_directory(folder_) && files::is_empty(folder_))) {
-      throw DataError(folder_, 0, "already exists; try another folder, or remove it");
-    }
-    if (folder_.has_parent_path()) files::create_directories(folder_.parent_path());
-    lock();
-    remove();  // what was left when a process was killed
-    if (!files::create_directory(partial_)) {
-      close(lock_);
-      throw DataError(folder_, 0, "cannot be made: its " + partial_.string() + " holds other files");
-    }
-    lock();
-  }
-  ~PartialFolder() {
-    remove();
-    close(lock_);
-  }
-  PartialFolder(const PartialFolder&) = delete;
-  PartialFolder& operator=(const PartialFolder&) = delete;
-
-  std::string file(const char* name) const { return partial_ / name; }
-  void finish() {
-    sync_folder(partial_);
-    files::rename(partial_, folder_);
-    sync_folder(folder_.parent_path());
-  }
-
- private:
-  /// Keeps other processes out. Throws: DataError if one of them is writing here
-  void lock() {
-    if (lock_ >= 0) close(lock_);
-    lock_ = ::open(partial_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (lock_ < 0 || flock(lock_, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return;
-    close(lock_);
-    throw DataError(folder_, 0,
-                    "is being made by another process; wait until it has ended, or try another folder");
-  }
-  /// Removes our files only, in case the folder is somebody else's.
-  void remove() {
-    std::error_code ignored;
-    for (const char* name : {kTokenizer, kTrain, kValidation}) {
-      files::remove(partial_ / name, ignored);
-      files::remove(partial_ / (std::string(name) + ".partial"), ignored);
-    }
-    files::remove(partial_, ignored);
-  }
-
-  files::path folder_, partial_;
-  int lock_ = -1;  // partial_, open
-};
 
 /// Encodes documents that come in pieces to the ids of the whole.
 class PieceEncoder {
@@ -162,26 +98,22 @@ PreparedTokens prepare_tokens(const TextSplit& corpus, const TextTokenizer& toke
                               const std::string& folder, const PrepareProgress& progress, bool separate) {
   const std::string content = tokenizer.serialize();
   const bool marks = separate && (tokenizer.begin() || tokenizer.end());
-  try {
-    PartialFolder partial(folder);
-    Index done = 0;
-    const auto advance = [&, total = corpus.train.bytes() + corpus.validation.bytes()](Index bytes) {
-      done += bytes;
-      if (progress) progress(done, total);
-    };
-    const auto encode = [&](const TextCorpus& part, const char* name) {
-      TokenFileWriter writer(partial.file(name), tokenizer.vocabulary_size(), hash_text(content));
-      encode_part(part, tokenizer, marks, writer, advance);
-    };
-    encode(corpus.train, kTrain);
-    encode(corpus.validation, kValidation);
-    AtomicFile<> file(partial.file(kTokenizer));
-    file.append(content);
-    file.finish();
-    partial.finish();
-  } catch (const files::filesystem_error& error) {
-    throw DataError(folder, 0, "cannot be made: " + error.code().message());
-  }
+  PartialFolder partial(folder, {kTokenizer, kTrain, kValidation});
+  Index done = 0;
+  const auto advance = [&, total = corpus.train.bytes() + corpus.validation.bytes()](Index bytes) {
+    done += bytes;
+    if (progress) progress(done, total);
+  };
+  const auto encode = [&](const TextCorpus& part, const char* name) {
+    TokenFileWriter writer(partial.file(name), tokenizer.vocabulary_size(), hash_text(content));
+    encode_part(part, tokenizer, marks, writer, advance);
+  };
+  encode(corpus.train, kTrain);
+  encode(corpus.validation, kValidation);
+  AtomicFile<> file(partial.file(kTokenizer));
+  file.append(content);
+  file.finish();
+  partial.finish();
   return PreparedTokens::open(folder);
 }
 

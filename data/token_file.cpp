@@ -65,7 +65,7 @@ TokenFile TokenFile::open(const std::string& path) {
   opened.path_ = path;
   // O_NONBLOCK: opening a pipe must not wait for its writer.
   const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (file < 0) throw DataError(path, 0, std::string("cannot be opened: ") + std::strerror(errno));
+  if (file < 0) throw DataError(path, 0, "cannot be opened: " + system_error_text(errno));
   opened.file_.reset(new int(file), [](const int* number) {
     close(*number);
     delete number;
@@ -73,7 +73,9 @@ TokenFile TokenFile::open(const std::string& path) {
   const Index bytes = file_bytes(file);
   if (bytes < 0) throw DataError(path, 0, "is not a file");
   unsigned char header[kHeader];
-  if (pread(file, header, kHeader, 0) != kHeader) {
+  const ssize_t found = pread(file, header, kHeader, 0);
+  if (found < 0) throw DataError(path, 0, "cannot be read: " + system_error_text(errno));
+  if (found != kHeader) {
     throw DataError(path, 0,
                     "is not a token file: it has " + number_of(bytes, "byte") +
                         ", and the header alone takes " + std::to_string(kHeader));
@@ -126,7 +128,7 @@ void TokenFile::read(Index first, Index count, std::int32_t* to) const {
     const Index ids = std::min(most, count - done), wanted = ids * id_bytes_;
     const Index found =
         pread(*file_, bytes, static_cast<std::size_t>(wanted), kHeader + (first + done) * id_bytes_);
-    if (found < 0) throw DataError(path_, 0, std::string("cannot be read: ") + std::strerror(errno));
+    if (found < 0) throw DataError(path_, 0, "cannot be read: " + system_error_text(errno));
     if (found < wanted) throw DataError(path_, 0, "has become shorter while it was read");
     for (Index i = 0; i < ids; ++i) {
       const unsigned char* const from = bytes + i * id_bytes_;

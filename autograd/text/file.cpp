@@ -4,12 +4,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
+#include <utility>
 
 namespace tapeformer {
 namespace {
@@ -18,10 +18,41 @@ constexpr std::size_t kBuffer = 1 << 20;
 
 template <class E>
 [[noreturn]] void throw_error(const std::string& path, const char* what, int error) {
-  throw E(path + ": " + what + ": " + std::strerror(error));
+  throw E(path + ": " + what + ": " + system_error_text(error));
+}
+
+/// What can be tried after an error of the system; "" where its own text says all.
+const char* remedy(int error) {
+  switch (error) {
+    case ENOSPC: return "; try to free some space";
+    case EDQUOT: return "; try to free some of your quota";
+    case EACCES:
+    case EPERM: return "; try to change the permissions, or another folder";
+    case EROFS: return "; try another folder, or mount it writable";
+    case EIO:
+    case ESTALE: return "; the disk or the network failed: look into the system's log, or try another disk";
+    case EMFILE:
+    case ENFILE: return "; try a larger limit of open files (ulimit -n)";
+    default: return "";
+  }
+}
+
+/// Writes all of it at `offset`, or, if that is -1, at the file's own position. Returns the errno, or 0.
+int write_all(int file, std::string_view bytes, std::int64_t offset) {
+  while (!bytes.empty()) {
+    const ssize_t written = offset < 0 ? write(file, bytes.data(), bytes.size())
+                                       : pwrite(file, bytes.data(), bytes.size(), offset);
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return errno;
+    bytes.remove_prefix(static_cast<std::size_t>(written));
+    if (offset >= 0) offset += written;
+  }
+  return 0;
 }
 
 }  // namespace
+
+std::string system_error_text(int error) { return std::strerror(error) + std::string(remedy(error)); }
 
 template <class E>
 std::string read_file(const std::string& path, std::uintmax_t most_bytes) {
@@ -30,10 +61,22 @@ std::string read_file(const std::string& path, std::uintmax_t most_bytes) {
   if (!S_ISREG(known.st_mode)) throw E(path + ": is not a file");
   const auto size = static_cast<std::uintmax_t>(known.st_size);
   if (size > most_bytes) throw E(path + ": " + std::to_string(size) + " bytes are too many");
-  std::ifstream file(path, std::ios::binary);
-  if (!file) throw_error<E>(path, "cannot be opened", errno);
-  std::string text{std::istreambuf_iterator<char>(file), {}};
-  if (file.bad()) throw_error<E>(path, "cannot be read", errno);
+  const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (file < 0) throw_error<E>(path, "cannot be opened", errno);
+  std::string text;
+  std::size_t end = 0;
+  int error = 0;
+  while (true) {
+    if (end == text.size()) text.resize(std::max(kBuffer, 2 * end));
+    const ssize_t count = read(file, text.data() + end, text.size() - end);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) error = errno;
+    if (count <= 0) break;
+    end += static_cast<std::size_t>(count);
+  }
+  close(file);
+  if (error != 0) throw_error<E>(path, "cannot be read", error);
+  text.resize(end);
   return text;
 }
 
@@ -63,13 +106,7 @@ void AtomicFile<E>::fail(int error) {
 
 template <class E>
 void AtomicFile<E>::write_at(std::int64_t offset, std::string_view bytes) {
-  while (!bytes.empty()) {
-    const ssize_t written = pwrite(file_, bytes.data(), bytes.size(), offset);
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) fail(errno);
-    bytes.remove_prefix(static_cast<std::size_t>(written));
-    offset += written;
-  }
+  if (const int error = write_all(file_, bytes, offset); error != 0) fail(error);
 }
 
 template <class E>
@@ -100,26 +137,39 @@ template <class E>
 void AtomicFile<E>::finish() {
   flush();
   if (fsync(file_) != 0) fail(errno);
-  if (std::rename((path_ + ".partial").c_str(), path_.c_str()) != 0) fail(errno);
-  close(file_);  // the data are synced: no error of close concerns them
-  file_ = -1;
-  sync_folder<E>(std::filesystem::path(path_).parent_path());
+  const int file = std::exchange(file_, -1);
+  // Some network file systems tell of an error only here.
+  int error = close(file) == 0 ? 0 : errno;
+  if (error == 0 && std::rename((path_ + ".partial").c_str(), path_.c_str()) != 0) error = errno;
+  if (error != 0) {
+    unlink((path_ + ".partial").c_str());
+    throw_error<E>(path_, "cannot be written", error);
+  }
+  sync_to_disk<E>(std::filesystem::path(path_).parent_path());
 }
 
 template <class E>
-void sync_folder(const std::string& folder) {
-  const int file = open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+void sync_to_disk(const std::string& path) {
+  const int file = open(path.empty() ? "." : path.c_str(), O_RDONLY | O_CLOEXEC);
   const int error = file >= 0 && fsync(file) == 0 ? 0 : errno;
   if (file >= 0) close(file);
   // EINVAL: this file system cannot sync folders
-  if (error != 0 && error != EINVAL) throw_error<E>(folder, "cannot be written", error);
+  if (error != 0 && error != EINVAL) throw_error<E>(path, "cannot be written", error);
+}
+
+void append_to_file(const std::string& path, std::string_view text) {
+  const int file = open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
+  if (file < 0) throw_error<DataError>(path, "cannot be written", errno);
+  int error = write_all(file, text, -1);
+  if (close(file) != 0 && error == 0) error = errno;
+  if (error != 0) throw_error<DataError>(path, "cannot be written", error);
 }
 
 template class AtomicFile<DataError>;
 template class AtomicFile<CheckpointError>;
 template std::string read_file<DataError>(const std::string&, std::uintmax_t);
 template std::string read_file<CheckpointError>(const std::string&, std::uintmax_t);
-template void sync_folder<DataError>(const std::string&);
+template void sync_to_disk<DataError>(const std::string&);
 
 void write_atomically(const std::string& path, const std::vector<std::string_view>& parts) {
   AtomicFile<CheckpointError> file(path);

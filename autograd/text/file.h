@@ -15,6 +15,10 @@ namespace tapeformer {
 template <class E = DataError>
 std::string read_file(const std::string& path, std::uintmax_t most_bytes = UINTMAX_MAX);
 
+/// The system's reason, by its errno, and what can be tried: "No space left on device; try to free some
+/// space".
+std::string system_error_text(int error);
+
 /// A file that is written piece by piece to `path`.partial. finish() syncs that and renames it to `path`, so
 /// that a reader finds the old content or the new, even after a power cut. Without finish(), or after an
 /// error, nothing is left behind and `path` is as it was.
@@ -43,9 +47,13 @@ class AtomicFile {
   int file_ = -1;
 };
 
-/// Makes renames within a folder survive a power cut.
+/// Makes what was written to a file, or was renamed within a folder, survive a power cut.
 template <class E = DataError>
-void sync_folder(const std::string& folder);
+void sync_to_disk(const std::string& path);
+
+/// Appends to a file, which it makes if there is none. After a failure, or a kill, only a beginning of `text`
+/// may be there. Throws: DataError
+void append_to_file(const std::string& path, std::string_view text);
 
 /// Replaces the file by the parts, one after the other, as an AtomicFile. Throws: CheckpointError
 void write_atomically(const std::string& path, const std::vector<std::string_view>& parts);

@@ -1,4 +1,4 @@
-#include <tapeformer/autograd/error.h>
+#include <tapeformer/data/partial_folder.h>
 #include <tapeformer/examples/language/export.h>
 #include <tapeformer/examples/language/run.h>
 #include <tapeformer/examples/language/tokenizer.h>
@@ -8,30 +8,7 @@
 #include <tapeformer/examples/shared/run_folder.h>
 #include <tapeformer/nn/formats/hugging_face.h>
 
-#include <filesystem>
-
 namespace tapeformer {
-namespace {
-
-namespace fs = std::filesystem;
-
-/// True if the folder did not exist, so that it can be removed after an error.
-bool make_folder(const std::string& folder) {
-  std::error_code error;
-  if (fs::exists(folder, error) && (!fs::is_directory(folder, error) || !fs::is_empty(folder, error)))
-    throw DataError(folder, 0, "already exists; name another --output");
-  const bool made = fs::create_directories(folder, error);
-  if (error) throw DataError(folder, 0, "cannot be made: " + error.message());
-  return made;
-}
-
-void empty_folder(const std::string& folder, bool remove) {
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator(folder, error)) fs::remove(entry.path(), error);
-  if (remove) fs::remove(folder, error);
-}
-
-}  // namespace
 
 void ExportOptions::add_to(const Command& command) {
   command.option("--run", run, "the run folder").required();
@@ -42,15 +19,12 @@ void ExportOptions::add_to(const Command& command) {
 
 int export_model(const ExportOptions& options) {
   LanguageRun run = LanguageRun::load(options.run, options.average, options.tokenizer_model);
-  const bool made = make_folder(options.output);
-  std::string files;
-  try {
-    save_hugging_face(options.output, run.model, {run.tokenizer->begin(), run.tokenizer->end()});
-    files = export_tokenizer(*run.tokenizer, options.output);
-  } catch (...) {
-    empty_folder(options.output, made);
-    throw;
-  }
+  PartialFolder folder(options.output,
+                       {"config.json", "model.safetensors", "tokenizer.json", kTokenizerFile,
+                        "tokenizer.model", "tokenizer_config.json", "vocab.json", "merges.txt"});
+  save_hugging_face(folder.path(), run.model, {run.tokenizer->begin(), run.tokenizer->end()});
+  const std::string files = export_tokenizer(*run.tokenizer, folder.path());
+  folder.finish();
   print("%s: config.json, model.safetensors, %s\n", options.output, files);
   const std::string kind = run.tokenizer->kind();
   if (kind == "character") {

@@ -2,6 +2,7 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/threads.h>
 #include <tapeformer/examples/shared/program.h>
+#include <tapeformer/examples/shared/progress.h>
 
 #include <pthread.h>
 #include <signal.h>
@@ -9,6 +10,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <new>
 #include <string>
@@ -45,27 +47,36 @@ int fail(const char* name, const std::string& what) {
   return kExitBadInput;
 }
 
-/// Waits for one of `signals` that asks the program to end.
-void wait_for_interrupt(const sigset_t& signals) {
-  int signal = 0;
-  if (launched_rank().size == 1) {
-    sigwait(&signals, &signal);
-    return;
-  }
+/// Answers `signals` as remember_interrupts() promises, for as long as the program runs.
+void answer(const sigset_t& signals) {
   using Clock = std::chrono::steady_clock;
   constexpr timespec kLook{0, 200'000'000};
+  constexpr std::chrono::seconds kSecond(1);
+  const bool alone = launched_rank().size == 1;
+  Clock::time_point asked;
   for (Clock::time_point before = Clock::now(); true;) {
-    signal = sigtimedwait(&signals, nullptr, &kLook);
+    const int signal = sigtimedwait(&signals, nullptr, &kLook);
     const Clock::time_point now = Clock::now();
-    const bool was_stopped = now - before > std::chrono::seconds(1);
-    if (signal == SIGINT || signal == SIGTERM || (signal == SIGCONT && !was_stopped)) return;
+    const bool was_stopped = now - before > kSecond;
     before = now;
+    tell_clock_of_running();
+    if (signal < 0 || (signal == SIGCONT && was_stopped)) continue;
+    if (!interrupt_seen) {
+      // A launcher also sends it when another rank has died, and the rank that saves says so.
+      if (alone) say(said_at_interrupt);
+      interrupt_seen = true;
+      asked = now;
+    } else if (alone && now - asked > kSecond) {  // a supervisor may send the same signal twice
+      if (said_at_interrupt != nullptr) say("left at once");
+      _exit(kExitInterrupted);
+    }  // of several ranks, a launcher sends more, and ends a rank that takes long
   }
 }
 
 }  // namespace
 
 int run_program(const char* name, const std::function<int()>& body) {
+  std::signal(SIGXFSZ, SIG_IGN);  // a file larger than ulimit -f allows is an error that has a message
   try {
     share_processors();
     const int code = body();
@@ -82,27 +93,20 @@ void remember_interrupts() {
   // Not a signal handler: oneDNN's f32 kernels run with the stack pointer inside a heap block, where a
   // handler's frame would overwrite the memory below (fixed in oneDNN 3.11.2). All threads block the
   // signals, and one waits for them.
+  const auto is_ignored = [](int signal) {
+    struct sigaction known {};
+    return sigaction(signal, nullptr, &known) == 0 && known.sa_handler == SIG_IGN;
+  };
   sigset_t signals;
   sigemptyset(&signals);
-  sigaddset(&signals, SIGINT);
-  sigaddset(&signals, SIGTERM);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP})
+    if (!is_ignored(signal)) sigaddset(&signals, signal);
   if (launched_rank().size > 1) sigaddset(&signals, SIGCONT);
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
-  std::thread([signals] {
-    wait_for_interrupt(signals);
-    // A launcher also sends it when another rank has died, and the rank that saves says so.
-    if (launched_rank().size == 1) say(said_at_interrupt);
-    interrupt_seen = true;
-    if (launched_rank().size > 1) return;  // the launcher sends several, and ends a rank that takes long
-    std::this_thread::sleep_for(std::chrono::seconds(1));  // a supervisor may send the same signal twice
-    const timespec none{};
-    while (sigtimedwait(&signals, nullptr, &none) > 0) {
-    }
-    int signal = 0;
-    sigwait(&signals, &signal);
-    if (said_at_interrupt != nullptr) say("left at once");
-    _exit(kExitInterrupted);
-  }).detach();
+  // This one comes to the thread that writes, outside any kernel.
+  if (!is_ignored(SIGPIPE)) std::signal(SIGPIPE, [](int) { interrupt_seen = true; });
+  tell_clock_of_running();
+  std::thread([signals] { answer(signals); }).detach();
 }
 
 const char* say_at_interrupt(const char* text) { return said_at_interrupt.exchange(text); }

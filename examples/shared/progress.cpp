@@ -3,11 +3,38 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <mutex>
+
 namespace tapeformer {
 
-double now_seconds() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
+namespace {
+
+/// The clock of now_seconds(), whose every look notices a stop: the first thread that runs again may ask.
+class RunningClock {
+ public:
+  double look(bool tells) {
+    const std::lock_guard<std::mutex> guard(mutex_);
+    const double now =
+        std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+    if (is_told_ && now - told_ > 1) stopped_ += now - told_;
+    is_told_ = is_told_ || tells;
+    if (tells || now - told_ > 1) told_ = now;
+    return now - stopped_;
+  }
+
+ private:
+  std::mutex mutex_;
+  bool is_told_ = false;
+  double told_ = 0, stopped_ = 0;
+};
+
+RunningClock running_clock;
+
+}  // namespace
+
+double now_seconds() { return running_clock.look(false); }
+
+void tell_clock_of_running() { running_clock.look(true); }
 
 std::string duration_text(double seconds) {
   const auto whole = static_cast<Index>(seconds + 0.5);

@@ -9,8 +9,12 @@
 
 namespace tapeformer {
 
-/// Seconds on a clock that never jumps.
+/// Seconds on a clock that never jumps, whatever is done to the time of day, and that does not count the
+/// time asleep of a machine, nor of a stopped process that calls tell_clock_of_running().
 double now_seconds();
+/// To be called several times a second once it was called: what is longer than a second between two calls is
+/// time in which the process was stopped (Ctrl-Z, SIGSTOP).
+void tell_clock_of_running();
 /// "45 s", "3 min 20 s", "2 h 05 min".
 std::string duration_text(double seconds);
 /// 12345 as "12.3k".

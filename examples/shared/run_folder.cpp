@@ -21,6 +21,7 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <map>
 #include <sstream>
 #include <vector>
 
@@ -33,9 +34,11 @@ constexpr const char* kCheckpoint = "checkpoint.safetensors";
 constexpr const char* kLock = "training.lock";
 constexpr const char* kMetrics = "metrics.jsonl";
 constexpr const char* kModelPrefix = "model.";
-constexpr const char* kKeptPrefix = "weights-";
+constexpr const char *kKeptWeights = "weights-", *kKeptCheckpoint = "checkpoint-";
 
-std::string kept_name(Index step) { return kKeptPrefix + std::to_string(step) + ".safetensors"; }
+std::string kept_name(const std::string& prefix, Index step) {
+  return prefix + std::to_string(step) + ".safetensors";
+}
 
 std::string this_process() { return "process " + std::to_string(getpid()) + " on " + host_name(); }
 
@@ -73,16 +76,16 @@ struct RestoreState : OptimizerVisitor {
 
 }  // namespace
 
-RunLock::RunLock(const std::string& folder) : path_(folder + "/" + kLock) {
+RunLock::RunLock(const std::string& folder) : folder_(folder), path_(folder + "/" + kLock) {
   std::error_code error;
   for (fs::path path = folder; !path.empty() && !fs::exists(path, error); path = path.parent_path())
     made_.push_back(path);
   fs::create_directories(folder, error);
-  if (error) throw DataError(folder, 0, "cannot be made: " + error.message());
+  if (error) throw DataError(folder, 0, "cannot be made: " + system_error_text(error.value()));
   while (true) {
     // Writable, because network file systems require that for locks.
     file_ = open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-    if (file_ < 0) throw DataError(path_, 0, std::string("cannot be written: ") + std::strerror(errno));
+    if (file_ < 0) throw DataError(path_, 0, "cannot be written: " + system_error_text(errno));
     if (flock(file_, LOCK_EX | LOCK_NB) != 0) {
       if (errno == EWOULDBLOCK) {
         close(file_);
@@ -109,6 +112,13 @@ RunLock::~RunLock() {
   for (const std::string& folder : made_) fs::remove(folder, ignored);  // if it is empty
 }
 
+void RunLock::check() const {
+  if (is_at(path_, file_)) return;
+  throw DataError(folder_, 0,
+                  "was moved or removed, or its training.lock was, while it was trained in: nothing more is "
+                  "written there; what was saved is whole, and --resume goes on in a moved folder");
+}
+
 void RunFolder::refuse_if_used() const {
   if (!writes_) return;
   if (has_checkpoint() || fs::exists(file("weights.safetensors"))) {
@@ -124,18 +134,28 @@ void RunFolder::create() const {
   refuse_if_used();
   std::error_code error;
   fs::create_directories(path_, error);
-  if (error) throw DataError(path_, 0, "cannot be made: " + error.message());
+  if (error) throw DataError(path_, 0, "cannot be made: " + system_error_text(error.value()));
   write(kMetrics, "");
 }
 
 bool RunFolder::has_checkpoint() const { return fs::exists(file(kCheckpoint)); }
 
+/// The path of a file that is about to be written.
+std::string RunFolder::to_write(const std::string& name) const {
+  check_lock();
+  return file(name);
+}
+
+void RunFolder::check_lock() const {
+  if (lock_ != nullptr) lock_->check();
+}
+
 void RunFolder::write(const std::string& name, const std::string& content) const {
-  if (writes_) write_atomically(file(name), content);
+  if (writes_) write_atomically(to_write(name), content);
 }
 
 void RunFolder::save_weights(const std::string& name, Module& model) const {
-  if (writes_) tapeformer::save_weights(file(name), model);
+  if (writes_) tapeformer::save_weights(to_write(name), model);
 }
 
 void RunFolder::save_checkpoint(Module& model, Optimizer& optimizer, const Json& state) const {
@@ -149,23 +169,59 @@ void RunFolder::save_checkpoint(Module& model, Optimizer& optimizer, const Json&
   optimizer.visit_state(collect);
   Json counters = Json::object();
   for (const auto& [name, value] : model.named_counters()) counters[name] = *value;
-  save_safetensors(file(kCheckpoint), collect.tensors,
+  const std::string path = to_write(kCheckpoint);
+  if (fs::exists(file(kMetrics))) sync_to_disk(file(kMetrics));  // no checkpoint is ahead of them
+  save_safetensors(path, collect.tensors,
                    {{"state", state.dump()},
                     {"model_counters", counters.dump()},
                     {"optimizer_counters", collect.counters.dump()}});
 }
 
+void RunFolder::keep_checkpoint(Index step, Index count) const {
+  if (!writes_) return;
+  const std::string kept = to_write(kept_name(kKeptCheckpoint, step));
+  std::error_code error;
+  fs::remove(kept, error);
+  fs::create_hard_link(file(kCheckpoint), kept, error);
+  if (error) fs::copy_file(file(kCheckpoint), kept, error);  // a file system without links
+  if (error) throw DataError(kept, 0, "cannot be written: " + system_error_text(error.value()));
+  remove_all_but(count, kKeptCheckpoint, step);
+}
+
+/// The command that puts the last checkpoint that is kept and sound in the place of one that is not; "" if
+/// there is none.
+std::string RunFolder::earlier_checkpoint() const {
+  for (const Index step : steps_of(kKeptCheckpoint)) {
+    const std::string kept = file(kept_name(kKeptCheckpoint, step));
+    try {
+      SafetensorsFile::open(kept);
+    } catch (const CheckpointError&) {
+      continue;
+    }
+    return "; the one of step " + std::to_string(step) +
+           " is whole, and --resume goes on from it after: mv " + kept + " " + file(kCheckpoint);
+  }
+  return "";
+}
+
 Json RunFolder::checkpoint_state() const {
   if (!has_checkpoint()) {
-    throw CheckpointError(path_ +
-                          ": there is no checkpoint to resume from; try the command without --resume");
+    const std::string earlier = earlier_checkpoint();
+    throw CheckpointError(path_ + ": there is no checkpoint to resume from" +
+                          (earlier.empty() ? "; try the command without --resume" : earlier));
   }
+  std::map<std::string, std::string> metadata;
   try {
-    return parse_json(SafetensorsFile::open(file(kCheckpoint)).metadata().at("state"),
-                      file(kCheckpoint) + ": the state");
-  } catch (const std::out_of_range&) {
-    throw CheckpointError(file(kCheckpoint) + ": is not a training checkpoint: it has no state");
+    metadata = SafetensorsFile::open(file(kCheckpoint)).metadata();
+  } catch (const CheckpointError& error) {
+    const std::string earlier = earlier_checkpoint();
+    throw CheckpointError(error.what() + (earlier.empty() ? "; try a copy of it, or a new training --from " +
+                                                                path_ + ", which begins with the best weights"
+                                                          : earlier));
   }
+  if (metadata.count("state") == 0)
+    throw CheckpointError(file(kCheckpoint) + ": is not a training checkpoint: it has no state");
+  return parse_json(metadata.at("state"), file(kCheckpoint) + ": the state");
 }
 
 void RunFolder::load_checkpoint(Module& model, Optimizer& optimizer) const {
@@ -187,19 +243,34 @@ void RunFolder::load_checkpoint(Module& model, Optimizer& optimizer) const {
   }
 }
 
-std::vector<Index> RunFolder::kept_steps() const {
+/// The steps in the names of files with this prefix, latest first.
+std::vector<Index> RunFolder::steps_of(const std::string& prefix) const {
   std::vector<Index> steps;
-  for (const auto& entry : fs::directory_iterator(path_)) {
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(path_, error)) {
     const std::string name = entry.path().filename().string();
-    if (name.rfind(kKeptPrefix, 0) != 0) continue;
-    const Index found = std::atoll(name.c_str() + std::strlen(kKeptPrefix));
-    if (name == kept_name(found)) steps.push_back(found);
+    if (name.rfind(prefix, 0) != 0) continue;
+    const Index found = std::atoll(name.c_str() + prefix.size());
+    if (name == kept_name(prefix, found)) steps.push_back(found);
   }
   std::sort(steps.begin(), steps.end(), std::greater<>());
   return steps;
 }
 
-std::string RunFolder::kept_weights(Index step) const { return file(kept_name(step)); }
+void RunFolder::remove_all_but(Index count, const std::string& prefix, Index step) const {
+  for (const Index found : steps_of(prefix)) {
+    // Later ones belong to a run that was killed before its next checkpoint and will write them again.
+    if (found > step || --count >= 0) continue;
+    const std::string path = file(kept_name(prefix, found));
+    std::error_code error;
+    fs::remove(path, error);
+    if (error) throw DataError(path, 0, "cannot be removed: " + system_error_text(error.value()));
+  }
+}
+
+std::vector<Index> RunFolder::kept_steps() const { return steps_of(kKeptWeights); }
+
+std::string RunFolder::kept_weights(Index step) const { return file(kept_name(kKeptWeights, step)); }
 
 void RunFolder::load_average(Index count, Module& model) const {
   const std::vector<Index> kept = kept_steps();
@@ -214,18 +285,12 @@ void RunFolder::load_average(Index count, Module& model) const {
 
 void RunFolder::keep_weights(Module& model, Index step, Index count) const {
   if (!writes_) return;
-  save_weights(kept_name(step), model);
-  for (const Index found : kept_steps()) {
-    // Later ones belong to a run that was killed before its next checkpoint and will write them again.
-    if (found <= step && --count < 0) fs::remove(kept_weights(found));
-  }
+  save_weights(kept_name(kKeptWeights, step), model);
+  remove_all_but(count, kKeptWeights, step);
 }
 
 void RunFolder::append_metrics(const Json& line) const {
-  if (!writes_) return;
-  std::ofstream metrics(file(kMetrics), std::ios::app);
-  metrics << line.dump() << '\n' << std::flush;
-  if (!metrics) throw DataError(file(kMetrics), 0, std::string("cannot be written: ") + std::strerror(errno));
+  if (writes_) append_to_file(to_write(kMetrics), line.dump() + "\n");
 }
 
 /// The whole lines of metrics.jsonl; the last one may have been cut short.

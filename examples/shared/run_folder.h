@@ -5,6 +5,7 @@
 
 #include <nlohmann/json_fwd.hpp>
 
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -26,20 +27,28 @@ class RunLock {
   RunLock(const RunLock&) = delete;
   RunLock& operator=(const RunLock&) = delete;
 
+  /// Throws: DataError if the folder is no longer the locked one: it was moved or removed, or somebody
+  ///         removed the lock, so that another training may be in it
+  void check() const;
+
  private:
-  std::string path_;               // the locked file, which names the process
+  std::string folder_, path_;      // path_: the locked file, which names the process
   std::vector<std::string> made_;  // the folders made, the innermost first
   int file_ = -1;
 };
 
 /// The files of one training: config.json, vocabularies, weights.safetensors (the best so far),
 /// weights-STEP.safetensors (the last ones, if kept), checkpoint.safetensors (everything that resuming
-/// needs) and metrics.jsonl.
+/// needs), checkpoint-STEP.safetensors (earlier ones, if kept) and metrics.jsonl.
 class RunFolder {
  public:
-  /// Without `writes`, what writes does nothing: another process of the same training does.
-  explicit RunFolder(std::string path, bool writes = true) : path_(std::move(path)), writes_(writes) {}
+  /// Without `writes`, what writes does nothing: another process of the same training does. What writes
+  /// throws DataError if there is a `lock` that no longer keeps others out.
+  explicit RunFolder(std::string path, bool writes = true, std::shared_ptr<const RunLock> lock = {})
+      : path_(std::move(path)), writes_(writes), lock_(std::move(lock)) {}
   bool writes() const { return writes_; }
+  /// Throws: DataError if the lock no longer keeps others out
+  void check_lock() const;
 
   /// Makes the folder for a new training.
   /// Throws: DataError if it cannot be written or holds a training already
@@ -59,7 +68,11 @@ class RunFolder {
   /// Writes model, optimizer and `state` to one file, by one rename. Where processes share the optimizer's
   /// state, all must call it.
   void save_checkpoint(Module& model, Optimizer& optimizer, const Json& state) const;
-  /// The state alone, from which model and optimizer can be built. Throws: CheckpointError
+  /// Before the next checkpoint is saved: keeps the last one, which is of `step`, as
+  /// checkpoint-STEP.safetensors, and removes all of these except the last `count`.
+  void keep_checkpoint(Index step, Index count) const;
+  /// The state alone, from which model and optimizer can be built. Throws: CheckpointError, which names an
+  /// earlier checkpoint to go on from if this one is damaged
   Json checkpoint_state() const;
   /// Restores model and optimizer to the last bit. Throws: CheckpointError
   void load_checkpoint(Module& model, Optimizer& optimizer) const;
@@ -82,9 +95,14 @@ class RunFolder {
 
  private:
   std::vector<std::pair<std::string, Json>> metrics() const;
+  std::string to_write(const std::string& name) const;
+  std::vector<Index> steps_of(const std::string& prefix) const;
+  void remove_all_but(Index count, const std::string& prefix, Index step) const;
+  std::string earlier_checkpoint() const;
 
   std::string path_;
   bool writes_;
+  std::shared_ptr<const RunLock> lock_;
 };
 
 /// Adds --average to a command that uses a model; 0 means the best weights.

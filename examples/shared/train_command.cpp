@@ -2,7 +2,7 @@
 #include <tapeformer/examples/shared/command_line.h>
 #include <tapeformer/examples/shared/train_command.h>
 
-#include <optional>
+#include <memory>
 
 namespace tapeformer {
 
@@ -29,10 +29,10 @@ int TrainCommand::execute(
   TrainingControl joined = control;
   joined.ranks = join_launch();
   const bool is_first = joined.ranks->rank() == 0;
-  std::optional<RunLock> lock;
-  if (is_first) lock.emplace(run);
+  std::shared_ptr<const RunLock> lock;
+  if (is_first) lock = std::make_shared<RunLock>(run);
   say_at_interrupt(kStopping);
-  const RunFolder folder(run, is_first);
+  const RunFolder folder(run, is_first, lock);
   if (!resume) return start_in(folder, joined);
   joined.steps = steps_on_resuming(command, groups, options);
   return resume_in(folder, joined);

@@ -25,6 +25,7 @@ struct TrainingOptions {
   Index validate_every = 500, patience = 0;
   Index checkpoint_every = 0;     ///< steps; 0 for every validation
   Index keep_checkpoints = 0;     ///< how many of the last validations' weights are kept, to be averaged
+  Index earlier_checkpoints = 0;  ///< how many are kept beside the last, to go on from if that is damaged
   Index log_every = 100;          ///< steps between lines of a log
   Index samples = 3;              ///< shown at every validation
   bool recompute_layers = false;  ///< less memory, more time, same results: see activation_checkpointing.h
@@ -68,6 +69,8 @@ struct TrainingOptions {
           kNotNegative);
     field("keep_checkpoints", o.keep_checkpoints,
           "keep the weights of that many last validations beside the best, to be averaged", kNotNegative);
+    field("earlier_checkpoints", o.earlier_checkpoints,
+          "keep that many checkpoints before the last one, to go on from if that is damaged", kNotNegative);
     field("log_every", o.log_every, "steps between two lines of the log", kPositive);
     field("samples", o.samples, "outputs shown at every validation", kNotNegative);
     field("recompute_layers", o.recompute_layers,

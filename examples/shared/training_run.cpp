@@ -195,6 +195,8 @@ void TrainingRun::save_checkpoint() {
                     {"bad_steps", bad_steps_},
                     {"bad_in_a_row", bad_in_a_row_},
                     {"left_out", left_out_}};
+  if (options_.earlier_checkpoints > 0 && checkpointed_step_ >= 0 && checkpointed_step_ < state_.step)
+    folder_.keep_checkpoint(checkpointed_step_, options_.earlier_checkpoints);
   parallel_.with_whole_values([&] { folder_.save_checkpoint(task_.model(), *optimizer_, state); });
   checkpointed_step_ = state_.step;
   progress_.clear();
@@ -279,6 +281,21 @@ void TrainingRun::validate() {
 }
 
 int TrainingRun::run() {
+  const auto with_remedy = [&](const Error& error) {
+    folder_.check_lock();  // this tells more, and of another remedy
+    return error.what() + std::string("; once that is mended, this goes on from the last checkpoint: ") +
+           task_.program() + " train --run " + folder_.path() + " --resume";
+  };
+  try {
+    return train();
+  } catch (const DataError& error) {
+    throw DataError(with_remedy(error));
+  } catch (const CheckpointError& error) {
+    throw CheckpointError(with_remedy(error));
+  }
+}
+
+int TrainingRun::train() {
   first_step_ = state_.step;
   started_ = log_started_ = now_seconds();
   if (state_.finished && folder_.has_ending(state_.step)) {

@@ -132,7 +132,9 @@ class TrainingRun {
   /// Throws: CheckpointError
   void resume(const Json& checkpoint, Index steps_before = 0);
   /// Runs to the end, to a limit or to Ctrl-C; returns the exit code.
-  /// Throws: Error if a bad step stops it (options().non_finite and loss_spike); the last checkpoint stays
+  /// Throws: Error if a bad step stops it (options().non_finite and loss_spike), DataError or CheckpointError if
+  ///         a file cannot be read or written, which ends a training rather than to let it go on unsaved; the
+  ///         last checkpoint stays
   int run();
 
  private:
@@ -174,6 +176,7 @@ class TrainingRun {
     bool is_spike = false;       // found before the update, which was left out
   };
 
+  int train();
   BatchLoss pass(bool is_last);
   bool train_step();
   bool accumulates() const { return options_.accumulate > 1 || control_.ranks->size() > 1; }

@@ -13,6 +13,7 @@
 #include <cerrno>
 #include <cmath>
 #include <cstdint>
+#include <cstdio>
 #include <cstring>
 #include <limits>
 #include <set>
@@ -25,7 +26,11 @@ using Json = nlohmann::ordered_json;
 constexpr std::size_t kPrefix = 8;                // the header's length, little-endian
 constexpr std::size_t kMostHeader = 100'000'000;  // as in the reference implementation
 constexpr const char* kMetadata = "__metadata__";
-constexpr const char* kChecksum = "checksum";  // our own entry in the metadata
+// Our own entries in the metadata. Any byte that changes changes the sum, or hides at most one of the two.
+constexpr const char *kFormat = "tapeformer_format", *kFormatNow = "2";
+constexpr const char* kFileChecksum = "file_checksum";  // of the whole file, with zeros in its own place
+constexpr const char* kDataChecksum = "checksum";       // in files before format 2: of the data alone
+constexpr const char* kNoSum = "0000000000000000";
 
 /// The bits of an element, by the format's name of its type; 0 for an unknown name.
 int bits_of(const std::string& type) {
@@ -110,6 +115,19 @@ std::uint64_t checksum(const char* data, std::size_t bytes, std::uint64_t sum) {
   return sum;
 }
 
+/// Where the header, as we write it, holds the sum of the file; npos if it does not.
+std::size_t place_of_sum(std::string_view header) {
+  const std::string before = "\"" + std::string(kFileChecksum) + "\":\"";
+  const std::size_t found = header.find(before);
+  return found == std::string_view::npos ? found : found + before.size();
+}
+
+std::string hexadecimal(std::uint64_t sum) {
+  char digits[17];
+  std::snprintf(digits, sizeof digits, "%016llx", static_cast<unsigned long long>(sum));
+  return digits;
+}
+
 }  // namespace
 
 void SafetensorsFile::fail(const std::string& what) const { throw CheckpointError(path_ + ": " + what); }
@@ -129,16 +147,22 @@ SafetensorsFile SafetensorsFile::open(const std::string& path) {
   try {
     file.parse_header(reinterpret_cast<const char*>(file.bytes_.get()) + kPrefix, length, data_bytes);
     file.check_layout(data_bytes);
-    file.check_data();
+    file.check_sum();
   } catch (const CheckpointError& error) {
     file.fail(std::string("is damaged: ") + error.what());
   }
+  const auto format = file.metadata_.find(kFormat);
+  if (format != file.metadata_.end() && format->second != kFormatNow) {
+    file.fail("is of format " + format->second + ", and this version reads up to " + kFormatNow +
+              "; try the version that wrote it");
+  }
+  for (const char* own : {kFormat, kFileChecksum, kDataChecksum}) file.metadata_.erase(own);
   return file;
 }
 
 void SafetensorsFile::map() {
   const int file = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC);
-  if (file < 0) fail(std::string("cannot be opened: ") + std::strerror(errno));
+  if (file < 0) fail("cannot be opened: " + system_error_text(errno));
   struct stat status {};
   const bool regular = fstat(file, &status) == 0 && S_ISREG(status.st_mode);
   size_ = regular ? static_cast<std::size_t>(status.st_size) : 0;
@@ -148,7 +172,7 @@ void SafetensorsFile::map() {
   if (!regular) fail("is not a file");
   if (bytes == nullptr)
     fail("is damaged: " + std::to_string(size_) + " bytes are too few for a safetensors file");
-  if (bytes == MAP_FAILED) fail(std::string("cannot be read: ") + std::strerror(error));
+  if (bytes == MAP_FAILED) fail("cannot be read: " + system_error_text(error));
   const std::size_t size = size_;
   bytes_.reset(static_cast<const unsigned char*>(bytes),
                [size](const unsigned char* mapped) { munmap(const_cast<unsigned char*>(mapped), size); });
@@ -276,16 +300,24 @@ Tensor SafetensorsFile::tensor(const std::string& name) const {
        ", with which nothing computes here; try a file that has it as F32 or BF16");
 }
 
-void SafetensorsFile::check_data() {
-  const auto sum = metadata_.find(kChecksum);
-  if (sum == metadata_.end()) return;  // another program's file
-  std::uint64_t found = 0;
+void SafetensorsFile::check_sum() {
+  const auto of_file = metadata_.find(kFileChecksum), of_data = metadata_.find(kDataChecksum);
+  const bool is_whole = of_file != metadata_.end() || metadata_.count(kFormat) > 0;
+  if (!is_whole && of_data == metadata_.end()) return;  // another program's file
+  const char* const bytes = reinterpret_cast<const char*>(bytes_.get());
+  std::uint64_t sum = 0;
+  if (is_whole) {
+    std::string header(bytes, data_at_);
+    const std::size_t place = place_of_sum(header);
+    if (of_file == metadata_.end() || place == std::string::npos)
+      throw CheckpointError("its header has no checksum");
+    header.replace(place, std::strlen(kNoSum), kNoSum);
+    sum = checksum(header.data(), header.size(), sum);
+  }
   for (const Entry& entry : entries_)
-    found = checksum(reinterpret_cast<const char*>(bytes_.get()) + data_at_ + entry.begin,
-                     entry.end - entry.begin, found);
-  if (sum->second != std::to_string(found))
-    throw CheckpointError("its data do not have the checksum that was written");
-  metadata_.erase(sum);
+    sum = checksum(bytes + data_at_ + entry.begin, entry.end - entry.begin, sum);
+  if (is_whole ? of_file->second != hexadecimal(sum) : of_data->second != std::to_string(sum))
+    throw CheckpointError("it does not have the checksum that was written");
 }
 
 void save_safetensors(const std::string& path, const std::vector<std::pair<std::string, Tensor>>& tensors,
@@ -301,6 +333,8 @@ void save_safetensors(const std::string& path, const std::vector<std::pair<std::
   std::vector<Tensor> here;  // keeps the memory of `parts`
   Index end = 0;
   header[kMetadata] = metadata;
+  header[kMetadata][kFormat] = kFormatNow;
+  header[kMetadata][kFileChecksum] = kNoSum;
   for (const auto* const tensor : ordered) {
     const auto& [name, x] = *tensor;
     if (!names.insert(name).second)
@@ -312,9 +346,6 @@ void save_safetensors(const std::string& path, const std::vector<std::pair<std::
     parts.emplace_back(static_cast<const char*>(here.back().raw()), static_cast<std::size_t>(x.bytes()));
     end += x.bytes();
   }
-  std::uint64_t sum = 0;
-  for (const std::string_view part : parts) sum = checksum(part.data(), part.size(), sum);
-  header[kMetadata][kChecksum] = std::to_string(sum);
   std::string text(kPrefix, '\0');
   try {
     text += header.dump();
@@ -325,6 +356,9 @@ void save_safetensors(const std::string& path, const std::vector<std::pair<std::
   for (std::size_t i = 0; i < kPrefix; ++i)
     text[i] = static_cast<char>((text.size() - kPrefix) >> (8 * i) & 255);
   parts[0] = text;
+  std::uint64_t sum = 0;
+  for (const std::string_view part : parts) sum = checksum(part.data(), part.size(), sum);
+  text.replace(place_of_sum(text), std::strlen(kNoSum), hexadecimal(sum));
   write_atomically(path, parts);
 }
 

@@ -12,7 +12,8 @@
 namespace tapeformer {
 
 /// A safetensors file, mapped into memory. Opening it checks that the header is valid and covers the data
-/// exactly: damaged, truncated and malicious files are refused.
+/// exactly: damaged, truncated and malicious files are refused. In a file that save_safetensors wrote, which
+/// has a checksum, it finds any byte that has changed.
 /// Source:  the format as described at https://github.com/huggingface/safetensors
 class SafetensorsFile {
  public:
@@ -46,7 +47,7 @@ class SafetensorsFile {
   void map();
   void parse_header(const char* text, std::size_t length, std::size_t data_bytes);
   void check_layout(std::size_t data_bytes);
-  void check_data();
+  void check_sum();
 
   std::string path_;
   std::shared_ptr<const unsigned char> bytes_;  // the whole file

@@ -281,15 +281,6 @@ TEST_SUITE("data/prepared_tokens") {
     CHECK_NOTHROW(prepare_tokens(split_of("some text"), tokenizer, path));  // an empty one is taken
     check_refused();
     CHECK(read_all(PreparedTokens::open(path).train) == tokenizer.encode("some"));
-    const std::string strange = folder.file("strange");
-    std::filesystem::create_directory(strange + ".partial");
-    write_bytes(strange + ".partial/precious", "data");
-    CHECK_THROWS_WITH_AS(
-        prepare_tokens(split_of("some text"), tokenizer, strange),
-        (strange + ": cannot be made: its " + strange + ".partial holds other files").c_str(), DataError);
-    CHECK(read_bytes(strange + ".partial/precious") == "data");
-    CHECK_THROWS_WITH_AS(prepare_tokens(split_of("some text"), tokenizer, "/proc/tokens"),
-                         "/proc/tokens: cannot be made: No such file or directory", DataError);
   }
 
   TEST_CASE("files that do not belong together are refused") {

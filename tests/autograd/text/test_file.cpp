@@ -4,6 +4,8 @@
 #include <tapeformer/tests/nn/formats/temporary_folder.h>
 #include <tapeformer/tests/reference/support.h>
 
+#include <cerrno>
+
 using namespace tapeformer;
 
 TEST_SUITE("autograd/text/file") {
@@ -146,8 +148,29 @@ TEST_SUITE("autograd/text/file") {
                          (taken + ": cannot be replaced: it is not a regular file").c_str(), DataError);
     CHECK_THROWS_WITH_AS(AtomicFile<>{"/dev/null"}, "/dev/null: cannot be replaced: it is not a regular file",
                          DataError);
-    CHECK_THROWS_WITH_AS(sync_folder(path), (path + ": cannot be written: No such file or directory").c_str(),
-                         DataError);
+    CHECK_THROWS_WITH_AS(sync_to_disk(path),
+                         (path + ": cannot be written: No such file or directory").c_str(), DataError);
     CHECK(folder.count() == 1);
+  }
+
+  TEST_CASE("lines are appended to a file that may not be there yet") {
+    const TemporaryFolder folder;
+    const std::string path = folder.file("lines"), none = folder.file("no/lines");
+    append_to_file(path, "one\n");
+    append_to_file(path, "two\n");
+    CHECK(read_bytes(path) == "one\ntwo\n");
+    CHECK_NOTHROW(sync_to_disk(path));
+    CHECK_THROWS_WITH_AS(append_to_file(none, "x"),
+                         (none + ": cannot be written: No such file or directory").c_str(), DataError);
+    CHECK_THROWS_WITH_AS(append_to_file("/dev/full", "x"),
+                         "/dev/full: cannot be written: No space left on device; try to free some space",
+                         DataError);
+  }
+
+  TEST_CASE("an error of the system says what can be tried, where something can") {
+    CHECK(system_error_text(EDQUOT) == "Disk quota exceeded; try to free some of your quota");
+    CHECK(system_error_text(EACCES) == "Permission denied; try to change the permissions, or another folder");
+    CHECK(system_error_text(EROFS) == "Read-only file system; try another folder, or mount it writable");
+    CHECK(system_error_text(ENOENT) == "No such file or directory");
   }
 }

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include <filesystem>
+#include <memory>
 
 using namespace tapeformer;
 
@@ -110,6 +111,58 @@ TEST_SUITE("examples/shared/run_folder") {
     const RunLock second(run);
     first.reset();
     CHECK(has(refusal(run), "is being trained in"));
+  }
+
+  TEST_CASE("a folder that was moved, or whose lock is gone, is no longer written to") {
+    const TemporaryFolder temporary;
+    const std::string run = temporary.file("run"), moved = temporary.file("moved");
+    auto lock = std::make_shared<const RunLock>(run);
+    const RunFolder folder(run, true, lock);
+    const auto written = [&] { return message_of<DataError>([&] { folder.append_metrics({{"step", 1}}); }); };
+    CHECK(written() == "nothing was thrown");
+    fs::rename(run, moved);
+    const std::string gone = run +
+                             ": was moved or removed, or its training.lock was, while it was trained in: "
+                             "nothing more is written there; what was saved is whole, and --resume goes on "
+                             "in a moved folder";
+    CHECK(written() == gone);
+    const RunLock other(run);  // of another training, in the place of the first
+    CHECK(written() == gone);
+    CHECK(message_of<DataError>([&] { folder.write("config.json", "{}"); }) == gone);
+    CHECK_FALSE(fs::exists(run + "/metrics.jsonl"));
+    CHECK(read_bytes(moved + "/metrics.jsonl") == "{\"step\":1}\n");
+  }
+
+  TEST_CASE("a checkpoint that is damaged or missing sends to the last sound one before it") {
+    const TemporaryFolder temporary;
+    const RunFolder folder(temporary.file("."));
+    const std::string last = folder.file("checkpoint.safetensors");
+    const auto save = [&](Index step) {
+      save_safetensors(last, {}, {{"state", "{\"step\": " + std::to_string(step) + "}"}});
+    };
+    const auto said = [&] { return message_of<CheckpointError>([&] { folder.checkpoint_state(); }); };
+    for (const Index step : {2, 4, 10}) {
+      save(step);
+      folder.keep_checkpoint(step, 2);
+    }
+    save(12);
+    CHECK(folder.checkpoint_state().at("step") == 12);
+    CHECK_FALSE(fs::exists(folder.file("checkpoint-2.safetensors")));
+    const auto after = [&](Index step) {
+      const std::string kept = folder.file("checkpoint-" + std::to_string(step) + ".safetensors");
+      return "; the one of step " + std::to_string(step) +
+             " is whole, and --resume goes on from it after: mv " + kept + " " + last;
+    };
+    write_bytes(last, "damaged");
+    CHECK(said() == last + ": is damaged: 7 bytes are too few for a safetensors file" + after(10));
+    write_bytes(folder.file("checkpoint-10.safetensors"), "damaged");
+    CHECK(has(said(), after(4)));
+    fs::remove(last);
+    CHECK(said() == folder.path() + ": there is no checkpoint to resume from" + after(4));
+    fs::rename(folder.file("checkpoint-4.safetensors"), last);
+    CHECK(folder.checkpoint_state().at("step") == 4);
+    write_bytes(last, "damaged");
+    CHECK(has(said(), "; try a copy of it, or a new training --from "));
   }
 
   TEST_CASE("JSON of a run that is damaged, or goes on behind its end, is refused with its file") {

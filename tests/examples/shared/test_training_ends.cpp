@@ -196,6 +196,84 @@ TEST_SUITE("examples/training_ends") {
                    "/weights.safetensors; it goes on with a larger number of --steps"));
   }
 
+  TEST_CASE("the checkpoints before the last are kept if that is asked for, and a run goes on from them") {
+    const CapturedLog log;
+    const TemporaryFolder temporary;
+    const RunFolder whole(temporary.file("whole")), folder(temporary.file("run"));
+    const auto task = [](Index earlier) {
+      ToyTask made(0.3);
+      made.training.checkpoint_every = 2;
+      made.training.earlier_checkpoints = earlier;
+      return made;
+    };
+    const auto is_there = [&](Index step) {
+      return std::filesystem::exists(folder.file("checkpoint-" + std::to_string(step) + ".safetensors"));
+    };
+    ToyTask reference = task(0), kept = task(2), rest = task(2);
+    CHECK(start(whole, reference) == kExitSuccess);
+    CHECK(start(folder, kept) == kExitSuccess);
+    CHECK(same_files(whole, folder));
+    for (Index step = 0; step <= 12; ++step) CHECK(is_there(step) == (step == 8 || step == 10));
+    CHECK_FALSE(std::filesystem::exists(whole.file("checkpoint-10.safetensors")));
+    std::filesystem::rename(folder.file("checkpoint-8.safetensors"), folder.file("checkpoint.safetensors"));
+    CHECK(resume(folder, rest) == kExitSuccess);
+    CHECK(log.says("resumed at step 8"));
+    CHECK(same_files(whole, folder));
+    CHECK(metrics(whole, "validation_loss") == metrics(folder, "validation_loss"));
+  }
+
+  TEST_CASE("any byte of a checkpoint that changed is noticed") {
+    const CapturedLog log;
+    const TemporaryFolder temporary;
+    const RunFolder folder(temporary.file("run"));
+    ToyTask task;
+    CHECK(start(folder, task) == kExitSuccess);
+    const std::string path = folder.file("checkpoint.safetensors"), bytes = read_file(path);
+    std::size_t noticed = 0;
+    for (std::size_t i = 0; i < bytes.size(); ++i) {
+      std::string damaged = bytes;
+      damaged[i] = static_cast<char>(damaged[i] ^ 1 << i % 8);
+      write_bytes(path, damaged);
+      try {
+        folder.checkpoint_state();
+      } catch (const CheckpointError&) {
+        ++noticed;
+      }
+    }
+    CHECK(noticed == bytes.size());
+    write_bytes(path, bytes);
+    CHECK(folder.checkpoint_state().at("step") == 12);
+  }
+
+  TEST_CASE("a training that cannot save ends, and says how it goes on") {
+    const CapturedLog log;
+    const TemporaryFolder temporary;
+    const RunFolder whole(temporary.file("whole")), folder(temporary.file("run"));
+    ToyTask reference;
+    CHECK(start(whole, reference) == kExitSuccess);
+    class HinderedTask : public ToyTask {
+     public:
+      std::string obstacle;
+      void next_batch() override {
+        if (!obstacle.empty()) std::filesystem::create_directory(obstacle);
+        obstacle.clear();
+        ToyTask::next_batch();
+      }
+    };
+    HinderedTask task;
+    task.obstacle = folder.file("checkpoint.safetensors.partial");
+    CHECK(message_of<CheckpointError>([&] { start(folder, task); }) ==
+          folder.file("checkpoint.safetensors") +
+              ": cannot be written: Is a directory; once that is mended, this goes on from the last "
+              "checkpoint: "
+              "train_toy train --run " +
+              folder.path() + " --resume");
+    std::filesystem::remove(folder.file("checkpoint.safetensors.partial"));
+    ToyTask rest;
+    CHECK(resume(folder, rest) == kExitSuccess);
+    CHECK(same_files(whole, folder));
+  }
+
   TEST_CASE("a terminal shows which batch of which step is computed, and keeps the lines of the log") {
     const TemporaryFolder temporary;
     class ShowingTask : public ToyTask {

@@ -96,10 +96,12 @@ TEST_SUITE("nn/formats/safetensors") {
                        {{"b", Tensor::from<bool>({true})}, {"a", Tensor::from<float>({2})}}, {{"k", "v"}});
       return read_bytes(folder.file(name));
     };
-    // The checksum: (sum ^ word) * 0x9e3779b97f4a7c15, sum ^= sum >> 29, for each tensor's 8-byte words.
-    std::string header = R"({"__metadata__":{"k":"v","checksum":"12630472937243708945"},)"
+    // The checksum: (sum ^ word) * 0x9e3779b97f4a7c15, sum ^= sum >> 29, for the 8-byte words of the header,
+    // where it stands as zeros itself, and of each tensor.
+    std::string header = R"({"__metadata__":{"k":"v","tapeformer_format":"2","file_checksum":"SUM"},)"
                          R"("a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},)"
                          R"("b":{"dtype":"BOOL","shape":[1],"data_offsets":[4,5]}})";
+    header.replace(header.find("SUM"), 3, "c65cbd8b12350655");
     header.resize((header.size() + 7) / 8 * 8, ' ');
     CHECK(save("one") == safetensors(header, std::string("\0\0\0\x40\1", 5)));
     CHECK(save("one") == save("two"));
@@ -319,16 +321,52 @@ TEST_SUITE("nn/formats/safetensors") {
     CHECK(folder.count() == 1);
   }
 
-  TEST_CASE("a bit that flipped in the data is noticed") {
+  TEST_CASE("any bit that flipped anywhere in a file is noticed") {
     const TemporaryFolder folder;
     save_safetensors(folder.file("w"),
-                     {{"a", Tensor::full({5}, 1.5)}, {"b", Tensor::full({3}, 1, DType::boolean)}});
+                     {{"a", Tensor::full({5}, 1.5)}, {"b", Tensor::full({3}, 1, DType::boolean)}},
+                     {{"state", R"({"step": 4})"}});
     const std::string bytes = read_bytes(folder.file("w"));
-    for (const std::size_t from_end : {1, 4, 23}) {
-      std::string damaged = bytes;
-      damaged[bytes.size() - from_end] ^= 1;
-      CHECK(refusal(damaged) == "is damaged: its data do not have the checksum that was written");
-    }
     CHECK(refusal(bytes) == "was accepted");
+    std::size_t noticed = 0;
+    for (std::size_t bit = 0; bit < 8 * bytes.size(); ++bit) {
+      std::string damaged = bytes;
+      damaged[bit / 8] = static_cast<char>(damaged[bit / 8] ^ 1 << bit % 8);
+      write_bytes(folder.file("w"), damaged);
+      try {
+        SafetensorsFile::open(folder.file("w"));
+        MESSAGE("bit ", bit, " of ", 8 * bytes.size());
+      } catch (const CheckpointError&) {
+        ++noticed;
+      }
+    }
+    CHECK(noticed == 8 * bytes.size());
+    std::string value = bytes;
+    value.back() ^= 1;
+    CHECK(refusal(value) == "is damaged: it does not have the checksum that was written");
+  }
+
+  TEST_CASE("a file before format 2 has a checksum of its data, or none") {
+    const std::string data("\0\0\0\x40\1", 5);
+    const auto file = [&](const std::string& metadata, const std::string& content) {
+      return refusal(safetensors(R"({"__metadata__":{)" + metadata + "}," +
+                                     entry("a", "F32", "[1]", "[0,4]") + "," +
+                                     entry("b", "BOOL", "[1]", "[4,5]") + "}",
+                                 content));
+    };
+    const std::string sum = R"("checksum":"12630472937243708945")";
+    CHECK(file(sum, data) == "was accepted");
+    CHECK(file("", data) == "was accepted");
+    CHECK(file(sum, std::string("\0\0\0\x40\0", 5)) ==
+          "is damaged: it does not have the checksum that was written");
+    CHECK(file(R"("tapeformer_format":"2")", data) == "is damaged: its header has no checksum");
+  }
+
+  TEST_CASE("a file of a later format is refused by its number") {
+    // The sum is that of these bytes.
+    const std::string header =
+        R"({"__metadata__":{"tapeformer_format":"3","file_checksum":"53e835589d0a8b4b"}} )";
+    CHECK(refusal(safetensors(header, "")) ==
+          "is of format 3, and this version reads up to 2; try the version that wrote it");
   }
 }

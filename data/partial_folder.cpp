@@ -1,0 +1,77 @@
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/text/file.h>
+#include <tapeformer/data/partial_folder.h>
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <system_error>
+#include <utility>
+
+namespace tapeformer {
+namespace {
+
+namespace files = std::filesystem;
+
+[[noreturn]] void fail(const files::path& folder, const std::error_code& error) {
+  throw DataError(folder, 0, "cannot be made: " + system_error_text(error.value()));
+}
+
+}  // namespace
+
+PartialFolder::PartialFolder(const std::string& folder, std::vector<std::string> names)
+    : names_(std::move(names)), folder_(files::path(folder + "/").parent_path()) {
+  partial_ = folder_.string() + ".partial";
+  std::error_code error;
+  if (files::exists(folder_, error) &&
+      !(files::is_directory(folder_, error) && files::is_empty(folder_, error))) {
+    throw DataError(folder_, 0, "already exists; try another folder, or remove it");
+  }
+  if (folder_.has_parent_path()) files::create_directories(folder_.parent_path(), error);
+  if (error) fail(folder_, error);
+  lock();
+  remove();  // what was left when a process was killed
+  const bool is_made = files::create_directory(partial_, error);
+  if (error || !is_made) {
+    close(lock_);
+    if (error) fail(folder_, error);
+    throw DataError(folder_, 0, "cannot be made: its " + partial_.string() + " holds other files");
+  }
+  lock();
+}
+
+PartialFolder::~PartialFolder() {
+  remove();
+  close(lock_);
+}
+
+void PartialFolder::finish() {
+  sync_to_disk(partial_);
+  std::error_code error;
+  files::rename(partial_, folder_, error);
+  if (error) fail(folder_, error);
+  sync_to_disk(folder_.parent_path());
+}
+
+/// Keeps other processes out. Throws: DataError if one of them is writing here
+void PartialFolder::lock() {
+  if (lock_ >= 0) close(lock_);
+  lock_ = ::open(partial_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (lock_ < 0 || flock(lock_, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return;
+  close(lock_);
+  throw DataError(folder_, 0,
+                  "is being made by another process; wait until it has ended, or try another folder");
+}
+
+void PartialFolder::remove() {
+  std::error_code ignored;
+  for (const std::string& name : names_) {
+    files::remove(partial_ / name, ignored);
+    files::remove(partial_ / (name + ".partial"), ignored);
+  }
+  files::remove(partial_, ignored);
+}
+
+}  // namespace tapeformer

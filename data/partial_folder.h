@@ -1,0 +1,36 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace tapeformer {
+
+/// A folder that is called FOLDER.partial until finish() renames it, so that FOLDER is there with all its
+/// files or not at all, and what was left when a process was killed is removed by the next one. Without
+/// finish(), it is removed. While it exists no other process makes the same folder.
+class PartialFolder {
+ public:
+  /// `names`: what may be written into it. Other files are never removed, in case the folder is somebody
+  /// else's.
+  /// Throws: DataError if FOLDER holds something already, cannot be made, or is being made by another process
+  PartialFolder(const std::string& folder, std::vector<std::string> names);
+  ~PartialFolder();
+  PartialFolder(const PartialFolder&) = delete;
+  PartialFolder& operator=(const PartialFolder&) = delete;
+
+  std::string path() const { return partial_; }
+  std::string file(const std::string& name) const { return partial_ / name; }
+  /// Throws: DataError
+  void finish();
+
+ private:
+  void lock();
+  void remove();
+
+  const std::vector<std::string> names_;
+  std::filesystem::path folder_, partial_;
+  int lock_ = -1;  // partial_, open
+};
+
+}  // namespace tapeformer
