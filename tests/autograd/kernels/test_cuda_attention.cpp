@@ -3,6 +3,8 @@
 #include <tapeformer/tests/autograd/ops/additive_case.h>
 #include <tapeformer/tests/reference/random_cases.h>
 
+#include <algorithm>
+
 using namespace tapeformer;
 
 namespace {
