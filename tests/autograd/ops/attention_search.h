@@ -136,7 +136,10 @@ inline AttentionProblem simplest_wrong(const AttentionPath& path, AttentionProbl
     AttentionProblem next = problem;
     next.*field.value = value;
     path.fit(next);
-    if (next.*field.value == problem.*field.value) return false;
+    const auto distance = [&](const AttentionProblem& p) {
+      return std::abs(p.*field.value - field.simplest);
+    };
+    if (distance(next) >= distance(problem)) return false;  // what fits is no simpler
     for (const bool other : {false, true}) {
       if (other) next.seed = problem.seed % 1000 + 1;
       if (wrong_with(path, next).empty()) continue;
