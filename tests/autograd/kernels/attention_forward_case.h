@@ -66,13 +66,6 @@ inline OpResult passes_by(const char* path, const AttentionInputs& in, const Att
   return result;
 }
 
-/// Rounded to `type`, in f64.
-inline Tensor as_type(const Tensor& x, DType type) { return x.to(Device::cpu()).to(type).to(DType::f64); }
-inline AttentionInputs as_type(const AttentionInputs& in, DType type) {
-  const Tensor key = as_type(in.key, type);
-  return {as_type(in.query, type), key, in.value.state() == in.key.state() ? key : as_type(in.value, type)};
-}
-
 /// `got`, computed from inputs in `type`, is what plain loops compute in f64, up to the roundings. Below
 /// f64 it may lack the output, or the last gradients.
 inline void check_attention(const OpResult& got, const AttentionInputs& in, const AttentionOptions& options,

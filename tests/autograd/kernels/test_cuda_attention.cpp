@@ -1,15 +1,15 @@
 #include <tapeformer/autograd/ops/attention_visibility.h>
-#include <tapeformer/tests/autograd/kernels/cuda_case.h>
+#include <tapeformer/tests/autograd/kernels/attention_forward_case.h>
 #include <tapeformer/tests/autograd/ops/additive_case.h>
-#include <tapeformer/tests/autograd/ops/attention_random.h>
 #include <tapeformer/tests/reference/random_cases.h>
+
+#include <algorithm>
 
 using namespace tapeformer;
 
 namespace {
 
-const int kCases = random_cases(60), kWideCases = random_cases(30), kLongCases = random_cases(8),
-          kRangeCases = 300;
+const int kCases = random_cases(60), kRangeCases = 300;
 
 /// Attention of query, key and value, and of the weight of additive attention where there are four inputs.
 Tensor attention_of(const std::vector<Tensor>& in, const AttentionOptions& options, bool is_composed) {
@@ -51,26 +51,26 @@ Tensor seed_of(const AttentionInputs& in, Generator& random) {
   return host_normal({in.B(), in.T(), in.H(), in.value.size(3)}, random);
 }
 
-/// The GPU's outputs and gradients in f64 and f32 are those of plain loops in f64.
-void check_devices_agree(AttentionCase c, Generator& random) {
-  const std::string described = description(c);
-  CAPTURE(described);
-  for (const bool is_additive : {false, true}) {
-    CAPTURE(is_additive);
-    if (is_additive) c.options.scale = 0;
-    const std::vector<Tensor> in = inputs_of(c.in, is_additive, random);
-    const Tensor seed = seed_of(c.in, random);
-    const AttentionOracle expected =
-        is_additive ? additive_oracle(c.in, in[3], c.options, seed) : attention_oracle(c.in, c.options, seed);
-    const OpResult bound = is_additive ? additive_rounding(c.in, in[3], c.options, seed, expected, DType::f32)
-                                       : attention_rounding(c.in, c.options, seed, expected, DType::f32);
-    for (const DType type : {DType::f64, DType::f32}) {
-      CAPTURE(name_of(type));
-      const OpResult got = run_on(Device::cuda(), type, in, c.options, seed);
-      if (type == DType::f64) CHECK(attention_error(got, expected, 0.1) <= 1e-11);
-      if (type == DType::f32) check_within(got, expected, bound);
-    }
+/// By the kernels that TAPEFORMER_ATTENTION names; split ones come before all but the plain ones.
+AttentionPath gpu_path(const std::string& kind, DType type) {
+  const std::string chosen = kind == "split" ? "tensor_cores" : kind;
+  AttentionPath path =
+      path_by(kind + " " + name_of(type), type, Device::cuda(), scaled_dot_product_attention);
+  path.run = [=, run = path.run](const auto& c, const Tensor& seed, const auto& problem) {
+    const AttentionBy by(chosen.c_str());
+    return run(c, seed, problem);
+  };
+  if (type == DType::bf16) {
+    const double u = unit_roundoff(type);
+    path.rounded = kind == "plain" ? RoundedToBf16{0, 0, u} : RoundedToBf16{u, u, u};
   }
+  return path;
+}
+
+/// Rows of whole chunks of 16 bytes, as tensor cores need them.
+void round_widths(AttentionProblem& p) {
+  const auto rounded = [](Index width) { return std::min<Index>((width + 7) / 8 * 8, 256); };
+  p.key_width = rounded(p.key_width), p.value_width = rounded(p.value_width);
 }
 
 /// Adds the errors of y and the gradients.
@@ -86,38 +86,45 @@ Tensor rounded(const Tensor& x) { return x.to(DType::bf16).to(DType::f64); }
 }  // namespace
 
 TEST_SUITE("autograd/kernels/cuda_attention") {
-  TEST_CASE("any options: the GPU agrees with plain loops") {
+  TEST_CASE("random attention on a GPU: what the masks leave out may hold anything") {
     if (!has_gpu()) return;
-    for (int i = 0; i < kCases; ++i) {
-      CAPTURE(i);
-      Generator random(static_cast<std::uint64_t>(7000 + i));
-      check_devices_agree(random_case(random), random);
+    constexpr Index kMostPairs = 20000;
+    for (const DType type : {DType::f64, DType::f32, DType::bf16}) {
+      AttentionPath plain = gpu_path("plain", type);
+      plain.fit = [](AttentionProblem& p) { limit_pairs(p, kMostPairs); };
+      search(plain, kCases);
+      AttentionPath split = gpu_path("split", type);
+      split.fit = [](AttentionProblem& p) {
+        limit_pairs(p, kMostPairs);
+        p.queries = std::min<Index>(p.queries, 16), p.keys += p.keys < 129 ? 128 : 0, p.dropout = 0;
+        round_widths(p);
+      };
+      search(split, kCases);
+      if (type == DType::bf16) continue;
+      AttentionPath additive = additive_path(std::string("additive cuda ") + name_of(type), type,
+                                             Device::cuda(), additive_attention);
+      additive.fit = [of_scores = additive.fit](AttentionProblem& p) {
+        limit_pairs(p, kMostPairs / 2);
+        of_scores(p);
+      };
+      search(additive, kCases);
     }
-  }
-
-  TEST_CASE("any widths: the GPU agrees with plain loops") {
-    if (!has_gpu()) return;
-    for (int i = 0; i < kWideCases; ++i) {
-      CAPTURE(i);
-      Generator random(static_cast<std::uint64_t>(8000 + i));
-      AttentionCase c = random_case(random);
-      while (c.in.B() * c.in.T() * c.in.S() * c.in.H() > 5000) c = random_case(random);
-      const auto width = [&] { return any_of({1, 3, 31, 64, 80, 128, 129, 256, 300}, random); };
-      const Index D = width(), E = width();
-      c.in = random_inputs(c.in.B(), c.in.T(), c.in.S(), c.in.H(), c.in.G(), D, E, random);
-      check_devices_agree(c, random);
-    }
-  }
-
-  TEST_CASE("many tiles of keys and queries: the GPU agrees with plain loops") {
-    if (!has_gpu()) return;
-    for (int i = 0; i < kLongCases; ++i) {
-      CAPTURE(i);
-      Generator random(static_cast<std::uint64_t>(9000 + i));
-      AttentionCase c = random_case(random, true);
-      while (c.in.H() > 3) c = random_case(random, true);
-      check_devices_agree(c, random);
-    }
+    AttentionPath tensor_cores = gpu_path("tensor_cores", DType::bf16);
+    tensor_cores.fit = [](AttentionProblem& p) {
+      limit_pairs(p, kMostPairs);
+      round_widths(p);
+    };
+    search(tensor_cores, kCases);
+    AttentionPath hopper = gpu_path("hopper", DType::bf16);
+    hopper.fit = [](AttentionProblem& p) {
+      limit_pairs(p, kMostPairs);
+      p.queries += p.queries < 64 ? 64 : 0;
+      p.mask = p.key_mask = p.dropout = 0;
+      round_widths(p);
+      p.key_width = std::min<Index>(p.key_width, 128), p.value_width = std::min<Index>(p.value_width, 128);
+      if (std::max(p.key_width, p.value_width) < 40) p.key_width += 40;
+    };
+    search(hopper, kCases);
   }
 
   TEST_CASE("bf16 errors are at most twice, of gradients three times, those of plain operations in bf16") {

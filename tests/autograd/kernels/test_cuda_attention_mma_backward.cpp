@@ -10,7 +10,7 @@ using namespace tapeformer;
 
 namespace {
 
-const int kCases = random_cases(40), kCasesOfWidth = random_cases(4), kLongCases = random_cases(6);
+const int kCasesOfWidth = random_cases(4), kLongCases = random_cases(6);
 
 /// One attention in bf16 as the kernels have it; the gradients hold something already.
 struct KernelCase {
@@ -78,22 +78,9 @@ std::vector<Tensor> check_case(const AttentionCase& c, Generator& random) {
   return got;
 }
 
-Index any_width(Generator& random) { return any_of({8, 16, 24, 32, 40, 64}, random); }
-
 }  // namespace
 
 TEST_SUITE("autograd/kernels/cuda_attention_mma_backward") {
-  TEST_CASE("any options: gradients by tensor cores are the CPU's in f64") {
-    if (!has_gpu()) return;
-    for (int i = 0; i < kCases; ++i) {
-      CAPTURE(i);
-      Generator random(static_cast<std::uint64_t>(300 + i));
-      const AttentionCase c = random_case(random);
-      const Index D = any_width(random), E = any_width(random);
-      check_case(with_widths(c, D, E, random), random);
-    }
-  }
-
   TEST_CASE("any widths, of keys and of values") {
     if (!has_gpu()) return;
     const Index widths[][2] = {{8, 16},   {32, 32},   {32, 40},   {64, 48},  {64, 64},
@@ -164,32 +151,11 @@ TEST_SUITE("autograd/kernels/cuda_attention_mma_backward") {
     counts("query_mask", [](auto& o, auto& random) { o.query_mask = random_row_mask({1, T}, random); });
     for (const bool additive : {false, true}) {
       counts("mask", [&](auto& o, auto& random) {
-        o.mask = random_pair_mask({1, 4, T, S}, additive, random);
+        o.mask = random_pair_mask({1, 4, T, S}, additive, 0, random);
       });
     }
     counts("scale", [](auto& o, auto&) { o.scale = 1; });
     counts("dropout", [](auto& o, auto&) { o.dropout = 0.5, o.dropout_key = {1, 2, 3}; });
-  }
-
-  TEST_CASE("masked inputs may hold anything") {
-    if (!has_gpu()) return;
-    for (int i = 0; i < kCases; ++i) {
-      CAPTURE(i);
-      Generator random(static_cast<std::uint64_t>(700 + i));
-      AttentionCase c = random_case(random, i % 8 == 0);
-      while (c.in.H() > 3) c = random_case(random, i % 8 == 0);
-      const Index D = any_width(random), E = any_width(random);
-      c = with_widths(c, D, E, random);
-      const std::string described = description(c);
-      CAPTURE(described);
-      const Tensor seed = seed_of(c.in, random);
-      const std::vector<Tensor> clean = gradients_of(c.in, c.options, seed);
-      for (const double junk : {kNan, kInfinity}) {
-        const std::vector<Tensor> got = gradients_of(spoiled(c, junk), c.options, seed);
-        check_untouched(c, got);
-        for (std::size_t k = 0; k < 3; ++k) CHECK(absolute_error(got[k], clean[k]) == 0);
-      }
-    }
   }
 
   TEST_CASE("gradients are added where they are to be, and written where they are wanted") {

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <tapeformer/autograd/ops/additive_attention.h>
-#include <tapeformer/tests/autograd/ops/attention_rounding.h>
+#include <tapeformer/tests/autograd/ops/attention_search.h>
 
 #include <cmath>
 
@@ -117,6 +117,41 @@ inline OpResult additive_rounding(const AttentionInputs& inputs, const Tensor& w
     }
   });
   return bound;
+}
+
+using AdditiveFunction = Tensor (*)(const Tensor&, const Tensor&, const Tensor&, const Tensor&,
+                                    const AttentionOptions&);
+
+/// The inputs are query, key, value, weight.
+inline Op additive_by(AdditiveFunction function, const AttentionOptions& options) {
+  return [=](const std::vector<Tensor>& in) {
+    AttentionOptions converted = options;
+    const bool additive = options.mask.defined() && options.mask.dtype() != DType::boolean;
+    if (additive) converted.mask = options.mask.to(wide(in[0].dtype()));
+    return function(in[0], in[1], in[2], in[3], converted);
+  };
+}
+
+/// The problem's weight, in numbers of `type`.
+inline AttentionPath additive_path(const std::string& name, DType type, Device device,
+                                   AdditiveFunction function) {
+  AttentionPath path{name, type, {}};
+  const auto weight_of = [=](const AttentionCase& c, const AttentionProblem& problem) {
+    Generator random(static_cast<std::uint64_t>(problem.seed), 102);
+    return as_type(random_normal({c.in.H(), c.in.query.size(3)}, random), type);
+  };
+  path.run = [=](const AttentionCase& c, const Tensor& seed, const AttentionProblem& problem) {
+    std::vector<Tensor> inputs = c.in.list();
+    inputs.push_back(weight_of(c, problem));
+    return run_problem(problem, additive_by(function, moved(c.options, device)), inputs, seed, type, device);
+  };
+  path.expected = [=](const AttentionCase& c, const Tensor& seed, const AttentionProblem& problem) {
+    const Tensor weight = weight_of(c, problem);
+    const AttentionOracle exact = additive_oracle(c.in, weight, c.options, seed);
+    return ExpectedAttention{exact, additive_rounding(c.in, weight, c.options, seed, exact, wide(type))};
+  };
+  path.fit = [](AttentionProblem& p) { p.scale = p.overflow = 0; };  // these have no scale, and are bounded
+  return path;
 }
 
 }  // namespace tapeformer

@@ -41,6 +41,13 @@ inline AttentionInputs on_cpu(const AttentionInputs& in) {
   return {in.query.to(Device::cpu()), in.key.to(Device::cpu()), in.value.to(Device::cpu())};
 }
 
+/// Rounded to `type`, in f64.
+inline Tensor as_type(const Tensor& x, DType type) { return x.to(Device::cpu()).to(type).to(DType::f64); }
+inline AttentionInputs as_type(const AttentionInputs& in, DType type) {
+  const Tensor key = as_type(in.key, type);
+  return {as_type(in.query, type), key, in.value.state() == in.key.state() ? key : as_type(in.value, type)};
+}
+
 inline AttentionOptions moved(AttentionOptions options, Device device) {
   for (Tensor* mask : {&options.mask, &options.key_mask, &options.query_mask, &options.prefix_lengths,
                        &options.key_lengths, &options.query_starts, &options.key_starts}) {
@@ -50,35 +57,63 @@ inline AttentionOptions moved(AttentionOptions options, Device device) {
 }
 
 /// The documentation of AttentionMasks, word for word: may query t of head h attend to key s?
-inline bool left_in(const AttentionMasks& masks, const AttentionInputs& in, Index b, Index h, Index t,
-                    Index s) {
-  if (masks.mask.defined()) {
-    const Index pair = ((b * in.H() + h) * in.T() + t) * in.S() + s;
-    const double mask = broadcast_at(masks.mask, {in.B(), in.H(), in.T(), in.S()}, pair);
-    if (mask == (masks.mask.dtype() == DType::boolean ? 0 : -kInfinity)) return false;
+class LeftIn {
+ public:
+  LeftIn(const AttentionMasks& masks, const AttentionInputs& in) : H_(in.H()), T_(in.T()), S_(in.S()) {
+    const Shape scores{in.B(), H_, T_, S_};
+    pairs_.resize(static_cast<std::size_t>(scores.elements()));
+    const double left_out = masks.mask.defined() && masks.mask.dtype() == DType::boolean ? 0 : -kInfinity;
+    for (Index b = 0; b < in.B(); ++b) {
+      for (Index t = 0; t < T_; ++t) {
+        const std::vector<bool> seen = keys_of(masks, b, t);
+        for (Index h = 0; h < H_; ++h) {
+          for (Index s = 0; s < S_; ++s) {
+            const Index pair = ((b * H_ + h) * T_ + t) * S_ + s;
+            pairs_[static_cast<std::size_t>(pair)] =
+                seen[static_cast<std::size_t>(s)] &&
+                (!masks.mask.defined() || broadcast_at(masks.mask, scores, pair) != left_out);
+          }
+        }
+      }
+    }
   }
-  if (masks.key_mask.defined() && masks.key_mask.at(b * in.S() + s) == 0) return false;
-  if (masks.query_mask.defined() && masks.query_mask.at(b * in.T() + t) == 0) return false;
-  Index T = in.T(), S = in.S(), sequence = b;
-  if (masks.query_starts.defined()) {
-    const Tensor& key_starts = masks.key_starts.defined() ? masks.key_starts : masks.query_starts;
-    const auto start = [](const Tensor& starts, Index i) { return static_cast<Index>(starts.at(i)); };
-    sequence = 0;
-    while (t >= start(masks.query_starts, sequence + 1)) ++sequence;
-    if (s < start(key_starts, sequence) || s >= start(key_starts, sequence + 1)) return false;
-    t -= start(masks.query_starts, sequence), s -= start(key_starts, sequence);
-    T = start(masks.query_starts, sequence + 1) - start(masks.query_starts, sequence);
-    S = start(key_starts, sequence + 1) - start(key_starts, sequence);
+  bool operator()(Index b, Index h, Index t, Index s) const {
+    return pairs_[static_cast<std::size_t>(((b * H_ + h) * T_ + t) * S_ + s)];
   }
-  if (masks.key_lengths.defined()) S = static_cast<Index>(masks.key_lengths.at(sequence));
-  if (s >= S) return false;
-  const Index p = masks.alignment == CausalAlignment::top_left ? t : t + S - T;
-  if (masks.causal && s > p) {
-    if (!masks.prefix_lengths.defined() || s >= masks.prefix_lengths.at(sequence)) return false;
+
+ private:
+  /// What query (b, t) sees but for the mask.
+  std::vector<bool> keys_of(const AttentionMasks& masks, Index b, Index t) const {
+    std::vector<bool> seen(static_cast<std::size_t>(S_));
+    if (masks.query_mask.defined() && masks.query_mask.at(b * T_ + t) == 0) return seen;
+    Index first = 0, T = T_, S = S_, sequence = b;
+    if (masks.query_starts.defined()) {
+      const Tensor& key_starts = masks.key_starts.defined() ? masks.key_starts : masks.query_starts;
+      const auto start = [](const Tensor& starts, Index i) { return static_cast<Index>(starts.at(i)); };
+      sequence = 0;
+      while (t >= start(masks.query_starts, sequence + 1)) ++sequence;
+      first = start(key_starts, sequence);
+      t -= start(masks.query_starts, sequence);
+      T = start(masks.query_starts, sequence + 1) - start(masks.query_starts, sequence);
+      S = start(key_starts, sequence + 1) - first;
+    }
+    if (masks.key_lengths.defined()) S = static_cast<Index>(masks.key_lengths.at(sequence));
+    const Index p = masks.alignment == CausalAlignment::top_left ? t : t + S - T;
+    const Index prefix =
+        masks.prefix_lengths.defined() ? static_cast<Index>(masks.prefix_lengths.at(sequence)) : 0;
+    for (Index s = 0; s < S; ++s) {
+      seen[static_cast<std::size_t>(first + s)] =
+          (!masks.causal || s <= p || s < prefix) &&
+          (masks.window_before < 0 || s >= p - masks.window_before) &&
+          (masks.window_after < 0 || s <= p + masks.window_after) &&
+          (!masks.key_mask.defined() || masks.key_mask.at(b * S_ + first + s) != 0);
+    }
+    return seen;
   }
-  if (masks.window_before >= 0 && s < p - masks.window_before) return false;
-  return masks.window_after < 0 || s <= p + masks.window_after;
-}
+
+  Index H_, T_, S_;
+  std::vector<bool> pairs_;  // [B, H, T, S]
+};
 
 /// Attention and its gradients in plain loops, pair by pair; `dscores` [B, H, T, S] is that of the scores.
 struct AttentionOracle : OpResult {
@@ -107,6 +142,7 @@ inline AttentionOracle attention_oracle(const AttentionInputs& inputs, const Att
   const double *query = in.query.data<double>(), *key = in.key.data<double>(),
                *value = in.value.data<double>();
   const double* seed_at = dy.data<double>();
+  const LeftIn left_in(options, in);
   for (Index row = 0; row < B * H * T; ++row) {
     const Index b = row / (H * T), h = row / T % H, t = row % T, g = h / (H / G);
     const auto at_t = [&](Index width) { return ((b * T + t) * H + h) * width; };
@@ -115,7 +151,7 @@ inline AttentionOracle attention_oracle(const AttentionInputs& inputs, const Att
     std::vector<Index> seen;
     double most = -kInfinity;
     for (Index s = 0; s < S; ++s) {
-      if (!left_in(options, in, b, h, t, s)) continue;
+      if (!left_in(b, h, t, s)) continue;
       const bool additive = options.mask.defined() && options.mask.dtype() != DType::boolean;
       double score = additive ? broadcast_at(options.mask, scores, row * S + s) : 0;
       for (Index d = 0; d < D; ++d) score += scale * query[at_t(D) + d] * key[at_s(s, D) + d];
@@ -149,12 +185,12 @@ inline AttentionOracle attention_oracle(const AttentionInputs& inputs, const Att
 using AttentionFunction = Tensor (*)(const Tensor&, const Tensor&, const Tensor&, const AttentionOptions&);
 inline constexpr AttentionFunction kAttentionPaths[] = {scaled_dot_product_attention, composed_attention};
 
-/// The operation with its additive mask, if any, in the type of its inputs.
+/// The operation with its additive mask, if any, in the wide type of its inputs.
 inline Op attention_by(AttentionFunction function, AttentionOptions options) {
   return [=](const std::vector<Tensor>& in) {
     AttentionOptions converted = options;
     const bool additive = options.mask.defined() && options.mask.dtype() != DType::boolean;
-    if (additive && options.mask.dtype() != in[0].dtype()) converted.mask = options.mask.to(in[0].dtype());
+    if (additive) converted.mask = options.mask.to(wide(in[0].dtype()));
     return function(in[0], in[1], in[2], converted);
   };
 }

@@ -51,6 +51,7 @@ inline AttentionOracle attention_rounding(const AttentionInputs& inputs, const A
                *value = in.value.data<double>();
   const double* seed_at = dy.data<double>();
   std::vector<double> off(static_cast<std::size_t>(S)), spread(off), weight_error(off);
+  const LeftIn left_in(options, in);
   for (Index row = 0; row < B * H * T; ++row) {
     const Index b = row / (H * T), h = row / T % H, t = row % T, g = h / (H / G);
     const auto at_t = [&](Index width) { return ((b * T + t) * H + h) * width; };
@@ -59,7 +60,7 @@ inline AttentionOracle attention_rounding(const AttentionInputs& inputs, const A
     std::vector<Index> seen;
     double most_off = 0, largest_score = 0;
     for (Index s = 0; s < S; ++s) {
-      if (!left_in(options, in, b, h, t, s)) continue;
+      if (!left_in(b, h, t, s)) continue;
       const bool additive = options.mask.defined() && options.mask.dtype() != DType::boolean;
       double size = additive ? std::fabs(broadcast_at(options.mask, scores, row * S + s)) : 0;
       for (Index d = 0; d < D; ++d) size += std::fabs(scale * query[at_t(D) + d] * key[at_s(s, D) + d]);

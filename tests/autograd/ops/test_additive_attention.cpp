@@ -2,7 +2,6 @@
 #include <tapeformer/autograd/ops/elementwise.h>
 #include <tapeformer/autograd/ops/reduce.h>
 #include <tapeformer/tests/autograd/ops/additive_case.h>
-#include <tapeformer/tests/autograd/ops/attention_random.h>
 #include <tapeformer/tests/reference/random_cases.h>
 
 #include <nlohmann/json.hpp>
@@ -15,29 +14,11 @@ namespace {
 
 const int kCases = random_cases(200);
 
-using Function = Tensor (*)(const Tensor&, const Tensor&, const Tensor&, const Tensor&,
-                            const AttentionOptions&);
+using Function = AdditiveFunction;
 constexpr Function kPaths[] = {additive_attention, composed_additive_attention};
-
-/// The inputs are query, key, value, weight.
-Op additive_by(Function function, const AttentionOptions& options) {
-  return [=](const std::vector<Tensor>& in) {
-    AttentionOptions converted = options;
-    const bool additive = options.mask.defined() && options.mask.dtype() != DType::boolean;
-    if (additive && options.mask.dtype() != in[0].dtype()) converted.mask = options.mask.to(in[0].dtype());
-    return function(in[0], in[1], in[2], in[3], converted);
-  };
-}
 
 std::vector<Tensor> with_weight(const AttentionInputs& in, const Tensor& weight, DType type = DType::f64) {
   return {in.query.to(type), in.key.to(type), in.value.to(type), weight.to(type)};
-}
-
-/// The case with additive scores: those have no scale.
-AttentionCase additive_case(Generator& random) {
-  AttentionCase result = random_case(random);
-  result.options.scale = 0;
-  return result;
 }
 
 Tensor random_weight(const AttentionInputs& in, Generator& random) {
@@ -70,49 +51,14 @@ TEST_SUITE("autograd/ops/additive_attention") {
     }
   }
 
-  TEST_CASE("all options in any combination: both paths equal plain loops, in f64 to 1e-12") {
-    for (int i = 0; i < cases_here(kCases); ++i) {
-      Generator random(static_cast<std::uint64_t>(2000 + i));
-      const AttentionCase c = additive_case(random);
-      const std::string described = description(c);
-      CAPTURE(i);
-      CAPTURE(described);
-      const Tensor weight = random_weight(c.in, random);
-      const Tensor seed = random_normal({c.in.B(), c.in.T(), c.in.H(), c.in.value.size(3)}, random);
-      const AttentionOracle expected = additive_oracle(c.in, weight, c.options, seed);
-      const OpResult bound = additive_rounding(c.in, weight, c.options, seed, expected, DType::f32);
-      for (const Function path : kPaths) {
-        CAPTURE(path == composed_additive_attention);
-        for (const DType type : {DType::f64, DType::f32}) {
-          const OpResult got = run_op(additive_by(path, c.options), with_weight(c.in, weight, type), seed);
-          CHECK(got.y.dtype() == type);
-          if (type == DType::f64) CHECK(attention_error(got, expected, 0.1) <= 1e-12);
-          if (type == DType::f32) check_within(got, expected, bound);
-        }
-      }
-    }
-  }
-
-  TEST_CASE("masked inputs may hold anything, change nothing, and get exactly zero gradient") {
-    for (int i = 0; i < cases_here(kCases); ++i) {
-      Generator random(static_cast<std::uint64_t>(2000 + i));
-      const AttentionCase c = additive_case(random);
-      const std::string described = description(c);
-      CAPTURE(i);
-      CAPTURE(described);
-      const double junk = any_of({0, 1, 2}, random) == 0 ? kNan : once_in(2, random) ? kInfinity : -3e38;
-      const AttentionInputs bad = spoiled(c, junk);
-      const Tensor weight = random_weight(c.in, random);
-      const Tensor seed = random_normal({c.in.B(), c.in.T(), c.in.H(), c.in.value.size(3)}, random);
-      for (const Function path : kPaths) {
-        CAPTURE(path == composed_additive_attention);
-        for (const DType type : {DType::f64, DType::f32}) {
-          const OpResult clean = run_op(additive_by(path, c.options), with_weight(c.in, weight, type), seed);
-          const OpResult got = run_op(additive_by(path, c.options), with_weight(bad, weight, type), seed);
-          CHECK(attention_error(got, clean, 0.1) <= (type == DType::f64 ? 1e-13 : 1e-5));
-          check_untouched(c, got.gradients);
-        }
-      }
+  TEST_CASE("random attention: additive scores, what the masks leave out may hold anything") {
+    const int cases = cases_here(kCases);
+    for (const DType type : {DType::f64, DType::f32}) {
+      const auto path = [&](const char* name, Function function) {
+        return additive_path(name + std::string(" ") + name_of(type), type, default_device(), function);
+      };
+      search(path("additive", additive_attention), cases);
+      search(path("composed additive", composed_additive_attention), cases);
     }
   }
 

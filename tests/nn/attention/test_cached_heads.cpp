@@ -1,8 +1,12 @@
 #include <tapeformer/autograd/ops/shape.h>
 #include <tapeformer/nn/attention/cached_heads.h>
+#include <tapeformer/tests/autograd/ops/attention_search.h>
 #include <tapeformer/tests/nn/module_case.h>
+#include <tapeformer/tests/reference/random_cases.h>
 
 #include <doctest/doctest.h>
+
+#include <algorithm>
 
 using namespace tapeformer;
 
@@ -14,9 +18,63 @@ KeyValueHeads fresh(Index tokens, std::uint64_t seed) {
   return {random_values({2, tokens, 1, 3}, seed), random_values({2, tokens, 1, 2}, seed + 1)};
 }
 
+/// `count` columns or rows of a mask from `from` on, unless it repeats along the axis.
+Tensor part_of(const Tensor& mask, int axis, Index from, Index count) {
+  if (!mask.defined() || mask.rank() < -axis || mask.size(axis) == 1) return mask;
+  if (mask.dtype() != DType::boolean) return slice(mask, axis, from, count);
+  return slice(mask.to(DType::f32), axis, from, count).to(DType::boolean);
+}
+
+/// A cache whose memory held NaN before.
+std::unique_ptr<KvCache> used_cache(const AttentionProblem& problem, const PackedHeads& heads,
+                                    const AttentionInputs& in) {
+  const bool is_paged = problem.block_size > 0;
+  const CacheKind kind = is_paged ? CacheKind::paged : CacheKind::contiguous;
+  const Index capacity = problem.seed % 2 == 0 ? in.S() : 0;
+  auto cache = make_cache({kind, capacity, std::max<Index>(problem.block_size, 1)},
+                          {heads.groups * heads.key_width, heads.groups * heads.value_width});
+  append_heads(*cache, {Tensor::full(in.key.shape(), kNan, in.key.dtype(), in.key.device()),
+                        Tensor::full(in.value.shape(), kNan, in.value.dtype(), in.value.device())});
+  is_paged ? cache->clear() : cache->set_length(0);
+  return cache;
+}
+
+/// The outputs of queries that come some at a time, each with its key and value.
+AttentionPath decoding(DType type) {
+  AttentionPath path{std::string("cached ") + name_of(type), type, {}};
+  path.run = [=](const AttentionCase& c, const Tensor&, const AttentionProblem& problem) {
+    const auto here = [&](const Tensor& x) { return x.to(type).to(default_device()); };
+    const AttentionInputs in{here(c.in.query), here(c.in.key), here(c.in.value)};
+    const PackedHeads heads = heads_of(in);
+    const auto cache = used_cache(problem, heads, in);
+    TensorList rows;
+    for (Index from = 0; from < in.T(); from += problem.tokens) {
+      const Index count = std::min(problem.tokens, in.T() - from), held = from + count;
+      AttentionOptions options = c.options;
+      options.key_mask = part_of(options.key_mask, -1, 0, held);
+      options.query_mask = part_of(options.query_mask, -1, from, count);
+      options.mask = part_of(part_of(options.mask, -1, 0, held), -2, from, count);
+      append_heads(*cache, {slice(in.key, 1, from, count), slice(in.value, 1, from, count)});
+      const KeyValueHeads all = held_heads(*cache, heads, options);
+      rows.push_back(attention_by(scaled_dot_product_attention,
+                                  options)({slice(in.query, 1, from, count), all.key_bsgd, all.value_bsge}));
+    }
+    return OpResult{concat(rows, 1), {}};
+  };
+  path.fit = [](AttentionProblem& p) {
+    p.keys = p.queries, p.causal = 1, p.sequences = p.own_keys = p.top_left = p.prefix = p.lengths = 0;
+    p.dropout = 0;  // its draw is of an element among all
+  };
+  return path;
+}
+
 }  // namespace
 
 TEST_SUITE("nn/attention/cached_heads") {
+  TEST_CASE("random attention: decoding with a cache, whatever its memory held and what is masked holds") {
+    for (const DType type : {DType::f64, DType::f32}) search(decoding(type), cases_here(random_cases(300)));
+  }
+
   TEST_CASE("without a cache keys and values pass through, and masks stay as they are") {
     AttentionOptions masks;
     const KeyValueHeads own = fresh(3, 1);

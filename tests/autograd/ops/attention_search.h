@@ -1,0 +1,207 @@
+#pragma once
+
+#include <tapeformer/tests/autograd/ops/attention_random.h>
+#include <tapeformer/tests/autograd/ops/attention_rounding.h>
+
+#include <omp.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <functional>
+#include <iostream>
+
+namespace tapeformer {
+
+// Random attention problems, as many as the environment asks for, by each way of computing them, against
+// plain loops in f64. A problem that comes out wrong is replaced by simpler ones that do too, and printed as
+// a line that runs it again:
+//   TAPEFORMER_ATTENTION_CASES  how many by each way; as many as a test run has time for without it
+//   TAPEFORMER_ATTENTION_SEED   the first problem's; others count on from it
+//   TAPEFORMER_ATTENTION_CASE   what such a line says: a way and its only problem
+
+/// What plain loops compute, and how far off roundings may lead.
+struct ExpectedAttention {
+  OpResult exact, bound;
+};
+
+inline ExpectedAttention expected_attention(const AttentionCase& c, const Tensor& seed, DType type,
+                                            const RoundedToBf16& rounded) {
+  const AttentionOracle exact = attention_oracle(c.in, c.options, seed);
+  return {exact, attention_rounding(c.in, c.options, seed, exact, wide(type), {}, rounded)};
+}
+
+/// One way to compute attention.
+struct AttentionPath {
+  std::string name;
+  DType type;
+  /// Output and gradients, or the output alone.
+  std::function<OpResult(const AttentionCase& c, const Tensor& seed, const AttentionProblem& problem)> run;
+  /// Makes any problem one that this path supports, and leaves alone one that it does.
+  std::function<void(AttentionProblem&)> fit = [](AttentionProblem&) {};
+  RoundedToBf16 rounded = {};
+  /// Of scores that are no products.
+  std::function<ExpectedAttention(const AttentionCase& c, const Tensor& seed,
+                                  const AttentionProblem& problem)>
+      expected = {};
+};
+
+/// The operation in `type` on `device`, with the problem's number of threads.
+inline OpResult run_problem(const AttentionProblem& problem, const Op& op, std::vector<Tensor> inputs,
+                            const Tensor& seed, DType type, Device device) {
+  for (Tensor& x : inputs) x = x.to(type).to(device);
+  const int before = omp_get_max_threads();
+  omp_set_num_threads(static_cast<int>(problem.threads));
+  const OpResult result = run_op(op, inputs, seed.to(type).to(device));
+  omp_set_num_threads(before);
+  return result;
+}
+
+inline AttentionPath path_by(const std::string& name, DType type, Device device, AttentionFunction function) {
+  AttentionPath path{name, type, {}};
+  path.run = [=](const AttentionCase& c, const Tensor& seed, const AttentionProblem& problem) {
+    const Op op = attention_by(function, moved(c.options, device));
+    return run_problem(problem, op, c.in.list(), seed, type, device);
+  };
+  return path;
+}
+
+/// Some keys and some of the queries that do not see them get one entry each whose product overflows, where
+/// all others have a zero: scores of masked pairs are infinite.
+inline void overflow_masked(const AttentionCase& c, double large, Generator& random) {
+  const AttentionInputs& in = c.in;
+  const LeftIn left_in(moved(c.options, Device::cpu()), in);
+  const Index B = in.B(), T = in.T(), H = in.H(), S = in.S(), G = in.G(), D = in.query.size(3);
+  double *query = in.query.data<double>(), *key = in.key.data<double>();
+  for (Index row = 0; row < B * S * G; ++row) key[row * D] = once_in(3, random) ? large : 0;
+  for (Index row = 0; row < B * T * H; ++row) {
+    const Index b = row / (T * H), t = row / H % T, h = row % H, g = h / (H / G);
+    bool sees_large = false;
+    for (Index s = 0; s < S && !sees_large; ++s)
+      sees_large = key[((b * S + s) * G + g) * D] != 0 && left_in(b, h, t, s);
+    query[row * D] = sees_large ? 0 : once_in(2, random) ? -large : large;
+  }
+}
+
+/// The inputs with something that is no number to compute with in the rows that the masks leave out.
+inline AttentionInputs with_junk(const AttentionCase& c, const AttentionProblem& problem) {
+  constexpr double kJunk[] = {kNan, kInfinity, -kInfinity, 3e38};
+  constexpr Index kKinds = 4;
+  if (problem.junk == 0) return c.in;
+  if (problem.junk <= kKinds) return spoiled(c, kJunk[problem.junk - 1]);
+  const AttentionInputs marked = spoiled(c, kNan);
+  Generator random(static_cast<std::uint64_t>(problem.seed), 100);
+  for (const Tensor& x : marked.list()) {
+    for (Index i = 0; i < x.elements(); ++i) {
+      double& value = x.data<double>()[i];
+      if (std::isnan(value)) value = kJunk[random.below(kKinds)];
+    }
+  }
+  return marked;
+}
+
+/// What is wrong with what the path computes; nothing if it is what plain loops compute, up to roundings.
+inline std::string wrong_with(const AttentionPath& path, const AttentionProblem& problem) {
+  AttentionCase c = case_of(problem);
+  Generator random(static_cast<std::uint64_t>(problem.seed), 101);
+  c.in = on_cpu(c.in);
+  if (problem.overflow != 0) overflow_masked(c, path.type == DType::f64 ? 1e200 : 1e30, random);
+  c.in = as_type(c.in, path.type);
+  const Tensor seed =
+      as_type(random_normal({c.in.B(), c.in.T(), c.in.H(), c.in.value.size(3)}, random), path.type);
+  const ExpectedAttention expected =
+      path.expected ? path.expected(c, seed, problem) : expected_attention(c, seed, path.type, path.rounded);
+  OpResult got;
+  try {
+    got = path.run({with_junk(c, problem), c.options}, seed, problem);
+  } catch (const std::exception& error) {
+    return std::string("throws ") + error.what();
+  }
+  const double most = path.type == DType::f64 ? 2 : 1;  // the loops round as much
+  std::string wrong;
+  const auto compare = [&](const char* name, const Tensor& x, const Tensor& of_loops, const Tensor& allowed) {
+    const double share = over_bound(x, of_loops, allowed);
+    if (!(share <= most)) wrong += std::string(name) + " off by " + std::to_string(share) + " bounds; ";
+  };
+  compare("y", got.y, expected.exact.y, expected.bound.y);
+  constexpr const char* kNames[] = {"dquery", "dkey", "dvalue", "dweight"};
+  for (std::size_t i = 0; i < got.gradients.size(); ++i)
+    compare(kNames[i], got.gradients[i], expected.exact.gradients[i], expected.bound.gradients[i]);
+  return wrong;
+}
+
+/// The simplest problem found that the path still gets wrong: number by number, as simple as it may be, or
+/// half as far from there, or one less, with the same seed or another.
+inline AttentionProblem simplest_wrong(const AttentionPath& path, AttentionProblem problem) {
+  const auto replace = [&](const ProblemField& field, Index value) {
+    AttentionProblem next = problem;
+    next.*field.value = value;
+    path.fit(next);
+    const auto distance = [&](const AttentionProblem& p) {
+      return std::abs(p.*field.value - field.simplest);
+    };
+    if (distance(next) >= distance(problem)) return false;  // what fits is no simpler
+    for (const bool other : {false, true}) {
+      if (other) next.seed = problem.seed % 1000 + 1;
+      if (wrong_with(path, next).empty()) continue;
+      problem = next;
+      return true;
+    }
+    return false;
+  };
+  for (bool again = true; again;) {
+    again = false;
+    for (const ProblemField& field : kProblemFields) {
+      const Index value = problem.*field.value, simplest = field.simplest;
+      if (value == simplest) continue;
+      again = replace(field, simplest) || replace(field, (value + simplest) / 2) ||
+              replace(field, value > simplest ? value - 1 : value + 1) || again;
+    }
+  }
+  return problem;
+}
+
+/// Says what is wrong, and how to see it again.
+inline void report_wrong(const AttentionPath& path, const AttentionProblem& problem) {
+  const std::string line = path.name + " " + text_of(problem);
+  FAIL_CHECK(wrong_with(path, problem) << "\n  TAPEFORMER_ATTENTION_CASE='" << line << "'");
+}
+
+/// Halves the largest number of rows or heads until at most so many pairs are left: emulated, each takes a
+/// microsecond.
+inline void limit_pairs(AttentionProblem& p, Index most) {
+  while (p.batch * p.groups * p.repeats * p.queries * p.keys > most) {
+    Index* const sizes[] = {&p.batch, &p.groups, &p.repeats, &p.queries, &p.keys};
+    Index& largest = **std::max_element(std::begin(sizes), std::end(sizes),
+                                        [](const Index* a, const Index* b) { return *a < *b; });
+    largest = (largest + 1) / 2;
+  }
+}
+
+/// `cases` problems, unless the environment says otherwise.
+inline void search(const AttentionPath& path, int cases, bool is_long = false) {
+  if (const char* const only = std::getenv("TAPEFORMER_ATTENTION_CASE"); only != nullptr) {
+    const std::string text = only, name = text.substr(0, text.find(" seed="));
+    if (name != path.name) return;
+    const AttentionProblem problem = problem_of(text.substr(name.size()));
+    if (!wrong_with(path, problem).empty()) return report_wrong(path, problem);
+    std::cout << text << " is right" << std::endl;
+    return;
+  }
+  const auto number = [](const char* variable, long long otherwise) {
+    const char* const text = std::getenv(variable);
+    return text == nullptr ? otherwise : std::stoll(text);
+  };
+  const long long asked = number("TAPEFORMER_ATTENTION_CASES", 0), count = asked > 0 ? asked : cases,
+                  first = number("TAPEFORMER_ATTENTION_SEED", 1);
+  bool all_right = true;
+  for (long long i = 0; i < count && all_right; ++i) {
+    Generator random(static_cast<std::uint64_t>(first + i));
+    AttentionProblem problem = random_problem(random, is_long);
+    path.fit(problem);
+    all_right = wrong_with(path, problem).empty();
+    if (!all_right) report_wrong(path, simplest_wrong(path, problem));
+  }
+  if (asked > 0 && all_right) std::cout << path.name << ": " << count << " random problems" << std::endl;
+}
+
+}  // namespace tapeformer
