@@ -1,0 +1,106 @@
+#include <tapeformer/autograd/communication/mpi.h>
+#include <tapeformer/autograd/communication/nccl.h>
+#include <tapeformer/autograd/device.h>
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/kernels/matmul.h>
+#include <tapeformer/autograd/text/config_json.h>
+#include <tapeformer/autograd/text/number_of.h>
+#include <tapeformer/examples/shared/ranks.h>
+#include <tapeformer/examples/shared/summary.h>
+#include <tapeformer/examples/shared/training_run.h>
+
+#include <omp.h>
+
+namespace tapeformer {
+namespace {
+
+/// A task whose model is ready to compute as `compute` says, with the control's ranks; between GPUs these
+/// then communicate by NCCL.
+std::unique_ptr<TrainingTask> made(const MakeTask& make_task, TrainingControl& control, Compute& compute,
+                                   const Json* checkpoint, Progress& progress) {
+  if (control.ranks->rank() > 0) progress.be_silent();
+  if (compute.threads > 0) omp_set_num_threads(static_cast<int>(compute.threads));
+  if (*kernels::gemm_warning() != 0) progress.keep(std::string("note: ") + kernels::gemm_warning());
+  if (control.ranks->size() > 1)
+    progress.keep(number_of(control.ranks->size(), "process", "processes") + " share each batch");
+  const std::string note = share_machine(*control.ranks, compute);
+  if (!note.empty()) progress.keep(note);
+  std::unique_ptr<TrainingTask> task;
+  first_rank_first(*control.ranks, [&] { task = make_task(checkpoint, progress); });
+  Json state;
+  task->save_state(state);
+  state["device"] = compute.device.is_cuda() ? "cuda" : "cpu";
+  state["precision"] = compute.precision;
+  state["shard_optimizer"] = control.shard_optimizer;
+  require_same_training(*control.ranks, state);
+  const double limit = 60 * control.collective_minutes;
+  limit_collectives(limit);
+  if (compute.device.is_cuda() && control.ranks->size() > 1)
+    control.ranks = nccl_communicator(control.ranks, compute.device.index, limit);
+  compute.apply(task->model());
+  if (compute.device.is_cuda()) progress.keep(compute.text());
+  task->set_ranks(control.ranks);
+  return task;
+}
+
+int show_summary(TrainingTask& task) {
+  if (task.ranks().rank() == 0) print("%s", task.summary());
+  return kExitSuccess;
+}
+
+}  // namespace
+
+std::string TrainingTask::summary() { return parameters_text(model()); }
+
+Json TrainingTask::conclude(Progress&) { return Json::object(); }
+
+int start_training(const RunFolder& folder, const TrainingControl& control, const MakeTask& make_task) {
+  folder.refuse_if_used();
+  const PhaseClock clock;
+  Progress progress;
+  Compute compute = control.compute.chosen();
+  TrainingControl joined = control;
+  const auto task = made(make_task, joined, compute, nullptr, progress);
+  if (control.summary) return show_summary(*task);
+  TrainingRun run(folder, joined, *task, progress, clock, compute);
+  run.start();
+  return run.run();
+}
+
+int resume_training(const RunFolder& folder, const TrainingControl& control, const MakeTask& make_task) {
+  const PhaseClock clock;
+  Progress progress;
+  std::unique_ptr<TrainingTask> task;
+  std::unique_ptr<TrainingRun> run;
+  Json checkpoint = folder.checkpoint_state();
+  try {
+    Index steps_before = 0;
+    if (control.steps != 0) {
+      const Index step = checkpoint.at("step").get<Index>();
+      if (control.steps <= step) {
+        throw Error("--steps must be above " + std::to_string(step) +
+                    ", the step that the run has come to; got " + std::to_string(control.steps));
+      }
+      Json& steps = checkpoint.at("options").at("steps");
+      steps_before = steps.get<Index>();
+      steps = control.steps;
+    }
+    Compute compute = control.compute.chosen(checkpoint.value("precision", "f32"));
+    TrainingControl joined = control;
+    const bool as_many = checkpoint.value("ranks", 1) == joined.ranks->size();
+    if (compute.threads == 0 && as_many) compute.threads = checkpoint.at("threads").get<Index>();
+    task = made(make_task, joined, compute, &checkpoint, progress);
+    if (control.summary) return show_summary(*task);
+    run = std::make_unique<TrainingRun>(folder, joined, *task, progress, clock, compute);
+    run->resume(checkpoint, steps_before);
+  } catch (const Json::exception& error) {
+    throw CheckpointError(
+        folder.path() +
+        ": the checkpoint's state does not fit this program; was the run another program's, or "
+        "another version's? (" +
+        error.what() + ")");
+  }
+  return run->run();
+}
+
+}  // namespace tapeformer
