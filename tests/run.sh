@@ -30,7 +30,7 @@ if [ "$preset" = cuda ] && ! PATH=$PATH:/usr/local/cuda/bin command -v nvcc >/de
   exit 0
 fi
 
-examples/setup.sh clang-format-14 libopenmpi-dev openmpi-bin
+examples/setup.sh clang-format-14 libopenmpi-dev openmpi-bin python3
 command -v mpirun >/dev/null && mpi=ON || mpi=OFF
 command -v ccache >/dev/null && export CMAKE_CXX_COMPILER_LAUNCHER=ccache CMAKE_CUDA_COMPILER_LAUNCHER=ccache
 if [ "$preset" = cuda ]; then

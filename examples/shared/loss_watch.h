@@ -9,8 +9,8 @@ namespace tapeformer {
 /// that a higher level becomes usual after a while.
 class LossWatch {
  public:
-  /// True if a finite `loss` lies more than `deviations` standard deviations above the mean; takes it in. With
-  /// 0 deviations nothing does.
+  /// True if a finite `loss` lies more than `deviations` standard deviations above the mean; takes it in.
+  /// With 0 deviations none does.
   bool is_far_above(double loss, double deviations);
   double mean() const { return mean_; }
 

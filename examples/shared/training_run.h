@@ -132,9 +132,9 @@ class TrainingRun {
   /// Throws: CheckpointError
   void resume(const Json& checkpoint, Index steps_before = 0);
   /// Runs to the end, to a limit or to Ctrl-C; returns the exit code.
-  /// Throws: Error if a bad step stops it (options().non_finite and loss_spike), DataError or CheckpointError if
-  ///         a file cannot be read or written, which ends a training rather than to let it go on unsaved; the
-  ///         last checkpoint stays
+  /// Throws: Error if a bad step stops it (options().non_finite and loss_spike), DataError or
+  ///         CheckpointError if a file cannot be read or written, which ends a training rather than to let
+  ///         it go on unsaved; the last checkpoint stays
   int run();
 
  private:
