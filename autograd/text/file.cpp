@@ -9,7 +9,6 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 
 namespace tapeformer {
 namespace {
@@ -29,11 +28,16 @@ std::string read_file(const std::string& path, std::uintmax_t most_bytes) {
   if (stat(path.c_str(), &known) != 0) throw_error<E>(path, "cannot be opened", errno);
   if (!S_ISREG(known.st_mode)) throw E(path + ": is not a file");
   const auto size = static_cast<std::uintmax_t>(known.st_size);
-  if (size > most_bytes) throw E(path + ": " + std::to_string(size) + " bytes are too many");
+  if (size > most_bytes) {
+    throw E(path + ": " + std::to_string(size) + " bytes are too many; the most are " +
+            std::to_string(most_bytes));
+  }
   std::ifstream file(path, std::ios::binary);
   if (!file) throw_error<E>(path, "cannot be opened", errno);
-  std::string text{std::istreambuf_iterator<char>(file), {}};
+  std::string text(size, '\0');
+  file.read(text.data(), known.st_size);
   if (file.bad()) throw_error<E>(path, "cannot be read", errno);
+  text.resize(static_cast<std::size_t>(file.gcount()));
   return text;
 }
 

@@ -4,6 +4,9 @@
 #include <tapeformer/tests/nn/formats/temporary_folder.h>
 #include <tapeformer/tests/reference/support.h>
 
+#include <cstdint>
+#include <filesystem>
+
 using namespace tapeformer;
 
 TEST_SUITE("autograd/text/file") {
@@ -18,7 +21,11 @@ TEST_SUITE("autograd/text/file") {
           none + ": cannot be opened: No such file or directory");
     CHECK(message_of<DataError>([&] { read_file(folder.file(".")); }) ==
           folder.file(".") + ": is not a file");
-    CHECK(message_of<DataError>([&] { read_file(path, 5); }) == path + ": 6 bytes are too many");
+    CHECK(message_of<DataError>([&] { read_file(path, 5); }) ==
+          path + ": 6 bytes are too many; the most are 5");
+    std::filesystem::resize_file(path, std::uintmax_t{1} << 40);
+    CHECK(message_of<DataError>([&] { read_file(path); }) ==
+          path + ": 1099511627776 bytes are too many; the most are 1073741824");
     write_bytes(path, "");
     CHECK(read_file(path).empty());
   }
