@@ -1,5 +1,5 @@
-// What reads files of other people, by the size of the file: seconds of processor time for each input, and how
-// many times as many as for the one before. Where that is four times as large, four is linear.
+// What reads files of other people, by the size of the file: seconds of processor time for each input, and
+// how many times as many as for the one before. Where that is four times as large, four is linear.
 // Usage: bench parsing [PARSER...] [--megabytes N...]
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/data/tokenizers/tokenizer_file.h>
