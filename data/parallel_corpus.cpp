@@ -24,9 +24,47 @@ void check_sides(const TextPair& pair, const std::string& path, Index line) {
   if (trim_end(pair.target).empty()) throw DataError(path, line, "the target side is empty");
 }
 
+/// The lines of a stream, each up to its first NUL: a file with holes may claim terabytes of them.
+class LineReader {
+ public:
+  explicit LineReader(std::istream& stream) : stream_(stream) {}
+
+  /// Like std::getline.
+  bool next(std::string& line) {
+    line.clear();
+    bool any = false;
+    while (!rest_.empty() || read()) {
+      any = true;
+      const std::size_t end = rest_.find('\n');
+      const std::string_view part = rest_.substr(0, end);
+      const std::size_t nul = part.find('\0');
+      line += part.substr(0, nul == part.npos ? nul : nul + 1);
+      if (end == part.npos && nul == part.npos) {
+        rest_ = {};
+        continue;
+      }
+      rest_.remove_prefix(nul == part.npos ? end + 1 : nul + 1);
+      break;
+    }
+    return any;
+  }
+
+ private:
+  bool read() {
+    stream_.read(buffer_.data(), static_cast<std::streamsize>(buffer_.size()));
+    rest_ = std::string_view(buffer_.data(), static_cast<std::size_t>(stream_.gcount()));
+    return !rest_.empty();
+  }
+
+  std::istream& stream_;
+  std::string_view rest_;  // of the buffer
+  std::vector<char> buffer_ = std::vector<char>(1 << 16);
+};
+
 std::vector<std::string> lines_of(std::istream& file, const std::string& path) {
   std::vector<std::string> lines;
-  for (std::string line; std::getline(file, line);) {
+  LineReader reader(file);
+  for (std::string line; reader.next(line);) {
     if (lines.empty() && line.compare(0, 3, "\xef\xbb\xbf") == 0) line.erase(0, 3);
     if (!line.empty() && line.back() == '\r') line.pop_back();
     if (const std::size_t bad = find_no_text(line); bad != std::string::npos) {

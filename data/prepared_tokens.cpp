@@ -24,7 +24,9 @@ class PieceEncoder {
   }
   void add(std::string_view piece) {
     waiting_ += piece;
+    if (waiting_.size() < try_at_) return;
     write(tokenizer_.safe_cut(waiting_));
+    try_at_ = 2 * waiting_.size();  // of a very long word no byte is looked at more than a few times
   }
   /// Ends a text; the next piece begins another.
   void finish() {
@@ -56,8 +58,9 @@ class PieceEncoder {
   const TextTokenizer& tokenizer_;
   TokenFileWriter& writer_;
   std::string name_, waiting_;
-  bool begun_ = false;  // whether some of the text is written
-  Index place_ = 0;     // of what is waiting, in the document
+  bool begun_ = false;      // whether some of the text is written
+  std::size_t try_at_ = 0;  // bytes that wait before a cut is looked for again
+  Index place_ = 0;         // of what is waiting, in the document
   std::vector<std::int32_t> ids_;
 };
 

@@ -1,5 +1,6 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/text/file.h>
+#include <tapeformer/autograd/text/json.h>
 #include <tapeformer/autograd/text/number_of.h>
 #include <tapeformer/data/metrics.h>
 #include <tapeformer/data/toy/grammar.h>
@@ -82,7 +83,7 @@ struct Trained {
       compute.apply(trained.model);
       return trained;
     } catch (const Json::exception& error) {
-      throw CheckpointError(folder + "/config.json: is not of this program: " + error.what());
+      throw CheckpointError(folder + "/config.json: is not of this program: " + reason_of(error));
     }
   }
 };
@@ -133,7 +134,8 @@ std::vector<TextPair> held_out_pairs(const TranslationOptions& trained, const Js
                                      const std::string& part) {
   std::string report;
   CorpusSplit corpus = load_corpus(trained, report);
-  if (fingerprint(corpus) != config.at("data_fingerprint").get<std::uint64_t>()) {
+  const auto trained_on = config.find("data_fingerprint");
+  if (trained_on == config.end() || *trained_on != fingerprint(corpus)) {
     const bool own = !trained.validation.empty();
     throw DataError(trained.text.name(), 0,
                     std::string("has changed since the training, ") +

@@ -60,14 +60,17 @@ std::string read_file(const std::string& path, std::uintmax_t most_bytes) {
   if (stat(path.c_str(), &known) != 0) throw_error<E>(path, "cannot be opened", errno);
   if (!S_ISREG(known.st_mode)) throw E(path + ": is not a file");
   const auto size = static_cast<std::uintmax_t>(known.st_size);
-  if (size > most_bytes) throw E(path + ": " + std::to_string(size) + " bytes are too many");
+  if (size > most_bytes) {
+    throw E(path + ": " + std::to_string(size) + " bytes are too many; the most are " +
+            std::to_string(most_bytes));
+  }
   const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (file < 0) throw_error<E>(path, "cannot be opened", errno);
   std::string text;
   std::size_t end = 0;
   int error = 0;
   while (true) {
-    if (end == text.size()) text.resize(std::max(kBuffer, 2 * end));
+    if (end == text.size()) text.resize(std::max<std::size_t>(size + 1, 2 * end));
     const ssize_t count = read(file, text.data() + end, text.size() - end);
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) error = errno;

@@ -11,9 +11,12 @@
 // throws, with the path and the system's reason: DataError or CheckpointError.
 namespace tapeformer {
 
+/// What is read whole is small: a file with holes may claim terabytes and take no space.
+constexpr std::uintmax_t kMostBytesRead = std::uintmax_t{1} << 30;
+
 /// Throws:  E if there is no such file, it cannot be read, or it has more than `most_bytes`
 template <class E = DataError>
-std::string read_file(const std::string& path, std::uintmax_t most_bytes = UINTMAX_MAX);
+std::string read_file(const std::string& path, std::uintmax_t most_bytes = kMostBytesRead);
 
 /// The system's reason, by its errno, and what can be tried: "No space left on device; try to free some
 /// space".

@@ -13,6 +13,9 @@ namespace tapeformer {
 template <class Json = nlohmann::ordered_json>
 Json parse_json(std::string_view text, const std::string& what = "the text", int most_levels = 64);
 
+/// What is wrong, without the library's own name for it, and shortened: it may quote any part of a file.
+std::string reason_of(const nlohmann::json::exception& error);
+
 extern template nlohmann::json parse_json<nlohmann::json>(std::string_view, const std::string&, int);
 extern template nlohmann::ordered_json parse_json<nlohmann::ordered_json>(std::string_view,
                                                                           const std::string&, int);

@@ -2,6 +2,7 @@
 #include <sentencepiece_trainer.h>
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/text/number_of.h>
+#include <tapeformer/data/tokenizers/sentencepiece_check.h>
 #include <tapeformer/data/tokenizers/sentencepiece_model.h>
 
 namespace tapeformer {
@@ -33,6 +34,7 @@ struct SentencePieceModel::Library {
 
 SentencePieceModel::SentencePieceModel(std::string content, const std::string& name)
     : content_(std::move(content)) {
+  check_sentencepiece(content_, name);
   auto library = std::make_unique<Library>();
   const auto status = library->processor.LoadFromSerializedProto(content_);
   if (!status.ok()) throw DataError(name, 0, "is not a SentencePiece model: " + status.ToString());

@@ -54,8 +54,10 @@ std::unique_ptr<TranslationTokenizer> parse_translation_tokenizer(std::string_vi
   std::vector<std::string> pieces;
   try {
     pieces = parse_json(file.payload, "it").get<std::vector<std::string>>();
-  } catch (const std::exception& error) {
+  } catch (const CheckpointError& error) {
     throw DataError(name, 0, std::string("is not a list of pieces: ") + error.what());
+  } catch (const nlohmann::json::exception& error) {
+    throw DataError(name, 0, "is not a list of pieces: " + reason_of(error));
   }
   return make_piece_tokenizer(kind, std::move(pieces));
 }

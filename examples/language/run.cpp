@@ -6,6 +6,7 @@
 #include <tapeformer/examples/language/tokenizer.h>
 #include <tapeformer/examples/shared/option_table.h>
 #include <tapeformer/nn/formats/hugging_face.h>
+#include <tapeformer/nn/formats/strict_json.h>
 
 #include <nlohmann/json.hpp>
 
@@ -60,7 +61,7 @@ DecoderOnly load_model(const std::string& folder, Index average) {
 DecoderOnlyConfig model_config_in(const std::string& folder) {
   check_folder(folder);
   if (!fs::exists(folder + "/config.json")) return load_hugging_face(folder).config();  // Meta's params.json
-  const std::string json = read_file(folder + "/config.json");
+  const std::string json = read_text_file(folder + "/config.json");
   try {
     return is_hugging_face(folder) ? hugging_face_config(json) : DecoderOnlyConfig::from_json(json);
   } catch (const CheckpointError& error) {
@@ -87,7 +88,11 @@ LanguageRun LanguageRun::load(const std::string& folder, Index average, const st
   }
   if (!is_hugging_face(folder) && tokenizer_path.empty()) {
     const Json config = RunFolder(folder).config();
-    if (config.value("tokenizer_fingerprint", std::uint64_t{0}) != hash_text(run.tokenizer->serialize())) {
+    const auto found = config.find("tokenizer_fingerprint");
+    if (found != config.end() && !found->is_number_unsigned())
+      throw CheckpointError(folder +
+                            "/config.json: is not of this program: tokenizer_fingerprint is no number");
+    if (found == config.end() || found->get<std::uint64_t>() != hash_text(run.tokenizer->serialize())) {
       throw DataError(folder + "/" + kTokenizerFile, 0,
                       "is not the tokenizer that the weights were trained with; restore it");
     }

@@ -90,7 +90,7 @@ BytePairFiles byte_pair_files_in(const std::string& path) {
     for (const Json& merge : json.at("model").at("merges")) merges += merge_line(merge);
     return {vocabulary.dump(), merges};
   } catch (const Json::exception& error) {
-    throw DataError(path, 0, std::string("is damaged: ") + error.what());
+    throw DataError(path, 0, std::string("is damaged: ") + reason_of(error));
   } catch (const CheckpointError& error) {
     throw DataError(path, 0, std::string("is damaged: ") + error.what());
   }

@@ -52,6 +52,19 @@ std::string unknown_text(const CLI::App& app) {
   return "unknown option " + unknown + (nearest.empty() ? "; try --help" : "; is " + nearest + " meant?");
 }
 
+/// Of --bias=false. CLI11 itself takes any number too, and throws no error of its own where there is none.
+CommandOption checked_flag(CLI::Option* flag) {
+  flag->check([name = flag->get_name()](const std::string& text) -> std::string {
+    try {
+      CLI::detail::to_flag_value(text);
+      return {};
+    } catch (const std::logic_error&) {
+      throw Error(name + " must be true or false; got " + text);
+    }
+  });
+  return CommandOption(flag);
+}
+
 [[noreturn]] void refuse_ignored(const std::string& name, const std::string& when) {
   throw Error(name + " has no effect " + when + "; leave it out");
 }
@@ -122,7 +135,7 @@ CommandOption Command::add(const std::string& name, const std::string& now, cons
 CommandOption Command::add_flag(const std::string& name, const std::function<void(const bool&)>& set,
                                 const std::string& help) const {
   const auto flag = [set](std::int64_t count) { set(count > 0); };
-  return CommandOption(app_->add_flag_function(name, flag, help));
+  return checked_flag(app_->add_flag_function(name, flag, help));
 }
 
 CommandOption Command::add_list(const std::string& name,
@@ -132,11 +145,11 @@ CommandOption Command::add_list(const std::string& name,
 }
 
 CommandOption Command::flag(const std::string& name, bool& field, const std::string& help) const {
-  return CommandOption(app_->add_flag(name, field, help));
+  return checked_flag(app_->add_flag(name, field, help));
 }
 
 CommandOption Command::negative_flag(const std::string& name, bool& field, const std::string& help) const {
-  return CommandOption(app_->add_flag_callback(
+  return checked_flag(app_->add_flag_callback(
       name, [&field] { field = false; }, help));
 }
 
@@ -192,6 +205,8 @@ bool CommandLine::read(int argc, const char* const* argv) const {
     if (error.get_exit_code() != 0) throw Error(is_unknown ? unknown_text(*app_) : error.what());
     app_->exit(error);
     return false;
+  } catch (const std::logic_error&) {  // CLI11's own, of --no-flag=99999999999999999999
+    throw Error("a flag must be true or false; got something else");
   }
   return true;
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <tapeformer/autograd/text/config_json.h>
+#include <tapeformer/autograd/text/json.h>
 #include <tapeformer/examples/shared/command_line.h>
 #include <tapeformer/examples/shared/run_folder.h>
 
@@ -90,7 +91,7 @@ Options options_of(const RunFolder& folder) {
   } catch (const CheckpointError& error) {
     throw CheckpointError(folder.file("config.json") + ": " + error.what());
   } catch (const Json::exception& error) {
-    throw CheckpointError(folder.file("config.json") + ": is not of this program: " + error.what());
+    throw CheckpointError(folder.file("config.json") + ": is not of this program: " + reason_of(error));
   }
 }
 

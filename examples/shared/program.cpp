@@ -27,8 +27,23 @@ void say(const char* text) {
   if (text != nullptr) std::fprintf(stderr, "%s%s\n", isatty(STDERR_FILENO) != 0 ? "\r\033[K" : "", text);
 }
 
+/// A message as a terminal may see it: parts of files that it quotes may be long, or control the terminal.
+std::string printable(const std::string& what) {
+  constexpr std::size_t kMostBytes = 4000;
+  std::string text;
+  for (const char c : what.substr(0, kMostBytes)) {
+    char escape[8];
+    const bool controls = (c >= 0 && c < ' ' && c != '\n') || c == 0x7f;
+    std::snprintf(escape, sizeof escape, "\\x%02x", static_cast<unsigned>(c) & 0xffu);
+    text += controls ? escape : std::string(1, c);
+  }
+  if (what.size() > kMostBytes) text += "... (" + std::to_string(what.size()) + " bytes)";
+  return text;
+}
+
 /// Ends the program, and the other processes of a launch, with one line.
-int fail(const char* name, const std::string& what) {
+int fail(const char* name, const std::string& problem) {
+  const std::string what = printable(problem);
   const std::string rank = name_of_this_rank();
   if (rank.empty()) {
     // Before it has joined the others, a process finds what all of them find, and rank 0 tells it. The

@@ -5,6 +5,7 @@
 #include <tapeformer/autograd/text/number_of.h>
 #include <tapeformer/examples/shared/command_line.h>
 #include <tapeformer/examples/shared/run_folder.h>
+#include <tapeformer/nn/formats/strict_json.h>
 #include <tapeformer/nn/weight_average.h>
 
 #include <fcntl.h>
@@ -21,6 +22,7 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <limits>
 #include <map>
 #include <sstream>
 #include <vector>
@@ -64,13 +66,29 @@ struct IgnoreState : OptimizerVisitor {
   void counter(const std::string&, std::int64_t&) override {}
 };
 
+/// A counter in a checkpoint: a whole number, not negative.
+template <class Number>
+Number counter_in(const Json& counters, const std::string& name, const SafetensorsFile& file) {
+  const Json& value = counters.at(name);
+  const bool fits =
+      value.is_number_unsigned() && value.get<std::uint64_t>() <= std::numeric_limits<Number>::max();
+  if (!fits) throw CheckpointError(file.path() + ": the counter " + name + " is no whole number");
+  return value.get<Number>();
+}
+
+/// The step of a line of metrics; `otherwise` if it has none.
+Index step_of(const Json& line, Index otherwise) {
+  const auto step = line.find("step");
+  return step != line.end() && step->is_number_integer() ? step->get<Index>() : otherwise;
+}
+
 struct RestoreState : OptimizerVisitor {
   RestoreState(const SafetensorsFile& source, const Json& numbers) : file(source), counters(numbers) {}
   const SafetensorsFile& file;
   const Json& counters;
   void tensor(const std::string& name, const Tensor& value) override { value.copy_from(file.tensor(name)); }
   void counter(const std::string& name, std::int64_t& value) override {
-    value = counters.at(name).get<std::int64_t>();
+    value = counter_in<std::int64_t>(counters, name, file);
   }
 };
 
@@ -127,7 +145,9 @@ void RunFolder::refuse_if_used() const {
   }
 }
 
-Json RunFolder::config() const { return parse_json(read_file(file("config.json")), file("config.json")); }
+Json RunFolder::config() const {
+  return parse_json(read_text_file(file("config.json")), file("config.json"));
+}
 
 void RunFolder::create() const {
   if (!writes_) return;
@@ -232,14 +252,15 @@ void RunFolder::load_checkpoint(Module& model, Optimizer& optimizer) const {
   };
   try {
     const Json counters = numbers_in("model_counters");
-    for (const auto& [name, value] : model.named_counters()) *value = counters.at(name).get<std::uint64_t>();
+    for (const auto& [name, value] : model.named_counters())
+      *value = counter_in<std::uint64_t>(counters, name, source);
     const Json numbers = numbers_in("optimizer_counters");
     RestoreState restore(source, numbers);
     optimizer.visit_state(restore);
   } catch (const std::out_of_range&) {
     throw CheckpointError(file(kCheckpoint) + ": is not a training checkpoint: it has no counters");
   } catch (const Json::exception& error) {
-    throw CheckpointError(file(kCheckpoint) + ": the counters do not fit the model: " + error.what());
+    throw CheckpointError(file(kCheckpoint) + ": the counters do not fit the model: " + reason_of(error));
   }
 }
 
@@ -310,14 +331,14 @@ std::vector<std::pair<std::string, Json>> RunFolder::metrics() const {
 bool RunFolder::has_ending(Index step) const {
   const auto lines = metrics();
   return std::any_of(lines.begin(), lines.end(), [&](const auto& line) {
-    return line.second.value("step", Index{-1}) == step && line.second.contains("seconds");
+    return step_of(line.second, -1) == step && line.second.contains("seconds");
   });
 }
 
 void RunFolder::cut_metrics(Index step) const {
   std::string kept;
   for (const auto& [line, entry] : metrics())
-    if (entry.value("step", Index{0}) <= step) kept += line + "\n";
+    if (step_of(entry, 0) <= step) kept += line + "\n";
   write(kMetrics, kept);
 }
 

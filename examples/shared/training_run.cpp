@@ -1,6 +1,7 @@
 #include <tapeformer/autograd/device.h>
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/text/config_json.h>
+#include <tapeformer/autograd/text/json.h>
 #include <tapeformer/autograd/text/number_of.h>
 #include <tapeformer/examples/shared/ranks.h>
 #include <tapeformer/examples/shared/summary.h>

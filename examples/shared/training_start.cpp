@@ -4,6 +4,7 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/kernels/matmul.h>
 #include <tapeformer/autograd/text/config_json.h>
+#include <tapeformer/autograd/text/json.h>
 #include <tapeformer/autograd/text/number_of.h>
 #include <tapeformer/examples/shared/ranks.h>
 #include <tapeformer/examples/shared/summary.h>
@@ -98,7 +99,7 @@ int resume_training(const RunFolder& folder, const TrainingControl& control, con
         folder.path() +
         ": the checkpoint's state does not fit this program; was the run another program's, or "
         "another version's? (" +
-        error.what() + ")");
+        reason_of(error) + ")");
   }
   return run->run();
 }

@@ -350,7 +350,7 @@ void save_safetensors(const std::string& path, const std::vector<std::pair<std::
   try {
     text += header.dump();
   } catch (const Json::exception& error) {
-    throw CheckpointError(path + ": a name or the metadata cannot be written: " + error.what());
+    throw CheckpointError(path + ": a name or the metadata cannot be written: " + reason_of(error));
   }
   text.resize((text.size() + 7) / 8 * 8, ' ');
   for (std::size_t i = 0; i < kPrefix; ++i)

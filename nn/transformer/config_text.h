@@ -29,7 +29,7 @@ Config config_from_text(const char* model, const std::string& text, Config confi
     config.check();
     return config;
   } catch (const nlohmann::json::exception& error) {
-    throw CheckpointError(std::string("the model's configuration is damaged: ") + error.what());
+    throw CheckpointError(std::string("the model's configuration is damaged: ") + reason_of(error));
   } catch (const Error& error) {
     throw CheckpointError(std::string("the model's configuration is not usable: ") + error.what());
   }

@@ -2,6 +2,7 @@
 
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/nn/formats/checkpoint.h>
+#include <tapeformer/nn/formats/strict_json.h>
 #include <tapeformer/nn/transformer/decoder_only_config.h>
 #include <tapeformer/nn/transformer/encoder_decoder.h>
 
@@ -35,12 +36,11 @@ template <class Model>
 Model load_model(const std::string& folder) {
   using Config = std::decay_t<decltype(std::declval<Model>().config())>;
   const std::string path = folder + "/config.json";
-  std::ifstream file(path);
-  if (!file) throw CheckpointError(path + ": cannot be read; try the run folder of a finished training");
-  std::stringstream text;
-  text << file.rdbuf();
+  if (!std::ifstream(path))
+    throw CheckpointError(path + ": cannot be read; try the run folder of a finished training");
+  const std::string text = read_text_file(path);
   try {
-    const Config config = Config::from_json(text.str());
+    const Config config = Config::from_json(text);
     const SafetensorsFile weights = SafetensorsFile::open(folder + "/weights.safetensors");
     check_proportion(least_size(config), weights);
     Generator random(0);

@@ -4,6 +4,8 @@
 #include <tapeformer/tests/data/temporary_file.h>
 
 #include <algorithm>
+#include <cstdint>
+#include <filesystem>
 #include <map>
 #include <set>
 
@@ -70,6 +72,23 @@ TEST_SUITE("data/parallel_corpus") {
           "/nonexistent/pairs.tsv: cannot be opened: No such file or directory");
     const auto folder = [] { read_tab_separated("/tmp"); };
     CHECK(message_of<DataError>(folder) == "/tmp: cannot be read (is it a folder?)");
+  }
+
+  TEST_CASE("lines of any length are read, and a file with holes no further than its first NUL") {
+    std::string content;
+    std::vector<std::string> expected;
+    for (const std::size_t length : {0, 1, 65534, 65535, 65536, 200000, 3}) {
+      expected.push_back(std::string(length, 'a'));
+      content += expected.back() + "\n";
+    }
+    CHECK(read_lines(TemporaryFile(content).path()) == expected);
+    expected.push_back("end");
+    CHECK(read_lines(TemporaryFile(content + "end").path()) == expected);
+    const TemporaryFile large("a\tb\n");
+    std::filesystem::resize_file(large.path(), std::uintmax_t{1} << 40);
+    CHECK(message_of<DataError>([&] {
+            read_tab_separated(large.path());
+          }).find(large.path() + ":2: a NUL at byte 1 of the line: 0x00") == 0);
   }
 
   TEST_CASE("two files pair line by line") {

@@ -17,7 +17,30 @@ check() {  # check NAME CONDITION...
   fi
 }
 
-# refuses NAME PATTERN ARGUMENTS...: exit code 2 and a message that matches.
+# What the program calls itself in messages.
+called=$(basename "$program" | sed 's/_\(emulated\|sanitized\)$//')
+
+# What was refused and with which message, beside the program.
+table=$(dirname "$program")/bad_input_$(basename "$program").md
+printf '| bad input | command line | exit code | message |\n|---|---|---|---|\n' >"$table"
+
+# note_refusal NAME CODE ARGUMENTS...: a row of the table, with what is in "$work/err".
+note_refusal() {
+  local name=$1 code=$2
+  shift 2
+  {
+    printf '%s\037%s\037%s\037' "$name" "$*" "$code"
+    sed -n "/^$called: /,\$p" "$work/err"
+  } | LC_ALL=C tr '\n' ' ' | sed "s#$work/*#DIR/#g; s/|/\\\\|/g; s/\o037/ | /g; s/^/| /; s/ *\$/ |\n/" >>"$table"
+}
+
+# says_why: one message, and not in the words of a library.
+says_why() {
+  test "$(grep -ac "^$called: " "$work/err")" = 1 &&
+    ! grep -aqE 'json\.exception|std::|basic_string|vector::|terminate called|runtime error|AddressSanitizer' "$work/err"
+}
+
+# refuses NAME PATTERN ARGUMENTS...: exit code 2 and one message that matches.
 refuses() {
   local name=$1 pattern=$2 code
   shift 2
@@ -25,7 +48,12 @@ refuses() {
   code=$?
   check "$name: exit code 2 (was $code)" test "$code" = 2
   check "$name: says '$pattern'" grep -qi -- "$pattern" "$work/err"
+  check "$name: in one message of its own" says_why
+  note_refusal "$name" "$code" "$@"
 }
+
+# claims_a_terabyte FILE: it takes no space.
+claims_a_terabyte() { truncate -s 1T "$1"; }
 
 train() { "$program" train --run "$@" 2>"$work/err" >"$work/out"; }
 # The losses that the run in folder $1 has logged.

@@ -303,6 +303,33 @@ damage && head -c 30 "$run/tokenizer" >"$work/damaged/tokenizer"
 refuses "a damaged tokenizer" "tokenizer" generate --run "$work/damaged" --prompt a
 damage && echo '{' >"$work/damaged/config.json"
 refuses "a damaged config" "config" generate --run "$work/damaged" --prompt a
+damage && sed -i 's/"tokenizer_fingerprint": [0-9]*/"tokenizer_fingerprint": "none"/' "$work/damaged/config.json"
+refuses "a fingerprint that is text" "config.json: is not of this program" generate --run "$work/damaged" --prompt a
+damage && sed -i 's/"layers": [0-9]*/"layers": 2000000000/' "$work/damaged/config.json"
+refuses "a model of billions of layers" "too few tensors" generate --run "$work/damaged" --prompt a
+damage && sed -i 's/"width": [0-9]*/"width": 2000000000/' "$work/damaged/config.json"
+refuses "a model of exabytes" "numbers in the file and" generate --run "$work/damaged" --prompt a
+damage && sed -i 's/"heads": [0-9]*/"heads": "\\u001b[2J"/' "$work/damaged/config.json"
+refuses "a config that would clear the terminal" '"\\u001b\[2J"' generate --run "$work/damaged" --prompt a
+for file in config.json tokenizer weights.safetensors; do
+  damage && claims_a_terabyte "$work/damaged/$file"
+  refuses "$file of a terabyte" "$file: .*bytes" generate --run "$work/damaged" --prompt a
+done
+for file in checkpoint.safetensors tokens/train.tokens metrics.jsonl; do
+  damage && claims_a_terabyte "$work/damaged/$file"
+  refuses "$file of a terabyte" "$file: .*bytes" train --run "$work/damaged" --resume
+done
+for file in vocab.json merges.txt tokenizer.json tokenizer.model; do
+  mkdir -p "$work/foreign/$file"
+  echo '{}' | tee "$work/foreign/$file/vocab.json" >"$work/foreign/$file/merges.txt"
+  claims_a_terabyte "$work/foreign/$file/$file"
+  refuses "$file of a terabyte" "$file: .*bytes are too many" prepare --corpus "$work/text" --output "$work/unprepared" \
+    --tokenizer-model "$work/foreign/$file"
+done
+claims_a_terabyte "$work/holes"
+refuses "a text of a terabyte without a character" "holes:1: a NUL" prepare --corpus "$work/holes" --output "$work/unprepared"
+damage && printf '\0\377\033[2J\n' >"$work/damaged/config.json"
+refuses "a config that is no text" "config.json" generate --run "$work/damaged" --prompt a
 
 # --- a full disk: no file may grow beyond a few blocks --------------------------------------------------------------------
 (ulimit -f 8 && "$program" train --run "$work/full" "${small[@]}") >/dev/null 2>"$work/err"

@@ -305,6 +305,18 @@ damage && cp "$work/other/target.vocabulary" "$work/damaged/target.vocabulary"
 refuses "another run's vocabulary" "target.vocabulary" translate --run "$work/damaged"
 damage && echo '{' >"$work/damaged/config.json"
 refuses "a damaged config" "config" translate --run "$work/damaged"
+for file in config.json source.vocabulary weights.safetensors; do
+  damage && claims_a_terabyte "$work/damaged/$file"
+  refuses "$file of a terabyte" "$file: .*bytes" translate --run "$work/damaged"
+done
+claims_a_terabyte "$work/holes"
+refuses "pairs of a terabyte without a character" "holes:1: a NUL" train --run "$(new)" --pairs "$work/holes"
+refuses "a translation of a terabyte without a character" "holes:1: a NUL" train --run "$(new)" --source "$work/pairs.en" \
+  --target "$work/holes"
+refuses "a model of a terabyte" "holes: .*bytes are too many" train --run "$(new)" --pairs "$work/pairs.kept" \
+  --source-model "$work/holes" --target-model "$work/holes"
+damage && sed -i 's/"source": [0-9]*/"source": "none"/' "$work/damaged/config.json"
+refuses "a fingerprint that is text" "config.json: is not of this program" translate --run "$work/damaged"
 damage && head -c 20 "$work/whole/source.vocabulary" >"$work/damaged/source.vocabulary"
 refuses "a damaged vocabulary" "source.vocabulary" translate --run "$work/damaged"
 printf 'ok\nbad \xff\n' | "$program" translate --run "$work/whole" >"$work/out" 2>"$work/err"

@@ -5,6 +5,8 @@
 #include <tapeformer/tests/reference/support.h>
 
 #include <cerrno>
+#include <cstdint>
+#include <filesystem>
 
 using namespace tapeformer;
 
@@ -20,7 +22,11 @@ TEST_SUITE("autograd/text/file") {
           none + ": cannot be opened: No such file or directory");
     CHECK(message_of<DataError>([&] { read_file(folder.file(".")); }) ==
           folder.file(".") + ": is not a file");
-    CHECK(message_of<DataError>([&] { read_file(path, 5); }) == path + ": 6 bytes are too many");
+    CHECK(message_of<DataError>([&] { read_file(path, 5); }) ==
+          path + ": 6 bytes are too many; the most are 5");
+    std::filesystem::resize_file(path, std::uintmax_t{1} << 40);
+    CHECK(message_of<DataError>([&] { read_file(path); }) ==
+          path + ": 1099511627776 bytes are too many; the most are 1073741824");
     write_bytes(path, "");
     CHECK(read_file(path).empty());
   }

@@ -33,6 +33,24 @@ TEST_SUITE("autograd/text/json") {
     CHECK(refusal("{} x").find("it is not JSON: ") == 0);
   }
 
+  TEST_CASE("keys and what the parser says are shortened in messages") {
+    const std::string key(300, 'k'), shown(200, 'k');
+    CHECK(refusal("{\"" + key + "\": 1, \"" + key + "\": 1}") == "it has \"" + shown + "...\" twice");
+    CHECK(refusal("[" + std::string(100000, '1') + "]").size() < 300);
+  }
+
+  TEST_CASE("many keys are read in no more than a moment") {
+    std::string text = "{\"k\":[";
+    for (int i = 0; i < 200000; ++i) text += "{},";
+    text += "0]";
+    for (int i = 0; i < 200000; ++i) text += ",\"" + std::to_string(i) + "\":{}";
+    const auto json = parse_json(text + "}", "it", 4);  // looked up one after the other they took minutes
+    CHECK(json.size() == 200001);
+    CHECK(json["k"].size() == 200001);
+    CHECK(json.begin().key() == "k");
+    CHECK((--json.end()).key() == "199999");
+  }
+
   TEST_CASE("a NUL byte does not end the text") {
     using namespace std::string_literals;
     CHECK(refusal("{}\0anything"s) == "it is not JSON: it has a NUL byte, its byte 3");

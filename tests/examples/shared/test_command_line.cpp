@@ -110,6 +110,30 @@ TEST_SUITE("examples/shared/command_line") {
     CHECK(refused({"draw", "--other"}) == "--other requires --sample");
   }
 
+  TEST_CASE("a flag takes true or false, and refuses what is neither") {
+    bool first = false, second = true;
+    const CommandLine line;
+    line.flag("--first", first);
+    line.flag("--second,!--no-second", second);
+    line.value<bool>(
+        "--third", std::nullopt, [](const bool&) {}, "");
+    const auto refused = [&](const std::string& argument) {
+      return message_of<Error>([&] { read(line, {argument}); });
+    };
+    CHECK(refused("--first=true") == "nothing was thrown");
+    CHECK(first);
+    CHECK(refused("--first=false") == "nothing was thrown");
+    CHECK_FALSE(first);
+    CHECK(refused("--third=no") == "nothing was thrown");
+    CHECK(refused("--first=fals") == "--first must be true or false; got fals");
+    CHECK(refused("--third=") == "nothing was thrown");
+    CHECK(refused("--third=fals") == "--third must be true or false; got fals");
+    CHECK(refused("--third=99999999999999999999") ==
+          "--third must be true or false; got 99999999999999999999");
+    CHECK(refused("--no-second=99999999999999999999").find("must be true or false; got ") !=
+          std::string::npos);
+  }
+
   TEST_CASE("an option that was given and would change nothing is refused by its name") {
     const CommandLine line;
     Index size = 0, points = 0;

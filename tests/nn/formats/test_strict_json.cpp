@@ -101,6 +101,6 @@ TEST_SUITE("nn/formats/strict_json") {
           folder.file(".") + ": is not a file");
     std::filesystem::resize_file(folder.file("empty"), 100'000'001);
     CHECK(message_of<CheckpointError>([&] { read_text_file(folder.file("empty")); }) ==
-          folder.file("empty") + ": 100000001 bytes are too many");
+          folder.file("empty") + ": 100000001 bytes are too many; the most are 100000000");
   }
 }

@@ -1,0 +1,135 @@
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/data/tokenizers/sentencepiece_model.h>
+#include <tapeformer/data/tokenizers/text_tokenizer_byte_pair.h>
+#include <tapeformer/data/tokenizers/tokenizer_file.h>
+#include <tapeformer/data/tokenizers/translation_tokenizer.h>
+#include <tapeformer/examples/language/tokenizer.h>
+#include <tapeformer/tests/fuzz/families.h>
+
+#include <algorithm>
+#include <filesystem>
+
+namespace tapeformer {
+namespace {
+
+constexpr const char* kText = "She sees the cat \xe2\x80\x94 the d\xc3\xb6g, and 12 cats see the cat.\n";
+
+const std::vector<std::string>& sentences() {
+  static const std::vector<std::string> kSentences(8, "she sees the cat, the cat sees the dog");
+  return kSentences;
+}
+
+TextSource source() {
+  return [](const std::function<void(std::string_view)>& reader) {
+    for (int i = 0; i < 4; ++i) reader(kText);
+  };
+}
+
+/// What a program does with a tokenizer that it has read.
+void use(const TextTokenizer& tokenizer) {
+  for (std::int32_t id = 0; id < tokenizer.vocabulary_size(); ++id) tokenizer.bytes_of(id);
+  tokenizer.serialize();
+  tokenizer.safe_cut(kText);
+  tokenizer.begin();
+  tokenizer.end();
+  tokenizer.decode(tokenizer.encode(kText));
+}
+
+void use(const TranslationTokenizer& tokenizer) {
+  for (std::int32_t id = 0; id < tokenizer.vocabulary_size(); ++id) tokenizer.piece(id);
+  tokenizer.serialize();
+  tokenizer.decode(tokenizer.encode("She sees the d\xc3\xb6g's cat, 12 times."));
+}
+
+/// With the size and the checksum that fit: whoever writes hostile files writes those too.
+std::string repaired(const std::string& input) {
+  const std::size_t end = std::min(input.find('\n'), input.size());
+  const std::size_t kind = std::min(input.find(' '), end),
+                    kind_end = std::min(input.find(' ', kind + 1), end);
+  const std::string name = kind < end ? input.substr(kind + 1, kind_end - kind - 1) : "word";
+  return write_tokenizer_file(name.c_str(), input.substr(std::min(end + 1, input.size())));
+}
+
+std::string sentencepiece_of(const char* type, const std::string& rules) {
+  std::unordered_map<std::string, std::string> options{
+      {"model_type", type}, {"vocab_size", "40"}, {"byte_fallback", rules.empty() ? "false" : "true"}};
+  if (!rules.empty()) {
+    options["vocab_size"] = "300";
+    options["normalization_rule_tsv"] = put_input("rules.tsv", rules);
+    options["remove_extra_whitespaces"] = "true";
+  }
+  return train_sentencepiece(options, sentences());
+}
+
+}  // namespace
+
+Seeds vocabulary_seeds() {
+  Seeds seeds;
+  for (const TokenizerKind kind : {TokenizerKind::word, TokenizerKind::character}) {
+    TokenizerConfig config;
+    config.kind = kind;
+    seeds.push_back(train_translation_tokenizer(config, sentences())->serialize());
+  }
+  return seeds;
+}
+
+void read_vocabulary(const std::string& input) {
+  use(*parse_translation_tokenizer(repaired(input), "vocabulary"));
+  use(*parse_translation_tokenizer(input, "vocabulary"));
+}
+
+Seeds text_tokenizer_seeds() {
+  return {train_character_tokenizer(source())->serialize(), make_byte_tokenizer()->serialize(),
+          train_byte_pair_tokenizer(source(), 270)->serialize()};
+}
+
+void read_text_tokenizer(const std::string& input) {
+  use(*parse_text_tokenizer(repaired(input), "tokenizer"));
+  use(*parse_text_tokenizer(input, "tokenizer"));
+}
+
+Seeds byte_pairs_seeds() {
+  const BytePairFiles files = byte_pair_files(*train_byte_pair_tokenizer(source(), 270));
+  return {joined({files.merges, files.vocabulary})};
+}
+
+void read_byte_pairs(const std::string& input) {
+  const std::vector<std::string> files = separated(input, 2);
+  std::filesystem::create_directories(input_path("bpe"));
+  put_input("bpe/merges.txt", files[0]);
+  put_input("bpe/vocab.json", files[1]);
+  use(*find_tokenizer(input_path("bpe")));
+}
+
+Seeds tokenizer_json_seeds() {
+  const BytePairFiles files = byte_pair_files(*train_byte_pair_tokenizer(source(), 260));
+  const std::size_t first = files.merges.find('\n') + 1, first_end = files.merges.find('\n', first),
+                    space = files.merges.find(' ', first),
+                    second_end = files.merges.find('\n', first_end + 1);
+  const std::string left = files.merges.substr(first, space - first),
+                    right = files.merges.substr(space + 1, first_end - space - 1),
+                    second = files.merges.substr(first_end + 1, second_end - first_end - 1);
+  return {R"({"version":"1.0","added_tokens":[{"id":259,"content":"<|endoftext|>"}],"normalizer":null,
+"pre_tokenizer":{"type":"Sequence","pretokenizers":[{"type":"ByteLevel","add_prefix_space":false}]},
+"post_processor":{"type":"ByteLevel"},"decoder":{"type":"ByteLevel"},
+"model":{"type":"BPE","byte_fallback":false,"merges":[[")" +
+          left + R"(",")" + right + R"("],")" + second + R"("],"vocab":)" + files.vocabulary + "}}"};
+}
+
+void read_tokenizer_json(const std::string& input) {
+  use(*find_tokenizer(put_input("tokenizer.json", input)));
+}
+
+Seeds sentencepiece_seeds() {
+  return {sentencepiece_of("bpe", ""), sentencepiece_of("unigram", ""),
+          sentencepiece_of("unigram", "41\t61\n42\t62 62\n20AC\t65 75 72\n"),
+          sentencepiece_of("bpe", "41\t61\n20AC\t65 75 72\n")};
+}
+
+void read_sentencepiece(const std::string& input) {
+  const std::string path = put_input("tokenizer.model", input);
+  use(*load_sentencepiece_tokenizer(path));
+  use(*load_sentencepiece_model(path));
+}
+
+}  // namespace tapeformer
