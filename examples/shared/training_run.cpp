@@ -139,6 +139,7 @@ void TrainingRun::start() {
   folder_.create();
   task_.describe(folder_);
   save_checkpoint();
+  wait_for_checkpoint();
 }
 
 void TrainingRun::resume(const Json& checkpoint, Index steps_before) {
@@ -191,15 +192,22 @@ void TrainingRun::save_checkpoint() {
   state["device"] = compute_.device.text();
   state["precision"] = compute_.precision;
   write_fields(state, state_);
+  wait_for_checkpoint();
   if (options_.earlier_checkpoints > 0 && checkpointed_step_ >= 0 && checkpointed_step_ < state_.step)
     folder_.keep_checkpoint(checkpointed_step_, options_.earlier_checkpoints);
-  folder_.save_checkpoint(task_.model(), *optimizer_, state);
+  saving_ = folder_.save_checkpoint(task_.model(), *optimizer_, state);
   checkpointed_step_ = state_.step;
   progress_.clear();
 }
 
+void TrainingRun::wait_for_checkpoint() {
+  const PhaseClock::Scope scope(clock_, Phase::checkpoints);
+  if (saving_.valid()) saving_.get();
+}
+
 void TrainingRun::require_finite(double value, const char* name, Index step) {
   if (std::isfinite(value)) return;
+  wait_for_checkpoint();
   progress_.clear();
   throw Error("step " + std::to_string(step) + ": the " + name + format(" is %g; stopped. ", value) +
               (checkpointed_step_ < 0 ? std::string("Nothing was saved")
@@ -337,6 +345,7 @@ bool TrainingRun::is_late() const {
 int TrainingRun::stop(bool late) {
   settle();
   if (checkpointed_step_ != state_.step) save_checkpoint();
+  wait_for_checkpoint();
   progress_.keep((late ? "the time limit is reached" : "interrupted") + std::string(" at step ") +
                  std::to_string(state_.step) + "; saved. Go on with: " + task_.program() + " train --run " +
                  folder_.path() + " --resume" +
@@ -348,6 +357,7 @@ int TrainingRun::stop(bool late) {
 }
 
 int TrainingRun::finish() {
+  wait_for_checkpoint();
   say_at_interrupt(kMeasuring);
   const Index trained = state_.step - first_step_;
   progress_.keep((trained > 0 ? "trained " + number_of(trained, first_step_ > 0 ? "more step" : "step") +

@@ -13,6 +13,7 @@
 
 #include <deque>
 #include <functional>
+#include <future>
 #include <memory>
 #include <string>
 #include <utility>
@@ -166,6 +167,7 @@ class TrainingRun {
   void log_step(const QueuedStep& step, double loss);
   void validate();
   void save_checkpoint();
+  void wait_for_checkpoint();
   std::string status(Index step, double loss) const;
   int stop(bool late);
   int finish();
@@ -191,6 +193,7 @@ class TrainingRun {
   Index first_step_ = 0, timed_tokens_ = 0;  // tokens since log_started_
   double logged_waiting_ = 0;                // the seconds that had been waited for other ranks by then
   Index checkpointed_step_ = -1;
+  std::future<void> saving_;  // the checkpoint of that step, if it is being written
 };
 
 /// Makes a task: a new one, or, from the state of a checkpoint, the one that saved it.
