@@ -178,10 +178,11 @@ void RunFolder::save_weights(const std::string& name, Module& model) const {
   if (writes_) tapeformer::save_weights(to_write(name), model);
 }
 
-void RunFolder::save_checkpoint(Module& model, Optimizer& optimizer, const Json& state) const {
+std::future<void> RunFolder::save_checkpoint(Module& model, Optimizer& optimizer, const Json& state) const {
   if (!writes_) {
     IgnoreState ignore;
-    return optimizer.visit_state(ignore);
+    optimizer.visit_state(ignore);
+    return {};
   }
   CollectState collect;
   for (const auto& [name, value] : weights_of(model))
@@ -189,12 +190,20 @@ void RunFolder::save_checkpoint(Module& model, Optimizer& optimizer, const Json&
   optimizer.visit_state(collect);
   Json counters = Json::object();
   for (const auto& [name, value] : model.named_counters()) counters[name] = *value;
-  const std::string path = to_write(kCheckpoint);
-  if (fs::exists(file(kMetrics))) sync_to_disk(file(kMetrics));  // no checkpoint is ahead of them
-  save_safetensors(path, collect.tensors,
-                   {{"state", state.dump()},
-                    {"model_counters", counters.dump()},
-                    {"optimizer_counters", collect.counters.dump()}});
+  const std::map<std::string, std::string> metadata = {{"state", state.dump()},
+                                                       {"model_counters", counters.dump()},
+                                                       {"optimizer_counters", collect.counters.dump()}};
+  const auto is_on_gpu = [](const auto& tensor) { return tensor.second.device().is_cuda(); };
+  const bool meanwhile = std::all_of(collect.tensors.begin(), collect.tensors.end(), is_on_gpu);
+  for (auto& [name, tensor] : collect.tensors) tensor = tensor.to(Device::cpu());
+  const auto write = [metadata, tensors = std::move(collect.tensors), path = to_write(kCheckpoint),
+                      metrics = file(kMetrics)] {
+    if (fs::exists(metrics)) sync_to_disk(metrics);  // no checkpoint is ahead of them
+    save_safetensors(path, tensors, metadata);
+  };
+  if (meanwhile) return std::async(std::launch::async, write);
+  write();
+  return {};
 }
 
 void RunFolder::keep_checkpoint(Index step, Index count) const {

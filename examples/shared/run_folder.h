@@ -5,6 +5,7 @@
 
 #include <nlohmann/json_fwd.hpp>
 
+#include <future>
 #include <memory>
 #include <string>
 #include <utility>
@@ -65,9 +66,10 @@ class RunFolder {
   void write(const std::string& name, const std::string& content) const;
 
   void save_weights(const std::string& name, Module& model) const;
-  /// Writes model, optimizer and `state` to one file, by one rename. Where processes share the optimizer's
-  /// state, all must call it.
-  void save_checkpoint(Module& model, Optimizer& optimizer, const Json& state) const;
+  /// Writes model, optimizer and `state` to one file, by one rename. What lies on a GPU is copied at once and
+  /// written while that computes on: the result, if valid(), must be waited for, and throws what writing
+  /// threw. Where processes share the optimizer's state, all must call it.
+  std::future<void> save_checkpoint(Module& model, Optimizer& optimizer, const Json& state) const;
   /// Before the next checkpoint is saved: keeps the last one, which is of `step`, as
   /// checkpoint-STEP.safetensors, and removes all of these except the last `count`.
   void keep_checkpoint(Index step, Index count) const;

@@ -123,6 +123,7 @@ void TrainingRun::restore(const Json& checkpoint) {
 
 /// Goes on from the last checkpoint, from where the bad step will be left out.
 void TrainingRun::go_back(const BadStep& bad) {
+  wait_for_checkpoint();
   progress_.clear();
   if (!bad.goes_back || checkpointed_step_ < 0) throw BadStep(bad);
   queued_.clear();

@@ -50,6 +50,7 @@ void TrainingRun::start() {
   folder_.create();
   task_.describe(folder_);
   save_checkpoint();
+  wait_for_checkpoint();
 }
 
 void TrainingRun::resume(const Json& checkpoint, Index steps_before) {
@@ -106,11 +107,17 @@ void TrainingRun::save_checkpoint() {
                     {"bad_steps", bad_steps_},
                     {"bad_in_a_row", bad_in_a_row_},
                     {"left_out", left_out_}};
+  wait_for_checkpoint();
   if (options_.earlier_checkpoints > 0 && checkpointed_step_ >= 0 && checkpointed_step_ < state_.step)
     folder_.keep_checkpoint(checkpointed_step_, options_.earlier_checkpoints);
-  parallel_.with_whole_values([&] { folder_.save_checkpoint(task_.model(), *optimizer_, state); });
+  parallel_.with_whole_values([&] { saving_ = folder_.save_checkpoint(task_.model(), *optimizer_, state); });
   checkpointed_step_ = state_.step;
   progress_.clear();
+}
+
+void TrainingRun::wait_for_checkpoint() {
+  const PhaseClock::Scope scope(clock_, Phase::checkpoints);
+  if (saving_.valid()) saving_.get();
 }
 
 std::string TrainingRun::status(Index step, double loss) const {
@@ -256,6 +263,7 @@ bool TrainingRun::is_late() const {
 int TrainingRun::stop(bool late) {
   settle();
   if (checkpointed_step_ != state_.step) save_checkpoint();
+  wait_for_checkpoint();
   progress_.keep((late ? "the time limit is reached" : "interrupted") + std::string(" at step ") +
                  std::to_string(state_.step) + "; saved. Go on with: " + task_.program() + " train --run " +
                  folder_.path() + " --resume" +
@@ -267,6 +275,7 @@ int TrainingRun::stop(bool late) {
 }
 
 int TrainingRun::finish() {
+  wait_for_checkpoint();
   say_at_interrupt(kMeasuring);
   const Index trained = state_.step - first_step_;
   progress_.keep((trained > 0 ? "trained " + number_of(trained, first_step_ > 0 ? "more step" : "step") +

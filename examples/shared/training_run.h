@@ -15,6 +15,7 @@
 
 #include <deque>
 #include <functional>
+#include <future>
 #include <memory>
 #include <optional>
 #include <string>
@@ -191,6 +192,7 @@ class TrainingRun {
   void log_step(const QueuedStep& step, bool is_good);
   void validate();
   void save_checkpoint();
+  void wait_for_checkpoint();
   void restore(const Json& checkpoint);
   BadStep bad_step(Index number, const std::string& what, const std::string& policy) const;
   void require_finite(double value, const char* name);
@@ -229,6 +231,7 @@ class TrainingRun {
   Index first_step_ = 0, timed_tokens_ = 0;  // tokens since log_started_
   double logged_waiting_ = 0;                // the seconds that had been waited for other ranks by then
   Index checkpointed_step_ = -1;
+  std::future<void> saving_;  // the checkpoint of that step, if it is being written
 };
 
 /// Makes a task: a new one, or, from the state of a checkpoint, the one that saved it.

@@ -29,6 +29,13 @@ train "$work/broken" "${tiny[@]}" --device cuda --max-minutes 0.0000001
 train "$work/broken" --resume --device cuda
 check "a training that was broken off gives the same bits" \
   cmp "$work/gpu/checkpoint.safetensors" "$work/broken/checkpoint.safetensors"
+train "$work/hindered" "${tiny[@]}" --device cuda --max-minutes 0.0000001
+mkdir "$work/hindered/checkpoint.safetensors.partial"
+refuses "a checkpoint that cannot be written while steps go on" 'cannot be written: Is a directory; once that is mended' \
+  train --run "$work/hindered" --resume --device cuda
+rmdir "$work/hindered/checkpoint.safetensors.partial"
+train "$work/hindered" --resume --device cuda
+check "the checkpoint before it is whole" cmp "$work/gpu/checkpoint.safetensors" "$work/hindered/checkpoint.safetensors"
 train "$work/moved" "${tiny[@]}" --device cuda --max-minutes 0.0000001
 train "$work/moved" --resume --device cpu --max-minutes 0.0000001
 check "a training goes on on the cpu, and says so" grep -q 'note: the run went on cuda:0 in f32 up to here' "$work/err"

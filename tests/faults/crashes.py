@@ -36,7 +36,7 @@ class Count:
         with self.lock:
             self.tried[case.name, kind] += 1
             if message:
-                self.said[kind, name, message] += 1
+                self.said[kind.split(' ')[-1], message] += 1
             if problem:
                 self.lost.append(f'{case.name}: {kind} {name}: {problem}')
                 print('LOST', self.lost[-1], flush=True)
@@ -73,7 +73,7 @@ def try_fault(case, library, work, fault, count):
         if code == 0 or kind == 'end':  # it says that all is done
             problem = case.difference(place)
         elif code == 2:
-            message = re.sub(r'\d+', 'N', said.replace(place, '').replace(case.program, ''))
+            message = re.sub(r'^train_\w+: ', '', re.sub(re.escape(place) + r'[^ :]*', 'PATH', said))
             text = os.strerror(getattr(errno, error)) if error else ''
             problem = '' if text in said else f'does not say "{text}": {said}'
             problem = problem or case.recovered(place)
@@ -143,9 +143,9 @@ def main():
     print('\n| program | fault | tried |\n|---|---|---|')
     for (name, kind), times in sorted(count.tried.items()):
         print(f'| {name} | {kind} | {killed[name] if kind == "random kill" else times} |')
-    print('\n| fault | at | said | times |\n|---|---|---|---|')
-    for (kind, name, message), times in sorted(count.said.items()):
-        print(f'| {kind} | {name} | {message} | {times} |')
+    print('\n| error | said | times |\n|---|---|---|')
+    for (error, message), times in sorted(count.said.items()):
+        print(f'| {error} | {message} | {times} |')
     print(f'\n{sum(count.tried.values())} tried, {len(count.lost)} lost')
     return 1 if count.lost else 0
 
