@@ -45,9 +45,10 @@ struct AttentionOptions : AttentionMasks {
 };
 
 /// Scaled dot-product attention in tiles: no [T, S] is ever stored, and the backward pass computes the
-/// weights again. A query that may attend to nothing gives zeros and gets no gradient. Keys, values and
-/// queries that the masks leave out for their whole sequence may hold anything, NaN included: they count as
-/// zero and get zero gradient. With fewer key than query heads, H / G neighbouring query heads share one.
+/// weights again. A query that may attend to nothing gives zeros, gets no gradient and passes none on. Keys,
+/// values and queries that the masks leave out for their whole sequence may hold anything, NaN included, and
+/// so may the gradients of such queries' outputs: they count as zero and get zero gradient. With fewer key
+/// than query heads, H / G neighbouring query heads share one.
 /// Uses the composed path if the weights are requested, or if an additive mask needs a gradient.
 /// Math:    y = dropout(softmax(scale * query key^T + mask)) value, head by head
 /// Grad:    with w the weights, ds = w * (dropout(dy value^T) - sum(y * dy)):

@@ -9,6 +9,7 @@
 #include <tapeformer/autograd/ops/softmax.h>
 #include <tapeformer/autograd/tape.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -44,6 +45,16 @@ bool is_harmful_outside(const char* op, const Tensor& x, const Tensor& mask) {
 Tensor without_masked(const char* op, const Tensor& x, const Tensor& mask) {
   if (!mask.defined() || (!x.device().is_cuda() && !is_harmful_outside(op, x, mask))) return x;
   return where(mask.alias({x.size(0), x.size(1), mask.size(2), 1}), x, Tensor::scalar_like(x, 0));
+}
+
+/// y, zero in the rows that `mask` leaves out, with zeros there for its gradient, which may hold anything.
+Tensor without_masked_gradient(const Tensor& y, const Tensor& mask) {
+  if (!mask.defined()) return y;
+  if (!y.device().is_cuda()) {  // elsewhere the host would have to wait
+    const bool* const first = mask.data<bool>();
+    if (std::find(first, first + mask.elements(), false) == first + mask.elements()) return y;
+  }
+  return where(mask.alias({y.size(0), y.size(1), mask.size(2), 1}), y, Tensor::scalar_like(y, 0));
 }
 
 /// [B, S, G, D] -> [B, S, H, D]: repeats every head for each query head that shares it.
@@ -89,7 +100,8 @@ Tensor composed_attention_of(const char* op, const Tensor& query, const Tensor& 
   }
   const Tensor weights_bhts = softmax(scores_bhts);
   if (options.weights != nullptr) *options.weights = weights_bhts;
-  return matmul(dropout(weights_bhts, options.dropout, options.dropout_key), by_head(value_bshe), 1, true);
+  const Tensor kept_bhts = dropout(weights_bhts, options.dropout, options.dropout_key);
+  return without_masked_gradient(matmul(kept_bhts, by_head(value_bshe), 1, true), seen.queries);
 }
 
 Tensor composed_attention(const Tensor& query, const Tensor& key, const Tensor& value,

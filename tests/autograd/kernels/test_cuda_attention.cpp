@@ -101,12 +101,8 @@ TEST_SUITE("autograd/kernels/cuda_attention") {
       };
       search(split, kCases);
       if (type == DType::bf16) continue;
-      AttentionPath additive = additive_path(std::string("additive cuda ") + name_of(type), type,
-                                             Device::cuda(), additive_attention);
-      additive.fit = [of_scores = additive.fit](AttentionProblem& p) {
-        limit_pairs(p, kMostPairs / 2);
-        of_scores(p);
-      };
+      const AttentionPath additive = additive_path(std::string("additive cuda ") + name_of(type), type,
+                                                   Device::cuda(), additive_attention);
       search(additive, kCases);
     }
     AttentionPath tensor_cores = gpu_path("tensor_cores", DType::bf16);

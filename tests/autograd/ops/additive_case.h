@@ -3,6 +3,7 @@
 #include <tapeformer/autograd/ops/additive_attention.h>
 #include <tapeformer/tests/autograd/ops/attention_search.h>
 
+#include <algorithm>
 #include <cmath>
 
 namespace tapeformer {
@@ -150,7 +151,11 @@ inline AttentionPath additive_path(const std::string& name, DType type, Device d
     const AttentionOracle exact = additive_oracle(c.in, weight, c.options, seed);
     return ExpectedAttention{exact, additive_rounding(c.in, weight, c.options, seed, exact, wide(type))};
   };
-  path.fit = [](AttentionProblem& p) { p.scale = p.overflow = 0; };  // these have no scale, and are bounded
+  path.fit = [](AttentionProblem& p) {
+    limit_pairs(p, 8000);  // each takes a hyperbolic tangent for every hidden unit
+    p.key_width = std::min<Index>(p.key_width, 40);
+    p.scale = p.overflow = 0;  // these scores have no scale, and are bounded
+  };
   return path;
 }
 

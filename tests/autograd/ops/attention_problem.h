@@ -56,11 +56,11 @@ struct AttentionProblem {
   Index sequences = 0, own_keys = 0;  // packed, none for 0; and with starts of their own for the keys
   Index causal = 0, top_left = 0, prefix = 0, before = kUnlimited, after = kUnlimited, lengths = 0;
   Index key_mask = 0, query_mask = 0;
-  Index mask = 0, repeated = 0;      // 1 bool, 2 additive; see random_pair_mask()
-  Index scale = 0, dropout = 0;      // in hundredths
-  Index junk = 0;                    // in the rows that the masks leave out: 1 + its place in kJunk, or mixed
-  Index overflow = 0;                // of masked pairs' scores
-  Index threads = 1;                 // on a CPU
+  Index mask = 0, repeated = 0;  // 1 bool, 2 additive; see random_pair_mask()
+  Index scale = 0, dropout = 0;  // in hundredths
+  Index junk = 0;      // in the rows that the masks leave out: one of four kinds, or all of them mixed
+  Index overflow = 0;  // of masked pairs' scores
+  Index threads = 1;   // on a CPU
   Index tokens = 1, block_size = 0;  // of a cache: at a time; of a paged one
 };
 

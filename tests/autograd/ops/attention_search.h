@@ -82,21 +82,15 @@ inline void overflow_masked(const AttentionCase& c, double large, Generator& ran
   }
 }
 
-/// The inputs with something that is no number to compute with in the rows that the masks leave out.
-inline AttentionInputs with_junk(const AttentionCase& c, const AttentionProblem& problem) {
+/// x with something that is no number to compute with in the rows of its last axis that are not real.
+inline Tensor with_junk(const Tensor& x, const std::vector<bool>& is_real, const AttentionProblem& problem) {
   constexpr double kJunk[] = {kNan, kInfinity, -kInfinity, 3e38};
   constexpr Index kKinds = 4;
-  if (problem.junk == 0) return c.in;
-  if (problem.junk <= kKinds) return spoiled(c, kJunk[problem.junk - 1]);
-  const AttentionInputs marked = spoiled(c, kNan);
   Generator random(static_cast<std::uint64_t>(problem.seed), 100);
-  for (const Tensor& x : marked.list()) {
-    for (Index i = 0; i < x.elements(); ++i) {
-      double& value = x.data<double>()[i];
-      if (std::isnan(value)) value = kJunk[random.below(kKinds)];
-    }
-  }
-  return marked;
+  return filled(x.shape(), [&](Index i) {
+    if (is_real[static_cast<std::size_t>(i / x.size(-1))]) return x.at(i);
+    return kJunk[problem.junk <= kKinds ? problem.junk - 1 : random.below(kKinds)];
+  });
 }
 
 /// What is wrong with what the path computes; nothing if it is what plain loops compute, up to roundings.
@@ -112,7 +106,15 @@ inline std::string wrong_with(const AttentionPath& path, const AttentionProblem&
       path.expected ? path.expected(c, seed, problem) : expected_attention(c, seed, path.type, path.rounded);
   OpResult got;
   try {
-    got = path.run({with_junk(c, problem), c.options}, seed, problem);
+    AttentionCase given = c;
+    Tensor given_seed = seed;
+    if (problem.junk != 0) {
+      const Touched real = touched(c);
+      given.in = {with_junk(c.in.query, real.queries, problem), with_junk(c.in.key, real.keys, problem),
+                  with_junk(c.in.value, real.keys, problem)};
+      given_seed = with_junk(seed, real.queries, problem);
+    }
+    got = path.run(given, given_seed, problem);
   } catch (const std::exception& error) {
     return std::string("throws ") + error.what();
   }
@@ -166,8 +168,7 @@ inline void report_wrong(const AttentionPath& path, const AttentionProblem& prob
   FAIL_CHECK(wrong_with(path, problem) << "\n  TAPEFORMER_ATTENTION_CASE='" << line << "'");
 }
 
-/// Halves the largest number of rows or heads until at most so many pairs are left: emulated, each takes a
-/// microsecond.
+/// Halves the largest number of rows or heads until at most so many pairs are left, where each takes long.
 inline void limit_pairs(AttentionProblem& p, Index most) {
   while (p.batch * p.groups * p.repeats * p.queries * p.keys > most) {
     Index* const sizes[] = {&p.batch, &p.groups, &p.repeats, &p.queries, &p.keys};

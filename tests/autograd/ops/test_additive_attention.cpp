@@ -12,7 +12,7 @@ using namespace tapeformer;
 
 namespace {
 
-const int kCases = random_cases(200);
+const int kCases = random_cases(120);
 
 using Function = AdditiveFunction;
 constexpr Function kPaths[] = {additive_attention, composed_additive_attention};
