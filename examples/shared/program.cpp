@@ -1,6 +1,9 @@
 #include <tapeformer/autograd/communication/mpi.h>
+#include <tapeformer/autograd/control_groups.h>
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/storage.h>
 #include <tapeformer/autograd/threads.h>
+#include <tapeformer/examples/shared/address_space.h>
 #include <tapeformer/examples/shared/program.h>
 
 #include <pthread.h>
@@ -9,6 +12,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstdint>
 #include <cstdio>
 #include <new>
 #include <string>
@@ -63,6 +67,25 @@ void wait_for_interrupt(const sigset_t& signals) {
   }
 }
 
+/// After what is in `try`, whose memory is free again by now; still, there may be too little for a text.
+int fail_without_memory(const char* name) {
+  try {
+    const std::int64_t held = pool_statistics().held_bytes;
+    return fail(name,
+                "[memory] the system has no more for a table, a text or a library; the tensors' pool holds " +
+                    std::to_string(held >> 20) + " MiB" + memory_limits_text() +
+                    "; try a smaller batch, a smaller model or a higher limit");
+  } catch (const std::bad_alloc&) {
+    std::fprintf(stderr, "%s: [memory] the system has no more; try a higher limit\n", name);
+    return kExitBadInput;
+  }
+}
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // which start in the same way
+__attribute__((section(".preinit_array"),
+               used)) void (*const before_libraries)(int, char**, char**) = end_without_address_space;
+#endif
+
 }  // namespace
 
 int run_program(const char* name, const std::function<int()>& body) {
@@ -72,7 +95,7 @@ int run_program(const char* name, const std::function<int()>& body) {
     leave_launch();
     return code;
   } catch (const std::bad_alloc&) {
-    return fail(name, "out of memory; try a smaller batch or model");
+    return fail_without_memory(name);
   } catch (const std::exception& error) {
     return fail(name, error.what());
   }
@@ -88,6 +111,7 @@ void remember_interrupts() {
   sigaddset(&signals, SIGTERM);
   if (launched_rank().size > 1) sigaddset(&signals, SIGCONT);
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  require_threads(1);
   std::thread([signals] {
     wait_for_interrupt(signals);
     // A launcher also sends it when another rank has died, and the rank that saves says so.

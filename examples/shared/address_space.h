@@ -1,0 +1,9 @@
+#pragma once
+
+namespace tapeformer {
+
+/// Ends the program with one line and kExitBadInput if `ulimit -v` leaves less address space than the libraries
+/// take when they start: OpenBLAS asks again for ever. So it runs before they do, and may use only system calls.
+void end_without_address_space(int argc, char** argv, char** environment);
+
+}  // namespace tapeformer
