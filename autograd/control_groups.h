@@ -3,8 +3,8 @@
 #include <cstdint>
 #include <string>
 
-// What Linux' control groups (version 1 or 2), and so containers, allow this process, and what it is told when
-// that is too little. The system's files are under `root`.
+// What Linux' control groups (version 1 or 2), and so containers, allow this process, and what messages say
+// when that is too little. The system's files are under `root`.
 namespace tapeformer {
 
 /// The number of processors whose time the groups allow, rounded up; 0 without a limit.

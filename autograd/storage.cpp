@@ -102,7 +102,7 @@ class Cache {
 
  private:
   friend class Pool;
-  // One is filled or emptied; the other lets a thread that allocates and frees in turn keep away from the pool.
+  // One is filled or emptied; the other keeps a thread away from the pool that allocates and frees in turn.
   struct Batches {
     Batch now, spare;
   };
@@ -235,10 +235,11 @@ class Pool {
     return block;
   }
 
-  /// A control group's limit is met by ending a process when it writes to its memory, too late for a message.
+  /// A control group ends a process that writes to more memory than its limit, too late for a message. An
+  /// eighth of the limit is left for what libraries, tables and the system's cache need beside tensors.
   void require_room(std::int64_t bytes) {
     const std::int64_t used = std::max(group_memory().used, statistics_.held_bytes);
-    if (used + bytes > group_limit_) throw_no_memory("the control group has no ", bytes);
+    if (used + bytes > group_limit_ - group_limit_ / 8) throw_no_memory("the control group has no ", bytes);
   }
 
   [[noreturn]] void throw_no_memory(const char* who, std::int64_t bytes) {

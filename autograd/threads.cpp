@@ -88,12 +88,15 @@ void share_processors() {
 }
 
 void require_threads(int count) {
+  // OpenMP ends threads that a region does not need and starts them again, and the system counts one for a
+  // while after its end.
+  const int needed = 2 * count;
   Gate gate;
   std::vector<std::thread> threads;
   std::exception_ptr failure;
   try {
-    threads.reserve(static_cast<std::size_t>(std::max(count, 0)));
-    for (int i = 0; i < count; ++i) threads.emplace_back([&gate] { gate.wait(); });
+    threads.reserve(static_cast<std::size_t>(std::max(needed, 0)));
+    for (int i = 0; i < needed; ++i) threads.emplace_back([&gate] { gate.wait(); });
   } catch (const std::exception&) {  // no more threads, or no memory for their stacks
     failure = std::current_exception();
   }
@@ -101,9 +104,10 @@ void require_threads(int count) {
   gate.open();
   for (std::thread& thread : threads) thread.join();
   if (!failure) return;
-  throw Error("[threads] the system must allow " + std::to_string(count) + " more threads; got " +
+  const std::string fewer = std::to_string(started / 2 + 1);
+  throw Error("[threads] the system must allow " + std::to_string(needed) + " more threads at times; got " +
               std::to_string(started) + thread_limits_text() + memory_limits_text() + "; try --threads " +
-              std::to_string(started + 1) + ", or OMP_NUM_THREADS=" + std::to_string(started + 1));
+              fewer + ", or OMP_NUM_THREADS=" + fewer);
 }
 
 void use_threads(int count) {
@@ -112,7 +116,10 @@ void use_threads(int count) {
   const int wanted = omp_get_max_threads();
   if (wanted > running) require_threads(wanted - running);
 #pragma omp parallel num_threads(wanted)
-  running = omp_get_num_threads();
+  {
+#pragma omp master
+    running = omp_get_num_threads();
+  }
 }
 
 void wake_up_at_once() {

@@ -14,7 +14,8 @@ namespace tapeformer {
 /// they wanted to run, threads that wait for each other sleep at once. This is not done if the environment
 /// sets OMP_WAIT_POLICY, GOMP_SPINCOUNT or KMP_BLOCKTIME.
 ///
-/// There are at most processor_quota() threads (control_groups.h), unless the environment sets OMP_NUM_THREADS.
+/// There are at most processor_quota() threads (control_groups.h), unless the environment sets
+/// OMP_NUM_THREADS.
 void share_processors();
 
 /// From now on OpenMP's parallel regions have `count` threads, or as many as now if it is 0. They are started
@@ -22,7 +23,7 @@ void share_processors();
 /// Throws: Error with the limits if the system does not allow so many
 void use_threads(int count = 0);
 
-/// Throws: the same if this process cannot have `count` further threads
+/// Throws: the same if this process cannot have `count` further threads, and as many again for a moment
 void require_threads(int count);
 
 /// While one lives, OpenMP's threads that wait for each other sleep at once instead of spinning.

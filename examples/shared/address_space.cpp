@@ -43,14 +43,16 @@ void end_without_address_space(int argc, char** argv, char** environment) {
     munmap(probe, needed);
     return;
   }
+  const char* name = argc > 0 ? argv[0] : "";
+  if (const char* slash = std::strrchr(name, '/'); slash != nullptr) name = slash + 1;
   char line[400];
-  const int length = std::snprintf(
-      line, sizeof line,
-      "%s: [memory] the libraries take %zu MiB of address space when they start, beside the "
-      "program's; got ulimit -v %zu, which is %zu MiB; try a higher limit, or fewer threads: "
-      "OMP_NUM_THREADS=1\n",
-      argc > 0 ? argv[0] : "", needed / kMebibyte, static_cast<std::size_t>(limit.rlim_cur) / 1024,
-      static_cast<std::size_t>(limit.rlim_cur) / kMebibyte);
+  const int length =
+      std::snprintf(line, sizeof line,
+                    "%s: [memory] the libraries take %zu MiB of address space when they start, beside the "
+                    "program's; got ulimit -v %zu, which is %zu MiB; try a higher limit, or fewer threads: "
+                    "OMP_NUM_THREADS=1\n",
+                    name, needed / kMebibyte, static_cast<std::size_t>(limit.rlim_cur) / 1024,
+                    static_cast<std::size_t>(limit.rlim_cur) / kMebibyte);
   const std::size_t bytes = std::min(static_cast<std::size_t>(std::max(length, 0)), sizeof line - 1);
   if (write(STDERR_FILENO, line, bytes) < 0) _exit(kExitBadInput);
   _exit(kExitBadInput);

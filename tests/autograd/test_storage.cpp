@@ -144,7 +144,7 @@ TEST_SUITE("autograd/storage") {
 
   TEST_CASE("what a thread keeps for itself does not grow with what it frees") {
     if (!pool_counts()) return;
-    // The first thread allocates and the second one frees, with as many blocks between them as fit in a queue.
+    // The first thread allocates and the second one frees, with at most kQueue blocks between them.
     constexpr std::size_t kSize = 1000, kQueue = 64;
     constexpr int kBlocks = 10000;
     std::array<std::atomic<void*>, kQueue> queue{};
