@@ -1,3 +1,4 @@
+#include <tapeformer/autograd/control_groups.h>
 #include <tapeformer/autograd/cuda/cuda.h>
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/storage.h>
@@ -5,12 +6,16 @@
 #include <malloc.h>
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <array>
+#include <atomic>
 #include <climits>
 #include <cstdlib>
 #include <mutex>
 #include <new>
 #include <string>
+#include <utility>
+#include <vector>
 
 #if defined(__SANITIZE_ADDRESS__)
 #define TAPEFORMER_POOL_BYPASSED 1  // every block its own allocation, so that the sanitizer sees each bound
@@ -40,9 +45,80 @@ SizeClass class_of(std::size_t bytes) {
   return {(top - 8) * kSteps + static_cast<int>(steps - kSteps), steps * step};
 }
 
+/// The first of some free blocks of a size class, which change hands together.
 struct FreeBlock {
   FreeBlock* next;
+  FreeBlock* next_batch;
+  int count;
 };
+
+struct Batch {
+  FreeBlock* first = nullptr;
+  int count = 0;
+
+  FreeBlock* pop() {
+    --count;
+    return std::exchange(first, first->next);
+  }
+  void push(void* block) {
+    first = new (block) FreeBlock{first, nullptr, 0};
+    ++count;
+  }
+};
+
+constexpr std::size_t kLargestCached = 8 << 10;
+constexpr int kCachedClasses = 41;  // up to that of kLargestCached
+
+/// The most blocks that change hands together: at most 16 KiB of them, or two.
+int batch_size(std::size_t block_bytes) {
+  constexpr int kMost = 32;
+  return std::min(static_cast<int>(2 * kLargestCached >> (64 - __builtin_clzll(block_bytes - 1))), kMost);
+}
+
+/// A thread's own small free blocks: it takes the pool's lock for every batch of them, and not for every
+/// block. Needs no construction, and so serves tensors in thread_local and static objects too.
+class Cache {
+ public:
+  /// Null if there is none.
+  void* take(SizeClass size) {
+    Batches& of = classes_[static_cast<std::size_t>(size.index)];
+    if (of.now.count == 0) std::swap(of.now, of.spare);
+    if (of.now.count == 0) return nullptr;
+    count(static_cast<std::int64_t>(size.bytes));
+    return of.now.pop();
+  }
+  /// False if there is no room.
+  bool put(SizeClass size, void* block) {
+    if (!open_) return false;
+    Batches& of = classes_[static_cast<std::size_t>(size.index)];
+    if (of.now.count >= batch_size(size.bytes)) {
+      if (of.spare.count > 0) return false;
+      std::swap(of.now, of.spare);
+    }
+    count(-static_cast<std::int64_t>(size.bytes));
+    of.now.push(block);
+    return true;
+  }
+
+ private:
+  friend class Pool;
+  // One is filled or emptied; the other keeps a thread away from the pool that allocates and frees in turn.
+  struct Batches {
+    Batch now, spare;
+  };
+
+  void count(std::int64_t bytes) {
+    const std::int64_t now = in_use_.load(std::memory_order_relaxed) + bytes;
+    in_use_.store(now, std::memory_order_relaxed);
+    if (now > peak_.load(std::memory_order_relaxed)) peak_.store(now, std::memory_order_relaxed);
+  }
+
+  std::array<Batches, kCachedClasses> classes_{};
+  // What the pool's count does not know yet, and its peak: written by this thread, and read by others.
+  std::atomic<std::int64_t> in_use_{0}, peak_{0};
+  bool open_ = false, was_open_ = false;
+};
+thread_local Cache cache;
 
 class Pool {
  public:
@@ -55,45 +131,121 @@ class Pool {
     mallopt(M_TOP_PAD, 64 << 20);
   }
 
-  void* allocate(std::size_t bytes) {
-    const SizeClass size = class_of(bytes);
+  void* allocate(SizeClass size) {
+    if (!cache.was_open_) open();
     const std::lock_guard<std::mutex> lock(mutex_);
-    statistics_.in_use_bytes += static_cast<std::int64_t>(size.bytes);
-    if (statistics_.in_use_bytes > statistics_.peak_bytes) statistics_.peak_bytes = statistics_.in_use_bytes;
-    FreeBlock*& head = free_[static_cast<std::size_t>(size.index)];
-    if (head != nullptr) {
-      void* block = head;
-      head = head->next;
-      return block;
-    }
-    return size.bytes >= kHugePage / 2 ? map(size.bytes) : carve(size.bytes);
+    void* block = take(size);
+    count(static_cast<std::int64_t>(size.bytes));
+    return block;
   }
 
-  void free(void* block, std::size_t bytes) {
-    const SizeClass size = class_of(bytes);
+  void free(SizeClass size, void* block) {
+    if (!cache.was_open_) open();
     const std::lock_guard<std::mutex> lock(mutex_);
-    statistics_.in_use_bytes -= static_cast<std::int64_t>(size.bytes);
-    FreeBlock*& head = free_[static_cast<std::size_t>(size.index)];
-    head = new (block) FreeBlock{head};
+    count(-static_cast<std::int64_t>(size.bytes));
+    Batch batch;
+    if (cache.open_ && size.index < kCachedClasses) {
+      Cache::Batches& of = cache.classes_[static_cast<std::size_t>(size.index)];
+      batch = std::exchange(of.spare, std::exchange(of.now, {}));
+      of.now.push(block);
+    } else {
+      batch.push(block);
+    }
+    put(size.index, batch);
   }
 
   PoolStatistics statistics() {
     const std::lock_guard<std::mutex> lock(mutex_);
-    return statistics_;
+    note_peak();
+    PoolStatistics now = statistics_;
+    for (const Cache* each : caches_) now.in_use_bytes += each->in_use_.load(std::memory_order_relaxed);
+    return now;
   }
 
  private:
-  void* map(std::size_t bytes) {
-    void* block = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (block == MAP_FAILED) {
-      throw DeviceError("[memory] the system has no " + std::to_string(bytes >> 20) +
-                        " MiB left; held=" + std::to_string(statistics_.held_bytes >> 20) +
-                        " MiB; try a smaller batch or a narrower model");
+  /// Makes this thread use its cache until it ends, when its blocks go back to the pool.
+  void open() {
+    struct Closing {
+      Pool& pool;
+      ~Closing() { pool.close(); }
+    };
+    const std::lock_guard<std::mutex> lock(mutex_);
+    caches_.push_back(&cache);
+    cache.open_ = cache.was_open_ = true;
+    thread_local const Closing closing{*this};
+  }
+
+  void close() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    count(0);
+    cache.open_ = false;
+    caches_.erase(std::find(caches_.begin(), caches_.end(), &cache));
+    for (int index = 0; index < kCachedClasses; ++index) {
+      Cache::Batches& of = cache.classes_[static_cast<std::size_t>(index)];
+      put(index, std::exchange(of.now, {}));
+      put(index, std::exchange(of.spare, {}));
     }
+  }
+
+  void put(int index, Batch batch) {
+    if (batch.count == 0) return;
+    FreeBlock*& top = free_[static_cast<std::size_t>(index)];
+    batch.first->next_batch = std::exchange(top, batch.first);
+    top->count = batch.count;
+  }
+
+  void* take(SizeClass size) {
+    FreeBlock*& top = free_[static_cast<std::size_t>(size.index)];
+    if (top == nullptr) return size.bytes >= kHugePage / 2 ? map(size.bytes) : carve(size.bytes);
+    Batch batch{top, top->count};
+    top = top->next_batch;
+    void* block = batch.pop();
+    if (cache.open_ && size.index < kCachedClasses) {
+      cache.classes_[static_cast<std::size_t>(size.index)].now = batch;
+    } else {
+      put(size.index, batch);
+    }
+    return block;
+  }
+
+  /// Counts what this thread's cache has counted, and `bytes`.
+  void count(std::int64_t bytes) {
+    note_peak();
+    statistics_.in_use_bytes += cache.in_use_.load(std::memory_order_relaxed) + bytes;
+    cache.in_use_.store(0, std::memory_order_relaxed);
+    cache.peak_.store(0, std::memory_order_relaxed);
+    note_peak();
+  }
+
+  /// The peak is exact as long as one thread allocates. Of several it may be too high, by what caches hold,
+  /// because theirs need not have been at the same time.
+  void note_peak() {
+    std::int64_t most = statistics_.in_use_bytes;
+    for (const Cache* each : caches_) most += each->peak_.load(std::memory_order_relaxed);
+    if (most > statistics_.peak_bytes) statistics_.peak_bytes = most;
+  }
+
+  void* map(std::size_t bytes) {
+    if (group_limit_ > 0) require_room(static_cast<std::int64_t>(bytes));
+    void* block = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (block == MAP_FAILED) throw_no_memory("the system has no ", static_cast<std::int64_t>(bytes));
     if (bytes >= kHugePage) madvise(block, bytes, MADV_HUGEPAGE);
     statistics_.held_bytes += static_cast<std::int64_t>(bytes);
     ++statistics_.system_requests;
     return block;
+  }
+
+  /// A control group ends a process that writes to more memory than its limit, too late for a message. An
+  /// eighth of the limit is left for what libraries, tables and the system's cache need beside tensors.
+  void require_room(std::int64_t bytes) {
+    const std::int64_t used = std::max(group_memory().used, statistics_.held_bytes);
+    if (used + bytes > group_limit_ - group_limit_ / 8) throw_no_memory("the control group has no ", bytes);
+  }
+
+  [[noreturn]] void throw_no_memory(const char* who, std::int64_t bytes) {
+    throw DeviceError("[memory] " + (who + std::to_string(bytes >> 20)) +
+                      " MiB left; held=" + std::to_string(statistics_.held_bytes >> 20) + " MiB" +
+                      memory_limits_text() + "; try a smaller batch, a narrower model or a higher limit");
   }
 
   void* carve(std::size_t bytes) {
@@ -111,7 +263,9 @@ class Pool {
   std::array<FreeBlock*, kClasses> free_{};
   char* chunk_ = nullptr;
   std::size_t chunk_left_ = 0;
-  PoolStatistics statistics_;
+  PoolStatistics statistics_;  // in_use_bytes: but for what the caches have counted
+  std::vector<const Cache*> caches_;
+  const std::int64_t group_limit_ = group_memory().limit;  // 0 without one
 };
 
 Pool& pool() {
@@ -125,8 +279,18 @@ Pool& pool() {
 void* pool_allocate(std::size_t bytes) { return ::operator new (bytes, std::align_val_t{kAlignment}); }
 void pool_free(void* block, std::size_t) { ::operator delete (block, std::align_val_t{kAlignment}); }
 #else
-void* pool_allocate(std::size_t bytes) { return pool().allocate(bytes); }
-void pool_free(void* block, std::size_t bytes) { pool().free(block, bytes); }
+void* pool_allocate(std::size_t bytes) {
+  const SizeClass size = class_of(bytes);
+  if (size.index < kCachedClasses) {
+    if (void* block = cache.take(size); block != nullptr) return block;
+  }
+  return pool().allocate(size);
+}
+void pool_free(void* block, std::size_t bytes) {
+  const SizeClass size = class_of(bytes);
+  if (size.index < kCachedClasses && cache.put(size, block)) return;
+  pool().free(size, block);
+}
 #endif
 
 PoolStatistics pool_statistics() { return pool().statistics(); }

@@ -1,3 +1,5 @@
+#include <tapeformer/autograd/control_groups.h>
+#include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/threads.h>
 
 #include <omp.h>
@@ -11,7 +13,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <condition_variable>
 #include <cstdint>
 #include <cstdlib>
@@ -20,8 +21,10 @@
 #include <fstream>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <system_error>
 #include <thread>
+#include <vector>
 
 // libomp's: changes what its variables in the environment have set, also between parallel regions.
 extern "C" void kmp_set_defaults(const char* settings) __attribute__((weak));
@@ -49,13 +52,24 @@ void watch_processors() try {
 } catch (const std::exception&) {  // no more threads or files: OpenMP's behaviour stays
 }
 
-/// The number of processors whose time a control group allows; 0 without a limit.
-double quota_of(const std::string& group) {
-  double quota = 0, period = 0;
-  if (std::ifstream limit(group + "/cpu.max"); limit >> quota >> period) return quota / period;  // else "max"
-  if (!(std::ifstream(group + "/cpu.cfs_quota_us") >> quota) || quota <= 0) return 0;            // else -1
-  return std::ifstream(group + "/cpu.cfs_period_us") >> period ? quota / period : 0;
-}
+/// Keeps threads asleep until it opens.
+class Gate {
+ public:
+  void wait() {
+    std::unique_lock<std::mutex> lock(mutex_);
+    opened_.wait(lock, [this] { return open_; });
+  }
+  void open() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    open_ = true;
+    opened_.notify_all();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable opened_;
+  bool open_ = false;
+};
 
 }  // namespace
 
@@ -71,6 +85,41 @@ void share_processors() {
   } catch (const std::system_error&) {  // no more threads
   }
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+void require_threads(int count) {
+  // OpenMP ends threads that a region does not need and starts them again, and the system counts one for a
+  // while after its end.
+  const int needed = 2 * count;
+  Gate gate;
+  std::vector<std::thread> threads;
+  std::exception_ptr failure;
+  try {
+    threads.reserve(static_cast<std::size_t>(std::max(needed, 0)));
+    for (int i = 0; i < needed; ++i) threads.emplace_back([&gate] { gate.wait(); });
+  } catch (const std::exception&) {  // no more threads, or no memory for their stacks
+    failure = std::current_exception();
+  }
+  const std::size_t started = threads.size();
+  gate.open();
+  for (std::thread& thread : threads) thread.join();
+  if (!failure) return;
+  const std::string fewer = std::to_string(started / 2 + 1);
+  throw Error("[threads] the system must allow " + std::to_string(needed) + " more threads at times; got " +
+              std::to_string(started) + thread_limits_text() + memory_limits_text() + "; try --threads " +
+              fewer + ", or OMP_NUM_THREADS=" + fewer);
+}
+
+void use_threads(int count) {
+  static int running = 1;
+  if (count > 0) omp_set_num_threads(count);
+  const int wanted = omp_get_max_threads();
+  if (wanted > running) require_threads(wanted - running);
+#pragma omp parallel num_threads(wanted)
+  {
+#pragma omp master
+    running = omp_get_num_threads();
+  }
 }
 
 void wake_up_at_once() {
@@ -89,17 +138,12 @@ void wake_up_at_once() {
 }
 
 struct SleepingWaits::Threads {
-  std::mutex mutex;
-  std::condition_variable ended;
-  bool over = false;
+  Gate gate;
   std::thread first;  // has a team of its own, which libgomp drops when it ends
 
   void sleep(int count) {
 #pragma omp parallel num_threads(count)
-    {
-      std::unique_lock<std::mutex> lock(mutex);
-      ended.wait(lock, [this] { return over; });
-    }
+    gate.wait();
   }
 };
 
@@ -108,8 +152,9 @@ SleepingWaits::SleepingWaits(int threads) {
     kmp_set_defaults("KMP_BLOCKTIME=0");
     return;
   }
-  threads_ = std::make_unique<Threads>();
   const int count = std::max(omp_get_num_procs() - threads + 2, 2);
+  require_threads(count);
+  threads_ = std::make_unique<Threads>();
   threads_->first = std::thread([threads = threads_.get(), count] { threads->sleep(count); });
 }
 
@@ -118,11 +163,7 @@ SleepingWaits::~SleepingWaits() {
     kmp_set_defaults("KMP_BLOCKTIME=200");  // milliseconds, as libomp has it
     return;
   }
-  {
-    const std::lock_guard<std::mutex> lock(threads_->mutex);
-    threads_->over = true;
-  }
-  threads_->ended.notify_all();
+  threads_->gate.open();
   threads_->first.join();
 }
 
@@ -143,29 +184,6 @@ bool is_busy(const ProcessorTime& time, bool was_busy) {
   const double share = was_busy ? 0.05 : 0.1;  // on an idle machine it is about a hundredth
   const double least = 0.01 * std::chrono::duration<double>(kPeriod).count();
   return time.waited > least && time.waited > share * (time.run + time.waited);
-}
-
-int processor_quota(const std::string& root) {
-  double least = 0;
-  std::ifstream groups(root + "/proc/self/cgroup");
-  for (std::string line; std::getline(groups, line);) {
-    // "0::/group" of version 2, "4:cpu,cpuacct:/group" of version 1
-    const std::size_t begin = line.find(':') + 1, end = line.find(':', begin);
-    if (begin == 0 || end == std::string::npos) continue;
-    const std::string controllers = "," + line.substr(begin, end - begin) + ",";
-    if (controllers != ",," && controllers.find(",cpu,") == std::string::npos) continue;
-    const std::string mount = root + "/sys/fs/cgroup" + (controllers == ",," ? "" : "/cpu");
-    // Every group above limits too. In a container the path may be the host's; the mount is then its own
-    // group.
-    std::string group = line.substr(end + 1);
-    while (true) {
-      const double quota = quota_of(mount + group);
-      if (quota > 0 && (least == 0 || quota < least)) least = quota;
-      if (group.empty()) break;
-      group.resize(std::min(group.size() - 1, group.rfind('/')));
-    }
-  }
-  return static_cast<int>(std::ceil(least));
 }
 
 }  // namespace tapeformer

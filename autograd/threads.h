@@ -14,8 +14,17 @@ namespace tapeformer {
 /// they wanted to run, threads that wait for each other sleep at once. This is not done if the environment
 /// sets OMP_WAIT_POLICY, GOMP_SPINCOUNT or KMP_BLOCKTIME.
 ///
-/// There are at most processor_quota() threads, unless the environment sets OMP_NUM_THREADS.
+/// There are at most processor_quota() threads (control_groups.h), unless the environment sets
+/// OMP_NUM_THREADS.
 void share_processors();
+
+/// From now on OpenMP's parallel regions have `count` threads, or as many as now if it is 0. They are started
+/// here, on the thread that will compute: where one cannot be started later, OpenMP ends the program.
+/// Throws: Error with the limits if the system does not allow so many
+void use_threads(int count = 0);
+
+/// Throws: the same if this process cannot have `count` further threads, and as many again for a moment
+void require_threads(int count);
 
 /// While one lives, OpenMP's threads that wait for each other sleep at once instead of spinning.
 ///
@@ -48,9 +57,5 @@ ProcessorTime processor_time(const std::string& root = "");
 
 /// Whether they should sleep for the next tenth of a second, after one in which they took `time`.
 bool is_busy(const ProcessorTime& time, bool was_busy);
-
-/// The number of processors whose time this process' control groups (version 1 or 2) allow, rounded up; 0
-/// without a limit. The system's files are under `root`.
-int processor_quota(const std::string& root = "");
 
 }  // namespace tapeformer

@@ -2,6 +2,7 @@
 #include <tapeformer/autograd/text/file.h>
 #include <tapeformer/autograd/text/json.h>
 #include <tapeformer/autograd/text/number_of.h>
+#include <tapeformer/autograd/threads.h>
 #include <tapeformer/data/metrics.h>
 #include <tapeformer/data/toy/grammar.h>
 #include <tapeformer/examples/shared/command_line.h>
@@ -75,6 +76,7 @@ struct Trained {
 
   /// Throws: CheckpointError, DataError
   static Trained load(const std::string& folder, Index average, const Compute& compute) {
+    use_threads(static_cast<int>(compute.threads));
     const RunFolder run(folder);
     Json config = run.config();
     try {

@@ -23,7 +23,7 @@ violations() {
 
 # The folder autograd from the bottom to the top: a file includes what is on its own line or above it here.
 autograd_levels=(
-  'error|bfloat16|threads'
+  'error|bfloat16|control_groups|threads'
   'dtype|shape|text'
   'device|profile'
   'cuda'

@@ -3,6 +3,7 @@
 #include <tapeformer/autograd/ops/reduce.h>
 #include <tapeformer/autograd/tape.h>
 #include <tapeformer/autograd/text/number_of.h>
+#include <tapeformer/autograd/threads.h>
 #include <tapeformer/examples/gradcheck/run.h>
 #include <tapeformer/examples/shared/option_table.h>
 #include <tapeformer/examples/shared/progress.h>
@@ -21,9 +22,7 @@ constexpr double kZero = 1e-9;  // a smaller gradient is zero in theory
 /// Sets the number of threads until the end of the scope; 0 for all cores.
 class ScopedThreads {
  public:
-  explicit ScopedThreads(Index threads) {
-    if (threads > 0) omp_set_num_threads(static_cast<int>(threads));
-  }
+  explicit ScopedThreads(Index threads) { use_threads(static_cast<int>(threads)); }
   ~ScopedThreads() { omp_set_num_threads(before_); }
   ScopedThreads(const ScopedThreads&) = delete;
   ScopedThreads& operator=(const ScopedThreads&) = delete;

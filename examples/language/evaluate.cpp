@@ -1,5 +1,6 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/text/number_of.h>
+#include <tapeformer/autograd/threads.h>
 #include <tapeformer/examples/language/data.h>
 #include <tapeformer/examples/language/evaluate.h>
 #include <tapeformer/examples/language/run.h>
@@ -83,6 +84,7 @@ int evaluate(const EvaluateOptions& options) {
   remember_interrupts();
   say_at_interrupt(kStopping);
   const Compute compute = options.compute.chosen();
+  use_threads(static_cast<int>(compute.threads));
   LanguageRun run = LanguageRun::load(options.run, options.average, options.tokenizer_model);
   if (options.summary) {
     print("%s", summary_of(run.model));

@@ -1,5 +1,6 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/text/number_of.h>
+#include <tapeformer/autograd/threads.h>
 #include <tapeformer/data/tokenizers/utf8.h>
 #include <tapeformer/examples/language/generate.h>
 #include <tapeformer/examples/language/run.h>
@@ -187,6 +188,7 @@ int generate(const GenerateOptions& options) {
   remember_interrupts();
   std::signal(SIGPIPE, SIG_IGN);  // the reader of a pipe may stop early
   const Compute compute = options.compute.chosen();
+  use_threads(static_cast<int>(compute.threads));
   LanguageRun run = LanguageRun::load(options.run, options.average, options.tokenizer_model);
   compute.apply(run.model);
   TextGenerationConfig config = options.config();

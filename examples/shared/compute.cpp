@@ -1,17 +1,16 @@
 #include <tapeformer/autograd/device.h>
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/text/number_of.h>
+#include <tapeformer/autograd/threads.h>
 #include <tapeformer/examples/shared/command_line.h>
 #include <tapeformer/examples/shared/compute.h>
 #include <tapeformer/nn/cuda_graph_cache.h>
-
-#include <omp.h>
 
 namespace tapeformer {
 
 void Compute::apply(Module& model) const {
   cuda::set_matmul_precision(precision == "tf32" ? cuda::MatmulPrecision::tf32 : cuda::MatmulPrecision::f32);
-  if (threads > 0) omp_set_num_threads(static_cast<int>(threads));
+  use_threads(static_cast<int>(threads));
   model.to(device);
   if (precision == "bf16") model.compute_in(DType::bf16);
 }

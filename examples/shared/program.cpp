@@ -1,6 +1,9 @@
 #include <tapeformer/autograd/communication/mpi.h>
+#include <tapeformer/autograd/control_groups.h>
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/storage.h>
 #include <tapeformer/autograd/threads.h>
+#include <tapeformer/examples/shared/address_space.h>
 #include <tapeformer/examples/shared/program.h>
 #include <tapeformer/examples/shared/progress.h>
 
@@ -11,6 +14,7 @@
 #include <atomic>
 #include <chrono>
 #include <csignal>
+#include <cstdint>
 #include <cstdio>
 #include <new>
 #include <string>
@@ -88,6 +92,25 @@ void answer(const sigset_t& signals) {
   }
 }
 
+/// After what is in `try`, whose memory is free again by now; still, there may be too little for a text.
+int fail_without_memory(const char* name) {
+  try {
+    const std::int64_t held = pool_statistics().held_bytes;
+    return fail(name,
+                "[memory] the system has no more for a table, a text or a library; the tensors' pool holds " +
+                    std::to_string(held >> 20) + " MiB" + memory_limits_text() +
+                    "; try a smaller batch, a smaller model or a higher limit");
+  } catch (const std::bad_alloc&) {
+    std::fprintf(stderr, "%s: [memory] the system has no more; try a higher limit\n", name);
+    return kExitBadInput;
+  }
+}
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // which start in the same way
+__attribute__((section(".preinit_array"),
+               used)) void (*const before_libraries)(int, char**, char**) = end_without_address_space;
+#endif
+
 }  // namespace
 
 int run_program(const char* name, const std::function<int()>& body) {
@@ -98,7 +121,7 @@ int run_program(const char* name, const std::function<int()>& body) {
     leave_launch();
     return code;
   } catch (const std::bad_alloc&) {
-    return fail(name, "out of memory; try a smaller batch or model");
+    return fail_without_memory(name);
   } catch (const std::exception& error) {
     return fail(name, error.what());
   }
@@ -121,6 +144,7 @@ void remember_interrupts() {
   // This one comes to the thread that writes, outside any kernel.
   if (!is_ignored(SIGPIPE)) std::signal(SIGPIPE, [](int) { interrupt_seen = true; });
   tell_clock_of_running();
+  require_threads(1);
   std::thread([signals] { answer(signals); }).detach();
 }
 

@@ -1,4 +1,5 @@
 #include <tapeformer/autograd/communication/mpi.h>
+#include <tapeformer/autograd/control_groups.h>
 #include <tapeformer/autograd/device.h>
 #include <tapeformer/autograd/text/json.h>
 #include <tapeformer/autograd/text/number_of.h>
@@ -39,7 +40,7 @@ void first_rank_first(Communicator& ranks, const std::function<void()>& body) {
   if (ranks.rank() == 0) ranks.barrier();
 }
 
-std::string share_machine(Communicator& ranks, Compute& compute) {
+std::string share_machine(Communicator& ranks, Compute& compute, const std::string& root) {
   if (ranks.size() == 1) return {};
   const std::string host = host_name(), processors = allowed_processors();
   const std::vector<std::string> hosts = ranks.gather(host);
@@ -50,7 +51,9 @@ std::string share_machine(Communicator& ranks, Compute& compute) {
     return {};
   }
   const Index together = count_of(ranks.gather(host + " " + processors), host + " " + processors);
-  const Index usable = std::count(processors.begin(), processors.end(), '1');
+  const int quota = processor_quota(root);
+  const Index allowed = std::count(processors.begin(), processors.end(), '1');
+  const Index usable = quota > 0 ? std::min<Index>(quota, allowed) : allowed;
   if (compute.threads == 0 && std::getenv("OMP_NUM_THREADS") == nullptr && together > 1)
     omp_set_num_threads(static_cast<int>(std::max<Index>(1, usable / together)));
   if (together <= usable) return {};

@@ -6,11 +6,10 @@
 #include <tapeformer/autograd/text/config_json.h>
 #include <tapeformer/autograd/text/json.h>
 #include <tapeformer/autograd/text/number_of.h>
+#include <tapeformer/autograd/threads.h>
 #include <tapeformer/examples/shared/ranks.h>
 #include <tapeformer/examples/shared/summary.h>
 #include <tapeformer/examples/shared/training_run.h>
-
-#include <omp.h>
 
 namespace tapeformer {
 namespace {
@@ -20,11 +19,11 @@ namespace {
 std::unique_ptr<TrainingTask> made(const MakeTask& make_task, TrainingControl& control, Compute& compute,
                                    const Json* checkpoint, Progress& progress) {
   if (control.ranks->rank() > 0) progress.be_silent();
-  if (compute.threads > 0) omp_set_num_threads(static_cast<int>(compute.threads));
   if (*kernels::gemm_warning() != 0) progress.keep(std::string("note: ") + kernels::gemm_warning());
   if (control.ranks->size() > 1)
     progress.keep(number_of(control.ranks->size(), "process", "processes") + " share each batch");
   const std::string note = share_machine(*control.ranks, compute);
+  use_threads(static_cast<int>(compute.threads));
   if (!note.empty()) progress.keep(note);
   std::unique_ptr<TrainingTask> task;
   first_rank_first(*control.ranks, [&] { task = make_task(checkpoint, progress); });

@@ -5,7 +5,12 @@
 #include <tapeformer/autograd/tape.h>
 #include <tapeformer/tests/reference/support.h>
 
+#include <condition_variable>
+#include <deque>
+#include <mutex>
 #include <thread>
+#include <utility>
+#include <vector>
 
 using namespace tapeformer;
 
@@ -33,5 +38,35 @@ TEST_SUITE("autograd/shared_parameters") {
     }
     for (std::thread& thread : threads) thread.join();
     CHECK(wrong == std::vector<int>(4));
+  }
+
+  TEST_CASE("tensors go from thread to thread: who gets one reads it, records it anew and drops it") {
+    constexpr int kTensors = 200;
+    std::mutex mutex;
+    std::condition_variable changed;
+    std::deque<Tensor> queue;
+    std::vector<double> found;
+    std::thread reader([&] {
+      for (int i = 0; i < kTensors; ++i) {
+        std::unique_lock<std::mutex> lock(mutex);
+        changed.wait(lock, [&] { return !queue.empty(); });
+        const Tensor x = std::move(queue.front());
+        queue.pop_front();
+        lock.unlock();
+        Tape tape;
+        tape.watch(x);
+        found.push_back(tape.gradients(sum(x * x), {x})[0].at(0));
+      }
+    });
+    const Parameter weight(values({3}));
+    for (int i = 0; i < kTensors; ++i) {
+      Tape tape;  // of this thread; what it has computed leaves without it
+      const Tensor x = (weight * static_cast<double>(i)).detach();
+      const std::lock_guard<std::mutex> lock(mutex);
+      queue.push_back(x);
+      changed.notify_one();
+    }
+    reader.join();
+    for (int i = 0; i < kTensors; ++i) CHECK(found[static_cast<std::size_t>(i)] == 6 * i);
   }
 }

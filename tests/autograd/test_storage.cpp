@@ -3,6 +3,8 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/storage.h>
 
+#include <array>
+#include <atomic>
 #include <cstring>
 #include <thread>
 #include <vector>
@@ -14,9 +16,10 @@ namespace {
 /// Under the address sanitizer every block is an allocation of its own and nothing is counted.
 bool pool_counts() {
   const auto before = pool_statistics().in_use_bytes;
-  void* block = pool_allocate(1);
+  constexpr std::size_t kSize = 1 << 20;  // none that a thread keeps for itself
+  void* block = pool_allocate(kSize);
   const bool counts = pool_statistics().in_use_bytes != before;
-  pool_free(block, 1);
+  pool_free(block, kSize);
   return counts;
 }
 
@@ -114,6 +117,113 @@ TEST_SUITE("autograd/storage") {
     }
     for (std::thread& thread : threads) thread.join();
     CHECK(pool_statistics().in_use_bytes == before);
+  }
+
+  TEST_CASE("blocks freed by another thread come back, and threads that end give back what they kept") {
+    if (!pool_counts()) return;
+    constexpr std::size_t kSizes[] = {64, 200, 3000, 8192};
+    constexpr int kBlocks = 100, kRounds = 50;
+    const auto round = [&] {
+      for (const std::size_t size : kSizes) {
+        std::vector<void*> blocks;
+        for (int i = 0; i < kBlocks; ++i) blocks.push_back(pool_allocate(size));
+        std::thread([&] {
+          for (void* block : blocks) pool_free(block, size);
+        }).join();
+      }
+    };
+    round();
+    const PoolStatistics before = pool_statistics();
+    for (int i = 0; i < kRounds; ++i) round();
+    CHECK(pool_statistics().in_use_bytes == before.in_use_bytes);
+    CHECK(pool_statistics().held_bytes == before.held_bytes);
+    CHECK(pool_statistics().system_requests == before.system_requests);
+  }
+
+  TEST_CASE("what a thread keeps for itself does not grow with what it frees") {
+    if (!pool_counts()) return;
+    // The first thread allocates and the second one frees, with at most kQueue blocks between them.
+    constexpr std::size_t kSize = 1000, kQueue = 64;
+    constexpr int kBlocks = 10000;
+    std::array<std::atomic<void*>, kQueue> queue{};
+    const auto pass_on = [&](int blocks) {
+      std::thread second([&] {
+        for (int i = 0; i < blocks; ++i) {
+          void* block = nullptr;
+          while ((block = queue[static_cast<std::size_t>(i) % kQueue].exchange(nullptr)) == nullptr)
+            std::this_thread::yield();
+          pool_free(block, kSize);
+        }
+      });
+      for (int i = 0; i < blocks; ++i) {
+        std::atomic<void*>& place = queue[static_cast<std::size_t>(i) % kQueue];
+        while (place.load() != nullptr) std::this_thread::yield();
+        place.store(pool_allocate(kSize));
+      }
+      second.join();
+    };
+    const PoolStatistics before = pool_statistics();
+    pass_on(kBlocks);
+    const PoolStatistics after = pool_statistics();
+    CHECK(after.in_use_bytes == before.in_use_bytes);
+    // Those of the queue, and of two batches of 16 in each thread, all of 1 KiB: less than a chunk.
+    CHECK(after.held_bytes - before.held_bytes <= 2 << 20);
+  }
+
+  TEST_CASE("of one thread the peak is exact, of several it is not too low") {
+    if (!pool_counts()) return;
+    constexpr std::size_t kSmall = 4096, kLarge = 1 << 20;
+    const PoolStatistics before = pool_statistics();
+    // More than was ever in use, of large blocks, and then small ones beside them, which are dropped before
+    // the next large one comes.
+    std::vector<void*> large, small;
+    while (pool_statistics().in_use_bytes <= before.peak_bytes) large.push_back(pool_allocate(kLarge));
+    CHECK(pool_statistics().peak_bytes == pool_statistics().in_use_bytes);
+    for (int again = 0; again < 2; ++again) {  // the second time they come from the thread's own
+      small.clear();
+      for (int i = 0; i < 3; ++i) small.push_back(pool_allocate(kSmall));
+      for (void* block : small) pool_free(block, kSmall);
+      if (again == 0) large.push_back(pool_allocate(kLarge));
+    }
+    const std::int64_t in_use = pool_statistics().in_use_bytes;
+    pool_free(large.back(), kLarge);
+    large.back() = pool_allocate(kLarge);
+    CHECK(pool_statistics().in_use_bytes == in_use);
+    CHECK(pool_statistics().peak_bytes == in_use + 3 * static_cast<std::int64_t>(kSmall));
+
+    std::thread([&] {
+      for (void*& block : small) block = pool_allocate(kSmall);
+      void* another = pool_allocate(kSmall);
+      CHECK(pool_statistics().peak_bytes == in_use + 4 * static_cast<std::int64_t>(kSmall));
+      pool_free(another, kSmall);
+    }).join();
+    CHECK(pool_statistics().in_use_bytes == in_use + 3 * static_cast<std::int64_t>(kSmall));
+    for (void* block : small) pool_free(block, kSmall);
+    for (void* block : large) pool_free(block, kLarge);
+    CHECK(pool_statistics().in_use_bytes == before.in_use_bytes);
+  }
+
+  TEST_CASE("tensors of a thread that outlive its cache go back too") {
+    if (!pool_counts()) return;
+    struct Late {
+      void* block = nullptr;
+      ~Late() { pool_free(block, 300); }
+    };
+    const auto before = pool_statistics().in_use_bytes;
+    std::thread([] {
+      thread_local Late late;  // destroyed after the cache, which is made by the first allocation
+      late.block = pool_allocate(300);
+    }).join();
+    CHECK(pool_statistics().in_use_bytes == before);
+  }
+
+  TEST_CASE("a request that the system refuses is not counted, and the message has the sizes") {
+    if (!pool_counts()) return;
+    const PoolStatistics before = pool_statistics();
+    CHECK_THROWS_WITH_AS(pool_allocate(std::size_t{1} << 60),
+                         doctest::Contains("the system has no 1099511627776 MiB left; held="), DeviceError);
+    CHECK(pool_statistics().in_use_bytes == before.in_use_bytes);
+    CHECK(pool_statistics().held_bytes == before.held_bytes);
   }
 
   TEST_CASE("a handle frees its object with the last copy") {

@@ -1,3 +1,5 @@
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/kernels/cpu/parallel.h>
 #include <tapeformer/autograd/threads.h>
 
 #include <doctest/doctest.h>
@@ -9,17 +11,20 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <new>
 #include <string>
 #include <thread>
 
 using namespace tapeformer;
 
+extern "C" void __asan_init() __attribute__((weak));
+
 namespace {
 
-/// Files as a system has them about control groups, until this goes.
+/// Files as a system has them, until this goes.
 class System {
  public:
-  explicit System(const std::string& groups) { write("/proc/self/cgroup", groups); }
+  System() = default;
   ~System() { std::filesystem::remove_all(root_); }
   System(const System&) = delete;
   System& operator=(const System&) = delete;
@@ -30,7 +35,6 @@ class System {
     std::ofstream(file) << text << "\n";
     return *this;
   }
-  int quota() const { return processor_quota(root_); }
   ProcessorTime time() const { return processor_time(root_); }
 
  private:
@@ -73,8 +77,20 @@ TEST_SUITE("autograd/threads") {
     CHECK(sleeps() - before >= kTimes / 2);
   }
 
+  TEST_CASE("an exception in a parallel region reaches who entered it") {
+    const int before = omp_get_max_threads();
+    omp_set_num_threads(2);
+    for (const Index bad : {Index{0}, kernels::kParallelWork - 1}) {
+      const auto body = [&](Index from, Index to) {
+        if (bad >= from && bad < to) throw std::bad_alloc();
+      };
+      CHECK_THROWS_AS(kernels::parallel_ranges(kernels::kParallelWork, 1, body), std::bad_alloc);
+    }
+    omp_set_num_threads(before);
+  }
+
   TEST_CASE("the time that threads have run and waited is the sum over all of them") {
-    System system("");
+    System system;
     CHECK(system.time().threads == 0);
     system.write("/proc/self/task/7/schedstat", "3000000000 500000000 12");
     system.write("/proc/self/task/9/schedstat", "1000000000 250000000 3");
@@ -94,40 +110,30 @@ TEST_SUITE("autograd/threads") {
     CHECK(!is_busy({0.0001, 0.0005, 2}, false));  // does next to nothing
   }
 
-  TEST_CASE("no control group, no limit") {
-    CHECK(processor_quota("/there/is/no/such/folder") == 0);
-    CHECK(System("").quota() == 0);
-    CHECK(System("nonsense\n0:").quota() == 0);
-  }
-
-  TEST_CASE("version 2: a quota over its period, rounded up") {
-    System system("0::/app/training");
-    CHECK(system.quota() == 0);
-    CHECK(system.write("/sys/fs/cgroup/app/training/cpu.max", "max 100000").quota() == 0);
-    CHECK(system.write("/sys/fs/cgroup/app/training/cpu.max", "300000 100000").quota() == 3);
-    CHECK(system.write("/sys/fs/cgroup/app/training/cpu.max", "300001 100000").quota() == 4);
-    CHECK(system.write("/sys/fs/cgroup/app/training/cpu.max", "10000 100000").quota() == 1);
-  }
-
-  TEST_CASE("groups above limit too: the least quota counts") {
-    System system("0::/app/training");
-    CHECK(system.write("/sys/fs/cgroup/app/cpu.max", "200000 100000").quota() == 2);
-    CHECK(system.write("/sys/fs/cgroup/app/training/cpu.max", "300000 100000").quota() == 2);
-    CHECK(system.write("/sys/fs/cgroup/cpu.max", "50000 50000").quota() == 1);
-  }
-
-  TEST_CASE("version 1: the group of the controller cpu, -1 for no limit") {
-    System system("9:name=systemd:/app\n3:cpuset:/\n2:cpu,cpuacct:/app\n0::/");
-    CHECK(system.quota() == 0);
-    system.write("/sys/fs/cgroup/cpu/app/cpu.cfs_period_us", "50000");
-    CHECK(system.write("/sys/fs/cgroup/cpu/app/cpu.cfs_quota_us", "-1").quota() == 0);
-    CHECK(system.write("/sys/fs/cgroup/cpu/app/cpu.cfs_quota_us", "75000").quota() == 2);
-  }
-
-  TEST_CASE("in a container that sees its own group as the root, by a path of the host") {
-    CHECK(System("0::/../training").write("/sys/fs/cgroup/cpu.max", "150000 100000").quota() == 2);
-    System system("2:cpu:/docker/0123");
-    system.write("/sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000");
-    CHECK(system.write("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", "100000").quota() == 1);
+  TEST_CASE("threads that the system allows are there at once, and those it does not are refused") {
+    const int before = omp_get_max_threads();
+    use_threads(3);
+    CHECK(omp_get_max_threads() == 3);
+    CHECK(processor_time().threads >= 3);
+    use_threads();
+    CHECK(omp_get_max_threads() == 3);
+    use_threads(before);
+    if (__asan_init != nullptr) return;  // cannot do without memory
+    rlimit allowed{};
+    getrlimit(RLIMIT_AS, &allowed);
+    rlimit least = allowed;
+    least.rlim_cur = 1;  // there is no room for a stack
+    setrlimit(RLIMIT_AS, &least);
+    std::string message;
+    try {
+      require_threads(1000);
+    } catch (const Error& error) {
+      message = error.what();
+    }
+    setrlimit(RLIMIT_AS, &allowed);
+    CHECK(message.find("[threads] the system must allow 2000 more threads at times; got ") == 0);
+    CHECK(message.find(" that ulimit -v allows ") != std::string::npos);
+    CHECK(message.find("OMP_NUM_THREADS=") != std::string::npos);
+    require_threads(2);
   }
 }

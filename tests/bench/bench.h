@@ -4,6 +4,7 @@ namespace tapeformer {
 
 // The benches, each a command of the program `bench` with a file of its own name. They take what follows
 // "bench" on the command line, with "bench NAME" as the first argument, and return the exit code.
+int bench_allocations(int argc, char** argv);
 int bench_attention(int argc, char** argv);
 int bench_character_recipe(int argc, char** argv);
 int bench_communication(int argc, char** argv);

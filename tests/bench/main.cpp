@@ -14,6 +14,7 @@ struct Bench {
   int (*run)(int argc, char** argv);
 };
 constexpr Bench kBenches[] = {
+    {"allocations", "small tensors made and dropped by several threads at once", bench_allocations},
     {"attention", "tiled attention against plain operations: time, memory and errors", bench_attention},
     {"character_recipe", "train nanoGPT's character model, for comparison with PyTorch",
      bench_character_recipe},

@@ -213,12 +213,17 @@ void for_units(Index units, double work, Index size, const Body& body) {
     return;
   }
   const Index together = std::max<Index>(1, units / (8 * threads));
+  TeamError error;
 #pragma omp parallel num_threads(static_cast <int>(threads))
   {
-    T* memory = thread_memory<Purpose, T>(size);
+    T* memory = nullptr;
+    error.guard([&] { memory = thread_memory<Purpose, T>(size); });
 #pragma omp for schedule(dynamic, together)
-    for (Index unit = 0; unit < units; ++unit) body(unit, memory);
+    for (Index unit = 0; unit < units; ++unit) {
+      if (memory != nullptr) error.guard([&] { body(unit, memory); });
+    }
   }
+  error.rethrow();
 }
 
 }  // namespace tapeformer::kernels

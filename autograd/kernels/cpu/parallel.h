@@ -6,12 +6,33 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <exception>
 #include <vector>
 
 namespace tapeformer::kernels {
 
 /// Work below this many element visits is not worth waking other threads for (about 10 microseconds).
 constexpr Index kParallelWork = 16384;
+
+/// The first exception among a team's threads, which must not leave their region: "out of memory" above all.
+class TeamError {
+ public:
+  template <class Work>
+  void guard(const Work& work) {
+    try {
+      work();
+    } catch (...) {
+#pragma omp critical(tapeformer_team_error)
+      if (!error_) error_ = std::current_exception();
+    }
+  }
+  void rethrow() const {
+    if (error_) std::rethrow_exception(error_);
+  }
+
+ private:
+  std::exception_ptr error_;
+};
 
 /// Calls `body(from, to)` over disjoint ranges that cover [0, count), one for each thread. The ranges depend
 /// only on the number of threads, so results repeat bit for bit. `work` is the cost of one item in element
@@ -23,12 +44,14 @@ void parallel_ranges(Index count, Index work, const Body& body) {
     if (count > 0) body(Index{0}, count);
     return;
   }
+  TeamError error;
 #pragma omp parallel num_threads(static_cast <int>(threads))
   {
     const Index thread = omp_get_thread_num(),
                 team = omp_get_num_threads();  // which may be fewer than requested
-    body(count * thread / team, count * (thread + 1) / team);
+    error.guard([&] { body(count * thread / team, count * (thread + 1) / team); });
   }
+  error.rethrow();
 }
 
 /// `count` values for this thread, aligned to a vector, valid until the next call with the same Purpose.
