@@ -27,7 +27,7 @@ target_link_libraries(tapeformer_emulated PUBLIC cuda_emulator ${libraries})
 
 # The same tests, and the programs, on the emulated device. What calls dispatch(), or kernels for GPUs, is compiled for it.
 set(others "/autograd/test_dispatch\\.cpp\\.o$")
-set(tests_elsewhere $<FILTER:$<TARGET_OBJECTS:tapeformer_tests>,EXCLUDE,${others}>)
+set(tests_elsewhere $<FILTER:$<TARGET_OBJECTS:tapeformer_tests>,EXCLUDE,${others}> ${parsers})
 add_executable(tapeformer_tests_emulated autograd/test_dispatch.cpp ${TAPEFORMER_CUDA_TEST_SOURCES} ${tests_elsewhere}
   $<TARGET_OBJECTS:tapeformer_programs>)
 target_compile_options(tapeformer_tests_emulated PRIVATE ${of_tests})

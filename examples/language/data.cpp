@@ -91,10 +91,12 @@ LanguageData prepare_corpus(const LanguageDataOptions& options,
                             Progress& progress) {
   const TextCorpus corpus = corpus_of(options.corpus);
   progress.keep((options.corpus.empty() ? "the built-in text: " : "corpus: ") + corpus.description());
-  const TextSplit parts = split_corpus(options, corpus);
   if (tokenizer == nullptr && !options.tokenizer_model.empty())
     tokenizer = find_tokenizer(options.tokenizer_model);
-  check_text({&parts.train, &parts.validation}, tokenizer ? tokenizer->kind() : options.tokenizer, progress);
+  const std::string kind = tokenizer ? tokenizer->kind() : options.tokenizer;
+  check_text({&corpus}, kind, progress);  // before anything else reads all of it
+  const TextSplit parts = split_corpus(options, corpus);
+  if (!options.validation.empty()) check_text({&parts.validation}, kind, progress);
   if (tokenizer == nullptr) tokenizer = make_tokenizer(options, parts, progress);
   LanguageData result = prepare_tokens(parts, *tokenizer, folder, shown(progress));
   progress.clear();

@@ -6,7 +6,6 @@
 #include <tapeformer/examples/language/tokenizer.h>
 #include <tapeformer/examples/shared/option_table.h>
 #include <tapeformer/nn/formats/hugging_face.h>
-#include <tapeformer/nn/formats/strict_json.h>
 
 #include <nlohmann/json.hpp>
 
@@ -61,7 +60,7 @@ DecoderOnly load_model(const std::string& folder, Index average) {
 DecoderOnlyConfig model_config_in(const std::string& folder) {
   check_folder(folder);
   if (!fs::exists(folder + "/config.json")) return load_hugging_face(folder).config();  // Meta's params.json
-  const std::string json = read_text_file(folder + "/config.json");
+  const std::string json = read_file(folder + "/config.json");
   try {
     return is_hugging_face(folder) ? hugging_face_config(json) : DecoderOnlyConfig::from_json(json);
   } catch (const CheckpointError& error) {

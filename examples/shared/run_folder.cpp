@@ -5,7 +5,6 @@
 #include <tapeformer/autograd/text/number_of.h>
 #include <tapeformer/examples/shared/command_line.h>
 #include <tapeformer/examples/shared/run_folder.h>
-#include <tapeformer/nn/formats/strict_json.h>
 #include <tapeformer/nn/weight_average.h>
 
 #include <fcntl.h>
@@ -145,9 +144,7 @@ void RunFolder::refuse_if_used() const {
   }
 }
 
-Json RunFolder::config() const {
-  return parse_json(read_text_file(file("config.json")), file("config.json"));
-}
+Json RunFolder::config() const { return parse_json(read_file(file("config.json")), file("config.json")); }
 
 void RunFolder::create() const {
   if (!writes_) return;

@@ -59,7 +59,7 @@ class RunFolder {
   bool has_checkpoint() const;
   /// Throws: DataError if the folder holds a training or a model already
   void refuse_if_used() const;
-  /// The content of config.json. Throws: CheckpointError if it cannot be read or is not JSON
+  /// The content of config.json. Throws: DataError if it cannot be read, CheckpointError if it is not JSON
   Json config() const;
 
   /// Writes a file whole or not at all.

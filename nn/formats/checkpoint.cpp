@@ -4,6 +4,11 @@
 #include <map>
 
 namespace tapeformer {
+namespace {
+
+constexpr std::size_t kMostProblems = 100;  // that a message lists: a file may have millions of tensors
+
+}  // namespace
 
 std::vector<std::pair<std::string, Tensor>> weights_of(Module& module) {
   std::vector<std::pair<std::string, Tensor>> weights;
@@ -25,23 +30,27 @@ std::vector<Tensor> weights_in(const SafetensorsFile& file, const std::string& p
       found.emplace(name.substr(prefix.size()), file.tensor(name));
   }
   std::string problems;
+  std::size_t count = 0;
+  const auto add = [&](const std::string& problem) {
+    if (++count <= kMostProblems) problems += "\n  " + problem;
+  };
   const auto weights = weights_of(module);
   for (const auto& [name, value] : weights) {
     const auto entry = found.find(name);
     if (entry == found.end()) {
-      problems += "\n  " + name + " is missing";
+      add(name + " is missing");
     } else if (entry->second.shape() != value.shape()) {
-      problems += "\n  " + name + " is " + entry->second.describe() + " in the file and " +
-                  value.shape().text() + " in the model";
+      add(name + " is " + entry->second.describe() + " in the file and " + value.shape().text() +
+          " in the model");
     }
   }
   for (const auto& [name, value] : found) {
     bool known = false;
     for (const auto& [own, ignored] : weights) known = known || own == name;
-    if (!known) problems += "\n  " + name + " is not in the model";
+    if (!known) add(name + " is not in the model");
   }
-  if (!problems.empty())
-    throw CheckpointError(file.path() + ": the weights do not fit the model:" + problems);
+  if (count > kMostProblems) problems += "\n  and " + std::to_string(count - kMostProblems) + " more";
+  if (count > 0) throw CheckpointError(file.path() + ": the weights do not fit the model:" + problems);
   std::vector<Tensor> values;
   for (const auto& [name, value] : weights) values.push_back(found.at(name));
   return values;

@@ -141,7 +141,10 @@ const std::vector<Input>& inputs() {
        }},
       {"token_file", "ids",
        [](std::size_t n) {
-         return parser_named("token_file").seeds().front().substr(0, 64) + std::string(n, '\0');
+         std::string bytes = parser_named("token_file").seeds().front().substr(0, 64) + std::string(n, '\0');
+         constexpr std::size_t kSizeAt = 24;  // of the number of ids, two bytes each
+         for (std::size_t i = 0; i < 8; ++i) bytes[kSizeAt + i] = static_cast<char>(n / 2 >> (8 * i) & 255);
+         return bytes;
        }},
       {"checkpoint", "tensors that the model does not have",
        [](std::size_t n) {

@@ -327,7 +327,8 @@ for file in vocab.json merges.txt tokenizer.json tokenizer.model; do
     --tokenizer-model "$work/foreign/$file"
 done
 claims_a_terabyte "$work/holes"
-refuses "a text of a terabyte without a character" "holes:1: a NUL" prepare --corpus "$work/holes" --output "$work/unprepared"
+refuses "a text of a terabyte without a character" "holes:1: a NUL" prepare --corpus "$work/holes" --output "$work/unprepared" \
+  --tokenizer character
 damage && printf '\0\377\033[2J\n' >"$work/damaged/config.json"
 refuses "a config that is no text" "config.json" generate --run "$work/damaged" --prompt a
 

@@ -315,7 +315,7 @@ refuses "a translation of a terabyte without a character" "holes:1: a NUL" train
   --target "$work/holes"
 refuses "a model of a terabyte" "holes: .*bytes are too many" train --run "$(new)" --pairs "$work/pairs.kept" \
   --source-model "$work/holes" --target-model "$work/holes"
-damage && sed -i 's/"source": [0-9]*/"source": "none"/' "$work/damaged/config.json"
+damage && sed -i 's/"source": [0-9][0-9]*/"source": "none"/' "$work/damaged/config.json"
 refuses "a fingerprint that is text" "config.json: is not of this program" translate --run "$work/damaged"
 damage && head -c 20 "$work/whole/source.vocabulary" >"$work/damaged/source.vocabulary"
 refuses "a damaged vocabulary" "source.vocabulary" translate --run "$work/damaged"
