@@ -84,7 +84,7 @@ table() {
 
 # The lengths of the sums in a layer of width C, heads of D, T keys and a hidden width F: norms, queries, keys, scores, weights,
 # values, output, norm, both matrices of the feed-forward network; a few for what is done to single numbers.
-layer() { echo $((2 * $1 + 2 * $1 + $2 + 2 * $3 + $1 + $1 + $4 + 20)); }
+layer() { echo $((5 * $1 + $2 + 2 * $3 + $4 + 20)); }
 
 # Two layers of width 64 with heads of 16 over 32 tokens; the last norm, the head, the softmax over 61 letters, the mean of 256.
 table train_language_model $((2 * $(layer 64 16 32 256) + 64 + 64 + 61 + 256)) --layers 2 --width 64 --heads 4 --context 32 \

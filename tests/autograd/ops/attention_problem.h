@@ -146,8 +146,12 @@ inline AttentionProblem random_problem(Generator& random, bool is_long = false) 
   if (wide) p.batch = 1, p.queries = std::min<Index>(p.queries, 70), p.keys = std::min<Index>(p.keys, 131);
   if (packed) p.sequences = random.below(4) + 1, p.own_keys = random.below(2);
   p.causal = random.below(2), p.top_left = once_in(3, random), p.prefix = once_in(3, random);
-  if (once_in(3, random)) p.before = random.below(p.keys + 2);
-  if (once_in(3, random)) p.after = random.below(p.keys + 2);
+  const auto reach = [&] {  // often to a border of the kernels' tiles, or one from it
+    return once_in(2, random) ? any_of({0, 1, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129}, random)
+                              : random.below(p.keys + 2);
+  };
+  if (once_in(3, random)) p.before = reach();
+  if (once_in(3, random)) p.after = reach();
   p.lengths = once_in(3, random), p.key_mask = once_in(3, random), p.query_mask = once_in(3, random);
   p.mask = random.below(3), p.repeated = random.below(32) & random.below(32);
   if (once_in(3, random)) p.scale = 30;
