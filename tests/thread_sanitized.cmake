@@ -13,7 +13,9 @@ target_link_libraries(tapeformer_tests_threads PRIVATE tapeformer_programs xtens
 target_compile_definitions(tapeformer_tests_threads PRIVATE TAPEFORMER_SOURCE_DIR="${CMAKE_SOURCE_DIR}"
   TAPEFORMER_BINARY_DIR="${CMAKE_BINARY_DIR}")
 target_include_directories(tapeformer_tests_threads PRIVATE ${CMAKE_CURRENT_SOURCE_DIR}/emulator)
-tapeformer_tests(threads/ threads tapeformer_tests_threads "${thread_sources}")
+# What libomp does within itself is its own affair.
+set(in_our_code TSAN_OPTIONS=ignore_noninstrumented_modules=1:halt_on_error=1)
+tapeformer_tests(threads/ threads tapeformer_tests_threads "${thread_sources}" ${in_our_code})
 
 add_custom_target(threads DEPENDS tapeformer_tests_threads train_language_model train_translation)
 
@@ -23,6 +25,7 @@ function(tapeformer_training program)
   tapeformer_test(threads/${program} threads sh -c "rm -rf \"$0\" && exec \"$@\"" ${run} $<TARGET_FILE:${program}> train
     --run ${run} --steps 8 --warmup 2 --validate-every 4 --checkpoint-every 3 --keep-checkpoints 2 --samples 1 --width 32
     --heads 2 --dropout 0.1 --threads 2 ${ARGN})
+  set_property(TEST threads/${program} PROPERTY ENVIRONMENT ${in_our_code})
 endfunction()
 tapeformer_training(train_language_model --layers 2 --context 32 --batch 8 --validation-kind estimate --validation-batches 2)
 tapeformer_training(train_translation --grammar-pairs 300 --held-out 20 --encoder-layers 1 --decoder-layers 1)
