@@ -114,6 +114,8 @@ RunLock::RunLock(const std::string& folder) : folder_(folder), path_(folder + "/
       }
       std::fprintf(stderr, "note: %s cannot be locked (%s): start no other training there\n", folder.c_str(),
                    std::strerror(errno));
+      close(file_);
+      file_ = -1;
       break;
     }
     if (is_at(path_, file_)) break;
@@ -124,13 +126,13 @@ RunLock::RunLock(const std::string& folder) : folder_(folder), path_(folder + "/
 
 RunLock::~RunLock() {
   std::error_code ignored;
-  if (is_at(path_, file_)) fs::remove(path_, ignored);
-  close(file_);
+  if (file_ < 0 || is_at(path_, file_)) fs::remove(path_, ignored);
+  if (file_ >= 0) close(file_);
   for (const std::string& folder : made_) fs::remove(folder, ignored);  // if it is empty
 }
 
 void RunLock::check() const {
-  if (is_at(path_, file_)) return;
+  if (file_ < 0 || is_at(path_, file_)) return;  // below 0: the file system has no locks
   throw DataError(folder_, 0,
                   "was moved or removed, or its training.lock was, while it was trained in: nothing more is "
                   "written there; what was saved is whole, and --resume goes on in a moved folder");
@@ -240,6 +242,7 @@ Json RunFolder::checkpoint_state() const {
   try {
     metadata = SafetensorsFile::open(file(kCheckpoint)).metadata();
   } catch (const CheckpointError& error) {
+    if (std::string(error.what()).find(" is damaged: ") == std::string::npos) throw;  // it may be sound
     const std::string earlier = earlier_checkpoint();
     throw CheckpointError(error.what() + (earlier.empty() ? "; try a copy of it, or a new training --from " +
                                                                 path_ + ", which begins with the best weights"
