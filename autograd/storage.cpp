@@ -17,12 +17,14 @@
 #include <utility>
 #include <vector>
 
-#if defined(__SANITIZE_ADDRESS__)
-#define TAPEFORMER_POOL_BYPASSED 1  // every block its own allocation, so that the sanitizer sees each bound
-#endif
-
 namespace tapeformer {
 namespace {
+
+#if defined(__SANITIZE_ADDRESS__)
+constexpr bool kBypassed = true;  // every block its own allocation, so that the sanitizer sees each bound
+#else
+constexpr bool kBypassed = false;
+#endif
 
 constexpr std::size_t kAlignment = 64;
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
@@ -275,23 +277,21 @@ Pool& pool() {
 
 }  // namespace
 
-#if defined(TAPEFORMER_POOL_BYPASSED)
-void* pool_allocate(std::size_t bytes) { return ::operator new (bytes, std::align_val_t{kAlignment}); }
-void pool_free(void* block, std::size_t) { ::operator delete (block, std::align_val_t{kAlignment}); }
-#else
 void* pool_allocate(std::size_t bytes) {
+  if (kBypassed) return ::operator new (bytes, std::align_val_t{kAlignment});
   const SizeClass size = class_of(bytes);
   if (size.index < kCachedClasses) {
     if (void* block = cache.take(size); block != nullptr) return block;
   }
   return pool().allocate(size);
 }
+
 void pool_free(void* block, std::size_t bytes) {
+  if (kBypassed) return ::operator delete (block, std::align_val_t{kAlignment});
   const SizeClass size = class_of(bytes);
   if (size.index < kCachedClasses && cache.put(size, block)) return;
   pool().free(size, block);
 }
-#endif
 
 PoolStatistics pool_statistics() { return pool().statistics(); }
 

@@ -1,15 +1,16 @@
 #!/usr/bin/env bash
 # Builds the library, the programs and the tests, runs the tests and the structure check.
-# Usage: tests/run.sh [--asan] [--slow] [--cuda]
+# Usage: tests/run.sh [--asan] [--tsan] [--slow] [--cuda]
 #   --asan  the tests again over a library with the address and undefined-behaviour sanitizers, and the CUDA kernels under
 #           the emulator's race detector
+#   --tsan  what several threads do, with the thread sanitizer (build/thread-sanitized), and tests nothing else
 #   --slow  the slow tests too, and every random case instead of a third
 #   --cuda  builds the library and the programs with CUDA instead (build/cuda), where there is nvcc, and tests nothing
 # Warnings are errors where CI is set.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-preset=release targets=() selection=(-L cpu -LE slow)
+preset=release packages=() targets=() selection=(-L cpu -LE slow)
 for option in "$@"; do
   case $option in
     --asan) targets=(--target sanitized) selection=(-L sanitized) ;;
@@ -17,9 +18,10 @@ for option in "$@"; do
       selection=(-L 'cpu|slow')
       export TAPEFORMER_ALL_CASES=1
       ;;
+    --tsan) preset=thread-sanitized targets=(--target threads) selection=(-L threads) packages=(clang-14 libomp-14-dev) ;;
     --cuda) preset=cuda ;;
     *)
-      echo "tests/run.sh: unknown option $option; try --asan, --slow, --cuda" >&2
+      echo "tests/run.sh: unknown option $option; try --asan, --tsan, --slow, --cuda" >&2
       exit 2
       ;;
   esac
@@ -30,8 +32,8 @@ if [ "$preset" = cuda ] && ! PATH=$PATH:/usr/local/cuda/bin command -v nvcc >/de
   exit 0
 fi
 
-examples/setup.sh clang-format-14 libopenmpi-dev openmpi-bin python3
-command -v mpirun >/dev/null && mpi=ON || mpi=OFF
+examples/setup.sh clang-format-14 libopenmpi-dev openmpi-bin python3 "${packages[@]}"
+command -v mpirun >/dev/null && [ "$preset" != thread-sanitized ] && mpi=ON || mpi=OFF
 command -v ccache >/dev/null && export CMAKE_CXX_COMPILER_LAUNCHER=ccache CMAKE_CUDA_COMPILER_LAUNCHER=ccache
 if [ "$preset" = cuda ]; then
   # Nothing runs here, so little is optimised that is for the host alone (at -O0 g++ refuses xsimd 8's AVX-512 selects).
