@@ -20,7 +20,7 @@ void share_processors();
 
 /// From now on OpenMP's parallel regions have `count` threads, or as many as now if it is 0. They are started
 /// here, on the thread that will compute: where one cannot be started later, OpenMP ends the program.
-/// Throws: Error with the limits if the system does not allow so many
+/// Throws: Error with the limits if the system does not allow that many
 void use_threads(int count = 0);
 
 /// Throws: the same if this process cannot have `count` further threads, and as many again for a moment

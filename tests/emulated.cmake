@@ -47,7 +47,7 @@ tapeformer_device_tests(emulated cpu tapeformer_tests_emulated nn/ TAPEFORMER_GR
 # Models that learn and write: minutes in an emulator.
 set(slow ${TAPEFORMER_ADDED_TESTS})
 list(FILTER slow INCLUDE REGEX "nn/(generation/(generate|generate_cached|generate_text|language_steps|translation_steps)|across_devices|\
-attention/(additive|latent_cached)|transformer/(encoder_masked_tokens|recompute_layers|encoder_decoder|decoder_only))$")
+shared_model|formats/safetensors|attention/(additive|latent_cached)|transformer/(encoder_masked_tokens|recompute_layers|encoder_decoder|decoder_only))$")
 if(slow)
   set_tests_properties(${slow} PROPERTIES LABELS slow)
 endif()
@@ -94,6 +94,7 @@ tapeformer_test(emulated/decoding cpu bench_emulated decoding --language tiny --
 tapeformer_test(emulated/decoding_translations cpu bench_emulated decoding --layers 1 --width 16 --heads 2 --feed-forward 16
   --vocabulary 13 --batch 2 --beam 2 --source 4 --tokens 8 --device cuda --precision bf16 --rounds 1)
 
-tapeformer_test(emulated/programs cpu ${CMAKE_CURRENT_SOURCE_DIR}/examples/on_a_gpu.sh
+# Beside the sanitized tests, because it takes long.
+tapeformer_test(emulated/programs sanitized ${CMAKE_CURRENT_SOURCE_DIR}/examples/on_a_gpu.sh
   $<TARGET_FILE:train_translation_emulated> $<TARGET_FILE:train_language_model_emulated>
   $<TARGET_FILE:gradcheck_attention_emulated>)

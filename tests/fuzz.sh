@@ -11,7 +11,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 work=$PWD/build/fuzz program=$PWD/build/fuzz/tests/fuzz/fuzz
 minutes=1 build=yes names=()
-kMostCrashes=20  # after so many in one call a parser gets no more time
+kMostCrashes=20  # after this many in one call a parser gets no more time
 
 while [ $# -gt 0 ]; do
   case $1 in

@@ -57,7 +57,7 @@ row() {
     }' || { echo "more than roundings explain" && status=1; }
 }
 
-# table PROGRAM ROUNDINGS OPTION...: of a program; so many roundings lie one behind the other on the way from the weights to the
+# table PROGRAM ROUNDINGS OPTION...: of a program; that many roundings lie one behind the other on the way from the weights to the
 # loss. A step is that way, the way back and the next one there.
 table() {
   program=$1 rounds=$2

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Builds the library, the programs and the tests, runs the tests and the structure check.
 # Usage: tests/run.sh [--asan] [--tsan] [--slow] [--cuda]
-#   --asan  the tests again over a library with the address and undefined-behaviour sanitizers, and the CUDA kernels under
-#           the emulator's race detector
+#   --asan  the tests again over a library with the address and undefined-behaviour sanitizers, the CUDA kernels under the
+#           emulator's race detector, and the programs on an emulated GPU
 #   --tsan  what several threads do, with the thread sanitizer (build/thread-sanitized), and tests nothing else
 #   --slow  the slow tests too, and every random case instead of a third
 #   --cuda  builds the library and the programs with CUDA instead (build/cuda), where there is nvcc, and tests nothing

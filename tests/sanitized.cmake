@@ -45,7 +45,7 @@ set_property(TEST sanitized/races/autograd/shared_parameters APPEND PROPERTY ENV
   TSAN_OPTIONS=halt_on_error=1)
 
 add_custom_target(sanitized DEPENDS tapeformer_tests_sanitized train_translation_sanitized shared_parameters_sanitized
-  tapeformer_tests_races)
+  tapeformer_tests_races train_translation_emulated train_language_model_emulated gradcheck_attention_emulated)
 
 # The CPU's tests as if there were no device, the kernels' tests on one and those that say themselves where tensors lie on two.
 # Layers and models made of kernels would take too long, and so would writing with every cache, whose parts have tests.

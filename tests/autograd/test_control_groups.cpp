@@ -1,51 +1,20 @@
-#include <tapeformer/autograd/control_groups.h>
+#include <tapeformer/tests/reference/system_files.h>
 
 #include <doctest/doctest.h>
-#include <unistd.h>
 
-#include <filesystem>
-#include <fstream>
 #include <string>
 
 using namespace tapeformer;
 
-namespace {
-
-/// Files as a system has them about control groups, until this goes.
-class System {
- public:
-  explicit System(const std::string& groups) { write("/proc/self/cgroup", groups); }
-  ~System() { std::filesystem::remove_all(root_); }
-  System(const System&) = delete;
-  System& operator=(const System&) = delete;
-
-  System& write(const std::string& path, const std::string& text) {
-    const std::filesystem::path file = root_ + path;
-    std::filesystem::create_directories(file.parent_path());
-    std::ofstream(file) << text << "\n";
-    return *this;
-  }
-  int quota() const { return processor_quota(root_); }
-  GroupMemory memory() const { return group_memory(root_); }
-  std::string memory_text() const { return memory_limits_text(root_); }
-  std::string threads_text() const { return thread_limits_text(root_); }
-
- private:
-  std::string root_ =
-      std::filesystem::temp_directory_path() / ("tapeformer_groups_" + std::to_string(getpid()));
-};
-
-}  // namespace
-
 TEST_SUITE("autograd/control_groups") {
   TEST_CASE("no control group, no limit") {
     CHECK(processor_quota("/there/is/no/such/folder") == 0);
-    CHECK(System("").quota() == 0);
-    CHECK(System("nonsense\n0:").quota() == 0);
+    CHECK(SystemFiles("").quota() == 0);
+    CHECK(SystemFiles("nonsense\n0:").quota() == 0);
   }
 
   TEST_CASE("version 2: a quota over its period, rounded up") {
-    System system("0::/app/training");
+    SystemFiles system("0::/app/training");
     CHECK(system.quota() == 0);
     CHECK(system.write("/sys/fs/cgroup/app/training/cpu.max", "max 100000").quota() == 0);
     CHECK(system.write("/sys/fs/cgroup/app/training/cpu.max", "300000 100000").quota() == 3);
@@ -54,14 +23,14 @@ TEST_SUITE("autograd/control_groups") {
   }
 
   TEST_CASE("groups above limit too: the least quota counts") {
-    System system("0::/app/training");
+    SystemFiles system("0::/app/training");
     CHECK(system.write("/sys/fs/cgroup/app/cpu.max", "200000 100000").quota() == 2);
     CHECK(system.write("/sys/fs/cgroup/app/training/cpu.max", "300000 100000").quota() == 2);
     CHECK(system.write("/sys/fs/cgroup/cpu.max", "50000 50000").quota() == 1);
   }
 
   TEST_CASE("version 1: the group of the controller cpu, -1 for no limit") {
-    System system("9:name=systemd:/app\n3:cpuset:/\n2:cpu,cpuacct:/app\n0::/");
+    SystemFiles system("9:name=systemd:/app\n3:cpuset:/\n2:cpu,cpuacct:/app\n0::/");
     CHECK(system.quota() == 0);
     system.write("/sys/fs/cgroup/cpu/app/cpu.cfs_period_us", "50000");
     CHECK(system.write("/sys/fs/cgroup/cpu/app/cpu.cfs_quota_us", "-1").quota() == 0);
@@ -69,14 +38,14 @@ TEST_SUITE("autograd/control_groups") {
   }
 
   TEST_CASE("in a container that sees its own group as the root, by a path of the host") {
-    CHECK(System("0::/../training").write("/sys/fs/cgroup/cpu.max", "150000 100000").quota() == 2);
-    System system("2:cpu:/docker/0123");
+    CHECK(SystemFiles("0::/../training").write("/sys/fs/cgroup/cpu.max", "150000 100000").quota() == 2);
+    SystemFiles system("2:cpu:/docker/0123");
     system.write("/sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000");
     CHECK(system.write("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", "100000").quota() == 1);
   }
 
   TEST_CASE("version 2: the limit of memory, and what is used that cannot be taken back") {
-    System system("0::/app/training");
+    SystemFiles system("0::/app/training");
     CHECK(system.memory().limit == 0);
     CHECK(system.write("/sys/fs/cgroup/app/training/memory.max", "max").memory().limit == 0);
     system.write("/sys/fs/cgroup/app/training/memory.max", "300000000");
@@ -93,7 +62,7 @@ TEST_SUITE("autograd/control_groups") {
   }
 
   TEST_CASE("version 1: the group of the controller memory, the largest number for no limit") {
-    System system("4:memory:/app\n2:cpu,cpuacct:/app\n0::/");
+    SystemFiles system("4:memory:/app\n2:cpu,cpuacct:/app\n0::/");
     const std::string app = "/sys/fs/cgroup/memory/app/";
     system.write(app + "memory.stat", "rss 10\ntotal_rss 2000\ntotal_shmem 30\nshmem 5\ntotal_cache 70000");
     CHECK(system.write(app + "memory.limit_in_bytes", "9223372036854771712").memory().limit == 0);
@@ -102,13 +71,13 @@ TEST_SUITE("autograd/control_groups") {
   }
 
   TEST_CASE("a container's group as the root has a limit of memory too") {
-    System system("4:memory:/docker/0123");
+    SystemFiles system("4:memory:/docker/0123");
     system.write("/sys/fs/cgroup/memory/memory.limit_in_bytes", "50000000");
     CHECK(system.memory().limit == 50000000);
   }
 
   TEST_CASE("messages say the limits") {
-    System system("0::/app");
+    SystemFiles system("0::/app");
     CHECK(system.memory_text().find("control group") == std::string::npos);
     system.write("/sys/fs/cgroup/app/memory.max", "314572800");
     system.write("/sys/fs/cgroup/app/memory.stat", "anon 209715200");

@@ -1,16 +1,14 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/kernels/cpu/parallel.h>
 #include <tapeformer/autograd/threads.h>
+#include <tapeformer/tests/reference/system_files.h>
 
 #include <doctest/doctest.h>
 #include <omp.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
-#include <unistd.h>
 
 #include <chrono>
-#include <filesystem>
-#include <fstream>
 #include <new>
 #include <string>
 #include <thread>
@@ -21,27 +19,6 @@ extern "C" void __asan_init() __attribute__((weak));
 extern "C" void __tsan_init() __attribute__((weak));
 
 namespace {
-
-/// Files as a system has them, until this goes.
-class System {
- public:
-  System() = default;
-  ~System() { std::filesystem::remove_all(root_); }
-  System(const System&) = delete;
-  System& operator=(const System&) = delete;
-
-  System& write(const std::string& path, const std::string& text) {
-    const std::filesystem::path file = root_ + path;
-    std::filesystem::create_directories(file.parent_path());
-    std::ofstream(file) << text << "\n";
-    return *this;
-  }
-  ProcessorTime time() const { return processor_time(root_); }
-
- private:
-  std::string root_ =
-      std::filesystem::temp_directory_path() / ("tapeformer_threads_" + std::to_string(getpid()));
-};
 
 /// The number of times that this thread has slept.
 long sleeps() {
@@ -91,7 +68,7 @@ TEST_SUITE("autograd/threads") {
   }
 
   TEST_CASE("the time that threads have run and waited is the sum over all of them") {
-    System system;
+    SystemFiles system;
     CHECK(system.time().threads == 0);
     system.write("/proc/self/task/7/schedstat", "3000000000 500000000 12");
     system.write("/proc/self/task/9/schedstat", "1000000000 250000000 3");

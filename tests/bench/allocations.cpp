@@ -15,7 +15,7 @@ namespace {
 
 constexpr int kBetweenLooks = 64;  // allocations and frees before the time is looked at
 
-/// Of one thread: how many storages it made and dropped in so many seconds, `live` of them at once.
+/// Of one thread: how many storages it made and dropped in `seconds`, `live` of them at once.
 double storages_made(std::size_t bytes, std::size_t live, double seconds) {
   std::vector<Handle<Storage>> storages(live);
   double made = 0;

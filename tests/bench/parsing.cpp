@@ -18,7 +18,7 @@ using namespace tapeformer;
 
 namespace {
 
-/// The i-th text of `part` is appended until there are about so many bytes.
+/// The i-th text of `part` is appended until there are about that many bytes.
 template <class Part>
 std::string repeated(std::size_t bytes, const Part& part) {
   std::string text;

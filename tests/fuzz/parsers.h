@@ -20,7 +20,7 @@ const std::vector<Parser>& parsers();
 /// Throws: Error that lists the names
 const Parser& parser_named(const std::string& name);
 
-/// True if the parser accepts the input, and false if an Error refuses it in so many words. Everything else
+/// True if the parser accepts the input, and false if it throws an Error that names the input. Everything else
 /// that is thrown goes on: nobody expects it.
 bool accepts(const Parser& parser, const std::string& input);
 

@@ -168,7 +168,7 @@ inline void report_wrong(const AttentionPath& path, const AttentionProblem& prob
   FAIL_CHECK(wrong_with(path, problem) << "\n  TAPEFORMER_ATTENTION_CASE='" << line << "'");
 }
 
-/// Halves the largest number of rows or heads until at most so many pairs are left, where each takes long.
+/// Halves the largest number of rows or heads until at most that many pairs are left, where each takes long.
 inline void limit_pairs(AttentionProblem& p, Index most) {
   while (p.batch * p.groups * p.repeats * p.queries * p.keys > most) {
     Index* const sizes[] = {&p.batch, &p.groups, &p.repeats, &p.queries, &p.keys};

@@ -5,6 +5,7 @@
 #include <tapeformer/tests/autograd/kernels/cuda_case.h>
 #include <tapeformer/tests/nn/generation/decoding_case.h>
 #include <tapeformer/tests/nn/generation/language_case.h>
+#include <tapeformer/tests/reference/random_cases.h>
 
 #include <doctest/doctest.h>
 
@@ -91,8 +92,9 @@ TEST_SUITE("nn/generation/cached_steps") {
 
   TEST_CASE("translations go on as graphs to the same bits, of sources of several lengths") {
     if (!has_gpu()) return;
-    for (const std::size_t number : {0, 1, 2, 4, 5, 7, 8, 9}) {  // the others are like one of these
-      const DecoderKind& kind = decoder_kinds()[number];
+    const std::vector<std::size_t> numbers = {0, 2, 5, 8, 1, 4, 7, 9};  // the others are like one of these
+    for (int next = 0; next < std::max(4, random_cases(8)); ++next) {
+      const DecoderKind& kind = decoder_kinds()[numbers[static_cast<std::size_t>(next)]];
       INFO(kind.name());
       EncoderDecoder model = decoding_model(kind, 24, DType::f32, 0);
       model.to(Device::cuda());
