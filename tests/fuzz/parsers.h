@@ -20,8 +20,8 @@ const std::vector<Parser>& parsers();
 /// Throws: Error that lists the names
 const Parser& parser_named(const std::string& name);
 
-/// True if the parser accepts the input, and false if it throws an Error that names the input. Everything else
-/// that is thrown goes on: nobody expects it.
+/// True if the parser accepts the input, and false if it throws an Error that names it. Everything else that
+/// is thrown goes on: nobody expects it.
 bool accepts(const Parser& parser, const std::string& input);
 
 // For the parsers.
