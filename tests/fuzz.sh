@@ -2,7 +2,7 @@
 # Feeds every parser with inputs that clang's libFuzzer makes, and prints what came of it: executions, coverage, crashes.
 # Goes on from the inputs that earlier calls found; needs clang 14 and its run-time library (libclang-rt-14-dev).
 # Usage: tests/fuzz.sh [--minutes M] [--no-build] [PARSER...]
-#   --minutes M  so long for each parser (1)
+#   --minutes M  for each parser, a whole number (1)
 #   --no-build   the fuzzer as it is, and the seeds
 #   --list       the parsers' names
 # Exit code 1 if there was a crash. build/fuzz/crashes/PARSER keeps its input; `build/fuzz/tests/fuzz/fuzz PARSER FILE`
@@ -27,6 +27,16 @@ while [ $# -gt 0 ]; do
   shift
 done
 
+[[ $minutes =~ ^[1-9][0-9]*$ ]] || {
+  echo "tests/fuzz.sh: --minutes must be a whole number above 0; got $minutes" >&2
+  exit 2
+}
+mkdir -p "$work"
+exec 9>"$work/lock"
+flock -n 9 || {
+  echo "tests/fuzz.sh: another one runs in $work; wait until it has ended, or use another checkout" >&2
+  exit 2
+}
 if [ -n "$build" ]; then
   cmake --preset release --log-level=WARNING >/dev/null
   cmake --build --preset release -j "$(nproc)" --target tapeformer tapeformer_programs
