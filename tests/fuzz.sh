@@ -55,12 +55,12 @@ limits=(-timeout=10 -malloc_limit_mb=512 -rss_limit_mb=4096)
 
 # What libFuzzer knows of the format: words in quotation marks, and options.
 dictionary() {
-  cat "$1"/* | grep -aoE '"[A-Za-z_.]{1,40}"|--[a-z-]+' | LC_ALL=C sort -u | sed 's/"//g; s/.*/"&"/'
+  cat "$1"/* | { grep -aoE '"[A-Za-z_.]{1,40}"|--[a-z-]+' || true; } | LC_ALL=C sort -u | sed 's/"//g; s/.*/"&"/'
 }
 
 stat_of() { awk -v name="stat::$1:" '$1 == name { value = $2 } END { print value + 0 }' "$work/log"; }
 # The coverage that libFuzzer has last printed, in edges.
-coverage() { grep -oE 'cov: [0-9]+' "$work/log" | tail -1 | cut -c6-; }
+coverage() { { grep -oE 'cov: [0-9]+' "$work/log" || true; } | tail -1 | cut -c6-; }
 
 # fuzz NAME: for $minutes, again after every crash. Adds a line to totals.tsv: parser, seconds, executions, edges, crashes.
 fuzz() {

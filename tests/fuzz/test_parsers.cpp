@@ -122,7 +122,8 @@ TEST_SUITE("fuzz/parsers") {
     const std::filesystem::path corpus = TAPEFORMER_SOURCE_DIR "/tests/fuzz/corpus";
     for (const auto& entry : std::filesystem::recursive_directory_iterator(corpus)) {
       if (!entry.is_regular_file()) continue;
-      const Parser& parser = parser_named(entry.path().parent_path().filename());
+      const std::string name = entry.path().parent_path().filename();
+      const Parser& parser = parser_named(name);
       CHECK(surprise(parser, content_of(entry.path())) == "");
     }
   }
