@@ -69,8 +69,10 @@ fuzz() {
   mkdir -p "$corpus" "$crashes" "$work/seeds"
   "$program" "$1" --seeds "$work/seeds"
   dictionary "$work/seeds" >"$work/dictionary"
+  local options=("${limits[@]}")
+  [ ! -s "$work/dictionary" ] || options+=(-dict="$work/dictionary")  # libFuzzer refuses an empty one
   while left=$((minutes * 60 - (SECONDS - begun))) && [ $left -gt 0 ] && [ $found -lt $kMostCrashes ]; do
-    "$program" "$1" -max_total_time=$left -print_final_stats=1 -dict="$work/dictionary" "${limits[@]}" \
+    "$program" "$1" -max_total_time=$left -print_final_stats=1 "${options[@]}" \
       -artifact_prefix="$crashes/" "$corpus" "$work/seeds" >"$work/log" 2>&1 || found=$((found + 1))
     executions=$((executions + $(stat_of number_of_executed_units)))
     edges=$(coverage)
