@@ -161,10 +161,10 @@ std::string loss_text(Trained& run, const std::vector<TextPair>& pairs, const Tr
   batching.shuffle = false;
   try {
     TranslationBatches batches(encode(run.words, pairs), batching);
-    const double loss = validation_loss(run.model, batches, progress);
+    const TargetLoss loss = validation_loss(run.model, batches, *run.words.target, progress);
     const std::string left_out = left_out_text(batches, trained.model.max_length);
-    return (left_out.empty() ? "" : "left out     of the loss " + left_out + "\n") +
-           format("loss         %.4f nats a token, perplexity %.3f\n", loss, std::exp(loss));
+    return (left_out.empty() ? "" : "left out     of the loss " + left_out + "\n") + "loss         " +
+           loss.to_string() + "\n";
   } catch (const DataError& error) {
     return std::string("loss         none: ") + error.what() + "\n";
   }
@@ -234,7 +234,7 @@ int evaluate(const EvaluateOptions& options, const SearchOptions& search) {
 int start(const RunFolder& folder, const TrainingControl& control, TranslationOptions options,
           const Command& command) {
   if (!options.from.empty()) take_fine_tuned(options, trained_options(RunFolder(options.from)), command);
-  options.training.adapt_warmup(command);
+  options.training.adapt(command);
   options.check();
   options.refuse_ignored(command);
   options.make_paths_absolute();

@@ -56,7 +56,7 @@ TokenFile tokens_of(const LanguageOptions& trained, const std::string& run, cons
 
 std::string loss_text(const MeanLoss& loss) {
   return format("%.4f nats a token, perplexity %.4g", loss.nats, std::exp(loss.nats)) +
-         (loss.bytes > 0 ? format(", %.4f bits a byte", loss.bits_per_byte()) : "");
+         text_units(loss.total_nats(), loss.text);
 }
 
 void EvaluateOptions::add_to(const Command& command) {

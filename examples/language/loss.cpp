@@ -47,10 +47,6 @@ LanguageBatch LanguageBatch::to(Device device) const {
   return {inputs.to(device), targets.to(device), lengths, counted};
 }
 
-double MeanLoss::bits_per_byte() const {
-  return nats * static_cast<double>(tokens) / (std::log(2.0) * static_cast<double>(bytes));
-}
-
 std::string MeanLoss::error_text() const { return batches < 2 ? "" : format(" ± %.4f", standard_error); }
 
 /// Accumulates the losses of batches, of whose rows each rank computes its share.
@@ -68,18 +64,21 @@ class LanguageMeasure::Sum {
   void add(Index rows, std::uint64_t seed, Index first, const ReadRows& read) {
     const Share share = share_of(rows, ranks_.rank(), ranks_.size());
     if (share.size() == 0) {
-      sums_.insert(sums_.end(), {0, 0, 0});
+      sums_.insert(sums_.end(), {0, 0, 0, 0});
       return;
     }
     const LanguageBatch batch = language_batch(model_.config(), read(share), seed, first + share.begin);
     const LanguageBatch there = batch.to(model_.device());
     const double loss = model_.loss(there.inputs, there.targets, there.prefix_lengths, measure_.head_).item();
-    const std::int32_t* const targets = batch.targets.data<std::int32_t>();
-    Index bytes = 0;
+    const std::int32_t *const inputs = batch.inputs.data<std::int32_t>(), *const targets =
+                                                                              batch.targets
+                                                                                  .data<std::int32_t>();
+    TextSize text;
     for (Index i = 0; i < batch.targets.elements(); ++i)
-      bytes += targets[i] < 0 ? 0 : measure_.bytes_of_[static_cast<std::size_t>(targets[i])];
+      if (targets[i] >= 0) text += measure_.size_of(targets[i], inputs[i]);
     const auto counted = static_cast<double>(batch.counted);
-    sums_.insert(sums_.end(), {loss * counted, counted, static_cast<double>(bytes)});
+    sums_.insert(sums_.end(),
+                 {loss * counted, counted, static_cast<double>(text.bytes), static_cast<double>(text.words)});
   }
   void add_random(Index number, Index rows) {
     add(rows, measure_.seed_, number * measure_.rows_,
@@ -88,16 +87,20 @@ class LanguageMeasure::Sum {
   /// The mean, with the standard error from the variation between batches. All ranks must call it.
   MeanLoss mean() const {
     const std::vector<double> sums = ranks_.sum(sums_);
-    double nats = 0, tokens = 0, bytes = 0, count = 0, mean = 0, squares = 0;
-    for (auto batch = sums.begin(); batch != sums.end(); batch += 3) {
+    double nats = 0, tokens = 0, bytes = 0, words = 0, count = 0, mean = 0, squares = 0;
+    for (auto batch = sums.begin(); batch != sums.end(); batch += 4) {
       nats += batch[0];
       tokens += batch[1];
       bytes += batch[2];
+      words += batch[3];
       const double loss = batch[0] / batch[1], deviation = loss - mean;  // Welford's sums
       mean += deviation / ++count;
       squares += deviation * (loss - mean);
     }
-    return {nats / tokens, static_cast<Index>(tokens), static_cast<Index>(bytes), static_cast<Index>(count),
+    return {nats / tokens,
+            static_cast<Index>(tokens),
+            {static_cast<Index>(bytes), static_cast<Index>(words)},
+            static_cast<Index>(count),
             count < 2 ? 0 : std::sqrt(squares / (count - 1) / count)};
   }
 
@@ -106,7 +109,7 @@ class LanguageMeasure::Sum {
   DecoderOnly& model_;
   Communicator& ranks_;
   const NoGradGuard pause_;
-  std::vector<double> sums_;  // of each batch: nats, tokens that count, and their bytes
+  std::vector<double> sums_;  // of each batch: nats, tokens that count, their bytes and words
 };
 
 LanguageMeasure::LanguageMeasure(TokenFile file, const TextTokenizer& tokenizer, Index rows, Index length,
@@ -119,9 +122,17 @@ LanguageMeasure::LanguageMeasure(TokenFile file, const TextTokenizer& tokenizer,
       head_(head) {
   for (Index id = 0; id < file.vocabulary(); ++id) {
     const bool known = id < tokenizer.vocabulary_size();  // others round up the model's size
-    bytes_of_.push_back(known ? static_cast<Index>(tokenizer.bytes_of(static_cast<std::int32_t>(id)).size())
-                              : 0);
+    const std::string text = known ? tokenizer.bytes_of(static_cast<std::int32_t>(id)) : "";
+    texts_.push_back(
+        {size_of_text(text, false), size_of_text(text, true), text.empty() || is_white_space(text.back())});
   }
+}
+
+/// What `token` adds to the text behind `before`.
+TextSize LanguageMeasure::size_of(std::int32_t token, std::int32_t before) const {
+  const TokenText& text = texts_[static_cast<std::size_t>(token)];
+  const bool after_white_space = texts_[static_cast<std::size_t>(before)].ends_with_white_space;
+  return after_white_space ? text.after_white_space : text.after_word;
 }
 
 MeanLoss LanguageMeasure::exact(DecoderOnly& model, Progress& progress, const Check& check,

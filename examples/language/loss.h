@@ -4,6 +4,7 @@
 #include <tapeformer/data/token_windows.h>
 #include <tapeformer/data/tokenizers/text_tokenizer.h>
 #include <tapeformer/examples/shared/progress.h>
+#include <tapeformer/examples/shared/text_measure.h>
 #include <tapeformer/nn/transformer/decoder_only.h>
 
 #include <functional>
@@ -34,11 +35,12 @@ void ignore_targets(LanguageBatch& batch);
 struct MeanLoss {
   double nats = 0;  ///< per token
   Index tokens = 0;
-  Index bytes = 0;            ///< the bytes of these tokens; 0 if unknown
+  TextSize text;              ///< the bytes and words of these tokens; 0 if unknown
   Index batches = 0;          ///< the number of batches drawn; 0 for an exact mean
   double standard_error = 0;  ///< of `nats`, from the variation between batches; 0 for fewer than two
 
-  double bits_per_byte() const;
+  /// Of all these tokens together.
+  double total_nats() const { return nats * static_cast<double>(tokens); }
   /// " ± 0.0021"; empty if the standard error is unknown.
   std::string error_text() const;
 };
@@ -70,8 +72,16 @@ class LanguageMeasure {
  private:
   class Sum;
 
+  TextSize size_of(std::int32_t token, std::int32_t before) const;
+
   TokenWindows windows_;
-  std::vector<Index> bytes_of_;  // bytes of each token
+  /// A token's text: whether it ends with white space, or is none, and its size by whether the one before
+  /// does.
+  struct TokenText {
+    TextSize after_word, after_white_space;
+    bool ends_with_white_space = true;
+  };
+  std::vector<TokenText> texts_;  // of each token
   Index rows_, length_;
   std::uint64_t seed_;
   HeadLossConfig head_;

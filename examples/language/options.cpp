@@ -6,9 +6,11 @@
 #include <tapeformer/examples/language/presets.h>
 #include <tapeformer/examples/shared/option_table.h>
 #include <tapeformer/examples/shared/summary.h>
+#include <tapeformer/optim/piecewise_constant.h>
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 namespace tapeformer {
 namespace {
@@ -99,6 +101,11 @@ void LanguageOptions::for_each(Self& o, const F& f) {
         "share of embeddings, attention weights and sublayers' outputs dropped", kBelowOne);
   TrainingOptions::for_each(o.training, training);
   training("batch", o.batch, "rows of --context tokens a batch, of all processes together", kPositive);
+  training("batch_schedule", o.batch_schedule,
+           "changes of --batch in the course of the training, as shares of the steps: 0.2:16,0.5:32 is 16 "
+           "from a fifth of them on, 32 from half of them on");
+  training("context_schedule", o.context_schedule,
+           "the same of a row's tokens, of which there are at most --context: 0:64,0.5:128");
   training("fused_head", o.fused_head, "never store all logits of a batch (for large vocabularies)");
   training("head_chunk", o.head_chunk, "rows of logits at a time with --fused-head; 0 for a good number",
            kNotNegative);
@@ -151,8 +158,32 @@ DecoderOnlyConfig LanguageOptions::model_config(Index vocabulary_size) const {
   return config;
 }
 
+std::vector<BatchShape> LanguageOptions::batch_shapes() const {
+  const PiecewiseConstant rows(batch_schedule, batch), context(context_schedule, model.context);
+  std::set<Index> starts = {0};
+  for (const PiecewiseConstant* values : {&rows, &context})
+    for (const Index step : values->changes(training.steps)) starts.insert(step);
+  std::vector<BatchShape> shapes;
+  for (const Index step : starts)
+    shapes.push_back({step, rows.at(step, training.steps), context.at(step, training.steps)});
+  return shapes;
+}
+
 void LanguageOptions::check() const {
   check_options(*this);
+  const auto check_schedule = [&](const char* flag, const std::string& text, Index most) {
+    if (text.empty()) return;
+    try {
+      const Index largest = PiecewiseConstant(text, 1).largest();
+      require(most == 0 || largest <= most,
+              "goes up to " + std::to_string(largest) + ", and --context is " + std::to_string(most));
+    } catch (const Error& error) {
+      throw Error(std::string(flag) + ": " + error.what());
+    }
+    require(order == "random", std::string(flag) + " needs --order random");
+  };
+  check_schedule("--batch-schedule", batch_schedule, 0);
+  check_schedule("--context-schedule", context_schedule, model.context);
   data.check();
   require(tokens.empty() || (data.corpus.empty() && data.validation.empty()),
           "--tokens is a corpus already prepared; it excludes --corpus and --validation");
@@ -194,7 +225,7 @@ void adapt_preset(LanguageOptions& options, const Command& command) {
     if (!given("--query-latent-width")) attention.query_latent_width = 0;
     if (!given("--rotary-width")) attention.rotary_width = 0;
   }
-  options.training.adapt_warmup(command);
+  options.training.adapt(command);
 }
 
 void take_fine_tuned(LanguageOptions& options, const DecoderOnlyConfig& config, const Command& command) {

@@ -33,6 +33,11 @@ struct LanguageDataOptions {
 /// The longest default row in tokens; the cost of attention grows with the square of the length.
 constexpr Index kMostUnaskedContext = 1024;
 
+/// The batches from a step on.
+struct BatchShape {
+  Index first_step = 0, rows = 0, context = 0;
+};
+
 /// Everything that decides what the training of a language model computes. Kept in config.json and the
 /// checkpoint. Defaults are a preset's: see presets.h.
 struct LanguageOptions {
@@ -46,7 +51,8 @@ struct LanguageOptions {
   DecoderOnlyConfig model;  ///< context: tokens of a training's rows, which may be fewer than those of `from`
   // Training
   TrainingOptions training;
-  Index batch = 12;  ///< rows of `context` tokens
+  Index batch = 12;                              ///< rows of `context` tokens
+  std::string batch_schedule, context_schedule;  ///< changes of these, as PiecewiseConstant has them
   bool fused_head = false;
   Index head_chunk = 0;
   Index validation_batches = 20;         ///< of the estimate; with auto, at most
@@ -58,6 +64,8 @@ struct LanguageOptions {
   void make_paths_absolute();
   /// The model for a vocabulary of this size; not for one that starts `from` another's weights.
   DecoderOnlyConfig model_config(Index vocabulary_size) const;
+  /// How batches change their shape in the course of the training, from step 0 on.
+  std::vector<BatchShape> batch_shapes() const;
   /// The loss that training computes.
   HeadLossConfig head_loss() const { return {fused_head, head_chunk}; }
   /// Throws: Error naming the options that contradict each other.

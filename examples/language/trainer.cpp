@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 namespace tapeformer {
@@ -79,7 +80,7 @@ LanguageTask::LanguageTask(const LanguageOptions& options, LanguageData data, De
     : options_(options),
       data_(std::move(data)),
       model_(std::move(model)),
-      windows_(data_.train, options_.model.context, window_order(options_.order), options_.training.seed),
+      shapes_(options_.batch_shapes()),
       measure_(data_.validation, *data_.tokenizer, options_.batch, options_.model.context,
                options_.training.seed, options_.head_loss()),
       plan_(validation_plan(options_, data_.validation.size())) {
@@ -90,6 +91,7 @@ LanguageTask::LanguageTask(const LanguageOptions& options, LanguageData data, De
                           ", and the model one of " + std::to_string(model_.config().vocabulary));
     }
   }
+  windows(options_.model.context);  // throws if the text is too short
   model_.recompute_layers(options_.training.recompute_layers);
   progress.keep(count_text(data_.train.size()) + " tokens to train on, " +
                 count_text(data_.validation.size()) + " to validate on; " +
@@ -101,13 +103,54 @@ LanguageTask::LanguageTask(const LanguageOptions& options, LanguageData data, De
 
 std::string LanguageTask::summary() { return summary_of(model_); }
 
+void LanguageTask::set_steps(Index steps) {
+  options_.training.steps = steps;
+  options_.training.shorten_warmup();
+  shapes_ = options_.batch_shapes();
+  plan_ = validation_plan(options_, data_.validation.size());
+}
+
+TokenWindows LanguageTask::windows(Index context) const {
+  return TokenWindows(data_.train, context, window_order(options_.order), options_.training.seed);
+}
+
+/// Of the next batch.
+BatchShape LanguageTask::shape() const {
+  const Index step = batches_ / options_.training.accumulate;
+  const auto later = std::find_if(shapes_.begin(), shapes_.end(),
+                                  [&](const BatchShape& shape) { return shape.first_step > step; });
+  return *std::prev(later);
+}
+
+std::vector<Index> LanguageTask::batch_changes() const {
+  std::vector<Index> steps;
+  for (std::size_t i = 1; i < shapes_.size(); ++i) steps.push_back(shapes_[i].first_step);
+  return steps;
+}
+
+void LanguageTask::go_to_step(Index step) {
+  batches_ = step * options_.training.accumulate;
+  ahead_.reset();
+}
+
+Index LanguageTask::epoch() const {
+  Index tokens = 0;
+  for (std::size_t i = 0; i < shapes_.size(); ++i) {
+    const Index accumulate = options_.training.accumulate, first = shapes_[i].first_step * accumulate;
+    const Index end = i + 1 < shapes_.size() ? shapes_[i + 1].first_step * accumulate : batches_;
+    tokens += std::max<Index>(0, std::min(end, batches_) - first) * shapes_[i].rows * shapes_[i].context;
+  }
+  return tokens / (windows(options_.model.context).windows() * options_.model.context);
+}
+
 void LanguageTask::prepare_batch() {
   if (ahead_) return;
-  Share rows = share_of(options_.batch, ranks().rank(), ranks().size());
+  const BatchShape all = shape();
+  Share rows = share_of(all.rows, ranks().rank(), ranks().size());
   const bool counts = rows.size() > 0;
   if (!counts) rows = {0, 1};  // all ranks compute the same graph
-  LanguageBatch here = language_batch(model_.config(), windows_.batch(batches_, options_.batch, rows),
-                                      options_.training.seed, batches_ * options_.batch + rows.begin);
+  LanguageBatch here = language_batch(model_.config(), windows(all.context).batch(batches_, all.rows, rows),
+                                      options_.training.seed, batches_ * all.rows + rows.begin);
   if (!counts) ignore_targets(here);
   ahead_ = here.to(model_.device());
 }
@@ -133,7 +176,10 @@ Validation LanguageTask::validate(Progress& progress) {
   if (plan_.exact) {
     const MeanLoss exact = measure_.exact(model_, progress, {}, ranks());
     result.loss = exact.nats;
-    if (exact.bytes > 0) result.further.emplace_back("bits_per_byte", exact.bits_per_byte());
+    if (exact.text.bytes > 0)
+      result.further.emplace_back("bits_per_byte", bits_per_byte(exact.total_nats(), exact.text));
+    if (exact.text.words > 0)
+      result.further.emplace_back("word_perplexity", word_perplexity(exact.total_nats(), exact.text));
   }
   if (plan_.batches > 0) {
     const MeanLoss estimate = measure_.estimate(model_, plan_.batches, 0, progress, {}, ranks());
@@ -217,6 +263,9 @@ Json LanguageTask::conclude(Progress& progress) {
   if (plan_.exact_end) {
     const MeanLoss exact = measure_.exact(model_, progress, {}, ranks());
     result["best_loss"] = exact.nats;
+    if (exact.text.bytes > 0) result["best_bits_per_byte"] = bits_per_byte(exact.total_nats(), exact.text);
+    if (exact.text.words > 0)
+      result["best_word_perplexity"] = word_perplexity(exact.total_nats(), exact.text);
     said = loss_text(exact);
   }
   if (plan_.end_batches > 0) {

@@ -31,8 +31,11 @@ class LanguageTask : public TrainingTask {
   LanguageTask(const LanguageOptions& options, LanguageData data, DecoderOnly model, Progress& progress);
 
   const TrainingOptions& options() const override { return options_.training; }
+  void set_steps(Index steps) override;
   Module& model() override { return model_; }
   void next_batch() override;
+  std::vector<Index> batch_changes() const override;
+  void go_to_step(Index step) override;
   void prepare_batch() override;
   BatchLoss batch_loss() override;
   BatchParts batch_parts() override;
@@ -41,7 +44,7 @@ class LanguageTask : public TrainingTask {
   Validation validate(Progress& progress) override;
   double trial_loss(Progress& progress) override;
   void show_samples(Progress& progress, bool graphs) override;
-  Index epoch() const override { return batches_ * options_.batch / windows_.windows(); }
+  Index epoch() const override;
   void describe(const RunFolder& folder) override;
   void save_state(Json& state) const override;
   /// Throws: DataError if the checkpoint is of other data
@@ -55,10 +58,13 @@ class LanguageTask : public TrainingTask {
   /// Tokens that this process computes of the batch.
   Index tokens() const { return batch_.counted > 0 ? batch_.inputs.elements() : 0; }
 
+  BatchShape shape() const;
+  TokenWindows windows(Index context) const;
+
   LanguageOptions options_;
   LanguageData data_;
   DecoderOnly model_;
-  TokenWindows windows_;
+  std::vector<BatchShape> shapes_;
   LanguageMeasure measure_;
   ValidationPlan plan_;
   Index batches_ = 0;                   // the number trained on so far

@@ -33,9 +33,14 @@ std::array<double, kPhaseNames.size()> PhaseClock::seconds() const {
   return settled.seconds_;
 }
 
+double PhaseClock::total() const {
+  const auto parts = seconds();
+  return std::accumulate(parts.begin(), parts.end(), 1e-9);
+}
+
 std::string PhaseClock::text() const {
   const auto parts = seconds();
-  const double all = std::accumulate(parts.begin(), parts.end(), 1e-9);
+  const double all = total();
   const auto share = [&](Phase phase) { return 100 * parts[static_cast<std::size_t>(phase)] / all; };
   double steps = 0;
   std::string inside, beside;

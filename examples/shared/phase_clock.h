@@ -34,6 +34,8 @@ class PhaseClock {
   Phase enter(Phase phase);
   /// The seconds spent so far, by phase.
   std::array<double, kPhaseNames.size()> seconds() const;
+  /// Since the clock was made.
+  double total() const;
   double seconds(Phase phase) const { return seconds()[static_cast<std::size_t>(phase)]; }
   /// "of 55 s: steps 96.4 % (forward 30.1, backward 60.2, update 6.1), start 0.5 %, ...".
   std::string text() const;

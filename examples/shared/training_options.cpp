@@ -56,8 +56,15 @@ Index steps_on_resuming(const Command& command, std::initializer_list<const char
   return given ? options.steps : 0;
 }
 
-void TrainingOptions::adapt_warmup(const Command& command) {
-  if (command.find("--warmup").given()) return;
+void TrainingOptions::adapt(const Command& command) {
+  if (command.find("--steps").given()) {
+    command.refuse({"--time-budget"}, "with --steps");
+    time_budget = 0;
+  }
+  if (!command.find("--warmup").given()) shorten_warmup();
+}
+
+void TrainingOptions::shorten_warmup() {
   const Index least = schedule == "inverse_square_root" ? 1 : 0;
   warmup = std::min(warmup, std::max(least, steps / 10));
 }

@@ -14,6 +14,7 @@ class Command;
 /// The options of the training loop, whatever it trains.
 struct TrainingOptions {
   Index steps = 2500, accumulate = 1;
+  double time_budget = 0;  ///< minutes for which the number of steps is chosen; 0: it is as given
   double learning_rate = 2e-3, minimum_learning_rate = 0;
   Index warmup = 200;
   std::string schedule = "cosine";
@@ -31,8 +32,11 @@ struct TrainingOptions {
   bool recompute_layers = false;  ///< less memory, more time, same results: see activation_checkpointing.h
 
   ScheduleConfig schedule_config() const;
-  /// Makes the warm-up at most a tenth of the steps, unless `command` was given --warmup.
-  void adapt_warmup(const Command& command);
+  /// Makes the warm-up at most a tenth of the steps, unless `command` was given --warmup, and forgets the
+  /// time budget if it was given --steps.
+  void adapt(const Command& command);
+  /// Makes the warm-up at most a tenth of the steps.
+  void shorten_warmup();
   /// Throws: Error that names options without sense
   void check() const;
   /// Throws: Error naming an option that `command` was given and that would change nothing
@@ -43,6 +47,9 @@ struct TrainingOptions {
     field("steps", o.steps,
           "optimizer steps; with --resume a run goes on to this one, with the schedule of a run that long",
           kPositive);
+    field("time_budget", o.time_budget,
+          "minutes: choose --steps so that the program takes this long here, by timing the first; 0 does not",
+          kNotNegative);
     field("accumulate", o.accumulate, "batches whose gradients make one step", kPositive);
     field("learning_rate", o.learning_rate, "the highest learning rate", kPositive);
     field("minimum_learning_rate", o.minimum_learning_rate, "where the cosine schedule ends", kNotNegative);

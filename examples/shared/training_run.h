@@ -68,9 +68,15 @@ class TrainingTask {
   Communicator& ranks() const { return *ranks_; }
 
   virtual const TrainingOptions& options() const = 0;
+  /// Makes options().steps this many, before the first batch.
+  virtual void set_steps(Index steps) = 0;
   virtual Module& model() = 0;
   /// Makes the next batch of the training, on the model's device.
   virtual void next_batch() = 0;
+  /// The steps, rising, from which on batches have another shape; they are shares of options().steps.
+  virtual std::vector<Index> batch_changes() const { return {}; }
+  /// Makes the next batches those of this step: all that is asked is that they have their shape.
+  virtual void go_to_step(Index) {}
   /// May do the work of the next next_batch() ahead, while a GPU computes. Must not be seen in anything else:
   /// neither in the state that is saved, nor in epoch().
   virtual void prepare_batch() {}
@@ -128,6 +134,10 @@ class TrainingRun {
 
   /// Makes the folder. Throws: DataError
   void start();
+  /// How many steps fit into options().time_budget, counted from the program's start, with the validations
+  /// that they bring, by steps of a learning rate of 0. Task and model are afterwards as they were; this
+  /// object is of no more use.
+  Index steps_in_budget();
   /// Restores the run from its folder; `checkpoint` is the state in the folder's checkpoint. If a number of
   /// steps was asked for, which the task's options then hold, `steps_before` is the former one; else it is 0.
   /// Throws: CheckpointError
@@ -178,6 +188,7 @@ class TrainingRun {
   };
 
   int train();
+  double seconds_of_step(double longest);
   BatchLoss pass(bool is_last);
   bool train_step();
   bool accumulates() const { return options_.accumulate > 1 || control_.ranks->size() > 1; }

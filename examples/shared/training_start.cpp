@@ -62,6 +62,8 @@ int start_training(const RunFolder& folder, const TrainingControl& control, cons
   TrainingControl joined = control;
   const auto task = made(make_task, joined, compute, nullptr, progress);
   if (control.summary) return show_summary(*task);
+  if (task->options().time_budget > 0)
+    task->set_steps(TrainingRun(folder, joined, *task, progress, clock, compute).steps_in_budget());
   TrainingRun run(folder, joined, *task, progress, clock, compute);
   run.start();
   return run.run();

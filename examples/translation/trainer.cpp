@@ -10,6 +10,8 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <cmath>
+#include <iterator>
 #include <vector>
 
 namespace tapeformer {
@@ -22,18 +24,27 @@ Index target_tokens(const TranslationBatch& batch) {
                        [](std::int32_t id) { return id != kIgnored; });
 }
 
-/// The losses of target tokens, without smoothing.
-struct LossSum {
-  double nats = 0, tokens = 0;
-};
+/// The sentences of the targets of a batch on the CPU, each with a line end.
+TextSize size_of_targets(const TranslationBatch& batch, const TranslationTokenizer& words) {
+  const Index rows = batch.target_outputs.size(0), length = batch.target_outputs.size(1);
+  const std::int32_t* ids = batch.target_outputs.data<std::int32_t>();
+  TextSize size;
+  for (Index row = 0; row < rows; ++row, ids += length) {
+    TokenIds sentence;
+    std::copy_if(ids, ids + length, std::back_inserter(sentence),
+                 [](std::int32_t id) { return id != kIgnored; });
+    if (!sentence.empty()) size += size_of_text(words.decode(sentence) + "\n");
+  }
+  return size;
+}
 
 /// Of the first `count` batches, of which `ranks` processes compute a share each, the one of process `rank`.
-LossSum sum_losses(EncoderDecoder& model, TranslationBatches& batches, Index count, int rank, int ranks,
-                   Progress& progress) {
+TargetLoss sum_losses(EncoderDecoder& model, TranslationBatches& batches, Index count, int rank, int ranks,
+                      const TranslationTokenizer& words, Progress& progress) {
   const NoGradGuard pause;
   model.eval();
   batches.seek({0, 0});
-  LossSum sum;
+  TargetLoss sum;
   CrossEntropyOptions plain;
   plain.ignored = kIgnored;
   for (Index i = 0; i < count; ++i) {
@@ -44,6 +55,7 @@ LossSum sum_losses(EncoderDecoder& model, TranslationBatches& batches, Index cou
         model.loss(batch.source_ids, batch.source_mask, batch.target_inputs, batch.target_outputs, plain);
     sum.nats += loss.item() * counted;
     sum.tokens += counted;
+    sum.text += size_of_targets(here, words);
     progress.show("validating " + std::to_string(i + 1) + "/" + std::to_string(count));
   }
   model.train();
@@ -52,12 +64,17 @@ LossSum sum_losses(EncoderDecoder& model, TranslationBatches& batches, Index cou
 
 }  // namespace
 
-double validation_loss(EncoderDecoder& model, TranslationBatches& batches, Progress& progress,
-                       Communicator& ranks) {
-  const LossSum own =
-      sum_losses(model, batches, batches.batches_per_epoch(), ranks.rank(), ranks.size(), progress);
-  const std::vector<double> all = ranks.sum({own.nats, own.tokens});
-  return all[0] / all[1];
+std::string TargetLoss::to_string() const {
+  return format("%.4f nats a token, perplexity %.4g", mean(), std::exp(mean())) + text_units(nats, text);
+}
+
+TargetLoss validation_loss(EncoderDecoder& model, TranslationBatches& batches,
+                           const TranslationTokenizer& words, Progress& progress, Communicator& ranks) {
+  const TargetLoss own =
+      sum_losses(model, batches, batches.batches_per_epoch(), ranks.rank(), ranks.size(), words, progress);
+  const std::vector<double> all = ranks.sum(
+      {own.nats, own.tokens, static_cast<double>(own.text.bytes), static_cast<double>(own.text.words)});
+  return {all[0], all[1], {static_cast<Index>(all[2]), static_cast<Index>(all[3])}};
 }
 
 TranslationOptions trained_options(const RunFolder& folder) { return options_of<TranslationOptions>(folder); }
@@ -167,6 +184,15 @@ void TranslationTask::load_state(const Json& state) {
 
 std::string TranslationTask::summary() { return summary_of(*model_); }
 
+Json TranslationTask::conclude(Progress& progress) {
+  const TargetLoss loss =
+      validation_loss(*model_, *validation_batches_, *vocabularies_.target, progress, ranks());
+  progress.keep("the best weights: " + loss.to_string());
+  return {{"best_loss", loss.mean()},
+          {"best_bits_per_byte", bits_per_byte(loss.nats, loss.text)},
+          {"best_word_perplexity", word_perplexity(loss.nats, loss.text)}};
+}
+
 void TranslationTask::prepare_batch() {
   if (ahead_) return;
   const TranslationBatch here = train_batches_->next(ranks().rank(), ranks().size());
@@ -198,15 +224,19 @@ BatchParts TranslationTask::batch_parts() {
 }
 
 Validation TranslationTask::validate(Progress& progress) {
+  const TargetLoss loss =
+      validation_loss(*model_, *validation_batches_, *vocabularies_.target, progress, ranks());
   Validation result;
-  result.loss = validation_loss(*model_, *validation_batches_, progress, ranks());
+  result.loss = loss.mean();
+  result.further = {{"bits_per_byte", bits_per_byte(loss.nats, loss.text)},
+                    {"word_perplexity", word_perplexity(loss.nats, loss.text)}};
   return result;
 }
 
 double TranslationTask::trial_loss(Progress& progress) {
   // The same pairs on every rank, and no more than fit into a step.
-  const LossSum first = sum_losses(*model_, *validation_batches_, 1, 0, ranks().size(), progress);
-  return first.nats / first.tokens;
+  return sum_losses(*model_, *validation_batches_, 1, 0, ranks().size(), *vocabularies_.target, progress)
+      .mean();
 }
 
 void TranslationTask::show_samples(Progress& progress, bool graphs) {

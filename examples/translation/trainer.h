@@ -1,6 +1,7 @@
 #pragma once
 
 #include <tapeformer/data/batching.h>
+#include <tapeformer/examples/shared/text_measure.h>
 #include <tapeformer/examples/shared/training_run.h>
 #include <tapeformer/examples/translation/data.h>
 
@@ -9,10 +10,21 @@
 
 namespace tapeformer {
 
-/// The mean loss per target token of an epoch, in nats, without smoothing. Each rank computes its share of
-/// every batch, and all get the same result.
-double validation_loss(EncoderDecoder& model, TranslationBatches& batches, Progress& progress,
-                       Communicator& ranks = *communicator_alone());
+/// The loss of target tokens, without smoothing.
+struct TargetLoss {
+  double nats = 0, tokens = 0;  ///< sums; the end of a sentence is a token
+  TextSize text;                ///< of the target sentences, line ends included
+
+  double mean() const { return nats / tokens; }
+  /// "1.2345 nats a token, perplexity 3.437, perplexity a word 12.3, 0.9876 bits a byte"
+  std::string to_string() const;
+};
+
+/// The loss of an epoch, whose target tokens are `words`'. Each rank computes its share of every batch, and
+/// all get the same result.
+TargetLoss validation_loss(EncoderDecoder& model, TranslationBatches& batches,
+                           const TranslationTokenizer& words, Progress& progress,
+                           Communicator& ranks = *communicator_alone());
 
 /// The options of the run's training. Throws: CheckpointError
 TranslationOptions trained_options(const RunFolder& folder);
@@ -29,6 +41,10 @@ class TranslationTask : public TrainingTask {
   TranslationTask(const RunFolder& folder, const Json& checkpoint, Progress& progress);
 
   const TrainingOptions& options() const override { return options_.training; }
+  void set_steps(Index steps) override {
+    options_.training.steps = steps;
+    options_.training.shorten_warmup();
+  }
   Module& model() override { return *model_; }
   void next_batch() override;
   void prepare_batch() override;
@@ -42,6 +58,7 @@ class TranslationTask : public TrainingTask {
   void save_state(Json& state) const override;
   void load_state(const Json& state) override;
   std::string summary() override;
+  Json conclude(Progress& progress) override;
   const char* program() const override { return "train_translation"; }
   const char* purpose() const override { return "translate"; }
 

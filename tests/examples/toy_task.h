@@ -62,6 +62,7 @@ class ToyTask : public TrainingTask {
   }
 
   const TrainingOptions& options() const override { return training; }
+  void set_steps(Index steps) override { training.steps = steps; }
   Module& model() override { return toy; }
   void next_batch() override {
     rows_ = batch_sizes[static_cast<std::size_t>(batches_) % batch_sizes.size()];

@@ -120,7 +120,7 @@ void read_translation_command(const std::string& input) {
   train.add_to(command);
   translation.add_to(command);
   if (!line.read(static_cast<int>(arguments.size()), pointers.data())) return;
-  translation.training.adapt_warmup(command);
+  translation.training.adapt(command);
   translation.check();
   translation.refuse_ignored(command);
   translation.make_paths_absolute();

@@ -55,6 +55,24 @@ TEST_SUITE("examples/language/options") {
     CHECK(parameters("stories-260k", 512) == 260032);
   }
 
+  TEST_CASE("schedules of batches are checked, and forget nothing in config.json") {
+    const LanguageOptions options =
+        parsed({"--context-schedule", "0:32,0.5:64", "--batch-schedule", "0.5:24"});
+    options.check();
+    CHECK(nlohmann::ordered_json(options).get<LanguageOptions>().batch_shapes().size() == 2);
+    CHECK(refusal({"--context-schedule", "0:32,0.5:128"}) ==
+          "--context-schedule: goes up to 128, and --context is 64");
+    CHECK(refusal({"--batch-schedule", "0.5"}).find("--batch-schedule: a schedule is written as") == 0);
+    CHECK(refusal({"--batch-schedule", "0.5:8", "--order", "sequential"}) ==
+          "--batch-schedule needs --order random");
+  }
+
+  TEST_CASE("a number of steps that is asked for takes a time budget's place") {
+    CHECK(parsed({"--time-budget", "3"}).training.time_budget == 3);
+    CHECK(refusal({"--time-budget", "3", "--steps", "10"}) ==
+          "--time-budget has no effect with --steps; leave it out");
+  }
+
   TEST_CASE("the presets for characters train as nanoGPT's recipes do") {
     const LanguageOptions cpu("shakespeare-char-cpu"), large("shakespeare-char");
     for (const LanguageOptions& o : {cpu, large}) {

@@ -64,8 +64,9 @@ struct OldRun {
     batching.token_budget = options.batch_tokens;
     batching.max_tokens = model.config().max_length;
     batching.shuffle = false;
-    TranslationBatches batches(encode(Vocabularies::load(run.path(), run.config()), pairs), batching);
-    return validation_loss(model, batches, progress);
+    const Vocabularies vocabularies = Vocabularies::load(run.path(), run.config());
+    TranslationBatches batches(encode(vocabularies, pairs), batching);
+    return validation_loss(model, batches, *vocabularies.target, progress).mean();
   }
 
   int resume() const {

@@ -101,7 +101,7 @@ TEST_SUITE("examples/shared/training_options") {
   TEST_CASE("the warm-up is at most a tenth of the steps, unless it is given") {
     const auto warmup = [](const std::string& arguments) {
       Given given(arguments);
-      given.options.adapt_warmup(given.line);
+      given.options.adapt(given.line);
       given.options.check();
       return given.options.warmup;
     };

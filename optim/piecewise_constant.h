@@ -1,0 +1,35 @@
+#pragma once
+
+#include <tapeformer/autograd/shape.h>
+
+#include <string>
+#include <vector>
+
+namespace tapeformer {
+
+/// A number that changes at shares of a training's steps, such as the rows of a batch. Written
+/// "0.25:16,0.5:32": 16 from a quarter of the steps on, 32 from half of them on. What it is before the first
+/// change is said elsewhere; a change at 0 replaces it.
+class PiecewiseConstant {
+ public:
+  struct Change {
+    double share = 0;  ///< of the steps
+    Index value = 0;
+  };
+
+  /// Of an empty text, always `before`.
+  /// Throws: Error unless the text is as above: shares rising from 0 to below 1, values above 0
+  PiecewiseConstant(const std::string& text, Index before);
+
+  /// At step `step`, counted from 0, of `steps`.
+  Index at(Index step, Index steps) const;
+  /// The steps at which it changes, rising.
+  std::vector<Index> changes(Index steps) const;
+  Index largest() const;
+
+ private:
+  Index before_;
+  std::vector<Change> changes_;
+};
+
+}  // namespace tapeformer

@@ -1,0 +1,49 @@
+#include <tapeformer/examples/shared/text_measure.h>
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <string>
+
+using namespace tapeformer;
+
+TEST_SUITE("examples/shared/text_measure") {
+  TEST_CASE("words are runs of anything but white space, and line ends count too") {
+    CHECK(size_of_text("").words == 0);
+    CHECK(size_of_text("one").words == 1);
+    CHECK(size_of_text(" one  two\tthree ").words == 3);
+    CHECK(size_of_text("one two\nthree\n").words == 5);
+    CHECK(size_of_text("\n \n\n").words == 3);
+    CHECK(size_of_text("é à").words == 2);
+    CHECK(size_of_text("é à").bytes == 5);
+    CHECK(size_of_text(std::string("a\0b", 3)).words == 1);
+  }
+
+  TEST_CASE("pieces of a text add up to the whole, wherever it is cut") {
+    const std::string text = "It was  the best\n\nof times, it was\tthe worst \n of times";
+    const TextSize whole = size_of_text(text);
+    for (std::size_t first = 0; first <= text.size(); ++first) {
+      for (std::size_t second = first; second <= text.size(); ++second) {
+        TextSize sum;
+        bool after_white_space = true;
+        for (const std::string& piece :
+             {text.substr(0, first), text.substr(first, second - first), text.substr(second)}) {
+          sum += size_of_text(piece, after_white_space);
+          if (!piece.empty()) after_white_space = is_white_space(piece.back());
+        }
+        CAPTURE(first);
+        CAPTURE(second);
+        CHECK(sum.words == whole.words);
+        CHECK(sum.bytes == whole.bytes);
+      }
+    }
+  }
+
+  TEST_CASE("a loss in units of the text") {
+    const TextSize size{8, 2};
+    CHECK(bits_per_byte(8 * std::log(2.0), size) == doctest::Approx(1));
+    CHECK(word_perplexity(2 * std::log(50.0), size) == doctest::Approx(50));
+    CHECK(text_units(2 * std::log(50.0), size) == ", perplexity a word 50, 1.4110 bits a byte");
+    CHECK(text_units(1, {}).empty());
+  }
+}
