@@ -17,6 +17,7 @@ struct TrainingOptions {
   double learning_rate = 2e-3, minimum_learning_rate = 0;
   Index warmup = 200;
   std::string schedule = "cosine";
+  double cooldown = ScheduleConfig().cooldown;
   OptimizerConfig optimizer = {"adamw", {{"beta2", 0.98}}};
   double clip = 1.0;
   std::string non_finite = "stop", loss_spike = "note";
@@ -45,11 +46,16 @@ struct TrainingOptions {
           kPositive);
     field("accumulate", o.accumulate, "batches whose gradients make one step", kPositive);
     field("learning_rate", o.learning_rate, "the highest learning rate", kPositive);
-    field("minimum_learning_rate", o.minimum_learning_rate, "where the cosine schedule ends", kNotNegative);
+    field("minimum_learning_rate", o.minimum_learning_rate,
+          "where the schedules cosine and warmup_stable_decay end", kNotNegative);
     field("warmup", o.warmup,
           "steps over which the learning rate rises; unless it is given, at most a tenth of --steps",
           kNotNegative);
-    field("schedule", o.schedule, "constant, inverse_square_root or cosine");
+    field("schedule", o.schedule, "constant, inverse_square_root, cosine or warmup_stable_decay");
+    field("cooldown", o.cooldown,
+          "warmup_stable_decay: share of the steps, the last ones, over which the learning rate falls in a "
+          "straight line; 1 for all after the warm-up",
+          kPositiveShare);
     OptimizerConfig::for_each(o.optimizer, field);
     field("clip", o.clip, "largest norm of all gradients together; 0 for no limit", kNotNegative);
     field("non_finite", o.non_finite,
