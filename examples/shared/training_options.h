@@ -19,7 +19,7 @@ struct TrainingOptions {
   std::string schedule = "cosine";
   double cooldown = ScheduleConfig().cooldown;
   OptimizerConfig optimizer = {"adamw", {{"beta2", 0.98}}};
-  double clip = 1.0;
+  double clip = 1.0, average_decay = 0;
   std::string non_finite = "stop", loss_spike = "note";
   double spike_deviations = 6;
   std::uint64_t seed = 1;
@@ -58,6 +58,11 @@ struct TrainingOptions {
           kPositiveShare);
     OptimizerConfig::for_each(o.optimizer, field);
     field("clip", o.clip, "largest norm of all gradients together; 0 for no limit", kNotNegative);
+    field(
+        "average_decay", o.average_decay,
+        "share that a step keeps of a moving average of the weights, such as 0.999; validations, samples and "
+        "the weights that are written are then the average's; 0 for none",
+        kBelowOne);
     field("non_finite", o.non_finite,
           "what a step whose loss or gradient is not finite does: stop, skip (the step changes nothing), or "
           "go-back (to the last checkpoint, from where the run goes on without that step)");
