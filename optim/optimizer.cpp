@@ -116,6 +116,21 @@ Tensor Optimizer::no_elements() const {
   return Tensor::empty({0}, value.dtype(), value.device());
 }
 
+void Optimizer::exchange_values(const std::vector<Tensor>& tensors) const {
+  MultiTensorList list;
+  list.begin(algorithm_.c_str());
+  for (std::size_t i = 0; i < tensors.size(); ++i) list.add(parameters_[i], tensors[i], Tensor(), 0);
+  list.end();
+  if (list.empty()) return;
+  dispatch(
+      "exchange_values",
+      [&](auto on, auto* value) {
+        using T = std::remove_pointer_t<decltype(value)>;
+        kernels::exchange_values<T>(on, list.tensors());
+      },
+      wide(no_elements()));
+}
+
 std::string Optimizer::state_name(const char* what, std::size_t parameter) const {
   const std::string& name = parameters_[parameter].name();
   return algorithm_ + "." + what + "." + (name.empty() ? std::to_string(parameter) : name);

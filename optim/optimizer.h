@@ -56,6 +56,12 @@ class Optimizer {
   /// Throws: Error naming a parameter that is missing there, or state that visit_tensors() does not show
   void set_shards(const DataParallel& ranks);
 
+  /// Puts the weights that a model is to be evaluated and saved with in the place of those that it trains
+  /// with, and the next time puts these back, to the same bits. No step must come between. Returns whether
+  /// there are such weights: most optimizers train those that they are for, and do nothing. Where ranks divide
+  /// the work, DataParallel::gather_values() must follow.
+  virtual bool exchange_weights() { return false; }
+
   void clear_gradients();
   const std::vector<Parameter>& parameters() const { return parameters_; }
 
@@ -71,6 +77,8 @@ class Optimizer {
   /// The second half: runs the kernel on what gather() added. It multiplies gradients by *factor (f64 [1], on
   /// the device), and changes nothing if that is NaN, because gradients were not finite.
   virtual void update(const kernels::StepTensors& tensors, const Tensor& factor) = 0;
+  /// Swaps the parameters, as far as this process updates them, and tensors like zeros_like_parameters().
+  void exchange_values(const std::vector<Tensor>& tensors) const;
   /// "adamw.first_moment.encoder.0.query.weight"; a nameless parameter goes by its number.
   std::string state_name(const char* what, std::size_t parameter) const;
   void visit_tensors(OptimizerVisitor& visitor, const char* what, const std::vector<Tensor>& tensors) const;

@@ -15,20 +15,24 @@ void require(bool valid, const std::string& rule, const std::string& got) {
 
 }  // namespace
 
+bool has_end(const std::string& kind) { return kind == "cosine" || kind == "warmup_stable_decay"; }
+
 Schedule::Schedule(const ScheduleConfig& config) : config_(config) {
-  const bool root = config.kind == "inverse_square_root", cosine = config.kind == "cosine";
-  require(root || cosine || config.kind == "constant", "kind must be constant, inverse_square_root or cosine",
-          config.kind);
+  const bool root = config.kind == "inverse_square_root", ends = has_end(config.kind);
+  require(root || ends || config.kind == "constant",
+          "kind must be constant, inverse_square_root, cosine or warmup_stable_decay", config.kind);
   require(std::isfinite(config.learning_rate) && config.learning_rate >= 0,
           "learning_rate must not be negative", std::to_string(config.learning_rate));
   require(config.warmup_steps >= (root ? 1 : 0),
           root ? "inverse_square_root needs warmup_steps of at least 1" : "warmup_steps must not be negative",
           std::to_string(config.warmup_steps));
-  require(!cosine || config.total_steps > config.warmup_steps,
-          "cosine needs more total_steps than warmup_steps",
+  require(!ends || config.total_steps > config.warmup_steps,
+          config.kind + " needs more total_steps than warmup_steps",
           std::to_string(config.total_steps) + " and " + std::to_string(config.warmup_steps));
   require(config.minimum >= 0 && config.minimum <= config.learning_rate,
           "minimum must be between 0 and learning_rate", std::to_string(config.minimum));
+  require(config.cooldown > 0 && config.cooldown <= 1, "cooldown must be above 0 and at most 1",
+          std::to_string(config.cooldown));
 }
 
 double Schedule::operator()(Index step) const {
@@ -38,8 +42,13 @@ double Schedule::operator()(Index step) const {
   if (n < warmup) return peak * n / warmup;
   if (n == warmup || config_.kind == "constant") return peak;
   if (config_.kind == "inverse_square_root") return peak * std::sqrt(warmup / n);
-  const double progress = (n - warmup) / (static_cast<double>(config_.total_steps) - warmup);
-  if (progress >= 1) return config_.minimum;
+  const auto total = static_cast<double>(config_.total_steps);
+  if (n >= total) return config_.minimum;
+  if (config_.kind == "warmup_stable_decay") {
+    const double start = std::max(warmup, (1 - config_.cooldown) * total);
+    return n <= start ? peak : peak + (config_.minimum - peak) * (n - start) / (total - start);
+  }
+  const double progress = (n - warmup) / (total - warmup);
   return config_.minimum + (peak - config_.minimum) * (1 + std::cos(kPi * progress)) / 2;
 }
 

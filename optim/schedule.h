@@ -7,12 +7,16 @@
 namespace tapeformer {
 
 struct ScheduleConfig {
-  std::string kind = "constant";  ///< "constant", "inverse_square_root" or "cosine"
+  std::string kind = "constant";  ///< or "inverse_square_root", "cosine", "warmup_stable_decay"
   double learning_rate = 1e-3;    ///< the highest, which the warm-up ends at
   Index warmup_steps = 0;         ///< at least 1 for inverse_square_root; elsewhere 0 is 1: the peak at once
-  Index total_steps = 0;          ///< cosine: the step that reaches the minimum
-  double minimum = 0;             ///< cosine: the learning rate from there on
+  Index total_steps = 0;          ///< cosine, warmup_stable_decay: the step that reaches the minimum
+  double minimum = 0;             ///< cosine, warmup_stable_decay: the learning rate from there on
+  double cooldown = 0.4;          ///< warmup_stable_decay: the share of total_steps over which the rate falls
 };
+
+/// True for a kind of schedule that reaches its minimum at total_steps.
+bool has_end(const std::string& kind);
 
 /// The learning rate as a function of the step and of nothing else. Steps count from 0: the n-th update uses
 /// schedule(n - 1).
@@ -21,7 +25,12 @@ struct ScheduleConfig {
 ///   constant:             peak
 ///   inverse_square_root:  peak sqrt(w / n)
 ///   cosine:               minimum + (peak - minimum) (1 + cos(pi (n - w) / (total_steps - w))) / 2
-/// Source:  Vaswani et al. 2017, arXiv:1706.03762, section 5.3; Loshchilov and Hutter 2017, arXiv:1608.03983
+///   warmup_stable_decay:  peak up to s = max(w, (1 - cooldown) total_steps), and then in a straight line
+///                         peak + (minimum - peak) (n - s) / (total_steps - s); with cooldown 1 it falls from
+///                         the warm-up's end on
+/// Source:  Vaswani et al. 2017, arXiv:1706.03762, section 5.3; Loshchilov and Hutter 2017, arXiv:1608.03983;
+///          Hu et al. 2024, arXiv:2404.06395, section 4, with the linear cooldown of Hägele et al. 2024,
+///          arXiv:2405.18392
 class Schedule {
  public:
   /// Throws: Error that names the field if the config makes no sense.

@@ -106,6 +106,18 @@ void sgd_step(Cpu, const StepTensors& all, const SgdStep& step, const double* fa
 template <class T>
 void sgd_step(Cuda, const StepTensors& all, const SgdStep& step, const double* factor);
 
+/// state1 += weight (value - state1): a moving average of values.
+template <class T>
+void average_step(Cpu, const StepTensors& all, double weight);
+template <class T>
+void average_step(Cuda, const StepTensors& all, double weight);
+
+/// Swaps values and state1. Shadows as above.
+template <class T>
+void exchange_values(Cpu, const StepTensors& all);
+template <class T>
+void exchange_values(Cuda, const StepTensors& all);
+
 /// x *= factor.
 template <class T>
 void scale_in_place(Cpu, Index count, double factor, T* x);

@@ -177,16 +177,17 @@ void RunFolder::save_weights(const std::string& name, Module& model) const {
   if (writes_) tapeformer::save_weights(to_write(name), model);
 }
 
-std::future<void> RunFolder::save_checkpoint(Module& model, Optimizer& optimizer, const Json& state) const {
+std::future<void> RunFolder::save_checkpoint(Module& model, const VisitState& optimizer,
+                                             const Json& state) const {
   if (!writes_) {
     IgnoreState ignore;
-    optimizer.visit_state(ignore);
+    optimizer(ignore);
     return {};
   }
   CollectState collect;
   for (const auto& [name, value] : weights_of(model))
     collect.tensors.emplace_back(kModelPrefix + name, value);
-  optimizer.visit_state(collect);
+  optimizer(collect);
   Json counters = Json::object();
   for (const auto& [name, value] : model.named_counters()) counters[name] = *value;
   const std::map<std::string, std::string> metadata = {{"state", state.dump()},
@@ -253,7 +254,7 @@ Json RunFolder::checkpoint_state() const {
   return parse_json(metadata.at("state"), file(kCheckpoint) + ": the state");
 }
 
-void RunFolder::load_checkpoint(Module& model, Optimizer& optimizer) const {
+void RunFolder::load_checkpoint(Module& model, const VisitState& optimizer) const {
   const SafetensorsFile source = SafetensorsFile::open(file(kCheckpoint));
   load_weights(source, kModelPrefix, model);
   const auto numbers_in = [&](const char* name) {
@@ -265,7 +266,7 @@ void RunFolder::load_checkpoint(Module& model, Optimizer& optimizer) const {
       *value = counter_in<std::uint64_t>(counters, name, source);
     const Json numbers = numbers_in("optimizer_counters");
     RestoreState restore(source, numbers);
-    optimizer.visit_state(restore);
+    optimizer(restore);
   } catch (const std::out_of_range&) {
     throw CheckpointError(file(kCheckpoint) + ": is not a training checkpoint: it has no counters");
   } catch (const Json::exception& error) {

@@ -5,6 +5,7 @@
 
 #include <nlohmann/json_fwd.hpp>
 
+#include <functional>
 #include <future>
 #include <memory>
 #include <string>
@@ -38,6 +39,9 @@ class RunLock {
   int file_ = -1;
 };
 
+/// Shows a visitor the state of what changes a model's weights: of an optimizer, and an average beside it.
+using VisitState = std::function<void(OptimizerVisitor&)>;
+
 /// The files of one training: config.json, vocabularies, weights.safetensors (the best so far),
 /// weights-STEP.safetensors (the last ones, if kept), checkpoint.safetensors (everything that resuming
 /// needs), checkpoint-STEP.safetensors (earlier ones, if kept) and metrics.jsonl.
@@ -69,7 +73,7 @@ class RunFolder {
   /// Writes model, optimizer and `state` to one file, by one rename. What lies on a GPU is copied at once and
   /// written while that computes on: the result, if valid(), must be waited for, and throws what writing
   /// threw. Where processes share the optimizer's state, all must call it.
-  std::future<void> save_checkpoint(Module& model, Optimizer& optimizer, const Json& state) const;
+  std::future<void> save_checkpoint(Module& model, const VisitState& optimizer, const Json& state) const;
   /// Before the next checkpoint is saved: keeps the last one, which is of `step`, as
   /// checkpoint-STEP.safetensors, and removes all of these except the last `count`.
   void keep_checkpoint(Index step, Index count) const;
@@ -77,7 +81,7 @@ class RunFolder {
   /// earlier checkpoint to go on from if this one is damaged
   Json checkpoint_state() const;
   /// Restores model and optimizer to the last bit. Throws: CheckpointError
-  void load_checkpoint(Module& model, Optimizer& optimizer) const;
+  void load_checkpoint(Module& model, const VisitState& optimizer) const;
 
   /// Writes weights-STEP.safetensors, and removes all of these except the last `count`.
   void keep_weights(Module& model, Index step, Index count) const;

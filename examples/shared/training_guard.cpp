@@ -106,7 +106,8 @@ std::string TrainingRun::anomaly_in(const QueuedStep& step) {
 
 /// Model, optimizer, task and this run's own state as they were at the folder's checkpoint.
 void TrainingRun::restore(const Json& checkpoint) {
-  parallel_.with_whole_values([&] { folder_.load_checkpoint(task_.model(), *optimizer_); });
+  const auto visit = [this](OptimizerVisitor& visitor) { visit_state(visitor); };
+  parallel_.with_whole_values([&] { folder_.load_checkpoint(task_.model(), visit); });
   separate_draws(task_.model(), control_.ranks->rank());
   task_.load_state(checkpoint);
   for_each_field(state_, [&](const Field& field, auto& member) { checkpoint.at(field.name).get_to(member); });

@@ -15,6 +15,7 @@ ScheduleConfig TrainingOptions::schedule_config() const {
   config.warmup_steps = warmup;
   config.total_steps = steps;
   config.minimum = minimum_learning_rate;
+  config.cooldown = cooldown;
   return config;
 }
 
@@ -35,9 +36,10 @@ void TrainingOptions::check() const {
   check_options(*this);
   require_one_of("--non-finite", non_finite, {"stop", "skip", "go-back"});
   require_one_of("--loss-spike", loss_spike, {"note", "stop", "skip", "go-back"});
-  if (schedule == "cosine" && steps <= warmup) {
-    throw Error("the cosine schedule needs more --steps than --warmup; got " + std::to_string(steps) +
-                " and " + std::to_string(warmup) + "; try --warmup " + std::to_string(steps / 10));
+  if (has_end(schedule) && steps <= warmup) {
+    throw Error("the " + schedule + " schedule needs more --steps than --warmup; got " +
+                std::to_string(steps) + " and " + std::to_string(warmup) + "; try --warmup " +
+                std::to_string(steps / 10));
   }
   Schedule{schedule_config()};
 }
@@ -70,7 +72,9 @@ void TrainingOptions::shorten_warmup() {
 }
 
 void TrainingOptions::refuse_ignored(const Command& command) const {
-  if (schedule != "cosine") command.refuse({"--minimum-learning-rate"}, "with --schedule " + schedule);
+  const std::string with_schedule = "with --schedule " + schedule;
+  if (!has_end(schedule)) command.refuse({"--minimum-learning-rate"}, with_schedule);
+  if (schedule != "warmup_stable_decay") command.refuse({"--cooldown"}, with_schedule);
   if (spike_deviations == 0) command.refuse({"--loss-spike"}, "with --spike-deviations 0");
   for_each_field(optimizer, [&](const Field& field, const auto& member) {
     if (!is_set(member)) command.refuse({flag_of(field.name).c_str()}, "with --optimizer " + optimizer.kind);

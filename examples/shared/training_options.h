@@ -18,8 +18,9 @@ struct TrainingOptions {
   double learning_rate = 2e-3, minimum_learning_rate = 0;
   Index warmup = 200;
   std::string schedule = "cosine";
+  double cooldown = ScheduleConfig().cooldown;
   OptimizerConfig optimizer = {"adamw", {{"beta2", 0.98}}};
-  double clip = 1.0;
+  double clip = 1.0, average_decay = 0;
   std::string non_finite = "stop", loss_spike = "note";
   double spike_deviations = 6;
   std::uint64_t seed = 1;
@@ -52,13 +53,23 @@ struct TrainingOptions {
           kNotNegative);
     field("accumulate", o.accumulate, "batches whose gradients make one step", kPositive);
     field("learning_rate", o.learning_rate, "the highest learning rate", kPositive);
-    field("minimum_learning_rate", o.minimum_learning_rate, "where the cosine schedule ends", kNotNegative);
+    field("minimum_learning_rate", o.minimum_learning_rate,
+          "where the schedules cosine and warmup_stable_decay end", kNotNegative);
     field("warmup", o.warmup,
           "steps over which the learning rate rises; unless it is given, at most a tenth of --steps",
           kNotNegative);
-    field("schedule", o.schedule, "constant, inverse_square_root or cosine");
+    field("schedule", o.schedule, "constant, inverse_square_root, cosine or warmup_stable_decay");
+    field("cooldown", o.cooldown,
+          "warmup_stable_decay: share of the steps, the last ones, over which the learning rate falls in a "
+          "straight line; 1 for all after the warm-up",
+          kPositiveShare);
     OptimizerConfig::for_each(o.optimizer, field);
     field("clip", o.clip, "largest norm of all gradients together; 0 for no limit", kNotNegative);
+    field(
+        "average_decay", o.average_decay,
+        "share that a step keeps of a moving average of the weights, such as 0.999; validations, samples and "
+        "the weights that are written are then the average's; 0 for none",
+        kBelowOne);
     field("non_finite", o.non_finite,
           "what a step whose loss or gradient is not finite does: stop, skip (the step changes nothing), or "
           "go-back (to the last checkpoint, from where the run goes on without that step)");

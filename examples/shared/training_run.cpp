@@ -40,9 +40,13 @@ TrainingRun::TrainingRun(RunFolder folder, const TrainingControl& control, Train
       parallel_(control.ranks, task.model().parameters(),
                 {DataParallelConfig().bucket_bytes, control.shard_optimizer}),
       optimizer_(options_.optimizer.make(task.model().parameters())),
+      average_(options_.average_decay > 0
+                   ? std::make_unique<MovingAverage>(task.model().parameters(), options_.average_decay)
+                   : nullptr),
       schedule_(options_.schedule_config()),
       replay_(task.model(), compute.graphs && control.ranks->size() == 1 ? CudaGraphCache::kMostGraphs : 0) {
   optimizer_->set_shards(parallel_);
+  if (average_) average_->set_shards(parallel_);
 }
 
 void TrainingRun::start() {
@@ -110,9 +114,15 @@ void TrainingRun::save_checkpoint() {
   wait_for_checkpoint();
   if (options_.earlier_checkpoints > 0 && checkpointed_step_ >= 0 && checkpointed_step_ < state_.step)
     folder_.keep_checkpoint(checkpointed_step_, options_.earlier_checkpoints);
-  parallel_.with_whole_values([&] { saving_ = folder_.save_checkpoint(task_.model(), *optimizer_, state); });
+  const auto visit = [this](OptimizerVisitor& visitor) { visit_state(visitor); };
+  parallel_.with_whole_values([&] { saving_ = folder_.save_checkpoint(task_.model(), visit, state); });
   checkpointed_step_ = state_.step;
   progress_.clear();
+}
+
+void TrainingRun::visit_state(OptimizerVisitor& visitor) {
+  optimizer_->visit_state(visitor);
+  if (average_) average_->visit_state(visitor);
 }
 
 void TrainingRun::wait_for_checkpoint() {
@@ -158,6 +168,21 @@ void TrainingRun::log_step(const QueuedStep& step, bool is_good) {
   state_.logged_loss = 0;
   state_.logged_steps = timed_tokens_ = 0;
   log_started_ = now_seconds();
+}
+
+/// Runs `use` while the model holds the weights that are to be validated and kept.
+void TrainingRun::with_evaluation_weights(const std::function<void()>& use) {
+  const auto exchange = [this] {
+    if (average_ ? average_->exchange_weights() : optimizer_->exchange_weights()) parallel_.gather_values();
+  };
+  exchange();
+  try {
+    use();
+  } catch (...) {
+    exchange();
+    throw;
+  }
+  exchange();
 }
 
 void TrainingRun::validate() {
@@ -242,7 +267,7 @@ std::optional<int> TrainingRun::advance(Index checkpoint_every) {
   const bool validates = state_.step % options_.validate_every == 0 || state_.step == options_.steps;
   if (validates || state_.step % checkpoint_every == 0) settle();
   if (validates) {
-    validate();
+    with_evaluation_weights([this] { validate(); });
     const bool patient = options_.patience == 0 || state_.validations_since_best < options_.patience;
     if (!patient)
       progress_.keep("no better validation for " + number_of(options_.patience, "time") + ": stopped early");

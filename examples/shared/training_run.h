@@ -12,6 +12,7 @@
 #include <tapeformer/examples/shared/training_options.h>
 #include <tapeformer/nn/cuda_graph_cache.h>
 #include <tapeformer/optim/data_parallel.h>
+#include <tapeformer/optim/moving_average.h>
 
 #include <deque>
 #include <functional>
@@ -201,6 +202,8 @@ class TrainingRun {
   void agree(double& counted);
   void settle(std::size_t most_queued = 0);
   void log_step(const QueuedStep& step, bool is_good);
+  void visit_state(OptimizerVisitor& visitor);
+  void with_evaluation_weights(const std::function<void()>& use);
   void validate();
   void save_checkpoint();
   void wait_for_checkpoint();
@@ -228,6 +231,7 @@ class TrainingRun {
   const TrainingOptions options_;
   DataParallel parallel_;
   const std::unique_ptr<Optimizer> optimizer_;
+  const std::unique_ptr<MovingAverage> average_;  // none unless options_.average_decay asks for it
   Schedule schedule_;
   CudaGraphCache replay_;
   State state_;

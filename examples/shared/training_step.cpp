@@ -90,6 +90,7 @@ bool TrainingRun::train_step() {
   if (!step.is_spike) {
     // Changes nothing when the norm is not finite.
     step.norm = AsyncReadback(optimizer_->clipped_step(schedule_(state_.step), share, options_.clip));
+    if (average_) average_->include_weights();
     parallel_.gather_values();
   }
   ++state_.step;

@@ -50,7 +50,7 @@ void read_checkpoint(const std::string& input) {
   Generator random(0);
   static DecoderOnly model(DecoderOnlyConfig::from_json(content_of(folder.file("config.json"))), random);
   static const auto optimizer = options.training.optimizer.make(model.parameters());
-  folder.load_checkpoint(model, *optimizer);
+  folder.load_checkpoint(model, [&](OptimizerVisitor& visitor) { optimizer->visit_state(visitor); });
 }
 
 Seeds metrics_seeds() { return {in_run("language_mha", "/metrics.jsonl")}; }

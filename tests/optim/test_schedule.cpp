@@ -49,8 +49,36 @@ TEST_SUITE("optim/schedule") {
     for (Index step = 10; step < 110; ++step) CHECK(schedule(step) < schedule(step - 1));
   }
 
+  TEST_CASE("warm-up, stable, decay: the peak, and then a straight line to the minimum") {
+    const Schedule schedule({"warmup_stable_decay", 1.0, 10, 110, 0.2, 0.4});  // falls from step 66 on
+    CHECK(schedule(4) == Approx(0.5));
+    for (const Index step : {9, 10, 40, 65}) CHECK(schedule(step) == 1.0);
+    CHECK(schedule(66) == Approx(1 - 0.8 / 44));
+    CHECK(schedule(87) == Approx(0.6));
+    CHECK(schedule(108) == Approx(0.2 + 0.8 / 44));
+    CHECK(schedule(109) == 0.2);
+    CHECK(schedule(5000) == 0.2);
+  }
+
+  TEST_CASE("a cooldown of all steps begins when the warm-up ends") {
+    for (const double cooldown : {0.95, 1.0}) {
+      const Schedule line({"warmup_stable_decay", 1.0, 10, 110, 0, cooldown});
+      CHECK(line(9) == 1.0);
+      CHECK(line(10) == Approx(0.99));
+      CHECK(line(59) == Approx(0.5));
+      CHECK(line(109) == 0);
+    }
+  }
+
+  TEST_CASE("before the cooldown the number of steps is nothing to warm-up, stable, decay") {
+    const Schedule shorter({"warmup_stable_decay", 0.3, 7, 50, 0, 0.2}),
+        longer({"warmup_stable_decay", 0.3, 7, 500, 0, 0.2});
+    for (Index step = 0; step < 40; ++step) CHECK(shorter(step) == longer(step));
+    CHECK(shorter(40) < longer(40));
+  }
+
   TEST_CASE("every schedule reaches its peak at the end of the warm-up, and at once without one") {
-    for (const std::string kind : {"constant", "inverse_square_root", "cosine"}) {
+    for (const std::string kind : {"constant", "inverse_square_root", "cosine", "warmup_stable_decay"}) {
       CAPTURE(kind);
       for (const Index warmup : {0, 1, 2, 7}) {
         CAPTURE(warmup);
@@ -71,8 +99,9 @@ TEST_SUITE("optim/schedule") {
     const auto refused = [](const ScheduleConfig& config, const char* message) {
       CHECK_THROWS_WITH_AS(Schedule{config}, message, Error);
     };
-    refused({"linear", 1, 0, 0, 0},
-            "[schedule] kind must be constant, inverse_square_root or cosine; got linear");
+    refused(
+        {"linear", 1, 0, 0, 0},
+        "[schedule] kind must be constant, inverse_square_root, cosine or warmup_stable_decay; got linear");
     refused({"constant", -1, 0, 0, 0}, "[schedule] learning_rate must not be negative; got -1.000000");
     refused({"constant", std::nan(""), 0, 0, 0}, "[schedule] learning_rate must not be negative; got nan");
     refused({"constant", 1, -1, 0, 0}, "[schedule] warmup_steps must not be negative; got -1");
@@ -80,6 +109,13 @@ TEST_SUITE("optim/schedule") {
             "[schedule] inverse_square_root needs warmup_steps of at least 1; got 0");
     refused({"cosine", 1, 10, 10, 0},
             "[schedule] cosine needs more total_steps than warmup_steps; got 10 and 10");
+    refused({"warmup_stable_decay", 1, 10, 10, 0},
+            "[schedule] warmup_stable_decay needs more total_steps than warmup_steps; got 10 and 10");
+    for (const double cooldown : {0.0, 1.5, std::nan("")}) {
+      const std::string message =
+          "[schedule] cooldown must be above 0 and at most 1; got " + std::to_string(cooldown);
+      refused({"warmup_stable_decay", 1, 0, 10, 0, cooldown}, message.c_str());
+    }
     refused({"cosine", 1, 0, 10, 2}, "[schedule] minimum must be between 0 and learning_rate; got 2.000000");
   }
 }

@@ -2,6 +2,7 @@
 #include <tapeformer/autograd/kernels/cpu/simd.h>
 #include <tapeformer/autograd/kernels/optim.h>
 
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 
@@ -71,6 +72,17 @@ void update_sgd(const StepTensor& x, const SgdStep& step, double factor) {
   });
 }
 
+template <class T>
+void update_average(const StepTensor& x, double weight) {
+  const T by = static_cast<T>(weight);
+  const T* value = static_cast<const T*>(x.value);
+  T* average = static_cast<T*>(x.state1);
+  parallel_ranges(x.count, 1, [=](Index from, Index to) {
+#pragma omp simd
+    for (Index i = from; i < to; ++i) average[i] += by * (value[i] - average[i]);
+  });
+}
+
 /// In equal parts, whose number and order do not depend on the number of threads.
 template <class T>
 double sum_of_squares(Index count, const T* x) {
@@ -109,6 +121,21 @@ void sgd_step(Cpu, const StepTensors& all, const SgdStep& step, const double* fa
 }
 
 template <class T>
+void average_step(Cpu, const StepTensors& all, double weight) {
+  for (Index i = 0; i < all.tensor_count; ++i) update_average<T>(all.tensors[i], weight);
+}
+
+template <class T>
+void exchange_values(Cpu, const StepTensors& all) {
+  for (Index i = 0; i < all.tensor_count; ++i) {
+    const StepTensor& x = all.tensors[i];
+    T *value = static_cast<T*>(x.value), *other = static_cast<T*>(x.state1);
+    std::swap_ranges(value, value + x.count, other);
+    refresh(0, x.count, value, x.shadow);
+  }
+}
+
+template <class T>
 void scale_in_place(Cpu, Index count, double factor, T* x) {
   const T by = static_cast<T>(factor);
   parallel_ranges(count, 1, [=](Index from, Index to) {
@@ -121,6 +148,8 @@ void scale_in_place(Cpu, Index count, double factor, T* x) {
   template void gradient_norm<T>(Cpu, const StepTensors&, double, double, double*, double*);    \
   template void adamw_step<T>(Cpu, const StepTensors&, const AdamWStep*, Index, const double*); \
   template void sgd_step<T>(Cpu, const StepTensors&, const SgdStep&, const double*);            \
+  template void average_step<T>(Cpu, const StepTensors&, double);                               \
+  template void exchange_values<T>(Cpu, const StepTensors&);                                    \
   template void scale_in_place(Cpu, Index, double, T*);
 TAPEFORMER_CPU_TYPES(INSTANTIATE)
 

@@ -123,6 +123,38 @@ __global__ void step_kernel(StepTensors all, Rule rule, const double* factor) {
   });
 }
 
+/// One block per chunk.
+template <class T>
+__global__ void average_kernel(StepTensors all, T weight) {
+  const StepChunk chunk = all.chunks[blockIdx.x];
+  const StepTensor x = all.tensors[chunk.tensor];
+  const T* value = static_cast<const T*>(x.value);
+  T* average = static_cast<T*>(x.state1);
+  for_each_pack<T>(range_of(chunk, x.count), are_packed(value, average), [&](auto size, Index i) {
+    constexpr int N = decltype(size)::value;
+    const Pack<T, N> y = load_pack<N>(value + i);
+    Pack<T, N> mean = load_pack<N>(average + i);
+#pragma unroll
+    for (int k = 0; k < N; ++k) mean.of[k] += weight * (y.of[k] - mean.of[k]);
+    store_pack(average + i, mean);
+  });
+}
+
+/// One block per chunk.
+template <class T>
+__global__ void exchange_kernel(StepTensors all) {
+  const StepChunk chunk = all.chunks[blockIdx.x];
+  const StepTensor x = all.tensors[chunk.tensor];
+  T *value = static_cast<T*>(x.value), *other = static_cast<T*>(x.state1);
+  const ChunkRange range = range_of(chunk, x.count);
+  for (Index i = range.from + threadIdx.x; i < range.to; i += blockDim.x) {
+    const T now = other[i];
+    other[i] = value[i];
+    value[i] = now;
+    if (x.shadow != nullptr) x.shadow[i] = BFloat16(now);
+  }
+}
+
 template <class T>
 struct Times {
   T factor;
@@ -164,6 +196,17 @@ void sgd_step(Cuda on, const StepTensors& all, const SgdStep& step, const double
 }
 
 template <class T>
+void average_step(Cuda on, const StepTensors& all, double weight) {
+  launch(on, "average_step", average_kernel<T>, a_block_each(all), dim3(kBlock), 0, all,
+         static_cast<T>(weight));
+}
+
+template <class T>
+void exchange_values(Cuda on, const StepTensors& all) {
+  launch(on, "exchange_values", exchange_kernel<T>, a_block_each(all), dim3(kBlock), 0, all);
+}
+
+template <class T>
 void scale_in_place(Cuda on, Index count, double factor, T* x) {
   map(on, "scale_in_place", count, Times<T>{static_cast<T>(factor)}, Write<T>{x, false},
       static_cast<const T*>(x));
@@ -173,6 +216,8 @@ void scale_in_place(Cuda on, Index count, double factor, T* x) {
   template void gradient_norm<T>(Cuda, const StepTensors&, double, double, double*, double*);    \
   template void adamw_step<T>(Cuda, const StepTensors&, const AdamWStep*, Index, const double*); \
   template void sgd_step<T>(Cuda, const StepTensors&, const SgdStep&, const double*);            \
+  template void average_step<T>(Cuda, const StepTensors&, double);                               \
+  template void exchange_values<T>(Cuda, const StepTensors&);                                    \
   template void scale_in_place(Cuda, Index, double, T*);
 TAPEFORMER_CPU_TYPES(INSTANTIATE)
 

@@ -56,6 +56,8 @@ TEST_SUITE("examples/shared/training_options") {
     CHECK(options.schedule_config().minimum == 0.25);
     CHECK(options.schedule_config().warmup_steps == 9);
     CHECK(options.schedule_config().total_steps == 80);
+    CHECK(options.schedule_config().cooldown == 0.4);
+    CHECK(Given("--schedule warmup_stable_decay --cooldown 0.5").options.schedule_config().cooldown == 0.5);
     CHECK(options.optimizer.option("weight_decay") == 0.125);
     CHECK(options.optimizer.option("beta1") == 0.75);
     CHECK(options.optimizer.option("beta2") == 0.875);
@@ -123,6 +125,9 @@ TEST_SUITE("examples/shared/training_options") {
           "--minimum-learning-rate has no effect with --schedule constant; leave it out");
     CHECK(refusal_of("--minimum-learning-rate 0") == "nothing was thrown");
     CHECK(refusal_of("--schedule inverse_square_root") == "nothing was thrown");
+    CHECK(refusal_of("--cooldown 0.5") == "--cooldown has no effect with --schedule cosine; leave it out");
+    CHECK(refusal_of("--schedule warmup_stable_decay --cooldown 0.5 --minimum-learning-rate 0") ==
+          "nothing was thrown");
   }
 
   TEST_CASE("what makes no sense is refused by its name") {
@@ -140,6 +145,11 @@ TEST_SUITE("examples/shared/training_options") {
     CHECK(refusal([](TrainingOptions& o) { o.learning_rate = 0; }) == "--learning-rate" + positive);
     CHECK(refusal([](TrainingOptions& o) { o.steps = 200; }) ==
           "the cosine schedule needs more --steps than --warmup; got 200 and 200; try --warmup 20");
+    CHECK(refusal([](TrainingOptions& o) {
+            o.steps = 200, o.schedule = "warmup_stable_decay";
+          }).find("the warmup_stable_decay schedule needs more --steps than --warmup; got 200") == 0);
+    CHECK(refusal([](TrainingOptions& o) { o.cooldown = 0; }) ==
+          "--cooldown must be above 0 and at most 1; got 0");
     CHECK(refusal([](TrainingOptions& o) { o.schedule = "zigzag"; }).find("zigzag") != std::string::npos);
     CHECK(refusal([](TrainingOptions& o) { o.steps = 201; }) == "nothing was thrown");
     CHECK(refusal([](TrainingOptions& o) { o.non_finite = "note"; }) ==

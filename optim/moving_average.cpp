@@ -1,0 +1,48 @@
+#include <tapeformer/autograd/dispatch.h>
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/kernels/optim.h>
+#include <tapeformer/optim/moving_average.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace tapeformer {
+
+MovingAverage::MovingAverage(std::vector<Parameter> parameters, double decay)
+    : Optimizer("moving_average", std::move(parameters)), decay_(decay), averages_(zeros_like_parameters()) {
+  if (!(decay >= 0 && decay < 1))
+    throw Error("[moving_average] decay must be in [0, 1); got " + std::to_string(decay));
+}
+
+void MovingAverage::include_weights() {
+  const auto n = static_cast<double>(included_++);
+  step(1 - std::min(decay_, n / (n + 9)));
+}
+
+bool MovingAverage::exchange_weights() {
+  if (included_ == 0) return false;
+  exchange_values(averages_);
+  return true;
+}
+
+void MovingAverage::gather(double weight, MultiTensorList& table) {
+  weight_ = weight;
+  for (std::size_t i = 0; i < parameters_.size(); ++i) table.add(parameters_[i], averages_[i], Tensor(), 0);
+}
+
+void MovingAverage::update(const kernels::StepTensors& tensors, const Tensor&) {
+  dispatch(
+      "moving_average",
+      [&](auto on, auto* value) {
+        using T = std::remove_pointer_t<decltype(value)>;
+        kernels::average_step<T>(on, tensors, weight_);
+      },
+      wide(no_elements()));
+}
+
+void MovingAverage::visit_state(OptimizerVisitor& visitor) {
+  visit_tensors(visitor, "value", averages_);
+  visitor.counter("moving_average.included", included_);
+}
+
+}  // namespace tapeformer

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <tapeformer/optim/optimizer.h>
+
+#include <vector>
+
+namespace tapeformer {
+
+/// The exponential moving average of a model's weights over its training, which is often better than the last
+/// weights. It is kept beside them, in their type and on their device:
+///   MovingAverage average(model.parameters(), 0.999);
+///   ...
+///   optimizer.clipped_step(learning_rate, 1, max_norm);
+///   average.include_weights();
+///   ...
+///   average.exchange_weights();  // to validate and to save
+///   average.exchange_weights();  // to train on
+/// Math:    average = average + (1 - d) (x - average), with d = min(decay, n / (n + 9)) in the n-th call,
+///          counted from 0: the first average is the weights
+/// Source:  Polyak and Juditsky 1992, "Acceleration of stochastic approximation by averaging"; the rise of the
+///          decay is that of TensorFlow's ExponentialMovingAverage, (1 + u) / (10 + u) with u = n - 1
+class MovingAverage : private Optimizer {
+ public:
+  /// Throws: Error unless `decay` is in [0, 1)
+  MovingAverage(std::vector<Parameter> parameters, double decay);
+
+  /// After each step of the optimizer.
+  void include_weights();
+  /// Does nothing before the first include_weights().
+  bool exchange_weights() override;
+  /// To be saved and restored beside the optimizer's state.
+  void visit_state(OptimizerVisitor& visitor) override;
+  using Optimizer::set_shards;
+
+ private:
+  void gather(double weight, MultiTensorList& table) override;
+  void update(const kernels::StepTensors& tensors, const Tensor& factor) override;
+
+  double decay_, weight_ = 1;
+  std::vector<Tensor> averages_;
+  std::int64_t included_ = 0;
+};
+
+}  // namespace tapeformer
