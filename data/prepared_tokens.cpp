@@ -93,6 +93,7 @@ PreparedTokens PreparedTokens::open(const std::string& folder) {
         file->vocabulary() != tokens.tokenizer->vocabulary_size()) {
       throw DataError(file->path(), 0, "was made with another tokenizer than " + name);
     }
+    file->check();
   }
   return tokens;
 }

@@ -3,12 +3,7 @@
 #include <tapeformer/data/hash.h>
 #include <tapeformer/data/token_file.h>
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
 #include <limits>
 
@@ -16,12 +11,13 @@ namespace tapeformer {
 namespace {
 
 constexpr std::string_view kMagic = "TAPETOKS";
-constexpr std::uint64_t kVersion = 1;
+constexpr std::uint64_t kVersion = 2, kVersionWithoutSum = 1;
 constexpr Index kHeader = 64;
 constexpr Index kVersionAt = 8, kIdBytesAt = 12, kVocabularyAt = 16, kSizeAt = 24, kFingerprintAt = 32,
-                kZerosAt = 40, kChecksumAt = 56;
+                kIdsChecksumAt = 40, kZerosAt = 48, kChecksumAt = 56;
 constexpr Index kMostVocabulary = std::numeric_limits<std::int32_t>::max();
 constexpr Index kPiece = 1 << 16;  // bytes that are read at a time
+constexpr std::size_t kWord = 8;   // of a checksum, in bytes
 
 Index bytes_of_id(Index vocabulary) { return vocabulary <= 1 << 16 ? 2 : 4; }
 
@@ -36,22 +32,17 @@ void write_number(std::string& to, std::uint64_t number, Index bytes) {
   for (Index i = 0; i < bytes; ++i) to += static_cast<char>(number >> (8 * i));
 }
 
-std::string header_of(Index vocabulary, Index size, std::uint64_t fingerprint) {
+std::string header_of(Index vocabulary, Index size, std::uint64_t fingerprint, std::uint64_t checksum) {
   std::string header(kMagic);
   write_number(header, kVersion, 4);
   write_number(header, static_cast<std::uint64_t>(bytes_of_id(vocabulary)), 4);
   write_number(header, static_cast<std::uint64_t>(vocabulary), 8);
   write_number(header, static_cast<std::uint64_t>(size), 8);
   write_number(header, fingerprint, 8);
-  write_number(header, 0, 8);
+  write_number(header, checksum, 8);
   write_number(header, 0, 8);
   write_number(header, hash_text(header), 8);
   return header;
-}
-
-Index file_bytes(int file) {
-  struct stat status {};
-  return fstat(file, &status) == 0 && S_ISREG(status.st_mode) ? status.st_size : -1;
 }
 
 std::string range_text(Index first, Index count) {
@@ -61,39 +52,29 @@ std::string range_text(Index first, Index count) {
 }  // namespace
 
 TokenFile TokenFile::open(const std::string& path) {
-  TokenFile opened;
-  opened.path_ = path;
-  // O_NONBLOCK: opening a pipe must not wait for its writer.
-  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (file < 0) throw DataError(path, 0, "cannot be opened: " + system_error_text(errno));
-  opened.file_.reset(new int(file), [](const int* number) {
-    close(*number);
-    delete number;
-  });
-  const Index bytes = file_bytes(file);
-  if (bytes < 0) throw DataError(path, 0, "is not a file");
-  unsigned char header[kHeader];
-  const ssize_t found = pread(file, header, kHeader, 0);
-  if (found < 0) throw DataError(path, 0, "cannot be read: " + system_error_text(errno));
-  if (found != kHeader) {
+  TokenFile opened(path);
+  if (opened.file_.size() < kHeader) {
     throw DataError(path, 0,
-                    "is not a token file: it has " + number_of(bytes, "byte") +
+                    "is not a token file: it has " + number_of(opened.file_.size(), "byte") +
                         ", and the header alone takes " + std::to_string(kHeader));
   }
-  opened.parse(header, bytes);
+  unsigned char header[kHeader];
+  opened.file_.read(0, kHeader, header);
+  opened.parse(header);
   return opened;
 }
 
-void TokenFile::parse(const unsigned char* header, Index bytes) {
+void TokenFile::parse(const unsigned char* header) {
+  const Index bytes = static_cast<Index>(file_.size());
   const auto require = [this](bool holds, const std::string& problem) {
-    if (!holds) throw DataError(path_, 0, problem);
+    if (!holds) throw DataError(path(), 0, problem);
   };
   require(std::memcmp(header, kMagic.data(), kMagic.size()) == 0,
           "is not a token file: it does not begin with " + std::string(kMagic));
   const std::uint64_t version = read_number(header + kVersionAt, 4);
-  require(version == kVersion, "is a token file of version " + std::to_string(version) +
-                                   ", and only version " + std::to_string(kVersion) +
-                                   " is known; try to prepare the text again");
+  require(version == kVersion || version == kVersionWithoutSum,
+          "is a token file of version " + std::to_string(version) + ", and versions 1 to " +
+              std::to_string(kVersion) + " are known; try to prepare the text again");
   const std::string_view head(reinterpret_cast<const char*>(header), kChecksumAt);
   require(read_number(header + kChecksumAt, 8) == hash_text(head),
           "is damaged: its header has another checksum than it says");
@@ -102,7 +83,9 @@ void TokenFile::parse(const unsigned char* header, Index bytes) {
                       size = read_number(header + kSizeAt, 8), id_bytes = read_number(header + kIdBytesAt, 4);
   require(vocabulary >= 1 && vocabulary <= kMostVocabulary,
           "is damaged: its header claims " + std::to_string(vocabulary) + " different ids");
-  require(read_number(header + kZerosAt, 8) == 0 && read_number(header + kZerosAt + 8, 8) == 0,
+  const std::uint64_t ids_checksum = read_number(header + kIdsChecksumAt, 8);
+  if (version != kVersionWithoutSum) checksum_ = ids_checksum;
+  require(read_number(header + kZerosAt, 8) == 0 && (checksum_ || ids_checksum == 0),
           "is damaged: its header uses bytes that are set aside");
   vocabulary_ = static_cast<Index>(vocabulary);
   id_bytes_ = bytes_of_id(vocabulary_);
@@ -119,17 +102,15 @@ void TokenFile::parse(const unsigned char* header, Index bytes) {
 
 void TokenFile::read(Index first, Index count, std::int32_t* to) const {
   if (first < 0 || count < 0 || count > size_ || first > size_ - count) {
-    throw DataError(path_, 0, "holds " + number_of(size_, "id") + "; asked for " + range_text(first, count));
+    throw DataError(path(), 0, "holds " + number_of(size_, "id") + "; asked for " + range_text(first, count));
   }
   unsigned char bytes[kPiece];
   const Index most = kPiece / id_bytes_;
   std::uint32_t largest = 0;
   for (Index done = 0; done < count; done += most) {
     const Index ids = std::min(most, count - done), wanted = ids * id_bytes_;
-    const Index found =
-        pread(*file_, bytes, static_cast<std::size_t>(wanted), kHeader + (first + done) * id_bytes_);
-    if (found < 0) throw DataError(path_, 0, "cannot be read: " + system_error_text(errno));
-    if (found < wanted) throw DataError(path_, 0, "has become shorter while it was read");
+    file_.read(static_cast<std::uint64_t>(kHeader + (first + done) * id_bytes_),
+               static_cast<std::size_t>(wanted), bytes);
     for (Index i = 0; i < ids; ++i) {
       const unsigned char* const from = bytes + i * id_bytes_;
       const auto id =
@@ -139,9 +120,26 @@ void TokenFile::read(Index first, Index count, std::int32_t* to) const {
     }
   }
   if (largest >= static_cast<std::uint32_t>(vocabulary_)) {
-    throw DataError(path_, 0,
+    throw DataError(path(), 0,
                     "is damaged: among " + range_text(first, count) + " is " + std::to_string(largest) +
                         ", not below the vocabulary of " + std::to_string(vocabulary_));
+  }
+}
+
+void TokenFile::check() const {
+  if (!checksum_) return;
+  unsigned char bytes[kPiece];
+  const Index end = size_ * id_bytes_;
+  std::uint64_t sum = 0;
+  for (Index at = 0; at < end; at += kPiece) {
+    const auto count = static_cast<std::size_t>(std::min(kPiece, end - at));
+    file_.read(static_cast<std::uint64_t>(kHeader + at), count, bytes);
+    sum = checksum(bytes, count, sum);
+  }
+  if (sum != *checksum_) {
+    throw DataError(path(), 0,
+                    "is damaged: its ids have another checksum than its header says; try to prepare the text "
+                    "again");
   }
 }
 
@@ -155,22 +153,29 @@ TokenFileWriter::TokenFileWriter(const std::string& path, Index vocabulary, std:
 }
 
 void TokenFileWriter::append(const std::int32_t* ids, Index count) {
-  const Index id_bytes = bytes_of_id(vocabulary_);
-  bytes_.clear();
   for (Index i = 0; i < count; ++i) {
     if (ids[i] < 0 || ids[i] >= vocabulary_) {
       throw DataError(path_, 0,
                       "an id is below the vocabulary of " + std::to_string(vocabulary_) + "; got " +
                           std::to_string(ids[i]));
     }
-    write_number(bytes_, static_cast<std::uint32_t>(ids[i]), id_bytes);
   }
-  file_->append(bytes_);
+  const Index id_bytes = bytes_of_id(vocabulary_);
+  for (Index i = 0; i < count; ++i) write_number(bytes_, static_cast<std::uint32_t>(ids[i]), id_bytes);
   size_ += count;
+  write(bytes_.size() / kWord * kWord);
+}
+
+/// Writes the first of the encoded bytes.
+void TokenFileWriter::write(std::size_t bytes) {
+  checksum_ = checksum(bytes_.data(), bytes, checksum_);
+  file_->append(std::string_view(bytes_).substr(0, bytes));
+  bytes_.erase(0, bytes);
 }
 
 void TokenFileWriter::finish() {
-  file_->replace_head(header_of(vocabulary_, size_, fingerprint_));
+  write(bytes_.size());
+  file_->replace_head(header_of(vocabulary_, size_, fingerprint_, checksum_));
   file_->finish();
 }
 

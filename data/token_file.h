@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,7 +14,8 @@ namespace tapeformer {
 /// Token ids on disk, of which a read takes the asked window alone, so that a file of any size is read in
 /// constant memory. Thread-safe. Format: 64 bytes of header, then the ids, 2 bytes each if the vocabulary
 /// fits, else 4; all little-endian. Header: "TAPETOKS", version (4 bytes), bytes an id (4), vocabulary (8),
-/// number of ids (8), the tokenizer's fingerprint (8), zeros (16), FNV-1a of these 56 bytes (8).
+/// number of ids (8), the tokenizer's fingerprint (8), checksum() of the ids' bytes (8), zeros (8), FNV-1a of
+/// these 56 bytes (8). Version 1 has zeros for the ids' checksum, and is read without it.
 class TokenFile {
  public:
   /// Throws: DataError naming the file and what is wrong: not a token file, an unknown version, a wrong
@@ -23,17 +25,19 @@ class TokenFile {
   Index size() const { return size_; }
   Index vocabulary() const { return vocabulary_; }
   std::uint64_t fingerprint() const { return fingerprint_; }
-  const std::string& path() const { return path_; }
+  const std::string& path() const { return file_.path(); }
   /// Copies ids [first, first + count) to `to`.
   /// Throws: DataError if they are not all there, or an id is not below vocabulary()
   void read(Index first, Index count, std::int32_t* to) const;
+  /// Reads all of the file, gigabytes a second. Throws: DataError if an id is not as it was written
+  void check() const;
 
  private:
-  TokenFile() = default;
-  void parse(const unsigned char* header, Index bytes);
+  explicit TokenFile(const std::string& path) : file_(path) {}
+  void parse(const unsigned char* header);
 
-  std::string path_;
-  std::shared_ptr<const int> file_;  // closed with the last copy
+  OpenedFile<> file_;
+  std::optional<std::uint64_t> checksum_;  // of the ids' bytes
   Index size_ = 0, vocabulary_ = 0, id_bytes_ = 0;
   std::uint64_t fingerprint_ = 0;
 };
@@ -53,11 +57,13 @@ class TokenFileWriter {
   void finish();
 
  private:
+  void write(std::size_t bytes);
+
   std::string path_;
   std::unique_ptr<AtomicFile<>> file_;
-  std::string bytes_;  // the encoded ids of one append()
+  std::string bytes_;  // ids that are encoded and not yet written
   Index vocabulary_, size_ = 0;
-  std::uint64_t fingerprint_;
+  std::uint64_t fingerprint_, checksum_ = 0;
 };
 
 }  // namespace tapeformer

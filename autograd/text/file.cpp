@@ -55,31 +55,53 @@ int write_all(int file, std::string_view bytes, std::int64_t offset) {
 std::string system_error_text(int error) { return std::strerror(error) + std::string(remedy(error)); }
 
 template <class E>
-std::string read_file(const std::string& path, std::uintmax_t most_bytes) {
+OpenedFile<E>::OpenedFile(const std::string& path) : path_(path) {
+  // O_NONBLOCK: opening a pipe must not wait for its writer.
+  const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (file < 0) throw_error<E>(path, "cannot be opened", errno);
+  file_.reset(new int(file), [](const int* number) {
+    close(*number);
+    delete number;
+  });
   struct stat known {};
-  if (stat(path.c_str(), &known) != 0) throw_error<E>(path, "cannot be opened", errno);
-  if (!S_ISREG(known.st_mode)) throw E(path + ": is not a file");
-  const auto size = static_cast<std::uintmax_t>(known.st_size);
-  if (size > most_bytes) {
-    throw E(path + ": " + std::to_string(size) + " bytes are too many; the most are " +
+  if (fstat(file, &known) != 0 || !S_ISREG(known.st_mode)) throw E(path + ": is not a file");
+  size_ = static_cast<std::uint64_t>(known.st_size);
+}
+
+template <class E>
+void OpenedFile<E>::read(std::uint64_t first, std::size_t count, void* to) const {
+  for (std::size_t done = 0; done < count;) {
+    const ssize_t found =
+        pread(*file_, static_cast<char*>(to) + done, count - done, static_cast<off_t>(first + done));
+    if (found < 0 && errno == EINTR) continue;
+    if (found < 0) throw_error<E>(path_, "cannot be read", errno);
+    if (found == 0) throw E(path_ + ": has become shorter while it was read");
+    done += static_cast<std::size_t>(found);
+  }
+}
+
+std::uint64_t checksum(const void* bytes, std::size_t count, std::uint64_t sum) {
+  const char* at = static_cast<const char*>(bytes);
+  while (count > 0) {
+    std::uint64_t word = 0;
+    const std::size_t taken = std::min(count, sizeof word);
+    std::memcpy(&word, at, taken);
+    sum = (sum ^ word) * 0x9e3779b97f4a7c15u;
+    sum ^= sum >> 29;
+    at += taken, count -= taken;
+  }
+  return sum;
+}
+
+template <class E>
+std::string read_file(const std::string& path, std::uintmax_t most_bytes) {
+  const OpenedFile<E> file(path);
+  if (file.size() > most_bytes) {
+    throw E(path + ": " + std::to_string(file.size()) + " bytes are too many; the most are " +
             std::to_string(most_bytes));
   }
-  const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (file < 0) throw_error<E>(path, "cannot be opened", errno);
-  std::string text;
-  std::size_t end = 0;
-  int error = 0;
-  while (true) {
-    if (end == text.size()) text.resize(std::max<std::size_t>(size + 1, 2 * end));
-    const ssize_t count = read(file, text.data() + end, text.size() - end);
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) error = errno;
-    if (count <= 0) break;
-    end += static_cast<std::size_t>(count);
-  }
-  close(file);
-  if (error != 0) throw_error<E>(path, "cannot be read", error);
-  text.resize(end);
+  std::string text(file.size(), '\0');
+  file.read(0, text.size(), text.data());
   return text;
 }
 
@@ -168,6 +190,8 @@ void append_to_file(const std::string& path, std::string_view text) {
   if (error != 0) throw_error<DataError>(path, "cannot be written", error);
 }
 
+template class OpenedFile<DataError>;
+template class OpenedFile<CheckpointError>;
 template class AtomicFile<DataError>;
 template class AtomicFile<CheckpointError>;
 template std::string read_file<DataError>(const std::string&, std::uintmax_t);

@@ -3,6 +3,7 @@
 #include <tapeformer/autograd/error.h>
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -10,6 +11,31 @@
 // Files that are read whole, and files that are written whole or not at all. E is the error that a function
 // throws, with the path and the system's reason: DataError or CheckpointError.
 namespace tapeformer {
+
+/// A file that is read in parts, at any place, by any thread. It stays what it was when it was opened, though
+/// the path may be given to another file meanwhile. Copies share it.
+template <class E = DataError>
+class OpenedFile {
+ public:
+  /// Throws:  E if there is no such file, or it is a folder, a device or a pipe
+  explicit OpenedFile(const std::string& path);
+
+  const std::string& path() const { return path_; }
+  /// In bytes, when it was opened.
+  std::uint64_t size() const { return size_; }
+  /// Copies the bytes [first, first + count) to `to`.
+  /// Throws:  E if they cannot be read, or are no longer there
+  void read(std::uint64_t first, std::size_t count, void* to) const;
+
+ private:
+  std::string path_;
+  std::shared_ptr<const int> file_;  // closed with the last copy
+  std::uint64_t size_ = 0;
+};
+
+/// Changes with any bit of the bytes, and with `sum`. It detects damage, not manipulation. Where a text is cut
+/// into pieces of a multiple of eight bytes, the sum of each and the next gives that of the whole.
+std::uint64_t checksum(const void* bytes, std::size_t count, std::uint64_t sum = 0);
 
 /// What is read whole is small: a file with holes may claim terabytes and take no space.
 constexpr std::uintmax_t kMostBytesRead = std::uintmax_t{1} << 30;

@@ -1,16 +1,9 @@
 #include <tapeformer/autograd/error.h>
-#include <tapeformer/autograd/text/file.h>
 #include <tapeformer/autograd/text/json.h>
 #include <tapeformer/nn/formats/safetensors.h>
 
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cctype>
-#include <cerrno>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
@@ -25,6 +18,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::size_t kPrefix = 8;                // the header's length, little-endian
 constexpr std::size_t kMostHeader = 100'000'000;  // as in the reference implementation
+constexpr std::size_t kPiece = 1 << 18;           // bytes that are read at a time, a multiple of a word's
 constexpr const char* kMetadata = "__metadata__";
 // Our own entries in the metadata. Any byte that changes changes the sum, or hides at most one of the two.
 constexpr const char *kFormat = "tapeformer_format", *kFormatNow = "2";
@@ -102,19 +96,6 @@ std::size_t bytes_of_shape(const std::string& type, const std::vector<Index>& si
   return static_cast<std::size_t>(bits / 8);
 }
 
-/// Changes with any bit of the data. It detects damage, not manipulation.
-std::uint64_t checksum(const char* data, std::size_t bytes, std::uint64_t sum) {
-  while (bytes > 0) {
-    std::uint64_t word = 0;
-    const std::size_t taken = std::min(bytes, sizeof word);
-    std::memcpy(&word, data, taken);
-    sum = (sum ^ word) * 0x9e3779b97f4a7c15u;
-    sum ^= sum >> 29;
-    data += taken, bytes -= taken;
-  }
-  return sum;
-}
-
 /// Where the header, as we write it, holds the sum of the file; npos if it does not.
 std::size_t place_of_sum(std::string_view header) {
   const std::string before = "\"" + std::string(kFileChecksum) + "\":\"";
@@ -130,27 +111,31 @@ std::string hexadecimal(std::uint64_t sum) {
 
 }  // namespace
 
-void SafetensorsFile::fail(const std::string& what) const { throw CheckpointError(path_ + ": " + what); }
+void SafetensorsFile::fail(const std::string& what) const { throw CheckpointError(path() + ": " + what); }
 
 SafetensorsFile SafetensorsFile::open(const std::string& path) {
-  SafetensorsFile file;
-  file.path_ = path;
-  file.map();
+  SafetensorsFile file(path);
+  const std::size_t size = file.file_.size();
+  if (size < kPrefix)
+    file.fail("is damaged: " + std::to_string(size) + " bytes are too few for a safetensors file");
+  unsigned char prefix[kPrefix];
+  file.file_.read(0, kPrefix, prefix);
   std::uint64_t length = 0;
-  for (std::size_t i = kPrefix; i-- > 0;) length = length << 8 | file.bytes_.get()[i];
-  if (length > kMostHeader || length > file.size_ - kPrefix) {
-    file.fail("is damaged: the file has " + std::to_string(file.size_) + " bytes and claims a header of " +
+  for (std::size_t i = kPrefix; i-- > 0;) length = length << 8 | prefix[i];
+  if (length > kMostHeader || length > size - kPrefix) {
+    file.fail("is damaged: the file has " + std::to_string(size) + " bytes and claims a header of " +
               std::to_string(length));
   }
   file.data_at_ = kPrefix + length;
-  const std::size_t data_bytes = file.size_ - file.data_at_;
+  std::string header(file.data_at_, '\0');
+  file.file_.read(0, header.size(), header.data());
   try {
-    file.parse_header(reinterpret_cast<const char*>(file.bytes_.get()) + kPrefix, length, data_bytes);
-    file.check_layout(data_bytes);
-    file.check_sum();
+    file.parse_header(std::string_view(header).substr(kPrefix), size - file.data_at_);
+    file.check_layout(size - file.data_at_);
   } catch (const CheckpointError& error) {
     file.fail(std::string("is damaged: ") + error.what());
   }
+  file.check_sum(header);
   const auto format = file.metadata_.find(kFormat);
   if (format != file.metadata_.end() && format->second != kFormatNow) {
     file.fail("is of format " + format->second + ", and this version reads up to " + kFormatNow +
@@ -160,26 +145,8 @@ SafetensorsFile SafetensorsFile::open(const std::string& path) {
   return file;
 }
 
-void SafetensorsFile::map() {
-  const int file = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC);
-  if (file < 0) fail("cannot be opened: " + system_error_text(errno));
-  struct stat status {};
-  const bool regular = fstat(file, &status) == 0 && S_ISREG(status.st_mode);
-  size_ = regular ? static_cast<std::size_t>(status.st_size) : 0;
-  void* const bytes = size_ < kPrefix ? nullptr : mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, file, 0);
-  const int error = errno;
-  close(file);
-  if (!regular) fail("is not a file");
-  if (bytes == nullptr)
-    fail("is damaged: " + std::to_string(size_) + " bytes are too few for a safetensors file");
-  if (bytes == MAP_FAILED) fail("cannot be read: " + system_error_text(error));
-  const std::size_t size = size_;
-  bytes_.reset(static_cast<const unsigned char*>(bytes),
-               [size](const unsigned char* mapped) { munmap(const_cast<unsigned char*>(mapped), size); });
-}
-
-void SafetensorsFile::parse_header(const char* text, std::size_t length, std::size_t data_bytes) {
-  const Json header = parse_header_json({text, length});
+void SafetensorsFile::parse_header(std::string_view text, std::size_t data_bytes) {
+  const Json header = parse_header_json(text);
   for (const auto& [name, value] : header.items()) {
     if (!value.is_object()) throw CheckpointError("'" + name + "' is not an object");
     if (name == kMetadata) {
@@ -262,18 +229,23 @@ Shape SafetensorsFile::shape(const std::string& name) const {
 Tensor SafetensorsFile::tensor(const std::string& name) const {
   const Entry& entry = this->entry(name);
   const Shape shape = this->shape(name);
-  const unsigned char* const from = bytes_.get() + data_at_ + entry.begin;
+  const std::size_t from = data_at_ + entry.begin;
   const auto copy = [&](DType type) {
     const Tensor x = Tensor::empty(shape, type, Device::cpu());
-    std::memcpy(x.raw(), from, entry.end - entry.begin);
+    file_.read(from, entry.end - entry.begin, x.raw());
     return x.to(default_device());
   };
   /// to[i] = convert(the i-th Source), as T.
   const auto widen = [&](auto source, auto to, const auto& convert) {
+    using Source = decltype(source);
     const Tensor x = Tensor::empty(shape, dtype_of<decltype(to)>(), Device::cpu());
-    for (Index i = 0; i < x.elements(); ++i) {
-      std::memcpy(&source, from + i * static_cast<Index>(sizeof source), sizeof source);
-      x.data<decltype(to)>()[i] = convert(source);
+    auto* const values = x.data<decltype(to)>();
+    const auto elements = static_cast<std::size_t>(x.elements());
+    std::vector<Source> piece(std::min(elements, kPiece / sizeof(Source)));
+    for (std::size_t done = 0; done < elements; done += piece.size()) {
+      const std::size_t count = std::min(piece.size(), elements - done);
+      file_.read(from + done * sizeof(Source), count * sizeof(Source), piece.data());
+      std::transform(piece.begin(), piece.begin() + static_cast<Index>(count), values + done, convert);
     }
     return x.to(default_device());
   };
@@ -300,24 +272,28 @@ Tensor SafetensorsFile::tensor(const std::string& name) const {
        ", with which nothing computes here; try a file that has it as F32 or BF16");
 }
 
-void SafetensorsFile::check_sum() {
+void SafetensorsFile::check_sum(std::string header) {
   const auto of_file = metadata_.find(kFileChecksum), of_data = metadata_.find(kDataChecksum);
   const bool is_whole = of_file != metadata_.end() || metadata_.count(kFormat) > 0;
   if (!is_whole && of_data == metadata_.end()) return;  // another program's file
-  const char* const bytes = reinterpret_cast<const char*>(bytes_.get());
   std::uint64_t sum = 0;
   if (is_whole) {
-    std::string header(bytes, data_at_);
     const std::size_t place = place_of_sum(header);
     if (of_file == metadata_.end() || place == std::string::npos)
-      throw CheckpointError("its header has no checksum");
+      fail("is damaged: its header has no checksum");
     header.replace(place, std::strlen(kNoSum), kNoSum);
-    sum = checksum(header.data(), header.size(), sum);
+    sum = checksum(header.data(), header.size());
   }
-  for (const Entry& entry : entries_)
-    sum = checksum(bytes + data_at_ + entry.begin, entry.end - entry.begin, sum);
+  std::vector<char> piece(kPiece);
+  for (const Entry& entry : entries_) {
+    for (std::size_t at = entry.begin; at < entry.end; at += kPiece) {
+      const std::size_t count = std::min(kPiece, entry.end - at);
+      file_.read(data_at_ + at, count, piece.data());
+      sum = checksum(piece.data(), count, sum);
+    }
+  }
   if (is_whole ? of_file->second != hexadecimal(sum) : of_data->second != std::to_string(sum))
-    throw CheckpointError("it does not have the checksum that was written");
+    fail("is damaged: it does not have the checksum that was written");
 }
 
 void save_safetensors(const std::string& path, const std::vector<std::pair<std::string, Tensor>>& tensors,

@@ -1,19 +1,21 @@
 #pragma once
 
 #include <tapeformer/autograd/tensor.h>
+#include <tapeformer/autograd/text/file.h>
 
 #include <cstddef>
 #include <map>
-#include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 namespace tapeformer {
 
-/// A safetensors file, mapped into memory. Opening it checks that the header is valid and covers the data
-/// exactly: damaged, truncated and malicious files are refused. In a file that save_safetensors wrote, which
-/// has a checksum, it finds any byte that has changed.
+/// A safetensors file. Opening it checks that the header is valid and covers the data exactly: damaged,
+/// truncated and malicious files are refused. In a file that save_safetensors wrote, which has a checksum, it
+/// finds any byte that has changed. The data are read when they are asked for, and not mapped: a file that is
+/// cut meanwhile gives an error, where the pages of a mapping would give SIGBUS.
 /// Source:  the format as described at https://github.com/huggingface/safetensors
 class SafetensorsFile {
  public:
@@ -23,7 +25,7 @@ class SafetensorsFile {
   /// The names, in the order of their data.
   std::vector<std::string> names() const;
   bool contains(const std::string& name) const { return by_name_.count(name) > 0; }
-  const std::string& path() const { return path_; }
+  const std::string& path() const { return file_.path(); }
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
   /// The type by the format's name: "F32", "BF16". Throws: CheckpointError if there is no such tensor
   const std::string& dtype(const std::string& name) const { return entry(name).dtype; }
@@ -31,27 +33,26 @@ class SafetensorsFile {
   Shape shape(const std::string& name) const;
   /// A copy. F16 and BF16 become f32; I64 and U8 become i32. A valid file may hold other types, and more
   /// axes or elements than a Shape can have; these are refused here.
-  /// Throws:  CheckpointError if there is no such tensor, it is one of those, or a value does not fit
+  /// Throws:  CheckpointError if there is no such tensor, it is one of those, a value does not fit, or the
+  ///          file has become shorter
   Tensor tensor(const std::string& name) const;
 
  private:
   struct Entry {
     std::string name, dtype;
     std::vector<Index> sizes;
-    std::size_t begin = 0, end = 0;  // in bytes_
+    std::size_t begin = 0, end = 0;  // in the data
   };
 
-  SafetensorsFile() = default;
+  explicit SafetensorsFile(const std::string& path) : file_(path) {}
   const Entry& entry(const std::string& name) const;
   [[noreturn]] void fail(const std::string& what) const;
-  void map();
-  void parse_header(const char* text, std::size_t length, std::size_t data_bytes);
+  void parse_header(std::string_view text, std::size_t data_bytes);
   void check_layout(std::size_t data_bytes);
-  void check_sum();
+  void check_sum(std::string header);
 
-  std::string path_;
-  std::shared_ptr<const unsigned char> bytes_;  // the whole file
-  std::size_t size_ = 0, data_at_ = 0;
+  OpenedFile<CheckpointError> file_;
+  std::size_t data_at_ = 0;  // in the file
   std::vector<Entry> entries_;
   std::map<std::string, std::size_t> by_name_;
   std::map<std::string, std::string> metadata_;

@@ -283,6 +283,27 @@ TEST_SUITE("data/prepared_tokens") {
     CHECK(read_all(PreparedTokens::open(path).train) == tokenizer.encode("some"));
   }
 
+  TEST_CASE("a damaged id in either file is noticed when the folder is opened") {
+    const TemporaryFolder folder;
+    const std::string path = folder.file("tokens");
+    const TextCorpus corpus = TextCorpus::in_memory("abcdef", "letters");
+    prepare_tokens(corpus.split(0.5), *train_character_tokenizer(corpus.source()), path);
+    for (const char* name : {"/train.tokens", "/validation.tokens"}) {
+      const std::string whole = read_bytes(path + name);
+      std::string damaged = whole;
+      damaged[64] ^= 1;
+      write_bytes(path + name, damaged);
+      CHECK_THROWS_WITH_AS(PreparedTokens::open(path),
+                           (path + name +
+                            ": is damaged: its ids have another checksum than its header says; "
+                            "try to prepare the text again")
+                               .c_str(),
+                           DataError);
+      write_bytes(path + name, whole);
+      CHECK_NOTHROW(PreparedTokens::open(path));
+    }
+  }
+
   TEST_CASE("files that do not belong together are refused") {
     const TemporaryFolder folder;
     const std::string one = folder.file("one"), other = folder.file("other");

@@ -6,6 +6,7 @@
 #include <tapeformer/tests/nn/formats/file_size_limit.h>
 #include <tapeformer/tests/nn/formats/temporary_folder.h>
 
+#include <algorithm>
 #include <numeric>
 #include <sstream>
 
@@ -21,12 +22,13 @@ std::string little_endian(std::uint64_t number, int bytes) {
   return text;
 }
 
-/// A token file put together by hand, with a checksum that is right.
+/// A token file put together by hand, with checksums that are right.
 std::string file_of(std::uint64_t version, std::uint64_t id_bytes, std::uint64_t vocabulary,
                     std::uint64_t size, const std::string& ids, char reserved = 0) {
-  const std::string header = "TAPETOKS" + little_endian(version, 4) + little_endian(id_bytes, 4) +
-                             little_endian(vocabulary, 8) + little_endian(size, 8) +
-                             little_endian(0x1122334455667788, 8) + std::string(15, '\0') + reserved;
+  const std::string header =
+      "TAPETOKS" + little_endian(version, 4) + little_endian(id_bytes, 4) + little_endian(vocabulary, 8) +
+      little_endian(size, 8) + little_endian(0x1122334455667788, 8) +
+      little_endian(version == 1 ? 0 : checksum(ids.data(), ids.size()), 8) + std::string(7, '\0') + reserved;
   return header + little_endian(hash_text(header), 8) + ids;
 }
 
@@ -70,9 +72,9 @@ TEST_SUITE("data/token_file") {
     const TemporaryFolder folder;
     const std::string path = folder.file("tokens");
     write_tokens(path, 65536, {1, 65535, 258}, 0x1122334455667788);
-    CHECK(read_bytes(path) == file_of(1, 2, 65536, 3, {"\x01\x00\xff\xff\x02\x01", 6}));
+    CHECK(read_bytes(path) == file_of(2, 2, 65536, 3, {"\x01\x00\xff\xff\x02\x01", 6}));
     write_tokens(path, 65537, {1, 65536, 258}, 0x1122334455667788);
-    CHECK(read_bytes(path) == file_of(1, 4, 65537, 3, {"\x01\0\0\0\0\0\x01\0\x02\x01\0\0", 12}));
+    CHECK(read_bytes(path) == file_of(2, 4, 65537, 3, {"\x01\0\0\0\0\0\x01\0\x02\x01\0\0", 12}));
     CHECK(read_bytes(path).size() == 64 + 12);
   }
 
@@ -135,7 +137,7 @@ TEST_SUITE("data/token_file") {
   }
 
   TEST_CASE("other files than token files are refused") {
-    const std::string whole = file_of(1, 2, 10, 2, {4, '\0'});
+    const std::string whole = file_of(2, 2, 10, 2, {4, '\0'});
     check_refused("", "is not a token file: it has 0 bytes, and the header alone takes 64");
     check_refused(whole.substr(0, 63), "is not a token file: it has 63 bytes, and the header alone takes 64");
     check_refused(std::string(64, 'x'), "is not a token file: it does not begin with TAPETOKS");
@@ -143,13 +145,14 @@ TEST_SUITE("data/token_file") {
   }
 
   TEST_CASE("a file of another version is refused") {
-    check_refused(file_of(2, 2, 10, 0, ""),
-                  "is a token file of version 2, and only version 1 is known; try to prepare the text again");
+    check_refused(
+        file_of(3, 2, 10, 0, ""),
+        "is a token file of version 3, and versions 1 to 2 are known; try to prepare the text again");
   }
 
   TEST_CASE("a header with a bit flipped in any byte is refused") {
     const TemporaryFolder folder;
-    const std::string path = folder.file("tokens"), whole = file_of(1, 2, 10, 1, {4, '\0'});
+    const std::string path = folder.file("tokens"), whole = file_of(2, 2, 10, 1, {4, '\0'});
     write_bytes(path, whole);
     CHECK_NOTHROW(TokenFile::open(path));
     for (std::size_t bit = 0; bit < 64 * 8; bit += 3) {
@@ -164,34 +167,87 @@ TEST_SUITE("data/token_file") {
     check_refused(flipped, "is damaged: its header has another checksum than it says");
   }
 
+  TEST_CASE("any bit that flipped in any byte is noticed by the time that the file is checked") {
+    const TemporaryFolder folder;
+    const std::string path = folder.file("tokens");
+    for (const Index vocabulary : {300, 70'000}) {
+      TokenFileWriter writer(path, vocabulary, 7);
+      for (const Ids& ids : {Ids{1, 2, 3}, Ids{4}, Ids{299, 0, 7, 7, 9}}) writer.append(ids);
+      writer.finish();
+      const std::string whole = read_bytes(path);
+      CHECK_NOTHROW(TokenFile::open(path).check());
+      for (std::size_t bit = 0; bit < 8 * whole.size(); ++bit) {
+        CAPTURE(bit);
+        std::string flipped = whole;
+        flipped[bit / 8] = static_cast<char>(flipped[bit / 8] ^ 1 << bit % 8);
+        write_bytes(path, flipped);
+        CHECK_THROWS_AS(TokenFile::open(path).check(), DataError);
+      }
+    }
+    write_tokens(path, 10, {1, 2, 3});
+    std::string flipped = read_bytes(path);
+    flipped[64] = 0;
+    write_bytes(path, flipped);
+    CHECK_THROWS_WITH_AS(TokenFile::open(path).check(),
+                         (path + ": is damaged: its ids have another checksum than its header says; try to "
+                                 "prepare the text again")
+                             .c_str(),
+                         DataError);
+  }
+
+  TEST_CASE("the checksum is that of all ids, in whatever pieces they come") {
+    const TemporaryFolder folder;
+    const std::string path = folder.file("tokens");
+    Ids ids(100'003);  // more than is read at a time, and not a whole number of words
+    std::iota(ids.begin(), ids.end(), 0);
+    TokenFileWriter writer(path, 1 << 17, 0x1122334455667788);
+    for (std::size_t first = 0, count = 1; first < ids.size(); first += count, count = count * 3 + 1) {
+      count = std::min(count, ids.size() - first);
+      writer.append(ids.data() + first, static_cast<Index>(count));
+    }
+    writer.finish();
+    const std::string whole = read_bytes(path);
+    CHECK(whole == file_of(2, 4, 1 << 17, ids.size(), whole.substr(64)));
+    CHECK_NOTHROW(TokenFile::open(path).check());
+  }
+
+  TEST_CASE("a file of version 1 has no checksum of its ids, and is read without it") {
+    const TemporaryFolder folder;
+    const std::string path = folder.file("tokens");
+    write_bytes(path, file_of(1, 2, 65536, 3, {"\x01\x00\xff\xff\x02\x01", 6}));
+    const TokenFile file = TokenFile::open(path);
+    CHECK_NOTHROW(file.check());
+    CHECK(read_all(file) == Ids{1, 65535, 258});
+  }
+
   TEST_CASE("a header that contradicts itself is refused, though its checksum is right") {
-    check_refused(file_of(1, 2, 0, 1, {0, 0}), "is damaged: its header claims 0 different ids");
-    check_refused(file_of(1, 4, std::uint64_t{1} << 31, 0, ""),
+    check_refused(file_of(2, 2, 0, 1, {0, 0}), "is damaged: its header claims 0 different ids");
+    check_refused(file_of(2, 4, std::uint64_t{1} << 31, 0, ""),
                   "is damaged: its header claims 2147483648 different ids");
-    check_refused(file_of(1, 4, ~std::uint64_t{0}, 0, ""),
+    check_refused(file_of(2, 4, ~std::uint64_t{0}, 0, ""),
                   "is damaged: its header claims 18446744073709551615 different ids");
-    check_refused(file_of(1, 4, 10, 1, std::string(4, '\0')),
+    check_refused(file_of(2, 4, 10, 1, std::string(4, '\0')),
                   "is damaged: ids below 10 take 2 bytes each, its header says 4");
-    check_refused(file_of(1, 0, 10, 1, std::string(4, '\0')),
+    check_refused(file_of(2, 0, 10, 1, std::string(4, '\0')),
                   "is damaged: ids below 10 take 2 bytes each, its header says 0");
-    check_refused(file_of(1, 2, 65537, 2, std::string(4, '\0')),
+    check_refused(file_of(2, 2, 65537, 2, std::string(4, '\0')),
                   "is damaged: ids below 65537 take 4 bytes each, its header says 2");
-    check_refused(file_of(1, 2, 10, 0, "", 1), "is damaged: its header uses bytes that are set aside");
+    check_refused(file_of(2, 2, 10, 0, "", 1), "is damaged: its header uses bytes that are set aside");
   }
 
   TEST_CASE("a length that is not the header's is refused") {
     const auto message = [](const std::string& size, const std::string& bytes) {
       return "is damaged: its header claims " + size + " ids of 2 bytes, but " + bytes + " bytes follow it";
     };
-    check_refused(file_of(1, 2, 10, 3, std::string(5, '\0')), message("3", "5"));  // cut in an id
-    check_refused(file_of(1, 2, 10, 3, std::string(4, '\0')), message("3", "4"));  // cut between ids
-    check_refused(file_of(1, 2, 10, 3, std::string(7, '\0')), message("3", "7"));  // a byte more
-    check_refused(file_of(1, 2, 10, 3, std::string(64, '\0')), message("3", "64"));
+    check_refused(file_of(2, 2, 10, 3, std::string(5, '\0')), message("3", "5"));  // cut in an id
+    check_refused(file_of(2, 2, 10, 3, std::string(4, '\0')), message("3", "4"));  // cut between ids
+    check_refused(file_of(2, 2, 10, 3, std::string(7, '\0')), message("3", "7"));  // a byte more
+    check_refused(file_of(2, 2, 10, 3, std::string(64, '\0')), message("3", "64"));
     // Sizes whose bytes would overflow to those that are there.
-    check_refused(file_of(1, 2, 10, std::uint64_t{1} << 63, ""), message("9223372036854775808", "0"));
-    check_refused(file_of(1, 2, 10, (std::uint64_t{1} << 63) + 2, std::string(4, '\0')),
+    check_refused(file_of(2, 2, 10, std::uint64_t{1} << 63, ""), message("9223372036854775808", "0"));
+    check_refused(file_of(2, 2, 10, (std::uint64_t{1} << 63) + 2, std::string(4, '\0')),
                   message("9223372036854775810", "4"));
-    check_refused(file_of(1, 2, 10, ~std::uint64_t{0}, ""), message("18446744073709551615", "0"));
+    check_refused(file_of(2, 2, 10, ~std::uint64_t{0}, ""), message("18446744073709551615", "0"));
   }
 
   TEST_CASE("folders, pipes and missing files are refused") {
@@ -210,14 +266,14 @@ TEST_SUITE("data/token_file") {
   TEST_CASE("an id that the vocabulary does not have is refused when it is read") {
     const TemporaryFolder folder;
     const std::string path = folder.file("tokens");
-    write_bytes(path, file_of(1, 2, 10, 3, {9, 0, 10, 0, 1, 0}));
+    write_bytes(path, file_of(2, 2, 10, 3, {9, 0, 10, 0, 1, 0}));
     const TokenFile file = TokenFile::open(path);
     Ids ids(3);
     CHECK_NOTHROW(file.read(0, 1, ids.data()));
     CHECK_THROWS_WITH_AS(
         file.read(0, 3, ids.data()),
         (path + ": is damaged: among 3 ids from 0 is 10, not below the vocabulary of 10").c_str(), DataError);
-    write_bytes(path, file_of(1, 4, 70'000, 1, "\xff\xff\xff\xff"));
+    write_bytes(path, file_of(2, 4, 70'000, 1, "\xff\xff\xff\xff"));
     CHECK_THROWS_WITH_AS(
         TokenFile::open(path).read(0, 1, ids.data()),
         (path + ": is damaged: among 1 id from 0 is 4294967295, not below the vocabulary of 70000").c_str(),
@@ -295,7 +351,7 @@ TEST_SUITE("data/token_file") {
     const TemporaryFolder folder;
     const std::string path = folder.file("tokens");
     constexpr Index kSize = 32 << 20;
-    write_bytes(path, file_of(1, 2, 10, kSize, ""));
+    write_bytes(path, file_of(2, 2, 10, kSize, ""));
     std::filesystem::resize_file(path, 64 + 2 * kSize);  // zeros that take no room
     const TokenFile file = TokenFile::open(path);
     Ids window(257);

@@ -89,6 +89,7 @@ void read_token_file(const std::string& input) {
   const TokenFile file = TokenFile::open(put_input("x.tokens", repaired));
   std::vector<std::int32_t> ids(static_cast<std::size_t>(file.size()));
   file.read(0, file.size(), ids.data());
+  file.check();
 }
 
 }  // namespace tapeformer

@@ -1,4 +1,5 @@
 #include <doctest/doctest.h>
+#include <sys/stat.h>
 #include <tapeformer/autograd/text/file.h>
 #include <tapeformer/tests/nn/formats/file_size_limit.h>
 #include <tapeformer/tests/nn/formats/temporary_folder.h>
@@ -29,6 +30,46 @@ TEST_SUITE("autograd/text/file") {
           path + ": 1099511627776 bytes are too many; the most are 1073741824");
     write_bytes(path, "");
     CHECK(read_file(path).empty());
+  }
+
+  TEST_CASE("a file is read in parts, and stays what it was though its path is given to another") {
+    const TemporaryFolder folder;
+    const std::string path = folder.file("t"), none = folder.file("none");
+    write_bytes(path, "0123456789");
+    const OpenedFile<CheckpointError> file(path), copy = file;
+    CHECK(file.path() == path);
+    CHECK(file.size() == 10);
+    std::string part(4, ' ');
+    file.read(3, 4, part.data());
+    CHECK(part == "3456");
+    file.read(10, 0, nullptr);
+    write_atomically(path, "other");
+    copy.read(6, 4, part.data());
+    CHECK(part == "6789");
+    CHECK(message_of<CheckpointError>([&] { file.read(7, 4, part.data()); }) ==
+          path + ": has become shorter while it was read");
+    CHECK(message_of<DataError>([&] { OpenedFile<>{none}; }) ==
+          none + ": cannot be opened: No such file or directory");
+    REQUIRE(mkfifo(folder.file("pipe").c_str(), 0600) == 0);
+    for (const char* name : {".", "pipe"}) {
+      CHECK(message_of<DataError>([&] { OpenedFile<>{folder.file(name)}; }) ==
+            folder.file(name) + ": is not a file");
+    }
+  }
+
+  TEST_CASE("a checksum changes with any bit, and does not depend on the pieces") {
+    const std::string text = "sixteen and three";
+    // (sum ^ word) * 0x9e3779b97f4a7c15, sum ^= sum >> 29, for each word of eight bytes
+    CHECK(checksum("", 0) == 0);
+    CHECK(checksum("\1", 1) == (0x9e3779b97f4a7c15u ^ 0x9e3779b97f4a7c15u >> 29));
+    const std::uint64_t whole = checksum(text.data(), text.size());
+    CHECK(checksum(text.data() + 8, text.size() - 8, checksum(text.data(), 8)) == whole);
+    CHECK(checksum(text.data(), text.size(), 1) != whole);
+    for (std::size_t bit = 0; bit < 8 * text.size(); ++bit) {
+      std::string flipped = text;
+      flipped[bit / 8] = static_cast<char>(flipped[bit / 8] ^ 1 << bit % 8);
+      CHECK(checksum(flipped.data(), flipped.size()) != whole);
+    }
   }
 
   TEST_CASE("it writes the parts one after the other and replaces what was there") {

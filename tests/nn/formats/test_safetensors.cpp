@@ -121,6 +121,28 @@ TEST_SUITE("nn/formats/safetensors") {
     CHECK(a.to_vector<float>() == std::vector<float>{1, 2});
   }
 
+  TEST_CASE("a file that is cut while it is open gives an error where its data are missing") {
+    const TemporaryFolder folder;
+    const std::string path = folder.file("w");
+    save_safetensors(path, {{"a", Tensor::full({100'000}, 1)}, {"b", Tensor::full({100'000}, 2)}});
+    const SafetensorsFile file = SafetensorsFile::open(path);
+    std::filesystem::resize_file(path, std::filesystem::file_size(path) - 400'001);
+    CHECK_THROWS_WITH_AS(file.tensor("a"), (path + ": has become shorter while it was read").c_str(),
+                         CheckpointError);
+    std::filesystem::resize_file(path, 0);
+    CHECK_THROWS_WITH_AS(file.tensor("b"), (path + ": has become shorter while it was read").c_str(),
+                         CheckpointError);
+  }
+
+  TEST_CASE("narrow types are widened though they are longer than what is read at a time") {
+    std::string bytes;
+    for (std::uint32_t i = 0; i < 300'001; ++i)
+      bytes += bytes_of_values<std::uint16_t>({0x3f80}).substr(0, 2);
+    bytes.replace(2 * 200'000, 2, bytes_of_values<std::uint16_t>({0xc000}));
+    const Tensor x = read_one("BF16", "[300001]", bytes);
+    for (Index i = 0; i < x.elements(); ++i) REQUIRE(x.data<float>()[i] == (i == 200'000 ? -2 : 1));
+  }
+
   TEST_CASE("narrow floating types and other integers widen") {
     const Tensor half = read_one(
         "F16", "[8]",
