@@ -21,7 +21,7 @@ struct TrainOptions : TrainCommand {
   void add_to(const Command& command) {
     TrainCommand::add_to(command);
     language.add_to(command);
-    command.footer(presets_text());
+    command.footer(presets_text(language_presets()));
   }
 };
 

@@ -10,6 +10,7 @@
 #include <tapeformer/examples/shared/summary.h>
 #include <tapeformer/examples/shared/train_command.h>
 #include <tapeformer/examples/translation/heat_map.h>
+#include <tapeformer/examples/translation/presets.h>
 #include <tapeformer/examples/translation/trainer.h>
 #include <tapeformer/nn/generation/generate.h>
 
@@ -245,7 +246,7 @@ int start(const RunFolder& folder, const TrainingControl& control, TranslationOp
 
 int train(const TrainCommand& train, const TranslationOptions& options, const Command& command) {
   return train.execute(
-      command, {"Data", "Vocabulary", "Model", "Training"}, options.training,
+      command, {"Preset", "Data", "Vocabulary", "Model", "Training"}, options.training,
       [&](const RunFolder& folder, const TrainingControl& control) {
         return start(folder, control, options, command);
       },
@@ -270,11 +271,12 @@ int run(int argc, char** argv) {
   line.version(std::string("tapeformer ") + kVersion);
 
   TrainCommand train_options;
-  TranslationOptions translation;
+  TranslationOptions translation(preset_named_in(argc, argv));
   const Command train_command =
       line.command("train", "train a model in a run folder; Ctrl-C saves and stops");
   train_options.add_to(train_command);
   translation.add_to(train_command);
+  train_command.footer(presets_text(translation_presets()));
 
   std::string translate_run;
   SearchOptions search;

@@ -121,7 +121,8 @@ LanguageOptions::LanguageOptions(const std::string& preset_name)
   model.context = 64;
   set_feed_forward_kind(model, "gelu");
   set_bias(model, false);
-  for (const char* options : language_preset(preset).options) from_json(parse_json(options), *this);
+  for (const char* options : preset_named(language_presets(), preset).options)
+    from_json(parse_json(options), *this);
 }
 
 void LanguageDataOptions::add_to(const Command& command) { add_options(command, *this); }

@@ -1,7 +1,4 @@
-#include <tapeformer/autograd/error.h>
 #include <tapeformer/examples/language/presets.h>
-
-#include <string_view>
 
 namespace tapeformer {
 namespace {
@@ -15,8 +12,8 @@ constexpr const char* kCharacters = R"({
 
 }  // namespace
 
-const std::vector<LanguagePreset>& language_presets() {
-  static const std::vector<LanguagePreset> presets = {
+const std::vector<Preset>& language_presets() {
+  static const std::vector<Preset> presets = {
       // nanoGPT's validations, every 250 steps, would halve the batches that little time is enough for.
       {"shakespeare-char-cpu",
        "characters; 4 layers, 4 heads, width 128, context 64, batch 12, 2000 steps: minutes on two cores",
@@ -67,36 +64,6 @@ const std::vector<LanguagePreset>& language_presets() {
          "validate_every": 250, "validation_batches": 20, "log_every": 25, "samples": 1})"}},
   };
   return presets;
-}
-
-const LanguagePreset& language_preset(const std::string& name) {
-  std::string names;
-  for (const LanguagePreset& preset : language_presets()) {
-    if (preset.name == name) return preset;
-    names += (names.empty() ? "" : ", ") + std::string(preset.name);
-  }
-  throw Error("--preset must be one of " + names + "; got " + name);
-}
-
-std::string preset_named_in(int argc, const char* const* argv) {
-  constexpr std::string_view kFlag = "--preset";
-  std::string found;
-  for (int i = 1; i < argc; ++i) {
-    const std::string_view argument = argv[i];
-    if (argument == kFlag && i + 1 < argc) {
-      found = argv[i + 1];
-    } else if (argument.substr(0, kFlag.size() + 1) == std::string(kFlag) + "=") {
-      found = argument.substr(kFlag.size() + 1);
-    }
-  }
-  return found;
-}
-
-std::string presets_text() {
-  std::string text = "Presets set the defaults; every option overrides its own:";
-  for (const LanguagePreset& preset : language_presets())
-    text += std::string("\n  ") + preset.name + ": " + preset.about;
-  return text;
 }
 
 }  // namespace tapeformer

@@ -1,7 +1,9 @@
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/text/json.h>
 #include <tapeformer/examples/shared/option_table.h>
 #include <tapeformer/examples/shared/summary.h>
 #include <tapeformer/examples/translation/options.h>
+#include <tapeformer/examples/translation/presets.h>
 
 #include <algorithm>
 
@@ -10,6 +12,7 @@ template <class Self, class F>
 void TranslationOptions::for_each(Self& o, const F& f) {
   const auto data = f.in_group("Data"), vocabulary = f.in_group("Vocabulary"), model = f.in_group("Model"),
              training = f.in_group("Training");
+  f.in_group("Preset")("preset", o.preset, "where the defaults below come from; see the end of this text");
   data.path("pairs", o.text.pairs, "tab-separated pairs, source first; further columns are ignored");
   data.path("source", o.text.source, "source sentences, one a line (with --target)");
   data.path("target", o.text.target, "their translations, one a line (with --source)");
@@ -53,11 +56,14 @@ void TranslationOptions::for_each(Self& o, const F& f) {
   training("label_smoothing", o.label_smoothing, "probability spread over all pieces", kBelowOne);
 }
 
-TranslationOptions::TranslationOptions() {
+TranslationOptions::TranslationOptions(const std::string& preset_name)
+    : preset(preset_name.empty() ? translation_presets().front().name : preset_name) {
   model.encoder_layers = model.decoder_layers = 2;
   model.max_length = 128;
   model.layer.width = 128, model.layer.attention.heads = 4, model.layer.feed_forward = 256,
   model.layer.dropout = 0.1;
+  for (const char* options : preset_named(translation_presets(), preset).options)
+    from_json(parse_json(options), *this);
 }
 
 void TranslationOptions::add_to(const Command& command) { add_options(command, *this); }

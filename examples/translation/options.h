@@ -33,6 +33,7 @@ constexpr Index kMostUnaskedHeldOut = 2000;
 
 /// Everything that decides what a translation training computes. Kept in config.json and the checkpoint.
 struct TranslationOptions {
+  std::string preset;
   // Data: the text to train on, or none for the built-in corpus; with files of their own for validation, and
   // for the test where there is one, nothing is held out of it.
   PairFiles text, validation, test;
@@ -52,7 +53,8 @@ struct TranslationOptions {
   Index batch_tokens = 2048;
   double label_smoothing = 0.1;
 
-  TranslationOptions();
+  /// As the preset of this name; the first without one. Throws: Error
+  explicit TranslationOptions(const std::string& preset_name = {});
   bool built_in() const { return text.empty(); }
   /// As many as asked for, or kMostUnaskedHeldOut, or a tenth of the text's where that is less.
   Index sentences_held_out(Index of) const;

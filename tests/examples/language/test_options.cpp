@@ -105,9 +105,9 @@ TEST_SUITE("examples/language/options") {
   }
 
   TEST_CASE("every preset is accepted as it stands, and the models are of their families") {
-    for (const LanguagePreset& preset : language_presets()) {
+    for (const Preset& preset : language_presets()) {
       CHECK_NOTHROW(LanguageOptions(preset.name).check());
-      CHECK(presets_text().find(std::string("\n  ") + preset.name + ": ") != std::string::npos);
+      CHECK(presets_text(language_presets()).find(std::string("\n  ") + preset.name + ": ") != std::string::npos);
     }
     const DecoderOnlyConfig gpt2 = LanguageOptions("gpt2-124m").model_config(50257);
     CHECK(gpt2.activation == Unary::gelu_tanh);
@@ -163,7 +163,7 @@ TEST_SUITE("examples/language/options") {
     CHECK(parsed({"--steps", "500", "--warmup", "100"}).training.warmup == 100);
     CHECK(refusal({"--steps", "1"}) == "nothing was thrown");
     CHECK(refusal({"--steps", "0"}) == "--steps must be positive; got 0");
-    for (const LanguagePreset& preset : language_presets())
+    for (const Preset& preset : language_presets())
       CHECK(parsed({"--preset", preset.name}).training.warmup ==
             LanguageOptions(preset.name).training.warmup);
   }

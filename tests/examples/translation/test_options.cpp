@@ -1,4 +1,5 @@
 #include <tapeformer/examples/translation/options.h>
+#include <tapeformer/examples/translation/presets.h>
 #include <tapeformer/tests/examples/arguments.h>
 #include <tapeformer/tests/reference/support.h>
 
@@ -10,7 +11,9 @@ using namespace tapeformer;
 namespace {
 
 TranslationOptions parsed(const std::vector<std::string>& arguments) {
-  TranslationOptions options;
+  std::vector<const char*> raw = {"program"};
+  for (const std::string& argument : arguments) raw.push_back(argument.c_str());
+  TranslationOptions options(preset_named_in(static_cast<int>(raw.size()), raw.data()));
   const CommandLine line;
   options.add_to(line);
   read(line, arguments);
@@ -24,6 +27,24 @@ std::string refusal(const std::vector<std::string>& arguments) {
 }  // namespace
 
 TEST_SUITE("examples/translation/options") {
+  TEST_CASE("every preset is accepted as it stands, and options override it") {
+    for (const Preset& preset : translation_presets()) {
+      CHECK_NOTHROW(TranslationOptions(preset.name).check());
+      CHECK(presets_text(translation_presets()).find(std::string("\n  ") + preset.name + ": ") !=
+            std::string::npos);
+    }
+    CHECK(TranslationOptions().preset == "built-in");
+    const TranslationOptions tiny = parsed({"--preset", "translation-tiny", "--width", "64"});
+    CHECK(tiny.model.tie_embeddings);
+    CHECK(tiny.model.layer.width == 64);
+    CHECK(tiny.training.time_budget > 0);
+    const nlohmann::ordered_json json = tiny;
+    CHECK(json.get<TranslationOptions>().preset == "translation-tiny");
+    CHECK(json.get<TranslationOptions>().model.tie_embeddings);
+    CHECK_FALSE(parsed({"--preset", "translation-tiny", "--shared-vocabulary=false"}).model.tie_embeddings);
+    CHECK(refusal({"--preset", "huge"}).find("--preset must be one of built-in, translation-tiny") == 0);
+  }
+
   TEST_CASE("each kind of attention is a flag away, and reaches the model") {
     for (const char* kind : {"mha", "gqa", "mqa", "mla", "additive"}) {
       const TranslationOptions options = parsed({"--attention", kind});

@@ -1,0 +1,10 @@
+#pragma once
+
+#include <tapeformer/examples/shared/presets.h>
+
+namespace tapeformer {
+
+/// The first is the one that is used when none is named.
+const std::vector<Preset>& translation_presets();
+
+}  // namespace tapeformer
