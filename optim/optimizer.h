@@ -3,10 +3,14 @@
 #include <tapeformer/optim/multi_tensor_list.h>
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
 namespace tapeformer {
+
+/// Parameters that hold several matrices, one below the other, by name: the number of rows of each matrix.
+using RowParts = std::map<std::string, std::vector<Index>>;
 
 class DataParallel;
 struct GradientNorm;
@@ -54,7 +58,7 @@ class Optimizer {
   virtual void visit_state(OptimizerVisitor& visitor) = 0;
   /// `ranks`, which must have all of the optimizer's parameters, outlives it. Without shards nothing changes.
   /// Throws: Error naming a parameter that is missing there, or state that visit_tensors() does not show
-  void set_shards(const DataParallel& ranks);
+  virtual void set_shards(const DataParallel& ranks);
 
   void clear_gradients();
   const std::vector<Parameter>& parameters() const { return parameters_; }
@@ -78,6 +82,8 @@ class Optimizer {
   std::vector<Parameter> parameters_;
 
  private:
+  friend class OptimizerGroups;
+
   void gather(double learning_rate);
   void require_shards() const;
   GradientNorm norm_of_gradients(double share, double max_norm);

@@ -39,7 +39,7 @@ TrainingRun::TrainingRun(RunFolder folder, const TrainingControl& control, Train
       options_(task.options()),
       parallel_(control.ranks, task.model().parameters(),
                 {DataParallelConfig().bucket_bytes, control.shard_optimizer}),
-      optimizer_(options_.optimizer.make(task.model().parameters())),
+      optimizer_(options_.optimizer.make(task.model().parameters(), task.model().row_parts())),
       schedule_(options_.schedule_config()),
       replay_(task.model(), compute.graphs && control.ranks->size() == 1 ? CudaGraphCache::kMostGraphs : 0) {
   optimizer_->set_shards(parallel_);
