@@ -38,6 +38,10 @@ Tensor FeedForward::operator()(const Tensor& x) const {
 
 void FeedForward::visit(ParameterVisitor& visitor) {
   visitor.child("up", up_);
+  if (gated_) {
+    const Index hidden = up_.weight().value().size(0) / 2;
+    visitor.row_parts("up.weight", {hidden, hidden});
+  }
   visitor.child("down", down_);
   visitor.child("dropout", dropout_);
 }

@@ -8,6 +8,7 @@ void ParameterVisitor::on_parameter(const std::string&, Parameter&) {}
 void ParameterVisitor::on_buffer(const std::string&, Tensor&) {}
 void ParameterVisitor::on_counter(const std::string&, std::uint64_t&) {}
 void ParameterVisitor::on_training_mode(bool&) {}
+void ParameterVisitor::on_row_parts(const std::string&, const std::vector<Index>&) {}
 
 void ParameterVisitor::parameter(const std::string& name, Parameter& member) {
   if (!member.defined()) return;
@@ -63,6 +64,17 @@ std::vector<std::pair<std::string, std::uint64_t*>> Module::named_counters() {
     std::vector<std::pair<std::string, std::uint64_t*>> found;
     void on_counter(const std::string& path, std::uint64_t& counter) override {
       found.emplace_back(path, &counter);
+    }
+  } collect;
+  visit(collect);
+  return collect.found;
+}
+
+std::map<std::string, std::vector<Index>> Module::row_parts() {
+  struct Collect : ParameterVisitor {
+    std::map<std::string, std::vector<Index>> found;
+    void on_row_parts(const std::string& path, const std::vector<Index>& rows) override {
+      found.emplace(path, rows);
     }
   } collect;
   visit(collect);

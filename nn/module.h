@@ -3,6 +3,7 @@
 #include <tapeformer/autograd/parameter.h>
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -22,12 +23,15 @@ class ParameterVisitor {
   /// masks drawn.
   virtual void on_counter(const std::string& path, std::uint64_t& counter);
   virtual void on_training_mode(bool& training);
+  /// Of a parameter that holds several matrices, one below the other: the number of rows of each.
+  virtual void on_row_parts(const std::string& path, const std::vector<Index>& rows);
 
   /// Called by Module::visit for each member.
   void parameter(const std::string& name, Parameter& member);
   void buffer(const std::string& name, Tensor& member);
   void counter(const std::string& name, std::uint64_t& member);
   void training_mode(bool& member) { on_training_mode(member); }
+  void row_parts(const std::string& name, const std::vector<Index>& rows) { on_row_parts(path(name), rows); }
   void child(const std::string& name, Module& member);
   /// Children named by their position: "0", "1", ...
   template <class Layer>
@@ -60,6 +64,8 @@ class Module {
   std::vector<Parameter> parameters();
   std::vector<std::pair<std::string, Tensor>> named_buffers();
   std::vector<std::pair<std::string, std::uint64_t*>> named_counters();
+  /// Parameters that hold several matrices, one below the other, by name: the number of rows of each matrix.
+  std::map<std::string, std::vector<Index>> row_parts();
   /// The number of trainable values; tied ones count once.
   Index parameter_count();
   void clear_gradients();

@@ -63,6 +63,24 @@ void MultiTensorList::add(const Parameter& parameter, const Tensor& state1, cons
   append(entry);
 }
 
+void MultiTensorList::add_part(const Parameter& parameter, Index first, Index count, const Tensor& state1,
+                               const Tensor& state2, Index first2, Index setting) {
+  const Tensor &value = parameter.value(), &shadow = parameter.state()->shadow;
+  if (count_ == 0) like_ = value;
+  const auto part = [&](const char* name, const Tensor& x, Index from) {
+    return static_cast<char*>(checked_address(name, x)) + from * bytes_of(value.dtype());
+  };
+  kernels::StepTensor entry;
+  entry.gradient = part("gradient", parameter.gradient(), first);
+  entry.value = part("value", value, first);
+  entry.state1 = part("state", state1, first);
+  entry.state2 = part("state", state2, first2);
+  entry.shadow = shadow.defined() ? shadow.address<BFloat16>() + first : nullptr;
+  entry.count = count;
+  entry.setting = setting;
+  append(entry);
+}
+
 void MultiTensorList::add(const Tensor& gradient) {
   if (count_ == 0) like_ = gradient;
   kernels::StepTensor entry;

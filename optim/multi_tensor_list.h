@@ -29,6 +29,10 @@ class MultiTensorList {
   /// Throws: DTypeError or DeviceError unless all tensors are of the first value's type, on its device,
   ///         ShapeError unless state has the elements that are updated
   void add(const Parameter& parameter, const Tensor& state1, const Tensor& state2, Index setting);
+  /// A part of a parameter that this process updates whole: `count` elements from `first` on, of state1 too;
+  /// those of state2 begin at `first2`.
+  void add_part(const Parameter& parameter, Index first, Index count, const Tensor& state1,
+                const Tensor& state2, Index first2, Index setting);
   /// For a norm: a gradient without a parameter.
   void add(const Tensor& gradient);
   void end();

@@ -3,10 +3,14 @@
 #include <tapeformer/optim/multi_tensor_list.h>
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
 namespace tapeformer {
+
+/// Parameters that hold several matrices, one below the other, by name: the number of rows of each matrix.
+using RowParts = std::map<std::string, std::vector<Index>>;
 
 class DataParallel;
 struct GradientNorm;
@@ -54,7 +58,7 @@ class Optimizer {
   virtual void visit_state(OptimizerVisitor& visitor) = 0;
   /// `ranks`, which must have all of the optimizer's parameters, outlives it. Without shards nothing changes.
   /// Throws: Error naming a parameter that is missing there, or state that visit_tensors() does not show
-  void set_shards(const DataParallel& ranks);
+  virtual void set_shards(const DataParallel& ranks);
 
   /// Puts the weights that a model is to be evaluated and saved with in the place of those that it trains
   /// with, and the next time puts these back, to the same bits. No step must come between. Returns whether
@@ -86,6 +90,8 @@ class Optimizer {
   std::vector<Parameter> parameters_;
 
  private:
+  friend class OptimizerGroups;
+
   void gather(double learning_rate);
   void require_shards() const;
   GradientNorm norm_of_gradients(double share, double max_norm);

@@ -1,4 +1,5 @@
 #include <tapeformer/optim/adamw.h>
+#include <tapeformer/optim/muon_adamw.h>
 #include <tapeformer/optim/optimizers.h>
 #include <tapeformer/optim/sgd.h>
 
@@ -8,6 +9,7 @@ std::vector<OptimizerKind>& optimizer_kinds() {
   static std::vector<OptimizerKind> kinds = {
       optimizer_kind<AdamW>("adamw"),
       optimizer_kind<Sgd>("sgd"),
+      optimizer_kind<MuonAdamW>("muon"),
   };
   return kinds;
 }
@@ -37,10 +39,11 @@ std::optional<double> OptimizerConfig::option(const std::string& name) const {
   return own_value(optimizer_kind_named(kind), options, name);
 }
 
-std::unique_ptr<Optimizer> OptimizerConfig::make(std::vector<Parameter> parameters) const {
+std::unique_ptr<Optimizer> OptimizerConfig::make(std::vector<Parameter> parameters,
+                                                 const RowParts& row_parts) const {
   for (const auto& [name, value] : options)
     if (!option(name)) throw Error("[" + kind + "] there is no option " + name);
-  return optimizer_kind_named(kind).make(std::move(parameters), options);
+  return optimizer_kind_named(kind).make(std::move(parameters), options, row_parts);
 }
 
 }  // namespace tapeformer

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -15,11 +16,17 @@ namespace tapeformer {
 struct OptimizerKind {
   std::string name;
   std::vector<OwnField> own;  ///< its options
-  std::function<std::unique_ptr<Optimizer>(std::vector<Parameter>, const OwnValues&)> make;
+  std::function<std::unique_ptr<Optimizer>(std::vector<Parameter>, const OwnValues&, const RowParts&)> make;
 };
 
+template <class Config, class = void>
+inline constexpr bool has_row_parts = false;
+template <class Config>
+inline constexpr bool has_row_parts<Config, std::void_t<decltype(std::declval<Config>().row_parts)>> = true;
+
 /// The row of Algorithm, which has a nested Config (made by default, all of its fields double and described
-/// by for_each()) and a constructor Algorithm(parameters, config).
+/// by for_each()) and a constructor Algorithm(parameters, config). A Config that has a member `row_parts`
+/// is told them.
 template <class Algorithm>
 OptimizerKind optimizer_kind(const char* name) {
   using Config = typename Algorithm::Config;
@@ -27,8 +34,10 @@ OptimizerKind optimizer_kind(const char* name) {
   kind.name = name;
   const Config defaults;
   for_each_field(defaults, [&](const Field& field, double value) { kind.own.push_back({field, value}); });
-  kind.make = [](std::vector<Parameter> parameters, const OwnValues& options) {
+  kind.make = [](std::vector<Parameter> parameters, const OwnValues& options,
+                 [[maybe_unused]] const RowParts& row_parts) {
     Config config;
+    if constexpr (has_row_parts<Config>) config.row_parts = row_parts;
     for_each_field(config, [&](const Field& field, double& value) {
       if (const auto found = options.find(field.name); found != options.end()) value = found->second;
     });
@@ -54,7 +63,7 @@ struct OptimizerConfig {
   /// The value of an option; none if the kind has no such option.
   std::optional<double> option(const std::string& name) const;
   /// Throws: Error naming an option that the kind does not have
-  std::unique_ptr<Optimizer> make(std::vector<Parameter> parameters) const;
+  std::unique_ptr<Optimizer> make(std::vector<Parameter> parameters, const RowParts& row_parts = {}) const;
 
   /// The kind, and the options of every kind.
   template <class Self, class F>

@@ -39,7 +39,7 @@ TrainingRun::TrainingRun(RunFolder folder, const TrainingControl& control, Train
       options_(task.options()),
       parallel_(control.ranks, task.model().parameters(),
                 {DataParallelConfig().bucket_bytes, control.shard_optimizer}),
-      optimizer_(options_.optimizer.make(task.model().parameters())),
+      optimizer_(options_.optimizer.make(task.model().parameters(), task.model().row_parts())),
       average_(options_.average_decay > 0
                    ? std::make_unique<MovingAverage>(task.model().parameters(), options_.average_decay)
                    : nullptr),

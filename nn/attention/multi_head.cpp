@@ -174,8 +174,13 @@ RotaryAngles MultiHeadAttention::angles(const Tensor& query, const AttentionCont
 void MultiHeadAttention::visit(ParameterVisitor& visitor) {
   static const std::vector<std::vector<const char*>> names = {
       {"query_key_value"}, {"query", "key_value"}, {"query", "key", "value"}};
-  for (std::size_t i = 0; i < projections_.size(); ++i)
-    visitor.child(names[projections_.size() - 1][i], projections_[i]);
+  for (std::size_t i = 0; i < projections_.size(); ++i) {
+    const std::string name = names[projections_.size() - 1][i];
+    visitor.child(name, projections_[i]);
+    if (i + 1 == projections_.size() && i < kValue)  // the last one holds what has no matrix of its own
+      visitor.row_parts(name + ".weight",
+                        {part_widths_.begin() + static_cast<std::ptrdiff_t>(i), part_widths_.end()});
+  }
   visitor.child("output", output_);
   visitor.child("dropout", dropout_);
   if (output_dropout_) visitor.child("output_dropout", *output_dropout_);

@@ -109,4 +109,11 @@ TEST_SUITE("nn/feed_forward") {
     CHECK(message_of<Error>([] { activation_named("tanhh"); }) ==
           "[feed_forward] the activation must be relu, gelu, gelu_tanh or silu; got tanhh");
   }
+
+  TEST_CASE("the two halves of a gated up are told, by name") {
+    Generator random(1);
+    FeedForward gated({6, 8, Unary::silu, 0, true, true}, random), plain({6, 8}, random);
+    CHECK(gated.row_parts() == std::map<std::string, std::vector<Index>>{{"up.weight", {8, 8}}});
+    CHECK(plain.row_parts().empty());
+  }
 }

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <tapeformer/autograd/kernels/optim.h>
+
+namespace tapeformer::kernels {
+
+/// m = m + (1 - momentum) (g - m) and u = g + momentum (m - g), where g = factor gradient, m is state1 and u
+/// state2; without `nesterov` u = m. A NaN factor changes nothing.
+template <class T>
+void muon_momentum(Cpu, const StepTensors& all, double momentum, bool nesterov, const double* factor);
+template <class T>
+void muon_momentum(Cuda, const StepTensors& all, double momentum, bool nesterov, const double* factor);
+
+/// `count` matrices of one shape, one after the other, and how they are made orthogonal.
+struct NewtonSchulz {
+  Index count = 0, rows = 0, columns = 0;
+  int steps = 5;
+  double epsilon = 1e-7;  ///< the smallest norm that is divided by
+  bool narrow = false;    ///< on a GPU: in bf16
+};
+/// The coefficients a, b and c of a step, by Keller Jordan.
+constexpr double kQuintic[] = {3.4445, -4.7750, 2.0315};
+
+/// Singular values s > 0 of each matrix x become about 1.
+/// Math:    x = x / max(|x|, epsilon), with |x| the root of the sum of squares; then, `steps` times,
+///          A = x x^T, x = a x + (b A + c A^2) x; with x^T x from the right where that is smaller
+template <class T>
+void newton_schulz(Cpu, const NewtonSchulz& sizes, T* x);
+template <class T>
+void newton_schulz(Cuda, const NewtonSchulz& sizes, T* x);
+
+/// The settings of matrices of one shape.
+struct MuonStep {
+  double learning_rate;   ///< of the update, with the factor of the shape
+  double weight_decay;    ///< times the learning rate; of all elements
+  double cautious_decay;  ///< the same, of elements whose update has their sign
+};
+
+/// x = x (1 - weight_decay - (u x > 0 ? cautious_decay : 0)) - learning_rate u, with u in state2, and the
+/// shadow. A NaN factor changes nothing; otherwise it does not count here.
+template <class T>
+void muon_step(Cpu, const StepTensors& all, const MuonStep* steps, Index step_count, const double* factor);
+template <class T>
+void muon_step(Cuda, const StepTensors& all, const MuonStep* steps, Index step_count, const double* factor);
+
+}  // namespace tapeformer::kernels

@@ -1,0 +1,107 @@
+#include <tapeformer/autograd/dispatch.h>
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/optim/data_parallel.h>
+#include <tapeformer/optim/muon.h>
+
+#include <algorithm>
+#include <numeric>
+#include <string>
+
+namespace tapeformer {
+namespace {
+
+/// Where operations read a narrower type, the products may be in it too.
+bool has_shadow(const Parameter& parameter) { return parameter.state()->shadow.defined(); }
+
+}  // namespace
+
+Muon::Muon(std::vector<Parameter> parameters, const MuonConfig& config)
+    : Optimizer("muon", std::move(parameters)), config_(config), momenta_(zeros_like_parameters()) {
+  check_fields("muon", config);
+  for (std::size_t i = 0; i < parameters_.size(); ++i) add_parts(i);
+  for (Stack& stack : stacks_) {
+    const Tensor& like = parameters_[0].value();
+    stack.updates = Tensor::zeros({stack.count, stack.rows, stack.columns}, like.dtype(), like.device());
+  }
+}
+
+void Muon::add_parts(std::size_t parameter) {
+  const Tensor& value = parameters_[parameter].value();
+  if (value.rank() != 2) {
+    throw Error("[muon] parameters must be matrices; got " + value.describe() +
+                "; try MuonAdamW, which gives others to AdamW");
+  }
+  const auto named = config_.row_parts.find(parameters_[parameter].name());
+  const std::vector<Index> rows =
+      named == config_.row_parts.end() ? std::vector<Index>{value.size(0)} : named->second;
+  if (std::accumulate(rows.begin(), rows.end(), Index{0}) != value.size(0)) {
+    throw Error("[muon] the parts of a parameter must have its rows together; got row_parts of " +
+                value.describe());
+  }
+  Index row = 0;
+  for (const Index count : rows) {
+    const std::size_t stack = stack_of(count, value.size(1));
+    parts_.push_back({parameter, row, stack, stacks_[stack].count++});
+    row += count;
+  }
+}
+
+std::size_t Muon::stack_of(Index rows, Index columns) {
+  const auto found = std::find_if(stacks_.begin(), stacks_.end(), [=](const Stack& stack) {
+    return stack.rows == rows && stack.columns == columns;
+  });
+  const auto at = static_cast<std::size_t>(found - stacks_.begin());
+  if (found == stacks_.end()) stacks_.push_back({rows, columns, 0, {}});
+  return at;
+}
+
+void Muon::set_shards(const DataParallel& ranks) {
+  if (ranks.is_sharded()) {
+    throw Error(
+        "[muon] ranks cannot divide the work on matrices that are made orthogonal as a whole; try "
+        "without shard_optimizer");
+  }
+  Optimizer::set_shards(ranks);
+}
+
+void Muon::gather(double learning_rate, MultiTensorList& table) {
+  settings_.clear();
+  for (const Stack& stack : stacks_) {
+    const auto rows = static_cast<double>(stack.rows), columns = static_cast<double>(stack.columns);
+    const double scale = config_.update_rms > 0 ? config_.update_rms * std::sqrt(std::max(rows, columns))
+                                                : std::sqrt(std::max(1.0, rows / columns));
+    settings_.push_back({learning_rate * scale, learning_rate * config_.weight_decay,
+                         learning_rate * config_.cautious_decay});
+  }
+  for (const Part& part : parts_) {
+    const Parameter& parameter = parameters_[part.parameter];
+    if (!parameter.gradient().defined()) continue;
+    const Stack& stack = stacks_[part.stack];
+    const Index elements = stack.rows * stack.columns;
+    if (elements == 0) continue;
+    table.add_part(parameter, part.row * stack.columns, elements, momenta_[part.parameter], stack.updates,
+                   part.place * elements, static_cast<Index>(part.stack));
+  }
+}
+
+void Muon::update(const kernels::StepTensors& tensors, const Tensor& factor) {
+  const double* const by = factor.address<double>();
+  dispatch(
+      "muon",
+      [&](auto on, auto* value) {
+        using T = std::remove_pointer_t<decltype(value)>;
+        kernels::muon_momentum<T>(on, tensors, config_.momentum, config_.nesterov, by);
+        for (const Stack& stack : stacks_) {
+          const kernels::NewtonSchulz sizes{stack.count,     stack.rows,
+                                            stack.columns,   static_cast<int>(config_.newton_schulz_steps),
+                                            config_.epsilon, has_shadow(parameters_[0])};
+          kernels::newton_schulz(on, sizes, stack.updates.address<T>());
+        }
+        kernels::muon_step<T>(on, tensors, settings_.data(), static_cast<Index>(settings_.size()), by);
+      },
+      wide(no_elements()));
+}
+
+void Muon::visit_state(OptimizerVisitor& visitor) { visit_tensors(visitor, "momentum", momenta_); }
+
+}  // namespace tapeformer

@@ -1,0 +1,90 @@
+#pragma once
+
+#include <tapeformer/autograd/kernels/muon.h>
+#include <tapeformer/autograd/text/config_field.h>
+#include <tapeformer/optim/optimizer.h>
+
+#include <cmath>
+#include <vector>
+
+namespace tapeformer {
+
+inline constexpr NumberRule kStepCount{"must be a whole number from 1 to 99",
+                                       [](double x) { return x >= 1 && x <= 99 && x == std::floor(x); }};
+
+struct MuonConfig {
+  double momentum = 0.95;
+  bool nesterov = true;
+  double weight_decay = 0.1;
+  double cautious_decay = 0;
+  double update_rms = 0;
+  double newton_schulz_steps = 5;
+  double epsilon = 1e-7;  ///< the smallest norm that a matrix is divided by
+  /// Each part is orthogonalised by itself. A parameter that is not named is one matrix.
+  RowParts row_parts = {};
+
+  template <class Self, class F>
+  static void for_each(Self& c, const F& field) {
+    field("momentum", c.momentum, "share of the last momentum that is kept", kBelowOne);
+    field("weight_decay", c.weight_decay, "decay of hidden matrices", kNotNegative);
+    field("cautious_decay", c.cautious_decay,
+          "decay of those elements of hidden matrices that the update brings nearer to zero anyway",
+          kNotNegative);
+    field(
+        "update_rms", c.update_rms,
+        "for [rows, columns] the update is multiplied by this times sqrt(max(rows, columns)), and then moves "
+        "elements by about this times the learning rate (0.2 is AdamW's usual); with 0 by "
+        "sqrt(max(1, rows / columns))",
+        kNotNegative);
+    field("newton_schulz_steps", c.newton_schulz_steps, "steps that make an update orthogonal", kStepCount);
+  }
+};
+
+/// Momentum, made orthogonal, for the matrices of hidden layers; others are MuonAdamW's concern.
+/// Math:    m = m + (1 - mu) (g - m);  u = g + mu (m - g), or without Nesterov m
+///          u = newton_schulz(u), of each part of a parameter's rows (see kernels::newton_schulz)
+///          x = x (1 - lr decay) - lr s u, with s = sqrt(max(1, rows / columns)) or
+///          update_rms sqrt(max(rows, columns)) of that part
+///          cautious_decay is added to decay where u x > 0
+/// Source:  Jordan et al. 2024, "Muon: An optimizer for hidden layers in neural networks", in the order of
+///          torch.optim.Muon; update_rms: Liu et al. 2025, arXiv:2502.16982; cautious decay: Chen et al. 2025,
+///          arXiv:2510.12402
+/// On a CPU everything is in the parameters' type. On a GPU products are in bf16 where operations read the
+/// parameters in bf16, else in the parameters' type (of f32, TF32 where that is allowed).
+class Muon : public Optimizer {
+ public:
+  using Config = MuonConfig;
+  /// Throws: Error naming a parameter that is no matrix or whose parts do not add up, or a field of the config
+  ///         that does not keep its rule
+  explicit Muon(std::vector<Parameter> parameters, const MuonConfig& config = {});
+  void visit_state(OptimizerVisitor& visitor) override;
+  /// Throws: Error if ranks divide the optimizer's work: a rank would see parts of matrices
+  void set_shards(const DataParallel& ranks) override;
+
+ private:
+  /// The updates of all matrices of one shape, one after the other, in one tensor.
+  struct Stack {
+    Index rows, columns, count = 0;
+    Tensor updates;
+  };
+  /// A matrix: the rows of a parameter from `row` on.
+  struct Part {
+    std::size_t parameter;
+    Index row;
+    std::size_t stack;
+    Index place;  // in the stack
+  };
+
+  void add_parts(std::size_t parameter);
+  std::size_t stack_of(Index rows, Index columns);
+  void gather(double learning_rate, MultiTensorList& table) override;
+  void update(const kernels::StepTensors& tensors, const Tensor& factor) override;
+
+  MuonConfig config_;
+  std::vector<Tensor> momenta_;
+  std::vector<Stack> stacks_;
+  std::vector<Part> parts_;
+  std::vector<kernels::MuonStep> settings_;  // of this step: one for each stack
+};
+
+}  // namespace tapeformer

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <tapeformer/optim/adamw.h>
+#include <tapeformer/optim/muon.h>
+#include <tapeformer/optim/optimizer_groups.h>
+
+#include <functional>
+
+namespace tapeformer {
+
+/// True of a matrix between hidden states: not of an embedding, a table of positions or a head, which their
+/// names tell, nor of a vector.
+bool is_hidden_matrix(const Parameter& parameter);
+
+struct MuonAdamWConfig : MuonConfig {
+  double adam_rate = 0.1;
+  AdamWConfig adamw = {0.9, 0.95, 1e-8, 0};
+  std::function<bool(const Parameter&)> has_muon = is_hidden_matrix;  ///< asked once, at construction
+
+  template <class Self, class F>
+  static void for_each(Self& c, const F& field) {
+    MuonConfig::for_each(c, field);
+    field("adam_rate", c.adam_rate, "AdamW's learning rate, of all that is no hidden matrix, over Muon's",
+          kNotNegative);
+    field("beta1", c.adamw.beta1, "AdamW's decay of the first moment", kBelowOne);
+    field("beta2", c.adamw.beta2, "AdamW's decay of the second moment", kBelowOne);
+    field("adam_weight_decay", c.adamw.weight_decay, "AdamW's decay of tables and heads", kNotNegative);
+  }
+};
+
+/// Muon for the matrices of hidden layers, and AdamW for all other parameters.
+class MuonAdamW : public OptimizerGroups {
+ public:
+  using Config = MuonAdamWConfig;
+  explicit MuonAdamW(const std::vector<Parameter>& parameters, const MuonAdamWConfig& config = {});
+};
+
+}  // namespace tapeformer

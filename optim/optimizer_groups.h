@@ -1,0 +1,32 @@
+#pragma once
+
+#include <tapeformer/optim/optimizer.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace tapeformer {
+
+/// Several optimizers, each of its own parameters, that step as one: the norm that clipped_step() limits is
+/// that of all gradients.
+class OptimizerGroups : public Optimizer {
+ public:
+  struct Group {
+    std::unique_ptr<Optimizer> optimizer;
+    double rate = 1;  ///< of the learning rate
+  };
+  /// Throws: Error if two groups have a parameter in common, DTypeError unless all are f32 or all f64
+  OptimizerGroups(std::string algorithm, std::vector<Group> groups);
+
+  void visit_state(OptimizerVisitor& visitor) override;
+  void set_shards(const DataParallel& ranks) override;
+
+ private:
+  void gather(double learning_rate, MultiTensorList& table) override;
+  void update(const kernels::StepTensors& tensors, const Tensor& factor) override;
+
+  std::vector<Group> groups_;
+};
+
+}  // namespace tapeformer

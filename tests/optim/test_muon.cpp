@@ -1,0 +1,206 @@
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/ops/matmul.h>
+#include <tapeformer/autograd/random.h>
+#include <tapeformer/optim/muon.h>
+#include <tapeformer/tests/optim/optim_case.h>
+#include <tapeformer/tests/reference/golden.h>
+
+#include <doctest/doctest.h>
+#include <omp.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+using namespace tapeformer;
+
+namespace {
+
+const char* const kMatrices[] = {"wide", "tall", "square", "packed"};
+
+/// What tests/golden/golden_muon.py trains.
+struct MuonCase {
+  explicit MuonCase(DType element) : golden("muon"), type(element) {
+    for (const char* name : kMatrices) {
+      parameters.emplace_back(
+          golden.tensor("inputs", std::string("start.") + name, type).to(default_device()));
+      parameters.back().set_name(name);
+    }
+  }
+
+  void run(Optimizer& optimizer, int from, int to) {
+    const std::vector<double> rates = golden.options("inputs").at("rates");
+    for (int step = from; step < to; ++step) {
+      for (const Parameter& parameter : parameters) {
+        const std::string name = parameter.name();
+        const Tensor all = golden.tensor("inputs", "gradients." + name, type);
+        const Shape& shape = parameter.value().shape();
+        const Tensor one = Tensor::empty(shape, type, Device::cpu());
+        for (Index i = 0; i < one.elements(); ++i) {
+          const double value = all.at(step * one.elements() + i);
+          type == DType::f64 ? one.data<double>()[i] = value
+                             : one.data<float>()[i] = static_cast<float>(value);
+        }
+        set_gradient(parameter, one.to(default_device()));
+        if (name == "tall" && step == 4) parameter.state()->has_gradient = false;
+      }
+      optimizer.step(rates[static_cast<std::size_t>(step)]);
+    }
+  }
+
+  double error(const std::string& of_case) const {
+    double worst = 0;
+    for (const Parameter& parameter : parameters) {
+      const Tensor end = golden.tensor(of_case, "end." + parameter.name());
+      worst = std::max(worst, relative_error(parameter.value().to(Device::cpu()).to(DType::f64), end));
+    }
+    return worst;
+  }
+
+  Golden golden;
+  DType type;
+  std::vector<Parameter> parameters;
+};
+
+/// The reflection I - 2 v v^T / |v|^2, an orthogonal matrix.
+Tensor reflection(Index size, Generator& random) {
+  const Tensor v = random_normal({size, 1}, random);
+  const double square = matmul(transposed(v), v).item();
+  const Tensor x = matmul(v, transposed(v), -2 / square);
+  for (Index i = 0; i < size; ++i) x.data<double>()[i * (size + 1)] += 1;
+  return x;
+}
+
+/// U S V^T with random U [rows, rows] and V [columns, columns].
+Tensor with_singular_values(const std::vector<double>& values, const Tensor& u, const Tensor& v) {
+  const Tensor s = Tensor::zeros({u.size(0), v.size(0)}, DType::f64);
+  for (std::size_t i = 0; i < values.size(); ++i)
+    s.data<double>()[static_cast<Index>(i) * (v.size(0) + 1)] = values[i];
+  return matmul(matmul(u, s), transposed(v));
+}
+
+/// What five steps make of a singular value.
+double orthogonalized(double s) {
+  for (int step = 0; step < 5; ++step) s = 3.4445 * s - 4.7750 * std::pow(s, 3) + 2.0315 * std::pow(s, 5);
+  return s;
+}
+
+/// The update alone that Muon makes of a gradient.
+Tensor update_of(const Tensor& gradient) {
+  MuonConfig config;
+  config.momentum = config.weight_decay = 0;
+  const Parameter x(Tensor::zeros(gradient.shape(), gradient.dtype()));
+  Muon optimizer({x}, config);
+  set_gradient(x, gradient);
+  optimizer.step(-1 / std::sqrt(std::max(1.0, static_cast<double>(gradient.size(0)) /
+                                                  static_cast<double>(gradient.size(1)))));
+  return x.value();
+}
+
+MuonConfig config_of(const nlohmann::ordered_json& options) {
+  MuonConfig config;
+  config.row_parts = {{"packed", {5, 2, 2}}};
+  config.momentum = options.at("momentum");
+  config.nesterov = options.at("nesterov");
+  config.weight_decay = options.at("weight_decay");
+  config.cautious_decay = options.value("cautious_decay", 0.0);
+  config.update_rms = options.value("rms", 0.0);
+  return config;
+}
+
+}  // namespace
+
+TEST_SUITE("optim/muon") {
+  TEST_CASE("ten steps agree with torch.optim.Muon in double, parts and a missing gradient included") {
+    for (const char* name : {"torch", "torch_rms", "cautious"}) {
+      for (const DType type : {DType::f64, DType::f32}) {
+        MuonCase model(type);
+        Muon optimizer(model.parameters, config_of(model.golden.options(name)));
+        model.run(optimizer, 0, 10);
+        CAPTURE(name);
+        CHECK(model.error(name) < (type == DType::f64 ? 1e-10 : 1e-4));
+      }
+    }
+  }
+
+  TEST_CASE("an update has the gradient's singular vectors and singular values of about 1") {
+    Generator random(4);
+    const std::vector<std::pair<Index, Index>> shapes{{1, 1}, {1, 9}, {31, 33}, {64, 64}, {96, 32}};
+    for (const auto& [rows, columns] : shapes) {
+      const Tensor u = reflection(rows, random), v = reflection(columns, random);
+      std::vector<double> given, expected;
+      double squares = 0;
+      const auto count = static_cast<double>(std::min(rows, columns));
+      for (double i = 0; i < count; ++i) {  // from 1e-5 to 1e-7: badly conditioned
+        given.push_back(1e-5 * std::pow(1e-2, i / count));
+        squares += given.back() * given.back();
+      }
+      for (const double s : given) {
+        expected.push_back(orthogonalized(s / std::sqrt(squares)));
+        CHECK(expected.back() > 0.68);
+        CHECK(expected.back() < 1.2025);  // the polynomial's maximum on [0, 1]
+      }
+      const Tensor gradient = with_singular_values(given, u, v), exact = with_singular_values(expected, u, v);
+      CHECK(relative_error(update_of(gradient), exact) < 1e-10);
+      CHECK(relative_error(update_of(gradient.to(DType::f32)).to(DType::f64), exact) < 1e-3);
+    }
+    CHECK(relative_error(update_of(Tensor::zeros({3, 4})), Tensor::zeros({3, 4})) == 0);
+  }
+
+  TEST_CASE("a run that is stopped and goes on comes to the same bits") {
+    for (const DType type : {DType::f32, DType::f64}) {
+      MuonCase whole(type), parts(type);
+      const MuonConfig config = config_of(whole.golden.options("torch"));
+      Muon uninterrupted(whole.parameters, config), before(parts.parameters, config),
+          after(parts.parameters, config);
+      whole.run(uninterrupted, 0, 8);
+      parts.run(before, 0, 3);
+      OptimizerCopy copy;
+      before.visit_state(copy);
+      CHECK(copy.tensors.count("muon.momentum.packed") == 1);
+      copy.restores = true;
+      after.visit_state(copy);
+      parts.run(after, 3, 8);
+      for (std::size_t i = 0; i < whole.parameters.size(); ++i)
+        CHECK(absolute_error(parts.parameters[i].value(), whole.parameters[i].value()) == 0);
+    }
+  }
+
+  TEST_CASE("a gradient that is not finite changes nothing, and the next step is as if it had not been") {
+    const auto trained = [](bool stumbles) {
+      MuonCase model(DType::f32);
+      Muon optimizer(model.parameters);
+      model.run(optimizer, 0, 2);
+      if (stumbles) {
+        const Tensor before = model.parameters[0].value().clone();
+        const Tensor& wide = model.parameters[0].value();
+        set_gradient(model.parameters[0],
+                     Tensor::full(wide.shape(), std::numeric_limits<double>::infinity()));
+        optimizer.clipped_step(0.1, 1, 1);
+        CHECK(absolute_error(wide, before) == 0);
+      }
+      model.run(optimizer, 2, 5);
+      return model.parameters[0].value();
+    };
+    CHECK(absolute_error(trained(true), trained(false)) == 0);
+  }
+
+  TEST_CASE("what is no matrix, parts that do not add up and senseless numbers are refused") {
+    const Parameter vector(Tensor::zeros({3})), matrix(Tensor::zeros({6, 2}));
+    matrix.state()->name = "packed";
+    const auto refused = [](const Parameter& parameter, const MuonConfig& config) {
+      return message_of<Error>([&] { Muon({parameter}, config); });
+    };
+    CHECK(refused(vector, {}) ==
+          "[muon] parameters must be matrices; got f32[3]; try MuonAdamW, which gives others to AdamW");
+    MuonConfig config;
+    config.row_parts = {{"packed", {2, 2}}};
+    CHECK(refused(matrix, config).find("the parts of a parameter must have its rows together") !=
+          std::string::npos);
+    config = {};
+    config.newton_schulz_steps = 2.5;
+    CHECK(refused(matrix, config) ==
+          "[muon] newton_schulz_steps must be a whole number from 1 to 99; got 2.5");
+  }
+}

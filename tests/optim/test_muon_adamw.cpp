@@ -1,0 +1,67 @@
+#include <tapeformer/optim/clip.h>
+#include <tapeformer/optim/muon_adamw.h>
+#include <tapeformer/tests/optim/optim_case.h>
+#include <tapeformer/tests/reference/support.h>
+
+#include <doctest/doctest.h>
+
+using namespace tapeformer;
+
+namespace {
+
+Parameter named(const char* name, const Shape& shape) {
+  Generator random(5);
+  Parameter x(random_normal(shape, random));
+  x.set_name(name);
+  return x;
+}
+
+}  // namespace
+
+TEST_SUITE("optim/muon_adamw") {
+  TEST_CASE("hidden matrices are told by their shapes and names") {
+    for (const char* name :
+         {"layers.0.attention.query_key_value.weight", "0.feed_forward.up.weight", "header.weight"})
+      CHECK(is_hidden_matrix(named(name, {2, 3})));
+    for (const char* name : {"embedding.weight", "encoder.embedding.weight", "positions.weight",
+                             "head.weight", "layers.2.value_embedding.weight"})
+      CHECK_FALSE(is_hidden_matrix(named(name, {2, 3})));
+    CHECK_FALSE(is_hidden_matrix(named("layers.0.feed_forward.up.bias", {3})));
+    CHECK_FALSE(is_hidden_matrix(named("layers.0.stack", {2, 3, 4})));
+  }
+
+  TEST_CASE("it steps as Muon and AdamW do, and clips by the norm of all gradients") {
+    const auto parameters = [] {
+      return std::vector<Parameter>{named("embedding.weight", {3, 4}), named("up.weight", {4, 5}),
+                                    named("up.bias", {5})};
+    };
+    const auto set_gradients = [](const std::vector<Parameter>& all, int step) {
+      Generator random(static_cast<std::uint64_t>(step));
+      for (const Parameter& x : all) set_gradient(x, random_normal(x.value().shape(), random));
+    };
+    MuonAdamWConfig config;
+    config.momentum = 0.8;
+    config.adam_rate = 0.25;
+    const std::vector<Parameter> together = parameters(), apart = parameters();
+    MuonAdamW optimizer(together, config);
+    Muon muon({apart[1]}, config);
+    AdamW adamw({apart[0], apart[2]}, config.adamw);
+    for (int step = 0; step < 4; ++step) {
+      set_gradients(together, step);
+      set_gradients(apart, step);
+      const double norm = gradient_norm(apart);
+      CHECK(optimizer.clipped_step(0.1, 0.5, 1).item() == doctest::Approx(0.5 * norm).epsilon(1e-14));
+      const double factor = 0.5 * clip_factor(0.5 * norm, 1);
+      muon.step(0.1, factor);
+      adamw.step(0.025, factor);
+      for (std::size_t i = 0; i < apart.size(); ++i)
+        CHECK(relative_error(together[i].value(), apart[i].value()) < 1e-13);
+    }
+    OptimizerCopy state;
+    optimizer.visit_state(state);
+    CHECK(state.tensors.count("muon.momentum.up.weight") == 1);
+    CHECK(state.tensors.count("adamw.first_moment.embedding.weight") == 1);
+    CHECK(state.counters.count("adamw.steps.up.bias") == 1);
+    CHECK(state.tensors.size() == 5);
+  }
+}

@@ -1,0 +1,66 @@
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/optim/adamw.h>
+#include <tapeformer/optim/optimizer_groups.h>
+#include <tapeformer/optim/sgd.h>
+#include <tapeformer/tests/optim/optim_case.h>
+#include <tapeformer/tests/reference/support.h>
+
+#include <doctest/doctest.h>
+
+using namespace tapeformer;
+
+namespace {
+
+OptimizerGroups sgd_and_adamw(const OptimCase& model) {
+  std::vector<OptimizerGroups::Group> groups;
+  groups.push_back({std::make_unique<Sgd>(std::vector{model.weight}, SgdConfig{0.5, 0}), 0.25});
+  groups.push_back({std::make_unique<AdamW>(std::vector{model.bias}), 1});
+  return OptimizerGroups("groups", std::move(groups));
+}
+
+}  // namespace
+
+TEST_SUITE("optim/optimizer_groups") {
+  TEST_CASE("each group steps as its optimizer alone does, at its share of the learning rate") {
+    OptimCase model(DType::f64), apart(DType::f64);
+    OptimizerGroups groups = sgd_and_adamw(model);
+    Sgd sgd({apart.weight}, {0.5, 0});
+    AdamW adamw({apart.bias});
+    CHECK(groups.parameters().size() == 2);
+    for (int step = 0; step < 4; ++step) {
+      model.set_gradients(step);
+      apart.set_gradients(step);
+      groups.step(0.1, 0.5);
+      sgd.step(0.025, 0.5);
+      adamw.step(0.1, 0.5);
+    }
+    CHECK(absolute_error(model.weight.value(), apart.weight.value()) == 0);
+    CHECK(absolute_error(model.bias.value(), apart.bias.value()) == 0);
+  }
+
+  TEST_CASE("the state is that of all groups, and restores to the same bits") {
+    OptimCase whole(DType::f64), first(DType::f64);
+    OptimizerGroups uninterrupted = sgd_and_adamw(whole), before = sgd_and_adamw(first),
+                    after = sgd_and_adamw(first);
+    whole.run(uninterrupted, 0, 5);
+    first.run(before, 0, 2);
+    OptimizerCopy copy;
+    before.visit_state(copy);
+    CHECK(copy.tensors.size() == 3);
+    copy.restores = true;
+    after.visit_state(copy);
+    first.run(after, 2, 5);
+    CHECK(absolute_error(first.weight.value(), whole.weight.value()) == 0);
+    CHECK(absolute_error(first.bias.value(), whole.bias.value()) == 0);
+  }
+
+  TEST_CASE("a parameter in two groups is refused") {
+    const OptimCase model(DType::f32);
+    std::vector<OptimizerGroups::Group> groups;
+    groups.push_back({std::make_unique<Sgd>(model.parameters(), SgdConfig{}), 1});
+    groups.push_back({std::make_unique<AdamW>(std::vector{model.bias}), 1});
+    CHECK(message_of<Error>([&] {
+            OptimizerGroups("groups", std::move(groups));
+          }).find("[groups] each parameter") == 0);
+  }
+}
