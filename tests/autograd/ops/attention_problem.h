@@ -13,7 +13,7 @@ inline Index any_of(std::initializer_list<Index> choices, Generator& random) {
 
 inline bool once_in(Index n, Generator& random) { return random.below(n) == 0; }
 
-/// Starts of N sequences, some of them empty, that rise from 0 to `end`; often at the kernels' tiles' borders.
+/// Starts of N sequences, some of them empty, that rise from 0 to `end`; often at borders of tiles.
 inline Tensor random_starts(Index N, Index end, Generator& random) {
   const Tensor starts = random_ids({N + 1}, end + 1, random);
   const auto step = static_cast<std::int32_t>(any_of({1, 32, 64}, random));
