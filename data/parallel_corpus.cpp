@@ -9,8 +9,6 @@
 #include <fstream>
 #include <iostream>
 #include <tuple>
-#include <unordered_map>
-#include <unordered_set>
 
 namespace tapeformer {
 namespace {
@@ -60,6 +58,23 @@ class LineReader {
   std::string_view rest_;  // of the buffer
   std::vector<char> buffer_ = std::vector<char>(1 << 16);
 };
+
+using Source = std::tuple<std::uint64_t, std::string_view, std::size_t>;  // hash, text, the pair's number
+
+/// Those of all pairs, by their hashes; the same text stands side by side, its first pair first. They are
+/// sorted and not put into a table: that is quick for any texts, and does not wait for memory at each.
+std::vector<Source> sorted_sources(const std::vector<TextPair>& pairs, std::uint64_t seed) {
+  std::vector<Source> sources;
+  sources.reserve(pairs.size());
+  for (const TextPair& pair : pairs)
+    sources.emplace_back(mix_bits(seed, hash_text(pair.source)), pair.source, sources.size());
+  std::sort(sources.begin(), sources.end());
+  return sources;
+}
+
+bool is_first(const std::vector<Source>& sources, std::size_t i) {
+  return i == 0 || std::get<1>(sources[i]) != std::get<1>(sources[i - 1]);
+}
 
 std::vector<std::string> lines_of(std::istream& file, const std::string& path) {
   std::vector<std::string> lines;
@@ -154,34 +169,30 @@ FilterReport filter_by_words(std::vector<TextPair>& pairs, Index max_words, cons
 }
 
 Index count_sources(const std::vector<TextPair>& pairs) {
-  std::unordered_set<std::string_view> seen;
-  for (const TextPair& pair : pairs) seen.insert(pair.source);
-  return static_cast<Index>(seen.size());
+  const std::vector<Source> sources = sorted_sources(pairs, 0);
+  Index count = 0;
+  for (std::size_t i = 0; i < sources.size(); ++i) count += is_first(sources, i);
+  return count;
 }
 
 CorpusSplit split_by_source(std::vector<TextPair> pairs, Index held_out, std::uint64_t seed,
                             const std::string& path) {
-  std::vector<std::tuple<std::uint64_t, std::string_view, std::size_t>> sources;  // hash, text, first pair
-  std::unordered_map<std::string_view, std::size_t> seen;
-  for (std::size_t i = 0; i < pairs.size(); ++i) {
-    const std::string_view text = pairs[i].source;
-    if (seen.emplace(text, i).second) sources.emplace_back(mix_bits(seed, hash_text(text)), text, i);
+  const std::vector<Source> sources = sorted_sources(pairs, seed);
+  CorpusSplit split;
+  std::vector<bool> leaves(pairs.size());
+  Index count = 0;
+  for (std::size_t i = 0; i < sources.size(); ++i) {
+    const std::size_t pair = std::get<2>(sources[i]);
+    const bool first = is_first(sources, i);
+    count += first;
+    leaves[pair] = count <= held_out;
+    if (first && leaves[pair]) (count <= held_out / 2 ? split.validation : split.test).push_back(pairs[pair]);
   }
-  if (held_out < 0 || held_out >= static_cast<Index>(sources.size())) {
+  if (held_out < 0 || held_out >= count) {
     throw DataError(path, 0,
                     "cannot hold out " + std::to_string(held_out) + " source sentences: there are only " +
-                        std::to_string(sources.size()) + " different ones");
+                        std::to_string(count) + " different ones");
   }
-  const auto held_out_end = sources.begin() + held_out;
-  std::partial_sort(sources.begin(), held_out_end, sources.end());
-  CorpusSplit split;
-  for (auto source = sources.begin(); source != held_out_end; ++source) {
-    auto& part = source - sources.begin() < held_out / 2 ? split.validation : split.test;
-    part.push_back(pairs[std::get<2>(*source)]);
-  }
-  for (auto source = held_out_end; source != sources.end(); ++source) seen.erase(std::get<1>(*source));
-  std::vector<bool> leaves(pairs.size());
-  for (std::size_t i = 0; i < pairs.size(); ++i) leaves[i] = seen.count(pairs[i].source) > 0;
   for (std::size_t i = 0; i < pairs.size(); ++i) {
     if (!leaves[i]) split.train.push_back(std::move(pairs[i]));
   }

@@ -76,7 +76,7 @@ std::string optimizer_names();
 template <class Self, class F>
 void OptimizerConfig::for_each(Self& c, const F& field) {
   const std::string names = optimizer_names();
-  field("optimizer", Property{[&c] { return c.kind; }, [&c](const auto& kind) { c.set_kind(kind); }},
+  field("optimizer", Property{[&c] { return c.kind; }, [&c](const auto& name) { c.set_kind(name); }},
         names.c_str());
   for_each_own_field(optimizer_kinds(), c.kind, optimizer_kind_named, c.options, field);
 }

@@ -43,6 +43,10 @@ if [ -n "$build" ]; then
   cmake --preset fuzz --log-level=WARNING >/dev/null
   cmake --build --preset fuzz -j "$(nproc)"
 fi
+[ -x "$program" ] || {
+  echo "tests/fuzz.sh: there is no $program; try the command without --no-build" >&2
+  exit 2
+}
 if [ "${names[*]}" = --list ]; then
   exec "$program" --list
 fi

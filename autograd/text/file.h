@@ -33,8 +33,8 @@ class OpenedFile {
   std::uint64_t size_ = 0;
 };
 
-/// Changes with any bit of the bytes, and with `sum`. It detects damage, not manipulation. Where a text is cut
-/// into pieces of a multiple of eight bytes, the sum of each and the next gives that of the whole.
+/// Changes with any bit of the bytes, and with `sum`. It detects damage, not manipulation. Of bytes that come
+/// in pieces, each but the last a multiple of eight, the sum of one is the next one's `sum`.
 std::uint64_t checksum(const void* bytes, std::size_t count, std::uint64_t sum = 0);
 
 /// What is read whole is small: a file with holes may claim terabytes and take no space.

@@ -34,6 +34,7 @@ Ids parse_vocabulary(const std::string& text, const std::string& name) {
   const auto size = static_cast<std::int64_t>(object.size());
   std::vector<bool> taken(object.size());
   Ids ids;
+  ids.reserve(object.size());
   for (const auto& [token, value] : object.items()) {
     const auto id = value.is_number_integer() ? value.get<std::int64_t>() : -1;
     if (id < 0 || id >= size || taken[static_cast<std::size_t>(id)]) {
@@ -99,6 +100,7 @@ BytePairVocabulary parse_byte_pair_files(const std::string& vocabulary, const st
     made[static_cast<std::size_t>(found->second)] = true;
   }
   std::unordered_set<std::string_view> seen;
+  seen.reserve(ids.size());
   for_each_merge(merges, [&](std::string_view merge, std::int64_t line) {
     const std::size_t space = merge.find(' ');
     if (space == std::string_view::npos || merge.find(' ', space + 1) != std::string_view::npos) {
@@ -106,12 +108,14 @@ BytePairVocabulary parse_byte_pair_files(const std::string& vocabulary, const st
                       "a merge is two tokens and a space between; got \"" + std::string(merge) + "\"");
     }
     const std::string left(merge.substr(0, space)), right(merge.substr(space + 1));
-    for (const std::string& part : {left, right}) {
+    const auto id_of = [&](const std::string& part) {
       const auto found = ids.find(part);
       if (found == ids.end() || !made[static_cast<std::size_t>(found->second)]) {
         throw DataError(merges_name, line, "\"" + part + "\" is not a byte, and no earlier line makes it");
       }
-    }
+      return found->second;
+    };
+    const std::int32_t left_id = id_of(left), right_id = id_of(right);
     const auto whole = ids.find(left + right);
     if (whole == ids.end()) {
       throw DataError(merges_name, line,
@@ -120,7 +124,7 @@ BytePairVocabulary parse_byte_pair_files(const std::string& vocabulary, const st
     if (!seen.insert(merge).second)
       throw DataError(merges_name, line, "repeats \"" + std::string(merge) + "\"");
     made[static_cast<std::size_t>(whole->second)] = true;
-    result.merges.push_back({ids.at(left), ids.at(right), whole->second});
+    result.merges.push_back({left_id, right_id, whole->second});
   });
   for (const auto& [token, id] : ids) {
     if (!made[static_cast<std::size_t>(id)]) result.controls.emplace_back(id, token);

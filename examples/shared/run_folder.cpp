@@ -254,6 +254,13 @@ Json RunFolder::checkpoint_state() const {
   return parse_json(metadata.at("state"), file(kCheckpoint) + ": the state");
 }
 
+void RunFolder::refuse_state(const std::string& reason) const {
+  throw CheckpointError(path_ +
+                        ": the checkpoint's state does not fit this program; was the run another program's, "
+                        "or another version's? (" +
+                        reason + ")");
+}
+
 void RunFolder::load_checkpoint(Module& model, const VisitState& optimizer) const {
   const SafetensorsFile source = SafetensorsFile::open(file(kCheckpoint));
   load_weights(source, kModelPrefix, model);

@@ -80,6 +80,8 @@ class RunFolder {
   /// The state alone, from which model and optimizer can be built. Throws: CheckpointError, which names an
   /// earlier checkpoint to go on from if this one is damaged
   Json checkpoint_state() const;
+  /// For a state that lacks something. Throws: CheckpointError
+  [[noreturn]] void refuse_state(const std::string& reason) const;
   /// Restores model and optimizer to the last bit. Throws: CheckpointError
   void load_checkpoint(Module& model, const VisitState& optimizer) const;
 

@@ -1,6 +1,7 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/tape.h>
 #include <tapeformer/autograd/text/config_json.h>
+#include <tapeformer/autograd/text/json.h>
 #include <tapeformer/examples/shared/training_run.h>
 #include <tapeformer/nn/dropout.h>
 
@@ -130,7 +131,11 @@ void TrainingRun::go_back(const BadStep& bad) {
   queued_.clear();
   auto left_out = std::move(left_out_);
   left_out.emplace_back(bad.number, bad.reason);
-  restore(folder_.checkpoint_state());
+  try {
+    restore(folder_.checkpoint_state());
+  } catch (const Json::exception& error) {  // of a file that was replaced meanwhile
+    folder_.refuse_state(reason_of(error));
+  }
   left_out_ = std::move(left_out);
   progress_.keep("step " + std::to_string(bad.number) + ": " + bad.reason + "; went back to step " +
                  std::to_string(state_.step));

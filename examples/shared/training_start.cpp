@@ -96,11 +96,7 @@ int resume_training(const RunFolder& folder, const TrainingControl& control, con
     run = std::make_unique<TrainingRun>(folder, joined, *task, progress, clock, compute);
     run->resume(checkpoint, steps_before);
   } catch (const Json::exception& error) {
-    throw CheckpointError(
-        folder.path() +
-        ": the checkpoint's state does not fit this program; was the run another program's, or "
-        "another version's? (" +
-        reason_of(error) + ")");
+    folder.refuse_state(reason_of(error));
   }
   return run->run();
 }

@@ -1,5 +1,7 @@
 // What reads files of other people, by the size of the file: seconds of processor time for each input, and
-// how many times as many as for the one before. Where that is four times as large, four is linear.
+// how many times as many as for the one before. Where that is four times as large, four is linear. What holds
+// one entry a line or name in a table grows by more up to some 16 MB, until none of the table is in a cache:
+// nanoseconds a byte show that they level off.
 // Usage: bench parsing [PARSER...] [--megabytes N...]
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/data/tokenizers/tokenizer_file.h>
@@ -208,6 +210,20 @@ const std::vector<Input>& inputs() {
   return kInputs;
 }
 
+/// Processor seconds of reading it: the least of three where it is short, for others use the caches too.
+double seconds_of(const Parser& parser, const std::string& bytes, bool& accepted) {
+  constexpr double kLong = 1;
+  double least = 0, sum = 0;
+  for (int i = 0; i < 3 && sum < kLong; ++i) {
+    const double begun = processor_seconds();
+    accepted = accepts(parser, bytes);
+    const double seconds = processor_seconds() - begun;
+    least = i == 0 ? seconds : std::min(least, seconds);
+    sum += seconds;
+  }
+  return least;
+}
+
 }  // namespace
 
 int tapeformer::bench_parsing(int argc, char** argv) {
@@ -223,10 +239,10 @@ int tapeformer::bench_parsing(int argc, char** argv) {
     double before = 0;
     for (const Index size : megabytes) {
       const std::string bytes = input.make(static_cast<std::size_t>(size) << 20);
-      const double begun = processor_seconds();
-      const bool accepted = accepts(parser_named(input.parser), bytes);
-      const double seconds = processor_seconds() - begun;
-      std::printf("  %lld MB %.3f s%s", static_cast<long long>(size), seconds, accepted ? "" : " refused");
+      bool accepted = false;
+      const double seconds = seconds_of(parser_named(input.parser), bytes, accepted);
+      std::printf("  %lld MB %.3f s%s, %.0f ns a byte", static_cast<long long>(size), seconds,
+                  accepted ? "" : " refused", seconds / static_cast<double>(bytes.size()) * 1e9);
       if (before > 0) std::printf(" (x %.1f)", seconds / before);
       std::fflush(stdout);
       before = seconds;

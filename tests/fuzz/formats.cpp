@@ -80,11 +80,15 @@ Seeds token_file_seeds() {
 }
 
 void read_token_file(const std::string& input) {
-  constexpr std::size_t kChecksumAt = 56, kChecksumEnd = 64;
+  constexpr std::size_t kVersionAt = 8, kIdsChecksumAt = 40, kChecksumAt = 56, kHeader = 64;
   std::string repaired = input;  // whoever writes hostile files writes fitting checksums
-  if (repaired.size() >= kChecksumEnd) {
-    const std::uint64_t sum = hash_text(repaired.substr(0, kChecksumAt));
-    for (std::size_t i = 0; i < 8; ++i) repaired[kChecksumAt + i] = static_cast<char>(sum >> (8 * i) & 255);
+  const auto put = [&](std::size_t at, std::uint64_t sum) {
+    for (std::size_t i = 0; i < 8; ++i) repaired[at + i] = static_cast<char>(sum >> (8 * i) & 255);
+  };
+  if (repaired.size() >= kHeader) {
+    if (repaired[kVersionAt] == 2)
+      put(kIdsChecksumAt, checksum(repaired.data() + kHeader, repaired.size() - kHeader));
+    put(kChecksumAt, hash_text(repaired.substr(0, kChecksumAt)));
   }
   const TokenFile file = TokenFile::open(put_input("x.tokens", repaired));
   std::vector<std::int32_t> ids(static_cast<std::size_t>(file.size()));

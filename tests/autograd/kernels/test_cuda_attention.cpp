@@ -123,6 +123,33 @@ TEST_SUITE("autograd/kernels/cuda_attention") {
     search(hopper, kCases);
   }
 
+  TEST_CASE("random attention on a GPU: ranges of keys that end one key from a tile's border") {
+    if (!has_gpu()) return;
+    for (const bool is_hopper : {false, true}) {
+      const AttentionPath path = gpu_path(is_hopper ? "hopper" : "tensor_cores", DType::bf16);
+      const auto check = [&](const AttentionProblem& problem) {
+        if (!wrong_with(path, problem).empty()) report_wrong(path, problem);
+      };
+      AttentionProblem p;
+      p.queries = is_hopper ? 64 : 33, p.keys = 260;
+      p.key_width = p.value_width = is_hopper ? 40 : 8;
+      p.junk = 5;
+      for (const Index border : {32, 64, 128}) {
+        // With top_left the queries stand at keys 0, 1, ...; without, the last one stands at the last key.
+        for (const Index query : {Index{0}, p.queries - 1}) {
+          AttentionProblem until = p, from = p;
+          until.top_left = 1, until.after = border - 2 - query;
+          from.before = p.keys - p.queries + query - (border + 1);
+          if (until.after >= 0) check(until);
+          check(from);
+        }
+      }
+      // Two sequences, whose keys leave a gap: some begin with a tile of queries.
+      p.queries = 128, p.keys = 70, p.sequences = 2, p.own_keys = p.lengths = 1;
+      for (p.seed = 1; p.seed <= 24; ++p.seed) check(p);
+    }
+  }
+
   TEST_CASE("bf16 errors are at most twice, of gradients three times, those of plain operations in bf16") {
     if (!has_gpu()) return;
     for (const bool is_additive : {false, true}) {

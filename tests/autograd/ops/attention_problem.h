@@ -13,10 +13,12 @@ inline Index any_of(std::initializer_list<Index> choices, Generator& random) {
 
 inline bool once_in(Index n, Generator& random) { return random.below(n) == 0; }
 
-/// Starts of N sequences, some of them empty, that rise from 0 to `end`.
+/// Starts of N sequences, some of them empty, that rise from 0 to `end`; often at borders of tiles.
 inline Tensor random_starts(Index N, Index end, Generator& random) {
   const Tensor starts = random_ids({N + 1}, end + 1, random);
+  const auto step = static_cast<std::int32_t>(any_of({1, 32, 64}, random));
   std::int32_t* start = starts.data<std::int32_t>();
+  for (Index i = 0; i < N; ++i) start[i] -= start[i] % step;
   start[0] = 0, start[N] = static_cast<std::int32_t>(end);
   std::sort(start, start + N + 1);
   return starts;

@@ -1,5 +1,6 @@
 #include <doctest/doctest.h>
 #include <tapeformer/examples/shared/program.h>
+#include <tapeformer/optim/adamw.h>
 #include <tapeformer/tests/examples/captured_log.h>
 #include <tapeformer/tests/examples/metrics_lines.h>
 #include <tapeformer/tests/examples/toy_task.h>
@@ -140,6 +141,27 @@ TEST_SUITE("examples/shared/training_guard") {
     CHECK(message_of<Error>([&] {
             start(RunFolder(temporary.file("run")), task);
           }).find("step 4: the validation loss is nan; stopped. The checkpoint of step 4 in ") == 0);
+  }
+
+  TEST_CASE("a run that goes back to another program's checkpoint says so") {
+    const CapturedLog log;
+    const TemporaryFolder temporary;
+    const RunFolder folder(temporary.file("run"));
+    struct Replaced : ToyTask {
+      const RunFolder& folder;
+      explicit Replaced(const RunFolder& where) : folder(where) {}
+      Validation validate(Progress& progress) override {
+        Validation result = ToyTask::validate(progress);
+        result.loss = kNan;
+        AdamW optimizer(model().parameters());
+        folder.save_checkpoint(model(), optimizer, Json{{"whiskers", 1}});
+        return result;
+      }
+    } task(folder);
+    task.training.non_finite = "go-back";
+    CHECK(message_of<CheckpointError>([&] { start(folder, task); })
+              .find(folder.path() + ": the checkpoint's state does not fit this program; was the run another "
+                                    "program's, or another version's? (") == 0);
   }
 
   TEST_CASE("ten bad steps in a row are too many") {
