@@ -40,6 +40,7 @@ void TrainingOptions::check() const {
                 " and " + std::to_string(warmup) + "; try --warmup " + std::to_string(steps / 10));
   }
   Schedule{schedule_config()};
+  optimizer.check();
 }
 
 Index steps_on_resuming(const Command& command, std::initializer_list<const char*> groups,

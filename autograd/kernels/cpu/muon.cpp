@@ -84,7 +84,9 @@ void polynomial(Index side, const T* x, T* p, Index row) {
 
 /// Within a team of threads on the calling one alone, else the products of large matrices on all.
 /// With P_i = a I + b A_i + c A_i^2, where A_0 = y^T y, a matrix that is much longer than wide is multiplied
-/// once by P_0 P_1 ..., since A_{i+1} = y_{i+1}^T y_{i+1} = P_i A_i P_i; all of these are symmetric.
+/// once in five steps, by P_0 P_1 ...: A_{i+1} = y_{i+1}^T y_{i+1} = P_i A_i P_i, and all of these are
+/// symmetric. An eigenvalue of A that rounding made negative grows a^2-fold with each step, from 1e-7 to 2e-3
+/// in f32 and no further, as the next five steps begin with y^T y.
 template <class T>
 void orthogonalize(const NewtonSchulz& s, T* x) {
   struct Buffers {};
@@ -98,30 +100,27 @@ void orthogonalize(const NewtonSchulz& s, T* x) {
   const auto times = [=](const T* a, const T* b, T* c) {
     product<T>(side, side, side, {a, row, 1}, {b, row}, c, row, true);
   };
-  const bool multiplies_once = 2 * longer > 3 * side;
+  const auto multiply_y = [&](const T* by) {
+    product<T>(longer, side, side, {y, row, 1}, {by, row}, next, row);
+    std::swap(y, next);
+  };
+  const int round = 2 * longer > 3 * side ? 5 : 1;
   for (int step = 0; step < s.steps; ++step) {
-    if (step == 0 || !multiplies_once) product<T>(side, side, longer, {y, 1, row}, {y, row}, gram, row, true);
+    const bool begins = step % round == 0, ends = step % round == round - 1 || step == s.steps - 1;
+    if (begins) product<T>(side, side, longer, {y, 1, row}, {y, row}, gram, row, true);
     times(gram, gram, p);
     polynomial(side, gram, p, row);
-    if (!multiplies_once) {
-      product<T>(longer, side, side, {y, row, 1}, {p, row}, next, row);
-      std::swap(y, next);
-      continue;
-    }
-    if (step + 1 < s.steps) {
+    if (!ends) {
       times(gram, p, other);
       times(other, p, gram);
     }
-    if (step == 0) {
+    if (begins) {
       std::swap(all, p);
     } else {
       times(all, p, other);
       std::swap(all, other);
     }
-  }
-  if (multiplies_once) {
-    product<T>(longer, side, side, {y, row, 1}, {all, row}, next, row);
-    std::swap(y, next);
+    if (ends) multiply_y(all);
   }
   write_tall(s, y, row, x, strip);
 }
@@ -163,6 +162,31 @@ void newton_schulz(Cpu, const NewtonSchulz& s, T* x) {
 }
 
 template <class T>
+void normalize_rows(Cpu, const StepTensors& all, double beta2, double rms, const double* factor) {
+  if (std::isnan(*factor)) return;
+  parallel_ranges(all.tensor_count, kParallelWork, [&](Index first, Index last) {
+    for (Index t = first; t < last; ++t) {
+      const StepTensor& x = all.tensors[t];
+      const Index columns = x.setting, rows = x.count / columns;
+      T *update = static_cast<T*>(x.value), *moment = static_cast<T*>(x.state1);
+      double before = 0, after = 0;
+      for (Index i = 0; i < rows; ++i) {
+        const double squares = sum_of_squares(columns, update + i * columns);
+        moment[i] = static_cast<T>(beta2 * moment[i] + (1 - beta2) * squares / static_cast<double>(columns));
+        before += squares;
+        after += squares * row_factor(moment[i]) * row_factor(moment[i]);
+      }
+      const double common = common_factor(before, after, rms, x.count);
+      for (Index i = 0; i < rows; ++i) {
+        const T by = static_cast<T>(common * row_factor(moment[i]));
+#pragma omp simd
+        for (Index j = i * columns; j < (i + 1) * columns; ++j) update[j] *= by;
+      }
+    }
+  });
+}
+
+template <class T>
 void muon_step(Cpu, const StepTensors& all, const MuonStep* steps, Index, const double* factor) {
   if (std::isnan(*factor)) return;
   for (Index t = 0; t < all.tensor_count; ++t) {
@@ -182,9 +206,10 @@ void muon_step(Cpu, const StepTensors& all, const MuonStep* steps, Index, const 
   }
 }
 
-#define INSTANTIATE(T)                                                                  \
-  template void muon_momentum<T>(Cpu, const StepTensors&, double, bool, const double*); \
-  template void newton_schulz(Cpu, const NewtonSchulz&, T*);                            \
+#define INSTANTIATE(T)                                                                     \
+  template void muon_momentum<T>(Cpu, const StepTensors&, double, bool, const double*);    \
+  template void newton_schulz(Cpu, const NewtonSchulz&, T*);                               \
+  template void normalize_rows<T>(Cpu, const StepTensors&, double, double, const double*); \
   template void muon_step<T>(Cpu, const StepTensors&, const MuonStep*, Index, const double*);
 TAPEFORMER_CPU_TYPES(INSTANTIATE)
 
