@@ -60,16 +60,16 @@ struct MuonConfig {
 ///          mu in the t-th step, from 0, is momentum_start + min(1, t / momentum_warmup) (momentum -
 ///          momentum_start)
 /// Source:  Jordan et al. 2024, "Muon: An optimizer for hidden layers in neural networks", in the order of
-///          torch.optim.Muon; update_rms: Liu et al. 2025, arXiv:2502.16982; cautious decay: Chen et al. 2025,
-///          arXiv:2510.12402; row_beta2: NorMuon, Li et al. 2025, arXiv:2510.05491, algorithm 1, which has
-///          update_rms = 0.2 and no Nesterov momentum
+///          torch.optim.Muon; update_rms: Liu et al. 2025, arXiv:2502.16982; cautious decay: Chen et al.
+///          2025, arXiv:2510.12402; row_beta2: NorMuon, Li et al. 2025, arXiv:2510.05491, algorithm 1, which
+///          has update_rms = 0.2 and no Nesterov momentum
 /// On a CPU everything is in the parameters' type. On a GPU products are in bf16 where operations read the
 /// parameters in bf16, else in the parameters' type (of f32, TF32 where that is allowed).
 class Muon : public Optimizer {
  public:
   using Config = MuonConfig;
-  /// Throws: Error naming a parameter that is no matrix or whose parts do not add up, or a field of the config
-  ///         that does not keep its rule
+  /// Throws: Error naming a parameter that is no matrix or whose parts do not add up, or a field of the
+  ///         config that does not keep its rule
   explicit Muon(std::vector<Parameter> parameters, const MuonConfig& config = {});
   void visit_state(OptimizerVisitor& visitor) override;
   /// Throws: Error if ranks divide the optimizer's work: a rank would see parts of matrices

@@ -29,7 +29,7 @@ std::vector<Size> all_sizes() {
 
 DecoderOnly model_of(const Size& size, Generator& random) {
   DecoderOnlyConfig config;
-  config.layers = size.layers, config.heads = size.heads, config.width = size.width;
+  config.layers = size.layers, config.attention.heads = size.heads, config.width = size.width;
   config.vocabulary = size.vocabulary, config.context = size.context;
   return DecoderOnly(config, random);
 }
