@@ -1,5 +1,6 @@
 #include <tapeformer/optim/adamw.h>
 #include <tapeformer/optim/muon_adamw.h>
+#include <tapeformer/optim/optimizer_groups.h>
 #include <tapeformer/optim/optimizers.h>
 #include <tapeformer/optim/sgd.h>
 
@@ -10,6 +11,7 @@ std::vector<OptimizerKind>& optimizer_kinds() {
       optimizer_kind<AdamW>("adamw"),
       optimizer_kind<Sgd>("sgd"),
       optimizer_kind<MuonAdamW>("muon"),
+      optimizer_kind<NorMuonAdamW>("normuon"),
   };
   return kinds;
 }
@@ -39,11 +41,30 @@ std::optional<double> OptimizerConfig::option(const std::string& name) const {
   return own_value(optimizer_kind_named(kind), options, name);
 }
 
-std::unique_ptr<Optimizer> OptimizerConfig::make(std::vector<Parameter> parameters,
-                                                 const RowParts& row_parts) const {
+void OptimizerConfig::check() const {
   for (const auto& [name, value] : options)
     if (!option(name)) throw Error("[" + kind + "] there is no option " + name);
-  return optimizer_kind_named(kind).make(std::move(parameters), options, row_parts);
+  for (const ParameterGroup& group : groups) config_of(group).check();
+}
+
+std::unique_ptr<Optimizer> OptimizerConfig::make(std::vector<Parameter> parameters,
+                                                 const RowParts& row_parts) const {
+  check();
+  if (groups.empty()) return optimizer_kind_named(kind).make(std::move(parameters), options, row_parts);
+  const std::vector<std::vector<Parameter>> parts = grouped(parameters, groups);
+  std::vector<OptimizerGroups::Group> made;
+  for (std::size_t i = 0; i < groups.size(); ++i)
+    made.push_back({config_of(groups[i]).make(parts[i], row_parts), groups[i].rate});
+  if (!parts.back().empty())
+    made.push_back({OptimizerConfig{kind, options}.make(parts.back(), row_parts), 1});
+  return std::make_unique<OptimizerGroups>("groups", std::move(made));
+}
+
+OptimizerConfig OptimizerConfig::config_of(const ParameterGroup& group) const {
+  OptimizerConfig config{kind, options};
+  if (!group.optimizer.empty()) config.set_kind(group.optimizer);
+  for (const auto& [name, value] : group.options) config.options.insert_or_assign(name, value);
+  return config;
 }
 
 }  // namespace tapeformer

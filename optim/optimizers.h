@@ -2,6 +2,7 @@
 
 #include <tapeformer/autograd/text/own_fields.h>
 #include <tapeformer/optim/optimizer.h>
+#include <tapeformer/optim/parameter_group.h>
 
 #include <functional>
 #include <memory>
@@ -53,19 +54,26 @@ std::vector<OptimizerKind>& optimizer_kinds();
 /// Throws: Error that lists the known names
 const OptimizerKind& optimizer_kind_named(const std::string& name);
 
-/// An optimizer by name, with the options that differ from their defaults.
+/// An optimizer by name, with the options that differ from their defaults, and groups of parameters for which
+/// kind, options or learning rate are others.
 struct OptimizerConfig {
   std::string kind = "adamw";
   OwnValues options = {};
+  std::vector<ParameterGroup> groups = {};
 
   /// Changing the kind resets the options to its defaults. Throws: Error that lists the known names
   void set_kind(const std::string& name);
   /// The value of an option; none if the kind has no such option.
   std::optional<double> option(const std::string& name) const;
-  /// Throws: Error naming an option that the kind does not have
+  /// Throws: Error naming a kind that there is not, or an option that a kind does not have
+  void check() const;
+  /// Throws: the same, and Error naming a group that has no parameter
   std::unique_ptr<Optimizer> make(std::vector<Parameter> parameters, const RowParts& row_parts = {}) const;
 
-  /// The kind, and the options of every kind.
+  /// That of a group's parameters.
+  OptimizerConfig config_of(const ParameterGroup& group) const;
+
+  /// The kind, the groups, and the options of every kind.
   template <class Self, class F>
   static void for_each(Self& c, const F& f);
 };
@@ -78,6 +86,11 @@ void OptimizerConfig::for_each(Self& c, const F& field) {
   const std::string names = optimizer_names();
   field("optimizer", Property{[&c] { return c.kind; }, [&c](const auto& name) { c.set_kind(name); }},
         names.c_str());
+  field("group",
+        Property{[&c] { return texts_of(c.groups); },
+                 [&c](const auto& texts) { c.groups = parameter_groups_of(texts); }},
+        "parameters whose names match a pattern have another optimizer, other options or a share of the "
+        "learning rate: 'embedding.*:rate=0.3,weight_decay=0', 'head.*:optimizer=sgd'");
   for_each_own_field(optimizer_kinds(), c.kind, optimizer_kind_named, c.options, field);
 }
 

@@ -42,6 +42,7 @@ void TrainingOptions::check() const {
                 std::to_string(steps / 10));
   }
   Schedule{schedule_config()};
+  optimizer.check();
 }
 
 Index steps_on_resuming(const Command& command, std::initializer_list<const char*> groups,

@@ -24,6 +24,8 @@ constexpr Bench kBenches[] = {
      bench_device_agreement},
     {"head_loss", "a language model's head with its loss, whole and in chunks", bench_head_loss},
     {"ops", "single operations: time, rate, and share of what the machine can do", bench_ops},
+    {"optimizer_step", "an optimizer's update: time, and for Muon the products' share of a step",
+     bench_optimizer_step},
     {"parsing", "what reads files of other people, by the size of the file", bench_parsing},
     {"tokenizing", "byte-level BPE over a file", bench_tokenizing},
     {"train_step", "full training steps; one line of JSON a workload", bench_train_step},

@@ -1,4 +1,5 @@
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/ops/elementwise.h>
 #include <tapeformer/autograd/ops/matmul.h>
 #include <tapeformer/autograd/random.h>
 #include <tapeformer/optim/muon.h>
@@ -87,8 +88,9 @@ double orthogonalized(double s) {
 }
 
 /// The update alone that Muon makes of a gradient.
-Tensor update_of(const Tensor& gradient) {
+Tensor update_of(const Tensor& gradient, double steps = 5) {
   MuonConfig config;
+  config.newton_schulz_steps = steps;
   config.momentum = config.weight_decay = 0;
   const Parameter x(Tensor::zeros(gradient.shape(), gradient.dtype()));
   Muon optimizer({x}, config);
@@ -106,14 +108,17 @@ MuonConfig config_of(const nlohmann::ordered_json& options) {
   config.weight_decay = options.at("weight_decay");
   config.cautious_decay = options.value("cautious_decay", 0.0);
   config.update_rms = options.value("rms", 0.0);
+  config.row_beta2 = options.value("row_beta2", 0.0);
+  config.momentum_start = options.value("momentum_start", 0.0);
+  config.momentum_warmup = options.value("momentum_warmup", 0.0);
   return config;
 }
 
 }  // namespace
 
 TEST_SUITE("optim/muon") {
-  TEST_CASE("ten steps agree with torch.optim.Muon in double, parts and a missing gradient included") {
-    for (const char* name : {"torch", "torch_rms", "cautious"}) {
+  TEST_CASE("ten steps agree with torch.optim.Muon and NorMuon, parts and a missing gradient included") {
+    for (const char* name : {"torch", "torch_rms", "cautious", "warm_up", "normuon", "normuon_rms"}) {
       for (const DType type : {DType::f64, DType::f32}) {
         MuonCase model(type);
         Muon optimizer(model.parameters, config_of(model.golden.options(name)));
@@ -148,10 +153,27 @@ TEST_SUITE("optim/muon") {
     CHECK(relative_error(update_of(Tensor::zeros({3, 4})), Tensor::zeros({3, 4})) == 0);
   }
 
+  TEST_CASE("roundings do not grow where singular values are zero, however many steps there are") {
+    Generator random(6);
+    for (const Shape& shape : {Shape{96, 32}, Shape{32, 96}, Shape{40, 40}}) {
+      const Tensor row = random_normal({1, shape[1]}, random), column = random_normal({shape[0], 1}, random);
+      const Tensor gradient = matmul(column, row);  // of rank one
+      const double norm = std::sqrt(
+          matmul(gradient.alias({1, gradient.elements()}), gradient.alias({gradient.elements(), 1})).item());
+      const Tensor exact = gradient * (orthogonalized(1) / norm);
+      CHECK(relative_error(update_of(gradient.to(DType::f32)).to(DType::f64), exact) < 1e-3);
+      for (const double steps : {6, 12, 40}) {  // no element of a matrix exceeds its largest singular value
+        const Tensor update = update_of(gradient.to(DType::f32), steps);
+        CHECK(absolute_error(update, Tensor::zeros(shape)) < 1.21);
+      }
+    }
+  }
+
   TEST_CASE("a run that is stopped and goes on comes to the same bits") {
     for (const DType type : {DType::f32, DType::f64}) {
       MuonCase whole(type), parts(type);
-      const MuonConfig config = config_of(whole.golden.options("torch"));
+      MuonConfig config = config_of(whole.golden.options("normuon"));
+      config.momentum_warmup = 5;
       Muon uninterrupted(whole.parameters, config), before(parts.parameters, config),
           after(parts.parameters, config);
       whole.run(uninterrupted, 0, 8);
@@ -159,6 +181,7 @@ TEST_SUITE("optim/muon") {
       OptimizerCopy copy;
       before.visit_state(copy);
       CHECK(copy.tensors.count("muon.momentum.packed") == 1);
+      CHECK(copy.tensors.at("muon.row_moments.packed").shape() == Shape{9});
       copy.restores = true;
       after.visit_state(copy);
       parts.run(after, 3, 8);

@@ -1,6 +1,7 @@
 #include <tapeformer/optim/clip.h>
 #include <tapeformer/optim/muon_adamw.h>
 #include <tapeformer/tests/optim/optim_case.h>
+#include <tapeformer/tests/optim/ranks_case.h>
 #include <tapeformer/tests/reference/support.h>
 
 #include <doctest/doctest.h>
@@ -63,5 +64,34 @@ TEST_SUITE("optim/muon_adamw") {
     CHECK(state.tensors.count("adamw.first_moment.embedding.weight") == 1);
     CHECK(state.counters.count("adamw.steps.up.bias") == 1);
     CHECK(state.tensors.size() == 5);
+  }
+
+  TEST_CASE("all ranks come to the same bits, and to the values of one; to divide the work is refused") {
+    const auto run = [](int size, bool sharded) {
+      std::vector<std::vector<Tensor>> values(static_cast<std::size_t>(size));
+      reference::as_ranks(size, [&](Communicator& ranks) {
+        const RanksCase model(DType::f64);
+        DataParallel parallel(shared(ranks), model.parameters(), {256, sharded});
+        NorMuonAdamW optimizer(model.parameters());
+        optimizer.set_shards(parallel);
+        for (int step = 0; step < 5; ++step) {
+          model.pass(ranks, parallel, step);
+          optimizer.clipped_step(0.05, 1.0 / RanksCase::kRows, 0.5);
+          optimizer.clear_gradients();
+        }
+        for (const Parameter& parameter : model.parameters())
+          values[static_cast<std::size_t>(ranks.rank())].push_back(parameter.value().clone());
+      });
+      return values;
+    };
+    const auto one = run(1, false), three = run(3, false);
+    for (std::size_t i = 0; i < one[0].size(); ++i) {
+      CHECK(relative_error(three[0][i], one[0][i]) < 1e-9);
+      CHECK(absolute_error(three[1][i], three[0][i]) == 0);
+      CHECK(absolute_error(three[2][i], three[0][i]) == 0);
+    }
+    CHECK(message_of<Error>([&] { run(2, true); }) ==
+          "[muon] ranks cannot divide the work on matrices that are made orthogonal as a whole; try without "
+          "shard_optimizer");
   }
 }

@@ -77,6 +77,49 @@ TEST_SUITE("optim/optimizers") {
     CHECK(refused({"sgd", {{"weight_decay", -1}}}) == "[sgd] weight_decay must not be negative; got -1");
   }
 
+  TEST_CASE("groups have kinds, options and shares of the learning rate of their own") {
+    OptimizerConfig config{"adamw", {{"beta2", 0.9}}};
+    config.groups = parameter_groups_of({"*.bias:rate=0.5,beta1=0.7"});
+    const auto expect = [](const OptimizerConfig& given, Optimizer& of_weight, Optimizer& of_bias,
+                           const OptimCase& expected, double rate) {
+      OptimCase model(DType::f64);
+      const auto made = given.make(model.parameters());
+      for (int step = 0; step < 4; ++step) {
+        model.set_gradients(step);
+        expected.set_gradients(step);
+        made->step(0.1);
+        of_weight.step(0.1);
+        of_bias.step(0.1 * rate);
+      }
+      CHECK(absolute_error(model.weight.value(), expected.weight.value()) == 0);
+      CHECK(absolute_error(model.bias.value(), expected.bias.value()) == 0);
+    };
+    AdamWConfig adamw;
+    adamw.beta2 = 0.9;
+    {
+      const OptimCase expected(DType::f64);
+      AdamW of_weight({expected.weight}, adamw);
+      adamw.beta1 = 0.7;
+      AdamW of_bias({expected.bias}, adamw);
+      expect(config, of_weight, of_bias, expected, 0.5);
+    }
+    {
+      const OptimCase expected(DType::f64);
+      AdamW of_weight({expected.weight}, {0.9, 0.9});
+      Sgd of_bias({expected.bias});
+      config.groups = parameter_groups_of({"layer.b*:optimizer=sgd"});
+      expect(config, of_weight, of_bias, expected, 1);
+    }
+    config.groups = parameter_groups_of({"layer.b*:optimizer=sgd,beta1=0.5"});
+    CHECK(message_of<Error>([&] { config.check(); }) == "[sgd] there is no option beta1");
+    config.groups = parameter_groups_of({"layer.b*:optimizer=zigzag"});
+    CHECK(message_of<Error>([&] { config.check(); }).find("the optimizer must be ") == 0);
+    config.groups = parameter_groups_of({"layer.c*:rate=1"});
+    const OptimCase model(DType::f64);
+    CHECK(message_of<Error>([&] { config.make(model.parameters()); }).find("got layer.c*") !=
+          std::string::npos);
+  }
+
   TEST_CASE("a program adds its own optimizer by one line") {
     optimizer_kinds().push_back(optimizer_kind<Own>("own"));
     CHECK(optimizer_names().find("adamw, sgd") == 0);

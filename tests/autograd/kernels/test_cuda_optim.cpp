@@ -1,9 +1,11 @@
 #include <tapeformer/optim/adamw.h>
 #include <tapeformer/optim/clip.h>
+#include <tapeformer/optim/muon.h>
 #include <tapeformer/optim/sgd.h>
 #include <tapeformer/tests/autograd/kernels/cuda_case.h>
 #include <tapeformer/tests/optim/optim_case.h>
 
+#include <limits>
 #include <memory>
 
 using namespace tapeformer;
@@ -163,6 +165,50 @@ TEST_SUITE("autograd/kernels/cuda_optim") {
     };
     const std::vector<Tensor> expected = run(Device::cpu()), got = run(Device::cuda());
     for (std::size_t i = 0; i < got.size(); ++i) CHECK(relative_error(got[i], expected[i]) < 1e-13);
+  }
+
+  TEST_CASE("Muon leads where the CPU's leads, nearly so with products in bf16, and repeats") {
+    if (!has_gpu()) return;
+    enum class In { f64, f32, bf16 };
+    const auto run = [](Device device, In in) {
+      Generator random(11);
+      const DType type = in == In::f64 ? DType::f64 : DType::f32;
+      std::vector<Parameter> parameters;
+      for (const Shape& shape : {Shape{6, 4}, Shape{4, 9}, Shape{33, 33}, Shape{9, 4}, Shape{70, 65}}) {
+        parameters.emplace_back(host_normal(shape, random, type).to(device));
+        if (in == In::bf16) parameters.back().set_shadow(DType::bf16);
+      }
+      MuonConfig config;
+      config.cautious_decay = 0.5;
+      config.row_beta2 = 0.9;
+      Muon optimizer(parameters, config);
+      for (int step = 0; step < 3; ++step) {
+        optimizer.clear_gradients();
+        for (std::size_t i = 0; i < parameters.size(); ++i) {
+          const Tensor g = host_normal(parameters[i].value().shape(), random, type).to(device);
+          if (step != 1 || i != 3) set_gradient(parameters[i], g);
+        }
+        optimizer.clipped_step(0.1, 0.5, 1);
+      }
+      const Tensor infinite = Tensor::full({6, 4}, std::numeric_limits<double>::infinity(), type, device);
+      set_gradient(parameters[0], infinite);
+      optimizer.clipped_step(0.1, 0.5, 1);
+      std::vector<Tensor> values;
+      for (const Parameter& x : parameters) {
+        CHECK(same_values(x.used(), x.value().to(x.used().dtype())));
+        values.push_back(readable(x.value()));
+      }
+      return values;
+    };
+    for (const In in : {In::f64, In::f32, In::bf16}) {
+      const std::vector<Tensor> expected = run(Device::cpu(), in), got = run(Device::cuda(), in),
+                                again = run(Device::cuda(), in);
+      for (std::size_t i = 0; i < got.size(); ++i) {
+        // A step in bf16 moves singular values, of updates of about 0.1, by some of its 2^-8.
+        CHECK(relative_error(got[i], expected[i]) < (in == In::f64 ? 1e-11 : in == In::f32 ? 1e-4 : 0.02));
+        CHECK(absolute_error(got[i], again[i]) == 0);
+      }
+    }
   }
 
   TEST_CASE("steps after the first keep no more of a GPU's memory") {

@@ -252,6 +252,21 @@ TEST_SUITE("nn/attention/multi_head options") {
     CHECK(names(false, true) == "query.weight key.weight value.weight output.weight output.bias ");
   }
 
+  TEST_CASE("the parts of packed projections are told, by name") {
+    Generator random(1);
+    AttentionConfig config = config_of();
+    config.packed = true;
+    config.width = config.memory_width = config.value_memory_width = 6, config.heads = 6;
+    config.key_width = 2, config.value_width = 3;
+    using Parts = std::map<std::string, std::vector<Index>>;
+    CHECK(MultiHeadAttention(config, random).row_parts() == Parts{{"query_key_value.weight", {12, 12, 18}}});
+    config.kind = "gqa", config.groups = 2;
+    CHECK(MultiHeadAttention(config, random).row_parts() == Parts{{"query_key_value.weight", {12, 4, 6}}});
+    config.cross = true;
+    CHECK(MultiHeadAttention(config, random).row_parts() == Parts{{"key_value.weight", {4, 6}}});
+    CHECK(apart_of(config_of()).row_parts().empty());
+  }
+
   TEST_CASE("what makes no sense is refused") {
     Generator random(1);
     AttentionConfig config = config_of();

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <tapeformer/autograd/parameter.h>
+#include <tapeformer/autograd/text/own_fields.h>
+
+#include <string>
+#include <vector>
+
+namespace tapeformer {
+
+/// Parameters that an optimizer treats otherwise than the rest.
+struct ParameterGroup {
+  std::string pattern;  ///< of names, like those of files: * is any text, ? a character, [ab] one of some
+  std::string optimizer = "";  ///< its kind; empty for that of the rest
+  double rate = 1;             ///< times the learning rate of the rest
+  OwnValues options = {};      ///< others are the rest's, or with another kind its defaults
+
+  bool matches(const Parameter& parameter) const;
+};
+
+/// "embedding.*:rate=0.3,weight_decay=0" or "head.*:optimizer=sgd,momentum=0.9".
+/// Throws: Error that tells the form
+ParameterGroup parameter_group_of(const std::string& text);
+std::vector<ParameterGroup> parameter_groups_of(const std::vector<std::string>& texts);
+/// Texts that parameter_groups_of() reads to the same bits.
+std::vector<std::string> texts_of(const std::vector<ParameterGroup>& groups);
+
+/// The parameters of each group, and then the rest; of several groups that match one, the first has it.
+/// Throws: Error that lists names if a group has none
+std::vector<std::vector<Parameter>> grouped(const std::vector<Parameter>& parameters,
+                                            const std::vector<ParameterGroup>& groups);
+
+}  // namespace tapeformer
