@@ -1,13 +1,17 @@
+#include <tapeformer/optim/adafactor.h>
 #include <tapeformer/optim/adamw.h>
+#include <tapeformer/optim/lion.h>
 #include <tapeformer/optim/optimizers.h>
+#include <tapeformer/optim/schedule_free.h>
 #include <tapeformer/optim/sgd.h>
 
 namespace tapeformer {
 
 std::vector<OptimizerKind>& optimizer_kinds() {
   static std::vector<OptimizerKind> kinds = {
-      optimizer_kind<AdamW>("adamw"),
-      optimizer_kind<Sgd>("sgd"),
+      optimizer_kind<AdamW>("adamw"),         optimizer_kind<Sgd>("sgd"),
+      optimizer_kind<Lion>("lion"),           optimizer_kind<ScheduleFreeAdamW>("schedule_free"),
+      optimizer_kind<Adafactor>("adafactor"),
   };
   return kinds;
 }
