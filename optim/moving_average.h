@@ -17,8 +17,8 @@ namespace tapeformer {
 ///   average.exchange_weights();  // to train on
 /// Math:    average = average + (1 - d) (x - average), with d = min(decay, n / (n + 9)) in the n-th call,
 ///          counted from 0: the first average is the weights
-/// Source:  Polyak and Juditsky 1992, "Acceleration of stochastic approximation by averaging"; the rise of the
-///          decay is that of TensorFlow's ExponentialMovingAverage, (1 + u) / (10 + u) with u = n - 1
+/// Source:  Polyak and Juditsky 1992, "Acceleration of stochastic approximation by averaging"; the rise of
+///          the decay is that of TensorFlow's ExponentialMovingAverage, (1 + u) / (10 + u) with u = n - 1
 class MovingAverage : private Optimizer {
  public:
   /// Throws: Error unless `decay` is in [0, 1)

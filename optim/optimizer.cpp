@@ -18,6 +18,7 @@ struct RefuseOtherTensors : OptimizerVisitor {
                 "; try visit_tensors() in visit_state()");
   }
   void counter(const std::string&, std::int64_t&) override {}
+  void number(const std::string&, double&) override {}
 };
 
 }  // namespace

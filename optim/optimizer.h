@@ -22,6 +22,7 @@ class OptimizerVisitor {
   virtual ~OptimizerVisitor() = default;
   virtual void tensor(const std::string& name, const Tensor& value) = 0;
   virtual void counter(const std::string& name, std::int64_t& value) = 0;
+  virtual void number(const std::string& name, double& value) = 0;
 };
 
 /// Changes parameters by their gradients. The caller chooses the learning rate of each step (see Schedule).
@@ -61,9 +62,9 @@ class Optimizer {
   virtual void set_shards(const DataParallel& ranks);
 
   /// Puts the weights that a model is to be evaluated and saved with in the place of those that it trains
-  /// with, and the next time puts these back, to the same bits. No step must come between. Returns whether
-  /// there are such weights: most optimizers train those that they are for, and do nothing. Where ranks divide
-  /// the work, DataParallel::gather_values() must follow.
+  /// with, and the next time puts these back, to the same bits; no step may come between. Returns whether
+  /// anything has changed: most optimizers train the weights that are evaluated, and do nothing. Where ranks
+  /// divide the work, DataParallel::gather_values() must follow.
   virtual bool exchange_weights() { return false; }
 
   void clear_gradients();

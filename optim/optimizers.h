@@ -49,7 +49,7 @@ OptimizerKind optimizer_kind(const char* name) {
 
 /// The optimizers that programs offer by name, each with its options. Add your own before the command line is
 /// read:
-///   optimizer_kinds().push_back(optimizer_kind<Lion>("lion"));
+///   optimizer_kinds().push_back(optimizer_kind<Sophia>("sophia"));
 std::vector<OptimizerKind>& optimizer_kinds();
 /// Throws: Error that lists the known names
 const OptimizerKind& optimizer_kind_named(const std::string& name);

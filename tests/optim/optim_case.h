@@ -45,7 +45,7 @@ struct OptimCase {
     for (int step = from; step < to; ++step) {
       set_gradients(step);
       if (step == 2) bias.clear_gradient();
-      optimizer.step(rates[step]);
+      optimizer.step(rates[step % 5]);
     }
   }
 
@@ -77,9 +77,17 @@ struct OptimizerCopy : OptimizerVisitor {
       counters[name] = value;
     }
   }
+  void number(const std::string& name, double& value) override {
+    if (restores) {
+      value = numbers.at(name);
+    } else {
+      numbers[name] = value;
+    }
+  }
   bool restores = false;
   std::map<std::string, Tensor> tensors;
   std::map<std::string, std::int64_t> counters;
+  std::map<std::string, double> numbers;
 };
 
 }  // namespace tapeformer

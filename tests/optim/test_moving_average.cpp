@@ -6,6 +6,8 @@
 #include <tapeformer/tests/optim/ranks_case.h>
 #include <tapeformer/tests/reference/support.h>
 
+#include <algorithm>
+
 using namespace tapeformer;
 
 namespace {

@@ -8,6 +8,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cmath>
 
 using namespace tapeformer;
 
@@ -118,6 +119,31 @@ TEST_SUITE("optim/optimizers") {
     const OptimCase model(DType::f64);
     CHECK(message_of<Error>([&] { config.make(model.parameters()); }).find("got layer.c*") !=
           std::string::npos);
+  }
+
+  TEST_CASE("a step whose norm is not finite changes no value and no state, whatever the kind") {
+    for (const OptimizerKind& kind : optimizer_kinds()) {
+      CAPTURE(kind.name);
+      OptimCase model(DType::f32);
+      OptimizerConfig config{kind.name, {}};
+      if (config.option("momentum")) config.options["momentum"] = 0.9;
+      const auto optimizer = config.make(model.parameters());
+      model.run(*optimizer, 0, 2);
+      OptimizerCopy before, after;
+      optimizer->visit_state(before);
+      const Tensor weight = model.weight.value().clone();
+      model.set_gradients(2);
+      model.bias.gradient().copy_from(Tensor::from<double>({0.5, NAN, 0.25}).to(DType::f32));
+      CHECK_FALSE(std::isfinite(optimizer->clipped_step(0.1, 1, 1).item()));
+      CHECK(absolute_error(model.weight.value(), weight) == 0);
+      optimizer->visit_state(after);
+      CHECK(before.tensors.size() >= 2);
+      for (const auto& [name, value] : before.tensors)
+        CHECK(absolute_error(value, after.tensors.at(name)) == 0);
+      model.set_gradients(2);
+      CHECK(std::isfinite(optimizer->clipped_step(0.1, 1, 1).item()));
+      CHECK(absolute_error(model.weight.value(), weight) > 0);
+    }
   }
 
   TEST_CASE("a program adds its own optimizer by one line") {

@@ -25,29 +25,38 @@ double sum_of_squares_serial(Index count, const T* x) {
   return sum;
 }
 
-template <class T>
-void update_adamw(const StepTensor& x, const AdamWStep& step, double factor) {
-  const AdamWFactors<T> by(step);
+/// By the rule of one parameter, such as AdamWFactors.
+template <class T, class Factors>
+void update_elements(const StepTensor& x, const Factors& by, double factor) {
+  constexpr bool kHasSecond = Factors::kStates == 2;
   const T scale = static_cast<T>(factor);
   const T* gradient = static_cast<const T*>(x.gradient);
-  T *first_moment = static_cast<T*>(x.state1), *second_moment = static_cast<T*>(x.state2);
+  T *first = static_cast<T*>(x.state1), *second = static_cast<T*>(x.state2);
   T* value = static_cast<T*>(x.value);
   const Index vectors = x.count / kLanes<T>;
   parallel_ranges(vectors, kLanes<T>, [&](Index from, Index to) {
     for (Index i = from * kLanes<T>; i < to * kLanes<T>; i += kLanes<T>) {
-      Lanes<T> m = Lanes<T>::load_unaligned(first_moment + i),
-               v = Lanes<T>::load_unaligned(second_moment + i);
+      Lanes<T> m = Lanes<T>::load_unaligned(first + i), v(T(0));
       Lanes<T> y = Lanes<T>::load_unaligned(value + i);
+      if constexpr (kHasSecond) v = Lanes<T>::load_unaligned(second + i);
       by.update(Lanes<T>::load_unaligned(gradient + i) * Lanes<T>(scale), m, v, y);
-      m.store_unaligned(first_moment + i);
-      v.store_unaligned(second_moment + i);
+      m.store_unaligned(first + i);
+      if constexpr (kHasSecond) v.store_unaligned(second + i);
       y.store_unaligned(value + i);
     }
     refresh(from * kLanes<T>, to * kLanes<T>, value, x.shadow);
   });
+  T none = 0;
   for (Index i = vectors * kLanes<T>; i < x.count; ++i)
-    by.update(gradient[i] * scale, first_moment[i], second_moment[i], value[i]);
+    by.update(gradient[i] * scale, first[i], kHasSecond ? second[i] : none, value[i]);
   refresh(vectors * kLanes<T>, x.count, value, x.shadow);
+}
+
+template <class T, class Factors, class Step>
+void step_elements(const StepTensors& all, const Step* steps, const double* factor) {
+  if (std::isnan(*factor)) return;
+  for (Index i = 0; i < all.tensor_count; ++i)
+    update_elements<T>(all.tensors[i], Factors(steps[all.tensors[i].setting]), *factor);
 }
 
 template <class T>
@@ -109,9 +118,28 @@ void gradient_norm(Cpu, const StepTensors& all, double share, double max_norm, d
 
 template <class T>
 void adamw_step(Cpu, const StepTensors& all, const AdamWStep* steps, Index, const double* factor) {
-  if (std::isnan(*factor)) return;
-  for (Index i = 0; i < all.tensor_count; ++i)
-    update_adamw<T>(all.tensors[i], steps[all.tensors[i].setting], *factor);
+  step_elements<T, AdamWFactors<T>>(all, steps, factor);
+}
+
+template <class T>
+void lion_step(Cpu, const StepTensors& all, const LionStep* steps, Index, const double* factor) {
+  step_elements<T, LionFactors<T>>(all, steps, factor);
+}
+
+template <class T>
+void schedule_free_step(Cpu, const StepTensors& all, const ScheduleFreeStep* steps, Index,
+                        const double* factor) {
+  step_elements<T, ScheduleFreeFactors<T>>(all, steps, factor);
+}
+
+template <class T>
+void add_state(Cpu, const StepTensors& all, double weight) {
+  for (Index k = 0; k < all.tensor_count; ++k) {
+    const StepTensor& x = all.tensors[k];
+    const T *value = static_cast<const T*>(x.value), *state = static_cast<const T*>(x.state1);
+    T* sum = static_cast<T*>(x.state2);
+    for (Index i = 0; i < x.count; ++i) sum[i] = value[i] + static_cast<T>(weight) * state[i];
+  }
 }
 
 template <class T>
@@ -147,6 +175,10 @@ void scale_in_place(Cpu, Index count, double factor, T* x) {
 #define INSTANTIATE(T)                                                                          \
   template void gradient_norm<T>(Cpu, const StepTensors&, double, double, double*, double*);    \
   template void adamw_step<T>(Cpu, const StepTensors&, const AdamWStep*, Index, const double*); \
+  template void lion_step<T>(Cpu, const StepTensors&, const LionStep*, Index, const double*);   \
+  template void schedule_free_step<T>(Cpu, const StepTensors&, const ScheduleFreeStep*, Index,  \
+                                      const double*);                                           \
+  template void add_state<T>(Cpu, const StepTensors&, double);                                  \
   template void sgd_step<T>(Cpu, const StepTensors&, const SgdStep&, const double*);            \
   template void average_step<T>(Cpu, const StepTensors&, double);                               \
   template void exchange_values<T>(Cpu, const StepTensors&);                                    \

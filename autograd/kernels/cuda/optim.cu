@@ -71,9 +71,9 @@ __global__ void norm_kernel(Index count, const double* sums, double share, doubl
 }
 
 /// The settings of several groups of parameters; a launch handles those of its own groups.
-template <class T>
-struct AdamWRule {
-  AdamWFactors<T> of[kSettings];
+template <class T, class Factors>
+struct GroupsRule {
+  Factors of[kSettings];
   Index first;
 
   __device__ bool takes(Index setting) const { return setting >= first && setting < first + kSettings; }
@@ -156,12 +156,34 @@ __global__ void exchange_kernel(StepTensors all) {
 }
 
 template <class T>
+__global__ void add_state_kernel(StepTensors all, T weight) {
+  const StepChunk chunk = all.chunks[blockIdx.x];
+  const StepTensor x = all.tensors[chunk.tensor];
+  const T *value = static_cast<const T*>(x.value), *state = static_cast<const T*>(x.state1);
+  const ChunkRange range = range_of(chunk, x.count);
+  for (Index i = range.from + threadIdx.x; i < range.to; i += blockDim.x)
+    static_cast<T*>(x.state2)[i] = value[i] + weight * state[i];
+}
+
+template <class T>
 struct Times {
   T factor;
   __device__ T operator()(T x) const { return x * factor; }
 };
 
 dim3 a_block_each(const StepTensors& all) { return dim3(static_cast<unsigned>(all.chunk_count)); }
+
+template <class T, class Factors, class Step>
+void step_groups(Cuda on, const char* name, const StepTensors& all, const Step* steps, Index step_count,
+                 const double* factor) {
+  using Rule = GroupsRule<T, Factors>;
+  for (Index first = 0; first < step_count; first += kSettings) {
+    Rule rule;
+    rule.first = first;
+    for (Index i = 0; i < kSettings && first + i < step_count; ++i) rule.of[i] = Factors(steps[first + i]);
+    launch(on, name, step_kernel<T, Rule>, a_block_each(all), dim3(kBlock), 0, all, rule, factor);
+  }
+}
 
 }  // namespace
 
@@ -178,14 +200,25 @@ void gradient_norm(Cuda on, const StepTensors& all, double share, double max_nor
 template <class T>
 void adamw_step(Cuda on, const StepTensors& all, const AdamWStep* steps, Index step_count,
                 const double* factor) {
-  for (Index first = 0; first < step_count; first += kSettings) {
-    AdamWRule<T> rule;
-    rule.first = first;
-    for (Index i = 0; i < kSettings && first + i < step_count; ++i)
-      rule.of[i] = AdamWFactors<T>(steps[first + i]);
-    launch(on, "adamw_step", step_kernel<T, AdamWRule<T>>, a_block_each(all), dim3(kBlock), 0, all, rule,
-           factor);
-  }
+  step_groups<T, AdamWFactors<T>>(on, "adamw_step", all, steps, step_count, factor);
+}
+
+template <class T>
+void lion_step(Cuda on, const StepTensors& all, const LionStep* steps, Index step_count,
+               const double* factor) {
+  step_groups<T, LionFactors<T>>(on, "lion_step", all, steps, step_count, factor);
+}
+
+template <class T>
+void schedule_free_step(Cuda on, const StepTensors& all, const ScheduleFreeStep* steps, Index step_count,
+                        const double* factor) {
+  step_groups<T, ScheduleFreeFactors<T>>(on, "schedule_free_step", all, steps, step_count, factor);
+}
+
+template <class T>
+void add_state(Cuda on, const StepTensors& all, double weight) {
+  launch(on, "add_state", add_state_kernel<T>, a_block_each(all), dim3(kBlock), 0, all,
+         static_cast<T>(weight));
 }
 
 template <class T>
@@ -215,6 +248,10 @@ void scale_in_place(Cuda on, Index count, double factor, T* x) {
 #define INSTANTIATE(T)                                                                           \
   template void gradient_norm<T>(Cuda, const StepTensors&, double, double, double*, double*);    \
   template void adamw_step<T>(Cuda, const StepTensors&, const AdamWStep*, Index, const double*); \
+  template void lion_step<T>(Cuda, const StepTensors&, const LionStep*, Index, const double*);   \
+  template void schedule_free_step<T>(Cuda, const StepTensors&, const ScheduleFreeStep*, Index,  \
+                                      const double*);                                            \
+  template void add_state<T>(Cuda, const StepTensors&, double);                                  \
   template void sgd_step<T>(Cuda, const StepTensors&, const SgdStep&, const double*);            \
   template void average_step<T>(Cuda, const StepTensors&, double);                               \
   template void exchange_values<T>(Cuda, const StepTensors&);                                    \

@@ -1,12 +1,17 @@
+#include <tapeformer/optim/adafactor.h>
 #include <tapeformer/optim/adamw.h>
 #include <tapeformer/optim/clip.h>
+#include <tapeformer/optim/lion.h>
+#include <tapeformer/optim/moving_average.h>
 #include <tapeformer/optim/muon.h>
+#include <tapeformer/optim/schedule_free.h>
 #include <tapeformer/optim/sgd.h>
 #include <tapeformer/tests/autograd/kernels/cuda_case.h>
 #include <tapeformer/tests/optim/optim_case.h>
 
 #include <limits>
 #include <memory>
+#include <vector>
 
 using namespace tapeformer;
 
@@ -22,7 +27,12 @@ std::vector<Make> optimizers() {
       return std::make_unique<Sgd>(std::vector{x}, SgdConfig{momentum, 0.1});
     };
   };
-  return {[](const Parameter& x) { return std::make_unique<AdamW>(std::vector{x}); }, sgd(0), sgd(0.9)};
+  return {[](const Parameter& x) { return std::make_unique<AdamW>(std::vector{x}); },
+          sgd(0),
+          sgd(0.9),
+          [](const Parameter& x) { return std::make_unique<Lion>(std::vector{x}); },
+          [](const Parameter& x) { return std::make_unique<ScheduleFreeAdamW>(std::vector{x}); },
+          [](const Parameter& x) { return std::make_unique<Adafactor>(std::vector{x}); }};
 }
 
 /// A parameter after three steps with the gradients of `seed`.
@@ -94,7 +104,7 @@ TEST_SUITE("autograd/kernels/cuda_optim") {
 
   TEST_CASE("clipped steps of many parameters lead where the CPU's lead, at any address, and repeat") {
     if (!has_gpu()) return;
-    for (const int kind : {0, 1, 2}) {
+    for (const int kind : {0, 1, 2, 3, 4, 5}) {
       for (const DType type : {DType::f32, DType::f64}) {
         const auto run = [&](Device device, Index shift) {
           Generator random(8);
@@ -108,6 +118,9 @@ TEST_SUITE("autograd/kernels/cuda_optim") {
           }
           const auto optimizer = [&]() -> std::unique_ptr<Optimizer> {
             if (kind == 0) return std::make_unique<AdamW>(parameters);
+            if (kind == 3) return std::make_unique<Lion>(parameters);
+            if (kind == 4) return std::make_unique<ScheduleFreeAdamW>(parameters);
+            if (kind == 5) return std::make_unique<Adafactor>(parameters);
             return std::make_unique<Sgd>(parameters, SgdConfig{kind == 1 ? 0.9 : 0, 0.1});
           }();
           std::vector<Tensor> results;
@@ -207,6 +220,55 @@ TEST_SUITE("autograd/kernels/cuda_optim") {
         // A step in bf16 moves singular values, of updates of about 0.1, by some of its 2^-8.
         CHECK(relative_error(got[i], expected[i]) < (in == In::f64 ? 1e-11 : in == In::f32 ? 1e-4 : 0.02));
         CHECK(absolute_error(got[i], again[i]) == 0);
+      }
+    }
+  }
+
+  TEST_CASE("weights to evaluate with lead where the CPU's lead, and those to train with come back") {
+    if (!has_gpu()) return;
+    for (const Index count : std::vector<Index>{1, 257, 2 * kernels::kStepChunk + 3}) {
+      for (const bool averages : {false, true}) {
+        const auto run = [&](Device device) {
+          Generator random(11);
+          Parameter x(host_normal({count}, random, DType::f32).to(device));
+          x.set_shadow(DType::bf16);
+          ScheduleFreeAdamW optimizer({x});
+          MovingAverage average({x}, 0.9);
+          for (int step = 0; step < 3; ++step) {
+            set_gradient(x, host_normal({count}, random, DType::f32).to(device));
+            optimizer.step(0.1);
+            average.include_weights();
+          }
+          std::vector<Tensor> values{readable(x.value())};
+          for (int exchanged = 0; exchanged < 2; ++exchanged) {
+            averages ? average.exchange_weights() : optimizer.exchange_weights();
+            values.push_back(readable(x.value()));
+            CHECK(same_values(x.used(), x.value().to(DType::bf16)));
+          }
+          return values;
+        };
+        const std::vector<Tensor> expected = run(Device::cpu()), got = run(Device::cuda());
+        for (std::size_t i = 0; i < got.size(); ++i) CHECK(relative_error(got[i], expected[i]) < 1e-5);
+        CHECK(absolute_error(got[2], got[0]) == 0);
+        CHECK(absolute_error(got[1], got[0]) > 1e-3);
+      }
+    }
+  }
+
+  TEST_CASE("Adafactor's rows and columns lead where the CPU's lead, at sizes of several blocks and parts") {
+    if (!has_gpu()) return;
+    for (const Shape& shape : {Shape{1, 1}, Shape{300, 33}, Shape{2, 3, 257}, Shape{2, 0}}) {
+      for (const DType type : {DType::f64, DType::f32}) {
+        const auto run = [&](Device device) {
+          const Parameter x = trained(
+              [](const Parameter& parameter) { return std::make_unique<Adafactor>(std::vector{parameter}); },
+              shape, type, device, type == DType::f32);
+          CHECK(same_values(x.used(), x.value().to(x.used().dtype())));
+          return readable(x.value());
+        };
+        const Tensor got = run(Device::cuda());
+        CHECK(relative_error(got, run(Device::cpu())) < (type == DType::f64 ? 1e-13 : 1e-5));
+        CHECK(absolute_error(got, run(Device::cuda())) == 0);
       }
     }
   }
