@@ -5,7 +5,7 @@
 
 namespace tapeformer {
 
-/// "relu", "gelu", "gelu_tanh" or "silu". Throws: Error for any other name.
+/// "relu", "relu_squared", "gelu", "gelu_tanh" or "silu". Throws: Error for any other name.
 Unary activation_named(const std::string& name);
 
 struct FeedForwardConfig {

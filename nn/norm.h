@@ -7,8 +7,8 @@
 
 namespace tapeformer {
 
-enum class NormKind { layer, rms };
-/// "layer" or "rms".
+enum class NormKind { layer, rms, scale };
+/// "layer", "rms" or "scale".
 const char* name_of(NormKind kind);
 /// Throws: Error listing the valid names.
 NormKind norm_kind(const std::string& name);
@@ -17,11 +17,13 @@ struct NormConfig {
   NormKind kind = NormKind::layer;
   Index width = 0;
   double epsilon = 1e-5;
-  bool bias = true;  ///< layer norm's; RMS norm has none
+  bool bias = true;  ///< layer norm's; the others have none
 };
 
-/// LayerNorm or RmsNorm, by configuration.
-/// Shapes:  x [..., width] -> y [..., width]; weight, bias [width]
+/// LayerNorm, RmsNorm or ScaleNorm, by configuration.
+/// Math:    scale: y = g x / sqrt(|x|^2 + width epsilon), g = sqrt(width) at first
+/// Shapes:  x [..., width] -> y [..., width]; weight, bias [width]; scale: weight [1], which is g
+/// Source:  scale: Nguyen and Salazar 2019, arXiv:1910.05895, section 2.2
 class Norm : public Module {
  public:
   explicit Norm(const NormConfig& config);
@@ -32,7 +34,10 @@ class Norm : public Module {
   void visit(ParameterVisitor& visitor) override;
 
  private:
+  Tensor gain() const;
+
   NormKind kind_;
+  Index width_;
   double epsilon_;
   Parameter weight_, bias_;
 };

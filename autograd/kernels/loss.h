@@ -7,16 +7,17 @@
 namespace tapeformer::kernels {
 
 /// The cross-entropy of softmax(logits) [rows, n] against targets smoothed by s: weight 1 - s on the target
-/// itself and s / n on every class. Rows whose target is `ignored` do not count.
+/// itself and s / n on every class. Rows whose target is `ignored` do not count. With a softcap c > 0 the
+/// logits x count as c tanh(x / c); gradients are those of x.
 struct CrossEntropy {
   Index rows = 0, n = 0;
   Index lead = 0;  // logits from one row to the next
   Index ignored = -1;
-  double smoothing = 0;
+  double smoothing = 0, softcap = 0;
 };
 
 /// losses [rows] of each row, 0 for ignored ones. statistics [rows, 2]: the other rows' maximum and sum of
-/// exponentials.
+/// exponentials, of capped logits.
 template <class T>
 void cross_entropy_forward(Cpu, const CrossEntropy& shape, const std::int32_t* targets, const T* logits,
                            Wide<T>* statistics, double* losses);

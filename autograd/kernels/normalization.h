@@ -50,4 +50,29 @@ void normalize_backward(Cuda, Index rows, Index n, bool centred, const T* x, con
                         const Wide<T>* mean, const Wide<T>* rstd, const T* dy, Wide<T>* partials, Write<T> dx,
                         const BranchGradient<T>& branch, Write<Wide<T>> dweight, Write<Wide<T>> dbias);
 
+/// RMS norms of the heads in rows of a packed projection: the first `queries` heads of `n` numbers with one
+/// weight, the `keys` heads behind them with another. The rest of a row is copied.
+struct HeadNorms {
+  Index rows = 0, width = 0, n = 0, queries = 0, keys = 0;
+  double epsilon = 0;
+  TAPEFORMER_HOST_DEVICE Index heads() const { return queries + keys; }
+};
+/// x and y [rows, width]; rstd [rows, heads], for the backward.
+template <class T>
+void head_norms_forward(Cpu, const HeadNorms& sizes, const T* x, const T* query_weight, const T* key_weight,
+                        T* y, Wide<T>* rstd);
+template <class T>
+void head_norms_forward(Cuda, const HeadNorms& sizes, const T* x, const T* query_weight, const T* key_weight,
+                        T* y, Wide<T>* rstd);
+/// `partials` holds 2 n values for each of normalize_parts(rows, width) parts; nullptr if no weight's
+/// gradient is needed.
+template <class T>
+void head_norms_backward(Cpu, const HeadNorms& sizes, const T* x, const T* query_weight, const T* key_weight,
+                         const Wide<T>* rstd, const T* dy, Wide<T>* partials, Write<T> dx,
+                         Write<Wide<T>> dquery_weight, Write<Wide<T>> dkey_weight);
+template <class T>
+void head_norms_backward(Cuda, const HeadNorms& sizes, const T* x, const T* query_weight, const T* key_weight,
+                         const Wide<T>* rstd, const T* dy, Wide<T>* partials, Write<T> dx,
+                         Write<Wide<T>> dquery_weight, Write<Wide<T>> dkey_weight);
+
 }  // namespace tapeformer::kernels

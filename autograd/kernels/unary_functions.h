@@ -22,6 +22,7 @@ enum class Unary : std::uint8_t {
   erf,
   sigmoid,
   relu,
+  relu_squared,
   gelu,
   gelu_tanh,
   silu,
@@ -145,6 +146,18 @@ struct Function<Unary::relu> : SavesOutput {
   template <class V, class M = Math<V>>
   TAPEFORMER_HOST_DEVICE static V gradient(const V& y, const V& dy) {
     return M::select(M::equal(y, M::constant(0)), M::constant(0), dy);
+  }
+};
+
+/// relu(x)^2.
+template <>
+struct Function<Unary::relu_squared> : SavesInput<Function<Unary::relu_squared>> {
+  static constexpr const char* name = "relu_squared";
+  static constexpr bool is_activation = true;
+  template <class V, class M = Math<V>>
+  TAPEFORMER_HOST_DEVICE static WithDerivative<V> at(const V& x) {
+    const V positive = M::relu(x);
+    return {positive * positive, M::constant(2) * positive};
   }
 };
 

@@ -1,8 +1,11 @@
 #include <tapeformer/autograd/dispatch.h>
+#include <tapeformer/autograd/kernels/reduce.h>
 #include <tapeformer/autograd/ops/broadcast.h>
 #include <tapeformer/autograd/ops/elementwise.h>
+#include <tapeformer/autograd/ops/shape.h>
 #include <tapeformer/autograd/tape.h>
 
+#include <algorithm>
 #include <cmath>
 
 namespace tapeformer {
@@ -18,6 +21,7 @@ struct Math<Tensor> {
   static Tensor tanh(const Tensor& x) { return tapeformer::tanh(x); }
   static Tensor erf(const Tensor& x) { return tapeformer::erf(x); }
   static Tensor sigmoid(const Tensor& x) { return tapeformer::sigmoid(x); }
+  static Tensor relu(const Tensor& x) { return tapeformer::relu(x); }
   static Tensor reciprocal(const Tensor& x) { return pow(x, -1); }
   static Tensor one_minus_square(const Tensor& x) { return 1.0 - x * x; }
   template <class A, class C>
@@ -98,6 +102,57 @@ Tensor cast(const Tensor& x, DType type) {
                 [from = x.dtype()](const Tensor& dy, const Gradients& into) { into[0] += cast(dy, from); });
 }
 
+namespace {
+
+kernels::Mix check_mix(const Tensor& x, const Tensor& other, const Tensor& weights) {
+  const int rank = x.rank();
+  const bool fits = rank > 0 && other.rank() == rank && other.size(-1) <= x.size(-1) &&
+                    std::equal(x.shape().begin(), x.shape().end() - 1, other.shape().begin());
+  if (!fits || weights.shape() != Shape{2}) {
+    throw ShapeError(
+        "[mix] other must have x's shape, but for fewer columns perhaps, and weights two elements; got x=" +
+        x.describe() + ", other=" + other.describe() + ", weights=" + weights.describe());
+  }
+  return {x.shape().elements(0, rank - 1), x.size(-1), x.size(-1) - other.size(-1)};
+}
+
+/// The forward again in plain operations.
+Tensor composed_mix(const Tensor& x, const Tensor& other, const Tensor& weights) {
+  const Index n = other.size(-1), before = x.size(-1) - n;
+  const Tensor mixed = slice(x, -1, before, n) * slice(weights, 0, 0, 1) + other * slice(weights, 0, 1, 1);
+  return before == 0 ? mixed : concat({slice(x, -1, 0, before), mixed}, -1);
+}
+
+}  // namespace
+
+Tensor mix(const Tensor& x, const Tensor& other, const Tensor& weights) {
+  const kernels::Mix sizes = check_mix(x, other, weights);
+  const Tensor y = Tensor::empty_like(x);
+  dispatch(
+      "mix",
+      [&](auto on, auto* px, auto* po, auto* pw, auto* py) {
+        kernels::mix_forward(on, sizes, px, po, pw, py);
+      },
+      x, other, weights, y);
+  return record_fused(
+      "mix", {x, other, weights}, {x, other, weights}, y,
+      [=](const Tensor& dy, const Gradients& into) {
+        dispatch(
+            "mix",
+            [&](auto on, auto* px, auto* po, auto* pw, auto* pd, auto dx, auto dother, auto dweights) {
+              using Sum = std::remove_pointer_t<decltype(dweights.to)>;
+              const Index parts = kernels::mix_parts(on, sizes);
+              Tensor partials;
+              if (dweights) partials = Tensor::empty({parts, 2}, dtype_of<Sum>(), x.device());
+              Sum* sums = partials.defined() ? partials.address<Sum>() : nullptr;
+              kernels::mix_backward(on, sizes, px, po, pw, pd, sums, dx, dother);
+              if (dweights) kernels::reduce_sum(on, 1, parts, 2, static_cast<const Sum*>(sums), dweights);
+            },
+            x, other, weights, dy, into[0], into[1], wide(into[2]));
+      },
+      [=] { return composed_mix(x, other, weights); });
+}
+
 Tensor pow(const Tensor& x, double exponent) {
   Tensor y = Tensor::empty_like(x);
   const Index count = x.elements();
@@ -126,6 +181,8 @@ Tensor unary(Unary f, const Tensor& x) {
         saved, dy, into[0]);
   });
 }
+
+Tensor softcap(const Tensor& x, double cap) { return cap * tanh(x * (1 / cap)); }
 
 const char* name_of(Unary f) {
   const char* name = "";

@@ -32,16 +32,25 @@ inline Tensor operator-(const Tensor& x, double offset) { return affine(x, 1, -o
 inline Tensor operator-(double offset, const Tensor& x) { return affine(x, -1, offset); }
 inline Tensor operator-(const Tensor& x) { return affine(x, -1, 0); }
 
+/// A sum of two operands with weights that are learned. If x is wider, its first columns stay as they are.
+/// Math:    y = w_0 x + w_1 other, in the last n columns
+/// Grad:    dx = w_0 dy (before those columns dy), dother = w_1 dy, dw_0 = sum dy x, dw_1 = sum dy other
+/// Shapes:  x [..., N], other [..., n] with n <= N, weights [2] -> y [..., N]
+/// Saves:   x, other, weights
+/// Throws:  ShapeError if the shapes do not fit
+Tensor mix(const Tensor& x, const Tensor& other, const Tensor& weights);
+
 /// Math:    y = x^exponent
 /// Grad:    dx = dy * exponent * x^(exponent - 1)
 Tensor pow(const Tensor& x, double exponent);
 
 /// Elementwise functions.
-/// Math:    relu = max(x, 0); gelu = x Phi(x); gelu_tanh = x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)));
-///          silu = x sigmoid(x)
+/// Math:    relu = max(x, 0); relu_squared = relu(x)^2; gelu = x Phi(x);
+///          gelu_tanh = x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))); silu = x sigmoid(x)
 /// Grad:    relu'(0) = 0
 /// Saves:   y for exp, sqrt, tanh, sigmoid and relu, x for the others
-/// Source:  GELU: Hendrycks and Gimpel 2016, arXiv:1606.08415; SiLU: ibid. and Ramachandran et al. 2017
+/// Source:  GELU: Hendrycks and Gimpel 2016, arXiv:1606.08415; SiLU: ibid. and Ramachandran et al. 2017;
+///          squared ReLU: So et al. 2021, arXiv:2109.08668
 Tensor unary(Unary f, const Tensor& x);
 inline Tensor exp(const Tensor& x) { return unary(Unary::exp, x); }
 inline Tensor log(const Tensor& x) { return unary(Unary::log, x); }
@@ -50,10 +59,14 @@ inline Tensor tanh(const Tensor& x) { return unary(Unary::tanh, x); }
 inline Tensor erf(const Tensor& x) { return unary(Unary::erf, x); }
 inline Tensor sigmoid(const Tensor& x) { return unary(Unary::sigmoid, x); }
 inline Tensor relu(const Tensor& x) { return unary(Unary::relu, x); }
+inline Tensor relu_squared(const Tensor& x) { return unary(Unary::relu_squared, x); }
 inline Tensor gelu(const Tensor& x) { return unary(Unary::gelu, x); }
 inline Tensor gelu_tanh(const Tensor& x) { return unary(Unary::gelu_tanh, x); }
 inline Tensor silu(const Tensor& x) { return unary(Unary::silu, x); }
 const char* name_of(Unary f);
+/// cap tanh(x / cap), which stays within +-cap and close to x around 0.
+/// Source:  Gemma Team 2024, arXiv:2408.00118, section 2
+Tensor softcap(const Tensor& x, double cap);
 /// True for functions that feed-forward layers may use, between their products.
 bool is_activation(Unary f);
 

@@ -52,6 +52,10 @@ void check(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tens
     throw ShapeError("[linear_cross_entropy] smoothing must be in [0, 1]; got " +
                      std::to_string(options.smoothing));
   }
+  if (!(options.softcap >= 0)) {
+    throw ShapeError("[linear_cross_entropy] softcap must not be negative; got " +
+                     std::to_string(options.softcap));
+  }
   if (options.chunk < 0) {
     throw ShapeError("[linear_cross_entropy] chunk must be at least 0; got " + std::to_string(options.chunk));
   }
@@ -108,7 +112,7 @@ Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor&
   check(x, weight, bias, targets, options);
   kernels::CrossEntropy shape;
   shape.rows = targets.elements(), shape.n = weight.size(0), shape.lead = lead_of(shape.n, x);
-  shape.ignored = options.ignored, shape.smoothing = options.smoothing;
+  shape.ignored = options.ignored, shape.smoothing = options.smoothing, shape.softcap = options.softcap;
   const Tensor counted = check_ids(kOp, "targets", targets, shape.n, options.ignored);
   const Index rows = shape.rows, out = shape.n, in = x.size(-1);
   const Index chunk = chunk_of(rows, shape.lead, options.chunk, x);

@@ -22,6 +22,9 @@ void check(const Tensor& logits, const Tensor& targets, const CrossEntropyOption
   if (!(options.smoothing >= 0 && options.smoothing <= 1)) {
     throw ShapeError("[cross_entropy] smoothing must be in [0, 1]; got " + std::to_string(options.smoothing));
   }
+  if (!(options.softcap >= 0)) {
+    throw ShapeError("[cross_entropy] softcap must not be negative; got " + std::to_string(options.softcap));
+  }
   require_same_device("cross_entropy", "targets", targets, logits);
 }
 
@@ -38,7 +41,8 @@ Tensor composed(const kernels::CrossEntropy& shape, const Tensor& logits, const 
   }
   const Device device = logits.device();
   const Tensor skipped = ignored.to(device);
-  const Tensor wide_logits = cast(logits, wide(logits.dtype()));
+  const Tensor uncapped = cast(logits, wide(logits.dtype()));
+  const Tensor wide_logits = shape.softcap > 0 ? softcap(uncapped, shape.softcap) : uncapped;
   const Tensor rows = masked_fill(reshape(wide_logits, Shape{shape.rows, shape.n}), skipped, 0);
   const Tensor log_p = log_softmax(rows);
   const double n = static_cast<double>(shape.n), counted = std::max(counts.item(), 1.0);
@@ -53,7 +57,7 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& targets, const CrossEnt
   check(logits, targets, options);
   kernels::CrossEntropy shape;
   shape.rows = targets.elements(), shape.n = shape.lead = logits.size(-1);
-  shape.ignored = options.ignored, shape.smoothing = options.smoothing;
+  shape.ignored = options.ignored, shape.smoothing = options.smoothing, shape.softcap = options.softcap;
   const Tensor counted = check_ids("cross_entropy", "targets", targets, shape.n, options.ignored);
 
   const DType type = wide(logits.dtype());
@@ -81,6 +85,26 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& targets, const CrossEnt
             logits, wide(statistics), wide(dy), into[0]);
       },
       [=] { return composed(shape, logits, targets, counted); });
+}
+
+Tensor symmetric_divergence(const Tensor& a, const Tensor& b, const Tensor& targets, Index ignored) {
+  CrossEntropyOptions options;
+  options.ignored = ignored;
+  check(a, targets, options);
+  check(b, targets, options);
+  const DType type = wide(a.dtype());
+  const Tensor each = targets.to(type);
+  const Tensor skipped = equal(each, Tensor::scalar_like(each, static_cast<double>(ignored)));
+  const Tensor skipped_row = skipped.alias(Shape{targets.elements(), 1});
+  const auto log_p = [&](const Tensor& logits) {
+    const Tensor rows = reshape(cast(logits, type), {targets.elements(), logits.size(-1)});
+    return log_softmax(masked_fill(rows, skipped_row, 0));  // so that skipped rows are alike
+  };
+  const Tensor of_a = log_p(a), of_b = log_p(b);
+  const Tensor apart = sum((of_a - of_b) * (exp(of_a) - exp(of_b)));
+  const Tensor counted = static_cast<double>(targets.elements()) - sum(skipped.to(type));
+  const Tensor none = equal(counted, Tensor::scalar_like(counted, 0)).to(type);
+  return 0.5 * apart / (counted + none);
 }
 
 }  // namespace tapeformer

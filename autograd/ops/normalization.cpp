@@ -3,6 +3,7 @@
 #include <tapeformer/autograd/ops/elementwise.h>
 #include <tapeformer/autograd/ops/normalization.h>
 #include <tapeformer/autograd/ops/reduce.h>
+#include <tapeformer/autograd/ops/shape.h>
 #include <tapeformer/autograd/tape.h>
 
 namespace tapeformer {
@@ -64,6 +65,70 @@ Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, dou
 
 Tensor rms_norm(const Tensor& x, const Tensor& weight, double epsilon) {
   return normalize({"rms_norm", weight, {}, false, epsilon}, x);
+}
+
+namespace {
+
+kernels::HeadNorms check_heads(const Tensor& x, Index queries, Index keys, const Tensor& query_weight,
+                               const Tensor& key_weight, double epsilon) {
+  const bool fits = x.rank() > 0 && queries >= 0 && keys >= 0 && query_weight.rank() == 1 &&
+                    query_weight.shape() == key_weight.shape() && query_weight.size(0) > 0 &&
+                    (queries + keys) * query_weight.size(0) <= x.size(-1);
+  if (!fits) {
+    throw ShapeError(
+        "[packed_head_norms] rows must begin with heads of the weights' size; got x=" + x.describe() +
+        ", queries=" + std::to_string(queries) + ", keys=" + std::to_string(keys) +
+        ", query_weight=" + query_weight.describe() + ", key_weight=" + key_weight.describe());
+  }
+  const Index rows = x.shape().elements(0, x.rank() - 1);
+  return {rows, x.size(-1), query_weight.size(0), queries, keys, epsilon};
+}
+
+/// The forward again in plain operations.
+Tensor composed_heads(const kernels::HeadNorms& s, const Tensor& x, const Tensor& query_weight,
+                      const Tensor& key_weight) {
+  const auto normed = [&](Index first, Index heads, const Tensor& weight) {
+    const Tensor part = reshape(slice(x, -1, first * s.n, heads * s.n), {s.rows, heads, s.n});
+    return reshape(rms_norm(part, weight, s.epsilon), {s.rows, heads * s.n});
+  };
+  const Tensor rest = slice(x, -1, s.heads() * s.n, s.width - s.heads() * s.n);
+  return reshape(concat({normed(0, s.queries, query_weight), normed(s.queries, s.keys, key_weight),
+                         reshape(rest, {s.rows, rest.size(-1)})},
+                        1),
+                 x.shape());
+}
+
+}  // namespace
+
+Tensor packed_head_norms(const Tensor& x, Index queries, Index keys, const Tensor& query_weight,
+                         const Tensor& key_weight, double epsilon) {
+  const kernels::HeadNorms sizes = check_heads(x, queries, keys, query_weight, key_weight, epsilon);
+  const Tensor y = Tensor::empty_like(x);
+  const Tensor rstd = Tensor::empty({sizes.rows, sizes.heads()}, wide(x.dtype()), x.device());
+  dispatch(
+      "packed_head_norms",
+      [&](auto on, auto* px, auto* pq, auto* pk, auto* py, auto* pr) {
+        kernels::head_norms_forward(on, sizes, px, pq, pk, py, pr);
+      },
+      x, query_weight, key_weight, y, wide(rstd));
+  return record_fused(
+      "packed_head_norms", {x, query_weight, key_weight}, {x, query_weight, key_weight, rstd}, y,
+      [=](const Tensor& dy, const Gradients& into) {
+        dispatch(
+            "packed_head_norms",
+            [&](auto on, auto* px, auto* pq, auto* pk, auto* pr, auto* pd, auto dx, auto dq, auto dk) {
+              using Sum = std::remove_pointer_t<decltype(dq.to)>;
+              Tensor partials;  // of the sums over rows
+              if (dq || dk) {
+                const Index parts = kernels::normalize_parts(on, sizes.rows, sizes.width);
+                partials = Tensor::empty({parts, 2, sizes.n}, dtype_of<Sum>(), x.device());
+              }
+              Sum* sums = partials.defined() ? partials.address<Sum>() : nullptr;
+              kernels::head_norms_backward(on, sizes, px, pq, pk, pr, pd, sums, dx, dq, dk);
+            },
+            x, query_weight, key_weight, wide(rstd), dy, into[0], wide(into[1]), wide(into[2]));
+      },
+      [=] { return composed_heads(sizes, x, query_weight, key_weight); });
 }
 
 }  // namespace tapeformer

@@ -143,6 +143,22 @@ CheckCase three_inputs_case(CheckSetting& setting) {
   });
 }
 
+/// Values that others are mixed into.
+CheckCase mixed_values_case(CheckSetting& setting) {
+  AttentionConfig config = config_of(setting, attention_kind("mha"));
+  config.packed = config.value_mixing = true;
+  auto layer = std::make_shared<MultiHeadAttention>(config, setting.random);
+  const Streams streams = streams_of(setting);
+  const Tensor added = setting.normal({setting.batch, setting.keys, config.heads * config.value_width});
+  NamedTensors inputs = streams.inputs;
+  inputs.emplace_back("values", added);
+  AttentionContext context = setting.context;
+  context.values = added;
+  return module_case(setting, layer, inputs, [x = streams.query, context](const MultiHeadAttention& of) {
+    return of(x, x, context);
+  });
+}
+
 /// The other convention of pairs, on a part of each head, with Llama 3's frequencies.
 void half_split(AttentionConfig& config) {
   config.rotary = true;
@@ -226,6 +242,15 @@ std::vector<CheckedLayer> checked_layers() {
                    c.output_dropout = c.dropout;
                    c.bias = false;
                  })},
+      {"multi_head_normed_heads", all_masks, true,
+       kind_with("mha", [](AttentionConfig& c) { c.qk_norm = true; })},
+      {"grouped_query_normed_heads", self_with_positions, true,
+       kind_with("gqa",
+                 [](AttentionConfig& c) {
+                   half_split(c);
+                   c.qk_norm = true;
+                 })},
+      {"multi_head_mixed_values", only_self, true, mixed_values_case},
       {"multi_head_output_width", without_masks, true,
        kind_with("mha", [](AttentionConfig& c) { c.output_width = c.width + 3; })},
       {"grouped_query_half_split", self_with_positions, true, kind_with("gqa", half_split)},

@@ -5,6 +5,7 @@
 #include <tapeformer/examples/language/options.h>
 #include <tapeformer/examples/language/presets.h>
 #include <tapeformer/examples/shared/option_table.h>
+#include <tapeformer/examples/shared/progress.h>
 #include <tapeformer/examples/shared/summary.h>
 #include <tapeformer/optim/piecewise_constant.h>
 
@@ -21,10 +22,11 @@ struct FeedForwardKind {
   bool gated;
 };
 constexpr FeedForwardKind kFeedForwardKinds[] = {
-    {"gelu", Unary::gelu, false},           {"gelu_tanh", Unary::gelu_tanh, false},
-    {"relu", Unary::relu, false},           {"silu", Unary::silu, false},
-    {"swiglu", Unary::silu, true},          {"geglu", Unary::gelu, true},
-    {"geglu_tanh", Unary::gelu_tanh, true}, {"reglu", Unary::relu, true}};
+    {"gelu", Unary::gelu, false}, {"gelu_tanh", Unary::gelu_tanh, false},
+    {"relu", Unary::relu, false}, {"relu_squared", Unary::relu_squared, false},
+    {"silu", Unary::silu, false}, {"swiglu", Unary::silu, true},
+    {"geglu", Unary::gelu, true}, {"geglu_tanh", Unary::gelu_tanh, true},
+    {"reglu", Unary::relu, true}};
 
 std::string feed_forward_name(const DecoderOnlyConfig& config) {
   for (const FeedForwardKind& kind : kFeedForwardKinds)
@@ -85,20 +87,20 @@ void LanguageOptions::for_each(Self& o, const F& f) {
       "from", o.from,
       "fine-tune: start from the weights in this run or Hugging Face folder, with its sizes and tokenizer; "
       "the schedule begins anew");
+  model("dropout",
+        Property{[&o] { return o.model.residual_dropout; },
+                 [&o](const auto& dropout) { set_dropout(o.model, dropout); }},
+        "--embedding-dropout, --attention-dropout and --residual-dropout together", kBelowOne);
   DecoderOnlyConfig::for_each(o.model, model);
   model("feed_forward_kind",
         Property{[&o] { return feed_forward_name(o.model); },
                  [&o](const auto& kind) { set_feed_forward_kind(o.model, kind); }},
-        "gelu, gelu_tanh, relu or silu; gated: swiglu, geglu, geglu_tanh or reglu");
+        "gelu, gelu_tanh, relu, relu_squared or silu; gated: swiglu, geglu, geglu_tanh or reglu");
   model("bias",
         Property{[&o] { return o.model.feed_forward_bias; },
                  [&o](const auto& bias) { set_bias(o.model, bias); }},
         "biases in projections and layer norms (--bias=false: none)");
   model("untied_head", negated(o.model.tie_head), "give the output its own matrix, not the embedding");
-  model("dropout",
-        Property{[&o] { return o.model.residual_dropout; },
-                 [&o](const auto& dropout) { set_dropout(o.model, dropout); }},
-        "share of embeddings, attention weights and sublayers' outputs dropped", kBelowOne);
   TrainingOptions::for_each(o.training, training);
   training("batch", o.batch, "rows of --context tokens a batch, of all processes together", kPositive);
   training("batch_schedule", o.batch_schedule,
@@ -225,6 +227,10 @@ void adapt_preset(LanguageOptions& options, const Command& command) {
     if (!given("--latent-width")) attention.latent_width = 0;
     if (!given("--query-latent-width")) attention.query_latent_width = 0;
     if (!given("--rotary-width")) attention.rotary_width = 0;
+    const AttentionKind& kind = attention_kind(attention.kind);
+    if (!kind.uses("qk_norm") && !given("--qk-norm")) attention.qk_norm = false;
+    if (!kind.uses("value_mixing") && !given("--value-embeddings"))
+      options.model.value_embeddings = ValueEmbeddings::none;
   }
   options.training.adapt(command);
 }
@@ -232,7 +238,11 @@ void adapt_preset(LanguageOptions& options, const Command& command) {
 void take_fine_tuned(LanguageOptions& options, const DecoderOnlyConfig& config, const Command& command) {
   const LanguageOptions asked = options;
   options.model = config;
-  set_dropout(options.model, asked.model.residual_dropout);
+  options.model.embedding_dropout = asked.model.embedding_dropout;
+  options.model.residual_dropout = asked.model.residual_dropout;
+  options.model.attention.dropout = asked.model.attention.dropout;
+  options.model.feed_forward_dropout = asked.model.feed_forward_dropout;
+  options.model.stochastic_depth = asked.model.stochastic_depth;
   nlohmann::ordered_json wanted = asked, has = options;
   const auto given = [&](const char* name) { return command.find(flag_of(name)).given(); };
   has["prefix"] = asked.model.prefix;  // changes no weight
@@ -262,7 +272,14 @@ std::string model_text(const DecoderOnlyConfig& config) {
           feed_forward_name(config) + " of " + std::to_string(config.hidden_width()) +
           (config.feed_forward_bias ? ", biases" : ", no biases") +
           (config.tie_head ? ", tied head" : ", a head of its own");
-  if (config.prefix) text += ", prefix";
+  if (config.value_embeddings != ValueEmbeddings::none)
+    text += std::string(", value embeddings: ") + name_of(config.value_embeddings);
+  for (const auto& [has, name] :
+       {std::pair(config.attention.qk_norm, "qk norm"), std::pair(config.embedding_norm, "embedding norm"),
+        std::pair(config.embedding_mixing, "embedding mixing"), std::pair(config.fix_norm, "fix norm"),
+        std::pair(config.prefix, "prefix")})
+    if (has) text += std::string(", ") + name;
+  if (config.logit_softcap > 0) text += format(", logits up to %g", config.logit_softcap);
   return text;
 }
 

@@ -54,6 +54,9 @@ void TranslationOptions::for_each(Self& o, const F& f) {
   training("batch_tokens", o.batch_tokens,
            "positions a batch, per side, padding included, of all processes together", kPositive);
   training("label_smoothing", o.label_smoothing, "probability spread over all pieces", kBelowOne);
+  training("r_drop", o.r_drop,
+           "weight of the divergence between two passes with different dropout; 0 for one pass",
+           kNotNegative);
 }
 
 TranslationOptions::TranslationOptions(const std::string& preset_name)
@@ -121,6 +124,8 @@ void TranslationOptions::check() const {
       held_out == 0 || held_out >= 2,
       "--held-out must be at least 2, for one validation and one test sentence, or 0 for the default; got " +
           std::to_string(held_out));
+  require(r_drop == 0 || model.layer.dropout > 0 || model.layer.stochastic_depth > 0,
+          "--r-drop needs --dropout above 0, by which its two passes differ");
   require(vocabulary > kSpecialTokens, "--vocabulary must be above " + std::to_string(kSpecialTokens) +
                                            "; got " + std::to_string(vocabulary));
   require(
@@ -157,7 +162,9 @@ void take_fine_tuned(TranslationOptions& options, const TranslationOptions& trai
   const Json wanted = options, has = trained;
   for_each_field(options, [&](const Field& field, auto&& member) {
     const std::string group = field.group, name = field.name;
-    if ((group != "Vocabulary" && group != "Model") || name == "from" || name == "dropout") return;
+    if ((group != "Vocabulary" && group != "Model") || name == "from" || name == "dropout" ||
+        name == "stochastic_depth")
+      return;
     const Json asked = wanted.value(name, Json()), kept = has.value(name, Json());
     if (command.find(flag_of(name)).given() && asked != kept) {
       throw Error(flag_of(name) + " " + asked.dump() + " contradicts --from " + options.from +

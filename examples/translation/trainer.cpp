@@ -120,6 +120,7 @@ void TranslationTask::start_from_run(Progress& progress) {
   if (options_.model.tie_embeddings) vocabularies_.target = vocabularies_.source;
   EncoderDecoderConfig config = EncoderDecoderConfig::from_json(from.config().dump());
   config.layer.dropout = options_.model.layer.dropout;
+  config.layer.stochastic_depth = options_.model.layer.stochastic_depth;
   make_batches_and_model(config, progress);
   load_weights(from.file("weights.safetensors"), *model_);
   progress.keep("starts from the weights in " + from.path() + "; optimizer and schedule begin anew");
@@ -211,9 +212,12 @@ BatchLoss TranslationTask::batch_loss() {
   smoothed.ignored = kIgnored;
   smoothed.smoothing = options_.label_smoothing;
   const TranslationBatch& batch = batch_.tensors;
-  return {
-      model_->loss(batch.source_ids, batch.source_mask, batch.target_inputs, batch.target_outputs, smoothed),
-      batch_.counted, batch.tokens};
+  const Tensor loss = options_.r_drop > 0
+                          ? model_->r_drop_loss(batch.source_ids, batch.source_mask, batch.target_inputs,
+                                                batch.target_outputs, smoothed, options_.r_drop)
+                          : model_->loss(batch.source_ids, batch.source_mask, batch.target_inputs,
+                                         batch.target_outputs, smoothed);
+  return {loss, batch_.counted, batch.tokens};
 }
 
 BatchParts TranslationTask::batch_parts() {

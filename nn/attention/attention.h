@@ -15,6 +15,8 @@ struct AttentionContext : AttentionMasks {
   /// The rotary angles at those positions, from angles(), shared by the layers of a stack. Undefined: each
   /// layer computes its own.
   RotaryAngles angles;
+  /// For layers that mix values: what joins the values of each of this call's keys, [B, S, G E].
+  Tensor values;
   /// Holds keys and values of earlier calls. Self-attention appends this call's; cross-attention stores the
   /// memory's at its first call and does not read the memory again.
   KvCache* cache = nullptr;

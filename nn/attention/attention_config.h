@@ -52,6 +52,8 @@ struct AttentionConfig {
   bool packed = true;           ///< mha without `cross` has one matrix for queries, keys and values
   bool sequence_first = false;  ///< inputs and output are [T, B, C]; masks and weights stay as they are
   bool norm = true;             ///< mla has RMS norms on the latents
+  bool qk_norm = false;         ///< RMS norms of each head's queries and keys, before rotary positions
+  bool value_mixing = false;    ///< mixes AttentionContext::values into the values, by learned factors
   LatentForm form = LatentForm::automatic;  ///< of mla
   OwnValues own = {};                       ///< of fields that the kind's row of the table adds
 
@@ -83,6 +85,7 @@ struct AttentionConfig {
     field("latent_width", c.latent_width, "width of mla's compressed keys and values; 0 for C / 2", kSize);
     field("query_latent_width", c.query_latent_width, "width of mla's compressed queries; 0 for none", kSize);
     field("rotary_width", c.rotary_width, "width of mla's rotary keys; 0 for half of a head", kSize);
+    field("qk_norm", c.qk_norm, "RMS norm of each head's queries and keys (mha, gqa, mqa)");
     field("rotary_base", c.rotations.base, "base of the rotary frequencies", kPositive);
     field("rotary_layout", named(c.rotations.layout, rotary_layout_name, rotary_layout));
     field("rotary_components", c.rotations.width, kSize);
@@ -111,6 +114,7 @@ struct AttentionConfig {
     field("packed", c.packed);
     field("sequence_first", c.sequence_first);
     field("norm", c.norm);
+    field("value_mixing", c.value_mixing);
     field("form", named(c.form, latent_form_name, latent_form));
   }
   template <class Self, class F>

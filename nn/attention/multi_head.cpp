@@ -1,5 +1,7 @@
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/ops/elementwise.h>
 #include <tapeformer/autograd/ops/matmul.h>
+#include <tapeformer/autograd/ops/normalization.h>
 #include <tapeformer/autograd/ops/shape.h>
 #include <tapeformer/nn/attention/multi_head.h>
 #include <tapeformer/nn/initialization.h>
@@ -83,6 +85,11 @@ MultiHeadAttention::MultiHeadAttention(const AttentionConfig& config, Generator&
   }
   xavier_uniform(output_.weight(), random);
   clear_bias(output_);
+  if (config_.qk_norm) {
+    query_gain_ = Parameter(Tensor::full({heads_.key_width}, 1));
+    key_gain_ = Parameter(Tensor::full({heads_.key_width}, 1));
+  }
+  if (config_.value_mixing) value_mixing_ = Parameter(Tensor::full({2}, 0.5));
 }
 
 Tensor MultiHeadAttention::operator()(const Tensor& query, const Tensor& memory,
@@ -109,6 +116,11 @@ Tensor MultiHeadAttention::attend(const Tensor& query, const Tensor& key, const 
   if (config_.rotary && !is_self) {
     throw Error("[multi_head] rotary positions are for self-attention; got a memory that is not the query");
   }
+  if (config_.value_mixing != context.values.defined()) {
+    throw Error(std::string("[multi_head] ") + (config_.value_mixing
+                                                    ? "value_mixing needs values in the context"
+                                                    : "values in the context need value_mixing"));
+  }
   const Tensor heads_bthe = is_self && config_.packed ? attend_packed(query, context)
                                                       : attend_apart(query, key, value, is_self, context);
   const Tensor y_bto = output_(merge_heads(heads_bthe));
@@ -121,6 +133,8 @@ Tensor MultiHeadAttention::attend_packed(const Tensor& x, const AttentionContext
   const Index H = heads_.heads, G = heads_.groups;
   AttentionOptions options = attention_options(context, dropout_);
   Tensor packed_btn = projections_[0](x);
+  if (config_.qk_norm) packed_btn = packed_head_norms(packed_btn, H, G, query_gain_, key_gain_);
+  if (config_.value_mixing) packed_btn = mix(packed_btn, context.values, value_mixing_);
   if (config_.rotary) {
     packed_btn = packed_rotary(std::move(packed_btn), H + G, heads_.key_width, angles(x, context));
   }
@@ -137,11 +151,18 @@ Tensor MultiHeadAttention::attend_apart(const Tensor& query, const Tensor& key, 
                                         bool is_self, const AttentionContext& context) const {
   AttentionOptions options = attention_options(context, dropout_);
   const RotaryAngles turns = angles(query, context);
-  const auto turned = [&](const Tensor& x_bthd) { return config_.rotary ? rotary(x_bthd, turns) : x_bthd; };
-  const Tensor query_bthd = turned(split_heads(project(kQuery, query), heads_.heads));
+  const auto turned = [&](const Parameter& gain, const Tensor& x) {
+    const Tensor x_bthd = gain.defined() ? rms_norm(x, gain) : x;
+    return config_.rotary ? rotary(x_bthd, turns) : x_bthd;
+  };
+  const Tensor query_bthd = turned(query_gain_, split_heads(project(kQuery, query), heads_.heads));
   const KeyValueHeads held = cached_heads(context.cache, is_self, heads_, options, [&] {
     const KeyValueHeads fresh = key_value_heads(key, value);
-    return KeyValueHeads{turned(fresh.key_bsgd), fresh.value_bsge};
+    const Tensor value_bsge =
+        config_.value_mixing
+            ? mix(fresh.value_bsge, split_heads(context.values, heads_.groups), value_mixing_)
+            : fresh.value_bsge;
+    return KeyValueHeads{turned(key_gain_, fresh.key_bsgd), value_bsge};
   });
   return scaled_dot_product_attention(query_bthd, held.key_bsgd, held.value_bsge, options);
 }
@@ -181,6 +202,9 @@ void MultiHeadAttention::visit(ParameterVisitor& visitor) {
       visitor.row_parts(name + ".weight",
                         {part_widths_.begin() + static_cast<std::ptrdiff_t>(i), part_widths_.end()});
   }
+  visitor.parameter("query_norm.weight", query_gain_);
+  visitor.parameter("key_norm.weight", key_gain_);
+  visitor.parameter("value_mixing", value_mixing_);
   visitor.child("output", output_);
   visitor.child("dropout", dropout_);
   if (output_dropout_) visitor.child("output_dropout", *output_dropout_);
@@ -198,6 +222,14 @@ AttentionCost MultiHeadAttention::cost(const AttentionConfig& config, const Atte
   sum.keeps(N * (C + H * D + H * E) + M * G * (D + E));
   if (call.keys > 0) sum.keeps(M * config.memory_width);
   if (config.rotary) sum.keeps(call.queries * D);
+  if (config.qk_norm) {
+    sum.parameters(2 * D);
+    sum.keeps((N * H + M * G) * (D + 1) + (config.packed ? N * G * E : 0));
+  }
+  if (config.value_mixing) {
+    sum.parameters(2);
+    sum.keeps((config.packed ? N * (H * D + G * D) : 0) + 2 * M * G * E);
+  }
   sum.caches(G * (D + E));
   return sum.total();
 }

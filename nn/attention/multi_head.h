@@ -14,13 +14,16 @@ namespace tapeformer {
 /// shared by H / G neighbouring query heads. Self-attention if query and memory are the same tensor, else
 /// cross-attention.
 /// Math:    g = floor(h G / H); head_h = softmax(R q_h (R k_g)^T / sqrt(D)) v_g; y = output(concat_h head_h),
-///          with R the rotary embedding, if there is one
+///          with R the rotary embedding, if there is one. With qk_norm, R turns rms_norm(q_h) and
+///          rms_norm(k_g), with one gain for all heads of queries and one for those of keys. With
+///          value_mixing, v_g counts as m_0 v_g + m_1 values_g, m learned and (1/2, 1/2) at first
 /// Shapes:  query [B, T, C], memory [B, S, memory_width] -> y [B, T, O]
 /// Initial: each projection Xavier uniform, packed ones part by part; biases zero
 /// Throws:  Error if sizes do not fit, or for rotary positions with another memory than the query; ShapeError
 ///          for inputs of another rank
 /// Source:  Vaswani et al. 2017, arXiv:1706.03762, section 3.2.2; Ainslie et al. 2023, arXiv:2305.13245;
-///          Shazeer 2019, arXiv:1911.02150
+///          Shazeer 2019, arXiv:1911.02150; qk_norm: Henry et al. 2020, arXiv:2010.04245, with RMS norms as
+///          in Qwen3, arXiv:2505.09388; value_mixing: after Zhou et al. 2024, arXiv:2410.17897
 class MultiHeadAttention : public Attention {
  public:
   MultiHeadAttention(const AttentionConfig& config, Generator& random);
@@ -49,7 +52,8 @@ class MultiHeadAttention : public Attention {
   ///                queries and keys
   ///   activations  N (C + H D + H E + H) + M G (D + E) numbers: input, projections, output of the heads,
   ///                and the logarithm of a sum for each of their rows; M C' for a memory; rotary: T D of
-  ///                angles; causal: 8 bytes a row for the range that it sees
+  ///                angles; causal: 8 bytes a row for the range that it sees; qk_norm and value_mixing: what
+  ///                they are computed from
   ///   cache        G (D + E) numbers
   static AttentionCost cost(const AttentionConfig& config, const AttentionCall& call);
 
@@ -70,6 +74,8 @@ class MultiHeadAttention : public Attention {
   Linear output_;
   Dropout dropout_;
   std::optional<Dropout> output_dropout_;
+  Parameter query_gain_, key_gain_;  // [D], or undefined
+  Parameter value_mixing_;           // [2], or undefined
 };
 
 }  // namespace tapeformer

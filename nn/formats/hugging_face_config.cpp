@@ -12,12 +12,13 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 // If one of ours has several names there, the first is written.
-constexpr std::array<std::pair<const char*, Unary>, 8> kActivations{{{"gelu_new", Unary::gelu_tanh},
+constexpr std::array<std::pair<const char*, Unary>, 9> kActivations{{{"gelu_new", Unary::gelu_tanh},
                                                                      {"gelu_pytorch_tanh", Unary::gelu_tanh},
                                                                      {"gelu_python_tanh", Unary::gelu_tanh},
                                                                      {"gelu", Unary::gelu},
                                                                      {"gelu_python", Unary::gelu},
                                                                      {"relu", Unary::relu},
+                                                                     {"relu2", Unary::relu_squared},
                                                                      {"silu", Unary::silu},
                                                                      {"swish", Unary::silu}}};
 
@@ -204,6 +205,7 @@ Json llama_json(const DecoderOnlyConfig& config) {
 
 /// Throws:  CheckpointError unless transformers has a model that computes the same
 void check_expressible(const DecoderOnlyConfig& config) {
+  if (config.norm == NormKind::scale) throw CheckpointError("transformers has no norm=scale");
   const AttentionConfig attention = config.attention_config().resolved();
   const bool is_gpt2 = config.norm == NormKind::layer,
              can_export = attention_kind(attention.kind).can & kCanExport;
@@ -223,6 +225,13 @@ void check_expressible(const DecoderOnlyConfig& config) {
           std::string("positions=") + name_of(config.positions));
   const Index rotated = config.attention.rotations.width;
   require(is_gpt2 || rotated == 0 || rotated == attention.key_width, "rotary_components=" + number(rotated));
+  require(!config.attention.qk_norm, "qk_norm=true");
+  require(config.logit_softcap == 0, "logit_softcap=" + value_text(config.logit_softcap));
+  require(!config.fix_norm, "fix_norm=true");
+  require(!config.embedding_norm, "embedding_norm=true");
+  require(!config.embedding_mixing, "embedding_mixing=true");
+  require(config.value_embeddings == ValueEmbeddings::none,
+          std::string("value_embeddings=") + name_of(config.value_embeddings));
   require(config.gated != is_gpt2, config.gated ? "gated=true" : "gated=false");
   if (!problems.empty()) {
     throw CheckpointError(std::string("transformers' ") + (is_gpt2 ? "gpt2" : "llama") + ", which has " +

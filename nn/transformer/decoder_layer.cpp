@@ -3,15 +3,17 @@
 
 namespace tapeformer {
 
-DecoderLayer::DecoderLayer(const TransformerLayerConfig& config, Generator& random)
+DecoderLayer::DecoderLayer(const TransformerLayerConfig& config, Generator& random, double depth)
     : norm_place_(config.norm_place()),
       self_attention_(make_attention(config.attention_config(false), random)),
       cross_attention_(make_attention(config.attention_config(true), random)),
       feed_forward_(config.feed_forward_config(), random),
-      self_attention_norm_({config.width, config.epsilon, true}),
-      cross_attention_norm_({config.width, config.epsilon, true}),
-      feed_forward_norm_({config.width, config.epsilon, true}),
-      dropout_({config.dropout}, random) {}
+      self_attention_norm_(config.norm_config()),
+      cross_attention_norm_(config.norm_config()),
+      feed_forward_norm_(config.norm_config()),
+      dropout_({config.dropout}, random) {
+  if (config.stochastic_depth > 0) depth_.emplace(depth * config.stochastic_depth, random);
+}
 
 Tensor DecoderLayer::operator()(const Tensor& x, const Tensor& memory, const DecoderContext& context) const {
   ResidualStream stream(x);
@@ -29,11 +31,11 @@ void DecoderLayer::operator()(ResidualStream& stream, const Tensor& memory,
   cross.key_mask = context.memory_mask;
   cross.cache = context.cross_cache;
   cross.weights = context.cross_weights;
-  residual(stream, norm_place_, self_attention_norm_, dropout_,
+  residual(stream, norm_place_, self_attention_norm_, dropout_, depth_,
            [&](const Tensor& h) { return (*self_attention_)(h, h, self); });
-  residual(stream, norm_place_, cross_attention_norm_, dropout_,
+  residual(stream, norm_place_, cross_attention_norm_, dropout_, depth_,
            [&](const Tensor& h) { return (*cross_attention_)(h, memory, cross); });
-  residual(stream, norm_place_, feed_forward_norm_, dropout_, feed_forward_);
+  residual(stream, norm_place_, feed_forward_norm_, dropout_, depth_, feed_forward_);
 }
 
 RotaryAngles DecoderLayer::angles(const Tensor& x, const DecoderContext& context) const {
@@ -50,6 +52,7 @@ void DecoderLayer::visit(ParameterVisitor& visitor) {
   visitor.child("feed_forward", feed_forward_);
   visitor.child("feed_forward_norm", feed_forward_norm_);
   visitor.child("dropout", dropout_);
+  if (depth_) visitor.child("stochastic_depth", *depth_);
 }
 
 }  // namespace tapeformer

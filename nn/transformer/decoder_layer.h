@@ -1,8 +1,9 @@
 #pragma once
 
 #include <tapeformer/nn/attention/attention.h>
-#include <tapeformer/nn/layer_norm.h>
 #include <tapeformer/nn/transformer/layer_config.h>
+
+#include <optional>
 
 namespace tapeformer {
 
@@ -22,7 +23,8 @@ struct DecoderContext {
 /// Source:  Vaswani et al. 2017, arXiv:1706.03762, section 3.1
 class DecoderLayer : public Module {
  public:
-  DecoderLayer(const TransformerLayerConfig& config, Generator& random);
+  /// `depth` is the layer's place in its stack, 1 for the last: see stochastic_depth.
+  DecoderLayer(const TransformerLayerConfig& config, Generator& random, double depth = 1);
 
   Tensor operator()(const Tensor& x, const Tensor& memory, const DecoderContext& context = {}) const;
   /// The same inside a stack: the last residual sum may be left to the next layer's norm, which fuses it.
@@ -37,8 +39,9 @@ class DecoderLayer : public Module {
   NormPlace norm_place_;
   std::unique_ptr<Attention> self_attention_, cross_attention_;
   FeedForward feed_forward_;
-  LayerNorm self_attention_norm_, cross_attention_norm_, feed_forward_norm_;
+  Norm self_attention_norm_, cross_attention_norm_, feed_forward_norm_;
   Dropout dropout_;
+  std::optional<StochasticDepth> depth_;
 };
 
 }  // namespace tapeformer

@@ -19,27 +19,34 @@ const DecoderOnlyConfig& checked(const DecoderOnlyConfig& config) {
 /// Sinusoids are of order one, so embeddings added to them must be too: a scale of 0 stands for sqrt(C).
 TokenInputConfig input_of(const DecoderOnlyConfig& config) {
   const double scale = config.positions == PositionKind::sinusoidal ? 0 : 1;
-  return {config.vocabulary, config.width, config.embedding_dropout, config.positions, config.context, scale};
+  TokenInputConfig input{config.vocabulary, config.width,   config.embedding_dropout,
+                         config.positions,  config.context, scale};
+  input.fix_norm = config.fix_norm;
+  if (config.embedding_norm)
+    input.norm = NormConfig{config.norm, config.width, config.epsilon, config.norm_bias};
+  return input;
 }
 
 std::vector<DecoderOnlyLayer> stack(const DecoderOnlyConfig& config, Generator& random) {
   std::vector<DecoderOnlyLayer> layers;
-  for (Index i = 0; i < config.layers; ++i) layers.emplace_back(config, random);
+  for (Index i = 0; i < config.layers; ++i) layers.emplace_back(config, random, i);
   return layers;
 }
 
-/// Overwrites what the layers drew: matrices are N(0, 0.02^2), those that write into the residual stream
-/// N(0, 0.02^2 / (2 L)). These are known by name, so an attention's output projection is called "output".
-/// With `keeps_embedding`, what TokenInput has initialised is left alone.
-void initialise(Module& model, Index layers, bool keeps_embedding, Generator& random) {
-  const double residual = kDeviation / std::sqrt(2 * static_cast<double>(layers));
+/// Overwrites what the layers drew: see "Initial" of DecoderOnly. The matrices that write into the residual
+/// stream are known by name, so an attention's output projection is called "output".
+void initialise(Module& model, const DecoderOnlyConfig& config, Generator& random) {
+  const bool keeps_embedding = config.positions == PositionKind::sinusoidal;  // as TokenInput has drawn it
+  const double residual =
+      config.zero_init ? 0 : kDeviation / std::sqrt(2 * static_cast<double>(config.layers));
+  const double of_values = kDeviation * std::sqrt(static_cast<double>(config.width));
   for (auto& [name, parameter] : model.named_parameters()) {
     const Tensor& value = parameter.value();
     if (value.rank() >= 2) {
       const bool writes =
           ends_with(name, "attention.output.weight") || ends_with(name, "feed_forward.down.weight");
-      if (!keeps_embedding || name != "embedding.weight")
-        normal(value, random, writes ? residual : kDeviation);
+      const double other = ends_with(name, "value_embedding.weight") ? of_values : kDeviation;
+      if (!keeps_embedding || name != "embedding.weight") normal(value, random, writes ? residual : other);
     } else if (ends_with(name, "bias")) {
       value.copy_from(Tensor::zeros(value.shape()));
     }
@@ -53,15 +60,18 @@ DecoderOnly::DecoderOnly(const DecoderOnlyConfig& config, Generator& random)
       input_(input_of(config), random),
       layers_(stack(config, random)),
       norm_({config.norm, config.width, config.epsilon, config.norm_bias}),
-      head_({config.width, config.vocabulary, config.head_bias, {}}, random) {
+      head_({config.width, config.vocabulary, config.head_bias, config.logit_softcap, config.fix_norm},
+            random) {
   if (config.tie_head) head_.weight() = input_.embedding().weight();
   parameters();  // gives every parameter its path, for error messages
-  initialise(*this, config.layers, config.positions == PositionKind::sinusoidal, random);
+  initialise(*this, config, random);
 }
 
-Tensor DecoderOnly::through_layers(const Tensor& embedded_btc, const AttentionMasks& masks,
+Tensor DecoderOnly::through_layers(const Tensor& ids, const Tensor& embedded_btc, const AttentionMasks& masks,
                                    LayerCaches* caches) const {
-  AttentionContext context;
+  DecoderOnlyContext context;
+  context.ids = ids;
+  if (config_.embedding_mixing) context.first = embedded_btc;
   static_cast<AttentionMasks&>(context) = masks;
   context.causal = true;
   // The rotary angles are computed once for all layers; their positions count on from what the caches hold.
@@ -70,8 +80,9 @@ Tensor DecoderOnly::through_layers(const Tensor& embedded_btc, const AttentionMa
   ResidualStream stream(embedded_btc);
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     if (caches != nullptr) context.cache = &caches->layer(i);
-    run_layer(stream, recomputes_layers_,
-              [&layer = layers_[i], context](ResidualStream& x_btc) { layer(x_btc, context); });
+    run_layer(
+        stream, recomputes_layers_,
+        [&layer = layers_[i], context](ResidualStream& x_btc) { layer(x_btc, context); }, context.first);
   }
   return stream.normed(norm_);
 }
@@ -79,7 +90,7 @@ Tensor DecoderOnly::through_layers(const Tensor& embedded_btc, const AttentionMa
 Tensor DecoderOnly::states(const Tensor& ids, const Tensor& prefix_lengths) const {
   AttentionMasks masks;
   masks.prefix_lengths = prefix_lengths;
-  return through_layers(input_(ids), masks, nullptr);
+  return through_layers(ids, input_(ids), masks, nullptr);
 }
 
 Tensor DecoderOnly::states(const Tensor& ids, LayerCaches& caches, const Tensor& prefix_lengths) const {
@@ -87,7 +98,7 @@ Tensor DecoderOnly::states(const Tensor& ids, LayerCaches& caches, const Tensor&
   AttentionMasks masks;
   masks.prefix_lengths = prefix_lengths;
   const Tensor& at = caches.positions();
-  return through_layers(at.defined() ? input_(ids, at) : input_(ids, caches.length()), masks, &caches);
+  return through_layers(ids, at.defined() ? input_(ids, at) : input_(ids, caches.length()), masks, &caches);
 }
 
 LayerCaches DecoderOnly::start(const CacheConfig& config) const {

@@ -9,6 +9,13 @@
 
 namespace tapeformer {
 
+/// The layers that have a table of value embeddings: none, the first and the last, every second one up to
+/// the last, or all.
+enum class ValueEmbeddings { none, ends, alternate, all };
+const char* name_of(ValueEmbeddings layers);
+/// Throws: Error listing the valid names.
+ValueEmbeddings value_embeddings(const std::string& name);
+
 /// The configuration of a language model. The defaults are GPT-2 without dropout.
 struct DecoderOnlyConfig {
   Index vocabulary = 0;  ///< V
@@ -31,11 +38,23 @@ struct DecoderOnlyConfig {
 
   bool tie_head = true;  ///< the head's weight is the embedding
   bool head_bias = false;
+  double logit_softcap = 0;  ///< c > 0: the logits are c tanh(x / c)
+
+  bool embedding_norm = false;    ///< of what enters the first layer
+  bool embedding_mixing = false;  ///< every layer begins with x = a x + b x_0: see DecoderOnly
+  ValueEmbeddings value_embeddings = ValueEmbeddings::none;
+  bool fix_norm = false;   ///< word embeddings of one length, see TokenInput and Head
+  bool zero_init = false;  ///< of the matrices that write into the residual sum
+
   double embedding_dropout = 0, residual_dropout = 0;  ///< on what enters the layers, and what sublayers add
+  double feed_forward_dropout = 0;                     ///< after the activation
+  double stochastic_depth = 0;  ///< the last layer's probability of dropping a row of what a sublayer adds
+
   bool prefix = false;  ///< trained with a prompt that sees itself in both directions
 
   /// F, with 0 replaced by what it stands for.
   Index hidden_width() const;
+  bool has_value_embedding(Index layer) const;
   /// `attention` with what the model decides.
   AttentionConfig attention_config() const;
   /// Throws: Error naming the fields that do not fit
@@ -56,9 +75,9 @@ struct DecoderOnlyConfig {
     AttentionConfig::for_each_in_models(c.attention, field, kCanModelLanguage);
     field("head_width", c.attention.key_width, "D, width of a head; 0 for C / H", kSize);
     field("attention_bias", c.attention.bias);
-    field("attention_dropout", c.attention.dropout, kBelowOne);
+    field("attention_dropout", c.attention.dropout, "share of attention weights dropped", kBelowOne);
     field("positions", named(c.positions, name_of, position_kind), "learned, sinusoidal or rotary");
-    field("norm", named(c.norm, name_of, norm_kind), "layer or rms, before every sublayer");
+    field("norm", named(c.norm, name_of, norm_kind), "layer, rms or scale, before every sublayer");
     field("epsilon", c.epsilon, "of the norms", kPositive);
     field("norm_bias", c.norm_bias);
     field("feed_forward", c.feed_forward,
@@ -68,8 +87,21 @@ struct DecoderOnlyConfig {
     field("feed_forward_bias", c.feed_forward_bias);
     field("tie_head", c.tie_head);
     field("head_bias", c.head_bias);
-    field("embedding_dropout", c.embedding_dropout, kBelowOne);
-    field("residual_dropout", c.residual_dropout, kBelowOne);
+    field("logit_softcap", c.logit_softcap, "c: logits become c tanh(logits / c); 0 for none", kNotNegative);
+    field("embedding_norm", c.embedding_norm, "norm of the embeddings, before the first layer");
+    field("embedding_mixing", c.embedding_mixing,
+          "let every layer begin with a x + b x0, a and b learned, x0 the input of the first");
+    field("value_embeddings", named(c.value_embeddings, name_of, tapeformer::value_embeddings),
+          "layers that add embeddings of the tokens to attention's values: none, ends, alternate or all");
+    field("fix_norm", c.fix_norm, "word embeddings of one length, for input and output");
+    field("zero_init", c.zero_init, "zeros at first in the matrices that write into the residual sum");
+    field("embedding_dropout", c.embedding_dropout, "share of what enters the first layer dropped",
+          kBelowOne);
+    field("residual_dropout", c.residual_dropout, "share of what sublayers add dropped", kBelowOne);
+    field("feed_forward_dropout", c.feed_forward_dropout,
+          "share of the hidden activations of the feed-forward networks dropped", kBelowOne);
+    field("stochastic_depth", c.stochastic_depth,
+          "share of rows that the last layer leaves as they are, and earlier ones in proportion", kBelowOne);
     field("prefix", c.prefix, "let a prompt see itself in both directions, and train on what follows it");
   }
 };

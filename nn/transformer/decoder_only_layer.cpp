@@ -2,24 +2,48 @@
 #include <tapeformer/nn/transformer/decoder_only_layer.h>
 
 namespace tapeformer {
+namespace {
 
-DecoderOnlyLayer::DecoderOnlyLayer(const DecoderOnlyConfig& config, Generator& random)
-    : attention_norm_({config.norm, config.width, config.epsilon, config.norm_bias}),
-      attention_(make_attention(config.attention_config(), random)),
-      feed_forward_norm_({config.norm, config.width, config.epsilon, config.norm_bias}),
-      feed_forward_(
-          {config.width, config.hidden_width(), config.activation, 0, config.feed_forward_bias, config.gated},
-          random),
-      dropout_({config.residual_dropout}, random) {}
-
-// residual() of residual.h adds dropout(sublayer(norm(x))) to the stream.
-void DecoderOnlyLayer::operator()(ResidualStream& stream, const AttentionContext& context) const {
-  residual(stream, NormPlace::pre, attention_norm_, dropout_,
-           [&](const Tensor& normed_btc) { return (*attention_)(normed_btc, normed_btc, context); });
-  residual(stream, NormPlace::pre, feed_forward_norm_, dropout_, feed_forward_);
+AttentionConfig attention_of(const DecoderOnlyConfig& config, Index layer) {
+  AttentionConfig attention = config.attention_config();
+  attention.value_mixing = config.has_value_embedding(layer);
+  return attention;
 }
 
-Tensor DecoderOnlyLayer::operator()(const Tensor& x, const AttentionContext& context) const {
+}  // namespace
+
+DecoderOnlyLayer::DecoderOnlyLayer(const DecoderOnlyConfig& config, Generator& random, Index number)
+    : attention_norm_({config.norm, config.width, config.epsilon, config.norm_bias}),
+      attention_(make_attention(attention_of(config, number), random)),
+      feed_forward_norm_({config.norm, config.width, config.epsilon, config.norm_bias}),
+      feed_forward_({config.width, config.hidden_width(), config.activation, config.feed_forward_dropout,
+                     config.feed_forward_bias, config.gated},
+                    random),
+      dropout_({config.residual_dropout}, random) {
+  if (config.stochastic_depth > 0) {
+    const double share = static_cast<double>(number + 1) / static_cast<double>(config.layers);
+    depth_.emplace(share * config.stochastic_depth, random);
+  }
+  if (config.embedding_mixing) embedding_mixing_ = Parameter(Tensor::from<float>({1, 0}, {2}));
+  if (config.has_value_embedding(number)) {
+    const AttentionConfig attention = attention_of(config, number).resolved();
+    value_embedding_.emplace(
+        EmbeddingConfig{config.vocabulary, attention.key_heads() * attention.value_width, 1}, random);
+  }
+}
+
+// residual() of residual.h adds dropout(sublayer(norm(x))) to the stream.
+void DecoderOnlyLayer::operator()(ResidualStream& stream, const DecoderOnlyContext& context) const {
+  if (embedding_mixing_.defined())
+    stream = ResidualStream(mix(stream.sum(), context.first, embedding_mixing_));
+  AttentionContext attended = context;
+  if (value_embedding_) attended.values = (*value_embedding_)(context.ids);
+  residual(stream, NormPlace::pre, attention_norm_, dropout_, depth_,
+           [&](const Tensor& normed_btc) { return (*attention_)(normed_btc, normed_btc, attended); });
+  residual(stream, NormPlace::pre, feed_forward_norm_, dropout_, depth_, feed_forward_);
+}
+
+Tensor DecoderOnlyLayer::operator()(const Tensor& x, const DecoderOnlyContext& context) const {
   ResidualStream stream(x);
   (*this)(stream, context);
   return stream.sum();
@@ -31,6 +55,9 @@ void DecoderOnlyLayer::visit(ParameterVisitor& visitor) {
   visitor.child("feed_forward_norm", feed_forward_norm_);
   visitor.child("feed_forward", feed_forward_);
   visitor.child("dropout", dropout_);
+  if (depth_) visitor.child("stochastic_depth", *depth_);
+  visitor.parameter("embedding_mixing", embedding_mixing_);
+  if (value_embedding_) visitor.child("value_embedding", *value_embedding_);
 }
 
 }  // namespace tapeformer

@@ -1,23 +1,37 @@
 #pragma once
 
 #include <tapeformer/nn/attention/attention.h>
+#include <tapeformer/nn/embedding.h>
 #include <tapeformer/nn/transformer/decoder_only_config.h>
 #include <tapeformer/nn/transformer/residual.h>
 
 #include <memory>
+#include <optional>
 
 namespace tapeformer {
 
+/// The optional arguments of a call.
+struct DecoderOnlyContext : AttentionContext {
+  DecoderOnlyContext() = default;
+  DecoderOnlyContext(const AttentionContext& context) : AttentionContext(context) {}
+
+  Tensor ids;    ///< i32 [B, T], of x's tokens, for a layer with value embeddings
+  Tensor first;  ///< [B, T, C], the input of the first layer, for a layer that mixes it in
+};
+
 /// Pre-norm self-attention and feed-forward network, each with a residual connection.
-/// Math:    x = x + dropout(attention(norm(x))); y = x + dropout(feed_forward(norm(x)))
+/// Math:    with embedding_mixing x = a x + b first, (a, b) = (1, 0) at first; then
+///          x = x + dropout(attention(norm(x))); y = x + dropout(feed_forward(norm(x)));
+///          with a value embedding, its rows join attention's values
 /// Shapes:  x [B, T, C] -> [B, T, C]
 class DecoderOnlyLayer : public Module {
  public:
-  DecoderOnlyLayer(const DecoderOnlyConfig& config, Generator& random);
+  /// Layer `number` of a model's, from 0.
+  DecoderOnlyLayer(const DecoderOnlyConfig& config, Generator& random, Index number = 0);
 
-  Tensor operator()(const Tensor& x, const AttentionContext& context) const;
+  Tensor operator()(const Tensor& x, const DecoderOnlyContext& context) const;
   /// The same inside a stack: the last residual sum may be left to the next layer's norm, which fuses it.
-  void operator()(ResidualStream& stream, const AttentionContext& context) const;
+  void operator()(ResidualStream& stream, const DecoderOnlyContext& context) const;
   /// The rotary angles of x's tokens, the same for every layer of a stack.
   RotaryAngles angles(const Tensor& x, const AttentionContext& context) const {
     return attention_->angles(x, context);
@@ -31,6 +45,9 @@ class DecoderOnlyLayer : public Module {
   Norm feed_forward_norm_;
   FeedForward feed_forward_;
   Dropout dropout_;
+  std::optional<StochasticDepth> depth_;
+  Parameter embedding_mixing_;  // [2], or undefined
+  std::optional<Embedding> value_embedding_;
 };
 
 }  // namespace tapeformer

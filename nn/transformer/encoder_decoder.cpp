@@ -1,4 +1,5 @@
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/nn/formats/ends_with.h>
 #include <tapeformer/nn/transformer/encoder_decoder.h>
 
 namespace tapeformer {
@@ -9,26 +10,42 @@ std::vector<Layer> stack(const EncoderConfig& config, Generator& random) {
   TransformerLayerConfig layer = config.layer;
   layer.attention.rotary = layer.attention.rotary || config.positions == PositionKind::rotary;
   std::vector<Layer> layers;
-  for (Index i = 0; i < config.layers; ++i) layers.emplace_back(layer, random);
+  for (Index i = 0; i < config.layers; ++i) {
+    const double depth = static_cast<double>(i + 1) / static_cast<double>(config.layers);
+    layers.emplace_back(layer, random, depth);
+  }
   return layers;
 }
 
-std::optional<LayerNorm> final_norm(const TransformerLayerConfig& layer) {
+std::optional<Norm> final_norm(const TransformerLayerConfig& layer) {
   if (!layer.norm_first) return {};
-  return LayerNorm({layer.width, layer.epsilon, true});
+  return Norm(layer.norm_config());
 }
 
 TokenInputConfig input_of(const EncoderConfig& config) {
-  return {config.vocabulary, config.layer.width, config.layer.dropout, config.positions, config.max_length};
+  return {config.vocabulary, config.layer.width, config.layer.dropout, config.positions, config.max_length, 0,
+          config.fix_norm};
+}
+
+/// Sublayers that add nothing at first.
+void zero_outputs(Module& model) {
+  for (auto& [name, parameter] : model.named_parameters()) {
+    for (const char* projection : {"attention.output.weight", "attention.output.bias",
+                                   "feed_forward.down.weight", "feed_forward.down.bias"}) {
+      if (ends_with(name, projection)) parameter.value().copy_from(Tensor::zeros(parameter.value().shape()));
+    }
+  }
 }
 
 EncoderConfig encoder_config(const EncoderDecoderConfig& config) {
   config.check();
-  return {config.layer, config.source_vocabulary, config.encoder_layers, config.positions, config.max_length};
+  return {config.layer,     config.source_vocabulary, config.encoder_layers,
+          config.positions, config.max_length,        config.fix_norm};
 }
 
 EncoderConfig decoder_config(const EncoderDecoderConfig& config) {
-  return {config.layer, config.target_vocabulary, config.decoder_layers, config.positions, config.max_length};
+  return {config.layer,     config.target_vocabulary, config.decoder_layers,
+          config.positions, config.max_length,        config.fix_norm};
 }
 
 }  // namespace
@@ -109,9 +126,11 @@ EncoderDecoder::EncoderDecoder(const EncoderDecoderConfig& config, Generator& ra
     : config_(config),
       encoder_(encoder_config(config), random),
       decoder_(decoder_config(config), random),
-      head_({config.layer.width, config.target_vocabulary, true, {}}, random) {
+      head_({config.layer.width, config.target_vocabulary, true, config.logit_softcap, config.fix_norm},
+            random) {
   if (config.tie_embeddings) decoder_.embedding().weight() = encoder_.embedding().weight();
   if (config.tie_target_head) head_.weight() = decoder_.embedding().weight();
+  if (config.zero_init) zero_outputs(*this);
   parameters();  // gives every parameter its path, for error messages
 }
 
@@ -125,6 +144,17 @@ Tensor EncoderDecoder::loss(const Tensor& source, const Tensor& source_mask, con
                             const HeadLossConfig& head) const {
   const Tensor states_btc = decode(target, encode(source, source_mask), source_mask);
   return head_loss(head_, states_btc, expected, options, head);
+}
+
+Tensor EncoderDecoder::r_drop_loss(const Tensor& source, const Tensor& source_mask, const Tensor& target,
+                                   const Tensor& expected, const CrossEntropyOptions& options,
+                                   double alpha) const {
+  const Tensor first_btv = (*this)(source, source_mask, target),
+               second_btv = (*this)(source, source_mask, target);
+  const Tensor losses =
+      cross_entropy(first_btv, expected, options) + cross_entropy(second_btv, expected, options);
+  const Tensor apart = symmetric_divergence(first_btv, second_btv, expected, options.ignored);
+  return 0.5 * losses + (alpha / 2) * apart;
 }
 
 void EncoderDecoder::visit(ParameterVisitor& visitor) {

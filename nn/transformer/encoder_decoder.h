@@ -19,6 +19,7 @@ struct EncoderConfig {
   Index layers = 3;
   PositionKind positions = PositionKind::sinusoidal;
   Index max_length = 256;  ///< longest sequence
+  bool fix_norm = false;   ///< see TokenInput
 };
 
 /// What an encoder or a decoder is made of.
@@ -38,7 +39,7 @@ class LayerStack : public Module {
 
   TokenInput input_;
   std::vector<Layer> layers_;
-  std::optional<LayerNorm> norm_;  // pre-norm stacks end with a norm
+  std::optional<Norm> norm_;  // pre-norm stacks end with a norm
   bool recomputes_layers_ = false;
 };
 
@@ -82,6 +83,13 @@ class EncoderDecoder : public Module {
   Tensor loss(const Tensor& source, const Tensor& source_mask, const Tensor& target, const Tensor& expected,
               const CrossEntropyOptions& options = {}, const HeadLossConfig& head = {}) const;
 
+  /// R-Drop: the mean loss of two passes, whose dropouts differ, and how far their predictions are apart.
+  /// Math:    (loss_1 + loss_2) / 2 + alpha / 2 symmetric_divergence(logits_1, logits_2)
+  /// Shapes:  as loss()
+  /// Source:  Wu et al. 2021, arXiv:2106.14448, equation 4, halved
+  Tensor r_drop_loss(const Tensor& source, const Tensor& source_mask, const Tensor& target,
+                     const Tensor& expected, const CrossEntropyOptions& options, double alpha) const;
+
   Tensor encode(const Tensor& source, const Tensor& source_mask) const {
     return encoder_(source, source_mask);
   }
@@ -114,7 +122,7 @@ class EncoderDecoder : public Module {
   EncoderDecoderConfig config_;
   Encoder encoder_;
   Decoder decoder_;
-  Linear head_;
+  Head head_;
 };
 
 }  // namespace tapeformer

@@ -15,6 +15,9 @@ struct EncoderDecoderConfig {
   Index max_length = 256;                             ///< longest source or target, in tokens
   bool tie_target_head = true;                        ///< the output head's weight is the target embedding
   bool tie_embeddings = false;  ///< source and target share their embedding (and vocabulary)
+  bool fix_norm = false;        ///< word embeddings of one length, see TokenInput and Head
+  double logit_softcap = 0;     ///< c > 0: the logits are c tanh(x / c)
+  bool zero_init = false;       ///< of the projections that write into the residual sum
 
   /// For config.json of a run folder. A field that it lacks takes its default.
   /// Throws: CheckpointError naming what is wrong, or a field that is not known
@@ -36,6 +39,9 @@ struct EncoderDecoderConfig {
     field("max_length", c.max_length, "longest sentence in tokens; longer pairs are left out", kPositiveSize);
     field("tie_target_head", c.tie_target_head);
     field("tie_embeddings", c.tie_embeddings);
+    field("fix_norm", c.fix_norm, "word embeddings of one length, for input and output");
+    field("logit_softcap", c.logit_softcap, "c: logits become c tanh(logits / c); 0 for none", kNotNegative);
+    field("zero_init", c.zero_init, "zeros at first in the projections that write into the residual sum");
   }
 };
 

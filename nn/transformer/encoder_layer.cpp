@@ -3,22 +3,24 @@
 
 namespace tapeformer {
 
-EncoderLayer::EncoderLayer(const TransformerLayerConfig& config, Generator& random)
+EncoderLayer::EncoderLayer(const TransformerLayerConfig& config, Generator& random, double depth)
     : norm_place_(config.norm_place()),
       self_attention_(make_attention(config.attention_config(false), random)),
       feed_forward_(config.feed_forward_config(), random),
-      self_attention_norm_({config.width, config.epsilon, true}),
-      feed_forward_norm_({config.width, config.epsilon, true}),
-      dropout_({config.dropout}, random) {}
+      self_attention_norm_(config.norm_config()),
+      feed_forward_norm_(config.norm_config()),
+      dropout_({config.dropout}, random) {
+  if (config.stochastic_depth > 0) depth_.emplace(depth * config.stochastic_depth, random);
+}
 
 void EncoderLayer::operator()(ResidualStream& stream, const Tensor& key_mask,
                               const RotaryAngles& angles) const {
   AttentionContext masks;
   masks.key_mask = key_mask;
   masks.angles = angles;
-  residual(stream, norm_place_, self_attention_norm_, dropout_,
+  residual(stream, norm_place_, self_attention_norm_, dropout_, depth_,
            [&](const Tensor& h) { return (*self_attention_)(h, h, masks); });
-  residual(stream, norm_place_, feed_forward_norm_, dropout_, feed_forward_);
+  residual(stream, norm_place_, feed_forward_norm_, dropout_, depth_, feed_forward_);
 }
 
 Tensor EncoderLayer::operator()(const Tensor& x, const Tensor& key_mask) const {
@@ -33,6 +35,7 @@ void EncoderLayer::visit(ParameterVisitor& visitor) {
   visitor.child("feed_forward", feed_forward_);
   visitor.child("feed_forward_norm", feed_forward_norm_);
   visitor.child("dropout", dropout_);
+  if (depth_) visitor.child("stochastic_depth", *depth_);
 }
 
 }  // namespace tapeformer

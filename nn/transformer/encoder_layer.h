@@ -1,8 +1,9 @@
 #pragma once
 
 #include <tapeformer/nn/attention/attention.h>
-#include <tapeformer/nn/layer_norm.h>
 #include <tapeformer/nn/transformer/layer_config.h>
+
+#include <optional>
 
 namespace tapeformer {
 
@@ -11,7 +12,8 @@ namespace tapeformer {
 /// Source:  Vaswani et al. 2017, arXiv:1706.03762, section 3.1; pre-norm: Xiong et al. 2020, arXiv:2002.04745
 class EncoderLayer : public Module {
  public:
-  EncoderLayer(const TransformerLayerConfig& config, Generator& random);
+  /// `depth` is the layer's place in its stack, 1 for the last: see stochastic_depth.
+  EncoderLayer(const TransformerLayerConfig& config, Generator& random, double depth = 1);
 
   Tensor operator()(const Tensor& x, const Tensor& key_mask = {}) const;
   /// The same inside a stack: the last residual sum may be left to the next layer's norm, which fuses it.
@@ -24,8 +26,9 @@ class EncoderLayer : public Module {
   NormPlace norm_place_;
   std::unique_ptr<Attention> self_attention_;
   FeedForward feed_forward_;
-  LayerNorm self_attention_norm_, feed_forward_norm_;
+  Norm self_attention_norm_, feed_forward_norm_;
   Dropout dropout_;
+  std::optional<StochasticDepth> depth_;
 };
 
 }  // namespace tapeformer

@@ -5,6 +5,35 @@
 
 namespace tapeformer {
 
+struct HeadConfig {
+  Index width = 0;
+  Index vocabulary = 0;
+  bool bias = true;
+  double softcap = 0;     ///< c > 0: the logits are c tanh(x / c)
+  bool fix_norm = false;  ///< each word's vector is divided by its length
+};
+
+/// Projects the final states of a model to logits.
+/// Math:    x = states weight^T + bias, with fix_norm each row of weight of length 1; logits = x, or with a
+///          softcap c tanh(x / c)
+/// Shapes:  states [..., C] -> [..., V]; weight [V, C], bias [V]
+/// Initial: as Linear
+/// Source:  fix_norm: Nguyen and Salazar 2019, arXiv:1910.05895, section 2.3
+class Head : public Linear {
+ public:
+  Head(const HeadConfig& config, Generator& random);
+
+  Tensor operator()(const Tensor& states) const;
+  /// The weight and bias that project, and the cap of the logits.
+  Tensor used_weight() const;
+  Tensor used_bias() const { return bias().defined() ? bias().used() : Tensor(); }
+  double softcap() const { return softcap_; }
+
+ private:
+  double softcap_;
+  bool fix_norm_;
+};
+
 /// How head_loss() computes the loss; the value changes by rounding only.
 struct HeadLossConfig {
   bool fused = false;  ///< compute the logits chunk by chunk, so that they are never stored as a whole
@@ -14,7 +43,7 @@ struct HeadLossConfig {
 /// cross_entropy(head(states), targets). On a GPU, fused or not, the loss writes the gradient over the logits
 /// while it reads them.
 /// Shapes:  states [..., C], targets i32 [...] -> []
-Tensor head_loss(const Linear& head, const Tensor& states, const Tensor& targets,
+Tensor head_loss(const Head& head, const Tensor& states, const Tensor& targets,
                  const CrossEntropyOptions& options = {}, const HeadLossConfig& config = {});
 
 }  // namespace tapeformer

@@ -2,6 +2,7 @@
 
 #include <tapeformer/nn/attention/attention_kind.h>
 #include <tapeformer/nn/feed_forward.h>
+#include <tapeformer/nn/norm.h>
 #include <tapeformer/nn/transformer/residual.h>
 
 namespace tapeformer {
@@ -12,7 +13,10 @@ struct TransformerLayerConfig {
   Index width = 256;                    ///< C
   Index feed_forward = 0;               ///< F; 0 for 4 * width
   Unary activation = Unary::relu;
-  double dropout = 0;      ///< on attention weights, activations and what each sublayer adds
+  double dropout = 0;  ///< on attention weights, activations and what each sublayer adds
+  double stochastic_depth =
+      0;  ///< the last layer's probability of dropping a sentence of what a sublayer adds
+  NormKind norm = NormKind::layer;
   bool norm_first = true;  ///< pre-norm: x + f(norm(x)); else post-norm: norm(x + f(x))
   double epsilon = 1e-5;
 
@@ -23,6 +27,7 @@ struct TransformerLayerConfig {
     config.cross = cross;
     return config;
   }
+  NormConfig norm_config() const { return {norm, width, epsilon, true}; }
   NormPlace norm_place() const { return norm_first ? NormPlace::pre : NormPlace::post; }
   FeedForwardConfig feed_forward_config() const {
     return {width, feed_forward, activation, dropout, true, false};
@@ -37,8 +42,12 @@ struct TransformerLayerConfig {
     field("packed", c.attention.packed);
     field("rotary", c.attention.rotary);
     field("feed_forward", c.feed_forward, "F, hidden width of the feed-forward networks; 0 for 4 C", kSize);
-    field("activation", named(c.activation, name_of, activation_named), "relu, gelu, gelu_tanh or silu");
+    field("activation", named(c.activation, name_of, activation_named),
+          "relu, relu_squared, gelu, gelu_tanh or silu");
     field("dropout", c.dropout, "share of activations dropped in training", kBelowOne);
+    field("stochastic_depth", c.stochastic_depth,
+          "share of rows that the last layer leaves as they are, and earlier ones in proportion", kBelowOne);
+    field("norm", named(c.norm, name_of, norm_kind), "layer, rms or scale, beside every sublayer");
     field("norm_first", c.norm_first);
     field("epsilon", c.epsilon, "of the norms", kPositive);
   }

@@ -27,6 +27,10 @@ LeastSize least_size(const DecoderOnlyConfig& config) {
   size.weights =
       embedding * (config.tie_head ? 1 : 2) +
       (parameters_of(config.attention_config()) + feed_forward) * static_cast<double>(config.layers);
+  if (config.value_embeddings != ValueEmbeddings::none) {
+    const AttentionConfig attention = config.attention_config().resolved();
+    size.weights += product(config.vocabulary, attention.key_heads() * attention.value_width);  // or more
+  }
   if (config.positions == PositionKind::learned) size.weights += positions;
   if (config.positions == PositionKind::sinusoidal) size.sinusoids = positions;
   return size;

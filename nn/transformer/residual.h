@@ -5,6 +5,7 @@
 #include <tapeformer/autograd/ops/residual_norm.h>
 #include <tapeformer/nn/dropout.h>
 
+#include <optional>
 #include <utility>
 
 namespace tapeformer {
@@ -47,17 +48,18 @@ class ResidualStream {
 
 enum class NormPlace { pre, post };
 
-/// A sublayer with its residual connection.
+/// A sublayer with its residual connection. `depth`, if there is one, drops its output for whole rows.
 /// Math:    pre-norm: x + dropout(f(norm(x))); post-norm: norm(x + dropout(f(x)))
 template <class AnyNorm, class Sublayer>
 void residual(ResidualStream& stream, NormPlace place, const AnyNorm& norm, const Dropout& dropout,
-              const Sublayer& sublayer) {
-  stream.add(sublayer(place == NormPlace::pre ? stream.normed(norm) : stream.sum()), dropout);
+              const std::optional<StochasticDepth>& depth, const Sublayer& sublayer) {
+  const Tensor branch = sublayer(place == NormPlace::pre ? stream.normed(norm) : stream.sum());
+  stream.add(depth ? (*depth)(branch) : branch, dropout);
   if (place == NormPlace::post) stream = ResidualStream(stream.normed(norm));
 }
 
-/// Calls layer(stream), with `recompute` as an activation checkpoint of the stream, and of the memory if the
-/// layer reads one.
+/// Calls layer(stream), with `recompute` as an activation checkpoint of the stream, and of the memory that
+/// the layer reads, if any.
 template <class Layer>
 void run_layer(ResidualStream& stream, bool recompute, const Layer& layer, const Tensor& memory = {}) {
   if (!recompute) return layer(stream);

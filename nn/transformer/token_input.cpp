@@ -1,4 +1,5 @@
 #include <tapeformer/autograd/ops/elementwise.h>
+#include <tapeformer/autograd/ops/normalization.h>
 #include <tapeformer/nn/transformer/token_input.h>
 
 #include <cmath>
@@ -7,26 +8,33 @@ namespace tapeformer {
 
 TokenInput::TokenInput(const TokenInputConfig& config, Generator& random)
     : scale_(config.scale > 0 ? config.scale : std::sqrt(static_cast<double>(config.width))),
+      fix_norm_(config.fix_norm),
       embedding_({config.vocabulary, config.width, 1 / scale_}, random),
       positions_({config.positions, config.width, config.max_length}, random),
-      dropout_({config.dropout}, random) {}
+      dropout_({config.dropout}, random) {
+  if (config.norm) norm_.emplace(*config.norm);
+}
 
 Tensor TokenInput::embedded(const Tensor& ids) const {
   const Tensor tokens_btc = embedding_(ids);
+  if (fix_norm_) return rms_norm(tokens_btc, {});
   return scale_ == 1 ? tokens_btc : tokens_btc * scale_;
 }
 
 Tensor TokenInput::operator()(const Tensor& ids, Index first) const {
-  return dropout_(positions_(embedded(ids), first));
+  return finished(positions_(embedded(ids), first));
 }
 
 Tensor TokenInput::operator()(const Tensor& ids, const Tensor& at) const {
-  return dropout_(positions_(embedded(ids), at));
+  return finished(positions_(embedded(ids), at));
 }
+
+Tensor TokenInput::finished(const Tensor& x) const { return dropout_(norm_ ? (*norm_)(x) : x); }
 
 void TokenInput::visit(ParameterVisitor& visitor) {
   visitor.child("embedding", embedding_);
   visitor.child("positions", positions_);
+  if (norm_) visitor.child("embedding_norm", *norm_);
   visitor.child("dropout", dropout_);
 }
 

@@ -2,7 +2,10 @@
 
 #include <tapeformer/nn/dropout.h>
 #include <tapeformer/nn/embedding.h>
+#include <tapeformer/nn/norm.h>
 #include <tapeformer/nn/positions.h>
+
+#include <optional>
 
 namespace tapeformer {
 
@@ -13,14 +16,18 @@ struct TokenInputConfig {
   PositionKind positions = PositionKind::sinusoidal;
   Index max_length = 256;  ///< longest sequence
   double scale = 0;        ///< factor of the embeddings; 0 for sqrt(C)
+  bool fix_norm = false;   ///< every embedding is as long as sqrt(C), whatever its scale
+  std::optional<NormConfig> norm = {};
 };
 
 /// The input of a stack of layers: scaled token embeddings plus positions.
-/// Math:    x = dropout(scale embedding(ids) + position)
+/// Math:    x = dropout(norm(scale e + position)), if there is a norm, e = embedding(ids); with fix_norm
+///          sqrt(C) e / |e| for scale e
 /// Shapes:  ids i32 [B, T] -> [B, T, C]
 /// Initial: embeddings of standard deviation 1/scale, so that tokens and positions have equal weight and a
 ///          head tied to them starts with logits of order one
-/// Source:  Vaswani et al. 2017, arXiv:1706.03762, section 3.4
+/// Source:  Vaswani et al. 2017, arXiv:1706.03762, section 3.4; fix_norm: Nguyen and Salazar 2019,
+///          arXiv:1910.05895, section 2.3
 class TokenInput : public Module {
  public:
   TokenInput(const TokenInputConfig& config, Generator& random);
@@ -34,10 +41,13 @@ class TokenInput : public Module {
 
  private:
   Tensor embedded(const Tensor& ids) const;
+  Tensor finished(const Tensor& x) const;
 
   double scale_;
+  bool fix_norm_;
   Embedding embedding_;
   Positions positions_;
+  std::optional<Norm> norm_;
   Dropout dropout_;
 };
 

@@ -26,6 +26,11 @@ CASES = {
     "llama_interleaved": {**LLAMA, "attention": "mqa", "groups": 0, "rotary_layout": "interleaved", "tie_head": True},
     "prefix": {**BIASED, "positions": "sinusoidal", "activation": "relu", "tie_head": False, "head_bias": True},
 }
+CASES["modern"] = {**LLAMA, "attention": "mha", "groups": 0, "activation": "relu_squared", "gated": False,
+                   "qk_norm": True, "embedding_norm": True, "embedding_mixing": True,
+                   "value_embeddings": "alternate", "logit_softcap": 2.5}
+CASES["scale"] = {**GPT, "attention": "gqa", "heads": 6, "groups": 2, "norm": "scale", "fix_norm": True,
+                  "embedding_mixing": True, "qk_norm": True, "value_embeddings": "ends"}
 BATCH, LENGTH = 3, 7
 RECIPE = {"steps": 10, "learning_rate": 1e-2, "minimum": 1e-3, "warmup": 3, "beta1": 0.9, "beta2": 0.99,
           "weight_decay": 0.1, "clip": 2.0}

@@ -7,22 +7,41 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-ACTIVATIONS = {"relu": F.relu, "gelu": F.gelu, "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"), "silu": F.silu}
+ACTIVATIONS = {"relu": F.relu, "relu_squared": lambda x: F.relu(x).square(), "gelu": F.gelu, "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"), "silu": F.silu}
 
 
 class Norm(nn.Module):
     def __init__(self, config):
         super().__init__()
         width = config["width"]
-        self.epsilon, self.rms = config["epsilon"], config["norm"] == "rms"
-        self.weight = nn.Parameter(torch.ones(width))
-        has_bias = config["norm_bias"] and not self.rms
+        self.epsilon, self.kind = config["epsilon"], config["norm"]
+        self.weight = nn.Parameter(torch.full((1,), width**0.5) if self.kind == "scale" else torch.ones(width))
+        has_bias = config["norm_bias"] and self.kind == "layer"
         self.bias = nn.Parameter(torch.zeros(width)) if has_bias else None
 
     def forward(self, x):
-        if self.rms:
+        if self.kind == "scale":
+            return self.weight * x / torch.sqrt(x.pow(2).sum(-1, keepdim=True) + x.shape[-1] * self.epsilon)
+        if self.kind == "rms":
             return x / torch.sqrt(x.pow(2).mean(-1, keepdim=True) + self.epsilon) * self.weight
         return F.layer_norm(x, self.weight.shape, self.weight, self.bias, self.epsilon)
+
+
+def rms_normed(x, weight):
+    return x / torch.sqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6) * weight
+
+
+def has_values(config, number):
+    """Whether the layer of this number has value embeddings."""
+    last = config["layers"] - 1
+    return {"none": False, "ends": number in (0, last), "alternate": (last - number) % 2 == 0,
+            "all": True}[config.get("value_embeddings", "none")]
+
+
+class Gain(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(width))
 
 
 def turn(x, base, layout):
@@ -39,7 +58,7 @@ def turn(x, base, layout):
 
 
 class Attention(nn.Module):
-    def __init__(self, config):
+    def __init__(self, config, number):
         super().__init__()
         self.config, width = config, config["width"]
         self.heads = config["heads"]
@@ -50,12 +69,21 @@ class Attention(nn.Module):
         self.key = linear(width, self.groups * head_width)
         self.value = linear(width, self.groups * head_width)
         self.output = linear(self.heads * head_width, width)
+        if config.get("qk_norm"):
+            self.query_norm, self.key_norm = Gain(head_width), Gain(head_width)
+        if has_values(config, number):
+            self.value_mixing = nn.Parameter(torch.full((2,), 0.5))
 
-    def forward(self, x, mask):
-        """mask broadcasts to [B, H, T, T], true = may attend; None: causal."""
+    def forward(self, x, mask, values):
+        """mask broadcasts to [B, H, T, T], true = may attend; None: causal. values [B, T, G D] or None."""
         query, key, value = (y.unflatten(-1, (heads, -1)).transpose(1, 2)
                              for y, heads in ((self.query(x), self.heads), (self.key(x), self.groups),
                                               (self.value(x), self.groups)))
+        if values is not None:
+            value = self.value_mixing[0] * value + self.value_mixing[1] * values.unflatten(
+                -1, (self.groups, -1)).transpose(1, 2)
+        if self.config.get("qk_norm"):
+            query, key = rms_normed(query, self.query_norm.weight), rms_normed(key, self.key_norm.weight)
         if self.config["positions"] == "rotary":
             query, key = (turn(y, self.config["rotary_base"], self.config["rotary_layout"]) for y in (query, key))
         if self.groups != self.heads:
@@ -80,13 +108,21 @@ class FeedForward(nn.Module):
 
 
 class Layer(nn.Module):
-    def __init__(self, config):
+    def __init__(self, config, number):
         super().__init__()
-        self.attention_norm, self.attention = Norm(config), Attention(config)
+        self.attention_norm, self.attention = Norm(config), Attention(config, number)
         self.feed_forward_norm, self.feed_forward = Norm(config), FeedForward(config)
+        self.mixes = config.get("embedding_mixing", False)
+        if self.mixes:
+            self.embedding_mixing = nn.Parameter(torch.tensor([1.0, 0.0]))
+        if has_values(config, number):
+            self.value_embedding = nn.Embedding(config["vocabulary"], self.attention.value.out_features)
 
-    def forward(self, x, mask):
-        x = x + self.attention(self.attention_norm(x), mask)
+    def forward(self, x, mask, ids, first):
+        if self.mixes:
+            x = self.embedding_mixing[0] * x + self.embedding_mixing[1] * first
+        values = self.value_embedding(ids) if hasattr(self, "value_embedding") else None
+        x = x + self.attention(self.attention_norm(x), mask, values)
         return x + self.feed_forward(self.feed_forward_norm(x))
 
 
@@ -103,7 +139,9 @@ class LanguageModel(nn.Module):
         self.embedding = nn.Embedding(vocabulary, width)
         if config["positions"] == "learned":
             self.positions = nn.Embedding(config["context"], width)
-        self.layers = nn.ModuleList(Layer(config) for _ in range(config["layers"]))
+        if config.get("embedding_norm"):
+            self.embedding_norm = Norm(config)
+        self.layers = nn.ModuleList(Layer(config, number) for number in range(config["layers"]))
         self.norm = Norm(config)
         self.head = nn.Linear(width, vocabulary, bias=config["head_bias"])
         if config["tie_head"]:
@@ -120,6 +158,8 @@ class LanguageModel(nn.Module):
     def forward(self, ids, prefix_lengths=None):
         """ids [B, T] -> logits [B, T, V]; the first prefix_lengths[b] tokens of a row see each other."""
         length, x, mask = ids.shape[1], self.embedding(ids), None
+        if self.config.get("fix_norm"):
+            x = rms_normed(x, 1)
         if self.config["positions"] == "learned":
             x = x + self.positions.weight[:length]
         elif self.config["positions"] == "sinusoidal":
@@ -127,9 +167,16 @@ class LanguageModel(nn.Module):
         if prefix_lengths is not None:
             causal = torch.ones(length, length, dtype=torch.bool).tril()
             mask = (causal | (torch.arange(length) < prefix_lengths[:, None, None]))[:, None]
+        if self.config.get("embedding_norm"):
+            x = self.embedding_norm(x)
+        first = x
         for layer in self.layers:
-            x = layer(x, mask)
-        return self.head(self.norm(x))
+            x = layer(x, mask, ids, first)
+        words = self.head.weight
+        if self.config.get("fix_norm"):
+            words = rms_normed(words, words.shape[-1] ** -0.5)
+        logits, cap = F.linear(self.norm(x), words, self.head.bias), self.config.get("logit_softcap", 0)
+        return cap * torch.tanh(logits / cap) if cap else logits
 
     def loss(self, ids, targets, prefix_lengths=None):
         return F.cross_entropy(self(ids, prefix_lengths).flatten(0, 1), targets.flatten().long(), ignore_index=-1)

@@ -9,6 +9,7 @@ from golden_file import GoldenFile, generator, integers, normal
 def elementwise(file):
     for name, function, options in [
         ("relu", lambda x: F.relu(x), {}),
+        ("relu_squared", lambda x: F.relu(x).square(), {}),
         ("gelu", lambda x: F.gelu(x), {}),
         ("gelu_tanh", lambda x: F.gelu(x, approximate="tanh"), {}),
         ("silu", lambda x: F.silu(x), {}),

@@ -17,7 +17,9 @@ Tensor real_tokens(const std::vector<Index>& lengths, Index longest) {
 void randomise(Module& module, std::uint64_t seed) {
   Generator random(seed);
   for (auto& [name, parameter] : module.named_parameters()) {
-    const bool is_gain = name.find("norm.weight") != std::string::npos;
+    // Factors near 0 would let norms divide by little.
+    const bool is_gain =
+        name.find("norm.weight") != std::string::npos || name.find("mixing") != std::string::npos;
     random.fill_normal(parameter.value(), is_gain ? 1 : 0, 0.4);
   }
 }

@@ -41,7 +41,7 @@ TEST_SUITE("nn/feed_forward") {
   TEST_CASE(
       "gradients of both orders agree with differences for each smooth activation and gate, with dropout") {
     for (const bool gated : {false, true}) {
-      for (const Unary activation : {Unary::gelu, Unary::gelu_tanh, Unary::silu}) {
+      for (const Unary activation : {Unary::relu_squared, Unary::gelu, Unary::gelu_tanh, Unary::silu}) {
         for (const double dropout : {0.0, 0.3}) {
           Generator random(2);
           FeedForward layer({5, gated ? 3 : 7, activation, dropout, !gated || dropout == 0, gated}, random);
@@ -107,7 +107,7 @@ TEST_SUITE("nn/feed_forward") {
       if (is_activation(f)) CHECK(activation_named(name_of(f)) == f);
     }
     CHECK(message_of<Error>([] { activation_named("tanhh"); }) ==
-          "[feed_forward] the activation must be relu, gelu, gelu_tanh or silu; got tanhh");
+          "[feed_forward] the activation must be relu, relu_squared, gelu, gelu_tanh or silu; got tanhh");
   }
 
   TEST_CASE("the two halves of a gated up are told, by name") {

@@ -21,6 +21,7 @@ struct Math<xsimd::batch<T, Arch>> {
   static B reciprocal(const B& x) { return constant(1) / x; }
   static B one_minus_square(const B& x) { return constant(1) - x * x; }
   static B sigmoid(const B& x) { return Function<Unary::sigmoid>::value(x); }
+  static B relu(const B& x) { return Function<Unary::relu>::value(x); }
   static auto equal(const B& a, const B& b) { return a == b; }
   template <class Condition>
   static B select(const Condition& condition, const B& a, const B& b) {
@@ -212,6 +213,62 @@ void logical_and(Cpu, const Broadcast& s, const bool* a, const bool* b, bool* y)
 }
 
 template <class T>
+void mix_forward(Cpu, const Mix& s, const T* x, const T* other, const T* weights, T* y) {
+  using V = Lanes<T>;
+  const V of_x(weights[0]), of_other(weights[1]);
+  const Index mixed = s.width - s.first;
+  parallel_ranges(s.rows, s.width, [&](Index from, Index to) {
+    for (Index row = from; row < to; ++row) {
+      const T* line = x + row * s.width;
+      T* out = y + row * s.width;
+      std::copy_n(line, s.first, out);
+      map_simd(
+          0, mixed, out + s.first, [&](const V& a, const V& b) { return of_x * a + of_other * b; },
+          line + s.first, other + row * mixed);
+    }
+  });
+}
+
+Index mix_parts(Cpu, const Mix& s) {
+  if (s.rows * s.width < kParallelWork || omp_in_parallel()) return 1;
+  return std::min<Index>(s.rows, omp_get_max_threads());
+}
+
+template <class T>
+void mix_backward(Cpu, const Mix& s, const T* x, const T* other, const T* weights, const T* dy,
+                  Wide<T>* partials, Write<T> dx, Write<T> dother) {
+  using V = Lanes<T>;
+  const V of_x(weights[0]), of_other(weights[1]);
+  const Index mixed = s.width - s.first, parts = mix_parts(Cpu{}, s);
+  const auto product = [](const V& a, const V& b) { return a * b; };
+  parallel_ranges(parts, s.rows * s.width / parts, [&](Index first_part, Index end) {
+    for (Index part = first_part; part < end; ++part) {
+      double along_x = 0, along_other = 0;
+      for (Index row = s.rows * part / parts; row < s.rows * (part + 1) / parts; ++row) {
+        const Index start = row * s.width, at = start + s.first;
+        const T *d = dy + at, *b = other + row * mixed;
+        if (dx) {
+          write_simd(
+              start, at, dx, [](const V& v) { return v; }, dy);
+          write_simd(
+              at, at + mixed, dx, [&](const V& v) { return of_x * v; }, dy);
+        }
+        if (dother)
+          write_simd(
+              0, mixed, Write<T>{dother.to + row * mixed, dother.add},
+              [&](const V& v) { return of_other * v; }, d);
+        if (partials == nullptr) continue;
+        along_x += static_cast<double>(sum_simd<T>(mixed, product, d, x + at));
+        along_other += static_cast<double>(sum_simd<T>(mixed, product, d, b));
+      }
+      if (partials == nullptr) continue;
+      partials[2 * part] = static_cast<T>(along_x);
+      partials[2 * part + 1] = static_cast<T>(along_other);
+    }
+  });
+}
+
+template <class T>
 void add_in_place(Cpu, Index count, const T* x, T* sum) {
   parallel_ranges(count, 1, [&](Index from, Index to) {
 #pragma omp simd
@@ -234,16 +291,19 @@ Index first_non_finite(Cpu, Index count, const T* x, bool nan_only) {
   return first == count ? -1 : first.load();
 }
 
-#define INSTANTIATE(T)                                                             \
-  template void unary_forward(Cpu, Unary, Index, const T*, T*);                    \
-  template void unary_backward(Cpu, Unary, Index, const T*, const T*, Write<T>);   \
-  template void unary_forward_with_derivative(Cpu, Unary, Index, T*, T*);          \
-  template void binary(Cpu, Binary, const Broadcast&, const T*, const T*, T*);     \
-  template void affine(Cpu, Index, double, double, const T*, T*);                  \
-  template void power(Cpu, Index, double, const T*, T*);                           \
-  template void where(Cpu, const Broadcast&, const bool*, const T*, const T*, T*); \
-  template void equal(Cpu, const Broadcast&, const T*, const T*, bool*);           \
-  template void add_in_place(Cpu, Index, const T*, T*);                            \
+#define INSTANTIATE(T)                                                                              \
+  template void unary_forward(Cpu, Unary, Index, const T*, T*);                                     \
+  template void unary_backward(Cpu, Unary, Index, const T*, const T*, Write<T>);                    \
+  template void unary_forward_with_derivative(Cpu, Unary, Index, T*, T*);                           \
+  template void binary(Cpu, Binary, const Broadcast&, const T*, const T*, T*);                      \
+  template void affine(Cpu, Index, double, double, const T*, T*);                                   \
+  template void power(Cpu, Index, double, const T*, T*);                                            \
+  template void where(Cpu, const Broadcast&, const bool*, const T*, const T*, T*);                  \
+  template void equal(Cpu, const Broadcast&, const T*, const T*, bool*);                            \
+  template void mix_forward(Cpu, const Mix&, const T*, const T*, const T*, T*);                     \
+  template void mix_backward(Cpu, const Mix&, const T*, const T*, const T*, const T*, T*, Write<T>, \
+                             Write<T>);                                                             \
+  template void add_in_place(Cpu, Index, const T*, T*);                                             \
   template Index first_non_finite(Cpu, Index, const T*, bool);
 TAPEFORMER_CPU_TYPES(INSTANTIATE)
 

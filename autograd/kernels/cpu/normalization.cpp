@@ -35,6 +35,34 @@ void row_gradient(Index n, bool centred, T mean, T rstd, const T* x, const T* we
   }
 }
 
+/// partials[part] = the sums [width] of the part's rows, which run_rows(from, to, sums) adds up. Without
+/// partials it is called with nullptr.
+template <class T, class Rows>
+void sum_parts(Index rows, Index parts, Index work, Index width, const Rows& run_rows, T* partials) {
+  parallel_ranges(parts, work, [&](Index first, Index last) {
+    for (Index part = first; part < last; ++part) {
+      const Index from = rows * part / parts, to = rows * (part + 1) / parts;
+      if (partials == nullptr) {
+        run_rows(from, to, nullptr);
+        continue;
+      }
+      struct Halves {};
+      T* const scratch = thread_memory<Halves, T>(width * halvings(to - from));
+      sum_by_halves(from, to, width, run_rows, partials + part * width, scratch);
+    }
+  });
+}
+
+/// Adds up the parts' sums of n columns from `offset` on.
+template <class T>
+void gather_parts(Index parts, Index n, Index width, const T* partials, Index offset, Write<T> to) {
+  for (Index i = 0; to && i < n; ++i) {
+    T sum = T(0);
+    for (Index part = 0; part < parts; ++part) sum += partials[part * width + offset + i];
+    to.put(i, sum);
+  }
+}
+
 }  // namespace
 
 template <class T>
@@ -106,36 +134,78 @@ void normalize_backward(Cpu, Index rows, Index n, bool centred, const T* x, cons
     if (sums != nullptr) std::fill_n(sums, 2 * n, T(0));
     for (Index row = from; row < to; ++row) run_row(row, sums);
   };
-  parallel_ranges(parts, rows * n * 4 / parts, [&](Index first, Index last) {
-    for (Index part = first; part < last; ++part) {
-      const Index from = rows * part / parts, to = rows * (part + 1) / parts;
-      if (partials == nullptr) {
-        run_rows(from, to, nullptr);
-        continue;
-      }
-      struct Halves {};
-      T* const scratch = thread_memory<Halves, T>(2 * n * halvings(to - from));
-      sum_by_halves(from, to, 2 * n, run_rows, partials + part * 2 * n, scratch);
-    }
-  });
+  sum_parts(rows, parts, rows * n * 4 / parts, 2 * n, run_rows, partials);
   if (branch.to != nullptr)
     dropout_apply(Cpu{}, rows * n, branch.mask, branch.scale, dx.to, Write<T>{branch.to, false});
-  const auto gather = [&](Write<T> to, Index offset) {
-    for (Index i = 0; to && i < n; ++i) {
-      T sum = T(0);
-      for (Index part = 0; part < parts; ++part) sum += partials[part * 2 * n + offset + i];
-      to.put(i, sum);
-    }
-  };
-  gather(dweight, 0);
-  gather(dbias, n);
+  gather_parts(parts, n, 2 * n, partials, 0, dweight);
+  gather_parts(parts, n, 2 * n, partials, n, dbias);
 }
 
-#define INSTANTIATE(T)                                                                                   \
-  template void normalize_forward(Cpu, Index, Index, bool, double, const T*, const Branch<T>&, const T*, \
-                                  const T*, T*, T*, T*);                                                 \
-  template void normalize_backward(Cpu, Index, Index, bool, const T*, const T*, const T*, const T*,      \
-                                   const T*, T*, Write<T>, const BranchGradient<T>&, Write<T>, Write<T>);
+template <class T>
+void head_norms_forward(Cpu, const HeadNorms& s, const T* x, const T* query_weight, const T* key_weight, T* y,
+                        Wide<T>* rstd) {
+  using V = Lanes<T>;
+  const auto count = static_cast<T>(s.n), epsilon = static_cast<T>(s.epsilon);
+  parallel_ranges(s.rows, 2 * s.width, [&](Index from, Index to) {
+    for (Index row = from; row < to; ++row) {
+      const T* line = x + row * s.width;
+      T* out = y + row * s.width;
+      for (Index head = 0; head < s.heads(); ++head) {
+        const T* own = line + head * s.n;
+        const T squares = sum_simd<T>(
+            s.n, [](const V& v) { return v * v; }, own);
+        const T scale = T(1) / std::sqrt(squares / count + epsilon);
+        rstd[row * s.heads() + head] = scale;
+        const V scales(scale);
+        map_simd(
+            0, s.n, out + head * s.n, [&](const V& v, const V& w) { return v * scales * w; }, own,
+            head < s.queries ? query_weight : key_weight);
+      }
+      std::copy(line + s.heads() * s.n, line + s.width, out + s.heads() * s.n);
+    }
+  });
+}
+
+template <class T>
+void head_norms_backward(Cpu, const HeadNorms& s, const T* x, const T* query_weight, const T* key_weight,
+                         const Wide<T>* rstd, const T* dy, Wide<T>* partials, Write<T> dx,
+                         Write<Wide<T>> dquery_weight, Write<Wide<T>> dkey_weight) {
+  const Index parts = normalize_parts(Cpu{}, s.rows, s.width), after = s.heads() * s.n;
+  const auto run_rows = [&](Index from, Index to, T* sums) {  // dquery_weight, dkey_weight
+    if (sums != nullptr) std::fill_n(sums, 2 * s.n, T(0));
+    for (Index row = from; row < to; ++row) {
+      const Index start = row * s.width;
+      for (Index head = 0; head < s.heads(); ++head) {
+        const bool is_query = head < s.queries;
+        const Index at = start + head * s.n;
+        const T scale = rstd[row * s.heads() + head];
+        const T *own = x + at, *d = dy + at;
+        if (dx)
+          row_gradient(s.n, false, T(0), scale, own, is_query ? query_weight : key_weight, d,
+                       Write<T>{dx.to + at, dx.add});
+        if (sums == nullptr) continue;
+        T* const sum = sums + (is_query ? 0 : s.n);
+#pragma omp simd
+        for (Index i = 0; i < s.n; ++i) sum[i] += d[i] * own[i] * scale;
+      }
+      if (dx)
+        write_simd(
+            start + after, start + s.width, dx, [](const Lanes<T>& v) { return v; }, dy);
+    }
+  };
+  sum_parts(s.rows, parts, s.rows * s.width * 4 / parts, 2 * s.n, run_rows, partials);
+  gather_parts(parts, s.n, 2 * s.n, partials, 0, dquery_weight);
+  gather_parts(parts, s.n, 2 * s.n, partials, s.n, dkey_weight);
+}
+
+#define INSTANTIATE(T)                                                                                       \
+  template void normalize_forward(Cpu, Index, Index, bool, double, const T*, const Branch<T>&, const T*,     \
+                                  const T*, T*, T*, T*);                                                     \
+  template void normalize_backward(Cpu, Index, Index, bool, const T*, const T*, const T*, const T*,          \
+                                   const T*, T*, Write<T>, const BranchGradient<T>&, Write<T>, Write<T>);    \
+  template void head_norms_forward(Cpu, const HeadNorms&, const T*, const T*, const T*, T*, T*);             \
+  template void head_norms_backward(Cpu, const HeadNorms&, const T*, const T*, const T*, const T*, const T*, \
+                                    T*, Write<T>, Write<T>, Write<T>);
 TAPEFORMER_CPU_TYPES(INSTANTIATE)
 
 }  // namespace tapeformer::kernels

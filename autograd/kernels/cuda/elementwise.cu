@@ -3,6 +3,7 @@
 #include <tapeformer/autograd/kernels/cuda/unary.h>
 #include <tapeformer/autograd/kernels/elementwise.h>
 
+#include <algorithm>
 #include <cstdint>
 
 namespace tapeformer::kernels {
@@ -114,6 +115,48 @@ void broadcast(Cuda on, const char* name, const Broadcast& s, F f, const X* a, c
          packed, s, runs, f, a, b, c, y);
 }
 
+template <class T>
+__global__ void mix_forward_kernel(Mix s, const T* x, const T* other, const T* weights, T* y) {
+  using W = Wide<T>;
+  const W of_x = static_cast<W>(weights[0]), of_other = static_cast<W>(weights[1]);
+  for_each_index(s.rows * s.width, [&](Index i) {
+    const Division place = divide(i, s.width);
+    const Index column = place.remainder - s.first;
+    if (column < 0) {
+      y[i] = x[i];
+      return;
+    }
+    const W b = static_cast<W>(other[place.quotient * (s.width - s.first) + column]);
+    y[i] = static_cast<T>(of_x * static_cast<W>(x[i]) + of_other * b);
+  });
+}
+
+/// Each block has two sums over its elements.
+template <class T>
+__global__ void mix_backward_kernel(Mix s, const T* x, const T* other, const T* weights, const T* dy,
+                                    Wide<T>* partials, Write<T> dx, Write<T> dother) {
+  using W = Wide<T>;
+  const W of_x = static_cast<W>(weights[0]), of_other = static_cast<W>(weights[1]);
+  W along_x(0), along_other(0);
+  for_each_index(s.rows * s.width, [&](Index i) {
+    const Division place = divide(i, s.width);
+    const Index column = place.remainder - s.first, at = place.quotient * (s.width - s.first) + column;
+    const W d = static_cast<W>(dy[i]);
+    if (dx) dx.put(i, column < 0 ? d : of_x * d);
+    if (column < 0) return;
+    if (dother) dother.put(at, of_other * d);
+    if (partials == nullptr) return;
+    along_x += d * static_cast<W>(x[i]);
+    along_other += d * static_cast<W>(other[at]);
+  });
+  if (partials == nullptr) return;
+  along_x = block_sum(along_x);
+  along_other = block_sum(along_other);
+  if (threadIdx.x != 0) return;
+  partials[2 * blockIdx.x] = along_x;
+  partials[2 * blockIdx.x + 1] = along_other;
+}
+
 /// Lowers `first` to the position of the first NaN, or infinity.
 template <class T>
 __global__ void first_non_finite_kernel(Index count, bool nan_only, const T* x, unsigned long long* first) {
@@ -170,6 +213,24 @@ void logical_and(Cuda on, const Broadcast& s, const bool* a, const bool* b, bool
 }
 
 template <class T>
+void mix_forward(Cuda on, const Mix& s, const T* x, const T* other, const T* weights, T* y) {
+  launch(on, "mix_forward", mix_forward_kernel<T>, blocks_for(s.rows * s.width), dim3(kBlock), 0, s, x, other,
+         weights, y);
+}
+
+Index mix_parts(Cuda, const Mix& s) {
+  constexpr Index kMostParts = 512;  // a few blocks for each multiprocessor
+  return std::clamp<Index>(s.rows * s.width / kBlock, 1, kMostParts);
+}
+
+template <class T>
+void mix_backward(Cuda on, const Mix& s, const T* x, const T* other, const T* weights, const T* dy,
+                  Wide<T>* partials, Write<T> dx, Write<T> dother) {
+  launch(on, "mix_backward", mix_backward_kernel<T>, dim3(static_cast<unsigned>(mix_parts(on, s))),
+         dim3(kBlock), 0, s, x, other, weights, dy, partials, dx, dother);
+}
+
+template <class T>
 void add_in_place(Cuda on, Index count, const T* x, T* sum) {
   map(on, "add_in_place", count, std::plus<>{}, Write<T>{sum, false}, static_cast<const T*>(sum), x);
 }
@@ -185,15 +246,18 @@ Index first_non_finite(Cuda on, Index count, const T* x, bool nan_only) {
   return first == ~0ULL ? -1 : static_cast<Index>(first);
 }
 
-#define INSTANTIATE(T)                                                              \
-  template void unary_forward(Cuda, Unary, Index, const T*, T*);                    \
-  template void unary_backward(Cuda, Unary, Index, const T*, const T*, Write<T>);   \
-  template void binary(Cuda, Binary, const Broadcast&, const T*, const T*, T*);     \
-  template void affine(Cuda, Index, double, double, const T*, T*);                  \
-  template void power(Cuda, Index, double, const T*, T*);                           \
-  template void where(Cuda, const Broadcast&, const bool*, const T*, const T*, T*); \
-  template void equal(Cuda, const Broadcast&, const T*, const T*, bool*);           \
-  template void add_in_place(Cuda, Index, const T*, T*);                            \
+#define INSTANTIATE(T)                                                                                     \
+  template void unary_forward(Cuda, Unary, Index, const T*, T*);                                           \
+  template void unary_backward(Cuda, Unary, Index, const T*, const T*, Write<T>);                          \
+  template void binary(Cuda, Binary, const Broadcast&, const T*, const T*, T*);                            \
+  template void affine(Cuda, Index, double, double, const T*, T*);                                         \
+  template void power(Cuda, Index, double, const T*, T*);                                                  \
+  template void where(Cuda, const Broadcast&, const bool*, const T*, const T*, T*);                        \
+  template void equal(Cuda, const Broadcast&, const T*, const T*, bool*);                                  \
+  template void mix_forward(Cuda, const Mix&, const T*, const T*, const T*, T*);                           \
+  template void mix_backward(Cuda, const Mix&, const T*, const T*, const T*, const T*, Wide<T>*, Write<T>, \
+                             Write<T>);                                                                    \
+  template void add_in_place(Cuda, Index, const T*, T*);                                                   \
   template Index first_non_finite(Cuda, Index, const T*, bool);
 TAPEFORMER_CUDA_TYPES(INSTANTIATE)
 

@@ -33,6 +33,21 @@ __device__ Wide<T> exponential(Wide<T> x) {
   }
 }
 
+/// The logit x as the loss sees it.
+template <class W>
+__device__ W capped(const CrossEntropy& s, W x) {
+  if (!(s.softcap > 0)) return x;
+  const auto cap = static_cast<W>(s.softcap);
+  return cap * tanh(x / cap);
+}
+/// The factor of x's gradient that belongs to the capped logit y.
+template <class W>
+__device__ W slope_of_cap(const CrossEntropy& s, W y) {
+  if (!(s.softcap > 0)) return W(1);
+  const W share = y / static_cast<W>(s.softcap);
+  return W(1) - share * share;
+}
+
 template <int N>
 using Count = std::integral_constant<int, N>;
 
@@ -53,7 +68,7 @@ __device__ void for_each_piece(const T* row, Index n, bool shares, Use&& use) {
 template <class W>
 struct RowSums {
   W largest, total;  // the maximum, the sum of exp(x - maximum)
-  W deviations;      // the sum of x - x_target, when targets are smoothed
+  W deviations;      // the sum of x - x_target, when targets are smoothed; all of capped logits
 
   /// log(sum exp x) - x_target, and the same for the mean over classes
   __device__ double loss(const CrossEntropy& s, W of_target) const {
@@ -80,7 +95,7 @@ __device__ RowSums<Wide<T>> sums_of_row(const CrossEntropy& s, const T* line, Wi
     const Pack<T, kCount> piece = read(i, count);
     W x[kCount], largest = own.largest;
     for (int j = 0; j < kCount; ++j) {
-      x[j] = static_cast<W>(piece.of[j]);
+      x[j] = capped(s, static_cast<W>(piece.of[j]));
       largest = max(largest, x[j]);
     }
     own.total *= exponential<T>(own.largest - largest);
@@ -109,12 +124,15 @@ struct GradientScale {
 
 /// The gradient of a piece of a row that counts; `factor` is scale / the sum of exponentials.
 template <int kCount, class T>
-__device__ Pack<Wide<T>, kCount> gradient_of(const Pack<T, kCount>& piece, Index to_target, Wide<T> shift,
-                                             Wide<T> factor, const GradientScale<Wide<T>>& by) {
+__device__ Pack<Wide<T>, kCount> gradient_of(const CrossEntropy& s, const Pack<T, kCount>& piece,
+                                             Index to_target, Wide<T> shift, Wide<T> factor,
+                                             const GradientScale<Wide<T>>& by) {
   Pack<Wide<T>, kCount> gradient;
   for (int j = 0; j < kCount; ++j) {
-    gradient.of[j] = exponential<T>(static_cast<Wide<T>>(piece.of[j]) - shift) * factor - by.uniform;
+    const Wide<T> y = capped(s, static_cast<Wide<T>>(piece.of[j]));
+    gradient.of[j] = exponential<T>(y - shift) * factor - by.uniform;
     if (j == to_target) gradient.of[j] -= by.of_target;
+    gradient.of[j] *= slope_of_cap(s, y);
   }
   return gradient;
 }
@@ -138,7 +156,7 @@ __global__ void cross_entropy_forward_kernel(CrossEntropy s, const std::int32_t*
       return;
     }
     const T* line = logits + row * s.lead;
-    const W of_target = static_cast<W>(line[target]);
+    const W of_target = capped(s, static_cast<W>(line[target]));
     const RowSums<W> sums = sums_of_row<Team>(
         s, line, of_target, [&](Index i, auto count) { return load_pack<decltype(count)::value>(line + i); });
     if (Team::lane() != 0) return;
@@ -168,7 +186,7 @@ __global__ void cross_entropy_backward_kernel(CrossEntropy s, const std::int32_t
     for_each_piece<Team>(line, s.n, shares, [&](Index i, auto count) {
       constexpr int kCount = decltype(count)::value;
       Pack<W, kCount> gradient{};
-      if (counts) gradient = gradient_of(load_pack<kCount>(line + i), target - i, shift, factor, by);
+      if (counts) gradient = gradient_of(s, load_pack<kCount>(line + i), target - i, shift, factor, by);
       put_pack(to, i, gradient);
     });
   });
@@ -192,7 +210,7 @@ __global__ void cross_entropy_with_gradient_kernel(CrossEntropy s, const std::in
       });
       return;
     }
-    const W of_target = static_cast<W>(line[target]);
+    const W of_target = capped(s, static_cast<W>(line[target]));
     const T* again = line;
     if constexpr (kKeeps) {
       // A row has the same alignment in shared memory, to 16 bytes. Each piece is read by the thread that
@@ -218,7 +236,7 @@ __global__ void cross_entropy_with_gradient_kernel(CrossEntropy s, const std::in
     for_each_piece<Team>(line, s.n, true, [&](Index i, auto count) {
       constexpr int kCount = decltype(count)::value;
       const Pack<T, kCount> piece = read(i, count);
-      store_pack(line + i, narrowed<kCount, T>(gradient_of(piece, target - i, sums.largest, factor, by)));
+      store_pack(line + i, narrowed<kCount, T>(gradient_of(s, piece, target - i, sums.largest, factor, by)));
     });
   });
 }

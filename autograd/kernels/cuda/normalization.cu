@@ -101,7 +101,40 @@ __global__ void normalize_forward_kernel(Index rows, Index n, bool centred, Wide
   });
 }
 
+/// One warp per head, and for every n of the numbers behind the heads.
+template <class T>
+__global__ void head_norms_forward_kernel(HeadNorms s, Index items, const T* x, const T* query_weight,
+                                          const T* key_weight, T* y, Wide<T>* rstd) {
+  using W = Wide<T>;
+  for_each_row<WarpTeam>(s.rows * items, [&](Index i) {
+    const Index row = i / items, item = i % items, start = row * s.width + item * s.n;
+    if (item >= s.heads()) {
+      const Index left = s.width - item * s.n, count = left < s.n ? left : s.n;
+      for (Index k = WarpTeam::lane(); k < count; k += WarpTeam::kThreads) y[start + k] = x[start + k];
+      return;
+    }
+    const auto square = [&](Index k) {
+      const W value = static_cast<W>(x[start + k]);
+      return value * value;
+    };
+    const W squares = reduce_row<WarpTeam>(s.n, W(0), square, std::plus<>{});
+    const W scale = W(1) / sqrt(squares / static_cast<W>(s.n) + static_cast<W>(s.epsilon));
+    if (WarpTeam::lane() == 0) rstd[row * s.heads() + item] = scale;
+    const T* const weight = item < s.queries ? query_weight : key_weight;
+    for (Index k = WarpTeam::lane(); k < s.n; k += WarpTeam::kThreads)
+      y[start + k] = static_cast<T>(static_cast<W>(x[start + k]) * scale * static_cast<W>(weight[k]));
+  });
+}
+
 }  // namespace
+
+template <class T>
+void head_norms_forward(Cuda on, const HeadNorms& s, const T* x, const T* query_weight, const T* key_weight,
+                        T* y, Wide<T>* rstd) {
+  const Index items = (s.width + s.n - 1) / s.n;
+  launch(on, "head_norms_forward", head_norms_forward_kernel<T>, row_blocks(s.rows * items), dim3(kBlock), 0,
+         s, items, x, query_weight, key_weight, y, rstd);
+}
 
 template <class T>
 void normalize_forward(Cuda on, Index rows, Index n, bool centred, double epsilon, const T* x,
@@ -123,7 +156,8 @@ void normalize_forward(Cuda on, Index rows, Index n, bool centred, double epsilo
 
 #define INSTANTIATE(T)                                                                                    \
   template void normalize_forward(Cuda, Index, Index, bool, double, const T*, const Branch<T>&, const T*, \
-                                  const T*, T*, Wide<T>*, Wide<T>*);
+                                  const T*, T*, Wide<T>*, Wide<T>*);                                      \
+  template void head_norms_forward(Cuda, const HeadNorms&, const T*, const T*, const T*, T*, Wide<T>*);
 TAPEFORMER_CUDA_TYPES(INSTANTIATE)
 
 }  // namespace tapeformer::kernels

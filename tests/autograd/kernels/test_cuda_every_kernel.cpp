@@ -118,6 +118,16 @@ TEST_SUITE("autograd/kernels/cuda_every_kernel") {
     }
   }
 
+  TEST_CASE("norms of the heads in a packed projection") {
+    if (!has_gpu()) return;
+    Generator random(3);
+    for (const Index rest : {0, 5, 90}) {
+      const std::vector<Tensor> x{host_normal({260, 3 * 40 + rest}, random), host_normal({40}, random),
+                                  host_normal({40}, random)};
+      check_gpu([](const auto& in) { return packed_head_norms(in[0], 2, 1, in[1], in[2]); }, x, random);
+    }
+  }
+
   TEST_CASE("losses, of logits and of what they are made of") {
     if (!has_gpu()) return;
     Generator random(4);
@@ -125,13 +135,15 @@ TEST_SUITE("autograd/kernels/cuda_every_kernel") {
       CAPTURE(shape.text());
       const Tensor targets = host_ids({shape[0]}, shape[1], random);
       targets.data<std::int32_t>()[1] = -1;
-      const Function loss = [&](const auto& in) {
-        return cross_entropy(in[0], targets.to(in[0].device()), {-1, 0.1});
-      };
-      check_gpu(loss, {host_normal(shape, random)}, random);
+      for (const double cap : {0, 2}) {
+        const Function loss = [&](const auto& in) {
+          return cross_entropy(in[0], targets.to(in[0].device()), {-1, 0.1, cap});
+        };
+        check_gpu(loss, {host_normal(shape, random)}, random);
+      }
       const Function linear_loss = [&](const auto& in) {
         LinearCrossEntropyOptions options;
-        options.chunk = 4;
+        options.chunk = 4, options.softcap = 2;
         return linear_cross_entropy(in[0], in[1], in[2], targets.to(in[0].device()), options);
       };
       const std::vector<Tensor> x{host_normal({shape[0], 5}, random), host_normal({shape[1], 5}, random),
@@ -222,6 +234,10 @@ TEST_SUITE("autograd/kernels/cuda_every_kernel") {
         return logical_and(equal(b, where(a, b, x[1].to(device))), a);
       };
       CHECK(same_values(same(Device::cuda()), same(Device::cpu())));
+    }
+    for (const Index columns : {40, 33, 7}) {
+      const std::vector<Tensor> x{uniform({150, 40}), uniform({150, columns}), uniform({2})};
+      check_gpu([](const auto& in) { return mix(in[0], in[1], in[2]); }, x, random);
     }
     Tape tape;
     tape.detect_anomalies();

@@ -31,9 +31,9 @@ Tensor targets_with_gaps(Index rows, Index classes, Generator& random) {
 
 Tensor seed_of(DType type, Device device) { return Tensor::scalar(-1.5, type, device); }
 
-Function loss_of(const Tensor& targets, double smoothing) {
+Function loss_of(const Tensor& targets, double smoothing, double softcap = 0) {
   return [=](const std::vector<Tensor>& x) {
-    return cross_entropy(x[0], targets.to(x[0].device()), {-1, smoothing});
+    return cross_entropy(x[0], targets.to(x[0].device()), {-1, smoothing, softcap});
   };
 }
 Function linear_loss_of(const Tensor& targets, Index chunk) {
@@ -98,8 +98,11 @@ TEST_SUITE("autograd/kernels/cuda_loss") {
     Generator random(2);
     for (const Index classes : {31, 65, 1100}) {
       const Tensor targets = random_targets(9, classes, random);
+      const Tensor logits = affine(host_normal({9, classes}, random), 3, 0);
       check_bf16_loss(loss_of(targets, 0), [=](const auto& x) { return plain_loss(x[0], targets); },
-                      {affine(host_normal({9, classes}, random), 3, 0)});
+                      {logits});
+      check_bf16_loss(loss_of(targets, 0, 5),
+                      [=](const auto& x) { return plain_loss(softcap(x[0], 5), targets); }, {logits});
     }
   }
 

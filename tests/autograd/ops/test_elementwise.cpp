@@ -1,8 +1,5 @@
-#include <doctest/doctest.h>
 #include <tapeformer/autograd/ops/elementwise.h>
-#include <tapeformer/autograd/tape.h>
-#include <tapeformer/tests/reference/golden.h>
-#include <tapeformer/tests/reference/gradcheck_table.h>
+#include <tapeformer/tests/autograd/ops/op_case.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
@@ -23,6 +20,7 @@ T formula(Unary f, T x) {
     case Unary::erf: return std::erf(x);
     case Unary::sigmoid: return 1 / (1 + std::exp(-x));
     case Unary::relu: return std::max(x, T(0));
+    case Unary::relu_squared: return x > 0 ? x * x : x * 0;
     case Unary::gelu: return x / 2 * (1 + std::erf(x / std::sqrt(T(2))));
     case Unary::gelu_tanh:
       return x / 2 * (1 + std::tanh(std::sqrt(T(2 / M_PI)) * (x + T(0.044715) * x * x * x)));
@@ -86,6 +84,9 @@ TEST_SUITE("autograd/ops/elementwise") {
     CHECK(at(Unary::sigmoid, std::log(3)) == doctest::Approx(0.75).epsilon(1e-15));
     CHECK(at(Unary::relu, -2) == 0);
     CHECK(at(Unary::relu, 2) == 2);
+    CHECK(at(Unary::relu_squared, -2) == 0);
+    CHECK(at(Unary::relu_squared, 3) == 9);
+    CHECK(softcap(values({30 * std::atanh(0.5)}), 30).item() == doctest::Approx(15).epsilon(1e-15));
     CHECK(at(Unary::gelu, 1) == doctest::Approx(0.84134474606854293).epsilon(1e-15));
     CHECK(at(Unary::gelu_tanh, 1) == doctest::Approx(0.84119199060827676).epsilon(1e-14));
     CHECK(at(Unary::silu, std::log(3)) == doctest::Approx(0.75 * std::log(3)).epsilon(1e-15));
@@ -163,7 +164,8 @@ TEST_SUITE("autograd/ops/elementwise") {
       const Tensor x = arguments(f, {3, 11}, random);
       GradcheckOptions options;
       options.second_order = true;
-      options.skip = [&](std::size_t, Index i) { return f == Unary::relu && std::fabs(x.at(i)) < 0.01; };
+      const bool has_kink = f == Unary::relu || f == Unary::relu_squared;
+      options.skip = [&](std::size_t, Index i) { return has_kink && std::fabs(x.at(i)) < 0.01; };
       check_gradients(name_of(f), gradcheck([&] { return unary(f, x); }, {{"x", x}}, options));
     }
   }
@@ -174,6 +176,41 @@ TEST_SUITE("autograd/ops/elementwise") {
       const Tensor x = arguments(Unary::gelu, {size}, random);
       check_gradients("gelu", gradcheck([&] { return gelu(x); }, {{"x", x}}));
     }
+  }
+
+  TEST_CASE("a mix of two operands is their weighted sum, in all columns or the last ones") {
+    Generator random(6);
+    for (const Index rows : {1, 5, 700}) {
+      for (const Index columns : {1, 9, 33}) {
+        for (const Index before : {0, 1, 20}) {
+          CAPTURE(rows);
+          CAPTURE(columns);
+          CAPTURE(before);
+          const Tensor x = random_normal({rows, before + columns}, random),
+                       other = random_normal({rows, columns}, random), weights = values({0.75, -0.5}),
+                       dy = random_normal(x.shape(), random);
+          OpResult expected{x.clone(), {dy.clone(), Tensor::empty_like(other), values({0, 0})}};
+          for (Index i = 0; i < other.elements(); ++i) {
+            const Index at = i / columns * (before + columns) + before + i % columns;
+            expected.y.data<double>()[at] = 0.75 * x.at(at) - 0.5 * other.at(i);
+            expected.gradients[0].data<double>()[at] = 0.75 * dy.at(at);
+            expected.gradients[1].data<double>()[i] = -0.5 * dy.at(at);
+            expected.gradients[2].data<double>()[0] += dy.at(at) * x.at(at);
+            expected.gradients[2].data<double>()[1] += dy.at(at) * other.at(i);
+          }
+          check_op([](const auto& in) { return mix(in[0], in[1], in[2]); }, {x, other, weights}, dy, expected,
+                   1e-11, 1e-4);
+        }
+      }
+    }
+    const Tensor x = random_normal({2, 3, 5}, random), other = random_normal({2, 3, 2}, random),
+                 weights = values({0.75, -0.5});
+    check_both_orders("mix", [&] { return mix(x, other, weights); },
+                      {{"x", x}, {"other", other}, {"weights", weights}});
+    check_both_orders("mix with itself", [&] { return mix(x, x, weights) + x; }, {{"x", x}});
+    CHECK(message_of<ShapeError>([&] { mix(other, x, weights); }).find("[mix] other must have x's shape") ==
+          0);
+    CHECK(message_of<ShapeError>([&] { mix(x, x, other); }).find("weights=f64[2,3,2]") != std::string::npos);
   }
 
   TEST_CASE("relu has no gradient at zero") {

@@ -1,3 +1,4 @@
+#include <tapeformer/autograd/ops/elementwise.h>
 #include <tapeformer/autograd/ops/loss.h>
 #include <tapeformer/autograd/ops/matmul.h>
 #include <tapeformer/autograd/ops/shape.h>
@@ -92,6 +93,33 @@ TEST_SUITE("autograd/ops/linear_cross_entropy") {
         }
       }
     }
+  }
+
+  TEST_CASE("a softcap reaches the loss and every gradient, whatever the chunk") {
+    Generator random(11);
+    for (const Index width : {5, 64}) {
+      const std::vector<Tensor> inputs = inputs_of(9, width, 33, true, random);
+      const Tensor targets = targets_with_gaps({9}, 33, random);
+      const Op apart = [&](const auto& in) {
+        return cross_entropy(softcap(linear(in[0], in[1], in[2]), 2), targets, {-1, 0.2});
+      };
+      const OpResult expected = run_op(apart, inputs, seed());
+      for (const Index chunk : {0, 1, 4, 9}) {
+        LinearCrossEntropyOptions options = options_of(chunk, 0.2);
+        options.softcap = 2;
+        const OpResult got = run_op(fused(targets, options), inputs, seed());
+        CHECK(absolute_error(got.y, expected.y) <= 1e-13 * std::abs(expected.y.item()));
+        for (std::size_t i = 0; i < inputs.size(); ++i)
+          CHECK(absolute_error(got.gradients[i], expected.gradients[i]) < 1e-13);
+        check_both_orders("linear_cross_entropy, capped", [&] { return fused(targets, options)(inputs); },
+                          {{"x", inputs[0]}});
+      }
+    }
+    LinearCrossEntropyOptions options;
+    options.softcap = -2;
+    CHECK(message_of<ShapeError>([&] {
+            linear_cross_entropy(values({1}, {1, 1}), values({1}, {1, 1}), {}, integers({0}, {1}), options);
+          }).find("[linear_cross_entropy] softcap must not be negative; got -2") == 0);
   }
 
   TEST_CASE("single precision errs by no more than rounding may, however the sums are ordered") {

@@ -1,3 +1,4 @@
+#include <tapeformer/autograd/ops/elementwise.h>
 #include <tapeformer/autograd/ops/loss.h>
 #include <tapeformer/autograd/ops/shape.h>
 #include <tapeformer/tests/autograd/ops/op_case.h>
@@ -19,14 +20,20 @@ OpResult oracle(const Tensor& logits, const Tensor& targets, const CrossEntropyO
   const Tensor dx = Tensor::zeros(logits.shape(), DType::f64);
   for (Index row = 0; row < rows; ++row) {
     if (targets.at(row) == options.ignored) continue;
+    const double cap = options.softcap;
+    const auto logit = [&](Index i) {
+      const double x = logits.at(row * n + i);
+      return cap > 0 ? cap * std::tanh(x / cap) : x;
+    };
     double total = 0;
-    for (Index i = 0; i < n; ++i) total += std::exp(logits.at(row * n + i));
+    for (Index i = 0; i < n; ++i) total += std::exp(logit(i));
     for (Index i = 0; i < n; ++i) {
-      const double p = std::exp(logits.at(row * n + i)) / total;
+      const double p = std::exp(logit(i)) / total;
+      const double slope = cap > 0 ? 1 - logit(i) * logit(i) / (cap * cap) : 1;
       const double q =
           options.smoothing / static_cast<double>(n) + (targets.at(row) == i ? 1 - options.smoothing : 0);
       loss -= q * std::log(p) / counted;
-      dx.data<double>()[row * n + i] = dloss * (p - q) / counted;
+      dx.data<double>()[row * n + i] = dloss * (p - q) / counted * slope;
     }
   }
   return {Tensor::scalar(loss, DType::f64), {dx}};
@@ -68,6 +75,49 @@ TEST_SUITE("autograd/ops/loss") {
         }
       }
     }
+  }
+
+  TEST_CASE("with a softcap the loss is that of c tanh(x / c)") {
+    Generator random(7);
+    for (const Index n : {2, 17, 65, 257}) {
+      for (const double smoothing : {0.0, 0.1}) {
+        CAPTURE(n);
+        CAPTURE(smoothing);
+        const CrossEntropyOptions options{-1, smoothing, 1.5};
+        const Tensor logits = random_normal({9, n}, random);
+        const Tensor targets = targets_with_gaps({9}, n, random);
+        check_op([&](const auto& in) { return cross_entropy(in[0], targets, options); }, {logits},
+                 Tensor::scalar(-3, DType::f64), oracle(logits, targets, options, -3));
+        const Tensor capped = softcap(logits, 1.5);
+        CHECK(cross_entropy(logits, targets, options).item() ==
+              doctest::Approx(cross_entropy(capped, targets, {-1, smoothing}).item()).epsilon(1e-14));
+      }
+    }
+    const Tensor logits = random_normal({2, 4, 7}, random), targets = targets_with_gaps({2, 4}, 7, random);
+    check_both_orders("cross_entropy, capped",
+                      [&] {
+                        return cross_entropy(logits, targets, {-1, 0.1, 1.5});
+                      },
+                      {{"logits", logits}});
+    CHECK(message_of<ShapeError>([&] {
+            cross_entropy(logits, targets, {-1, 0, -1});
+          }).find("[cross_entropy] softcap must not be negative; got -1") == 0);
+  }
+
+  TEST_CASE("the divergence of two predictions is the mean of both Kullback-Leibler divergences") {
+    // p = (1/4, 3/4), q = (1/2, 1/2) in the row that counts.
+    const Tensor a = values({0, std::log(3.0), kNan, 0}, {2, 2}), b = values({5, 5, 0, 1}, {2, 2});
+    const double expected =
+        0.5 * (0.25 * std::log(0.5) + 0.75 * std::log(1.5) + 0.5 * std::log(2.0) + 0.5 * std::log(2.0 / 3));
+    CHECK(symmetric_divergence(a, b, integers({1, -1}, {2})).item() ==
+          doctest::Approx(expected).epsilon(1e-14));
+    CHECK(symmetric_divergence(a, b, integers({-1, -1}, {2})).item() == 0);
+    Generator random(8);
+    const Tensor x = random_normal({2, 3, 5}, random), y = random_normal({2, 3, 5}, random),
+                 targets = targets_with_gaps({2, 3}, 5, random);
+    check_both_orders("symmetric_divergence", [&] { return symmetric_divergence(x, y, targets); },
+                      {{"x", x}, {"y", y}});
+    CHECK_THROWS_AS(symmetric_divergence(x, y, integers({1}, {1})), ShapeError);
   }
 
   TEST_CASE("one class is no choice: no loss and no gradient") {

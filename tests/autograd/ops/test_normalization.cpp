@@ -156,6 +156,45 @@ TEST_SUITE("autograd/ops/normalization") {
                       {{"x", wide}, {"weight", weights}});
   }
 
+  TEST_CASE("heads in a packed projection are normed apart, and the rest of a row is copied") {
+    Generator random(6);
+    for (const Index rows : {1, 70, 300}) {
+      for (const Index n : {4, 17, 32}) {
+        for (const Index rest : {0, 3, 40}) {
+          CAPTURE(rows);
+          CAPTURE(n);
+          CAPTURE(rest);
+          const Index queries = 3, keys = 2, N = 5 * n + rest;
+          const Tensor x = random_normal({rows, N}, random), seed = random_normal({rows, N}, random),
+                       zero = Tensor::zeros({n}, DType::f64);
+          const std::vector<Tensor> weights = {random_normal({n}, random), random_normal({n}, random)};
+          TensorList y, dx;
+          std::vector<Tensor> dweights = {zero, zero};
+          for (Index head = 0; head < queries + keys; ++head) {
+            const std::size_t which = head < queries ? 0 : 1;
+            const OpResult own = oracle(slice(x, 1, head * n, n), weights[which], zero,
+                                        slice(seed, 1, head * n, n), false, 1e-6);
+            y.push_back(own.y);
+            dx.push_back(own.gradients[0]);
+            dweights[which] = dweights[which] + own.gradients[1];
+          }
+          y.push_back(slice(x, 1, 5 * n, rest));
+          dx.push_back(slice(seed, 1, 5 * n, rest));
+          const OpResult expected{concat(y, 1), {concat(dx, 1), dweights[0], dweights[1]}};
+          check_op([](const auto& in) { return packed_head_norms(in[0], 3, 2, in[1], in[2]); },
+                   {x, weights[0], weights[1]}, seed, expected);
+        }
+      }
+    }
+    const Tensor x = random_normal({2, 3, 11}, random), query = random_normal({3}, random),
+                 key = random_normal({3}, random);
+    check_both_orders("packed_head_norms", [&] { return packed_head_norms(x, 2, 1, query, key) + x; },
+                      {{"x", x}, {"query_weight", query}, {"key_weight", key}});
+    CHECK(message_of<ShapeError>([&] { packed_head_norms(x, 3, 1, query, key); })
+              .find("[packed_head_norms] rows must begin with heads of the weights' size; got x=f64[2,3,11], "
+                    "queries=3, keys=1") == 0);
+  }
+
   TEST_CASE("golden values") {
     check_golden("layer_norm", {"x", "weight", "bias"},
                  [](const auto& in) { return layer_norm(in[0], in[1], in[2], 1e-5); });

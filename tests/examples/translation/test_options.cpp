@@ -108,6 +108,9 @@ TEST_SUITE("examples/translation/options") {
     CHECK(refusal({"--validation-pairs", "v"}).find("validation files of your own need a text") == 0);
     CHECK(refusal({"--pairs", "p", "--test-pairs", "t"}).find("test files need validation files") == 0);
     CHECK(refusal({"--source", "s", "--target", "t", "--swap"}) == "--swap needs --pairs");
+    CHECK(refusal({"--r-drop", "5"}) == "nothing was thrown");
+    CHECK(refusal({"--r-drop", "5", "--dropout", "0"}) ==
+          "--r-drop needs --dropout above 0, by which its two passes differ");
     CHECK(refusal({"--pairs", "-"}).find("a training reads its text again when it resumes") == 0);
     CHECK(refusal({"--pairs", "p", "--validation-source", "-", "--validation-target", "t"})
               .find("a training reads its text again") == 0);

@@ -154,6 +154,11 @@ TEST_SUITE("nn/attention/cost") {
     AttentionConfig unpacked = config_of("mha", 24, 4);
     unpacked.packed = false;
     for (const AttentionCall& call : self_calls()) check_config(unpacked, call);
+    for (const bool packed : {true, false}) {
+      AttentionConfig normed = config_of("mha", 24, 4);
+      normed.packed = packed, normed.qk_norm = true, normed.rotary = packed;
+      for (const AttentionCall& call : self_calls()) check_config(normed, call);
+    }
   }
 
   TEST_CASE("latent attention, naive and absorbed, with query latents and norms or without") {

@@ -117,6 +117,7 @@ TEST_SUITE("nn/formats/hugging_face_config") {
     for (const char* const name : {"gelu", "gelu_python"}) CHECK(activation(name) == Unary::gelu);
     for (const char* const name : {"silu", "swish"}) CHECK(activation(name) == Unary::silu);
     CHECK(activation("relu") == Unary::relu);
+    CHECK(activation("relu2") == Unary::relu_squared);
     CHECK(refusal(with(gpt2(), "activation_function", "quick_gelu")) ==
           std::string("activation_function = quick_gelu") + kNotImplemented);
     CHECK(refusal(with(llama(), "hidden_act", "gelu_10")) ==
@@ -319,6 +320,15 @@ TEST_SUITE("nn/formats/hugging_face_config") {
     llama.attention.rotations.width = 32;
     llama.attention.heads = 4;
     CHECK_NOTHROW(hugging_face_json(llama));
+    llama.attention.qk_norm = llama.embedding_norm = llama.embedding_mixing = llama.fix_norm = true;
+    llama.logit_softcap = 15, llama.value_embeddings = ValueEmbeddings::ends;
+    CHECK(
+        message_of<CheckpointError>([&] { hugging_face_json(llama); }) ==
+        "transformers' llama, which has RMS norm as this model has, cannot express qk_norm=true, "
+        "logit_softcap=15, fix_norm=true, embedding_norm=true, embedding_mixing=true, value_embeddings=ends");
+    llama = {};
+    llama.vocabulary = 5, llama.norm = NormKind::scale;
+    CHECK(message_of<CheckpointError>([&] { hugging_face_json(llama); }) == "transformers has no norm=scale");
   }
 
   TEST_CASE("whatever an option changes is exported, or refused") {
@@ -333,7 +343,8 @@ TEST_SUITE("nn/formats/hugging_face_config") {
     // Zeros in the file's weights stand for biases that a gpt2 does not have, and the order of rows for the
     // layout of rotations; a llama has no bias in its norms and no dropout but attention's.
     const std::string by_weights = " attention_bias norm_bias feed_forward_bias tie_head rotary_layout ",
-                      of_llama = " embedding_dropout residual_dropout ";
+                      of_llama = " embedding_dropout residual_dropout ",
+                      of_training = " zero_init feed_forward_dropout stochastic_depth ";
     for (const DecoderOnlyConfig& start : {gpt2_like, llama_like}) {
       const bool is_llama = start.norm == NormKind::rms;
       const std::string exported = hugging_face_json(start);
@@ -349,6 +360,7 @@ TEST_SUITE("nn/formats/hugging_face_config") {
         CAPTURE(name);
         const std::string within = " " + name + " ";
         if (by_weights.find(within) != std::string::npos) continue;
+        if (of_training.find(within) != std::string::npos) continue;  // the trained model is the same
         if (is_llama && of_llama.find(within) != std::string::npos) continue;
         // Of an attention or positions that the model does not have.
         if (!is_llama && name.find("rotary_") == 0) continue;

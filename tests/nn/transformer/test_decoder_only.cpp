@@ -67,10 +67,27 @@ const std::vector<Variant>& variants() {
          c.norm = NormKind::rms, c.positions = PositionKind::sinusoidal, c.activation = Unary::relu;
          c.tie_head = false, c.head_bias = true;
        }},
-      {"gqa layer learned gelu tied dropouts", true, true,
+      {"gqa layer learned relu_squared tied dropouts", true, true,
        [](auto& c) {
-         c.attention.kind = "gqa", c.attention.groups = 1, c.activation = Unary::gelu;
+         c.attention.kind = "gqa", c.attention.groups = 1, c.activation = Unary::relu_squared;
          c.embedding_dropout = c.residual_dropout = c.attention.dropout = 0.2;
+       }},
+      {"mha rms rotary silu qk_norm mixing values softcap untied", true, true,
+       [](auto& c) {
+         c.norm = NormKind::rms, c.positions = PositionKind::rotary, c.activation = Unary::silu;
+         c.attention.qk_norm = c.embedding_mixing = true;
+         c.attention.key_width = 6;  // narrow heads may be so short that norms divide by little
+         c.value_embeddings = ValueEmbeddings::alternate;
+         c.logit_softcap = 1.5;
+         c.tie_head = false, c.head_bias = true;
+       }},
+      {"gqa scale learned embedding_norm fix_norm values softcap tied dropouts depth", false, false,
+       [](auto& c) {
+         c.attention.kind = "gqa", c.norm = NormKind::scale, c.fix_norm = c.embedding_mixing = true;
+         c.value_embeddings = ValueEmbeddings::ends;
+         c.logit_softcap = 3, c.embedding_norm = true;
+         c.feed_forward_dropout = c.residual_dropout = 0.2, c.stochastic_depth = 0.5;
+         every_bias(c);
        }},
       {"mqa layer sinusoidal gated gelu tied dropouts", false, false, [](auto& c) {
          c.attention.kind = "mqa", c.positions = PositionKind::sinusoidal;
@@ -123,7 +140,8 @@ TEST_SUITE("nn/transformer/decoder_only") {
 
   TEST_CASE("logits, loss and all gradients are PyTorch's, with the head's loss fused and plain") {
     const Golden golden("decoder_only");
-    for (const std::string name : {"gpt", "gpt_biased", "llama", "llama_interleaved", "prefix"}) {
+    for (const std::string name :
+         {"gpt", "gpt_biased", "llama", "llama_interleaved", "prefix", "modern", "scale"}) {
       const auto options = golden.options(name);
       const auto zero_gradients = options.at("zero_gradients").get<std::vector<std::string>>();
       Generator random(1);
@@ -230,11 +248,12 @@ TEST_SUITE("nn/transformer/decoder_only") {
   }
 
   TEST_CASE("each dropout reaches its place, in training only") {
-    for (const int place : {0, 1, 2}) {
+    for (const int place : {0, 1, 2, 3, 4}) {
       DecoderOnlyConfig config = tiny_config();
       const DecoderOnly without = tiny_model(config);
       double* const dropouts[] = {&config.embedding_dropout, &config.residual_dropout,
-                                  &config.attention.dropout};
+                                  &config.attention.dropout, &config.feed_forward_dropout,
+                                  &config.stochastic_depth};
       *dropouts[place] = 0.5;
       DecoderOnly model = tiny_model(config);
       const Tensor once = model(ids());

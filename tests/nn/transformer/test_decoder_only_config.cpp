@@ -43,6 +43,12 @@ DecoderOnlyConfig unusual_config() {
   config.head_bias = true;
   config.embedding_dropout = 0.25;
   config.residual_dropout = 0.375;
+  config.attention.qk_norm = true;
+  config.logit_softcap = 15;
+  config.embedding_norm = config.embedding_mixing = config.fix_norm = config.zero_init = true;
+  config.value_embeddings = ValueEmbeddings::alternate;
+  config.feed_forward_dropout = 0.125;
+  config.stochastic_depth = 0.25;
   config.prefix = true;
   return config;
 }
@@ -123,6 +129,12 @@ TEST_SUITE("nn/transformer/decoder_only_config") {
                    "components=5"));
     CHECK(refused([](auto& c) { c.residual_dropout = 1; }) ==
           "[decoder_only] residual_dropout must be in [0, 1); got 1");
+    CHECK(refused([](auto& c) { c.attention.value_mixing = true; }) ==
+          "[decoder_only] the model decides its attention's value_mixing; got value_mixing=true; try "
+          "value_mixing=false");
+    CHECK(refused([](auto& c) {
+            c.attention = AttentionConfig{"mla", 6}, c.value_embeddings = ValueEmbeddings::ends;
+          }) == "[decoder_only] value_embeddings are for attention=mha, gqa, mqa; got mla");
     CHECK(refused([](auto&) {}) == "nothing was thrown");
   }
 }

@@ -1,5 +1,6 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/ops/elementwise.h>
+#include <tapeformer/autograd/ops/loss.h>
 #include <tapeformer/autograd/ops/reduce.h>
 #include <tapeformer/autograd/ops/shape.h>
 #include <tapeformer/nn/transformer/encoder_decoder.h>
@@ -10,6 +11,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cmath>
 
 using namespace tapeformer;
 
@@ -84,6 +86,73 @@ TEST_SUITE("nn/transformer/encoder_decoder") {
         check_gradients(name, gradcheck_module(model, {}, loss, sampled(10)));
       }
     }
+  }
+
+  TEST_CASE("gradients of the newer choices agree with differences, and those of R-Drop's two passes") {
+    for (const bool norm_first : {true, false}) {
+      EncoderDecoderConfig config = small_config();
+      config.layer.norm_first = norm_first;
+      config.layer.norm = norm_first ? NormKind::scale : NormKind::rms;
+      config.layer.activation = Unary::relu_squared;
+      config.layer.attention.qk_norm = config.fix_norm = true;
+      config.layer.dropout = 0.2, config.layer.stochastic_depth = 0.4;
+      config.logit_softcap = 2;
+      EncoderDecoder model = model_of(config);
+      const std::string name =
+          std::string("encoder_decoder newer ") + (norm_first ? "pre-norm" : "post-norm");
+      const CrossEntropyOptions options{-1, 0.1};
+      check_gradients(
+          name,
+          gradcheck_module(
+              model, {},
+              [&] {
+                return model.loss(source(), source_mask(), target(), labels(), options, {norm_first, 3});
+              },
+              sampled(8)));
+      check_gradients(
+          name + " r_drop",
+          gradcheck_module(
+              model, {},
+              [&] { return model.r_drop_loss(source(), source_mask(), target(), labels(), options, 3); },
+              sampled(8)));
+    }
+  }
+
+  TEST_CASE("R-Drop adds to the mean loss of two passes half of alpha times their divergence") {
+    EncoderDecoderConfig config = small_config();
+    config.layer.dropout = 0.3;
+    EncoderDecoder model = model_of(config);
+    const CrossEntropyOptions options{-1, 0.1};
+    const auto loss = [&](double alpha) {
+      rewind(model);
+      return model.r_drop_loss(source(), source_mask(), target(), labels(), options, alpha).item();
+    };
+    rewind(model);
+    const Tensor a = model(source(), source_mask(), target()), b = model(source(), source_mask(), target());
+    const double mean =
+        (cross_entropy(a, labels(), options).item() + cross_entropy(b, labels(), options).item()) / 2;
+    CHECK(loss(0) == doctest::Approx(mean).epsilon(1e-14));
+    const double apart = symmetric_divergence(a, b, labels()).item();
+    CHECK(apart > 1e-3);
+    CHECK(loss(4) == doctest::Approx(mean + 2 * apart).epsilon(1e-13));
+    model.eval();
+    CHECK(loss(4) ==
+          doctest::Approx(model.loss(source(), source_mask(), target(), labels(), options).item()));
+  }
+
+  TEST_CASE("with zero_init a pre-norm stack passes its input on, and norms are of the kind asked for") {
+    EncoderDecoderConfig config = small_config();
+    config.zero_init = true;
+    config.layer.norm = NormKind::scale;
+    Generator random(1);
+    EncoderDecoder model(config, random);
+    config.encoder_layers = config.decoder_layers = 3;
+    Generator same(1);
+    EncoderDecoder deeper(config, same);
+    CHECK(relative_error(deeper.encode(source(), source_mask()), model.encode(source(), source_mask())) <
+          1e-6);
+    for (const auto& [name, parameter] : model.named_parameters())
+      if (name.find("norm.weight") != std::string::npos) CHECK(parameter.value().shape() == Shape{1});
   }
 
   TEST_CASE("gradients of an encoder alone agree with differences") {

@@ -31,6 +31,11 @@ EncoderDecoderConfig unusual_config() {
   config.max_length = 9;
   config.tie_target_head = false;
   config.tie_embeddings = true;
+  config.layer.norm = NormKind::scale;
+  config.layer.stochastic_depth = 0.25;
+  config.layer.attention.qk_norm = true;
+  config.fix_norm = config.zero_init = true;
+  config.logit_softcap = 30;
   return config;
 }
 
@@ -80,7 +85,7 @@ TEST_SUITE("nn/transformer/encoder_decoder_config") {
   TEST_CASE("rotary positions turn queries and keys of self-attention, and nothing else knows positions") {
     EncoderDecoderConfig config = rotary_config();
     config.layer.attention.rotary = false;  // the kind of positions says so
-    config.layer.dropout = 0;
+    config.layer.dropout = config.layer.stochastic_depth = 0;
     Generator random(1);
     EncoderDecoder model(config, random);
     randomise(model, 2);
@@ -110,7 +115,7 @@ TEST_SUITE("nn/transformer/encoder_decoder_config") {
     CHECK(contains(refused([](auto& c) { c.positions = PositionKind::rotary; }), "components=5"));
     CHECK(contains(refused([](auto& c) {
                      c.positions = PositionKind::rotary;
-                     c.layer.attention.kind = "additive";
+                     c.layer.attention.kind = "additive", c.layer.attention.qk_norm = false;
                    }),
                    "cannot turn queries and keys by rotary positions"));
     CHECK(contains(refused([](auto& c) { c.layer.attention.heads = -3; }), "got -3"));

@@ -8,6 +8,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 using namespace tapeformer;
@@ -61,6 +62,22 @@ TEST_SUITE("nn/transformer/encoder_layer") {
           check_gradients(name, gradcheck_module(layer, {{"x", x}}, run, second_order(8)));
         }
       }
+    }
+  }
+
+  TEST_CASE("stochastic depth grows with the layer's place, and leaves dropped sentences as they were") {
+    TransformerLayerConfig config = small_layer_config(true);
+    config.stochastic_depth = 0.9;
+    for (const double depth : {0.1, 1.0}) {
+      Generator random(1);
+      EncoderLayer layer(config, random, depth);
+      layer.to(DType::f64);
+      randomise(layer, 2);
+      const Tensor x = random_values({500, 2, 6}, 3), y = layer(x);
+      Index same = 0;
+      for (Index i = 0; i < 500; ++i) same += y.at(12 * i) == x.at(12 * i) ? 1 : 0;
+      const double both = 0.81 * depth * depth;  // sublayers drop it
+      CHECK(std::fabs(static_cast<double>(same) - 500 * both) < 4 * std::sqrt(500 * both * (1 - both)));
     }
   }
 

@@ -4,6 +4,8 @@
 
 #include <doctest/doctest.h>
 
+#include <cmath>
+
 using namespace tapeformer;
 
 namespace {
@@ -18,7 +20,7 @@ struct Pass {
   std::vector<Tensor> gradients;  // of the states and of the head
 };
 
-Pass pass(Linear& head, const std::function<Tensor(const Tensor& x)>& loss_of) {
+Pass pass(Head& head, const std::function<Tensor(const Tensor& x)>& loss_of) {
   head.clear_gradients();
   const Parameter x(states());
   Tape tape;
@@ -39,12 +41,14 @@ Index calls_of(const Profile& profile, const std::string& op) {
 
 TEST_SUITE("nn/transformer/head_loss") {
   TEST_CASE("however it is computed, loss and gradients are those of cross_entropy(head(states))") {
-    for (const bool bias : {true, false}) {
-      Linear head = random_module<Linear>(LinearConfig{5, 7, bias, {}});
+    for (const HeadConfig& kind : {HeadConfig{5, 7}, HeadConfig{5, 7, false}, HeadConfig{5, 7, true, 1.5},
+                                   HeadConfig{5, 7, true, 0, true}, HeadConfig{5, 7, false, 2, true}}) {
+      Head head = random_module<Head>(kind);
       const Pass expected =
           pass(head, [&](const Tensor& x) { return cross_entropy(head(x), targets(), kOptions); });
       for (const HeadLossConfig& config : kConfigs) {
-        INFO("bias ", bias, ", fused ", config.fused, ", chunk ", config.chunk);
+        INFO("bias ", kind.bias, ", softcap ", kind.softcap, ", fix_norm ", kind.fix_norm, ", fused ",
+             config.fused, ", chunk ", config.chunk);
         const Pass got =
             pass(head, [&](const Tensor& x) { return head_loss(head, x, targets(), kOptions, config); });
         CHECK(std::fabs(got.loss.item() / expected.loss.item() - 1) < 1e-13);
@@ -58,8 +62,31 @@ TEST_SUITE("nn/transformer/head_loss") {
     }
   }
 
+  TEST_CASE("logits are the projection, capped and by words of length 1 where that is asked for") {
+    for (const bool fix_norm : {false, true}) {
+      for (const double cap : {0.0, 2.0}) {
+        Head head = random_module<Head>(HeadConfig{5, 7, true, cap, fix_norm});
+        const Tensor x = states(), logits = head(x), weight = head.weight().value();
+        for (Index row = 0; row < 6; ++row) {
+          for (Index word = 0; word < 7; ++word) {
+            double product = 0, square = 0;
+            for (Index i = 0; i < 5; ++i) {
+              product += x.at(row * 5 + i) * weight.at(word * 5 + i);
+              square += weight.at(word * 5 + i) * weight.at(word * 5 + i);
+            }
+            double expected =
+                (fix_norm ? product / std::sqrt(square) : product) + head.bias().value().at(word);
+            if (cap > 0) expected = cap * std::tanh(expected / cap);
+            // The norm's epsilon of 1e-6 adds to a mean square of order 1.
+            CHECK(logits.at(row * 7 + word) == doctest::Approx(expected).epsilon(fix_norm ? 1e-5 : 1e-13));
+          }
+        }
+      }
+    }
+  }
+
   TEST_CASE("on a GPU the gradient is written over the logits, elsewhere where that is asked for") {
-    Linear head = random_module<Linear>(LinearConfig{5, 7, true, {}});
+    Head head = random_module<Head>(HeadConfig{5, 7});
     for (const HeadLossConfig& config : kConfigs) {
       const Profile profile;
       pass(head, [&](const Tensor& x) { return head_loss(head, x, targets(), kOptions, config); });
@@ -72,7 +99,7 @@ TEST_SUITE("nn/transformer/head_loss") {
   TEST_CASE("where all targets are ignored, loss and gradients are zero, whatever they are multiplied by") {
     const Tensor ignored = Tensor::full({2, 3}, -7, DType::i32);
     for (const DType type : {DType::f64, DType::f32}) {
-      Linear head = random_module<Linear>(LinearConfig{5, 7, true, {}});
+      Head head = random_module<Head>(HeadConfig{5, 7});
       head.to(type);
       for (const HeadLossConfig& config : kConfigs) {
         for (const double seed : {0., 1.}) {
@@ -94,7 +121,7 @@ TEST_SUITE("nn/transformer/head_loss") {
   }
 
   TEST_CASE("targets that do not fit are refused, fused or not") {
-    Linear head = random_module<Linear>(LinearConfig{5, 7, true, {}});
+    Head head = random_module<Head>(HeadConfig{5, 7});
     for (const HeadLossConfig& config : kConfigs) {
       CHECK_THROWS_AS(head_loss(head, states(), ids_of({1, 2}, {2}), {}, config), ShapeError);
     }

@@ -112,6 +112,11 @@ TEST_SUITE("nn/transformer/recompute_layers") {
       check_same(train_language_model(config, DType::f32, false, {fused, 0}),
                  train_language_model(config, DType::f32, true, {fused, 0}));
     }
+    config.attention.qk_norm = config.embedding_norm = config.embedding_mixing = true;
+    config.value_embeddings = ValueEmbeddings::ends;
+    config.stochastic_depth = 0.3, config.logit_softcap = 5;
+    check_same(train_language_model(config, DType::f32, false),
+               train_language_model(config, DType::f32, true));
     config.gated = true, config.activation = Unary::silu, config.norm = NormKind::rms;
     check_same(train_language_model(config, DType::f32, false),
                train_language_model(config, DType::f32, true));
