@@ -107,7 +107,8 @@ TEST_SUITE("examples/language/options") {
   TEST_CASE("every preset is accepted as it stands, and the models are of their families") {
     for (const Preset& preset : language_presets()) {
       CHECK_NOTHROW(LanguageOptions(preset.name).check());
-      CHECK(presets_text(language_presets()).find(std::string("\n  ") + preset.name + ": ") != std::string::npos);
+      CHECK(presets_text(language_presets()).find(std::string("\n  ") + preset.name + ": ") !=
+            std::string::npos);
     }
     const DecoderOnlyConfig gpt2 = LanguageOptions("gpt2-124m").model_config(50257);
     CHECK(gpt2.activation == Unary::gelu_tanh);
