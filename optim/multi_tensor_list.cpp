@@ -66,6 +66,11 @@ void MultiTensorList::add(const Parameter& parameter, const Tensor& state1, cons
 void MultiTensorList::add_part(const Parameter& parameter, Index first, Index count, const Tensor& state1,
                                const Tensor& state2, Index first2, Index setting) {
   const Tensor &value = parameter.value(), &shadow = parameter.state()->shadow;
+  if (!is_updated_whole(parameter)) {
+    throw ShapeError(std::string("[") + op_ + "] ranks must not divide a parameter; got " + value.describe() +
+                     ", of which this process updates " + std::to_string(updated_elements(parameter)) +
+                     " elements");
+  }
   if (count_ == 0) like_ = value;
   const auto part = [&](const char* name, const Tensor& x, Index from) {
     return static_cast<char*>(checked_address(name, x)) + from * bytes_of(value.dtype());

@@ -131,7 +131,8 @@ TEST_SUITE("optim/muon") {
 
   TEST_CASE("an update has the gradient's singular vectors and singular values of about 1") {
     Generator random(4);
-    const std::vector<std::pair<Index, Index>> shapes{{1, 1}, {1, 9}, {31, 33}, {64, 64}, {96, 32}};
+    const std::vector<std::pair<Index, Index>> shapes{{1, 1},   {1, 9},     {31, 33},  {64, 64},
+                                                      {96, 32}, {270, 290}, {270, 700}};
     for (const auto& [rows, columns] : shapes) {
       const Tensor u = reflection(rows, random), v = reflection(columns, random);
       std::vector<double> given, expected;

@@ -43,7 +43,7 @@ bool change(const Field& field, Member& member) {
       }
     }
   } else {
-    set_value(member, Value{"a", "b"});
+    set_value(member, Value{"a:rate=1", "b:rate=2"});  // a name, or a group of parameters
   }
   CHECK_MESSAGE(before != value_of(member), field.name);
   return true;

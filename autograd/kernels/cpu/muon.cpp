@@ -20,26 +20,28 @@ double sum_of_squares(Index count, const T* x) {
 
 constexpr Index kInCache = 256;  // the side of matrices that stay in a core's cache with all of their powers
 
-/// c [rows, columns] = a b. If it is `symmetric`, half of it is computed where that is cheaper.
+/// c [rows, columns] = a b.
 template <class T>
-void product(Index rows, Index columns, Index depth, LeftOperand<T> a, RightOperand<T> b, T* c, Index c_row,
-             bool symmetric = false) {
-  if (columns > kInCache) {
-    Gemm s;
-    s.m = rows, s.n = columns, s.k = depth;
-    s.transpose_a = a.row == 1;
-    s.lda = s.transpose_a ? a.step : a.row, s.ldb = b.row, s.ldc = c_row;
-    return gemm(Cpu{}, s, a.data, b.data, Write<T>{c, false});
-  }
-  if (!symmetric) return block_product(rows, columns, depth, a, b, c, c_row, false);
-  constexpr Index kColumns = 2 * kLanes<T>;  // what 12 rows of sums leave registers for
-  for (Index j = 0; j < columns; j += kColumns) {
-    const Index width = std::min(kColumns, columns - j);
-    block_product(rows - j, width, depth, {a.data + j * a.row, a.row, a.step}, {b.data + j, b.row},
-                  c + j * c_row + j, c_row, false);
-    const Index below = j + width;
-    for (Index i = below; i < rows; i += 4)
-      transpose_block(std::min<Index>(4, rows - i), width, c + i * c_row + j, c_row, c + j * c_row + i,
+void product(Index rows, Index columns, Index depth, LeftOperand<T> a, RightOperand<T> b, T* c, Index c_row) {
+  if (c_row <= leading<T>(kInCache)) return block_product(rows, columns, depth, a, b, c, c_row, false);
+  Gemm s;
+  s.m = rows, s.n = columns, s.k = depth;
+  s.transpose_a = a.row == 1;
+  s.lda = s.transpose_a ? a.step : a.row, s.ldb = b.row, s.ldc = c_row;
+  gemm(Cpu{}, s, a.data, b.data, Write<T>{c, false});
+}
+
+/// c [side, side] = a b, which is symmetric: a little more than half of it is computed.
+template <class T>
+void symmetric_product(Index side, Index depth, LeftOperand<T> a, RightOperand<T> b, T* c, Index c_row) {
+  // As wide as 12 rows of sums leave registers for, or as library products are fast.
+  const Index strip = side <= kInCache ? 2 * kLanes<T> : 128;
+  for (Index j = 0; j < side; j += strip) {
+    const Index width = std::min(strip, side - j), below = j + width;
+    product<T>(side - j, width, depth, {a.data + j * a.row, a.row, a.step}, {b.data + j, b.row},
+               c + j * c_row + j, c_row);
+    for (Index i = below; i < side; i += 4)
+      transpose_block(std::min<Index>(4, side - i), width, c + i * c_row + j, c_row, c + j * c_row + i,
                       c_row);
   }
 }
@@ -98,7 +100,7 @@ void orthogonalize(const NewtonSchulz& s, T* x) {
   const double norm = std::max(std::sqrt(sum_of_squares(s.rows * s.columns, x)), s.epsilon);
   read_tall(s, x, static_cast<T>(1 / norm), y, row, strip);
   const auto times = [=](const T* a, const T* b, T* c) {
-    product<T>(side, side, side, {a, row, 1}, {b, row}, c, row, true);
+    symmetric_product<T>(side, side, {a, row, 1}, {b, row}, c, row);
   };
   const auto multiply_y = [&](const T* by) {
     product<T>(longer, side, side, {y, row, 1}, {by, row}, next, row);
@@ -107,7 +109,7 @@ void orthogonalize(const NewtonSchulz& s, T* x) {
   const int round = 2 * longer > 3 * side ? 5 : 1;
   for (int step = 0; step < s.steps; ++step) {
     const bool begins = step % round == 0, ends = step % round == round - 1 || step == s.steps - 1;
-    if (begins) product<T>(side, side, longer, {y, 1, row}, {y, row}, gram, row, true);
+    if (begins) symmetric_product<T>(side, longer, {y, 1, row}, {y, row}, gram, row);
     times(gram, gram, p);
     polynomial(side, gram, p, row);
     if (!ends) {

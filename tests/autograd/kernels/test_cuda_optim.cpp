@@ -217,8 +217,8 @@ TEST_SUITE("autograd/kernels/cuda_optim") {
       const std::vector<Tensor> expected = run(Device::cpu(), in), got = run(Device::cuda(), in),
                                 again = run(Device::cuda(), in);
       for (std::size_t i = 0; i < got.size(); ++i) {
-        // A step in bf16 moves singular values, of updates of about 0.1, by some of its 2^-8.
-        CHECK(relative_error(got[i], expected[i]) < (in == In::f64 ? 1e-11 : in == In::f32 ? 1e-4 : 0.02));
+        // In bf16 a singular value may come out anywhere between 0.68 and 1.21, and three steps move by 0.1.
+        CHECK(relative_error(got[i], expected[i]) < (in == In::f64 ? 1e-11 : in == In::f32 ? 1e-4 : 0.1));
         CHECK(absolute_error(got[i], again[i]) == 0);
       }
     }

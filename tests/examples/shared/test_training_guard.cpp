@@ -154,7 +154,8 @@ TEST_SUITE("examples/shared/training_guard") {
         Validation result = ToyTask::validate(progress);
         result.loss = kNan;
         AdamW optimizer(model().parameters());
-        folder.save_checkpoint(model(), optimizer, Json{{"whiskers", 1}});
+        const auto visit_state = [&](OptimizerVisitor& visitor) { optimizer.visit_state(visitor); };
+        folder.save_checkpoint(model(), visit_state, Json{{"whiskers", 1}});
         return result;
       }
     } task(folder);

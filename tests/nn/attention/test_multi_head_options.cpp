@@ -319,7 +319,7 @@ TEST_SUITE("nn/attention/multi_head options") {
     Generator random(1);
     AttentionConfig config = config_of();
     config.packed = true;
-    config.width = config.memory_width = config.value_memory_width = 6, config.heads = 6;
+    config.heads = 6;
     config.key_width = 2, config.value_width = 3;
     using Parts = std::map<std::string, std::vector<Index>>;
     CHECK(MultiHeadAttention(config, random).row_parts() == Parts{{"query_key_value.weight", {12, 12, 18}}});
