@@ -242,7 +242,7 @@ std::vector<CheckedLayer> checked_layers() {
                    c.output_dropout = c.dropout;
                    c.bias = false;
                  })},
-      {"multi_head_normed_heads", all_masks, true,
+      {"multi_head_normed_heads", without_masks, true,
        kind_with("mha", [](AttentionConfig& c) { c.qk_norm = true; })},
       {"grouped_query_normed_heads", self_with_positions, true,
        kind_with("gqa",
@@ -250,7 +250,7 @@ std::vector<CheckedLayer> checked_layers() {
                    half_split(c);
                    c.qk_norm = true;
                  })},
-      {"multi_head_mixed_values", only_self, true, mixed_values_case},
+      {"multi_head_mixed_values", only_plain, true, mixed_values_case},
       {"multi_head_output_width", without_masks, true,
        kind_with("mha", [](AttentionConfig& c) { c.output_width = c.width + 3; })},
       {"grouped_query_half_split", self_with_positions, true, kind_with("gqa", half_split)},
