@@ -100,6 +100,7 @@ TEST_SUITE("nn/transformer/decoder_only_weights") {
     config.vocabulary = 90, config.context = 70, config.width = 48, config.layers = 5;
     config.embedding_norm = config.embedding_mixing = config.zero_init = config.attention.qk_norm = true;
     config.value_embeddings = ValueEmbeddings::alternate;
+    config.stochastic_depth = 0.9;  // of the last layer, and of none more
     Generator random(7);
     DecoderOnly model(config, random);
     Index tables = 0;
