@@ -20,16 +20,16 @@ const std::vector<Preset>& language_presets() {
        {kCharacters, R"({
          "layers": 4, "heads": 4, "width": 128, "context": 64,
          "batch": 12, "steps": 2000, "validate_every": 500, "validation_batches": 20})"}},
-      // The best model that we know for three minutes on two cores: rotary positions, RMS norm, SwiGLU,
-      // higher learning rates, more steps, longer windows.
+      // The best model that we know for three minutes on two cores: tests/bench/LOG.md says what was tried.
       {"shakespeare-char-3-minutes",
-       "characters; 4 layers, 4 heads, width 128, context 128, rotary, rms, swiglu, batch 8, 4800 steps: a "
-       "better model for three minutes on two cores",
+       "characters; 4 layers, 4 heads, width 128, context 128, rotary, rms, qk-norm, squared ReLU, batch 8, "
+       "Muon: as many steps as three minutes allow",
        {kCharacters, R"({
          "layers": 4, "heads": 4, "width": 128, "context": 128,
-         "positions": "rotary", "norm": "rms", "feed_forward_kind": "swiglu",
-         "batch": 8, "steps": 4800, "learning_rate": 5e-3, "minimum_learning_rate": 1e-5, "warmup": 240,
-         "validate_every": 1200, "validation_batches": 20})"}},
+         "positions": "rotary", "norm": "rms", "qk_norm": true, "feed_forward_kind": "relu_squared",
+         "batch": 8, "time_budget": 3, "steps": 4000, "optimizer": "muon", "adam_rate": 0.25,
+         "learning_rate": 0.02, "minimum_learning_rate": 1e-5, "warmup": 100,
+         "validate_every": 1000, "validation_batches": 20})"}},
       {"shakespeare-char",
        "characters; 6 layers, 6 heads, width 384, context 256, batch 64, 5000 steps, dropout 0.2: hours",
        {kCharacters, R"({

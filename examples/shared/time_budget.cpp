@@ -10,23 +10,16 @@ namespace {
 
 constexpr double kTrialShare = 0.01;  // of the budget, for steps that are only timed
 constexpr double kReserve = 0.015;    // of the budget, for what is not timed here: the log, files, samples
-constexpr std::size_t kMostTrials = 15;
-
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
+constexpr Index kMostTrials = 50;
 
 }  // namespace
 
-/// Trains on the next batches with a learning rate of 0; the median without the first, which also fills
-/// caches and pools. Collective.
+/// Trains on the next batches with a learning rate of 0; the mean without the first, which also fills caches
+/// and pools. Not the median: what slows some steps down will do so later, too. Collective.
 double TrainingRun::seconds_of_step(double longest) {
-  std::vector<double> seconds;
-  const double begun = now_seconds();
-  while (seconds.size() <= kMostTrials) {
-    const double before = now_seconds();
+  double begun = now_seconds(), mean = 0;
+  for (Index trial = 0; trial <= kMostTrials; ++trial) {
+    if (trial == 1) begun = now_seconds();
     optimizer_->clear_gradients();
     double loss = 0;
     for (Index part = 0; part < options_.accumulate; ++part) {
@@ -38,14 +31,13 @@ double TrainingRun::seconds_of_step(double longest) {
     AsyncReadback(optimizer_->clipped_step(0, 1, options_.clip)).item();
     parallel_.gather_values();
     require_finite(loss, "loss");
-    const double now = now_seconds();
-    seconds.push_back(now - before);
-    const bool is_over = seconds.size() > 1 && now - begun > longest;
+    const double gone = now_seconds() - begun;
+    mean = gone / static_cast<double>(std::max<Index>(1, trial));
+    const bool is_over = trial > 0 && gone > longest;
     if (control_.ranks->sum({is_over ? 1.0 : 0.0})[0] > 0) break;
   }
-  if (seconds.size() > 1) seconds.erase(seconds.begin());
   const auto count = static_cast<double>(control_.ranks->size());
-  return control_.ranks->sum({median(seconds)})[0] / count;  // all ranks must come to the same number
+  return control_.ranks->sum({mean})[0] / count;  // all ranks must come to the same number
 }
 
 Index TrainingRun::steps_in_budget() {

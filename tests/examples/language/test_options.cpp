@@ -48,9 +48,9 @@ TEST_SUITE("examples/language/options") {
     // Two tables, 4 x (12 x 128^2 + 2 x 128) in the layers, a last norm of 128, a tied head.
     CHECK(parameters("shakespeare-char-cpu", 65) == 65 * 128 + 64 * 128 + 4 * (12 * 128 * 128 + 256) + 128);
     CHECK(parameters("shakespeare-char", 65) == 65 * 384 + 256 * 384 + 6 * (12 * 384 * 384 + 768) + 384);
-    // Swiglu's three matrices of 8/3 x 128, rounded; no table of positions.
+    // No table of positions; gains of queries and keys.
     CHECK(parameters("shakespeare-char-3-minutes", 65) ==
-          65 * 128 + 4 * (4 * 128 * 128 + 3 * 128 * 352 + 256) + 128);
+          65 * 128 + 4 * (12 * 128 * 128 + 2 * 128 + 2 * 32) + 128);
     CHECK(parameters("gpt2-124m", 50257) == 124439808);
     CHECK(parameters("stories-260k", 512) == 260032);
   }
