@@ -1,5 +1,5 @@
 // The price of an optimizer's update, and its share of a training step: measured, and for Muon's products
-// reckoned too.
+// estimated too.
 // Usage: bench optimizer_step [--models NAME...] [--optimizers NAME...] [--repeats N] [--processor-time]
 #include <tapeformer/examples/shared/command_line.h>
 #include <tapeformer/nn/transformer/decoder_only.h>
@@ -18,7 +18,7 @@ namespace {
 struct Size {
   const char* name;
   Index layers, heads, width, vocabulary, context;
-  std::vector<Index> tokens;  // of a step, to reckon with
+  std::vector<Index> tokens;  // of a step, for the estimates
 };
 
 std::vector<Size> all_sizes() {

@@ -16,7 +16,8 @@ check "no time: says how to go on" grep -q 'the same command goes on' "$work/err
 sweep --seeds 1 --jobs 2 --vary learning-rate 1e-3 3e-2 -- "${options[@]}" --steps 6
 check "a seed: two trainings" test "$(wc -l <"$work/runs/results.jsonl")" = 2
 before=$(stat -c %y "$work/runs/learning-rate=1e-3/seed-1/weights.safetensors")
-sweep --seeds 2 --vary learning-rate 1e-3 3e-2 -- "${options[@]}" --steps 6
+# As many jobs as cores, so that each training has one thread: the winner's bytes depend on their number.
+sweep --seeds 2 --jobs "$(env -u OMP_NUM_THREADS nproc)" --vary learning-rate 1e-3 3e-2 -- "${options[@]}" --steps 6
 check "another seed: four" test "$(wc -l <"$work/runs/results.jsonl")" = 4
 check "another seed: what had ended stays" \
   test "$(stat -c %y "$work/runs/learning-rate=1e-3/seed-1/weights.safetensors")" = "$before"
@@ -24,7 +25,7 @@ check "a row a combination" test "$(grep -c '^| learning-rate=.* | 2 | [0-9.]* |
 check "the higher rate learns more in six steps" grep -q '^best: learning-rate=3e-2$' "$work/out"
 loss=$(sed -n 's/.*"best_loss":\([0-9.]*\).*/\1/p' "$work/runs/learning-rate=3e-2/seed-2/metrics.jsonl")
 check "the loss is the run's" grep -q "^| learning-rate=3e-2 .*$(printf %.4f "$loss") |" "$work/out"
-sed -n 's/^  \(.* train --run\) RUN/\1 '"${work//\//\\/}"'\/winner --seed 2/p' "$work/out" >"$work/command"
+sed -n 's/^  \(.* train --run\) RUN/\1 '"${work//\//\\/}"'\/winner --threads 1 --seed 2/p' "$work/out" >"$work/command"
 bash "$work/command" 2>"$work/err"
 check "the winner's command trains the winner" \
   cmp "$work/winner/weights.safetensors" "$work/runs/learning-rate=3e-2/seed-2/weights.safetensors"

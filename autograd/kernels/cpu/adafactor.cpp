@@ -1,5 +1,6 @@
 #include <tapeformer/autograd/kernels/adafactor.h>
 #include <tapeformer/autograd/kernels/cpu/parallel.h>
+#include <tapeformer/autograd/kernels/cpu/sum_of_squares.h>
 
 #include <algorithm>
 #include <cmath>
@@ -25,15 +26,7 @@ struct Elements {
   }
 };
 
-template <class T>
-double sum_of_squares(Index count, const T* x) {
-  double sum = 0;
-#pragma omp simd reduction(+ : sum)
-  for (Index i = 0; i < count; ++i) sum += static_cast<double>(x[i]) * static_cast<double>(x[i]);
-  return sum;
-}
-
-/// A function of its own because g++ 12 does not vectorise a reduction inside a lambda.
+/// A function of its own for the same reason as sum_of_squares().
 template <class T>
 double squares_of_updates(AdafactorRow<T> row, Index count, const T* gradient, T factor) {
   double sum = 0;

@@ -1,5 +1,6 @@
 #include <tapeformer/autograd/kernels/cpu/block_product.h>
 #include <tapeformer/autograd/kernels/cpu/parallel.h>
+#include <tapeformer/autograd/kernels/cpu/sum_of_squares.h>
 #include <tapeformer/autograd/kernels/matmul.h>
 #include <tapeformer/autograd/kernels/muon.h>
 
@@ -9,14 +10,6 @@
 
 namespace tapeformer::kernels {
 namespace {
-
-template <class T>
-double sum_of_squares(Index count, const T* x) {
-  double sum = 0;
-#pragma omp simd reduction(+ : sum)
-  for (Index i = 0; i < count; ++i) sum += static_cast<double>(x[i]) * static_cast<double>(x[i]);
-  return sum;
-}
 
 constexpr Index kInCache = 256;  // the side of matrices that stay in a core's cache with all of their powers
 

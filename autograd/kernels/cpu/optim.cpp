@@ -1,5 +1,6 @@
 #include <tapeformer/autograd/kernels/cpu/parallel.h>
 #include <tapeformer/autograd/kernels/cpu/simd.h>
+#include <tapeformer/autograd/kernels/cpu/sum_of_squares.h>
 #include <tapeformer/autograd/kernels/optim.h>
 
 #include <algorithm>
@@ -14,15 +15,6 @@ constexpr Index kSquareParts = 64;
 template <class T>
 void refresh(Index from, Index to, const T* value, BFloat16* shadow) {
   for (Index i = from; shadow != nullptr && i < to; ++i) shadow[i] = BFloat16(value[i]);
-}
-
-/// A function of its own because g++ 12 does not vectorise a reduction inside a lambda.
-template <class T>
-double sum_of_squares_serial(Index count, const T* x) {
-  double sum = 0;
-#pragma omp simd reduction(+ : sum)
-  for (Index i = 0; i < count; ++i) sum += static_cast<double>(x[i]) * static_cast<double>(x[i]);
-  return sum;
 }
 
 /// By the rule of one parameter, such as AdamWFactors.
@@ -94,12 +86,12 @@ void update_average(const StepTensor& x, double weight) {
 
 /// In equal parts, whose number and order do not depend on the number of threads.
 template <class T>
-double sum_of_squares(Index count, const T* x) {
+double sum_of_squares_in_parts(Index count, const T* x) {
   double sums[kSquareParts];
   parallel_ranges(kSquareParts, count / kSquareParts, [&](Index from, Index to) {
     for (Index part = from; part < to; ++part) {
       const Index begin = count * part / kSquareParts;
-      sums[part] = sum_of_squares_serial(count * (part + 1) / kSquareParts - begin, x + begin);
+      sums[part] = sum_of_squares(count * (part + 1) / kSquareParts - begin, x + begin);
     }
   });
   return std::accumulate(sums, sums + kSquareParts, 0.0);
@@ -111,7 +103,7 @@ template <class T>
 void gradient_norm(Cpu, const StepTensors& all, double share, double max_norm, double* norm, double* factor) {
   double sum = 0;
   for (Index i = 0; i < all.tensor_count; ++i)
-    sum += sum_of_squares(all.tensors[i].count, static_cast<const T*>(all.tensors[i].gradient));
+    sum += sum_of_squares_in_parts(all.tensors[i].count, static_cast<const T*>(all.tensors[i].gradient));
   *norm = share * std::sqrt(sum);
   *factor = step_factor(*norm, share, max_norm);
 }
