@@ -1,8 +1,8 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/ops/additive_attention.h>
-#include <tapeformer/autograd/ops/attention_check.h>
-#include <tapeformer/autograd/ops/attention_composed.h>
-#include <tapeformer/autograd/ops/attention_plan.h>
+#include <tapeformer/autograd/ops/attention/check.h>
+#include <tapeformer/autograd/ops/attention/composed.h>
+#include <tapeformer/autograd/ops/attention/plan.h>
 #include <tapeformer/autograd/ops/elementwise.h>
 #include <tapeformer/autograd/ops/matmul.h>
 #include <tapeformer/autograd/ops/shape.h>

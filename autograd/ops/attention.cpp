@@ -1,6 +1,6 @@
 #include <tapeformer/autograd/ops/attention.h>
-#include <tapeformer/autograd/ops/attention_check.h>
-#include <tapeformer/autograd/ops/attention_plan.h>
+#include <tapeformer/autograd/ops/attention/check.h>
+#include <tapeformer/autograd/ops/attention/plan.h>
 #include <tapeformer/autograd/ops/shape.h>
 
 namespace tapeformer {

@@ -274,6 +274,8 @@ std::string model_text(const DecoderOnlyConfig& config) {
           (config.tie_head ? ", tied head" : ", a head of its own");
   if (config.value_embeddings != ValueEmbeddings::none)
     text += std::string(", value embeddings: ") + name_of(config.value_embeddings);
+  if (config.short_convolution > 0)
+    text += ", convolutions of " + number_of(config.short_convolution, "token");
   for (const auto& [has, name] :
        {std::pair(config.attention.qk_norm, "qk norm"), std::pair(config.embedding_norm, "embedding norm"),
         std::pair(config.embedding_mixing, "embedding mixing"), std::pair(config.fix_norm, "fix norm"),

@@ -232,6 +232,7 @@ void check_expressible(const DecoderOnlyConfig& config) {
   require(!config.embedding_mixing, "embedding_mixing=true");
   require(config.value_embeddings == ValueEmbeddings::none,
           std::string("value_embeddings=") + name_of(config.value_embeddings));
+  require(config.short_convolution == 0, "short_convolution=" + number(config.short_convolution));
   require(config.gated != is_gpt2, config.gated ? "gated=true" : "gated=false");
   if (!problems.empty()) {
     throw CheckpointError(std::string("transformers' ") + (is_gpt2 ? "gpt2" : "llama") + ", which has " +

@@ -79,7 +79,7 @@ Tensor DecoderOnly::through_layers(const Tensor& ids, const Tensor& embedded_btc
   context.angles = layers_.front().angles(embedded_btc, context);
   ResidualStream stream(embedded_btc);
   for (std::size_t i = 0; i < layers_.size(); ++i) {
-    if (caches != nullptr) context.cache = &caches->layer(i);
+    if (caches != nullptr) context.cache = &caches->layer(i), context.convolutions = caches->convolutions(i);
     run_layer(
         stream, recomputes_layers_,
         [&layer = layers_[i], context](ResidualStream& x_btc) { layer(x_btc, context); }, context.first);
@@ -104,7 +104,7 @@ Tensor DecoderOnly::states(const Tensor& ids, LayerCaches& caches, const Tensor&
 LayerCaches DecoderOnly::start(const CacheConfig& config) const {
   std::vector<std::unique_ptr<KvCache>> caches;
   for (const DecoderOnlyLayer& layer : layers_) caches.push_back(make_cache(config, layer.cache_widths()));
-  return LayerCaches(std::move(caches));
+  return LayerCaches(std::move(caches), config_.short_convolution > 0);
 }
 
 Tensor DecoderOnly::loss(const Tensor& ids, const Tensor& targets, const Tensor& prefix_lengths,

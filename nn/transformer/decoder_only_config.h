@@ -43,8 +43,9 @@ struct DecoderOnlyConfig {
   bool embedding_norm = false;    ///< of what enters the first layer
   bool embedding_mixing = false;  ///< every layer begins with x = a x + b x_0: see DecoderOnly
   ValueEmbeddings value_embeddings = ValueEmbeddings::none;
-  bool fix_norm = false;   ///< word embeddings of one length, see TokenInput and Head
-  bool zero_init = false;  ///< of the matrices that write into the residual sum
+  Index short_convolution = 0;  ///< K of a ShortConvolution of what each sublayer reads; 0 for none
+  bool fix_norm = false;        ///< word embeddings of one length, see TokenInput and Head
+  bool zero_init = false;       ///< of the matrices that write into the residual sum
 
   double embedding_dropout = 0, residual_dropout = 0;  ///< on what enters the layers, and what sublayers add
   double feed_forward_dropout = 0;                     ///< after the activation
@@ -93,6 +94,8 @@ struct DecoderOnlyConfig {
           "let every layer begin with a x + b x0, a and b learned, x0 the input of the first");
     field("value_embeddings", named(c.value_embeddings, name_of, tapeformer::value_embeddings),
           "layers that add embeddings of the tokens to attention's values: none, ends, alternate or all");
+    field("short_convolution", c.short_convolution,
+          "K, tokens of a causal convolution before attention and feed-forward networks; 0 for none", kSize);
     field("fix_norm", c.fix_norm, "word embeddings of one length, for input and output");
     field("zero_init", c.zero_init, "zeros at first in the matrices that write into the residual sum");
     field("embedding_dropout", c.embedding_dropout, "share of what enters the first layer dropped",

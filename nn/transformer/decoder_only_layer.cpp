@@ -1,3 +1,4 @@
+#include <tapeformer/autograd/error.h>
 #include <tapeformer/nn/attention/attention_kind.h>
 #include <tapeformer/nn/transformer/decoder_only_layer.h>
 
@@ -8,6 +9,18 @@ AttentionConfig attention_of(const DecoderOnlyConfig& config, Index layer) {
   AttentionConfig attention = config.attention_config();
   attention.value_mixing = config.has_value_embedding(layer);
   return attention;
+}
+
+/// What a sublayer, the first or the second, reads: x, or its convolution if the layer has one.
+Tensor convolved(const std::optional<ShortConvolution>& convolution, const Tensor& x,
+                 const DecoderOnlyContext& context, Index number) {
+  if (!convolution) return x;
+  if (context.cache == nullptr) return (*convolution)(x);
+  if (context.convolutions == nullptr)
+    throw Error(
+        "[decoder_only_layer] a layer with short convolutions needs their caches beside its own; "
+        "got none; try the caches of DecoderOnly::start()");
+  return (*convolution)(x, context.convolutions[number]);
 }
 
 }  // namespace
@@ -30,6 +43,10 @@ DecoderOnlyLayer::DecoderOnlyLayer(const DecoderOnlyConfig& config, Generator& r
     value_embedding_.emplace(
         EmbeddingConfig{config.vocabulary, attention.key_heads() * attention.value_width, 1}, random);
   }
+  if (config.short_convolution > 0) {
+    const ShortConvolutionConfig convolution{config.width, config.short_convolution};
+    attention_convolution_.emplace(convolution), feed_forward_convolution_.emplace(convolution);
+  }
 }
 
 // residual() of residual.h adds dropout(sublayer(norm(x))) to the stream.
@@ -38,9 +55,13 @@ void DecoderOnlyLayer::operator()(ResidualStream& stream, const DecoderOnlyConte
     stream = ResidualStream(mix(stream.sum(), context.first, embedding_mixing_));
   AttentionContext attended = context;
   if (value_embedding_) attended.values = (*value_embedding_)(context.ids);
-  residual(stream, NormPlace::pre, attention_norm_, dropout_, depth_,
-           [&](const Tensor& normed_btc) { return (*attention_)(normed_btc, normed_btc, attended); });
-  residual(stream, NormPlace::pre, feed_forward_norm_, dropout_, depth_, feed_forward_);
+  residual(stream, NormPlace::pre, attention_norm_, dropout_, depth_, [&](const Tensor& normed_btc) {
+    const Tensor x_btc = convolved(attention_convolution_, normed_btc, context, 0);
+    return (*attention_)(x_btc, x_btc, attended);
+  });
+  residual(stream, NormPlace::pre, feed_forward_norm_, dropout_, depth_, [&](const Tensor& normed_btc) {
+    return feed_forward_(convolved(feed_forward_convolution_, normed_btc, context, 1));
+  });
 }
 
 Tensor DecoderOnlyLayer::operator()(const Tensor& x, const DecoderOnlyContext& context) const {
@@ -58,6 +79,8 @@ void DecoderOnlyLayer::visit(ParameterVisitor& visitor) {
   if (depth_) visitor.child("stochastic_depth", *depth_);
   visitor.parameter("embedding_mixing", embedding_mixing_);
   if (value_embedding_) visitor.child("value_embedding", *value_embedding_);
+  if (attention_convolution_) visitor.child("attention_convolution", *attention_convolution_);
+  if (feed_forward_convolution_) visitor.child("feed_forward_convolution", *feed_forward_convolution_);
 }
 
 }  // namespace tapeformer

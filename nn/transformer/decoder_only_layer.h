@@ -2,6 +2,7 @@
 
 #include <tapeformer/nn/attention/attention.h>
 #include <tapeformer/nn/embedding.h>
+#include <tapeformer/nn/short_convolution.h>
 #include <tapeformer/nn/transformer/decoder_only_config.h>
 #include <tapeformer/nn/transformer/residual.h>
 
@@ -17,11 +18,14 @@ struct DecoderOnlyContext : AttentionContext {
 
   Tensor ids;    ///< i32 [B, T], of x's tokens, for a layer with value embeddings
   Tensor first;  ///< [B, T, C], the input of the first layer, for a layer that mixes it in
+  /// Beside `cache`, for a layer with short convolutions: two, attention's and the feed-forward network's.
+  ConvolutionCache* convolutions = nullptr;
 };
 
 /// Pre-norm self-attention and feed-forward network, each with a residual connection.
 /// Math:    with embedding_mixing x = a x + b first, (a, b) = (1, 0) at first; then
 ///          x = x + dropout(attention(norm(x))); y = x + dropout(feed_forward(norm(x)));
+///          with short convolutions, convolution(norm(x)) in place of norm(x);
 ///          with a value embedding, its rows join attention's values
 /// Shapes:  x [B, T, C] -> [B, T, C]
 class DecoderOnlyLayer : public Module {
@@ -48,6 +52,7 @@ class DecoderOnlyLayer : public Module {
   std::optional<StochasticDepth> depth_;
   Parameter embedding_mixing_;  // [2], or undefined
   std::optional<Embedding> value_embedding_;
+  std::optional<ShortConvolution> attention_convolution_, feed_forward_convolution_;  // both or neither
 };
 
 }  // namespace tapeformer

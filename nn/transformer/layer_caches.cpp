@@ -6,15 +6,18 @@ namespace tapeformer {
 
 void LayerCaches::reorder(const std::vector<std::int32_t>& rows) {
   for (const auto& layer : layers_) layer->reorder(rows);
+  for (ConvolutionCache& convolution : convolutions_) convolution.reorder(rows);
 }
 
 void LayerCaches::clear() {
   for (const auto& layer : layers_) layer->clear();
+  for (ConvolutionCache& convolution : convolutions_) convolution.clear();
 }
 
 Index LayerCaches::bytes() const {
   Index total = 0;
   for (const auto& layer : layers_) total += layer->bytes();
+  for (const ConvolutionCache& convolution : convolutions_) total += convolution.bytes();
   return total;
 }
 
@@ -25,6 +28,8 @@ bool LayerCaches::reserve(Index tokens) {
 
 void LayerCaches::set_length(Index length) {
   for (const auto& layer : layers_) layer->set_length(length);
+  if (length > 0) return;
+  for (ConvolutionCache& convolution : convolutions_) convolution.restart();
 }
 
 LayerCaches::Step::Step(LayerCaches& caches, const Tensor& positions) : caches_(caches) {

@@ -1,18 +1,25 @@
 #pragma once
 
 #include <tapeformer/nn/attention/kv_cache.h>
+#include <tapeformer/nn/short_convolution.h>
 
 #include <memory>
 #include <vector>
 
 namespace tapeformer {
 
-/// The key-value caches of a stack of layers, one row a sequence.
+/// The key-value caches of a stack of layers, one row a sequence, and the last inputs of the layers'
+/// convolutions, if they have some.
 class LayerCaches {
  public:
-  explicit LayerCaches(std::vector<std::unique_ptr<KvCache>> layers) : layers_(std::move(layers)) {}
+  explicit LayerCaches(std::vector<std::unique_ptr<KvCache>> layers, bool convolutions = false)
+      : layers_(std::move(layers)), convolutions_(convolutions ? 2 * layers_.size() : 0) {}
 
   KvCache& layer(std::size_t number) { return *layers_[number]; }
+  /// The two of a layer; nullptr without convolutions.
+  ConvolutionCache* convolutions(std::size_t number) {
+    return convolutions_.empty() ? nullptr : &convolutions_[2 * number];
+  }
   /// Row i becomes the former row rows[i]; the number of rows may change. Throws: ShapeError
   void reorder(const std::vector<std::int32_t>& rows);
   /// Removes all tokens.
@@ -20,9 +27,10 @@ class LayerCaches {
   /// Tokens in each row, the same in every layer.
   Index length() const { return layers_.back()->length(); }
   Index rows() const { return layers_.front()->rows(); }
-  /// Bytes that the tokens use in all layers.
+  /// Bytes that the tokens use in all layers, and their convolutions.
   Index bytes() const;
-  /// For every layer; see KvCache.
+  /// For every layer; see KvCache. Convolutions can only start over (length 0): else they hold the tokens
+  /// before the next one already.
   bool reserve(Index tokens);
   void set_length(Index length);
 
@@ -42,6 +50,7 @@ class LayerCaches {
 
  private:
   std::vector<std::unique_ptr<KvCache>> layers_;
+  std::vector<ConvolutionCache> convolutions_;
 };
 
 }  // namespace tapeformer

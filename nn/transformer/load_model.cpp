@@ -31,6 +31,7 @@ LeastSize least_size(const DecoderOnlyConfig& config) {
     const AttentionConfig attention = config.attention_config().resolved();
     size.weights += product(config.vocabulary, attention.key_heads() * attention.value_width);  // or more
   }
+  size.weights += 2 * product(config.short_convolution, config.width) * static_cast<double>(config.layers);
   if (config.positions == PositionKind::learned) size.weights += positions;
   if (config.positions == PositionKind::sinusoidal) size.sinusoids = positions;
   return size;

@@ -35,24 +35,6 @@ void row_gradient(Index n, bool centred, T mean, T rstd, const T* x, const T* we
   }
 }
 
-/// partials[part] = the sums [width] of the part's rows, which run_rows(from, to, sums) adds up. Without
-/// partials it is called with nullptr.
-template <class T, class Rows>
-void sum_parts(Index rows, Index parts, Index work, Index width, const Rows& run_rows, T* partials) {
-  parallel_ranges(parts, work, [&](Index first, Index last) {
-    for (Index part = first; part < last; ++part) {
-      const Index from = rows * part / parts, to = rows * (part + 1) / parts;
-      if (partials == nullptr) {
-        run_rows(from, to, nullptr);
-        continue;
-      }
-      struct Halves {};
-      T* const scratch = thread_memory<Halves, T>(width * halvings(to - from));
-      sum_by_halves(from, to, width, run_rows, partials + part * width, scratch);
-    }
-  });
-}
-
 /// Adds up the parts' sums of n columns from `offset` on.
 template <class T>
 void gather_parts(Index parts, Index n, Index width, const T* partials, Index offset, Write<T> to) {

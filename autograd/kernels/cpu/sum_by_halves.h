@@ -1,6 +1,6 @@
 #pragma once
 
-#include <tapeformer/autograd/shape.h>
+#include <tapeformer/autograd/kernels/cpu/parallel.h>
 
 namespace tapeformer::kernels {
 
@@ -24,6 +24,24 @@ void sum_by_halves(Index from, Index to, Index width, const Leaf& leaf, T* sum, 
   sum_by_halves(middle, to, width, leaf, scratch, scratch + width);
 #pragma omp simd
   for (Index i = 0; i < width; ++i) sum[i] += scratch[i];
+}
+
+/// partials[part] = the sums [width] of the part's rows, which run_rows(from, to, sums) adds up. Without
+/// partials it is called with nullptr.
+template <class T, class Rows>
+void sum_parts(Index rows, Index parts, Index work, Index width, const Rows& run_rows, T* partials) {
+  parallel_ranges(parts, work, [&](Index first, Index last) {
+    for (Index part = first; part < last; ++part) {
+      const Index from = rows * part / parts, to = rows * (part + 1) / parts;
+      if (partials == nullptr) {
+        run_rows(from, to, nullptr);
+        continue;
+      }
+      struct Halves {};
+      T* const scratch = thread_memory<Halves, T>(width * halvings(to - from));
+      sum_by_halves(from, to, width, run_rows, partials + part * width, scratch);
+    }
+  });
 }
 
 }  // namespace tapeformer::kernels

@@ -1,4 +1,4 @@
-#include <tapeformer/autograd/ops/attention_visibility.h>
+#include <tapeformer/autograd/ops/attention/visibility.h>
 #include <tapeformer/tests/autograd/kernels/attention_forward_case.h>
 #include <tapeformer/tests/autograd/ops/additive_case.h>
 #include <tapeformer/tests/reference/random_cases.h>

@@ -1,6 +1,6 @@
 #include <cuda_emulator.h>
 #include <tapeformer/autograd/kernels/cuda/attention/paths.h>
-#include <tapeformer/autograd/ops/attention_plan.h>
+#include <tapeformer/autograd/ops/attention/plan.h>
 #include <tapeformer/tests/autograd/kernels/attention_forward_case.h>
 #include <tapeformer/tests/reference/random_cases.h>
 

@@ -322,10 +322,12 @@ TEST_SUITE("nn/formats/hugging_face_config") {
     CHECK_NOTHROW(hugging_face_json(llama));
     llama.attention.qk_norm = llama.embedding_norm = llama.embedding_mixing = llama.fix_norm = true;
     llama.logit_softcap = 15, llama.value_embeddings = ValueEmbeddings::ends;
+    llama.short_convolution = 4;
     CHECK(
         message_of<CheckpointError>([&] { hugging_face_json(llama); }) ==
         "transformers' llama, which has RMS norm as this model has, cannot express qk_norm=true, "
-        "logit_softcap=15, fix_norm=true, embedding_norm=true, embedding_mixing=true, value_embeddings=ends");
+        "logit_softcap=15, fix_norm=true, embedding_norm=true, embedding_mixing=true, value_embeddings=ends, "
+        "short_convolution=4");
     llama = {};
     llama.vocabulary = 5, llama.norm = NormKind::scale;
     CHECK(message_of<CheckpointError>([&] { hugging_face_json(llama); }) == "transformers has no norm=scale");

@@ -11,7 +11,7 @@ namespace tapeformer {
 
 using TokenIds = std::vector<std::int32_t>;
 
-/// A kind of language model that generation has to do with.
+/// A kind of language model that generation has to do with; with a prefix it has short convolutions, too.
 struct LanguageKind {
   std::string attention;
   PositionKind positions;
@@ -48,6 +48,7 @@ inline DecoderOnlyConfig language_config(const LanguageKind& kind, Index context
   config.positions = kind.positions;
   config.feed_forward = 12;
   config.prefix = kind.prefix;
+  config.short_convolution = kind.prefix ? 3 : 0;
   return config;
 }
 

@@ -50,8 +50,9 @@ const std::vector<Variant>& variants() {
          c.positions = PositionKind::rotary, c.attention.rotations.layout = RotaryLayout::half_split;
          swiglu(c);
        }},
-      {"mla layer learned gelu_tanh tied biases", true, false,
+      {"mla layer learned gelu_tanh convolutions tied biases", true, false,
        [](auto& c) {
+         c.short_convolution = 2;
          c.attention.kind = "mla";
          every_bias(c);
        }},
@@ -72,8 +73,9 @@ const std::vector<Variant>& variants() {
          c.attention.kind = "gqa", c.attention.groups = 1, c.activation = Unary::relu_squared;
          c.embedding_dropout = c.residual_dropout = c.attention.dropout = 0.2;
        }},
-      {"mha rms rotary silu qk_norm mixing values softcap untied", true, true,
+      {"mha rms rotary silu qk_norm mixing values convolutions softcap untied", true, true,
        [](auto& c) {
+         c.short_convolution = 3;
          c.norm = NormKind::rms, c.positions = PositionKind::rotary, c.activation = Unary::silu;
          c.attention.qk_norm = c.embedding_mixing = true;
          c.attention.key_width = 6;  // narrow heads may be so short that norms divide by little
@@ -81,8 +83,10 @@ const std::vector<Variant>& variants() {
          c.logit_softcap = 1.5;
          c.tie_head = false, c.head_bias = true;
        }},
-      {"gqa scale learned embedding_norm fix_norm values softcap tied dropouts depth", false, false,
+      {"gqa scale learned embedding_norm fix_norm values convolutions softcap tied dropouts depth", false,
+       false,
        [](auto& c) {
+         c.short_convolution = 6;  // as many as there are positions
          c.attention.kind = "gqa", c.norm = NormKind::scale, c.fix_norm = c.embedding_mixing = true;
          c.value_embeddings = ValueEmbeddings::ends;
          c.logit_softcap = 3, c.embedding_norm = true;

@@ -95,6 +95,20 @@ TEST_SUITE("nn/transformer/decoder_only_weights") {
     check_initial_values(config);
   }
 
+  TEST_CASE("short convolutions start as nothing, and take no draw from what else there is") {
+    DecoderOnlyConfig config = tiny_config();
+    config.head_bias = true;
+    Generator random(7), other(7);
+    DecoderOnly plain(config, random);
+    config.short_convolution = 3;
+    DecoderOnly model(config, other);
+    CHECK(model.parameter_count() == plain.parameter_count() + 2 * 2 * 3 * 8);
+    const Tensor ids = ids_of({4, 6, 3}, {1, 3});
+    CHECK(same_bits(model(ids), plain(ids)));
+    randomise(model, 5);
+    CHECK_FALSE(same_bits(model(ids), plain(ids)));
+  }
+
   TEST_CASE("scalars start neutral, value embeddings as large as values, and zero_init adds nothing") {
     DecoderOnlyConfig config;
     config.vocabulary = 90, config.context = 70, config.width = 48, config.layers = 5;

@@ -8,8 +8,10 @@ using namespace tapeformer;
 
 namespace {
 
-DecoderOnly model_of(const std::string& attention) {
-  return language_model(language_config({attention, PositionKind::learned}, 20));
+DecoderOnly model_of(const std::string& attention, Index convolution = 0) {
+  DecoderOnlyConfig config = language_config({attention, PositionKind::learned}, 20);
+  config.short_convolution = convolution;
+  return language_model(config);
 }
 
 const Tensor& ids() {
@@ -32,8 +34,9 @@ Tensor columns(const Tensor& x, Index first, Index count) {
 TEST_SUITE("nn/transformer/layer_caches") {
   TEST_CASE("tokens taken in any portions give what they give at once, and are forgotten all at once") {
     const SingleThread guard;
-    for (const char* attention : {"mha", "mla"}) {
-      const DecoderOnly model = model_of(attention);
+    for (const auto& [attention, convolution] :
+         {std::pair("mha", 0), std::pair("mha", 4), std::pair("mla", 1), std::pair("mla", 9)}) {
+      const DecoderOnly model = model_of(attention, convolution);
       const Tensor expected = model.states(ids());
       for (const CacheKind kind : {CacheKind::contiguous, CacheKind::paged}) {
         LayerCaches caches = model.start({kind, 0, 2});
@@ -70,7 +73,7 @@ TEST_SUITE("nn/transformer/layer_caches") {
 
   TEST_CASE("rows take their tokens along, in every layer") {
     const SingleThread guard;
-    const DecoderOnly model = model_of("mqa");
+    const DecoderOnly model = model_of("mqa", 3);
     const std::vector<std::int32_t> order = {2, 0, 0, 1};
     std::vector<std::int32_t> picked;
     for (const std::int32_t row : order)
@@ -92,12 +95,30 @@ TEST_SUITE("nn/transformer/layer_caches") {
     }
   }
 
+  TEST_CASE("a length of none starts over in the same memory, convolutions too") {
+    const SingleThread guard;
+    const DecoderOnly model = model_of("mha", 4);
+    const Tensor expected = model.states(ids());
+    LayerCaches caches = model.start();
+    model.states(columns(ids(), 0, 3), caches);
+    caches.set_length(0);
+    for (const Index first : {0, 2, 4}) {
+      const Tensor states = model.states(columns(ids(), first, 2), caches);
+      CHECK(relative_error(states, slice(expected, 1, first, 2)) < 1e-13);
+    }
+  }
+
   TEST_CASE("bytes are those of the tokens in every layer") {
     const SingleThread guard;
     const DecoderOnly model = model_of("mha");
     LayerCaches caches = model.start();
     CHECK(caches.bytes() == 0);
     model.states(ids(), caches);
-    CHECK(caches.bytes() == 2 * 3 * 6 * (16 + 16) * 8);  // layers, rows, tokens, key and value, double
+    const Index held = 2 * 3 * 6 * (16 + 16) * 8;  // layers, rows, tokens, key and value, double
+    CHECK(caches.bytes() == held);
+    const DecoderOnly convolving = model_of("mha", 4);
+    LayerCaches more = convolving.start();
+    convolving.states(ids(), more);
+    CHECK(more.bytes() == held + 2 * 2 * 3 * 3 * 16 * 8);  // layers, sublayers, rows, tokens, width
   }
 }

@@ -77,6 +77,9 @@ TEST_SUITE("nn/transformer/load_model") {
     config.positions = PositionKind::sinusoidal;
     CHECK(least_size(config).weights == 7 * 8 + 2 * (4 * 8 * 8 + 2 * 8 * 5));
     CHECK(least_size(config).sinusoids == 6 * 8);
+    config.short_convolution = 3;
+    CHECK(least_size(config).weights == 7 * 8 + 2 * (4 * 8 * 8 + 2 * 8 * 5 + 2 * 3 * 8));
+    config.short_convolution = 0;
     config.layers = config.width = config.feed_forward = 2147483644;
     const double size = 2147483644;
     CHECK(least_size(config).weights > 2 * size * size * size);  // what the feed-forward networks have

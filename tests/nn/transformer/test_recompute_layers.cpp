@@ -114,6 +114,7 @@ TEST_SUITE("nn/transformer/recompute_layers") {
     }
     config.attention.qk_norm = config.embedding_norm = config.embedding_mixing = true;
     config.value_embeddings = ValueEmbeddings::ends;
+    config.short_convolution = 4;
     config.stochastic_depth = 0.3, config.logit_softcap = 5;
     check_same(train_language_model(config, DType::f32, false),
                train_language_model(config, DType::f32, true));

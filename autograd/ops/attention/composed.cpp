@@ -1,8 +1,8 @@
 #include <tapeformer/autograd/dispatch.h>
-#include <tapeformer/autograd/ops/attention_check.h>
-#include <tapeformer/autograd/ops/attention_composed.h>
-#include <tapeformer/autograd/ops/attention_plan.h>
-#include <tapeformer/autograd/ops/attention_visibility.h>
+#include <tapeformer/autograd/ops/attention/check.h>
+#include <tapeformer/autograd/ops/attention/composed.h>
+#include <tapeformer/autograd/ops/attention/plan.h>
+#include <tapeformer/autograd/ops/attention/visibility.h>
 #include <tapeformer/autograd/ops/elementwise.h>
 #include <tapeformer/autograd/ops/matmul.h>
 #include <tapeformer/autograd/ops/shape.h>

@@ -2,7 +2,7 @@
 
 #include <tapeformer/autograd/kernels/attention.h>
 #include <tapeformer/autograd/ops/attention.h>
-#include <tapeformer/autograd/ops/attention_visibility.h>
+#include <tapeformer/autograd/ops/attention/visibility.h>
 #include <tapeformer/autograd/tape.h>
 
 namespace tapeformer {

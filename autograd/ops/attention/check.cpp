@@ -1,6 +1,6 @@
 #include <tapeformer/autograd/dispatch.h>
 #include <tapeformer/autograd/error.h>
-#include <tapeformer/autograd/ops/attention_check.h>
+#include <tapeformer/autograd/ops/attention/check.h>
 #include <tapeformer/autograd/ops/ids.h>
 
 #include <cmath>

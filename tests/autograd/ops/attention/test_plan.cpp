@@ -1,4 +1,4 @@
-#include <tapeformer/autograd/ops/attention_plan.h>
+#include <tapeformer/autograd/ops/attention/plan.h>
 #include <tapeformer/autograd/tape.h>
 #include <tapeformer/tests/autograd/ops/op_case.h>
 
@@ -14,7 +14,7 @@ std::vector<Index> numbers(const kernels::HeadStrides& strides) {
 
 }  // namespace
 
-TEST_SUITE("autograd/ops/attention_plan") {
+TEST_SUITE("autograd/ops/attention/plan") {
   TEST_CASE("strides are those of dense tensors") {
     const kernels::AttentionShape shape = plan_attention(kSizes, {}, default_device()).shape;
     CHECK(numbers(shape.query) == std::vector<Index>{3 * 6 * 5, 6 * 5, 5});

@@ -1,4 +1,4 @@
-#include <tapeformer/autograd/ops/attention_visibility.h>
+#include <tapeformer/autograd/ops/attention/visibility.h>
 #include <tapeformer/autograd/ops/elementwise.h>
 #include <tapeformer/tests/autograd/ops/op_case.h>
 
@@ -20,7 +20,7 @@ std::string ranges(const AttentionMasks& masks, Index B, Index T, Index S) {
 
 }  // namespace
 
-TEST_SUITE("autograd/ops/attention_visibility") {
+TEST_SUITE("autograd/ops/attention/visibility") {
   TEST_CASE("nothing is restricted without masks, or by a mask over pairs") {
     AttentionMasks masks;
     CHECK(ranges(masks, 2, 3, 4) == "all");

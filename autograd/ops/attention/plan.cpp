@@ -1,5 +1,5 @@
 #include <tapeformer/autograd/dispatch.h>
-#include <tapeformer/autograd/ops/attention_plan.h>
+#include <tapeformer/autograd/ops/attention/plan.h>
 #include <tapeformer/autograd/ops/broadcast.h>
 #include <tapeformer/autograd/profile.h>
 

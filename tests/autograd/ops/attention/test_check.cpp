@@ -27,7 +27,7 @@ bool holds(const std::string& text, const std::string& part) { return text.find(
 
 }  // namespace
 
-TEST_SUITE("autograd/ops/attention_check") {
+TEST_SUITE("autograd/ops/attention/check") {
   TEST_CASE("shapes that do not fit are refused with the rule, all shapes and a remedy") {
     CHECK(says({}, {2, 3, 5}) ==
           "[scaled_dot_product_attention] query must be [B, T, H, D], key [B, S, G, D], value [B, S, G, E]; "

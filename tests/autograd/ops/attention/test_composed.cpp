@@ -4,7 +4,7 @@
 
 using namespace tapeformer;
 
-TEST_SUITE("autograd/ops/attention_composed") {
+TEST_SUITE("autograd/ops/attention/composed") {
   TEST_CASE("weights and the gradient of an additive mask equal plain loops, grouped heads included") {
     Generator random(20);
     const AttentionInputs in = random_inputs(2, 5, 7, 6, 2, 3, 4, random);

@@ -1,6 +1,6 @@
 #include <tapeformer/autograd/dispatch.h>
 #include <tapeformer/autograd/kernels/visibility.h>
-#include <tapeformer/autograd/ops/attention_visibility.h>
+#include <tapeformer/autograd/ops/attention/visibility.h>
 #include <tapeformer/autograd/ops/broadcast.h>
 #include <tapeformer/autograd/ops/elementwise.h>
 
