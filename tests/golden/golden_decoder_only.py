@@ -31,6 +31,7 @@ CASES["modern"] = {**LLAMA, "attention": "mha", "groups": 0, "activation": "relu
                    "value_embeddings": "alternate", "logit_softcap": 2.5}
 CASES["scale"] = {**GPT, "attention": "gqa", "heads": 6, "groups": 2, "norm": "scale", "fix_norm": True,
                   "embedding_mixing": True, "qk_norm": True, "value_embeddings": "ends"}
+CASES["convolutions"] = {**LLAMA, "short_convolution": 4}
 BATCH, LENGTH = 3, 7
 RECIPE = {"steps": 10, "learning_rate": 1e-2, "minimum": 1e-3, "warmup": 3, "beta1": 0.9, "beta2": 0.99,
           "weight_decay": 0.1, "clip": 2.0}

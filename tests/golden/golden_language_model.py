@@ -107,6 +107,19 @@ class FeedForward(nn.Module):
         return self.down(self.activation(gate) * up)
 
 
+class ShortConvolution(nn.Module):
+    """The weight is one row of numbers: those of the token itself, of the one before it, ..."""
+
+    def __init__(self, width, taps):
+        super().__init__()
+        self.width, self.taps, self.weight = width, taps, nn.Parameter(torch.zeros(taps * width))
+
+    def forward(self, x):
+        kernel = self.weight.view(self.taps, self.width).flip(0).T[:, None]
+        columns = F.pad(x.transpose(1, 2), (self.taps - 1, 0))
+        return x + F.conv1d(columns, kernel, groups=self.width).transpose(1, 2)
+
+
 class Layer(nn.Module):
     def __init__(self, config, number):
         super().__init__()
@@ -115,6 +128,9 @@ class Layer(nn.Module):
         self.mixes = config.get("embedding_mixing", False)
         if self.mixes:
             self.embedding_mixing = nn.Parameter(torch.tensor([1.0, 0.0]))
+        taps = config.get("short_convolution", 0)
+        for name in ("attention_convolution", "feed_forward_convolution"):
+            setattr(self, name, ShortConvolution(config["width"], taps) if taps else nn.Identity())
         if has_values(config, number):
             self.value_embedding = nn.Embedding(config["vocabulary"], self.attention.value.out_features)
 
@@ -122,8 +138,8 @@ class Layer(nn.Module):
         if self.mixes:
             x = self.embedding_mixing[0] * x + self.embedding_mixing[1] * first
         values = self.value_embedding(ids) if hasattr(self, "value_embedding") else None
-        x = x + self.attention(self.attention_norm(x), mask, values)
-        return x + self.feed_forward(self.feed_forward_norm(x))
+        x = x + self.attention(self.attention_convolution(self.attention_norm(x)), mask, values)
+        return x + self.feed_forward(self.feed_forward_convolution(self.feed_forward_norm(x)))
 
 
 def sinusoids(length, width):

@@ -124,6 +124,17 @@ def network(file):
         file.case(name, lambda x: rotate(x, 10000.0, offset, interleaved), {"x": normal(generator(name), 2, 5, 3, 8)},
                   base=10000.0, offset=offset, interleaved=interleaved)
 
+    for name, length, taps in [("causal_convolution", 7, 4), ("causal_convolution_short", 3, 5)]:
+        random = generator(name)
+        file.case(name, convolved, {"x": normal(random, 3, length, 5), "weight": normal(random, taps, 5)})
+
+
+def convolved(x, weight):
+    """x [B, T, C] and a convolution of each column; weight[j] is of the token j before."""
+    columns, taps = x.transpose(1, 2), weight.shape[0]
+    kernel = weight.flip(0).T[:, None]
+    return x + F.conv1d(F.pad(columns, (taps - 1, 0)), kernel, groups=x.shape[-1]).transpose(1, 2)
+
 
 def rotate(x, base, offset, interleaved):
     """x [B, T, H, D]: turns each pair of components by position * base^(-2i/D) (Su et al. 2021, arXiv:2104.09864)."""

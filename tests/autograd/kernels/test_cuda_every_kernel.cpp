@@ -1,4 +1,5 @@
 #include <tapeformer/autograd/ops/additive_attention.h>
+#include <tapeformer/autograd/ops/causal_convolution.h>
 #include <tapeformer/autograd/ops/embedding.h>
 #include <tapeformer/autograd/ops/gated.h>
 #include <tapeformer/autograd/ops/loss.h>
@@ -125,6 +126,15 @@ TEST_SUITE("autograd/kernels/cuda_every_kernel") {
       const std::vector<Tensor> x{host_normal({260, 3 * 40 + rest}, random), host_normal({40}, random),
                                   host_normal({40}, random)};
       check_gpu([](const auto& in) { return packed_head_norms(in[0], 2, 1, in[1], in[2]); }, x, random);
+    }
+  }
+
+  TEST_CASE("convolutions, in packs and without") {
+    if (!has_gpu()) return;
+    Generator random(3);
+    for (const Index width : {70, 72}) {
+      const std::vector<Tensor> x{host_normal({2, 130, width}, random), host_normal({4, width}, random)};
+      check_gpu([](const auto& in) { return causal_convolution(in[0], in[1]); }, x, random, DType::f32, 0);
     }
   }
 

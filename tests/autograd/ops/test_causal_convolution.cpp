@@ -68,6 +68,11 @@ TEST_SUITE("autograd/ops/causal_convolution") {
     }
   }
 
+  TEST_CASE("golden values") {
+    for (const char* name : {"causal_convolution", "causal_convolution_short"})
+      check_golden(name, {"x", "weight"}, convolved);
+  }
+
   TEST_CASE("a weight may be one row of numbers") {
     Generator random(2);
     const Tensor x = random_normal({2, 5, 3}, random), weight = random_normal({2, 3}, random);

@@ -145,7 +145,7 @@ TEST_SUITE("nn/transformer/decoder_only") {
   TEST_CASE("logits, loss and all gradients are PyTorch's, with the head's loss fused and plain") {
     const Golden golden("decoder_only");
     for (const std::string name :
-         {"gpt", "gpt_biased", "llama", "llama_interleaved", "prefix", "modern", "scale"}) {
+         {"gpt", "gpt_biased", "llama", "llama_interleaved", "prefix", "modern", "scale", "convolutions"}) {
       const auto options = golden.options(name);
       const auto zero_gradients = options.at("zero_gradients").get<std::vector<std::string>>();
       Generator random(1);
