@@ -123,6 +123,8 @@ TEST_SUITE("examples/language/options") {
     CHECK(model_text(llama) ==
           "5 layers, width 64, context 512, vocabulary 512, 8 heads of gqa on 4 of keys and values, rotary "
           "positions, rms norm, swiglu of 172, no biases, tied head");
+    CHECK(model_text(parsed({"--preset", "stories-260k", "--short-convolution", "4"}).model_config(512)) ==
+          model_text(llama) + ", convolutions of 4 tokens");
   }
 
   TEST_CASE("a preset sets defaults wherever it stands, and every option overrides it") {
