@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace tapeformer {
@@ -36,22 +37,28 @@ template <class Kinds, class Find, class Values, class F>
 void for_each_own_field(const Kinds& kinds, const std::string& kind, Find* find, Values& values, const F& f) {
   struct Described {
     Field field;
-    std::string help;  // of each kind that has it
+    std::vector<std::pair<std::string, std::string>> meanings;  // a help, and the kinds that it is of
   };
   std::vector<Described> all;
   for (const auto& row : kinds) {
     for (const OwnField& own : row.own) {
-      const std::string help = row.name + ": " + own.field.help, name = own.field.name;
-      const auto same = std::find_if(all.begin(), all.end(),
-                                     [&](const Described& other) { return name == other.field.name; });
-      if (same == all.end()) {
-        all.push_back({own.field, help});
+      const std::string help = own.field.help, name = own.field.name;
+      auto same = std::find_if(all.begin(), all.end(),
+                               [&](const Described& other) { return name == other.field.name; });
+      if (same == all.end()) same = all.insert(same, {own.field, {}});
+      auto& meanings = same->meanings;
+      auto meaning = std::find_if(meanings.begin(), meanings.end(),
+                                  [&](const auto& other) { return help == other.first; });
+      if (meaning == meanings.end()) {
+        meanings.emplace_back(help, row.name);
       } else {
-        same->help += "; " + help;
+        meaning->second += std::string(", ") + row.name;
       }
     }
   }
-  for (const auto& [field, help] : all) {
+  for (const auto& [field, meanings] : all) {
+    std::string help;
+    for (const auto& [text, names] : meanings) help += (help.empty() ? "" : "; ") + names + ": " + text;
     const auto get = [&kind, &values, find, name = field.name] {
       return own_value(find(kind), values, name);
     };

@@ -63,14 +63,14 @@ const std::vector<Variant>& variants() {
          c.tie_head = false, c.head_bias = true;
          swiglu(c);
        }},
-      {"mha rms sinusoidal relu untied head_bias", true, false,
+      {"mha rms sinusoidal relu_squared untied head_bias", true, false,
        [](auto& c) {
-         c.norm = NormKind::rms, c.positions = PositionKind::sinusoidal, c.activation = Unary::relu;
+         c.norm = NormKind::rms, c.positions = PositionKind::sinusoidal, c.activation = Unary::relu_squared;
          c.tie_head = false, c.head_bias = true;
        }},
-      {"gqa layer learned relu_squared tied dropouts", true, true,
+      {"gqa layer learned gelu tied dropouts", true, true,
        [](auto& c) {
-         c.attention.kind = "gqa", c.attention.groups = 1, c.activation = Unary::relu_squared;
+         c.attention.kind = "gqa", c.attention.groups = 1, c.activation = Unary::gelu;
          c.embedding_dropout = c.residual_dropout = c.attention.dropout = 0.2;
        }},
       {"mha rms rotary silu qk_norm mixing values convolutions softcap untied", true, true,
