@@ -1,6 +1,17 @@
 #include <tapeformer/examples/translation/presets.h>
 
 namespace tapeformer {
+namespace {
+
+/// What the recipes for pairs of short sentences have in common.
+constexpr const char* kPairs = R"({
+  "shared_vocabulary": true, "vocabulary": 4000,
+  "encoder_layers": 3, "decoder_layers": 3, "heads": 4,
+  "positions": "rotary", "norm": "rms", "qk_norm": true, "activation": "relu_squared",
+  "optimizer": "muon", "learning_rate": 0.02, "minimum_learning_rate": 1e-5, "adam_rate": 0.7,
+  "weight_decay": 0.1, "warmup": 200})";
+
+}  // namespace
 
 const std::vector<Preset>& translation_presets() {
   static const std::vector<Preset> presets = {
@@ -8,21 +19,18 @@ const std::vector<Preset>& translation_presets() {
        "the built-in corpus: 2 layers a side, 4 heads, width 128, 2500 steps: a minute on two cores",
        {}},
       {"translation-tiny",
-       "about 30,000 pairs: bpe of 4000, shared; 3 layers a side, 4 heads, width 128, dropout 0.2; 10 "
-       "minutes",
-       {R"({
-         "shared_vocabulary": true, "vocabulary": 4000,
-         "encoder_layers": 3, "decoder_layers": 3, "heads": 4, "width": 128, "feed_forward": 512,
-         "dropout": 0.2,
-         "time_budget": 10, "steps": 6000, "learning_rate": 2e-3, "warmup": 400, "validate_every": 1000})"}},
+       "about 30,000 pairs: 3 layers a side, 4 heads, width 128, dropout 0.2, Muon; as many steps as 10 "
+       "minutes allow",
+       {kPairs, R"({
+         "width": 128, "feed_forward": 512, "dropout": 0.2,
+         "time_budget": 10, "steps": 3000, "validate_every": 500})"}},
+      // What was tried is in tests/bench/LOG.md.
       {"translation-small",
-       "up to 200,000 pairs: bpe of 8000, shared; 3 layers a side, 8 heads, width 256, dropout 0.1; 30 "
-       "minutes",
-       {R"({
-         "shared_vocabulary": true, "vocabulary": 8000,
-         "encoder_layers": 3, "decoder_layers": 3, "heads": 8, "width": 256, "feed_forward": 512,
-         "dropout": 0.1,
-         "time_budget": 30, "steps": 4000, "learning_rate": 1.5e-3, "warmup": 400, "validate_every": 500})"}},
+       "up to 200,000 pairs: 3 layers a side, 4 heads, width 192, dropout 0.1, Muon; as many steps as 30 "
+       "minutes allow",
+       {kPairs, R"({
+         "width": 192, "feed_forward": 768, "dropout": 0.1,
+         "time_budget": 30, "steps": 4300, "validate_every": 1000})"}},
   };
   return presets;
 }
