@@ -8,6 +8,8 @@
 #include <tapeformer/examples/shared/run_folder.h>
 #include <tapeformer/nn/formats/hugging_face.h>
 
+#include <cstdio>
+
 namespace tapeformer {
 
 void ExportOptions::add_to(const Command& command) {
@@ -30,7 +32,7 @@ int export_model(const ExportOptions& options) {
   if (kind == "character") {
     print("the characters are tokenizer.json for transformers, and %s for this program\n", kTokenizerFile);
   } else if (kind == "byte") {
-    print("the bytes are a byte-level tokenizer without merges\n");
+    std::fputs("the bytes are a byte-level tokenizer without merges\n", stdout);
   }
   return kExitSuccess;
 }

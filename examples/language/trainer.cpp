@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <set>
 #include <utility>
 
 namespace tapeformer {
@@ -50,6 +51,14 @@ std::shared_ptr<const TextTokenizer> tokenizer_from(const LanguageOptions& optio
                       "; try the one that it was trained with");
 }
 
+/// "1024 tokens a step", or of how many to how many.
+std::string tokens_a_step(const std::vector<BatchShape>& shapes, Index accumulate) {
+  std::set<Index> counts;
+  for (const BatchShape& shape : shapes) counts.insert(accumulate * shape.rows * shape.context);
+  const std::string least = counts.size() > 1 ? std::to_string(*counts.begin()) + " to " : "";
+  return least + number_of(*counts.rbegin(), "token") + " a step";
+}
+
 }  // namespace
 
 ValidationPlan validation_plan(const LanguageOptions& options, Index validation_tokens) {
@@ -63,7 +72,13 @@ ValidationPlan validation_plan(const LanguageOptions& options, Index validation_
   const TrainingOptions& training = options.training;
   const Index batch = options.batch * options.model.context;
   // In units of training on one token.
-  const double work = static_cast<double>(training.steps) * static_cast<double>(training.accumulate * batch);
+  double work = 0;
+  const std::vector<BatchShape> shapes = options.batch_shapes();
+  for (std::size_t i = 0; i < shapes.size(); ++i) {
+    const Index end = i + 1 < shapes.size() ? shapes[i + 1].first_step : training.steps;
+    work += static_cast<double>(end - shapes[i].first_step) *
+            static_cast<double>(training.accumulate * shapes[i].rows * shapes[i].context);
+  }
   const double exact = kForwardShare * static_cast<double>(validation_tokens);
   const auto validations = static_cast<double>((training.steps - 1) / training.validate_every + 1);
   plan.exact = (validations + 1) * exact <= kValidationShare * work;
@@ -95,8 +110,7 @@ LanguageTask::LanguageTask(const LanguageOptions& options, LanguageData data, De
   model_.recompute_layers(options_.training.recompute_layers);
   progress.keep(count_text(data_.train.size()) + " tokens to train on, " +
                 count_text(data_.validation.size()) + " to validate on; " +
-                number_of(options_.batch * options_.model.context * options_.training.accumulate, "token") +
-                " a step");
+                tokens_a_step(shapes_, options_.training.accumulate));
   progress.keep(model_text(model_.config()) + "; " + count_text(model_.parameter_count()) + " parameters; " +
                 number_of(omp_get_max_threads(), "thread"));
 }

@@ -174,11 +174,13 @@ TEST_SUITE("examples/language/trainer") {
   }
 
   TEST_CASE("an automatic validation takes a small share of the training's work, whatever the clock says") {
-    const auto plan = [](Index steps, Index every, Index tokens, const char* kind = "auto") {
+    const auto plan = [](Index steps, Index every, Index tokens, const char* kind = "auto",
+                         const char* batches = "") {
       LanguageOptions options;
       options.batch = 5, options.model.context = 20, options.training.accumulate = 2;  // 200 tokens a step
       options.training.steps = steps, options.training.validate_every = every;
       options.validation_batches = 30, options.validation_kind = kind;
+      options.batch_schedule = batches;
       const ValidationPlan chosen = validation_plan(options, tokens);
       return std::vector<Index>{chosen.exact, chosen.batches, chosen.exact_end, chosen.end_batches};
     };
@@ -196,6 +198,9 @@ TEST_SUITE("examples/language/trainer") {
     CHECK(plan(1000, 1, 1, "estimate") == Plan{0, 30, 0, 30});
     CHECK(plan(1000, 1, 15001, "exact") == Plan{1, 0, 1, 30});
     CHECK(plan(1000, 1, 15001, "both") == Plan{1, 30, 1, 30});
+    // 400,000 tokens.
+    CHECK(plan(1000, 250, 7200, "auto", "0.5:15") == Plan{1, 0, 1, 0});
+    CHECK(plan(1000, 250, 7201, "auto", "0.5:15") == Plan{0, 15, 1, 0});
   }
 
   TEST_CASE("estimates during a training, and the exact mean at its end") {
