@@ -3,41 +3,66 @@
 #include <tapeformer/examples/shared/training_run.h>
 
 #include <algorithm>
-#include <cmath>
+#include <vector>
 
 namespace tapeformer {
 namespace {
 
-constexpr double kTrialShare = 0.01;  // of the budget, for steps that are only timed
-constexpr double kReserve = 0.015;    // of the budget, for what is not timed here: the log, files, samples
-constexpr Index kMostTrials = 50;
+constexpr double kTrialShare = 0.03;     // of the budget, for steps that are only timed
+constexpr double kLongestTrial = 15;     // seconds of that
+constexpr double kLongestTurn = 0.25;    // seconds that are timed as one
+constexpr std::size_t kFewestTurns = 3;  // of which the first also fills caches and pools, and is left out
+constexpr double kReserve = 0.015;       // of the budget, for what is not timed here: the log, files, samples
+
+double median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
 
 }  // namespace
 
-/// Trains on the next batches with a learning rate of 0; the mean without the first, which also fills caches
-/// and pools. Not the median: what slows some steps down will do so later, too. Collective.
-double TrainingRun::seconds_of_step(double longest) {
-  double begun = now_seconds(), mean = 0;
-  for (Index trial = 0; trial <= kMostTrials; ++trial) {
-    if (trial == 1) begun = now_seconds();
-    optimizer_->clear_gradients();
-    double loss = 0;
-    for (Index part = 0; part < options_.accumulate; ++part) {
-      const BatchLoss batch = pass(part + 1 == options_.accumulate);
-      loss = AsyncReadback(batch.loss).item();
-    }
-    double counted = 1;
-    if (control_.ranks->size() > 1) agree(counted);
-    AsyncReadback(optimizer_->clipped_step(0, 1, options_.clip)).item();
-    parallel_.gather_values();
-    require_finite(loss, "loss");
-    const double gone = now_seconds() - begun;
-    mean = gone / static_cast<double>(std::max<Index>(1, trial));
-    const bool is_over = trial > 0 && gone > longest;
-    if (control_.ranks->sum({is_over ? 1.0 : 0.0})[0] > 0) break;
+/// Trains on the next batch with a learning rate of 0. Collective.
+void TrainingRun::trial_step() {
+  optimizer_->clear_gradients();
+  double loss = 0;
+  for (Index part = 0; part < options_.accumulate; ++part) {
+    const BatchLoss batch = pass(part + 1 == options_.accumulate);
+    loss = AsyncReadback(batch.loss).item();
   }
+  double counted = 1;
+  if (control_.ranks->size() > 1) agree(counted);
+  AsyncReadback(optimizer_->clipped_step(0, 1, options_.clip)).item();
+  parallel_.gather_values();
+  require_finite(loss, "loss");
+}
+
+/// The seconds of a step from each of `starts` on. They take turns, and the median turn counts: whatever
+/// else the machine does for a moment slows down a few turns only. Collective.
+std::vector<double> TrainingRun::seconds_of_steps(const std::vector<Index>& starts, double longest) {
+  const auto is_over = [this](double begun, double seconds) {  // for all ranks alike
+    return control_.ranks->sum({now_seconds() - begun > seconds ? 1.0 : 0.0})[0] > 0;
+  };
+  std::vector<std::vector<double>> turns(starts.size());
+  const double turn = std::min(kLongestTurn, longest / static_cast<double>(kFewestTurns * starts.size()));
+  const double begun = now_seconds();
+  do {
+    for (std::size_t i = 0; i < starts.size(); ++i) {
+      task_.go_to_step(starts[i]);
+      const double turn_begun = now_seconds();
+      Index steps = 0;
+      do {
+        trial_step();
+        ++steps;
+      } while (!is_over(turn_begun, turn));
+      turns[i].push_back((now_seconds() - turn_begun) / static_cast<double>(steps));
+    }
+  } while (turns[0].size() < kFewestTurns || !is_over(begun, longest));
+  std::vector<double> medians;
+  for (const std::vector<double>& all : turns) medians.push_back(median({all.begin() + 1, all.end()}));
   const auto count = static_cast<double>(control_.ranks->size());
-  return control_.ranks->sum({mean})[0] / count;  // all ranks must come to the same number
+  for (double& seconds : medians) seconds = control_.ranks->sum({seconds})[0] / count;  // the same for all
+  return medians;
 }
 
 Index TrainingRun::steps_in_budget() {
@@ -54,13 +79,11 @@ Index TrainingRun::steps_in_budget() {
   task_.model().train();
   std::vector<Index> starts = task_.batch_changes();
   starts.insert(starts.begin(), 0);
+  const std::vector<double> seconds = seconds_of_steps(starts, std::min(kLongestTrial, kTrialShare * budget));
   double per_step = 0;
   for (std::size_t i = 0; i < starts.size(); ++i) {
     const Index end = i + 1 < starts.size() ? starts[i + 1] : options_.steps;
-    if (end == starts[i]) continue;
-    task_.go_to_step(starts[i]);
-    const double share = static_cast<double>(end - starts[i]) / static_cast<double>(options_.steps);
-    per_step += share * seconds_of_step(kTrialShare * budget / static_cast<double>(starts.size()));
+    per_step += seconds[i] * static_cast<double>(end - starts[i]) / static_cast<double>(options_.steps);
   }
   const double validation_begun = now_seconds();
   task_.validate(progress_);

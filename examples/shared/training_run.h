@@ -189,7 +189,8 @@ class TrainingRun {
   };
 
   int train();
-  double seconds_of_step(double longest);
+  void trial_step();
+  std::vector<double> seconds_of_steps(const std::vector<Index>& starts, double longest);
   BatchLoss pass(bool is_last);
   bool train_step();
   bool accumulates() const { return options_.accumulate > 1 || control_.ranks->size() > 1; }

@@ -235,7 +235,7 @@ LC_ALL=C tr -cd ' -~' <"$work/text" | iconv -f UTF-8 -t UTF-16LE >"$work/utf16"
 refuses "UTF-16, which reads as UTF-8" "utf16:1: a NUL at byte 2 of the file: 0x00; if it is UTF-16, try iconv" \
   train --run "$(new)" --corpus "$work/utf16"
 refuses "a text shorter than a row" "text\|token\|short" train --run "$(new)" --corpus "$work/short"
-refuses "an unknown preset" "shakespeare-char-cpu, shakespeare-char-3-minutes, shakespeare-char, gpt2-124m, stories-260k" train --run "$(new)" --preset gpt5
+refuses "an unknown preset" "shakespeare-char-cpu, shakespeare-char-3-minutes, shakespeare-char-10-minutes, shakespeare-char, wikitext-2, gpt2-124m, stories-260k" train --run "$(new)" --preset gpt5
 refuses "width not divisible by heads" "divisible" train --run "$(new)" "${tiny[@]}" --width 33
 refuses "an unknown flag" "--wdith" train --run "$(new)" --wdith 16
 refuses "a number that is none" "steps" train --run "$(new)" --steps many

@@ -51,6 +51,11 @@ TEST_SUITE("examples/language/options") {
     // No table of positions; gains of queries and keys.
     CHECK(parameters("shakespeare-char-3-minutes", 65) ==
           65 * 128 + 4 * (12 * 128 * 128 + 2 * 128 + 2 * 32) + 128);
+    // Eight convolutions of 4 tokens.
+    CHECK(parameters("shakespeare-char-10-minutes", 65) ==
+          parameters("shakespeare-char-3-minutes", 65) + 8 * 4 * 128);
+    CHECK(parameters("wikitext-2", 4096) ==
+          4096 * 192 + 4 * (12 * 192 * 192 + 2 * 192 + 2 * 48 + 2 * 4 * 192) + 192);
     CHECK(parameters("gpt2-124m", 50257) == 124439808);
     CHECK(parameters("stories-260k", 512) == 260032);
   }
@@ -141,9 +146,8 @@ TEST_SUITE("examples/language/options") {
     CHECK(parsed({"--preset", "stories-260k", "--groups", "2", "--beta2", "0.95"})
               .training.optimizer.option("beta2") == 0.95);
     CHECK(message_of<Error>([] { LanguageOptions("gpt3"); }) ==
-          "--preset must be one of shakespeare-char-cpu, shakespeare-char-3-minutes, shakespeare-char, "
-          "gpt2-124m, "
-          "stories-260k; got gpt3");
+          "--preset must be one of shakespeare-char-cpu, shakespeare-char-3-minutes, "
+          "shakespeare-char-10-minutes, shakespeare-char, wikitext-2, gpt2-124m, stories-260k; got gpt3");
   }
 
   TEST_CASE("another attention takes the preset's groups away, unless groups are given") {

@@ -61,7 +61,9 @@ TEST_SUITE("examples/shared/time_budget") {
     const TemporaryFolder temporary;
     const Index steps = TrainingRun(RunFolder(temporary.file("run")), {}, task, progress).steps_in_budget();
     CHECK(steps >= 1);
-    CHECK(task.asked == std::vector<Index>{0, 25, 50});
+    CHECK(task.asked.size() >= 9);  // at least three turns
+    for (std::size_t i = 0; i < task.asked.size(); ++i)
+      CHECK(task.asked[i] == std::vector<Index>{0, 25, 50}[i % 3]);
     CHECK(weights_of(task) == before);
     for (const auto& [name, counter] : task.toy.named_counters()) CHECK(*counter == 0);
     task.save_state(state_after);
