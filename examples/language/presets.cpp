@@ -40,7 +40,8 @@ const std::vector<Preset>& language_presets() {
          "tokenizer": "character",
          "layers": 4, "heads": 4, "width": 128, "context": 256, "context_schedule": "0:128,0.5:256",
          "short_convolution": 4, "dropout": 0.1,
-         "batch": 8, "batch_schedule": "0.5:4", "time_budget": 10, "steps": 11000, "validate_every": 2000})"}},
+         "batch": 8, "batch_schedule": "0.5:4", "time_budget": 10, "steps": 11000,
+         "validate_every": 2000})"}},
       {"shakespeare-char",
        "characters; 6 layers, 6 heads, width 384, context 256, batch 64, 5000 steps, dropout 0.2: hours",
        {kCharacters, R"({
