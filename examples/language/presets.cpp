@@ -12,10 +12,11 @@ constexpr const char* kCharacters = R"({
 
 /// What makes the most of little time on a CPU: tests/bench/LOG.md says what was tried.
 constexpr const char* kMinutes = R"({
+  "layers": 4, "heads": 4, "context": 256, "batch": 8,
   "positions": "rotary", "norm": "rms", "qk_norm": true, "feed_forward_kind": "relu_squared",
   "optimizer": "muon", "learning_rate": 0.02, "minimum_learning_rate": 1e-5, "adam_rate": 0.25,
   "warmup": 100, "schedule": "cosine", "weight_decay": 0.1, "beta1": 0.9, "beta2": 0.99, "clip": 1,
-  "validation_batches": 20, "log_every": 50, "samples": 1})";
+  "validate_every": 2000, "validation_batches": 20, "log_every": 50, "samples": 1})";
 
 }  // namespace
 
@@ -31,17 +32,13 @@ const std::vector<Preset>& language_presets() {
        "characters; 4 layers, 4 heads, width 128, context 128, then 256, rotary, rms, qk-norm, squared ReLU, "
        "batch 8, then 4, Muon: as many steps as three minutes allow",
        {kMinutes, R"({
-         "tokenizer": "character",
-         "layers": 4, "heads": 4, "width": 128, "context": 256, "context_schedule": "0:128,0.6:256",
-         "batch": 8, "batch_schedule": "0.6:4", "time_budget": 3, "steps": 4000, "validate_every": 2000})"}},
+         "tokenizer": "character", "width": 128, "context_schedule": "0:128,0.6:256", "batch_schedule": "0.6:4",
+         "time_budget": 3, "steps": 4000})"}},
       {"shakespeare-char-10-minutes",
        "the same with convolutions of 4 tokens and dropout 0.1: as many steps as ten minutes allow",
        {kMinutes, R"({
-         "tokenizer": "character",
-         "layers": 4, "heads": 4, "width": 128, "context": 256, "context_schedule": "0:128,0.5:256",
-         "short_convolution": 4, "dropout": 0.1,
-         "batch": 8, "batch_schedule": "0.5:4", "time_budget": 10, "steps": 11000,
-         "validate_every": 2000})"}},
+         "tokenizer": "character", "width": 128, "context_schedule": "0:128,0.5:256", "batch_schedule": "0.5:4",
+         "short_convolution": 4, "dropout": 0.1, "time_budget": 10, "steps": 11000})"}},
       {"shakespeare-char",
        "characters; 6 layers, 6 heads, width 384, context 256, batch 64, 5000 steps, dropout 0.2: hours",
        {kCharacters, R"({
@@ -51,9 +48,8 @@ const std::vector<Preset>& language_presets() {
        "two million words: bpe of 4096, 4 layers, 4 heads, width 192, context 256, rotary, rms, qk-norm, "
        "squared ReLU, convolutions of 4 tokens, batch 8, Muon: as many steps as half an hour allows",
        {kMinutes, R"({
-         "tokenizer": "bpe", "vocabulary": 4096,
-         "layers": 4, "heads": 4, "width": 192, "context": 256, "short_convolution": 4, "fused_head": true,
-         "batch": 8, "time_budget": 30, "steps": 7000, "adam_rate": 0.5, "validate_every": 2000})"}},
+         "tokenizer": "bpe", "vocabulary": 4096, "width": 192, "short_convolution": 4, "fused_head": true,
+         "adam_rate": 0.5, "time_budget": 30, "steps": 7000})"}},
       // nanoGPT's GPT-2 takes 491,520 tokens a step on eight GPUs. Here a step has a twelfth of that, the
       // rates are divided by two, and the steps are as many as make 20 tokens a parameter (Hoffmann et al.
       // 2022).
