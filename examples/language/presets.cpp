@@ -38,7 +38,8 @@ const std::vector<Preset>& language_presets() {
        "the same with convolutions of 4 tokens and dropout 0.1: as many steps as ten minutes allow",
        {kMinutes, R"({
          "tokenizer": "character", "width": 128, "context_schedule": "0:128,0.5:256",
-         "batch_schedule": "0.5:4", "short_convolution": 4, "dropout": 0.1, "time_budget": 10, "steps": 11000})"}},
+         "batch_schedule": "0.5:4", "short_convolution": 4, "dropout": 0.1,
+         "time_budget": 10, "steps": 11000})"}},
       {"shakespeare-char",
        "characters; 6 layers, 6 heads, width 384, context 256, batch 64, 5000 steps, dropout 0.2: hours",
        {kCharacters, R"({
