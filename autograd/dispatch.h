@@ -51,6 +51,16 @@ const Tensor& tensor_of(const SlotArgument<Target>& argument) {
   return argument.target.buffer;
 }
 
+/// What a kernel reads and writes of an argument; a buffer that it adds to counts twice.
+inline Index bytes_of(const TensorArgument& argument) {
+  return argument.tensor.defined() ? argument.tensor.bytes() : 0;
+}
+template <class Target>
+Index bytes_of(const SlotArgument<Target>& argument) {
+  const auto& [buffer, add] = argument.target;
+  return buffer.defined() ? (add ? 2 : 1) * buffer.bytes() : 0;
+}
+
 /// The element type of an argument, where T is the type of those that are not wide.
 template <class Argument>
 struct IsWide : std::false_type {};
@@ -105,6 +115,7 @@ void dispatch(const char* op, Kernel&& kernel, const Arguments&... arguments) {
         if (first == nullptr) first = first_wide;
         if (first == nullptr) return;
         (detail::check_operand(op, *first, detail::tensor_of(x), x.is_wide), ...);
+        if (is_profiled()) count_bytes(op, (detail::bytes_of(x) + ...));
         const auto run = [&](auto on, auto zero) {
           using T = decltype(zero);
           kernel(on, detail::pointer<detail::Element<T, Arguments>>(x)...);

@@ -19,25 +19,43 @@ double OpTimer::now() {
 
 void OpTimer::charge(Profile& profile) const {
   ProfileLine& line = profile.line_of(op_);
+  const double seconds = now() - started_;
   ++line.calls;
-  line.seconds += now() - started_;
+  line.seconds += seconds;
+  if (!profile.keeps_calls_) return;
+  profile.calls_.push_back({op_, line.backward, started_ - profile.begun_, seconds, profile.flops_of_call_,
+                            profile.bytes_of_call_});
+  profile.flops_of_call_ = profile.bytes_of_call_ = 0;
 }
 
 bool is_profiled() { return OpTimer::active() != nullptr; }
 
 void count_flops(const char* op, Index flops) {
-  if (Profile* profile = OpTimer::active()) profile->line_of(op).flops += flops;
+  if (Profile* profile = OpTimer::active()) {
+    profile->line_of(op).flops += flops;
+    profile->flops_of_call_ += flops;
+  }
+}
+
+void count_bytes(const char* op, Index bytes) {
+  if (Profile* profile = OpTimer::active()) {
+    profile->line_of(op).bytes += bytes;
+    profile->bytes_of_call_ += bytes;
+  }
 }
 
 ProfileLine& Profile::line_of(const char* op) {
   for (ProfileLine& line : lines_) {
     if (line.op == op && line.backward == profiled_pass_is_backward) return line;
   }
-  lines_.push_back({op, profiled_pass_is_backward, 0, 0, 0});
+  lines_.push_back({op, profiled_pass_is_backward, 0, 0, 0, 0});
   return lines_.back();
 }
 
-Profile::Profile() : outer_(OpTimer::active()) { OpTimer::active() = this; }
+Profile::Profile(bool keeps_calls)
+    : outer_(OpTimer::active()), keeps_calls_(keeps_calls), begun_(OpTimer::now()) {
+  OpTimer::active() = this;
+}
 
 Profile::~Profile() { OpTimer::active() = outer_; }
 

@@ -13,19 +13,31 @@ struct ProfileLine {
   Index calls = 0;
   double seconds = 0;
   Index flops = 0;  ///< of its products, 2 for each multiply-add; see count_flops()
+  Index bytes = 0;  ///< of the operands that its kernels read and write, once a call
 };
 
-/// Times every kernel that this thread runs while it lives, and counts the operations of its products, by
-/// operation. Costs nothing when there is none.
+/// One kernel's run.
+struct ProfileCall {
+  std::string op;
+  bool backward = false;
+  double started = 0, seconds = 0;  ///< since the Profile was made, and how long
+  Index flops = 0, bytes = 0;
+};
+
+/// Times every kernel that this thread runs while it lives, and counts the operations of its products and the
+/// bytes of its operands, by operation. Costs nothing when there is none.
 class Profile {
  public:
-  Profile();
+  /// `keeps_calls`: every single run of a kernel as well, for a timeline.
+  explicit Profile(bool keeps_calls = false);
   ~Profile();
   Profile(const Profile&) = delete;
   Profile& operator=(const Profile&) = delete;
 
   /// Sorted by time, slowest first.
   std::vector<ProfileLine> lines() const;
+  /// In the order in which they ended; none unless they are kept.
+  const std::vector<ProfileCall>& calls() const { return calls_; }
   /// Floating-point operations of all products so far, in forward or in reverse passes.
   Index flops(bool backward) const;
   /// A table with each line's share of `total_seconds`; time outside kernels comes last.
@@ -34,9 +46,14 @@ class Profile {
  private:
   friend class OpTimer;
   friend void count_flops(const char* op, Index flops);
+  friend void count_bytes(const char* op, Index bytes);
   ProfileLine& line_of(const char* op);
   Profile* outer_;
+  const bool keeps_calls_;
+  const double begun_;
+  Index flops_of_call_ = 0, bytes_of_call_ = 0;
   std::vector<ProfileLine> lines_;
+  std::vector<ProfileCall> calls_;
 };
 
 /// Set by a Tape while it runs backward.
@@ -48,6 +65,8 @@ bool is_profiled();
 /// Adds floating-point operations to `op`, 2 for each multiply-add: matrix products and attention call it,
 /// where the sizes are known. Sums, exponentials and the like are not counted.
 void count_flops(const char* op, Index flops);
+/// Adds bytes that a kernel reads or writes to `op`: dispatch() calls it with those of its operands.
+void count_bytes(const char* op, Index bytes);
 
 /// Adds its lifetime to `op`; dispatch() makes one around every kernel.
 class OpTimer {
@@ -63,6 +82,7 @@ class OpTimer {
   friend class Profile;
   friend bool is_profiled();
   friend void count_flops(const char* op, Index flops);
+  friend void count_bytes(const char* op, Index bytes);
   static Profile*& active();
   static double now();
   void charge(Profile& profile) const;

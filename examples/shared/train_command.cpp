@@ -13,6 +13,11 @@ void TrainCommand::add_to(const Command& command) {
                  "save and stop after this many minutes; 0 for no limit", kNotNegative);
   command.flag("--summary", control.summary,
                "print the model's configuration and its parameters, and train nothing");
+  command.option(
+      "--profile", control.profile,
+      "time the operations of this many steps, the third and those after it: a table of time, FLOP/s "
+      "and bytes a second, and a timeline in trace.json; 0 for none",
+      kNotNegative);
   command.flag(
       "--shard-optimizer", control.shard_optimizer,
       "of several processes under mpirun, each keeps and updates its share of the optimizer's state");

@@ -44,7 +44,8 @@ TrainingRun::TrainingRun(RunFolder folder, const TrainingControl& control, Train
                    ? std::make_unique<MovingAverage>(task.model().parameters(), options_.average_decay)
                    : nullptr),
       schedule_(options_.schedule_config()),
-      replay_(task.model(), compute.graphs && control.ranks->size() == 1 ? CudaGraphCache::kMostGraphs : 0) {
+      replay_(task.model(), compute.graphs && control.ranks->size() == 1 ? CudaGraphCache::kMostGraphs : 0),
+      profile_(control.profile) {
   optimizer_->set_shards(parallel_);
   if (average_) average_->set_shards(parallel_);
 }
@@ -263,7 +264,10 @@ int TrainingRun::train() {
 
 /// A step and what is due after it; the exit code if the run ends there.
 std::optional<int> TrainingRun::advance(Index checkpoint_every) {
-  if (!train_step()) return stop(false);
+  profile_.begin_step();
+  const bool is_trained = train_step();
+  if (profile_.end_step()) tell_profile();
+  if (!is_trained) return stop(false);
   const bool validates = state_.step % options_.validate_every == 0 || state_.step == options_.steps;
   if (validates || state_.step % checkpoint_every == 0) settle();
   if (validates) {
@@ -279,6 +283,17 @@ std::optional<int> TrainingRun::advance(Index checkpoint_every) {
   const bool late = alone ? is_late() : all_late_;
   if (late || (alone ? control_.stops() : all_stop_)) return stop(late);
   return {};
+}
+
+void TrainingRun::tell_profile() {
+  const PhaseClock::Scope scope(clock_, Phase::log);
+  const double begun = now_seconds();
+  progress_.show("measuring what this machine does at its best");
+  progress_.keep(profile_.text(measure_machine_rates()));
+  folder_.write("trace.json", profile_.trace().dump());
+  progress_.keep("the timeline is in " + folder_.file("trace.json") +
+                 "; chrome://tracing and ui.perfetto.dev show it");
+  log_started_ += now_seconds() - begun;
 }
 
 bool TrainingRun::is_late() const {

@@ -10,6 +10,7 @@
 #include <tapeformer/examples/shared/progress.h>
 #include <tapeformer/examples/shared/run_folder.h>
 #include <tapeformer/examples/shared/training_options.h>
+#include <tapeformer/examples/shared/training_profile.h>
 #include <tapeformer/nn/cuda_graph_cache.h>
 #include <tapeformer/optim/data_parallel.h>
 #include <tapeformer/optim/moving_average.h>
@@ -31,6 +32,7 @@ struct TrainingControl {
   double max_minutes = 0;  ///< time limit, after which it saves and stops; 0 for none
   Index steps = 0;         ///< on resuming: train up to this step, not to the run's own last one; 0: its own
   bool summary = false;    ///< only print the model's summary
+  Index profile = 0;       ///< steps whose operations are timed; 0 for none
   ComputeOptions compute = {};
   std::function<bool()> stops = interrupted;                   ///< asked before every batch
   std::shared_ptr<Communicator> ranks = communicator_alone();  ///< the processes that train together
@@ -218,6 +220,7 @@ class TrainingRun {
   void go_back(const BadStep& bad);
   const std::string* left_out(Index step) const;
   void leave_out_step(const std::string& what);
+  void tell_profile();
   std::string status(Index step, double loss) const;
   int stop(bool late);
   int finish();
@@ -235,6 +238,7 @@ class TrainingRun {
   const std::unique_ptr<MovingAverage> average_;  // none unless options_.average_decay asks for it
   Schedule schedule_;
   CudaGraphCache replay_;
+  TrainingProfile profile_;
   State state_;
   std::deque<QueuedStep> queued_;
   LossWatch loss_watch_;

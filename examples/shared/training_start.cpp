@@ -37,6 +37,11 @@ std::unique_ptr<TrainingTask> made(const MakeTask& make_task, TrainingControl& c
   limit_collectives(limit);
   if (compute.device.is_cuda() && control.ranks->size() > 1)
     control.ranks = nccl_communicator(control.ranks, compute.device.index, limit);
+  if (control.profile > 0 && compute.device.is_cuda()) {
+    throw Error(
+        "--profile times operations on the CPU, and a GPU only queues them meanwhile; try --device cpu, "
+        "or run the training under NVIDIA's nsys profile");
+  }
   compute.apply(task->model());
   if (compute.device.is_cuda()) progress.keep(compute.text());
   task->set_ranks(control.ranks);

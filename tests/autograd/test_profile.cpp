@@ -7,6 +7,10 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <string>
+#include <vector>
+
 using namespace tapeformer;
 
 TEST_SUITE("autograd/profile") {
@@ -62,6 +66,25 @@ TEST_SUITE("autograd/profile") {
       if (line.op == "sum") CHECK(line.flops == 0);
     }
     CHECK(profile.text(1).find("GFLOP/s") != std::string::npos);
+  }
+
+  TEST_CASE("operands' bytes are counted once a call") {
+    const Tensor x = Tensor::full({2, 3}, 0.5);
+    const Profile profile(true);
+    Tape tape;
+    tape.watch(x);
+    tape.gradients(sum(tanh(x)), {x});
+    std::vector<std::string> calls;
+    for (const ProfileCall& call : profile.calls()) {
+      CHECK(call.seconds >= 0);
+      CHECK(call.started >= 0);
+      if (call.op == "tanh") CHECK(call.bytes == (call.backward ? 3 : 2) * x.bytes());
+      calls.push_back(call.op + (call.backward ? " backward" : ""));
+    }
+    CHECK(calls.front() == "tanh");
+    for (const ProfileLine& line : profile.lines())
+      CHECK(std::count(calls.begin(), calls.end(), line.op + (line.backward ? " backward" : "")) ==
+            line.calls);
   }
 
   TEST_CASE("tiled attention counts the pairs that ranges of keys leave, and five products backward") {

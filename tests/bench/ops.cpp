@@ -11,13 +11,13 @@
 //          rehearsal at small sizes
 //        bench ops [...] --ask: reads cases from its input, a line each, and answers each at once
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/examples/shared/bandwidth.h>
 #include <tapeformer/examples/shared/command_line.h>
-#include <tapeformer/tests/bench/bandwidth.h>
+#include <tapeformer/examples/shared/peak_rate.h>
 #include <tapeformer/tests/bench/bench.h>
 #include <tapeformer/tests/bench/clock.h>
 #include <tapeformer/tests/bench/gpu_rates.h>
 #include <tapeformer/tests/bench/operations.h>
-#include <tapeformer/tests/bench/peak.h>
 
 #include <omp.h>
 

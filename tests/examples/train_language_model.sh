@@ -25,8 +25,10 @@ check "metrics are JSON lines with validation losses" grep -q '"validation_loss"
 
 interrupts_training KILL "$work/killed" "${tiny[@]}" --keep-checkpoints 2
 check "kill -9 came in the middle" test $code = 137
-train "$work/killed" --resume
+train "$work/killed" --resume --profile 3
 check "a killed training resumes" test $? = 0
+check "--profile shows the operations' rates" grep -q '^linear  *backward .* %$' "$work/err" "$work/out"
+check "and writes their timeline" grep -q '"name":"linear"' "$work/killed/trace.json"
 for file in weights.safetensors weights-40.safetensors weights-60.safetensors checkpoint.safetensors config.json tokenizer \
   tokens/train.tokens tokens/validation.tokens tokens/tokenizer; do
   check "after kill -9 and resuming, $file is the uninterrupted run's, byte for byte" \

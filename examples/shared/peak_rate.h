@@ -1,7 +1,7 @@
 #pragma once
 
 #include <tapeformer/autograd/kernels/cpu/simd.h>
-#include <tapeformer/tests/bench/clock.h>
+#include <tapeformer/examples/shared/progress.h>
 
 #include <omp.h>
 
@@ -30,7 +30,7 @@ double peak_rate() {
       for (int k = 0; k < kChains; ++k) chains[k] = Lanes<T>(T(k));  // different, or they would be merged
 #pragma omp barrier
 #pragma omp master
-      begun = now();
+      begun = now_seconds();
       for (Index i = 0; i < kSteps; ++i) {
         for (auto& chain : chains) chain = xsimd::fma(chain, by, plus);
       }
@@ -40,7 +40,7 @@ double peak_rate() {
       kept = kept + kernels::sum_lanes<T>(sum);
 #pragma omp barrier
 #pragma omp master
-      ended = now();
+      ended = now_seconds();
     }
     best = std::max(best, flops / (ended - begun));
   }

@@ -1,0 +1,108 @@
+#include <tapeformer/autograd/text/json.h>
+#include <tapeformer/autograd/text/number_of.h>
+#include <tapeformer/examples/shared/bandwidth.h>
+#include <tapeformer/examples/shared/peak_rate.h>
+#include <tapeformer/examples/shared/progress.h>
+#include <tapeformer/examples/shared/training_profile.h>
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cmath>
+
+namespace tapeformer {
+namespace {
+
+constexpr double kLargest = 268435456;  // bytes, more than caches hold; larger operands move no slower
+
+std::string cell(const char* pattern, double value) { return value > 0 ? format(pattern, value) : "-"; }
+
+std::string padded(const std::string& text, std::size_t width, bool left = false) {
+  const std::string spaces(width > text.size() ? width - text.size() : 0, ' ');
+  return left ? text + spaces : spaces + text;
+}
+
+}  // namespace
+
+MachineRates measure_machine_rates() {
+  const auto bytes_per_second = [](double bytes) {
+    const double octave = std::exp2(std::round(std::log2(std::clamp(bytes, 1.0, kLargest))));
+    return bandwidth(octave, true, now_seconds);
+  };
+  return {peak_rate<float>(), bytes_per_second};
+}
+
+void TrainingProfile::begin_step() {
+  if (left_ == 0 || before_-- > 0) return;
+  begun_ = now_seconds();
+  profile_ = std::make_unique<Profile>(true);
+}
+
+bool TrainingProfile::end_step() {
+  if (profile_ == nullptr) return false;
+  for (const ProfileLine& line : profile_->lines()) {
+    const auto same = [&](const ProfileLine& l) { return l.op == line.op && l.backward == line.backward; };
+    auto sum = std::find_if(lines_.begin(), lines_.end(), same);
+    if (sum == lines_.end()) sum = lines_.insert(lines_.end(), ProfileLine{line.op, line.backward});
+    sum->calls += line.calls, sum->seconds += line.seconds;
+    sum->flops += line.flops, sum->bytes += line.bytes;
+  }
+  for (ProfileCall call : profile_->calls()) {
+    call.started += seconds_;  // one step behind the other
+    calls_.push_back(call);
+  }
+  seconds_ += now_seconds() - begun_;
+  profile_.reset();
+  return --left_ == 0;
+}
+
+std::string TrainingProfile::text(const MachineRates& machine) const {
+  std::vector<ProfileLine> sorted = lines_;
+  std::sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) { return a.seconds > b.seconds; });
+  const auto steps = static_cast<double>(steps_);
+  const auto line = [](const std::string& name, const std::vector<std::string>& cells) {
+    std::string text = padded(name, 34, true);
+    for (const std::string& cell : cells) text += padded(cell, 11);
+    return text + "\n";
+  };
+  std::string text =
+      line("operation", {"pass", "calls", "ms a step", "share", "GFLOP/s", "GB/s", "of light"});
+  double in_kernels = 0, floors = 0;
+  for (const ProfileLine& op : sorted) {
+    const auto flops = static_cast<double>(op.flops), bytes = static_cast<double>(op.bytes);
+    const double moving =
+        bytes > 0 ? bytes / machine.bytes_per_second(bytes / static_cast<double>(op.calls)) : 0;
+    const double floor = std::max(flops / machine.flops, moving);
+    in_kernels += op.seconds, floors += floor;
+    text += line(op.op,
+                 {op.backward ? "backward" : "forward", format("%g", static_cast<double>(op.calls) / steps),
+                  format("%.3f", 1e3 * op.seconds / steps), format("%.1f %%", 100 * op.seconds / seconds_),
+                  cell("%.1f", 1e-9 * flops / op.seconds), cell("%.1f", 1e-9 * bytes / op.seconds),
+                  cell("%.0f %%", 100 * floor / op.seconds)});
+  }
+  const double outside = seconds_ - in_kernels;
+  text += line("outside kernels",
+               {"", "", format("%.3f", 1e3 * outside / steps), format("%.1f %%", 100 * outside / seconds_)});
+  text += line("a step", {"", "", format("%.3f", 1e3 * seconds_ / steps), "100.0 %", "", "",
+                          format("%.0f %%", 100 * floors / seconds_)});
+  return text +
+         format("at its best this machine does %.0f GFLOP/s in f32, and moves %.1f GB/s from and to memory",
+                1e-9 * machine.flops, 1e-9 * machine.bytes_per_second(kLargest));
+}
+
+Json TrainingProfile::trace() const {
+  Json events = Json::array();
+  for (const ProfileCall& call : calls_) {
+    events.push_back({{"name", call.op},
+                      {"cat", call.backward ? "backward" : "forward"},
+                      {"ph", "X"},
+                      {"ts", 1e6 * call.started},
+                      {"dur", 1e6 * call.seconds},
+                      {"pid", 1},
+                      {"tid", 1},
+                      {"args", {{"flops", call.flops}, {"bytes", call.bytes}}}});
+  }
+  return {{"traceEvents", events}, {"displayTimeUnit", "ms"}};
+}
+
+}  // namespace tapeformer

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <tapeformer/autograd/profile.h>
+#include <tapeformer/examples/shared/run_folder.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace tapeformer {
+
+/// What this machine can do at most: measured, with all threads.
+struct MachineRates {
+  double flops = 0;                                ///< FLOP/s in f32
+  std::function<double(double)> bytes_per_second;  ///< of operands that take so many bytes together
+};
+MachineRates measure_machine_rates();
+
+/// Times the operations of a few steps of a training, for --profile.
+class TrainingProfile {
+ public:
+  /// Measures `steps` steps, after two that fill caches and pools.
+  explicit TrainingProfile(Index steps) : left_(steps), steps_(steps) {}
+
+  void begin_step();
+  /// True when the last step to be measured has ended.
+  bool end_step();
+
+  /// Operations, slowest first: time, FLOP/s, bytes a second, the share of the time that the machine would
+  /// need at its best ("speed of light"): the longer of FLOPs over its peak and bytes over its bandwidth.
+  std::string text(const MachineRates& machine) const;
+  /// The timeline in the Trace Event Format, which chrome://tracing and Perfetto show.
+  Json trace() const;
+
+ private:
+  static constexpr Index kStepsBefore = 2;
+  Index before_ = kStepsBefore, left_;
+  const Index steps_;
+  std::unique_ptr<Profile> profile_;  // of the step that runs
+  double begun_ = 0, seconds_ = 0;    // when that step began; of all that have ended
+  std::vector<ProfileLine> lines_;
+  std::vector<ProfileCall> calls_;
+};
+
+}  // namespace tapeformer
