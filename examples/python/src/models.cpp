@@ -1,0 +1,174 @@
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/examples/python/src/bindings.h>
+#include <tapeformer/examples/python/src/config.h>
+#include <tapeformer/nn/formats/hugging_face.h>
+#include <tapeformer/nn/generation/generate.h>
+#include <tapeformer/nn/generation/generate_text.h>
+#include <tapeformer/nn/transformer/decoder_only.h>
+#include <tapeformer/nn/transformer/encoder_decoder.h>
+
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace tapeformer::python {
+namespace {
+
+/// Lets Ctrl-C end what has let go of the interpreter's lock.
+void heed_signals() {
+  const nb::gil_scoped_acquire acquire;
+  if (PyErr_CheckSignals() != 0) throw nb::python_error();
+}
+
+std::vector<TokenIds> generated(const DecoderOnly& model, const TokenIds& ids, Index max_tokens,
+                                Index samples, std::optional<std::int32_t> end,
+                                const SamplingConfig& sampling) {
+  TextGenerationConfig config;
+  config.sampling = sampling;
+  config.max_tokens = max_tokens;
+  config.samples = samples;
+  config.end = end;
+  sampling.check();
+  std::vector<TokenIds> tokens(static_cast<std::size_t>(samples > 0 ? samples : 0));
+  const nb::gil_scoped_release release;
+  generate_text(model, ids, config, [&](Index sample, std::int32_t token) {
+    tokens[static_cast<std::size_t>(sample)].push_back(token);
+    heed_signals();
+    return true;
+  });
+  return tokens;
+}
+
+std::vector<TokenIds> translated(const EncoderDecoder& model, const std::vector<TokenIds>& sources,
+                                 const SearchConfig& search, const std::optional<SamplingConfig>& sampling) {
+  SearchConfig config = search;
+  config.progress = [](Index) { heed_signals(); };
+  const nb::gil_scoped_release release;
+  std::vector<TokenIds> outputs;
+  for (Hypothesis& found :
+       sampling ? sample(model, sources, *sampling, config) : beam_search(model, sources, config))
+    outputs.push_back(std::move(found.tokens));
+  return outputs;
+}
+
+template <class Model>
+nb::class_<Model, Module> bind_model(nb::module_& module, const char* name, const char* help) {
+  using Config = std::decay_t<decltype(std::declval<Model>().config())>;
+  const Config defaults;
+  const std::string signature =
+      "def __init__(self, *" + parameters_text(defaults) + kLayerParameters + ") -> None";
+  nb::class_<Model, Module> model(module, name, help);
+  model
+      .def(
+          "__init__",
+          [](Model* self, const nb::kwargs& given) {
+            const LayerArguments arguments = layer_arguments(given);
+            const Config config = config_of(arguments.fields, Config());
+            Generator random(arguments.seed);
+            new (self) Model(config, random);
+            self->to(arguments.dtype);
+          },
+          nb::sig(signature.c_str()), ("The fields of config.json:" + help_text(defaults)).c_str())
+      .def_prop_ro(
+          "config", [](const Model& self) { return dict_of(self.config()); }, "The fields of config.json.")
+      .def_static("load", &Model::load, "folder"_a, Unlocked(),
+                  "A trained model from a run folder, as after eval().");
+  return model;
+}
+
+/// The model of a run folder or of a checkpoint of transformers.
+nb::object load_checkpoint(const std::string& folder) {
+  if (is_hugging_face(folder)) return nb::cast(load_hugging_face(folder));
+  const nb::object text =
+      nb::module_::import_("pathlib").attr("Path")(folder + "/config.json").attr("read_text")();
+  const nb::object fields = nb::module_::import_("json").attr("loads")(text);
+  if (nb::cast<bool>(fields.attr("get")("model").equal(nb::str("encoder_decoder"))))
+    return nb::cast(EncoderDecoder::load(folder));
+  return nb::cast(DecoderOnly::load(folder));
+}
+
+}  // namespace
+
+void bind_models(nb::module_& module) {
+  bind_model<DecoderOnly>(module, "DecoderOnly",
+                          "A decoder-only language model, from GPT-2 to Llama by configuration.")
+      .def(
+          "__call__",
+          [](const DecoderOnly& self, const Input& ids, const Input& prefix) { return self(ids, prefix); },
+          "ids"_a, "prefix_lengths"_a = nb::none(), Unlocked(), "The logits [B, T, V] of every next token.")
+      .def(
+          "states",
+          [](const DecoderOnly& self, const Input& ids, const Input& prefix) {
+            return self.states(ids, prefix.x);
+          },
+          "ids"_a, "prefix_lengths"_a = nb::none(), Unlocked(), "The final states [B, T, C].")
+      .def(
+          "loss",
+          [](const DecoderOnly& self, const Input& ids, const Input& targets, const Input& prefix) {
+            return self.loss(ids, targets, prefix);
+          },
+          "ids"_a, "targets"_a, "prefix_lengths"_a = nb::none(), Unlocked(),
+          "Mean cross-entropy, in nats, of the targets [B, T] that are not -1.")
+      .def(
+          "generate",
+          [](const DecoderOnly& self, const TokenIds& ids, Index max_tokens, Index samples,
+             std::optional<std::int32_t> end, double temperature, Index top_k, double top_p, double min_p,
+             double repetition_penalty, std::uint64_t seed) {
+            return generated(self, ids, max_tokens, samples, end,
+                             {temperature, top_k, top_p, min_p, repetition_penalty, seed, 0});
+          },
+          "ids"_a, "max_tokens"_a = 256, "samples"_a = 1, "end"_a = nb::none(), "temperature"_a = 1.0,
+          "top_k"_a = 0, "top_p"_a = 1.0, "min_p"_a = 0.0, "repetition_penalty"_a = 1.0, "seed"_a = 0,
+          "What follows the prompt `ids`, for each sample. Temperature 0 takes the likeliest token.");
+  const SearchConfig search;
+  bind_model<EncoderDecoder>(module, "EncoderDecoder", "The transformer of \"Attention is all you need\".")
+      .def(
+          "__call__",
+          [](const EncoderDecoder& self, const Input& source, const Input& mask, const Input& target) {
+            return self(source, mask, target);
+          },
+          "source"_a, "source_mask"_a.none(), "target"_a, Unlocked(),
+          "The logits [B, T, V] of every next target token. The mask, bool [B, S], is True for tokens.")
+      .def(
+          "loss",
+          [](const EncoderDecoder& self, const Input& source, const Input& mask, const Input& target,
+             const Input& expected) { return self.loss(source, mask, target, expected); },
+          "source"_a, "source_mask"_a.none(), "target"_a, "expected"_a, Unlocked(),
+          "Mean cross-entropy, in nats, of the expected tokens that are not -1.")
+      .def(
+          "generate",
+          [](const EncoderDecoder& self, const std::vector<TokenIds>& ids, Index beam, double length_penalty,
+             Index max_tokens, std::int32_t padding, std::int32_t begin, std::int32_t end,
+             std::optional<double> temperature, std::uint64_t seed) {
+            SearchConfig config;
+            config.beam = beam;
+            config.length_penalty = length_penalty;
+            config.max_tokens = max_tokens;
+            config.padding = padding, config.begin = begin, config.end = end;
+            std::optional<SamplingConfig> sampling;
+            if (temperature) {
+              sampling = SamplingConfig();
+              sampling->temperature = *temperature;
+              sampling->seed = seed;
+            }
+            return translated(self, ids, config, sampling);
+          },
+          "ids"_a, "beam"_a = search.beam, "length_penalty"_a = search.length_penalty,
+          "max_tokens"_a = search.max_tokens, "padding"_a = search.padding, "begin"_a = search.begin,
+          "end"_a = search.end, "temperature"_a = nb::none(), "seed"_a = 0,
+          "The best output for every source by beam search; with a temperature, one that is drawn.");
+  module.def("load_checkpoint", &load_checkpoint, "folder"_a,
+             nb::sig("def load_checkpoint(folder: str) -> DecoderOnly | EncoderDecoder"),
+             "A trained model from a run folder of ours, or a GPT-2 or Llama checkpoint of transformers.");
+}
+
+}  // namespace tapeformer::python
