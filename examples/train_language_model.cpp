@@ -110,7 +110,7 @@ int run(int argc, char** argv) {
   prepare_options.add_to(prepare_command);
 
   ExportOptions export_options;
-  const Command export_command = line.command("export", "write a model as a folder that transformers loads");
+  const Command export_command = line.command("export", "write a model for transformers, or as a GGUF file");
   export_options.add_to(export_command);
 
   line.command("fields", "print the fields of config.json, as Markdown");
@@ -127,7 +127,10 @@ int run(int argc, char** argv) {
       return evaluate(evaluate_options);
     }
     if (prepare_command.chosen()) return prepare(prepare_options, prepare_command);
-    if (export_command.chosen()) return export_model(export_options);
+    if (export_command.chosen()) {
+      export_options.refuse_ignored(export_command);
+      return export_model(export_options);
+    }
     print("%s", language_fields());
     return kExitSuccess;
   } catch (const Interrupted& interrupted) {

@@ -1,4 +1,5 @@
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/data/tokenizers/protocol_buffer.h>
 #include <tapeformer/data/tokenizers/sentencepiece_check.h>
 
 #include <algorithm>
@@ -13,54 +14,9 @@ namespace {
 constexpr std::size_t kLongestPiece =
     8000;  // the library recurses for every byte; newer ones have this limit
 constexpr int kMostRules = 32, kMostSymbols = 64;  // that may match at one place: the sizes of its arrays
-constexpr std::uint32_t kUserDefined = 4;          // the type of a piece
-
-/// The fields of a protocol buffer.
-class Fields {
- public:
-  Fields(std::string_view bytes, const std::string& name) : bytes_(bytes), name_(name) {}
-
-  /// Steps to the next field; false at the end.
-  bool next() {
-    if (bytes_.empty()) return false;
-    const auto tag = static_cast<std::uint32_t>(varint());
-    number = tag >> 3, value = 0, content = {};
-    switch (tag & 7) {
-      case 0: value = varint(); break;
-      case 1: take(8); break;
-      case 2: content = take(varint()); break;
-      case 5: take(4); break;
-      default: fail();
-    }
-    return true;
-  }
-
-  std::uint32_t number = 0;
-  std::uint64_t value = 0;   ///< of a number
-  std::string_view content;  ///< of a text or a message
-
- private:
-  [[noreturn]] void fail() const { throw DataError(name_, 0, "is not a SentencePiece model: it is damaged"); }
-
-  std::string_view take(std::uint64_t count) {
-    if (count > bytes_.size()) fail();
-    const std::string_view taken = bytes_.substr(0, count);
-    bytes_.remove_prefix(count);
-    return taken;
-  }
-  std::uint64_t varint() {
-    std::uint64_t bits = 0;
-    for (int shift = 0; shift < 70; shift += 7) {
-      const auto byte = static_cast<unsigned char>(take(1).front());
-      if (shift < 64) bits |= std::uint64_t{byte & 0x7fu} << shift;
-      if (byte < 0x80) return bits;
-    }
-    fail();
-  }
-
-  std::string_view bytes_;
-  const std::string& name_;
-};
+using Fields = ProtocolBufferFields;
+constexpr const char* kDamaged = "is not a SentencePiece model: it is damaged";
+constexpr std::uint32_t kUserDefined = 4;  // the type of a piece
 
 /// Rules of normalisation: the size of a trie, the trie as a double array, and the texts that its values are
 /// positions in.
@@ -157,12 +113,12 @@ bool nest_too_deeply(std::vector<std::string_view> symbols) {
 
 void check_sentencepiece(std::string_view model, const std::string& name) {
   std::vector<std::string_view> symbols;
-  for (Fields fields(model, name); fields.next();) {
+  for (Fields fields(model, name, kDamaged); fields.next();) {
     const bool is_piece = fields.number == 1, is_normalizer = fields.number == 3 || fields.number == 5;
     if (!is_piece && !is_normalizer) continue;
     std::string_view piece;
     bool is_symbol = false;
-    for (Fields inner(fields.content, name); inner.next();) {
+    for (Fields inner(fields.content, name, kDamaged); inner.next();) {
       if (is_normalizer && inner.number == 2) Rules(inner.content, name);
       if (is_piece && inner.number == 3)
         is_symbol = is_symbol || static_cast<std::uint32_t>(inner.value) == kUserDefined;

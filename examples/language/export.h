@@ -9,13 +9,16 @@ namespace tapeformer {
 class Command;
 
 struct ExportOptions {
-  std::string run, output, tokenizer_model;
+  std::string run, output, tokenizer_model, format = "transformers", type = "f16";
   Index average = 0;
 
   void add_to(const Command& command);
+  /// Throws: Error naming an option that the format takes no notice of
+  void refuse_ignored(const Command& command) const;
 };
 
-/// Writes a trained model and its tokenizer as a folder that transformers loads; returns the exit code.
+/// Writes a trained model and its tokenizer as a folder that transformers loads, or as a GGUF file; returns
+/// the exit code.
 /// Leaves nothing behind after an error. Throws: Error and its subclasses
 int export_model(const ExportOptions& options);
 

@@ -3,7 +3,6 @@
 #include <tapeformer/autograd/tape.h>
 #include <tapeformer/autograd/text/file.h>
 #include <tapeformer/autograd/text/number_of.h>
-#include <tapeformer/nn/formats/ends_with.h>
 #include <tapeformer/nn/formats/hugging_face.h>
 #include <tapeformer/nn/formats/hugging_face_names.h>
 #include <tapeformer/nn/formats/meta_llama.h>
@@ -180,34 +179,9 @@ DecoderOnly load_meta_llama(const std::string& path, Index heads, Index context,
 }
 
 void save_hugging_face(const std::string& folder, DecoderOnly& model, const ControlTokens& tokens) {
-  const NoGradGuard pause;
-  const DecoderOnlyConfig& config = model.config();
-  std::map<std::string, Parameter> parameters;
-  for (const auto& [name, parameter] : model.named_parameters()) parameters.emplace(name, parameter);
-  const DType type = parameters.at("embedding.weight").value().dtype();
-  const std::string json = naming(folder, [&] { return hugging_face_json(config, type, tokens); });
-  std::vector<std::pair<std::string, Tensor>> tensors;
-  for (const ForeignParameter& target : foreign_parameters(format_of(config), config)) {
-    const auto ours = parameters.find(target.name);
-    if (ours == parameters.end()) {
-      if (!ends_with(target.name, ".bias"))
-        throw CheckpointError(folder + ": the model has no " + target.name);
-      for (const ForeignPart& part : target.parts) {
-        tensors.emplace_back(part.name, Tensor::zeros(part.shape, type));
-      }
-      continue;
-    }
-    Index from = 0;
-    for (const ForeignPart& part : target.parts) {
-      const Index rows = part.transposed ? part.shape[1] : part.shape[0];
-      tensors.emplace_back(part.name, to_theirs(part, slice(ours->second.value(), 0, from, rows)));
-      from += rows;
-    }
-    parameters.erase(ours);
-  }
-  for (const auto& [name, parameter] : parameters) {
-    throw CheckpointError(folder + ": nothing stands for " + name);
-  }
+  const DType type = model.parameters().front().value().dtype();
+  const std::string json = naming(folder, [&] { return hugging_face_json(model.config(), type, tokens); });
+  const auto tensors = naming(folder, [&] { return foreign_tensors(format_of(model.config()), model); });
   save_safetensors(folder + "/model.safetensors", tensors,
                    {{"format", "pt"}});  // transformers requires the format
   write_atomically(folder + "/config.json", json);

@@ -203,9 +203,29 @@ Json llama_json(const DecoderOnlyConfig& config) {
   return json;
 }
 
-/// Throws:  CheckpointError unless transformers has a model that computes the same
-void check_expressible(const DecoderOnlyConfig& config) {
-  if (config.norm == NormKind::scale) throw CheckpointError("transformers has no norm=scale");
+}  // namespace
+
+DecoderOnlyConfig hugging_face_config(const std::string& text) {
+  try {
+    JsonFields fields(parse_json(text, "the configuration", kConfigLevels), "");
+    const std::string type = fields.text("model_type");
+    if (type != "gpt2" && type != "llama") {
+      fields.fail("model_type", "must be gpt2 or llama; got " + type);
+    }
+    pass_over(fields);
+    const DecoderOnlyConfig config = type == "gpt2" ? read_gpt2(fields) : read_llama(fields);
+    fields.finish();
+    config.check();
+    return config;
+  } catch (const CheckpointError&) {
+    throw;
+  } catch (const Error& error) {
+    throw CheckpointError(error.what());
+  }
+}
+
+void check_expressible(const DecoderOnlyConfig& config, const std::string& program) {
+  if (config.norm == NormKind::scale) throw CheckpointError(program + " has no norm=scale");
   const AttentionConfig attention = config.attention_config().resolved();
   const bool is_gpt2 = config.norm == NormKind::layer,
              can_export = attention_kind(attention.kind).can & kCanExport;
@@ -235,35 +255,14 @@ void check_expressible(const DecoderOnlyConfig& config) {
   require(config.short_convolution == 0, "short_convolution=" + number(config.short_convolution));
   require(config.gated != is_gpt2, config.gated ? "gated=true" : "gated=false");
   if (!problems.empty()) {
-    throw CheckpointError(std::string("transformers' ") + (is_gpt2 ? "gpt2" : "llama") + ", which has " +
-                          (is_gpt2 ? "layer" : "RMS") + " norm as this model has, cannot express " +
-                          problems);
-  }
-}
-
-}  // namespace
-
-DecoderOnlyConfig hugging_face_config(const std::string& text) {
-  try {
-    JsonFields fields(parse_json(text, "the configuration", kConfigLevels), "");
-    const std::string type = fields.text("model_type");
-    if (type != "gpt2" && type != "llama") {
-      fields.fail("model_type", "must be gpt2 or llama; got " + type);
-    }
-    pass_over(fields);
-    const DecoderOnlyConfig config = type == "gpt2" ? read_gpt2(fields) : read_llama(fields);
-    fields.finish();
-    config.check();
-    return config;
-  } catch (const CheckpointError&) {
-    throw;
-  } catch (const Error& error) {
-    throw CheckpointError(error.what());
+    throw CheckpointError(program + (program.back() == 's' ? "' " : "'s ") + (is_gpt2 ? "gpt2" : "llama") +
+                          ", which has " + (is_gpt2 ? "layer" : "RMS") +
+                          " norm as this model has, cannot express " + problems);
   }
 }
 
 std::string hugging_face_json(const DecoderOnlyConfig& config, DType type, const ControlTokens& tokens) {
-  check_expressible(config);
+  check_expressible(config, "transformers");
   Json json = config.norm == NormKind::layer ? gpt2_json(config) : llama_json(config);
   json["tie_word_embeddings"] = config.tie_head;
   for (const auto& [name, id] :

@@ -23,6 +23,11 @@ struct ControlTokens {
   std::optional<std::int32_t> begin, end;
 };
 
+/// Refuses a model that is neither a gpt2 (layer norm) nor a llama (RMS norm), as `program` has them, except
+/// for its activation.
+/// Throws:  CheckpointError naming every field that the program's model cannot express
+void check_expressible(const DecoderOnlyConfig& config, const std::string& program);
+
 /// The inverse: a config.json that transformers reads, gpt2 for layer norm and llama for RMS norm. Options
 /// of training that the type lacks (llama has no residual dropout) are left out.
 /// Throws:  CheckpointError naming every field that the type cannot express, or a token that is outside the

@@ -1,7 +1,11 @@
+#include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/ops/shape.h>
+#include <tapeformer/autograd/tape.h>
 #include <tapeformer/nn/formats/ends_with.h>
 #include <tapeformer/nn/formats/hugging_face_names.h>
 
+#include <algorithm>
+#include <map>
 #include <utility>
 
 namespace tapeformer {
@@ -31,6 +35,24 @@ constexpr LlamaNames kMeta{"layers.",        "attention.wq",    "attention.wk", 
                            "attention_norm", "ffn_norm",        "tok_embeddings",  "norm",
                            "output"};
 
+constexpr LlamaNames kGguf{"blk.",       "attn_q",      "attn_k",   "attn_v",    "attn_output",
+                           "ffn_gate",   "ffn_up",      "ffn_down", "attn_norm", "ffn_norm",
+                           "token_embd", "output_norm", "output"};
+
+/// The names of a GPT-2's parts, and whether its matrices are [in, out].
+struct Gpt2Names {
+  const char *embedding, *positions, *layers, *attention_norm, *query_key_value, *output;
+  const char *feed_forward_norm, *up, *down, *norm, *head;
+  bool transposed;
+};
+
+constexpr Gpt2Names kGpt2{"transformer.wte", "transformer.wpe",  "transformer.h.", "ln_1",
+                          "attn.c_attn",     "attn.c_proj",      "ln_2",           "mlp.c_fc",
+                          "mlp.c_proj",      "transformer.ln_f", "lm_head",        true};
+constexpr Gpt2Names kGgufGpt2{"token_embd", "position_embd", "blk.",     "attn_norm",
+                              "attn_qkv",   "attn_output",   "ffn_norm", "ffn_up",
+                              "ffn_down",   "output_norm",   "output",   false};
+
 /// Collects parameters; names are without their ".weight" and ".bias".
 class List {
  public:
@@ -59,23 +81,28 @@ class List {
   std::vector<ForeignParameter> parameters_;
 };
 
-std::vector<ForeignParameter> gpt2_parameters(const DecoderOnlyConfig& config) {
+std::vector<ForeignParameter> gpt2_parameters(const DecoderOnlyConfig& config, const Gpt2Names& names) {
   const Index C = config.width, F = config.hidden_width();
+  const auto matrix = [&](const std::string& name, Index in, Index out) {
+    return std::vector<ForeignPart>{
+        {name, names.transposed ? Shape{in, out} : Shape{out, in}, names.transposed}};
+  };
+  const auto weight = [](const char* name) { return name + std::string(".weight"); };
   List list;
-  list.parameter("embedding.weight", {{"transformer.wte.weight", {config.vocabulary, C}}});
-  list.parameter("positions.weight", {{"transformer.wpe.weight", {config.context, C}}});
+  list.parameter("embedding.weight", {{weight(names.embedding), {config.vocabulary, C}}});
+  list.parameter("positions.weight", {{weight(names.positions), {config.context, C}}});
   for (Index i = 0; i < config.layers; ++i) {
     const std::string ours = "layers." + std::to_string(i) + ".",
-                      theirs = "transformer.h." + std::to_string(i) + ".";
-    list.norm(ours + "attention_norm", theirs + "ln_1", C, true);
-    list.linear(ours + "attention.query_key_value", {{theirs + "attn.c_attn", {C, 3 * C}, true}}, true);
-    list.linear(ours + "attention.output", {{theirs + "attn.c_proj", {C, C}, true}}, true);
-    list.norm(ours + "feed_forward_norm", theirs + "ln_2", C, true);
-    list.linear(ours + "feed_forward.up", {{theirs + "mlp.c_fc", {C, F}, true}}, true);
-    list.linear(ours + "feed_forward.down", {{theirs + "mlp.c_proj", {F, C}, true}}, true);
+                      theirs = names.layers + std::to_string(i) + ".";
+    list.norm(ours + "attention_norm", theirs + names.attention_norm, C, true);
+    list.linear(ours + "attention.query_key_value", matrix(theirs + names.query_key_value, C, 3 * C), true);
+    list.linear(ours + "attention.output", matrix(theirs + names.output, C, C), true);
+    list.norm(ours + "feed_forward_norm", theirs + names.feed_forward_norm, C, true);
+    list.linear(ours + "feed_forward.up", matrix(theirs + names.up, C, F), true);
+    list.linear(ours + "feed_forward.down", matrix(theirs + names.down, F, C), true);
   }
-  list.norm("norm", "transformer.ln_f", C, true);
-  if (!config.tie_head) list.parameter("head.weight", {{"lm_head.weight", {config.vocabulary, C}}});
+  list.norm("norm", names.norm, C, true);
+  if (!config.tie_head) list.parameter("head.weight", {{weight(names.head), {config.vocabulary, C}}});
   return list.take();
 }
 
@@ -84,7 +111,9 @@ std::vector<ForeignParameter> llama_parameters(const DecoderOnlyConfig& config, 
   const AttentionConfig attention = config.attention_config().resolved();
   const Index C = config.width, F = config.hidden_width(), H = attention.heads, G = attention.key_heads(),
               D = attention.key_width;
-  const bool reorders = !interleaved_there && attention.rotations.layout == RotaryLayout::interleaved;
+  const bool interleaved_here = attention.rotations.layout == RotaryLayout::interleaved,
+             to_halves = interleaved_here && !interleaved_there,
+             to_pairs = !interleaved_here && interleaved_there;
   List list;
   list.parameter("embedding.weight", {{names.embedding + std::string(".weight"), {config.vocabulary, C}}});
   for (Index i = 0; i < config.layers; ++i) {
@@ -92,8 +121,8 @@ std::vector<ForeignParameter> llama_parameters(const DecoderOnlyConfig& config, 
                       theirs = names.layers + std::to_string(i) + ".";
     list.norm(ours + "attention_norm", theirs + names.attention_norm, C, false);
     list.linear(ours + "attention.query_key_value",
-                {{theirs + names.query, {H * D, C}, false, reorders ? H : 0},
-                 {theirs + names.key, {G * D, C}, false, reorders ? G : 0},
+                {{theirs + names.query, {H * D, C}, false, to_halves ? H : 0, to_pairs ? H : 0},
+                 {theirs + names.key, {G * D, C}, false, to_halves ? G : 0, to_pairs ? G : 0},
                  {theirs + names.value, {G * D, C}}},
                 attention.bias);
     list.linear(ours + "attention.output", {{theirs + names.output, {C, H * D}}}, attention.bias);
@@ -112,9 +141,14 @@ std::vector<ForeignParameter> llama_parameters(const DecoderOnlyConfig& config, 
 }  // namespace
 
 std::vector<ForeignParameter> foreign_parameters(ForeignFormat format, const DecoderOnlyConfig& config) {
-  if (format == ForeignFormat::gpt2) return gpt2_parameters(config);
-  const bool is_meta = format == ForeignFormat::meta;
-  return llama_parameters(config, is_meta ? kMeta : kLlama, is_meta);
+  switch (format) {
+    case ForeignFormat::gpt2: return gpt2_parameters(config, kGpt2);
+    case ForeignFormat::gguf_gpt2: return gpt2_parameters(config, kGgufGpt2);
+    case ForeignFormat::llama: return llama_parameters(config, kLlama, false);
+    case ForeignFormat::meta: return llama_parameters(config, kMeta, true);
+    case ForeignFormat::gguf_llama: return llama_parameters(config, kGguf, true);
+  }
+  return {};
 }
 
 std::string name_prefix(ForeignFormat format) {
@@ -123,18 +157,22 @@ std::string name_prefix(ForeignFormat format) {
 }
 
 std::string head_name(ForeignFormat format) {
-  return format == ForeignFormat::meta ? "output.weight" : "lm_head.weight";
+  const bool is_transformers = format == ForeignFormat::gpt2 || format == ForeignFormat::llama;
+  return is_transformers ? "lm_head.weight" : "output.weight";
 }
 
 std::string embedding_name(ForeignFormat format) {
   if (format == ForeignFormat::gpt2) return "transformer.wte.weight";
-  return (format == ForeignFormat::llama ? kLlama : kMeta).embedding + std::string(".weight");
+  if (format == ForeignFormat::llama) return kLlama.embedding + std::string(".weight");
+  return (format == ForeignFormat::meta ? kMeta : kGguf).embedding + std::string(".weight");
 }
 
 bool is_constant(ForeignFormat format, const std::string& name) {
   switch (format) {
     case ForeignFormat::gpt2: return ends_with(name, ".attn.bias") || ends_with(name, ".attn.masked_bias");
     case ForeignFormat::llama: return ends_with(name, ".rotary_emb.inv_freq");
+    case ForeignFormat::gguf_gpt2:
+    case ForeignFormat::gguf_llama: return name == "rope_freqs.weight";
     case ForeignFormat::meta: return name == "rope.freqs" || name == "freqs_cos" || name == "freqs_sin";
   }
   return false;
@@ -146,10 +184,41 @@ Tensor to_ours(const ForeignPart& part, const Tensor& theirs) {
 
 Tensor to_theirs(const ForeignPart& part, const Tensor& ours) {
   if (part.transposed) return transpose(ours);
-  if (part.interleaved_heads == 0) return ours;
-  const Index H = part.interleaved_heads, D = ours.size(0) / H;
-  const Tensor pairs = reshape(ours, {H, D / 2, 2, ours.rank() > 1 ? ours.size(1) : 1});
-  return reshape(permute(pairs, {0, 2, 1, 3}), ours.shape());
+  const bool has_pairs = part.interleaved_heads > 0;
+  if (!has_pairs && part.half_split_heads == 0) return ours;
+  const Index H = std::max(part.interleaved_heads, part.half_split_heads), D = ours.size(0) / H,
+              C = ours.rank() > 1 ? ours.size(1) : 1;
+  const Tensor rows = reshape(ours, has_pairs ? Shape{H, D / 2, 2, C} : Shape{H, 2, D / 2, C});
+  return reshape(permute(rows, {0, 2, 1, 3}), ours.shape());
+}
+
+std::vector<std::pair<std::string, Tensor>> foreign_tensors(ForeignFormat format, DecoderOnly& model) {
+  const NoGradGuard pause;
+  std::map<std::string, Parameter> parameters;
+  for (const auto& [name, parameter] : model.named_parameters()) parameters.emplace(name, parameter);
+  const DType type = parameters.at("embedding.weight").value().dtype();
+  std::vector<std::pair<std::string, Tensor>> tensors;
+  for (const ForeignParameter& target : foreign_parameters(format, model.config())) {
+    const auto ours = parameters.find(target.name);
+    if (ours == parameters.end()) {
+      if (!ends_with(target.name, ".bias")) throw CheckpointError("the model has no " + target.name);
+      for (const ForeignPart& part : target.parts) {
+        tensors.emplace_back(part.name, Tensor::zeros(part.shape, type));
+      }
+      continue;
+    }
+    Index from = 0;
+    for (const ForeignPart& part : target.parts) {
+      const Index rows = part.transposed ? part.shape[1] : part.shape[0];
+      tensors.emplace_back(part.name, to_theirs(part, slice(ours->second.value(), 0, from, rows)));
+      from += rows;
+    }
+    parameters.erase(ours);
+  }
+  for (const auto& [name, parameter] : parameters) {
+    throw CheckpointError("nothing stands for " + name);
+  }
+  return tensors;
 }
 
 }  // namespace tapeformer

@@ -207,6 +207,10 @@ for model in mine bytes bpe llama; do
   generate "$work/exported-$model" --prompt 'The cat' --greedy --max-tokens 20 >"$work/theirs"
   check "$model, exported, writes the same" cmp "$work/ours" "$work/theirs"
 done
+"$program" export --run "$work/llama" --output "$work/llama.gguf" --format gguf --type q8_0 >"$work/out" 2>"$work/err"
+check "exporting llama as GGUF" test $? = 0
+check "the file is of that format" test "$(head -c 4 "$work/llama.gguf")" = GGUF
+refuses "a type for transformers" "without --format gguf" export --run "$work/llama" --output "$work/none" --type f32
 refuses "exporting to a folder that is there" "already" export --run "$run" --output "$work/exported-mine"
 refuses "resuming an exported model" "no checkpoint" train --run "$work/exported-mine" --resume
 "$program" evaluate --run "$work/exported-bpe" --corpus "$work/text" >"$work/out" 2>"$work/err"

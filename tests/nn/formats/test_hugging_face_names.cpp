@@ -44,6 +44,24 @@ DecoderOnlyConfig small_llama() {
 }  // namespace
 
 TEST_SUITE("nn/formats/hugging_face_names") {
+  TEST_CASE("GGUF's names, and rows in pairs for half-split heads") {
+    DecoderOnlyConfig config = small_llama();
+    config.attention.rotations.layout = RotaryLayout::half_split;
+    const auto parameters = foreign_parameters(ForeignFormat::gguf_llama, config);
+    const ForeignParameter& packed = parameters.at(2);
+    CHECK(packed.name == "layers.0.attention.query_key_value.weight");
+    CHECK(packed.parts.at(0).half_split_heads == 6);
+    CHECK(packed.parts.at(1).half_split_heads == 3);
+    CHECK(packed.parts.at(2).half_split_heads == 0);
+    const std::vector<std::string> texts = texts_of(ForeignFormat::gguf_gpt2, small());
+    CHECK(texts.at(4) == "layers.0.attention.query_key_value.weight: blk.0.attn_qkv.weight[36,12]");
+    const ForeignPart halves{"", {6, 1}, false, 0, 1};
+    const Tensor paired = to_theirs(halves, Tensor::from<float>({1, 2, 3, 4, 5, 6}, {6, 1}));
+    CHECK(paired.at(1) == 4);
+    CHECK(paired.at(2) == 2);
+    CHECK(paired.at(4) == 3);
+  }
+
   TEST_CASE("a GPT-2's parameters") {
     const std::vector<std::string> expected{
         "embedding.weight: transformer.wte.weight[7,12]",

@@ -1,0 +1,182 @@
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/text/json.h>
+#include <tapeformer/data/tokenizers/protocol_buffer.h>
+#include <tapeformer/data/tokenizers/text_tokenizer_byte_pair.h>
+#include <tapeformer/examples/language/gguf_tokenizer.h>
+
+#include <cstring>
+#include <set>
+#include <sstream>
+
+namespace tapeformer {
+namespace {
+
+enum TokenType : std::int32_t { kNormal = 1, kUnknown = 2, kControl = 3, kUnused = 5 };
+
+/// What all kinds have.
+struct Vocabulary {
+  std::vector<std::string> tokens;
+  std::vector<std::int32_t> types;
+
+  void add(const std::string& token, std::int32_t type) {
+    tokens.push_back(token);
+    types.push_back(type);
+  }
+  void fill_up(Index rows) {
+    while (static_cast<Index>(tokens.size()) < rows)
+      add("[PAD" + std::to_string(tokens.size()) + "]", kUnused);
+  }
+};
+
+void add_id(GgufMetadata& metadata, const char* key, std::optional<std::int32_t> id) {
+  if (id) metadata.emplace_back(key, static_cast<std::uint32_t>(*id));
+}
+
+std::string visible(std::string_view bytes) {
+  std::string text;
+  for (const char byte : bytes) text += byte_pair_character(static_cast<unsigned char>(byte));
+  return text;
+}
+
+/// Merges that make every character of more than one byte, from the left. No other text has them, because a
+/// character's first byte is never within another.
+std::vector<std::string> merges_of_characters(const TextTokenizer& tokenizer) {
+  std::vector<std::string> merges;
+  std::set<std::string> seen;
+  for (std::int32_t id = 0; id < tokenizer.vocabulary_size(); ++id) {
+    const std::string bytes = tokenizer.bytes_of(id);
+    for (std::size_t i = 1; i < bytes.size(); ++i) {
+      const std::string merge = visible(bytes.substr(0, i)) + " " + visible(bytes.substr(i, 1));
+      if (seen.insert(merge).second) merges.push_back(merge);
+    }
+  }
+  return merges;
+}
+
+GgufMetadata byte_level(const TextTokenizer& tokenizer, Index rows) {
+  const std::string kind = tokenizer.kind();
+  Vocabulary vocabulary;
+  std::vector<std::string> merges;
+  std::optional<std::int32_t> end = tokenizer.end();
+  if (kind == "bpe") {
+    const BytePairFiles files = byte_pair_files(tokenizer);
+    const auto ids = parse_json<nlohmann::json>(files.vocabulary);
+    std::vector<std::string> names(static_cast<std::size_t>(tokenizer.vocabulary_size()));
+    for (const auto& [name, id] : ids.items()) names.at(id.get<std::size_t>()) = name;
+    for (const std::string& name : names) {
+      const auto id = static_cast<std::int32_t>(&name - names.data());
+      vocabulary.add(name, tokenizer.bytes_of(id).empty() ? kControl : kNormal);
+    }
+    std::istringstream lines(files.merges);
+    std::string line;
+    std::getline(lines, line);  // the version
+    while (std::getline(lines, line)) merges.push_back(line);
+  } else {
+    for (std::int32_t id = 0; id < tokenizer.vocabulary_size(); ++id)
+      vocabulary.add(visible(tokenizer.bytes_of(id)), kNormal);
+    if (kind == "character") merges = merges_of_characters(tokenizer);
+  }
+  if (!end) end = static_cast<std::int32_t>(tokenizer.vocabulary_size()) - 1;
+  vocabulary.fill_up(rows);
+  GgufMetadata metadata{{"tokenizer.ggml.model", std::string("gpt2")},
+                        {"tokenizer.ggml.pre", std::string("gpt-2")},
+                        {"tokenizer.ggml.tokens", vocabulary.tokens},
+                        {"tokenizer.ggml.token_type", vocabulary.types},
+                        {"tokenizer.ggml.merges", merges}};
+  add_id(metadata, "tokenizer.ggml.bos_token_id", end);
+  add_id(metadata, "tokenizer.ggml.eos_token_id", end);
+  metadata.emplace_back("tokenizer.ggml.add_bos_token", false);
+  return metadata;
+}
+
+/// What a SentencePiece model file says. Numbers are those of sentencepiece_model.proto, whose types of
+/// pieces GGUF has taken over.
+struct SentencePieces {
+  Vocabulary vocabulary;
+  std::vector<float> scores;
+  enum { kUnigram = 1, kBpe = 2 };
+  std::uint64_t kind = kUnigram;
+  std::string rules;
+  bool adds_space = true, drops_space = true, escapes_space = true;
+  std::optional<std::int32_t> unknown;
+
+  explicit SentencePieces(const std::string& model) {
+    for (ProtocolBufferFields field = fields(model); field.next();) {
+      if (field.number == 1) read_piece(field.content);
+      if (field.number == 2) {
+        for (ProtocolBufferFields of = fields(field.content); of.next();)
+          if (of.number == 3) kind = of.value;
+      }
+      if (field.number == 3) read_normalizer(field.content);
+    }
+  }
+
+ private:
+  ProtocolBufferFields fields(std::string_view bytes) const { return {bytes, name_, "is damaged"}; }
+
+  void read_piece(std::string_view bytes) {
+    std::string piece;
+    float score = 0;
+    std::int32_t type = kNormal;
+    for (ProtocolBufferFields of = fields(bytes); of.next();) {
+      if (of.number == 1) piece = of.content;
+      if (of.number == 2 && of.content.size() == sizeof score)
+        std::memcpy(&score, of.content.data(), sizeof score);
+      if (of.number == 3) type = static_cast<std::int32_t>(of.value);
+    }
+    if (type == kUnknown) unknown = static_cast<std::int32_t>(scores.size());
+    vocabulary.add(piece, type);
+    scores.push_back(score);
+  }
+
+  void read_normalizer(std::string_view bytes) {
+    for (ProtocolBufferFields of = fields(bytes); of.next();) {
+      if (of.number == 2) rules = of.content;
+      if (of.number == 3) adds_space = of.value != 0;
+      if (of.number == 4) drops_space = of.value != 0;
+      if (of.number == 5) escapes_space = of.value != 0;
+    }
+  }
+
+  const std::string name_ = "the SentencePiece model";
+};
+
+GgufMetadata sentence_pieces(const TextTokenizer& tokenizer, Index rows) {
+  SentencePieces pieces(sentencepiece_model(tokenizer));
+  const bool is_unigram = pieces.kind == SentencePieces::kUnigram;
+  const auto refuse = [](const std::string& what) {
+    throw DataError("[tokenizer] GGUF cannot express a SentencePiece model with " + what);
+  };
+  if (!is_unigram && pieces.kind != SentencePieces::kBpe) refuse("words or characters as its pieces");
+  if (!pieces.escapes_space) refuse("escape_whitespaces=false");
+  if (!is_unigram && !pieces.rules.empty()) refuse("BPE and rules of normalisation");
+  if (!is_unigram && pieces.drops_space) refuse("BPE and remove_extra_whitespaces=true");
+  pieces.vocabulary.fill_up(rows);
+  pieces.scores.resize(pieces.vocabulary.tokens.size());
+  GgufMetadata metadata{{"tokenizer.ggml.model", std::string(is_unigram ? "t5" : "llama")},
+                        {"tokenizer.ggml.pre", std::string("default")},
+                        {"tokenizer.ggml.tokens", pieces.vocabulary.tokens},
+                        {"tokenizer.ggml.scores", pieces.scores},
+                        {"tokenizer.ggml.token_type", pieces.vocabulary.types}};
+  add_id(metadata, "tokenizer.ggml.bos_token_id", tokenizer.begin());
+  add_id(metadata, "tokenizer.ggml.eos_token_id", tokenizer.end());
+  add_id(metadata, "tokenizer.ggml.unknown_token_id", pieces.unknown);
+  metadata.emplace_back("tokenizer.ggml.add_bos_token", tokenizer.begin().has_value());
+  metadata.emplace_back("tokenizer.ggml.add_eos_token", false);
+  metadata.emplace_back("tokenizer.ggml.add_space_prefix", pieces.adds_space);
+  metadata.emplace_back("tokenizer.ggml.remove_extra_whitespaces", pieces.drops_space);
+  if (!pieces.rules.empty()) {
+    metadata.emplace_back("tokenizer.ggml.precompiled_charsmap",
+                          std::vector<std::uint8_t>(pieces.rules.begin(), pieces.rules.end()));
+  }
+  return metadata;
+}
+
+}  // namespace
+
+GgufMetadata gguf_tokenizer(const TextTokenizer& tokenizer, Index rows) {
+  return tokenizer.kind() == std::string("sentencepiece") ? sentence_pieces(tokenizer, rows)
+                                                          : byte_level(tokenizer, rows);
+}
+
+}  // namespace tapeformer

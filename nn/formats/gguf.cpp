@@ -1,0 +1,189 @@
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/text/file.h>
+#include <tapeformer/nn/formats/gguf.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <set>
+
+namespace tapeformer {
+namespace {
+
+constexpr std::uint32_t kVersion = 3;
+constexpr std::uint64_t kAlignment = 32;
+constexpr Index kBlock = 32;  // numbers of Q8_0 with one scale
+
+template <class Number>
+void put(std::string& bytes, Number number) {  // little-endian, as every machine that this runs on
+  bytes.append(reinterpret_cast<const char*>(&number), sizeof number);
+}
+
+void put(std::string& bytes, const std::string& text) {
+  put(bytes, static_cast<std::uint64_t>(text.size()));
+  bytes += text;
+}
+
+void put(std::string& bytes, bool flag) { bytes += flag ? '\1' : '\0'; }
+
+constexpr std::uint32_t kArray = 9;
+
+template <class Value>
+constexpr std::uint32_t type_of() {
+  if constexpr (std::is_same_v<Value, std::uint8_t>) return 0;
+  if constexpr (std::is_same_v<Value, std::uint32_t>) return 4;
+  if constexpr (std::is_same_v<Value, std::int32_t>) return 5;
+  if constexpr (std::is_same_v<Value, float>) return 6;
+  if constexpr (std::is_same_v<Value, bool>) return 7;
+  if constexpr (std::is_same_v<Value, std::string>) return 8;
+}
+
+template <class Value>
+void put_typed(std::string& bytes, const Value& value) {
+  put(bytes, type_of<Value>());
+  put(bytes, value);
+}
+
+template <class Value>
+void put_typed(std::string& bytes, const std::vector<Value>& values) {
+  put(bytes, kArray);
+  put(bytes, type_of<Value>());
+  put(bytes, static_cast<std::uint64_t>(values.size()));
+  for (const Value& value : values) put(bytes, value);
+}
+
+/// The type that a tensor is stored in.
+GgufType stored_type(const GgufTensor& tensor) {
+  const bool whole = tensor.value.rank() > 0 && tensor.value.size(tensor.value.rank() - 1) % kBlock == 0;
+  return tensor.type == GgufType::q8_0 && !whole ? GgufType::f16 : tensor.type;
+}
+
+std::uint32_t number_of_type(GgufType type) {
+  return type == GgufType::f32 ? 0 : type == GgufType::f16 ? 1 : 8;
+}
+
+std::uint64_t stored_bytes(const GgufTensor& tensor) {
+  const auto count = static_cast<std::uint64_t>(tensor.value.elements());
+  switch (stored_type(tensor)) {
+    case GgufType::f32: return 4 * count;
+    case GgufType::f16: return 2 * count;
+    case GgufType::q8_0: return count / kBlock * (2 + kBlock);
+  }
+  return 0;
+}
+
+std::uint64_t aligned(std::uint64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+
+/// Throws:  Error if x is beyond half precision
+std::uint16_t checked_half(float x) {
+  const std::uint16_t half = to_half(x);
+  if (std::isfinite(x) && (half & 0x7fff) == 0x7c00)
+    throw Error("has " + std::to_string(x) + ", which half precision cannot hold; try --type f32");
+  return half;
+}
+
+/// The stored form of `count` numbers, a multiple of kBlock for Q8_0.
+std::string encoded(const float* x, Index count, GgufType type) {
+  std::string bytes;
+  if (type == GgufType::f32)
+    return {reinterpret_cast<const char*>(x), sizeof(float) * static_cast<std::size_t>(count)};
+  if (type == GgufType::f16) {
+    for (Index i = 0; i < count; ++i) put(bytes, checked_half(x[i]));
+    return bytes;
+  }
+  for (Index block = 0; block < count; block += kBlock) {
+    float most = 0;
+    for (Index i = block; i < block + kBlock; ++i) most = std::max(most, std::fabs(x[i]));
+    const float scale = most / 127, inverse = scale > 0 ? 1 / scale : 0;
+    put(bytes, checked_half(scale));
+    for (Index i = block; i < block + kBlock; ++i)
+      put(bytes, static_cast<std::int8_t>(std::round(x[i] * inverse)));
+  }
+  return bytes;
+}
+
+std::string header_of(const GgufMetadata& metadata, const std::vector<GgufTensor>& tensors) {
+  std::string bytes = "GGUF";
+  put(bytes, kVersion);
+  put(bytes, static_cast<std::uint64_t>(tensors.size()));
+  put(bytes, static_cast<std::uint64_t>(metadata.size()));
+  std::set<std::string> names;
+  for (const auto& [key, value] : metadata) {
+    if (!names.insert(key).second) throw CheckpointError("the key '" + key + "' is given twice");
+    put(bytes, key);
+    std::visit([&](const auto& given) { put_typed(bytes, given); }, value);
+  }
+  names.clear();
+  std::uint64_t offset = 0;
+  for (const GgufTensor& tensor : tensors) {
+    if (!names.insert(tensor.name).second)
+      throw CheckpointError("the name '" + tensor.name + "' is given twice");
+    const Shape& shape = tensor.value.shape();
+    put(bytes, tensor.name);
+    put(bytes, static_cast<std::uint32_t>(shape.rank()));
+    for (int axis = static_cast<int>(shape.rank()) - 1; axis >= 0; --axis)  // the innermost axis first
+      put(bytes, static_cast<std::uint64_t>(shape[axis]));
+    put(bytes, number_of_type(stored_type(tensor)));
+    put(bytes, offset);
+    offset += aligned(stored_bytes(tensor));
+  }
+  bytes.resize(aligned(bytes.size()), '\0');
+  return bytes;
+}
+
+}  // namespace
+
+const char* name_of(GgufType type) {
+  return type == GgufType::f32 ? "f32" : type == GgufType::f16 ? "f16" : "q8_0";
+}
+
+GgufType gguf_type(const std::string& name) {
+  for (const GgufType type : {GgufType::f32, GgufType::f16, GgufType::q8_0}) {
+    if (name == name_of(type)) return type;
+  }
+  throw Error("the type must be f32, f16 or q8_0; got " + name);
+}
+
+void save_gguf(const std::string& path, const GgufMetadata& metadata,
+               const std::vector<GgufTensor>& tensors) {
+  constexpr Index kPiece = 1 << 20;  // numbers, a multiple of kBlock
+  const auto fail = [&](const std::string& what) { throw CheckpointError(path + ": " + what); };
+  std::string header;
+  try {
+    header = header_of(metadata, tensors);
+  } catch (const CheckpointError& error) {
+    fail(error.what());
+  }
+  AtomicFile<CheckpointError> file(path);
+  file.append(header);
+  for (const GgufTensor& tensor : tensors) {
+    const Tensor x = tensor.value.to(Device::cpu()).to(DType::f32);
+    for (Index i = 0; i < x.elements(); i += kPiece) {
+      try {
+        file.append(encoded(x.data<float>() + i, std::min(kPiece, x.elements() - i), stored_type(tensor)));
+      } catch (const CheckpointError&) {
+        throw;
+      } catch (const Error& error) {
+        fail(tensor.name + " " + error.what());
+      }
+    }
+    const std::uint64_t bytes = stored_bytes(tensor);
+    file.append(std::string(aligned(bytes) - bytes, '\0'));
+  }
+  file.finish();
+}
+
+std::uint16_t to_half(float x) {
+  std::uint32_t bits;
+  std::memcpy(&bits, &x, sizeof bits);
+  const auto sign = static_cast<std::uint16_t>(bits >> 16 & 0x8000);
+  if (std::isnan(x)) return sign | 0x7e00;
+  const float size = std::fabs(x);
+  if (size >= 65520) return sign | 0x7c00;  // halfway to what would follow the largest
+  if (size < 0x1p-14f) return static_cast<std::uint16_t>(sign | std::lrint(size * 0x1p24f));  // subnormal
+  bits &= 0x7fffffff;
+  bits += 0xfff + (bits >> 13 & 1);  // to the nearest, ties to even
+  return static_cast<std::uint16_t>(sign | ((bits - (112u << 23)) >> 13));
+}
+
+}  // namespace tapeformer

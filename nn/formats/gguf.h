@@ -1,0 +1,41 @@
+#pragma once
+
+#include <tapeformer/autograd/tensor.h>
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace tapeformer {
+
+/// A value of a GGUF file's metadata.
+using GgufValue = std::variant<std::uint32_t, float, bool, std::string, std::vector<std::uint8_t>,
+                               std::vector<std::int32_t>, std::vector<float>, std::vector<std::string>>;
+using GgufMetadata = std::vector<std::pair<std::string, GgufValue>>;
+
+/// The types that matrices are stored in: as they are, rounded to half precision, or in blocks of 32 numbers
+/// of 8 bits with a half-precision scale.
+enum class GgufType { f32, f16, q8_0 };
+const char* name_of(GgufType type);
+/// Throws: Error listing the valid names.
+GgufType gguf_type(const std::string& name);
+
+struct GgufTensor {
+  std::string name;
+  Tensor value;
+  GgufType type = GgufType::f32;
+};
+
+/// Writes a file of version 3 whole or not at all. Q8_0 needs rows of whole blocks: other tensors are stored
+/// in half precision.
+/// Throws:  CheckpointError if it cannot be written, a name or key is given twice, or a number is beyond what
+///          half precision holds
+/// Source:  the format as described at https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
+void save_gguf(const std::string& path, const GgufMetadata& metadata, const std::vector<GgufTensor>& tensors);
+
+/// The nearest number of half precision, the even one of two, as bits; infinity beyond the largest.
+std::uint16_t to_half(float x);
+
+}  // namespace tapeformer

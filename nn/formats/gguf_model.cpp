@@ -1,0 +1,103 @@
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/tape.h>
+#include <tapeformer/nn/formats/gguf_model.h>
+#include <tapeformer/nn/formats/hugging_face_config.h>
+#include <tapeformer/nn/formats/hugging_face_names.h>
+
+#include <cmath>
+
+namespace tapeformer {
+namespace {
+
+bool is_gpt2(const DecoderOnlyConfig& config) { return config.norm == NormKind::layer; }
+
+std::uint32_t number(Index size) { return static_cast<std::uint32_t>(size); }
+
+/// By what the frequency of each pair of components is divided where Llama 3's scaling says so.
+Tensor frequency_divisors(const RotaryConfig& rotations, Index head_width) {
+  RotaryConfig plain = rotations;
+  plain.factor = 1, plain.original_context = 0;
+  const auto frequencies = [&](const RotaryConfig& config) {  // the angles of position 1, which are at most 1
+    return rotary_angles(config, head_width, 1, 1, DType::f64, Device::cpu()).table;
+  };
+  const Tensor before = frequencies(plain), after = frequencies(rotations);
+  const Index pairs = head_width / 2;
+  const Tensor divisors = Tensor::empty({pairs}, DType::f32, Device::cpu());
+  for (Index i = 0; i < pairs; ++i) {
+    const auto angle = [&](const Tensor& table) { return std::atan2(table.at(pairs + i), table.at(i)); };
+    divisors.data<float>()[i] = static_cast<float>(angle(before) / angle(after));
+  }
+  return divisors;
+}
+
+}  // namespace
+
+GgufMetadata gguf_metadata(const DecoderOnlyConfig& config) {
+  check_expressible(config, "GGUF");
+  const bool gpt2 = is_gpt2(config);
+  const Unary activation = gpt2 ? Unary::gelu_tanh : Unary::silu;
+  const std::string architecture = gpt2 ? "gpt2" : "llama";
+  if (config.activation != activation) {
+    throw CheckpointError("GGUF's " + architecture + " has the activation " + name_of(activation) +
+                          " and cannot express activation=" + name_of(config.activation));
+  }
+  const AttentionConfig attention = config.attention_config().resolved();
+  const RotaryConfig& rotations = config.attention.rotations;
+  GgufMetadata metadata{{"general.architecture", architecture}};
+  const auto add = [&](const char* key, const GgufValue& value) {
+    metadata.emplace_back(architecture + "." + key, value);
+  };
+  add("context_length", number(config.context));
+  add("embedding_length", number(config.width));
+  add("block_count", number(config.layers));
+  add("feed_forward_length", number(config.hidden_width()));
+  add("attention.head_count", number(config.attention.heads));
+  if (gpt2) {
+    add("attention.layer_norm_epsilon", static_cast<float>(config.epsilon));
+    return metadata;
+  }
+  add("vocab_size", number(config.vocabulary));
+  add("attention.head_count_kv", number(attention.key_heads()));
+  add("attention.key_length", number(attention.key_width));
+  add("attention.value_length", number(attention.key_width));
+  add("attention.layer_norm_rms_epsilon", static_cast<float>(config.epsilon));
+  add("rope.dimension_count", number(attention.key_width));
+  add("rope.freq_base", static_cast<float>(rotations.base));
+  if (rotations.original_context == 0 && rotations.factor != 1) {
+    add("rope.scaling.type", std::string("linear"));
+    add("rope.scaling.factor", static_cast<float>(rotations.factor));
+  }
+  return metadata;
+}
+
+void save_gguf_model(const std::string& path, DecoderOnly& model, const GgufMetadata& tokenizer,
+                     GgufType type) {
+  const NoGradGuard pause;
+  const DecoderOnlyConfig& config = model.config();
+  GgufMetadata metadata;
+  std::vector<GgufTensor> tensors;
+  try {
+    metadata = gguf_metadata(config);
+    const ForeignFormat format = is_gpt2(config) ? ForeignFormat::gguf_gpt2 : ForeignFormat::gguf_llama;
+    for (const auto& [name, value] : foreign_tensors(format, model)) {
+      const bool is_matrix = value.rank() > 1 && name != "position_embd.weight";
+      tensors.push_back({name, value, is_matrix ? type : GgufType::f32});
+    }
+  } catch (const CheckpointError& error) {
+    throw CheckpointError(path + ": " + error.what());
+  }
+  const RotaryConfig& rotations = config.attention.rotations;
+  if (!is_gpt2(config) && rotations.original_context > 0) {
+    const Index head_width = config.attention_config().resolved().key_width;
+    tensors.push_back({"rope_freqs.weight", frequency_divisors(rotations, head_width)});
+  }
+  // The numbers by which the format calls what most tensors are stored in.
+  metadata.emplace_back("general.file_type", std::uint32_t{type == GgufType::f32   ? 0u
+                                                           : type == GgufType::f16 ? 1u
+                                                                                   : 7u});
+  if (type == GgufType::q8_0) metadata.emplace_back("general.quantization_version", std::uint32_t{2});
+  metadata.insert(metadata.end(), tokenizer.begin(), tokenizer.end());
+  save_gguf(path, metadata, tensors);
+}
+
+}  // namespace tapeformer
