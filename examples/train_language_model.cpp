@@ -5,11 +5,14 @@
 #include <tapeformer/examples/language/presets.h>
 #include <tapeformer/examples/language/run.h>
 #include <tapeformer/examples/language/trainer.h>
+#include <tapeformer/examples/report/report_commands.h>
+#include <tapeformer/examples/report/session.h>
 #include <tapeformer/examples/shared/command_line.h>
 #include <tapeformer/examples/shared/program.h>
 #include <tapeformer/examples/shared/train_command.h>
 
 #include <cstdio>
+#include <optional>
 
 namespace tapeformer {
 namespace {
@@ -93,6 +96,7 @@ int run(int argc, char** argv) {
   const Command train_command =
       line.command("train", "train a model in a run folder; Ctrl-C saves and stops");
   train_options.add_to(train_command);
+  train_options.control.command = command_text(argc, argv);
 
   GenerateOptions generate_options;
   const Command generate_command =
@@ -113,10 +117,13 @@ int run(int argc, char** argv) {
   const Command export_command = line.command("export", "write a model for transformers, or as a GGUF file");
   export_options.add_to(export_command);
 
+  const ReportCommands reports(line);
+
   line.command("fields", "print the fields of config.json, as Markdown");
 
   if (!line.read(argc, argv)) return kExitSuccess;
   try {
+    if (const std::optional<int> code = reports.execute()) return *code;
     if (train_command.chosen()) return train(train_options, train_command);
     if (generate_command.chosen()) {
       generate_options.refuse_ignored(generate_command);

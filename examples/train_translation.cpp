@@ -5,6 +5,9 @@
 #include <tapeformer/autograd/threads.h>
 #include <tapeformer/data/metrics.h>
 #include <tapeformer/data/toy/grammar.h>
+#include <tapeformer/examples/report/report_commands.h>
+#include <tapeformer/examples/report/run_record.h>
+#include <tapeformer/examples/report/session.h>
 #include <tapeformer/examples/shared/command_line.h>
 #include <tapeformer/examples/shared/program.h>
 #include <tapeformer/examples/shared/summary.h>
@@ -19,6 +22,7 @@
 #include <algorithm>
 #include <cmath>
 #include <iostream>
+#include <optional>
 
 namespace tapeformer {
 namespace {
@@ -171,6 +175,15 @@ std::string loss_text(Trained& run, const std::vector<TextPair>& pairs, const Tr
   }
 }
 
+/// Leaves the scores in the run folder, if that can be written.
+void remember(const RunFolder& folder, const Json& scores) {
+  try {
+    folder.write(kEvaluationFile, scores.dump() + "\n");
+  } catch (const Error& error) {
+    std::fprintf(stderr, "note: compare will not know these scores: %s\n", error.what());
+  }
+}
+
 int evaluate(const EvaluateOptions& options, const SearchOptions& search) {
   const Compute compute = search.compute.chosen();
   if (!options.output.empty()) check_writable(options.output);
@@ -220,8 +233,12 @@ int evaluate(const EvaluateOptions& options, const SearchOptions& search) {
     print("no tokens    in %s: nothing is written for %s\n", number_of(empty, "source"),
           empty == 1 ? "it" : "them");
   }
-  print("%sexact match  %.2f %%\n%s\nchrF2        %.2f\n", loss, exact_match(hypotheses, references),
-        corpus_bleu(hypotheses, references).text(), corpus_chrf(hypotheses, references));
+  const BleuScore bleu = corpus_bleu(hypotheses, references);
+  const double exact = exact_match(hypotheses, references), chrf = corpus_chrf(hypotheses, references);
+  print("%sexact match  %.2f %%\n%s\nchrF2        %.2f\n", loss, exact, bleu.text(), chrf);
+  if (options.text.empty() && search.average == 0)  // for `compare`
+    remember(RunFolder(options.run),
+             {{"part", options.part}, {"bleu", bleu.score}, {"chrf", chrf}, {"exact_match", exact}});
   if (options.text.empty() && trained.built_in()) {
     const ToyGrammar grammar;
     std::vector<std::string> word_by_word;
@@ -275,6 +292,7 @@ int run(int argc, char** argv) {
   const Command train_command =
       line.command("train", "train a model in a run folder; Ctrl-C saves and stops");
   train_options.add_to(train_command);
+  train_options.control.command = command_text(argc, argv);
   translation.add_to(train_command);
   train_command.footer(presets_text(translation_presets()));
 
@@ -292,9 +310,11 @@ int run(int argc, char** argv) {
   evaluate_options.add_to(evaluate_command);
   search.add_to(evaluate_command);
 
+  const ReportCommands reports(line);
   const Command fields_command = line.command("fields", "print the fields of config.json, as Markdown");
 
   if (!line.read(argc, argv)) return kExitSuccess;
+  if (const std::optional<int> code = reports.execute()) return *code;
   if (train_command.chosen()) return train(train_options, translation, train_command);
   if (fields_command.chosen()) {
     print("%s", translation_fields());

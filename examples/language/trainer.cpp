@@ -4,6 +4,7 @@
 #include <tapeformer/examples/language/run.h>
 #include <tapeformer/examples/language/tokenizer.h>
 #include <tapeformer/examples/language/trainer.h>
+#include <tapeformer/examples/report/attention_json.h>
 #include <tapeformer/examples/shared/summary.h>
 #include <tapeformer/nn/generation/generate_text.h>
 
@@ -18,22 +19,12 @@
 namespace tapeformer {
 namespace {
 
-constexpr Index kPromptTokens = 16, kSampleTokens = 160;
+constexpr Index kPromptTokens = 16, kSampleTokens = 160, kShownTokens = 24;
 constexpr double kSampleTemperature = 0.8;
 
 // The cost of a forward pass relative to a whole step, and the shares of a training's time that validations
 // may take.
 constexpr double kForwardShare = 1.0 / 3, kValidationShare = 0.03, kEstimateShare = 0.005, kEndShare = 0.025;
-
-/// Indents every line of `text`, as the log shows it.
-std::string set_in(const std::string& text) {
-  std::string result = "  ";
-  for (const char c : text) {
-    result += c;
-    if (c == '\n') result += "  ";
-  }
-  return result;
-}
 
 /// The tokenizer for the weights in options.from: the one that --tokenizer-model names; else the weights'
 /// own; else, if they have none, the one that comes with --tokens.
@@ -212,7 +203,7 @@ double LanguageTask::trial_loss(Progress&) {
   return measure_.trial(model_, batches_, share_of(options_.batch, 0, ranks().size()).size());
 }
 
-void LanguageTask::show_samples(Progress& progress, bool graphs) {
+std::vector<std::string> LanguageTask::samples(bool graphs) {
   const Index context = model_.config().context;
   const Index given = std::clamp<Index>(context / 2, 1, std::min(kPromptTokens, data_.validation.size()));
   TokenIds prompt(static_cast<std::size_t>(given));
@@ -232,6 +223,7 @@ void LanguageTask::show_samples(Progress& progress, bool graphs) {
     return true;
   });
   model_.train();
+  std::vector<std::string> texts;
   for (const TokenIds& sample : samples) {
     TextStream stream(*data_.tokenizer);
     const auto text_of = [&](const TokenIds& ids) {
@@ -241,8 +233,23 @@ void LanguageTask::show_samples(Progress& progress, bool graphs) {
       return text;
     };
     const std::string begins = text_of(prompt), goes_on = text_of(sample);
-    progress.keep(set_in("[" + begins + "]" + goes_on + stream.finish()));
+    texts.push_back("[" + begins + "]" + goes_on + stream.finish());
   }
+  return texts;
+}
+
+Json LanguageTask::attention_example() {
+  const Index count = std::min({kShownTokens, model_.config().context, data_.validation.size()});
+  TokenIds ids(static_cast<std::size_t>(count));
+  data_.validation.read(0, count, ids.data());
+  std::vector<std::string> labels;
+  for (const std::int32_t id : ids)
+    labels.push_back(id < data_.tokenizer->vocabulary_size() ? data_.tokenizer->bytes_of(id) : "");
+  model_.eval();
+  const std::vector<Tensor> weights =
+      model_.attention_weights(Tensor::from(ids, {1, count}).to(model_.device()));
+  model_.train();
+  return attention_json(weights, "layer", labels, labels);
 }
 
 void LanguageTask::describe(const RunFolder& folder) {

@@ -43,7 +43,8 @@ class LanguageTask : public TrainingTask {
   /// same at every validation, so that only the model differs.
   Validation validate(Progress& progress) override;
   double trial_loss(Progress& progress) override;
-  void show_samples(Progress& progress, bool graphs) override;
+  std::vector<std::string> samples(bool graphs) override;
+  Json attention_example() override;
   Index epoch() const override;
   void describe(const RunFolder& folder) override;
   void save_state(Json& state) const override;

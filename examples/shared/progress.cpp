@@ -1,3 +1,4 @@
+#include <tapeformer/examples/shared/program.h>
 #include <tapeformer/examples/shared/progress.h>
 
 #include <sys/ioctl.h>
@@ -50,21 +51,42 @@ std::string count_text(double count) {
 
 Progress::Progress() : terminal_(isatty(STDERR_FILENO) != 0) {}
 
+std::pair<int, int> Progress::terminal_size() {
+  winsize window{};
+  const bool known = ioctl(STDERR_FILENO, TIOCGWINSZ, &window) == 0 && window.ws_col > 1 && window.ws_row > 1;
+  return known ? std::pair<int, int>(window.ws_col, window.ws_row) : std::pair(80, 24);
+}
+
 void Progress::show(const std::string& line) {
   const double now = now_seconds();
   if (!terminal_ || (last_ >= 0 && now - last_ < 0.2)) return;
   last_ = now;
   shown_ = true;
-  winsize window{};
-  const bool known = ioctl(STDERR_FILENO, TIOCGWINSZ, &window) == 0 && window.ws_col > 1;
-  const int width = known ? window.ws_col - 1 : 79;  // a wrapped line could not be rewritten
+  const int width = terminal_size().first - 1;  // a wrapped line could not be rewritten
   std::fprintf(stderr, "\r\033[K%.*s", width, line.c_str());
   std::fflush(stderr);
 }
 
 void Progress::keep(const std::string& line) {
-  clear();
+  if (interrupted()) end_drawing();  // what Ctrl-C says stands below it
+  const std::vector<std::string> lines = drawn_;
+  erase_drawing();
   if (!silent_) std::fprintf(stderr, "%s\n", line.c_str());
+  draw(lines);
+}
+
+void Progress::draw(const std::vector<std::string>& lines) {
+  if (!terminal_ || interrupted() || (lines.empty() && drawn_.empty())) return;
+  erase_drawing();
+  for (const std::string& line : lines) std::fprintf(stderr, "%s\n", line.c_str());
+  std::fflush(stderr);
+  drawn_ = lines;
+}
+
+void Progress::erase_drawing() {
+  clear();
+  if (!drawn_.empty()) std::fprintf(stderr, "\033[%dA\033[J", static_cast<int>(drawn_.size()));
+  drawn_.clear();
 }
 
 void Progress::clear() {

@@ -6,6 +6,8 @@
 #include <cstddef>
 #include <cstdio>
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace tapeformer {
 
@@ -61,16 +63,25 @@ class Progress {
   void show(const std::string& line);
   /// Prints a line that stays.
   void keep(const std::string& line);
+  /// Draws lines on a terminal below what stays, in the place of those drawn before. They must be narrower
+  /// than the terminal.
+  void draw(const std::vector<std::string>& lines);
+  /// Leaves what was drawn where it is.
+  void end_drawing() { drawn_.clear(); }
   /// Erases the line; the next one is shown at once.
   void clear();
   bool on_terminal() const { return terminal_; }
+  /// Columns and rows of the terminal; 80 and 24 if it does not say.
+  static std::pair<int, int> terminal_size();
   /// From now on nothing is written: another process does.
   void be_silent() { silent_ = true, terminal_ = false; }
 
  private:
   bool terminal_;
+  void erase_drawing();
   bool shown_ = false, silent_ = false;
   double last_ = -1;
+  std::vector<std::string> drawn_;
 };
 
 }  // namespace tapeformer

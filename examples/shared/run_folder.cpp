@@ -331,7 +331,8 @@ void RunFolder::keep_weights(Module& model, Index step, Index count) const {
 }
 
 void RunFolder::append_metrics(const Json& line) const {
-  if (writes_) append_to_file(to_write(kMetrics), line.dump() + "\n");
+  if (writes_)
+    append_to_file(to_write(kMetrics), line.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 
 /// The whole lines of metrics.jsonl; the last one may have been cut short.
@@ -346,6 +347,12 @@ std::vector<std::pair<std::string, Json>> RunFolder::metrics() const {
     }
   }
   return lines;
+}
+
+std::vector<Json> RunFolder::metric_lines() const {
+  std::vector<Json> entries;
+  for (auto& [line, entry] : metrics()) entries.push_back(std::move(entry));
+  return entries;
 }
 
 bool RunFolder::has_ending(Index step) const {

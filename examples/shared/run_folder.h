@@ -96,6 +96,8 @@ class RunFolder {
   void load_average(Index count, Module& model) const;
 
   void append_metrics(const Json& line) const;
+  /// The whole lines of metrics.jsonl; the last one may have been cut short.
+  std::vector<Json> metric_lines() const;
   /// True if metrics.jsonl has the last line of a training that ended at `step`.
   bool has_ending(Index step) const;
   /// Drops the lines of metrics.jsonl after `step`, which the resumed run writes again.

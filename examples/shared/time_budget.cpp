@@ -29,6 +29,7 @@ void TrainingRun::trial_step() {
   for (Index part = 0; part < options_.accumulate; ++part) {
     const BatchLoss batch = pass(part + 1 == options_.accumulate);
     loss = AsyncReadback(batch.loss).item();
+    timed_tokens_ += batch.tokens;
   }
   double counted = 1;
   if (control_.ranks->size() > 1) agree(counted);
@@ -65,8 +66,22 @@ std::vector<double> TrainingRun::seconds_of_steps(const std::vector<Index>& star
   return medians;
 }
 
-Index TrainingRun::steps_in_budget() {
+/// On the average of the run, whose batches may change their shape.
+double TrainingRun::seconds_a_step(double longest) {
   progress_.show("measuring how fast steps are");
+  task_.model().train();
+  std::vector<Index> starts = task_.batch_changes();
+  starts.insert(starts.begin(), 0);
+  const std::vector<double> seconds = seconds_of_steps(starts, longest);
+  double per_step = 0;
+  for (std::size_t i = 0; i < starts.size(); ++i) {
+    const Index end = i + 1 < starts.size() ? starts[i + 1] : options_.steps;
+    per_step += seconds[i] * static_cast<double>(end - starts[i]) / static_cast<double>(options_.steps);
+  }
+  return per_step;
+}
+
+Index TrainingRun::steps_in_budget() {
   const double budget = 60 * options_.time_budget;
   Json task_before;
   task_.save_state(task_before);
@@ -76,15 +91,7 @@ Index TrainingRun::steps_in_budget() {
     for (const Parameter& parameter : task_.model().parameters()) values.push_back(parameter.value().clone());
   });
 
-  task_.model().train();
-  std::vector<Index> starts = task_.batch_changes();
-  starts.insert(starts.begin(), 0);
-  const std::vector<double> seconds = seconds_of_steps(starts, std::min(kLongestTrial, kTrialShare * budget));
-  double per_step = 0;
-  for (std::size_t i = 0; i < starts.size(); ++i) {
-    const Index end = i + 1 < starts.size() ? starts[i + 1] : options_.steps;
-    per_step += seconds[i] * static_cast<double>(end - starts[i]) / static_cast<double>(options_.steps);
-  }
+  const double per_step = seconds_a_step(std::min(kLongestTrial, kTrialShare * budget));
   const double validation_begun = now_seconds();
   task_.validate(progress_);
   const auto ranks = static_cast<double>(control_.ranks->size());

@@ -1,7 +1,12 @@
 #include <tapeformer/autograd/communication/mpi.h>
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/text/file.h>
 #include <tapeformer/examples/shared/command_line.h>
 #include <tapeformer/examples/shared/train_command.h>
 
+#include <cerrno>
+#include <cstdlib>
+#include <filesystem>
 #include <memory>
 
 namespace tapeformer {
@@ -18,12 +23,34 @@ void TrainCommand::add_to(const Command& command) {
       "time the operations of this many steps, the third and those after it: a table of time, FLOP/s "
       "and bytes a second, and a timeline in trace.json; 0 for none",
       kNotNegative);
+  const CommandOption dry =
+      command.flag("--dry-run", control.dry_run,
+                   "say what memory and time the training would take, by a few steps, and write nothing");
+  for (const char* other : {"--resume", "--summary", "--profile"}) dry.excludes(command.find(other));
+  command.flag("--plot", control.plot, "draw the losses below the log, on a terminal");
   command.flag(
       "--shard-optimizer", control.shard_optimizer,
       "of several processes under mpirun, each keeps and updates its share of the optimizer's state");
   command.option("--collective-minutes", control.collective_minutes,
                  "the longest that processes under mpirun wait for each other; 0 for no limit", kNotNegative);
   control.compute.add_to(command);
+}
+
+/// Starts in a folder that goes again: data of a corpus are written there.
+int TrainCommand::start_dry(const std::function<int(const RunFolder&, const TrainingControl&)>& start_in,
+                            const TrainingControl& joined) const {
+  if (joined.ranks->size() > 1) throw Error("--dry-run measures one process; leave mpirun out, or --dry-run");
+  RunFolder(run).refuse_if_used();
+  std::string name = (std::filesystem::temp_directory_path() / "dry-run-XXXXXX").string();
+  if (mkdtemp(name.data()) == nullptr)
+    throw DataError(name, 0, "cannot be made: " + system_error_text(errno));
+  const auto remove = [&name](const void*) {
+    std::error_code ignored;
+    std::filesystem::remove_all(name, ignored);
+  };
+  const std::unique_ptr<const void, decltype(remove)> guard(this, remove);
+  say_at_interrupt(kStopping);
+  return start_in(RunFolder(name), joined);
 }
 
 int TrainCommand::execute(
@@ -34,6 +61,7 @@ int TrainCommand::execute(
   TrainingControl joined = control;
   joined.ranks = join_launch();
   const bool is_first = joined.ranks->rank() == 0;
+  if (control.dry_run) return start_dry(start_in, joined);
   std::shared_ptr<const RunLock> lock;
   if (is_first) lock = std::make_shared<RunLock>(run);
   say_at_interrupt(kStopping);

@@ -22,6 +22,10 @@ struct TrainCommand {
               const TrainingOptions& options,
               const std::function<int(const RunFolder&, const TrainingControl&)>& start_in,
               const std::function<int(const RunFolder&, const TrainingControl&)>& resume_in) const;
+
+ private:
+  int start_dry(const std::function<int(const RunFolder&, const TrainingControl&)>& start_in,
+                const TrainingControl& joined) const;
 };
 
 }  // namespace tapeformer

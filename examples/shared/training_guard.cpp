@@ -112,7 +112,8 @@ void TrainingRun::restore(const Json& checkpoint) {
   separate_draws(task_.model(), control_.ranks->rank());
   task_.load_state(checkpoint);
   for_each_field(state_, [&](const Field& field, auto& member) { checkpoint.at(field.name).get_to(member); });
-  if (checkpoint.contains("guard")) {  // older checkpoints lack it
+  tokens_ = checkpoint.value("tokens", tokens_);  // older checkpoints lack it
+  if (checkpoint.contains("guard")) {             // older checkpoints lack it
     const Json& guard = checkpoint.at("guard");
     read_fields(guard.at("loss_watch"), loss_watch_);
     guard.at("bad_steps").get_to(bad_steps_);

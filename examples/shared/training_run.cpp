@@ -26,6 +26,16 @@ constexpr const char* kFinishingValidation =
 constexpr const char* kMeasuring =
     "measuring the best weights; once more leaves at once, and --resume measures them";
 
+/// Indents every line of `text`, as the log shows it.
+std::string set_in(const std::string& text) {
+  std::string result = "  ";
+  for (const char c : text) {
+    result += c;
+    if (c == '\n') result += "  ";
+  }
+  return result;
+}
+
 }  // namespace
 
 TrainingRun::TrainingRun(RunFolder folder, const TrainingControl& control, TrainingTask& task,
@@ -60,6 +70,7 @@ void TrainingRun::start() {
 
 void TrainingRun::resume(const Json& checkpoint, Index steps_before) {
   restore(checkpoint);
+  for (const Json& line : folder_.metric_lines()) elapsed_before_ = line.value("elapsed", elapsed_before_);
   if (checkpoint.at("threads").get<int>() != omp_get_max_threads()) {
     progress_.keep("note: the run began with " + number_of(checkpoint.at("threads").get<Index>(), "thread") +
                    "; with another number the last bits of the results may differ");
@@ -103,6 +114,7 @@ void TrainingRun::save_checkpoint() {
   state["device"] = compute_.device.text();
   state["precision"] = compute_.precision;
   write_fields(state, state_);
+  state["tokens"] = tokens_;
   left_out_.erase(std::remove_if(left_out_.begin(), left_out_.end(),
                                  [this](const auto& entry) { return entry.first <= state_.step; }),
                   left_out_.end());
@@ -141,7 +153,7 @@ std::string TrainingRun::status(Index step, double loss) const {
          duration_text(left) + " left";
 }
 
-void TrainingRun::log_step(const QueuedStep& step, bool is_good) {
+void TrainingRun::log_step(QueuedStep& step, bool is_good) {
   if (is_good) {
     state_.logged_loss += *step.loss;
     ++state_.logged_steps;
@@ -157,7 +169,10 @@ void TrainingRun::log_step(const QueuedStep& step, bool is_good) {
   Json metrics = {{"step", step.number},
                   {"train_loss", mean},
                   {"learning_rate", schedule_(step.number - 1)},
+                  {"gradient_norm", step.is_spike ? Json() : Json(step.norm.item())},
                   {"tokens_per_second", std::round(static_cast<double>(timed_tokens_) / seconds)},
+                  {"tokens", tokens_},
+                  {"elapsed", elapsed()},
                   {"epoch", step.epoch}};
   if (bad_steps_ > 0) metrics["bad_steps"] = bad_steps_;
   if (control_.ranks->size() > 1) {
@@ -166,6 +181,8 @@ void TrainingRun::log_step(const QueuedStep& step, bool is_good) {
     logged_waiting_ = waited;
   }
   folder_.append_metrics(metrics);
+  plotted_.emplace_back(step.number, mean);
+  plot();
   state_.logged_loss = 0;
   state_.logged_steps = timed_tokens_ = 0;
   log_started_ = now_seconds();
@@ -208,18 +225,25 @@ void TrainingRun::validate() {
         [&] { folder_.keep_weights(task_.model(), state_.step, options_.keep_checkpoints); });
   }
   clock_.enter(Phase::log);
-  Json metrics = {{"step", state_.step}, {"validation_loss", result.loss}};
-  metrics["perplexity"] = std::exp(result.loss);
-  for (const auto& [name, number] : result.further) metrics[name] = number;
-  metrics["best"] = better;
-  folder_.append_metrics(metrics);
   progress_.keep("step " + std::to_string(state_.step) +
                  format(": validation loss %.4f, perplexity %.3f", result.loss, std::exp(result.loss)) +
                  result.remark + (better ? ", the best so far" : "") + ", after " +
                  duration_text(begun - started_));
   clock_.enter(Phase::samples);
-  if (options_.samples > 0 && folder_.writes()) task_.show_samples(progress_, compute_.graphs);
+  std::vector<std::string> samples;
+  if (options_.samples > 0 && folder_.writes()) samples = task_.samples(compute_.graphs);
+  for (const std::string& sample : samples) progress_.keep(set_in(sample));
+  if (report_is_due()) show_attention();
   clock_.enter(Phase::log);
+  Json metrics = {{"step", state_.step}, {"validation_loss", result.loss}};
+  metrics["perplexity"] = std::exp(result.loss);
+  for (const auto& [name, number] : result.further) metrics[name] = number;
+  metrics["best"] = better;
+  metrics["tokens"] = tokens_;
+  metrics["elapsed"] = elapsed();
+  if (!samples.empty()) metrics["samples"] = samples;
+  folder_.append_metrics(metrics);
+  plotted_validations_.emplace_back(state_.step, result.loss);
   log_started_ += now_seconds() - begun;
   say_at_interrupt(said_in_steps);
 }
@@ -247,8 +271,12 @@ int TrainingRun::train() {
                    "; it goes on with a larger number of --steps");
     return kExitSuccess;
   }
-  if (state_.finished) return finish();  // it was ended while it measured
+  if (state_.finished) {  // it was ended while it measured
+    begin_report();
+    return finish();
+  }
   task_.model().train();
+  begin_report();
   status_ = "step " + std::to_string(state_.step) + "/" + std::to_string(options_.steps);
   say_at_interrupt(options_.accumulate > 1 ? kFinishingBatch : kFinishingStep);
   const Index checkpoint_every =
@@ -279,6 +307,7 @@ std::optional<int> TrainingRun::advance(Index checkpoint_every) {
   }
   if (state_.finished || state_.step % checkpoint_every == 0) save_checkpoint();
   if (state_.finished) return finish();
+  if (validates && report_is_due()) write_report();
   const bool alone = control_.ranks->size() == 1;
   const bool late = alone ? is_late() : all_late_;
   if (late || (alone ? control_.stops() : all_stop_)) return stop(late);
@@ -311,6 +340,7 @@ int TrainingRun::stop(bool late) {
                                   : std::string(" (there was no validation yet, so there is nothing to ") +
                                         task_.purpose() + " with)"));
   tell_time({});
+  write_report();
   return late ? kExitSuccess : kExitInterrupted;
 }
 
@@ -327,6 +357,8 @@ int TrainingRun::finish() {
   control_.ranks->barrier();  // rank 0 has written them
   parallel_.with_whole_values([&] { load_weights(folder_.file(kBestWeights), task_.model()); });
   tell_time(task_.conclude(progress_));
+  if (folder_.writes()) show_attention();
+  write_report();
   return kExitSuccess;
 }
 

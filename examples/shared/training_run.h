@@ -33,6 +33,9 @@ struct TrainingControl {
   Index steps = 0;         ///< on resuming: train up to this step, not to the run's own last one; 0: its own
   bool summary = false;    ///< only print the model's summary
   Index profile = 0;       ///< steps whose operations are timed; 0 for none
+  bool dry_run = false;    ///< only say what memory and time the training would take
+  bool plot = false;       ///< draw the losses on a terminal
+  std::string command;     ///< the command line, for the report
   ComputeOptions compute = {};
   std::function<bool()> stops = interrupted;                   ///< asked before every batch
   std::shared_ptr<Communicator> ranks = communicator_alone();  ///< the processes that train together
@@ -93,7 +96,10 @@ class TrainingTask {
   virtual double trial_loss(Progress& progress) = 0;
   /// Outputs of the model for somebody to look at: options().samples of them, at least one. `graphs` as
   /// Compute has it.
-  virtual void show_samples(Progress& progress, bool graphs) = 0;
+  virtual std::vector<std::string> samples(bool graphs) = 0;
+  /// What the model attends to in an example, for the report: {"rows": labels, "columns": labels, "layers":
+  /// [{"name": text, "heads": [a row of weights for each label of `rows`, ...]}, ...]}; null for nothing.
+  virtual Json attention_example();
   /// Passes of the training data so far, for metrics.jsonl.
   virtual Index epoch() const = 0;
 
@@ -141,6 +147,9 @@ class TrainingRun {
   /// that they bring, by steps of a learning rate of 0. Task and model are afterwards as they were; this
   /// object is of no more use.
   Index steps_in_budget();
+  /// What the training would take, found by a few steps, as lines to print. Task, model and this object are
+  /// of no more use.
+  std::string dry_run();
   /// Restores the run from its folder; `checkpoint` is the state in the folder's checkpoint. If a number of
   /// steps was asked for, which the task's options then hold, `steps_before` is the former one; else it is 0.
   /// Throws: CheckpointError
@@ -192,9 +201,11 @@ class TrainingRun {
 
   int train();
   void trial_step();
+  double seconds_a_step(double longest);
   std::vector<double> seconds_of_steps(const std::vector<Index>& starts, double longest);
   BatchLoss pass(bool is_last);
   bool train_step();
+  bool report_is_due() const;
   bool accumulates() const { return options_.accumulate > 1 || control_.ranks->size() > 1; }
   std::vector<std::uint64_t> model_counters();
   void set_model_counters(const std::vector<std::uint64_t>& values);
@@ -204,7 +215,7 @@ class TrainingRun {
   bool is_late() const;
   void agree(double& counted);
   void settle(std::size_t most_queued = 0);
-  void log_step(const QueuedStep& step, bool is_good);
+  void log_step(QueuedStep& step, bool is_good);
   void visit_state(OptimizerVisitor& visitor);
   void with_evaluation_weights(const std::function<void()>& use);
   void validate();
@@ -222,6 +233,12 @@ class TrainingRun {
   void leave_out_step(const std::string& what);
   void tell_profile();
   std::string status(Index step, double loss) const;
+  void begin_report();
+  void write_report();
+  void show_attention();
+  Json report_facts();
+  double elapsed() const;
+  void plot();
   int stop(bool late);
   int finish();
   void tell_time(Json line);
@@ -252,6 +269,14 @@ class TrainingRun {
   double logged_waiting_ = 0;                // the seconds that had been waited for other ranks by then
   Index checkpointed_step_ = -1;
   std::future<void> saving_;  // the checkpoint of that step, if it is being written
+
+  Index tokens_ = 0;                                // of all steps, before a break too
+  double elapsed_before_ = 0;                       // the seconds of training before a break
+  std::shared_ptr<Json> report_;                    // what report.json holds
+  double report_written_ = 0, report_seconds_ = 0;  // when it was written last, and how long that took
+  bool is_measured_ = false;                        // a pass was, by what follows
+  Index pass_flops_ = 0, pass_tokens_ = 0, pass_saved_bytes_ = 0;
+  std::vector<std::pair<double, double>> plotted_, plotted_validations_;  // step and loss
 };
 
 /// Makes a task: a new one, or, from the state of a checkpoint, the one that saved it.

@@ -59,6 +59,8 @@ std::string TrainingTask::summary() { return parameters_text(model()); }
 
 Json TrainingTask::conclude(Progress&) { return Json::object(); }
 
+Json TrainingTask::attention_example() { return {}; }
+
 int start_training(const RunFolder& folder, const TrainingControl& control, const MakeTask& make_task) {
   folder.refuse_if_used();
   const PhaseClock clock;
@@ -67,6 +69,12 @@ int start_training(const RunFolder& folder, const TrainingControl& control, cons
   TrainingControl joined = control;
   const auto task = made(make_task, joined, compute, nullptr, progress);
   if (control.summary) return show_summary(*task);
+  if (control.dry_run) {
+    const std::string text = TrainingRun(folder, joined, *task, progress, clock, compute).dry_run();
+    progress.clear();
+    print("%s", text);
+    return kExitSuccess;
+  }
   if (task->options().time_budget > 0)
     task->set_steps(TrainingRun(folder, joined, *task, progress, clock, compute).steps_in_budget());
   TrainingRun run(folder, joined, *task, progress, clock, compute);

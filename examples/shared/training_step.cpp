@@ -1,3 +1,4 @@
+#include <tapeformer/autograd/profile.h>
 #include <tapeformer/autograd/tape.h>
 #include <tapeformer/examples/shared/training_run.h>
 
@@ -5,6 +6,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <optional>
 #include <utility>
 
 namespace tapeformer {
@@ -17,14 +19,25 @@ BatchLoss TrainingRun::pass(bool is_last) {
   task_.next_batch();
   clock_.enter(Phase::forward);
   const auto forward_and_backward = [&](const Tensor& weight) {
+    std::optional<Profile> profile;
+    const bool is_measured = std::exchange(is_measured_, true);
+    if (!is_measured && !compute_.device.is_cuda()) profile.emplace();
     Tape tape;
     const BatchLoss batch = task_.batch_loss();
+    if (!is_measured) {
+      const TapeMemory memory = tape.memory();
+      pass_saved_bytes_ = memory.saved_bytes - memory.parameter_bytes;
+    }
     if (is_last) parallel_.sum_during(tape);
     clock_.enter(Phase::backward);
     const auto counted = static_cast<double>(batch.counted);
     tape.backward(batch.loss, weight.defined() ? weight
                               : accumulates()  ? Tensor::scalar_like(batch.loss, counted)
                                                : Tensor());
+    if (profile) {
+      pass_flops_ = profile->flops(false) + profile->flops(true);
+      pass_tokens_ = batch.tokens;
+    }
     return batch;
   };
   const BatchParts batch = task_.batch_parts();
@@ -128,6 +141,7 @@ double TrainingRun::loss_of(QueuedStep& step) {
   }
   const std::vector<double> all = control_.ranks->sum({loss_sum, counted, static_cast<double>(step.tokens)});
   timed_tokens_ += static_cast<Index>(all[2]);
+  tokens_ += static_cast<Index>(all[2]);
   step.loss = all[0] / all[1];
   return *step.loss;
 }

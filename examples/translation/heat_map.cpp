@@ -24,6 +24,8 @@ Index head_number(const std::string& text) {
   return error == std::errc() && end == text.data() + text.size() ? number : -1;
 }
 
+}  // namespace
+
 std::vector<std::string> pieces_of(const TranslationTokenizer& tokenizer, const Ids& ids, Index count) {
   std::vector<std::string> pieces;
   for (const std::int32_t id : ids) pieces.push_back(tokenizer.piece(id));
@@ -32,10 +34,8 @@ std::vector<std::string> pieces_of(const TranslationTokenizer& tokenizer, const 
   return pieces;
 }
 
-}  // namespace
-
-Tensor cross_attention_weights(const EncoderDecoder& model, const Ids& source, const Ids& target,
-                               Index layer) {
+std::vector<Tensor> cross_attention_weights(const EncoderDecoder& model, const Ids& source,
+                                            const Ids& target) {
   Ids source_ids = source, target_ids{kBegin};
   source_ids.push_back(kEnd);
   const auto most = static_cast<std::size_t>(model.config().max_length - 1);
@@ -44,7 +44,13 @@ Tensor cross_attention_weights(const EncoderDecoder& model, const Ids& source, c
   std::vector<Tensor> weights;
   const Device device = model.device();
   model.decode(row_of(target_ids, device), model.encode(row_of(source_ids, device), {}), {}, &weights);
-  const Tensor& weights_bhts = weights.at(static_cast<std::size_t>(layer));
+  return weights;
+}
+
+Tensor cross_attention_weights(const EncoderDecoder& model, const Ids& source, const Ids& target,
+                               Index layer) {
+  const Tensor weights_bhts =
+      cross_attention_weights(model, source, target).at(static_cast<std::size_t>(layer));
   return weights_bhts.alias({weights_bhts.size(1), weights_bhts.size(2), weights_bhts.size(3)});
 }
 

@@ -10,6 +10,14 @@ namespace tapeformer {
 
 class Command;
 
+/// The pieces of `count` tokens: `ids`, and the end.
+std::vector<std::string> pieces_of(const TranslationTokenizer& tokenizer,
+                                   const std::vector<std::int32_t>& ids, Index count);
+
+/// The same of all decoder layers, each [1, H, T, S].
+std::vector<Tensor> cross_attention_weights(const EncoderDecoder& model,
+                                            const std::vector<std::int32_t>& source,
+                                            const std::vector<std::int32_t>& target);
 /// A decoder layer's attention weights to the source while the model writes `target` and its end.
 /// Shapes:  weights [H, T, S]: S source tokens and the end, T target tokens and the end, within max_length
 Tensor cross_attention_weights(const EncoderDecoder& model, const std::vector<std::int32_t>& source,

@@ -2,8 +2,10 @@
 #include <tapeformer/autograd/tape.h>
 #include <tapeformer/autograd/text/json.h>
 #include <tapeformer/autograd/text/number_of.h>
+#include <tapeformer/examples/report/attention_json.h>
 #include <tapeformer/examples/shared/option_table.h>
 #include <tapeformer/examples/shared/summary.h>
+#include <tapeformer/examples/translation/heat_map.h>
 #include <tapeformer/examples/translation/trainer.h>
 #include <tapeformer/nn/generation/generate.h>
 
@@ -16,6 +18,8 @@
 
 namespace tapeformer {
 namespace {
+
+constexpr Index kShownTokens = 24;  // of a side, in a report
 
 /// The number of tokens that count in the loss of a batch on the CPU.
 Index target_tokens(const TranslationBatch& batch) {
@@ -243,7 +247,7 @@ double TranslationTask::trial_loss(Progress& progress) {
       .mean();
 }
 
-void TranslationTask::show_samples(Progress& progress, bool graphs) {
+std::vector<std::string> TranslationTask::samples(bool graphs) {
   const auto count =
       std::min<std::size_t>(static_cast<std::size_t>(options_.training.samples), corpus_.validation.size());
   std::vector<TokenIds> sources;
@@ -258,11 +262,32 @@ void TranslationTask::show_samples(Progress& progress, bool graphs) {
   model_->eval();
   const std::vector<Hypothesis> found = beam_search(*model_, sources, search);
   model_->train();
+  std::vector<std::string> texts;
   for (std::size_t i = 0; i < count; ++i) {
     const TextPair& pair = corpus_.validation[i];
-    progress.keep("  " + pair.source + "  →  " + vocabularies_.target->decode(found[i].tokens) +
-                  "  (reference: " + pair.target + ")");
+    texts.push_back(pair.source + "  →  " + vocabularies_.target->decode(found[i].tokens) +
+                    "  (reference: " + pair.target + ")");
   }
+  return texts;
+}
+
+Json TranslationTask::attention_example() {
+  if (corpus_.validation.empty()) return {};
+  const TextPair& pair = corpus_.validation.front();
+  TokenIds source = vocabularies_.source->encode(pair.source),
+           target = vocabularies_.target->encode(pair.target);
+  const auto shorten = [&](TokenIds& ids) {
+    const Index most = std::min<Index>(kShownTokens, options_.model.max_length - 1);
+    ids.resize(std::min(ids.size(), static_cast<std::size_t>(most)));
+  };
+  shorten(source), shorten(target);
+  model_->eval();
+  const std::vector<Tensor> weights = cross_attention_weights(*model_, source, target);
+  model_->train();
+  const Tensor& first_bhts = weights.front();
+  return attention_json(weights, "decoder layer",
+                        pieces_of(*vocabularies_.target, target, first_bhts.size(2)),
+                        pieces_of(*vocabularies_.source, source, first_bhts.size(3)));
 }
 
 }  // namespace tapeformer

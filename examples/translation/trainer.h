@@ -52,7 +52,8 @@ class TranslationTask : public TrainingTask {
   BatchParts batch_parts() override;
   Validation validate(Progress& progress) override;
   double trial_loss(Progress& progress) override;
-  void show_samples(Progress& progress, bool graphs) override;
+  std::vector<std::string> samples(bool graphs) override;
+  Json attention_example() override;
   Index epoch() const override { return position_.epoch; }
   void describe(const RunFolder& folder) override;
   void save_state(Json& state) const override;

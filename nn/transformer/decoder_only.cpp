@@ -68,7 +68,7 @@ DecoderOnly::DecoderOnly(const DecoderOnlyConfig& config, Generator& random)
 }
 
 Tensor DecoderOnly::through_layers(const Tensor& ids, const Tensor& embedded_btc, const AttentionMasks& masks,
-                                   LayerCaches* caches) const {
+                                   LayerCaches* caches, std::vector<Tensor>* weights) const {
   DecoderOnlyContext context;
   context.ids = ids;
   if (config_.embedding_mixing) context.first = embedded_btc;
@@ -78,8 +78,10 @@ Tensor DecoderOnly::through_layers(const Tensor& ids, const Tensor& embedded_btc
   if (caches != nullptr) context.cache = &caches->layer(0);
   context.angles = layers_.front().angles(embedded_btc, context);
   ResidualStream stream(embedded_btc);
+  if (weights != nullptr) weights->reserve(layers_.size());  // each layer keeps a pointer to its own
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     if (caches != nullptr) context.cache = &caches->layer(i), context.convolutions = caches->convolutions(i);
+    if (weights != nullptr) context.weights = &weights->emplace_back();
     run_layer(
         stream, recomputes_layers_,
         [&layer = layers_[i], context](ResidualStream& x_btc) { layer(x_btc, context); }, context.first);
@@ -99,6 +101,13 @@ Tensor DecoderOnly::states(const Tensor& ids, LayerCaches& caches, const Tensor&
   masks.prefix_lengths = prefix_lengths;
   const Tensor& at = caches.positions();
   return through_layers(ids, at.defined() ? input_(ids, at) : input_(ids, caches.length()), masks, &caches);
+}
+
+std::vector<Tensor> DecoderOnly::attention_weights(const Tensor& ids) const {
+  const NoGradGuard pause;
+  std::vector<Tensor> weights;
+  through_layers(ids, input_(ids), {}, nullptr, &weights);
+  return weights;
 }
 
 LayerCaches DecoderOnly::start(const CacheConfig& config) const {

@@ -46,6 +46,9 @@ class DecoderOnly : public Module {
   Tensor states(const Tensor& ids, const Tensor& prefix_lengths = {}) const;
   /// The same for tokens that follow those in `caches`, and appends them there. Never recorded.
   Tensor states(const Tensor& ids, LayerCaches& caches, const Tensor& prefix_lengths = {}) const;
+  /// Each layer's attention weights, for somebody to look at. Never recorded.
+  /// Shapes:  ids i32 [B, T] -> L times [B, H, T, T]
+  std::vector<Tensor> attention_weights(const Tensor& ids) const;
   /// Empty caches; the first call of states() sets the number of sequences.
   LayerCaches start(const CacheConfig& config = {}) const;
   /// Shapes:  states [..., C] -> [..., V]
@@ -62,7 +65,7 @@ class DecoderOnly : public Module {
 
  private:
   Tensor through_layers(const Tensor& ids, const Tensor& embedded_btc, const AttentionMasks& masks,
-                        LayerCaches* caches) const;
+                        LayerCaches* caches, std::vector<Tensor>* weights = nullptr) const;
 
   DecoderOnlyConfig config_;
   TokenInput input_;

@@ -19,7 +19,7 @@ inline std::vector<Json> metrics(const RunFolder& folder, const std::string& fie
   std::istringstream lines(read_file(folder.file("metrics.jsonl")));
   for (std::string line; std::getline(lines, line);) {
     Json entry = parse_json(line);
-    entry.erase("tokens_per_second");
+    for (const char* clocked : {"tokens_per_second", "elapsed"}) entry.erase(clocked);
     if (field != "seconds")
       for (const char* other : {"seconds", "device", "graphs", "peak_device_bytes"}) entry.erase(other);
     if (entry.contains(field) && entry.size() > 1) found.push_back(entry);

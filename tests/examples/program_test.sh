@@ -173,3 +173,27 @@ summarises() {
   check "FIELDS.md is up to date; write it anew by '$name fields > examples/$(basename "$(dirname "$document")")/FIELDS.md'" \
     cmp "$work/out" "$document"
 }
+
+# reports OPTIONS...: on "$work/whole", which was trained with these; the dry run of another, and what is refused.
+reports() {
+  check "a training leaves a report" grep -q '"validation_loss":{"step":\[' "$work/whole/report.html"
+  check "with what heads attend to" grep -q '"attention":{"rows":\["' "$work/whole/report.html"
+  check "and samples" grep -q '"texts":\["' "$work/whole/report.html"
+  "$program" report "$work/whole" --output "$work/report.html" >"$work/out" 2>"$work/err"
+  check "report says what it has written" test "$(cat "$work/out")" = "$work/report.html" -a -s "$work/report.html"
+  train "$work/compared" "$@" --steps 20 --learning-rate 0.125
+  "$program" compare "$work/whole" "$work/compared" >"$work/out" 2>"$work/err"
+  check "compare tells two runs apart" grep -q '^learning rate .* 0.125$' "$work/out"
+  check "by what came of them" grep -q '^best validation loss  *[0-9.]*  *[0-9.]*$' "$work/out"
+  check "and by nothing that is the same" test -z "$(grep '^width' "$work/out")"
+  "$program" compare --json "$work/whole" "$work/compared" >"$work/out" 2>"$work/err"
+  check "compare --json" grep -q '"best_validation_loss": [0-9]' "$work/out"
+  cp -r "$work/compared" "$work/uncompared" && echo '{' >"$work/uncompared/config.json"
+  refuses "comparing with a damaged run" "uncompared/config.json" compare "$work/whole" "$work/uncompared"
+  refuses "a report of what is no run" "$work/none: is no folder" report "$work/whole" "$work/none"
+  train "$work/dry" "$@" --dry-run
+  check "--dry-run says what a training takes" grep -q '^the training  *60 steps in about ' "$work/out"
+  check "and its memory" grep -q '^memory: activations *[0-9.]* [KM]iB$' "$work/out"
+  check "--dry-run makes no folder" test ! -e "$work/dry"
+  refuses "a dry run in the folder of a training" "holds a training already" train --run "$work/whole" "$@" --dry-run
+}

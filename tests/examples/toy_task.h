@@ -84,7 +84,10 @@ class ToyTask : public TrainingTask {
     return result;
   }
   double trial_loss(Progress&) override { return trial; }
-  void show_samples(Progress&, bool) override { ++shown; }
+  std::vector<std::string> samples(bool) override {
+    ++shown;
+    return {"a toy's </script> sample"};
+  }
   Index epoch() const override { return read_ / kToyExamples; }
   void describe(const RunFolder& folder) override { folder.write("config.json", "{}\n"); }
   void save_state(Json& state) const override {

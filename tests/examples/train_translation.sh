@@ -60,6 +60,7 @@ recomputes_layers "${tiny[@]}" --keep-checkpoints 2
 
 # --- its configuration and parameters ------------------------------------------------------------------------
 summarises translation "${tiny[@]}" --keep-checkpoints 2
+reports "${tiny[@]}" --keep-checkpoints 2
 
 # Signals that arrive in the middle of large matrix products must not harm the heap under them.
 for delay in 1.2 1.4 1.6 1.8; do

@@ -27,12 +27,13 @@ def must(command):
 
 
 def contents(folder):
-    """The bytes of every file below a folder by name; of metrics.jsonl only the losses, because it has times too."""
+    """The bytes of every file below a folder by name; of metrics.jsonl only the losses, because it has times too,
+    as have reports."""
     found = {}
     for where, _, names in os.walk(folder):
         for name in names:
             path = os.path.join(where, name)
-            if name == 'training.lock':
+            if name in ('training.lock', 'report.json', 'report.html'):
                 continue
             with open(path, 'rb') as file:
                 data = file.read()

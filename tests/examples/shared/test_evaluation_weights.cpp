@@ -21,7 +21,10 @@ class SampledTask : public ToyTask {
  public:
   using ToyTask::ToyTask;
   std::vector<double> sampled;
-  void show_samples(Progress&, bool) override { sampled.push_back(true_loss()); }
+  std::vector<std::string> samples(bool) override {
+    sampled.push_back(true_loss());
+    return {};
+  }
 };
 
 SampledTask averaging(double decay) {

@@ -1,0 +1,154 @@
+#include <tapeformer/autograd/text/json.h>
+#include <tapeformer/examples/report/compare.h>
+#include <tapeformer/examples/shared/progress.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+namespace tapeformer {
+namespace {
+
+constexpr std::size_t kLongestCell = 40;
+
+/// All options by name: the model's, which may differ from what was asked for, and the training's.
+Json options_in(const RunRecord& run) {
+  Json options = Json::object();
+  for (const auto& [name, value] : run.config.items())
+    if (value.is_primitive() && name.find("fingerprint") == std::string::npos) options[name] = value;
+  const Json training = run.config.value("training", Json::object());
+  for (const auto& [name, value] : training.items())
+    if (!options.contains(name)) options[name] = value;
+  return options;
+}
+
+std::vector<double> numbers_in(const RunRecord& run, const char* field) {
+  std::vector<double> numbers;
+  for (const Json& line : run.metrics) {
+    const double number = number_in(line, field);
+    if (std::isfinite(number)) numbers.push_back(number);
+  }
+  return numbers;
+}
+
+Json results_of(const RunRecord& run) {
+  Json results = {{"last_step", nullptr}, {"best_validation_loss", nullptr}, {"final_training_loss", nullptr},
+                  {"bleu", nullptr},      {"tokens_per_second", nullptr},    {"seconds", nullptr},
+                  {"parameters", nullptr}};
+  const auto set = [&](const char* name, const std::vector<double>& numbers, const auto& choose) {
+    if (!numbers.empty()) results[name] = *choose(numbers);
+  };
+  const auto last = [](const auto& numbers) { return std::prev(numbers.end()); };
+  const auto least = [](const auto& numbers) { return std::min_element(numbers.begin(), numbers.end()); };
+  const auto greatest = [](const auto& numbers) { return std::max_element(numbers.begin(), numbers.end()); };
+  set("last_step", numbers_in(run, "step"), greatest);
+  set("best_validation_loss", numbers_in(run, "validation_loss"), least);
+  set("final_training_loss", numbers_in(run, "train_loss"), last);
+  set("seconds", numbers_in(run, "elapsed"), greatest);
+  std::vector<double> speeds = numbers_in(run, "tokens_per_second");
+  std::sort(speeds.begin(), speeds.end());
+  if (!speeds.empty()) results["tokens_per_second"] = speeds[speeds.size() / 2];
+  const double bleu = number_in(run.evaluation, "bleu");
+  if (std::isfinite(bleu)) results["bleu"] = bleu;
+  const double parameters = number_in(run.facts.value("model", Json::object()), "parameters");
+  if (std::isfinite(parameters)) results["parameters"] = parameters;
+  return results;
+}
+
+/// The number of characters of a text in UTF-8.
+std::size_t width_of(const std::string& text) {
+  return static_cast<std::size_t>(
+      std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xc0) != 0x80; }));
+}
+
+std::string cell_text(const std::string& name, const Json& value) {
+  if (value.is_null()) return "-";
+  std::string text = value.is_string() ? value.get<std::string>() : value.dump();
+  if (value.is_number()) text = format("%.10g", value.get<double>());
+  if (value.is_number() && name.find("loss") != std::string::npos) text = format("%.4f", value.get<double>());
+  if (name == "seconds") text = duration_text(value.get<double>());
+  if (name == "tokens_per_second" || name == "parameters") text = count_text(value.get<double>());
+  if (name == "bleu") text = format("%.2f", value.get<double>());
+  if (text.empty()) text = "\"\"";
+  if (width_of(text) <= kLongestCell) return text;
+  std::size_t end = 0;  // its end says more of a path
+  for (std::size_t characters = width_of(text); characters >= kLongestCell - 2; ++end)
+    characters -= (text[end] & 0xc0) != 0x80 ? 1 : 0;
+  while (end < text.size() && (text[end] & 0xc0) == 0x80) ++end;
+  return "..." + text.substr(end);
+}
+
+using Column = std::vector<std::string>;
+
+std::size_t widest(const Column& column) {
+  std::size_t width = 0;
+  for (const std::string& cell : column) width = std::max(width, width_of(cell));
+  return width;
+}
+
+}  // namespace
+
+Json comparison_json(const std::vector<RunRecord>& runs) {
+  std::vector<Json> all;
+  for (const RunRecord& run : runs) all.push_back(options_in(run));
+  std::vector<std::string> names;
+  for (const Json& options : all)
+    for (const auto& [name, value] : options.items())
+      if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+  const auto value_in = [](const Json& options, const std::string& name) {
+    return options.value(name, Json());
+  };
+  Json comparison = Json::array();
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    Json differing = Json::object();
+    for (const std::string& name : names) {
+      const bool differs = std::any_of(all.begin(), all.end(), [&](const Json& options) {
+        return value_in(options, name) != value_in(all.front(), name);
+      });
+      if (differs) differing[name] = value_in(all[i], name);
+    }
+    comparison.push_back({{"run", runs[i].name}, {"options", differing}, {"results", results_of(runs[i])}});
+  }
+  return comparison;
+}
+
+std::string comparison_text(const Json& comparison, int width) {
+  Column labels = {"run"};
+  std::vector<Column> columns;
+  for (const Json& run : comparison) {
+    Column column = {cell_text("run", run.at("run"))};
+    for (const char* part : {"options", "results"}) {
+      for (const auto& [name, value] : run.at(part).items()) {
+        const auto has_value = [&, key = name](const Json& other) {
+          return !other.at(part).at(key).is_null();
+        };
+        if (std::none_of(comparison.begin(), comparison.end(), has_value)) continue;
+        if (columns.empty()) labels.push_back(name);
+        column.push_back(cell_text(name, value));
+      }
+    }
+    columns.push_back(std::move(column));
+  }
+  for (std::string& label : labels) std::replace(label.begin(), label.end(), '_', ' ');
+  const auto padded = [](const std::string& text, std::size_t columns_wide) {
+    return text + std::string(columns_wide - width_of(text), ' ');
+  };
+  std::string text;
+  const std::size_t label_width = widest(labels);
+  for (std::size_t begin = 0; begin < columns.size();) {
+    std::size_t end = begin, used = label_width;
+    do used += 2 + widest(columns[end++]);
+    while (end < columns.size() &&
+           (width <= 0 || used + 2 + widest(columns[end]) <= static_cast<std::size_t>(width)));
+    if (begin > 0) text += "\n";
+    for (std::size_t row = 0; row < labels.size(); ++row) {
+      std::string line = padded(labels[row], label_width);
+      for (std::size_t i = begin; i < end; ++i) line += "  " + padded(columns[i][row], widest(columns[i]));
+      text += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
+    }
+    begin = end;
+  }
+  return text;
+}
+
+}  // namespace tapeformer

@@ -1,0 +1,18 @@
+#pragma once
+
+#include <tapeformer/examples/report/run_record.h>
+
+#include <string>
+#include <vector>
+
+namespace tapeformer {
+
+/// The options in which the runs differ, and what came of each: an object a run, with "run", "options" and
+/// "results". What a run has no value of is null.
+Json comparison_json(const std::vector<RunRecord>& runs);
+
+/// The same as a table with a column for each run, in several tables where that is wider than `width`
+/// characters; 0 for any width.
+std::string comparison_text(const Json& comparison, int width);
+
+}  // namespace tapeformer

@@ -1,0 +1,147 @@
+#include <tapeformer/autograd/text/json.h>
+#include <tapeformer/examples/report/report_data.h>
+#include <tapeformer/examples/report/report_page.h>
+#include <tapeformer/examples/shared/progress.h>
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <utility>
+
+namespace tapeformer {
+namespace {
+
+/// The curves, by the fields of metrics.jsonl.
+constexpr const char* kCurves[] = {"train_loss", "validation_loss", "learning_rate", "gradient_norm",
+                                   "tokens_per_second"};
+
+Json number_or_null(double value) { return std::isfinite(value) ? Json(value) : Json(); }
+
+Json curve_of(const std::vector<Json>& metrics, const char* field) {
+  std::vector<const Json*> lines;
+  std::vector<double> values;
+  for (const Json& line : metrics) {
+    if (!line.contains(field) || !std::isfinite(number_in(line, "step"))) continue;
+    lines.push_back(&line);
+    values.push_back(number_in(line, field));
+  }
+  Json curve = {
+      {"step", Json::array()}, {"time", Json::array()}, {"tokens", Json::array()}, {"value", Json::array()}};
+  for (const std::size_t i : decimated(values)) {
+    curve["step"].push_back(number_in(*lines[i], "step"));
+    curve["time"].push_back(number_or_null(number_in(*lines[i], "elapsed")));
+    curve["tokens"].push_back(number_or_null(number_in(*lines[i], "tokens")));
+    curve["value"].push_back(number_or_null(values[i]));
+  }
+  return curve;
+}
+
+/// Lines "name: text" about the model.
+Json model_lines(const RunRecord& run) {
+  Json lines = Json::array();
+  const auto add = [&](const char* name, const std::string& text) { lines.push_back({name, text}); };
+  for (const char* field : {"model", "layers", "encoder_layers", "decoder_layers", "width", "heads",
+                            "attention", "context", "vocabulary", "source_vocabulary", "target_vocabulary"}) {
+    const auto found = run.config.find(field);
+    if (found == run.config.end() || !found->is_primitive()) continue;
+    std::string name = field;
+    std::replace(name.begin(), name.end(), '_', ' ');
+    add(name.c_str(), found->is_string() ? found->get<std::string>() : found->dump());
+  }
+  const Json model = run.facts.value("model", Json::object());
+  const double parameters = number_in(model, "parameters"), flops = number_in(model, "flops_a_token");
+  if (std::isfinite(parameters)) add("parameters", count_text(parameters));
+  if (flops > 0) add("operations a token", count_text(flops) + " (forward and backward, products alone)");
+  const Json memory = model.value("memory", Json::object());
+  for (const auto& [kind, bytes] : memory.items())
+    if (bytes.is_number() && bytes > 0) add(("memory: " + kind).c_str(), bytes_text(bytes.get<double>()));
+  return lines;
+}
+
+Json data_of(const RunRecord& run) {
+  Json curves = Json::object(), samples = Json::array(), bad_steps = Json::array();
+  for (const char* field : kCurves) curves[field] = curve_of(run.metrics, field);
+  Json ending;
+  for (const Json& line : run.metrics) {
+    if (line.contains("samples"))
+      samples.push_back({{"step", line.value("step", Json())}, {"texts", line["samples"]}});
+    if (line.contains("bad_step")) bad_steps.push_back(line);
+    if (line.contains("seconds")) ending = line;
+  }
+  const auto thin_out = [](Json& list) {
+    Json kept = Json::array();
+    constexpr std::size_t kMost = 100;
+    const std::size_t count = list.size();
+    for (std::size_t i = 0; i < count; ++i)
+      if (count <= kMost || i * kMost / count != (i + 1) * kMost / count) kept.push_back(list[i]);
+    list = std::move(kept);
+  };
+  thin_out(samples), thin_out(bad_steps);
+  return {{"name", run.name},
+          {"curves", curves},
+          {"samples", samples},
+          {"bad_steps", bad_steps},
+          {"sessions", run.facts.value("sessions", Json::array())},
+          {"attention", run.facts.value("attention", Json())},
+          {"model", model_lines(run)},
+          {"ending", ending}};
+}
+
+}  // namespace
+
+std::vector<std::size_t> decimated(const std::vector<double>& values, std::size_t most) {
+  std::vector<std::size_t> kept;
+  const std::size_t count = values.size(), parts = std::max<std::size_t>(1, most / 3);
+  if (count <= most) {
+    for (std::size_t i = 0; i < count; ++i) kept.push_back(i);
+    return kept;
+  }
+  for (std::size_t part = 0; part < parts; ++part) {
+    const std::size_t begin = part * count / parts, end = (part + 1) * count / parts;
+    std::size_t least = end, greatest = end, none = end;
+    for (std::size_t i = begin; i < end; ++i) {
+      if (!std::isfinite(values[i])) {
+        none = std::min(none, i);
+        continue;
+      }
+      if (least == end || values[i] < values[least]) least = i;
+      if (greatest == end || values[i] > values[greatest]) greatest = i;
+    }
+    std::vector<std::size_t> found = {least, greatest, none};
+    std::sort(found.begin(), found.end());
+    found.erase(std::unique(found.begin(), found.end()), found.end());
+    for (const std::size_t i : found)
+      if (i < end) kept.push_back(i);
+  }
+  return kept;
+}
+
+Json report_data(const std::vector<RunRecord>& runs) {
+  Json all = Json::array();
+  for (const RunRecord& run : runs) all.push_back(data_of(run));
+  return {{"runs", all}};
+}
+
+std::string report_page(const Json& data) {
+  const std::string json = data.dump(-1, ' ', false, Json::error_handler_t::replace);
+  std::string text;
+  text.reserve(json.size());
+  for (const char c : json) c == '<' ? text += "\\u003c" : text += c;  // so that nothing ends the script
+  std::string page = kReportPageText;
+  const auto replace = [&page](const std::string& mark, const std::string& by) {
+    page.replace(page.find(mark), mark.size(), by);
+  };
+  replace("/* style */", kReportStyleText);
+  replace("/* script */", std::string(kReportChartsText) + kReportPanelsText);
+  replace("/* data */", text);
+  return page;
+}
+
+std::string bytes_text(double bytes) {
+  const char* const units[] = {"bytes", "KiB", "MiB", "GiB", "TiB"};
+  std::size_t unit = 0;
+  for (; bytes >= 1024 && unit + 1 < std::size(units); ++unit) bytes /= 1024;
+  return format(unit == 0 ? "%.0f %s" : "%.1f %s", bytes, units[unit]);
+}
+
+}  // namespace tapeformer

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <tapeformer/examples/report/run_record.h>
+
+#include <string>
+#include <vector>
+
+namespace tapeformer {
+
+constexpr std::size_t kMostPoints = 2000;  ///< of a curve
+
+/// The places of the values that a curve of at most `most` points needs: in each of equal parts the least,
+/// the greatest, and the first that is not a number.
+std::vector<std::size_t> decimated(const std::vector<double>& values, std::size_t most = kMostPoints);
+
+/// What the page of a report draws. For each run: "name"; "curves", of each the columns "step", "time" (in
+/// seconds), "tokens" and "value", null where there is none; "samples", "bad_steps", "sessions",
+/// "attention", "model" (lines of name and text), "ending".
+Json report_data(const std::vector<RunRecord>& runs);
+
+/// The page, whole: no script, style or font comes from elsewhere.
+std::string report_page(const Json& data);
+
+/// "1.5 GiB".
+std::string bytes_text(double bytes);
+
+}  // namespace tapeformer

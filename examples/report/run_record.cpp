@@ -1,0 +1,51 @@
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/text/file.h>
+#include <tapeformer/autograd/text/json.h>
+#include <tapeformer/examples/report/run_record.h>
+
+#include <filesystem>
+#include <limits>
+#include <set>
+
+namespace tapeformer {
+
+RunRecord read_run(const std::string& folder) {
+  namespace fs = std::filesystem;
+  const RunFolder run(folder);
+  if (!fs::is_directory(folder))
+    throw DataError(folder, 0, "is no folder; try one that train --run has made");
+  if (!fs::exists(run.file("metrics.jsonl")))
+    throw DataError(folder, 0,
+                    "holds no training: it has no metrics.jsonl; try one that train --run has made");
+  RunRecord record;
+  record.name = fs::absolute(folder).lexically_normal().filename().string();
+  if (record.name.empty()) record.name = fs::absolute(folder).lexically_normal().parent_path().filename();
+  const auto object_in = [&run](const char* name) {
+    const std::string path = run.file(name);
+    Json object = fs::exists(path) ? parse_json(read_file(path), path) : Json::object();
+    if (!object.is_object()) throw CheckpointError(path + ": is no object of JSON; try to remove it");
+    return object;
+  };
+  record.config = object_in("config.json");
+  record.facts = object_in(kReportFile);
+  record.evaluation = object_in(kEvaluationFile);
+  record.metrics = run.metric_lines();
+  return record;
+}
+
+std::vector<RunRecord> read_runs(const std::vector<std::string>& folders) {
+  std::vector<RunRecord> records;
+  std::set<std::string> names;
+  for (const std::string& folder : folders) names.insert(records.emplace_back(read_run(folder)).name);
+  if (names.size() < records.size())
+    for (std::size_t i = 0; i < records.size(); ++i) records[i].name = folders[i];
+  return records;
+}
+
+double number_in(const Json& object, const char* field) {
+  const auto found = object.find(field);
+  const bool is_number = found != object.end() && found->is_number();
+  return is_number ? found->get<double>() : std::numeric_limits<double>::quiet_NaN();
+}
+
+}  // namespace tapeformer

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <tapeformer/examples/shared/run_folder.h>
+
+#include <string>
+#include <vector>
+
+namespace tapeformer {
+
+constexpr const char *kReportFile = "report.json", *kReportPage = "report.html";
+constexpr const char* kEvaluationFile = "evaluation.json";  // what `evaluate` measured last
+
+/// A training as its folder tells of it, whatever version wrote it.
+struct RunRecord {
+  std::string name;  ///< the last part of the folder's path
+  Json config;
+  Json facts, evaluation;     ///< of report.json and evaluation.json; empty objects without these
+  std::vector<Json> metrics;  ///< each an object
+};
+
+/// Throws: DataError or CheckpointError naming the folder, if it holds no training or one of these files
+///         is damaged. A damaged line of metrics is left out.
+RunRecord read_run(const std::string& folder);
+/// Of several; where their last parts are alike, the names are the whole paths.
+std::vector<RunRecord> read_runs(const std::vector<std::string>& folders);
+
+/// The finite number in that field of an object, or NaN.
+double number_in(const Json& object, const char* field);
+
+}  // namespace tapeformer

@@ -1,0 +1,111 @@
+#include <tapeformer/autograd/text/json.h>
+#include <tapeformer/examples/report/compare.h>
+#include <tapeformer/examples/report/loss_plot.h>
+
+#include <doctest/doctest.h>
+
+#include <limits>
+#include <sstream>
+
+using namespace tapeformer;
+
+namespace {
+
+RunRecord record(const std::string& name, double rate, const std::string& corpus) {
+  RunRecord run;
+  run.name = name;
+  run.config = {{"layers", 2},
+                {"data_fingerprint", 1000 * rate},
+                {"training", {{"learning_rate", rate}, {"corpus", corpus}, {"seed", 1}}}};
+  run.facts = run.evaluation = Json::object();
+  run.metrics = {{{"step", 1}, {"train_loss", 3.0}, {"tokens_per_second", 100.0}, {"elapsed", 4.0}},
+                 {{"step", 1}, {"validation_loss", 2.0}},
+                 {{"step", 2}, {"train_loss", 1.5}, {"tokens_per_second", 300.0}, {"elapsed", 70.0}},
+                 {{"step", 2}, {"validation_loss", 2.25}},
+                 {{"step", 3}, {"train_loss", nullptr}, {"tokens_per_second", 200.0}}};
+  return run;
+}
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  return lines;
+}
+
+}  // namespace
+
+TEST_SUITE("examples/report/compare") {
+  TEST_CASE("a comparison has the options that differ, and what came of each run") {
+    RunRecord second = record("second", 0.5, "b");
+    second.config["training"]["new_option"] = true;
+    second.evaluation = {{"bleu", 41.5}};
+    second.metrics.clear();
+    const Json comparison = comparison_json({record("first", 0.25, "a"), second});
+    CHECK(comparison[0].at("options").dump() == R"({"learning_rate":0.25,"corpus":"a","new_option":null})");
+    CHECK(comparison[1].at("options").dump() == R"({"learning_rate":0.5,"corpus":"b","new_option":true})");
+    const Json& results = comparison[0].at("results");
+    CHECK(results.at("last_step") == 3);
+    CHECK(results.at("best_validation_loss") == 2);
+    CHECK(results.at("final_training_loss") == 1.5);
+    CHECK(results.at("tokens_per_second") == 200);
+    CHECK(results.at("seconds") == 70);
+    CHECK(results.at("bleu").is_null());
+    CHECK(comparison[1].at("results").at("bleu") == 41.5);
+    CHECK(comparison[1].at("results").at("last_step").is_null());
+  }
+
+  TEST_CASE("its table has a column a run, as wide as its widest cell") {
+    const std::vector<std::string> lines =
+        lines_of(comparison_text(comparison_json({record("one", 0.25, "a"), record("zwölf", 0.5, "a")}), 0));
+    REQUIRE(lines.size() == 7);
+    CHECK(lines[0] == "run                   one         zwölf");
+    CHECK(lines[1] == "learning rate         0.25        0.5");
+    CHECK(lines[3] == "best validation loss  2.0000      2.0000");
+    CHECK(lines[5] == "tokens per second     200         200");
+    CHECK(lines[6] == "seconds               1 min 10 s  1 min 10 s");
+  }
+
+  TEST_CASE("columns that do not fit beside each other come in a table of their own") {
+    std::vector<RunRecord> runs;
+    for (int i = 0; i < 5; ++i)
+      runs.push_back(record("run" + std::to_string(i), 0.25 + i, std::string(90, 'x')));
+    const std::vector<std::string> lines = lines_of(comparison_text(comparison_json(runs), 60));
+    std::size_t tables = 0;
+    for (const std::string& line : lines) {
+      CHECK(line.size() <= 60);
+      tables += line.rfind("run ", 0) == 0 ? 1 : 0;
+    }
+    CHECK(tables == 2);
+  }
+
+  TEST_CASE("a long value keeps its end") {
+    const std::string path = "/somewhere/" + std::string(80, 'x') + "/text.txt";
+    const std::string text = comparison_text(comparison_json({record("a", 1, path), record("b", 1, "y")}), 0);
+    CHECK(text.find("/text.txt  ") != std::string::npos);
+    CHECK(text.find("/somewhere") == std::string::npos);
+  }
+
+  TEST_CASE("losses drawn with characters fill the columns, and fall from the left to the right") {
+    LossPoints training;
+    for (int i = 1; i <= 400; ++i) training.emplace_back(i, 4.0 - 0.005 * i);
+    const std::vector<std::string> plain = loss_plot(training, {{400, 2.9}}, 60, 8, false);
+    REQUIRE(plain.size() == 9);
+    CHECK(plain[0].substr(0, 13) == "   3.995 |...");
+    CHECK(plain[7].substr(0, 10) == "       2 |");
+    CHECK(plain[7].back() == '.');
+    CHECK(plain[4].back() == 'o');  // the validation, half way up
+    CHECK(plain[8].substr(0, 16) == "          step 1");
+    for (const std::string& line : plain) CHECK(line.size() <= 60);
+    const std::string dots = loss_plot(training, {}, 60, 8, true)[0];
+    CHECK(dots.find("\u2502\u2809") != std::string::npos);  // the two dots at the top of the first cell
+  }
+
+  TEST_CASE("there is no plot of too little") {
+    const double nan = std::numeric_limits<double>::quiet_NaN();
+    CHECK(loss_plot({{1, 2.0}, {2, nan}}, {}, 60, 8, false).empty());
+    CHECK(loss_plot({{1, 2.0}, {2, 1.0}}, {}, 20, 8, false).empty());
+    CHECK(loss_plot({{1, 2.0}, {2, 1.0}}, {}, 60, 2, false).empty());
+    CHECK(loss_plot({{1, 2.0}, {2, 2.0}}, {}, 60, 8, false).size() == 9);  // of a height of nothing
+  }
+}
