@@ -1,7 +1,6 @@
 #include <tapeformer/autograd/text/json.h>
 #include <tapeformer/autograd/text/number_of.h>
-#include <tapeformer/examples/shared/bandwidth.h>
-#include <tapeformer/examples/shared/peak_rate.h>
+#include <tapeformer/examples/shared/machine_rates.h>
 #include <tapeformer/examples/shared/progress.h>
 #include <tapeformer/examples/shared/training_profile.h>
 

@@ -1,8 +1,7 @@
 #pragma once
 
 #include <tapeformer/autograd/device.h>
-#include <tapeformer/examples/shared/bandwidth.h>
-#include <tapeformer/examples/shared/peak_rate.h>
+#include <tapeformer/examples/shared/machine_rates.h>
 #include <tapeformer/tests/bench/gemm_rate.h>
 #include <tapeformer/tests/bench/gpu_rates.h>
 #include <tapeformer/tests/bench/training.h>
