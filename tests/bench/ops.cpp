@@ -11,8 +11,8 @@
 //          rehearsal at small sizes
 //        bench ops [...] --ask: reads cases from its input, a line each, and answers each at once
 #include <tapeformer/autograd/error.h>
-#include <tapeformer/examples/shared/machine_rates.h>
 #include <tapeformer/examples/shared/command_line.h>
+#include <tapeformer/examples/shared/machine_rates.h>
 #include <tapeformer/tests/bench/bench.h>
 #include <tapeformer/tests/bench/clock.h>
 #include <tapeformer/tests/bench/gpu_rates.h>
