@@ -91,7 +91,8 @@ nb::object load_checkpoint(const std::string& folder) {
   const nb::object text =
       nb::module_::import_("pathlib").attr("Path")(folder + "/config.json").attr("read_text")();
   const nb::object fields = nb::module_::import_("json").attr("loads")(text);
-  if (nb::cast<bool>(fields.attr("get")("model").equal(nb::str("encoder_decoder"))))
+  std::string model;
+  if (nb::try_cast(nb::object(fields.attr("get")("model")), model) && model == "encoder_decoder")
     return nb::cast(EncoderDecoder::load(folder));
   return nb::cast(DecoderOnly::load(folder));
 }

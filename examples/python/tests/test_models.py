@@ -1,5 +1,8 @@
 """Layers' configurations and states, models, optimizers, generation."""
 
+import json
+import pathlib
+import struct
 import tempfile
 import unittest
 
@@ -10,6 +13,16 @@ import tapeformer as tf
 
 def small(**fields):
     return tf.DecoderOnly(**{**dict(vocabulary=7, layers=1, width=8, heads=2, context=12), **fields})
+
+
+def write_safetensors(path, arrays):
+    header, data = {}, b""
+    for name, array in arrays.items():
+        end = len(data) + array.nbytes
+        header[name] = {"dtype": "F32", "shape": array.shape, "data_offsets": [len(data), end]}
+        data += array.tobytes()
+    text = json.dumps(header).encode()
+    path.write_bytes(struct.pack("<Q", len(text)) + text + data)
 
 
 class Layers(unittest.TestCase):
@@ -95,6 +108,19 @@ class Models(unittest.TestCase):
         model.eval()
         self.assertEqual(len(model.generate([[4, 5], [6]], beam=2, max_tokens=4)), 2)
         self.assertEqual(len(model.generate([[4, 5]], temperature=1.0, max_tokens=4)[0]) <= 4, True)
+
+    def test_run_folders_are_loaded(self):
+        models = [small(attention="mla", positions="rotary"), tf.EncoderDecoder(
+            source_vocabulary=9, target_vocabulary=9, encoder_layers=1, decoder_layers=1, width=8, heads=2)]
+        for model, kind in zip(models, ["decoder_only", "encoder_decoder"]):
+            with tempfile.TemporaryDirectory() as folder:
+                pathlib.Path(folder, "config.json").write_text(json.dumps({"model": kind, **model.config}))
+                write_safetensors(pathlib.Path(folder, "weights.safetensors"), model.state())
+                loaded = tf.load_checkpoint(folder)
+            self.assertIs(type(loaded), type(model))
+            self.assertEqual(loaded.config, model.config)
+            for name, value in loaded.state().items():
+                np.testing.assert_array_equal(value, model.state()[name])
 
     def test_run_folders_that_are_none(self):
         with tempfile.TemporaryDirectory() as folder:
