@@ -48,11 +48,19 @@ std::vector<std::string> loss_plot(const LossPoints& training, const LossPoints&
     return cells[static_cast<std::size_t>(y)][static_cast<std::size_t>(x)];
   };
   constexpr unsigned kValidation = 0x100;
-  for (const auto& [step, loss] : training) {
-    if (!std::isfinite(loss)) continue;
-    const int x = place(step, begin, end, width * dots_across);
-    const int y = place(high - loss, 0, high - low, rows * dots_down);
-    cell(x / dots_across, y / dots_down) |= dot(x % dots_across, y % dots_down);
+  for (std::size_t i = 0; i < training.size(); ++i) {
+    if (!std::isfinite(training[i].second)) continue;
+    const int x = place(training[i].first, begin, end, width * dots_across);
+    const int y = place(high - training[i].second, 0, high - low, rows * dots_down);
+    // Few points are joined by lines.
+    const bool joins =
+        i > 0 && std::isfinite(training[i - 1].second) && training[i - 1].first < training[i].first;
+    const int from_x = joins ? place(training[i - 1].first, begin, end, width * dots_across) : x;
+    const int from_y = joins ? place(high - training[i - 1].second, 0, high - low, rows * dots_down) : y;
+    for (int at = from_x; at <= x; ++at) {
+      const int down = x > from_x ? from_y + (y - from_y) * (at - from_x) / (x - from_x) : y;
+      cell(at / dots_across, down / dots_down) |= dot(at % dots_across, down % dots_down);
+    }
   }
   for (const auto& [step, loss] : validations)
     if (std::isfinite(loss))

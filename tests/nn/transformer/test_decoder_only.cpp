@@ -199,6 +199,30 @@ TEST_SUITE("nn/transformer/decoder_only") {
     }
   }
 
+  TEST_CASE("the attention weights of a layer and head are shares of a token and those before") {
+    for (const Variant& variant : variants()) {
+      INFO(std::string(variant.name));
+      DecoderOnly model = model_of(variant);
+      model.eval();
+      const DecoderOnlyConfig& config = model.config();
+      const std::vector<Tensor> weights = model.attention_weights(ids());
+      REQUIRE(static_cast<Index>(weights.size()) == config.layers);
+      for (const Tensor& weights_bhts : weights) {
+        const Index heads = config.attention_config().heads, length = ids().size(1);
+        REQUIRE(weights_bhts.shape() == Shape{2, heads, length, length});
+        for (Index row = 0; row < 2 * heads * length; ++row) {
+          double sum = 0;
+          for (Index s = 0; s < length; ++s) {
+            const double weight = weights_bhts.at(row * length + s);
+            CHECK((s <= row % length ? weight > 0 : weight == 0));
+            sum += weight;
+          }
+          CHECK(sum == doctest::Approx(1).epsilon(1e-6));
+        }
+      }
+    }
+  }
+
   TEST_CASE("the tokens of a prompt see each other, and none sees what comes after it") {
     for (const Variant& variant : variants()) {
       INFO(std::string(variant.name));
