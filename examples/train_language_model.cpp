@@ -4,6 +4,7 @@
 #include <tapeformer/examples/language/generate.h>
 #include <tapeformer/examples/language/presets.h>
 #include <tapeformer/examples/language/run.h>
+#include <tapeformer/examples/language/token_conversion.h>
 #include <tapeformer/examples/language/trainer.h>
 #include <tapeformer/examples/report/report_commands.h>
 #include <tapeformer/examples/report/session.h>
@@ -113,6 +114,11 @@ int run(int argc, char** argv) {
       line.command("prepare", "make a tokenizer and token files of a corpus, for train --tokens");
   prepare_options.add_to(prepare_command);
 
+  TokenConversionOptions token_options;
+  const Command token_command =
+      line.command("tokens", "write prepared tokens as files of llm.c, or read such files");
+  token_options.add_to(token_command);
+
   ExportOptions export_options;
   const Command export_command = line.command("export", "write a model for transformers, or as a GGUF file");
   export_options.add_to(export_command);
@@ -134,6 +140,7 @@ int run(int argc, char** argv) {
       return evaluate(evaluate_options);
     }
     if (prepare_command.chosen()) return prepare(prepare_options, prepare_command);
+    if (token_command.chosen()) return convert_tokens(token_options);
     if (export_command.chosen()) {
       export_options.refuse_ignored(export_command);
       return export_model(export_options);

@@ -5,6 +5,7 @@
 #include <tapeformer/autograd/text/number_of.h>
 #include <tapeformer/examples/shared/command_line.h>
 #include <tapeformer/examples/shared/run_folder.h>
+#include <tapeformer/examples/shared/tensorboard_log.h>
 #include <tapeformer/nn/weight_average.h>
 
 #include <fcntl.h>
@@ -331,8 +332,13 @@ void RunFolder::keep_weights(Module& model, Index step, Index count) const {
 }
 
 void RunFolder::append_metrics(const Json& line) const {
-  if (writes_)
-    append_to_file(to_write(kMetrics), line.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
+  if (!writes_) return;
+  append_to_file(to_write(kMetrics), line.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
+  if (!events_) return;
+  std::vector<std::pair<std::string, double>> scalars;
+  for (const auto& [name, value] : line.items())
+    if (name != "step" && value.is_number()) scalars.emplace_back(name, value.get<double>());
+  events_->add(step_of(line, 0), scalars);
 }
 
 /// The whole lines of metrics.jsonl; the last one may have been cut short.
@@ -367,6 +373,7 @@ void RunFolder::cut_metrics(Index step) const {
   for (const auto& [line, entry] : metrics())
     if (step_of(entry, 0) <= step) kept += line + "\n";
   write(kMetrics, kept);
+  if (events_) events_->restart(step);
 }
 
 void add_average_option(const Command& command, Index& average) {

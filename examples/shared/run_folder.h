@@ -39,6 +39,8 @@ class RunLock {
   int file_ = -1;
 };
 
+class TensorBoardLog;
+
 /// Shows a visitor the state of what changes a model's weights: of an optimizer, and an average beside it.
 using VisitState = std::function<void(OptimizerVisitor&)>;
 
@@ -95,6 +97,8 @@ class RunFolder {
   /// there are fewer
   void load_average(Index count, Module& model) const;
 
+  /// From now on every number in the metrics goes to `log` too.
+  void write_events(std::shared_ptr<TensorBoardLog> log) { events_ = std::move(log); }
   void append_metrics(const Json& line) const;
   /// The whole lines of metrics.jsonl; the last one may have been cut short.
   std::vector<Json> metric_lines() const;
@@ -113,6 +117,7 @@ class RunFolder {
   std::string path_;
   bool writes_;
   std::shared_ptr<const RunLock> lock_;
+  std::shared_ptr<TensorBoardLog> events_;
 };
 
 /// Adds --average to a command that uses a model; 0 means the best weights.

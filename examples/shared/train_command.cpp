@@ -2,6 +2,7 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/text/file.h>
 #include <tapeformer/examples/shared/command_line.h>
+#include <tapeformer/examples/shared/tensorboard_log.h>
 #include <tapeformer/examples/shared/train_command.h>
 
 #include <cerrno>
@@ -14,6 +15,8 @@ namespace tapeformer {
 void TrainCommand::add_to(const Command& command) {
   command.option("--run", run, "the run folder").required();
   command.flag("--resume", resume, "continue from the folder's checkpoint");
+  command.flag("--tensorboard", tensorboard,
+               "write the numbers of metrics.jsonl as events for TensorBoard too, into the run folder");
   command.option("--max-minutes", control.max_minutes,
                  "save and stop after this many minutes; 0 for no limit", kNotNegative);
   command.flag("--summary", control.summary,
@@ -65,7 +68,8 @@ int TrainCommand::execute(
   std::shared_ptr<const RunLock> lock;
   if (is_first) lock = std::make_shared<RunLock>(run);
   say_at_interrupt(kStopping);
-  const RunFolder folder(run, is_first, lock);
+  RunFolder folder(run, is_first, lock);
+  if (tensorboard && is_first) folder.write_events(std::make_shared<TensorBoardLog>(run));
   if (!resume) return start_in(folder, joined);
   joined.steps = steps_on_resuming(command, groups, options);
   return resume_in(folder, joined);

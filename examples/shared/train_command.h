@@ -11,7 +11,7 @@ namespace tapeformer {
 /// The command `train` of a program, but for the options of what it trains.
 struct TrainCommand {
   std::string run;
-  bool resume = false;
+  bool resume = false, tensorboard = false;
   TrainingControl control;
 
   void add_to(const Command& command);

@@ -170,6 +170,12 @@ check "what an untrained model of bytes writes is valid UTF-8" is_utf8 "$work/ou
 "$program" prepare --corpus "$work/text" --tokenizer bpe --vocabulary 300 --output "$work/prepared" >"$work/out" 2>"$work/err"
 check "prepare makes a tokenizer and token files" sh -c \
   "grep -q 'bpe tokenizer of 300' '$work/out' && test -s '$work/prepared/train.tokens'"
+"$program" tokens --tokens "$work/prepared" --output "$work/bins" >"$work/out" 2>"$work/err"
+"$program" tokens --train "$work/bins/train.bin" --validation "$work/bins/val.bin" --tokenizer-model "$work/prepared" \
+  --output "$work/back" >"$work/out" 2>"$work/err"
+check "tokens come back from files of llm.c" sh -c \
+  "cmp '$work/prepared/train.tokens' '$work/back/train.tokens' && cmp '$work/prepared/validation.tokens' '$work/back/validation.tokens'"
+refuses "tokens of neither kind" "either --tokens" tokens --train "$work/bins/train.bin" --output "$work/none"
 refuses "preparing into a folder that is there" "already" prepare --corpus "$work/text" --output "$work/prepared"
 train "$work/bpe" "${sizes[@]}" --steps 12 --tokens "$work/prepared"
 check "a training on prepared tokens" test $? = 0
@@ -346,7 +352,7 @@ check "a full disk: the message names the file" grep -q 'full/' "$work/err"
 check "a full disk: no temporary file stays" sh -c "! find '$work/full' 2>/dev/null | grep -q partial"
 
 # --- help ------------------------------------------------------------------------------------------------------------------
-for command in train generate evaluate prepare export; do
+for command in train generate evaluate prepare tokens export; do
   "$program" $command --help >"$work/out" 2>"$work/err"
   check "$command --help" test $? = 0
   check "$command --help names its options" grep -q -- '--' "$work/out"

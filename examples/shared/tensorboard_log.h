@@ -1,0 +1,38 @@
+#pragma once
+
+#include <tapeformer/autograd/shape.h>
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace tapeformer {
+
+/// A file of events for TensorBoard, FOLDER/events.out.tfevents.SECONDS.PROCESS, which the first event makes.
+/// Every call is on the disk when it returns.
+/// Source:  TensorFlow's event.proto and summary.proto, and its framing of records, tfrecord
+class TensorBoardLog {
+ public:
+  explicit TensorBoardLog(const std::string& folder);
+
+  /// Throws: DataError if the file cannot be written
+  void add(Index step, const std::vector<std::pair<std::string, double>>& scalars);
+  /// From here on the steps after `step` are written again: TensorBoard drops what it has of them. Throws:
+  /// the same
+  void restart(Index step);
+
+  const std::string& path() const { return path_; }
+
+ private:
+  void append(const std::string& event);
+
+  std::string path_;
+  bool begun_ = false;
+};
+
+/// The checksum of a record. Math: CRC-32C; ((c >> 15) | (c << 17)) + 0xa282ead8 where `masked`
+std::uint32_t crc32c(std::string_view bytes, bool masked = false);
+
+}  // namespace tapeformer
