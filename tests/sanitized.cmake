@@ -15,7 +15,7 @@ target_compile_options(tapeformer_sanitized PRIVATE $<$<CONFIG:Release>:-O1> -g1
   -fno-sanitize-recover=all)
 target_compile_definitions(tapeformer_sanitized PRIVATE TAPEFORMER_CUDA $<TARGET_PROPERTY:tapeformer,COMPILE_DEFINITIONS>
   $<$<CXX_COMPILER_ID:Clang>:__SANITIZE_ADDRESS__>)  # as g++ says by itself
-target_include_directories(tapeformer_sanitized PRIVATE ${CMAKE_BINARY_DIR}/include ${CMAKE_CURRENT_SOURCE_DIR}/emulator)
+target_include_directories(tapeformer_sanitized PRIVATE ${PROJECT_BINARY_DIR}/include ${CMAKE_CURRENT_SOURCE_DIR}/emulator)
 target_include_directories(tapeformer_sanitized SYSTEM PRIVATE $<TARGET_PROPERTY:tapeformer,INCLUDE_DIRECTORIES>)
 target_link_libraries(tapeformer_sanitized PRIVATE tapeformer_flags OpenMP::OpenMP_CXX nlohmann_json::nlohmann_json
   CLI11::CLI11)
@@ -33,12 +33,12 @@ endforeach()
 
 # Threads that share a model, and what of the library could write into it, with the thread sanitizer. The kernels are as
 # elsewhere, on one thread each: the sanitizer does not know what OpenMP's threads wait for.
-file(GLOB shared_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/autograd/*.cpp)
+file(GLOB shared_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/autograd/*.cpp)
 add_executable(shared_parameters_sanitized EXCLUDE_FROM_ALL main.cpp autograd/test_shared_parameters.cpp
-  reference/gradcheck_table.cpp ${shared_sources} ${CMAKE_SOURCE_DIR}/autograd/ops/elementwise.cpp
-  ${CMAKE_SOURCE_DIR}/autograd/ops/matmul.cpp ${CMAKE_SOURCE_DIR}/autograd/ops/reduce.cpp)
+  reference/gradcheck_table.cpp ${shared_sources} ${PROJECT_SOURCE_DIR}/autograd/ops/elementwise.cpp
+  ${PROJECT_SOURCE_DIR}/autograd/ops/matmul.cpp ${PROJECT_SOURCE_DIR}/autograd/ops/reduce.cpp)
 target_compile_options(shared_parameters_sanitized PRIVATE $<$<CONFIG:Release>:-O1> -g1 -fsanitize=thread)
-target_compile_definitions(shared_parameters_sanitized PRIVATE TAPEFORMER_BINARY_DIR="${CMAKE_BINARY_DIR}")
+target_compile_definitions(shared_parameters_sanitized PRIVATE TAPEFORMER_BINARY_DIR="${PROJECT_BINARY_DIR}")
 target_link_libraries(shared_parameters_sanitized PRIVATE -fsanitize=thread tapeformer doctest::doctest)
 tapeformer_test(sanitized/races/autograd/shared_parameters sanitized shared_parameters_sanitized)
 set_property(TEST sanitized/races/autograd/shared_parameters APPEND PROPERTY ENVIRONMENT OMP_NUM_THREADS=1

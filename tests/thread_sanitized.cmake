@@ -10,8 +10,8 @@ add_executable(tapeformer_tests_threads EXCLUDE_FROM_ALL main.cpp nn/module_case
   ${thread_sources})
 target_link_libraries(tapeformer_tests_threads PRIVATE tapeformer_programs xtensor nlohmann_json::nlohmann_json
   doctest::doctest)
-target_compile_definitions(tapeformer_tests_threads PRIVATE TAPEFORMER_SOURCE_DIR="${CMAKE_SOURCE_DIR}"
-  TAPEFORMER_BINARY_DIR="${CMAKE_BINARY_DIR}")
+target_compile_definitions(tapeformer_tests_threads PRIVATE TAPEFORMER_SOURCE_DIR="${PROJECT_SOURCE_DIR}"
+  TAPEFORMER_BINARY_DIR="${PROJECT_BINARY_DIR}")
 target_include_directories(tapeformer_tests_threads PRIVATE ${CMAKE_CURRENT_SOURCE_DIR}/emulator)
 # What libomp does within itself is its own affair.
 set(in_our_code TSAN_OPTIONS=ignore_noninstrumented_modules=1:halt_on_error=1)

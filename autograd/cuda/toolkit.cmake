@@ -36,7 +36,7 @@ target_include_directories(tapeformer_hopper PRIVATE ${PROJECT_BINARY_DIR}/inclu
 target_sources(tapeformer PRIVATE ${cuda_sources} $<TARGET_OBJECTS:tapeformer_hopper>)
 list(APPEND TAPEFORMER_CUDA_SOURCES ${hopper_sources})
 set_target_properties(tapeformer PROPERTIES CUDA_ARCHITECTURES "${TAPEFORMER_CUDA_ARCHITECTURES}")
-set_target_properties(tapeformer_hopper PROPERTIES CUDA_ARCHITECTURES "90a-real")
+set_target_properties(tapeformer_hopper PROPERTIES CUDA_ARCHITECTURES "90a-real" POSITION_INDEPENDENT_CODE ON)
 target_compile_definitions(tapeformer PUBLIC TAPEFORMER_CUDA)
 foreach(target tapeformer tapeformer_hopper)
   set_target_properties(${target} PROPERTIES CUDA_STANDARD 17 CUDA_STANDARD_REQUIRED ON CUDA_EXTENSIONS OFF

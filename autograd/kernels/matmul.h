@@ -44,7 +44,7 @@ void linear_weight_gradient(Cuda, const Gemm& shape, const T* dz, const T* x, Wr
                             Write<Wide<T>> dbias);
 
 /// A sentence if products are slower than they could be (no oneDNN, or an OpenBLAS whose threads compete with
-/// OpenMP's), else an empty string.
-const char* gemm_warning();
+/// OpenMP's), else an empty string. For programs too, which is why a shared library shows it.
+[[gnu::visibility("default")]] const char* gemm_warning();
 
 }  // namespace tapeformer::kernels
