@@ -29,6 +29,13 @@ struct CountBytes : OptimizerVisitor {
 
 }  // namespace
 
+/// Collective, as ranks that share an optimizer's state show it together; the bytes are those of one rank.
+Index TrainingRun::count_optimizer_bytes() {
+  CountBytes state;
+  visit_state(state);
+  return parallel_.is_sharded() ? state.bytes / control_.ranks->size() : state.bytes;
+}
+
 /// The seconds of training, before a break too.
 double TrainingRun::elapsed() const { return elapsed_before_ + now_seconds() - started_; }
 
@@ -68,15 +75,13 @@ Json TrainingRun::report_facts() {
     parameters += bytes_in(parameter.value());
     gradients += bytes_in(parameter.gradient());
   }
-  CountBytes state;
-  visit_state(state);
   Json facts = {{"parameters", task_.model().parameter_count()}};
   if (pass_tokens_ > 0)
     facts["flops_a_token"] = static_cast<double>(pass_flops_) / static_cast<double>(pass_tokens_);
   facts["memory"] = {
       {"parameters", parameters},
       {"gradients", gradients},
-      {"optimizer", state.bytes},
+      {"optimizer", optimizer_bytes_},
       {"activations", pass_saved_bytes_},
       {"peak", compute_.device.is_cuda() ? cuda::memory_statistics(compute_.device.index).peak_bytes
                                          : pool_statistics().peak_bytes}};

@@ -58,6 +58,8 @@ TrainingRun::TrainingRun(RunFolder folder, const TrainingControl& control, Train
       profile_(control.profile) {
   optimizer_->set_shards(parallel_);
   if (average_) average_->set_shards(parallel_);
+  optimizer_bytes_ = count_optimizer_bytes();
+  waiting_before_ = logged_waiting_ = control_.ranks->time().waited;
 }
 
 void TrainingRun::start() {
@@ -367,7 +369,8 @@ void TrainingRun::tell_time(Json line) {
   progress_.keep("time: " + clock_.text());
   if (control_.ranks->size() > 1) {
     const CommunicationTime time = control_.ranks->time();
-    const auto shares = waiting_shares(*control_.ranks, time.waited, now_seconds() - started_);
+    const auto shares =
+        waiting_shares(*control_.ranks, time.waited - waiting_before_, now_seconds() - started_);
     progress_.keep(communication_text(time, shares));
   }
   Json metrics = {{"step", state_.step}};

@@ -237,6 +237,7 @@ class TrainingRun {
   void write_report();
   void show_attention();
   Json report_facts();
+  Index count_optimizer_bytes();
   double elapsed() const;
   void plot();
   int stop(bool late);
@@ -266,7 +267,8 @@ class TrainingRun {
   std::string status_;                        // the progress line between steps
   double started_ = 0, log_started_ = 0;
   Index first_step_ = 0, timed_tokens_ = 0;  // tokens since log_started_
-  double logged_waiting_ = 0;                // the seconds that had been waited for other ranks by then
+  double waiting_before_ = 0;  // the seconds that this rank had waited for others before it began
+  double logged_waiting_ = 0;  // and by the last line of metrics
   Index checkpointed_step_ = -1;
   std::future<void> saving_;  // the checkpoint of that step, if it is being written
 
@@ -275,7 +277,7 @@ class TrainingRun {
   std::shared_ptr<Json> report_;                    // what report.json holds
   double report_written_ = 0, report_seconds_ = 0;  // when it was written last, and how long that took
   bool is_measured_ = false;                        // a pass was, by what follows
-  Index pass_flops_ = 0, pass_tokens_ = 0, pass_saved_bytes_ = 0;
+  Index optimizer_bytes_ = 0, pass_flops_ = 0, pass_tokens_ = 0, pass_saved_bytes_ = 0;
   std::vector<std::pair<double, double>> plotted_, plotted_validations_;  // step and loss
 };
 
