@@ -3,9 +3,9 @@
 #include <tapeformer/autograd/text/file.h>
 #include <tapeformer/autograd/text/json.h>
 #include <tapeformer/autograd/text/number_of.h>
+#include <tapeformer/examples/report/tensorboard_log.h>
 #include <tapeformer/examples/shared/command_line.h>
 #include <tapeformer/examples/shared/run_folder.h>
-#include <tapeformer/examples/shared/tensorboard_log.h>
 #include <tapeformer/nn/weight_average.h>
 
 #include <fcntl.h>

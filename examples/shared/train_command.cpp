@@ -1,8 +1,8 @@
 #include <tapeformer/autograd/communication/mpi.h>
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/text/file.h>
+#include <tapeformer/examples/report/tensorboard_log.h>
 #include <tapeformer/examples/shared/command_line.h>
-#include <tapeformer/examples/shared/tensorboard_log.h>
 #include <tapeformer/examples/shared/train_command.h>
 
 #include <cerrno>

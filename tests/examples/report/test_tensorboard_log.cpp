@@ -1,6 +1,6 @@
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/examples/report/tensorboard_log.h>
 #include <tapeformer/examples/shared/run_folder.h>
-#include <tapeformer/examples/shared/tensorboard_log.h>
 #include <tapeformer/tests/nn/formats/temporary_folder.h>
 #include <tapeformer/tests/reference/support.h>
 
@@ -44,7 +44,7 @@ std::string bytes_of(const char (&text)[N]) {
 
 }  // namespace
 
-TEST_SUITE("examples/shared/tensorboard_log") {
+TEST_SUITE("examples/report/tensorboard_log") {
   TEST_CASE("checksums are those of RFC 3720, and masked as TensorFlow does") {
     CHECK(crc32c("123456789") == 0xe3069283);
     CHECK(crc32c(std::string(32, '\0')) == 0x8a9136aa);

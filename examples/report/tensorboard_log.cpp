@@ -1,5 +1,5 @@
 #include <tapeformer/autograd/text/file.h>
-#include <tapeformer/examples/shared/tensorboard_log.h>
+#include <tapeformer/examples/report/tensorboard_log.h>
 #include <unistd.h>
 
 #include <array>
