@@ -52,8 +52,11 @@ ProfileLine& Profile::line_of(const char* op) {
   return lines_.back();
 }
 
-Profile::Profile(bool keeps_calls)
-    : outer_(OpTimer::active()), keeps_calls_(keeps_calls), begun_(OpTimer::now()) {
+Profile::Profile(bool keeps_calls, bool measures_parts)
+    : outer_(OpTimer::active()),
+      keeps_calls_(keeps_calls),
+      measures_parts_(measures_parts),
+      begun_(OpTimer::now()) {
   OpTimer::active() = this;
 }
 

@@ -24,12 +24,20 @@ struct ProfileCall {
   Index flops = 0, bytes = 0;
 };
 
+/// What a named part of a model took in forward passes, with the parts within it: see nn/profile_part.h.
+struct ProfiledPart {
+  std::string name;       ///< after those of the parts around it: "layers.0.attention"
+  Index flops = 0;        ///< of its products, 2 for each multiply-add
+  Index saved_bytes = 0;  ///< that the tape keeps for the backward pass since then, parameters left out
+};
+
 /// Times every kernel that this thread runs while it lives, and counts the operations of its products and the
 /// bytes of its operands, by operation. Costs nothing when there is none.
 class Profile {
  public:
-  /// `keeps_calls`: every single run of a kernel as well, for a timeline.
-  explicit Profile(bool keeps_calls = false);
+  /// `keeps_calls`: every single run of a kernel as well, for a timeline. `measures_parts`: what the parts of
+  /// a model take, for which the tape is looked through at the beginning and the end of each.
+  explicit Profile(bool keeps_calls = false, bool measures_parts = false);
   ~Profile();
   Profile(const Profile&) = delete;
   Profile& operator=(const Profile&) = delete;
@@ -38,6 +46,8 @@ class Profile {
   std::vector<ProfileLine> lines() const;
   /// In the order in which they ended; none unless they are kept.
   const std::vector<ProfileCall>& calls() const { return calls_; }
+  /// In the order in which they began; none unless they are measured.
+  const std::vector<ProfiledPart>& parts() const { return parts_; }
   /// Floating-point operations of all products so far, in forward or in reverse passes.
   Index flops(bool backward) const;
   /// A table with each line's share of `total_seconds`; time outside kernels comes last.
@@ -45,15 +55,18 @@ class Profile {
 
  private:
   friend class OpTimer;
+  friend class ProfilePart;
   friend void count_flops(const char* op, Index flops);
   friend void count_bytes(const char* op, Index bytes);
   ProfileLine& line_of(const char* op);
   Profile* outer_;
-  const bool keeps_calls_;
+  const bool keeps_calls_, measures_parts_;
   const double begun_;
   Index flops_of_call_ = 0, bytes_of_call_ = 0;
   std::vector<ProfileLine> lines_;
   std::vector<ProfileCall> calls_;
+  std::vector<ProfiledPart> parts_;
+  std::string part_;  // that runs now
 };
 
 /// Set by a Tape while it runs backward.
@@ -80,6 +93,7 @@ class OpTimer {
 
  private:
   friend class Profile;
+  friend class ProfilePart;
   friend bool is_profiled();
   friend void count_flops(const char* op, Index flops);
   friend void count_bytes(const char* op, Index bytes);

@@ -119,7 +119,8 @@ struct EvaluateOptions {
 
   void add_to(const Command& command) {
     command.option("--run", run, "the run folder").required();
-    command.flag("--summary", summary, "print the model's configuration and parameters, and measure nothing");
+    command.flag("--summary", summary,
+                 "print the model's configuration, parameters and costs, and measure nothing");
     command.option("--part", part, "of the training's text: test or validation")
         .one_of({"test", "validation"});
     command.option("--pairs", text.pairs, "measure these tab-separated pairs instead; - for standard input");

@@ -72,7 +72,8 @@ void EvaluateOptions::add_to(const Command& command) {
                  "random batches of the estimate; 0 for the training's", kNotNegative);
   command.option("--seed", seed, "of the random batches; without it, the training's");
   command.option("--tokenizer-model", tokenizer_model, "a tokenizer to use instead of the folder's own");
-  command.flag("--summary", summary, "print the model's configuration and parameters, and measure nothing");
+  command.flag("--summary", summary,
+               "print the model's configuration, parameters and costs, and measure nothing");
   compute.add_to(command);
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <tapeformer/autograd/text/config_field.h>
+#include <tapeformer/examples/report/model_costs.h>
 #include <tapeformer/nn/module.h>
 
 #include <string>
@@ -34,7 +35,7 @@ std::string parameters_text(Module& model);
 /// What --summary prints of a model.
 template <class Model>
 std::string summary_of(Model& model) {
-  return fields_text(model.config()) + "\n" + parameters_text(model);
+  return fields_text(model.config()) + "\n" + parameters_text(model) + "\n" + costs_text(model);
 }
 
 /// A row of a table in Markdown.

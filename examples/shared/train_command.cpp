@@ -19,8 +19,9 @@ void TrainCommand::add_to(const Command& command) {
                "write the numbers of metrics.jsonl as events for TensorBoard too, into the run folder");
   command.option("--max-minutes", control.max_minutes,
                  "save and stop after this many minutes; 0 for no limit", kNotNegative);
-  command.flag("--summary", control.summary,
-               "print the model's configuration and its parameters, and train nothing");
+  command.flag(
+      "--summary", control.summary,
+      "print the model's configuration, its parameters, and the FLOPs and bytes of its parts; train nothing");
   command.option(
       "--profile", control.profile,
       "time the operations of this many steps, the third and those after it: a table of time, FLOP/s "

@@ -1,4 +1,5 @@
 #include <tapeformer/nn/attention/attention_kind.h>
+#include <tapeformer/nn/profile_part.h>
 #include <tapeformer/nn/transformer/decoder_layer.h>
 
 namespace tapeformer {
@@ -31,10 +32,17 @@ void DecoderLayer::operator()(ResidualStream& stream, const Tensor& memory,
   cross.key_mask = context.memory_mask;
   cross.cache = context.cross_cache;
   cross.weights = context.cross_weights;
-  residual(stream, norm_place_, self_attention_norm_, dropout_, depth_,
-           [&](const Tensor& h) { return (*self_attention_)(h, h, self); });
-  residual(stream, norm_place_, cross_attention_norm_, dropout_, depth_,
-           [&](const Tensor& h) { return (*cross_attention_)(h, memory, cross); });
+  {
+    const ProfilePart part("self_attention");
+    residual(stream, norm_place_, self_attention_norm_, dropout_, depth_,
+             [&](const Tensor& h) { return (*self_attention_)(h, h, self); });
+  }
+  {
+    const ProfilePart part("cross_attention");
+    residual(stream, norm_place_, cross_attention_norm_, dropout_, depth_,
+             [&](const Tensor& h) { return (*cross_attention_)(h, memory, cross); });
+  }
+  const ProfilePart part("feed_forward");
   residual(stream, norm_place_, feed_forward_norm_, dropout_, depth_, feed_forward_);
 }
 

@@ -1,6 +1,7 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/nn/formats/ends_with.h>
 #include <tapeformer/nn/initialization.h>
+#include <tapeformer/nn/profile_part.h>
 #include <tapeformer/nn/transformer/decoder_only.h>
 #include <tapeformer/nn/transformer/load_model.h>
 
@@ -80,6 +81,7 @@ Tensor DecoderOnly::through_layers(const Tensor& ids, const Tensor& embedded_btc
   ResidualStream stream(embedded_btc);
   if (weights != nullptr) weights->reserve(layers_.size());  // each layer keeps a pointer to its own
   for (std::size_t i = 0; i < layers_.size(); ++i) {
+    const ProfilePart part("layers", static_cast<Index>(i));
     if (caches != nullptr) context.cache = &caches->layer(i), context.convolutions = caches->convolutions(i);
     if (weights != nullptr) context.weights = &weights->emplace_back();
     run_layer(

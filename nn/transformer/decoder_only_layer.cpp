@@ -1,5 +1,6 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/nn/attention/attention_kind.h>
+#include <tapeformer/nn/profile_part.h>
 #include <tapeformer/nn/transformer/decoder_only_layer.h>
 
 namespace tapeformer {
@@ -55,10 +56,14 @@ void DecoderOnlyLayer::operator()(ResidualStream& stream, const DecoderOnlyConte
     stream = ResidualStream(mix(stream.sum(), context.first, embedding_mixing_));
   AttentionContext attended = context;
   if (value_embedding_) attended.values = (*value_embedding_)(context.ids);
-  residual(stream, NormPlace::pre, attention_norm_, dropout_, depth_, [&](const Tensor& normed_btc) {
-    const Tensor x_btc = convolved(attention_convolution_, normed_btc, context, 0);
-    return (*attention_)(x_btc, x_btc, attended);
-  });
+  {
+    const ProfilePart part("attention");
+    residual(stream, NormPlace::pre, attention_norm_, dropout_, depth_, [&](const Tensor& normed_btc) {
+      const Tensor x_btc = convolved(attention_convolution_, normed_btc, context, 0);
+      return (*attention_)(x_btc, x_btc, attended);
+    });
+  }
+  const ProfilePart part("feed_forward");
   residual(stream, NormPlace::pre, feed_forward_norm_, dropout_, depth_, [&](const Tensor& normed_btc) {
     return feed_forward_(convolved(feed_forward_convolution_, normed_btc, context, 1));
   });

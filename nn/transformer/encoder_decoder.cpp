@@ -1,5 +1,6 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/nn/formats/ends_with.h>
+#include <tapeformer/nn/profile_part.h>
 #include <tapeformer/nn/transformer/encoder_decoder.h>
 
 namespace tapeformer {
@@ -67,23 +68,27 @@ template class LayerStack<EncoderLayer>;
 template class LayerStack<DecoderLayer>;
 
 Tensor Encoder::operator()(const Tensor& ids, const Tensor& mask) const {
+  const ProfilePart whole("encoder");
   ResidualStream stream(input_(ids));
   const RotaryAngles angles = layers_.empty() ? RotaryAngles() : layers_.front().angles(stream.sum());
-  for (const EncoderLayer& layer : layers_) {
+  for (std::size_t i = 0; i < layers_.size(); ++i) {
+    const ProfilePart part("", static_cast<Index>(i));
     run_layer(stream, recomputes_layers_,
-              [&layer, mask, angles](ResidualStream& x_bsc) { layer(x_bsc, mask, angles); });
+              [&layer = layers_[i], mask, angles](ResidualStream& x_bsc) { layer(x_bsc, mask, angles); });
   }
   return normed(stream);
 }
 
 Tensor Decoder::operator()(const Tensor& ids, const Tensor& memory, const Tensor& memory_mask,
                            std::vector<Tensor>* cross_weights) const {
+  const ProfilePart whole("decoder");
   ResidualStream stream(input_(ids));
   if (cross_weights != nullptr) cross_weights->assign(layers_.size(), {});
   DecoderContext context;
   context.memory_mask = memory_mask;
   if (!layers_.empty()) context.angles = layers_.front().angles(stream.sum(), context);
   for (std::size_t i = 0; i < layers_.size(); ++i) {
+    const ProfilePart part("", static_cast<Index>(i));
     if (cross_weights != nullptr) context.cross_weights = &(*cross_weights)[i];
     const bool recomputes =
         recomputes_layers_ && cross_weights == nullptr;  // the weights outlive the layer's body

@@ -1,4 +1,5 @@
 #include <tapeformer/nn/attention/attention_kind.h>
+#include <tapeformer/nn/profile_part.h>
 #include <tapeformer/nn/transformer/encoder_layer.h>
 
 namespace tapeformer {
@@ -18,8 +19,12 @@ void EncoderLayer::operator()(ResidualStream& stream, const Tensor& key_mask,
   AttentionContext masks;
   masks.key_mask = key_mask;
   masks.angles = angles;
-  residual(stream, norm_place_, self_attention_norm_, dropout_, depth_,
-           [&](const Tensor& h) { return (*self_attention_)(h, h, masks); });
+  {
+    const ProfilePart part("self_attention");
+    residual(stream, norm_place_, self_attention_norm_, dropout_, depth_,
+             [&](const Tensor& h) { return (*self_attention_)(h, h, masks); });
+  }
+  const ProfilePart part("feed_forward");
   residual(stream, norm_place_, feed_forward_norm_, dropout_, depth_, feed_forward_);
 }
 

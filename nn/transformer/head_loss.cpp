@@ -2,6 +2,7 @@
 #include <tapeformer/autograd/ops/loss.h>
 #include <tapeformer/autograd/ops/matmul.h>
 #include <tapeformer/autograd/ops/normalization.h>
+#include <tapeformer/nn/profile_part.h>
 #include <tapeformer/nn/transformer/head_loss.h>
 
 #include <cmath>
@@ -29,6 +30,7 @@ Tensor Head::operator()(const Tensor& states) const {
 
 Tensor head_loss(const Head& head, const Tensor& states, const Tensor& targets,
                  const CrossEntropyOptions& options, const HeadLossConfig& config) {
+  const ProfilePart part("head");
   LinearCrossEntropyOptions in_chunks;
   static_cast<CrossEntropyOptions&>(in_chunks) = options;
   in_chunks.softcap = head.softcap();

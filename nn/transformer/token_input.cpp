@@ -1,5 +1,6 @@
 #include <tapeformer/autograd/ops/elementwise.h>
 #include <tapeformer/autograd/ops/normalization.h>
+#include <tapeformer/nn/profile_part.h>
 #include <tapeformer/nn/transformer/token_input.h>
 
 #include <cmath>
@@ -22,10 +23,12 @@ Tensor TokenInput::embedded(const Tensor& ids) const {
 }
 
 Tensor TokenInput::operator()(const Tensor& ids, Index first) const {
+  const ProfilePart part("embedding");
   return finished(positions_(embedded(ids), first));
 }
 
 Tensor TokenInput::operator()(const Tensor& ids, const Tensor& at) const {
+  const ProfilePart part("embedding");
   return finished(positions_(embedded(ids), at));
 }
 
