@@ -2,7 +2,6 @@
 #include <tapeformer/autograd/tape.h>
 #include <tapeformer/autograd/text/number_of.h>
 #include <tapeformer/examples/report/model_costs.h>
-#include <tapeformer/examples/report/report_data.h>
 #include <tapeformer/examples/shared/progress.h>
 #include <tapeformer/nn/attention/cost.h>
 #include <tapeformer/nn/profile_part.h>

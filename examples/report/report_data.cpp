@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <iterator>
 #include <utility>
 
 namespace tapeformer {
@@ -135,13 +134,6 @@ std::string report_page(const Json& data) {
   replace("/* script */", std::string(kReportChartsText) + kReportPanelsText);
   replace("/* data */", text);
   return page;
-}
-
-std::string bytes_text(double bytes) {
-  const char* const units[] = {"bytes", "KiB", "MiB", "GiB", "TiB"};
-  std::size_t unit = 0;
-  for (; bytes >= 1024 && unit + 1 < std::size(units); ++unit) bytes /= 1024;
-  return format(unit == 0 ? "%.0f %s" : "%.1f %s", bytes, units[unit]);
 }
 
 }  // namespace tapeformer

@@ -21,7 +21,4 @@ Json report_data(const std::vector<RunRecord>& runs);
 /// The page, whole: no script, style or font comes from elsewhere.
 std::string report_page(const Json& data);
 
-/// "1.5 GiB".
-std::string bytes_text(double bytes);
-
 }  // namespace tapeformer

@@ -4,6 +4,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <iterator>
 #include <mutex>
 
 namespace tapeformer {
@@ -47,6 +48,13 @@ std::string duration_text(double seconds) {
 std::string count_text(double count) {
   if (count < 1000) return format("%.0f", count);
   return count < 1e6 ? format("%.1fk", count / 1e3) : format("%.2fM", count / 1e6);
+}
+
+std::string bytes_text(double bytes) {
+  const char* const units[] = {"bytes", "KiB", "MiB", "GiB", "TiB"};
+  std::size_t unit = 0;
+  for (; bytes >= 1024 && unit + 1 < std::size(units); ++unit) bytes /= 1024;
+  return format(unit == 0 ? "%.0f %s" : "%.1f %s", bytes, units[unit]);
 }
 
 Progress::Progress() : terminal_(isatty(STDERR_FILENO) != 0) {}

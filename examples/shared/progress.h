@@ -22,6 +22,8 @@ std::string duration_text(double seconds);
 /// 12345 as "12.3k".
 std::string count_text(double count);
 inline std::string count_text(Index count) { return count_text(static_cast<double>(count)); }
+/// "1.5 GiB".
+std::string bytes_text(double bytes);
 
 namespace detail {
 inline const char* printable(const std::string& text) { return text.c_str(); }

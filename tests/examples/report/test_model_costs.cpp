@@ -1,5 +1,4 @@
 #include <tapeformer/examples/report/model_costs.h>
-#include <tapeformer/examples/report/report_data.h>
 #include <tapeformer/examples/shared/progress.h>
 #include <tapeformer/nn/attention/cost.h>
 
