@@ -17,15 +17,20 @@ std::unique_ptr<TextTokenizer> parse_text_tokenizer(std::string_view content, co
   if (file.kind == "character") return parse_character_tokenizer(file.payload, name);
   if (file.kind == "bpe") return parse_byte_pair_tokenizer(file.payload, name);
   if (file.kind == "sentencepiece") return parse_sentencepiece_tokenizer(file.payload, name);
+  if (file.kind == "tokenizer_json") return parse_tokenizer_json(file.payload, name);
   if (file.kind == "byte") {
     if (file.payload.empty()) return make_byte_tokenizer();
     throw DataError(
         name, 0, "a byte tokenizer's file holds no payload; got " + number_of(file.payload.size(), "byte"));
   }
-  throw DataError(
-      name, 0,
-      "is not a tokenizer of a language model: those are character, byte, bpe and sentencepiece, this is " +
-          file.kind);
+  throw DataError(name, 0,
+                  "is not a tokenizer of a language model: those are character, byte, bpe, sentencepiece and "
+                  "tokenizer_json, this is " +
+                      file.kind);
+}
+
+std::unique_ptr<TextTokenizer> load_tokenizer_json(const std::string& path) {
+  return parse_tokenizer_json(read_file(path), path);
 }
 
 std::unique_ptr<TextTokenizer> load_text_tokenizer(const std::string& path) {

@@ -43,7 +43,7 @@ class TextTokenizer {
   virtual std::size_t safe_cut(std::string_view text) const = 0;
   /// Like `encode`, for text after a prefix that `safe_cut` allowed.
   virtual void encode_rest(std::string_view text, std::vector<std::int32_t>& ids) const { encode(text, ids); }
-  /// "character", "byte", "bpe" or "sentencepiece".
+  /// "character", "byte", "bpe", "sentencepiece" or "tokenizer_json".
   virtual const char* kind() const = 0;
   /// The whole tokenizer as the content of one file: write_tokenizer_file(kind(), payload).
   virtual std::string serialize() const = 0;
@@ -81,6 +81,13 @@ struct BytePairFiles {
 };
 /// Throws: DataError unless `tokenizer` is of kind "bpe"
 BytePairFiles byte_pair_files(const TextTokenizer& tokenizer);
+
+/// A tokenizer.json of Hugging Face's tokenizers: BPE, Unigram or WordPiece with the usual normalisers,
+/// pre-tokenizers, decoders and added tokens, which are found in every text. The ids are those of the
+/// package's encode(text, add_special_tokens=False); begin() and end() are what its template adds. A text is
+/// encoded as a whole.
+/// Throws:  DataError naming the part that is not supported
+std::unique_ptr<TextTokenizer> load_tokenizer_json(const std::string& path);
 
 /// A SentencePiece model file with its own ids (Llama's tokenizer.model). A text is encoded in parts that
 /// end after "\n", or after 65,536 bytes without one (or a little before, between code points); only the

@@ -175,6 +175,11 @@ GgufMetadata sentence_pieces(const TextTokenizer& tokenizer, Index rows) {
 }  // namespace
 
 GgufMetadata gguf_tokenizer(const TextTokenizer& tokenizer, Index rows) {
+  if (tokenizer.kind() == std::string("tokenizer_json"))
+    throw Error(
+        "export --format gguf cannot write a tokenizer.json other than GPT-2's into a GGUF file; try "
+        "--format "
+        "transformers, and llama.cpp's converter");
   return tokenizer.kind() == std::string("sentencepiece") ? sentence_pieces(tokenizer, rows)
                                                           : byte_level(tokenizer, rows);
 }

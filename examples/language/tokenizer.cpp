@@ -2,6 +2,7 @@
 #include <tapeformer/autograd/text/file.h>
 #include <tapeformer/autograd/text/json.h>
 #include <tapeformer/data/tokenizers/text_tokenizer_byte_pair.h>
+#include <tapeformer/data/tokenizers/tokenizer_file.h>
 #include <tapeformer/examples/language/tokenizer.h>
 #include <tapeformer/nn/formats/ends_with.h>
 #include <tapeformer/nn/formats/strict_json.h>
@@ -21,8 +22,7 @@ namespace fs = std::filesystem;
   throw DataError(
       path, 0,
       "has " + what +
-          ", which is not supported; tokenizers that are: byte-level BPE with GPT-2's pattern, and "
-          "SentencePiece's tokenizer.model");
+          ", which is not supported beside vocab.json and merges.txt; try the model's tokenizer.json");
 }
 
 /// The type of a part of tokenizer.json; empty if there is no such part.
@@ -31,45 +31,21 @@ std::string type_of(const Json& json, const char* part) {
   return json.at(part).value("type", "no type");
 }
 
-/// The type of a post-processor that adds tokens; empty if none does. A template may consist of the text
-/// alone.
-std::string adding_type(const Json& processor) {
-  if (processor.is_null()) return {};
-  const std::string type = processor.value("type", "no type");
-  if (type == "Sequence") {
-    for (const Json& part : processor.at("processors"))
-      if (const std::string adding = adding_type(part); !adding.empty()) return adding;
-    return {};
-  }
-  if (type == "TemplateProcessing") {
-    const Json& single = processor.at("single");
-    if (single.size() == 1 && single.at(0).contains("Sequence")) return {};
-  }
-  return type == "ByteLevel" ? "" : type;
-}
-
-/// Refuses by name everything in a tokenizer.json that byte-level BPE with GPT-2's pattern does not have.
-void check_byte_level(const std::string& path, const Json& json) {
+/// True for GPT-2's kind, which has a tokenizer of its own here: byte-level BPE with its pattern, and nothing
+/// else.
+bool is_gpt2(const Json& json) {
   const Json& model = json.at("model");
-  // Older files do not name their type, BPE.
-  if (const std::string type = model.value("type", "BPE"); type != "BPE")
-    refuse(path, "a model of type " + type);
-  if (const std::string type = type_of(json, "normalizer"); !type.empty())
-    refuse(path, "a normalizer of type " + type);
-  Json splitter = json.value("pre_tokenizer", Json());
-  if (splitter.is_object() && splitter.value("type", "") == "Sequence" &&
-      splitter.value("pretokenizers", Json::array()).size() == 1)
-    splitter = splitter.at("pretokenizers").at(0);
-  const std::string type = splitter.is_object() ? splitter.value("type", "no type") : "none";
-  if (type != "ByteLevel") refuse(path, "a pre-tokenizer of type " + type);
-  if (splitter.value("add_prefix_space", true)) refuse(path, "add_prefix_space");
-  if (!splitter.value("use_regex", true)) refuse(path, "use_regex false");
-  if (const std::string adding = adding_type(json.value("post_processor", Json())); !adding.empty())
-    refuse(path, "a post-processor of type " + adding);
+  const Json splitter = json.value("pre_tokenizer", Json());
+  const std::string after = type_of(json, "post_processor");
+  bool is_plain = model.value("type", "BPE") == "BPE" && type_of(json, "normalizer").empty() &&
+                  splitter.is_object() && splitter.value("type", "") == "ByteLevel" &&
+                  !splitter.value("add_prefix_space", true) && splitter.value("use_regex", true) &&
+                  (after.empty() || after == "ByteLevel");
   for (const char* flag : {"byte_fallback", "ignore_merges"})
-    if (model.contains(flag) && model.at(flag) == true) refuse(path, flag);
+    is_plain = is_plain && model.value(flag, Json(false)) != true;
   for (const char* affix : {"continuing_subword_prefix", "end_of_word_suffix"})
-    if (model.contains(affix) && model.at(affix).is_string() && model.at(affix) != "") refuse(path, affix);
+    is_plain = is_plain && !(model.contains(affix) && model.at(affix).is_string() && model.at(affix) != "");
+  return is_plain;
 }
 
 std::string merge_line(const Json& merge) {
@@ -77,18 +53,16 @@ std::string merge_line(const Json& merge) {
   return merge.at(0).get<std::string>() + " " + merge.at(1).get<std::string>() + "\n";
 }
 
-/// The contents of GPT-2's two files, from a tokenizer.json.
-BytePairFiles byte_pair_files_in(const std::string& path) {
-  const std::string text = read_file(path);
+std::shared_ptr<const TextTokenizer> tokenizer_json(const std::string& path) {
   try {
-    const Json json = parse_json<Json>(text, "it");
-    check_byte_level(path, json);
+    const Json json = parse_json<Json>(read_file(path), "it");
+    if (!is_gpt2(json)) return load_tokenizer_json(path);
     Json vocabulary = json.at("model").at("vocab");
     for (const Json& added : json.value("added_tokens", Json::array()))
       vocabulary[added.at("content").get<std::string>()] = added.at("id");
     std::string merges;
     for (const Json& merge : json.at("model").at("merges")) merges += merge_line(merge);
-    return {vocabulary.dump(), merges};
+    return std::make_shared<BytePairTokenizer>(parse_byte_pair_files(vocabulary.dump(), path, merges, path));
   } catch (const Json::exception& error) {
     throw DataError(path, 0, std::string("is damaged: ") + reason_of(error));
   } catch (const CheckpointError& error) {
@@ -161,11 +135,7 @@ std::shared_ptr<const TextTokenizer> find_tokenizer(const std::string& path) {
                         ", tokenizer.model, tokenizer.json, vocab.json with merges.txt, encoder.json with "
                         "vocab.bpe; try --tokenizer-model with the folder or file of one");
   }
-  if (ends_with(path, ".json")) {
-    const BytePairFiles files = byte_pair_files_in(path);
-    return std::make_shared<BytePairTokenizer>(
-        parse_byte_pair_files(files.vocabulary, path, files.merges, path));
-  }
+  if (ends_with(path, ".json")) return tokenizer_json(path);
   if (ends_with(path, ".model")) return load_sentencepiece_tokenizer(path);
   return load_text_tokenizer(path);
 }
@@ -185,6 +155,9 @@ std::string export_tokenizer(const TextTokenizer& tokenizer, const std::string& 
     config = tokenizer_config("LlamaTokenizer");
     config["legacy"] = false;
     config["add_bos_token"] = true;
+  } else if (kind == "tokenizer_json") {
+    write("tokenizer.json", read_tokenizer_file(tokenizer.serialize(), "the tokenizer").payload);
+    config = tokenizer_config("PreTrainedTokenizerFast");
   } else if (kind == "character") {
     write("tokenizer.json", character_json(tokenizer).dump(1) + "\n");
     write(kTokenizerFile, tokenizer.serialize());

@@ -80,9 +80,8 @@ TEST_SUITE("data/tokenizers/text_tokenizer") {
       return message_of<DataError>([&] { parse_text_tokenizer(content, "t"); });
     };
     CHECK(error_of(write_tokenizer_file("word", "[]")) ==
-          "t: is not a tokenizer of a language model: those are character, byte, bpe and sentencepiece, this "
-          "is "
-          "word");
+          "t: is not a tokenizer of a language model: those are character, byte, bpe, sentencepiece and "
+          "tokenizer_json, this is word");
     CHECK(error_of(write_tokenizer_file("byte", "x")) ==
           "t: a byte tokenizer's file holds no payload; got 1 byte");
     CHECK(error_of("junk").find("t: is not a tokenizer file") == 0);

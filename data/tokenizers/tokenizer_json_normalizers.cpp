@@ -1,0 +1,157 @@
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/data/tokenizers/tokenizer_json_parts.h>
+#include <tapeformer/data/tokenizers/utf8.h>
+#include <utf8proc.h>
+
+#include <cstdlib>
+
+namespace tapeformer::tokenizer_json {
+namespace {
+
+void append_code_point(std::string& text, std::int32_t code_point) {
+  utf8proc_uint8_t bytes[4];
+  const utf8proc_ssize_t count = utf8proc_encode_char(code_point, bytes);
+  text.append(reinterpret_cast<const char*>(bytes), static_cast<std::size_t>(count));
+}
+
+/// Each code point by itself: change(code point, result).
+template <class Change>
+std::string changed(const std::string& text, const Change& change) {
+  std::string result;
+  for (std::string_view rest = text; !rest.empty(); rest.remove_prefix(code_point_length(rest)))
+    change(static_cast<std::int32_t>(decode_code_point(rest)), result);
+  return result;
+}
+
+/// One of Unicode's normal forms.
+std::string normal_form(const std::string& text, int options) {
+  utf8proc_uint8_t* result = nullptr;
+  const utf8proc_ssize_t count = utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()),
+                                              static_cast<utf8proc_ssize_t>(text.size()), &result,
+                                              static_cast<utf8proc_option_t>(options));
+  if (count < 0) throw Error(std::string("[tokenizer] ") + utf8proc_errmsg(count));
+  const std::string normal(reinterpret_cast<const char*>(result), static_cast<std::size_t>(count));
+  std::free(result);
+  return normal;
+}
+
+Normalizer form(int options) {
+  return [options](const std::string& text) { return normal_form(text, options); };
+}
+
+bool is_mark(std::int32_t c, bool only_nonspacing) {
+  const utf8proc_category_t category = utf8proc_category(c);
+  return category == UTF8PROC_CATEGORY_MN ||
+         (!only_nonspacing && (category == UTF8PROC_CATEGORY_MC || category == UTF8PROC_CATEGORY_ME));
+}
+
+std::string without_marks(const std::string& text, bool only_nonspacing) {
+  return changed(text, [&](std::int32_t c, std::string& result) {
+    if (!is_mark(c, only_nonspacing)) append_code_point(result, c);
+  });
+}
+
+std::string lowercase(const std::string& text) {
+  return changed(text, [](std::int32_t c, std::string& result) {
+    append_code_point(result, c == 0x130 ? 'i' : utf8proc_tolower(c));
+    if (c == 0x130) append_code_point(result, 0x307);  // the one letter whose lower case is two
+  });
+}
+
+std::string stripped(const std::string& text, bool left, bool right) {
+  const std::vector<std::string_view> characters = split_code_points(text);
+  std::size_t begin = 0, end = characters.size();
+  while (left && begin < end && is_space(decode_code_point(characters[begin]))) ++begin;
+  while (right && end > begin && is_space(decode_code_point(characters[end - 1]))) --end;
+  std::string result;
+  for (std::size_t i = begin; i < end; ++i) result += characters[i];
+  return result;
+}
+
+/// The control characters that BERT's tokenizer drops.
+bool is_bert_control(std::int32_t c) {
+  switch (utf8proc_category(c)) {
+    case UTF8PROC_CATEGORY_CC:
+    case UTF8PROC_CATEGORY_CF:
+    case UTF8PROC_CATEGORY_CO: return c != '\t' && c != '\n' && c != '\r';
+    default: return false;
+  }
+}
+
+bool is_chinese(std::int32_t c) {
+  constexpr std::pair<std::int32_t, std::int32_t> kRanges[] = {
+      {0x4e00, 0x9fff},   {0x3400, 0x4dbf},   {0x20000, 0x2a6df}, {0x2a700, 0x2b73f},
+      {0x2b740, 0x2b81f}, {0x2b920, 0x2ceaf}, {0xf900, 0xfaff},   {0x2f800, 0x2fa1f}};
+  for (const auto& [first, last] : kRanges)
+    if (c >= first && c <= last) return true;
+  return false;
+}
+
+Normalizer bert_normalizer(const Json& part) {
+  const bool clean = part.value("clean_text", true), chinese = part.value("handle_chinese_chars", true);
+  const bool lower = part.value("lowercase", true);
+  const Json strip = part.value("strip_accents", Json());
+  const bool strips = strip.is_null() ? lower : strip.get<bool>();
+  return [=](const std::string& text) {
+    std::string result = changed(text, [&](std::int32_t c, std::string& to) {
+      if (clean && (c == 0 || c == 0xfffd || is_bert_control(c))) return;
+      if (clean && is_space(static_cast<char32_t>(c))) c = ' ';
+      const bool apart = chinese && is_chinese(c);
+      if (apart) to += ' ';
+      append_code_point(to, c);
+      if (apart) to += ' ';
+    });
+    if (strips) result = without_marks(normal_form(result, UTF8PROC_STABLE | UTF8PROC_DECOMPOSE), true);
+    return lower ? lowercase(result) : result;
+  };
+}
+
+}  // namespace
+
+bool is_space(char32_t c) { return is_white_space(c) && !(c >= 0x1c && c <= 0x1f); }
+
+std::string type_of(const Json& part) { return part.is_null() ? "none" : part.value("type", "none"); }
+
+Normalizer make_normalizer(const Json& part) {
+  const std::string type = type_of(part);
+  if (type == "none") return [](const std::string& text) { return text; };
+  if (type == "Sequence") {
+    std::vector<Normalizer> all;
+    for (const Json& one : part.at("normalizers")) all.push_back(make_normalizer(one));
+    return [all](std::string text) {
+      for (const Normalizer& one : all) text = one(text);
+      return text;
+    };
+  }
+  if (type == "NFC") return form(UTF8PROC_STABLE | UTF8PROC_COMPOSE);
+  if (type == "NFD") return form(UTF8PROC_STABLE | UTF8PROC_DECOMPOSE);
+  if (type == "NFKC") return form(UTF8PROC_STABLE | UTF8PROC_COMPOSE | UTF8PROC_COMPAT);
+  if (type == "NFKD") return form(UTF8PROC_STABLE | UTF8PROC_DECOMPOSE | UTF8PROC_COMPAT);
+  if (type == "Lowercase") return lowercase;
+  if (type == "StripAccents") return [](const std::string& text) { return without_marks(text, false); };
+  if (type == "Strip") {
+    return [left = part.value("strip_left", true), right = part.value("strip_right", true)](
+               const std::string& text) { return stripped(text, left, right); };
+  }
+  if (type == "Prepend") {
+    return [start = part.at("prepend").get<std::string>()](const std::string& text) {
+      return text.empty() ? text : start + text;
+    };
+  }
+  if (type == "Replace") {
+    return [matches = make_matcher(part.at("pattern")),
+            content = part.at("content").get<std::string>()](const std::string& text) {
+      std::string result;
+      for (const Match& match : matches(text)) result += match.is_match ? content : std::string(match.text);
+      return result;
+    };
+  }
+  if (type == "BertNormalizer") return bert_normalizer(part);
+  if (type == "Precompiled") {
+    const Json map = part.value("precompiled_charsmap", Json());
+    return make_precompiled_normalizer(map.is_string() ? map.get<std::string>() : "");
+  }
+  throw UnsupportedPart{"a normalizer of type " + type};
+}
+
+}  // namespace tapeformer::tokenizer_json
