@@ -4,6 +4,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <cmath>
 #include <iterator>
 #include <mutex>
 
@@ -39,7 +40,7 @@ double now_seconds() { return running_clock.look(false); }
 void tell_clock_of_running() { running_clock.look(true); }
 
 std::string duration_text(double seconds) {
-  const auto whole = static_cast<Index>(seconds + 0.5);
+  const auto whole = static_cast<Index>(std::llround(seconds));
   if (whole < 60) return format("%lld s", whole);
   if (whole < 3600) return format("%lld min %02lld s", whole / 60, whole % 60);
   return format("%lld h %02lld min", whole / 3600, whole % 3600 / 60);

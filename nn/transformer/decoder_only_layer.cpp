@@ -54,7 +54,7 @@ DecoderOnlyLayer::DecoderOnlyLayer(const DecoderOnlyConfig& config, Generator& r
 void DecoderOnlyLayer::operator()(ResidualStream& stream, const DecoderOnlyContext& context) const {
   if (embedding_mixing_.defined())
     stream = ResidualStream(mix(stream.sum(), context.first, embedding_mixing_));
-  AttentionContext attended = context;
+  AttentionContext attended = static_cast<const AttentionContext&>(context);
   if (value_embedding_) attended.values = (*value_embedding_)(context.ids);
   {
     const ProfilePart part("attention");
