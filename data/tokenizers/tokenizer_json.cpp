@@ -59,8 +59,9 @@ class TokenizerJson : public TextTokenizer {
     std::int32_t last = -1;
     for (const auto& [token, id] : model_->vocabulary()) last = std::max(last, id);
     for (const AddedToken& token : added_.tokens()) last = std::max(last, token.id);
-    if (last >= kMostTokens)
-      throw UnsupportedPart{"the id " + std::to_string(last) + ", which no vocabulary is large enough for"};
+    const std::size_t count = model_->vocabulary().size() + added_.tokens().size();
+    if (last >= static_cast<Index>(count) + kMostGaps)
+      throw UnsupportedPart{"the id " + std::to_string(last) + " among " + std::to_string(count) + " tokens"};
     tokens_.resize(static_cast<std::size_t>(last) + 1);
     const Decoder decode = make_decoder(part_of(file, "decoder"));
     for (const auto& [token, id] : model_->vocabulary()) {
@@ -113,7 +114,7 @@ class TokenizerJson : public TextTokenizer {
   std::string serialize() const override { return write_tokenizer_file(kind(), text_); }
 
  private:
-  static constexpr std::int32_t kMostTokens = 1 << 24;
+  static constexpr Index kMostGaps = 1 << 16;  // ids without a token
   /// What it adds as the first token of a text, and later.
   struct Token {
     std::string first, within;

@@ -36,7 +36,7 @@ std::string with_classes(const std::string& pattern) {
       continue;
     }
     const char escaped = pattern[++i];
-    if (std::strchr("bBhHvVRXKGAzZ", escaped) != nullptr) refuse(std::string("\\") + escaped);
+    if (std::strchr("bBChHvVRXKGAzZ", escaped) != nullptr) refuse(std::string("\\") + escaped);
     const bool is_space = escaped == 's' || escaped == 'S', is_word = escaped == 'w' || escaped == 'W';
     const std::string& inside = is_space ? space : word;
     if (!is_space && !is_word) {

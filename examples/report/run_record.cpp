@@ -9,7 +9,7 @@
 
 namespace tapeformer {
 
-RunRecord read_run(const std::string& folder) {
+RunRecord read_run(const std::string& folder, std::size_t most_lines) {
   namespace fs = std::filesystem;
   const RunFolder run(folder);
   if (!fs::is_directory(folder))
@@ -29,7 +29,7 @@ RunRecord read_run(const std::string& folder) {
   record.config = object_in("config.json");
   record.facts = object_in(kReportFile);
   record.evaluation = object_in(kEvaluationFile);
-  record.metrics = run.metric_lines();
+  record.metrics = run.metric_lines(most_lines);
   return record;
 }
 

@@ -2,6 +2,7 @@
 
 #include <tapeformer/examples/shared/run_folder.h>
 
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -20,7 +21,8 @@ struct RunRecord {
 
 /// Throws: DataError or CheckpointError naming the folder, if it holds no training or one of these files
 ///         is damaged. A damaged line of metrics is left out.
-RunRecord read_run(const std::string& folder);
+RunRecord read_run(const std::string& folder,
+                   std::size_t most_lines = std::numeric_limits<std::size_t>::max());
 /// Of several; where their last parts are alike, the names are the whole paths.
 std::vector<RunRecord> read_runs(const std::vector<std::string>& folders);
 

@@ -355,9 +355,22 @@ std::vector<std::pair<std::string, Json>> RunFolder::metrics() const {
   return lines;
 }
 
-std::vector<Json> RunFolder::metric_lines() const {
+std::vector<Json> RunFolder::metric_lines(std::size_t most) const {
+  const auto for_each_line = [&](const auto& use) {
+    std::ifstream text(file(kMetrics));
+    for (std::string line; std::getline(text, line);)
+      use(line, line.find("\"validation_loss\"") != std::string::npos ? 1 : 0);
+  };
+  std::size_t counts[2] = {}, read[2] = {};
+  for_each_line([&](const std::string&, int kind) { ++counts[kind]; });
   std::vector<Json> entries;
-  for (auto& [line, entry] : metrics()) entries.push_back(std::move(entry));
+  for_each_line([&](const std::string& line, int kind) {
+    if (++read[kind] % (counts[kind] / most + 1) != 0 && read[kind] != counts[kind]) return;
+    try {
+      if (Json entry = parse_json(line); entry.is_object()) entries.push_back(std::move(entry));
+    } catch (const CheckpointError&) {
+    }
+  });
   return entries;
 }
 

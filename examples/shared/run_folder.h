@@ -7,6 +7,7 @@
 
 #include <functional>
 #include <future>
+#include <limits>
 #include <memory>
 #include <string>
 #include <utility>
@@ -100,8 +101,9 @@ class RunFolder {
   /// From now on every number in the metrics goes to `log` too.
   void write_events(std::shared_ptr<TensorBoardLog> log) { events_ = std::move(log); }
   void append_metrics(const Json& line) const;
-  /// The whole lines of metrics.jsonl; the last one may have been cut short.
-  std::vector<Json> metric_lines() const;
+  /// The whole lines of metrics.jsonl; the last one may have been cut short. At most about `most` lines of
+  /// training and as many of validation, evenly spread.
+  std::vector<Json> metric_lines(std::size_t most = std::numeric_limits<std::size_t>::max()) const;
   /// True if metrics.jsonl has the last line of a training that ended at `step`.
   bool has_ending(Index step) const;
   /// Drops the lines of metrics.jsonl after `step`, which the resumed run writes again.

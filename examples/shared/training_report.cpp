@@ -14,7 +14,8 @@
 namespace tapeformer {
 namespace {
 
-constexpr double kReportShare = 0.01;  // of the time, for reports during a training
+constexpr double kReportShare = 0.01;      // of the time, for reports during a training
+constexpr std::size_t kReportLines = 500;  // so that long trainings need no more memory; `report` shows all
 
 Index bytes_in(const Tensor& tensor) {
   return tensor.defined() ? tensor.elements() * bytes_of(tensor.dtype()) : 0;
@@ -45,7 +46,7 @@ void TrainingRun::begin_report() {
   report_written_ = now_seconds();
   if (!folder_.writes()) return;
   try {
-    *report_ = read_run(folder_.path()).facts;
+    *report_ = read_run(folder_.path(), 1).facts;
   } catch (const Error&) {  // older runs have none, and it is written anew where it is damaged
   }
   if (control_.plot)
@@ -107,7 +108,7 @@ void TrainingRun::write_report() {
   const double begun = now_seconds();
   if (is_measured_) (*report_)["model"] = report_facts();
   folder_.write(kReportFile, report_->dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
-  folder_.write(kReportPage, report_page(report_data({read_run(folder_.path())})));
+  folder_.write(kReportPage, report_page(report_data({read_run(folder_.path(), kReportLines)})));
   report_written_ = now_seconds();
   report_seconds_ = report_written_ - begun;
 }

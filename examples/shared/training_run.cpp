@@ -183,7 +183,7 @@ void TrainingRun::log_step(QueuedStep& step, bool is_good) {
     logged_waiting_ = waited;
   }
   folder_.append_metrics(metrics);
-  plotted_.emplace_back(step.number, mean);
+  if (control_.plot) plotted_.emplace_back(step.number, mean);
   plot();
   state_.logged_loss = 0;
   state_.logged_steps = timed_tokens_ = 0;
@@ -245,7 +245,7 @@ void TrainingRun::validate() {
   metrics["elapsed"] = elapsed();
   if (!samples.empty()) metrics["samples"] = samples;
   folder_.append_metrics(metrics);
-  plotted_validations_.emplace_back(state_.step, result.loss);
+  if (control_.plot) plotted_validations_.emplace_back(state_.step, result.loss);
   log_started_ += now_seconds() - begun;
   say_at_interrupt(said_in_steps);
 }

@@ -230,9 +230,9 @@ generate "$work/exported-bpe" --prompt 'The cat' --greedy --max-tokens 20 --toke
 generate "$work/bpe" --prompt 'The cat' --greedy --max-tokens 20 >"$work/ours"
 check "another folder's tokenizer is used when named" cmp "$work/ours" "$work/theirs"
 cat >"$work/exported-bpe/tokenizer.json" <<'JSON'
-{"model": {"type": "WordPiece", "vocab": {}}}
+{"model": {"type": "WordLevel", "vocab": {}}}
 JSON
-refuses "a tokenizer.json of another kind" "a model of type WordPiece" generate --run "$work/exported-bpe" --prompt a
+refuses "a tokenizer.json of another kind" "a model of type WordLevel" generate --run "$work/exported-bpe" --prompt a
 mkdir "$work/bare" && cp "$work/exported-llama/model.safetensors" "$work/bare"
 refuses "weights without a config.json" "has no config.json" generate --run "$work/bare" --prompt a
 
