@@ -7,6 +7,7 @@
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
+#include <cmath>
 #include <sstream>
 
 using namespace tapeformer;
@@ -76,7 +77,7 @@ TEST_SUITE("examples/shared/training_profile") {
     CHECK(std::stod(forward[7]) == doctest::Approx(share).epsilon(rounding));
     // No products: the bytes at a GB/s count, x and y forward, y, dy and dx backward.
     CHECK(tanh[5] == "-");
-    CHECK(std::stod(tanh[7]) == doctest::Approx(100 * std::stod(tanh[6])).epsilon(0.2));
+    CHECK(std::abs(std::stod(tanh[7]) - 100 * std::stod(tanh[6])) < 5.6);  // printed to 1 %, and 0.1 GB/s
     double shares = 0;
     for (const Json& event : profile.trace().at("traceEvents")) shares += event.at("dur").get<double>();
     CHECK(shares <= 1e3 * std::stod(words_of(text, "a step")[0]) * 1.01);
