@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The first program that a reader opens learns and writes, and the README shows its loop as it is.
+# The first program that a reader opens learns and writes.
 # Usage: minimal.sh PROGRAM
 set -u
 source=$(realpath "$(dirname "${BASH_SOURCE[0]}")/../..")
@@ -15,13 +15,6 @@ check "it learns a text of one's own" grep -q 'the cat sat on the mat. the cat s
 refuses "a file that is not there" "cannot be opened" "$work/none"
 printf 'short' >"$work/text"
 refuses "a text that is too short" "too short" "$work/text"
-
-sed -n '/^```cpp$/,/^```$/{/^```/!p}' "$source/README.md" >"$work/shown"
-sed 's/^  //' "$source/examples/minimal.cpp" >"$work/file"
-check "the README shows some C++" test "$(wc -l <"$work/shown")" -ge 10
-check "and that is a part of minimal.cpp" awk '
-  NR == FNR { shown = shown $0 "\n"; next } { file = file $0 "\n" } END { exit index(file, shown) == 0 }' \
-  "$work/shown" "$work/file"
 
 echo "$passed passed, $failed failed"
 test "$failed" = 0

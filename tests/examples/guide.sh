@@ -1,0 +1,111 @@
+#!/usr/bin/env bash
+# The guide shows what its programs are and print: each block marked cpp, of any document, occurs in a source; each block
+# marked text, of a page with a program of its name, is a part of what it prints, numbers to one unit of their last digit.
+# Pictures are those that the programs draw, and links between documents lead somewhere.
+# Usage: guide.sh GUIDE_PROGRAMS_FOLDER TRAIN_TRANSLATION
+set -u
+programs=$(realpath "$1") train=$(realpath "$2")
+cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+passed=0 failed=0
+check() {  # check NAME COMMAND...
+  if "${@:2}"; then passed=$((passed + 1)); else
+    failed=$((failed + 1))
+    echo "FAILED: $1"
+  fi
+}
+
+# blocks DOCUMENT KIND: each block into a file of its own, in $work/blocks
+blocks() {
+  rm -rf "$work/blocks" && mkdir "$work/blocks"
+  awk -v kind="\`\`\`$2" -v folder="$work/blocks" '
+    /^```/ && inside { inside = 0; close(file); next }
+    /^```/ { inside = 1; file = $0 == kind ? sprintf("%s/%02d", folder, ++count) : "/dev/null"; next }
+    inside { print > file }' "$1"
+}
+
+# is_part BLOCK FILE [NUMBERS]: the block's lines stand in the file, one after another, whatever their indentation; with
+# NUMBERS, a number may differ by one unit of the last digit that is printed.
+is_part() {
+  awk -v numbers="${3-}" '
+    function unit(word, parts) { split(word, parts, "."); return length(parts[2]) ? 10 ^ -length(parts[2]) : 0 }
+    function same(a, b, x, y, n, i) {
+      if (a == b) return 1
+      if (!numbers) return 0
+      n = split(a, x, /[ \t"<>:]+/)
+      if (n != split(b, y, /[ \t"<>:]+/)) return 0
+      for (i = 1; i <= n; ++i) {
+        if (x[i] == y[i]) continue
+        if (x[i] !~ /^-?[0-9]+\.?[0-9]*(e-?[0-9]+)?$/ || y[i] !~ /^-?[0-9]+\.?[0-9]*(e-?[0-9]+)?$/) return 0
+        if (x[i] - y[i] > 1.001 * unit(x[i]) || y[i] - x[i] > 1.001 * unit(x[i])) return 0
+      }
+      return 1
+    }
+    { sub(/^[ \t]+/, ""); sub(/[ \t]+$/, "") }
+    NR == FNR { block[++lines] = $0; next }
+    { file[++length_] = $0 }
+    END {
+      for (start = 0; start + lines <= length_; ++start) {
+        for (i = 1; i <= lines && same(block[i], file[start + i]); ++i) {}
+        if (i > lines) exit 0
+      }
+      exit 1
+    }' "$1" "$2"
+}
+in_a_source() {  # in_a_source BLOCK: first where it may be, for speed
+  local first source
+  first=$(sed -n '1{s/^ *//;p}' "$1")
+  for source in $(grep -rlF --include='*.cpp' --include='*.h' -e "$first" examples autograd nn optim data); do
+    is_part "$1" "$source" && return 0
+  done
+  return 1
+}
+# links DOCUMENT: its links to files that do not exist
+links() {
+  { sed '/^```/,/^```/d' "$1" | grep -oE '\]\([^)#: ]+' || true; } | cut -c 3- | while read -r link; do
+    [ -e "$(dirname "$1")/$link" ] || echo "$1 links to $link"
+  done
+}
+# A picture without its colours, whose weights may differ in their last digit.
+uncoloured() { sed -E 's/(fill|stop-color)="#[0-9a-f]*"//g' "$1"; }
+
+for document in $(find . -name '*.md' -not -path './build/*' -not -path './runs/*' | sort); do
+  blocks "$document" cpp
+  for block in "$work"/blocks/*; do
+    [ -e "$block" ] && check "$document: a block of C++ that begins $(head -n 1 "$block")" in_a_source "$block"
+  done
+  dead=$(links "$document")
+  check "${dead:-links of $document}" test -z "$dead"
+done
+
+cd examples/guide || exit 1
+mkdir "$work/folder"
+for source in *.cpp; do
+  page=${source%.cpp}
+  check "$page has a page" test -e "$page.md"
+  picture=$work/$page.svg
+  case $page in
+    using_a_model)
+      "$train" train --run "$work/run" --encoder-layers 1 --decoder-layers 1 --width 8 --heads 2 --steps 1 --warmup 0 >"$work/out" 2>&1
+      check "$page translates" sh -c "'$programs/$page' '$work/run' 'She sees the cat.' | grep -q ."
+      continue
+      ;;
+    own_*) picture=$work/$page.safetensors ;;
+  esac
+  check "$page runs" sh -c "cd '$work/folder' && '$programs/$page' '$picture' >'$work/out' 2>&1"
+  blocks "$page.md" text
+  for block in "$work"/blocks/*; do
+    check "$page prints what its page shows: $(head -n 1 "$block")" is_part "$block" "$work/out" numbers
+  done
+  check "$page shows some of its output" test -e "$work/blocks/01"
+  if [ -e "pictures/$page.svg" ] || [ -e "$work/$page.svg" ]; then
+    uncoloured "pictures/$page.svg" >"$work/shown"
+    uncoloured "$work/$page.svg" >"$work/drawn"
+    check "$page draws the picture of its page" is_part "$work/shown" "$work/drawn" numbers
+    check "$page's page shows its picture" grep -q "(pictures/$page.svg)" "$page.md"
+  fi
+done
+
+echo "$passed passed, $failed failed"
+test "$failed" = 0
