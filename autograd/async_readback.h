@@ -15,6 +15,7 @@ class AsyncReadback {
   /// Throws: ShapeError unless x has one element
   explicit AsyncReadback(const Tensor& x);
 
+  /// False until a tensor has been given.
   bool defined() const { return here_.defined(); }
   /// Waits. Throws: ShapeError if an operation before it found its input wrong
   double item();

@@ -15,18 +15,23 @@ namespace tapeformer {
 /// The upper half of a float: its range with 8 bits of precision. A type for storage: arithmetic converts to
 /// float, and back to the nearest, ties to even.
 struct BFloat16 {
-  std::uint16_t bits;
+  std::uint16_t bits;  ///< the sign, 8 bits of the exponent and 7 of the significand
 
   BFloat16() = default;
+  /// Rounds to the nearest, ties to even; NaN stays NaN. A double or an integer is rounded to a float first.
+  /// @{
   TAPEFORMER_HOST_DEVICE explicit BFloat16(float value) : bits(rounded(value)) {}
   TAPEFORMER_HOST_DEVICE explicit BFloat16(double value) : bits(rounded(static_cast<float>(value))) {}
   TAPEFORMER_HOST_DEVICE explicit BFloat16(int value) : bits(rounded(static_cast<float>(value))) {}
+  /// @}
+  /// Exact.
   TAPEFORMER_HOST_DEVICE explicit operator float() const {
     const std::uint32_t word = std::uint32_t{bits} << 16;
     float value;
     std::memcpy(&value, &word, sizeof value);
     return value;
   }
+  /// Exact.
   TAPEFORMER_HOST_DEVICE explicit operator double() const { return static_cast<float>(*this); }
 
  private:

@@ -7,18 +7,24 @@ namespace tapeformer {
 
 /// The memory that holds a tensor's bytes: the CPU's, or that of the index-th NVIDIA GPU.
 struct Device {
+  /// Where memory is.
   enum class Kind : unsigned char { cpu, cuda };
-  Kind kind = Kind::cpu;
-  int index = 0;
+  Kind kind = Kind::cpu;  ///< of the processor that computes with the memory
+  int index = 0;          ///< the GPU's number; 0 for the CPU
 
+  /// The host's memory.
   static constexpr Device cpu() { return {}; }
+  /// The memory of the index-th GPU that CUDA shows.
   static constexpr Device cuda(int index = 0) { return {Kind::cuda, index}; }
   /// From "cpu", "cuda" or "cuda:1"; "auto" is the first GPU where there is one, else the CPU.
   /// Throws:  DeviceError for any other name, or for a GPU that is missing, saying why.
   static Device named(const std::string& name);
 
+  /// True for a GPU.
   bool is_cuda() const { return kind == Kind::cuda; }
+  /// Equal in kind and index.
   bool operator==(const Device& other) const { return kind == other.kind && index == other.index; }
+  /// The opposite.
   bool operator!=(const Device& other) const { return !(*this == other); }
   /// "cpu", "cuda:0"
   std::string text() const { return is_cuda() ? "cuda:" + std::to_string(index) : "cpu"; }
@@ -26,8 +32,10 @@ struct Device {
 
 /// The device of tensors made without naming one; the CPU until set_default_device().
 Device default_device();
+/// Tensors that exist stay where they are.
 void set_default_device(Device device);
 
+/// NVIDIA GPUs, by their number.
 namespace cuda {
 
 /// 0 without a GPU, a driver, or CUDA in this build.
@@ -36,16 +44,21 @@ int device_count();
 std::string availability();
 /// "NVIDIA H200, 139 GiB, sm_90"
 std::string device_name(int device);
+/// What the pool of a GPU's memory holds.
 struct MemoryStatistics {
+  /// Taken from the driver, of that in use now, and the most ever in use.
   std::int64_t held_bytes = 0, in_use_bytes = 0, peak_bytes = 0;
 };
+/// Of the device's pool in this process.
 MemoryStatistics memory_statistics(int device);
 /// Waits until everything queued is done. Throws: DeviceError when some of it failed.
 void synchronize(int device);
 
 /// How f32 matrix products are computed: in f32, or with factors rounded to TF32 (10 bits) and sums in f32.
 enum class MatmulPrecision : std::uint8_t { f32, tf32 };
+/// For all devices and threads of this process.
 void set_matmul_precision(MatmulPrecision precision);
+/// What set_matmul_precision() has set; f32 at first.
 MatmulPrecision matmul_precision();
 
 }  // namespace cuda

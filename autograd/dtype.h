@@ -6,8 +6,10 @@
 
 namespace tapeformer {
 
+/// The type of a tensor's elements.
 enum class DType : std::uint8_t { f32, f64, bf16, i32, boolean };
 
+/// The size of one element.
 constexpr std::int64_t bytes_of(DType type) {
   switch (type) {
     case DType::f32:
@@ -19,6 +21,7 @@ constexpr std::int64_t bytes_of(DType type) {
   return 0;
 }
 
+/// "f32", "f64", "bf16", "i32" or "bool".
 constexpr const char* name_of(DType type) {
   switch (type) {
     case DType::f32: return "f32";
@@ -30,6 +33,7 @@ constexpr const char* name_of(DType type) {
   return "?";
 }
 
+/// True of f32, f64 and bf16, the types that have gradients.
 constexpr bool is_floating(DType type) {
   return type == DType::f32 || type == DType::f64 || type == DType::bf16;
 }
@@ -39,6 +43,7 @@ constexpr DType wide(DType type) { return type == DType::bf16 ? DType::f32 : typ
 /// The DType that stores a C++ type: dtype_of<float>() == DType::f32.
 template <class T>
 constexpr DType dtype_of();
+/// @{
 template <>
 constexpr DType dtype_of<float>() {
   return DType::f32;
@@ -59,5 +64,6 @@ template <>
 constexpr DType dtype_of<bool>() {
   return DType::boolean;
 }
+/// @}
 
 }  // namespace tapeformer

@@ -15,6 +15,7 @@ class Tape;
 /// The default of GradcheckOptions::most_elements; for devices on which all elements take too long.
 inline Index gradcheck_most_elements = 0;
 
+/// How gradcheck() compares.
 struct GradcheckOptions {
   double step = 1e-3;      ///< times max(1, |x|)
   bool four_point = true;  ///< error O(h^4) instead of O(h^2)
@@ -31,23 +32,31 @@ struct GradcheckOptions {
   std::function<bool(std::size_t input, Index element)> skip;
 };
 
+/// The comparison for one input.
 struct GradcheckInput {
-  std::string name;
+  std::string name;  ///< as the caller named it
+  /// The largest difference over the largest numeric derivative, and the largest difference.
   double relative_error = 0, absolute_error = 0;
   double scale = 0;  ///< the largest numeric derivative
+  /// Where the difference is largest, and the number of elements that were compared.
   Index worst_element = -1, checked = 0;
-  bool passed = true;
+  bool passed = true;  ///< within the tolerance, or below `absolute`
   /// The derivative is zero in theory, as a softmax's key bias's is: the differences are rounding errors,
   /// whose ratio means nothing.
   bool zero_in_theory() const { return passed && scale < 1e-9; }
 };
 
+/// What gradcheck() found.
 struct GradcheckReport {
   std::vector<GradcheckInput> inputs;         ///< first derivatives
   std::vector<GradcheckInput> second_inputs;  ///< with second_order
+  /// True if every input of both orders passed.
   bool passed() const;
+  /// The largest relative error of the inputs, both orders.
   double worst_relative_error() const;
+  /// The largest absolute error of the inputs, both orders.
   double worst_absolute_error() const;
+  /// A line for each input.
   std::string text() const;
 };
 

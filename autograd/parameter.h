@@ -35,12 +35,16 @@ struct ParameterState : Pooled {
 class Parameter {
  public:
   Parameter() = default;
+  /// Takes over the tensor as its value, without a copy.
   explicit Parameter(Tensor value) : state_(new ParameterState(std::move(value))) {}
 
+  /// False for a handle that no tensor was given to.
   bool defined() const { return static_cast<bool>(state_); }
+  /// The numbers that an optimizer updates, in their own type.
   const Tensor& value() const { return state_->value; }
   /// The tensor that operations read: the value, or its shadow if there is one.
   const Tensor& used() const { return state_->shadow.defined() ? state_->shadow : state_->value; }
+  /// What used() gives.
   operator const Tensor&() const { return used(); }  // NOLINT: a parameter is used as its value
 
   /// The sum of the backward passes' gradients since clear_gradient(); undefined when there was none.
@@ -51,7 +55,9 @@ class Parameter {
   /// The path in the model, e.g. "decoder.0.self_attention.query.weight"; set by Module. Empty before the
   /// first visit().
   const std::string& name() const { return state_->name; }
+  /// Gives it a path by hand, which Module::parameters() overwrites with its own.
   void set_name(const std::string& name) { state_->name = name; }
+  /// False once set_trainable(false) has frozen it.
   bool trainable() const { return state_->trainable; }
   /// Tapes ignore a parameter that is not trainable.
   void set_trainable(bool trainable) { state_->trainable = trainable; }
@@ -66,7 +72,9 @@ class Parameter {
   /// Must be called after the value's numbers change.
   void refresh_shadow();
 
+  /// True of handles on the same parameter, whatever the values.
   bool operator==(const Parameter& other) const { return state_.get() == other.state_.get(); }
+  /// For the tape and optimizers: the shared state.
   ParameterState* state() const { return state_.get(); }
 
  private:

@@ -7,20 +7,23 @@
 
 namespace tapeformer {
 
+/// All runs of one operation's kernels, forward or backward.
 struct ProfileLine {
-  std::string op;
+  std::string op;         ///< the operation's name
   bool backward = false;  ///< ran inside a reverse pass
-  Index calls = 0;
-  double seconds = 0;
-  Index flops = 0;  ///< of its products, 2 for each multiply-add; see count_flops()
-  Index bytes = 0;  ///< of the operands that its kernels read and write, once a call
+  Index calls = 0;        ///< runs of its kernels
+  double seconds = 0;     ///< that they took in all
+  Index flops = 0;        ///< of its products, 2 for each multiply-add; see count_flops()
+  Index bytes = 0;        ///< of the operands that its kernels read and write, once a call
 };
 
 /// One kernel's run.
 struct ProfileCall {
-  std::string op;
-  bool backward = false;
-  double started = 0, seconds = 0;  ///< since the Profile was made, and how long
+  std::string op;         ///< the operation's name
+  bool backward = false;  ///< ran inside a reverse pass
+  /// Seconds: when it began, since the Profile was made, and how long it took.
+  double started = 0, seconds = 0;
+  /// As in ProfileLine, of this run.
   Index flops = 0, bytes = 0;
 };
 

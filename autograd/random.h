@@ -12,8 +12,10 @@ namespace tapeformer {
 
 /// A Generator's whole state; for checkpoints.
 struct GeneratorState {
+  /// What the numbers follow from: other streams of a seed are independent.
   std::uint64_t seed = 0, stream = 0;
   std::uint64_t position = 0;  ///< in 32-bit words
+  /// Equal in seed, stream and position.
   bool operator==(const GeneratorState& other) const {
     return seed == other.seed && stream == other.stream && position == other.position;
   }
@@ -23,10 +25,13 @@ struct GeneratorState {
 /// and computed by any number of threads. Philox 4x32-10 underneath.
 class Generator {
  public:
+  /// The stream's beginning.
   explicit Generator(std::uint64_t seed, std::uint64_t stream = 0)
       : Generator(GeneratorState{seed, stream, 0}) {}
+  /// Continues where the state was taken.
   explicit Generator(const GeneratorState& state) : state_(state) {}
 
+  /// Uniform 32 bits.
   std::uint32_t next();
   /// Uniform in [0, 1), in steps of 2^-53.
   double uniform();
@@ -35,6 +40,7 @@ class Generator {
   /// Uniform in [0, n) without bias. Throws: Error unless n > 0.
   Index below(Index n);
   template <class T, class A>
+  /// Puts the values into an order drawn uniformly (Fisher and Yates).
   void shuffle(std::vector<T, A>& values) {
     for (std::size_t left = values.size(); left > 1; --left) {
       std::swap(values[left - 1], values[static_cast<std::size_t>(below(static_cast<Index>(left)))]);
@@ -53,7 +59,9 @@ class Generator {
   /// Reserves the next `words` words, for a kernel to compute in any order, as often as it likes.
   kernels::PhiloxStream reserve(Index words);
 
+  /// For restore(), here or in another process.
   const GeneratorState& state() const { return state_; }
+  /// Continues from the state, whatever was drawn before.
   void restore(const GeneratorState& state) { *this = Generator(state); }
 
  private:
@@ -69,6 +77,7 @@ class Generator {
 /// Source:  figures printed by PyTorch; mt19937 of Matsumoto and Nishimura 1998
 class TorchGenerator {
  public:
+  /// The state after torch.manual_seed(seed), of whose bits the lower 32 count.
   explicit TorchGenerator(std::uint64_t seed) : engine_(static_cast<std::uint32_t>(seed)) {}
 
   /// torch.rand: f32, uniform in [0, 1), in steps of 2^-24.

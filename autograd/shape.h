@@ -13,18 +13,22 @@ using Index = std::int64_t;
 /// The sizes of a tensor, outermost first. Stored inline: copying one never allocates.
 class Shape {
  public:
-  static constexpr int kMaxRank = 8;
+  static constexpr int kMaxRank = 8;  ///< axes at most
 
   Shape() = default;
+  /// As the next one.
   Shape(std::initializer_list<Index> sizes);
   /// Throws:  ShapeError, here and where a size changes, if rank > kMaxRank, a size is negative, or the
   ///          tensor would have more than 2^63 / 8 elements
   Shape(const Index* sizes, int rank);
 
+  /// The number of axes; 0 for a scalar.
   int rank() const { return rank_; }
   /// Negative axes count from the end. Throws: ShapeError outside [-rank, rank).
   Index operator[](int axis) const { return sizes_[static_cast<std::size_t>(checked_axis(axis))]; }
+  /// Changes the size of an axis.
   void set(int axis, Index size);
+  /// Adds an innermost axis.
   void append(Index size);
   /// Product of the sizes; 1 for a scalar.
   Index elements() const;
@@ -33,10 +37,15 @@ class Shape {
   /// `axis` as a number in [0, rank). Throws: ShapeError otherwise.
   int checked_axis(int axis) const;
 
+  /// The sizes, outermost first.
+  /// @{
   const Index* begin() const { return sizes_.data(); }
   const Index* end() const { return sizes_.data() + rank_; }
+  /// @}
 
+  /// Equal in rank and every size.
   bool operator==(const Shape& other) const;
+  /// The opposite.
   bool operator!=(const Shape& other) const { return !(*this == other); }
 
   /// "[2,8,64]".

@@ -18,12 +18,14 @@ void* pool_allocate(std::size_t bytes);
 /// `bytes` must be as in the call of pool_allocate().
 void pool_free(void* block, std::size_t bytes);
 
+/// What the pool holds, in bytes, and how often it asked the system.
 struct PoolStatistics {
   std::int64_t held_bytes = 0;       ///< taken from the system and not given back
   std::int64_t in_use_bytes = 0;     ///< of those, in use now
   std::int64_t peak_bytes = 0;       ///< the most ever in use
   std::int64_t system_requests = 0;  ///< requests for memory from the system
 };
+/// Of the CPU's pool in this process.
 PoolStatistics pool_statistics();
 
 /// Standard containers whose memory comes from the pool.
@@ -45,6 +47,7 @@ struct PoolAllocator {
   }
 };
 template <class T>
+/// A vector for code that runs in every step of a training.
 using PooledVector = std::vector<T, PoolAllocator<T>>;
 
 /// Base of objects counted by Handle<T>; lives in the pool.
@@ -87,12 +90,15 @@ class Handle {
 
 /// The bytes behind one or more tensors.
 struct Storage : Pooled {
+  /// `size` bytes from the pool of the device `where`, contents undefined.
   Storage(std::size_t size, Device where);
   /// GPU memory that Tensor::to() may fill without waiting for the queued kernels.
+  /// What to allocate.
   struct ForUpload {
-    std::size_t size;
-    Device where;
+    std::size_t size;  ///< in bytes
+    Device where;      ///< a GPU
   };
+  /// Throws: DeviceError if the GPU has no memory left.
   explicit Storage(const ForUpload& upload);
   /// Memory allocated elsewhere; `release` gives it back.
   Storage(void* adopted, std::size_t size, std::function<void()> release_adopted);
@@ -100,9 +106,9 @@ struct Storage : Pooled {
   Storage(const Storage&) = delete;
   Storage& operator=(const Storage&) = delete;
 
-  void* data = nullptr;
-  std::size_t bytes = 0;
-  Device device;
+  void* data = nullptr;           ///< the first byte, on the device
+  std::size_t bytes = 0;          ///< their number
+  Device device;                  ///< where they are
   std::function<void()> release;  ///< empty for pool memory
 };
 

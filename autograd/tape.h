@@ -76,6 +76,7 @@ class Tape {
 
   /// One line a node: what it computes from what, parameters by name, and the bytes it keeps.
   void print(std::ostream& out) const;
+  /// What the nodes keep now.
   TapeMemory memory() const;
 
   /// The tape that records on this thread now, or nullptr.
@@ -159,15 +160,15 @@ class Tape {
 
 /// The memory that a tape keeps between forward and backward.
 struct TapeMemory {
-  Index nodes = 0;
+  Index nodes = 0;            ///< operations recorded
   Index saved_bytes = 0;      ///< of the distinct storages that nodes saved for backward, parameters included
   Index parameter_bytes = 0;  ///< the part of saved_bytes that belongs to trainable parameters
 };
 
 /// One addition to one gradient: from the backward of `op`, the node-th on the tape, to one of its inputs.
 struct Contribution {
-  const char* op;
-  std::size_t node;
+  const char* op;       ///< the operation's name
+  std::size_t node;     ///< its place on the tape, from 0
   std::size_t input;    ///< which of the operation's inputs
   std::int32_t tensor;  ///< the id of the tensor whose gradient it adds to
   bool recorded;        ///< the pass is itself recorded, for second derivatives
@@ -181,9 +182,10 @@ class GradientSlot {
   /// Adds `gradient`, summed over what broadcasting repeated.
   void operator+=(const Tensor& gradient) const;
 
+  /// Where a kernel writes.
   struct Target {
-    Tensor buffer;
-    bool add;
+    Tensor buffer;  ///< the whole gradient
+    bool add;       ///< whether to add to what it holds, else assign
   };
   /// For kernels: the whole buffer to write, of the input's type, and whether to add to its contents.
   Target target() const;
@@ -206,6 +208,7 @@ class GradientSlot {
 /// The second argument of a node's backward.
 class Gradients {
  public:
+  /// Of the operation's `input`-th input.
   GradientSlot operator[](std::size_t input) const;
   /// For nodes with several outputs: the gradient of one, undefined when nothing reached it.
   const Tensor& output(std::size_t index) const { return outputs_[index]; }
@@ -236,10 +239,12 @@ class NoGradGuard {
 
 /// The recording tape if it tracks one of the inputs, else nullptr.
 Tape* tape_for(const char* op, const Tensor* inputs, std::size_t count);
+/// What record() and its like call once tape_for() has named a tape.
 void append_node(Tape& tape, const char* op, const Tensor* inputs, std::size_t input_count,
                  const Tensor* saved, std::size_t saved_count, const Tensor* outputs,
                  std::size_t output_count, Backward backward, ComposedFallback fallback);
 
+/// Inputs of an operation, or what it saves.
 using Tensors = std::initializer_list<Tensor>;
 
 /// Records an operation. Write `backward(dy, into)` in differentiable operations, and it serves every order
@@ -275,8 +280,10 @@ void record_many(const char* op, const TensorList& inputs, const TensorList& out
 }
 
 /// The operations that accumulating gradients needs; ops/elementwise.cpp and ops/reduce.cpp provide them.
+/// @{
 Tensor add(const Tensor& a, const Tensor& b);
 Tensor cast(const Tensor& x, DType type);
 Tensor sum_to(const Tensor& x, const Shape& shape);
+/// @}
 
 }  // namespace tapeformer

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+/// Tensors, the tape that differentiates their operations, layers, models, optimizers and data.
 namespace tapeformer {
 
 class Generator;
@@ -22,12 +23,16 @@ class Tensor {
 
   /// Memory from the pool, contents undefined.
   static Tensor empty(const Shape& shape, DType type = DType::f32, Device device = default_device());
+  /// Shape, type and device of x, contents undefined.
   static Tensor empty_like(const Tensor& x) { return empty(x.shape(), x.dtype(), x.device()); }
+  /// All elements 0.
   static Tensor zeros(const Shape& shape, DType type = DType::f32, Device device = default_device()) {
     return full(shape, 0, type, device);
   }
+  /// All elements `value`, rounded to the type.
   static Tensor full(const Shape& shape, double value, DType type = DType::f32,
                      Device device = default_device());
+  /// A tensor of rank 0.
   static Tensor scalar(double value, DType type = DType::f32, Device device = default_device()) {
     return full({}, value, type, device);
   }
@@ -50,13 +55,21 @@ class Tensor {
   /// Shares existing memory; see Storage.
   static Tensor adopt(Handle<Storage> storage, const Shape& shape, DType type);
 
+  /// False for a default-made handle, on which all else throws TapeError or ShapeError.
   bool defined() const { return static_cast<bool>(state_); }
+  /// The sizes of the axes, outermost first.
   const Shape& shape() const { return checked().shape; }
+  /// The number of axes.
   int rank() const { return shape().rank(); }
+  /// The size of one axis; negative ones count from the end.
   Index size(int axis) const { return shape()[axis]; }
+  /// The number of elements.
   Index elements() const { return shape().elements(); }
+  /// The memory that the elements take.
   Index bytes() const { return elements() * bytes_of(dtype()); }
+  /// The type of the elements.
   DType dtype() const { return checked().dtype; }
+  /// Where the elements are.
   Device device() const { return checked().storage->device; }
 
   /// The elements, for the host to read and write.
@@ -96,6 +109,7 @@ class Tensor {
   Tensor detach() const { return alias(shape()); }
   /// Another shape on the same storage, unknown to every tape; reshape() is the recorded operation.
   Tensor alias(const Shape& shape) const;
+  /// A copy in memory of its own, unknown to every tape.
   Tensor clone() const;
   /// Overwrites these elements with those of `other`, which may be on another device.
   /// Throws: ShapeError unless shapes and types match.
@@ -115,6 +129,7 @@ class Tensor {
     ParameterState* parameter = nullptr;  ///< set while this is a parameter's value
     const std::string* parameter_name = nullptr;
   };
+  /// For the tape: what handles of this value share.
   State* state() const { return state_.get(); }
 
  private:
@@ -128,6 +143,7 @@ class Tensor {
 
 /// Axes by number, negative ones counted from the end.
 using Axes = PooledVector<int>;
+/// Inputs or outputs of an operation whose number varies.
 using TensorList = PooledVector<Tensor>;
 
 template <class T>

@@ -33,6 +33,7 @@ void require_threads(int count);
 /// afterwards.
 class SleepingWaits {
  public:
+  /// `threads`: what OpenMP's regions will have.
   explicit SleepingWaits(int threads);
   ~SleepingWaits();
   SleepingWaits(const SleepingWaits&) = delete;
@@ -49,8 +50,9 @@ void wake_up_at_once();
 
 /// The time that this process' threads have run, and waited for a processor, in seconds.
 struct ProcessorTime {
+  /// Seconds, summed over the threads.
   double run = 0, waited = 0;
-  int threads = 0;
+  int threads = 0;  ///< that were counted
 };
 /// Read from each task's schedstat under `root`; zeros on a system without it.
 ProcessorTime processor_time(const std::string& root = "");

@@ -12,6 +12,7 @@ constexpr std::int32_t kIgnored = -1;
 
 /// A pair of sentences as ids, without begin and end.
 struct EncodedPair {
+  /// Ids of either side.
   std::vector<std::int32_t> source, target;
 };
 
@@ -33,6 +34,7 @@ struct TranslationBatch {
 
 /// A position in the endless sequence of batches.
 struct BatchPosition {
+  /// The epoch, and the batch in it, both from 0.
   Index epoch = 0, index = 0;
 };
 
@@ -43,7 +45,7 @@ struct BatchingConfig {
   /// Pairs with a longer side, end or begin included, are dropped and counted; so are pairs with a side of no
   /// tokens, which has nothing to learn from.
   Index max_tokens = 256;
-  std::uint64_t seed = 0;
+  std::uint64_t seed = 0;  ///< of the shuffles
   /// If false, every epoch has the same batches in the same order, short ones first (for validation).
   bool shuffle = true;
 };
@@ -59,15 +61,18 @@ class TranslationBatches {
   /// padded for itself. A process for which there is no pair gets the first one with all targets ignored, and
   /// no tokens. Moves the position on, at the end into the next epoch.
   TranslationBatch next(int rank = 0, int ranks = 1);
+  /// Of the batch that next() returns.
   BatchPosition position() const { return position_; }
   /// Throws:  DataError if there is no such batch
   void seek(BatchPosition position);
 
   /// The number is the same in every epoch.
   Index batches_per_epoch() const { return static_cast<Index>(starts_.size()) - 1; }
+  /// Pairs in one epoch.
   Index pairs() const { return static_cast<Index>(order_.size()); }
   /// The number of pairs that were too long, and of those with a side without tokens.
   Index dropped() const { return dropped_; }
+  /// See dropped().
   Index dropped_empty() const { return dropped_empty_; }
   /// Source and target tokens in one epoch, without padding.
   Index tokens() const { return tokens_; }

@@ -11,9 +11,10 @@ namespace tapeformer {
 
 /// Corpus BLEU and its components, in percent.
 struct BleuScore {
-  double score = 0;
-  std::array<double, 4> precisions{};
-  double brevity_penalty = 1;
+  double score = 0;                    ///< BLEU, from 0 to 100
+  std::array<double, 4> precisions{};  ///< of n-grams of 1 to 4 words, in percent
+  double brevity_penalty = 1;          ///< at most 1, below it if hypotheses are shorter than references
+  /// In words.
   Index hypothesis_length = 0, reference_length = 0;
 
   /// "BLEU|nrefs:1|case:mixed|... = 35.2 66.1/42.0/28.4/19.5 (BP = 1.000 ratio = 1.010 hyp_len = 5 ref_len =

@@ -10,8 +10,10 @@ namespace tapeformer {
 
 /// A sentence and its translation, UTF-8.
 struct TextPair {
+  /// The sentence and its translation.
   std::string source, target;
 
+  /// Equal in both sentences.
   bool operator==(const TextPair& other) const { return source == other.source && target == other.target; }
 };
 
@@ -35,6 +37,7 @@ std::vector<TextPair> read_line_aligned(const std::string& source_path, const st
 
 /// The result of filter_by_words.
 struct FilterReport {
+  /// Pairs in all, those kept, and those dropped for their source or their target.
   Index read = 0, kept = 0, long_source = 0, long_target = 0;
 
   /// "kept 3 of 5 pairs; dropped 2: 1 source over 10 words, 1 target over 10 words".
@@ -50,6 +53,7 @@ Index count_sources(const std::vector<TextPair>& pairs);
 
 /// Training pairs, and held-out sentences with one reference each.
 struct CorpusSplit {
+  /// Of which no two parts share a source sentence.
   std::vector<TextPair> train, validation, test;
 };
 

@@ -12,7 +12,8 @@ namespace tapeformer {
 
 /// A folder with the files `tokenizer`, `train.tokens` and `validation.tokens`.
 struct PreparedTokens {
-  std::shared_ptr<const TextTokenizer> tokenizer;
+  std::shared_ptr<const TextTokenizer> tokenizer;  ///< that the ids are of
+  /// The two parts of the text.
   TokenFile train, validation;
 
   /// Throws: DataError if a file is missing or damaged, or they do not belong together

@@ -6,7 +6,9 @@ namespace tapeformer {
 
 /// The items [begin, end) of a batch.
 struct Share {
+  /// The first item, and the one after the last.
   Index begin = 0, end = 0;
+  /// The number of items.
   Index size() const { return end - begin; }
 };
 

@@ -12,6 +12,7 @@ namespace tapeformer {
 /// A part of a file, or of a text in memory, that is read in pieces of about a megabyte.
 struct TextDocument {
   std::string name;  ///< the file's path, or what the text in memory is called
+  /// Where the part begins, and its length.
   Index first = 0, bytes = 0;
   std::string_view memory;  ///< the whole text, or none where the document is a file
   bool ends = true;         ///< whether the part reaches the end of the document
@@ -35,10 +36,13 @@ class TextCorpus {
   /// `text` must outlive the corpus. Throws: DataError if it is empty
   static TextCorpus in_memory(std::string_view text, const std::string& name);
 
+  /// In the order in which they are read.
   const std::vector<TextDocument>& documents() const { return documents_; }
+  /// Of all documents together.
   Index bytes() const;
   /// Entries of folders that were skipped because their names begin with a dot, or because they are not text.
   const std::vector<std::string>& hidden() const { return hidden_; }
+  /// See hidden().
   const std::vector<std::string>& not_text() const { return not_text_; }
   /// "3 files (a/b.txt, a/c.md, d), 12345 bytes; passed over 1 hidden (a/.git) and 5 that are not UTF-8 text
   /// (x, y, z and 2 more)".
@@ -65,8 +69,9 @@ class TextCorpus {
   std::vector<std::string> hidden_, not_text_;
 };
 
+/// The two parts of a corpus.
 struct TextSplit {
-  TextCorpus train, validation;
+  TextCorpus train, validation;  ///< the beginning and the end
 };
 
 }  // namespace tapeformer

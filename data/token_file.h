@@ -22,9 +22,13 @@ class TokenFile {
   ///         checksum of the header, or a length that contradicts it
   static TokenFile open(const std::string& path);
 
+  /// The number of ids.
   Index size() const { return size_; }
+  /// Ids are below it.
   Index vocabulary() const { return vocabulary_; }
+  /// Of the tokenizer: see TokenFileWriter.
   std::uint64_t fingerprint() const { return fingerprint_; }
+  /// Of the file.
   const std::string& path() const { return file_.path(); }
   /// Copies ids [first, first + count) to `to`.
   /// Throws: DataError if they are not all there, or an id is not below vocabulary()
@@ -51,7 +55,9 @@ class TokenFileWriter {
 
   /// Throws: DataError if the disk is full, or an id is outside the vocabulary
   void append(const std::int32_t* ids, Index count);
+  /// The same.
   void append(const std::vector<std::int32_t>& ids) { append(ids.data(), static_cast<Index>(ids.size())); }
+  /// The number of ids so far.
   Index size() const { return size_; }
   /// Throws: DataError if the disk is full
   void finish();

@@ -27,6 +27,7 @@ class CudaGraphCache {
   /// no effects except its result, the parameters' gradients and values written into existing tensors.
   using Body = std::function<Tensor(const std::vector<Tensor>& inputs)>;
 
+  /// Graphs kept at most; the one used longest ago goes first.
   static constexpr Index kMostGraphs = 64;
 
   /// The model must not move. Keeps at most `most_graphs` graphs; 0 for none.
@@ -39,12 +40,14 @@ class CudaGraphCache {
   /// depends on. Inputs may be undefined.
   Tensor run(const std::string& tag, const std::vector<Tensor>& inputs, const Body& body);
 
+  /// What became of the calls.
   struct Counts {
     Index run = 0;       ///< bodies that ran without a graph
     Index captured = 0;  ///< graphs captured
     Index replayed = 0;  ///< runs of graphs, after the first of each
     Index given_up = 0;  ///< graphs discarded for memory whose work recurred
   };
+  /// Since it was made.
   const Counts& counts() const { return counts_; }
   /// The sum over all caches of this thread.
   static const Counts& counts_of_all();

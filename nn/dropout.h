@@ -22,6 +22,7 @@ class Dropout : public Module {
 
   /// For operations that drop inside: the probability in force now, and the key of the next draw.
   double active_probability() const { return training_ ? probability_ : 0; }
+  /// Which elements the next call drops; moves the count of masks on.
   DropoutKey next_key() const;
 
  private:
@@ -36,6 +37,7 @@ class Dropout : public Module {
 /// Source:  Huang et al. 2016, arXiv:1603.09382
 class StochasticDepth : public Module {
  public:
+  /// `probability` is that of dropping a row.
   StochasticDepth(double probability, Generator& random) : dropout_({probability}, random) {}
 
   Tensor operator()(const Tensor& x) const;

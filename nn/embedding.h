@@ -6,8 +6,8 @@
 namespace tapeformer {
 
 struct EmbeddingConfig {
-  Index vocabulary = 0;
-  Index width = 0;
+  Index vocabulary = 0;           ///< V
+  Index width = 0;                ///< C
   double standard_deviation = 1;  ///< of the initial normal values
 };
 
@@ -21,6 +21,7 @@ class Embedding : public Module {
   Tensor operator()(const Tensor& ids) const;
   void visit(ParameterVisitor& visitor) override;
 
+  /// The table, [V, C].
   Parameter& weight() { return weight_; }
 
  private:

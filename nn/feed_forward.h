@@ -9,12 +9,12 @@ namespace tapeformer {
 Unary activation_named(const std::string& name);
 
 struct FeedForwardConfig {
-  Index width = 0;
-  Index hidden = 0;  ///< F; 0 for 4 * width
-  Unary activation = Unary::relu;
-  double dropout = 0;  ///< after the activation
-  bool bias = true;
-  bool gated = false;  ///< the activation of one half of up's output gates the other
+  Index width = 0;                 ///< C
+  Index hidden = 0;                ///< F; 0 for 4 * width
+  Unary activation = Unary::relu;  ///< of the hidden layer
+  double dropout = 0;              ///< after the activation
+  bool bias = true;                ///< on both projections
+  bool gated = false;              ///< the activation of one half of up's output gates the other
 };
 
 /// The position-wise network of a transformer layer.

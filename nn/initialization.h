@@ -17,6 +17,7 @@ void kaiming_uniform(const Tensor& weight, Generator& random,
                      double gain = 1.4142135623730951);  ///< +-gain sqrt(3 / In)
 void kaiming_normal(const Tensor& weight, Generator& random,
                     double gain = 1.4142135623730951);  ///< std gain / sqrt(In)
+/// Normal with mean 0.
 void normal(const Tensor& weight, Generator& random, double standard_deviation);
 /// PyTorch's default for torch.nn.Linear, weight and bias: uniform in +-1 / sqrt(inputs).
 void torch_linear_default(const Tensor& values, Index inputs, Generator& random);

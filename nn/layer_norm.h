@@ -5,9 +5,9 @@
 namespace tapeformer {
 
 struct LayerNormConfig {
-  Index width = 0;
-  double epsilon = 1e-5;
-  bool bias = true;
+  Index width = 0;        ///< C, of the axis that is normalised
+  double epsilon = 1e-5;  ///< added to the variance before its root
+  bool bias = true;       ///< whether something is added after the gain
 };
 
 /// Normalises the last axis to mean 0 and variance 1, then scales and shifts it.

@@ -9,9 +9,9 @@
 namespace tapeformer {
 
 struct LinearConfig {
-  Index inputs = 0;
-  Index outputs = 0;
-  bool bias = true;
+  Index inputs = 0;                      ///< In
+  Index outputs = 0;                     ///< Out
+  bool bias = true;                      ///< whether something is added to the product
   std::optional<Unary> activation = {};  ///< applied to the result in the same pass
 };
 
@@ -26,9 +26,13 @@ class Linear : public Module {
   Tensor operator()(const Tensor& x) const;
   void visit(ParameterVisitor& visitor) override;
 
+  /// [outputs, inputs].
   Parameter& weight() { return weight_; }
+  /// [outputs], or undefined.
   Parameter& bias() { return bias_; }
+  /// [outputs, inputs].
   const Parameter& weight() const { return weight_; }
+  /// [outputs], or undefined.
   const Parameter& bias() const { return bias_; }
 
  private:

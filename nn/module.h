@@ -16,23 +16,27 @@ class Module;
 class ParameterVisitor {
  public:
   virtual ~ParameterVisitor() = default;
+  /// For every parameter; one that two names share comes twice.
   virtual void on_parameter(const std::string& path, Parameter& parameter);
   /// A constant that follows from the configuration, such as a table of sinusoids.
   virtual void on_buffer(const std::string& path, Tensor& buffer);
   /// A number that a checkpoint must hold for training to continue unchanged, such as the count of dropout
   /// masks drawn.
   virtual void on_counter(const std::string& path, std::uint64_t& counter);
+  /// The mode of a layer that behaves otherwise in training, such as dropout.
   virtual void on_training_mode(bool& training);
   /// Of a parameter that holds several matrices, one below the other: the number of rows of each.
   virtual void on_row_parts(const std::string& path, const std::vector<Index>& rows);
 
-  /// Called by Module::visit for each member.
+  /// Called by Module::visit() for each member, with its name in this module.
+  /// @{
   void parameter(const std::string& name, Parameter& member);
   void buffer(const std::string& name, Tensor& member);
   void counter(const std::string& name, std::uint64_t& member);
   void training_mode(bool& member) { on_training_mode(member); }
   void row_parts(const std::string& name, const std::vector<Index>& rows) { on_row_parts(path(name), rows); }
   void child(const std::string& name, Module& member);
+  /// @}
   /// Children named by their position: "0", "1", ...
   template <class Layer>
   void children(std::vector<Layer>& layers) {
@@ -55,6 +59,7 @@ class Module {
   Module(Module&&) = default;
   Module& operator=(Module&&) = default;
 
+  /// Names every parameter, buffer, counter and child once, always in the same order.
   virtual void visit(ParameterVisitor& visitor) = 0;
 
   /// Each parameter once, in visiting order, under the first of its names.
@@ -62,16 +67,20 @@ class Module {
   /// The same without names. Also writes each path into its parameter, so that error messages can show it
   /// (any visit does so for a parameter without a name).
   std::vector<Parameter> parameters();
+  /// Each buffer, under its path.
   std::vector<std::pair<std::string, Tensor>> named_buffers();
+  /// Each counter, under its path.
   std::vector<std::pair<std::string, std::uint64_t*>> named_counters();
   /// Parameters that hold several matrices, one below the other, by name: the number of rows of each matrix.
   std::map<std::string, std::vector<Index>> row_parts();
   /// The number of trainable values; tied ones count once.
   Index parameter_count();
+  /// Of every parameter.
   void clear_gradients();
 
   /// Dropout drops in training mode (the default) and passes its input on in evaluation mode.
   void train() { set_training(true); }
+  /// See train().
   void eval() { set_training(false); }
   /// Converts every parameter; f64 is for gradient checks. Gradients are dropped.
   void to(DType type);

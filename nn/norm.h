@@ -7,6 +7,7 @@
 
 namespace tapeformer {
 
+/// Layer norm, RMS norm, or scale norm: RMS norm with one gain for all components.
 enum class NormKind { layer, rms, scale };
 /// "layer", "rms" or "scale".
 const char* name_of(NormKind kind);
@@ -14,10 +15,10 @@ const char* name_of(NormKind kind);
 NormKind norm_kind(const std::string& name);
 
 struct NormConfig {
-  NormKind kind = NormKind::layer;
-  Index width = 0;
-  double epsilon = 1e-5;
-  bool bias = true;  ///< layer norm's; the others have none
+  NormKind kind = NormKind::layer;  ///< which norm
+  Index width = 0;                  ///< C, of the axis that is normalised
+  double epsilon = 1e-5;            ///< added to the mean square or variance before its root
+  bool bias = true;                 ///< layer norm's; the others have none
 };
 
 /// LayerNorm, RmsNorm or ScaleNorm, by configuration.

@@ -7,6 +7,7 @@
 
 namespace tapeformer {
 
+/// How a model learns where its tokens stand.
 enum class PositionKind {
   sinusoidal,
   learned,
@@ -17,9 +18,9 @@ const char* name_of(PositionKind kind);
 PositionKind position_kind(const std::string& name);
 
 struct PositionsConfig {
-  PositionKind kind = PositionKind::sinusoidal;
-  Index width = 0;
-  Index most = 512;  ///< the number of positions
+  PositionKind kind = PositionKind::sinusoidal;  ///< how
+  Index width = 0;                               ///< C
+  Index most = 512;                              ///< the number of positions
 };
 
 /// The first token that a model with a table of `context` positions sees of a sequence of `length` tokens:

@@ -5,8 +5,8 @@
 namespace tapeformer {
 
 struct RmsNormConfig {
-  Index width = 0;
-  double epsilon = 1e-6;
+  Index width = 0;        ///< C, of the axis that is normalised
+  double epsilon = 1e-6;  ///< added to the mean square before its root
 };
 
 /// Scales the last axis to root mean square 1, then by a weight.

@@ -18,7 +18,9 @@ class ConvolutionCache {
   void reorder(const std::vector<std::int32_t>& rows);
   /// The next tokens are the first ones; the memory stays, because graphs of steps refer to it.
   void restart() { starts_ = true; }
+  /// Forgets what it holds.
   void clear();
+  /// What it holds takes.
   Index bytes() const { return held_.defined() ? held_.bytes() : 0; }
 
  private:
@@ -27,8 +29,8 @@ class ConvolutionCache {
 };
 
 struct ShortConvolutionConfig {
-  Index width = 0;
-  Index taps = 4;  ///< K, tokens that are summed, each with those right before it
+  Index width = 0;  ///< C
+  Index taps = 4;   ///< K, tokens that are summed, each with those right before it
 };
 
 /// Each token plus a learned weighted sum of itself and the K - 1 before it, column by column. The weight is

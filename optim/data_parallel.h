@@ -72,9 +72,12 @@ class DataParallel {
 
   /// With one rank there are no shards.
   bool is_sharded() const { return is_sharded_; }
+  /// True for a parameter that was given at construction.
   bool holds(const Parameter& parameter) const { return positions_.find(parameter.state()) >= 0; }
 
+  /// Bytes that dividing the work takes and leaves, on this rank.
   struct Memory {
+    /// The number of buckets, and what values and gradients take.
     Index buckets = 0, value_bytes = 0, gradient_bytes = 0;
   };
   /// What the buckets take.

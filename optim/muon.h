@@ -9,14 +9,17 @@
 
 namespace tapeformer {
 
+/// What options take for a number of steps.
 inline constexpr NumberRule kStepCount{"must be a whole number from 1 to 99",
                                        [](double x) { return x >= 1 && x <= 99 && x == std::floor(x); }};
 
 struct MuonConfig {
   double momentum = 0.95;
-  bool nesterov = true;
+  bool nesterov = true;  ///< whether the gradient is added to the momentum once more, as Nesterov does
   double weight_decay = 0.1;
   double cautious_decay = 0;
+  /// Root mean square that an update is scaled to, about that of AdamW's; 0 for max(1, rows /
+  /// columns)^(1/2).
   double update_rms = 0;
   double newton_schulz_steps = 5;
   double row_beta2 = 0;

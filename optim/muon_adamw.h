@@ -14,7 +14,7 @@ bool is_hidden_matrix(const Parameter& parameter);
 
 struct MuonAdamWConfig : MuonConfig {
   double adam_rate = 0.1;
-  AdamWConfig adamw = {0.9, 0.95, 1e-8, 0};
+  AdamWConfig adamw = {0.9, 0.95, 1e-8, 0};  ///< of the parameters that Muon does not take
   std::function<bool(const Parameter&)> has_muon = is_hidden_matrix;  ///< asked once, at construction
 
   template <class Self, class F>

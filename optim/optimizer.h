@@ -20,8 +20,11 @@ struct GradientNorm;
 class OptimizerVisitor {
  public:
   virtual ~OptimizerVisitor() = default;
+  /// Numbers of a parameter's size.
   virtual void tensor(const std::string& name, const Tensor& value) = 0;
+  /// A count, such as of steps.
   virtual void counter(const std::string& name, std::int64_t& value) = 0;
+  /// A number that steps change.
   virtual void number(const std::string& name, double& value) = 0;
 };
 
@@ -67,7 +70,9 @@ class Optimizer {
   /// divide the work, DataParallel::gather_values() must follow.
   virtual bool exchange_weights() { return false; }
 
+  /// Of its parameters.
   void clear_gradients();
+  /// Those that it was given.
   const std::vector<Parameter>& parameters() const { return parameters_; }
 
  protected:
@@ -86,9 +91,10 @@ class Optimizer {
   void exchange_values(const std::vector<Tensor>& tensors) const;
   /// "adamw.first_moment.encoder.0.query.weight"; a nameless parameter goes by its number.
   std::string state_name(const char* what, std::size_t parameter) const;
+  /// Shows one state tensor a parameter, under state_name(what, i), whole where ranks divide it.
   void visit_tensors(OptimizerVisitor& visitor, const char* what, const std::vector<Tensor>& tensors) const;
 
-  std::vector<Parameter> parameters_;
+  std::vector<Parameter> parameters_;  ///< those that it was given
 
  private:
   friend class OptimizerGroups;

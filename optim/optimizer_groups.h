@@ -12,9 +12,10 @@ namespace tapeformer {
 /// that of all gradients.
 class OptimizerGroups : public Optimizer {
  public:
+  /// An optimizer and its share of the learning rate.
   struct Group {
-    std::unique_ptr<Optimizer> optimizer;
-    double rate = 1;  ///< of the learning rate
+    std::unique_ptr<Optimizer> optimizer;  ///< of the group's parameters
+    double rate = 1;                       ///< of the learning rate
   };
   /// Throws: Error if two groups have a parameter in common, DTypeError unless all are f32 or all f64
   OptimizerGroups(std::string algorithm, std::vector<Group> groups);

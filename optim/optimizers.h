@@ -15,12 +15,14 @@ namespace tapeformer {
 
 /// A row of the table of optimizers.
 struct OptimizerKind {
-  std::string name;
+  std::string name;           ///< in config.json and --optimizer
   std::vector<OwnField> own;  ///< its options
+  /// Makes it, with the options' values.
   std::function<std::unique_ptr<Optimizer>(std::vector<Parameter>, const OwnValues&, const RowParts&)> make;
 };
 
 template <class Config, class = void>
+/// True for a Config that has a member `row_parts`.
 inline constexpr bool has_row_parts = false;
 template <class Config>
 inline constexpr bool has_row_parts<Config, std::void_t<decltype(std::declval<Config>().row_parts)>> = true;
@@ -57,9 +59,9 @@ const OptimizerKind& optimizer_kind_named(const std::string& name);
 /// An optimizer by name, with the options that differ from their defaults, and groups of parameters for which
 /// kind, options or learning rate are others.
 struct OptimizerConfig {
-  std::string kind = "adamw";
-  OwnValues options = {};
-  std::vector<ParameterGroup> groups = {};
+  std::string kind = "adamw";               ///< a name in optimizer_kinds()
+  OwnValues options = {};                   ///< of the kind's own options
+  std::vector<ParameterGroup> groups = {};  ///< parameters with a kind, options or rate of their own
 
   /// Changing the kind resets the options to its defaults. Throws: Error that lists the known names
   void set_kind(const std::string& name);

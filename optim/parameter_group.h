@@ -15,6 +15,7 @@ struct ParameterGroup {
   double rate = 1;             ///< times the learning rate of the rest
   OwnValues options = {};      ///< others are the rest's, or with another kind its defaults
 
+  /// True if the pattern fits the parameter's name.
   bool matches(const Parameter& parameter) const;
 };
 

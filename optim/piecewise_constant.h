@@ -12,9 +12,10 @@ namespace tapeformer {
 /// change is said elsewhere; a change at 0 replaces it.
 class PiecewiseConstant {
  public:
+  /// A share of the steps, and the number from there on.
   struct Change {
     double share = 0;  ///< of the steps
-    Index value = 0;
+    Index value = 0;   ///< from there on
   };
 
   /// Of an empty text, always `before`.
@@ -25,6 +26,7 @@ class PiecewiseConstant {
   Index at(Index step, Index steps) const;
   /// The steps at which it changes, rising.
   std::vector<Index> changes(Index steps) const;
+  /// The largest number of the whole training.
   Index largest() const;
 
  private:

@@ -35,7 +35,9 @@ class Schedule {
  public:
   /// Throws: Error that names the field if the config makes no sense.
   explicit Schedule(const ScheduleConfig& config);
+  /// The learning rate of the step, counted from 0.
   double operator()(Index step) const;
+  /// What it was made from.
   const ScheduleConfig& config() const { return config_; }
 
  private:

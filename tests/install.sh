@@ -13,7 +13,7 @@ mkdir "$project"
 lines_of() {
   awk -v text="$1" '/^```cmake$/ { inside = 1; block = ""; next }
     /^```$/ { if (inside && index(block, text)) printf "%s", block; inside = 0 }
-    inside { block = block $0 "\n" }' "$source/README.md"
+    inside { block = block $0 "\n" }' "$source/README.md" "$source/examples/packaging/README.md"
 }
 lines_of 'find_package(tapeformer' >"$project/CMakeLists.txt"
 cat >"$project/main.cpp" <<'CPP'

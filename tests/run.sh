@@ -32,7 +32,7 @@ if [ "$preset" = cuda ] && ! PATH=$PATH:/usr/local/cuda/bin command -v nvcc >/de
   exit 0
 fi
 
-examples/setup.sh clang-format-14 libopenmpi-dev openmpi-bin python3 chromium "${packages[@]}"
+examples/setup.sh clang-format-14 libopenmpi-dev openmpi-bin python3 chromium doxygen "${packages[@]}"
 command -v mpirun >/dev/null && [ "$preset" != thread-sanitized ] && mpi=ON || mpi=OFF
 command -v ccache >/dev/null && export CMAKE_CXX_COMPILER_LAUNCHER=ccache CMAKE_CUDA_COMPILER_LAUNCHER=ccache
 if [ "$preset" = cuda ]; then

@@ -22,6 +22,7 @@ class Communication {
   class State;
 
   Communication() = default;  ///< one that is over
+  /// One that an engine has started and `state` watches.
   explicit Communication(std::shared_ptr<State> state) : state_(std::move(state)) {}
 
   /// Returns when the tensor holds the result. For a tensor on a GPU the host does not wait: the kernels that
@@ -40,10 +41,12 @@ class Communication::State {
   virtual void wait() = 0;
 };
 
+/// What becomes of the ranks' tensors.
 enum class Reduction { sum, mean };
 
 /// The seconds that collective operations took, and those of them in which the caller stood still.
 struct CommunicationTime {
+  /// In seconds.
   double busy = 0, waited = 0;
 };
 
@@ -57,7 +60,9 @@ struct CommunicationTime {
 class Communicator {
  public:
   virtual ~Communicator() = default;
+  /// This process' number, from 0.
   int rank() const { return rank_; }
+  /// The number of processes.
   int size() const { return size_; }
 
   /// Every rank gets the sum or the mean of all ranks' x.
@@ -87,16 +92,18 @@ class Communicator {
 
   /// What an engine starts.
   struct Request {
+    /// The operations that an engine must offer.
     enum class Collective { all_reduce, reduce_scatter, all_gather, broadcast };
-    Collective collective;
-    Tensor x;
-    Reduction reduction = Reduction::sum;
-    int root = 0;
+    Collective collective;                 ///< which of them
+    Tensor x;                              ///< the tensor that it works on, in place
+    Reduction reduction = Reduction::sum;  ///< of all_reduce and reduce_scatter
+    int root = 0;                          ///< the rank that a broadcast starts from
   };
   /// "all_reduce"
   static const char* name_of(Request::Collective collective);
 
  protected:
+  /// For engines: the number of this process, and of all.
   Communicator(int rank, int size) : rank_(rank), size_(size) {}
   /// Called with a checked request of at least one element, and only where there is another rank.
   virtual Communication start(const Request& request) = 0;

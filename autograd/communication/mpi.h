@@ -9,8 +9,10 @@ namespace tapeformer {
 
 /// What a launcher (mpirun, mpiexec or srun) has told this process in its environment.
 struct LaunchedRank {
-  int rank = 0, size = 1;  ///< of all processes that it has started; 0 of 1 without a launcher
+  /// The number of this process, and of all that it has started; 0 of 1 without a launcher.
+  int rank = 0, size = 1;
 };
+/// Reads the variables that Open MPI, MPICH, Intel MPI and Slurm set.
 LaunchedRank launched_rank();
 /// The name of this machine.
 std::string host_name();

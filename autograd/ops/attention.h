@@ -11,6 +11,7 @@ enum class CausalAlignment {
   top_left,      ///< the first query has the position of the first key, as in PyTorch's is_causal
 };
 
+/// A window without a limit on that side.
 constexpr Index kUnlimited = -1;
 
 /// The keys that each query may attend to; in every boolean mask true means may attend. All masks apply
@@ -25,22 +26,26 @@ struct AttentionMasks {
   Tensor key_mask;      ///< bool [B, S]: true for real keys and values
   Tensor query_mask;    ///< bool [B, T]: true for real queries
   bool causal = false;  ///< no query sees keys later than its own position
+  /// Of the positions of queries and keys.
   CausalAlignment alignment = CausalAlignment::bottom_right;
   Tensor prefix_lengths;             ///< i32 [B] or [N]: with causal, the first keys that all queries see
   Index window_before = kUnlimited;  ///< keys that a query sees before its position
   Index window_after = kUnlimited;   ///< and after it; with causal only in a prefix
   Tensor key_lengths;                ///< i32 [B] or [N]: the number of keys in use, as in a cache
-  Tensor query_starts, key_starts;   ///< i32 [N + 1], with B = 1: sequence i of N packed ones is
-                                     ///< [starts[i], starts[i + 1]); key_starts undefined: as query_starts
+  /// i32 [N + 1], with B = 1: sequence i of N packed ones is [starts[i], starts[i + 1]); key_starts
+  /// undefined: as query_starts.
+  Tensor query_starts, key_starts;
 };
 
+/// Everything that attention() may be told besides its three tensors.
 struct AttentionOptions : AttentionMasks {
   AttentionOptions() = default;
+  /// These masks, and the default of all else.
   explicit AttentionOptions(const AttentionMasks& masks) : AttentionMasks(masks) {}
 
-  double scale = 0;    ///< of the scores; 0 for 1 / sqrt(D)
-  double dropout = 0;  ///< probability, on the weights
-  DropoutKey dropout_key;
+  double scale = 0;           ///< of the scores; 0 for 1 / sqrt(D)
+  double dropout = 0;         ///< probability, on the weights
+  DropoutKey dropout_key;     ///< which of the weights are dropped
   Tensor* weights = nullptr;  ///< receives the weights [B, H, T, S] before dropout
 };
 
@@ -66,6 +71,7 @@ struct PackedHeads {
   Index groups = 1;       ///< G
   Index key_width = 0;    ///< D
   Index value_width = 0;  ///< E
+  /// Numbers of one token: H D + G D + G E.
   Index width() const { return (heads + groups) * key_width + groups * value_width; }
 };
 

@@ -10,6 +10,7 @@ namespace tapeformer {
 /// Identifies one dropout decision: the run's seed, the layer's stream, the step of training. What a step has
 /// above its lower 32 bits turns the stream into another, as processes that train together need.
 struct DropoutKey {
+  /// The three numbers that select the random words.
   std::uint64_t seed = 0, stream = 0, step = 0;
   const std::uint64_t* moved_by = nullptr;  ///< in a GPU's memory, see PhiloxStream
 };

@@ -20,6 +20,7 @@ Tensor divide(const Tensor& a, const Tensor& b);
 /// Math:    y = factor * x + offset
 Tensor affine(const Tensor& x, double factor, double offset);
 
+/// The operations above, and affine(), as operators.
 inline Tensor operator+(const Tensor& a, const Tensor& b) { return add(a, b); }
 inline Tensor operator-(const Tensor& a, const Tensor& b) { return subtract(a, b); }
 inline Tensor operator*(const Tensor& a, const Tensor& b) { return multiply(a, b); }

@@ -4,6 +4,7 @@
 
 namespace tapeformer {
 
+/// Options of cross_entropy().
 struct CrossEntropyOptions {
   Index ignored = -1;    ///< targets that do not count
   double smoothing = 0;  ///< this much of the target's weight is spread over all classes
@@ -31,6 +32,7 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& targets, const CrossEnt
 /// Source:  Wu et al. 2021 (R-Drop), arXiv:2106.14448, equation 2
 Tensor symmetric_divergence(const Tensor& a, const Tensor& b, const Tensor& targets, Index ignored = -1);
 
+/// Options of linear_cross_entropy().
 struct LinearCrossEntropyOptions : CrossEntropyOptions {
   Index chunk = 0;  ///< rows whose logits exist at a time; 0: at least one, within 64 MiB (on a GPU 512)
 };

@@ -10,11 +10,14 @@ namespace tapeformer {
 
 /// A factor of a matrix product and its layout; nothing is copied.
 struct Factor {
+  /// A factor as it stands, of a parameter what operations read of it.
+  /// @{
   Factor(const Tensor& tensor) : x(tensor) {}                  // NOLINT: a tensor is a factor as it stands
   Factor(const Parameter& parameter) : x(parameter.used()) {}  // NOLINT
-  Tensor x;
-  bool transposed = false;
-  bool by_head = false;
+  /// @}
+  Tensor x;                 ///< the matrices, [..., rows, columns]
+  bool transposed = false;  ///< whether the last two axes are swapped
+  bool by_head = false;  ///< whether it is stored [..., rows, H, columns] and read as [..., H, rows, columns]
 };
 /// The factor with its last two axes swapped.
 Factor transposed(Factor factor);

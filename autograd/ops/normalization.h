@@ -40,7 +40,9 @@ struct Normalization {
   bool centred;  ///< layer_norm, else rms_norm
   double epsilon;
 };
+/// Throws: ShapeError in the name of norm.op if the weights do not fit x.
 void check_normalization(const Normalization& norm, const Tensor& x);
+/// layer_norm() or rms_norm(), as `norm` says.
 Tensor normalize(const Normalization& norm, const Tensor& x);
 
 }  // namespace tapeformer

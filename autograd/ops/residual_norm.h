@@ -4,13 +4,15 @@
 
 namespace tapeformer {
 
+/// The two results of add_layer_norm() and add_rms_norm().
 struct SumAndNorm {
+  /// The sum goes on to the next residual connection, y into the next sublayer.
   Tensor sum, y;
 };
 /// Dropout of a branch before it is added; none by default.
 struct BranchDropout {
-  double probability = 0;
-  DropoutKey key = {};
+  double probability = 0;  ///< of dropping an element
+  DropoutKey key = {};     ///< which elements are dropped
 };
 
 /// Two steps of a transformer in one pass over memory each way: a sublayer's output is added to the residual
@@ -22,6 +24,7 @@ struct BranchDropout {
 /// Throws:  ShapeError if the sizes do not fit, or the probability is outside [0, 1]
 SumAndNorm add_layer_norm(const Tensor& x, const Tensor& branch, const Tensor& weight, const Tensor& bias,
                           double epsilon = 1e-5, const BranchDropout& dropped = {});
+/// The same with rms_norm().
 SumAndNorm add_rms_norm(const Tensor& x, const Tensor& branch, const Tensor& weight, double epsilon = 1e-6,
                         const BranchDropout& dropped = {});
 

@@ -10,8 +10,8 @@ using kernels::RotaryLayout;
 /// The angles of positions. By default angle_i = position * base^(-2i / width). To reach further than a model
 /// was trained, raise the base, or interpolate positions by a factor.
 struct RotaryConfig {
-  double base = 10000;
-  RotaryLayout layout = RotaryLayout::interleaved;
+  double base = 10000;                              ///< of the angles' geometric series
+  RotaryLayout layout = RotaryLayout::interleaved;  ///< which components make a pair
   Index width = 0;          ///< the number of first components of every head to turn, even; 0 for all
   Index max_positions = 0;  ///< positions from here on are refused; 0 for no limit
   double factor = 1;        ///< divides the angles: linear interpolation of positions
@@ -19,6 +19,7 @@ struct RotaryConfig {
   /// are divided by the factor, those that turn more than high_frequency times stay, and the frequencies
   /// between are blended.
   Index original_context = 0;
+  /// Turns over original_context positions between which frequencies are blended.
   double low_frequency = 1, high_frequency = 4;
 };
 
@@ -45,7 +46,7 @@ Tensor packed_rotary(const Tensor& x, Index heads, Index head_width, const Tenso
 /// The cosines and sines of positions, computed once for all layers with the same angles.
 struct RotaryAngles {
   Tensor table;  ///< [T or B, T, 2, pairs]: cosines, then sines; f32 beside bf16
-  RotaryLayout layout = RotaryLayout::interleaved;
+  RotaryLayout layout = RotaryLayout::interleaved;  ///< which components make a pair
 };
 /// For heads of `head_width` components of type `type`.
 /// Throws:  as rotary
@@ -56,6 +57,7 @@ RotaryAngles rotary_angles(const RotaryConfig& config, Index head_width, Index f
 /// The same with known angles. If x is the only handle to its memory, the result overwrites it.
 /// Throws:  ShapeError if the shapes do not fit
 Tensor rotary(Tensor x, const RotaryAngles& angles);
+/// The same for the first `heads` heads of wider rows.
 Tensor packed_rotary(Tensor x, Index heads, Index head_width, const RotaryAngles& angles);
 
 }  // namespace tapeformer

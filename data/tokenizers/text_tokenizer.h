@@ -23,6 +23,7 @@ class TextTokenizer {
   /// Appends the ids of `text` to `ids`. Byte-level kinds take any bytes, the others valid UTF-8.
   /// Throws:  DataError naming what the vocabulary lacks, or where `text` is not UTF-8
   virtual void encode(std::string_view text, std::vector<std::int32_t>& ids) const = 0;
+  /// The ids of a whole text.
   std::vector<std::int32_t> encode(std::string_view text) const {
     std::vector<std::int32_t> ids;
     encode(text, ids);
@@ -33,9 +34,11 @@ class TextTokenizer {
   virtual std::string bytes_of(std::int32_t id) const = 0;
   /// The bytes of `ids`, without the space that some kinds put before the first word.
   virtual std::string decode(const std::vector<std::int32_t>& ids) const;
+  /// The number of ids.
   virtual Index vocabulary_size() const = 0;
   /// The tokens that a document begins and ends with, in kinds that have them.
   virtual std::optional<std::int32_t> begin() const { return {}; }
+  /// The id that ends a text, if there is one.
   virtual std::optional<std::int32_t> end() const { return {}; }
   /// The length of the longest prefix of `text` that can be encoded by itself, whatever follows; 0 if none.
   /// A stream can thus be encoded in pieces, the first by `encode` and the others by `encode_rest`, to the
@@ -77,6 +80,7 @@ std::unique_ptr<TextTokenizer> load_byte_pair_tokenizer(const std::string& vocab
                                                         const std::string& merges_path);
 /// The contents of the two files that load_byte_pair_tokenizer reads.
 struct BytePairFiles {
+  /// The contents of vocab.json and of merges.txt.
   std::string vocabulary, merges;
 };
 /// Throws: DataError unless `tokenizer` is of kind "bpe"

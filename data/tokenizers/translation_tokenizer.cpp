@@ -8,8 +8,8 @@
 namespace tapeformer {
 namespace {
 
-constexpr TokenizerKind kKinds[] = {TokenizerKind::word, TokenizerKind::character, TokenizerKind::bpe,
-                                    TokenizerKind::unigram};
+constexpr TokenizerKind kKinds[] = {TokenizerKind::word, TokenizerKind::space, TokenizerKind::character,
+                                    TokenizerKind::bpe, TokenizerKind::unigram};
 
 }  // namespace
 
@@ -17,12 +17,13 @@ TokenizerKind tokenizer_kind(const std::string& name) {
   for (const TokenizerKind kind : kKinds) {
     if (name == name_of(kind)) return kind;
   }
-  throw DataError("[tokenizer] a kind is word, character, bpe or unigram; got \"" + name + "\"");
+  throw DataError("[tokenizer] a kind is word, space, character, bpe or unigram; got \"" + name + "\"");
 }
 
 const char* name_of(TokenizerKind kind) {
   switch (kind) {
     case TokenizerKind::word: return "word";
+    case TokenizerKind::space: return "space";
     case TokenizerKind::character: return "character";
     case TokenizerKind::bpe: return "bpe";
     case TokenizerKind::unigram: return "unigram";
@@ -42,8 +43,8 @@ std::unique_ptr<TranslationTokenizer> train_translation_tokenizer(const Tokenize
         "[tokenizer] a vocabulary holds more than the 4 special pieces, and counts start at 1; got " +
         number_of(config.vocabulary_size, "piece") + " seen " + number_of(config.min_count, "time"));
   }
-  const bool own = config.kind == TokenizerKind::word || config.kind == TokenizerKind::character;
-  return own ? train_piece_tokenizer(config, sentences) : train_subword_tokenizer(config, sentences);
+  const bool subword = config.kind == TokenizerKind::bpe || config.kind == TokenizerKind::unigram;
+  return subword ? train_subword_tokenizer(config, sentences) : train_piece_tokenizer(config, sentences);
 }
 
 std::unique_ptr<TranslationTokenizer> parse_translation_tokenizer(std::string_view content,

@@ -12,6 +12,7 @@ namespace tapeformer {
 
 /// The first ids of every vocabulary.
 constexpr std::int32_t kPadding = 0, kUnknown = 1, kBegin = 2, kEnd = 3;
+/// The number of those ids.
 constexpr std::int32_t kSpecialTokens = 4;
 
 /// A tokenizer for translation: a sentence to the ids of pieces and back. The first four ids are reserved,
@@ -25,6 +26,7 @@ class TranslationTokenizer {
   /// The text of `ids` up to the first kEnd, without padding and begin; an unknown piece reads "⁇".
   /// Throws:  DataError for an id outside the vocabulary
   virtual std::string decode(const std::vector<std::int32_t>& ids) const = 0;
+  /// The number of ids, special ones included.
   virtual Index vocabulary_size() const = 0;
   /// A piece as tables and pictures show it: "<pad>", " house".
   virtual std::string piece(std::int32_t id) const = 0;
@@ -32,17 +34,19 @@ class TranslationTokenizer {
   virtual std::string serialize() const = 0;
 };
 
-enum class TokenizerKind { word, character, bpe, unigram };
+/// How text is cut: into words, into what stands between white space (for text that another program has cut),
+/// into characters, or into pieces found by byte-pair encoding or a unigram model.
+enum class TokenizerKind { word, space, character, bpe, unigram };
 
-/// "word", "character", "bpe" or "unigram". Throws: DataError for any other name.
+/// "word", "space", "character", "bpe" or "unigram". Throws: DataError for any other name.
 TokenizerKind tokenizer_kind(const std::string& name);
 const char* name_of(TokenizerKind kind);
 
 struct TokenizerConfig {
-  TokenizerKind kind = TokenizerKind::bpe;
+  TokenizerKind kind = TokenizerKind::bpe;  ///< how text is cut
   /// The largest number of pieces, including the special ones.
   Index vocabulary_size = 8000;
-  /// Rarer words or characters are unknown (kinds word and character).
+  /// Rarer pieces are unknown (kinds word, space and character).
   Index min_count = 1;
   /// Spell characters outside the vocabulary in bytes instead of making them unknown (kinds bpe and unigram).
   bool byte_fallback = false;

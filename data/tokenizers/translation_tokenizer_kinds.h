@@ -6,9 +6,10 @@
 
 namespace tapeformer {
 
-/// The word and character kinds: a list of pieces that concatenate to the text. Words are cut from a text
-/// that starts with a space, which decoding removes, so that a word is the same piece wherever it stands.
-/// The space before a word belongs to its piece, which makes decoding exact.
+/// The word, space and character kinds: a list of pieces. Those of words and characters concatenate to the
+/// text. Words are cut from a text that starts with a space, which decoding removes, so that a word is the
+/// same piece wherever it stands. The space before a word belongs to its piece, which makes decoding exact.
+/// Pieces of the kind space are joined by single spaces, whatever white space was between them.
 /// Throws:  DataError if pieces repeat
 std::unique_ptr<TranslationTokenizer> make_piece_tokenizer(TokenizerKind kind,
                                                            std::vector<std::string> pieces);

@@ -52,6 +52,8 @@ void for_each_piece(TokenizerKind kind, std::string_view text,
   if (text.empty()) return;
   if (kind == TokenizerKind::word) {
     for_each_word(with_leading_space(text), piece);
+  } else if (kind == TokenizerKind::space) {
+    for (const std::string_view between : split_white_space(text)) piece(between);
   } else {
     for (const std::string_view point : split_code_points(text)) piece(point);
   }
@@ -82,10 +84,10 @@ class PieceTokenizer : public TranslationTokenizer {
     for (const std::int32_t id : ids) {
       check_token(id, vocabulary_size());
       if (id == kEnd) break;
-      if (id == kUnknown) (text += kind_ == TokenizerKind::word ? " " : "") += kUnknownText;
-      if (id >= kSpecialTokens) text += piece(id);
+      if (id == kUnknown) (text += kind_ == TokenizerKind::character ? "" : " ") += kUnknownText;
+      if (id >= kSpecialTokens) (text += kind_ == TokenizerKind::space ? " " : "") += piece(id);
     }
-    if (kind_ == TokenizerKind::word && text.compare(0, 1, " ") == 0) text.erase(0, 1);
+    if (kind_ != TokenizerKind::character && text.compare(0, 1, " ") == 0) text.erase(0, 1);
     return text;
   }
   Index vocabulary_size() const override { return kSpecialTokens + static_cast<Index>(pieces_.size()); }

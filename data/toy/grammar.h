@@ -9,6 +9,7 @@
 
 namespace tapeformer {
 
+/// The parts, which share no sentence.
 enum class Split { train, validation, test };
 
 /// The built-in English to French corpus: every sentence of a synchronous grammar of 21 patterns and a few
@@ -30,6 +31,7 @@ class ToyGrammar {
   /// arguments give the same sample, and a longer sample starts with the shorter one.
   /// Throws:  DataError if a pattern has too few sentences in that part
   std::vector<TextPair> sample(Split split, Index count, std::uint64_t seed) const;
+  /// The numbers of `count` different sentences of a part, drawn by `seed`.
   std::vector<Index> sample_numbers(Split split, Index count, std::uint64_t seed) const;
 
   /// The built-in text for language models, a little over a megabyte and always the same: sentences of the

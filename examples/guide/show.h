@@ -11,6 +11,7 @@
 
 namespace tapeformer {
 
+/// What rows or columns are called.
 using Labels = std::vector<std::string>;
 
 /// Prints a matrix [T, S], with a label for every row, and for every column if there are any.

@@ -1,5 +1,6 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/data/hash.h>
+#include <tapeformer/data/tokenizers/text_vocabulary.h>
 #include <tapeformer/data/tokenizers/utf8.h>
 #include <tapeformer/data/toy/grammar.h>
 #include <tapeformer/examples/translation/data.h>
@@ -78,7 +79,9 @@ Vocabularies make_vocabularies(const TranslationOptions& options, const std::vec
   config.vocabulary_size = options.vocabulary;
   const auto make = [&](const std::string& model, const std::vector<std::string>& sentences) {
     return std::shared_ptr<const TranslationTokenizer>(
-        model.empty() ? train_translation_tokenizer(config, sentences) : load_sentencepiece_model(model));
+        model.empty()               ? train_translation_tokenizer(config, sentences)
+        : is_text_vocabulary(model) ? load_text_vocabulary(model)
+                                    : load_sentencepiece_model(model));
   };
   Vocabularies result;
   std::vector<std::string> sources = sources_of(train), targets = targets_of(train);

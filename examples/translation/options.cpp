@@ -34,13 +34,15 @@ void TranslationOptions::for_each(Self& o, const F& f) {
        "source sentences held out, half for validation, half for the test; 0 for 2000, or a tenth where that "
        "is less");
   vocabulary("tokenizer", o.tokenizer,
-             "word, character, bpe or unigram; empty for word on the built-in corpus, bpe on files");
+             "word, space (for text that is cut already), character, bpe or unigram; empty for word on the "
+             "built-in corpus, bpe on files");
   vocabulary("vocabulary", o.vocabulary, "largest number of pieces");
   vocabulary("shared_vocabulary", o.model.tie_embeddings,
              "one vocabulary and one embedding for both languages");
   vocabulary.path("source_model", o.source_model,
-                  "a SentencePiece model for the source, instead of training one");
-  vocabulary.path("target_model", o.target_model, "a SentencePiece model for the target");
+                  "a SentencePiece model for the source, instead of training one; or pieces of text that is "
+                  "cut already: Marian's .yml or .vocab, fairseq's dict.txt");
+  vocabulary.path("target_model", o.target_model, "the same for the target");
   model.path(
       "from", o.from,
       "fine-tune: start from the weights in this run, with its sizes and vocabularies; the schedule begins "
@@ -145,7 +147,7 @@ void TranslationOptions::refuse_ignored(const Command& command) const {
   if (!validation.empty())
     command.refuse({"--held-out"}, "with validation files, beside which nothing is held out");
   if (!source_model.empty() && (model.tie_embeddings || !target_model.empty()))
-    command.refuse({"--tokenizer", "--vocabulary"}, "with SentencePiece models");
+    command.refuse({"--tokenizer", "--vocabulary"}, "with models or vocabularies of your own");
   training.refuse_ignored(command);
 }
 

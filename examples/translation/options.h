@@ -44,7 +44,8 @@ struct TranslationOptions {
   // Vocabulary
   std::string tokenizer;  ///< empty: words for the built-in corpus, bpe for files
   Index vocabulary = 8000;
-  std::string source_model, target_model;  ///< SentencePiece models to use instead of training
+  std::string source_model,
+      target_model;  ///< of SentencePiece, or vocabularies of text, to use instead of training
   // Model
   std::string from;            ///< a run whose weights and vocabularies training starts from
   EncoderDecoderConfig model;  ///< without the sizes of the vocabularies

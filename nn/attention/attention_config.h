@@ -21,9 +21,11 @@ std::string kind_titles(unsigned can);
 /// queries attend to the latents themselves, which reads far less where few queries meet many keys, as in
 /// decoding. automatic: absorbed once a cache holds something, else naive.
 enum class LatentForm { automatic, naive, absorbed };
+/// The name of a form and the form of a name. Throws: Error listing the names there are.
 const char* latent_form_name(LatentForm form);
 LatentForm latent_form(const std::string& name);
 
+/// The name of a layout and the layout of a name. Throws: Error listing the names there are.
 const char* rotary_layout_name(RotaryLayout layout);
 RotaryLayout rotary_layout(const std::string& name);
 

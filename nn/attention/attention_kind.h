@@ -13,6 +13,7 @@
 
 namespace tapeformer {
 
+/// What a kind can do; several are joined by |.
 enum AttentionAbility : unsigned {
   kCanRotate = 1,         ///< takes rotary positions
   kCanCache = 2,          ///< keeps keys and values of earlier calls in a KvCache
@@ -22,8 +23,8 @@ enum AttentionAbility : unsigned {
 
 /// One of several equivalent ways to compute a kind.
 struct AttentionForm {
-  std::string name;  ///< "absorbed"
-  std::function<void(AttentionConfig&)> choose;
+  std::string name;                              ///< "absorbed"
+  std::function<void(AttentionConfig&)> choose;  ///< sets the fields that choose this form
 };
 
 /// Everything that models, programs and tests know about a kind of attention.
@@ -41,7 +42,7 @@ struct AttentionKind {
   std::function<void(AttentionConfig&)> complete = {};
   /// The cost for a resolved config. attention_cost() does not cover a kind without it.
   std::function<AttentionCost(const AttentionConfig&, const AttentionCall&)> cost = {};
-  std::vector<AttentionForm> forms = {};
+  std::vector<AttentionForm> forms = {};  ///< empty if there is one way only
   /// Fields that this kind adds to AttentionConfig, which holds their values in `own`. Models, files and
   /// options have them like those that are built in.
   std::vector<OwnField> own = {};

@@ -9,9 +9,9 @@
 namespace tapeformer {
 
 struct AttentionSublayerConfig {
-  Index width = 0;     ///< C
-  double dropout = 0;  ///< on the output of the attention
-  double epsilon = 1e-5;
+  Index width = 0;        ///< C
+  double dropout = 0;     ///< on the output of the attention
+  double epsilon = 1e-5;  ///< of the norm
 };
 
 /// Any attention as the original transformer wraps it: residual sum, then norm.

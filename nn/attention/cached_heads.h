@@ -17,6 +17,7 @@ RotaryAngles query_angles(const AttentionContext& context, const Tensor& query, 
 
 /// Keys and values, head by head; values are undefined where everything is in the keys.
 struct KeyValueHeads {
+  /// [B, S, G, D] and [B, S, G, E].
   Tensor key_bsgd, value_bsge;
 };
 

@@ -7,18 +7,18 @@ namespace tapeformer {
 
 /// The sizes of one call of an attention layer.
 struct AttentionCall {
-  Index batch = 1;      ///< B
-  Index queries = 1;    ///< T
-  Index keys = 0;       ///< S, of a memory; 0 for queries: self-attention
-  Index cached = 0;     ///< tokens in the cache before: decoding, of which forward_flops alone is meant
-  bool causal = false;  ///< aligned at the last query and the last key
-  DType type = DType::f32;
+  Index batch = 1;          ///< B
+  Index queries = 1;        ///< T
+  Index keys = 0;           ///< S, of a memory; 0 for queries: self-attention
+  Index cached = 0;         ///< tokens in the cache before: decoding, of which forward_flops alone is meant
+  bool causal = false;      ///< aligned at the last query and the last key
+  DType type = DType::f32;  ///< of activations and cache
 };
 
 /// The cost of one call of an attention layer: in training, unless something is cached; without masks, except
 /// the causal one; with gradients of parameters and inputs. Dropout on the weights adds nothing.
 struct AttentionCost {
-  Index parameters = 0;
+  Index parameters = 0;  ///< numbers that are trained
   /// Matrix products only, 2 a multiply-add, as a Profile counts them. In attention only visible pairs count,
   /// although tiles round them up. Sums, exponentials, tanh, norms and rotations are left out.
   Index forward_flops = 0, backward_flops = 0;

@@ -12,6 +12,7 @@ namespace tapeformer {
 
 /// Numbers that one token takes in a layer's cache. Latent attention keeps everything in `key`.
 struct CacheWidths {
+  /// Of its key and of its value.
   Index key = 0, value = 0;
 };
 
@@ -21,6 +22,7 @@ struct CacheStep {
   Tensor positions;  ///< i32 [R, 1]: the tokens' position, the same in every row
   Tensor lengths;    ///< i32 [R]: the number of tokens after the step
 };
+/// The step that writes at `positions`, i32 [R, 1].
 CacheStep step_to(const Tensor& positions);
 
 /// The keys and values (or latents) that one attention layer computed for the tokens it has seen. All rows of
@@ -36,9 +38,12 @@ class KvCache {
   virtual void append(const Tensor& keys, const Tensor& values) = 0;
   /// Everything so far, [R, S', width] with S' >= length(); what lies beyond length() is unspecified.
   virtual Tensor keys() const = 0;
+  /// See keys(); undefined where the width is 0.
   virtual Tensor values() const = 0;
 
+  /// Tokens in each row.
   Index length() const { return length_; }
+  /// Rows of the batch; 0 before the first tokens.
   virtual Index rows() const = 0;
   /// Row i becomes the former row rows[i]; the number of rows may change. Beam search selects its survivors
   /// with it. An empty cache stays empty.
@@ -58,15 +63,18 @@ class KvCache {
   /// From now on append() puts a token of each row where `step` says, for which there must be room, and
   /// lengths() are the step's; until set_step({}). The caller sees to it that length() is the same place.
   void set_step(CacheStep step) { step_ = std::move(step); }
+  /// What set_step() has set.
   const CacheStep& step() const { return step_; }
   /// Sets the number of tokens, after a graph of a step has written one or to start over in the same memory.
   /// Only for caches that can reserve().
   void set_length(Index length) { length_ = length; }
 
  protected:
+  /// An empty one; a capacity of 0 is no limit.
   KvCache(const CacheWidths& widths, Index capacity) : widths_(widths), capacity_(capacity) {}
   /// Throws what append() throws. `held` is of the type that the cache has, or undefined.
   void check_append(const Tensor& keys, const Tensor& values, const Tensor& held) const;
+  /// Throws: ShapeError naming a row that is not there.
   void check_rows(const std::vector<std::int32_t>& order) const;
   /// y[o, to + i] = x[o, from + i] for o < rows and i < count, in tokens; x and y [.., .., W] are looked at
   /// as rows of length_x and length_y tokens. Not recorded.
@@ -77,21 +85,22 @@ class KvCache {
   void put_step(const Tensor& keys, const Tensor& values, const Tensor& held_keys,
                 const Tensor& held_values) const;
 
-  const CacheWidths widths_;
-  const Index capacity_;  // 0 for no limit
-  Index length_ = 0;
-  CacheStep step_;
+  const CacheWidths widths_;  ///< of one token
+  const Index capacity_;      ///< most tokens a row; 0 for no limit
+  Index length_ = 0;          ///< tokens in each row
+  CacheStep step_;            ///< where tokens go while a step is set
 };
 
+/// In one piece for each row, or in blocks that rows share until they write to them.
 enum class CacheKind { contiguous, paged };
 const char* name_of(CacheKind kind);
 /// Throws: Error listing the names there are.
 CacheKind cache_kind(const std::string& name);
 
 struct CacheConfig {
-  CacheKind kind = CacheKind::contiguous;
-  Index capacity = 0;     ///< most tokens a row; 0 for as many as come
-  Index block_size = 16;  ///< tokens a block, when paged
+  CacheKind kind = CacheKind::contiguous;  ///< how memory is kept
+  Index capacity = 0;                      ///< most tokens a row; 0 for as many as come
+  Index block_size = 16;                   ///< tokens a block, when paged
 };
 
 /// Throws: Error if a size is negative, or there are no keys to hold.

@@ -45,7 +45,9 @@ class LatentAttention : public Attention {
                     const LatentProducts& products) const;
 
   // For the table of kinds; see AttentionKind.
+  /// See AttentionKind::complete.
   static void complete(AttentionConfig& config);
+  /// Naive and absorbed.
   static std::vector<AttentionForm> forms();
   /// With I the width that queries come from (d'_c, or C), L = d_c, R = d_R, d = D + R, N = B T rows of
   /// queries, M = B S of keys, M' = M and what is cached, P = B H visible pairs:

@@ -41,8 +41,11 @@ class MultiHeadAttention : public Attention {
   void visit(ParameterVisitor& visitor) override;
 
   // For the table of kinds; see AttentionKind.
+  /// See AttentionKind::complete.
   static void complete_multi_head(AttentionConfig& config);
+  /// See AttentionKind::complete.
   static void complete_grouped_query(AttentionConfig& config);
+  /// See AttentionKind::complete.
   static void complete_multi_query(AttentionConfig& config);
   /// With N = B T rows of queries, M = B S of keys, C' the memory's width, O the output's, and P the pairs of
   /// a query and a key that it may attend to, in all batch rows and heads, cached keys included:

@@ -13,7 +13,7 @@ struct SingleHeadConfig {
   double scale = 0;        ///< of the scores; 0 for 1 / sqrt(D)
   double dropout = 0;      ///< on the attention weights
   bool causal = false;     ///< no query sees later keys, whatever the context says
-  bool bias = false;
+  bool bias = false;       ///< of the projections
 };
 
 /// Attention with one head and no output projection: self-attention when query and memory are the same, else

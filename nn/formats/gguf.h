@@ -13,6 +13,7 @@ namespace tapeformer {
 /// A value of a GGUF file's metadata.
 using GgufValue = std::variant<std::uint32_t, float, bool, std::string, std::vector<std::uint8_t>,
                                std::vector<std::int32_t>, std::vector<float>, std::vector<std::string>>;
+/// Keys and values, in the order of the file.
 using GgufMetadata = std::vector<std::pair<std::string, GgufValue>>;
 
 /// The types that matrices are stored in: as they are, rounded to half precision, or in blocks of 32 numbers
@@ -22,10 +23,11 @@ const char* name_of(GgufType type);
 /// Throws: Error listing the valid names.
 GgufType gguf_type(const std::string& name);
 
+/// A tensor to write.
 struct GgufTensor {
-  std::string name;
-  Tensor value;
-  GgufType type = GgufType::f32;
+  std::string name;               ///< under llama.cpp's name
+  Tensor value;                   ///< f32
+  GgufType type = GgufType::f32;  ///< that it is stored in, if it is a matrix
 };
 
 /// Writes a file of version 3 whole or not at all. Q8_0 needs rows of whole blocks: other tensors are stored

@@ -20,6 +20,7 @@ DecoderOnlyConfig hugging_face_config(const std::string& json);
 
 /// The tokens that texts begin and end with, if the tokenizer has them.
 struct ControlTokens {
+  /// The ids that begin and end a text, where there are some.
   std::optional<std::int32_t> begin, end;
 };
 

@@ -9,10 +9,10 @@ namespace tapeformer {
 
 /// The settings of a Llama with Meta's names that its tensors do not tell.
 struct MetaLlamaSettings {
-  Index heads = 0;
-  Index context = 2048;
-  double epsilon = 1e-5;
-  RotaryConfig rotations;
+  Index heads = 0;         ///< H
+  Index context = 2048;    ///< most tokens
+  double epsilon = 1e-5;   ///< of the norms
+  RotaryConfig rotations;  ///< of the rotary positions
 };
 
 /// True if the tensors have Meta's names.

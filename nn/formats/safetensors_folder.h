@@ -21,10 +21,13 @@ class SafetensorsFolder {
 
   /// The names, sorted.
   std::vector<std::string> names() const;
+  /// True if one of the files has a tensor of this name.
   bool contains(const std::string& name) const { return file_of_.count(name) > 0; }
   /// The file that a tensor is in. Throws: CheckpointError if there is no such tensor
   const SafetensorsFile& file(const std::string& name) const;
+  /// As SafetensorsFile::tensor().
   Tensor tensor(const std::string& name) const { return file(name).tensor(name); }
+  /// As SafetensorsFile::shape().
   Shape shape(const std::string& name) const { return file(name).shape(name); }
   /// For messages: the only file, or the index.
   const std::string& path() const { return path_; }

@@ -24,8 +24,9 @@ class CachedSteps : public NextTokenModel {
   const std::optional<CudaGraphCache>& replay() const { return replay_; }
 
  protected:
+  /// What a model can take.
   struct Limits {
-    Index vocabulary = 0;
+    Index vocabulary = 0;     ///< V
     Index context = 0;        ///< the number of positions; 0 if they are rotary
     Index max_positions = 0;  ///< as in RotaryConfig
   };
@@ -40,14 +41,16 @@ class CachedSteps : public NextTokenModel {
   /// Shapes:  ids i32 [R, T] -> [R, V]
   virtual Tensor logits(const Tensor& ids) = 0;
 
+  /// Throws: ShapeError unless there is a token of the vocabulary for each row.
   void check_ids(const char* op, const TokenIds& tokens) const;
+  /// The logits after the rows' last tokens: of the new ones alone where a cache holds the others.
   Tensor next_logits();
   /// Clears the caches after an exception, when it is unknown which tokens they hold.
   void forget();
   /// The first token that the model looks at.
   Index start() const { return start_; }
 
-  std::vector<TokenIds> rows_;  // all of the same length
+  std::vector<TokenIds> rows_;  ///< all of the same length
 
  private:
   /// Makes room for `tokens` in the caches; true if tokens can then be written to places that only the

@@ -7,6 +7,7 @@
 
 namespace tapeformer {
 
+/// Ids of tokens, in order.
 using TokenIds = std::vector<std::int32_t>;
 
 /// A model as a search sees it: rows of tokens that grow by one token at a time.

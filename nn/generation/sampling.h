@@ -38,7 +38,9 @@ Index sample_token(const double* logits, Index vocabulary, const SamplingConfig&
 /// Source:  Keskar et al. 2019, arXiv:1909.05858, section 4.1
 class RepetitionPenalty {
  public:
+  /// A penalty of 1 changes nothing.
   explicit RepetitionPenalty(double penalty) : penalty_(penalty) {}
+  /// Counts a token as seen.
   void see(std::int32_t token);
   /// The token numbers seen must be within the logits.
   void apply(double* logits) const;

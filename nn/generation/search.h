@@ -21,10 +21,11 @@ struct SearchConfig {
   std::function<void(Index done)> progress = {};
 };
 
+/// An output and how likely the model holds it.
 struct Hypothesis {
-  TokenIds tokens;  ///< without begin and end
-  double log_probability = 0;
-  double score = 0;
+  TokenIds tokens;             ///< without begin and end
+  double log_probability = 0;  ///< of all tokens and the end, in nats
+  double score = 0;            ///< with the length penalty
 };
 
 /// Called with a sentence's number and what was found for it.

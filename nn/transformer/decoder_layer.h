@@ -32,7 +32,9 @@ class DecoderLayer : public Module {
   void visit(ParameterVisitor& visitor) override;
   /// The rotary angles of x's tokens, the same for every layer of a stack.
   RotaryAngles angles(const Tensor& x, const DecoderContext& context) const;
+  /// Of its self-attention.
   CacheWidths self_cache_widths() const { return self_attention_->cache_widths(); }
+  /// Of its cross-attention.
   CacheWidths cross_cache_widths() const { return cross_attention_->cache_widths(); }
 
  private:

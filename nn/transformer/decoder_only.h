@@ -61,6 +61,7 @@ class DecoderOnly : public Module {
   void recompute_layers(bool recompute) { recomputes_layers_ = recompute; }
 
   void visit(ParameterVisitor& visitor) override;
+  /// What it was made from.
   const DecoderOnlyConfig& config() const { return config_; }
 
  private:

@@ -31,13 +31,13 @@ struct DecoderOnlyConfig {
 
   PositionKind positions = PositionKind::learned;  ///< rotary ones turn queries and keys
 
-  Index feed_forward = 0;  ///< F; 0 for 4 C, gated 8 C / 3 rounded up to a multiple of 32
-  Unary activation = Unary::gelu_tanh;
-  bool gated = false;  ///< with silu: swiglu
-  bool feed_forward_bias = true;
+  Index feed_forward = 0;               ///< F; 0 for 4 C, gated 8 C / 3 rounded up to a multiple of 32
+  Unary activation = Unary::gelu_tanh;  ///< of the feed-forward networks
+  bool gated = false;                   ///< with silu: swiglu
+  bool feed_forward_bias = true;        ///< biases in the feed-forward networks
 
-  bool tie_head = true;  ///< the head's weight is the embedding
-  bool head_bias = false;
+  bool tie_head = true;      ///< the head's weight is the embedding
+  bool head_bias = false;    ///< a bias on the logits
   double logit_softcap = 0;  ///< c > 0: the logits are c tanh(x / c)
 
   bool embedding_norm = false;    ///< of what enters the first layer
@@ -55,6 +55,7 @@ struct DecoderOnlyConfig {
 
   /// F, with 0 replaced by what it stands for.
   Index hidden_width() const;
+  /// True for the layers that `value_embeddings` names.
   bool has_value_embedding(Index layer) const;
   /// `attention` with what the model decides.
   AttentionConfig attention_config() const;
@@ -64,6 +65,7 @@ struct DecoderOnlyConfig {
   /// For config.json of a run folder. A field that it lacks takes its default.
   /// Throws: CheckpointError naming what is wrong, or a field that is not known
   std::string to_json() const;
+  /// The opposite of to_json().
   static DecoderOnlyConfig from_json(const std::string& json);
 
   /// Every field once, in the order of config.json and --help: see autograd/text/config_field.h.

@@ -14,6 +14,7 @@ namespace tapeformer {
 /// The optional arguments of a call.
 struct DecoderOnlyContext : AttentionContext {
   DecoderOnlyContext() = default;
+  /// A context for attention alone.
   DecoderOnlyContext(const AttentionContext& context) : AttentionContext(context) {}
 
   Tensor ids;    ///< i32 [B, T], of x's tokens, for a layer with value embeddings
@@ -40,6 +41,7 @@ class DecoderOnlyLayer : public Module {
   RotaryAngles angles(const Tensor& x, const AttentionContext& context) const {
     return attention_->angles(x, context);
   }
+  /// Of its attention.
   CacheWidths cache_widths() const { return attention_->cache_widths(); }
   void visit(ParameterVisitor& visitor) override;
 

@@ -10,6 +10,7 @@ namespace tapeformer {
 /// tokens so far, and of the memory that the sequence reads. Decoder::start() makes one.
 class DecoderState {
  public:
+  /// See Decoder::start().
   DecoderState(Tensor memory, const Tensor& memory_mask, LayerCaches tokens, LayerCaches cross);
 
   /// Row i becomes the former row rows[i], memory included; the number of rows may change. Throws: ShapeError

@@ -14,12 +14,12 @@
 namespace tapeformer {
 
 struct EncoderConfig {
-  TransformerLayerConfig layer;
-  Index vocabulary = 0;
-  Index layers = 3;
-  PositionKind positions = PositionKind::sinusoidal;
-  Index max_length = 256;  ///< longest sequence
-  bool fix_norm = false;   ///< see TokenInput
+  TransformerLayerConfig layer;                       ///< of every layer
+  Index vocabulary = 0;                               ///< V
+  Index layers = 3;                                   ///< L
+  PositionKind positions = PositionKind::sinusoidal;  ///< added to the embeddings, or rotary
+  Index max_length = 256;                             ///< longest sequence
+  bool fix_norm = false;                              ///< see TokenInput
 };
 
 /// What an encoder or a decoder is made of.
@@ -30,17 +30,19 @@ class LayerStack : public Module {
 
   /// See EncoderDecoder::recompute_layers().
   void recompute_layers(bool recompute) { recomputes_layers_ = recompute; }
+  /// Names the input, the layers by their numbers, and the norm.
   void visit(ParameterVisitor& visitor) override;
+  /// The table of token embeddings, to be tied.
   Embedding& embedding() { return input_.embedding(); }
 
  protected:
   /// The output after the last layer.
   Tensor normed(ResidualStream& stream) const { return norm_ ? stream.normed(*norm_) : stream.sum(); }
 
-  TokenInput input_;
-  std::vector<Layer> layers_;
-  std::optional<Norm> norm_;  // pre-norm stacks end with a norm
-  bool recomputes_layers_ = false;
+  TokenInput input_;                ///< embeddings and positions
+  std::vector<Layer> layers_;       ///< from the first to the last
+  std::optional<Norm> norm_;        ///< that pre-norm stacks end with
+  bool recomputes_layers_ = false;  ///< see recompute_layers()
 };
 
 /// Maps token ids to contextual states; usable alone, e.g. under a masked-token head.
@@ -90,6 +92,7 @@ class EncoderDecoder : public Module {
   Tensor r_drop_loss(const Tensor& source, const Tensor& source_mask, const Tensor& target,
                      const Tensor& expected, const CrossEntropyOptions& options, double alpha) const;
 
+  /// The memory of source sentences: as Encoder.
   Tensor encode(const Tensor& source, const Tensor& source_mask) const {
     return encoder_(source, source_mask);
   }
@@ -100,6 +103,7 @@ class EncoderDecoder : public Module {
   }
   /// One step of generation: the states of new tokens after those that `state` already holds.
   Tensor decode(const Tensor& target, DecoderState& state) const { return decoder_(target, state); }
+  /// As Decoder::start().
   DecoderState start(const Tensor& memory, const Tensor& memory_mask, const CacheConfig& cache = {}) const {
     return decoder_.start(memory, memory_mask, cache);
   }
@@ -116,6 +120,7 @@ class EncoderDecoder : public Module {
   }
 
   void visit(ParameterVisitor& visitor) override;
+  /// What it was made from.
   const EncoderDecoderConfig& config() const { return config_; }
 
  private:

@@ -7,9 +7,12 @@
 
 namespace tapeformer {
 
+/// The configuration of a translation model.
 struct EncoderDecoderConfig {
-  TransformerLayerConfig layer;
+  TransformerLayerConfig layer;  ///< of every layer
+  /// V of either side.
   Index source_vocabulary = 0, target_vocabulary = 0;
+  /// L of either side.
   Index encoder_layers = 3, decoder_layers = 3;
   PositionKind positions = PositionKind::sinusoidal;  ///< rotary sets layer.attention.rotary
   Index max_length = 256;                             ///< longest source or target, in tokens
@@ -22,6 +25,7 @@ struct EncoderDecoderConfig {
   /// For config.json of a run folder. A field that it lacks takes its default.
   /// Throws: CheckpointError naming what is wrong, or a field that is not known
   std::string to_json() const;
+  /// The opposite of to_json().
   static EncoderDecoderConfig from_json(const std::string& json);
   /// Throws: Error naming the sizes that do not fit
   void check() const;

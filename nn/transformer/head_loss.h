@@ -6,9 +6,9 @@
 namespace tapeformer {
 
 struct HeadConfig {
-  Index width = 0;
-  Index vocabulary = 0;
-  bool bias = true;
+  Index width = 0;        ///< C
+  Index vocabulary = 0;   ///< V
+  bool bias = true;       ///< on the logits
   double softcap = 0;     ///< c > 0: the logits are c tanh(x / c)
   bool fix_norm = false;  ///< each word's vector is divided by its length
 };
@@ -26,7 +26,9 @@ class Head : public Linear {
   Tensor operator()(const Tensor& states) const;
   /// The weight and bias that project, and the cap of the logits.
   Tensor used_weight() const;
+  /// See used_weight(); undefined without a bias.
   Tensor used_bias() const { return bias().defined() ? bias().used() : Tensor(); }
+  /// See used_weight(); 0 for none.
   double softcap() const { return softcap_; }
 
  private:

@@ -12,9 +12,11 @@ namespace tapeformer {
 /// convolutions, if they have some.
 class LayerCaches {
  public:
+  /// One for each layer, and whether layers have convolutions.
   explicit LayerCaches(std::vector<std::unique_ptr<KvCache>> layers, bool convolutions = false)
       : layers_(std::move(layers)), convolutions_(convolutions ? 2 * layers_.size() : 0) {}
 
+  /// The cache of a layer, from 0.
   KvCache& layer(std::size_t number) { return *layers_[number]; }
   /// The two of a layer; nullptr without convolutions.
   ConvolutionCache* convolutions(std::size_t number) {
@@ -26,17 +28,20 @@ class LayerCaches {
   void clear();
   /// Tokens in each row, the same in every layer.
   Index length() const { return layers_.back()->length(); }
+  /// Sequences; 0 before the first tokens.
   Index rows() const { return layers_.front()->rows(); }
   /// Bytes that the tokens use in all layers, and their convolutions.
   Index bytes() const;
   /// For every layer; see KvCache. Convolutions can only start over (length 0): else they hold the tokens
   /// before the next one already.
   bool reserve(Index tokens);
+  /// See reserve().
   void set_length(Index length);
 
   /// While it lives, every layer writes one token a row at `positions`, i32 [R, 1].
   class Step {
    public:
+    /// Begins it in every layer.
     Step(LayerCaches& caches, const Tensor& positions);
     ~Step();
     Step(const Step&) = delete;

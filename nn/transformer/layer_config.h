@@ -12,14 +12,15 @@ struct TransformerLayerConfig {
   AttentionConfig attention{"mha", 8};  ///< its width and dropout are those below
   Index width = 256;                    ///< C
   Index feed_forward = 0;               ///< F; 0 for 4 * width
-  Unary activation = Unary::relu;
-  double dropout = 0;  ///< on attention weights, activations and what each sublayer adds
+  Unary activation = Unary::relu;       ///< of the feed-forward networks
+  double dropout = 0;                   ///< on attention weights, activations and what each sublayer adds
   double stochastic_depth =
       0;  ///< the last layer's probability of dropping a sentence of what a sublayer adds
-  NormKind norm = NormKind::layer;
-  bool norm_first = true;  ///< pre-norm: x + f(norm(x)); else post-norm: norm(x + f(x))
+  NormKind norm = NormKind::layer;  ///< beside every sublayer
+  bool norm_first = true;           ///< pre-norm: x + f(norm(x)); else post-norm: norm(x + f(x))
   double epsilon = 1e-5;
 
+  /// Of its self-attention, or of its cross-attention.
   AttentionConfig attention_config(bool cross) const {
     AttentionConfig config = attention;
     config.width = width;
@@ -27,8 +28,11 @@ struct TransformerLayerConfig {
     config.cross = cross;
     return config;
   }
+  /// Of its norms.
   NormConfig norm_config() const { return {norm, width, epsilon, true}; }
+  /// See norm_first.
   NormPlace norm_place() const { return norm_first ? NormPlace::pre : NormPlace::post; }
+  /// Of its feed-forward network.
   FeedForwardConfig feed_forward_config() const {
     return {width, feed_forward, activation, dropout, true, false};
   }

@@ -22,6 +22,7 @@ struct LeastSize {
   double sinusoids = 0;  ///< numbers in tables that are not stored
   Index layers = 0;
 };
+/// Of a model with this configuration.
 LeastSize least_size(const DecoderOnlyConfig& config);
 LeastSize least_size(const EncoderDecoderConfig& config);
 

@@ -15,6 +15,7 @@ namespace tapeformer {
 /// Shapes:  all tensors [B, T, C]
 class ResidualStream {
  public:
+  /// Begins with x.
   explicit ResidualStream(const Tensor& x) : sum_(x) {}
 
   /// Adds dropout(branch).
@@ -31,6 +32,7 @@ class ResidualStream {
     sum_ = std::move(both.sum);
     return std::move(both.y);
   }
+  /// The stream with all that has been added.
   const Tensor& sum() {
     settle();
     return sum_;
@@ -46,6 +48,7 @@ class ResidualStream {
   BranchDropout dropped_;
 };
 
+/// Before the sublayer, or after the sum.
 enum class NormPlace { pre, post };
 
 /// A sublayer with its residual connection. `depth`, if there is one, drops its output for whole rows.

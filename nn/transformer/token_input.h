@@ -10,14 +10,14 @@
 namespace tapeformer {
 
 struct TokenInputConfig {
-  Index vocabulary = 0;
-  Index width = 0;
-  double dropout = 0;
-  PositionKind positions = PositionKind::sinusoidal;
-  Index max_length = 256;  ///< longest sequence
-  double scale = 0;        ///< factor of the embeddings; 0 for sqrt(C)
-  bool fix_norm = false;   ///< every embedding is as long as sqrt(C), whatever its scale
-  std::optional<NormConfig> norm = {};
+  Index vocabulary = 0;                               ///< V
+  Index width = 0;                                    ///< C
+  double dropout = 0;                                 ///< on the sum
+  PositionKind positions = PositionKind::sinusoidal;  ///< added to the embeddings, or rotary
+  Index max_length = 256;                             ///< longest sequence
+  double scale = 0;                                   ///< factor of the embeddings; 0 for sqrt(C)
+  bool fix_norm = false;                ///< every embedding is as long as sqrt(C), whatever its scale
+  std::optional<NormConfig> norm = {};  ///< of the sum, before dropout
 };
 
 /// The input of a stack of layers: scaled token embeddings plus positions.
@@ -37,6 +37,7 @@ class TokenInput : public Module {
   /// The position of every id is given by `at`, i32 [B, T].
   Tensor operator()(const Tensor& ids, const Tensor& at) const;
   void visit(ParameterVisitor& visitor) override;
+  /// The table of token embeddings.
   Embedding& embedding() { return embedding_; }
 
  private:

@@ -42,6 +42,8 @@ Seeds tokenizer_json_seeds();
 void read_tokenizer_json(const std::string& input);
 Seeds sentencepiece_seeds();
 void read_sentencepiece(const std::string& input);
+Seeds text_vocabulary_seeds();
+void read_text_vocabularies(const std::string& input);
 
 // texts.cpp
 Seeds tab_separated_seeds();

@@ -1,6 +1,7 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/data/tokenizers/sentencepiece_model.h>
 #include <tapeformer/data/tokenizers/text_tokenizer_byte_pair.h>
+#include <tapeformer/data/tokenizers/text_vocabulary.h>
 #include <tapeformer/data/tokenizers/tokenizer_file.h>
 #include <tapeformer/data/tokenizers/translation_tokenizer.h>
 #include <tapeformer/examples/language/tokenizer.h>
@@ -130,6 +131,21 @@ void read_sentencepiece(const std::string& input) {
   const std::string path = put_input("tokenizer.model", input);
   use(*load_sentencepiece_tokenizer(path));
   use(*load_sentencepiece_model(path));
+}
+
+Seeds text_vocabulary_seeds() {
+  return {"the 12\nhou@@ 7\nse 7\n", "</s>\n<unk>\nthe\nd\xc3\xb6g\n",
+          "</s>: 0\n<unk>: 1\nthe: 3\n\",\": 2\n'it''s': 5\n\"a \\\"b\\\" \\u00e9\": 4\n"};
+}
+
+void read_text_vocabularies(const std::string& input) {
+  for (const char* name : {"vocab.yml", "dict.txt"}) {
+    const std::string path = put_input(name, input);
+    try {
+      use(*load_text_vocabulary(path));
+    } catch (const DataError&) {  // the other may take it
+    }
+  }
 }
 
 }  // namespace tapeformer

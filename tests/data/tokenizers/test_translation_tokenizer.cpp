@@ -28,6 +28,7 @@ std::unique_ptr<TranslationTokenizer> trained(TokenizerKind kind, Index size = 4
   return train_translation_tokenizer(config, kSentences);
 }
 
+// Of the kinds that keep every text as it is.
 constexpr TokenizerKind kKinds[] = {TokenizerKind::word, TokenizerKind::character, TokenizerKind::bpe,
                                     TokenizerKind::unigram};
 
@@ -103,7 +104,7 @@ TEST_SUITE("data/tokenizers/translation_tokenizer") {
     CHECK(error_of(write_tokenizer_file("word", std::string("[\"a\"]\0", 6))) ==
           "t: is not a list of pieces: it is not JSON: it has a NUL byte, its byte 6");
     CHECK(error_of(write_tokenizer_file("syllable", "[]")) ==
-          "[tokenizer] a kind is word, character, bpe or unigram; got \"syllable\"");
+          "[tokenizer] a kind is word, space, character, bpe or unigram; got \"syllable\"");
     CHECK(message_of<DataError>([] { load_translation_tokenizer("/nonexistent/t"); }) ==
           "/nonexistent/t: cannot be opened: No such file or directory");
     const auto tokenizer = trained(TokenizerKind::word);

@@ -86,9 +86,9 @@ TEST_SUITE("examples/translation/options") {
     for (const std::string option : {"--tokenizer", "--vocabulary"}) {
       const std::string value = option == "--tokenizer" ? "bpe" : "300";
       CHECK(refused({"--source-model", "m", "--target-model", "m", option, value}) ==
-            message(option, "with SentencePiece models"));
+            message(option, "with models or vocabularies of your own"));
       CHECK(refused({"--source-model", "m", "--target-model", "m", "--shared-vocabulary", option, value}) ==
-            message(option, "with SentencePiece models"));
+            message(option, "with models or vocabularies of your own"));
       CHECK(refused({"--source-model", "m", option, value}) == "nothing was thrown");
     }
     CHECK(refused({"--schedule", "constant", "--minimum-learning-rate", "0"}) ==

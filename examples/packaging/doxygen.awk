@@ -1,0 +1,77 @@
+# What Doxygen reads in place of a header: comments that by our habits speak of more than the next line are repeated, and
+# what every class of a kind has is described here once.
+function describe(text) { if (doc == "") $0 = "/** " text " */ " $0 }
+
+# What options say of a field is its comment, unless it has another.
+BEGIN {
+  while ((getline line < ARGV[1]) > 0) {
+    if (line ~ /^ +field\("/) call = ""
+    call = call line
+    if (line !~ /;$/ || call !~ /^ +field\("[a-z0-9_]+",.*[^.]"/) continue
+    split(call, quoted, /"/)
+    sub(/^.*", [^"]*[,(][^"]*"/, "", call)  # the last text that begins after a comma
+    sub(/"[^"]*$/, "", call)
+    gsub(/" +"/, "", call)
+    if (call ~ / /) help[quoted[2]] = call
+    call = ""
+  }
+}
+
+# Copies and moves that are defaulted or deleted, names taken over from a base, and specialisations are left out.
+/= (default|delete);/ || /^ +using [A-Za-z]+::[A-Za-z]+;/ || /^ +using Config = [A-Za-z]+;$/ { print ""; next }
+/^template <>$/ { specialisation = 1 }
+specialisation { if (/^}/) specialisation = 0; print ""; next }
+
+# Comments. "Math:    ..." begins a paragraph with that heading, and the lines below it stay lines.
+/^ *\/\/\/ / {
+  if (match($0, /^ *\/\/\/ [A-Z][a-z]+: +/)) {
+    heading = $2
+    sub(/:$/, "", heading)
+    $0 = "/// @headed{" heading "} " substr($0, RLENGTH + 1)
+  }
+  sub(/\/\/\/   +/, "/// <br>")
+  doc = in_doc ? doc "\n" $0 : $0
+  in_doc = 1
+  print
+  next
+}
+{ if (!in_doc && !/^[A-Za-z]/) doc = ""; first = in_doc; in_doc = 0 }
+
+# A comment speaks of all functions below it, up to an empty line.
+/^$/ { doc = "" }
+/^[A-Za-z].*\) ?[;{]/ && !/^(namespace|struct|class|enum|template)/ && doc != "" && !first { print doc }
+
+# What every layer, optimizer and configuration has.
+/^struct [A-Za-z]+Config( : [A-Za-z]+)? \{/ {
+  name = $2
+  sub(/Config$/, "", name)
+  describe("The configuration of " name ".")
+}
+/^  (explicit )?[A-Z][A-Za-z]+\(.*Config& config[^.]*\)?/ && /^  (explicit )?[A-Z]/ {
+  describe(/Parameter>/ ? "Optimizes these parameters." : "Makes it as configured, with initial parameters from `random` if there are any.")
+}
+/^  Tensor operator\(\)\(/ { describe("Computes y, as said of the class.") }
+/^  static void for_each\(Self& c/ { describe("Calls `field` with the name of each field, the member, and what options say of it.") }
+/^const char\* name_of\(/ { describe("The name in files and options.") }
+
+/^  [A-Za-z].* [a-z0-9_]+( = [^;]*)?;$/ && doc == "" {
+  name = $0
+  sub(/( = .*)?;$/, "", name)
+  sub(/.* /, "", name)
+  if (name in help) $0 = $0 "  ///< " help[name]
+}
+
+# Several members in one line share its comment.
+/^(constexpr| ) *[A-Za-z_:<>0-9]+ [A-Za-z_0-9]+( = [^,;(){}]+)?(, [A-Za-z_0-9]+( = [^,;(){}]+)?)+;/ {
+  trailing = ""
+  if (match($0, / *\/\/\/<.*/)) trailing = substr($0, RSTART)
+  sub(/;.*/, "")
+  type = $1 == "constexpr" ? $1 " " $2 : $1
+  count = split(substr($0, index($0, type) + length(type) + 1), members, /, /)
+  for (i = 1; i <= count; ++i) {
+    if (i > 1 && first) print doc
+    print type " " members[i] ";" trailing
+  }
+  next
+}
+{ print }
