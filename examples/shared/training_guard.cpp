@@ -7,6 +7,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -59,6 +60,33 @@ bool TrainingRun::is_good(QueuedStep& step) {
   }
   bad_in_a_row_ = 0;
   return true;
+}
+
+/// Names, in the last of the watched steps, the trainable parameters whose gradients were all missing or
+/// exactly zero. Collective.
+void TrainingRun::watch_gradients() {
+  const auto parameters = task_.model().named_parameters();
+  std::vector<double> found(parameters.size());
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    const Tensor gradient = parameters[i].second.gradient().defined()
+                                ? parameters[i].second.gradient().to(Device::cpu()).to(DType::f32)
+                                : Tensor();
+    if (!gradient.defined()) continue;
+    const float* values = gradient.data<float>();
+    found[i] = std::any_of(values, values + gradient.elements(), [](float x) { return x != 0; });
+  }
+  found = control_.ranks->sum(found);
+  with_gradient_.resize(found.size());
+  for (std::size_t i = 0; i < found.size(); ++i) with_gradient_[i] += found[i];
+  if (++watched_steps_ < kWatchedSteps) return;
+  std::string names;
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    if (with_gradient_[i] > 0 || !parameters[i].second.trainable()) continue;
+    names += (names.empty() ? "" : ", ") + parameters[i].first;
+  }
+  if (!names.empty())
+    progress_.keep("note: no gradient, or exactly zero, in the first " + std::to_string(kWatchedSteps) +
+                   " steps, so these are not trained: " + names);
 }
 
 void TrainingRun::treat(const std::string& policy, Index step, const std::string& what) {

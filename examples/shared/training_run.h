@@ -199,6 +199,9 @@ class TrainingRun {
     bool is_spike = false;       // found before the update, which was left out
   };
 
+  /// Two: what lies behind matrices of zeros (--zero-init) gets its first gradient in the second step.
+  static constexpr Index kWatchedSteps = 2;
+
   int train();
   void trial_step();
   double seconds_a_step(double longest);
@@ -230,6 +233,7 @@ class TrainingRun {
   std::string anomaly_in(const QueuedStep& step);
   void go_back(const BadStep& bad);
   const std::string* left_out(Index step) const;
+  void watch_gradients();
   void leave_out_step(const std::string& what);
   void tell_profile();
   std::string status(Index step, double loss) const;
@@ -263,6 +267,8 @@ class TrainingRun {
   Index bad_steps_ = 0, bad_in_a_row_ = 0;
   std::vector<std::pair<Index, std::string>> left_out_;  // steps after the checkpoint, and what they did
   bool has_told_refusal_ = false;
+  Index watched_steps_ = 0;                   // whose gradients were looked at for zeros
+  std::vector<double> with_gradient_;         // for each parameter, where and when it was not zero
   bool all_stop_ = false, all_late_ = false;  // what the ranks agreed on in the last step
   std::string status_;                        // the progress line between steps
   double started_ = 0, log_started_ = 0;

@@ -101,6 +101,7 @@ bool TrainingRun::train_step() {
   step.is_spike = options_.loss_spike == "skip" && std::isfinite(loss_of(step)) &&
                   loss_watch_.is_far_above(loss_of(step), options_.spike_deviations);
   if (!step.is_spike) {
+    if (watched_steps_ < kWatchedSteps) watch_gradients();
     // Changes nothing when the norm is not finite.
     step.norm = AsyncReadback(optimizer_->clipped_step(schedule_(state_.step), share, options_.clip));
     if (average_) average_->include_weights();

@@ -62,6 +62,32 @@ void check_resumes(const std::function<ToyTask()>& make_task) {
 }  // namespace
 
 TEST_SUITE("examples/shared/training_guard") {
+  TEST_CASE("parameters whose gradients are exactly zero are named after the second step") {
+    const std::string note =
+        "note: no gradient, or exactly zero, in the first 2 steps, so these are not trained: linear.weight, "
+        "linear.bias\n";
+    for (const Index zero_steps : {0, 1, 2}) {
+      const CapturedLog log;
+      const TemporaryFolder temporary;
+      ToyTask task;
+      task.loss_factor = 0;
+      task.to_step = zero_steps;
+      CHECK(start(RunFolder(temporary.file("run")), task) == kExitSuccess);
+      CHECK(log.says(note) == (zero_steps == 2));
+      CHECK(log.says("not trained") == (zero_steps == 2));
+    }
+  }
+
+  TEST_CASE("a gradient in the first step is enough") {
+    const CapturedLog log;
+    const TemporaryFolder temporary;
+    ToyTask task;
+    task.loss_factor = 0;
+    task.from_step = 1;  // the first step has a gradient
+    CHECK(start(RunFolder(temporary.file("run")), task) == kExitSuccess);
+    CHECK_FALSE(log.says("not trained"));
+  }
+
   TEST_CASE("a step that is not finite can be skipped, and is counted") {
     const CapturedLog log;
     const TemporaryFolder temporary;
