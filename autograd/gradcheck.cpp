@@ -33,8 +33,15 @@ class Elements {
   Tensor x_, here_;  // here_ is x_ on the CPU
 };
 
-/// d objective / d x[element] by central differences. The four-point stencil is (8 (f(h) - f(-h)) - (f(2h) -
+/// The derivative of `at` at 0 by central differences. The four-point stencil is (8 (f(h) - f(-h)) - (f(2h) -
 /// f(-2h))) / 12h.
+template <class F>
+double slope_of(const F& at, double h, const GradcheckOptions& options) {
+  const double near = at(h) - at(-h);
+  return options.four_point ? (8 * near - (at(2 * h) - at(-2 * h))) / (12 * h) : near / (2 * h);
+}
+
+/// d objective / d x[element].
 double difference(const Objective& objective, const Elements& x, Index element,
                   const GradcheckOptions& options) {
   const double kept = x[element], h = options.step * std::max(1.0, std::fabs(kept));
@@ -42,14 +49,55 @@ double difference(const Objective& objective, const Elements& x, Index element,
     x.set(element, kept + offset);
     return objective();
   };
-  const double near = at(h) - at(-h);
-  const double slope = options.four_point ? (8 * near - (at(2 * h) - at(-2 * h))) / (12 * h) : near / (2 * h);
+  const double slope = slope_of(at, h, options);
   x.set(element, kept);
   return slope;
 }
 
+/// Compares along random directions, on which all inputs move together.
+std::vector<GradcheckInput> compare_directions(const Objective& objective, const Inputs& inputs,
+                                               const std::vector<Tensor>& gradients,
+                                               const GradcheckOptions& options) {
+  double squares = 0;
+  Index elements = 0;
+  for (const Tensor& gradient : gradients) {
+    squares += sum(gradient * gradient).item();
+    elements += gradient.elements();
+  }
+  std::vector<Tensor> kept;
+  for (const auto& [name, x] : inputs) kept.push_back(x.clone());
+  std::vector<GradcheckInput> report;
+  for (Index k = 0; k < options.directions; ++k) {
+    // Drawn anew for each move: a direction is as large as the model.
+    const auto for_each_part = [&](const auto& use) {
+      Generator random(options.seed, static_cast<std::uint64_t>(k + 1));
+      for (std::size_t i = 0; i < inputs.size(); ++i)
+        use(i,
+            affine(random_like(inputs[i].second, random), 1 / std::sqrt(static_cast<double>(elements)), 0));
+    };
+    const auto at = [&](double offset) {
+      for_each_part(
+          [&](std::size_t i, const Tensor& v) { inputs[i].second.copy_from(kept[i] + offset * v); });
+      return objective();
+    };
+    double analytic = 0;
+    for_each_part([&](std::size_t i, const Tensor& v) { analytic += sum(gradients[i] * v).item(); });
+    GradcheckInput result;
+    result.name = "direction " + std::to_string(k + 1);
+    result.absolute_error = std::fabs(analytic - slope_of(at, options.step, options));
+    result.scale = std::sqrt(squares / static_cast<double>(elements));
+    result.checked = elements;
+    result.relative_error = result.absolute_error == 0 ? 0 : result.absolute_error / result.scale;
+    result.passed = result.relative_error <= options.tolerance || result.absolute_error <= options.absolute;
+    report.push_back(result);
+  }
+  for (std::size_t i = 0; i < inputs.size(); ++i) inputs[i].second.copy_from(kept[i]);
+  return report;
+}
+
 std::vector<GradcheckInput> compare(const Objective& objective, const Inputs& inputs,
                                     const std::vector<Tensor>& gradients, const GradcheckOptions& options) {
+  if (options.directions > 0) return compare_directions(objective, inputs, gradients, options);
   std::vector<GradcheckInput> report;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     GradcheckInput result;

@@ -45,9 +45,11 @@ if [ -z "$folder" ]; then
 fi
 mkdir -p "$folder"
 
-# in_system ROOT COMMAND...: with /proc, which is gone again when the command has ended, and nothing of this environment.
+# in_system ROOT COMMAND...: with /proc and terminals, which are gone again when the command has ended, and nothing of
+# this environment.
 in_system() {
-  unshare --mount --pid --fork sh -c 'mount --make-rprivate / && mount -t proc proc "$0/proc" && exec chroot "$0" "$@"' "$1" \
+  unshare --mount --pid --fork sh -c 'mount --make-rprivate / && mount -t proc proc "$0/proc" &&
+      mount -t devpts -o newinstance,ptmxmode=0666 devpts "$0/dev/pts" && exec chroot "$0" "$@"' "$1" \
     /usr/bin/env -i HOME=/root PATH=/usr/sbin:/usr/bin:/sbin:/bin ${CI:+CI=$CI} "${@:2}"
 }
 

@@ -3,6 +3,7 @@
 #include <tapeformer/autograd/ops/elementwise.h>
 #include <tapeformer/autograd/ops/matmul.h>
 #include <tapeformer/autograd/ops/reduce.h>
+#include <tapeformer/autograd/ops/shape.h>
 #include <tapeformer/autograd/ops/softmax.h>
 #include <tapeformer/autograd/tape.h>
 #include <tapeformer/tests/reference/support.h>
@@ -46,6 +47,34 @@ TEST_SUITE("autograd/gradcheck") {
     CHECK(report.text().find("relative 1.00e-02") != std::string::npos);
     CHECK(report.text().find("WRONG") != std::string::npos);
     CHECK(report.text().find("first  y ") != std::string::npos);
+  }
+
+  TEST_CASE("random directions take four calls each, and notice a wrong gradient of any input") {
+    const Tensor x = values({0.3, -1.2, 2}), y = values({1, 2, 3, 4});
+    GradcheckOptions options;
+    options.directions = 3;
+    options.second_order = true;
+    Index calls = 0;
+    const auto check = [&](double slope) {
+      calls = 0;
+      return gradcheck(
+          [&] {
+            return ++calls, concat({square(x, slope) * x, y * y * y}, 0);
+          },
+          {{"x", x}, {"y", y}}, options);
+    };
+    const GradcheckReport right = check(2);
+    CHECK(right.passed());
+    REQUIRE(right.inputs.size() == 3);
+    CHECK(right.inputs[2].name == "direction 3");
+    CHECK(right.inputs[2].checked == 7);
+    CHECK(right.second_inputs.size() == 3);
+    CHECK(calls == 3 + 2 * 3 * 4);  // the projection, two passes, and the differences of both orders
+    CHECK(x.to_vector<double>() == std::vector<double>{0.3, -1.2, 2});
+    CHECK(y.to_vector<double>() == std::vector<double>{1, 2, 3, 4});
+    const GradcheckReport wrong = check(2.0001);
+    CHECK_FALSE(wrong.passed());
+    for (const GradcheckInput& direction : wrong.inputs) CHECK(direction.relative_error > 1e-7);
   }
 
   TEST_CASE("a gradient that is zero in theory, such as a softmax's shift, is said to be so") {
