@@ -26,10 +26,10 @@ struct GradcheckOptions {
   std::uint64_t seed = 1;     ///< of the random projection of the output
   /// Per input, an even sample of this many elements; 0 for all.
   Index most_elements = gradcheck_most_elements;
-  /// For models with too many elements: instead of one after another, all inputs move together along this many
-  /// random directions of length 1. An error counts against |gradient| / sqrt(elements), what a direction's
-  /// derivative is on average. Each takes four calls of the function, and notices a wrong gradient as far as it
-  /// matters to the whole. `skip` and `most_elements` do not apply.
+  /// For models with too many elements: instead of one after another, all inputs move together along this
+  /// many random directions of length 1. An error counts against |gradient| / sqrt(elements), what a
+  /// direction's derivative is on average. Each takes four calls of the function, and notices a wrong gradient
+  /// as far as it matters to the whole. `skip` and `most_elements` do not apply.
   Index directions = 0;
   /// Called with every tape before its pass: to plant faults.
   std::function<void(Tape&)> on_tape;
