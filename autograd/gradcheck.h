@@ -28,8 +28,8 @@ struct GradcheckOptions {
   Index most_elements = gradcheck_most_elements;
   /// For models with too many elements: instead of one after another, all inputs move together along this
   /// many random directions of length 1. An error counts against |gradient| / sqrt(elements), what a
-  /// direction's derivative is on average. Each takes four calls of the function, and notices a wrong gradient
-  /// as far as it matters to the whole. `skip` and `most_elements` do not apply.
+  /// direction's derivative is on average. Each takes four calls of the function, and notices a wrong
+  /// gradient as far as it matters to the whole. `skip` and `most_elements` do not apply.
   Index directions = 0;
   /// Called with every tape before its pass: to plant faults.
   std::function<void(Tape&)> on_tape;
