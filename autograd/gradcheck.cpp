@@ -2,12 +2,12 @@
 #include <tapeformer/autograd/gradcheck.h>
 #include <tapeformer/autograd/ops/elementwise.h>
 #include <tapeformer/autograd/ops/reduce.h>
+#include <tapeformer/autograd/ops/shape.h>
 #include <tapeformer/autograd/random.h>
 #include <tapeformer/autograd/tape.h>
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 
 namespace tapeformer {
 namespace {
@@ -17,6 +17,15 @@ using Objective = std::function<double()>;
 
 Tensor random_like(const Tensor& x, Generator& random) {
   return Tensor::randn(x.shape(), random, DType::f64, x.device());
+}
+
+bool is_zero(const Tensor& x) {
+  const std::vector<double> elements = x.to_vector<double>();
+  return std::all_of(elements.begin(), elements.end(), [](double element) { return element == 0; });
+}
+
+bool is_same_memory(const Tensor& a, const Tensor& b) {
+  return a.state()->storage.get() == b.state()->storage.get();
 }
 
 /// An input's elements, on any device, for the host to change one at a time.
@@ -33,209 +42,314 @@ class Elements {
   Tensor x_, here_;  // here_ is x_ on the CPU
 };
 
-/// The derivative of `at` at 0 by central differences. The four-point stencil is (8 (f(h) - f(-h)) - (f(2h) -
-/// f(-2h))) / 12h.
+/// The derivative of `at`, a number or a tensor, at 0 by central differences. The four-point stencil is
+/// (8 (f(h) - f(-h)) - (f(2h) - f(-2h))) / 12h.
 template <class F>
-double slope_of(const F& at, double h, const GradcheckOptions& options) {
-  const double near = at(h) - at(-h);
-  return options.four_point ? (8 * near - (at(2 * h) - at(-2 * h))) / (12 * h) : near / (2 * h);
+auto slope_of(const F& at, double h, const GradcheckOptions& options) {
+  const auto near = at(h) - at(-h);
+  return options.four_point ? (8 * near - (at(2 * h) - at(-2 * h))) * (1 / (12 * h)) : near * (1 / (2 * h));
 }
 
-/// d objective / d x[element].
-double difference(const Objective& objective, const Elements& x, Index element,
-                  const GradcheckOptions& options) {
-  const double kept = x[element], h = options.step * std::max(1.0, std::fabs(kept));
-  const auto at = [&](double offset) {
-    x.set(element, kept + offset);
-    return objective();
-  };
-  const double slope = slope_of(at, h, options);
-  x.set(element, kept);
-  return slope;
+GradcheckInput named(const std::string& name) {
+  GradcheckInput result;
+  result.name = name;
+  return result;
 }
 
-/// Compares along random directions, on which all inputs move together.
-std::vector<GradcheckInput> compare_directions(const Objective& objective, const Inputs& inputs,
-                                               const std::vector<Tensor>& gradients,
-                                               const GradcheckOptions& options) {
-  double squares = 0;
-  Index elements = 0;
-  for (const Tensor& gradient : gradients) {
-    squares += sum(gradient * gradient).item();
-    elements += gradient.elements();
+class Check {
+ public:
+  Check(const std::function<Tensor()>& function, const Inputs& inputs, const GradcheckOptions& options);
+  GradcheckReport report();
+
+ private:
+  using Directions = std::vector<Tensor>;  // of each input; undefined for one that stays
+
+  bool is_constant(std::size_t input) const {
+    const auto& names = options_.constants;
+    return std::find(names.begin(), names.end(), inputs_[input].first) != names.end();
   }
-  std::vector<Tensor> kept;
-  for (const auto& [name, x] : inputs) kept.push_back(x.clone());
-  std::vector<GradcheckInput> report;
-  for (Index k = 0; k < options.directions; ++k) {
-    // Drawn anew for each move: a direction is as large as the model.
-    const auto for_each_part = [&](const auto& use) {
-      Generator random(options.seed, static_cast<std::uint64_t>(k + 1));
-      for (std::size_t i = 0; i < inputs.size(); ++i)
-        use(i,
-            affine(random_like(inputs[i].second, random), 1 / std::sqrt(static_cast<double>(elements)), 0));
-    };
-    const auto at = [&](double offset) {
-      for_each_part(
-          [&](std::size_t i, const Tensor& v) { inputs[i].second.copy_from(kept[i] + offset * v); });
-      return objective();
-    };
-    double analytic = 0;
-    for_each_part([&](std::size_t i, const Tensor& v) { analytic += sum(gradients[i] * v).item(); });
-    GradcheckInput result;
-    result.name = "direction " + std::to_string(k + 1);
-    result.absolute_error = std::fabs(analytic - slope_of(at, options.step, options));
-    result.scale = std::sqrt(squares / static_cast<double>(elements));
-    result.checked = elements;
-    result.relative_error = result.absolute_error == 0 ? 0 : result.absolute_error / result.scale;
-    result.passed = result.relative_error <= options.tolerance || result.absolute_error <= options.absolute;
-    report.push_back(result);
-  }
-  for (std::size_t i = 0; i < inputs.size(); ++i) inputs[i].second.copy_from(kept[i]);
-  return report;
-}
+  void begin(Tape& tape) const;
+  std::vector<Tensor> of_memory(const std::vector<Tensor>& gradients) const;
+  Directions directions(std::uint64_t stream, std::size_t only) const;
+  template <class F>
+  auto slope_along(const Directions& v, const F& f) const;
+  double product(const std::vector<Tensor>& gradients, const Directions& v) const;
+  GradcheckInput constant(std::size_t input, const Tensor& gradient) const;
+  GradcheckInput elements(const Objective& objective, std::size_t input, const Tensor& gradient) const;
+  std::vector<GradcheckInput> along_directions(const Objective& objective,
+                                               const std::vector<Tensor>& gradients) const;
+  std::vector<GradcheckInput> against_differences(const Objective& objective,
+                                                  const std::vector<Tensor>& gradients) const;
+  void repeat(GradcheckReport& report, const std::vector<Tensor>& first,
+              const std::vector<Tensor>& again) const;
+  void forward(GradcheckReport& report, const std::vector<Tensor>& gradients) const;
+  void second_order(GradcheckReport& report) const;
 
-std::vector<GradcheckInput> compare(const Objective& objective, const Inputs& inputs,
-                                    const std::vector<Tensor>& gradients, const GradcheckOptions& options) {
-  if (options.directions > 0) return compare_directions(objective, inputs, gradients, options);
-  std::vector<GradcheckInput> report;
-  for (std::size_t i = 0; i < inputs.size(); ++i) {
-    GradcheckInput result;
-    result.name = inputs[i].first;
-    const Elements values(inputs[i].second);
-    const Tensor analytic = gradients[i].to(Device::cpu());
-    const Index count = inputs[i].second.elements();
-    const Index most = options.most_elements > 0 ? std::min(options.most_elements, count) : count;
-    for (Index k = 0; k < most; ++k) {
-      const Index element = k * count / most;
-      if (options.skip && options.skip(i, element)) continue;
-      const double numeric = difference(objective, values, element, options);
-      const double error = std::fabs(analytic.at(element) - numeric);
-      ++result.checked;
-      result.scale = std::max(result.scale, std::fabs(numeric));
-      if (error > result.absolute_error || std::isnan(error)) {
-        result.absolute_error = error;
-        result.worst_element = element;
-      }
-    }
-    result.relative_error = result.absolute_error == 0 ? 0 : result.absolute_error / result.scale;
-    result.passed = result.relative_error <= options.tolerance || result.absolute_error <= options.absolute;
-    report.push_back(result);
-  }
-  return report;
-}
+  static constexpr std::size_t kAll = static_cast<std::size_t>(-1);
+  const std::function<Tensor()>& function_;
+  const Inputs& inputs_;
+  const GradcheckOptions& options_;
+  std::vector<Tensor> tensors_;  // the inputs
+  std::vector<std::size_t>
+      moved_;  // those that differences move: one of those that share memory, no constants
+  mutable Generator random_;
+  Tensor projection_;
+};
 
-std::vector<Tensor> tensors_of(const Inputs& inputs) {
-  std::vector<Tensor> tensors;
-  for (const auto& [name, x] : inputs) tensors.push_back(x);
-  return tensors;
-}
-
-double larger(double a, double b) { return b > a || std::isnan(b) ? b : a; }
-
-void watch(Tape& tape, const Inputs& inputs) {
-  for (const auto& [name, x] : inputs) tape.watch(x);
-}
-
-}  // namespace
-
-bool GradcheckReport::passed() const {
-  const auto good = [](const GradcheckInput& input) { return input.passed; };
-  return std::all_of(inputs.begin(), inputs.end(), good) &&
-         std::all_of(second_inputs.begin(), second_inputs.end(), good);
-}
-
-double GradcheckReport::worst_relative_error() const {
-  double worst = 0;
-  for (const auto* part : {&inputs, &second_inputs}) {
-    for (const GradcheckInput& input : *part) {
-      // If the gradient is zero in theory, the ratio is of two rounding errors.
-      if (input.absolute_error < 1e-12 && input.scale < 1e-9) continue;
-      worst = larger(worst, input.relative_error);
-    }
-  }
-  return worst;
-}
-
-double GradcheckReport::worst_absolute_error() const {
-  double worst = 0;
-  for (const auto* part : {&inputs, &second_inputs}) {
-    for (const GradcheckInput& input : *part) worst = larger(worst, input.absolute_error);
-  }
-  return worst;
-}
-
-std::string GradcheckReport::text() const {
-  std::string text;
-  const auto append = [&](const char* order, const std::vector<GradcheckInput>& part) {
-    for (const GradcheckInput& input : part) {
-      char line[256], relative[32] = "zero in theory   ";
-      if (!input.zero_in_theory()) {
-        std::snprintf(relative, sizeof relative, "relative %.2e", input.relative_error);
-      }
-      std::snprintf(line, sizeof line, "%-6s %-40s %s  absolute %.2e  at %lld of %lld checked  %s\n", order,
-                    input.name.c_str(), relative, input.absolute_error,
-                    static_cast<long long>(input.worst_element), static_cast<long long>(input.checked),
-                    input.passed ? "ok" : "WRONG");
-      text += line;
-    }
-  };
-  append("first", inputs);
-  append("second", second_inputs);
-  return text;
-}
-
-GradcheckReport gradcheck(const std::function<Tensor()>& function, const Inputs& inputs,
-                          const GradcheckOptions& options) {
+Check::Check(const std::function<Tensor()>& function, const Inputs& inputs, const GradcheckOptions& options)
+    : function_(function), inputs_(inputs), options_(options), random_(options.seed) {
   for (const auto& [name, x] : inputs) {
     if (x.dtype() != DType::f64) {
       throw DTypeError("[gradcheck] inputs must be f64; got " + name + "=" + x.describe() +
                        "; try to(DType::f64)");
     }
+    tensors_.push_back(x);
   }
-  const NoGradGuard pause;
-  Generator random(options.seed);
-  const Tensor projection = random_like(function(), random);
-  GradcheckReport report;
-  {
-    Tape tape;
-    if (options.on_tape) options.on_tape(tape);
-    watch(tape, inputs);
-    const std::vector<Tensor> gradients = tape.gradients(function(), tensors_of(inputs), projection);
-    const NoGradGuard evaluation;
-    report.inputs = compare([&] { return sum(function() * projection).item(); }, inputs, gradients, options);
+  for (const std::string& name : options.constants) {
+    if (std::any_of(inputs.begin(), inputs.end(), [&](const auto& input) { return input.first == name; }))
+      continue;
+    throw Error("[gradcheck] a constant must be one of the inputs; got " + name +
+                "; try the name of an input");
   }
-  if (!options.second_order) return report;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const bool is_known = std::any_of(moved_.begin(), moved_.end(), [&](std::size_t other) {
+      return is_same_memory(tensors_[i], tensors_[other]);
+    });
+    if (!is_known && !is_constant(i)) moved_.push_back(i);
+  }
+  projection_ = random_like(function(), random_);
+}
 
+void Check::begin(Tape& tape) const {
+  if (options_.on_tape) options_.on_tape(tape);
+  for (const Tensor& x : tensors_) tape.watch(x);
+}
+
+/// The gradient of each input's memory: what moves one of the inputs in it moves all.
+std::vector<Tensor> Check::of_memory(const std::vector<Tensor>& gradients) const {
+  std::vector<Tensor> totals = gradients;
+  for (std::size_t i = 0; i < tensors_.size(); ++i) {
+    std::vector<const Tensor::State*> added{tensors_[i].state()};
+    for (std::size_t j = 0; j < tensors_.size(); ++j) {
+      if (!is_same_memory(tensors_[i], tensors_[j])) continue;
+      if (std::find(added.begin(), added.end(), tensors_[j].state()) != added.end()) continue;
+      added.push_back(tensors_[j].state());
+      totals[i] = totals[i] + reshape(gradients[j], totals[i].shape());
+    }
+  }
+  return totals;
+}
+
+/// A random direction of length 1 on average, of one input or of all. The same for the same stream.
+Check::Directions Check::directions(std::uint64_t stream, std::size_t only) const {
+  Index elements = 0;
+  for (const std::size_t i : moved_) elements += only == kAll || i == only ? tensors_[i].elements() : 0;
+  const double scale = 1 / std::sqrt(static_cast<double>(std::max<Index>(elements, 1)));
+  Generator random(options_.seed, stream);
+  Directions v(tensors_.size());
+  for (const std::size_t i : moved_)
+    if (only == kAll || i == only) v[i] = random_like(tensors_[i], random) * scale;
+  return v;
+}
+
+/// The derivative of f() as the inputs move along v.
+template <class F>
+auto Check::slope_along(const Directions& v, const F& f) const {
+  std::vector<Tensor> kept(v.size());
+  for (std::size_t i = 0; i < v.size(); ++i)
+    if (v[i].defined()) kept[i] = tensors_[i].clone();
+  const auto move = [&](double offset) {
+    for (std::size_t i = 0; i < v.size(); ++i)
+      if (v[i].defined()) tensors_[i].copy_from(offset == 0 ? kept[i] : kept[i] + offset * v[i]);
+  };
+  const auto slope = slope_of([&](double offset) { return move(offset), f(); }, options_.step, options_);
+  move(0);
+  return slope;
+}
+
+double Check::product(const std::vector<Tensor>& gradients, const Directions& v) const {
+  double total = 0;
+  for (std::size_t i = 0; i < v.size(); ++i)
+    if (v[i].defined()) total += sum(gradients[i] * v[i]).item();
+  return total;
+}
+
+GradcheckInput Check::constant(std::size_t input, const Tensor& gradient) const {
+  GradcheckInput result = named(inputs_[input].first);
+  result.compare(gradient, Tensor::zeros(gradient.shape(), DType::f64));
+  result.relative_error = result.absolute_error == 0 ? 0 : result.absolute_error / result.scale;
+  result.passed = is_zero(gradient);
+  if (!result.passed) result.fault = "it should get no gradient";
+  return result;
+}
+
+GradcheckInput Check::elements(const Objective& objective, std::size_t input, const Tensor& gradient) const {
+  GradcheckInput result = named(inputs_[input].first);
+  const Elements x(tensors_[input]);
+  const Tensor analytic = gradient.to(Device::cpu());
+  const Index count = analytic.elements();
+  const Index most = options_.most_elements > 0 ? std::min(options_.most_elements, count) : count;
+  for (Index k = 0; k < most; ++k) {
+    const Index element = k * count / most;
+    if (options_.skip && options_.skip(input, element)) continue;
+    const double kept = x[element], h = options_.step * std::max(1.0, std::fabs(kept));
+    const auto at = [&](double offset) {
+      x.set(element, kept + offset);
+      return objective();
+    };
+    result.compare(element, analytic.at(element), slope_of(at, h, options_));
+    x.set(element, kept);
+  }
+  result.judge(options_);
+  if (!result.passed && is_zero(gradient)) result.fault = "it gets no gradient";
+  return result;
+}
+
+std::vector<GradcheckInput> Check::along_directions(const Objective& objective,
+                                                    const std::vector<Tensor>& gradients) const {
+  double squares = 0;
+  Index elements = 0;
+  for (const std::size_t i : moved_) {
+    squares += sum(gradients[i] * gradients[i]).item();
+    elements += gradients[i].elements();
+  }
+  std::vector<GradcheckInput> report;
+  const auto stream = [](Index k) { return static_cast<std::uint64_t>(k + 1); };
+  for (Index k = 0; k < options_.directions; ++k) {
+    const Directions v = directions(stream(k), kAll);
+    GradcheckInput result = named("direction " + std::to_string(k + 1));
+    result.compare(-1, product(gradients, v), slope_along(v, objective));
+    result.scale = std::sqrt(squares / static_cast<double>(elements));
+    result.checked = elements;
+    result.judge(options_);
+    report.push_back(result);
+  }
+  for (const std::size_t i : moved_) {
+    if (!is_zero(gradients[i])) continue;
+    GradcheckInput result = named(inputs_[i].first);
+    result.compare(-1, 0, slope_along(directions(stream(0), i), objective));
+    result.judge(options_);
+    if (result.passed) continue;
+    result.fault = "it gets no gradient";
+    report.push_back(result);
+  }
+  return report;
+}
+
+std::vector<GradcheckInput> Check::against_differences(const Objective& objective,
+                                                       const std::vector<Tensor>& gradients) const {
+  const std::vector<Tensor> totals = of_memory(gradients);
+  std::vector<GradcheckInput> report;
+  if (options_.directions > 0) report = along_directions(objective, totals);
+  for (std::size_t i = 0; i < inputs_.size(); ++i) {
+    if (is_constant(i)) {
+      report.push_back(constant(i, gradients[i]));
+    } else if (options_.directions == 0) {
+      report.push_back(elements(objective, i, totals[i]));
+    }
+  }
+  return report;
+}
+
+void Check::repeat(GradcheckReport& report, const std::vector<Tensor>& first,
+                   const std::vector<Tensor>& again) const {
+  for (std::size_t i = 0; i < inputs_.size(); ++i) {
+    GradcheckInput result = named(inputs_[i].first);
+    result.compare_bits(again[i], first[i]);
+    report.repeated_inputs.push_back(result);
+  }
+}
+
+void Check::forward(GradcheckReport& report, const std::vector<Tensor>& gradients) const {
+  const Tensor seed = projection_.clone();
+  Tape tape;
+  begin(tape);
+  tape.watch(seed);
+  const std::vector<Tensor> back = of_memory(tape.gradients(function_(), tensors_, seed, true));
+  const auto check = [&](const std::string& name, const Directions& v) {
+    Tensor total = Tensor::scalar(0, DType::f64, seed.device());  // v'(J'u)
+    for (const std::size_t i : moved_)
+      if (v[i].defined()) total = total + sum(back[i] * v[i]);
+    const bool depends = tape.tracks(total);
+    const Tensor forward = depends ? tape.gradients(total, {seed})[0]  // J v
+                                   : Tensor::zeros(seed.shape(), DType::f64, seed.device());
+    const NoGradGuard evaluation;
+    GradcheckInput by_differences = named(name), by_product = named(name);
+    by_differences.compare(forward, slope_along(v, [&] { return function_().clone(); }));
+    by_differences.judge(options_);
+    report.forward_inputs.push_back(by_differences);
+
+    const Tensor terms = projection_ * forward;  // of u'(J v), which may cancel
+    by_product.compare(-1, sum(terms).item(), product(gradients, v));
+    by_product.scale = std::sqrt(sum(terms * terms).item());
+    by_product.judge(options_);
+    report.adjoint_inputs.push_back(by_product);
+  };
+  for (Index k = 0; k < options_.directions; ++k)
+    check("direction " + std::to_string(k + 1), directions(static_cast<std::uint64_t>(k + 1), kAll));
+  if (options_.directions > 0) return;
+  for (const std::size_t i : moved_) check(inputs_[i].first, directions(i + 1, i));
+}
+
+void Check::second_order(GradcheckReport& report) const {
   // The function to check is a random projection of the gradients.
   std::vector<Tensor> projections;
-  for (const auto& [name, x] : inputs) projections.push_back(random_like(x, random));
+  for (const Tensor& x : tensors_) projections.push_back(random_like(x, random_));
   const auto projected = [&](const std::vector<Tensor>& gradients) {
     Tensor total = sum(gradients[0] * projections[0]);
     for (std::size_t i = 1; i < gradients.size(); ++i) total = total + sum(gradients[i] * projections[i]);
     return total;
   };
   Tape tape;
-  if (options.on_tape) options.on_tape(tape);
-  watch(tape, inputs);
-  const Tensor first = projected(tape.gradients(function(), tensors_of(inputs), projection, true));
+  begin(tape);
+  const Tensor first = projected(tape.gradients(function_(), tensors_, projection_, true));
   // A function that is linear in everything has a constant gradient, unknown to the tape.
   std::vector<Tensor> second;
   if (tape.tracks(first)) {
-    second = tape.gradients(first, tensors_of(inputs));
+    second = tape.gradients(first, tensors_);
   } else {
-    for (const auto& [name, x] : inputs) second.push_back(Tensor::zeros(x.shape(), DType::f64, x.device()));
+    for (const Tensor& x : tensors_) second.push_back(Tensor::zeros(x.shape(), DType::f64, x.device()));
   }
-  report.second_inputs = compare(
+  const NoGradGuard evaluation;
+  report.second_inputs = against_differences(
       [&] {
         Tape inner;
-        watch(inner, inputs);
-        const std::vector<Tensor> gradients = inner.gradients(function(), tensors_of(inputs), projection);
-        const NoGradGuard evaluation;
+        for (const Tensor& x : tensors_) inner.watch(x);
+        const std::vector<Tensor> gradients = inner.gradients(function_(), tensors_, projection_);
+        const NoGradGuard paused;
         return projected(gradients).item();
       },
-      inputs, second, options);
+      second);
+}
+
+GradcheckReport Check::report() {
+  GradcheckReport report;
+  const auto objective = [&] { return sum(function_() * projection_).item(); };
+  std::vector<Tensor> gradients;
+  {
+    Tape tape;
+    begin(tape);
+    const Tensor y = function_();
+    gradients = tape.gradients(y, tensors_, projection_);
+    if (options_.repeats) repeat(report, gradients, tape.gradients(y, tensors_, projection_));
+  }
+  if (options_.repeats) {
+    Tape tape;
+    begin(tape);
+    repeat(report, gradients, tape.gradients(function_(), tensors_, projection_));
+  }
+  report.inputs = against_differences(objective, gradients);
+  if (options_.forward) forward(report, of_memory(gradients));
+  if (options_.second_order) second_order(report);
   return report;
+}
+
+}  // namespace
+
+GradcheckReport gradcheck(const std::function<Tensor()>& function, const Inputs& inputs,
+                          const GradcheckOptions& options) {
+  const NoGradGuard pause;
+  return Check(function, inputs, options).report();
 }
 
 }  // namespace tapeformer

@@ -23,13 +23,25 @@ struct GradcheckOptions {
       1e-7;                ///< on the relative error: max |analytic - numeric| / max |numeric| over one input
   double absolute = 1e-9;  ///< an input whose largest difference is below this passes
   bool second_order = false;  ///< also checks the gradient of the gradient
-  std::uint64_t seed = 1;     ///< of the random projection of the output
+  /// Also checks forward mode: J v, how the whole output changes along a random direction v of one input, or
+  /// with `directions` of all. Two passes back find it: v'(J'u) is linear in the seed u, and its gradient
+  /// by u is J v. It must agree with differences of the output, and u'(J v) with v'(J'u) of the backward
+  /// pass.
+  /// Source:  Townsend 2017, j-towns.github.io, "A new trick for calculating Jacobian vector products"
+  bool forward = false;
+  /// Also repeats the backward pass, on the same tape and from the start: gradients must be the same bits.
+  bool repeats = false;
+  /// Names of inputs whose gradient must be exactly zero, as of what the function detaches, whatever their
+  /// values change.
+  std::vector<std::string> constants;
+  std::uint64_t seed = 1;  ///< of the random projection of the output
   /// Per input, an even sample of this many elements; 0 for all.
   Index most_elements = gradcheck_most_elements;
   /// For models with too many elements: instead of one after another, all inputs move together along this
   /// many random directions of length 1. An error counts against |gradient| / sqrt(elements), what a
   /// direction's derivative is on average. Each takes four calls of the function, and notices a wrong
-  /// gradient as far as it matters to the whole. `skip` and `most_elements` do not apply.
+  /// gradient as far as it matters to the whole. An input without any gradient is then moved alone, and
+  /// reported by its name if the function depends on it. `skip` and `most_elements` do not apply.
   Index directions = 0;
   /// Called with every tape before its pass: to plant faults.
   std::function<void(Tape&)> on_tape;
@@ -46,30 +58,55 @@ struct GradcheckInput {
   /// Where the difference is largest, and the number of elements that were compared.
   Index worst_element = -1, checked = 0;
   bool passed = true;  ///< within the tolerance, or below `absolute`
+  std::string fault;   ///< what kind of error it is, where that is known: "it gets no gradient"
   /// The derivative is zero in theory, as a softmax's key bias's is: the differences are rounding errors,
   /// whose ratio means nothing.
   bool zero_in_theory() const { return passed && scale < 1e-9; }
+
+  /// Takes in one more pair; NaN is the largest difference.
+  void compare(Index element, double analytic, double numeric);
+  /// Takes in all elements of two tensors of one shape.
+  void compare(const Tensor& analytic, const Tensor& numeric);
+  /// After the last pair: sets the relative error, and whether it is small enough.
+  void judge(const GradcheckOptions& options);
+  /// In place of these: passes if two passes gave the same bits.
+  void compare_bits(const Tensor& again, const Tensor& before);
 };
 
 /// What gradcheck() found.
 struct GradcheckReport {
-  std::vector<GradcheckInput> inputs;         ///< first derivatives
-  std::vector<GradcheckInput> second_inputs;  ///< with second_order
-  /// True if every input of both orders passed.
+  std::vector<GradcheckInput> inputs;           ///< first derivatives
+  std::vector<GradcheckInput> second_inputs;    ///< with second_order
+  std::vector<GradcheckInput> forward_inputs;   ///< with `forward`: J v against differences of the output
+  std::vector<GradcheckInput> adjoint_inputs;   ///< with `forward`: u'(J v) against v'(J'u)
+  std::vector<GradcheckInput> repeated_inputs;  ///< with `repeats`: gradients against those of other passes
+
+  /// True if every input passed every comparison.
   bool passed() const;
-  /// The largest relative error of the inputs, both orders.
+  /// The largest relative error of all comparisons.
   double worst_relative_error() const;
-  /// The largest absolute error of the inputs, both orders.
+  /// The largest absolute error of all comparisons.
   double worst_absolute_error() const;
-  /// A line for each input.
+  /// A line for each input and comparison.
   std::string text() const;
+  /// Calls f(name, inputs) for each kind of comparison.
+  template <class F>
+  void for_each_part(const F& f) const {
+    f("first", inputs);
+    f("second", second_inputs);
+    f("J v", forward_inputs);
+    f("u'J v", adjoint_inputs);
+    f("again", repeated_inputs);
+  }
 };
 
 /// Compares the tape's gradients with central differences in double. Both are of a random projection of the
 /// output, because a plain sum hides errors: a softmax's sum has no gradient.
 /// `function` computes the output from the current values of `inputs`, which it captures; it must be
-/// deterministic (freeze dropout). Values are perturbed in place and restored.
-/// Throws:  DTypeError unless every input is f64
+/// deterministic (freeze dropout). Values are perturbed in place and restored. Inputs may share memory, as
+/// the same tensor given twice or an alias of another shape does: what moves one moves all, and their
+/// gradients are added.
+/// Throws:  DTypeError unless every input is f64, Error for a constant that is no input
 GradcheckReport gradcheck(const std::function<Tensor()>& function,
                           const std::vector<std::pair<std::string, Tensor>>& inputs,
                           const GradcheckOptions& options = {});

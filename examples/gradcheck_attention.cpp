@@ -81,7 +81,7 @@ int check_gradients(const std::vector<AttentionCheck>& checks, const Options& op
       [&](const CheckResult& result) {
         results.push_back(result);
         if (!table) return;
-        print_row(std::cout, result, options.second);
+        print_row(std::cout, result);
         std::cout.flush();
       });
   const bool passed = print_summary(table ? std::cout : std::cerr, results, options, seconds);
@@ -128,8 +128,15 @@ void describe(const Command& command, Options& options) {
   command.find("--device").group("Check");
   add_threads_option(command, options.threads, "0 for all cores; at small sizes one is the fastest");
   command.find("--threads").group("Check");
-  command.flag("--second,!--no-second", options.second, "second derivatives too (the default)")
-      .group("Check");
+  const auto part = [&](const char* name, bool& wanted, const char* help) {
+    command.flag(name, wanted, help).group("Check");
+  };
+  part("--second,!--no-second", options.second, "second derivatives too (the default)");
+  part("--forward,!--no-forward", options.forward,
+       "forward mode too (the default): derivatives along directions, against differences and the backward "
+       "pass");
+  part("--repeats,!--no-repeats", options.repeats,
+       "see that another backward pass gives the same bits (the default)");
 }
 
 /// Refuses options that a listing, a table or the self-test ignores. Throws: Error
@@ -142,16 +149,22 @@ void refuse_ignored(const Command& command, const Options& options) {
                            "with --cost");
   }
   if (options.type == "f32") command.refuse({"--stencil", "--step", "--elements"}, "with --dtype f32");
+  if (options.type == "f32" && options.forward) command.refuse({"--forward"}, "with --dtype f32");
   if (options.self_test && options.second)
     command.refuse({"--second"}, "with --self-test, which plants faults in first derivatives");
+  if (options.self_test && options.forward)
+    command.refuse({"--forward"}, "with --self-test, which checks it where it must notice");
+  if (options.self_test && options.repeats)
+    command.refuse({"--repeats"}, "with --self-test, which repeats where it must notice");
 }
 
 int run(int argc, char** argv) {
   const CommandLine line(
       "Checks the gradients of every attention layer in every mode. Without arguments: all of them, in "
       "double,\n"
-      "against central differences, first and second derivatives. Exit codes: 0 all agree, 1 some do not,\n"
-      "2 bad arguments.");
+      "against central differences, first and second derivatives, forward mode, and the bits of another "
+      "pass.\n"
+      "Exit codes: 0 all agree, 1 some do not, 2 bad arguments.");
   line.footer(
       "Examples:\n"
       "  gradcheck_attention                                  everything\n"

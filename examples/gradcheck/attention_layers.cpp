@@ -1,4 +1,5 @@
 #include <tapeformer/autograd/ops/additive_attention.h>
+#include <tapeformer/autograd/ops/shape.h>
 #include <tapeformer/examples/gradcheck/attention_layers.h>
 #include <tapeformer/nn/attention/attention_sublayer.h>
 #include <tapeformer/nn/attention/concatenated_heads.h>
@@ -42,6 +43,29 @@ CheckCase attention_case(CheckSetting& setting, AttentionFunction attention) {
   const Tensor value = setting.normal({setting.batch, setting.keys, sizes.groups, sizes.value_width});
   return operation_case(setting, {{"query", query}, {"key", key}, {"value", value}},
                         [=, options = options_of(setting)] { return attention(query, key, value, options); });
+}
+
+/// Query, key and value are one tensor.
+CheckCase one_tensor_case(CheckSetting& setting) {
+  const CheckSizes& sizes = setting.sizes;
+  const Tensor x = setting.normal({setting.batch, setting.queries, sizes.heads, sizes.head_width});
+  return operation_case(setting, {{"x", x}}, [x, options = options_of(setting)] {
+    return scaled_dot_product_attention(x, x, x, options);
+  });
+}
+
+/// Key and value, and in self-attention the query, share their memory, which the tape does not know. The
+/// value has another shape.
+CheckCase aliases_case(CheckSetting& setting) {
+  const CheckSizes& sizes = setting.sizes;
+  const Shape shape{setting.batch, setting.keys, sizes.heads, sizes.head_width};
+  const Tensor query = setting.normal({setting.batch, setting.queries, sizes.heads, sizes.head_width});
+  const Tensor key = setting.cross ? setting.normal(shape) : query.alias(shape);
+  const Tensor value = key.alias({setting.batch, setting.keys, sizes.heads * sizes.head_width});
+  return operation_case(setting, {{"query", query}, {"key", key}, {"value", value}},
+                        [=, options = options_of(setting)] {
+                          return scaled_dot_product_attention(query, key, reshape(value, shape), options);
+                        });
 }
 
 using AdditiveFunction = Tensor (*)(const Tensor&, const Tensor&, const Tensor&, const Tensor&,
@@ -221,6 +245,8 @@ std::vector<CheckedLayer> checked_layers() {
   };
   std::vector<CheckedLayer> layers = {
       {"scaled_dot_product", all_masks, true, operation(&scaled_dot_product_attention)},
+      {"scaled_dot_product_one_tensor", only_self, true, one_tensor_case},
+      {"scaled_dot_product_aliases", all_masks, true, aliases_case},
       {"composed", all_masks, true, operation(&composed_attention)},
       {"additive_scores", all_masks, true, additive(&additive_attention)},
       {"additive_scores_composed", all_masks, true, additive(&composed_additive_attention)},

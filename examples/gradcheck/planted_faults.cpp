@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <memory>
 #include <ostream>
 
 namespace tapeformer {
@@ -65,9 +66,17 @@ GradientWrapper only_the_last(std::int32_t value) {
   };
 }
 
+/// The input gets nothing from anywhere.
+GradientWrapper none_for(std::int32_t input) {
+  return [input](const Contribution& contribution, const Tensor& gradient) {
+    return contribution.tensor == input ? gradient * 0 : gradient;
+  };
+}
+
 struct Fault {
   std::string name, place;
   GradientWrapper wrapper;
+  bool forward = false, repeats = false;  // what it takes to notice
 };
 
 /// The largest contribution to each input of each operation, where a fault shows best.
@@ -82,6 +91,39 @@ std::vector<Seen> one_of_each(const std::vector<Seen>& seen) {
     if (one.largest > kZero) chosen.push_back(one);
   }
   return chosen;
+}
+
+/// What a run without faults shows: the plain pass, and the recorded one of forward mode.
+struct Passes {
+  std::vector<Seen> plain, recorded;
+};
+
+const Contribution& largest_of(const std::vector<Seen>& seen) {
+  const auto largest = std::max_element(seen.begin(), seen.end(),
+                                        [](const Seen& a, const Seen& b) { return a.largest < b.largest; });
+  return largest->contribution;
+}
+
+/// One of each kind, where the gradient is largest. Leaves, of which there are `inputs`, have the first ids.
+std::vector<Fault> faults_of_passes(const Passes& passes, std::size_t inputs) {
+  std::vector<Seen> of_leaves = passes.plain;
+  of_leaves.erase(std::remove_if(of_leaves.begin(), of_leaves.end(),
+                                 [&](const Seen& one) {
+                                   return static_cast<std::size_t>(one.contribution.tensor) >= inputs;
+                                 }),
+                  of_leaves.end());
+  const Contribution leaf = largest_of(of_leaves), recorded = largest_of(passes.recorded),
+                     plain = largest_of(passes.plain);
+  const GradientWrapper off = at(recorded, [](const Tensor& x) { return x * 1.0001; });
+  const auto off_when_recorded = [off](const Contribution& contribution, const Tensor& gradient) {
+    return contribution.recorded ? off(contribution, gradient) : gradient;
+  };
+  const auto other_bits = [count = std::make_shared<int>(0)](const Tensor& x) {
+    return x * (1 + 1e-15 * (*count)++);  // the same count on all tapes
+  };
+  return {{"lost gradient", place_of(leaf), none_for(leaf.tensor)},
+          {"off when recorded", place_of(recorded), off_when_recorded, true, false},
+          {"other bits again", place_of(plain), at(plain, other_bits), false, true}};
 }
 
 std::vector<Fault> faults_for(const std::vector<Seen>& seen, bool masked) {
@@ -112,24 +154,36 @@ std::vector<Fault> faults_for(const std::vector<Seen>& seen, bool masked) {
 }  // namespace
 
 std::vector<PlantedFault> plant_faults(const AttentionCheck& check, const GradcheckRunOptions& options) {
-  GradcheckRunOptions first_order = options;
-  first_order.second = false;
+  const auto check_with = [&](const Fault& fault) {
+    GradcheckRunOptions chosen = options;
+    chosen.second = false, chosen.forward = fault.forward, chosen.repeats = fault.repeats;
+    return run_check(check, chosen, [&](Tape& tape) { tape.wrap_gradients(fault.wrapper); });
+  };
   std::vector<PlantedFault> results;
   const auto run = [&](const Fault& fault) {
-    const CheckResult result =
-        run_check(check, first_order, [&](Tape& tape) { tape.wrap_gradients(fault.wrapper); });
-    const WorstInput worst = worst_of(result.report.inputs);
+    const CheckResult result = check_with(fault);
+    const std::vector<std::string> known = known_faults(result.report);
+    const WorstInput worst = worst_of(result.report);
+    const std::string where = known.empty() ? worst.where : known.front();
     results.push_back({check.layer, check.mode.name, fault.name, fault.place, worst.relative,
-                       result.failure.empty() ? worst.where : result.failure, !result.report.passed(),
+                       result.failure.empty() ? where : result.failure, !result.report.passed(),
                        !result.failure.empty()});
   };
-  std::vector<Seen> seen;
-  run({"none", "-", [&](const Contribution& contribution, const Tensor& gradient) {
-         seen.push_back({contribution, largest_of(gradient), gradient.shape()});
-         return gradient;
-       }});
+  Passes passes;
+  const auto listen = [](std::vector<Seen>& seen, bool recorded) {
+    return [&seen, recorded](const Contribution& contribution, const Tensor& gradient) {
+      if (contribution.recorded == recorded)
+        seen.push_back({contribution, largest_of(gradient), gradient.shape()});
+      return gradient;
+    };
+  };
+  run({"none", "-", listen(passes.recorded, true), true, true});
+  if (results.front().threw) return results;
+  check_with({"none", "-", listen(passes.plain, false)});
   const bool masked = check.mode.wants_context || check.layer == "causal";
-  for (const Fault& fault : faults_for(seen, masked)) run(fault);
+  const std::size_t inputs = check.make(options.sizes, DType::f64).inputs.size();
+  for (const Fault& fault : faults_for(passes.plain, masked)) run(fault);
+  for (const Fault& fault : faults_of_passes(passes, inputs)) run(fault);
   return results;
 }
 
@@ -148,12 +202,12 @@ std::vector<AttentionCheck> checks_for_faults(const std::vector<AttentionCheck>&
 }
 
 void print_fault_header(std::ostream& out) {
-  out << format("%-26s %-18s %-21s %-40s %9s  %-24s %s\n", "layer", "mode", "fault", "planted in", "error",
+  out << format("%-30s %-18s %-21s %-40s %9s  %-24s %s\n", "layer", "mode", "fault", "planted in", "error",
                 "seen in", "noticed");
 }
 
 void print_fault(std::ostream& out, const PlantedFault& fault) {
-  out << format("%-26s %-18s %-21s %-40s %9.1e  %-24s %s%s\n", fault.layer, fault.mode, fault.fault,
+  out << format("%-30s %-18s %-21s %-40s %9.1e  %-24s %s%s\n", fault.layer, fault.mode, fault.fault,
                 fault.place, fault.error, fault.where, fault.noticed ? "yes" : "no",
                 fault.as_it_should() ? "" : "  WRONG");
 }

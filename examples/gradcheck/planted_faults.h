@@ -28,6 +28,10 @@ struct PlantedFault {
 ///   scale off by 1e-4      the gradient of one input is multiplied by 1.0001
 ///   missing accumulation   a value used several times keeps only its last contribution
 ///   shifted mask           in masked attention, keys and values get their neighbours' gradients
+/// and with these where the gradient is largest:
+///   lost gradient          an input gets none at all
+///   off when recorded      in a recorded pass it is multiplied by 1.0001: forward mode must notice
+///   other bits again       in every further pass its last bits differ: a repeated pass must notice
 /// No fault is planted where the gradient is zero anyway.
 std::vector<PlantedFault> plant_faults(const AttentionCheck& check, const GradcheckRunOptions& options);
 

@@ -64,16 +64,8 @@ std::vector<GradcheckInput> compared(const NamedTensors& inputs, const std::vect
   for (std::size_t i = 0; i < single.size(); ++i) {
     GradcheckInput input;
     input.name = inputs[i].first;
-    input.checked = single[i].elements();
-    const Tensor ours = single[i].to(Device::cpu()), theirs = reference[i].to(Device::cpu());
-    for (Index k = 0; k < input.checked; ++k) {
-      const double error = std::fabs(ours.at(k) - theirs.at(k));
-      input.scale = std::max(input.scale, std::fabs(theirs.at(k)));
-      if (input.worst_element >= 0 && !(error > input.absolute_error) && !std::isnan(error)) continue;
-      input.absolute_error = error;
-      input.worst_element = k;
-    }
-    input.relative_error = input.absolute_error == 0 ? 0 : input.absolute_error / input.scale;
+    input.compare(single[i], reference[i]);
+    input.judge(options.differences());
     largest = std::max(largest, input.scale);
     report.push_back(input);
   }
@@ -83,6 +75,15 @@ std::vector<GradcheckInput> compared(const NamedTensors& inputs, const std::vect
     input.passed = input.absolute_error <= options.tolerance_used() * scale;
   }
   return report;
+}
+
+void add_repeated(std::vector<GradcheckInput>& report, const NamedTensors& inputs,
+                  const std::vector<Tensor>& again, const std::vector<Tensor>& before) {
+  for (std::size_t i = 0; i < again.size(); ++i) {
+    GradcheckInput& input = report.emplace_back();
+    input.name = inputs[i].first;
+    input.compare_bits(again[i], before[i]);
+  }
 }
 
 /// Compares f32 gradients with f64 gradients at the same values.
@@ -95,10 +96,15 @@ GradcheckReport compare_precisions(const AttentionCheck& check, const CheckCase&
   GradcheckReport report;
   report.inputs = compared(single.inputs, ours.first, theirs.first, options);
   report.second_inputs = compared(single.inputs, ours.second, theirs.second, options);
+  if (options.repeats) {
+    const BothOrders again = gradients_of(single, options);
+    add_repeated(report.repeated_inputs, single.inputs, again.first, ours.first);
+    add_repeated(report.repeated_inputs, single.inputs, again.second, ours.second);
+  }
   return report;
 }
 
-const char* const kRow = "%-26s %-22s %10s %9s %9s %9s  %-34s %8s  %s\n";
+const char* const kRow = "%-30s %-22s %10s %9s %9s %9s %9s  %-34s %8s  %s\n";
 
 /// Nothing is worse than a NaN.
 bool is_worse(double error, double than) { return error > than || std::isnan(error); }
@@ -122,6 +128,8 @@ GradcheckOptions GradcheckRunOptions::differences() const {
   result.tolerance = tolerance_used();
   result.absolute = absolute_used();
   result.second_order = second;
+  result.forward = forward;
+  result.repeats = repeats;
   result.most_elements = elements;
   result.seed = sizes.seed + 1;
   return result;
@@ -134,9 +142,31 @@ WorstInput worst_of(const std::vector<GradcheckInput>& inputs) {
     if (input.zero_in_theory() || !(is_worse(input.relative_error, worst.relative) || worst.where.empty()))
       continue;
     worst.relative = input.relative_error;
-    worst.where = input.name + "[" + std::to_string(input.worst_element) + "]";
+    worst.where = input.name;
+    if (input.worst_element >= 0) worst.where += "[" + std::to_string(input.worst_element) + "]";
   }
   return worst;
+}
+
+WorstInput worst_of(const GradcheckReport& report) {
+  WorstInput worst;
+  report.for_each_part([&](const std::string& part, const std::vector<GradcheckInput>& inputs) {
+    const WorstInput here = worst_of(inputs);
+    if (is_worse(here.absolute, worst.absolute)) worst.absolute = here.absolute;
+    if (!is_worse(here.relative, worst.relative) && !worst.where.empty()) return;
+    worst.relative = here.relative;
+    worst.where = (part == "first" || here.where.empty() ? "" : part + " ") + here.where;
+  });
+  return worst;
+}
+
+std::vector<std::string> known_faults(const GradcheckReport& report) {
+  std::vector<std::string> faults;
+  report.for_each_part([&](const std::string& part, const std::vector<GradcheckInput>& inputs) {
+    for (const GradcheckInput& input : inputs)
+      if (!input.fault.empty()) faults.push_back(part + " " + input.name + ": " + input.fault);
+  });
+  return faults;
 }
 
 CheckResult run_check(const AttentionCheck& check, const GradcheckRunOptions& options,
@@ -162,18 +192,23 @@ CheckResult run_check(const AttentionCheck& check, const GradcheckRunOptions& op
 }
 
 void print_header(std::ostream& out) {
-  out << format(kRow, "", "", "", "relative", "relative", "absolute", "", "", "")
-      << format(kRow, "layer", "mode", "parameters", "1st", "2nd", "worst", "worst at", "time", "verdict");
+  out << format(kRow, "", "", "", "relative", "relative", "relative", "absolute", "", "", "")
+      << format(kRow, "layer", "mode", "parameters", "1st", "2nd", "forward", "worst", "worst at", "time",
+                "verdict");
 }
 
-void print_row(std::ostream& out, const CheckResult& result, bool second) {
-  const WorstInput first = worst_of(result.report.inputs), again = worst_of(result.report.second_inputs);
-  const auto scientific = [](double value) { return format("%.1e", value); };
-  out << format(kRow, result.layer, result.mode, std::to_string(result.parameters),
-                scientific(first.relative), second ? scientific(again.relative) : "-",
-                scientific(std::max(first.absolute, again.absolute)),
-                again.relative > first.relative ? "2nd " + again.where : first.where,
-                format("%.0f ms", result.seconds * 1e3), result.passed() ? "PASS" : "FAIL");
+void print_row(std::ostream& out, const CheckResult& result) {
+  const GradcheckReport& report = result.report;
+  const auto scientific = [](const std::vector<GradcheckInput>& part) {
+    return part.empty() ? "-" : format("%.1e", worst_of(part).relative);
+  };
+  std::vector<GradcheckInput> forward = report.forward_inputs;
+  forward.insert(forward.end(), report.adjoint_inputs.begin(), report.adjoint_inputs.end());
+  const WorstInput worst = worst_of(report);
+  out << format(kRow, result.layer, result.mode, std::to_string(result.parameters), scientific(report.inputs),
+                scientific(report.second_inputs), scientific(forward), format("%.1e", worst.absolute),
+                worst.where, format("%.0f ms", result.seconds * 1e3), result.passed() ? "PASS" : "FAIL");
+  for (const std::string& fault : known_faults(report)) out << "    " << fault << "\n";
   if (!result.failure.empty()) out << "    " << result.failure << "\n";
 }
 
@@ -182,17 +217,17 @@ bool print_summary(std::ostream& out, const std::vector<CheckResult>& results,
   double relative = 0, absolute = 0;
   std::size_t failed = 0;
   for (const CheckResult& result : results) {
-    for (const auto* inputs : {&result.report.inputs, &result.report.second_inputs}) {
-      const WorstInput worst = worst_of(*inputs);
-      if (is_worse(worst.relative, relative)) relative = worst.relative;
-      if (is_worse(worst.absolute, absolute)) absolute = worst.absolute;
-    }
+    const WorstInput worst = worst_of(result.report);
+    if (is_worse(worst.relative, relative)) relative = worst.relative;
+    if (is_worse(worst.absolute, absolute)) absolute = worst.absolute;
     failed += result.passed() ? 0 : 1;
   }
-  out << format("%s, %lld failed: worst error %.1e relative, %.1e absolute, allowed %.0e, %s%s, %.1f s\n",
+  const bool single = options.type == "f32";
+  out << format("%s, %lld failed: worst error %.1e relative, %.1e absolute, allowed %.0e, %s%s%s%s, %.1f s\n",
                 number_of(results.size(), "check"), failed, relative, absolute, options.tolerance_used(),
-                options.type == "f64" ? "against central differences in f64" : "f32 against f64",
-                options.second ? ", both orders" : "", seconds);
+                single ? "f32 against f64" : "against central differences in f64",
+                options.second ? ", both orders" : "", options.forward && !single ? ", forward mode" : "",
+                options.repeats ? ", the same bits again" : "", seconds);
   return failed == 0;
 }
 
@@ -208,6 +243,7 @@ nlohmann::ordered_json results_json(const std::vector<CheckResult>& results,
                       {"worst_element", input.worst_element},
                       {"elements", input.checked},
                       {"passed", input.passed}});
+      if (!input.fault.empty()) list.back()["fault"] = input.fault;
     }
     return list;
   };
@@ -226,10 +262,14 @@ nlohmann::ordered_json results_json(const std::vector<CheckResult>& results,
                                       [](const CheckResult& result) { return result.passed(); })},
                {"checks", Json::array()}};
   for (const CheckResult& result : results) {
-    Json row = {{"layer", result.layer},           {"mode", result.mode},
-                {"parameters", result.parameters}, {"passed", result.passed()},
-                {"seconds", result.seconds},       {"first", inputs_json(result.report.inputs)}};
-    if (options.second) row["second"] = inputs_json(result.report.second_inputs);
+    Json row = {{"layer", result.layer},
+                {"mode", result.mode},
+                {"parameters", result.parameters},
+                {"passed", result.passed()},
+                {"seconds", result.seconds}};
+    result.report.for_each_part([&](const char* part, const std::vector<GradcheckInput>& inputs) {
+      if (!inputs.empty()) row[part] = inputs_json(inputs);
+    });
     if (!result.failure.empty()) row["failure"] = result.failure;
     json["checks"].push_back(row);
   }

@@ -18,9 +18,11 @@ struct GradcheckRunOptions {
   double step = 1e-3;
   /// Largest relative error; 0 for 1e-7 in f64, 2e-5 in f32 (where the worst of seven seeds was 9e-6).
   double tolerance = 0;
-  Index elements = 0;  ///< checked elements of each input, evenly spread; 0 for all
-  bool second = true;  ///< check second derivatives too
-  Index threads = 1;   ///< 0 for all cores; tensors this small gain nothing from more than one
+  Index elements = 0;   ///< checked elements of each input, evenly spread; 0 for all
+  bool second = true;   ///< check second derivatives too
+  bool forward = true;  ///< check forward mode too, in f64
+  bool repeats = true;  ///< check that another backward pass gives the same bits
+  Index threads = 1;    ///< 0 for all cores; tensors this small gain nothing from more than one
 
   template <class Self, class F>
   static void for_each(Self& o, const F& f) {
@@ -59,19 +61,23 @@ struct CheckResult {
   bool passed() const { return failure.empty() && report.passed(); }
 };
 
-/// The input with the largest error in derivatives of one order.
+/// The input with the largest error in some of the comparisons.
 struct WorstInput {
   double relative = 0, absolute = 0;
-  std::string where;  ///< "query.weight[12]"
+  std::string where;  ///< "query.weight[12]", of second derivatives "second query.weight[12]"
 };
 WorstInput worst_of(const std::vector<GradcheckInput>& inputs);
+/// Of all comparisons.
+WorstInput worst_of(const GradcheckReport& report);
+/// "again query.weight: another pass gives other bits" for each fault whose kind is known.
+std::vector<std::string> known_faults(const GradcheckReport& report);
 
 /// `on_tape` may plant faults; see GradcheckOptions.
 CheckResult run_check(const AttentionCheck& check, const GradcheckRunOptions& options,
                       const std::function<void(Tape&)>& on_tape = {});
 
 void print_header(std::ostream& out);
-void print_row(std::ostream& out, const CheckResult& result, bool second);
+void print_row(std::ostream& out, const CheckResult& result);
 /// Prints the last line. True if all checks passed.
 bool print_summary(std::ostream& out, const std::vector<CheckResult>& results,
                    const GradcheckRunOptions& options, double seconds);

@@ -30,16 +30,22 @@ check "it teaches by examples" grep -q -- 'gradcheck_attention --layer multi_hea
 ends "one layer" 0 --layer multi_head_packed
 check "a row for each of its 15 modes" test "$(rows ' ms  PASS$')" = 15
 check "they count parameters" grep -q '^multi_head_packed  *self window  *386 ' "$work/out"
-check "the last line sums up" grep -q '^15 checks, 0 failed: worst error .*e-.*both orders' "$work/out"
+check "the last line sums up" grep -q '^15 checks, 0 failed: worst error .*e-.*both orders, forward mode, the same bits again' \
+  "$work/out"
 ends "one mode, named short, of two layers" 0 --layer matrices --layer single_head --mode causal --no-second
 check "in self- and cross-attention" test "$(rows ' PASS$')" = 2
 check "without second derivatives" grep -q ' - ' "$work/out"
+ends "first derivatives alone" 0 --layer matrices --no-second --no-forward --no-repeats
+check "and nothing else" grep -qE '^matrices .* -  +- ' "$work/out"
+check "is what the last line says" grep -q 'in f64, [0-9.]* s' "$work/out"
+ends "inputs that share memory" 0 --layer scaled_dot_product_one_tensor --layer scaled_dot_product_aliases --mode causal
+check "in self- and cross-attention" test "$(rows ' PASS$')" = 3
 ends "two points" 0 --layer multi_head --mode "self causal" --stencil 2 --step 1e-4 --tolerance 1e-5
 ends "other sizes" 0 --layer grouped_query_rotary --mode self --batch 1 --queries 3 --width 3 --heads 6 --groups 3 \
   --head-width 2 --value-width 5 --seed 7
 check "they change the parameters" grep -q ' 225  ' "$work/out"
 ends "single precision" 0 --dtype f32 --layer multi_head
-check "against double" grep -q 'f32 against f64' "$work/out"
+check "against double, without forward mode" grep -q 'f32 against f64, both orders, the same bits again' "$work/out"
 
 ends "a tolerance below rounding" 1 --layer matrices --tolerance 1e-30
 check "is a failure that is shown" grep -q ' FAIL$' "$work/out"
@@ -55,7 +61,7 @@ ends "JSON of a layer with key biases" 0 --layer multi_head --mode "self causal"
 check "which have no relative error, since they are zero in theory" sh -c \
   "grep -A1 '\"key.bias\"' '$work/out' | grep -q '\"relative_error\": null'"
 check "as others have" sh -c "! grep -A1 '\"key.weight\"' '$work/out' | grep -q null"
-ends "a sample of elements" 0 --layer single_head --mode dropout --no-second --elements 3 --json
+ends "a sample of elements" 0 --layer single_head --mode dropout --no-second --no-forward --no-repeats --elements 3 --json
 check "of each input" sh -c "! grep '\"elements\"' '$work/out' | grep -v '\"elements\": [123],'"
 ends "JSON in a file" 0 --layer matrices --json "$work/results.json"
 check "it is there, beside the table" grep -q '"layer": "matrices"' "$work/results.json"
@@ -87,6 +93,8 @@ refuses "JSON of the list" "--json has no effect with --list" --list --json
 refuses "two tables at once" "--cost has no effect with --figures" --figures --cost
 refuses "differences of single precision" "--stencil has no effect with --dtype f32" --dtype f32 --stencil 2
 refuses "second derivatives of the self-test" "--second has no effect with --self-test" --self-test --second
+refuses "forward mode of single precision" "--forward has no effect with --dtype f32" --dtype f32 --forward
+refuses "repeated passes of the self-test" "--repeats has no effect with --self-test" --self-test --repeats
 refuses "JSON that cannot be written" "cannot be written" --layer matrices --json "$work/no/such/file"
 refuses "a number of threads that is none" "--threads" --threads -1
 
@@ -94,7 +102,8 @@ ends "several threads" 0 --layer single_head --mode self --no-second --threads 2
 ends "the self-test" 0 --self-test
 check "it plants many faults" grep -qE '^[0-9]{3,} faults planted in [0-9]+ checks: [0-9]+ noticed, 0 missed, 0 alarms' \
   "$work/out"
-for fault in 'dropped term' 'scale off by 1e-4' 'missing accumulation' 'shifted mask'; do
+for fault in 'dropped term' 'scale off by 1e-4' 'missing accumulation' 'shifted mask' 'lost gradient' 'off when recorded' \
+  'other bits again'; do
   check "$fault in multi-head attention" grep -q "^multi_head .*$fault .* yes\$" "$work/out"
 done
 check "in fused and in plain operations" grep -q "^composed .*shifted mask  *softmax, input 0 .* yes\$" "$work/out"

@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cmath>
 #include <set>
+#include <sstream>
 #include <string>
 
 using namespace tapeformer;
@@ -88,6 +89,8 @@ TEST_SUITE("examples/gradcheck/attention_checks") {
       CHECK(subject.module->parameter_count() == subject.parameters);
     }
     const std::set<std::string> all{"scaled_dot_product",
+                                    "scaled_dot_product_one_tensor",
+                                    "scaled_dot_product_aliases",
                                     "composed",
                                     "additive_scores",
                                     "additive_scores_composed",
@@ -140,6 +143,37 @@ TEST_SUITE("examples/gradcheck/attention_checks") {
     CHECK(json["checks"][0]["second"][1]["input"] == "query");
     CHECK(json["checks"][0]["second"][1]["relative_error"] < 1e-7);
     CHECK(json["checks"][0]["second"][1]["elements"] == 24);
+    CHECK(json["checks"][0]["J v"][1]["elements"] == 2 * 5 * 3);  // the output
+    CHECK(json["checks"][0]["u'J v"][3]["input"] == "value");
+    CHECK(json["checks"][0]["again"].size() == 2 * 4);  // in two passes
+    CHECK_FALSE(json["checks"][0]["again"][0].contains("fault"));
+  }
+
+  TEST_CASE("single precision repeats its passes, of both orders, and has no forward mode") {
+    GradcheckRunOptions options;
+    options.type = "f32";
+    const CheckResult result = run_check(selected_checks({"matrices"}, {}).front(), options);
+    CHECK(result.passed());
+    CHECK(result.report.repeated_inputs.size() == 2 * 4);
+    CHECK(result.report.forward_inputs.empty());
+    options.repeats = false;
+    CHECK(run_check(selected_checks({"matrices"}, {}).front(), options).report.repeated_inputs.empty());
+  }
+
+  TEST_CASE("what is known of a fault is said by the input's name, in the table and in JSON") {
+    CheckResult result;
+    GradcheckInput input;
+    input.name = "query.weight";
+    input.compare_bits(values({1, 2}), values({1, 2 + 4e-16}));
+    result.report.repeated_inputs = {input};
+    std::ostringstream table;
+    print_row(table, result);
+    CHECK(table.str().find("FAIL\n    again query.weight: another pass gives other bits\n") !=
+          std::string::npos);
+    CHECK(table.str().find(" again query.weight[1] ") != std::string::npos);  // where it is worst
+    const auto json = results_json({result}, {}, 1);
+    CHECK(json["checks"][0]["again"][0]["fault"] == "another pass gives other bits");
+    CHECK(json["passed"] == false);
   }
 
   TEST_CASE("a layer that throws is a failure with its message") {
@@ -168,6 +202,16 @@ TEST_SUITE("examples/gradcheck/attention_checks") {
     CHECK(count(causal, "shifted mask") == 2);
     CHECK(count(causal, "dropped term") == 3);
     CHECK(count(causal, "scale off by 1e-4") == 3);
-    for (const PlantedFault& fault : causal) CHECK(fault.as_it_should());
+    CHECK(count(causal, "lost gradient") == 1);
+    CHECK(count(causal, "off when recorded") == 1);
+    CHECK(count(causal, "other bits again") == 1);
+    for (const PlantedFault& fault : causal) {
+      CHECK(fault.as_it_should());
+      const bool is_of_other_pass = fault.fault == "off when recorded" || fault.fault == "other bits again";
+      const bool is_seen_there = fault.where.find("J v ") < 3 || fault.where.find("again ") == 0;
+      if (fault.fault != "none") CHECK(is_seen_there == is_of_other_pass);
+      if (fault.fault == "lost gradient")
+        CHECK(fault.where.find(": it gets no gradient") != std::string::npos);
+    }
   }
 }
