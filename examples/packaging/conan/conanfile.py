@@ -1,13 +1,15 @@
 from pathlib import Path
 
 from conan import ConanFile
+from conan.errors import ConanInvalidConfiguration
 from conan.tools.build import check_min_cppstd
 from conan.tools.cmake import CMake, CMakeToolchain, cmake_layout
 from conan.tools.files import copy
+from conan.tools.system.package_manager import Apt
 
 
 class Tapeformer(ConanFile):
-    """The libraries are the system's, as in Debian; `conan create examples/packaging/conan` needs what examples/setup.sh lists."""
+    """`conan create examples/packaging/conan`. The libraries are the system's, as in Debian, and so are CMake and Ninja."""
 
     name = "tapeformer"
     version = "0.1.0"
@@ -16,11 +18,21 @@ class Tapeformer(ConanFile):
     topics = ("deep-learning", "transformer", "attention", "autograd")
     package_type = "library"
     settings = "os", "compiler", "build_type", "arch"
-    options = {"shared": [True, False], "fPIC": [True], "programs": [True, False], "cuda": [True, False]}
-    default_options = {"shared": False, "fPIC": True, "programs": False, "cuda": False}
+    options = {"shared": [True, False], "programs": [True, False], "cuda": [True, False]}
+    default_options = {"shared": False, "programs": False, "cuda": False}
 
     def validate(self):
+        if self.settings.os != "Linux":
+            raise ConanInvalidConfiguration("Tapeformer has been built on Linux only")
         check_min_cppstd(self, 17)
+
+    def system_requirements(self):
+        """What is missing is named; with `-c tools.system.package_manager:mode=install` it is installed."""
+        packages = ["libxtensor-dev", "libxtensor-blas-dev", "libxsimd-dev", "libopenblas-openmp-dev", "libdnnl-dev",
+                    "libsentencepiece-dev", "libutf8proc-dev", "libpcre2-dev", "nlohmann-json3-dev"]
+        if self.options.programs:
+            packages.append("libcli11-dev")
+        Apt(self).install(packages)
 
     def export_sources(self):
         root = Path(self.recipe_folder).parents[2]
@@ -31,7 +43,7 @@ class Tapeformer(ConanFile):
         cmake_layout(self)
 
     def generate(self):
-        toolchain = CMakeToolchain(self)
+        toolchain = CMakeToolchain(self, generator="Ninja")
         toolchain.cache_variables.update(
             TAPEFORMER_NATIVE=False,
             TAPEFORMER_TESTS=False,
