@@ -1,6 +1,7 @@
 #pragma once
 
 #include <tapeformer/autograd/kernels/philox.h>
+#include <tapeformer/autograd/kernels/score_functions.h>
 #include <tapeformer/autograd/kernels/write.h>
 
 #include <cstdint>
@@ -28,7 +29,15 @@ struct AttentionShape {
   const bool* mask = nullptr;      // read at b * [0] + h * [1] + t * [2] + s * [3]
   Index mask_strides[4] = {0, 0, 0, 0};
   Index bias_strides[4] = {0, 0, 0, 0};  // of the additive mask
-  bool drops = false;                    // element ((b H + h) T + t) S + s of dropout.h's mask
+  ScoreFunction function = ScoreFunction::none;
+  AttentionWeighting weighting = AttentionWeighting::softmax;
+  Index parameter_stride = 0;  // between heads: 1, or 0 for one parameter
+  Index reach = 0;             // R of the relative bias
+  Index relative_stride = 0;   // between heads: 2 R + 1, or 0
+  /// [B, T], with a relative bias: key s lies s - positions[b T + t] after query (b, t). That is within +-R for
+  /// the keys that the query sees, and may be anything for others.
+  const std::int32_t* positions = nullptr;
+  bool drops = false;  // element ((b H + h) T + t) S + s of dropout.h's mask
   PhiloxStream dropout;
   std::uint32_t dropped = 0;
   double kept_scale = 1;  // 1 / (1 - probability)
@@ -45,6 +54,9 @@ struct AttentionOperands {
   const T *query, *key, *value;
   const T* weight = nullptr;      // [H, D]: makes the scores weight_h . tanh(query + key), without a scale
   const Wide<T>* bias = nullptr;  // the additive mask; its minus infinities mask pairs
+  const Wide<T>* relative = nullptr;   // [H, 2 R + 1] or [1, 2 R + 1]: added to the function of the scores
+  const Wide<T>* parameter = nullptr;  // of that function, [H] or [1]
+  const Wide<T>* sinks = nullptr;      // [H]: exp(sink) joins each row's sum of exponentials
 };
 
 /// Every element of the gradients that are needed is written.
@@ -54,8 +66,15 @@ struct AttentionGradients {
   Write<Wide<T>> dweight = {};
 };
 
-/// y [B, T, H, E], log_sum [B, H, T]: the logarithm of each row's sum of exponentials, minus infinity for
-/// rows that see nothing.
+/// In the layouts of the operands of these names. Every element of those that are needed is written; elements
+/// of masked pairs alone get zero.
+template <class T>
+struct AttentionScoreGradients {
+  Write<Wide<T>> dbias = {}, drelative = {}, dparameter = {}, dsinks = {};
+};
+
+/// y [B, T, H, E], log_sum [B, H, T]: the logarithm of each row's sum of exponentials, the sink's included, or
+/// 0 for sigmoid; minus infinity for rows that see nothing, with or without a sink.
 template <class T>
 void attention_forward(Cpu, const AttentionShape& shape, const AttentionOperands<T>& x, T* y,
                        Wide<T>* log_sum);
@@ -70,5 +89,13 @@ void attention_backward(Cpu, const AttentionShape& shape, const AttentionOperand
 template <class T>
 void attention_backward(Cuda, const AttentionShape& shape, const AttentionOperands<T>& x, const T* y,
                         const Wide<T>* log_sum, const T* dy, const AttentionGradients<T>& to);
+
+/// The gradients of what is added to the scores, and of parameters; computes scores and weights again.
+template <class T>
+void attention_score_gradients(Cpu, const AttentionShape& shape, const AttentionOperands<T>& x, const T* y,
+                               const Wide<T>* log_sum, const T* dy, const AttentionScoreGradients<T>& to);
+template <class T>
+void attention_score_gradients(Cuda, const AttentionShape& shape, const AttentionOperands<T>& x, const T* y,
+                               const Wide<T>* log_sum, const T* dy, const AttentionScoreGradients<T>& to);
 
 }  // namespace tapeformer::kernels

@@ -9,8 +9,8 @@
 
 /// Element-wise functions of one argument. To add one: an entry of Unary, its Function below, and a line in
 /// ops/elementwise.h; the kernels for CPU and GPU, names and gradients follow. If the Function needs
-/// arithmetic that Math lacks, add it to all three: kernels/cpu/elementwise.cpp, kernels/cuda/unary.h and
-/// ops/elementwise.cpp. Its test needs a formula in tests/autograd/ops/test_elementwise.cpp, and takes values
+/// arithmetic that Math lacks, add it to all three: kernels/cpu/simd_math.h, kernels/cuda/unary.h and
+/// ops/tensor_math.h. Its test needs a formula in tests/autograd/ops/test_elementwise.cpp, and takes values
 /// from PyTorch if tests/golden/golden_ops.py makes them.
 namespace tapeformer::kernels {
 
@@ -29,8 +29,8 @@ enum class Unary : std::uint8_t {
   count,  // of the functions above
 };
 
-/// Arithmetic on V: an xsimd batch (cpu/elementwise.cpp), a float or double on a GPU (cuda/unary.h), or a
-/// Tensor, for second derivatives (ops/elementwise.cpp). at() and gradient() are compiled for all three,
+/// Arithmetic on V: an xsimd batch (cpu/simd_math.h), a float or double on a GPU (cuda/unary.h), or a
+/// Tensor, for second derivatives (ops/tensor_math.h). at() and gradient() are compiled for all three,
 /// value() of SavesOutput for the first two alone.
 template <class V>
 struct Math;

@@ -38,15 +38,26 @@ struct VisibleRange {
   Index from, to;
 };
 
+/// The keys of sequence i that are in use.
+TAPEFORMER_HOST_DEVICE inline Index keys_at(const Visibility& v, const Sequence& sequence, Index i) {
+  if (v.key_lengths == nullptr) return sequence.keys;
+  const Index length = v.key_lengths[i] < 0 ? 0 : v.key_lengths[i];  // likewise
+  return length < sequence.keys ? length : sequence.keys;
+}
+
+/// The position of query t of sequence i among the sequence's keys.
+TAPEFORMER_HOST_DEVICE inline Index position_at(const Visibility& v, const Sequence& sequence, Index i,
+                                                Index t) {
+  return v.top_left ? t : t + keys_at(v, sequence, i) - sequence.queries;
+}
+
 /// The keys that positions and lengths allow query t of sequence i to see, without the masks.
 TAPEFORMER_HOST_DEVICE inline VisibleRange range_at(const Visibility& v, const Sequence& sequence, Index i,
                                                     Index t) {
   const auto least = [](Index a, Index b) { return a < b ? a : b; };
   const auto most = [](Index a, Index b) { return a < b ? b : a; };
-  const Index keys =  // likewise
-      v.key_lengths != nullptr ? least(most(v.key_lengths[i], 0), sequence.keys) : sequence.keys;
+  const Index keys = keys_at(v, sequence, i), position = position_at(v, sequence, i, t);
   const Index prefix = v.prefix_lengths != nullptr ? v.prefix_lengths[i] : 0;
-  const Index position = v.top_left ? t : t + keys - sequence.queries;
   Index from = 0, to = keys;
   if (v.causal) to = least(to, most(position + 1, prefix));
   if (v.before >= 0) from = most(from, position - v.before);
@@ -59,6 +70,22 @@ TAPEFORMER_HOST_DEVICE inline VisibleRange range_at(const Visibility& v, const S
 /// is not real, or that has no keys left, gets an empty range.
 void find_visible_keys(Cpu, const Visibility& visibility, std::int32_t* from, std::int32_t* to);
 void find_visible_keys(Cuda, const Visibility& visibility, std::int32_t* from, std::int32_t* to);
+
+/// The entry of a relative bias for a key; of keys too far away, which the query does not see, the nearest.
+TAPEFORMER_HOST_DEVICE inline std::int32_t relative_entry(Index key, Index position, Index reach) {
+  const Index entry = key - position + reach;
+  return static_cast<std::int32_t>(entry < 0 ? 0 : 2 * reach < entry ? 2 * reach : entry);
+}
+
+/// positions [B, T]: the key whose position each query has, which need not be one of its sequence.
+void find_positions(Cpu, const Visibility& visibility, std::int32_t* positions);
+void find_positions(Cuda, const Visibility& visibility, std::int32_t* positions);
+
+/// entries [rows, keys]: key - position + reach, within [0, 2 reach].
+void write_relative_entries(Cpu, Index rows, Index keys, Index reach, const std::int32_t* positions,
+                            std::int32_t* entries);
+void write_relative_entries(Cuda, Index rows, Index keys, Index reach, const std::int32_t* positions,
+                            std::int32_t* entries);
 
 /// pairs [rows, keys]: whether a key lies in the range of a row.
 void write_visible_pairs(Cpu, Index rows, Index keys, const std::int32_t* from, const std::int32_t* to,

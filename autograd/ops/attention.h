@@ -1,9 +1,13 @@
 #pragma once
 
+#include <tapeformer/autograd/kernels/score_functions.h>
 #include <tapeformer/autograd/ops/dropout.h>
 #include <tapeformer/autograd/tensor.h>
 
 namespace tapeformer {
+
+using kernels::AttentionWeighting;
+using kernels::ScoreFunction;
 
 /// The diagonal of a causal mask or a window when the numbers of keys and queries differ.
 enum class CausalAlignment {
@@ -37,8 +41,21 @@ struct AttentionMasks {
   Tensor query_starts, key_starts;
 };
 
+/// What may be done to the scores, in this order: scale, score_function, relative_bias, an additive mask, the
+/// masks, and the weighting with its sinks. The tensors have the wide type (f32 beside bf16, else the query's)
+/// and get gradients. Weights are learned per head by the sizes that have H.
+struct AttentionModifiers {
+  ScoreFunction score_function = ScoreFunction::none;  ///< of the scaled scores
+  Tensor score_parameter;                              ///< [1] or [H]: that function's, such as softcap's cap
+  /// [H, 2 R + 1] or [1, 2 R + 1], with R at least max(T, S) - 1: entry r + R is added to the scores of the
+  /// keys that lie r after the query's position, s - p in AttentionMasks' words. It is to be finite.
+  Tensor relative_bias;
+  Tensor sinks;  ///< [H]: exp(sink) joins the sum that each row's weights are divided by
+  AttentionWeighting weighting = AttentionWeighting::softmax;
+};
+
 /// Everything that attention() may be told besides its three tensors.
-struct AttentionOptions : AttentionMasks {
+struct AttentionOptions : AttentionMasks, AttentionModifiers {
   AttentionOptions() = default;
   /// These masks, and the default of all else.
   explicit AttentionOptions(const AttentionMasks& masks) : AttentionMasks(masks) {}
@@ -54,14 +71,20 @@ struct AttentionOptions : AttentionMasks {
 /// values and queries that the masks leave out for their whole sequence may hold anything, NaN included, and
 /// so may the gradients of such queries' outputs: they count as zero and get zero gradient. With fewer key
 /// than query heads, H / G neighbouring query heads share one.
-/// Uses the composed path if the weights are requested, or if an additive mask needs a gradient.
-/// Math:    y = dropout(softmax(scale * query key^T + mask)) value, head by head
-/// Grad:    with w the weights, ds = w * (dropout(dy value^T) - sum(y * dy)):
-///          dquery = scale ds key, dkey = scale ds^T query, dvalue = dropout(w)^T dy
+/// Uses the composed path if the weights are requested.
+/// Math:    y = dropout(w) value, w = softmax(z), z = f(scale * query key^T) + relative_bias + mask, head by
+///          head; with a sink w = exp(z) / (exp(sink) + sum exp(z)), with AttentionWeighting::sigmoid
+///          w = 1 / (1 + exp(-z))
+/// Grad:    with dw = dropout(dy value^T), dz = w * (dw - sum(y * dy)) (sigmoid: dz = w * (1 - w) * dw) and
+///          ds = f'(s) * dz: dquery = scale ds key, dkey = scale ds^T query, dvalue = dropout(w)^T dy;
+///          dmask and drelative_bias are sums of dz, dscore_parameter of df/dparameter * dz,
+///          dsink = -sum over rows of w_sink * sum(y * dy)
 /// Shapes:  query [B, T, H, D], key [B, S, G, D], value [B, S, G, E] -> y [B, T, H, E]; H a multiple of G
-/// Saves:   query, key, value, y, and the logarithm of the sum of exponentials of every row of scores
-/// Throws:  ShapeError if the shapes do not fit, DTypeError for a mask of the wrong type
-/// Source:  Dao et al. 2022, arXiv:2205.14135; Dao 2023, arXiv:2307.08691
+/// Saves:   query, key, value, y, the logarithm of the sum of exponentials of every row of scores, and what
+///          the options hold
+/// Throws:  ShapeError if the shapes do not fit, DTypeError for a mask or modifier of the wrong type
+/// Source:  Dao et al. 2022, arXiv:2205.14135; Dao 2023, arXiv:2307.08691; sinks: OpenAI 2025,
+///          arXiv:2508.10925, section 2.3; sigmoid: Ramapuram et al. 2024, arXiv:2409.04431
 Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, const Tensor& value,
                                     const AttentionOptions& options = {});
 

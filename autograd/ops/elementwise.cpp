@@ -3,42 +3,13 @@
 #include <tapeformer/autograd/ops/broadcast.h>
 #include <tapeformer/autograd/ops/elementwise.h>
 #include <tapeformer/autograd/ops/shape.h>
+#include <tapeformer/autograd/ops/tensor_math.h>
 #include <tapeformer/autograd/tape.h>
 
 #include <algorithm>
 #include <cmath>
 
 namespace tapeformer {
-namespace kernels {
-
-/// Gradients in operations, for passes that are themselves recorded.
-template <>
-struct Math<Tensor> {
-  static double constant(double c) { return c; }
-  static double product(double a, double b) { return a * b; }
-  static Tensor exp(const Tensor& x) { return tapeformer::exp(x); }
-  static Tensor log(const Tensor& x) { return tapeformer::log(x); }
-  static Tensor tanh(const Tensor& x) { return tapeformer::tanh(x); }
-  static Tensor erf(const Tensor& x) { return tapeformer::erf(x); }
-  static Tensor sigmoid(const Tensor& x) { return tapeformer::sigmoid(x); }
-  static Tensor relu(const Tensor& x) { return tapeformer::relu(x); }
-  static Tensor reciprocal(const Tensor& x) { return pow(x, -1); }
-  static Tensor one_minus_square(const Tensor& x) { return 1.0 - x * x; }
-  template <class A, class C>
-  static Tensor fma(const A& a, const Tensor& b, const C& c) {
-    return a * b + c;
-  }
-  static Tensor equal(const Tensor& x, double c) { return tapeformer::equal(x, Tensor::scalar_like(x, c)); }
-  static Tensor select(const Tensor& condition, double a, const Tensor& b) {
-    return masked_fill(b, condition, a);
-  }
-  static WithDerivative<Tensor> normal(const Tensor& x) {
-    return {affine(erf(x * M_SQRT1_2), 0.5, 0.5), (0.5 * M_2_SQRTPI * M_SQRT1_2) * exp(-0.5 * (x * x))};
-  }
-};
-
-}  // namespace kernels
-
 namespace {
 
 using kernels::Binary;

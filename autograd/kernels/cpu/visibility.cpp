@@ -47,6 +47,20 @@ void find_visible_keys(Cpu, const Visibility& v, std::int32_t* from, std::int32_
   }
 }
 
+void find_positions(Cpu, const Visibility& v, std::int32_t* positions) {
+  for (Index i = 0; i < v.sequences; ++i) {
+    const Sequence sequence = sequence_at(v, i);
+    for (Index t = 0; t < sequence.queries; ++t)
+      positions[sequence.row + t] = static_cast<std::int32_t>(sequence.key + position_at(v, sequence, i, t));
+  }
+}
+
+void write_relative_entries(Cpu, Index rows, Index keys, Index reach, const std::int32_t* positions,
+                            std::int32_t* entries) {
+  for (Index row = 0; row < rows; ++row)
+    for (Index s = 0; s < keys; ++s) entries[row * keys + s] = relative_entry(s, positions[row], reach);
+}
+
 void write_visible_pairs(Cpu, Index rows, Index keys, const std::int32_t* from, const std::int32_t* to,
                          bool* pairs) {
   for (Index row = 0; row < rows; ++row)

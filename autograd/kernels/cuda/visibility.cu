@@ -31,6 +31,20 @@ __global__ void find_visible_keys_kernel(Visibility v, std::int32_t* from, std::
   });
 }
 
+__global__ void find_positions_kernel(Visibility v, std::int32_t* positions) {
+  for_each_index(v.batch * v.queries, [&](Index row) {
+    const Index i = sequence_of(v, row);
+    const Sequence sequence = sequence_at(v, i);
+    positions[row] =
+        static_cast<std::int32_t>(sequence.key + position_at(v, sequence, i, row - sequence.row));
+  });
+}
+
+__global__ void write_relative_entries_kernel(Index count, Index keys, Index reach,
+                                              const std::int32_t* positions, std::int32_t* entries) {
+  for_each_index(count, [&](Index i) { entries[i] = relative_entry(i % keys, positions[i / keys], reach); });
+}
+
 __global__ void write_visible_pairs_kernel(Index count, Index keys, const std::int32_t* from,
                                            const std::int32_t* to, bool* pairs) {
   for_each_index(count, [&](Index i) {
@@ -63,6 +77,17 @@ __global__ void find_seen_keys_kernel(PairMask m, bool* keys) {
 void find_visible_keys(Cuda on, const Visibility& visibility, std::int32_t* from, std::int32_t* to) {
   launch(on, "find_visible_keys", find_visible_keys_kernel, blocks_for(visibility.batch * visibility.queries),
          kBlock, 0, visibility, from, to);
+}
+
+void find_positions(Cuda on, const Visibility& visibility, std::int32_t* positions) {
+  launch(on, "find_positions", find_positions_kernel, blocks_for(visibility.batch * visibility.queries),
+         kBlock, 0, visibility, positions);
+}
+
+void write_relative_entries(Cuda on, Index rows, Index keys, Index reach, const std::int32_t* positions,
+                            std::int32_t* entries) {
+  launch(on, "write_relative_entries", write_relative_entries_kernel, blocks_for(rows * keys), kBlock, 0,
+         rows * keys, keys, reach, positions, entries);
 }
 
 void write_visible_pairs(Cuda on, Index rows, Index keys, const std::int32_t* from, const std::int32_t* to,

@@ -1,3 +1,4 @@
+#include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/kernels/cuda/attention/paths.h>
 #include <tapeformer/autograd/kernels/cuda/attention/split.h>
 #include <tapeformer/autograd/kernels/cuda/attention/tile.h>
@@ -132,6 +133,9 @@ void run(Cuda on, const char* name, const AttentionShape& s, const AttentionOper
 template <class T>
 void attention_forward(Cuda on, const AttentionShape& shape, const AttentionOperands<T>& x, T* y,
                        Wide<T>* log_sum) {
+  if (shape.function != ScoreFunction::none || shape.weighting != AttentionWeighting::softmax ||
+      x.relative != nullptr || x.sinks != nullptr)
+    throw DeviceError("[attention] a modifier of the scores, on GPUs; try the CPU");
   if (x.weight != nullptr)
     return run<AdditiveScores, T>(on, "additive_attention_forward", shape, x, y, log_sum);
   const AttentionPath fastest = fastest_attention_path();
