@@ -47,7 +47,7 @@ Tensor additive_attention(const Tensor& query, const Tensor& key, const Tensor& 
                           const AttentionOptions& options) {
   constexpr const char* kOp = "additive_attention";
   check(kOp, query, key, value, weight, options);
-  if (needs_composed(kOp, options)) return composed_additive_attention(query, key, value, weight, options);
+  if (needs_composed(options)) return composed_additive_attention(query, key, value, weight, options);
   const AttentionPlan plan = plan_attention(query, key, value, options);
   return tiled_attention(kOp, plan, {query, key, value, weight}, [](const auto& in, const auto& planned) {
     return composed_additive_attention(in.query, in.key, in.value, in.weight, planned.options);

@@ -26,7 +26,7 @@ Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, cons
                                     const AttentionOptions& options) {
   constexpr const char* kOp = "scaled_dot_product_attention";
   check_attention(kOp, query, key, value, options);
-  if (needs_composed(kOp, options)) return composed_attention(query, key, value, options);
+  if (needs_composed(options)) return composed_attention(query, key, value, options);
   const AttentionPlan plan = plan_attention(query, key, value, options);
   return tiled_attention(kOp, plan, {query, key, value, {}}, [](const auto& in, const auto& planned) {
     return composed_attention(in.query, in.key, in.value, planned.options);
@@ -36,7 +36,7 @@ Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, cons
 Tensor packed_attention(const Tensor& packed, const PackedHeads& heads, const AttentionOptions& options) {
   constexpr const char* kOp = "packed_attention";
   check_packed_attention(kOp, packed, heads, options);
-  if (needs_composed(kOp, options)) return composed_packed_attention(packed, heads, options);
+  if (needs_composed(options)) return composed_packed_attention(packed, heads, options);
   const Index B = packed.size(0), T = packed.size(1), H = heads.heads, G = heads.groups;
   AttentionPlan plan =
       plan_attention({B, T, T, H, G, heads.key_width, heads.value_width}, options, packed.device());

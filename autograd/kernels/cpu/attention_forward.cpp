@@ -1,3 +1,4 @@
+#include <tapeformer/autograd/kernels/cpu/attention_modifiers.h>
 #include <tapeformer/autograd/kernels/cpu/attention_scores.h>
 
 #include <algorithm>
@@ -110,15 +111,24 @@ class AttentionForward {
               memory + at_values_, row_e_);
   }
 
-  /// Online softmax: a new maximum scales down the earlier sums.
   void run_tile(const Tile& tile, Index skipped, Index begin, DropoutWords& words, T* memory) const {
     T* scores = memory + at_scores_;
     T *sums = memory + at_sums_ + begin * row_e_, *largest = memory + at_largest_ + begin,
       *totals = memory + at_totals_ + begin;
     scores_.scores(tile.head, tile.rows, tile.columns, {memory + at_queries_ + begin * row_d_, row_d_},
                    {memory + at_transposed_ + skipped, row_s_}, {scores, row_s_});
-    mask_scores(s_, x_.bias, tile, scores, row_s_);
+    modify_scores(s_, x_, tile, scores, row_s_);
+    if (s_.weighting == AttentionWeighting::sigmoid)
+      find_sigmoids(tile, words, scores, largest);
+    else
+      find_exponentials(tile, words, scores, largest, totals, sums);
+    block_product<T>(tile.rows, s_.value_width, tile.columns, {scores, row_s_, 1},
+                     {memory + at_values_ + skipped * row_e_, row_e_}, sums, row_e_, true);
+  }
 
+  /// Online softmax: a new maximum scales down the earlier sums.
+  void find_exponentials(const Tile& tile, DropoutWords& words, T* scores, T* largest, T* totals,
+                         T* sums) const {
     const Index width = padded<T>(tile.columns);
     T shifts[kQueryBlock], shrinks[kQueryBlock];
     for (Index t = 0; t < tile.rows; ++t) {
@@ -146,17 +156,34 @@ class AttentionForward {
         (Lanes<T>::load_unaligned(sums + t * row_e_ + i) * shrink).store_unaligned(sums + t * row_e_ + i);
       }
     }
-    block_product<T>(tile.rows, s_.value_width, tile.columns, {scores, row_s_, 1},
-                     {memory + at_values_ + skipped * row_e_, row_e_}, sums, row_e_, true);
+  }
+
+  /// The largest scores only tell whether a row sees anything.
+  void find_sigmoids(const Tile& tile, DropoutWords& words, T* scores, T* largest) const {
+    const Index width = padded<T>(tile.columns);
+    for (Index t = 0; t < tile.rows; ++t) {
+      T* line = scores + t * row_s_;
+      largest[t] = std::max(largest[t], max_simd(width, line));
+      map_simd(0, width, line, Function<Unary::sigmoid>::value<Lanes<T>>, line);
+      if (s_.drops) drop(tile.columns, words.row(tile, t), s_.dropped, line);
+    }
   }
 
   void finish(Index b, Index head, Index from, Index to, Index begin, const T* memory) const {
     const T kept_scale = s_.drops ? static_cast<T>(s_.kept_scale) : T(1);
+    const bool is_softmax = s_.weighting == AttentionWeighting::softmax;
     for (Index t = from; t < to; ++t) {
       const Index at = begin + t - from;
-      const T total = memory[at_totals_ + at];
-      log_sum_[(b * s_.heads + head) * s_.queries + t] = memory[at_largest_ + at] + std::log(total);
-      const T scale = total == T(0) ? T(0) : kept_scale / total;
+      T largest = memory[at_largest_ + at], total = memory[at_totals_ + at], scale = kept_scale;
+      if (x_.sinks != nullptr && largest != kMinusInfinity<T>) {
+        const T most = std::max(largest, x_.sinks[head]), shrink = std::exp(largest - most);
+        total = total * shrink + std::exp(x_.sinks[head] - most);
+        scale *= shrink;
+        largest = most;
+      }
+      if (is_softmax) scale = total == T(0) ? T(0) : scale / total;
+      T& log_sum = log_sum_[(b * s_.heads + head) * s_.queries + t];
+      log_sum = is_softmax ? largest + std::log(total) : largest == kMinusInfinity<T> ? largest : T(0);
       const T* sum = memory + at_sums_ + at * row_e_;
       T* y = y_ + ((b * s_.queries + t) * s_.heads + head) * s_.value_width;
 #pragma omp simd

@@ -3,6 +3,7 @@
 #include <tapeformer/autograd/ops/attention/check.h>
 #include <tapeformer/autograd/ops/ids.h>
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 
@@ -53,17 +54,20 @@ void check_pair_mask(const char* op, const Tensor& mask, DType type, const Sizes
                       "sizes of 1 where it repeats");
 }
 
-void check_devices(const char* op, const AttentionMasks& masks, const Tensor& like) {
+void check_devices(const char* op, const AttentionOptions& options, const Tensor& like) {
   const std::pair<const char*, const Tensor*> all[] = {
-      {"mask", &masks.mask},
-      {"key_mask", &masks.key_mask},
-      {"query_mask", &masks.query_mask},
-      {"key_lengths", &masks.key_lengths},
-      {"prefix_lengths", &masks.prefix_lengths},
-      {"query_starts", &masks.query_starts},
-      {"key_starts", &masks.key_starts},
+      {"mask", &options.mask},
+      {"key_mask", &options.key_mask},
+      {"query_mask", &options.query_mask},
+      {"key_lengths", &options.key_lengths},
+      {"prefix_lengths", &options.prefix_lengths},
+      {"query_starts", &options.query_starts},
+      {"key_starts", &options.key_starts},
+      {"score_parameter", &options.score_parameter},
+      {"relative_bias", &options.relative_bias},
+      {"sinks", &options.sinks},
   };
-  for (const auto& [name, mask] : all) require_same_device(op, name, *mask, like);
+  for (const auto& [name, x] : all) require_same_device(op, name, *x, like);
 }
 
 /// Checks numbers on the device by a rule of kernels/ids.h. A GPU reports the first that is not allowed
@@ -148,12 +152,45 @@ void check_sequences(const char* op, const AttentionMasks& masks, const Sizes& n
 }
 
 template <class Got>
+void check_modifiers(const char* op, const AttentionModifiers& modifiers, DType type, const Sizes& n,
+                     const Got& got) {
+  const auto check = [&](const char* name, const Tensor& x, bool fits, const char* rule, const char* remedy) {
+    if (!x.defined()) return;
+    const auto x_and_all = [&] { return named(name, x) + ", " + got(); };
+    require<DTypeError>(x.dtype() == wide(type), op,
+                        "score_parameter, relative_bias and sinks must have the wide type", x_and_all,
+                        "f64 beside an f64 query, else f32");
+    require<ShapeError>(fits, op, rule, x_and_all, remedy);
+  };
+  const Tensor &parameter = modifiers.score_parameter, &relative = modifiers.relative_bias;
+  check("score_parameter", parameter,
+        parameter.defined() && (parameter.shape() == Shape{1} || parameter.shape() == Shape{n.H}),
+        "score_parameter must be [1] or [H]", "one number for all heads, or one for each");
+  require<ShapeError>(parameter.defined() == (modifiers.score_function != ScoreFunction::none), op,
+                      "a score_function comes with its score_parameter, and none with none", got,
+                      "both, or neither");
+  const Index reach = std::max<Index>({n.T, n.S, 1}) - 1;
+  check("relative_bias", relative,
+        relative.defined() && relative.rank() == 2 && (relative.size(0) == 1 || relative.size(0) == n.H) &&
+            relative.size(1) % 2 == 1 && relative.size(1) / 2 >= reach,
+        "relative_bias must be [H, 2 R + 1] or [1, 2 R + 1] with R at least max(T, S) - 1",
+        "more entries, from distance -R to R");
+  const Tensor& sinks = modifiers.sinks;
+  check("sinks", sinks, sinks.defined() && sinks.shape() == Shape{n.H}, "sinks must be [H]",
+        "one number for each head of the query");
+  require<ShapeError>(!sinks.defined() || modifiers.weighting == AttentionWeighting::softmax, op,
+                      "sinks belong to softmax; with sigmoid weights there is no sum for them to join", got,
+                      "AttentionWeighting::softmax, or no sinks");
+}
+
+template <class Got>
 void check_options(const char* op, const AttentionOptions& options, const Sizes& n, const Tensor& like,
                    const Got& got) {
   check_devices(op, options, like);
   check_row_mask(op, "key_mask", options.key_mask, {n.B, n.S}, got);
   check_row_mask(op, "query_mask", options.query_mask, {n.B, n.T}, got);
   check_pair_mask(op, options.mask, like.dtype(), n, got);
+  check_modifiers(op, options, like.dtype(), n, got);
   check_sequences(op, options, n, got);
 
   const bool packed = options.query_starts.defined();

@@ -7,6 +7,7 @@
 #include <tapeformer/autograd/ops/matmul.h>
 #include <tapeformer/autograd/ops/shape.h>
 #include <tapeformer/autograd/ops/softmax.h>
+#include <tapeformer/autograd/ops/tensor_math.h>
 #include <tapeformer/autograd/tape.h>
 
 #include <algorithm>
@@ -65,6 +66,35 @@ Tensor repeated(const Tensor& x, Index heads) {
   return reshape(repeats, Shape{B, S, heads, D});
 }
 
+/// The function of the scores, and the relative bias. Scores of masked pairs, which may be infinite, must not
+/// reach the parameter's gradient.
+Tensor modified(const Tensor& scores_bhts, const Tensor& may_attend, const AttentionOptions& options) {
+  const DType type = scores_bhts.dtype();
+  const Index S = scores_bhts.size(3);
+  Tensor modified_bhts = scores_bhts;
+  if (options.score_function != ScoreFunction::none) {
+    const Tensor parameter = cast(options.score_parameter, type);
+    if (may_attend.defined())
+      modified_bhts = where(may_attend, scores_bhts, Tensor::scalar_like(scores_bhts, 0));
+    kernels::with_function(options.score_function, [&](auto function) {
+      modified_bhts = function.value(modified_bhts, reshape(parameter, Shape{parameter.elements(), 1, 1}));
+    });
+  }
+  if (!options.relative_bias.defined()) return modified_bhts;
+  const Tensor positions =
+      query_positions(options, scores_bhts.size(0), scores_bhts.size(2), S, scores_bhts.device());
+  return modified_bhts + relative_pairs(cast(options.relative_bias, type), positions, S);
+}
+
+/// A sink is one more key, whose weight is left out.
+Tensor softmax_with_sinks(const Tensor& scores_bhts, const Tensor& sinks) {
+  if (!sinks.defined()) return softmax(scores_bhts);
+  const Index B = scores_bhts.size(0), H = scores_bhts.size(1), T = scores_bhts.size(2);
+  const Tensor sinks_1h11 = reshape(cast(sinks, scores_bhts.dtype()), Shape{1, H, 1, 1});
+  const Tensor weights = softmax(concat({scores_bhts, broadcast_to(sinks_1h11, {B, H, T, 1})}, 3));
+  return slice(weights, 3, 0, scores_bhts.size(3));
+}
+
 /// a and b; an undefined one keeps everything.
 Tensor both(const Tensor& a, const Tensor& b) {
   if (!a.defined()) return b;
@@ -90,7 +120,7 @@ Tensor composed_attention_of(const char* op, const Tensor& query, const Tensor& 
   const Tensor key_bshd = repeated(without_masked(op, key, seen.keys), H);
   const Tensor value_bshe = repeated(without_masked(op, value, seen.keys), H);
 
-  Tensor scores_bhts = scores(query_bthd, key_bshd);
+  Tensor scores_bhts = modified(scores(query_bthd, key_bshd), may_attend, options);
   if (options.mask.defined() && options.mask.dtype() != DType::boolean) {
     scores_bhts = scores_bhts + cast(options.mask, query.dtype());
   }
@@ -98,7 +128,9 @@ Tensor composed_attention_of(const char* op, const Tensor& query, const Tensor& 
     const Tensor never = Tensor::scalar_like(query, -std::numeric_limits<double>::infinity());
     scores_bhts = where(may_attend, scores_bhts, never);
   }
-  const Tensor weights_bhts = softmax(scores_bhts);
+  const Tensor weights_bhts = options.weighting == AttentionWeighting::sigmoid
+                                  ? sigmoid(scores_bhts)
+                                  : softmax_with_sinks(scores_bhts, options.sinks);
   if (options.weights != nullptr) *options.weights = weights_bhts;
   const Tensor kept_bhts = dropout(weights_bhts, options.dropout, options.dropout_key);
   return without_masked_gradient(matmul(kept_bhts, by_head(value_bshe), 1, true), seen.queries);

@@ -18,6 +18,7 @@ struct AttentionPlan {
   kernels::AttentionShape shape;
   AttentionOptions options;
   VisibleKeys visible;
+  Tensor positions;     ///< of the queries, for a relative bias
   Tensor bias() const;  ///< the additive mask, in the wide type; undefined if there is none
 };
 
@@ -29,8 +30,8 @@ AttentionPlan plan_attention(const AttentionSizes& sizes, const AttentionOptions
 AttentionPlan plan_attention(const Tensor& query, const Tensor& key, const Tensor& value,
                              const AttentionOptions& options);
 
-/// True if only the composed path will do: it returns weights, and passes a gradient to the mask.
-bool needs_composed(const char* op, const AttentionOptions& options);
+/// True if only the composed path will do: it returns weights.
+inline bool needs_composed(const AttentionOptions& options) { return options.weights != nullptr; }
 
 /// Undefined are key and value if `query` is a projection that holds all three side by side, and `weight`
 /// unless the scores are additive.
@@ -39,7 +40,7 @@ struct AttentionTensors {
 };
 /// The same attention in plain operations.
 using ComposedAttention = Tensor (*)(const AttentionTensors& in, const AttentionPlan& plan);
-/// Attention by the tiled kernels, recorded.
+/// Attention by the tiled kernels, recorded; what the plan's options hold gets gradients too.
 Tensor tiled_attention(const char* op, const AttentionPlan& plan, const AttentionTensors& in,
                        ComposedAttention fallback);
 

@@ -3,6 +3,8 @@
 #include <tapeformer/autograd/ops/attention/visibility.h>
 #include <tapeformer/autograd/ops/broadcast.h>
 #include <tapeformer/autograd/ops/elementwise.h>
+#include <tapeformer/autograd/ops/embedding.h>
+#include <tapeformer/autograd/ops/shape.h>
 
 #include <algorithm>
 #include <limits>
@@ -21,10 +23,7 @@ const T* address_of(const Tensor& x) {
   return x.defined() ? x.address<T>() : nullptr;
 }
 
-}  // namespace
-
-VisibleKeys visible_keys(const AttentionMasks& masks, Index B, Index T, Index S, Device device) {
-  if (!restricts(masks)) return {};
+kernels::Visibility visibility_of(const AttentionMasks& masks, Index B, Index T, Index S) {
   kernels::Visibility visibility;
   visibility.batch = B, visibility.queries = T, visibility.keys = S;
   const bool packed = masks.query_starts.defined();
@@ -41,6 +40,14 @@ VisibleKeys visible_keys(const AttentionMasks& masks, Index B, Index T, Index S,
       masks.key_starts.defined() ? masks.key_starts.address<std::int32_t>() : visibility.query_starts;
   visibility.query_mask = address_of<bool>(masks.query_mask);
   visibility.key_mask = address_of<bool>(masks.key_mask);
+  return visibility;
+}
+
+}  // namespace
+
+VisibleKeys visible_keys(const AttentionMasks& masks, Index B, Index T, Index S, Device device) {
+  if (!restricts(masks)) return {};
+  const kernels::Visibility visibility = visibility_of(masks, B, T, S);
   const VisibleKeys visible{Tensor::empty({B, T}, DType::i32, device),
                             Tensor::empty({B, T}, DType::i32, device)};
   dispatch_on("visible_keys", device, [&](auto on) {
@@ -48,6 +55,24 @@ VisibleKeys visible_keys(const AttentionMasks& masks, Index B, Index T, Index S,
                                visible.to.address<std::int32_t>());
   });
   return visible;
+}
+
+Tensor query_positions(const AttentionMasks& masks, Index B, Index T, Index S, Device device) {
+  const kernels::Visibility visibility = visibility_of(masks, B, T, S);
+  const Tensor positions = Tensor::empty({B, T}, DType::i32, device);
+  dispatch_on("query_positions", device,
+              [&](auto on) { kernels::find_positions(on, visibility, positions.address<std::int32_t>()); });
+  return positions;
+}
+
+Tensor relative_pairs(const Tensor& relative_bias, const Tensor& positions, Index S) {
+  const Index B = positions.size(0), T = positions.size(1), reach = relative_bias.size(1) / 2;
+  const Tensor entries = Tensor::empty({B, T, S}, DType::i32, positions.device());
+  dispatch_on("relative_pairs", positions.device(), [&](auto on) {
+    kernels::write_relative_entries(on, B * T, S, reach, positions.address<std::int32_t>(),
+                                    entries.address<std::int32_t>());
+  });
+  return permute(embedding(permute(relative_bias, {1, 0}), entries), {0, 3, 1, 2});
 }
 
 Tensor pairs_left_in(const Tensor& mask) {

@@ -16,6 +16,12 @@ struct VisibleKeys {
 /// nothing here waits for it.
 VisibleKeys visible_keys(const AttentionMasks& masks, Index B, Index T, Index S, Device device);
 
+/// i32 [B, T]: the key whose position each query has, packed sequences before its own counted too.
+Tensor query_positions(const AttentionMasks& masks, Index B, Index T, Index S, Device device);
+
+/// [B, H, T, S] or [B, 1, T, S]: a relative bias [H, 2 R + 1] or [1, 2 R + 1] for every pair.
+Tensor relative_pairs(const Tensor& relative_bias, const Tensor& positions, Index S);
+
 /// bool, of the shape of `mask`: true for the pairs that it keeps; undefined if it is known to keep all.
 Tensor pairs_left_in(const Tensor& mask);
 

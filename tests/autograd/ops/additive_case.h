@@ -19,35 +19,19 @@ void each_pair(const AttentionInputs& in, const F& f) {
   }
 }
 
-/// The inputs without what scores are made of.
-inline AttentionInputs without_products(const AttentionInputs& in) {
-  return {Tensor::zeros(in.query.shape(), DType::f64, Device::cpu()),
-          Tensor::zeros(in.key.shape(), DType::f64, Device::cpu()), in.value};
-}
-
-/// The options with the scores, masked, as a mask.
-inline AttentionOptions scored(const AttentionInputs& in, const Tensor& weight,
-                               const AttentionOptions& all_options) {
-  AttentionOptions options = moved(all_options, Device::cpu());
-  const Shape shape{in.B(), in.H(), in.T(), in.S()};
-  const Tensor scores = Tensor::zeros(shape, DType::f64, Device::cpu());
+/// The scores [B, H, T, S].
+inline Tensor additive_scores(const AttentionInputs& in, const Tensor& weight) {
+  const Tensor scores = Tensor::zeros({in.B(), in.H(), in.T(), in.S()}, DType::f64, Device::cpu());
   each_pair(in, [&](Index i, Index q, Index k, Index w) {
     double score = 0;
     for (Index d = 0; d < in.query.size(3); ++d)
       score += weight.at(w + d) * std::tanh(in.query.at(q + d) + in.key.at(k + d));
-    if (options.mask.defined()) {
-      const double mask = broadcast_at(options.mask, shape, i);
-      score += options.mask.dtype() != DType::boolean ? mask : mask != 0 ? 0 : -kInfinity;
-    }
     scores.data<double>()[i] = score;
   });
-  options.mask = scores;
-  options.scale = 1;
-  return options;
+  return scores;
 }
 
-/// Additive attention and its gradients in plain loops. Dot products of zeros leave the mask as the only
-/// score, so that the oracle of those goes on from scores to outputs and back.
+/// Additive attention and its gradients in plain loops; the last one is the weight's.
 inline AttentionOracle additive_oracle(const AttentionInputs& inputs, const Tensor& weights,
                                        const AttentionOptions& options, const Tensor& dy) {
   const AttentionInputs in = on_cpu(inputs);
@@ -56,7 +40,7 @@ inline AttentionOracle additive_oracle(const AttentionInputs& inputs, const Tens
   const auto hidden = [&](Index q, Index k, Index d) {
     return std::tanh(in.query.at(q + d) + in.key.at(k + d));
   };
-  AttentionOracle result = attention_oracle(without_products(in), scored(in, weight, options), dy);
+  AttentionOracle result = attention_oracle(in, options, dy, additive_scores(in, weight));
   result.gradients.push_back(Tensor::zeros(weight.shape(), DType::f64, Device::cpu()));
   double *dq = result.gradients[0].data<double>(), *dk = result.gradients[1].data<double>();
   double* dw = result.gradients[3].data<double>();
@@ -74,9 +58,9 @@ inline AttentionOracle additive_oracle(const AttentionInputs& inputs, const Tens
 }
 
 /// The most by which what is computed in `type` may be off from the oracle's.
-inline OpResult additive_rounding(const AttentionInputs& inputs, const Tensor& weights,
-                                  const AttentionOptions& options, const Tensor& dy,
-                                  const AttentionOracle& exact, DType type) {
+inline AttentionOracle additive_rounding(const AttentionInputs& inputs, const Tensor& weights,
+                                         const AttentionOptions& options, const Tensor& dy,
+                                         const AttentionOracle& exact, DType type) {
   constexpr Index kFew = 8;
   const AttentionInputs in = on_cpu(inputs);
   const Tensor weight = weights.to(Device::cpu());
@@ -99,7 +83,7 @@ inline OpResult additive_rounding(const AttentionInputs& inputs, const Tensor& w
     of_scores.data<double>()[i] = error;
   });
   AttentionOracle bound =
-      attention_rounding(without_products(in), scored(in, weight, options), dy, exact, type, of_scores);
+      attention_rounding(in, options, dy, exact, type, of_scores, {}, additive_scores(in, weight));
   bound.gradients.push_back(Tensor::zeros(weight.shape(), DType::f64, Device::cpu()));
   double *dq = bound.gradients[0].data<double>(), *dk = bound.gradients[1].data<double>();
   double* dw = bound.gradients[3].data<double>();
@@ -123,13 +107,10 @@ inline OpResult additive_rounding(const AttentionInputs& inputs, const Tensor& w
 using AdditiveFunction = Tensor (*)(const Tensor&, const Tensor&, const Tensor&, const Tensor&,
                                     const AttentionOptions&);
 
-/// The inputs are query, key, value, weight.
+/// The inputs are query, key, value, weight, and modifiers_of(options) or none.
 inline Op additive_by(AdditiveFunction function, const AttentionOptions& options) {
   return [=](const std::vector<Tensor>& in) {
-    AttentionOptions converted = options;
-    const bool additive = options.mask.defined() && options.mask.dtype() != DType::boolean;
-    if (additive) converted.mask = options.mask.to(wide(in[0].dtype()));
-    return function(in[0], in[1], in[2], in[3], converted);
+    return function(in[0], in[1], in[2], in[3], with_modifiers(options, in, 4));
   };
 }
 
@@ -144,13 +125,17 @@ inline AttentionPath additive_path(const std::string& name, DType type, Device d
   path.run = [=](const AttentionCase& c, const Tensor& seed, const AttentionProblem& problem) {
     std::vector<Tensor> inputs = c.in.list();
     inputs.push_back(weight_of(c, problem));
-    return run_problem(problem, additive_by(function, moved(c.options, device)), inputs, seed, type, device);
+    const Op op = additive_by(function, moved(c.options, device));
+    return run_problem(problem, op, inputs, list_of_modifiers(c.options), seed, type, device);
   };
   path.expected = [=](const AttentionCase& c, const Tensor& seed, const AttentionProblem& problem) {
     const Tensor weight = weight_of(c, problem);
     const AttentionOracle exact = additive_oracle(c.in, weight, c.options, seed);
-    return ExpectedAttention{exact, additive_rounding(c.in, weight, c.options, seed, exact, wide(type))};
+    const AttentionOracle bound = additive_rounding(c.in, weight, c.options, seed, exact, wide(type));
+    return ExpectedAttention{{exact.y, joined(exact.gradients, exact.modifiers)},
+                             {bound.y, joined(bound.gradients, bound.modifiers)}};
   };
+  path.modifies = true;
   path.fit = [](AttentionProblem& p) {
     limit_pairs(p, 8000);  // each takes a hyperbolic tangent for every hidden unit
     p.key_width = std::min<Index>(p.key_width, 40);

@@ -2,7 +2,7 @@
 
 #include <tapeformer/autograd/ops/attention.h>
 #include <tapeformer/autograd/ops/shape.h>
-#include <tapeformer/tests/autograd/ops/op_case.h>
+#include <tapeformer/tests/autograd/ops/attention_modifiers.h>
 
 #include <algorithm>
 #include <cmath>
@@ -49,11 +49,34 @@ inline AttentionInputs as_type(const AttentionInputs& in, DType type) {
 }
 
 inline AttentionOptions moved(AttentionOptions options, Device device) {
-  for (Tensor* mask : {&options.mask, &options.key_mask, &options.query_mask, &options.prefix_lengths,
-                       &options.key_lengths, &options.query_starts, &options.key_starts}) {
-    if (mask->defined()) *mask = mask->to(device);
+  for (Tensor* x : {&options.mask, &options.key_mask, &options.query_mask, &options.prefix_lengths,
+                    &options.key_lengths, &options.query_starts, &options.key_starts,
+                    &options.score_parameter, &options.relative_bias, &options.sinks}) {
+    if (x->defined()) *x = x->to(device);
   }
   return options;
+}
+
+/// The sequence that a query belongs to: its number, its keys [first, first + keys), and the query's position
+/// among those.
+struct QueryPlace {
+  Index sequence, first, keys, position;
+};
+inline QueryPlace place_of(const AttentionMasks& masks, Index b, Index t, Index T, Index S) {
+  QueryPlace place{b, 0, S, 0};
+  if (masks.query_starts.defined()) {
+    const Tensor& key_starts = masks.key_starts.defined() ? masks.key_starts : masks.query_starts;
+    const auto start = [](const Tensor& starts, Index i) { return static_cast<Index>(starts.at(i)); };
+    Index& i = place.sequence = 0;
+    while (t >= start(masks.query_starts, i + 1)) ++i;
+    place.first = start(key_starts, i);
+    t -= start(masks.query_starts, i);
+    T = start(masks.query_starts, i + 1) - start(masks.query_starts, i);
+    place.keys = start(key_starts, i + 1) - place.first;
+  }
+  if (masks.key_lengths.defined()) place.keys = static_cast<Index>(masks.key_lengths.at(place.sequence));
+  place.position = masks.alignment == CausalAlignment::top_left ? t : t + place.keys - T;
+  return place;
 }
 
 /// The documentation of AttentionMasks, word for word: may query t of head h attend to key s?
@@ -86,22 +109,10 @@ class LeftIn {
   std::vector<bool> keys_of(const AttentionMasks& masks, Index b, Index t) const {
     std::vector<bool> seen(static_cast<std::size_t>(S_));
     if (masks.query_mask.defined() && masks.query_mask.at(b * T_ + t) == 0) return seen;
-    Index first = 0, T = T_, S = S_, sequence = b;
-    if (masks.query_starts.defined()) {
-      const Tensor& key_starts = masks.key_starts.defined() ? masks.key_starts : masks.query_starts;
-      const auto start = [](const Tensor& starts, Index i) { return static_cast<Index>(starts.at(i)); };
-      sequence = 0;
-      while (t >= start(masks.query_starts, sequence + 1)) ++sequence;
-      first = start(key_starts, sequence);
-      t -= start(masks.query_starts, sequence);
-      T = start(masks.query_starts, sequence + 1) - start(masks.query_starts, sequence);
-      S = start(key_starts, sequence + 1) - first;
-    }
-    if (masks.key_lengths.defined()) S = static_cast<Index>(masks.key_lengths.at(sequence));
-    const Index p = masks.alignment == CausalAlignment::top_left ? t : t + S - T;
+    const auto [sequence, first, keys, p] = place_of(masks, b, t, T_, S_);
     const Index prefix =
         masks.prefix_lengths.defined() ? static_cast<Index>(masks.prefix_lengths.at(sequence)) : 0;
-    for (Index s = 0; s < S; ++s) {
+    for (Index s = 0; s < keys; ++s) {
       seen[static_cast<std::size_t>(first + s)] =
           (!masks.causal || s <= p || s < prefix) &&
           (masks.window_before < 0 || s >= p - masks.window_before) &&
@@ -115,25 +126,30 @@ class LeftIn {
   std::vector<bool> pairs_;  // [B, H, T, S]
 };
 
-/// Attention and its gradients in plain loops, pair by pair; `dscores` [B, H, T, S] is that of the scores.
+/// Attention and its gradients in plain loops, pair by pair; `dscores` [B, H, T, S] is that of raw scores, and
+/// `dvalues` that of their function, to which biases are added. `modifiers` are the gradients of
+/// modifiers_of(options).
 struct AttentionOracle : OpResult {
-  Tensor weights, dscores;
+  Tensor weights, dscores, dvalues;
+  std::vector<Tensor> modifiers;
 };
 
+/// `raw` [B, H, T, S] are scores made otherwise than from products, if defined: queries and keys then get no
+/// gradient.
 inline AttentionOracle attention_oracle(const AttentionInputs& inputs, const AttentionOptions& all_options,
-                                        const Tensor& seed) {
+                                        const Tensor& seed, const Tensor& raw = {}) {
   const AttentionInputs in = on_cpu(inputs);
   const AttentionOptions options = moved(all_options, Device::cpu());
   const Tensor dy = seed.to(Device::cpu());
   const Index B = in.B(), T = in.T(), H = in.H(), S = in.S(), G = in.G();
-  const Index D = in.query.size(3), E = in.value.size(3);
+  const Index D = raw.defined() ? 0 : in.query.size(3), E = in.value.size(3);
   const Shape scores{B, H, T, S};
   AttentionOracle result;
-  result.y = Tensor::zeros({B, T, H, E}, DType::f64, Device::cpu());
-  result.weights = Tensor::zeros(scores, DType::f64, Device::cpu()),
-  result.dscores = Tensor::zeros(scores, DType::f64, Device::cpu());
-  for (const Tensor& x : in.list())
-    result.gradients.push_back(Tensor::zeros(x.shape(), DType::f64, Device::cpu()));
+  const auto zeros = [](const Shape& shape) { return Tensor::zeros(shape, DType::f64, Device::cpu()); };
+  result.y = zeros({B, T, H, E});
+  result.weights = zeros(scores), result.dscores = zeros(scores), result.dvalues = zeros(scores);
+  for (const Tensor& x : in.list()) result.gradients.push_back(zeros(x.shape()));
+  ModifierSums sums(options, scores);
   const Tensor kept = dropout(Tensor::full(scores, 1, DType::f64, Device::cpu()), options.dropout,
                               options.dropout_key);  // 0 or 1 / (1 - p)
   const double scale = options.scale != 0 ? options.scale : 1 / std::sqrt(static_cast<double>(D));
@@ -147,51 +163,66 @@ inline AttentionOracle attention_oracle(const AttentionInputs& inputs, const Att
     const Index b = row / (H * T), h = row / T % H, t = row % T, g = h / (H / G);
     const auto at_t = [&](Index width) { return ((b * T + t) * H + h) * width; };
     const auto at_s = [&](Index s, Index width) { return ((b * S + s) * G + g) * width; };
-    double *w = result.weights.data<double>() + row * S, *ds = result.dscores.data<double>() + row * S;
+    double *w = result.weights.data<double>() + row * S, *ds = result.dscores.data<double>() + row * S,
+           *dz = result.dvalues.data<double>() + row * S;
+    const QueryPlace place = place_of(options, b, t, T, S);
     std::vector<Index> seen;
-    double most = -kInfinity;
+    std::vector<ScoreValue> function(static_cast<std::size_t>(S));
+    const double sink = options.sinks.defined() ? options.sinks.at(h) : -kInfinity;
+    double most = sink;
     for (Index s = 0; s < S; ++s) {
       if (!left_in(b, h, t, s)) continue;
-      const bool additive = options.mask.defined() && options.mask.dtype() != DType::boolean;
-      double score = additive ? broadcast_at(options.mask, scores, row * S + s) : 0;
+      double score = raw.defined() ? raw.at(row * S + s) : 0;
       for (Index d = 0; d < D; ++d) score += scale * query[at_t(D) + d] * key[at_s(s, D) + d];
-      w[s] = score;
-      most = std::max(most, score);
+      function[static_cast<std::size_t>(s)] = score_value(options, h, score);
+      const double z = function[static_cast<std::size_t>(s)].value +
+                       added_at(options, scores, row * S + s, s - place.first - place.position);
+      w[s] = z;
+      most = std::max(most, z);
       seen.push_back(s);
     }
-    double total = 0, product = 0;
-    for (const Index s : seen) total += w[s] = std::exp(w[s] - most);
+    const bool is_softmax = options.weighting == AttentionWeighting::softmax;
+    double total = seen.empty() ? 1 : std::exp(sink - most), product = 0;
+    for (const Index s : seen) {
+      if (is_softmax)
+        total += w[s] = std::exp(w[s] - most);
+      else
+        w[s] = 1 / (1 + std::exp(-w[s])), total = 1;
+    }
     for (const Index s : seen) {
       w[s] /= total;
       const double keep = kept.at(row * S + s);
       for (Index e = 0; e < E; ++e) {
         y[at_t(E) + e] += keep * w[s] * value[at_s(s, E) + e];
         dv[at_s(s, E) + e] += keep * w[s] * seed_at[at_t(E) + e];
-        ds[s] += keep * seed_at[at_t(E) + e] * value[at_s(s, E) + e];
+        dz[s] += keep * seed_at[at_t(E) + e] * value[at_s(s, E) + e];
       }
-      product += w[s] * ds[s];
+      product += w[s] * dz[s];
     }
     for (const Index s : seen) {
-      ds[s] = w[s] * (ds[s] - product);
+      const ScoreValue& f = function[static_cast<std::size_t>(s)];
+      dz[s] = w[s] * (is_softmax ? dz[s] - product : (1 - w[s]) * dz[s]);
+      ds[s] = f.by_score * dz[s];
+      sums.add(row * S + s, s - place.first - place.position, dz[s], f.by_parameter * dz[s]);
       for (Index d = 0; d < D; ++d) {
         dq[at_t(D) + d] += scale * ds[s] * key[at_s(s, D) + d];
         dk[at_s(s, D) + d] += scale * ds[s] * query[at_t(D) + d];
       }
     }
+    if (!seen.empty()) sums.add_sink(h, -std::exp(sink - most) / total * product);
   }
+  result.modifiers = sums.list();
   return result;
 }
 
 using AttentionFunction = Tensor (*)(const Tensor&, const Tensor&, const Tensor&, const AttentionOptions&);
 inline constexpr AttentionFunction kAttentionPaths[] = {scaled_dot_product_attention, composed_attention};
 
-/// The operation with its additive mask, if any, in the wide type of its inputs.
-inline Op attention_by(AttentionFunction function, AttentionOptions options) {
+/// The operation; inputs after query, key and value replace modifiers_of(options), and without such those of
+/// the options are converted.
+inline Op attention_by(AttentionFunction function, const AttentionOptions& options) {
   return [=](const std::vector<Tensor>& in) {
-    AttentionOptions converted = options;
-    const bool additive = options.mask.defined() && options.mask.dtype() != DType::boolean;
-    if (additive) converted.mask = options.mask.to(wide(in[0].dtype()));
-    return function(in[0], in[1], in[2], converted);
+    return function(in[0], in[1], in[2], with_modifiers(options, in, 3));
   };
 }
 

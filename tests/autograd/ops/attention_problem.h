@@ -58,8 +58,10 @@ struct AttentionProblem {
   Index sequences = 0, own_keys = 0;  // packed, none for 0; and with starts of their own for the keys
   Index causal = 0, top_left = 0, prefix = 0, before = kUnlimited, after = kUnlimited, lengths = 0;
   Index key_mask = 0, query_mask = 0;
-  Index mask = 0, repeated = 0;  // 1 bool, 2 additive; see random_pair_mask()
-  Index scale = 0, dropout = 0;  // in hundredths
+  Index mask = 0, repeated = 0;                              // 1 bool, 2 additive; see random_pair_mask()
+  Index scale = 0, dropout = 0;                              // in hundredths
+  Index function = 0, relative = 0, sinks = 0, sigmoid = 0;  // a ScoreFunction; yes or no
+  Index shared = 0;    // 1: one parameter for all heads, 2: one relative bias, 3: both
   Index junk = 0;      // in the rows that the masks leave out: one of four kinds, or all of them mixed
   Index overflow = 0;  // of masked pairs' scores
   Index threads = 1;   // on a CPU
@@ -94,6 +96,11 @@ inline constexpr ProblemField kProblemFields[] = {
     {"top_left", &AttentionProblem::top_left, 0},
     {"before", &AttentionProblem::before, kUnlimited},
     {"after", &AttentionProblem::after, kUnlimited},
+    {"function", &AttentionProblem::function, 0},
+    {"relative", &AttentionProblem::relative, 0},
+    {"sinks", &AttentionProblem::sinks, 0},
+    {"sigmoid", &AttentionProblem::sigmoid, 0},
+    {"shared", &AttentionProblem::shared, 0},
     {"scale", &AttentionProblem::scale, 0},
     {"overflow", &AttentionProblem::overflow, 0},
     {"junk", &AttentionProblem::junk, 0},
@@ -160,6 +167,12 @@ inline AttentionProblem random_problem(Generator& random, bool is_long = false) 
   if (once_in(3, random)) p.dropout = 25;
   p.junk = random.below(6), p.overflow = once_in(4, random);
   p.threads = random.below(3) + 1, p.tokens = random.below(7) + 1, p.block_size = random.below(6);
+  const bool modified = once_in(2, random);
+  if (modified) {
+    p.function = random.below(static_cast<Index>(ScoreFunction::count)), p.shared = random.below(4);
+    p.relative = random.below(2), p.sigmoid = once_in(3, random);
+    p.sinks = p.sigmoid == 0 && once_in(2, random);
+  }
   return p;
 }
 
@@ -174,7 +187,8 @@ inline AttentionCase case_of(const AttentionProblem& p) {
   std::uint64_t part = 0;
   const auto stream = [&] { return Generator(static_cast<std::uint64_t>(p.seed), part++); };
   Generator of_inputs = stream(), of_queries = stream(), of_keys = stream(), of_prefixes = stream(),
-            of_lengths = stream(), of_key_mask = stream(), of_query_mask = stream(), of_mask = stream();
+            of_lengths = stream(), of_key_mask = stream(), of_query_mask = stream(), of_mask = stream(),
+            of_parameter = stream(), of_relative = stream(), of_sinks = stream();
   const bool packed = p.sequences > 0;
   const Index B = packed ? 1 : p.batch, T = p.queries, S = p.keys, H = p.groups * p.repeats;
   AttentionCase c{random_inputs(B, T, S, H, p.groups, p.key_width, p.value_width, of_inputs), {}};
@@ -199,6 +213,16 @@ inline AttentionCase case_of(const AttentionProblem& p) {
   if (p.key_mask != 0) options.key_mask = random_row_mask({B, S}, of_key_mask);
   if (p.query_mask != 0) options.query_mask = random_row_mask({B, T}, of_query_mask);
   if (p.mask != 0) options.mask = random_pair_mask({B, H, T, S}, p.mask == 2, p.repeated, of_mask);
+  options.score_function = static_cast<ScoreFunction>(p.function);
+  if (p.function != 0) {
+    const Tensor normal = random_normal({p.shared % 2 != 0 ? 1 : H}, of_parameter);
+    options.score_parameter = filled(normal.shape(), [&](Index i) { return 0.5 + std::fabs(normal.at(i)); });
+  }
+  const Index reach = std::max(T, S) - 1 + p.seed % 3;
+  if (p.relative != 0)
+    options.relative_bias = random_normal({p.shared / 2 != 0 ? 1 : H, 2 * reach + 1}, of_relative);
+  if (p.sinks != 0 && p.sigmoid == 0) options.sinks = random_normal({H}, of_sinks);
+  if (p.sigmoid != 0) options.weighting = AttentionWeighting::sigmoid;
   options.scale = static_cast<double>(p.scale) / 100;
   options.dropout = static_cast<double>(p.dropout) / 100;
   if (p.dropout != 0) options.dropout_key = {7, static_cast<std::uint64_t>(p.seed % 100), 3};

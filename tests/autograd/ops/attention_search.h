@@ -26,8 +26,10 @@ struct ExpectedAttention {
 
 inline ExpectedAttention expected_attention(const AttentionCase& c, const Tensor& seed, DType type,
                                             const RoundedToBf16& rounded) {
-  const AttentionOracle exact = attention_oracle(c.in, c.options, seed);
-  return {exact, attention_rounding(c.in, c.options, seed, exact, wide(type), {}, rounded)};
+  const AttentionOracle exact = attention_oracle(c.in, c.options, seed),
+                        bound = attention_rounding(c.in, c.options, seed, exact, wide(type), {}, rounded);
+  return {{exact.y, joined(exact.gradients, exact.modifiers)},
+          {bound.y, joined(bound.gradients, bound.modifiers)}};
 }
 
 /// One way to compute attention.
@@ -39,16 +41,20 @@ struct AttentionPath {
   /// Makes any problem one that this path supports, and leaves alone one that it does.
   std::function<void(AttentionProblem&)> fit = [](AttentionProblem&) {};
   RoundedToBf16 rounded = {};
+  /// Whether it takes modifiers of the scores, as inputs after the others.
+  bool modifies = false;
   /// Of scores that are no products.
   std::function<ExpectedAttention(const AttentionCase& c, const Tensor& seed,
                                   const AttentionProblem& problem)>
       expected = {};
 };
 
-/// The operation in `type` on `device`, with the problem's number of threads.
+/// The operation in `type` on `device`, with the problem's number of threads. Modifiers are in the wide type.
 inline OpResult run_problem(const AttentionProblem& problem, const Op& op, std::vector<Tensor> inputs,
-                            const Tensor& seed, DType type, Device device) {
+                            const std::vector<Tensor>& modifiers, const Tensor& seed, DType type,
+                            Device device) {
   for (Tensor& x : inputs) x = x.to(type).to(device);
+  for (const Tensor& x : modifiers) inputs.push_back(x.to(wide(type)).to(device));
   const int before = omp_get_max_threads();
   omp_set_num_threads(static_cast<int>(problem.threads));
   const OpResult result = run_op(op, inputs, seed.to(type).to(device));
@@ -60,8 +66,9 @@ inline AttentionPath path_by(const std::string& name, DType type, Device device,
   AttentionPath path{name, type, {}};
   path.run = [=](const AttentionCase& c, const Tensor& seed, const AttentionProblem& problem) {
     const Op op = attention_by(function, moved(c.options, device));
-    return run_problem(problem, op, c.in.list(), seed, type, device);
+    return run_problem(problem, op, c.in.list(), list_of_modifiers(c.options), seed, type, device);
   };
+  path.modifies = true;
   return path;
 }
 
@@ -100,6 +107,7 @@ inline std::string wrong_with(const AttentionPath& path, const AttentionProblem&
   c.in = on_cpu(c.in);
   if (problem.overflow != 0) overflow_masked(c, path.type == DType::f64 ? 1e200 : 1e30, random);
   c.in = as_type(c.in, path.type);
+  for (Tensor* x : modifiers_of(c.options)) *x = as_type(*x, wide(path.type));
   const Tensor seed =
       as_type(random_normal({c.in.B(), c.in.T(), c.in.H(), c.in.value.size(3)}, random), path.type);
   const ExpectedAttention expected =
@@ -125,9 +133,10 @@ inline std::string wrong_with(const AttentionPath& path, const AttentionProblem&
     if (!(share <= most)) wrong += std::string(name) + " off by " + std::to_string(share) + " bounds; ";
   };
   compare("y", got.y, expected.exact.y, expected.bound.y);
-  constexpr const char* kNames[] = {"dquery", "dkey", "dvalue", "dweight"};
+  constexpr const char* kNames[] = {"dquery", "dkey", "dvalue"};
   for (std::size_t i = 0; i < got.gradients.size(); ++i)
-    compare(kNames[i], got.gradients[i], expected.exact.gradients[i], expected.bound.gradients[i]);
+    compare(i < 3 ? kNames[i] : ("gradient " + std::to_string(i)).c_str(), got.gradients[i],
+            expected.exact.gradients[i], expected.bound.gradients[i]);
   return wrong;
 }
 
@@ -198,6 +207,7 @@ inline void search(const AttentionPath& path, int cases, bool is_long = false) {
   for (long long i = 0; i < count && all_right; ++i) {
     Generator random(static_cast<std::uint64_t>(first + i));
     AttentionProblem problem = random_problem(random, is_long);
+    if (!path.modifies) problem.function = problem.relative = problem.sinks = problem.sigmoid = 0;
     path.fit(problem);
     all_right = wrong_with(path, problem).empty();
     if (!all_right) report_wrong(path, simplest_wrong(path, problem));

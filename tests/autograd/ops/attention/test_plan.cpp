@@ -1,5 +1,4 @@
 #include <tapeformer/autograd/ops/attention/plan.h>
-#include <tapeformer/autograd/tape.h>
 #include <tapeformer/tests/autograd/ops/op_case.h>
 
 using namespace tapeformer;
@@ -53,27 +52,31 @@ TEST_SUITE("autograd/ops/attention/plan") {
     CHECK(shape.dropout.first_block == std::uint64_t{3} << 32);
   }
 
-  TEST_CASE("weights, and additive masks that want a gradient, need the composed path") {
+  TEST_CASE("modifiers are read with a stride of zero where heads share them") {
     AttentionOptions options;
-    options.mask = Tensor::zeros({4});
-    CHECK(!needs_composed("test", options));
+    options.score_function = ScoreFunction::softcap;
+    options.score_parameter = Tensor::full({1}, 2, DType::f32);
+    options.relative_bias = Tensor::zeros({1, 9});
+    const AttentionPlan shared = plan_attention(kSizes, options, default_device());
+    CHECK(shared.shape.function == ScoreFunction::softcap);
+    CHECK(shared.shape.parameter_stride == 0);
+    CHECK(shared.shape.relative_stride == 0);
+    CHECK(shared.shape.reach == 4);
+    for (Index b = 0; b < 2; ++b)
+      for (Index t = 0; t < 3; ++t) CHECK(shared.positions.at(b * 3 + t) == t + 1);  // 4 keys, 3 queries
+    options.score_parameter = Tensor::full({6}, 2, DType::f32);
+    options.relative_bias = Tensor::zeros({6, 9});
+    const AttentionPlan own = plan_attention(kSizes, options, default_device());
+    CHECK(own.shape.parameter_stride == 1);
+    CHECK(own.shape.relative_stride == 9);
+    CHECK(plan_attention(kSizes, {}, default_device()).shape.positions == nullptr);
+  }
+
+  TEST_CASE("weights need the composed path") {
+    AttentionOptions options;
+    CHECK(!needs_composed(options));
     Tensor weights;
     options.weights = &weights;
-    CHECK(needs_composed("test", options));
-    options.weights = nullptr;
-    Tape tape;
-    CHECK(!needs_composed("test", options));
-    tape.watch(options.mask);
-    CHECK(needs_composed("test", options));
-    const Parameter bias(Tensor::zeros({4}));
-    options.mask = bias;
-    CHECK(needs_composed("test", options));
-    Parameter frozen(Tensor::zeros({4}));
-    frozen.set_trainable(false);
-    options.mask = frozen;
-    CHECK(!needs_composed("test", options));
-    const NoGradGuard pause;
-    options.mask = bias;
-    CHECK(!needs_composed("test", options));
+    CHECK(needs_composed(options));
   }
 }
