@@ -1,0 +1,252 @@
+#include <tapeformer/nn/attention/multi_head.h>
+#include <tapeformer/nn/transformer/encoder_decoder.h>
+#include <tapeformer/tests/nn/generation/language_case.h>
+#include <tapeformer/tests/nn/transformer/config_variants.h>
+#include <tapeformer/tests/nn/transformer/decoder_only_case.h>
+
+#include <cstring>
+#include <functional>
+#include <set>
+
+// No logit of any model may depend on a later token, by one bit.
+using namespace tapeformer;
+
+namespace {
+
+/// Logits [B, T, V] of ids i32 [B, T].
+using Logits = std::function<Tensor(const Tensor& ids)>;
+
+constexpr Index kRows = 2, kLength = 6;
+const std::string kTooShort = "rotary_max_positions=2";  // than the sequences
+constexpr std::int32_t kPrefixes[kRows] = {2, 1};
+
+Tensor tokens(Index length) {
+  const TokenIds ids = random_tokens(kRows * length, 3);
+  return ids_of(ids, {kRows, length});
+}
+
+/// Another token at a place of the first row.
+Tensor with_other_token(const Tensor& ids, Index at) {
+  const Tensor changed = ids.clone();
+  std::int32_t& token = changed.data<std::int32_t>()[at];
+  token = token == 0 ? 1 : token - 1;
+  return changed;
+}
+
+/// Changes the tokens `at` of the first row one after another, and says what moved that must not, or did not
+/// though it must: "" if all is well. With `prefix`, the row's first tokens may see each other.
+std::string leaks(const Logits& logits, const Tensor& ids, const std::vector<Index>& at, Index prefix = 0) {
+  const Tensor before = logits(ids);
+  const Index length = ids.size(1);
+  std::string found;
+  for (const Index t : at) {
+    const Tensor after = logits(with_other_token(ids, t));
+    const auto is_moved = [&](Index row, Index s) {
+      const Index bytes = before.bytes() / (kRows * length), offset = (row * length + s) * bytes;
+      const auto of = [offset](const Tensor& x) { return static_cast<const char*>(x.raw()) + offset; };
+      return std::memcmp(of(before), of(after), static_cast<std::size_t>(bytes)) != 0;
+    };
+    for (Index s = 0; s < length; ++s) {
+      const bool may_move = s >= t || t < prefix;
+      if (!may_move && is_moved(0, s)) found += std::to_string(t) + " moves " + std::to_string(s) + "; ";
+      if (is_moved(1, s)) found += std::to_string(t) + " moves another row; ";
+    }
+    if (!is_moved(0, t)) found += std::to_string(t) + " does not move its own; ";
+  }
+  return found;
+}
+
+std::vector<Index> every_place(Index length) {
+  std::vector<Index> places;
+  for (Index t = 0; t < length; ++t) places.push_back(t);
+  return places;
+}
+
+Tensor prefix_lengths(const DecoderOnlyConfig& config) {
+  return config.prefix ? ids_of({kPrefixes[0], kPrefixes[1]}, {kRows}) : Tensor();
+}
+
+Index prefix_of(const DecoderOnlyConfig& config) { return config.prefix ? kPrefixes[0] : 0; }
+
+std::string leaks(const DecoderOnly& model, const Tensor& ids, const std::vector<Index>& at) {
+  const Logits logits = [&](const Tensor& given) { return model(given, prefix_lengths(model.config())); };
+  return leaks(logits, ids, at, prefix_of(model.config()));
+}
+
+/// Calls step(first, count) for portions of two, three and one token, and joins what it returns.
+template <class Step>
+Tensor in_portions(const Step& step) {
+  return concat({step(0, 2), step(2, 3), step(5, 1)}, 1);
+}
+
+/// With a cache, in portions: what comes later in a portion is there already.
+std::string cached_leaks(const DecoderOnly& model, CacheKind cache) {
+  const Logits logits = [&](const Tensor& ids) {
+    LayerCaches caches = model.start({cache, 0, 3});
+    return model.logits(in_portions([&](Index first, Index count) {
+      const Tensor prefix = first == 0 ? prefix_lengths(model.config()) : Tensor();
+      return model.states(columns(ids, first, count), caches, prefix);
+    }));
+  };
+  return leaks(logits, tokens(kLength), every_place(kLength), prefix_of(model.config()));
+}
+
+/// Two layers, so that a leak of one would spread.
+EncoderDecoderConfig translation_config(const std::string& kind) {
+  EncoderDecoderConfig config;
+  config.layer.width = 12;
+  config.layer.attention.kind = kind;
+  config.layer.attention.heads = 2;
+  config.layer.feed_forward = 7;
+  config.source_vocabulary = config.target_vocabulary = kLanguageVocabulary;
+  config.encoder_layers = 1, config.decoder_layers = 2;
+  config.max_length = kLength;
+  return config;
+}
+
+EncoderDecoder translator(const EncoderDecoderConfig& config) {
+  EncoderDecoder model = random_module<EncoderDecoder>(config);
+  model.eval();
+  return model;
+}
+
+std::string decoder_leaks(const EncoderDecoder& model) {
+  const Tensor memory = model.encode(tokens(4), real_tokens({3, 4}, 4));
+  const Logits logits = [&](const Tensor& target) {
+    return model.logits(model.decode(target, memory, real_tokens({3, 4}, 4)));
+  };
+  return leaks(logits, tokens(kLength), every_place(kLength));
+}
+
+std::string cached_decoder_leaks(const EncoderDecoder& model, CacheKind cache) {
+  const Tensor memory = model.encode(tokens(4), real_tokens({3, 4}, 4));
+  const Logits logits = [&](const Tensor& target) {
+    DecoderState state = model.start(memory, real_tokens({3, 4}, 4), {cache, 0, 3});
+    return model.logits(in_portions(
+        [&](Index first, Index count) { return model.decode(columns(target, first, count), state); }));
+  };
+  return leaks(logits, tokens(kLength), every_place(kLength));
+}
+
+bool can_cache(const std::string& kind) { return attention_kind(kind).can & kCanCache; }
+
+/// Multi-head attention whose causal mask is off by one.
+class Leaky : public MultiHeadAttention {
+ public:
+  using MultiHeadAttention::MultiHeadAttention;
+  Tensor operator()(const Tensor& query, const Tensor& memory,
+                    const AttentionContext& context = {}) const override {
+    AttentionContext wrong = context;
+    if (context.causal) wrong.causal = false, wrong.window_after = 1;
+    return MultiHeadAttention::operator()(query, memory, wrong);
+  }
+};
+
+/// While it lives, there is a kind "leaky".
+struct LeakyKind {
+  LeakyKind() {
+    AttentionKind kind = attention_kind("mha");
+    kind.name = "leaky";
+    kind.make = [](AttentionConfig config, Generator& random) {
+      config.kind = "mha";
+      return std::make_unique<Leaky>(config, random);
+    };
+    register_attention_kind(kind);
+  }
+  ~LeakyKind() { unregister_attention_kind(); }
+  LeakyKind(const LeakyKind&) = delete;
+  LeakyKind& operator=(const LeakyKind&) = delete;
+};
+
+}  // namespace
+
+TEST_SUITE("nn/transformer/causality") {
+  TEST_CASE("a language model of any kind, positions and options sees no later token") {
+    const SingleThread guard;
+    std::set<std::string> fields;
+    for (const LanguageKind& kind : language_kinds()) {
+      for (const auto& [name, config] : variants_of(language_config(kind, kLength))) {
+        if (name == kTooShort) continue;
+        INFO(kind.name(), " ", name);
+        CHECK(leaks(language_model(config), tokens(kLength), every_place(kLength)) == "");
+        fields.insert(name.substr(0, name.find('=')));
+      }
+    }
+    for (const char* const field :
+         {"", "heads", "groups", "latent_width", "qk_norm", "positions", "norm", "gated", "tie_head",
+          "embedding_mixing", "value_embeddings", "short_convolution", "logit_softcap", "prefix"})
+      CHECK(fields.count(field) == 1);
+  }
+
+  TEST_CASE("so it is with caches, in portions") {
+    const SingleThread guard;
+    for (const LanguageKind& kind : language_kinds()) {
+      if (!can_cache(kind.attention)) continue;
+      for (const auto& [name, config] : variants_of(language_config(kind, kLength))) {
+        if (name == kTooShort || !can_cache(config.attention.kind)) continue;
+        INFO(kind.name(), " ", name);
+        const DecoderOnly model = language_model(config);
+        CHECK(cached_leaks(model, CacheKind::contiguous) == "");
+        if (name.empty()) CHECK(cached_leaks(model, CacheKind::paged) == "");
+      }
+    }
+  }
+
+  TEST_CASE("so it is in single precision, over the tiles of the kernels") {
+    const SingleThread guard;
+    constexpr Index kLong = 67;
+    for (const LanguageKind& kind : language_kinds()) {
+      INFO(kind.name());
+      const DecoderOnly model = language_model(language_config(kind, kLong), DType::f32);
+      CHECK(leaks(model, tokens(kLong), {0, 1, 31, 32, 33, 63, 64, 65, 66}) == "");
+    }
+  }
+
+  TEST_CASE("the decoder of a translation model of any kind and options sees no later token") {
+    const SingleThread guard;
+    for (const AttentionKind& kind : attention_kinds()) {
+      for (const auto& [name, config] : variants_of(translation_config(kind.name))) {
+        if (name == kTooShort) continue;
+        INFO(kind.name, " ", name);
+        const EncoderDecoder model = translator(config);
+        CHECK(decoder_leaks(model) == "");
+        if (!can_cache(config.layer.attention.kind)) continue;
+        CHECK(cached_decoder_leaks(model, CacheKind::contiguous) == "");
+        if (name.empty()) CHECK(cached_decoder_leaks(model, CacheKind::paged) == "");
+      }
+    }
+  }
+
+  TEST_CASE("a mask that is off by one is found, with and without caches") {
+    const LeakyKind registered;
+    // Two layers carry what leaks in one two places back.
+    const std::string expected =
+        "1 moves 0; 2 moves 0; 2 moves 1; 3 moves 1; 3 moves 2; 4 moves 2; 4 moves 3; 5 moves 3; 5 moves 4; ";
+    const DecoderOnly model = language_model(language_config({"leaky", PositionKind::learned}, kLength));
+    CHECK(leaks(model, tokens(kLength), every_place(kLength)) == expected);
+    const EncoderDecoder translation = translator(translation_config("leaky"));
+    CHECK(decoder_leaks(translation) == expected);
+    // In portions {0, 1}, {2, 3, 4}, {5} only what is there already leaks.
+    const std::string in_portions = "1 moves 0; 3 moves 2; 4 moves 2; 4 moves 3; ";
+    CHECK(cached_leaks(model, CacheKind::contiguous) == in_portions);
+    CHECK(cached_decoder_leaks(translation, CacheKind::paged) == in_portions);
+  }
+
+  TEST_CASE("a prefix that is too long by one token is found, and a token that changes nothing") {
+    DecoderOnlyConfig config = language_config({"mha", PositionKind::learned, true}, kLength);
+    const DecoderOnly model = language_model(config);
+    const Logits longer = [&](const Tensor& ids) { return model(ids, ids_of({3, 1}, {2})); };
+    CHECK(leaks(longer, tokens(kLength), every_place(kLength), 2) == "2 moves 0; 2 moves 1; ");
+    const Tensor none = Tensor::zeros({kRows, kLength}, DType::i32);
+    const Logits same = [&](const Tensor&) { return model(none); };
+    CHECK(leaks(same, tokens(kLength), {4}) == "4 does not move its own; ");
+  }
+
+  TEST_CASE("names are read out of refusals") {
+    using Names = std::vector<std::string>;
+    CHECK(listed_names("[norm] the kind must be layer, rms or scale; got ?") ==
+          Names{"layer", "rms", "scale"});
+    CHECK(listed_names("it: the kind must be one of mha, gqa; got ?") == Names{"mha", "gqa"});
+    CHECK(listed_names("windows must consist of S and L; got ?").empty());
+  }
+}
