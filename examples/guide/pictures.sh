@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Draws the guide's pictures again. Usage: pictures.sh PROGRAMS_FOLDER
+# Draws the pictures of the guide and of nn/attention/README.md again. Usage: pictures.sh PROGRAMS_FOLDER
 set -eu
-programs=$(realpath "$1")/guide
+programs=$(realpath "$1")
 cd "$(dirname "${BASH_SOURCE[0]}")/pictures"
 for picture in *.svg; do
-  "$programs/${picture%.svg}" "$picture" >/dev/null
+  "$programs/guide/${picture%.svg}" "$picture" >/dev/null
 done
+"$programs/attention_pictures" ../../../nn/attention/pictures

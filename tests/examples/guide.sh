@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The guide shows what its programs are and print: each block marked cpp, of any document, occurs in a source; each block
 # marked text, of a page with a program of its name, is a part of what it prints, numbers to one unit of their last digit.
-# Pictures are those that the programs draw, and links between documents lead somewhere.
+# Pictures are those that the programs draw, there and in nn/attention, and links between documents lead somewhere.
 # Usage: guide.sh GUIDE_PROGRAMS_FOLDER TRAIN_TRANSLATION
 set -u
 programs=$(realpath "$1") train=$(realpath "$2")
@@ -70,6 +70,13 @@ links() {
 # A picture without its colours, whose weights may differ in their last digit.
 uncoloured() { sed -E 's/(fill|stop-color)="#[0-9a-f]*"//g' "$1"; }
 
+# same_picture SHOWN DRAWN
+same_picture() {
+  uncoloured "$1" >"$work/shown"
+  uncoloured "$2" >"$work/drawn"
+  is_part "$work/shown" "$work/drawn" numbers
+}
+
 for document in $(find . -name '*.md' -not -path './build/*' -not -path './runs/*' | sort); do
   blocks "$document" cpp
   for block in "$work"/blocks/*; do
@@ -100,11 +107,19 @@ for source in *.cpp; do
   done
   check "$page shows some of its output" test -e "$work/blocks/01"
   if [ -e "pictures/$page.svg" ] || [ -e "$work/$page.svg" ]; then
-    uncoloured "pictures/$page.svg" >"$work/shown"
-    uncoloured "$work/$page.svg" >"$work/drawn"
-    check "$page draws the picture of its page" is_part "$work/shown" "$work/drawn" numbers
+    check "$page draws the picture of its page" same_picture "pictures/$page.svg" "$work/$page.svg"
     check "$page's page shows its picture" grep -q "(pictures/$page.svg)" "$page.md"
   fi
+done
+
+cd ../../nn/attention || exit 1
+mkdir "$work/attention"
+check "the pictures of nn/attention can be drawn" "$(dirname "$train")/attention_pictures" "$work/attention" >"$work/out"
+check "they are all there, and no others" diff <(ls pictures) <(ls "$work/attention")
+for picture in pictures/*.svg; do
+  check "$picture is what is drawn" same_picture "$picture" "$work/attention/${picture#pictures/}"
+  check "$picture is in the table" grep -q "\"$picture\"" README.md
+  check "$picture is small" test "$(wc -c <"$picture")" -lt 15000
 done
 
 echo "$passed passed, $failed failed"

@@ -1,0 +1,127 @@
+// Draws what each mechanism of nn/attention/README.md attends to: one layer of it with random weights, over
+// one sentence. Usage: attention_pictures FOLDER; writes NAME.svg for each row of the table below
+#include <tapeformer/autograd/ops/shape.h>
+#include <tapeformer/examples/shared/program.h>
+#include <tapeformer/examples/translation/attention_svg.h>
+#include <tapeformer/nn/attention/attention_kind.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace tapeformer {
+namespace {
+
+using Words = std::vector<std::string>;
+
+constexpr Index kWidth = 16, kHeads = 4;  // C, H
+
+/// One word twice, so that one sees what tells its places apart.
+const Words kSentence = {"the", "cat", "saw", "the", "dog", "and", "it", "slept"};
+
+/// One picture: a layer, and how it is called. Several heads get the first five words, to stay small.
+struct Row {
+  std::string name, title;
+  std::string kind = "mha";
+  std::function<void(AttentionConfig&)> choose = {};
+  std::function<void(AttentionContext&)> call = {};
+  Index heads = 1;
+};
+
+/// Variants of one head of multi-head attention, each with what it is about and nothing else. Kinds of
+/// attention_kinds() have rows of their own accord.
+std::vector<Row> variants() {
+  const auto causal = [](AttentionContext& context) { context.causal = true; };
+  return {
+      {"scaled_dot_product", "every word sees all", "mha"},
+      {"causal", "no word sees a later one", "mha", {}, causal},
+      {"prefix",
+       "the first four see each other",
+       "mha",
+       {},
+       [](AttentionContext& context) {
+         context.causal = true;
+         context.prefix_lengths = Tensor::from<std::int32_t>({4}, {1});
+       }},
+      {"window",
+       "a window of three",
+       "mha",
+       {},
+       [](AttentionContext& context) {
+         context.causal = true;
+         context.window_before = 2;
+       }},
+      {"rotary", "turned by positions", "mha", [](AttentionConfig& config) { config.rotary = true; }, causal},
+      {"qk_norm", "queries and keys of one length", "mha",
+       [](AttentionConfig& config) { config.qk_norm = true; }, causal},
+  };
+}
+
+/// All pictures, those of kinds with all heads.
+std::vector<Row> rows() {
+  std::vector<Row> all = variants();
+  for (const AttentionKind& kind : attention_kinds()) {
+    const bool is_causal = kind.can & kCanModelLanguage;
+    const auto call = [is_causal](AttentionContext& context) { context.causal = is_causal; };
+    all.push_back({kind.name, kind.title + " attention, four heads", kind.name, {}, call, kHeads});
+  }
+  return all;
+}
+
+/// Standard normal components for each word, the same wherever it stands. Shapes: [1, T, C]
+Tensor embedded(const Words& words) {
+  TensorList rows;
+  for (const std::string& word : words) {
+    const auto first = std::find(words.begin(), words.end(), word) - words.begin();
+    Generator random(7, static_cast<std::uint64_t>(first));
+    rows.push_back(Tensor::randn({1, 1, kWidth}, random, DType::f64));
+  }
+  return concat(rows, 1);
+}
+
+/// Shapes: [H, T, T]
+Tensor weights_of(const Row& row, const Words& words) {
+  AttentionConfig config;
+  config.kind = row.kind;
+  config.width = kWidth, config.heads = row.heads;
+  if (row.choose) row.choose(config);
+  Generator random(1);
+  const std::unique_ptr<Attention> layer = make_attention(config, random);
+  layer->to(DType::f64);
+  for (auto& [name, parameter] : layer->named_parameters()) {
+    const bool is_gain = name.find("norm.weight") != std::string::npos;
+    random.fill_normal(parameter.value(), is_gain ? 1 : 0, is_gain ? 0 : 0.4);
+  }
+  const Tensor x_btc = embedded(words);
+  Tensor weights_bhtt;
+  AttentionContext context;
+  context.weights = &weights_bhtt;
+  if (row.call) row.call(context);
+  (*layer)(x_btc, x_btc, context);
+  const auto length = static_cast<Index>(words.size());
+  return reshape(weights_bhtt, {row.heads, length, length});
+}
+
+int draw_all(const std::string& folder) {
+  for (const Row& row : rows()) {
+    const Words words(kSentence.begin(), row.heads > 1 ? kSentence.begin() + 5 : kSentence.end());
+    write_heat_map(folder + "/" + row.name + ".svg", weights_of(row, words), words, words,
+                   {row.heads == 1, row.title});
+    std::printf("%s.svg  %s\n", row.name.c_str(), row.title.c_str());
+  }
+  return kExitSuccess;
+}
+
+}  // namespace
+}  // namespace tapeformer
+
+int main(int argc, char** argv) {
+  if (argc != 2) {
+    std::fprintf(stderr, "usage: attention_pictures FOLDER\n");
+    return tapeformer::kExitBadInput;
+  }
+  return tapeformer::run_program("attention_pictures", [&] { return tapeformer::draw_all(argv[1]); });
+}
