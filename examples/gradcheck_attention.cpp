@@ -178,7 +178,7 @@ int run(int argc, char** argv) {
       "  gradcheck_attention --figures                        published numbers beside ours");
   Options options;
   describe(line, options);
-  if (const std::optional<int> end = line.read_or_end(argc, argv)) return *end;
+  if (!line.read(argc, argv)) return kExitSuccess;
   refuse_ignored(line, options);
   if (options.figures) return print_attention_figures(std::cout) ? kExitSuccess : kExitFailed;
   options.check();

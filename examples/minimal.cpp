@@ -111,6 +111,7 @@ int main(int argc, char** argv) try {
   share_processors();  // leaves other programs their share of the machine
   const std::string text = argc > 1 ? read_file(argv[1]) : ToyGrammar().text();
   const Index steps = argc > 2 ? std::atoll(argv[2]) : 600;
+  if (steps < 1) throw Error("usage: minimal [TEXT_FILE [STEPS]]");
   // A TextSource hands its text to a reader piece by piece; here in one piece.
   const auto tokenizer = train_character_tokenizer([&](const auto& reader) { reader(text); });
   const Ids ids = tokenizer->encode(text);

@@ -21,6 +21,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <iostream>
 #include <optional>
 
@@ -73,6 +74,20 @@ struct SearchOptions {
   }
 };
 
+/// Throws: CheckpointError that says why `folder` is no trained run
+void check_trained(const std::string& folder) {
+  const auto has = [&](const char* name) { return std::filesystem::exists(folder + "/" + name); };
+  if (!std::filesystem::is_directory(folder))
+    throw CheckpointError(folder + ": is not a folder; try one that train --run has made");
+  if (has("config.json") && has("tokenizer"))
+    throw CheckpointError(folder + ": is a run of train_language_model; try one of train_translation");
+  if (has("config.json") && !has("weights.safetensors")) {
+    throw CheckpointError(folder +
+                          ": has no weights.safetensors: the training has not reached its first validation; "
+                          "go on with train --resume");
+  }
+}
+
 /// A trained run as `translate` and `evaluate` need it.
 struct Trained {
   EncoderDecoder model;
@@ -82,6 +97,7 @@ struct Trained {
   /// Throws: CheckpointError, DataError
   static Trained load(const std::string& folder, Index average, const Compute& compute) {
     use_threads(static_cast<int>(compute.threads));
+    check_trained(folder);
     const RunFolder run(folder);
     Json config = run.config();
     try {
@@ -118,7 +134,7 @@ struct EvaluateOptions {
   bool swap = false, summary = false;
 
   void add_to(const Command& command) {
-    command.option("--run", run, "the run folder").required();
+    command.option("--run", run, "the run folder").required().not_empty();
     command.flag("--summary", summary,
                  "print the model's configuration, parameters and costs, and measure nothing");
     command.option("--part", part, "of the training's text: test or validation")
@@ -301,7 +317,7 @@ int run(int argc, char** argv) {
   SearchOptions search;
   const Command translate_command =
       line.command("translate", "translate standard input to standard output, a line each");
-  translate_command.option("--run", translate_run, "the run folder").required();
+  translate_command.option("--run", translate_run, "the run folder").required().not_empty();
   search.add_to(translate_command);
   TranslationHeatMap heat_map;
   heat_map.add_to(translate_command);

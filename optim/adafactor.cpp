@@ -82,11 +82,12 @@ void Adafactor::gather(double learning_rate, MultiTensorList& table) {
   }
 }
 
-void Adafactor::update(const kernels::StepTensors&, const Tensor& factor) {
+void Adafactor::update(const kernels::StepTensors& tensors, const Tensor& factor) {
   dispatch(
       "adafactor",
       [&](auto on, auto* value) {
         using T = std::remove_pointer_t<decltype(value)>;
+        count_bytes("adafactor", tensors.bytes);
         for (const Step& step : gathered_)
           kernels::adafactor_step<T>(on, step.tensor, step.settings, factor.address<double>());
       },

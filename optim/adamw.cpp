@@ -48,6 +48,7 @@ void AdamW::update(const kernels::StepTensors& tensors, const Tensor& factor) {
       "adamw",
       [&](auto on, auto* value) {
         using T = std::remove_pointer_t<decltype(value)>;
+        count_bytes("adamw", tensors.bytes);
         kernels::adamw_step<T>(on, tensors, settings_.data(), static_cast<Index>(settings_.size()),
                                factor.address<double>());
       },

@@ -18,6 +18,7 @@ GradientNorm gradient_norm(const MultiTensorList& list, const Tensor& like, doub
       "gradient_norm",
       [&](auto on, auto* gradient) {
         using T = std::remove_pointer_t<decltype(gradient)>;
+        count_bytes("gradient_norm", list.tensors().elements * Index{sizeof(T)});
         kernels::gradient_norm<T>(on, list.tensors(), share, max_norm, norm.address<double>(),
                                   factor.address<double>());
       },

@@ -26,6 +26,7 @@ void Lion::update(const kernels::StepTensors& tensors, const Tensor& factor) {
       "lion",
       [&](auto on, auto* value) {
         using T = std::remove_pointer_t<decltype(value)>;
+        count_bytes("lion", tensors.bytes);
         kernels::lion_step<T>(on, tensors, settings_, 2, factor.address<double>());
       },
       wide(no_elements()));

@@ -35,6 +35,7 @@ void MovingAverage::update(const kernels::StepTensors& tensors, const Tensor&) {
       "moving_average",
       [&](auto on, auto* value) {
         using T = std::remove_pointer_t<decltype(value)>;
+        count_bytes("moving_average", 2 * tensors.elements * Index{sizeof(T)});
         kernels::average_step<T>(on, tensors, weight_);
       },
       wide(no_elements()));

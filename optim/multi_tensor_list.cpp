@@ -108,11 +108,25 @@ void MultiTensorList::append(const kernels::StepTensor& entry) {
   entries_[count_++] = entry;
 }
 
+void MultiTensorList::count_memory() {
+  for (const kernels::StepTensor& entry : entries_) {
+    Index bytes = entry.shadow == nullptr ? 0 : bytes_of(DType::bf16);
+    for (const void* operand :
+         {entry.gradient, static_cast<const void*>(entry.value), static_cast<const void*>(entry.state1),
+          static_cast<const void*>(entry.state2)})
+      bytes += operand == nullptr ? 0 : bytes_of(like_.dtype());
+    tensors_.elements += entry.count;
+    tensors_.bytes += entry.count * bytes;
+  }
+}
+
 void MultiTensorList::end() {
   changed_ = changed_ || count_ != entries_.size();
   entries_.resize(count_);
   tensors_.tensor_count = static_cast<Index>(count_);
   tensors_.tensors = entries_.data();
+  tensors_.elements = tensors_.bytes = 0;
+  if (is_profiled()) count_memory();
   const Device device = count_ == 0 ? Device::cpu() : std::exchange(like_, Tensor()).device();
   if (!device.is_cuda()) return;
   if (changed_) {

@@ -46,6 +46,7 @@ class MultiTensorList {
  private:
   void* checked_address(const char* name, const Tensor& x) const;
   void append(const kernels::StepTensor& entry);
+  void count_memory();
 
   const char* op_ = "";
   Tensor like_;  // the first one

@@ -119,6 +119,7 @@ void Muon::update(const kernels::StepTensors& tensors, const Tensor& factor) {
       "muon",
       [&](auto on, auto* value) {
         using T = std::remove_pointer_t<decltype(value)>;
+        count_bytes("muon", tensors.bytes);
         kernels::muon_momentum<T>(on, tensors, step_momentum_, config_.nesterov, by);
         for (const Stack& stack : stacks_) {
           const kernels::NewtonSchulz sizes{stack.count,     stack.rows,

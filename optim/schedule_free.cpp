@@ -49,6 +49,7 @@ void ScheduleFreeAdamW::update(const kernels::StepTensors& tensors, const Tensor
       "schedule_free",
       [&](auto on, auto* value) {
         using T = std::remove_pointer_t<decltype(value)>;
+        count_bytes("schedule_free", tensors.bytes);
         kernels::schedule_free_step<T>(on, tensors, settings_.data(), static_cast<Index>(settings_.size()),
                                        factor.address<double>());
       },

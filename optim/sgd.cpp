@@ -23,6 +23,7 @@ void Sgd::update(const kernels::StepTensors& tensors, const Tensor& factor) {
       "sgd",
       [&](auto on, auto* value) {
         using T = std::remove_pointer_t<decltype(value)>;
+        count_bytes("sgd", tensors.bytes);
         kernels::sgd_step<T>(on, tensors, step_, factor.address<double>());
       },
       wide(no_elements()));

@@ -29,6 +29,8 @@ struct StepTensors {
   const StepTensor* tensors = nullptr;
   const StepChunk* chunks = nullptr;
   Index tensor_count = 0, chunk_count = 0;
+  /// Of all together, and of what they point to; counted while a Profile measures, 0 otherwise.
+  Index elements = 0, bytes = 0;
 };
 
 /// The factor of the gradients: `share`, or less if their norm times `share` exceeds `max_norm` (0: no

@@ -48,9 +48,10 @@ std::string no_text_message(char found, Index number, const char* of) {
   const unsigned byte = static_cast<unsigned char>(found);
   char value[8];
   std::snprintf(value, sizeof value, "0x%02x", byte);
-  const bool utf16 = byte == 0 || byte >= 0xfe;  // a NUL, or the mark that UTF-16 begins with
+  // A NUL, or the mark that UTF-16 begins with; of others the most common one.
+  const std::string encoding = byte == 0 || byte >= 0xfe ? "UTF-16" : "LATIN1";
   return (byte == 0 ? "a NUL" : "invalid UTF-8") + (" at byte " + std::to_string(number)) + " of the " + of +
-         ": " + value + (utf16 ? "; if it is UTF-16, try iconv -f UTF-16 -t UTF-8" : "");
+         ": " + value + "; if it is " + encoding + ", try iconv -f " + encoding + " -t UTF-8";
 }
 
 char32_t decode_code_point(std::string_view text) {

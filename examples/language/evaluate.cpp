@@ -60,7 +60,9 @@ std::string loss_text(const MeanLoss& loss) {
 }
 
 void EvaluateOptions::add_to(const Command& command) {
-  command.option("--run", run, "a run folder, or a Hugging Face folder of a GPT-2 or Llama model").required();
+  command.option("--run", run, "a run folder, or a Hugging Face folder of a GPT-2 or Llama model")
+      .required()
+      .not_empty();
   command.option("--part", part, "of the run's text: validation or train").one_of({"validation", "train"});
   command.option("--corpus", corpus,
                  "measure these UTF-8 files, or folders of them, instead (as train does)");

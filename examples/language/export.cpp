@@ -17,7 +17,7 @@
 namespace tapeformer {
 
 void ExportOptions::add_to(const Command& command) {
-  command.option("--run", run, "the run folder").required();
+  command.option("--run", run, "the run folder").required().not_empty();
   command.option("--output", output, "the folder to write, which must not hold anything; of gguf the file")
       .required();
   command.option("--format", format, "transformers, a folder, or gguf, a file for llama.cpp")

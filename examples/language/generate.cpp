@@ -57,7 +57,9 @@ TokenIds prompt_ids(const TextTokenizer& tokenizer, const std::string& prompt) {
 }  // namespace
 
 void GenerateOptions::add_to(const Command& command) {
-  command.option("--run", run, "a run folder, or a Hugging Face folder of a GPT-2 or Llama model").required();
+  command.option("--run", run, "a run folder, or a Hugging Face folder of a GPT-2 or Llama model")
+      .required()
+      .not_empty();
   command
       .option("--prompt", prompt,
               "the text to continue; without it, standard input (less a line end at its end)")

@@ -34,24 +34,50 @@ std::size_t distance(const std::string& a, const std::string& b) {
   return row.back();
 }
 
+std::vector<const CLI::App*> commands_of(const CLI::App& app) {
+  return app.get_subcommands([](const CLI::App*) { return true; });
+}
+
+std::string command_names(const CLI::App& app) {
+  std::string names;
+  for (const CLI::App* command : commands_of(app)) names += (names.empty() ? "" : ", ") + command->get_name();
+  return names;
+}
+
+/// The option of `command` that `unknown` may be meant to be: the nearest, or one that it begins with.
+std::string likely_option(const CLI::App& command, const std::string& unknown) {
+  std::string likely;
+  std::size_t least = unknown.size() / 3 + 1;
+  for (const CLI::Option* known : command.get_options()) {
+    const std::string name = known->get_name();
+    const bool begins = unknown.rfind(name + "-", 0) == 0 && name.size() > 2;
+    const std::size_t apart = begins ? unknown.size() / 3 : distance(unknown, name);
+    if (apart >= least) continue;
+    least = apart;
+    likely = name;
+  }
+  return likely;
+}
+
 /// The error message for unknown arguments.
 std::string unknown_text(const CLI::App& app) {
   const std::vector<std::string> left = app.remaining(true);
   const auto option =
       std::find_if(left.begin(), left.end(), [](const std::string& text) { return text[0] == '-'; });
-  if (option == left.end()) return "unexpected argument " + left.front();
-  const std::string unknown = option->substr(0, option->find('='));
-  std::string nearest;
-  std::size_t least = unknown.size() / 3 + 1;
-  for (const CLI::App* command : app.get_subcommands()) {
-    for (const CLI::Option* known : command->get_options()) {
-      const std::string name = known->get_name();
-      if (distance(unknown, name) >= least) continue;
-      least = distance(unknown, name);
-      nearest = name;
-    }
+  const std::string unknown = option == left.end() ? left.front() : option->substr(0, option->find('='));
+  const bool chosen = !app.get_subcommands().empty();
+  if (!chosen && !commands_of(app).empty()) {
+    return option == left.end() ? "unknown command " + unknown + "; try one of " + command_names(app)
+                                : "a command comes before " + unknown + ": one of " + command_names(app);
   }
-  return "unknown option " + unknown + (nearest.empty() ? "; try --help" : "; is " + nearest + " meant?");
+  if (option == left.end()) return "unexpected argument " + unknown;
+  const CLI::App& command = chosen ? *app.get_subcommands().front() : app;
+  for (const CLI::App* other : commands_of(app)) {
+    if (other->get_option_no_throw(unknown) != nullptr)
+      return unknown + " is an option of " + other->get_name() + ", not of " + command.get_name();
+  }
+  const std::string likely = likely_option(command, unknown);
+  return "unknown option " + unknown + (likely.empty() ? "; try --help" : "; is " + likely + " meant?");
 }
 
 /// Of --bias=false. What CLI11 itself takes for a flag's value differs between its versions.
@@ -82,7 +108,14 @@ CommandOption CommandOption::excludes(CommandOption other) const {
 
 template <class Value>
 CommandOption CommandOption::one_of(std::initializer_list<Value> values) const {
-  return option_->check(CLI::IsMember(std::vector<Value>(values))), *this;
+  std::vector<std::string> words;
+  for (const Value& value : values) words.push_back(CLI::detail::to_string(value));
+  option_->check([name = option_->get_name(), words](const std::string& text) -> std::string {
+    if (std::find(words.begin(), words.end(), text) == words.end())
+      throw Error(name + " must be one of " + CLI::detail::join(words, ", ") + "; got " + text);
+    return {};
+  });
+  return option_->check(CLI::IsMember(std::vector<Value>(values))), *this;  // which --help shows
 }
 template CommandOption CommandOption::one_of(std::initializer_list<const char*>) const;
 template CommandOption CommandOption::one_of(std::initializer_list<int>) const;
@@ -205,20 +238,14 @@ bool CommandLine::read(int argc, const char* const* argv) const {
   } catch (const CLI::ParseError& error) {
     const bool is_unknown = dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr ||
                             (app_->get_subcommands().empty() && app_->remaining_size() > 0);
-    if (error.get_exit_code() != 0) throw Error(is_unknown ? unknown_text(*app_) : error.what());
+    if (is_unknown) throw Error(unknown_text(*app_));
+    if (error.get_exit_code() != 0 && app_->get_subcommands().empty() && !commands_of(*app_).empty())
+      throw Error("a command is required: one of " + command_names(*app_) + "; try --help");
+    if (error.get_exit_code() != 0) throw Error(error.what());
     app_->exit(error);
     return false;
   }
   return true;
-}
-
-std::optional<int> CommandLine::read_or_end(int argc, const char* const* argv) const {
-  try {
-    app_->parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app_->exit(error) == 0 ? kExitSuccess : kExitBadInput;
-  }
-  return {};
 }
 
 }  // namespace tapeformer

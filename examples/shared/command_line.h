@@ -136,8 +136,6 @@ class CommandLine : public Command {
   /// False if it asks for help or the version, which are printed.
   /// Throws: Error with one line that says what is wrong, and for an unknown option which one may be meant
   bool read(int argc, const char* const* argv) const;
-  /// The same, but what is wrong is printed; the exit code if the program is to end.
-  std::optional<int> read_or_end(int argc, const char* const* argv) const;
 
  private:
   std::unique_ptr<CLI::App> owned_;

@@ -13,7 +13,7 @@
 namespace tapeformer {
 
 void TrainCommand::add_to(const Command& command) {
-  command.option("--run", run, "the run folder").required();
+  command.option("--run", run, "the run folder").required().not_empty();
   command.flag("--resume", resume, "continue from the folder's checkpoint");
   command.flag("--tensorboard", tensorboard,
                "write the numbers of metrics.jsonl as events for TensorBoard too, into the run folder");

@@ -39,7 +39,8 @@ GgufMetadata gguf_metadata(const DecoderOnlyConfig& config) {
   const std::string architecture = gpt2 ? "gpt2" : "llama";
   if (config.activation != activation) {
     throw CheckpointError("GGUF's " + architecture + " has the activation " + name_of(activation) +
-                          " and cannot express activation=" + name_of(config.activation));
+                          " and cannot express activation=" + name_of(config.activation) +
+                          "; try a model that was trained with " + name_of(activation));
   }
   const AttentionConfig attention = config.attention_config().resolved();
   const RotaryConfig& rotations = config.attention.rotations;

@@ -62,7 +62,8 @@ TEST_SUITE("data/parallel_corpus") {
     CHECK(tsv_error("") == ": is empty");
     CHECK(tsv_error("a\tb\nno tab here\n") == ":2: no tab between source and target; found \"no tab here\"");
     CHECK(tsv_error("a\tb\n\nc\td\n") == ":2: no tab between source and target; found \"\"");
-    CHECK(tsv_error("a\tb\nok\t\xc3(\n") == ":2: invalid UTF-8 at byte 4 of the line: 0xc3");
+    CHECK(tsv_error("a\tb\nok\t\xc3(\n") ==
+          ":2: invalid UTF-8 at byte 4 of the line: 0xc3; if it is LATIN1, try iconv -f LATIN1 -t UTF-8");
     CHECK(tsv_error("a\tb\n\xffz\tc\n").find(":2: invalid UTF-8 at byte 1 of the line: 0xff") == 0);
     CHECK(tsv_error(std::string("a\tb\nc\0\td\0\n", 10)).find(":2: a NUL at byte 2 of the line: 0x00") == 0);
     CHECK(tsv_error("\tb\n") == ":1: the source side is empty");
@@ -101,8 +102,9 @@ TEST_SUITE("data/parallel_corpus") {
           "TARGET: has 2 lines, but SOURCE has 3; line-aligned files have the same number");
     CHECK(aligned_error("a\nb\n", "x\n \n") == "TARGET:2: the target side is empty");
     CHECK(aligned_error("a\n\n", "x\ny\n") == "SOURCE:2: the source side is empty");
-    CHECK(aligned_error("a\nb\n", "x\n\xed\xa0\x80\n") ==
-          "TARGET:2: invalid UTF-8 at byte 1 of the line: 0xed");
+    CHECK(
+        aligned_error("a\nb\n", "x\n\xed\xa0\x80\n") ==
+        "TARGET:2: invalid UTF-8 at byte 1 of the line: 0xed; if it is LATIN1, try iconv -f LATIN1 -t UTF-8");
     CHECK(aligned_error("a\n", std::string("\0x\0\n", 4)).find("TARGET:1: a NUL at byte 1 of the line") == 0);
     CHECK(aligned_error("a\n", "") == "TARGET: is empty");
   }

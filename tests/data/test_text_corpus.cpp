@@ -167,13 +167,16 @@ TEST_SUITE("data/text_corpus") {
     write_bytes(bad, start + "\nabc\xc3(");
     const auto line = std::count(start.begin(), start.end(), '\n') + 2;
     const std::string message = bad + ":" + std::to_string(line) + ": invalid UTF-8 at byte " +
-                                std::to_string(start.size() + 5) + " of the file: 0xc3";
+                                std::to_string(start.size() + 5) +
+                                " of the file: 0xc3; if it is LATIN1, try iconv -f LATIN1 -t UTF-8";
     const TextCorpus corpus = TextCorpus::open({good, bad});
     CHECK_THROWS_WITH_AS(corpus.check_text(), message.c_str(), DataError);
     CHECK_THROWS_WITH_AS(corpus.split(0.1).validation.check_text(), message.c_str(), DataError);
     CHECK_NOTHROW(corpus.split(0.6).train.check_text());
-    CHECK_THROWS_WITH_AS(TextCorpus::in_memory("caf\xe9", "menu").check_text(),
-                         "menu:1: invalid UTF-8 at byte 4 of the file: 0xe9", DataError);
+    CHECK_THROWS_WITH_AS(
+        TextCorpus::in_memory("caf\xe9", "menu").check_text(),
+        "menu:1: invalid UTF-8 at byte 4 of the file: 0xe9; if it is LATIN1, try iconv -f LATIN1 -t UTF-8",
+        DataError);
     const std::string utf16("a\0\n\0b\0", 6);  // little-endian, without a mark
     CHECK(message_of<DataError>([&] {
             TextCorpus::in_memory(utf16, "wide").check_text();

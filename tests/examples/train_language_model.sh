@@ -273,7 +273,9 @@ refuses "resuming with other options" "--width" train --run "$work/whole" --resu
 refuses "resuming with a preset" "--preset" train --run "$work/whole" --resume --preset stories-260k
 refuses "resuming nothing" "no checkpoint" train --run "$(new)" --resume
 refuses "generating with no model" "nothere" generate --run "$work/nothere" --prompt a
-refuses "no command" "subcommand" --
+refuses "no command" "a command is required" --
+refuses "an unknown command" "unknown command tain; try one of train, generate" tain
+refuses "an option of another command" "is an option of generate, not of train" train --run "$work/new" --prompt It
 refuses "a learning rate that diverges" "step .*learning-rate" train --run "$work/diverged" "${small[@]}" \
   --learning-rate 1e30 --clip 0 --warmup 0 --schedule constant
 refuses "preparing what is not there" "nothere" prepare --corpus "$work/nothere" --output "$work/unprepared"

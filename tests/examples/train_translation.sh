@@ -276,8 +276,13 @@ refuses "an unwritable folder" "cannot be made" train --run /dev/null/run "${tin
 refuses "a folder that holds a training" "--resume" train --run "$work/whole" "${tiny[@]}"
 refuses "resuming with other options" "--width" train --run "$work/whole" --resume --width 32
 refuses "resuming nothing" "no checkpoint" train --run "$(new)" --resume
-refuses "translating with no model" "config.json" translate --run "$work/nothere"
-refuses "no command" "subcommand" --
+refuses "translating with no model" "is not a folder" translate --run "$work/nothere"
+refuses "a run without a name" "must not be empty" translate --run ""
+mkdir "$work/other" && touch "$work/other/config.json"
+refuses "translating before the first validation" "go on with train --resume" translate --run "$work/other"
+touch "$work/other/tokenizer"
+refuses "translating with a language model" "is a run of train_language_model" translate --run "$work/other"
+refuses "no command" "a command is required" --
 
 refuses "a learning rate that diverges" "step .*learning-rate" train --run "$work/diverged" "${tiny[@]}" \
   --learning-rate 1e30 --clip 0 --warmup 0 --schedule constant

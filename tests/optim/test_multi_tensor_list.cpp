@@ -1,5 +1,6 @@
 #include <doctest/doctest.h>
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/profile.h>
 #include <tapeformer/optim/multi_tensor_list.h>
 #include <tapeformer/tests/optim/optim_case.h>
 #include <tapeformer/tests/reference/support.h>
@@ -63,6 +64,22 @@ TEST_SUITE("optim/multi_tensor_list") {
     CHECK(entry.shadow == model.weight.used().data<BFloat16>() + 1);
     CHECK(entry.state1 == own.raw());
     CHECK(entry.count == 4);
+  }
+
+  TEST_CASE("what it points to is counted for a profile, and otherwise not") {
+    OptimCase model(DType::f32);
+    model.set_gradients(0);
+    model.weight.set_shadow(DType::bf16);
+    MultiTensorList table;
+    CHECK(filled(table, model.parameters()).bytes == 0);
+    const Profile profile;
+    const Tensor state = Tensor::zeros({2, 3});
+    table.begin("step");
+    table.add(model.weight, state, state, 0);
+    table.add(model.bias.gradient());
+    table.end();
+    CHECK(table.tensors().elements == 6 + 3);
+    CHECK(table.tensors().bytes == 6 * (4 * 4 + 2) + 3 * 4);  // value, gradient, two states and the shadow
   }
 
   TEST_CASE("it stays where it is until an address, a setting or the parameters that have gradients change") {

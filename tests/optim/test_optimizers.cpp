@@ -1,4 +1,5 @@
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/profile.h>
 #include <tapeformer/optim/adamw.h>
 #include <tapeformer/optim/optimizers.h>
 #include <tapeformer/optim/sgd.h>
@@ -48,6 +49,23 @@ TEST_SUITE("optim/optimizers") {
       OptimizerCopy state;
       made->visit_state(state);
       for (const auto& [name, tensor] : state.tensors) CHECK(name.find(config.kind + ".") == 0);
+    }
+  }
+
+  TEST_CASE("a profile has the bytes of every kind's step and norm") {
+    for (const OptimizerKind& kind : optimizer_kinds()) {
+      CAPTURE(kind.name);
+      OptimCase model(DType::f64);
+      model.set_gradients(0);
+      const auto made = OptimizerConfig{kind.name, {}}.make(model.parameters());
+      const Profile profile;
+      made->clipped_step(0.1, 1, 1);
+      Index steps = 0, norms = 0;
+      for (const ProfileLine& line : profile.lines())
+        (line.op == "gradient_norm" ? norms : steps) += line.bytes;
+      CHECK(norms == 9 * 8);
+      CHECK(steps >= 2 * 9 * 8);  // values and gradients
+      CHECK(steps <= 4 * 9 * 8);  // and two tensors of state
     }
   }
 

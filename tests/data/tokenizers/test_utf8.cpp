@@ -19,7 +19,8 @@ TEST_SUITE("data/tokenizers/utf8") {
     CHECK(find_no_text(std::string_view("a\0b\0", 4)) == 1);
     CHECK(find_no_text(std::string_view("\0\xff", 2)) == 0);
     CHECK(find_no_text(std::string_view("a\xff\0", 3)) == 1);
-    CHECK(no_text_message('\xe9', 3, "line") == "invalid UTF-8 at byte 3 of the line: 0xe9");
+    CHECK(no_text_message('\xe9', 3, "line") ==
+          "invalid UTF-8 at byte 3 of the line: 0xe9; if it is LATIN1, try iconv -f LATIN1 -t UTF-8");
     CHECK(no_text_message('\0', 2, "file") ==
           "a NUL at byte 2 of the file: 0x00; if it is UTF-16, try iconv -f UTF-16 -t UTF-8");
     CHECK(no_text_message('\xff', 1, "file") ==

@@ -18,6 +18,7 @@ std::string refusal(const std::vector<std::string>& arguments) {
   return message_of<Error>([&] {
     const CommandLine line;
     const Command train = line.command("train");
+    line.command("report");
     int steps = 0;
     train.option("--steps", steps).required();
     train.option("--validate-every", steps);
@@ -35,12 +36,16 @@ TEST_SUITE("examples/shared/command_line") {
     CHECK(refusal({"train", "--steps", "5", "--stpes=7"}) == "unknown option --stpes; is --steps meant?");
     CHECK(refusal({"train", "--steps", "5", "--corpus", "text"}) == "unknown option --corpus; try --help");
     CHECK(refusal({"train", "--steps", "5", "text"}) == "unexpected argument text");
-    CHECK(refusal({"trian"}) == "unexpected argument trian");
+    CHECK(refusal({"train", "--steps", "5", "--steps-a-day", "5"}) ==
+          "unknown option --steps-a-day; is --steps meant?");
+    CHECK(refusal({"trian"}) == "unknown command trian; try one of train, report");
+    CHECK(refusal({"--steps", "5"}) == "a command comes before --steps: one of train, report");
+    CHECK(refusal({"report", "--steps", "5"}) == "--steps is an option of train, not of report");
   }
 
   TEST_CASE("what else is wrong is one line, and what is right is read") {
     CHECK(refusal({"train"}) == "--steps is required");
-    CHECK(refusal({}) == "A subcommand is required");
+    CHECK(refusal({}) == "a command is required: one of train, report; try --help");
     CHECK(refusal({"train", "--steps", "5"}) == "nothing was thrown");
   }
 
@@ -167,5 +172,8 @@ TEST_SUITE("examples/shared/command_line") {
     CHECK(help.find("--file [FILE]") != std::string::npos);
     CHECK(help.find("\nPlaces:\n") != std::string::npos);
     CHECK(help.find("That is all.") != std::string::npos);
+    CHECK(message_of<Error>([&] {
+            read(line, {"--device", "gpu"});
+          }) == "--device must be one of auto, cpu; got gpu");
   }
 }

@@ -153,7 +153,9 @@ TEST_SUITE("nn/formats/gguf_model") {
     };
     DecoderOnlyConfig config = gpt2();
     config.activation = Unary::gelu;
-    CHECK(refusal(config) == "GGUF's gpt2 has the activation gelu_tanh and cannot express activation=gelu");
+    CHECK(refusal(config) ==
+          "GGUF's gpt2 has the activation gelu_tanh and cannot express activation=gelu; try a model that was "
+          "trained with gelu_tanh");
     config = llama();
     config.attention.qk_norm = true;
     config.short_convolution = 3;
