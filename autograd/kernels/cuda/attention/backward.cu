@@ -1,6 +1,5 @@
 #include <tapeformer/autograd/kernels/cuda/attention/gradient.h>
 #include <tapeformer/autograd/kernels/cuda/attention/paths.h>
-#include <tapeformer/autograd/kernels/cuda/scratch.h>
 
 #include <algorithm>
 
@@ -8,68 +7,6 @@ namespace tapeformer::kernels {
 namespace {
 
 constexpr int kQueryPieces = 4, kKeyPieces = 2;  // of the gradients' widths that a block sums
-
-/// delta = sum over e of dy y, in theory the sum over the keys of each weight times its gradient. One warp
-/// per row.
-template <class T>
-__global__ void attention_delta_kernel(AttentionShape s, const T* y, const T* dy, const Wide<T>* log_sum,
-                                       Wide<T>* delta) {
-  using W = Wide<T>;
-  const Index first = (Index{blockIdx.x} * kBlock + threadIdx.x) / kWarp,
-              rows = s.batch * s.heads * s.queries;
-  for (Index row = first; row < rows; row += Index{gridDim.x} * kBlock / kWarp) {
-    const Index t = row % s.queries, head = row / s.queries % s.heads, b = row / s.queries / s.heads;
-    const Index at = ((b * s.queries + t) * s.heads + head) * s.value_width;
-    W sum = W(0);
-    for (Index e = threadIdx.x % kWarp; e < s.value_width; e += kWarp)
-      sum += static_cast<W>(dy[at + e]) * static_cast<W>(y[at + e]);
-    sum = warp_reduce(sum, [](W x, W other) { return x + other; });
-    if (threadIdx.x % kWarp == 0) delta[row] = log_sum[row] == kMinusInfinity<W> ? W(0) : sum;
-  }
-}
-
-/// The same sum computed from the weights, so that rounding errors cancel in the scores' gradient, and a
-/// factor that makes the weights' sum one: exp(score - log_sum) adds up to one only within the rounding of
-/// large scores. One block per tile of queries.
-template <class Scores, class T>
-__global__ void __launch_bounds__(kBlock)
-    attention_shares_kernel(AttentionShape s, AttentionBackwardCase<T> x, Wide<T>* share, Wide<T>* delta) {
-  using W = Wide<T>;
-  constexpr int kRows = kTile<W>;
-  __shared__ AttentionTile<W> tile;
-  TilePlace place = place_of_queries<W>(s, blockIdx.x);
-
-  load_statistics(s, x, place, tile);
-  load_ranges(s, tile, place.b, place.query, 0, s.keys);
-  const KeyRange range = union_of_ranges(s, tile, place.queries);
-  W totals[kPairs<W>] = {}, products[kPairs<W>] = {};
-  for (place.key = range.from / kRows * kRows; place.key < range.to; place.key += kRows) {
-    place.keys = static_cast<int>(min(Index{kRows}, s.keys - place.key));
-    Pairs<W> weights, dweights;
-    find_dweights<Scores>(s, x, place, tile, weights, dweights);
-    for (int i = 0; i < kPairs<W>; ++i) {
-      for (int j = 0; j < kPairs<W>; ++j) {
-        totals[i] += weights[i][j];
-        products[i] += weights[i][j] * dweights[i][j];
-      }
-    }
-  }
-  __syncthreads();
-  for (int i = 0; i < kPairs<W>; ++i) {
-    tile.scores[own_row(i)][own_column(0)] = totals[i];
-    tile.queries[own_row(i)][own_column(0)] = products[i];
-  }
-  __syncthreads();
-  if (static_cast<int>(threadIdx.x) >= place.queries) return;
-  W total = W(0), product = W(0);
-  for (int c = 0; c < kSide; ++c) {
-    total += tile.scores[threadIdx.x][c];
-    product += tile.queries[threadIdx.x][c];
-  }
-  const Index row = (place.b * s.heads + place.head) * s.queries + place.query + threadIdx.x;
-  share[row] = total > W(0) ? W(1) / total : W(1);
-  delta[row] = share[row] * product;
-}
 
 /// Adds dscore u of this thread's rows to the gradient of its columns of the weight.
 template <class W>
@@ -161,16 +98,6 @@ __global__ void __launch_bounds__(kBlock)
   }
 }
 
-/// Adds the parts of dweight, one for each of `count` tiles of queries.
-template <class W>
-__global__ void attention_dweight_kernel(Index size, Index count, const W* parts, Write<W> dweight) {
-  for_each_index(size, [&](Index i) {
-    W sum = W(0);
-    for (Index part = 0; part < count; ++part) sum += parts[part * size + i];
-    dweight.put(i, sum);
-  });
-}
-
 /// A block has a tile of keys of one group and kKeyPieces pieces of the keys' and the values' width, and
 /// loops over the heads that share them and their queries.
 /// Source:  Dao 2023, arXiv:2307.08691, algorithm 2
@@ -251,32 +178,19 @@ void run(Cuda on, const AttentionShape& s, AttentionBackwardCase<T> x, const T* 
   using W = Wide<T>;
   const Index query_tiles = tiles_of(s.queries, kTile<W>), key_tiles = tiles_of(s.keys, kTile<W>);
   const Index weights = s.heads * s.key_width, tiles = s.batch * query_tiles;
-  const auto blocks = [](Index count) { return dim3(static_cast<unsigned>(count)); };
-  const Scratch<W> delta(on, s.batch * s.heads * s.queries),
-      share(on, Scores::kHasWeight ? s.batch * s.heads * s.queries : 0),
-      dweight_parts(on, x.dweight ? tiles * weights : 0);
-  if constexpr (Scores::kHasWeight) {
-    launch(on, "attention_shares", attention_shares_kernel<Scores, T>, blocks(tiles * s.heads), dim3(kBlock),
-           0, s, x, share.data(), delta.data());
-    x.share = share.data();
-  } else {
-    launch(on, "attention_delta", attention_delta_kernel<T>,
-           blocks_for(s.batch * s.heads * s.queries * kWarp), dim3(kBlock), 0, s, y, x.dy, x.log_sum,
-           delta.data());
-  }
-  x.delta = delta.data(), x.dweight_parts = x.dweight ? dweight_parts.data() : nullptr;
+  const Scratch<W> dweight_parts(on, x.dweight ? tiles * weights : 0);
+  const RowSums<T> sums(Scores{}, on, s, x, y);
+  x.dweight_parts = x.dweight ? dweight_parts.data() : nullptr;
   if (x.dquery || x.dweight) {
     const Index parts = tiles_of(s.key_width, kQueryPieces * kPiece);
-    launch(on, "attention_dquery", attention_dquery_kernel<Scores, T>, blocks(tiles * s.heads * parts),
+    launch(on, "attention_dquery", attention_dquery_kernel<Scores, T>, grid_of(tiles * s.heads * parts),
            dim3(kBlock), 0, s, parts, x);
   }
-  if (x.dweight)
-    launch(on, "attention_dweight", attention_dweight_kernel<W>, blocks_for(weights), dim3(kBlock), 0,
-           weights, tiles, x.dweight_parts, x.dweight);
+  if (x.dweight) add_parts(on, "attention_dweight", weights, tiles, x.dweight_parts, x.dweight);
   if (x.dkey || x.dvalue) {
     const Index parts = tiles_of(std::max(s.key_width, s.value_width), kKeyPieces * kPiece);
     launch(on, "attention_dkey", attention_dkey_kernel<Scores, T>,
-           blocks(s.batch * s.groups * key_tiles * parts), dim3(kBlock), 0, s, parts, x);
+           grid_of(s.batch * s.groups * key_tiles * parts), dim3(kBlock), 0, s, parts, x);
   }
 }
 
@@ -285,15 +199,15 @@ void run(Cuda on, const AttentionShape& s, AttentionBackwardCase<T> x, const T* 
 template <class T>
 void attention_backward(Cuda on, const AttentionShape& shape, const AttentionOperands<T>& x, const T* y,
                         const Wide<T>* log_sum, const T* dy, const AttentionGradients<T>& to) {
-  const AttentionBackwardCase<T> c{x, to, log_sum, dy, output_strides(shape)};
-  if (x.weight != nullptr) return run<AdditiveScores, T>(on, shape, c, y);
   if constexpr (std::is_same_v<T, BFloat16>) {
-    if (hopper_attention_backward(on, shape, x.query, x.key, x.value, x.bias, y, log_sum, dy, to.dquery,
-                                  to.dkey, to.dvalue) ||
-        tensor_core_attention_backward(on, shape, x, y, log_sum, dy, to))
+    if (x.weight == nullptr && !modifies(shape, x) &&
+        (hopper_attention_backward(on, shape, x.query, x.key, x.value, x.bias, y, log_sum, dy, to.dquery,
+                                   to.dkey, to.dvalue) ||
+         tensor_core_attention_backward(on, shape, x, y, log_sum, dy, to)))
       return;
   }
-  run<DotScores, T>(on, shape, c, y);
+  const AttentionBackwardCase<T> c{x, to, log_sum, dy, output_strides(shape)};
+  with_scores(shape, x, [&](auto scores) { run<decltype(scores), T>(on, shape, c, y); });
 }
 
 #define INSTANTIATE(T)                                                                                 \

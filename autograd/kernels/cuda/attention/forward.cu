@@ -1,4 +1,3 @@
-#include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/kernels/cuda/attention/paths.h>
 #include <tapeformer/autograd/kernels/cuda/attention/split.h>
 #include <tapeformer/autograd/kernels/cuda/attention/tile.h>
@@ -35,6 +34,31 @@ __device__ W exponentiate_row(W* scores, int columns, W& largest, W& total) {
   return shrink;
 }
 
+/// Replaces scores by their weights, which no sum divides; `largest` becomes finite once a key is seen.
+template <class W>
+__device__ void find_sigmoids(W* scores, int columns, W& largest) {
+  constexpr int kThreads = kBlock / kTile<W>;
+  bool sees = false;
+  for (int c = static_cast<int>(threadIdx.x) % kThreads; c < columns; c += kThreads) {
+    sees = sees || scores[c] != kMinusInfinity<W>;
+    scores[c] = sigmoid(scores[c]);
+  }
+  for (int offset = kThreads / 2; offset > 0; offset /= 2)
+    sees = __shfl_xor_sync(0xFFFFFFFFu, static_cast<int>(sees), offset) != 0 || sees;
+  if (sees) largest = W(0);
+}
+
+/// Adds a sink, which only the divisor knows, to the sum of a row's exponentials. Returns the factor of earlier
+/// sums.
+template <class W>
+__device__ W add_sink(W sink, W& largest, W& total) {
+  if (largest == kMinusInfinity<W>) return W(1);  // rows that see nothing have none
+  const W most = max(largest, sink), shrink = exp(largest - most);
+  total = total * shrink + exp(sink - most);
+  largest = most;
+  return shrink;
+}
+
 /// A block has a tile of queries of one head and kPieces pieces of the value's width, and loops over the
 /// keys. Blocks with the last queries come first: with a causal mask they have the most work.
 /// Source:  Dao 2023, arXiv:2307.08691, algorithm 1
@@ -56,6 +80,7 @@ __global__ void __launch_bounds__(kBlock)
   const KeyRange range = union_of_ranges(s, tile, place.queries);
   W sums[kPieces][kPairs<W>][kColumns] = {};
   W largest = kMinusInfinity<W>, total = W(0);
+  const bool is_softmax = !Scores::kIsModified || s.weighting == AttentionWeighting::softmax;
   const W scale = Scores::kHasWeight ? W(1) : static_cast<W>(s.scale);
   for (place.key = range.from / kRows * kRows; place.key < range.to; place.key += kRows) {
     place.keys = static_cast<int>(min(Index{kRows}, s.keys - place.key));
@@ -63,7 +88,8 @@ __global__ void __launch_bounds__(kBlock)
     sum_over_width<Scores>(tile, rows_of(x.query, s.query, place.b, place.query, place.head, place.queries),
                            scale, rows_of(x.key, s.key, place.b, place.key, place.group, place.keys),
                            s.key_width, x.weight, place.head, scores);
-    const unsigned visible = find_visible_pairs(s, x.bias, place, tile, scores);
+    if constexpr (Scores::kIsModified) apply_function<GradientOf::biases>(s, x, place.head, scores, scores);
+    const unsigned visible = find_visible_pairs<Scores>(s, x, place, tile, scores);
     for (int i = 0; i < kPairs<W>; ++i) {
       for (int j = 0; j < kPairs<W>; ++j) {
         tile.scores[own_row(i)][own_column(j)] =
@@ -71,7 +97,11 @@ __global__ void __launch_bounds__(kBlock)
       }
     }
     __syncthreads();
-    const W shrink = exponentiate_row(tile.scores[row], place.keys, largest, total);
+    W shrink = W(1);
+    if (is_softmax)
+      shrink = exponentiate_row(tile.scores[row], place.keys, largest, total);
+    else
+      find_sigmoids(tile.scores[row], place.keys, largest);
     if (is_first) factors[row] = shrink;
     find_seen_keys(tile);
     __syncthreads();
@@ -102,7 +132,12 @@ __global__ void __launch_bounds__(kBlock)
     }
   }
 
-  if (is_first) factors[row] = total == W(0) ? W(0) : kept_scale_of<W>(s) / total;
+  W shrink = W(1);
+  if constexpr (Scores::kIsModified) {
+    if (!is_softmax) total = largest == kMinusInfinity<W> ? W(0) : W(1);
+    if (x.sinks != nullptr) shrink = add_sink(x.sinks[place.head], largest, total);
+  }
+  if (is_first) factors[row] = total == W(0) ? W(0) : kept_scale_of<W>(s) * shrink / total;
   if (is_first && part == 0 && row < place.queries)
     log_sum[(place.b * s.heads + place.head) * s.queries + place.query + row] = largest + log(total);
   __syncthreads();
@@ -133,12 +168,11 @@ void run(Cuda on, const char* name, const AttentionShape& s, const AttentionOper
 template <class T>
 void attention_forward(Cuda on, const AttentionShape& shape, const AttentionOperands<T>& x, T* y,
                        Wide<T>* log_sum) {
-  if (shape.function != ScoreFunction::none || shape.weighting != AttentionWeighting::softmax ||
-      x.relative != nullptr || x.sinks != nullptr)
-    throw DeviceError("[attention] a modifier of the scores, on GPUs; try the CPU");
+  const bool is_modified = modifies(shape, x);
   if (x.weight != nullptr)
-    return run<AdditiveScores, T>(on, "additive_attention_forward", shape, x, y, log_sum);
-  const AttentionPath fastest = fastest_attention_path();
+    return (is_modified ? run<Modified<AdditiveScores>, T>
+                        : run<AdditiveScores, T>)(on, "additive_attention_forward", shape, x, y, log_sum);
+  const AttentionPath fastest = is_modified ? AttentionPath::plain : fastest_attention_path();
   if (fastest != AttentionPath::plain && split_attention_forward(on, shape, x, y, log_sum)) return;
   if constexpr (std::is_same_v<T, BFloat16>) {
     if (fastest == AttentionPath::hopper &&
@@ -146,7 +180,8 @@ void attention_forward(Cuda on, const AttentionShape& shape, const AttentionOper
       return;
     if (fastest != AttentionPath::plain && tensor_core_attention_forward(on, shape, x, y, log_sum)) return;
   }
-  run<DotScores, T>(on, "attention_forward", shape, x, y, log_sum);
+  (is_modified ? run<Modified<DotScores>, T> : run<DotScores, T>)(on, "attention_forward", shape, x, y,
+                                                                  log_sum);
 }
 
 #define INSTANTIATE(T) \

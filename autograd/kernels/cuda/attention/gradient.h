@@ -1,6 +1,7 @@
 #pragma once
 
 #include <tapeformer/autograd/kernels/cuda/attention/tile.h>
+#include <tapeformer/autograd/kernels/cuda/scratch.h>
 
 namespace tapeformer::kernels {
 
@@ -27,18 +28,19 @@ __device__ void load_statistics(const AttentionShape& s, const AttentionBackward
   tile.share[threadIdx.x] = is_there && x.share != nullptr ? x.share[row] : W(1);
 }
 
-/// The weights before dropout and their gradients, both zero for pairs that are not visible. Returns the
-/// pairs that dropout keeps. No thread may be reading shared memory, and at the end none is, except for the
-/// seen keys.
-template <class Scores, class T, class W>
+/// The weights before dropout and their gradients, both zero for pairs that are not visible, and the slopes of
+/// modified scores. Returns the pairs that dropout keeps. No thread may be reading shared memory, and at the
+/// end none is, except for the seen keys and the statistics.
+template <class Scores, GradientOf kOf, class T, class W>
 __device__ unsigned find_dweights(const AttentionShape& s, const AttentionBackwardCase<T>& x,
                                   const TilePlace& place, AttentionTile<W>& tile, Pairs<W>& weights,
-                                  Pairs<W>& dweights) {
+                                  Pairs<W>& dweights, Pairs<W>& slopes) {
   const W scale = Scores::kHasWeight ? W(1) : static_cast<W>(s.scale);
   sum_over_width<Scores>(tile, rows_of(x.query, s.query, place.b, place.query, place.head, place.queries),
                          scale, rows_of(x.key, s.key, place.b, place.key, place.group, place.keys),
                          s.key_width, x.weight, place.head, weights);
-  const unsigned visible = find_visible_pairs(s, x.bias, place, tile, weights);
+  if constexpr (Scores::kIsModified) apply_function<kOf>(s, x, place.head, weights, slopes);
+  const unsigned visible = find_visible_pairs<Scores, T>(s, x, place, tile, weights);
   const unsigned kept = find_kept_pairs<W>(s, place, visible);
   sum_over_width<DotScores>(
       tile, rows_of(x.dy, x.dy_strides, place.b, place.query, place.head, place.queries), kept_scale_of<W>(s),
@@ -49,23 +51,34 @@ __device__ unsigned find_dweights(const AttentionShape& s, const AttentionBackwa
     const W shift = log_sum == kMinusInfinity<W> ? W(0) : log_sum;
     for (int j = 0; j < kPairs<W>; ++j) {
       const bool is_visible = (visible & bit_of<W>(i, j)) != 0, is_kept = (kept & bit_of<W>(i, j)) != 0;
-      weights[i][j] = is_visible ? share * exp(weights[i][j] - shift) : W(0);
+      if (!Scores::kIsModified || s.weighting == AttentionWeighting::softmax)
+        weights[i][j] = is_visible ? share * exp(weights[i][j] - shift) : W(0);
+      else
+        weights[i][j] = is_visible ? sigmoid(weights[i][j]) : W(0);
       dweights[i][j] = is_visible && is_kept ? dweights[i][j] : W(0);
     }
   }
   return kept;
 }
 
-/// The same for the weights after dropout and the gradients of the scores.
-template <class Scores, class T, class W>
+/// The same for the weights after dropout and the pairs' gradients.
+template <class Scores, GradientOf kOf = GradientOf::score, class T, class W>
 __device__ void find_dscores(const AttentionShape& s, const AttentionBackwardCase<T>& x,
                              const TilePlace& place, AttentionTile<W>& tile, Pairs<W>& weights,
                              Pairs<W>& dscores) {
-  const unsigned kept = find_dweights<Scores>(s, x, place, tile, weights, dscores);
+  Pairs<W> slopes;
+  const unsigned kept = find_dweights<Scores, kOf>(s, x, place, tile, weights, dscores, slopes);
   for (int i = 0; i < kPairs<W>; ++i) {
     for (int j = 0; j < kPairs<W>; ++j) {
       const W weight = weights[i][j];
-      dscores[i][j] = weight != W(0) ? weight * (dscores[i][j] - tile.delta[own_row(i)]) : W(0);
+      if constexpr (Scores::kIsModified) {
+        W slope = weight;  // of the weight, by what it is made of
+        if (s.weighting == AttentionWeighting::sigmoid) slope *= W(1) - weight;
+        if constexpr (kOf != GradientOf::biases) slope *= slopes[i][j];
+        dscores[i][j] = weight != W(0) ? slope * (dscores[i][j] - tile.delta[own_row(i)]) : W(0);
+      } else {
+        dscores[i][j] = weight != W(0) ? weight * (dscores[i][j] - tile.delta[own_row(i)]) : W(0);
+      }
       weights[i][j] = (kept & bit_of<W>(i, j)) != 0 ? kept_scale_of<W>(s) * weight : W(0);
     }
   }
@@ -89,5 +102,33 @@ __device__ void put_piece(Write<T> to, Index at, Index row_stride, int rows, Ind
     }
   }
 }
+
+/// The deltas of all rows, and with additive scores their shares: queues finding them from the rest of a case,
+/// and adds them to it. Weights by a sigmoid have neither.
+template <class T>
+class RowSums {
+ public:
+  template <class Scores>
+  RowSums(Scores, Cuda on, const AttentionShape& s, AttentionBackwardCase<T>& x, const T* y);
+
+ private:
+  Scratch<Wide<T>> delta_, share_;
+};
+
+/// Adds `count` parts of a gradient of `size` numbers, one after the other.
+template <class W>
+void add_parts(Cuda on, const char* name, Index size, Index count, const W* parts, Write<W> to);
+
+/// Calls f with the Scores of a case.
+template <class T, class F>
+void with_scores(const AttentionShape& s, const AttentionOperands<T>& x, F&& f) {
+  const bool is_modified = modifies(s, x);
+  if (x.weight == nullptr)
+    is_modified ? f(Modified<DotScores>{}) : f(DotScores{});
+  else
+    is_modified ? f(Modified<AdditiveScores>{}) : f(AdditiveScores{});
+}
+
+inline dim3 grid_of(Index blocks) { return dim3(static_cast<unsigned>(blocks)); }
 
 }  // namespace tapeformer::kernels

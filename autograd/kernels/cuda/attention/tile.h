@@ -1,6 +1,6 @@
 #pragma once
 
-#include <tapeformer/autograd/kernels/cuda/attention/operands.h>
+#include <tapeformer/autograd/kernels/cuda/attention/modifiers.h>
 #include <tapeformer/autograd/kernels/dropout.h>
 
 #include <limits>
@@ -69,7 +69,7 @@ __device__ inline int own_column(int j) { return static_cast<int>(threadIdx.x) %
 
 /// score = query . key, with the query multiplied by the scale; slope is the score's derivative by `own`.
 struct DotScores {
-  static constexpr bool kHasWeight = false;
+  static constexpr bool kHasWeight = false, kIsModified = false;
   template <class W>
   __device__ static W add(W sum, W query, W key, W) {
     return sum + query * key;
@@ -83,7 +83,7 @@ struct DotScores {
 /// score = weight . tanh(query + key)
 /// Source:  Bahdanau et al. 2015, arXiv:1409.0473, appendix A.1.2
 struct AdditiveScores {
-  static constexpr bool kHasWeight = true;
+  static constexpr bool kHasWeight = true, kIsModified = false;
   template <class W>
   __device__ static W add(W sum, W query, W key, W weight) {
     return sum + weight * tanh(query + key);
@@ -234,11 +234,11 @@ __device__ unsigned bit_of(int i, int j) {
   return 1u << (i * kPairs<W> + j);
 }
 
-/// Adds the bias, and returns which of this thread's pairs are visible. Selected, not added: masked scores
+/// Adds the biases, and returns which of this thread's pairs are visible. Selected, not added: masked scores
 /// may be infinite or NaN.
-template <class W>
-__device__ unsigned find_visible_pairs(const AttentionShape& s, const W* bias, const TilePlace& place,
-                                       AttentionTile<W>& tile, Pairs<W>& scores) {
+template <class Scores, class T, class W>
+__device__ unsigned find_visible_pairs(const AttentionShape& s, const AttentionOperands<T>& x,
+                                       const TilePlace& place, AttentionTile<W>& tile, Pairs<W>& scores) {
   unsigned visible = 0;
   for (int j = 0; j < kPairs<W>; ++j) {
     const Index key = place.key + own_column(j);
@@ -246,7 +246,11 @@ __device__ unsigned find_visible_pairs(const AttentionShape& s, const W* bias, c
     for (int i = 0; i < kPairs<W>; ++i) {
       const int row = own_row(i);
       if (key < tile.from[row] || key >= tile.to[row]) continue;
-      if (!may_see(s, bias, place.b, place.head, place.query + row, key, scores[i][j])) continue;
+      if (!may_see(s, x.bias, place.b, place.head, place.query + row, key, scores[i][j])) continue;
+      if constexpr (Scores::kIsModified) {
+        if (x.relative != nullptr)
+          scores[i][j] += relative_bias_at(s, x, place.b, place.head, place.query + row, key);
+      }
       visible |= bit_of<W>(i, j);
       is_seen = true;
     }
