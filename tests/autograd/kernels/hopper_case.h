@@ -126,7 +126,8 @@ struct Outputs {
 
 inline bool run_forward(const Inputs& in, const Outputs& out, const kernels::HopperSchedule& schedule = {}) {
   return kernels::hopper_attention_forward({0}, in.shape, in.queries(), in.keys(), in.values(), nullptr,
-                                           out.y.address<BFloat16>(), out.log_sum.address<float>(), schedule);
+                                           nullptr, out.y.address<BFloat16>(), out.log_sum.address<float>(),
+                                           schedule);
 }
 
 }  // namespace tapeformer

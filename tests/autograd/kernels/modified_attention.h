@@ -62,10 +62,17 @@ ScoreAndSlopes<W> apply(kernels::ScoreFunction function, W score, W c) {
   }
 }
 
-/// Outputs and gradients in plain loops, pair by pair, computed in W. `type`: of inputs and results, to which y
-/// is rounded before the backward pass reads it.
+/// What is rounded to bf16.
+enum class ToBf16 {
+  nothing,
+  outputs,  ///< y, before the backward pass reads it
+  factors,  ///< y, and what tensor cores multiply: weights and gradients of scores
+};
+
+/// Outputs and gradients in plain loops, pair by pair, computed in W.
 template <class W>
-NamedTensors modified_oracle(const ModifiedAttention& c, const Tensor& seed, DType type = DType::f64) {
+NamedTensors modified_oracle(const ModifiedAttention& c, const Tensor& seed,
+                             ToBf16 to_bf16 = ToBf16::nothing) {
   const AttentionInputs& in = c.in;
   const Index B = in.B(), T = in.T(), H = in.H(), S = in.S(), G = in.G();
   const Index D = in.query.size(3), E = in.value.size(3);
@@ -85,6 +92,12 @@ NamedTensors modified_oracle(const ModifiedAttention& c, const Tensor& seed, DTy
   const Tensor of_bias =  // its elements' numbers
       c.has_bias() ? filled(c.options.mask.shape(), [](Index i) { return static_cast<double>(i); })
                    : Tensor();
+  const auto rounded = [](double x) {
+    return static_cast<double>(static_cast<float>(BFloat16(static_cast<float>(x))));
+  };
+  const auto as_factor = [&](W x) {
+    return to_bf16 == ToBf16::factors ? static_cast<W>(rounded(static_cast<double>(x))) : x;
+  };
   const LeftIn left_in(c.options, in);
   const W scale = c.weight.defined() ? W(1) : static_cast<W>(attention_scale(c.options, D));
   for (Index row = 0; row < B * H * T; ++row) {
@@ -118,12 +131,10 @@ NamedTensors modified_oracle(const ModifiedAttention& c, const Tensor& seed, DTy
       w[i] = c.is_sigmoid() ? 1 / (1 + std::exp(-w[i])) : std::exp(w[i] - most) / total;
       const auto s = static_cast<Index>(i);
       for (Index e = 0; e < E; ++e)
-        add(y, at_t * E + e, of(kept, row * S + s) * w[i] * of(in.value, at_s(s) * E + e));
+        add(y, at_t * E + e, of(kept, row * S + s) * as_factor(w[i]) * of(in.value, at_s(s) * E + e));
     }
     for (Index e = 0; e < E; ++e) {
-      double& rounded = y.data<double>()[at_t * E + e];
-      if (type == DType::bf16)
-        rounded = static_cast<double>(static_cast<float>(BFloat16(static_cast<float>(rounded))));
+      if (to_bf16 != ToBf16::nothing) y.data<double>()[at_t * E + e] = rounded(y.at(at_t * E + e));
       if (!c.is_sigmoid()) delta += of(y, at_t * E + e) * of(seed, at_t * E + e);
     }
     if (c.sinks.defined()) add(dsinks, h, -std::exp(of(c.sinks, h) - most) / total * delta);
@@ -133,14 +144,14 @@ NamedTensors modified_oracle(const ModifiedAttention& c, const Tensor& seed, DTy
       W dw = 0;
       for (Index e = 0; e < E; ++e) {
         dw += keep * of(seed, at_t * E + e) * of(in.value, at_s(s) * E + e);
-        add(dv, at_s(s) * E + e, keep * w[i] * of(seed, at_t * E + e));
+        add(dv, at_s(s) * E + e, keep * as_factor(w[i]) * of(seed, at_t * E + e));
       }
       const W dz = c.is_sigmoid() ? w[i] * (1 - w[i]) * dw : w[i] * (dw - delta);
       const auto f = apply(c.function, raw[i], c.parameter.defined() ? of(c.parameter, head) : W(1));
       if (c.relative.defined()) add(drelative, entry(s), dz);
       if (c.parameter.defined()) add(dparameter, head, dz * f.by_parameter);
       if (c.has_bias()) add(dbias, static_cast<Index>(broadcast_at(of_bias, scores, row * S + s)), dz);
-      const W ds = dz * f.by_score;
+      const W ds = as_factor(dz * f.by_score);
       for (Index d = 0; d < D; ++d) {
         const W q = of(in.query, at_t * D + d), k = of(in.key, at_s(s) * D + d);
         if (c.weight.defined()) {

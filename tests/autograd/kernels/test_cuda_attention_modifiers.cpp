@@ -91,6 +91,15 @@ NamedTensors rounded(NamedTensors results, DType type) {
   return results;
 }
 
+/// Outputs are at most twice, gradients three times as far off as those of plain loops.
+void check_errors(const NamedErrors& got, NamedErrors& naive) {
+  for (const auto& [name, error] : got) {
+    CAPTURE(name);
+    CHECK(error > 0);
+    CHECK(error <= (name == "y" ? 2 : 3) * naive[name]);
+  }
+}
+
 // function, weighting, of_heads, has_relative, has_sinks
 constexpr Modifiers kEach[] = {{ScoreFunction::softcap},
                                {ScoreFunction::scaled, AttentionWeighting::softmax, true},
@@ -166,31 +175,65 @@ TEST_SUITE("autograd/kernels/cuda_attention_modifiers") {
     }
   }
 
-  TEST_CASE("f32 and bf16 errors are at most twice, of gradients three times, those of plain loops in f32") {
+  TEST_CASE("f32 and bf16 errors are at most twice, of gradients three times, those of plain loops") {
     if (!has_gpu()) return;
-    for (const DType type : {DType::f32, DType::bf16}) {
-      CAPTURE(name_of(type));
+    struct Path {
+      const char* name;
+      DType type;
+      ToBf16 to_bf16;
+    };
+    for (const Path& path :
+         {Path{"plain", DType::f32, ToBf16::nothing}, Path{"plain", DType::bf16, ToBf16::outputs},
+          Path{"tensor_cores", DType::bf16, ToBf16::factors}}) {
+      const AttentionBy by(path.name);
+      CAPTURE(path.name);
+      CAPTURE(name_of(path.type));
+      NamedErrors got, naive;  // summed over all, because the largest error is luck
       for (const Modifiers& m : kEach) {
-        CAPTURE(described(m));
-        NamedErrors got, naive;  // summed over several inputs, because the largest error is luck
-        for (int draw = 0; draw < 4; ++draw) {
+        for (int draw = 0; draw < 3; ++draw) {
           Generator random(static_cast<std::uint64_t>(100 + draw));
-          AttentionCase plain = simple_case(1, 40, 70, 2, 1, 16, 24, random);
+          AttentionCase plain = simple_case(1, 20, 40, 2, 1, 16, 24, random);
           plain.options.causal = draw % 2 == 0;
-          plain.options.mask = host_normal({2, 1, 70}, random);
-          const ModifiedAttention c = modified(plain, m, random, type);
-          const Tensor seed = seed_of(c, random, type);
+          if (draw > 0) plain.options.mask = host_normal({2, 1, 40}, random);
+          const ModifiedAttention c = modified(plain, m, random, path.type);
+          const Tensor seed = seed_of(c, random, path.type);
           const NamedTensors exact = modified_oracle<double>(c, seed);
-          add_errors(modified_by_kernels(c, seed, type), exact, got);
-          add_errors(rounded(modified_oracle<float>(c, seed, type), type), exact, naive);
-        }
-        for (const auto& [name, error] : got) {
-          CAPTURE(name);
-          CHECK(error > 0);
-          CHECK(error <= (name == "y" ? 2 : 3) * naive[name]);
+          add_errors(modified_by_kernels(c, seed, path.type), exact, got);
+          add_errors(rounded(modified_oracle<float>(c, seed, path.to_bf16), path.type), exact, naive);
         }
       }
+      check_errors(got, naive);
     }
+  }
+
+  TEST_CASE("bf16 by tensor cores, of each width, with masks of every kind and without") {
+    if (!has_gpu()) return;
+    const AttentionBy by("tensor_cores");
+    NamedErrors got, naive;
+    for (const Index width : {32, 64, 128, 256}) {
+      for (const bool is_masked : {false, true}) {
+        Generator random(static_cast<std::uint64_t>(width + is_masked));
+        AttentionCase plain = simple_case(1, 40, 70, 2, 1, width, 24, random);
+        plain.options.causal = true;
+        if (is_masked) {
+          plain.options.query_starts = integers({0, 10, 40}, {3});
+          plain.options.key_starts = integers({0, 13, 70}, {3});
+          plain.options.key_mask = random_mask({1, 70}, random);
+          plain.options.mask = random_pair_mask({1, 2, 40, 70}, true, 0, random);
+          plain.options.dropout = 0.25;
+        }
+        Modifiers m;
+        m.function = ScoreFunction::softcap, m.of_heads = m.has_relative = m.has_sinks = true;
+        const ModifiedAttention c = modified(plain, m, random, DType::bf16);
+        const Tensor seed = seed_of(c, random, DType::bf16);
+        const NamedTensors exact = modified_oracle<double>(c, seed);
+        ModifiedAttention given = c;
+        given.in = spoiled(c, kNan);
+        add_errors(modified_by_kernels(given, seed, DType::bf16), exact, got);
+        add_errors(rounded(modified_oracle<float>(c, seed, ToBf16::factors), DType::bf16), exact, naive);
+      }
+    }
+    check_errors(got, naive);
   }
 
   TEST_CASE("each modifier matters") {

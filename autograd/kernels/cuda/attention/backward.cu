@@ -200,10 +200,10 @@ template <class T>
 void attention_backward(Cuda on, const AttentionShape& shape, const AttentionOperands<T>& x, const T* y,
                         const Wide<T>* log_sum, const T* dy, const AttentionGradients<T>& to) {
   if constexpr (std::is_same_v<T, BFloat16>) {
-    if (x.weight == nullptr && !modifies(shape, x) &&
-        (hopper_attention_backward(on, shape, x.query, x.key, x.value, x.bias, y, log_sum, dy, to.dquery,
-                                   to.dkey, to.dvalue) ||
-         tensor_core_attention_backward(on, shape, x, y, log_sum, dy, to)))
+    if (x.weight == nullptr && ((!changes_pairs(shape, x) &&
+                                 hopper_attention_backward(on, shape, x.query, x.key, x.value, x.bias, y,
+                                                           log_sum, dy, to.dquery, to.dkey, to.dvalue)) ||
+                                tensor_core_attention_backward(on, shape, x, y, log_sum, dy, to)))
       return;
   }
   const AttentionBackwardCase<T> c{x, to, log_sum, dy, output_strides(shape)};

@@ -48,17 +48,6 @@ __device__ void find_sigmoids(W* scores, int columns, W& largest) {
   if (sees) largest = W(0);
 }
 
-/// Adds a sink, which only the divisor knows, to the sum of a row's exponentials. Returns the factor of earlier
-/// sums.
-template <class W>
-__device__ W add_sink(W sink, W& largest, W& total) {
-  if (largest == kMinusInfinity<W>) return W(1);  // rows that see nothing have none
-  const W most = max(largest, sink), shrink = exp(largest - most);
-  total = total * shrink + exp(sink - most);
-  largest = most;
-  return shrink;
-}
-
 /// A block has a tile of queries of one head and kPieces pieces of the value's width, and loops over the
 /// keys. Blocks with the last queries come first: with a causal mask they have the most work.
 /// Source:  Dao 2023, arXiv:2307.08691, algorithm 1
@@ -135,7 +124,8 @@ __global__ void __launch_bounds__(kBlock)
   W shrink = W(1);
   if constexpr (Scores::kIsModified) {
     if (!is_softmax) total = largest == kMinusInfinity<W> ? W(0) : W(1);
-    if (x.sinks != nullptr) shrink = add_sink(x.sinks[place.head], largest, total);
+    if (x.sinks != nullptr)
+      shrink = add_sink(x.sinks[place.head], largest, total, [](W exponent) { return exp(exponent); });
   }
   if (is_first) factors[row] = total == W(0) ? W(0) : kept_scale_of<W>(s) * shrink / total;
   if (is_first && part == 0 && row < place.queries)
@@ -172,11 +162,11 @@ void attention_forward(Cuda on, const AttentionShape& shape, const AttentionOper
   if (x.weight != nullptr)
     return (is_modified ? run<Modified<AdditiveScores>, T>
                         : run<AdditiveScores, T>)(on, "additive_attention_forward", shape, x, y, log_sum);
-  const AttentionPath fastest = is_modified ? AttentionPath::plain : fastest_attention_path();
+  const AttentionPath fastest = fastest_attention_path();
   if (fastest != AttentionPath::plain && split_attention_forward(on, shape, x, y, log_sum)) return;
   if constexpr (std::is_same_v<T, BFloat16>) {
-    if (fastest == AttentionPath::hopper &&
-        hopper_attention_forward(on, shape, x.query, x.key, x.value, x.bias, y, log_sum))
+    if (fastest == AttentionPath::hopper && !changes_pairs(shape, x) &&
+        hopper_attention_forward(on, shape, x.query, x.key, x.value, x.bias, x.sinks, y, log_sum))
       return;
     if (fastest != AttentionPath::plain && tensor_core_attention_forward(on, shape, x, y, log_sum)) return;
   }

@@ -90,11 +90,13 @@ __device__ void put_rows(const ForwardCase& c, const ForwardTiles<kWidth>& tiles
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
     const int row = thread / kWarp * 16 + lane / 4 + 8 * h, t = place.query + group * kGroupRows + row;
-    const float total = over_quad(rows.total[h], [](float a, float b) { return a + b; });
-    const float factor = 1.0f / total;
+    float total = over_quad(rows.total[h], [](float a, float b) { return a + b; });
+    float most = rows.largest[h] * c.scale, factor = 1.0f;
+    if (c.sinks != nullptr)
+      factor = add_sink(c.sinks[place.head], most, total, [](float exponent) { return expf(exponent); });
+    factor /= total;
     if (lane % 4 == 0 && t < c.queries)
-      c.log_sum[(Index{place.b} * c.heads + place.head) * c.queries + t] =
-          rows.largest[h] * c.scale + logf(total);
+      c.log_sum[(Index{place.b} * c.heads + place.head) * c.queries + t] = most + logf(total);
 #pragma unroll
     for (int output = 0; output < kOutputs; ++output) {
 #pragma unroll
@@ -287,12 +289,12 @@ void run(Cuda on, const AttentionShape& s, const ForwardCase& c, const TileOrder
 }  // namespace
 
 bool hopper_attention_forward(Cuda on, const AttentionShape& s, const BFloat16* query, const BFloat16* key,
-                              const BFloat16* value, const float* bias, BFloat16* y, float* log_sum,
-                              const HopperSchedule& schedule) {
+                              const BFloat16* value, const float* bias, const float* sinks, BFloat16* y,
+                              float* log_sum, const HopperSchedule& schedule) {
   if (!hopper_takes(on, s, query, key, value, bias, y)) return false;
   const Index width = std::max(s.key_width, s.value_width);
   const Spans spans(on, s);
-  const ForwardCase c = case_of(s, spans.data(), log_sum);
+  const ForwardCase c = case_of(s, spans.data(), log_sum, sinks);
   const TileOrder order = order_of(s, kQueries, schedule.cached_bytes);
   const int blocks = std::min({order.size(), schedule.most_blocks, hopper_multiprocessors(on)});
   if (width <= 64)

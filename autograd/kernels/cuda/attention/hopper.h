@@ -1,6 +1,6 @@
 #pragma once
 
-#include <tapeformer/autograd/kernels/attention.h>
+#include <tapeformer/autograd/kernels/cuda/attention/modifiers.h>
 #include <tapeformer/autograd/kernels/cuda/hopper.h>
 #include <tapeformer/autograd/kernels/cuda/scratch.h>
 
@@ -27,9 +27,11 @@ struct ForwardCase {
   const Span* spans;    // [B, tiles of kGroupRows queries]; nullptr if all queries see all keys
   float scale, factor;  // of the scores; times log2(e)
   float* log_sum;
+  const float* sinks;  // [H]; nullptr for none
 };
 
-inline ForwardCase case_of(const AttentionShape& s, const Span* spans, float* log_sum) {
+inline ForwardCase case_of(const AttentionShape& s, const Span* spans, float* log_sum,
+                           const float* sinks = nullptr) {
   constexpr double kLog2e = 1.4426950408889634;
   return {static_cast<int>(s.queries),
           static_cast<int>(s.keys),
@@ -40,7 +42,8 @@ inline ForwardCase case_of(const AttentionShape& s, const Span* spans, float* lo
           spans,
           static_cast<float>(s.scale),
           static_cast<float>(s.scale * kLog2e),
-          log_sum};
+          log_sum,
+          sinks};
 }
 
 struct HopperPlace {

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <tapeformer/autograd/kernels/cuda/attention/operands.h>
+#include <tapeformer/autograd/kernels/cuda/attention/modifiers.h>
 #include <tapeformer/autograd/kernels/cuda/tensor_core.h>
 #include <tapeformer/autograd/kernels/dropout.h>
 
@@ -177,6 +177,51 @@ __device__ std::uint64_t add_biases(const AttentionShape& s, const float* bias, 
   return bits;
 }
 
+/// The same of a relative bias, which keeps all.
+template <int kRows, class Scores>
+__device__ void add_relative_biases(const AttentionShape& s, const float* relative, int b, int head,
+                                    int first, int key, std::uint64_t bits, Scores&& scores) {
+#pragma unroll
+  for (int row = 0; row < kRows; ++row) {
+    const int query = first + own_lane() / 4 + 8 * row;
+    const float* const of_row = relative_row(s, relative, b, head, query) + key + own_lane() % 4 * 2;
+#pragma unroll
+    for (int i = 0; i < 2 * kKeyFragments; ++i) {
+      if ((bits >> (16 * row + i) & 1u) != 0)
+        scores(row, i / 2, i % 2) += of_row[8 * (i / 2) + i % 2] * kLog2E;
+    }
+  }
+}
+
+/// Replaces scores, times `scale`, by their function times log2(e).
+template <int kRowTiles, int kFragments>
+__device__ void apply_function(const AttentionShape& s, float parameter, float scale,
+                               float (&scores)[kRowTiles][kFragments][4]) {
+  with_function(s.function, [&](auto function) {
+#pragma unroll
+    for (int i = 0; i < kRowTiles * kFragments * 4; ++i) {
+      float& score = scores[i / (kFragments * 4)][i / 4 % kFragments][i % 4];
+      score = kLog2E * function.value(scale * score, parameter);
+    }
+  });
+}
+/// Multiplies the gradients of functions, zero where pairs are masked, by the slopes at scores times `scale`.
+template <int kRowTiles, int kFragments>
+__device__ void multiply_slopes(const AttentionShape& s, float parameter, float scale,
+                                const float (&scores)[kRowTiles][kFragments][4],
+                                float (&gradients)[kRowTiles][kFragments][4]) {
+  with_function(s.function, [&](auto function) {
+#pragma unroll
+    for (int i = 0; i < kRowTiles * kFragments * 4; ++i) {
+      const int r = i / (kFragments * 4), j = i / 4 % kFragments;
+      const float score = scale * scores[r][j][i % 4];
+      const float slope = function.slopes(score, parameter, function.value(score, parameter)).by_score;
+      float& gradient = gradients[r][j][i % 4];
+      gradient = gradient != 0 ? gradient * slope : 0;
+    }
+  });
+}
+
 /// The bits of a row of kKeyTile keys that dropout keeps. `element` is the number of the tile's first. A
 /// lane's keys are 16 apart, as the words of a random block are: if groups of elements and tiles of keys
 /// begin together, it computes four blocks and uses each word.
@@ -221,9 +266,24 @@ inline bool has_aligned_rows(const BFloat16* x, const HeadStrides& strides, Inde
          strides.head % 8 == 0 && width % 8 == 0;
 }
 
-/// True if pairs are masked one by one, beyond the ranges of keys.
-inline bool has_options(const AttentionShape& s, const AttentionOperands<BFloat16>& x) {
-  return s.key_mask != nullptr || s.mask != nullptr || x.bias != nullptr || s.drops;
+/// What kernels are compiled with: nothing beyond the ranges of keys, masks of pairs and dropout as well, or a
+/// function of the scores and a relative bias as well.
+enum class MmaOptions { none, masks, modifiers };
+
+inline MmaOptions options_of(const AttentionShape& s, const AttentionOperands<BFloat16>& x) {
+  if (s.function != ScoreFunction::none || x.relative != nullptr) return MmaOptions::modifiers;
+  const bool masks = s.key_mask != nullptr || s.mask != nullptr || x.bias != nullptr || s.drops;
+  return masks ? MmaOptions::masks : MmaOptions::none;
+}
+/// Calls f(std::integral_constant<MmaOptions, kOptions>).
+template <class F>
+void with_options(MmaOptions options, F&& f) {
+  if (options == MmaOptions::none)
+    f(std::integral_constant<MmaOptions, MmaOptions::none>{});
+  else if (options == MmaOptions::masks)
+    f(std::integral_constant<MmaOptions, MmaOptions::masks>{});
+  else
+    f(std::integral_constant<MmaOptions, MmaOptions::modifiers>{});
 }
 
 /// Calls f(std::integral_constant<int, kWidth>) for the least kWidth that holds both widths.

@@ -69,25 +69,32 @@ __device__ unsigned pairs_by_masks(const AttentionShape& s, int b, int head, int
   return pairs;
 }
 
-/// Adds biases times log2(e) to the scores(j, i, c), references, that have a bit. Returns the pairs that
-/// biases keep.
-template <int kRows, class Scores>
-__device__ unsigned add_biases_of_pairs(const AttentionShape& s, const float* bias, int b, int head,
-                                        int query, int key, unsigned pairs, Scores&& scores) {
-  const Index* const strides = s.bias_strides;
-  bias += b * strides[0] + head * strides[1] + query * strides[2] + key * strides[3];
+/// Adds biases times log2(e) to the scores(j, i, c), references, that have a bit: those of the lane's first key
+/// and its first query plus n at row_at(n), of further keys `stride` apart. Returns the pairs that biases keep.
+template <int kRows, class RowAt, class Scores>
+__device__ unsigned add_rows_of_pairs(unsigned pairs, Index stride, RowAt&& row_at, Scores&& scores) {
 #pragma unroll
   for (int jc = 0; jc < 32 / kRows; ++jc) {
     const int j = jc / 2, c = jc % 2;
+    const float* const of_row = row_at(8 * j + c);
 #pragma unroll
     for (int i = 0; i < kRows; ++i) {
       const unsigned bit = pair_bit<kRows>(j, i, c);
-      const float added = (pairs & bit) != 0 ? bias[(8 * j + c) * strides[2] + 8 * i * strides[3]] : kNothing;
+      const float added = (pairs & bit) != 0 ? of_row[8 * i * stride] : kNothing;
       if (added == kNothing) pairs &= ~bit;
       scores(j, i, c) += added * kLog2E;
     }
   }
   return pairs;
+}
+/// The same of an additive mask, for the lane's first query and key.
+template <int kRows, class Scores>
+__device__ unsigned add_biases_of_pairs(const AttentionShape& s, const float* bias, int b, int head,
+                                        int query, int key, unsigned pairs, Scores&& scores) {
+  const Index* const strides = s.bias_strides;
+  bias += b * strides[0] + head * strides[1] + query * strides[2] + key * strides[3];
+  return add_rows_of_pairs<kRows>(
+      pairs, strides[3], [&](int n) { return bias + n * strides[2]; }, scores);
 }
 
 /// A block's keys.
@@ -105,10 +112,11 @@ __device__ KeyPlace place_of_keys(const AttentionShape& s) {
 /// A block has a tile of keys of one group and loops over the queries that see them, for one head after
 /// another. kKeys and kValues: the gradients that it sums; both if the registers suffice.
 /// Source:  Dao 2023, arXiv:2307.08691, algorithm 2
-template <int kWidth, bool kMasks, bool kKeys, bool kValues>
+template <int kWidth, MmaOptions kOptions, bool kKeys, bool kValues>
 __global__ void __launch_bounds__(BackwardBlock<kWidth>::kThreads, BackwardBlock<kWidth>::kAtOnce)
     attention_mma_dkey_kernel(AttentionShape s, MmaGradient x) {
   using Block = BackwardBlock<kWidth>;
+  constexpr bool kMasks = kOptions != MmaOptions::none, kModifies = kOptions == MmaOptions::modifiers;
   constexpr int kRowTiles = Block::kRowTiles, kRows = 2 * kRowTiles;
   constexpr int kStep = Block::kStep, kFragments = kStep / 8;
   BackwardShared<kWidth>& shared = *dynamic_shared<BackwardShared<kWidth>>();
@@ -118,9 +126,11 @@ __global__ void __launch_bounds__(BackwardBlock<kWidth>::kThreads, BackwardBlock
   const int b = start.b, group = start.group, key = start.key;
   const int keys = min(Block::kOwn, all_keys - key);
   const bool drops = kMasks && s.drops;
-  const bool has_masks = kMasks && (s.key_mask != nullptr || s.mask != nullptr || x.bias != nullptr);
+  const bool has_masks = kMasks && (s.key_mask != nullptr || s.mask != nullptr || x.bias != nullptr ||
+                                    (kModifies && x.relative != nullptr));
   const float scale = static_cast<float>(s.scale) * kLog2E;
-  const float factor = kMasks && x.bias != nullptr ? 1.0f : scale;  // biases are added to scaled scores
+  // Biases are added to scaled scores.
+  const float factor = kModifies || (kMasks && x.bias != nullptr) ? 1.0f : scale;
   const float kept_scale = drops ? static_cast<float>(s.kept_scale) : 1.0f;
   const int first_row = own_warp() * kRowTiles * 16;  // of the warp
 
@@ -206,8 +216,16 @@ __global__ void __launch_bounds__(BackwardBlock<kWidth>::kThreads, BackwardBlock
       const auto weight = [&](int j, int i, int c) -> float& { return weights[i / 2][j][i % 2 * 2 + c]; };
       multiply_rows<kWidth>(weights, rows_by_16<kWidth>(shared.own[0] + first_row * kPitch<kWidth>),
                             rows_by_8<kWidth>(moving.rows[0] + at * kPitch<kWidth>));
+      if constexpr (kModifies) {
+        apply_function(s, parameter_of(s, x.parameter, head), static_cast<float>(s.scale), weights);
+        if (x.relative != nullptr)
+          visible = add_rows_of_pairs<kRows>(
+              visible, 1,
+              [&](int n) { return relative_row(s, x.relative, b, head, query + own_query + n) + own_key; },
+              weight);
+      }
       if (kMasks && x.bias != nullptr) {
-        scale_all(weights, scale);
+        if (!kModifies) scale_all(weights, scale);
         visible = add_biases_of_pairs<kRows>(s, x.bias, b, head, query + own_query, own_key, visible, weight);
       }
       const auto of_two = [&](const float(&of_all)[kMoving], int j) {
@@ -259,6 +277,14 @@ __global__ void __launch_bounds__(BackwardBlock<kWidth>::kThreads, BackwardBlock
         }
       };
       is_whole && !kMasks ? find_dscores(WholeDscore{}) : find_dscores(MaskedDscore{});
+      if constexpr (kModifies) {
+        if (s.function != ScoreFunction::none) {  // the scores again, where the weights were
+          multiply_rows<kWidth>(weights, rows_by_16<kWidth>(shared.own[0] + first_row * kPitch<kWidth>),
+                                rows_by_8<kWidth>(moving.rows[0] + at * kPitch<kWidth>));
+          multiply_slopes(s, parameter_of(s, x.parameter, head), static_cast<float>(s.scale), weights,
+                          dscores);
+        }
+      }
       add_seen_products<kWidth>(dkeys, dscores, rows_by_16<kWidth>(moving.rows[0] + at * kPitch<kWidth>),
                                 real);
     }
@@ -286,10 +312,10 @@ template <int kWidth, bool kKeys, bool kValues>
 void run(Cuda on, const char* name, const AttentionShape& s, const MmaGradient& x) {
   using Block = BackwardBlock<kWidth>;
   const Index blocks = s.batch * s.groups * tiles_of(s.keys, Block::kOwn);
-  const auto kernel = has_options(s, x) ? attention_mma_dkey_kernel<kWidth, true, kKeys, kValues>
-                                        : attention_mma_dkey_kernel<kWidth, false, kKeys, kValues>;
-  launch(on, name, kernel, dim3(static_cast<unsigned>(blocks)), dim3(Block::kThreads),
-         sizeof(BackwardShared<kWidth>), s, x);
+  with_options(options_of(s, x), [&](auto options) {
+    launch(on, name, attention_mma_dkey_kernel<kWidth, decltype(options)::value, kKeys, kValues>,
+           dim3(static_cast<unsigned>(blocks)), dim3(Block::kThreads), sizeof(BackwardShared<kWidth>), s, x);
+  });
 }
 
 }  // namespace

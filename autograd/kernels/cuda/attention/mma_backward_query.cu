@@ -5,10 +5,11 @@ namespace {
 
 /// A block has a tile of queries of one head and loops over the keys. The last queries come first: with a
 /// causal mask they have the most work.
-template <int kWidth, bool kMasks>
+template <int kWidth, MmaOptions kOptions>
 __global__ void __launch_bounds__(BackwardBlock<kWidth>::kThreads, BackwardBlock<kWidth>::kAtOnce)
     attention_mma_dquery_kernel(AttentionShape s, MmaGradient x) {
   using Block = BackwardBlock<kWidth>;
+  constexpr bool kMasks = kOptions != MmaOptions::none, kModifies = kOptions == MmaOptions::modifiers;
   constexpr int kRowTiles = Block::kRowTiles, kRows = 2 * kRowTiles;
   constexpr int kFragments = Block::kStep / 8;  // of moving keys, whose gradients are computed together
   BackwardShared<kWidth>& shared = *dynamic_shared<BackwardShared<kWidth>>();
@@ -19,9 +20,11 @@ __global__ void __launch_bounds__(BackwardBlock<kWidth>::kThreads, BackwardBlock
   const int query = (tiles - 1 - static_cast<int>(blockIdx.x) % tiles) * Block::kOwn;
   const int queries = min(Block::kOwn, all_queries - query);
   const bool drops = kMasks && s.drops;
-  const bool has_masks = kMasks && (s.key_mask != nullptr || s.mask != nullptr || x.bias != nullptr);
+  const bool has_masks = kMasks && (s.key_mask != nullptr || s.mask != nullptr || x.bias != nullptr ||
+                                    (kModifies && x.relative != nullptr));
   const float scale = static_cast<float>(s.scale) * kLog2E;
-  const float factor = kMasks && x.bias != nullptr ? 1.0f : scale;  // biases are added to scaled scores
+  // Biases are added to scaled scores.
+  const float factor = kModifies || (kMasks && x.bias != nullptr) ? 1.0f : scale;
   const float kept_scale = drops ? static_cast<float>(s.kept_scale) : 1.0f;
   const int first_row = own_warp() * kRowTiles * 16;  // of the warp
 
@@ -86,8 +89,13 @@ __global__ void __launch_bounds__(BackwardBlock<kWidth>::kThreads, BackwardBlock
       };
       multiply_rows<kWidth>(weights, rows_by_16<kWidth>(shared.own[0] + first_row * kPitch<kWidth>),
                             rows_by_8<kWidth>(moving.rows[0]));
+      if constexpr (kModifies) {
+        apply_function(s, parameter_of(s, x.parameter, head), static_cast<float>(s.scale), weights);
+        if (x.relative != nullptr)
+          add_relative_biases<kRows>(s, x.relative, b, head, query + first_row, key, bits, weight);
+      }
       if (kMasks && x.bias != nullptr) {
-        scale_all(weights, scale);
+        if (!kModifies) scale_all(weights, scale);
         bits = add_biases<kRows>(s, x.bias, b, head, query + first_row, key, bits, weight);
       }
 #pragma unroll
@@ -122,6 +130,15 @@ __global__ void __launch_bounds__(BackwardBlock<kWidth>::kThreads, BackwardBlock
           }
         };
         is_whole && !kMasks ? find_dscores(WholeDscore{}) : find_dscores(MaskedDscore{});
+        if constexpr (kModifies) {
+          if (s.function != ScoreFunction::none) {
+            float scores[kRowTiles][kFragments][4];  // again
+            multiply_rows<kWidth>(scores, rows_by_16<kWidth>(shared.own[0] + first_row * kPitch<kWidth>),
+                                  rows_by_8<kWidth>(moving.rows[0] + row * kPitch<kWidth>));
+            multiply_slopes(s, parameter_of(s, x.parameter, head), static_cast<float>(s.scale), scores,
+                            dscores);
+          }
+        }
         add_seen_products<kWidth>(sums, dscores, rows_by_16<kWidth>(moving.rows[0] + row * kPitch<kWidth>),
                                   seen >> (2 * part));
       }
@@ -144,10 +161,10 @@ template <int kWidth>
 void run(Cuda on, const AttentionShape& s, const MmaGradient& x) {
   using Block = BackwardBlock<kWidth>;
   const Index blocks = s.batch * s.heads * tiles_of(s.queries, Block::kOwn);
-  const auto kernel = has_options(s, x) ? attention_mma_dquery_kernel<kWidth, true>
-                                        : attention_mma_dquery_kernel<kWidth, false>;
-  launch(on, "attention_mma_dquery", kernel, dim3(static_cast<unsigned>(blocks)), dim3(Block::kThreads),
-         sizeof(BackwardShared<kWidth>), s, x);
+  with_options(options_of(s, x), [&](auto options) {
+    launch(on, "attention_mma_dquery", attention_mma_dquery_kernel<kWidth, decltype(options)::value>,
+           dim3(static_cast<unsigned>(blocks)), dim3(Block::kThreads), sizeof(BackwardShared<kWidth>), s, x);
+  });
 }
 
 }  // namespace

@@ -8,10 +8,10 @@ namespace {
 
 /// A block's division of work: each warp has kFragments times 16 queries and the sums of their outputs in
 /// registers, so wide heads have fewer per warp. Narrow heads keep the queries in registers, too.
-template <int kWidthOfHeads, bool kMasksPairs>
+template <int kWidthOfHeads, MmaOptions kOptions>
 struct ForwardTiles {
   static constexpr int kWidth = kWidthOfHeads;  // of keys and values; narrower ones are filled with zeros
-  static constexpr bool kMasks = kMasksPairs;   // there are masks besides ranges of visible keys
+  static constexpr bool kMasks = kOptions != MmaOptions::none, kModifies = kOptions == MmaOptions::modifiers;
   static constexpr bool kHoldsQueries = kWidth <= 64;
   static constexpr int kFragments = kWidth > 128 || (kMasks && kWidth > 32) ? 1 : 2;
   static constexpr int kWarps = kWidth > 128 ? 8 : 4;
@@ -135,10 +135,12 @@ __device__ void multiply_values(const BFloat16* value_tile, unsigned seen, const
   }
 }
 
-/// Joins the sums of a row and writes y, through the warp's own rows of a tile, and log_sum.
+/// Joins the sums of a row, and its sink if there are any, and writes y, through the warp's own rows of a tile,
+/// and log_sum.
 template <class Tiles>
 __device__ void write_outputs(const AttentionShape& s, int b, int head, int first, float factor,
-                              BFloat16* tile, ForwardState<Tiles>& state, BFloat16* y, float* log_sum) {
+                              const float* sinks, BFloat16* tile, ForwardState<Tiles>& state, BFloat16* y,
+                              float* log_sum) {
   constexpr int kRows = Tiles::kFragments * 16, kChunks = Tiles::kWidth / 8;
   const int g = own_lane() / 4, t = own_lane() % 4, width = static_cast<int>(s.value_width);
   __syncwarp();  // the warp's queries are no longer needed
@@ -149,11 +151,11 @@ __device__ void write_outputs(const AttentionShape& s, int b, int head, int firs
       float total = state.totals[i][h];
       total += __shfl_xor_sync(kAllLanes, total, 1);
       total += __shfl_xor_sync(kAllLanes, total, 2);
+      float most = state.largest[i][h] * factor, kept = s.drops ? static_cast<float>(s.kept_scale) : 1.0f;
+      if (sinks != nullptr) kept *= add_sink(sinks[head] * kLog2E, most, total, exp2_approx);
       const int row = 16 * i + 8 * h + g;
       if (t == 0 && first + row < s.queries)
-        log_sum[(Index{b} * s.heads + head) * s.queries + first + row] =
-            state.largest[i][h] * factor * kLn2 + logf(total);
-      const float kept = s.drops ? static_cast<float>(s.kept_scale) : 1.0f;
+        log_sum[(Index{b} * s.heads + head) * s.queries + first + row] = most * kLn2 + logf(total);
       const float scale = total == 0.0f ? 0.0f : kept / total;
 #pragma unroll
       for (int j = 0; j < kChunks; ++j)
@@ -170,6 +172,11 @@ __device__ void write_outputs(const AttentionShape& s, int b, int head, int firs
         *reinterpret_cast<const uint4*>(tile + row * kPitch<Tiles::kWidth> + at);
   }
 }
+
+/// Pointers of AttentionOperands.
+struct MmaModifiers {
+  const float *relative, *parameter, *sinks;
+};
 
 /// A block's queries.
 struct QueryPlace {
@@ -191,8 +198,8 @@ __device__ QueryPlace place_of_queries(const AttentionShape& s) {
 template <class Tiles>
 __global__ void __launch_bounds__(Tiles::kThreads)
     attention_forward_mma_kernel(AttentionShape s, const BFloat16* query, const BFloat16* key,
-                                 const BFloat16* value, const float* bias, BFloat16* y, float* log_sum,
-                                 float scale) {
+                                 const BFloat16* value, const float* bias, MmaModifiers modifiers,
+                                 BFloat16* y, float* log_sum, float scale) {
   constexpr int kWidth = Tiles::kWidth, kFragments = Tiles::kFragments, kRows = 2 * kFragments;
   BFloat16* const query_tile = dynamic_shared<BFloat16>();
   BFloat16* const key_tile = query_tile + Tiles::kQueries * kPitch<kWidth>;
@@ -234,7 +241,8 @@ __global__ void __launch_bounds__(Tiles::kThreads)
     }
   }
   of_warp.join();
-  const bool has_masks = Tiles::kMasks && (s.key_mask != nullptr || s.mask != nullptr || bias != nullptr);
+  const bool has_masks = Tiles::kMasks && (s.key_mask != nullptr || s.mask != nullptr || bias != nullptr ||
+                                           (Tiles::kModifies && modifiers.relative != nullptr));
   const float factor = Tiles::kMasks ? 1.0f : scale;
   BFloat16* const own_queries = query_tile + own_warp() * kFragments * 16 * kPitch<kWidth>;
   QueryFragments<Tiles> held;
@@ -266,7 +274,10 @@ __global__ void __launch_bounds__(Tiles::kThreads)
     copy_async_commit();
     if (!sees) continue;
 
-    if constexpr (Tiles::kMasks) {
+    if constexpr (Tiles::kModifies) {
+      const float parameter = parameter_of(s, modifiers.parameter, head);
+      apply_function(s, parameter, static_cast<float>(s.scale), state.scores);
+    } else if constexpr (Tiles::kMasks) {
 #pragma unroll
       for (auto& fragment : state.scores) {
 #pragma unroll
@@ -286,6 +297,8 @@ __global__ void __launch_bounds__(Tiles::kThreads)
       });
       if (Tiles::kMasks && bias != nullptr)
         bits = add_biases<kRows>(s, bias, b, head, own_first, at, bits, score);
+      if (Tiles::kModifies && modifiers.relative != nullptr)
+        add_relative_biases<kRows>(s, modifiers.relative, b, head, own_first, at, bits, score);
       for_each_without<kRows>(bits, [&](int row, int j, int c) { score(row, j, c) = kNothing; });
       seen = seen_by_warp(bits);
     }
@@ -295,8 +308,8 @@ __global__ void __launch_bounds__(Tiles::kThreads)
   }
   copy_async_wait<0>();
   const QueryPlace place = place_of_queries<Tiles>(s);
-  write_outputs(s, place.b, place.head, place.first + own_warp() * kFragments * 16, factor, own_queries,
-                state, y, log_sum);
+  write_outputs(s, place.b, place.head, place.first + own_warp() * kFragments * 16, factor, modifiers.sinks,
+                own_queries, state, y, log_sum);
 }
 
 template <class Tiles>
@@ -306,7 +319,8 @@ bool run(Cuda on, const AttentionShape& s, const AttentionOperands<BFloat16>& x,
   const Index blocks = s.batch * s.heads * ((s.queries + Tiles::kQueries - 1) / Tiles::kQueries);
   launch(on, "attention_forward_mma", attention_forward_mma_kernel<Tiles>,
          dim3(static_cast<unsigned>(blocks)), dim3(Tiles::kThreads), Tiles::kBytes, s, x.query, x.key,
-         x.value, x.bias, y, log_sum, static_cast<float>(s.scale) * kLog2E);
+         x.value, x.bias, MmaModifiers{x.relative, x.parameter, x.sinks}, y, log_sum,
+         static_cast<float>(s.scale) * kLog2E);
   return true;
 }
 
@@ -314,17 +328,17 @@ bool run(Cuda on, const AttentionShape& s, const AttentionOperands<BFloat16>& x,
 
 bool tensor_core_attention_forward(Cuda on, const AttentionShape& s, const AttentionOperands<BFloat16>& x,
                                    BFloat16* y, float* log_sum) {
-  if (std::max(s.key_width, s.value_width) > 256 || !has_aligned_rows(x.query, s.query, s.key_width) ||
-      !has_aligned_rows(x.key, s.key, s.key_width) || !has_aligned_rows(x.value, s.value, s.value_width) ||
-      reinterpret_cast<std::uintptr_t>(y) % 16 != 0)
+  if (s.weighting != AttentionWeighting::softmax || std::max(s.key_width, s.value_width) > 256 ||
+      !has_aligned_rows(x.query, s.query, s.key_width) || !has_aligned_rows(x.key, s.key, s.key_width) ||
+      !has_aligned_rows(x.value, s.value, s.value_width) || reinterpret_cast<std::uintptr_t>(y) % 16 != 0)
     return false;
   // The largest score times a factor is the largest product only if the factor is positive.
-  const bool masks = has_options(s, x) || !(s.scale > 0);
+  const MmaOptions options = s.scale > 0 ? options_of(s, x) : std::max(options_of(s, x), MmaOptions::masks);
   bool is_done = false;
   with_width(s, [&](auto width) {
-    constexpr int kWidth = decltype(width)::value;
-    is_done = masks ? run<ForwardTiles<kWidth, true>>(on, s, x, y, log_sum)
-                    : run<ForwardTiles<kWidth, false>>(on, s, x, y, log_sum);
+    with_options(options, [&](auto with) {
+      is_done = run<ForwardTiles<decltype(width)::value, decltype(with)::value>>(on, s, x, y, log_sum);
+    });
   });
   return is_done;
 }

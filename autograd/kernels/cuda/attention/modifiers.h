@@ -13,10 +13,15 @@ struct Modified : Scores {
   static constexpr bool kIsModified = true;
 };
 
+/// True if a pair's score or weight is made otherwise; a sink only adds to the sums of rows.
+template <class T>
+bool changes_pairs(const AttentionShape& s, const AttentionOperands<T>& x) {
+  return s.function != ScoreFunction::none || s.weighting != AttentionWeighting::softmax ||
+         x.relative != nullptr;
+}
 template <class T>
 bool modifies(const AttentionShape& s, const AttentionOperands<T>& x) {
-  return s.function != ScoreFunction::none || s.weighting != AttentionWeighting::softmax ||
-         x.relative != nullptr || x.sinks != nullptr;
+  return changes_pairs(s, x) || x.sinks != nullptr;
 }
 
 /// What a pair's gradient is of.
@@ -26,11 +31,17 @@ enum class GradientOf {
   parameter,  // of the function, this pair's part
 };
 
+/// The parameter of a head.
+template <class W>
+__device__ W parameter_of(const AttentionShape& s, const W* parameter, Index head) {
+  return parameter != nullptr ? parameter[head * s.parameter_stride] : W(0);
+}
+
 /// Replaces scores by their function, and `slopes` by its derivative.
 template <GradientOf kOf, class T, class W, int kCount>
 __device__ void apply_function(const AttentionShape& s, const AttentionOperands<T>& x, Index head,
                                W (&scores)[kCount][kCount], W (&slopes)[kCount][kCount]) {
-  const W parameter = x.parameter != nullptr ? x.parameter[head * s.parameter_stride] : W(0);
+  const W parameter = parameter_of(s, x.parameter, head);
   with_function(s.function, [&](auto function) {
     for (int i = 0; i < kCount; ++i) {
       for (int j = 0; j < kCount; ++j) {
@@ -44,12 +55,23 @@ __device__ void apply_function(const AttentionShape& s, const AttentionOperands<
   });
 }
 
-/// Of a pair that the ranges of keys leave in.
-template <class T>
-__device__ Wide<T> relative_bias_at(const AttentionShape& s, const AttentionOperands<T>& x, Index b,
-                                    Index head, Index query, Index key) {
-  const Index after = key - s.positions[b * s.queries + query];
-  return x.relative[head * s.relative_stride + after + s.reach];
+/// The relative biases of a query, whose keys begin here; the ranges of keys leave in those that there are.
+template <class W>
+__device__ const W* relative_row(const AttentionShape& s, const W* relative, Index b, Index head,
+                                 Index query) {
+  const Index position = query < s.queries ? s.positions[b * s.queries + query] : 0;
+  return relative + head * s.relative_stride + s.reach - position;
+}
+
+/// Adds a sink's exponential to a row's sum of those of `largest`'s and other scores' distances from it, all by
+/// exponential(). Returns the factor of earlier sums. Rows that see nothing have no sink.
+template <class W, class F>
+__device__ W add_sink(W sink, W& largest, W& total, F&& exponential) {
+  if (total == W(0)) return W(1);
+  const W most = max(largest, sink), shrink = exponential(largest - most);
+  total = total * shrink + exponential(sink - most);
+  largest = most;
+  return shrink;
 }
 
 template <class W>

@@ -25,8 +25,9 @@ struct HopperSchedule {
 };
 /// wgmma and the bulk copy engine, on GPUs of compute capability 9.0.
 bool hopper_attention_forward(Cuda on, const AttentionShape& shape, const BFloat16* query,
-                              const BFloat16* key, const BFloat16* value, const float* bias, BFloat16* y,
-                              float* log_sum, const HopperSchedule& schedule = {});
+                              const BFloat16* key, const BFloat16* value, const float* bias,
+                              const float* sinks, BFloat16* y, float* log_sum,
+                              const HopperSchedule& schedule = {});
 bool hopper_attention_backward(Cuda on, const AttentionShape& shape, const BFloat16* query,
                                const BFloat16* key, const BFloat16* value, const float* bias,
                                const BFloat16* y, const float* log_sum, const BFloat16* dy,

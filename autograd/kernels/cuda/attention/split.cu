@@ -225,7 +225,7 @@ bool same(const HeadStrides& a, const HeadStrides& b) {
 template <class T>
 bool split_attention_forward(Cuda on, const AttentionShape& s, const AttentionOperands<T>& x, T* y,
                              Wide<T>* log_sum) {
-  if (s.queries > kMostQueries || s.keys <= kFewestKeys || s.drops) return false;
+  if (s.queries > kMostQueries || s.keys <= kFewestKeys || s.drops || modifies(s, x)) return false;
   if (std::max(s.key_width, s.value_width) > kMostWidth || !has_whole_chunks(x.query, s.query, s.key_width) ||
       !has_whole_chunks(x.key, s.key, s.key_width) || !has_whole_chunks(x.value, s.value, s.value_width))
     return false;

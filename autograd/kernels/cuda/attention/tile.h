@@ -249,7 +249,7 @@ __device__ unsigned find_visible_pairs(const AttentionShape& s, const AttentionO
       if (!may_see(s, x.bias, place.b, place.head, place.query + row, key, scores[i][j])) continue;
       if constexpr (Scores::kIsModified) {
         if (x.relative != nullptr)
-          scores[i][j] += relative_bias_at(s, x, place.b, place.head, place.query + row, key);
+          scores[i][j] += relative_row(s, x.relative, place.b, place.head, place.query + row)[key];
       }
       visible |= bit_of<W>(i, j);
       is_seen = true;
