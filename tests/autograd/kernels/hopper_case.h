@@ -15,6 +15,7 @@ struct HopperCase {
   Ranges ranges = Ranges::none;
   bool is_packed = false;  // queries, keys and values of a position lie side by side
   double scale = 0.125;
+  bool has_sinks = false;
 };
 
 /// [B T]: the first key that each query sees, or the one behind the last. With `lengths` some see none, and
@@ -42,6 +43,7 @@ struct Inputs {
   Tensor query, key, value;           // in f64, [B, T, H, D], [B, S, G, D], [B, S, G, E]
   Tensor on_query, on_key, on_value;  // in bf16 on the GPU; the first one holds all if they are packed
   Tensor from, to;
+  Tensor sinks, on_sinks;  // [H], in f64 and in f32 on the GPU, if there are any
   kernels::AttentionShape shape;
 
   const BFloat16* queries() const { return on_query.address<BFloat16>(); }
@@ -58,6 +60,10 @@ inline Inputs inputs_of(const HopperCase& c, std::uint64_t seed, Index shift = 0
   in.query = rounded(host_normal({c.B, c.T, c.H, c.D}, random));
   in.key = rounded(host_normal({c.B, c.S, c.G, c.D}, random));
   in.value = rounded(host_normal({c.B, c.S, c.G, c.E}, random));
+  if (c.has_sinks) {
+    in.sinks = host_normal({c.H}, random).to(DType::f32).to(DType::f64);
+    in.on_sinks = on_gpu(in.sinks.to(DType::f32));
+  }
   kernels::AttentionShape& s = in.shape;
   s.batch = c.B, s.queries = c.T, s.keys = c.S, s.heads = c.H, s.groups = c.G;
   s.key_width = c.D, s.value_width = c.E, s.scale = c.scale;
@@ -125,8 +131,9 @@ struct Outputs {
 };
 
 inline bool run_forward(const Inputs& in, const Outputs& out, const kernels::HopperSchedule& schedule = {}) {
+  const float* const sinks = in.c.has_sinks ? in.on_sinks.address<float>() : nullptr;
   return kernels::hopper_attention_forward({0}, in.shape, in.queries(), in.keys(), in.values(), nullptr,
-                                           nullptr, out.y.address<BFloat16>(), out.log_sum.address<float>(),
+                                           sinks, out.y.address<BFloat16>(), out.log_sum.address<float>(),
                                            schedule);
 }
 

@@ -69,7 +69,7 @@ enum class ToBf16 {
   factors,  ///< y, and what tensor cores multiply: weights and gradients of scores
 };
 
-/// Outputs and gradients in plain loops, pair by pair, computed in W.
+/// Outputs and, with a seed, gradients in plain loops, pair by pair, computed in W.
 template <class W>
 NamedTensors modified_oracle(const ModifiedAttention& c, const Tensor& seed,
                              ToBf16 to_bf16 = ToBf16::nothing) {
@@ -134,9 +134,11 @@ NamedTensors modified_oracle(const ModifiedAttention& c, const Tensor& seed,
         add(y, at_t * E + e, of(kept, row * S + s) * as_factor(w[i]) * of(in.value, at_s(s) * E + e));
     }
     for (Index e = 0; e < E; ++e) {
+      if (!seed.defined()) continue;
       if (to_bf16 != ToBf16::nothing) y.data<double>()[at_t * E + e] = rounded(y.at(at_t * E + e));
       if (!c.is_sigmoid()) delta += of(y, at_t * E + e) * of(seed, at_t * E + e);
     }
+    if (!seed.defined()) continue;
     if (c.sinks.defined()) add(dsinks, h, -std::exp(of(c.sinks, h) - most) / total * delta);
     for (const std::size_t i : seen) {
       const auto s = static_cast<Index>(i);
@@ -206,14 +208,17 @@ NamedTensors modified_by_kernels_of(const ModifiedAttention& c, const Tensor& se
   const auto narrow = [](const Tensor& x) { return x.defined() ? x.address<T>() : nullptr; };
   const kernels::AttentionOperands<T> x{narrow(query),   narrow(key),  narrow(value), narrow(weight),
                                         at(plan.bias()), at(relative), at(parameter), at(sinks)};
-  const Tensor y = room(seed, type), dquery = room(in.query, type), dkey = room(in.key, type),
-               dvalue = room(in.value, type), dweight = room(c.weight, of_sums),
+  const Tensor y =
+      there(Tensor::full({B, rows, in.H(), in.value.size(3)}, kNan, DType::f64, Device::cpu()), type);
+  const Tensor dquery = room(in.query, type), dkey = room(in.key, type), dvalue = room(in.value, type),
+               dweight = room(c.weight, of_sums),
                dbias = room(plan.bias().defined() ? c.options.mask : Tensor(), of_sums),
                drelative = room(c.relative, of_sums), dparameter = room(c.parameter, of_sums),
                dsinks = room(c.sinks, of_sums);
   const Tensor log_sum = Tensor::empty({B, in.H(), rows}, of_sums, Device::cuda());
   const kernels::Cuda on{0};
   kernels::attention_forward(on, s, x, narrow(y), at(log_sum));
+  if (!seed.defined()) return {{"y", readable(y)}};
   kernels::attention_backward(on, s, x, narrow(y), at(log_sum), narrow(dy),
                               {{narrow(dquery)}, {narrow(dkey)}, {narrow(dvalue)}, {at(dweight)}});
   kernels::attention_score_gradients(on, s, x, narrow(y), at(log_sum), narrow(dy),

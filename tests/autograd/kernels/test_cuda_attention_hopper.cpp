@@ -30,6 +30,7 @@ Row row_of(const Inputs& in, Index b, Index h, Index t) {
     largest = std::max(largest, scores.back());
   }
   for (const double score : scores) total += std::exp(score - largest);
+  if (c.has_sinks && total > 0) total += std::exp(in.sinks.at(h) - largest);
   for (std::size_t i = 0; i < scores.size(); ++i) {
     const double weight = std::exp(scores[i] - largest) / total;
     for (Index e = 0; e < c.E; ++e) {
@@ -122,6 +123,15 @@ TEST_SUITE("autograd/kernels/cuda_attention_hopper") {
   TEST_CASE("scores far from 0") {
     if (!has_gpu()) return;
     check_case({1, 128, 300, 1, 1, 64, 64, Ranges::none, false, 4.0}, 5);
+  }
+
+  TEST_CASE("sinks, above the scores and below") {
+    if (!has_gpu()) return;
+    for (const double scale : {0.125, 2.0}) {
+      check_case({2, 131, 290, 4, 2, 64, 64, Ranges::none, false, scale, true}, 8);
+      check_case({3, 140, 301, 2, 1, 128, 128, Ranges::lengths, false, scale, true}, 9);
+      check_case({1, 130, 260, 2, 1, 256, 128, Ranges::gaps, false, scale, true}, 10);
+    }
   }
 
   TEST_CASE("inputs that it does not support are left alone") {

@@ -236,6 +236,60 @@ TEST_SUITE("autograd/kernels/cuda_attention_modifiers") {
     check_errors(got, naive);
   }
 
+  TEST_CASE("few queries and many keys, in parts and whole") {
+    if (!has_gpu()) return;
+    const AttentionBy by("tensor_cores");
+    for (const bool in_parts : {false, true}) {
+      CAPTURE(in_parts);
+      for (const Modifiers& m : kEach) {
+        CAPTURE(described(m));
+        if (m.weighting == AttentionWeighting::sigmoid) continue;
+        for (const DType type : {DType::f64, DType::bf16}) {
+          Generator random(45);
+          const Index B = in_parts ? 2 : 270, S = in_parts ? 300 : 129;
+          AttentionCase plain = simple_case(B, in_parts ? 3 : 1, S, 2, in_parts ? 1 : 2, 8, 8, random);
+          plain.options.key_lengths = random_ids({B}, S + 1, random);
+          plain.options.mask = host_normal({S}, random);
+          const ModifiedAttention c = modified(plain, m, random, type);
+          const Tensor exact = modified_oracle<double>(c, {}).front().second,
+                       got = modified_by_kernels(c, {}, type).front().second;
+          if (type == DType::f64) CHECK(relative_error(got, exact) <= 1e-11);
+          if (type == DType::bf16) {
+            const Tensor naive = modified_oracle<float>(c, {}, ToBf16::factors).front().second;
+            CHECK(relative_error(got, exact) <= 2 * relative_error(as_type(naive, type), exact));
+          }
+        }
+      }
+    }
+  }
+
+  TEST_CASE("bf16 by the fastest kernels that take it") {
+    if (!has_gpu()) return;
+    for (const Modifiers& m : kEach) {
+      CAPTURE(described(m));
+      Generator random(46);
+      AttentionCase plain = simple_case(1, 64, 70, 2, 1, 64, 40, random);
+      plain.options.causal = true;
+      const ModifiedAttention c = modified(plain, m, random, DType::bf16);
+      const Tensor seed = seed_of(c, random, DType::bf16);
+      const auto by = [&](const char* path) {
+        const AttentionBy chosen(path);
+        return modified_by_kernels(c, seed, DType::bf16);
+      };
+      const NamedTensors fastest = by("hopper"), plain_results = by("plain"),
+                         exact = modified_oracle<double>(c, seed);
+      NamedErrors got, naive;
+      add_errors(fastest, exact, got);
+      add_errors(rounded(modified_oracle<float>(c, seed, ToBf16::factors), DType::bf16), exact, naive);
+      double difference = 0;
+      for (std::size_t i = 0; i < 4; ++i) {
+        CHECK(got[exact[i].first] <= (i == 0 ? 2 : 3) * naive[exact[i].first]);
+        difference += absolute_error(fastest[i].second, plain_results[i].second);
+      }
+      CHECK((difference > 0) == (m.weighting == AttentionWeighting::softmax));  // else the plain ones do it
+    }
+  }
+
   TEST_CASE("each modifier matters") {
     if (!has_gpu()) return;
     Generator random(42);

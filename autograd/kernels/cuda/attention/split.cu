@@ -21,7 +21,7 @@ struct SplitResults {
   W *sums, *largest, *totals;  // [part, B, H, T, E] and [part, B, H, T]
 };
 
-template <class T, int kColumns>
+template <class T, int kColumns, bool kModifies>
 __global__ void __launch_bounds__(kSplitThreads)
     attention_split_kernel(AttentionShape s, SplitPlan plan, AttentionOperands<T> in,
                            SplitResults<Wide<T>> results, T* y, Wide<T>* log_sum) {
@@ -77,6 +77,7 @@ __global__ void __launch_bounds__(kSplitThreads)
   copy_async_commit();
   SplitSums<T, kColumns> sums = {};
   W largest = kMinusInfinity<W>, total = W(0);
+  const W parameter = kModifies && row < rows ? parameter_of(s, in.parameter, head_of(row)) : W(0);
   int stage = 0;
   for (int at = begin; at < end; at += kKeyTile) {
     const bool has_next = at + kKeyTile < end;
@@ -100,6 +101,11 @@ __global__ void __launch_bounds__(kSplitThreads)
       const int at_key = at + own_key + i;
       const bool is_in_range = at_key >= range.from && at_key < range.to;
       W score = is_in_range ? scores[row * kScorePitch + own_key + i] : W(0);
+      if constexpr (kModifies) {
+        with_function(s.function, [&](auto function) { score = function.value(score, parameter); });
+        if (in.relative != nullptr && is_in_range)
+          score += relative_row(s, in.relative, b, head_of(row), query_of(row))[at_key];
+      }
       const bool is_visible =
           is_in_range && may_see(s, in.bias, b, head_of(row), query_of(row), at_key, score);
       own[i] = is_visible ? score * (1 / kLog2) : kMinusInfinity<W>;
@@ -151,14 +157,17 @@ __global__ void __launch_bounds__(kSplitThreads)
 
   const Index all = s.batch * s.heads * s.queries;
   const auto row_at = [&](int i) { return (Index{b} * s.heads + head_of(i)) * s.queries + query_of(i); };
+  W kept = W(1);
   if (row < rows && own_key == 0) {
+    if (kModifies && plan.parts == 1 && in.sinks != nullptr)
+      kept = add_sink(in.sinks[head_of(row)] / kLog2, largest, total, [](W x) { return exp2(x); });
     if (plan.parts > 1) {
       results.largest[part * all + row_at(row)] = largest, results.totals[part * all + row_at(row)] = total;
     } else {
       log_sum[row_at(row)] = largest * kLog2 + log(total);
     }
   }
-  if (own_key == 0) factors[row] = plan.parts > 1 ? W(1) : total == W(0) ? W(0) : W(1) / total;
+  if (own_key == 0) factors[row] = plan.parts > 1 ? W(1) : total == W(0) ? W(0) : kept / total;
   __syncthreads();
   each_sum(sums, [&](W& x, int of_row, int column) {
     if (of_row >= rows || column >= s.value_width) return;
@@ -175,9 +184,10 @@ __global__ void __launch_bounds__(kSplitThreads)
 /// Joins the results of all parts in order. One block per row of the scores.
 template <class T>
 __global__ void __launch_bounds__(kSplitThreads)
-    attention_combine_kernel(AttentionShape s, int parts, SplitResults<Wide<T>> results, T* y,
-                             Wide<T>* log_sum) {
+    attention_combine_kernel(AttentionShape s, int parts, SplitResults<Wide<T>> results, const Wide<T>* sinks,
+                             T* y, Wide<T>* log_sum) {
   using W = Wide<T>;
+  constexpr W kLog2 = static_cast<W>(0.693147180559945309417);
   const Index all = s.batch * s.heads * s.queries, row = blockIdx.x, width = s.value_width;
   const Index t = row % s.queries, head = row / s.queries % s.heads, b = row / s.queries / s.heads;
   W most = kMinusInfinity<W>, total = W(0);
@@ -185,14 +195,16 @@ __global__ void __launch_bounds__(kSplitThreads)
   const W shift = most == kMinusInfinity<W> ? W(0) : most;
   for (int part = 0; part < parts; ++part)
     total += results.totals[part * all + row] * exp2(results.largest[part * all + row] - shift);
+  W kept = W(1);
+  if (sinks != nullptr) kept = add_sink(sinks[head] / kLog2, most, total, [](W x) { return exp2(x); });
   for (Index at = threadIdx.x; at < width; at += kSplitThreads) {
     W sum = W(0);
     for (int part = 0; part < parts; ++part)
       sum += results.sums[(part * all + row) * width + at] * exp2(results.largest[part * all + row] - shift);
     y[((b * s.queries + t) * s.heads + head) * width + at] =
-        static_cast<T>(total == W(0) ? W(0) : sum / total);
+        static_cast<T>(total == W(0) ? W(0) : kept * sum / total);
   }
-  if (threadIdx.x == 0) log_sum[row] = most * static_cast<W>(0.693147180559945309417) + log(total);
+  if (threadIdx.x == 0) log_sum[row] = most * kLog2 + log(total);
 }
 
 template <class T, int kColumns>
@@ -202,12 +214,13 @@ void run(Cuda on, const AttentionShape& s, const SplitPlan& plan, Index units, s
   const Index rows = s.batch * s.heads * s.queries, parts = plan.parts > 1 ? plan.parts : 0;
   const Scratch<W> sums(on, parts * rows * s.value_width), statistics(on, 2 * parts * rows);
   const SplitResults<W> results{sums.data(), statistics.data(), statistics.data() + parts * rows};
-  launch(on, "attention_split", attention_split_kernel<T, kColumns>,
-         dim3(static_cast<unsigned>(units * plan.parts)), dim3(kSplitThreads), bytes, s, plan, x, results, y,
-         log_sum);
+  const auto kernel =
+      modifies(s, x) ? attention_split_kernel<T, kColumns, true> : attention_split_kernel<T, kColumns, false>;
+  launch(on, "attention_split", kernel, dim3(static_cast<unsigned>(units * plan.parts)), dim3(kSplitThreads),
+         bytes, s, plan, x, results, y, log_sum);
   if (parts == 0) return;
   launch(on, "attention_combine", attention_combine_kernel<T>, dim3(static_cast<unsigned>(rows)),
-         dim3(kSplitThreads), 0, s, plan.parts, results, y, log_sum);
+         dim3(kSplitThreads), 0, s, plan.parts, results, x.sinks, y, log_sum);
 }
 
 template <class T>
@@ -225,7 +238,8 @@ bool same(const HeadStrides& a, const HeadStrides& b) {
 template <class T>
 bool split_attention_forward(Cuda on, const AttentionShape& s, const AttentionOperands<T>& x, T* y,
                              Wide<T>* log_sum) {
-  if (s.queries > kMostQueries || s.keys <= kFewestKeys || s.drops || modifies(s, x)) return false;
+  if (s.queries > kMostQueries || s.keys <= kFewestKeys || s.drops) return false;
+  if (s.weighting != AttentionWeighting::softmax) return false;
   if (std::max(s.key_width, s.value_width) > kMostWidth || !has_whole_chunks(x.query, s.query, s.key_width) ||
       !has_whole_chunks(x.key, s.key, s.key_width) || !has_whole_chunks(x.value, s.value, s.value_width))
     return false;
