@@ -78,7 +78,7 @@ std::vector<CacheSize> cache_sizes_of_deepseek_v2() {
 }
 
 void print_attention_cost(std::ostream& out, const CheckSizes& sizes, DType type) {
-  constexpr const char* kRow = "%-14s %10s %14s %14s %16s %18s %14s\n";
+  constexpr const char* kRow = "%-14s %10s %14s %14s %16s %18s %16s %14s\n";
   out << format(
       "Self-attention with biases (mla: none), B=%lld T=%lld C=%lld H=%lld G=%lld D=%lld E=%lld, "
       "latents %lld and %lld rotary, hidden %lld, %s\n",
@@ -86,11 +86,12 @@ void print_attention_cost(std::ostream& out, const CheckSizes& sizes, DType type
       sizes.latent_width, attention_config(sizes, attention_kind("mla")).resolved().rotary_width,
       sizes.hidden_width, name_of(type));
   out << format(kRow, "", "parameters", "forward FLOP", "backward FLOP", "activation bytes",
-                "cache bytes/token", "decoding FLOP");
+                "cache bytes/token", "cache bytes/row", "decoding FLOP");
   for (const auto& [name, cost, decoding_flops] : attention_costs(sizes, type)) {
     out << format(kRow, name, amount(cost.parameters), amount(cost.forward_flops),
                   amount(cost.backward_flops), amount(cost.activation_bytes),
-                  amount(cost.cache_bytes_per_token), amount(decoding_flops));
+                  amount(cost.cache_bytes_per_token), amount(cost.cache_bytes_per_row),
+                  amount(decoding_flops));
   }
   out << "FLOP: of products, 2 a multiply-add, every query seeing every key; activations: kept for "
          "backward\n";

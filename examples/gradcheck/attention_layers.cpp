@@ -24,6 +24,7 @@ bool only_self(const AttentionMode& mode) { return !mode.cross && !mode.position
 bool without_masks(const AttentionMode& mode) { return !mode.wants_context; }
 bool everything(const AttentionMode&) { return true; }
 bool self_with_positions(const AttentionMode& mode) { return !mode.cross; }
+bool only_causal(const AttentionMode& mode) { return mode.name == "self causal"; }
 
 // --- the operations --------------------------------------------------------------------------------------
 
@@ -210,13 +211,14 @@ CheckCase sublayer_case(CheckSetting& setting) {
 void add_kinds(std::vector<CheckedLayer>& layers) {
   for (const AttentionKind& kind : attention_kinds()) {
     std::string title = kind.title;
-    std::replace(title.begin(), title.end(), '-', '_');
+    for (const char separator : {'-', ' '}) std::replace(title.begin(), title.end(), separator, '_');
     const bool always_turns = kind.uses("rotary_width");
     for (const AttentionForm& form : kind.forms) {
       layers.push_back({title + "_" + form.name, always_turns ? everything : all_masks, true,
                         kind_with(kind.name, form.choose)});
     }
-    if (kind.forms.empty()) layers.push_back({title, all_masks, true, kind_with(kind.name)});
+    const auto takes = kind.can & kHasState ? only_causal : all_masks;
+    if (kind.forms.empty()) layers.push_back({title, takes, true, kind_with(kind.name)});
     if (always_turns || !(kind.can & kCanRotate)) continue;
     layers.push_back({title + "_rotary", self_with_positions, true,
                       kind_with(kind.name, [](AttentionConfig& c) { c.rotary = true; })});
@@ -288,6 +290,10 @@ std::vector<CheckedLayer> checked_layers() {
                    c.form = LatentForm::absorbed;
                    c.norm = false;
                  })},
+      {"gated_linear_low_rank", only_causal, true,
+       kind_with("gla", [](AttentionConfig& c) { c.own["decay_rank"] = 2; })},
+      {"kimi_delta_no_convolution", only_causal, true,
+       kind_with("kda", [](AttentionConfig& c) { c.own["convolution_taps"] = 0; })},
       {"residual_post_norm", all_masks, true, sublayer_case},
   };
   layers.insert(layers.end(), variants.begin(), variants.end());

@@ -16,16 +16,19 @@ std::string line(const std::string& name, const std::string& flops, const std::s
   return text + (bytes.empty() ? "" : format(" %18s", bytes)) + "\n";
 }
 
-/// Of one token in the caches of `layers` layers, as a line; empty where nobody knows.
-std::string cache_line(const char* name, const AttentionConfig& attention, Index layers, DType type) {
+/// The costs of a layer, in a call of no matter what sizes; zeros where nobody knows.
+AttentionCost cost_of(const AttentionConfig& attention, DType type) {
   AttentionCall call;
   call.type = type;
-  try {
-    const Index bytes = layers * attention_cost(attention, call).cache_bytes_per_token;
-    return line(name, "", bytes_text(static_cast<double>(bytes)));
-  } catch (const Error&) {
-    return "";
-  }
+  return attention_kind(attention.kind).cost ? attention_cost(attention, call) : AttentionCost();
+}
+
+/// Bytes in caches as a line; empty where there are none, or nobody knows.
+std::string cache_line(const char* name, double bytes) {
+  return bytes > 0 ? line(name, "", bytes_text(bytes)) : "";
+}
+std::string cache_line(const char* name, const AttentionConfig& attention, Index layers, DType type) {
+  return cache_line(name, static_cast<double>(layers * cost_of(attention, type).cache_bytes_per_token));
 }
 
 std::string costs_of(Module& model, const std::string& row, const std::function<Tensor()>& loss) {
@@ -53,10 +56,15 @@ Tensor zero_ids(Index length, Device device) { return Tensor::zeros({1, length},
 std::string costs_text(DecoderOnly& model) {
   const DecoderOnlyConfig& config = model.config();
   const Tensor ids = zero_ids(config.context, model.device());
+  double of_token = 0, of_row = 0;
+  for_each_attention(config, [&](const AttentionConfig& attention, double layers) {
+    const AttentionCost cost = cost_of(attention, model.parameters().front().value().dtype());
+    of_token += layers * static_cast<double>(cost.cache_bytes_per_token);
+    of_row += layers * static_cast<double>(cost.cache_bytes_per_row);
+  });
   return costs_of(model, "a row of " + number_of(config.context, "token"),
                   [&] { return model.loss(ids, ids); }) +
-         cache_line("a token in the caches", config.attention_config(), config.layers,
-                    model.parameters().front().value().dtype());
+         cache_line("a token in the caches", of_token) + cache_line("a row's states in the caches", of_row);
 }
 
 std::string costs_text(EncoderDecoder& model) {

@@ -120,6 +120,22 @@ AttentionConfig AttentionConfig::resolved() const {
   return full;
 }
 
+AttentionConfig AttentionConfig::of_kind(const std::string& name) const {
+  const AttentionKind &own_kind = attention_kind(kind), &other = attention_kind(name);
+  const auto drops = [&](const std::string& field) { return own_kind.uses(field) && !other.uses(field); };
+  const AttentionConfig defaults;
+  AttentionConfig config = *this;
+  config.kind = name;
+  if (drops("groups")) config.groups = defaults.groups;
+  if (drops("latent_width")) config.latent_width = defaults.latent_width;
+  if (drops("query_latent_width")) config.query_latent_width = defaults.query_latent_width;
+  if (drops("rotary_width")) config.rotary_width = defaults.rotary_width;
+  if (drops("qk_norm")) config.qk_norm = defaults.qk_norm;
+  for (const auto& [field, value] : own)
+    if (drops(field)) config.own.erase(field);
+  return config;
+}
+
 AttentionConfig AttentionConfig::resolved_as(const char* name) const {
   AttentionConfig config = *this;
   config.kind = name;

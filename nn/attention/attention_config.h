@@ -14,8 +14,8 @@ namespace tapeformer {
 struct AttentionKind;
 const std::deque<AttentionKind>& attention_kinds();
 const AttentionKind& attention_kind(const std::string& name);
-/// "mha (multi-head), gqa (grouped-query)": the kinds that can do all of `can`.
-std::string kind_titles(unsigned can);
+/// "mha (multi-head), gqa (grouped-query)": the kinds that can do all of `can` and nothing of `cannot`.
+std::string kind_titles(unsigned can, unsigned cannot = 0);
 
 /// How latent attention computes. naive: each head's keys and values are computed from the latents. absorbed:
 /// queries attend to the latents themselves, which reads far less where few queries meet many keys, as in
@@ -67,14 +67,16 @@ struct AttentionConfig {
   AttentionConfig resolved() const;
   /// The same for the kind `name`, whatever `kind` is.
   AttentionConfig resolved_as(const char* name) const;
+  /// The same for the kind `name`, without what the models' fields say for this kind alone.
+  AttentionConfig of_kind(const std::string& name) const;
   /// G of a resolved config: the number of key and value heads.
   Index key_heads() const { return groups > 0 ? groups : heads; }
 
   /// The fields that are also a model's. The help of "attention" lists the kinds that have all abilities of
-  /// `can`. Callers include attention_kind.h.
+  /// `can` and none of `cannot`. Callers include attention_kind.h.
   template <class Self, class F>
-  static void for_each_in_models(Self& c, const F& field, unsigned can = 0) {
-    const std::string kinds = kind_titles(can);
+  static void for_each_in_models(Self& c, const F& field, unsigned can = 0, unsigned cannot = 0) {
+    const std::string kinds = kind_titles(can, cannot);
     field("attention",
           Property{[&c] { return c.kind; },
                    [&c](const auto& name) {

@@ -2,6 +2,7 @@
 #include <tapeformer/nn/attention/additive.h>
 #include <tapeformer/nn/attention/attention_kind.h>
 #include <tapeformer/nn/attention/latent.h>
+#include <tapeformer/nn/attention/linear_attention.h>
 #include <tapeformer/nn/attention/multi_head.h>
 
 #include <algorithm>
@@ -19,7 +20,9 @@ const std::deque<AttentionKind>& built_in_kinds() {
   using MultiHead = MultiHeadAttention;
   using Latent = LatentAttention;
   using Additive = AdditiveAttention;
+  using Recurrent = LinearAttention;
   constexpr unsigned kEverything = kCanRotate | kCanCache | kCanModelLanguage | kCanExport;
+  constexpr unsigned kRecurrent = kCanCache | kCanModelLanguage | kHasState;
   // name, title, make, fields that not every kind uses, abilities, complete, cost, forms, own
   static const std::deque<AttentionKind> kinds = {
       {"mha",
@@ -52,6 +55,42 @@ const std::deque<AttentionKind>& built_in_kinds() {
        Latent::cost,
        Latent::forms()},
       {"additive", "additive", make<Additive>, {}, kCanCache, {}, Additive::cost},
+      {"gla",
+       "gated linear",
+       make<Recurrent>,
+       {},
+       kRecurrent,
+       Recurrent::complete,
+       Recurrent::cost,
+       {},
+       {Recurrent::decay_rank()}},
+      {"deltanet",
+       "delta rule",
+       make<Recurrent>,
+       {},
+       kRecurrent,
+       Recurrent::complete,
+       Recurrent::cost,
+       {},
+       {Recurrent::convolution_taps()}},
+      {"gated_deltanet",
+       "gated delta rule",
+       make<Recurrent>,
+       {},
+       kRecurrent,
+       Recurrent::complete,
+       Recurrent::cost,
+       {},
+       {Recurrent::convolution_taps()}},
+      {"kda",
+       "Kimi delta",
+       make<Recurrent>,
+       {},
+       kRecurrent,
+       Recurrent::complete,
+       Recurrent::cost,
+       {},
+       {Recurrent::convolution_taps(), Recurrent::decay_rank()}},
   };
   return kinds;
 }
@@ -81,8 +120,8 @@ std::string kind_names(const std::function<bool(const AttentionKind&)>& which) {
   return joined(which, [](const AttentionKind& kind) { return kind.name; });
 }
 
-std::string kind_titles(unsigned can) {
-  return joined([can](const AttentionKind& kind) { return (kind.can & can) == can; },
+std::string kind_titles(unsigned can, unsigned cannot) {
+  return joined([=](const AttentionKind& kind) { return (kind.can & (can | cannot)) == can; },
                 [](const AttentionKind& kind) { return kind.name + " (" + kind.title + ")"; });
 }
 

@@ -19,6 +19,9 @@ enum AttentionAbility : unsigned {
   kCanCache = 2,          ///< keeps keys and values of earlier calls in a KvCache
   kCanModelLanguage = 4,  ///< may be a DecoderOnly's
   kCanExport = 8,         ///< has the parameters of multi-head attention: transformers' Llama can express it
+  /// Keeps a state of constant size in place of keys. So it is causal, knows the order of tokens without
+  /// positions, has no weights to look at or to drop, and attends to no other memory.
+  kHasState = 16,
 };
 
 /// One of several equivalent ways to compute a kind.

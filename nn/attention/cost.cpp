@@ -26,7 +26,8 @@ CostSum::CostSum(const AttentionCall& call)
       M(static_cast<double>(call.batch * or_else(call.keys, call.queries))),
       held(M + static_cast<double>(call.batch * call.cached)),
       visible_(static_cast<double>(call.batch * visible_pair_count(call))),
-      element_(static_cast<double>(bytes_of(call.type))) {
+      element_(static_cast<double>(bytes_of(call.type))),
+      wide_(static_cast<double>(bytes_of(wide(call.type)))) {
   if (call.causal) activation_bytes_ += 2 * static_cast<double>(bytes_of(DType::i32)) * N;
 }
 
@@ -35,8 +36,8 @@ AttentionCost CostSum::total() const {
     constexpr Index kMost = std::numeric_limits<Index>::max();
     return sum < static_cast<double>(kMost) ? static_cast<Index>(sum) : kMost;
   };
-  return {whole(parameters_), whole(forward_flops_), whole(backward_flops_), whole(activation_bytes_),
-          whole(cache_bytes_)};
+  return {whole(parameters_),       whole(forward_flops_), whole(backward_flops_),
+          whole(activation_bytes_), whole(cache_bytes_),   whole(cached_row_)};
 }
 
 }  // namespace tapeformer

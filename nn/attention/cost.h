@@ -24,6 +24,7 @@ struct AttentionCost {
   Index forward_flops = 0, backward_flops = 0;
   Index activation_bytes = 0;       ///< kept for backward: TapeMemory's saved but for parameter bytes
   Index cache_bytes_per_token = 0;  ///< of one row of the batch
+  Index cache_bytes_per_row = 0;    ///< besides, however many tokens it has
 };
 
 /// Visible pairs of a query and a key, for one row of the batch and one head.
@@ -55,7 +56,10 @@ class CostSum {
     keeps(N * H);
   }
   void keeps(double numbers) { activation_bytes_ += numbers * element_; }
+  void keeps_wide(double numbers) { activation_bytes_ += numbers * wide_; }
   void caches(double numbers) { cache_bytes_ += numbers * element_; }
+  /// A state in the wide type, and numbers in the other, for each row.
+  void caches_row(double state, double numbers) { cached_row_ += state * wide_ + numbers * element_; }
   /// Sums beyond the range of an Index become its largest value.
   AttentionCost total() const;
 
@@ -65,8 +69,8 @@ class CostSum {
     backward_flops_ += 2 * backward * count;
   }
 
-  double visible_, element_, parameters_ = 0, forward_flops_ = 0, backward_flops_ = 0, activation_bytes_ = 0,
-                             cache_bytes_ = 0;
+  double visible_, element_, wide_, parameters_ = 0, forward_flops_ = 0, backward_flops_ = 0,
+                                    activation_bytes_ = 0, cache_bytes_ = 0, cached_row_ = 0;
 };
 
 }  // namespace tapeformer

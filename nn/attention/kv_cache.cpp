@@ -5,6 +5,7 @@
 #include <tapeformer/autograd/text/number_of.h>
 #include <tapeformer/nn/attention/contiguous_cache.h>
 #include <tapeformer/nn/attention/paged_cache.h>
+#include <tapeformer/nn/attention/state_cache.h>
 
 namespace tapeformer {
 
@@ -95,6 +96,7 @@ CacheKind cache_kind(const std::string& name) {
 }
 
 std::unique_ptr<KvCache> make_cache(const CacheConfig& config, const CacheWidths& widths) {
+  if (widths.state > 0) return std::make_unique<StateCache>(widths);
   if (config.capacity < 0 || config.block_size < 1 || widths.key < 1 || widths.value < 0) {
     throw Error(
         "[kv_cache] block_size and key width must be positive, capacity and value width not negative; "

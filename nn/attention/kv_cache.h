@@ -10,10 +10,13 @@
 
 namespace tapeformer {
 
-/// Numbers that one token takes in a layer's cache. Latent attention keeps everything in `key`.
+/// Numbers that one token takes in a layer's cache. Latent attention keeps everything in `key`, linear
+/// attention everything in `state`.
 struct CacheWidths {
   /// Of its key and of its value.
   Index key = 0, value = 0;
+  /// Of a row, however many tokens it has.
+  Index state = 0;
 };
 
 /// A step of one token a row whose position lies in the device's memory, so that a graph captured once is
@@ -103,6 +106,7 @@ struct CacheConfig {
   Index block_size = 16;                   ///< tokens a block, when paged
 };
 
+/// A StateCache where there is a state, whatever the kind.
 /// Throws: Error if a size is negative, or there are no keys to hold.
 std::unique_ptr<KvCache> make_cache(const CacheConfig& config, const CacheWidths& widths);
 

@@ -12,7 +12,10 @@ LanguageSteps::LanguageSteps(const DecoderOnly& model, const std::optional<Cache
                    model.config().attention.rotations.max_positions},
                   graphs),
       model_(model) {
-  const bool can_cache = attention_kind(model.config().attention.kind).can & kCanCache;
+  bool can_cache = true;
+  for_each_attention(model.config(), [&](const AttentionConfig& attention, double) {
+    can_cache = can_cache && (attention_kind(attention.kind).can & kCanCache);
+  });
   if (cache && can_cache) caches_.emplace(model.start(*cache));
 }
 

@@ -77,7 +77,8 @@ Tensor DecoderOnly::through_layers(const Tensor& ids, const Tensor& embedded_btc
   context.causal = true;
   // The rotary angles are computed once for all layers; their positions count on from what the caches hold.
   if (caches != nullptr) context.cache = &caches->layer(0);
-  context.angles = layers_.front().angles(embedded_btc, context);
+  for (std::size_t i = 0; i < layers_.size() && !context.angles.table.defined(); ++i)
+    context.angles = layers_[i].angles(embedded_btc, context);
   ResidualStream stream(embedded_btc);
   if (weights != nullptr) weights->reserve(layers_.size());  // each layer keeps a pointer to its own
   for (std::size_t i = 0; i < layers_.size(); ++i) {

@@ -1,6 +1,9 @@
 #include <tapeformer/nn/transformer/config_text.h>
 #include <tapeformer/nn/transformer/decoder_only_config.h>
 
+#include <algorithm>
+#include <utility>
+
 namespace tapeformer {
 
 namespace {
@@ -34,11 +37,20 @@ Index DecoderOnlyConfig::hidden_width() const {
   return gated ? (8 * width / 3 + 31) / 32 * 32 : 4 * width;
 }
 
-AttentionConfig DecoderOnlyConfig::attention_config() const {
+AttentionConfig DecoderOnlyConfig::attention_config(Index layer) const {
   AttentionConfig config = attention;
+  if (!attention_pattern.empty()) {
+    const auto letters = static_cast<Index>(attention_pattern.size());
+    const bool is_full = attention_pattern[static_cast<std::size_t>(layer % letters)] == 'F';
+    AttentionConfig other = attention;  // of the other letter, whose own fields this layer does without
+    if (!is_full) other.kind = full_attention;
+    config = other.of_kind(is_full ? full_attention : attention.kind);
+  }
+  const bool has_state = attention_kind(config.kind).can & kHasState;
   config.width = width;
   config.value_width = attention.key_width;
-  config.rotary = positions == PositionKind::rotary;
+  config.rotary = positions == PositionKind::rotary && !has_state;
+  if (has_state) config.dropout = 0;
   return config;
 }
 
@@ -47,16 +59,31 @@ void DecoderOnlyConfig::check() const {
     if (!holds) throw Error("[decoder_only] " + rule);
   };
   check_fields("decoder_only", *this);
-  require(attention_kind(attention.kind).can & kCanModelLanguage,
-          "attention must be one of " +
-              kind_names([](const AttentionKind& kind) { return kind.can & kCanModelLanguage; }) + "; got " +
-              attention.kind);
-  require(value_embeddings == ValueEmbeddings::none || attention_kind(attention.kind).uses("value_mixing"),
-          "value_embeddings are for attention=" +
-              kind_names([](const AttentionKind& kind) { return kind.uses("value_mixing"); }) + "; got " +
-              attention.kind);
+  const auto can_model = [](const AttentionKind& kind) { return (kind.can & kCanModelLanguage) != 0; };
+  require(attention_pattern.find_first_not_of("DF") == std::string::npos,
+          "attention_pattern must be of the letters D and F; got " + attention_pattern);
+  for (const auto& [name, kind] :
+       {std::pair("attention", &attention.kind), std::pair("full_attention", &full_attention)}) {
+    require(can_model(attention_kind(*kind)),
+            std::string(name) + " must be one of " + kind_names(can_model) + "; got " + *kind);
+  }
   check_embedded("decoder_only", *this, attention);
-  attention_config().check();
+  const Index all = std::max<Index>(static_cast<Index>(attention_pattern.size()), 1);
+  for (Index layer = 0; layer < std::min(layers, all); ++layer) {
+    const AttentionConfig config = attention_config(layer);
+    const AttentionKind& kind = attention_kind(config.kind);
+    require(value_embeddings == ValueEmbeddings::none || kind.uses("value_mixing"),
+            "value_embeddings are for attention=" +
+                kind_names([](const AttentionKind& other) { return other.uses("value_mixing"); }) + "; got " +
+                kind.name);
+    require(!prefix || !(kind.can & kHasState),
+            "a prefix that sees itself in both directions is for attention=" +
+                kind_names([](const AttentionKind& other) {
+                  return (other.can & kCanModelLanguage) && !(other.can & kHasState);
+                }) +
+                "; got " + kind.name);
+    config.check();
+  }
 }
 
 std::string DecoderOnlyConfig::to_json() const { return config_text("decoder_only", *this); }

@@ -5,6 +5,7 @@
 #include <tapeformer/nn/norm.h>
 #include <tapeformer/nn/positions.h>
 
+#include <algorithm>
 #include <string>
 
 namespace tapeformer {
@@ -24,6 +25,10 @@ struct DecoderOnlyConfig {
   Index width = 128;     ///< C
 
   AttentionConfig attention{"mha", 4};  ///< of the width above; values are as wide as keys
+  /// A letter for each layer, repeated as often as needed: D for `attention`, F for `full_attention`, as in
+  /// DDDF for a state in three layers of four and keys in the last. Empty: all D.
+  std::string attention_pattern;
+  std::string full_attention = "mha";  ///< the kind of the layers F
 
   NormKind norm = NormKind::layer;  ///< before each sublayer and before the head
   double epsilon = 1e-5;
@@ -57,8 +62,8 @@ struct DecoderOnlyConfig {
   Index hidden_width() const;
   /// True for the layers that `value_embeddings` names.
   bool has_value_embedding(Index layer) const;
-  /// `attention` with what the model decides.
-  AttentionConfig attention_config() const;
+  /// `attention` of a layer, from 0, with what the model decides.
+  AttentionConfig attention_config(Index layer = 0) const;
   /// Throws: Error naming the fields that do not fit
   void check() const;
 
@@ -76,6 +81,9 @@ struct DecoderOnlyConfig {
     field("width", c.width, "C, width of the states; a multiple of the heads", kPositiveSize);
     field("context", c.context, "most tokens that the model looks back on", kPositiveSize);
     AttentionConfig::for_each_in_models(c.attention, field, kCanModelLanguage);
+    field("attention_pattern", c.attention_pattern,
+          "a letter for each layer, repeated: D for --attention, F for --full-attention, as in DDDF");
+    field("full_attention", c.full_attention, "the attention of the layers F of the pattern");
     field("head_width", c.attention.key_width, "D, width of a head; 0 for C / H", kSize);
     field("attention_bias", c.attention.bias);
     field("attention_dropout", c.attention.dropout, "share of attention weights dropped", kBelowOne);
@@ -110,5 +118,13 @@ struct DecoderOnlyConfig {
     field("prefix", c.prefix, "let a prompt see itself in both directions, and train on what follows it");
   }
 };
+
+/// Calls use(attention, layers) for each attention of a model and the number of layers that have it.
+template <class Use>
+void for_each_attention(const DecoderOnlyConfig& config, const Use& use) {
+  const Index letters = std::max<Index>(static_cast<Index>(config.attention_pattern.size()), 1);
+  for (Index i = 0; i < std::min(letters, config.layers); ++i)
+    use(config.attention_config(i), static_cast<double>((config.layers - 1 - i) / letters + 1));
+}
 
 }  // namespace tapeformer

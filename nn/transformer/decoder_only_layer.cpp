@@ -7,7 +7,7 @@ namespace tapeformer {
 namespace {
 
 AttentionConfig attention_of(const DecoderOnlyConfig& config, Index layer) {
-  AttentionConfig attention = config.attention_config();
+  AttentionConfig attention = config.attention_config(layer);
   attention.value_mixing = config.has_value_embedding(layer);
   return attention;
 }

@@ -9,6 +9,10 @@ void EncoderDecoderConfig::check() const {
     if (!holds) throw Error("[encoder_decoder] " + rule);
   };
   check_fields("encoder_decoder", *this);
+  require(!(attention_kind(layer.attention.kind).can & kHasState),
+          "attention must be one of " +
+              kind_names([](const AttentionKind& kind) { return !(kind.can & kHasState); }) +
+              ", which see in both directions; got " + layer.attention.kind);
   check_embedded("encoder_decoder", *this, layer.attention);
   AttentionConfig attention = layer.attention_config(false);
   attention.rotary = attention.rotary || positions == PositionKind::rotary;

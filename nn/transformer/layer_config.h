@@ -40,7 +40,7 @@ struct TransformerLayerConfig {
   template <class Self, class F>
   static void for_each(Self& c, const F& field) {
     field("width", c.width, "C, width of the states; a multiple of the heads", kPositiveSize);
-    AttentionConfig::for_each_in_models(c.attention, field);
+    AttentionConfig::for_each_in_models(c.attention, field, 0, kHasState);
     field("key_width", c.attention.key_width, kSize);
     field("value_width", c.attention.value_width, kSize);
     field("packed", c.attention.packed);

@@ -24,9 +24,10 @@ LeastSize least_size(const DecoderOnlyConfig& config) {
                feed_forward = product(config.width, config.hidden_width()) * (config.gated ? 3 : 2);
   LeastSize size;
   size.layers = config.layers;
-  size.weights =
-      embedding * (config.tie_head ? 1 : 2) +
-      (parameters_of(config.attention_config()) + feed_forward) * static_cast<double>(config.layers);
+  size.weights = embedding * (config.tie_head ? 1 : 2) + feed_forward * static_cast<double>(config.layers);
+  for_each_attention(config, [&](const AttentionConfig& attention, double layers) {
+    size.weights += parameters_of(attention) * layers;
+  });
   if (config.value_embeddings != ValueEmbeddings::none) {
     const AttentionConfig attention = config.attention_config().resolved();
     size.weights += product(config.vocabulary, attention.key_heads() * attention.value_width);  // or more

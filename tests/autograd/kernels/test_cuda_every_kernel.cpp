@@ -2,6 +2,7 @@
 #include <tapeformer/autograd/ops/causal_convolution.h>
 #include <tapeformer/autograd/ops/embedding.h>
 #include <tapeformer/autograd/ops/gated.h>
+#include <tapeformer/autograd/ops/linear_attention.h>
 #include <tapeformer/autograd/ops/loss.h>
 #include <tapeformer/autograd/ops/matmul.h>
 #include <tapeformer/autograd/ops/normalization.h>
@@ -135,6 +136,27 @@ TEST_SUITE("autograd/kernels/cuda_every_kernel") {
     for (const Index width : {70, 72}) {
       const std::vector<Tensor> x{host_normal({2, 130, width}, random), host_normal({4, width}, random)};
       check_gpu([](const auto& in) { return causal_convolution(in[0], in[1]); }, x, random, DType::f32, 0);
+    }
+  }
+
+  TEST_CASE("linear attention, of several chunks") {
+    if (!has_gpu()) return;
+    Generator random(3);
+    for (const Index decays : {0, 1, 5}) {
+      const Shape tokens{1, 37, 2};
+      std::vector<Tensor> x{host_normal({1, 37, 2, 5}, random), host_normal({1, 37, 2, 5}, random) * 0.4,
+                            host_normal({1, 37, 2, 6}, random), random_uniform(tokens, 0, 1, random),
+                            random_uniform(decays == 5 ? Shape{1, 37, 2, 5} : tokens, -1, 0, random)};
+      for (Tensor& input : x) input = input.to(Device::cpu());
+      if (decays == 0) x.pop_back();
+      check_gpu(
+          [](const auto& in) {
+            LinearAttentionOptions options;
+            options.beta = in[3];
+            if (in.size() > 4) options.log_decay = in[4];
+            return linear_attention(in[0], in[1], in[2], options);
+          },
+          x, random);
     }
   }
 

@@ -43,11 +43,13 @@ AttentionCost measured_cost(Attention& layer, Index width, Index memory_width, c
     const std::unique_ptr<KvCache> cache = make_cache(config, layer.cache_widths());
     AttentionContext context;
     context.cache = cache.get();
+    context.causal = call.causal && !cross;
     layer(query, memory, context);
-    const Index tokens = cache->rows() * cache->length();
+    const Index tokens = cache->rows() * cache->length(), has_state = layer.cache_widths().state > 0;
     REQUIRE(tokens == call.batch * (cross ? call.keys : call.queries));
-    CHECK(cache->bytes() % tokens == 0);
-    cost.cache_bytes_per_token = cache->bytes() / tokens;
+    const Index parts = has_state ? call.batch : tokens;
+    CHECK(cache->bytes() % parts == 0);
+    (has_state ? cost.cache_bytes_per_row : cost.cache_bytes_per_token) = cache->bytes() / parts;
   }
   return cost;
 }
@@ -58,6 +60,7 @@ void check_equal(const AttentionCost& formula, const AttentionCost& measured) {
   CHECK(formula.backward_flops == measured.backward_flops);
   CHECK(formula.activation_bytes == measured.activation_bytes);
   CHECK(formula.cache_bytes_per_token == measured.cache_bytes_per_token);
+  CHECK(formula.cache_bytes_per_row == measured.cache_bytes_per_row);
 }
 
 void check_config(const AttentionConfig& config, const AttentionCall& call) {
@@ -133,7 +136,8 @@ TEST_SUITE("nn/attention/cost") {
   TEST_CASE("every formula says what module, profile, tape and cache measure") {
     for (const AttentionKind& kind : attention_kinds()) {
       if (!kind.cost) continue;
-      for (const AttentionCall& call : self_calls()) {
+      for (AttentionCall call : self_calls()) {
+        if (kind.can & kHasState) call.causal = true;
         check_config(config_of(kind.name, 24, 4), call);
         AttentionConfig config = config_of(kind.name, 10, 6);
         config.key_width = 6, config.value_width = 5, config.output_width = 13, config.bias = false;
@@ -142,9 +146,12 @@ TEST_SUITE("nn/attention/cost") {
         if (kind.uses("latent_width")) {
           config.latent_width = 7, config.rotary_width = 2, config.query_latent_width = 9;
         }
+        if (kind.uses("convolution_taps")) config.own["convolution_taps"] = 0;
+        if (kind.uses("decay_rank")) config.own["decay_rank"] = 3;
         check_config(config, call);
       }
       for (const AttentionCall& call : cross_calls()) {
+        if (kind.can & kHasState) break;
         AttentionConfig config = config_of(kind.name, 12, 3);
         config.cross = true;
         config.memory_width = 14, config.output_width = 9;

@@ -16,7 +16,10 @@ struct LanguageKind {
   std::string attention;
   PositionKind positions;
   bool prefix = false;
-  std::string name() const { return attention + ", " + name_of(positions) + (prefix ? ", prefix" : ""); }
+  std::string pattern = "";
+  std::string name() const {
+    return attention + pattern + ", " + name_of(positions) + (prefix ? ", prefix" : "");
+  }
 };
 
 /// Each attention with each kind of positions that it takes, causal and with prefix.
@@ -24,7 +27,7 @@ inline std::vector<LanguageKind> language_kinds() {
   std::vector<LanguageKind> kinds;
   for (const bool prefix : {false, true}) {
     for (const AttentionKind& kind : attention_kinds()) {
-      if (!(kind.can & kCanModelLanguage)) continue;
+      if (!(kind.can & kCanModelLanguage) || (prefix && (kind.can & kHasState))) continue;
       for (const PositionKind positions :
            {PositionKind::learned, PositionKind::sinusoidal, PositionKind::rotary}) {
         if (positions != PositionKind::rotary || (kind.can & kCanRotate))
@@ -32,6 +35,9 @@ inline std::vector<LanguageKind> language_kinds() {
       }
     }
   }
+  // States beside keys, whose positions turn or not.
+  kinds.push_back({"kda", PositionKind::rotary, false, "DF"});
+  kinds.push_back({"gla", PositionKind::learned, false, "FD"});
   return kinds;
 }
 
@@ -44,7 +50,7 @@ inline DecoderOnlyConfig language_config(const LanguageKind& kind, Index context
   config.layers = 2;
   config.width = 16;
   config.attention.heads = 4;
-  config.attention.kind = kind.attention;
+  config.attention.kind = kind.attention, config.attention_pattern = kind.pattern;
   config.positions = kind.positions;
   config.feed_forward = 12;
   config.prefix = kind.prefix;

@@ -90,6 +90,58 @@ TEST_SUITE("nn/transformer/decoder_only_config") {
     CHECK_FALSE(latent.attention_config().rotary);
   }
 
+  TEST_CASE("a pattern gives each layer its kind of attention, with the fields of that kind alone") {
+    DecoderOnlyConfig config = unusual_config();
+    config.attention.kind = "kda", config.attention.own["decay_rank"] = 3, config.full_attention = "gqa";
+    config.attention_pattern = "DDF", config.layers = 7;
+    config.value_embeddings = ValueEmbeddings::none, config.prefix = false;
+    config.check();
+    std::string kinds;
+    for (Index layer = 0; layer < 7; ++layer) {
+      const AttentionConfig attention = config.attention_config(layer);
+      const bool is_full = layer % 3 == 2;
+      kinds += attention.kind + " ";
+      CHECK(attention.groups == (is_full ? 2 : 0));
+      CHECK(attention.own.count("decay_rank") == (is_full ? 0 : 1));
+      CHECK(attention.rotary == is_full);  // a state knows the order by itself
+      CHECK(attention.dropout == (is_full ? 0.125 : 0));
+      CHECK(attention.key_width == 8);
+    }
+    CHECK(kinds == "kda kda gqa kda kda gqa kda ");
+    std::vector<std::pair<std::string, double>> counts;
+    for_each_attention(config, [&](const AttentionConfig& attention, double layers) {
+      counts.emplace_back(attention.kind, layers);
+    });
+    CHECK(counts == std::vector<std::pair<std::string, double>>{{"kda", 3}, {"kda", 2}, {"gqa", 2}});
+    const DecoderOnlyConfig read = DecoderOnlyConfig::from_json(config.to_json());
+    CHECK(read.attention_pattern == "DDF");
+    CHECK(read.full_attention == "gqa");
+    CHECK(read.attention.own.at("decay_rank") == 3);
+  }
+
+  TEST_CASE("patterns that say nothing, and what their kinds cannot do, are refused") {
+    const auto hybrid = [](const std::function<void(DecoderOnlyConfig&)>& change) {
+      return refused([&](DecoderOnlyConfig& c) {
+        c.attention.groups = 0, c.attention.kind = "deltanet", c.attention_pattern = "DF";
+        c.value_embeddings = ValueEmbeddings::none, c.prefix = false;
+        change(c);
+      });
+    };
+    CHECK(hybrid([](auto&) {}) == "nothing was thrown");
+    CHECK(hybrid([](auto& c) { c.attention_pattern = "DXF"; }) ==
+          "[decoder_only] attention_pattern must be of the letters D and F; got DXF");
+    CHECK(hybrid([](auto& c) {
+            c.full_attention = "additive";
+          }).find("[decoder_only] full_attention must be one of mha, ") == 0);
+    CHECK(hybrid([](auto& c) { c.prefix = true; }) ==
+          "[decoder_only] a prefix that sees itself in both directions is for attention=mha, gqa, mqa, mla; "
+          "got "
+          "deltanet");
+    CHECK(contains(hybrid([](auto& c) { c.attention.groups = 2; }), "groups is for gqa"));
+    CHECK(contains(hybrid([](auto& c) { c.value_embeddings = ValueEmbeddings::all; }),
+                   "value_embeddings are for attention=mha, gqa, mqa; got deltanet"));
+  }
+
   TEST_CASE("the feed-forward width is four times the width, or when gated two thirds of that, rounded up") {
     DecoderOnlyConfig config;
     config.width = 768;

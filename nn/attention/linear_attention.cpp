@@ -1,0 +1,264 @@
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/kernels/linear_attention.h>
+#include <tapeformer/autograd/ops/elementwise.h>
+#include <tapeformer/autograd/ops/linear_attention.h>
+#include <tapeformer/autograd/ops/normalization.h>
+#include <tapeformer/autograd/ops/shape.h>
+#include <tapeformer/nn/attention/attention_kind.h>
+#include <tapeformer/nn/attention/linear_attention.h>
+#include <tapeformer/nn/attention/state_cache.h>
+#include <tapeformer/nn/initialization.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace tapeformer {
+namespace {
+
+constexpr double kLengthEpsilon = 1e-6;  // of a head's squared length
+constexpr double kGlaDivisor = 16;       // of the log decays, which keeps them close to 0
+
+Index own_size(const AttentionConfig& config, const char* name) {
+  const auto found = config.own.find(name);
+  return found != config.own.end() ? static_cast<Index>(found->second) : 0;
+}
+
+/// W of query_key_value.
+Index packed_width(const AttentionConfig& config) {
+  return config.heads * (2 * config.key_width + config.value_width);
+}
+
+LinearConfig plain(Index inputs, Index outputs) { return {inputs, outputs, false, {}}; }
+
+/// log(1 + exp(x)) for any x: neither logarithm nor exponential leaves its range.
+Tensor softplus(const Tensor& x) {
+  const Tensor positive = relu(x);
+  return positive - log(sigmoid(positive + relu(-x)));
+}
+
+/// n numbers from `first` to `last` at equal distances.
+std::vector<float> spread(Index n, double first, double last) {
+  std::vector<float> values;
+  for (Index i = 0; i < n; ++i) {
+    const double share = n > 1 ? static_cast<double>(i) / static_cast<double>(n - 1) : 0.5;
+    values.push_back(static_cast<float>(first + share * (last - first)));
+  }
+  return values;
+}
+
+}  // namespace
+
+OwnField LinearAttention::convolution_taps() {
+  return {{"convolution_taps", "K, tokens of the causal convolution of queries, keys and values; 0 for none",
+           kSize},
+          4};
+}
+
+OwnField LinearAttention::decay_rank() {
+  return {{"decay_rank", "rank of the decays' projection; 0 for the width of a head's keys", kSize}, 0};
+}
+
+LinearAttention::Kind LinearAttention::kind_of(const AttentionConfig& config) {
+  const std::string& name = config.kind;
+  if (name == "gla") return {false, false, true, false, true};
+  if (name == "deltanet") return {true, false, false, false, false};
+  if (name == "gated_deltanet") return {true, true, false, false, true};
+  return {true, true, true, true, true};
+}
+
+void LinearAttention::complete(AttentionConfig& config) {
+  const auto refuse = [&](bool wrong, const std::string& rule, const std::string& got) {
+    if (!wrong) return;
+    throw Error("[attention] " + rule + "; got attention=" + config.kind + ", " + got +
+                "; try attention=mha");
+  };
+  refuse(config.cross || config.memory_width != config.width,
+         "a state is made of the tokens that read it, and attends to no other memory",
+         config.cross ? "cross=true" : "memory_width=" + std::to_string(config.memory_width));
+  refuse(config.dropout > 0, "a state has no weights to drop", "dropout=" + value_text(config.dropout));
+  config.packed = true;
+  config.bias = false;
+  config.output_bias = false;
+  if (const auto rank = config.own.find("decay_rank"); rank != config.own.end() && rank->second == 0)
+    rank->second = static_cast<double>(config.key_width);
+}
+
+LinearAttention::LinearAttention(const AttentionConfig& config, Generator& random)
+    : config_(config.resolved()),
+      kind_(kind_of(config_)),
+      query_key_value_(plain(config_.width, packed_width(config_)), random),
+      norm_({config_.value_width}),
+      output_(plain(config_.heads * config_.value_width, config_.output_width), random) {
+  const Index C = config_.width, H = config_.heads, D = config_.key_width, E = config_.value_width;
+  const bool decays = kind_.by_channel || kind_.has_rate;
+  const Index decay_count = kind_.by_channel ? H * D : H, rank = own_size(config_, "decay_rank");
+  if (const Index taps = own_size(config_, "convolution_taps"); taps > 0)
+    convolution_.emplace(ShortConvolutionConfig{packed_width(config_), taps});
+  if (kind_.deltas) beta_.emplace(plain(C, H), random);
+  if (decays) {
+    if (kind_.by_channel) decay_down_.emplace(plain(C, rank), random);
+    decay_up_.emplace(plain(kind_.by_channel ? rank : C, decay_count), random);
+    std::vector<float> offsets(static_cast<std::size_t>(decay_count), -2.0F);
+    if (kind_.has_rate) {
+      std::vector<float> steps = spread(H, std::log(0.001), std::log(0.1));
+      for (float& step : steps) step = std::log(std::expm1(std::exp(step)));  // softplus turned around
+      for (std::size_t i = 0; i < offsets.size(); ++i)
+        offsets[i] = steps[i / static_cast<std::size_t>(decay_count / H)];
+      decay_rate_ = Parameter(Tensor::from(spread(H, 0, std::log(16))));
+    }
+    decay_offset_ = Parameter(Tensor::from(offsets));
+  }
+  if (kind_.low_rank_gate) gate_down_.emplace(plain(C, E), random);
+  if (kind_.gates) gate_.emplace(plain(kind_.low_rank_gate ? E : C, H * E), random);
+  const auto there = [](std::optional<Linear>& layer) { return layer ? &*layer : nullptr; };
+  for (Linear* layer : {&query_key_value_, there(beta_), there(decay_down_), there(decay_up_),
+                        there(gate_down_), there(gate_), &output_}) {
+    if (layer != nullptr) xavier_uniform(layer->weight(), random);
+  }
+}
+
+void LinearAttention::check_call(const Tensor& query, const Tensor& memory,
+                                 const AttentionContext& context) const {
+  check_inputs("linear_attention", query, memory, context.cache);
+  const auto refuse = [&](bool wrong, const char* rule, const std::string& got, const char* remedy) {
+    if (wrong) throw Error(std::string("[linear_attention] ") + rule + "; got " + got + "; try " + remedy);
+  };
+  refuse(!is_same_tensor(query, memory), "query and memory must be the same tensor",
+         "query=" + query.describe() + ", memory=" + memory.describe(), "attention=mha");
+  for (const auto& [name, mask] :
+       {std::pair("mask", &context.mask), std::pair("key_mask", &context.key_mask),
+        std::pair("query_mask", &context.query_mask), std::pair("prefix_lengths", &context.prefix_lengths),
+        std::pair("key_lengths", &context.key_lengths), std::pair("query_starts", &context.query_starts),
+        std::pair("key_starts", &context.key_starts)}) {
+    refuse(mask->defined(), "a state takes in every token, so the only mask is the causal one",
+           std::string(name) + "=" + (mask->defined() ? mask->describe() : ""),
+           "padding behind the last real token, which none of them sees");
+  }
+  refuse(context.window_before != kUnlimited || context.window_after != kUnlimited,
+         "a state takes in every token, so the only mask is the causal one", "a window", "attention=mha");
+  refuse(!context.causal && query.size(1) > 1, "a state knows only the tokens before", "causal=false",
+         "causal=true");
+  refuse(context.weights != nullptr, "a state has no attention weights", "a tensor for them",
+         "attention=mha");
+}
+
+Tensor LinearAttention::operator()(const Tensor& query, const Tensor& memory,
+                                   const AttentionContext& context) const {
+  check_call(query, memory, context);
+  auto* cache = dynamic_cast<StateCache*>(context.cache);
+  if (context.cache != nullptr && cache == nullptr)
+    throw Error("[linear_attention] the cache must hold a state; try make_cache() with cache_widths()");
+  const Index B = query.size(0), T = query.size(1), H = config_.heads, D = config_.key_width,
+              E = config_.value_width;
+  LinearAttentionOptions options;
+  const Tensor held = cache != nullptr ? cache->state(B) : Tensor();
+  if (held.defined()) options.state = held.alias({B, H, D, E});
+  Tensor last_bhde;
+  if (cache != nullptr) options.last_state = &last_bhde;
+
+  Tensor packed_btn = query_key_value_(query);
+  if (convolution_) {
+    packed_btn = silu(cache != nullptr ? (*convolution_)(packed_btn, cache->convolution())
+                                       : (*convolution_)(packed_btn));
+  }
+  const TensorList parts = split(packed_btn, 2, {H * D, H * D, H * E});
+  Tensor query_bthd = split_heads(parts[0], H), key_bthd = split_heads(parts[1], H);
+  if (kind_.deltas) {
+    // x / |x| is rms_norm(x) / sqrt(D): of the queries by the scale, of the keys by a gain.
+    const auto width = static_cast<double>(D);
+    const Tensor gain_d = Tensor::full({D}, 1 / std::sqrt(width), query.dtype(), query.device());
+    query_bthd = rms_norm(query_bthd, {}, kLengthEpsilon / width);
+    key_bthd = rms_norm(key_bthd, gain_d, kLengthEpsilon / width);
+    options.scale = 1 / width;
+    options.beta = sigmoid((*beta_)(query));
+  }
+  if (decay_up_) {
+    const Tensor decay = log_decay(query);
+    options.log_decay = kind_.by_channel ? reshape(decay, {B, T, H, D}) : decay;
+  }
+  const Tensor heads_bthe = linear_attention(query_bthd, key_bthd, split_heads(parts[2], H), options);
+  if (cache != nullptr) cache->advance(reshape(last_bhde, {B, H * D * E}), T);
+  return output_(gated(norm_(heads_bthe), query));
+}
+
+/// [B, T, H D] or [B, T, H], in the wide type.
+Tensor LinearAttention::log_decay(const Tensor& x) const {
+  const DType type = wide(x.dtype());
+  const Tensor inputs = decay_down_ ? (*decay_down_)(x) : x;
+  const Tensor steps = softplus(cast((*decay_up_)(inputs), type) + cast(decay_offset_.used(), type));
+  if (!kind_.has_rate) return steps * (-1 / kGlaDivisor);
+  const Tensor rate_h = -exp(cast(decay_rate_.used(), type));
+  const Index B = x.size(0), T = x.size(1), H = config_.heads;
+  return reshape(reshape(steps, {B, T, H, steps.size(2) / H}) * reshape(rate_h, {H, 1}),
+                 {B, T, steps.size(2)});
+}
+
+/// The heads side by side, each component by its gate.
+Tensor LinearAttention::gated(const Tensor& heads, const Tensor& x) const {
+  const Tensor merged_btn = merge_heads(heads);
+  if (!gate_) return merged_btn;
+  const Tensor gate_btn = (*gate_)(gate_down_ ? (*gate_down_)(x) : x);
+  return merged_btn * (kind_.low_rank_gate ? sigmoid(gate_btn) : silu(gate_btn));
+}
+
+CacheWidths LinearAttention::cache_widths() const {
+  return {0, 0, config_.heads * config_.key_width * config_.value_width};
+}
+
+void LinearAttention::visit(ParameterVisitor& visitor) {
+  visitor.child("query_key_value", query_key_value_);
+  if (convolution_) visitor.child("convolution", *convolution_);
+  if (beta_) visitor.child("beta", *beta_);
+  if (decay_down_) visitor.child("decay_down", *decay_down_);
+  if (decay_up_) visitor.child("decay_up", *decay_up_);
+  visitor.parameter("decay_offset", decay_offset_);
+  visitor.parameter("decay_rate", decay_rate_);
+  if (gate_down_) visitor.child("gate_down", *gate_down_);
+  if (gate_) visitor.child("gate", *gate_);
+  visitor.child("norm", norm_);
+  visitor.child("output", output_);
+}
+
+AttentionCost LinearAttention::cost(const AttentionConfig& config, const AttentionCall& call) {
+  AttentionCall without_mask = call;
+  without_mask.causal = false;  // the mask is no tensor
+  CostSum sum(without_mask);
+  const Kind kind = kind_of(config);
+  const double C = config.width, H = config.heads, D = config.key_width, E = config.value_width, N = sum.N,
+               P = packed_width(config), K = own_size(config, "convolution_taps"),
+               rank = own_size(config, "decay_rank"), decays = kind.by_channel ? H * D : H;
+  sum.projection(N, C, P, false);
+  sum.keeps(N * C + N * H * (D + D + E));
+  if (K > 0) {
+    sum.parameters(K * P);
+    sum.keeps(2 * N * P);
+  }
+  if (kind.deltas) {
+    sum.projection(N, C, H, false);
+    sum.keeps(2 * N * H * D + D + N * H);
+    sum.keeps_wide(2 * N * H);
+  }
+  if (kind.by_channel || kind.has_rate) {
+    if (kind.by_channel) sum.projection(N, C, rank, false), sum.keeps(N * rank);
+    sum.projection(N, kind.by_channel ? rank : C, decays, false);
+    sum.parameters(decays);
+    sum.keeps_wide(4 * N * decays);
+    if (kind.has_rate) sum.parameters(H), sum.keeps_wide(N * decays + 2 * H);
+  }
+  if (kind.low_rank_gate) sum.projection(N, C, E, false), sum.keeps(N * E);
+  if (kind.gates) {
+    sum.projection(N, kind.low_rank_gate ? E : C, H * E, false);
+    sum.keeps((kind.low_rank_gate ? 2 : 3) * N * H * E);
+  }
+  kernels::LinearAttention sizes;
+  sizes.length = call.queries, sizes.key_width = config.key_width;
+  sum.product(N, (kind.deltas ? 3 : 2) * H * D * E);
+  sum.keeps_wide(static_cast<double>(call.batch * sizes.segments()) * H * D * E + N * H);
+  sum.parameters(E);
+  sum.keeps(2 * N * H * E);
+  sum.projection(N, H * E, config.output_width, false);
+  sum.caches_row(H * D * E, std::max(K - 1, 0.0) * P);
+  return sum.total();
+}
+
+}  // namespace tapeformer

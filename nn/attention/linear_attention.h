@@ -1,0 +1,77 @@
+#pragma once
+
+#include <tapeformer/nn/attention/attention_config.h>
+#include <tapeformer/nn/attention/heads.h>
+#include <tapeformer/nn/linear.h>
+#include <tapeformer/nn/rms_norm.h>
+#include <tapeformer/nn/short_convolution.h>
+
+#include <optional>
+
+namespace tapeformer {
+
+/// Linear attention with a state, of four kinds: gated linear attention (gla), DeltaNet (deltanet), Gated
+/// DeltaNet (gated_deltanet) and Kimi delta attention (kda). A token costs the same time and the cache the
+/// same memory however many came before. The order of tokens is in the decays and convolutions, so
+/// rotary positions do nothing.
+/// Math:    q, k, v = silu(convolution(W x)), gla without these two; q, k of length 1, but not gla's;
+///          beta = sigmoid(W_b x), gla has none; log decay
+///            gla:            -softplus(W_2 W_1 x + offset) / 16, by channel
+///            gated_deltanet: -exp(rate) softplus(W_2 x + offset), one a head
+///            kda:            -exp(rate) softplus(W_2 W_1 x + offset), by channel, rate by head
+///          y = W_O concat_h gate * rms_norm(linear_attention(q, k, v)_h), with the gate silu(W_g x) of gla
+///          and gated_deltanet, sigmoid(W_g2 W_g1 x) of kda through a head's width, and 1 of deltanet. No
+///          projection has a bias. (gla's log sigmoid is -softplus with the weights' signs turned.)
+/// Shapes:  query, which is the memory, [B, T, C] -> y [B, T, O]
+/// Initial: matrices Xavier uniform; rates log(1) to log(16), offsets such that softplus is 0.001 to 0.1, both
+///          spread evenly over the heads, gla's offsets -2
+/// Throws:  Error for another memory, for any mask but a causal one, without which more than one token is
+///          refused, for weights, and for a cache that is no StateCache; ShapeError for inputs of another rank
+/// Source:  Yang et al. 2024, arXiv:2312.06635, section 4.4; arXiv:2406.06484, section 3.4; arXiv:2412.06464,
+///          section 3.4; Kimi Team 2025, arXiv:2510.26692, section 4
+class LinearAttention : public Attention {
+ public:
+  LinearAttention(const AttentionConfig& config, Generator& random);
+
+  Tensor operator()(const Tensor& query, const Tensor& memory,
+                    const AttentionContext& context = {}) const override;
+  CacheWidths cache_widths() const override;
+  void visit(ParameterVisitor& visitor) override;
+
+  // For the table of kinds; see AttentionKind.
+  /// See AttentionKind::complete.
+  static void complete(AttentionConfig& config);
+  /// K of the convolution.
+  static OwnField convolution_taps();
+  /// Of W_1.
+  static OwnField decay_rank();
+  /// With N = B T rows, P = H (2 D + E), A = H D decays (gated_deltanet: H), r their rank, K taps:
+  ///   parameters   C P + K P + C H of beta + (C r + r A, gated_deltanet: C A) + A offsets + H rates
+  ///                + (C H E, kda: C E + E H E) of the gate + E of the norm + H E O
+  ///   forward      2 N times the matrices above + 2 N H D E times 3 with a beta, else 2
+  ///   backward     twice that
+  ///   activations  see the source: the input, what each operation reads, and a state every max(64, D) tokens
+  ///   cache        H D E numbers in the wide type + (K - 1) P, for each row; nothing for a token
+  static AttentionCost cost(const AttentionConfig& config, const AttentionCall& call);
+
+ private:
+  struct Kind {
+    bool deltas, has_rate, by_channel, low_rank_gate, gates;
+  };
+  static Kind kind_of(const AttentionConfig& config);
+  void check_call(const Tensor& query, const Tensor& memory, const AttentionContext& context) const;
+  Tensor log_decay(const Tensor& x) const;
+  Tensor gated(const Tensor& heads, const Tensor& x) const;
+
+  AttentionConfig config_;
+  Kind kind_;
+  Linear query_key_value_;
+  std::optional<ShortConvolution> convolution_;
+  std::optional<Linear> beta_, decay_down_, decay_up_;
+  Parameter decay_offset_, decay_rate_;  // [H D] or [H], and [H]
+  std::optional<Linear> gate_down_, gate_;
+  RmsNorm norm_;
+  Linear output_;
+};
+
+}  // namespace tapeformer

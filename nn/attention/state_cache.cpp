@@ -1,0 +1,57 @@
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/tape.h>
+#include <tapeformer/autograd/text/number_of.h>
+#include <tapeformer/nn/attention/state_cache.h>
+#include <tapeformer/nn/picked_rows.h>
+
+namespace tapeformer {
+
+void StateCache::append(const Tensor& keys, const Tensor& /*values*/) {
+  throw Error("[state_cache] a state holds no keys; got keys=" + keys.describe() +
+              "; try the cache of the layer that makes them");
+}
+
+Tensor StateCache::state(Index rows_of_call) {
+  if (length_ == 0) {
+    convolution_.restart();
+    return {};
+  }
+  if (rows_of_call != rows()) {
+    throw ShapeError("[state_cache] the number of rows must stay; got " + std::to_string(rows_of_call) +
+                     " after " + number_of(rows(), "row") + " of " + number_of(length(), "token") +
+                     "; try reorder() or clear()");
+  }
+  return state_;
+}
+
+void StateCache::advance(const Tensor& state, Index tokens) {
+  if (tape_for("state_cache", &state, 1) != nullptr) {
+    throw TapeError("[state_cache] what a cache holds has no gradient; got state=" + state.describe() +
+                    "; try without a cache, or NoGradGuard");
+  }
+  const bool fits = state_.defined() && state_.shape() == state.shape() && state_.dtype() == state.dtype();
+  if (fits) {
+    state_.copy_from(state);  // graphs of steps refer to its place
+  } else {
+    state_ = state.clone();
+  }
+  length_ += tokens;
+}
+
+void StateCache::reorder(const std::vector<std::int32_t>& order) {
+  if (rows() == 0) return;
+  check_rows(order);
+  if (order.empty()) return clear();
+  pick_rows(state_, order);
+  convolution_.reorder(order);
+}
+
+void StateCache::clear() {
+  state_ = {};
+  convolution_.clear();
+  length_ = 0;
+}
+
+Index StateCache::bytes() const { return length_ > 0 ? state_.bytes() + convolution_.bytes() : 0; }
+
+}  // namespace tapeformer

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <tapeformer/nn/attention/kv_cache.h>
+#include <tapeformer/nn/short_convolution.h>
+
+namespace tapeformer {
+
+/// What linear attention keeps in place of keys and values: for each row a state, and the last inputs of its
+/// convolution. Its bytes are the same for one token and for a million, so neither capacities nor blocks
+/// apply to it.
+class StateCache : public KvCache {
+ public:
+  explicit StateCache(const CacheWidths& widths) : KvCache(widths, 0) {}
+
+  /// Throws: Error, since there are no keys
+  void append(const Tensor& keys, const Tensor& values) override;
+  /// All states, [R, widths.state].
+  Tensor keys() const override { return state_; }
+  Tensor values() const override { return {}; }
+  Index rows() const override { return state_.defined() ? state_.size(0) : 0; }
+  void reorder(const std::vector<std::int32_t>& order) override;
+  void clear() override;
+  Index bytes() const override;
+  /// True once there is a state: it stays in its place.
+  bool reserve(Index /*tokens*/) override { return state_.defined(); }
+
+  /// For `rows` rows of tokens that come next: the state that they find, undefined for zeros.
+  /// Throws: ShapeError if the number of rows changes
+  Tensor state(Index rows);
+  /// The state [R, widths.state] after `tokens` more. Throws: TapeError for one that a tape records
+  void advance(const Tensor& state, Index tokens);
+  /// Of the tokens' projections.
+  ConvolutionCache& convolution() { return convolution_; }
+
+ private:
+  Tensor state_;
+  ConvolutionCache convolution_;
+};
+
+}  // namespace tapeformer

@@ -1,0 +1,278 @@
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/nn/attention/attention_kind.h>
+#include <tapeformer/nn/attention/linear_attention.h>
+#include <tapeformer/nn/attention/state_cache.h>
+#include <tapeformer/tests/nn/module_case.h>
+#include <tapeformer/tests/reference/gradcheck_table.h>
+
+#include <cmath>
+
+using namespace tapeformer;
+
+namespace {
+
+constexpr const char* kKinds[] = {"gla", "deltanet", "gated_deltanet", "kda"};
+
+AttentionConfig config_of(const char* kind) {
+  AttentionConfig config;
+  config.kind = kind;
+  config.width = 6, config.heads = 3, config.key_width = 4, config.value_width = 5, config.output_width = 7;
+  return config;
+}
+
+AttentionContext causal(KvCache* cache = nullptr) {
+  AttentionContext context;
+  context.causal = true, context.cache = cache;
+  return context;
+}
+
+std::string refusal(const Attention& layer, const Tensor& x,
+                    const std::function<void(AttentionContext&)>& change) {
+  AttentionContext context = causal();
+  change(context);
+  return message_of<Error>([&] { layer(x, x, context); });
+}
+
+using Parameters = std::map<std::string, std::vector<double>>;
+
+/// The layer by plain loops, of one row of the batch.
+class Loops {
+ public:
+  Loops(const std::string& kind, Parameters parameters) : kind_(kind), of_(std::move(parameters)) {}
+
+  std::vector<double> operator()(const std::vector<double>& x, std::size_t T) const {
+    const std::size_t C = x.size() / T, H = 3, D = 4, E = 5, P = H * (2 * D + E);
+    std::vector<double> packed = product(x, C, "query_key_value.weight");
+    if (kind_ != "gla") {
+      const std::vector<double>& taps = of_.at("convolution.weight");
+      std::vector<double> sums = packed;
+      for (std::size_t t = 0; t < T; ++t) {
+        for (std::size_t j = 0; j < taps.size() / P && j <= t; ++j)
+          for (std::size_t i = 0; i < P; ++i) sums[t * P + i] += taps[j * P + i] * packed[(t - j) * P + i];
+      }
+      for (std::size_t i = 0; i < sums.size(); ++i) packed[i] = sums[i] / (1 + std::exp(-sums[i]));
+    }
+    const std::vector<double> decays = log_decays(x, C, H), gate = gates(x, C, E);
+    const bool deltas = kind_ != "gla";
+    const std::vector<double> beta = deltas ? product(x, C, "beta.weight") : std::vector<double>();
+    std::vector<double> heads(T * H * E);
+    for (std::size_t h = 0; h < H; ++h) {
+      std::vector<double> S(D * E);
+      for (std::size_t t = 0; t < T; ++t) {
+        std::vector<double> q(&packed[t * P + h * D], &packed[t * P + h * D] + D),
+            k(&packed[t * P + (H + h) * D], &packed[t * P + (H + h) * D] + D);
+        if (deltas) q = unit(q), k = unit(k);
+        double squares = 0;
+        for (std::size_t e = 0; e < E; ++e) {
+          double recalled = 0, y = 0;
+          for (std::size_t d = 0; d < D; ++d) {
+            const std::size_t count = decays.size() / (T * H);
+            const double a = count == 0 ? 1 : std::exp(decays[(t * H + h) * count + (count > 1 ? d : 0)]);
+            S[d * E + e] *= a;
+            recalled += k[d] * S[d * E + e];
+          }
+          const double value = packed[t * P + 2 * H * D + h * E + e];
+          const double update = deltas ? (value - recalled) / (1 + std::exp(-beta[t * H + h])) : value;
+          for (std::size_t d = 0; d < D; ++d) {
+            S[d * E + e] += k[d] * update;
+            y += q[d] * S[d * E + e] / std::sqrt(static_cast<double>(D));
+          }
+          heads[(t * H + h) * E + e] = y;
+          squares += y * y;
+        }
+        for (std::size_t e = 0; e < E; ++e) {
+          const std::size_t at = (t * H + h) * E + e;
+          heads[at] *= of_.at("norm.weight")[e] / std::sqrt(squares / static_cast<double>(E) + 1e-6);
+          if (!gate.empty()) heads[at] *= gate[at];
+        }
+      }
+    }
+    return product(heads, H * E, "output.weight");
+  }
+
+ private:
+  /// x W^T for rows of `width` numbers.
+  std::vector<double> product(const std::vector<double>& x, std::size_t width,
+                              const std::string& name) const {
+    const std::vector<double>& weight = of_.at(name);
+    const std::size_t rows = x.size() / width, outputs = weight.size() / width;
+    std::vector<double> y(rows * outputs);
+    for (std::size_t i = 0; i < rows; ++i) {
+      for (std::size_t o = 0; o < outputs; ++o)
+        for (std::size_t c = 0; c < width; ++c)
+          y[i * outputs + o] += x[i * width + c] * weight[o * width + c];
+    }
+    return y;
+  }
+  static std::vector<double> unit(std::vector<double> x) {
+    double squares = 1e-6;
+    for (const double v : x) squares += v * v;
+    for (double& v : x) v /= std::sqrt(squares);
+    return x;
+  }
+  std::vector<double> log_decays(const std::vector<double>& x, std::size_t C, std::size_t H) const {
+    if (kind_ == "deltanet") return {};
+    std::vector<double> g = x;
+    std::size_t width = C;
+    if (kind_ != "gated_deltanet") {
+      g = product(x, C, "decay_down.weight");
+      width = of_.at("decay_down.weight").size() / C;
+    }
+    g = product(g, width, "decay_up.weight");
+    const std::vector<double>& offsets = of_.at("decay_offset");
+    for (std::size_t i = 0; i < g.size(); ++i) {
+      const std::size_t column = i % offsets.size(), head = column / (offsets.size() / H);
+      const double rate = kind_ == "gla" ? 1.0 / 16 : std::exp(of_.at("decay_rate")[head]);
+      g[i] = -rate * std::log1p(std::exp(g[i] + offsets[column]));
+    }
+    return g;
+  }
+  std::vector<double> gates(const std::vector<double>& x, std::size_t C, std::size_t E) const {
+    if (kind_ == "deltanet") return {};
+    const bool low = kind_ == "kda";
+    std::vector<double> gate =
+        low ? product(product(x, C, "gate_down.weight"), E, "gate.weight") : product(x, C, "gate.weight");
+    for (double& v : gate) v = (low ? 1 : v) / (1 + std::exp(-v));
+    return gate;
+  }
+
+  std::string kind_;
+  Parameters of_;
+};
+
+}  // namespace
+
+TEST_SUITE("nn/attention/linear_attention") {
+  TEST_CASE("every kind is what plain loops make of its formula") {
+    for (const char* kind : kKinds) {
+      CAPTURE(kind);
+      auto layer = random_module<LinearAttention>(config_of(kind));
+      Parameters parameters;
+      for (auto& [name, parameter] : layer.named_parameters())
+        parameters[name] = parameter.value().to_vector<double>();
+      const Tensor x = random_values({1, 9, 6}, 3);
+      const std::vector<double> y = Loops(kind, parameters)(x.to_vector<double>(), 9);
+      CHECK(relative_error(layer(x, x, causal()), Tensor::from(y, {1, 9, 7})) < 1e-12);
+    }
+  }
+
+  TEST_CASE("gradients of both orders, with other ranks and without convolutions") {
+    for (const char* kind : kKinds) {
+      AttentionConfig config = config_of(kind);
+      if (attention_kind(kind).uses("convolution_taps")) config.own["convolution_taps"] = 0;
+      if (attention_kind(kind).uses("decay_rank")) config.own["decay_rank"] = 2;
+      config.heads = 2, config.key_width = 8;
+      auto layer = random_module<LinearAttention>(config);
+      const Tensor x = random_values({2, 4, 6}, 8);
+      GradcheckOptions options = second_order(6);
+      options.step = 2e-4;  // what is normalised may be short, and bend
+      check_gradients(std::string("linear attention of ") + kind,
+                      gradcheck_module(
+                          layer, {{"x", x}}, [&] { return layer(x, x, causal()); }, options));
+    }
+  }
+
+  TEST_CASE("two hundred tokens one by one or in pieces, with a cache that stays as large as it was") {
+    const Tensor x = random_values({2, 200, 6}, 3);
+    for (const char* kind : kKinds) {
+      CAPTURE(kind);
+      const auto layer = random_module<LinearAttention>(config_of(kind));
+      const Tensor whole = layer(x, x, causal());
+      for (const Index piece : {1, 7, 64}) {
+        const auto cache = make_cache({}, layer.cache_widths());
+        Index bytes = 0;
+        for (Index from = 0; from < 200; from += piece) {
+          const Tensor part = slice(x, 1, from, std::min(piece, 200 - from));
+          const Tensor y = layer(part, part, causal(cache.get()));
+          CHECK(relative_error(y, slice(whole, 1, from, part.size(1))) < 1e-12);
+          CHECK((from == 0 || cache->bytes() == bytes));
+          bytes = cache->bytes();
+        }
+        CHECK(cache->length() == 200);
+        const Tensor first = slice(x, 1, 0, 3);  // again, in the same memory
+        cache->set_length(0);
+        CHECK(relative_error(layer(first, first, causal(cache.get())), slice(whole, 1, 0, 3)) < 1e-12);
+      }
+    }
+  }
+
+  TEST_CASE("a cache follows the rows that a search selects") {
+    const Tensor x = random_values({2, 5, 6}, 3);
+    for (const char* kind : kKinds) {
+      const auto layer = random_module<LinearAttention>(config_of(kind));
+      const Tensor whole = layer(x, x, causal());
+      const auto cache = make_cache({}, layer.cache_widths());
+      const Tensor begin = slice(x, 1, 0, 4), end = slice(x, 1, 4, 1);
+      layer(begin, begin, causal(cache.get()));
+      cache->reorder({1, 1, 0});
+      const Tensor next = concat({slice(end, 0, 1, 1), slice(end, 0, 1, 1), slice(end, 0, 0, 1)}, 0);
+      const Tensor y = layer(next, next, causal(cache.get())), last = slice(whole, 1, 4, 1);
+      CHECK(relative_error(y, concat({slice(last, 0, 1, 1), slice(last, 0, 1, 1), slice(last, 0, 0, 1)}, 0)) <
+            1e-12);
+    }
+  }
+
+  TEST_CASE("what a state cannot do is refused by name") {
+    const auto layer = random_module<LinearAttention>(config_of("kda"));
+    const Tensor x = random_values({2, 3, 6}, 3), other = random_values({2, 3, 6}, 4);
+    CHECK(refusal(layer, x, [](AttentionContext& c) { c.causal = false; }) ==
+          "[linear_attention] a state knows only the tokens before; got causal=false; try causal=true");
+    CHECK(refusal(layer, x,
+                  [](AttentionContext& c) {
+                    c.key_mask = Tensor::full({2, 3}, 1, DType::boolean);
+                  }) ==
+          "[linear_attention] a state takes in every token, so the only mask is the causal one; got "
+          "key_mask=bool[2,3]; try padding behind the last real token, which none of them sees");
+    CHECK(
+        refusal(layer, x, [](AttentionContext& c) { c.window_before = 2; }) ==
+        "[linear_attention] a state takes in every token, so the only mask is the causal one; got a window; "
+        "try attention=mha");
+    Tensor weights;
+    CHECK(refusal(layer, x, [&](AttentionContext& c) { c.weights = &weights; }) ==
+          "[linear_attention] a state has no attention weights; got a tensor for them; try attention=mha");
+    CHECK(message_of<Error>([&] { layer(x, other, causal()); }) ==
+          "[linear_attention] query and memory must be the same tensor; got query=f64[2,3,6], "
+          "memory=f64[2,3,6]; try attention=mha");
+    const auto keys = make_cache({}, {4, 4});
+    CHECK(message_of<Error>([&] { layer(x, x, causal(keys.get())); }) ==
+          "[linear_attention] the cache must hold a state; try make_cache() with cache_widths()");
+    const auto cache = make_cache({}, layer.cache_widths());
+    const Tape tape;
+    CHECK_THROWS_AS(layer(x, x, causal(cache.get())), TapeError);
+  }
+
+  TEST_CASE("a configuration that has keys, or weights, is refused by name") {
+    AttentionConfig config = config_of("gla");
+    config.cross = true;
+    CHECK(message_of<Error>([&] { config.check(); }) ==
+          "[attention] a state is made of the tokens that read it, and attends to no other memory; got "
+          "attention=gla, cross=true; try attention=mha");
+    config = config_of("kda");
+    config.dropout = 0.5;
+    CHECK(message_of<Error>([&] { config.check(); }) ==
+          "[attention] a state has no weights to drop; got attention=kda, dropout=0.5; try attention=mha");
+    config = config_of("gla");
+    config.rotary = true;
+    CHECK(message_of<Error>([&] { config.check(); }).find("[attention] gated linear attention cannot turn") ==
+          0);
+    config = config_of("deltanet");
+    config.own["decay_rank"] = 2;
+    CHECK(message_of<Error>([&] { config.check(); }) ==
+          "[attention] decay_rank is for gla, kda; got attention=deltanet, decay_rank=2; try it without");
+  }
+
+  TEST_CASE("rates and offsets begin spread over the heads, so that some remember for long") {
+    Generator random(1);
+    LinearAttention layer(config_of("gated_deltanet"), random);
+    for (auto& [name, parameter] : layer.named_parameters()) {
+      if (name == "decay_rate") {
+        CHECK(parameter.value().at(0) == 0);
+        CHECK(parameter.value().at(2) == doctest::Approx(std::log(16)));
+      }
+      if (name == "decay_offset") {
+        CHECK(std::log1p(std::exp(parameter.value().at(0))) == doctest::Approx(0.001));
+        CHECK(std::log1p(std::exp(parameter.value().at(2))) == doctest::Approx(0.1));
+      }
+    }
+  }
+}
