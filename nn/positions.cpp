@@ -13,16 +13,18 @@ const char* name_of(PositionKind kind) {
   switch (kind) {
     case PositionKind::sinusoidal: return "sinusoidal";
     case PositionKind::learned: return "learned";
+    case PositionKind::none: return "none";
     case PositionKind::rotary: break;
   }
   return "rotary";
 }
 
 PositionKind position_kind(const std::string& name) {
-  for (const PositionKind kind : {PositionKind::sinusoidal, PositionKind::learned, PositionKind::rotary}) {
+  for (const PositionKind kind :
+       {PositionKind::sinusoidal, PositionKind::learned, PositionKind::rotary, PositionKind::none}) {
     if (name == name_of(kind)) return kind;
   }
-  throw Error("[positions] the kind must be sinusoidal, learned or rotary; got " + name);
+  throw Error("[positions] the kind must be sinusoidal, learned, rotary or none; got " + name);
 }
 
 Index context_start(Index length, Index context) {
@@ -39,7 +41,7 @@ Positions::Positions(const PositionsConfig& config, Generator& random) {
     normal(weight_, random, 0.02);
     return;
   }
-  if (config.kind == PositionKind::rotary) return;
+  if (!has_table(config.kind)) return;
   const Tensor sinusoids = Tensor::empty({config.most, config.width}, DType::f64, Device::cpu());
   double* values = sinusoids.data<double>();
   for (Index t = 0; t < config.most; ++t) {

@@ -1,4 +1,5 @@
 #include <tapeformer/autograd/dispatch.h>
+#include <tapeformer/autograd/ops/elementwise.h>
 #include <tapeformer/autograd/ops/ids.h>
 #include <tapeformer/autograd/ops/rotary.h>
 #include <tapeformer/autograd/tape.h>
@@ -51,6 +52,11 @@ void check_config(const RotaryConfig& config) {
           "base=" + std::to_string(config.base), "10000");
   require(config.factor > 0 && std::isfinite(config.factor), "factor must be positive and finite",
           "factor=" + std::to_string(config.factor), "1 for positions as they are");
+  require(config.attention_factor > 0 && std::isfinite(config.attention_factor),
+          "attention_factor must be positive and finite",
+          "attention_factor=" + std::to_string(config.attention_factor), "1");
+  require(!config.yarn || config.original_context > 0, "YaRN needs an original_context", "original_context=0",
+          "the context that the model was trained with");
   require(config.width >= 0, "width must not be negative", "width=" + std::to_string(config.width),
           "0 for all components");
   require(config.original_context <= 0 || config.low_frequency < config.high_frequency,
@@ -60,12 +66,27 @@ void check_config(const RotaryConfig& config) {
           "1 and 4");
 }
 
+/// The number of the pair, not rounded, that turns so many times within the original context.
+double pair_that_turns(const RotaryConfig& config, Index pairs, double times) {
+  const double period = static_cast<double>(config.original_context) / (2 * M_PI * times);
+  return static_cast<double>(pairs) * std::log(period) / std::log(config.base);
+}
+
 PooledVector<double> frequencies_of(const RotaryConfig& config, Index pairs) {
   PooledVector<double> frequencies;
+  double first = 0, last = 0;  // YaRN's: pairs up to here stay, pairs from here on are scaled
+  if (config.yarn) {
+    const double end = static_cast<double>(2 * pairs - 1);  // as in the authors' code
+    first = std::max(std::floor(pair_that_turns(config, pairs, config.high_frequency)), 0.0);
+    last = std::min(std::ceil(pair_that_turns(config, pairs, config.low_frequency)), end);
+    if (first == last) last += 0.001;
+  }
   for (Index i = 0; i < pairs; ++i) {
     const double plain = std::pow(config.base, -static_cast<double>(i) / static_cast<double>(pairs));
     double kept = 0;  // the share of the frequency that is not scaled
-    if (config.original_context > 0) {
+    if (config.yarn) {
+      kept = 1 - std::clamp((static_cast<double>(i) - first) / (last - first), 0.0, 1.0);
+    } else if (config.original_context > 0) {
       const double turns = static_cast<double>(config.original_context) * plain / (2 * M_PI);
       kept = (turns - config.low_frequency) / (config.high_frequency - config.low_frequency);
       kept = std::clamp(kept, 0.0, 1.0);
@@ -99,7 +120,7 @@ RotaryAngles angles_at(const RotaryConfig& config, Index head_width, const kerne
       "rotary",
       [&](auto on, auto* angles) { kernels::rotary_table(on, positions, pairs, frequencies.data(), angles); },
       wide(table));
-  return {table, config.layout};
+  return {config.attention_factor == 1 ? table : table * config.attention_factor, config.layout};
 }
 
 Rotation rotation_of(Index heads, Index head_width, Index row_width) {

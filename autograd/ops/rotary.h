@@ -21,20 +21,26 @@ struct RotaryConfig {
   Index original_context = 0;
   /// Turns over original_context positions between which frequencies are blended.
   double low_frequency = 1, high_frequency = 4;
+  /// With an original_context, YaRN in place of Llama 3's scaling: frequencies are blended in proportion to the
+  /// number of the pair, between the pairs that turn high_frequency and low_frequency times, 32 and 1.
+  bool yarn = false;
+  /// Multiplies the turned components; YaRN's is 0.1 log(factor) + 1.
+  double attention_factor = 1;
 };
 
 /// Rotary position embedding: turns each pair of a head's components by an angle proportional to the
 /// position, so that the product of a query and a key depends only on their distance.
-/// Math:    (y_a, y_b) = (x_a cos - x_b sin, x_a sin + x_b cos), angle = position * frequency_i,
+/// Math:    (y_a, y_b) = c (x_a cos - x_b sin, x_a sin + x_b cos), angle = position * frequency_i,
+///          c = attention_factor,
 ///          pair i being components (2i, 2i + 1), or (i, i + width/2) when half_split; a negative position
 ///          turns the other way
-/// Grad:    dx = dy turned by the opposite angle
+/// Grad:    dx = c dy turned by the opposite angle
 /// Shapes:  x [B, T, H, D], positions i32 [T] or [B, T] -> y [B, T, H, D]
 /// Saves:   the cosine and sine of each position and pair
 /// Throws:  ShapeError if the shapes do not fit, the width is odd, a position is beyond the limit or
 ///          base, factor and the two frequencies make no angle; DTypeError unless positions are i32
 /// Source:  Su et al. 2021, arXiv:2104.09864, section 3.2; interpolation: Chen et al. 2023, arXiv:2306.15595;
-///          Llama 3: Grattafiori et al. 2024, arXiv:2407.21783
+///          Llama 3: Grattafiori et al. 2024, arXiv:2407.21783; YaRN: Peng et al. 2023, arXiv:2309.00071
 Tensor rotary(const Tensor& x, const Tensor& positions, const RotaryConfig& config = {});
 
 /// The same for the first `heads` heads, of `head_width` each, of wider rows: the queries and keys of a

@@ -67,6 +67,11 @@ void read_fields(const nlohmann::ordered_json& json, Config& config,
     const auto found = json.find(field.name);
     if (found == json.end()) return;
     FieldValue<decltype(member)> value{};
+    using Member = std::decay_t<decltype(member)>;
+    if constexpr (detail::is_property<Member> && std::is_same_v<decltype(value), std::string>) {
+      // A name may stand where older files have a flag.
+      if (found->is_boolean()) return set_value(member, std::string(found->get<bool>() ? "true" : "false"));
+    }
     read_field(*found, field, value);
     set_value(member, value);
   });

@@ -168,17 +168,36 @@ CheckCase three_inputs_case(CheckSetting& setting) {
   });
 }
 
-/// Values that others are mixed into.
+/// Values that others are mixed into, and after them the first layer's.
 CheckCase mixed_values_case(CheckSetting& setting) {
   AttentionConfig config = config_of(setting, attention_kind("mha"));
-  config.packed = config.value_mixing = true;
+  config.packed = config.value_mixing = config.value_residual = true;
   auto layer = std::make_shared<MultiHeadAttention>(config, setting.random);
   const Streams streams = streams_of(setting);
-  const Tensor added = setting.normal({setting.batch, setting.keys, config.heads * config.value_width});
+  const Tensor added = setting.normal({setting.batch, setting.keys, config.heads * config.value_width}),
+               first = setting.normal({setting.batch, setting.keys, config.heads, config.value_width});
   NamedTensors inputs = streams.inputs;
   inputs.emplace_back("values", added);
+  inputs.emplace_back("first_values", first);
   AttentionContext context = setting.context;
-  context.values = added;
+  context.values = added, context.first_values = first;
+  return module_case(setting, layer, inputs, [x = streams.query, context](const MultiHeadAttention& of) {
+    return of(x, x, context);
+  });
+}
+
+/// Keys and values of another layer.
+CheckCase shared_keys_case(CheckSetting& setting) {
+  AttentionConfig config = config_of(setting, attention_kind("gqa"));
+  config.shared_keys = true;
+  auto layer = std::make_shared<MultiHeadAttention>(config, setting.random);
+  const Streams streams = streams_of(setting);
+  AttentionContext context = setting.context;
+  context.shared = {setting.normal({setting.batch, setting.keys, config.groups, config.key_width}),
+                    setting.normal({setting.batch, setting.keys, config.groups, config.value_width})};
+  NamedTensors inputs = streams.inputs;
+  inputs.emplace_back("shared_keys", context.shared.key_bsgd);
+  inputs.emplace_back("shared_values", context.shared.value_bsge);
   return module_case(setting, layer, inputs, [x = streams.query, context](const MultiHeadAttention& of) {
     return of(x, x, context);
   });
@@ -271,13 +290,35 @@ std::vector<CheckedLayer> checked_layers() {
                    c.bias = false;
                  })},
       {"multi_head_normed_heads", without_masks, true,
-       kind_with("mha", [](AttentionConfig& c) { c.qk_norm = true; })},
+       kind_with("mha", [](AttentionConfig& c) { c.qk_norm = QkNorm::rms; })},
       {"grouped_query_normed_heads", self_with_positions, true,
        kind_with("gqa",
                  [](AttentionConfig& c) {
                    half_split(c);
-                   c.qk_norm = true;
+                   c.qk_norm = QkNorm::rms;
                  })},
+      {"multi_head_joint_norm", without_masks, true,
+       kind_with("mha", [](AttentionConfig& c) { c.qk_norm = QkNorm::joint; })},
+      {"grouped_query_l2_norm", self_with_positions, true,
+       kind_with("gqa",
+                 [](AttentionConfig& c) {
+                   half_split(c);
+                   c.rotations.yarn = true, c.rotations.high_frequency = 32;
+                   c.rotations.attention_factor = 1.1;
+                   c.qk_norm = QkNorm::l2;
+                 })},
+      {"multi_head_gated_heads", without_masks, true,
+       kind_with("mha", [](AttentionConfig& c) { c.output_gate = OutputGate::head; })},
+      {"grouped_query_gates", all_masks, true,
+       kind_with("gqa", [](AttentionConfig& c) { c.output_gate = OutputGate::element; })},
+      {"grouped_query_exclusive", only_self, true,
+       kind_with("gqa",
+                 [](AttentionConfig& c) {
+                   c.exclusive = true;
+                   c.value_width =
+                       c.value_width + 2;  // narrow values may be so short that norms divide by little
+                 })},
+      {"grouped_query_shared_keys", only_self, true, shared_keys_case},
       {"multi_head_mixed_values", only_plain, true, mixed_values_case},
       {"multi_head_output_width", without_masks, true,
        kind_with("mha", [](AttentionConfig& c) { c.output_width = c.width + 3; })},

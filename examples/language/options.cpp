@@ -228,7 +228,7 @@ void adapt_preset(LanguageOptions& options, const Command& command) {
     if (!given("--query-latent-width")) attention.query_latent_width = 0;
     if (!given("--rotary-width")) attention.rotary_width = 0;
     const AttentionKind& kind = attention_kind(attention.kind);
-    if (!kind.uses("qk_norm") && !given("--qk-norm")) attention.qk_norm = false;
+    if (!kind.uses("qk_norm") && !given("--qk-norm")) attention.qk_norm = QkNorm::none;
     if (!kind.uses("value_mixing") && !given("--value-embeddings"))
       options.model.value_embeddings = ValueEmbeddings::none;
   }
@@ -276,8 +276,19 @@ std::string model_text(const DecoderOnlyConfig& config) {
     text += std::string(", value embeddings: ") + name_of(config.value_embeddings);
   if (config.short_convolution > 0)
     text += ", convolutions of " + number_of(config.short_convolution, "token");
+  if (config.attention.qk_norm != QkNorm::none)
+    text += std::string(", qk norm ") + qk_norm_name(config.attention.qk_norm);
+  if (config.attention.output_gate != OutputGate::none)
+    text += std::string(", output gates: ") + output_gate_name(config.attention.output_gate);
+  if (config.window > 0)
+    text += ", windows of " + number_of(config.window, "token") +
+            (config.windows.empty() ? "" : " in " + config.windows);
+  if (config.kv_sharing > 1)
+    text += ", keys and values of " + std::to_string(config.kv_sharing) + " layers shared";
   for (const auto& [has, name] :
-       {std::pair(config.attention.qk_norm, "qk norm"), std::pair(config.embedding_norm, "embedding norm"),
+       {std::pair(config.attention.exclusive, "exclusive"), std::pair(config.norm_output, "norm output"),
+        std::pair(config.value_residual, "value residual"),
+        std::pair(config.embedding_norm, "embedding norm"),
         std::pair(config.embedding_mixing, "embedding mixing"), std::pair(config.fix_norm, "fix norm"),
         std::pair(config.prefix, "prefix")})
     if (has) text += std::string(", ") + name;

@@ -57,10 +57,10 @@ std::string costs_text(DecoderOnly& model) {
   const DecoderOnlyConfig& config = model.config();
   const Tensor ids = zero_ids(config.context, model.device());
   double of_token = 0, of_row = 0;
-  for_each_attention(config, [&](const AttentionConfig& attention, double layers) {
+  for_each_attention(config, [&](const AttentionConfig& attention) {
     const AttentionCost cost = cost_of(attention, model.parameters().front().value().dtype());
-    of_token += layers * static_cast<double>(cost.cache_bytes_per_token);
-    of_row += layers * static_cast<double>(cost.cache_bytes_per_row);
+    of_token += static_cast<double>(cost.cache_bytes_per_token);
+    of_row += static_cast<double>(cost.cache_bytes_per_row);
   });
   return costs_of(model, "a row of " + number_of(config.context, "token"),
                   [&] { return model.loss(ids, ids); }) +

@@ -7,7 +7,7 @@ namespace {
 constexpr const char* kPairs = R"({
   "shared_vocabulary": true, "vocabulary": 4000,
   "encoder_layers": 3, "decoder_layers": 3, "heads": 4,
-  "positions": "rotary", "norm": "rms", "qk_norm": true, "activation": "relu_squared",
+  "positions": "rotary", "norm": "rms", "qk_norm": "rms", "activation": "relu_squared",
   "optimizer": "muon", "learning_rate": 0.02, "minimum_learning_rate": 1e-5, "adam_rate": 0.7,
   "weight_decay": 0.1, "warmup": 200})";
 

@@ -7,6 +7,12 @@
 
 namespace tapeformer {
 
+/// Keys and values, head by head; values are undefined where everything is in the keys.
+struct KeyValueHeads {
+  /// [B, S, G, D] and [B, S, G, E].
+  Tensor key_bsgd, value_bsge;
+};
+
 /// The masks and other optional arguments of a call.
 struct AttentionContext : AttentionMasks {
   /// Position of every query, i32 [T] or [B, T], for layers with rotary positions. Undefined: 0, 1, ...,
@@ -17,6 +23,13 @@ struct AttentionContext : AttentionMasks {
   RotaryAngles angles;
   /// For layers that mix values: what joins the values of each of this call's keys, [B, S, G E].
   Tensor values;
+  /// For layers with value_residual: the values of this call's keys in the first layer, [B, S, G, E].
+  Tensor first_values;
+  /// For layers with shared_keys: what `fresh` of another layer has received. With a cache, all that the
+  /// layer attends to is in it already.
+  KeyValueHeads shared;
+  /// Receives this call's keys and values as attention reads them, for other layers.
+  KeyValueHeads* fresh = nullptr;
   /// Holds keys and values of earlier calls. Self-attention appends this call's; cross-attention stores the
   /// memory's at its first call and does not read the memory again.
   KvCache* cache = nullptr;

@@ -3,6 +3,8 @@
 #include <tapeformer/nn/attention/heads.h>
 
 #include <algorithm>
+#include <any>
+#include <map>
 
 namespace tapeformer {
 namespace {
@@ -71,6 +73,26 @@ RotaryLayout rotary_layout(const std::string& name) {
                     {RotaryLayout::interleaved, RotaryLayout::half_split});
 }
 
+const char* qk_norm_name(QkNorm norm) {
+  constexpr const char* kNames[] = {"none", "rms", "joint", "l2"};
+  return kNames[static_cast<int>(norm)];
+}
+
+QkNorm qk_norm(const std::string& name) {
+  if (name == "false" || name == "true") return name == "true" ? QkNorm::rms : QkNorm::none;
+  return kind_named("qk_norm", name, qk_norm_name, {QkNorm::none, QkNorm::rms, QkNorm::joint, QkNorm::l2});
+}
+
+const char* output_gate_name(OutputGate gate) {
+  constexpr const char* kNames[] = {"none", "head", "element"};
+  return kNames[static_cast<int>(gate)];
+}
+
+OutputGate output_gate(const std::string& name) {
+  return kind_named("output_gate", name, output_gate_name,
+                    {OutputGate::none, OutputGate::head, OutputGate::element});
+}
+
 const char* latent_form_name(LatentForm form) {
   constexpr const char* kNames[] = {"automatic", "naive", "absorbed"};
   return kNames[static_cast<int>(form)];
@@ -113,6 +135,10 @@ AttentionConfig AttentionConfig::resolved() const {
                 " attention cannot turn queries and keys by rotary positions; got " + got +
                 "rotary positions; try sinusoidal or learned ones");
   }
+  if (rotations.yarn && rotations.original_context == 0) {
+    throw Error("[attention] YaRN needs the context that the model was trained with; got " + got +
+                "rotary_yarn=true, rotary_original_context=0; try rotary_original_context=4096");
+  }
   if (const Index turned = or_else(rotations.width, full.key_width); turned % 2 != 0) {
     throw Error("[attention] rotary positions turn pairs of a head's components; got " + got +
                 "components=" + std::to_string(turned) + "; try an even width of the heads");
@@ -123,14 +149,18 @@ AttentionConfig AttentionConfig::resolved() const {
 AttentionConfig AttentionConfig::of_kind(const std::string& name) const {
   const AttentionKind &own_kind = attention_kind(kind), &other = attention_kind(name);
   const auto drops = [&](const std::string& field) { return own_kind.uses(field) && !other.uses(field); };
-  const AttentionConfig defaults;
   AttentionConfig config = *this;
   config.kind = name;
-  if (drops("groups")) config.groups = defaults.groups;
-  if (drops("latent_width")) config.latent_width = defaults.latent_width;
-  if (drops("query_latent_width")) config.query_latent_width = defaults.query_latent_width;
-  if (drops("rotary_width")) config.rotary_width = defaults.rotary_width;
-  if (drops("qk_norm")) config.qk_norm = defaults.qk_norm;
+  std::map<std::string, std::any> defaults;
+  const AttentionConfig unchanged;
+  for_each_field(unchanged, [&](const Field& field, const auto& member) {
+    if (drops(field.name)) defaults[field.name] = std::decay_t<decltype(value_of(member))>(value_of(member));
+  });
+  for_each_field(config, [&](const Field& field, auto&& member) {
+    using Value = std::decay_t<decltype(value_of(member))>;
+    const auto found = defaults.find(field.name);
+    if (found != defaults.end()) set_value(member, std::any_cast<Value>(found->second));
+  });
   for (const auto& [field, value] : own)
     if (drops(field)) config.own.erase(field);
   return config;

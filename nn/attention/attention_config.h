@@ -25,6 +25,23 @@ enum class LatentForm { automatic, naive, absorbed };
 const char* latent_form_name(LatentForm form);
 LatentForm latent_form(const std::string& name);
 
+/// What norms queries and keys before rotary positions, in multi-head attention. rms: RMS norms of each head,
+/// with one gain for all heads of queries and one for those of keys. joint: RMS norms over all heads at once,
+/// with a gain for each component. l2: heads of length 1, and scores that are a learned factor for each query
+/// head, sqrt(D) at first, times the cosine.
+enum class QkNorm { none, rms, joint, l2 };
+/// The name of a norm and the norm of a name; "false" and "true" of older files are none and rms.
+/// Throws: Error listing the names there are.
+const char* qk_norm_name(QkNorm norm);
+QkNorm qk_norm(const std::string& name);
+
+/// What the heads' outputs are multiplied by: sigmoids of a projection of the query's input, one for each head
+/// or one for each component.
+enum class OutputGate { none, head, element };
+/// The name of a gate and the gate of a name. Throws: Error listing the names there are.
+const char* output_gate_name(OutputGate gate);
+OutputGate output_gate(const std::string& name);
+
 /// The name of a layout and the layout of a name. Throws: Error listing the names there are.
 const char* rotary_layout_name(RotaryLayout layout);
 RotaryLayout rotary_layout(const std::string& name);
@@ -48,14 +65,21 @@ struct AttentionConfig {
   double output_dropout = 0;     ///< on the output
   bool bias = true;              ///< of all projections; mla has none
   std::optional<bool> output_bias = {};  ///< of the output's projection; unset: as `bias`
-  bool cross = false;           ///< cross-attention: no rotary positions, the memory projected separately
-  bool rotary = false;          ///< rotary positions (RoPE) on queries and keys, unless `cross`
-  RotaryConfig rotations = {};  ///< base, scaling and layout of the rotary positions
-  bool packed = true;           ///< mha without `cross` has one matrix for queries, keys and values
-  bool sequence_first = false;  ///< inputs and output are [T, B, C]; masks and weights stay as they are
-  bool norm = true;             ///< mla has RMS norms on the latents
-  bool qk_norm = false;         ///< RMS norms of each head's queries and keys, before rotary positions
-  bool value_mixing = false;    ///< mixes AttentionContext::values into the values, by learned factors
+  bool cross = false;             ///< cross-attention: no rotary positions, the memory projected separately
+  bool rotary = false;            ///< rotary positions (RoPE) on queries and keys, unless `cross`
+  RotaryConfig rotations = {};    ///< base, scaling and layout of the rotary positions
+  bool packed = true;             ///< mha without `cross` has one matrix for queries, keys and values
+  bool sequence_first = false;    ///< inputs and output are [T, B, C]; masks and weights stay as they are
+  bool norm = true;               ///< mla has RMS norms on the latents
+  QkNorm qk_norm = QkNorm::none;  ///< of queries and keys, before rotary positions
+  double qk_norm_epsilon = 1e-6;  ///< of qk_norm
+  OutputGate output_gate = OutputGate::none;  ///< on the heads' outputs, before the output projection
+  bool exclusive = false;     ///< takes from each output its part along the token's own value, unless `cross`
+  bool value_mixing = false;  ///< mixes AttentionContext::values into the values, by learned factors
+  bool value_residual = false;  ///< mixes AttentionContext::first_values into them, likewise
+  bool shared_keys = false;     ///< has no keys and values but AttentionContext::shared
+  bool token_lambda = false;    ///< differential attention's lambda comes from each token, without norms
+  double lambda_initial = 0.8;  ///< what its lambda begins with
   LatentForm form = LatentForm::automatic;  ///< of mla
   OwnValues own = {};                       ///< of fields that the kind's row of the table adds
 
@@ -85,11 +109,20 @@ struct AttentionConfig {
                    }},
           kinds.c_str());
     field("heads", c.heads, "H, attention heads", kPositiveSize);
-    field("groups", c.groups, "G, heads of keys and values with gqa; 0 for half of the heads", kSize);
+    field("groups", c.groups,
+          "G, heads of keys and values with gqa (0: half of the heads) or differential (0: all)", kSize);
     field("latent_width", c.latent_width, "width of mla's compressed keys and values; 0 for C / 2", kSize);
     field("query_latent_width", c.query_latent_width, "width of mla's compressed queries; 0 for none", kSize);
     field("rotary_width", c.rotary_width, "width of mla's rotary keys; 0 for half of a head", kSize);
-    field("qk_norm", c.qk_norm, "RMS norm of each head's queries and keys (mha, gqa, mqa)");
+    field("qk_norm", named(c.qk_norm, qk_norm_name, tapeformer::qk_norm),
+          "norm of queries and keys (mha, gqa, mqa): none, rms of each head, joint over all heads, or l2");
+    field("qk_norm_epsilon", c.qk_norm_epsilon, kPositive);
+    field("output_gate", named(c.output_gate, output_gate_name, tapeformer::output_gate),
+          "sigmoid gates on the heads' outputs (mha, gqa, mqa): none, head or element");
+    field("exclusive", c.exclusive,
+          "take from each head's output its part along the token's own value (mha, gqa, mqa)");
+    field("token_lambda", c.token_lambda,
+          "differential: lambda from each token by a projection, and no norms of the heads");
     field("rotary_base", c.rotations.base, "base of the rotary frequencies", kPositive);
     field("rotary_layout", named(c.rotations.layout, rotary_layout_name, rotary_layout));
     field("rotary_components", c.rotations.width, kSize);
@@ -98,6 +131,8 @@ struct AttentionConfig {
     field("rotary_original_context", c.rotations.original_context, kSize);
     field("rotary_low_frequency", c.rotations.low_frequency);
     field("rotary_high_frequency", c.rotations.high_frequency);
+    field("rotary_yarn", c.rotations.yarn);
+    field("rotary_attention_factor", c.rotations.attention_factor, kPositive);
     for_each_own_field(attention_kinds(), c.kind, attention_kind, c.own, field);
   }
   /// The others. A model has those that its own description names, and decides the rest.
@@ -119,6 +154,9 @@ struct AttentionConfig {
     field("sequence_first", c.sequence_first);
     field("norm", c.norm);
     field("value_mixing", c.value_mixing);
+    field("value_residual", c.value_residual);
+    field("shared_keys", c.shared_keys);
+    field("lambda_initial", c.lambda_initial);
     field("form", named(c.form, latent_form_name, latent_form));
   }
   template <class Self, class F>

@@ -1,6 +1,7 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/nn/attention/additive.h>
 #include <tapeformer/nn/attention/attention_kind.h>
+#include <tapeformer/nn/attention/differential.h>
 #include <tapeformer/nn/attention/latent.h>
 #include <tapeformer/nn/attention/linear_attention.h>
 #include <tapeformer/nn/attention/multi_head.h>
@@ -16,36 +17,31 @@ std::unique_ptr<Attention> make(const AttentionConfig& config, Generator& random
   return std::make_unique<Layer>(config, random);
 }
 
+/// The fields of kinds that are a MultiHeadAttention, with `others` before them.
+std::vector<std::string> multi_head_fields(std::vector<std::string> others) {
+  for (const char* const name :
+       {"output_dropout", "output_bias", "sequence_first", "qk_norm", "qk_norm_epsilon", "output_gate",
+        "exclusive", "value_mixing", "value_residual", "shared_keys"})
+    others.emplace_back(name);
+  return others;
+}
+
 const std::deque<AttentionKind>& built_in_kinds() {
   using MultiHead = MultiHeadAttention;
   using Latent = LatentAttention;
   using Additive = AdditiveAttention;
   using Recurrent = LinearAttention;
+  using Differential = DifferentialAttention;
   constexpr unsigned kEverything = kCanRotate | kCanCache | kCanModelLanguage | kCanExport;
   constexpr unsigned kRecurrent = kCanCache | kCanModelLanguage | kHasState;
   // name, title, make, fields that not every kind uses, abilities, complete, cost, forms, own
   static const std::deque<AttentionKind> kinds = {
-      {"mha",
-       "multi-head",
-       make<MultiHead>,
-       {"value_memory_width", "output_dropout", "output_bias", "sequence_first", "qk_norm", "value_mixing"},
-       kEverything,
-       MultiHead::complete_multi_head,
-       MultiHead::cost},
-      {"gqa",
-       "grouped-query",
-       make<MultiHead>,
-       {"groups", "output_dropout", "output_bias", "sequence_first", "qk_norm", "value_mixing"},
-       kEverything,
-       MultiHead::complete_grouped_query,
-       MultiHead::cost},
-      {"mqa",
-       "multi-query",
-       make<MultiHead>,
-       {"output_dropout", "output_bias", "sequence_first", "qk_norm", "value_mixing"},
-       kEverything,
-       MultiHead::complete_multi_query,
-       MultiHead::cost},
+      {"mha", "multi-head", make<MultiHead>, multi_head_fields({"value_memory_width"}), kEverything,
+       MultiHead::complete_multi_head, MultiHead::cost},
+      {"gqa", "grouped-query", make<MultiHead>, multi_head_fields({"groups"}), kEverything,
+       MultiHead::complete_grouped_query, MultiHead::cost},
+      {"mqa", "multi-query", make<MultiHead>, multi_head_fields({}), kEverything,
+       MultiHead::complete_multi_query, MultiHead::cost},
       {"mla",
        "latent",
        make<Latent>,
@@ -54,6 +50,13 @@ const std::deque<AttentionKind>& built_in_kinds() {
        Latent::complete,
        Latent::cost,
        Latent::forms()},
+      {"differential",
+       "differential",
+       make<Differential>,
+       {"groups", "output_bias", "token_lambda", "lambda_initial"},
+       kCanRotate | kCanCache | kCanModelLanguage,
+       Differential::complete,
+       Differential::cost},
       {"additive", "additive", make<Additive>, {}, kCanCache, {}, Additive::cost},
       {"gla",
        "gated linear",

@@ -15,12 +15,6 @@ AttentionOptions attention_options(const AttentionContext& context, const Dropou
 RotaryAngles query_angles(const AttentionContext& context, const Tensor& query, const RotaryConfig& config,
                           Index head_width);
 
-/// Keys and values, head by head; values are undefined where everything is in the keys.
-struct KeyValueHeads {
-  /// [B, S, G, D] and [B, S, G, E].
-  Tensor key_bsgd, value_bsge;
-};
-
 /// Adds fresh keys and values to what the cache holds.
 void append_heads(KvCache& cache, const KeyValueHeads& fresh);
 /// All that the cache holds. Its spare room comes along, unless weights are asked for or a tape records, and

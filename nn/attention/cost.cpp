@@ -12,7 +12,10 @@ Index visible_pair_count(const AttentionCall& call) {
   const Index T = call.queries, S = or_else(call.keys, T) + call.cached;
   if (!call.causal) return T * S;
   const Index seeing = std::min(T, S);  // the last of them sees all keys, the one before all but one, ...
-  return seeing * S - seeing * (seeing - 1) / 2;
+  const Index all = seeing * S - seeing * (seeing - 1) / 2;
+  if (call.window <= 0) return all;
+  const Index cut = std::min(seeing, std::max<Index>(S - call.window, 0));  // see more than the window
+  return all - (cut * (S - call.window) - cut * (cut - 1) / 2);
 }
 
 AttentionCost attention_cost(const AttentionConfig& config, const AttentionCall& call) {

@@ -12,6 +12,7 @@ struct AttentionCall {
   Index keys = 0;           ///< S, of a memory; 0 for queries: self-attention
   Index cached = 0;         ///< tokens in the cache before: decoding, of which forward_flops alone is meant
   bool causal = false;      ///< aligned at the last query and the last key
+  Index window = 0;         ///< keys that a causal query sees, its own included; 0 for all before it
   DType type = DType::f32;  ///< of activations and cache
 };
 
@@ -28,7 +29,7 @@ struct AttentionCost {
 };
 
 /// Visible pairs of a query and a key, for one row of the batch and one head.
-/// Math:    T S; causal: sum over t of max(0, t + 1 + S - T)
+/// Math:    T S; causal: sum over t of max(0, t + 1 + S - T), of which a window W leaves at most W
 Index visible_pair_count(const AttentionCall& call);
 
 /// The cost of a layer that make_attention() makes; each layer's cost() states its formula.

@@ -1,7 +1,6 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/ops/elementwise.h>
 #include <tapeformer/autograd/ops/matmul.h>
-#include <tapeformer/autograd/ops/normalization.h>
 #include <tapeformer/autograd/ops/shape.h>
 #include <tapeformer/nn/attention/multi_head.h>
 #include <tapeformer/nn/initialization.h>
@@ -19,7 +18,7 @@ std::vector<Linear> made_projections(const AttentionConfig& config, const Pooled
     inputs.emplace_back(LinearConfig{width, outputs, config.bias, {}}, random);
   };
   add(config.width, config.packed ? rows[0] + rows[1] + rows[2] : rows[0]);
-  if (config.packed || config.groups > 0) return inputs;
+  if (config.packed || config.groups > 0 || config.shared_keys) return inputs;
   add(config.memory_width, rows[1]);
   add(config.value_memory_width, rows[2]);
   return inputs;
@@ -27,6 +26,20 @@ std::vector<Linear> made_projections(const AttentionConfig& config, const Pooled
 
 void clear_bias(Linear& layer) {
   if (layer.bias().defined()) layer.bias().set_value(Tensor::zeros(layer.bias().value().shape()));
+}
+
+/// The options that one half of the kinds' complete() has with the other in common.
+void complete_keys(AttentionConfig& config) {
+  config.exclusive = config.exclusive && !config.cross;
+  if (!config.shared_keys) return;
+  config.packed = false;
+  const char* const excluded = config.cross            ? "cross"
+                               : config.value_mixing   ? "value_mixing"
+                               : config.value_residual ? "value_residual"
+                                                       : nullptr;
+  if (excluded == nullptr) return;
+  throw Error(std::string("[attention] a layer with shared_keys has no values of its own; got attention=") +
+              config.kind + ", shared_keys=true, " + excluded + "=true; try " + excluded + "=false");
 }
 
 void check_packed(const AttentionConfig& config) {
@@ -44,6 +57,7 @@ void check_packed(const AttentionConfig& config) {
 
 void MultiHeadAttention::complete_multi_head(AttentionConfig& config) {
   config.packed = config.packed && !config.cross;
+  complete_keys(config);
   check_packed(config);
 }
 
@@ -54,6 +68,7 @@ void MultiHeadAttention::complete_grouped_query(AttentionConfig& config) {
   }
   config.groups = or_else(config.groups, 1);
   config.packed = !config.cross;
+  complete_keys(config);
   check_packed(config);
 }
 
@@ -69,27 +84,27 @@ MultiHeadAttention::MultiHeadAttention(const AttentionConfig& config, Generator&
                    heads_.groups * heads_.value_width},
       projections_(made_projections(config_, part_widths_, random)),
       output_({heads_.heads * heads_.value_width, config_.output_width, *config_.output_bias, {}}, random),
-      dropout_({config_.dropout}, random) {
+      dropout_({config_.dropout}, random),
+      norms_(config_),
+      gates_(config_, random) {
   if (config_.output_dropout > 0) output_dropout_.emplace(DropoutConfig{config_.output_dropout}, random);
   // Made last on purpose: drawn earlier, it would shift dropout_'s random stream, and change seeded runs.
-  if (!config_.packed && config_.groups > 0) {
+  if (!config_.packed && config_.groups > 0 && !config_.shared_keys) {
     projections_.emplace_back(
         LinearConfig{config_.memory_width, part_widths_[kKey] + part_widths_[kValue], config_.bias, {}},
         random);
   }
   for (std::size_t i = 0; i < projections_.size(); ++i) {
     const auto first = part_widths_.begin() + static_cast<std::ptrdiff_t>(i);
-    const auto last = i + 1 == projections_.size() ? part_widths_.end() : first + 1;
+    const bool has_rest = i + 1 == projections_.size() && !config_.shared_keys;
+    const auto last = has_rest ? part_widths_.end() : first + 1;
     xavier_uniform_parts(projections_[i].weight(), {first, last}, random);
     clear_bias(projections_[i]);
   }
   xavier_uniform(output_.weight(), random);
   clear_bias(output_);
-  if (config_.qk_norm) {
-    query_gain_ = Parameter(Tensor::full({heads_.key_width}, 1));
-    key_gain_ = Parameter(Tensor::full({heads_.key_width}, 1));
-  }
   if (config_.value_mixing) value_mixing_ = Parameter(Tensor::full({2}, 0.5));
+  if (config_.value_residual) value_residual_ = Parameter(Tensor::full({2}, 0.5));
 }
 
 Tensor MultiHeadAttention::operator()(const Tensor& query, const Tensor& memory,
@@ -113,67 +128,110 @@ Tensor MultiHeadAttention::operator()(const Tensor& query, const Tensor& key, co
 Tensor MultiHeadAttention::attend(const Tensor& query, const Tensor& key, const Tensor& value,
                                   const AttentionContext& context) const {
   const bool is_self = !config_.cross && is_same_tensor(query, key) && is_same_tensor(key, value);
-  if (config_.rotary && !is_self) {
-    throw Error("[multi_head] rotary positions are for self-attention; got a memory that is not the query");
-  }
-  if (config_.value_mixing != context.values.defined()) {
-    throw Error(std::string("[multi_head] ") + (config_.value_mixing
-                                                    ? "value_mixing needs values in the context"
-                                                    : "values in the context need value_mixing"));
-  }
-  const Tensor heads_bthe = is_self && config_.packed ? attend_packed(query, context)
-                                                      : attend_apart(query, key, value, is_self, context);
-  const Tensor y_bto = output_(merge_heads(heads_bthe));
+  check_context(context, is_self);
+  Tensor own_bsge = context.shared.value_bsge;
+  Tensor heads_bthe = config_.shared_keys ? attend_shared(query, context)
+                      : is_self && config_.packed && norms_.takes_packed()
+                          ? attend_packed(query, context, own_bsge)
+                          : attend_apart(query, key, value, is_self, context, own_bsge);
+  if (config_.exclusive) heads_bthe = without_own_value(heads_bthe, own_bsge);
+  const Tensor y_bto = output_(merge_heads(gates_(heads_bthe, query)));
   return output_dropout_ ? (*output_dropout_)(y_bto) : y_bto;
+}
+
+void MultiHeadAttention::check_context(const AttentionContext& context, bool is_self) const {
+  const auto require = [](bool holds, const std::string& rule) {
+    if (!holds) throw Error("[multi_head] " + rule);
+  };
+  const auto check_given = [&](bool option, bool given, const std::string& name, const std::string& what) {
+    require(!option || given, name + " needs " + what + " in the context");
+    require(option || !given, what + " in the context need " + name);
+  };
+  require(is_self || !config_.rotary,
+          "rotary positions are for self-attention; got a memory that is not the query");
+  require(is_self || !config_.exclusive,
+          "exclusive is for self-attention; got a memory that is not the query; try cross=true");
+  check_given(config_.value_mixing, context.values.defined(), "value_mixing", "values");
+  check_given(config_.value_residual, context.first_values.defined(), "value_residual", "first_values");
+  check_given(config_.shared_keys, context.shared.key_bsgd.defined(), "shared_keys",
+              "shared keys and values");
+}
+
+AttentionOptions MultiHeadAttention::options_of(const AttentionContext& context) const {
+  AttentionOptions options = attention_options(context, dropout_);
+  options.scale = norms_.scale();
+  return options;
 }
 
 /// Self-attention with one matrix for queries, keys and values: one product projects to all heads. Without a
 /// cache, packed_attention() reads them from its result without copies.
-Tensor MultiHeadAttention::attend_packed(const Tensor& x, const AttentionContext& context) const {
+Tensor MultiHeadAttention::attend_packed(const Tensor& x, const AttentionContext& context,
+                                         Tensor& own_values) const {
   const Index H = heads_.heads, G = heads_.groups;
-  AttentionOptions options = attention_options(context, dropout_);
-  Tensor packed_btn = projections_[0](x);
-  if (config_.qk_norm) packed_btn = packed_head_norms(packed_btn, H, G, query_gain_, key_gain_);
+  AttentionOptions options = options_of(context);
+  Tensor packed_btn = norms_.packed(projections_[0](x));
   if (config_.value_mixing) packed_btn = mix(packed_btn, context.values, value_mixing_);
+  if (config_.value_residual) {
+    packed_btn = mix(packed_btn, merge_heads(context.first_values), value_residual_);
+  }
   if (config_.rotary) {
     packed_btn = packed_rotary(std::move(packed_btn), H + G, heads_.key_width, angles(x, context));
   }
+  const auto part = [&](Part which, Index from, Index heads) {
+    return split_heads(slice(packed_btn, -1, from, part_widths_[which]), heads);
+  };
+  const Index key_from = part_widths_[kQuery], value_from = key_from + part_widths_[kKey];
+  const bool needs_parts = context.cache != nullptr || context.fresh != nullptr;
+  KeyValueHeads fresh;
+  if (needs_parts) fresh.key_bsgd = part(kKey, key_from, G);
+  if (needs_parts || config_.exclusive) own_values = fresh.value_bsge = part(kValue, value_from, G);
+  if (context.fresh != nullptr) *context.fresh = fresh;
   if (context.cache == nullptr) return packed_attention(packed_btn, heads_, options);
-  const TensorList parts = split(packed_btn, -1, part_widths_);
-  const KeyValueHeads held = cached_heads(context.cache, true, heads_, options, [&] {
-    return KeyValueHeads{split_heads(parts[kKey], G), split_heads(parts[kValue], G)};
-  });
-  return scaled_dot_product_attention(split_heads(parts[kQuery], H), held.key_bsgd, held.value_bsge, options);
+  const KeyValueHeads held = cached_heads(context.cache, true, heads_, options, [&] { return fresh; });
+  return scaled_dot_product_attention(part(kQuery, 0, H), held.key_bsgd, held.value_bsge, options);
 }
 
-/// The other cases: cross-attention, keys and values of different inputs, or matrices that are not packed.
+/// The other cases: cross-attention, keys and values of different inputs, matrices that are not packed, and
+/// norms of all heads or of heads without gains.
 Tensor MultiHeadAttention::attend_apart(const Tensor& query, const Tensor& key, const Tensor& value,
-                                        bool is_self, const AttentionContext& context) const {
-  AttentionOptions options = attention_options(context, dropout_);
+                                        bool is_self, const AttentionContext& context,
+                                        Tensor& own_values) const {
+  AttentionOptions options = options_of(context);
   const RotaryAngles turns = angles(query, context);
-  const auto turned = [&](const Parameter& gain, const Tensor& x) {
-    const Tensor x_bthd = gain.defined() ? rms_norm(x, gain) : x;
-    return config_.rotary ? rotary(x_bthd, turns) : x_bthd;
-  };
-  const Tensor query_bthd = turned(query_gain_, split_heads(project(kQuery, query), heads_.heads));
+  const auto turned = [&](Tensor x) { return config_.rotary ? rotary(std::move(x), turns) : x; };
+  TensorList parts;  // of one product, where there is one
+  if (is_self && config_.packed) parts = split(projections_[0](query), -1, part_widths_);
+  const bool has_parts = !parts.empty();
+  const Tensor query_bthd = turned(norms_.query(has_parts ? parts[kQuery] : project(kQuery, query)));
   const KeyValueHeads held = cached_heads(context.cache, is_self, heads_, options, [&] {
-    const KeyValueHeads fresh = key_value_heads(key, value);
-    const Tensor value_bsge =
-        config_.value_mixing
-            ? mix(fresh.value_bsge, split_heads(context.values, heads_.groups), value_mixing_)
-            : fresh.value_bsge;
-    return KeyValueHeads{turned(key_gain_, fresh.key_bsgd), value_bsge};
+    if (!has_parts) parts = key_and_value(key, value);
+    Tensor value_bse = parts.back();
+    if (config_.value_mixing) value_bse = mix(value_bse, context.values, value_mixing_);
+    if (config_.value_residual) {
+      value_bse = mix(value_bse, merge_heads(context.first_values), value_residual_);
+    }
+    own_values = split_heads(value_bse, heads_.groups);
+    const KeyValueHeads fresh{turned(norms_.key(parts[parts.size() - 2])), own_values};
+    if (context.fresh != nullptr) *context.fresh = fresh;
+    return fresh;
   });
   return scaled_dot_product_attention(query_bthd, held.key_bsgd, held.value_bsge, options);
 }
 
-KeyValueHeads MultiHeadAttention::key_value_heads(const Tensor& key, const Tensor& value) const {
-  const Index G = heads_.groups;
-  if (projections_.size() == 2 && is_same_tensor(key, value)) {
-    const TensorList parts = split(projections_[1](key), -1, {part_widths_[kKey], part_widths_[kValue]});
-    return {split_heads(parts[0], G), split_heads(parts[1], G)};
-  }
-  return {split_heads(project(kKey, key), G), split_heads(project(kValue, value), G)};
+/// Attention to another layer's keys and values, which with a cache it has put there already.
+Tensor MultiHeadAttention::attend_shared(const Tensor& query, const AttentionContext& context) const {
+  AttentionOptions options = options_of(context);
+  Tensor query_bthd = norms_.query(project(kQuery, query));
+  if (config_.rotary) query_bthd = rotary(std::move(query_bthd), angles(query, context));
+  const KeyValueHeads held =
+      context.cache == nullptr ? context.shared : held_heads(*context.cache, heads_, options);
+  return scaled_dot_product_attention(query_bthd, held.key_bsgd, held.value_bsge, options);
+}
+
+TensorList MultiHeadAttention::key_and_value(const Tensor& key, const Tensor& value) const {
+  if (projections_.size() == 2 && is_same_tensor(key, value))
+    return split(projections_[1](key), -1, {part_widths_[kKey], part_widths_[kValue]});
+  return {project(kKey, key), project(kValue, value)};
 }
 
 /// Projects `x` to one part. If its matrix holds other parts too, only this part's rows are used.
@@ -196,15 +254,17 @@ void MultiHeadAttention::visit(ParameterVisitor& visitor) {
   static const std::vector<std::vector<const char*>> names = {
       {"query_key_value"}, {"query", "key_value"}, {"query", "key", "value"}};
   for (std::size_t i = 0; i < projections_.size(); ++i) {
-    const std::string name = names[projections_.size() - 1][i];
+    const std::string name = config_.shared_keys ? "query" : names[projections_.size() - 1][i];
     visitor.child(name, projections_[i]);
-    if (i + 1 == projections_.size() && i < kValue)  // the last one holds what has no matrix of its own
+    if (i + 1 == projections_.size() && i < kValue &&
+        !config_.shared_keys)  // the last one holds what has no matrix of its own
       visitor.row_parts(name + ".weight",
                         {part_widths_.begin() + static_cast<std::ptrdiff_t>(i), part_widths_.end()});
   }
-  visitor.parameter("query_norm.weight", query_gain_);
-  visitor.parameter("key_norm.weight", key_gain_);
+  norms_.visit(visitor);  // adds no level to the parameters' names
   visitor.parameter("value_mixing", value_mixing_);
+  visitor.parameter("value_residual", value_residual_);
+  gates_.visit(visitor);
   visitor.child("output", output_);
   visitor.child("dropout", dropout_);
   if (output_dropout_) visitor.child("output_dropout", *output_dropout_);
@@ -215,22 +275,31 @@ AttentionCost MultiHeadAttention::cost(const AttentionConfig& config, const Atte
   const double C = config.width, H = config.heads, G = config.key_heads(), D = config.key_width,
                E = config.value_width, N = sum.N, M = sum.M;
   sum.projection(N, C, H * D, config.bias);
-  sum.projection(M, config.memory_width, G * D, config.bias);
-  sum.projection(M, config.value_memory_width, G * E, config.bias);
+  if (!config.shared_keys) {
+    sum.projection(M, config.memory_width, G * D, config.bias);
+    sum.projection(M, config.value_memory_width, G * E, config.bias);
+    sum.caches(G * (D + E));
+  }
   sum.projection(N, H * E, config.output_width, *config.output_bias);
   sum.attention(H, D, E);
   sum.keeps(N * (C + H * D + H * E) + M * G * (D + E));
   if (call.keys > 0) sum.keeps(M * config.memory_width);
   if (config.rotary) sum.keeps(call.queries * D);
-  if (config.qk_norm) {
-    sum.parameters(2 * D);
-    sum.keeps((N * H + M * G) * (D + 1) + (config.packed ? N * G * E : 0));
-  }
-  if (config.value_mixing) {
+  sum.parameters(HeadNorms::parameters(config));
+  sum.keeps(HeadNorms::activations(config, N, M));
+  const bool mixes_packed =
+      config.packed && (config.qk_norm == QkNorm::none || config.qk_norm == QkNorm::rms);
+  for (const bool mixes : {config.value_mixing, config.value_residual}) {
+    if (!mixes) continue;
     sum.parameters(2);
-    sum.keeps((config.packed ? N * (H * D + G * D) : 0) + 2 * M * G * E);
+    sum.keeps((mixes_packed ? N * (H * D + G * D) : 0) + 2 * M * G * E);
   }
-  sum.caches(G * (D + E));
+  if (config.exclusive) sum.keeps(N * (H * E + H + G * E + G) + (mixes_packed ? N * G * E : 0));
+  if (config.output_gate != OutputGate::none) {
+    const double gates = config.output_gate == OutputGate::head ? H : H * E;
+    sum.projection(N, C, gates, false);
+    sum.keeps(N * (gates + H * E));
+  }
   return sum.total();
 }
 

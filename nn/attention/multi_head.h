@@ -3,6 +3,8 @@
 #include <tapeformer/nn/attention/attention_config.h>
 #include <tapeformer/nn/attention/cached_heads.h>
 #include <tapeformer/nn/attention/cost.h>
+#include <tapeformer/nn/attention/head_norms.h>
+#include <tapeformer/nn/attention/head_output.h>
 #include <tapeformer/nn/linear.h>
 
 #include <optional>
@@ -14,16 +16,18 @@ namespace tapeformer {
 /// shared by H / G neighbouring query heads. Self-attention if query and memory are the same tensor, else
 /// cross-attention.
 /// Math:    g = floor(h G / H); head_h = softmax(R q_h (R k_g)^T / sqrt(D)) v_g; y = output(concat_h head_h),
-///          with R the rotary embedding, if there is one. With qk_norm, R turns rms_norm(q_h) and
-///          rms_norm(k_g), with one gain for all heads of queries and one for those of keys. With
-///          value_mixing, v_g counts as m_0 v_g + m_1 values_g, m learned and (1/2, 1/2) at first
+///          with R the rotary embedding, if there is one. With qk_norm, R turns normed queries and keys, see
+///          HeadNorms. With value_mixing, v_g counts as m_0 v_g + m_1 values_g, m learned and (1/2, 1/2) at
+///          first, and with value_residual likewise for first_values. With exclusive and output_gate, head_h
+///          is what without_own_value() and HeadGates make of it. With shared_keys, k_g and v_g are those of
+///          the context
 /// Shapes:  query [B, T, C], memory [B, S, memory_width] -> y [B, T, O]
 /// Initial: each projection Xavier uniform, packed ones part by part; biases zero
 /// Throws:  Error if sizes do not fit, or for rotary positions with another memory than the query; ShapeError
 ///          for inputs of another rank
 /// Source:  Vaswani et al. 2017, arXiv:1706.03762, section 3.2.2; Ainslie et al. 2023, arXiv:2305.13245;
-///          Shazeer 2019, arXiv:1911.02150; qk_norm: Henry et al. 2020, arXiv:2010.04245, with RMS norms as
-///          in Qwen3, arXiv:2505.09388; value_mixing: after Zhou et al. 2024, arXiv:2410.17897
+///          Shazeer 2019, arXiv:1911.02150; value_mixing: after Zhou et al. 2024, arXiv:2410.17897;
+///          value_residual: there, section 4.2; shared_keys: Brandon et al. 2024, arXiv:2405.12981
 class MultiHeadAttention : public Attention {
  public:
   MultiHeadAttention(const AttentionConfig& config, Generator& random);
@@ -36,6 +40,7 @@ class MultiHeadAttention : public Attention {
                     const AttentionContext& context) const;
   RotaryAngles angles(const Tensor& query, const AttentionContext& context) const override;
   CacheWidths cache_widths() const override {
+    if (config_.shared_keys) return {};
     return {heads_.groups * heads_.key_width, heads_.groups * heads_.value_width};
   }
   void visit(ParameterVisitor& visitor) override;
@@ -55,20 +60,24 @@ class MultiHeadAttention : public Attention {
   ///                queries and keys
   ///   activations  N (C + H D + H E + H) + M G (D + E) numbers: input, projections, output of the heads,
   ///                and the logarithm of a sum for each of their rows; M C' for a memory; rotary: T D of
-  ///                angles; causal: 8 bytes a row for the range that it sees; qk_norm and value_mixing: what
-  ///                they are computed from
+  ///                angles; causal: 8 bytes a row for the range that it sees; qk_norm, value_mixing,
+  ///                value_residual, exclusive and output_gate: what they are computed from
   ///   cache        G (D + E) numbers
+  /// output_gate: C H or C H E parameters, a projection of N rows more. shared_keys: no terms of C', no cache
   static AttentionCost cost(const AttentionConfig& config, const AttentionCall& call);
 
  private:
   enum Part { kQuery, kKey, kValue };
   Tensor attend(const Tensor& query, const Tensor& key, const Tensor& value,
                 const AttentionContext& context) const;
-  Tensor attend_packed(const Tensor& x, const AttentionContext& context) const;
+  void check_context(const AttentionContext& context, bool is_self) const;
+  Tensor attend_packed(const Tensor& x, const AttentionContext& context, Tensor& own_values) const;
   Tensor attend_apart(const Tensor& query, const Tensor& key, const Tensor& value, bool is_self,
-                      const AttentionContext& context) const;
+                      const AttentionContext& context, Tensor& own_values) const;
+  Tensor attend_shared(const Tensor& query, const AttentionContext& context) const;
   Tensor project(Part part, const Tensor& x) const;
-  KeyValueHeads key_value_heads(const Tensor& key, const Tensor& value) const;
+  TensorList key_and_value(const Tensor& key, const Tensor& value) const;
+  AttentionOptions options_of(const AttentionContext& context) const;
 
   AttentionConfig config_;
   PackedHeads heads_;
@@ -77,8 +86,9 @@ class MultiHeadAttention : public Attention {
   Linear output_;
   Dropout dropout_;
   std::optional<Dropout> output_dropout_;
-  Parameter query_gain_, key_gain_;  // [D], or undefined
-  Parameter value_mixing_;           // [2], or undefined
+  HeadNorms norms_;
+  HeadGates gates_;
+  Parameter value_mixing_, value_residual_;  // [2], or undefined
 };
 
 }  // namespace tapeformer

@@ -15,6 +15,9 @@ namespace {
 struct LlamaNames {
   const char *layers, *query, *key, *value, *output, *gate, *up, *down, *attention_norm, *feed_forward_norm;
   const char *embedding, *norm, *head;
+  // Of models that norm queries and keys, or what sublayers add; nullptr if the program has none.
+  const char *query_norm = nullptr, *key_norm = nullptr, *attention_output_norm = nullptr,
+             *feed_forward_output_norm = nullptr;
 };
 
 constexpr LlamaNames kLlama{"model.layers.",
@@ -29,7 +32,11 @@ constexpr LlamaNames kLlama{"model.layers.",
                             "post_attention_layernorm",
                             "model.embed_tokens",
                             "model.norm",
-                            "lm_head"};
+                            "lm_head",
+                            "self_attn.q_norm",
+                            "self_attn.k_norm",
+                            "post_attention_layernorm",
+                            "post_feedforward_layernorm"};
 constexpr LlamaNames kMeta{"layers.",        "attention.wq",    "attention.wk",    "attention.wv",
                            "attention.wo",   "feed_forward.w1", "feed_forward.w3", "feed_forward.w2",
                            "attention_norm", "ffn_norm",        "tok_embeddings",  "norm",
@@ -113,20 +120,30 @@ std::vector<ForeignParameter> llama_parameters(const DecoderOnlyConfig& config, 
               D = attention.key_width;
   const bool interleaved_here = attention.rotations.layout == RotaryLayout::interleaved,
              to_halves = interleaved_here && !interleaved_there,
-             to_pairs = !interleaved_here && interleaved_there;
+             to_pairs = !interleaved_here && interleaved_there, outputs = config.norm_output;
   List list;
   list.parameter("embedding.weight", {{names.embedding + std::string(".weight"), {config.vocabulary, C}}});
   for (Index i = 0; i < config.layers; ++i) {
     const std::string ours = "layers." + std::to_string(i) + ".",
                       theirs = names.layers + std::to_string(i) + ".";
-    list.norm(ours + "attention_norm", theirs + names.attention_norm, C, false);
+    const char* const attention_norm = outputs ? names.attention_output_norm : names.attention_norm;
+    const char* const feed_forward_norm = outputs ? names.feed_forward_output_norm : names.feed_forward_norm;
+    list.norm(ours + "attention_norm", theirs + attention_norm, C, false);
     list.linear(ours + "attention.query_key_value",
                 {{theirs + names.query, {H * D, C}, false, to_halves ? H : 0, to_pairs ? H : 0},
                  {theirs + names.key, {G * D, C}, false, to_halves ? G : 0, to_pairs ? G : 0},
                  {theirs + names.value, {G * D, C}}},
                 attention.bias);
-    list.linear(ours + "attention.output", {{theirs + names.output, {C, H * D}}}, attention.bias);
-    list.norm(ours + "feed_forward_norm", theirs + names.feed_forward_norm, C, false);
+    if (attention.qk_norm != QkNorm::none) {
+      const auto gain = [&](const char* name, const char* norm, Index heads) {
+        const Index n = attention.qk_norm == QkNorm::joint ? heads : 1;
+        list.parameter(ours + name, {{theirs + norm + ".weight", {n * D}, false, to_halves ? n : 0}});
+      };
+      gain("attention.query_norm.weight", names.query_norm, H);
+      gain("attention.key_norm.weight", names.key_norm, G);
+    }
+    list.linear(ours + "attention.output", {{theirs + names.output, {C, H * D}}}, *attention.output_bias);
+    list.norm(ours + "feed_forward_norm", theirs + feed_forward_norm, C, false);
     list.linear(ours + "feed_forward.up", {{theirs + names.gate, {F, C}}, {theirs + names.up, {F, C}}},
                 config.feed_forward_bias);
     list.linear(ours + "feed_forward.down", {{theirs + names.down, {C, F}}}, config.feed_forward_bias);

@@ -56,6 +56,13 @@ Index JsonFields::size(const std::string& name, std::optional<Index> otherwise) 
   return checked(name, otherwise, holds, "an integer from 1 to 2147483647");
 }
 
+Index JsonFields::count(const std::string& name, Index otherwise) {
+  const auto holds = [](const Json& value) {
+    return value.is_number_unsigned() && value.get<std::uint64_t>() <= 0x7fffffff;
+  };
+  return checked(name, std::optional(otherwise), holds, "an integer from 0 to 2147483647");
+}
+
 double JsonFields::number(const std::string& name, std::optional<double> otherwise) {
   const auto holds = [](const Json& value) {
     return value.is_number() && std::isfinite(value.get<double>()) && value.get<double>() > 0;
@@ -76,6 +83,14 @@ bool JsonFields::flag(const std::string& name, bool otherwise) {
 
 std::string JsonFields::text(const std::string& name, std::optional<std::string> otherwise) {
   return checked(name, otherwise, std::mem_fn(&Json::is_string), "a string");
+}
+
+std::vector<std::string> JsonFields::texts(const std::string& name) {
+  const auto holds = [](const Json& value) {
+    return value.is_array() &&
+           std::all_of(value.begin(), value.end(), [](const Json& entry) { return entry.is_string(); });
+  };
+  return checked(name, std::optional(std::vector<std::string>()), holds, "a list of strings");
 }
 
 JsonFields JsonFields::object(const std::string& name) {

@@ -7,6 +7,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <vector>
 
 // Configurations of other programs in JSON; for sources only.
 namespace tapeformer {
@@ -25,12 +26,16 @@ class JsonFields {
   bool has(const std::string& name);
   /// An integer from 1 to 2^31 - 1.
   Index size(const std::string& name, std::optional<Index> otherwise = std::nullopt);
+  /// An integer from 0 to 2^31 - 1.
+  Index count(const std::string& name, Index otherwise);
   /// A finite, positive number.
   double number(const std::string& name, std::optional<double> otherwise = std::nullopt);
   /// A number in [0, 1).
   double rate(const std::string& name, double otherwise);
   bool flag(const std::string& name, bool otherwise);
   std::string text(const std::string& name, std::optional<std::string> otherwise = std::nullopt);
+  /// A list of strings; empty if the field is missing.
+  std::vector<std::string> texts(const std::string& name);
   JsonFields object(const std::string& name);
   /// Refuses any other value as one that changes the arithmetic and is not implemented.
   void demand(const std::string& name, const nlohmann::ordered_json& value);

@@ -20,11 +20,11 @@ void check(const DecoderOnlyConfig& model, const TokenIds& prompt, const TextGen
     throw Error("[generate_text] there must be a sample, and max_tokens must not be negative; got samples=" +
                 std::to_string(config.samples) + ", max_tokens=" + std::to_string(config.max_tokens));
   }
-  const bool is_rotary = model.positions == PositionKind::rotary;
+  const bool is_rotary = model.positions == PositionKind::rotary, is_endless = !has_table(model.positions);
   // The last token drawn needs no position.
   const Index length = static_cast<Index>(prompt.size()), drawn = std::max<Index>(config.max_tokens - 1, 0),
               all = length + std::min(drawn, std::numeric_limits<Index>::max() - length);
-  const Index positions = is_rotary ? all : std::min(all, model.context);
+  const Index positions = is_endless ? all : std::min(all, model.context);
   const auto require = [&](Index most, const std::string& rule) {
     if (most == 0 || positions <= most) return;
     throw ShapeError("[generate_text] " + rule + " " + number_of(most, "token") + "; got a prompt of " +

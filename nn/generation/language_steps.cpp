@@ -6,14 +6,14 @@
 namespace tapeformer {
 
 LanguageSteps::LanguageSteps(const DecoderOnly& model, const std::optional<CacheConfig>& cache, bool graphs)
-    : CachedSteps(model, model.device(),
-                  {model.config().vocabulary,
-                   model.config().positions == PositionKind::rotary ? 0 : model.config().context,
-                   model.config().attention.rotations.max_positions},
-                  graphs),
+    : CachedSteps(
+          model, model.device(),
+          {model.config().vocabulary, has_table(model.config().positions) ? model.config().context : 0,
+           model.config().attention.rotations.max_positions},
+          graphs),
       model_(model) {
   bool can_cache = true;
-  for_each_attention(model.config(), [&](const AttentionConfig& attention, double) {
+  for_each_attention(model.config(), [&](const AttentionConfig& attention) {
     can_cache = can_cache && (attention_kind(attention.kind).can & kCanCache);
   });
   if (cache && can_cache) caches_.emplace(model.start(*cache));

@@ -10,7 +10,7 @@ TranslationSteps::TranslationSteps(const EncoderDecoder& model, const Tensor& me
                                    bool graphs)
     : CachedSteps(model, model.device(),
                   {model.config().target_vocabulary,
-                   model.config().positions == PositionKind::rotary ? 0 : model.config().max_length,
+                   has_table(model.config().positions) ? model.config().max_length : 0,
                    model.config().layer.attention.rotations.max_positions},
                   graphs),
       model_(model) {

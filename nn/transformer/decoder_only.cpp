@@ -75,6 +75,7 @@ Tensor DecoderOnly::through_layers(const Tensor& ids, const Tensor& embedded_btc
   if (config_.embedding_mixing) context.first = embedded_btc;
   static_cast<AttentionMasks&>(context) = masks;
   context.causal = true;
+  KeyValueHeads fresh;
   // The rotary angles are computed once for all layers; their positions count on from what the caches hold.
   if (caches != nullptr) context.cache = &caches->layer(0);
   for (std::size_t i = 0; i < layers_.size() && !context.angles.table.defined(); ++i)
@@ -85,9 +86,19 @@ Tensor DecoderOnly::through_layers(const Tensor& ids, const Tensor& embedded_btc
     const ProfilePart part("layers", static_cast<Index>(i));
     if (caches != nullptr) context.cache = &caches->layer(i), context.convolutions = caches->convolutions(i);
     if (weights != nullptr) context.weights = &weights->emplace_back();
+    const auto number = static_cast<Index>(i);
+    const bool has_keys = config_.has_keys(number), gives_values = config_.value_residual && i == 0,
+               gives_keys = has_keys && i + 1 < layers_.size() && !config_.has_keys(number + 1);
+    context.fresh = gives_values || gives_keys ? &fresh : nullptr;
+    DecoderOnlyContext own = context;
+    if (has_keys) own.shared = {};
+    // What others read must outlive the layer's body.
     run_layer(
-        stream, recomputes_layers_,
-        [&layer = layers_[i], context](ResidualStream& x_btc) { layer(x_btc, context); }, context.first);
+        stream, recomputes_layers_ && context.fresh == nullptr,
+        [&layer = layers_[i], own](ResidualStream& x_btc) { layer(x_btc, own); }, own.first, own.first_values,
+        own.shared.key_bsgd, own.shared.value_bsge);
+    if (gives_values) context.first_values = fresh.value_bsge;
+    if (gives_keys) context.shared = fresh;
   }
   return stream.normed(norm_);
 }
@@ -115,8 +126,10 @@ std::vector<Tensor> DecoderOnly::attention_weights(const Tensor& ids) const {
 
 LayerCaches DecoderOnly::start(const CacheConfig& config) const {
   std::vector<std::unique_ptr<KvCache>> caches;
-  for (const DecoderOnlyLayer& layer : layers_) caches.push_back(make_cache(config, layer.cache_widths()));
-  return LayerCaches(std::move(caches), config_.short_convolution > 0);
+  const auto sharing = static_cast<std::size_t>(config_.kv_sharing);
+  for (std::size_t i = 0; i < layers_.size(); i += sharing)
+    caches.push_back(make_cache(config, layers_[i].cache_widths()));
+  return LayerCaches(std::move(caches), config_.short_convolution > 0 ? layers_.size() : 0, sharing);
 }
 
 Tensor DecoderOnly::loss(const Tensor& ids, const Tensor& targets, const Tensor& prefix_lengths,

@@ -2,6 +2,7 @@
 #include <tapeformer/nn/transformer/decoder_only_config.h>
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 namespace tapeformer {
@@ -32,6 +33,14 @@ bool DecoderOnlyConfig::has_value_embedding(Index layer) const {
   }
 }
 
+bool DecoderOnlyConfig::has_window(Index layer) const {
+  if (window == 0) return false;
+  const auto letters = static_cast<Index>(windows.size());
+  if (letters == 0) return true;
+  if (layer == layers - 1 && letters != layers) return false;
+  return windows[static_cast<std::size_t>(layer % letters)] == 'S';
+}
+
 Index DecoderOnlyConfig::hidden_width() const {
   if (feed_forward > 0) return feed_forward;
   return gated ? (8 * width / 3 + 31) / 32 * 32 : 4 * width;
@@ -46,11 +55,18 @@ AttentionConfig DecoderOnlyConfig::attention_config(Index layer) const {
     if (!is_full) other.kind = full_attention;
     config = other.of_kind(is_full ? full_attention : attention.kind);
   }
-  const bool has_state = attention_kind(config.kind).can & kHasState;
   config.width = width;
   config.value_width = attention.key_width;
-  config.rotary = positions == PositionKind::rotary && !has_state;
-  if (has_state) config.dropout = 0;
+  config.value_mixing = has_value_embedding(layer);
+  config.value_residual = value_residual && layer > 0;
+  config.shared_keys = !has_keys(layer);
+  const AttentionKind& kind = attention_kind(config.kind);
+  if (kind.uses("lambda_initial"))
+    config.lambda_initial = 0.8 - 0.6 * std::exp(-0.3 * static_cast<double>(layer));
+  if (kind.can & kHasState)  // which knows the order of tokens by itself, and has no weights to drop
+    config.dropout = 0;
+  else
+    config.rotary = positions == PositionKind::rotary;
   return config;
 }
 
@@ -67,23 +83,44 @@ void DecoderOnlyConfig::check() const {
     require(can_model(attention_kind(*kind)),
             std::string(name) + " must be one of " + kind_names(can_model) + "; got " + *kind);
   }
+  require(
+      kv_sharing == 1 || (value_embeddings == ValueEmbeddings::none && !value_residual),
+      "kv_sharing excludes value_embeddings and value_residual, since layers that share have no values of "
+      "their own");
+  require(windows.find_first_not_of("SL") == std::string::npos,
+          "windows must consist of S and L, as SSSL does; got " + windows);
+  require(windows.empty() || window > 0, "windows=" + windows + " need a window; try window=128");
+  require(static_cast<Index>(windows.size()) <= layers,
+          "windows must have at most a letter for each layer; got " + windows + " for " +
+              std::to_string(layers) + " layers");
   check_embedded("decoder_only", *this, attention);
-  const Index all = std::max<Index>(static_cast<Index>(attention_pattern.size()), 1);
-  for (Index layer = 0; layer < std::min(layers, all); ++layer) {
-    const AttentionConfig config = attention_config(layer);
-    const AttentionKind& kind = attention_kind(config.kind);
-    require(value_embeddings == ValueEmbeddings::none || kind.uses("value_mixing"),
-            "value_embeddings are for attention=" +
-                kind_names([](const AttentionKind& other) { return other.uses("value_mixing"); }) + "; got " +
-                kind.name);
-    require(!prefix || !(kind.can & kHasState),
-            "a prefix that sees itself in both directions is for attention=" +
-                kind_names([](const AttentionKind& other) {
-                  return (other.can & kCanModelLanguage) && !(other.can & kHasState);
-                }) +
-                "; got " + kind.name);
-    config.check();
-  }
+  const auto letters = static_cast<Index>(std::max<std::size_t>(attention_pattern.size(), 1));
+  for (Index layer = 0; layer < std::min(layers, letters * static_cast<Index>(windows.size() + 1)); ++layer)
+    check_layer(layer);
+}
+
+/// What the kind of one layer's attention cannot do.
+void DecoderOnlyConfig::check_layer(Index layer) const {
+  const AttentionConfig config = attention_config(layer);
+  const AttentionKind& kind = attention_kind(config.kind);
+  const auto require = [&](bool holds, const std::string& rule, const auto& which) {
+    if (!holds)
+      throw Error("[decoder_only] " + rule + " for attention=" + kind_names(which) + "; got " + kind.name);
+  };
+  const auto require_field = [&](bool is_default, const char* field, const std::string& rule) {
+    require(is_default || kind.uses(field), rule,
+            [field](const AttentionKind& other) { return other.uses(field); });
+  };
+  require_field(value_embeddings == ValueEmbeddings::none, "value_mixing", "value_embeddings are");
+  require_field(!value_residual, "value_residual", "value_residual is");
+  require_field(kv_sharing == 1, "shared_keys", "kv_sharing is");
+  const bool has_state = (kind.can & kHasState) != 0;
+  const auto is_stateless = [](const AttentionKind& other) {
+    return (other.can & kCanModelLanguage) && !(other.can & kHasState);
+  };
+  require(!prefix || !has_state, "a prefix that sees itself in both directions is", is_stateless);
+  require(!has_window(layer) || !has_state, "a window is", is_stateless);
+  config.check();
 }
 
 std::string DecoderOnlyConfig::to_json() const { return config_text("decoder_only", *this); }

@@ -32,9 +32,13 @@ struct DecoderOnlyConfig {
 
   NormKind norm = NormKind::layer;  ///< before each sublayer and before the head
   double epsilon = 1e-5;
-  bool norm_bias = true;  ///< layer norm's
+  bool norm_bias = true;     ///< layer norm's
+  bool norm_output = false;  ///< norms of what sublayers add, in place of what they read
 
   PositionKind positions = PositionKind::learned;  ///< rotary ones turn queries and keys
+
+  Index window = 0;     ///< W, tokens that a query of a layer with a window sees, its own included
+  std::string windows;  ///< the layers that have the window, as in "SSSL": see has_window()
 
   Index feed_forward = 0;               ///< F; 0 for 4 C, gated 8 C / 3 rounded up to a multiple of 32
   Unary activation = Unary::gelu_tanh;  ///< of the feed-forward networks
@@ -48,6 +52,8 @@ struct DecoderOnlyConfig {
   bool embedding_norm = false;    ///< of what enters the first layer
   bool embedding_mixing = false;  ///< every layer begins with x = a x + b x_0: see DecoderOnly
   ValueEmbeddings value_embeddings = ValueEmbeddings::none;
+  bool value_residual = false;  ///< the first layer's values join those of the others
+  Index kv_sharing = 1;         ///< layers in a row that share the keys and values of the first of them
   Index short_convolution = 0;  ///< K of a ShortConvolution of what each sublayer reads; 0 for none
   bool fix_norm = false;        ///< word embeddings of one length, see TokenInput and Head
   bool zero_init = false;       ///< of the matrices that write into the residual sum
@@ -60,6 +66,11 @@ struct DecoderOnlyConfig {
 
   /// F, with 0 replaced by what it stands for.
   Index hidden_width() const;
+  /// True for the layers with the sliding window: those of an S in `windows`, which is repeated over the
+  /// layers, the last of them an L, unless it has a letter for each layer; without `windows` all.
+  bool has_window(Index layer) const;
+  /// True for the layers that have keys and values of their own.
+  bool has_keys(Index layer) const { return layer % kv_sharing == 0; }
   /// True for the layers that `value_embeddings` names.
   bool has_value_embedding(Index layer) const;
   /// `attention` of a layer, from 0, with what the model decides.
@@ -86,11 +97,19 @@ struct DecoderOnlyConfig {
     field("full_attention", c.full_attention, "the attention of the layers F of the pattern");
     field("head_width", c.attention.key_width, "D, width of a head; 0 for C / H", kSize);
     field("attention_bias", c.attention.bias);
+    field("attention_output_bias", c.attention.output_bias);
     field("attention_dropout", c.attention.dropout, "share of attention weights dropped", kBelowOne);
-    field("positions", named(c.positions, name_of, position_kind), "learned, sinusoidal or rotary");
+    field("positions", named(c.positions, name_of, position_kind), "learned, sinusoidal, rotary or none");
+    field("window", c.window, "tokens that layers with a sliding window see, the own one included; 0 for all",
+          kSize);
+    field(
+        "windows", c.windows,
+        "layers with the window (S) and without (L), such as SSSL, repeated, and L for the last layer, or a "
+        "letter for each layer; empty: all have it");
     field("norm", named(c.norm, name_of, norm_kind), "layer, rms or scale, before every sublayer");
     field("epsilon", c.epsilon, "of the norms", kPositive);
     field("norm_bias", c.norm_bias);
+    field("norm_output", c.norm_output, "norms of what each sublayer adds, in place of what it reads");
     field("feed_forward", c.feed_forward,
           "F, hidden width of the feed-forward networks; 0 for 4 C, gated 8/3 C", kSize);
     field("activation", named(c.activation, name_of, activation_named));
@@ -104,6 +123,11 @@ struct DecoderOnlyConfig {
           "let every layer begin with a x + b x0, a and b learned, x0 the input of the first");
     field("value_embeddings", named(c.value_embeddings, name_of, tapeformer::value_embeddings),
           "layers that add embeddings of the tokens to attention's values: none, ends, alternate or all");
+    field("value_residual", c.value_residual,
+          "mix the first layer's values into those of the others, by learned factors (mha, gqa, mqa)");
+    field("kv_sharing", c.kv_sharing,
+          "layers in a row that share the keys and values of the first of them (mha, gqa, mqa); 1 for none",
+          kPositiveSize);
     field("short_convolution", c.short_convolution,
           "K, tokens of a causal convolution before attention and feed-forward networks; 0 for none", kSize);
     field("fix_norm", c.fix_norm, "word embeddings of one length, for input and output");
@@ -117,14 +141,15 @@ struct DecoderOnlyConfig {
           "share of rows that the last layer leaves as they are, and earlier ones in proportion", kBelowOne);
     field("prefix", c.prefix, "let a prompt see itself in both directions, and train on what follows it");
   }
+
+ private:
+  void check_layer(Index layer) const;
 };
 
-/// Calls use(attention, layers) for each attention of a model and the number of layers that have it.
+/// Calls use(attention) for the attention of each layer.
 template <class Use>
 void for_each_attention(const DecoderOnlyConfig& config, const Use& use) {
-  const Index letters = std::max<Index>(static_cast<Index>(config.attention_pattern.size()), 1);
-  for (Index i = 0; i < std::min(letters, config.layers); ++i)
-    use(config.attention_config(i), static_cast<double>((config.layers - 1 - i) / letters + 1));
+  for (Index i = 0; i < config.layers; ++i) use(config.attention_config(i));
 }
 
 }  // namespace tapeformer

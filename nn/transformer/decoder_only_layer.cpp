@@ -6,12 +6,6 @@
 namespace tapeformer {
 namespace {
 
-AttentionConfig attention_of(const DecoderOnlyConfig& config, Index layer) {
-  AttentionConfig attention = config.attention_config(layer);
-  attention.value_mixing = config.has_value_embedding(layer);
-  return attention;
-}
-
 /// What a sublayer, the first or the second, reads: x, or its convolution if the layer has one.
 Tensor convolved(const std::optional<ShortConvolution>& convolution, const Tensor& x,
                  const DecoderOnlyContext& context, Index number) {
@@ -28,7 +22,9 @@ Tensor convolved(const std::optional<ShortConvolution>& convolution, const Tenso
 
 DecoderOnlyLayer::DecoderOnlyLayer(const DecoderOnlyConfig& config, Generator& random, Index number)
     : attention_norm_({config.norm, config.width, config.epsilon, config.norm_bias}),
-      attention_(make_attention(attention_of(config, number), random)),
+      attention_(make_attention(config.attention_config(number), random)),
+      window_(config.has_window(number) ? config.window : 0),
+      place_(config.norm_output ? NormPlace::branch : NormPlace::pre),
       feed_forward_norm_({config.norm, config.width, config.epsilon, config.norm_bias}),
       feed_forward_({config.width, config.hidden_width(), config.activation, config.feed_forward_dropout,
                      config.feed_forward_bias, config.gated},
@@ -40,7 +36,7 @@ DecoderOnlyLayer::DecoderOnlyLayer(const DecoderOnlyConfig& config, Generator& r
   }
   if (config.embedding_mixing) embedding_mixing_ = Parameter(Tensor::from<float>({1, 0}, {2}));
   if (config.has_value_embedding(number)) {
-    const AttentionConfig attention = attention_of(config, number).resolved();
+    const AttentionConfig attention = config.attention_config(number).resolved();
     value_embedding_.emplace(
         EmbeddingConfig{config.vocabulary, attention.key_heads() * attention.value_width, 1}, random);
   }
@@ -56,15 +52,16 @@ void DecoderOnlyLayer::operator()(ResidualStream& stream, const DecoderOnlyConte
     stream = ResidualStream(mix(stream.sum(), context.first, embedding_mixing_));
   AttentionContext attended = static_cast<const AttentionContext&>(context);
   if (value_embedding_) attended.values = (*value_embedding_)(context.ids);
+  if (window_ > 0) attended.window_before = window_ - 1;
   {
     const ProfilePart part("attention");
-    residual(stream, NormPlace::pre, attention_norm_, dropout_, depth_, [&](const Tensor& normed_btc) {
+    residual(stream, place_, attention_norm_, dropout_, depth_, [&](const Tensor& normed_btc) {
       const Tensor x_btc = convolved(attention_convolution_, normed_btc, context, 0);
       return (*attention_)(x_btc, x_btc, attended);
     });
   }
   const ProfilePart part("feed_forward");
-  residual(stream, NormPlace::pre, feed_forward_norm_, dropout_, depth_, [&](const Tensor& normed_btc) {
+  residual(stream, place_, feed_forward_norm_, dropout_, depth_, [&](const Tensor& normed_btc) {
     return feed_forward_(convolved(feed_forward_convolution_, normed_btc, context, 1));
   });
 }

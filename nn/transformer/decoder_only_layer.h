@@ -26,7 +26,9 @@ struct DecoderOnlyContext : AttentionContext {
 /// Pre-norm self-attention and feed-forward network, each with a residual connection.
 /// Math:    with embedding_mixing x = a x + b first, (a, b) = (1, 0) at first; then
 ///          x = x + dropout(attention(norm(x))); y = x + dropout(feed_forward(norm(x)));
+///          with norm_output, x + dropout(norm(attention(x))), and so for the feed-forward network;
 ///          with short convolutions, convolution(norm(x)) in place of norm(x);
+///          with a window W, a query sees its own key and the W - 1 before it;
 ///          with a value embedding, its rows join attention's values
 /// Shapes:  x [B, T, C] -> [B, T, C]
 class DecoderOnlyLayer : public Module {
@@ -48,6 +50,8 @@ class DecoderOnlyLayer : public Module {
  private:
   Norm attention_norm_;
   std::unique_ptr<Attention> attention_;
+  Index window_;  // that its queries see; 0 for all
+  NormPlace place_;
   Norm feed_forward_norm_;
   FeedForward feed_forward_;
   Dropout dropout_;

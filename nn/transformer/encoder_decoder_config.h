@@ -38,8 +38,8 @@ struct EncoderDecoderConfig {
     field("decoder_layers", c.decoder_layers, "layers of the decoder", kPositiveSize);
     TransformerLayerConfig::for_each(c.layer, field);
     field("positions", named(c.positions, name_of, position_kind),
-          "sinusoidal or learned, added to the embeddings, or rotary, by which attention turns queries and "
-          "keys");
+          "sinusoidal or learned, added to the embeddings, rotary, by which attention turns queries and "
+          "keys, or none");
     field("max_length", c.max_length, "longest sentence in tokens; longer pairs are left out", kPositiveSize);
     field("tie_target_head", c.tie_target_head);
     field("tie_embeddings", c.tie_embeddings);

@@ -9,15 +9,17 @@
 namespace tapeformer {
 
 /// The key-value caches of a stack of layers, one row a sequence, and the last inputs of the layers'
-/// convolutions, if they have some.
+/// convolutions, if they have some. Layers that share keys and values share a cache.
 class LayerCaches {
  public:
-  /// One for each layer, and whether layers have convolutions.
-  explicit LayerCaches(std::vector<std::unique_ptr<KvCache>> layers, bool convolutions = false)
-      : layers_(std::move(layers)), convolutions_(convolutions ? 2 * layers_.size() : 0) {}
+  /// One for each layer, or with `sharing` for so many layers in a row, and the number of layers that have
+  /// convolutions.
+  explicit LayerCaches(std::vector<std::unique_ptr<KvCache>> layers, std::size_t convolutions = 0,
+                       std::size_t sharing = 1)
+      : layers_(std::move(layers)), convolutions_(2 * convolutions), sharing_(sharing) {}
 
   /// The cache of a layer, from 0.
-  KvCache& layer(std::size_t number) { return *layers_[number]; }
+  KvCache& layer(std::size_t number) { return *layers_[number / sharing_]; }
   /// The two of a layer; nullptr without convolutions.
   ConvolutionCache* convolutions(std::size_t number) {
     return convolutions_.empty() ? nullptr : &convolutions_[2 * number];
@@ -56,6 +58,7 @@ class LayerCaches {
  private:
   std::vector<std::unique_ptr<KvCache>> layers_;
   std::vector<ConvolutionCache> convolutions_;
+  std::size_t sharing_;
 };
 
 }  // namespace tapeformer

@@ -7,6 +7,7 @@ namespace tapeformer {
 namespace {
 
 constexpr double kProportion = 4;           // a model this many times larger than its file passes
+constexpr Index kMostLayers = 1000;         // that are counted: a damaged file may name any number
 constexpr double kMostSinusoids = 1 << 27;  // a GiB
 
 double parameters_of(const AttentionConfig& attention) {
@@ -25,9 +26,10 @@ LeastSize least_size(const DecoderOnlyConfig& config) {
   LeastSize size;
   size.layers = config.layers;
   size.weights = embedding * (config.tie_head ? 1 : 2) + feed_forward * static_cast<double>(config.layers);
-  for_each_attention(config, [&](const AttentionConfig& attention, double layers) {
-    size.weights += parameters_of(attention) * layers;
-  });
+  DecoderOnlyConfig some = config;
+  some.layers = std::min(config.layers, kMostLayers);
+  for_each_attention(some,
+                     [&](const AttentionConfig& attention) { size.weights += parameters_of(attention); });
   if (config.value_embeddings != ValueEmbeddings::none) {
     const AttentionConfig attention = config.attention_config().resolved();
     size.weights += product(config.vocabulary, attention.key_heads() * attention.value_width);  // or more

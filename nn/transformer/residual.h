@@ -48,23 +48,25 @@ class ResidualStream {
   BranchDropout dropped_;
 };
 
-/// Before the sublayer, or after the sum.
-enum class NormPlace { pre, post };
+/// Before the sublayer, after the sum, or on what the sublayer adds.
+enum class NormPlace { pre, post, branch };
 
 /// A sublayer with its residual connection. `depth`, if there is one, drops its output for whole rows.
-/// Math:    pre-norm: x + dropout(f(norm(x))); post-norm: norm(x + dropout(f(x)))
+/// Math:    pre-norm: x + dropout(f(norm(x))); post-norm: norm(x + dropout(f(x)));
+///          branch: x + dropout(norm(f(x)))
 template <class AnyNorm, class Sublayer>
 void residual(ResidualStream& stream, NormPlace place, const AnyNorm& norm, const Dropout& dropout,
               const std::optional<StochasticDepth>& depth, const Sublayer& sublayer) {
-  const Tensor branch = sublayer(place == NormPlace::pre ? stream.normed(norm) : stream.sum());
+  Tensor branch = sublayer(place == NormPlace::pre ? stream.normed(norm) : stream.sum());
+  if (place == NormPlace::branch) branch = norm(branch);
   stream.add(depth ? (*depth)(branch) : branch, dropout);
   if (place == NormPlace::post) stream = ResidualStream(stream.normed(norm));
 }
 
-/// Calls layer(stream), with `recompute` as an activation checkpoint of the stream, and of the memory that
-/// the layer reads, if any.
-template <class Layer>
-void run_layer(ResidualStream& stream, bool recompute, const Layer& layer, const Tensor& memory = {}) {
+/// Calls layer(stream), with `recompute` as an activation checkpoint of the stream, and of the tensors that
+/// the layer reads beside it, of which some may be undefined.
+template <class Layer, class... Read>
+void run_layer(ResidualStream& stream, bool recompute, const Layer& layer, const Read&... read) {
   if (!recompute) return layer(stream);
   const Tensor x = stream.sum();
   const auto body = [x, layer] {
@@ -72,7 +74,7 @@ void run_layer(ResidualStream& stream, bool recompute, const Layer& layer, const
     layer(own);
     return own.sum();
   };
-  stream = ResidualStream(memory.defined() ? checkpoint({x, memory}, body) : checkpoint({x}, body));
+  stream = ResidualStream(checkpoint({x, read...}, body));
 }
 
 }  // namespace tapeformer

@@ -32,6 +32,15 @@ CASES["modern"] = {**LLAMA, "attention": "mha", "groups": 0, "activation": "relu
 CASES["scale"] = {**GPT, "attention": "gqa", "heads": 6, "groups": 2, "norm": "scale", "fix_norm": True,
                   "embedding_mixing": True, "qk_norm": True, "value_embeddings": "ends"}
 CASES["convolutions"] = {**LLAMA, "short_convolution": 4}
+CASES["windows"] = {**LLAMA, "layers": 3, "window": 3, "windows": "SL", "value_residual": True, "qk_norm": "l2",
+                    "output_gate": "element", "exclusive": True, "qk_norm_epsilon": 1e-3}
+CASES["sharing"] = {**LLAMA, "layers": 3, "kv_sharing": 2, "qk_norm": "joint", "output_gate": "head",
+                    "norm_output": True, "attention": "mha", "groups": 0, "window": 4}
+CASES["yarn"] = {**LLAMA, "rotary_yarn": True, "rotary_factor": 4.0, "rotary_original_context": 16, "head_width": 12,
+                 "rotary_low_frequency": 1.0, "rotary_high_frequency": 32.0, "rotary_attention_factor": 1.138629,
+                 "qk_norm": "rms", "rotary_base": 10.0}
+CASES["no_positions"] = {**GPT, "positions": "none", "value_residual": True, "value_embeddings": "all",
+                         "window": 2, "windows": "LS"}
 BATCH, LENGTH = 3, 7
 RECIPE = {"steps": 10, "learning_rate": 1e-2, "minimum": 1e-3, "warmup": 3, "beta1": 0.9, "beta2": 0.99,
           "weight_decay": 0.1, "clip": 2.0}

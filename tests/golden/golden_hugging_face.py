@@ -6,6 +6,7 @@ Usage: python golden_hugging_face.py [FOLDER]     (the folder of this script unl
 
 import json
 import logging
+import math
 import pathlib
 import shutil
 import sys
@@ -14,13 +15,14 @@ import numpy
 import torch
 import torch.nn.functional as F
 import transformers
-from transformers.models.llama import modeling_llama
 
 from golden_file import GoldenFile, generator, integers, normal
 
 GPT2 = {"vocab_size": 29, "n_positions": 11, "n_embd": 12, "n_layer": 2, "n_head": 3, "bos_token_id": 0, "eos_token_id": 0}
 LLAMA = {"vocab_size": 29, "hidden_size": 18, "intermediate_size": 22, "num_hidden_layers": 2, "num_attention_heads": 6,
          "num_key_value_heads": 2, "head_dim": 4, "max_position_embeddings": 32}
+EQUAL = {**{key: value for key, value in LLAMA.items() if key not in ("head_dim", "num_key_value_heads")},
+         "hidden_size": 24}  # heads whose width follows from the states'
 CASES = {  # name: configuration, type of the stored weights, most bytes of a file
     "gpt2": (transformers.GPT2Config(**GPT2), torch.float32, None),
     "gpt2_half": (transformers.GPT2Config(**GPT2, n_inner=19, activation_function="gelu", layer_norm_epsilon=1e-3,
@@ -37,13 +39,25 @@ CASES = {  # name: configuration, type of the stored weights, most bytes of a fi
                                                                "factor": 2.5}), torch.bfloat16, None),
     "llama_equal_heads": (transformers.LlamaConfig(**{**LLAMA, "num_key_value_heads": 6, "head_dim": 2,
                                                       "num_hidden_layers": 1}), torch.float32, None),
+    "llama_yarn": (transformers.LlamaConfig(**{**LLAMA, "head_dim": 12}, rope_parameters={
+        "rope_type": "yarn", "rope_theta": 10.0, "factor": 4.0, "original_max_position_embeddings": 16}),
+        torch.float32, None),
+    "mistral": (transformers.MistralConfig(**LLAMA, sliding_window=4), torch.float32, None),
+    "qwen2": (transformers.Qwen2Config(**EQUAL, num_key_value_heads=2, use_sliding_window=True, sliding_window=3,
+                                       max_window_layers=1), torch.float32, None),
+    "qwen3": (transformers.Qwen3Config(**{**LLAMA, "num_hidden_layers": 3}, attention_bias=True,
+                                       use_sliding_window=True, sliding_window=4, rms_norm_eps=1e-4, layer_types=[
+                                           "sliding_attention", "full_attention", "sliding_attention"]),
+              torch.float32, None),
+    "olmo2": (transformers.Olmo2Config(**EQUAL, num_key_value_heads=3, rms_norm_eps=1e-3, eos_token_id=0,
+                                       pad_token_id=None), torch.float32, None),
 }
 BATCH, LENGTH, STEPS = 3, 9, 10
 TRAINING = {"learning_rate": 1e-3, "beta1": 0.9, "beta2": 0.95, "adam_epsilon": 1e-8, "weight_decay": 0.1}
 
 
 class DoubleNorm(torch.nn.Module):
-    """LlamaRMSNorm without its detour through single precision."""
+    """LlamaRMSNorm, and those of the other types, without its detour through single precision."""
 
     def __init__(self, norm):
         super().__init__()
@@ -58,8 +72,10 @@ class DoubleRotary(torch.nn.Module):
 
     def __init__(self, config):
         super().__init__()
-        rope, pairs = config.rope_parameters, config.head_dim // 2
+        rope = config.rope_parameters
+        pairs = (getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads) // 2
         plain = rope["rope_theta"] ** (-torch.arange(pairs, dtype=torch.float64) / pairs)
+        self.factor = 1.0
         if rope["rope_type"] == "linear":
             plain = plain / rope["factor"]
         elif rope["rope_type"] == "llama3":
@@ -67,21 +83,28 @@ class DoubleRotary(torch.nn.Module):
             low, high = rope["low_freq_factor"], rope["high_freq_factor"]
             kept = ((turns - low) / (high - low)).clamp(0, 1)
             plain = (1 - kept) * plain / rope["factor"] + kept * plain
+        elif rope["rope_type"] == "yarn":
+            length, base = rope["original_max_position_embeddings"], rope["rope_theta"]
+            place = lambda turns: pairs * math.log(length / (turns * 2 * math.pi)) / math.log(base)
+            low, high = max(math.floor(place(32)), 0), min(math.ceil(place(1)), 2 * pairs - 1)
+            ramp = ((torch.arange(pairs, dtype=torch.float64) - low) / max(high - low, 0.001)).clamp(0, 1)
+            plain = plain / rope["factor"] * ramp + plain * (1 - ramp)
+            self.factor = 0.1 * math.log(rope["factor"]) + 1
         self.frequencies = plain
 
     def forward(self, x, position_ids):
         angles = position_ids[..., None].double() * self.frequencies
         angles = torch.cat((angles, angles), dim=-1)
-        return angles.cos().to(x.dtype), angles.sin().to(x.dtype)
+        return (self.factor * angles.cos()).to(x.dtype), (self.factor * angles.sin()).to(x.dtype)
 
 
 def in_double(model):
     model = model.double()
     for parent in list(model.modules()):
         for name, child in list(parent.named_children()):
-            if isinstance(child, modeling_llama.LlamaRMSNorm):
+            if type(child).__name__.endswith("RMSNorm"):
                 setattr(parent, name, DoubleNorm(child))
-            elif isinstance(child, modeling_llama.LlamaRotaryEmbedding):
+            elif type(child).__name__.endswith("RotaryEmbedding"):
                 setattr(parent, name, DoubleRotary(model.config))
     return model
 

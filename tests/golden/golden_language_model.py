@@ -27,8 +27,8 @@ class Norm(nn.Module):
         return F.layer_norm(x, self.weight.shape, self.weight, self.bias, self.epsilon)
 
 
-def rms_normed(x, weight):
-    return x / torch.sqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6) * weight
+def rms_normed(x, weight, epsilon=1e-6):
+    return x / torch.sqrt(x.pow(2).mean(-1, keepdim=True) + epsilon) * weight
 
 
 def has_values(config, number):
@@ -38,18 +38,42 @@ def has_values(config, number):
             "all": True}[config.get("value_embeddings", "none")]
 
 
+def window_of(config, number):
+    """Tokens that the layer of this number sees; None for all."""
+    pattern, layers = config.get("windows", ""), config["layers"]
+    if not config.get("window") or (pattern and len(pattern) != layers and number == layers - 1):
+        return None
+    return config["window"] if not pattern or pattern[number % len(pattern)] == "S" else None
+
+
 class Gain(nn.Module):
     def __init__(self, width):
         super().__init__()
         self.weight = nn.Parameter(torch.ones(width))
 
 
-def turn(x, base, layout):
+def frequencies_of(config, width):
+    """Those of rotary positions, plain or with YaRN's scaling as its authors compute it."""
+    base, pairs = config["rotary_base"], width // 2
+    plain = base ** (-torch.arange(0, width, 2, dtype=torch.float64) / width)
+    if not config.get("rotary_yarn"):
+        return plain
+
+    def place(turns):
+        return width * math.log(config["rotary_original_context"] / (turns * 2 * math.pi)) / (2 * math.log(base))
+
+    low = max(math.floor(place(config["rotary_high_frequency"])), 0)
+    high = min(math.ceil(place(config["rotary_low_frequency"])), width - 1)
+    ramp = ((torch.arange(pairs, dtype=torch.float64) - low) / max(high - low, 0.001)).clamp(0, 1)
+    return plain / config["rotary_factor"] * ramp + plain * (1 - ramp)
+
+
+def turn(x, config):
     """Rotary positions 0, 1, ... of x [B, H, T, D]."""
     length, width = x.shape[-2:]
-    frequencies = base ** (-torch.arange(0, width, 2, dtype=torch.float64) / width)
-    angles = torch.arange(length, dtype=torch.float64)[:, None] * frequencies
-    cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
+    layout, factor = config["rotary_layout"], config.get("rotary_attention_factor", 1)
+    angles = torch.arange(length, dtype=torch.float64)[:, None] * frequencies_of(config, width)
+    cos, sin = (factor * angles.cos()).to(x.dtype), (factor * angles.sin()).to(x.dtype)
     if layout == "interleaved":
         a, b = x[..., 0::2], x[..., 1::2]
         return torch.stack((a * cos - b * sin, a * sin + b * cos), dim=-1).flatten(-2)
@@ -66,30 +90,72 @@ class Attention(nn.Module):
         head_width = config.get("head_width") or width // self.heads
         linear = lambda inputs, outputs: nn.Linear(inputs, outputs, bias=config["attention_bias"])
         self.query = linear(width, self.heads * head_width)
-        self.key = linear(width, self.groups * head_width)
-        self.value = linear(width, self.groups * head_width)
+        self.has_keys = number % config.get("kv_sharing", 1) == 0
+        if self.has_keys:
+            self.key = linear(width, self.groups * head_width)
+            self.value = linear(width, self.groups * head_width)
         self.output = linear(self.heads * head_width, width)
-        if config.get("qk_norm"):
-            self.query_norm, self.key_norm = Gain(head_width), Gain(head_width)
+        self.norm_kind = {True: "rms", False: "none"}.get(config.get("qk_norm"), config.get("qk_norm")) or "none"
+        if self.norm_kind == "l2":
+            self.query_norm = Gain(self.heads)
+        elif self.norm_kind != "none":
+            joint = self.norm_kind == "joint"
+            self.query_norm = Gain(head_width * (self.heads if joint else 1))
+            if self.has_keys:
+                self.key_norm = Gain(head_width * (self.groups if joint else 1))
         if has_values(config, number):
             self.value_mixing = nn.Parameter(torch.full((2,), 0.5))
+        if config.get("value_residual") and number > 0:
+            self.value_residual = nn.Parameter(torch.full((2,), 0.5))
+        gates = {"head": self.heads, "element": self.heads * head_width}.get(config.get("output_gate"))
+        if gates:
+            self.gate = nn.Linear(width, gates, bias=False)
+        self.window = window_of(config, number)
 
-    def forward(self, x, mask, values):
-        """mask broadcasts to [B, H, T, T], true = may attend; None: causal. values [B, T, G D] or None."""
-        query, key, value = (y.unflatten(-1, (heads, -1)).transpose(1, 2)
-                             for y, heads in ((self.query(x), self.heads), (self.key(x), self.groups),
-                                              (self.value(x), self.groups)))
-        if values is not None:
-            value = self.value_mixing[0] * value + self.value_mixing[1] * values.unflatten(
-                -1, (self.groups, -1)).transpose(1, 2)
-        if self.config.get("qk_norm"):
-            query, key = rms_normed(query, self.query_norm.weight), rms_normed(key, self.key_norm.weight)
-        if self.config["positions"] == "rotary":
-            query, key = (turn(y, self.config["rotary_base"], self.config["rotary_layout"]) for y in (query, key))
+    def normed(self, x, heads, gain):
+        """[B, T, H D] -> [B, H, T, D]; l2: queries times their factor, keys as they are."""
+        epsilon = self.config.get("qk_norm_epsilon", 1e-6)
+        if self.norm_kind == "joint":
+            x = rms_normed(x, gain.weight, epsilon)
+        x = x.unflatten(-1, (heads, -1)).transpose(1, 2)
+        if self.norm_kind == "rms":
+            return rms_normed(x, gain.weight, epsilon)
+        if self.norm_kind == "l2":
+            x = x / torch.sqrt(x.pow(2).sum(-1, keepdim=True) + x.shape[-1] * epsilon)
+            return x if gain is None else x * gain.weight[:, None, None]
+        return x
+
+    def forward(self, x, mask, values, handed):
+        """mask broadcasts to [B, H, T, T], true = may attend; None: causal. values [B, T, G D] or None. handed: what
+        layers hand on to later ones."""
+        rotary, length = self.config["positions"] == "rotary", x.shape[1]
+        query = self.normed(self.query(x), self.heads, getattr(self, "query_norm", None))
+        query = turn(query, self.config) if rotary else query
+        if self.has_keys:
+            key = self.normed(self.key(x), self.groups, getattr(self, "key_norm", None))
+            key = turn(key, self.config) if rotary else key
+            value = self.value(x).unflatten(-1, (self.groups, -1)).transpose(1, 2)
+            if values is not None:
+                value = self.value_mixing[0] * value + self.value_mixing[1] * values.unflatten(
+                    -1, (self.groups, -1)).transpose(1, 2)
+            if hasattr(self, "value_residual"):
+                value = self.value_residual[0] * value + self.value_residual[1] * handed["first"]
+            handed.setdefault("first", value)
+            handed["shared"] = key, value
+        key, value = handed["shared"]
         if self.groups != self.heads:
             key, value = (y.repeat_interleave(self.heads // self.groups, dim=1) for y in (key, value))
-        mixed = F.scaled_dot_product_attention(query, key, value, attn_mask=mask, is_causal=mask is None)
-        return self.output(mixed.transpose(1, 2).flatten(2))
+        if self.window:
+            seen = torch.ones(length, length, dtype=torch.bool).tril().triu(1 - self.window)
+            mask = seen if mask is None else mask & torch.ones_like(seen).triu(1 - self.window)
+        scale = 1.0 if self.norm_kind == "l2" else None
+        mixed = F.scaled_dot_product_attention(query, key, value, attn_mask=mask, is_causal=mask is None, scale=scale)
+        if self.config.get("exclusive"):
+            mixed = mixed - (mixed * value).sum(-1, keepdim=True) / value.pow(2).sum(-1, keepdim=True) * value
+        mixed = mixed.transpose(1, 2)
+        if hasattr(self, "gate"):
+            mixed = mixed * torch.sigmoid(self.gate(x)).unflatten(-1, (self.heads, -1))
+        return self.output(mixed.flatten(2))
 
 
 class FeedForward(nn.Module):
@@ -125,7 +191,7 @@ class Layer(nn.Module):
         super().__init__()
         self.attention_norm, self.attention = Norm(config), Attention(config, number)
         self.feed_forward_norm, self.feed_forward = Norm(config), FeedForward(config)
-        self.mixes = config.get("embedding_mixing", False)
+        self.mixes, self.norm_output = config.get("embedding_mixing", False), config.get("norm_output", False)
         if self.mixes:
             self.embedding_mixing = nn.Parameter(torch.tensor([1.0, 0.0]))
         taps = config.get("short_convolution", 0)
@@ -134,11 +200,14 @@ class Layer(nn.Module):
         if has_values(config, number):
             self.value_embedding = nn.Embedding(config["vocabulary"], self.attention.value.out_features)
 
-    def forward(self, x, mask, ids, first):
+    def forward(self, x, mask, ids, first, handed):
         if self.mixes:
             x = self.embedding_mixing[0] * x + self.embedding_mixing[1] * first
         values = self.value_embedding(ids) if hasattr(self, "value_embedding") else None
-        x = x + self.attention(self.attention_convolution(self.attention_norm(x)), mask, values)
+        if self.norm_output:
+            x = x + self.attention_norm(self.attention(x, mask, values, handed))
+            return x + self.feed_forward_norm(self.feed_forward(x))
+        x = x + self.attention(self.attention_convolution(self.attention_norm(x)), mask, values, handed)
         return x + self.feed_forward(self.feed_forward_convolution(self.feed_forward_norm(x)))
 
 
@@ -185,9 +254,9 @@ class LanguageModel(nn.Module):
             mask = (causal | (torch.arange(length) < prefix_lengths[:, None, None]))[:, None]
         if self.config.get("embedding_norm"):
             x = self.embedding_norm(x)
-        first = x
+        first, handed = x, {}
         for layer in self.layers:
-            x = layer(x, mask, ids, first)
+            x = layer(x, mask, ids, first, handed)
         words = self.head.weight
         if self.config.get("fix_norm"):
             words = rms_normed(words, words.shape[-1] ** -0.5)

@@ -118,7 +118,7 @@ TEST_SUITE("nn/positions") {
             "[positions] there are 6 positions; got x=f32[1,5,4] from position 2; try a larger max_length");
       CHECK(position_kind(name_of(kind)) == kind);
     }
-    CHECK(message_of<Error>([] { position_kind("none"); }) ==
-          "[positions] the kind must be sinusoidal, learned or rotary; got none");
+    CHECK(message_of<Error>([] { position_kind("any"); }) ==
+          "[positions] the kind must be sinusoidal, learned, rotary or none; got any");
   }
 }

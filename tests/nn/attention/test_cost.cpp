@@ -1,4 +1,5 @@
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/ops/shape.h>
 #include <tapeformer/autograd/profile.h>
 #include <tapeformer/autograd/tape.h>
 #include <tapeformer/nn/attention/attention_kind.h>
@@ -12,7 +13,9 @@ using namespace tapeformer;
 namespace {
 
 /// The cost as measured by tape, profile, module and cache.
-AttentionCost measured_cost(Attention& layer, Index width, Index memory_width, const AttentionCall& call) {
+AttentionCost measured_cost(
+    Attention& layer, Index width, Index memory_width, const AttentionCall& call,
+    const std::function<void(AttentionContext&)>& change = [](AttentionContext&) {}) {
   Generator random(3);
   layer.to(call.type);
   layer.train();
@@ -29,6 +32,8 @@ AttentionCost measured_cost(Attention& layer, Index width, Index memory_width, c
     tape.watch(memory);
     AttentionContext context;
     context.causal = call.causal;
+    if (call.window > 0) context.window_before = call.window - 1;
+    change(context);
     const Tensor y = layer(query, memory, context);
     const TapeMemory kept = tape.memory();
     cost.activation_bytes = kept.saved_bytes - kept.parameter_bytes;
@@ -36,6 +41,7 @@ AttentionCost measured_cost(Attention& layer, Index width, Index memory_width, c
     cost.forward_flops = profile.flops(false);
     cost.backward_flops = profile.flops(true);
   }
+  if (layer.cache_widths().key == 0) return cost;  // it attends to the keys of another layer
   for (const CacheKind kind : {CacheKind::contiguous, CacheKind::paged}) {
     CacheConfig config;
     config.kind = kind;
@@ -44,6 +50,7 @@ AttentionCost measured_cost(Attention& layer, Index width, Index memory_width, c
     AttentionContext context;
     context.cache = cache.get();
     context.causal = call.causal && !cross;
+    change(context);
     layer(query, memory, context);
     const Index tokens = cache->rows() * cache->length(), has_state = layer.cache_widths().state > 0;
     REQUIRE(tokens == call.batch * (cross ? call.keys : call.queries));
@@ -72,10 +79,23 @@ void check_config(const AttentionConfig& config, const AttentionCall& call) {
   CAPTURE(call.queries);
   CAPTURE(call.keys);
   CAPTURE(call.causal);
+  CAPTURE(call.window);
   Generator random(1);
   const std::unique_ptr<Attention> layer = make_attention(config, random);
   const Index memory_width = config.memory_width > 0 ? config.memory_width : config.width;
-  check_equal(attention_cost(config, call), measured_cost(*layer, config.width, memory_width, call));
+  const auto give = [&](AttentionContext& context) {
+    const AttentionConfig full = config.resolved();
+    const auto heads = [&](Index width) {
+      const Tensor x = random_normal({call.batch, call.queries, full.key_heads(), width}, random, call.type);
+      if (Tape* tape = Tape::current()) tape->watch(x);
+      return x;
+    };
+    const Tensor value = heads(full.value_width);
+    if (full.value_mixing) context.values = reshape(heads(full.value_width), {call.batch, call.queries, -1});
+    if (full.value_residual) context.first_values = value;
+    if (full.shared_keys) context.shared = {heads(full.key_width), value};
+  };
+  check_equal(attention_cost(config, call), measured_cost(*layer, config.width, memory_width, call, give));
 }
 
 AttentionConfig config_of(const std::string& kind, Index width, Index heads) {
@@ -133,6 +153,58 @@ TEST_SUITE("nn/attention/cost") {
     CHECK(visible_pair_count(call) == 0 + 0 + 1 + 2);
   }
 
+  TEST_CASE("a window leaves each query as many keys at most") {
+    AttentionCall call;
+    call.queries = 5, call.causal = true, call.window = 3;
+    CHECK(visible_pair_count(call) == 1 + 2 + 3 + 3 + 3);
+    call.keys = 7;
+    CHECK(visible_pair_count(call) == 5 * 3);
+    call.window = 5;
+    CHECK(visible_pair_count(call) == 3 + 4 + 5 + 5 + 5);
+    call.window = 100;
+    CHECK(visible_pair_count(call) == 3 + 4 + 5 + 6 + 7);
+    call.keys = 2;
+    call.window = 1;
+    CHECK(visible_pair_count(call) == 0 + 0 + 0 + 1 + 1);
+  }
+
+  TEST_CASE(
+      "norms, gates, mixed values, exclusive attention, shared keys and windows cost what formulas say") {
+    const std::vector<std::function<void(AttentionConfig&)>> options = {
+        [](auto& c) { c.qk_norm = QkNorm::rms; },
+        [](auto& c) { c.qk_norm = QkNorm::joint; },
+        [](auto& c) { c.qk_norm = QkNorm::l2; },
+        [](auto& c) { c.output_gate = OutputGate::head; },
+        [](auto& c) { c.output_gate = OutputGate::element; },
+        [](auto& c) { c.exclusive = true; },
+        [](auto& c) { c.value_mixing = true; },
+        [](auto& c) { c.value_residual = true; },
+        [](auto& c) { c.shared_keys = true; },
+        [](auto& c) { c.value_mixing = c.value_residual = c.exclusive = true, c.qk_norm = QkNorm::rms; },
+        [](auto& c) { c.value_residual = c.exclusive = true, c.qk_norm = QkNorm::joint; },
+        [](auto& c) { c.shared_keys = c.exclusive = true, c.qk_norm = QkNorm::l2; },
+        [](auto& c) { c.exclusive = true, c.output_gate = OutputGate::element; },
+    };
+    for (const char* const kind : {"mha", "gqa", "mqa"}) {
+      for (const bool packed : {true, false}) {
+        if (!packed && kind != std::string("mha")) continue;
+        for (std::size_t i = 0; i < options.size(); ++i) {
+          AttentionConfig config = config_of(kind, 24, 4);
+          config.packed = packed, config.value_width = 5, config.rotary = i % 2 == 0;
+          options[i](config);
+          CAPTURE(i);
+          CAPTURE(packed);
+          for (AttentionCall call : self_calls()) {
+            check_config(config, call);
+            if (!call.causal) continue;
+            call.window = 9;
+            check_config(config, call);
+          }
+        }
+      }
+    }
+  }
+
   TEST_CASE("every formula says what module, profile, tape and cache measure") {
     for (const AttentionKind& kind : attention_kinds()) {
       if (!kind.cost) continue;
@@ -163,7 +235,7 @@ TEST_SUITE("nn/attention/cost") {
     for (const AttentionCall& call : self_calls()) check_config(unpacked, call);
     for (const bool packed : {true, false}) {
       AttentionConfig normed = config_of("mha", 24, 4);
-      normed.packed = packed, normed.qk_norm = true, normed.rotary = packed;
+      normed.packed = packed, normed.qk_norm = QkNorm::rms, normed.rotary = packed;
       for (const AttentionCall& call : self_calls()) check_config(normed, call);
     }
   }

@@ -187,7 +187,7 @@ TEST_SUITE("nn/attention/multi_head options") {
         CAPTURE(packed);
         AttentionConfig config = config_of();
         config.rotary = true;
-        config.qk_norm = choice & 1;
+        config.qk_norm = (choice & 1) != 0 ? QkNorm::rms : QkNorm::none;
         config.value_mixing = choice & 2;
         MultiHeadAttention attention = packed ? packed_of(config) : apart_of(config);
         AttentionContext context;
@@ -201,7 +201,7 @@ TEST_SUITE("nn/attention/multi_head options") {
         const auto turned = [&](const std::string& part) {
           const Tensor head = heads(part, 4);
           const Tensor root = sqrt(mean(head * head, {-1}, true) + 1e-6);
-          const Tensor normed = config.qk_norm ? head / root * p[part + "_norm.weight"] : head;
+          const Tensor normed = config.qk_norm == QkNorm::rms ? head / root * p[part + "_norm.weight"] : head;
           return rotary(normed, ids_of({0, 1, 2, 3, 4}, {5}), config.rotations);
         };
         Tensor value = heads("value", 5);
@@ -265,7 +265,8 @@ TEST_SUITE("nn/attention/multi_head options") {
     config.bias = false;
     check("without biases", config, {{"x", x}}, causal);
     config = config_of();
-    config.qk_norm = config.rotary = config.value_mixing = true;
+    config.rotary = config.value_mixing = true;
+    config.qk_norm = QkNorm::rms;
     const Tensor added = random_values({2, 4, 15}, 8);
     check("normed heads, mixed values", config, {{"x", x}, {"values", added}},
           [&](const MultiHeadAttention& layer) {
@@ -334,9 +335,9 @@ TEST_SUITE("nn/attention/multi_head options") {
     Generator random(1);
     AttentionConfig config = config_of();
     config.kind = "mla";
-    config.qk_norm = true;
+    config.qk_norm = QkNorm::rms;
     CHECK(message_of<Error>([&] { config.check(); }) ==
-          "[attention] qk_norm is for mha, gqa, mqa; got attention=mla, qk_norm=true; try qk_norm=false");
+          "[attention] qk_norm is for mha, gqa, mqa; got attention=mla, qk_norm=rms; try qk_norm=none");
     config = config_of();
     config.value_mixing = true;
     const Tensor input = random_values({2, 4, 6}, 3);

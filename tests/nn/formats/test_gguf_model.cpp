@@ -157,11 +157,11 @@ TEST_SUITE("nn/formats/gguf_model") {
           "GGUF's gpt2 has the activation gelu_tanh and cannot express activation=gelu; try a model that was "
           "trained with gelu_tanh");
     config = llama();
-    config.attention.qk_norm = true;
+    config.attention.qk_norm = QkNorm::rms;
     config.short_convolution = 3;
     config.prefix = true;
     CHECK(refusal(config) ==
-          "GGUF's llama, which has RMS norm as this model has, cannot express prefix=true, qk_norm=true, "
+          "GGUF's llama, which has RMS norm as this model has, cannot express prefix=true, qk_norm=rms, "
           "short_convolution=3");
     config = gpt2();
     config.norm = NormKind::scale;

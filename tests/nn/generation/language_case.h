@@ -29,7 +29,7 @@ inline std::vector<LanguageKind> language_kinds() {
     for (const AttentionKind& kind : attention_kinds()) {
       if (!(kind.can & kCanModelLanguage) || (prefix && (kind.can & kHasState))) continue;
       for (const PositionKind positions :
-           {PositionKind::learned, PositionKind::sinusoidal, PositionKind::rotary}) {
+           {PositionKind::learned, PositionKind::sinusoidal, PositionKind::rotary, PositionKind::none}) {
         if (positions != PositionKind::rotary || (kind.can & kCanRotate))
           kinds.push_back({kind.name, positions, prefix});
       }
@@ -82,7 +82,7 @@ inline Tensor whole_logits(const DecoderOnly& model, const TokenIds& row, Index 
   const auto length = static_cast<Index>(row.size());
   // Half of the context goes when it is full.
   Index dropped = 0;
-  if (config.positions != PositionKind::rotary)
+  if (has_table(config.positions))
     while (length - dropped > config.context) dropped += (config.context + 1) / 2;
   const Tensor ids = ids_of(TokenIds(row.begin() + dropped, row.end()), {1, length - dropped});
   Tensor prefix;

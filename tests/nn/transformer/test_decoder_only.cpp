@@ -77,7 +77,7 @@ const std::vector<Variant>& variants() {
        [](auto& c) {
          c.short_convolution = 3;
          c.norm = NormKind::rms, c.positions = PositionKind::rotary, c.activation = Unary::silu;
-         c.attention.qk_norm = c.embedding_mixing = true;
+         c.attention.qk_norm = QkNorm::rms, c.embedding_mixing = true;
          c.attention.key_width = 6;  // narrow heads may be so short that norms divide by little
          c.value_embeddings = ValueEmbeddings::alternate;
          c.logit_softcap = 1.5;
@@ -92,6 +92,36 @@ const std::vector<Variant>& variants() {
          c.logit_softcap = 3, c.embedding_norm = true;
          c.feed_forward_dropout = c.residual_dropout = 0.2, c.stochastic_depth = 0.5;
          every_bias(c);
+       }},
+      {"mha rms rotary window in SL value_residual l2 gates exclusive untied", true, false,
+       [](auto& c) {
+         c.norm = NormKind::rms, c.positions = PositionKind::rotary, c.tie_head = false;
+         c.window = 2, c.windows = "SL", c.value_residual = true;
+         c.attention.qk_norm = QkNorm::l2, c.attention.output_gate = OutputGate::element;
+         c.attention.exclusive = true, c.attention.key_width = 6;
+       }},
+      {"mqa rms rotary value_residual and values, joint, gates, windows in SS, norm_output", false, true,
+       [](auto& c) {
+         c.attention.kind = "mqa", c.norm = NormKind::rms, c.positions = PositionKind::rotary;
+         c.norm_output = c.value_residual = true, c.value_embeddings = ValueEmbeddings::all;
+         c.epsilon = 0.1, c.attention.key_width = 6;  // what a sublayer adds may be short
+         c.window = 3, c.windows = "SS";
+         c.attention.qk_norm = QkNorm::joint, c.attention.output_gate = OutputGate::head;
+       }},
+      {"gqa layer none shared keys window convolutions tied", false, false,
+       [](auto& c) {
+         c.attention.kind = "gqa", c.positions = PositionKind::none;
+         c.kv_sharing = 2, c.window = 3, c.short_convolution = 2;
+         c.attention.exclusive = true, c.attention.key_width = 5;
+       }},
+      {"mha rms rotary shared keys norm_output yarn tied", true, true,
+       [](auto& c) {
+         c.norm = NormKind::rms, c.positions = PositionKind::rotary, c.kv_sharing = 2;
+         c.norm_output = true, c.attention.qk_norm = QkNorm::rms, c.epsilon = 0.1;
+         c.attention.key_width = 8;
+         c.attention.rotations.yarn = true, c.attention.rotations.factor = 4;
+         c.attention.rotations.original_context = 16, c.attention.rotations.high_frequency = 32;
+         c.attention.rotations.attention_factor = 1.1;
        }},
       {"mqa layer sinusoidal gated gelu tied dropouts", false, false, [](auto& c) {
          c.attention.kind = "mqa", c.positions = PositionKind::sinusoidal;
@@ -144,8 +174,8 @@ TEST_SUITE("nn/transformer/decoder_only") {
 
   TEST_CASE("logits, loss and all gradients are PyTorch's, with the head's loss fused and plain") {
     const Golden golden("decoder_only");
-    for (const std::string name :
-         {"gpt", "gpt_biased", "llama", "llama_interleaved", "prefix", "modern", "scale", "convolutions"}) {
+    for (const std::string name : {"gpt", "gpt_biased", "llama", "llama_interleaved", "prefix", "modern",
+                                   "scale", "convolutions", "windows", "sharing", "yarn", "no_positions"}) {
       const auto options = golden.options(name);
       const auto zero_gradients = options.at("zero_gradients").get<std::vector<std::string>>();
       Generator random(1);
@@ -207,14 +237,17 @@ TEST_SUITE("nn/transformer/decoder_only") {
       const DecoderOnlyConfig& config = model.config();
       const std::vector<Tensor> weights = model.attention_weights(ids());
       REQUIRE(static_cast<Index>(weights.size()) == config.layers);
-      for (const Tensor& weights_bhts : weights) {
+      for (Index layer = 0; layer < config.layers; ++layer) {
+        const Tensor& weights_bhts = weights[static_cast<std::size_t>(layer)];
+        const Index seen = config.has_window(layer) ? config.window : ids().size(1);
         const Index heads = config.attention_config().heads, length = ids().size(1);
         REQUIRE(weights_bhts.shape() == Shape{2, heads, length, length});
         for (Index row = 0; row < 2 * heads * length; ++row) {
           double sum = 0;
           for (Index s = 0; s < length; ++s) {
             const double weight = weights_bhts.at(row * length + s);
-            CHECK((s <= row % length ? weight > 0 : weight == 0));
+            const Index before = row % length - s;
+            CHECK((before >= 0 && before < seen ? weight > 0 : weight == 0));
             sum += weight;
           }
           CHECK(sum == doctest::Approx(1).epsilon(1e-6));

@@ -112,7 +112,8 @@ TEST_SUITE("nn/transformer/decoder_only_weights") {
   TEST_CASE("scalars start neutral, value embeddings as large as values, and zero_init adds nothing") {
     DecoderOnlyConfig config;
     config.vocabulary = 90, config.context = 70, config.width = 48, config.layers = 5;
-    config.embedding_norm = config.embedding_mixing = config.zero_init = config.attention.qk_norm = true;
+    config.embedding_norm = config.embedding_mixing = config.zero_init = true;
+    config.attention.qk_norm = QkNorm::rms;
     config.value_embeddings = ValueEmbeddings::alternate;
     config.stochastic_depth = 0.9;  // of the last layer, and of none more
     Generator random(7);

@@ -94,7 +94,7 @@ TEST_SUITE("nn/transformer/encoder_decoder") {
       config.layer.norm_first = norm_first;
       config.layer.norm = norm_first ? NormKind::scale : NormKind::rms;
       config.layer.activation = Unary::relu_squared;
-      config.layer.attention.qk_norm = config.fix_norm = true;
+      config.layer.attention.qk_norm = QkNorm::rms, config.fix_norm = true;
       config.layer.dropout = 0.2, config.layer.stochastic_depth = 0.4;
       config.logit_softcap = 2;
       EncoderDecoder model = model_of(config);

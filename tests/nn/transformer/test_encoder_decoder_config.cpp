@@ -33,7 +33,7 @@ EncoderDecoderConfig unusual_config() {
   config.tie_embeddings = true;
   config.layer.norm = NormKind::scale;
   config.layer.stochastic_depth = 0.25;
-  config.layer.attention.qk_norm = true;
+  config.layer.attention.qk_norm = QkNorm::rms;
   config.fix_norm = config.zero_init = true;
   config.logit_softcap = 30;
   return config;
@@ -115,7 +115,7 @@ TEST_SUITE("nn/transformer/encoder_decoder_config") {
     CHECK(contains(refused([](auto& c) { c.positions = PositionKind::rotary; }), "components=5"));
     CHECK(contains(refused([](auto& c) {
                      c.positions = PositionKind::rotary;
-                     c.layer.attention.kind = "additive", c.layer.attention.qk_norm = false;
+                     c.layer.attention.kind = "additive", c.layer.attention.qk_norm = QkNorm::none;
                    }),
                    "cannot turn queries and keys by rotary positions"));
     CHECK(contains(refused([](auto& c) { c.layer.attention.heads = -3; }), "got -3"));

@@ -112,10 +112,18 @@ TEST_SUITE("nn/transformer/recompute_layers") {
       check_same(train_language_model(config, DType::f32, false, {fused, 0}),
                  train_language_model(config, DType::f32, true, {fused, 0}));
     }
-    config.attention.qk_norm = config.embedding_norm = config.embedding_mixing = true;
+    config.attention.qk_norm = QkNorm::rms;
+    config.embedding_norm = config.embedding_mixing = true;
     config.value_embeddings = ValueEmbeddings::ends;
     config.short_convolution = 4;
     config.stochastic_depth = 0.3, config.logit_softcap = 5;
+    check_same(train_language_model(config, DType::f32, false),
+               train_language_model(config, DType::f32, true));
+    config.value_residual = true, config.attention.output_gate = OutputGate::element;
+    check_same(train_language_model(config, DType::f32, false),
+               train_language_model(config, DType::f32, true));
+    config.value_residual = false, config.value_embeddings = ValueEmbeddings::none;
+    config.kv_sharing = 2, config.window = 4;
     check_same(train_language_model(config, DType::f32, false),
                train_language_model(config, DType::f32, true));
     config.gated = true, config.activation = Unary::silu, config.norm = NormKind::rms;

@@ -1,0 +1,158 @@
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/ops/elementwise.h>
+#include <tapeformer/autograd/ops/reduce.h>
+#include <tapeformer/autograd/ops/rotary.h>
+#include <tapeformer/autograd/ops/shape.h>
+#include <tapeformer/nn/attention/differential.h>
+#include <tapeformer/nn/initialization.h>
+
+#include <cmath>
+#include <utility>
+
+namespace tapeformer {
+namespace {
+
+constexpr double kVectorDeviation = 0.1, kEpsilon = 1e-5;  // as in the authors' code
+
+/// Queries that see one half of a key each: [B, T, H, D] -> [B, T, 2 H, D], (q1, 0) and (0, q2) of each head.
+Tensor halves_apart(const Tensor& query) {
+  const Index B = query.size(0), T = query.size(1), H = query.size(2), D = query.size(3);
+  const auto half = [&](Index from) {
+    return reshape(pad(slice(query, 3, from, D / 2), 3, from, D), {B, T, H, 1, D});
+  };
+  return reshape(concat({half(0), half(D / 2)}, 3), {B, T, 2 * H, D});
+}
+
+/// first - lambda second, of neighbouring heads: [B, T, 2 H, E] -> [B, T, H, E]
+Tensor difference(const Tensor& pairs, const Tensor& lambda) {
+  const Index B = pairs.size(0), T = pairs.size(1), H = pairs.size(2) / 2, E = pairs.size(3);
+  const Tensor apart = reshape(pairs, {B, T, H, 2, E});
+  const auto part = [&](Index which) { return reshape(slice(apart, 3, which, 1), {B, T, H, E}); };
+  return part(0) - lambda * part(1);
+}
+
+}  // namespace
+
+void DifferentialAttention::complete(AttentionConfig& config) {
+  config.packed = false;
+  config.groups = or_else(config.groups, config.heads);
+  if (config.token_lambda || config.key_width % 2 == 0) return;
+  throw Error("[attention] differential attention halves its heads; got attention=" + config.kind +
+              ", a width of " + std::to_string(config.key_width) + "; try an even width of the heads");
+}
+
+DifferentialAttention::DifferentialAttention(const AttentionConfig& config, Generator& random)
+    : config_(config.resolved()),
+      heads_{config_.heads, config_.key_heads(), config_.key_width, config_.value_width},
+      query_(
+          {config_.width, (config_.token_lambda ? 2 : 1) * heads_.heads * heads_.key_width, config_.bias, {}},
+          random),
+      key_value_(
+          {config_.memory_width, heads_.groups * (heads_.key_width + heads_.value_width), config_.bias, {}},
+          random),
+      output_({heads_.heads * heads_.value_width, config_.output_width, *config_.output_bias, {}}, random),
+      dropout_({config_.dropout}, random) {
+  xavier_uniform(query_.weight(), random);
+  xavier_uniform_parts(key_value_.weight(),
+                       {heads_.groups * heads_.key_width, heads_.groups * heads_.value_width}, random);
+  xavier_uniform(output_.weight(), random);
+  for (Linear* layer : {&query_, &key_value_, &output_}) {
+    if (layer->bias().defined()) layer->bias().set_value(Tensor::zeros(layer->bias().value().shape()));
+  }
+  if (config_.token_lambda) {
+    lambda_.emplace(LinearConfig{config_.width, heads_.heads, false, Unary::sigmoid}, random);
+    xavier_uniform(lambda_->weight(), random);
+    return;
+  }
+  lambda_vectors_ = Parameter(Tensor::empty({4 * (heads_.key_width / 2)}));
+  normal(lambda_vectors_, random, kVectorDeviation);
+  head_norm_.emplace(RmsNormConfig{heads_.value_width, kEpsilon});
+}
+
+/// Turns each of the two queries or keys that a head consists of.
+Tensor DifferentialAttention::turned(Tensor x, const RotaryAngles& angles) const {
+  if (!config_.rotary) return x;
+  const Shape shape = x.shape();
+  const Tensor apart = reshape(x, {shape[0], shape[1], -1, turned_width()});
+  x = {};
+  return reshape(rotary(apart, angles), shape);
+}
+
+/// [B, T, H, 1], or a number.
+Tensor DifferentialAttention::lambda(const Tensor& query) const {
+  if (lambda_) return reshape((*lambda_)(query), {query.size(0), query.size(1), heads_.heads, 1});
+  const Index half = heads_.key_width / 2;
+  const Tensor vectors = reshape(lambda_vectors_, {2, 2, half});
+  const Tensor products = sum(reshape(slice(vectors, 1, 0, 1) * slice(vectors, 1, 1, 1), {2, half}), {-1});
+  const Tensor both = exp(products);
+  return slice(both, 0, 0, 1) - slice(both, 0, 1, 1) + config_.lambda_initial;
+}
+
+RotaryAngles DifferentialAttention::angles(const Tensor& query, const AttentionContext& context) const {
+  if (!config_.rotary) return {};
+  return query_angles(context, query, config_.rotations, turned_width());
+}
+
+Tensor DifferentialAttention::operator()(const Tensor& query, const Tensor& memory,
+                                         const AttentionContext& context) const {
+  check_inputs("differential", query, memory, context.cache);
+  const bool is_self = !config_.cross && is_same_tensor(query, memory);
+  if (config_.rotary && !is_self)
+    throw Error("[differential] rotary positions are for self-attention; got a memory that is not the query");
+  AttentionOptions options = attention_options(context, dropout_);
+  const Index H = heads_.heads, G = heads_.groups;
+  options.scale = 1 / std::sqrt(static_cast<double>(turned_width()));
+  const RotaryAngles turns = angles(query, context);
+  const Tensor projected = query_(query);
+  const Tensor query_bthd = config_.token_lambda ? turned(split_heads(projected, 2 * H), turns)
+                                                 : halves_apart(turned(split_heads(projected, H), turns));
+  const KeyValueHeads held = cached_heads(context.cache, is_self, heads_, options, [&] {
+    const TensorList parts = split(key_value_(memory), -1, {G * heads_.key_width, G * heads_.value_width});
+    return KeyValueHeads{turned(split_heads(parts[0], G), turns), split_heads(parts[1], G)};
+  });
+  const Tensor pairs_bthe = scaled_dot_product_attention(query_bthd, held.key_bsgd, held.value_bsge, options);
+  const Tensor lambda_bth1 = lambda(query);
+  if (context.weights != nullptr) {
+    const Axes swapped{0, 2, 1, 3};
+    *context.weights = permute(difference(permute(*context.weights, swapped), lambda_bth1), swapped);
+  }
+  Tensor heads_bthe = difference(pairs_bthe, lambda_bth1);
+  if (head_norm_) heads_bthe = (1 - config_.lambda_initial) * (*head_norm_)(heads_bthe);
+  return output_(merge_heads(heads_bthe));
+}
+
+void DifferentialAttention::visit(ParameterVisitor& visitor) {
+  visitor.child("query", query_);
+  visitor.child("key_value", key_value_);
+  visitor.row_parts("key_value.weight",
+                    {heads_.groups * heads_.key_width, heads_.groups * heads_.value_width});
+  visitor.parameter("lambda_vectors", lambda_vectors_);
+  if (lambda_) visitor.child("lambda", *lambda_);
+  if (head_norm_) visitor.child("head_norm", *head_norm_);
+  visitor.child("output", output_);
+  visitor.child("dropout", dropout_);
+}
+
+AttentionCost DifferentialAttention::cost(const AttentionConfig& config, const AttentionCall& call) {
+  CostSum sum(call);
+  const double C = config.width, H = config.heads, G = config.key_heads(), D = config.key_width,
+               E = config.value_width, N = sum.N, M = sum.M;
+  sum.projection(N, C, (config.token_lambda ? 2 : 1) * H * D, config.bias);
+  sum.projection(M, config.memory_width, G * (D + E), config.bias);
+  sum.projection(N, H * E, config.output_width, *config.output_bias);
+  sum.attention(2 * H, D, E);
+  sum.keeps(N * (C + 2 * H * D + 2 * H * E + H * E) + M * G * (D + E));
+  if (call.keys > 0) sum.keeps(M * config.memory_width);
+  if (config.rotary) sum.keeps(call.queries * (config.token_lambda ? D : D / 2));
+  sum.keeps(N * H * E);  // what lambda multiplies
+  if (config.token_lambda) {
+    sum.projection(N, C, H, false);
+    sum.keeps(N * H);
+  } else {
+    sum.parameters(2 * D + E);
+    sum.keeps(N * H * (E + 1) + 2 * D + 3);
+  }
+  return sum.total();
+}
+
+}  // namespace tapeformer

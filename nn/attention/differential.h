@@ -1,0 +1,58 @@
+#pragma once
+
+#include <tapeformer/nn/attention/attention_kind.h>
+#include <tapeformer/nn/attention/cached_heads.h>
+#include <tapeformer/nn/linear.h>
+#include <tapeformer/nn/rms_norm.h>
+
+#include <optional>
+
+namespace tapeformer {
+
+/// Differential attention: the difference of two attentions to the same values, in which what both attend to
+/// by mistake cancels. Each head's queries and keys of width D are two of width D / 2.
+/// Math:    y_h = softmax(q1_h k1_g^T / sqrt(D / 2)) v_g - lambda softmax(q2_h k2_g^T / sqrt(D / 2)) v_g,
+///          g = floor(h G / H); lambda = exp(a1 . b1) - exp(a2 . b2) + lambda_initial, the same for all heads;
+///          y = output(concat_h (1 - lambda_initial) rms_norm(y_h)), with one gain for all heads.
+///          With token_lambda, two queries of width D share a key, and the norm is left out:
+///          y_h = softmax(q1_h k_g^T / sqrt(D)) v_g - sigmoid(W x)_h softmax(q2_h k_g^T / sqrt(D)) v_g
+/// Shapes:  query [B, T, C], memory [B, S, memory_width] -> y [B, T, O]
+/// Initial: Xavier uniform, biases zero; a and b normal with a standard deviation of 0.1
+/// Throws:  as MultiHeadAttention
+/// Source:  Ye et al. 2024, arXiv:2410.05258; token_lambda: the authors' second version, published as code at
+///          github.com/microsoft/unilm/tree/master/Diff-Transformer
+class DifferentialAttention : public Attention {
+ public:
+  DifferentialAttention(const AttentionConfig& config, Generator& random);
+
+  Tensor operator()(const Tensor& query, const Tensor& memory,
+                    const AttentionContext& context = {}) const override;
+  RotaryAngles angles(const Tensor& query, const AttentionContext& context) const override;
+  CacheWidths cache_widths() const override {
+    return {heads_.groups * heads_.key_width, heads_.groups * heads_.value_width};
+  }
+  void visit(ParameterVisitor& visitor) override;
+
+  // For the table of kinds; see AttentionKind.
+  /// See AttentionKind::complete.
+  static void complete(AttentionConfig& config);
+  /// As of MultiHeadAttention with 2 H heads of queries, of which half the width is zeros: 4 P (D + E) products
+  /// of queries, keys, weights and values forward. Activations also have what the difference and the norms are
+  /// computed from.
+  static AttentionCost cost(const AttentionConfig& config, const AttentionCall& call);
+
+ private:
+  Index turned_width() const { return config_.token_lambda ? heads_.key_width : heads_.key_width / 2; }
+  Tensor turned(Tensor x, const RotaryAngles& angles) const;
+  Tensor lambda(const Tensor& query) const;
+
+  AttentionConfig config_;
+  PackedHeads heads_;
+  Linear query_, key_value_, output_;
+  Dropout dropout_;
+  Parameter lambda_vectors_;          // [2 D]: a1, b1, a2 and b2, or undefined
+  std::optional<RmsNorm> head_norm_;  // of a head's difference
+  std::optional<Linear> lambda_;      // W of token_lambda
+};
+
+}  // namespace tapeformer

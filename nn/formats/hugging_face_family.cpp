@@ -1,0 +1,49 @@
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/nn/formats/hugging_face_family.h>
+
+namespace tapeformer {
+
+const std::array<HuggingFaceFamily, 6>& hugging_face_families() {
+  constexpr QkNorm kNone = QkNorm::none;
+  // type, architecture, what chooses it, key heads, context, epsilon, attention_bias, query_bias, mlp_bias,
+  // qk_norm, norm_output, window, windows
+  static const std::array<HuggingFaceFamily, 6> families = {{
+      {"gpt2", "GPT2LMHeadModel", "layer norm", 0, 1024, 1e-5, false, false, false, kNone, false, false,
+       false},
+      {"llama", "LlamaForCausalLM", "RMS norm", 0, 2048, 1e-6, true, false, true, kNone, false, false, false},
+      {"mistral", "MistralForCausalLM", "RMS norm and a window in all layers", 8, 131072, 1e-6, false, false,
+       false, kNone, false, true, false},
+      {"qwen2", "Qwen2ForCausalLM", "RMS norm and biases of queries, keys and values alone", 32, 32768, 1e-6,
+       false, true, false, kNone, false, true, true},
+      {"qwen3", "Qwen3ForCausalLM", "RMS norm, of queries and keys too,", 32, 32768, 1e-6, true, false, false,
+       QkNorm::rms, false, true, true},
+      {"olmo2", "Olmo2ForCausalLM", "RMS norm, of all queries and of all keys too,", 0, 2048, 1e-5, true,
+       false, false, QkNorm::joint, true, false, false},
+  }};
+  return families;
+}
+
+const HuggingFaceFamily& hugging_face_family(const std::string& type) {
+  std::string types;
+  for (const HuggingFaceFamily& family : hugging_face_families()) {
+    if (type == family.type) return family;
+    types += (types.empty() ? "" : ", ") + std::string(family.type);
+  }
+  throw CheckpointError("model_type must be one of " + types + "; got " + type);
+}
+
+const HuggingFaceFamily& basic_family(const DecoderOnlyConfig& config) {
+  return hugging_face_family(std::string(config.norm == NormKind::layer ? "gpt2" : "llama"));
+}
+
+const HuggingFaceFamily& hugging_face_family(const DecoderOnlyConfig& config) {
+  const AttentionConfig& attention = config.attention;
+  if (config.norm == NormKind::layer) return basic_family(config);
+  if (attention.qk_norm == QkNorm::rms) return hugging_face_family(std::string("qwen3"));
+  if (attention.qk_norm == QkNorm::joint) return hugging_face_family(std::string("olmo2"));
+  if (attention.bias && !attention.output_bias.value_or(true))
+    return hugging_face_family(std::string("qwen2"));
+  return config.window > 0 ? hugging_face_family(std::string("mistral")) : basic_family(config);
+}
+
+}  // namespace tapeformer

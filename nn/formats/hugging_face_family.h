@@ -1,0 +1,49 @@
+#pragma once
+
+#include <tapeformer/nn/transformer/decoder_only_config.h>
+
+#include <array>
+#include <string>
+#include <utility>
+
+namespace tapeformer {
+
+/// The types of transformers' models that are a DecoderOnly: gpt2, and llama with those that differ from it.
+struct HuggingFaceFamily {
+  const char* type;          ///< model_type
+  const char* architecture;  ///< the class of a model with a head
+  const char* has;           ///< what a model of ours has for which this family is chosen
+  Index key_heads;           ///< the default of num_key_value_heads; 0 for as many as queries have
+  Index context;             ///< the default of max_position_embeddings
+  double epsilon;            ///< the default of rms_norm_eps
+  bool attention_bias;       ///< has this field; else attention has the biases of `query_bias`
+  bool query_bias;           ///< queries, keys and values have biases, the output none
+  bool mlp_bias;             ///< has this field; else feed-forward networks have no biases
+  QkNorm qk_norm;            ///< with the epsilon of the norms
+  bool norm_output;          ///< see DecoderOnlyConfig::norm_output
+  bool window;               ///< may have a window in all layers
+  bool windows;              ///< may have windows in some
+};
+
+/// All of them. The name of one must be a type's; throws CheckpointError listing those.
+const std::array<HuggingFaceFamily, 6>& hugging_face_families();
+/// Throws: CheckpointError that lists the types there are
+const HuggingFaceFamily& hugging_face_family(const std::string& type);
+/// The family that a model resembles most, by its norms, biases and windows.
+const HuggingFaceFamily& hugging_face_family(const DecoderOnlyConfig& config);
+/// gpt2 or llama.
+const HuggingFaceFamily& basic_family(const DecoderOnlyConfig& config);
+
+/// Activations under transformers' names. If one of ours has several, the first is written.
+inline constexpr std::array<std::pair<const char*, Unary>, 9> kHuggingFaceActivations{
+    {{"gelu_new", Unary::gelu_tanh},
+     {"gelu_pytorch_tanh", Unary::gelu_tanh},
+     {"gelu_python_tanh", Unary::gelu_tanh},
+     {"gelu", Unary::gelu},
+     {"gelu_python", Unary::gelu},
+     {"relu", Unary::relu},
+     {"relu2", Unary::relu_squared},
+     {"silu", Unary::silu},
+     {"swish", Unary::silu}}};
+
+}  // namespace tapeformer

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <tapeformer/nn/formats/hugging_face_family.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace tapeformer {
+
+/// The tokens that texts begin and end with, if the tokenizer has them.
+struct ControlTokens {
+  /// The ids that begin and end a text, where there are some.
+  std::optional<std::int32_t> begin, end;
+};
+
+/// Refuses a model that is none of `family`, as `program` has it, except for its activation.
+/// Throws:  CheckpointError naming every field that the program's model cannot express
+void check_expressible(const DecoderOnlyConfig& config, const std::string& program,
+                       const HuggingFaceFamily& family);
+
+/// The inverse of hugging_face_config(): a config.json that transformers reads, of the family that the model
+/// resembles. Options of training that the type lacks (llama has no residual dropout) are left out.
+/// Throws:  CheckpointError naming every field that the type cannot express, or a token that is outside the
+///          vocabulary
+std::string hugging_face_json(const DecoderOnlyConfig& config, DType type = DType::f32,
+                              const ControlTokens& tokens = {});
+
+}  // namespace tapeformer

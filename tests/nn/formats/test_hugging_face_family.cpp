@@ -1,0 +1,101 @@
+#include <tapeformer/nn/formats/hugging_face_json.h>
+#include <tapeformer/tests/nn/formats/hugging_face_case.h>
+
+#include <cmath>
+
+using namespace tapeformer;
+
+TEST_SUITE("nn/formats/hugging_face_family") {
+  TEST_CASE("each family is read as what it is, and chosen for what only it has") {
+    Json sizes = llama();
+    sizes.update({{"hidden_size", 24},
+                  {"num_attention_heads", 4},
+                  {"num_hidden_layers", 3},
+                  {"num_key_value_heads", 2},
+                  {"rms_norm_eps", 0.25}});
+    const auto read = [&](const char* type, const Json& more = Json::object()) {
+      Json json = with(sizes, "model_type", type);
+      json.update(more);
+      return hugging_face_config(json.dump());
+    };
+    const auto round_trip = [](const DecoderOnlyConfig& config, const char* type) {
+      const std::string json = hugging_face_json(config);
+      CHECK(parse_json(json).at("model_type") == type);
+      CHECK(hugging_face_config(json).to_json() == config.to_json());
+    };
+    DecoderOnlyConfig config = read("mistral");
+    CHECK(config.window == 0);
+    CHECK(config.context == 131072);
+    config = read("mistral", {{"sliding_window", 5}, {"head_dim", nullptr}});
+    CHECK(config.window == 5);
+    CHECK(config.windows.empty());
+    CHECK_FALSE(config.attention.bias);
+    round_trip(config, "mistral");
+    const Json slides = {{"use_sliding_window", true}, {"sliding_window", 7}};
+    for (const char* const type : {"qwen2", "qwen3"}) {
+      CAPTURE(std::string(type));
+      CHECK(read(type, {{"sliding_window", 7}}).window == 0);
+      Json more = slides;
+      CHECK(read(type, more).window == 0);  // 28 layers without one come first
+      more["max_window_layers"] = 0;
+      CHECK(read(type, more).window == 7);
+      CHECK(read(type, more).windows.empty());
+      round_trip(read(type, more), type);
+      more["max_window_layers"] = 2;
+      CHECK(read(type, more).windows == "LLS");
+      round_trip(read(type, more), type);
+      more["layer_types"] = {"sliding_attention", "full_attention", "sliding_attention"};
+      CHECK(read(type, more).windows == "SLS");
+      round_trip(read(type, more), type);
+      const auto refused = [&](const Json& changes) {
+        Json json = with(sizes, "model_type", type);
+        json.update(more);
+        json.update(changes);
+        return refusal(json);
+      };
+      CHECK(refused({{"layer_types", {"full_attention"}}}) ==
+            "layer_types must have an entry for each layer");
+      CHECK(refused({{"layer_types", {"full_attention", "linear_attention", "full_attention"}}}) ==
+            std::string("layer_types = linear_attention") + kNotImplemented);
+      CHECK(refused({{"use_sliding_window", false}}) ==
+            "layer_types has sliding_attention, and there is no sliding_window");
+    }
+    config = read("qwen2");
+    CHECK(config.attention.bias);
+    CHECK(config.attention.output_bias == false);
+    round_trip(config, "qwen2");
+    config = read("qwen3", {{"attention_bias", true}});
+    CHECK(config.attention.key_width == 128);
+    CHECK(config.attention.qk_norm == QkNorm::rms);
+    CHECK(config.attention.qk_norm_epsilon == 0.25);
+    round_trip(config, "qwen3");
+    config = read("olmo2");
+    CHECK(config.attention.qk_norm == QkNorm::joint);
+    CHECK(config.norm_output);
+    round_trip(config, "olmo2");
+    round_trip(read("llama", {{"rope_scaling", {{"rope_type", "yarn"}, {"factor", 8}}}}), "llama");
+    CHECK(refusal(with(with(sizes, "model_type", "mistral"), "attention_bias", true)) ==
+          std::string("attention_bias") + kUnknown);
+    CHECK(refusal(with(with(sizes, "model_type", "olmo2"), "sliding_window", 5)) ==
+          std::string("sliding_window = 5") + kNotImplemented);
+  }
+
+  TEST_CASE("YaRN's factor of attention is that of its authors unless the file says otherwise") {
+    const auto factor = [](const Json& more) {
+      Json scaling = {{"rope_type", "yarn"}, {"factor", 8}, {"original_max_position_embeddings", 64}};
+      scaling.update(more);
+      const RotaryConfig rotations =
+          hugging_face_config(with(llama(), "rope_scaling", scaling).dump()).attention.rotations;
+      CHECK(rotations.yarn);
+      CHECK(rotations.original_context == 64);
+      CHECK(rotations.low_frequency == 1);
+      CHECK(rotations.high_frequency == 32);
+      return rotations.attention_factor;
+    };
+    CHECK(factor(Json::object()) == doctest::Approx(0.1 * std::log(8.0) + 1));
+    CHECK(factor({{"attention_factor", 1.5}}) == 1.5);
+    CHECK(factor({{"mscale", 2}, {"mscale_all_dim", 1}}) ==
+          doctest::Approx((0.2 * std::log(8.0) + 1) / (0.1 * std::log(8.0) + 1)));
+    CHECK(factor({{"factor", 1}}) == 1);
+  }
+}

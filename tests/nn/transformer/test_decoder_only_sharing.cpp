@@ -1,0 +1,173 @@
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/nn/generation/generate_text.h>
+#include <tapeformer/tests/nn/generation/language_case.h>
+#include <tapeformer/tests/nn/transformer/decoder_only_case.h>
+
+#include <doctest/doctest.h>
+
+using namespace tapeformer;
+
+namespace {
+
+struct Variant {
+  std::string name;
+  std::function<void(DecoderOnlyConfig&)> change;
+};
+
+/// What layers do differently from each other, or hand on to each other.
+const std::vector<Variant>& variants() {
+  static const std::vector<Variant> all = {
+      {"windows", [](auto& c) { c.window = 7; }},
+      {"windows in SSL", [](auto& c) { c.window = 16, c.windows = "SSL"; }},
+      {"value residual", [](auto& c) { c.value_residual = true; }},
+      {"value residual and embeddings",
+       [](auto& c) { c.value_residual = true, c.value_embeddings = ValueEmbeddings::ends; }},
+      {"keys of 2", [](auto& c) { c.kv_sharing = 2; }},
+      {"keys of 3, windows in SL", [](auto& c) { c.kv_sharing = 3, c.window = 20, c.windows = "SL"; }},
+      {"keys of all, no positions",
+       [](auto& c) { c.kv_sharing = 5, c.positions = PositionKind::none, c.attention.exclusive = true; }},
+  };
+  return all;
+}
+
+DecoderOnlyConfig config_of(const Variant& variant) {
+  DecoderOnlyConfig config = language_config({"gqa", PositionKind::rotary}, 256);
+  config.layers = 5;
+  variant.change(config);
+  return config;
+}
+
+Tensor tokens(Index rows, Index length) {
+  const TokenIds ids = random_tokens(rows * length, 7);
+  return ids_of(ids, {rows, length});
+}
+
+std::string windows_of(const std::string& windows, Index layers) {
+  DecoderOnlyConfig config;
+  config.window = 4, config.windows = windows, config.layers = layers;
+  std::string letters;
+  for (Index i = 0; i < layers; ++i) letters += config.has_window(i) ? 'S' : 'L';
+  return letters;
+}
+
+}  // namespace
+
+TEST_SUITE("nn/transformer/decoder_only sharing") {
+  TEST_CASE("windows repeat, the last layer sees all, and a letter for each layer is taken as it is") {
+    CHECK(windows_of("", 3) == "SSS");
+    CHECK(windows_of("SSSL", 9) == "SSSLSSSLL");
+    CHECK(windows_of("SSSL", 7) == "SSSLSSL");
+    CHECK(windows_of("S", 3) == "SSL");
+    CHECK(windows_of("SLS", 3) == "SLS");
+    DecoderOnlyConfig config;
+    CHECK_FALSE(config.has_window(0));
+  }
+
+  TEST_CASE("a layer with a window of W sees its own token and the W - 1 before it") {
+    DecoderOnlyConfig config = language_config({"mha", PositionKind::none}, 40);
+    config.layers = 1, config.window = 5;
+    const DecoderOnly model = language_model(config);
+    const Tensor ids = tokens(1, 12), before = model(ids);
+    for (Index changed = 0; changed < 12; ++changed) {
+      const Tensor other = ids.clone();
+      std::int32_t& token = other.data<std::int32_t>()[changed];
+      token = (token + 1) % 13;
+      const Tensor after = model(other);
+      for (Index t = 0; t < 12; ++t) {
+        const bool is_same = same_bits(slice(after, 1, t, 1), slice(before, 1, t, 1));
+        CHECK(is_same == (t < changed || t > changed + 4));
+      }
+    }
+  }
+
+  TEST_CASE("over 200 tokens caches give what all tokens at once give, in any portions") {
+    const SingleThread guard;
+    constexpr Index kLength = 200;
+    for (const Variant& variant : variants()) {
+      const DecoderOnly model = language_model(config_of(variant));
+      const Tensor ids = tokens(2, kLength), whole = model.states(ids);
+      for (const CacheKind kind : {CacheKind::contiguous, CacheKind::paged}) {
+        CAPTURE(variant.name);
+        LayerCaches caches = model.start({kind, 0, 7});
+        TensorList parts;
+        for (Index from = 0; from < kLength;) {
+          const Index count = from == 20 ? 30 : 1;
+          parts.push_back(model.states(columns(ids, from, count), caches));
+          from += count;
+        }
+        CHECK(relative_error(concat(parts, 1), whole) < 1e-11);
+        caches.reorder({1, 0, 1});
+        CHECK(caches.rows() == 3);
+      }
+    }
+  }
+
+  TEST_CASE("generated texts do not depend on the cache") {
+    for (const Variant& variant : variants()) {
+      CAPTURE(variant.name);
+      const DecoderOnly model = language_model(config_of(variant));
+      const auto text = [&](const std::optional<CacheConfig>& cache) {
+        TextGenerationConfig config;
+        config.max_tokens = 30, config.samples = 2, config.cache = cache;
+        std::vector<TokenIds> samples(2);
+        generate_text(model, random_tokens(9, 3), config, [&](Index sample, std::int32_t token) {
+          samples[static_cast<std::size_t>(sample)].push_back(token);
+          return true;
+        });
+        return samples;
+      };
+      const std::vector<TokenIds> expected = text({});
+      CHECK(text(CacheConfig{}) == expected);
+      CHECK(text(CacheConfig{CacheKind::paged, 0, 4}) == expected);
+    }
+  }
+
+  TEST_CASE("layers that share keys and values have neither their parameters nor caches of their own") {
+    const auto sizes = [](Index sharing) {
+      DecoderOnlyConfig config = config_of(variants()[0]);
+      config.layers = 6, config.kv_sharing = sharing;
+      DecoderOnly model = language_model(config);
+      LayerCaches caches = model.start();
+      model.states(tokens(2, 10), caches);
+      return std::pair(model.parameter_count(), caches.bytes());
+    };
+    const auto [parameters, bytes] = sizes(1);
+    const Index of_layer =
+        2 * 2 * 4 * (16 + 1);  // two groups' keys and values of width 4 from 16, and biases
+    CHECK(bytes == 6 * 2 * 10 * 2 * 2 * 4 * 8);
+    for (const Index sharing : {2, 3, 4, 6}) {
+      CAPTURE(sharing);
+      const Index layers = (5 / sharing) + 1;
+      CHECK(sizes(sharing).first == parameters - (6 - layers) * of_layer);
+      CHECK(sizes(sharing).second == bytes / 6 * layers);
+    }
+  }
+
+  TEST_CASE("options that do not fit are refused") {
+    const auto refused = [](const std::function<void(DecoderOnlyConfig&)>& change) {
+      DecoderOnlyConfig config = language_config({"gqa", PositionKind::rotary}, 20);
+      change(config);
+      return message_of<Error>([&] { config.check(); });
+    };
+    CHECK(refused([](auto& c) { c.windows = "SL"; }) ==
+          "[decoder_only] windows=SL need a window; try window=128");
+    CHECK(refused([](auto& c) { c.window = 4, c.windows = "SX"; }) ==
+          "[decoder_only] windows must consist of S and L, as SSSL does; got SX");
+    CHECK(refused([](auto& c) { c.window = 4, c.windows = "SSSL"; }) ==
+          "[decoder_only] windows must have at most a letter for each layer; got SSSL for 2 layers");
+    CHECK(refused([](auto& c) { c.kv_sharing = 0; }) ==
+          "[decoder_only] kv_sharing must be from 1 to 2147483647; got 0");
+    CHECK(refused([](auto& c) { c.kv_sharing = 2, c.value_residual = true; }) ==
+          "[decoder_only] kv_sharing excludes value_embeddings and value_residual, since layers that share "
+          "have no values of their own");
+    CHECK(refused([](auto& c) {
+            c.attention = {"mla", 4}, c.value_residual = true;
+          }) == "[decoder_only] value_residual is for attention=mha, gqa, mqa; got mla");
+    CHECK(refused([](auto& c) {
+            c.attention = {"mla", 4}, c.kv_sharing = 2;
+          }) == "[decoder_only] kv_sharing is for attention=mha, gqa, mqa; got mla");
+    CHECK(refused([](auto& c) { c.attention.shared_keys = true; }) ==
+          "[decoder_only] the model decides its attention's shared_keys; got shared_keys=true; try "
+          "shared_keys=false");
+  }
+}
