@@ -56,7 +56,7 @@ std::vector<Row> variants() {
        }},
       {"rotary", "turned by positions", "mha", [](AttentionConfig& config) { config.rotary = true; }, causal},
       {"qk_norm", "queries and keys of one length", "mha",
-       [](AttentionConfig& config) { config.qk_norm = true; }, causal},
+       [](AttentionConfig& config) { config.qk_norm = QkNorm::rms; }, causal},
   };
 }
 

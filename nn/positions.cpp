@@ -13,6 +13,8 @@ const char* name_of(PositionKind kind) {
   switch (kind) {
     case PositionKind::sinusoidal: return "sinusoidal";
     case PositionKind::learned: return "learned";
+    case PositionKind::alibi: return "alibi";
+    case PositionKind::buckets: return "buckets";
     case PositionKind::none: return "none";
     case PositionKind::rotary: break;
   }
@@ -20,11 +22,12 @@ const char* name_of(PositionKind kind) {
 }
 
 PositionKind position_kind(const std::string& name) {
-  for (const PositionKind kind :
-       {PositionKind::sinusoidal, PositionKind::learned, PositionKind::rotary, PositionKind::none}) {
+  for (const PositionKind kind : {PositionKind::sinusoidal, PositionKind::learned, PositionKind::rotary,
+                                  PositionKind::alibi, PositionKind::buckets, PositionKind::none}) {
     if (name == name_of(kind)) return kind;
   }
-  throw Error("[positions] the kind must be sinusoidal, learned, rotary or none; got " + name);
+  throw Error("[positions] the kind must be sinusoidal, learned, rotary, alibi, buckets or none; got " +
+              name);
 }
 
 Index context_start(Index length, Index context) {

@@ -11,13 +11,15 @@ namespace tapeformer {
 enum class PositionKind {
   sinusoidal,
   learned,
-  rotary,  ///< nothing is added here: attention rotates queries and keys
-  none,    ///< order shows in causal masks alone
+  rotary,   ///< nothing is added here: attention rotates queries and keys
+  alibi,    ///< nothing is added here: attention lowers scores by the distance of query and key
+  buckets,  ///< likewise: it learns a bias of the scores for each head and bucket of distances, as T5 does
+  none,     ///< order shows in causal masks alone
 };
 const char* name_of(PositionKind kind);
 /// Throws: Error listing the valid names.
 PositionKind position_kind(const std::string& name);
-/// True for kinds with a table, where sequences end; false for rotary and none.
+/// True for kinds with a table, where sequences end.
 inline bool has_table(PositionKind kind) {
   return kind == PositionKind::sinusoidal || kind == PositionKind::learned;
 }
@@ -37,8 +39,8 @@ Index context_start(Index length, Index context);
 
 /// Adds to every token a vector that encodes its position.
 /// Math:    sinusoidal: p[t, 2i] = sin(t / 10000^(2i/C)), p[t, 2i+1] = cos(same); learned: a trained table;
-///          rotary and none: 0
-/// Shapes:  x [B, T, C] -> [B, T, C], T <= most unless rotary or none
+///          others: 0
+/// Shapes:  x [B, T, C] -> [B, T, C], T <= most where there is a table
 /// Throws:  ShapeError if the sequence is longer than `most`
 /// Source:  Vaswani et al. 2017, arXiv:1706.03762, section 3.5; none: Kazemnejad et al. 2023, arXiv:2305.19466
 class Positions : public Module {

@@ -280,14 +280,17 @@ std::string model_text(const DecoderOnlyConfig& config) {
     text += std::string(", qk norm ") + qk_norm_name(config.attention.qk_norm);
   if (config.attention.output_gate != OutputGate::none)
     text += std::string(", output gates: ") + output_gate_name(config.attention.output_gate);
+  if (config.attention.softcap > 0) text += format(", scores up to %g", config.attention.softcap);
+  if (config.attention.weighting != AttentionWeighting::softmax)
+    text += std::string(", ") + weighting_name(config.attention.weighting) + " weights";
   if (config.window > 0)
     text += ", windows of " + number_of(config.window, "token") +
             (config.windows.empty() ? "" : " in " + config.windows);
   if (config.kv_sharing > 1)
     text += ", keys and values of " + std::to_string(config.kv_sharing) + " layers shared";
   for (const auto& [has, name] :
-       {std::pair(config.attention.exclusive, "exclusive"), std::pair(config.norm_output, "norm output"),
-        std::pair(config.value_residual, "value residual"),
+       {std::pair(config.attention.exclusive, "exclusive"), std::pair(config.attention.sinks, "sinks"),
+        std::pair(config.norm_output, "norm output"), std::pair(config.value_residual, "value residual"),
         std::pair(config.embedding_norm, "embedding norm"),
         std::pair(config.embedding_mixing, "embedding mixing"), std::pair(config.fix_norm, "fix norm"),
         std::pair(config.prefix, "prefix")})

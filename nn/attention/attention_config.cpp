@@ -64,6 +64,25 @@ Kind kind_named(const char* field, const std::string& name, const char* (*name_o
 
 }  // namespace
 
+const char* relative_bias_name(RelativeBias bias) {
+  constexpr const char* kNames[] = {"none", "alibi", "buckets"};
+  return kNames[static_cast<int>(bias)];
+}
+
+RelativeBias relative_bias(const std::string& name) {
+  return kind_named("relative_bias", name, relative_bias_name,
+                    {RelativeBias::none, RelativeBias::alibi, RelativeBias::buckets});
+}
+
+const char* weighting_name(AttentionWeighting weighting) {
+  return weighting == AttentionWeighting::softmax ? "softmax" : "sigmoid";
+}
+
+AttentionWeighting weighting(const std::string& name) {
+  return kind_named("weighting", name, weighting_name,
+                    {AttentionWeighting::softmax, AttentionWeighting::sigmoid});
+}
+
 const char* rotary_layout_name(RotaryLayout layout) {
   return layout == RotaryLayout::interleaved ? "interleaved" : "half_split";
 }
@@ -110,6 +129,12 @@ void check_undescribed(const char* model, const AttentionConfig& attention,
     throw Error(std::string("[") + model + "] the model decides its attention's " + name + "; got " + name +
                 "=" + value + "; try " + name + "=" + by_default);
   }
+}
+
+void AttentionConfig::add_positions(PositionKind positions) {
+  if (positions == PositionKind::rotary) rotary = true;
+  if (positions == PositionKind::alibi) relative_bias = RelativeBias::alibi;
+  if (positions == PositionKind::buckets) relative_bias = RelativeBias::buckets;
 }
 
 AttentionConfig AttentionConfig::resolved() const {

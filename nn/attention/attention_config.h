@@ -1,7 +1,9 @@
 #pragma once
 
+#include <tapeformer/autograd/ops/attention.h>
 #include <tapeformer/autograd/ops/rotary.h>
 #include <tapeformer/autograd/text/own_fields.h>
+#include <tapeformer/nn/positions.h>
 
 #include <deque>
 #include <optional>
@@ -42,6 +44,16 @@ enum class OutputGate { none, head, element };
 const char* output_gate_name(OutputGate gate);
 OutputGate output_gate(const std::string& name);
 
+/// What is added to the scores by the distance of query and key. alibi: a fixed slope for each head times the
+/// distance; buckets: T5's learned number for each head and bucket of distances.
+enum class RelativeBias { none, alibi, buckets };
+const char* relative_bias_name(RelativeBias bias);
+RelativeBias relative_bias(const std::string& name);
+
+/// The name of a weighting and the weighting of a name. Throws: Error listing the names there are.
+const char* weighting_name(AttentionWeighting weighting);
+AttentionWeighting weighting(const std::string& name);
+
 /// The name of a layout and the layout of a name. Throws: Error listing the names there are.
 const char* rotary_layout_name(RotaryLayout layout);
 RotaryLayout rotary_layout(const std::string& name);
@@ -74,8 +86,16 @@ struct AttentionConfig {
   QkNorm qk_norm = QkNorm::none;  ///< of queries and keys, before rotary positions
   double qk_norm_epsilon = 1e-6;  ///< of qk_norm
   OutputGate output_gate = OutputGate::none;  ///< on the heads' outputs, before the output projection
-  bool exclusive = false;     ///< takes from each output its part along the token's own value, unless `cross`
-  bool value_mixing = false;  ///< mixes AttentionContext::values into the values, by learned factors
+  bool exclusive = false;  ///< takes from each output its part along the token's own value, unless `cross`
+  double softcap = 0;      ///< c > 0: scores become c tanh(score / c)
+  bool learned_softcap = false;                     ///< c is learned for each head, and begins at `softcap`
+  RelativeBias relative_bias = RelativeBias::none;  ///< of the scores, unless `cross`
+  Index bias_buckets = 32;                          ///< of RelativeBias::buckets, in both directions
+  Index bias_distance = 128;                        ///< from which on all keys share a bucket
+  bool sinks = false;  ///< a learned number for each head, whose exponential joins softmax's sum
+  AttentionWeighting weighting = AttentionWeighting::softmax;  ///< what makes weights of scores
+  Index sigmoid_keys = 1;       ///< n: sigmoid weights have a learned bias for each head, -log n at first
+  bool value_mixing = false;    ///< mixes AttentionContext::values into the values, by learned factors
   bool value_residual = false;  ///< mixes AttentionContext::first_values into them, likewise
   bool shared_keys = false;     ///< has no keys and values but AttentionContext::shared
   bool token_lambda = false;    ///< differential attention's lambda comes from each token, without norms
@@ -83,6 +103,8 @@ struct AttentionConfig {
   LatentForm form = LatentForm::automatic;  ///< of mla
   OwnValues own = {};                       ///< of fields that the kind's row of the table adds
 
+  /// Adds what a model's positions ask of attention: rotary positions or a relative bias.
+  void add_positions(PositionKind positions);
   /// Throws: Error that names the fields that do not fit the kind or each other.
   void check() const { resolved(); }
   /// A copy with defaults in place of zeros, and with what the kind or `cross` does not use switched off. It
@@ -121,6 +143,14 @@ struct AttentionConfig {
           "sigmoid gates on the heads' outputs (mha, gqa, mqa): none, head or element");
     field("exclusive", c.exclusive,
           "take from each head's output its part along the token's own value (mha, gqa, mqa)");
+    field("softcap", c.softcap, "c: scores become c tanh(scores / c) (mha, gqa, mqa); 0 for none",
+          kNotNegative);
+    field("learned_softcap", c.learned_softcap, "let each head learn c, which begins at softcap");
+    field("sinks", c.sinks, "a learned number for each head whose exponential joins softmax's sum");
+    field("weighting", named(c.weighting, weighting_name, tapeformer::weighting),
+          "what makes weights of scores (mha, gqa, mqa): softmax or sigmoid");
+    field("bias_buckets", c.bias_buckets, "buckets of distances with positions=buckets", kPositiveSize);
+    field("bias_distance", c.bias_distance, "distance from which on all keys share a bucket", kPositiveSize);
     field("token_lambda", c.token_lambda,
           "differential: lambda from each token by a projection, and no norms of the heads");
     field("rotary_base", c.rotations.base, "base of the rotary frequencies", kPositive);
@@ -153,6 +183,8 @@ struct AttentionConfig {
     field("packed", c.packed);
     field("sequence_first", c.sequence_first);
     field("norm", c.norm);
+    field("relative_bias", named(c.relative_bias, relative_bias_name, tapeformer::relative_bias));
+    field("sigmoid_keys", c.sigmoid_keys, kPositiveSize);
     field("value_mixing", c.value_mixing);
     field("value_residual", c.value_residual);
     field("shared_keys", c.shared_keys);

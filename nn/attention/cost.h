@@ -57,6 +57,7 @@ class CostSum {
     keeps(N * H);
   }
   void keeps(double numbers) { activation_bytes_ += numbers * element_; }
+  /// Numbers in f32 beside bf16.
   void keeps_wide(double numbers) { activation_bytes_ += numbers * wide_; }
   void caches(double numbers) { cache_bytes_ += numbers * element_; }
   /// A state in the wide type, and numbers in the other, for each row.

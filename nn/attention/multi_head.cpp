@@ -31,6 +31,7 @@ void clear_bias(Linear& layer) {
 /// The options that one half of the kinds' complete() has with the other in common.
 void complete_keys(AttentionConfig& config) {
   config.exclusive = config.exclusive && !config.cross;
+  ScoreModifiers::complete(config);
   if (!config.shared_keys) return;
   config.packed = false;
   const char* const excluded = config.cross            ? "cross"
@@ -86,6 +87,7 @@ MultiHeadAttention::MultiHeadAttention(const AttentionConfig& config, Generator&
       output_({heads_.heads * heads_.value_width, config_.output_width, *config_.output_bias, {}}, random),
       dropout_({config_.dropout}, random),
       norms_(config_),
+      modifiers_(config_, random),
       gates_(config_, random) {
   if (config_.output_dropout > 0) output_dropout_.emplace(DropoutConfig{config_.output_dropout}, random);
   // Made last on purpose: drawn earlier, it would shift dropout_'s random stream, and change seeded runs.
@@ -186,9 +188,12 @@ Tensor MultiHeadAttention::attend_packed(const Tensor& x, const AttentionContext
   if (needs_parts) fresh.key_bsgd = part(kKey, key_from, G);
   if (needs_parts || config_.exclusive) own_values = fresh.value_bsge = part(kValue, value_from, G);
   if (context.fresh != nullptr) *context.fresh = fresh;
-  if (context.cache == nullptr) return packed_attention(packed_btn, heads_, options);
+  if (context.cache == nullptr) {
+    modifiers_.add_to(options, packed_btn.dtype(), x.size(1), x.size(1));
+    return packed_attention(packed_btn, heads_, options);
+  }
   const KeyValueHeads held = cached_heads(context.cache, true, heads_, options, [&] { return fresh; });
-  return scaled_dot_product_attention(part(kQuery, 0, H), held.key_bsgd, held.value_bsge, options);
+  return attend_heads(part(kQuery, 0, H), held, options);
 }
 
 /// The other cases: cross-attention, keys and values of different inputs, matrices that are not packed, and
@@ -215,7 +220,7 @@ Tensor MultiHeadAttention::attend_apart(const Tensor& query, const Tensor& key, 
     if (context.fresh != nullptr) *context.fresh = fresh;
     return fresh;
   });
-  return scaled_dot_product_attention(query_bthd, held.key_bsgd, held.value_bsge, options);
+  return attend_heads(query_bthd, held, options);
 }
 
 /// Attention to another layer's keys and values, which with a cache it has put there already.
@@ -225,6 +230,12 @@ Tensor MultiHeadAttention::attend_shared(const Tensor& query, const AttentionCon
   if (config_.rotary) query_bthd = rotary(std::move(query_bthd), angles(query, context));
   const KeyValueHeads held =
       context.cache == nullptr ? context.shared : held_heads(*context.cache, heads_, options);
+  return attend_heads(query_bthd, held, options);
+}
+
+Tensor MultiHeadAttention::attend_heads(const Tensor& query_bthd, const KeyValueHeads& held,
+                                        AttentionOptions& options) const {
+  modifiers_.add_to(options, query_bthd.dtype(), query_bthd.size(1), held.key_bsgd.size(1));
   return scaled_dot_product_attention(query_bthd, held.key_bsgd, held.value_bsge, options);
 }
 
@@ -262,6 +273,7 @@ void MultiHeadAttention::visit(ParameterVisitor& visitor) {
                         {part_widths_.begin() + static_cast<std::ptrdiff_t>(i), part_widths_.end()});
   }
   norms_.visit(visitor);  // adds no level to the parameters' names
+  modifiers_.visit(visitor);
   visitor.parameter("value_mixing", value_mixing_);
   visitor.parameter("value_residual", value_residual_);
   gates_.visit(visitor);
@@ -287,6 +299,7 @@ AttentionCost MultiHeadAttention::cost(const AttentionConfig& config, const Atte
   if (config.rotary) sum.keeps(call.queries * D);
   sum.parameters(HeadNorms::parameters(config));
   sum.keeps(HeadNorms::activations(config, N, M));
+  ScoreModifiers::add_cost(config, call, sum);
   const bool mixes_packed =
       config.packed && (config.qk_norm == QkNorm::none || config.qk_norm == QkNorm::rms);
   for (const bool mixes : {config.value_mixing, config.value_residual}) {

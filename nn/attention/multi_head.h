@@ -5,6 +5,7 @@
 #include <tapeformer/nn/attention/cost.h>
 #include <tapeformer/nn/attention/head_norms.h>
 #include <tapeformer/nn/attention/head_output.h>
+#include <tapeformer/nn/attention/score_modifiers.h>
 #include <tapeformer/nn/linear.h>
 
 #include <optional>
@@ -74,6 +75,7 @@ class MultiHeadAttention : public Attention {
   Tensor attend_packed(const Tensor& x, const AttentionContext& context, Tensor& own_values) const;
   Tensor attend_apart(const Tensor& query, const Tensor& key, const Tensor& value, bool is_self,
                       const AttentionContext& context, Tensor& own_values) const;
+  Tensor attend_heads(const Tensor& query_bthd, const KeyValueHeads& held, AttentionOptions& options) const;
   Tensor attend_shared(const Tensor& query, const AttentionContext& context) const;
   Tensor project(Part part, const Tensor& x) const;
   TensorList key_and_value(const Tensor& key, const Tensor& value) const;
@@ -87,6 +89,7 @@ class MultiHeadAttention : public Attention {
   Dropout dropout_;
   std::optional<Dropout> output_dropout_;
   HeadNorms norms_;
+  ScoreModifiers modifiers_;
   HeadGates gates_;
   Parameter value_mixing_, value_residual_;  // [2], or undefined
 };

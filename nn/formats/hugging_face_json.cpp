@@ -126,6 +126,10 @@ void check_expressible(const DecoderOnlyConfig& config, const std::string& progr
   require(config.attention.output_gate == OutputGate::none,
           std::string("output_gate=") + output_gate_name(config.attention.output_gate));
   require(!config.attention.exclusive, "exclusive=true");
+  require(config.attention.softcap == 0, "softcap=" + value_text(config.attention.softcap));
+  require(!config.attention.sinks, "sinks=true");
+  require(config.attention.weighting == AttentionWeighting::softmax,
+          std::string("weighting=") + weighting_name(config.attention.weighting));
   require(is_gpt2 || *attention.output_bias == (family.query_bias ? false : attention.bias),
           std::string("attention_output_bias=") + (*attention.output_bias ? "true" : "false"));
   require(is_gpt2 || family.attention_bias || attention.bias == family.query_bias,

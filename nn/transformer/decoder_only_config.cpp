@@ -57,6 +57,7 @@ AttentionConfig DecoderOnlyConfig::attention_config(Index layer) const {
   }
   config.width = width;
   config.value_width = attention.key_width;
+  if (config.weighting == AttentionWeighting::sigmoid) config.sigmoid_keys = context;
   config.value_mixing = has_value_embedding(layer);
   config.value_residual = value_residual && layer > 0;
   config.shared_keys = !has_keys(layer);
@@ -66,7 +67,7 @@ AttentionConfig DecoderOnlyConfig::attention_config(Index layer) const {
   if (kind.can & kHasState)  // which knows the order of tokens by itself, and has no weights to drop
     config.dropout = 0;
   else
-    config.rotary = positions == PositionKind::rotary;
+    config.add_positions(positions);
   return config;
 }
 

@@ -99,7 +99,8 @@ struct DecoderOnlyConfig {
     field("attention_bias", c.attention.bias);
     field("attention_output_bias", c.attention.output_bias);
     field("attention_dropout", c.attention.dropout, "share of attention weights dropped", kBelowOne);
-    field("positions", named(c.positions, name_of, position_kind), "learned, sinusoidal, rotary or none");
+    field("positions", named(c.positions, name_of, position_kind),
+          "learned, sinusoidal, rotary, alibi, buckets (of distances, as in T5) or none");
     field("window", c.window, "tokens that layers with a sliding window see, the own one included; 0 for all",
           kSize);
     field(

@@ -9,7 +9,9 @@ namespace {
 template <class Layer>
 std::vector<Layer> stack(const EncoderConfig& config, Generator& random) {
   TransformerLayerConfig layer = config.layer;
-  layer.attention.rotary = layer.attention.rotary || config.positions == PositionKind::rotary;
+  layer.attention.add_positions(config.positions);
+  if (layer.attention.weighting == AttentionWeighting::sigmoid)
+    layer.attention.sigmoid_keys = config.max_length;
   std::vector<Layer> layers;
   for (Index i = 0; i < config.layers; ++i) {
     const double depth = static_cast<double>(i + 1) / static_cast<double>(config.layers);

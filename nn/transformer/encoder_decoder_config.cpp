@@ -15,7 +15,7 @@ void EncoderDecoderConfig::check() const {
               ", which see in both directions; got " + layer.attention.kind);
   check_embedded("encoder_decoder", *this, layer.attention);
   AttentionConfig attention = layer.attention_config(false);
-  attention.rotary = attention.rotary || positions == PositionKind::rotary;
+  attention.add_positions(positions);
   attention.check();
   require(max_length > 1, "max_length must be at least 2; got " + std::to_string(max_length));
   require(!tie_embeddings || source_vocabulary == target_vocabulary,

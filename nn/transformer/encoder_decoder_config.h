@@ -14,7 +14,7 @@ struct EncoderDecoderConfig {
   Index source_vocabulary = 0, target_vocabulary = 0;
   /// L of either side.
   Index encoder_layers = 3, decoder_layers = 3;
-  PositionKind positions = PositionKind::sinusoidal;  ///< rotary sets layer.attention.rotary
+  PositionKind positions = PositionKind::sinusoidal;  ///< rotary, alibi and buckets act in layer.attention
   Index max_length = 256;                             ///< longest source or target, in tokens
   bool tie_target_head = true;                        ///< the output head's weight is the target embedding
   bool tie_embeddings = false;  ///< source and target share their embedding (and vocabulary)

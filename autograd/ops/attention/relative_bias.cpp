@@ -1,0 +1,86 @@
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/ops/attention/relative_bias.h>
+#include <tapeformer/autograd/ops/elementwise.h>
+#include <tapeformer/autograd/ops/embedding.h>
+#include <tapeformer/autograd/ops/shape.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <string>
+
+namespace tapeformer {
+namespace {
+
+void require(bool holds, const char* op, const char* rule, const std::string& got, const char* remedy) {
+  if (holds) return;
+  throw ShapeError(std::string("[") + op + "] " + rule + "; got " + got + "; try " + remedy);
+}
+
+std::string text_of(const DistanceBuckets& buckets) {
+  return "count=" + std::to_string(buckets.count) +
+         ", bidirectional=" + (buckets.bidirectional ? "true" : "false") +
+         ", max_distance=" + std::to_string(buckets.max_distance);
+}
+
+/// Buckets of one direction.
+Index buckets_of_direction(const DistanceBuckets& buckets) {
+  return buckets.bidirectional ? buckets.count / 2 : buckets.count;
+}
+
+}  // namespace
+
+Tensor alibi_slopes(Index heads, Device device) {
+  require(heads > 0, "alibi_slopes", "there must be heads", "heads=" + std::to_string(heads),
+          "the number of query heads");
+  Index power = 1;
+  while (2 * power <= heads) power *= 2;
+  const Tensor slopes = Tensor::empty({heads}, DType::f32, Device::cpu());
+  const auto slope = [](Index head, Index of) {
+    return static_cast<float>(std::exp2(-8.0 * static_cast<double>(head) / static_cast<double>(of)));
+  };
+  for (Index i = 0; i < heads; ++i)
+    slopes.data<float>()[i] = i < power ? slope(i + 1, power) : slope(2 * (i - power) + 1, 2 * power);
+  return slopes.to(device);
+}
+
+Tensor alibi_bias(const Tensor& slopes, Index reach) {
+  require(slopes.rank() == 1 && reach >= 0, "alibi_bias", "slopes must be [H], and the reach not negative",
+          "slopes=" + slopes.describe() + ", reach=" + std::to_string(reach),
+          "alibi_slopes(heads), and max(T, S) - 1");
+  const Tensor distances = Tensor::empty({1, 2 * reach + 1}, DType::f64, Device::cpu());
+  for (Index r = -reach; r <= reach; ++r)
+    distances.data<double>()[r + reach] = -static_cast<double>(std::abs(r));
+  return reshape(slopes, Shape{slopes.elements(), 1}) * distances.to(slopes.dtype()).to(slopes.device());
+}
+
+Index bucket_of(Index r, const DistanceBuckets& buckets) {
+  const Index count = buckets_of_direction(buckets), near = count / 2;
+  const Index first = buckets.bidirectional && r > 0 ? count : 0;
+  const Index distance = buckets.bidirectional ? std::abs(r) : std::max<Index>(-r, 0);
+  if (distance < near) return first + distance;
+  const auto exact = static_cast<float>(near);
+  const auto range =
+      static_cast<float>(std::log(static_cast<double>(buckets.max_distance) / static_cast<double>(near)));
+  const float step =
+      std::log(static_cast<float>(distance) / exact) / range * static_cast<float>(count - near);
+  return first + std::min(near + static_cast<Index>(step), count - 1);
+}
+
+Tensor bucketed_bias(const Tensor& table, Index reach, const DistanceBuckets& buckets) {
+  constexpr const char* kOp = "bucketed_bias";
+  const Index near = buckets_of_direction(buckets) / 2;
+  require(near > 0 && buckets.max_distance > near, kOp,
+          "every direction must have two buckets, and max_distance lie beyond the near half of them",
+          text_of(buckets), "32 buckets up to 128");
+  require(table.rank() == 2 && table.size(0) == buckets.count && reach >= 0, kOp,
+          "the table must be [N, H] with a row for every bucket, and the reach not negative",
+          "table=" + table.describe() + ", reach=" + std::to_string(reach) + ", " + text_of(buckets),
+          "a table of count rows, and max(T, S) - 1");
+  const Tensor ids = Tensor::empty({2 * reach + 1}, DType::i32, Device::cpu());
+  for (Index r = -reach; r <= reach; ++r)
+    ids.data<std::int32_t>()[r + reach] = static_cast<std::int32_t>(bucket_of(r, buckets));
+  return permute(embedding(table, ids.to(table.device())), {1, 0});
+}
+
+}  // namespace tapeformer
