@@ -87,6 +87,7 @@ struct AttentionConfig {
   double qk_norm_epsilon = 1e-6;  ///< of qk_norm
   OutputGate output_gate = OutputGate::none;  ///< on the heads' outputs, before the output projection
   bool exclusive = false;  ///< takes from each output its part along the token's own value, unless `cross`
+  double score_scale = 0;  ///< of the scores; 0 for 1 / sqrt(D)
   double softcap = 0;      ///< c > 0: scores become c tanh(score / c)
   bool learned_softcap = false;                     ///< c is learned for each head, and begins at `softcap`
   RelativeBias relative_bias = RelativeBias::none;  ///< of the scores, unless `cross`
@@ -143,6 +144,7 @@ struct AttentionConfig {
           "sigmoid gates on the heads' outputs (mha, gqa, mqa): none, head or element");
     field("exclusive", c.exclusive,
           "take from each head's output its part along the token's own value (mha, gqa, mqa)");
+    field("score_scale", c.score_scale, kNotNegative);
     field("softcap", c.softcap, "c: scores become c tanh(scores / c) (mha, gqa, mqa); 0 for none",
           kNotNegative);
     field("learned_softcap", c.learned_softcap, "let each head learn c, which begins at softcap");

@@ -21,8 +21,9 @@ std::unique_ptr<Attention> make(const AttentionConfig& config, Generator& random
 std::vector<std::string> multi_head_fields(std::vector<std::string> others) {
   for (const char* const name :
        {"output_dropout", "output_bias", "sequence_first", "qk_norm", "qk_norm_epsilon", "output_gate",
-        "exclusive", "softcap", "learned_softcap", "relative_bias", "bias_buckets", "bias_distance", "sinks",
-        "weighting", "sigmoid_keys", "value_mixing", "value_residual", "shared_keys"})
+        "exclusive", "score_scale", "softcap", "learned_softcap", "relative_bias", "bias_buckets",
+        "bias_distance", "sinks", "weighting", "sigmoid_keys", "value_mixing", "value_residual",
+        "shared_keys"})
     others.emplace_back(name);
   return others;
 }

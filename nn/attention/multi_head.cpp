@@ -161,7 +161,7 @@ void MultiHeadAttention::check_context(const AttentionContext& context, bool is_
 
 AttentionOptions MultiHeadAttention::options_of(const AttentionContext& context) const {
   AttentionOptions options = attention_options(context, dropout_);
-  options.scale = norms_.scale();
+  options.scale = config_.score_scale > 0 ? config_.score_scale : norms_.scale();
   return options;
 }
 

@@ -133,9 +133,10 @@ void read_windows(JsonFields& fields, const HuggingFaceFamily& family, DecoderOn
     fields.demand("use_sliding_window", false);
     return;
   }
-  const bool has_window = !family.windows || fields.flag("use_sliding_window", false);
-  const Index window = fields.has("sliding_window") ? fields.size("sliding_window") : 0;
-  const Index first = family.windows ? fields.count("max_window_layers", 28) : 0;
+  const bool has_flag = family.windows && !family.gemma;
+  const bool has_window = !has_flag || fields.flag("use_sliding_window", false);
+  const Index window = fields.has("sliding_window") ? fields.size("sliding_window") : family.gemma ? 4096 : 0;
+  const Index first = has_flag ? fields.count("max_window_layers", 28) : 0;
   if (has_window) config.window = window;
   if (!family.windows) return;
   std::string letters;
@@ -145,7 +146,8 @@ void read_windows(JsonFields& fields, const HuggingFaceFamily& family, DecoderOn
     letters += type == "full_attention" ? 'L' : 'S';
   }
   if (letters.empty()) {
-    for (Index i = 0; i < config.layers; ++i) letters += config.window > 0 && i >= first ? 'S' : 'L';
+    for (Index i = 0; i < config.layers; ++i)
+      letters += (family.gemma ? i % 2 == 0 : i >= first) && config.window > 0 ? 'S' : 'L';
   }
   if (static_cast<Index>(letters.size()) != config.layers)
     fields.fail("layer_types", "must have an entry for each layer");
@@ -154,6 +156,19 @@ void read_windows(JsonFields& fields, const HuggingFaceFamily& family, DecoderOn
     fields.fail("layer_types", "has sliding_attention, and there is no sliding_window");
   if (!has_sliding) config.window = 0;
   if (has_sliding && letters.find('L') != std::string::npos) config.windows = letters;
+}
+
+void read_gemma(JsonFields& fields, DecoderOnlyConfig& config) {
+  const auto cap = [&](const char* name, double otherwise) {
+    return fields.is_null(name) ? 0 : fields.number(name, otherwise);
+  };
+  config.sandwich_norm = true;
+  config.embedding_scale = 0;
+  config.attention.score_scale = 1 / std::sqrt(fields.number("query_pre_attn_scalar", 256));
+  config.attention.softcap = cap("attn_logit_softcapping", 50);
+  config.logit_softcap = cap("final_logit_softcapping", 30);
+  fields.demand("use_bidirectional_attention", false);
+  fields.ignore({"hidden_act"});  // an older name, which transformers does not read either
 }
 
 DecoderOnlyConfig read_llama(JsonFields& fields, const HuggingFaceFamily& family) {
@@ -171,10 +186,14 @@ DecoderOnlyConfig read_llama(JsonFields& fields, const HuggingFaceFamily& family
   }
   const Index head_width = std::max<Index>(config.width / config.attention.heads, 1);
   config.attention.key_width =
-      fields.size("head_dim", family.qk_norm == QkNorm::rms ? 128 : head_width);  // Qwen3's default
+      fields.size("head_dim", family.gemma                    ? 256
+                              : family.qk_norm == QkNorm::rms ? 128  // Qwen3's default
+                                                              : head_width);
   config.feed_forward = fields.size("intermediate_size");
   config.gated = true;
-  config.activation = activation_of(fields, "hidden_act", "silu");
+  config.activation = family.gemma ? activation_of(fields, "hidden_activation", "gelu_pytorch_tanh")
+                                   : activation_of(fields, "hidden_act", "silu");
+  if (family.gemma) read_gemma(fields, config);
   config.norm = NormKind::rms;
   config.epsilon = fields.number("rms_norm_eps", family.epsilon);
   config.norm_output = family.norm_output;
@@ -186,7 +205,7 @@ DecoderOnlyConfig read_llama(JsonFields& fields, const HuggingFaceFamily& family
   config.attention.qk_norm = family.qk_norm;
   if (family.qk_norm != QkNorm::none) config.attention.qk_norm_epsilon = config.epsilon;
   config.feed_forward_bias = family.mlp_bias && fields.flag("mlp_bias", false);
-  config.tie_head = fields.flag("tie_word_embeddings", false);
+  config.tie_head = fields.flag("tie_word_embeddings", family.gemma);
   read_windows(fields, family, config);
   fields.ignore({"pretraining_tp"});  // the same products, computed in slices
   return config;

@@ -3,11 +3,11 @@
 
 namespace tapeformer {
 
-const std::array<HuggingFaceFamily, 6>& hugging_face_families() {
+const std::array<HuggingFaceFamily, 7>& hugging_face_families() {
   constexpr QkNorm kNone = QkNorm::none;
   // type, architecture, what chooses it, key heads, context, epsilon, attention_bias, query_bias, mlp_bias,
-  // qk_norm, norm_output, window, windows
-  static const std::array<HuggingFaceFamily, 6> families = {{
+  // qk_norm, norm_output, window, windows, gemma
+  static const std::array<HuggingFaceFamily, 7> families = {{
       {"gpt2", "GPT2LMHeadModel", "layer norm", 0, 1024, 1e-5, false, false, false, kNone, false, false,
        false},
       {"llama", "LlamaForCausalLM", "RMS norm", 0, 2048, 1e-6, true, false, true, kNone, false, false, false},
@@ -19,6 +19,8 @@ const std::array<HuggingFaceFamily, 6>& hugging_face_families() {
        QkNorm::rms, false, true, true},
       {"olmo2", "Olmo2ForCausalLM", "RMS norm, of all queries and of all keys too,", 0, 2048, 1e-5, true,
        false, false, QkNorm::joint, true, false, false},
+      {"gemma2", "Gemma2ForCausalLM", "norms of what sublayers read and of what they add", 4, 8192, 1e-6,
+       true, false, false, kNone, false, true, true, true},
   }};
   return families;
 }
@@ -28,6 +30,9 @@ const HuggingFaceFamily& hugging_face_family(const std::string& type) {
   for (const HuggingFaceFamily& family : hugging_face_families()) {
     if (type == family.type) return family;
     types += (types.empty() ? "" : ", ") + std::string(family.type);
+  }
+  for (const char* const name : {"gpt_oss", "mixtral", "qwen2_moe", "qwen3_moe", "olmoe", "deepseek_v2"}) {
+    if (type == name) throw CheckpointError("model_type " + type + " has experts, which are not implemented");
   }
   throw CheckpointError("model_type must be one of " + types + "; got " + type);
 }
@@ -39,6 +44,7 @@ const HuggingFaceFamily& basic_family(const DecoderOnlyConfig& config) {
 const HuggingFaceFamily& hugging_face_family(const DecoderOnlyConfig& config) {
   const AttentionConfig& attention = config.attention;
   if (config.norm == NormKind::layer) return basic_family(config);
+  if (config.sandwich_norm) return hugging_face_family(std::string("gemma2"));
   if (attention.qk_norm == QkNorm::rms) return hugging_face_family(std::string("qwen3"));
   if (attention.qk_norm == QkNorm::joint) return hugging_face_family(std::string("olmo2"));
   if (attention.bias && !attention.output_bias.value_or(true))

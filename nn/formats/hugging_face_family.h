@@ -23,10 +23,12 @@ struct HuggingFaceFamily {
   bool norm_output;          ///< see DecoderOnlyConfig::norm_output
   bool window;               ///< may have a window in all layers
   bool windows;              ///< may have windows in some
+  /// Gemma 2: sandwich_norm, gains stored less 1, embeddings times sqrt(C), softcaps and a scale of scores.
+  bool gemma = false;
 };
 
 /// All of them. The name of one must be a type's; throws CheckpointError listing those.
-const std::array<HuggingFaceFamily, 6>& hugging_face_families();
+const std::array<HuggingFaceFamily, 7>& hugging_face_families();
 /// Throws: CheckpointError that lists the types there are
 const HuggingFaceFamily& hugging_face_family(const std::string& type);
 /// The family that a model resembles most, by its norms, biases and windows.

@@ -38,7 +38,7 @@ void write_windows(Json& json, const DecoderOnlyConfig& config, const HuggingFac
   const Json window = config.window > 0 ? Json(config.window) : Json();
   json["sliding_window"] = window;
   if (!family.windows) return;
-  json["use_sliding_window"] = config.window > 0;
+  if (!family.gemma) json["use_sliding_window"] = config.window > 0;
   Json types = Json::array();
   Index first = config.layers;  // for versions without layer_types
   for (Index i = config.layers - 1; i >= 0; --i) {
@@ -46,7 +46,7 @@ void write_windows(Json& json, const DecoderOnlyConfig& config, const HuggingFac
   }
   for (Index i = 0; i < config.layers; ++i)
     types.push_back(config.has_window(i) ? "sliding_attention" : "full_attention");
-  json["max_window_layers"] = first;
+  if (!family.gemma) json["max_window_layers"] = first;
   json["layer_types"] = types;
 }
 
@@ -64,7 +64,16 @@ Json llama_json(const DecoderOnlyConfig& config, const HuggingFaceFamily& family
   json["num_key_value_heads"] = attention.key_heads();
   json["head_dim"] = attention.key_width;
   json["intermediate_size"] = config.hidden_width();
-  json["hidden_act"] = name_in_transformers(config.activation);
+  const char* const activation = name_in_transformers(config.activation);
+  if (family.gemma) {
+    const auto cap = [](double c) { return c > 0 ? Json(c) : Json(); };
+    json["hidden_activation"] = activation == std::string("gelu_new") ? "gelu_pytorch_tanh" : activation;
+    json["query_pre_attn_scalar"] = 1 / (attention.score_scale * attention.score_scale);
+    json["attn_logit_softcapping"] = cap(attention.softcap);
+    json["final_logit_softcapping"] = cap(config.logit_softcap);
+  } else {
+    json["hidden_act"] = activation;
+  }
   json["rms_norm_eps"] = config.epsilon;
   if (family.attention_bias) json["attention_bias"] = config.attention.bias;
   json["attention_dropout"] = config.attention.dropout;
@@ -126,7 +135,13 @@ void check_expressible(const DecoderOnlyConfig& config, const std::string& progr
   require(config.attention.output_gate == OutputGate::none,
           std::string("output_gate=") + output_gate_name(config.attention.output_gate));
   require(!config.attention.exclusive, "exclusive=true");
-  require(config.attention.softcap == 0, "softcap=" + value_text(config.attention.softcap));
+  require(config.sandwich_norm == family.gemma,
+          config.sandwich_norm ? "sandwich_norm=true" : "sandwich_norm=false");
+  require(config.embedding_scale == (family.gemma ? 0 : 1),
+          "embedding_scale=" + value_text(config.embedding_scale));
+  require((attention.score_scale > 0) == family.gemma, "score_scale=" + value_text(attention.score_scale));
+  require(!attention.learned_softcap, "learned_softcap=true");
+  require(family.gemma || attention.softcap == 0, "softcap=" + value_text(config.attention.softcap));
   require(!config.attention.sinks, "sinks=true");
   require(config.attention.weighting == AttentionWeighting::softmax,
           std::string("weighting=") + weighting_name(config.attention.weighting));
@@ -141,7 +156,7 @@ void check_expressible(const DecoderOnlyConfig& config, const std::string& progr
           std::string("norm_output=") + (config.norm_output ? "true" : "false"));
   require(!config.value_residual, "value_residual=true");
   require(config.kv_sharing == 1, "kv_sharing=" + number(config.kv_sharing));
-  require(config.logit_softcap == 0, "logit_softcap=" + value_text(config.logit_softcap));
+  require(family.gemma || config.logit_softcap == 0, "logit_softcap=" + value_text(config.logit_softcap));
   require(!config.fix_norm, "fix_norm=true");
   require(!config.embedding_norm, "embedding_norm=true");
   require(!config.embedding_mixing, "embedding_mixing=true");

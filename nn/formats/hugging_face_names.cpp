@@ -1,4 +1,5 @@
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/ops/elementwise.h>
 #include <tapeformer/autograd/ops/shape.h>
 #include <tapeformer/autograd/tape.h>
 #include <tapeformer/nn/formats/ends_with.h>
@@ -17,7 +18,7 @@ struct LlamaNames {
   const char *embedding, *norm, *head;
   // Of models that norm queries and keys, or what sublayers add; nullptr if the program has none.
   const char *query_norm = nullptr, *key_norm = nullptr, *attention_output_norm = nullptr,
-             *feed_forward_output_norm = nullptr;
+             *feed_forward_output_norm = nullptr, *sandwiched_feed_forward_norm = nullptr;
 };
 
 constexpr LlamaNames kLlama{"model.layers.",
@@ -36,7 +37,8 @@ constexpr LlamaNames kLlama{"model.layers.",
                             "self_attn.q_norm",
                             "self_attn.k_norm",
                             "post_attention_layernorm",
-                            "post_feedforward_layernorm"};
+                            "post_feedforward_layernorm",
+                            "pre_feedforward_layernorm"};
 constexpr LlamaNames kMeta{"layers.",        "attention.wq",    "attention.wk",    "attention.wv",
                            "attention.wo",   "feed_forward.w1", "feed_forward.w3", "feed_forward.w2",
                            "attention_norm", "ffn_norm",        "tok_embeddings",  "norm",
@@ -78,8 +80,8 @@ class List {
     parameter(name + ".weight", std::move(weights));
     if (bias) parameter(name + ".bias", std::move(biases));
   }
-  void norm(const std::string& name, const std::string& theirs, Index width, bool bias) {
-    parameter(name + ".weight", {{theirs + ".weight", {width}}});
+  void norm(const std::string& name, const std::string& theirs, Index width, bool bias, double less = 0) {
+    parameter(name + ".weight", {{theirs + ".weight", {width}, false, 0, 0, less}});
     if (bias) parameter(name + ".bias", {{theirs + ".bias", {width}}});
   }
   std::vector<ForeignParameter> take() { return std::move(parameters_); }
@@ -120,15 +122,19 @@ std::vector<ForeignParameter> llama_parameters(const DecoderOnlyConfig& config, 
               D = attention.key_width;
   const bool interleaved_here = attention.rotations.layout == RotaryLayout::interleaved,
              to_halves = interleaved_here && !interleaved_there,
-             to_pairs = !interleaved_here && interleaved_there, outputs = config.norm_output;
+             to_pairs = !interleaved_here && interleaved_there, outputs = config.norm_output,
+             sandwiches = config.sandwich_norm;
+  const double less = sandwiches ? 1 : 0;  // Gemma's gains begin at 0
   List list;
   list.parameter("embedding.weight", {{names.embedding + std::string(".weight"), {config.vocabulary, C}}});
   for (Index i = 0; i < config.layers; ++i) {
     const std::string ours = "layers." + std::to_string(i) + ".",
                       theirs = names.layers + std::to_string(i) + ".";
     const char* const attention_norm = outputs ? names.attention_output_norm : names.attention_norm;
-    const char* const feed_forward_norm = outputs ? names.feed_forward_output_norm : names.feed_forward_norm;
-    list.norm(ours + "attention_norm", theirs + attention_norm, C, false);
+    const char* const feed_forward_norm = outputs      ? names.feed_forward_output_norm
+                                          : sandwiches ? names.sandwiched_feed_forward_norm
+                                                       : names.feed_forward_norm;
+    list.norm(ours + "attention_norm", theirs + attention_norm, C, false, less);
     list.linear(ours + "attention.query_key_value",
                 {{theirs + names.query, {H * D, C}, false, to_halves ? H : 0, to_pairs ? H : 0},
                  {theirs + names.key, {G * D, C}, false, to_halves ? G : 0, to_pairs ? G : 0},
@@ -143,12 +149,16 @@ std::vector<ForeignParameter> llama_parameters(const DecoderOnlyConfig& config, 
       gain("attention.key_norm.weight", names.key_norm, G);
     }
     list.linear(ours + "attention.output", {{theirs + names.output, {C, H * D}}}, *attention.output_bias);
-    list.norm(ours + "feed_forward_norm", theirs + feed_forward_norm, C, false);
+    list.norm(ours + "feed_forward_norm", theirs + feed_forward_norm, C, false, less);
+    if (sandwiches) {
+      list.norm(ours + "attention_output_norm", theirs + names.attention_output_norm, C, false, less);
+      list.norm(ours + "feed_forward_output_norm", theirs + names.feed_forward_output_norm, C, false, less);
+    }
     list.linear(ours + "feed_forward.up", {{theirs + names.gate, {F, C}}, {theirs + names.up, {F, C}}},
                 config.feed_forward_bias);
     list.linear(ours + "feed_forward.down", {{theirs + names.down, {C, F}}}, config.feed_forward_bias);
   }
-  list.norm("norm", names.norm, C, false);
+  list.norm("norm", names.norm, C, false, less);
   if (!config.tie_head) {
     list.parameter("head.weight", {{names.head + std::string(".weight"), {config.vocabulary, C}}});
   }
@@ -196,10 +206,12 @@ bool is_constant(ForeignFormat format, const std::string& name) {
 }
 
 Tensor to_ours(const ForeignPart& part, const Tensor& theirs) {
+  if (part.less != 0) return theirs + part.less;
   return part.transposed ? transpose(theirs) : theirs;
 }
 
 Tensor to_theirs(const ForeignPart& part, const Tensor& ours) {
+  if (part.less != 0) return ours - part.less;
   if (part.transposed) return transpose(ours);
   const bool has_pairs = part.interleaved_heads > 0;
   if (!has_pairs && part.half_split_heads == 0) return ours;

@@ -20,6 +20,7 @@ struct ForeignPart {
   /// rows (2i, 2i + 1) here; else 0.
   Index interleaved_heads = 0;
   Index half_split_heads = 0;  ///< the same the other way round: (2i, 2i + 1) there, (i, i + D/2) here
+  double less = 0;             ///< numbers there are this much smaller
 };
 
 /// A parameter of ours: the parts, one below the other.

@@ -48,6 +48,11 @@ T JsonFields::checked(const std::string& name, const std::optional<T>& otherwise
 
 bool JsonFields::has(const std::string& name) { return find(name) != nullptr; }
 
+bool JsonFields::is_null(const std::string& name) {
+  asked_.insert(name);
+  return json_.contains(name) && json_[name].is_null();
+}
+
 Index JsonFields::size(const std::string& name, std::optional<Index> otherwise) {
   const auto holds = [](const Json& value) {
     return value.is_number_unsigned() && value.get<std::uint64_t>() > 0 &&

@@ -24,6 +24,8 @@ class JsonFields {
   JsonFields(nlohmann::ordered_json json, const std::string& where);
 
   bool has(const std::string& name);
+  /// True for a field that is null, which to some programs is another value than a missing one.
+  bool is_null(const std::string& name);
   /// An integer from 1 to 2^31 - 1.
   Index size(const std::string& name, std::optional<Index> otherwise = std::nullopt);
   /// An integer from 0 to 2^31 - 1.

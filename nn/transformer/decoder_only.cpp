@@ -19,7 +19,7 @@ const DecoderOnlyConfig& checked(const DecoderOnlyConfig& config) {
 
 /// Sinusoids are of order one, so embeddings added to them must be too: a scale of 0 stands for sqrt(C).
 TokenInputConfig input_of(const DecoderOnlyConfig& config) {
-  const double scale = config.positions == PositionKind::sinusoidal ? 0 : 1;
+  const double scale = config.positions == PositionKind::sinusoidal ? 0 : config.embedding_scale;
   TokenInputConfig input{config.vocabulary, config.width,   config.embedding_dropout,
                          config.positions,  config.context, scale};
   input.fix_norm = config.fix_norm;

@@ -88,6 +88,10 @@ void DecoderOnlyConfig::check() const {
       kv_sharing == 1 || (value_embeddings == ValueEmbeddings::none && !value_residual),
       "kv_sharing excludes value_embeddings and value_residual, since layers that share have no values of "
       "their own");
+  require(!sandwich_norm || !norm_output,
+          "sandwich_norm has norms of what sublayers read, which norm_output leaves out; try one of them");
+  require(positions != PositionKind::sinusoidal || embedding_scale == 1,
+          "sinusoidal positions scale embeddings by sqrt(C) themselves; try embedding_scale=1");
   require(windows.find_first_not_of("SL") == std::string::npos,
           "windows must consist of S and L, as SSSL does; got " + windows);
   require(windows.empty() || window > 0, "windows=" + windows + " need a window; try window=128");

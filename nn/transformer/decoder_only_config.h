@@ -32,8 +32,9 @@ struct DecoderOnlyConfig {
 
   NormKind norm = NormKind::layer;  ///< before each sublayer and before the head
   double epsilon = 1e-5;
-  bool norm_bias = true;     ///< layer norm's
-  bool norm_output = false;  ///< norms of what sublayers add, in place of what they read
+  bool norm_bias = true;       ///< layer norm's
+  bool sandwich_norm = false;  ///< norms of what sublayers add, beside those of what they read
+  bool norm_output = false;    ///< norms of what sublayers add, in place of what they read
 
   PositionKind positions = PositionKind::learned;  ///< rotary ones turn queries and keys
 
@@ -49,6 +50,7 @@ struct DecoderOnlyConfig {
   bool head_bias = false;    ///< a bias on the logits
   double logit_softcap = 0;  ///< c > 0: the logits are c tanh(x / c)
 
+  double embedding_scale = 1;     ///< of the embeddings; 0 for sqrt(C)
   bool embedding_norm = false;    ///< of what enters the first layer
   bool embedding_mixing = false;  ///< every layer begins with x = a x + b x_0: see DecoderOnly
   ValueEmbeddings value_embeddings = ValueEmbeddings::none;
@@ -110,6 +112,8 @@ struct DecoderOnlyConfig {
     field("norm", named(c.norm, name_of, norm_kind), "layer, rms or scale, before every sublayer");
     field("epsilon", c.epsilon, "of the norms", kPositive);
     field("norm_bias", c.norm_bias);
+    field("sandwich_norm", c.sandwich_norm,
+          "norms of what each sublayer adds, beside those of what it reads");
     field("norm_output", c.norm_output, "norms of what each sublayer adds, in place of what it reads");
     field("feed_forward", c.feed_forward,
           "F, hidden width of the feed-forward networks; 0 for 4 C, gated 8/3 C", kSize);
@@ -119,6 +123,7 @@ struct DecoderOnlyConfig {
     field("tie_head", c.tie_head);
     field("head_bias", c.head_bias);
     field("logit_softcap", c.logit_softcap, "c: logits become c tanh(logits / c); 0 for none", kNotNegative);
+    field("embedding_scale", c.embedding_scale, kNotNegative);
     field("embedding_norm", c.embedding_norm, "norm of the embeddings, before the first layer");
     field("embedding_mixing", c.embedding_mixing,
           "let every layer begin with a x + b x0, a and b learned, x0 the input of the first");

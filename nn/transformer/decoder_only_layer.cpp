@@ -18,14 +18,20 @@ Tensor convolved(const std::optional<ShortConvolution>& convolution, const Tenso
   return (*convolution)(x, context.convolutions[number]);
 }
 
+NormConfig norm_of(const DecoderOnlyConfig& config) {
+  return {config.norm, config.width, config.epsilon, config.norm_bias};
+}
+
+Tensor normed(const std::optional<Norm>& norm, const Tensor& x) { return norm ? (*norm)(x) : x; }
+
 }  // namespace
 
 DecoderOnlyLayer::DecoderOnlyLayer(const DecoderOnlyConfig& config, Generator& random, Index number)
-    : attention_norm_({config.norm, config.width, config.epsilon, config.norm_bias}),
+    : attention_norm_(norm_of(config)),
       attention_(make_attention(config.attention_config(number), random)),
       window_(config.has_window(number) ? config.window : 0),
       place_(config.norm_output ? NormPlace::branch : NormPlace::pre),
-      feed_forward_norm_({config.norm, config.width, config.epsilon, config.norm_bias}),
+      feed_forward_norm_(norm_of(config)),
       feed_forward_({config.width, config.hidden_width(), config.activation, config.feed_forward_dropout,
                      config.feed_forward_bias, config.gated},
                     random),
@@ -34,6 +40,8 @@ DecoderOnlyLayer::DecoderOnlyLayer(const DecoderOnlyConfig& config, Generator& r
     const double share = static_cast<double>(number + 1) / static_cast<double>(config.layers);
     depth_.emplace(share * config.stochastic_depth, random);
   }
+  if (config.sandwich_norm)
+    attention_output_norm_.emplace(norm_of(config)), feed_forward_output_norm_.emplace(norm_of(config));
   if (config.embedding_mixing) embedding_mixing_ = Parameter(Tensor::from<float>({1, 0}, {2}));
   if (config.has_value_embedding(number)) {
     const AttentionConfig attention = config.attention_config(number).resolved();
@@ -57,12 +65,13 @@ void DecoderOnlyLayer::operator()(ResidualStream& stream, const DecoderOnlyConte
     const ProfilePart part("attention");
     residual(stream, place_, attention_norm_, dropout_, depth_, [&](const Tensor& normed_btc) {
       const Tensor x_btc = convolved(attention_convolution_, normed_btc, context, 0);
-      return (*attention_)(x_btc, x_btc, attended);
+      return normed(attention_output_norm_, (*attention_)(x_btc, x_btc, attended));
     });
   }
   const ProfilePart part("feed_forward");
   residual(stream, place_, feed_forward_norm_, dropout_, depth_, [&](const Tensor& normed_btc) {
-    return feed_forward_(convolved(feed_forward_convolution_, normed_btc, context, 1));
+    const Tensor x_btc = convolved(feed_forward_convolution_, normed_btc, context, 1);
+    return normed(feed_forward_output_norm_, feed_forward_(x_btc));
   });
 }
 
@@ -77,6 +86,8 @@ void DecoderOnlyLayer::visit(ParameterVisitor& visitor) {
   visitor.child("attention", *attention_);
   visitor.child("feed_forward_norm", feed_forward_norm_);
   visitor.child("feed_forward", feed_forward_);
+  if (attention_output_norm_) visitor.child("attention_output_norm", *attention_output_norm_);
+  if (feed_forward_output_norm_) visitor.child("feed_forward_output_norm", *feed_forward_output_norm_);
   visitor.child("dropout", dropout_);
   if (depth_) visitor.child("stochastic_depth", *depth_);
   visitor.parameter("embedding_mixing", embedding_mixing_);
