@@ -318,6 +318,21 @@ std::vector<CheckedLayer> checked_layers() {
                    c.value_width =
                        c.value_width + 2;  // narrow values may be so short that norms divide by little
                  })},
+      {"grouped_query_softcap_alibi", all_masks, true,
+       kind_with("gqa",
+                 [](AttentionConfig& c) {
+                   c.softcap = 2, c.learned_softcap = true;
+                   c.relative_bias = RelativeBias::alibi;
+                 })},
+      {"multi_head_distance_buckets", all_masks, true,
+       kind_with("mha",
+                 [](AttentionConfig& c) {
+                   c.relative_bias = RelativeBias::buckets, c.bias_buckets = 6, c.bias_distance = 8;
+                 })},
+      {"grouped_query_sinks", all_masks, true, kind_with("gqa", [](AttentionConfig& c) { c.sinks = true; })},
+      {"multi_head_sigmoid", all_masks, true,
+       kind_with("mha",
+                 [](AttentionConfig& c) { c.weighting = AttentionWeighting::sigmoid, c.sigmoid_keys = 5; })},
       {"grouped_query_shared_keys", only_self, true, shared_keys_case},
       {"multi_head_mixed_values", only_plain, true, mixed_values_case},
       {"multi_head_output_width", without_masks, true,

@@ -51,6 +51,10 @@ CASES = {  # name: configuration, type of the stored weights, most bytes of a fi
               torch.float32, None),
     "olmo2": (transformers.Olmo2Config(**EQUAL, num_key_value_heads=3, rms_norm_eps=1e-3, eos_token_id=0,
                                        pad_token_id=None), torch.float32, None),
+    "gemma2": (transformers.Gemma2Config(**{**LLAMA, "num_hidden_layers": 3}, rms_norm_eps=1e-3, sliding_window=4,
+                                         query_pre_attn_scalar=7, attn_logit_softcapping=0.5,
+                                         final_logit_softcapping=1.5, eos_token_id=0, bos_token_id=0, pad_token_id=None),
+               torch.float32, None),
 }
 BATCH, LENGTH, STEPS = 3, 9, 10
 TRAINING = {"learning_rate": 1e-3, "beta1": 0.9, "beta2": 0.95, "adam_epsilon": 1e-8, "weight_decay": 0.1}
@@ -61,10 +65,11 @@ class DoubleNorm(torch.nn.Module):
 
     def __init__(self, norm):
         super().__init__()
-        self.weight, self.epsilon = norm.weight, norm.variance_epsilon
+        self.weight, self.epsilon = norm.weight, getattr(norm, "variance_epsilon", None) or norm.eps
+        self.added = 1 if type(norm).__name__.startswith("Gemma") else 0
 
     def forward(self, x):
-        return self.weight * (x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.epsilon))
+        return (self.added + self.weight) * (x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.epsilon))
 
 
 class DoubleRotary(torch.nn.Module):
@@ -114,7 +119,7 @@ def write_checkpoint(name, path):
     model, random = transformers.AutoModelForCausalLM.from_config(config), generator(name + "/parameters")
     with torch.no_grad():
         for key, parameter in sorted(model.named_parameters()):
-            gain = parameter.dim() == 1 and key.endswith("weight")
+            gain = parameter.dim() == 1 and key.endswith("weight") and name != "gemma2"
             scale = 0.3 if parameter.dim() > 1 else 0.1
             parameter.copy_((normal(random, *parameter.shape, scale=scale) + gain).to(dtype))
     shutil.rmtree(path, ignore_errors=True)
@@ -123,7 +128,8 @@ def write_checkpoint(name, path):
 
 
 def load(path, dtype):
-    model = transformers.AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32, attn_implementation="sdpa")
+    attention = "eager" if path.name == "gemma2" else "sdpa"  # the other knows no softcap
+    model = transformers.AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32, attn_implementation=attention)
     return (in_double(model) if dtype == torch.float64 else model).eval()  # no dropout, in fine-tuning neither
 
 

@@ -18,7 +18,8 @@ using namespace tapeformer;
 namespace {
 
 const std::vector<std::string> kCases{"gpt2",       "gpt2_half", "llama", "llama_bfloat", "llama_equal_heads",
-                                      "llama_yarn", "mistral",   "qwen2", "qwen3",        "olmo2"};
+                                      "llama_yarn", "mistral",   "qwen2", "qwen3",        "olmo2",
+                                      "gemma2"};
 
 std::string folder_of(const std::string& name) {
   return TAPEFORMER_SOURCE_DIR "/tests/golden/hugging_face/" + name;

@@ -73,6 +73,24 @@ TEST_SUITE("nn/formats/hugging_face_family") {
     CHECK(config.attention.qk_norm == QkNorm::joint);
     CHECK(config.norm_output);
     round_trip(config, "olmo2");
+    config = read("gemma2");
+    CHECK(config.sandwich_norm);
+    CHECK(config.embedding_scale == 0);
+    CHECK(config.attention.key_width == 256);
+    CHECK(config.attention.score_scale == 1.0 / 16);
+    CHECK(config.attention.softcap == 50);
+    CHECK(config.logit_softcap == 30);
+    CHECK(config.activation == Unary::gelu_tanh);
+    CHECK(config.tie_head);
+    CHECK(config.window == 4096);
+    CHECK(config.windows == "SLS");
+    round_trip(config, "gemma2");
+    config = read("gemma2", {{"attn_logit_softcapping", nullptr}, {"final_logit_softcapping", nullptr}});
+    CHECK(config.attention.softcap == 0);
+    CHECK(config.logit_softcap == 0);
+    round_trip(config, "gemma2");
+    CHECK(refusal(with(sizes, "model_type", "gpt_oss")) ==
+          "model_type gpt_oss has experts, which are not implemented");
     round_trip(read("llama", {{"rope_scaling", {{"rope_type", "yarn"}, {"factor", 8}}}}), "llama");
     CHECK(refusal(with(with(sizes, "model_type", "mistral"), "attention_bias", true)) ==
           std::string("attention_bias") + kUnknown);
