@@ -34,8 +34,8 @@ struct AttentionShape {
   Index parameter_stride = 0;  // between heads: 1, or 0 for one parameter
   Index reach = 0;             // R of the relative bias
   Index relative_stride = 0;   // between heads: 2 R + 1, or 0
-  /// [B, T], with a relative bias: key s lies s - positions[b T + t] after query (b, t). That is within +-R for
-  /// the keys that the query sees, and may be anything for others.
+  /// [B, T], with a relative bias: key s lies s - positions[b T + t] after query (b, t). That is within +-R
+  /// for the keys that the query sees, and may be anything for others.
   const std::int32_t* positions = nullptr;
   bool drops = false;  // element ((b H + h) T + t) S + s of dropout.h's mask
   PhiloxStream dropout;
@@ -73,8 +73,8 @@ struct AttentionScoreGradients {
   Write<Wide<T>> dbias = {}, drelative = {}, dparameter = {}, dsinks = {};
 };
 
-/// y [B, T, H, E], log_sum [B, H, T]: the logarithm of each row's sum of exponentials, the sink's included, or
-/// 0 for sigmoid; minus infinity for rows that see nothing, with or without a sink.
+/// y [B, T, H, E], log_sum [B, H, T]: the logarithm of each row's sum of exponentials, the sink's included,
+/// or 0 for sigmoid; minus infinity for rows that see nothing, with or without a sink.
 template <class T>
 void attention_forward(Cpu, const AttentionShape& shape, const AttentionOperands<T>& x, T* y,
                        Wide<T>* log_sum);

@@ -7,9 +7,9 @@
 #include <utility>
 
 /// Functions of attention's scores, each with one parameter, for all heads or for each. To add one: an entry
-/// of ScoreFunction, and its ScoreFunctor below; the kernels for CPU and GPU, the gradients, the composed form
-/// and the checks follow. If it needs arithmetic that Math lacks, see unary_functions.h. Its test needs a
-/// formula in tests/autograd/ops/attention_modifiers.h.
+/// of ScoreFunction, and its ScoreFunctor below; the kernels for CPU and GPU, the gradients, the composed
+/// form and the checks follow. If it needs arithmetic that Math lacks, see unary_functions.h. Its test needs
+/// a formula in tests/autograd/ops/attention_modifiers.h.
 namespace tapeformer::kernels {
 
 enum class ScoreFunction : std::uint8_t {

@@ -42,8 +42,8 @@ struct AttentionMasks {
 };
 
 /// What may be done to the scores, in this order: scale, score_function, relative_bias, an additive mask, the
-/// masks, and the weighting with its sinks. The tensors have the wide type (f32 beside bf16, else the query's)
-/// and get gradients. Weights are learned per head by the sizes that have H.
+/// masks, and the weighting with its sinks. The tensors have the wide type (f32 beside bf16, else the
+/// query's), and get gradients if they are recorded.
 struct AttentionModifiers {
   ScoreFunction score_function = ScoreFunction::none;  ///< of the scaled scores
   Tensor score_parameter;                              ///< [1] or [H]: that function's, such as softcap's cap

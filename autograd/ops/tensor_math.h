@@ -14,6 +14,7 @@ struct Math<Tensor> {
   static double product(double a, double b) { return a * b; }
   static Tensor exp(const Tensor& x) { return tapeformer::exp(x); }
   static Tensor log(const Tensor& x) { return tapeformer::log(x); }
+  static Tensor sqrt(const Tensor& x) { return tapeformer::sqrt(x); }
   static Tensor tanh(const Tensor& x) { return tapeformer::tanh(x); }
   static Tensor erf(const Tensor& x) { return tapeformer::erf(x); }
   static Tensor sigmoid(const Tensor& x) { return tapeformer::sigmoid(x); }

@@ -50,8 +50,8 @@ class AttentionDscores {
   }
 
   /// sum over e of dy y for queries [from, to), which in theory is the sum over the keys of each weight times
-  /// its gradient. If a tile holds whole rows it computes that sum directly, so that rounding errors cancel in
-  /// the scores' gradient, and divides the weights by their sum, since exp(score - log_sum) adds up to one
+  /// its gradient. If a tile holds whole rows it computes that sum directly, so that rounding errors cancel
+  /// in the scores' gradient, and divides the weights by their sum, since exp(score - log_sum) adds up to one
   /// only within the rounding of large scores.
   void find_deltas(Index b, Index head, Index from, Index to, T* deltas) const {
     const auto product = [](const Lanes<T>& x, const Lanes<T>& y) { return x * y; };
@@ -88,8 +88,8 @@ class AttentionDscores {
               real, s_.drops ? static_cast<T>(s_.kept_scale) : T(1), memory + at_dy, row_e);
   }
 
-  /// Of the packed queries and keys, from column `skipped` of those on: the weights after dropout, without its
-  /// scale, which the packed dy includes; the gradient of what the weights are made of; and slopes.
+  /// Of the packed queries and keys, from column `skipped` of those on: the weights after dropout, without
+  /// its scale, which the packed dy includes; the gradient of what the weights are made of; and slopes.
   void find(const Tile& tile, Index skipped, const T* deltas, DropoutWords& words, T* memory) const {
     T *weights = memory + at_weights, *dscores = memory + at_dscores;
     scores.scores(tile.head, tile.rows, tile.columns, {memory + at_queries, row_d},

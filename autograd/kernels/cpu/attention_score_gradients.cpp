@@ -9,9 +9,9 @@ namespace {
 constexpr Index kRowsTogether = 4 * kQueryBlock;  // of a mask's gradient: as many as keys of a block
 
 /// Sums the gradients of scores over everything that a mask, a relative bias or a parameter repeats along.
-/// Each sum has one owner, which adds up in order: a unit some rows of the mask, over the batch and the heads;
-/// or, for what does not depend on the query, a unit some queries of one head, whose sums are added at the
-/// end.
+/// Each sum has one owner, which adds up in order: a unit some rows of the mask, over the batch and the
+/// heads; or, for what does not depend on the query, a unit some queries of one head, whose sums are added at
+/// the end.
 template <class T, class Scores>
 class AttentionScoreSums {
  public:

@@ -4,8 +4,8 @@
 
 namespace tapeformer {
 
-/// Relative biases for AttentionModifiers: entry r + R of a row is what the scores of keys that lie r after the
-/// query get; R is the reach. All are made of other operations, so that slopes and tables may be learned.
+/// Relative biases for AttentionModifiers: entry r + R of a row is what the scores of keys that lie r after
+/// the query get; R is the reach. All are made of other operations, so that slopes and tables may be learned.
 
 /// The slopes of attention with linear biases, a geometric sequence: 2^(-8 h / H) for head h = 1..H if H is a
 /// power of two; else those of the power of two P below, and then the first, third, ... of 2 P heads.
@@ -30,7 +30,8 @@ struct DistanceBuckets {
 };
 
 /// The bucket of keys that lie r after the query.
-/// Source:  Raffel et al. 2020, arXiv:1910.10683, section 2.1; the arithmetic, in f32, as in the authors' code
+/// Source:  Raffel et al. 2020, arXiv:1910.10683, section 2.1; the arithmetic, in f32, as in the authors'
+///          code
 Index bucket_of(Index r, const DistanceBuckets& buckets);
 
 /// A learned bias for each bucket of distances and each head.

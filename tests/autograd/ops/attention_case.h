@@ -126,8 +126,8 @@ class LeftIn {
   std::vector<bool> pairs_;  // [B, H, T, S]
 };
 
-/// Attention and its gradients in plain loops, pair by pair; `dscores` [B, H, T, S] is that of raw scores, and
-/// `dvalues` that of their function, to which biases are added. `modifiers` are the gradients of
+/// Attention and its gradients in plain loops, pair by pair; `dscores` [B, H, T, S] is that of raw scores,
+/// and `dvalues` that of their function, to which biases are added. `modifiers` are the gradients of
 /// modifiers_of(options).
 struct AttentionOracle : OpResult {
   Tensor weights, dscores, dvalues;

@@ -48,8 +48,8 @@ inline ScoreValue score_value(const AttentionOptions& options, Index head, doubl
 }
 
 /// The most by which a function of a score that is off by `off` may be off in arithmetic of roundoff u, its
-/// parameter rounded too: |f'| is at most 1 or c, and an argument of tanh off by e moves its derivatives by at
-/// most e.
+/// parameter rounded too: |f'| is at most 1 or c, and an argument of tanh off by e moves its derivatives by
+/// at most e.
 inline ScoreValue score_rounding(const AttentionOptions& options, Index head, double score, double off,
                                  double u) {
   constexpr double kFew = 8;

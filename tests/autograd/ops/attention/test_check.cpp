@@ -88,6 +88,30 @@ TEST_SUITE("autograd/ops/attention/check") {
                 "the mask must be bool or of the query's type; got mask=f64[3,6]"));
   }
 
+  TEST_CASE("modifiers of the scores that do not fit are refused") {
+    CHECK(says_with([](auto& o) { o.sinks = Tensor::zeros({3}); }) ==
+          "[scaled_dot_product_attention] sinks must be [H]; got sinks=f32[3], query=f32[2,3,4,5], "
+          "key=f32[2,6,2,5], value=f32[2,6,2,5]; try one number for each head of the query");
+    CHECK(holds(says_with<DTypeError>([](auto& o) { o.sinks = Tensor::zeros({4}, DType::f64); }),
+                "score_parameter, relative_bias and sinks must have the wide type; got sinks=f64[4]"));
+    for (const Shape& shape : {Shape{4, 9}, {2, 11}, {4, 12}, {11}}) {
+      CHECK(holds(says_with([&](auto& o) { o.relative_bias = Tensor::zeros(shape); }),
+                  "relative_bias must be [H, 2 R + 1] or [1, 2 R + 1] with R at least max(T, S) - 1; got "
+                  "relative_bias=f32" +
+                      shape.text()));
+    }
+    const auto of_softcap = [](auto& o) { o.score_function = ScoreFunction::softcap; };
+    const char* const both =
+        "a score_function comes with its score_parameter, and none with none; got query=";
+    CHECK(holds(says_with(of_softcap), both));
+    CHECK(holds(says_with([](auto& o) { o.score_parameter = Tensor::zeros({1}); }), both));
+    CHECK(holds(says_with([&](auto& o) { of_softcap(o), o.score_parameter = Tensor::zeros({2}); }),
+                "score_parameter must be [1] or [H]; got score_parameter=f32[2]"));
+    CHECK(holds(
+        says_with([](auto& o) { o.sinks = Tensor::zeros({4}), o.weighting = AttentionWeighting::sigmoid; }),
+        "sinks belong to softmax; with sigmoid weights there is no sum for them to join"));
+  }
+
   TEST_CASE("lengths out of range are refused") {
     CHECK(
         holds(says_with([](auto& o) {

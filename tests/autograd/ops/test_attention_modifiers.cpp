@@ -1,0 +1,273 @@
+#include <tapeformer/autograd/ops/elementwise.h>
+#include <tapeformer/tests/autograd/ops/attention_rounding.h>
+
+#include <algorithm>
+#include <array>
+#include <string>
+
+using namespace tapeformer;
+
+namespace {
+
+/// All modifiers that go together, for 4 heads and at most 9 positions.
+AttentionOptions all_modifiers(ScoreFunction function, AttentionWeighting weighting, Generator& random) {
+  AttentionOptions options;
+  options.score_function = function;
+  if (function != ScoreFunction::none) options.score_parameter = values({1.5, 0.7, 2, 1}, {4});
+  options.relative_bias = random_normal({4, 17}, random);
+  options.mask = random_normal({3, 5}, random);
+  options.weighting = weighting;
+  if (weighting == AttentionWeighting::softmax) options.sinks = random_normal({4}, random);
+  return options;
+}
+
+constexpr ScoreFunction kFunctions[] = {ScoreFunction::none, ScoreFunction::softcap, ScoreFunction::scaled};
+constexpr AttentionWeighting kWeightings[] = {AttentionWeighting::softmax, AttentionWeighting::sigmoid};
+
+/// One query of width 1 and keys that make its scores, with values 1, 2, ...: y is the weights' sum of those.
+OpResult run_scores(const std::vector<double>& scores, const AttentionOptions& options,
+                    const std::vector<Tensor>& modifiers) {
+  const auto S = static_cast<Index>(scores.size());
+  std::vector<double> value;
+  for (Index s = 1; s <= S; ++s) value.push_back(static_cast<double>(s));
+  const Tensor key = Tensor::from(scores, {1, S, 1, 1}), values_bshe = Tensor::from(value, {1, S, 1, 1});
+  return run_op(attention_by(scaled_dot_product_attention, options),
+                joined({values({1}, {1, 1, 1, 1}), key, values_bshe}, modifiers), values({1}, {1, 1, 1, 1}));
+}
+
+}  // namespace
+
+TEST_SUITE("autograd/ops/attention") {
+  TEST_CASE("a sink worked by hand: ln 2 beside scores ln 3 and 0 gives 1/2, 1/6 and 1/3 to itself") {
+    const OpResult got = run_scores({std::log(3.0), 0}, {}, {});
+    CHECK(got.y.item() == doctest::Approx(1.25).epsilon(1e-15));
+    AttentionOptions options;
+    options.sinks = values({std::log(2.0)}, {1});
+    const OpResult with = run_scores({std::log(3.0), 0}, options, {options.sinks});
+    CHECK(with.y.item() == doctest::Approx(5.0 / 6).epsilon(1e-15));
+    CHECK(relative_error(with.gradients[1], values({0.5 * (1 - 5.0 / 6), (2 - 5.0 / 6) / 6}, {1, 2, 1, 1})) <
+          1e-14);
+    CHECK(with.gradients[3].item() == doctest::Approx(-5.0 / 18).epsilon(1e-14));
+  }
+
+  TEST_CASE("a sigmoid worked by hand: scores ln 3 and 0 give 3/4 and 1/2") {
+    AttentionOptions options;
+    options.weighting = AttentionWeighting::sigmoid;
+    const OpResult got = run_scores({std::log(3.0), 0}, options, {});
+    CHECK(got.y.item() == doctest::Approx(1.75).epsilon(1e-15));
+    CHECK(relative_error(got.gradients[1], values({3.0 / 16, 2.0 / 4}, {1, 2, 1, 1})) < 1e-14);
+    CHECK(relative_error(got.gradients[2], values({0.75, 0.5}, {1, 2, 1, 1})) < 1e-15);
+  }
+
+  TEST_CASE("a cap worked by hand, and a relative bias by distance") {
+    AttentionOptions options;
+    options.score_function = ScoreFunction::softcap;
+    options.score_parameter = values({2}, {1});
+    // 2 tanh(2 atanh(1/2) / 2) = 1, and with e the weights are e / (1 + e) and 1 / (1 + e).
+    const double e = std::exp(1.0), w = e / (1 + e);
+    const OpResult got = run_scores({2 * std::atanh(0.5), 0}, options, {options.score_parameter});
+    CHECK(got.y.item() == doctest::Approx(2 - w).epsilon(1e-15));
+    CHECK(got.gradients[1].at(0) == doctest::Approx(-0.75 * w * (1 - w)).epsilon(1e-14));
+    CHECK(got.gradients[3].item() ==
+          doctest::Approx(-(0.5 - std::atanh(0.5) * 0.75) * w * (1 - w)).epsilon(1e-13));
+    AttentionOptions biased;
+    biased.relative_bias = values({1, 0, 0}, {1, 3});  // the query has the last key's position
+    const OpResult near = run_scores({0, 0}, biased, {biased.relative_bias});
+    CHECK(near.y.item() == doctest::Approx(2 - w).epsilon(1e-15));
+    CHECK(near.gradients[3].at(0) == doctest::Approx(-w * (1 - w)).epsilon(1e-14));
+    CHECK(near.gradients[3].at(1) == doctest::Approx(w * (1 - w)).epsilon(1e-14));
+    CHECK(near.gradients[3].at(2) == 0);
+  }
+
+  TEST_CASE("modified attention equals plain loops at every length") {
+    Generator random(31);
+    for (const Index S : {1, 31, 32, 33, 257}) {
+      for (const Index T : {1, 33}) {
+        for (const AttentionWeighting weighting : kWeightings) {
+          CAPTURE(S);
+          CAPTURE(T);
+          const ScoreFunction function = kFunctions[static_cast<std::size_t>(S + T) % 3];
+          AttentionOptions options = all_modifiers(function, weighting, random);
+          options.relative_bias = random_normal({4, 2 * std::max(S, T) - 1}, random);
+          options.mask = random_normal({T, S}, random);
+          check_attention_paths(random_inputs(2, T, S, 4, 2, 5, 7, random), options, random);
+        }
+      }
+    }
+  }
+
+  TEST_CASE("a mask's gradient has its shape, whatever it repeats along") {
+    Generator random(32);
+    for (Index repeated = 0; repeated < 16; ++repeated) {
+      CAPTURE(repeated);
+      Shape shape{2, 4, 40, 150};
+      for (int axis = 0; axis < 4; ++axis)
+        if ((repeated >> axis & 1) != 0) shape.set(axis, 1);
+      AttentionOptions options;
+      options.mask = random_normal(shape, random);
+      options.causal = true;
+      options.weighting = kWeightings[repeated % 2];
+      const AttentionInputs in = random_inputs(2, 40, 150, 4, 2, 3, 5, random);
+      const Tensor seed = random_normal({2, 40, 4, 5}, random);
+      const AttentionOracle expected = attention_oracle(in, options, seed);
+      const OpResult got = run_op(attention_by(scaled_dot_product_attention, options),
+                                  joined(in.list(), list_of_modifiers(options)), seed);
+      // What a softmax's row adds up to is zero in theory.
+      const double size = std::max(largest(expected.modifiers[0]), largest(expected.dvalues));
+      CHECK(absolute_error(got.gradients[3], expected.modifiers[0]) <= 1e-12 * size);
+    }
+  }
+
+  TEST_CASE("only modifiers that want a gradient get one, queries and keys none") {
+    Generator random(33);
+    const AttentionInputs in = random_inputs(1, 5, 9, 4, 2, 3, 4, random);
+    AttentionOptions options = all_modifiers(ScoreFunction::softcap, AttentionWeighting::softmax, random);
+    options.mask = random_normal({5, 9}, random);
+    const Tensor seed = random_normal({1, 5, 4, 4}, random);
+    const AttentionOracle expected = attention_oracle(in, options, seed);
+    for (std::size_t wanted = 0; wanted < 4; ++wanted) {
+      const Tensor x = list_of_modifiers(options)[wanted];
+      Tape tape;
+      tape.watch(x);
+      const Tensor y = scaled_dot_product_attention(in.query, in.key, in.value, options);
+      CHECK(relative_error(tape.gradients(y, {x}, seed)[0], expected.modifiers[wanted]) < 1e-12);
+    }
+  }
+
+  TEST_CASE("gradients of both orders reach every modifier") {
+    Generator random(34);
+    const AttentionInputs in = random_inputs(2, 3, 5, 4, 2, 3, 2, random);
+    for (const AttentionWeighting weighting : kWeightings) {
+      for (const ScoreFunction function : kFunctions) {
+        AttentionOptions options = all_modifiers(function, weighting, random);
+        options.causal = true;
+        options.key_lengths = integers({5, 3}, {2});
+        std::vector<std::pair<std::string, Tensor>> inputs{
+            {"query", in.query}, {"key", in.key}, {"value", in.value}};
+        const std::vector<Tensor> modifiers = list_of_modifiers(options);
+        for (std::size_t i = 0; i < modifiers.size(); ++i)
+          inputs.emplace_back("modifier " + std::to_string(i), modifiers[i]);
+        kernels::with_function(function, [&](auto f) {
+          const char* name = weighting == AttentionWeighting::softmax ? "softmax" : "sigmoid";
+          check_both_orders(
+              std::string("attention, ") + decltype(f)::name + ", " + name,
+              [&] { return scaled_dot_product_attention(in.query, in.key, in.value, options); }, inputs);
+        });
+      }
+    }
+  }
+
+  TEST_CASE("a query that sees nothing gives zeros, and its sink and biases get nothing") {
+    Generator random(35);
+    const AttentionInputs in = random_inputs(1, 2, 3, 1, 1, 2, 2, random);
+    const Tensor seed = random_normal({1, 2, 1, 2}, random);
+    seed.data<double>()[0] = seed.data<double>()[1] = kNan;
+    for (const AttentionWeighting weighting : kWeightings) {
+      for (const AttentionFunction path : kAttentionPaths) {
+        AttentionOptions options;
+        options.weighting = weighting;
+        options.mask = values({-kInfinity, -kInfinity, -kInfinity, 0, 0, 0}, {2, 3});
+        options.relative_bias = random_normal({1, 5}, random);
+        if (weighting == AttentionWeighting::softmax) options.sinks = values({3}, {1});
+        const std::vector<Tensor> modifiers = list_of_modifiers(options);
+        const OpResult got = run_op(attention_by(path, options), joined(in.list(), modifiers), seed);
+        for (Index i = 0; i < 2; ++i) CHECK(got.y.at(i) == 0);
+        for (Index i = 0; i < 3; ++i) CHECK(got.gradients[3].at(i) == 0);
+        for (const Tensor& dx : got.gradients)
+          for (Index i = 0; i < dx.elements(); ++i) CHECK(std::isfinite(dx.at(i)));
+      }
+    }
+  }
+
+  TEST_CASE("sinks far above or below the scores neither overflow nor disappear") {
+    for (const double sink : {-1000.0, -1.0, 1000.0}) {
+      AttentionOptions options;
+      options.sinks = values({sink}, {1});
+      const OpResult got = run_scores({2, 0}, options, {options.sinks});
+      const double share = 1 / (1 + std::exp(sink) / (1 + std::exp(2)));
+      const double mean = (std::exp(2) + 2) / (1 + std::exp(2));
+      CHECK(got.y.item() == doctest::Approx(sink > 500 ? 0 : share * mean).epsilon(1e-14));
+      CHECK(got.gradients[3].item() ==
+            doctest::Approx(sink > 500 ? 0 : -(1 - share) * share * mean).epsilon(1e-13));
+    }
+  }
+
+  TEST_CASE("weights handed out are those of the modified scores") {
+    Generator random(36);
+    const AttentionInputs in = random_inputs(2, 3, 5, 4, 2, 3, 2, random);
+    for (const AttentionWeighting weighting : kWeightings) {
+      AttentionOptions options = all_modifiers(ScoreFunction::softcap, weighting, random);
+      Tensor weights;
+      options.weights = &weights;
+      const Tensor y = scaled_dot_product_attention(in.query, in.key, in.value, options);
+      const AttentionOracle expected = attention_oracle(in, options, y);
+      CHECK(relative_error(weights, expected.weights) < 1e-13);
+      CHECK(relative_error(y, expected.y) < 1e-13);
+    }
+  }
+
+  TEST_CASE("gradients of modifiers have the same bits, run after run, and save nothing square") {
+    for (const DType type : {DType::f32, DType::f64}) {
+      Generator random(37);
+      const AttentionInputs in = random_inputs(2, 130, 150, 4, 2, 16, 24, random);
+      AttentionOptions options = all_modifiers(ScoreFunction::softcap, AttentionWeighting::softmax, random);
+      options.relative_bias = random_normal({4, 299}, random);
+      options.mask = random_normal({4, 1, 150}, random);
+      options.causal = true, options.dropout = 0.2;
+      const Tensor seed = random_normal({2, 130, 4, 24}, random);
+      std::vector<Tensor> inputs = joined(in.list(), list_of_modifiers(options));
+      for (Tensor& x : inputs) x = x.to(type);
+      const auto run = [&] {
+        return run_op(attention_by(scaled_dot_product_attention, options), inputs, seed);
+      };
+      const OpResult first = run(), second = run();
+      for (std::size_t i = 0; i < inputs.size(); ++i)
+        CHECK(absolute_error(second.gradients[i], first.gradients[i]) == 0);
+    }
+    AttentionOptions options;
+    options.score_function = ScoreFunction::softcap;
+    options.score_parameter = Tensor::full({2}, 3, DType::f32);
+    options.sinks = Tensor::zeros({2});
+    const auto saved = [&](Index T) {
+      options.relative_bias = Tensor::zeros({2, 2 * T - 1});
+      const Tensor query = Tensor::zeros({1, T, 2, 16}), key = Tensor::zeros({1, T, 1, 16});
+      Tape tape;
+      for (const Tensor& x : {query, key}) tape.watch(x);
+      const Tensor y = scaled_dot_product_attention(query, key, key, options);
+      return tape.memory().saved_bytes;
+    };
+    // Two numbers of each head's parameters, and 2 T - 1 of its bias; i32 positions.
+    CHECK(saved(64) == 64 * 4 * (5 * 16 + 2) + 64 * 4 + 4 * (2 + 2 + 2 * 127));
+    CHECK(saved(128) == 128 * 4 * (5 * 16 + 2) + 128 * 4 + 4 * (2 + 2 + 2 * 255));
+  }
+
+  TEST_CASE("in f32 modified attention errs by no more than rounding may, whatever the width") {
+    for (const Index width : {16, 96}) {
+      for (const AttentionWeighting weighting : kWeightings) {
+        CAPTURE(width);
+        Generator random(100);
+        const Index T = default_device().is_cuda() ? 70 : 150;
+        AttentionOptions options = all_modifiers(ScoreFunction::softcap, weighting, random);
+        options.relative_bias = random_normal({1, 2 * T + 199}, random);
+        options.mask = random_normal({1, T + 100}, random);
+        options.causal = true;
+        check_attention_paths(random_inputs(1, T, T + 100, 4, 2, width, width, random), options, random);
+      }
+    }
+  }
+
+  TEST_CASE("nothing in, zero gradients out") {
+    Generator random(38);
+    for (const auto& [B, T, S] : {std::array<Index, 3>{0, 3, 4}, {2, 0, 4}, {1, 2, 0}}) {
+      AttentionOptions options = all_modifiers(ScoreFunction::softcap, AttentionWeighting::softmax, random);
+      options.mask = random_normal({T, S}, random);
+      const AttentionInputs in = random_inputs(B, T, S, 4, 2, 3, 5, random);
+      for (const AttentionFunction path : kAttentionPaths) {
+        const OpResult got =
+            run_op(attention_by(path, options), joined(in.list(), list_of_modifiers(options)),
+                   random_normal({B, T, 4, 5}, random));
+        for (std::size_t i = 3; i < got.gradients.size(); ++i) CHECK(largest(got.gradients[i]) == 0);
+      }
+    }
+  }
+}
