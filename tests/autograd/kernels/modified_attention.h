@@ -176,15 +176,16 @@ NamedTensors modified_oracle(const ModifiedAttention& c, const Tensor& seed,
           {"dsinks", dsinks}};
 }
 
-/// The same by the kernels for GPUs, where T is of `type`.
+/// The same by the kernels for GPUs, where T is of `type`. Memory for gradients holds `old`, to which they are
+/// added if it is a number.
 template <class T>
-NamedTensors modified_by_kernels_of(const ModifiedAttention& c, const Tensor& seed, DType type) {
+NamedTensors modified_by_kernels_of(const ModifiedAttention& c, const Tensor& seed, DType type, double old) {
   using W = kernels::Wide<T>;
   const AttentionInputs& in = c.in;
   const DType of_sums = wide(type);
   const auto there = [&](const Tensor& x, DType as) { return x.defined() ? on_gpu(x.to(as)) : Tensor(); };
   const auto room = [&](const Tensor& like, DType as) {
-    return like.defined() ? there(Tensor::full(like.shape(), kNan, DType::f64, Device::cpu()), as) : Tensor();
+    return like.defined() ? there(Tensor::full(like.shape(), old, DType::f64, Device::cpu()), as) : Tensor();
   };
   const Tensor query = there(in.query, type), key = there(in.key, type), value = there(in.value, type),
                dy = there(seed, type), weight = there(c.weight, type),
@@ -217,12 +218,15 @@ NamedTensors modified_by_kernels_of(const ModifiedAttention& c, const Tensor& se
                dsinks = room(c.sinks, of_sums);
   const Tensor log_sum = Tensor::empty({B, in.H(), rows}, of_sums, Device::cuda());
   const kernels::Cuda on{0};
+  const bool add = !std::isnan(old);
   kernels::attention_forward(on, s, x, narrow(y), at(log_sum));
   if (!seed.defined()) return {{"y", readable(y)}};
-  kernels::attention_backward(on, s, x, narrow(y), at(log_sum), narrow(dy),
-                              {{narrow(dquery)}, {narrow(dkey)}, {narrow(dvalue)}, {at(dweight)}});
-  kernels::attention_score_gradients(on, s, x, narrow(y), at(log_sum), narrow(dy),
-                                     {{at(dbias)}, {at(drelative)}, {at(dparameter)}, {at(dsinks)}});
+  kernels::attention_backward(
+      on, s, x, narrow(y), at(log_sum), narrow(dy),
+      {{narrow(dquery), add}, {narrow(dkey), add}, {narrow(dvalue), add}, {at(dweight), add}});
+  kernels::attention_score_gradients(
+      on, s, x, narrow(y), at(log_sum), narrow(dy),
+      {{at(dbias), add}, {at(drelative), add}, {at(dparameter), add}, {at(dsinks), add}});
   NamedTensors all{{"y", y},
                    {"dquery", dquery},
                    {"dkey", dkey},
@@ -236,10 +240,11 @@ NamedTensors modified_by_kernels_of(const ModifiedAttention& c, const Tensor& se
   return all;
 }
 
-inline NamedTensors modified_by_kernels(const ModifiedAttention& c, const Tensor& seed, DType type) {
-  if (type == DType::f64) return modified_by_kernels_of<double>(c, seed, type);
-  if (type == DType::f32) return modified_by_kernels_of<float>(c, seed, type);
-  return modified_by_kernels_of<BFloat16>(c, seed, type);
+inline NamedTensors modified_by_kernels(const ModifiedAttention& c, const Tensor& seed, DType type,
+                                        double old = kNan) {
+  if (type == DType::f64) return modified_by_kernels_of<double>(c, seed, type, old);
+  if (type == DType::f32) return modified_by_kernels_of<float>(c, seed, type, old);
+  return modified_by_kernels_of<BFloat16>(c, seed, type, old);
 }
 
 }  // namespace tapeformer

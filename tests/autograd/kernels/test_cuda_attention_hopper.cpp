@@ -127,11 +127,9 @@ TEST_SUITE("autograd/kernels/cuda_attention_hopper") {
 
   TEST_CASE("sinks, above the scores and below") {
     if (!has_gpu()) return;
-    for (const double scale : {0.125, 2.0}) {
-      check_case({2, 131, 290, 4, 2, 64, 64, Ranges::none, false, scale, true}, 8);
-      check_case({3, 140, 301, 2, 1, 128, 128, Ranges::lengths, false, scale, true}, 9);
-      check_case({1, 130, 260, 2, 1, 256, 128, Ranges::gaps, false, scale, true}, 10);
-    }
+    check_case({1, 131, 290, 4, 2, 64, 64, Ranges::none, false, 2.0, true}, 8);
+    check_case({2, 140, 160, 1, 1, 128, 128, Ranges::lengths, false, 0.125, true}, 9);
+    check_case({1, 130, 260, 1, 1, 256, 128, Ranges::gaps, false, 0.125, true}, 10);
   }
 
   TEST_CASE("inputs that it does not support are left alone") {

@@ -11,7 +11,7 @@
 #include <tapeformer/autograd/ops/rotary.h>
 #include <tapeformer/autograd/ops/shape.h>
 #include <tapeformer/autograd/ops/softmax.h>
-#include <tapeformer/tests/autograd/kernels/attention_forward_case.h>
+#include <tapeformer/tests/autograd/kernels/modifiers_case.h>
 #include <tapeformer/tests/autograd/ops/attention_case.h>
 #include <tapeformer/tests/reference/sanitized.h>
 
@@ -335,6 +335,33 @@ TEST_SUITE("autograd/kernels/cuda_every_kernel") {
       options.dropout = options.dropout > 0 ? 0 : 0.25;
     }
     unsetenv("TAPEFORMER_ATTENTION");
+  }
+
+  TEST_CASE("attention that changes its scores, and the gradients of what it changes them by") {
+    if (!has_gpu()) return;
+    Generator random(14);
+    Modifiers m = kEach[6];  // all that a softmax goes with
+    const auto check = [&](const char* path, DType type, Index queries, Index keys, Index width) {
+      CAPTURE(path);
+      CAPTURE(width);
+      const AttentionBy by(path);
+      AttentionCase plain = simple_case(1, queries, keys, 2, 1, width, 24, random);
+      if (queries > 16) plain.options.mask = host_normal({2, 1, keys}, random), plain.options.dropout = 0.2;
+      const ModifiedAttention c = modified(plain, m, random, type);
+      const Tensor seed = seed_of(c, random, type);
+      const NamedTensors got = modified_by_kernels(c, seed, type),
+                         expected = modified_oracle<double>(c, seed);
+      CHECK(relative_error(got[0].second, expected[0].second) < (type == DType::bf16 ? 4 * unit_roundoff(type) : 1e-5));
+    };
+    for (const Index width : {32, 64, 128, 256}) check("tensor_cores", DType::bf16, 40, 134, width);
+    for (const DType type : {DType::f32, DType::bf16}) check("tensor_cores", type, 3, 330, 16);
+    check("plain", DType::f32, 40, 134, 40);
+    m.is_additive = true;
+    check("plain", DType::f32, 40, 70, 5);
+    m = kEach[7];  // by sigmoids
+    check("plain", DType::f32, 40, 134, 40);
+    m.is_additive = true;
+    check("plain", DType::f32, 40, 70, 5);
   }
 
   TEST_CASE("attention of few queries: parts of several tiles of keys") {
