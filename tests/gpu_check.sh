@@ -136,6 +136,14 @@ our_steps() {
     sed -E 's/.*"workload":"([^"]*)".*"dtype":"([^"]*)".*"ms":([0-9.]*),.*"tokens_per_s":([0-9]*).*"peak_device_mib":([0-9]*).*/\1 \2 \3 \4 \5/' |
     awk '{ printf "%-14s %-5s %9.2f ms a step %9d tokens/s %7d MiB\n", $1, $2, $3, $4, $5 }'
 }
+# times_of SIZES OPERATION...: of passes of attention.
+times_of() {
+  local sizes=$1
+  shift
+  "$bench" ops --device "$device" --dtype bf16 --seconds 0.1 ${rehearsed:+--tiny} "${@/%/ $sizes}" |
+    sed -E 's/.*"operation": "([^"]*)".*"ms": ([0-9.]*), "GFLOP\/s": ([0-9.]*).*/\1 \2 \3/' |
+    awk '{ printf "%-27s B %d, H %d, T %d, D %d %9.3f ms %9.1f TFLOP/s\n", $1, $2, $3, $4, $5, $6, $7 / 1000 }'
+}
 # The first figures: two models, and attention of two widths.
 first_figures() {
   local models=(babygpt gpt2-124m-h200) shape shapes=("64 12 1024 64" "4 48 4096 128")
@@ -144,9 +152,7 @@ first_figures() {
   echo "with the fastest of cuBLASLt's algorithms:"
   TAPEFORMER_MATMUL_ALGORITHM=fastest our_steps bf16 "${models[@]}"
   for shape in "${shapes[@]}"; do
-    "$bench" ops --device "$device" --dtype bf16 --seconds 0.1 ${rehearsed:+--tiny} "attention_forward $shape" "attention_backward $shape" |
-      sed -E 's/.*"operation": "([^"]*)".*"ms": ([0-9.]*), "GFLOP\/s": ([0-9.]*).*/\1 \2 \3/' |
-      awk '{ printf "%-20s B %d, H %d, T %d, D %d %9.3f ms %9.1f TFLOP/s\n", $1, $2, $3, $4, $5, $6, $7 / 1000 }'
+    times_of "$shape" attention_forward attention_backward
   done
 }
 part A 100 "first figures, bf16" first_figures
@@ -274,10 +280,22 @@ recipe() {
     sed "s/.*/best validation loss & (the aim: 1.48 at most) in $taken s/"
 }
 
+# Causal attention with sinks, a cap of the scores, a relative bias or sigmoid weights, beside the plain one, by the fastest
+# kernels and by those for tensor cores.
+changed_attention() {
+  local sizes=$([ -n "$rehearsed" ] && echo "1 2 40 64" || echo "16 32 1024 64") kind path operations=()
+  for kind in "" sink_ softcap_ relative_ sigmoid_; do operations+=("${kind}attention_forward" "${kind}attention_backward"); done
+  for path in hopper tensor_cores; do
+    echo "TAPEFORMER_ATTENTION=$path:"
+    TAPEFORMER_ATTENTION=$path times_of "$sizes" "${operations[@]}" || return
+  done
+}
+
 part B 180 "steps beside PyTorch, bf16" steps bf16 $([ -n "$set" ] && echo 1 || echo 2) --no-compile
 part B 170 "steps beside compiled PyTorch, bf16" steps bf16 1 --no-eager  # compiling takes most of the time
 part - 590 "steps beside PyTorch's graphs, bf16" steps bf16 1 --no-eager --no-compile --graphs
 part B 90 "attention beside PyTorch's, bf16" operations --dtype bf16 --attention
+part B 40 "attention that changes its scores, bf16" changed_attention
 part B 60 "decoding, bf16" decoding bf16
 part - 590 "single kernels, bf16" operations --dtype bf16
 part - 590 "steps beside PyTorch, tf32" steps tf32 2 --no-compile
@@ -326,6 +344,7 @@ for precision in bf16 tf32; do
   show "steps beside PyTorch's graphs, $precision"
 done
 show "attention beside PyTorch's, bf16"
+show "attention that changes its scores, bf16"
 show "single kernels, bf16"
 show "single kernels, tf32"
 for precision in bf16 f32; do  # records are all that it prints

@@ -222,6 +222,34 @@ inline Operation attention_operation(Pass which, bool is_causal = true) {
           }};
 }
 
+/// What causal attention may do to its scores; sinks and a relative bias get a gradient.
+enum class Change { sinks, softcap, relative, sigmoid };
+
+/// The same sizes as of attention_operation(), whose times it is to be compared with.
+inline Operation changed_attention_operation(Pass which, Change change) {
+  return {"B H T D", [=](const Sizes& n, DType type) {
+            const Tensor packed = random_tensor({n[0], n[2], 3 * n[1] * n[3]}, type);
+            const PackedHeads heads{n[1], n[1], n[3], n[3]};
+            const DType of_sums = wide(type);
+            AttentionOptions options;
+            options.causal = true;
+            std::vector<Tensor> inputs{packed};
+            const auto learned = [&](const Tensor& x) { return inputs.push_back(x), x; };
+            if (change == Change::sinks) options.sinks = learned(random_tensor({n[1]}, of_sums));
+            if (change == Change::softcap) {
+              options.score_function = ScoreFunction::softcap;
+              options.score_parameter = Tensor::full({1}, 50, of_sums);
+            }
+            if (change == Change::relative)
+              options.relative_bias = learned(random_tensor({n[1], 2 * n[2] - 1}, of_sums));
+            if (change == Change::sigmoid) options.weighting = AttentionWeighting::sigmoid;
+            const Function f = [=] { return packed_attention(packed, heads, options); };
+            const double flops = 2 * product(n) * static_cast<double>(n[2]), numbers = product(n);
+            return which == Pass::forward ? Work{flops, 4 * numbers, forward(f, inputs)}
+                                          : Work{2.5 * flops, 8 * numbers, backward(f, inputs)};
+          }};
+}
+
 /// The parameters of nanoGPT's model, each with a gradient; beside bf16 in f32, with a shadow.
 inline std::vector<Parameter> language_model_parameters(const Sizes& n, DType type) {
   const Index layers = n[0], width = n[1], vocabulary = n[2], context = n[3];
@@ -314,6 +342,14 @@ inline const std::map<std::string, Operation>& operations() {
       {"attention_backward", attention_operation(back)},
       {"full_attention_forward", attention_operation(ahead, false)},
       {"full_attention_backward", attention_operation(back, false)},
+      {"sink_attention_forward", changed_attention_operation(ahead, Change::sinks)},
+      {"sink_attention_backward", changed_attention_operation(back, Change::sinks)},
+      {"softcap_attention_forward", changed_attention_operation(ahead, Change::softcap)},
+      {"softcap_attention_backward", changed_attention_operation(back, Change::softcap)},
+      {"relative_attention_forward", changed_attention_operation(ahead, Change::relative)},
+      {"relative_attention_backward", changed_attention_operation(back, Change::relative)},
+      {"sigmoid_attention_forward", changed_attention_operation(ahead, Change::sigmoid)},
+      {"sigmoid_attention_backward", changed_attention_operation(back, Change::sigmoid)},
       {"residual_add", {"COUNT", residual_add}},
       {"adamw_step", {"LAYERS C V T", adamw_step}},
       {"gradient_norm", {"LAYERS C V T", norm_of_gradients}},

@@ -12,6 +12,7 @@ template <int kWidthOfHeads, MmaOptions kOptions>
 struct ForwardTiles {
   static constexpr int kWidth = kWidthOfHeads;  // of keys and values; narrower ones are filled with zeros
   static constexpr bool kMasks = kOptions != MmaOptions::none, kModifies = kOptions == MmaOptions::modifiers;
+  static constexpr bool kTakesSinks = kOptions != MmaOptions::masks;  // one more value there would be spilled
   static constexpr bool kHoldsQueries = kWidth <= 64;
   static constexpr int kFragments = kWidth > 128 || (kMasks && kWidth > 32) ? 1 : 2;
   static constexpr int kWarps = kWidth > 128 ? 8 : 4;
@@ -152,7 +153,8 @@ __device__ void write_outputs(const AttentionShape& s, int b, int head, int firs
       total += __shfl_xor_sync(kAllLanes, total, 1);
       total += __shfl_xor_sync(kAllLanes, total, 2);
       float most = state.largest[i][h] * factor, kept = s.drops ? static_cast<float>(s.kept_scale) : 1.0f;
-      if (sinks != nullptr) kept *= add_sink(sinks[head] * kLog2E, most, total, exp2_approx);
+      if (Tiles::kTakesSinks && sinks != nullptr)
+        kept *= add_sink(sinks[head] * kLog2E, most, total, exp2_approx);
       const int row = 16 * i + 8 * h + g;
       if (t == 0 && first + row < s.queries)
         log_sum[(Index{b} * s.heads + head) * s.queries + first + row] = most * kLn2 + logf(total);
@@ -333,7 +335,8 @@ bool tensor_core_attention_forward(Cuda on, const AttentionShape& s, const Atten
       !has_aligned_rows(x.value, s.value, s.value_width) || reinterpret_cast<std::uintptr_t>(y) % 16 != 0)
     return false;
   // The largest score times a factor is the largest product only if the factor is positive.
-  const MmaOptions options = s.scale > 0 ? options_of(s, x) : std::max(options_of(s, x), MmaOptions::masks);
+  MmaOptions options = s.scale > 0 ? options_of(s, x) : std::max(options_of(s, x), MmaOptions::masks);
+  if (options == MmaOptions::masks && x.sinks != nullptr) options = MmaOptions::modifiers;
   bool is_done = false;
   with_width(s, [&](auto width) {
     with_options(options, [&](auto with) {
