@@ -25,10 +25,10 @@ class AttentionBy {
   std::string before_;
 };
 
-/// With an additive mask in f32, which inputs of bf16 take as it is.
+/// With modifiers of the scores in f32, which inputs of bf16 take as they are.
 inline AttentionOptions options_on_gpu(const AttentionOptions& options, DType type = DType::bf16) {
   AttentionOptions there = moved(options, Device::cuda());
-  if (there.mask.defined() && there.mask.dtype() != DType::boolean) there.mask = there.mask.to(wide(type));
+  for (Tensor* x : modifiers_of(there)) *x = x->to(wide(type));
   return there;
 }
 

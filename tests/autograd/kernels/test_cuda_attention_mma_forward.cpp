@@ -89,6 +89,18 @@ TEST_SUITE("autograd/kernels/cuda_attention_mma_forward") {
          [](auto& o) {
            o.dropout = 0.3, o.dropout_key = {7, 5, 3};
          }},
+        {"softcap",
+         [](auto& o) {
+           o.score_function = ScoreFunction::softcap, o.score_parameter = values({0.3, 1, 0.5, 0.2});
+         }},
+        {"relative bias",
+         [&](auto& o) {
+           o.relative_bias = host_normal({4, 2 * 150 - 1}, random);
+         }},
+        {"sinks",
+         [](auto& o) {
+           o.sinks = values({5, 6, 7, 8});
+         }},
     };
     for (const auto& option : options) {
       CAPTURE(option.first);
