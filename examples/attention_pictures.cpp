@@ -57,13 +57,30 @@ std::vector<Row> variants() {
       {"rotary", "turned by positions", "mha", [](AttentionConfig& config) { config.rotary = true; }, causal},
       {"qk_norm", "queries and keys of one length", "mha",
        [](AttentionConfig& config) { config.qk_norm = QkNorm::rms; }, causal},
+      {"buckets", "a bias for each bucket of distances, four heads", "mha",
+       [](AttentionConfig& config) {
+         config.relative_bias = RelativeBias::buckets;
+         config.bias_buckets = 4, config.bias_distance = 4;
+       },
+       causal, kHeads},
+      {"alibi", "slopes of distance, four heads", "mha",
+       [](AttentionConfig& config) { config.relative_bias = RelativeBias::alibi; }, causal, kHeads},
+      {"softcap", "no score beyond 1", "mha", [](AttentionConfig& config) { config.softcap = 1; }, causal},
+      {"sigmoid", "each weight by itself", "mha",
+       [](AttentionConfig& config) {
+         config.weighting = AttentionWeighting::sigmoid, config.sigmoid_keys = 8;
+       },
+       causal},
+      {"sinks", "rows that add up to less than one, four heads", "mha",
+       [](AttentionConfig& config) { config.sinks = true; }, causal, kHeads},
   };
 }
 
-/// All pictures, those of kinds with all heads.
+/// All pictures, those of kinds with all heads. Kinds with a state have no weights.
 std::vector<Row> rows() {
   std::vector<Row> all = variants();
   for (const AttentionKind& kind : attention_kinds()) {
+    if (kind.can & kHasState) continue;
     const bool is_causal = kind.can & kCanModelLanguage;
     const auto call = [is_causal](AttentionContext& context) { context.causal = is_causal; };
     all.push_back({kind.name, kind.title + " attention, four heads", kind.name, {}, call, kHeads});
