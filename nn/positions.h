@@ -42,7 +42,7 @@ Index context_start(Index length, Index context);
 ///          others: 0
 /// Shapes:  x [B, T, C] -> [B, T, C], T <= most where there is a table
 /// Throws:  ShapeError if the sequence is longer than `most`
-/// Source:  Vaswani et al. 2017, arXiv:1706.03762, section 3.5; none: Kazemnejad et al. 2023, arXiv:2305.19466
+/// Source:  Vaswani et al. 2017, arXiv:1706.03762, section 3.5; none: Haviv et al. 2022, arXiv:2203.16634
 class Positions : public Module {
  public:
   Positions(const PositionsConfig& config, Generator& random);

@@ -21,8 +21,8 @@ struct RotaryConfig {
   Index original_context = 0;
   /// Turns over original_context positions between which frequencies are blended.
   double low_frequency = 1, high_frequency = 4;
-  /// With an original_context, YaRN in place of Llama 3's scaling: frequencies are blended in proportion to the
-  /// number of the pair, between the pairs that turn high_frequency and low_frequency times, 32 and 1.
+  /// With an original_context, YaRN in place of Llama 3's scaling: frequencies are blended in proportion to
+  /// the number of the pair, between those that turn high_frequency and low_frequency times, 32 and 1.
   bool yarn = false;
   /// Multiplies the turned components; YaRN's is 0.1 log(factor) + 1.
   double attention_factor = 1;

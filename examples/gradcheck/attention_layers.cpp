@@ -334,6 +334,12 @@ std::vector<CheckedLayer> checked_layers() {
        kind_with("mha",
                  [](AttentionConfig& c) { c.weighting = AttentionWeighting::sigmoid, c.sigmoid_keys = 5; })},
       {"grouped_query_shared_keys", only_self, true, shared_keys_case},
+      {"differential_token_lambda", self_with_positions, true,
+       kind_with("differential",
+                 [](AttentionConfig& c) {
+                   half_split(c);
+                   c.token_lambda = true;
+                 })},
       {"multi_head_mixed_values", only_plain, true, mixed_values_case},
       {"multi_head_output_width", without_masks, true,
        kind_with("mha", [](AttentionConfig& c) { c.output_width = c.width + 3; })},

@@ -37,8 +37,8 @@ enum class QkNorm { none, rms, joint, l2 };
 const char* qk_norm_name(QkNorm norm);
 QkNorm qk_norm(const std::string& name);
 
-/// What the heads' outputs are multiplied by: sigmoids of a projection of the query's input, one for each head
-/// or one for each component.
+/// What the heads' outputs are multiplied by: sigmoids of a projection of the query's input, one for each
+/// head or one for each component.
 enum class OutputGate { none, head, element };
 /// The name of a gate and the gate of a name. Throws: Error listing the names there are.
 const char* output_gate_name(OutputGate gate);

@@ -143,7 +143,7 @@ AttentionCost DifferentialAttention::cost(const AttentionConfig& config, const A
   sum.attention(2 * H, D, E);
   sum.keeps(N * (C + 2 * H * D + 2 * H * E + H * E) + M * G * (D + E));
   if (call.keys > 0) sum.keeps(M * config.memory_width);
-  if (config.rotary) sum.keeps(call.queries * (config.token_lambda ? D : D / 2));
+  if (config.rotary) sum.keeps(call.queries * 2 * std::floor(config.token_lambda ? D / 2 : D / 4));
   sum.keeps(N * H * E);  // what lambda multiplies
   if (config.token_lambda) {
     sum.projection(N, C, H, false);
@@ -152,6 +152,7 @@ AttentionCost DifferentialAttention::cost(const AttentionConfig& config, const A
     sum.parameters(2 * D + E);
     sum.keeps(N * H * (E + 1) + 2 * D + 3);
   }
+  sum.caches(G * (D + E));
   return sum.total();
 }
 

@@ -10,9 +10,10 @@
 namespace tapeformer {
 
 /// Differential attention: the difference of two attentions to the same values, in which what both attend to
-/// by mistake cancels. Each head's queries and keys of width D are two of width D / 2.
+/// by mistake cancels. Each head's queries and keys of width D are two of width D / 2; rotary positions turn
+/// each of them, all but the last component of an odd width.
 /// Math:    y_h = softmax(q1_h k1_g^T / sqrt(D / 2)) v_g - lambda softmax(q2_h k2_g^T / sqrt(D / 2)) v_g,
-///          g = floor(h G / H); lambda = exp(a1 . b1) - exp(a2 . b2) + lambda_initial, the same for all heads;
+///          g = floor(h G / H); lambda = exp(a1 . b1) - exp(a2 . b2) + lambda_initial, of all heads;
 ///          y = output(concat_h (1 - lambda_initial) rms_norm(y_h)), with one gain for all heads.
 ///          With token_lambda, two queries of width D share a key, and the norm is left out:
 ///          y_h = softmax(q1_h k_g^T / sqrt(D)) v_g - sigmoid(W x)_h softmax(q2_h k_g^T / sqrt(D)) v_g
@@ -36,9 +37,9 @@ class DifferentialAttention : public Attention {
   // For the table of kinds; see AttentionKind.
   /// See AttentionKind::complete.
   static void complete(AttentionConfig& config);
-  /// As of MultiHeadAttention with 2 H heads of queries, of which half the width is zeros: 4 P (D + E) products
-  /// of queries, keys, weights and values forward. Activations also have what the difference and the norms are
-  /// computed from.
+  /// As of MultiHeadAttention with 2 H heads of queries, of which half the width is zeros: 4 P (D + E)
+  /// products of queries, keys, weights and values forward. Activations also have what the difference and the
+  /// norms are computed from.
   static AttentionCost cost(const AttentionConfig& config, const AttentionCall& call);
 
  private:

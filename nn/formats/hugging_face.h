@@ -8,9 +8,9 @@
 
 namespace tapeformer {
 
-/// A GPT-2, Llama, Mistral, Qwen 2, Qwen 3 or OLMo 2 checkpoint folder: config.json, and model.safetensors or the files that
-/// model.safetensors.index.json lists, with transformers' names or Meta's; or Meta's params.json and
-/// consolidated.safetensors. F16, BF16 and F64 become f32. In evaluation mode.
+/// A GPT-2, Llama, Mistral, Qwen 2, Qwen 3 or OLMo 2 checkpoint folder: config.json, and model.safetensors or
+/// the files that model.safetensors.index.json lists, with transformers' names or Meta's; or Meta's
+/// params.json and consolidated.safetensors. F16, BF16 and F64 become f32. In evaluation mode.
 /// Throws:  CheckpointError naming the file and what is wrong with it
 DecoderOnly load_hugging_face(const std::string& folder);
 
@@ -22,8 +22,8 @@ DecoderOnly load_meta_llama(const std::string& path, Index heads, Index context,
 
 /// Writes config.json and model.safetensors so that transformers loads the same model: gpt2 for layer norm,
 /// learned positions and tied or own heads, with zeros for biases that the model lacks; for RMS norm, rotary
-/// positions and gated activations the family that hugging_face_family() finds. `tokens` are those of its tokenizer, whose files the caller
-/// writes. The folder must exist.
+/// positions and gated activations the family that hugging_face_family() finds. `tokens` are those of its
+/// tokenizer, whose files the caller writes. The folder must exist.
 /// Throws:  CheckpointError naming what neither can express, or the file that cannot be written
 void save_hugging_face(const std::string& folder, DecoderOnly& model, const ControlTokens& tokens = {});
 

@@ -2,6 +2,7 @@
 #include <tapeformer/autograd/text/file.h>
 #include <tapeformer/nn/formats/strict_json.h>
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 

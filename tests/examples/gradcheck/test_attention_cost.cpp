@@ -10,13 +10,14 @@ TEST_SUITE("examples/gradcheck/attention_cost") {
   TEST_CASE("the table's sizes reach the formulas") {
     const CheckSizes sizes;  // B=2 T=5 C=6 H=4 G=2 D=4 E=3, latents 5, hidden 5
     const std::vector<NamedCost> costs = attention_costs(sizes, DType::f64);
-    REQUIRE(costs.size() == 10);
+    REQUIRE(costs.size() == 11);
     const Index expected[][2] = {
         {6 * (16 + 16 + 12) + 44 + 12 * 6 + 6, 8 * 4 * (4 + 3)},         // mha
         {6 * (16 + 8 + 6) + 30 + 12 * 6 + 6, 8 * 2 * (4 + 3)},           // gqa
         {6 * (16 + 4 + 3) + 23 + 12 * 6 + 6, 8 * (4 + 3)},               // mqa
         {6 * 24 + 6 * (5 + 2) + 5 + 5 * 4 * (4 + 3) + 72, 8 * (5 + 2)},  // mla
         {6 * 24 + 6 * (5 + 2) + 5 + 5 * 4 * (4 + 3) + 72, 8 * (5 + 2)},
+        {6 * (16 + 8 + 6) + 30 + 12 * 6 + 6 + 8 + 3, 8 * 2 * (4 + 3)},      // differential, grouped too
         {6 * (20 + 20 + 12) + 20 + 12 + 12 * 6 + 6 + 20, 8 * 4 * (5 + 3)},  // additive
         // W x, the decays through a head's width, their offsets, the gate, the norm, the output's projection
         {6 * 44 + 6 * 4 + 4 * 16 + 16 + 6 * 12 + 3 + 12 * 6, 0},         // gla

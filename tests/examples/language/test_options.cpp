@@ -160,7 +160,7 @@ TEST_SUITE("examples/language/options") {
               .model_config(65)
               .attention.latent_width == 24);
     CHECK(refusal({"--preset", "stories-260k", "--attention", "mha", "--groups", "4"}) ==
-          "[attention] groups is for gqa; got attention=mha, groups=4; try groups=0");
+          "[attention] groups is for gqa, differential; got attention=mha, groups=4; try groups=0");
   }
 
   TEST_CASE("the warm-up is at most a tenth of the steps, unless it is given") {

@@ -173,7 +173,7 @@ TEST_SUITE("nn/attention/attention_config") {
       CHECK(refused([&](auto& c) { c.kind = "mla", c.*size = -2; }) != "nothing was thrown");
     }
     CHECK(refused([](auto& c) { c.groups = 2; }) ==
-          "[attention] groups is for gqa; got attention=mha, groups=2; try groups=0");
+          "[attention] groups is for gqa, differential; got attention=mha, groups=2; try groups=0");
     CHECK(refused([](auto& c) { c.kind = "gqa", c.groups = 3; }) ==
           "[attention] heads must be a multiple of groups; got attention=gqa, heads=4, groups=3");
     CHECK(refused([](auto& c) { c.kind = "gqa", c.groups = 2; }) == "nothing was thrown");
@@ -200,6 +200,6 @@ TEST_SUITE("nn/attention/attention_config") {
     AttentionConfig config;
     config.width = 12, config.heads = 4, config.groups = 2;
     CHECK(message_of<Error>([&] { make_attention(config, random); }) ==
-          "[attention] groups is for gqa; got attention=mha, groups=2; try groups=0");
+          "[attention] groups is for gqa, differential; got attention=mha, groups=2; try groups=0");
   }
 }

@@ -98,7 +98,7 @@ TEST_SUITE("nn/attention/attention_kind") {
     }
     CHECK(message_of<Error>([] {
             attention_kind("linear");
-          }).find("[attention] the kind must be one of mha, gqa, mqa, mla, additive") == 0);
+          }).find("[attention] the kind must be one of mha, gqa, mqa, mla, differential, additive") == 0);
     CHECK(message_of<Error>([] { register_attention_kind(attention_kind("mha")); }) ==
           "[attention] there is already a kind named mha");
     CHECK(message_of<Error>([] { unregister_attention_kind(); }) ==

@@ -226,9 +226,14 @@ TEST_SUITE("nn/attention/cost") {
         if (kind.can & kHasState) break;
         AttentionConfig config = config_of(kind.name, 12, 3);
         config.cross = true;
-        config.memory_width = 14, config.output_width = 9;
+        config.memory_width = 14, config.output_width = 9, config.key_width = 4;
         check_config(config, call);
       }
+    }
+    for (const bool rotary : {false, true}) {
+      AttentionConfig projected = config_of("differential", 24, 4);
+      projected.token_lambda = true, projected.rotary = rotary, projected.groups = 2;
+      for (const AttentionCall& call : self_calls()) check_config(projected, call);
     }
     AttentionConfig unpacked = config_of("mha", 24, 4);
     unpacked.packed = false;
