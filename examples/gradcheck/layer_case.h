@@ -16,6 +16,7 @@ struct CheckCase {
   NamedTensors inputs;               ///< everything whose gradient is checked, parameters included
   std::function<Tensor()> function;  ///< computes the output; every call gives the same
   Index parameters = 0;
+  double step = 1;  ///< of the differences, times that of the options
 };
 
 /// An operation without parameters. A learned mask of the setting becomes an input.

@@ -30,7 +30,7 @@ Function attention_of(const Kind& kind, bool joins) {
     Tensor last;
     options.last_state = &last;
     const Tensor y = linear_attention(in[0], in[1], in[2], options);
-    return concat({reshape(y, {y.elements()}), reshape(last, {last.elements()})}, 0);
+    return concat({reshape(cast(y, last.dtype()), {y.elements()}), reshape(last, {last.elements()})}, 0);
   };
 }
 
