@@ -21,7 +21,8 @@ struct LinearAttention {
   TAPEFORMER_HOST_DEVICE Index state_size() const { return key_width * value_width; }
 };
 
-/// `state` [batch, heads, key_width, value_width] is what the first token finds; what is nullptr is not there.
+/// `state` [batch, heads, key_width, value_width] is what the first token finds. nullptr is for what is not
+/// there.
 template <class T>
 struct LinearAttentionOperands {
   const T *query, *key, *value;

@@ -21,8 +21,8 @@ struct LinearAttentionOptions {
 /// Math:    S_t = Diag(exp g_t) S_{t-1} + k_t u_t^T, y_t = scale S_t^T q_t; u_t = v_t, or with a beta
 ///          u_t = beta_t (v_t - (Diag(exp g_t) S_{t-1})^T k_t), which is
 ///          S_t = (I - beta_t k_t k_t^T) Diag(exp g_t) S_{t-1} + beta_t k_t v_t^T
-/// Grad:    with dS_t the gradient of the state, scale q_t dy_t^T added to what comes from the token after it:
-///          dq_t = scale S_t dy_t, du_t = dS_t^T k_t, and back through the lines above
+/// Grad:    dS_t, of the state, is scale q_t dy_t^T and what comes from the token after it; then
+///          dq_t = scale S_t dy_t, du_t = dS_t^T k_t, dk_t = dS_t u_t, and back through the lines above
 /// Shapes:  query, key [B, T, H, D], value [B, T, H, E] -> y [B, T, H, E]
 /// Saves:   the inputs, and a state every D tokens (rounded up to a multiple of 64)
 /// Throws:  ShapeError if the shapes do not fit

@@ -23,10 +23,10 @@ namespace tapeformer {
 ///          and gated_deltanet, sigmoid(W_g2 W_g1 x) of kda through a head's width, and 1 of deltanet. No
 ///          projection has a bias. (gla's log sigmoid is -softplus with the weights' signs turned.)
 /// Shapes:  query, which is the memory, [B, T, C] -> y [B, T, O]
-/// Initial: matrices Xavier uniform; rates log(1) to log(16), offsets such that softplus is 0.001 to 0.1, both
-///          spread evenly over the heads, gla's offsets -2
-/// Throws:  Error for another memory, for any mask but a causal one, without which more than one token is
-///          refused, for weights, and for a cache that is no StateCache; ShapeError for inputs of another rank
+/// Initial: matrices Xavier uniform; rates log(1) to log(16), offsets whose softplus is 0.001 to 0.1, both
+///          spread evenly over the heads (the second by its logarithm); gla's offsets -2
+/// Throws:  Error for another memory, for any mask but the causal one, which more than one token must have,
+///          for weights, and for a cache that is no StateCache; ShapeError for inputs of another rank
 /// Source:  Yang et al. 2024, arXiv:2312.06635, section 4.4; arXiv:2406.06484, section 3.4; arXiv:2412.06464,
 ///          section 3.4; Kimi Team 2025, arXiv:2510.26692, section 4
 class LinearAttention : public Attention {

@@ -4,7 +4,7 @@
 #include <tapeformer/autograd/ops/shape.h>
 #include <tapeformer/tests/autograd/kernels/cuda_case.h>
 
-#include <cmath>
+#include <algorithm>
 
 using namespace tapeformer;
 

@@ -5,6 +5,7 @@
 #include <tapeformer/tests/nn/module_case.h>
 #include <tapeformer/tests/reference/gradcheck_table.h>
 
+#include <algorithm>
 #include <cmath>
 
 using namespace tapeformer;
