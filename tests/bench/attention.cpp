@@ -1,10 +1,12 @@
 // Tiled attention against the same in plain operations: time, memory and errors at several lengths.
 // Usage: bench attention [--lengths T...] [--batch B] [--heads H] [--groups G] [--width D] [--causal]
 //                        [--dropout P] [--double] [--repeats N] [--no-errors]
+//                        [--modifier softcap|relative|mask|key_mask|sinks|sigmoid]: of the scores, and learned
 //                        [--processor-time]: with one thread, the time on a machine that others use too
 //        bench attention --ask --lengths T ...: tiled attention alone, timed anew at every line of input,
 //                        answered with a line of JSON: milliseconds of each pass, MiB that both added to the
 //                        most held
+#include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/ops/attention.h>
 #include <tapeformer/autograd/random.h>
 #include <tapeformer/autograd/tape.h>
@@ -21,6 +23,7 @@
 #include <cmath>
 #include <cstdio>
 #include <iostream>
+#include <memory>
 
 using namespace tapeformer;
 
@@ -32,6 +35,7 @@ struct Workload {
   Index batch = 1, heads = 1, groups = 0, width = 64;
   bool causal = false;
   double dropout = 0;
+  std::string modifier = "none";
   DType type = DType::f32;
   int repeats = 7;
 
@@ -42,6 +46,31 @@ struct Workload {
   }
 };
 
+/// Its options, and what of them gets a gradient.
+struct Modifier {
+  AttentionModifiers options;
+  Tensor mask, learned;
+
+  Modifier(const std::string& name, Index heads, Index length, DType type, Generator& random) {
+    const auto draw = [&](const Shape& shape) { return learned = Tensor::randn(shape, random).to(type); };
+    if (name == "softcap")
+      options.score_function = ScoreFunction::softcap,
+      options.score_parameter = learned = Tensor::full({heads}, 5, type);
+    else if (name == "relative")
+      options.relative_bias = draw({heads, 2 * length - 1});
+    else if (name == "mask")
+      mask = draw({length, length});
+    else if (name == "key_mask")
+      mask = draw({heads, 1, length});
+    else if (name == "sinks")
+      options.sinks = draw({heads});
+    else if (name == "sigmoid")
+      options.weighting = AttentionWeighting::sigmoid;
+    else if (name != "none")
+      throw Error("[bench] no modifier " + name);
+  }
+};
+
 struct Inputs {
   Inputs(const Workload& w, Index length, DType type) {
     Generator random(7);
@@ -49,8 +78,10 @@ struct Inputs {
       return Tensor::randn({w.batch, length, heads, w.width}, random).to(type);
     };
     query = draw(w.heads), key = draw(w.groups), value = draw(w.groups), dy = draw(w.heads);
+    modifier = std::make_shared<Modifier>(w.modifier, w.heads, length, type, random);
   }
   Tensor query, key, value, dy;
+  std::shared_ptr<Modifier> modifier;
 };
 
 bool counts_processor_time = false;
@@ -59,20 +90,23 @@ double seconds() { return counts_processor_time ? processor_seconds() : now(); }
 
 struct Pass {
   double forward = 0, backward = 0;  // seconds
-  std::vector<Tensor> results;       // the output and the gradients of query, key and value
+  std::vector<Tensor> results;       // the output and the gradients of query, key, value and a modifier
 };
 
 Pass run(Path path, const Workload& w, const Inputs& in) {
   AttentionOptions options;
   options.causal = w.causal, options.dropout = w.dropout, options.dropout_key = {1, 2, 3};
+  static_cast<AttentionModifiers&>(options) = in.modifier->options, options.mask = in.modifier->mask;
+  std::vector<Tensor> inputs{in.query, in.key, in.value};
+  if (in.modifier->learned.defined()) inputs.push_back(in.modifier->learned);
   Pass pass;
   Tape tape;
-  for (const Tensor& x : {in.query, in.key, in.value}) tape.watch(x);
+  for (const Tensor& x : inputs) tape.watch(x);
   const double begun = seconds();
   const Tensor y = path == fused ? scaled_dot_product_attention(in.query, in.key, in.value, options)
                                  : composed_attention(in.query, in.key, in.value, options);
   pass.forward = seconds() - begun;
-  pass.results = tape.gradients(y, {in.query, in.key, in.value}, in.dy);
+  pass.results = tape.gradients(y, inputs, in.dy);
   pass.backward = seconds() - begun - pass.forward;
   pass.results.insert(pass.results.begin(), y);
   return pass;
@@ -149,7 +183,7 @@ void show_errors(const Workload& w, Index length) {
     const std::vector<Tensor> results = run(path, w, Inputs(w, length, DType::f32)).results;
     for (std::size_t i = 0; i < exact.size(); ++i) errors[path].push_back(error(results[i], exact[i]));
   }
-  const char* const names[] = {"output", "dquery", "dkey", "dvalue"};
+  const char* const names[] = {"output", "dquery", "dkey", "dvalue", "dmodifier"};
   for (std::size_t i = 0; i < exact.size(); ++i) {
     std::printf("%6lld %-9s %12.2e %12.2e %8.2f\n", static_cast<long long>(length), names[i],
                 errors[fused][i], errors[composed][i], errors[fused][i] / errors[composed][i]);
@@ -189,6 +223,7 @@ int tapeformer::bench_attention(int argc, char** argv) {
   line.option("--width", w.width);
   line.flag("--causal", w.causal);
   line.option("--dropout", w.dropout);
+  line.option("--modifier", w.modifier, "of the scores");
   line.flag("--double", in_double);
   line.option("--repeats", w.repeats);
   line.flag("--no-errors", without_errors);
