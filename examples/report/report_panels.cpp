@@ -125,8 +125,10 @@ function headPicture(example, weights, number, most, reading) {
   const svg = make("svg", { role: "img", tabindex: "0", width, height, viewBox: `0 0 ${width} ${height}`,
     "aria-label": `head ${number}: ${rows.length} by ${columns.length} weights; arrow keys read them` });
   svg.append(make("text", { class: "title", x: 0, y: 12 }, `head ${number}`));
-  columns.forEach((token, s) => svg.append(make("text",
-    { transform: `translate(${left + s * cell + 9} ${top - 4}) rotate(-90)` }, tokenText(token))));
+  const short = longest(columns) === 1;  // such labels need not be turned
+  columns.forEach((token, s) => svg.append(make("text", short
+    ? { x: left + (s + 0.5) * cell, y: top - 4, "text-anchor": "middle" }
+    : { transform: `translate(${left + s * cell + 9} ${top - 4}) rotate(-90)` }, tokenText(token))));
   rows.forEach((token, t) => svg.append(make("text",
     { x: left - 4, y: top + t * cell + 9, "text-anchor": "end" }, tokenText(token))));
   weights.forEach((row, t) => row.forEach((weight, s) => {

@@ -183,8 +183,12 @@ AttentionConfig AttentionConfig::of_kind(const std::string& name) const {
   });
   for_each_field(config, [&](const Field& field, auto&& member) {
     using Value = std::decay_t<decltype(value_of(member))>;
-    const auto found = defaults.find(field.name);
-    if (found != defaults.end()) set_value(member, std::any_cast<Value>(found->second));
+    constexpr bool is_own = detail::is_property<std::decay_t<decltype(member)>> &&
+                            !std::is_same_v<Value, FieldValue<decltype(member)>>;
+    if constexpr (!is_own) {
+      const auto found = defaults.find(field.name);
+      if (found != defaults.end()) set_value(member, std::any_cast<Value>(found->second));
+    }
   });
   for (const auto& [field, value] : own)
     if (drops(field)) config.own.erase(field);
