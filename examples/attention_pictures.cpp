@@ -76,11 +76,12 @@ std::vector<Row> variants() {
   };
 }
 
-/// All pictures, those of kinds with all heads. Kinds with a state have no weights.
+/// All pictures, those of kinds with all heads. Kinds with a state have no weights, and
+/// those of differential attention may be negative, which a heat map cannot show.
 std::vector<Row> rows() {
   std::vector<Row> all = variants();
   for (const AttentionKind& kind : attention_kinds()) {
-    if (kind.can & kHasState) continue;
+    if (kind.can & kHasState || kind.name == "differential") continue;
     const bool is_causal = kind.can & kCanModelLanguage;
     const auto call = [is_causal](AttentionContext& context) { context.causal = is_causal; };
     all.push_back({kind.name, kind.title + " attention, four heads", kind.name, {}, call, kHeads});
