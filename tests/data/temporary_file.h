@@ -29,15 +29,4 @@ class TemporaryFile {
   std::string path_;
 };
 
-/// The message of the exception of type E that `action` throws, or "nothing was thrown".
-template <class E, class Action>
-std::string message_of(Action action) {
-  try {
-    action();
-  } catch (const E& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
-}
-
 }  // namespace tapeformer

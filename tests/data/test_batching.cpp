@@ -4,6 +4,7 @@
 #include <tapeformer/data/hash.h>
 #include <tapeformer/data/tokenizers/translation_tokenizer.h>
 #include <tapeformer/tests/data/temporary_file.h>
+#include <tapeformer/tests/reference/support.h>
 
 #include <algorithm>
 #include <map>

@@ -2,6 +2,7 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/data/parallel_corpus.h>
 #include <tapeformer/tests/data/temporary_file.h>
+#include <tapeformer/tests/reference/support.h>
 
 #include <algorithm>
 #include <cstdint>

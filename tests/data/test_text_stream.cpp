@@ -5,6 +5,7 @@
 #include <tapeformer/data/tokenizers/utf8.h>
 #include <tapeformer/tests/data/temporary_file.h>
 #include <tapeformer/tests/reference/sanitized.h>
+#include <tapeformer/tests/reference/support.h>
 
 #include <algorithm>
 #include <stdexcept>

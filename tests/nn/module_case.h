@@ -57,6 +57,17 @@ Layer random_module(const Config& config) {
 /// A transformer layer of sizes that all differ.
 TransformerLayerConfig small_layer_config(bool norm_first, double dropout = 0);
 
+/// A transformer layer of the golden cases "pre" and "post", with "relu" or "gelu".
+inline TransformerLayerConfig golden_layer_config(const std::string& place, const std::string& activation) {
+  TransformerLayerConfig config;
+  config.width = 12;
+  config.attention.heads = 3;
+  config.feed_forward = 19;
+  config.activation = activation_named(activation);
+  config.norm_first = place == "pre";
+  return config;
+}
+
 /// One thread until the end of the scope: for models so small that two would mostly wait for each other.
 class SingleThread {
  public:

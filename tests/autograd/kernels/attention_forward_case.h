@@ -25,6 +25,12 @@ class AttentionBy {
   std::string before_;
 };
 
+/// Random inputs without masks.
+inline AttentionCase simple_case(Index B, Index T, Index S, Index H, Index G, Index D, Index E,
+                                 Generator& random) {
+  return {random_inputs(B, T, S, H, G, D, E, random), {}};
+}
+
 /// With modifiers of the scores in f32, which inputs of bf16 take as they are.
 inline AttentionOptions options_on_gpu(const AttentionOptions& options, DType type = DType::bf16) {
   AttentionOptions there = moved(options, Device::cuda());

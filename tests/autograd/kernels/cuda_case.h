@@ -31,6 +31,13 @@ inline Tensor on_gpu(const Tensor& x, Index shift = 0) {
   return y;
 }
 
+/// The same for several tensors, in another type.
+inline std::vector<Tensor> on_gpu(const std::vector<Tensor>& x, DType type, Index shift = 0) {
+  std::vector<Tensor> there;
+  for (const Tensor& input : x) there.push_back(on_gpu(input.to(type), shift));
+  return there;
+}
+
 inline Tensor host_normal(const Shape& shape, Generator& random, DType type = DType::f64) {
   return random_normal(shape, random).to(Device::cpu()).to(type);
 }

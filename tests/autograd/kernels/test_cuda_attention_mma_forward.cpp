@@ -11,10 +11,6 @@ constexpr const char* kPath = "tensor_cores";
 
 Index any_width(Generator& random) { return any_of({8, 16, 24, 32, 40, 64}, random); }
 
-AttentionCase simple_case(Index B, Index T, Index S, Index H, Index G, Index D, Index E, Generator& random) {
-  return {random_inputs(B, T, S, H, G, D, E, random), {}};
-}
-
 }  // namespace
 
 TEST_SUITE("autograd/kernels/cuda_attention_mma_forward") {

@@ -7,10 +7,6 @@ namespace {
 
 constexpr const char* kPath = "tensor_cores";
 
-AttentionCase simple_case(Index B, Index T, Index S, Index H, Index G, Index D, Index E, Generator& random) {
-  return {random_inputs(B, T, S, H, G, D, E, random), {}};
-}
-
 }  // namespace
 
 TEST_SUITE("autograd/kernels/cuda_attention_split") {

@@ -9,12 +9,6 @@ namespace {
 
 Tensor convolved(const std::vector<Tensor>& x) { return causal_convolution(x[0], x[1]); }
 
-std::vector<Tensor> there(const std::vector<Tensor>& x, DType type, Index shift) {
-  std::vector<Tensor> moved;
-  for (const Tensor& t : x) moved.push_back(on_gpu(t.to(type), shift));
-  return moved;
-}
-
 }  // namespace
 
 TEST_SUITE("autograd/kernels/cuda_causal_convolution") {
@@ -35,7 +29,7 @@ TEST_SUITE("autograd/kernels/cuda_causal_convolution") {
             const std::vector<Tensor> expected = with_gradients(convolved, x, dy);
             for (const DType type : {DType::f64, DType::f32}) {
               const std::vector<Tensor> got =
-                  with_gradients(convolved, there(x, type, shift), on_gpu(dy.to(type), shift));
+                  with_gradients(convolved, on_gpu(x, type, shift), on_gpu(dy.to(type), shift));
               for (std::size_t i = 0; i < got.size(); ++i) {
                 CAPTURE(i);
                 CHECK(relative_error(readable(got[i]), expected[i]) < (type == DType::f64 ? 1e-13 : 1e-5));
@@ -56,7 +50,7 @@ TEST_SUITE("autograd/kernels/cuda_causal_convolution") {
       const std::vector<Tensor> x{host_normal({2, length, 5}, random), host_normal({3, 5}, random)};
       const Tensor dy = host_normal(x[0].shape(), random);
       const std::vector<Tensor> expected = with_gradients(convolved, x, dy),
-                                got = with_gradients(convolved, there(x, DType::f64, 0), on_gpu(dy));
+                                got = with_gradients(convolved, on_gpu(x, DType::f64, 0), on_gpu(dy));
       for (std::size_t i = 0; i < got.size(); ++i)
         CHECK(absolute_error(readable(got[i]), expected[i]) <= 1e-11);
     }
@@ -84,7 +78,7 @@ TEST_SUITE("autograd/kernels/cuda_causal_convolution") {
     if (!has_gpu()) return;
     Generator random(4);
     const std::vector<Tensor> x =
-        there({host_normal({7, 143, 70}, random), host_normal({4, 70}, random)}, DType::f32, 0);
+        on_gpu({host_normal({7, 143, 70}, random), host_normal({4, 70}, random)}, DType::f32, 0);
     const Tensor dy = on_gpu(host_normal({7, 143, 70}, random, DType::f32));
     const std::vector<Tensor> first = with_gradients(convolved, x, dy),
                               second = with_gradients(convolved, x, dy);

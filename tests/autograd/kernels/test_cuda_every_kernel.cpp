@@ -27,10 +27,8 @@ namespace {
 void check_gpu(const Function& f, const std::vector<Tensor>& x, Generator& random, DType type = DType::f32,
                Index shift = 1) {
   const Tensor dy = host_normal(f(x).shape(), random);
-  std::vector<Tensor> there;
-  for (const Tensor& input : x) there.push_back(on_gpu(input.to(type), shift));
   const std::vector<Tensor> expected = with_gradients(f, x, dy),
-                            got = with_gradients(f, there, on_gpu(dy.to(type)));
+                            got = with_gradients(f, on_gpu(x, type, shift), on_gpu(dy.to(type)));
   for (std::size_t i = 0; i < got.size(); ++i) {
     CAPTURE(i);
     CHECK(got[i].device() == Device::cuda());

@@ -165,9 +165,7 @@ TEST_SUITE("autograd/kernels/cuda_loss") {
         };
         const auto expected = with_gradients(f, x, seed_of(DType::f64, Device::cpu()));
         for (const DType type : {DType::f64, DType::f32}) {
-          std::vector<Tensor> there;
-          for (const Tensor& input : x) there.push_back(on_gpu(input.to(type)));
-          const auto got = with_gradients(f, there, seed_of(type, Device::cuda()));
+          const auto got = with_gradients(f, on_gpu(x, type), seed_of(type, Device::cuda()));
           for (std::size_t i = 0; i < got.size(); ++i) {
             CAPTURE(i);
             CHECK(absolute_error(readable(got[i]), expected[i]) < (type == DType::f64 ? 1e-12 : 2e-4));

@@ -49,9 +49,8 @@ TEST_SUITE("autograd/kernels/cuda_matmul") {
             const Tensor dy = host_normal({rows, out}, random);
             const auto expected = with_gradients(linear_with(activation), x, dy);
             for (const DType type : {DType::f32, DType::f64}) {
-              std::vector<Tensor> there;
-              for (const Tensor& input : x) there.push_back(on_gpu(input.to(type), shift));
-              const auto got = with_gradients(linear_with(activation), there, on_gpu(dy.to(type), shift));
+              const auto got =
+                  with_gradients(linear_with(activation), on_gpu(x, type, shift), on_gpu(dy.to(type), shift));
               for (std::size_t i = 0; i < got.size(); ++i) {
                 CAPTURE(i);
                 CHECK(absolute_error(readable(got[i]), expected[i]) < (type == DType::f64 ? 1e-12 : 3e-5));

@@ -24,12 +24,6 @@ std::vector<Tensor> inputs_of(Index rows, Index n, Generator& random) {
   return {affine(host_normal({rows, n}, random), 2, 0.5), host_normal({n}, random), host_normal({n}, random)};
 }
 
-std::vector<Tensor> there(const std::vector<Tensor>& x, DType type) {
-  std::vector<Tensor> moved;
-  for (const Tensor& t : x) moved.push_back(on_gpu(t.to(type), 1));
-  return moved;
-}
-
 }  // namespace
 
 TEST_SUITE("autograd/kernels/cuda_normalization") {
@@ -48,9 +42,8 @@ TEST_SUITE("autograd/kernels/cuda_normalization") {
         check_bf16(layer_norm_of, plain_layer_norm, x, dy, shift);
         const std::vector<Tensor> expected = with_gradients(layer_norm_of, x, dy);
         for (const DType type : {DType::f64, DType::f32}) {
-          std::vector<Tensor> there;
-          for (const Tensor& t : x) there.push_back(on_gpu(t.to(type), shift));
-          const std::vector<Tensor> got = with_gradients(layer_norm_of, there, on_gpu(dy.to(type)));
+          const std::vector<Tensor> got =
+              with_gradients(layer_norm_of, on_gpu(x, type, shift), on_gpu(dy.to(type)));
           for (std::size_t i = 0; i < got.size(); ++i)
             CHECK(relative_error(readable(got[i]), expected[i]) < (type == DType::f64 ? 1e-12 : 1e-5));
         }
@@ -114,7 +107,8 @@ TEST_SUITE("autograd/kernels/cuda_normalization") {
         const Tensor dy = host_normal({rows, n}, random);
         const std::vector<Tensor> expected = with_gradients(layer_norm_of, x, dy);
         for (const DType type : {DType::f64, DType::f32}) {
-          const std::vector<Tensor> got = with_gradients(layer_norm_of, there(x, type), on_gpu(dy.to(type)));
+          const std::vector<Tensor> got =
+              with_gradients(layer_norm_of, on_gpu(x, type, 1), on_gpu(dy.to(type)));
           for (std::size_t i = 0; i < got.size(); ++i) {
             const double error = absolute_error(readable(got[i]), expected[i]);
             CHECK(error <= (type == DType::f64 ? 1e-11 : 2e-4) * (n == 1 ? 30 : 1));
@@ -142,7 +136,7 @@ TEST_SUITE("autograd/kernels/cuda_normalization") {
   TEST_CASE("the same bits twice") {
     if (!has_gpu()) return;
     Generator random(4);
-    const std::vector<Tensor> x = there(inputs_of(1001, 70, random), DType::f32);
+    const std::vector<Tensor> x = on_gpu(inputs_of(1001, 70, random), DType::f32, 1);
     const Tensor dy = on_gpu(host_normal({1001, 70}, random, DType::f32));
     const std::vector<Tensor> first = with_gradients(layer_norm_of, x, dy),
                               second = with_gradients(layer_norm_of, x, dy);

@@ -3,6 +3,7 @@
 #include <tapeformer/data/tokenizers/sentencepiece_check.h>
 #include <tapeformer/data/tokenizers/sentencepiece_model.h>
 #include <tapeformer/tests/data/temporary_file.h>
+#include <tapeformer/tests/reference/support.h>
 
 #include <algorithm>
 #include <cstring>

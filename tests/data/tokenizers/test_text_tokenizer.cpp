@@ -3,6 +3,7 @@
 #include <tapeformer/data/tokenizers/text_tokenizer.h>
 #include <tapeformer/data/tokenizers/tokenizer_file.h>
 #include <tapeformer/tests/data/temporary_file.h>
+#include <tapeformer/tests/reference/support.h>
 
 using namespace tapeformer;
 

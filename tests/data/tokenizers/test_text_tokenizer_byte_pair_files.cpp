@@ -3,6 +3,7 @@
 #include <tapeformer/data/tokenizers/text_tokenizer_byte_pair.h>
 #include <tapeformer/tests/data/temporary_file.h>
 #include <tapeformer/tests/data/tokenizers/byte_pair_golden.h>
+#include <tapeformer/tests/reference/support.h>
 #include <nlohmann/json.hpp>
 
 #include <cstdlib>

@@ -3,6 +3,7 @@
 #include <tapeformer/autograd/text/file.h>
 #include <tapeformer/data/tokenizers/text_vocabulary.h>
 #include <tapeformer/tests/data/temporary_file.h>
+#include <tapeformer/tests/reference/support.h>
 
 #include <filesystem>
 

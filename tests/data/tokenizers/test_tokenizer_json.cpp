@@ -2,6 +2,7 @@
 #include <tapeformer/autograd/text/file.h>
 #include <tapeformer/data/tokenizers/text_tokenizer_kinds.h>
 #include <tapeformer/tests/data/temporary_file.h>
+#include <tapeformer/tests/reference/support.h>
 
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>

@@ -6,6 +6,7 @@
 #include <tapeformer/data/tokenizers/utf8.h>
 #include <tapeformer/data/toy/grammar.h>
 #include <tapeformer/tests/data/temporary_file.h>
+#include <tapeformer/tests/reference/support.h>
 
 #include <algorithm>
 #include <unordered_map>

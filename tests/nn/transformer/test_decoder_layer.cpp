@@ -15,13 +15,7 @@ TEST_SUITE("nn/transformer/decoder_layer") {
   TEST_CASE("outputs and gradients are PyTorch's") {
     for (const std::string place : {"pre", "post"}) {
       for (const std::string activation : {"relu", "gelu"}) {
-        TransformerLayerConfig config;
-        config.width = 12;
-        config.attention.heads = 3;
-        config.feed_forward = 19;
-        config.activation = activation_named(activation);
-        config.norm_first = place == "pre";
-        DecoderLayer layer = random_module<DecoderLayer>(config);
+        DecoderLayer layer = random_module<DecoderLayer>(golden_layer_config(place, activation));
         check_layer_against_golden(
             "decoder_layer_" + place + "_" + activation, layer, [&](const std::map<std::string, Tensor>& in) {
               return layer(in.at("x"), in.at("memory"), {in.at("memory_may_attend"), in.at("may_attend")});
