@@ -68,6 +68,26 @@ def additive(case, query, key, value, weight):
     return scores.softmax(-1) @ value
 
 
+def modified_attention(case, query, key, value, *learned):
+    """Whole matrices, as one would write it first."""
+    rows, modifier = case["rows"], case["modifier"]
+    scores = query @ key.transpose(-1, -2) / math.sqrt(case["width"])
+    if modifier == "softcap":
+        cap = learned[0][:, None, None] + 5
+        scores = cap * torch.tanh(scores / cap)
+    if modifier == "relative":
+        position = torch.arange(rows)
+        scores = scores + learned[0][:, position - position[:, None] + rows - 1]
+    if modifier == "mask":
+        scores = scores + learned[0]
+    if case["mask"] == "causal":
+        scores = scores.masked_fill(~mask_of(case), -math.inf)
+    if modifier == "sinks":
+        sink = learned[0][:, None, None].expand(*scores.shape[:-1], 1)
+        return torch.cat([scores, sink], -1).softmax(-1)[..., :-1] @ value
+    return (torch.sigmoid(scores) if modifier == "sigmoid" else scores.softmax(-1)) @ value
+
+
 def targets(case):
     return (torch.arange(case["rows"]) * 7) % case["width"]
 
@@ -76,6 +96,7 @@ def operation(name):
     return {
         "attention": attention,
         "additive_attention": additive,
+        "modified_attention": modified_attention,
         "softmax": lambda case, x: x.softmax(-1),
         "log_softmax": lambda case, x: x.log_softmax(-1),
         "cross_entropy": lambda case, x: F.cross_entropy(x, targets(case)),
@@ -101,6 +122,15 @@ def cases():
         shapes = [[37, width]] + [[width]] * (2 if op == "layer_norm" else 1)
         yield {"op": op, "rows": 37, "width": width, "shapes": shapes, "scales": [scale, 1, 1][:len(shapes)],
                "shift": shift * scale}
+
+
+    learned = {"softcap": lambda rows: [[4]], "relative": lambda rows: [[4, 2 * rows - 1]], "mask": lambda rows: [[rows, rows]],
+               "sinks": lambda rows: [[4]], "sigmoid": lambda rows: []}
+    for (rows, width), scale, mask, modifier in itertools.product(
+            ((5, 8), (33, 16), (129, 64)), (0.1, 1, 10, 30), ("none", "causal"), learned):
+        shapes = [[1, rows, 4, width]] * 3 + learned[modifier](rows)
+        yield {"op": "modified_attention", "rows": rows, "width": width, "mask": mask, "modifier": modifier,
+               "shapes": shapes, "scales": [scale] + [1] * (len(shapes) - 1)}
 
 
 def errors_of_float(case, stream):

@@ -1,4 +1,5 @@
 #include <tapeformer/autograd/ops/additive_attention.h>
+#include <tapeformer/autograd/ops/elementwise.h>
 #include <tapeformer/autograd/ops/loss.h>
 #include <tapeformer/autograd/ops/normalization.h>
 #include <tapeformer/autograd/ops/softmax.h>
@@ -40,6 +41,22 @@ AttentionOptions masked(const Json& one) {
   return moved(options, default_device());
 }
 
+/// The inputs after query, key and value are what the modifier learns.
+Op modified_by(AttentionFunction function, const Json& one) {
+  AttentionOptions options = masked(one);
+  const std::string modifier = one.at("modifier");
+  if (modifier == "sigmoid") options.weighting = AttentionWeighting::sigmoid;
+  if (modifier == "softcap") options.score_function = ScoreFunction::softcap;
+  return [=](const std::vector<Tensor>& x) {
+    AttentionOptions given = options;
+    if (modifier == "softcap") given.score_parameter = x[3] + 5.0;
+    if (modifier == "relative") given.relative_bias = x[3];
+    if (modifier == "mask") given.mask = x[3];
+    if (modifier == "sinks") given.sinks = x[3];
+    return function(x[0], x[1], x[2], given);
+  };
+}
+
 /// A case computed by the kernels, or by the composed fallback if the operation has one.
 std::vector<Op> operations(const Json& one) {
   const std::string name = one.at("op");
@@ -47,6 +64,8 @@ std::vector<Op> operations(const Json& one) {
     const AttentionOptions options = masked(one);
     return {attention_by(scaled_dot_product_attention, options), attention_by(composed_attention, options)};
   }
+  if (name == "modified_attention")
+    return {modified_by(scaled_dot_product_attention, one), modified_by(composed_attention, one)};
   using X = std::vector<Tensor>;
   if (name == "additive_attention")
     return {[](const X& x) { return additive_attention(x[0], x[1], x[2], x[3]); },
