@@ -85,6 +85,19 @@ TEST_SUITE("autograd/kernels/cuda_attention_modifiers") {
     }
   }
 
+  TEST_CASE("distances of a block that end with the first key of a tile") {
+    if (!has_gpu()) return;
+    Generator random(48);
+    for (const Index S : {192, 224}) {  // a block's 256 distances from 1 - S on; tiles of f32 and of f64
+      AttentionCase plain = simple_case(1, 1, S, 1, 1, 2, 2, random);
+      plain.options.alignment = CausalAlignment::top_left;
+      ModifiedAttention c = modified(plain, {}, random, DType::f64);
+      c.reach = S - 1, c.relative = host_normal({1, 2 * c.reach + 1}, random);
+      const Tensor seed = seed_of(c, random, DType::f64);
+      check_exact(c, c, seed, seed);
+    }
+  }
+
   TEST_CASE("the gradient of an additive mask, broadcast along any axes") {
     if (!has_gpu()) return;
     for (Index repeated = 0; repeated < 16; ++repeated) {
