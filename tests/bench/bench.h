@@ -11,6 +11,7 @@ int bench_communication(int argc, char** argv);
 int bench_decoding(int argc, char** argv);
 int bench_device_agreement(int argc, char** argv);
 int bench_head_loss(int argc, char** argv);
+int bench_linear_attention(int argc, char** argv);
 int bench_ops(int argc, char** argv);
 int bench_optimizer_step(int argc, char** argv);
 int bench_parsing(int argc, char** argv);

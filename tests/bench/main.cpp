@@ -23,6 +23,8 @@ constexpr Bench kBenches[] = {
     {"device_agreement", "train on the CPU and on a GPU in each precision, and compare the losses",
      bench_device_agreement},
     {"head_loss", "a language model's head with its loss, whole and in chunks", bench_head_loss},
+    {"linear_attention", "attention with a state beside softmax attention, by length",
+     bench_linear_attention},
     {"ops", "single operations: time, rate, and share of what the machine can do", bench_ops},
     {"optimizer_step", "an optimizer's update: time, and for Muon the products' share of a step",
      bench_optimizer_step},
