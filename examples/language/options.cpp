@@ -267,6 +267,8 @@ std::string model_text(const DecoderOnlyConfig& config) {
                      ", context " + std::to_string(config.context) + ", vocabulary " +
                      std::to_string(config.vocabulary) + ", " + number_of(attention.heads, "head") + " of " +
                      attention.kind;
+  if (!config.attention_pattern.empty())
+    text += " and " + config.full_attention + " by " + config.attention_pattern;
   if (attention.groups > 1) text += " on " + std::to_string(attention.key_heads()) + " of keys and values";
   text += std::string(", ") + name_of(config.positions) + " positions, " + name_of(config.norm) + " norm, " +
           feed_forward_name(config) + " of " + std::to_string(config.hidden_width()) +

@@ -85,8 +85,12 @@ Tensor DecoderOnly::through_layers(const Tensor& ids, const Tensor& embedded_btc
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     const ProfilePart part("layers", static_cast<Index>(i));
     if (caches != nullptr) context.cache = &caches->layer(i), context.convolutions = caches->convolutions(i);
-    if (weights != nullptr) context.weights = &weights->emplace_back();
     const auto number = static_cast<Index>(i);
+    const auto has_state = [&] {
+      return (attention_kind(config_.attention_config(number).kind).can & kHasState) != 0;
+    };
+    if (weights != nullptr) weights->emplace_back();
+    context.weights = weights != nullptr && !has_state() ? &weights->back() : nullptr;
     const bool has_keys = config_.has_keys(number), gives_values = config_.value_residual && i == 0,
                gives_keys = has_keys && i + 1 < layers_.size() && !config_.has_keys(number + 1);
     context.fresh = gives_values || gives_keys ? &fresh : nullptr;

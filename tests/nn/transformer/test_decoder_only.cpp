@@ -229,6 +229,22 @@ TEST_SUITE("nn/transformer/decoder_only") {
     }
   }
 
+  TEST_CASE("layers with a state train beside others, and have no attention weights") {
+    DecoderOnlyConfig config = tiny_config();
+    config.attention.kind = "gated_deltanet", config.attention_pattern = "DF";
+    config.attention.dropout = 0.5, config.positions = PositionKind::rotary;
+    DecoderOnly model = tiny_model(config);
+    Tape tape;
+    tape.backward(model.loss(ids(), ids()));
+    for (auto& [name, parameter] : model.named_parameters()) {
+      CAPTURE(name);
+      CHECK(parameter.gradient().defined());
+    }
+    model.eval();
+    const std::vector<Tensor> weights = model.attention_weights(ids());
+    for (std::size_t i = 0; i < weights.size(); ++i) CHECK(weights[i].defined() == (i % 2 == 1));
+  }
+
   TEST_CASE("the attention weights of a layer and head are shares of a token and those before") {
     for (const Variant& variant : variants()) {
       INFO(std::string(variant.name));
