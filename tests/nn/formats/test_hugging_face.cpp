@@ -155,10 +155,20 @@ TEST_SUITE("nn/formats/hugging_face") {
     llama.positions = PositionKind::rotary;  // interleaved, which an export is not
     llama.attention.bias = true;
     llama.attention.rotations.factor = 2;
+    DecoderOnlyConfig qwen3 = llama, olmo2 = llama, mistral = llama, qwen2 = llama;
+    qwen3.attention.qk_norm = QkNorm::rms, qwen3.attention.qk_norm_epsilon = qwen3.epsilon;
+    qwen3.window = 3, qwen3.windows = "SL";
+    olmo2.attention.qk_norm = QkNorm::joint, olmo2.attention.qk_norm_epsilon = olmo2.epsilon;
+    olmo2.norm_output = true;
+    mistral.attention.bias = false, mistral.window = 4;
+    qwen2.attention.output_bias = false;
+    qwen2.attention.rotations.yarn = true, qwen2.attention.rotations.original_context = 8;
+    qwen2.attention.rotations.base = 10, qwen2.attention.rotations.high_frequency = 32;
+    qwen2.attention.rotations.attention_factor = 1.25;
     Generator random(5);
     const Tensor ids = Tensor::from<std::int32_t>({1, 12, 3, 0, 5, 6, 7, 2, 9, 10, 11, 4}, {2, 6});
-    for (const DecoderOnlyConfig& config : {gpt, llama}) {
-      const std::string name = config.gated ? "own_llama" : "own_gpt";
+    for (const DecoderOnlyConfig& config : {gpt, llama, qwen3, olmo2, mistral, qwen2}) {
+      const std::string name = std::string("own_") + hugging_face_family(config).type;
       INFO(name);
       DecoderOnly model(config, random);
       for (Parameter& parameter : model.parameters()) random.fill_normal(parameter.value(), 0, 0.3);
