@@ -4,6 +4,7 @@
 #include <tapeformer/autograd/ops/attention/plan.h>
 #include <tapeformer/tests/autograd/kernels/attention_forward_case.h>
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 #include <utility>
@@ -176,8 +177,8 @@ NamedTensors modified_oracle(const ModifiedAttention& c, const Tensor& seed,
           {"dsinks", dsinks}};
 }
 
-/// The same by the kernels for GPUs, where T is of `type`. Memory for gradients holds `old`, to which they are
-/// added if it is a number.
+/// The same by the kernels for GPUs, where T is of `type`. Memory for gradients holds `old`, to which they
+/// are added if it is a number.
 template <class T>
 NamedTensors modified_by_kernels_of(const ModifiedAttention& c, const Tensor& seed, DType type, double old) {
   using W = kernels::Wide<T>;

@@ -349,7 +349,8 @@ TEST_SUITE("autograd/kernels/cuda_every_kernel") {
       const Tensor seed = seed_of(c, random, type);
       const NamedTensors got = modified_by_kernels(c, seed, type),
                          expected = modified_oracle<double>(c, seed);
-      CHECK(relative_error(got[0].second, expected[0].second) < (type == DType::bf16 ? 4 * unit_roundoff(type) : 1e-5));
+      CHECK(relative_error(got[0].second, expected[0].second) <
+            (type == DType::bf16 ? 4 * unit_roundoff(type) : 1e-5));
     };
     for (const Index width : {32, 64, 128, 256}) check("tensor_cores", DType::bf16, 40, 134, width);
     for (const DType type : {DType::f32, DType::bf16}) check("tensor_cores", type, 3, 330, 16);

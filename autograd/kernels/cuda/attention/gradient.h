@@ -28,9 +28,9 @@ __device__ void load_statistics(const AttentionShape& s, const AttentionBackward
   tile.share[threadIdx.x] = is_there && x.share != nullptr ? x.share[row] : W(1);
 }
 
-/// The weights before dropout and their gradients, both zero for pairs that are not visible, and the slopes of
-/// modified scores. Returns the pairs that dropout keeps. No thread may be reading shared memory, and at the
-/// end none is, except for the seen keys and the statistics.
+/// The weights before dropout and their gradients, both zero for pairs that are not visible, and the slopes
+/// of modified scores. Returns the pairs that dropout keeps. No thread may be reading shared memory, and at
+/// the end none is, except for the seen keys and the statistics.
 template <class Scores, GradientOf kOf, class T, class W>
 __device__ unsigned find_dweights(const AttentionShape& s, const AttentionBackwardCase<T>& x,
                                   const TilePlace& place, AttentionTile<W>& tile, Pairs<W>& weights,
@@ -103,8 +103,8 @@ __device__ void put_piece(Write<T> to, Index at, Index row_stride, int rows, Ind
   }
 }
 
-/// The deltas of all rows, and with additive scores their shares: queues finding them from the rest of a case,
-/// and adds them to it. Weights by a sigmoid have neither.
+/// The deltas of all rows, and with additive scores their shares: queues finding them from the rest of a
+/// case, and adds them to it. Weights by a sigmoid have neither.
 template <class T>
 class RowSums {
  public:

@@ -266,8 +266,8 @@ inline bool has_aligned_rows(const BFloat16* x, const HeadStrides& strides, Inde
          strides.head % 8 == 0 && width % 8 == 0;
 }
 
-/// What kernels are compiled with: nothing beyond the ranges of keys, masks of pairs and dropout as well, or a
-/// function of the scores and a relative bias as well.
+/// What kernels are compiled with: nothing beyond the ranges of keys, masks of pairs and dropout as well, or
+/// a function of the scores and a relative bias as well.
 enum class MmaOptions { none, masks, modifiers };
 
 inline MmaOptions options_of(const AttentionShape& s, const AttentionOperands<BFloat16>& x) {

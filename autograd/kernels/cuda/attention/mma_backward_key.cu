@@ -69,8 +69,9 @@ __device__ unsigned pairs_by_masks(const AttentionShape& s, int b, int head, int
   return pairs;
 }
 
-/// Adds biases times log2(e) to the scores(j, i, c), references, that have a bit: those of the lane's first key
-/// and its first query plus n at row_at(n), of further keys `stride` apart. Returns the pairs that biases keep.
+/// Adds biases times log2(e) to the scores(j, i, c), references, that have a bit: those of the lane's first
+/// key and its first query plus n at row_at(n), of further keys `stride` apart. Returns the pairs that biases
+/// keep.
 template <int kRows, class RowAt, class Scores>
 __device__ unsigned add_rows_of_pairs(unsigned pairs, Index stride, RowAt&& row_at, Scores&& scores) {
 #pragma unroll

@@ -136,8 +136,8 @@ __device__ void multiply_values(const BFloat16* value_tile, unsigned seen, const
   }
 }
 
-/// Joins the sums of a row, and its sink if there are any, and writes y, through the warp's own rows of a tile,
-/// and log_sum.
+/// Joins the sums of a row, and its sink if there are any, and writes y, through the warp's own rows of a
+/// tile, and log_sum.
 template <class Tiles>
 __device__ void write_outputs(const AttentionShape& s, int b, int head, int first, float factor,
                               const float* sinks, BFloat16* tile, ForwardState<Tiles>& state, BFloat16* y,

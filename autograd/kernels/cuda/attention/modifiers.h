@@ -63,8 +63,8 @@ __device__ const W* relative_row(const AttentionShape& s, const W* relative, Ind
   return relative + head * s.relative_stride + s.reach - position;
 }
 
-/// Adds a sink's exponential to a row's sum of those of `largest`'s and other scores' distances from it, all by
-/// exponential(). Returns the factor of earlier sums. Rows that see nothing have no sink.
+/// Adds a sink's exponential to a row's sum of those of `largest`'s and other scores' distances from it, all
+/// by exponential(). Returns the factor of earlier sums. Rows that see nothing have no sink.
 template <class W, class F>
 __device__ W add_sink(W sink, W& largest, W& total, F&& exponential) {
   if (total == W(0)) return W(1);

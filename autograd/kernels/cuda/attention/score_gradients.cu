@@ -5,13 +5,14 @@
 namespace tapeformer::kernels {
 namespace {
 
-// The gradients of what is added to scores, and of parameters. Each kernel computes weights and their gradients
-// again. A number of a gradient is summed by one thread, over all that it is broadcast over, in order; where
-// that leaves too few blocks, by several of them, whose parts are added in order.
+// The gradients of what is added to scores, and of parameters. Each kernel computes weights and their
+// gradients again. A number of a gradient is summed by one thread, over all that it is broadcast over, in
+// order; where that leaves too few blocks, by several of them, whose parts are added in order.
 
 constexpr Index kEnoughBlocks = 528;  // four for each SM of a large GPU; the same everywhere, for equal bits
 
-/// The numbers of steps along the axes of the scores: batch entries, heads, tiles of queries and tiles of keys.
+/// The numbers of steps along the axes of the scores: batch entries, heads, tiles of queries and tiles of
+/// keys.
 struct Steps {
   Index of[4];
   __host__ __device__ Index count() const { return of[0] * of[1] * of[2] * of[3]; }
@@ -46,8 +47,8 @@ Index parts_of(Index units, Index steps) {
   return std::max(Index{1}, std::min(steps, kEnoughBlocks / std::max(units, Index{1})));
 }
 
-/// A block has a tile of the additive mask and sums over the axes along which it is broadcast: `own` has 1 step
-/// along these, `summed` along the others.
+/// A block has a tile of the additive mask and sums over the axes along which it is broadcast: `own` has 1
+/// step along these, `summed` along the others.
 template <class Scores, class T>
 __global__ void __launch_bounds__(kBlock)
     attention_dbias_kernel(AttentionShape s, Index parts, AttentionBackwardCase<T> x, Steps own, Steps summed,
@@ -91,8 +92,8 @@ __global__ void __launch_bounds__(kBlock)
   }
 }
 
-/// The keys whose distance from one of the tile's queries is in [low, low + kBlock): from the first to the last.
-/// `positions` gets the queries' positions.
+/// The keys whose distance from one of the tile's queries is in [low, low + kBlock): from the first to the
+/// last. `positions` gets the queries' positions.
 template <class W>
 __device__ KeyRange keys_at_distances(const AttentionShape& s, const AttentionTile<W>& tile,
                                       const TilePlace& place, Index low, int (&positions)[kTile<W>]) {
@@ -108,8 +109,8 @@ __device__ KeyRange keys_at_distances(const AttentionShape& s, const AttentionTi
   return keys;
 }
 
-/// A block has kBlock neighbouring distances of a head, or of all heads that share the bias, and sums over the
-/// tiles that have pairs this far apart. A thread has one distance, and in each tile its diagonal.
+/// A block has kBlock neighbouring distances of a head, or of all heads that share the bias, and sums over
+/// the tiles that have pairs this far apart. A thread has one distance, and in each tile its diagonal.
 template <class Scores, class T>
 __global__ void __launch_bounds__(kBlock)
     attention_drelative_kernel(AttentionShape s, Index parts, AttentionBackwardCase<T> x, Steps summed,
@@ -188,8 +189,8 @@ __global__ void __launch_bounds__(kBlock)
   if (threadIdx.x == 0) parts[blockIdx.x] = sum;
 }
 
-/// Launches a kernel that sums with several blocks for each unit: what(parts, to), where `to` is memory for all
-/// parts, or the gradient itself.
+/// Launches a kernel that sums with several blocks for each unit: what(parts, to), where `to` is memory for
+/// all parts, or the gradient itself.
 template <class W, class F>
 void sum_in_parts(Cuda on, Index units, Index steps, Index size, Write<W> to, F&& sum) {
   const Index parts = parts_of(units, steps);
