@@ -1,7 +1,7 @@
 // Tiled attention against the same in plain operations: time, memory and errors at several lengths.
 // Usage: bench attention [--lengths T...] [--batch B] [--heads H] [--groups G] [--width D] [--causal]
 //                        [--dropout P] [--double] [--repeats N] [--no-errors]
-//                        [--modifier softcap|relative|mask|key_mask|sinks|sigmoid]: of the scores, and learned
+//                        [--modifier softcap|relative|mask|key_mask|sinks|sigmoid]: of the scores
 //                        [--processor-time]: with one thread, the time on a machine that others use too
 //        bench attention --ask --lengths T ...: tiled attention alone, timed anew at every line of input,
 //                        answered with a line of JSON: milliseconds of each pass, MiB that both added to the

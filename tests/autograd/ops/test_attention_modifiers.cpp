@@ -179,6 +179,27 @@ TEST_SUITE("autograd/ops/attention") {
     }
   }
 
+  TEST_CASE("masked pairs whose scores overflow do not reach the parameter") {
+    // Each query sees its own key with a score of 1; those of the others are infinite, and zero.
+    const std::vector<Tensor> in{values({1e200, 1e-200}, {1, 2, 1, 1}), values({1e-200, 1e200}, {1, 2, 1, 1}),
+                                 values({1, 2}, {1, 2, 1, 1}), values({2}, {1})};
+    AttentionOptions options;
+    options.mask = booleans({1, 0, 0, 1}, {2, 2});
+    options.weighting = AttentionWeighting::sigmoid;
+    for (const ScoreFunction function : {ScoreFunction::softcap, ScoreFunction::scaled}) {
+      options.score_function = function, options.score_parameter = in[3];
+      const ScoreValue f = score_value(options, 0, 1);
+      const double w = 1 / (1 + std::exp(-f.value)), slope = w * (1 - w);
+      for (const AttentionFunction path : kAttentionPaths) {
+        const OpResult got = run_op(attention_by(path, options), in, values({1, 1}, {1, 2, 1, 1}));
+        CHECK(got.y.at(0) == doctest::Approx(w).epsilon(1e-15));
+        CHECK(got.gradients[3].item() == doctest::Approx(3 * slope * f.by_parameter).epsilon(1e-14));
+        CHECK(got.gradients[0].at(0) * 1e200 == doctest::Approx(slope * f.by_score).epsilon(1e-14));
+        CHECK(got.gradients[1].at(1) * 1e200 == doctest::Approx(2 * slope * f.by_score).epsilon(1e-14));
+      }
+    }
+  }
+
   TEST_CASE("sinks far above or below the scores neither overflow nor disappear") {
     for (const double sink : {-1000.0, -1.0, 1000.0}) {
       AttentionOptions options;

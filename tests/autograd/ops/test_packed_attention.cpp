@@ -9,10 +9,7 @@ namespace {
 
 Op packed_by(const PackedHeads& heads, const AttentionOptions& options) {
   return [=](const std::vector<Tensor>& in) {
-    AttentionOptions converted = options;
-    const bool additive = options.mask.defined() && options.mask.dtype() != DType::boolean;
-    if (additive && !Tape::current()->tracks(options.mask)) converted.mask = options.mask.to(in[0].dtype());
-    return packed_attention(in[0], heads, converted);
+    return packed_attention(in[0], heads, with_modifiers(options, in, 1));
   };
 }
 
