@@ -139,6 +139,11 @@ AttentionConfig config_of(const CheckSetting& setting, const AttentionKind& kind
   config.cross = setting.cross;
   config.packed = false;
   if (kind.uses("rotary_width")) config.rotary_width = 2;
+  if (kind.uses(
+          "lambda_initial")) {  // a difference of attentions may be so short that its norm divides by little
+    config.lambda_initial = 0.35;
+    config.value_width += 7;
+  }
   return config;
 }
 

@@ -6,6 +6,7 @@
 #include <tapeformer/nn/attention/differential.h>
 #include <tapeformer/nn/initialization.h>
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -21,6 +22,15 @@ Tensor halves_apart(const Tensor& query) {
     return reshape(pad(slice(query, 3, from, D / 2), 3, from, D), {B, T, H, 1, D});
   };
   return reshape(concat({half(0), half(D / 2)}, 3), {B, T, 2 * H, D});
+}
+
+/// A mask [..., H, T, S] of each head for both of its queries, [..., 2 H, T, S].
+Tensor for_pairs(const Tensor& mask, Index heads) {
+  if (!mask.defined() || mask.rank() < 3 || mask.size(-3) != heads || heads == 1) return mask;
+  if (mask.dtype() == DType::boolean) return for_pairs(mask.to(DType::f32), heads).to(DType::boolean);
+  const Index T = mask.size(-2), S = mask.size(-1), B = mask.elements() / std::max<Index>(heads * T * S, 1);
+  const Tensor both = broadcast_to(reshape(mask, {B, heads, 1, T, S}), {B, heads, 2, T, S});
+  return reshape(both, mask.rank() == 3 ? Shape{2 * heads, T, S} : Shape{B, 2 * heads, T, S});
 }
 
 /// first - lambda second, of neighbouring heads: [B, T, 2 H, E] -> [B, T, H, E]
@@ -101,6 +111,7 @@ Tensor DifferentialAttention::operator()(const Tensor& query, const Tensor& memo
     throw Error("[differential] rotary positions are for self-attention; got a memory that is not the query");
   AttentionOptions options = attention_options(context, dropout_);
   const Index H = heads_.heads, G = heads_.groups;
+  options.mask = for_pairs(options.mask, H);
   options.scale = 1 / std::sqrt(static_cast<double>(turned_width()));
   const RotaryAngles turns = angles(query, context);
   const Tensor projected = query_(query);

@@ -217,6 +217,28 @@ TEST_SUITE("autograd/ops/rotary") {
           "[rotary] positions must be i32; got positions=f32[3]; try to(DType::i32)");
   }
 
+  TEST_CASE("YaRN keeps fast pairs, slows slow ones and blends by the number of the pair between them") {
+    RotaryConfig config;
+    config.base = 100, config.factor = 4, config.original_context = 64, config.yarn = true;
+    config.high_frequency = 32, config.attention_factor = 1.25;
+    // Of 8 pairs, number 8 log(64 / (2 pi r)) / log(100) turns r times: below 0 for 32, so 0, and 4.03 for 1.
+    const RotaryAngles angles = rotary_angles(config, 16, 3, 1, DType::f64, Device::cpu());
+    for (Index i = 0; i < 8; ++i) {
+      const double plain = std::pow(100.0, -static_cast<double>(i) / 8);
+      const double scaled = std::min(static_cast<double>(i) / 5, 1.0);
+      const double angle = 3 * plain * (1 - scaled + scaled / 4);
+      CHECK(angles.table.at(i) == doctest::Approx(1.25 * std::cos(angle)).epsilon(1e-13));
+      CHECK(angles.table.at(8 + i) == doctest::Approx(1.25 * std::sin(angle)).epsilon(1e-13));
+    }
+    Generator random(1);
+    const Tensor x = random_normal({2, 3, 2, 16}, random), seed = random_normal(x.shape(), random);
+    Tape tape;
+    tape.watch(x);
+    const Tensor y = rotary(x, positions_from(1, 3), config);
+    CHECK(relative_error(tape.gradients(y, {x}, seed)[0], rotary(seed, integers({-1, -2, -3}, {3}), config)) <
+          1e-14);
+  }
+
   TEST_CASE("invalid angles and negative sizes are refused") {
     const Tensor x = Tensor::zeros({1, 2, 1, 4});
     const auto says = [&](const auto& set) {
@@ -224,6 +246,12 @@ TEST_SUITE("autograd/ops/rotary") {
       set(config);
       return message_of<ShapeError>([&] { rotary(x, positions_from(0, 2), config); });
     };
+    CHECK(says([](auto& c) { c.attention_factor = 0; }) ==
+          "[rotary] attention_factor must be positive and finite; got attention_factor=0.000000; try 1");
+    CHECK(
+        says([](auto& c) { c.yarn = true; }) ==
+        "[rotary] YaRN needs an original_context; got original_context=0; try the context that the model was "
+        "trained with");
     CHECK(says([](auto& c) { c.base = 0; }) ==
           "[rotary] base must be positive and finite; got base=0.000000; try 10000");
     for (const double bad : {-2.0, kNan, kInfinity}) {

@@ -173,6 +173,28 @@ TEST_SUITE("nn/attention/differential") {
     }
   }
 
+  TEST_CASE("a mask of each head is of both of its queries") {
+    const Tensor x = random_values({2, 5, 6}, 3);
+    for (const bool token_lambda : {false, true}) {
+      const DifferentialAttention layer = random_module<DifferentialAttention>(config_of(token_lambda));
+      AttentionContext causal, masked;
+      causal.causal = true;
+      const Tensor expected = layer(x, x, causal);
+      for (const Shape& shape : {Shape{5, 5}, Shape{4, 5, 5}, Shape{2, 4, 5, 5}, Shape{2, 1, 5, 5}}) {
+        CAPTURE(shape.text());
+        const Tensor allowed = Tensor::empty(shape, DType::boolean);
+        for (Index i = 0; i < allowed.elements(); ++i) allowed.data<bool>()[i] = i % 5 <= i / 5 % 5;
+        masked.mask = allowed;
+        CHECK(relative_error(layer(x, x, masked), expected) < 1e-13);
+      }
+      // Another mask for one head changes what that head gives.
+      masked.mask = Tensor::full({4, 5, 5}, 0, DType::f64);
+      const Tensor before = layer(x, x, masked);
+      masked.mask.data<double>()[5 * 5 * 3] = 2;
+      CHECK(relative_error(layer(x, x, masked), before) > 1e-6);
+    }
+  }
+
   TEST_CASE("gradients of both orders agree with differences") {
     const Tensor x = random_values({2, 3, 6}, 3), memory = random_values({2, 4, 6}, 4);
     for (const bool token_lambda : {false, true}) {
