@@ -27,9 +27,9 @@ struct HuggingFaceFamily {
   bool gemma = false;
 };
 
-/// All of them. The name of one must be a type's; throws CheckpointError listing those.
+/// All of them.
 const std::array<HuggingFaceFamily, 7>& hugging_face_families();
-/// Throws: CheckpointError that lists the types there are
+/// The family of a model_type. Throws: CheckpointError that lists the types there are
 const HuggingFaceFamily& hugging_face_family(const std::string& type);
 /// The family that a model resembles most, by its norms, biases and windows.
 const HuggingFaceFamily& hugging_face_family(const DecoderOnlyConfig& config);
