@@ -40,7 +40,7 @@ inline Tensor seed_of(const ModifiedAttention& c, Generator& random, DType type)
   return as_type(random_normal({c.in.B(), c.in.T(), c.in.H(), c.in.value.size(3)}, random), type);
 }
 
-inline AttentionCase simple_case(Index B, Index T, Index S, Index H, Index G, Index D, Index E,
+inline AttentionCase case_on_cpu(Index B, Index T, Index S, Index H, Index G, Index D, Index E,
                                  Generator& random) {
   return {on_cpu(random_inputs(B, T, S, H, G, D, E, random)), {}};
 }

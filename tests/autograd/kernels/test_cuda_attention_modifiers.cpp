@@ -71,7 +71,7 @@ TEST_SUITE("autograd/kernels/cuda_attention_modifiers") {
       CAPTURE(of_heads);
       for (const auto weighting : {AttentionWeighting::softmax, AttentionWeighting::sigmoid}) {
         Generator random(41);
-        AttentionCase plain = simple_case(2, 70, 150, 2, 1, 5, 3, random);
+        AttentionCase plain = case_on_cpu(2, 70, 150, 2, 1, 5, 3, random);
         plain.options.causal = of_heads;
         plain.options.dropout = 0.25;
         plain.options.mask = host_normal({2, 1, 150}, random);
@@ -89,7 +89,7 @@ TEST_SUITE("autograd/kernels/cuda_attention_modifiers") {
     if (!has_gpu()) return;
     Generator random(48);
     for (const Index S : {192, 224}) {  // a block's 256 distances from 1 - S on; tiles of f32 and of f64
-      AttentionCase plain = simple_case(1, 1, S, 1, 1, 2, 2, random);
+      AttentionCase plain = case_on_cpu(1, 1, S, 1, 1, 2, 2, random);
       plain.options.alignment = CausalAlignment::top_left;
       ModifiedAttention c = modified(plain, {}, random, DType::f64);
       c.reach = S - 1, c.relative = host_normal({1, 2 * c.reach + 1}, random);
@@ -103,7 +103,7 @@ TEST_SUITE("autograd/kernels/cuda_attention_modifiers") {
     for (Index repeated = 0; repeated < 16; ++repeated) {
       CAPTURE(repeated);
       Generator random(static_cast<std::uint64_t>(repeated));
-      AttentionCase plain = simple_case(2, 35, 40, 2, 2, 4, 4, random);
+      AttentionCase plain = case_on_cpu(2, 35, 40, 2, 2, 4, 4, random);
       plain.options.mask = random_pair_mask({2, 2, 35, 40}, true, repeated, random);
       const ModifiedAttention c = modified(plain, {}, random, DType::f64);
       const Tensor seed = seed_of(c, random, DType::f64);
@@ -114,7 +114,7 @@ TEST_SUITE("autograd/kernels/cuda_attention_modifiers") {
   TEST_CASE("each modifier matters") {
     if (!has_gpu()) return;
     Generator random(42);
-    const AttentionCase plain = simple_case(1, 33, 40, 2, 2, 8, 8, random);
+    const AttentionCase plain = case_on_cpu(1, 33, 40, 2, 2, 8, 8, random);
     const ModifiedAttention without = modified(plain, {}, random, DType::f64);
     const Tensor seed = seed_of(without, random, DType::f64);
     const NamedTensors before = modified_by_kernels(without, seed, DType::f64);
@@ -129,7 +129,7 @@ TEST_SUITE("autograd/kernels/cuda_attention_modifiers") {
   TEST_CASE("gradients are added where they are to be") {
     if (!has_gpu()) return;
     Generator random(47);
-    AttentionCase plain = simple_case(2, 20, 70, 2, 1, 8, 8, random);
+    AttentionCase plain = case_on_cpu(2, 20, 70, 2, 1, 8, 8, random);
     plain.options.mask = host_normal({2, 1, 70}, random);
     for (const bool is_whole : {false, true}) {  // the mask's gradient, by one block for each tile
       if (is_whole) plain.options.mask = host_normal({2, 2, 20, 70}, random);
@@ -152,7 +152,7 @@ TEST_SUITE("autograd/kernels/cuda_attention_modifiers") {
     if (!has_gpu()) return;
     for (const DType type : {DType::f32, DType::bf16}) {
       Generator random(43);
-      AttentionCase plain = simple_case(2, 70, 90, 2, 1, 16, 8, random);
+      AttentionCase plain = case_on_cpu(2, 70, 90, 2, 1, 16, 8, random);
       plain.options.mask = host_normal({90}, random);
       plain.options.dropout = 0.2;
       Modifiers m;
@@ -175,7 +175,7 @@ TEST_SUITE("autograd/kernels/cuda_attention_modifiers") {
     if (!has_gpu()) return;
     for (const Index queries : {0, 3}) {
       Generator random(44);
-      AttentionCase plain = simple_case(1, queries, queries == 0 ? 3 : 0, 2, 1, 4, 4, random);
+      AttentionCase plain = case_on_cpu(1, queries, queries == 0 ? 3 : 0, 2, 1, 4, 4, random);
       plain.options.mask = host_normal({1, 1}, random);
       for (const Modifiers& m : kEach) {
         const ModifiedAttention c = modified(plain, m, random, DType::f64);

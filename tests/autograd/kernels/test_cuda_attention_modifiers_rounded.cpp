@@ -52,7 +52,7 @@ TEST_SUITE("autograd/kernels/cuda_attention_modifiers_rounded") {
       for (const Modifiers& m : kEach) {
         for (int draw = 0; draw < 3; ++draw) {
           Generator random(static_cast<std::uint64_t>(100 + draw));
-          AttentionCase plain = simple_case(1, 20, 40, 2, 1, 16, 24, random);
+          AttentionCase plain = case_on_cpu(1, 20, 40, 2, 1, 16, 24, random);
           plain.options.causal = draw % 2 == 0;
           if (draw > 0) plain.options.mask = host_normal({2, 1, 40}, random);
           const ModifiedAttention c = modified(plain, m, random, path.type);
@@ -73,7 +73,7 @@ TEST_SUITE("autograd/kernels/cuda_attention_modifiers_rounded") {
     for (const Index width : {32, 64, 128, 256}) {
       for (const bool is_masked : {false, true}) {
         Generator random(static_cast<std::uint64_t>(width + is_masked));
-        AttentionCase plain = simple_case(1, 40, 70, 2, 1, width, 24, random);
+        AttentionCase plain = case_on_cpu(1, 40, 70, 2, 1, width, 24, random);
         plain.options.causal = true;
         if (is_masked) {
           plain.options.query_starts = integers({0, 10, 40}, {3});
@@ -106,7 +106,7 @@ TEST_SUITE("autograd/kernels/cuda_attention_modifiers_rounded") {
         for (const DType type : {DType::f64, DType::bf16}) {
           Generator random(45);
           const Index B = in_parts ? 2 : 270, S = in_parts ? 300 : 129;
-          AttentionCase plain = simple_case(B, in_parts ? 3 : 1, S, 2, in_parts ? 1 : 2, 8, 8, random);
+          AttentionCase plain = case_on_cpu(B, in_parts ? 3 : 1, S, 2, in_parts ? 1 : 2, 8, 8, random);
           plain.options.key_lengths = random_ids({B}, S + 1, random);
           plain.options.mask = host_normal({S}, random);
           const ModifiedAttention c = modified(plain, m, random, type);
@@ -127,7 +127,7 @@ TEST_SUITE("autograd/kernels/cuda_attention_modifiers_rounded") {
     for (const Modifiers& m : kEach) {
       CAPTURE(described(m));
       Generator random(46);
-      AttentionCase plain = simple_case(1, 64, 70, 2, 1, 64, 40, random);
+      AttentionCase plain = case_on_cpu(1, 64, 70, 2, 1, 64, 40, random);
       plain.options.causal = true;
       const ModifiedAttention c = modified(plain, m, random, DType::bf16);
       const Tensor seed = seed_of(c, random, DType::bf16);
