@@ -51,7 +51,7 @@ struct AttentionModifiers {
   /// keys that lie r after the query's position, s - p in AttentionMasks' words. It is to be finite.
   Tensor relative_bias;
   Tensor sinks;  ///< [H]: exp(sink) joins the sum that each row's weights are divided by
-  AttentionWeighting weighting = AttentionWeighting::softmax;
+  AttentionWeighting weighting = AttentionWeighting::softmax;  ///< what makes weights of the changed scores
 };
 
 /// Everything that attention() may be told besides its three tensors.

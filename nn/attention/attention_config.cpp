@@ -152,6 +152,10 @@ AttentionConfig AttentionConfig::resolved() const {
   full.output_width = or_else(output_width, width);
   full.output_bias = output_bias.value_or(bias);
   full.rotary = rotary && !cross;
+  if (rotations.yarn && rotations.original_context == 0) {
+    throw Error("[attention] rotary_yarn needs the context of the training that it stretches; got " + got +
+                "rotary_original_context=0; try rotary_original_context=4096");
+  }
   for (const OwnField& field : row.own) full.own.emplace(field.field.name, field.value);
   if (row.complete) row.complete(full);
   if (!full.rotary) return full;

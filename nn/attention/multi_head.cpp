@@ -6,6 +6,7 @@
 #include <tapeformer/nn/initialization.h>
 
 #include <algorithm>
+#include <string_view>
 
 namespace tapeformer {
 namespace {
@@ -142,12 +143,14 @@ Tensor MultiHeadAttention::attend(const Tensor& query, const Tensor& key, const 
 }
 
 void MultiHeadAttention::check_context(const AttentionContext& context, bool is_self) const {
-  const auto require = [](bool holds, const std::string& rule) {
-    if (!holds) throw Error("[multi_head] " + rule);
+  const auto require = [](bool holds, const char* rule) {
+    if (!holds) throw Error(std::string("[multi_head] ") + rule);
   };
-  const auto check_given = [&](bool option, bool given, const std::string& name, const std::string& what) {
-    require(!option || given, name + " needs " + what + " in the context");
-    require(option || !given, what + " in the context need " + name);
+  const auto check_given = [&](bool option, bool given, const char* name, const std::string_view what) {
+    if (option == given) return;  // a step builds no text
+    const std::string in_context = std::string(what) + " in the context";
+    throw Error("[multi_head] " +
+                (option ? name + (" needs " + in_context) : in_context + " need " + std::string(name)));
   };
   require(is_self || !config_.rotary,
           "rotary positions are for self-attention; got a memory that is not the query");

@@ -10,6 +10,7 @@ namespace tapeformer {
 /// apply to it.
 class StateCache : public KvCache {
  public:
+  /// For layers with these widths.
   explicit StateCache(const CacheWidths& widths) : KvCache(widths, 0) {}
 
   /// Throws: Error, since there are no keys

@@ -86,11 +86,11 @@ Tensor CachedSteps::next_logits() {
 Tensor CachedSteps::replayed(const Tensor& ids) {
   LayerCaches& held = *caches();
   const Index length = held.length();
-  const void* place = held.layer(0).keys().state()->storage->data;
-  if (!replay_ || place != held_) {  // older graphs write to memory that the caches no longer use
+  const std::vector<const void*> places = held.memory();
+  if (!replay_ || places != held_) {  // older graphs write to memory that the caches no longer use
     replay_.emplace(const_cast<Module&>(model_),
                     graphs_ ? CudaGraphCache::kMostGraphs : 0);  // steps do not change it
-    held_ = place;
+    held_ = places;
   }
   const Tensor at = Tensor::full({ids.size(0), 1}, static_cast<double>(length), DType::i32, device_);
   const Tensor result = replay_->run("step", {ids, at}, [&](const std::vector<Tensor>& x) {

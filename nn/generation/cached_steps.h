@@ -64,7 +64,7 @@ class CachedSteps : public NextTokenModel {
   const Limits limits_;
   const bool graphs_;
   std::optional<CudaGraphCache> replay_;  // the graphs of steps
-  const void* held_ = nullptr;            // the address of the first layer's keys, which the graphs write to
+  std::vector<const void*> held_;         // where the caches lay when graphs were captured
   Index start_ = 0;
 };
 

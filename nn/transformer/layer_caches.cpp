@@ -21,6 +21,12 @@ Index LayerCaches::bytes() const {
   return total;
 }
 
+std::vector<const void*> LayerCaches::memory() const {
+  std::vector<const void*> places;
+  for (const auto& layer : layers_) places.push_back(layer->keys().state()->storage->data);
+  return places;
+}
+
 bool LayerCaches::reserve(Index tokens) {
   return std::all_of(layers_.begin(), layers_.end(),
                      [&](const auto& layer) { return layer->reserve(tokens); });

@@ -20,6 +20,8 @@ class LayerCaches {
 
   /// The cache of a layer, from 0.
   KvCache& layer(std::size_t number) { return *layers_[number / sharing_]; }
+  /// Where the keys or states of each cache lie, for those that are not empty.
+  std::vector<const void*> memory() const;
   /// The two of a layer; nullptr without convolutions.
   ConvolutionCache* convolutions(std::size_t number) {
     return convolutions_.empty() ? nullptr : &convolutions_[2 * number];

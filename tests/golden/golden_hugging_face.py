@@ -66,7 +66,9 @@ class DoubleNorm(torch.nn.Module):
     def __init__(self, norm):
         super().__init__()
         self.weight, self.epsilon = norm.weight, getattr(norm, "variance_epsilon", None) or norm.eps
-        self.added = 1 if type(norm).__name__.startswith("Gemma") else 0
+        # Gemma's gains are its weights plus 1, which single precision rounds.
+        gain = 1 + norm.weight.float() if type(norm).__name__.startswith("Gemma") else norm.weight
+        self.added = (gain.double() - norm.weight.double()).detach()
 
     def forward(self, x):
         return (self.added + self.weight) * (x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.epsilon))

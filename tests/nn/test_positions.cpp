@@ -119,6 +119,6 @@ TEST_SUITE("nn/positions") {
       CHECK(position_kind(name_of(kind)) == kind);
     }
     CHECK(message_of<Error>([] { position_kind("any"); }) ==
-          "[positions] the kind must be sinusoidal, learned, rotary or none; got any");
+          "[positions] the kind must be sinusoidal, learned, rotary, alibi, buckets or none; got any");
   }
 }

@@ -30,8 +30,8 @@ TEST_SUITE("examples/gradcheck/attention_cost") {
       CHECK(costs[i].cost.parameters == expected[i][0]);
       CHECK(costs[i].cost.cache_bytes_per_token == expected[i][1]);
     }
-    CHECK(costs[6].cost.cache_bytes_per_row == 8 * 4 * 4 * 3);
-    CHECK(costs[9].cost.cache_bytes_per_row == 8 * (4 * 4 * 3 + 3 * 44));
+    CHECK(costs[7].cost.cache_bytes_per_row == 8 * 4 * 4 * 3);
+    CHECK(costs[10].cost.cache_bytes_per_row == 8 * (4 * 4 * 3 + 3 * 44));
     CHECK(costs[3].name == "mla, naive");
     CHECK(costs[3].cost.forward_flops != costs[4].cost.forward_flops);
     // Two rows of one token: projections of 6 x 44 and 12 x 6 weights, six keys in each of four heads.

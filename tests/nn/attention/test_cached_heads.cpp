@@ -50,7 +50,7 @@ AttentionPath decoding(DType type) {
     TensorList rows;
     for (Index from = 0; from < in.T(); from += problem.tokens) {
       const Index count = std::min(problem.tokens, in.T() - from), held = from + count;
-      AttentionOptions options = c.options;
+      AttentionOptions options = moved(c.options, default_device());
       options.key_mask = part_of(options.key_mask, -1, 0, held);
       options.query_mask = part_of(options.query_mask, -1, from, count);
       options.mask = part_of(part_of(options.mask, -1, 0, held), -2, from, count);

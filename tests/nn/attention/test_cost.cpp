@@ -41,7 +41,8 @@ AttentionCost measured_cost(
     cost.forward_flops = profile.flops(false);
     cost.backward_flops = profile.flops(true);
   }
-  if (layer.cache_widths().key == 0) return cost;  // it attends to the keys of another layer
+  const CacheWidths widths = layer.cache_widths();
+  if (widths.key == 0 && widths.state == 0) return cost;  // it attends to the keys of another layer
   for (const CacheKind kind : {CacheKind::contiguous, CacheKind::paged}) {
     CacheConfig config;
     config.kind = kind;

@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 
 using namespace tapeformer;
@@ -137,7 +138,10 @@ TEST_SUITE("nn/formats/hugging_face") {
         INFO(tensor);
         const Tensor a = after.tensor(tensor), b = before.tensor(tensor);
         REQUIRE(a.describe() == b.describe());
-        CHECK(std::memcmp(a.raw(), b.raw(), static_cast<std::size_t>(a.bytes())) == 0);
+        if (name == "gemma2" && tensor.find("norm") != std::string::npos)
+          CHECK(absolute_error(a, b) <= std::exp2(-24));  // half a unit of gains, which are larger by 1
+        else
+          CHECK(std::memcmp(a.raw(), b.raw(), static_cast<std::size_t>(a.bytes())) == 0);
       }
       CHECK(load_hugging_face(exported.folder).config().to_json() == model.config().to_json());
       CHECK(SafetensorsFile::open(exported.folder + "/model.safetensors").metadata().at("format") == "pt");

@@ -132,9 +132,8 @@ TEST_SUITE("nn/transformer/decoder_only_config") {
             c.full_attention = "additive";
           }).find("[decoder_only] full_attention must be one of mha, ") == 0);
     CHECK(hybrid([](auto& c) { c.prefix = true; }) ==
-          "[decoder_only] a prefix that sees itself in both directions is for attention=mha, gqa, mqa, mla; "
-          "got "
-          "deltanet");
+          "[decoder_only] a prefix that sees itself in both directions is for attention=mha, gqa, mqa, mla, "
+          "differential; got deltanet");
     CHECK(contains(hybrid([](auto& c) { c.attention.groups = 2; }), "groups is for gqa"));
     CHECK(contains(hybrid([](auto& c) { c.value_embeddings = ValueEmbeddings::all; }),
                    "value_embeddings are for attention=mha, gqa, mqa; got deltanet"));

@@ -77,6 +77,10 @@ __global__ void attention_add_parts_kernel(Index size, Index count, const W* par
   });
 }
 
+/// Additive scores and changed ones take the exact sums; plain products the cheap one.
+template <class Scores>
+constexpr bool kSharesOf = Scores::kHasWeight || Scores::kIsModified;
+
 Index count_of_rows(const AttentionShape& s) {
   return s.weighting == AttentionWeighting::softmax ? s.batch * s.heads * s.queries : 0;
 }
@@ -86,9 +90,9 @@ Index count_of_rows(const AttentionShape& s) {
 template <class T>
 template <class Scores>
 RowSums<T>::RowSums(Scores, Cuda on, const AttentionShape& s, AttentionBackwardCase<T>& x, const T* y)
-    : delta_(on, count_of_rows(s)), share_(on, Scores::kHasWeight ? count_of_rows(s) : 0) {
+    : delta_(on, count_of_rows(s)), share_(on, kSharesOf<Scores> ? count_of_rows(s) : 0) {
   if (count_of_rows(s) == 0) return;
-  if constexpr (Scores::kHasWeight) {
+  if constexpr (kSharesOf<Scores>) {
     launch(on, "attention_shares", attention_shares_kernel<Scores, T>,
            grid_of(s.batch * s.heads * tiles_of(s.queries, kTile<Wide<T>>)), dim3(kBlock), 0, s, x,
            share_.data(), delta_.data());
