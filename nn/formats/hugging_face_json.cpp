@@ -116,6 +116,7 @@ void check_expressible(const DecoderOnlyConfig& config, const std::string& progr
   require(!config.head_bias, "head_bias=true");
   require(config.width % config.attention.heads == 0,
           "heads=" + number(config.attention.heads) + " for a width of " + number(config.width));
+  require(config.attention_pattern.empty(), "attention_pattern=" + config.attention_pattern);
   require(can_export && (!is_gpt2 || attention.groups == 0), "attention=" + attention.kind);
   require(!is_gpt2 || attention.key_width * config.attention.heads == config.width,
           "head_width=" + number(attention.key_width));

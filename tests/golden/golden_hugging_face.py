@@ -60,6 +60,14 @@ BATCH, LENGTH, STEPS = 3, 9, 10
 TRAINING = {"learning_rate": 1e-3, "beta1": 0.9, "beta2": 0.95, "adam_epsilon": 1e-8, "weight_decay": 0.1}
 
 
+SOFTMAX = F.softmax
+
+
+def softmax_in_its_type(x, dim=None, dtype=None, **others):
+    """transformers asks for single precision here, in double too."""
+    return SOFTMAX(x, dim=dim, dtype=None if x.dtype == torch.float64 else dtype, **others)
+
+
 class DoubleNorm(torch.nn.Module):
     """LlamaRMSNorm, and those of the other types, without its detour through single precision."""
 
@@ -107,6 +115,9 @@ class DoubleRotary(torch.nn.Module):
 
 def in_double(model):
     model = model.double()
+    for module in model.modules():
+        if hasattr(module, "embed_scale"):  # Gemma's, a buffer that was rounded to single precision
+            module.embed_scale = torch.tensor(module.embedding_dim**0.5, dtype=torch.float64)
     for parent in list(model.modules()):
         for name, child in list(parent.named_children()):
             if type(child).__name__.endswith("RMSNorm"):
@@ -180,6 +191,7 @@ if __name__ == "__main__":
     logging.disable(logging.WARNING)
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
+    F.softmax = softmax_in_its_type
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True)
     here = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else pathlib.Path(__file__).parent
