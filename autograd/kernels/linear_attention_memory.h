@@ -5,7 +5,7 @@
 namespace tapeformer::kernels {
 
 /// Tokens that are joined to matrix products. Whatever it is, a token costs 3 D E multiply-adds with the
-/// state; with the other tokens of its chunk (D + E) chunk / 2 and more. With AVX-512, 2048 tokens and 8 heads
+/// state; with the other tokens of its chunk (D + E) chunk / 2 or more. With AVX-512, 2048 tokens and 8 heads
 /// of 64, both passes of deltanet take 41, 38 and 41 ms at 8, 16 and 32 tokens, kda's 70, 69 and 105. It
 /// divides a segment.
 constexpr Index kLinearAttentionChunk = 16;

@@ -7,7 +7,7 @@ namespace tapeformer {
 
 /// What AttentionConfig's softcap, relative_bias, sinks and weighting make of a layer's scores.
 /// Math:    s = scale q k^T; with a softcap c tanh(s / c); then a bias where a key lies r after the query,
-///          alibi: -slope_h |r|, buckets: table[bucket(r), h], and with sigmoid weights b_h; then softmax, with
+///          alibi: -slope_h |r|, buckets: table[bucket(r), h], with sigmoid weights b_h; then softmax, with
 ///          exp(sink_h) in its sum, or sigmoid
 /// Initial: table normal with standard deviation 0.02; sinks 0; b_h = -log(sigmoid_keys)
 /// Source:  softcap: Gemma Team 2024, arXiv:2408.00118; alibi: Press et al. 2022, arXiv:2108.12409; buckets:

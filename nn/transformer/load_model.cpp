@@ -3,6 +3,8 @@
 #include <tapeformer/nn/attention/heads.h>
 #include <tapeformer/nn/transformer/load_model.h>
 
+#include <algorithm>
+
 namespace tapeformer {
 namespace {
 

@@ -2,7 +2,7 @@
 // attention: milliseconds of each pass, and operations beside what a matrix product reaches.
 // Usage: bench linear_attention [--lengths T...] [--batch B] [--heads H] [--width D] [--repeats N]
 //                               [--no-recurrence]
-//                               [--processor-time]: with one thread, the time on a machine that others use too
+//                               [--processor-time]: with one thread, the time on a machine that others use
 //        bench linear_attention --ask --lengths T: Gated DeltaNet's alone, timed anew at every line of input,
 //                               answered by milliseconds of the forward pass and of both
 #include <tapeformer/autograd/ops/attention.h>

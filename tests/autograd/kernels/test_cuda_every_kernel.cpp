@@ -320,15 +320,13 @@ TEST_SUITE("autograd/kernels/cuda_every_kernel") {
     for (const Index width : {32, 64, 128, 256}) {
       CAPTURE(width);
       const Tensor dy = host_normal({1, 70, 2, 24}, random).to(DType::bf16);
-      std::vector<Tensor> here, there;
-      for (const Tensor& x : attention_inputs(70, 134, width, 24, false, random)) {
-        there.push_back(on_gpu(x.to(DType::bf16)));
-        here.push_back(readable(there.back()));
-      }
+      const std::vector<Tensor> there =
+          on_gpu(attention_inputs(70, 134, width, 24, false, random), DType::bf16);
+      const auto here = [&](std::size_t i) { return readable(there[i]); };
       std::vector<Tensor> got = with_gradients(attention_with(options), there, on_gpu(dy));
       for (Tensor& x : got) x = readable(x);
       const double u = unit_roundoff(DType::bf16);
-      check_attention({got[0], {got.begin() + 1, got.end()}}, {here[0], here[1], here[2]}, options,
+      check_attention({got[0], {got.begin() + 1, got.end()}}, {here(0), here(1), here(2)}, options,
                       readable(dy), DType::bf16, {u, u, u});
       options.dropout = options.dropout > 0 ? 0 : 0.25;
     }
@@ -340,8 +338,6 @@ TEST_SUITE("autograd/kernels/cuda_every_kernel") {
     Generator random(14);
     Modifiers m = kEach[6];  // all that a softmax goes with
     const auto check = [&](const char* path, DType type, Index queries, Index keys, Index width) {
-      CAPTURE(path);
-      CAPTURE(width);
       const AttentionBy by(path);
       AttentionCase plain = case_on_cpu(1, queries, keys, 2, 1, width, 24, random);
       if (queries > 16) plain.options.mask = host_normal({2, 1, keys}, random), plain.options.dropout = 0.2;
@@ -349,18 +345,17 @@ TEST_SUITE("autograd/kernels/cuda_every_kernel") {
       const Tensor seed = seed_of(c, random, type);
       const NamedTensors got = modified_by_kernels(c, seed, type),
                          expected = modified_oracle<double>(c, seed);
-      CHECK(relative_error(got[0].second, expected[0].second) <
-            (type == DType::bf16 ? 4 * unit_roundoff(type) : 1e-5));
+      const double most = type == DType::bf16 ? 4 * unit_roundoff(type) : 1e-5;
+      CHECK(relative_error(got[0].second, expected[0].second) < most);
     };
     for (const Index width : {32, 64, 128, 256}) check("tensor_cores", DType::bf16, 40, 134, width);
     for (const DType type : {DType::f32, DType::bf16}) check("tensor_cores", type, 3, 330, 16);
-    check("plain", DType::f32, 40, 134, 40);
-    m.is_additive = true;
-    check("plain", DType::f32, 40, 70, 5);
-    m = kEach[7];  // by sigmoids
-    check("plain", DType::f32, 40, 134, 40);
-    m.is_additive = true;
-    check("plain", DType::f32, 40, 70, 5);
+    for (const Modifiers& each : {kEach[6], kEach[7]}) {  // the last by sigmoids
+      m = each;
+      check("plain", DType::f32, 40, 134, 40);
+      m.is_additive = true;
+      check("plain", DType::f32, 40, 70, 5);
+    }
   }
 
   TEST_CASE("attention of few queries: parts of several tiles of keys") {
@@ -371,12 +366,9 @@ TEST_SUITE("autograd/kernels/cuda_every_kernel") {
                                 host_normal({kMany, 330, 1, 16}, random),
                                 host_normal({kMany, 330, 1, 16}, random)};
     for (const DType type : {DType::f32, DType::bf16}) {
-      std::vector<Tensor> here, there;
-      for (const Tensor& input : x) {
-        there.push_back(on_gpu(input.to(type)));
-        here.push_back(readable(there.back()));
-      }
-      check_output(readable(attention_with({})(there)), {here[0], here[1], here[2]}, {}, type);
+      const std::vector<Tensor> there = on_gpu(x, type);
+      const auto here = [&](std::size_t i) { return readable(there[i]); };
+      check_output(readable(attention_with({})(there)), {here(0), here(1), here(2)}, {}, type);
     }
   }
 
