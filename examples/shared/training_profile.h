@@ -13,7 +13,7 @@ namespace tapeformer {
 /// What this machine can do at most: measured, with all threads.
 struct MachineRates {
   double flops = 0;                                ///< FLOP/s in f32
-  std::function<double(double)> bytes_per_second;  ///< of operands that take so many bytes together
+  std::function<double(double)> bytes_per_second;  ///< for operands of this many bytes in total
 };
 MachineRates measure_machine_rates();
 

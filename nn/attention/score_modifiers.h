@@ -18,7 +18,7 @@ class ScoreModifiers : public Module {
   /// For a resolved config.
   ScoreModifiers(const AttentionConfig& config, Generator& random);
 
-  /// Sets the modifiers of `options`, for queries and keys of `type`, of which there are so many.
+  /// Sets the modifiers of `options`. `type` is that of queries and keys, the others are T and S.
   void add_to(AttentionOptions& options, DType type, Index queries, Index keys) const;
   void visit(ParameterVisitor& visitor) override;
 

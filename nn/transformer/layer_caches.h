@@ -12,7 +12,7 @@ namespace tapeformer {
 /// convolutions, if they have some. Layers that share keys and values share a cache.
 class LayerCaches {
  public:
-  /// One for each layer, or with `sharing` for so many layers in a row, and the number of layers that have
+  /// One cache for every `sharing` layers in a row; `convolutions` is the number of layers with short
   /// convolutions.
   explicit LayerCaches(std::vector<std::unique_ptr<KvCache>> layers, std::size_t convolutions = 0,
                        std::size_t sharing = 1)
@@ -20,7 +20,7 @@ class LayerCaches {
 
   /// The cache of a layer, from 0.
   KvCache& layer(std::size_t number) { return *layers_[number / sharing_]; }
-  /// Where the keys or states of each cache lie, for those that are not empty.
+  /// The addresses of the caches' keys or states. No cache may be empty.
   std::vector<const void*> memory() const;
   /// The two of a layer; nullptr without convolutions.
   ConvolutionCache* convolutions(std::size_t number) {
