@@ -29,6 +29,8 @@ ScoreModifiers::ScoreModifiers(const AttentionConfig& config, Generator& random)
   } else if (config.relative_bias == RelativeBias::buckets) {
     table_ = Parameter(Tensor::empty({config.bias_buckets, config.heads}));
     normal(table_.value(), random, kTableDeviation);
+    earlier_ids_ = distance_buckets({config.bias_buckets, false, config.bias_distance});
+    both_ids_ = distance_buckets({config.bias_buckets, true, config.bias_distance});
   }
   if (config.sinks) sinks_ = per_head(0);
   if (is_sigmoid(config)) sigmoid_shift_ = per_head(-std::log(static_cast<double>(config.sigmoid_keys)));
@@ -51,8 +53,7 @@ Tensor ScoreModifiers::relative_bias(DType type, Index reach, bool bidirectional
   Tensor bias;
   if (slopes_.defined()) bias = alibi_bias(slopes_.to(type), reach);
   if (table_.defined())
-    bias = bucketed_bias(cast(table_, type), reach,
-                         {config_.bias_buckets, bidirectional, config_.bias_distance});
+    bias = bucketed_bias(cast(table_, type), bidirectional ? both_ids_ : earlier_ids_, reach);
   if (!sigmoid_shift_.defined()) return bias;
   const Tensor shift = reshape(cast(sigmoid_shift_, type), {config_.heads, 1});
   return bias.defined() ? bias + shift : broadcast_to(shift, {config_.heads, 2 * reach + 1});
@@ -61,6 +62,8 @@ Tensor ScoreModifiers::relative_bias(DType type, Index reach, bool bidirectional
 void ScoreModifiers::visit(ParameterVisitor& visitor) {
   visitor.buffer("softcap_constant", softcap_);
   visitor.buffer("slopes", slopes_);
+  visitor.buffer("earlier_ids", earlier_ids_);
+  visitor.buffer("both_ids", both_ids_);
   visitor.parameter("softcap", learned_softcap_);
   visitor.parameter("relative_bias.weight", table_);
   visitor.parameter("sinks", sinks_);
@@ -76,6 +79,8 @@ void ScoreModifiers::complete(AttentionConfig& config) {
   };
   require(!config.sinks || !is_sigmoid(config), "sinks join the sum of a softmax",
           "weighting=sigmoid, sinks=true", "sinks=false");
+  if (config.relative_bias == RelativeBias::buckets)
+    distance_buckets({config.bias_buckets, true, config.bias_distance}, Device::cpu());  // throws
   require(!config.learned_softcap || config.softcap > 0,
           "learned_softcap needs the softcap at which it begins", "softcap=0", "softcap=50");
 }

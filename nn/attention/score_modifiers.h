@@ -31,7 +31,9 @@ class ScoreModifiers : public Module {
   Tensor relative_bias(DType type, Index reach, bool bidirectional) const;
 
   AttentionConfig config_;
-  Tensor softcap_, slopes_;                                    // [1] and [H], or undefined
+  Tensor softcap_, slopes_;  // [1] and [H], or undefined
+  Tensor earlier_ids_,
+      both_ids_;  // distance_buckets() where keys are earlier, and in both directions; likewise
   Parameter learned_softcap_, table_, sinks_, sigmoid_shift_;  // [H], but table_ [buckets, H]; or undefined
 };
 

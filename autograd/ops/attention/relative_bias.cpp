@@ -1,5 +1,6 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/ops/attention/relative_bias.h>
+#include <tapeformer/autograd/ops/attention/visibility.h>
 #include <tapeformer/autograd/ops/elementwise.h>
 #include <tapeformer/autograd/ops/embedding.h>
 #include <tapeformer/autograd/ops/shape.h>
@@ -48,10 +49,11 @@ Tensor alibi_bias(const Tensor& slopes, Index reach) {
   require(slopes.rank() == 1 && reach >= 0, "alibi_bias", "slopes must be [H], and the reach not negative",
           "slopes=" + slopes.describe() + ", reach=" + std::to_string(reach),
           "alibi_slopes(heads), and max(T, S) - 1");
-  const Tensor distances = Tensor::empty({1, 2 * reach + 1}, DType::f64, Device::cpu());
-  for (Index r = -reach; r <= reach; ++r)
-    distances.data<double>()[r + reach] = -static_cast<double>(std::abs(r));
-  return reshape(slopes, Shape{slopes.elements(), 1}) * distances.to(slopes.dtype()).to(slopes.device());
+  // From 0 to 2 R on the device, without an upload: steps are captured as CUDA graphs.
+  const Index count = 2 * reach + 1;
+  const Tensor entries = query_positions({}, 1, count, count, slopes.device()).to(slopes.dtype());
+  const Tensor r = entries - Tensor::scalar_like(entries, static_cast<double>(reach));
+  return reshape(slopes, Shape{slopes.elements(), 1}) * (relu(r) + relu(-r)) * -1;
 }
 
 Index bucket_of(Index r, const DistanceBuckets& buckets) {
@@ -67,20 +69,37 @@ Index bucket_of(Index r, const DistanceBuckets& buckets) {
   return first + std::min(near + static_cast<Index>(step), count - 1);
 }
 
-Tensor bucketed_bias(const Tensor& table, Index reach, const DistanceBuckets& buckets) {
-  constexpr const char* kOp = "bucketed_bias";
-  const Index near = buckets_of_direction(buckets) / 2;
-  require(near > 0 && buckets.max_distance > near, kOp,
+Tensor distance_buckets(const DistanceBuckets& buckets, Device device) {
+  const Index near = buckets_of_direction(buckets) / 2, most = buckets.max_distance;
+  require(near > 0 && most > near, "distance_buckets",
           "every direction must have two buckets, and max_distance lie beyond the near half of them",
           text_of(buckets), "32 buckets up to 128");
-  require(table.rank() == 2 && table.size(0) == buckets.count && reach >= 0, kOp,
-          "the table must be [N, H] with a row for every bucket, and the reach not negative",
-          "table=" + table.describe() + ", reach=" + std::to_string(reach) + ", " + text_of(buckets),
-          "a table of count rows, and max(T, S) - 1");
-  const Tensor ids = Tensor::empty({2 * reach + 1}, DType::i32, Device::cpu());
-  for (Index r = -reach; r <= reach; ++r)
-    ids.data<std::int32_t>()[r + reach] = static_cast<std::int32_t>(bucket_of(r, buckets));
-  return permute(embedding(table, ids.to(table.device())), {1, 0});
+  const Tensor ids = Tensor::empty({2 * most + 1}, DType::i32, Device::cpu());
+  for (Index r = -most; r <= most; ++r)
+    ids.data<std::int32_t>()[r + most] = static_cast<std::int32_t>(bucket_of(r, buckets));
+  return ids.to(device);
+}
+
+Tensor bucketed_bias(const Tensor& table, const Tensor& ids, Index reach) {
+  require(table.rank() == 2 && ids.rank() == 1 && ids.elements() % 2 == 1 && reach >= 0, "bucketed_bias",
+          "the table must be [N, H], ids [2 M + 1], and the reach not negative",
+          "table=" + table.describe() + ", ids=" + ids.describe() + ", reach=" + std::to_string(reach),
+          "distance_buckets(), and max(T, S) - 1");
+  const Index most = ids.elements() / 2;
+  const Tensor near = permute(embedding(table, ids), {1, 0});
+  if (reach <= most) return slice(near, 1, most - reach, 2 * reach + 1);
+  const auto far = [&](Index end) {
+    return broadcast_to(slice(near, 1, end, 1), {table.size(1), reach - most});
+  };
+  return concat({far(0), near, far(2 * most)}, 1);
+}
+
+Tensor bucketed_bias(const Tensor& table, Index reach, const DistanceBuckets& buckets) {
+  const Tensor ids = distance_buckets(buckets, table.device());
+  require(table.rank() == 2 && table.size(0) == buckets.count, "bucketed_bias",
+          "the table must be [N, H] with a row for every bucket",
+          "table=" + table.describe() + ", " + text_of(buckets), "a table of count rows");
+  return bucketed_bias(table, ids, reach);
 }
 
 }  // namespace tapeformer

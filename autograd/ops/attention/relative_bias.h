@@ -34,8 +34,18 @@ struct DistanceBuckets {
 ///          code
 Index bucket_of(Index r, const DistanceBuckets& buckets);
 
+/// The buckets of the distances from -M to M, M being max_distance: whatever is further is in the same ones.
+/// Shapes:  -> i32 [2 M + 1]
+/// Throws:  ShapeError unless every direction has at least two buckets and a max_distance beyond the near ones
+Tensor distance_buckets(const DistanceBuckets& buckets, Device device = default_device());
+
 /// A learned bias for each bucket of distances and each head.
 /// Math:    bias[h, r + R] = table[bucket_of(r), h]
+/// Shapes:  table [N, H], ids of distance_buckets() [2 M + 1] -> [H, 2 R + 1]
+/// Throws:  ShapeError unless the table has rows, the ids are of that shape, and R is not negative
+Tensor bucketed_bias(const Tensor& table, const Tensor& ids, Index reach);
+
+/// The same, with the ids made on the host: a layer keeps them instead.
 /// Shapes:  table [N, H] -> [H, 2 R + 1]
 /// Throws:  ShapeError unless the table has a row for each bucket, R is not negative, and every direction has
 ///          at least two buckets and a max_distance beyond the near ones

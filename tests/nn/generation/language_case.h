@@ -35,6 +35,9 @@ inline std::vector<LanguageKind> language_kinds() {
       }
     }
   }
+  // Biases by the distance of query and key.
+  kinds.push_back({"gqa", PositionKind::alibi});
+  kinds.push_back({"mha", PositionKind::buckets});
   // States beside keys, whose positions turn or not.
   kinds.push_back({"kda", PositionKind::rotary, false, "DF"});
   kinds.push_back({"gla", PositionKind::learned, false, "FD"});

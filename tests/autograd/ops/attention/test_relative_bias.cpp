@@ -64,6 +64,25 @@ TEST_SUITE("autograd/ops/attention/relative_bias") {
                       {{"table", table}});
   }
 
+  TEST_CASE(
+      "a bias reaches less far than the buckets, as far, and further, where all distances share the last") {
+    Generator random(3);
+    const Tensor table = random_normal({6, 2}, random);
+    for (const bool bidirectional : {true, false}) {
+      const DistanceBuckets buckets{6, bidirectional, 5};
+      for (const Index reach : {0, 3, 5, 6, 40}) {
+        const Tensor bias = bucketed_bias(table, reach, buckets);
+        REQUIRE(bias.shape() == Shape{2, 2 * reach + 1});
+        for (Index h = 0; h < 2; ++h) {
+          for (Index r = -reach; r <= reach; ++r)
+            CHECK(bias.at(h * (2 * reach + 1) + r + reach) == table.at(2 * bucket_of(r, buckets) + h));
+        }
+      }
+      check_both_orders("bucketed_bias_far", [&] { return bucketed_bias(table * table, 8, buckets); },
+                        {{"table", table}});
+    }
+  }
+
   TEST_CASE("attention with every modifier gives what PyTorch and transformers give") {
     const Golden golden("modifiers");
     const auto check = [&](const char* name, const std::string& input, const auto& set) {
@@ -124,13 +143,17 @@ TEST_SUITE("autograd/ops/attention/relative_bias") {
     const auto says = [](const Shape& table, const DistanceBuckets& buckets) {
       return message_of<ShapeError>([&] { bucketed_bias(Tensor::zeros(table), 3, buckets); });
     };
-    CHECK(
-        says({31, 2}, {}) ==
-        "[bucketed_bias] the table must be [N, H] with a row for every bucket, and the reach not negative; "
-        "got table=f32[31,2], reach=3, count=32, bidirectional=true, max_distance=128; try a table of count "
-        "rows, and max(T, S) - 1");
+    CHECK(says({31, 2}, {}) ==
+          "[bucketed_bias] the table must be [N, H] with a row for every bucket; got table=f32[31,2], "
+          "count=32, "
+          "bidirectional=true, max_distance=128; try a table of count rows");
+    CHECK(message_of<ShapeError>([] {
+            bucketed_bias(Tensor::zeros({4, 2}), Tensor::zeros({6}, DType::i32), 3);
+          }) ==
+          "[bucketed_bias] the table must be [N, H], ids [2 M + 1], and the reach not negative; got "
+          "table=f32[4,2], ids=i32[6], reach=3; try distance_buckets(), and max(T, S) - 1");
     constexpr const char* kRule =
-        "[bucketed_bias] every direction must have two buckets, and max_distance lie beyond the near half";
+        "[distance_buckets] every direction must have two buckets, and max_distance lie beyond the near half";
     CHECK(says({2, 2}, {2, true, 128}).find(kRule) == 0);
     CHECK(says({32, 2}, {32, true, 8}).find(kRule) == 0);
   }
