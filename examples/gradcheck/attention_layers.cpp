@@ -139,9 +139,8 @@ AttentionConfig config_of(const CheckSetting& setting, const AttentionKind& kind
   config.cross = setting.cross;
   config.packed = false;
   if (kind.uses("rotary_width")) config.rotary_width = 2;
-  if (kind.uses(
-          "lambda_initial")) {  // a difference of attentions may be so short that its norm divides by little
-    config.lambda_initial = 0.35;
+  if (kind.uses("lambda_initial")) {  // a narrow difference may be so short that its norm divides by little
+    config.lambda_initial = 0.2;      // as in a first layer
     config.value_width += 7;
   }
   return config;
@@ -156,7 +155,10 @@ std::function<CheckCase(CheckSetting&)> kind_with(const std::string& kind, const
     if (adjust) adjust(config);
     CheckCase result = layer_case(setting, std::shared_ptr<Attention>(make_attention(config, setting.random)),
                                   config.sequence_first);
-    if (attention_kind(kind).can & kHasState) result.step = 0.05;  // norms of short vectors bend
+    // The norm of a short vector is far from linear, and divides what was rounded before by little.
+    const AttentionKind& row = attention_kind(kind);
+    if (row.can & kHasState) result.step = 0.05;
+    if ((row.can & kHasState) || row.uses("lambda_initial")) result.magnifies = 100;
     return result;
   };
 }
@@ -328,7 +330,7 @@ std::vector<CheckedLayer> checked_layers() {
       {"grouped_query_softcap_alibi", all_masks, true,
        kind_with("gqa",
                  [](AttentionConfig& c) {
-                   c.softcap = 2;  // a learned one is random here, and may be so small that scores are steps
+                   c.softcap = 2, c.learned_softcap = true;
                    c.relative_bias = RelativeBias::alibi;
                  })},
       {"multi_head_distance_buckets", all_masks, true,

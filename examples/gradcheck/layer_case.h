@@ -16,7 +16,8 @@ struct CheckCase {
   NamedTensors inputs;               ///< everything whose gradient is checked, parameters included
   std::function<Tensor()> function;  ///< computes the output; every call gives the same
   Index parameters = 0;
-  double step = 1;  ///< of the differences, times that of the options
+  double step = 1;       ///< of the differences, times that of the options
+  double magnifies = 1;  ///< the tolerance in f32, times that of the options
 };
 
 /// An operation without parameters. A learned mask of the setting becomes an input.
@@ -41,9 +42,14 @@ CheckCase module_case(CheckSetting& setting, std::shared_ptr<Layer> layer, Named
                                       return call(std::as_const(*layer));
                                     });
   for (auto& [name, parameter] : layer->named_parameters()) {
-    const bool is_gain = name.find("norm.weight") != std::string::npos;
+    // What is divided by stays away from zero: gains, caps of scores, and by small vectors 1 - lambda.
+    const bool is_gain = name.find("norm.weight") != std::string::npos, is_cap = name == "softcap";
     const Tensor& value = parameter.value();
-    setting.random.fill_normal(value, is_gain ? 1 : 0, 0.4);
+    setting.random.fill_normal(value,
+                               is_cap    ? 2
+                               : is_gain ? 1
+                                         : 0,
+                               is_cap || name == "lambda_vectors" ? 0.1 : 0.4);
     result.inputs.emplace_back(name, value);
   }
   result.parameters = layer->parameter_count();

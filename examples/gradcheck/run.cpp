@@ -57,8 +57,8 @@ BothOrders gradients_of(const CheckCase& subject, const GradcheckRunOptions& opt
 }
 
 std::vector<GradcheckInput> compared(const NamedTensors& inputs, const std::vector<Tensor>& single,
-                                     const std::vector<Tensor>& reference,
-                                     const GradcheckRunOptions& options) {
+                                     const std::vector<Tensor>& reference, const GradcheckRunOptions& options,
+                                     double magnifies) {
   std::vector<GradcheckInput> report;
   double largest = 0;
   for (std::size_t i = 0; i < single.size(); ++i) {
@@ -72,7 +72,7 @@ std::vector<GradcheckInput> compared(const NamedTensors& inputs, const std::vect
   for (GradcheckInput& input : report) {
     // In f32, a gradient that is zero in theory is the rounding error of terms that cancel.
     const double scale = input.scale < kZero ? std::max(largest, 1.0) : input.scale;
-    input.passed = input.absolute_error <= options.tolerance_used() * scale;
+    input.passed = input.absolute_error <= magnifies * options.tolerance_used() * scale;
   }
   return report;
 }
@@ -94,8 +94,8 @@ GradcheckReport compare_precisions(const AttentionCheck& check, const CheckCase&
     reference.inputs[i].second.copy_from(single.inputs[i].second.to(DType::f64));
   const BothOrders ours = gradients_of(single, options), theirs = gradients_of(reference, options);
   GradcheckReport report;
-  report.inputs = compared(single.inputs, ours.first, theirs.first, options);
-  report.second_inputs = compared(single.inputs, ours.second, theirs.second, options);
+  report.inputs = compared(single.inputs, ours.first, theirs.first, options, single.magnifies);
+  report.second_inputs = compared(single.inputs, ours.second, theirs.second, options, single.magnifies);
   if (options.repeats) {
     const BothOrders again = gradients_of(single, options);
     add_repeated(report.repeated_inputs, single.inputs, again.first, ours.first);
