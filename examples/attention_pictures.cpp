@@ -32,7 +32,7 @@ struct Row {
 };
 
 /// Variants of one head of multi-head attention, each with what it is about and nothing else. Kinds of
-/// attention_kinds() have rows of their own accord.
+/// attention_kinds() are added to them.
 std::vector<Row> variants() {
   const auto causal = [](AttentionContext& context) { context.causal = true; };
   return {

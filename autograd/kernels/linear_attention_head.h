@@ -270,7 +270,7 @@ class LinearAttentionHead {
     for (Index t = c_ - 1; t >= 0; --t) {
       W *const h = m_.du + t * row, *const w = m_.dout + (c_ + t) * row;
       const Index later = c_ - 1 - t;
-      if (later > 0) {  // -A^T W from A's negative and W's is turned around twice
+      if (later > 0) {  // -A^T W; A and W are stored negated, so h is negated around it
         team_.grid(1, E, [&](Index, Index j) { h[j] = -h[j]; });
         team_.product(1, E, later, m_.pa + (c_ + t + 1) * m_.row_C + t, 0, m_.row_C, w + row, row, h, 0,
                       true);

@@ -48,7 +48,7 @@ struct AttentionModifiers {
   ScoreFunction score_function = ScoreFunction::none;  ///< of the scaled scores
   Tensor score_parameter;                              ///< [1] or [H]: that function's, such as softcap's cap
   /// [H, 2 R + 1] or [1, 2 R + 1], with R at least max(T, S) - 1: entry r + R is added to the scores of the
-  /// keys that lie r after the query's position, s - p in AttentionMasks' words. It is to be finite.
+  /// keys that lie r after the query's position, s - p as in AttentionMasks. It must be finite.
   Tensor relative_bias;
   Tensor sinks;  ///< [H]: exp(sink) joins the sum that each row's weights are divided by
   AttentionWeighting weighting = AttentionWeighting::softmax;  ///< what makes weights of the changed scores

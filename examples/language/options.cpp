@@ -206,6 +206,8 @@ void LanguageOptions::refuse_ignored(const Command& command) const {
     command.refuse({"--tokenizer", "--vocabulary", "--validation-fraction"}, "with --tokens");
   if (model.positions != PositionKind::rotary && model.attention.kind != "mla")
     command.refuse({"--rotary-base"}, "without --positions rotary or --attention mla");
+  if (model.positions != PositionKind::buckets)
+    command.refuse({"--bias-buckets", "--bias-distance"}, "without --positions buckets");
   data.refuse_ignored(command);
   training.refuse_ignored(command);
 }
@@ -282,6 +284,8 @@ std::string model_text(const DecoderOnlyConfig& config) {
     text += std::string(", qk norm ") + qk_norm_name(config.attention.qk_norm);
   if (config.attention.output_gate != OutputGate::none)
     text += std::string(", output gates: ") + output_gate_name(config.attention.output_gate);
+  if (config.sublayer_norms != SublayerNorms::input)
+    text += std::string(", norms of sublayers: ") + name_of(config.sublayer_norms);
   if (config.attention.softcap > 0) text += format(", scores up to %g", config.attention.softcap);
   if (config.attention.weighting != AttentionWeighting::softmax)
     text += std::string(", ") + weighting_name(config.attention.weighting) + " weights";
@@ -292,7 +296,7 @@ std::string model_text(const DecoderOnlyConfig& config) {
     text += ", keys and values of " + std::to_string(config.kv_sharing) + " layers shared";
   for (const auto& [has, name] :
        {std::pair(config.attention.exclusive, "exclusive"), std::pair(config.attention.sinks, "sinks"),
-        std::pair(config.norm_output, "norm output"), std::pair(config.value_residual, "value residual"),
+        std::pair(config.value_residual, "value residual"),
         std::pair(config.embedding_norm, "embedding norm"),
         std::pair(config.embedding_mixing, "embedding mixing"), std::pair(config.fix_norm, "fix norm"),
         std::pair(config.prefix, "prefix")})

@@ -20,7 +20,7 @@ enum AttentionAbility : unsigned {
   kCanModelLanguage = 4,  ///< may be a DecoderOnly's
   kCanExport = 8,         ///< has the parameters of multi-head attention: transformers' Llama can express it
   /// Keeps a state of constant size in place of keys. So it is causal, knows the order of tokens without
-  /// positions, has no weights to look at or to drop, and attends to no other memory.
+  /// positions, has no weights to show or to drop, and attends to no other memory.
   kHasState = 16,
 };
 

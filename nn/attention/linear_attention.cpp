@@ -102,7 +102,7 @@ LinearAttention::LinearAttention(const AttentionConfig& config, Generator& rando
     std::vector<float> offsets(static_cast<std::size_t>(decay_count), -2.0F);
     if (kind_.has_rate) {
       std::vector<float> steps = spread(H, std::log(0.001), std::log(0.1));
-      for (float& step : steps) step = std::log(std::expm1(std::exp(step)));  // softplus turned around
+      for (float& step : steps) step = std::log(std::expm1(std::exp(step)));  // the inverse of softplus
       for (std::size_t i = 0; i < offsets.size(); ++i)
         offsets[i] = steps[i / static_cast<std::size_t>(decay_count / H)];
       decay_rate_ = Parameter(Tensor::from(spread(H, 0, std::log(16))));

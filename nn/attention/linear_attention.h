@@ -21,7 +21,7 @@ namespace tapeformer {
 ///            kda:            -exp(rate) softplus(W_2 W_1 x + offset), by channel, rate by head
 ///          y = W_O concat_h gate * rms_norm(linear_attention(q, k, v)_h), with the gate silu(W_g x) of gla
 ///          and gated_deltanet, sigmoid(W_g2 W_g1 x) of kda through a head's width, and 1 of deltanet. No
-///          projection has a bias. (gla's log sigmoid is -softplus with the weights' signs turned.)
+///          projection has a bias. (gla's log sigmoid is -softplus of the negated argument.)
 /// Shapes:  query, which is the memory, [B, T, C] -> y [B, T, O]
 /// Initial: matrices Xavier uniform; rates log(1) to log(16), offsets whose softplus is 0.001 to 0.1, both
 ///          spread evenly over the heads (the second by its logarithm); gla's offsets -2

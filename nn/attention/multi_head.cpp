@@ -29,7 +29,7 @@ void clear_bias(Linear& layer) {
   if (layer.bias().defined()) layer.bias().set_value(Tensor::zeros(layer.bias().value().shape()));
 }
 
-/// The options that one half of the kinds' complete() has with the other in common.
+/// What complete() does for all of these kinds.
 void complete_keys(AttentionConfig& config) {
   config.exclusive = config.exclusive && !config.cross;
   ScoreModifiers::complete(config);

@@ -8,7 +8,7 @@
 
 namespace tapeformer {
 
-/// A GPT-2, Llama, Mistral, Qwen 2, Qwen 3 or OLMo 2 checkpoint folder: config.json, and model.safetensors or
+/// A checkpoint folder of a type in hugging_face_families(): config.json, and model.safetensors or
 /// the files that model.safetensors.index.json lists, with transformers' names or Meta's; or Meta's
 /// params.json and consolidated.safetensors. F16, BF16 and F64 become f32. In evaluation mode.
 /// Throws:  CheckpointError naming the file and what is wrong with it

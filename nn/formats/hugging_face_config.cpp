@@ -162,7 +162,6 @@ void read_gemma(JsonFields& fields, DecoderOnlyConfig& config) {
   const auto cap = [&](const char* name, double otherwise) {
     return fields.is_null(name) ? 0 : fields.number(name, otherwise);
   };
-  config.sandwich_norm = true;
   config.embedding_scale = 0;
   config.attention.score_scale = 1 / std::sqrt(fields.number("query_pre_attn_scalar", 256));
   config.attention.softcap = cap("attn_logit_softcapping", 50);
@@ -196,7 +195,7 @@ DecoderOnlyConfig read_llama(JsonFields& fields, const HuggingFaceFamily& family
   if (family.gemma) read_gemma(fields, config);
   config.norm = NormKind::rms;
   config.epsilon = fields.number("rms_norm_eps", family.epsilon);
-  config.norm_output = family.norm_output;
+  config.sublayer_norms = family.norms;
   config.positions = PositionKind::rotary;
   config.attention.rotations = read_rotations(fields, config.context);
   config.attention.bias = family.attention_bias ? fields.flag("attention_bias", false) : family.query_bias;

@@ -5,22 +5,24 @@ namespace tapeformer {
 
 const std::array<HuggingFaceFamily, 7>& hugging_face_families() {
   constexpr QkNorm kNone = QkNorm::none;
+  constexpr SublayerNorms kInput = SublayerNorms::input;
   // type, architecture, what chooses it, key heads, context, epsilon, attention_bias, query_bias, mlp_bias,
-  // qk_norm, norm_output, window, windows, gemma
+  // qk_norm, sublayer_norms, window, windows, gemma
   static const std::array<HuggingFaceFamily, 7> families = {{
-      {"gpt2", "GPT2LMHeadModel", "layer norm", 0, 1024, 1e-5, false, false, false, kNone, false, false,
+      {"gpt2", "GPT2LMHeadModel", "layer norm", 0, 1024, 1e-5, false, false, false, kNone, kInput, false,
        false},
-      {"llama", "LlamaForCausalLM", "RMS norm", 0, 2048, 1e-6, true, false, true, kNone, false, false, false},
+      {"llama", "LlamaForCausalLM", "RMS norm", 0, 2048, 1e-6, true, false, true, kNone, kInput, false,
+       false},
       {"mistral", "MistralForCausalLM", "RMS norm and a window in all layers", 8, 131072, 1e-6, false, false,
-       false, kNone, false, true, false},
+       false, kNone, kInput, true, false},
       {"qwen2", "Qwen2ForCausalLM", "RMS norm and biases of queries, keys and values alone", 32, 32768, 1e-6,
-       false, true, false, kNone, false, true, true},
+       false, true, false, kNone, kInput, true, true},
       {"qwen3", "Qwen3ForCausalLM", "RMS norm, of queries and keys too,", 32, 32768, 1e-6, true, false, false,
-       QkNorm::rms, false, true, true},
+       QkNorm::rms, kInput, true, true},
       {"olmo2", "Olmo2ForCausalLM", "RMS norm, of all queries and of all keys too,", 0, 2048, 1e-5, true,
-       false, false, QkNorm::joint, true, false, false},
+       false, false, QkNorm::joint, SublayerNorms::output, false, false},
       {"gemma2", "Gemma2ForCausalLM", "norms of what sublayers read and of what they add", 4, 8192, 1e-6,
-       true, false, false, kNone, false, true, true, true},
+       true, false, false, kNone, SublayerNorms::both, true, true, true},
   }};
   return families;
 }
@@ -44,7 +46,7 @@ const HuggingFaceFamily& basic_family(const DecoderOnlyConfig& config) {
 const HuggingFaceFamily& hugging_face_family(const DecoderOnlyConfig& config) {
   const AttentionConfig& attention = config.attention;
   if (config.norm == NormKind::layer) return basic_family(config);
-  if (config.sandwich_norm) return hugging_face_family(std::string("gemma2"));
+  if (config.sublayer_norms == SublayerNorms::both) return hugging_face_family(std::string("gemma2"));
   if (attention.qk_norm == QkNorm::rms) return hugging_face_family(std::string("qwen3"));
   if (attention.qk_norm == QkNorm::joint) return hugging_face_family(std::string("olmo2"));
   if (attention.bias && !attention.output_bias.value_or(true))

@@ -20,10 +20,10 @@ struct HuggingFaceFamily {
   bool query_bias;           ///< queries, keys and values have biases, the output none
   bool mlp_bias;             ///< has this field; else feed-forward networks have no biases
   QkNorm qk_norm;            ///< with the epsilon of the norms
-  bool norm_output;          ///< see DecoderOnlyConfig::norm_output
+  SublayerNorms norms;       ///< see DecoderOnlyConfig::sublayer_norms
   bool window;               ///< may have a window in all layers
   bool windows;              ///< may have windows in some
-  /// Gemma 2: sandwich_norm, gains stored less 1, embeddings times sqrt(C), softcaps and a scale of scores.
+  /// Gemma 2: gains stored less 1, embeddings times sqrt(C), softcaps and a scale of scores.
   bool gemma = false;
 };
 

@@ -136,8 +136,6 @@ void check_expressible(const DecoderOnlyConfig& config, const std::string& progr
   require(config.attention.output_gate == OutputGate::none,
           std::string("output_gate=") + output_gate_name(config.attention.output_gate));
   require(!config.attention.exclusive, "exclusive=true");
-  require(config.sandwich_norm == family.gemma,
-          config.sandwich_norm ? "sandwich_norm=true" : "sandwich_norm=false");
   require(config.embedding_scale == (family.gemma ? 0 : 1),
           "embedding_scale=" + value_text(config.embedding_scale));
   require((attention.score_scale > 0) == family.gemma, "score_scale=" + value_text(attention.score_scale));
@@ -153,8 +151,8 @@ void check_expressible(const DecoderOnlyConfig& config, const std::string& progr
   require(is_gpt2 || family.mlp_bias || !config.feed_forward_bias, "feed_forward_bias=true");
   require(config.window == 0 || family.window, "window=" + number(config.window));
   require(config.windows.empty() || family.windows, "windows=" + config.windows);
-  require(config.norm_output == family.norm_output,
-          std::string("norm_output=") + (config.norm_output ? "true" : "false"));
+  require(config.sublayer_norms == family.norms,
+          std::string("sublayer_norms=") + name_of(config.sublayer_norms));
   require(!config.value_residual, "value_residual=true");
   require(config.kv_sharing == 1, "kv_sharing=" + number(config.kv_sharing));
   require(family.gemma || config.logit_softcap == 0, "logit_softcap=" + value_text(config.logit_softcap));

@@ -18,7 +18,7 @@ struct LlamaNames {
   const char *embedding, *norm, *head;
   // Of models that norm queries and keys, or what sublayers add; nullptr if the program has none.
   const char *query_norm = nullptr, *key_norm = nullptr, *attention_output_norm = nullptr,
-             *feed_forward_output_norm = nullptr, *sandwiched_feed_forward_norm = nullptr;
+             *feed_forward_output_norm = nullptr, *feed_forward_norm_of_two = nullptr;
 };
 
 constexpr LlamaNames kLlama{"model.layers.",
@@ -122,18 +122,19 @@ std::vector<ForeignParameter> llama_parameters(const DecoderOnlyConfig& config, 
               D = attention.key_width;
   const bool interleaved_here = attention.rotations.layout == RotaryLayout::interleaved,
              to_halves = interleaved_here && !interleaved_there,
-             to_pairs = !interleaved_here && interleaved_there, outputs = config.norm_output,
-             sandwiches = config.sandwich_norm;
-  const double less = sandwiches ? 1 : 0;  // Gemma's gains begin at 0
+             to_pairs = !interleaved_here && interleaved_there,
+             outputs = config.sublayer_norms == SublayerNorms::output,
+             both = config.sublayer_norms == SublayerNorms::both;
+  const double less = both ? 1 : 0;  // Gemma's gains begin at 0
   List list;
   list.parameter("embedding.weight", {{names.embedding + std::string(".weight"), {config.vocabulary, C}}});
   for (Index i = 0; i < config.layers; ++i) {
     const std::string ours = "layers." + std::to_string(i) + ".",
                       theirs = names.layers + std::to_string(i) + ".";
     const char* const attention_norm = outputs ? names.attention_output_norm : names.attention_norm;
-    const char* const feed_forward_norm = outputs      ? names.feed_forward_output_norm
-                                          : sandwiches ? names.sandwiched_feed_forward_norm
-                                                       : names.feed_forward_norm;
+    const char* const feed_forward_norm = outputs ? names.feed_forward_output_norm
+                                          : both  ? names.feed_forward_norm_of_two
+                                                  : names.feed_forward_norm;
     list.norm(ours + "attention_norm", theirs + attention_norm, C, false, less);
     list.linear(ours + "attention.query_key_value",
                 {{theirs + names.query, {H * D, C}, false, to_halves ? H : 0, to_pairs ? H : 0},
@@ -150,7 +151,7 @@ std::vector<ForeignParameter> llama_parameters(const DecoderOnlyConfig& config, 
     }
     list.linear(ours + "attention.output", {{theirs + names.output, {C, H * D}}}, *attention.output_bias);
     list.norm(ours + "feed_forward_norm", theirs + feed_forward_norm, C, false, less);
-    if (sandwiches) {
+    if (both) {
       list.norm(ours + "attention_output_norm", theirs + names.attention_output_norm, C, false, less);
       list.norm(ours + "feed_forward_output_norm", theirs + names.feed_forward_output_norm, C, false, less);
     }

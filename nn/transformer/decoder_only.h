@@ -46,7 +46,7 @@ class DecoderOnly : public Module {
   Tensor states(const Tensor& ids, const Tensor& prefix_lengths = {}) const;
   /// The same for tokens that follow those in `caches`, and appends them there. Never recorded.
   Tensor states(const Tensor& ids, LayerCaches& caches, const Tensor& prefix_lengths = {}) const;
-  /// Each layer's attention weights, for somebody to look at; undefined for a layer with a state. Never
+  /// Each layer's attention weights, for inspection; undefined for a layer with a state. Never
   /// recorded.
   /// Shapes:  ids i32 [B, T] -> L times [B, H, T, T]
   std::vector<Tensor> attention_weights(const Tensor& ids) const;

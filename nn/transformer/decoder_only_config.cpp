@@ -24,6 +24,18 @@ ValueEmbeddings value_embeddings(const std::string& name) {
   throw Error("[decoder_only] value_embeddings must be none, ends, alternate or all; got " + name);
 }
 
+const char* name_of(SublayerNorms norms) {
+  constexpr const char* kNames[] = {"input", "output", "both"};
+  return kNames[static_cast<int>(norms)];
+}
+
+SublayerNorms sublayer_norms(const std::string& name) {
+  for (const SublayerNorms norms : {SublayerNorms::input, SublayerNorms::output, SublayerNorms::both}) {
+    if (name == name_of(norms)) return norms;
+  }
+  throw Error("[decoder_only] sublayer_norms must be input, output or both; got " + name);
+}
+
 bool DecoderOnlyConfig::has_value_embedding(Index layer) const {
   switch (value_embeddings) {
     case ValueEmbeddings::ends: return layer == 0 || layer == layers - 1;
@@ -88,8 +100,6 @@ void DecoderOnlyConfig::check() const {
       kv_sharing == 1 || (value_embeddings == ValueEmbeddings::none && !value_residual),
       "kv_sharing excludes value_embeddings and value_residual, since layers that share have no values of "
       "their own");
-  require(!sandwich_norm || !norm_output,
-          "sandwich_norm has norms of what sublayers read, which norm_output leaves out; try one of them");
   require(positions != PositionKind::sinusoidal || embedding_scale == 1,
           "sinusoidal positions scale embeddings by sqrt(C) themselves; try embedding_scale=1");
   require(windows.find_first_not_of("SL") == std::string::npos,

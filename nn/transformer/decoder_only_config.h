@@ -17,6 +17,13 @@ const char* name_of(ValueEmbeddings layers);
 /// Throws: Error listing the valid names.
 ValueEmbeddings value_embeddings(const std::string& name);
 
+/// The norms of a model's sublayers: of what they read (pre-norm), of what they add to the sum (as in
+/// OLMo 2), or both (as in Gemma 2).
+enum class SublayerNorms { input, output, both };
+const char* name_of(SublayerNorms norms);
+/// Throws: Error listing the valid names.
+SublayerNorms sublayer_norms(const std::string& name);
+
 /// The configuration of a language model. The defaults are GPT-2 without dropout.
 struct DecoderOnlyConfig {
   Index vocabulary = 0;  ///< V
@@ -32,9 +39,8 @@ struct DecoderOnlyConfig {
 
   NormKind norm = NormKind::layer;  ///< before each sublayer and before the head
   double epsilon = 1e-5;
-  bool norm_bias = true;       ///< layer norm's
-  bool sandwich_norm = false;  ///< norms of what sublayers add, beside those of what they read
-  bool norm_output = false;    ///< norms of what sublayers add, in place of what they read
+  bool norm_bias = true;                                ///< layer norm's
+  SublayerNorms sublayer_norms = SublayerNorms::input;  ///< where sublayers have norms
 
   PositionKind positions = PositionKind::learned;  ///< rotary ones turn queries and keys
 
@@ -112,9 +118,8 @@ struct DecoderOnlyConfig {
     field("norm", named(c.norm, name_of, norm_kind), "layer, rms or scale, before every sublayer");
     field("epsilon", c.epsilon, "of the norms", kPositive);
     field("norm_bias", c.norm_bias);
-    field("sandwich_norm", c.sandwich_norm,
-          "norms of what each sublayer adds, beside those of what it reads");
-    field("norm_output", c.norm_output, "norms of what each sublayer adds, in place of what it reads");
+    field("sublayer_norms", named(c.sublayer_norms, name_of, tapeformer::sublayer_norms),
+          "norms of each sublayer's input, of its output, or of both");
     field("feed_forward", c.feed_forward,
           "F, hidden width of the feed-forward networks; 0 for 4 C, gated 8/3 C", kSize);
     field("activation", named(c.activation, name_of, activation_named));

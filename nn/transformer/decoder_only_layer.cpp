@@ -30,7 +30,7 @@ DecoderOnlyLayer::DecoderOnlyLayer(const DecoderOnlyConfig& config, Generator& r
     : attention_norm_(norm_of(config)),
       attention_(make_attention(config.attention_config(number), random)),
       window_(config.has_window(number) ? config.window : 0),
-      place_(config.norm_output ? NormPlace::branch : NormPlace::pre),
+      place_(config.sublayer_norms == SublayerNorms::output ? NormPlace::branch : NormPlace::pre),
       feed_forward_norm_(norm_of(config)),
       feed_forward_({config.width, config.hidden_width(), config.activation, config.feed_forward_dropout,
                      config.feed_forward_bias, config.gated},
@@ -40,7 +40,7 @@ DecoderOnlyLayer::DecoderOnlyLayer(const DecoderOnlyConfig& config, Generator& r
     const double share = static_cast<double>(number + 1) / static_cast<double>(config.layers);
     depth_.emplace(share * config.stochastic_depth, random);
   }
-  if (config.sandwich_norm)
+  if (config.sublayer_norms == SublayerNorms::both)
     attention_output_norm_.emplace(norm_of(config)), feed_forward_output_norm_.emplace(norm_of(config));
   if (config.embedding_mixing) embedding_mixing_ = Parameter(Tensor::from<float>({1, 0}, {2}));
   if (config.has_value_embedding(number)) {

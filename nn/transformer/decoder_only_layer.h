@@ -26,8 +26,8 @@ struct DecoderOnlyContext : AttentionContext {
 /// Pre-norm self-attention and feed-forward network, each with a residual connection.
 /// Math:    with embedding_mixing x = a x + b first, (a, b) = (1, 0) at first; then
 ///          x = x + dropout(attention(norm(x))); y = x + dropout(feed_forward(norm(x)));
-///          with sandwich_norm, x + dropout(output_norm(attention(norm(x)))), and so the other sublayer;
-///          with norm_output, x + dropout(norm(attention(x))), and so for the feed-forward network;
+///          with sublayer_norms=both, x + dropout(output_norm(attention(norm(x)))), and so for the other;
+///          with sublayer_norms=output, x + dropout(norm(attention(x))), and so for the other;
 ///          with short convolutions, convolution(norm(x)) in place of norm(x);
 ///          with a window W, a query sees its own key and the W - 1 before it;
 ///          with a value embedding, its rows join attention's values

@@ -35,7 +35,7 @@ CASES["convolutions"] = {**LLAMA, "short_convolution": 4}
 CASES["windows"] = {**LLAMA, "layers": 3, "window": 3, "windows": "SL", "value_residual": True, "qk_norm": "l2",
                     "output_gate": "element", "exclusive": True, "qk_norm_epsilon": 1e-3}
 CASES["sharing"] = {**LLAMA, "layers": 3, "kv_sharing": 2, "qk_norm": "joint", "output_gate": "head",
-                    "norm_output": True, "attention": "mha", "groups": 0, "window": 4}
+                    "sublayer_norms": "output", "attention": "mha", "groups": 0, "window": 4}
 CASES["yarn"] = {**LLAMA, "rotary_yarn": True, "rotary_factor": 4.0, "rotary_original_context": 16, "head_width": 12,
                  "rotary_low_frequency": 1.0, "rotary_high_frequency": 32.0, "rotary_attention_factor": 1.138629,
                  "qk_norm": "rms", "rotary_base": 10.0}

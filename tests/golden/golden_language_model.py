@@ -191,7 +191,8 @@ class Layer(nn.Module):
         super().__init__()
         self.attention_norm, self.attention = Norm(config), Attention(config, number)
         self.feed_forward_norm, self.feed_forward = Norm(config), FeedForward(config)
-        self.mixes, self.norm_output = config.get("embedding_mixing", False), config.get("norm_output", False)
+        self.mixes = config.get("embedding_mixing", False)
+        self.norms_outputs = config.get("sublayer_norms") == "output"
         if self.mixes:
             self.embedding_mixing = nn.Parameter(torch.tensor([1.0, 0.0]))
         taps = config.get("short_convolution", 0)
@@ -204,7 +205,7 @@ class Layer(nn.Module):
         if self.mixes:
             x = self.embedding_mixing[0] * x + self.embedding_mixing[1] * first
         values = self.value_embedding(ids) if hasattr(self, "value_embedding") else None
-        if self.norm_output:
+        if self.norms_outputs:
             x = x + self.attention_norm(self.attention(x, mask, values, handed))
             return x + self.feed_forward_norm(self.feed_forward(x))
         x = x + self.attention(self.attention_convolution(self.attention_norm(x)), mask, values, handed)

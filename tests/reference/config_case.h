@@ -36,7 +36,7 @@ bool change(const Field& field, Member& member) {
         set_value(member, static_cast<Value>(value));
   } else if constexpr (std::is_same_v<Value, std::string>) {
     for (const char* name : {"gqa", "half_split", "naive", "rotary", "rms", "silu", "sgd", "bpe", "mha",
-                             "layer", "learned", "relu", "all", "head", "sigmoid", "alibi"}) {
+                             "layer", "learned", "relu", "all", "head", "sigmoid", "alibi", "both"}) {
       try {
         if (before == value_of(member)) set_value(member, std::string(name));
       } catch (const Error&) {  // a name of another kind

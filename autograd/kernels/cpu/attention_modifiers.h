@@ -45,7 +45,7 @@ void each_relative_row(const AttentionShape& s, const Tile& tile, const F& each)
   }
 }
 
-/// Raw scores become masked ones with all that is done to them.
+/// Applies the function, the biases and the masks to raw scores.
 template <class T>
 void modify_scores(const AttentionShape& s, const AttentionOperands<T>& x, const Tile& tile, T* scores,
                    Index row, Slopes kind = Slopes::none, T* slopes = nullptr) {

@@ -53,7 +53,7 @@ Tensor alibi_bias(const Tensor& slopes, Index reach) {
   const Index count = 2 * reach + 1;
   const Tensor entries = query_positions({}, 1, count, count, slopes.device()).to(slopes.dtype());
   const Tensor r = entries - Tensor::scalar_like(entries, static_cast<double>(reach));
-  return reshape(slopes, Shape{slopes.elements(), 1}) * (relu(r) + relu(-r)) * -1;
+  return reshape(slopes, Shape{slopes.elements(), 1}) * (r - relu(r) * 2);  // -|r|
 }
 
 Index bucket_of(Index r, const DistanceBuckets& buckets) {

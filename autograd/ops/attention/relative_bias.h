@@ -36,7 +36,7 @@ Index bucket_of(Index r, const DistanceBuckets& buckets);
 
 /// The buckets of the distances from -M to M, M being max_distance: whatever is further is in the same ones.
 /// Shapes:  -> i32 [2 M + 1]
-/// Throws:  ShapeError unless every direction has at least two buckets and a max_distance beyond the near ones
+/// Throws:  ShapeError unless every direction has two buckets and a max_distance beyond the near ones
 Tensor distance_buckets(const DistanceBuckets& buckets, Device device = default_device());
 
 /// A learned bias for each bucket of distances and each head.

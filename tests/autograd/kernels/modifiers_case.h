@@ -1,5 +1,6 @@
 #pragma once
 
+#include <tapeformer/tests/autograd/kernels/attention_forward_case.h>
 #include <tapeformer/tests/autograd/kernels/modified_attention.h>
 
 #include <algorithm>
@@ -42,7 +43,9 @@ inline Tensor seed_of(const ModifiedAttention& c, Generator& random, DType type)
 
 inline AttentionCase case_on_cpu(Index B, Index T, Index S, Index H, Index G, Index D, Index E,
                                  Generator& random) {
-  return {on_cpu(random_inputs(B, T, S, H, G, D, E, random)), {}};
+  AttentionCase c = simple_case(B, T, S, H, G, D, E, random);
+  c.in = on_cpu(c.in);
+  return c;
 }
 
 // function, weighting, of_heads, has_relative, has_sinks

@@ -163,7 +163,7 @@ TEST_SUITE("nn/formats/hugging_face") {
     qwen3.attention.qk_norm = QkNorm::rms, qwen3.attention.qk_norm_epsilon = qwen3.epsilon;
     qwen3.window = 3, qwen3.windows = "SL";
     olmo2.attention.qk_norm = QkNorm::joint, olmo2.attention.qk_norm_epsilon = olmo2.epsilon;
-    olmo2.norm_output = true;
+    olmo2.sublayer_norms = SublayerNorms::output;
     mistral.attention.bias = false, mistral.window = 4;
     qwen2.attention.output_bias = false;
     qwen2.attention.rotations.yarn = true, qwen2.attention.rotations.original_context = 8;

@@ -71,10 +71,10 @@ TEST_SUITE("nn/formats/hugging_face_family") {
     round_trip(config, "qwen3");
     config = read("olmo2");
     CHECK(config.attention.qk_norm == QkNorm::joint);
-    CHECK(config.norm_output);
+    CHECK(config.sublayer_norms == SublayerNorms::output);
     round_trip(config, "olmo2");
     config = read("gemma2");
-    CHECK(config.sandwich_norm);
+    CHECK(config.sublayer_norms == SublayerNorms::both);
     CHECK(config.embedding_scale == 0);
     CHECK(config.attention.key_width == 256);
     CHECK(config.attention.score_scale == 1.0 / 16);

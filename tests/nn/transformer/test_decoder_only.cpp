@@ -100,10 +100,11 @@ const std::vector<Variant>& variants() {
          c.attention.qk_norm = QkNorm::l2, c.attention.output_gate = OutputGate::element;
          c.attention.exclusive = true, c.attention.key_width = 6;
        }},
-      {"mqa rms rotary value_residual and values, joint, gates, windows in SS, norm_output", false, true,
+      {"mqa rms rotary value_residual and values, joint, gates, windows in SS, norms of outputs", false, true,
        [](auto& c) {
          c.attention.kind = "mqa", c.norm = NormKind::rms, c.positions = PositionKind::rotary;
-         c.norm_output = c.value_residual = true, c.value_embeddings = ValueEmbeddings::all;
+         c.sublayer_norms = SublayerNorms::output, c.value_residual = true,
+         c.value_embeddings = ValueEmbeddings::all;
          c.epsilon = 0.1, c.attention.key_width = 6;  // what a sublayer adds may be short
          c.window = 3, c.windows = "SS";
          c.attention.qk_norm = QkNorm::joint, c.attention.output_gate = OutputGate::head;
@@ -114,10 +115,10 @@ const std::vector<Variant>& variants() {
          c.kv_sharing = 2, c.window = 3, c.short_convolution = 2;
          c.attention.exclusive = true, c.attention.key_width = 5;
        }},
-      {"mha rms rotary shared keys norm_output yarn tied", true, true,
+      {"mha rms rotary shared keys norms of outputs yarn tied", true, true,
        [](auto& c) {
          c.norm = NormKind::rms, c.positions = PositionKind::rotary, c.kv_sharing = 2;
-         c.norm_output = true, c.attention.qk_norm = QkNorm::rms, c.epsilon = 0.1;
+         c.sublayer_norms = SublayerNorms::output, c.attention.qk_norm = QkNorm::rms, c.epsilon = 0.1;
          c.attention.key_width = 8;
          c.attention.rotations.yarn = true, c.attention.rotations.factor = 4;
          c.attention.rotations.original_context = 16, c.attention.rotations.high_frequency = 32;
