@@ -45,25 +45,34 @@ Tensor turned(Tensor x, const Tensor& table, const Rotation& rotation) {
 }
 
 void check_config(const RotaryConfig& config) {
-  const auto require = [](bool holds, const char* rule, const std::string& got, const char* remedy) {
-    if (!holds) throw ShapeError(std::string("[rotary] ") + rule + "; got " + got + "; try " + remedy);
+  // got() is called for the text of an error alone: a step builds none.
+  const auto require = [](bool holds, const char* rule, const auto& got, const char* remedy) {
+    if (!holds) throw ShapeError(std::string("[rotary] ") + rule + "; got " + got() + "; try " + remedy);
   };
-  require(config.base > 0 && std::isfinite(config.base), "base must be positive and finite",
-          "base=" + std::to_string(config.base), "10000");
-  require(config.factor > 0 && std::isfinite(config.factor), "factor must be positive and finite",
-          "factor=" + std::to_string(config.factor), "1 for positions as they are");
-  require(config.attention_factor > 0 && std::isfinite(config.attention_factor),
-          "attention_factor must be positive and finite",
-          "attention_factor=" + std::to_string(config.attention_factor), "1");
-  require(!config.yarn || config.original_context > 0, "YaRN needs an original_context", "original_context=0",
-          "the context that the model was trained with");
-  require(config.width >= 0, "width must not be negative", "width=" + std::to_string(config.width),
-          "0 for all components");
-  require(config.original_context <= 0 || config.low_frequency < config.high_frequency,
-          "low_frequency must be below high_frequency",
-          "low_frequency=" + std::to_string(config.low_frequency) +
-              ", high_frequency=" + std::to_string(config.high_frequency),
-          "1 and 4");
+  require(
+      config.base > 0 && std::isfinite(config.base), "base must be positive and finite",
+      [&] { return "base=" + std::to_string(config.base); }, "10000");
+  require(
+      config.factor > 0 && std::isfinite(config.factor), "factor must be positive and finite",
+      [&] { return "factor=" + std::to_string(config.factor); }, "1 for positions as they are");
+  require(
+      config.attention_factor > 0 && std::isfinite(config.attention_factor),
+      "attention_factor must be positive and finite",
+      [&] { return "attention_factor=" + std::to_string(config.attention_factor); }, "1");
+  require(
+      !config.yarn || config.original_context > 0, "YaRN needs an original_context",
+      [] { return "original_context=0"; }, "the context that the model was trained with");
+  require(
+      config.width >= 0, "width must not be negative",
+      [&] { return "width=" + std::to_string(config.width); }, "0 for all components");
+  require(
+      config.original_context <= 0 || config.low_frequency < config.high_frequency,
+      "low_frequency must be below high_frequency",
+      [&] {
+        return "low_frequency=" + std::to_string(config.low_frequency) +
+               ", high_frequency=" + std::to_string(config.high_frequency);
+      },
+      "1 and 4");
 }
 
 /// The index, not rounded, of the pair that makes `times` turns within the original context.

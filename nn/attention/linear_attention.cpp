@@ -121,26 +121,32 @@ LinearAttention::LinearAttention(const AttentionConfig& config, Generator& rando
 void LinearAttention::check_call(const Tensor& query, const Tensor& memory,
                                  const AttentionContext& context) const {
   check_inputs("linear_attention", query, memory, context.cache);
-  const auto refuse = [&](bool wrong, const char* rule, const std::string& got, const char* remedy) {
-    if (wrong) throw Error(std::string("[linear_attention] ") + rule + "; got " + got + "; try " + remedy);
+  // got() is called for the text of an error alone: a step builds none.
+  const auto refuse = [&](bool wrong, const char* rule, const auto& got, const char* remedy) {
+    if (wrong) throw Error(std::string("[linear_attention] ") + rule + "; got " + got() + "; try " + remedy);
   };
-  refuse(!is_same_tensor(query, memory), "query and memory must be the same tensor",
-         "query=" + query.describe() + ", memory=" + memory.describe(), "attention=mha");
+  constexpr const char* kOnlyCausal = "a state takes in every token, so the only mask is the causal one";
+  refuse(
+      !is_same_tensor(query, memory), "query and memory must be the same tensor",
+      [&] { return "query=" + query.describe() + ", memory=" + memory.describe(); }, "attention=mha");
   for (const auto& [name, mask] :
        {std::pair("mask", &context.mask), std::pair("key_mask", &context.key_mask),
         std::pair("query_mask", &context.query_mask), std::pair("prefix_lengths", &context.prefix_lengths),
         std::pair("key_lengths", &context.key_lengths), std::pair("query_starts", &context.query_starts),
         std::pair("key_starts", &context.key_starts)}) {
-    refuse(mask->defined(), "a state takes in every token, so the only mask is the causal one",
-           std::string(name) + "=" + (mask->defined() ? mask->describe() : ""),
-           "padding behind the last real token, which none of them sees");
+    refuse(
+        mask->defined(), kOnlyCausal, [n = name, m = mask] { return std::string(n) + "=" + m->describe(); },
+        "padding behind the last real token, which none of them sees");
   }
-  refuse(context.window_before != kUnlimited || context.window_after != kUnlimited,
-         "a state takes in every token, so the only mask is the causal one", "a window", "attention=mha");
-  refuse(!context.causal && query.size(1) > 1, "a state knows only the tokens before", "causal=false",
-         "causal=true");
-  refuse(context.weights != nullptr, "a state has no attention weights", "a tensor for them",
-         "attention=mha");
+  refuse(
+      context.window_before != kUnlimited || context.window_after != kUnlimited, kOnlyCausal,
+      [] { return "a window"; }, "attention=mha");
+  refuse(
+      !context.causal && query.size(1) > 1, "a state knows only the tokens before",
+      [] { return "causal=false"; }, "causal=true");
+  refuse(
+      context.weights != nullptr, "a state has no attention weights", [] { return "a tensor for them"; },
+      "attention=mha");
 }
 
 Tensor LinearAttention::operator()(const Tensor& query, const Tensor& memory,

@@ -3,6 +3,7 @@
 // Usage: test_training_step_memory [malloc | mmap], which breaks the rule on purpose.
 
 #include <tapeformer/autograd/tape.h>
+#include <tapeformer/nn/transformer/decoder_only.h>
 #include <tapeformer/nn/transformer/encoder_decoder.h>
 #include <tapeformer/optim/adamw.h>
 #include <tapeformer/optim/clip.h>
@@ -12,6 +13,7 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <deque>
 #include <string>
 
 using namespace tapeformer;
@@ -67,6 +69,34 @@ Batch random_batch(Index batch, Index source, Index target, Index vocabulary, Ge
   return {ids({batch, source}), mask, ids({batch, target}), ids({batch, target})};
 }
 
+/// Language models that have, between them, every kind of attention and all that its scores may have.
+std::deque<DecoderOnly> language_models(Generator& random) {
+  std::deque<DecoderOnly> models;
+  const auto add = [&](const char* kind, const auto& choose) {
+    DecoderOnlyConfig config;
+    config.vocabulary = 211, config.context = 40, config.layers = 3, config.width = 64;
+    config.attention.kind = kind, config.attention.heads = 4;
+    choose(config);
+    models.emplace_back(config, random);
+  };
+  for (const AttentionKind& kind : attention_kinds()) {
+    if (kind.can & kCanModelLanguage) add(kind.name.c_str(), [](DecoderOnlyConfig&) {});
+  }
+  add("gqa", [](DecoderOnlyConfig& c) {
+    c.positions = PositionKind::alibi, c.attention.softcap = 20, c.attention.sinks = true;
+    c.attention.qk_norm = QkNorm::l2, c.attention.output_gate = OutputGate::element;
+    c.window = 8, c.windows = "SSL", c.value_residual = c.attention.exclusive = true;
+    c.sublayer_norms = SublayerNorms::both;
+  });
+  add("mha", [](DecoderOnlyConfig& c) {
+    c.positions = PositionKind::buckets, c.attention.weighting = AttentionWeighting::sigmoid;
+    c.attention.softcap = 20, c.attention.learned_softcap = true;
+    c.attention.qk_norm = QkNorm::joint, c.attention.output_gate = OutputGate::head;
+    c.kv_sharing = 3, c.sublayer_norms = SublayerNorms::output;
+  });
+  return models;
+}
+
 }  // namespace
 
 int main(int count, char** arguments) {
@@ -83,7 +113,18 @@ int main(int count, char** arguments) {
   CrossEntropyOptions smoothed;
   smoothed.smoothing = 0.1;
 
+  std::deque<DecoderOnly> language = language_models(random);
+  std::deque<AdamW> optimizers;
+  for (DecoderOnly& each : language) optimizers.emplace_back(each.parameters());
+  const Tensor ids = Tensor::zeros({3, 40}, DType::i32);
+
   const int status = check_steps([&] {
+    for (std::size_t i = 0; i < language.size(); ++i) {
+      optimizers[i].clear_gradients();
+      Tape tape;
+      tape.backward(language[i].loss(ids, ids));
+      optimizers[i].step(1e-3);
+    }
     for (const Batch& batch : batches) {
       optimizer.clear_gradients();
       model.recompute_layers(&batch == &batches[1]);
