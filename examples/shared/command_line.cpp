@@ -109,10 +109,10 @@ CommandOption CommandOption::excludes(CommandOption other) const {
 template <class Value>
 CommandOption CommandOption::one_of(std::initializer_list<Value> values) const {
   std::vector<std::string> words;
-  for (const Value& value : values) words.push_back(CLI::detail::to_string(value));
+  for (const Value& value : values) words.push_back(value_text(value));
   option_->check([name = option_->get_name(), words](const std::string& text) -> std::string {
     if (std::find(words.begin(), words.end(), text) == words.end())
-      throw Error(name + " must be one of " + CLI::detail::join(words, ", ") + "; got " + text);
+      throw Error(name + " must be one of " + value_text(words) + "; got " + text);
     return {};
   });
   return option_->check(CLI::IsMember(std::vector<Value>(values))), *this;  // which --help shows
