@@ -9,23 +9,30 @@ list(REMOVE_ITEM library_sources autograd/cuda/absent.cpp autograd/communication
   ${TAPEFORMER_DISPATCHING_SOURCES})
 
 set(sanitizers -fsanitize=address,undefined)
-add_library(tapeformer_sanitized OBJECT EXCLUDE_FROM_ALL ${library_sources} ${emulated_sources} ${emulator_sources}
-  ${program_sources})
-target_compile_options(tapeformer_sanitized PRIVATE $<$<CONFIG:Release>:-O1> -g1 ${sanitizers} -fno-omit-frame-pointer
-  -fno-sanitize-recover=all)
-target_compile_definitions(tapeformer_sanitized PRIVATE TAPEFORMER_CUDA $<TARGET_PROPERTY:tapeformer,COMPILE_DEFINITIONS>
-  $<$<CXX_COMPILER_ID:Clang>:__SANITIZE_ADDRESS__>)  # as g++ says by itself
-target_include_directories(tapeformer_sanitized PRIVATE ${PROJECT_BINARY_DIR}/include ${CMAKE_CURRENT_SOURCE_DIR}/emulator)
-target_include_directories(tapeformer_sanitized SYSTEM PRIVATE $<TARGET_PROPERTY:tapeformer,INCLUDE_DIRECTORIES>)
-target_link_libraries(tapeformer_sanitized PRIVATE tapeformer_flags OpenMP::OpenMP_CXX nlohmann_json::nlohmann_json
-  CLI11::CLI11)
+# Kernels are optimised, since the tests spend their time there; all else is compiled as fast as can be.
+set(sources ${library_sources} ${emulated_sources} ${emulator_sources} ${program_sources})
+set(kernels ${sources})
+list(FILTER kernels INCLUDE REGEX "autograd/kernels/|emulator/")
+list(REMOVE_ITEM sources ${kernels})
+add_library(tapeformer_sanitized OBJECT EXCLUDE_FROM_ALL ${sources})
+target_compile_options(tapeformer_sanitized PRIVATE $<$<CONFIG:Release>:-O0>)
+target_precompile_headers(tapeformer_sanitized PRIVATE ${TAPEFORMER_PRECOMPILED})
+add_library(tapeformer_sanitized_kernels OBJECT EXCLUDE_FROM_ALL ${kernels})
+target_compile_options(tapeformer_sanitized_kernels PRIVATE $<$<CONFIG:Release>:-O1>)
+foreach(part tapeformer_sanitized tapeformer_sanitized_kernels)
+  target_compile_options(${part} PRIVATE -g1 ${sanitizers} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  target_compile_definitions(${part} PRIVATE TAPEFORMER_CUDA $<TARGET_PROPERTY:tapeformer,COMPILE_DEFINITIONS>
+    $<$<CXX_COMPILER_ID:Clang>:__SANITIZE_ADDRESS__>)  # as g++ says by itself
+  target_include_directories(${part} PRIVATE ${PROJECT_BINARY_DIR}/include ${CMAKE_CURRENT_SOURCE_DIR}/emulator)
+  target_include_directories(${part} SYSTEM PRIVATE $<TARGET_PROPERTY:tapeformer,INCLUDE_DIRECTORIES>)
+  target_link_libraries(${part} PRIVATE tapeformer_flags OpenMP::OpenMP_CXX nlohmann_json::nlohmann_json CLI11::CLI11)
+endforeach()
 set_source_files_properties(${TAPEFORMER_EXACT_SOURCES} PROPERTIES COMPILE_OPTIONS -ffp-contract=off)
 
 # Instrumented objects first: of an inline function that tests have too the linker takes the first.
-add_executable(tapeformer_tests_sanitized EXCLUDE_FROM_ALL $<TARGET_OBJECTS:tapeformer_sanitized>
-  $<TARGET_OBJECTS:tapeformer_tests_emulated> ${tests_elsewhere})
-add_executable(train_translation_sanitized EXCLUDE_FROM_ALL $<TARGET_OBJECTS:tapeformer_sanitized>
-  $<TARGET_OBJECTS:train_translation>)
+set(instrumented $<TARGET_OBJECTS:tapeformer_sanitized> $<TARGET_OBJECTS:tapeformer_sanitized_kernels>)
+add_executable(tapeformer_tests_sanitized EXCLUDE_FROM_ALL ${instrumented} $<TARGET_OBJECTS:tapeformer_tests_emulated> ${tests_elsewhere})
+add_executable(train_translation_sanitized EXCLUDE_FROM_ALL ${instrumented} $<TARGET_OBJECTS:train_translation>)
 foreach(program tapeformer_tests_sanitized train_translation_sanitized)
   set_target_properties(${program} PROPERTIES LINKER_LANGUAGE CXX)
   target_link_libraries(${program} PRIVATE ${sanitizers} ${libraries})

@@ -99,7 +99,7 @@ refuses "JSON that cannot be written" "cannot be written" --layer matrices --jso
 refuses "a number of threads that is none" "--threads" --threads -1
 
 ends "several threads" 0 --layer single_head --mode self --no-second --threads 2
-ends "the self-test" 0 --self-test
+ends "the self-test, with a sample of elements" 0 --self-test --elements 4
 check "it plants many faults" grep -qE '^[0-9]{3,} faults planted in [0-9]+ checks: [0-9]+ noticed, 0 missed, 0 alarms' \
   "$work/out"
 for fault in 'dropped term' 'scale off by 1e-4' 'missing accumulation' 'shifted mask' 'lost gradient' 'off when recorded' \

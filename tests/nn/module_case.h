@@ -23,6 +23,9 @@ namespace tapeformer {
 
 using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
 
+/// As many tokens as caches are tested with; fewer in an emulated GPU, which takes a second for twenty.
+inline Index cached_tokens() { return default_device().is_cuda() ? 40 : 200; }
+
 /// Standard normal values, in f32 those of f64 rounded.
 inline Tensor random_values(const Shape& shape, std::uint64_t seed, DType type = DType::f64) {
   Generator random(seed);

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 using namespace tapeformer;
 
@@ -99,6 +100,13 @@ std::vector<Tensor> drawn_inputs(const Json& one, std::uint64_t stream) {
   return inputs;
 }
 
+/// max |got - exact| / max |exact|. Below the smallest normal number f32 has fewer digits, or none: softmax may flush it to 0.
+double error_in_f32(const Tensor& got, const Tensor& exact) {
+  double largest = 0;
+  for (Index i = 0; i < exact.elements(); ++i) largest = std::max(largest, std::abs(exact.at(i)));
+  return largest < std::numeric_limits<float>::min() ? 0 : relative_error(got, exact);
+}
+
 /// max |f32 - f64| / max |f64| of the output and of each gradient, over the draws of a case the mean.
 std::vector<double> mean_errors(const Json& one, const Op& op) {
   const int draws = one.at("draws");
@@ -111,9 +119,9 @@ std::vector<double> mean_errors(const Json& one, const Op& op) {
     for (const Tensor& x : inputs) exact_inputs.push_back(x.to(DType::f64));
     const Tensor seed = numbers(stream + 9, op(inputs).shape(), 1).to(default_device());
     const OpResult exact = run_op(op, exact_inputs, seed), got = run_op(op, inputs, seed);
-    means[0] += relative_error(got.y, exact.y) / draws;
+    means[0] += error_in_f32(got.y, exact.y) / draws;
     for (std::size_t i = 0; i < inputs.size(); ++i)
-      means[i + 1] += relative_error(got.gradients[i], exact.gradients[i]) / draws;
+      means[i + 1] += error_in_f32(got.gradients[i], exact.gradients[i]) / draws;
   }
   return means;
 }
@@ -136,9 +144,11 @@ TEST_SUITE("autograd/ops/single_precision") {
   TEST_CASE("values and gradients in f32 are at most three times as far from those in f64 as PyTorch's") {
     for (const Json& one :
          parse_json(read_text_file(TAPEFORMER_SOURCE_DIR "/tests/golden/single_precision.json"))) {
-      if (default_device().is_cuda() && one.at("rows").get<Index>() * one.at("width").get<Index>() > 2000)
-        continue;
-      const std::vector<Op> ops = operations(one);
+      const Index numbers =
+          one.at("rows").get<Index>() * one.at("width").get<Index>() * one.at("draws").get<Index>();
+      if (default_device().is_cuda() && numbers > 10000) continue;
+      std::vector<Op> ops = operations(one);
+      if (default_device().is_cuda() && one.at("op") == "modified_attention") ops.resize(1);  // half a minute
       for (std::size_t path = 0; path < ops.size(); ++path) {
         const std::vector<double> errors = mean_errors(one, ops[path]);
         CAPTURE(one.dump());

@@ -125,17 +125,17 @@ TEST_SUITE("nn/attention/differential") {
 
   TEST_CASE("tokens that go on where a cache ends get what they get all at once, over 200 tokens") {
     const SingleThread guard;
-    constexpr Index kLength = 200;
+    const Index length = cached_tokens();
     for (const bool token_lambda : {false, true}) {
       DifferentialAttention layer = random_module<DifferentialAttention>(config_of(token_lambda));
-      const Tensor x = random_values({2, kLength, 6}, 3);
+      const Tensor x = random_values({2, length, 6}, 3);
       AttentionContext causal;
       causal.causal = true;
       const Tensor whole = layer(x, x, causal);
       for (const CacheKind kind : {CacheKind::contiguous, CacheKind::paged}) {
         const auto cache = make_cache({kind, 0, 7}, layer.cache_widths());
         TensorList rows;
-        for (Index from = 0; from < kLength;) {
+        for (Index from = 0; from < length;) {
           const Index count = from == 0 ? 5 : 1;
           AttentionContext context = causal;
           context.cache = cache.get();

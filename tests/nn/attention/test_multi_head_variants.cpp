@@ -167,18 +167,18 @@ TEST_SUITE("nn/attention/multi_head variants") {
   }
 
   TEST_CASE("tokens that go on where a cache ends get what they get all at once, over 200 tokens") {
-    constexpr Index kLength = 200;
+    const Index length = cached_tokens();
     const SingleThread guard;
     for (const Variant& variant : variants()) {
       const AttentionConfig config = config_of(variant);
       MultiHeadAttention layer = random_module<MultiHeadAttention>(config);
-      const Inputs in(kLength, 1);
-      const Tensor whole = layer(in.x, in.x, in.context(config, 0, kLength));
+      const Inputs in(length, 1);
+      const Tensor whole = layer(in.x, in.x, in.context(config, 0, length));
       for (const CacheKind kind : {CacheKind::contiguous, CacheKind::paged}) {
         CAPTURE(variant.name);
         const auto cache = make_cache({kind, 0, 7}, layer.cache_widths());
         TensorList rows;
-        for (Index from = 0; from < kLength;) {
+        for (Index from = 0; from < length;) {
           const Index count = from == 0 ? 5 : 1;
           AttentionContext context = in.context(config, from, count);
           context.cache = cache.get();
