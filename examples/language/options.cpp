@@ -206,6 +206,8 @@ void LanguageOptions::refuse_ignored(const Command& command) const {
     command.refuse({"--tokenizer", "--vocabulary", "--validation-fraction"}, "with --tokens");
   if (model.positions != PositionKind::rotary && model.attention.kind != "mla")
     command.refuse({"--rotary-base"}, "without --positions rotary or --attention mla");
+  if (model.window_rotary_base > 0 && model.window > 0 && model.windows.empty())
+    command.refuse({"--rotary-base"}, "with --window-rotary-base and a window in all layers");
   if (model.positions != PositionKind::buckets)
     command.refuse({"--bias-buckets", "--bias-distance"}, "without --positions buckets");
   data.refuse_ignored(command);
@@ -291,7 +293,8 @@ std::string model_text(const DecoderOnlyConfig& config) {
     text += std::string(", ") + weighting_name(config.attention.weighting) + " weights";
   if (config.window > 0)
     text += ", windows of " + number_of(config.window, "token") +
-            (config.windows.empty() ? "" : " in " + config.windows);
+            (config.windows.empty() ? "" : " in " + config.windows) +
+            (config.window_rotary_base > 0 ? format(" with base %g", config.window_rotary_base) : "");
   if (config.kv_sharing > 1)
     text += ", keys and values of " + std::to_string(config.kv_sharing) + " layers shared";
   for (const auto& [has, name] :

@@ -87,7 +87,8 @@ void read_yarn(JsonFields& fields, RotaryConfig& rotations, Index context) {
   fields.demand("truncate", true);
 }
 
-void read_scaling(JsonFields fields, const char* type_name, RotaryConfig& rotations, Index context) {
+void read_scaling(JsonFields fields, RotaryConfig& rotations, Index context) {
+  const char* const type_name = fields.has("rope_type") ? "rope_type" : "type";
   const std::string type = fields.text(type_name, "default");
   rotations.base = fields.number("rope_theta", rotations.base);
   fields.demand("partial_rotary_factor", 1.0);
@@ -112,18 +113,33 @@ void read_scaling(JsonFields fields, const char* type_name, RotaryConfig& rotati
   fields.finish();
 }
 
-RotaryConfig read_rotations(JsonFields& fields, Index context) {
-  RotaryConfig rotations;
+/// Gemma 3's rope_parameters, of layers with a window and of those without.
+void read_both_scalings(JsonFields both, DecoderOnlyConfig& config) {
+  if (both.has("sliding_attention")) {
+    JsonFields of_windows = both.object("sliding_attention");
+    config.window_rotary_base = of_windows.number("rope_theta", config.window_rotary_base);
+    of_windows.demand("rope_type", "default");
+    of_windows.demand("partial_rotary_factor", 1.0);
+    of_windows.finish();
+  }
+  if (both.has("full_attention"))
+    read_scaling(both.object("full_attention"), config.attention.rotations, config.context);
+  both.finish();
+}
+
+void read_rotations(JsonFields& fields, const HuggingFaceFamily& family, DecoderOnlyConfig& config) {
+  const bool has_window_base = family.gemma == 3;
+  RotaryConfig& rotations = config.attention.rotations;
   rotations.layout = RotaryLayout::half_split;
-  rotations.base = fields.number("rope_theta", 10000);
+  rotations.base = fields.number("rope_theta", has_window_base ? 1e6 : 1e4);
+  if (has_window_base) config.window_rotary_base = fields.number("rope_local_base_freq", 1e4);
   fields.demand("partial_rotary_factor", 1.0);
   const bool is_old = fields.has("rope_scaling"), is_new = fields.has("rope_parameters");
   if (is_old && is_new) fields.fail("rope_scaling", "and rope_parameters are both there");
-  if (!is_old && !is_new) return rotations;
+  if (!is_old && !is_new) return;
   JsonFields scaling = fields.object(is_new ? "rope_parameters" : "rope_scaling");
-  const char* const type_name = scaling.has("rope_type") ? "rope_type" : "type";
-  read_scaling(std::move(scaling), type_name, rotations, context);
-  return rotations;
+  if (is_new && has_window_base) return read_both_scalings(std::move(scaling), config);
+  read_scaling(std::move(scaling), rotations, config.context);
 }
 
 /// Which layers have the window: by layer_types, or before there were such by max_window_layers.
@@ -133,10 +149,13 @@ void read_windows(JsonFields& fields, const HuggingFaceFamily& family, DecoderOn
     fields.demand("use_sliding_window", false);
     return;
   }
-  const bool has_flag = family.windows && !family.gemma;
+  const bool has_flag = family.windows && family.gemma == 0;
   const bool has_window = !has_flag || fields.flag("use_sliding_window", false);
-  const Index window = fields.has("sliding_window") ? fields.size("sliding_window") : family.gemma ? 4096 : 0;
-  const Index first = has_flag ? fields.count("max_window_layers", 28) : 0;
+  const Index window = fields.has("sliding_window") ? fields.size("sliding_window")
+                       : family.gemma > 0           ? 4096
+                                                    : 0;
+  const Index first = has_flag ? fields.count("max_window_layers", 28) : 0,
+              pattern = family.gemma == 3 ? fields.size("sliding_window_pattern", 6) : 2;
   if (has_window) config.window = window;
   if (!family.windows) return;
   std::string letters;
@@ -147,27 +166,29 @@ void read_windows(JsonFields& fields, const HuggingFaceFamily& family, DecoderOn
   }
   if (letters.empty()) {
     for (Index i = 0; i < config.layers; ++i)
-      letters += (family.gemma ? i % 2 == 0 : i >= first) && config.window > 0 ? 'S' : 'L';
+      letters += (family.gemma > 0 ? (i + 1) % pattern != 0 : i >= first) && config.window > 0 ? 'S' : 'L';
   }
   if (static_cast<Index>(letters.size()) != config.layers)
     fields.fail("layer_types", "must have an entry for each layer");
   const bool has_sliding = letters.find('S') != std::string::npos;
   if (has_sliding && config.window == 0)
     fields.fail("layer_types", "has sliding_attention, and there is no sliding_window");
-  if (!has_sliding) config.window = 0;
+  if (!has_sliding) config.window = 0, config.window_rotary_base = 0;
   if (has_sliding && letters.find('L') != std::string::npos) config.windows = letters;
 }
 
-void read_gemma(JsonFields& fields, DecoderOnlyConfig& config) {
+void read_gemma(JsonFields& fields, const HuggingFaceFamily& family, DecoderOnlyConfig& config) {
   const auto cap = [&](const char* name, double otherwise) {
     return fields.is_null(name) ? 0 : fields.number(name, otherwise);
   };
   config.embedding_scale = 0;
   config.attention.score_scale = 1 / std::sqrt(fields.number("query_pre_attn_scalar", 256));
-  config.attention.softcap = cap("attn_logit_softcapping", 50);
-  config.logit_softcap = cap("final_logit_softcapping", 30);
+  if (family.gemma == 2) config.attention.softcap = cap("attn_logit_softcapping", 50);
+  if (family.gemma == 3) fields.demand("attn_logit_softcapping", nullptr);  // which transformers passes over
+  config.logit_softcap = cap("final_logit_softcapping", family.gemma == 2 ? 30 : 0);
   fields.demand("use_bidirectional_attention", false);
-  fields.ignore({"hidden_act"});  // an older name, which transformers does not read either
+  fields.ignore({"hidden_act"});            // an older name, which transformers does not read either
+  fields.ignore({"cache_implementation"});  // how transformers keeps keys and values
 }
 
 DecoderOnlyConfig read_llama(JsonFields& fields, const HuggingFaceFamily& family) {
@@ -185,26 +206,26 @@ DecoderOnlyConfig read_llama(JsonFields& fields, const HuggingFaceFamily& family
   }
   const Index head_width = std::max<Index>(config.width / config.attention.heads, 1);
   config.attention.key_width =
-      fields.size("head_dim", family.gemma                    ? 256
+      fields.size("head_dim", family.gemma > 0                ? 256
                               : family.qk_norm == QkNorm::rms ? 128  // Qwen3's default
                                                               : head_width);
   config.feed_forward = fields.size("intermediate_size");
   config.gated = true;
-  config.activation = family.gemma ? activation_of(fields, "hidden_activation", "gelu_pytorch_tanh")
-                                   : activation_of(fields, "hidden_act", "silu");
-  if (family.gemma) read_gemma(fields, config);
+  config.activation = family.gemma > 0 ? activation_of(fields, "hidden_activation", "gelu_pytorch_tanh")
+                                       : activation_of(fields, "hidden_act", "silu");
+  if (family.gemma > 0) read_gemma(fields, family, config);
   config.norm = NormKind::rms;
   config.epsilon = fields.number("rms_norm_eps", family.epsilon);
   config.sublayer_norms = family.norms;
   config.positions = PositionKind::rotary;
-  config.attention.rotations = read_rotations(fields, config.context);
+  read_rotations(fields, family, config);
   config.attention.bias = family.attention_bias ? fields.flag("attention_bias", false) : family.query_bias;
   if (family.query_bias) config.attention.output_bias = false;
   config.attention.dropout = fields.rate("attention_dropout", 0);
   config.attention.qk_norm = family.qk_norm;
   if (family.qk_norm != QkNorm::none) config.attention.qk_norm_epsilon = config.epsilon;
   config.feed_forward_bias = family.mlp_bias && fields.flag("mlp_bias", false);
-  config.tie_head = fields.flag("tie_word_embeddings", family.gemma);
+  config.tie_head = fields.flag("tie_word_embeddings", family.gemma > 0);
   read_windows(fields, family, config);
   fields.ignore({"pretraining_tp"});  // the same products, computed in slices
   return config;

@@ -3,12 +3,12 @@
 
 namespace tapeformer {
 
-const std::array<HuggingFaceFamily, 7>& hugging_face_families() {
+const std::array<HuggingFaceFamily, 8>& hugging_face_families() {
   constexpr QkNorm kNone = QkNorm::none;
   constexpr SublayerNorms kInput = SublayerNorms::input;
   // type, architecture, what chooses it, key heads, context, epsilon, attention_bias, query_bias, mlp_bias,
   // qk_norm, sublayer_norms, window, windows, gemma
-  static const std::array<HuggingFaceFamily, 7> families = {{
+  static const std::array<HuggingFaceFamily, 8> families = {{
       {"gpt2", "GPT2LMHeadModel", "layer norm", 0, 1024, 1e-5, false, false, false, kNone, kInput, false,
        false},
       {"llama", "LlamaForCausalLM", "RMS norm", 0, 2048, 1e-6, true, false, true, kNone, kInput, false,
@@ -22,7 +22,10 @@ const std::array<HuggingFaceFamily, 7>& hugging_face_families() {
       {"olmo2", "Olmo2ForCausalLM", "RMS norm, of all queries and of all keys too,", 0, 2048, 1e-5, true,
        false, false, QkNorm::joint, SublayerNorms::output, false, false},
       {"gemma2", "Gemma2ForCausalLM", "norms of what sublayers read and of what they add", 4, 8192, 1e-6,
-       true, false, false, kNone, SublayerNorms::both, true, true, true},
+       true, false, false, kNone, SublayerNorms::both, true, true, 2},
+      {"gemma3_text", "Gemma3ForCausalLM",
+       "norms of what sublayers read and of what they add, and of queries and keys,", 4, 131072, 1e-6, true,
+       false, false, QkNorm::rms, SublayerNorms::both, true, true, 3},
   }};
   return families;
 }
@@ -36,6 +39,11 @@ const HuggingFaceFamily& hugging_face_family(const std::string& type) {
   for (const char* const name : {"gpt_oss", "mixtral", "qwen2_moe", "qwen3_moe", "olmoe", "deepseek_v2"}) {
     if (type == name) throw CheckpointError("model_type " + type + " has experts, which are not implemented");
   }
+  if (type == "gemma3") {
+    throw CheckpointError(
+        "model_type gemma3 reads images too, which is not implemented; try its language model alone, as "
+        "transformers writes it with model.model.language_model.save_pretrained(folder)");
+  }
   throw CheckpointError("model_type must be one of " + types + "; got " + type);
 }
 
@@ -46,7 +54,8 @@ const HuggingFaceFamily& basic_family(const DecoderOnlyConfig& config) {
 const HuggingFaceFamily& hugging_face_family(const DecoderOnlyConfig& config) {
   const AttentionConfig& attention = config.attention;
   if (config.norm == NormKind::layer) return basic_family(config);
-  if (config.sublayer_norms == SublayerNorms::both) return hugging_face_family(std::string("gemma2"));
+  if (config.sublayer_norms == SublayerNorms::both)
+    return hugging_face_family(std::string(attention.qk_norm == QkNorm::rms ? "gemma3_text" : "gemma2"));
   if (attention.qk_norm == QkNorm::rms) return hugging_face_family(std::string("qwen3"));
   if (attention.qk_norm == QkNorm::joint) return hugging_face_family(std::string("olmo2"));
   if (attention.bias && !attention.output_bias.value_or(true))

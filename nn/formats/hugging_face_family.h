@@ -23,12 +23,13 @@ struct HuggingFaceFamily {
   SublayerNorms norms;       ///< see DecoderOnlyConfig::sublayer_norms
   bool window;               ///< may have a window in all layers
   bool windows;              ///< may have windows in some
-  /// Gemma 2: gains stored less 1, embeddings times sqrt(C), softcaps and a scale of scores.
-  bool gemma = false;
+  /// 2 or 3: Gemma's gains stored less 1, embeddings times sqrt(C), softcap and scale of scores; 3 has another
+  /// rotary base in windows, and no softcap but that of the logits.
+  int gemma = 0;
 };
 
 /// All of them.
-const std::array<HuggingFaceFamily, 7>& hugging_face_families();
+const std::array<HuggingFaceFamily, 8>& hugging_face_families();
 /// The family of a model_type. Throws: CheckpointError that lists the types there are
 const HuggingFaceFamily& hugging_face_family(const std::string& type);
 /// The family that a model resembles most, by its norms, biases and windows.

@@ -38,15 +38,14 @@ void write_windows(Json& json, const DecoderOnlyConfig& config, const HuggingFac
   const Json window = config.window > 0 ? Json(config.window) : Json();
   json["sliding_window"] = window;
   if (!family.windows) return;
-  if (!family.gemma) json["use_sliding_window"] = config.window > 0;
+  if (family.gemma == 0) json["use_sliding_window"] = config.window > 0;
   Json types = Json::array();
-  Index first = config.layers;  // for versions without layer_types
-  for (Index i = config.layers - 1; i >= 0; --i) {
-    if (config.has_window(i)) first = i;
-  }
+  Index first = config.layers, first_full = config.layers;  // for versions without layer_types
+  for (Index i = config.layers - 1; i >= 0; --i) (config.has_window(i) ? first : first_full) = i;
   for (Index i = 0; i < config.layers; ++i)
     types.push_back(config.has_window(i) ? "sliding_attention" : "full_attention");
-  if (!family.gemma) json["max_window_layers"] = first;
+  if (family.gemma == 0) json["max_window_layers"] = first;
+  if (family.gemma == 3) json["sliding_window_pattern"] = first_full + 1;
   json["layer_types"] = types;
 }
 
@@ -65,7 +64,7 @@ Json llama_json(const DecoderOnlyConfig& config, const HuggingFaceFamily& family
   json["head_dim"] = attention.key_width;
   json["intermediate_size"] = config.hidden_width();
   const char* const activation = name_in_transformers(config.activation);
-  if (family.gemma) {
+  if (family.gemma > 0) {
     const auto cap = [](double c) { return c > 0 ? Json(c) : Json(); };
     json["hidden_activation"] = activation == std::string("gelu_new") ? "gelu_pytorch_tanh" : activation;
     json["query_pre_attn_scalar"] = 1 / (attention.score_scale * attention.score_scale);
@@ -80,6 +79,8 @@ Json llama_json(const DecoderOnlyConfig& config, const HuggingFaceFamily& family
   if (family.mlp_bias) json["mlp_bias"] = config.feed_forward_bias;
   write_windows(json, config, family);
   json["rope_theta"] = rotations.base;  // not in rope_parameters, so that old versions find it too
+  if (family.gemma == 3)
+    json["rope_local_base_freq"] = config.window_rotary_base > 0 ? config.window_rotary_base : rotations.base;
   if (rotations.yarn) {
     json["rope_scaling"] = {{"rope_type", "yarn"},
                             {"factor", rotations.factor},
@@ -136,11 +137,12 @@ void check_expressible(const DecoderOnlyConfig& config, const std::string& progr
   require(config.attention.output_gate == OutputGate::none,
           std::string("output_gate=") + output_gate_name(config.attention.output_gate));
   require(!config.attention.exclusive, "exclusive=true");
-  require(config.embedding_scale == (family.gemma ? 0 : 1),
+  require(config.embedding_scale == (family.gemma > 0 ? 0 : 1),
           "embedding_scale=" + value_text(config.embedding_scale));
-  require((attention.score_scale > 0) == family.gemma, "score_scale=" + value_text(attention.score_scale));
+  require((attention.score_scale > 0) == (family.gemma > 0),
+          "score_scale=" + value_text(attention.score_scale));
   require(!attention.learned_softcap, "learned_softcap=true");
-  require(family.gemma || attention.softcap == 0, "softcap=" + value_text(config.attention.softcap));
+  require(family.gemma == 2 || attention.softcap == 0, "softcap=" + value_text(config.attention.softcap));
   require(!config.attention.sinks, "sinks=true");
   require(config.attention.weighting == AttentionWeighting::softmax,
           std::string("weighting=") + weighting_name(config.attention.weighting));
@@ -151,11 +153,15 @@ void check_expressible(const DecoderOnlyConfig& config, const std::string& progr
   require(is_gpt2 || family.mlp_bias || !config.feed_forward_bias, "feed_forward_bias=true");
   require(config.window == 0 || family.window, "window=" + number(config.window));
   require(config.windows.empty() || family.windows, "windows=" + config.windows);
+  const bool is_scaled = rotations.factor != 1 || rotations.original_context > 0;
+  require(family.gemma == 3 ? config.window == 0 || !is_scaled || config.window_rotary_base > 0
+                            : config.window_rotary_base == 0,
+          "window_rotary_base=" + value_text(config.window_rotary_base));
   require(config.sublayer_norms == family.norms,
           std::string("sublayer_norms=") + name_of(config.sublayer_norms));
   require(!config.value_residual, "value_residual=true");
   require(config.kv_sharing == 1, "kv_sharing=" + number(config.kv_sharing));
-  require(family.gemma || config.logit_softcap == 0, "logit_softcap=" + value_text(config.logit_softcap));
+  require(family.gemma > 0 || config.logit_softcap == 0, "logit_softcap=" + value_text(config.logit_softcap));
   require(!config.fix_norm, "fix_norm=true");
   require(!config.embedding_norm, "embedding_norm=true");
   require(!config.embedding_mixing, "embedding_mixing=true");

@@ -144,7 +144,8 @@ std::vector<ForeignParameter> llama_parameters(const DecoderOnlyConfig& config, 
     if (attention.qk_norm != QkNorm::none) {
       const auto gain = [&](const char* name, const char* norm, Index heads) {
         const Index n = attention.qk_norm == QkNorm::joint ? heads : 1;
-        list.parameter(ours + name, {{theirs + norm + ".weight", {n * D}, false, to_halves ? n : 0}});
+        list.parameter(ours + name,
+                       {{theirs + norm + ".weight", {n * D}, false, to_halves ? n : 0, 0, less}});
       };
       gain("attention.query_norm.weight", names.query_norm, H);
       gain("attention.key_norm.weight", names.key_norm, G);
@@ -212,13 +213,13 @@ Tensor to_ours(const ForeignPart& part, const Tensor& theirs) {
 }
 
 Tensor to_theirs(const ForeignPart& part, const Tensor& ours) {
-  if (part.less != 0) return ours - part.less;
   if (part.transposed) return transpose(ours);
   const bool has_pairs = part.interleaved_heads > 0;
-  if (!has_pairs && part.half_split_heads == 0) return ours;
+  const Tensor numbers = part.less != 0 ? ours - part.less : ours;
+  if (!has_pairs && part.half_split_heads == 0) return numbers;
   const Index H = std::max(part.interleaved_heads, part.half_split_heads), D = ours.size(0) / H,
               C = ours.rank() > 1 ? ours.size(1) : 1;
-  const Tensor rows = reshape(ours, has_pairs ? Shape{H, D / 2, 2, C} : Shape{H, 2, D / 2, C});
+  const Tensor rows = reshape(numbers, has_pairs ? Shape{H, D / 2, 2, C} : Shape{H, 2, D / 2, C});
   return reshape(permute(rows, {0, 2, 1, 3}), ours.shape());
 }
 

@@ -76,15 +76,22 @@ Tensor DecoderOnly::through_layers(const Tensor& ids, const Tensor& embedded_btc
   static_cast<AttentionMasks&>(context) = masks;
   context.causal = true;
   KeyValueHeads fresh;
-  // The rotary angles are computed once for all layers; their positions count on from what the caches hold.
+  // The rotary angles are computed once for all layers of one base; their positions count on from what the
+  // caches hold.
+  RotaryAngles angles, window_angles;
+  const auto angles_of = [&](std::size_t i) -> RotaryAngles& {
+    return config_.has_window_base(static_cast<Index>(i)) ? window_angles : angles;
+  };
   if (caches != nullptr) context.cache = &caches->layer(0);
-  for (std::size_t i = 0; i < layers_.size() && !context.angles.table.defined(); ++i)
-    context.angles = layers_[i].angles(embedded_btc, context);
+  for (std::size_t i = 0; i < layers_.size(); ++i) {
+    if (!angles_of(i).table.defined()) angles_of(i) = layers_[i].angles(embedded_btc, context);
+  }
   ResidualStream stream(embedded_btc);
   if (weights != nullptr) weights->reserve(layers_.size());  // each layer keeps a pointer to its own
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     const ProfilePart part("layers", static_cast<Index>(i));
     if (caches != nullptr) context.cache = &caches->layer(i), context.convolutions = caches->convolutions(i);
+    context.angles = angles_of(i);
     const auto number = static_cast<Index>(i);
     const auto has_state = [&] {
       return (attention_kind(config_.attention_config(number).kind).can & kHasState) != 0;

@@ -73,6 +73,10 @@ AttentionConfig DecoderOnlyConfig::attention_config(Index layer) const {
   config.value_mixing = has_value_embedding(layer);
   config.value_residual = value_residual && layer > 0;
   config.shared_keys = !has_keys(layer);
+  if (has_window_base(layer)) {
+    const RotaryConfig& rotations = attention.rotations;
+    config.rotations = {window_rotary_base, rotations.layout, rotations.width, rotations.max_positions};
+  }
   const AttentionKind& kind = attention_kind(config.kind);
   if (kind.uses("lambda_initial"))
     config.lambda_initial = 0.8 - 0.6 * std::exp(-0.3 * static_cast<double>(layer));
@@ -100,6 +104,8 @@ void DecoderOnlyConfig::check() const {
       kv_sharing == 1 || (value_embeddings == ValueEmbeddings::none && !value_residual),
       "kv_sharing excludes value_embeddings and value_residual, since layers that share have no values of "
       "their own");
+  require(kv_sharing == 1 || window_rotary_base == 0,
+          "kv_sharing excludes window_rotary_base, since layers that share keys turn them alike");
   require(positions != PositionKind::sinusoidal || embedding_scale == 1,
           "sinusoidal positions scale embeddings by sqrt(C) themselves; try embedding_scale=1");
   require(windows.find_first_not_of("SL") == std::string::npos,
@@ -110,8 +116,16 @@ void DecoderOnlyConfig::check() const {
               std::to_string(layers) + " layers");
   check_embedded("decoder_only", *this, attention);
   const auto letters = static_cast<Index>(std::max<std::size_t>(attention_pattern.size(), 1));
-  for (Index layer = 0; layer < std::min(layers, letters * static_cast<Index>(windows.size() + 1)); ++layer)
+  bool turns_in_windows = false;
+  for (Index layer = 0; layer < std::min(layers, letters * static_cast<Index>(windows.size() + 1)); ++layer) {
     check_layer(layer);
+    const AttentionConfig config = attention_config(layer);
+    const bool turns = config.rotary || attention_kind(config.kind).uses("rotary_width");
+    turns_in_windows = turns_in_windows || (turns && has_window(layer));
+  }
+  require(window_rotary_base == 0 || turns_in_windows,
+          "window_rotary_base=" + value_text(window_rotary_base) +
+              " needs a window in layers with rotary positions; try window=128 and positions=rotary");
 }
 
 /// What the kind of one layer's attention cannot do.

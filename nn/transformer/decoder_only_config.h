@@ -44,8 +44,9 @@ struct DecoderOnlyConfig {
 
   PositionKind positions = PositionKind::learned;  ///< rotary ones turn queries and keys
 
-  Index window = 0;     ///< W, tokens that a query of a layer with a window sees, its own included
-  std::string windows;  ///< the layers that have the window, as in "SSSL": see has_window()
+  Index window = 0;               ///< W, tokens that a query of a layer with a window sees, its own included
+  std::string windows;            ///< the layers that have the window, as in "SSSL": see has_window()
+  double window_rotary_base = 0;  ///< rotary base of the layers that have it; 0 for that of the others
 
   Index feed_forward = 0;               ///< F; 0 for 4 C, gated 8 C / 3 rounded up to a multiple of 32
   Unary activation = Unary::gelu_tanh;  ///< of the feed-forward networks
@@ -77,11 +78,14 @@ struct DecoderOnlyConfig {
   /// True for the layers with the sliding window: those of an S in `windows`, which is repeated over the
   /// layers, the last of them an L, unless it has a letter for each layer; without `windows` all.
   bool has_window(Index layer) const;
+  /// True for the layers that `window_rotary_base` is for.
+  bool has_window_base(Index layer) const { return window_rotary_base > 0 && has_window(layer); }
   /// True for the layers that have keys and values of their own.
   bool has_keys(Index layer) const { return layer % kv_sharing == 0; }
   /// True for the layers that `value_embeddings` names.
   bool has_value_embedding(Index layer) const;
-  /// `attention` of a layer, from 0, with what the model decides.
+  /// `attention` of a layer, from 0, with what the model decides. With a window_rotary_base the rotary
+  /// positions of layers with the window have that base, and no scaling.
   AttentionConfig attention_config(Index layer = 0) const;
   /// Throws: Error naming the fields that do not fit
   void check() const;
@@ -115,6 +119,10 @@ struct DecoderOnlyConfig {
         "windows", c.windows,
         "layers with the window (S) and without (L), such as SSSL, repeated, and L for the last layer, or a "
         "letter for each layer; empty: all have it");
+    field("window_rotary_base", c.window_rotary_base,
+          "base of the rotary frequencies in layers with a sliding window, which are not scaled then; 0 for "
+          "rotary_base with its scaling",
+          kNotNegative);
     field("norm", named(c.norm, name_of, norm_kind), "layer, rms or scale, before every sublayer");
     field("epsilon", c.epsilon, "of the norms", kPositive);
     field("norm_bias", c.norm_bias);

@@ -29,7 +29,8 @@ struct DecoderOnlyContext : AttentionContext {
 ///          with sublayer_norms=both, x + dropout(output_norm(attention(norm(x)))), and so for the other;
 ///          with sublayer_norms=output, x + dropout(norm(attention(x))), and so for the other;
 ///          with short convolutions, convolution(norm(x)) in place of norm(x);
-///          with a window W, a query sees its own key and the W - 1 before it;
+///          with a window W, a query sees its own key and the W - 1 before it, and rotary positions may have
+///          a base of their own;
 ///          with a value embedding, its rows join attention's values
 /// Shapes:  x [B, T, C] -> [B, T, C]
 class DecoderOnlyLayer : public Module {
@@ -40,7 +41,7 @@ class DecoderOnlyLayer : public Module {
   Tensor operator()(const Tensor& x, const DecoderOnlyContext& context) const;
   /// The same inside a stack: the last residual sum may be left to the next layer's norm, which fuses it.
   void operator()(ResidualStream& stream, const DecoderOnlyContext& context) const;
-  /// The rotary angles of x's tokens, the same for every layer of a stack.
+  /// The rotary angles of x's tokens, the same for every layer of a stack with the same base.
   RotaryAngles angles(const Tensor& x, const AttentionContext& context) const {
     return attention_->angles(x, context);
   }

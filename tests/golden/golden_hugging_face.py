@@ -55,6 +55,16 @@ CASES = {  # name: configuration, type of the stored weights, most bytes of a fi
                                          query_pre_attn_scalar=7, attn_logit_softcapping=0.5,
                                          final_logit_softcapping=1.5, eos_token_id=0, bos_token_id=0, pad_token_id=None),
                torch.float32, None),
+    "gemma3": (transformers.Gemma3TextConfig(**{**LLAMA, "num_hidden_layers": 7}, rms_norm_eps=1e-3, sliding_window=4,
+                                             query_pre_attn_scalar=7, eos_token_id=0, bos_token_id=0, pad_token_id=None),
+               torch.float32, None),
+    "gemma3_scaled": (transformers.Gemma3TextConfig(
+        **{**LLAMA, "num_hidden_layers": 3, "num_key_value_heads": 1, "head_dim": 6}, rms_norm_eps=1e-3, sliding_window=3,
+        query_pre_attn_scalar=5, final_logit_softcapping=1.5, attention_bias=True, eos_token_id=0, bos_token_id=0,
+        pad_token_id=None, layer_types=["full_attention", "sliding_attention", "full_attention"],
+        rope_parameters={"sliding_attention": {"rope_type": "default", "rope_theta": 10.0},
+                         "full_attention": {"rope_type": "linear", "rope_theta": 100.0, "factor": 8.0}}),
+        torch.float32, None),
 }
 BATCH, LENGTH, STEPS = 3, 9, 10
 TRAINING = {"learning_rate": 1e-3, "beta1": 0.9, "beta2": 0.95, "adam_epsilon": 1e-8, "weight_decay": 0.1}
@@ -82,35 +92,41 @@ class DoubleNorm(torch.nn.Module):
         return (self.added + self.weight) * (x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.epsilon))
 
 
+def rotations(rope, pairs):
+    """The frequencies, and the factor of what is turned; the formulas are those of the types of scaling."""
+    plain, factor = rope["rope_theta"] ** (-torch.arange(pairs, dtype=torch.float64) / pairs), 1.0
+    if rope["rope_type"] == "linear":
+        plain = plain / rope["factor"]
+    elif rope["rope_type"] == "llama3":
+        turns = rope["original_max_position_embeddings"] * plain / (2 * torch.pi)
+        low, high = rope["low_freq_factor"], rope["high_freq_factor"]
+        kept = ((turns - low) / (high - low)).clamp(0, 1)
+        plain = (1 - kept) * plain / rope["factor"] + kept * plain
+    elif rope["rope_type"] == "yarn":
+        length, base = rope["original_max_position_embeddings"], rope["rope_theta"]
+        place = lambda turns: pairs * math.log(length / (turns * 2 * math.pi)) / math.log(base)
+        low, high = max(math.floor(place(32)), 0), min(math.ceil(place(1)), 2 * pairs - 1)
+        ramp = ((torch.arange(pairs, dtype=torch.float64) - low) / max(high - low, 0.001)).clamp(0, 1)
+        plain = plain / rope["factor"] * ramp + plain * (1 - ramp)
+        factor = 0.1 * math.log(rope["factor"]) + 1
+    return plain, factor
+
+
 class DoubleRotary(torch.nn.Module):
-    """LlamaRotaryEmbedding likewise; the formulas are those of the types of scaling."""
+    """LlamaRotaryEmbedding likewise; Gemma 3's has other rotations for each type of layers."""
 
     def __init__(self, config):
         super().__init__()
         rope = config.rope_parameters
         pairs = (getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads) // 2
-        plain = rope["rope_theta"] ** (-torch.arange(pairs, dtype=torch.float64) / pairs)
-        self.factor = 1.0
-        if rope["rope_type"] == "linear":
-            plain = plain / rope["factor"]
-        elif rope["rope_type"] == "llama3":
-            turns = rope["original_max_position_embeddings"] * plain / (2 * torch.pi)
-            low, high = rope["low_freq_factor"], rope["high_freq_factor"]
-            kept = ((turns - low) / (high - low)).clamp(0, 1)
-            plain = (1 - kept) * plain / rope["factor"] + kept * plain
-        elif rope["rope_type"] == "yarn":
-            length, base = rope["original_max_position_embeddings"], rope["rope_theta"]
-            place = lambda turns: pairs * math.log(length / (turns * 2 * math.pi)) / math.log(base)
-            low, high = max(math.floor(place(32)), 0), min(math.ceil(place(1)), 2 * pairs - 1)
-            ramp = ((torch.arange(pairs, dtype=torch.float64) - low) / max(high - low, 0.001)).clamp(0, 1)
-            plain = plain / rope["factor"] * ramp + plain * (1 - ramp)
-            self.factor = 0.1 * math.log(rope["factor"]) + 1
-        self.frequencies = plain
+        of_types = {None: rope} if "rope_type" in rope else rope
+        self.rotations = {layer_type: rotations(each, pairs) for layer_type, each in of_types.items()}
 
-    def forward(self, x, position_ids):
-        angles = position_ids[..., None].double() * self.frequencies
+    def forward(self, x, position_ids, layer_type=None):
+        frequencies, factor = self.rotations[layer_type]
+        angles = position_ids[..., None].double() * frequencies
         angles = torch.cat((angles, angles), dim=-1)
-        return (self.factor * angles.cos()).to(x.dtype), (self.factor * angles.sin()).to(x.dtype)
+        return (factor * angles.cos()).to(x.dtype), (factor * angles.sin()).to(x.dtype)
 
 
 def in_double(model):
@@ -132,7 +148,7 @@ def write_checkpoint(name, path):
     model, random = transformers.AutoModelForCausalLM.from_config(config), generator(name + "/parameters")
     with torch.no_grad():
         for key, parameter in sorted(model.named_parameters()):
-            gain = parameter.dim() == 1 and key.endswith("weight") and name != "gemma2"
+            gain = parameter.dim() == 1 and key.endswith("weight") and not name.startswith("gemma")
             scale = 0.3 if parameter.dim() > 1 else 0.1
             parameter.copy_((normal(random, *parameter.shape, scale=scale) + gain).to(dtype))
     shutil.rmtree(path, ignore_errors=True)

@@ -94,6 +94,9 @@ std::deque<DecoderOnly> language_models(Generator& random) {
     c.attention.qk_norm = QkNorm::joint, c.attention.output_gate = OutputGate::head;
     c.kv_sharing = 3, c.sublayer_norms = SublayerNorms::output;
   });
+  add("gqa", [](DecoderOnlyConfig& c) {
+    c.positions = PositionKind::rotary, c.window = 8, c.windows = "SL", c.window_rotary_base = 100;
+  });
   return models;
 }
 

@@ -35,8 +35,9 @@ bool change(const Field& field, Member& member) {
       if (before == value_of(member) && field.rule.holds(static_cast<double>(static_cast<Value>(value))))
         set_value(member, static_cast<Value>(value));
   } else if constexpr (std::is_same_v<Value, std::string>) {
-    for (const char* name : {"gqa", "half_split", "naive", "rotary", "rms", "silu", "sgd", "bpe", "mha",
-                             "layer", "learned", "relu", "all", "head", "sigmoid", "alibi", "both"}) {
+    for (const char* name :
+         {"gqa", "half_split", "naive", "rotary", "rms", "silu", "sgd", "bpe", "mha", "layer", "learned",
+          "relu", "all", "head", "sigmoid", "alibi", "both", "joint", "output"}) {
       try {
         if (before == value_of(member)) set_value(member, std::string(name));
       } catch (const Error&) {  // a name of another kind

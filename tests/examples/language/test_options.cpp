@@ -195,6 +195,10 @@ TEST_SUITE("examples/language/options") {
     CHECK(refusal({"--groups", "2"}).find("groups is for gqa") != std::string::npos);
     CHECK(refusal({"--rotary-width", "8", "--attention", "mqa"}).find("rotary_width is for mla") !=
           std::string::npos);
+    CHECK(refusal({"--window-rotary-base", "100"}).find("window_rotary_base=100 needs a window") !=
+          std::string::npos);
+    CHECK(parsed({"--positions", "rotary", "--window", "8", "--window-rotary-base", "100"})
+              .model.window_rotary_base == 100);
     CHECK(refusal({"--width", "30"}).find("width must be divisible by heads") != std::string::npos);
     CHECK(refusal({"--attention", "additive"}).find("must be one of mha, gqa, mqa, mla") !=
           std::string::npos);
@@ -236,6 +240,13 @@ TEST_SUITE("examples/language/options") {
     }
     CHECK(refused({"--rotary-base", "500"}) ==
           message("--rotary-base", "without --positions rotary or --attention mla"));
+    const auto windowed = [&](std::vector<std::string> more) {
+      more.insert(more.end(), {"--positions", "rotary", "--window", "8", "--window-rotary-base", "100"});
+      return refused(more);
+    };
+    CHECK(windowed({"--rotary-base", "500"}) ==
+          message("--rotary-base", "with --window-rotary-base and a window in all layers"));
+    CHECK(windowed({"--rotary-base", "500", "--windows", "SL"}) == "nothing was thrown");
     CHECK(refused({"--schedule", "constant", "--minimum-learning-rate", "0"}) ==
           message("--minimum-learning-rate", "with --schedule constant"));
     CHECK(refused({"--positions", "rotary", "--rotary-base", "500", "--tokenizer", "bpe", "--vocabulary",

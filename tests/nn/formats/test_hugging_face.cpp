@@ -18,9 +18,9 @@ using namespace tapeformer;
 
 namespace {
 
-const std::vector<std::string> kCases{"gpt2",       "gpt2_half", "llama", "llama_bfloat", "llama_equal_heads",
-                                      "llama_yarn", "mistral",   "qwen2", "qwen3",        "olmo2",
-                                      "gemma2"};
+const std::vector<std::string> kCases{
+    "gpt2",  "gpt2_half", "llama",  "llama_bfloat", "llama_equal_heads", "llama_yarn", "mistral", "qwen2",
+    "qwen3", "olmo2",     "gemma2", "gemma3",       "gemma3_scaled"};
 
 std::string folder_of(const std::string& name) {
   return TAPEFORMER_SOURCE_DIR "/tests/golden/hugging_face/" + name;
@@ -138,7 +138,7 @@ TEST_SUITE("nn/formats/hugging_face") {
         INFO(tensor);
         const Tensor a = after.tensor(tensor), b = before.tensor(tensor);
         REQUIRE(a.describe() == b.describe());
-        if (name == "gemma2" && tensor.find("norm") != std::string::npos)
+        if (name.find("gemma") == 0 && tensor.find("norm") != std::string::npos)
           CHECK(absolute_error(a, b) <= std::exp2(-24));  // half a unit of gains, which are larger by 1
         else
           CHECK(std::memcmp(a.raw(), b.raw(), static_cast<std::size_t>(a.bytes())) == 0);
@@ -159,7 +159,7 @@ TEST_SUITE("nn/formats/hugging_face") {
     llama.positions = PositionKind::rotary;  // interleaved, which an export is not
     llama.attention.bias = true;
     llama.attention.rotations.factor = 2;
-    DecoderOnlyConfig qwen3 = llama, olmo2 = llama, mistral = llama, qwen2 = llama;
+    DecoderOnlyConfig qwen3 = llama, olmo2 = llama, mistral = llama, qwen2 = llama, gemma3 = llama;
     qwen3.attention.qk_norm = QkNorm::rms, qwen3.attention.qk_norm_epsilon = qwen3.epsilon;
     qwen3.window = 3, qwen3.windows = "SL";
     olmo2.attention.qk_norm = QkNorm::joint, olmo2.attention.qk_norm_epsilon = olmo2.epsilon;
@@ -169,9 +169,13 @@ TEST_SUITE("nn/formats/hugging_face") {
     qwen2.attention.rotations.yarn = true, qwen2.attention.rotations.original_context = 8;
     qwen2.attention.rotations.base = 10, qwen2.attention.rotations.high_frequency = 32;
     qwen2.attention.rotations.attention_factor = 1.25;
+    gemma3.attention.qk_norm = QkNorm::rms, gemma3.attention.qk_norm_epsilon = gemma3.epsilon;
+    gemma3.sublayer_norms = SublayerNorms::both, gemma3.embedding_scale = 0;
+    gemma3.attention.score_scale = 0.3, gemma3.logit_softcap = 2;
+    gemma3.window = 3, gemma3.windows = "SL", gemma3.window_rotary_base = 10;
     Generator random(5);
     const Tensor ids = Tensor::from<std::int32_t>({1, 12, 3, 0, 5, 6, 7, 2, 9, 10, 11, 4}, {2, 6});
-    for (const DecoderOnlyConfig& config : {gpt, llama, qwen3, olmo2, mistral, qwen2}) {
+    for (const DecoderOnlyConfig& config : {gpt, llama, qwen3, olmo2, mistral, qwen2, gemma3}) {
       const std::string name = std::string("own_") + hugging_face_family(config).type;
       INFO(name);
       DecoderOnly model(config, random);

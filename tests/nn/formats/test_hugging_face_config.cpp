@@ -202,7 +202,8 @@ TEST_SUITE("nn/formats/hugging_face_config") {
       CHECK(refusal(json) == std::string(name) + " is missing");
     }
     CHECK(refusal(with(gpt2(), "model_type", "bert")) ==
-          "model_type must be one of gpt2, llama, mistral, qwen2, qwen3, olmo2, gemma2; got bert");
+          "model_type must be one of gpt2, llama, mistral, qwen2, qwen3, olmo2, gemma2, "
+          "gemma3_text; got bert");
     CHECK(refusal(with(gpt2(), "n_embd", 0)) == "n_embd must be an integer from 1 to 2147483647; got 0");
     CHECK(refusal(with(gpt2(), "attn_pdrop", 1)) == "attn_pdrop must be in [0, 1); got 1");
     CHECK(refusal(with(gpt2(), "n_head", 7)).find("width must be divisible by heads") != std::string::npos);

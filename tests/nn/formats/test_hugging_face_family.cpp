@@ -98,6 +98,107 @@ TEST_SUITE("nn/formats/hugging_face_family") {
           std::string("sliding_window = 5") + kNotImplemented);
   }
 
+  TEST_CASE("Gemma 3's files are read as transformers reads them, older and newer ones") {
+    // As the smallest published model has it.
+    const Json published = {{"architectures", {"Gemma3ForCausalLM"}},
+                            {"attention_bias", false},
+                            {"attn_logit_softcapping", nullptr},
+                            {"cache_implementation", "hybrid"},
+                            {"eos_token_id", {1, 106}},
+                            {"final_logit_softcapping", nullptr},
+                            {"head_dim", 256},
+                            {"hidden_activation", "gelu_pytorch_tanh"},
+                            {"hidden_size", 1152},
+                            {"intermediate_size", 6912},
+                            {"max_position_embeddings", 32768},
+                            {"model_type", "gemma3_text"},
+                            {"num_attention_heads", 4},
+                            {"num_hidden_layers", 26},
+                            {"num_key_value_heads", 1},
+                            {"query_pre_attn_scalar", 256},
+                            {"rms_norm_eps", 1e-6},
+                            {"rope_local_base_freq", 10000},
+                            {"rope_scaling", nullptr},
+                            {"rope_theta", 1000000},
+                            {"sliding_window", 512},
+                            {"sliding_window_pattern", 6},
+                            {"vocab_size", 262144}};
+    const auto read = [](const Json& json) {
+      const DecoderOnlyConfig config = hugging_face_config(json.dump());
+      const std::string written = hugging_face_json(config);
+      CHECK(parse_json(written).at("model_type") == "gemma3_text");
+      CHECK(hugging_face_config(written).to_json() == config.to_json());
+      return config;
+    };
+    DecoderOnlyConfig config = read(published);
+    CHECK(config.window == 512);
+    CHECK(config.windows == "SSSSSLSSSSSLSSSSSLSSSSSLSS");
+    CHECK(config.window_rotary_base == 1e4);
+    CHECK(config.attention.rotations.base == 1e6);
+    CHECK(config.attention.qk_norm == QkNorm::rms);
+    CHECK(config.attention.qk_norm_epsilon == 1e-6);
+    CHECK(config.attention.score_scale == 1.0 / 16);
+    CHECK(config.attention.softcap == 0);
+    CHECK(config.logit_softcap == 0);
+    CHECK(config.embedding_scale == 0);
+    CHECK(config.tie_head);
+    CHECK(parse_json(hugging_face_json(config)).at("sliding_window_pattern") == 6);
+    CHECK(parse_json(hugging_face_json(config)).at("rope_local_base_freq") == 10000);
+    Json least = with(llama(), "model_type", "gemma3_text");
+    least.erase("num_key_value_heads");
+    config = read(least);  // the defaults
+    CHECK(config.attention.groups == 4);
+    CHECK(config.attention.key_width == 256);
+    CHECK(config.context == 131072);
+    CHECK(config.window == 4096);
+    CHECK(config.windows == "SSSSSLSSSSSLSSSS");
+    CHECK(config.window_rotary_base == 1e4);
+    CHECK(config.attention.rotations.base == 1e6);
+    const Json linear = {{"rope_type", "linear"}, {"factor", 8}};
+    config =
+        read(with(with(with(least, "rope_scaling", linear), "rope_theta", 300), "rope_local_base_freq", 7));
+    Json full = linear;
+    full["rope_theta"] = 300;
+    const Json both = {{"full_attention", full},
+                       {"sliding_attention", {{"rope_type", "default"}, {"rope_theta", 7}}}};
+    CHECK(read(with(least, "rope_parameters", both)).to_json() == config.to_json());
+    CHECK(config.attention.rotations.factor == 8);
+    CHECK(config.attention_config(4).rotations.base == 7);
+    CHECK(config.attention_config(4).rotations.factor == 1);
+    CHECK(config.attention_config(5).rotations.base == 300);
+    CHECK(config.attention_config(5).rotations.factor == 8);
+    CHECK(read(with(least, "rope_parameters", Json::object())).to_json() == read(least).to_json());
+    config = read(with(least, "sliding_window_pattern", 1));
+    CHECK(config.window == 0);
+    CHECK(config.window_rotary_base == 0);
+    config = read(with(least, "sliding_window_pattern", 17));
+    CHECK(config.window == 4096);
+    CHECK(config.windows.empty());
+    CHECK(config.window_rotary_base == 1e4);
+    const Json own = {"sliding_attention", "full_attention", "full_attention"};
+    CHECK(read(with(with(least, "num_hidden_layers", 3), "layer_types", own)).windows == "SLL");
+    CHECK(read(with(least, "final_logit_softcapping", 30)).logit_softcap == 30);
+  }
+
+  TEST_CASE("what Gemma 3's files may say and is not implemented is refused by name") {
+    const Json least = with(llama(), "model_type", "gemma3_text");
+    CHECK(refusal(with(least, "use_bidirectional_attention", true)) ==
+          std::string("use_bidirectional_attention = true") + kNotImplemented);
+    CHECK(refusal(with(least, "attn_logit_softcapping", 50)) ==
+          std::string("attn_logit_softcapping = 50") + kNotImplemented);
+    const auto parameters = [&](const Json& value) { return refusal(with(least, "rope_parameters", value)); };
+    CHECK(parameters({{"sliding_attention", {{"rope_type", "linear"}, {"factor", 8}}}}) ==
+          std::string("rope_parameters.sliding_attention.rope_type = \"linear\"") + kNotImplemented);
+    CHECK(parameters({{"full_attention", {{"rope_type", "dynamic"}}}}) ==
+          std::string("rope_parameters.full_attention.rope_type = dynamic") + kNotImplemented);
+    CHECK(parameters({{"rope_type", "default"}}) == std::string("rope_parameters.rope_type") + kUnknown);
+    CHECK(refusal(with(with(least, "model_type", "gemma2"), "rope_local_base_freq", 7)) ==
+          std::string("rope_local_base_freq") + kUnknown);
+    CHECK(refusal({{"model_type", "gemma3"}, {"text_config", least}}) ==
+          "model_type gemma3 reads images too, which is not implemented; try its language model alone, as "
+          "transformers writes it with model.model.language_model.save_pretrained(folder)");
+  }
+
   TEST_CASE("YaRN's factor of attention is that of its authors unless the file says otherwise") {
     const auto factor = [](const Json& more) {
       Json scaling = {{"rope_type", "yarn"}, {"factor", 8}, {"original_max_position_embeddings", 64}};

@@ -91,13 +91,21 @@ TEST_SUITE("nn/formats/hugging_face_json") {
         "qk_norm_epsilon=1e-06, feed_forward_bias=true, "
         "logit_softcap=15, fix_norm=true, embedding_norm=true, embedding_mixing=true, value_embeddings=ends, "
         "short_convolution=4");
+    DecoderOnlyConfig gemma =
+        hugging_face_config(with(tapeformer::llama(), "model_type", "gemma3_text").dump());
+    gemma.attention.rotations.factor = 2;
+    CHECK_NOTHROW(hugging_face_json(gemma));
+    gemma.window_rotary_base = 0, gemma.attention.softcap = 50;
+    CHECK(message_of<CheckpointError>([&] { hugging_face_json(gemma); }) ==
+          "transformers' gemma3_text, which has norms of what sublayers read and of what they add, and of "
+          "queries and keys, as this model has, cannot express softcap=50, window_rotary_base=0");
     llama = {};
     llama.vocabulary = 5, llama.norm = NormKind::scale;
     CHECK(message_of<CheckpointError>([&] { hugging_face_json(llama); }) == "transformers has no norm=scale");
   }
 
   TEST_CASE("whatever an option changes is exported, or refused") {
-    DecoderOnlyConfig gpt2_like, llama_like;
+    DecoderOnlyConfig gpt2_like, llama_like, gemma_like;
     gpt2_like.vocabulary = llama_like.vocabulary = 60;
     gpt2_like.width = llama_like.width = 24;
     gpt2_like.feed_forward = llama_like.feed_forward = 64;
@@ -105,13 +113,19 @@ TEST_SUITE("nn/formats/hugging_face_json") {
     llama_like.gated = true, llama_like.activation = Unary::silu;
     llama_like.attention.kind = "gqa", llama_like.attention.groups = 2, llama_like.attention.key_width = 6;
     llama_like.attention.rotations.factor = 2;
+    gemma_like = llama_like;
+    gemma_like.sublayer_norms = SublayerNorms::both, gemma_like.attention.qk_norm = QkNorm::rms;
+    gemma_like.attention.qk_norm_epsilon = gemma_like.epsilon;
+    gemma_like.embedding_scale = 0, gemma_like.attention.score_scale = 0.5;
+    gemma_like.feed_forward_bias = false;
+    gemma_like.window = 8, gemma_like.windows = "SL", gemma_like.window_rotary_base = 100;
     gpt2_like.attention.output_bias = llama_like.attention.output_bias = true;
     // Zeros in the file's weights stand for biases that a gpt2 does not have, and the order of rows for the
     // layout of rotations; a llama has no bias in its norms and no dropout but attention's.
     const std::string by_weights = " attention_bias norm_bias feed_forward_bias tie_head rotary_layout ",
                       of_gpt2 = " attention_output_bias ", of_llama = " embedding_dropout residual_dropout ",
                       of_training = " zero_init feed_forward_dropout stochastic_depth ";
-    for (const DecoderOnlyConfig& start : {gpt2_like, llama_like}) {
+    for (const DecoderOnlyConfig& start : {gpt2_like, llama_like, gemma_like}) {
       const bool is_llama = start.norm == NormKind::rms;
       const std::string exported = hugging_face_json(start);
       Index count = 0, found = 0;

@@ -150,6 +150,11 @@ TEST_SUITE("nn/formats/hugging_face_names") {
     const Tensor turned = to_theirs(bias, Tensor::from<float>({0, 1, 2, 3, 4, 5}));
     CHECK(turned.shape() == Shape{6});
     CHECK(turned.to_vector<float>() == std::vector<float>{0, 2, 4, 1, 3, 5});
+    const ForeignPart gain{"q", {4}, false, 1, 0, 1};
+    CHECK(to_ours(gain, Tensor::from<float>({0, 1, 2, 3})).to_vector<float>() ==
+          std::vector<float>{1, 2, 3, 4});
+    CHECK(to_theirs(gain, Tensor::from<float>({1, 2, 3, 4})).to_vector<float>() ==
+          std::vector<float>{0, 2, 1, 3});
   }
 
   TEST_CASE("constants among the weights are known") {

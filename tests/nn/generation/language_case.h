@@ -17,8 +17,10 @@ struct LanguageKind {
   PositionKind positions;
   bool prefix = false;
   std::string pattern = "";
+  Index window = 0;
   std::string name() const {
-    return attention + pattern + ", " + name_of(positions) + (prefix ? ", prefix" : "");
+    return attention + pattern + ", " + name_of(positions) + (prefix ? ", prefix" : "") +
+           (window > 0 ? ", window" : "");
   }
 };
 
@@ -41,6 +43,7 @@ inline std::vector<LanguageKind> language_kinds() {
   // States beside keys, whose positions turn or not.
   kinds.push_back({"kda", PositionKind::rotary, false, "DF"});
   kinds.push_back({"gla", PositionKind::learned, false, "FD"});
+  kinds.push_back({"gqa", PositionKind::rotary, false, "", 4});
   return kinds;
 }
 
@@ -55,6 +58,7 @@ inline DecoderOnlyConfig language_config(const LanguageKind& kind, Index context
   config.attention.heads = 4;
   config.attention.kind = kind.attention, config.attention_pattern = kind.pattern;
   config.positions = kind.positions;
+  config.window = kind.window;
   config.feed_forward = 12;
   config.prefix = kind.prefix;
   config.short_convolution = kind.prefix ? 3 : 0;

@@ -96,7 +96,7 @@ const std::vector<Variant>& variants() {
       {"mha rms rotary window in SL value_residual l2 gates exclusive untied", true, false,
        [](auto& c) {
          c.norm = NormKind::rms, c.positions = PositionKind::rotary, c.tie_head = false;
-         c.window = 2, c.windows = "SL", c.value_residual = true;
+         c.window = 2, c.windows = "SL", c.window_rotary_base = 50, c.value_residual = true;
          c.attention.qk_norm = QkNorm::l2, c.attention.output_gate = OutputGate::element;
          c.attention.exclusive = true, c.attention.key_width = 6;
        }},

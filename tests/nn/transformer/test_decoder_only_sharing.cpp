@@ -19,6 +19,8 @@ const std::vector<Variant>& variants() {
   static const std::vector<Variant> all = {
       {"windows", [](auto& c) { c.window = 7; }},
       {"windows in SSL", [](auto& c) { c.window = 16, c.windows = "SSL"; }},
+      {"windows in SSL with their base",
+       [](auto& c) { c.window = 16, c.windows = "SSL", c.window_rotary_base = 50; }},
       {"value residual", [](auto& c) { c.value_residual = true; }},
       {"value residual and embeddings",
        [](auto& c) { c.value_residual = true, c.value_embeddings = ValueEmbeddings::ends; }},
@@ -78,6 +80,31 @@ TEST_SUITE("nn/transformer/decoder_only sharing") {
         CHECK(is_same == (t < changed || t > changed + 4));
       }
     }
+  }
+
+  TEST_CASE("the rotary base of windows is that of their layers alone, which are not scaled") {
+    DecoderOnlyConfig config = language_config({"gqa", PositionKind::rotary}, 40);
+    config.layers = 3, config.window = 5, config.windows = "SL";
+    RotaryConfig& rotations = config.attention.rotations;
+    rotations = {70, RotaryLayout::half_split, 2, 99, 4, 32, 1, 8, true, 1.1};
+    const Tensor ids = tokens(2, 12), before = language_model(config)(ids);
+    CHECK(config.attention_config(0).rotations.base == 70);
+    config.window_rotary_base = 20;
+    const RotaryConfig of_window = config.attention_config(0).rotations;
+    CHECK(of_window.base == 20);
+    CHECK(of_window.factor == 1);
+    CHECK(of_window.original_context == 0);
+    CHECK_FALSE(of_window.yarn);
+    CHECK(of_window.attention_factor == 1);
+    CHECK(of_window.layout == RotaryLayout::half_split);
+    CHECK(of_window.width == 2);
+    CHECK(of_window.max_positions == 99);
+    for (const Index layer : {1, 2}) CHECK(config.attention_config(layer).rotations.base == 70);
+    CHECK(relative_error(language_model(config)(ids), before) > 1e-4);
+    rotations = {20, RotaryLayout::half_split, 2, 99};
+    const Tensor one_base = language_model(config)(ids);
+    config.window_rotary_base = 0;
+    CHECK(same_bits(language_model(config)(ids), one_base));
   }
 
   TEST_CASE("over 200 tokens caches give what all tokens at once give, in any portions") {
@@ -155,6 +182,25 @@ TEST_SUITE("nn/transformer/decoder_only sharing") {
           "[decoder_only] windows must consist of S and L, as SSSL does; got SX");
     CHECK(refused([](auto& c) { c.window = 4, c.windows = "SSSL"; }) ==
           "[decoder_only] windows must have at most a letter for each layer; got SSSL for 2 layers");
+    const auto needs_window = [](const std::string& base) {
+      return "[decoder_only] window_rotary_base=" + base +
+             " needs a window in layers with rotary positions; try window=128 and positions=rotary";
+    };
+    CHECK(refused([](auto& c) { c.window_rotary_base = 100; }) == needs_window("100"));
+    CHECK(refused([](auto& c) {
+            c.window_rotary_base = 0.5, c.window = 4, c.positions = PositionKind::learned;
+          }) == needs_window("0.5"));
+    CHECK(refused([](auto& c) {
+            c.window_rotary_base = 7, c.window = 4, c.attention.kind = "deltanet", c.attention_pattern = "DF";
+            c.windows = "LL";
+          }) == needs_window("7"));
+    CHECK(refused([](auto& c) {
+            c.window_rotary_base = 7, c.window = 4, c.attention = {"mla", 4},
+            c.positions = PositionKind::learned;
+          }) == "nothing was thrown");
+    CHECK(refused([](auto& c) { c.window_rotary_base = 7, c.window = 4, c.kv_sharing = 2; }) ==
+          "[decoder_only] kv_sharing excludes window_rotary_base, since layers that share keys turn them "
+          "alike");
     CHECK(refused([](auto& c) { c.kv_sharing = 0; }) ==
           "[decoder_only] kv_sharing must be from 1 to 2147483647; got 0");
     CHECK(refused([](auto& c) { c.kv_sharing = 2, c.value_residual = true; }) ==
