@@ -3,6 +3,8 @@
 #include <tapeformer/nn/attention/attention_kind.h>
 #include <tapeformer/nn/formats/hugging_face_json.h>
 
+#include <cmath>
+
 namespace tapeformer {
 namespace {
 
@@ -13,6 +15,12 @@ const char* name_in_transformers(Unary activation) {
     if (ours == activation) return theirs;
   }
   throw CheckpointError(std::string("transformers has no activation ") + name_of(activation));
+}
+
+/// The whole number n, as transformers wants it, of which score_scale is 1 / sqrt(n); 0 if there is none.
+Index query_scalar(double score_scale) {
+  const double n = std::round(1 / (score_scale * score_scale));
+  return n < 1e9 && 1 / std::sqrt(n) == score_scale ? static_cast<Index>(n) : 0;
 }
 
 Json gpt2_json(const DecoderOnlyConfig& config) {
@@ -67,7 +75,7 @@ Json llama_json(const DecoderOnlyConfig& config, const HuggingFaceFamily& family
   if (family.gemma > 0) {
     const auto cap = [](double c) { return c > 0 ? Json(c) : Json(); };
     json["hidden_activation"] = activation == std::string("gelu_new") ? "gelu_pytorch_tanh" : activation;
-    json["query_pre_attn_scalar"] = 1 / (attention.score_scale * attention.score_scale);
+    json["query_pre_attn_scalar"] = query_scalar(attention.score_scale);
     json["attn_logit_softcapping"] = cap(attention.softcap);
     json["final_logit_softcapping"] = cap(config.logit_softcap);
   } else {
@@ -139,7 +147,7 @@ void check_expressible(const DecoderOnlyConfig& config, const std::string& progr
   require(!config.attention.exclusive, "exclusive=true");
   require(config.embedding_scale == (family.gemma > 0 ? 0 : 1),
           "embedding_scale=" + value_text(config.embedding_scale));
-  require((attention.score_scale > 0) == (family.gemma > 0),
+  require(family.gemma > 0 ? query_scalar(attention.score_scale) > 0 : attention.score_scale == 0,
           "score_scale=" + value_text(attention.score_scale));
   require(!attention.learned_softcap, "learned_softcap=true");
   require(family.gemma == 2 || attention.softcap == 0, "softcap=" + value_text(config.attention.softcap));

@@ -171,7 +171,7 @@ TEST_SUITE("nn/formats/hugging_face") {
     qwen2.attention.rotations.attention_factor = 1.25;
     gemma3.attention.qk_norm = QkNorm::rms, gemma3.attention.qk_norm_epsilon = gemma3.epsilon;
     gemma3.sublayer_norms = SublayerNorms::both, gemma3.embedding_scale = 0;
-    gemma3.attention.score_scale = 0.3, gemma3.logit_softcap = 2;
+    gemma3.attention.score_scale = 1 / std::sqrt(7.0), gemma3.logit_softcap = 2;
     gemma3.window = 3, gemma3.windows = "SL", gemma3.window_rotary_base = 10;
     Generator random(5);
     const Tensor ids = Tensor::from<std::int32_t>({1, 12, 3, 0, 5, 6, 7, 2, 9, 10, 11, 4}, {2, 6});

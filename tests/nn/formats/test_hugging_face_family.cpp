@@ -143,6 +143,7 @@ TEST_SUITE("nn/formats/hugging_face_family") {
     CHECK(config.embedding_scale == 0);
     CHECK(config.tie_head);
     CHECK(parse_json(hugging_face_json(config)).at("sliding_window_pattern") == 6);
+    CHECK(parse_json(hugging_face_json(config)).at("query_pre_attn_scalar").dump() == "256");
     CHECK(parse_json(hugging_face_json(config)).at("rope_local_base_freq") == 10000);
     Json least = with(llama(), "model_type", "gemma3_text");
     least.erase("num_key_value_heads");

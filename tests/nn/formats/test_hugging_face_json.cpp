@@ -1,6 +1,8 @@
 #include <tapeformer/nn/formats/hugging_face_json.h>
 #include <tapeformer/tests/nn/formats/hugging_face_case.h>
 
+#include <cmath>
+
 using namespace tapeformer;
 
 TEST_SUITE("nn/formats/hugging_face_json") {
@@ -95,6 +97,18 @@ TEST_SUITE("nn/formats/hugging_face_json") {
         hugging_face_config(with(tapeformer::llama(), "model_type", "gemma3_text").dump());
     gemma.attention.rotations.factor = 2;
     CHECK_NOTHROW(hugging_face_json(gemma));
+    for (const double n : {1.0, 7.0, 168.0, 256.0, 12345.0}) {  // transformers takes whole numbers alone
+      gemma.attention.score_scale = 1 / std::sqrt(n);
+      CHECK(parse_json(hugging_face_json(gemma)).at("query_pre_attn_scalar").dump() ==
+            std::to_string(static_cast<int>(n)));
+    }
+    for (const double scale : {0.0, 1e-10, 0.3, 2.0}) {
+      gemma.attention.score_scale = scale;
+      CHECK(message_of<CheckpointError>([&] {
+              hugging_face_json(gemma);
+            }).find("cannot express score_scale=" + value_text(scale)) != std::string::npos);
+    }
+    gemma.attention.score_scale = 0.5;
     gemma.window_rotary_base = 0, gemma.attention.softcap = 50;
     CHECK(message_of<CheckpointError>([&] { hugging_face_json(gemma); }) ==
           "transformers' gemma3_text, which has norms of what sublayers read and of what they add, and of "
