@@ -23,8 +23,8 @@ struct HuggingFaceFamily {
   SublayerNorms norms;       ///< see DecoderOnlyConfig::sublayer_norms
   bool window;               ///< may have a window in all layers
   bool windows;              ///< may have windows in some
-  /// 2 or 3: Gemma's gains stored less 1, embeddings times sqrt(C), softcap and scale of scores; 3 has another
-  /// rotary base in windows, and no softcap but that of the logits.
+  /// 2 or 3 for Gemma's: gains stored less 1, embeddings times sqrt(C), softcaps and a scale of scores. 3 has
+  /// another rotary base in windows, and no softcap but that of the logits.
   int gemma = 0;
 };
 
