@@ -100,7 +100,7 @@ std::vector<Tensor> drawn_inputs(const Json& one, std::uint64_t stream) {
   return inputs;
 }
 
-/// max |got - exact| / max |exact|. Below the smallest normal number f32 has fewer digits, or none: softmax may flush it to 0.
+/// max |got - exact| / max |exact|. Below the smallest normal number f32 has fewer digits, or none: 0.
 double error_in_f32(const Tensor& got, const Tensor& exact) {
   double largest = 0;
   for (Index i = 0; i < exact.elements(); ++i) largest = std::max(largest, std::abs(exact.at(i)));

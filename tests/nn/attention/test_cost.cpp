@@ -112,7 +112,8 @@ std::vector<AttentionCall> self_calls() {
   calls[0].queries = 1;
   calls[1].batch = 2, calls[1].queries = 7;
   calls[2].batch = 3, calls[2].queries = 33, calls[2].causal = true;
-  calls[3].batch = 1, calls[3].queries = default_device().is_cuda() ? 70 : 130, calls[3].causal = true, calls[3].type = DType::f64;
+  calls[3].batch = 1, calls[3].queries = default_device().is_cuda() ? 70 : 130, calls[3].causal = true,
+  calls[3].type = DType::f64;
   return calls;
 }
 

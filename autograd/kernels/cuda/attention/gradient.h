@@ -119,10 +119,10 @@ class RowSums {
 template <class W>
 void add_parts(Cuda on, const char* name, Index size, Index count, const W* parts, Write<W> to);
 
-/// Calls f with the Scores of a case.
+/// Calls f with the Scores of a case. An additive mask, which may be large and learned, takes the exact sums.
 template <class T, class F>
 void with_scores(const AttentionShape& s, const AttentionOperands<T>& x, F&& f) {
-  const bool is_modified = modifies(s, x);
+  const bool is_modified = modifies(s, x) || x.bias != nullptr;
   if (x.weight == nullptr)
     is_modified ? f(Modified<DotScores>{}) : f(DotScores{});
   else
