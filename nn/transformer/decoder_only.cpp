@@ -76,11 +76,12 @@ Tensor DecoderOnly::through_layers(const Tensor& ids, const Tensor& embedded_btc
   static_cast<AttentionMasks&>(context) = masks;
   context.causal = true;
   KeyValueHeads fresh;
-  // The rotary angles are computed once for all layers of one base; their positions count on from what the
-  // caches hold.
-  RotaryAngles angles, window_angles;
+  // The rotary angles are computed once for all layers of one kind and base; their positions count on from
+  // what the caches hold.
+  RotaryAngles angles[2][2];
   const auto angles_of = [&](std::size_t i) -> RotaryAngles& {
-    return config_.has_window_base(static_cast<Index>(i)) ? window_angles : angles;
+    const auto layer = static_cast<Index>(i);
+    return angles[config_.has_full_attention(layer)][config_.has_window_base(layer)];
   };
   if (caches != nullptr) context.cache = &caches->layer(0);
   for (std::size_t i = 0; i < layers_.size(); ++i) {

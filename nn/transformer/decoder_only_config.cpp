@@ -58,11 +58,15 @@ Index DecoderOnlyConfig::hidden_width() const {
   return gated ? (8 * width / 3 + 31) / 32 * 32 : 4 * width;
 }
 
+bool DecoderOnlyConfig::has_full_attention(Index layer) const {
+  if (attention_pattern.empty()) return false;
+  return attention_pattern[static_cast<std::size_t>(layer) % attention_pattern.size()] == 'F';
+}
+
 AttentionConfig DecoderOnlyConfig::attention_config(Index layer) const {
   AttentionConfig config = attention;
   if (!attention_pattern.empty()) {
-    const auto letters = static_cast<Index>(attention_pattern.size());
-    const bool is_full = attention_pattern[static_cast<std::size_t>(layer % letters)] == 'F';
+    const bool is_full = has_full_attention(layer);
     AttentionConfig other = attention;  // of the other letter, whose own fields this layer does without
     if (!is_full) other.kind = full_attention;
     config = other.of_kind(is_full ? full_attention : attention.kind);

@@ -78,6 +78,8 @@ struct DecoderOnlyConfig {
   /// True for the layers with the sliding window: those of an S in `windows`, which is repeated over the
   /// layers, the last of them an L, unless it has a letter for each layer; without `windows` all.
   bool has_window(Index layer) const;
+  /// True for the layers of an F in `attention_pattern`.
+  bool has_full_attention(Index layer) const;
   /// True for the layers that `window_rotary_base` is for.
   bool has_window_base(Index layer) const { return window_rotary_base > 0 && has_window(layer); }
   /// True for the layers that have keys and values of their own.

@@ -41,7 +41,7 @@ class DecoderOnlyLayer : public Module {
   Tensor operator()(const Tensor& x, const DecoderOnlyContext& context) const;
   /// The same inside a stack: the last residual sum may be left to the next layer's norm, which fuses it.
   void operator()(ResidualStream& stream, const DecoderOnlyContext& context) const;
-  /// The rotary angles of x's tokens, the same for every layer of a stack with the same base.
+  /// The rotary angles of x's tokens, the same for every layer of a stack with the same kind and base.
   RotaryAngles angles(const Tensor& x, const AttentionContext& context) const {
     return attention_->angles(x, context);
   }

@@ -1,9 +1,12 @@
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/ops/embedding.h>
 #include <tapeformer/nn/generation/generate_text.h>
 #include <tapeformer/tests/nn/generation/language_case.h>
 #include <tapeformer/tests/nn/transformer/decoder_only_case.h>
 
 #include <doctest/doctest.h>
+
+#include <map>
 
 using namespace tapeformer;
 
@@ -105,6 +108,41 @@ TEST_SUITE("nn/transformer/decoder_only sharing") {
     const Tensor one_base = language_model(config)(ids);
     config.window_rotary_base = 0;
     CHECK(same_bits(language_model(config)(ids), one_base));
+  }
+
+  TEST_CASE("layers of another kind or base turn queries and keys by angles of their own") {
+    const std::vector<Variant> own_angles = {
+        {"mla, then gqa", [](auto& c) { c.attention.kind = "mla", c.attention_pattern = "DF"; }},
+        {"gqa, then mla", [](auto& c) { c.full_attention = "mla", c.attention_pattern = "DF"; }},
+        {"another base", [](auto& c) { c.window_rotary_base = 7; }},
+        {"both",
+         [](auto& c) { c.window_rotary_base = 7, c.attention_pattern = "DF", c.attention.kind = "mla"; }},
+    };
+    for (const Variant& variant : own_angles) {
+      CAPTURE(variant.name);
+      DecoderOnlyConfig config = language_config({"gqa", PositionKind::rotary}, 20);
+      config.full_attention = "gqa", config.layers = 3, config.window = 4, config.windows = "SLL";
+      variant.change(config);
+      DecoderOnly model = language_model(config);
+      std::map<std::string, Tensor> values;
+      for (auto& [name, parameter] : model.named_parameters()) values[name] = parameter.value();
+      const auto load = [&](Module& part, const std::string& path) {
+        for (auto& [name, parameter] : part.named_parameters()) parameter.set_value(values.at(path + name));
+      };
+      const Tensor ids = tokens(2, 12);
+      Generator random(1);
+      Tensor x_btc = embedding(values.at("embedding.weight"), ids);
+      for (Index i = 0; i < config.layers; ++i) {
+        DecoderOnlyLayer layer(config, random, i);
+        load(layer, "layers." + std::to_string(i) + ".");
+        DecoderOnlyContext context;
+        context.causal = true;
+        x_btc = layer(x_btc, context);
+      }
+      Norm norm({config.norm, config.width, config.epsilon, config.norm_bias});
+      load(norm, "norm.");
+      CHECK(relative_error(norm(x_btc), model.states(ids)) < 1e-13);
+    }
   }
 
   TEST_CASE("over 200 tokens caches give what all tokens at once give, in any portions") {
