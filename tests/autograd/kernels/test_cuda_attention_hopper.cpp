@@ -128,6 +128,7 @@ TEST_SUITE("autograd/kernels/cuda_attention_hopper") {
   TEST_CASE("sinks, above the scores and below") {
     if (!has_gpu()) return;
     check_case({1, 131, 290, 4, 2, 64, 64, Ranges::none, false, 2.0, true}, 8);
+    check_case({1, 131, 30, 4, 2, 64, 64, Ranges::none, false, 0.125, true}, 8);
     check_case({2, 140, 160, 1, 1, 128, 128, Ranges::lengths, false, 0.125, true}, 9);
     check_case({1, 130, 260, 1, 1, 256, 128, Ranges::gaps, false, 0.125, true}, 10);
   }
