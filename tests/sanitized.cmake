@@ -9,17 +9,20 @@ list(REMOVE_ITEM library_sources autograd/cuda/absent.cpp autograd/communication
   ${TAPEFORMER_DISPATCHING_SOURCES})
 
 set(sanitizers -fsanitize=address,undefined)
-# Kernels are optimised, since the tests spend their time there; all else is compiled as fast as can be.
+# Optimised where tests spend their time; programs and configurations are compiled as fast as can be.
 set(sources ${library_sources} ${emulated_sources} ${emulator_sources} ${program_sources})
-set(kernels ${sources})
-list(FILTER kernels INCLUDE REGEX "autograd/kernels/|emulator/")
-list(REMOVE_ITEM sources ${kernels})
+set(seldom_run ${sources})
+list(FILTER seldom_run INCLUDE REGEX "/examples/|_config\\.cpp")
+list(REMOVE_ITEM sources ${seldom_run})
 add_library(tapeformer_sanitized OBJECT EXCLUDE_FROM_ALL ${sources})
-target_compile_options(tapeformer_sanitized PRIVATE $<$<CONFIG:Release>:-O0>)
-target_precompile_headers(tapeformer_sanitized PRIVATE ${TAPEFORMER_PRECOMPILED})
-add_library(tapeformer_sanitized_kernels OBJECT EXCLUDE_FROM_ALL ${kernels})
-target_compile_options(tapeformer_sanitized_kernels PRIVATE $<$<CONFIG:Release>:-O1>)
-foreach(part tapeformer_sanitized tapeformer_sanitized_kernels)
+target_compile_options(tapeformer_sanitized PRIVATE $<$<CONFIG:Release>:-O1>)
+add_library(tapeformer_sanitized_seldom_run OBJECT EXCLUDE_FROM_ALL ${seldom_run})
+target_compile_options(tapeformer_sanitized_seldom_run PRIVATE $<$<CONFIG:Release>:-O0>)
+set(without_precompiled ${sources})
+list(FILTER without_precompiled INCLUDE REGEX "autograd/kernels/|emulator/")
+set_source_files_properties(${without_precompiled} PROPERTIES SKIP_PRECOMPILE_HEADERS ON)
+foreach(part tapeformer_sanitized tapeformer_sanitized_seldom_run)
+  target_precompile_headers(${part} PRIVATE ${TAPEFORMER_PRECOMPILED})
   target_compile_options(${part} PRIVATE -g1 ${sanitizers} -fno-omit-frame-pointer -fno-sanitize-recover=all)
   target_compile_definitions(${part} PRIVATE TAPEFORMER_CUDA $<TARGET_PROPERTY:tapeformer,COMPILE_DEFINITIONS>
     $<$<CXX_COMPILER_ID:Clang>:__SANITIZE_ADDRESS__>)  # as g++ says by itself
@@ -30,8 +33,9 @@ endforeach()
 set_source_files_properties(${TAPEFORMER_EXACT_SOURCES} PROPERTIES COMPILE_OPTIONS -ffp-contract=off)
 
 # Instrumented objects first: of an inline function that tests have too the linker takes the first.
-set(instrumented $<TARGET_OBJECTS:tapeformer_sanitized> $<TARGET_OBJECTS:tapeformer_sanitized_kernels>)
-add_executable(tapeformer_tests_sanitized EXCLUDE_FROM_ALL ${instrumented} $<TARGET_OBJECTS:tapeformer_tests_emulated> ${tests_elsewhere})
+set(instrumented $<TARGET_OBJECTS:tapeformer_sanitized> $<TARGET_OBJECTS:tapeformer_sanitized_seldom_run>)
+add_executable(tapeformer_tests_sanitized EXCLUDE_FROM_ALL ${instrumented} $<TARGET_OBJECTS:tapeformer_tests_emulated>
+  ${tests_elsewhere})
 add_executable(train_translation_sanitized EXCLUDE_FROM_ALL ${instrumented} $<TARGET_OBJECTS:train_translation>)
 foreach(program tapeformer_tests_sanitized train_translation_sanitized)
   set_target_properties(${program} PROPERTIES LINKER_LANGUAGE CXX)
@@ -57,7 +61,7 @@ add_custom_target(sanitized DEPENDS tapeformer_tests_sanitized train_translation
 # The CPU's tests as if there were no device, the kernels' tests on one and those that say themselves where tensors lie on two.
 # Layers and models made of kernels would take too long, and so would writing with every cache, whose parts have tests.
 set(sources ${TAPEFORMER_TEST_SOURCES})
-list(FILTER sources EXCLUDE REGEX "/nn/generation/test_generate_cached\\.cpp$")
+list(FILTER sources EXCLUDE REGEX "/nn/(generation/test_generate_cached|transformer/test_causality)\\.cpp$")
 tapeformer_tests(sanitized/ sanitized tapeformer_tests_sanitized "${sources}" TAPEFORMER_EMULATED_DEVICES=0
   TAPEFORMER_GRADCHECK_ELEMENTS=3)
 tapeformer_device_tests(sanitized/emulated sanitized tapeformer_tests_sanitized "autograd/(cuda/|kernels/test_cuda_)")
