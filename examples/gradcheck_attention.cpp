@@ -8,6 +8,8 @@
 #include <tapeformer/examples/shared/program.h>
 #include <tapeformer/examples/shared/progress.h>
 
+#include <nlohmann/json.hpp>
+
 #include <cstdio>
 #include <iostream>
 
@@ -121,9 +123,9 @@ void describe(const Command& command, Options& options) {
   command.option("--json", options.json, "write the results as JSON to this file; to standard output without")
       .optional_value("-", "[FILE]");
 
-  add_options<GradcheckRunOptions>(command, options);
+  add_options(command, fields_of<GradcheckRunOptions>(options));
   command.find("--dtype").one_of({"f64", "f32"});
-  command.find("--stencil").one_of({2, 4});
+  command.find("--stencil").one_of({"2", "4"});
   options.compute.add_to(command, false);
   command.find("--device").group("Check");
   add_threads_option(command, options.threads, "0 for all cores; at small sizes one is the fastest");

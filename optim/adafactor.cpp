@@ -11,7 +11,7 @@ namespace tapeformer {
 
 Adafactor::Adafactor(std::vector<Parameter> parameters, const AdafactorConfig& config)
     : Optimizer("adafactor", std::move(parameters)), config_(config) {
-  check_fields("adafactor", config);
+  check_fields("adafactor", fields_of(config));
   if (!(config.epsilon >= 0))
     throw Error("[adafactor] epsilon must not be negative; got " + std::to_string(config.epsilon));
   for (const Parameter& parameter : parameters_) {

@@ -18,13 +18,12 @@ struct AdafactorConfig {
   double epsilon = 0;  ///< 0 for that of the parameters' type; no option: the models' norms have --epsilon
   std::function<bool(const Parameter&)> decays = has_rank_two;  ///< asked once, at construction
 
-  template <class Self, class F>
-  static void for_each(Self& c, const F& field) {
-    field("weight_decay", c.weight_decay, "decay of matrices", kNotNegative);
-    field("beta2_decay", c.beta2_decay, "e of the decay of the second moment, 1 - t^-e in step t",
+  void describe(const FieldVisitor& field) {
+    field("weight_decay", weight_decay, "decay of matrices", kNotNegative);
+    field("beta2_decay", beta2_decay, "e of the decay of the second moment, 1 - t^-e in step t",
           kNotNegative);
-    field("update_clip", c.update_clip, "largest root mean square of a parameter's update", kPositive);
-    field("least_scale", c.least_scale, "smallest scale of a parameter, which else is its root mean square",
+    field("update_clip", update_clip, "largest root mean square of a parameter's update", kPositive);
+    field("least_scale", least_scale, "smallest scale of a parameter, which else is its root mean square",
           kNotNegative);
   }
 };

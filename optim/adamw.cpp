@@ -14,7 +14,7 @@ AdamW::AdamW(std::vector<Parameter> parameters, const AdamWConfig& config)
       first_moments_(zeros_like_parameters()),
       second_moments_(zeros_like_parameters()),
       steps_(parameters_.size(), 0) {
-  check_fields("adamw", config);
+  check_fields("adamw", fields_of(config));
   if (!(config.epsilon > 0))
     throw Error("[adamw] epsilon must be positive; got " + std::to_string(config.epsilon));
   for (const Parameter& parameter : parameters_) {

@@ -8,7 +8,7 @@ namespace tapeformer {
 
 Lion::Lion(std::vector<Parameter> parameters, const LionConfig& config)
     : Optimizer("lion", std::move(parameters)), config_(config), moments_(zeros_like_parameters()) {
-  check_fields("lion", config);
+  check_fields("lion", fields_of(config));
   for (const Parameter& parameter : parameters_) decays_.push_back(config_.decays(parameter));
 }
 

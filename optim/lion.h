@@ -15,11 +15,10 @@ struct LionConfig {
   double weight_decay = 0.1;
   std::function<bool(const Parameter&)> decays = has_rank_two;  ///< asked once, at construction
 
-  template <class Self, class F>
-  static void for_each(Self& c, const F& field) {
-    field("weight_decay", c.weight_decay, "decay of matrices", kNotNegative);
-    field("beta1", c.beta1, "weight of the moment in the direction of a step", kBelowOne);
-    field("beta2", c.beta2, "decay of the moment", kBelowOne);
+  void describe(const FieldVisitor& field) {
+    field("weight_decay", weight_decay, "decay of matrices", kNotNegative);
+    field("beta1", beta1, "weight of the moment in the direction of a step", kBelowOne);
+    field("beta2", beta2, "decay of the moment", kBelowOne);
   }
 };
 

@@ -17,7 +17,7 @@ bool has_shadow(const Parameter& parameter) { return parameter.state()->shadow.d
 
 Muon::Muon(std::vector<Parameter> parameters, const MuonConfig& config)
     : Optimizer("muon", std::move(parameters)), config_(config), momenta_(zeros_like_parameters()) {
-  check_fields("muon", config);
+  check_fields("muon", fields_of(config));
   for (std::size_t i = 0; i < parameters_.size(); ++i) add_parts(i);
   for (Stack& stack : stacks_) {
     const Tensor& like = parameters_[0].value();

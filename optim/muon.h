@@ -29,26 +29,25 @@ struct MuonConfig {
   /// Each part is orthogonalised by itself. A parameter that is not named is one matrix.
   RowParts row_parts = {};
 
-  template <class Self, class F>
-  static void for_each(Self& c, const F& field) {
-    field("momentum", c.momentum, "share of the last momentum that is kept", kBelowOne);
-    field("weight_decay", c.weight_decay, "decay of hidden matrices", kNotNegative);
-    field("cautious_decay", c.cautious_decay,
+  void describe(const FieldVisitor& field) {
+    field("momentum", momentum, "share of the last momentum that is kept", kBelowOne);
+    field("weight_decay", weight_decay, "decay of hidden matrices", kNotNegative);
+    field("cautious_decay", cautious_decay,
           "decay of those elements of hidden matrices that the update brings nearer to zero anyway",
           kNotNegative);
     field(
-        "update_rms", c.update_rms,
+        "update_rms", update_rms,
         "for [rows, columns] the update is multiplied by this times sqrt(max(rows, columns)), and then moves "
         "elements by about this times the learning rate (0.2 is AdamW's usual); with 0 by "
         "sqrt(max(1, rows / columns))",
         kNotNegative);
-    field("newton_schulz_steps", c.newton_schulz_steps, "steps that make an update orthogonal", kStepCount);
-    field("row_beta2", c.row_beta2,
+    field("newton_schulz_steps", newton_schulz_steps, "steps that make an update orthogonal", kStepCount);
+    field("row_beta2", row_beta2,
           "NorMuon: decay of the second moment of each row of an update, by which the row is divided; 0 for "
           "none",
           kBelowOne);
-    field("momentum_start", c.momentum_start, "momentum of the first step, where it warms up", kBelowOne);
-    field("momentum_warmup", c.momentum_warmup,
+    field("momentum_start", momentum_start, "momentum of the first step, where it warms up", kBelowOne);
+    field("momentum_warmup", momentum_warmup,
           "steps over which the momentum goes from its start to its value; 0 for none", kNotNegative);
   }
 };

@@ -17,14 +17,13 @@ struct MuonAdamWConfig : MuonConfig {
   AdamWConfig adamw = {0.9, 0.95, 1e-8, 0};  ///< of the parameters that Muon does not take
   std::function<bool(const Parameter&)> has_muon = is_hidden_matrix;  ///< asked once, at construction
 
-  template <class Self, class F>
-  static void for_each(Self& c, const F& field) {
-    MuonConfig::for_each(c, field);
-    field("adam_rate", c.adam_rate, "AdamW's learning rate, of all that is no hidden matrix, over Muon's",
+  void describe(const FieldVisitor& field) {
+    MuonConfig::describe(field);
+    field("adam_rate", adam_rate, "AdamW's learning rate, of all that is no hidden matrix, over Muon's",
           kNotNegative);
-    field("beta1", c.adamw.beta1, "AdamW's decay of the first moment", kBelowOne);
-    field("beta2", c.adamw.beta2, "AdamW's decay of the second moment", kBelowOne);
-    field("adam_weight_decay", c.adamw.weight_decay, "AdamW's decay of tables and heads", kNotNegative);
+    field("beta1", adamw.beta1, "AdamW's decay of the first moment", kBelowOne);
+    field("beta2", adamw.beta2, "AdamW's decay of the second moment", kBelowOne);
+    field("adam_weight_decay", adamw.weight_decay, "AdamW's decay of tables and heads", kNotNegative);
   }
 };
 

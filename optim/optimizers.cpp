@@ -22,6 +22,17 @@ std::vector<OptimizerKind>& optimizer_kinds() {
   return kinds;
 }
 
+std::vector<OwnField> own_fields(const FieldList& fields) {
+  std::vector<OwnField> own;
+  for (const ConfigField& field : fields) own.push_back({field, std::get<double>(*field.value())});
+  return own;
+}
+
+void set_own_fields(FieldList&& fields, const OwnValues& values) {
+  for (ConfigField& field : fields)
+    if (const auto found = values.find(field.name); found != values.end()) field.set(found->second);
+}
+
 std::string optimizer_names() {
   std::string names;
   for (std::size_t i = 0; i < optimizer_kinds().size(); ++i) {
@@ -45,6 +56,17 @@ void OptimizerConfig::set_kind(const std::string& name) {
 
 std::optional<double> OptimizerConfig::option(const std::string& name) const {
   return own_value(optimizer_kind_named(kind), options, name);
+}
+
+void OptimizerConfig::describe(const FieldVisitor& field) {
+  field("optimizer", Property([this] { return kind; }, [this](const std::string& name) { set_kind(name); }),
+        optimizer_names().c_str());
+  field("group",
+        Property([this] { return texts_of(groups); },
+                 [this](const std::vector<std::string>& texts) { groups = parameter_groups_of(texts); }),
+        "parameters whose names match a pattern have another optimizer, other options or a share of the "
+        "learning rate: 'embedding.*:rate=0.3,weight_decay=0', 'head.*:optimizer=sgd'");
+  describe_own_fields(optimizer_kinds(), kind, optimizer_kind_named, options, field);
 }
 
 void OptimizerConfig::check() const {

@@ -21,6 +21,10 @@ struct OptimizerKind {
   std::function<std::unique_ptr<Optimizer>(std::vector<Parameter>, const OwnValues&, const RowParts&)> make;
 };
 
+/// A row's options, from the fields of an algorithm's configuration, and their way back.
+std::vector<OwnField> own_fields(const FieldList& fields);
+void set_own_fields(FieldList&& fields, const OwnValues& values);
+
 template <class Config, class = void>
 /// True for a Config that has a member `row_parts`.
 inline constexpr bool has_row_parts = false;
@@ -28,7 +32,7 @@ template <class Config>
 inline constexpr bool has_row_parts<Config, std::void_t<decltype(std::declval<Config>().row_parts)>> = true;
 
 /// The row of Algorithm, which has a nested Config (made by default, all of its fields double and described
-/// by for_each()) and a constructor Algorithm(parameters, config). A Config that has a member `row_parts`
+/// by describe()) and a constructor Algorithm(parameters, config). A Config that has a member `row_parts`
 /// is told them.
 template <class Algorithm>
 OptimizerKind optimizer_kind(const char* name) {
@@ -36,14 +40,12 @@ OptimizerKind optimizer_kind(const char* name) {
   OptimizerKind kind;
   kind.name = name;
   const Config defaults;
-  for_each_field(defaults, [&](const Field& field, double value) { kind.own.push_back({field, value}); });
+  kind.own = own_fields(fields_of(defaults));
   kind.make = [](std::vector<Parameter> parameters, const OwnValues& options,
                  [[maybe_unused]] const RowParts& row_parts) {
     Config config;
     if constexpr (has_row_parts<Config>) config.row_parts = row_parts;
-    for_each_field(config, [&](const Field& field, double& value) {
-      if (const auto found = options.find(field.name); found != options.end()) value = found->second;
-    });
+    set_own_fields(fields_of(config), options);
     return std::make_unique<Algorithm>(std::move(parameters), config);
   };
   return kind;
@@ -76,24 +78,10 @@ struct OptimizerConfig {
   OptimizerConfig config_of(const ParameterGroup& group) const;
 
   /// The kind, the groups, and the options of every kind.
-  template <class Self, class F>
-  static void for_each(Self& c, const F& f);
+  void describe(const FieldVisitor& field);
 };
 
 /// "adamw or sgd"
 std::string optimizer_names();
-
-template <class Self, class F>
-void OptimizerConfig::for_each(Self& c, const F& field) {
-  const std::string names = optimizer_names();
-  field("optimizer", Property{[&c] { return c.kind; }, [&c](const auto& name) { c.set_kind(name); }},
-        names.c_str());
-  field("group",
-        Property{[&c] { return texts_of(c.groups); },
-                 [&c](const auto& texts) { c.groups = parameter_groups_of(texts); }},
-        "parameters whose names match a pattern have another optimizer, other options or a share of the "
-        "learning rate: 'embedding.*:rate=0.3,weight_decay=0', 'head.*:optimizer=sgd'");
-  for_each_own_field(optimizer_kinds(), c.kind, optimizer_kind_named, c.options, field);
-}
 
 }  // namespace tapeformer

@@ -16,7 +16,7 @@ ScheduleFreeAdamW::ScheduleFreeAdamW(std::vector<Parameter> parameters, const Sc
       second_moments_(zeros_like_parameters()),
       steps_(parameters_.size(), 0),
       weight_sums_(parameters_.size(), 0) {
-  check_fields("schedule_free", config);
+  check_fields("schedule_free", fields_of(config));
   if (!(config.beta1 > 0)) throw Error("[schedule_free] beta1 must be above 0; got 0");
   if (!(config.epsilon > 0))
     throw Error("[schedule_free] epsilon must be positive; got " + std::to_string(config.epsilon));

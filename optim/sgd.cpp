@@ -6,7 +6,7 @@ namespace tapeformer {
 
 Sgd::Sgd(std::vector<Parameter> parameters, const SgdConfig& config)
     : Optimizer("sgd", std::move(parameters)), config_(config) {
-  check_fields("sgd", config);
+  check_fields("sgd", fields_of(config));
   if (config_.momentum != 0) velocities_ = zeros_like_parameters();
 }
 

@@ -11,10 +11,9 @@ struct SgdConfig {
   double momentum = 0;
   double weight_decay = 0;  ///< added to the gradient, times the value
 
-  template <class Self, class F>
-  static void for_each(Self& c, const F& field) {
-    field("momentum", c.momentum, "share of the last velocity that is kept", kBelowOne);
-    field("weight_decay", c.weight_decay, "decay of all parameters", kNotNegative);
+  void describe(const FieldVisitor& field) {
+    field("momentum", momentum, "share of the last velocity that is kept", kBelowOne);
+    field("weight_decay", weight_decay, "decay of all parameters", kNotNegative);
   }
 };
 

@@ -1,13 +1,14 @@
 #pragma once
 
-#include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/shape.h>
 
 #include <cstdint>
+#include <functional>
 #include <optional>
-#include <sstream>
 #include <string>
 #include <type_traits>
 #include <utility>
+#include <variant>
 #include <vector>
 
 namespace tapeformer {
@@ -35,72 +36,18 @@ inline constexpr NumberRule kPositiveSize{"must be from 1 to 2147483647",
 inline constexpr const char* kFirstVersion = "0.1.0";
 
 struct Field {
-  const char* name;                   ///< in files; the option is --name, with dashes
-  const char* help = nullptr;         ///< of the option; without it the field is in files alone
+  std::string name;                   ///< in files; the option is --name, with dashes
+  std::string help = {};              ///< of the option; without it the field is in files alone
   NumberRule rule = kAnyNumber;       ///< of a number
   const char* group = "";             ///< the heading of its option in --help
   const char* since = kFirstVersion;  ///< the version that brought it
   bool is_path = false;               ///< a text that names a file or folder, or a list of these
 };
 
-/// Receives the fields that a configuration describes.
-template <class F>
-struct FieldVisitor {
-  const F& f;
-  const char* group = "";
-
-  template <class Member>
-  void operator()(const char* name, Member&& member, const char* help, NumberRule rule = kAnyNumber,
-                  const char* since = kFirstVersion) const {
-    f(Field{name, help, rule, group, since}, member);
-  }
-  /// A field of files, which no program has an option for.
-  template <class Member>
-  void operator()(const char* name, Member&& member, NumberRule rule = kAnyNumber,
-                  const char* since = kFirstVersion) const {
-    if (*group == '\0') f(Field{name, nullptr, rule, "", since}, member);
-  }
-  template <class Member>
-  void path(const char* name, Member&& member, const char* help, const char* since = kFirstVersion) const {
-    f(Field{name, help, kAnyNumber, group, since, true}, member);
-  }
-  /// For the options of a program.
-  FieldVisitor in_group(const char* heading) const { return {f, heading}; }
-};
-
-/// Calls f(field, member) for each field of a configuration, which describes them once, in
-///   template <class Self, class F> static void for_each(Self& c, const F& field)
-/// by calls like field("heads", c.heads, "H, attention heads", kPositiveSize). JSON, command line, checks and
-/// help follow. A member's initialiser is its default.
-template <class Config, class F>
-void for_each_field(Config& config, const F& f) {
-  Config::for_each(config, FieldVisitor<F>{f});
-}
-
-/// Stands for a member whose written value differs from the stored one. get() returns the written value, or
-/// an empty optional to write nothing; set(value) is a generic lambda, so that it compiles for a constant
-/// configuration too.
-template <class Get, class Set>
-struct Property {
-  Get get;
-  Set set;
-};
-template <class Get, class Set>
-Property(Get, Set) -> Property<Get, Set>;
-
-/// An enumeration, by its name. from(text) throws an Error that lists the names there are.
-template <class Member, class Kind>
-auto named(Member& member, const char* (*name)(Kind), Kind (*from)(const std::string&)) {
-  return Property{[&member, name] { return std::string(name(member)); },
-                  [&member, from](const auto& text) { member = from(text); }};
-}
+/// What a field holds.
+using FieldValue = std::variant<bool, Index, std::uint64_t, double, std::string, std::vector<std::string>>;
 
 namespace detail {
-template <class T>
-inline constexpr bool is_property = false;
-template <class Get, class Set>
-inline constexpr bool is_property<Property<Get, Set>> = true;
-
 template <class T>
 struct Unwrapped {
   using Type = T;
@@ -111,37 +58,105 @@ struct Unwrapped<std::optional<T>> {
 };
 }  // namespace detail
 
-template <class Member>
-decltype(auto) value_of(const Member& member) {
-  if constexpr (detail::is_property<Member>) {
-    return member.get();
-  } else {
-    return (member);
-  }
+/// Reads and writes a value that is stored in another form. get() returns a type of FieldValue, or an
+/// optional one, which is empty where there is nothing to write; set(value) takes what get() returns.
+struct Property {
+  FieldValue zero;  ///< of its type
+  std::function<std::optional<FieldValue>()> get;
+  std::function<void(const std::optional<FieldValue>&)> set;
+
+  template <class Get, class Set>
+  Property(Get get_value, Set set_value);
+};
+
+template <class Get, class Set>
+Property::Property(Get get_value, Set set_value) {
+  using Member = decltype(get_value());
+  using Value = typename detail::Unwrapped<Member>::Type;
+  zero = Value();
+  get = [get_value]() -> std::optional<FieldValue> { return get_value(); };
+  set = [set_value](const std::optional<FieldValue>& value) {
+    if (value) {
+      set_value(std::get<Value>(*value));
+    } else if constexpr (!std::is_same_v<Member, Value>) {
+      set_value(Member());
+    }
+  };
 }
 
-template <class Member, class Value>
-void set_value(Member& member, const Value& value) {
-  if constexpr (detail::is_property<std::decay_t<Member>>) {
-    member.set(value);
-  } else {
-    member = value;
-  }
+/// An enumeration, by its name. from(text) throws an Error that lists the names there are.
+template <class Kind>
+Property named(Kind& member, const char* (*name)(Kind), Kind (*from)(const std::string&)) {
+  return {[&member, name] { return std::string(name(member)); },
+          [&member, from](const std::string& text) { member = from(text); }};
 }
 
-/// The type of a field's value, of an optional one that which it holds.
-template <class Member>
-using FieldValue = typename detail::Unwrapped<
-    std::decay_t<decltype(value_of(std::declval<const std::decay_t<Member>&>()))>>::Type;
+/// The member of a configuration that holds a field's value, or what stands for one.
+struct FieldMember {
+  std::variant<bool*, Index*, std::uint64_t*, double*, std::string*, std::vector<std::string>*,
+               std::optional<bool>*, const Property*>
+      pointer;
 
-/// False for an optional field without a value.
-template <class Member>
-bool is_set(const Member& member) {
-  if constexpr (std::is_same_v<std::decay_t<decltype(value_of(member))>, FieldValue<Member>>) {
-    return true;
-  } else {
-    return value_of(member).has_value();
-  }
+  template <class Member>
+  FieldMember(Member& member) : pointer(&member) {}
+  FieldMember(const Property& property) : pointer(&property) {}
+};
+
+/// A field of one configuration, which must outlive it.
+class ConfigField : public Field {
+ public:
+  ConfigField(Field field, const FieldMember& member);
+  /// None for an optional field that is not set.
+  std::optional<FieldValue> value() const { return property_.get(); }
+  /// The value must be of the field's type; none unsets an optional field and leaves others as they are.
+  void set(const std::optional<FieldValue>& value) { property_.set(value); }
+  /// The type's zero, whatever the value.
+  const FieldValue& zero() const { return property_.zero; }
+  /// The value as messages and tables show it; "none" for one that is not set.
+  std::string text() const;
+  /// None for a Property.
+  const void* member() const { return member_; }
+
+ private:
+  Property property_;
+  const void* member_;
+};
+using FieldList = std::vector<ConfigField>;
+
+/// Collects the fields that a configuration describes.
+class FieldVisitor {
+ public:
+  explicit FieldVisitor(FieldList& fields, const char* group = "") : fields_(fields), group_(group) {}
+
+  void operator()(const char* name, const FieldMember& member, const char* help, NumberRule rule = kAnyNumber,
+                  const char* since = kFirstVersion) const;
+  /// A field of files, which no program has an option for.
+  void operator()(const char* name, const FieldMember& member, NumberRule rule = kAnyNumber,
+                  const char* since = kFirstVersion) const;
+  void path(const char* name, const FieldMember& member, const char* help,
+            const char* since = kFirstVersion) const;
+  /// For the options of a program.
+  FieldVisitor in_group(const char* heading) const { return FieldVisitor(fields_, heading); }
+
+ private:
+  FieldList& fields_;
+  const char* group_;
+};
+
+/// The fields of a configuration, which describes each of them once, in
+///   void describe(const FieldVisitor& field)
+/// by calls like field("heads", heads, "H, attention heads", kPositiveSize). JSON, command line, checks and
+/// help follow from the list. A member's initialiser is its default.
+template <class Config>
+FieldList fields_of(Config& config) {
+  FieldList fields;
+  config.describe(FieldVisitor(fields));
+  return fields;
+}
+/// To be read only.
+template <class Config>
+const FieldList fields_of(const Config& config) {
+  return fields_of(const_cast<Config&>(config));
 }
 
 /// What a field holds, as messages and tables call it.
@@ -153,40 +168,15 @@ constexpr const char* type_text() {
   if constexpr (std::is_floating_point_v<Value>) return "a number";
   return std::is_signed_v<Value> ? "a whole number" : "a whole number, not negative";
 }
+const char* type_text(const ConfigField& field);
 
-/// A value as messages and tables show it; "none" for an optional one that is not set.
-template <class Value>
-std::string value_text(const Value& value) {
-  if constexpr (!std::is_same_v<Value, typename detail::Unwrapped<Value>::Type>) {
-    return value ? value_text(*value) : "none";
-  } else if constexpr (std::is_same_v<Value, std::vector<std::string>>) {
-    std::string text;
-    for (const std::string& part : value) text += (text.empty() ? "" : ", ") + part;
-    return text;
-  } else {
-    std::ostringstream text;  // to_string() writes tiny numbers as 0
-    text << std::boolalpha << value;
-    return text.str();
-  }
-}
+/// A value as messages and tables show it.
+std::string value_text(const FieldValue& value);
 
-/// Throws: Error "NAME RULE; got VALUE" if a number does not keep the field's rule
-template <class Value>
-void check_rule(const std::string& name, const Field& field, const Value& value) {
-  if constexpr (std::is_arithmetic_v<Value> && !std::is_same_v<Value, bool>) {
-    if (!field.rule.holds(static_cast<double>(value)))
-      throw Error(name + " " + field.rule.words + "; got " + value_text(value));
-  } else if constexpr (!std::is_same_v<Value, typename detail::Unwrapped<Value>::Type>) {
-    if (value) check_rule(name, field, *value);
-  }
-}
+/// Throws: Error "NAME RULE; got VALUE" if a number does not keep the rule
+void check_rule(const std::string& name, const NumberRule& rule, const FieldValue& value);
 
 /// Checks every number of a configuration. Throws: Error "[op] NAME RULE; got VALUE"
-template <class Config>
-void check_fields(const std::string& op, const Config& config) {
-  for_each_field(config, [&](const Field& field, const auto& member) {
-    check_rule("[" + op + "] " + field.name, field, value_of(member));
-  });
-}
+void check_fields(const std::string& op, const FieldList& fields);
 
 }  // namespace tapeformer

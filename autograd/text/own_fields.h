@@ -33,8 +33,9 @@ std::optional<double> own_value(const Kind& kind, const OwnValues& values, const
 
 /// Describes the fields that the rows of `kinds` add, each once. They have a value if find(kind), the row of
 /// the kind that is set, has them.
-template <class Kinds, class Find, class Values, class F>
-void for_each_own_field(const Kinds& kinds, const std::string& kind, Find* find, Values& values, const F& f) {
+template <class Kinds, class Find>
+void describe_own_fields(const Kinds& kinds, const std::string& kind, Find* find, OwnValues& values,
+                         const FieldVisitor& describe) {
   struct Described {
     Field field;
     std::vector<std::pair<std::string, std::string>> meanings;  // a help, and the kinds that it is of
@@ -62,10 +63,11 @@ void for_each_own_field(const Kinds& kinds, const std::string& kind, Find* find,
     const auto get = [&kind, &values, find, name = field.name] {
       return own_value(find(kind), values, name);
     };
-    const auto set = [&values, name = field.name](const auto& value) {
-      values.insert_or_assign(name, value);
+    const auto set = [&values, name = field.name](const std::optional<double>& value) {
+      if (value) values.insert_or_assign(name, *value);
+      if (!value) values.erase(name);
     };
-    f(field.name, Property{get, set}, help.c_str(), field.rule, field.since);
+    describe(field.name.c_str(), Property(get, set), help.c_str(), field.rule, field.since);
   }
 }
 

@@ -21,19 +21,18 @@ struct CheckSizes {
   std::uint64_t seed = 1;  ///< for all values and masks
   Device device = default_device();
 
-  template <class Self, class F>
-  static void for_each(Self& c, const F& field) {
-    field("batch", c.batch, "B, sequences", kPositiveSize);
-    field("queries", c.queries, "T, queries, and tokens in self-attention", kPositiveSize);
-    field("keys", c.keys, "S, keys and values in cross-attention", kPositiveSize);
-    field("width", c.width, "C, of the queries' input and of outputs", kPositiveSize);
-    field("memory_width", c.memory_width, "of the keys' and values' input in cross-attention", kPositiveSize);
-    field("heads", c.heads, "H, query heads; a multiple of the groups", kPositiveSize);
-    field("groups", c.groups, "G, key and value heads of grouped-query attention", kPositiveSize);
-    field("head_width", c.head_width, "D, of a head's queries and keys; even", kPositiveSize);
-    field("value_width", c.value_width, "E, of a head's values", kPositiveSize);
-    field("latent_width", c.latent_width, "of latent attention's compressed keys and values", kPositiveSize);
-    field("hidden_width", c.hidden_width, "of additive attention's scores", kPositiveSize);
+  void describe(const FieldVisitor& field) {
+    field("batch", batch, "B, sequences", kPositiveSize);
+    field("queries", queries, "T, queries, and tokens in self-attention", kPositiveSize);
+    field("keys", keys, "S, keys and values in cross-attention", kPositiveSize);
+    field("width", width, "C, of the queries' input and of outputs", kPositiveSize);
+    field("memory_width", memory_width, "of the keys' and values' input in cross-attention", kPositiveSize);
+    field("heads", heads, "H, query heads; a multiple of the groups", kPositiveSize);
+    field("groups", groups, "G, key and value heads of grouped-query attention", kPositiveSize);
+    field("head_width", head_width, "D, of a head's queries and keys; even", kPositiveSize);
+    field("value_width", value_width, "E, of a head's values", kPositiveSize);
+    field("latent_width", latent_width, "of latent attention's compressed keys and values", kPositiveSize);
+    field("hidden_width", hidden_width, "of additive attention's scores", kPositiveSize);
   }
 };
 

@@ -9,6 +9,7 @@
 #include <tapeformer/examples/shared/progress.h>
 
 #include <omp.h>
+#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -112,7 +113,7 @@ bool is_worse(double error, double than) { return error > than || std::isnan(err
 }  // namespace
 
 void GradcheckRunOptions::check() const {
-  check_options(*this);
+  check_options(fields_of(*this));
   if (sizes.heads % sizes.groups != 0) {
     throw Error("--heads must be a multiple of --groups; got " + std::to_string(sizes.heads) + " and " +
                 std::to_string(sizes.groups));
@@ -249,7 +250,7 @@ nlohmann::ordered_json results_json(const std::vector<CheckResult>& results,
     return list;
   };
   Json sizes;
-  write_fields(sizes, options.sizes);
+  write_fields(sizes, fields_of(options.sizes));
   Json json = {{"dtype", options.type},
                {"device", options.sizes.device.text()},
                {"stencil", options.stencil},

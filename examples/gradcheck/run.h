@@ -24,18 +24,17 @@ struct GradcheckRunOptions {
   bool repeats = true;  ///< check that another backward pass gives the same bits
   Index threads = 1;    ///< 0 for all cores; tensors this small gain nothing from more than one
 
-  template <class Self, class F>
-  static void for_each(Self& o, const F& f) {
-    CheckSizes::for_each(o.sizes, f.in_group("Sizes"));
+  void describe(const FieldVisitor& f) {
+    sizes.describe(f.in_group("Sizes"));
     const auto field = f.in_group("Check");
-    field("dropout", o.sizes.dropout, "on the weights, in the modes that drop", kBelowOne);
-    field("seed", o.sizes.seed, "of all values and masks");
-    field("dtype", o.type, "f64: gradients against differences; f32: gradients in f32 against those in f64");
-    field("stencil", o.stencil, "points of the central differences: 2 or 4");
-    field("step", o.step, "of the differences, times max(1, |x|)", kPositive);
-    field("elements", o.elements,
+    field("dropout", sizes.dropout, "on the weights, in the modes that drop", kBelowOne);
+    field("seed", sizes.seed, "of all values and masks");
+    field("dtype", type, "f64: gradients against differences; f32: gradients in f32 against those in f64");
+    field("stencil", stencil, "points of the central differences: 2 or 4");
+    field("step", step, "of the differences, times max(1, |x|)", kPositive);
+    field("elements", elements,
           "elements to check in each input, evenly spread: faster at large sizes; 0 for all", kNotNegative);
-    field("tolerance", o.tolerance,
+    field("tolerance", tolerance,
           "largest relative error, max |error| / max |gradient| over a tensor; 0 for 1e-7 in f64 and 2e-5 in "
           "f32. Where theory says zero, the error itself must be below a hundredth of it; in f32 below it "
           "times the largest gradient",

@@ -57,65 +57,63 @@ void set_dropout(DecoderOnlyConfig& model, double dropout) {
   model.attention.dropout = model.embedding_dropout = model.residual_dropout = dropout;
 }
 
-template <class Self, class F>
-void LanguageDataOptions::for_each(Self& o, const F& f) {
-  const auto data = f.in_group("Data");
-  data.path(
-      "corpus", o.corpus,
+void LanguageDataOptions::describe(const FieldVisitor& field) {
+  const auto in_data = field.in_group("Data");
+  in_data.path(
+      "corpus", corpus,
       "files of UTF-8, or folders, of which every file counts, at any depth and whatever its name, that is "
       "UTF-8 without NUL bytes; not those whose names begin with a dot. Without any, the built-in text");
-  data.path("validation", o.validation, "files or folders held out, instead of the corpus's end");
-  data("validation_fraction", o.validation_fraction,
-       "share of the corpus held out, at its end, where --validation names none", kProperShare);
-  data("tokenizer", o.tokenizer, "the kind to make: character, byte, bpe or sentencepiece");
-  data.path(
-      "tokenizer_model", o.tokenizer_model,
+  in_data.path("validation", validation, "files or folders held out, instead of the corpus's end");
+  in_data("validation_fraction", validation_fraction,
+          "share of the corpus held out, at its end, where --validation names none", kProperShare);
+  in_data("tokenizer", tokenizer, "the kind to make: character, byte, bpe or sentencepiece");
+  in_data.path(
+      "tokenizer_model", tokenizer_model,
       "a tokenizer to use instead of making one, or (of as many tokens) instead of --from's: a folder with "
       "vocab.json and merges.txt, tokenizer.json or tokenizer.model, a SentencePiece model, or a run");
-  data("vocabulary", o.vocabulary, "most tokens of a bpe or sentencepiece tokenizer that is made");
+  in_data("vocabulary", vocabulary, "most tokens of a bpe or sentencepiece tokenizer that is made");
 }
 
-template <class Self, class F>
-void LanguageOptions::for_each(Self& o, const F& f) {
-  const auto data = f.in_group("Data"), model = f.in_group("Model"), training = f.in_group("Training");
-  f.in_group("Preset")("preset", o.preset, "where the defaults below come from; see the end of this text");
-  LanguageDataOptions::for_each(o.data, f);
-  data.path("tokens", o.tokens, "a folder that `prepare` wrote, instead of a corpus");
-  data("order", o.order,
-       "random windows of the text, or sequential: epochs in which every window comes once");
-  model.path(
-      "from", o.from,
+void LanguageOptions::describe(const FieldVisitor& field) {
+  const auto in_data = field.in_group("Data"), in_model = field.in_group("Model"),
+             in_training = field.in_group("Training");
+  field.in_group("Preset")("preset", preset, "where the defaults below come from; see the end of this text");
+  data.describe(field);
+  in_data.path("tokens", tokens, "a folder that `prepare` wrote, instead of a corpus");
+  in_data("order", order,
+          "random windows of the text, or sequential: epochs in which every window comes once");
+  in_model.path(
+      "from", from,
       "fine-tune: start from the weights in this run or Hugging Face folder, with its sizes and tokenizer; "
       "the schedule begins anew");
-  model("dropout",
-        Property{[&o] { return o.model.residual_dropout; },
-                 [&o](const auto& dropout) { set_dropout(o.model, dropout); }},
-        "--embedding-dropout, --attention-dropout and --residual-dropout together", kBelowOne);
-  DecoderOnlyConfig::for_each(o.model, model);
-  model("feed_forward_kind",
-        Property{[&o] { return feed_forward_name(o.model); },
-                 [&o](const auto& kind) { set_feed_forward_kind(o.model, kind); }},
-        "gelu, gelu_tanh, relu, relu_squared or silu; gated: swiglu, geglu, geglu_tanh or reglu");
-  model("bias",
-        Property{[&o] { return o.model.feed_forward_bias; },
-                 [&o](const auto& bias) { set_bias(o.model, bias); }},
-        "biases in projections and layer norms (--bias=false: none)");
-  model("untied_head", negated(o.model.tie_head), "give the output its own matrix, not the embedding");
-  TrainingOptions::for_each(o.training, training);
-  training("batch", o.batch, "rows of --context tokens a batch, of all processes together", kPositive);
-  training("batch_schedule", o.batch_schedule,
-           "changes of --batch in the course of the training, as shares of the steps: 0.2:16,0.5:32 is 16 "
-           "from a fifth of them on, 32 from half of them on");
-  training("context_schedule", o.context_schedule,
-           "the same of a row's tokens, of which there are at most --context: 0:64,0.5:128");
-  training("fused_head", o.fused_head, "never store all logits of a batch (for large vocabularies)");
-  training("head_chunk", o.head_chunk, "rows of logits at a time with --fused-head; 0 for a good number",
-           kNotNegative);
-  training("validation_kind", o.validation_kind,
-           "exact (all of the held-out text), estimate (random batches), both, or auto: exact where that "
-           "takes little of the time, else estimates, and exact at the end");
-  training("validation_batches", o.validation_batches, "random batches of the estimate; with auto, at most",
-           kPositive);
+  in_model("dropout",
+           Property([this] { return model.residual_dropout; },
+                    [this](double dropout) { set_dropout(model, dropout); }),
+           "--embedding-dropout, --attention-dropout and --residual-dropout together", kBelowOne);
+  model.describe(in_model);
+  in_model("feed_forward_kind",
+           Property([this] { return feed_forward_name(model); },
+                    [this](const std::string& kind) { set_feed_forward_kind(model, kind); }),
+           "gelu, gelu_tanh, relu, relu_squared or silu; gated: swiglu, geglu, geglu_tanh or reglu");
+  in_model("bias",
+           Property([this] { return model.feed_forward_bias; }, [this](bool bias) { set_bias(model, bias); }),
+           "biases in projections and layer norms (--bias=false: none)");
+  in_model("untied_head", negated(model.tie_head), "give the output its own matrix, not the embedding");
+  training.describe(in_training);
+  in_training("batch", batch, "rows of --context tokens a batch, of all processes together", kPositive);
+  in_training("batch_schedule", batch_schedule,
+              "changes of --batch in the course of the training, as shares of the steps: 0.2:16,0.5:32 is 16 "
+              "from a fifth of them on, 32 from half of them on");
+  in_training("context_schedule", context_schedule,
+              "the same of a row's tokens, of which there are at most --context: 0:64,0.5:128");
+  in_training("fused_head", fused_head, "never store all logits of a batch (for large vocabularies)");
+  in_training("head_chunk", head_chunk, "rows of logits at a time with --fused-head; 0 for a good number",
+              kNotNegative);
+  in_training("validation_kind", validation_kind,
+              "exact (all of the held-out text), estimate (random batches), both, or auto: exact where that "
+              "takes little of the time, else estimates, and exact at the end");
+  in_training("validation_batches", validation_batches, "random batches of the estimate; with auto, at most",
+              kPositive);
 }
 
 LanguageOptions::LanguageOptions(const std::string& preset_name)
@@ -127,13 +125,13 @@ LanguageOptions::LanguageOptions(const std::string& preset_name)
     from_json(parse_json(options), *this);
 }
 
-void LanguageDataOptions::add_to(const Command& command) { add_options(command, *this); }
-void LanguageOptions::add_to(const Command& command) { add_options(command, *this); }
+void LanguageDataOptions::add_to(const Command& command) { add_options(command, fields_of(*this)); }
+void LanguageOptions::add_to(const Command& command) { add_options(command, fields_of(*this)); }
 
-void LanguageOptions::make_paths_absolute() { make_absolute(*this); }
+void LanguageOptions::make_paths_absolute() { make_absolute(fields_of(*this)); }
 
 void LanguageDataOptions::check() const {
-  check_options(*this);
+  check_options(fields_of(*this));
   const std::map<std::string, Index> least = {
       {"character", 0}, {"byte", 0}, {"bpe", 257}, {"sentencepiece", 260}};
   const auto found = least.find(tokenizer);
@@ -173,7 +171,7 @@ std::vector<BatchShape> LanguageOptions::batch_shapes() const {
 }
 
 void LanguageOptions::check() const {
-  check_options(*this);
+  check_options(fields_of(*this));
   const auto check_schedule = [&](const char* flag, const std::string& text, Index most) {
     if (text.empty()) return;
     try {
@@ -215,12 +213,18 @@ void LanguageOptions::refuse_ignored(const Command& command) const {
 }
 
 std::string language_fields() {
-  return fields_document("train_language_model", DecoderOnlyConfig(), LanguageOptions());
+  const DecoderOnlyConfig model;
+  const LanguageOptions options;
+  return fields_document("train_language_model", fields_of(model), fields_of(options));
 }
 
-void to_json(nlohmann::ordered_json& json, const LanguageOptions& options) { write_fields(json, options); }
+void to_json(nlohmann::ordered_json& json, const LanguageOptions& options) {
+  write_fields(json, fields_of(options));
+}
 
-void from_json(const nlohmann::ordered_json& json, LanguageOptions& options) { read_options(json, options); }
+void from_json(const nlohmann::ordered_json& json, LanguageOptions& options) {
+  read_options(json, fields_of(options));
+}
 
 void adapt_preset(LanguageOptions& options, const Command& command) {
   const LanguageOptions preset(options.preset);
@@ -248,18 +252,18 @@ void take_fine_tuned(LanguageOptions& options, const DecoderOnlyConfig& config, 
   options.model.feed_forward_dropout = asked.model.feed_forward_dropout;
   options.model.stochastic_depth = asked.model.stochastic_depth;
   nlohmann::ordered_json wanted = asked, has = options;
-  const auto given = [&](const char* name) { return command.find(flag_of(name)).given(); };
+  const auto given = [&](const std::string& name) { return command.find(flag_of(name)).given(); };
   has["prefix"] = asked.model.prefix;  // changes no weight
   if (asked.model.context <= config.context)
     has["context"] = asked.model.context;  // shorter windows are fine
   for (const char* name : {"tokenizer", "vocabulary"})
     require(!given(name), flag_of(name) + " contradicts --from, whose model keeps its tokenizer");
-  for_each_field(asked, [&](const Field& field, const auto&) {
-    const std::string name = field.name;
-    if (std::string(field.group) != "Model" || !given(field.name) || wanted[name] == has[name]) return;
+  for (const ConfigField& field : fields_of(asked)) {
+    const std::string& name = field.name;
+    if (std::string(field.group) != "Model" || !given(name) || wanted[name] == has[name]) continue;
     throw Error(flag_of(name) + " " + wanted[name].dump() + " contradicts --from " + options.from +
                 ", which has " + has[name].dump());
-  });
+  }
   options.model.context =
       given("context") ? asked.model.context : std::min(config.context, kMostUnaskedContext);
   if (given("prefix")) options.model.prefix = asked.model.prefix;

@@ -26,8 +26,7 @@ struct LanguageDataOptions {
   /// Throws: Error naming an option that `command` was given and that would change nothing.
   void refuse_ignored(const Command& command) const;
   void add_to(const Command& command);
-  template <class Self, class F>
-  static void for_each(Self& o, const F& f);
+  void describe(const FieldVisitor& field);
 };
 
 /// The longest default row in tokens; the cost of attention grows with the square of the length.
@@ -73,8 +72,7 @@ struct LanguageOptions {
   /// Throws: Error naming an option that `command` was given and that would change nothing.
   void refuse_ignored(const Command& command) const;
   void add_to(const Command& command);
-  template <class Self, class F>
-  static void for_each(Self& o, const F& f);
+  void describe(const FieldVisitor& field);
 };
 
 /// FIELDS.md: the fields of the model and of these options.

@@ -106,19 +106,13 @@ CommandOption CommandOption::excludes(CommandOption other) const {
   return option_->excludes(other.option_), *this;
 }
 
-template <class Value>
-CommandOption CommandOption::one_of(std::initializer_list<Value> values) const {
-  std::vector<std::string> words;
-  for (const Value& value : values) words.push_back(value_text(value));
-  option_->check([name = option_->get_name(), words](const std::string& text) -> std::string {
-    if (std::find(words.begin(), words.end(), text) == words.end())
-      throw Error(name + " must be one of " + value_text(words) + "; got " + text);
-    return {};
-  });
-  return option_->check(CLI::IsMember(std::vector<Value>(values))), *this;  // which --help shows
+CommandOption CommandOption::one_of(const std::vector<std::string>& words) const {
+  const auto check = [name = option_->get_name(), words](const std::string& text) -> std::string {
+    if (std::find(words.begin(), words.end(), text) != words.end()) return {};
+    throw Error(name + " must be one of " + value_text(words) + "; got " + text);
+  };
+  return option_->check(check, "{" + CLI::detail::join(words, ",") + "}"), *this;
 }
-template CommandOption CommandOption::one_of(std::initializer_list<const char*>) const;
-template CommandOption CommandOption::one_of(std::initializer_list<int>) const;
 
 CommandOption CommandOption::not_empty() const {
   option_->check([name = option_->get_name()](const std::string& text) -> std::string {

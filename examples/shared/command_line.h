@@ -26,9 +26,7 @@ class CommandOption {
   CommandOption group(const std::string& name) const;
   /// Given several times, the last one counts.
   CommandOption take_last() const;
-  /// Words or numbers.
-  template <class Value>
-  CommandOption one_of(std::initializer_list<Value> values) const;
+  CommandOption one_of(const std::vector<std::string>& words) const;
   CommandOption not_empty() const;
   /// For a list: each occurrence takes one value.
   CommandOption one_at_a_time() const;

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <tapeformer/autograd/shape.h>
+#include <tapeformer/autograd/text/config_field.h>
 
 namespace tapeformer {
 
@@ -14,11 +14,10 @@ class LossWatch {
   bool is_far_above(double loss, double deviations);
   double mean() const { return mean_; }
 
-  template <class Self, class F>
-  static void for_each(Self& s, const F& field) {
-    field("losses", s.losses_);
-    field("mean", s.mean_);
-    field("variance", s.variance_);
+  void describe(const FieldVisitor& field) {
+    field("losses", losses_);
+    field("mean", mean_);
+    field("variance", variance_);
   }
 
  private:

@@ -139,11 +139,15 @@ void TrainingRun::restore(const Json& checkpoint) {
   parallel_.with_whole_values([&] { folder_.load_checkpoint(task_.model(), visit); });
   separate_draws(task_.model(), control_.ranks->rank());
   task_.load_state(checkpoint);
-  for_each_field(state_, [&](const Field& field, auto& member) { checkpoint.at(field.name).get_to(member); });
+  try {
+    for (ConfigField& field : fields_of(state_)) read_field(checkpoint.at(field.name), field);
+  } catch (const Error& error) {
+    folder_.refuse_state(error.what());
+  }
   tokens_ = checkpoint.value("tokens", tokens_);  // older checkpoints lack it
   if (checkpoint.contains("guard")) {             // older checkpoints lack it
     const Json& guard = checkpoint.at("guard");
-    read_fields(guard.at("loss_watch"), loss_watch_);
+    read_fields(guard.at("loss_watch"), fields_of(loss_watch_));
     guard.at("bad_steps").get_to(bad_steps_);
     guard.at("bad_in_a_row").get_to(bad_in_a_row_);
     guard.at("left_out").get_to(left_out_);

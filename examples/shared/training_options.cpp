@@ -8,6 +8,57 @@
 
 namespace tapeformer {
 
+void TrainingOptions::describe(const FieldVisitor& field) {
+  field("steps", steps,
+        "optimizer steps; with --resume a run goes on to this one, with the schedule of a run that long",
+        kPositive);
+  field("time_budget", time_budget,
+        "minutes: choose --steps so that the program takes this long here, by timing the first; 0 does not",
+        kNotNegative);
+  field("accumulate", accumulate, "batches whose gradients make one step", kPositive);
+  field("learning_rate", learning_rate, "the highest learning rate", kPositive);
+  field("minimum_learning_rate", minimum_learning_rate,
+        "where the schedules cosine and warmup_stable_decay end", kNotNegative);
+  field("warmup", warmup,
+        "steps over which the learning rate rises; unless it is given, at most a tenth of --steps",
+        kNotNegative);
+  field("schedule", schedule, "constant, inverse_square_root, cosine or warmup_stable_decay");
+  field("cooldown", cooldown,
+        "warmup_stable_decay: share of the steps, the last ones, over which the learning rate falls in a "
+        "straight line; 1 for all after the warm-up",
+        kPositiveShare);
+  optimizer.describe(field);
+  field("clip", clip, "largest norm of all gradients together; 0 for no limit", kNotNegative);
+  field("average_decay", average_decay,
+        "share that a step keeps of a moving average of the weights, such as 0.999; validations, samples and "
+        "the weights that are written are then the average's; 0 for none",
+        kBelowOne);
+  field("non_finite", non_finite,
+        "what a step whose loss or gradient is not finite does: stop, skip (the step changes nothing), or "
+        "go-back (to the last checkpoint, from where the run goes on without that step)");
+  field("loss_spike", loss_spike,
+        "what a step whose loss is far above the last ones does: note (it is counted), stop, skip or "
+        "go-back");
+  field("spike_deviations", spike_deviations,
+        "how far above: in standard deviations of about the last 50 losses; 0 looks for none", kNotNegative);
+  field("seed", seed, "of all that is drawn: initial weights, held-out data, batches, dropout");
+  field("validate_every", validate_every, "steps between validations", kPositive);
+  field("patience", patience, "validations without a better loss before stopping; 0 never stops early",
+        kNotNegative);
+  field("checkpoint_every", checkpoint_every, "steps between checkpoints; 0 for every validation",
+        kNotNegative);
+  field("keep_checkpoints", keep_checkpoints,
+        "keep the weights of that many last validations beside the best, to be averaged", kNotNegative);
+  field("earlier_checkpoints", earlier_checkpoints,
+        "keep that many checkpoints before the last one, to go on from if that is damaged", kNotNegative);
+  field("log_every", log_every, "steps between two lines of the log", kPositive);
+  field("samples", samples, "outputs shown at every validation", kNotNegative);
+  field("recompute_layers", recompute_layers,
+        "keep only the input of each layer and compute the rest again in the backward pass: a fraction of "
+        "the "
+        "activations' memory, about a third more time a step, the same weights to the last bit");
+}
+
 ScheduleConfig TrainingOptions::schedule_config() const {
   ScheduleConfig config;
   config.kind = schedule;
@@ -33,7 +84,7 @@ void require_one_of(const std::string& flag, const std::string& value, std::vect
 }  // namespace
 
 void TrainingOptions::check() const {
-  check_options(*this);
+  check_options(fields_of(*this));
   require_one_of("--non-finite", non_finite, {"stop", "skip", "go-back"});
   require_one_of("--loss-spike", loss_spike, {"note", "stop", "skip", "go-back"});
   if (has_end(schedule) && steps <= warmup) {
@@ -82,9 +133,8 @@ void TrainingOptions::refuse_ignored(const Command& command) const {
   if (!has_end(schedule)) command.refuse({"--minimum-learning-rate"}, with_schedule);
   if (schedule != "warmup_stable_decay") command.refuse({"--cooldown"}, with_schedule);
   if (spike_deviations == 0) command.refuse({"--loss-spike"}, "with --spike-deviations 0");
-  for_each_field(optimizer, [&](const Field& field, const auto& member) {
-    if (!is_set(member)) command.refuse({flag_of(field.name).c_str()}, "with --optimizer " + optimizer.kind);
-  });
+  for (const ConfigField& field : fields_of(optimizer))
+    if (!field.value()) command.refuse({flag_of(field.name).c_str()}, "with --optimizer " + optimizer.kind);
 }
 
 }  // namespace tapeformer

@@ -43,59 +43,7 @@ struct TrainingOptions {
   /// Throws: Error naming an option that `command` was given and that would change nothing
   void refuse_ignored(const Command& command) const;
 
-  template <class Self, class F>
-  static void for_each(Self& o, const F& field) {
-    field("steps", o.steps,
-          "optimizer steps; with --resume a run goes on to this one, with the schedule of a run that long",
-          kPositive);
-    field("time_budget", o.time_budget,
-          "minutes: choose --steps so that the program takes this long here, by timing the first; 0 does not",
-          kNotNegative);
-    field("accumulate", o.accumulate, "batches whose gradients make one step", kPositive);
-    field("learning_rate", o.learning_rate, "the highest learning rate", kPositive);
-    field("minimum_learning_rate", o.minimum_learning_rate,
-          "where the schedules cosine and warmup_stable_decay end", kNotNegative);
-    field("warmup", o.warmup,
-          "steps over which the learning rate rises; unless it is given, at most a tenth of --steps",
-          kNotNegative);
-    field("schedule", o.schedule, "constant, inverse_square_root, cosine or warmup_stable_decay");
-    field("cooldown", o.cooldown,
-          "warmup_stable_decay: share of the steps, the last ones, over which the learning rate falls in a "
-          "straight line; 1 for all after the warm-up",
-          kPositiveShare);
-    OptimizerConfig::for_each(o.optimizer, field);
-    field("clip", o.clip, "largest norm of all gradients together; 0 for no limit", kNotNegative);
-    field(
-        "average_decay", o.average_decay,
-        "share that a step keeps of a moving average of the weights, such as 0.999; validations, samples and "
-        "the weights that are written are then the average's; 0 for none",
-        kBelowOne);
-    field("non_finite", o.non_finite,
-          "what a step whose loss or gradient is not finite does: stop, skip (the step changes nothing), or "
-          "go-back (to the last checkpoint, from where the run goes on without that step)");
-    field("loss_spike", o.loss_spike,
-          "what a step whose loss is far above the last ones does: note (it is counted), stop, skip or "
-          "go-back");
-    field("spike_deviations", o.spike_deviations,
-          "how far above: in standard deviations of about the last 50 losses; 0 looks for none",
-          kNotNegative);
-    field("seed", o.seed, "of all that is drawn: initial weights, held-out data, batches, dropout");
-    field("validate_every", o.validate_every, "steps between validations", kPositive);
-    field("patience", o.patience, "validations without a better loss before stopping; 0 never stops early",
-          kNotNegative);
-    field("checkpoint_every", o.checkpoint_every, "steps between checkpoints; 0 for every validation",
-          kNotNegative);
-    field("keep_checkpoints", o.keep_checkpoints,
-          "keep the weights of that many last validations beside the best, to be averaged", kNotNegative);
-    field("earlier_checkpoints", o.earlier_checkpoints,
-          "keep that many checkpoints before the last one, to go on from if that is damaged", kNotNegative);
-    field("log_every", o.log_every, "steps between two lines of the log", kPositive);
-    field("samples", o.samples, "outputs shown at every validation", kNotNegative);
-    field("recompute_layers", o.recompute_layers,
-          "keep only the input of each layer and compute the rest again in the backward pass: a fraction of "
-          "the "
-          "activations' memory, about a third more time a step, the same weights to the last bit");
-  }
+  void describe(const FieldVisitor& field);
 };
 
 /// The number of steps that `command` asks a resumed training for, in options.steps; 0 if it does not.

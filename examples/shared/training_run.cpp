@@ -115,13 +115,13 @@ void TrainingRun::save_checkpoint() {
   if (control_.ranks->size() > 1) state["ranks"] = control_.ranks->size();
   state["device"] = compute_.device.text();
   state["precision"] = compute_.precision;
-  write_fields(state, state_);
+  write_fields(state, fields_of(state_));
   state["tokens"] = tokens_;
   left_out_.erase(std::remove_if(left_out_.begin(), left_out_.end(),
                                  [this](const auto& entry) { return entry.first <= state_.step; }),
                   left_out_.end());
   Json watch;
-  write_fields(watch, loss_watch_);
+  write_fields(watch, fields_of(loss_watch_));
   state["guard"] = {{"loss_watch", watch},
                     {"bad_steps", bad_steps_},
                     {"bad_in_a_row", bad_in_a_row_},

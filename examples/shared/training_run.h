@@ -170,15 +170,14 @@ class TrainingRun {
     double logged_loss = 0;  // sum over the steps since the last log line
     Index logged_steps = 0;
 
-    template <class Self, class F>
-    static void for_each(Self& s, const F& field) {
-      field("step", s.step);
-      field("best_loss", s.best_loss);
-      field("has_best", s.has_best);
-      field("finished", s.finished);
-      field("validations_since_best", s.validations_since_best);
-      field("logged_loss", s.logged_loss);
-      field("logged_steps", s.logged_steps);
+    void describe(const FieldVisitor& field) {
+      field("step", step);
+      field("best_loss", best_loss);
+      field("has_best", has_best);
+      field("finished", finished);
+      field("validations_since_best", validations_since_best);
+      field("logged_loss", logged_loss);
+      field("logged_steps", logged_steps);
     }
   };
 

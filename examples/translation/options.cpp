@@ -8,57 +8,60 @@
 #include <algorithm>
 
 namespace tapeformer {
-template <class Self, class F>
-void TranslationOptions::for_each(Self& o, const F& f) {
-  const auto data = f.in_group("Data"), vocabulary = f.in_group("Vocabulary"), model = f.in_group("Model"),
-             training = f.in_group("Training");
-  f.in_group("Preset")("preset", o.preset, "where the defaults below come from; see the end of this text");
-  data.path("pairs", o.text.pairs, "tab-separated pairs, source first; further columns are ignored");
-  data.path("source", o.text.source, "source sentences, one a line (with --target)");
-  data.path("target", o.text.target, "their translations, one a line (with --source)");
-  data.path("validation_pairs", o.validation.pairs,
-            "validate on these tab-separated pairs; nothing is held out of the training text then");
-  data.path("validation_source", o.validation.source, "the same as two files (with --validation-target)");
-  data.path("validation_target", o.validation.target, "their translations (with --validation-source)");
-  data.path("test_pairs", o.test.pairs,
-            "the pairs that `evaluate` measures, beside validation files of your own");
-  data.path("test_source", o.test.source, "the same as two files (with --test-target)");
-  data.path("test_target", o.test.target, "their translations (with --test-source)");
-  data("swap", o.swap, "translate from the second column of tab-separated files to the first");
-  data("grammar_pairs", o.grammar_pairs,
-       "training pairs drawn from the built-in corpus when no file is given", kPositive);
-  data("max_words", o.max_words,
-       "leave out pairs of --pairs, or --source and --target, with more words on a side; 0 keeps all",
-       kNotNegative);
-  data("held_out", o.held_out,
-       "source sentences held out, half for validation, half for the test; 0 for 2000, or a tenth where that "
-       "is less");
-  vocabulary("tokenizer", o.tokenizer,
-             "word, space (for text that is cut already), character, bpe or unigram; empty for word on the "
-             "built-in corpus, bpe on files");
-  vocabulary("vocabulary", o.vocabulary, "largest number of pieces");
-  vocabulary("shared_vocabulary", o.model.tie_embeddings,
-             "one vocabulary and one embedding for both languages");
-  vocabulary.path("source_model", o.source_model,
-                  "a SentencePiece model for the source, instead of training one; or pieces of text that is "
-                  "cut already: Marian's .yml or .vocab, fairseq's dict.txt");
-  vocabulary.path("target_model", o.target_model, "the same for the target");
-  model.path(
-      "from", o.from,
+
+void TranslationOptions::describe(const FieldVisitor& field) {
+  const auto in_data = field.in_group("Data"), in_vocabulary = field.in_group("Vocabulary"),
+             in_model = field.in_group("Model"), in_training = field.in_group("Training");
+  field.in_group("Preset")("preset", preset, "where the defaults below come from; see the end of this text");
+  in_data.path("pairs", text.pairs, "tab-separated pairs, source first; further columns are ignored");
+  in_data.path("source", text.source, "source sentences, one a line (with --target)");
+  in_data.path("target", text.target, "their translations, one a line (with --source)");
+  in_data.path("validation_pairs", validation.pairs,
+               "validate on these tab-separated pairs; nothing is held out of the training text then");
+  in_data.path("validation_source", validation.source, "the same as two files (with --validation-target)");
+  in_data.path("validation_target", validation.target, "their translations (with --validation-source)");
+  in_data.path("test_pairs", test.pairs,
+               "the pairs that `evaluate` measures, beside validation files of your own");
+  in_data.path("test_source", test.source, "the same as two files (with --test-target)");
+  in_data.path("test_target", test.target, "their translations (with --test-source)");
+  in_data("swap", swap, "translate from the second column of tab-separated files to the first");
+  in_data("grammar_pairs", grammar_pairs,
+          "training pairs drawn from the built-in corpus when no file is given", kPositive);
+  in_data("max_words", max_words,
+          "leave out pairs of --pairs, or --source and --target, with more words on a side; 0 keeps all",
+          kNotNegative);
+  in_data(
+      "held_out", held_out,
+      "source sentences held out, half for validation, half for the test; 0 for 2000, or a tenth where that "
+      "is less");
+  in_vocabulary(
+      "tokenizer", tokenizer,
+      "word, space (for text that is cut already), character, bpe or unigram; empty for word on the "
+      "built-in corpus, bpe on files");
+  in_vocabulary("vocabulary", vocabulary, "largest number of pieces");
+  in_vocabulary("shared_vocabulary", model.tie_embeddings,
+                "one vocabulary and one embedding for both languages");
+  in_vocabulary.path(
+      "source_model", source_model,
+      "a SentencePiece model for the source, instead of training one; or pieces of text that is "
+      "cut already: Marian's .yml or .vocab, fairseq's dict.txt");
+  in_vocabulary.path("target_model", target_model, "the same for the target");
+  in_model.path(
+      "from", from,
       "fine-tune: start from the weights in this run, with its sizes and vocabularies; the schedule begins "
       "anew");
-  EncoderDecoderConfig::for_each(o.model, model);
-  model("post_norm", negated(o.model.layer.norm_first),
-        "normalise after each residual sum, as the original did, not before");
-  model("untied_head", negated(o.model.tie_target_head),
-        "give the output its own matrix, not the target embedding");
-  TrainingOptions::for_each(o.training, training);
-  training("batch_tokens", o.batch_tokens,
-           "positions a batch, per side, padding included, of all processes together", kPositive);
-  training("label_smoothing", o.label_smoothing, "probability spread over all pieces", kBelowOne);
-  training("r_drop", o.r_drop,
-           "weight of the divergence between two passes with different dropout; 0 for one pass",
-           kNotNegative);
+  model.describe(in_model);
+  in_model("post_norm", negated(model.layer.norm_first),
+           "normalise after each residual sum, as the original did, not before");
+  in_model("untied_head", negated(model.tie_target_head),
+           "give the output its own matrix, not the target embedding");
+  training.describe(in_training);
+  in_training("batch_tokens", batch_tokens,
+              "positions a batch, per side, padding included, of all processes together", kPositive);
+  in_training("label_smoothing", label_smoothing, "probability spread over all pieces", kBelowOne);
+  in_training("r_drop", r_drop,
+              "weight of the divergence between two passes with different dropout; 0 for one pass",
+              kNotNegative);
 }
 
 TranslationOptions::TranslationOptions(const std::string& preset_name)
@@ -71,9 +74,9 @@ TranslationOptions::TranslationOptions(const std::string& preset_name)
     from_json(parse_json(options), *this);
 }
 
-void TranslationOptions::add_to(const Command& command) { add_options(command, *this); }
+void TranslationOptions::add_to(const Command& command) { add_options(command, fields_of(*this)); }
 
-void TranslationOptions::make_paths_absolute() { make_absolute(*this); }
+void TranslationOptions::make_paths_absolute() { make_absolute(fields_of(*this)); }
 
 Index TranslationOptions::sentences_held_out(Index of) const {
   return held_out > 0 ? held_out : std::min(kMostUnaskedHeldOut, std::max<Index>(2, of / 10));
@@ -103,7 +106,7 @@ std::vector<TextPair> PairFiles::read(bool swap) const {
 }
 
 void TranslationOptions::check() const {
-  check_options(*this);
+  check_options(fields_of(*this));
   text.check();
   validation.check("validation-");
   test.check("test-");
@@ -152,31 +155,32 @@ void TranslationOptions::refuse_ignored(const Command& command) const {
 }
 
 std::string translation_fields() {
-  return fields_document("train_translation", EncoderDecoderConfig(), TranslationOptions());
+  const EncoderDecoderConfig model;
+  const TranslationOptions options;
+  return fields_document("train_translation", fields_of(model), fields_of(options));
 }
 
-void to_json(nlohmann::ordered_json& json, const TranslationOptions& options) { write_fields(json, options); }
+void to_json(nlohmann::ordered_json& json, const TranslationOptions& options) {
+  write_fields(json, fields_of(options));
+}
 void from_json(const nlohmann::ordered_json& json, TranslationOptions& options) {
-  read_options(json, options);
+  read_options(json, fields_of(options));
 }
 
 void take_fine_tuned(TranslationOptions& options, const TranslationOptions& trained, const Command& command) {
   const Json wanted = options, has = trained;
-  for_each_field(options, [&](const Field& field, auto&& member) {
+  for (ConfigField& field : fields_of(options)) {
     const std::string group = field.group, name = field.name;
     if ((group != "Vocabulary" && group != "Model") || name == "from" || name == "dropout" ||
         name == "stochastic_depth")
-      return;
+      continue;
     const Json asked = wanted.value(name, Json()), kept = has.value(name, Json());
     if (command.find(flag_of(name)).given() && asked != kept) {
       throw Error(flag_of(name) + " " + asked.dump() + " contradicts --from " + options.from +
                   ", which has " + kept.dump());
     }
-    if (kept.is_null()) return;  // another kind of attention's
-    FieldValue<decltype(member)> value{};
-    read_field(kept, field, value);
-    set_value(member, value);
-  });
+    if (!kept.is_null()) read_field(kept, field);  // null of another kind of attention's
+  }
 }
 
 }  // namespace tapeformer

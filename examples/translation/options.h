@@ -70,8 +70,7 @@ struct TranslationOptions {
   /// Throws: Error naming an option that `command` was given and that would change nothing.
   void refuse_ignored(const Command& command) const;
   void add_to(const Command& command);
-  template <class Self, class F>
-  static void for_each(Self& o, const F& f);
+  void describe(const FieldVisitor& field);
 };
 
 /// FIELDS.md: the fields of the model and of these options.

@@ -3,35 +3,17 @@
 #include <tapeformer/nn/attention/heads.h>
 
 #include <algorithm>
-#include <any>
-#include <map>
 
 namespace tapeformer {
 namespace {
 
-/// A field of for_each_in_layers(), or with `of_models` of for_each(), that is not at its default.
-struct ChangedField {
-  std::string name, value, by_default;
-  const void* member;  ///< none for a Property
-};
-std::vector<ChangedField> changed_fields(const AttentionConfig& config, bool of_models) {
-  std::vector<ChangedField> fields;
-  const auto visit = [of_models](const AttentionConfig& c, const auto& f) {
-    const FieldVisitor<std::decay_t<decltype(f)>> field{f};
-    if (of_models) AttentionConfig::for_each_in_models(c, field);
-    AttentionConfig::for_each_in_layers(c, field);
-  };
-  visit(config, [&](const Field& field, const auto& member) {
-    const void* place = &member;  // of a Property, which is a temporary, none
-    if constexpr (detail::is_property<std::decay_t<decltype(member)>>) place = nullptr;
-    fields.push_back({field.name, value_text(value_of(member)), {}, place});
-  });
-  auto next = fields.begin();
-  visit(AttentionConfig(),
-        [&](const Field&, const auto& member) { (next++)->by_default = value_text(value_of(member)); });
-  const auto unchanged = [](const ChangedField& field) { return field.value == field.by_default; };
-  fields.erase(std::remove_if(fields.begin(), fields.end(), unchanged), fields.end());
-  return fields;
+/// Calls use(field, its default) for each field of `config` that is not at its default.
+template <class Use>
+void for_each_changed(const AttentionConfig& config, const Use& use) {
+  const AttentionConfig unchanged;
+  const FieldList fields = fields_of(config), defaults = fields_of(unchanged);
+  for (std::size_t i = 0; i < fields.size(); ++i)
+    if (const std::string usual = defaults[i].text(); fields[i].text() != usual) use(fields[i], usual);
 }
 
 /// Throws: Error naming a field that other kinds use and `kind` does not, and those kinds
@@ -42,8 +24,9 @@ void check_used(const AttentionKind& kind, const AttentionConfig& config) {
     throw Error("[attention] " + name + " is for " + (kinds.empty() ? "no kind that is known" : kinds) +
                 "; got attention=" + kind.name + ", " + name + "=" + value + "; try " + remedy);
   };
-  for (const auto& [name, value, by_default, member] : changed_fields(config, true))
-    check(name, value, name + "=" + by_default);
+  for_each_changed(config, [&](const ConfigField& field, const std::string& usual) {
+    check(field.name, field.text(), field.name + "=" + usual);
+  });
   for (const auto& [name, value] : config.own) check(name, value_text(value), "it without");
 }
 
@@ -122,13 +105,84 @@ LatentForm latent_form(const std::string& name) {
                     {LatentForm::automatic, LatentForm::naive, LatentForm::absorbed});
 }
 
-void check_undescribed(const char* model, const AttentionConfig& attention,
-                       const std::vector<const void*>& described) {
-  for (const auto& [name, value, by_default, member] : changed_fields(attention, false)) {
-    if (std::find(described.begin(), described.end(), member) != described.end()) continue;
-    throw Error(std::string("[") + model + "] the model decides its attention's " + name + "; got " + name +
-                "=" + value + "; try " + name + "=" + by_default);
-  }
+void check_embedded(const char* model, const FieldList& fields, const AttentionConfig& attention) {
+  for_each_changed(attention, [&](const ConfigField& field, const std::string& usual) {
+    const auto is_same = [&](const ConfigField& other) {
+      return field.member() ? other.member() == field.member() : other.name == field.name;
+    };
+    if (std::any_of(fields.begin(), fields.end(), is_same)) return;
+    throw Error(std::string("[") + model + "] the model decides its attention's " + field.name + "; got " +
+                field.name + "=" + field.text() + "; try " + field.name + "=" + usual);
+  });
+}
+
+void AttentionConfig::describe_in_models(const FieldVisitor& field, unsigned can, unsigned cannot) {
+  field("attention",
+        Property([this] { return kind; },
+                 [this](const std::string& name) {
+                   attention_kind(name);
+                   kind = name;
+                 }),
+        kind_titles(can, cannot).c_str());
+  field("heads", heads, "H, attention heads", kPositiveSize);
+  field("groups", groups,
+        "G, heads of keys and values with gqa (0: half of the heads) or differential (0: all)", kSize);
+  field("latent_width", latent_width, "width of mla's compressed keys and values; 0 for C / 2", kSize);
+  field("query_latent_width", query_latent_width, "width of mla's compressed queries; 0 for none", kSize);
+  field("rotary_width", rotary_width, "width of mla's rotary keys; 0 for half of a head", kSize);
+  field("qk_norm", named(qk_norm, qk_norm_name, tapeformer::qk_norm),
+        "norm of queries and keys (mha, gqa, mqa): none, rms of each head, joint over all heads, or l2");
+  field("qk_norm_epsilon", qk_norm_epsilon, kPositive);
+  field("output_gate", named(output_gate, output_gate_name, tapeformer::output_gate),
+        "sigmoid gates on the heads' outputs (mha, gqa, mqa): none, head or element");
+  field("exclusive", exclusive,
+        "take from each head's output its part along the token's own value (mha, gqa, mqa)");
+  field("score_scale", score_scale, kNotNegative);
+  field("softcap", softcap, "c: scores become c tanh(scores / c) (mha, gqa, mqa); 0 for none", kNotNegative);
+  field("learned_softcap", learned_softcap, "let each head learn c, which begins at softcap");
+  field("sinks", sinks, "a learned number for each head whose exponential joins softmax's sum");
+  field("weighting", named(weighting, weighting_name, tapeformer::weighting),
+        "what makes weights of scores (mha, gqa, mqa): softmax or sigmoid");
+  field("bias_buckets", bias_buckets, "buckets of distances with positions=buckets", kPositiveSize);
+  field("bias_distance", bias_distance, "distance from which on all keys share a bucket", kPositiveSize);
+  field("token_lambda", token_lambda,
+        "differential: lambda from each token by a projection, and no norms of the heads");
+  field("rotary_base", rotations.base, "base of the rotary frequencies", kPositive);
+  field("rotary_layout", named(rotations.layout, rotary_layout_name, rotary_layout));
+  field("rotary_components", rotations.width, kSize);
+  field("rotary_max_positions", rotations.max_positions, kSize);
+  field("rotary_factor", rotations.factor, kPositive);
+  field("rotary_original_context", rotations.original_context, kSize);
+  field("rotary_low_frequency", rotations.low_frequency);
+  field("rotary_high_frequency", rotations.high_frequency);
+  field("rotary_yarn", rotations.yarn);
+  field("rotary_attention_factor", rotations.attention_factor, kPositive);
+  describe_own_fields(attention_kinds(), kind, attention_kind, own, field);
+}
+
+void AttentionConfig::describe_in_layers(const FieldVisitor& field) {
+  field("width", width, kSize);
+  field("memory_width", memory_width, kSize);
+  field("value_memory_width", value_memory_width, kSize);
+  field("output_width", output_width, kSize);
+  field("key_width", key_width, kSize);
+  field("value_width", value_width, kSize);
+  field("dropout", dropout, kBelowOne);
+  field("output_dropout", output_dropout, kBelowOne);
+  field("bias", bias);
+  field("output_bias", output_bias);
+  field("cross", cross);
+  field("rotary", rotary);
+  field("packed", packed);
+  field("sequence_first", sequence_first);
+  field("norm", norm);
+  field("relative_bias", named(relative_bias, relative_bias_name, tapeformer::relative_bias));
+  field("sigmoid_keys", sigmoid_keys, kPositiveSize);
+  field("value_mixing", value_mixing);
+  field("value_residual", value_residual);
+  field("shared_keys", shared_keys);
+  field("lambda_initial", lambda_initial);
+  field("form", named(form, latent_form_name, latent_form));
 }
 
 void AttentionConfig::add_positions(PositionKind positions) {
@@ -139,7 +193,7 @@ void AttentionConfig::add_positions(PositionKind positions) {
 
 AttentionConfig AttentionConfig::resolved() const {
   const AttentionKind& row = attention_kind(kind);
-  check_fields("attention", *this);
+  check_fields("attention", fields_of(*this));
   check_used(row, *this);
   const std::string got = "attention=" + kind + ", ";
   const PackedHeads sizes =
@@ -178,24 +232,12 @@ AttentionConfig AttentionConfig::resolved() const {
 AttentionConfig AttentionConfig::of_kind(const std::string& name) const {
   const AttentionKind &own_kind = attention_kind(kind), &other = attention_kind(name);
   const auto drops = [&](const std::string& field) { return own_kind.uses(field) && !other.uses(field); };
-  AttentionConfig config = *this;
-  config.kind = name;
-  std::map<std::string, std::any> defaults;
-  const AttentionConfig unchanged;
-  for_each_field(unchanged, [&](const Field& field, const auto& member) {
-    if (drops(field.name)) defaults[field.name] = std::decay_t<decltype(value_of(member))>(value_of(member));
-  });
-  for_each_field(config, [&](const Field& field, auto&& member) {
-    using Value = std::decay_t<decltype(value_of(member))>;
-    constexpr bool is_own = detail::is_property<std::decay_t<decltype(member)>> &&
-                            !std::is_same_v<Value, FieldValue<decltype(member)>>;
-    if constexpr (!is_own) {
-      const auto found = defaults.find(field.name);
-      if (found != defaults.end()) set_value(member, std::any_cast<Value>(found->second));
-    }
-  });
-  for (const auto& [field, value] : own)
-    if (drops(field)) config.own.erase(field);
+  AttentionConfig config = *this, unchanged;
+  config.kind = unchanged.kind = name;
+  const FieldList defaults = fields_of(unchanged);
+  FieldList fields = fields_of(config);
+  for (std::size_t i = 0; i < fields.size(); ++i)
+    if (drops(fields[i].name)) fields[i].set(defaults[i].value());
   return config;
 }
 

@@ -120,100 +120,16 @@ struct AttentionConfig {
   Index key_heads() const { return groups > 0 ? groups : heads; }
 
   /// The fields that are also a model's. The help of "attention" lists the kinds that have all abilities of
-  /// `can` and none of `cannot`. Callers include attention_kind.h.
-  template <class Self, class F>
-  static void for_each_in_models(Self& c, const F& field, unsigned can = 0, unsigned cannot = 0) {
-    const std::string kinds = kind_titles(can, cannot);
-    field("attention",
-          Property{[&c] { return c.kind; },
-                   [&c](const auto& name) {
-                     attention_kind(name);
-                     c.kind = name;
-                   }},
-          kinds.c_str());
-    field("heads", c.heads, "H, attention heads", kPositiveSize);
-    field("groups", c.groups,
-          "G, heads of keys and values with gqa (0: half of the heads) or differential (0: all)", kSize);
-    field("latent_width", c.latent_width, "width of mla's compressed keys and values; 0 for C / 2", kSize);
-    field("query_latent_width", c.query_latent_width, "width of mla's compressed queries; 0 for none", kSize);
-    field("rotary_width", c.rotary_width, "width of mla's rotary keys; 0 for half of a head", kSize);
-    field("qk_norm", named(c.qk_norm, qk_norm_name, tapeformer::qk_norm),
-          "norm of queries and keys (mha, gqa, mqa): none, rms of each head, joint over all heads, or l2");
-    field("qk_norm_epsilon", c.qk_norm_epsilon, kPositive);
-    field("output_gate", named(c.output_gate, output_gate_name, tapeformer::output_gate),
-          "sigmoid gates on the heads' outputs (mha, gqa, mqa): none, head or element");
-    field("exclusive", c.exclusive,
-          "take from each head's output its part along the token's own value (mha, gqa, mqa)");
-    field("score_scale", c.score_scale, kNotNegative);
-    field("softcap", c.softcap, "c: scores become c tanh(scores / c) (mha, gqa, mqa); 0 for none",
-          kNotNegative);
-    field("learned_softcap", c.learned_softcap, "let each head learn c, which begins at softcap");
-    field("sinks", c.sinks, "a learned number for each head whose exponential joins softmax's sum");
-    field("weighting", named(c.weighting, weighting_name, tapeformer::weighting),
-          "what makes weights of scores (mha, gqa, mqa): softmax or sigmoid");
-    field("bias_buckets", c.bias_buckets, "buckets of distances with positions=buckets", kPositiveSize);
-    field("bias_distance", c.bias_distance, "distance from which on all keys share a bucket", kPositiveSize);
-    field("token_lambda", c.token_lambda,
-          "differential: lambda from each token by a projection, and no norms of the heads");
-    field("rotary_base", c.rotations.base, "base of the rotary frequencies", kPositive);
-    field("rotary_layout", named(c.rotations.layout, rotary_layout_name, rotary_layout));
-    field("rotary_components", c.rotations.width, kSize);
-    field("rotary_max_positions", c.rotations.max_positions, kSize);
-    field("rotary_factor", c.rotations.factor, kPositive);
-    field("rotary_original_context", c.rotations.original_context, kSize);
-    field("rotary_low_frequency", c.rotations.low_frequency);
-    field("rotary_high_frequency", c.rotations.high_frequency);
-    field("rotary_yarn", c.rotations.yarn);
-    field("rotary_attention_factor", c.rotations.attention_factor, kPositive);
-    for_each_own_field(attention_kinds(), c.kind, attention_kind, c.own, field);
-  }
+  /// `can` and none of `cannot`.
+  void describe_in_models(const FieldVisitor& field, unsigned can = 0, unsigned cannot = 0);
   /// The others. A model has those that its own description names, and decides the rest.
-  template <class Self, class F>
-  static void for_each_in_layers(Self& c, const F& field) {
-    field("width", c.width, kSize);
-    field("memory_width", c.memory_width, kSize);
-    field("value_memory_width", c.value_memory_width, kSize);
-    field("output_width", c.output_width, kSize);
-    field("key_width", c.key_width, kSize);
-    field("value_width", c.value_width, kSize);
-    field("dropout", c.dropout, kBelowOne);
-    field("output_dropout", c.output_dropout, kBelowOne);
-    field("bias", c.bias);
-    field("output_bias", c.output_bias);
-    field("cross", c.cross);
-    field("rotary", c.rotary);
-    field("packed", c.packed);
-    field("sequence_first", c.sequence_first);
-    field("norm", c.norm);
-    field("relative_bias", named(c.relative_bias, relative_bias_name, tapeformer::relative_bias));
-    field("sigmoid_keys", c.sigmoid_keys, kPositiveSize);
-    field("value_mixing", c.value_mixing);
-    field("value_residual", c.value_residual);
-    field("shared_keys", c.shared_keys);
-    field("lambda_initial", c.lambda_initial);
-    field("form", named(c.form, latent_form_name, latent_form));
-  }
-  template <class Self, class F>
-  static void for_each(Self& c, const F& field) {
-    for_each_in_models(c, field);
-    for_each_in_layers(c, field);
-  }
+  void describe_in_layers(const FieldVisitor& field);
+  void describe(const FieldVisitor& field) { describe_in_models(field), describe_in_layers(field); }
 };
 
-/// Throws: Error naming a field of for_each_in_layers() that is not at its default and not in `described`
-void check_undescribed(const char* model, const AttentionConfig& attention,
-                       const std::vector<const void*>& described);
-
-/// Checks the attention that a model's config embeds: a field that the config does not describe is the
-/// model's to decide, and config.json has no place for it.
+/// Checks the attention that a model's config, which has these fields, embeds: a field that the config does
+/// not describe is the model's to decide, and config.json has no place for it.
 /// Throws: Error that names such a field if it is not at its default
-template <class Config>
-void check_embedded(const char* model, const Config& config, const AttentionConfig& attention) {
-  std::vector<const void*> described;
-  for_each_field(config, [&](const Field&, const auto& member) {
-    if constexpr (!detail::is_property<std::decay_t<decltype(member)>>) described.push_back(&member);
-  });
-  check_undescribed(model, attention, described);
-}
+void check_embedded(const char* model, const FieldList& fields, const AttentionConfig& attention);
 
 }  // namespace tapeformer

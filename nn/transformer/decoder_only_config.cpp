@@ -95,7 +95,7 @@ void DecoderOnlyConfig::check() const {
   const auto require = [](bool holds, const std::string& rule) {
     if (!holds) throw Error("[decoder_only] " + rule);
   };
-  check_fields("decoder_only", *this);
+  check_fields("decoder_only", fields_of(*this));
   const auto can_model = [](const AttentionKind& kind) { return (kind.can & kCanModelLanguage) != 0; };
   require(attention_pattern.find_first_not_of("DF") == std::string::npos,
           "attention_pattern must be of the letters D and F; got " + attention_pattern);
@@ -118,7 +118,7 @@ void DecoderOnlyConfig::check() const {
   require(static_cast<Index>(windows.size()) <= layers,
           "windows must have at most a letter for each layer; got " + windows + " for " +
               std::to_string(layers) + " layers");
-  check_embedded("decoder_only", *this, attention);
+  check_embedded("decoder_only", fields_of(*this), attention);
   const auto letters = static_cast<Index>(std::max<std::size_t>(attention_pattern.size(), 1));
   bool turns_in_windows = false;
   for (Index layer = 0; layer < std::min(layers, letters * static_cast<Index>(windows.size() + 1)); ++layer) {
@@ -156,10 +156,73 @@ void DecoderOnlyConfig::check_layer(Index layer) const {
   config.check();
 }
 
-std::string DecoderOnlyConfig::to_json() const { return config_text("decoder_only", *this); }
+void DecoderOnlyConfig::describe(const FieldVisitor& field) {
+  field("vocabulary", vocabulary, kPositiveSize);
+  field("layers", layers, "L, number of layers", kPositiveSize);
+  field("width", width, "C, width of the states; a multiple of the heads", kPositiveSize);
+  field("context", context, "most tokens that the model looks back on", kPositiveSize);
+  attention.describe_in_models(field, kCanModelLanguage);
+  field("attention_pattern", attention_pattern,
+        "a letter for each layer, repeated: D for --attention, F for --full-attention, as in DDDF");
+  field("full_attention", full_attention, "the attention of the layers F of the pattern");
+  field("head_width", attention.key_width, "D, width of a head; 0 for C / H", kSize);
+  field("attention_bias", attention.bias);
+  field("attention_output_bias", attention.output_bias);
+  field("attention_dropout", attention.dropout, "share of attention weights dropped", kBelowOne);
+  field("positions", named(positions, name_of, position_kind),
+        "learned, sinusoidal, rotary, alibi, buckets (of distances, as in T5) or none");
+  field("window", window, "tokens that layers with a sliding window see, the own one included; 0 for all",
+        kSize);
+  field("windows", windows,
+        "layers with the window (S) and without (L), such as SSSL, repeated, and L for the last layer, or a "
+        "letter for each layer; empty: all have it");
+  field("window_rotary_base", window_rotary_base,
+        "base of the rotary frequencies in layers with a sliding window, which are not scaled then; 0 for "
+        "rotary_base with its scaling",
+        kNotNegative);
+  field("norm", named(norm, name_of, norm_kind), "layer, rms or scale, before every sublayer");
+  field("epsilon", epsilon, "of the norms", kPositive);
+  field("norm_bias", norm_bias);
+  field("sublayer_norms", named(sublayer_norms, name_of, tapeformer::sublayer_norms),
+        "norms of each sublayer's input, of its output, or of both");
+  field("feed_forward", feed_forward, "F, hidden width of the feed-forward networks; 0 for 4 C, gated 8/3 C",
+        kSize);
+  field("activation", named(activation, name_of, activation_named));
+  field("gated", gated);
+  field("feed_forward_bias", feed_forward_bias);
+  field("tie_head", tie_head);
+  field("head_bias", head_bias);
+  field("logit_softcap", logit_softcap, "c: logits become c tanh(logits / c); 0 for none", kNotNegative);
+  field("embedding_scale", embedding_scale, kNotNegative);
+  field("embedding_norm", embedding_norm, "norm of the embeddings, before the first layer");
+  field("embedding_mixing", embedding_mixing,
+        "let every layer begin with a x + b x0, a and b learned, x0 the input of the first");
+  field("value_embeddings", named(value_embeddings, name_of, tapeformer::value_embeddings),
+        "layers that add embeddings of the tokens to attention's values: none, ends, alternate or all");
+  field("value_residual", value_residual,
+        "mix the first layer's values into those of the others, by learned factors (mha, gqa, mqa)");
+  field("kv_sharing", kv_sharing,
+        "layers in a row that share the keys and values of the first of them (mha, gqa, mqa); 1 for none",
+        kPositiveSize);
+  field("short_convolution", short_convolution,
+        "K, tokens of a causal convolution before attention and feed-forward networks; 0 for none", kSize);
+  field("fix_norm", fix_norm, "word embeddings of one length, for input and output");
+  field("zero_init", zero_init, "zeros at first in the matrices that write into the residual sum");
+  field("embedding_dropout", embedding_dropout, "share of what enters the first layer dropped", kBelowOne);
+  field("residual_dropout", residual_dropout, "share of what sublayers add dropped", kBelowOne);
+  field("feed_forward_dropout", feed_forward_dropout,
+        "share of the hidden activations of the feed-forward networks dropped", kBelowOne);
+  field("stochastic_depth", stochastic_depth,
+        "share of rows that the last layer leaves as they are, and earlier ones in proportion", kBelowOne);
+  field("prefix", prefix, "let a prompt see itself in both directions, and train on what follows it");
+}
+
+std::string DecoderOnlyConfig::to_json() const { return config_text("decoder_only", fields_of(*this)); }
 
 DecoderOnlyConfig DecoderOnlyConfig::from_json(const std::string& text) {
-  return config_from_text("decoder_only", text, DecoderOnlyConfig());
+  DecoderOnlyConfig config;
+  read_config_text("decoder_only", text, fields_of(config), [&] { config.check(); });
+  return config;
 }
 
 }  // namespace tapeformer

@@ -99,69 +99,7 @@ struct DecoderOnlyConfig {
   static DecoderOnlyConfig from_json(const std::string& json);
 
   /// Every field once, in the order of config.json and --help: see autograd/text/config_field.h.
-  template <class Self, class F>
-  static void for_each(Self& c, const F& field) {
-    field("vocabulary", c.vocabulary, kPositiveSize);
-    field("layers", c.layers, "L, number of layers", kPositiveSize);
-    field("width", c.width, "C, width of the states; a multiple of the heads", kPositiveSize);
-    field("context", c.context, "most tokens that the model looks back on", kPositiveSize);
-    AttentionConfig::for_each_in_models(c.attention, field, kCanModelLanguage);
-    field("attention_pattern", c.attention_pattern,
-          "a letter for each layer, repeated: D for --attention, F for --full-attention, as in DDDF");
-    field("full_attention", c.full_attention, "the attention of the layers F of the pattern");
-    field("head_width", c.attention.key_width, "D, width of a head; 0 for C / H", kSize);
-    field("attention_bias", c.attention.bias);
-    field("attention_output_bias", c.attention.output_bias);
-    field("attention_dropout", c.attention.dropout, "share of attention weights dropped", kBelowOne);
-    field("positions", named(c.positions, name_of, position_kind),
-          "learned, sinusoidal, rotary, alibi, buckets (of distances, as in T5) or none");
-    field("window", c.window, "tokens that layers with a sliding window see, the own one included; 0 for all",
-          kSize);
-    field(
-        "windows", c.windows,
-        "layers with the window (S) and without (L), such as SSSL, repeated, and L for the last layer, or a "
-        "letter for each layer; empty: all have it");
-    field("window_rotary_base", c.window_rotary_base,
-          "base of the rotary frequencies in layers with a sliding window, which are not scaled then; 0 for "
-          "rotary_base with its scaling",
-          kNotNegative);
-    field("norm", named(c.norm, name_of, norm_kind), "layer, rms or scale, before every sublayer");
-    field("epsilon", c.epsilon, "of the norms", kPositive);
-    field("norm_bias", c.norm_bias);
-    field("sublayer_norms", named(c.sublayer_norms, name_of, tapeformer::sublayer_norms),
-          "norms of each sublayer's input, of its output, or of both");
-    field("feed_forward", c.feed_forward,
-          "F, hidden width of the feed-forward networks; 0 for 4 C, gated 8/3 C", kSize);
-    field("activation", named(c.activation, name_of, activation_named));
-    field("gated", c.gated);
-    field("feed_forward_bias", c.feed_forward_bias);
-    field("tie_head", c.tie_head);
-    field("head_bias", c.head_bias);
-    field("logit_softcap", c.logit_softcap, "c: logits become c tanh(logits / c); 0 for none", kNotNegative);
-    field("embedding_scale", c.embedding_scale, kNotNegative);
-    field("embedding_norm", c.embedding_norm, "norm of the embeddings, before the first layer");
-    field("embedding_mixing", c.embedding_mixing,
-          "let every layer begin with a x + b x0, a and b learned, x0 the input of the first");
-    field("value_embeddings", named(c.value_embeddings, name_of, tapeformer::value_embeddings),
-          "layers that add embeddings of the tokens to attention's values: none, ends, alternate or all");
-    field("value_residual", c.value_residual,
-          "mix the first layer's values into those of the others, by learned factors (mha, gqa, mqa)");
-    field("kv_sharing", c.kv_sharing,
-          "layers in a row that share the keys and values of the first of them (mha, gqa, mqa); 1 for none",
-          kPositiveSize);
-    field("short_convolution", c.short_convolution,
-          "K, tokens of a causal convolution before attention and feed-forward networks; 0 for none", kSize);
-    field("fix_norm", c.fix_norm, "word embeddings of one length, for input and output");
-    field("zero_init", c.zero_init, "zeros at first in the matrices that write into the residual sum");
-    field("embedding_dropout", c.embedding_dropout, "share of what enters the first layer dropped",
-          kBelowOne);
-    field("residual_dropout", c.residual_dropout, "share of what sublayers add dropped", kBelowOne);
-    field("feed_forward_dropout", c.feed_forward_dropout,
-          "share of the hidden activations of the feed-forward networks dropped", kBelowOne);
-    field("stochastic_depth", c.stochastic_depth,
-          "share of rows that the last layer leaves as they are, and earlier ones in proportion", kBelowOne);
-    field("prefix", c.prefix, "let a prompt see itself in both directions, and train on what follows it");
-  }
+  void describe(const FieldVisitor& field);
 
  private:
   void check_layer(Index layer) const;

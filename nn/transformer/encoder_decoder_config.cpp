@@ -8,12 +8,12 @@ void EncoderDecoderConfig::check() const {
   const auto require = [](bool holds, const std::string& rule) {
     if (!holds) throw Error("[encoder_decoder] " + rule);
   };
-  check_fields("encoder_decoder", *this);
+  check_fields("encoder_decoder", fields_of(*this));
   require(!(attention_kind(layer.attention.kind).can & kHasState),
           "attention must be one of " +
               kind_names([](const AttentionKind& kind) { return !(kind.can & kHasState); }) +
               ", which see in both directions; got " + layer.attention.kind);
-  check_embedded("encoder_decoder", *this, layer.attention);
+  check_embedded("encoder_decoder", fields_of(*this), layer.attention);
   AttentionConfig attention = layer.attention_config(false);
   attention.add_positions(positions);
   attention.check();
@@ -23,12 +23,48 @@ void EncoderDecoderConfig::check() const {
               ", target=" + std::to_string(target_vocabulary) + "; try a shared vocabulary");
 }
 
-std::string EncoderDecoderConfig::to_json() const { return config_text("encoder_decoder", *this); }
+void TransformerLayerConfig::describe(const FieldVisitor& field) {
+  field("width", width, "C, width of the states; a multiple of the heads", kPositiveSize);
+  attention.describe_in_models(field, 0, kHasState);
+  field("key_width", attention.key_width, kSize);
+  field("value_width", attention.value_width, kSize);
+  field("packed", attention.packed);
+  field("rotary", attention.rotary);
+  field("feed_forward", feed_forward, "F, hidden width of the feed-forward networks; 0 for 4 C", kSize);
+  field("activation", named(activation, name_of, activation_named),
+        "relu, relu_squared, gelu, gelu_tanh or silu");
+  field("dropout", dropout, "share of activations dropped in training", kBelowOne);
+  field("stochastic_depth", stochastic_depth,
+        "share of rows that the last layer leaves as they are, and earlier ones in proportion", kBelowOne);
+  field("norm", named(norm, name_of, norm_kind), "layer, rms or scale, beside every sublayer");
+  field("norm_first", norm_first);
+  field("epsilon", epsilon, "of the norms", kPositive);
+}
+
+void EncoderDecoderConfig::describe(const FieldVisitor& field) {
+  field("source_vocabulary", source_vocabulary, kPositiveSize);
+  field("target_vocabulary", target_vocabulary, kPositiveSize);
+  field("encoder_layers", encoder_layers, "layers of the encoder", kPositiveSize);
+  field("decoder_layers", decoder_layers, "layers of the decoder", kPositiveSize);
+  layer.describe(field);
+  field("positions", named(positions, name_of, position_kind),
+        "sinusoidal or learned, added to the embeddings, rotary, by which attention turns queries and "
+        "keys, or none");
+  field("max_length", max_length, "longest sentence in tokens; longer pairs are left out", kPositiveSize);
+  field("tie_target_head", tie_target_head);
+  field("tie_embeddings", tie_embeddings);
+  field("fix_norm", fix_norm, "word embeddings of one length, for input and output");
+  field("logit_softcap", logit_softcap, "c: logits become c tanh(logits / c); 0 for none", kNotNegative);
+  field("zero_init", zero_init, "zeros at first in the projections that write into the residual sum");
+}
+
+std::string EncoderDecoderConfig::to_json() const { return config_text("encoder_decoder", fields_of(*this)); }
 
 EncoderDecoderConfig EncoderDecoderConfig::from_json(const std::string& text) {
   EncoderDecoderConfig config;
   config.layer.attention.packed = false;  // models had separate projections before their files said so
-  return config_from_text("encoder_decoder", text, config);
+  read_config_text("encoder_decoder", text, fields_of(config), [&] { config.check(); });
+  return config;
 }
 
 EncoderDecoder EncoderDecoder::load(const std::string& folder) { return load_model<EncoderDecoder>(folder); }

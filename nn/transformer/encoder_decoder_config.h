@@ -30,23 +30,8 @@ struct EncoderDecoderConfig {
   /// Throws: Error naming the sizes that do not fit
   void check() const;
 
-  template <class Self, class F>
-  static void for_each(Self& c, const F& field) {
-    field("source_vocabulary", c.source_vocabulary, kPositiveSize);
-    field("target_vocabulary", c.target_vocabulary, kPositiveSize);
-    field("encoder_layers", c.encoder_layers, "layers of the encoder", kPositiveSize);
-    field("decoder_layers", c.decoder_layers, "layers of the decoder", kPositiveSize);
-    TransformerLayerConfig::for_each(c.layer, field);
-    field("positions", named(c.positions, name_of, position_kind),
-          "sinusoidal or learned, added to the embeddings, rotary, by which attention turns queries and "
-          "keys, or none");
-    field("max_length", c.max_length, "longest sentence in tokens; longer pairs are left out", kPositiveSize);
-    field("tie_target_head", c.tie_target_head);
-    field("tie_embeddings", c.tie_embeddings);
-    field("fix_norm", c.fix_norm, "word embeddings of one length, for input and output");
-    field("logit_softcap", c.logit_softcap, "c: logits become c tanh(logits / c); 0 for none", kNotNegative);
-    field("zero_init", c.zero_init, "zeros at first in the projections that write into the residual sum");
-  }
+  /// Every field once, in the order of config.json and --help.
+  void describe(const FieldVisitor& field);
 };
 
 }  // namespace tapeformer

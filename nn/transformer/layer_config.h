@@ -37,24 +37,7 @@ struct TransformerLayerConfig {
     return {width, feed_forward, activation, dropout, true, false};
   }
 
-  template <class Self, class F>
-  static void for_each(Self& c, const F& field) {
-    field("width", c.width, "C, width of the states; a multiple of the heads", kPositiveSize);
-    AttentionConfig::for_each_in_models(c.attention, field, 0, kHasState);
-    field("key_width", c.attention.key_width, kSize);
-    field("value_width", c.attention.value_width, kSize);
-    field("packed", c.attention.packed);
-    field("rotary", c.attention.rotary);
-    field("feed_forward", c.feed_forward, "F, hidden width of the feed-forward networks; 0 for 4 C", kSize);
-    field("activation", named(c.activation, name_of, activation_named),
-          "relu, relu_squared, gelu, gelu_tanh or silu");
-    field("dropout", c.dropout, "share of activations dropped in training", kBelowOne);
-    field("stochastic_depth", c.stochastic_depth,
-          "share of rows that the last layer leaves as they are, and earlier ones in proportion", kBelowOne);
-    field("norm", named(c.norm, name_of, norm_kind), "layer, rms or scale, beside every sublayer");
-    field("norm_first", c.norm_first);
-    field("epsilon", c.epsilon, "of the norms", kPositive);
-  }
+  void describe(const FieldVisitor& field);
 };
 
 }  // namespace tapeformer

@@ -6,6 +6,8 @@
 #include <tapeformer/nn/transformer/encoder_decoder.h>
 #include <tapeformer/tests/fuzz/families.h>
 
+#include <nlohmann/json.hpp>
+
 namespace tapeformer {
 namespace {
 

@@ -19,10 +19,7 @@ namespace {
 struct Own : Sgd {
   struct Config {
     double nerve = 0.5;
-    template <class Self, class F>
-    static void for_each(Self& c, const F& field) {
-      field("nerve", c.nerve, "half of the momentum", kShare);
-    }
+    void describe(const FieldVisitor& field) { field("nerve", nerve, "half of the momentum", kShare); }
   };
   Own(std::vector<Parameter> parameters, const Config& config)
       : Sgd(std::move(parameters), {config.nerve / 2, 0}) {}
@@ -176,7 +173,7 @@ TEST_SUITE("optim/optimizers") {
     expected.run(sgd, 0, 5);
     CHECK(relative_error(model.weight.value(), expected.weight.value()) == 0);
     std::vector<std::string> names;
-    for_each_field(config, [&](const Field& field, const auto&) { names.emplace_back(field.name); });
+    for (const ConfigField& field : fields_of(config)) names.push_back(field.name);
     CHECK(names.front() == "optimizer");
     CHECK(std::count(names.begin(), names.end(), "weight_decay") == 1);
     CHECK(names.back() == "nerve");

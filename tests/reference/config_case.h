@@ -1,12 +1,14 @@
 #pragma once
 
+#include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/text/config_json.h>
 #include <tapeformer/tests/reference/support.h>
 
 #include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
 
 #include <string>
-#include <type_traits>
+#include <vector>
 
 // Properties of every field of every configuration.
 namespace tapeformer {
@@ -16,43 +18,44 @@ using Json = nlohmann::ordered_json;
 template <class Config>
 Json json_of(const Config& config) {
   Json json = Json::object();
-  write_fields(json, config);
+  write_fields(json, fields_of(config));
   return json;
 }
 
-/// Another value that the field may have. False for a field without a value.
-template <class Member>
-bool change(const Field& field, Member& member) {
-  using Value = FieldValue<Member>;
-  if constexpr (!std::is_same_v<std::decay_t<decltype(value_of(member))>, Value>) {
-    if (!value_of(member)) return false;
+/// Gives the field another value that it may have. False for a field without a value.
+inline bool change(ConfigField& field) {
+  const auto before = field.value();
+  if (!before) return false;
+  std::vector<FieldValue> others;
+  if (const bool* flag = std::get_if<bool>(&*before)) others = {!*flag};
+  for (const double number : {3.0, 0.25, 5.0, 0.75}) {
+    if (std::holds_alternative<double>(*before)) others.emplace_back(number);
+    if (std::holds_alternative<Index>(*before)) others.emplace_back(static_cast<Index>(number));
+    if (std::holds_alternative<std::uint64_t>(*before))
+      others.emplace_back(static_cast<std::uint64_t>(number));
   }
-  const auto before = value_of(member);
-  if constexpr (std::is_same_v<Value, bool>) {
-    set_value(member, !before);
-  } else if constexpr (std::is_arithmetic_v<Value>) {
-    for (const double value : {3.0, 0.25, 5.0, 0.75})
-      if (before == value_of(member) && field.rule.holds(static_cast<double>(static_cast<Value>(value))))
-        set_value(member, static_cast<Value>(value));
-  } else if constexpr (std::is_same_v<Value, std::string>) {
+  if (std::holds_alternative<std::string>(*before)) {
     for (const char* name :
          {"gqa", "half_split", "naive", "rotary", "rms", "silu", "sgd", "bpe", "mha", "layer", "learned",
-          "relu", "all", "head", "sigmoid", "alibi", "both", "joint", "output"}) {
-      try {
-        if (before == value_of(member)) set_value(member, std::string(name));
-      } catch (const Error&) {  // a name of another kind
-      }
-    }
-  } else {
-    set_value(member, Value{"a:rate=1", "b:rate=2"});  // a name, or a group of parameters
+          "relu", "all", "head", "sigmoid", "alibi", "both", "joint", "output"})
+      others.emplace_back(std::string(name));
   }
-  CHECK_MESSAGE(before != value_of(member), field.name);
+  if (std::holds_alternative<std::vector<std::string>>(*before))
+    others.emplace_back(std::vector<std::string>{"a:rate=1", "b:rate=2"});  // names, or groups of parameters
+  for (const FieldValue& other : others) {
+    try {
+      check_rule(field.name, field.rule, other);
+      if (field.value() == before) field.set(other);
+    } catch (const Error&) {  // a name of another kind, or a number out of range
+    }
+  }
+  CHECK_MESSAGE(field.value() != before, field.name);
   return true;
 }
 
 template <class Config>
 std::string read_message(const Json& json, Config config = {}) {
-  return message_of<Error>([&] { read_fields(json, config); });
+  return message_of<Error>([&] { read_fields(json, fields_of(config)); });
 }
 
 /// Every field is written and read; a file that lacks it takes its default; a value of another type, and a
@@ -60,32 +63,22 @@ std::string read_message(const Json& json, Config config = {}) {
 template <class Config>
 void check_every_field(const Config& start = {}) {
   const Json unchanged = json_of(start);
-  Index count = 0;
-  for_each_field(start, [&](const Field&, const auto&) { ++count; });
-  for (Index chosen = 0; chosen < count; ++chosen) {
+  for (std::size_t chosen = 0; chosen < fields_of(start).size(); ++chosen) {
     Config config = start;
-    std::string name;
-    Index at = 0;
-    for_each_field(config, [&](const Field& field, auto&& member) {
-      if (at++ != chosen || !change(field, member)) return;
-      name = field.name;
-      if constexpr (std::is_arithmetic_v<FieldValue<decltype(member)>>) {
-        for (const double bad : {-1.0, 0.0, 1.0}) {
-          if (field.rule.holds(bad)) continue;
-          Json json = unchanged;
-          json[name] = bad;
-          if constexpr (std::is_integral_v<FieldValue<decltype(member)>>)
-            json[name] = static_cast<Index>(bad);
-          CHECK(read_message<Config>(json).find(name + " " + field.rule.words) == 0);
-        }
-      }
-    });
-    if (name.empty()) continue;
+    ConfigField field = fields_of(config)[chosen];
+    if (!change(field)) continue;
+    const std::string& name = field.name;
     CAPTURE(name);
+    for (const Index bad : {-1, 0, 1}) {
+      if (field.rule.holds(static_cast<double>(bad))) continue;
+      Json json = unchanged;
+      json[name] = bad;
+      CHECK(read_message<Config>(json).find(name + " " + field.rule.words) == 0);
+    }
     Json json = json_of(config);
     CHECK(json != unchanged);
     Config read = start;
-    read_fields(json, read);
+    read_fields(json, fields_of(read));
     CHECK(json_of(read) == json);
     for (const Json& bad : {Json(), Json::array({Json::array()}), Json::object()}) {
       json[name] = bad;
@@ -94,7 +87,7 @@ void check_every_field(const Config& start = {}) {
     if (name == "optimizer") continue;  // whose options would be unknown
     json.erase(name);
     Config older = start;
-    read_fields(json, older);
+    read_fields(json, fields_of(older));
     CHECK(json_of(older) == unchanged);
   }
   Json newer = unchanged;

@@ -14,6 +14,7 @@
 
 #include <string>
 #include <type_traits>
+#include <variant>
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -78,7 +79,7 @@ void take_masks(nb::dict& given, AttentionMasks& masks) {
     if constexpr (std::is_same_v<Member, Tensor>) {
       if (!value.is_none()) member = tensor_of(value);
     } else {
-      member = field_value<Member>(Field{name}, value);
+      member = std::get<Member>(field_value(name, member, value));
     }
   };
   for_each_mask(masks, take);
@@ -147,14 +148,15 @@ void bind_kind(nb::module_& module, const char* name, const char* kind, const st
   AttentionConfig defaults;
   defaults.kind = kind;
   const std::string signature =
-      "def __init__(self, *" + parameters_text(defaults) + kLayerParameters + ") -> None";
-  const std::string fields = "A size of 0 means its default." + help_text(defaults);
+      "def __init__(self, *" + parameters_text(fields_of(defaults)) + kLayerParameters + ") -> None";
+  const std::string fields = "A size of 0 means its default." + help_text(fields_of(defaults));
   nb::class_<Layer, Attention>(module, name, help.c_str())
       .def(
           "__init__",
           [defaults](Layer* self, const nb::kwargs& given) {
             const LayerArguments arguments = layer_arguments(given);
-            const AttentionConfig config = config_of(arguments.fields, defaults);
+            AttentionConfig config = defaults;
+            set_fields(arguments.fields, fields_of(config));
             Generator random(arguments.seed);
             if (dynamic_cast<Layer*>(make_attention(config, random).get()) == nullptr)
               throw nb::value_error(("attention='" + config.kind + "' is a kind of another class").c_str());

@@ -65,21 +65,23 @@ nb::class_<Model, Module> bind_model(nb::module_& module, const char* name, cons
   using Config = std::decay_t<decltype(std::declval<Model>().config())>;
   const Config defaults;
   const std::string signature =
-      "def __init__(self, *" + parameters_text(defaults) + kLayerParameters + ") -> None";
+      "def __init__(self, *" + parameters_text(fields_of(defaults)) + kLayerParameters + ") -> None";
   nb::class_<Model, Module> model(module, name, help);
   model
       .def(
           "__init__",
           [](Model* self, const nb::kwargs& given) {
             const LayerArguments arguments = layer_arguments(given);
-            const Config config = config_of(arguments.fields, Config());
+            Config config;
+            set_fields(arguments.fields, fields_of(config));
             Generator random(arguments.seed);
             new (self) Model(config, random);
             self->to(arguments.dtype);
           },
-          nb::sig(signature.c_str()), ("The fields of config.json:" + help_text(defaults)).c_str())
+          nb::sig(signature.c_str()), ("The fields of config.json:" + help_text(fields_of(defaults))).c_str())
       .def_prop_ro(
-          "config", [](const Model& self) { return dict_of(self.config()); }, "The fields of config.json.")
+          "config", [](const Model& self) { return dict_of(fields_of(self.config())); },
+          "The fields of config.json.")
       .def_static("load", &Model::load, "folder"_a, Unlocked(),
                   "A trained model from a run folder, as after eval().");
   return model;

@@ -44,7 +44,7 @@ PythonOptimizer make(const std::string& kind, nb::handle parameters, const nb::k
   config.set_kind(kind);
   for (const auto& [name, value] : given) {
     const std::string option = nb::cast<std::string>(name);
-    config.options[option] = field_value<double>(Field{option.c_str()}, value);
+    config.options[option] = std::get<double>(field_value(option, 0.0, value));
   }
   config.check();
   RowParts parts;
@@ -55,7 +55,7 @@ PythonOptimizer make(const std::string& kind, nb::handle parameters, const nb::k
 /// ", weight_decay: float = 0.01".
 std::string options_text(const OptimizerKind& kind) {
   std::string text;
-  for (const OwnField& own : kind.own) text += ", " + parameter_text<double>(own.field.name, own.value);
+  for (const OwnField& own : kind.own) text += ", " + parameter_text(own.field.name, own.value);
   return text;
 }
 

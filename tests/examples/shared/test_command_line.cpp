@@ -64,7 +64,7 @@ TEST_SUITE("examples/shared/command_line") {
     line.option("--file", file).optional_value("-", "[FILE]").tells(untold).group("Words");
     line.option("--sizes", sizes).group("Numbers");
     line.option("--seed", seed);
-    line.option("--points", points).one_of({2, 4});
+    line.option("--points", points).one_of({"2", "4"});
     line.option("--size", size).group("Numbers").take_last();
     line.option("--share", share, "of all", kShare).group("Numbers");
     line.flag("--on", on);

@@ -24,7 +24,7 @@ struct Given {
   CommandLine line;
 
   explicit Given(const std::string& arguments) {
-    add_options(line, options);
+    add_options(line, fields_of(options));
     std::istringstream words(arguments);
     read(line, {std::istream_iterator<std::string>(words), {}});
   }

@@ -1,0 +1,77 @@
+#include <tapeformer/autograd/text/json.h>
+#include <tapeformer/examples/shared/option_table.h>
+
+#include <algorithm>
+#include <filesystem>
+
+namespace tapeformer {
+
+std::string flag_of(std::string name) {
+  std::replace(name.begin(), name.end(), '_', '-');
+  return "--" + name;
+}
+
+Property negated(bool& member) {
+  return {[&member] { return !member; }, [&member](bool value) { member = !value; }};
+}
+
+void add_options(const Command& command, FieldList&& fields) {
+  for (ConfigField& field : fields) {
+    const std::string flag = flag_of(field.name);
+    const auto set = [flag, field](const FieldValue& value) mutable {
+      try {
+        field.set(value);
+      } catch (const Error& error) {
+        throw Error(flag + ": " + error.what());
+      }
+    };
+    const auto add = [&](const auto& zero) {
+      using Value = std::decay_t<decltype(zero)>;
+      const auto now = field.value();
+      return command.value<Value>(flag, now ? std::get<Value>(*now) : std::optional<Value>(), set, field.help,
+                                  field.rule);
+    };
+    const CommandOption option = std::visit(add, field.zero());
+    option.group(field.group);
+    if (!std::holds_alternative<std::vector<std::string>>(field.zero())) option.take_last();
+  }
+}
+
+void make_absolute(FieldList&& fields) {
+  const auto change = [](std::string& path) {
+    if (!path.empty()) path = std::filesystem::absolute(path).string();
+  };
+  for (ConfigField& field : fields) {
+    if (!field.is_path) continue;
+    FieldValue value = *field.value();
+    if (auto* path = std::get_if<std::string>(&value)) change(*path);
+    if (auto* paths = std::get_if<std::vector<std::string>>(&value))
+      std::for_each(paths->begin(), paths->end(), change);
+    field.set(value);
+  }
+}
+
+void read_options(const nlohmann::ordered_json& json, FieldList&& fields) {
+  try {
+    read_fields(json, std::move(fields));
+  } catch (const Error& error) {
+    throw CheckpointError(std::string("the training's options are not usable: ") + error.what());
+  }
+}
+
+void read_options(const RunFolder& folder, FieldList&& fields) {
+  try {
+    read_options(folder.config().at("training"), std::move(fields));
+  } catch (const CheckpointError& error) {
+    throw CheckpointError(folder.file("config.json") + ": " + error.what());
+  } catch (const Json::exception& error) {
+    throw CheckpointError(folder.file("config.json") + ": is not of this program: " + reason_of(error));
+  }
+}
+
+void check_options(const FieldList& fields) {
+  for (const ConfigField& field : fields)
+    if (const auto value = field.value()) check_rule(flag_of(field.name), field.rule, *value);
+}
+
+}  // namespace tapeformer

@@ -1,0 +1,31 @@
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/text/config_json.h>
+#include <tapeformer/autograd/text/json.h>
+#include <tapeformer/nn/transformer/config_text.h>
+
+namespace tapeformer {
+
+std::string config_text(const char* model, const FieldList& fields) {
+  nlohmann::ordered_json json;
+  json["model"] = model;
+  write_fields(json, fields);
+  return json.dump(2) + "\n";
+}
+
+void read_config_text(const char* model, const std::string& text, FieldList&& fields,
+                      const std::function<void()>& check) {
+  const auto json = parse_json(text, "the model's configuration is damaged: it");
+  try {
+    if (json.at("model") != model)
+      throw Error(std::string("model must be ") + model + "; got " + json["model"].dump());
+    read_fields(json, std::move(fields),
+                {"model", "training", "vocabularies", "tokenizer_fingerprint", "data_fingerprint"});
+    check();
+  } catch (const nlohmann::json::exception& error) {
+    throw CheckpointError(std::string("the model's configuration is damaged: ") + reason_of(error));
+  } catch (const Error& error) {
+    throw CheckpointError(std::string("the model's configuration is not usable: ") + error.what());
+  }
+}
+
+}  // namespace tapeformer
