@@ -1,5 +1,6 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/ops/gated.h>
+#include <tapeformer/autograd/text/names.h>
 #include <tapeformer/nn/feed_forward.h>
 
 namespace tapeformer {
@@ -12,14 +13,13 @@ Index hidden_of(const FeedForwardConfig& config) {
 }  // namespace
 
 Unary activation_named(const std::string& name) {
-  std::string known, last;
+  std::vector<const char*> known;
   for (const Unary f : kUnaries) {
     if (!is_activation(f)) continue;
     if (name == name_of(f)) return f;
-    known += last.empty() ? "" : (known.empty() ? "" : ", ") + last;
-    last = name_of(f);
+    known.push_back(name_of(f));
   }
-  throw Error("[feed_forward] the activation must be " + known + " or " + last + "; got " + name);
+  throw Error("[feed_forward] the activation must be " + alternatives(known) + "; got " + name);
 }
 
 FeedForward::FeedForward(const FeedForwardConfig& config, Generator& random)

@@ -2,22 +2,17 @@
 #include <tapeformer/autograd/ops/elementwise.h>
 #include <tapeformer/autograd/ops/normalization.h>
 #include <tapeformer/autograd/ops/shape.h>
+#include <tapeformer/autograd/text/names.h>
 #include <tapeformer/nn/norm.h>
 
 #include <cmath>
 
 namespace tapeformer {
 
-const char* name_of(NormKind kind) {
-  constexpr const char* kNames[] = {"layer", "rms", "scale"};
-  return kNames[static_cast<int>(kind)];
-}
-
+constexpr const char* kNormKinds[] = {"layer", "rms", "scale"};
+const char* name_of(NormKind kind) { return kNormKinds[static_cast<int>(kind)]; }
 NormKind norm_kind(const std::string& name) {
-  for (const NormKind kind : {NormKind::layer, NormKind::rms, NormKind::scale}) {
-    if (name == name_of(kind)) return kind;
-  }
-  throw Error("[norm] the kind must be layer, rms or scale; got " + name);
+  return kind_named<NormKind>("[norm] the kind", name, kNormKinds);
 }
 
 Norm::Norm(const NormConfig& config) : kind_(config.kind), width_(config.width), epsilon_(config.epsilon) {

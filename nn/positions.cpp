@@ -2,6 +2,7 @@
 #include <tapeformer/autograd/ops/elementwise.h>
 #include <tapeformer/autograd/ops/embedding.h>
 #include <tapeformer/autograd/ops/shape.h>
+#include <tapeformer/autograd/text/names.h>
 #include <tapeformer/nn/initialization.h>
 #include <tapeformer/nn/positions.h>
 
@@ -9,25 +10,10 @@
 
 namespace tapeformer {
 
-const char* name_of(PositionKind kind) {
-  switch (kind) {
-    case PositionKind::sinusoidal: return "sinusoidal";
-    case PositionKind::learned: return "learned";
-    case PositionKind::alibi: return "alibi";
-    case PositionKind::buckets: return "buckets";
-    case PositionKind::none: return "none";
-    case PositionKind::rotary: break;
-  }
-  return "rotary";
-}
-
+constexpr const char* kPositionKinds[] = {"sinusoidal", "learned", "rotary", "alibi", "buckets", "none"};
+const char* name_of(PositionKind kind) { return kPositionKinds[static_cast<int>(kind)]; }
 PositionKind position_kind(const std::string& name) {
-  for (const PositionKind kind : {PositionKind::sinusoidal, PositionKind::learned, PositionKind::rotary,
-                                  PositionKind::alibi, PositionKind::buckets, PositionKind::none}) {
-    if (name == name_of(kind)) return kind;
-  }
-  throw Error("[positions] the kind must be sinusoidal, learned, rotary, alibi, buckets or none; got " +
-              name);
+  return kind_named<PositionKind>("[positions] the kind", name, kPositionKinds);
 }
 
 Index context_start(Index length, Index context) {

@@ -1,3 +1,5 @@
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/text/names.h>
 #include <tapeformer/optim/adafactor.h>
 #include <tapeformer/optim/adamw.h>
 #include <tapeformer/optim/lion.h>
@@ -34,12 +36,9 @@ void set_own_fields(FieldList&& fields, const OwnValues& values) {
 }
 
 std::string optimizer_names() {
-  std::string names;
-  for (std::size_t i = 0; i < optimizer_kinds().size(); ++i) {
-    if (i > 0) names += i + 1 < optimizer_kinds().size() ? ", " : " or ";
-    names += optimizer_kinds()[i].name;
-  }
-  return names;
+  std::vector<std::string> names;
+  for (const OptimizerKind& kind : optimizer_kinds()) names.push_back(kind.name);
+  return alternatives(names);
 }
 
 const OptimizerKind& optimizer_kind_named(const std::string& name) {

@@ -1,4 +1,5 @@
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/text/names.h>
 #include <tapeformer/examples/shared/command_line.h>
 #include <tapeformer/examples/shared/option_table.h>
 #include <tapeformer/examples/shared/training_options.h>
@@ -72,13 +73,10 @@ ScheduleConfig TrainingOptions::schedule_config() const {
 
 namespace {
 
-void require_one_of(const std::string& flag, const std::string& value, std::vector<std::string> values) {
-  if (std::find(values.begin(), values.end(), value) != values.end()) return;
-  std::string names = values.back();
-  values.pop_back();
-  for (std::size_t i = values.size(); i-- > 0;)
-    names = values[i] + (i + 1 < values.size() ? ", " : " or ") + names;
-  throw Error(flag + " must be " + names + "; got \"" + value + "\"");
+void require_one_of(const std::string& flag, const std::string& value,
+                    const std::vector<std::string>& values) {
+  require(std::find(values.begin(), values.end(), value) != values.end(),
+          flag + " must be " + alternatives(values) + "; got \"" + value + "\"");
 }
 
 }  // namespace

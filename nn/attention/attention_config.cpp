@@ -1,4 +1,5 @@
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/text/names.h>
 #include <tapeformer/nn/attention/attention_kind.h>
 #include <tapeformer/nn/attention/heads.h>
 
@@ -30,80 +31,42 @@ void check_used(const AttentionKind& kind, const AttentionConfig& config) {
   for (const auto& [name, value] : config.own) check(name, value_text(value), "it without");
 }
 
-/// The value whose name it is. Throws: Error that lists the names
-template <class Kind>
-Kind kind_named(const char* field, const std::string& name, const char* (*name_of_kind)(Kind),
-                std::initializer_list<Kind> kinds) {
-  std::string names;
-  for (const Kind kind : kinds) {
-    if (name == name_of_kind(kind)) return kind;
-    names += (names.empty()                ? ""
-              : kind == *(kinds.end() - 1) ? " or "
-                                           : ", ") +
-             std::string(name_of_kind(kind));
-  }
-  throw Error(std::string(field) + " must be " + names + "; got " + name);
-}
-
 }  // namespace
 
-const char* relative_bias_name(RelativeBias bias) {
-  constexpr const char* kNames[] = {"none", "alibi", "buckets"};
-  return kNames[static_cast<int>(bias)];
-}
-
+constexpr const char* kRelativeBiases[] = {"none", "alibi", "buckets"};
+const char* relative_bias_name(RelativeBias bias) { return kRelativeBiases[static_cast<int>(bias)]; }
 RelativeBias relative_bias(const std::string& name) {
-  return kind_named("relative_bias", name, relative_bias_name,
-                    {RelativeBias::none, RelativeBias::alibi, RelativeBias::buckets});
+  return kind_named<RelativeBias>("relative_bias", name, kRelativeBiases);
 }
 
-const char* weighting_name(AttentionWeighting weighting) {
-  return weighting == AttentionWeighting::softmax ? "softmax" : "sigmoid";
-}
-
+constexpr const char* kWeightings[] = {"softmax", "sigmoid"};
+const char* weighting_name(AttentionWeighting weighting) { return kWeightings[static_cast<int>(weighting)]; }
 AttentionWeighting weighting(const std::string& name) {
-  return kind_named("weighting", name, weighting_name,
-                    {AttentionWeighting::softmax, AttentionWeighting::sigmoid});
+  return kind_named<AttentionWeighting>("weighting", name, kWeightings);
 }
 
-const char* rotary_layout_name(RotaryLayout layout) {
-  return layout == RotaryLayout::interleaved ? "interleaved" : "half_split";
-}
-
+constexpr const char* kRotaryLayouts[] = {"interleaved", "half_split"};
+const char* rotary_layout_name(RotaryLayout layout) { return kRotaryLayouts[static_cast<int>(layout)]; }
 RotaryLayout rotary_layout(const std::string& name) {
-  return kind_named("rotary_layout", name, rotary_layout_name,
-                    {RotaryLayout::interleaved, RotaryLayout::half_split});
+  return kind_named<RotaryLayout>("rotary_layout", name, kRotaryLayouts);
 }
 
-const char* qk_norm_name(QkNorm norm) {
-  constexpr const char* kNames[] = {"none", "rms", "joint", "l2"};
-  return kNames[static_cast<int>(norm)];
-}
-
+constexpr const char* kQkNorms[] = {"none", "rms", "joint", "l2"};
+const char* qk_norm_name(QkNorm norm) { return kQkNorms[static_cast<int>(norm)]; }
 QkNorm qk_norm(const std::string& name) {
   if (name == "false" || name == "true") return name == "true" ? QkNorm::rms : QkNorm::none;
-  return kind_named("qk_norm", name, qk_norm_name, {QkNorm::none, QkNorm::rms, QkNorm::joint, QkNorm::l2});
+  return kind_named<QkNorm>("qk_norm", name, kQkNorms);
 }
 
-const char* output_gate_name(OutputGate gate) {
-  constexpr const char* kNames[] = {"none", "head", "element"};
-  return kNames[static_cast<int>(gate)];
-}
-
+constexpr const char* kOutputGates[] = {"none", "head", "element"};
+const char* output_gate_name(OutputGate gate) { return kOutputGates[static_cast<int>(gate)]; }
 OutputGate output_gate(const std::string& name) {
-  return kind_named("output_gate", name, output_gate_name,
-                    {OutputGate::none, OutputGate::head, OutputGate::element});
+  return kind_named<OutputGate>("output_gate", name, kOutputGates);
 }
 
-const char* latent_form_name(LatentForm form) {
-  constexpr const char* kNames[] = {"automatic", "naive", "absorbed"};
-  return kNames[static_cast<int>(form)];
-}
-
-LatentForm latent_form(const std::string& name) {
-  return kind_named("form", name, latent_form_name,
-                    {LatentForm::automatic, LatentForm::naive, LatentForm::absorbed});
-}
+constexpr const char* kLatentForms[] = {"automatic", "naive", "absorbed"};
+const char* latent_form_name(LatentForm form) { return kLatentForms[static_cast<int>(form)]; }
+LatentForm latent_form(const std::string& name) { return kind_named<LatentForm>("form", name, kLatentForms); }
 
 void check_embedded(const char* model, const FieldList& fields, const AttentionConfig& attention) {
   for_each_changed(attention, [&](const ConfigField& field, const std::string& usual) {

@@ -1,3 +1,5 @@
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/text/names.h>
 #include <tapeformer/nn/transformer/config_text.h>
 #include <tapeformer/nn/transformer/decoder_only_config.h>
 
@@ -7,33 +9,16 @@
 
 namespace tapeformer {
 
-namespace {
-constexpr ValueEmbeddings kValueEmbeddings[] = {ValueEmbeddings::none, ValueEmbeddings::ends,
-                                                ValueEmbeddings::alternate, ValueEmbeddings::all};
-}  // namespace
-
-const char* name_of(ValueEmbeddings layers) {
-  constexpr const char* kNames[] = {"none", "ends", "alternate", "all"};
-  return kNames[static_cast<int>(layers)];
-}
-
+constexpr const char* kValueEmbeddings[] = {"none", "ends", "alternate", "all"};
+const char* name_of(ValueEmbeddings layers) { return kValueEmbeddings[static_cast<int>(layers)]; }
 ValueEmbeddings value_embeddings(const std::string& name) {
-  for (const ValueEmbeddings layers : kValueEmbeddings) {
-    if (name == name_of(layers)) return layers;
-  }
-  throw Error("[decoder_only] value_embeddings must be none, ends, alternate or all; got " + name);
+  return kind_named<ValueEmbeddings>("[decoder_only] value_embeddings", name, kValueEmbeddings);
 }
 
-const char* name_of(SublayerNorms norms) {
-  constexpr const char* kNames[] = {"input", "output", "both"};
-  return kNames[static_cast<int>(norms)];
-}
-
+constexpr const char* kSublayerNorms[] = {"input", "output", "both"};
+const char* name_of(SublayerNorms norms) { return kSublayerNorms[static_cast<int>(norms)]; }
 SublayerNorms sublayer_norms(const std::string& name) {
-  for (const SublayerNorms norms : {SublayerNorms::input, SublayerNorms::output, SublayerNorms::both}) {
-    if (name == name_of(norms)) return norms;
-  }
-  throw Error("[decoder_only] sublayer_norms must be input, output or both; got " + name);
+  return kind_named<SublayerNorms>("[decoder_only] sublayer_norms", name, kSublayerNorms);
 }
 
 bool DecoderOnlyConfig::has_value_embedding(Index layer) const {
