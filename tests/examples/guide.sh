@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # The guide shows what its programs are and print: each block marked cpp, of any document, occurs in a source; each block
 # marked text, of a page with a program of its name, is a part of what it prints, numbers to one unit of their last digit.
-# Pictures are those that the programs draw, there and in nn/attention, and links between documents lead somewhere.
+# Pictures are those that the programs draw, there and in nn/attention, weights to a hundredth, and links between documents
+# lead somewhere.
 # Usage: guide.sh GUIDE_PROGRAMS_FOLDER TRAIN_TRANSLATION
 set -u
 programs=$(realpath "$1") train=$(realpath "$2")
@@ -25,14 +26,18 @@ blocks() {
     inside { print > file }' "$1"
 }
 
-# is_part BLOCK FILE [NUMBERS]: the block's lines stand in the file, one after another, whatever their indentation; with
-# NUMBERS, a number may differ by one unit of the last digit that is printed.
+# is_part BLOCK FILE [MOST]: the block's lines stand in the file, one after another, whatever their indentation; with MOST,
+# a number may differ by that, or, where it is "digit", by one unit of the last digit that is printed.
 is_part() {
-  awk -v numbers="${3-}" '
-    function unit(word, parts) { split(word, parts, "."); return length(parts[2]) ? 10 ^ -length(parts[2]) : 0 }
+  awk -v most="${3-}" '
+    function unit(word, parts) {
+      if (most != "digit") return most
+      split(word, parts, ".")
+      return length(parts[2]) ? 10 ^ -length(parts[2]) : 0
+    }
     function same(a, b, x, y, n, i) {
       if (a == b) return 1
-      if (!numbers) return 0
+      if (most == "") return 0
       n = split(a, x, /[ \t"<>:]+/)
       if (n != split(b, y, /[ \t"<>:]+/)) return 0
       for (i = 1; i <= n; ++i) {
@@ -67,14 +72,15 @@ links() {
     [ -e "$(dirname "$1")/$link" ] || echo "$1 links to $link"
   done
 }
-# A picture without its colours, whose weights may differ in their last digit.
+# A picture without its colours. On another processor a training rounds otherwise, and its weights come out otherwise: by
+# less than anyone sees.
 uncoloured() { sed -E 's/(fill|stop-color)="#[0-9a-f]*"//g' "$1"; }
 
 # same_picture SHOWN DRAWN
 same_picture() {
   uncoloured "$1" >"$work/shown"
   uncoloured "$2" >"$work/drawn"
-  is_part "$work/shown" "$work/drawn" numbers
+  is_part "$work/shown" "$work/drawn" 0.01
 }
 
 for document in $(find . -name '*.md' -not -path './build/*' -not -path './runs/*' | sort); do
@@ -103,7 +109,7 @@ for source in *.cpp; do
   check "$page runs" sh -c "cd '$work/folder' && '$programs/$page' '$picture' >'$work/out' 2>&1"
   blocks "$page.md" text
   for block in "$work"/blocks/*; do
-    check "$page prints what its page shows: $(head -n 1 "$block")" is_part "$block" "$work/out" numbers
+    check "$page prints what its page shows: $(head -n 1 "$block")" is_part "$block" "$work/out" digit
   done
   check "$page shows some of its output" test -e "$work/blocks/01"
   if [ -e "pictures/$page.svg" ] || [ -e "$work/$page.svg" ]; then
