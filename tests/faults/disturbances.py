@@ -127,7 +127,10 @@ def ignored_signals_stay_ignored(t):
 
 def a_closed_terminal_saves(t):
     folder = t.new()
-    process, terminal = pty.fork()
+    try:
+        process, terminal = pty.fork()
+    except OSError as error:
+        raise Skipped(f'there are no terminals here: {error}') from error
     if process == 0:
         os.execv(t.program, t.command(folder))
     status = []
