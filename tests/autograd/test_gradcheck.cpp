@@ -27,7 +27,7 @@ TEST_SUITE("autograd/gradcheck") {
     const Tensor x = values({0.3, -1.2, 2});
     const GradcheckReport report = gradcheck([&] { return square(x, 2); }, {{"x", x}});
     CHECK(report.passed());
-    CHECK(report.worst_relative_error() < 1e-11);
+    CHECK_BELOW(report.worst_relative_error(), 1e-11);
     REQUIRE(report.inputs.size() == 1);
     CHECK(report.inputs[0].name == "x");
     CHECK(report.inputs[0].checked == 3);
@@ -40,7 +40,7 @@ TEST_SUITE("autograd/gradcheck") {
     CHECK(!report.passed());
     CHECK(!report.inputs[0].passed);
     CHECK(report.inputs[1].passed);
-    CHECK(report.inputs[0].relative_error == doctest::Approx(0.01).epsilon(1e-6));
+    CHECK_BELOW(deviation(report.inputs[0].relative_error, 0.01), 1e-6);
     CHECK(report.worst_relative_error() == report.inputs[0].relative_error);
     CHECK(report.worst_absolute_error() == report.inputs[0].absolute_error);
     CHECK(report.text().find("first  x ") != std::string::npos);
@@ -175,7 +175,7 @@ TEST_SUITE("autograd/gradcheck") {
     options.tolerance = 1e-5;
     const GradcheckReport two = gradcheck([&] { return exp(x); }, {{"x", x}}, options);
     CHECK(two.passed());
-    CHECK(four < 1e-10);
+    CHECK_BELOW(four, 1e-10);
     CHECK(two.worst_relative_error() > 1e-8);
   }
 

@@ -4,6 +4,7 @@
 #include <tapeformer/data/prepared_tokens.h>
 #include <tapeformer/tests/nn/formats/file_size_limit.h>
 #include <tapeformer/tests/nn/formats/temporary_folder.h>
+#include <tapeformer/tests/reference/seed.h>
 
 #include <algorithm>
 
@@ -60,9 +61,9 @@ std::string text_of(const TextTokenizer& tokenizer, const TokenFile& file) {
 std::string lines(std::size_t count, std::size_t longest, std::uint64_t seed) {
   std::string text;
   for (std::size_t i = 0; i < count; ++i) {
-    text +=
-        std::string(mix_bits(seed, i) % (longest + 1), static_cast<char>('a' + mix_bits(seed + 1, i) % 26)) +
-        "\n";
+    text += std::string(mix_bits(test_seed(seed), i) % (longest + 1),
+                        static_cast<char>('a' + mix_bits(test_seed(seed + 1), i) % 26)) +
+            "\n";
   }
   return text;
 }
@@ -112,7 +113,7 @@ TEST_SUITE("data/prepared_tokens") {
     for (std::uint64_t round = 0; round < 5; ++round) {
       std::vector<std::string> paths;
       for (std::size_t from = 0; from < text.size();) {
-        const std::size_t bytes = 1 + mix_bits(round, from) % 2000;
+        const std::size_t bytes = 1 + mix_bits(test_seed(round), from) % 2000;
         paths.push_back(folder.file("part " + std::to_string(paths.size())));
         write_bytes(paths.back(), text.substr(from, bytes));
         from += bytes;

@@ -5,6 +5,7 @@
 #include <tapeformer/data/token_file.h>
 #include <tapeformer/tests/nn/formats/file_size_limit.h>
 #include <tapeformer/tests/nn/formats/temporary_folder.h>
+#include <tapeformer/tests/reference/seed.h>
 
 #include <algorithm>
 #include <numeric>
@@ -85,7 +86,8 @@ TEST_SUITE("data/token_file") {
       CAPTURE(vocabulary);
       Ids ids(1'500'001);  // more than is read at a time
       for (std::size_t i = 0; i < ids.size(); ++i) {
-        ids[i] = static_cast<std::int32_t>(bounded(mix_bits(5, i), static_cast<std::uint64_t>(vocabulary)));
+        ids[i] = static_cast<std::int32_t>(
+            bounded(mix_bits(test_seed(5), i), static_cast<std::uint64_t>(vocabulary)));
       }
       ids[3] = static_cast<std::int32_t>(vocabulary - 1);
       TokenFileWriter writer(path, vocabulary, 7);
@@ -357,7 +359,8 @@ TEST_SUITE("data/token_file") {
     Ids window(257);
     const auto read_windows = [&](Index count) {
       for (Index i = 0; i < count; ++i) {
-        const std::uint64_t start = bounded(mix_bits(3, static_cast<std::uint64_t>(i)), kSize - 257);
+        const std::uint64_t start =
+            bounded(mix_bits(test_seed(3), static_cast<std::uint64_t>(i)), kSize - 257);
         file.read(static_cast<Index>(start), 257, window.data());
       }
     };

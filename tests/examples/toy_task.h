@@ -20,7 +20,8 @@ constexpr Index kToyInputs = 5, kToyClasses = 3, kToyExamples = 24;
 /// Dropout and a linear layer.
 class ToyModel : public Module {
  public:
-  explicit ToyModel(double dropout = 0, std::uint64_t seed = 7) : ToyModel(dropout, Generator(seed)) {}
+  explicit ToyModel(double dropout = 0, std::uint64_t seed = 7)
+      : ToyModel(dropout, Generator(test_seed(seed))) {}
   Tensor operator()(const Tensor& x) const { return linear_(dropout_(x)); }
   void visit(ParameterVisitor& visitor) override {
     visitor.child("dropout", dropout_);
@@ -56,7 +57,7 @@ class ToyTask : public TrainingTask {
     training.validate_every = 4;
     training.log_every = 2;
     training.samples = 0;
-    Generator random(3);
+    Generator random(test_seed(3));
     inputs_ = random_normal({kToyExamples, kToyInputs}, random);
     for (Index i = 0; i < kToyExamples; ++i) targets_.push_back(static_cast<int>(random.below(kToyClasses)));
   }

@@ -13,7 +13,7 @@ namespace tapeformer {
 /// 40 numbers, for a body to compute with; and a layer that drops.
 class SmallModel : public Module {
  public:
-  explicit SmallModel(double probability = 0.5) : SmallModel(probability, Generator(3)) {}
+  explicit SmallModel(double probability = 0.5) : SmallModel(probability, Generator(test_seed(3))) {}
   void visit(ParameterVisitor& visitor) override {
     visitor.parameter("weight", weight);
     visitor.child("dropout", dropout);

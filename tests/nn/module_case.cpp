@@ -15,7 +15,7 @@ Tensor real_tokens(const std::vector<Index>& lengths, Index longest) {
 }
 
 void randomise(Module& module, std::uint64_t seed) {
-  Generator random(seed);
+  Generator random(test_seed(seed));
   for (auto& [name, parameter] : module.named_parameters()) {
     // Factors near 0 would let norms divide by little.
     const bool is_gain = name.find("norm.weight") != std::string::npos ||
@@ -113,12 +113,12 @@ void check_layer_against_golden(const std::string& name_of_case, Module& module,
       watched.push_back(in[name]);
     }
     const Tensor y = call(in), seed = golden.tensor(name_of_case, "seed", type);
-    CHECK(relative_error(y, golden.tensor(name_of_case, "out")) < tolerance);
+    CHECK_BELOW(relative_error(y, golden.tensor(name_of_case, "out")), tolerance);
     const std::vector<Tensor> gradients = tape.gradients(y, watched, seed);
     for (std::size_t i = 0; i < differentiable.size(); ++i) {
       INFO(differentiable[i]);
-      CHECK(relative_error(gradients[i], golden.tensor(name_of_case, "grad." + differentiable[i])) <
-            tolerance);
+      CHECK_BELOW(relative_error(gradients[i], golden.tensor(name_of_case, "grad." + differentiable[i])),
+                  tolerance);
     }
     module.clear_gradients();
     tape.backward(y, seed);
@@ -132,10 +132,10 @@ void check_layer_against_golden(const std::string& name_of_case, Module& module,
       for_each_golden_part(golden, name_of_case, "grad.", name, parameter.gradient(),
                            [&](const std::string& part, const Tensor& gradient, const Tensor& expected) {
                              if (std::count(zero_gradients.begin(), zero_gradients.end(), part) > 0) {
-                               CHECK(absolute_error(gradient, Tensor::zeros(gradient.shape())) <
-                                     (type == DType::f64 ? 1e-12 : 2e-6 * largest_beside(part)));
+                               CHECK_BELOW(absolute_error(gradient, Tensor::zeros(gradient.shape())),
+                                           type == DType::f64 ? 1e-12 : 2e-6 * largest_beside(part));
                              } else {
-                               CHECK(relative_error(gradient, expected) < tolerance);
+                               CHECK_BELOW(relative_error(gradient, expected), tolerance);
                              }
                            });
     }

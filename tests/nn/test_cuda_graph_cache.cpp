@@ -20,7 +20,7 @@ TEST_SUITE("nn/cuda_graph_cache") {
     config.vocabulary = 11, config.context = 8, config.layers = 1, config.attention.heads = 1,
     config.width = 4;
     config.feed_forward = 4;
-    Generator random(1);
+    Generator random(test_seed(1));
     DecoderOnly model(config, random);
     model.to(Device::cpu());
     CudaGraphCache replay(model);
@@ -93,7 +93,7 @@ TEST_SUITE("nn/cuda_graph_cache") {
         {"upload",
          [](const Tensor& x) { x.clone().copy_from(Tensor::full({40}, 1, DType::f64, Device::cpu())); }},
         {"draws of a layer", [](const Tensor& x) {
-           Generator random(1);
+           Generator random(test_seed(1));
            Dropout({0.5}, random)(x);
          }}};
     for (const auto& [name, work] : all) {

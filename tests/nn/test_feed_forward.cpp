@@ -21,7 +21,7 @@ void set(Module& module, const std::string& name, const Tensor& value) {
 
 TEST_SUITE("nn/feed_forward") {
   TEST_CASE("a network worked by hand") {
-    Generator random(1);
+    Generator random(test_seed(1));
     FeedForward layer({2, 3, Unary::relu, 0, true}, random);
     set(layer, "up.weight", Tensor::from<float>({1, 0, 0, 1, 1, -1}, {3, 2}));
     set(layer, "up.bias", Tensor::from<float>({0, -3, 1}));
@@ -33,7 +33,7 @@ TEST_SUITE("nn/feed_forward") {
   }
 
   TEST_CASE("the hidden width is four times the width unless it is given") {
-    Generator random(1);
+    Generator random(test_seed(1));
     CHECK(FeedForward({6, 0, Unary::relu, 0, true}, random).parameter_count() == 24 * 6 + 24 + 6 * 24 + 6);
     CHECK(FeedForward({6, 5, Unary::relu, 0, false}, random).parameter_count() == 60);
   }
@@ -43,7 +43,7 @@ TEST_SUITE("nn/feed_forward") {
     for (const bool gated : {false, true}) {
       for (const Unary activation : {Unary::relu_squared, Unary::gelu, Unary::gelu_tanh, Unary::silu}) {
         for (const double dropout : {0.0, 0.3}) {
-          Generator random(2);
+          Generator random(test_seed(2));
           FeedForward layer({5, gated ? 3 : 7, activation, dropout, !gated || dropout == 0, gated}, random);
           layer.to(DType::f64);
           randomise(layer, 3);
@@ -58,7 +58,7 @@ TEST_SUITE("nn/feed_forward") {
   }
 
   TEST_CASE("gradients agree with differences for relu, away from its kink") {
-    Generator random(2);
+    Generator random(test_seed(2));
     FeedForward layer({5, 6, Unary::relu, 0.3, true}, random);
     layer.to(DType::f64);
     randomise(layer, 3);
@@ -69,7 +69,7 @@ TEST_SUITE("nn/feed_forward") {
   }
 
   TEST_CASE("a gated network worked by hand") {
-    Generator random(1);
+    Generator random(test_seed(1));
     FeedForward layer({2, 2, Unary::relu, 0, true, true}, random);
     // The first two rows are what relu gets, the other two what it gates.
     set(layer, "up.weight", Tensor::from<float>({1, 0, 0, 1, 1, 1, 1, -1}, {4, 2}));
@@ -82,7 +82,7 @@ TEST_SUITE("nn/feed_forward") {
   }
 
   TEST_CASE("a gated network has one matrix for both halves, and starts as plain ones do") {
-    Generator random(1);
+    Generator random(test_seed(1));
     FeedForward layer({6, 5, Unary::silu, 0, true, true}, random);
     CHECK(layer.parameter_count() == 2 * 5 * 6 + 2 * 5 + 6 * 5 + 6);
     CHECK(layer.named_parameters()[0].second.value().shape() == Shape{10, 6});
@@ -90,7 +90,7 @@ TEST_SUITE("nn/feed_forward") {
   }
 
   TEST_CASE("dropout takes from what is gated, not from the sum") {
-    Generator random(2);
+    Generator random(test_seed(2));
     FeedForward layer({3, 64, Unary::silu, 0.5, false, true}, random);
     set(layer, "down.weight", Tensor::full({3, 64}, 1));
     const Tensor x = random_values({1, 3}, 4, DType::f32);
@@ -111,7 +111,7 @@ TEST_SUITE("nn/feed_forward") {
   }
 
   TEST_CASE("the two halves of a gated up are told, by name") {
-    Generator random(1);
+    Generator random(test_seed(1));
     FeedForward gated({6, 8, Unary::silu, 0, true, true}, random), plain({6, 8}, random);
     CHECK(gated.row_parts() == std::map<std::string, std::vector<Index>>{{"up.weight", {8, 8}}});
     CHECK(plain.row_parts().empty());

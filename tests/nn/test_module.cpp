@@ -53,7 +53,7 @@ std::vector<std::string> names_of(const std::vector<std::pair<std::string, Param
 
 TEST_SUITE("nn/module") {
   TEST_CASE("parameters are named by their path, in visiting order, and a tied one only once") {
-    Generator random(1);
+    Generator random(test_seed(1));
     Net net(random);
     CHECK(names_of(net.named_parameters()) ==
           std::vector<std::string>{"scale", "0.weight", "1.weight", "1.bias", "last.bias"});
@@ -61,7 +61,7 @@ TEST_SUITE("nn/module") {
   }
 
   TEST_CASE("parameters() writes the paths into the parameters, so that errors show them") {
-    Generator random(1);
+    Generator random(test_seed(1));
     Net net(random);
     CHECK(net.layers[1].weight().name().empty());
     CHECK(net.parameters().size() == 5);
@@ -72,7 +72,7 @@ TEST_SUITE("nn/module") {
   }
 
   TEST_CASE("any visit names the parameters that have no name yet, and keeps the names that they have") {
-    Generator random(1);
+    Generator random(test_seed(1));
     Net net(random);
     net.layers[1].bias().set_name("mine");
     net.eval();
@@ -85,7 +85,7 @@ TEST_SUITE("nn/module") {
   }
 
   TEST_CASE("buffers and counters are found by name, and counters can be set") {
-    Generator random(1);
+    Generator random(test_seed(1));
     Net net(random);
     REQUIRE(net.named_buffers().size() == 1);
     CHECK(net.named_buffers()[0].first == "shift");
@@ -100,7 +100,7 @@ TEST_SUITE("nn/module") {
   }
 
   TEST_CASE("train and eval reach the children") {
-    Generator random(1);
+    Generator random(test_seed(1));
     Net net(random);
     CHECK(net.dropout.active_probability() == 0.5);
     net.eval();
@@ -110,7 +110,7 @@ TEST_SUITE("nn/module") {
   }
 
   TEST_CASE("gradients add up over backward passes until they are cleared") {
-    Generator random(1);
+    Generator random(test_seed(1));
     Net net(random);
     net.eval();
     const Tensor x = random_values({3, 2}, 2, DType::f32);
@@ -127,7 +127,7 @@ TEST_SUITE("nn/module") {
   }
 
   TEST_CASE("to() converts every parameter and keeps ties") {
-    Generator random(1);
+    Generator random(test_seed(1));
     Net net(random);
     const Tensor before = net.last.weight().value().clone();
     net.to(DType::f64);
@@ -138,7 +138,7 @@ TEST_SUITE("nn/module") {
   }
 
   TEST_CASE("a moved module has the same parameters") {
-    Generator random(1);
+    Generator random(test_seed(1));
     Net net(random);
     const Parameter scale = net.scale;
     Net moved(std::move(net));
@@ -147,7 +147,7 @@ TEST_SUITE("nn/module") {
   }
 
   TEST_CASE("a model that moves takes parameters and buffers along, tied ones once, and drops gradients") {
-    Generator random(1);
+    Generator random(test_seed(1));
     Net net(random);
     const auto before = weights_of(net);
     net.scale.state()->require_gradient_buffer();
@@ -170,7 +170,7 @@ TEST_SUITE("nn/module") {
   }
 
   TEST_CASE("computing in bf16 gives every parameter a shadow, which moves with it") {
-    Generator random(1);
+    Generator random(test_seed(1));
     Net net(random);
     net.compute_in(DType::bf16);
     const Device there = cuda::device_count() > 0 ? Device::cuda() : Device::cpu();

@@ -12,7 +12,7 @@ using namespace tapeformer;
 namespace {
 
 Linear linear(Index outputs = 2, bool bias = true) {
-  Generator random(7);
+  Generator random(test_seed(7));
   return Linear({2, outputs, bias, {}}, random);
 }
 

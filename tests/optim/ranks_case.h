@@ -7,6 +7,7 @@
 #include <tapeformer/autograd/tape.h>
 #include <tapeformer/optim/adamw.h>
 #include <tapeformer/optim/data_parallel.h>
+#include <tapeformer/tests/reference/seed.h>
 #include <tapeformer/tests/reference/thread_communicator.h>
 
 #include <cmath>
@@ -27,7 +28,8 @@ inline std::shared_ptr<Communicator> shared(Communicator& ranks) {
 inline Tensor numbers(const Shape& shape, double seed, DType type = DType::f64) {
   const Tensor x = Tensor::empty(shape, DType::f64, Device::cpu());
   for (Index i = 0; i < x.elements(); ++i)
-    x.data<double>()[i] = std::sin(seed + 12.9898 * static_cast<double>(i + 1));
+    x.data<double>()[i] =
+        std::sin(static_cast<double>(seed_of_tests()) + seed + 12.9898 * static_cast<double>(i + 1));
   return x.to(type);
 }
 

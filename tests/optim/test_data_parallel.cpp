@@ -62,7 +62,7 @@ void check_same_on_all_ranks(const std::vector<std::vector<Tensor>>& values) {
 
 void check_equal(const std::vector<Tensor>& values, const std::vector<Tensor>& expected, double bound) {
   REQUIRE(values.size() == expected.size());
-  for (std::size_t i = 0; i < values.size(); ++i) CHECK(relative_error(values[i], expected[i]) <= bound);
+  for (std::size_t i = 0; i < values.size(); ++i) CHECK_BELOW(relative_error(values[i], expected[i]), bound);
 }
 
 void* address(const Tensor& x) { return x.state()->storage->data; }
@@ -121,7 +121,7 @@ TEST_SUITE("optim/data_parallel") {
         // Of a step: a sum of kRows numbers, its product with the rate, and the difference.
         const double change = rate * magnitude, largest = std::abs(start.at(i)) + kSteps * change,
                      error = (kRows + 1) * unit * change + unit * largest;
-        CHECK(std::abs(w.at(i) - alone.at(i)) <= 2 * kSteps * error * (1 + 1e-4));
+        CHECK_BELOW(std::abs(w.at(i) - alone.at(i)), 2 * kSteps * error * (1 + 1e-4));
       }
     }
   }
@@ -284,7 +284,7 @@ TEST_SUITE("optim/data_parallel") {
 
   TEST_CASE("on any device a step over buckets has the bits of a step over the sum") {
     const auto make = [] {
-      Generator random(1);
+      Generator random(test_seed(1));
       std::vector<Parameter> parameters;
       for (const Index count : {5, 300, 1, 64})
         parameters.emplace_back(random_normal({count}, random, DType::f32));

@@ -72,7 +72,7 @@ TEST_SUITE("optim/data_parallel_sharded") {
       CAPTURE(size);
       const auto values = trained(size, sharded());
       CHECK(error_of(values, values[0]) == 0);
-      CHECK(error_of(values, alone) <= 1e-12);
+      CHECK_BELOW(error_of(values, alone), 1e-12);
     }
   }
 
@@ -99,7 +99,7 @@ TEST_SUITE("optim/data_parallel_sharded") {
         const double norm = optimizer.clipped_step(0.1, 0.25, 0.5).item();
         if (size == 1) alone = norm;
         // Sums of 101 squares, and a rank's own root and square.
-        CHECK(std::abs(norm - alone) <= (101 + 4) * std::ldexp(1, -53) * 2 * alone);
+        CHECK_BELOW(std::abs(norm - alone), (101 + 4) * std::ldexp(1, -53) * 2 * alone);
         optimizer.clear_gradients();
         CHECK(optimizer.clipped_step(0.1, 0.25, 0.5).item() == 0);
       });
@@ -141,7 +141,7 @@ TEST_SUITE("optim/data_parallel_sharded") {
     REQUIRE(saved.tensors.size() == 10);
     for (const auto& [name, tensor] : saved.tensors) {
       CHECK(tensor.shape() == whole.tensors.at(name).shape());
-      CHECK(relative_error(tensor, whole.tensors.at(name)) <= 1e-12);
+      CHECK_BELOW(relative_error(tensor, whole.tensors.at(name)), 1e-12);
     }
     const auto resume = [&](Communicator&, Optimizer& optimizer) {
       OptimizerCopy own = saved;
@@ -155,7 +155,7 @@ TEST_SUITE("optim/data_parallel_sharded") {
         rest.sharded = divides;
         rest.before = resume;
         const auto values = trained(size, rest, middle);
-        CHECK(error_of(values, end) <= (size == 3 && divides ? 0 : 1e-12));
+        CHECK_BELOW(error_of(values, end), size == 3 && divides ? 0 : 1e-12);
       }
     }
   }

@@ -169,7 +169,7 @@ TEST_SUITE("optim/optimizer") {
   }
 
   TEST_CASE("the first backward names parameters that visit() forgot, of whole layers too") {
-    Generator random(1);
+    Generator random(test_seed(1));
     Forgetful model(random);
     Sgd optimizer(model.parameters());
     const std::string rule =
@@ -203,7 +203,7 @@ TEST_SUITE("optim/optimizer") {
       return message_of<TapeError>([&] { model.backward(); });
     };
     const std::string none = "nothing was thrown";
-    Generator random(1);
+    Generator random(test_seed(1));
     {
       Forgetful model(random);  // no optimizer at all
       model.parameters();

@@ -1,3 +1,4 @@
+#include <tapeformer/tests/reference/check_below.h>
 #include <tapeformer/tests/reference/gradcheck_table.h>
 
 #include <doctest/doctest.h>
@@ -73,6 +74,14 @@ void check_gradients(const std::string& name, const GradcheckReport& report) {
   Row row{report.worst_relative_error(), report.worst_absolute_error(), report.second_inputs.empty() ? 1 : 2};
   std::string key = name;
   std::replace(key.begin(), key.end(), ' ', '_');
+  double margin = 0;
+  const GradcheckOptions usual;
+  report.for_each_part([&](const char*, const std::vector<GradcheckInput>& inputs) {
+    for (const GradcheckInput& input : inputs)
+      margin = std::max(
+          margin, std::min(input.relative_error / usual.tolerance, input.absolute_error / usual.absolute));
+  });
+  note_margin(margin, 1, "gradcheck:" + key);
   Row& kept = checked_here()[key];
   kept = {std::max(kept.relative, row.relative), std::max(kept.absolute, row.absolute),
           std::max(kept.orders, row.orders)};

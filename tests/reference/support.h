@@ -3,6 +3,8 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/random.h>
 #include <tapeformer/autograd/tensor.h>
+#include <tapeformer/tests/reference/check_below.h>
+#include <tapeformer/tests/reference/seed.h>
 
 #include <string>
 #include <vector>

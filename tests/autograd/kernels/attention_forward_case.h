@@ -78,14 +78,14 @@ inline void check_attention(const OpResult& got, const AttentionInputs& in, cons
                             const Tensor& seed, DType type, const RoundedToBf16& rounded) {
   const AttentionOracle expected = attention_oracle(in, options, seed);
   if (type == DType::f64) {
-    CHECK(attention_error(got, expected, 0.1) <= 1e-11);
+    CHECK_BELOW(attention_error(got, expected, 0.1), 1e-11);
     return;
   }
   const AttentionOracle bound = attention_rounding(in, options, seed, expected, wide(type), {}, rounded);
-  if (got.y.defined()) CHECK(over_bound(got.y, expected.y, bound.y) <= 1);
+  if (got.y.defined()) CHECK_BELOW(over_bound(got.y, expected.y, bound.y), 1);
   for (std::size_t i = 0; i < got.gradients.size(); ++i) {
     CAPTURE(i);
-    CHECK(over_bound(got.gradients[i], expected.gradients[i], bound.gradients[i]) <= 1);
+    CHECK_BELOW(over_bound(got.gradients[i], expected.gradients[i], bound.gradients[i]), 1);
   }
 }
 

@@ -84,7 +84,7 @@ inline void check_bf16(const Function& f, const Function& naive, const std::vect
     CHECK(got[i].dtype() == DType::bf16);
     const Tensor beside = i == 0 && !naive ? exact[0].to(DType::bf16) : plain[i];
     const double most = std::max(relative_error(readable(beside), exact[i]), 0x1p-9);
-    CHECK(relative_error(readable(got[i]), exact[i]) <= (i == 0 ? 2 : 3) * most);
+    CHECK_BELOW(relative_error(readable(got[i]), exact[i]), (i == 0 ? 2 : 3) * most);
   }
 }
 

@@ -69,8 +69,8 @@ void check_case(const HopperCase& c, std::uint64_t seed) {
       }
     }
   }
-  CHECK(worst <= 1);
-  CHECK(worst_sum <= 3e-6);
+  CHECK_BELOW(worst, 1);
+  CHECK_BELOW(worst_sum, 3e-6);
 }
 
 /// While it lives, attention is told to take a path.

@@ -96,7 +96,7 @@ TEST_SUITE("autograd/kernels/cuda_attention_mma_backward") {
     const Index widths[][2] = {{8, 16},   {32, 32},   {32, 40},   {64, 48},  {64, 64},
                                {80, 128}, {128, 128}, {128, 136}, {256, 16}, {256, 256}};
     for (const auto& width : widths) {
-      Generator random(static_cast<std::uint64_t>(1000 * width[0] + width[1]));
+      Generator random(test_seed(static_cast<std::uint64_t>(1000 * width[0] + width[1])));
       for (int i = 0; i < kCasesOfWidth; ++i) {
         CAPTURE(i);
         AttentionCase c = random_case(random);
@@ -110,7 +110,7 @@ TEST_SUITE("autograd/kernels/cuda_attention_mma_backward") {
     if (!has_gpu()) return;
     for (int i = 0; i < kLongCases; ++i) {
       CAPTURE(i);
-      Generator random(static_cast<std::uint64_t>(500 + i));
+      Generator random(test_seed(static_cast<std::uint64_t>(500 + i)));
       AttentionCase c = random_case(random, true);
       while (!is_supported(c) || c.in.H() > 3) c = random_case(random, true);
       const Index D = any_of({32, 64, 128}, random), E = any_of({32, 64, 72}, random);
@@ -123,7 +123,7 @@ TEST_SUITE("autograd/kernels/cuda_attention_mma_backward") {
     for (const Index width : {32, 64, 128, 256}) {
       for (const char* kind : {"all", "causal", "packed"}) {
         CAPTURE(kind);
-        Generator random(static_cast<std::uint64_t>(width));
+        Generator random(test_seed(static_cast<std::uint64_t>(width)));
         AttentionCase c{random_inputs(1, 193, 193, 2, 1, width, width, random), {}};
         c.options.causal = kind == std::string("causal");
         if (kind == std::string("packed")) c.options.query_starts = integers({0, 1, 191, 193}, {4});
@@ -138,10 +138,10 @@ TEST_SUITE("autograd/kernels/cuda_attention_mma_backward") {
     if (!has_gpu()) return;
     const Index T = 70, S = 140;
     const auto gradients_with = [&](const auto& set) {
-      Generator random(77);
+      Generator random(test_seed(77));
       AttentionCase c{random_inputs(1, T, S, 4, 2, 32, 16, random), {}};
       set(c.options, random);
-      Generator again(78);
+      Generator again(test_seed(78));
       return check_case(c, again);
     };
     const auto without = gradients_with([](AttentionOptions&, Generator&) {});
@@ -177,7 +177,7 @@ TEST_SUITE("autograd/kernels/cuda_attention_mma_backward") {
 
   TEST_CASE("gradients are added where they are to be, and written where they are wanted") {
     if (!has_gpu()) return;
-    Generator random(5);
+    Generator random(test_seed(5));
     for (const Index width : {24, 136}) {
       const AttentionInputs in = random_inputs(1, 33, 70, 2, 1, width, 16, random);
       const Tensor seed = seed_of(in, random);
@@ -188,7 +188,7 @@ TEST_SUITE("autograd/kernels/cuda_attention_mma_backward") {
         const Tensor once = written.gradients()[i], sum = added.gradients()[i];
         for (Index k = 0; k < once.elements(); ++k) {
           const double bound = 0.25 + kRoundoff * std::abs(once.at(k)) + 1e-5;  // 1/4: half a unit of 64
-          REQUIRE(std::abs(sum.at(k) - 64 - once.at(k)) <= bound);
+          REQUIRE_BELOW(std::abs(sum.at(k) - 64 - once.at(k)), bound);
         }
       }
       for (int wanted = 0; wanted < 3; ++wanted) {
@@ -209,7 +209,7 @@ TEST_SUITE("autograd/kernels/cuda_attention_mma_backward") {
   TEST_CASE("a packed projection's gradient, through its strides") {
     if (!has_gpu()) return;
     const AttentionBy path("tensor_cores");
-    Generator random(6);
+    Generator random(test_seed(6));
     const AttentionInputs in = as_type(random_inputs(2, 37, 37, 4, 2, 24, 16, random), DType::bf16);
     AttentionOptions options;
     options.causal = true;
@@ -223,13 +223,13 @@ TEST_SUITE("autograd/kernels/cuda_attention_mma_backward") {
     for (const Index shift : {0, 8, 1}) {  // elements; the last takes the general kernels
       const std::vector<Tensor> got = with_gradients(
           packed, {on_gpu(pack(on_cpu(in).list()).to(DType::bf16), shift)}, on_gpu(dy.to(DType::bf16)));
-      CHECK(over_bound(readable(got[1]), pack(exact.gradients), pack(bound.gradients)) <= 1);
+      CHECK_BELOW(over_bound(readable(got[1]), pack(exact.gradients), pack(bound.gradients)), 1);
     }
   }
 
   TEST_CASE("the same bits, run after run and in any order of blocks and threads") {
     if (!has_gpu()) return;
-    Generator random(14);
+    Generator random(test_seed(14));
     for (const Index width : {64, 128}) {
       const AttentionInputs in = random_inputs(1, 130, 70, 4, 2, width, 24, random);
       const Tensor seed = seed_of(in, random);
@@ -248,7 +248,7 @@ TEST_SUITE("autograd/kernels/cuda_attention_mma_backward") {
 
   TEST_CASE("inputs that the kernels do not support are left to others, untouched") {
     if (!has_gpu()) return;
-    Generator random(15);
+    Generator random(test_seed(15));
     const auto takes = [&](Index key_width, Index value_width, const auto& change) {
       const AttentionInputs in = random_inputs(1, 5, 6, 2, 1, key_width, value_width, random);
       KernelCase c(in, {}, seed_of(in, random));
@@ -284,7 +284,7 @@ TEST_SUITE("autograd/kernels/cuda_attention_mma_backward") {
 
   TEST_CASE("no queries, no keys") {
     if (!has_gpu()) return;
-    Generator random(16);
+    Generator random(test_seed(16));
     for (const Index queries : {0, 3}) {
       const AttentionInputs in = random_inputs(1, queries, queries == 0 ? 3 : 0, 1, 1, 8, 8, random);
       for (const Tensor& dx : gradients_of(in, {}, seed_of(in, random)))

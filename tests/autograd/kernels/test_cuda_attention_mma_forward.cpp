@@ -22,7 +22,7 @@ TEST_SUITE("autograd/kernels/cuda_attention_mma_forward") {
       CAPTURE(width[0]);
       for (const bool has_masks : {false, true}) {
         CAPTURE(has_masks);
-        Generator random(static_cast<std::uint64_t>(1000 * width[0] + width[1]));
+        Generator random(test_seed(static_cast<std::uint64_t>(1000 * width[0] + width[1])));
         AttentionCase c = simple_case(1, 70, 131, 2, 1, width[0], width[1], random);
         c.options.causal = true;
         if (has_masks) {
@@ -38,7 +38,7 @@ TEST_SUITE("autograd/kernels/cuda_attention_mma_forward") {
     if (!has_gpu()) return;
     for (int i = 0; i < kLongCases; ++i) {
       CAPTURE(i);
-      Generator random(static_cast<std::uint64_t>(500 + i));
+      Generator random(test_seed(static_cast<std::uint64_t>(500 + i)));
       AttentionCase c = random_case(random, true);
       while (c.in.H() > 3) c = random_case(random, true);
       const Index D = any_width(random), E = any_width(random);
@@ -48,7 +48,7 @@ TEST_SUITE("autograd/kernels/cuda_attention_mma_forward") {
 
   TEST_CASE("each option matters, and is right on its own") {
     if (!has_gpu()) return;
-    Generator random(21);
+    Generator random(test_seed(21));
     const AttentionCase plain = simple_case(2, 150, 140, 4, 2, 32, 24, random);
     const Tensor without = attention_by(kPath, plain.in, plain.options);
     using Set = std::function<void(AttentionOptions&)>;
@@ -109,7 +109,7 @@ TEST_SUITE("autograd/kernels/cuda_attention_mma_forward") {
 
   TEST_CASE("packed sequences of any lengths, and what nobody sees between them") {
     if (!has_gpu()) return;
-    Generator random(22);
+    Generator random(test_seed(22));
     AttentionCase c = simple_case(1, 200, 210, 2, 1, 16, 16, random);
     c.options.query_starts = integers({0, 30, 30, 170, 200}, {4 + 1});
     c.options.key_starts = integers({0, 33, 80, 180, 210}, {4 + 1});
@@ -120,7 +120,7 @@ TEST_SUITE("autograd/kernels/cuda_attention_mma_forward") {
 
   TEST_CASE("large scores neither overflow nor vanish") {
     if (!has_gpu()) return;
-    Generator random(23);
+    Generator random(test_seed(23));
     AttentionCase c = simple_case(1, 20, 70, 1, 1, 16, 16, random);
     for (const double scale : {30.0, -30.0}) {
       c.options.scale = scale;
@@ -130,7 +130,7 @@ TEST_SUITE("autograd/kernels/cuda_attention_mma_forward") {
 
   TEST_CASE("heads side by side in one projection are read where they lie") {
     if (!has_gpu()) return;
-    Generator random(24);
+    Generator random(test_seed(24));
     const AttentionInputs in = as_type(random_inputs(2, 70, 70, 4, 2, 32, 16, random), DType::bf16);
     AttentionOptions options;
     options.causal = true;
@@ -141,7 +141,7 @@ TEST_SUITE("autograd/kernels/cuda_attention_mma_forward") {
 
   TEST_CASE("aligned rows of up to 256 numbers go through tensor cores, others through the plain kernels") {
     if (!has_gpu()) return;
-    Generator random(25);
+    Generator random(test_seed(25));
     const auto takes = [&](Index D, Index E, Index shift) {
       const AttentionCase c = simple_case(1, 40, 70, 1, 1, D, E, random);
       const Tensor plain = attention_by("plain", c.in, {}, DType::bf16, shift);
@@ -162,7 +162,7 @@ TEST_SUITE("autograd/kernels/cuda_attention_mma_forward") {
 
   TEST_CASE("the same bits, run after run and whatever the order of blocks and threads") {
     if (!has_gpu()) return;
-    Generator random(26);
+    Generator random(test_seed(26));
     AttentionCase c = simple_case(1, 140, 200, 2, 1, 40, 64, random);
     for (const bool has_masks : {false, true}) {
       c.options.causal = true;
@@ -177,7 +177,7 @@ TEST_SUITE("autograd/kernels/cuda_attention_mma_forward") {
 
   TEST_CASE("no queries, no keys") {
     if (!has_gpu()) return;
-    Generator random(27);
+    Generator random(test_seed(27));
     const AttentionCase none = simple_case(2, 0, 5, 2, 1, 16, 16, random);
     CHECK(attention_by(kPath, none.in, {}).elements() == 0);
     const AttentionCase blind = simple_case(2, 5, 0, 2, 1, 16, 16, random);

@@ -28,7 +28,7 @@ void check_errors(const NamedErrors& got, NamedErrors& naive) {
   for (const auto& [name, error] : got) {
     CAPTURE(name);
     CHECK(error > 0);
-    CHECK(error <= (name == "y" ? 2 : 3) * naive[name]);
+    CHECK_BELOW(error, (name == "y" ? 2 : 3) * naive[name]);
   }
 }
 
@@ -51,7 +51,7 @@ TEST_SUITE("autograd/kernels/cuda_attention_modifiers_rounded") {
       NamedErrors got, naive;  // summed over all, because the largest error is luck
       for (const Modifiers& m : kEach) {
         for (int draw = 0; draw < 3; ++draw) {
-          Generator random(static_cast<std::uint64_t>(100 + draw));
+          Generator random(test_seed(static_cast<std::uint64_t>(100 + draw)));
           AttentionCase plain = case_on_cpu(1, 20, 40, 2, 1, 16, 24, random);
           plain.options.causal = draw % 2 == 0;
           if (draw > 0) plain.options.mask = host_normal({2, 1, 40}, random);
@@ -72,7 +72,7 @@ TEST_SUITE("autograd/kernels/cuda_attention_modifiers_rounded") {
     NamedErrors got, naive;
     for (const Index width : {32, 64, 128, 256}) {
       for (const bool is_masked : {false, true}) {
-        Generator random(static_cast<std::uint64_t>(width + is_masked));
+        Generator random(test_seed(static_cast<std::uint64_t>(width + is_masked)));
         AttentionCase plain = case_on_cpu(1, 40, 70, 2, 1, width, 24, random);
         plain.options.causal = true;
         if (is_masked) {
@@ -104,7 +104,7 @@ TEST_SUITE("autograd/kernels/cuda_attention_modifiers_rounded") {
       for (const Modifiers& m : {kEach[4], kEach[6]}) {
         CAPTURE(described(m));
         for (const DType type : {DType::f64, DType::bf16}) {
-          Generator random(45);
+          Generator random(test_seed(45));
           const Index B = in_parts ? 2 : 270, S = in_parts ? 300 : 129;
           AttentionCase plain = case_on_cpu(B, in_parts ? 3 : 1, S, 2, in_parts ? 1 : 2, 8, 8, random);
           plain.options.key_lengths = random_ids({B}, S + 1, random);
@@ -112,10 +112,10 @@ TEST_SUITE("autograd/kernels/cuda_attention_modifiers_rounded") {
           const ModifiedAttention c = modified(plain, m, random, type);
           const Tensor exact = modified_oracle<double>(c, {}).front().second,
                        got = modified_by_kernels(c, {}, type).front().second;
-          if (type == DType::f64) CHECK(relative_error(got, exact) <= 1e-11);
+          if (type == DType::f64) CHECK_BELOW(relative_error(got, exact), 1e-11);
           if (type == DType::bf16) {
             const Tensor naive = modified_oracle<float>(c, {}, ToBf16::factors).front().second;
-            CHECK(relative_error(got, exact) <= 2 * relative_error(as_type(naive, type), exact));
+            CHECK_BELOW(relative_error(got, exact), 2 * relative_error(as_type(naive, type), exact));
           }
         }
       }
@@ -126,7 +126,7 @@ TEST_SUITE("autograd/kernels/cuda_attention_modifiers_rounded") {
     if (!has_gpu()) return;
     for (const Modifiers& m : kEach) {
       CAPTURE(described(m));
-      Generator random(46);
+      Generator random(test_seed(46));
       AttentionCase plain = case_on_cpu(1, 64, 70, 2, 1, 64, 40, random);
       plain.options.causal = true;
       const ModifiedAttention c = modified(plain, m, random, DType::bf16);
@@ -142,7 +142,7 @@ TEST_SUITE("autograd/kernels/cuda_attention_modifiers_rounded") {
       add_errors(rounded(modified_oracle<float>(c, seed, ToBf16::factors), DType::bf16), exact, naive);
       double difference = 0;
       for (std::size_t i = 0; i < 4; ++i) {
-        CHECK(got[exact[i].first] <= (i == 0 ? 2 : 3) * naive[exact[i].first]);
+        CHECK_BELOW(got[exact[i].first], (i == 0 ? 2 : 3) * naive[exact[i].first]);
         difference += absolute_error(fastest[i].second, plain_results[i].second);
       }
       CHECK((difference > 0) == (m.weighting == AttentionWeighting::softmax));  // else the plain ones do it

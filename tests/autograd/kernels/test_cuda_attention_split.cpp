@@ -16,7 +16,7 @@ TEST_SUITE("autograd/kernels/cuda_attention_split") {
       CAPTURE(name_of(type));
       for (const Index width : {40, 576}) {
         CAPTURE(width);
-        Generator random(31);
+        Generator random(test_seed(31));
         AttentionCase c = simple_case(2, 2, 200, 10, 1, width, width, random);
         c.in.value = c.in.key;
         c.options.causal = true;
@@ -30,7 +30,7 @@ TEST_SUITE("autograd/kernels/cuda_attention_split") {
     if (!has_gpu()) return;
     for (const DType type : {DType::bf16, DType::f32}) {
       CAPTURE(name_of(type));
-      Generator random(32);
+      Generator random(test_seed(32));
       AttentionCase c = simple_case(2, 3, 1500, 2, 1, 16, 16, random);
       c.options.key_lengths = integers({1500, 70}, {2});
       c.options.causal = true;
@@ -43,7 +43,7 @@ TEST_SUITE("autograd/kernels/cuda_attention_split") {
 
   TEST_CASE("up to 16 queries of more than 128 keys without dropout are split, others not") {
     if (!has_gpu()) return;
-    Generator random(33);
+    Generator random(test_seed(33));
     const auto takes = [&](Index T, Index S, Index D, Index E, double dropout = 0, Index shift = 0) {
       const AttentionCase c = simple_case(1, T, S, 2, 1, D, E, random);
       AttentionOptions options;
@@ -67,7 +67,7 @@ TEST_SUITE("autograd/kernels/cuda_attention_split") {
 
   TEST_CASE("the same bits, run after run and whatever the order of blocks and threads") {
     if (!has_gpu()) return;
-    Generator random(34);
+    Generator random(test_seed(34));
     AttentionCase c = simple_case(1, 3, 700, 4, 2, 40, 64, random);
     c.options.causal = true;
     c.options.key_mask = random_mask({1, 700}, random);

@@ -62,7 +62,7 @@ Index fresh_size() {
 /// c = a b (+ c) of n x n matrices on the GPU.
 struct Case {
   explicit Case(Index n, DType type = DType::f32) {
-    Generator random(1);
+    Generator random(test_seed(1));
     for (Tensor* x : {&a, &b, &c, &bias, &seen}) *x = host_normal({x == &bias ? 1 : n, n}, random).to(type);
     expected = matmul(readable(a), readable(b));
     a = on_gpu(a), b = on_gpu(b), c = on_gpu(c), bias = on_gpu(bias), seen = on_gpu(seen);
@@ -108,7 +108,7 @@ TEST_SUITE("autograd/kernels/cuda_cublaslt") {
       const Tensor before = readable(own.c);
       REQUIRE(own.run());
       CHECK(library.calls() == Calls{5, 5, 5, 5, 6, 5, 5, 5, 0});
-      CHECK(absolute_error(readable(own.c), adds ? own.expected + before : own.expected) < 1e-4);
+      CHECK_BELOW(absolute_error(readable(own.c), adds ? own.expected + before : own.expected), 1e-4);
       Library::all().algorithms[4].microseconds = 100;
       own.products.add = false;
       REQUIRE(own.run());
@@ -140,12 +140,12 @@ TEST_SUITE("autograd/kernels/cuda_cublaslt") {
       REQUIRE(own.run());
       CHECK(library.calls() == Calls{5, 6});
       const Tensor x = readable(own.bias);
-      if (own.has_before) CHECK(absolute_error(readable(own.seen), own.expected + before) < 1e-4);
+      if (own.has_before) CHECK_BELOW(absolute_error(readable(own.seen), own.expected + before), 1e-4);
       if (epilogue != cuda::Epilogue::bias_gradient) {
         CHECK(absolute_error(x, before) == 0);
         continue;
       }
-      CHECK(absolute_error(x, sum(readable(own.a), {0}, true)) < 1e-4);
+      CHECK_BELOW(absolute_error(x, sum(readable(own.a), {0}, true)), 1e-4);
     }
   }
 
@@ -160,7 +160,7 @@ TEST_SUITE("autograd/kernels/cuda_cublaslt") {
     const auto graph = capture.finish();
     CHECK(graph->nodes() == 1);
     graph->launch();
-    CHECK(absolute_error(readable(own.c), own.expected) < 1e-4);
+    CHECK_BELOW(absolute_error(readable(own.c), own.expected), 1e-4);
     REQUIRE(own.run());
     CHECK(library.calls() == Calls{1, 0});
   }
@@ -225,7 +225,7 @@ TEST_SUITE("autograd/kernels/cuda_cublaslt") {
       CAPTURE(type);
       Case own(fresh_size(), type);
       REQUIRE(own.run());
-      CHECK(relative_error(readable(own.c), own.expected) < (type == DType::bf16 ? 1e-2 : 1e-5));
+      CHECK_BELOW(relative_error(readable(own.c), own.expected), type == DType::bf16 ? 1e-2 : 1e-5);
     }
   }
 }

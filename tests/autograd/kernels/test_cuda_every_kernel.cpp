@@ -32,7 +32,7 @@ void check_gpu(const Function& f, const std::vector<Tensor>& x, Generator& rando
   for (std::size_t i = 0; i < got.size(); ++i) {
     CAPTURE(i);
     CHECK(got[i].device() == Device::cuda());
-    CHECK(relative_error(readable(got[i]), expected[i]) < (type == DType::f64 ? 1e-11 : 1e-5));
+    CHECK_BELOW(relative_error(readable(got[i]), expected[i]), type == DType::f64 ? 1e-11 : 1e-5);
   }
 }
 
@@ -68,7 +68,7 @@ std::vector<Tensor> attention_inputs(Index queries, Index keys, Index width, Ind
 TEST_SUITE("autograd/kernels/cuda_every_kernel") {
   TEST_CASE("softmax and its logarithm") {
     if (!has_gpu()) return;
-    Generator random(1);
+    Generator random(test_seed(1));
     for (const Shape& shape : kRows) {
       CAPTURE(shape.text());
       check_gpu([](const auto& in) { return softmax(in[0]); }, {host_normal(shape, random)}, random);
@@ -83,21 +83,21 @@ TEST_SUITE("autograd/kernels/cuda_every_kernel") {
 
   TEST_CASE("sums and maxima, in parts and of more rows and columns than there are blocks too") {
     if (!has_gpu()) return;
-    Generator random(2);
+    Generator random(test_seed(2));
     for (const Shape& shape : {Shape{2, 9, 1}, Shape{kManyRows, 1025, 1}, Shape{1, 4200, 1},
                                Shape{2, 300, 40}, Shape{kManyRows, 2, 2}}) {
       CAPTURE(shape.text());
       const Tensor x = host_normal(shape, random, DType::f32), there = on_gpu(x);
-      CHECK(relative_error(readable(sum(there, {1})), readable(sum(x, {1}))) < 1e-5);
+      CHECK_BELOW(relative_error(readable(sum(there, {1})), readable(sum(x, {1}))), 1e-5);
       CHECK(same_values(max(there, {1}), max(x, {1})));
     }
     const Tensor x = on_gpu(host_normal({kManyRows, 1025}, random, DType::f32));
-    CHECK(relative_error(readable(softmax(x)), softmax(readable(x))) < 1e-5);
+    CHECK_BELOW(relative_error(readable(softmax(x)), softmax(readable(x))), 1e-5);
   }
 
   TEST_CASE("norms") {
     if (!has_gpu()) return;
-    Generator random(3);
+    Generator random(test_seed(3));
     for (const Shape& shape : {Shape{260, 40}, Shape{3, 1100}, Shape{3, 6000}}) {
       CAPTURE(shape.text());
       const std::vector<Tensor> x{host_normal(shape, random), host_normal({shape[1]}, random),
@@ -120,7 +120,7 @@ TEST_SUITE("autograd/kernels/cuda_every_kernel") {
 
   TEST_CASE("norms of the heads in a packed projection") {
     if (!has_gpu()) return;
-    Generator random(3);
+    Generator random(test_seed(3));
     for (const Index rest : {0, 5, 90}) {
       const std::vector<Tensor> x{host_normal({260, 3 * 40 + rest}, random), host_normal({40}, random),
                                   host_normal({40}, random)};
@@ -130,7 +130,7 @@ TEST_SUITE("autograd/kernels/cuda_every_kernel") {
 
   TEST_CASE("convolutions, in packs and without") {
     if (!has_gpu()) return;
-    Generator random(3);
+    Generator random(test_seed(3));
     for (const Index width : {70, 72}) {
       const std::vector<Tensor> x{host_normal({2, 130, width}, random), host_normal({4, width}, random)};
       check_gpu([](const auto& in) { return causal_convolution(in[0], in[1]); }, x, random, DType::f32, 0);
@@ -139,7 +139,7 @@ TEST_SUITE("autograd/kernels/cuda_every_kernel") {
 
   TEST_CASE("linear attention, of several chunks") {
     if (!has_gpu()) return;
-    Generator random(3);
+    Generator random(test_seed(3));
     for (const Index decays : {0, 1, 5}) {
       const Shape tokens{1, 37, 2};
       std::vector<Tensor> x{host_normal({1, 37, 2, 5}, random), host_normal({1, 37, 2, 5}, random) * 0.4,
@@ -160,7 +160,7 @@ TEST_SUITE("autograd/kernels/cuda_every_kernel") {
 
   TEST_CASE("losses, of logits and of what they are made of") {
     if (!has_gpu()) return;
-    Generator random(4);
+    Generator random(test_seed(4));
     for (const Shape& shape : kRows) {
       CAPTURE(shape.text());
       const Tensor targets = host_ids({shape[0]}, shape[1], random);
@@ -184,7 +184,7 @@ TEST_SUITE("autograd/kernels/cuda_every_kernel") {
 
   TEST_CASE("embeddings, of more ids than one block looks at a time") {
     if (!has_gpu()) return;
-    Generator random(5);
+    Generator random(test_seed(5));
     for (const Shape& shape : {Shape{1300, 33}, Shape{3, 1100}}) {
       const Tensor ids = host_ids({shape[0]}, 60, random);
       check_gpu([&](const auto& in) { return embedding(in[0], ids.to(in[0].device())); },
@@ -194,7 +194,7 @@ TEST_SUITE("autograd/kernels/cuda_every_kernel") {
 
   TEST_CASE("rotation, of more pairs than travel with a launch too") {
     if (!has_gpu()) return;
-    Generator random(6);
+    Generator random(test_seed(6));
     const Tensor positions = host_ids({5}, 100, random);
     for (const RotaryLayout layout : {RotaryLayout::interleaved, RotaryLayout::half_split}) {
       for (const Index width : {34, 300}) {
@@ -219,7 +219,7 @@ TEST_SUITE("autograd/kernels/cuda_every_kernel") {
 
   TEST_CASE("dropout") {
     if (!has_gpu()) return;
-    Generator random(7);
+    Generator random(test_seed(7));
     check_gpu(
         [](const auto& in) {
           return dropout(in[0], 0.3, {7, 1, 3});
@@ -229,7 +229,7 @@ TEST_SUITE("autograd/kernels/cuda_every_kernel") {
 
   TEST_CASE("functions, on their own, as gates and behind a linear map") {
     if (!has_gpu()) return;
-    Generator random(8);
+    Generator random(test_seed(8));
     const auto positive = [&](const Shape& shape) {
       return random_uniform(shape, 0.2, 2, random).to(Device::cpu());
     };
@@ -248,7 +248,7 @@ TEST_SUITE("autograd/kernels/cuda_every_kernel") {
 
   TEST_CASE("arithmetic, choices, comparisons and a look for what is not finite") {
     if (!has_gpu()) return;
-    Generator random(9);
+    Generator random(test_seed(9));
     const Tensor mask = random_mask({5, 70}, random).to(Device::cpu());
     const auto uniform = [&](const Shape& shape) {
       return random_uniform(shape, 0.2, 2, random).to(Device::cpu());
@@ -279,7 +279,7 @@ TEST_SUITE("autograd/kernels/cuda_every_kernel") {
 
   TEST_CASE("elements that move") {
     if (!has_gpu()) return;
-    Generator random(10);
+    Generator random(test_seed(10));
     const Tensor index = host_ids({3, 40, 5}, 7, random);
     const Tensor x = host_normal({3, 40, 5}, random);
     check_gpu([](const auto& in) { return permute(in[0], {2, 0, 1}); }, {x}, random);
@@ -297,7 +297,7 @@ TEST_SUITE("autograd/kernels/cuda_every_kernel") {
 
   TEST_CASE("attention: several tiles of queries and keys, of several pieces") {
     if (!has_gpu()) return;
-    Generator random(11);
+    Generator random(test_seed(11));
     for (const bool is_additive : {false, true}) {
       CAPTURE(is_additive);
       AttentionOptions options;
@@ -314,7 +314,7 @@ TEST_SUITE("autograd/kernels/cuda_every_kernel") {
   TEST_CASE("attention in bf16 on tensor cores, of each width and with dropout") {
     if (!has_gpu()) return;
     setenv("TAPEFORMER_ATTENTION", "tensor_cores", 1);
-    Generator random(10);
+    Generator random(test_seed(10));
     AttentionOptions options;
     options.causal = true;
     for (const Index width : {32, 64, 128, 256}) {
@@ -335,7 +335,7 @@ TEST_SUITE("autograd/kernels/cuda_every_kernel") {
 
   TEST_CASE("attention that changes its scores, and the gradients of what it changes them by") {
     if (!has_gpu()) return;
-    Generator random(14);
+    Generator random(test_seed(14));
     Modifiers m = kEach[6];  // all that a softmax goes with
     const auto check = [&](const char* path, DType type, Index queries, Index keys, Index width) {
       const AttentionBy by(path);
@@ -346,7 +346,7 @@ TEST_SUITE("autograd/kernels/cuda_every_kernel") {
       const NamedTensors got = modified_by_kernels(c, seed, type),
                          expected = modified_oracle<double>(c, seed);
       const double most = type == DType::bf16 ? 4 * unit_roundoff(type) : 1e-5;
-      CHECK(relative_error(got[0].second, expected[0].second) < most);
+      CHECK_BELOW(relative_error(got[0].second, expected[0].second), most);
     };
     for (const Index width : {32, 64, 128, 256}) check("tensor_cores", DType::bf16, 40, 134, width);
     for (const DType type : {DType::f32, DType::bf16}) check("tensor_cores", type, 3, 330, 16);
@@ -360,7 +360,7 @@ TEST_SUITE("autograd/kernels/cuda_every_kernel") {
 
   TEST_CASE("attention of few queries: parts of several tiles of keys") {
     if (!has_gpu()) return;
-    Generator random(13);
+    Generator random(test_seed(13));
     constexpr Index kMany = 270;  // entries: two parts of three tiles each
     const std::vector<Tensor> x{host_normal({kMany, 1, 1, 16}, random),
                                 host_normal({kMany, 330, 1, 16}, random),
@@ -374,7 +374,7 @@ TEST_SUITE("autograd/kernels/cuda_every_kernel") {
 
   TEST_CASE("attention: widths that several blocks share, and packed sequences") {
     if (!has_gpu()) return;
-    Generator random(12);
+    Generator random(test_seed(12));
     check_gpu(attention_with({}), attention_inputs(3, 70, 300, 300, false, random), random);
     AttentionOptions options;
     options.query_starts = integers({0, 20, 90}, {3});
@@ -384,7 +384,7 @@ TEST_SUITE("autograd/kernels/cuda_every_kernel") {
   }
   TEST_CASE("attention in plain operations: what masks leave in") {
     if (!has_gpu()) return;
-    Generator random(13);
+    Generator random(test_seed(13));
     const std::vector<Tensor> in = attention_inputs(20, 30, 8, 8, false, random);
     AttentionOptions options;
     options.causal = true;

@@ -35,7 +35,7 @@ Function plain_linear_with(std::optional<Unary> activation) {
 TEST_SUITE("autograd/kernels/cuda_matmul") {
   TEST_CASE("an affine map is the CPU's, with and without what may be done in the product's epilogue") {
     if (!has_gpu()) return;
-    Generator random(1);
+    Generator random(test_seed(1));
     for (const auto& size : kSizes) {
       const Index rows = size[0], in = size[1], out = size[2];
       for (const std::optional<Unary>& activation : kActivations) {
@@ -53,7 +53,7 @@ TEST_SUITE("autograd/kernels/cuda_matmul") {
                   with_gradients(linear_with(activation), on_gpu(x, type, shift), on_gpu(dy.to(type), shift));
               for (std::size_t i = 0; i < got.size(); ++i) {
                 CAPTURE(i);
-                CHECK(absolute_error(readable(got[i]), expected[i]) < (type == DType::f64 ? 1e-12 : 3e-5));
+                CHECK_BELOW(absolute_error(readable(got[i]), expected[i]), type == DType::f64 ? 1e-12 : 3e-5);
               }
             }
             // The error of a single number is a matter of chance.
@@ -66,7 +66,7 @@ TEST_SUITE("autograd/kernels/cuda_matmul") {
 
   TEST_CASE("without a tape the values are the same") {
     if (!has_gpu()) return;
-    Generator random(2);
+    Generator random(test_seed(2));
     for (const auto& size : kSizes) {
       const Index rows = size[0], in = size[1], out = size[2];
       for (const std::optional<Unary>& activation : kActivations) {
@@ -75,7 +75,7 @@ TEST_SUITE("autograd/kernels/cuda_matmul") {
                                     on_gpu(host_normal({out}, random, DType::f32))};
         const Tensor dy = on_gpu(host_normal({rows, out}, random, DType::f32));
         const Tensor y = with_gradients(linear_with(activation), x, dy)[0];
-        CHECK(absolute_error(readable(linear_with(activation)(x)), readable(y)) < 1e-6);
+        CHECK_BELOW(absolute_error(readable(linear_with(activation)(x)), readable(y)), 1e-6);
       }
     }
   }
@@ -113,15 +113,16 @@ TEST_SUITE("autograd/kernels/cuda_matmul") {
       for (Index i = 0; i < x.elements(); ++i) {
         const double exact = expected[0].at(i);
         CAPTURE(readable(x).at(i));
-        CHECK(std::abs(y.at(i) - exact) <= 1.02 * 0x1p-8 * std::abs(exact) + 1e-15);
-        CHECK(std::abs(dx.at(i) - expected[1].at(i)) <= 1.02 * 0x1p-8 * std::abs(expected[1].at(i)) + 2e-5);
+        CHECK_BELOW(std::abs(y.at(i) - exact), 1.02 * 0x1p-8 * std::abs(exact) + 1e-15);
+        CHECK_BELOW(std::abs(dx.at(i) - expected[1].at(i)),
+                    1.02 * 0x1p-8 * std::abs(expected[1].at(i)) + 2e-5);
       }
     }
   }
 
   TEST_CASE("gradients of a weight and a bias that are used twice are added up") {
     if (!has_gpu()) return;
-    Generator random(3);
+    Generator random(test_seed(3));
     for (const auto& size : kSizes) {
       const Index rows = size[0], in = size[1], out = size[2];
       CAPTURE(rows);
@@ -133,15 +134,15 @@ TEST_SUITE("autograd/kernels/cuda_matmul") {
       for (int times = 1; times <= 2; ++times) {
         Tape tape;
         tape.backward(linear(there, weight.used(), bias.used()), on_gpu(dy.to(DType::f32)));
-        CHECK(relative_error(readable(weight.gradient()), affine(expected[2], times, 0)) < 1e-5);
-        CHECK(relative_error(readable(bias.gradient()), affine(expected[3], times, 0)) < 1e-5);
+        CHECK_BELOW(relative_error(readable(weight.gradient()), affine(expected[2], times, 0)), 1e-5);
+        CHECK_BELOW(relative_error(readable(bias.gradient()), affine(expected[3], times, 0)), 1e-5);
       }
     }
   }
 
   TEST_CASE("a bias' gradient over many rows, in parts") {
     if (!has_gpu()) return;
-    Generator random(4);
+    Generator random(test_seed(4));
     for (const Index out : {1, 8, 21, 264}) {
       for (const Index rows : {1, 63, 700}) {
         CAPTURE(out);
@@ -154,7 +155,7 @@ TEST_SUITE("autograd/kernels/cuda_matmul") {
         Tape tape;
         tape.backward(linear(on_gpu(x.to(DType::bf16)), weight, bias.used()), on_gpu(dy));
         const Tensor expected = sum_to(readable(dy), {out});
-        CHECK(absolute_error(readable(bias.gradient()), expected) < 1e-5 * std::sqrt(double(rows)));
+        CHECK_BELOW(absolute_error(readable(bias.gradient()), expected), 1e-5 * std::sqrt(double(rows)));
       }
     }
   }
@@ -177,14 +178,14 @@ TEST_SUITE("autograd/kernels/cuda_matmul") {
 
   TEST_CASE("stacks whose second factor repeats, by axes that are rows of one product and by others") {
     if (!has_gpu()) return;
-    Generator random(5);
+    Generator random(test_seed(5));
     const auto check = [&](const Factor& a, const Factor& b, bool output_by_head = false) {
       const auto there = [](Factor factor) {
         factor.x = on_gpu(factor.x);
         return factor;
       };
       const Tensor expected = matmul(a, b, 0.5, output_by_head);
-      CHECK(absolute_error(readable(matmul(there(a), there(b), 0.5, output_by_head)), expected) < 1e-12);
+      CHECK_BELOW(absolute_error(readable(matmul(there(a), there(b), 0.5, output_by_head)), expected), 1e-12);
     };
     const Tensor a = host_normal({2, 3, 4, 5}, random), shared = host_normal({1, 1, 5, 6}, random),
                  of_heads = host_normal({1, 3, 5, 6}, random), of_rows = host_normal({2, 1, 5, 6}, random);

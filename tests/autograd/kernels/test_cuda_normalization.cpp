@@ -30,7 +30,7 @@ TEST_SUITE("autograd/kernels/cuda_normalization") {
   TEST_CASE(
       "rows that threads hold in packs, of every number of them, and rows that do not begin at a pack") {
     if (!has_gpu()) return;
-    Generator random(5);
+    Generator random(test_seed(5));
     // Packs hold 4 numbers in f32, 8 in bf16: up to 4 packs for each thread of a warp, of a block, and more.
     for (const Index n : {8, 136, 264, 392, 520, 776, 1032, 2056, 4104, 5000, 8200}) {
       for (const Index shift : {0, 1}) {
@@ -45,7 +45,7 @@ TEST_SUITE("autograd/kernels/cuda_normalization") {
           const std::vector<Tensor> got =
               with_gradients(layer_norm_of, on_gpu(x, type, shift), on_gpu(dy.to(type)));
           for (std::size_t i = 0; i < got.size(); ++i)
-            CHECK(relative_error(readable(got[i]), expected[i]) < (type == DType::f64 ? 1e-12 : 1e-5));
+            CHECK_BELOW(relative_error(readable(got[i]), expected[i]), type == DType::f64 ? 1e-12 : 1e-5);
         }
       }
     }
@@ -53,7 +53,7 @@ TEST_SUITE("autograd/kernels/cuda_normalization") {
 
   TEST_CASE("a branch joins in one pass: the bits of the single steps, in packs and without") {
     if (!has_gpu()) return;
-    Generator random(6);
+    Generator random(test_seed(6));
     const DropoutKey key{3, 1, 4};
     for (const DType type : {DType::bf16, DType::f32}) {
       for (const Index n : {24, 33, 264, 1032, 1100, 5000}) {
@@ -83,7 +83,7 @@ TEST_SUITE("autograd/kernels/cuda_normalization") {
 
   TEST_CASE("both norms in bf16, of rows that a warp and that a block takes") {
     if (!has_gpu()) return;
-    Generator random(1);
+    Generator random(test_seed(1));
     for (const Index n : {5, 31, 32, 33, 257, 1024, 1025}) {
       for (const Index rows : {1, 9, 130}) {
         CAPTURE(n);
@@ -98,7 +98,7 @@ TEST_SUITE("autograd/kernels/cuda_normalization") {
 
   TEST_CASE("sums over any number of rows are the CPU's") {
     if (!has_gpu()) return;
-    Generator random(2);
+    Generator random(test_seed(2));
     for (const Index rows : {0, 1, 7, 8, 9, 127, 128, 129, 1000, 8300}) {  // 264 parts at most from 2112 on
       for (const Index n : {1, 33}) {
         CAPTURE(rows);
@@ -111,7 +111,7 @@ TEST_SUITE("autograd/kernels/cuda_normalization") {
               with_gradients(layer_norm_of, on_gpu(x, type, 1), on_gpu(dy.to(type)));
           for (std::size_t i = 0; i < got.size(); ++i) {
             const double error = absolute_error(readable(got[i]), expected[i]);
-            CHECK(error <= (type == DType::f64 ? 1e-11 : 2e-4) * (n == 1 ? 30 : 1));
+            CHECK_BELOW(error, (type == DType::f64 ? 1e-11 : 2e-4) * (n == 1 ? 30 : 1));
           }
         }
       }
@@ -120,7 +120,7 @@ TEST_SUITE("autograd/kernels/cuda_normalization") {
 
   TEST_CASE("gradients of a weight with a shadow in bf16 are f32, and add up") {
     if (!has_gpu()) return;
-    Generator random(3);
+    Generator random(test_seed(3));
     const Tensor x = on_gpu(host_normal({300, 40}, random).to(DType::bf16));
     Parameter weight(on_gpu(host_normal({40}, random, DType::f32)));
     weight.set_shadow(DType::bf16);
@@ -129,13 +129,13 @@ TEST_SUITE("autograd/kernels/cuda_normalization") {
       tape.backward(sum(rms_norm(x, weight)));
       CHECK(weight.gradient().dtype() == DType::f32);
       const Tensor exact = sum(rms_norm(readable(x), {}), {0});
-      CHECK(relative_error(readable(weight.gradient()), affine(exact, pass, 0)) < 1e-5);
+      CHECK_BELOW(relative_error(readable(weight.gradient()), affine(exact, pass, 0)), 1e-5);
     }
   }
 
   TEST_CASE("the same bits twice") {
     if (!has_gpu()) return;
-    Generator random(4);
+    Generator random(test_seed(4));
     const std::vector<Tensor> x = on_gpu(inputs_of(1001, 70, random), DType::f32, 1);
     const Tensor dy = on_gpu(host_normal({1001, 70}, random, DType::f32));
     const std::vector<Tensor> first = with_gradients(layer_norm_of, x, dy),

@@ -37,7 +37,7 @@ std::vector<Make> optimizers() {
 
 /// A parameter after three steps with the gradients of `seed`.
 Parameter trained(const Make& make, const Shape& shape, DType type, Device device, bool has_shadow) {
-  Generator random(6);
+  Generator random(test_seed(6));
   Parameter x(host_normal(shape, random, type).to(device));
   if (has_shadow) x.set_shadow(DType::bf16);
   const auto optimizer = make(x);
@@ -59,7 +59,8 @@ TEST_SUITE("autograd/kernels/cuda_optim") {
         for (const DType type : {DType::f64, DType::f32}) {
           const Parameter got = trained(make, {count}, type, Device::cuda(), false);
           CHECK(got.value().device() == Device::cuda());
-          CHECK(relative_error(readable(got.value()), exact.value()) < (type == DType::f64 ? 1e-14 : 1e-5));
+          CHECK_BELOW(relative_error(readable(got.value()), exact.value()),
+                      type == DType::f64 ? 1e-14 : 1e-5);
         }
       }
     }
@@ -82,7 +83,7 @@ TEST_SUITE("autograd/kernels/cuda_optim") {
 
   TEST_CASE("the norm of gradients is the CPU's to double's accuracy, the same twice, and scales them") {
     if (!has_gpu()) return;
-    Generator random(7);
+    Generator random(test_seed(7));
     std::vector<Parameter> here, there;
     for (const Shape& shape : {Shape{1}, Shape{63}, Shape{64}, Shape{65, 3}, Shape{1000, 77}, Shape{0}}) {
       const Tensor gradient = host_normal(shape, random, DType::f32);
@@ -93,12 +94,12 @@ TEST_SUITE("autograd/kernels/cuda_optim") {
     }
     there.emplace_back(Tensor::zeros({5}, DType::f32, Device::cuda()));  // without gradient
     const double norm = gradient_norm(here);
-    CHECK(gradient_norm(there) == doctest::Approx(norm).epsilon(1e-14));
+    CHECK_BELOW(deviation(gradient_norm(there), norm), 1e-14);
     CHECK(gradient_norm(there) == gradient_norm(there));
     clip_gradient_norm(here, 1);
     clip_gradient_norm(there, 1);
     for (std::size_t i = 0; i < here.size(); ++i)
-      CHECK(relative_error(readable(there[i].gradient()), readable(here[i].gradient())) < 1e-6);
+      CHECK_BELOW(relative_error(readable(there[i].gradient()), readable(here[i].gradient())), 1e-6);
     CHECK(gradient_norm({}) == 0);
   }
 
@@ -107,7 +108,7 @@ TEST_SUITE("autograd/kernels/cuda_optim") {
     for (const int kind : {0, 1, 2, 3, 4, 5}) {
       for (const DType type : {DType::f32, DType::f64}) {
         const auto run = [&](Device device, Index shift) {
-          Generator random(8);
+          Generator random(test_seed(8));
           std::vector<Parameter> parameters;
           // All sizes up to a few chunks, including vectors without decay.
           for (Index i = 0; i < kMany; ++i) {
@@ -148,7 +149,7 @@ TEST_SUITE("autograd/kernels/cuda_optim") {
           for (std::size_t i = 0; i < got.size(); ++i) {
             const bool is_shadow = i >= 3 && i % 2 == 0 && type == DType::f32;
             const double most = is_shadow ? 0x1p-8 : type == DType::f64 ? 1e-13 : 1e-5;
-            CHECK(relative_error(got[i], expected[i]) < most);
+            CHECK_BELOW(relative_error(got[i], expected[i]), most);
             CHECK(absolute_error(got[i], again[i]) == 0);
           }
         }
@@ -159,7 +160,7 @@ TEST_SUITE("autograd/kernels/cuda_optim") {
   TEST_CASE("parameters of more counts of steps than travel with a launch") {
     if (!has_gpu()) return;
     const auto run = [&](Device device) {
-      Generator random(9);
+      Generator random(test_seed(9));
       std::vector<Parameter> parameters;
       for (int i = 0; i < 40; ++i) parameters.emplace_back(host_normal({5}, random, DType::f64).to(device));
       AdamW optimizer(parameters);
@@ -177,14 +178,14 @@ TEST_SUITE("autograd/kernels/cuda_optim") {
       return values;
     };
     const std::vector<Tensor> expected = run(Device::cpu()), got = run(Device::cuda());
-    for (std::size_t i = 0; i < got.size(); ++i) CHECK(relative_error(got[i], expected[i]) < 1e-13);
+    for (std::size_t i = 0; i < got.size(); ++i) CHECK_BELOW(relative_error(got[i], expected[i]), 1e-13);
   }
 
   TEST_CASE("Muon leads where the CPU's leads, nearly so with products in bf16, and repeats") {
     if (!has_gpu()) return;
     enum class In { f64, f32, bf16 };
     const auto run = [](Device device, In in) {
-      Generator random(11);
+      Generator random(test_seed(11));
       const DType type = in == In::f64 ? DType::f64 : DType::f32;
       std::vector<Parameter> parameters;
       for (const Shape& shape : {Shape{6, 4}, Shape{4, 9}, Shape{33, 33}, Shape{9, 4}, Shape{70, 65}}) {
@@ -218,7 +219,7 @@ TEST_SUITE("autograd/kernels/cuda_optim") {
                                 again = run(Device::cuda(), in);
       for (std::size_t i = 0; i < got.size(); ++i) {
         // In bf16 a singular value may come out anywhere between 0.68 and 1.21, and three steps move by 0.1.
-        CHECK(relative_error(got[i], expected[i]) < (in == In::f64 ? 1e-11 : in == In::f32 ? 1e-4 : 0.1));
+        CHECK_BELOW(relative_error(got[i], expected[i]), in == In::f64 ? 1e-11 : in == In::f32 ? 1e-4 : 0.1);
         CHECK(absolute_error(got[i], again[i]) == 0);
       }
     }
@@ -229,7 +230,7 @@ TEST_SUITE("autograd/kernels/cuda_optim") {
     for (const Index count : std::vector<Index>{1, 257, 2 * kernels::kStepChunk + 3}) {
       for (const bool averages : {false, true}) {
         const auto run = [&](Device device) {
-          Generator random(11);
+          Generator random(test_seed(11));
           Parameter x(host_normal({count}, random, DType::f32).to(device));
           x.set_shadow(DType::bf16);
           ScheduleFreeAdamW optimizer({x});
@@ -248,7 +249,7 @@ TEST_SUITE("autograd/kernels/cuda_optim") {
           return values;
         };
         const std::vector<Tensor> expected = run(Device::cpu()), got = run(Device::cuda());
-        for (std::size_t i = 0; i < got.size(); ++i) CHECK(relative_error(got[i], expected[i]) < 1e-5);
+        for (std::size_t i = 0; i < got.size(); ++i) CHECK_BELOW(relative_error(got[i], expected[i]), 1e-5);
         CHECK(absolute_error(got[2], got[0]) == 0);
         CHECK(absolute_error(got[1], got[0]) > 1e-3);
       }
@@ -267,7 +268,7 @@ TEST_SUITE("autograd/kernels/cuda_optim") {
           return readable(x.value());
         };
         const Tensor got = run(Device::cuda());
-        CHECK(relative_error(got, run(Device::cpu())) < (type == DType::f64 ? 1e-13 : 1e-5));
+        CHECK_BELOW(relative_error(got, run(Device::cpu())), type == DType::f64 ? 1e-13 : 1e-5);
         CHECK(absolute_error(got, run(Device::cuda())) == 0);
       }
     }
@@ -275,7 +276,7 @@ TEST_SUITE("autograd/kernels/cuda_optim") {
 
   TEST_CASE("steps after the first keep no more of a GPU's memory") {
     if (!has_gpu()) return;
-    Generator random(10);
+    Generator random(test_seed(10));
     const Parameter x(host_normal({100}, random, DType::f32).to(Device::cuda()));
     AdamW optimizer({x});
     set_gradient(x, host_normal({100}, random, DType::f32).to(Device::cuda()));

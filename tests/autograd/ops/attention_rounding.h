@@ -173,7 +173,7 @@ inline void check_attention_paths(const AttentionInputs& in, const AttentionOpti
       for (const Tensor& x : joined(in.list(), list_of_modifiers(options))) converted.push_back(x.to(type));
       const OpResult got = run_op(attention_by(path, options), converted, seed);
       CHECK(got.y.dtype() == type);
-      if (type == DType::f64) CHECK(attention_error(got, expected, 0.1) <= 1e-11);
+      if (type == DType::f64) CHECK_BELOW(attention_error(got, expected, 0.1), 1e-11);
       if (type == DType::f32) check_within(got, expected, bound);
     }
   }

@@ -205,7 +205,7 @@ inline void search(const AttentionPath& path, int cases, bool is_long = false) {
                   first = number("TAPEFORMER_ATTENTION_SEED", 1);
   bool all_right = true;
   for (long long i = 0; i < count && all_right; ++i) {
-    Generator random(static_cast<std::uint64_t>(first + i));
+    Generator random(test_seed(static_cast<std::uint64_t>(first + i)));
     AttentionProblem problem = random_problem(random, is_long);
     if (!path.modifies) problem.function = problem.relative = problem.sinks = problem.sigmoid = 0;
     path.fit(problem);

@@ -56,10 +56,10 @@ inline OpResult run_op(const Op& op, const std::vector<Tensor>& inputs, const Te
 
 /// The output and the gradients are no farther from `exact` than `bound` allows each element.
 inline void check_within(const OpResult& got, const OpResult& exact, const OpResult& bound) {
-  CHECK(over_bound(got.y, exact.y, bound.y) <= 1);
+  CHECK_BELOW(over_bound(got.y, exact.y, bound.y), 1);
   for (std::size_t i = 0; i < exact.gradients.size(); ++i) {
     CAPTURE(i);
-    CHECK(over_bound(got.gradients[i], exact.gradients[i], bound.gradients[i]) <= 1);
+    CHECK_BELOW(over_bound(got.gradients[i], exact.gradients[i], bound.gradients[i]), 1);
   }
 }
 
@@ -73,10 +73,10 @@ inline void check_op(const Op& op, const std::vector<Tensor>& inputs, const Tens
     const OpResult got = run_op(op, converted, seed);
     const double most = type == DType::f64 ? tolerance : tolerance_f32;
     CHECK(got.y.dtype() == type);
-    CHECK(relative_error(got.y, expected.y) <= most);
+    CHECK_BELOW(relative_error(got.y, expected.y), most);
     for (std::size_t i = 0; i < inputs.size(); ++i) {
       CAPTURE(i);
-      CHECK(relative_error(got.gradients[i], expected.gradients[i]) <= most);
+      CHECK_BELOW(relative_error(got.gradients[i], expected.gradients[i]), most);
     }
   }
 }

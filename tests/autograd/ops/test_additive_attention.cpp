@@ -37,17 +37,18 @@ TEST_SUITE("autograd/ops/additive_attention") {
     AttentionOptions options;
     options.weights = &weights;
     additive_attention(in[0], in[1], in[2], in[3], options);
-    CHECK(relative_error(weights, values({0.75, 0.25}, {1, 1, 1, 2})) < 1e-15);
+    CHECK_BELOW(relative_error(weights, values({0.75, 0.25}, {1, 1, 1, 2})), 1e-15);
     for (const Function path : kPaths) {
       const OpResult got = run_op(additive_by(path, {}), in, values({1}, {1, 1, 1, 1}));
-      CHECK(got.y.item() == doctest::Approx(5).epsilon(1e-15));
+      CHECK_BELOW(deviation(got.y.item(), 5), 1e-15);
       // dscores = w (v - 5) = (-3/4, 3/4); 1 - u^2 = (3/4, 1) and (1, 1)
       // The sums of terms as large as 3/4 7, which cancel.
-      CHECK(absolute_error(got.gradients[0], values({0.75 * (1 - 0.75) * w, 0}, {1, 1, 1, 2})) < 1e-14);
-      CHECK(relative_error(got.gradients[1],
-                           values({-0.75 * 0.75 * w, -0.75 * 7, 0.75 * w, 0.75 * 7}, {1, 2, 1, 2})) < 1e-14);
-      CHECK(relative_error(got.gradients[2], values({0.75, 0.25}, {1, 2, 1, 1})) < 1e-15);
-      CHECK(relative_error(got.gradients[3], values({-0.375, 0}, {1, 2})) < 1e-14);
+      CHECK_BELOW(absolute_error(got.gradients[0], values({0.75 * (1 - 0.75) * w, 0}, {1, 1, 1, 2})), 1e-14);
+      CHECK_BELOW(relative_error(got.gradients[1],
+                                 values({-0.75 * 0.75 * w, -0.75 * 7, 0.75 * w, 0.75 * 7}, {1, 2, 1, 2})),
+                  1e-14);
+      CHECK_BELOW(relative_error(got.gradients[2], values({0.75, 0.25}, {1, 2, 1, 1})), 1e-15);
+      CHECK_BELOW(relative_error(got.gradients[3], values({-0.375, 0}, {1, 2})), 1e-14);
     }
   }
 
@@ -65,7 +66,7 @@ TEST_SUITE("autograd/ops/additive_attention") {
   TEST_CASE("in f32 both paths err by no more than rounding may, over rows of several tiles too") {
     for (const Index T : {33, 130}) {
       CAPTURE(T);
-      Generator random(5);
+      Generator random(test_seed(5));
       const AttentionInputs in = random_inputs(1, T, T + 7, 4, 2, 32, 24, random);
       const Tensor weight = random_weight(in, random), seed = random_normal({1, T, 4, 24}, random);
       AttentionOptions options;
@@ -82,7 +83,7 @@ TEST_SUITE("autograd/ops/additive_attention") {
     AttentionOptions causal;
     causal.causal = true;
     const auto saved = [&](Function path, Index T, const AttentionOptions& options) {
-      Generator random(7);
+      Generator random(test_seed(7));
       const AttentionInputs in = random_inputs(1, T, T, 2, 1, 8, 8, random);
       const Tensor weight = random_weight(in, random);
       Tape tape;
@@ -102,7 +103,7 @@ TEST_SUITE("autograd/ops/additive_attention") {
   }
 
   TEST_CASE("weights are handed out before dropout, and an additive mask gets its gradient") {
-    Generator random(6);
+    Generator random(test_seed(6));
     const AttentionInputs in = random_inputs(2, 5, 7, 6, 2, 3, 4, random);
     const Tensor weight = random_weight(in, random), seed = random_normal({2, 5, 6, 4}, random);
     Tensor weights;
@@ -113,30 +114,31 @@ TEST_SUITE("autograd/ops/additive_attention") {
     const AttentionOracle expected = additive_oracle(in, weight, options, seed);
     options.weights = &weights;
     additive_attention(in.query, in.key, in.value, weight, options);
-    CHECK(relative_error(weights, expected.weights) < 1e-13);
+    CHECK_BELOW(relative_error(weights, expected.weights), 1e-13);
     options.weights = nullptr;
     Tape tape;
     tape.watch(options.mask);
     const Tensor y = additive_attention(in.query, in.key, in.value, weight, options);
     const Tensor dmask = tape.gradients(y, {options.mask}, seed)[0];
-    CHECK(relative_error(dmask, sum_to(expected.dscores, options.mask.shape())) < 1e-12);
+    CHECK_BELOW(relative_error(dmask, sum_to(expected.dscores, options.mask.shape())), 1e-12);
     CHECK(dmask.at(1) == 0);
   }
 
   TEST_CASE("one tensor may be query, key and value") {
-    Generator random(8);
+    Generator random(test_seed(8));
     const Tensor x = random_normal({2, 4, 2, 3}, random), seed = random_normal({2, 4, 2, 3}, random);
     const Tensor weight = random_normal({2, 3}, random);
     const OpResult got = run_op([](const auto& in) { return additive_attention(in[0], in[0], in[0], in[1]); },
                                 {x, weight}, seed);
     const OpResult parts = additive_oracle({x, x, x}, weight, {}, seed);
-    CHECK(relative_error(got.gradients[0], parts.gradients[0] + parts.gradients[1] + parts.gradients[2]) <
-          1e-13);
-    CHECK(relative_error(got.gradients[1], parts.gradients[3]) < 1e-13);
+    CHECK_BELOW(
+        relative_error(got.gradients[0], parts.gradients[0] + parts.gradients[1] + parts.gradients[2]),
+        1e-13);
+    CHECK_BELOW(relative_error(got.gradients[1], parts.gradients[3]), 1e-13);
   }
 
   TEST_CASE("nothing in, nothing out; no keys give zeros; no hidden units give the mean") {
-    Generator random(9);
+    Generator random(test_seed(9));
     const auto run = [&](Index B, Index T, Index S, Index D) {
       const AttentionInputs in = random_inputs(B, T, S, 2, 2, D, 5, random);
       const Tensor weight = random_weight(in, random), dy = random_normal({B, T, 2, 5}, random);
@@ -150,11 +152,11 @@ TEST_SUITE("autograd/ops/additive_attention") {
     CHECK(run(2, 0, 4, 3).first.shape() == Shape{2, 0, 2, 5});
     CHECK(largest(run(1, 2, 0, 3).first) == 0);
     const auto [y, average] = run(2, 1, 4, 0);
-    CHECK(relative_error(y, average) < 1e-14);
+    CHECK_BELOW(relative_error(y, average), 1e-14);
   }
 
   TEST_CASE("gradients of both orders") {
-    Generator random(10);
+    Generator random(test_seed(10));
     const AttentionInputs in = random_inputs(2, 3, 5, 4, 2, 4, 3, random);
     const Tensor weight = random_weight(in, random);
     const auto check = [&](const char* name, const AttentionOptions& options) {
@@ -192,7 +194,7 @@ TEST_SUITE("autograd/ops/additive_attention") {
               return additive_attention(in[0], in[1], in[2], in[3], options);
             },
             type);
-        CHECK(error <= (type == DType::f64 ? 1e-11 : 1e-5));
+        CHECK_BELOW(error, type == DType::f64 ? 1e-11 : 1e-5);
       }
     }
   }

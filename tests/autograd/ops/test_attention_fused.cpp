@@ -16,7 +16,7 @@ Index saved_bytes(Index T, const AttentionOptions& options) {
 
 TEST_SUITE("autograd/ops/attention") {
   TEST_CASE("gradients of both orders, through the composed fallback") {
-    Generator random(12);
+    Generator random(test_seed(12));
     const auto check = [&](const char* name, const AttentionInputs& in, const AttentionOptions& options) {
       check_both_orders(name,
                         [&] { return scaled_dot_product_attention(in.query, in.key, in.value, options); },
@@ -44,7 +44,7 @@ TEST_SUITE("autograd/ops/attention") {
   }
 
   TEST_CASE("gradients of both orders reach a recorded additive mask") {
-    Generator random(13);
+    Generator random(test_seed(13));
     const AttentionInputs in = random_inputs(2, 3, 4, 2, 1, 3, 2, random);
     AttentionOptions options;
     options.mask = random_normal({2, 3, 4}, random);
@@ -67,7 +67,7 @@ TEST_SUITE("autograd/ops/attention") {
 
   TEST_CASE("the same bits, run after run") {
     for (const DType type : {DType::f32, DType::f64}) {
-      Generator random(14);
+      Generator random(test_seed(14));
       const AttentionInputs in = random_inputs(2, 130, 150, 4, 2, 16, 24, random);
       AttentionOptions options;
       options.causal = true;
@@ -94,7 +94,7 @@ TEST_SUITE("autograd/ops/attention") {
       for (const Index width : {16, 96}) {
         CAPTURE(causal);
         CAPTURE(width);
-        Generator random(100);
+        Generator random(test_seed(100));
         AttentionOptions options;
         options.causal = causal;
         const Index T = default_device().is_cuda() ? 70 : 200;

@@ -37,7 +37,7 @@ TEST_SUITE("autograd/ops/attention") {
           const OpResult got = run_op(attention_by(path, options),
                                       {inputs[0].to(type), inputs[1].to(type), inputs[2].to(type)},
                                       golden.tensor(name, "seed"));
-          CHECK(attention_error(got, expected) <= (type == DType::f64 ? 1e-11 : 1e-5));
+          CHECK_BELOW(attention_error(got, expected), type == DType::f64 ? 1e-11 : 1e-5);
         }
       }
     }

@@ -40,23 +40,24 @@ OpResult run_scores(const std::vector<double>& scores, const AttentionOptions& o
 TEST_SUITE("autograd/ops/attention") {
   TEST_CASE("a sink worked by hand: ln 2 beside scores ln 3 and 0 gives 1/2, 1/6 and 1/3 to itself") {
     const OpResult got = run_scores({std::log(3.0), 0}, {}, {});
-    CHECK(got.y.item() == doctest::Approx(1.25).epsilon(1e-15));
+    CHECK_BELOW(deviation(got.y.item(), 1.25), 1e-15);
     AttentionOptions options;
     options.sinks = values({std::log(2.0)}, {1});
     const OpResult with = run_scores({std::log(3.0), 0}, options, {options.sinks});
-    CHECK(with.y.item() == doctest::Approx(5.0 / 6).epsilon(1e-15));
-    CHECK(relative_error(with.gradients[1], values({0.5 * (1 - 5.0 / 6), (2 - 5.0 / 6) / 6}, {1, 2, 1, 1})) <
-          1e-14);
-    CHECK(with.gradients[3].item() == doctest::Approx(-5.0 / 18).epsilon(1e-14));
+    CHECK_BELOW(deviation(with.y.item(), 5.0 / 6), 1e-15);
+    CHECK_BELOW(
+        relative_error(with.gradients[1], values({0.5 * (1 - 5.0 / 6), (2 - 5.0 / 6) / 6}, {1, 2, 1, 1})),
+        1e-14);
+    CHECK_BELOW(deviation(with.gradients[3].item(), -5.0 / 18), 1e-14);
   }
 
   TEST_CASE("a sigmoid worked by hand: scores ln 3 and 0 give 3/4 and 1/2") {
     AttentionOptions options;
     options.weighting = AttentionWeighting::sigmoid;
     const OpResult got = run_scores({std::log(3.0), 0}, options, {});
-    CHECK(got.y.item() == doctest::Approx(1.75).epsilon(1e-15));
-    CHECK(relative_error(got.gradients[1], values({3.0 / 16, 2.0 / 4}, {1, 2, 1, 1})) < 1e-14);
-    CHECK(relative_error(got.gradients[2], values({0.75, 0.5}, {1, 2, 1, 1})) < 1e-15);
+    CHECK_BELOW(deviation(got.y.item(), 1.75), 1e-15);
+    CHECK_BELOW(relative_error(got.gradients[1], values({3.0 / 16, 2.0 / 4}, {1, 2, 1, 1})), 1e-14);
+    CHECK_BELOW(relative_error(got.gradients[2], values({0.75, 0.5}, {1, 2, 1, 1})), 1e-15);
   }
 
   TEST_CASE("a cap worked by hand, and a relative bias by distance") {
@@ -66,21 +67,20 @@ TEST_SUITE("autograd/ops/attention") {
     // 2 tanh(2 atanh(1/2) / 2) = 1, and with e the weights are e / (1 + e) and 1 / (1 + e).
     const double e = std::exp(1.0), w = e / (1 + e);
     const OpResult got = run_scores({2 * std::atanh(0.5), 0}, options, {options.score_parameter});
-    CHECK(got.y.item() == doctest::Approx(2 - w).epsilon(1e-15));
-    CHECK(got.gradients[1].at(0) == doctest::Approx(-0.75 * w * (1 - w)).epsilon(1e-14));
-    CHECK(got.gradients[3].item() ==
-          doctest::Approx(-(0.5 - std::atanh(0.5) * 0.75) * w * (1 - w)).epsilon(1e-13));
+    CHECK_BELOW(deviation(got.y.item(), 2 - w), 1e-15);
+    CHECK_BELOW(deviation(got.gradients[1].at(0), -0.75 * w * (1 - w)), 1e-14);
+    CHECK_BELOW(deviation(got.gradients[3].item(), -(0.5 - std::atanh(0.5) * 0.75) * w * (1 - w)), 1e-13);
     AttentionOptions biased;
     biased.relative_bias = values({1, 0, 0}, {1, 3});  // the query has the last key's position
     const OpResult near = run_scores({0, 0}, biased, {biased.relative_bias});
-    CHECK(near.y.item() == doctest::Approx(2 - w).epsilon(1e-15));
-    CHECK(near.gradients[3].at(0) == doctest::Approx(-w * (1 - w)).epsilon(1e-14));
-    CHECK(near.gradients[3].at(1) == doctest::Approx(w * (1 - w)).epsilon(1e-14));
+    CHECK_BELOW(deviation(near.y.item(), 2 - w), 1e-15);
+    CHECK_BELOW(deviation(near.gradients[3].at(0), -w * (1 - w)), 1e-14);
+    CHECK_BELOW(deviation(near.gradients[3].at(1), w * (1 - w)), 1e-14);
     CHECK(near.gradients[3].at(2) == 0);
   }
 
   TEST_CASE("modified attention equals plain loops at every length") {
-    Generator random(31);
+    Generator random(test_seed(31));
     for (const Index S : {1, 31, 32, 33, 257}) {
       for (const Index T : {1, 33}) {
         for (const AttentionWeighting weighting : kWeightings) {
@@ -97,7 +97,7 @@ TEST_SUITE("autograd/ops/attention") {
   }
 
   TEST_CASE("a mask's gradient has its shape, whatever it repeats along") {
-    Generator random(32);
+    Generator random(test_seed(32));
     for (Index repeated = 0; repeated < 16; ++repeated) {
       CAPTURE(repeated);
       Shape shape{2, 4, 40, 150};
@@ -114,12 +114,12 @@ TEST_SUITE("autograd/ops/attention") {
                                   joined(in.list(), list_of_modifiers(options)), seed);
       // What a softmax's row adds up to is zero in theory.
       const double size = std::max(largest(expected.modifiers[0]), largest(expected.dvalues));
-      CHECK(absolute_error(got.gradients[3], expected.modifiers[0]) <= 1e-12 * size);
+      CHECK_BELOW(absolute_error(got.gradients[3], expected.modifiers[0]), 1e-12 * size);
     }
   }
 
   TEST_CASE("only modifiers that want a gradient get one, queries and keys none") {
-    Generator random(33);
+    Generator random(test_seed(33));
     const AttentionInputs in = random_inputs(1, 5, 9, 4, 2, 3, 4, random);
     AttentionOptions options = all_modifiers(ScoreFunction::softcap, AttentionWeighting::softmax, random);
     options.mask = random_normal({5, 9}, random);
@@ -130,12 +130,12 @@ TEST_SUITE("autograd/ops/attention") {
       Tape tape;
       tape.watch(x);
       const Tensor y = scaled_dot_product_attention(in.query, in.key, in.value, options);
-      CHECK(relative_error(tape.gradients(y, {x}, seed)[0], expected.modifiers[wanted]) < 1e-12);
+      CHECK_BELOW(relative_error(tape.gradients(y, {x}, seed)[0], expected.modifiers[wanted]), 1e-12);
     }
   }
 
   TEST_CASE("gradients of both orders reach every modifier") {
-    Generator random(34);
+    Generator random(test_seed(34));
     const AttentionInputs in = random_inputs(2, 3, 5, 4, 2, 3, 2, random);
     for (const AttentionWeighting weighting : kWeightings) {
       for (const ScoreFunction function : kFunctions) {
@@ -158,7 +158,7 @@ TEST_SUITE("autograd/ops/attention") {
   }
 
   TEST_CASE("a query that sees nothing gives zeros, and its sink and biases get nothing") {
-    Generator random(35);
+    Generator random(test_seed(35));
     const AttentionInputs in = random_inputs(1, 2, 3, 1, 1, 2, 2, random);
     const Tensor seed = random_normal({1, 2, 1, 2}, random);
     seed.data<double>()[0] = seed.data<double>()[1] = kNan;
@@ -192,10 +192,10 @@ TEST_SUITE("autograd/ops/attention") {
       const double w = 1 / (1 + std::exp(-f.value)), slope = w * (1 - w);
       for (const AttentionFunction path : kAttentionPaths) {
         const OpResult got = run_op(attention_by(path, options), in, values({1, 1}, {1, 2, 1, 1}));
-        CHECK(got.y.at(0) == doctest::Approx(w).epsilon(1e-15));
-        CHECK(got.gradients[3].item() == doctest::Approx(3 * slope * f.by_parameter).epsilon(1e-14));
-        CHECK(got.gradients[0].at(0) * 1e200 == doctest::Approx(slope * f.by_score).epsilon(1e-14));
-        CHECK(got.gradients[1].at(1) * 1e200 == doctest::Approx(2 * slope * f.by_score).epsilon(1e-14));
+        CHECK_BELOW(deviation(got.y.at(0), w), 1e-15);
+        CHECK_BELOW(deviation(got.gradients[3].item(), 3 * slope * f.by_parameter), 1e-14);
+        CHECK_BELOW(deviation(got.gradients[0].at(0) * 1e200, slope * f.by_score), 1e-14);
+        CHECK_BELOW(deviation(got.gradients[1].at(1) * 1e200, 2 * slope * f.by_score), 1e-14);
       }
     }
   }
@@ -207,14 +207,13 @@ TEST_SUITE("autograd/ops/attention") {
       const OpResult got = run_scores({2, 0}, options, {options.sinks});
       const double share = 1 / (1 + std::exp(sink) / (1 + std::exp(2)));
       const double mean = (std::exp(2) + 2) / (1 + std::exp(2));
-      CHECK(got.y.item() == doctest::Approx(sink > 500 ? 0 : share * mean).epsilon(1e-14));
-      CHECK(got.gradients[3].item() ==
-            doctest::Approx(sink > 500 ? 0 : -(1 - share) * share * mean).epsilon(1e-13));
+      CHECK_BELOW(deviation(got.y.item(), sink > 500 ? 0 : share * mean), 1e-14);
+      CHECK_BELOW(deviation(got.gradients[3].item(), sink > 500 ? 0 : -(1 - share) * share * mean), 1e-13);
     }
   }
 
   TEST_CASE("weights handed out are those of the modified scores") {
-    Generator random(36);
+    Generator random(test_seed(36));
     const AttentionInputs in = random_inputs(2, 3, 5, 4, 2, 3, 2, random);
     for (const AttentionWeighting weighting : kWeightings) {
       AttentionOptions options = all_modifiers(ScoreFunction::softcap, weighting, random);
@@ -222,14 +221,14 @@ TEST_SUITE("autograd/ops/attention") {
       options.weights = &weights;
       const Tensor y = scaled_dot_product_attention(in.query, in.key, in.value, options);
       const AttentionOracle expected = attention_oracle(in, options, y);
-      CHECK(relative_error(weights, expected.weights) < 1e-13);
-      CHECK(relative_error(y, expected.y) < 1e-13);
+      CHECK_BELOW(relative_error(weights, expected.weights), 1e-13);
+      CHECK_BELOW(relative_error(y, expected.y), 1e-13);
     }
   }
 
   TEST_CASE("gradients of modifiers have the same bits, run after run, and save nothing square") {
     for (const DType type : {DType::f32, DType::f64}) {
-      Generator random(37);
+      Generator random(test_seed(37));
       const AttentionInputs in = random_inputs(2, 130, 150, 4, 2, 16, 24, random);
       AttentionOptions options = all_modifiers(ScoreFunction::softcap, AttentionWeighting::softmax, random);
       options.relative_bias = random_normal({4, 299}, random);
@@ -266,7 +265,7 @@ TEST_SUITE("autograd/ops/attention") {
     for (const Index width : {16, 96}) {
       for (const AttentionWeighting weighting : kWeightings) {
         CAPTURE(width);
-        Generator random(100);
+        Generator random(test_seed(100));
         const Index T = default_device().is_cuda() ? 70 : 150;
         AttentionOptions options = all_modifiers(ScoreFunction::softcap, weighting, random);
         options.relative_bias = random_normal({1, 2 * T + 199}, random);
@@ -278,7 +277,7 @@ TEST_SUITE("autograd/ops/attention") {
   }
 
   TEST_CASE("nothing in, zero gradients out") {
-    Generator random(38);
+    Generator random(test_seed(38));
     for (const auto& [B, T, S] : {std::array<Index, 3>{0, 3, 4}, {2, 0, 4}, {1, 2, 0}}) {
       AttentionOptions options = all_modifiers(ScoreFunction::softcap, AttentionWeighting::softmax, random);
       options.mask = random_normal({T, S}, random);

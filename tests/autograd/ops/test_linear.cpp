@@ -48,7 +48,7 @@ TEST_SUITE("autograd/ops/linear") {
   }
 
   TEST_CASE("it agrees with the same in plain operations, forward and backward, at every size") {
-    Generator random(1);
+    Generator random(test_seed(1));
     const Shape shapes[] = {{1, 1}, {5, 31}, {2, 3, 32}, {33}, {2, 257}, {0, 4}, {3, 0}, {257, 33}};
     for (const Shape& shape : shapes) {
       for (const std::optional<Unary> activation :
@@ -67,15 +67,17 @@ TEST_SUITE("autograd/ops/linear") {
               y.shape());
           if (biased) composed = composed + bias;
           if (activation) composed = unary(*activation, composed);
-          CHECK(relative_error(y, composed) < 1e-14);
+          CHECK_BELOW(relative_error(y, composed), 1e-14);
           const Tensor seed = random_normal(y.shape(), random);
           const std::vector<Tensor> got = tape.gradients(y, inputs, seed),
                                     expected = tape.gradients(composed, inputs, seed);
-          for (std::size_t i = 0; i < inputs.size(); ++i) CHECK(relative_error(got[i], expected[i]) < 1e-13);
+          for (std::size_t i = 0; i < inputs.size(); ++i)
+            CHECK_BELOW(relative_error(got[i], expected[i]), 1e-13);
           if (shape.elements() > 0) {
             const Tensor single = linear(x.to(DType::f32), weight.to(DType::f32),
                                          biased ? bias.to(DType::f32) : Tensor(), activation);
-            CHECK(over_bound(single, composed, linear_rounding(inputs, activation.has_value(), seed).y) <= 1);
+            CHECK_BELOW(over_bound(single, composed, linear_rounding(inputs, activation.has_value(), seed).y),
+                        1);
           }
         }
       }
@@ -83,7 +85,7 @@ TEST_SUITE("autograd/ops/linear") {
   }
 
   TEST_CASE("it passes the gradient check with every activation, and so do its gradients") {
-    Generator random(2);
+    Generator random(test_seed(2));
     for (const Unary f :
          {Unary::exp, Unary::tanh, Unary::erf, Unary::sigmoid, Unary::gelu, Unary::gelu_tanh, Unary::silu}) {
       const Tensor x = random_normal({2, 3, 4}, random), weight = random_uniform({5, 4}, -0.5, 0.5, random),
@@ -105,7 +107,7 @@ TEST_SUITE("autograd/ops/linear") {
   }
 
   TEST_CASE("one tensor may be input, weight and more") {
-    Generator random(3);
+    Generator random(test_seed(3));
     const Tensor x = random_normal({4, 4}, random);
     check_gradients("linear",
                     gradcheck([&] { return linear(x, x, {}, Unary::tanh); }, {{"x", x}}, both_orders()));
@@ -147,7 +149,7 @@ TEST_SUITE("autograd/ops/linear") {
       };
       const std::vector<std::string> names =
           biased ? std::vector<std::string>{"x", "weight", "bias"} : std::vector<std::string>{"x", "weight"};
-      CHECK(golden_error(golden, name, names, map) < 5e-15);
+      CHECK_BELOW(golden_error(golden, name, names, map), 5e-15);
       std::vector<Tensor> in;
       for (const std::string& input : names) in.push_back(golden.tensor(name, "in." + input));
       check_golden_f32(golden, name, names, map,

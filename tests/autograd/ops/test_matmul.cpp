@@ -41,7 +41,7 @@ TEST_SUITE("autograd/ops/matmul") {
   }
 
   TEST_CASE("products agree with plain loops at every size, transposed or not") {
-    Generator random(1);
+    Generator random(test_seed(1));
     const Index sizes[][3] = {{1, 1, 1},   {31, 32, 33}, {32, 33, 31}, {33, 31, 32}, {257, 3, 5},
                               {3, 257, 5}, {3, 5, 257},  {1, 31, 1},   {0, 3, 4},    {3, 4, 0}};
     for (const auto& size : sizes) {
@@ -52,12 +52,13 @@ TEST_SUITE("autograd/ops/matmul") {
           const Tensor a = random_normal(transpose_a ? Shape{k, m} : Shape{m, k}, random);
           const Tensor b = random_normal(transpose_b ? Shape{n, k} : Shape{k, n}, random);
           const Tensor expected = oracle(factor(a, transpose_a), factor(b, transpose_b), 0.3);
-          CHECK(relative_error(matmul(factor(a, transpose_a), factor(b, transpose_b), 0.3), expected) <
-                1e-14);
+          CHECK_BELOW(relative_error(matmul(factor(a, transpose_a), factor(b, transpose_b), 0.3), expected),
+                      1e-14);
           const Tensor a32 = a.to(DType::f32), b32 = b.to(DType::f32);
-          CHECK(over_bound(matmul(factor(a32, transpose_a), factor(b32, transpose_b), 0.3), expected,
-                           product_rounding(plain(factor(a, transpose_a)), plain(factor(b, transpose_b)),
-                                            0.3)) <= 1);
+          CHECK_BELOW(
+              over_bound(matmul(factor(a32, transpose_a), factor(b32, transpose_b), 0.3), expected,
+                         product_rounding(plain(factor(a, transpose_a)), plain(factor(b, transpose_b)), 0.3)),
+              1);
         }
       }
     }
@@ -85,7 +86,7 @@ TEST_SUITE("autograd/ops/matmul") {
   }
 
   TEST_CASE("stacks of matrices broadcast in every position, with every combination of transposes") {
-    Generator random(2);
+    Generator random(test_seed(2));
     const std::pair<Shape, Shape> stacks[] = {
         {{}, {}},      {{3}, {3}},       {{3}, {}},  {{}, {3}},        {{2, 3}, {}},       {{2, 1}, {3}},
         {{1}, {2, 3}}, {{2, 1}, {1, 3}}, {{0}, {1}}, {{2, 3}, {2, 3}}, {{2, 1, 2}, {3, 1}}};
@@ -98,7 +99,7 @@ TEST_SUITE("autograd/ops/matmul") {
           INFO(shape_a.text(), " ", shape_b.text());
           const Tensor a = random_normal(shape_a, random), b = random_normal(shape_b, random);
           const Factor left = factor(a, transpose_a), right = factor(b, transpose_b);
-          CHECK(relative_error(matmul(left, right, 1.5), oracle(left, right, 1.5)) < 1e-14);
+          CHECK_BELOW(relative_error(matmul(left, right, 1.5), oracle(left, right, 1.5)), 1e-14);
           check_gradients("matmul", gradcheck([&] { return matmul(left, right, 1.5); }, {{"a", a}, {"b", b}},
                                               both_orders(12)));
         }
@@ -107,7 +108,7 @@ TEST_SUITE("autograd/ops/matmul") {
   }
 
   TEST_CASE("factors and outputs by head are read and written in place, in every combination") {
-    Generator random(3);
+    Generator random(test_seed(3));
     for (const int flags : {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}) {
       const bool transpose_a = flags & 1, transpose_b = flags & 2, head_b = flags & 4, head_y = flags & 8;
       CAPTURE(flags);
@@ -121,36 +122,37 @@ TEST_SUITE("autograd/ops/matmul") {
       const Factor left = factor(a, transpose_a, true), right = factor(b, transpose_b, head_b);
       const Tensor y = matmul(left, right, 0.7, head_y);
       CHECK(y.shape() == (head_y ? Shape{2, m, 3, n} : Shape{2, 3, m, n}));
-      CHECK(relative_error(y, oracle(left, right, 0.7, head_y)) < 1e-14);
+      CHECK_BELOW(relative_error(y, oracle(left, right, 0.7, head_y)), 1e-14);
       check_gradients("matmul by head", gradcheck([&] { return matmul(left, right, 0.7, head_y); },
                                                   {{"a", a}, {"b", b}}, both_orders(12)));
     }
   }
 
   TEST_CASE("heads broadcast: one key head for several query heads") {
-    Generator random(4);
+    Generator random(test_seed(4));
     const Tensor query = random_normal({2, 4, 3, 5}, random), key = random_normal({2, 6, 1, 5}, random);
     const auto scores = [&] { return matmul(by_head(query), transposed(by_head(key))); };
-    CHECK(relative_error(scores(), oracle(by_head(query), transposed(by_head(key)))) < 1e-14);
+    CHECK_BELOW(relative_error(scores(), oracle(by_head(query), transposed(by_head(key)))), 1e-14);
     check_gradients("matmul by head", gradcheck(scores, {{"query", query}, {"key", key}}, both_orders(12)));
   }
 
   TEST_CASE("a tensor multiplied by itself gets both gradients") {
-    Generator random(5);
+    Generator random(test_seed(5));
     const Tensor x = random_normal({3, 4, 4}, random);
     check_gradients("matmul", gradcheck([&] { return matmul(x, transposed(x)); }, {{"x", x}}, both_orders()));
     check_gradients("matmul", gradcheck([&] { return matmul(x, x); }, {{"x", x}}, both_orders()));
   }
 
   TEST_CASE("many small products share the threads and give what one thread gives") {
-    Generator random(6);
+    Generator random(test_seed(6));
     const Tensor a = random_normal({64, 9, 33}, random), b = random_normal({64, 33, 17}, random);
     const Tensor expected = oracle(a, b);
     const int most = omp_get_max_threads();
     for (const int threads : {1, 2, 3}) {
       omp_set_num_threads(threads);
-      CHECK(relative_error(matmul(a, b), expected) < 1e-14);
-      CHECK(over_bound(matmul(a.to(DType::f32), b.to(DType::f32)), expected, product_rounding(a, b)) <= 1);
+      CHECK_BELOW(relative_error(matmul(a, b), expected), 1e-14);
+      CHECK_BELOW(over_bound(matmul(a.to(DType::f32), b.to(DType::f32)), expected, product_rounding(a, b)),
+                  1);
     }
     omp_set_num_threads(most);
   }
@@ -204,7 +206,7 @@ TEST_SUITE("autograd/ops/matmul") {
       const auto product = [&](const std::vector<Tensor>& x) {
         return matmul(factor(x[0], options["transpose_a"]), factor(x[1], options["transpose_b"]));
       };
-      CHECK(golden_error(golden, name, {"a", "b"}, product) < 5e-15);
+      CHECK_BELOW(golden_error(golden, name, {"a", "b"}, product), 5e-15);
       const Tensor a = golden.tensor(name, "in.a"), b = golden.tensor(name, "in.b");
       check_golden_f32(golden, name, {"a", "b"}, product,
                        products_rounding(product, {a, b}, golden.tensor(name, "seed"),

@@ -31,29 +31,30 @@ double naive_error(const Tensor& a, const Tensor& b, const Tensor& exact) {
 TEST_SUITE("autograd/ops/matmul_bf16") {
   TEST_CASE("products are as good as their storage allows") {
     if (!has_gpu()) return;
-    Generator random(1);
+    Generator random(test_seed(1));
     for (const Index size : {1, 31, 32, 33, 257}) {
       const Tensor a = random_normal({size, 65}, random), b = random_normal({65, 18}, random);
       const Tensor y = matmul(narrow(a), narrow(b)), exact = widened(matmul(a, b));
       CHECK(y.dtype() == DType::bf16);
-      CHECK(relative_error(widened(y), exact) <= 2 * naive_error(a, b, exact));
+      CHECK_BELOW(relative_error(widened(y), exact), 2 * naive_error(a, b, exact));
       const Tensor flipped = matmul(transposed(narrow(transpose(a))), transposed(narrow(transpose(b))));
       CHECK(flipped.to_vector<BFloat16>().size() == y.to_vector<BFloat16>().size());
-      CHECK(relative_error(widened(flipped), widened(y)) < 0.01);
+      CHECK_BELOW(relative_error(widened(flipped), widened(y)), 0.01);
     }
   }
 
   TEST_CASE("stacks, by head, keep to their own matrices") {
     if (!has_gpu()) return;
-    Generator random(2);
+    Generator random(test_seed(2));
     const Tensor a = random_normal({2, 5, 3, 7}, random), b = random_normal({2, 6, 1, 7}, random);
     const Tensor y = matmul(by_head(narrow(a)), transposed(by_head(narrow(b))), 0.5, true);
-    CHECK(relative_error(widened(y), widened(matmul(by_head(a), transposed(by_head(b)), 0.5, true))) < 0.02);
+    CHECK_BELOW(relative_error(widened(y), widened(matmul(by_head(a), transposed(by_head(b)), 0.5, true))),
+                0.02);
   }
 
   TEST_CASE("an affine map's gradients: x and the bias in bf16's error, weights summed and kept in f32") {
     if (!has_gpu()) return;
-    Generator random(3);
+    Generator random(test_seed(3));
     const Tensor x = random_normal({40, 33}, random), w = random_normal({21, 33}, random),
                  bias = random_normal({21}, random), dy = random_normal({40, 21}, random);
     const auto fused = [](const Parameter& input, const Parameter& weight, const Parameter& offset) {
@@ -85,27 +86,27 @@ TEST_SUITE("autograd/ops/matmul_bf16") {
     for (std::size_t i = 0; i < exact.size(); ++i) {
       CAPTURE(i);
       const Tensor expected = widened(exact[i]);
-      CHECK(relative_error(widened(got[i]), expected) <=
-            (i == 0 ? 2 : 3) * relative_error(widened(naive[i]), expected));
+      CHECK_BELOW(relative_error(widened(got[i]), expected),
+                  (i == 0 ? 2 : 3) * relative_error(widened(naive[i]), expected));
     }
   }
 
   TEST_CASE("a weight's gradient is not rounded to bf16") {
     if (!has_gpu()) return;
-    Generator random(4);
+    Generator random(test_seed(4));
     const Tensor x = random_normal({300, 5}, random), dy = random_normal({300, 4}, random);
     Parameter weight(random_normal({4, 5}, random).to(DType::f32).to(Device::cuda(0)));
     weight.set_shadow(DType::bf16);
     Tape tape;
     tape.backward(linear(narrow(x), weight), narrow(dy));
     const Tensor rounded_x = x.to(DType::bf16).to(DType::f64), rounded_dy = dy.to(DType::bf16).to(DType::f64);
-    CHECK(relative_error(widened(weight.gradient()), widened(matmul(transposed(rounded_dy), rounded_x))) <
-          2e-6);
+    CHECK_BELOW(
+        relative_error(widened(weight.gradient()), widened(matmul(transposed(rounded_dy), rounded_x))), 2e-6);
   }
 
   TEST_CASE("tf32 rounds the factors and nothing else") {
     if (!has_gpu()) return;
-    Generator random(5);
+    Generator random(test_seed(5));
     const Tensor a = random_normal({33, 65}, random).to(DType::f32).to(Device::cuda(0)),
                  b = random_normal({65, 18}, random).to(DType::f32).to(Device::cuda(0));
     const Tensor exact = widened(matmul(widened(a), widened(b)));
@@ -113,8 +114,8 @@ TEST_SUITE("autograd/ops/matmul_bf16") {
     cuda::set_matmul_precision(cuda::MatmulPrecision::tf32);
     const double rounded = relative_error(widened(matmul(a, b)), exact);
     cuda::set_matmul_precision(cuda::MatmulPrecision::f32);
-    CHECK(strict < 2e-6);
+    CHECK_BELOW(strict, 2e-6);
     CHECK(rounded > 10 * strict);
-    CHECK(rounded < 2e-3);
+    CHECK_BELOW(rounded, 2e-3);
   }
 }

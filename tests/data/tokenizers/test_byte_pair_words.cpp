@@ -2,6 +2,7 @@
 #include <tapeformer/data/hash.h>
 #include <tapeformer/data/tokenizers/byte_pair_words.h>
 #include <tapeformer/tests/reference/sanitized.h>
+#include <tapeformer/tests/reference/seed.h>
 
 #include <stdexcept>
 #include <string>
@@ -116,8 +117,8 @@ TEST_SUITE("data/tokenizers/byte_pair_words") {
     }
     for (std::uint64_t i = 0; i < fewer_if_sanitized(std::uint64_t{4000}); ++i) {
       std::string text;
-      for (std::uint64_t k = 0, length = 1 + mix_bits(i, 99) % 7; k < length; ++k) {
-        text += alphabet[bounded(mix_bits(i, k), alphabet.size())];
+      for (std::uint64_t k = 0, length = 1 + mix_bits(test_seed(i), 99) % 7; k < length; ++k) {
+        text += alphabet[bounded(mix_bits(test_seed(i), k), alphabet.size())];
       }
       CAPTURE(text);
       REQUIRE(safe_word_cut(text) == longest_safe_head(text, endings));

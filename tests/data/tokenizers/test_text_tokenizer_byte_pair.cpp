@@ -5,6 +5,7 @@
 #include <tapeformer/data/tokenizers/text_tokenizer_byte_pair.h>
 #include <tapeformer/tests/data/temporary_file.h>
 #include <tapeformer/tests/data/tokenizers/byte_pair_golden.h>
+#include <tapeformer/tests/reference/seed.h>
 
 #include <algorithm>
 #include <thread>
@@ -57,9 +58,9 @@ Ids merge_plainly(const BytePairVocabulary& vocabulary, std::string_view word) {
 std::string random_bytes(std::uint64_t seed, std::size_t most) {
   static const std::string common = "aaabet 'sn\n  =";
   std::string bytes;
-  const std::uint64_t length = bounded(mix_bits(seed, 1000), most);
+  const std::uint64_t length = bounded(mix_bits(test_seed(seed), 1000), most);
   for (std::uint64_t i = 0; i < length; ++i) {
-    const std::uint64_t bits = mix_bits(seed, i);
+    const std::uint64_t bits = mix_bits(test_seed(seed), i);
     bytes += bits % 4 == 0 ? static_cast<char>(bits >> 8) : common[bounded(bits, common.size())];
   }
   return bytes;
@@ -96,7 +97,7 @@ TEST_SUITE("data/tokenizers/text_tokenizer_byte_pair") {
     std::vector<std::pair<std::string, Ids>> words;
     for (std::uint64_t seed = 0; seed < 20000; ++seed) {
       std::string word;
-      for (std::uint64_t i = 0; i < 5 + seed % 30; ++i) word += "QXZJKV"[mix_bits(seed, i) % 6];
+      for (std::uint64_t i = 0; i < 5 + seed % 30; ++i) word += "QXZJKV"[mix_bits(test_seed(seed), i) % 6];
       words.emplace_back(word, golden_tokenizer().encode(word));
     }
     for (int again = 0; again < 2; ++again) {

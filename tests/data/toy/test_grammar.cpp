@@ -32,16 +32,17 @@ TEST_SUITE("data/toy/grammar") {
 
   TEST_CASE("in a large sample no sentence repeats, so none has two translations") {
     std::unordered_set<std::string> english;
-    const auto pairs = grammar().sample(Split::train, 100000, 5);
+    const auto pairs = grammar().sample(Split::train, 100000, test_seed(5));
     for (const TextPair& pair : pairs) english.insert(pair.source);
     CHECK(english.size() == pairs.size());
   }
 
   TEST_CASE("the parts share no sentence, and every number belongs to one") {
     std::unordered_set<std::string> train;
-    for (const TextPair& pair : grammar().sample(Split::train, 50000, 1)) train.insert(pair.source);
-    const auto validation = grammar().sample(Split::validation, 2000, 1),
-               test = grammar().sample(Split::test, 2000, 1);
+    for (const TextPair& pair : grammar().sample(Split::train, 50000, test_seed(1)))
+      train.insert(pair.source);
+    const auto validation = grammar().sample(Split::validation, 2000, test_seed(1)),
+               test = grammar().sample(Split::test, 2000, test_seed(1));
     std::unordered_set<std::string> held_out;
     for (const auto* part : {&validation, &test}) {
       for (const TextPair& pair : *part) {
@@ -79,7 +80,7 @@ TEST_SUITE("data/toy/grammar") {
   }
 
   TEST_CASE("sentences have 4 to 14 words, a capital and a final mark") {
-    for (const TextPair& pair : grammar().sample(Split::train, 30000, 9)) {
+    for (const TextPair& pair : grammar().sample(Split::train, 30000, test_seed(9))) {
       const auto english = count_words(pair.source),
                  french = count_words(pair.target) - (pair.target.back() == '?');
       CHECK((english >= 4 && english <= 14 && french >= 4 && french <= 14));

@@ -150,7 +150,7 @@ TEST_SUITE("examples/gradcheck/attention_checks") {
     REQUIRE(json["checks"].size() == 1);
     CHECK(json["checks"][0]["first"].size() == 4);  // x, query, key, value
     CHECK(json["checks"][0]["second"][1]["input"] == "query");
-    CHECK(json["checks"][0]["second"][1]["relative_error"] < 1e-7);
+    CHECK_BELOW(json["checks"][0]["second"][1]["relative_error"], 1e-7);
     CHECK(json["checks"][0]["second"][1]["elements"] == 24);
     CHECK(json["checks"][0]["J v"][1]["elements"] == 2 * 5 * 3);  // the output
     CHECK(json["checks"][0]["u'J v"][3]["input"] == "value");

@@ -54,7 +54,7 @@ TEST_SUITE("examples/language/export") {
       REQUIRE(got.elements() == expected.elements());
       double most = 0;
       for (Index i = 0; i < got.elements(); ++i) most = std::max(most, std::fabs(got.at(i) - expected.at(i)));
-      CHECK(most < 1e-5);
+      CHECK_BELOW(most, 1e-5);
     }
   }
 

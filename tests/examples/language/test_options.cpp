@@ -31,7 +31,7 @@ std::string refusal(const std::vector<std::string>& arguments) {
 Index parameters(const std::string& preset, Index vocabulary) {
   const LanguageOptions options(preset);
   const auto count = [&](Index layers, Index tokens) {
-    Generator random(1);
+    Generator random(test_seed(1));
     DecoderOnlyConfig config = options.model_config(tokens);
     config.layers = layers;
     return DecoderOnly(config, random).parameter_count();

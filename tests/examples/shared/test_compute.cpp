@@ -68,7 +68,7 @@ TEST_SUITE("examples/shared/compute") {
     options.add_to(line);
     const int before = omp_get_max_threads();
     CHECK(read(line, {"--threads", "3", "--device", "cpu"}));
-    Generator random(1);
+    Generator random(test_seed(1));
     Linear layer({2, 3, true, {}}, random);
     options.chosen().apply(layer);
     CHECK(omp_get_max_threads() == 3);
@@ -86,7 +86,7 @@ TEST_SUITE("examples/shared/compute") {
   }
 
   TEST_CASE("a model is moved and told what to compute in") {
-    Generator random(1);
+    Generator random(test_seed(1));
     Linear layer({2, 3, true, {}}, random);
     Compute{Device::cpu(), "f32"}.apply(layer);
     CHECK(layer.weight().value().device() == Device::cpu());

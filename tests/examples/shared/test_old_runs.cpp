@@ -4,6 +4,7 @@
 #include <tapeformer/examples/translation/trainer.h>
 #include <tapeformer/tests/examples/captured_log.h>
 #include <tapeformer/tests/nn/formats/temporary_folder.h>
+#include <tapeformer/tests/reference/check_below.h>
 
 #include <doctest/doctest.h>
 #include <omp.h>
@@ -96,7 +97,7 @@ TEST_SUITE("examples/shared/old_runs") {
       double best = 1e9;
       for (const Json& line : old.lines("metrics.jsonl"))
         best = std::min(best, line.value("validation_loss", best));
-      CHECK(old.evaluated() == doctest::Approx(best).epsilon(kRounding));
+      CHECK_BELOW(deviation(old.evaluated(), best), kRounding);
     }
   }
 
@@ -115,8 +116,7 @@ TEST_SUITE("examples/shared/old_runs") {
         for (const char* field : {"train_loss", "validation_loss", "learning_rate", "epoch"}) {
           REQUIRE(found[i].contains(field) == expected[i].contains(field));
           if (!found[i].contains(field)) continue;
-          CHECK(found[i][field].get<double>() ==
-                doctest::Approx(expected[i][field].get<double>()).epsilon(kRounding));
+          CHECK_BELOW(deviation(found[i][field].get<double>(), expected[i][field].get<double>()), kRounding);
         }
       }
       // This version writes everything that the earlier one wrote.

@@ -55,7 +55,7 @@ BatchSums next_batch(TrainingTask& task) {
 }
 
 void check_same(const BatchSums& got, const BatchSums& expected) {
-  CHECK(got.nats == doctest::Approx(expected.nats).epsilon(kRounding));
+  CHECK_BELOW(deviation(got.nats, expected.nats), kRounding);
   CHECK(got.counted == expected.counted);
   CHECK(got.tokens == expected.tokens);
   REQUIRE(got.gradients.size() == expected.gradients.size());
@@ -64,7 +64,7 @@ void check_same(const BatchSums& got, const BatchSums& expected) {
   for (std::size_t i = 0; i < got.gradients.size(); ++i) {
     const double own = largest(expected.gradients[i]);
     const bool is_noise = own < kRounding * all;  // of keys' biases: zero in theory
-    CHECK(absolute_error(got.gradients[i], expected.gradients[i]) < kRounding * (is_noise ? all : own));
+    CHECK_BELOW(absolute_error(got.gradients[i], expected.gradients[i]), kRounding * (is_noise ? all : own));
   }
 }
 
@@ -113,7 +113,7 @@ void check_ranks(const MakeTask& make, int most) {
       CHECK(got.remark == measured.remark);
       REQUIRE(got.numbers.size() == measured.numbers.size());
       for (std::size_t i = 0; i < got.numbers.size(); ++i)
-        CHECK(got.numbers[i] == doctest::Approx(measured.numbers[i]).epsilon(kRounding));
+        CHECK_BELOW(deviation(got.numbers[i], measured.numbers[i]), kRounding);
       Progress progress(false);
       const double trial = task->trial_loss(progress);
       CHECK(ranks.gather(std::to_string(trial)) ==

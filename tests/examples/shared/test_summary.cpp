@@ -1,5 +1,6 @@
 #include <tapeformer/examples/shared/summary.h>
 #include <tapeformer/nn/transformer/decoder_only.h>
+#include <tapeformer/tests/reference/seed.h>
 
 #include <doctest/doctest.h>
 
@@ -28,7 +29,7 @@ TEST_SUITE("examples/shared/summary") {
     DecoderOnlyConfig config;
     config.vocabulary = 11, config.context = 5, config.layers = 1, config.width = 8;
     config.attention.heads = 2;
-    Generator random(1);
+    Generator random(test_seed(1));
     DecoderOnly model(config, random);
     const std::string text = summary_of(model);
     CAPTURE(text);

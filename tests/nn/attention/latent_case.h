@@ -66,11 +66,11 @@ inline Everything everything(LatentAttention& attention, const Tensor& x, const 
 }
 
 inline void check_same(const Everything& a, const Everything& b) {
-  CHECK(relative_error(a.y, b.y) < 1e-11);
+  CHECK_BELOW(relative_error(a.y, b.y), 1e-11);
   REQUIRE(a.gradients.size() == b.gradients.size());
   for (std::size_t i = 0; i < a.gradients.size(); ++i) {
     INFO(a.gradients[i].first);
-    CHECK(relative_error(a.gradients[i].second, b.gradients[i].second) < 1e-11);
+    CHECK_BELOW(relative_error(a.gradients[i].second, b.gradients[i].second), 1e-11);
   }
 }
 

@@ -18,7 +18,7 @@ struct SublayerCase {
 };
 
 AttentionSublayer sublayer_of(const SublayerCase& given) {
-  Generator random(1);
+  Generator random(test_seed(1));
   AttentionConfig config;
   config.width = 6;
   config.heads = 3;
@@ -37,7 +37,7 @@ TEST_SUITE("nn/attention/attention_sublayer") {
     const Tensor x = random_values({2, 5, 6}, 3), other = random_values({2, 4, 7}, 4);
     for (const bool is_self : {true, false}) {
       AttentionSublayer sublayer = sublayer_of({is_self ? 0 : 7, 0});
-      Generator random(1);
+      Generator random(test_seed(1));
       AttentionConfig config;
       config.width = 6;
       config.heads = 3;

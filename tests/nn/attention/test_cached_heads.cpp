@@ -169,7 +169,7 @@ TEST_SUITE("nn/attention/cached_heads") {
   }
 
   TEST_CASE("options take over masks, weights and the layer's dropout") {
-    Generator random(1);
+    Generator random(test_seed(1));
     Dropout dropout({0.25}, random);
     AttentionContext context;
     Tensor weights;

@@ -16,7 +16,7 @@ namespace {
 AttentionCost measured_cost(
     Attention& layer, Index width, Index memory_width, const AttentionCall& call,
     const std::function<void(AttentionContext&)>& change = [](AttentionContext&) {}) {
-  Generator random(3);
+  Generator random(test_seed(3));
   layer.to(call.type);
   layer.train();
   const Tensor query = random_normal({call.batch, call.queries, width}, random, call.type);
@@ -81,7 +81,7 @@ void check_config(const AttentionConfig& config, const AttentionCall& call) {
   CAPTURE(call.keys);
   CAPTURE(call.causal);
   CAPTURE(call.window);
-  Generator random(1);
+  Generator random(test_seed(1));
   const std::unique_ptr<Attention> layer = make_attention(config, random);
   const Index memory_width = config.memory_width > 0 ? config.memory_width : config.width;
   const auto give = [&](AttentionContext& context) {
@@ -261,7 +261,7 @@ TEST_SUITE("nn/attention/cost") {
             CAPTURE(query_latents);
             CAPTURE(norm);
             CAPTURE(rotary);
-            Generator random(1);
+            Generator random(test_seed(1));
             LatentAttention layer(config, random);
             for (const AttentionCall& call : self_calls()) {
               CAPTURE(call.queries);
@@ -283,7 +283,7 @@ TEST_SUITE("nn/attention/cost") {
     AttentionCall call;
     call.batch = 2, call.queries = 3, call.cached = 5, call.causal = true;
     const auto check_decoding = [&](Attention& layer, const AttentionCost& formula) {
-      Generator random(4);
+      Generator random(test_seed(4));
       layer.eval();
       CacheConfig config;
       config.capacity = call.cached + call.queries;  // no room that the naive form would project
@@ -298,7 +298,7 @@ TEST_SUITE("nn/attention/cost") {
       layer(fresh, fresh, context);
       CHECK(profile.flops(false) == formula.forward_flops);
     };
-    Generator random(1);
+    Generator random(test_seed(1));
     for (const AttentionKind& kind : attention_kinds()) {
       if (!kind.cost) continue;
       CAPTURE(kind.name);

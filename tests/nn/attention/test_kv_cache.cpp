@@ -53,7 +53,7 @@ TEST_SUITE("nn/attention/kv_cache") {
         for (const CacheWidths widths : {CacheWidths{3, 5}, CacheWidths{7, 0}}) {
           INFO(name_of(kind), " ", name_of(type), " value width ", widths.value);
           const auto cache = make_cache(config_of(kind), widths);
-          Generator random(1);
+          Generator random(test_seed(1));
           Index rows = 3, length = 0;
           Expected keys, values;
           for (int step = 0; step < 200; ++step) {

@@ -23,7 +23,7 @@ TEST_SUITE("nn/attention/latent") {
         config.rotary_width = size("rotary_width"), config.cross = config.rotary_width == 0,
         config.norm = given["norm"].get<bool>();
         config.form = form;
-        Generator random(1);
+        Generator random(test_seed(1));
         LatentAttention attention(config, random);
         check_layer_against_golden(
             name, attention,
@@ -69,13 +69,13 @@ TEST_SUITE("nn/attention/latent") {
       LatentAttention attention = attention_of(config_of(variant, LatentForm::absorbed));
       const Tensor y = attention(x, x, causal());
       const LatentProducts products = attention.products();
-      CHECK(relative_error(attention(x, x, causal(), products), y) < 1e-12);
+      CHECK_BELOW(relative_error(attention(x, x, causal(), products), y), 1e-12);
       const auto cache = make_cache({}, attention.cache_widths());
       AttentionContext context = causal();
       context.cache = cache.get();
       for (Index t = 0; t < 10; ++t) {
         const Tensor piece = slice(x, 1, t, 1);
-        CHECK(relative_error(attention(piece, piece, context, products), slice(y, 1, t, 1)) < 1e-11);
+        CHECK_BELOW(relative_error(attention(piece, piece, context, products), slice(y, 1, t, 1)), 1e-11);
       }
 
       Tape tape;  // what is recorded reaches the weights themselves
@@ -92,8 +92,9 @@ TEST_SUITE("nn/attention/latent") {
       up.value().data<double>()[0] += 1;  // as an optimizer does, unseen by the layer
       const Tensor changed = attention(x, x, causal());
       CHECK(relative_error(changed, y) > 1e-3);
-      CHECK(relative_error(attention(x, x, causal(), attention.products()), changed) < 1e-12);
-      CHECK(relative_error(attention(x, x, causal(), products), y) < 1e-12);  // the old ones are what is used
+      CHECK_BELOW(relative_error(attention(x, x, causal(), attention.products()), changed), 1e-12);
+      CHECK_BELOW(relative_error(attention(x, x, causal(), products), y),
+                  1e-12);  // the old ones are what is used
     }
   }
 
@@ -131,17 +132,18 @@ TEST_SUITE("nn/attention/latent") {
       const Tensor y = attention(x, x, context), dirty = x.clone();
       std::fill_n(dirty.data<double>() + (6 + 4) * 8, 2 * 8, std::numeric_limits<double>::quiet_NaN());
       const Tensor z = attention(dirty, dirty, context);
-      CHECK(relative_error(slice(z, 0, 0, 1), slice(y, 0, 0, 1)) < 1e-13);
-      CHECK(relative_error(slice(slice(z, 0, 1, 1), 1, 0, 4), slice(slice(y, 0, 1, 1), 1, 0, 4)) < 1e-13);
+      CHECK_BELOW(relative_error(slice(z, 0, 0, 1), slice(y, 0, 0, 1)), 1e-13);
+      CHECK_BELOW(relative_error(slice(slice(z, 0, 1, 1), 1, 0, 4), slice(slice(y, 0, 1, 1), 1, 0, 4)),
+                  1e-13);
       context.weights = &weights[form == LatentForm::absorbed];
       attention(x, x, context);
     }
     CHECK(weights[0].shape() == Shape{2, 3, 6, 6});
-    CHECK(relative_error(weights[1], weights[0]) < 1e-11);
+    CHECK_BELOW(relative_error(weights[1], weights[0]), 1e-11);
   }
 
   TEST_CASE("what does not fit is refused by name, and projections start Xavier uniform") {
-    Generator random(1);
+    Generator random(test_seed(1));
     AttentionConfig config;
     config.width = 10, config.heads = 3;
     CHECK(message_of<Error>([&] { LatentAttention(config, random); }) ==
@@ -177,7 +179,7 @@ TEST_SUITE("nn/attention/latent") {
       double largest = 0;
       for (Index i = 0; i < weight.elements(); ++i) largest = std::max(largest, std::fabs(weight.at(i)));
       const double bound = std::sqrt(6.0 / static_cast<double>(weight.size(0) + weight.size(1)));
-      CHECK(largest <= bound);
+      CHECK_BELOW(largest, bound);
       CHECK(largest > 0.97 * bound);
     }
   }

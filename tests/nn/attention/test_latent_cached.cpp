@@ -18,8 +18,8 @@ TEST_SUITE("nn/attention/latent_cached") {
             CacheConfig config;
             config.kind = kind, config.block_size = 8;
             const auto cache = make_cache(config, attention.cache_widths());
-            CHECK(relative_error(decoded(attention, x, *cache), attention(x, x, causal())) <
-                  (type == DType::f64 ? 1e-11 : 1e-5));
+            CHECK_BELOW(relative_error(decoded(attention, x, *cache), attention(x, x, causal())),
+                        type == DType::f64 ? 1e-11 : 1e-5);
             CHECK(cache->length() == T);
           }
         }
@@ -75,7 +75,7 @@ TEST_SUITE("nn/attention/latent_cached") {
     const Tensor whole = attention(x, memory, context);
     const auto cache = make_cache({}, attention.cache_widths());
     context.cache = cache.get();
-    CHECK(relative_error(attention(slice(x, 1, 0, 2), memory, context), slice(whole, 1, 0, 2)) < 1e-11);
-    CHECK(relative_error(attention(slice(x, 1, 2, 4), {}, context), slice(whole, 1, 2, 4)) < 1e-11);
+    CHECK_BELOW(relative_error(attention(slice(x, 1, 0, 2), memory, context), slice(whole, 1, 0, 2)), 1e-11);
+    CHECK_BELOW(relative_error(attention(slice(x, 1, 2, 4), {}, context), slice(whole, 1, 2, 4)), 1e-11);
   }
 }

@@ -109,11 +109,13 @@ TEST_SUITE("nn/attention/multi_head") {
       const double e = std::exp(heads == 1 ? 1 / std::sqrt(2.0) : 1.0), a = e / (e + 1), half = 0.5;
       // One head: a token attends to itself with a. Two heads see one coordinate each: the one that is 1 in
       // this token attends with a, the one that is 0 scores everything 0.
-      CHECK(absolute_error(y, heads == 1 ? values({a, 1 - a, 1 - a, a}, {1, 2, 2})
-                                         : values({a, half, half, a}, {1, 2, 2})) < 1e-15);
-      CHECK(absolute_error(weights, heads == 1 ? values({a, 1 - a, 1 - a, a}, {1, 1, 2, 2})
-                                               : values({a, 1 - a, half, half, half, half, 1 - a, a},
-                                                        {1, 2, 2, 2})) < 1e-15);
+      CHECK_BELOW(absolute_error(y, heads == 1 ? values({a, 1 - a, 1 - a, a}, {1, 2, 2})
+                                               : values({a, half, half, a}, {1, 2, 2})),
+                  1e-15);
+      CHECK_BELOW(absolute_error(weights, heads == 1 ? values({a, 1 - a, 1 - a, a}, {1, 1, 2, 2})
+                                                     : values({a, 1 - a, half, half, half, half, 1 - a, a},
+                                                              {1, 2, 2, 2})),
+                  1e-15);
     }
   }
 
@@ -124,26 +126,30 @@ TEST_SUITE("nn/attention/multi_head") {
     AttentionContext padding, causal, boolean;
     padding.key_mask = real_tokens({3, 8}, S);
     causal.causal = true;
-    Generator random(5);
+    Generator random(test_seed(5));
     boolean.mask = random_mask({2, 3, T, S}, random);
     boolean.key_mask = padding.key_mask;
     const auto real = [&](Index b, Index s) { return padding.key_mask.at(b * S + s) != 0; };
-    CHECK(relative_error(attention(query, memory),
-                         attention_oracle(attention, 3, query, memory, memory,
-                                          [](Index, Index, Index, Index) { return true; })) < 1e-13);
-    CHECK(relative_error(attention(query, memory, padding),
-                         attention_oracle(attention, 3, query, memory, memory,
-                                          [&](Index b, Index, Index, Index s) { return real(b, s); })) <
-          1e-13);
-    CHECK(relative_error(attention(query, memory, causal),
-                         attention_oracle(attention, 3, query, memory, memory,
-                                          [&](Index, Index, Index t, Index s) { return s <= t + S - T; })) <
-          1e-13);
-    CHECK(relative_error(
-              attention(query, memory, boolean),
-              attention_oracle(attention, 3, query, memory, memory, [&](Index b, Index h, Index t, Index s) {
-                return real(b, s) && boolean.mask.at(((b * 3 + h) * T + t) * S + s) != 0;
-              })) < 1e-13);
+    CHECK_BELOW(relative_error(attention(query, memory),
+                               attention_oracle(attention, 3, query, memory, memory,
+                                                [](Index, Index, Index, Index) { return true; })),
+                1e-13);
+    CHECK_BELOW(relative_error(attention(query, memory, padding),
+                               attention_oracle(attention, 3, query, memory, memory,
+                                                [&](Index b, Index, Index, Index s) { return real(b, s); })),
+                1e-13);
+    CHECK_BELOW(
+        relative_error(attention(query, memory, causal),
+                       attention_oracle(attention, 3, query, memory, memory,
+                                        [&](Index, Index, Index t, Index s) { return s <= t + S - T; })),
+        1e-13);
+    CHECK_BELOW(relative_error(attention(query, memory, boolean),
+                               attention_oracle(attention, 3, query, memory, memory,
+                                                [&](Index b, Index h, Index t, Index s) {
+                                                  return real(b, s) &&
+                                                         boolean.mask.at(((b * 3 + h) * T + t) * S + s) != 0;
+                                                })),
+                1e-13);
   }
 
   TEST_CASE("keys and values of different inputs agree with plain loops") {
@@ -155,19 +161,19 @@ TEST_SUITE("nn/attention/multi_head") {
     const Tensor expected =
         attention_oracle(attention, 3, query, key, value,
                          [&](Index b, Index, Index, Index s) { return padding.key_mask.at(b * 8 + s) != 0; });
-    CHECK(relative_error(attention(query, key, value, padding), expected) < 1e-13);
+    CHECK_BELOW(relative_error(attention(query, key, value, padding), expected), 1e-13);
   }
 
   TEST_CASE("a floating mask is added to the scores: minus infinity forbids, a number weighs") {
     MultiHeadAttention attention = attention_of(kWide);
     const Tensor query = random_values({2, 5, 6}, 3), memory = random_values({2, 8, 4}, 4);
-    Generator random(5);
+    Generator random(test_seed(5));
     AttentionContext boolean, floating;
     boolean.mask = random_mask({5, 8}, random);
     floating.mask = filled({5, 8}, [&](Index i) {
       return boolean.mask.at(i) != 0 ? 0 : -std::numeric_limits<double>::infinity();
     });
-    CHECK(absolute_error(attention(query, memory, floating), attention(query, memory, boolean)) < 1e-14);
+    CHECK_BELOW(absolute_error(attention(query, memory, floating), attention(query, memory, boolean)), 1e-14);
 
     Tensor plain, weighed;
     AttentionContext unmasked, doubled;
@@ -177,7 +183,7 @@ TEST_SUITE("nn/attention/multi_head") {
     attention(query, memory, doubled);
     for (Index row = 0; row < plain.elements() / 8; ++row) {
       const double p = plain.at(row * 8 + 2);
-      CHECK(weighed.at(row * 8 + 2) == doctest::Approx(2 * p / (1 + p)).epsilon(1e-12));
+      CHECK_BELOW(deviation(weighed.at(row * 8 + 2), 2 * p / (1 + p)), 1e-12);
     }
   }
 
@@ -272,8 +278,9 @@ TEST_SUITE("nn/attention/multi_head") {
       const Tensor query = random_values({2, 5, 6}, 3), memory = random_values({2, 8, 4}, 4);
       const Tensor y = attention(query, memory);
       CHECK(y.shape() == Shape{2, 5, output_width});
-      CHECK(relative_error(y, attention_oracle(attention, 3, query, memory, memory,
-                                               [](Index, Index, Index, Index) { return true; })) < 1e-13);
+      CHECK_BELOW(relative_error(y, attention_oracle(attention, 3, query, memory, memory,
+                                                     [](Index, Index, Index, Index) { return true; })),
+                  1e-13);
     }
     AttentionConfig config = sized(6, 3);
     config.output_width = 7;
@@ -284,21 +291,21 @@ TEST_SUITE("nn/attention/multi_head") {
   }
 
   TEST_CASE("projections start Xavier uniform with zero biases") {
-    Generator random(1);
+    Generator random(test_seed(1));
     MultiHeadAttention attention(sized(64, 4), random);
     for (const auto& [name, parameter] : attention.named_parameters()) {
       const Tensor x = parameter;
       double largest = 0;
       for (Index i = 0; i < x.elements(); ++i) largest = std::max(largest, std::fabs(x.at(i)));
       const double bound = std::sqrt(6.0 / 128);
-      CHECK(largest <= (x.rank() == 1 ? 0 : bound));
+      CHECK_BELOW(largest, x.rank() == 1 ? 0 : bound);
       if (x.rank() == 2) CHECK(largest > 0.99 * bound);
     }
     CHECK(attention.parameter_count() == 4 * (64 * 64 + 64));
   }
 
   TEST_CASE("a width that heads do not divide is refused, unless the head widths are given") {
-    Generator random(1);
+    Generator random(test_seed(1));
     CHECK(message_of<Error>([&] { MultiHeadAttention(sized(10, 3), random); }) ==
           "[attention] width must be divisible by heads; got attention=mha, width=10, heads=3; try a width "
           "that is a "

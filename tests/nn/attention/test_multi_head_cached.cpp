@@ -58,7 +58,7 @@ TEST_SUITE("nn/attention/multi_head cached") {
               rows.push_back(attention(fresh, fresh, context));
             }
             INFO(name_of(type), " variant ", variant, " ", name_of(kind), " in pieces of ", piece);
-            CHECK(relative_error(concat(rows, 1), expected) < (type == DType::f64 ? 1e-13 : 1e-5));
+            CHECK_BELOW(relative_error(concat(rows, 1), expected), type == DType::f64 ? 1e-13 : 1e-5);
             CHECK(cache->length() == length);
           }
         }
@@ -81,7 +81,7 @@ TEST_SUITE("nn/attention/multi_head cached") {
       for (Index t = 0; t < 5; ++t) {
         rows.push_back(attention(slice(x, 1, t, 1), t == 0 ? memory : Tensor(), context));
       }
-      CHECK(relative_error(concat(rows, 1), expected) < 1e-14);
+      CHECK_BELOW(relative_error(concat(rows, 1), expected), 1e-14);
       CHECK(cache->length() == 4);
     }
   }

@@ -24,7 +24,7 @@ void check_golden(const std::string& name, AttentionConfig config, const Call& c
     if (packed && (config.memory_width > 0 || config.value_memory_width > 0)) continue;
     INFO("packed ", packed);
     config.packed = packed;
-    Generator random(1);
+    Generator random(test_seed(1));
     MultiHeadAttention layer(config, random);
     check_layer_against_golden(name, layer, [&](const In& in) { return call(layer, in); });
   }

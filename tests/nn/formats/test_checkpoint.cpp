@@ -31,7 +31,7 @@ struct Net : Module {
 };
 
 Net net_of(Index hidden, std::uint64_t seed) {
-  Generator random(seed);
+  Generator random(test_seed(seed));
   return Net(hidden, random);
 }
 

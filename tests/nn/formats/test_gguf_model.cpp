@@ -31,7 +31,7 @@ DecoderOnlyConfig llama() {
 /// A model with different numbers everywhere, and the file that is written of it.
 GgufReader saved(const DecoderOnlyConfig& config, std::map<std::string, std::vector<float>>& weights,
                  GgufType type = GgufType::f32) {
-  Generator random(3);
+  Generator random(test_seed(3));
   DecoderOnly model(config, random);
   for (auto& [name, parameter] : model.named_parameters()) {
     random.fill_normal(parameter.value(), 0, 1);

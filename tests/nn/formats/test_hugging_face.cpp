@@ -84,8 +84,8 @@ TEST_SUITE("nn/formats/hugging_face") {
     for (const std::string& name : kCases) {
       INFO(name);
       const Tensor ids = golden.tensor(name, "ids");
-      CHECK(absolute_error(loaded(name, DType::f64)(ids), golden.tensor(name, "logits")) < 1e-12);
-      CHECK(times_error_of_pytorch(golden, name, "logits", loaded(name, DType::f32)(ids)) <= 3);
+      CHECK_BELOW(absolute_error(loaded(name, DType::f64)(ids), golden.tensor(name, "logits")), 1e-12);
+      CHECK_BELOW(times_error_of_pytorch(golden, name, "logits", loaded(name, DType::f32)(ids)), 3);
     }
   }
 
@@ -120,7 +120,7 @@ TEST_SUITE("nn/formats/hugging_face") {
           optimizer.step(options.at("learning_rate"));
           worst = std::max(worst, std::abs(loss.item() - losses.at(i)));
         }
-        CHECK(worst < (type == DType::f64 ? 1e-11 : 1e-5));
+        CHECK_BELOW(worst, type == DType::f64 ? 1e-11 : 1e-5);
       }
     }
   }
@@ -139,7 +139,7 @@ TEST_SUITE("nn/formats/hugging_face") {
         const Tensor a = after.tensor(tensor), b = before.tensor(tensor);
         REQUIRE(a.describe() == b.describe());
         if (name.find("gemma") == 0 && tensor.find("norm") != std::string::npos)
-          CHECK(absolute_error(a, b) <= std::exp2(-24));  // half a unit of gains, which are larger by 1
+          CHECK_BELOW(absolute_error(a, b), std::exp2(-24));  // half a unit of gains, which are larger by 1
         else
           CHECK(std::memcmp(a.raw(), b.raw(), static_cast<std::size_t>(a.bytes())) == 0);
       }
@@ -173,7 +173,7 @@ TEST_SUITE("nn/formats/hugging_face") {
     gemma3.sublayer_norms = SublayerNorms::both, gemma3.embedding_scale = 0;
     gemma3.attention.score_scale = 1 / std::sqrt(7.0), gemma3.logit_softcap = 2;
     gemma3.window = 3, gemma3.windows = "SL", gemma3.window_rotary_base = 10;
-    Generator random(5);
+    Generator random(test_seed(5));
     const Tensor ids = Tensor::from<std::int32_t>({1, 12, 3, 0, 5, 6, 7, 2, 9, 10, 11, 4}, {2, 6});
     for (const DecoderOnlyConfig& config : {gpt, llama, qwen3, olmo2, mistral, qwen2, gemma3}) {
       const std::string name = std::string("own_") + hugging_face_family(config).type;
@@ -188,14 +188,14 @@ TEST_SUITE("nn/formats/hugging_face") {
       CHECK(json.find("\"bos_token_id\": 3,") != std::string::npos);
       CHECK(json.find("\"eos_token_id\": 12,") != std::string::npos);
       const Tensor logits = model(ids);
-      CHECK(relative_error(load_hugging_face(exported.folder)(ids), logits) < 1e-6);
+      CHECK_BELOW(relative_error(load_hugging_face(exported.folder)(ids), logits), 1e-6);
       save_safetensors(exported.folder + "/logits.safetensors", {{"ids", ids}, {"logits", logits}});
       model.to(DType::f64);
       std::filesystem::create_directory(exported.file("double"));
       save_hugging_face(exported.file("double"), model);
       const SafetensorsFolder wide = SafetensorsFolder::open(exported.file("double"));
       for (const std::string& tensor : wide.names()) CHECK(wide.file(tensor).dtype(tensor) == "F64");
-      CHECK(relative_error(load_hugging_face(exported.file("double"))(ids), logits) < 1e-6);
+      CHECK_BELOW(relative_error(load_hugging_face(exported.file("double"))(ids), logits), 1e-6);
     }
   }
 
@@ -209,7 +209,7 @@ TEST_SUITE("nn/formats/hugging_face") {
       tensors.emplace_back("h.1.attn.masked_bias", Tensor::scalar(-1e4));
     });
     const Tensor ids = golden.tensor("gpt2", "ids");
-    CHECK(times_error_of_pytorch(golden, "gpt2", "logits", load_hugging_face(copy.folder())(ids)) <= 3);
+    CHECK_BELOW(times_error_of_pytorch(golden, "gpt2", "logits", load_hugging_face(copy.folder())(ids)), 3);
   }
 
   TEST_CASE("a tied head may be there if it is the embedding") {
@@ -357,7 +357,7 @@ TEST_SUITE("nn/formats/hugging_face") {
     DecoderOnlyConfig config;
     config.vocabulary = 3, config.layers = 1, config.width = 8;
     config.head_bias = true;
-    Generator random(1);
+    Generator random(test_seed(1));
     DecoderOnly biased(config, random);
     const std::string path = folder.file("none");
     CHECK(message_of<CheckpointError>([&] { save_hugging_face(path, biased); }) ==

@@ -103,7 +103,7 @@ TEST_SUITE("nn/formats/meta_llama") {
     DecoderOnly model = load_hugging_face(folder.folder());
     CHECK(model.config().attention.rotations.layout == RotaryLayout::interleaved);
     const Tensor ids = golden.tensor("llama", "ids");
-    CHECK(times_error_of_pytorch(golden, "llama", "logits", model(ids)) <= 3);
+    CHECK_BELOW(times_error_of_pytorch(golden, "llama", "logits", model(ids)), 3);
 
     const TemporaryFolder exported;
     const std::string path = std::filesystem::path(exported.file("x")).parent_path();
@@ -261,7 +261,7 @@ TEST_SUITE("nn/formats/meta_llama") {
         model(Tensor::from(std::vector<std::int32_t>(ids.begin(), ids.begin() + 8), {1, 8}));
     const double error = absolute_error(logits.alias({8, 512}), expected);
     MESSAGE("logits differ by " << error << ", the largest of each step by " << worst);
-    CHECK(error < 1e-4);
-    CHECK(worst < 1e-4);
+    CHECK_BELOW(error, 1e-4);
+    CHECK_BELOW(worst, 1e-4);
   }
 }

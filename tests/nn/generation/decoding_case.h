@@ -52,7 +52,7 @@ inline EncoderDecoderConfig decoding_config(const DecoderKind& kind, Index max_l
 /// An untrained model whose next token depends on everything before it. `end_bias` decides how long its
 /// outputs become.
 inline EncoderDecoder decoding_model(const DecoderKind& kind, Index max_length, DType type, double end_bias) {
-  Generator random(1);
+  Generator random(test_seed(1));
   EncoderDecoder model(decoding_config(kind, max_length), random);
   model.to(type);
   randomise(model, 5);
@@ -66,7 +66,7 @@ inline EncoderDecoder decoding_model(const DecoderKind& kind, Index max_length, 
 }
 
 inline std::vector<TokenIds> decoding_sources(const std::vector<std::size_t>& lengths, std::uint64_t seed) {
-  Generator random(seed);
+  Generator random(test_seed(seed));
   std::vector<TokenIds> sources;
   for (const std::size_t length : lengths) {
     TokenIds source(length);

@@ -67,7 +67,7 @@ inline DecoderOnlyConfig language_config(const LanguageKind& kind, Index context
 
 /// An untrained model whose next token depends on everything before it.
 inline DecoderOnly language_model(const DecoderOnlyConfig& config, DType type = DType::f64) {
-  Generator random(1);
+  Generator random(test_seed(1));
   DecoderOnly model(config, random);
   model.to(type);
   randomise(model, 5);
@@ -76,7 +76,7 @@ inline DecoderOnly language_model(const DecoderOnlyConfig& config, DType type = 
 }
 
 inline TokenIds random_tokens(Index count, std::uint64_t seed) {
-  Generator random(seed);
+  Generator random(test_seed(seed));
   TokenIds tokens(static_cast<std::size_t>(count));
   for (std::int32_t& token : tokens) token = static_cast<std::int32_t>(random.below(kLanguageVocabulary));
   return tokens;

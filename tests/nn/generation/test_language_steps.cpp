@@ -26,7 +26,7 @@ double worst_error(const DecoderOnly& model, Index prompt, int count,
   LanguageSteps steps(model, cache);
   std::vector<TokenIds> rows = {random_tokens(prompt, 7)};
   Tensor logits = steps.prompt(rows[0]);
-  Generator random(4);
+  Generator random(test_seed(4));
   double worst = 0;
   for (int step = 0; step < count; ++step) {
     REQUIRE(logits.size(0) == static_cast<Index>(rows.size()));
@@ -65,7 +65,7 @@ TEST_SUITE("nn/generation/language_steps") {
         for (const Index prompt : {1, 4, 9, 23}) {  // 23: longer than the context
           INFO(kind.name(), ", ", name_of(cache), ", prompt of ", prompt);
           const double error = worst_error(model, prompt, fewer_if_sanitized(24), cache);
-          CHECK(error < 1e-12);
+          CHECK_BELOW(error, 1e-12);
           worst = std::max(worst, error);
         }
       }
@@ -79,7 +79,7 @@ TEST_SUITE("nn/generation/language_steps") {
       const DecoderOnly model = language_model(language_config(kind, 9), DType::f32);
       for (const auto& cache : kCaches) {
         INFO(kind.name(), ", ", name_of(cache));
-        CHECK(worst_error(model, 6, fewer_if_sanitized(16), cache) < 2e-5);
+        CHECK_BELOW(worst_error(model, 6, fewer_if_sanitized(16), cache), 2e-5);
       }
     }
   }
@@ -94,7 +94,7 @@ TEST_SUITE("nn/generation/language_steps") {
                    both = slice(model(ids_of(prompt, {1, 5}), ids_of({5}, {1})), 1, 4, 1);
       LanguageSteps steps(model);
       const Tensor logits = reshape(steps.prompt(prompt), {1, 1, kLanguageVocabulary});
-      CHECK(relative_error(logits, prefix ? both : causal) < 1e-12);
+      CHECK_BELOW(relative_error(logits, prefix ? both : causal), 1e-12);
       CHECK(relative_error(logits, prefix ? causal : both) > 1e-3);
     }
   }
@@ -111,7 +111,7 @@ TEST_SUITE("nn/generation/language_steps") {
       steps.prompt(row);
       for (int i = 0; i < 2; ++i) {
         row.push_back(3);
-        CHECK(relative_error(steps.step({3}), whole_logits(model, row, 12)) < 1e-12);
+        CHECK_BELOW(relative_error(steps.step({3}), whole_logits(model, row, 12)), 1e-12);
       }
       const Index bytes = steps.cache_bytes();
       CHECK(message_of<ShapeError>([&] { steps.step({3}); }).find("14") != std::string::npos);
@@ -121,7 +121,7 @@ TEST_SUITE("nn/generation/language_steps") {
       CHECK(message_of<ShapeError>([&] { again.prompt(random_tokens(15, 7)); }).find("14") !=
             std::string::npos);
       CHECK(again.cache_bytes() == 0);
-      CHECK(relative_error(again.prompt(row), whole_logits(model, row, 12)) < 1e-12);
+      CHECK_BELOW(relative_error(again.prompt(row), whole_logits(model, row, 12)), 1e-12);
     }
   }
 
@@ -148,7 +148,7 @@ TEST_SUITE("nn/generation/language_steps") {
               steps.reorder({0, 1});
             }) == "[reorder] rows must be there; got row 1 of 1");
       row.push_back(2);
-      CHECK(relative_error(steps.step({2}), whole_logits(model, row, 4)) < 1e-12);
+      CHECK_BELOW(relative_error(steps.step({2}), whole_logits(model, row, 4)), 1e-12);
       steps.reorder({});
       CHECK(message_of<ShapeError>([&] { steps.step({}); }).find("got 0 for 0 rows") != std::string::npos);
     }
@@ -178,8 +178,8 @@ TEST_SUITE("nn/generation/language_steps") {
         for (int i = 0; i < 3; ++i) {
           fails([&] { steps.step({3}); });
           row.push_back(3);
-          CHECK(relative_error(steps.step({3}), whole_logits(model, row, static_cast<Index>(length))) <
-                1e-12);
+          CHECK_BELOW(relative_error(steps.step({3}), whole_logits(model, row, static_cast<Index>(length))),
+                      1e-12);
         }
       }
     }

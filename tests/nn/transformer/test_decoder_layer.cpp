@@ -69,8 +69,8 @@ TEST_SUITE("nn/transformer/decoder_layer") {
     const auto part = [](const Tensor& z, Index b, Index length) {
       return slice(slice(z, 0, b, 1), 1, 0, length);
     };
-    CHECK(absolute_error(part(y, 0, 3), layer(part(x, 0, 3), part(memory, 0, 2))) < 1e-14);
-    CHECK(absolute_error(part(y, 1, 4), layer(part(x, 1, 4), part(memory, 1, 5))) < 1e-14);
+    CHECK_BELOW(absolute_error(part(y, 0, 3), layer(part(x, 0, 3), part(memory, 0, 2))), 1e-14);
+    CHECK_BELOW(absolute_error(part(y, 1, 4), layer(part(x, 1, 4), part(memory, 1, 5))), 1e-14);
   }
 
   TEST_CASE("its parts are named as they are in papers") {

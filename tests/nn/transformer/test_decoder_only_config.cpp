@@ -57,7 +57,7 @@ DecoderOnlyConfig unusual_config() {
 std::string refused(const std::function<void(DecoderOnlyConfig&)>& change) {
   DecoderOnlyConfig config = unusual_config();
   change(config);
-  Generator random(1);
+  Generator random(test_seed(1));
   return message_of<Error>([&] { DecoderOnly(config, random); });
 }
 

@@ -49,7 +49,7 @@ TEST_SUITE("nn/transformer/decoder_state") {
         for (const Index portion : portions) {
           const Index first = state.length();
           const Tensor states = model.decode(columns(target(), first, portion), state);
-          CHECK(relative_error(states, slice(expected, 1, first, portion)) < 1e-13);
+          CHECK_BELOW(relative_error(states, slice(expected, 1, first, portion)), 1e-13);
         }
         CHECK(state.length() == 6);
       }
@@ -66,15 +66,15 @@ TEST_SUITE("nn/transformer/decoder_state") {
     for (const CacheKind kind : {CacheKind::contiguous, CacheKind::paged}) {
       DecoderState early = model.start(memory, source_mask(), {kind, 0, 2});
       early.reorder(order);
-      CHECK(relative_error(model.decode(rows, early), expected) < 1e-13);
+      CHECK_BELOW(relative_error(model.decode(rows, early), expected), 1e-13);
       DecoderState late = model.start(memory, source_mask(), {kind, 0, 2});
       model.decode(columns(target(), 0, 3), late);
       late.reorder(order);
-      CHECK(relative_error(model.decode(columns(rows, 3, 3), late), slice(expected, 1, 3, 3)) < 1e-13);
+      CHECK_BELOW(relative_error(model.decode(columns(rows, 3, 3), late), slice(expected, 1, 3, 3)), 1e-13);
       late.reorder({0, 2, 1, 3});  // rows 1 and 2 read the same memory
       late.tokens().clear();
       CHECK(late.length() == 0);
-      CHECK(relative_error(model.decode(rows, late), expected) < 1e-13);
+      CHECK_BELOW(relative_error(model.decode(rows, late), expected), 1e-13);
       CHECK(message_of<ShapeError>([&] {
               late.reorder({0, 4});
             }) == "[decoder_state] reorder takes rows that are there; got row 4 of 4");

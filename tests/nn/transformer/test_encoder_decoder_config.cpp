@@ -77,7 +77,7 @@ TEST_SUITE("nn/transformer/encoder_decoder_config") {
     CHECK_FALSE(read.layer.attention.rotary);
     CHECK(read.layer.attention.rotations.base == 10000);
     CHECK(read.tie_embeddings);
-    Generator random(1);
+    Generator random(test_seed(1));
     EncoderDecoder model(read, random);
     CHECK(model.named_parameters()[2].first == "encoder.0.self_attention.query.weight");
   }
@@ -86,21 +86,21 @@ TEST_SUITE("nn/transformer/encoder_decoder_config") {
     EncoderDecoderConfig config = rotary_config();
     config.layer.attention.rotary = false;  // the kind of positions says so
     config.layer.dropout = config.layer.stochastic_depth = 0;
-    Generator random(1);
+    Generator random(test_seed(1));
     EncoderDecoder model(config, random);
     randomise(model, 2);
     const Tensor forth = model.encode(ids_of({4, 5, 6}, {1, 3}), {});
     const Tensor back = model.encode(ids_of({6, 5, 4}, {1, 3}), {});
     CHECK(relative_error(slice(back, 1, 2, 1), slice(forth, 1, 0, 1)) > 1e-3);
     const Tensor one = model.encode(ids_of({4}, {1, 1}), {}), same = model.encode(ids_of({4, 4}, {1, 2}), {});
-    CHECK(relative_error(slice(same, 1, 1, 1), one) < 1e-5);  // the same value, however it is weighed
+    CHECK_BELOW(relative_error(slice(same, 1, 1, 1), one), 1e-5);  // the same value, however it is weighed
   }
 
   TEST_CASE("sizes that do not fit are refused with the sizes") {
     const auto refused = [](const std::function<void(EncoderDecoderConfig&)>& change) {
       EncoderDecoderConfig config = unusual_config();
       change(config);
-      Generator random(1);
+      Generator random(test_seed(1));
       return message_of<Error>([&] { EncoderDecoder(config, random); });
     };
     CHECK(refused([](auto& c) { c.layer.attention.key_width = 0; }) ==
@@ -131,7 +131,7 @@ TEST_SUITE("nn/transformer/encoder_decoder_config") {
 
   TEST_CASE("a trained folder loads in evaluation mode and computes the same bits") {
     const TemporaryFolder folder;
-    Generator random(1);
+    Generator random(test_seed(1));
     EncoderDecoder trained(unusual_config(), random);
     randomise(trained, 2);
     write_bytes(folder.file("config.json"), trained.config().to_json());
@@ -156,7 +156,7 @@ TEST_SUITE("nn/transformer/encoder_decoder_config") {
     EncoderDecoderConfig config = unusual_config();
     write_bytes(folder.file("config.json"), config.to_json());
     CHECK(contains(refused(), "weights.safetensors"));
-    Generator random(1);
+    Generator random(test_seed(1));
     config.layer.feed_forward = 20;
     EncoderDecoder other(config, random);
     save_weights(folder.file("weights.safetensors"), other);

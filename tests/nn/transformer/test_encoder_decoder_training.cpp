@@ -50,7 +50,7 @@ void check_training(const std::string& name, DType type) {
     return std::count(zero_gradients.begin(), zero_gradients.end(), parameter) > 0;
   };
 
-  Generator random(1);
+  Generator random(test_seed(1));
   EncoderDecoder model(config_of(options), random);
   auto parameters = model.named_parameters();
   std::size_t parts = 0;
@@ -80,30 +80,30 @@ void check_training(const std::string& name, DType type) {
     Tape tape;
     const Tensor loss = model.loss(batch("source"), batch("source_may_attend"), batch("target_in"),
                                    batch("target_out"), loss_options);
-    CHECK(std::fabs(loss.item() / losses.at(step) - 1) < tolerance);
+    CHECK_BELOW(std::fabs(loss.item() / losses.at(step) - 1), tolerance);
     tape.backward(loss);
     if (step == 0) {
       for (const auto& [path, parameter] : parameters) {
-        for_each_golden_part(
-            golden, name, "grad.", golden_name(path), parameter.gradient(),
-            [&](const std::string& part, const Tensor& gradient, const Tensor& expected) {
-              if (is_noise(part)) {
-                CHECK(absolute_error(gradient, Tensor::zeros(expected.shape())) < (is_double ? 1e-12 : 1e-6));
-              } else {
-                CHECK(relative_error(gradient, expected) < (is_double ? 1e-10 : 1e-5));
-              }
-            });
+        for_each_golden_part(golden, name, "grad.", golden_name(path), parameter.gradient(),
+                             [&](const std::string& part, const Tensor& gradient, const Tensor& expected) {
+                               if (is_noise(part)) {
+                                 CHECK_BELOW(absolute_error(gradient, Tensor::zeros(expected.shape())),
+                                             is_double ? 1e-12 : 1e-6);
+                               } else {
+                                 CHECK_BELOW(relative_error(gradient, expected), is_double ? 1e-10 : 1e-5);
+                               }
+                             });
       }
     }
     const double norm = clip_gradient_norm(model.parameters(), options.at("clip"));
-    CHECK(std::fabs(norm / norms.at(step) - 1) < (is_double ? 1e-9 : 1e-4));
+    CHECK_BELOW(std::fabs(norm / norms.at(step) - 1), is_double ? 1e-9 : 1e-4);
     optimizer.step(options.at("learning_rate"));
   }
   for (const auto& [path, parameter] : parameters) {
     if (!is_double) continue;
     for_each_golden_part(golden, name, "final.", golden_name(path), parameter,
                          [&](const std::string& part, const Tensor& ours, const Tensor& expected) {
-                           if (!is_noise(part)) CHECK(relative_error(ours, expected) < 1e-9);
+                           if (!is_noise(part)) CHECK_BELOW(relative_error(ours, expected), 1e-9);
                          });
   }
 }

@@ -51,13 +51,14 @@ TEST_SUITE("nn/transformer/head_loss") {
              config.fused, ", chunk ", config.chunk);
         const Pass got =
             pass(head, [&](const Tensor& x) { return head_loss(head, x, targets(), kOptions, config); });
-        CHECK(std::fabs(got.loss.item() / expected.loss.item() - 1) < 1e-13);
+        CHECK_BELOW(std::fabs(got.loss.item() / expected.loss.item() - 1), 1e-13);
         REQUIRE(got.gradients.size() == expected.gradients.size());
         for (std::size_t i = 0; i < got.gradients.size(); ++i)
-          CHECK(relative_error(got.gradients[i], expected.gradients[i]) < 1e-13);
+          CHECK_BELOW(relative_error(got.gradients[i], expected.gradients[i]), 1e-13);
         const NoGradGuard pause;
-        CHECK(head_loss(head, states(), targets(), kOptions, config).item() ==
-              doctest::Approx(expected.loss.item()).epsilon(1e-13));
+        CHECK_BELOW(
+            deviation(head_loss(head, states(), targets(), kOptions, config).item(), expected.loss.item()),
+            1e-13);
       }
     }
   }
@@ -78,7 +79,7 @@ TEST_SUITE("nn/transformer/head_loss") {
                 (fix_norm ? product / std::sqrt(square) : product) + head.bias().value().at(word);
             if (cap > 0) expected = cap * std::tanh(expected / cap);
             // The norm's epsilon of 1e-6 adds to a mean square of order 1.
-            CHECK(logits.at(row * 7 + word) == doctest::Approx(expected).epsilon(fix_norm ? 1e-5 : 1e-13));
+            CHECK_BELOW(deviation(logits.at(row * 7 + word), expected), fix_norm ? 1e-5 : 1e-13);
           }
         }
       }

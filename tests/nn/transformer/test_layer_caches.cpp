@@ -47,7 +47,7 @@ TEST_SUITE("nn/transformer/layer_caches") {
           for (const Index portion : portions) {
             const Index first = caches.length();
             const Tensor states = model.states(columns(ids(), first, portion), caches);
-            CHECK(relative_error(states, slice(expected, 1, first, portion)) < 1e-13);
+            CHECK_BELOW(relative_error(states, slice(expected, 1, first, portion)), 1e-13);
             CHECK(caches.layer(0).length() == first + portion);
             CHECK(caches.layer(1).length() == first + portion);
           }
@@ -66,9 +66,9 @@ TEST_SUITE("nn/transformer/layer_caches") {
     const Tensor prefix = ids_of({3, 1, 2}, {3});
     const Tensor expected = model.states(ids(), prefix);
     LayerCaches caches = model.start();
-    CHECK(relative_error(model.states(columns(ids(), 0, 3), caches, prefix), slice(expected, 1, 0, 3)) <
-          1e-13);
-    CHECK(relative_error(model.states(columns(ids(), 3, 3), caches), slice(expected, 1, 3, 3)) < 1e-13);
+    CHECK_BELOW(relative_error(model.states(columns(ids(), 0, 3), caches, prefix), slice(expected, 1, 0, 3)),
+                1e-13);
+    CHECK_BELOW(relative_error(model.states(columns(ids(), 3, 3), caches), slice(expected, 1, 3, 3)), 1e-13);
   }
 
   TEST_CASE("rows take their tokens along, in every layer") {
@@ -87,7 +87,7 @@ TEST_SUITE("nn/transformer/layer_caches") {
       model.states(columns(ids(), 0, 3), caches);
       caches.reorder(order);
       CHECK(caches.rows() == 4);
-      CHECK(relative_error(model.states(columns(rows, 3, 3), caches), slice(expected, 1, 3, 3)) < 1e-13);
+      CHECK_BELOW(relative_error(model.states(columns(rows, 3, 3), caches), slice(expected, 1, 3, 3)), 1e-13);
       CHECK(message_of<ShapeError>([&] {
               caches.reorder({0, 4});
             }) == "[kv_cache] reorder takes rows that are there; got row 4 of 4");
@@ -104,7 +104,7 @@ TEST_SUITE("nn/transformer/layer_caches") {
     caches.set_length(0);
     for (const Index first : {0, 2, 4}) {
       const Tensor states = model.states(columns(ids(), first, 2), caches);
-      CHECK(relative_error(states, slice(expected, 1, first, 2)) < 1e-13);
+      CHECK_BELOW(relative_error(states, slice(expected, 1, first, 2)), 1e-13);
     }
   }
 

@@ -36,7 +36,7 @@ EncoderDecoderConfig small_translator() {
 template <class Model, class Config>
 struct Run : TemporaryFolder {
   explicit Run(const Config& config) : json(parse_json(config.to_json())) {
-    Generator random(1);
+    Generator random(test_seed(1));
     Model model(config, random);
     save_weights(file("weights.safetensors"), model);
   }
@@ -123,7 +123,7 @@ TEST_SUITE("nn/transformer/load_model") {
           if (other == 1) config.layer.attention.key_width = 4, config.layer.attention.value_width = 5;
           if (other == 2) config.layer.feed_forward = 0;
           INFO(kind.name, ", ", name_of(positions), ", ", other);
-          Generator random(1);
+          Generator random(test_seed(1));
           EncoderDecoder model(config, random);
           CHECK(least_size(config).weights == counted(model));
           CHECK(least_size(config).layers == 5);

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+
+namespace tapeformer {
+
+/// Use CHECK_BELOW.
+void check_below(double error, double bound, const char* text, const char* file, int line, bool required);
+
+/// Notes how near `error` came to `bound` at `place`, e.g. "optim/test_sgd.cpp:27", in the case that runs.
+/// With TAPEFORMER_TEST_MARGINS=FILE in its environment the process appends the largest of each place and
+/// case to FILE when it ends, in lines of "SEED RATIO PLACE CASE", which shake.sh reads.
+void note_margin(double error, double bound, const std::string& place);
+
+/// How far `x` is from `expected`, as doctest's Approx measures it: relatively where they are large,
+/// absolutely where they are small.
+inline double deviation(double x, double expected) {
+  return x == expected ? 0 : std::fabs(x - expected) / (1 + std::max(std::fabs(x), std::fabs(expected)));
+}
+
+}  // namespace tapeformer
+
+/// CHECK(error <= bound) of what depends on roundings or on draws; the margin is noted.
+#define CHECK_BELOW(error, bound) \
+  tapeformer::check_below(error, bound, #error " <= " #bound, __FILE__, __LINE__, false)
+/// REQUIRE(error <= bound), likewise.
+#define REQUIRE_BELOW(error, bound) \
+  tapeformer::check_below(error, bound, #error " <= " #bound, __FILE__, __LINE__, true)
