@@ -13,7 +13,6 @@
 #include <set>
 
 using namespace tapeformer;
-using doctest::Approx;
 
 namespace {
 
@@ -115,9 +114,10 @@ TEST_SUITE("autograd/random") {
       sum += value;
       squares += value * value;
     }
-    for (const int count : counts) CHECK_BELOW(std::abs(count - 10000), 400);
-    CHECK_BELOW(deviation(sum / 1e5, 0.5), 0.005);
-    CHECK_BELOW(deviation(squares / 1e5, 1.0 / 3), 0.01);
+    for (const int count : counts)
+      CHECK_BELOW(std::abs(count - 10000), kDeviations * std::sqrt(1e4 * 9 / 10));
+    CHECK_BELOW(std::abs(sum / 1e5 - 0.5), kDeviations * std::sqrt(1.0 / 12 / 1e5));
+    CHECK_BELOW(std::abs(squares / 1e5 - 1.0 / 3), kDeviations * std::sqrt(4.0 / 45 / 1e5));
   }
 
   TEST_CASE("normal numbers have the moments of the standard normal distribution") {
@@ -130,18 +130,21 @@ TEST_SUITE("autograd/random") {
       for (int k = 1; k < 5; ++k) moments[k] += std::pow(value, k) / static_cast<double>(x.elements());
       within_one += std::abs(value) < 1;
     }
-    CHECK_BELOW(std::abs(moments[1]), 0.01);
-    CHECK_BELOW(deviation(moments[2], 1), 0.02);
-    CHECK_BELOW(std::abs(moments[3]), 0.03);
-    CHECK_BELOW(deviation(moments[4], 3), 0.03);
-    CHECK_BELOW(deviation(static_cast<double>(within_one) / 200001, 0.6827), 0.01);
+    const auto most = [&](double variance) {  // of a sample's moment
+      return kDeviations * std::sqrt(variance / static_cast<double>(x.elements()));
+    };
+    CHECK_BELOW(std::abs(moments[1]), most(1));
+    CHECK_BELOW(std::abs(moments[2] - 1), most(2));
+    CHECK_BELOW(std::abs(moments[3]), most(15));
+    CHECK_BELOW(std::abs(moments[4] - 3), most(96));
+    CHECK_BELOW(std::abs(static_cast<double>(within_one) / 200001 - 0.6827), most(0.6827 * 0.3173));
   }
 
   TEST_CASE("bounded numbers cover their range evenly and refuse an empty one") {
     Generator random(test_seed(9));
     std::array<int, 7> counts{};
     for (int i = 0; i < 70000; ++i) ++counts.at(static_cast<std::size_t>(random.below(7)));
-    for (const int count : counts) CHECK_BELOW(std::abs(count - 10000), 400);
+    for (const int count : counts) CHECK_BELOW(std::abs(count - 10000), kDeviations * std::sqrt(1e4 * 6 / 7));
     CHECK(random.below(1) == 0);
     CHECK_THROWS_WITH_AS(random.below(0), "[below] n must be positive; got n=0", Error);
   }
@@ -156,7 +159,7 @@ TEST_SUITE("autograd/random") {
     }
     CHECK(std::count(counts.begin(), counts.end(), 0) == 21);
     for (const int count : counts) {
-      if (count != 0) CHECK_BELOW(std::abs(count - 10000), 400);
+      if (count != 0) CHECK_BELOW(std::abs(count - 10000), kDeviations * std::sqrt(1e4 * 5 / 6));
     }
   }
 

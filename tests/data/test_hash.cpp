@@ -23,7 +23,7 @@ TEST_SUITE("data/hash") {
   TEST_CASE("bounded numbers cover their range evenly") {
     std::array<int, 7> counts{};
     for (std::uint64_t i = 0; i < 70000; ++i) ++counts.at(bounded(mix_bits(test_seed(42), i), 7));
-    for (const int count : counts) CHECK_BELOW(std::abs(count - 10000), 400);
+    for (const int count : counts) CHECK_BELOW(std::abs(count - 10000), kDeviations * std::sqrt(1e4 * 6 / 7));
     CHECK(bounded(~std::uint64_t{0}, 7) == 6);
   }
 }

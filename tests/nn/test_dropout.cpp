@@ -36,7 +36,7 @@ TEST_SUITE("nn/dropout") {
       for (Index i = 6 * sample; i < 6 * sample + 6; ++i)
         REQUIRE_BELOW(deviation(y.at(i), factor * x.at(i)), 1e-14);
     }
-    CHECK_BELOW(std::fabs(static_cast<double>(dropped) - 1000), 4 * std::sqrt(4000 * 0.25 * 0.75));
+    CHECK_BELOW(std::fabs(static_cast<double>(dropped) - 1000), kDeviations * std::sqrt(4000 * 0.25 * 0.75));
     CHECK_FALSE(same_bits(depth(x), y));  // each call draws anew
     rewind(depth);
     CHECK(same_bits(depth(x), y));
@@ -59,7 +59,7 @@ TEST_SUITE("nn/dropout") {
         if (y.at(i) != 0) REQUIRE_BELOW(deviation(y.at(i), 1 / (1 - probability)), 1e-6);
       }
       CHECK_BELOW(std::fabs(dropped / 1e4 - probability),
-                  4 * std::sqrt(probability * (1 - probability) / 1e4));
+                  kDeviations * std::sqrt(probability * (1 - probability) / 1e4));
     }
     CHECK(absolute_error(dropout_of(1)(ones()), Tensor::zeros({100, 100})) == 0);
   }

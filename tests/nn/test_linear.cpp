@@ -37,7 +37,8 @@ TEST_SUITE("nn/linear") {
       }
       CHECK(largest <= 0.125);
       CHECK(largest > 0.115);
-      CHECK_BELOW(std::fabs(total / static_cast<double>(x.elements())), 4 * 0.0722 / std::sqrt(x.elements()));
+      CHECK_BELOW(std::fabs(total / static_cast<double>(x.elements())),
+                  kDeviations * 0.0722 / std::sqrt(x.elements()));
     }
     CHECK(Linear({64, 100, false, {}}, random).parameter_count() == 6400);
   }

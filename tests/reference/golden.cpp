@@ -64,7 +64,7 @@ double golden_error(const Golden& golden, const std::string& name_of_case,
 double times_error_of_pytorch(const Golden& golden, const std::string& name_of_case, const std::string& name,
                               const Tensor& got) {
   const Tensor exact = golden.tensor(name_of_case, name);
-  return absolute_error(got, exact) / absolute_error(golden.tensor(name_of_case, name + "_f32"), exact);
+  return rms_error(got, exact) / rms_error(golden.tensor(name_of_case, name + "_f32"), exact);
 }
 
 }  // namespace tapeformer

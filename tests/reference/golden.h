@@ -40,7 +40,8 @@ double golden_error(const Golden& golden, const std::string& name_of_case,
                     const std::function<Tensor(const std::vector<Tensor>&)>& function,
                     DType type = DType::f64);
 
-/// The error of `got` against the f64 values, relative to the error of PyTorch's f32 ("CASE/NAME_f32").
+/// The error of `got` against the f64 values, relative to the error of PyTorch's f32 ("CASE/NAME_f32"), both
+/// as root mean squares: a maximum is another on another processor.
 double times_error_of_pytorch(const Golden& golden, const std::string& name_of_case, const std::string& name,
                               const Tensor& got);
 

@@ -29,4 +29,14 @@ double relative_error(const Tensor& a, const Tensor& b) {
   return error == 0 ? 0 : error / largest;
 }
 
+double rms_error(const Tensor& a, const Tensor& b) {
+  const Tensor here = a.to(Device::cpu()), expected = b.to(Device::cpu());
+  double errors = 0, squares = 0;
+  for (Index i = 0; i < b.elements(); ++i) {
+    errors += std::pow(here.at(i) - expected.at(i), 2);
+    squares += std::pow(expected.at(i), 2);
+  }
+  return errors == 0 ? 0 : std::sqrt(errors / squares);
+}
+
 }  // namespace tapeformer

@@ -69,7 +69,7 @@ TEST_SUITE("autograd/ops/dropout") {
       double dropped = 0;
       for (Index i = 0; i < n; ++i) dropped += y.at(i) == 0 ? 1 : 0;
       const double deviation = std::sqrt(n * probability * (1 - probability));
-      CHECK_BELOW(std::fabs(dropped - n * probability), 4 * deviation);
+      CHECK_BELOW(std::fabs(dropped - n * probability), kDeviations * deviation);
     }
     const Tensor y = dropout(ones(n), 0.5, kKey);
     for (const DropoutKey& other : {DropoutKey{12, 22, 33}, DropoutKey{11, 23, 33}, DropoutKey{11, 22, 34},
@@ -77,7 +77,7 @@ TEST_SUITE("autograd/ops/dropout") {
       const Tensor z = dropout(ones(n), 0.5, other);
       double same = 0;
       for (Index i = 0; i < n; ++i) same += y.at(i) == z.at(i) ? 1 : 0;
-      CHECK_BELOW(std::fabs(same - n / 2.0), 4 * std::sqrt(n / 4.0));
+      CHECK_BELOW(std::fabs(same - n / 2.0), kDeviations * std::sqrt(n / 4.0));
     }
   }
 

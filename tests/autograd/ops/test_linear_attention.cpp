@@ -166,11 +166,11 @@ TEST_SUITE("autograd/ops/linear_attention") {
           return run_op([&](const std::vector<Tensor>& in) { return both(kind, in, composed); }, x, seed);
         };
         const OpResult exact = run(exact_in, true), plain = run(rounded, true), got = run(rounded, false);
-        plain_errors[6] += relative_error(plain.y, exact.y);
-        errors[6] += relative_error(got.y, exact.y);
+        plain_errors[6] += rms_error(plain.y, exact.y);
+        errors[6] += rms_error(got.y, exact.y);
         for (std::size_t i = 0; i < rounded.size(); ++i) {
-          plain_errors[i] += relative_error(plain.gradients[i], exact.gradients[i]);
-          errors[i] += relative_error(got.gradients[i], exact.gradients[i]);
+          plain_errors[i] += rms_error(plain.gradients[i], exact.gradients[i]);
+          errors[i] += rms_error(got.gradients[i], exact.gradients[i]);
         }
       }
       CHECK_BELOW(errors[6], 2 * plain_errors[6]);

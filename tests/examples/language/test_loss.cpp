@@ -192,7 +192,8 @@ TEST_SUITE("examples/language/loss") {
     CHECK(reseeded.estimate(model, 2, 4, progress).nats != two.nats);
     const MeanLoss many = measure.estimate(model, 60, 0, progress);
     CHECK(many.standard_error > 0);
-    CHECK_BELOW(std::fabs(many.nats - measure.exact(model, progress).nats), 4 * many.standard_error);
+    CHECK_BELOW(std::fabs(many.nats - measure.exact(model, progress).nats),
+                kDeviations * many.standard_error);
   }
 
   TEST_CASE("a text shorter than a row is measured in a shorter one") {

@@ -71,7 +71,8 @@ TEST_SUITE("nn/transformer/encoder_layer") {
       Index same = 0;
       for (Index i = 0; i < 500; ++i) same += y.at(12 * i) == x.at(12 * i) ? 1 : 0;
       const double both = 0.81 * depth * depth;  // sublayers drop it
-      CHECK_BELOW(std::fabs(static_cast<double>(same) - 500 * both), 4 * std::sqrt(500 * both * (1 - both)));
+      CHECK_BELOW(std::fabs(static_cast<double>(same) - 500 * both),
+                  kDeviations * std::sqrt(500 * both * (1 - both)));
     }
   }
 
