@@ -190,7 +190,7 @@ TEST_SUITE("examples/language/loss") {
     CHECK(one(8).nats != one(9).nats);
     const LanguageMeasure reseeded(data.validation, *data.tokenizer, 6, 8, 2, {});
     CHECK(reseeded.estimate(model, 2, 4, progress).nats != two.nats);
-    const MeanLoss many = measure.estimate(model, 60, 0, progress);
+    const MeanLoss many = measure.estimate(model, 12, 0, progress);
     CHECK(many.standard_error > 0);
     CHECK_BELOW(std::fabs(many.nats - measure.exact(model, progress).nats),
                 kDeviations * many.standard_error);

@@ -147,7 +147,7 @@ TEST_SUITE("nn/generation/sampling") {
         ++possible;
       }
       const double freedom = possible - 1;
-      CHECK_BELOW(chi_square, freedom == 0 ? 1e-9 : most_chi_square(freedom));
+      CHECK_BELOW(chi_square - freedom, freedom == 0 ? 1e-9 : most_chi_square(freedom) - freedom);
       ++cases;
     }
     CHECK(cases == 15);
