@@ -152,9 +152,9 @@ TEST_SUITE("autograd/ops/linear_attention") {
     for (const Kind& kind : kKinds) {
       CAPTURE(kind.name);
       const Sizes n{1, 40, 2, 24, 20};
-      std::vector<double> plain_errors(7),
-          errors(7);  // of y and the gradients, each the sum of five problems
-      for (int problem = 0; problem < 5; ++problem) {
+      // Of y and the gradients, each the sum of many problems': their ratio strays by a tenth.
+      std::vector<double> plain_errors(7), errors(7);
+      for (int problem = 0; problem < 15; ++problem) {
         std::vector<Tensor> rounded, exact_in;
         for (const Tensor& x : random_inputs(kind, n, random)) {
           rounded.push_back(x.to(DType::f32));
@@ -173,10 +173,10 @@ TEST_SUITE("autograd/ops/linear_attention") {
           errors[i] += rms_error(got.gradients[i], exact.gradients[i]);
         }
       }
-      CHECK_BELOW(errors[6] - plain_errors[6], plain_errors[6]);
+      CHECK(errors[6] <= 2 * plain_errors[6]);
       for (std::size_t i = 0; i < 6; ++i) {
         CAPTURE(i);
-        CHECK_BELOW(errors[i] - plain_errors[i], 2 * plain_errors[i]);
+        CHECK(errors[i] <= 3 * plain_errors[i]);
       }
     }
   }
