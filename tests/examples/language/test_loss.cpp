@@ -177,6 +177,7 @@ TEST_SUITE("examples/language/loss") {
     const TemporaryFolder folder;
     const LanguageOptions options = tiny_options(folder);
     const CapturedLog log;
+    write_bytes(options.data.validation[0], walk(3000, 2));
     const LanguageData data = tiny_data(options, folder);
     DecoderOnly model = tiny_model(options);
     Progress progress;
@@ -190,10 +191,11 @@ TEST_SUITE("examples/language/loss") {
     CHECK(one(8).nats != one(9).nats);
     const LanguageMeasure reseeded(data.validation, *data.tokenizer, 6, 8, 2, {});
     CHECK(reseeded.estimate(model, 2, 4, progress).nats != two.nats);
-    const MeanLoss many = measure.estimate(model, 12, 0, progress);
+    const MeanLoss many = measure.estimate(model, 60, 0, progress);
     CHECK(many.standard_error > 0);
+    // All of the text is 375 windows, one of eight ways to cut it, and 60 batches are 360: both stray alike.
     CHECK_BELOW(std::fabs(many.nats - measure.exact(model, progress).nats),
-                kDeviations * many.standard_error);
+                kDeviations * std::sqrt(2) * many.standard_error);
   }
 
   TEST_CASE("a text shorter than a row is measured in a shorter one") {
