@@ -104,7 +104,8 @@ std::vector<TokenIds> random_sources(Index count, Index longest, Index vocabular
   return sources;
 }
 
-/// Changes the end token's bias so that it is the likeliest first token of half of the sources.
+/// Changes the end token's bias so that it is the likeliest first token of about half of the sources: of as
+/// many as leave it farthest from being as likely as another.
 void end_half_at_once(EncoderDecoder& model, const std::vector<TokenIds>& sources) {
   std::vector<double> leads;
   for (const TokenIds& source : sources) {
@@ -114,7 +115,9 @@ void end_half_at_once(EncoderDecoder& model, const std::vector<TokenIds>& source
     leads.push_back(best - log_probability(model, source, {kEnd}));
   }
   std::sort(leads.begin(), leads.end());
-  const std::size_t middle = leads.size() / 2;
+  std::size_t middle = leads.size() / 3;
+  for (std::size_t i = middle; i < 2 * leads.size() / 3; ++i)
+    if (leads[i] - leads[i - 1] > leads[middle] - leads[middle - 1]) middle = i;
   for (auto& [name, parameter] : model.named_parameters()) {
     if (name != "head.bias") continue;
     parameter.value().data<float>()[kEnd] += static_cast<float>((leads[middle - 1] + leads[middle]) / 2);
