@@ -138,12 +138,22 @@ struct FourOf<double> {
   using Values = double __attribute__((vector_size(32)));
 };
 
-/// to [columns, rows] = from [rows, columns], in blocks of four by four; elements beyond the ends are copied
-/// too.
+/// to [columns, rows] = from [rows, columns], in blocks of four by four, or of two by two where vectors have
+/// two lanes; elements beyond the ends are copied too.
 template <class T>
 void transpose_block(Index rows, Index columns, const T* from, Index from_row, T* to, Index to_row) {
+  if constexpr (kLanes<T> == 2) {
+    for (Index i = 0; i < rows; i += 2) {
+      for (Index j = 0; j < columns; j += 2) {
+        const T* block = from + i * from_row + j;
+        const auto x = Lanes<T>::load_unaligned(block), next = Lanes<T>::load_unaligned(block + from_row);
+        xsimd::zip_lo(x, next).store_unaligned(to + j * to_row + i);
+        xsimd::zip_hi(x, next).store_unaligned(to + (j + 1) * to_row + i);
+      }
+    }
+    return;
+  }
   using Four = typename FourOf<T>::Values;
-  static_assert(kLanes<T> >= 4, "blocks are padded to whole vectors, of four at least: x86-64-v3 or later");
   const auto low = [](Four a, Four b) { return __builtin_shufflevector(a, b, 0, 4, 1, 5); };
   const auto high = [](Four a, Four b) { return __builtin_shufflevector(a, b, 2, 6, 3, 7); };
   const auto first = [](Four a, Four b) { return __builtin_shufflevector(a, b, 0, 1, 4, 5); };
