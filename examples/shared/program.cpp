@@ -36,9 +36,10 @@ std::string printable(const std::string& what) {
   constexpr std::size_t kMostBytes = 4000;
   std::string text;
   for (const char c : what.substr(0, kMostBytes)) {
+    const unsigned byte = static_cast<unsigned char>(c);
     char escape[8];
-    const bool controls = (c >= 0 && c < ' ' && c != '\n') || c == 0x7f;
-    std::snprintf(escape, sizeof escape, "\\x%02x", static_cast<unsigned>(c) & 0xffu);
+    std::snprintf(escape, sizeof escape, "\\x%02x", byte);
+    const bool controls = (byte < ' ' && c != '\n') || byte == 0x7f;
     text += controls ? escape : std::string(1, c);
   }
   if (what.size() > kMostBytes) text += "... (" + std::to_string(what.size()) + " bytes)";
