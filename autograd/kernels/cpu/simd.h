@@ -6,6 +6,19 @@
 
 #include <algorithm>
 
+#if defined(__aarch64__)
+// On Arm xsimd approximates quotients and roots of f32 by Newton's method: they are off by some last bits,
+// the root of infinity is NaN, and the quotient by a subnormal number has the wrong sign.
+template <>
+inline xsimd::batch<float>& xsimd::batch<float>::operator/=(const xsimd::batch<float>& x) noexcept {
+  return *this = vdivq_f32(*this, x);
+}
+template <>
+inline xsimd::batch<float> xsimd::sqrt(const xsimd::batch<float>& x) noexcept {
+  return vsqrtq_f32(x);
+}
+#endif
+
 namespace tapeformer::kernels {
 
 template <class T>
