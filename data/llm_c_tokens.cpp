@@ -1,6 +1,7 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/text/number_of.h>
 #include <tapeformer/data/hash.h>
+#include <tapeformer/data/little_endian.h>
 #include <tapeformer/data/llm_c_tokens.h>
 #include <tapeformer/data/partial_folder.h>
 
@@ -11,7 +12,7 @@ namespace tapeformer {
 namespace {
 
 constexpr Index kHeader = 1024;
-constexpr Index kPiece = 1 << 16;  // ids that are read at a time
+constexpr Index kIdsAtOnce = 1 << 16;  // ids that are read at a time
 
 /// The two kinds of files.
 struct Kind {
@@ -19,16 +20,6 @@ struct Kind {
   Index id_bytes;
 };
 constexpr Kind kGpt2{20240520, 1, 2}, kLlama3{20240801, 7, 4};
-
-std::uint32_t read_number(const unsigned char* from, Index bytes) {
-  std::uint32_t number = 0;
-  for (Index i = 0; i < bytes; ++i) number |= std::uint32_t{from[i]} << (8 * i);
-  return number;
-}
-
-void write_number(std::string& to, std::uint32_t number, Index bytes) {
-  for (Index i = 0; i < bytes; ++i) to += static_cast<char>(number >> (8 * i));
-}
 
 }  // namespace
 
@@ -43,26 +34,26 @@ void read_llm_c_tokens(const std::string& path,
                                 ", and the header alone takes " + std::to_string(kHeader));
   unsigned char header[12];
   file.read(0, sizeof header, header);
-  const std::uint32_t magic = read_number(header, 4), version = read_number(header + 4, 4);
+  const std::uint64_t magic = read_little_endian(header, 4), version = read_little_endian(header + 4, 4);
   const Kind& kind = magic == kLlama3.magic ? kLlama3 : kGpt2;
   require(magic == kind.magic, "is not a token file of llm.c: it begins with " + std::to_string(magic) +
                                    ", not with 20240520 or 20240801");
   require(version == kind.version, "is a token file of llm.c of version " + std::to_string(version) +
                                        ", and " + std::to_string(kind.version) + " is known");
-  const Index size = read_number(header + 8, 4);
+  const auto size = static_cast<Index>(read_little_endian(header + 8, 4));
   require(bytes - kHeader == size * kind.id_bytes, "is damaged: its header claims " + number_of(size, "id") +
                                                        " of " + number_of(kind.id_bytes, "byte") + ", but " +
                                                        number_of(bytes - kHeader, "byte") + " follow it");
   std::vector<unsigned char> stored;
   std::vector<std::int32_t> ids;
-  for (Index done = 0; done < size; done += kPiece) {
-    const Index count = std::min(kPiece, size - done);
+  for (Index done = 0; done < size; done += kIdsAtOnce) {
+    const Index count = std::min(kIdsAtOnce, size - done);
     stored.resize(static_cast<std::size_t>(count * kind.id_bytes));
     file.read(static_cast<std::uint64_t>(kHeader + done * kind.id_bytes), stored.size(), stored.data());
     ids.clear();
     for (Index i = 0; i < count; ++i)
       ids.push_back(static_cast<std::int32_t>(
-          read_number(&stored[static_cast<std::size_t>(i * kind.id_bytes)], kind.id_bytes)));
+          read_little_endian(&stored[static_cast<std::size_t>(i * kind.id_bytes)], kind.id_bytes)));
     take(ids);
   }
 }
@@ -75,14 +66,15 @@ void write_llm_c_tokens(const TokenFile& tokens, const std::string& path) {
                         std::to_string(tokens.size()) + "; prepare the text in parts");
   std::string bytes;
   for (const std::uint32_t number : {kind.magic, kind.version, static_cast<std::uint32_t>(tokens.size())})
-    write_number(bytes, number, 4);
+    write_little_endian(bytes, number, 4);
   bytes.resize(kHeader, '\0');
   AtomicFile<> file(path);
   std::vector<std::int32_t> ids;
-  for (Index done = 0; done < tokens.size(); done += kPiece) {
-    ids.resize(static_cast<std::size_t>(std::min(kPiece, tokens.size() - done)));
+  for (Index done = 0; done < tokens.size(); done += kIdsAtOnce) {
+    ids.resize(static_cast<std::size_t>(std::min(kIdsAtOnce, tokens.size() - done)));
     tokens.read(done, static_cast<Index>(ids.size()), ids.data());
-    for (const std::int32_t id : ids) write_number(bytes, static_cast<std::uint32_t>(id), kind.id_bytes);
+    for (const std::int32_t id : ids)
+      write_little_endian(bytes, static_cast<std::uint32_t>(id), kind.id_bytes);
     file.append(bytes);
     bytes.clear();
   }

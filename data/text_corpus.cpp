@@ -15,7 +15,7 @@ namespace {
 
 namespace files = std::filesystem;
 
-constexpr Index kPiece = 1 << 20;
+constexpr Index kBytesAtOnce = 1 << 20;
 
 /// Thrown to stop reading early.
 struct Enough {};
@@ -70,7 +70,7 @@ void TextDocument::read(const std::function<void(std::string_view piece)>& reade
   if (memory.data() != nullptr) {
     std::string_view left = memory.substr(static_cast<std::size_t>(first), static_cast<std::size_t>(bytes));
     while (!left.empty()) {
-      std::string_view piece = left.substr(0, kPiece);
+      std::string_view piece = left.substr(0, kBytesAtOnce);
       if (piece.size() < left.size()) piece.remove_suffix(unfinished_utf8(piece));
       reader(piece);
       left.remove_prefix(piece.size());
@@ -83,7 +83,7 @@ void TextDocument::read(const std::function<void(std::string_view piece)>& reade
   std::string piece;
   for (Index left = bytes; left > 0;) {
     const std::size_t begun = piece.size();  // bytes of a code point that began in the previous piece
-    const Index count = std::min(left, kPiece);
+    const Index count = std::min(left, kBytesAtOnce);
     piece.resize(begun + static_cast<std::size_t>(count));
     if (!file.read(&piece[begun], count)) throw DataError(name, 0, "cannot be read, or has become shorter");
     left -= count;

@@ -15,6 +15,9 @@ struct LinearConfig {
   std::optional<Unary> activation = {};  ///< applied to the result in the same pass
 };
 
+/// A product alone, with nothing added to it.
+inline LinearConfig without_bias(Index inputs, Index outputs) { return {inputs, outputs, false, {}}; }
+
 /// Affine map of the last axis.
 /// Math:    y = f(x weight^T + bias)
 /// Shapes:  x [..., inputs] -> y [..., outputs]; weight [outputs, inputs], bias [outputs]

@@ -11,7 +11,7 @@
 namespace tapeformer {
 namespace {
 
-constexpr const char* kOp = "linear_attention";
+constexpr const char* kLinearAttention = "linear_attention";
 
 kernels::LinearAttention check_linear_attention(const Tensor& query, const Tensor& key, const Tensor& value,
                                                 const LinearAttentionOptions& options) {
@@ -24,7 +24,7 @@ kernels::LinearAttention check_linear_attention(const Tensor& query, const Tenso
     add("log_decay", options.log_decay);
     add("beta", options.beta);
     add("state", options.state);
-    throw ShapeError(std::string("[") + kOp + "] " + rule + "; got " + got + "; try " + remedy);
+    throw ShapeError(std::string("[") + kLinearAttention + "] " + rule + "; got " + got + "; try " + remedy);
   };
   require(query.rank() == 4 && key.shape() == query.shape() && value.rank() == 4 &&
               value.shape() == Shape{query.size(0), query.size(1), query.size(2), value.size(3)} &&
@@ -49,7 +49,7 @@ kernels::LinearAttention check_linear_attention(const Tensor& query, const Tenso
 
 /// Products as the recurrence has them: of the state with a query and a key, and of a key with a value.
 void count_products(const kernels::LinearAttention& n, Index passes) {
-  count_flops(kOp, 2 * passes * (n.deltas ? 3 : 2) * n.sequences() * n.length * n.state_size());
+  count_flops(kLinearAttention, 2 * passes * (n.deltas ? 3 : 2) * n.sequences() * n.length * n.state_size());
 }
 
 /// y and the last state as one row of numbers, in the wide type: one output, as a tape's fallback has.
@@ -94,7 +94,8 @@ Tensor linear_attention(const Tensor& query, const Tensor& key, const Tensor& va
   const kernels::LinearAttention sizes = check_linear_attention(query, key, value, options);
   const Tensor decay = options.log_decay, beta = options.beta, state = options.state;
   const Tensor inputs[] = {query, key, value, decay, beta, state};
-  const bool is_recorded = tape_for(kOp, inputs, 6) != nullptr, joins = options.last_state != nullptr;
+  const bool is_recorded = tape_for(kLinearAttention, inputs, 6) != nullptr,
+             joins = options.last_state != nullptr;
   const DType type = wide(query.dtype());
   const Shape states{sizes.batch, sizes.heads, sizes.key_width, sizes.value_width};
   const Tensor y = Tensor::empty_like(value),
@@ -105,7 +106,7 @@ Tensor linear_attention(const Tensor& query, const Tensor& key, const Tensor& va
   }
   count_products(sizes, 1);
   dispatch(
-      kOp,
+      kLinearAttention,
       [&](auto on, auto* pq, auto* pk, auto* pv, auto* pg, auto* pb, auto* ps, auto* py, auto* held,
           auto* pl) {
         kernels::linear_attention_forward(on, sizes, {pq, pk, pv, pg, pb, ps}, py, held, pl);
@@ -117,8 +118,8 @@ Tensor linear_attention(const Tensor& query, const Tensor& key, const Tensor& va
   }
   const Index outputs = y.elements();
   const Tensor result = record_fused(
-      kOp, {query, key, value, decay, beta, state}, {query, key, value, decay, beta, state, kept},
-      joins ? joined(y, last).detach() : y,
+      kLinearAttention, {query, key, value, decay, beta, state},
+      {query, key, value, decay, beta, state, kept}, joins ? joined(y, last).detach() : y,
       [=](const Tensor& gradient, const Gradients& into) {
         Tensor dy = gradient, dlast;
         if (joins) {
@@ -128,7 +129,7 @@ Tensor linear_attention(const Tensor& query, const Tensor& key, const Tensor& va
         }
         count_products(sizes, 2);
         dispatch(
-            kOp,
+            kLinearAttention,
             [&](auto on, auto* pq, auto* pk, auto* pv, auto* pg, auto* pb, auto* ps, auto* held, auto* pd,
                 auto* pl, auto dq, auto dk, auto dv, auto dg, auto db, auto ds) {
               kernels::linear_attention_backward(on, sizes, {pq, pk, pv, pg, pb, ps}, held, pd, pl,

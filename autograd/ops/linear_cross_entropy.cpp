@@ -11,7 +11,7 @@
 namespace tapeformer {
 namespace {
 
-constexpr const char* kOp = "linear_cross_entropy";
+constexpr const char* kHeadLoss = "linear_cross_entropy";
 constexpr Index kChunkBytes = Index{64} << 20;  // more than a CPU's cache, but little memory
 // On a GPU each chunk reads and writes dweight: with 8 times the size that is a few percent of its products.
 constexpr Index kGpuChunkBytes = Index{512} << 20;
@@ -59,11 +59,11 @@ void check(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tens
   if (options.chunk < 0) {
     throw ShapeError("[linear_cross_entropy] chunk must be at least 0; got " + std::to_string(options.chunk));
   }
-  require_same_device(kOp, "targets", targets, x);
+  require_same_device(kHeadLoss, "targets", targets, x);
 }
 
 /// True if a recording tape will need the gradient of `x`.
-bool is_tracked(const Tensor& x) { return tape_for(kOp, &x, 1) != nullptr; }
+bool is_tracked(const Tensor& x) { return tape_for(kHeadLoss, &x, 1) != nullptr; }
 
 /// A linear map of some rows and its gradients, on a device; rows of z begin `lead` numbers apart.
 template <class On>
@@ -96,7 +96,7 @@ struct Map {
     gemm.lda = std::max<Index>(lda, 1), gemm.ldb = std::max<Index>(ldb, 1),
     gemm.ldc = std::max<Index>(ldc, 1);
     gemm.scale = scale;
-    if (counts) count_flops(kOp, 2 * m * n * k);
+    if (counts) count_flops(kHeadLoss, 2 * m * n * k);
     return gemm;
   }
   static kernels::Gemm with(kernels::Gemm gemm, bool transpose_a, bool transpose_b) {
@@ -113,7 +113,7 @@ Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor&
   kernels::CrossEntropy shape;
   shape.rows = targets.elements(), shape.n = weight.size(0), shape.lead = lead_of(shape.n, x);
   shape.ignored = options.ignored, shape.smoothing = options.smoothing, shape.softcap = options.softcap;
-  const Tensor counted = check_ids(kOp, "targets", targets, shape.n, options.ignored);
+  const Tensor counted = check_ids(kHeadLoss, "targets", targets, shape.n, options.ignored);
   const Index rows = shape.rows, out = shape.n, in = x.size(-1);
   const Index chunk = chunk_of(rows, shape.lead, options.chunk, x);
 
@@ -131,7 +131,7 @@ Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor&
   const Tensor statistics = Tensor::empty({chunk, 2}, type, device);
   const Tensor losses = Tensor::empty({rows}, DType::f64, device);
   dispatch(
-      kOp,
+      kHeadLoss,
       [&](auto on, auto* px, auto* pw, auto* pb, auto* pz, auto* kept, auto* pdx, auto* pdw, auto* pdb,
           auto* y) {
         using T = std::remove_pointer_t<decltype(pz)>;
@@ -159,11 +159,11 @@ Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor&
 
   const Tensor dz = keeps_dz ? z : Tensor();
   return record_fused(
-      kOp, {x, weight, bias}, {x, weight, bias, dz, dx, dweight, dbias}, loss,
+      kHeadLoss, {x, weight, bias}, {x, weight, bias, dz, dx, dweight, dbias}, loss,
       [=](const Tensor& dloss, const Gradients& into) {
         const double scale = dz.defined() ? dloss.item() : 1;
         dispatch(
-            kOp,
+            kHeadLoss,
             [&](auto on, auto* px, auto* pw, auto* factor, auto* pz, auto* pdx, auto* pdw, auto* pdb,
                 auto to_x, auto to_weight, auto to_bias) {
               const Map<decltype(on)> map{on, rows, out, in, shape.lead};

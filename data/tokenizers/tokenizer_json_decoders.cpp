@@ -64,7 +64,7 @@ Decoder word_piece(const Json& part) {
   };
 }
 
-Decoder metaspace(const Json& part) {
+Decoder metaspace_decoder(const Json& part) {
   const bool drops =
       part.value("prepend_scheme", part.value("add_prefix_space", true) ? "always" : "never") != "never";
   return [mark = part.at("replacement").get<std::string>(), drops](const std::string& token, bool is_first) {
@@ -89,7 +89,7 @@ Decoder make_one(const Json& part, bool& is_joined) {
   const std::string type = type_of(part);
   if (type == "ByteLevel") return [](const std::string& token, bool) { return from_byte_characters(token); };
   if (type == "ByteFallback") return from_byte_token;
-  if (type == "Metaspace") return metaspace(part);
+  if (type == "Metaspace") return metaspace_decoder(part);
   if (type == "WordPiece") return word_piece(part);
   if (type == "Strip") return strip(part, is_joined);
   if (type == "Replace") {

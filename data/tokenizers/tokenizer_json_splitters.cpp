@@ -90,7 +90,7 @@ bool is_punctuation(char32_t c) {
   return category >= UTF8PROC_CATEGORY_PC && category <= UTF8PROC_CATEGORY_PO;
 }
 
-bool is_number(char32_t c) {
+bool is_numeral(char32_t c) {
   const utf8proc_category_t category = utf8proc_category(static_cast<utf8proc_int32_t>(c));
   return category >= UTF8PROC_CATEGORY_ND && category <= UTF8PROC_CATEGORY_NO;
 }
@@ -121,7 +121,7 @@ Splitter byte_level(const Json& part) {
   return in_turn(std::move(all));
 }
 
-Splitter metaspace(const Json& part) {
+Splitter metaspace_splitter(const Json& part) {
   const auto mark = part.at("replacement").get<std::string>();
   const std::string scheme =
       part.value("prepend_scheme", part.value("add_prefix_space", true) ? "always" : "never");
@@ -160,7 +160,7 @@ Splitter make_splitter(const Json& part) {
     return in_turn(std::move(all));
   }
   if (type == "ByteLevel") return byte_level(part);
-  if (type == "Metaspace") return metaspace(part);
+  if (type == "Metaspace") return metaspace_splitter(part);
   if (type == "Split")
     return splitter_of(make_matcher(part.at("pattern")), part.at("behavior").get<std::string>(),
                        part.value("invert", false));
@@ -171,7 +171,7 @@ Splitter make_splitter(const Json& part) {
     return in_turn(
         {splitter_of(characters(is_space), "Removed"), splitter_of(characters(is_punctuation), "Isolated")});
   if (type == "Digits")
-    return splitter_of(characters(is_number),
+    return splitter_of(characters(is_numeral),
                        part.value("individual_digits", false) ? "Isolated" : "Contiguous");
   if (type == "Punctuation")
     return splitter_of(characters(is_punctuation), part.value("behavior", "Isolated"));

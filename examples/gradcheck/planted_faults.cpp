@@ -15,7 +15,7 @@
 namespace tapeformer {
 namespace {
 
-constexpr double kZero = 1e-9;  // a smaller gradient is zero in theory
+constexpr double kZeroGradient = 1e-9;  // a smaller gradient is zero in theory
 
 double largest_of(const Tensor& gradient) {
   const Tensor x = gradient.to(Device::cpu());
@@ -88,7 +88,7 @@ std::vector<Seen> one_of_each(const std::vector<Seen>& seen) {
   }
   std::vector<Seen> chosen;
   for (const auto& [name, one] : largest) {
-    if (one.largest > kZero) chosen.push_back(one);
+    if (one.largest > kZeroGradient) chosen.push_back(one);
   }
   return chosen;
 }
@@ -141,7 +141,7 @@ std::vector<Fault> faults_for(const std::vector<Seen>& seen, bool masked) {
   }
   std::map<std::int32_t, std::vector<Seen>> uses;
   for (const Seen& one : seen) {
-    if (one.largest > kZero) uses[one.contribution.tensor].push_back(one);
+    if (one.largest > kZeroGradient) uses[one.contribution.tensor].push_back(one);
   }
   for (const auto& [value, contributions] : uses) {
     if (contributions.size() < 2) continue;

@@ -14,8 +14,8 @@
 namespace tapeformer {
 namespace {
 
-using Json = nlohmann::json;  // sorted, so that it finds a token faster
-using OrderedJson = nlohmann::ordered_json;
+using SortedJson = nlohmann::json;  // finds a token faster
+using nlohmann::ordered_json;
 namespace fs = std::filesystem;
 
 [[noreturn]] void refuse(const std::string& path, const std::string& what) {
@@ -26,44 +26,44 @@ namespace fs = std::filesystem;
 }
 
 /// The type of a part of tokenizer.json; empty if there is no such part.
-std::string type_of(const Json& json, const char* part) {
+std::string type_of(const SortedJson& json, const char* part) {
   if (!json.contains(part) || json.at(part).is_null()) return {};
   return json.at(part).value("type", "no type");
 }
 
 /// True for GPT-2's kind, which has a tokenizer of its own here: byte-level BPE with its pattern, and nothing
 /// else.
-bool is_gpt2(const Json& json) {
-  const Json& model = json.at("model");
-  const Json splitter = json.value("pre_tokenizer", Json());
+bool is_gpt2(const SortedJson& json) {
+  const SortedJson& model = json.at("model");
+  const SortedJson splitter = json.value("pre_tokenizer", SortedJson());
   const std::string after = type_of(json, "post_processor");
   bool is_plain = model.value("type", "BPE") == "BPE" && type_of(json, "normalizer").empty() &&
                   splitter.is_object() && splitter.value("type", "") == "ByteLevel" &&
                   !splitter.value("add_prefix_space", true) && splitter.value("use_regex", true) &&
                   (after.empty() || after == "ByteLevel");
   for (const char* flag : {"byte_fallback", "ignore_merges"})
-    is_plain = is_plain && model.value(flag, Json(false)) != true;
+    is_plain = is_plain && model.value(flag, SortedJson(false)) != true;
   for (const char* affix : {"continuing_subword_prefix", "end_of_word_suffix"})
     is_plain = is_plain && !(model.contains(affix) && model.at(affix).is_string() && model.at(affix) != "");
   return is_plain;
 }
 
-std::string merge_line(const Json& merge) {
+std::string merge_line(const SortedJson& merge) {
   if (merge.is_string()) return merge.get<std::string>() + "\n";
   return merge.at(0).get<std::string>() + " " + merge.at(1).get<std::string>() + "\n";
 }
 
 std::shared_ptr<const TextTokenizer> tokenizer_json(const std::string& path) {
   try {
-    const Json json = parse_json<Json>(read_file(path), "it");
+    const SortedJson json = parse_json<SortedJson>(read_file(path), "it");
     if (!is_gpt2(json)) return load_tokenizer_json(path);
-    Json vocabulary = json.at("model").at("vocab");
-    for (const Json& added : json.value("added_tokens", Json::array()))
+    SortedJson vocabulary = json.at("model").at("vocab");
+    for (const SortedJson& added : json.value("added_tokens", SortedJson::array()))
       vocabulary[added.at("content").get<std::string>()] = added.at("id");
     std::string merges;
-    for (const Json& merge : json.at("model").at("merges")) merges += merge_line(merge);
+    for (const SortedJson& merge : json.at("model").at("merges")) merges += merge_line(merge);
     return std::make_shared<BytePairTokenizer>(parse_byte_pair_files(vocabulary.dump(), path, merges, path));
-  } catch (const Json::exception& error) {
+  } catch (const SortedJson::exception& error) {
     throw DataError(path, 0, std::string("is damaged: ") + reason_of(error));
   } catch (const CheckpointError& error) {
     throw DataError(path, 0, std::string("is damaged: ") + error.what());
@@ -98,13 +98,13 @@ std::shared_ptr<const TextTokenizer> tokenizer_in_folder(const std::string& fold
 }
 
 /// A tokenizer.json for transformers: with pieces but no merges, BPE yields the code points.
-OrderedJson character_json(const TextTokenizer& tokenizer) {
-  OrderedJson vocabulary = OrderedJson::object();
+ordered_json character_json(const TextTokenizer& tokenizer) {
+  ordered_json vocabulary = ordered_json::object();
   for (std::int32_t id = 0; id < tokenizer.vocabulary_size(); ++id) vocabulary[tokenizer.bytes_of(id)] = id;
   return {{"version", "1.0"},
           {"truncation", nullptr},
           {"padding", nullptr},
-          {"added_tokens", OrderedJson::array()},
+          {"added_tokens", ordered_json::array()},
           {"normalizer", nullptr},
           {"pre_tokenizer", nullptr},
           {"post_processor", nullptr},
@@ -118,10 +118,10 @@ OrderedJson character_json(const TextTokenizer& tokenizer) {
             {"fuse_unk", false},
             {"byte_fallback", false},
             {"vocab", vocabulary},
-            {"merges", OrderedJson::array()}}}};
+            {"merges", ordered_json::array()}}}};
 }
 
-OrderedJson tokenizer_config(const char* type) {
+ordered_json tokenizer_config(const char* type) {
   return {{"tokenizer_class", type}, {"clean_up_tokenization_spaces", false}};
 }
 
@@ -149,7 +149,7 @@ std::string export_tokenizer(const TextTokenizer& tokenizer, const std::string& 
     names += (names.empty() ? "" : ", ") + std::string(name);
   };
   const std::string kind = tokenizer.kind();
-  OrderedJson config;
+  ordered_json config;
   if (kind == "sentencepiece") {
     write("tokenizer.model", sentencepiece_model(tokenizer));
     config = tokenizer_config("LlamaTokenizer");
@@ -166,7 +166,7 @@ std::string export_tokenizer(const TextTokenizer& tokenizer, const std::string& 
     const bool bytes = kind == "byte";
     BytePairFiles files;
     if (bytes) {
-      OrderedJson vocabulary = OrderedJson::object();
+      ordered_json vocabulary = ordered_json::object();
       for (int byte = 0; byte < 256; ++byte)
         vocabulary[byte_pair_character(static_cast<unsigned char>(byte))] = byte;
       files = {vocabulary.dump(), "#version: 0.2\n"};

@@ -11,8 +11,6 @@
 namespace tapeformer {
 namespace {
 
-LinearConfig plain(Index inputs, Index outputs) { return {inputs, outputs, false, {}}; }
-
 /// A weight [H N, M] as one matrix a head, [H, N, M].
 Tensor split_weight_heads(const Linear& layer, Index heads) {
   const Tensor& weight = layer.weight();
@@ -39,18 +37,19 @@ std::vector<AttentionForm> LatentAttention::forms() {
 
 LatentAttention::LatentAttention(const AttentionConfig& config, Generator& random)
     : config_(config.resolved_as("mla")),
-      query_up_(plain(or_else(config_.query_latent_width, config_.width), config_.heads * config_.key_width),
-                random),
-      key_value_down_(plain(config_.memory_width, config_.latent_width), random),
-      key_up_(plain(config_.latent_width, config_.heads * config_.key_width), random),
-      value_up_(plain(config_.latent_width, config_.heads * config_.value_width), random),
-      output_(plain(config_.heads * config_.value_width, config_.output_width), random),
+      query_up_(
+          without_bias(or_else(config_.query_latent_width, config_.width), config_.heads * config_.key_width),
+          random),
+      key_value_down_(without_bias(config_.memory_width, config_.latent_width), random),
+      key_up_(without_bias(config_.latent_width, config_.heads * config_.key_width), random),
+      value_up_(without_bias(config_.latent_width, config_.heads * config_.value_width), random),
+      output_(without_bias(config_.heads * config_.value_width, config_.output_width), random),
       dropout_({config_.dropout}, random) {
   const Index query_inputs = or_else(config_.query_latent_width, config_.width);
-  if (config_.query_latent_width > 0) query_down_.emplace(plain(config_.width, query_inputs), random);
+  if (config_.query_latent_width > 0) query_down_.emplace(without_bias(config_.width, query_inputs), random);
   if (config_.rotary_width > 0) {
-    query_rotary_.emplace(plain(query_inputs, config_.heads * config_.rotary_width), random);
-    key_rotary_.emplace(plain(config_.width, config_.rotary_width), random);
+    query_rotary_.emplace(without_bias(query_inputs, config_.heads * config_.rotary_width), random);
+    key_rotary_.emplace(without_bias(config_.width, config_.rotary_width), random);
   }
   if (config_.norm) key_value_norm_.emplace(RmsNormConfig{config_.latent_width});
   if (config_.norm && query_down_) query_norm_.emplace(RmsNormConfig{query_inputs});

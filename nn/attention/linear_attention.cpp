@@ -29,8 +29,6 @@ Index packed_width(const AttentionConfig& config) {
   return config.heads * (2 * config.key_width + config.value_width);
 }
 
-LinearConfig plain(Index inputs, Index outputs) { return {inputs, outputs, false, {}}; }
-
 /// log(1 + exp(x)) for any x: neither logarithm nor exponential leaves its range.
 Tensor softplus(const Tensor& x) {
   const Tensor positive = relu(x);
@@ -87,18 +85,18 @@ void LinearAttention::complete(AttentionConfig& config) {
 LinearAttention::LinearAttention(const AttentionConfig& config, Generator& random)
     : config_(config.resolved()),
       kind_(kind_of(config_)),
-      query_key_value_(plain(config_.width, packed_width(config_)), random),
+      query_key_value_(without_bias(config_.width, packed_width(config_)), random),
       norm_({config_.value_width}),
-      output_(plain(config_.heads * config_.value_width, config_.output_width), random) {
+      output_(without_bias(config_.heads * config_.value_width, config_.output_width), random) {
   const Index C = config_.width, H = config_.heads, D = config_.key_width, E = config_.value_width;
   const bool decays = kind_.by_channel || kind_.has_rate;
   const Index decay_count = kind_.by_channel ? H * D : H, rank = own_size(config_, "decay_rank");
   if (const Index taps = own_size(config_, "convolution_taps"); taps > 0)
     convolution_.emplace(ShortConvolutionConfig{packed_width(config_), taps});
-  if (kind_.deltas) beta_.emplace(plain(C, H), random);
+  if (kind_.deltas) beta_.emplace(without_bias(C, H), random);
   if (decays) {
-    if (kind_.by_channel) decay_down_.emplace(plain(C, rank), random);
-    decay_up_.emplace(plain(kind_.by_channel ? rank : C, decay_count), random);
+    if (kind_.by_channel) decay_down_.emplace(without_bias(C, rank), random);
+    decay_up_.emplace(without_bias(kind_.by_channel ? rank : C, decay_count), random);
     std::vector<float> offsets(static_cast<std::size_t>(decay_count), -2.0F);
     if (kind_.has_rate) {
       std::vector<float> steps = spread(H, std::log(0.001), std::log(0.1));
@@ -109,8 +107,8 @@ LinearAttention::LinearAttention(const AttentionConfig& config, Generator& rando
     }
     decay_offset_ = Parameter(Tensor::from(offsets));
   }
-  if (kind_.low_rank_gate) gate_down_.emplace(plain(C, E), random);
-  if (kind_.gates) gate_.emplace(plain(kind_.low_rank_gate ? E : C, H * E), random);
+  if (kind_.low_rank_gate) gate_down_.emplace(without_bias(C, E), random);
+  if (kind_.gates) gate_.emplace(without_bias(kind_.low_rank_gate ? E : C, H * E), random);
   const auto there = [](std::optional<Linear>& layer) { return layer ? &*layer : nullptr; };
   for (Linear* layer : {&query_key_value_, there(beta_), there(decay_down_), there(decay_up_),
                         there(gate_down_), there(gate_), &output_}) {

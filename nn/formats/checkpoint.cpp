@@ -6,7 +6,7 @@
 namespace tapeformer {
 namespace {
 
-constexpr std::size_t kMostProblems = 100;  // that a message lists: a file may have millions of tensors
+constexpr std::size_t kMostListed = 100;  // that a message lists: a file may have millions of tensors
 
 }  // namespace
 
@@ -32,7 +32,7 @@ std::vector<Tensor> weights_in(const SafetensorsFile& file, const std::string& p
   std::string problems;
   std::size_t count = 0;
   const auto add = [&](const std::string& problem) {
-    if (++count <= kMostProblems) problems += "\n  " + problem;
+    if (++count <= kMostListed) problems += "\n  " + problem;
   };
   const auto weights = weights_of(module);
   for (const auto& [name, value] : weights) {
@@ -49,7 +49,7 @@ std::vector<Tensor> weights_in(const SafetensorsFile& file, const std::string& p
     for (const auto& [own, ignored] : weights) known = known || own == name;
     if (!known) add(name + " is not in the model");
   }
-  if (count > kMostProblems) problems += "\n  and " + std::to_string(count - kMostProblems) + " more";
+  if (count > kMostListed) problems += "\n  and " + std::to_string(count - kMostListed) + " more";
   if (count > 0) throw CheckpointError(file.path() + ": the weights do not fit the model:" + problems);
   std::vector<Tensor> values;
   for (const auto& [name, value] : weights) values.push_back(found.at(name));

@@ -11,14 +11,14 @@
 namespace tapeformer {
 namespace {
 
-struct Candidate {
+struct LikelyToken {
   double weight;  // its probability, relative to the likeliest token's
   Index token;
-  bool operator<(const Candidate& other) const {  // the likelier first
+  bool operator<(const LikelyToken& other) const {  // the likelier first
     return weight != other.weight ? weight > other.weight : token < other.token;
   }
 };
-using Candidates = PooledVector<Candidate>;
+using Candidates = PooledVector<LikelyToken>;
 
 // OpenMP's own max may start at the lowest finite number, which is above minus infinity: clang's does.
 #pragma omp declare reduction(highest:double \
@@ -163,7 +163,7 @@ Index sample_token(const double* logits, Index vocabulary, const SamplingConfig&
   }
   Candidates candidates = candidates_of(logits, vocabulary, highest, config);
   candidates.erase(std::remove_if(candidates.begin(), candidates.end(),
-                                  [&](const Candidate& c) { return c.weight < config.min_p; }),
+                                  [&](const LikelyToken& c) { return c.weight < config.min_p; }),
                    candidates.end());
   const double sum = sum_of(candidates.begin(), candidates.end());
   return candidates[fewest_that_weigh(random.uniform() * sum, candidates) - 1].token;

@@ -18,7 +18,7 @@ struct TransformerLayerConfig {
       0;  ///< the last layer's probability of dropping a sentence of what a sublayer adds
   NormKind norm = NormKind::layer;  ///< beside every sublayer
   bool norm_first = true;           ///< pre-norm: x + f(norm(x)); else post-norm: norm(x + f(x))
-  double epsilon = 1e-5;
+  double epsilon = 1e-5;            ///< of the norms
 
   /// Of its self-attention, or of its cross-attention.
   AttentionConfig attention_config(bool cross) const {

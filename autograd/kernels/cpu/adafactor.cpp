@@ -71,7 +71,7 @@ void update_columns(const Elements<T>& of) {
 }
 
 template <class T>
-void update_elements(const Elements<T>& of) {
+void update_factored(const Elements<T>& of) {
   T* variance = static_cast<T*>(of.x.variance);
   for (Index i = 0; i < of.x.columns; ++i) {
     const T g = of.gradient[i] * of.factor;
@@ -107,7 +107,7 @@ void adafactor_step(Cpu, const AdafactorTensor& x, const AdafactorStep& step, co
   if (std::isnan(*factor) || rows * columns == 0) return;
   const Elements<T> of{x, step, static_cast<T>(*factor)};
   if (x.variance != nullptr) {
-    update_elements(of);
+    update_factored(of);
   } else {
     update_rows(of);
     update_columns(of);

@@ -5,9 +5,6 @@
 namespace tapeformer::kernels {
 namespace {
 
-template <class T>
-constexpr int kPackSize = static_cast<int>(16 / sizeof(T));
-
 /// y[t] = x[t] + sum over j of weight[j] x[t - j], or with `ahead` x[t + j]: a pack of N neighbouring columns
 /// for each thread. The taps of a block's tokens overlap, so that all but one come from the caches.
 template <int N, class T>

@@ -83,8 +83,8 @@ void with_activation(std::optional<Unary> f, Use&& use) {
 
 // Sums over rows: one block for kSumColumns packs of columns and some of the rows.
 constexpr int kSumColumns = 32, kSumLanes = kBlock / kSumColumns;
-constexpr Index kSumBlocks = 1024, kShortestSum = 8 * kSumLanes;   // enough for a GPU; worth a block
-constexpr Index kLongestSum = 64 * kSumLanes, kMostParts = 60000;  // the limit of a grid
+constexpr Index kSumBlocks = 1024, kShortestSum = 8 * kSumLanes;      // enough for a GPU; worth a block
+constexpr Index kLongestSum = 64 * kSumLanes, kMostSumParts = 60000;  // the limit of a grid
 
 /// sums [parts, n] over `length` rows each of x [rows, n], whose rows begin `lead` numbers apart. Each of a
 /// block's eight warps takes every eighth row, and the first adds up their sums.
@@ -133,7 +133,7 @@ void queue_sums(Cuda on, Index rows, Index n, Index lead, Index length, const T*
 template <class T>
 void sum_rows(Cuda on, Index rows, Index n, Index lead, const T* x, Write<Wide<T>> sums) {
   const Index teams = std::max<Index>(n * static_cast<Index>(sizeof(T)) / (16 * kSumColumns), 1);
-  const Index longest = std::max<Index>(kLongestSum, rows / kMostParts + 1);
+  const Index longest = std::max<Index>(kLongestSum, rows / kMostSumParts + 1);
   const Index parts =
       std::max(std::clamp<Index>(rows / kShortestSum, 1, std::max<Index>(kSumBlocks / teams, 1)),
                (rows + longest - 1) / longest);

@@ -7,6 +7,10 @@
 
 namespace tapeformer::kernels {
 
+/// The number of elements that a thread reads or writes at once.
+template <class T>
+constexpr int kPackSize = static_cast<int>(16 / sizeof(T));
+
 /// N neighbours in memory, moved in accesses of 16 bytes, or all at once if they are fewer bytes.
 template <class T, int N = static_cast<int>(16 / sizeof(T))>
 struct alignas(N * sizeof(T) < 16 ? N * sizeof(T) : 16) Pack {

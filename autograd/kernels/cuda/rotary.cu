@@ -26,9 +26,6 @@ __global__ void rotary_table_kernel(TokenPositions positions, Index pairs, Index
   });
 }
 
-template <class T>
-constexpr int kPackSize = static_cast<int>(16 / sizeof(T));
-
 /// Turns the pair (a, b) by the angle with this cosine and sine. The fused operation is written out, so that
 /// all kernels compute the same bits.
 template <class W>

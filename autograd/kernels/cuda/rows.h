@@ -67,8 +67,6 @@ template <class Team, int kMost>
 struct Holding : Team {
   static constexpr int kPacks = kMost;
 };
-template <class T>
-constexpr int kPackSize = static_cast<int>(16 / sizeof(T));
 /// The widest row that any of them holds.
 template <class T>
 constexpr Index kMostHeld = Index{4} * kBlock* kPackSize<T>;
