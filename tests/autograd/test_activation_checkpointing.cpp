@@ -24,8 +24,6 @@ using namespace tapeformer;
 namespace {
 
 using Values = std::vector<double>;
-Values elements(const Tensor& x) { return x.to_vector<double>(); }
-
 bool same_bits(const Tensor& a, const Tensor& b) {
   return a.shape() == b.shape() && std::memcmp(a.raw(), b.raw(), static_cast<std::size_t>(a.bytes())) == 0;
 }

@@ -14,7 +14,6 @@ using namespace tapeformer;
 
 namespace {
 
-std::vector<double> elements(const Tensor& x) { return x.to_vector<double>(); }
 using Values = std::vector<double>;
 
 }  // namespace

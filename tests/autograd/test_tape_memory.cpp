@@ -20,7 +20,7 @@ std::int64_t in_use() {
 }
 
 /// Under the address sanitizer the pool stands aside and counts nothing.
-bool pool_counts() {
+bool pool_counts_tensors() {
   const auto before = in_use();
   const Tensor x = Tensor::zeros({1});
   return in_use() != before;
@@ -77,7 +77,7 @@ TEST_SUITE("autograd/tape_memory") {
   }
 
   TEST_CASE("saved tensors live as long as the tape needs them, and no longer") {
-    if (!pool_counts()) return;
+    if (!pool_counts_tensors()) return;
     const Parameter x(Tensor::full({kElements}, 0.5, DType::f64));
     const auto before = in_use();
     {
@@ -92,7 +92,7 @@ TEST_SUITE("autograd/tape_memory") {
   }
 
   TEST_CASE("backward frees each node as soon as it has run") {
-    if (!pool_counts()) return;
+    if (!pool_counts_tensors()) return;
     const Parameter x(Tensor::full({kElements}, 0.5, DType::f64));
     {
       Tape first;
@@ -122,7 +122,7 @@ TEST_SUITE("autograd/tape_memory") {
   }
 
   TEST_CASE("gradients take over buffers: a chain of additions needs one") {
-    if (!pool_counts()) return;
+    if (!pool_counts_tensors()) return;
     const Tensor x = Tensor::full({kElements}, 0.5, DType::f64);
     std::vector<const void*> buffers;
     Tape tape;
@@ -161,7 +161,7 @@ TEST_SUITE("autograd/tape_memory") {
   }
 
   TEST_CASE("a step that repeats its shapes asks the system for nothing") {
-    if (!pool_counts()) return;
+    if (!pool_counts_tensors()) return;
     const Parameter weight(Tensor::full({33, 31}, 0.1, DType::f64));
     const Tensor x = Tensor::full({257, 31}, 0.3, DType::f64);
     const auto step = [&] {

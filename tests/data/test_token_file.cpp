@@ -39,7 +39,7 @@ void write_tokens(const std::string& path, Index vocabulary, const Ids& ids, std
   writer.finish();
 }
 
-Ids read_all(const TokenFile& file) {
+Ids ids_in(const TokenFile& file) {
   Ids ids(static_cast<std::size_t>(file.size()));
   file.read(0, file.size(), ids.data());
   return ids;
@@ -102,7 +102,7 @@ TEST_SUITE("data/token_file") {
       CHECK(file.vocabulary() == vocabulary);
       CHECK(file.fingerprint() == 7);
       CHECK(file.path() == path);
-      CHECK(read_all(file) == ids);
+      CHECK(ids_in(file) == ids);
       for (const Index first : {0, 1, 2015, 2016, 2017, 4095, 4096, 1'499'990}) {
         Ids window(11);
         file.read(first, 11, window.data());
@@ -116,7 +116,7 @@ TEST_SUITE("data/token_file") {
     write_tokens(folder.file("tokens"), 10, {});
     const TokenFile file = TokenFile::open(folder.file("tokens"));
     CHECK(file.size() == 0);
-    CHECK(read_all(file).empty());
+    CHECK(ids_in(file).empty());
   }
 
   TEST_CASE("reading is refused where there are no ids") {
@@ -219,7 +219,7 @@ TEST_SUITE("data/token_file") {
     write_bytes(path, file_of(1, 2, 65536, 3, {"\x01\x00\xff\xff\x02\x01", 6}));
     const TokenFile file = TokenFile::open(path);
     CHECK_NOTHROW(file.check());
-    CHECK(read_all(file) == Ids{1, 65535, 258});
+    CHECK(ids_in(file) == Ids{1, 65535, 258});
   }
 
   TEST_CASE("a header that contradicts itself is refused, though its checksum is right") {
@@ -300,8 +300,8 @@ TEST_SUITE("data/token_file") {
     write_tokens(path, 10, {1, 2, 3});
     const TokenFile file = TokenFile::open(path), copy = file;
     write_tokens(path, 10, {4});
-    CHECK(read_all(copy) == Ids{1, 2, 3});
-    CHECK(read_all(TokenFile::open(path)) == Ids{4});
+    CHECK(ids_in(copy) == Ids{1, 2, 3});
+    CHECK(ids_in(TokenFile::open(path)) == Ids{4});
   }
 
   TEST_CASE("a writer refuses ids outside the vocabulary, and leaves nothing") {

@@ -11,7 +11,7 @@ using emulator::launch;
 
 namespace {
 
-constexpr unsigned kAll = 0xffffffffu;
+constexpr unsigned kAllLanes = 0xffffffffu;
 
 /// The message of a kernel's fault, the folders of this file left out; a right kernel must run after it.
 template <class F>
@@ -21,7 +21,7 @@ std::string fault_of(unsigned threads, F&& kernel, std::size_t shared_bytes = 0,
       message_of<Fault>([&] { launch("broken", dim3(2), dim3(threads), shared_bytes, kernel); });
   int runs = 0;
   launch("right", 2, 64, 0, [&] {
-    runs += __shfl_sync(kAll, 1, 0);
+    runs += __shfl_sync(kAllLanes, 1, 0);
     __syncthreads();
   });
   CHECK(runs == 128);
@@ -80,7 +80,7 @@ TEST_SUITE("emulator/faults") {
   TEST_CASE("a barrier of some and a warp operation of others wait for each other") {
     const std::string text = fault_of(32, [] {
       if (threadIdx.x == 5) __syncthreads();
-      __shfl_sync(kAll, 1, 0);
+      __shfl_sync(kAllLanes, 1, 0);
     });
     contains(text, "threads 0-4 at __shfl_sync of mask 0xffffffff (FILE:");
     contains(text, "thread 5 at __syncthreads (FILE:");
@@ -88,7 +88,7 @@ TEST_SUITE("emulator/faults") {
 
   TEST_CASE("a mask that names a lane that returned") {
     const std::string text = fault_of(64, [] {
-      if (threadIdx.x % 32 != 7) __ballot_sync(kAll, 1);
+      if (threadIdx.x % 32 != 7) __ballot_sync(kAllLanes, 1);
     });
     contains(text, "threads 0-6 at a vote of mask 0xffffffff");
     contains(text, "thread 7 returned");
@@ -109,9 +109,9 @@ TEST_SUITE("emulator/faults") {
   TEST_CASE("lanes of one mask at different operations") {
     const std::string text = fault_of(32, [] {
       if (threadIdx.x < 16)
-        __shfl_up_sync(kAll, 1, 1);
+        __shfl_up_sync(kAllLanes, 1, 1);
       else
-        __shfl_down_sync(kAll, 1, 1);
+        __shfl_down_sync(kAllLanes, 1, 1);
     });
     contains(text, "lanes of one mask meet at different operations; got threads 0-15 at __shfl_up_sync");
     contains(text, "threads 16-31 at __shfl_down_sync");
@@ -123,7 +123,7 @@ TEST_SUITE("emulator/faults") {
     contains(fault_of(40, [] { __syncwarp(); }),
              "the mask of a warp operation names lanes the block has; got threads 0-31 ");
     for (const int width : {0, 3, 64})
-      contains(fault_of(32, [&] { __shfl_sync(kAll, 1, 0, width); }),
+      contains(fault_of(32, [&] { __shfl_sync(kAllLanes, 1, 0, width); }),
                "a shuffle's width is 1, 2, 4, 8, 16 or 32; got " + std::to_string(width));
   }
 

@@ -12,7 +12,7 @@ using namespace tapeformer::hopper_tests;
 
 namespace {
 
-std::string fault_of(unsigned threads, const std::function<void()>& kernel) {
+std::string hopper_fault_of(unsigned threads, const std::function<void()>& kernel) {
   return message_of<Fault>([&] { launch("kernel", 1, threads, kSharedBytes, kernel); });
 }
 bool has(const std::string& text, const char* part) { return text.find(part) != std::string::npos; }
@@ -143,7 +143,7 @@ TEST_SUITE("emulator/hopper") {
       "who does not wait for a box finds NaN, and who waits for more or less than comes never goes on") {
     const Source source(64, 64);
     const auto loads = [&](int expected, bool waits) {
-      return fault_of(32, [&, expected, waits] {
+      return hopper_fault_of(32, [&, expected, waits] {
         make_barrier(1);
         if (threadIdx.x == 0) {
           arrive_expecting(barrier(), expected);
@@ -175,9 +175,10 @@ TEST_SUITE("emulator/hopper") {
     });
     CHECK(order.back() == 2);
     CHECK(order.size() == 3);
-    CHECK(has(fault_of(32, [] { make_barrier(1), wait(barrier(), 0); }), "threads 0-31 at a phase ("));
-    CHECK(has(fault_of(32, [] { arrive(barrier()); }), "a barrier was not made"));
-    CHECK(has(fault_of(1, [] { init_barrier(barrier(), 1), arrive(barrier()); }), "made and not published"));
+    CHECK(has(hopper_fault_of(32, [] { make_barrier(1), wait(barrier(), 0); }), "threads 0-31 at a phase ("));
+    CHECK(has(hopper_fault_of(32, [] { arrive(barrier()); }), "a barrier was not made"));
+    CHECK(has(hopper_fault_of(1, [] { init_barrier(barrier(), 1), arrive(barrier()); }),
+              "made and not published"));
   }
 
   TEST_CASE("named barriers: some only arrive") {
@@ -188,19 +189,21 @@ TEST_SUITE("emulator/hopper") {
       if (threadIdx.x % 32 == 0) order.push_back(warp);
       if (warp > 0) arrive_at(1, 96);
     });
-    CHECK(has(fault_of(96, [] { threadIdx.x < 32 || threadIdx.x % 2 == 0 ? arrive_at(1, 64) : void(); }),
-              "arrives at a named barrier as a whole, and counts as 32 threads; got 16"));
+    CHECK(
+        has(hopper_fault_of(96, [] { threadIdx.x < 32 || threadIdx.x % 2 == 0 ? arrive_at(1, 64) : void(); }),
+            "arrives at a named barrier as a whole, and counts as 32 threads; got 16"));
     CHECK(order.back() == 0);
     CHECK(order.size() == 3);
-    CHECK(has(fault_of(64, [] { meet_at(1, 96); }), "threads 0-63 at a named barrier ("));
-    CHECK(has(fault_of(64, [] { meet_at(1, threadIdx.x < 32 ? 64 : 32); }), "expect different numbers"));
-    CHECK(has(fault_of(32, [] { meet_at(0, 32); }), "named barriers are 1 to 15"));
-    CHECK(has(fault_of(32, [] { meet_at(1, 33); }), "whole warps meet"));
+    CHECK(has(hopper_fault_of(64, [] { meet_at(1, 96); }), "threads 0-63 at a named barrier ("));
+    CHECK(
+        has(hopper_fault_of(64, [] { meet_at(1, threadIdx.x < 32 ? 64 : 32); }), "expect different numbers"));
+    CHECK(has(hopper_fault_of(32, [] { meet_at(0, 32); }), "named barriers are 1 to 15"));
+    CHECK(has(hopper_fault_of(32, [] { meet_at(1, 33); }), "whole warps meet"));
   }
 
   TEST_CASE("products that are touched before they are done, or begin without a fence") {
     const auto fault = [](const std::function<void(float(&)[32], unsigned(&)[4])>& between) {
-      return fault_of(128, [between] {
+      return hopper_fault_of(128, [between] {
         float d[32] = {};
         unsigned a[4] = {};
         wgmma_fence();
@@ -236,24 +239,25 @@ TEST_SUITE("emulator/hopper") {
               "began different products"));
     CHECK(
         has(fault([](auto& d, auto& a) { wgmma(d, a, 0, true), wgmma_commit(); }), "swizzled by 128 bytes"));
-    CHECK(has(fault_of(128,
-                       [] {
-                         float d[32];
-                         wgmma_fence();
-                         wgmma(d, matrix_at(tile(), 16, 1024), matrix_at(tile(), 16, 1024), false);
-                       }),
+    CHECK(has(hopper_fault_of(128,
+                              [] {
+                                float d[32];
+                                wgmma_fence();
+                                wgmma(d, matrix_at(tile(), 16, 1024), matrix_at(tile(), 16, 1024), false);
+                              }),
               "returned before its products were waited for"));
   }
 
   TEST_CASE("no more registers are taken than there are") {
-    CHECK(fault_of(384, [] { threadIdx.x < 128 ? give_up_registers<40>() : take_registers<232>(); }) ==
+    CHECK(hopper_fault_of(384, [] { threadIdx.x < 128 ? give_up_registers<40>() : take_registers<232>(); }) ==
           "nothing was thrown");
-    CHECK(fault_of(384, [] { threadIdx.x < 256 ? take_registers<232>() : give_up_registers<40>(); }) ==
+    CHECK(hopper_fault_of(384, [] { threadIdx.x < 256 ? take_registers<232>() : give_up_registers<40>(); }) ==
           "nothing was thrown");  // those who take wait for the others
-    CHECK(has(fault_of(384, [] { threadIdx.x < 128 ? give_up_registers<40>() : take_registers<240>(); }),
-              "at setmaxnreg ("));
-    CHECK(has(fault_of(384, [] { give_up_registers<36>(); }), "a multiple of 8"));
-    CHECK(has(fault_of(384, [] { give_up_registers<176>(); }), "taken, or given up"));
+    CHECK(
+        has(hopper_fault_of(384, [] { threadIdx.x < 128 ? give_up_registers<40>() : take_registers<240>(); }),
+            "at setmaxnreg ("));
+    CHECK(has(hopper_fault_of(384, [] { give_up_registers<36>(); }), "a multiple of 8"));
+    CHECK(has(hopper_fault_of(384, [] { give_up_registers<176>(); }), "taken, or given up"));
   }
 
   TEST_CASE("tiles begin where the swizzle does, and tensor maps at multiples of 64 bytes") {
@@ -264,7 +268,7 @@ TEST_SUITE("emulator/hopper") {
     const auto load = [&](int offset, bool moved) {
       auto* const map = reinterpret_cast<CUtensorMap*>(maps.bytes + (moved ? 16 : 0));
       std::memcpy(static_cast<void*>(map), &source.map, sizeof(CUtensorMap));
-      return fault_of(1, [map, offset] {
+      return hopper_fault_of(1, [map, offset] {
         make_barrier(1);
         arrive_expecting(barrier(), Source::kBoxBytes);
         load_box(tile() + offset, map, barrier(), 0, 0, 0, 0);
@@ -275,13 +279,13 @@ TEST_SUITE("emulator/hopper") {
     CHECK(has(load(128, false), "a box that is swizzled lies at a multiple of 1024 bytes"));
     CHECK(has(load(0, true), "a tensor map lies at a multiple of 64 bytes"));
     for (const auto& [offset, stride] : {std::pair{128, 1024}, {0, 1024 + 128}}) {
-      CHECK(has(fault_of(128,
-                         [offset = offset, stride = stride] {
-                           float d[32] = {};
-                           wgmma_fence();
-                           wgmma(d, matrix_at(tile(), 16, 1024), matrix_at(tile() + offset, 16, stride),
-                                 true);
-                         }),
+      CHECK(has(hopper_fault_of(128,
+                                [offset = offset, stride = stride] {
+                                  float d[32] = {};
+                                  wgmma_fence();
+                                  wgmma(d, matrix_at(tile(), 16, 1024),
+                                        matrix_at(tile() + offset, 16, stride), true);
+                                }),
                 "begin at multiples of 1024 bytes"));
     }
   }

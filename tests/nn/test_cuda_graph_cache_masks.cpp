@@ -39,7 +39,7 @@ Tensor ids(const Shape& shape, Generator& random) {
   return x;
 }
 
-Tensor numbers(const Ids& values) {
+Tensor id_tensor(const Ids& values) {
   const Tensor x = Tensor::empty({static_cast<Index>(values.size())}, DType::i32, Device::cpu());
   std::copy(values.begin(), values.end(), x.data<std::int32_t>());
   return x;
@@ -142,10 +142,10 @@ std::vector<Tensor> packed_batch(const Ids& starts, bool cross, Generator& rando
     lengths.push_back(tokens - tokens / 3);
     for (std::int32_t t = 0; t < tokens; ++t) positions.push_back(t);
   }
-  std::vector<Tensor> batch{ids({1, kTokens}, random), ids({1, kTokens}, random), numbers(starts),
-                            numbers(lengths)};
-  if (!cross) batch.push_back(numbers(positions));
-  if (cross) batch.push_back(ids({1, kTokens}, random)), batch.push_back(numbers(starts));
+  std::vector<Tensor> batch{ids({1, kTokens}, random), ids({1, kTokens}, random), id_tensor(starts),
+                            id_tensor(lengths)};
+  if (!cross) batch.push_back(id_tensor(positions));
+  if (cross) batch.push_back(ids({1, kTokens}, random)), batch.push_back(id_tensor(starts));
   return batch;
 }
 
@@ -201,7 +201,7 @@ DecoderOnly prefix_model() {
 
 std::vector<Tensor> prefix_batch(const Ids& lengths, Generator& random) {
   const Shape shape{static_cast<Index>(lengths.size()), 9};
-  return {ids(shape, random), ids(shape, random), numbers(lengths)};
+  return {ids(shape, random), ids(shape, random), id_tensor(lengths)};
 }
 
 Course::Loss loss_of(const DecoderOnly& model) {
@@ -286,7 +286,7 @@ TEST_SUITE("nn/replay_masks") {
     const auto check = [&](std::size_t which, const Ids& wrong, const std::string& says) {
       CAPTURE(which);
       std::vector<Tensor> batch = right;
-      batch[which] = numbers(wrong);
+      batch[which] = id_tensor(wrong);
       const std::string expected = here.refused(batch);
       CHECK(expected.find(says) != std::string::npos);
       for (Course* course : {&plain, &graphs}) {

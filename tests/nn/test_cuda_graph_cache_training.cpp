@@ -8,6 +8,7 @@
 #include <tapeformer/optim/adamw.h>
 #include <tapeformer/tests/autograd/kernels/cuda_case.h>
 #include <tapeformer/tests/autograd/kernels/full_device.h>
+#include <tapeformer/tests/nn/cuda_graph_case.h>
 #include <tapeformer/tests/nn/module_case.h>
 #include <tapeformer/tests/reference/support.h>
 
@@ -20,9 +21,9 @@ using namespace tapeformer;
 
 namespace {
 
-constexpr Index kVocabulary = 11;
+constexpr Index kTrainedVocabulary = 11;
 
-Tensor ids(const Shape& shape, Generator& random, Index below = kVocabulary) {
+Tensor random_tokens(const Shape& shape, Generator& random, Index below = kTrainedVocabulary) {
   const Tensor x = Tensor::empty(shape, DType::i32, Device::cpu());
   for (Index i = 0; i < x.elements(); ++i)
     x.data<std::int32_t>()[i] = static_cast<std::int32_t>(random.below(below));
@@ -31,7 +32,7 @@ Tensor ids(const Shape& shape, Generator& random, Index below = kVocabulary) {
 
 DecoderOnly language_model() {
   DecoderOnlyConfig config;
-  config.vocabulary = kVocabulary, config.context = 8, config.layers = 2, config.attention.heads = 2;
+  config.vocabulary = kTrainedVocabulary, config.context = 8, config.layers = 2, config.attention.heads = 2;
   config.width = 32, config.feed_forward = 32;  // heads of 16, as tensor cores take them
   config.embedding_dropout = config.attention.dropout = config.residual_dropout = 0.25;
   Generator random(test_seed(5));
@@ -42,15 +43,16 @@ DecoderOnly language_model() {
 }
 
 /// A training, its batches drawn anew from a fixed seed.
-struct Course {
-  explicit Course(Index most_graphs = 0, bool in_bf16 = false) : model(language_model()) {
+struct TrainingCourse {
+  explicit TrainingCourse(Index most_graphs = 0, bool in_bf16 = false) : model(language_model()) {
     if (in_bf16) model.compute_in(DType::bf16);
     optimizer.emplace(model.parameters());
     replay.emplace(model, most_graphs);
   }
 
   double pass(Index length, Index rows, double weight = 1) {
-    const Tensor inputs = ids({rows, length}, random), targets = ids({rows, length}, random);
+    const Tensor inputs = random_tokens({rows, length}, random),
+                 targets = random_tokens({rows, length}, random);
     const Tensor seed = Tensor::scalar(weight, DType::f32, Device::cuda());
     return replay
         ->run("pass", {inputs, {}, targets, seed},
@@ -78,7 +80,7 @@ struct Course {
     const Handle<Storage> ballast = FullDevice::block(evaluation_units);
     model.eval();
     Generator fixed(test_seed(77));
-    const double loss = model.loss(ids({2, 5}, fixed), ids({2, 5}, fixed), {}, {}).item();
+    const double loss = model.loss(random_tokens({2, 5}, fixed), random_tokens({2, 5}, fixed), {}, {}).item();
     model.train();
     return loss;
   }
@@ -90,10 +92,8 @@ struct Course {
   std::size_t pass_units = 0, evaluation_units = 0;  // of memory, besides what such a small model needs
 };
 
-bool same(const Tensor& a, const Tensor& b) { return same_bits(a.to(Device::cpu()), b.to(Device::cpu())); }
-
 /// Both have learned and drawn the same.
-void check_same_state(Course& a, Course& b) {
+void check_same_state(TrainingCourse& a, TrainingCourse& b) {
   const auto of_a = a.model.named_parameters(), of_b = b.model.named_parameters();
   REQUIRE(of_a.size() == of_b.size());
   for (std::size_t i = 0; i < of_a.size(); ++i) {
@@ -112,8 +112,8 @@ TEST_SUITE("nn/replay_training") {
     if (!has_gpu()) return;
     for (const bool in_bf16 : {false, true}) {
       CAPTURE(in_bf16);
-      Course plain(0, in_bf16), graphs(8, in_bf16);
-      for (Course* course : {&plain, &graphs}) separate_draws(course->model, 3);
+      TrainingCourse plain(0, in_bf16), graphs(8, in_bf16);
+      for (TrainingCourse* course : {&plain, &graphs}) separate_draws(course->model, 3);
       for (Index i = 0; i < 12; ++i) {
         CAPTURE(i);
         const Index length = i % 2 == 0 ? 5 : 3;
@@ -131,7 +131,7 @@ TEST_SUITE("nn/replay_training") {
 
   TEST_CASE("layers that are recomputed draw the same again in a graph") {
     if (!has_gpu()) return;
-    Course plain, graphs(8);
+    TrainingCourse plain, graphs(8);
     plain.model.recompute_layers(true);
     graphs.model.recompute_layers(true);
     CHECK(plain.steps(6) == graphs.steps(6));
@@ -141,9 +141,9 @@ TEST_SUITE("nn/replay_training") {
 
   TEST_CASE("gradients of several passes are added up, each with its own weight") {
     if (!has_gpu()) return;
-    Course plain, graphs(8);
+    TrainingCourse plain, graphs(8);
     for (Index i = 0; i < 6; ++i) {
-      for (Course* course : {&plain, &graphs}) {
+      for (TrainingCourse* course : {&plain, &graphs}) {
         course->optimizer->clear_gradients();
         for (Index part = 0; part < 3; ++part) course->pass(5, 2, static_cast<double>(i + part));
         course->optimizer->clipped_step(0.01, 0.25, 1);
@@ -156,7 +156,7 @@ TEST_SUITE("nn/replay_training") {
 
   TEST_CASE("evaluations between replays change nothing") {
     if (!has_gpu()) return;
-    Course plain, graphs(8);
+    TrainingCourse plain, graphs(8);
     for (Index i = 0; i < 6; ++i) {
       CHECK(plain.step() == graphs.step());
       CHECK(plain.evaluate() == graphs.evaluate());
@@ -167,7 +167,7 @@ TEST_SUITE("nn/replay_training") {
 
   TEST_CASE("on a full device a training validates and samples with more memory than its graphs leave") {
     if (!FullDevice::is_possible()) return;
-    Course plain, graphs(8);
+    TrainingCourse plain, graphs(8);
     graphs.pass_units = 6, graphs.evaluation_units = 8;
     const FullDevice full(12);
     const TokenIds prompt{1, 2, 3};
@@ -176,7 +176,7 @@ TEST_SUITE("nn/replay_training") {
       CAPTURE(i);
       CHECK(plain.step() == graphs.step());
       if (i % 6 == 5) CHECK(plain.evaluate() == graphs.evaluate());
-      for (Course* course : {&plain, &graphs}) course->model.eval();
+      for (TrainingCourse* course : {&plain, &graphs}) course->model.eval();
       if (i == 2) {
         plain_text.emplace(plain.model, CacheConfig{}, false);
         text.emplace(graphs.model);
@@ -184,7 +184,7 @@ TEST_SUITE("nn/replay_training") {
       } else if (i > 2 && i < 8) {
         CHECK(same(plain_text->step({4}), text->step({4})));
       }
-      for (Course* course : {&plain, &graphs}) course->model.train();
+      for (TrainingCourse* course : {&plain, &graphs}) course->model.train();
     }
     check_same_state(plain, graphs);
     CHECK(graphs.replay->refusal() == "");
@@ -200,7 +200,7 @@ TEST_SUITE("nn/replay_training") {
       "without graphs a training that needs more memory than there is ends with an error, as with them") {
     if (!FullDevice::is_possible()) return;
     for (const Index most_graphs : {0, 8}) {
-      Course course(most_graphs);
+      TrainingCourse course(most_graphs);
       course.pass_units = 6, course.evaluation_units = 14;
       const FullDevice full(12);
       course.steps(4);
@@ -214,14 +214,14 @@ TEST_SUITE("nn/replay_training") {
 
   TEST_CASE("counters and weights that are set back, as from a checkpoint, give the same steps again") {
     if (!has_gpu()) return;
-    Course graphs(8);
+    TrainingCourse graphs(8);
     graphs.steps(5);
     std::vector<Tensor> saved;
     std::vector<std::uint64_t> drawn;
     for (const auto& [name, parameter] : graphs.model.named_parameters())
       saved.push_back(parameter.value().clone());
     for (const auto& [name, counter] : graphs.model.named_counters()) drawn.push_back(*counter);
-    const auto restart = [&](Course& course) {
+    const auto restart = [&](TrainingCourse& course) {
       std::size_t i = 0;
       for (const auto& [name, parameter] : course.model.named_parameters())
         parameter.value().copy_from(saved[i++]);
@@ -235,7 +235,7 @@ TEST_SUITE("nn/replay_training") {
     restart(graphs);
     CHECK(graphs.steps(4) == first);
     CHECK(graphs.replay->counts().replayed == 10);
-    Course plain;
+    TrainingCourse plain;
     restart(plain);
     CHECK(plain.steps(4) == first);
     check_same_state(plain, graphs);
@@ -243,14 +243,14 @@ TEST_SUITE("nn/replay_training") {
 
   TEST_CASE("an id out of range inside a graph is an error of that run alone") {
     if (!has_gpu()) return;
-    Course plain, graphs(8);
+    TrainingCourse plain, graphs(8);
     plain.steps(4);
     graphs.steps(4);
-    const auto spoilt = [](Course& course) {
+    const auto spoilt = [](TrainingCourse& course) {
       Generator random(test_seed(1));
       course.random = random;
       return message_of<ShapeError>([&] {
-        const Tensor wrong = ids({2, 5}, random, 200);
+        const Tensor wrong = random_tokens({2, 5}, random, 200);
         course.replay->run("pass", {wrong, {}, wrong, Tensor::scalar(1, DType::f32, Device::cuda())},
                            [&](const std::vector<Tensor>& x) {
                              Tape tape;

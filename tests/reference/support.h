@@ -33,6 +33,8 @@ inline Tensor random_mask(const Shape& shape, Generator& random) {
   return x;
 }
 
+inline std::vector<double> elements(const Tensor& x) { return x.to_vector<double>(); }
+
 /// The message of the E that `action` throws, or what happened instead.
 template <class E, class F>
 std::string message_of(F&& action) {

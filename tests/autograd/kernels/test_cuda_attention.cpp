@@ -69,8 +69,8 @@ AttentionPath gpu_path(const std::string& kind, DType type) {
 
 /// Rows of whole chunks of 16 bytes, as tensor cores need them.
 void round_widths(AttentionProblem& p) {
-  const auto rounded = [](Index width) { return std::min<Index>((width + 7) / 8 * 8, 256); };
-  p.key_width = rounded(p.key_width), p.value_width = rounded(p.value_width);
+  const auto rounded_bf16 = [](Index width) { return std::min<Index>((width + 7) / 8 * 8, 256); };
+  p.key_width = rounded_bf16(p.key_width), p.value_width = rounded_bf16(p.value_width);
 }
 
 /// Adds the errors of y and the gradients.
@@ -81,7 +81,7 @@ void add_errors(const OpResult& got, const OpResult& exact, std::vector<double>&
     errors[i + 1] += relative_error(got.gradients[i], exact.gradients[i]);
 }
 
-Tensor rounded(const Tensor& x) { return x.to(DType::bf16).to(DType::f64); }
+Tensor rounded_bf16(const Tensor& x) { return x.to(DType::bf16).to(DType::f64); }
 
 }  // namespace
 
@@ -162,10 +162,10 @@ TEST_SUITE("autograd/kernels/cuda_attention") {
           const AttentionInputs in = random_inputs(1, 40, 70, 2, 1, width, 24, random);
           AttentionOptions options;
           options.causal = draw % 2 == 0;
-          options.mask = rounded(host_normal({2, 1, 70}, random));
+          options.mask = rounded_bf16(host_normal({2, 1, 70}, random));
           std::vector<Tensor> inputs = inputs_of(in, is_additive, random);
-          for (Tensor& x : inputs) x = rounded(x);
-          const Tensor seed = rounded(seed_of(in, random));
+          for (Tensor& x : inputs) x = rounded_bf16(x);
+          const Tensor seed = rounded_bf16(seed_of(in, random));
           const OpResult exact = run_on(Device::cpu(), DType::f64, inputs, options, seed, true);
           add_errors(run_on(Device::cuda(), DType::bf16, inputs, options, seed), exact, fused);
           add_errors(run_on(Device::cuda(), DType::bf16, inputs, options, seed, true), exact, plain);

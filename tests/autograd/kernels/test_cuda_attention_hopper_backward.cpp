@@ -87,7 +87,7 @@ struct Needed {
 };
 
 /// Gradients lie as the inputs do; those that are not needed stay as they are.
-void check_case(const HopperCase& c, std::uint64_t seed, bool adds = false, Needed needed = {}) {
+void check_backward(const HopperCase& c, std::uint64_t seed, bool adds = false, Needed needed = {}) {
   const Inputs in = inputs_of(c, seed);
   const Outputs out(c);
   REQUIRE(run_forward(in, out));
@@ -138,23 +138,23 @@ TEST_SUITE("autograd/kernels/cuda_attention_hopper_backward") {
     };
     for (const HopperCase& c : cases) {
       CAPTURE(&c - cases);
-      check_case(c, 1);
+      check_backward(c, 1);
     }
-    check_case(cases[2], 2, true);
-    check_case(cases[5], 2, true);
+    check_backward(cases[2], 2, true);
+    check_backward(cases[5], 2, true);
   }
 
   TEST_CASE("gradients side by side in one tensor, and each of them alone: nothing else is written") {
     if (!has_gpu()) return;
     for (const bool adds : {false, true}) {
-      check_case({3, 70, 70, 4, 2, 64, 64, Ranges::none, true}, 5, adds);
-      check_case({2, 70, 70, 2, 1, 128, 72, Ranges::causal, true}, 6, adds);
+      check_backward({3, 70, 70, 4, 2, 64, 64, Ranges::none, true}, 5, adds);
+      check_backward({2, 70, 70, 2, 1, 128, 72, Ranges::causal, true}, 6, adds);
     }
     const HopperCase c{1, 70, 90, 2, 1, 64, 48};
-    check_case(c, 7, false, {true, false, false});
-    check_case(c, 7, false, {false, true, false});
-    check_case(c, 7, true, {false, false, true});
-    check_case({3, 70, 70, 4, 2, 64, 64, Ranges::none, true}, 7, false, {false, true, false});
+    check_backward(c, 7, false, {true, false, false});
+    check_backward(c, 7, false, {false, true, false});
+    check_backward(c, 7, true, {false, false, true});
+    check_backward({3, 70, 70, 4, 2, 64, 64, Ranges::none, true}, 7, false, {false, true, false});
   }
 
   TEST_CASE("a range of keys for each query, with keys that nobody sees and queries that see nothing") {
@@ -166,7 +166,7 @@ TEST_SUITE("autograd/kernels/cuda_attention_hopper_backward") {
     };
     for (const HopperCase& c : cases) {
       CAPTURE(&c - cases);
-      check_case(c, 3);
+      check_backward(c, 3);
     }
   }
 

@@ -66,7 +66,7 @@ std::vector<Tensor> gradients_of(const AttentionInputs& in, const AttentionOptio
   return kernels.gradients();
 }
 
-Tensor seed_of(const AttentionInputs& in, Generator& random) {
+Tensor mma_seed(const AttentionInputs& in, Generator& random) {
   return as_type(random_normal({in.B(), in.T(), in.H(), in.value.size(3)}, random), DType::bf16);
 }
 
@@ -78,11 +78,11 @@ constexpr RoundedToBf16 kRounded{0, kRoundoff, kRoundoff};
 bool is_supported(const AttentionCase& c) { return c.options.weighting == AttentionWeighting::softmax; }
 
 /// The gradients by tensor cores are those of plain loops in f64; returns them.
-std::vector<Tensor> check_case(const AttentionCase& c, Generator& random) {
+std::vector<Tensor> check_mma_backward(const AttentionCase& c, Generator& random) {
   const std::string described = description(c);
   CAPTURE(described);
   const AttentionInputs in = as_type(c.in, DType::bf16);
-  const Tensor seed = seed_of(in, random);
+  const Tensor seed = mma_seed(in, random);
   const std::vector<Tensor> got = gradients_of(in, c.options, seed);
   check_attention({{}, got}, in, c.options, seed, DType::bf16, kRounded);
   return got;
@@ -101,7 +101,7 @@ TEST_SUITE("autograd/kernels/cuda_attention_mma_backward") {
         CAPTURE(i);
         AttentionCase c = random_case(random);
         while (!is_supported(c) || c.in.B() * c.in.T() * c.in.S() * c.in.H() > 5000) c = random_case(random);
-        check_case(with_widths(c, width[0], width[1], random), random);
+        check_mma_backward(with_widths(c, width[0], width[1], random), random);
       }
     }
   }
@@ -114,7 +114,7 @@ TEST_SUITE("autograd/kernels/cuda_attention_mma_backward") {
       AttentionCase c = random_case(random, true);
       while (!is_supported(c) || c.in.H() > 3) c = random_case(random, true);
       const Index D = any_of({32, 64, 128}, random), E = any_of({32, 64, 72}, random);
-      check_case(with_widths(c, D, E, random), random);
+      check_mma_backward(with_widths(c, D, E, random), random);
     }
   }
 
@@ -127,9 +127,9 @@ TEST_SUITE("autograd/kernels/cuda_attention_mma_backward") {
         AttentionCase c{random_inputs(1, 193, 193, 2, 1, width, width, random), {}};
         c.options.causal = kind == std::string("causal");
         if (kind == std::string("packed")) c.options.query_starts = integers({0, 1, 191, 193}, {4});
-        check_case(c, random);
+        check_mma_backward(c, random);
         c.options.dropout = 0.25;
-        check_case(c, random);
+        check_mma_backward(c, random);
       }
     }
   }
@@ -142,7 +142,7 @@ TEST_SUITE("autograd/kernels/cuda_attention_mma_backward") {
       AttentionCase c{random_inputs(1, T, S, 4, 2, 32, 16, random), {}};
       set(c.options, random);
       Generator again(test_seed(78));
-      return check_case(c, again);
+      return check_mma_backward(c, again);
     };
     const auto without = gradients_with([](AttentionOptions&, Generator&) {});
     const auto counts = [&](const char* name, const auto& set) {
@@ -180,7 +180,7 @@ TEST_SUITE("autograd/kernels/cuda_attention_mma_backward") {
     Generator random(test_seed(5));
     for (const Index width : {24, 136}) {
       const AttentionInputs in = random_inputs(1, 33, 70, 2, 1, width, 16, random);
-      const Tensor seed = seed_of(in, random);
+      const Tensor seed = mma_seed(in, random);
       const KernelCase written(in, {}, seed), added(in, {}, seed, 64.0);
       REQUIRE(written.backward());
       REQUIRE(added.backward(true));
@@ -216,7 +216,7 @@ TEST_SUITE("autograd/kernels/cuda_attention_mma_backward") {
     const Function packed = [&](const std::vector<Tensor>& x) {
       return packed_attention(x[0], heads_of(in), options);
     };
-    const Tensor dy = seed_of(in, random);
+    const Tensor dy = mma_seed(in, random);
     const AttentionOracle exact = attention_oracle(in, options, dy);
     const AttentionOracle bound =
         attention_rounding(in, options, dy, exact, DType::f32, {}, {kRoundoff, kRoundoff, kRoundoff});
@@ -232,7 +232,7 @@ TEST_SUITE("autograd/kernels/cuda_attention_mma_backward") {
     Generator random(test_seed(14));
     for (const Index width : {64, 128}) {
       const AttentionInputs in = random_inputs(1, 130, 70, 4, 2, width, 24, random);
-      const Tensor seed = seed_of(in, random);
+      const Tensor seed = mma_seed(in, random);
       AttentionOptions options;
       options.causal = true;
       options.dropout = 0.2;
@@ -251,7 +251,7 @@ TEST_SUITE("autograd/kernels/cuda_attention_mma_backward") {
     Generator random(test_seed(15));
     const auto takes = [&](Index key_width, Index value_width, const auto& change) {
       const AttentionInputs in = random_inputs(1, 5, 6, 2, 1, key_width, value_width, random);
-      KernelCase c(in, {}, seed_of(in, random));
+      KernelCase c(in, {}, mma_seed(in, random));
       change(c);
       const bool taken = c.backward();
       for (const Tensor& dx : c.gradients()) CHECK(std::isnan(dx.at(dx.elements() - 1)) == !taken);
@@ -287,7 +287,7 @@ TEST_SUITE("autograd/kernels/cuda_attention_mma_backward") {
     Generator random(test_seed(16));
     for (const Index queries : {0, 3}) {
       const AttentionInputs in = random_inputs(1, queries, queries == 0 ? 3 : 0, 1, 1, 8, 8, random);
-      for (const Tensor& dx : gradients_of(in, {}, seed_of(in, random)))
+      for (const Tensor& dx : gradients_of(in, {}, mma_seed(in, random)))
         for (Index i = 0; i < dx.elements(); ++i) CHECK(dx.at(i) == 0);
     }
   }

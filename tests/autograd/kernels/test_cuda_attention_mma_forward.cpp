@@ -6,7 +6,7 @@ using namespace tapeformer;
 
 namespace {
 
-const int kLongCases = random_cases(6);
+const int kLongForward = random_cases(6);
 constexpr const char* kPath = "tensor_cores";
 
 Index any_width(Generator& random) { return any_of({8, 16, 24, 32, 40, 64}, random); }
@@ -36,7 +36,7 @@ TEST_SUITE("autograd/kernels/cuda_attention_mma_forward") {
 
   TEST_CASE("many tiles of queries and keys, any options") {
     if (!has_gpu()) return;
-    for (int i = 0; i < kLongCases; ++i) {
+    for (int i = 0; i < kLongForward; ++i) {
       CAPTURE(i);
       Generator random(test_seed(static_cast<std::uint64_t>(500 + i)));
       AttentionCase c = random_case(random, true);

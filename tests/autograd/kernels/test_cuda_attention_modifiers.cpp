@@ -9,7 +9,7 @@ using kernels::ScoreFunction;
 
 namespace {
 
-const int kCases = random_cases(90);
+const int kModifierCases = random_cases(90);
 
 Modifiers random_modifiers(Generator& random) {
   Modifiers m;
@@ -43,7 +43,7 @@ void check_exact(const ModifiedAttention& c, const ModifiedAttention& given, con
 TEST_SUITE("autograd/kernels/cuda_attention_modifiers") {
   TEST_CASE("random attention, with anything done to its scores, in f64") {
     if (!has_gpu()) return;
-    for (int i = 0; i < kCases; ++i) {
+    for (int i = 0; i < kModifierCases; ++i) {
       Generator random(test_seed(static_cast<std::uint64_t>(i)));
       AttentionProblem problem = random_problem(random);
       limit_pairs(problem, 8000);

@@ -5,7 +5,7 @@ using namespace tapeformer;
 
 namespace {
 
-constexpr const char* kPath = "tensor_cores";
+constexpr const char* kSplitPath = "tensor_cores";
 
 }  // namespace
 
@@ -21,7 +21,7 @@ TEST_SUITE("autograd/kernels/cuda_attention_split") {
         c.in.value = c.in.key;
         c.options.causal = true;
         c.options.key_lengths = integers({200, 90}, {2});
-        check_forward_path(kPath, c, random, type);
+        check_forward_path(kSplitPath, c, random, type);
       }
     }
   }
@@ -35,9 +35,9 @@ TEST_SUITE("autograd/kernels/cuda_attention_split") {
       c.options.key_lengths = integers({1500, 70}, {2});
       c.options.causal = true;
       c.options.window_before = 400;
-      check_forward_path(kPath, c, random, type);
+      check_forward_path(kSplitPath, c, random, type);
       c.options.query_mask = booleans({1, 0, 1, 0, 0, 0}, {2, 3});
-      check_forward_path(kPath, c, random, type);
+      check_forward_path(kSplitPath, c, random, type);
     }
   }
 
@@ -49,7 +49,7 @@ TEST_SUITE("autograd/kernels/cuda_attention_split") {
       AttentionOptions options;
       options.dropout = dropout;
       const Tensor plain = attention_by("plain", c.in, options, DType::f32, shift);
-      const Tensor y = attention_by(kPath, c.in, options, DType::f32, shift);
+      const Tensor y = attention_by(kSplitPath, c.in, options, DType::f32, shift);
       check_output(y, as_type(c.in, DType::f32), options, DType::f32);
       return !same_values(y, plain);
     };
@@ -72,10 +72,10 @@ TEST_SUITE("autograd/kernels/cuda_attention_split") {
     c.options.causal = true;
     c.options.key_mask = random_mask({1, 700}, random);
     for (const DType type : {DType::bf16, DType::f32}) {
-      const Tensor first = attention_by(kPath, c.in, c.options, type);
+      const Tensor first = attention_by(kSplitPath, c.in, c.options, type);
       for (const std::uint64_t order : {0, 1, 2}) {
         const InOrder in(order);
-        CHECK(same_values(attention_by(kPath, c.in, c.options, type), first));
+        CHECK(same_values(attention_by(kSplitPath, c.in, c.options, type), first));
       }
     }
   }

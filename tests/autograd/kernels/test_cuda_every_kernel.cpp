@@ -36,7 +36,7 @@ void check_gpu(const Function& f, const std::vector<Tensor>& x, Generator& rando
   }
 }
 
-Tensor host_ids(const Shape& shape, Index end, Generator& random) {
+Tensor small_ids(const Shape& shape, Index end, Generator& random) {
   return random_ids(shape, end, random).to(Device::cpu());
 }
 
@@ -163,7 +163,7 @@ TEST_SUITE("autograd/kernels/cuda_every_kernel") {
     Generator random(test_seed(4));
     for (const Shape& shape : kRows) {
       CAPTURE(shape.text());
-      const Tensor targets = host_ids({shape[0]}, shape[1], random);
+      const Tensor targets = small_ids({shape[0]}, shape[1], random);
       targets.data<std::int32_t>()[1] = -1;
       for (const double cap : {0, 2}) {
         const Function loss = [&](const auto& in) {
@@ -186,7 +186,7 @@ TEST_SUITE("autograd/kernels/cuda_every_kernel") {
     if (!has_gpu()) return;
     Generator random(test_seed(5));
     for (const Shape& shape : {Shape{1300, 33}, Shape{3, 1100}}) {
-      const Tensor ids = host_ids({shape[0]}, 60, random);
+      const Tensor ids = small_ids({shape[0]}, 60, random);
       check_gpu([&](const auto& in) { return embedding(in[0], ids.to(in[0].device())); },
                 {host_normal({70, shape[1]}, random)}, random);
     }
@@ -195,7 +195,7 @@ TEST_SUITE("autograd/kernels/cuda_every_kernel") {
   TEST_CASE("rotation, of more pairs than travel with a launch too") {
     if (!has_gpu()) return;
     Generator random(test_seed(6));
-    const Tensor positions = host_ids({5}, 100, random);
+    const Tensor positions = small_ids({5}, 100, random);
     for (const RotaryLayout layout : {RotaryLayout::interleaved, RotaryLayout::half_split}) {
       for (const Index width : {34, 300}) {
         RotaryConfig config;
@@ -280,7 +280,7 @@ TEST_SUITE("autograd/kernels/cuda_every_kernel") {
   TEST_CASE("elements that move") {
     if (!has_gpu()) return;
     Generator random(test_seed(10));
-    const Tensor index = host_ids({3, 40, 5}, 7, random);
+    const Tensor index = small_ids({3, 40, 5}, 7, random);
     const Tensor x = host_normal({3, 40, 5}, random);
     check_gpu([](const auto& in) { return permute(in[0], {2, 0, 1}); }, {x}, random);
     check_gpu([](const auto& in) { return concat({in[0], slice(in[0], 1, 3, 9)}, 1); }, {x}, random);

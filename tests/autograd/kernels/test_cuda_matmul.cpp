@@ -15,7 +15,7 @@ namespace {
 const std::optional<Unary> kActivations[] = {std::nullopt,     Unary::relu, Unary::gelu,
                                              Unary::gelu_tanh, Unary::silu, Unary::tanh};
 // Rows, inputs, outputs: what an epilogue wants, what packs want but not the library, and neither.
-constexpr Index kSizes[][3] = {{40, 16, 24}, {7, 8, 136}, {33, 10, 21}, {1, 1, 1}};
+constexpr Index kProductSizes[][3] = {{40, 16, 24}, {7, 8, 136}, {33, 10, 21}, {1, 1, 1}};
 
 Function linear_with(std::optional<Unary> activation) {
   return [activation](const std::vector<Tensor>& in) {
@@ -36,7 +36,7 @@ TEST_SUITE("autograd/kernels/cuda_matmul") {
   TEST_CASE("an affine map is the CPU's, with and without what may be done in the product's epilogue") {
     if (!has_gpu()) return;
     Generator random(test_seed(1));
-    for (const auto& size : kSizes) {
+    for (const auto& size : kProductSizes) {
       const Index rows = size[0], in = size[1], out = size[2];
       for (const std::optional<Unary>& activation : kActivations) {
         for (const bool biased : {false, true}) {
@@ -67,7 +67,7 @@ TEST_SUITE("autograd/kernels/cuda_matmul") {
   TEST_CASE("without a tape the values are the same") {
     if (!has_gpu()) return;
     Generator random(test_seed(2));
-    for (const auto& size : kSizes) {
+    for (const auto& size : kProductSizes) {
       const Index rows = size[0], in = size[1], out = size[2];
       for (const std::optional<Unary>& activation : kActivations) {
         const std::vector<Tensor> x{on_gpu(host_normal({rows, in}, random, DType::f32)),
@@ -123,7 +123,7 @@ TEST_SUITE("autograd/kernels/cuda_matmul") {
   TEST_CASE("gradients of a weight and a bias that are used twice are added up") {
     if (!has_gpu()) return;
     Generator random(test_seed(3));
-    for (const auto& size : kSizes) {
+    for (const auto& size : kProductSizes) {
       const Index rows = size[0], in = size[1], out = size[2];
       CAPTURE(rows);
       std::vector<Tensor> x{host_normal({rows, in}, random), host_normal({out, in}, random),

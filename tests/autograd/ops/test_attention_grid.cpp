@@ -9,7 +9,8 @@ using namespace tapeformer;
 
 namespace {
 
-const int kCases = random_cases(300), kSecondOrderCases = random_cases(100), kLongCases = random_cases(40);
+const int kGridCases = random_cases(300), kSecondOrderCases = random_cases(100),
+          kLongCases = random_cases(40);
 
 /// Queries, keys and values side by side in one projection.
 Tensor packed(const Tensor& query, const Tensor& key, const Tensor& value, const AttentionOptions& options) {
@@ -32,7 +33,7 @@ std::vector<Tensor> second_gradients(const AttentionInputs& in, const AttentionO
 
 TEST_SUITE("autograd/ops/attention") {
   TEST_CASE("random attention: tiled, composed and packed, what the masks leave out may hold anything") {
-    const int cases = cases_here(kCases);
+    const int cases = cases_here(kGridCases);
     for (const DType type : {DType::f64, DType::f32}) {
       const auto path = [&](const char* name, AttentionFunction function) {
         return path_by(name + std::string(" ") + name_of(type), type, default_device(), function);

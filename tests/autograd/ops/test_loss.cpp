@@ -12,8 +12,8 @@ using namespace tapeformer;
 namespace {
 
 /// From the definition, the smoothed target as a distribution.
-OpResult oracle(const Tensor& logits, const Tensor& targets, const CrossEntropyOptions& options,
-                double dloss) {
+OpResult loss_oracle(const Tensor& logits, const Tensor& targets, const CrossEntropyOptions& options,
+                     double dloss) {
   const Index n = logits.size(-1), rows = targets.elements();
   double counted = 0, loss = 0;
   for (Index row = 0; row < rows; ++row) counted += targets.at(row) == options.ignored ? 0 : 1;
@@ -40,7 +40,7 @@ OpResult oracle(const Tensor& logits, const Tensor& targets, const CrossEntropyO
 }
 
 /// Targets in [0, n), about a third of them ignored.
-Tensor targets_with_gaps(const Shape& shape, Index n, Generator& random) {
+Tensor ids_with_gaps(const Shape& shape, Index n, Generator& random) {
   const Tensor targets = random_ids(shape, n, random);
   for (Index i = 1; i < targets.elements(); i += 3) targets.data<std::int32_t>()[i] = -1;
   return targets;
@@ -69,9 +69,9 @@ TEST_SUITE("autograd/ops/loss") {
           CAPTURE(smoothing);
           const CrossEntropyOptions options{-1, smoothing};
           const Tensor logits = random_normal({rows, 2, n}, random);
-          const Tensor targets = targets_with_gaps({rows, 2}, n, random);
+          const Tensor targets = ids_with_gaps({rows, 2}, n, random);
           check_op([&](const auto& in) { return cross_entropy(in[0], targets, options); }, {logits},
-                   Tensor::scalar(-3, DType::f64), oracle(logits, targets, options, -3));
+                   Tensor::scalar(-3, DType::f64), loss_oracle(logits, targets, options, -3));
         }
       }
     }
@@ -85,16 +85,16 @@ TEST_SUITE("autograd/ops/loss") {
         CAPTURE(smoothing);
         const CrossEntropyOptions options{-1, smoothing, 1.5};
         const Tensor logits = random_normal({9, n}, random);
-        const Tensor targets = targets_with_gaps({9}, n, random);
+        const Tensor targets = ids_with_gaps({9}, n, random);
         check_op([&](const auto& in) { return cross_entropy(in[0], targets, options); }, {logits},
-                 Tensor::scalar(-3, DType::f64), oracle(logits, targets, options, -3));
+                 Tensor::scalar(-3, DType::f64), loss_oracle(logits, targets, options, -3));
         const Tensor capped = softcap(logits, 1.5);
         CHECK_BELOW(deviation(cross_entropy(logits, targets, options).item(),
                               cross_entropy(capped, targets, {-1, smoothing}).item()),
                     1e-14);
       }
     }
-    const Tensor logits = random_normal({2, 4, 7}, random), targets = targets_with_gaps({2, 4}, 7, random);
+    const Tensor logits = random_normal({2, 4, 7}, random), targets = ids_with_gaps({2, 4}, 7, random);
     check_both_orders("cross_entropy, capped",
                       [&] {
                         return cross_entropy(logits, targets, {-1, 0.1, 1.5});
@@ -114,7 +114,7 @@ TEST_SUITE("autograd/ops/loss") {
     CHECK(symmetric_divergence(a, b, integers({-1, -1}, {2})).item() == 0);
     Generator random(test_seed(8));
     const Tensor x = random_normal({2, 3, 5}, random), y = random_normal({2, 3, 5}, random),
-                 targets = targets_with_gaps({2, 3}, 5, random);
+                 targets = ids_with_gaps({2, 3}, 5, random);
     check_both_orders("symmetric_divergence", [&] { return symmetric_divergence(x, y, targets); },
                       {{"x", x}, {"y", y}});
     CHECK_THROWS_AS(symmetric_divergence(x, y, integers({1}, {1})), ShapeError);
@@ -161,14 +161,14 @@ TEST_SUITE("autograd/ops/loss") {
 
   TEST_CASE("the gradient is added to what another use has left") {
     Generator random(test_seed(2));
-    const Tensor logits = random_normal({6, 35}, random), targets = targets_with_gaps({6}, 35, random);
+    const Tensor logits = random_normal({6, 35}, random), targets = ids_with_gaps({6}, 35, random);
     const OpResult got = run_op(
         [&](const auto& in) {
           return add(cross_entropy(in[0], targets), cross_entropy(in[0], targets, {-1, 0.2}));
         },
         {logits}, Tensor::scalar(1, DType::f64));
-    const Tensor expected =
-        add(oracle(logits, targets, {}, 1).gradients[0], oracle(logits, targets, {-1, 0.2}, 1).gradients[0]);
+    const Tensor expected = add(loss_oracle(logits, targets, {}, 1).gradients[0],
+                                loss_oracle(logits, targets, {-1, 0.2}, 1).gradients[0]);
     CHECK_BELOW(relative_error(got.gradients[0], expected), 1e-13);
   }
 
@@ -184,7 +184,7 @@ TEST_SUITE("autograd/ops/loss") {
 
   TEST_CASE("gradients of both orders") {
     Generator random(test_seed(3));
-    const Tensor logits = random_normal({2, 4, 7}, random), targets = targets_with_gaps({2, 4}, 7, random);
+    const Tensor logits = random_normal({2, 4, 7}, random), targets = ids_with_gaps({2, 4}, 7, random);
     check_both_orders("cross_entropy", [&] { return cross_entropy(logits, targets); }, {{"logits", logits}});
     check_both_orders("cross_entropy, smoothed",
                       [&] {

@@ -7,7 +7,7 @@ using namespace tapeformer;
 
 namespace {
 
-std::string refusal(const std::string& text, int most_levels = 2) {
+std::string parse_refusal(const std::string& text, int most_levels = 2) {
   return message_of<CheckpointError>([&] { parse_json(text, "it", most_levels); });
 }
 
@@ -21,22 +21,22 @@ TEST_SUITE("autograd/text/json") {
   }
 
   TEST_CASE("keys given twice, deep nesting and what is no JSON are refused") {
-    CHECK(refusal("{\"a\": 1, \"a\": 1}") == "it has \"a\" twice");
-    CHECK(refusal("{\"x\": {\"b\": 1, \"c\": {}, \"b\": 1}}", 3) == "it has \"b\" twice");
-    CHECK(refusal("[{\"a\": 1}, {\"a\": 1, \"b\": [], \"a\": 2}]") == "it has \"a\" twice");
-    CHECK(refusal("[[1]]") == "nothing was thrown");
-    CHECK(refusal("[[[1]]]") == "it is nested too deeply");
-    CHECK(refusal(std::string(1000000, '[')) == "it is nested too deeply");
-    CHECK(refusal("").find("it is not JSON: ") == 0);
-    CHECK(refusal("{\"a\": \"\xff\"}").find("it is not JSON: ") == 0);
-    CHECK(refusal("{\"a\": NaN}").find("it is not JSON: ") == 0);
-    CHECK(refusal("{} x").find("it is not JSON: ") == 0);
+    CHECK(parse_refusal("{\"a\": 1, \"a\": 1}") == "it has \"a\" twice");
+    CHECK(parse_refusal("{\"x\": {\"b\": 1, \"c\": {}, \"b\": 1}}", 3) == "it has \"b\" twice");
+    CHECK(parse_refusal("[{\"a\": 1}, {\"a\": 1, \"b\": [], \"a\": 2}]") == "it has \"a\" twice");
+    CHECK(parse_refusal("[[1]]") == "nothing was thrown");
+    CHECK(parse_refusal("[[[1]]]") == "it is nested too deeply");
+    CHECK(parse_refusal(std::string(1000000, '[')) == "it is nested too deeply");
+    CHECK(parse_refusal("").find("it is not JSON: ") == 0);
+    CHECK(parse_refusal("{\"a\": \"\xff\"}").find("it is not JSON: ") == 0);
+    CHECK(parse_refusal("{\"a\": NaN}").find("it is not JSON: ") == 0);
+    CHECK(parse_refusal("{} x").find("it is not JSON: ") == 0);
   }
 
   TEST_CASE("keys and what the parser says are shortened in messages") {
     const std::string key(300, 'k'), shown(200, 'k');
-    CHECK(refusal("{\"" + key + "\": 1, \"" + key + "\": 1}") == "it has \"" + shown + "...\" twice");
-    CHECK(refusal("[" + std::string(100000, '1') + "]").size() < 300);
+    CHECK(parse_refusal("{\"" + key + "\": 1, \"" + key + "\": 1}") == "it has \"" + shown + "...\" twice");
+    CHECK(parse_refusal("[" + std::string(100000, '1') + "]").size() < 300);
   }
 
   TEST_CASE("many keys are read in no more than a moment") {
@@ -53,9 +53,9 @@ TEST_SUITE("autograd/text/json") {
 
   TEST_CASE("a NUL byte does not end the text") {
     using namespace std::string_literals;
-    CHECK(refusal("{}\0anything"s) == "it is not JSON: it has a NUL byte, its byte 3");
-    CHECK(refusal("{}\0"s) == "it is not JSON: it has a NUL byte, its byte 3");
-    CHECK(refusal("\0"s) == "it is not JSON: it has a NUL byte, its byte 1");
+    CHECK(parse_refusal("{}\0anything"s) == "it is not JSON: it has a NUL byte, its byte 3");
+    CHECK(parse_refusal("{}\0"s) == "it is not JSON: it has a NUL byte, its byte 3");
+    CHECK(parse_refusal("\0"s) == "it is not JSON: it has a NUL byte, its byte 1");
     CHECK(parse_json("\"\\u0000\"").get<std::string>() == "\0"s);  // is spelt so
   }
 

@@ -12,7 +12,7 @@ using namespace tapeformer;
 
 namespace {
 
-constexpr char kNormal = 1, kUnknown = 2, kUserDefined = 4;
+constexpr char kNormal = 1, kUnknownPiece = 2, kUserDefined = 4;
 
 std::string varint(std::size_t number) {
   std::string bytes;
@@ -30,7 +30,7 @@ std::string piece(const std::string& text, char type) {
 
 /// The symbols a, aa, aaa, ... of a model.
 std::string nested_symbols(std::size_t count) {
-  std::string model = piece("<unk>", kUnknown);
+  std::string model = piece("<unk>", kUnknownPiece);
   for (std::size_t i = 1; i <= count; ++i) model += piece(std::string(i, 'a'), kUserDefined);
   return model;
 }

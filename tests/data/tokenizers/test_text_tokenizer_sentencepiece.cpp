@@ -14,7 +14,7 @@ namespace {
 
 using Ids = std::vector<std::int32_t>;
 
-const std::string kText =
+const std::string kStory =
     "Once upon a time, there was a little dog named Max.\nMax liked to play in the park in 2024, 2025.\n\n"
     "\tThe little dog was happy.  The park was big, and the time was long.\n";
 
@@ -32,14 +32,14 @@ const std::vector<std::string> kAwkward = {"",
                                            std::string("a\0b", 3),
                                            "0123"};
 
-TextSource in_pieces(const std::string& text, std::size_t size) {
+TextSource story_in_pieces(const std::string& text, std::size_t size) {
   return [=](const auto& reader) {
     for (std::size_t i = 0; i < text.size(); i += size) reader(std::string_view(text).substr(i, size));
   };
 }
 
 const TextTokenizer& trained() {
-  static const auto tokenizer = train_sentencepiece_tokenizer(in_pieces(kText, 1000), 320);
+  static const auto tokenizer = train_sentencepiece_tokenizer(story_in_pieces(kStory, 1000), 320);
   return *tokenizer;
 }
 
@@ -111,7 +111,7 @@ TEST_SUITE("data/tokenizers/text_tokenizer_sentencepiece") {
       CAPTURE(text);
       CHECK(trained().decode(trained().encode(text)) == text);
     }
-    CHECK(trained().decode(trained().encode(kText)) == kText);
+    CHECK(trained().decode(trained().encode(kStory)) == kStory);
     CHECK(trained().encode("the little dog").size() < 9);  // pieces, not characters
   }
 
@@ -151,7 +151,7 @@ TEST_SUITE("data/tokenizers/text_tokenizer_sentencepiece") {
                                                    {"bos_id", "-1"},
                                                    {"eos_id", "-1"},
                                                    {"add_dummy_prefix", "false"}},
-                                                  {kText.substr(0, 51)});
+                                                  {kStory.substr(0, 51)});
     const TemporaryFile file(model);
     const auto tokenizer = load_sentencepiece_tokenizer(file.path());
     CHECK(tokenizer->decode(tokenizer->encode(" time")) == " time");
@@ -165,7 +165,7 @@ TEST_SUITE("data/tokenizers/text_tokenizer_sentencepiece") {
     const auto with = [](std::unordered_map<std::string, std::string> options) {
       options.insert({{"model_type", "bpe"}, {"vocab_size", "320"}, {"byte_fallback", "true"}});
       options.insert({"hard_vocab_limit", "false"});
-      return parse_sentencepiece_tokenizer(train_sentencepiece(std::move(options), {kText.substr(0, 51)}),
+      return parse_sentencepiece_tokenizer(train_sentencepiece(std::move(options), {kStory.substr(0, 51)}),
                                            "m");
     };
     for (const auto& tokenizer :
@@ -217,7 +217,7 @@ TEST_SUITE("data/tokenizers/text_tokenizer_sentencepiece") {
       auto changed = bpe;
       changed[option.first] = option.second;
       const auto tokenizer =
-          parse_sentencepiece_tokenizer(train_sentencepiece(changed, {kText.substr(0, 51)}), "m");
+          parse_sentencepiece_tokenizer(train_sentencepiece(changed, {kStory.substr(0, 51)}), "m");
       const std::string text = "the\n\n\ndog\n the  dog \n";
       CHECK(tokenizer->safe_cut(text) == 0);
       CHECK(tokenizer->encode(text) == library_ids(*tokenizer, text));
@@ -229,7 +229,7 @@ TEST_SUITE("data/tokenizers/text_tokenizer_sentencepiece") {
     for (int i = 0; i < 1000; ++i) text += "line " + std::to_string(1000 + i) + "\n\n";
     const std::size_t each = 9 + sizeof(std::string);
     const auto lines = [&](std::size_t limit) {
-      return sentencepiece_sentences(in_pieces(text, 100), limit);
+      return sentencepiece_sentences(story_in_pieces(text, 100), limit);
     };
     CHECK(lines(1000 * each).size() == 1000);
     CHECK(lines(1000 * each - 1).size() == 500);
@@ -242,21 +242,21 @@ TEST_SUITE("data/tokenizers/text_tokenizer_sentencepiece") {
 
   TEST_CASE("pieces of the training text may end anywhere between characters, and lines may be long") {
     const std::string model = sentencepiece_model(trained());
-    CHECK(sentencepiece_model(*train_sentencepiece_tokenizer(in_pieces(kText, 7), 320)) == model);
+    CHECK(sentencepiece_model(*train_sentencepiece_tokenizer(story_in_pieces(kStory, 7), 320)) == model);
     std::string crlf;
-    for (const char c : kText) crlf += c == '\n' ? "\r\n" : std::string(1, c);
-    CHECK(sentencepiece_model(*train_sentencepiece_tokenizer(in_pieces(crlf, 7), 320)) == model);
+    for (const char c : kStory) crlf += c == '\n' ? "\r\n" : std::string(1, c);
+    CHECK(sentencepiece_model(*train_sentencepiece_tokenizer(story_in_pieces(crlf, 7), 320)) == model);
     std::string line;
     for (int i = 0; i < 300; ++i) line += "the unusual word xylophone ";
-    const auto tokenizer = train_sentencepiece_tokenizer(in_pieces(line, 100), 290);
+    const auto tokenizer = train_sentencepiece_tokenizer(story_in_pieces(line, 100), 290);
     CHECK(tokenizer->encode("xylophone").size() < 9);  // a longer line than the trainer takes is not left out
   }
 
   TEST_CASE("the vocabulary is at most what is asked for: a short text has fewer pieces") {
-    const auto tokenizer = train_sentencepiece_tokenizer(in_pieces(kText, 1000), 4096);
+    const auto tokenizer = train_sentencepiece_tokenizer(story_in_pieces(kStory, 1000), 4096);
     CHECK(tokenizer->vocabulary_size() > 320);
     CHECK(tokenizer->vocabulary_size() < 4096);
-    CHECK(tokenizer->decode(tokenizer->encode(kText)) == kText);
+    CHECK(tokenizer->decode(tokenizer->encode(kStory)) == kStory);
     CHECK(trained().vocabulary_size() == 320);
   }
 
@@ -264,11 +264,11 @@ TEST_SUITE("data/tokenizers/text_tokenizer_sentencepiece") {
     CHECK(message_of<DataError>([] { trained().encode("ab\xff"); }) ==
           "[tokenizer] the text of a SentencePiece tokenizer is UTF-8; got something else at byte 2");
     CHECK(message_of<DataError>([] {
-            train_sentencepiece_tokenizer(in_pieces("a\x80", 2), 300);
+            train_sentencepiece_tokenizer(story_in_pieces("a\x80", 2), 300);
           }).find("is UTF-8; got something else at byte 1 of a piece of it") != std::string::npos);
-    CHECK_THROWS_AS(train_sentencepiece_tokenizer(in_pieces("", 1), 300), DataError);
+    CHECK_THROWS_AS(train_sentencepiece_tokenizer(story_in_pieces("", 1), 300), DataError);
     CHECK(message_of<DataError>([] {
-            train_sentencepiece_tokenizer(in_pieces(kText, 1), 200);
+            train_sentencepiece_tokenizer(story_in_pieces(kStory, 1), 200);
           }).find("[tokenizer] SentencePiece cannot learn 200 pieces from 3 sentences") == 0);
     CHECK(message_of<DataError>([] {
             parse_sentencepiece_tokenizer("junk", "m");

@@ -13,13 +13,13 @@ namespace {
 
 using Json = nlohmann::json;
 
-const Json& golden() {
+const Json& golden_json() {
   static const Json all = Json::parse(read_file(TAPEFORMER_SOURCE_DIR "/tests/golden/tokenizer_json.json"));
   return all;
 }
 
 Json file_of(const std::string& name) {
-  for (const Json& one : golden().at("cases"))
+  for (const Json& one : golden_json().at("cases"))
     if (one.at("name") == name) return Json::parse(one.at("file").get<std::string>());
   FAIL("no case " << name);
   return {};
@@ -33,13 +33,13 @@ std::string refusal(const Json& file) {
 
 TEST_SUITE("data/tokenizers/tokenizer_json") {
   TEST_CASE("the ids and the texts are those of the tokenizers package") {
-    for (const Json& one : golden().at("cases")) {
+    for (const Json& one : golden_json().at("cases")) {
       const auto name = one.at("name").get<std::string>();
       CAPTURE(name);
       const auto tokenizer = parse_tokenizer_json(one.at("file"), "t.json");
       const auto again = parse_text_tokenizer(tokenizer->serialize(), "again");
-      for (std::size_t i = 0; i < golden().at("texts").size(); ++i) {
-        const auto text = golden().at("texts").at(i).get<std::string>();
+      for (std::size_t i = 0; i < golden_json().at("texts").size(); ++i) {
+        const auto text = golden_json().at("texts").at(i).get<std::string>();
         CAPTURE(text);
         const auto ids = one.at("ids").at(i).get<std::vector<std::int32_t>>();
         CHECK(tokenizer->encode(text) == ids);

@@ -7,43 +7,44 @@ using namespace tapeformer;
 
 namespace {
 
-const std::vector<std::string> kSentences = {"le petit chat noir dort", "la petite table noire",
-                                             "le chien regarde le chat\u202f!", "la table est petite\u00a0?",
-                                             "un chat et un chien dorment"};
+const std::vector<std::string> kPairedSentences = {
+    "le petit chat noir dort", "la petite table noire", "le chien regarde le chat\u202f!",
+    "la table est petite\u00a0?", "un chat et un chien dorment"};
 
-constexpr TokenizerKind kKinds[] = {TokenizerKind::bpe, TokenizerKind::unigram};
+constexpr TokenizerKind kPieceKinds[] = {TokenizerKind::bpe, TokenizerKind::unigram};
 
-std::unique_ptr<TranslationTokenizer> trained(TokenizerKind kind, Index size, bool byte_fallback = false) {
+std::unique_ptr<TranslationTokenizer> trained_pieces(TokenizerKind kind, Index size,
+                                                     bool byte_fallback = false) {
   TokenizerConfig config;
   config.kind = kind;
   config.vocabulary_size = size;
   config.byte_fallback = byte_fallback;
-  return train_translation_tokenizer(config, kSentences);
+  return train_translation_tokenizer(config, kPairedSentences);
 }
 
 }  // namespace
 
 TEST_SUITE("data/tokenizers/translation_tokenizer_sentencepiece") {
   TEST_CASE("a vocabulary has the size that was asked for, or less where the text has no more pieces") {
-    for (const TokenizerKind kind : kKinds) {
-      CHECK(trained(kind, 45)->vocabulary_size() <= 45);
-      CHECK(trained(kind, 4000)->vocabulary_size() < 200);
+    for (const TokenizerKind kind : kPieceKinds) {
+      CHECK(trained_pieces(kind, 45)->vocabulary_size() <= 45);
+      CHECK(trained_pieces(kind, 4000)->vocabulary_size() < 200);
     }
-    CHECK(trained(TokenizerKind::bpe, 45)->vocabulary_size() == 45);
-    CHECK(trained(TokenizerKind::bpe, 60)->encode("le chat").size() < 7);  // pieces, not characters
+    CHECK(trained_pieces(TokenizerKind::bpe, 45)->vocabulary_size() == 45);
+    CHECK(trained_pieces(TokenizerKind::bpe, 60)->encode("le chat").size() < 7);  // pieces, not characters
   }
 
   TEST_CASE("a piece that the vocabulary lacks is unknown, or spelled in bytes") {
-    for (const TokenizerKind kind : kKinds) {
-      CHECK(trained(kind, 45)->encode("漢").back() == kUnknown);
-      const auto spelling = trained(kind, 300, true);
+    for (const TokenizerKind kind : kPieceKinds) {
+      CHECK(trained_pieces(kind, 45)->encode("漢").back() == kUnknown);
+      const auto spelling = trained_pieces(kind, 300, true);
       CHECK(spelling->encode("漢").size() >= 3);
       CHECK(spelling->decode(spelling->encode("un 漢字 \u202f!")) == "un 漢字 \u202f!");
     }
   }
 
   TEST_CASE("a model of SentencePiece's own trainer loads with our special ids") {
-    const std::string file = trained(TokenizerKind::bpe, 45)->serialize();
+    const std::string file = trained_pieces(TokenizerKind::bpe, 45)->serialize();
     const TemporaryFile model(file.substr(file.find('\n') + 1));
     const auto tokenizer = load_sentencepiece_model(model.path());
     CHECK(tokenizer->serialize() == file);

@@ -11,7 +11,8 @@ using namespace tapeformer;
 namespace {
 
 /// The arguments as the program reads them: the preset is found before the defaults are shown.
-LanguageOptions parsed(const std::vector<std::string>& arguments, const DecoderOnlyConfig* tuned = nullptr) {
+LanguageOptions parsed_options(const std::vector<std::string>& arguments,
+                               const DecoderOnlyConfig* tuned = nullptr) {
   std::vector<const char*> raw = {"program"};
   for (const std::string& argument : arguments) raw.push_back(argument.c_str());
   LanguageOptions options(preset_named_in(static_cast<int>(raw.size()), raw.data()));
@@ -24,7 +25,7 @@ LanguageOptions parsed(const std::vector<std::string>& arguments, const DecoderO
 }
 
 std::string refusal(const std::vector<std::string>& arguments) {
-  return message_of<Error>([&] { parsed(arguments).check(); });
+  return message_of<Error>([&] { parsed_options(arguments).check(); });
 }
 
 /// The parameters of a preset's model, extrapolated from small ones, being linear in layers and vocabulary.
@@ -62,7 +63,7 @@ TEST_SUITE("examples/language/options") {
 
   TEST_CASE("schedules of batches are checked, and forget nothing in config.json") {
     const LanguageOptions options =
-        parsed({"--context-schedule", "0:32,0.5:64", "--batch-schedule", "0.5:24"});
+        parsed_options({"--context-schedule", "0:32,0.5:64", "--batch-schedule", "0.5:24"});
     options.check();
     CHECK(nlohmann::ordered_json(options).get<LanguageOptions>().batch_shapes().size() == 2);
     CHECK(refusal({"--context-schedule", "0:32,0.5:128"}) ==
@@ -73,7 +74,7 @@ TEST_SUITE("examples/language/options") {
   }
 
   TEST_CASE("a number of steps that is asked for takes a time budget's place") {
-    CHECK(parsed({"--time-budget", "3"}).training.time_budget == 3);
+    CHECK(parsed_options({"--time-budget", "3"}).training.time_budget == 3);
     CHECK(refusal({"--time-budget", "3", "--steps", "10"}) ==
           "--time-budget has no effect with --steps; leave it out");
   }
@@ -128,7 +129,8 @@ TEST_SUITE("examples/language/options") {
     CHECK(model_text(llama) ==
           "5 layers, width 64, context 512, vocabulary 512, 8 heads of gqa on 4 of keys and values, rotary "
           "positions, rms norm, swiglu of 172, no biases, tied head");
-    CHECK(model_text(parsed({"--preset", "stories-260k", "--short-convolution", "4"}).model_config(512)) ==
+    CHECK(model_text(
+              parsed_options({"--preset", "stories-260k", "--short-convolution", "4"}).model_config(512)) ==
           model_text(llama) + ", convolutions of 4 tokens");
   }
 
@@ -136,14 +138,14 @@ TEST_SUITE("examples/language/options") {
     for (const auto& arguments :
          {std::vector<std::string>{"--layers", "3", "--preset", "gpt2-124m", "--bias=false"},
           std::vector<std::string>{"--preset=gpt2-124m", "--bias=false", "--layers=3"}}) {
-      const LanguageOptions options = parsed(arguments);
+      const LanguageOptions options = parsed_options(arguments);
       CHECK(options.preset == "gpt2-124m");
       CHECK(options.model.layers == 3);
       CHECK_FALSE(options.model.feed_forward_bias);
       CHECK(options.model.width == 768);
       CHECK(options.data.vocabulary == 50257);
     }
-    CHECK(parsed({"--preset", "stories-260k", "--groups", "2", "--beta2", "0.95"})
+    CHECK(parsed_options({"--preset", "stories-260k", "--groups", "2", "--beta2", "0.95"})
               .training.optimizer.option("beta2") == 0.95);
     CHECK(message_of<Error>([] { LanguageOptions("gpt3"); }) ==
           "--preset must be one of shakespeare-char-cpu, shakespeare-char-3-minutes, "
@@ -151,12 +153,12 @@ TEST_SUITE("examples/language/options") {
   }
 
   TEST_CASE("another attention takes the preset's groups away, unless groups are given") {
-    CHECK(parsed({"--preset", "stories-260k", "--attention", "mha"}).model.attention.groups == 0);
-    CHECK(parsed({"--preset", "stories-260k", "--attention", "gqa"}).model.attention.groups == 4);
+    CHECK(parsed_options({"--preset", "stories-260k", "--attention", "mha"}).model.attention.groups == 0);
+    CHECK(parsed_options({"--preset", "stories-260k", "--attention", "gqa"}).model.attention.groups == 4);
     CHECK(refusal({"--preset", "stories-260k", "--attention", "mla", "--latent-width", "24"}) ==
           "nothing was thrown");
-    CHECK(parsed({"--attention", "mla", "--latent-width", "24", "--rotary-width", "4", "--query-latent-width",
-                  "12", "--positions", "rotary"})
+    CHECK(parsed_options({"--attention", "mla", "--latent-width", "24", "--rotary-width", "4",
+                          "--query-latent-width", "12", "--positions", "rotary"})
               .model_config(65)
               .attention.latent_width == 24);
     CHECK(refusal({"--preset", "stories-260k", "--attention", "mha", "--groups", "4"}) ==
@@ -164,14 +166,14 @@ TEST_SUITE("examples/language/options") {
   }
 
   TEST_CASE("the warm-up is at most a tenth of the steps, unless it is given") {
-    CHECK(parsed({"--steps", "10"}).training.warmup == 1);
-    CHECK(parsed({"--steps", "500"}).training.warmup == 50);
-    CHECK(parsed({"--steps", "5000"}).training.warmup == 100);
-    CHECK(parsed({"--steps", "500", "--warmup", "100"}).training.warmup == 100);
+    CHECK(parsed_options({"--steps", "10"}).training.warmup == 1);
+    CHECK(parsed_options({"--steps", "500"}).training.warmup == 50);
+    CHECK(parsed_options({"--steps", "5000"}).training.warmup == 100);
+    CHECK(parsed_options({"--steps", "500", "--warmup", "100"}).training.warmup == 100);
     CHECK(refusal({"--steps", "1"}) == "nothing was thrown");
     CHECK(refusal({"--steps", "0"}) == "--steps must be positive; got 0");
     for (const Preset& preset : language_presets())
-      CHECK(parsed({"--preset", preset.name}).training.warmup ==
+      CHECK(parsed_options({"--preset", preset.name}).training.warmup ==
             LanguageOptions(preset.name).training.warmup);
   }
 
@@ -187,8 +189,8 @@ TEST_SUITE("examples/language/options") {
   }
 
   TEST_CASE("lists take several values, once or again") {
-    CHECK(parsed({"--corpus", "a", "b"}).data.corpus == std::vector<std::string>{"a", "b"});
-    CHECK(parsed({"--corpus", "a", "--corpus", "b", "--steps", "7"}).data.corpus.size() == 2);
+    CHECK(parsed_options({"--corpus", "a", "b"}).data.corpus == std::vector<std::string>{"a", "b"});
+    CHECK(parsed_options({"--corpus", "a", "--corpus", "b", "--steps", "7"}).data.corpus.size() == 2);
   }
 
   TEST_CASE("what makes no sense together is refused by the options' names") {
@@ -197,7 +199,7 @@ TEST_SUITE("examples/language/options") {
           std::string::npos);
     CHECK(refusal({"--window-rotary-base", "100"}).find("window_rotary_base=100 needs a window") !=
           std::string::npos);
-    CHECK(parsed({"--positions", "rotary", "--window", "8", "--window-rotary-base", "100"})
+    CHECK(parsed_options({"--positions", "rotary", "--window", "8", "--window-rotary-base", "100"})
               .model.window_rotary_base == 100);
     CHECK(refusal({"--width", "30"}).find("width must be divisible by heads") != std::string::npos);
     CHECK(refusal({"--attention", "additive"}).find("must be one of mha, gqa, mqa, mla") !=
@@ -256,7 +258,8 @@ TEST_SUITE("examples/language/options") {
 
   TEST_CASE("fine-tuning has the sizes of its model; other wishes are refused, a shorter context is not") {
     const DecoderOnlyConfig tuned = LanguageOptions("stories-260k").model_config(512);
-    const LanguageOptions options = parsed({"--from", "folder", "--steps", "300", "--heads", "8"}, &tuned);
+    const LanguageOptions options =
+        parsed_options({"--from", "folder", "--steps", "300", "--heads", "8"}, &tuned);
     CHECK(options.model.layers == 5);
     CHECK(options.model.attention.kind == "gqa");
     CHECK(options.model.gated);
@@ -266,11 +269,11 @@ TEST_SUITE("examples/language/options") {
     CHECK(options.batch == 12);
     // The options describe the same model, as far as they can.
     CHECK(options.model_config(512).to_json() == tuned.to_json());
-    CHECK(parsed({"--from", "folder", "--context", "100"}, &tuned).model.context == 100);
-    CHECK(parsed({"--from", "folder", "--dropout", "0.2"}, &tuned).model.residual_dropout == 0.2);
+    CHECK(parsed_options({"--from", "folder", "--context", "100"}, &tuned).model.context == 100);
+    CHECK(parsed_options({"--from", "folder", "--dropout", "0.2"}, &tuned).model.residual_dropout == 0.2);
     const auto refused = [&](std::vector<std::string> more) {
       more.insert(more.end(), {"--from", "folder"});
-      return message_of<Error>([&] { parsed(more, &tuned); });
+      return message_of<Error>([&] { parsed_options(more, &tuned); });
     };
     CHECK(refused({"--width", "128"}) == "--width 128 contradicts --from folder, which has 64");
     CHECK(refused({"--norm", "layer"}) == "--norm \"layer\" contradicts --from folder, which has \"rms\"");
@@ -281,7 +284,7 @@ TEST_SUITE("examples/language/options") {
   }
 
   TEST_CASE("paths become absolute, so that a run can be resumed from another folder") {
-    LanguageOptions options = parsed({"--corpus", "a", "--tokenizer-model", "b"});
+    LanguageOptions options = parsed_options({"--corpus", "a", "--tokenizer-model", "b"});
     options.make_paths_absolute();
     CHECK(options.data.corpus[0][0] == '/');
     CHECK(options.data.tokenizer_model[0] == '/');

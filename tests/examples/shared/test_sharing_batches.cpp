@@ -19,7 +19,7 @@ using namespace tapeformer;
 namespace {
 
 // Sums of some hundred terms in another order.
-constexpr double kRounding = 1e-12;
+constexpr double kSharingRounding = 1e-12;
 
 using MakeTask = std::function<std::unique_ptr<TrainingTask>()>;
 
@@ -55,7 +55,7 @@ BatchSums next_batch(TrainingTask& task) {
 }
 
 void check_same(const BatchSums& got, const BatchSums& expected) {
-  CHECK_BELOW(deviation(got.nats, expected.nats), kRounding);
+  CHECK_BELOW(deviation(got.nats, expected.nats), kSharingRounding);
   CHECK(got.counted == expected.counted);
   CHECK(got.tokens == expected.tokens);
   REQUIRE(got.gradients.size() == expected.gradients.size());
@@ -63,8 +63,9 @@ void check_same(const BatchSums& got, const BatchSums& expected) {
   for (const Tensor& gradient : expected.gradients) all = std::max(all, largest(gradient));
   for (std::size_t i = 0; i < got.gradients.size(); ++i) {
     const double own = largest(expected.gradients[i]);
-    const bool is_noise = own < kRounding * all;  // of keys' biases: zero in theory
-    CHECK_BELOW(absolute_error(got.gradients[i], expected.gradients[i]), kRounding * (is_noise ? all : own));
+    const bool is_noise = own < kSharingRounding * all;  // of keys' biases: zero in theory
+    CHECK_BELOW(absolute_error(got.gradients[i], expected.gradients[i]),
+                kSharingRounding * (is_noise ? all : own));
   }
 }
 
@@ -113,7 +114,7 @@ void check_ranks(const MakeTask& make, int most) {
       CHECK(got.remark == measured.remark);
       REQUIRE(got.numbers.size() == measured.numbers.size());
       for (std::size_t i = 0; i < got.numbers.size(); ++i)
-        CHECK_BELOW(deviation(got.numbers[i], measured.numbers[i]), kRounding);
+        CHECK_BELOW(deviation(got.numbers[i], measured.numbers[i]), kSharingRounding);
       Progress progress(false);
       const double trial = task->trial_loss(progress);
       CHECK(ranks.gather(std::to_string(trial)) ==

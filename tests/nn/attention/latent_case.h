@@ -27,7 +27,7 @@ inline AttentionConfig config_of(const LatentVariant& variant, LatentForm form =
   return config;
 }
 
-inline LatentAttention attention_of(const AttentionConfig& config) {
+inline LatentAttention latent_attention_of(const AttentionConfig& config) {
   return random_module<LatentAttention>(config);
 }
 

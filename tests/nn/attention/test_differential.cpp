@@ -15,7 +15,7 @@ using namespace tapeformer;
 
 namespace {
 
-AttentionConfig config_of(bool token_lambda, bool rotary = true) {
+AttentionConfig differential_config(bool token_lambda, bool rotary = true) {
   AttentionConfig config;
   config.kind = "differential";
   config.width = 6, config.heads = 4, config.groups = 2, config.key_width = 8, config.value_width = 5;
@@ -127,7 +127,7 @@ TEST_SUITE("nn/attention/differential") {
     const SingleThread guard;
     const Index length = cached_tokens();
     for (const bool token_lambda : {false, true}) {
-      DifferentialAttention layer = random_module<DifferentialAttention>(config_of(token_lambda));
+      DifferentialAttention layer = random_module<DifferentialAttention>(differential_config(token_lambda));
       const Tensor x = random_values({2, length, 6}, 3);
       AttentionContext causal;
       causal.causal = true;
@@ -150,7 +150,7 @@ TEST_SUITE("nn/attention/differential") {
 
   TEST_CASE("its weights are differences, which sum to 1 - lambda") {
     for (const bool token_lambda : {false, true}) {
-      DifferentialAttention layer = random_module<DifferentialAttention>(config_of(token_lambda));
+      DifferentialAttention layer = random_module<DifferentialAttention>(differential_config(token_lambda));
       const Tensor x = random_values({2, 5, 6}, 3);
       Tensor weights;
       AttentionContext context;
@@ -176,7 +176,8 @@ TEST_SUITE("nn/attention/differential") {
   TEST_CASE("a mask of each head is of both of its queries") {
     const Tensor x = random_values({2, 5, 6}, 3);
     for (const bool token_lambda : {false, true}) {
-      const DifferentialAttention layer = random_module<DifferentialAttention>(config_of(token_lambda));
+      const DifferentialAttention layer =
+          random_module<DifferentialAttention>(differential_config(token_lambda));
       AttentionContext causal, masked;
       causal.causal = true;
       const Tensor expected = layer(x, x, causal);
@@ -199,7 +200,7 @@ TEST_SUITE("nn/attention/differential") {
     const Tensor x = random_values({2, 3, 6}, 3), memory = random_values({2, 4, 6}, 4);
     for (const bool token_lambda : {false, true}) {
       for (const bool cross : {false, true}) {
-        AttentionConfig config = config_of(token_lambda);
+        AttentionConfig config = differential_config(token_lambda);
         config.cross = cross;
         DifferentialAttention layer = random_module<DifferentialAttention>(config);
         AttentionContext context;
@@ -224,7 +225,7 @@ TEST_SUITE("nn/attention/differential") {
   }
 
   TEST_CASE("heads that cannot be halved, and rotary positions across inputs, are refused") {
-    AttentionConfig config = config_of(false);
+    AttentionConfig config = differential_config(false);
     config.key_width = 5, config.rotary = false;
     CHECK(
         message_of<Error>([&] { config.check(); }) ==
@@ -232,11 +233,11 @@ TEST_SUITE("nn/attention/differential") {
         "an even width of the heads");
     config.token_lambda = true;
     CHECK_NOTHROW(config.check());
-    const DifferentialAttention layer = random_module<DifferentialAttention>(config_of(false));
+    const DifferentialAttention layer = random_module<DifferentialAttention>(differential_config(false));
     const Tensor x = random_values({2, 3, 6}, 3), memory = random_values({2, 4, 6}, 4);
     CHECK(message_of<Error>([&] { layer(x, memory); }) ==
           "[differential] rotary positions are for self-attention; got a memory that is not the query");
-    config = config_of(false);
+    config = differential_config(false);
     config.kind = "gqa", config.token_lambda = true;
     CHECK(message_of<Error>([&] { config.check(); }) ==
           "[attention] token_lambda is for differential; got attention=gqa, token_lambda=true; try "

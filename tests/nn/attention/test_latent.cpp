@@ -45,9 +45,9 @@ TEST_SUITE("nn/attention/latent") {
       for (const double dropout : {0.0, 0.3}) {
         AttentionConfig config = config_of(variant, LatentForm::naive);
         config.dropout = dropout;
-        LatentAttention naive = attention_of(config);
+        LatentAttention naive = latent_attention_of(config);
         config.form = LatentForm::absorbed;
-        LatentAttention absorbed = attention_of(config);
+        LatentAttention absorbed = latent_attention_of(config);
         AttentionContext context = causal();
         context.key_mask = real_tokens({6, 4}, 6);
         check_same(everything(absorbed, x, {}, context), everything(naive, x, {}, context));
@@ -66,7 +66,7 @@ TEST_SUITE("nn/attention/latent") {
     const Tensor x = random_values({2, 10, 8}, 3);
     for (const LatentVariant& variant : kLatentVariants) {
       CAPTURE(variant.name);
-      LatentAttention attention = attention_of(config_of(variant, LatentForm::absorbed));
+      LatentAttention attention = latent_attention_of(config_of(variant, LatentForm::absorbed));
       const Tensor y = attention(x, x, causal());
       const LatentProducts products = attention.products();
       CHECK_BELOW(relative_error(attention(x, x, causal(), products), y), 1e-12);
@@ -105,14 +105,14 @@ TEST_SUITE("nn/attention/latent") {
     for (const LatentForm form : {LatentForm::naive, LatentForm::absorbed}) {
       const std::string suffix = form == LatentForm::naive ? " naive" : " absorbed";
       for (const LatentVariant& variant : {kLatentVariants[0], kLatentVariants[3]}) {
-        LatentAttention attention = attention_of(config_of(variant, form));
+        LatentAttention attention = latent_attention_of(config_of(variant, form));
         check_gradients(std::string("latent ") + variant.name + suffix,
                         gradcheck_module(
                             attention, {{"x", x}}, [&] { return attention(x, x, context); }, second_order()));
       }
       AttentionConfig config = config_of(kLatentVariants[4], form);
       config.memory_width = 7, config.dropout = 0.4;
-      LatentAttention cross = attention_of(config);
+      LatentAttention cross = latent_attention_of(config);
       AttentionContext padding;
       padding.key_mask = real_tokens({3, 5}, 5);
       check_gradients("latent cross dropout" + suffix,
@@ -126,7 +126,7 @@ TEST_SUITE("nn/attention/latent") {
     const Tensor x = random_values({2, 6, 8}, 3);
     Tensor weights[2];
     for (const LatentForm form : {LatentForm::naive, LatentForm::absorbed}) {
-      const LatentAttention attention = attention_of(config_of(kLatentVariants[3], form));
+      const LatentAttention attention = latent_attention_of(config_of(kLatentVariants[3], form));
       AttentionContext context = causal();
       context.key_mask = real_tokens({6, 4}, 6);
       const Tensor y = attention(x, x, context), dirty = x.clone();
@@ -164,7 +164,7 @@ TEST_SUITE("nn/attention/latent") {
     CHECK(refused(&AttentionConfig::query_latent_width) == "[attention] query_latent_width" + least);
     CHECK(refused(&AttentionConfig::memory_width) == "[attention] memory_width" + least);
     CHECK(refused(&AttentionConfig::key_width) == "[attention] key_width" + least);
-    const LatentAttention attention = attention_of(config_of(kLatentVariants[0]));
+    const LatentAttention attention = latent_attention_of(config_of(kLatentVariants[0]));
     const Tensor x = random_values({1, 4, 8}, 3);
     CHECK(message_of<Error>([&] { attention(x, x.clone()); }) ==
           "[latent] rotary positions are for self-attention; got rotary_width=2 and a memory that is not the "

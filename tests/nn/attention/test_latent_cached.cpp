@@ -13,7 +13,7 @@ TEST_SUITE("nn/attention/latent_cached") {
         CAPTURE(variant.name);
         for (const CacheKind kind : {CacheKind::contiguous, CacheKind::paged}) {
           for (const LatentForm form : {LatentForm::automatic, LatentForm::naive, LatentForm::absorbed}) {
-            LatentAttention attention = attention_of(config_of(variant, form));
+            LatentAttention attention = latent_attention_of(config_of(variant, form));
             attention.to(type);
             CacheConfig config;
             config.kind = kind, config.block_size = 8;
@@ -31,7 +31,7 @@ TEST_SUITE("nn/attention/latent_cached") {
     const Tensor x = random_values({2, 4, 8}, 3), memory = random_values({2, 7, 8}, 4);
     std::vector<Everything> results;
     for (const LatentForm form : {LatentForm::naive, LatentForm::absorbed}) {
-      LatentAttention attention = attention_of(config_of(kLatentVariants[4], form));
+      LatentAttention attention = latent_attention_of(config_of(kLatentVariants[4], form));
       const auto cache = make_cache({}, attention.cache_widths());
       AttentionContext context;
       context.cache = cache.get();
@@ -51,7 +51,7 @@ TEST_SUITE("nn/attention/latent_cached") {
   TEST_CASE("the cache holds d_c + d_R numbers a token, as the formula says") {
     for (const DType type : {DType::f64, DType::f32}) {
       for (const LatentVariant& variant : kLatentVariants) {
-        LatentAttention attention = attention_of(config_of(variant));
+        LatentAttention attention = latent_attention_of(config_of(variant));
         attention.to(type);
         const auto cache = make_cache({}, attention.cache_widths());
         const Tensor x = random_values({2, 5, 8}, 3, type);
@@ -68,7 +68,7 @@ TEST_SUITE("nn/attention/latent_cached") {
   TEST_CASE("cross-attention keeps the memory's latents in its cache and never looks at the memory again") {
     AttentionConfig config = config_of(kLatentVariants[4]);
     config.memory_width = 7;
-    const LatentAttention attention = attention_of(config);
+    const LatentAttention attention = latent_attention_of(config);
     const Tensor x = random_values({2, 6, 8}, 3), memory = random_values({2, 5, 7}, 4);
     AttentionContext context;
     context.key_mask = real_tokens({3, 5}, 5);

@@ -12,7 +12,7 @@ using namespace tapeformer;
 
 namespace {
 
-constexpr const char* kKinds[] = {"gla", "deltanet", "gated_deltanet", "kda"};
+constexpr const char* kLinearKinds[] = {"gla", "deltanet", "gated_deltanet", "kda"};
 
 AttentionConfig config_of(const char* kind) {
   AttentionConfig config;
@@ -21,7 +21,7 @@ AttentionConfig config_of(const char* kind) {
   return config;
 }
 
-AttentionContext causal(KvCache* cache = nullptr) {
+AttentionContext causal_case(KvCache* cache = nullptr) {
   AttentionContext context;
   context.causal = true, context.cache = cache;
   return context;
@@ -29,7 +29,7 @@ AttentionContext causal(KvCache* cache = nullptr) {
 
 std::string refusal(const Attention& layer, const Tensor& x,
                     const std::function<void(AttentionContext&)>& change) {
-  AttentionContext context = causal();
+  AttentionContext context = causal_case();
   change(context);
   return message_of<Error>([&] { layer(x, x, context); });
 }
@@ -145,7 +145,7 @@ class Loops {
 
 TEST_SUITE("nn/attention/linear_attention") {
   TEST_CASE("every kind is what plain loops make of its formula") {
-    for (const char* kind : kKinds) {
+    for (const char* kind : kLinearKinds) {
       CAPTURE(kind);
       auto layer = random_module<LinearAttention>(config_of(kind));
       Parameters parameters;
@@ -153,12 +153,12 @@ TEST_SUITE("nn/attention/linear_attention") {
         parameters[name] = parameter.value().to_vector<double>();
       const Tensor x = random_values({1, 9, 6}, 3);
       const std::vector<double> y = Loops(kind, parameters)(x.to_vector<double>(), 9);
-      CHECK_BELOW(relative_error(layer(x, x, causal()), Tensor::from(y, {1, 9, 7})), 1e-12);
+      CHECK_BELOW(relative_error(layer(x, x, causal_case()), Tensor::from(y, {1, 9, 7})), 1e-12);
     }
   }
 
   TEST_CASE("gradients of both orders, with other ranks and without convolutions") {
-    for (const char* kind : kKinds) {
+    for (const char* kind : kLinearKinds) {
       AttentionConfig config = config_of(kind);
       if (attention_kind(kind).uses("convolution_taps")) config.own["convolution_taps"] = 0;
       if (attention_kind(kind).uses("decay_rank")) config.own["decay_rank"] = 2;
@@ -169,22 +169,22 @@ TEST_SUITE("nn/attention/linear_attention") {
       options.step = 2e-4;  // what is normalised may be short, and bend
       check_gradients(std::string("linear attention of ") + kind,
                       gradcheck_module(
-                          layer, {{"x", x}}, [&] { return layer(x, x, causal()); }, options));
+                          layer, {{"x", x}}, [&] { return layer(x, x, causal_case()); }, options));
     }
   }
 
   TEST_CASE("two hundred tokens one by one or in pieces, with a cache that stays as large as it was") {
     const Tensor x = random_values({2, 200, 6}, 3);
-    for (const char* kind : kKinds) {
+    for (const char* kind : kLinearKinds) {
       CAPTURE(kind);
       const auto layer = random_module<LinearAttention>(config_of(kind));
-      const Tensor whole = layer(x, x, causal());
+      const Tensor whole = layer(x, x, causal_case());
       for (const Index piece : {1, 7, 64}) {
         const auto cache = make_cache({}, layer.cache_widths());
         Index bytes = 0;
         for (Index from = 0; from < 200; from += piece) {
           const Tensor part = slice(x, 1, from, std::min(piece, 200 - from));
-          const Tensor y = layer(part, part, causal(cache.get()));
+          const Tensor y = layer(part, part, causal_case(cache.get()));
           CHECK_BELOW(relative_error(y, slice(whole, 1, from, part.size(1))), 1e-12);
           CHECK((from == 0 || cache->bytes() == bytes));
           bytes = cache->bytes();
@@ -192,22 +192,23 @@ TEST_SUITE("nn/attention/linear_attention") {
         CHECK(cache->length() == 200);
         const Tensor first = slice(x, 1, 0, 3);  // again, in the same memory
         cache->set_length(0);
-        CHECK_BELOW(relative_error(layer(first, first, causal(cache.get())), slice(whole, 1, 0, 3)), 1e-12);
+        CHECK_BELOW(relative_error(layer(first, first, causal_case(cache.get())), slice(whole, 1, 0, 3)),
+                    1e-12);
       }
     }
   }
 
   TEST_CASE("a cache follows the rows that a search selects") {
     const Tensor x = random_values({2, 5, 6}, 3);
-    for (const char* kind : kKinds) {
+    for (const char* kind : kLinearKinds) {
       const auto layer = random_module<LinearAttention>(config_of(kind));
-      const Tensor whole = layer(x, x, causal());
+      const Tensor whole = layer(x, x, causal_case());
       const auto cache = make_cache({}, layer.cache_widths());
       const Tensor begin = slice(x, 1, 0, 4), end = slice(x, 1, 4, 1);
-      layer(begin, begin, causal(cache.get()));
+      layer(begin, begin, causal_case(cache.get()));
       cache->reorder({1, 1, 0});
       const Tensor next = concat({slice(end, 0, 1, 1), slice(end, 0, 1, 1), slice(end, 0, 0, 1)}, 0);
-      const Tensor y = layer(next, next, causal(cache.get())), last = slice(whole, 1, 4, 1);
+      const Tensor y = layer(next, next, causal_case(cache.get())), last = slice(whole, 1, 4, 1);
       CHECK_BELOW(
           relative_error(y, concat({slice(last, 0, 1, 1), slice(last, 0, 1, 1), slice(last, 0, 0, 1)}, 0)),
           1e-12);
@@ -232,15 +233,15 @@ TEST_SUITE("nn/attention/linear_attention") {
     Tensor weights;
     CHECK(refusal(layer, x, [&](AttentionContext& c) { c.weights = &weights; }) ==
           "[linear_attention] a state has no attention weights; got a tensor for them; try attention=mha");
-    CHECK(message_of<Error>([&] { layer(x, other, causal()); }) ==
+    CHECK(message_of<Error>([&] { layer(x, other, causal_case()); }) ==
           "[linear_attention] query and memory must be the same tensor; got query=f64[2,3,6], "
           "memory=f64[2,3,6]; try attention=mha");
     const auto keys = make_cache({}, {4, 4});
-    CHECK(message_of<Error>([&] { layer(x, x, causal(keys.get())); }) ==
+    CHECK(message_of<Error>([&] { layer(x, x, causal_case(keys.get())); }) ==
           "[linear_attention] the cache must hold a state; try make_cache() with cache_widths()");
     const auto cache = make_cache({}, layer.cache_widths());
     const Tape tape;
-    CHECK_THROWS_AS(layer(x, x, causal(cache.get())), TapeError);
+    CHECK_THROWS_AS(layer(x, x, causal_case(cache.get())), TapeError);
   }
 
   TEST_CASE("a configuration that has keys, or weights, is refused by name") {

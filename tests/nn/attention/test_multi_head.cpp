@@ -39,7 +39,7 @@ AttentionConfig cross_of(AttentionConfig config, Index memory_width) {
   return config;
 }
 
-const auto attention_of = random_module<MultiHeadAttention, AttentionConfig>;
+const auto whole_attention = random_module<MultiHeadAttention, AttentionConfig>;
 
 std::vector<double> affine_row(const Tensor& x, Index row, const Tensor& weight, const Tensor& bias) {
   const Index outputs = weight.size(0), inputs = weight.size(1);
@@ -98,7 +98,7 @@ TEST_SUITE("nn/attention/multi_head") {
   TEST_CASE("two tokens attending to each other, worked by hand with one head and with two") {
     // With identity projections the scores are x x^T / sqrt(d_k).
     for (const Index heads : {1, 2}) {
-      MultiHeadAttention attention = attention_of(sized(2, heads, false));
+      MultiHeadAttention attention = whole_attention(sized(2, heads, false));
       for (auto& [name, parameter] : attention.named_parameters())
         parameter.set_value(values({1, 0, 0, 1}, {2, 2}));
       const Tensor x = values({1, 0, 0, 1}, {1, 2, 2});
@@ -120,7 +120,7 @@ TEST_SUITE("nn/attention/multi_head") {
   }
 
   TEST_CASE("it agrees with plain loops for d_k, d_v, lengths and widths that all differ, under each mask") {
-    MultiHeadAttention attention = attention_of(kWide);
+    MultiHeadAttention attention = whole_attention(kWide);
     const Index T = 5, S = 8;
     const Tensor query = random_values({2, T, 6}, 3), memory = random_values({2, S, 4}, 4);
     AttentionContext padding, causal, boolean;
@@ -153,7 +153,7 @@ TEST_SUITE("nn/attention/multi_head") {
   }
 
   TEST_CASE("keys and values of different inputs agree with plain loops") {
-    MultiHeadAttention attention = attention_of(wide());
+    MultiHeadAttention attention = whole_attention(wide());
     const Tensor query = random_values({2, 5, 6}, 3), key = random_values({2, 8, 4}, 4),
                  value = random_values({2, 8, 3}, 5);
     AttentionContext padding;
@@ -165,7 +165,7 @@ TEST_SUITE("nn/attention/multi_head") {
   }
 
   TEST_CASE("a floating mask is added to the scores: minus infinity forbids, a number weighs") {
-    MultiHeadAttention attention = attention_of(kWide);
+    MultiHeadAttention attention = whole_attention(kWide);
     const Tensor query = random_values({2, 5, 6}, 3), memory = random_values({2, 8, 4}, 4);
     Generator random(test_seed(5));
     AttentionContext boolean, floating;
@@ -188,7 +188,7 @@ TEST_SUITE("nn/attention/multi_head") {
   }
 
   TEST_CASE("a query that may attend to nothing gets the output's bias alone, and passes no gradient") {
-    MultiHeadAttention attention = attention_of(kWide);
+    MultiHeadAttention attention = whole_attention(kWide);
     const Tensor query = random_values({2, 5, 6}, 3), memory = random_values({2, 8, 4}, 4);
     AttentionContext masks;
     masks.key_mask = real_tokens({0, 8}, 8);
@@ -205,7 +205,7 @@ TEST_SUITE("nn/attention/multi_head") {
   }
 
   TEST_CASE("padding may hold anything, NaN included") {
-    MultiHeadAttention attention = attention_of(kWide);
+    MultiHeadAttention attention = whole_attention(kWide);
     const Tensor query = random_values({2, 5, 6}, 3), memory = random_values({2, 8, 4}, 4);
     AttentionContext masks;
     masks.key_mask = real_tokens({3, 8}, 8);
@@ -220,7 +220,7 @@ TEST_SUITE("nn/attention/multi_head") {
   }
 
   TEST_CASE("gradients of both orders agree with differences: self, causal, cross, masked") {
-    MultiHeadAttention self = attention_of(sized(6, 3));
+    MultiHeadAttention self = whole_attention(sized(6, 3));
     const Tensor x = random_values({2, 4, 6}, 3);
     const auto check = [&](const std::string& name, const AttentionContext& masks) {
       check_gradients(name, gradcheck_module(
@@ -233,7 +233,7 @@ TEST_SUITE("nn/attention/multi_head") {
     masks.key_mask = real_tokens({2, 4}, 4);
     check("multi_head causal padded", masks);
 
-    MultiHeadAttention cross = attention_of(kWide);
+    MultiHeadAttention cross = whole_attention(kWide);
     const Tensor query = random_values({2, 3, 6}, 3), memory = random_values({2, 5, 4}, 4);
     const Tensor bias = random_values({3, 3, 5}, 5);
     masks = {};
@@ -250,7 +250,7 @@ TEST_SUITE("nn/attention/multi_head") {
   }
 
   TEST_CASE("gradients agree with differences with dropout on the weights") {
-    MultiHeadAttention attention = attention_of(cross_of(wide(0.4), 6));
+    MultiHeadAttention attention = whole_attention(cross_of(wide(0.4), 6));
     const Tensor x = random_values({2, 4, 6}, 3);
     const Tensor dropped = attention(x, x);
     attention.eval();
@@ -267,7 +267,7 @@ TEST_SUITE("nn/attention/multi_head") {
       AttentionConfig config = sized(6, 3);
       config.memory_width = 4;
       config.output_width = output_width;
-      MultiHeadAttention attention = attention_of(config);
+      MultiHeadAttention attention = whole_attention(config);
       std::string shapes;
       for (const auto& [name, parameter] : attention.named_parameters())
         shapes += name + " " + parameter.value().shape().text() + " ";
@@ -284,7 +284,7 @@ TEST_SUITE("nn/attention/multi_head") {
     }
     AttentionConfig config = sized(6, 3);
     config.output_width = 7;
-    CHECK(message_of<Error>([&] { attention_of(config); }) ==
+    CHECK(message_of<Error>([&] { whole_attention(config); }) ==
           "[attention] output_width must be divisible by heads; got attention=mha, output_width=7, heads=3; "
           "try a width that "
           "is a multiple of the heads");

@@ -36,7 +36,7 @@ Tensor cross(const MultiHeadAttention& layer, const In& in) {
   return layer(in.at("x"), in.at("memory"), masks);
 }
 
-Tensor causal(const MultiHeadAttention& layer, const In& in) {
+Tensor causal_options(const MultiHeadAttention& layer, const In& in) {
   AttentionContext masks;
   masks.causal = true;
   if (in.count("may_attend") > 0) masks.key_mask = in.at("may_attend");
@@ -69,7 +69,7 @@ TEST_SUITE("nn/attention/multi_head golden") {
 
   TEST_CASE("causal attention is PyTorch's, by a mask or by its flag, padded too") {
     for (const char* name : {"attention_causal", "attention_is_causal", "attention_padded_causal"}) {
-      check_golden(name, golden_config(), causal);
+      check_golden(name, golden_config(), causal_options);
     }
   }
 
@@ -92,7 +92,7 @@ TEST_SUITE("nn/attention/multi_head golden") {
     check_golden("attention_three_inputs_sequence_first", config, three_inputs);
     config = golden_config();
     config.sequence_first = true;
-    check_golden("attention_self_sequence_first", config, causal);
+    check_golden("attention_self_sequence_first", config, causal_options);
   }
 
   TEST_CASE("weights, of each head and averaged, and their gradients are PyTorch's") {

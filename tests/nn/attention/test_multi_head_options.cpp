@@ -13,7 +13,7 @@ using namespace tapeformer;
 namespace {
 
 /// Head widths of their own: d_k 4, d_v 5.
-AttentionConfig config_of() {
+AttentionConfig small_config() {
   AttentionConfig config;
   config.width = 6;
   config.heads = 3;
@@ -68,7 +68,7 @@ void check_same(const A& a, const B& b, const std::vector<Tensor>& inputs) {
 
 TEST_SUITE("nn/attention/multi_head options") {
   TEST_CASE("projections packed in one matrix give what three give, gradients included, for any inputs") {
-    AttentionConfig config = config_of();
+    AttentionConfig config = small_config();
     for (const bool bias : {true, false}) {
       for (const bool rotary : {false, true}) {
         config.bias = bias;
@@ -111,7 +111,7 @@ TEST_SUITE("nn/attention/multi_head options") {
   }
 
   TEST_CASE("packed or not, one seed gives the same initial values") {
-    AttentionConfig config = config_of();
+    AttentionConfig config = small_config();
     config.width = 12;
     Generator a(test_seed(7)), b(test_seed(7));
     MultiHeadAttention apart(config, a);
@@ -128,7 +128,7 @@ TEST_SUITE("nn/attention/multi_head options") {
   }
 
   TEST_CASE("sequence-first inputs give what batch-first ones give, with axes swapped") {
-    AttentionConfig config = config_of();
+    AttentionConfig config = small_config();
     const Tensor x = random_values({2, 5, 6}, 3), y = random_values({2, 4, 6}, 4);
     for (const bool packed : {false, true}) {
       config.packed = packed;
@@ -151,7 +151,7 @@ TEST_SUITE("nn/attention/multi_head options") {
   }
 
   TEST_CASE("rotary positions: only distances count, and both layouts turn queries and keys") {
-    AttentionConfig config = config_of();
+    AttentionConfig config = small_config();
     config.rotary = true;
     const Tensor x = random_values({2, 5, 6}, 3);
     for (const RotaryLayout layout : {RotaryLayout::interleaved, RotaryLayout::half_split}) {
@@ -185,7 +185,7 @@ TEST_SUITE("nn/attention/multi_head options") {
       for (const bool packed : {false, true}) {
         CAPTURE(choice);
         CAPTURE(packed);
-        AttentionConfig config = config_of();
+        AttentionConfig config = small_config();
         config.rotary = true;
         config.qk_norm = (choice & 1) != 0 ? QkNorm::rms : QkNorm::none;
         config.value_mixing = choice & 2;
@@ -250,21 +250,21 @@ TEST_SUITE("nn/attention/multi_head options") {
       masks.key_mask = real_tokens({2, 4}, 4);
       return layer(x, x, masks);
     };
-    check("wide causal padded", config_of(), {{"x", x}}, causal);
-    check("three inputs", config_of(), {{"x", x}, {"key", memory}, {"value", other}},
+    check("wide causal padded", small_config(), {{"x", x}}, causal);
+    check("three inputs", small_config(), {{"x", x}, {"key", memory}, {"value", other}},
           [&](const MultiHeadAttention& layer) { return layer(x, memory, other, {}); });
-    AttentionConfig config = config_of();
+    AttentionConfig config = small_config();
     config.rotary = true;
     check("rotary", config, {{"x", x}}, causal);
     config.rotations.layout = RotaryLayout::half_split;
     check("rotary half-split", config, {{"x", x}}, causal);
-    config = config_of();
+    config = small_config();
     config.sequence_first = true;
     check("sequence first", config, {{"x", x}}, [&](const MultiHeadAttention& layer) { return layer(x, x); });
-    config = config_of();
+    config = small_config();
     config.bias = false;
     check("without biases", config, {{"x", x}}, causal);
-    config = config_of();
+    config = small_config();
     config.rotary = config.value_mixing = true;
     config.qk_norm = QkNorm::rms;
     const Tensor added = random_values({2, 4, 15}, 8);
@@ -275,14 +275,14 @@ TEST_SUITE("nn/attention/multi_head options") {
             masks.values = added;
             return layer(x, x, masks);
           });
-    config = config_of();
+    config = small_config();
     config.dropout = 0.3;
     config.output_dropout = 0.3;
     check("dropout on weights and output", config, {{"x", x}}, causal);
   }
 
   TEST_CASE("dropout on the output drops outputs in training, with a counter of its own") {
-    AttentionConfig config = config_of();
+    AttentionConfig config = small_config();
     config.output_dropout = 0.5;
     MultiHeadAttention attention = apart_of(config);
     const Tensor x = random_values({2, 40, 6}, 3);
@@ -303,7 +303,7 @@ TEST_SUITE("nn/attention/multi_head options") {
 
   TEST_CASE("biases are there by option, for the inputs and for the output") {
     const auto names = [](bool bias, bool output_bias) {
-      AttentionConfig config = config_of();
+      AttentionConfig config = small_config();
       config.bias = bias;
       config.output_bias = output_bias;
       MultiHeadAttention attention = apart_of(config);
@@ -318,7 +318,7 @@ TEST_SUITE("nn/attention/multi_head options") {
 
   TEST_CASE("the parts of packed projections are told, by name") {
     Generator random(test_seed(1));
-    AttentionConfig config = config_of();
+    AttentionConfig config = small_config();
     config.packed = true;
     config.heads = 6;
     config.key_width = 2, config.value_width = 3;
@@ -328,22 +328,22 @@ TEST_SUITE("nn/attention/multi_head options") {
     CHECK(MultiHeadAttention(config, random).row_parts() == Parts{{"query_key_value.weight", {12, 4, 6}}});
     config.cross = true;
     CHECK(MultiHeadAttention(config, random).row_parts() == Parts{{"key_value.weight", {4, 6}}});
-    CHECK(apart_of(config_of()).row_parts().empty());
+    CHECK(apart_of(small_config()).row_parts().empty());
   }
 
   TEST_CASE("what makes no sense is refused") {
     Generator random(test_seed(1));
-    AttentionConfig config = config_of();
+    AttentionConfig config = small_config();
     config.kind = "mla";
     config.qk_norm = QkNorm::rms;
     CHECK(message_of<Error>([&] { config.check(); }) ==
           "[attention] qk_norm is for mha, gqa, mqa; got attention=mla, qk_norm=rms; try qk_norm=none");
-    config = config_of();
+    config = small_config();
     config.value_mixing = true;
     const Tensor input = random_values({2, 4, 6}, 3);
     CHECK(message_of<Error>([&] { apart_of(config)(input, input); }) ==
           "[multi_head] value_mixing needs values in the context");
-    config = config_of();
+    config = small_config();
     AttentionContext with_values;
     with_values.values = random_values({2, 4, 15}, 3);
     CHECK(message_of<Error>([&] { apart_of(config)(input, input, with_values); }) ==
@@ -354,11 +354,11 @@ TEST_SUITE("nn/attention/multi_head options") {
           "[attention] a packed projection needs inputs of one width; got attention=mha, width=6, "
           "memory_width=6, "
           "value_memory_width=7; try packed=false");
-    config = config_of();
+    config = small_config();
     config.heads = 0;
     CHECK(message_of<Error>([&] { MultiHeadAttention(config, random); }) ==
           "[attention] heads must be from 1 to 2147483647; got 0");
-    config = config_of();
+    config = small_config();
     config.rotary = true;
     const MultiHeadAttention rotary = apart_of(config);
     const Tensor x = random_values({2, 4, 6}, 3), memory = random_values({2, 3, 6}, 4);

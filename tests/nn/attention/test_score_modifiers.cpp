@@ -16,12 +16,12 @@ using namespace tapeformer;
 
 namespace {
 
-struct Variant {
+struct Modified {
   const char* name;
   void (*choose)(AttentionConfig&);
 };
 
-constexpr Variant kVariants[] = {
+constexpr Modified kModified[] = {
     {"softcap", [](AttentionConfig& c) { c.softcap = 1.5; }},
     {"learned softcap", [](AttentionConfig& c) { c.softcap = 1.5, c.learned_softcap = true; }},
     {"alibi", [](AttentionConfig& c) { c.relative_bias = RelativeBias::alibi; }},
@@ -35,7 +35,7 @@ constexpr Variant kVariants[] = {
      [](AttentionConfig& c) { c.softcap = 1.5, c.sinks = true, c.relative_bias = RelativeBias::alibi; }},
 };
 
-AttentionConfig config_of(const Variant& variant, const char* kind = "mha") {
+AttentionConfig modified_config(const Modified& variant, const char* kind = "mha") {
   AttentionConfig config;
   config.kind = kind, config.width = 8, config.heads = 4;
   variant.choose(config);
@@ -76,9 +76,9 @@ TEST_SUITE("nn/attention/score_modifiers") {
   TEST_CASE("layers hand the operation what their options say") {
     const Tensor x = random_values({2, 5, 8}, 3);
     const Tensor heads = reshape(x, {2, 5, 4, 2});
-    for (const Variant& variant : kVariants) {
+    for (const Modified& variant : kModified) {
       CAPTURE(variant.name);
-      const AttentionConfig config = config_of(variant);
+      const AttentionConfig config = modified_config(variant);
       MultiHeadAttention layer = transparent(config);
       for (const bool causal : {false, true}) {
         AttentionOptions options;
@@ -110,8 +110,8 @@ TEST_SUITE("nn/attention/score_modifiers") {
 
   TEST_CASE("first and second derivatives of every modifier, in every kind that has them") {
     for (const char* const kind : {"mha", "gqa", "mqa"}) {
-      for (const Variant& variant : kVariants) {
-        MultiHeadAttention layer = random_module<MultiHeadAttention>(config_of(variant, kind));
+      for (const Modified& variant : kModified) {
+        MultiHeadAttention layer = random_module<MultiHeadAttention>(modified_config(variant, kind));
         const Tensor x = random_values({2, 4, 8}, 3);
         AttentionContext context;
         context.causal = true;
@@ -125,9 +125,9 @@ TEST_SUITE("nn/attention/score_modifiers") {
   TEST_CASE("a cache gives what the whole gives, over 200 tokens") {
     const SingleThread single;
     const Index length = cached_tokens();
-    for (const Variant& variant : kVariants) {
+    for (const Modified& variant : kModified) {
       CAPTURE(variant.name);
-      MultiHeadAttention layer = random_module<MultiHeadAttention>(config_of(variant, "gqa"));
+      MultiHeadAttention layer = random_module<MultiHeadAttention>(modified_config(variant, "gqa"));
       const Tensor x = random_values({1, length, 8}, 3);
       AttentionContext whole;
       whole.causal = true;
@@ -146,23 +146,23 @@ TEST_SUITE("nn/attention/score_modifiers") {
 
   TEST_CASE("initial values: zero sinks, the paper's slopes, and -log of the keys for sigmoid weights") {
     Generator random(test_seed(1));
-    AttentionConfig config = config_of(kVariants[4]);
+    AttentionConfig config = modified_config(kModified[4]);
     MultiHeadAttention with_sinks(config, random);
     CHECK(parameter_of(with_sinks, "sinks").at(3) == 0);
-    MultiHeadAttention sigmoid(config_of(kVariants[5]), random);
+    MultiHeadAttention sigmoid(modified_config(kModified[5]), random);
     CHECK(parameter_of(sigmoid, "sigmoid_shift").at(3) == doctest::Approx(-std::log(16.0)));
-    config = config_of(kVariants[1]);
+    config = modified_config(kModified[1]);
     MultiHeadAttention capped(config, random);
     CHECK(parameter_of(capped, "softcap").at(3) == 1.5);
   }
 
   TEST_CASE("what does not go together is refused by name") {
-    AttentionConfig config = config_of(kVariants[5]);
+    AttentionConfig config = modified_config(kModified[5]);
     config.sinks = true;
     CHECK(refusal(config) ==
           "[attention] sinks join the sum of a softmax; got attention=mha, weighting=sigmoid, sinks=true; "
           "try sinks=false");
-    config = config_of(kVariants[0]);
+    config = modified_config(kModified[0]);
     config.softcap = 0, config.learned_softcap = true;
     CHECK(refusal(config) ==
           "[attention] learned_softcap needs the softcap at which it begins; got attention=mha, softcap=0; "
@@ -170,7 +170,7 @@ TEST_SUITE("nn/attention/score_modifiers") {
   }
 
   TEST_CASE("cross-attention has no distances, and its relative bias is left out") {
-    AttentionConfig config = config_of(kVariants[3]);
+    AttentionConfig config = modified_config(kModified[3]);
     config.cross = true;
     CHECK(config.resolved().relative_bias == RelativeBias::none);
   }

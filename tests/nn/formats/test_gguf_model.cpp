@@ -12,14 +12,14 @@ using namespace tapeformer;
 
 namespace {
 
-DecoderOnlyConfig gpt2() {
+DecoderOnlyConfig gpt2_model() {
   DecoderOnlyConfig config;
   config.vocabulary = 7, config.context = 5, config.layers = 1, config.width = 4, config.attention.heads = 2;
   return config;
 }
 
-DecoderOnlyConfig llama() {
-  DecoderOnlyConfig config = gpt2();
+DecoderOnlyConfig llama_model() {
+  DecoderOnlyConfig config = gpt2_model();
   config.attention.kind = "gqa";
   config.attention.heads = 4, config.attention.groups = 2, config.attention.key_width = 4;
   config.norm = NormKind::rms, config.gated = true, config.activation = Unary::silu;
@@ -56,7 +56,7 @@ std::vector<float> rows(const std::vector<float>& all, const std::vector<std::si
 TEST_SUITE("nn/formats/gguf_model") {
   TEST_CASE("a GPT-2") {
     std::map<std::string, std::vector<float>> weights;
-    const GgufReader file = saved(gpt2(), weights);
+    const GgufReader file = saved(gpt2_model(), weights);
     const std::map<std::string, std::string> expected{
         {"general.architecture", "gpt2"},   {"general.file_type", "0"},
         {"gpt2.context_length", "5"},       {"gpt2.embedding_length", "4"},
@@ -92,7 +92,7 @@ TEST_SUITE("nn/formats/gguf_model") {
 
   TEST_CASE("a Llama's queries and keys turn neighbouring components, however ours lie") {
     for (const RotaryLayout layout : {RotaryLayout::interleaved, RotaryLayout::half_split}) {
-      DecoderOnlyConfig config = llama();
+      DecoderOnlyConfig config = llama_model();
       config.attention.rotations.layout = layout;
       config.attention.rotations.factor = 2;
       config.tie_head = false;
@@ -132,7 +132,7 @@ TEST_SUITE("nn/formats/gguf_model") {
   }
 
   TEST_CASE("Llama 3's scaling of frequencies is a tensor") {
-    DecoderOnlyConfig config = llama();
+    DecoderOnlyConfig config = llama_model();
     config.attention.rotations.original_context = 64;
     config.attention.rotations.factor = 8;
     std::map<std::string, std::vector<float>> weights;
@@ -151,19 +151,19 @@ TEST_SUITE("nn/formats/gguf_model") {
     const auto refusal = [](const DecoderOnlyConfig& config) {
       return message_of<CheckpointError>([&] { gguf_metadata(config); });
     };
-    DecoderOnlyConfig config = gpt2();
+    DecoderOnlyConfig config = gpt2_model();
     config.activation = Unary::gelu;
     CHECK(refusal(config) ==
           "GGUF's gpt2 has the activation gelu_tanh and cannot express activation=gelu; try a model that was "
           "trained with gelu_tanh");
-    config = llama();
+    config = llama_model();
     config.attention.qk_norm = QkNorm::rms;
     config.short_convolution = 3;
     config.prefix = true;
     CHECK(refusal(config) ==
           "GGUF's llama, which has RMS norm as this model has, cannot express prefix=true, qk_norm=rms, "
           "short_convolution=3");
-    config = gpt2();
+    config = gpt2_model();
     config.norm = NormKind::scale;
     CHECK(refusal(config) == "GGUF has no norm=scale");
   }

@@ -26,7 +26,7 @@ std::string entry(const std::string& name, const std::string& dtype, const std::
 }
 
 /// The error message for a file of these bytes, without its path.
-std::string refusal(const std::string& bytes) {
+std::string refused(const std::string& bytes) {
   const TemporaryFolder folder;
   const std::string path = folder.file("x");
   write_bytes(path, bytes);
@@ -41,9 +41,9 @@ std::string refusal(const std::string& bytes) {
 }
 
 /// The same for one tensor "w" and this number of data bytes.
-std::string refusal(const std::string& dtype, const std::string& shape, const std::string& offsets,
+std::string refused(const std::string& dtype, const std::string& shape, const std::string& offsets,
                     std::size_t data) {
-  return refusal(safetensors("{" + entry("w", dtype, shape, offsets) + "}", std::string(data, '\0')));
+  return refused(safetensors("{" + entry("w", dtype, shape, offsets) + "}", std::string(data, '\0')));
 }
 
 /// The tensor "w" of a file with this data.
@@ -236,10 +236,10 @@ TEST_SUITE("nn/formats/safetensors") {
                      {{"step", "3"}});
     const std::string bytes = read_bytes(folder.file("w"));
     for (std::size_t size = 0; size < bytes.size(); ++size)
-      CHECK(refusal(bytes.substr(0, size)) != "was accepted");
-    CHECK(refusal(bytes) == "was accepted");
-    CHECK(refusal("") == "is damaged: 0 bytes are too few for a safetensors file");
-    CHECK(refusal("\x01\x02") == "is damaged: 2 bytes are too few for a safetensors file");
+      CHECK(refused(bytes.substr(0, size)) != "was accepted");
+    CHECK(refused(bytes) == "was accepted");
+    CHECK(refused("") == "is damaged: 0 bytes are too few for a safetensors file");
+    CHECK(refused("\x01\x02") == "is damaged: 2 bytes are too few for a safetensors file");
   }
 
   TEST_CASE("no change of one byte of the header is fatal") {
@@ -251,48 +251,48 @@ TEST_SUITE("nn/formats/safetensors") {
       for (const char to : {'\0', '"', '}', '9', '-', '\x80'}) {
         std::string changed = bytes;
         changed[at] = to;
-        refusal(changed);  // whatever it says, it comes back
+        refused(changed);  // whatever it says, it comes back
       }
     }
   }
 
   TEST_CASE("a header that is no header is refused") {
-    CHECK(refusal(with_length("{}", "", 3)) == "is damaged: the file has 10 bytes and claims a header of 3");
-    CHECK(refusal(with_length("{}", "", ~std::uint64_t{0})) ==
+    CHECK(refused(with_length("{}", "", 3)) == "is damaged: the file has 10 bytes and claims a header of 3");
+    CHECK(refused(with_length("{}", "", ~std::uint64_t{0})) ==
           "is damaged: the file has 10 bytes and claims a header of 18446744073709551615");
-    CHECK(refusal(safetensors("", "")) == "is damaged: its header is not JSON: it does not start with {");
-    CHECK(refusal(safetensors("[]", "")) == "is damaged: its header is not JSON: it does not start with {");
-    CHECK(refusal(safetensors("{\"a\":", "")).find("is damaged: its header is not JSON: ") == 0);
-    CHECK(refusal(safetensors("{\"\xff\":{}}", "")).find("is damaged: its header is not JSON: ") == 0);
-    CHECK(refusal(safetensors("{\"a\":" + std::string(100000, '['), "")) ==
+    CHECK(refused(safetensors("", "")) == "is damaged: its header is not JSON: it does not start with {");
+    CHECK(refused(safetensors("[]", "")) == "is damaged: its header is not JSON: it does not start with {");
+    CHECK(refused(safetensors("{\"a\":", "")).find("is damaged: its header is not JSON: ") == 0);
+    CHECK(refused(safetensors("{\"\xff\":{}}", "")).find("is damaged: its header is not JSON: ") == 0);
+    CHECK(refused(safetensors("{\"a\":" + std::string(100000, '['), "")) ==
           "is damaged: its header is nested too deeply");
-    CHECK(refusal(safetensors(std::string("{}\0anything", 11), "")) ==
+    CHECK(refused(safetensors(std::string("{}\0anything", 11), "")) ==
           "is damaged: its header is not JSON: it has a NUL byte, its byte 3");
-    CHECK(refusal(safetensors(std::string("{}\0\0\0\0\0\0", 8), "")) ==
+    CHECK(refused(safetensors(std::string("{}\0\0\0\0\0\0", 8), "")) ==
           "is damaged: its header is not JSON: it has a NUL byte, its byte 3");
-    CHECK(refusal(safetensors("{\"w\":3}", "")) == "is damaged: 'w' is not an object");
-    CHECK(refusal(safetensors("{\"__metadata__\":[]}", "")) == "is damaged: '__metadata__' is not an object");
-    CHECK(refusal(safetensors("{\"__metadata__\":{\"k\":1}}", "")) ==
+    CHECK(refused(safetensors("{\"w\":3}", "")) == "is damaged: 'w' is not an object");
+    CHECK(refused(safetensors("{\"__metadata__\":[]}", "")) == "is damaged: '__metadata__' is not an object");
+    CHECK(refused(safetensors("{\"__metadata__\":{\"k\":1}}", "")) ==
           "is damaged: its metadata 'k' is not a string");
   }
 
   TEST_CASE("a name or a field given twice is refused") {
     const std::string w = entry("w", "BOOL", "[1]", "[0,1]");
-    CHECK(refusal(safetensors("{" + w + "," + w + "}", "\1")) == "is damaged: its header has \"w\" twice");
-    CHECK(refusal(safetensors(
+    CHECK(refused(safetensors("{" + w + "," + w + "}", "\1")) == "is damaged: its header has \"w\" twice");
+    CHECK(refused(safetensors(
               "{\"w\":{\"dtype\":\"U8\",\"dtype\":\"BOOL\",\"shape\":[1],\"data_offsets\":[0,1]}}", "\1")) ==
           "is damaged: its header has \"dtype\" twice");
   }
 
   TEST_CASE("offsets that leave the data, overlap or leave holes are refused") {
-    CHECK(refusal("F32", "[1]", "[0,8]", 4) == "is damaged: tensor 'w' lies at [0,8) of 4 bytes of data");
-    CHECK(refusal("F32", "[1]", "[4,0]", 4) == "is damaged: tensor 'w' lies at [4,0) of 4 bytes of data");
-    CHECK(refusal("F32", "[1]", "[0]", 4) == "is damaged: tensor 'w' needs two 'data_offsets'");
-    CHECK(refusal("F32", "[1]", "[0,4]", 5) == "is damaged: the tensors end at byte 4 of 5 bytes of data");
-    CHECK(refusal("F32", "[1]", "[1,5]", 5) ==
+    CHECK(refused("F32", "[1]", "[0,8]", 4) == "is damaged: tensor 'w' lies at [0,8) of 4 bytes of data");
+    CHECK(refused("F32", "[1]", "[4,0]", 4) == "is damaged: tensor 'w' lies at [4,0) of 4 bytes of data");
+    CHECK(refused("F32", "[1]", "[0]", 4) == "is damaged: tensor 'w' needs two 'data_offsets'");
+    CHECK(refused("F32", "[1]", "[0,4]", 5) == "is damaged: the tensors end at byte 4 of 5 bytes of data");
+    CHECK(refused("F32", "[1]", "[1,5]", 5) ==
           "is damaged: tensor 'w' begins at byte 1, after a hole behind the tensor that ends at 0");
     const auto two = [](const std::string& offsets) {
-      return refusal(
+      return refused(
           safetensors("{" + entry("v", "F32", "[1]", "[0,4]") + "," + entry("w", "F32", "[1]", offsets) + "}",
                       std::string(12, '\0')));
     };
@@ -303,29 +303,29 @@ TEST_SUITE("nn/formats/safetensors") {
   }
 
   TEST_CASE("types and shapes that do not fit the data are refused") {
-    CHECK(refusal("F32", "[2]", "[0,4]", 4) == "is damaged: tensor 'w' has 4 bytes for F32[2]");
-    CHECK(refusal("F33", "[1]", "[0,8]", 8) == "is damaged: tensor 'w' has the unknown type 'F33'");
-    CHECK(refusal("C64", "[2]", "[0,8]", 8) == "is damaged: tensor 'w' has 8 bytes for C64[2]");
-    CHECK(refusal("F4", "[3]", "[0,2]", 2) == "is damaged: tensor 'w' ends within a byte");
-    CHECK(refusal("F6_E2M3", "[4]", "[0,3]", 3) == "was accepted");
-    CHECK(refusal("F32", "[-1]", "[0,4]", 4) == "is damaged: tensor 'w' has -1 in 'shape'");
-    CHECK(refusal("F32", "[1.0]", "[0,4]", 4) == "is damaged: tensor 'w' has 1.0 in 'shape'");
-    CHECK(refusal("F32", "[\"1\"]", "[0,4]", 4) == "is damaged: tensor 'w' has \"1\" in 'shape'");
-    CHECK(refusal("F32", "{}", "[0,4]", 4) == "is damaged: tensor 'w' has no array 'shape'");
-    CHECK(refusal("F32", "[18446744073709551615]", "[0,4]", 4) ==
+    CHECK(refused("F32", "[2]", "[0,4]", 4) == "is damaged: tensor 'w' has 4 bytes for F32[2]");
+    CHECK(refused("F33", "[1]", "[0,8]", 8) == "is damaged: tensor 'w' has the unknown type 'F33'");
+    CHECK(refused("C64", "[2]", "[0,8]", 8) == "is damaged: tensor 'w' has 8 bytes for C64[2]");
+    CHECK(refused("F4", "[3]", "[0,2]", 2) == "is damaged: tensor 'w' ends within a byte");
+    CHECK(refused("F6_E2M3", "[4]", "[0,3]", 3) == "was accepted");
+    CHECK(refused("F32", "[-1]", "[0,4]", 4) == "is damaged: tensor 'w' has -1 in 'shape'");
+    CHECK(refused("F32", "[1.0]", "[0,4]", 4) == "is damaged: tensor 'w' has 1.0 in 'shape'");
+    CHECK(refused("F32", "[\"1\"]", "[0,4]", 4) == "is damaged: tensor 'w' has \"1\" in 'shape'");
+    CHECK(refused("F32", "{}", "[0,4]", 4) == "is damaged: tensor 'w' has no array 'shape'");
+    CHECK(refused("F32", "[18446744073709551615]", "[0,4]", 4) ==
           "is damaged: tensor 'w' has 18446744073709551615 in 'shape'");
-    CHECK(refusal("F32", "[100000000000000000000]", "[0,4]", 4) ==
+    CHECK(refused("F32", "[100000000000000000000]", "[0,4]", 4) ==
           "is damaged: tensor 'w' has 1e+20 in 'shape'");
-    CHECK(refusal("F32", "[4294967296,4294967296]", "[0,0]", 0) ==
+    CHECK(refused("F32", "[4294967296,4294967296]", "[0,0]", 0) ==
           "is damaged: tensor 'w' has a shape that overflows");
-    CHECK(refusal("U8", "[4611686018427387904,3,0]", "[0,0]", 0) ==
+    CHECK(refused("U8", "[4611686018427387904,3,0]", "[0,0]", 0) ==
           "is damaged: tensor 'w' has a shape that overflows");
-    CHECK(refusal("U8", "[2305843009213693952]", "[0,0]", 0) ==
+    CHECK(refused("U8", "[2305843009213693952]", "[0,0]", 0) ==
           "is damaged: tensor 'w' has a shape that overflows");
-    CHECK(refusal("F32", "[4611686018427387904,0]", "[0,0]", 0) == "was accepted");
-    CHECK(refusal("F32", "[1,1,1,1,1,1,1,1,2]", "[0,4]", 4) ==
+    CHECK(refused("F32", "[4611686018427387904,0]", "[0,0]", 0) == "was accepted");
+    CHECK(refused("F32", "[1,1,1,1,1,1,1,1,2]", "[0,4]", 4) ==
           "is damaged: tensor 'w' has 4 bytes for F32[1,1,1,1,1,1,1,1,2]");
-    CHECK(refusal(safetensors("{\"w\":{\"shape\":[],\"data_offsets\":[0,0]}}", "")) ==
+    CHECK(refused(safetensors("{\"w\":{\"shape\":[],\"data_offsets\":[0,0]}}", "")) ==
           "is damaged: tensor 'w' has the unknown type ''");
   }
 
@@ -349,7 +349,7 @@ TEST_SUITE("nn/formats/safetensors") {
                      {{"a", Tensor::full({5}, 1.5)}, {"b", Tensor::full({3}, 1, DType::boolean)}},
                      {{"state", R"({"step": 4})"}});
     const std::string bytes = read_bytes(folder.file("w"));
-    CHECK(refusal(bytes) == "was accepted");
+    CHECK(refused(bytes) == "was accepted");
     std::size_t noticed = 0;
     for (std::size_t bit = 0; bit < 8 * bytes.size(); ++bit) {
       std::string damaged = bytes;
@@ -365,13 +365,13 @@ TEST_SUITE("nn/formats/safetensors") {
     CHECK(noticed == 8 * bytes.size());
     std::string value = bytes;
     value.back() ^= 1;
-    CHECK(refusal(value) == "is damaged: it does not have the checksum that was written");
+    CHECK(refused(value) == "is damaged: it does not have the checksum that was written");
   }
 
   TEST_CASE("a file before format 2 has a checksum of its data, or none") {
     const std::string data("\0\0\0\x40\1", 5);
     const auto file = [&](const std::string& metadata, const std::string& content) {
-      return refusal(safetensors(R"({"__metadata__":{)" + metadata + "}," +
+      return refused(safetensors(R"({"__metadata__":{)" + metadata + "}," +
                                      entry("a", "F32", "[1]", "[0,4]") + "," +
                                      entry("b", "BOOL", "[1]", "[4,5]") + "}",
                                  content));
@@ -388,7 +388,7 @@ TEST_SUITE("nn/formats/safetensors") {
     // The sum is that of these bytes.
     const std::string header =
         R"({"__metadata__":{"tapeformer_format":"3","file_checksum":"53e835589d0a8b4b"}} )";
-    CHECK(refusal(safetensors(header, "")) ==
+    CHECK(refused(safetensors(header, "")) ==
           "is of format 3, and this version reads up to 2; try the version that wrote it");
   }
 }

@@ -27,7 +27,7 @@ std::string map_of(const std::string& entries) { return "{\"weight_map\": {" + e
 constexpr const char* kSound = R"("a": "one.safetensors", "b": "one.safetensors", "c": "two.safetensors")";
 
 /// The error message for a folder with this index, without the index's path at its start.
-std::string refusal(const std::string& index) {
+std::string folder_refusal(const std::string& index) {
   const Sharded folder(index);
   const std::string said = message_of<CheckpointError>([&] { SafetensorsFolder::open(folder.folder()); });
   const std::string path = folder.file(kIndex) + ": ";
@@ -68,26 +68,26 @@ TEST_SUITE("nn/formats/safetensors_folder") {
 
   TEST_CASE("an index that is damaged is refused") {
     const Sharded folder(map_of(kSound));
-    CHECK(refusal("{").find("the index is not JSON: ") == 0);
-    CHECK(refusal("[]") == "has no object 'weight_map'");
-    CHECK(refusal("{\"weight_map\": []}") == "has no object 'weight_map'");
-    CHECK(refusal(map_of(std::string(kSound) + ", \"a\": \"two.safetensors\"")) ==
+    CHECK(folder_refusal("{").find("the index is not JSON: ") == 0);
+    CHECK(folder_refusal("[]") == "has no object 'weight_map'");
+    CHECK(folder_refusal("{\"weight_map\": []}") == "has no object 'weight_map'");
+    CHECK(folder_refusal(map_of(std::string(kSound) + ", \"a\": \"two.safetensors\"")) ==
           "the index has \"a\" twice");
-    CHECK(refusal(map_of(R"("a": 1)")) == "tensor 'a' is in no file");
+    CHECK(folder_refusal(map_of(R"("a": 1)")) == "tensor 'a' is in no file");
     for (const char* const outside :
          {"../one.safetensors", "/etc/passwd", "", "x/../one.safetensors", "a\\u0000"}) {
-      CHECK(refusal(map_of(R"("a": ")" + std::string(outside) + "\"")) ==
+      CHECK(folder_refusal(map_of(R"("a": ")" + std::string(outside) + "\"")) ==
             "tensor 'a' is in a file outside the folder");
     }
   }
 
   TEST_CASE("an index and files that do not agree are refused") {
-    CHECK(refusal(map_of(R"("a": "one.safetensors", "c": "one.safetensors")")) ==
+    CHECK(folder_refusal(map_of(R"("a": "one.safetensors", "c": "one.safetensors")")) ==
           "tensor 'c' is not in one.safetensors");
-    CHECK(refusal(map_of(R"("a": "one.safetensors")")).find("does not list tensor 'b' of ") == 0);
-    CHECK(refusal(map_of(R"("a": "three.safetensors")"))
+    CHECK(folder_refusal(map_of(R"("a": "one.safetensors")")).find("does not list tensor 'b' of ") == 0);
+    CHECK(folder_refusal(map_of(R"("a": "three.safetensors")"))
               .find("three.safetensors: cannot be opened: No such file") != std::string::npos);
-    CHECK(refusal(map_of(R"("a": ".")")).find("is not a file") != std::string::npos);
+    CHECK(folder_refusal(map_of(R"("a": ".")")).find("is not a file") != std::string::npos);
     const Sharded folder(map_of(kSound));
     save_safetensors(folder.file("two.safetensors"), {{"c", Tensor::scalar(1)}, {"a", Tensor::scalar(2)}});
     CHECK(message_of<CheckpointError>([&] { SafetensorsFolder::open(folder.folder()); }) ==

@@ -9,12 +9,12 @@ using namespace tapeformer;
 
 namespace {
 
-JsonFields fields_of(const std::string& text) { return JsonFields(parse_json(text, "it", 4), "x."); }
+JsonFields json_fields(const std::string& text) { return JsonFields(parse_json(text, "it", 4), "x."); }
 
 /// The message of `read` for a field of {"a": value}.
 template <class F>
 std::string refusal_of(const std::string& value, const F& read) {
-  JsonFields fields = fields_of("{\"a\": " + value + "}");
+  JsonFields fields = json_fields("{\"a\": " + value + "}");
   return message_of<CheckpointError>([&] { read(fields); });
 }
 
@@ -22,7 +22,7 @@ std::string refusal_of(const std::string& value, const F& read) {
 
 TEST_SUITE("nn/formats/strict_json") {
   TEST_CASE("fields are read as what they must be") {
-    JsonFields fields = fields_of(
+    JsonFields fields = json_fields(
         R"({"size": 7, "number": 0.5, "whole": 2, "rate": 0, "flag": true, "text": "é", "none": null,
             "object": {"deep": 3}, "_own": [1], "fixed": 1, "harmless": {}})");
     CHECK(fields.size("size") == 7);

@@ -12,8 +12,8 @@ using namespace tapeformer;
 
 namespace {
 
-const std::optional<CacheConfig> kCaches[] = {std::nullopt, CacheConfig{CacheKind::contiguous, 0, 16},
-                                              CacheConfig{CacheKind::paged, 0, 5}};
+const std::optional<CacheConfig> kStepCaches[] = {std::nullopt, CacheConfig{CacheKind::contiguous, 0, 16},
+                                                  CacheConfig{CacheKind::paged, 0, 5}};
 
 std::string name_of(const std::optional<CacheConfig>& cache) {
   return cache ? tapeformer::name_of(cache->kind) : "without cache";
@@ -61,7 +61,7 @@ TEST_SUITE("nn/generation/language_steps") {
     double worst = 0;
     for (const LanguageKind& kind : language_kinds()) {
       const DecoderOnly model = language_model(language_config(kind, 9));
-      for (const auto& cache : kCaches) {
+      for (const auto& cache : kStepCaches) {
         for (const Index prompt : {1, 4, 9, 23}) {  // 23: longer than the context
           INFO(kind.name(), ", ", name_of(cache), ", prompt of ", prompt);
           const double error = worst_error(model, prompt, fewer_if_sanitized(24), cache);
@@ -77,7 +77,7 @@ TEST_SUITE("nn/generation/language_steps") {
     const SingleThread guard;
     for (const LanguageKind& kind : language_kinds()) {
       const DecoderOnly model = language_model(language_config(kind, 9), DType::f32);
-      for (const auto& cache : kCaches) {
+      for (const auto& cache : kStepCaches) {
         INFO(kind.name(), ", ", name_of(cache));
         // As many units of roundoff as in double.
         CHECK_BELOW(worst_error(model, 6, fewer_if_sanitized(16), cache), 1e-12 * std::exp2(53 - 24));
@@ -105,7 +105,7 @@ TEST_SUITE("nn/generation/language_steps") {
     DecoderOnlyConfig config = language_config({"gqa", PositionKind::rotary}, 9);
     config.attention.rotations.max_positions = 14;
     const DecoderOnly model = language_model(config);
-    for (const auto& cache : kCaches) {
+    for (const auto& cache : kStepCaches) {
       INFO(name_of(cache));
       LanguageSteps steps(model, cache);
       TokenIds row = random_tokens(12, 7);
@@ -129,7 +129,7 @@ TEST_SUITE("nn/generation/language_steps") {
   TEST_CASE("after a step that throws, another goes on where the last good one ended") {
     const SingleThread guard;
     const DecoderOnly model = language_model(language_config({"mha", PositionKind::learned, true}, 9));
-    for (const auto& cache : kCaches) {
+    for (const auto& cache : kStepCaches) {
       INFO(name_of(cache));
       LanguageSteps steps(model, cache);
       TokenIds row = random_tokens(4, 7);
@@ -157,7 +157,7 @@ TEST_SUITE("nn/generation/language_steps") {
 
   TEST_CASE("a call that throws half way through the layers can be made again") {
     const SingleThread guard;
-    for (const auto& cache : kCaches) {
+    for (const auto& cache : kStepCaches) {
       for (const std::size_t length : {4, 9}) {  // with 9 the next token drops half of the context
         INFO(name_of(cache), ", prompt of ", length);
         DecoderOnly model = language_model(language_config({"mha", PositionKind::learned, true}, 9));
@@ -247,7 +247,7 @@ TEST_SUITE("nn/generation/language_steps") {
     const SingleThread guard;
     const DecoderOnly model = language_model(language_config({"mla", PositionKind::learned, true}, 9));
     Tape tape;
-    for (const auto& cache : kCaches) {
+    for (const auto& cache : kStepCaches) {
       LanguageSteps steps(model, cache);
       steps.prompt({1, 2, 3});
       steps.step({4});

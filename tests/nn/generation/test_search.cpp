@@ -12,7 +12,7 @@ using namespace tapeformer;
 
 namespace {
 
-constexpr std::int32_t kBegin = 2, kEnd = 3;
+constexpr std::int32_t kFirstToken = 2, kLastToken = 3;
 
 /// A model whose next token depends on the last one only, by a table of probabilities for every row's
 /// sentence. Notes how many rows every step had.
@@ -64,8 +64,8 @@ SearchConfig config_of(Index beam) {
   SearchConfig config;
   config.beam = beam;
   config.length_penalty = 0;
-  config.begin = kBegin;
-  config.end = kEnd;
+  config.begin = kFirstToken;
+  config.end = kLastToken;
   return config;
 }
 

@@ -16,7 +16,7 @@ struct Encoded {
 };
 
 /// Five sources of different lengths.
-Encoded encoded(const EncoderDecoder& model) {
+Encoded encoded_source(const EncoderDecoder& model) {
   const std::vector<Index> lengths = {7, 2, 5, 7, 1};
   Generator random(test_seed(9));
   const Tensor ids = Tensor::full({5, 7}, 0, DType::i32);
@@ -32,7 +32,7 @@ constexpr CacheKind kKinds[] = {CacheKind::contiguous, CacheKind::paged};
 /// Worst error of the logits of each kind of cache against none, over `count` steps of random tokens; rows
 /// are reordered, repeated and dropped on the way.
 std::vector<double> worst_errors(const EncoderDecoder& model, int count) {
-  const auto [memory, mask] = encoded(model);
+  const auto [memory, mask] = encoded_source(model);
   TranslationSteps plain(model, memory, mask, std::nullopt);
   std::deque<TranslationSteps> cached;
   for (const CacheKind kind : kKinds) cached.emplace_back(model, memory, mask, CacheConfig{kind, 0, 5});
@@ -83,7 +83,7 @@ TEST_SUITE("nn/generation/translation_steps") {
   TEST_CASE("logits are those of teacher forcing") {
     const SingleThread guard;
     const EncoderDecoder model = decoding_model(decoder_kinds()[0], 32, DType::f64, 0);
-    const auto [memory, mask] = encoded(model);
+    const auto [memory, mask] = encoded_source(model);
     TranslationSteps steps(model, memory, mask);
     const std::vector<TokenIds> columns = {{2, 2, 2, 2, 2}, {4, 5, 6, 7, 8}, {9, 1, 4, 4, 5}};
     std::vector<std::int32_t> ids;
@@ -101,7 +101,7 @@ TEST_SUITE("nn/generation/translation_steps") {
   TEST_CASE("past the context the newest tokens count, from the first position on") {
     const SingleThread guard;
     const EncoderDecoder model = decoding_model(decoder_kinds()[0], 8, DType::f64, 0);
-    const auto [memory, mask] = encoded(model);
+    const auto [memory, mask] = encoded_source(model);
     TranslationSteps steps(model, memory, mask);
     std::vector<TokenIds> rows(5);
     for (std::int32_t t = 0; t < 30; ++t) {
@@ -127,7 +127,7 @@ TEST_SUITE("nn/generation/translation_steps") {
   TEST_CASE("a cache takes what its layers say, and beams on pages share") {
     const SingleThread guard;
     const EncoderDecoder model = decoding_model(decoder_kinds()[0], 32, DType::f32, 0);
-    const auto [memory, mask] = encoded(model);
+    const auto [memory, mask] = encoded_source(model);
     // Two layers, keys and values of 16 numbers each; the memory has 7 tokens.
     const Index token = 2 * (16 + 16) * 4;
     for (const CacheKind kind : kKinds) {
@@ -146,7 +146,7 @@ TEST_SUITE("nn/generation/translation_steps") {
   TEST_CASE("nothing is recorded, and a token too few is refused") {
     const SingleThread guard;
     const EncoderDecoder model = decoding_model(decoder_kinds()[0], 32, DType::f32, 0);
-    const auto [memory, mask] = encoded(model);
+    const auto [memory, mask] = encoded_source(model);
     Tape tape;
     TranslationSteps steps(model, memory, mask);
     steps.step({4, 5, 6, 7, 8});

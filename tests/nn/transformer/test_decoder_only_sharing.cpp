@@ -12,14 +12,14 @@ using namespace tapeformer;
 
 namespace {
 
-struct Variant {
+struct SharingVariant {
   std::string name;
   std::function<void(DecoderOnlyConfig&)> change;
 };
 
 /// What layers do differently from each other, or hand on to each other.
-const std::vector<Variant>& variants() {
-  static const std::vector<Variant> all = {
+const std::vector<SharingVariant>& sharing_variants() {
+  static const std::vector<SharingVariant> all = {
       {"windows", [](auto& c) { c.window = 7; }},
       {"windows in SSL", [](auto& c) { c.window = 16, c.windows = "SSL"; }},
       {"windows in SSL with their base",
@@ -35,7 +35,7 @@ const std::vector<Variant>& variants() {
   return all;
 }
 
-DecoderOnlyConfig config_of(const Variant& variant) {
+DecoderOnlyConfig config_of(const SharingVariant& variant) {
   DecoderOnlyConfig config = language_config({"gqa", PositionKind::rotary}, 256);
   config.layers = 5;
   variant.change(config);
@@ -111,14 +111,14 @@ TEST_SUITE("nn/transformer/decoder_only sharing") {
   }
 
   TEST_CASE("layers of another kind or base turn queries and keys by angles of their own") {
-    const std::vector<Variant> own_angles = {
+    const std::vector<SharingVariant> own_angles = {
         {"mla, then gqa", [](auto& c) { c.attention.kind = "mla", c.attention_pattern = "DF"; }},
         {"gqa, then mla", [](auto& c) { c.full_attention = "mla", c.attention_pattern = "DF"; }},
         {"another base", [](auto& c) { c.window_rotary_base = 7; }},
         {"both",
          [](auto& c) { c.window_rotary_base = 7, c.attention_pattern = "DF", c.attention.kind = "mla"; }},
     };
-    for (const Variant& variant : own_angles) {
+    for (const SharingVariant& variant : own_angles) {
       CAPTURE(variant.name);
       DecoderOnlyConfig config = language_config({"gqa", PositionKind::rotary}, 20);
       config.full_attention = "gqa", config.layers = 3, config.window = 4, config.windows = "SLL";
@@ -148,7 +148,7 @@ TEST_SUITE("nn/transformer/decoder_only sharing") {
   TEST_CASE("over 200 tokens caches give what all tokens at once give, in any portions") {
     const SingleThread guard;
     const Index length = cached_tokens();
-    for (const Variant& variant : variants()) {
+    for (const SharingVariant& variant : sharing_variants()) {
       const DecoderOnly model = language_model(config_of(variant));
       const Tensor ids = tokens(2, length), whole = model.states(ids);
       for (const CacheKind kind : {CacheKind::contiguous, CacheKind::paged}) {
@@ -168,7 +168,7 @@ TEST_SUITE("nn/transformer/decoder_only sharing") {
   }
 
   TEST_CASE("generated texts do not depend on the cache") {
-    for (const Variant& variant : variants()) {
+    for (const SharingVariant& variant : sharing_variants()) {
       CAPTURE(variant.name);
       const DecoderOnly model = language_model(config_of(variant));
       const auto text = [&](const std::optional<CacheConfig>& cache) {
@@ -189,7 +189,7 @@ TEST_SUITE("nn/transformer/decoder_only sharing") {
 
   TEST_CASE("layers that share keys and values have neither their parameters nor caches of their own") {
     const auto sizes = [](Index sharing) {
-      DecoderOnlyConfig config = config_of(variants()[0]);
+      DecoderOnlyConfig config = config_of(sharing_variants()[0]);
       config.layers = 6, config.kv_sharing = sharing;
       DecoderOnly model = language_model(config);
       LayerCaches caches = model.start();

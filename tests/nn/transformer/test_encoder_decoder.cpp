@@ -58,7 +58,7 @@ const Tensor& labels() {
   return ids;
 }
 
-std::vector<std::string> names_of(Module& module) {
+std::vector<std::string> parameter_names(Module& module) {
   std::vector<std::string> names;
   for (const auto& [name, parameter] : module.named_parameters()) names.push_back(name);
   return names;
@@ -168,8 +168,8 @@ TEST_SUITE("nn/transformer/encoder_decoder") {
     check_gradients("encoder",
                     gradcheck_module(
                         encoder, {}, [&] { return encoder(source(), source_mask()); }, sampled(20)));
-    CHECK(names_of(encoder).front() == "embedding.weight");
-    CHECK(names_of(encoder).back() == "norm.bias");
+    CHECK(parameter_names(encoder).front() == "embedding.weight");
+    CHECK(parameter_names(encoder).back() == "norm.bias");
   }
 
   TEST_CASE("a sentence in a padded batch gets the logits it gets alone") {
@@ -195,7 +195,7 @@ TEST_SUITE("nn/transformer/encoder_decoder") {
                 decoder_layer = 2 * attention + feed_forward + 3 * norm,
                 stacks = 7 * 6 + 2 * encoder_layer + norm + 8 * 6 + decoder_layer + norm;
     CHECK(model.parameter_count() == stacks + 8 * 6 + 8);
-    const auto names = names_of(model);
+    const auto names = parameter_names(model);
     CHECK(names.front() == "encoder.embedding.weight");
     CHECK(names[1] == "encoder.0.self_attention.query_key_value.weight");
     CHECK(names.back() == "head.bias");
@@ -210,7 +210,7 @@ TEST_SUITE("nn/transformer/encoder_decoder") {
     config.source_vocabulary = 8;
     EncoderDecoder tied = model_of(config);
     CHECK(tied.parameter_count() == stacks + 8 - 7 * 6);
-    const auto tied_names = names_of(tied);
+    const auto tied_names = parameter_names(tied);
     CHECK(std::count(tied_names.begin(), tied_names.end(), "decoder.embedding.weight") == 0);
     CHECK(std::count(tied_names.begin(), tied_names.end(), "head.weight") == 0);
     config.positions = PositionKind::learned;

@@ -13,7 +13,7 @@ using namespace tapeformer;
 
 namespace {
 
-EncoderDecoderConfig unusual_config() {
+EncoderDecoderConfig unusual_translation() {
   EncoderDecoderConfig config;
   config.layer.width = 10;
   config.layer.attention.heads = 3;
@@ -41,7 +41,7 @@ EncoderDecoderConfig unusual_config() {
 
 /// Fields that came with the other kinds of attention.
 EncoderDecoderConfig rotary_config() {
-  EncoderDecoderConfig config = unusual_config();
+  EncoderDecoderConfig config = unusual_translation();
   config.positions = PositionKind::rotary;
   config.layer.attention.kind = "gqa";
   config.layer.width = 12;
@@ -61,7 +61,7 @@ EncoderDecoderConfig rotary_config() {
   return config;
 }
 
-bool contains(const std::string& text, const std::string& part) {
+bool has_text(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
@@ -69,7 +69,7 @@ bool contains(const std::string& text, const std::string& part) {
 
 TEST_SUITE("nn/transformer/encoder_decoder_config") {
   TEST_CASE("a file from before there were other kinds of attention loads, with projections apart") {
-    nlohmann::ordered_json json = parse_json(unusual_config().to_json());
+    nlohmann::ordered_json json = parse_json(unusual_translation().to_json());
     for (const char* later : {"attention", "groups", "packed", "rotary", "rotary_base"}) json.erase(later);
     const EncoderDecoderConfig read = EncoderDecoderConfig::from_json(json.dump());
     CHECK(read.layer.attention.kind == "mha");
@@ -98,7 +98,7 @@ TEST_SUITE("nn/transformer/encoder_decoder_config") {
 
   TEST_CASE("sizes that do not fit are refused with the sizes") {
     const auto refused = [](const std::function<void(EncoderDecoderConfig&)>& change) {
-      EncoderDecoderConfig config = unusual_config();
+      EncoderDecoderConfig config = unusual_translation();
       change(config);
       Generator random(test_seed(1));
       return message_of<Error>([&] { EncoderDecoder(config, random); });
@@ -110,29 +110,29 @@ TEST_SUITE("nn/transformer/encoder_decoder_config") {
     CHECK(refused([](auto& c) { c.layer.attention.dropout = 0.5; }) ==
           "[encoder_decoder] the model decides its attention's dropout; got dropout=0.5; try "
           "dropout=0");
-    CHECK(contains(refused([](auto& c) { c.layer.attention.heads = 0; }), "heads must be from 1"));
-    CHECK(contains(refused([](auto& c) { c.layer.attention.groups = 3; }), "groups is for gqa"));
-    CHECK(contains(refused([](auto& c) { c.positions = PositionKind::rotary; }), "components=5"));
-    CHECK(contains(refused([](auto& c) {
+    CHECK(has_text(refused([](auto& c) { c.layer.attention.heads = 0; }), "heads must be from 1"));
+    CHECK(has_text(refused([](auto& c) { c.layer.attention.groups = 3; }), "groups is for gqa"));
+    CHECK(has_text(refused([](auto& c) { c.positions = PositionKind::rotary; }), "components=5"));
+    CHECK(has_text(refused([](auto& c) {
                      c.positions = PositionKind::rotary;
                      c.layer.attention.kind = "additive", c.layer.attention.qk_norm = QkNorm::none;
                    }),
                    "cannot turn queries and keys by rotary positions"));
-    CHECK(contains(refused([](auto& c) { c.layer.attention.heads = -3; }), "got -3"));
-    CHECK(contains(refused([](auto& c) { c.decoder_layers = 0; }), "decoder_layers must be from 1"));
-    CHECK(contains(refused([](auto& c) { c.source_vocabulary = 0; }), "source_vocabulary must be from 1"));
-    CHECK(contains(refused([](auto& c) { c.max_length = 1; }), "max_length must be at least 2; got 1"));
-    CHECK(contains(refused([](auto& c) { c.layer.dropout = 1; }), "dropout must be in [0, 1)"));
-    CHECK(contains(refused([](auto& c) { c.layer.dropout = std::nan(""); }), "dropout must be in [0, 1)"));
-    CHECK(contains(refused([](auto& c) { c.layer.feed_forward = -1; }), "got -1"));
-    CHECK(contains(refused([](auto& c) { c.target_vocabulary = 12; }),
+    CHECK(has_text(refused([](auto& c) { c.layer.attention.heads = -3; }), "got -3"));
+    CHECK(has_text(refused([](auto& c) { c.decoder_layers = 0; }), "decoder_layers must be from 1"));
+    CHECK(has_text(refused([](auto& c) { c.source_vocabulary = 0; }), "source_vocabulary must be from 1"));
+    CHECK(has_text(refused([](auto& c) { c.max_length = 1; }), "max_length must be at least 2; got 1"));
+    CHECK(has_text(refused([](auto& c) { c.layer.dropout = 1; }), "dropout must be in [0, 1)"));
+    CHECK(has_text(refused([](auto& c) { c.layer.dropout = std::nan(""); }), "dropout must be in [0, 1)"));
+    CHECK(has_text(refused([](auto& c) { c.layer.feed_forward = -1; }), "got -1"));
+    CHECK(has_text(refused([](auto& c) { c.target_vocabulary = 12; }),
                    "tied embeddings need one vocabulary; got source=11, target=12"));
   }
 
   TEST_CASE("a trained folder loads in evaluation mode and computes the same bits") {
     const TemporaryFolder folder;
     Generator random(test_seed(1));
-    EncoderDecoder trained(unusual_config(), random);
+    EncoderDecoder trained(unusual_translation(), random);
     randomise(trained, 2);
     write_bytes(folder.file("config.json"), trained.config().to_json());
     save_weights(folder.file("weights.safetensors"), trained);
@@ -151,18 +151,18 @@ TEST_SUITE("nn/transformer/encoder_decoder_config") {
     const auto refused = [&] {
       return message_of<CheckpointError>([&] { EncoderDecoder::load(folder.file("")); });
     };
-    CHECK(contains(refused(), folder.file("")));
-    CHECK(contains(refused(), "config.json: cannot be read"));
-    EncoderDecoderConfig config = unusual_config();
+    CHECK(has_text(refused(), folder.file("")));
+    CHECK(has_text(refused(), "config.json: cannot be read"));
+    EncoderDecoderConfig config = unusual_translation();
     write_bytes(folder.file("config.json"), config.to_json());
-    CHECK(contains(refused(), "weights.safetensors"));
+    CHECK(has_text(refused(), "weights.safetensors"));
     Generator random(test_seed(1));
     config.layer.feed_forward = 20;
     EncoderDecoder other(config, random);
     save_weights(folder.file("weights.safetensors"), other);
-    CHECK(contains(refused(),
+    CHECK(has_text(refused(),
                    "encoder.0.feed_forward.up.weight is f32[20,10] in the file and [19,10] in the model"));
     write_bytes(folder.file("config.json"), "{}");
-    CHECK(contains(refused(), "the model's configuration is damaged"));
+    CHECK(has_text(refused(), "the model's configuration is damaged"));
   }
 }
