@@ -2,7 +2,7 @@
 # Builds what changed since a commit and runs the tests that it affects, on the CPU.
 # Usage: tests/changed.sh [--list] [COMMIT=HEAD]
 #   --list  only names the tests
-# What includes what is known from the last build (build/release). A changed source affects all that includes its header, in turn.
+# What includes what is known from the last build, in which each source is compiled alone (build/single). A changed source affects all that includes its header, in turn.
 # It does not see scripts, CMake files and golden values, and names those that changed: for them there is tests/run.sh.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -15,14 +15,14 @@ mapfile -t changed < <(git diff --name-only "$commit" -- && git ls-files --other
 unseen=$(printf '%s\n' "${changed[@]}" | grep -vE '\.(h|cpp|cu|md)$' | tr '\n' ' ') || true
 [ -z "$unseen" ] || echo "tests/changed.sh: only tests/run.sh tests what these change: $unseen" >&2
 
-if ! $list || [ ! -e build/release/.ninja_deps ]; then
-  cmake --preset release --log-level=WARNING >/dev/null
-  cmake --build --preset release -j "$(nproc)" --target tapeformer_tests minimal train_translation train_language_model \
+if ! $list || [ ! -e build/single/.ninja_deps ]; then
+  cmake --preset release -B build/single -DTAPEFORMER_UNITY=OFF --log-level=WARNING >/dev/null
+  cmake --build build/single -j "$(nproc)" --target tapeformer_tests minimal train_translation train_language_model \
     gradcheck_attention
 fi
 
 # The names of tests, from the list of each object's dependencies; an object's source comes first in it.
-names=$(ninja -C build/release -t deps | awk -v changed="${changed[*]}" -v root="$PWD/" '
+names=$(ninja -C build/single -t deps | awk -v changed="${changed[*]}" -v root="$PWD/" '
   function plain(path) {
     sub(/^.*\/build\/release\/include\/tapeformer\//, "", path)
     if (index(path, root) == 1) path = substr(path, length(root) + 1)
@@ -79,5 +79,5 @@ names=$(ninja -C build/release -t deps | awk -v changed="${changed[*]}" -v root=
 if $list; then
   echo "$names"
 else
-  ctest --test-dir build/release -j "$(($(nproc) + 1))" -L cpu -R "^($(echo $names | tr ' ' '|'))\$" --output-on-failure --no-tests=error
+  ctest --test-dir build/single -j "$(($(nproc) + 1))" -L '^(cpu|everything)$' -R "^($(echo $names | tr ' ' '|'))\$" --output-on-failure --no-tests=error
 fi

@@ -10,15 +10,15 @@ list(FILTER emulated_sources EXCLUDE REGEX "/(cublaslt|nccl)_functions\\.cpp$")
 list(JOIN TAPEFORMER_DISPATCHING_SOURCES "|" dispatching)
 string(REPLACE "." "\\." dispatching "${dispatching}")
 string(REPLACE "${PROJECT_SOURCE_DIR}/" "" dispatching "${dispatching}")
-set(others "/(${dispatching}|autograd/cuda/.*|autograd/communication/nccl.*|autograd/kernels/cuda/.*)\\.o$")
+set(others "/(${dispatching}|unity_dispatching_[a-z0-9_]*\\.cxx|autograd/cuda/.*|autograd/communication/nccl.*|autograd/kernels/cuda/.*)\\.o$")
 add_library(tapeformer_emulated STATIC ${emulated_sources}
-  $<FILTER:$<TARGET_OBJECTS:tapeformer>,EXCLUDE,${others}>)
-# -O2 takes a quarter less to compile than -O3; the emulator is as fast.
-target_compile_options(tapeformer_emulated PRIVATE $<$<CONFIG:Release>:-O2>)
+  $<TARGET_OBJECTS:tapeformer> $<FILTER:$<TARGET_OBJECTS:tapeformer_core>,EXCLUDE,${others}>)
 # One kernel must give the bits of another also where a compiler fuses products and sums otherwise than nvcc.
-set_source_files_properties(${TAPEFORMER_CUDA_SOURCES} PROPERTIES LANGUAGE CXX COMPILE_OPTIONS "-xc++;-ffp-contract=off"
-  SKIP_PRECOMPILE_HEADERS ON)
-target_precompile_headers(tapeformer_emulated PRIVATE ${TAPEFORMER_PRECOMPILED})
+set_source_files_properties(${TAPEFORMER_CUDA_SOURCES} PROPERTIES LANGUAGE CXX)
+set(of_kernels -xc++ -ffp-contract=off)
+# -O2 takes a quarter less to compile than -O3; the emulator is as fast.
+target_compile_options(tapeformer_emulated PRIVATE $<$<CONFIG:Release>:-O2> ${of_kernels})
+tapeformer_unite(tapeformer_emulated 12)
 target_compile_definitions(tapeformer_emulated PUBLIC TAPEFORMER_CUDA)
 target_include_directories(tapeformer_emulated PUBLIC ${PROJECT_BINARY_DIR}/include)
 get_target_property(libraries tapeformer LINK_LIBRARIES)
@@ -28,22 +28,25 @@ target_link_libraries(tapeformer_emulated PUBLIC cuda_emulator ${libraries})
 # The same tests, and the programs, on the emulated device. What calls dispatch(), or kernels for GPUs, is compiled for it.
 set(others "/autograd/test_dispatch\\.cpp\\.o$")
 set(tests_elsewhere $<FILTER:$<TARGET_OBJECTS:tapeformer_tests>,EXCLUDE,${others}> ${parsers})
-add_executable(tapeformer_tests_emulated autograd/test_dispatch.cpp ${TAPEFORMER_CUDA_TEST_SOURCES} ${tests_elsewhere}
-  $<TARGET_OBJECTS:tapeformer_programs>)
+add_executable(tapeformer_tests_emulated autograd/test_dispatch.cpp ${TAPEFORMER_CUDA_TEST_SOURCES}
+  ${TAPEFORMER_EMULATOR_TEST_SOURCES} ${tests_elsewhere}
+  ${TAPEFORMER_PROGRAM_OBJECTS})
 target_compile_options(tapeformer_tests_emulated PRIVATE ${of_tests})
-target_precompile_headers(tapeformer_tests_emulated PRIVATE ${TAPEFORMER_PRECOMPILED} <doctest/doctest.h>)
+tapeformer_unite(tapeformer_tests_emulated 12)
 target_link_libraries(tapeformer_tests_emulated PRIVATE tapeformer_emulated
   nlohmann_json::nlohmann_json doctest::doctest)
 foreach(program train_translation train_language_model gradcheck_attention)
-  add_executable(${program}_emulated $<TARGET_OBJECTS:${program}> $<TARGET_OBJECTS:tapeformer_programs>)
+  add_executable(${program}_emulated $<TARGET_OBJECTS:${program}> ${TAPEFORMER_PROGRAM_OBJECTS})
   target_link_libraries(${program}_emulated PRIVATE tapeformer_emulated
     nlohmann_json::nlohmann_json)
 endforeach()
 
+tapeformer_tests("" everything tapeformer_tests_emulated "${TAPEFORMER_EMULATOR_TEST_SOURCES}")
+
 # Gradient checks of a few elements of each input; of layers one, as what they are made of has been checked before.
-tapeformer_device_tests(emulated cpu tapeformer_tests_emulated "(autograd/(cuda/|ops/|kernels/test_cuda_|test_)|optim/)"
+tapeformer_device_tests(emulated everything tapeformer_tests_emulated "(autograd/(cuda/|ops/|kernels/test_cuda_|test_)|optim/)"
   TAPEFORMER_GRADCHECK_ELEMENTS=3)
-tapeformer_device_tests(emulated cpu tapeformer_tests_emulated nn/ TAPEFORMER_GRADCHECK_ELEMENTS=1)
+tapeformer_device_tests(emulated everything tapeformer_tests_emulated nn/ TAPEFORMER_GRADCHECK_ELEMENTS=1)
 # Models that learn and write: minutes in an emulator.
 set(slow ${TAPEFORMER_ADDED_TESTS})
 list(FILTER slow INCLUDE REGEX "nn/(generation/(generate|generate_cached|generate_text|language_steps|translation_steps)|across_devices|\
@@ -59,12 +62,12 @@ set(apart autograd/device autograd/dispatch autograd/async_readback autograd/sto
   nn/across_devices nn/cuda_graph_cache nn/cuda_graph_cache_masks nn/cuda_graph_cache_memory
   nn/cuda_graph_cache_training)
 list(TRANSFORM apart REPLACE "(.+)/(.+)" "${CMAKE_CURRENT_SOURCE_DIR}/\\1/test_\\2.cpp")
-tapeformer_tests(emulated/apart/ cpu tapeformer_tests_emulated "${apart}" TAPEFORMER_EMULATED_DEVICES=2)
+tapeformer_tests(emulated/apart/ everything tapeformer_tests_emulated "${apart}" TAPEFORMER_EMULATED_DEVICES=2)
 # Three ranks sum where two cannot show an order.
 set(nccl ${apart})
 list(FILTER nccl INCLUDE REGEX "/communication/")
-tapeformer_tests(emulated/three/ cpu tapeformer_tests_emulated "${nccl}" TAPEFORMER_EMULATED_DEVICES=3)
-tapeformer_tests(emulated/three_managed/ cpu tapeformer_tests_emulated "${nccl}" TAPEFORMER_EMULATED_DEVICES=3
+tapeformer_tests(emulated/three/ everything tapeformer_tests_emulated "${nccl}" TAPEFORMER_EMULATED_DEVICES=3)
+tapeformer_tests(emulated/three_managed/ everything tapeformer_tests_emulated "${nccl}" TAPEFORMER_EMULATED_DEVICES=3
   TAPEFORMER_CUDA_MEMORY=managed)
 
 # The kernels again, compiled so that the emulator sees each access: where two threads meet unordered, a test fails. Part of
@@ -72,12 +75,12 @@ tapeformer_tests(emulated/three_managed/ cpu tapeformer_tests_emulated "${nccl}"
 set(kernels ${TAPEFORMER_CUDA_SOURCES})
 list(FILTER kernels INCLUDE REGEX "\\.cu$")
 add_library(tapeformer_race_kernels OBJECT EXCLUDE_FROM_ALL ${kernels})
-target_compile_options(tapeformer_race_kernels PRIVATE ${TAPEFORMER_RACE_OPTIONS})
+target_compile_options(tapeformer_race_kernels PRIVATE ${TAPEFORMER_RACE_OPTIONS} ${of_kernels})
 target_compile_definitions(tapeformer_race_kernels PRIVATE TAPEFORMER_CUDA)
 target_include_directories(tapeformer_race_kernels PRIVATE ${PROJECT_BINARY_DIR}/include)
 target_link_libraries(tapeformer_race_kernels PRIVATE tapeformer_flags cuda_emulator OpenMP::OpenMP_CXX)
 add_executable(tapeformer_tests_races EXCLUDE_FROM_ALL $<TARGET_OBJECTS:tapeformer_tests_emulated> ${tests_elsewhere}
-  $<TARGET_OBJECTS:tapeformer_programs> $<TARGET_OBJECTS:tapeformer_race_kernels>)
+  ${TAPEFORMER_PROGRAM_OBJECTS} $<TARGET_OBJECTS:tapeformer_race_kernels>)
 target_link_libraries(tapeformer_tests_races PRIVATE tapeformer_emulated
   nlohmann_json::nlohmann_json doctest::doctest)
 # Every kernel once, and those with copies and products beside the threads in more cases; an order of chance.
@@ -86,12 +89,12 @@ tapeformer_device_tests(races sanitized tapeformer_tests_races ${watched})
 set_property(TEST ${TAPEFORMER_ADDED_TESTS} APPEND PROPERTY ENVIRONMENT TAPEFORMER_EMULATOR_ORDER=7)
 
 # The benches that measure on GPUs, in miniature.
-add_executable(bench_emulated $<TARGET_OBJECTS:bench> ${parsers} $<TARGET_OBJECTS:tapeformer_programs>)
+add_executable(bench_emulated $<TARGET_OBJECTS:bench> ${parsers} ${TAPEFORMER_PROGRAM_OBJECTS})
 target_link_libraries(bench_emulated PRIVATE tapeformer_emulated nlohmann_json::nlohmann_json)
-tapeformer_test(emulated/agreement cpu bench_emulated device_agreement --tiny --steps 3)
-tapeformer_test(emulated/operations cpu bench_emulated ops --device cuda --dtype bf16 --tiny --seconds 0)
-tapeformer_test(emulated/decoding cpu bench_emulated decoding --language tiny --device cuda --precision bf16 --rounds 1)
-tapeformer_test(emulated/decoding_translations cpu bench_emulated decoding --layers 1 --width 16 --heads 2 --feed-forward 16
+tapeformer_test(emulated/agreement everything bench_emulated device_agreement --tiny --steps 3)
+tapeformer_test(emulated/operations everything bench_emulated ops --device cuda --dtype bf16 --tiny --seconds 0)
+tapeformer_test(emulated/decoding everything bench_emulated decoding --language tiny --device cuda --precision bf16 --rounds 1)
+tapeformer_test(emulated/decoding_translations everything bench_emulated decoding --layers 1 --width 16 --heads 2 --feed-forward 16
   --vocabulary 13 --batch 2 --beam 2 --source 4 --tokens 8 --device cuda --precision bf16 --rounds 1)
 
 # Beside the sanitized tests, because it takes long.

@@ -1,7 +1,8 @@
 # The library, the emulated device and what the programs share, compiled once more with the address and undefined-behaviour
 # sanitizers, under the tests of the release build, which are not compiled again: `tests/run.sh --asan`, or
 # `cmake --build --preset release --target sanitized && ctest --preset release -L sanitized`.
-get_target_property(program_sources tapeformer_programs SOURCES)
+file(GLOB program_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/examples/*/*.cpp)
+list(FILTER program_sources EXCLUDE REGEX "/(guide|python)/")
 get_target_property(emulator_sources cuda_emulator SOURCES)
 list(TRANSFORM emulator_sources PREPEND emulator/)
 set(library_sources ${TAPEFORMER_SOURCES})
@@ -18,11 +19,7 @@ add_library(tapeformer_sanitized OBJECT EXCLUDE_FROM_ALL ${sources})
 target_compile_options(tapeformer_sanitized PRIVATE $<$<CONFIG:Release>:-O1>)
 add_library(tapeformer_sanitized_seldom_run OBJECT EXCLUDE_FROM_ALL ${seldom_run})
 target_compile_options(tapeformer_sanitized_seldom_run PRIVATE $<$<CONFIG:Release>:-O0>)
-set(without_precompiled ${sources})
-list(FILTER without_precompiled INCLUDE REGEX "autograd/kernels/|emulator/")
-set_source_files_properties(${without_precompiled} PROPERTIES SKIP_PRECOMPILE_HEADERS ON)
 foreach(part tapeformer_sanitized tapeformer_sanitized_seldom_run)
-  target_precompile_headers(${part} PRIVATE ${TAPEFORMER_PRECOMPILED})
   target_compile_options(${part} PRIVATE -g1 ${sanitizers} -fno-omit-frame-pointer -fno-sanitize-recover=all)
   target_compile_definitions(${part} PRIVATE TAPEFORMER_CUDA $<TARGET_PROPERTY:tapeformer,COMPILE_DEFINITIONS>
     $<$<CXX_COMPILER_ID:Clang>:__SANITIZE_ADDRESS__>)  # as g++ says by itself
@@ -31,6 +28,10 @@ foreach(part tapeformer_sanitized tapeformer_sanitized_seldom_run)
   target_link_libraries(${part} PRIVATE tapeformer_flags OpenMP::OpenMP_CXX nlohmann_json::nlohmann_json CLI11::CLI11)
 endforeach()
 set_source_files_properties(${TAPEFORMER_EXACT_SOURCES} PROPERTIES COMPILE_OPTIONS -ffp-contract=off)
+if(TAPEFORMER_MPI)
+  set_source_files_properties(${PROJECT_SOURCE_DIR}/autograd/communication/mpi.cpp
+    ${PROJECT_SOURCE_DIR}/autograd/communication/mpi_collectives.cpp PROPERTIES INCLUDE_DIRECTORIES "${MPI_CXX_INCLUDE_DIRS}")
+endif()
 
 # Instrumented objects first: of an inline function that tests have too the linker takes the first.
 set(instrumented $<TARGET_OBJECTS:tapeformer_sanitized> $<TARGET_OBJECTS:tapeformer_sanitized_seldom_run>)
@@ -46,11 +47,12 @@ endforeach()
 # elsewhere, on one thread each: the sanitizer does not know what OpenMP's threads wait for.
 file(GLOB shared_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/autograd/*.cpp)
 add_executable(shared_parameters_sanitized EXCLUDE_FROM_ALL main.cpp autograd/test_shared_parameters.cpp
-  reference/gradcheck_table.cpp ${shared_sources} ${PROJECT_SOURCE_DIR}/autograd/ops/elementwise.cpp
+  reference/check_below.cpp reference/gradcheck_table.cpp ${shared_sources} ${PROJECT_SOURCE_DIR}/autograd/ops/elementwise.cpp
   ${PROJECT_SOURCE_DIR}/autograd/ops/matmul.cpp ${PROJECT_SOURCE_DIR}/autograd/ops/reduce.cpp)
 target_compile_options(shared_parameters_sanitized PRIVATE $<$<CONFIG:Release>:-O1> -g1 -fsanitize=thread)
 target_compile_definitions(shared_parameters_sanitized PRIVATE TAPEFORMER_BINARY_DIR="${PROJECT_BINARY_DIR}")
-target_link_libraries(shared_parameters_sanitized PRIVATE -fsanitize=thread tapeformer doctest::doctest)
+# Of what a unit of the library has too, its own comes first.
+target_link_libraries(shared_parameters_sanitized PRIVATE -fsanitize=thread -Wl,-z,muldefs tapeformer doctest::doctest)
 tapeformer_test(sanitized/races/autograd/shared_parameters sanitized shared_parameters_sanitized)
 set_property(TEST sanitized/races/autograd/shared_parameters APPEND PROPERTY ENVIRONMENT OMP_NUM_THREADS=1
   TSAN_OPTIONS=halt_on_error=1)
@@ -60,7 +62,7 @@ add_custom_target(sanitized DEPENDS tapeformer_tests_sanitized train_translation
 
 # The CPU's tests as if there were no device, the kernels' tests on one and those that say themselves where tensors lie on two.
 # Layers and models made of kernels would take too long, and so would writing with every cache, whose parts have tests.
-set(sources ${TAPEFORMER_TEST_SOURCES})
+set(sources ${TAPEFORMER_TEST_SOURCES} ${TAPEFORMER_EMULATOR_TEST_SOURCES})
 list(FILTER sources EXCLUDE REGEX "/nn/(generation/test_generate_cached|transformer/test_causality)\\.cpp$")
 tapeformer_tests(sanitized/ sanitized tapeformer_tests_sanitized "${sources}" TAPEFORMER_EMULATED_DEVICES=0
   TAPEFORMER_GRADCHECK_ELEMENTS=3)

@@ -9,7 +9,7 @@ for tool in clang-tidy-14 clang++-14; do
   exit 2
 done
 # Its own build folder: clang-tidy cannot read the precompiled headers of g++.
-cmake -S . -B build/tidy -G Ninja --log-level=WARNING -DCMAKE_CXX_COMPILER=clang++-14 -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON \
+cmake -S . -B build/tidy -G Ninja --log-level=WARNING -DCMAKE_CXX_COMPILER=clang++-14 -DTAPEFORMER_UNITY=OFF \
   -DTAPEFORMER_TESTS=OFF >/dev/null
 if [ $# = 0 ]; then
   mapfile -t files < <(git ls-files 'autograd/*.cpp' 'nn/*.cpp' 'optim/*.cpp' 'data/*.cpp' 'examples/*.cpp' |

@@ -33,12 +33,15 @@ else()
 endif()
 add_library(tapeformer_hopper OBJECT ${hopper_sources})
 target_include_directories(tapeformer_hopper PRIVATE ${PROJECT_BINARY_DIR}/include)
-target_sources(tapeformer PRIVATE ${cuda_sources} $<TARGET_OBJECTS:tapeformer_hopper>)
+target_sources(tapeformer PRIVATE $<TARGET_OBJECTS:tapeformer_hopper>)
+target_sources(tapeformer_core PRIVATE ${cuda_sources})
 list(APPEND TAPEFORMER_CUDA_SOURCES ${hopper_sources})
-set_target_properties(tapeformer PROPERTIES CUDA_ARCHITECTURES "${TAPEFORMER_CUDA_ARCHITECTURES}")
+set_target_properties(tapeformer_core PROPERTIES CUDA_ARCHITECTURES "${TAPEFORMER_CUDA_ARCHITECTURES}")
 set_target_properties(tapeformer_hopper PROPERTIES CUDA_ARCHITECTURES "90a-real" POSITION_INDEPENDENT_CODE ON)
+target_compile_definitions(tapeformer_usage INTERFACE TAPEFORMER_CUDA)
+target_compile_definitions(tapeformer_core PUBLIC TAPEFORMER_CUDA)
 target_compile_definitions(tapeformer PUBLIC TAPEFORMER_CUDA)
-foreach(target tapeformer tapeformer_hopper)
+foreach(target tapeformer_core tapeformer_hopper)
   set_target_properties(${target} PROPERTIES CUDA_STANDARD 17 CUDA_STANDARD_REQUIRED ON CUDA_EXTENSIONS OFF
     CUDA_COMPILER_LAUNCHER "${CMAKE_CUDA_COMPILER_LAUNCHER}")  # the targets are older than the language
   target_compile_options(${target} PRIVATE
@@ -53,7 +56,9 @@ endforeach()
 get_filename_component(cuda_libraries "${CUDA_cublasLt_LIBRARY}" DIRECTORY)
 set_source_files_properties(autograd/kernels/cuda/cublaslt_functions.cpp autograd/cuda/nccl_functions.cpp PROPERTIES COMPILE_DEFINITIONS
   TAPEFORMER_CUDA_LIBRARIES="${cuda_libraries}")
-target_link_libraries(tapeformer PRIVATE CUDA::cudart_static ${CMAKE_DL_LIBS})
+foreach(part tapeformer_core tapeformer)
+  target_link_libraries(${part} PRIVATE CUDA::cudart_static ${CMAKE_DL_LIBS})
+endforeach()
 
 # All of the library in a program that does nothing: it does not link where something is called that is not there.
 file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/whole.cpp CONTENT "int main() {}\n")

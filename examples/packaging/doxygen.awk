@@ -2,9 +2,9 @@
 # what every class of a kind has is described here once.
 function describe(text) { if (doc == "") $0 = "/** " text " */ " $0 }
 
-# What options say of a field is its comment, unless it has another.
-BEGIN {
-  while ((getline line < ARGV[1]) > 0) {
+# What options say of a field, in the header or in its source, is its comment, unless it has another.
+function read_helps(file,   line, call, quoted) {
+  while ((getline line < file) > 0) {
     if (line ~ /^ +field\("/) call = ""
     call = call line
     if (line !~ /;$/ || call !~ /^ +field\("[a-z0-9_]+",.*[^.]"/) continue
@@ -15,6 +15,11 @@ BEGIN {
     if (call ~ / /) help[quoted[2]] = call
     call = ""
   }
+}
+BEGIN {
+  read_helps(ARGV[1])
+  source = ARGV[1]
+  if (sub(/\.h$/, ".cpp", source)) read_helps(source)
 }
 
 # Copies and moves that are defaulted or deleted, names taken over from a base, and specialisations are left out.
@@ -51,7 +56,7 @@ specialisation { if (/^}/) specialisation = 0; print ""; next }
   describe(/Parameter>/ ? "Optimizes these parameters." : "Makes it as configured, with initial parameters from `random` if there are any.")
 }
 /^  Tensor operator\(\)\(/ { describe("Computes y, as said of the class.") }
-/^  static void for_each\(Self& c/ { describe("Calls `field` with the name of each field, the member, and what options say of it.") }
+/^  void describe\(const FieldVisitor& field\)/ { describe("Names each field to `field` once, with the member and what options say of it.") }
 /^const char\* name_of\(/ { describe("The name in files and options.") }
 
 /^  [A-Za-z].* [a-z0-9_]+( = [^;]*)?;$/ && doc == "" {
