@@ -1,39 +1,44 @@
 #!/usr/bin/env bash
-# Builds the library, the programs and the tests, runs the tests and the structure check.
-# Usage: tests/run.sh [--asan] [--tsan] [--slow] [--cuda]
-#   --asan  the tests again over a library with the address and undefined-behaviour sanitizers, the CUDA kernels under the
-#           emulator's race detector, and the programs on an emulated GPU
-#   --tsan  what several threads do, with the thread sanitizer (build/thread-sanitized), and tests nothing else
-#   --slow  the slow tests too, and every random case instead of a third
-#   --cuda  builds the library and the programs with CUDA instead (build/cuda), where there is nvcc, and tests nothing
-# Warnings are errors where CI is set.
+# Builds the library, the programs and the tests, and runs the tests that show that this machine computes right, on its GPU
+# too if it has one.
+# Usage: tests/run.sh [--everything] [--asan] [--tsan] [--slow] [--cuda]
+#   --everything  the rest instead: what plays a GPU, checks documents and packaging, needs several ranks, kills programs or
+#                 opens a browser, then what --asan does, other_machines.sh --quick and --cuda
+#   --asan        the tests again over a library with the address and undefined-behaviour sanitizers, the CUDA kernels under
+#                 the emulator's race detector, and the programs on an emulated GPU
+#   --tsan        what several threads do, with the thread sanitizer (build/thread-sanitized), and tests nothing else
+#   --slow        what takes minutes to hours too, and every random case instead of a third
+#   --cuda        builds the library and the programs with CUDA instead (build/cuda), where there is nvcc, and tests nothing
+# Where CI is set, warnings are errors and the library is for any AVX2 machine; its kernels are tested natively too.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-preset=release packages=() targets=() selection=(-L cpu -LE slow)
+everything=(clang-format-14 libopenmpi-dev openmpi-bin python3 chromium doxygen)
+preset=release packages=() targets=(cpu_tests) labels='^cpu$' rest=no
 for option in "$@"; do
   case $option in
-    --asan) targets=(--target sanitized) selection=(-L sanitized) ;;
+    --everything) targets=(all sanitized) labels='^(everything|sanitized)$' packages=("${everything[@]}") rest=yes ;;
+    --asan) targets=(sanitized) labels='^sanitized$' packages=("${everything[@]}") ;;
     --slow)
-      selection=(-L 'cpu|slow')
+      targets=(all) labels='^(cpu|everything|slow)$' packages=("${everything[@]}")
       export TAPEFORMER_ALL_CASES=1
       ;;
-    --tsan) preset=thread-sanitized targets=(--target threads) selection=(-L threads) packages=(clang-14 libomp-14-dev) ;;
+    --tsan) preset=thread-sanitized targets=(threads) labels='^threads$' packages=(clang-14 libomp-14-dev) ;;
     --cuda) preset=cuda ;;
     *)
-      echo "tests/run.sh: unknown option $option; try --asan, --tsan, --slow, --cuda" >&2
+      echo "tests/run.sh: unknown option $option; try --everything, --asan, --tsan, --slow, --cuda" >&2
       exit 2
       ;;
   esac
 done
 
-if [ "$preset" = cuda ] && ! PATH=$PATH:/usr/local/cuda/bin command -v nvcc >/dev/null; then
+has_nvcc() { PATH=$PATH:/usr/local/cuda/bin command -v nvcc >/dev/null; }
+if [ "$preset" = cuda ] && ! has_nvcc; then
   echo "tests/run.sh: there is no nvcc on PATH or in /usr/local/cuda/bin; the CUDA build is skipped"
   exit 0
 fi
 
-examples/setup.sh clang-format-14 libopenmpi-dev openmpi-bin python3 chromium doxygen "${packages[@]}"
-command -v mpirun >/dev/null && [ "$preset" != thread-sanitized ] && mpi=ON || mpi=OFF
+examples/setup.sh "${packages[@]}"
 command -v ccache >/dev/null && export CMAKE_CXX_COMPILER_LAUNCHER=ccache CMAKE_CUDA_COMPILER_LAUNCHER=ccache
 if [ "$preset" = cuda ]; then
   # Nothing runs here, so little is optimised that is for the host alone (at -O0 g++ refuses xsimd 8's AVX-512 selects).
@@ -44,12 +49,30 @@ if [ "$preset" = cuda ]; then
   # The programs are the release build's: that their library is whole is seen without them.
   exec cmake --build --preset cuda -j "$(nproc)" ${CI:+--target tapeformer_whole}
 fi
-cmake --preset "$preset" --log-level=WARNING -DTAPEFORMER_MPI=$mpi ${CI:+-DTAPEFORMER_WERROR=ON -DTAPEFORMER_PROGRAM_OPTIONS=-O1} >/dev/null
-cmake --build --preset "$preset" -j "$(nproc)" "${targets[@]}"
+
+# What needs MPI is built where everything is: the other sources are compiled alike.
+mpi=()
+if [ ${#packages[@]} -gt 0 ] && [ "$preset" = release ] && command -v mpirun >/dev/null; then mpi=(-DTAPEFORMER_MPI=ON); fi
+cmake --preset "$preset" --log-level=WARNING "${mpi[@]}" ${CI:+-DTAPEFORMER_WERROR=ON -DTAPEFORMER_NATIVE=OFF} >/dev/null
+cmake --build --preset "$preset" -j "$(nproc)" --target "${targets[@]}"
 
 status=0
-# Side by side: most tests have one thread, and some wait for others.
-UBSAN_OPTIONS=print_stacktrace=1 ctest --test-dir "build/$preset" -j "$(($(nproc) + 1))" "${selection[@]}" --output-on-failure \
-  --no-tests=error || status=1
-tests/structure.sh || status=1
+# run_tests FOLDER LABELS: side by side, as most tests have one thread, and some wait for others.
+run_tests() {
+  UBSAN_OPTIONS=print_stacktrace=1 ctest --test-dir "$1" -j "$(($(nproc) + 1))" -L "$2" --output-on-failure \
+    --no-tests=error || status=1
+}
+run_tests "build/$preset" "$labels"
+if [ "$labels" = '^cpu$' ]; then
+  tests/structure.sh || status=1
+  if has_nvcc && nvidia-smi -L 2>/dev/null | grep -q '^GPU'; then
+    cmake --preset cuda --log-level=WARNING >/dev/null
+    cmake --build --preset cuda -j "$(nproc)" --target tapeformer_tests
+    run_tests build/cuda '^gpu$'
+  fi
+fi
+if [ $rest = yes ]; then
+  tests/other_machines.sh --quick || status=1
+  timeout 1800 tests/run.sh --cuda || status=1
+fi
 exit $status
