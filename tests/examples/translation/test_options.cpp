@@ -42,7 +42,8 @@ TEST_SUITE("examples/translation/options") {
     CHECK(json.get<TranslationOptions>().preset == "translation-tiny");
     CHECK(json.get<TranslationOptions>().model.tie_embeddings);
     CHECK_FALSE(parsed({"--preset", "translation-tiny", "--shared-vocabulary=false"}).model.tie_embeddings);
-    CHECK(refusal({"--preset", "huge"}).find("--preset must be one of built-in, translation-tiny") == 0);
+    CHECK(refusal({"--preset", "huge"})
+              .find("--preset must be one of built-in, quickstart, translation-tiny") == 0);
   }
 
   TEST_CASE("each kind of attention is a flag away, and reaches the model") {
