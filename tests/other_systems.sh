@@ -81,11 +81,11 @@ declare -A scripts=([quickstart]=examples/quickstart.sh [tests]=tests/run.sh)
 release() {
   make_system "$1" "$1"
   local command script
+  rm -rf "$folder/$1/usr/src/tapeformer"
+  git clone -q --no-hardlinks . "$folder/$1/usr/src/tapeformer"
   for command in ${only:-quickstart tests}; do
     script=${scripts[$command]}
-    rm -rf "$folder/$1/usr/src/$command"
-    git clone -q --no-hardlinks . "$folder/$1/usr/src/$command"
-    try "$1" g++ $script "/usr/src/$command/$script"
+    try "$1" g++ $script "/usr/src/tapeformer/$script"
   done
 }
 
@@ -114,12 +114,12 @@ arm64() {
     try arm64 $compiler "ctest -R ^$part" env TAPEFORMER_GRADCHECK_ELEMENTS=3 ctest --test-dir $build -j "$(nproc)" \
       -R "^$part" -E '^autograd/threads$' --output-on-failure --no-tests=error
   done
-  rm -rf "$folder/arm64/tmp/"{translation,language}
+  rm -rf "$folder/arm64$build/examples/runs"
   local of_both='--width 16 --heads 2 --feed-forward 32 --steps 3 --threads 2'
   step() { try arm64 $compiler "${1%% *}" sh -c "cd $build/examples && OMP_WAIT_POLICY=passive qemu-aarch64-static $1"; }
-  step "train_translation train --run /tmp/translation --grammar-pairs 400 --held-out 20 --tokenizer word \
+  step "train_translation train --run runs/translation --grammar-pairs 400 --held-out 20 --tokenizer word \
     --encoder-layers 1 --decoder-layers 1 --batch-tokens 256 $of_both"
-  step "train_language_model train --run /tmp/language --layers 1 --context 32 --batch 4 $of_both"
+  step "train_language_model train --run runs/language --layers 1 --context 32 --batch 4 $of_both"
   step "gradcheck_attention --layer multi_head --elements 3"
 }
 
