@@ -107,6 +107,12 @@ TEST_SUITE("data/batching") {
     TranslationBatches batches(random_pairs(500), config), again(random_pairs(500), config);
     const auto first = epoch(batches), second = epoch(batches);
     CHECK(first != second);
+    const auto sizes = [](const std::vector<Ids>& all) {
+      std::vector<std::size_t> counts;
+      for (const Ids& ids : all) counts.push_back(ids.size());
+      return counts;
+    };
+    CHECK(sizes(first) != sizes(second));  // the order of the batches, whose sizes are alike in every epoch
     const auto sorted = [](std::vector<Ids> all) {
       for (Ids& ids : all) std::sort(ids.begin(), ids.end());
       std::sort(all.begin(), all.end());

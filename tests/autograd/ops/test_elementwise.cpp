@@ -91,6 +91,7 @@ TEST_SUITE("autograd/ops/elementwise") {
     CHECK_BELOW(deviation(at(Unary::gelu_tanh, 1), 0.84119199060827676), 1e-14);
     CHECK_BELOW(deviation(at(Unary::silu, std::log(3)), 0.75 * std::log(3)), 1e-15);
     CHECK(pow(values({2}), 3).item() == 8);
+    CHECK_BELOW(deviation(pow(values({2}), 1.1).item(), std::pow(2.0, 1.1)), 1e-14);
     CHECK(affine(values({2}), 3, 4).item() == 10);
   }
 

@@ -223,15 +223,19 @@ TEST_SUITE("autograd/ops/rotary") {
   TEST_CASE("YaRN keeps fast pairs, slows slow ones and blends by the number of the pair between them") {
     RotaryConfig config;
     config.base = 100, config.factor = 4, config.original_context = 64, config.yarn = true;
-    config.high_frequency = 32, config.attention_factor = 1.25;
-    // Of 8 pairs, number 8 log(64 / (2 pi r)) / log(100) turns r times: below 0 for 32, so 0, and 4.03 for 1.
-    const RotaryAngles angles = rotary_angles(config, 16, 3, 1, DType::f64, Device::cpu());
-    for (Index i = 0; i < 8; ++i) {
-      const double plain = std::pow(100.0, -static_cast<double>(i) / 8);
-      const double scaled = std::min(static_cast<double>(i) / 5, 1.0);
-      const double angle = 3 * plain * (1 - scaled + scaled / 4);
-      CHECK_BELOW(deviation(angles.table.at(i), 1.25 * std::cos(angle)), 1e-13);
-      CHECK_BELOW(deviation(angles.table.at(8 + i), 1.25 * std::sin(angle)), 1e-13);
+    config.attention_factor = 1.25;
+    // Of 8 pairs, number 8 log(64 / (2 pi r)) / log(100) turns r times: below 0 for 32, so 0, 1.62 for 4, so
+    // that pairs up to 1 stay, and 4.03 for 1.
+    for (const double first : {1, 0}) {
+      config.high_frequency = first == 1 ? 4 : 32;
+      const RotaryAngles angles = rotary_angles(config, 16, 3, 1, DType::f64, Device::cpu());
+      for (Index i = 0; i < 8; ++i) {
+        const double plain = std::pow(100.0, -static_cast<double>(i) / 8);
+        const double scaled = std::clamp((static_cast<double>(i) - first) / (5 - first), 0.0, 1.0);
+        const double angle = 3 * plain * (1 - scaled + scaled / 4);
+        CHECK_BELOW(deviation(angles.table.at(i), 1.25 * std::cos(angle)), 1e-13);
+        CHECK_BELOW(deviation(angles.table.at(8 + i), 1.25 * std::sin(angle)), 1e-13);
+      }
     }
     Generator random(test_seed(1));
     const Tensor x = random_normal({2, 3, 2, 16}, random), seed = random_normal(x.shape(), random);

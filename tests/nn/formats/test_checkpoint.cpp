@@ -1,4 +1,5 @@
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/ops/elementwise.h>
 #include <tapeformer/nn/formats/checkpoint.h>
 #include <tapeformer/nn/linear.h>
 #include <tapeformer/tests/nn/formats/temporary_folder.h>
@@ -116,5 +117,14 @@ TEST_SUITE("nn/formats/checkpoint") {
     const std::string bytes = read_bytes(folder.file("weights"));
     write_bytes(folder.file("weights"), bytes.substr(0, bytes.size() - 5));
     CHECK(refused().find(folder.file("weights")) != std::string::npos);
+  }
+
+  TEST_CASE("what operations read in bf16 is loaded too") {
+    const TemporaryFolder folder;
+    Net net = net_of(4, 1), other = net_of(4, 2);
+    other.compute_in(DType::bf16);
+    save_weights(folder.file("weights"), net);
+    load_weights(folder.file("weights"), other);
+    CHECK(absolute_error(other.up.weight().used(), net.up.weight().value().to(DType::bf16)) == 0);
   }
 }

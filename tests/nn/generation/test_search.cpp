@@ -188,4 +188,15 @@ TEST_SUITE("nn/generation/search") {
       CHECK_BELOW(deviation(best.score, 0), 1e-6);
     }
   }
+
+  TEST_CASE("a beam goes on while a longer output may still score better") {
+    const std::vector<double> on = {1e-9, 1e-9, 1e-9, 1e-9, 1, 1e-9};
+    const TableModel::Table table = {on, on, {0.05, 0.05, 1e-9, 0.4, 0.3, 0.2}, on, on, on};
+    TableModel model({table});
+    SearchConfig config = config_of(2);
+    config.length_penalty = 1;
+    const Hypothesis best = found(model, {9}, config)[0];
+    CHECK(best.tokens == TokenIds(9, 4));  // the output that ends at once has log(0.4)
+    CHECK_BELOW(deviation(best.score, std::log(0.3) / (14.0 / 6)), 1e-6);
+  }
 }
