@@ -44,7 +44,7 @@ struct Field {
   bool is_path = false;               ///< a text that names a file or folder, or a list of these
 };
 
-/// What a field holds.
+/// The value of a field.
 using FieldValue = std::variant<bool, Index, std::uint64_t, double, std::string, std::vector<std::string>>;
 
 namespace detail {

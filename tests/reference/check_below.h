@@ -23,7 +23,8 @@ inline double deviation(double x, double expected) {
 /// How many standard deviations a mean of many draws may be off: it is farther once in 10^15.
 constexpr double kDeviations = 8;
 
-/// What chi square of `freedom` degrees of freedom exceeds once in 10^15: k + 2 sqrt(k t) + 2 t, at e^-t.
+/// The value that chi square of `freedom` degrees of freedom exceeds once in 10^15: k + 2 sqrt(k t) + 2 t, at
+/// e^-t.
 /// Source: Laurent and Massart 2000, Adaptive estimation of a quadratic functional, lemma 1
 inline double most_chi_square(double freedom) { return freedom + 2 * std::sqrt(35 * freedom) + 70; }
 

@@ -5,7 +5,7 @@
 
 namespace tapeformer {
 
-/// What the environment names as TAPEFORMER_TEST_SEED, 0 without it: shake.sh tries the tests on other draws.
+/// The number in the environment's TAPEFORMER_TEST_SEED, 0 without it: shake.sh tries tests on other draws.
 inline std::uint64_t seed_of_tests() {
   static const char* const text = std::getenv("TAPEFORMER_TEST_SEED");
   static const std::uint64_t seed = text == nullptr ? 0 : std::strtoull(text, nullptr, 10);
