@@ -24,7 +24,7 @@ fi
 # The names of tests, from the list of each object's dependencies; an object's source comes first in it.
 names=$(ninja -C build/single -t deps | awk -v changed="${changed[*]}" -v root="$PWD/" '
   function plain(path) {
-    sub(/^.*\/build\/release\/include\/tapeformer\//, "", path)
+    sub(/^.*\/build\/single\/include\/tapeformer\//, "", path)
     if (index(path, root) == 1) path = substr(path, length(root) + 1)
     return path
   }

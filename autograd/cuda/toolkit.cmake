@@ -1,6 +1,7 @@
 # The CUDA backend of the library: needs nvcc, the runtime and cuBLASLt of the CUDA Toolkit, 12 or newer.
 set(TAPEFORMER_CUDA_ARCHITECTURES "80-real;90-real;90a-real;90-virtual" CACHE STRING
   "GPUs to compile for, as CMAKE_CUDA_ARCHITECTURES; newer ones translate what is virtual when a program starts")
+set(TAPEFORMER_CUDA_FLAGS "" CACHE STRING "Further flags of nvcc; not for what is compiled for compute capability 9.0 alone")
 if(NOT CMAKE_CUDA_COMPILER AND NOT DEFINED ENV{CUDACXX})
   find_program(TAPEFORMER_NVCC nvcc HINTS ENV CUDA_PATH /usr/local/cuda PATH_SUFFIXES bin)
   if(NOT TAPEFORMER_NVCC)
@@ -51,6 +52,7 @@ foreach(target tapeformer_core tapeformer_hopper)
       "$<$<COMPILE_LANGUAGE:CUDA>:-Werror=all-warnings;-Xcompiler=-Werror>")
   endif()
 endforeach()
+target_compile_options(tapeformer_core PRIVATE "$<$<COMPILE_LANGUAGE:CUDA>:${TAPEFORMER_CUDA_FLAGS}>")
 # cuBLASLt and NCCL are loaded when they are needed: from where programs find libraries, where cuBLASLt lies here, or where a
 # toolkit has them.
 get_filename_component(cuda_libraries "${CUDA_cublasLt_LIBRARY}" DIRECTORY)
