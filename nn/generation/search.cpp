@@ -92,10 +92,13 @@ void advance(Search& search, const double* rows, Index vocabulary, const SearchC
 }
 
 bool is_done(const Search& search, const SearchConfig& config) {
-  return search.at_limit() || search.finished >= config.beam ||
-         (search.has_best && config.beam > 1 &&
-          search.best.score >= penalised(search.beams.front().log_probability,
-                                         static_cast<std::size_t>(search.limit), config.length_penalty));
+  if (search.at_limit() || search.finished >= config.beam) return true;
+  if (!search.has_best || config.beam == 1) return false;
+  const Beam& first = search.beams.front();
+  // The most that a beam can still score: the penalty favours the longest output, or below 0 the next end.
+  const std::size_t length =
+      config.length_penalty < 0 ? first.tokens.size() : static_cast<std::size_t>(search.limit);
+  return search.best.score >= penalised(first.log_probability, length, config.length_penalty);
 }
 
 /// Runs the model until no sentence is active. `advance_one(search, log p of its first beam, V)` extends a
