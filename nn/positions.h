@@ -30,7 +30,7 @@ struct PositionsConfig {
   Index most = 512;                              ///< the number of positions
 };
 
-/// The first token that a model with a table of `context` positions sees of a sequence of `length` tokens:
+/// The first token that a model with a table of `context` positions sees of a growing row of `length` tokens:
 /// the very first while all have positions. Beyond that, the older half of the context is dropped whenever
 /// it is full, so that a cache, all of whose tokens change position then, is seldom rebuilt.
 /// Math:    0 if length <= context, else step * ceil((length - context) / step), step = ceil(context / 2)

@@ -61,10 +61,16 @@ void GenerateOptions::add_to(const Command& command) {
       .required()
       .not_empty();
   command
-      .option("--prompt", prompt,
-              "the text to continue; without it, standard input (less a line end at its end)")
+      .option(
+          "--prompt", prompt,
+          "the text to continue; without it, standard input (less a line end at its end). With learned or "
+          "sinusoidal positions the last tokens that fit into the context are seen")
       .tells(prompt_given);
-  command.option("--max-tokens", max_tokens, "the most new tokens of a sample", kPositive);
+  command.option(
+      "--max-tokens", max_tokens,
+      "the most new tokens of a sample; with learned or sinusoidal positions, whenever the context "
+      "is full, the older half of the text in it is forgotten",
+      kPositive);
   command.option(
       "--samples", samples,
       "number of texts, computed side by side and written one after the other, the first as it is drawn",

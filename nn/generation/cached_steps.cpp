@@ -72,8 +72,10 @@ bool CachedSteps::has_places(Index tokens) {
 Tensor CachedSteps::next_logits() {
   const NoGradGuard pause;
   LayerCaches* held = caches();
-  const Index start =
-      limits_.context == 0 ? 0 : context_start(static_cast<Index>(rows_.front().size()), limits_.context);
+  const auto length = static_cast<Index>(rows_.front().size());
+  const Index start = limits_.context == 0 ? 0
+                      : length == prompt_  ? std::max<Index>(0, length - limits_.context)
+                                           : context_start(length, limits_.context);
   if (held != nullptr && start != start_) {  // the position of every token changes
     has_places(1) ? held->set_length(0) : held->clear();
   }

@@ -9,11 +9,12 @@
 namespace tapeformer {
 
 /// Rows of tokens that a model extends step by step. With a cache a step computes only its new tokens,
-/// without one everything; the logits are the same. Beyond the context a row's oldest tokens are dropped as
-/// context_start() says. Rotary positions instead continue to their stated limit, and a step beyond it is
-/// refused. On a GPU, with a contiguous cache, a step with an unchanged number of rows is queued as a CUDA
-/// graph, unless `graphs` is false; the logits are the same to the last bit. A call that throws changes
-/// nothing, except that the cache is empty and will be filled again.
+/// without one everything; the logits are the same. Of a prompt beyond the context the last tokens that fit
+/// are seen; as it grows, a row's oldest tokens are dropped as context_start() says. Rotary positions instead
+/// continue to their stated limit, and a step beyond it is refused. On a GPU, with a contiguous cache, a step
+/// with an unchanged number of rows is queued as a CUDA graph, unless `graphs` is false; the logits are the
+/// same to the last bit. A call that throws changes nothing, except that the cache is empty and will be
+/// filled again.
 class CachedSteps : public NextTokenModel {
  public:
   /// Throws:  ShapeError unless there is at least one row, and a token of the vocabulary for each
@@ -51,6 +52,7 @@ class CachedSteps : public NextTokenModel {
   Index start() const { return start_; }
 
   std::vector<TokenIds> rows_;  ///< all of the same length
+  Index prompt_ = 0;            ///< the tokens of each that were there at the first step
 
  private:
   /// Makes room for `tokens` in the caches; true if tokens can then be written to places that only the

@@ -29,7 +29,6 @@ class LanguageSteps : public CachedSteps {
 
   const DecoderOnly& model_;
   std::optional<LayerCaches> caches_;
-  Index prompt_ = 0;  // the number of tokens in the prompt
 };
 
 }  // namespace tapeformer

@@ -87,10 +87,11 @@ inline TokenIds random_tokens(Index count, std::uint64_t seed) {
 inline Tensor whole_logits(const DecoderOnly& model, const TokenIds& row, Index prompt) {
   const DecoderOnlyConfig& config = model.config();
   const auto length = static_cast<Index>(row.size());
-  // Half of the context goes when it is full.
+  // Half of the context goes when it is full, but a prompt fills it.
   Index dropped = 0;
   if (has_table(config.positions))
-    while (length - dropped > config.context) dropped += (config.context + 1) / 2;
+    while (length - dropped > config.context)
+      dropped += length == prompt ? length - config.context : (config.context + 1) / 2;
   const Tensor ids = ids_of(TokenIds(row.begin() + dropped, row.end()), {1, length - dropped});
   Tensor prefix;
   if (config.prefix && prompt > dropped) prefix = ids_of({static_cast<std::int32_t>(prompt - dropped)}, {1});

@@ -73,6 +73,25 @@ TEST_SUITE("nn/generation/language_steps") {
     MESSAGE("worst relative error ", worst);
   }
 
+  TEST_CASE("of a prompt beyond the context the last tokens that fit are seen") {
+    const SingleThread guard;
+    for (const PositionKind positions : {PositionKind::learned, PositionKind::sinusoidal}) {
+      const DecoderOnly model = language_model(language_config({"mha", positions}, 8));
+      for (const auto& cache : kStepCaches) {
+        for (const Index length : {7, 8, 9, 10, 12, 17, 25}) {
+          INFO(name_of(positions), ", ", name_of(cache), ", prompt of ", length);
+          const TokenIds prompt = random_tokens(length, 7);
+          const Index seen = std::min<Index>(length, 8);
+          LanguageSteps steps(model, cache);
+          const Tensor logits = steps.prompt(prompt);
+          const Tensor whole = model(ids_of(TokenIds(prompt.end() - seen, prompt.end()), {1, seen}));
+          CHECK_BELOW(relative_error(logits, reshape(slice(whole, 1, seen - 1, 1), {1, kLanguageVocabulary})),
+                      1e-12);
+        }
+      }
+    }
+  }
+
   TEST_CASE("the same in single precision") {
     const SingleThread guard;
     for (const LanguageKind& kind : language_kinds()) {
