@@ -1,6 +1,5 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/data/tokenizers/tokenizer_json_added.h>
-#include <tapeformer/data/tokenizers/unicode_classes.h>
 #include <tapeformer/data/tokenizers/utf8.h>
 
 #include <algorithm>
@@ -15,11 +14,11 @@ std::size_t last_length(std::string_view text) {
   return length;
 }
 
-bool is_word(std::string_view character) {
-  if (character.empty()) return false;
-  const char32_t c = decode_code_point(character);
-  const CharacterClass kind = character_class(c);
-  return kind == CharacterClass::letter || kind == CharacterClass::number || c == '_';
+/// Whether the code point at the start of `text`, which must not be empty, is one of words, as the tokenizers
+/// package has it.
+bool begins_with_word(std::string_view text) {
+  static const Matcher kWord = make_regex(R"([\w\x{200c}\x{200d}])");
+  return kWord(text.substr(0, code_point_length(text))).front().is_match;
 }
 
 }  // namespace
@@ -71,12 +70,10 @@ std::vector<AddedTokens::Part> AddedTokens::divided(std::string_view text,
     }
     const AddedToken& token = tokens_[found->token];
     std::size_t begin = i, end = i + found->content.size();
-    const auto character_before = [&] {
-      return text.substr(begin - last_length(text.substr(0, begin))).substr(0);
-    };
+    const auto character_before = [&] { return text.substr(begin - last_length(text.substr(0, begin))); };
     if (token.single_word) {
-      const bool left = begin > 0 && is_word(character_before());
-      const bool right = end < text.size() && is_word(text.substr(end));
+      const bool left = begin > 0 && begins_with_word(character_before());
+      const bool right = end < text.size() && begins_with_word(text.substr(end));
       if (left || right) {
         i = end;
         continue;

@@ -3,10 +3,13 @@
 #include <tapeformer/data/tokenizers/utf8.h>
 #include <utf8proc.h>
 
-#include <cstdlib>
+#include <algorithm>
+#include <iterator>
 
 namespace tapeformer::tokenizer_json {
 namespace {
+
+constexpr utf8proc_ssize_t kMostParts = 32;  // of a code point; U+FDFA has 18
 
 void append_code_point(std::string& text, std::int32_t code_point) {
   utf8proc_uint8_t bytes[4];
@@ -23,16 +26,27 @@ std::string changed(const std::string& text, const Change& change) {
   return result;
 }
 
-/// One of Unicode's normal forms.
+/// One of Unicode's normal forms. utf8proc_map() takes a time that grows as the square of a run of marks.
 std::string normal_form(const std::string& text, int options) {
-  utf8proc_uint8_t* result = nullptr;
-  const utf8proc_ssize_t count = utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()),
-                                              static_cast<utf8proc_ssize_t>(text.size()), &result,
-                                              static_cast<utf8proc_option_t>(options));
-  if (count < 0) throw Error(std::string("[tokenizer] ") + utf8proc_errmsg(count));
-  const std::string normal(reinterpret_cast<const char*>(result), static_cast<std::size_t>(count));
-  std::free(result);
-  return normal;
+  const auto chosen = static_cast<utf8proc_option_t>(options);
+  std::vector<utf8proc_int32_t> points;
+  const auto combining_class = [](utf8proc_int32_t c) { return utf8proc_get_property(c)->combining_class; };
+  for (std::string_view rest = text; !rest.empty(); rest.remove_prefix(code_point_length(rest))) {
+    utf8proc_int32_t parts[kMostParts];
+    int unused = 0;
+    const auto count = utf8proc_decompose_char(static_cast<utf8proc_int32_t>(decode_code_point(rest)), parts,
+                                               kMostParts, chosen, &unused);
+    points.insert(points.end(), parts, parts + count);
+  }
+  for (auto begin = points.begin(); begin != points.end();) {  // marks in canonical order
+    const auto end = std::find_if(begin, points.end(), [&](auto c) { return combining_class(c) == 0; });
+    std::stable_sort(begin, end, [&](auto a, auto b) { return combining_class(a) < combining_class(b); });
+    begin = end == points.end() ? end : std::next(end);
+  }
+  const auto count = static_cast<utf8proc_ssize_t>(points.size());
+  points.push_back(0);  // room for the NUL that ends the result, which takes their place
+  const utf8proc_ssize_t bytes = utf8proc_reencode(points.data(), count, chosen);
+  return {reinterpret_cast<const char*>(points.data()), static_cast<std::size_t>(bytes)};
 }
 
 Normalizer form(int options) {

@@ -33,6 +33,17 @@ TEST_SUITE("data/tokenizers/tokenizer_json_added") {
     CHECK(found("A<a>bB<a>") == "^(a)2(b)1");
     CHECK(found("a <s>\u00a0b") == "^(a)3(b)");
     CHECK(found("word words word") == "4( words )4");
+    for (const char* beside : {"\u00b2", "\u00bd", "\u2118", "\u00b7", "-", "\u200b", "\U0001f600"}) {
+      INFO(beside);  // no characters of words
+      CHECK(found(std::string("word") + beside) == "4(" + std::string(beside) + ")");
+      CHECK(found(beside + std::string("word")) == "^(" + std::string(beside) + ")4");
+    }
+    for (const char* beside : {"\u0301", "\u0903", "\u20dd", "\u200c", "\u200d", "\u24d0", "\U0001f130",
+                               "\u2170", "\u0663", "_", "\u203f", "\u00aa", "\u4e2d"}) {
+      INFO(beside);
+      CHECK(found(std::string("word") + beside) == "^(word" + std::string(beside) + ")");
+      CHECK(found(beside + std::string("word")) == "^(" + std::string(beside) + "word)");
+    }
     CHECK(found("axA") == "^(a)5(a)");
     CHECK(found("").empty());
     CHECK_THROWS_AS(

@@ -28,4 +28,29 @@ TEST_SUITE("data/tokenizers/tokenizer_json_normalizers") {
     CHECK(normal({{"type", "BertNormalizer"}, {"strip_accents", false}, {"handle_chinese_chars", false}},
                  bert) == "\u00e9 \u4e00 x");
   }
+
+  TEST_CASE("marks come in canonical order, however many there are") {
+    const auto repeated = [](const std::string& text, int times) {
+      std::string all;
+      for (int i = 0; i < times; ++i) all += text;
+      return all;
+    };
+    const auto normal = [](const char* type, const std::string& text) {
+      return make_normalizer({{"type", type}})(text);
+    };
+    const std::string above = "\u0301", below = "\u0323";  // of classes 230 and 220
+    for (const int count : {1, 2, 3, 200'000}) {           // hours, were that the square of them
+      const std::string mixed = repeated(above + below, count);
+      const std::string sorted = repeated(below, count) + repeated(above, count);
+      for (const char* type : {"NFD", "NFKD"}) CHECK((normal(type, "b" + mixed + "c") == "b" + sorted + "c"));
+      const std::string composed = "\u1ea1" + sorted.substr(below.size());
+      for (const char* type : {"NFC", "NFKC"}) CHECK((normal(type, "a" + mixed) == composed));
+      CHECK((normal("BertNormalizer", "A" + mixed) == "a"));
+      // A sign of class 0 whose parts, of classes 129 and 130, are sorted too.
+      CHECK((normal("NFC", repeated("\u0f73", count)) ==
+             repeated("\u0f71", count) + repeated("\u0f72", count)));
+    }
+    CHECK(normal("NFC", "\u1112\u1161\u11ab\u0344") == "\ud55c\u0308\u0301");
+    CHECK(normal("NFKC", "\ufdfa").size() == 33);
+  }
 }

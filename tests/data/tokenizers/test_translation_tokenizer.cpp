@@ -36,6 +36,19 @@ constexpr TokenizerKind kKinds[] = {TokenizerKind::word, TokenizerKind::characte
 }  // namespace
 
 TEST_SUITE("data/tokenizers/translation_tokenizer") {
+  TEST_CASE("a long text takes no more time a byte than a short one") {
+    for (const char* unit : {"t", " ", "est ", "l'\u00e9t\u00e9", "s'", "''"}) {
+      std::string text;
+      while (text.size() < 300'000) text += unit;
+      for (const TokenizerKind kind : kKinds) {
+        CAPTURE(name_of(kind));
+        CAPTURE(unit);
+        const auto tokenizer = trained(kind);
+        CHECK_FALSE(tokenizer->decode(tokenizer->encode(text)).empty());
+      }
+    }
+  }
+
   TEST_CASE("decoding returns every text that the vocabulary covers") {
     for (const TokenizerKind kind : kKinds) {
       const auto tokenizer = trained(kind);
