@@ -42,7 +42,9 @@ struct SearchOptions {
     const CommandOption sample_flag = command.flag("--sample", draw, "draw every token instead of searching");
     command.option("--beam", search.beam, "hypotheses kept; 1 is greedy search", kPositive)
         .excludes(sample_flag);
-    command.option("--length-penalty", search.length_penalty, "above 0 favours longer translations")
+    command
+        .option("--length-penalty", search.length_penalty,
+                "above 0 favours longer translations, below 0 shorter ones")
         .excludes(sample_flag);
     command.option("--max-tokens", search.max_tokens, "longest translation; 0 for twice the source and ten",
                    kNotNegative);
@@ -114,18 +116,31 @@ struct Trained {
 int translate(const std::string& folder, SearchOptions search, const TranslationHeatMap& heat_map) {
   const auto [model, words, config] = Trained::load(folder, search.average, search.compute.chosen());
   heat_map.check(model.config());
+  const auto most = static_cast<std::size_t>(model.config().max_length - 1);
+  int code = kExitSuccess;
   Index number = 0;
   for (std::string line; std::getline(std::cin, line);) {
     ++number;
     if (!line.empty() && line.back() == '\r') line.pop_back();
     search.sampling.stream = static_cast<std::uint64_t>(number);  // repeating a sentence draws again
-    const TokenIds source = checked_source(*words.source, line, number, model.config().max_length);
+    TokenIds source;
+    try {
+      source = checked_source(*words.source, line, number);
+    } catch (const DataError& error) {  // which must not take the other lines with it
+      std::fprintf(stderr, "%s; its translation is empty\n", error.what());
+      code = kExitBadInput;
+    }
+    if (source.size() > most) {
+      std::fprintf(stderr, "note: input:%lld: has %zu tokens, and only the first %zu are translated\n",
+                   static_cast<long long>(number), source.size(), most);
+      source.resize(most);
+    }
     const TokenIds found = search.find(model, {source}).front().tokens;
     std::cout << words.target->decode(found) << std::endl;  // one line, flushed: a person may be waiting
     if (!std::cout) throw DataError("standard output", number, "cannot be written");
     if (!source.empty()) heat_map.write(model, words, source, found, number);
   }
-  return kExitSuccess;
+  return code;
 }
 
 struct EvaluateOptions {
@@ -316,7 +331,9 @@ int run(int argc, char** argv) {
   std::string translate_run;
   SearchOptions search;
   const Command translate_command =
-      line.command("translate", "translate standard input to standard output, a line each");
+      line.command("translate",
+                   "translate standard input to standard output, a line each; a line of more tokens than the "
+                   "model takes (--max-length) is cut, with a note");
   translate_command.option("--run", translate_run, "the run folder").required().not_empty();
   search.add_to(translate_command);
   TranslationHeatMap heat_map;

@@ -96,15 +96,11 @@ Vocabularies make_vocabularies(const TranslationOptions& options, const std::vec
 }
 
 std::vector<std::int32_t> checked_source(const TranslationTokenizer& tokenizer, const std::string& line,
-                                         Index number, Index max_length) {
+                                         Index number) {
   if (const std::size_t bad = find_no_text(line); bad != std::string::npos)
     throw DataError("input", number, no_text_message(line[bad], static_cast<Index>(bad) + 1, "line"));
   if (trim_end(line).empty()) return {};
-  std::vector<std::int32_t> ids = tokenizer.encode(sentence_of_line(line));
-  if (static_cast<Index>(ids.size()) < max_length) return ids;
-  throw DataError("input", number,
-                  "has " + std::to_string(ids.size()) + " tokens and the model takes " +
-                      std::to_string(max_length - 1) + "; try shorter sentences");
+  return tokenizer.encode(sentence_of_line(line));
 }
 
 std::vector<EncodedPair> encode(const Vocabularies& vocabularies, const std::vector<TextPair>& pairs) {

@@ -27,9 +27,9 @@ CorpusSplit load_corpus(const TranslationOptions& options, std::string& report);
 Vocabularies make_vocabularies(const TranslationOptions& options, const std::vector<TextPair>& train);
 
 /// The ids of a line to translate, whose tabs count as spaces; empty for a line of white space alone.
-/// Throws: DataError naming the line if it is not UTF-8 or has more than max_length - 1 tokens
+/// Throws: DataError naming the line if it is not UTF-8
 std::vector<std::int32_t> checked_source(const TranslationTokenizer& tokenizer, const std::string& line,
-                                         Index number, Index max_length);
+                                         Index number);
 
 std::vector<EncodedPair> encode(const Vocabularies& vocabularies, const std::vector<TextPair>& pairs);
 /// A hash of all pairs of all parts: resuming and evaluating need the same data.

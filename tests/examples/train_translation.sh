@@ -281,6 +281,14 @@ refuses "a run without a name" "must not be empty" translate --run ""
 mkdir "$work/other" && touch "$work/other/config.json"
 refuses "translating before the first validation" "go on with train --resume" translate --run "$work/other"
 touch "$work/other/tokenizer"
+mkdir "$work/no-run" && touch "$work/no-run/notes.txt"
+for command in translate evaluate; do
+  refuses "$command of a folder that is no run" "no-run: is no run: it has no config.json" $command --run "$work/no-run"
+done
+refuses "fine-tuning a folder that is no run" "no-run: is no run" train --run "$(new)" --from "$work/no-run"
+refuses "another program's name of an option" "unknown option --lr; is --learning-rate meant" train --run "$(new)" --lr 1e-3
+refuses "positions that an attention cannot have" "positions=alibi are for mha, gqa, mqa; got attention=mla" train \
+  --run "$(new)" "${tiny[@]}" --attention mla --positions alibi
 refuses "translating with a language model" "is a run of train_language_model" translate --run "$work/other"
 refuses "no command" "a command is required" --
 
@@ -329,6 +337,11 @@ printf 'ok\nbad \xff\n' | "$program" translate --run "$work/whole" >"$work/out" 
 check "invalid UTF-8 on standard input names the line" grep -q 'input:2: invalid UTF-8 at byte 5' "$work/err"
 printf 'ok\na\0b\0\n' | "$program" translate --run "$work/whole" >"$work/out" 2>"$work/err"
 check "and so does UTF-16" grep -q 'input:2: a NUL at byte 2' "$work/err"
+words=$(printf 'the cat sleeps . %.0s' $(seq 200))
+printf 'the cat sleeps .\n%s\nbad \xff\nthe cat sleeps .\n' "$words" | "$program" translate --run "$work/whole" >"$work/out" 2>"$work/err"
+check "a line that is no text ends translate with 2" test $? = 2
+check "after the others have been translated" test "$(wc -l <"$work/out")$(sed -n '1p;4p' "$work/out" | uniq | wc -l)" = 41
+check "and one that is too long is cut with a note" grep -q 'note: input:2: has 801 tokens, and only the first 127 are' "$work/err"
 
 # --- a full disk: no file may grow beyond a few blocks --------------------------------------------------------
 (ulimit -f 8 && "$program" train --run "$work/full2" "${tiny[@]}") >/dev/null 2>"$work/err"
