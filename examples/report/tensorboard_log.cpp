@@ -44,12 +44,17 @@ TensorBoardLog::TensorBoardLog(const std::string& folder)
 
 void TensorBoardLog::add(Index step, const std::vector<std::pair<std::string, double>>& scalars) {
   std::string values;
-  for (const auto& [name, value] : scalars)
+  for (const auto& [name, value] : scalars) {
+    const auto [last, is_first] = last_.emplace(name, step);
+    if (!is_first && last->second == step) continue;
+    last->second = step;
     values += message(1, message(1, name) + fixed(2, static_cast<float>(value)));
-  append(event(step) + message(5, values));
+  }
+  if (!values.empty()) append(event(step) + message(5, values));
 }
 
 void TensorBoardLog::restart(Index step) {
+  last_.clear();
   constexpr unsigned kSessionLog = 7, kStatus = 1, kStart = 1;
   append(event(step + 1) + message(kSessionLog, integer(kStatus, kStart)));
 }

@@ -3,6 +3,7 @@
 #include <tapeformer/autograd/shape.h>
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -17,6 +18,7 @@ class TensorBoardLog {
  public:
   explicit TensorBoardLog(const std::string& folder);
 
+  /// Numbers that an earlier call gave for the same step are left out: TensorBoard would draw both.
   /// Throws: DataError if the file cannot be written
   void add(Index step, const std::vector<std::pair<std::string, double>>& scalars);
   /// From here on the steps after `step` are written again: TensorBoard drops what it has of them. Throws:
@@ -30,6 +32,7 @@ class TensorBoardLog {
 
   std::string path_;
   bool begun_ = false;
+  std::map<std::string, Index> last_;  // the step of each name's last number
 };
 
 /// The checksum of a record. Math: CRC-32C; ((c >> 15) | (c << 17)) + 0xa282ead8 where `masked`

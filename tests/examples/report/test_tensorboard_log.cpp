@@ -72,6 +72,25 @@ TEST_SUITE("examples/report/tensorboard_log") {
     CHECK(events_in(log.path()) == expected);
   }
 
+  TEST_CASE("a step has one point under each name") {
+    const TemporaryFolder folder;
+    TensorBoardLog log(std::filesystem::path(folder.file("x")).parent_path());
+    log.add(2, {{"loss", 1.5}, {"tokens", 64}});
+    log.add(2, {{"best", 1.25}, {"tokens", 64}});
+    log.add(2, {{"tokens", 64}});
+    log.add(3, {{"tokens", 96}});
+    log.restart(1);  // steps 2 and 3 are written again
+    log.add(2, {{"tokens", 64}});
+    const std::vector<std::string> events = events_in(log.path());
+    REQUIRE(events.size() == 6);
+    const auto has = [&](std::size_t i, const char* name) {
+      return events[i].find(name) != std::string::npos;
+    };
+    CHECK((has(1, "loss") && has(1, "tokens")));
+    CHECK((has(2, "best") && !has(2, "tokens")));
+    CHECK((has(3, "tokens") && has(5, "tokens")));
+  }
+
   TEST_CASE("a run's metrics are events too") {
     const TemporaryFolder temporary;
     RunFolder folder(temporary.file("run"));
