@@ -230,7 +230,7 @@ void TrainingRun::validate() {
   progress_.keep("step " + std::to_string(state_.step) +
                  format(": validation loss %.4f, perplexity %.3f", result.loss, std::exp(result.loss)) +
                  result.remark + (better ? ", the best so far" : "") + ", after " +
-                 duration_text(begun - started_));
+                 duration_text(elapsed_before_ + begun - started_));
   clock_.enter(Phase::samples);
   std::vector<std::string> samples;
   if (options_.samples > 0 && folder_.writes()) samples = task_.samples(compute_.graphs);
@@ -373,7 +373,7 @@ void TrainingRun::tell_time(Json line) {
         waiting_shares(*control_.ranks, time.waited - waiting_before_, now_seconds() - started_);
     progress_.keep(communication_text(time, shares));
   }
-  Json metrics = {{"step", state_.step}};
+  Json metrics = {{"step", state_.step}, {"elapsed", elapsed()}};
   if (line.is_object()) metrics.update(line);
   metrics["seconds"] = clock_.json();
   if (compute_.device.is_cuda()) {

@@ -7,8 +7,10 @@
 
 #include <doctest/doctest.h>
 
+#include <chrono>
 #include <filesystem>
 #include <memory>
+#include <thread>
 
 using namespace tapeformer;
 
@@ -19,6 +21,19 @@ class AttendingToy : public ToyTask {
   Json attention_example() override {
     return {{"rows", {"a"}}, {"columns", {"b"}}, {"layers", Json::array()}};
   }
+};
+
+/// Every batch takes so many seconds.
+class SlowToy : public ToyTask {
+ public:
+  explicit SlowToy(double seconds) : seconds_(seconds) {}
+  void next_batch() override {
+    std::this_thread::sleep_for(std::chrono::duration<double>(seconds_));
+    ToyTask::next_batch();
+  }
+
+ private:
+  double seconds_;
 };
 
 }  // namespace
@@ -71,6 +86,24 @@ TEST_SUITE("examples/shared/training_report") {
     }
     CHECK(counted == 6);
     CHECK(tokens == 48);
+  }
+
+  TEST_CASE("time counts over breaks before the first line of the log, and with what the end takes") {
+    const CapturedLog log;
+    const TemporaryFolder temporary;
+    const RunFolder folder(temporary.file("run"));
+    const auto elapsed = [&] { return folder.metric_lines().back().value("elapsed", -1.0); };
+    SlowToy first(0.2), second(0.2), last(0);
+    first.training.log_every = second.training.log_every = last.training.log_every = 12;
+    CHECK(start(folder, first, kOneStep) == kExitSuccess);
+    CHECK(elapsed() >= 0.2);
+    CHECK(resume(folder, second, kOneStep) == kExitSuccess);
+    CHECK(elapsed() >= 0.4);
+    const double before = elapsed();
+    CHECK(resume(folder, last) == kExitSuccess);
+    CHECK(elapsed() > before);
+    for (const Json& line : folder.metric_lines())
+      if (line.contains("validation_loss")) CHECK(line.at("elapsed").get<double>() > before);
   }
 
   TEST_CASE("a dry run says what a training takes, and writes nothing") {
