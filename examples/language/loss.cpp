@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -14,6 +15,15 @@ namespace {
 constexpr std::uint64_t kPrefixSeed = 0x707265666978;  // of prefix lengths, distinct from the windows'
 constexpr std::uint64_t kExactSeed = 0;  // of prefixes in exact losses, which must not depend on the seed
 constexpr std::uint64_t kEstimateSeed = 0x657374696d617465;  // of estimates, distinct from the training's
+
+/// How many standard errors either side hold 95 % of Student's distribution with so many degrees of freedom:
+/// by its table, then by its expansion.
+double student_t(Index freedom) {
+  constexpr double kTable[] = {12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262};
+  const auto n = static_cast<double>(freedom);
+  return freedom <= static_cast<Index>(std::size(kTable)) ? kTable[freedom - 1]
+                                                          : 1.96 + (2.372 + (2.82 + 2.56 / n) / n) / n;
+}
 
 }  // namespace
 
@@ -47,7 +57,9 @@ LanguageBatch LanguageBatch::to(Device device) const {
   return {inputs.to(device), targets.to(device), lengths, counted};
 }
 
-std::string MeanLoss::error_text() const { return batches < 2 ? "" : format(" ± %.4f", standard_error); }
+std::string MeanLoss::error_text() const {
+  return batches < 2 ? "" : format(" ± %.4f", student_t(batches - 1) * standard_error);
+}
 
 /// Accumulates the losses of batches, of whose rows each rank computes its share.
 class LanguageMeasure::Sum {

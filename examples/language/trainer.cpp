@@ -72,11 +72,12 @@ ValidationPlan validation_plan(const LanguageOptions& options, Index validation_
   }
   const double exact = kForwardShare * static_cast<double>(validation_tokens);
   const auto validations = static_cast<double>((training.steps - 1) / training.validate_every + 1);
-  plan.exact = (validations + 1) * exact <= kValidationShare * work;
-  plan.exact_end = plan.exact || exact <= kEndShare * work;
   const double affordable =
       kEstimateShare * work / (validations * kForwardShare * static_cast<double>(batch));
-  plan.batches = plan.exact ? 0 : std::max<Index>(1, std::min(asked, static_cast<Index>(affordable)));
+  const Index batches = std::max<Index>(1, std::min(asked, static_cast<Index>(affordable)));
+  plan.exact = (validations + 1) * exact <= kValidationShare * work || validation_tokens <= batches * batch;
+  plan.exact_end = plan.exact || exact <= kEndShare * work;
+  plan.batches = plan.exact ? 0 : batches;
   plan.end_batches = plan.exact_end ? 0 : asked;
   return plan;
 }

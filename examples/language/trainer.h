@@ -19,8 +19,8 @@ struct ValidationPlan {
 
 /// The plan of options.validation_kind. "auto" is decided from numbers of tokens, never from the clock:
 /// measuring a token costs a third of training on it. Every validation is exact if that costs at most 3 % of
-/// all steps; otherwise they are estimates for at most 0.5 %, with the exact mean at the end if that costs
-/// at most 2.5 %.
+/// all steps, or no more than the estimate; otherwise they are estimates for at most 0.5 %, with the exact
+/// mean at the end if that costs at most 2.5 %.
 ValidationPlan validation_plan(const LanguageOptions& options, Index validation_tokens);
 
 /// Trains a DecoderOnly on windows of a token file.

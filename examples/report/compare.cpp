@@ -39,10 +39,9 @@ Json results_of(const RunRecord& run) {
     if (!numbers.empty()) results[name] = *choose(numbers);
   };
   const auto last = [](const auto& numbers) { return std::prev(numbers.end()); };
-  const auto least = [](const auto& numbers) { return std::min_element(numbers.begin(), numbers.end()); };
   const auto greatest = [](const auto& numbers) { return std::max_element(numbers.begin(), numbers.end()); };
   set("last_step", numbers_in(run, "step"), greatest);
-  set("best_validation_loss", numbers_in(run, "validation_loss"), least);
+  if (const double best = best_loss_of(run); std::isfinite(best)) results["best_validation_loss"] = best;
   set("final_training_loss", numbers_in(run, "train_loss"), last);
   set("seconds", numbers_in(run, "elapsed"), greatest);
   std::vector<double> speeds = numbers_in(run, "tokens_per_second");

@@ -77,6 +77,7 @@ Json data_of(const RunRecord& run) {
   };
   thin_out(samples), thin_out(bad_steps);
   return {{"name", run.name},
+          {"best_loss", number_or_null(best_loss_of(run))},
           {"curves", curves},
           {"samples", samples},
           {"bad_steps", bad_steps},

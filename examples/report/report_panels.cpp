@@ -209,11 +209,8 @@ function addFacts() {
   }
 }
 
-const summary = (run) => {
-  const losses = run.curves.validation_loss.value.filter((loss) => loss !== null);
-  if (losses.length === 0) return `${run.name}: no validation yet`;
-  return `${run.name}: best validation loss ${Math.min(...losses).toFixed(4)}`;
-};
+const summary = (run) => run.best_loss === null ? `${run.name}: no validation yet`
+  : `${run.name}: best validation loss ${run.best_loss.toFixed(4)}`;
 document.getElementById("summary").textContent = runs.map(summary).join("; ");
 document.title = `${runs.map((run) => run.name).join(", ")} – training report`;
 addControls();

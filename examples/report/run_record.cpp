@@ -3,6 +3,7 @@
 #include <tapeformer/autograd/text/json.h>
 #include <tapeformer/examples/report/run_record.h>
 
+#include <cmath>
 #include <filesystem>
 #include <limits>
 #include <set>
@@ -40,6 +41,16 @@ std::vector<RunRecord> read_runs(const std::vector<std::string>& folders) {
   if (names.size() < records.size())
     for (std::size_t i = 0; i < records.size(); ++i) records[i].name = folders[i];
   return records;
+}
+
+double best_loss_of(const RunRecord& run) {
+  double best = std::numeric_limits<double>::quiet_NaN();
+  for (const Json& line : run.metrics) {
+    best = std::fmin(best, number_in(line, "validation_loss"));
+    for (const char* field : {"best_estimated_loss", "best_loss"})  // of both, the exact one
+      if (const double measured = number_in(line, field); std::isfinite(measured)) best = measured;
+  }
+  return best;
 }
 
 double number_in(const Json& object, const char* field) {

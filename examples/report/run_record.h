@@ -26,6 +26,10 @@ RunRecord read_run(const std::string& folder,
 /// Of several; where their last parts are alike, the names are the whole paths.
 std::vector<RunRecord> read_runs(const std::vector<std::string>& folders);
 
+/// The loss of the best weights: as an end has measured it, or of a later validation that was better; NaN if
+/// there is none.
+double best_loss_of(const RunRecord& run);
+
 /// The finite number in that field of an object, or NaN.
 double number_in(const Json& object, const char* field);
 

@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <set>
+#include <string>
 
 using namespace tapeformer;
 
@@ -173,6 +175,25 @@ TEST_SUITE("examples/language/loss") {
     CHECK_BELOW(deviation(otherwise.exact(model, progress).nats, exact.nats), 1e-6);
   }
 
+  TEST_CASE("an estimate's error is wider the fewer its batches are, as Student's t has it") {
+    MeanLoss loss;
+    loss.standard_error = 0.1;
+    const auto text = [&](Index batches) {
+      loss.batches = batches;
+      return loss.error_text();
+    };
+    CHECK(text(1).empty());
+    CHECK(text(2) == " ± 1.2706");
+    CHECK(text(3) == " ± 0.4303");
+    CHECK(text(10) == " ± 0.2262");
+    for (const auto& [batches, quantile] :
+         std::map<Index, double>{{11, 2.2281}, {20, 2.0930}, {60, 2.0010}, {200, 1.9720}, {100000, 1.9600}}) {
+      INFO(batches);
+      const std::string found = text(batches);
+      CHECK_BELOW(std::fabs(std::stod(found.substr(found.find("0."))) - 0.1 * quantile), 2e-4);
+    }
+  }
+
   TEST_CASE("the estimate is the mean of random batches, the same for the same number") {
     const TemporaryFolder folder;
     const LanguageOptions options = tiny_options(folder);
@@ -188,6 +209,7 @@ TEST_SUITE("examples/language/loss") {
     CHECK(two.nats == (one(8).nats + one(9).nats) / 2);
     CHECK(two.standard_error == doctest::Approx(std::fabs(one(8).nats - one(9).nats) / 2));
     CHECK(one(8).standard_error == 0);
+    CHECK(one(8).error_text().empty());
     CHECK(one(8).nats != one(9).nats);
     const LanguageMeasure reseeded(data.validation, *data.tokenizer, 6, 8, 2, {});
     CHECK(reseeded.estimate(model, 2, 4, progress).nats != two.nats);

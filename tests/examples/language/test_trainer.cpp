@@ -194,6 +194,9 @@ TEST_SUITE("examples/language/trainer") {
     CHECK(plan(1000, 300, 15000) == Plan{0, 7, 1, 0});
     CHECK(plan(1000, 250, 15001) == Plan{0, 7, 0, 30});
     CHECK(plan(1000, 1000, 15001) == Plan{0, 30, 0, 30});
+    CHECK(plan(1000, 1, 101) == Plan{0, 1, 1, 0});
+    CHECK(plan(1000, 1, 100) == Plan{1, 0, 1, 0});  // a text of one batch costs no more than that
+    CHECK(plan(10, 1, 100) == Plan{1, 0, 1, 0});
     CHECK(plan(1000, 1, 15001) == Plan{0, 1, 0, 30});
     CHECK(plan(1000, 1, 1, "estimate") == Plan{0, 30, 0, 30});
     CHECK(plan(1000, 1, 15001, "exact") == Plan{1, 0, 1, 30});

@@ -55,6 +55,22 @@ TEST_SUITE("examples/report/compare") {
     CHECK(comparison[1].at("results").at("last_step").is_null());
   }
 
+  TEST_CASE("the best loss is what was measured last of the best weights, not the estimate that chose them") {
+    RunRecord run = record("one", 0.5, "a");
+    const auto best = [&] { return comparison_json({run})[0].at("results").at("best_validation_loss"); };
+    CHECK(best() == 2);
+    run.metrics.push_back({{"step", 3}, {"best_loss", 2.125}, {"best_estimated_loss", 2.0}});
+    CHECK(best() == 2.125);
+    run.metrics.push_back({{"step", 4}, {"validation_loss", 2.5}});  // it was gone on with
+    CHECK(best() == 2.125);
+    run.metrics.push_back({{"step", 5}, {"validation_loss", 1.75}});
+    CHECK(best() == 1.75);
+    run.metrics.push_back({{"step", 5}, {"best_estimated_loss", 1.875}});
+    CHECK(best() == 1.875);
+    run.metrics.clear();
+    CHECK(best().is_null());
+  }
+
   TEST_CASE("its table has a column a run, as wide as its widest cell") {
     const std::vector<std::string> lines =
         lines_of(comparison_text(comparison_json({record("one", 0.25, "a"), record("zwölf", 0.5, "a")}), 0));
