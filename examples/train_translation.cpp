@@ -81,9 +81,11 @@ void check_trained(const std::string& folder) {
   const auto has = [&](const char* name) { return std::filesystem::exists(folder + "/" + name); };
   if (!std::filesystem::is_directory(folder))
     throw CheckpointError(folder + ": is not a folder; try one that train --run has made");
-  if (has("config.json") && has("tokenizer"))
+  if (!has("config.json"))
+    throw CheckpointError(folder + ": is no run: it has no config.json; try one that train --run has made");
+  if (has("tokenizer"))
     throw CheckpointError(folder + ": is a run of train_language_model; try one of train_translation");
-  if (has("config.json") && !has("weights.safetensors")) {
+  if (!has("weights.safetensors")) {
     throw CheckpointError(folder +
                           ": has no weights.safetensors: the training has not reached its first validation; "
                           "go on with train --resume");
@@ -283,7 +285,10 @@ int evaluate(const EvaluateOptions& options, const SearchOptions& search) {
 
 int start(const RunFolder& folder, const TrainingControl& control, TranslationOptions options,
           const Command& command) {
-  if (!options.from.empty()) take_fine_tuned(options, trained_options(RunFolder(options.from)), command);
+  if (!options.from.empty()) {
+    check_trained(options.from);
+    take_fine_tuned(options, trained_options(RunFolder(options.from)), command);
+  }
   options.training.adapt(command);
   options.check();
   options.refuse_ignored(command);

@@ -44,8 +44,74 @@ std::string command_names(const CLI::App& app) {
   return names;
 }
 
-/// The option of `command` that `unknown` may be meant to be: the nearest, or one that it begins with.
+/// Our options, of which a command has some, and what other programs call them.
+constexpr std::pair<const char*, const char*> kSynonyms[] = {
+    {"--learning-rate", "lr max-lr base-lr"},
+    {"--minimum-learning-rate", "min-lr"},
+    {"--schedule", "lr-scheduler lr-scheduler-type lr-schedule lr-decay"},
+    {"--warmup", "warmup-steps warmup-iters num-warmup-steps warmup-updates"},
+    {"--steps",
+     "epoch epochs num-epochs max-epochs num-train-epochs iters max-iters iterations max-steps "
+     "num-steps train-steps max-updates"},
+    {"--batch", "batch-size bs mini-batch per-device-train-batch-size"},
+    {"--batch-tokens", "batch batch-size bs mini-batch per-device-train-batch-size"},
+    {"--accumulate", "grad-accum gradient-accumulation gradient-accumulation-steps accumulation-steps"},
+    {"--context",
+     "seq-len seq-length sequence-length max-seq-len max-seq-length block-size context-length "
+     "context-size context-window ctx-len n-ctx max-length"},
+    {"--max-length", "seq-len seq-length sequence-length max-seq-len max-seq-length max-len context"},
+    {"--layers", "n-layer n-layers num-layers num-hidden-layers depth"},
+    {"--encoder-layers", "layers n-layer n-layers num-layers depth"},
+    {"--heads", "n-head n-heads nhead num-heads num-attention-heads"},
+    {"--groups", "n-kv-heads kv-heads num-kv-heads num-key-value-heads"},
+    {"--head-width", "head-dim head-size"},
+    {"--width",
+     "d-model dim n-embd embed-dim embedding-dim embedding-size emb-dim hidden-size hidden-dim "
+     "model-dim"},
+    {"--feed-forward", "d-ff ffn-dim ff-dim dim-feedforward intermediate-size mlp-ratio"},
+    {"--rotary-base", "rope-theta rope-base"},
+    {"--window", "sliding-window window-size"},
+    {"--vocabulary", "vocab vocab-size n-vocab"},
+    {"--weight-decay", "wd l2"},
+    {"--clip", "grad-clip clip-grad clip-norm max-grad-norm gradient-clip gradient-clipping"},
+    {"--average-decay", "ema ema-decay"},
+    {"--recompute-layers", "gradient-checkpointing activation-checkpointing"},
+    {"--patience", "early-stopping early-stop"},
+    {"--seed", "random-seed manual-seed rng-seed"},
+    {"--validate-every", "eval-every eval-interval eval-steps val-interval"},
+    {"--validation-batches", "eval-iters eval-batches"},
+    {"--checkpoint-every", "save-every save-steps save-interval"},
+    {"--log-every", "log-interval log-steps logging-steps print-every"},
+    {"--from", "pretrained init-from finetune fine-tune"},
+    {"--resume", "continue resume-from-checkpoint"},
+    {"--corpus", "data dataset data-path train-file train-data input text"},
+    {"--pairs", "data dataset data-path train-file train-data input corpus"},
+    {"--source", "src src-file"},
+    {"--target", "tgt tgt-file"},
+    {"--validation", "val valid val-file valid-file validation-file"},
+    {"--output", "out output-file"},
+    {"--run", "out out-dir output output-dir save-dir model checkpoint ckpt load"},
+    {"--device", "gpu gpus cuda cpu"},
+    {"--precision", "dtype fp16 bf16 amp"},
+    {"--threads", "workers num-workers jobs cpus"},
+    {"--max-tokens", "max-new-tokens max-length max-len length n-predict"},
+    {"--samples", "num-samples num-return-sequences"},
+    {"--temperature", "temp"},
+    {"--top-p", "nucleus"},
+    {"--repetition-penalty", "repeat-penalty"},
+    {"--beam", "beams num-beams beam-size beam-width"},
+    {"--length-penalty", "lenpen"},
+};
+
+/// The option of `command` that `unknown` may be meant to be: one that other programs call so, else the
+/// nearest, or one that it begins with.
 std::string likely_option(const CLI::App& command, const std::string& unknown) {
+  std::string plain = unknown.substr(std::min(unknown.find_first_not_of('-'), unknown.size()));
+  std::replace(plain.begin(), plain.end(), '_', '-');
+  for (const auto& [ours, others] : kSynonyms) {
+    const bool is_meant = (' ' + std::string(others) + ' ').find(' ' + plain + ' ') != std::string::npos;
+    if (is_meant && command.get_option_no_throw(ours) != nullptr) return ours;
+  }
   std::string likely;
   std::size_t least = unknown.size() / 3 + 1;
   for (const CLI::Option* known : command.get_options()) {

@@ -32,16 +32,16 @@ void add_threads_option(const Command& command, Index& threads, const std::strin
   command.option("--threads", threads, help, kThreads);
 }
 
-void ComputeOptions::add_to(const Command& command, bool model) {
+void ComputeOptions::add_to(const Command& command, bool model, const std::string& otherwise) {
   device = "auto";
   command.option("--device", device, "cpu, cuda, cuda:N, or auto: a GPU where there is one").take_last();
   if (!model) return;
-  add_threads_option(command, threads, "of the CPU; 0 for all cores, or on resuming as before");
+  add_threads_option(command, threads, "of the CPU; 0 for all cores" + otherwise);
   command
       .option("--precision", precision,
               "f32; on a GPU also tf32, matrix products of rounded factors, or bf16, weights and activations "
-              "in bf16 with sums, loss and the weights that are updated in f32; without it f32, or on "
-              "resuming as before")
+              "in bf16 with sums, loss and the weights that are updated in f32; without it f32" +
+                  otherwise)
       .one_of({"f32", "tf32", "bf16"})
       .take_last();
   command.negative_flag(

@@ -33,8 +33,8 @@ struct ComputeOptions {
   Index threads = 0;
 
   /// Adds --device, whose default is then a GPU if there is one; for commands with a `model` also --threads,
-  /// --precision and --no-graphs.
-  void add_to(const Command& command, bool model = true);
+  /// --precision and --no-graphs. `otherwise` is what the help adds to the first two's defaults.
+  void add_to(const Command& command, bool model = true, const std::string& otherwise = {});
   /// `unsaid` is the precision if the command line does not say.
   /// Throws: DeviceError if there is no such GPU; Error for a precision that the device does not support
   Compute chosen(const std::string& unsaid = "f32") const;

@@ -33,7 +33,7 @@ std::string TrainingRun::dry_run() {
   const Index validations = (options_.steps + options_.validate_every - 1) / options_.validate_every;
   const double validating = static_cast<double>(validations + 1) * validation;  // the best weights' too
   const double training = static_cast<double>(options_.steps) * per_step;
-  text += line("a step", format("%.3g ms", 1e3 * per_step));
+  text += line("a step", short_duration_text(per_step));
   text += line("speed", count_text(tokens_per_second) + " tokens/s");
   text += line("the training", std::to_string(options_.steps) + " steps in about " +
                                    duration_text(training + validating) + ", of which " +

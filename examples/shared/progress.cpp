@@ -46,6 +46,15 @@ std::string duration_text(double seconds) {
   return format("%lld h %02lld min", whole / 3600, whole % 3600 / 60);
 }
 
+std::string short_duration_text(double seconds) {
+  if (seconds < 0.9995) return format("%.3g ms", 1e3 * seconds);
+  return seconds < 99.95 ? format("%.3g s", seconds) : duration_text(seconds);
+}
+
+std::string number_text(double number) {
+  return format(number >= 9999.5 && number < 1e9 ? "%.0f" : "%.4g", number);
+}
+
 std::string count_text(double count) {
   if (count < 1000) return format("%.0f", count);
   return count < 1e6 ? format("%.1fk", count / 1e3) : format("%.2fM", count / 1e6);

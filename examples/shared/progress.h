@@ -19,6 +19,10 @@ double now_seconds();
 void tell_clock_of_running();
 /// "45 s", "3 min 20 s", "2 h 05 min".
 std::string duration_text(double seconds);
+/// To four digits, and all of those before the point up to a thousand million: "4.348", "25756".
+std::string number_text(double number);
+/// To three digits: "13.1 ms", "1.31 s", "2 min 11 s".
+std::string short_duration_text(double seconds);
 /// 12345 as "12.3k".
 std::string count_text(double count);
 inline std::string count_text(Index count) { return count_text(static_cast<double>(count)); }

@@ -113,8 +113,8 @@ Index TrainingRun::steps_in_budget() {
   const double left = (1 - kReserve) * budget - gone - 2 * validation;
   const double whole_step = per_step + validation / static_cast<double>(options_.validate_every);
   const auto steps = std::max<Index>(1, static_cast<Index>(left / whole_step));
-  progress_.keep(format("%g min are enough for ", options_.time_budget) + number_of(steps, "step") +
-                 format(" of %.3g ms; the same again, on any machine: --steps ", 1e3 * per_step) +
+  progress_.keep(format("%g min are enough for ", options_.time_budget) + number_of(steps, "step") + " of " +
+                 short_duration_text(per_step) + "; the same again, on any machine: --steps " +
                  std::to_string(steps));
   return steps;
 }

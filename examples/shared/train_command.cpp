@@ -37,7 +37,7 @@ void TrainCommand::add_to(const Command& command) {
       "of several processes under mpirun, each keeps and updates its share of the optimizer's state");
   command.option("--collective-minutes", control.collective_minutes,
                  "the longest that processes under mpirun wait for each other; 0 for no limit", kNotNegative);
-  control.compute.add_to(command);
+  control.compute.add_to(command, true, ", or on resuming as before");
 }
 
 /// Starts in a folder that goes again: data of a corpus are written there.

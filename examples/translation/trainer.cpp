@@ -69,7 +69,8 @@ TargetLoss sum_losses(EncoderDecoder& model, TranslationBatches& batches, Index 
 }  // namespace
 
 std::string TargetLoss::to_string() const {
-  return format("%.4f nats a token, perplexity %.4g", mean(), std::exp(mean())) + text_units(nats, text);
+  return format("%.4f nats a token, perplexity ", mean()) + number_text(std::exp(mean())) +
+         text_units(nats, text);
 }
 
 TargetLoss validation_loss(EncoderDecoder& model, TranslationBatches& batches,

@@ -150,8 +150,13 @@ void AttentionConfig::describe_in_layers(const FieldVisitor& field) {
 
 void AttentionConfig::add_positions(PositionKind positions) {
   if (positions == PositionKind::rotary) rotary = true;
-  if (positions == PositionKind::alibi) relative_bias = RelativeBias::alibi;
-  if (positions == PositionKind::buckets) relative_bias = RelativeBias::buckets;
+  const bool are_buckets = positions == PositionKind::buckets;
+  if (!are_buckets && positions != PositionKind::alibi) return;
+  relative_bias = are_buckets ? RelativeBias::buckets : RelativeBias::alibi;
+  const auto has_bias = [](const AttentionKind& row) { return row.uses("relative_bias"); };
+  if (!has_bias(attention_kind(kind)))
+    throw Error(std::string("[attention] positions=") + name_of(positions) + " are for " +
+                kind_names(has_bias) + "; got attention=" + kind + "; try positions=learned");
 }
 
 AttentionConfig AttentionConfig::resolved() const {

@@ -142,6 +142,10 @@ refuses "a temperature below zero" "--temperature" generate --run "$run" --promp
 refuses "greedy at a temperature" "--greedy" generate --run "$run" --prompt a --greedy --temperature 1
 refuses "an unknown cache" "--cache" generate --run "$run" --prompt a --cache ring
 refuses "an empty stop string" "stop" generate --run "$run" --prompt a --stop ''
+refuses "another program's name of an option" "unknown option --max-new-tokens; is --max-tokens meant" generate --run "$run" \
+  --max-new-tokens 5
+check "help speaks of resuming where that is" sh -c "'$program' train --help | tr -s ' \n' ' ' | grep -q 'all cores, or on resuming'"
+check "and only there" sh -c "! '$program' generate --help | grep -q resuming"
 refuses "no tokens" "--max-tokens" generate --run "$run" --prompt a --max-tokens 0
 
 mkdir "$work/texts" && cp "$work/text" "$work/texts/counts" && printf 'd\xf6g' >"$work/texts/latin-1" && : >"$work/texts/.hidden"

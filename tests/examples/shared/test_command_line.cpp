@@ -38,6 +38,14 @@ TEST_SUITE("examples/shared/command_line") {
     CHECK(refusal({"train", "--steps", "5", "text"}) == "unexpected argument text");
     CHECK(refusal({"train", "--steps", "5", "--steps-a-day", "5"}) ==
           "unknown option --steps-a-day; is --steps meant?");
+    for (const char* name : {"--epochs", "--max-iters=5", "--num_train_epochs", "-epochs"}) {
+      const std::string bare = std::string(name).substr(0, std::string(name).find('='));
+      CHECK(refusal({"train", "--steps", "5", name}) == "unknown option " + bare + "; is --steps meant?");
+    }
+    CHECK(refusal({"train", "--steps", "5", "--eval_interval", "5"}) ==
+          "unknown option --eval_interval; is --validate-every meant?");
+    CHECK(refusal({"train", "--steps", "5", "--lr", "5"}) ==
+          "unknown option --lr; try --help");  // it has none
     CHECK(refusal({"trian"}) == "unknown command trian; try one of train, report");
     CHECK(refusal({"--steps", "5"}) == "a command comes before --steps: one of train, report");
     CHECK(refusal({"report", "--steps", "5"}) == "--steps is an option of train, not of report");

@@ -1,3 +1,4 @@
+#include <tapeformer/examples/shared/progress.h>
 #include <tapeformer/examples/shared/text_measure.h>
 
 #include <doctest/doctest.h>
@@ -17,6 +18,19 @@ TEST_SUITE("examples/shared/text_measure") {
     CHECK(size_of_text("é à").words == 2);
     CHECK(size_of_text("é à").bytes == 5);
     CHECK(size_of_text(std::string("a\0b", 3)).words == 1);
+  }
+
+  TEST_CASE("numbers and times are written without powers of ten") {
+    CHECK(number_text(4.3481) == "4.348");
+    CHECK(number_text(9999.4) == "9999");
+    CHECK(number_text(9999.6) == "10000");
+    CHECK(number_text(25756.039) == "25756");
+    CHECK(short_duration_text(0.0131) == "13.1 ms");
+    CHECK(short_duration_text(0.9994) == "999 ms");
+    CHECK(short_duration_text(0.9996) == "1 s");
+    CHECK(short_duration_text(1.31) == "1.31 s");
+    CHECK(short_duration_text(99.96) == "1 min 40 s");
+    CHECK(text_units(std::log(12345.678), {3, 1}) == ", perplexity a word 12346, 4.5306 bits a byte");
   }
 
   TEST_CASE("pieces of a text add up to the whole, wherever it is cut") {

@@ -177,6 +177,14 @@ TEST_SUITE("nn/attention/attention_config") {
     CHECK(refused([](auto& c) { c.kind = "gqa", c.groups = 3; }) ==
           "[attention] heads must be a multiple of groups; got attention=gqa, heads=4, groups=3");
     CHECK(refused([](auto& c) { c.kind = "gqa", c.groups = 2; }) == "nothing was thrown");
+    CHECK(refused([](auto& c) { c.add_positions(PositionKind::alibi); }) == "nothing was thrown");
+    for (const char* kind : {"mla", "differential", "additive"}) {
+      AttentionConfig config;
+      config.kind = kind;
+      CHECK(message_of<Error>([&] { config.add_positions(PositionKind::buckets); }) ==
+            std::string("[attention] positions=buckets are for mha, gqa, mqa; got attention=") + kind +
+                "; try positions=learned");
+    }
     CHECK(refused([](auto& c) { c.latent_width = 8; }) ==
           "[attention] latent_width is for mla; got attention=mha, latent_width=8; try latent_width=0");
     CHECK(refused([](auto& c) { c.kind = "mla", c.rotary_width = 3; }) ==
