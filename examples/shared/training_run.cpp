@@ -71,8 +71,8 @@ void TrainingRun::start() {
 }
 
 void TrainingRun::resume(const Json& checkpoint, Index steps_before) {
-  restore(checkpoint);
   for (const Json& line : folder_.metric_lines()) elapsed_before_ = line.value("elapsed", elapsed_before_);
+  restore(checkpoint);  // cuts the lines after its step, whose time is spent all the same
   if (checkpoint.at("threads").get<int>() != omp_get_max_threads()) {
     progress_.keep("note: the run began with " + number_of(checkpoint.at("threads").get<Index>(), "thread") +
                    "; with another number the last bits of the results may differ");

@@ -106,6 +106,18 @@ TEST_SUITE("examples/shared/training_report") {
       if (line.contains("validation_loss")) CHECK(line.at("elapsed").get<double>() > before);
   }
 
+  TEST_CASE("time counts that went into steps after the last checkpoint") {
+    const CapturedLog log;
+    const TemporaryFolder temporary;
+    const RunFolder folder(temporary.file("run"));
+    ToyTask first, second;
+    CHECK(start(folder, first, kOneStep) == kExitSuccess);
+    folder.append_metrics({{"step", 2}, {"train_loss", 1.0}, {"elapsed", 1000.0}});  // and then it was killed
+    CHECK(resume(folder, second) == kExitSuccess);
+    for (const Json& line : folder.metric_lines())
+      if (line.at("step") > 1 && line.contains("elapsed")) CHECK(line.at("elapsed").get<double>() > 1000);
+  }
+
   TEST_CASE("a dry run says what a training takes, and writes nothing") {
     const CapturedLog log;
     const TemporaryFolder temporary;
