@@ -109,9 +109,8 @@ LanguageTask::LanguageTask(const LanguageOptions& options, LanguageData data, De
 
 std::string LanguageTask::summary() { return summary_of(model_); }
 
-void LanguageTask::set_steps(Index steps) {
-  options_.training.steps = steps;
-  options_.training.shorten_warmup();
+void LanguageTask::set_steps(Index steps, bool is_begun) {
+  options_.training.set_steps(steps, is_begun);
   shapes_ = options_.batch_shapes();
   plan_ = validation_plan(options_, data_.validation.size());
 }
@@ -197,6 +196,12 @@ Validation LanguageTask::validate(Progress& progress) {
                         : ", estimated" + error + " from " + number_of(plan_.batches, "batch", "batches");
   }
   return result;
+}
+
+Index LanguageTask::validation_tokens(bool at_end) const {
+  const Index estimated =
+      (at_end ? plan_.end_batches : plan_.batches) * options_.batch * options_.model.context;
+  return estimated + ((at_end ? plan_.exact_end : plan_.exact) ? data_.validation.size() : 0);
 }
 
 double LanguageTask::trial_loss(Progress&) {

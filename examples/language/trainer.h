@@ -31,7 +31,7 @@ class LanguageTask : public TrainingTask {
   LanguageTask(const LanguageOptions& options, LanguageData data, DecoderOnly model, Progress& progress);
 
   const TrainingOptions& options() const override { return options_.training; }
-  void set_steps(Index steps) override;
+  void set_steps(Index steps, bool is_begun) override;
   Module& model() override { return model_; }
   void next_batch() override;
   std::vector<Index> batch_changes() const override;
@@ -42,6 +42,7 @@ class LanguageTask : public TrainingTask {
   /// The exact mean decides on the best weights if there is one, else the estimate, whose batches are the
   /// same at every validation, so that only the model differs.
   Validation validate(Progress& progress) override;
+  Index validation_tokens(bool at_end) const override;
   double trial_loss(Progress& progress) override;
   std::vector<std::string> samples(bool graphs) override;
   Json attention_example() override;
@@ -53,7 +54,6 @@ class LanguageTask : public TrainingTask {
   std::string summary() override;
   Json conclude(Progress& progress) override;
   const char* program() const override { return "train_language_model"; }
-  const char* purpose() const override { return "generate"; }
 
  private:
   /// Tokens that this process computes of the batch.

@@ -20,6 +20,12 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
+/// How a run of as many steps is started, which has the same weights to the bit.
+std::string repeat_text(const TrainingOptions& options) {
+  return "; the same again, on any machine: --steps " + std::to_string(options.steps) + " --warmup " +
+         std::to_string(options.warmup) + " --validate-every " + std::to_string(options.validate_every);
+}
+
 }  // namespace
 
 /// Trains on the next batch with a learning rate of 0. Collective.
@@ -38,9 +44,13 @@ void TrainingRun::trial_step() {
   require_finite(loss, "loss");
 }
 
-/// The seconds of a step from each of `starts` on. They take turns, and the median turn counts: whatever
-/// else the machine does for a moment slows down a few turns only. Collective.
-std::vector<double> TrainingRun::seconds_of_steps(const std::vector<Index>& starts, double longest) {
+/// As TimePlan has them. They take turns, and the median turn counts: whatever else the machine does for a
+/// moment slows down a few turns only. Collective.
+std::vector<double> TrainingRun::seconds_of_steps(double longest) {
+  progress_.show("measuring how fast steps are");
+  task_.model().train();
+  std::vector<Index> starts = task_.batch_changes();
+  starts.insert(starts.begin(), 0);
   const auto is_over = [this](double begun, double seconds) {  // for all ranks alike
     return control_.ranks->sum({now_seconds() - begun > seconds ? 1.0 : 0.0})[0] > 0;
   };
@@ -66,13 +76,10 @@ std::vector<double> TrainingRun::seconds_of_steps(const std::vector<Index>& star
   return medians;
 }
 
-/// On the average of the run, whose batches may change their shape.
-double TrainingRun::seconds_a_step(double longest) {
-  progress_.show("measuring how fast steps are");
-  task_.model().train();
+/// The mean over the run, whose batches may change their shape.
+double TrainingRun::average_over_run(const std::vector<double>& seconds) const {
   std::vector<Index> starts = task_.batch_changes();
   starts.insert(starts.begin(), 0);
-  const std::vector<double> seconds = seconds_of_steps(starts, longest);
   double per_step = 0;
   for (std::size_t i = 0; i < starts.size(); ++i) {
     const Index end = i + 1 < starts.size() ? starts[i + 1] : options_.steps;
@@ -81,7 +88,50 @@ double TrainingRun::seconds_a_step(double longest) {
   return per_step;
 }
 
-Index TrainingRun::steps_in_budget() {
+Index TrainingRun::steps_within(double seconds, double per_step, double per_validation_token) const {
+  const double validation = per_validation_token * static_cast<double>(task_.validation_tokens(false));
+  const double ending = per_validation_token * static_cast<double>(task_.validation_tokens(true));
+  const double whole_step = per_step + validation / static_cast<double>(task_.options().validate_every);
+  return std::max(state_.step + 1, static_cast<Index>((seconds - validation - ending) / whole_step));
+}
+
+/// Gives the task as many steps as fit, whose validations depend on how many they are.
+void TrainingRun::fit_steps(double seconds, double per_step, double per_validation_token, bool is_begun) {
+  const auto fitting = [&] { return steps_within(seconds, per_step, per_validation_token); };
+  task_.set_steps(fitting(), is_begun);
+  task_.set_steps(fitting(), is_begun);
+  if (fitting() < task_.options().steps) task_.set_steps(fitting(), is_begun);
+  options_ = task_.options();
+}
+
+/// How many steps do not depend on how many there are: the rate still rises, and nothing was validated.
+Index TrainingRun::first_steps() const {
+  Index count = std::min(options_.warmup, options_.validate_every - 1);
+  for (const Index step : task_.batch_changes()) count = std::min(count, step / 2);
+  return count;
+}
+
+/// Steps may be faster or slower than they were when they were tried. Collective.
+void TrainingRun::correct_steps() {
+  settle();
+  const auto ranks = static_cast<double>(control_.ranks->size());
+  const auto done = static_cast<double>(state_.step);
+  const double taken = (now_seconds() - first_step_end_) / (done - 1);
+  const std::vector<double> all = control_.ranks->sum({taken / ranks, clock_.total() / ranks});
+  const double tried = plan_.step_seconds.front();
+  const double per_step = average_over_run(plan_.step_seconds) * all[0] / tried;
+  const double left = (1 - kReserve) * 60 * options_.time_budget - all[1];
+  const Index before = options_.steps;
+  fit_steps(left + done * all[0], per_step, plan_.seconds_per_validation_token, true);
+  if (options_.steps == before) return;
+  schedule_ = Schedule(options_.schedule_config());
+  task_.describe(folder_);
+  save_checkpoint();
+  progress_.keep("steps take " + short_duration_text(all[0]) + ", not " + short_duration_text(tried) + ": " +
+                 number_of(options_.steps, "step") + repeat_text(options_));
+}
+
+TimePlan TrainingRun::fit_budget() {
   const double budget = 60 * options_.time_budget;
   Json task_before;
   task_.save_state(task_before);
@@ -91,11 +141,13 @@ Index TrainingRun::steps_in_budget() {
     for (const Parameter& parameter : task_.model().parameters()) values.push_back(parameter.value().clone());
   });
 
-  const double per_step = seconds_a_step(std::min(kLongestTrial, kTrialShare * budget));
+  TimePlan plan;
+  plan.step_seconds = seconds_of_steps(std::min(kLongestTrial, kTrialShare * budget));
   const double validation_begun = now_seconds();
   task_.validate(progress_);
   const auto ranks = static_cast<double>(control_.ranks->size());
-  const double validation = control_.ranks->sum({now_seconds() - validation_begun})[0] / ranks;
+  plan.seconds_per_validation_token = control_.ranks->sum({now_seconds() - validation_begun})[0] / ranks /
+                                      static_cast<double>(task_.validation_tokens(false));
 
   optimizer_->clear_gradients();
   task_.load_state(task_before);
@@ -108,15 +160,29 @@ Index TrainingRun::steps_in_budget() {
     }
   });
 
-  // The last step's validation and the one of the best weights come whatever the number of steps.
   const double gone = control_.ranks->sum({clock_.total()})[0] / ranks;
-  const double left = (1 - kReserve) * budget - gone - 2 * validation;
-  const double whole_step = per_step + validation / static_cast<double>(options_.validate_every);
-  const auto steps = std::max<Index>(1, static_cast<Index>(left / whole_step));
-  progress_.keep(format("%g min are enough for ", options_.time_budget) + number_of(steps, "step") + " of " +
-                 short_duration_text(per_step) + "; the same again, on any machine: --steps " +
-                 std::to_string(steps));
-  return steps;
+  const double per_step = average_over_run(plan.step_seconds);
+  fit_steps((1 - kReserve) * budget - gone, per_step, plan.seconds_per_validation_token, false);
+  progress_.keep(format("%g min are enough for ", options_.time_budget) + number_of(options_.steps, "step") +
+                 " of " + short_duration_text(per_step) + repeat_text(options_));
+  return plan;
+}
+
+/// Goes on to options_.steps instead, whether the run is finished or not.
+void TrainingRun::change_steps(Index before) {
+  TrainingOptions old = options_;
+  old.steps = before;
+  const std::string steps = std::to_string(options_.steps), here = std::to_string(state_.step);
+  std::string text = "goes on to step " + steps + ", with the " + options_.schedule + " schedule of " +
+                     steps + " steps: the learning rate is " + format("%.2e", schedule_(state_.step)) +
+                     " at step " + std::to_string(state_.step + 1);
+  if (state_.step > 0)
+    text += format(", and was %.2e", Schedule(old.schedule_config())(state_.step - 1)) + " at step " + here;
+  progress_.keep(text);
+  state_.finished = false;
+  state_.validations_since_best = 0;
+  task_.describe(folder_);
+  save_checkpoint();
 }
 
 }  // namespace tapeformer

@@ -5,10 +5,14 @@
 #include <tapeformer/examples/shared/command_line.h>
 #include <tapeformer/examples/shared/train_command.h>
 
+#include <unistd.h>
+
 #include <cerrno>
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
+#include <thread>
 
 namespace tapeformer {
 
@@ -48,12 +52,17 @@ int TrainCommand::start_dry(const std::function<int(const RunFolder&, const Trai
   std::string name = (std::filesystem::temp_directory_path() / "dry-run-XXXXXX").string();
   if (mkdtemp(name.data()) == nullptr)
     throw DataError(name, 0, "cannot be made: " + system_error_text(errno));
-  const auto remove = [&name](const void*) {
+  const auto remove = [name](const void*) {
     std::error_code ignored;
     std::filesystem::remove_all(name, ignored);
   };
   const std::unique_ptr<const void, decltype(remove)> guard(this, remove);
-  say_at_interrupt(kStopping);
+  // There is nothing to save, and a step may take minutes.
+  std::thread([remove] {
+    while (!interrupted()) std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    remove(nullptr);
+    _exit(kExitInterrupted);
+  }).detach();
   return start_in(RunFolder(name), joined);
 }
 

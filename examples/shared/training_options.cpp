@@ -43,7 +43,8 @@ void TrainingOptions::describe(const FieldVisitor& field) {
   field("spike_deviations", spike_deviations,
         "how far above: in standard deviations of about the last 50 losses; 0 looks for none", kNotNegative);
   field("seed", seed, "of all that is drawn: initial weights, held-out data, batches, dropout");
-  field("validate_every", validate_every, "steps between validations", kPositive);
+  field("validate_every", validate_every,
+        "steps between validations; unless it is given, at most a quarter of --steps", kPositive);
   field("patience", patience, "validations without a better loss before stopping; 0 never stops early",
         kNotNegative);
   field("checkpoint_every", checkpoint_every, "steps between checkpoints; 0 for every validation",
@@ -52,7 +53,8 @@ void TrainingOptions::describe(const FieldVisitor& field) {
         "keep the weights of that many last validations beside the best, to be averaged", kNotNegative);
   field("earlier_checkpoints", earlier_checkpoints,
         "keep that many checkpoints before the last one, to go on from if that is damaged", kNotNegative);
-  field("log_every", log_every, "steps between two lines of the log", kPositive);
+  field("log_every", log_every,
+        "steps between two lines of the log; unless it is given, at most a tenth of --steps", kPositive);
   field("samples", samples, "outputs shown at every validation", kNotNegative);
   field("recompute_layers", recompute_layers,
         "keep only the input of each layer and compute the rest again in the backward pass: a fraction of "
@@ -118,12 +120,22 @@ void TrainingOptions::adapt(const Command& command) {
     command.refuse({"--time-budget"}, "with --steps");
     time_budget = 0;
   }
-  if (!command.find("--warmup").given()) shorten_warmup();
+  keeps_warmup_ = command.find("--warmup").given();
+  keeps_log_ = command.find("--log-every").given();
+  keeps_validate_ = command.find("--validate-every").given();
+  if (time_budget == 0) set_steps(steps);
 }
 
-void TrainingOptions::shorten_warmup() {
-  const Index least = schedule == "inverse_square_root" ? 1 : 0;
-  warmup = std::min(warmup, std::max(least, steps / 10));
+void TrainingOptions::set_steps(Index count, bool is_begun) {
+  steps = count;
+  const auto shorten = [&](Index& value, Index& most, Index parts, Index least) {
+    if (most == 0) most = value;
+    value = std::min(most, std::max(least, steps / parts));
+  };
+  if (!keeps_warmup_ && !is_begun)
+    shorten(warmup, most_warmup_, 10, schedule == "inverse_square_root" ? 1 : 0);
+  if (!keeps_log_) shorten(log_every, most_log_, 10, 1);
+  if (!keeps_validate_) shorten(validate_every, most_validate_, 4, 1);
 }
 
 void TrainingOptions::refuse_ignored(const Command& command) const {

@@ -33,17 +33,22 @@ struct TrainingOptions {
   bool recompute_layers = false;  ///< less memory, more time, same results: see activation_checkpointing.h
 
   ScheduleConfig schedule_config() const;
-  /// Makes the warm-up at most a tenth of the steps, unless `command` was given --warmup, and forgets the
-  /// time budget if it was given --steps.
+  /// set_steps(steps), but for the options that `command` was given, and forgets the time budget if it was
+  /// given --steps.
   void adapt(const Command& command);
-  /// Makes the warm-up at most a tenth of the steps.
-  void shorten_warmup();
+  /// Makes the steps between two lines of the log at most a tenth of the steps, those between validations at
+  /// most a quarter, and the warm-up at most a tenth unless it has begun.
+  void set_steps(Index count, bool is_begun = false);
   /// Throws: Error that names options without sense
   void check() const;
   /// Throws: Error naming an option that `command` was given and that would change nothing
   void refuse_ignored(const Command& command) const;
 
   void describe(const FieldVisitor& field);
+
+ private:
+  Index most_warmup_ = 0, most_log_ = 0, most_validate_ = 0;  // before that; 0 until then
+  bool keeps_warmup_ = false, keeps_log_ = false, keeps_validate_ = false;
 };
 
 /// The number of steps that `command` asks a resumed training for, in options.steps; 0 if it does not.

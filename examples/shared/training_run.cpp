@@ -17,12 +17,15 @@ namespace tapeformer {
 namespace {
 
 constexpr const char* kBestWeights = "weights.safetensors";
+constexpr Index kFewestFirstSteps = 10;  // that tell how long the others take
 
 // What Ctrl-C says.
 constexpr const char* kFinishingStep = "finishing this step, then saving; once more leaves without saving";
 constexpr const char* kFinishingBatch = "finishing this batch, then saving; once more leaves without saving";
 constexpr const char* kFinishingValidation =
     "finishing this validation, then saving; once more leaves without saving";
+constexpr const char* kMeasuringFirst =
+    "saved; measuring the weights, as there was no validation yet; once more leaves at once";
 constexpr const char* kMeasuring =
     "measuring the best weights; once more leaves at once, and --resume measures them";
 
@@ -62,7 +65,9 @@ TrainingRun::TrainingRun(RunFolder folder, const TrainingControl& control, Train
   waiting_before_ = logged_waiting_ = control_.ranks->time().waited;
 }
 
-void TrainingRun::start() {
+void TrainingRun::start(TimePlan plan) {
+  plan_ = std::move(plan);
+  if (!plan_.step_seconds.empty() && first_steps() >= kFewestFirstSteps) corrects_at_ = first_steps();
   separate_draws(task_.model(), control_.ranks->rank());
   folder_.create();
   task_.describe(folder_);
@@ -84,23 +89,6 @@ void TrainingRun::resume(const Json& checkpoint, Index steps_before) {
   }
   progress_.keep("resumed at step " + std::to_string(state_.step));
   if (steps_before > 0 && (state_.finished || steps_before != options_.steps)) change_steps(steps_before);
-}
-
-/// Goes on to options_.steps instead, whether the run is finished or not.
-void TrainingRun::change_steps(Index before) {
-  TrainingOptions old = options_;
-  old.steps = before;
-  const std::string steps = std::to_string(options_.steps), here = std::to_string(state_.step);
-  std::string text = "goes on to step " + steps + ", with the " + options_.schedule + " schedule of " +
-                     steps + " steps: the learning rate is " + format("%.2e", schedule_(state_.step)) +
-                     " at step " + std::to_string(state_.step + 1);
-  if (state_.step > 0)
-    text += format(", and was %.2e", Schedule(old.schedule_config())(state_.step - 1)) + " at step " + here;
-  progress_.keep(text);
-  state_.finished = false;
-  state_.validations_since_best = 0;
-  task_.describe(folder_);
-  save_checkpoint();
 }
 
 void TrainingRun::save_checkpoint() {
@@ -298,6 +286,8 @@ std::optional<int> TrainingRun::advance(Index checkpoint_every) {
   const bool is_trained = train_step();
   if (profile_.end_step()) tell_profile();
   if (!is_trained) return stop(false);
+  if (state_.step == 1) first_step_end_ = now_seconds();
+  if (state_.step == corrects_at_) correct_steps();
   const bool validates = state_.step % options_.validate_every == 0 || state_.step == options_.steps;
   if (validates || state_.step % checkpoint_every == 0) settle();
   if (validates) {
@@ -335,15 +325,27 @@ int TrainingRun::stop(bool late) {
   settle();
   if (checkpointed_step_ != state_.step) save_checkpoint();
   wait_for_checkpoint();
+  if (!state_.has_best && state_.step > 0) keep_first_weights();
   progress_.keep((late ? "the time limit is reached" : "interrupted") + std::string(" at step ") +
                  std::to_string(state_.step) + "; saved. Go on with: " + task_.program() + " train --run " +
-                 folder_.path() + " --resume" +
-                 (state_.has_best ? std::string()
-                                  : std::string(" (there was no validation yet, so there is nothing to ") +
-                                        task_.purpose() + " with)"));
+                 folder_.path() + " --resume");
   tell_time({});
   write_report();
   return late ? kExitSuccess : kExitInterrupted;
+}
+
+/// Before the first validation, something to work with. The checkpoint does not know of it: a resumed run
+/// finds the same best weights as one without a break. Collective.
+void TrainingRun::keep_first_weights() {
+  const PhaseClock::Scope scope(clock_, Phase::validation);
+  progress_.keep(kMeasuringFirst);
+  say_at_interrupt(kMeasuringFirst);
+  double loss = 0;
+  with_evaluation_weights([&] {
+    loss = task_.validate(progress_).loss;
+    parallel_.with_whole_values([&] { folder_.save_weights(kBestWeights, task_.model()); });
+  });
+  progress_.keep(format("validation loss %.4f; weights in ", loss) + folder_.file(kBestWeights));
 }
 
 int TrainingRun::finish() {

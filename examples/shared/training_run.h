@@ -74,8 +74,8 @@ class TrainingTask {
   Communicator& ranks() const { return *ranks_; }
 
   virtual const TrainingOptions& options() const = 0;
-  /// Makes options().steps this many, before the first batch.
-  virtual void set_steps(Index steps) = 0;
+  /// options().set_steps() and what follows from it.
+  virtual void set_steps(Index steps, bool is_begun) = 0;
   virtual Module& model() = 0;
   /// Makes the next batch of the training, on the model's device.
   virtual void next_batch() = 0;
@@ -92,6 +92,8 @@ class TrainingTask {
   /// must compute from these tensors and the model alone. Without any (the default) no graphs are used.
   virtual BatchParts batch_parts() { return {}; }
   virtual Validation validate(Progress& progress) = 0;
+  /// About how many tokens the model computes for that, or for conclude(); any unit if all are alike.
+  virtual Index validation_tokens(bool /*at_end*/) const { return 1; }
   /// A loss that is not finite if the weights are ruined, quickly computed.
   virtual double trial_loss(Progress& progress) = 0;
   /// Outputs of the model for somebody to look at: options().samples of them, at least one. `graphs` as
@@ -114,12 +116,17 @@ class TrainingTask {
   /// that ends metrics.jsonl.
   virtual Json conclude(Progress& progress);
 
-  /// The program's name and what its models are for, as messages say them: "train_translation", "translate".
+  /// The program's name.
   virtual const char* program() const = 0;
-  virtual const char* purpose() const = 0;
 
  private:
   std::shared_ptr<Communicator> ranks_ = communicator_alone();
+};
+
+/// What a number of steps was chosen by.
+struct TimePlan {
+  std::vector<double> step_seconds;  ///< of a step from 0 on, and from each of batch_changes() on
+  double seconds_per_validation_token = 0;
 };
 
 /// A step whose loss or gradient is not finite, or whose loss is far above the last ones.
@@ -141,15 +148,15 @@ class TrainingRun {
   TrainingRun(RunFolder folder, const TrainingControl& control, TrainingTask& task, Progress& progress,
               const PhaseClock& clock = {}, const Compute& compute = {default_device()});
 
-  /// Makes the folder. Throws: DataError
-  void start();
-  /// How many steps fit into options().time_budget, counted from the program's start, with the validations
-  /// that they bring, by steps of a learning rate of 0. Task and model are afterwards as they were; this
-  /// object is of no more use.
-  Index steps_in_budget();
-  /// What the training would take, found by a few steps, as lines to print. Task, model and this object are
-  /// of no more use.
-  std::string dry_run();
+  /// Makes the folder. The number of steps is corrected once if it was chosen by a plan. Throws: DataError
+  void start(TimePlan plan = {});
+  /// Gives the task as many steps as fit into options().time_budget, counted from the program's start, with
+  /// the validations that they bring, by steps of a learning rate of 0. Task and model are otherwise as they
+  /// were; this object is of no more use.
+  TimePlan fit_budget();
+  /// Tells what the training would take, each line as soon as it is known: a batch at least is computed.
+  /// Task, model and this object are of no more use.
+  void dry_run(const std::function<void(const std::string&)>& tell);
   /// Restores the run from its folder; `checkpoint` is the state in the folder's checkpoint. If a number of
   /// steps was asked for, which the task's options then hold, `steps_before` is the former one; else it is 0.
   /// Throws: CheckpointError
@@ -203,8 +210,12 @@ class TrainingRun {
 
   int train();
   void trial_step();
-  double seconds_a_step(double longest);
-  std::vector<double> seconds_of_steps(const std::vector<Index>& starts, double longest);
+  double average_over_run(const std::vector<double>& seconds) const;
+  std::vector<double> seconds_of_steps(double longest);
+  Index steps_within(double seconds, double per_step, double per_validation_token) const;
+  void fit_steps(double seconds, double per_step, double per_validation_token, bool is_begun);
+  Index first_steps() const;
+  void correct_steps();
   BatchLoss pass(bool is_last);
   bool train_step();
   bool report_is_due() const;
@@ -243,6 +254,7 @@ class TrainingRun {
   Index count_optimizer_bytes();
   double elapsed() const;
   void plot();
+  void keep_first_weights();
   int stop(bool late);
   int finish();
   void tell_time(Json line);
@@ -253,7 +265,7 @@ class TrainingRun {
   Progress& progress_;
   PhaseClock clock_;
   Compute compute_;
-  const TrainingOptions options_;
+  TrainingOptions options_;
   DataParallel parallel_;
   const std::unique_ptr<Optimizer> optimizer_;
   const std::unique_ptr<MovingAverage> average_;  // none unless options_.average_decay asks for it
@@ -261,6 +273,9 @@ class TrainingRun {
   CudaGraphCache replay_;
   TrainingProfile profile_;
   State state_;
+  TimePlan plan_;
+  Index corrects_at_ = 0;      // the step after which the number of steps is corrected; 0 for never
+  double first_step_end_ = 0;  // the time when the first step was done
   std::deque<QueuedStep> queued_;
   LossWatch loss_watch_;
   Index bad_steps_ = 0, bad_in_a_row_ = 0;

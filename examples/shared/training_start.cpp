@@ -70,15 +70,18 @@ int start_training(const RunFolder& folder, const TrainingControl& control, cons
   const auto task = made(make_task, joined, compute, nullptr, progress);
   if (control.summary) return show_summary(*task);
   if (control.dry_run) {
-    const std::string text = TrainingRun(folder, joined, *task, progress, clock, compute).dry_run();
-    progress.clear();
-    print("%s", text);
+    TrainingRun(folder, joined, *task, progress, clock, compute).dry_run([&](const std::string& line) {
+      progress.clear();
+      print("%s\n", line);
+      std::fflush(stdout);
+    });
     return kExitSuccess;
   }
+  TimePlan plan;
   if (task->options().time_budget > 0)
-    task->set_steps(TrainingRun(folder, joined, *task, progress, clock, compute).steps_in_budget());
+    plan = TrainingRun(folder, joined, *task, progress, clock, compute).fit_budget();
   TrainingRun run(folder, joined, *task, progress, clock, compute);
-  run.start();
+  run.start(plan);
   return run.run();
 }
 

@@ -41,16 +41,16 @@ class TranslationTask : public TrainingTask {
   TranslationTask(const RunFolder& folder, const Json& checkpoint, Progress& progress);
 
   const TrainingOptions& options() const override { return options_.training; }
-  void set_steps(Index steps) override {
-    options_.training.steps = steps;
-    options_.training.shorten_warmup();
-  }
+  void set_steps(Index steps, bool is_begun) override { options_.training.set_steps(steps, is_begun); }
   Module& model() override { return *model_; }
   void next_batch() override;
   void prepare_batch() override;
   BatchLoss batch_loss() override;
   BatchParts batch_parts() override;
   Validation validate(Progress& progress) override;
+  Index validation_tokens(bool /*at_end*/) const override {
+    return validation_batches_->batches_per_epoch() * options_.batch_tokens;
+  }
   double trial_loss(Progress& progress) override;
   std::vector<std::string> samples(bool graphs) override;
   Json attention_example() override;
@@ -61,7 +61,6 @@ class TranslationTask : public TrainingTask {
   std::string summary() override;
   Json conclude(Progress& progress) override;
   const char* program() const override { return "train_translation"; }
-  const char* purpose() const override { return "translate"; }
 
  private:
   void load_pairs(Progress& progress);

@@ -63,7 +63,7 @@ class ToyTask : public TrainingTask {
   }
 
   const TrainingOptions& options() const override { return training; }
-  void set_steps(Index steps) override { training.steps = steps; }
+  void set_steps(Index steps, bool is_begun) override { training.set_steps(steps, is_begun); }
   Module& model() override { return toy; }
   void next_batch() override {
     rows_ = batch_sizes[static_cast<std::size_t>(batches_) % batch_sizes.size()];
@@ -106,7 +106,6 @@ class ToyTask : public TrainingTask {
     return {{"true_loss", concluded.back()}};
   }
   const char* program() const override { return "train_toy"; }
-  const char* purpose() const override { return "play"; }
 
   /// Mean loss of `rows` examples from number `first` on.
   Tensor loss_of(const ToyModel& model, Index first, Index rows) const {

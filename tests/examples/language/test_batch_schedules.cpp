@@ -31,7 +31,7 @@ TEST_SUITE("examples/language/batch_schedules") {
     task.go_to_step(4);
     task.next_batch();
     CHECK(task.batch_parts().tensors[0]->shape() == Shape{3, 8});
-    task.set_steps(40);
+    task.set_steps(40, false);
     CHECK(task.batch_changes() == std::vector<Index>{20, 30});
 
     const RunFolder whole(temporary.file("whole")), parts(temporary.file("parts"));

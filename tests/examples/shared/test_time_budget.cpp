@@ -4,8 +4,13 @@
 
 #include <doctest/doctest.h>
 
+#include <chrono>
+#include <cstdio>
 #include <filesystem>
+#include <functional>
 #include <memory>
+#include <string>
+#include <thread>
 #include <vector>
 
 using namespace tapeformer;
@@ -37,6 +42,16 @@ struct Ending {
 class ObservedToy : public ChangingToy {
  public:
   explicit ObservedToy(Ending& ending) : ending_(ending) {}
+  /// Each batch takes that long before the run begins.
+  double seconds_of_trials = 0;
+  void next_batch() override {
+    std::this_thread::sleep_for(std::chrono::duration<double>(seconds_of_trials));
+    ChangingToy::next_batch();
+  }
+  void describe(const RunFolder& folder) override {
+    seconds_of_trials = 0;
+    ChangingToy::describe(folder);
+  }
   Json conclude(Progress& progress) override {
     ending_ = {training.steps, weights_of(*this)};
     return ChangingToy::conclude(progress);
@@ -45,6 +60,17 @@ class ObservedToy : public ChangingToy {
  private:
   Ending& ending_;
 };
+
+/// `change` makes the options.
+Ending trained(const RunFolder& folder, const std::function<void(ObservedToy&)>& change) {
+  Ending ending;
+  start_training(folder, {}, [&](const Json*, Progress&) {
+    auto task = std::make_unique<ObservedToy>(ending);
+    change(*task);
+    return task;
+  });
+  return ending;
+}
 
 }  // namespace
 
@@ -59,8 +85,8 @@ TEST_SUITE("examples/shared/time_budget") {
     task.save_state(state_before);
     Progress progress;
     const TemporaryFolder temporary;
-    const Index steps = TrainingRun(RunFolder(temporary.file("run")), {}, task, progress).steps_in_budget();
-    CHECK(steps >= 1);
+    TrainingRun(RunFolder(temporary.file("run")), {}, task, progress).fit_budget();
+    CHECK(task.training.steps != 100);
     CHECK(task.asked.size() >= 9);  // at least three turns
     for (std::size_t i = 0; i < task.asked.size(); ++i)
       CHECK(task.asked[i] == std::vector<Index>{0, 25, 50}[i % 3]);
@@ -74,19 +100,35 @@ TEST_SUITE("examples/shared/time_budget") {
   TEST_CASE("a run with a budget is the run of its number of steps") {
     const CapturedLog log;
     const TemporaryFolder temporary;
-    const auto trained = [&](const char* name, double budget, Index steps) {
-      Ending ending;
-      start_training(RunFolder(temporary.file(name)), {}, [&](const Json*, Progress&) {
-        auto task = std::make_unique<ObservedToy>(ending);
-        task->training.time_budget = budget;
-        task->training.steps = steps;
-        return task;
-      });
-      return ending;
-    };
-    const Ending timed = trained("budget", 0.001, 50), given = trained("steps", 0, timed.steps);
+    const Ending timed = trained(RunFolder(temporary.file("budget")), [](ObservedToy& task) {
+      task.training.time_budget = 0.001, task.training.steps = 50;
+    });
+    const Ending given = trained(RunFolder(temporary.file("steps")),
+                                 [&](ObservedToy& task) { task.training.set_steps(timed.steps); });
     CHECK(timed.steps > 0);
     CHECK(given.steps == timed.steps);
     CHECK(given.weights == timed.weights);
+  }
+
+  TEST_CASE("the number of steps is corrected while the first ones are as those of any number") {
+    const CapturedLog log;
+    const TemporaryFolder temporary;
+    const Ending corrected = trained(RunFolder(temporary.file("corrected")), [](ObservedToy& task) {
+      task.training.time_budget = 0.02, task.training.steps = 200, task.training.warmup = 12;
+      task.seconds_of_trials = 5e-3;
+    });
+    CHECK(log.says("steps take "));
+    const std::string text = log.text(), repeats = "on any machine: ";
+    const std::string again = text.substr(text.rfind(repeats) + repeats.size());
+    Index steps = 0, warmup = 0, validate_every = 0;
+    REQUIRE(std::sscanf(again.c_str(), "--steps %ld --warmup %ld --validate-every %ld", &steps, &warmup,
+                        &validate_every) == 3);
+    CHECK(corrected.steps == steps);
+    CHECK(steps > 1.2 / 5e-3);  // more than trials as slow would let it have
+    const Ending given = trained(RunFolder(temporary.file("given")), [&](ObservedToy& task) {
+      task.training.steps = steps, task.training.warmup = warmup;
+      task.training.validate_every = validate_every;
+    });
+    CHECK(given.weights == corrected.weights);
   }
 }

@@ -124,7 +124,8 @@ TEST_SUITE("examples/shared/training_report") {
     ToyTask task;
     Progress progress(false);
     const RunFolder folder(temporary.file("run"));
-    const std::string text = TrainingRun(folder, {}, task, progress).dry_run();
+    std::string text;
+    TrainingRun(folder, {}, task, progress).dry_run([&](const std::string& line) { text += line + "\n"; });
     CHECK(text.find("parameters           18\n") != std::string::npos);
     CHECK(text.find("memory: parameters   144 bytes\n") != std::string::npos);
     CHECK(text.find("memory: gradients    144 bytes\n") != std::string::npos);
