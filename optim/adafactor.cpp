@@ -67,7 +67,7 @@ void Adafactor::gather(double learning_rate, MultiTensorList& table) {
     if (!parameters_[i].gradient().defined()) continue;
     table.add(parameters_[i], Tensor(), Tensor(), 0);
     const bool narrow = parameters_[i].value().dtype() == DType::f32;
-    const auto count = static_cast<double>(++states_[i].steps);
+    const auto count = static_cast<double>(states_[i].steps + 1);
     kernels::AdafactorStep settings;
     settings.learning_rate = learning_rate;
     settings.weight_decay = states_[i].decays ? config_.weight_decay : 0;
@@ -78,7 +78,7 @@ void Adafactor::gather(double learning_rate, MultiTensorList& table) {
                                            : std::numeric_limits<double>::epsilon();
     settings.least_scale = config_.least_scale;
     settings.update_clip = config_.update_clip;
-    gathered_.push_back({narrow ? kernel_tensor<float>(i) : kernel_tensor<double>(i), settings});
+    gathered_.push_back({i, narrow ? kernel_tensor<float>(i) : kernel_tensor<double>(i), settings});
   }
 }
 
@@ -94,7 +94,12 @@ void Adafactor::update(const kernels::StepTensors& tensors, const Tensor& factor
       wide(no_elements()));
 }
 
+void Adafactor::count_step() {
+  for (const Step& step : gathered_) ++states_[step.parameter].steps;
+}
+
 void Adafactor::visit_state(OptimizerVisitor& visitor) {
+  settle();
   for (std::size_t i = 0; i < states_.size(); ++i) {
     State& state = states_[i];
     visitor.tensor(state_name(state.second.defined() ? "row_variance" : "variance", i), state.first);

@@ -48,6 +48,7 @@ class Adafactor : public Optimizer {
  private:
   void gather(double learning_rate, MultiTensorList& table) override;
   void update(const kernels::StepTensors& tensors, const Tensor& factor) override;
+  void count_step() override;
 
   /// Of a matrix its rows' and columns' variances, of a vector its elements' in the first.
   struct State {
@@ -57,6 +58,7 @@ class Adafactor : public Optimizer {
   };
   /// A parameter of the step that was gathered.
   struct Step {
+    std::size_t parameter;
     kernels::AdafactorTensor tensor;
     kernels::AdafactorStep settings;
   };

@@ -24,9 +24,10 @@ AdamW::AdamW(std::vector<Parameter> parameters, const AdamWConfig& config)
 
 void AdamW::gather(double learning_rate, MultiTensorList& table) {
   settings_.clear();
+  next_steps_ = steps_;
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     if (!parameters_[i].gradient().defined()) continue;
-    const auto count = static_cast<double>(++steps_[i]);
+    const auto count = static_cast<double>(++next_steps_[i]);
     const kernels::AdamWStep own{learning_rate,
                                  config_.beta1,
                                  config_.beta2,
@@ -56,6 +57,7 @@ void AdamW::update(const kernels::StepTensors& tensors, const Tensor& factor) {
 }
 
 void AdamW::visit_state(OptimizerVisitor& visitor) {
+  settle();
   visit_tensors(visitor, "first_moment", first_moments_);
   visit_tensors(visitor, "second_moment", second_moments_);
   for (std::size_t i = 0; i < steps_.size(); ++i) visitor.counter(state_name("steps", i), steps_[i]);

@@ -39,12 +39,13 @@ class AdamW : public Optimizer {
  private:
   void gather(double learning_rate, MultiTensorList& table) override;
   void update(const kernels::StepTensors& tensors, const Tensor& factor) override;
+  void count_step() override { steps_ = next_steps_; }
 
   AdamWConfig config_;
   std::vector<Tensor> first_moments_, second_moments_;
-  std::vector<std::int64_t> steps_;
-  std::vector<double> decays_;                // weight decay of each parameter
-  std::vector<kernels::AdamWStep> settings_;  // of this step: one for each decay and count of steps
+  std::vector<std::int64_t> steps_, next_steps_;  // after the step that was gathered
+  std::vector<double> decays_;                    // weight decay of each parameter
+  std::vector<kernels::AdamWStep> settings_;      // of this step: one for each decay and count of steps
 };
 
 }  // namespace tapeformer

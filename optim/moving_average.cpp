@@ -14,12 +14,15 @@ MovingAverage::MovingAverage(std::vector<Parameter> parameters, double decay)
     throw Error("[moving_average] decay must be in [0, 1); got " + std::to_string(decay));
 }
 
-void MovingAverage::include_weights() {
-  const auto n = static_cast<double>(included_++);
-  step(1 - std::min(decay_, n / (n + 9)));
+void MovingAverage::include_weights(const Tensor& norm) {
+  settle();
+  const auto n = static_cast<double>(included_);
+  const double weight = 1 - std::min(decay_, n / (n + 9));
+  norm.defined() ? step(weight, norm) : step(weight);
 }
 
 bool MovingAverage::exchange_weights() {
+  settle();
   if (included_ == 0) return false;
   exchange_values(averages_);
   return true;
@@ -30,18 +33,19 @@ void MovingAverage::gather(double weight, MultiTensorList& table) {
   for (std::size_t i = 0; i < parameters_.size(); ++i) table.add(parameters_[i], averages_[i], Tensor(), 0);
 }
 
-void MovingAverage::update(const kernels::StepTensors& tensors, const Tensor&) {
+void MovingAverage::update(const kernels::StepTensors& tensors, const Tensor& norm) {
   dispatch(
       "moving_average",
       [&](auto on, auto* value) {
         using T = std::remove_pointer_t<decltype(value)>;
         count_bytes("moving_average", 2 * tensors.elements * Index{sizeof(T)});
-        kernels::average_step<T>(on, tensors, weight_);
+        kernels::average_step<T>(on, tensors, weight_, norm.address<double>());
       },
       wide(no_elements()));
 }
 
 void MovingAverage::visit_state(OptimizerVisitor& visitor) {
+  settle();
   visit_tensors(visitor, "value", averages_);
   visitor.counter("moving_average.included", included_);
 }

@@ -10,8 +10,8 @@ namespace tapeformer {
 /// weights. It is kept beside them, in their type and on their device:
 ///   MovingAverage average(model.parameters(), 0.999);
 ///   ...
-///   optimizer.clipped_step(learning_rate, 1, max_norm);
-///   average.include_weights();
+///   const Tensor norm = optimizer.clipped_step(learning_rate, 1, max_norm);
+///   average.include_weights(norm);
 ///   ...
 ///   average.exchange_weights();  // to validate and to save
 ///   average.exchange_weights();  // to train on
@@ -24,8 +24,9 @@ class MovingAverage : private Optimizer {
   /// Throws: Error unless `decay` is in [0, 1)
   MovingAverage(std::vector<Parameter> parameters, double decay);
 
-  /// After each step of the optimizer.
-  void include_weights();
+  /// After each step of the optimizer. Where `norm`, that of the step's gradients as f64 [1] on the weights'
+  /// device, is not finite, the average and its count stay as if this step had not been.
+  void include_weights(const Tensor& norm = {});
   /// Does nothing before the first include_weights().
   bool exchange_weights() override;
   /// To be saved and restored beside the optimizer's state.
@@ -34,7 +35,8 @@ class MovingAverage : private Optimizer {
 
  private:
   void gather(double weight, MultiTensorList& table) override;
-  void update(const kernels::StepTensors& tensors, const Tensor& factor) override;
+  void update(const kernels::StepTensors& tensors, const Tensor& norm) override;
+  void count_step() override { ++included_; }
 
   double decay_, weight_ = 1;
   std::vector<Tensor> averages_;

@@ -90,7 +90,6 @@ void Muon::gather_rows(const Part& part) {
 void Muon::gather(double learning_rate, MultiTensorList& table) {
   settings_.clear();
   step_momentum_ = momentum_of_step();
-  ++steps_;
   rows_.begin("muon");
   for (const Stack& stack : stacks_) {
     const auto rows = static_cast<double>(stack.rows), columns = static_cast<double>(stack.columns);
@@ -135,6 +134,7 @@ void Muon::update(const kernels::StepTensors& tensors, const Tensor& factor) {
 }
 
 void Muon::visit_state(OptimizerVisitor& visitor) {
+  settle();
   visit_tensors(visitor, "momentum", momenta_);
   visit_tensors(visitor, "row_moments", row_moments_);
   if (!parameters_.empty()) visitor.counter(state_name("steps", 0), steps_);  // of all of them

@@ -97,6 +97,7 @@ class Muon : public Optimizer {
   std::size_t stack_of(Index rows, Index columns);
   void gather(double learning_rate, MultiTensorList& table) override;
   void update(const kernels::StepTensors& tensors, const Tensor& factor) override;
+  void count_step() override { ++steps_; }
 
   MuonConfig config_;
   std::vector<Tensor> momenta_;

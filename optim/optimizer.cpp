@@ -5,6 +5,7 @@
 #include <tapeformer/optim/data_parallel.h>
 #include <tapeformer/optim/optimizer.h>
 
+#include <cmath>
 #include <unordered_set>
 #include <utility>
 
@@ -43,6 +44,11 @@ Optimizer::Optimizer(std::string algorithm, std::vector<Parameter> parameters)
   }
 }
 
+void Optimizer::settle() {
+  if (factor_.defined() && std::isfinite(factor_.item())) count_step();
+  factor_ = {};
+}
+
 void Optimizer::gather(double learning_rate) {
   table_.begin(algorithm_.c_str());
   gather(learning_rate, table_);
@@ -74,17 +80,28 @@ void Optimizer::require_shards() const {
 }
 
 void Optimizer::step(double learning_rate, double gradient_scale) {
+  settle();
   gather(learning_rate);
-  if (table_.empty()) return;
-  update(table_.tensors(), Tensor::full({1}, gradient_scale, DType::f64, parameters_[0].value().device()));
+  if (!table_.empty())
+    update(table_.tensors(), Tensor::full({1}, gradient_scale, DType::f64, parameters_[0].value().device()));
+  count_step();
+}
+
+void Optimizer::step(double learning_rate, const Tensor& factor) {
+  settle();
+  gather(learning_rate);
+  if (!table_.empty()) update(table_.tensors(), factor);
+  factor_ = AsyncReadback(factor);
 }
 
 Tensor Optimizer::clipped_step(double learning_rate, double share, double max_norm) {
   require_shards();
+  settle();
   gather(learning_rate);
   if (parameters_.empty()) return Tensor::zeros({1}, DType::f64, Device::cpu());
   const GradientNorm found = norm_of_gradients(share, max_norm);
   if (!table_.empty()) update(table_.tensors(), found.factor);
+  factor_ = AsyncReadback(found.factor);
   return found.norm;
 }
 

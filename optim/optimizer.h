@@ -1,5 +1,6 @@
 #pragma once
 
+#include <tapeformer/autograd/async_readback.h>
 #include <tapeformer/optim/multi_tensor_list.h>
 
 #include <cstdint>
@@ -52,8 +53,9 @@ class Optimizer {
   void step(double learning_rate, double gradient_scale = 1);
   /// A step that keeps the norm of all gradients together at `max_norm` or below (0: no limit), gradients
   /// counting times `share`, and returns their norm before that, as f64 [1] on the parameters' device.
-  /// Nothing waits for a GPU: a few kernels are queued, however many parameters there are. When the norm is
-  /// not finite no value, state or shadow changes (steps count on), and the caller decides what that means.
+  /// A few kernels are queued, however many parameters there are, and of a GPU nothing waits for more than
+  /// the step before. When the norm is not finite, values, shadows and state, counts of steps too, stay as if
+  /// this step had not been, and the caller decides what that means.
   /// Math:    g = share gradient min(1, max_norm / (norm + 1e-6)), norm = |share gradients|
   /// Source:  Pascanu, Mikolov and Bengio 2013, arXiv:1211.5063
   Tensor clipped_step(double learning_rate, double share, double max_norm);
@@ -82,11 +84,17 @@ class Optimizer {
   /// A tensor [0] of the parameters' type, on their device, for dispatch().
   Tensor no_elements() const;
   /// The first half of a step: calls table.add() for each parameter that has a gradient, with its state
-  /// tensors (undefined where there are none) and the index of its settings.
+  /// tensors (undefined where there are none) and the index of its settings. Counts stay: see count_step().
   virtual void gather(double learning_rate, MultiTensorList& table) = 0;
   /// The second half: runs the kernel on what gather() added. It multiplies gradients by *factor (f64 [1], on
   /// the device), and changes nothing if that is NaN, because gradients were not finite.
   virtual void update(const kernels::StepTensors& tensors, const Tensor& factor) = 0;
+  /// Counts the step that was gathered last, once it is known that it was made.
+  virtual void count_step() {}
+  /// Has the last step counted, unless its norm was not finite. For visit_state(), before it shows counts.
+  void settle();
+  /// A step that counts if *factor is finite.
+  void step(double learning_rate, const Tensor& factor);
   /// Swaps the parameters, as far as this process updates them, and tensors like zeros_like_parameters().
   void exchange_values(const std::vector<Tensor>& tensors) const;
   /// "adamw.first_moment.encoder.0.query.weight"; a nameless parameter goes by its number.
@@ -104,6 +112,7 @@ class Optimizer {
   GradientNorm norm_of_gradients(double share, double max_norm);
 
   MultiTensorList table_, norms_of_ranks_;
+  AsyncReadback factor_;  // of the last step, while it is not known whether that counts
   const DataParallel* shards_ = nullptr;
   std::string algorithm_;
 };

@@ -18,6 +18,7 @@ OptimizerGroups::OptimizerGroups(std::string algorithm, std::vector<Group> group
     : Optimizer(std::move(algorithm), parameters_of(groups)), groups_(std::move(groups)) {}
 
 void OptimizerGroups::visit_state(OptimizerVisitor& visitor) {
+  settle();
   for (const Group& group : groups_) group.optimizer->visit_state(visitor);
 }
 
@@ -36,6 +37,10 @@ void OptimizerGroups::gather(double learning_rate, MultiTensorList& table) {
   for (const Group& group : groups_) group.optimizer->gather(learning_rate * group.rate);
   for (const Parameter& parameter : parameters_)
     if (parameter.gradient().defined()) table.add(parameter, Tensor(), Tensor(), 0);
+}
+
+void OptimizerGroups::count_step() {
+  for (const Group& group : groups_) group.optimizer->count_step();
 }
 
 void OptimizerGroups::update(const kernels::StepTensors&, const Tensor& factor) {

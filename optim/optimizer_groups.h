@@ -27,6 +27,7 @@ class OptimizerGroups : public Optimizer {
  private:
   void gather(double learning_rate, MultiTensorList& table) override;
   void update(const kernels::StepTensors& tensors, const Tensor& factor) override;
+  void count_step() override;
 
   std::vector<Group> groups_;
 };

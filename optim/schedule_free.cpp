@@ -14,8 +14,7 @@ ScheduleFreeAdamW::ScheduleFreeAdamW(std::vector<Parameter> parameters, const Sc
       config_(config),
       differences_(zeros_like_parameters()),
       second_moments_(zeros_like_parameters()),
-      steps_(parameters_.size(), 0),
-      weight_sums_(parameters_.size(), 0) {
+      totals_(parameters_.size()) {
   check_fields("schedule_free", fields_of(config));
   if (!(config.beta1 > 0)) throw Error("[schedule_free] beta1 must be above 0; got 0");
   if (!(config.epsilon > 0))
@@ -26,12 +25,14 @@ ScheduleFreeAdamW::ScheduleFreeAdamW(std::vector<Parameter> parameters, const Sc
 
 void ScheduleFreeAdamW::gather(double learning_rate, MultiTensorList& table) {
   settings_.clear();
+  next_totals_ = totals_;
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     if (!parameters_[i].gradient().defined()) continue;
-    const auto count = static_cast<double>(++steps_[i]);
+    Totals& totals = next_totals_[i];
+    const auto count = static_cast<double>(++totals.steps);
     const double rate = learning_rate * std::sqrt(1 - std::pow(config_.beta2, count));
-    weight_sums_[i] += rate * rate;
-    const double weight = weight_sums_[i] > 0 ? rate * rate / weight_sums_[i] : 1;
+    totals.weights += rate * rate;
+    const double weight = totals.weights > 0 ? rate * rate / totals.weights : 1;
     const kernels::ScheduleFreeStep own{rate,       config_.beta1, config_.beta2, config_.epsilon,
                                         decays_[i], weight};
     const auto found =
@@ -87,11 +88,12 @@ bool ScheduleFreeAdamW::exchange_weights() {
 }
 
 void ScheduleFreeAdamW::visit_state(OptimizerVisitor& visitor) {
+  settle();
   visit_tensors(visitor, "difference", differences_);
   visit_tensors(visitor, "second_moment", second_moments_);
-  for (std::size_t i = 0; i < steps_.size(); ++i) {
-    visitor.counter(state_name("steps", i), steps_[i]);
-    visitor.number(state_name("weight_sum", i), weight_sums_[i]);
+  for (std::size_t i = 0; i < totals_.size(); ++i) {
+    visitor.counter(state_name("steps", i), totals_[i].steps);
+    visitor.number(state_name("weight_sum", i), totals_[i].weights);
   }
 }
 

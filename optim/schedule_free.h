@@ -43,12 +43,17 @@ class ScheduleFreeAdamW : public Optimizer {
  private:
   void gather(double learning_rate, MultiTensorList& table) override;
   void update(const kernels::StepTensors& tensors, const Tensor& factor) override;
+  void count_step() override { totals_ = next_totals_; }
   std::vector<Tensor> averages() const;
 
+  /// Of a parameter's steps.
+  struct Totals {
+    std::int64_t steps = 0;
+    double weights = 0;  // sum of r^2
+  };
   ScheduleFreeConfig config_;
   std::vector<Tensor> differences_, second_moments_;
-  std::vector<std::int64_t> steps_;
-  std::vector<double> weight_sums_;                  // of r^2
+  std::vector<Totals> totals_, next_totals_;         // after the step that was gathered
   std::vector<double> decays_;                       // weight decay of each parameter
   std::vector<kernels::ScheduleFreeStep> settings_;  // of this step
   std::vector<Tensor> trained_;                      // y, while the parameters are x

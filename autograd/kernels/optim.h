@@ -200,11 +200,11 @@ void sgd_step(Cpu, const StepTensors& all, const SgdStep& step, const double* fa
 template <class T>
 void sgd_step(Cuda, const StepTensors& all, const SgdStep& step, const double* factor);
 
-/// state1 += weight (value - state1): a moving average of values.
+/// state1 += weight (value - state1): a moving average of values. Changes nothing unless *norm is finite.
 template <class T>
-void average_step(Cpu, const StepTensors& all, double weight);
+void average_step(Cpu, const StepTensors& all, double weight, const double* norm);
 template <class T>
-void average_step(Cuda, const StepTensors& all, double weight);
+void average_step(Cuda, const StepTensors& all, double weight, const double* norm);
 
 /// Swaps values and state1. Shadows as above.
 template <class T>

@@ -35,8 +35,9 @@ void TrainingOptions::describe(const FieldVisitor& field) {
         "the weights that are written are then the average's; 0 for none",
         kBelowOne);
   field("non_finite", non_finite,
-        "what a step whose loss or gradient is not finite does: stop, skip (the step changes nothing), or "
-        "go-back (to the last checkpoint, from where the run goes on without that step)");
+        "what a step whose loss or gradient is not finite does: stop, skip (weights, their average and the "
+        "optimizer's state, its counts of steps too, stay as if the step had not been; learning rate and "
+        "batches go on), or go-back (to the last checkpoint, from where the run goes on without that step)");
   field("loss_spike", loss_spike,
         "what a step whose loss is far above the last ones does: note (it is counted), stop, skip or "
         "go-back");

@@ -103,8 +103,9 @@ bool TrainingRun::train_step() {
   if (!step.is_spike) {
     if (watched_steps_ < kWatchedSteps) watch_gradients();
     // Changes nothing when the norm is not finite.
-    step.norm = AsyncReadback(optimizer_->clipped_step(schedule_(state_.step), share, options_.clip));
-    if (average_) average_->include_weights();
+    const Tensor norm = optimizer_->clipped_step(schedule_(state_.step), share, options_.clip);
+    if (average_) average_->include_weights(norm);
+    step.norm = AsyncReadback(norm);
     parallel_.gather_values();
   }
   ++state_.step;

@@ -1,6 +1,7 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/profile.h>
 #include <tapeformer/optim/adamw.h>
+#include <tapeformer/optim/moving_average.h>
 #include <tapeformer/optim/optimizers.h>
 #include <tapeformer/optim/sgd.h>
 #include <tapeformer/tests/optim/optim_case.h>
@@ -155,9 +156,52 @@ TEST_SUITE("optim/optimizers") {
       CHECK(before.tensors.size() >= 2);
       for (const auto& [name, value] : before.tensors)
         CHECK(absolute_error(value, after.tensors.at(name)) == 0);
+      CHECK(before.counters == after.counters);
+      CHECK(before.numbers == after.numbers);
       model.set_gradients(2);
       CHECK(std::isfinite(optimizer->clipped_step(0.1, 1, 1).item()));
       CHECK(absolute_error(model.weight.value(), weight) > 0);
+    }
+  }
+
+  TEST_CASE(
+      "after steps whose norms were not finite all goes on as if they had not been, whatever the kind") {
+    std::vector<OptimizerConfig> configs;
+    for (const OptimizerKind& kind : optimizer_kinds()) configs.push_back({kind.name, {}});
+    configs.push_back({"muon", {{"momentum_warmup", 4}}});
+    configs.push_back({"adamw", {}, parameter_groups_of({"*.bias:optimizer=schedule_free"})});
+    for (const OptimizerConfig& config : configs) {
+      CAPTURE(config.kind);
+      const auto trained = [&](bool stumbles) {
+        OptimCase model(DType::f32);
+        const auto optimizer = config.make(model.parameters());
+        MovingAverage average(model.parameters(), 0.9);
+        const auto step = [&] { average.include_weights(optimizer->clipped_step(0.1, 1, 1)); };
+        for (int good = 0; good < 5; ++good) {
+          for (int bad = 0; stumbles && bad < good; ++bad) {  // before the second step once, then more often
+            model.set_gradients(good + bad);
+            model.weight.gradient().copy_from(Tensor::full({2, 3}, bad % 2 == 0 ? NAN : INFINITY));
+            if (bad == 1) model.bias.clear_gradient();
+            step();
+          }
+          model.set_gradients(good);
+          if (good == 3) model.bias.clear_gradient();
+          step();
+        }
+        std::vector<double> all;
+        const auto keep = [&](const Tensor& x) {
+          for (Index i = 0; i < x.elements(); ++i) all.push_back(x.at(i));
+        };
+        OptimizerCopy state;
+        optimizer->visit_state(state);
+        average.visit_state(state);
+        for (const auto& [name, value] : state.tensors) keep(value);
+        for (const auto& [name, value] : state.counters) all.push_back(static_cast<double>(value));
+        for (const auto& [name, value] : state.numbers) all.push_back(value);
+        for (const Parameter& parameter : model.parameters()) keep(parameter.value());
+        return all;
+      };
+      CHECK(trained(true) == trained(false));
     }
   }
 

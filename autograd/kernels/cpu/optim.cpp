@@ -141,7 +141,8 @@ void sgd_step(Cpu, const StepTensors& all, const SgdStep& step, const double* fa
 }
 
 template <class T>
-void average_step(Cpu, const StepTensors& all, double weight) {
+void average_step(Cpu, const StepTensors& all, double weight, const double* norm) {
+  if (!std::isfinite(*norm)) return;
   for (Index i = 0; i < all.tensor_count; ++i) update_average<T>(all.tensors[i], weight);
 }
 
@@ -172,7 +173,7 @@ void scale_in_place(Cpu, Index count, double factor, T* x) {
                                       const double*);                                           \
   template void add_state<T>(Cpu, const StepTensors&, double);                                  \
   template void sgd_step<T>(Cpu, const StepTensors&, const SgdStep&, const double*);            \
-  template void average_step<T>(Cpu, const StepTensors&, double);                               \
+  template void average_step<T>(Cpu, const StepTensors&, double, const double*);                \
   template void exchange_values<T>(Cpu, const StepTensors&);                                    \
   template void scale_in_place(Cpu, Index, double, T*);
 TAPEFORMER_CPU_TYPES(INSTANTIATE)

@@ -125,7 +125,8 @@ __global__ void step_kernel(StepTensors all, Rule rule, const double* factor) {
 
 /// One block per chunk.
 template <class T>
-__global__ void average_kernel(StepTensors all, T weight) {
+__global__ void average_kernel(StepTensors all, T weight, const double* norm) {
+  if (!isfinite(*norm)) return;
   const StepChunk chunk = all.chunks[blockIdx.x];
   const StepTensor x = all.tensors[chunk.tensor];
   const T* value = static_cast<const T*>(x.value);
@@ -229,9 +230,9 @@ void sgd_step(Cuda on, const StepTensors& all, const SgdStep& step, const double
 }
 
 template <class T>
-void average_step(Cuda on, const StepTensors& all, double weight) {
+void average_step(Cuda on, const StepTensors& all, double weight, const double* norm) {
   launch(on, "average_step", average_kernel<T>, a_block_each(all), dim3(kBlock), 0, all,
-         static_cast<T>(weight));
+         static_cast<T>(weight), norm);
 }
 
 template <class T>
@@ -253,7 +254,7 @@ void scale_in_place(Cuda on, Index count, double factor, T* x) {
                                       const double*);                                            \
   template void add_state<T>(Cuda, const StepTensors&, double);                                  \
   template void sgd_step<T>(Cuda, const StepTensors&, const SgdStep&, const double*);            \
-  template void average_step<T>(Cuda, const StepTensors&, double);                               \
+  template void average_step<T>(Cuda, const StepTensors&, double, const double*);                \
   template void exchange_values<T>(Cuda, const StepTensors&);                                    \
   template void scale_in_place(Cuda, Index, double, T*);
 TAPEFORMER_CPU_TYPES(INSTANTIATE)
