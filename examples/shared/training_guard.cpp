@@ -42,6 +42,15 @@ void TrainingRun::require_finite(double value, const char* name) {
   throw bad_step(step, not_finite(name, value), can_go_back ? options_.non_finite : "stop");
 }
 
+/// Whether the step's loss, which is finite, is far above the last ones; takes it in, the first time.
+bool TrainingRun::is_far_above(QueuedStep& step) {
+  if (!step.is_far) {
+    step.mean = loss_watch_.mean();
+    step.is_far = loss_watch_.is_far_above(loss_of(step), options_.spike_deviations);
+  }
+  return *step.is_far;
+}
+
 /// False if the step's loss is none to be averaged. Throws: BadStep if the run must not go on from here
 bool TrainingRun::is_good(QueuedStep& step) {
   const double loss = *step.loss, norm = step.is_spike ? 0 : step.norm.item();
@@ -52,10 +61,9 @@ bool TrainingRun::is_good(QueuedStep& step) {
     treat(options_.non_finite, step.number, what);
     return false;
   }
-  const double mean = loss_watch_.mean();
-  if (step.is_spike || loss_watch_.is_far_above(loss, options_.spike_deviations)) {
+  if (is_far_above(step)) {
     treat(options_.loss_spike, step.number,
-          format("the loss is %.4f", loss) + format(", far above the last ones' mean of %.4f", mean));
+          format("the loss is %.4f", loss) + format(", far above the last ones' mean of %.4f", step.mean));
     return options_.loss_spike == "note";
   }
   bad_in_a_row_ = 0;

@@ -202,7 +202,9 @@ class TrainingRun {
     Index tokens = 0, epoch = 0;
     AsyncReadback norm;
     std::optional<double> loss;  // of all ranks, once it is known
-    bool is_spike = false;       // found before the update, which was left out
+    double mean = 0;             // of the losses before, once it is known whether this one is far above
+    std::optional<bool> is_far;
+    bool is_spike = false;  // found before the update, which was left out
   };
 
   /// Two: what lies behind matrices of zeros (--zero-init) gets its first gradient in the second step.
@@ -238,6 +240,7 @@ class TrainingRun {
   BadStep bad_step(Index number, const std::string& what, const std::string& policy) const;
   void require_finite(double value, const char* name);
   bool is_good(QueuedStep& step);
+  bool is_far_above(QueuedStep& step);
   void treat(const std::string& policy, Index step, const std::string& what);
   void note_bad_step(Index step, const std::string& what, const char* update);
   std::string anomaly_in(const QueuedStep& step);

@@ -98,8 +98,7 @@ bool TrainingRun::train_step() {
   const double share = batches > 1 || !alone ? 1 / counted_by_all : 1;
   step.number = state_.step + 1;
   // Whoever skips spikes must wait for the loss before the update.
-  step.is_spike = options_.loss_spike == "skip" && std::isfinite(loss_of(step)) &&
-                  loss_watch_.is_far_above(loss_of(step), options_.spike_deviations);
+  step.is_spike = options_.loss_spike == "skip" && std::isfinite(loss_of(step)) && is_far_above(step);
   if (!step.is_spike) {
     if (watched_steps_ < kWatchedSteps) watch_gradients();
     // Changes nothing when the norm is not finite.

@@ -274,4 +274,79 @@ TEST_SUITE("examples/shared/training_guard") {
     CHECK(message_of<Error>([&] { start(stopped, stopping); }).find("step 70: the loss is ") == 0);
     check_resumes([] { return spiked("go-back"); });
   }
+
+  TEST_CASE("after a skipped step the optimizer and the average are as if it had not been") {
+    const CapturedLog log;
+    for (const char* kind : {"adamw", "adafactor", "schedule_free", "muon"}) {
+      for (const double average_decay : {0.0, 0.9}) {
+        const auto weights = [&](const std::string& policy) {
+          const TemporaryFolder temporary;
+          const RunFolder folder(temporary.file("run"));
+          ToyTask task;
+          task.training.non_finite = policy;
+          task.training.checkpoint_every = 5;
+          if (kind != std::string("schedule_free")) task.training.average_decay = average_decay;
+          task.training.optimizer.set_kind(kind);
+          if (kind == std::string("muon")) task.training.optimizer.options["momentum_warmup"] = 12;
+          task.loss_factor = kNan;
+          task.from_step = 8;
+          task.to_step = 10;
+          CHECK(start(folder, task) == kExitSuccess);
+          return std::pair(weights_in(folder), weights_in(folder, "checkpoint.safetensors"));
+        };
+        CAPTURE(kind);
+        CHECK(weights("skip") == weights("go-back"));  // which leaves the steps out altogether
+      }
+    }
+  }
+
+  TEST_CASE("stopped within a row of bad steps, a run ends as one that was not") {
+    const CapturedLog log;
+    for (const char* policy : {"skip", "go-back"}) {
+      const TemporaryFolder temporary;
+      const RunFolder whole(temporary.file("whole")), broken(temporary.file("broken"));
+      const auto make_task = [&] {
+        ToyTask task = spoilt(policy);
+        task.training.steps = task.training.validate_every = task.training.checkpoint_every = 40;
+        task.to_step = 40;
+        return task;
+      };
+      const auto end_of = [](const std::function<void()>& run) {
+        const std::string message = message_of<Error>(run);
+        return message.substr(0, message.find("; stopped. "));
+      };
+      const std::string expected = end_of([&] {
+        ToyTask task = make_task();
+        start(whole, task);
+      });
+      CHECK(expected.find("step 18: the loss is nan") == 0);
+      ToyTask first = make_task();
+      start(broken, first, kOneStep);
+      CHECK(end_of([&] {
+              for (int part = 0; part < 40; ++part) {
+                ToyTask task = make_task();
+                resume(broken, task, kOneStep);
+              }
+            }) == expected);
+    }
+  }
+
+  TEST_CASE("each loss counts once among the last ones, whatever is done about spikes") {
+    const CapturedLog log;
+    const auto watched = [](const std::string& policy, double factor) {
+      const TemporaryFolder temporary;
+      const RunFolder folder(temporary.file("run"));
+      ToyTask task = spiked(policy);
+      task.loss_factor = factor;
+      task.from_step = 39;  // of the first 50 losses none is far above
+      task.to_step = 40;
+      CHECK(start(folder, task) == kExitSuccess);
+      CHECK(metrics(folder, "bad_step").empty());
+      return folder.checkpoint_state().at("guard").at("loss_watch");
+    };
+    for (const double factor : {1.0, 100.0}) {
+      CHECK(watched("skip", factor).at("losses") == 90);
+      CHECK(watched("skip", factor) == watched("note", factor));
+    }
+  }
 }
