@@ -62,7 +62,6 @@ TrainingRun::TrainingRun(RunFolder folder, const TrainingControl& control, Train
   optimizer_->set_shards(parallel_);
   if (average_) average_->set_shards(parallel_);
   optimizer_bytes_ = count_optimizer_bytes();
-  waiting_before_ = logged_waiting_ = control_.ranks->time().waited;
 }
 
 void TrainingRun::start(TimePlan plan) {
@@ -165,17 +164,22 @@ void TrainingRun::log_step(QueuedStep& step, bool is_good) {
                   {"elapsed", elapsed()},
                   {"epoch", step.epoch}};
   if (bad_steps_ > 0) metrics["bad_steps"] = bad_steps_;
-  if (control_.ranks->size() > 1) {
-    const double waited = control_.ranks->time().waited;
-    metrics["waiting"] = waiting_shares(*control_.ranks, waited - logged_waiting_, seconds);
-    logged_waiting_ = waited;
-  }
+  if (control_.ranks->size() > 1)
+    metrics["waiting"] =
+        waiting_shares(*control_.ranks, control_.ranks->time().waited - logged_waiting_, seconds);
   folder_.append_metrics(metrics);
   if (control_.plot) plotted_.emplace_back(step.number, mean);
   plot();
   state_.logged_loss = 0;
-  state_.logged_steps = timed_tokens_ = 0;
+  state_.logged_steps = 0;
+  begin_log_line();
+}
+
+/// From here on the next line of the log counts tokens, seconds and waiting.
+void TrainingRun::begin_log_line() {
+  timed_tokens_ = 0;
   log_started_ = now_seconds();
+  logged_waiting_ = control_.ranks->time().waited;
 }
 
 /// Runs `use` while the model holds the weights that are to be validated and kept.
@@ -194,7 +198,7 @@ void TrainingRun::with_evaluation_weights(const std::function<void()>& use) {
 }
 
 void TrainingRun::validate() {
-  const double begun = now_seconds();
+  const double begun = now_seconds(), waited = control_.ranks->time().waited;
   const char* const said_in_steps = say_at_interrupt(kFinishingValidation);
   if (control_.stops()) progress_.keep(kFinishingValidation);  // Ctrl-C came in the step before
   clock_.enter(Phase::validation);
@@ -235,6 +239,7 @@ void TrainingRun::validate() {
   folder_.append_metrics(metrics);
   if (control_.plot) plotted_validations_.emplace_back(state_.step, result.loss);
   log_started_ += now_seconds() - begun;
+  logged_waiting_ += control_.ranks->time().waited - waited;
   say_at_interrupt(said_in_steps);
 }
 
@@ -255,7 +260,9 @@ int TrainingRun::run() {
 
 int TrainingRun::train() {
   first_step_ = state_.step;
-  started_ = log_started_ = now_seconds();
+  begin_log_line();
+  started_ = log_started_;
+  waiting_before_ = logged_waiting_;
   if (state_.finished && folder_.has_ending(state_.step)) {
     progress_.keep("this training is finished; the best weights are in " + folder_.file(kBestWeights) +
                    "; it goes on with a larger number of --steps");

@@ -231,6 +231,7 @@ class TrainingRun {
   void agree(double& counted);
   void settle(std::size_t most_queued = 0);
   void log_step(QueuedStep& step, bool is_good);
+  void begin_log_line();
   void visit_state(OptimizerVisitor& visitor);
   void with_evaluation_weights(const std::function<void()>& use);
   void validate();
@@ -239,8 +240,8 @@ class TrainingRun {
   void restore(const Json& checkpoint);
   BadStep bad_step(Index number, const std::string& what, const std::string& policy) const;
   void require_finite(double value, const char* name);
-  bool is_good(QueuedStep& step);
   bool is_far_above(QueuedStep& step);
+  bool is_good(QueuedStep& step);
   void treat(const std::string& policy, Index step, const std::string& what);
   void note_bad_step(Index step, const std::string& what, const char* update);
   std::string anomaly_in(const QueuedStep& step);
@@ -291,7 +292,7 @@ class TrainingRun {
   double started_ = 0, log_started_ = 0;
   Index first_step_ = 0, timed_tokens_ = 0;  // tokens since log_started_
   double waiting_before_ = 0;  // the seconds that this rank had waited for others before it began
-  double logged_waiting_ = 0;  // and by the last line of metrics
+  double logged_waiting_ = 0;  // and by log_started_
   Index checkpointed_step_ = -1;
   std::future<void> saving_;  // the checkpoint of that step, if it is being written
 

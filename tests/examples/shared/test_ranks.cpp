@@ -1,5 +1,9 @@
 #include <doctest/doctest.h>
 #include <tapeformer/examples/shared/ranks.h>
+#include <tapeformer/tests/examples/captured_log.h>
+#include <tapeformer/tests/examples/metrics_lines.h>
+#include <tapeformer/tests/examples/toy_task.h>
+#include <tapeformer/tests/nn/formats/temporary_folder.h>
 #include <tapeformer/tests/reference/thread_communicator.h>
 
 #include <omp.h>
@@ -14,6 +18,32 @@
 
 using namespace tapeformer;
 using reference::as_ranks;
+
+namespace {
+
+/// The first of two processes, of which the other has nothing to add.
+struct FirstOfTwo : Communicator {
+  FirstOfTwo() : Communicator(0, 2) {}
+  CommunicationTime time() const override { return {waited, waited}; }
+  Communication start(const Request&) override { return {}; }
+  double waited = 0;
+};
+
+/// Waits for a long time, as it seems, when it is restored and when it validates.
+struct WaitingTask : ToyTask {
+  explicit WaitingTask(FirstOfTwo& all) : waiting(all) {}
+  void load_state(const Json& state) override {
+    waiting.waited += 100;
+    ToyTask::load_state(state);
+  }
+  Validation validate(Progress& progress) override {
+    waiting.waited += 100;
+    return ToyTask::validate(progress);
+  }
+  FirstOfTwo& waiting;
+};
+
+}  // namespace
 
 TEST_SUITE("examples/shared/ranks") {
   TEST_CASE("rank 0 is through before another begins") {
@@ -96,5 +126,22 @@ TEST_SUITE("examples/shared/ranks") {
             "the time");
       CHECK(communication_text({2, 3}, shares).find("2.00 s, 0 % of it") != std::string::npos);
     });
+  }
+
+  TEST_CASE("a line of the log has the waiting of its own time, without a restart's or a validation's") {
+    const CapturedLog log;
+    const TemporaryFolder temporary;
+    const RunFolder folder(temporary.file("run"));
+    const auto two = std::make_shared<FirstOfTwo>();
+    TrainingControl control = limited(kOneStep);
+    control.ranks = two;
+    WaitingTask first(*two), second(*two);
+    first.training.log_every = second.training.log_every = 1;
+    tapeformer::start(folder, first, control);
+    control.max_minutes = 0;
+    tapeformer::resume(folder, second, control);
+    const auto lines = metrics(folder, "waiting");
+    CHECK(lines.size() == 12);
+    for (const Json& line : lines) CHECK(line.at("waiting") == Json::array({0.0, 0.0}));
   }
 }
