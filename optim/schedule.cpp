@@ -29,7 +29,7 @@ Schedule::Schedule(const ScheduleConfig& config) : config_(config) {
   require(!ends || config.total_steps > config.warmup_steps,
           config.kind + " needs more total_steps than warmup_steps",
           std::to_string(config.total_steps) + " and " + std::to_string(config.warmup_steps));
-  require(config.minimum >= 0 && config.minimum <= config.learning_rate,
+  require(config.minimum >= 0 && (!ends || config.minimum <= config.learning_rate),
           "minimum must be between 0 and learning_rate", std::to_string(config.minimum));
   require(config.cooldown > 0 && config.cooldown <= 1, "cooldown must be above 0 and at most 1",
           std::to_string(config.cooldown));

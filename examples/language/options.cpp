@@ -240,6 +240,9 @@ void adapt_preset(LanguageOptions& options, const Command& command) {
     if (!kind.uses("value_mixing") && !given("--value-embeddings"))
       options.model.value_embeddings = ValueEmbeddings::none;
   }
+  const bool sequential = options.order != "random";
+  if ((sequential || given("--context")) && !given("--context-schedule")) options.context_schedule.clear();
+  if (sequential && !given("--batch-schedule")) options.batch_schedule.clear();
   options.training.adapt(command);
 }
 

@@ -19,7 +19,9 @@ void TrainingOptions::describe(const FieldVisitor& field) {
   field("accumulate", accumulate, "batches whose gradients make one step", kPositive);
   field("learning_rate", learning_rate, "the highest learning rate", kPositive);
   field("minimum_learning_rate", minimum_learning_rate,
-        "where the schedules cosine and warmup_stable_decay end", kNotNegative);
+        "where the schedules cosine and warmup_stable_decay end; unless it is given, at most a tenth of "
+        "--learning-rate",
+        kNotNegative);
   field("warmup", warmup,
         "steps over which the learning rate rises; unless it is given, at most a tenth of --steps",
         kNotNegative);
@@ -87,6 +89,8 @@ void require_one_of(const std::string& flag, const std::string& value,
 void TrainingOptions::check() const {
   check_options(fields_of(*this));
   require_one_of("--non-finite", non_finite, {"stop", "skip", "go-back"});
+  require_one_of("--schedule", schedule,
+                 {"constant", "inverse_square_root", "cosine", "warmup_stable_decay"});
   require_one_of("--loss-spike", loss_spike, {"note", "stop", "skip", "go-back"});
   if (has_end(schedule) && steps <= warmup) {
     throw Error("the " + schedule + " schedule needs more --steps than --warmup; got " +
@@ -98,7 +102,14 @@ void TrainingOptions::check() const {
         "--average-decay cannot be used with --optimizer schedule_free, which averages the weights "
         "itself; leave one of them out");
   }
-  Schedule{schedule_config()};
+  if (schedule == "inverse_square_root" && warmup < 1)
+    throw Error("the inverse_square_root schedule needs a --warmup of at least 1; got " +
+                std::to_string(warmup));
+  if (has_end(schedule) && minimum_learning_rate > learning_rate) {
+    throw Error("--minimum-learning-rate must be at most --learning-rate; got " +
+                value_text(minimum_learning_rate) + " and " + value_text(learning_rate) +
+                "; try --minimum-learning-rate 0");
+  }
   optimizer.check();
 }
 
@@ -125,6 +136,8 @@ void TrainingOptions::adapt(const Command& command) {
   keeps_log_ = command.find("--log-every").given();
   keeps_validate_ = command.find("--validate-every").given();
   if (time_budget == 0) set_steps(steps);
+  if (!command.find("--minimum-learning-rate").given())
+    minimum_learning_rate = std::min(minimum_learning_rate, learning_rate / 10);
 }
 
 void TrainingOptions::set_steps(Index count, bool is_begun) {

@@ -33,8 +33,8 @@ struct TrainingOptions {
   bool recompute_layers = false;  ///< less memory, more time, same results: see activation_checkpointing.h
 
   ScheduleConfig schedule_config() const;
-  /// set_steps(steps), but for the options that `command` was given, and forgets the time budget if it was
-  /// given --steps.
+  /// What was not given to `command` follows what was: set_steps(steps), and the lowest learning rate is at
+  /// most a tenth of the highest. Forgets the time budget if it was given --steps.
   void adapt(const Command& command);
   /// Makes the steps between two lines of the log at most a tenth of the steps, those between validations at
   /// most a quarter, and the warm-up at most a tenth unless it has begun.

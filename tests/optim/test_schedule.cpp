@@ -117,6 +117,7 @@ TEST_SUITE("optim/schedule") {
           "[schedule] cooldown must be above 0 and at most 1; got " + std::to_string(cooldown);
       refused({"warmup_stable_decay", 1, 0, 10, 0, cooldown}, message.c_str());
     }
+    CHECK_NOTHROW(Schedule({"constant", 1, 0, 10, 2}));  // which has no use for a minimum
     refused({"cosine", 1, 0, 10, 2}, "[schedule] minimum must be between 0 and learning_rate; got 2.000000");
   }
 }

@@ -290,4 +290,22 @@ TEST_SUITE("examples/language/options") {
     CHECK(options.data.tokenizer_model[0] == '/');
     CHECK(options.from.empty());
   }
+
+  TEST_CASE("a preset's numbers do not forbid what is given: small rates, contexts, an order") {
+    for (const Preset& preset : language_presets()) {
+      for (const std::vector<std::string>& given : std::vector<std::vector<std::string>>{
+               {"--learning-rate", "1e-6"},
+               {"--learning-rate", "3e-5", "--schedule", "constant"},
+               {"--learning-rate", "3e-5", "--schedule", "inverse_square_root"},
+               {"--context", "32"},
+               {"--order", "sequential"}}) {
+        std::vector<std::string> arguments{"--preset", preset.name};
+        arguments.insert(arguments.end(), given.begin(), given.end());
+        CAPTURE(arguments);
+        CHECK(refusal(arguments) == "nothing was thrown");
+      }
+    }
+    CHECK(refusal({"--context", "32", "--context-schedule", "0:64"})
+              .find("--context-schedule: goes up to 64") == 0);
+  }
 }

@@ -114,6 +114,26 @@ TEST_SUITE("examples/shared/training_options") {
     CHECK(warmup("--steps 500 --warmup 100") == 100);
   }
 
+  TEST_CASE("the lowest learning rate is at most a tenth of the highest, unless it is given") {
+    const auto minimum = [](const std::string& arguments) {
+      Given given(arguments);
+      if (!given.line.find("--minimum-learning-rate").given())
+        given.options.minimum_learning_rate = 1e-4;  // as of a preset
+      given.options.adapt(given.line);
+      given.options.check();
+      given.options.refuse_ignored(given.line);
+      return given.options.minimum_learning_rate;
+    };
+    CHECK(minimum("") == 1e-4);
+    CHECK(minimum("--learning-rate 1e-3") == 1e-4);
+    CHECK(minimum("--learning-rate 5e-5") == 5e-5 / 10);
+    CHECK(minimum("--learning-rate 5e-5 --schedule constant") < 5e-5);
+    CHECK(minimum("--learning-rate 5e-5 --schedule inverse_square_root") < 5e-5);
+    CHECK(minimum("--learning-rate 5e-5 --minimum-learning-rate 4e-5") == 4e-5);
+    CHECK(refusal_of("--learning-rate 5e-5 --schedule constant --minimum-learning-rate 1e-4") ==
+          "--minimum-learning-rate has no effect with --schedule constant; leave it out");
+  }
+
   TEST_CASE("what to do about spikes is refused where none is looked for") {
     CHECK(refusal_of("--loss-spike skip --spike-deviations 0") ==
           "--loss-spike has no effect with --spike-deviations 0; leave it out");
@@ -150,7 +170,13 @@ TEST_SUITE("examples/shared/training_options") {
           }).find("the warmup_stable_decay schedule needs more --steps than --warmup; got 200") == 0);
     CHECK(refusal([](TrainingOptions& o) { o.cooldown = 0; }) ==
           "--cooldown must be above 0 and at most 1; got 0");
-    CHECK(refusal([](TrainingOptions& o) { o.schedule = "zigzag"; }).find("zigzag") != std::string::npos);
+    CHECK(refusal([](TrainingOptions& o) { o.schedule = "zigzag"; }) ==
+          "--schedule must be constant, inverse_square_root, cosine or warmup_stable_decay; got \"zigzag\"");
+    CHECK(refusal([](TrainingOptions& o) { o.schedule = "inverse_square_root", o.warmup = 0; }) ==
+          "the inverse_square_root schedule needs a --warmup of at least 1; got 0");
+    CHECK(refusal([](TrainingOptions& o) { o.learning_rate = 1e-5, o.minimum_learning_rate = 1e-4; }) ==
+          "--minimum-learning-rate must be at most --learning-rate; got 0.0001 and 1e-05; try "
+          "--minimum-learning-rate 0");
     CHECK(refusal([](TrainingOptions& o) { o.average_decay = 1; }) ==
           "--average-decay must be in [0, 1); got 1");
     CHECK(refusal([](TrainingOptions& o) { o.average_decay = 0.9, o.optimizer.set_kind("schedule_free"); }) ==

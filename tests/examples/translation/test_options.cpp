@@ -171,4 +171,16 @@ TEST_SUITE("examples/translation/options") {
     CHECK(message_of<Error>([&] { tuned({"--post-norm"}); }) ==
           "--post-norm true contradicts --from runs/old, which has false");
   }
+
+  TEST_CASE("a small learning rate brings a preset's lowest one down") {
+    for (const Preset& preset : translation_presets()) {
+      TranslationOptions options(preset.name);
+      const CommandLine line;
+      options.add_to(line);
+      read(line, {"--learning-rate", "5e-6"});
+      options.training.adapt(line);
+      CHECK_NOTHROW(options.check());
+      CHECK(options.training.minimum_learning_rate <= 5e-6 / 10);
+    }
+  }
 }
