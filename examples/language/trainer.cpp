@@ -5,6 +5,7 @@
 #include <tapeformer/examples/language/tokenizer.h>
 #include <tapeformer/examples/language/trainer.h>
 #include <tapeformer/examples/report/attention_json.h>
+#include <tapeformer/examples/shared/option_table.h>
 #include <tapeformer/examples/shared/summary.h>
 #include <tapeformer/nn/generation/generate_text.h>
 
@@ -316,8 +317,11 @@ int train_language_model(const RunFolder& folder, const LanguageOptions& options
     LanguageData data = folder.writes() ? make_language_data(options, folder, tokenizer, progress)
                                         : open_language_data(options, folder);
     DecoderOnly model = initial_model(options, data.train.vocabulary());
-    if (!options.from.empty())
+    if (!options.from.empty()) {
       progress.keep("starts from the weights in " + options.from + "; optimizer and schedule begin anew");
+      const std::string others = other_settings(options.from, options, fields_of(options));
+      if (!others.empty()) progress.keep("note: other settings than that run's, in brackets: " + others);
+    }
     return std::make_unique<LanguageTask>(options, std::move(data), std::move(model), progress);
   });
 }

@@ -69,6 +69,23 @@ void read_options(const RunFolder& folder, FieldList&& fields) {
   }
 }
 
+std::string other_settings(const std::string& from, const nlohmann::ordered_json& now,
+                           const FieldList& fields) {
+  const RunFolder folder(from);
+  if (!std::filesystem::exists(folder.file("config.json"))) return "";
+  const Json trained = folder.config().value("training", Json::object());
+  std::string text;
+  for (const ConfigField& field : fields) {
+    const std::string group = field.group, &name = field.name;
+    const bool is_setting = group == "Preset" || group == "Training" || name == "stochastic_depth" ||
+                            name.find("dropout") != std::string::npos;
+    if (!is_setting || !now.contains(name) || !trained.contains(name) || now[name] == trained[name]) continue;
+    text += (text.empty() ? "" : ", ") + flag_of(name) + " " + now[name].dump() + " (" +
+            trained[name].dump() + ")";
+  }
+  return text;
+}
+
 void check_options(const FieldList& fields) {
   for (const ConfigField& field : fields)
     if (const auto value = field.value()) check_rule(flag_of(field.name), field.rule, *value);

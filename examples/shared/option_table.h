@@ -41,6 +41,12 @@ Options options_of(const RunFolder& folder) {
   return options;
 }
 
+/// The options in which a training that starts from the model in the folder `from` is not as that was
+/// trained, of `Preset`, `Training` and dropout: "--dropout 0.1 (0.05), ...", the model's in brackets. `now`
+/// are the training's, whose fields these are. Empty if the folder does not tell.
+std::string other_settings(const std::string& from, const nlohmann::ordered_json& now,
+                           const FieldList& fields);
+
 /// Throws: Error "--NAME RULE; got VALUE" for a number outside its option's range
 void check_options(const FieldList& fields);
 

@@ -129,6 +129,8 @@ void TranslationTask::start_from_run(Progress& progress) {
   make_batches_and_model(config, progress);
   load_weights(from.file("weights.safetensors"), *model_);
   progress.keep("starts from the weights in " + from.path() + "; optimizer and schedule begin anew");
+  const std::string others = other_settings(from.path(), options_, fields_of(options_));
+  if (!others.empty()) progress.keep("note: other settings than that run's, in brackets: " + others);
 }
 
 void TranslationTask::load_pairs(Progress& progress) {

@@ -192,6 +192,7 @@ generate "$work/bpe" --prompt 'The cat' --greedy --max-tokens 20 >"$work/out"
 check "generating does not need it" test $? = 0
 train "$work/tuned" --from "$work/bpe" "${small[@]:8}" --layers 2 --steps 11
 check "fine-tuning a run on another text" test $? = 0
+check "it says which settings are not the run's" grep -q "note: other settings than that run's, in brackets: .*--steps 11 (" "$work/err"
 check "fine-tuning keeps the tokenizer" cmp "$work/bpe/tokenizer" "$work/tuned/tokenizer"
 refuses "fine-tuning to another width" "--width 64 contradicts --from" train --run "$work/new" --from "$work/bpe" --width 64
 cp -r "$work/bpe" "$work/tokenless" && rm "$work/tokenless/tokenizer"

@@ -41,6 +41,7 @@ validated() { grep -o '"validation_loss":[0-9.]*' "$1/metrics.jsonl" | tail -1; 
 train "$work/tuned" --from "$work/whole" "${tiny[@]}" --steps 2 --warmup 0 --learning-rate 1e-12
 check "fine-tuning a run" test $? = 0
 check "it says what it starts from" grep -q "starts from the weights in .*whole; optimizer and schedule begin anew" "$work/err"
+check "and which settings are not the run's" grep -q "note: other settings than that run's, in brackets: .*--learning-rate 1e-12 (" "$work/err"
 check "fine-tuning keeps the vocabularies" cmp "$work/whole/source.vocabulary" "$work/tuned/source.vocabulary"
 validated "$work/whole" >"$work/before" && validated "$work/tuned" >"$work/after"
 check "a step of next to nothing leaves the model's loss" alike "$work/before" "$work/after" 1e-4

@@ -2,6 +2,7 @@
 #include <tapeformer/examples/shared/option_table.h>
 #include <tapeformer/examples/translation/options.h>
 #include <tapeformer/tests/examples/arguments.h>
+#include <tapeformer/tests/nn/formats/temporary_folder.h>
 #include <tapeformer/tests/reference/config_case.h>
 
 using namespace tapeformer;
@@ -84,5 +85,27 @@ TEST_SUITE("examples/shared/option_table") {
     CHECK(refused({"--attention", "linear"}).find("--attention: [attention] the kind must be one of ") == 0);
     CHECK(refused({"--positions", "relative"}).find("--positions: [positions] the kind must be ") == 0);
     CHECK(refused({"--optimizer", "zigzag"}).find("--optimizer: the optimizer must be adamw") == 0);
+  }
+
+  TEST_CASE_TEMPLATE("settings that are not those of the run that a training starts from are named", Options,
+                     LanguageOptions, TranslationOptions) {
+    const TemporaryFolder temporary;
+    const std::string folder = temporary.file("");
+    const auto others = [&](const Options& trained, const std::vector<std::string>& arguments) {
+      RunFolder(folder).write("config.json", Json{{"training", Json(trained)}}.dump());
+      const auto options = parsed<Options>(arguments);
+      return other_settings(folder, options, fields_of(options));
+    };
+    CHECK(other_settings(folder, Options(), fields_of(Options())).empty());  // no config.json
+    CHECK(others(Options(), {}).empty());
+    CHECK(others(Options(), {"--width", "64", "--seed", "9"}) == "--seed 9 (1)");
+    const auto trained = parsed<Options>({"--dropout", "0.05", "--optimizer", "muon"});
+    CHECK(others(trained, {"--dropout", "0.05", "--optimizer", "muon"}).empty());
+    const std::string text = others(trained, {});
+    CHECK(text.find("dropout 0") != std::string::npos);
+    CHECK(text.find(" (0.05)") != std::string::npos);
+    CHECK(text.find("--optimizer \"adamw\" (\"muon\")") != std::string::npos);
+    RunFolder(folder).write("config.json", "{\"vocab_size\": 7}");  // another program's
+    CHECK(other_settings(folder, Options(), fields_of(Options())).empty());
   }
 }
