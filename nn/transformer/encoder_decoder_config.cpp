@@ -49,7 +49,7 @@ void EncoderDecoderConfig::describe(const FieldVisitor& field) {
   layer.describe(field);
   field("positions", named(positions, name_of, position_kind),
         "sinusoidal or learned, added to the embeddings, rotary, by which attention turns queries and "
-        "keys, or none");
+        "keys, alibi or buckets (of distances, as in T5), added to the scores, or none");
   field("max_length", max_length, "longest sentence in tokens; longer pairs are left out", kPositiveSize);
   field("tie_target_head", tie_target_head);
   field("tie_embeddings", tie_embeddings);
