@@ -80,6 +80,23 @@ TEST_SUITE("autograd/random") {
     CHECK(again.split().state().stream == child.state().stream);
   }
 
+  TEST_CASE("normal numbers are Box and Muller's of the uniform ones") {
+    for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+      Generator uniform(seed);
+      const double u = uniform.uniform(), v = uniform.uniform();
+      const double expected = std::sqrt(-2 * std::log1p(-u)) * std::cos(2 * std::acos(-1.0) * v);
+      CHECK_BELOW(std::abs(Generator(seed).normal() - expected), 1e-15 * std::max(1.0, std::abs(expected)));
+    }
+  }
+
+  TEST_CASE("a child's stream is the next two words of 32 bits, one after the other") {
+    for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+      Generator parent(seed), words(seed);
+      const std::uint64_t high = words.next(), low = words.next();
+      CHECK(parent.split().state() == GeneratorState{seed, high << 32 | low, 0});
+    }
+  }
+
   TEST_CASE("a restored generator goes on where the saved one was") {
     Generator random(42, 5);
     for (int i = 0; i < 7; ++i) random.next();
