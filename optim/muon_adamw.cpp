@@ -24,7 +24,9 @@ bool is_hidden_matrix(const Parameter& parameter) {
   if (parameter.value().rank() != 2) return false;
   std::istringstream path(parameter.name());
   for (std::string part; std::getline(path, part, '.');) {
-    if (part == "head" || part == "positions" || part.find("embedding") != std::string::npos) return false;
+    for (const char* other : {"head", "positions", "relative_bias", "score"})
+      if (part == other) return false;
+    if (part.find("embedding") != std::string::npos) return false;
   }
   return true;
 }

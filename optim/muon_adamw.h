@@ -8,8 +8,8 @@
 
 namespace tapeformer {
 
-/// True of a matrix between hidden states: not of an embedding, a table of positions or a head, which their
-/// names tell, nor of a vector.
+/// True of a matrix between hidden states: not of an embedding, a table of positions or of biases, the
+/// vectors that score in additive attention, or a head, which their names tell, nor of a vector.
 bool is_hidden_matrix(const Parameter& parameter);
 
 struct MuonAdamWConfig : MuonConfig {

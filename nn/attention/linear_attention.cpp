@@ -212,6 +212,8 @@ CacheWidths LinearAttention::cache_widths() const {
 
 void LinearAttention::visit(ParameterVisitor& visitor) {
   visitor.child("query_key_value", query_key_value_);
+  const Index keys = config_.heads * config_.key_width, values = config_.heads * config_.value_width;
+  visitor.row_parts("query_key_value.weight", {keys, keys, values});
   if (convolution_) visitor.child("convolution", *convolution_);
   if (beta_) visitor.child("beta", *beta_);
   if (decay_down_) visitor.child("decay_down", *decay_down_);

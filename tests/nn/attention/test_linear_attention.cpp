@@ -144,6 +144,15 @@ class Loops {
 }  // namespace
 
 TEST_SUITE("nn/attention/linear_attention") {
+  TEST_CASE("queries, keys and values are parts of the rows of their common matrix") {
+    for (const char* kind : kLinearKinds) {
+      Generator random(test_seed(1));
+      LinearAttention layer(config_of(kind), random);
+      CHECK(layer.row_parts() ==
+            std::map<std::string, std::vector<Index>>{{"query_key_value.weight", {12, 12, 15}}});
+    }
+  }
+
   TEST_CASE("every kind is what plain loops make of its formula") {
     for (const char* kind : kLinearKinds) {
       CAPTURE(kind);
