@@ -374,6 +374,12 @@ std::vector<Json> RunFolder::metric_lines(std::size_t most) const {
   return entries;
 }
 
+double RunFolder::elapsed() const {
+  double seconds = 0;
+  for (const auto& [line, entry] : metrics()) seconds = entry.value("elapsed", seconds);
+  return seconds;
+}
+
 bool RunFolder::has_ending(Index step) const {
   const auto lines = metrics();
   return std::any_of(lines.begin(), lines.end(), [&](const auto& line) {

@@ -104,6 +104,8 @@ class RunFolder {
   /// The whole lines of metrics.jsonl; the last one may have been cut short. At most about `most` lines of
   /// training and as many of validation, evenly spread.
   std::vector<Json> metric_lines(std::size_t most = std::numeric_limits<std::size_t>::max()) const;
+  /// The seconds of training so far, as metrics.jsonl has them.
+  double elapsed() const;
   /// True if metrics.jsonl has the last line of a training that ended at `step`.
   bool has_ending(Index step) const;
   /// Drops the lines of metrics.jsonl after `step`, which the resumed run writes again.

@@ -75,7 +75,7 @@ void TrainingRun::start(TimePlan plan) {
 }
 
 void TrainingRun::resume(const Json& checkpoint, Index steps_before) {
-  for (const Json& line : folder_.metric_lines()) elapsed_before_ = line.value("elapsed", elapsed_before_);
+  elapsed_before_ = folder_.elapsed();
   restore(checkpoint);  // cuts the lines after its step, whose time is spent all the same
   if (checkpoint.at("threads").get<int>() != omp_get_max_threads()) {
     progress_.keep("note: the run began with " + number_of(checkpoint.at("threads").get<Index>(), "thread") +
