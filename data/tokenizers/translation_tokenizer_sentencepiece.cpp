@@ -53,6 +53,7 @@ std::unique_ptr<TranslationTokenizer> make_subword_tokenizer(std::string model, 
 
 std::unique_ptr<TranslationTokenizer> train_subword_tokenizer(const TokenizerConfig& config,
                                                               const std::vector<std::string>& sentences) {
+  // The trainer takes the names of control pieces out of the text, which tabs are not in.
   std::string model = train_sentencepiece({{"model_type", name_of(config.kind)},
                                            {"vocab_size", std::to_string(config.vocabulary_size)},
                                            {"character_coverage", "1.0"},
@@ -60,7 +61,11 @@ std::unique_ptr<TranslationTokenizer> train_subword_tokenizer(const TokenizerCon
                                            {"pad_id", std::to_string(kPadding)},
                                            {"unk_id", std::to_string(kUnknown)},
                                            {"bos_id", std::to_string(kBegin)},
-                                           {"eos_id", std::to_string(kEnd)}},
+                                           {"eos_id", std::to_string(kEnd)},
+                                           {"pad_piece", "\tpad"},
+                                           {"unk_piece", "\tunk"},
+                                           {"bos_piece", "\tbegin"},
+                                           {"eos_piece", "\tend"}},
                                           sentences);
   return make_subword_tokenizer(std::move(model), "the trained model");
 }

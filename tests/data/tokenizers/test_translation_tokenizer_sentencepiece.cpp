@@ -3,6 +3,8 @@
 #include <tapeformer/data/tokenizers/translation_tokenizer_kinds.h>
 #include <tapeformer/tests/data/temporary_file.h>
 
+#include <algorithm>
+
 using namespace tapeformer;
 
 namespace {
@@ -40,6 +42,22 @@ TEST_SUITE("data/tokenizers/translation_tokenizer_sentencepiece") {
       const auto spelling = trained_pieces(kind, 300, true);
       CHECK(spelling->encode("漢").size() >= 3);
       CHECK(spelling->decode(spelling->encode("un 漢字 \u202f!")) == "un 漢字 \u202f!");
+    }
+  }
+
+  TEST_CASE("words that are the usual names of control pieces are words like others") {
+    std::vector<std::string> sentences = kPairedSentences;
+    sentences.push_back("<s> un </s> <unk> <pad> 1<\u00e9s>");
+    for (const TokenizerKind kind : kPieceKinds) {
+      TokenizerConfig config;
+      config.kind = kind;
+      config.vocabulary_size = 100;
+      const auto tokenizer = train_translation_tokenizer(config, sentences);
+      for (const std::string& sentence : sentences) {
+        const std::vector<std::int32_t> ids = tokenizer->encode(sentence);
+        CHECK(std::count(ids.begin(), ids.end(), kUnknown) == 0);
+        CHECK(tokenizer->decode(ids) == sentence);
+      }
     }
   }
 
