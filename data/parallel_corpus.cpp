@@ -3,11 +3,12 @@
 #include <tapeformer/data/parallel_corpus.h>
 #include <tapeformer/data/tokenizers/utf8.h>
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <fstream>
-#include <iostream>
 #include <tuple>
 
 namespace tapeformer {
@@ -21,43 +22,6 @@ void check_sides(const TextPair& pair, const std::string& path, Index line) {
   if (trim_end(pair.source).empty()) throw DataError(path, line, "the source side is empty");
   if (trim_end(pair.target).empty()) throw DataError(path, line, "the target side is empty");
 }
-
-/// The lines of a stream, each up to its first NUL: a file with holes may claim terabytes of them.
-class LineReader {
- public:
-  explicit LineReader(std::istream& stream) : stream_(stream) {}
-
-  /// Like std::getline.
-  bool next(std::string& line) {
-    line.clear();
-    bool any = false;
-    while (!rest_.empty() || read()) {
-      any = true;
-      const std::size_t end = rest_.find('\n');
-      const std::string_view part = rest_.substr(0, end);
-      const std::size_t nul = part.find('\0');
-      line += part.substr(0, nul == part.npos ? nul : nul + 1);
-      if (end == part.npos && nul == part.npos) {
-        rest_ = {};
-        continue;
-      }
-      rest_.remove_prefix(nul == part.npos ? end + 1 : nul + 1);
-      break;
-    }
-    return any;
-  }
-
- private:
-  bool read() {
-    stream_.read(buffer_.data(), static_cast<std::streamsize>(buffer_.size()));
-    rest_ = std::string_view(buffer_.data(), static_cast<std::size_t>(stream_.gcount()));
-    return !rest_.empty();
-  }
-
-  std::istream& stream_;
-  std::string_view rest_;  // of the buffer
-  std::vector<char> buffer_ = std::vector<char>(1 << 16);
-};
 
 using Source = std::tuple<std::uint64_t, std::string_view, std::size_t>;  // hash, text, the pair's number
 
@@ -76,30 +40,63 @@ bool is_first(const std::vector<Source>& sources, std::size_t i) {
   return i == 0 || std::get<1>(sources[i]) != std::get<1>(sources[i - 1]);
 }
 
-std::vector<std::string> lines_of(std::istream& file, const std::string& path) {
-  std::vector<std::string> lines;
-  LineReader reader(file);
-  for (std::string line; reader.next(line);) {
-    if (lines.empty() && line.compare(0, 3, "\xef\xbb\xbf") == 0) line.erase(0, 3);
-    if (!line.empty() && line.back() == '\r') line.pop_back();
-    if (const std::size_t bad = find_no_text(line); bad != std::string::npos) {
-      throw DataError(path, static_cast<Index>(lines.size()) + 1,
-                      no_text_message(line[bad], static_cast<Index>(bad) + 1, "line"));
-    }
-    lines.push_back(std::move(line));
-  }
-  if (file.bad()) throw DataError(path, 0, "cannot be read (is it a folder?)");
-  if (lines.empty()) throw DataError(path, 0, "is empty");
-  return lines;
-}
-
 }  // namespace
 
+LineReader::LineReader(const std::string& path)
+    : name_(name_of(path)),
+      file_(path == kStandardInput ? STDIN_FILENO : open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
+  if (file_ < 0) throw DataError(name_, 0, std::string("cannot be opened: ") + std::strerror(errno));
+}
+
+LineReader::~LineReader() {
+  if (file_ != STDIN_FILENO) close(file_);
+}
+
+bool LineReader::next(std::string& line) {
+  line.clear();
+  bool any = false;
+  while (is_within_ && (!rest_.empty() || read())) {
+    const std::size_t end = rest_.find('\n');
+    rest_ = end == rest_.npos ? std::string_view() : rest_.substr(end + 1);
+    is_within_ = end == rest_.npos;
+  }
+  while (!rest_.empty() || read()) {
+    any = true;
+    const std::size_t end = rest_.find('\n');
+    const std::string_view part = rest_.substr(0, end);
+    const std::size_t nul = part.find('\0');  // a file with holes may claim terabytes of them
+    line += part.substr(0, nul == part.npos ? nul : nul + 1);
+    if (end == part.npos && nul == part.npos) {
+      rest_ = {};
+      continue;
+    }
+    is_within_ = nul != part.npos;
+    rest_.remove_prefix(is_within_ ? nul + 1 : end + 1);
+    break;
+  }
+  if (!any) return false;
+  if (++number_ == 1 && line.compare(0, 3, "\xef\xbb\xbf") == 0) line.erase(0, 3);
+  if (!line.empty() && line.back() == '\r') line.pop_back();
+  if (const std::size_t bad = find_no_text(line); bad != std::string::npos)
+    throw DataError(name_, number_, no_text_message(line[bad], static_cast<Index>(bad) + 1, "line"));
+  return true;
+}
+
+bool LineReader::read() {
+  ssize_t count;
+  while ((count = ::read(file_, buffer_.data(), buffer_.size())) < 0 && errno == EINTR) {
+  }
+  if (count < 0) throw DataError(name_, 0, "cannot be read (is it a folder?)");
+  rest_ = std::string_view(buffer_.data(), static_cast<std::size_t>(count));
+  return count > 0;
+}
+
 std::vector<std::string> read_lines(const std::string& path) {
-  if (path == kStandardInput) return lines_of(std::cin, name_of(path));
-  std::ifstream file(path, std::ios::binary);
-  if (!file) throw DataError(path, 0, std::string("cannot be opened: ") + std::strerror(errno));
-  return lines_of(file, path);
+  std::vector<std::string> lines;
+  LineReader reader(path);
+  for (std::string line; reader.next(line);) lines.push_back(std::move(line));
+  if (lines.empty()) throw DataError(name_of(path), 0, "is empty");
+  return lines;
 }
 
 std::vector<TextPair> read_tab_separated(const std::string& path, bool swap) {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace tapeformer {
@@ -20,8 +21,35 @@ struct TextPair {
 /// As a path, this means standard input.
 constexpr const char* kStandardInput = "-";
 
-/// The lines of a UTF-8 text file, or of standard input, without CR, LF and a byte order mark.
-/// Throws:  DataError if the file is missing, unreadable or empty, or a line is not UTF-8 or has a NUL
+/// The lines of a UTF-8 text file, or of standard input, as they come, without CR, LF and a byte order mark.
+class LineReader {
+ public:
+  /// Throws:  DataError if the file cannot be opened
+  explicit LineReader(const std::string& path);
+  ~LineReader();
+  LineReader(const LineReader&) = delete;
+  LineReader& operator=(const LineReader&) = delete;
+
+  /// Returns false after the last line.
+  /// Throws:  DataError if the file cannot be read; or, when number() has gone on and the next call reads the
+  ///          line after it, if the line is not UTF-8 or has a NUL
+  bool next(std::string& line);
+  /// That of the last line, from 1.
+  Index number() const { return number_; }
+
+ private:
+  bool read();
+
+  const std::string name_;
+  const int file_;
+  Index number_ = 0;
+  bool is_within_ = false;  // a line, after its NUL
+  std::vector<char> buffer_ = std::vector<char>(1 << 16);
+  std::string_view rest_;  // of the buffer
+};
+
+/// The lines of a UTF-8 text file, or of standard input, as LineReader has them.
+/// Throws:  DataError as LineReader, and if there are none
 std::vector<std::string> read_lines(const std::string& path);
 
 /// Pairs from lines `source<TAB>target[<TAB>ignored...]`; with `swap` the second column is the source.

@@ -120,20 +120,24 @@ int translate(const std::string& folder, SearchOptions search, const Translation
   heat_map.check(model.config());
   const auto most = static_cast<std::size_t>(model.config().max_length - 1);
   int code = kExitSuccess;
-  Index number = 0;
-  for (std::string line; std::getline(std::cin, line);) {
-    ++number;
-    if (!line.empty() && line.back() == '\r') line.pop_back();
-    search.sampling.stream = static_cast<std::uint64_t>(number);  // repeating a sentence draws again
+  LineReader lines(kStandardInput);
+  for (std::string line;;) {
+    const Index before = lines.number();
     TokenIds source;
     try {
-      source = checked_source(*words.source, line, number);
-    } catch (const DataError& error) {  // which must not take the other lines with it
+      if (!lines.next(line)) break;
+      source = source_of_line(*words.source, line);
+    } catch (const DataError& error) {
+      if (lines.number() == before)
+        throw;  // no line can be read; a line that is no text takes no other with it
       std::fprintf(stderr, "%s; its translation is empty\n", error.what());
       code = kExitBadInput;
     }
+    const Index number = lines.number();
+    search.sampling.stream = static_cast<std::uint64_t>(number);  // repeating a sentence draws again
     if (source.size() > most) {
-      std::fprintf(stderr, "note: input:%lld: has %zu tokens, and only the first %zu are translated\n",
+      std::fprintf(stderr,
+                   "note: standard input:%lld: has %zu tokens, and only the first %zu are translated\n",
                    static_cast<long long>(number), source.size(), most);
       source.resize(most);
     }

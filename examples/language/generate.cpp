@@ -24,10 +24,11 @@ namespace {
 
 constexpr Index kSideBySide = 32;  // samples that share each step of the model
 
-/// Standard input without the line end that `echo` adds; empty if it is a terminal.
+/// Standard input without a byte order mark and the line end that `echo` adds; empty if it is a terminal.
 std::string prompt_from_input() {
   if (isatty(STDIN_FILENO) != 0) return {};
   std::string text{std::istreambuf_iterator<char>(std::cin), {}};
+  if (text.compare(0, 3, "\xef\xbb\xbf") == 0) text.erase(0, 3);
   if (!text.empty() && text.back() == '\n') text.pop_back();
   if (!text.empty() && text.back() == '\r') text.pop_back();
   return text;
@@ -63,8 +64,8 @@ void GenerateOptions::add_to(const Command& command) {
   command
       .option(
           "--prompt", prompt,
-          "the text to continue; without it, standard input (less a line end at its end). With learned or "
-          "sinusoidal positions the last tokens that fit into the context are seen")
+          "the text to continue; without it, standard input (less a byte order mark, and a line end at its "
+          "end). With learned or sinusoidal positions the last tokens that fit into the context are seen")
       .tells(prompt_given);
   command.option(
       "--max-tokens", max_tokens,

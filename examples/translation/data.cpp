@@ -95,10 +95,7 @@ Vocabularies make_vocabularies(const TranslationOptions& options, const std::vec
   return result;
 }
 
-std::vector<std::int32_t> checked_source(const TranslationTokenizer& tokenizer, const std::string& line,
-                                         Index number) {
-  if (const std::size_t bad = find_no_text(line); bad != std::string::npos)
-    throw DataError("input", number, no_text_message(line[bad], static_cast<Index>(bad) + 1, "line"));
+std::vector<std::int32_t> source_of_line(const TranslationTokenizer& tokenizer, const std::string& line) {
   if (trim_end(line).empty()) return {};
   return tokenizer.encode(sentence_of_line(line));
 }

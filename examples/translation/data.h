@@ -26,10 +26,8 @@ CorpusSplit load_corpus(const TranslationOptions& options, std::string& report);
 /// Trains or loads the vocabularies. Throws: DataError
 Vocabularies make_vocabularies(const TranslationOptions& options, const std::vector<TextPair>& train);
 
-/// The ids of a line to translate, whose tabs count as spaces; empty for a line of white space alone.
-/// Throws: DataError naming the line if it is not UTF-8
-std::vector<std::int32_t> checked_source(const TranslationTokenizer& tokenizer, const std::string& line,
-                                         Index number);
+/// The ids of a line to translate, whose tabs count as spaces; none for a line of white space alone.
+std::vector<std::int32_t> source_of_line(const TranslationTokenizer& tokenizer, const std::string& line);
 
 std::vector<EncodedPair> encode(const Vocabularies& vocabularies, const std::vector<TextPair>& pairs);
 /// A hash of all pairs of all parts: resuming and evaluating need the same data.

@@ -4,8 +4,11 @@
 #include <tapeformer/tests/data/temporary_file.h>
 #include <tapeformer/tests/reference/support.h>
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <filesystem>
 #include <map>
 #include <set>
@@ -91,6 +94,22 @@ TEST_SUITE("data/parallel_corpus") {
     CHECK(message_of<DataError>([&] {
             read_tab_separated(large.path());
           }).find(large.path() + ":2: a NUL at byte 1 of the line: 0x00") == 0);
+  }
+
+  TEST_CASE("lines are handed out as they come") {
+    int ends[2];
+    REQUIRE(pipe(ends) == 0);
+    LineReader reader("/dev/fd/" + std::to_string(ends[0]));
+    std::string line;
+    for (const char* text : {"\xef\xbb\xbfone\r\n", "\n", "\xef\xbb\xbfthree\n"}) {
+      REQUIRE(write(ends[1], text, std::strlen(text)) == static_cast<ssize_t>(std::strlen(text)));
+      REQUIRE(reader.next(line));
+      CHECK(line == (reader.number() == 1 ? "one" : reader.number() == 2 ? "" : "\xef\xbb\xbfthree"));
+    }
+    close(ends[1]);
+    CHECK_FALSE(reader.next(line));
+    CHECK(reader.number() == 3);
+    close(ends[0]);
   }
 
   TEST_CASE("two files pair line by line") {

@@ -90,6 +90,8 @@ generate "$run" --prompt 'The 7th' --temperature 0 --max-tokens 90 >"$work/out"
 check "temperature 0 is greedy" cmp "$work/out" "$work/greedy"
 printf 'The 7th\n' | "$program" generate --run "$run" --greedy --max-tokens 90 >"$work/out" 2>"$work/err"
 check "the prompt may come from standard input" cmp "$work/out" "$work/greedy"
+printf '\357\273\277The 7th\n' | "$program" generate --run "$run" --greedy --max-tokens 90 >"$work/out" 2>"$work/err"
+check "or there behind a byte order mark" cmp "$work/out" "$work/greedy"
 generate "$run" --prompt 'The 7th' --greedy --max-tokens 90 --only-new >"$work/out"
 check "--only-new leaves the prompt out" test "The 7th$(cat "$work/out")" = "$(cat "$work/greedy")"
 

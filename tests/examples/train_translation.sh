@@ -94,6 +94,8 @@ fi
 # --- using it ----------------------------------------------------------------------------------------------
 printf 'the cat sleeps .\n\nthe dog .\n' | "$program" translate --run "$work/whole" >"$work/out" 2>"$work/err"
 check "translate answers every line, empty ones too" test "$(wc -l <"$work/out")" = 3
+printf '\357\273\277the cat sleeps .\n\nthe dog .' | "$program" translate --run "$work/whole" 2>"$work/err" >"$work/marked"
+check "and takes no notice of a byte order mark" cmp "$work/marked" "$work/out"
 printf 'the cat sleeps .\n\nthe dog .\n' | "$program" translate --run "$work/whole" --heatmap "$work/map.svg" \
   --heatmap-head all >"$work/out" 2>"$work/err"
 check "translate --heatmap draws a picture for every line that has words" sh -c \
