@@ -1,13 +1,14 @@
 #include <tapeformer/autograd/error.h>
-#include <tapeformer/autograd/text/json.h>
+#include <tapeformer/autograd/text/file.h>
 #include <tapeformer/autograd/text/number_of.h>
 #include <tapeformer/data/parallel_corpus.h>
 #include <tapeformer/data/tokenizers/text_vocabulary.h>
 #include <tapeformer/data/tokenizers/translation_tokenizer_kinds.h>
 
+#include <yaml.h>
+
 #include <algorithm>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 
 namespace tapeformer {
 namespace {
@@ -22,44 +23,66 @@ bool is_special(const std::string& piece) {
   return std::any_of(std::begin(kNames), std::end(kNames), [&](const char* name) { return piece == name; });
 }
 
-/// A key of YAML as Marian writes them, on one line. Throws: DataError
-std::string yaml_key(std::string_view key, const std::string& path, Index line) {
-  const char quote = key.empty() ? ' ' : key.front();
-  if (quote != '"' && quote != '\'') return std::string(key);
-  if (key.size() < 2 || key.back() != quote) throw DataError(path, line, "has a quote without its other");
-  if (quote == '"') {
-    try {
-      return parse_json(key, "it").get<std::string>();  // the escapes of both, but for \x, \e and their like
-    } catch (const Error& error) {
-      throw DataError(path, line, std::string("has a key that cannot be read: ") + error.what());
-    } catch (const nlohmann::json::exception&) {
-      throw DataError(path, line, "has a key with an escape that JSON does not know");
+/// The first document of a YAML file.
+class YamlFile {
+ public:
+  explicit YamlFile(const std::string& path) : text_(read_file(path)) {
+    yaml_parser_initialize(&parser_);
+    yaml_parser_set_input_string(&parser_, reinterpret_cast<const unsigned char*>(text_.data()),
+                                 text_.size());
+    if (yaml_parser_load(&parser_, &document_) == 0) {
+      const std::string problem = parser_.problem != nullptr ? parser_.problem : "there is no memory for it";
+      const std::size_t line =
+          parser_.error == YAML_READER_ERROR ? parser_.mark.line : parser_.problem_mark.line;
+      yaml_parser_delete(&parser_);
+      throw DataError(path, static_cast<Index>(line) + 1, "is not YAML: " + problem);
     }
   }
-  std::string text(key.substr(1, key.size() - 2));
-  for (std::size_t at = text.find("''"); at != std::string::npos; at = text.find("''", at + 1))
-    text.erase(at, 1);
-  return text;
+  ~YamlFile() {
+    yaml_document_delete(&document_);
+    yaml_parser_delete(&parser_);
+  }
+  YamlFile(const YamlFile&) = delete;
+  YamlFile& operator=(const YamlFile&) = delete;
+
+  /// nullptr for a file without content.
+  const yaml_node_t* root() { return yaml_document_get_root_node(&document_); }
+  const yaml_node_t& node(int number) { return *yaml_document_get_node(&document_, number); }
+
+ private:
+  const std::string text_;
+  yaml_parser_t parser_{};
+  yaml_document_t document_{};
+};
+
+/// The text of a scalar; "" for any other node.
+std::string text_of(const yaml_node_t& node) {
+  if (node.type != YAML_SCALAR_NODE) return {};
+  return {reinterpret_cast<const char*>(node.data.scalar.value), node.data.scalar.length};
 }
 
-std::vector<std::string> read_yaml(const std::string& path, const std::vector<std::string>& lines) {
-  std::vector<std::string> pieces(lines.size());
-  std::vector<bool> given(lines.size());
-  for (std::size_t i = 0; i < lines.size(); ++i) {
-    const auto line = static_cast<Index>(i + 1);
-    const std::size_t colon = lines[i].rfind(": ");
-    const std::string_view id =
-        colon == std::string::npos ? "" : std::string_view(lines[i]).substr(colon + 2);
-    if (!is_number(id)) throw DataError(path, line, "is not `piece: id`");
-    const auto at = static_cast<std::size_t>(std::stoull(std::string(id)));
-    if (at >= lines.size() || given[at]) {
+std::vector<std::string> read_yaml(const std::string& path) {
+  YamlFile file(path);
+  const yaml_node_t* root = file.root();
+  if (root == nullptr) throw DataError(path, 0, "is empty");
+  if (root->type != YAML_MAPPING_NODE) throw DataError(path, 0, "is not a list of `piece: id`");
+  const auto& pairs = root->data.mapping.pairs;
+  const auto count = static_cast<std::size_t>(pairs.top - pairs.start);
+  std::vector<std::string> pieces(count);
+  std::vector<bool> given(count);
+  for (const yaml_node_pair_t* pair = pairs.start; pair != pairs.top; ++pair) {
+    const yaml_node_t &key = file.node(pair->key), &value = file.node(pair->value);
+    const auto line = static_cast<Index>(key.start_mark.line) + 1;
+    const std::string id = text_of(value);
+    if (key.type != YAML_SCALAR_NODE || !is_number(id)) throw DataError(path, line, "is not `piece: id`");
+    const auto at = static_cast<std::size_t>(std::stoull(id));
+    if (at >= count || given[at]) {
       throw DataError(path, line,
-                      "has the id " + std::string(id) + ", but the ids of " +
-                          number_of(lines.size(), "line") + " are each of 0 to " +
-                          std::to_string(lines.size() - 1) + " once");
+                      "has the id " + id + ", but the ids of " + number_of(count, "piece") +
+                          " are each of 0 to " + std::to_string(count - 1) + " once");
     }
     given[at] = true;
-    pieces[at] = yaml_key(std::string_view(lines[i]).substr(0, colon), path, line);
+    pieces[at] = text_of(key);
   }
   return pieces;
 }
@@ -93,10 +116,9 @@ bool is_text_vocabulary(const std::string& path) {
 }
 
 std::vector<std::string> read_text_vocabulary(const std::string& path) {
-  const std::vector<std::string> lines = read_lines(path);
   const std::string ending = std::filesystem::path(path).extension().string();
   const bool yaml = ending == ".yml" || ending == ".yaml";
-  std::vector<std::string> pieces = yaml ? read_yaml(path, lines) : read_list(path, lines);
+  std::vector<std::string> pieces = yaml ? read_yaml(path) : read_list(path, read_lines(path));
   pieces.erase(std::remove_if(pieces.begin(), pieces.end(), is_special), pieces.end());
   if (pieces.empty()) throw DataError(path, 0, "holds no pieces");
   return pieces;

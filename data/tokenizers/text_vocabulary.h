@@ -12,7 +12,7 @@ bool is_text_vocabulary(const std::string& path);
 
 /// The pieces of a vocabulary in text, in the order of their ids and without special ones ("<s>", "</s>",
 /// "<pad>", "<unk>"). It is one of
-///   - Marian's vocab.yml: lines `piece: id`, pieces bare or quoted, ids from 0 without gaps
+///   - Marian's vocab.yml: a YAML mapping `piece: id`, ids from 0 without gaps
 ///   - fairseq's dict.txt: lines `piece count`, from which our ids are fairseq's
 ///   - a piece a line, as Marian's plain vocabularies are
 /// Throws:  DataError naming the file, the line and what is wrong

@@ -54,6 +54,14 @@ TEST_SUITE("data/tokenizers/text_vocabulary") {
           Pieces{",", "the", "a \"b\" é", "it's", ":"});
   }
 
+  TEST_CASE("Marian's vocab.yml is YAML: all escapes, comments, keys of two lines, the end of a document") {
+    const std::string long_piece(2000, 'x');
+    CHECK(read("vocab.yml", "# a vocabulary\n---\n</s>: 0\n\n\"\\x84\\U0001F600\\e\": 1  # odd\n? " +
+                                long_piece + "\n: 2\n~: 3\nnull: 4\n\"#\": 5\n...\n\n\n") ==
+          Pieces{"\u0084\U0001F600\x1b", long_piece, "~", "null", "#"});
+    CHECK(read("vocab.yaml", "\xef\xbb\xbf{\"b\": 1,\r\n \"a\": 0}\r\n") == Pieces{"a", "b"});
+  }
+
   TEST_CASE("a piece a line") {
     CHECK(read("own.vocab", "</s>\n<unk>\nthe\ncat\n") == Pieces{"the", "cat"});
     CHECK(read("own.txt", "<s>\n<pad>\ncat\r\n") == Pieces{"cat"});
@@ -69,11 +77,17 @@ TEST_SUITE("data/tokenizers/text_vocabulary") {
 
   TEST_CASE("what is none of these is refused by file and line") {
     CHECK(refusal("v.yml", "a: 0\nb: 2\n") ==
-          ":2: has the id 2, but the ids of 2 lines are each of 0 to 1 once");
+          ":2: has the id 2, but the ids of 2 pieces are each of 0 to 1 once");
     CHECK(refusal("v.yml", "a: 0\nb: 0\n").find(":2: has the id 0") == 0);
-    CHECK(refusal("v.yml", "a: 0\nb\n") == ":2: is not `piece: id`");
-    CHECK(refusal("v.yml", "\"a: 0\n") == ":1: has a quote without its other");
-    CHECK(refusal("v.yml", "\"\\x41\": 0\n").find(":1: has a key that cannot be read") == 0);
+    CHECK(refusal("v.yml", "a: 0\nb: x\n") == ":2: is not `piece: id`");
+    CHECK(refusal("v.yml", "a: 0\n? [b, c]\n: 1\n") == ":2: is not `piece: id`");
+    CHECK(refusal("v.yml", "a: 0\nb\n").find("is not YAML: could not find expected ':'") !=
+          std::string::npos);
+    CHECK(refusal("v.yml", "\"a: 0\n").find("is not YAML: ") != std::string::npos);
+    CHECK(refusal("v.yml", "a: 0\n\xff: 1\n").find(": is not YAML: invalid leading UTF-8 octet") !=
+          std::string::npos);
+    CHECK(refusal("v.yml", "- a\n- b\n") == ": is not a list of `piece: id`");
+    CHECK(refusal("v.yml", "# nothing\n") == ": is empty");
     CHECK(refusal("dict.txt", "a 3\nb\n") == ":2: is not `piece count`, as the first line is");
     CHECK(refusal("dict.txt", "a 3\nb x\n").find(":2: is not") == 0);
     CHECK(refusal("dict.txt", " 3\n").find(":1: is not") == 0);
