@@ -12,12 +12,18 @@ std::string TextTokenizer::decode(const std::vector<std::int32_t>& ids) const {
   return text;
 }
 
+std::vector<std::int32_t> TextTokenizer::ends() const {
+  const std::optional<std::int32_t> id = end();
+  return id ? std::vector<std::int32_t>{*id} : std::vector<std::int32_t>{};
+}
+
 std::unique_ptr<TextTokenizer> parse_text_tokenizer(std::string_view content, const std::string& name) {
   const TokenizerFile file = read_tokenizer_file(content, name);
   if (file.kind == "character") return parse_character_tokenizer(file.payload, name);
   if (file.kind == "bpe") return parse_byte_pair_tokenizer(file.payload, name);
   if (file.kind == "sentencepiece") return parse_sentencepiece_tokenizer(file.payload, name);
   if (file.kind == "tokenizer_json") return parse_tokenizer_json(file.payload, name);
+  if (file.kind == kControls) return parse_controlled_tokenizer(file.payload, name);
   if (file.kind == "byte") {
     if (file.payload.empty()) return make_byte_tokenizer();
     throw DataError(

@@ -38,14 +38,19 @@ class TextTokenizer {
   virtual Index vocabulary_size() const = 0;
   /// The tokens that a document begins and ends with, in kinds that have them.
   virtual std::optional<std::int32_t> begin() const { return {}; }
-  /// The id that ends a text, if there is one.
   virtual std::optional<std::int32_t> end() const { return {}; }
+  /// The ids at which a generated text ends.
+  virtual std::vector<std::int32_t> ends() const;
+  /// The id of a control token, or an added one, by its name: "</s>".
+  virtual std::optional<std::int32_t> find(const std::string& /*token*/) const { return {}; }
   /// The length of the longest prefix of `text` that can be encoded by itself, whatever follows; 0 if none.
   /// A stream can thus be encoded in pieces, the first by `encode` and the others by `encode_rest`, to the
   /// ids of the whole.
   virtual std::size_t safe_cut(std::string_view text) const = 0;
   /// Like `encode`, for text after a prefix that `safe_cut` allowed.
   virtual void encode_rest(std::string_view text, std::vector<std::int32_t>& ids) const { encode(text, ids); }
+  /// The tokenizer that others' controls were given to; see text_tokenizer_controls.h.
+  virtual const TextTokenizer& plain() const { return *this; }
   /// "character", "byte", "bpe", "sentencepiece" or "tokenizer_json".
   virtual const char* kind() const = 0;
   /// The whole tokenizer as the content of one file: write_tokenizer_file(kind(), payload).

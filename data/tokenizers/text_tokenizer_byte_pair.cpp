@@ -70,9 +70,7 @@ BytePairTokenizer::BytePairTokenizer(BytePairVocabulary vocabulary) : vocabulary
     encode_word(token(id), ids);  // not in words_ yet, so it is merged
     if (ids.size() == 1) words_[word_slot(token(id))] = id;
   }
-  for (const auto& [id, name] : vocabulary_.controls) {
-    if (name == kEndOfText) end_ = id;
-  }
+  end_ = find(kEndOfText);
   seen_.resize(kSeenWords);
 }
 
@@ -200,6 +198,12 @@ void BytePairTokenizer::merge_long(std::string_view word, std::vector<std::int32
 std::string BytePairTokenizer::bytes_of(std::int32_t id) const {
   check_token(id, vocabulary_size());
   return tokens_[static_cast<std::size_t>(id)];
+}
+
+std::optional<std::int32_t> BytePairTokenizer::find(const std::string& token) const {
+  for (const auto& [id, name] : vocabulary_.controls)
+    if (name == token) return id;
+  return {};
 }
 
 std::size_t BytePairTokenizer::safe_cut(std::string_view text) const { return safe_word_cut(text); }

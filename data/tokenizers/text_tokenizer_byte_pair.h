@@ -46,6 +46,7 @@ class BytePairTokenizer : public TextTokenizer {
   std::string bytes_of(std::int32_t id) const override;
   Index vocabulary_size() const override { return static_cast<Index>(tokens_.size()); }
   std::optional<std::int32_t> end() const override { return end_; }
+  std::optional<std::int32_t> find(const std::string& token) const override;
   std::size_t safe_cut(std::string_view text) const override;
   const char* kind() const override { return "bpe"; }
   std::string serialize() const override;

@@ -164,7 +164,7 @@ BytePairFiles BytePairTokenizer::files() const {
 }
 
 BytePairFiles byte_pair_files(const TextTokenizer& tokenizer) {
-  const auto* byte_pair = dynamic_cast<const BytePairTokenizer*>(&tokenizer);
+  const auto* byte_pair = dynamic_cast<const BytePairTokenizer*>(&tokenizer.plain());
   if (byte_pair) return byte_pair->files();
   throw DataError(std::string("[tokenizer] merges are those of a bpe tokenizer; got kind ") +
                   tokenizer.kind());

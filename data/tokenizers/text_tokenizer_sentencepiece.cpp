@@ -54,6 +54,11 @@ class SentencePieceTextTokenizer : public TextTokenizer {
   Index vocabulary_size() const override { return static_cast<Index>(bytes_.size()); }
   std::optional<std::int32_t> begin() const override { return control(model_.begin()); }
   std::optional<std::int32_t> end() const override { return control(model_.end()); }
+  std::optional<std::int32_t> find(const std::string& token) const override {
+    for (std::int32_t id = 0; id < model_.size(); ++id)
+      if (model_.piece(id) == token) return id;
+    return {};
+  }
   std::size_t safe_cut(std::string_view text) const override {
     std::size_t cut = 0;
     while (cuts_ && cut < text.size()) {
@@ -205,7 +210,7 @@ std::unique_ptr<TextTokenizer> train_sentencepiece_tokenizer(const TextSource& t
 }
 
 std::string sentencepiece_model(const TextTokenizer& tokenizer) {
-  const auto* model = dynamic_cast<const SentencePieceTextTokenizer*>(&tokenizer);
+  const auto* model = dynamic_cast<const SentencePieceTextTokenizer*>(&tokenizer.plain());
   if (model) return model->model();
   throw DataError(std::string("[tokenizer] models are those of a sentencepiece tokenizer; got kind ") +
                   tokenizer.kind());

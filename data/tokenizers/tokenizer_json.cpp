@@ -74,10 +74,10 @@ class TokenizerJson : public TextTokenizer {
       tokens_[static_cast<std::size_t>(token.id)].is_silent = token.is_special;
     }
     const Ends ends = ends_of(part_of(file, "post_processor"));
-    begin_ = id_of(ends.begin);
-    end_ = id_of(ends.end);
+    begin_ = find(ends.begin);
+    end_ = find(ends.end);
     for (const char* usual : {kEndOfText, "<|end_of_text|>"})
-      if (!end_) end_ = id_of(usual);
+      if (!end_) end_ = find(usual);
   }
 
   void encode(std::string_view text, std::vector<std::int32_t>& ids) const override {
@@ -108,6 +108,12 @@ class TokenizerJson : public TextTokenizer {
   Index vocabulary_size() const override { return static_cast<Index>(tokens_.size()); }
   std::optional<std::int32_t> begin() const override { return begin_; }
   std::optional<std::int32_t> end() const override { return end_; }
+  std::optional<std::int32_t> find(const std::string& token) const override {
+    for (const AddedToken& added : added_.tokens())
+      if (added.content == token) return added.id;
+    const auto found = model_->vocabulary().find(token);
+    return found == model_->vocabulary().end() ? std::nullopt : std::optional(found->second);
+  }
   /// What a normaliser or a pattern makes of a text may depend on all that follows.
   std::size_t safe_cut(std::string_view) const override { return 0; }
   const char* kind() const override { return "tokenizer_json"; }
@@ -120,13 +126,6 @@ class TokenizerJson : public TextTokenizer {
     std::string first, within;
     bool is_silent = false;
   };
-
-  std::optional<std::int32_t> id_of(const std::string& token) const {
-    for (const AddedToken& added : added_.tokens())
-      if (added.content == token) return added.id;
-    const auto found = model_->vocabulary().find(token);
-    return found == model_->vocabulary().end() ? std::nullopt : std::optional(found->second);
-  }
 
   const std::string text_;
   const Normalizer normalize_;

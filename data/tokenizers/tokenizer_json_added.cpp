@@ -14,11 +14,16 @@ std::size_t last_length(std::string_view text) {
   return length;
 }
 
-/// Whether the code point at the start of `text`, which must not be empty, is one of words, as the tokenizers
-/// package has it.
+/// The first code point; U+FFFD where there is none.
+char32_t first_of(std::string_view text) {
+  return next_utf8(text).kind == Utf8Step::whole ? decode_code_point(text) : 0xfffd;
+}
+
+/// Whether the code point at the start of `text` is one of words, as the tokenizers package has it.
 bool begins_with_word(std::string_view text) {
   static const Matcher kWord = make_regex(R"([\w\x{200c}\x{200d}])");
-  return kWord(text.substr(0, code_point_length(text))).front().is_match;
+  return next_utf8(text).kind == Utf8Step::whole &&
+         kWord(text.substr(0, code_point_length(text))).front().is_match;
 }
 
 }  // namespace
@@ -79,9 +84,9 @@ std::vector<AddedTokens::Part> AddedTokens::divided(std::string_view text,
         continue;
       }
     }
-    while (token.lstrip && begin > before && is_space(decode_code_point(character_before())))
+    while (token.lstrip && begin > before && is_space(first_of(character_before())))
       begin -= last_length(text.substr(0, begin));
-    while (token.rstrip && end < text.size() && is_space(decode_code_point(text.substr(end))))
+    while (token.rstrip && end < text.size() && is_space(first_of(text.substr(end))))
       end += code_point_length(text.substr(end));
     if (begin > before) parts.push_back({text.substr(before, begin - before), nullptr});
     parts.push_back({text.substr(begin, end - begin), &token});

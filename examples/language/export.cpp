@@ -54,7 +54,10 @@ int export_model(const ExportOptions& options) {
   PartialFolder folder(options.output,
                        {"config.json", "model.safetensors", "tokenizer.json", kTokenizerFile,
                         "tokenizer.model", "tokenizer_config.json", "vocab.json", "merges.txt"});
-  save_hugging_face(folder.path(), run.model, {run.tokenizer->begin(), run.tokenizer->end()});
+  ControlTokens tokens{run.tokenizer->begin(), {}};
+  for (const std::int32_t id : run.tokenizer->ends())
+    if (id < run.model.config().vocabulary) tokens.ends.push_back(id);
+  save_hugging_face(folder.path(), run.model, tokens);
   const std::string files = export_tokenizer(*run.tokenizer, folder.path());
   folder.finish();
   print("%s: config.json, model.safetensors, %s\n", options.output, files);

@@ -201,7 +201,7 @@ int generate(const GenerateOptions& options) {
   LanguageRun run = LanguageRun::load(options.run, options.average, options.tokenizer_model);
   compute.apply(run.model);
   TextGenerationConfig config = options.config();
-  config.end = run.tokenizer->end();
+  config.ends = run.tokenizer->ends();
   config.graphs = compute.graphs;
   const TokenIds ids = prompt_ids(*run.tokenizer, prompt);
   SampleWriter writer(*run.tokenizer, std::min(kSideBySide, options.samples), options.stops,

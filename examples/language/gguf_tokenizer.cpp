@@ -2,16 +2,18 @@
 #include <tapeformer/autograd/text/json.h>
 #include <tapeformer/data/tokenizers/protocol_buffer.h>
 #include <tapeformer/data/tokenizers/text_tokenizer_byte_pair.h>
+#include <tapeformer/data/tokenizers/text_tokenizer_controls.h>
 #include <tapeformer/examples/language/gguf_tokenizer.h>
 
 #include <cstring>
+#include <iterator>
 #include <set>
 #include <sstream>
 
 namespace tapeformer {
 namespace {
 
-enum TokenType : std::int32_t { kNormal = 1, kUnknown = 2, kControl = 3, kUnused = 5 };
+enum TokenType : std::int32_t { kNormal = 1, kUnknown = 2, kControl = 3, kUserDefined = 4, kUnused = 5 };
 
 /// What all kinds have.
 struct Vocabulary {
@@ -22,14 +24,33 @@ struct Vocabulary {
     tokens.push_back(token);
     types.push_back(type);
   }
-  void fill_up(Index rows) {
+  /// Up to `rows`, with the tokens that were added to the tokenizer's own.
+  void fill_up(Index rows, const TextTokenizer& tokenizer) {
     while (static_cast<Index>(tokens.size()) < rows)
       add("[PAD" + std::to_string(tokens.size()) + "]", kUnused);
+    for (const tokenizer_json::AddedToken& token : added_tokens(tokenizer)) {
+      tokens.at(static_cast<std::size_t>(token.id)) = token.content;
+      types.at(static_cast<std::size_t>(token.id)) = token.is_special ? kControl : kUserDefined;
+    }
   }
 };
 
 void add_id(GgufMetadata& metadata, const char* key, std::optional<std::int32_t> id) {
   if (id) metadata.emplace_back(key, static_cast<std::uint32_t>(*id));
+}
+
+/// The tokens that texts begin and end with; the format has names for three ends, of a text, a turn and a
+/// message, at each of which a generated text ends.
+void add_controls(GgufMetadata& metadata, std::optional<std::int32_t> begin,
+                  const std::vector<std::int32_t>& ends, bool adds_begin) {
+  constexpr const char* kNames[] = {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
+                                    "tokenizer.ggml.eom_token_id"};
+  if (ends.size() > std::size(kNames))
+    throw DataError("[tokenizer] GGUF can express 3 end tokens; got " + std::to_string(ends.size()) +
+                    "; try fewer in generation_config.json's eos_token_id");
+  add_id(metadata, "tokenizer.ggml.bos_token_id", begin);
+  for (std::size_t i = 0; i < ends.size(); ++i) add_id(metadata, kNames[i], ends[i]);
+  metadata.emplace_back("tokenizer.ggml.add_bos_token", adds_begin);
 }
 
 std::string visible(std::string_view bytes) {
@@ -57,15 +78,15 @@ GgufMetadata byte_level(const TextTokenizer& tokenizer, Index rows) {
   const std::string kind = tokenizer.kind();
   Vocabulary vocabulary;
   std::vector<std::string> merges;
-  std::optional<std::int32_t> end = tokenizer.end();
+  std::vector<std::int32_t> ends = tokenizer.ends();
   if (kind == "bpe") {
     const BytePairFiles files = byte_pair_files(tokenizer);
     const auto ids = parse_json<nlohmann::json>(files.vocabulary);
-    std::vector<std::string> names(static_cast<std::size_t>(tokenizer.vocabulary_size()));
+    std::vector<std::string> names(static_cast<std::size_t>(tokenizer.plain().vocabulary_size()));
     for (const auto& [name, id] : ids.items()) names.at(id.get<std::size_t>()) = name;
     for (const std::string& name : names) {
       const auto id = static_cast<std::int32_t>(&name - names.data());
-      vocabulary.add(name, tokenizer.bytes_of(id).empty() ? kControl : kNormal);
+      vocabulary.add(name, tokenizer.plain().bytes_of(id).empty() ? kControl : kNormal);
     }
     std::istringstream lines(files.merges);
     std::string line;
@@ -76,16 +97,15 @@ GgufMetadata byte_level(const TextTokenizer& tokenizer, Index rows) {
       vocabulary.add(visible(tokenizer.bytes_of(id)), kNormal);
     if (kind == "character") merges = merges_of_characters(tokenizer);
   }
-  if (!end) end = static_cast<std::int32_t>(tokenizer.vocabulary_size()) - 1;
-  vocabulary.fill_up(rows);
+  if (ends.empty()) ends = {static_cast<std::int32_t>(tokenizer.vocabulary_size()) - 1};
+  vocabulary.fill_up(rows, tokenizer);
   GgufMetadata metadata{{"tokenizer.ggml.model", std::string("gpt2")},
                         {"tokenizer.ggml.pre", std::string("gpt-2")},
                         {"tokenizer.ggml.tokens", vocabulary.tokens},
                         {"tokenizer.ggml.token_type", vocabulary.types},
                         {"tokenizer.ggml.merges", merges}};
-  add_id(metadata, "tokenizer.ggml.bos_token_id", end);
-  add_id(metadata, "tokenizer.ggml.eos_token_id", end);
-  metadata.emplace_back("tokenizer.ggml.add_bos_token", false);
+  const std::optional<std::int32_t> begin = tokenizer.begin();
+  add_controls(metadata, begin.value_or(ends[0]), ends, begin.has_value());
   return metadata;
 }
 
@@ -151,17 +171,15 @@ GgufMetadata sentence_pieces(const TextTokenizer& tokenizer, Index rows) {
   if (!pieces.escapes_space) refuse("escape_whitespaces=false");
   if (!is_unigram && !pieces.rules.empty()) refuse("BPE and rules of normalisation");
   if (!is_unigram && pieces.drops_space) refuse("BPE and remove_extra_whitespaces=true");
-  pieces.vocabulary.fill_up(rows);
+  pieces.vocabulary.fill_up(rows, tokenizer);
   pieces.scores.resize(pieces.vocabulary.tokens.size());
   GgufMetadata metadata{{"tokenizer.ggml.model", std::string(is_unigram ? "t5" : "llama")},
                         {"tokenizer.ggml.pre", std::string("default")},
                         {"tokenizer.ggml.tokens", pieces.vocabulary.tokens},
                         {"tokenizer.ggml.scores", pieces.scores},
                         {"tokenizer.ggml.token_type", pieces.vocabulary.types}};
-  add_id(metadata, "tokenizer.ggml.bos_token_id", tokenizer.begin());
-  add_id(metadata, "tokenizer.ggml.eos_token_id", tokenizer.end());
+  add_controls(metadata, tokenizer.begin(), tokenizer.ends(), tokenizer.begin().has_value());
   add_id(metadata, "tokenizer.ggml.unknown_token_id", pieces.unknown);
-  metadata.emplace_back("tokenizer.ggml.add_bos_token", tokenizer.begin().has_value());
   metadata.emplace_back("tokenizer.ggml.add_eos_token", false);
   metadata.emplace_back("tokenizer.ggml.add_space_prefix", pieces.adds_space);
   metadata.emplace_back("tokenizer.ggml.remove_extra_whitespaces", pieces.drops_space);
@@ -178,8 +196,8 @@ GgufMetadata gguf_tokenizer(const TextTokenizer& tokenizer, Index rows) {
   if (tokenizer.kind() == std::string("tokenizer_json"))
     throw Error(
         "export --format gguf cannot write a tokenizer.json other than GPT-2's into a GGUF file; try "
-        "--format "
-        "transformers, and llama.cpp's converter");
+        "--tokenizer-model with the model's tokenizer.model, or --format transformers, and llama.cpp's "
+        "converter");
   return tokenizer.kind() == std::string("sentencepiece") ? sentence_pieces(tokenizer, rows)
                                                           : byte_level(tokenizer, rows);
 }

@@ -2,13 +2,17 @@
 #include <tapeformer/autograd/text/file.h>
 #include <tapeformer/autograd/text/json.h>
 #include <tapeformer/data/tokenizers/text_tokenizer_byte_pair.h>
+#include <tapeformer/data/tokenizers/text_tokenizer_controls.h>
+#include <tapeformer/data/tokenizers/text_tokenizer_kinds.h>
 #include <tapeformer/data/tokenizers/tokenizer_file.h>
+#include <tapeformer/examples/language/folder_controls.h>
 #include <tapeformer/examples/language/tokenizer.h>
 #include <tapeformer/nn/formats/ends_with.h>
 #include <tapeformer/nn/formats/strict_json.h>
 
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <filesystem>
 
 namespace tapeformer {
@@ -53,16 +57,29 @@ std::string merge_line(const SortedJson& merge) {
   return merge.at(0).get<std::string>() + " " + merge.at(1).get<std::string>() + "\n";
 }
 
-std::shared_ptr<const TextTokenizer> tokenizer_json(const std::string& path) {
+/// `more` are tokens that other files add.
+PlainTokenizer plain_tokenizer_json(const std::string& path, const SortedJson& more = SortedJson::array()) {
   try {
-    const SortedJson json = parse_json<SortedJson>(read_file(path), "it");
-    if (!is_gpt2(json)) return load_tokenizer_json(path);
+    SortedJson json = parse_json<SortedJson>(read_file(path), "it");
+    SortedJson& added = json["added_tokens"];
+    if (added.is_null()) added = SortedJson::array();
+    bool is_changed = false;
+    for (const SortedJson& token : more) {
+      const auto is_same = [&](const SortedJson& known) {
+        return known.at("content") == token.at("content");
+      };
+      if (std::any_of(added.begin(), added.end(), is_same)) continue;
+      added.push_back(token);
+      is_changed = true;
+    }
+    if (!is_gpt2(json))
+      return {is_changed ? parse_tokenizer_json(json.dump(), path) : load_tokenizer_json(path)};
     SortedJson vocabulary = json.at("model").at("vocab");
-    for (const SortedJson& added : json.value("added_tokens", SortedJson::array()))
-      vocabulary[added.at("content").get<std::string>()] = added.at("id");
+    for (const SortedJson& token : added) vocabulary[token.at("content").get<std::string>()] = token.at("id");
     std::string merges;
     for (const SortedJson& merge : json.at("model").at("merges")) merges += merge_line(merge);
-    return std::make_shared<BytePairTokenizer>(parse_byte_pair_files(vocabulary.dump(), path, merges, path));
+    return {std::make_unique<BytePairTokenizer>(parse_byte_pair_files(vocabulary.dump(), path, merges, path)),
+            added};
   } catch (const SortedJson::exception& error) {
     throw DataError(path, 0, std::string("is damaged: ") + reason_of(error));
   } catch (const CheckpointError& error) {
@@ -78,7 +95,6 @@ void check_tokenizer_config(const std::string& folder) {
   JsonFields fields(parse_json(read_text_file(path), path), path + ": ");
   const std::string type = fields.text("tokenizer_class", "GPT2Tokenizer");
   if (type.find("GPT2") == std::string::npos) refuse(path, "a tokenizer_class of " + type);
-  if (fields.flag("add_prefix_space", false)) refuse(path, "add_prefix_space");
 }
 
 /// nullptr if there is none.
@@ -86,13 +102,18 @@ std::shared_ptr<const TextTokenizer> tokenizer_in_folder(const std::string& fold
   const auto file = [&](const char* name) { return folder + "/" + name; };
   const auto has = [&](const char* name) { return fs::exists(file(name)); };
   if (has(kTokenizerFile)) return load_text_tokenizer(file(kTokenizerFile));
-  if (has("tokenizer.model")) return load_sentencepiece_tokenizer(file("tokenizer.model"));
-  if (has("tokenizer.json")) return find_tokenizer(file("tokenizer.json"));
+  const auto controlled = [&](PlainTokenizer plain) {
+    return with_folder_controls(std::move(plain), folder);
+  };
+  if (has("tokenizer.json"))
+    return controlled(plain_tokenizer_json(file("tokenizer.json"), tokens_added_in(folder)));
+  if (has("tokenizer.model"))
+    return controlled({load_sentencepiece_tokenizer(file("tokenizer.model")), tokens_added_in(folder)});
   for (const auto& [vocabulary, merges] :
        {std::pair("vocab.json", "merges.txt"), std::pair("encoder.json", "vocab.bpe")}) {
     if (!has(vocabulary) || !has(merges)) continue;
     check_tokenizer_config(folder);
-    return load_byte_pair_tokenizer(file(vocabulary), file(merges));
+    return controlled({load_byte_pair_tokenizer(file(vocabulary), file(merges)), tokens_added_in(folder)});
   }
   return nullptr;
 }
@@ -132,10 +153,10 @@ std::shared_ptr<const TextTokenizer> find_tokenizer(const std::string& path) {
     if (auto found = tokenizer_in_folder(path)) return found;
     throw DataError(path, 0,
                     std::string("has no tokenizer: none of ") + kTokenizerFile +
-                        ", tokenizer.model, tokenizer.json, vocab.json with merges.txt, encoder.json with "
+                        ", tokenizer.json, tokenizer.model, vocab.json with merges.txt, encoder.json with "
                         "vocab.bpe; try --tokenizer-model with the folder or file of one");
   }
-  if (ends_with(path, ".json")) return tokenizer_json(path);
+  if (ends_with(path, ".json")) return with_added_tokens(plain_tokenizer_json(path), path);
   if (ends_with(path, ".model")) return load_sentencepiece_tokenizer(path);
   return load_text_tokenizer(path);
 }
@@ -153,19 +174,17 @@ std::string export_tokenizer(const TextTokenizer& tokenizer, const std::string& 
   if (kind == "sentencepiece") {
     write("tokenizer.model", sentencepiece_model(tokenizer));
     config = tokenizer_config("LlamaTokenizer");
-    config["legacy"] = false;
-    config["add_bos_token"] = true;
+    config["legacy"] = begins_anew(tokenizer);
   } else if (kind == "tokenizer_json") {
-    write("tokenizer.json", read_tokenizer_file(tokenizer.serialize(), "the tokenizer").payload);
+    write("tokenizer.json", read_tokenizer_file(tokenizer.plain().serialize(), "the tokenizer").payload);
     config = tokenizer_config("PreTrainedTokenizerFast");
   } else if (kind == "character") {
     write("tokenizer.json", character_json(tokenizer).dump(1) + "\n");
     write(kTokenizerFile, tokenizer.serialize());
     config = tokenizer_config("PreTrainedTokenizerFast");
   } else {
-    const bool bytes = kind == "byte";
     BytePairFiles files;
-    if (bytes) {
+    if (kind == "byte") {
       ordered_json vocabulary = ordered_json::object();
       for (int byte = 0; byte < 256; ++byte)
         vocabulary[byte_pair_character(static_cast<unsigned char>(byte))] = byte;
@@ -177,9 +196,18 @@ std::string export_tokenizer(const TextTokenizer& tokenizer, const std::string& 
     write("merges.txt", files.merges);
     config = tokenizer_config("GPT2Tokenizer");
     for (const char* special : {"bos_token", "eos_token", "unk_token"}) {
-      if (bytes) config[special] = nullptr;
+      if (!tokenizer.plain().end()) config[special] = nullptr;
     }
   }
+  for (const tokenizer_json::AddedToken& token : added_tokens(tokenizer)) {
+    config["added_tokens_decoder"][std::to_string(token.id)] = {
+        {"content", token.content}, {"lstrip", token.lstrip},           {"normalized", token.normalized},
+        {"rstrip", token.rstrip},   {"single_word", token.single_word}, {"special", token.is_special}};
+  }
+  if (kind == "sentencepiece" || tokenizer.begin() != tokenizer.plain().begin())
+    config["add_bos_token"] = tokenizer.begin().has_value();
+  if (const std::string name = TokenizerControls::of(tokenizer).begin_name; !name.empty())
+    config["bos_token"] = name;
   write("tokenizer_config.json", config.dump(2) + "\n");
   return names;
 }

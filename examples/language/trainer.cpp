@@ -221,7 +221,7 @@ std::vector<std::string> LanguageTask::samples(bool graphs) {
   config.sampling.stream = static_cast<std::uint64_t>(batches_);
   config.samples = options_.training.samples;
   config.max_tokens = std::clamp<Index>(context - given, 1, kSampleTokens);
-  config.end = data_.tokenizer->end();
+  config.ends = data_.tokenizer->ends();
   config.graphs = graphs;
   std::vector<TokenIds> samples(static_cast<std::size_t>(config.samples));
   model_.eval();

@@ -188,15 +188,16 @@ std::string hugging_face_json(const DecoderOnlyConfig& config, DType type, const
   check_expressible(config, "transformers", family);
   Json json = config.norm == NormKind::layer ? gpt2_json(config) : llama_json(config, family);
   json["tie_word_embeddings"] = config.tie_head;
-  for (const auto& [name, id] :
-       {std::pair("bos_token_id", tokens.begin), std::pair("eos_token_id", tokens.end)}) {
-    if (id && (*id < 0 || *id >= config.vocabulary)) {
-      throw CheckpointError(std::string(name) + " must be within the vocabulary of " +
-                            std::to_string(config.vocabulary) + "; got " + std::to_string(*id));
-    }
-    // null if there is none, because the defaults of transformers may be outside the vocabulary.
-    json[name] = id ? Json(*id) : Json();
-  }
+  const auto checked = [&](const char* name, std::int32_t id) {
+    if (id >= 0 && id < config.vocabulary) return id;
+    throw CheckpointError(std::string(name) + " must be within the vocabulary of " +
+                          std::to_string(config.vocabulary) + "; got " + std::to_string(id));
+  };
+  // null if there is none, because the defaults of transformers may be outside the vocabulary.
+  json["bos_token_id"] = tokens.begin ? Json(checked("bos_token_id", *tokens.begin)) : Json();
+  json["eos_token_id"] = Json();
+  for (const std::int32_t id : tokens.ends) json["eos_token_id"].push_back(checked("eos_token_id", id));
+  if (tokens.ends.size() == 1) json["eos_token_id"] = tokens.ends[0];
   for (const char* const name : {"dtype", "torch_dtype"}) {  // the newer name and the older one
     json[name] = type == DType::f64 ? "float64" : "float32";
   }

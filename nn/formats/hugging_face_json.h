@@ -5,13 +5,16 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace tapeformer {
 
 /// The tokens that texts begin and end with, if the tokenizer has them.
 struct ControlTokens {
-  /// The ids that begin and end a text, where there are some.
-  std::optional<std::int32_t> begin, end;
+  /// The id that begins a text, if there is one.
+  std::optional<std::int32_t> begin;
+  /// The ids that end one.
+  std::vector<std::int32_t> ends;
 };
 
 /// Refuses a model that is none of `family`, as `program` has it, except for its activation.

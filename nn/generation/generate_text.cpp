@@ -65,7 +65,8 @@ void generate_text(const DecoderOnly& model, const TokenIds& prompt, const TextG
       sample.penalty.apply(row);
       const auto token =
           static_cast<std::int32_t>(sample_token(row, logits.size(1), config.sampling, sample.random));
-      if (token == config.end || !on_token(sample.number, token)) continue;
+      const bool ends = std::find(config.ends.begin(), config.ends.end(), token) != config.ends.end();
+      if (ends || !on_token(sample.number, token)) continue;
       sample.penalty.see(token);
       tokens.push_back(token);
       rows.push_back(static_cast<std::int32_t>(i));

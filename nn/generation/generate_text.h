@@ -8,10 +8,10 @@
 namespace tapeformer {
 
 struct TextGenerationConfig {
-  SamplingConfig sampling;          ///< temperature 0 takes the likeliest token
-  Index max_tokens = 256;           ///< most new tokens a sample
-  Index samples = 1;                ///< computed side by side; sample i draws from stream + i of the seed
-  std::optional<std::int32_t> end;  ///< the token that ends a sample, and is not handed out
+  SamplingConfig sampling;         ///< temperature 0 takes the likeliest token
+  Index max_tokens = 256;          ///< most new tokens a sample
+  Index samples = 1;               ///< computed side by side; sample i draws from stream + i of the seed
+  std::vector<std::int32_t> ends;  ///< the tokens that end a sample, and are not handed out
   std::optional<CacheConfig> cache = CacheConfig{};  ///< without one, every step computes everything anew
   bool graphs = true;  ///< on a GPU steps are queued as CUDA graphs: see CachedSteps
 };

@@ -1,6 +1,7 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/data/tokenizers/sentencepiece_model.h>
 #include <tapeformer/data/tokenizers/text_tokenizer_byte_pair.h>
+#include <tapeformer/data/tokenizers/text_tokenizer_controls.h>
 #include <tapeformer/data/tokenizers/text_vocabulary.h>
 #include <tapeformer/data/tokenizers/tokenizer_file.h>
 #include <tapeformer/data/tokenizers/translation_tokenizer.h>
@@ -80,8 +81,12 @@ void read_vocabulary(const std::string& input) {
 }
 
 Seeds text_tokenizer_seeds() {
+  TokenizerControls controls;
+  controls.ends = {1};
+  controls.added = nlohmann::json::array({{{"id", 256}, {"content", "<|x|>"}, {"rstrip", true}}});
   return {train_character_tokenizer(source())->serialize(), make_byte_tokenizer()->serialize(),
-          train_byte_pair_tokenizer(source(), 270)->serialize()};
+          train_byte_pair_tokenizer(source(), 270)->serialize(),
+          with_controls(make_byte_tokenizer(), controls, "it")->serialize()};
 }
 
 void read_text_tokenizer(const std::string& input) {
@@ -91,14 +96,19 @@ void read_text_tokenizer(const std::string& input) {
 
 Seeds byte_pairs_seeds() {
   const BytePairFiles files = byte_pair_files(*train_byte_pair_tokenizer(source(), 270));
-  return {joined({files.merges, files.vocabulary})};
+  return {joined({files.merges, files.vocabulary,
+                  R"({"added_tokens_decoder":{"270":{"content":"<|x|>","lstrip":true}},"add_bos_token":true,
+"bos_token":{"content":"<|x|>"},"add_prefix_space":false})",
+                  R"({"eos_token_id":[269,270]})"})};
 }
 
 void read_byte_pairs(const std::string& input) {
-  const std::vector<std::string> files = separated(input, 2);
+  const std::vector<std::string> files = separated(input, 4);
   std::filesystem::create_directories(input_path("bpe"));
   put_input("bpe/merges.txt", files[0]);
   put_input("bpe/vocab.json", files[1]);
+  put_input("bpe/tokenizer_config.json", files[2]);
+  put_input("bpe/generation_config.json", files[3]);
   use(*find_tokenizer(input_path("bpe")));
 }
 
@@ -134,7 +144,8 @@ void read_sentencepiece(const std::string& input) {
 }
 
 Seeds text_vocabulary_seeds() {
-  return {"the 12\nhou@@ 7\nse 7\n", "</s>\n<unk>\nthe\nd\xc3\xb6g\n",
+  return {"the 12\nhou@@ 7\nse 7\n", "# YAML\n? a\n: 0\n\"\\x84\": 1\n...\n",
+          "</s>\n<unk>\nthe\nd\xc3\xb6g\n",
           "</s>: 0\n<unk>: 1\nthe: 3\n\",\": 2\n'it''s': 5\n\"a \\\"b\\\" \\u00e9\": 4\n"};
 }
 

@@ -36,7 +36,7 @@ std::vector<TokenIds> generated(const DecoderOnly& model, const TokenIds& ids, I
   config.sampling = sampling;
   config.max_tokens = max_tokens;
   config.samples = samples;
-  config.end = end;
+  if (end) config.ends = {*end};
   sampling.check();
   std::vector<TokenIds> tokens(static_cast<std::size_t>(samples > 0 ? samples : 0));
   const nb::gil_scoped_release release;

@@ -182,7 +182,7 @@ TEST_SUITE("nn/formats/hugging_face") {
       for (Parameter& parameter : model.parameters()) random.fill_normal(parameter.value(), 0, 0.3);
       model.eval();
       const Export exported(name);
-      save_hugging_face(exported.folder, model, {3, 12});
+      save_hugging_face(exported.folder, model, {3, {12}});
       CHECK(is_hugging_face(exported.folder));
       const std::string json = read_bytes(exported.folder + "/config.json");
       CHECK(json.find("\"bos_token_id\": 3,") != std::string::npos);

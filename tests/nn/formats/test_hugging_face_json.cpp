@@ -37,9 +37,10 @@ TEST_SUITE("nn/formats/hugging_face_json") {
     const auto with_tokens = [&](const ControlTokens& tokens) {
       return parse_json(hugging_face_json(config, DType::f32, tokens));
     };
-    CHECK(with_tokens({0, 2}).at("bos_token_id") == 0);
-    CHECK(with_tokens({0, 2}).at("eos_token_id") == 2);
-    CHECK(with_tokens({{}, 2}).at("bos_token_id").is_null());
+    CHECK(with_tokens({0, {2}}).at("bos_token_id") == 0);
+    CHECK(with_tokens({0, {2}}).at("eos_token_id") == 2);
+    CHECK(with_tokens({{}, {2}}).at("bos_token_id").is_null());
+    CHECK(with_tokens({0, {2, 3}}).at("eos_token_id").dump() == "[2,3]");
     const auto last = static_cast<std::int32_t>(config.vocabulary - 1);
     CHECK(with_tokens({last, {}}).at("bos_token_id") == last);
     CHECK(with_tokens({last, {}}).at("eos_token_id").is_null());
@@ -48,7 +49,7 @@ TEST_SUITE("nn/formats/hugging_face_json") {
             with_tokens({last + 1, {}});
           }) == "bos_token_id must be within the vocabulary of " + most + "; got " + most);
     CHECK(message_of<CheckpointError>([&] {
-            with_tokens({{}, -1});
+            with_tokens({{}, {2, -1}});
           }) == "eos_token_id must be within the vocabulary of " + most + "; got -1");
   }
 

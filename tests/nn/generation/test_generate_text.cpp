@@ -80,13 +80,13 @@ TEST_SUITE("nn/generation/generate_text") {
     std::size_t ended = 0;
     for (int end = 0; ended < 2 || ended == together.size(); ++end) {  // some come to it, not all
       REQUIRE(end < kLanguageVocabulary);
-      config.end = end;
+      config.ends = {end};
       together = generated(model, prompt, config);
       ended = static_cast<std::size_t>(std::count_if(
           together.begin(), together.end(), [](const TokenIds& sample) { return sample.size() < 30; }));
     }
     for (std::size_t i = 0; i < together.size(); ++i) {
-      for (const std::int32_t token : together[i]) CHECK(token != config.end);
+      for (const std::int32_t token : together[i]) CHECK(token != config.ends[0]);
       TextGenerationConfig alone = config;
       alone.samples = 1;
       alone.sampling.stream = 10 + i;
@@ -164,9 +164,14 @@ TEST_SUITE("nn/generation/generate_text") {
     CHECK(samples[1] == TokenIds(expected.begin(), expected.begin() + 2));
     CHECK(samples[2] == expected);
     CHECK(std::vector<Index>(order.begin(), order.begin() + 8) == std::vector<Index>{0, 1, 2, 0, 1, 2, 0, 2});
-    config.end = expected[0];
+    const auto other = std::find_if(expected.begin(), expected.end(),
+                                    [&](std::int32_t token) { return token != expected[0]; });
+    REQUIRE(other != expected.end());
+    config.ends = {*other};
+    CHECK(generated(model, prompt, config) == std::vector<TokenIds>(3, TokenIds(expected.begin(), other)));
+    config.ends = {*other, expected[0]};
     CHECK(generated(model, prompt, config) == std::vector<TokenIds>(3));
-    config.end.reset();
+    config.ends.clear();
     config.max_tokens = 0;
     CHECK(generated(model, prompt, config) == std::vector<TokenIds>(3));
     int calls = 0;

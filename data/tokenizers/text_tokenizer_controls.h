@@ -1,0 +1,33 @@
+#pragma once
+
+#include <tapeformer/data/tokenizers/text_tokenizer.h>
+#include <tapeformer/data/tokenizers/tokenizer_json_added.h>
+
+namespace tapeformer {
+
+/// What other files than a tokenizer's own say of its tokens.
+struct TokenizerControls {
+  /// What documents begin with, and what ends a text: the first one in the vocabulary ends documents.
+  std::optional<std::int32_t> begin;
+  std::string begin_name;  ///< as the files have it; "" for the tokenizer's own
+  std::vector<std::int32_t> ends;
+  /// Tokens that are found in every text, a list as in tokenizer.json. They may enlarge the vocabulary.
+  nlohmann::json added = nlohmann::json::array();
+  /// Text behind an added token begins as a text of its own does, with a space where the kind puts one.
+  bool begins_anew = true;
+
+  /// What `tokenizer` has by itself.
+  static TokenizerControls of(const TextTokenizer& tokenizer);
+};
+
+/// `plain` with other controls, or `plain` itself if they are its own. Errors call the source `name`.
+/// Throws:  DataError for an entry of `added` that is none, or a begin token outside the vocabulary
+std::unique_ptr<TextTokenizer> with_controls(std::unique_ptr<TextTokenizer> plain,
+                                             const TokenizerControls& controls, const std::string& name);
+
+/// The tokens that with_controls added; none for another tokenizer.
+const std::vector<tokenizer_json::AddedToken>& added_tokens(const TextTokenizer& tokenizer);
+/// Whether text behind one of them begins anew; false if there are none.
+bool begins_anew(const TextTokenizer& tokenizer);
+
+}  // namespace tapeformer

@@ -1,0 +1,197 @@
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/text/json.h>
+#include <tapeformer/data/tokenizers/text_tokenizer_controls.h>
+#include <tapeformer/examples/language/folder_controls.h>
+#include <tapeformer/nn/formats/strict_json.h>
+
+#include <algorithm>
+#include <filesystem>
+
+namespace tapeformer {
+namespace {
+
+using nlohmann::json;
+
+constexpr const char* kTokenizerConfig = "/tokenizer_config.json";
+
+/// The fields of an object that are not null; none if there is no such file.
+json fields_of(const std::string& path) {
+  json fields = json::object();
+  if (!std::filesystem::exists(path)) return fields;
+  const json all = parse_json<json>(read_text_file(path), path);
+  if (!all.is_object()) throw DataError(path, 0, "is not a JSON object");
+  for (const auto& [name, value] : all.items())
+    if (!value.is_null()) fields[name] = value;
+  return fields;
+}
+
+/// The name of a token, which may be an object with more about it; "" for anything else.
+std::string name_in(const json& token) {
+  if (token.is_string()) return token.get<std::string>();
+  return token.is_object() && token.contains("content") ? name_in(token.at("content")) : "";
+}
+
+/// What the files of a folder call a special token; "" if they do not.
+std::string named_in(const std::string& folder, const char* role) {
+  for (const char* file : {kTokenizerConfig, "/special_tokens_map.json"}) {
+    const json fields = fields_of(folder + file);
+    if (fields.contains(role)) return name_in(fields.at(role));
+  }
+  return {};
+}
+
+std::vector<std::string> special_tokens_in(const std::string& folder) {
+  std::vector<std::string> names;
+  for (const char* role : {"bos_token", "eos_token", "unk_token", "pad_token"})
+    names.push_back(named_in(folder, role));
+  for (const char* file : {kTokenizerConfig, "/special_tokens_map.json"}) {
+    const json fields = fields_of(folder + file);
+    for (const json& token : fields.value("additional_special_tokens", json::array()))
+      names.push_back(name_in(token));
+  }
+  return names;
+}
+
+TokenizerControls controls_with_added(const PlainTokenizer& plain) {
+  TokenizerControls controls = TokenizerControls::of(*plain.tokenizer);
+  const auto is_own = [&](const json& token) {
+    const std::string name = name_in(token);
+    return name == "<unk>" || name == "<pad>" ||
+           token.at("id") == json(plain.tokenizer->end().value_or(-1)) ||
+           token.at("id") == json(plain.tokenizer->begin().value_or(-1));
+  };
+  if (!std::all_of(plain.added.begin(), plain.added.end(), is_own)) controls.added = plain.added;
+  return controls;
+}
+
+/// What the files of a folder say of a tokenizer.
+class FolderControls {
+ public:
+  FolderControls(const PlainTokenizer& plain, const std::string& folder)
+      : plain_(*plain.tokenizer),
+        folder_(folder),
+        config_(fields_of(folder + kTokenizerConfig)),
+        controls_(controls_with_added(plain)) {}
+
+  TokenizerControls read() {
+    check_switches();
+    read_begin();
+    read_ends();
+    return controls_;
+  }
+
+ private:
+  [[noreturn]] void refuse(const std::string& what) const {
+    throw DataError(folder_ + kTokenizerConfig, 0, "has " + what);
+  }
+
+  std::optional<bool> flag(const char* name) const {
+    if (!config_.contains(name)) return {};
+    const json& value = config_.at(name);
+    if (!value.is_boolean()) refuse(std::string("a value of ") + name + " that is neither true nor false");
+    return value.get<bool>();
+  }
+
+  void check_switches() {
+    const auto demand = [&](const char* name, bool does) {
+      if (flag(name).value_or(does) == does) return;
+      refuse(std::string(name) + (does ? "=false" : "=true") +
+             ", which the tokenizer's own file does not do; try --tokenizer-model with that file");
+    };
+    if (flag("add_prefix_space")) {
+      const std::vector<std::int32_t> example = plain_.encode("a");
+      demand("add_prefix_space", !example.empty() && plain_.bytes_of(example[0]).compare(0, 1, " ") == 0);
+    }
+    demand("split_special_tokens", false);
+    if (plain_.kind() == std::string("tokenizer_json") && flag("clean_up_tokenization_spaces") == true &&
+        fields_of(folder_ + "/tokenizer.json").at("model").value("type", "BPE") != "BPE")
+      demand("clean_up_tokenization_spaces", false);  // BPE's texts are left alone by transformers too
+    if (plain_.kind() == std::string("sentencepiece")) controls_.begins_anew = flag("legacy").value_or(false);
+  }
+
+  std::optional<std::int32_t> named(const char* role) const {
+    const std::string name = named_in(folder_, role);
+    for (const json& token : controls_.added)
+      if (name_in(token) == name) return token.at("id").get<std::int32_t>();
+    return plain_.find(name);
+  }
+
+  void read_begin() {
+    const bool adds = flag("add_bos_token").value_or(controls_.begin.has_value());
+    if (!adds) {
+      controls_.begin.reset();
+    } else if (flag("add_bos_token")) {
+      if (const auto id = named("bos_token"); id && id != controls_.begin)
+        controls_.begin = id, controls_.begin_name = named_in(folder_, "bos_token");
+      if (!controls_.begin) refuse("add_bos_token=true, and no bos_token that is in the vocabulary");
+    }
+  }
+
+  void read_ends() {
+    for (const char* file : {"/generation_config.json", "/config.json"}) {
+      const json fields = fields_of(folder_ + file);
+      std::vector<std::int32_t> ids;
+      if (fields.contains("eos_token_id")) {
+        const json& value = fields.at("eos_token_id");
+        for (const json& id : value.is_array() ? value : json::array({value})) {
+          if (!id.is_number_integer() || id.get<std::int64_t>() > 0x7fffffff)
+            throw DataError(folder_ + file, 0,
+                            "has an eos_token_id that is neither an id nor a list of them");
+          if (id.get<std::int64_t>() >= 0) ids.push_back(id.get<std::int32_t>());  // -1 is none
+        }
+      }
+      if (ids.empty()) continue;
+      controls_.ends = ids;
+      return;
+    }
+    if (const auto id = named("eos_token")) controls_.ends = {*id};
+    if (flag("add_eos_token").value_or(false) && controls_.ends.empty())
+      refuse("add_eos_token=true, and no eos_token that is in the vocabulary");
+  }
+
+  const TextTokenizer& plain_;
+  const std::string folder_;
+  const json config_;
+  TokenizerControls controls_;
+};
+
+}  // namespace
+
+json tokens_added_in(const std::string& folder) {
+  json list = json::array();
+  const std::string config = folder + kTokenizerConfig;
+  const json fields = fields_of(config), older = fields_of(folder + "/added_tokens.json");
+  if (!fields.contains("added_tokens_decoder")) {
+    const std::vector<std::string> special = special_tokens_in(folder);
+    for (const auto& [name, id] : older.items()) {
+      const bool is_special = std::find(special.begin(), special.end(), name) != special.end();
+      list.push_back({{"id", id}, {"content", name}, {"special", is_special}});
+    }
+    return list;
+  }
+  for (const auto& [id, token] : fields.at("added_tokens_decoder").items()) {
+    if (!token.is_object() || name_in(token).empty() || id.empty() || id.size() > 9 ||
+        id.find_first_not_of("0123456789") != std::string::npos)
+      throw DataError(config, 0,
+                      "has added_tokens_decoder, whose entry \"" + id + "\" is not an added token");
+    list.push_back(token);
+    list.back()["id"] = std::stoi(id);
+  }
+  return list;
+}
+
+std::shared_ptr<const TextTokenizer> with_added_tokens(PlainTokenizer plain, const std::string& name) {
+  const TokenizerControls controls = controls_with_added(plain);
+  return with_controls(std::move(plain.tokenizer), controls, name);
+}
+
+std::shared_ptr<const TextTokenizer> with_folder_controls(PlainTokenizer plain, const std::string& folder) {
+  try {
+    const TokenizerControls controls = FolderControls(plain, folder).read();
+    return with_controls(std::move(plain.tokenizer), controls, folder);
+  } catch (const json::exception& error) {
+    throw DataError(folder, 0, "has damaged files beside its tokenizer: " + reason_of(error));
+  }
+}
+
+}  // namespace tapeformer

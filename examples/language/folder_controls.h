@@ -1,0 +1,34 @@
+#pragma once
+
+#include <tapeformer/data/tokenizers/text_tokenizer.h>
+
+#include <nlohmann/json.hpp>
+
+#include <memory>
+#include <string>
+
+namespace tapeformer {
+
+/// A tokenizer as its own file has it.
+struct PlainTokenizer {
+  std::unique_ptr<TextTokenizer> tokenizer;
+  /// The tokens that are to be found in every text and that `tokenizer` does not find, as in tokenizer.json.
+  nlohmann::json added = nlohmann::json::array();
+};
+
+/// The tokens that a Hugging Face folder adds to its tokenizer beside its own file.
+/// Throws:  DataError, CheckpointError naming the file
+nlohmann::json tokens_added_in(const std::string& folder);
+
+/// The tokenizer with the added tokens, unless they are none but its own control tokens.
+/// Throws:  DataError naming `name`
+std::shared_ptr<const TextTokenizer> with_added_tokens(PlainTokenizer plain, const std::string& name);
+
+/// The same, and with what the folder says of its tokens as transformers takes it: whether texts begin with
+/// one, and what ends a generated text, by generation_config.json, else config.json, else
+/// tokenizer_config.json.
+/// Throws:  DataError, CheckpointError naming the file, or a switch that asks for what the tokenizer does not
+///          do
+std::shared_ptr<const TextTokenizer> with_folder_controls(PlainTokenizer plain, const std::string& folder);
+
+}  // namespace tapeformer
