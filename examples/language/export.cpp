@@ -37,6 +37,12 @@ namespace {
 int export_gguf(LanguageRun& run, const ExportOptions& options) {
   if (std::filesystem::exists(options.output))
     throw DataError(options.output, 0, "already exists; remove it, or name another --output");
+  if (run.tokenizer->kind() == std::string("tokenizer_json")) {
+    // As llama.cpp's converter does: the format has SentencePiece's models, and not most of tokenizer.json.
+    const std::string& folder = options.tokenizer_model.empty() ? options.run : options.tokenizer_model;
+    const auto pieces = find_sentencepiece(folder);
+    if (pieces && pieces->vocabulary_size() <= run.model.config().vocabulary) run.tokenizer = pieces;
+  }
   save_gguf_model(options.output, run.model, gguf_tokenizer(*run.tokenizer, run.model.config().vocabulary),
                   gguf_type(options.type));
   print("%s: the model and its tokenizer\n", options.output);

@@ -196,8 +196,8 @@ GgufMetadata gguf_tokenizer(const TextTokenizer& tokenizer, Index rows) {
   if (tokenizer.kind() == std::string("tokenizer_json"))
     throw Error(
         "export --format gguf cannot write a tokenizer.json other than GPT-2's into a GGUF file; try "
-        "--tokenizer-model with the model's tokenizer.model, or --format transformers, and llama.cpp's "
-        "converter");
+        "--tokenizer-model with a folder that has the model's tokenizer.model, or --format transformers, and "
+        "llama.cpp's converter");
   return tokenizer.kind() == std::string("sentencepiece") ? sentence_pieces(tokenizer, rows)
                                                           : byte_level(tokenizer, rows);
 }

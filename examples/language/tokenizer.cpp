@@ -57,23 +57,24 @@ std::string merge_line(const SortedJson& merge) {
   return merge.at(0).get<std::string>() + " " + merge.at(1).get<std::string>() + "\n";
 }
 
+/// Adds the tokens of `more` that `list` does not have.
+void add_missing(SortedJson& list, const SortedJson& more) {
+  for (const SortedJson& token : more) {
+    const auto is_same = [&](const SortedJson& known) { return known.at("content") == token.at("content"); };
+    if (std::none_of(list.begin(), list.end(), is_same)) list.push_back(token);
+  }
+}
+
 /// `more` are tokens that other files add.
 PlainTokenizer plain_tokenizer_json(const std::string& path, const SortedJson& more = SortedJson::array()) {
   try {
     SortedJson json = parse_json<SortedJson>(read_file(path), "it");
     SortedJson& added = json["added_tokens"];
     if (added.is_null()) added = SortedJson::array();
-    bool is_changed = false;
-    for (const SortedJson& token : more) {
-      const auto is_same = [&](const SortedJson& known) {
-        return known.at("content") == token.at("content");
-      };
-      if (std::any_of(added.begin(), added.end(), is_same)) continue;
-      added.push_back(token);
-      is_changed = true;
-    }
+    const std::size_t count = added.size();
+    add_missing(added, more);
     if (!is_gpt2(json))
-      return {is_changed ? parse_tokenizer_json(json.dump(), path) : load_tokenizer_json(path)};
+      return {added.size() > count ? parse_tokenizer_json(json.dump(), path) : load_tokenizer_json(path)};
     SortedJson vocabulary = json.at("model").at("vocab");
     for (const SortedJson& token : added) vocabulary[token.at("content").get<std::string>()] = token.at("id");
     std::string merges;
@@ -107,8 +108,7 @@ std::shared_ptr<const TextTokenizer> tokenizer_in_folder(const std::string& fold
   };
   if (has("tokenizer.json"))
     return controlled(plain_tokenizer_json(file("tokenizer.json"), tokens_added_in(folder)));
-  if (has("tokenizer.model"))
-    return controlled({load_sentencepiece_tokenizer(file("tokenizer.model")), tokens_added_in(folder)});
+  if (auto found = find_sentencepiece(folder)) return found;
   for (const auto& [vocabulary, merges] :
        {std::pair("vocab.json", "merges.txt"), std::pair("encoder.json", "vocab.bpe")}) {
     if (!has(vocabulary) || !has(merges)) continue;
@@ -159,6 +159,14 @@ std::shared_ptr<const TextTokenizer> find_tokenizer(const std::string& path) {
   if (ends_with(path, ".json")) return with_added_tokens(plain_tokenizer_json(path), path);
   if (ends_with(path, ".model")) return load_sentencepiece_tokenizer(path);
   return load_text_tokenizer(path);
+}
+
+std::shared_ptr<const TextTokenizer> find_sentencepiece(const std::string& folder) {
+  const std::string path = folder + "/tokenizer.model", json = folder + "/tokenizer.json";
+  if (!fs::exists(path)) return nullptr;
+  SortedJson added = tokens_added_in(folder);
+  if (fs::exists(json)) add_missing(added, parse_json<SortedJson>(read_file(json), json)["added_tokens"]);
+  return with_folder_controls({load_sentencepiece_tokenizer(path), added}, folder);
 }
 
 bool has_tokenizer(const std::string& folder) { return tokenizer_in_folder(folder) != nullptr; }

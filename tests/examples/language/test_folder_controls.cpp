@@ -81,8 +81,20 @@ TEST_SUITE("examples/language/folder_controls") {
     CHECK(holds(refused(pieces({{"generation_config.json", "[]"}})), "generation_config.json: is not"));
   }
 
-  TEST_CASE("a tokenizer.json comes before a tokenizer.model beside it") {
+  TEST_CASE(
+      "a tokenizer.json comes before a tokenizer.model beside it, except where the model is asked for") {
     CHECK(found(pieces({{"tokenizer.json", letters_json()}}))->encode("a</s>") == Ids{4, 2});
+    const TemporaryFolder folder;
+    CHECK_FALSE(find_sentencepiece(folder.file("")));
+    for (const auto& [name, content] : pieces({{"config.json", R"({"eos_token_id": [2, 3]})"}}))
+      write_bytes(folder.file(name), content);
+    const std::string json = letters_json();
+    write_bytes(folder.file("tokenizer.json"),
+                R"({"added_tokens": [{"id": 285, "content": "<|x|>"},)" + json.substr(json.find('[') + 1));
+    const auto model = find_sentencepiece(folder.file(""));
+    CHECK(model->kind() == std::string("sentencepiece"));
+    CHECK(model->encode("<|x|>") == Ids{285});
+    CHECK(model->ends() == Ids{2, 3});
   }
 
   TEST_CASE("tokens that other files add are found, whatever the kind of tokenizer") {
