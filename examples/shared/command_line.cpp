@@ -308,4 +308,11 @@ bool CommandLine::read(int argc, const char* const* argv) const {
   return true;
 }
 
+void add_average_option(const Command& command, Index& average) {
+  command.option(
+      "--average", average,
+      "use the mean of this many last weights kept (train --keep-checkpoints); 0 for the best alone",
+      kNotNegative);
+}
+
 }  // namespace tapeformer

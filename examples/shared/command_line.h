@@ -139,4 +139,7 @@ class CommandLine : public Command {
   std::unique_ptr<CLI::App> owned_;
 };
 
+/// Adds --average to a command that uses a model; 0 means the best weights.
+void add_average_option(const Command& command, Index& average);
+
 }  // namespace tapeformer

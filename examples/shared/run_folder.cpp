@@ -395,11 +395,4 @@ void RunFolder::cut_metrics(Index step) const {
   if (events_) events_->restart(step);
 }
 
-void add_average_option(const Command& command, Index& average) {
-  command.option(
-      "--average", average,
-      "use the mean of this many last weights kept (train --keep-checkpoints); 0 for the best alone",
-      kNotNegative);
-}
-
 }  // namespace tapeformer

@@ -124,7 +124,4 @@ class RunFolder {
   std::shared_ptr<TensorBoardLog> events_;
 };
 
-/// Adds --average to a command that uses a model; 0 means the best weights.
-void add_average_option(const Command& command, Index& average);
-
 }  // namespace tapeformer

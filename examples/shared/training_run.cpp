@@ -32,10 +32,7 @@ constexpr const char* kMeasuring =
 /// Indents every line of `text`, as the log shows it.
 std::string set_in(const std::string& text) {
   std::string result = "  ";
-  for (const char c : text) {
-    result += c;
-    if (c == '\n') result += "  ";
-  }
+  for (const char c : text) result += c == '\n' ? "\n  " : std::string(1, c);
   return result;
 }
 
