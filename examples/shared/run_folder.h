@@ -15,8 +15,6 @@
 
 namespace tapeformer {
 
-class Command;
-
 using Json = nlohmann::ordered_json;  // declared only: its use needs <nlohmann/json.hpp>
 
 /// Keeps other trainings out of a run folder while it exists, or until the process ends in any way. Does not

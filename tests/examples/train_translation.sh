@@ -344,7 +344,7 @@ words=$(printf 'the cat sleeps . %.0s' $(seq 200))
 printf 'the cat sleeps .\n%s\nbad \xff\nthe cat sleeps .\n' "$words" | "$program" translate --run "$work/whole" >"$work/out" 2>"$work/err"
 check "a line that is no text ends translate with 2" test $? = 2
 check "after the others have been translated" test "$(wc -l <"$work/out")$(sed -n '1p;4p' "$work/out" | uniq | wc -l)" = 41
-check "and one that is too long is cut with a note" grep -q 'note: input:2: has 801 tokens, and only the first 127 are' "$work/err"
+check "and one that is too long is cut with a note" grep -q 'note: standard input:2: has 801 tokens, and only the first 127 are' "$work/err"
 
 # --- a full disk: no file may grow beyond a few blocks --------------------------------------------------------
 (ulimit -f 8 && "$program" train --run "$work/full2" "${tiny[@]}") >/dev/null 2>"$work/err"
