@@ -52,6 +52,7 @@ class AttentionBackward {
     partial_dweight_ = partial_dquery_ + queries_size;
     const double work = static_cast<double>(s_.batch * s_.heads * s_.queries * s_.keys) *
                         static_cast<double>(3 * s_.key_width + 2 * s_.value_width) / 8;
+    dscores_.find_shares(work, layout_.size());
     for_units<AttentionBackward, T>(units, work, layout_.size(), [&](Index unit, T* memory) {
       run_unit(unit % groups / s_.groups, unit % s_.groups, unit / groups, memory);
     });

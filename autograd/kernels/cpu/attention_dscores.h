@@ -4,6 +4,7 @@
 #include <tapeformer/autograd/kernels/cpu/attention_scores.h>
 
 #include <algorithm>
+#include <cmath>
 
 namespace tapeformer::kernels {
 
@@ -37,6 +38,27 @@ class AttentionDscores {
     at_weights = layout.take(block * row_s);
     at_dscores = layout.take(block * row_s);
     at_slopes = layout.take(slopes_ == Slopes::none ? 0 : block * row_s);
+  }
+
+  /// Finds the factors that make the weights of a row add up to one, which exp(score - log_sum) is far from
+  /// where the logarithm is rounded away beside a large maximum: where a mask of -1e9, say, covers all of a
+  /// row. To be called first; `size` is that of the layout.
+  void find_shares(double work, Index size) {
+    const Index rows = s_.batch * s_.heads * s_.queries;
+    if (x_.bias == nullptr || sees_whole_rows || std::none_of(log_sum_, log_sum_ + rows, is_large)) return;
+    struct Shares {};
+    T* const shares = thread_memory<Shares, T>(rows);
+    std::fill_n(shares, rows, T(1));
+    for_units<AttentionDscores, T>(s_.batch * s_.heads, work, size, [&](Index unit, T* memory) {
+      for (Index t = 0; t < s_.queries; t += kQueryBlock)
+        find_shares({unit / s_.heads, unit % s_.heads, t, std::min(kQueryBlock, s_.queries - t), 0, 0},
+                    shares + unit * s_.queries + t, memory);
+    });
+    shares_ = shares;
+  }
+  /// 1 where a tile holds whole rows.
+  T share(Index b, Index head, Index t) const {
+    return shares_ != nullptr ? shares_[(b * s_.heads + head) * s_.queries + t] : T(1);
   }
 
   Index row_d, row_e, row_s;  // distances of packed rows
@@ -105,7 +127,7 @@ class AttentionDscores {
       if (s_.weighting == AttentionWeighting::sigmoid)
         find_sigmoid_row(tile, line, dline);
       else
-        find_softmax_row(tile, log_sums[t], deltas[t], line, dline);
+        find_softmax_row(tile, t, log_sums[t], deltas[t], line, dline);
       if (s_.drops) drop(tile.columns, row_words, s_.dropped, line);
     }
   }
@@ -115,7 +137,39 @@ class AttentionDscores {
     return dy_ + ((b * s_.queries + t) * s_.heads + head) * s_.value_width;
   }
 
-  void find_softmax_row(const Tile& tile, T log_sum, T of_dy, T* line, T* dline) const {
+  /// One whose rounding is more than that of ordinary scores.
+  static bool is_large(T log_sum) { return log_sum != kMinusInfinity<T> && std::abs(log_sum) > T(64); }
+
+  /// Of a tile's queries, whatever its keys.
+  void find_shares(Tile tile, T* shares, T* memory) const {
+    const T* log_sums = log_sum_ + (tile.b * s_.heads + tile.head) * s_.queries + tile.query;
+    if (std::none_of(log_sums, log_sums + tile.rows, is_large)) return;
+    pack_queries(tile, memory);
+    T totals[kQueryBlock] = {};
+    const KeyRange range = keys_of(s_, tile.b, tile.query, tile.query + tile.rows);
+    for (tile.key = range.from; tile.key < range.to; tile.key += kKeyBlock) {
+      tile.columns = std::min(kKeyBlock, range.to - tile.key);
+      pack_keys(tile.b, tile.head, tile.head + 1, tile.query, tile.query + tile.rows, tile.key, tile.columns,
+                memory);
+      T* const lines = memory + at_weights;
+      scores.scores(tile.head, tile.rows, tile.columns, {memory + at_queries, row_d},
+                    {memory + at_transposed_keys_, row_s}, {lines, row_s});
+      modify_scores(s_, x_, tile, lines, row_s);
+      for (Index t = 0; t < tile.rows; ++t) {
+        const Lanes<T> shift(log_sums[t]);
+        totals[t] += sum_simd<T>(
+            padded<T>(tile.columns), [&](const Lanes<T>& x) { return xsimd::exp(x - shift); },
+            lines + t * row_s);
+      }
+    }
+    for (Index t = 0; t < tile.rows; ++t) {
+      if (!is_large(log_sums[t])) continue;
+      if (x_.sinks != nullptr) totals[t] += std::exp(x_.sinks[tile.head] - log_sums[t]);
+      shares[t] = T(1) / totals[t];
+    }
+  }
+
+  void find_softmax_row(const Tile& tile, Index t, T log_sum, T of_dy, T* line, T* dline) const {
     const Index width = padded<T>(tile.columns);
     const Lanes<T> shift(log_sum == kMinusInfinity<T> ? T(0) : log_sum);
     Lanes<T> product(T(0)), total(T(0));
@@ -127,8 +181,9 @@ class AttentionDscores {
     }
     T weights = sum_lanes<T>(total);  // zero if no key is visible
     if (x_.sinks != nullptr && weights > T(0)) weights += std::exp(x_.sinks[tile.head] - log_sum);
-    const T share = sees_whole_rows && weights > T(0) ? T(1) / weights : T(1);
-    const Lanes<T> scale(share), delta(sees_whole_rows ? sum_lanes<T>(product) * share : of_dy);
+    const T factor =
+        sees_whole_rows && weights > T(0) ? T(1) / weights : share(tile.b, tile.head, tile.query + t);
+    const Lanes<T> scale(factor), delta(sees_whole_rows ? sum_lanes<T>(product) * factor : of_dy);
     for (Index i = 0; i < width; i += kLanes<T>) {
       const Lanes<T> weight = Lanes<T>::load_unaligned(line + i) * scale;
       const Lanes<T> dweight = Lanes<T>::load_unaligned(dline + i) - delta;
@@ -151,7 +206,7 @@ class AttentionDscores {
 
   const AttentionShape& s_;
   const AttentionOperands<T>& x_;
-  const T *y_, *log_sum_, *dy_;
+  const T *y_, *log_sum_, *dy_, *shares_ = nullptr;
   Slopes slopes_;
   Index at_transposed_keys_ = 0, at_values_ = 0, at_transposed_values_ = 0;
 };

@@ -31,6 +31,7 @@ class AttentionScoreSums {
   }
 
   void run() {
+    dscores_.find_shares(work(), layout_.size());
     if (to_.dsinks) sum_sinks();
     if (has_rows_) sum_rows();
     if (entries_ + partial_columns() > 0 || to_.dparameter) {
@@ -65,7 +66,8 @@ class AttentionScoreSums {
             T delta = T(0);
             dscores_.find_deltas(b, head, t, t + 1, &delta);
             if (!dscores_.sees(b, head, t)) continue;
-            const T share = std::exp(x_.sinks[head] - log_sum_[(b * s_.heads + head) * s_.queries + t]);
+            const T share = dscores_.share(b, head, t) *
+                            std::exp(x_.sinks[head] - log_sum_[(b * s_.heads + head) * s_.queries + t]);
             sum -= static_cast<double>(share) * static_cast<double>(delta);
           }
         }
