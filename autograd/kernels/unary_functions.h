@@ -26,6 +26,7 @@ enum class Unary : std::uint8_t {
   gelu,
   gelu_tanh,
   silu,
+  softplus,
   count,  // of the functions above
 };
 
@@ -196,6 +197,16 @@ struct Function<Unary::silu> : SavesInput<Function<Unary::silu>> {
     const auto one = M::constant(1);
     const V s = M::sigmoid(x);
     return {x * s, s * M::fma(x, one - s, one)};
+  }
+};
+
+/// log(1 + exp(x)) for any x.
+template <>
+struct Function<Unary::softplus> : SavesInput<Function<Unary::softplus>> {
+  static constexpr const char* name = "softplus";
+  template <class V, class M = Math<V>>
+  TAPEFORMER_HOST_DEVICE static WithDerivative<V> at(const V& x) {
+    return {M::softplus(x), M::sigmoid(x)};
   }
 };
 

@@ -47,7 +47,8 @@ Tensor pow(const Tensor& x, double exponent);
 
 /// Elementwise functions.
 /// Math:    relu = max(x, 0); relu_squared = relu(x)^2; gelu = x Phi(x);
-///          gelu_tanh = x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))); silu = x sigmoid(x)
+///          gelu_tanh = x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))); silu = x sigmoid(x);
+///          softplus = log(1 + exp(x))
 /// Grad:    relu'(0) = 0
 /// Saves:   y for exp, sqrt, tanh, sigmoid and relu, x for the others
 /// Source:  GELU: Hendrycks and Gimpel 2016, arXiv:1606.08415; SiLU: ibid. and Ramachandran et al. 2017;
@@ -64,6 +65,7 @@ inline Tensor relu_squared(const Tensor& x) { return unary(Unary::relu_squared, 
 inline Tensor gelu(const Tensor& x) { return unary(Unary::gelu, x); }
 inline Tensor gelu_tanh(const Tensor& x) { return unary(Unary::gelu_tanh, x); }
 inline Tensor silu(const Tensor& x) { return unary(Unary::silu, x); }
+inline Tensor softplus(const Tensor& x) { return unary(Unary::softplus, x); }
 const char* name_of(Unary f);
 /// cap tanh(x / cap), which stays within +-cap and close to x around 0.
 /// Source:  Gemma Team 2024, arXiv:2408.00118, section 2

@@ -19,6 +19,7 @@ struct Math<Tensor> {
   static Tensor erf(const Tensor& x) { return tapeformer::erf(x); }
   static Tensor sigmoid(const Tensor& x) { return tapeformer::sigmoid(x); }
   static Tensor relu(const Tensor& x) { return tapeformer::relu(x); }
+  static Tensor softplus(const Tensor& x) { return tapeformer::softplus(x); }
   static Tensor reciprocal(const Tensor& x) { return pow(x, -1); }
   static Tensor one_minus_square(const Tensor& x) { return 1.0 - x * x; }
   template <class A, class C>

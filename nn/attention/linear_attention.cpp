@@ -29,12 +29,6 @@ Index packed_width(const AttentionConfig& config) {
   return config.heads * (2 * config.key_width + config.value_width);
 }
 
-/// log(1 + exp(x)) for any x: neither logarithm nor exponential leaves its range.
-Tensor softplus(const Tensor& x) {
-  const Tensor positive = relu(x);
-  return positive - log(sigmoid(positive + relu(-x)));
-}
-
 /// n numbers from `first` to `last` at equal distances.
 std::vector<float> spread(Index n, double first, double last) {
   std::vector<float> values;
@@ -249,7 +243,7 @@ AttentionCost LinearAttention::cost(const AttentionConfig& config, const Attenti
     if (kind.by_channel) sum.projection(N, C, rank, false), sum.keeps(N * rank);
     sum.projection(N, kind.by_channel ? rank : C, decays, false);
     sum.parameters(decays);
-    sum.keeps_wide(4 * N * decays);
+    sum.keeps_wide(2 * N * decays);
     if (kind.has_rate) sum.parameters(H), sum.keeps_wide(N * decays + 2 * H);
   }
   if (kind.low_rank_gate) sum.projection(N, C, E, false), sum.keeps(N * E);

@@ -13,6 +13,7 @@ def elementwise(file):
         ("gelu", lambda x: F.gelu(x), {}),
         ("gelu_tanh", lambda x: F.gelu(x, approximate="tanh"), {}),
         ("silu", lambda x: F.silu(x), {}),
+        ("softplus", lambda x: F.softplus(x), {}),
         ("tanh", lambda x: x.tanh(), {}),
         ("sigmoid", lambda x: x.sigmoid(), {}),
         ("exp", lambda x: x.exp(), {}),

@@ -24,6 +24,7 @@ struct Math<xsimd::batch<T, Arch>> {
   static B one_minus_square(const B& x) { return constant(1) - x * x; }
   static B sigmoid(const B& x) { return Function<Unary::sigmoid>::value(x); }
   static B relu(const B& x) { return Function<Unary::relu>::value(x); }
+  static B softplus(const B& x) { return relu(x) + xsimd::log1p(exp(-xsimd::abs(x))); }
   static auto equal(const B& a, const B& b) { return a == b; }
   template <class Condition>
   static B select(const Condition& condition, const B& a, const B& b) {

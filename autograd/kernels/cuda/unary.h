@@ -20,6 +20,7 @@ struct NumberMath {
   __device__ static T one_minus_square(T x) { return ::fma(-x, x, constant(1)); }
   __device__ static T sigmoid(T x) { return Function<Unary::sigmoid>::value(x); }
   __device__ static T relu(T x) { return Function<Unary::relu>::value(x); }
+  __device__ static T softplus(T x) { return relu(x) + ::log1p(::exp(-::fabs(x))); }
   __device__ static bool equal(T a, T b) { return a == b; }
   __device__ static T select(bool condition, T a, T b) { return condition ? a : b; }
   /// The standard normal distribution function and its density; 1 + erf would lose the lower tail.

@@ -1,4 +1,6 @@
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/ops/elementwise.h>
+#include <tapeformer/autograd/ops/reduce.h>
 #include <tapeformer/nn/attention/attention_kind.h>
 #include <tapeformer/nn/attention/linear_attention.h>
 #include <tapeformer/nn/attention/state_cache.h>
@@ -271,6 +273,32 @@ TEST_SUITE("nn/attention/linear_attention") {
     config.own["decay_rank"] = 2;
     CHECK(message_of<Error>([&] { config.check(); }) ==
           "[attention] decay_rank is for gla, kda; got attention=deltanet, decay_rank=2; try it without");
+  }
+
+  TEST_CASE("decays learn in f32 wherever their offsets are") {
+    const Tensor x = random_values({2, 5, 6}, 3);
+    for (const char* kind : {"gla", "gated_deltanet", "kda"}) {
+      for (const double offset : {-30.0, -17.0, -10.0, 0.0, 10.0}) {
+        CAPTURE(kind);
+        CAPTURE(offset);
+        const auto gradient = [&](DType type) {
+          LinearAttention layer = random_module<LinearAttention>(config_of(kind));
+          layer.to(type);
+          Tensor of_offsets;
+          for (auto& [name, parameter] : layer.named_parameters()) {
+            if (name == "decay_up.weight") parameter.set_value(parameter.value() * 0.0);
+            if (name == "decay_offset") parameter.set_value(affine(parameter.value(), 0, offset));
+          }
+          const Tensor inputs = x.to(type);
+          Tape tape;
+          tape.backward(sum(layer(inputs, inputs, causal_case())));
+          for (auto& [name, parameter] : layer.named_parameters())
+            if (name == "decay_offset") of_offsets = parameter.gradient();
+          return of_offsets;
+        };
+        CHECK_BELOW(relative_error(gradient(DType::f32), gradient(DType::f64)), 1e-4);
+      }
+    }
   }
 
   TEST_CASE("rates and offsets begin spread over the heads, so that some remember for long") {
