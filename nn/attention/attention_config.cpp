@@ -150,13 +150,22 @@ void AttentionConfig::describe_in_layers(const FieldVisitor& field) {
 
 void AttentionConfig::add_positions(PositionKind positions) {
   if (positions == PositionKind::rotary) rotary = true;
-  const bool are_buckets = positions == PositionKind::buckets;
-  if (!are_buckets && positions != PositionKind::alibi) return;
-  relative_bias = are_buckets ? RelativeBias::buckets : RelativeBias::alibi;
-  const auto has_bias = [](const AttentionKind& row) { return row.uses("relative_bias"); };
-  if (!has_bias(attention_kind(kind)))
-    throw Error(std::string("[attention] positions=") + name_of(positions) + " are for " +
-                kind_names(has_bias) + "; got attention=" + kind + "; try positions=learned");
+  if (positions == PositionKind::alibi) relative_bias = RelativeBias::alibi;
+  if (positions == PositionKind::buckets) relative_bias = RelativeBias::buckets;
+  const auto refuse = [&](bool wrong, const std::string& rule, const std::string& remedy) {
+    if (!wrong) return;
+    throw Error("[attention] " + rule + "; got attention=" + kind + ", positions=" + name_of(positions) +
+                "; try " + remedy);
+  };
+  const auto is_biased = [](const AttentionKind& other) { return other.uses("relative_bias"); };
+  const AttentionKind& row = attention_kind(kind);
+  refuse(relative_bias != RelativeBias::none && !is_biased(row),
+         std::string("positions=") + name_of(positions) + " are for " + kind_names(is_biased),
+         "positions=learned");
+  if (positions != PositionKind::none || !row.uses("rotary_width")) return;
+  refuse(rotary_width > 0, "rotary_width=" + std::to_string(rotary_width) + " is of rotary positions",
+         "rotary_width=0");
+  cross = true;  // without rotary keys
 }
 
 AttentionConfig AttentionConfig::resolved() const {
@@ -180,21 +189,28 @@ AttentionConfig AttentionConfig::resolved() const {
   }
   for (const OwnField& field : row.own) full.own.emplace(field.field.name, field.value);
   if (row.complete) row.complete(full);
-  if (!full.rotary) return full;
-  if (!(row.can & kCanRotate)) {
+  if (full.rotary && !(row.can & kCanRotate)) {
     throw Error("[attention] " + row.title +
                 " attention cannot turn queries and keys by rotary positions; got " + got +
                 "rotary positions; try sinusoidal or learned ones");
   }
-  if (rotations.yarn && rotations.original_context == 0) {
-    throw Error("[attention] YaRN needs the context that the model was trained with; got " + got +
-                "rotary_yarn=true, rotary_original_context=0; try rotary_original_context=4096");
-  }
-  if (const Index turned = or_else(rotations.width, full.key_width); turned % 2 != 0) {
-    throw Error("[attention] rotary positions turn pairs of a head's components; got " + got +
-                "components=" + std::to_string(turned) + "; try an even width of the heads");
-  }
+  if (full.rotary) full.check_rotations(full.key_width);
   return full;
+}
+
+void AttentionConfig::check_rotations(Index turned_width) const {
+  const Index components = or_else(rotations.width, turned_width);
+  const auto refuse = [&](bool wrong, const std::string& rule, const std::string& remedy) {
+    if (!wrong) return;
+    throw Error("[attention] " + rule + "; got attention=" + kind +
+                ", components=" + std::to_string(components) + "; try " + remedy);
+  };
+  refuse(components % 2 != 0, "rotary positions turn pairs of a head's components",
+         "an even width of the heads");
+  refuse(components > turned_width,
+         "rotary_components must be at most the " + std::to_string(turned_width) + " that there are to turn",
+         "rotary_components=0");
+  rotary_angles(rotations, turned_width, 0, 0, DType::f64, Device::cpu());  // throws
 }
 
 AttentionConfig AttentionConfig::of_kind(const std::string& name) const {

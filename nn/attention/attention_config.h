@@ -87,7 +87,7 @@ struct AttentionConfig {
   double qk_norm_epsilon = 1e-6;  ///< of qk_norm
   OutputGate output_gate = OutputGate::none;  ///< on the heads' outputs, before the output projection
   bool exclusive = false;  ///< takes from each output its part along the token's own value, unless `cross`
-  double score_scale = 0;  ///< of the scores; 0 for 1 / sqrt(D)
+  double score_scale = 0;  ///< of the scores; 0 for 1 / sqrt(D), of mla 1 / sqrt(D + d_R)
   double softcap = 0;      ///< c > 0: scores become c tanh(score / c)
   bool learned_softcap = false;                     ///< c is learned for each head, and begins at `softcap`
   RelativeBias relative_bias = RelativeBias::none;  ///< of the scores, unless `cross`
@@ -104,7 +104,9 @@ struct AttentionConfig {
   LatentForm form = LatentForm::automatic;  ///< of mla
   OwnValues own = {};                       ///< of fields that the kind's row of the table adds
 
-  /// Adds what a model's positions ask of attention: rotary positions or a relative bias.
+  /// Adds what a model's positions ask of attention: rotary positions or a relative bias. Without positions
+  /// mla has no rotary keys.
+  /// Throws: Error for positions that the kind cannot have, and a rotary_width without any
   void add_positions(PositionKind positions);
   /// Throws: Error that names the fields that do not fit the kind or each other.
   void check() const { resolved(); }
@@ -116,6 +118,8 @@ struct AttentionConfig {
   AttentionConfig resolved_as(const char* name) const;
   /// The same for the kind `name`, without what the models' fields say for this kind alone.
   AttentionConfig of_kind(const std::string& name) const;
+  /// Throws: Error unless the rotary positions can turn heads, or parts of them, of this width
+  void check_rotations(Index turned_width) const;
   /// G of a resolved config: the number of key and value heads.
   Index key_heads() const { return groups > 0 ? groups : heads; }
 

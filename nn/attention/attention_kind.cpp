@@ -47,7 +47,7 @@ const std::deque<AttentionKind>& built_in_kinds() {
       {"mla",
        "latent",
        make<Latent>,
-       {"latent_width", "query_latent_width", "rotary_width", "norm", "form"},
+       {"latent_width", "query_latent_width", "rotary_width", "norm", "form", "score_scale"},
        kCanRotate | kCanCache | kCanModelLanguage,
        Latent::complete,
        Latent::cost,

@@ -46,9 +46,12 @@ Tensor difference(const Tensor& pairs, const Tensor& lambda) {
 void DifferentialAttention::complete(AttentionConfig& config) {
   config.packed = false;
   config.groups = or_else(config.groups, config.heads);
-  if (config.token_lambda || config.key_width % 2 == 0) return;
-  throw Error("[attention] differential attention halves its heads; got attention=" + config.kind +
-              ", a width of " + std::to_string(config.key_width) + "; try an even width of the heads");
+  if (!config.token_lambda && config.key_width % 2 != 0) {
+    throw Error("[attention] differential attention halves its heads; got attention=" + config.kind +
+                ", a width of " + std::to_string(config.key_width) + "; try an even width of the heads");
+  }
+  const Index turned = config.token_lambda ? config.key_width : config.key_width / 2;
+  if (config.rotary) config.check_rotations(turned / 2 * 2);
 }
 
 DifferentialAttention::DifferentialAttention(const AttentionConfig& config, Generator& random)

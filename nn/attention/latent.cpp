@@ -28,6 +28,7 @@ void LatentAttention::complete(AttentionConfig& config) {
   config.latent_width = or_else(config.latent_width, std::max<Index>(config.width / 2, 1));
   config.rotary_width =
       config.cross ? 0 : or_else(config.rotary_width, std::max<Index>(config.key_width / 4 * 2, 2));
+  if (config.rotary_width > 0) config.check_rotations(config.rotary_width);
 }
 
 std::vector<AttentionForm> LatentAttention::forms() {
@@ -95,7 +96,9 @@ Tensor LatentAttention::attend(const Tensor& query, const Tensor& memory, const 
   const bool absorbs =
       config_.form == LatentForm::absorbed || (config_.form == LatentForm::automatic && is_decoding);
   AttentionOptions options = attention_options(context, dropout_);
-  options.scale = 1 / std::sqrt(static_cast<double>(config_.key_width + config_.rotary_width));
+  options.scale = config_.score_scale > 0
+                      ? config_.score_scale
+                      : 1 / std::sqrt(static_cast<double>(config_.key_width + config_.rotary_width));
 
   Tensor input_bti = query_down_ ? (*query_down_)(query) : query;
   if (query_norm_) input_bti = (*query_norm_)(input_bti);

@@ -19,7 +19,7 @@ struct LatentProducts {
 /// holds only that and one rotary key that the heads share. No projection has a bias.
 /// Math:    c = norm(W_DKV x'), k_h = [W_UK,h c; R W_KR x'], v_h = W_UV,h c, x' being the memory;
 ///          c' = norm(W_DQ x), or x; q_h = [W_UQ,h c'; R W_QR,h c'], R turning by positions;
-///          y = W_O concat_h softmax(q_h k_h^T / sqrt(d_h + d_R)) v_h
+///          y = W_O concat_h softmax(q_h k_h^T / sqrt(d_h + d_R)) v_h, or with score_scale for the divisor
 ///          absorbed: q_h k_h^T = [W_UK,h^T W_UQ,h c'; R W_QR,h c'] [c; R W_KR x']^T, and the weights sum c
 ///          before W_UV,h is applied
 /// Shapes:  query [B, T, C], memory [B, S, memory_width] -> y [B, T, O]; only a layer with `cross`, which has

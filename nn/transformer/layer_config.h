@@ -25,7 +25,7 @@ struct TransformerLayerConfig {
     AttentionConfig config = attention;
     config.width = width;
     config.dropout = dropout;
-    config.cross = cross;
+    config.cross = attention.cross || cross;
     return config;
   }
   /// Of its norms.

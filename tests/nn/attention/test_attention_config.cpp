@@ -195,6 +195,26 @@ TEST_SUITE("nn/attention/attention_config") {
     CHECK(refused([](auto& c) { c.rotary = true; }) ==
           "[attention] rotary positions turn pairs of a head's components; got attention=mha, components=3; "
           "try an even width of the heads");
+    const auto turned = [&](const std::function<void(AttentionConfig&)>& change) {
+      return refused([&](auto& c) { c.heads = 2, c.rotary = true, change(c); });
+    };
+    const auto wider = [](const char* kind, Index width, Index most) {
+      return "[attention] rotary_components must be at most the " + std::to_string(most) +
+             " that there are to turn; got attention=" + kind + ", components=" + std::to_string(width) +
+             "; try rotary_components=0";
+    };
+    CHECK(turned([](auto& c) { c.rotations.width = 6; }) == "nothing was thrown");
+    CHECK(turned([](auto& c) { c.rotations.width = 8; }) == wider("mha", 8, 6));
+    CHECK(turned([](auto& c) { c.rotations.width = 8, c.rotary = false; }) == "nothing was thrown");
+    CHECK(turned([](auto& c) { c.kind = "mla", c.rotary_width = 4, c.rotations.width = 6; }) ==
+          wider("mla", 6, 4));
+    CHECK(turned([](auto& c) { c.kind = "differential", c.key_width = 8, c.rotations.width = 6; }) ==
+          wider("differential", 6, 4));
+    CHECK(turned([](auto& c) { c.kind = "differential"; }) == "nothing was thrown");  // two of three
+    CHECK(turned([](auto& c) { c.kind = "differential", c.token_lambda = true; }) == "nothing was thrown");
+    CHECK(turned([](auto& c) {
+            c.rotations.original_context = 8, c.rotations.low_frequency = 5;
+          }).find("[rotary] low_frequency must be below high_frequency") == 0);
     CHECK(refused([](auto& c) { c.rotations.base = 0; }) ==
           "[attention] rotary_base must be positive; got 0");
     CHECK(refused([](auto& c) { c.dropout = 1; }) == "[attention] dropout must be in [0, 1); got 1");

@@ -1,4 +1,5 @@
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/ops/elementwise.h>
 #include <tapeformer/tests/nn/attention/latent_case.h>
 #include <tapeformer/tests/reference/gradcheck_table.h>
 
@@ -6,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <cmath>
 
 using namespace tapeformer;
 
@@ -35,6 +37,25 @@ TEST_SUITE("nn/attention/latent") {
             },
             "grouped_latent");
       }
+    }
+  }
+
+  TEST_CASE("scores have the scale that is asked for, in both forms") {
+    const Tensor x = random_values({2, 6, 8}, 3);
+    for (const LatentForm form : {LatentForm::naive, LatentForm::absorbed}) {
+      AttentionConfig config = config_of(kLatentVariants[0], form);
+      const Tensor usual = latent_attention_of(config)(x, x, causal());
+      config.score_scale = 1 / std::sqrt(6.0);
+      CHECK(same_bits(latent_attention_of(config)(x, x, causal()), usual));
+      config.score_scale *= 2;  // as with queries of twice the length
+      LatentAttention sharper = latent_attention_of(config);
+      const Tensor got = sharper(x, x, causal());
+      config.score_scale = 0;
+      LatentAttention longer = latent_attention_of(config);
+      for (auto& [name, parameter] : longer.named_parameters())
+        if (name.find("query") == 0) parameter.set_value(parameter.value() * 2.0);
+      CHECK_BELOW(relative_error(got, longer(x, x, causal())), 1e-13);
+      CHECK(relative_error(got, usual) > 1e-3);
     }
   }
 
