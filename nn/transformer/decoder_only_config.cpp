@@ -105,16 +105,25 @@ void DecoderOnlyConfig::check() const {
               std::to_string(layers) + " layers");
   check_embedded("decoder_only", fields_of(*this), attention);
   const auto letters = static_cast<Index>(std::max<std::size_t>(attention_pattern.size(), 1));
-  bool turns_in_windows = false;
-  for (Index layer = 0; layer < std::min(layers, letters * static_cast<Index>(windows.size() + 1)); ++layer) {
+  const Index period = letters * std::max(static_cast<Index>(windows.size() + 1), letters);
+  const bool is_biased = positions == PositionKind::alibi || positions == PositionKind::buckets;
+  bool turns_in_windows = false, is_bias_used = false;
+  for (Index layer = 0; layer < std::min(layers, period); ++layer) {
     check_layer(layer);
-    const AttentionConfig config = attention_config(layer);
-    const bool turns = config.rotary || attention_kind(config.kind).uses("rotary_width");
-    turns_in_windows = turns_in_windows || (turns && has_window(layer));
+    turns_in_windows = turns_in_windows || (turns(layer) && has_window(layer));
+    is_bias_used = is_bias_used || attention_config(layer).relative_bias != RelativeBias::none;
   }
+  require(!is_biased || is_bias_used, std::string("positions=") + name_of(positions) +
+                                          " bias scores, which a state does not have; got attention=" +
+                                          attention.kind + "; try positions=none");
   require(window_rotary_base == 0 || turns_in_windows,
           "window_rotary_base=" + value_text(window_rotary_base) +
               " needs a window in layers with rotary positions; try window=128 and positions=rotary");
+}
+
+bool DecoderOnlyConfig::turns(Index layer) const {
+  const AttentionConfig config = attention_config(layer).resolved();
+  return config.rotary || config.rotary_width > 0;
 }
 
 /// What the kind of one layer's attention cannot do.
@@ -138,7 +147,14 @@ void DecoderOnlyConfig::check_layer(Index layer) const {
   };
   require(!prefix || !has_state, "a prefix that sees itself in both directions is", is_stateless);
   require(!has_window(layer) || !has_state, "a window is", is_stateless);
-  config.check();
+  const Index giver = value_residual ? 0 : layer - layer % kv_sharing;  // of values that this layer reads
+  const Index own = config.resolved().key_heads(), given = attention_config(giver).resolved().key_heads();
+  if (own == given) return;
+  throw Error(std::string("[decoder_only] ") + (value_residual ? "value_residual" : "kv_sharing") +
+              " needs layers with one number of heads of keys and values; got attention=" + attention.kind +
+              ", full_attention=" + full_attention + ", " + std::to_string(given) + " in layer " +
+              std::to_string(giver) + ", " + std::to_string(own) + " in layer " + std::to_string(layer) +
+              "; try one kind of attention");
 }
 
 void DecoderOnlyConfig::describe(const FieldVisitor& field) {

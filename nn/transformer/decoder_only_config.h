@@ -82,6 +82,8 @@ struct DecoderOnlyConfig {
   bool has_full_attention(Index layer) const;
   /// True for the layers that `window_rotary_base` is for.
   bool has_window_base(Index layer) const { return window_rotary_base > 0 && has_window(layer); }
+  /// True for the layers that turn queries and keys by rotary positions.
+  bool turns(Index layer) const;
   /// True for the layers that have keys and values of their own.
   bool has_keys(Index layer) const { return layer % kv_sharing == 0; }
   /// True for the layers that `value_embeddings` names.

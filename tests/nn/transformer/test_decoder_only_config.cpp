@@ -139,6 +139,51 @@ TEST_SUITE("nn/transformer/decoder_only_config") {
                    "value_embeddings are for attention=mha, gqa, mqa; got deltanet"));
   }
 
+  TEST_CASE("positions are those that the layers have, or are refused") {
+    const auto refusal_with = [](const std::string& kind, PositionKind positions, const char* pattern = "") {
+      DecoderOnlyConfig config;
+      config.vocabulary = 5, config.attention.kind = kind, config.positions = positions;
+      config.attention_pattern = pattern;
+      return message_of<Error>([&] { config.check(); });
+    };
+    for (const AttentionKind& kind : attention_kinds()) {
+      if (!(kind.can & kCanModelLanguage)) continue;
+      CAPTURE(kind.name);
+      CHECK(refusal_with(kind.name, PositionKind::none) == "nothing was thrown");
+      CHECK(refusal_with(kind.name, PositionKind::learned) == "nothing was thrown");
+      for (const PositionKind biased : {PositionKind::alibi, PositionKind::buckets}) {
+        const bool has_state = (kind.can & kHasState) != 0, fits = kind.uses("relative_bias");
+        CHECK((refusal_with(kind.name, biased) == "nothing was thrown") == fits);
+        CHECK((refusal_with(kind.name, biased, "DF") == "nothing was thrown") == (fits || has_state));
+      }
+    }
+    CHECK(refusal_with("kda", PositionKind::alibi) ==
+          "[decoder_only] positions=alibi bias scores, which a state does not have; got attention=kda; try "
+          "positions=none");
+    CHECK(refusal_with("mla", PositionKind::buckets) ==
+          "[attention] positions that bias scores are for mha, gqa, mqa; got attention=mla, "
+          "positions=buckets; try positions=rotary");
+  }
+
+  TEST_CASE("latent attention without positions has no rotary keys") {
+    DecoderOnlyConfig config;
+    config.vocabulary = 5, config.width = 16, config.layers = 1, config.attention = {"mla", 2};
+    const auto has_rotary_keys = [&] {
+      Generator random(test_seed(1));
+      bool has = false;
+      for (auto& [name, parameter] : DecoderOnly(config, random).named_parameters())
+        has = has || contains(name, "key_rotary");
+      return has;
+    };
+    CHECK(has_rotary_keys());
+    config.positions = PositionKind::none;
+    CHECK_FALSE(has_rotary_keys());
+    config.attention.rotary_width = 4;
+    CHECK(message_of<Error>([&] { config.check(); }) ==
+          "[attention] rotary_width=4 is of rotary positions; got attention=mla, positions=none; try "
+          "rotary_width=0");
+  }
+
   TEST_CASE("the feed-forward width is four times the width, or when gated two thirds of that, rounded up") {
     DecoderOnlyConfig config;
     config.width = 768;
