@@ -10,15 +10,13 @@
 namespace tapeformer {
 namespace {
 
-using nlohmann::json;
-
 constexpr const char* kTokenizerConfig = "/tokenizer_config.json";
 
 /// The fields of an object that are not null; none if there is no such file.
-json fields_of(const std::string& path) {
-  json fields = json::object();
+nlohmann::json fields_of(const std::string& path) {
+  nlohmann::json fields = nlohmann::json::object();
   if (!std::filesystem::exists(path)) return fields;
-  const json all = parse_json<json>(read_text_file(path), path);
+  const nlohmann::json all = parse_json<nlohmann::json>(read_text_file(path), path);
   if (!all.is_object()) throw DataError(path, 0, "is not a JSON object");
   for (const auto& [name, value] : all.items())
     if (!value.is_null()) fields[name] = value;
@@ -26,7 +24,7 @@ json fields_of(const std::string& path) {
 }
 
 /// The name of a token, which may be an object with more about it; "" for anything else.
-std::string name_in(const json& token) {
+std::string name_in(const nlohmann::json& token) {
   if (token.is_string()) return token.get<std::string>();
   return token.is_object() && token.contains("content") ? name_in(token.at("content")) : "";
 }
@@ -34,7 +32,7 @@ std::string name_in(const json& token) {
 /// What the files of a folder call a special token; "" if they do not.
 std::string named_in(const std::string& folder, const char* role) {
   for (const char* file : {kTokenizerConfig, "/special_tokens_map.json"}) {
-    const json fields = fields_of(folder + file);
+    const nlohmann::json fields = fields_of(folder + file);
     if (fields.contains(role)) return name_in(fields.at(role));
   }
   return {};
@@ -45,8 +43,8 @@ std::vector<std::string> special_tokens_in(const std::string& folder) {
   for (const char* role : {"bos_token", "eos_token", "unk_token", "pad_token"})
     names.push_back(named_in(folder, role));
   for (const char* file : {kTokenizerConfig, "/special_tokens_map.json"}) {
-    const json fields = fields_of(folder + file);
-    for (const json& token : fields.value("additional_special_tokens", json::array()))
+    const nlohmann::json fields = fields_of(folder + file);
+    for (const nlohmann::json& token : fields.value("additional_special_tokens", nlohmann::json::array()))
       names.push_back(name_in(token));
   }
   return names;
@@ -54,11 +52,11 @@ std::vector<std::string> special_tokens_in(const std::string& folder) {
 
 TokenizerControls controls_with_added(const PlainTokenizer& plain) {
   TokenizerControls controls = TokenizerControls::of(*plain.tokenizer);
-  const auto is_own = [&](const json& token) {
+  const auto is_own = [&](const nlohmann::json& token) {
     const std::string name = name_in(token);
     return name == "<unk>" || name == "<pad>" ||
-           token.at("id") == json(plain.tokenizer->end().value_or(-1)) ||
-           token.at("id") == json(plain.tokenizer->begin().value_or(-1));
+           token.at("id") == nlohmann::json(plain.tokenizer->end().value_or(-1)) ||
+           token.at("id") == nlohmann::json(plain.tokenizer->begin().value_or(-1));
   };
   if (!std::all_of(plain.added.begin(), plain.added.end(), is_own)) controls.added = plain.added;
   return controls;
@@ -87,7 +85,7 @@ class FolderControls {
 
   std::optional<bool> flag(const char* name) const {
     if (!config_.contains(name)) return {};
-    const json& value = config_.at(name);
+    const nlohmann::json& value = config_.at(name);
     if (!value.is_boolean()) refuse(std::string("a value of ") + name + " that is neither true nor false");
     return value.get<bool>();
   }
@@ -111,7 +109,7 @@ class FolderControls {
 
   std::optional<std::int32_t> named(const char* role) const {
     const std::string name = named_in(folder_, role);
-    for (const json& token : controls_.added)
+    for (const nlohmann::json& token : controls_.added)
       if (name_in(token) == name) return token.at("id").get<std::int32_t>();
     return plain_.find(name);
   }
@@ -129,11 +127,11 @@ class FolderControls {
 
   void read_ends() {
     for (const char* file : {"/generation_config.json", "/config.json"}) {
-      const json fields = fields_of(folder_ + file);
+      const nlohmann::json fields = fields_of(folder_ + file);
       std::vector<std::int32_t> ids;
       if (fields.contains("eos_token_id")) {
-        const json& value = fields.at("eos_token_id");
-        for (const json& id : value.is_array() ? value : json::array({value})) {
+        const nlohmann::json& value = fields.at("eos_token_id");
+        for (const nlohmann::json& id : value.is_array() ? value : nlohmann::json::array({value})) {
           if (!id.is_number_integer() || id.get<std::int64_t>() > 0x7fffffff)
             throw DataError(folder_ + file, 0,
                             "has an eos_token_id that is neither an id nor a list of them");
@@ -151,16 +149,16 @@ class FolderControls {
 
   const TextTokenizer& plain_;
   const std::string folder_;
-  const json config_;
+  const nlohmann::json config_;
   TokenizerControls controls_;
 };
 
 }  // namespace
 
-json tokens_added_in(const std::string& folder) {
-  json list = json::array();
+nlohmann::json tokens_added_in(const std::string& folder) {
+  nlohmann::json list = nlohmann::json::array();
   const std::string config = folder + kTokenizerConfig;
-  const json fields = fields_of(config), older = fields_of(folder + "/added_tokens.json");
+  const nlohmann::json fields = fields_of(config), older = fields_of(folder + "/added_tokens.json");
   if (!fields.contains("added_tokens_decoder")) {
     const std::vector<std::string> special = special_tokens_in(folder);
     for (const auto& [name, id] : older.items()) {
@@ -189,7 +187,7 @@ std::shared_ptr<const TextTokenizer> with_folder_controls(PlainTokenizer plain, 
   try {
     const TokenizerControls controls = FolderControls(plain, folder).read();
     return with_controls(std::move(plain.tokenizer), controls, folder);
-  } catch (const json::exception& error) {
+  } catch (const nlohmann::json::exception& error) {
     throw DataError(folder, 0, "has damaged files beside its tokenizer: " + reason_of(error));
   }
 }

@@ -202,8 +202,34 @@ void LanguageOptions::check() const {
 void LanguageOptions::refuse_ignored(const Command& command) const {
   if (!tokens.empty())
     command.refuse({"--tokenizer", "--vocabulary", "--validation-fraction"}, "with --tokens");
-  if (model.positions != PositionKind::rotary && model.attention.kind != "mla")
-    command.refuse({"--rotary-base"}, "without --positions rotary or --attention mla");
+  const auto any_layer = [&](const auto& holds, const std::string& letters) {
+    for (Index layer = 0; layer < std::min<Index>(std::max<std::size_t>(letters.size(), 1), model.layers);
+         ++layer)
+      if (holds(layer)) return true;
+    return false;
+  };
+  const std::string& pattern = model.attention_pattern;
+  const auto is_full = [&](Index layer) { return model.has_full_attention(layer); };
+  const auto has_weights = [&](Index layer) {
+    return !(attention_kind(model.attention_config(layer).kind).can & kHasState);
+  };
+  const bool turns = any_layer([&](Index layer) { return model.turns(layer); }, pattern);
+  if (!turns) command.refuse({"--rotary-base"}, "without --positions rotary or --attention mla");
+  if (!turns && model.positions == PositionKind::rotary)
+    command.refuse({"--positions"}, "on a state, which knows the order of tokens by itself");
+  if (!any_layer(has_weights, pattern))
+    command.refuse({"--attention-dropout"}, "on a state, which has no weights to drop");
+  if (!any_layer(is_full, pattern))
+    command.refuse({"--attention-pattern", "--full-attention"}, "without an F that a layer has");
+  if (!any_layer([&](Index layer) { return !is_full(layer); }, pattern))
+    command.refuse({"--attention"}, "without a D that a layer has");
+  if (model.attention.kind == model.full_attention)
+    command.refuse({"--attention-pattern"}, "on one kind of attention");
+  if (model.layers == 1) command.refuse({"--kv-sharing", "--value-residual"}, "with --layers 1");
+  if (!any_layer([&](Index layer) { return model.has_window(layer); }, model.windows))
+    command.refuse({"--window"}, "without an S that a layer has");
+  if (!any_layer([&](Index layer) { return !model.has_window(layer); }, model.windows + "L"))
+    command.refuse({"--windows"}, "where all layers have the window");
   if (model.window_rotary_base > 0 && model.window > 0 && model.windows.empty())
     command.refuse({"--rotary-base"}, "with --window-rotary-base and a window in all layers");
   if (model.positions != PositionKind::buckets)
@@ -237,6 +263,9 @@ void adapt_preset(LanguageOptions& options, const Command& command) {
     if (!given("--rotary-width")) attention.rotary_width = 0;
     const AttentionKind& kind = attention_kind(attention.kind);
     if (!kind.uses("qk_norm") && !given("--qk-norm")) attention.qk_norm = QkNorm::none;
+    if ((kind.can & kHasState) && options.model.attention_pattern.empty() && !given("--positions") &&
+        options.model.positions == PositionKind::rotary)
+      options.model.positions = PositionKind::none;
     if (!kind.uses("value_mixing") && !given("--value-embeddings"))
       options.model.value_embeddings = ValueEmbeddings::none;
   }

@@ -94,8 +94,8 @@ void set_bias(DecoderOnlyConfig& model, bool bias);
 void set_dropout(DecoderOnlyConfig& model, double dropout);
 
 /// Lets what `command` was not given follow what it was given: another --attention than the preset's takes
-/// the preset's groups and latent widths away, another --context or --order its schedules, and the warm-up is
-/// at most a tenth of the steps.
+/// the preset's groups and latent widths away, and what it cannot do, another --context or --order its
+/// schedules, and the warm-up is at most a tenth of the steps.
 void adapt_preset(LanguageOptions& options, const Command& command);
 
 /// Makes `options` describe the model in options.from, whose configuration is `config`; a shorter context

@@ -151,6 +151,11 @@ void TranslationOptions::refuse_ignored(const Command& command) const {
     command.refuse({"--held-out"}, "with validation files, beside which nothing is held out");
   if (!source_model.empty() && (model.tie_embeddings || !target_model.empty()))
     command.refuse({"--tokenizer", "--vocabulary"}, "with models or vocabularies of your own");
+  const bool has_rotary_keys = model.layer.attention.kind == "mla" && model.positions != PositionKind::none;
+  if (model.positions != PositionKind::rotary && !has_rotary_keys)
+    command.refuse({"--rotary-base"}, "without --positions rotary or --attention mla");
+  if (model.positions != PositionKind::buckets)
+    command.refuse({"--bias-buckets", "--bias-distance"}, "without --positions buckets");
   training.refuse_ignored(command);
 }
 

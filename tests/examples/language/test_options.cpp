@@ -254,6 +254,14 @@ TEST_SUITE("examples/language/options") {
     CHECK(refused({"--positions", "rotary", "--rotary-base", "500", "--tokenizer", "bpe", "--vocabulary",
                    "300", "--validation-fraction", "0.2"}) == "nothing was thrown");
     CHECK(refused({"--attention", "mla", "--rotary-base", "500"}) == "nothing was thrown");
+    CHECK(refused({"--attention", "gla", "--positions", "rotary"}) ==
+          message("--positions", "on a state, which knows the order of tokens by itself"));
+    CHECK(refused({"--attention", "kda", "--attention-dropout", "0.1"}) ==
+          message("--attention-dropout", "on a state, which has no weights to drop"));
+    CHECK(refused({"--full-attention", "gqa"}) ==
+          message("--full-attention", "without an F that a layer has"));
+    CHECK(parsed_options({"--preset", "shakespeare-char-10-minutes", "--attention", "gla"}).model.positions ==
+          PositionKind::none);
   }
 
   TEST_CASE("fine-tuning has the sizes of its model; other wishes are refused, a shorter context is not") {

@@ -80,6 +80,10 @@ TEST_SUITE("examples/translation/options") {
     const auto refused = refusal_of_ignored<TranslationOptions>;
     const auto message = no_effect;
     CHECK(refused({"--max-words", "9"}) == message("--max-words", "on the built-in corpus"));
+    CHECK(refused({"--rotary-base", "500"}) ==
+          message("--rotary-base", "without --positions rotary or --attention mla"));
+    CHECK(refused({"--rotary-base", "500", "--attention", "mla"}) == "nothing was thrown");
+    CHECK(refused({"--bias-buckets", "8"}) == message("--bias-buckets", "without --positions buckets"));
     CHECK(refused({"--pairs", "p", "--grammar-pairs", "9"}) ==
           message("--grammar-pairs", "with a text of your own"));
     CHECK(refused({"--pairs", "p", "--validation-pairs", "v", "--held-out", "9"}) ==

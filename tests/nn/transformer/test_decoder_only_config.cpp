@@ -161,8 +161,7 @@ TEST_SUITE("nn/transformer/decoder_only_config") {
           "[decoder_only] positions=alibi bias scores, which a state does not have; got attention=kda; try "
           "positions=none");
     CHECK(refusal_with("mla", PositionKind::buckets) ==
-          "[attention] positions that bias scores are for mha, gqa, mqa; got attention=mla, "
-          "positions=buckets; try positions=rotary");
+          "[attention] positions=buckets are for mha, gqa, mqa; got attention=mla; try positions=learned");
   }
 
   TEST_CASE("latent attention without positions has no rotary keys") {

@@ -1,0 +1,134 @@
+#include <tapeformer/autograd/ops/shape.h>
+#include <tapeformer/examples/language/options.h>
+#include <tapeformer/examples/shared/option_table.h>
+#include <tapeformer/tests/examples/arguments.h>
+#include <tapeformer/tests/nn/module_case.h>
+#include <tapeformer/tests/nn/transformer/config_variants.h>
+#include <tapeformer/tests/reference/random_cases.h>
+
+#include <map>
+#include <optional>
+#include <utility>
+
+// No option of the model is accepted and then does nothing.
+using namespace tapeformer;
+
+namespace {
+
+constexpr Index kPairTokens = 20;  // so many that buckets of distances differ
+
+/// An option and its argument, empty for a flag.
+using Choice = std::pair<std::string, std::string>;
+
+const std::map<std::string, std::string> kSmall = {
+    {"--layers", "2"}, {"--width", "16"}, {"--heads", "2"}, {"--context", "24"}, {"--feed-forward", "12"}};
+
+std::vector<std::string> arguments_of(const std::vector<Choice>& choices) {
+  std::map<std::string, std::string> given = kSmall;
+  for (const auto& [flag, value] : choices) given[flag] = value;
+  std::vector<std::string> arguments;
+  for (const auto& [flag, value] : given) {
+    arguments.push_back(flag);
+    if (!value.empty()) arguments.push_back(value);
+  }
+  return arguments;
+}
+
+/// The model that the program makes; none if it refuses the options. `refusal` receives its words.
+std::optional<DecoderOnlyConfig> model_of(const std::vector<Choice>& choices,
+                                          std::string* refusal = nullptr) {
+  LanguageOptions options;
+  const CommandLine line;
+  options.add_to(line);
+  try {
+    read(line, arguments_of(choices));
+    adapt_preset(options, line);
+    options.check();
+    options.refuse_ignored(line);
+    return options.model_config(13);
+  } catch (const Error& error) {
+    if (refusal != nullptr) *refusal = error.what();
+    return {};
+  }
+}
+
+/// What an option may change: parameters, and what they make of tokens in a step of training.
+struct Traits {
+  std::string parameters;
+  Tensor states;
+  bool operator==(const Traits& other) const {
+    return parameters == other.parameters && same_bits(states, other.states);
+  }
+};
+
+const Traits& traits_of(const DecoderOnlyConfig& config) {
+  static std::map<std::string, Traits> known;
+  const auto [at, is_new] = known.try_emplace(config.to_json());
+  if (!is_new) return at->second;
+  Generator random(test_seed(1));
+  DecoderOnly model(config, random);
+  randomise(model, 5);
+  for (auto& [name, parameter] : model.named_parameters())
+    at->second.parameters += name + parameter.value().shape().text();
+  std::vector<std::int32_t> ids;
+  for (Index i = 0; i < 2 * kPairTokens; ++i) ids.push_back(static_cast<std::int32_t>(i * i % 13));
+  Tape tape;  // as in training, where dropout acts
+  const Tensor logits = model(ids_of(ids, {2, kPairTokens}), config.prefix ? ids_of({4, 6}, {2}) : Tensor());
+  at->second.states = logits.detach();
+  return at->second;
+}
+
+/// Other arguments of an option than it has: for names all that its refusal lists.
+std::vector<std::string> other_arguments(const ConfigField& field) {
+  const FieldValue zero = field.zero();
+  if (std::holds_alternative<bool>(zero)) return {""};
+  if (std::holds_alternative<Index>(zero)) return {flag_of(field.name) == "--heads" ? "4" : "2"};
+  if (std::holds_alternative<double>(zero)) return {field.text() == "0" ? "0.5" : "700"};
+  const std::string flag = flag_of(field.name);
+  if (flag == "--attention-pattern") return {"DF", "F"};
+  if (flag == "--windows") return {"SL", "L"};
+  std::string refusal;
+  std::vector<Choice> choices = {{flag, "?"}};
+  if (flag == "--full-attention") choices.emplace_back("--attention-pattern", "DF");
+  model_of(choices, &refusal);
+  return listed_names(refusal);
+}
+
+std::vector<Choice> all_choices() {
+  std::vector<Choice> choices;
+  LanguageOptions options;
+  for (const ConfigField& field : fields_of(options)) {
+    // The length of rows, and what is seen only in what parameters are at first, or in another folder's.
+    if (field.name == "context" || field.name == "zero_init" || field.name == "from") continue;
+    if (std::string(field.group) != "Model" || field.help.empty()) continue;
+    for (const std::string& value : other_arguments(field)) choices.emplace_back(flag_of(field.name), value);
+  }
+  return choices;
+}
+
+}  // namespace
+
+TEST_SUITE("examples/language/options") {
+  TEST_CASE("each option that is accepted, alone or beside another, changes the model") {
+    const SingleThread guard;
+    const std::vector<Choice> choices = all_choices();
+    const DecoderOnlyConfig usual = *model_of({});
+    Generator random(test_seed(2));
+    const auto check_change = [](const DecoderOnlyConfig& without,
+                                 const std::optional<DecoderOnlyConfig>& with) {
+      if (!with || with->to_json() == without.to_json()) return;  // refused, or what it was
+      CHECK(!(traits_of(*with) == traits_of(without)));
+    };
+    for (const Choice& one : choices) {
+      INFO(one.first, " ", one.second);
+      const auto alone = model_of({one});
+      check_change(usual, alone);
+      if (!alone) continue;
+      for (const Choice& other : choices) {
+        if (one.first == other.first || random.below(3) >= random_cases(3)) continue;
+        INFO("before ", other.first, " ", other.second);
+        check_change(*alone, model_of({one, other}));
+      }
+    }
+  }
+}
