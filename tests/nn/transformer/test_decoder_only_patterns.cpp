@@ -10,10 +10,10 @@ using namespace tapeformer;
 
 namespace {
 
-constexpr Index kLength = 6;
+constexpr Index kTextLength = 6;
 
 DecoderOnlyConfig pattern_config(const std::string& kind, const std::string& full) {
-  DecoderOnlyConfig config = language_config({kind, PositionKind::rotary, false, "DF"}, kLength);
+  DecoderOnlyConfig config = language_config({kind, PositionKind::rotary, false, "DF"}, kTextLength);
   config.full_attention = full, config.layers = 3;
   return config;
 }
@@ -27,7 +27,7 @@ std::string faults(const DecoderOnlyConfig& config, const Tensor& ids) {
   for (const CacheKind kind : {CacheKind::contiguous, CacheKind::paged}) {
     LayerCaches caches = model.start({kind, 0, 4});
     TensorList parts{model.states(columns(ids, 0, 4), caches, prefix)};
-    for (Index t = 4; t < kLength; ++t) parts.push_back(model.states(columns(ids, t, 1), caches));
+    for (Index t = 4; t < kTextLength; ++t) parts.push_back(model.states(columns(ids, t, 1), caches));
     if (!(relative_error(concat(parts, 1), whole) < 1e-10)) found += "another output with a cache; ";
   }
   model.train();
@@ -52,7 +52,7 @@ std::string pattern_refusal(const std::function<void(DecoderOnlyConfig&)>& chang
 TEST_SUITE("nn/transformer/decoder_only patterns") {
   TEST_CASE("two kinds with any option train, and caches give what all tokens at once give, or are refused") {
     const SingleThread guard;
-    const Tensor ids = ids_of(random_tokens(2 * kLength, 3), {2, kLength});
+    const Tensor ids = ids_of(random_tokens(2 * kTextLength, 3), {2, kTextLength});
     Generator random(test_seed(4));
     const Index one_in = default_device().is_cuda() ? 100 : 5;  // minutes in an emulated GPU
     for (const AttentionKind& kind : attention_kinds()) {
