@@ -154,8 +154,7 @@ void AttentionConfig::add_positions(PositionKind positions) {
   if (positions == PositionKind::buckets) relative_bias = RelativeBias::buckets;
   const auto refuse = [&](bool wrong, const std::string& rule, const std::string& remedy) {
     if (!wrong) return;
-    throw Error("[attention] " + rule + "; got attention=" + kind + ", positions=" + name_of(positions) +
-                "; try " + remedy);
+    throw Error("[attention] " + rule + "; got attention=" + kind + "; try " + remedy);
   };
   const auto is_biased = [](const AttentionKind& other) { return other.uses("relative_bias"); };
   const AttentionKind& row = attention_kind(kind);
@@ -210,7 +209,9 @@ void AttentionConfig::check_rotations(Index turned_width) const {
   refuse(components > turned_width,
          "rotary_components must be at most the " + std::to_string(turned_width) + " that there are to turn",
          "rotary_components=0");
-  rotary_angles(rotations, turned_width, 0, 0, DType::f64, Device::cpu());  // throws
+  RotaryConfig of_one_pair = rotations;
+  of_one_pair.width = 0;
+  rotary_angles(of_one_pair, 2, 0, 0, DType::f64, Device::cpu());  // throws
 }
 
 AttentionConfig AttentionConfig::of_kind(const std::string& name) const {

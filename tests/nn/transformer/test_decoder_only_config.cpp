@@ -179,7 +179,7 @@ TEST_SUITE("nn/transformer/decoder_only_config") {
     CHECK_FALSE(has_rotary_keys());
     config.attention.rotary_width = 4;
     CHECK(message_of<Error>([&] { config.check(); }) ==
-          "[attention] rotary_width=4 is of rotary positions; got attention=mla, positions=none; try "
+          "[attention] rotary_width=4 is of rotary positions; got attention=mla; try "
           "rotary_width=0");
   }
 
