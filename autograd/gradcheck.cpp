@@ -1,5 +1,5 @@
 #include <tapeformer/autograd/error.h>
-#include <tapeformer/autograd/gradcheck.h>
+#include <tapeformer/autograd/gradcheck_differences.h>
 #include <tapeformer/autograd/ops/elementwise.h>
 #include <tapeformer/autograd/ops/reduce.h>
 #include <tapeformer/autograd/ops/shape.h>
@@ -42,14 +42,6 @@ class Elements {
   Tensor x_, here_;  // here_ is x_ on the CPU
 };
 
-/// The derivative of `at`, a number or a tensor, at 0 by central differences. The four-point stencil is
-/// (8 (f(h) - f(-h)) - (f(2h) - f(-2h))) / 12h.
-template <class F>
-auto slope_of(const F& at, double h, const GradcheckOptions& options) {
-  const auto near = at(h) - at(-h);
-  return options.four_point ? (8 * near - (at(2 * h) - at(-2 * h))) * (1 / (12 * h)) : near * (1 / (2 * h));
-}
-
 GradcheckInput named(const std::string& name) {
   GradcheckInput result;
   result.name = name;
@@ -71,8 +63,9 @@ class Check {
   void begin(Tape& tape) const;
   std::vector<Tensor> of_memory(const std::vector<Tensor>& gradients) const;
   Directions directions(std::uint64_t stream, std::size_t only) const;
-  template <class F>
-  auto slope_along(const Directions& v, const F& f) const;
+  CentralDifferences along(const Directions& v, const std::function<std::vector<double>()>& f) const;
+  GradcheckInput compare_along(const Directions& v, const Objective& objective, double analytic,
+                               const std::string& name, double scale) const;
   double product(const std::vector<Tensor>& gradients, const Directions& v) const;
   GradcheckInput constant(std::size_t input, const Tensor& gradient) const;
   GradcheckInput elements(const Objective& objective, std::size_t input, const Tensor& gradient) const;
@@ -152,19 +145,31 @@ Check::Directions Check::directions(std::uint64_t stream, std::size_t only) cons
   return v;
 }
 
-/// The derivative of f() as the inputs move along v.
-template <class F>
-auto Check::slope_along(const Directions& v, const F& f) const {
+/// The differences of f() as the inputs move along v.
+CentralDifferences Check::along(const Directions& v, const std::function<std::vector<double>()>& f) const {
   std::vector<Tensor> kept(v.size());
   for (std::size_t i = 0; i < v.size(); ++i)
     if (v[i].defined()) kept[i] = tensors_[i].clone();
-  const auto move = [&](double offset) {
+  const auto move = [this, v, kept](double offset) {
     for (std::size_t i = 0; i < v.size(); ++i)
       if (v[i].defined()) tensors_[i].copy_from(offset == 0 ? kept[i] : kept[i] + offset * v[i]);
   };
-  const auto slope = slope_of([&](double offset) { return move(offset), f(); }, options_.step, options_);
-  move(0);
-  return slope;
+  const auto moved = [move, f](double offset) {
+    move(offset);
+    const std::vector<double> values = f();
+    move(0);
+    return values;
+  };
+  return {moved, options_.step, options_.four_point};
+}
+
+/// With a `scale` of 0 against the numeric derivative itself.
+GradcheckInput Check::compare_along(const Directions& v, const Objective& objective, double analytic,
+                                    const std::string& name, double scale) const {
+  CentralDifferences differences = along(v, [&] { return std::vector<double>{objective()}; });
+  return compare_elements(
+      name, {{-1, analytic, differences.usual()[0]}}, scale, options_,
+      [&](std::size_t place, double wanted) { return differences.extrapolated(place, wanted); });
 }
 
 double Check::product(const std::vector<Tensor>& gradients, const Directions& v) const {
@@ -184,24 +189,31 @@ GradcheckInput Check::constant(std::size_t input, const Tensor& gradient) const 
 }
 
 GradcheckInput Check::elements(const Objective& objective, std::size_t input, const Tensor& gradient) const {
-  GradcheckInput result = named(inputs_[input].first);
   const Elements x(tensors_[input]);
+  const auto differences_of = [&](Index element) {
+    const double kept = x[element], h = options_.step * std::max(1.0, std::fabs(kept));
+    const auto at = [&objective, &x, element, kept](double offset) {
+      x.set(element, kept + offset);
+      const double value = objective();
+      x.set(element, kept);
+      return std::vector<double>{value};
+    };
+    return CentralDifferences(at, h, options_.four_point);
+  };
   const Tensor analytic = gradient.to(Device::cpu());
   const Index count = analytic.elements();
   const Index most = options_.most_elements > 0 ? std::min(options_.most_elements, count) : count;
+  std::vector<ComparedElement> compared;
   for (Index k = 0; k < most; ++k) {
     const Index element = k * count / most;
     if (options_.skip && options_.skip(input, element)) continue;
-    const double kept = x[element], h = options_.step * std::max(1.0, std::fabs(kept));
-    const auto at = [&](double offset) {
-      x.set(element, kept + offset);
-      return objective();
-    };
-    result.compare(element, analytic.at(element), slope_of(at, h, options_));
-    x.set(element, kept);
+    compared.push_back({element, analytic.at(element), differences_of(element).usual()[0]});
   }
-  result.judge(options_);
-  if (!result.passed && is_zero(gradient)) result.fault = "it gets no gradient";
+  GradcheckInput result =
+      compare_elements(inputs_[input].first, compared, 0, options_, [&](std::size_t place, double wanted) {
+        return differences_of(compared[place].element).extrapolated(0, wanted);
+      });
+  if (!result.passed && result.fault.empty() && is_zero(gradient)) result.fault = "it gets no gradient";
   return result;
 }
 
@@ -217,20 +229,16 @@ std::vector<GradcheckInput> Check::along_directions(const Objective& objective,
   const auto stream = [](Index k) { return static_cast<std::uint64_t>(k + 1); };
   for (Index k = 0; k < options_.directions; ++k) {
     const Directions v = directions(stream(k), kAll);
-    GradcheckInput result = named("direction " + std::to_string(k + 1));
-    result.compare(-1, product(gradients, v), slope_along(v, objective));
-    result.scale = std::sqrt(squares / static_cast<double>(elements));
-    result.checked = elements;
-    result.judge(options_);
-    report.push_back(result);
+    const double scale = std::sqrt(squares / static_cast<double>(elements));
+    report.push_back(
+        compare_along(v, objective, product(gradients, v), "direction " + std::to_string(k + 1), scale));
+    report.back().checked = elements;
   }
   for (const std::size_t i : moved_) {
     if (!is_zero(gradients[i])) continue;
-    GradcheckInput result = named(inputs_[i].first);
-    result.compare(-1, 0, slope_along(directions(stream(0), i), objective));
-    result.judge(options_);
+    GradcheckInput result = compare_along(directions(stream(0), i), objective, 0, inputs_[i].first, 0);
     if (result.passed) continue;
-    result.fault = "it gets no gradient";
+    if (result.fault.empty()) result.fault = "it gets no gradient";
     report.push_back(result);
   }
   return report;
@@ -274,11 +282,16 @@ void Check::forward(GradcheckReport& report, const std::vector<Tensor>& gradient
     const Tensor forward = depends ? tape.gradients(total, {seed})[0]  // J v
                                    : Tensor::zeros(seed.shape(), DType::f64, seed.device());
     const NoGradGuard evaluation;
-    GradcheckInput by_differences = named(name), by_product = named(name);
-    by_differences.compare(forward, slope_along(v, [&] { return function_().clone(); }));
-    by_differences.judge(options_);
-    report.forward_inputs.push_back(by_differences);
+    CentralDifferences differences = along(v, [&] { return function_().to_vector<double>(); });
+    const std::vector<double> analytic = forward.to_vector<double>(), numeric = differences.usual();
+    std::vector<ComparedElement> compared;
+    for (std::size_t i = 0; i < analytic.size(); ++i)
+      compared.push_back({static_cast<Index>(i), analytic[i], numeric[i]});
+    report.forward_inputs.push_back(compare_elements(
+        name, compared, 0, options_,
+        [&](std::size_t place, double wanted) { return differences.extrapolated(place, wanted); }));
 
+    GradcheckInput by_product = named(name);
     const Tensor terms = projection_ * forward;  // of u'(J v), which may cancel
     by_product.compare(-1, sum(terms).item(), product(gradients, v));
     by_product.scale = std::sqrt(sum(terms * terms).item());

@@ -39,15 +39,18 @@ struct GradcheckOptions {
   Index most_elements = gradcheck_most_elements;
   /// For models with too many elements: instead of one after another, all inputs move together along this
   /// many random directions of length 1. An error counts against |gradient| / sqrt(elements), what a
-  /// direction's derivative is on average. Each takes four calls of the function, and notices a wrong
-  /// gradient as far as it matters to the whole. An input without any gradient is then moved alone, and
-  /// reported by its name if the function depends on it. `skip` and `most_elements` do not apply.
+  /// direction's derivative is on average. Each takes four calls of the function, more if it is off, and
+  /// notices a wrong gradient as far as it matters to the whole. An input without any gradient is then moved
+  /// alone, and reported by its name if the function depends on it. `skip` and `most_elements` do not apply.
   Index directions = 0;
   /// Called with every tape before its pass: to plant faults.
   std::function<void(Tape&)> on_tape;
   /// Returns true for elements to skip, where the function has a kink.
   std::function<bool(std::size_t input, Index element)> skip;
 };
+
+/// The fault of an input whose differences tell nothing: they change with the step as much as they are off.
+inline constexpr const char* kTooCoarse = "differences too coarse, try another step";
 
 /// The comparison for one input.
 struct GradcheckInput {
@@ -58,7 +61,7 @@ struct GradcheckInput {
   /// Where the difference is largest, and the number of elements that were compared.
   Index worst_element = -1, checked = 0;
   bool passed = true;  ///< within the tolerance, or below `absolute`
-  std::string fault;   ///< what kind of error it is, where that is known: "it gets no gradient"
+  std::string fault;   ///< what is known of the error: "it gets no gradient", kTooCoarse
   /// The derivative is zero in theory, as a softmax's key bias's is: the differences are rounding errors,
   /// whose ratio means nothing.
   bool zero_in_theory() const { return passed && scale < 1e-9; }
@@ -103,9 +106,12 @@ struct GradcheckReport {
 /// Compares the tape's gradients with central differences in double. Both are of a random projection of the
 /// output, because a plain sum hides errors: a softmax's sum has no gradient.
 /// `function` computes the output from the current values of `inputs`, which it captures; it must be
-/// deterministic (freeze dropout). Values are perturbed in place and restored. Inputs may share memory, as
-/// the same tensor given twice or an alias of another shape does: what moves one moves all, and their
-/// gradients are added.
+/// deterministic (freeze dropout). An element that is off by more than a tenth of what is allowed is compared
+/// again, by the same tolerance, with differences of smaller and larger steps, extrapolated to a step of 0:
+/// the error of differences falls so, that of a gradient stays. What changes with the step as much as it is
+/// off is kTooCoarse, and does not pass. No step helps at a kink: leave it out by GradcheckOptions::skip.
+/// Values are perturbed in place and restored. Inputs may share memory, as the same tensor given twice or an
+/// alias of another shape does: what moves one moves all, and their gradients are added.
 /// Throws:  DTypeError unless every input is f64, Error for a constant that is no input
 GradcheckReport gradcheck(const std::function<Tensor()>& function,
                           const std::vector<std::pair<std::string, Tensor>>& inputs,

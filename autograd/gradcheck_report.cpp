@@ -15,11 +15,12 @@ std::string line_of(const char* part, const GradcheckInput& input) {
   if (!input.zero_in_theory()) {
     std::snprintf(relative, sizeof relative, "relative %.2e", input.relative_error);
   }
-  std::snprintf(line, sizeof line, "%-6s %-40s %s  absolute %.2e  at %lld of %lld checked  %s", part,
-                input.name.c_str(), relative, input.absolute_error,
-                static_cast<long long>(input.worst_element), static_cast<long long>(input.checked),
-                input.passed ? "ok" : "WRONG");
-  return line + (input.fault.empty() ? "\n" : ": " + input.fault + "\n");
+  const std::string place = input.worst_element < 0 ? "" : "at " + std::to_string(input.worst_element) + ", ";
+  std::snprintf(line, sizeof line, "%-6s %-40s %s  absolute %.2e  %s%lld checked  ", part, input.name.c_str(),
+                relative, input.absolute_error, place.c_str(), static_cast<long long>(input.checked));
+  if (input.passed) return line + std::string("ok\n");
+  if (input.fault == kTooCoarse) return line + input.fault + "\n";
+  return line + std::string("WRONG") + (input.fault.empty() ? "\n" : ": " + input.fault + "\n");
 }
 
 }  // namespace

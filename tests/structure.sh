@@ -35,7 +35,7 @@ autograd_levels=(
   'tape|tape_anomalies|tape_gradients|tape_memory'
   'activation_checkpointing'
   'ops'
-  'gradcheck|gradcheck_report'
+  'gradcheck|gradcheck_differences|gradcheck_report'
 )
 
 # The first line whose pattern matches the including file decides: what it includes of ours must match `allowed`,

@@ -9,6 +9,9 @@
 #include <tapeformer/tests/reference/support.h>
 
 #include <cmath>
+#include <string>
+#include <utility>
+#include <vector>
 
 using namespace tapeformer;
 
@@ -18,6 +21,21 @@ namespace {
 Tensor square(const Tensor& x, double slope) {
   return record("square", {x}, {x}, pow(x.detach(), 2),
                 [x, slope](const Tensor& dy, const Gradients& into) { into[0] += slope * (dy * x); });
+}
+
+/// Attention by cosines, whose scores are multiplied by e^temperature.
+Tensor cosine_attention(const Tensor& query, const Tensor& key, const Tensor& value,
+                        const Tensor& temperature) {
+  const auto unit = [](const Tensor& x) { return x / sqrt(sum(x * x, {-1}, true)); };
+  return matmul(softmax(matmul(unit(query), transpose(unit(key))) * exp(temperature)), value);
+}
+
+/// y = tanh(30 x), with a gradient that is off by `factor`.
+Tensor steep(const Tensor& x, double factor) {
+  const Tensor y = tanh(30 * x.detach());
+  return record("steep", {x}, {y}, y, [=](const Tensor& dy, const Gradients& into) {
+    into[0] += 30 * factor * (dy * (1 - y * y));
+  });
 }
 
 }  // namespace
@@ -75,6 +93,79 @@ TEST_SUITE("autograd/gradcheck") {
     const GradcheckReport wrong = check(2.0001);
     CHECK_FALSE(wrong.passed());
     for (const GradcheckInput& direction : wrong.inputs) CHECK(direction.relative_error > 1e-7);
+  }
+
+  TEST_CASE("a right gradient passes where the function bends too much for the step") {
+    Generator random(test_seed(3));
+    const Tensor query = random_normal({4, 2}, random) * 0.3, key = random_normal({5, 2}, random) * 0.3,
+                 value = random_normal({5, 3}, random), temperature = values({2.3});
+    const std::vector<std::pair<std::string, Tensor>> inputs = {
+        {"query", query}, {"key", key}, {"value", value}, {"temperature", temperature}};
+    GradcheckOptions options;
+    options.second_order = options.forward = true;
+    for (const Index directions : {0, 2}) {
+      options.directions = directions;
+      const GradcheckReport report =
+          gradcheck([&] { return cosine_attention(query, key, value, temperature); }, inputs, options);
+      INFO(report.text());
+      CHECK(report.passed());
+    }
+    const Tensor x = values({-0.05, 0.02, 0.01});
+    for (const double sharpness : {10., 100., 1000.})
+      CHECK(gradcheck([&] { return softmax(sharpness * x); }, {{"x", x}}, options).passed());
+    const Tensor positive = values({5e-4});  // the step leads to where there is no logarithm
+    CHECK(gradcheck([&] { return log(positive); }, {{"x", positive}}).passed());
+  }
+
+  TEST_CASE("a fault that is smaller than the error of the differences is noticed") {
+    const Tensor x = values({0.03, -0.01, 0.02});
+    CHECK(gradcheck([&] { return steep(x, 1); }, {{"x", x}}).passed());
+    for (const double off : {-1e-6, -3e-7, 3e-7, 1e-6}) {
+      for (const Index directions : {0, 1}) {
+        GradcheckOptions options;
+        options.directions = directions;
+        const GradcheckReport report = gradcheck([&] { return steep(x, 1 + off); }, {{"x", x}}, options);
+        INFO(report.text());
+        CHECK(report.text().find("WRONG") != std::string::npos);
+      }
+    }
+  }
+
+  TEST_CASE("differences that never settle are said to be too coarse, and do not pass") {
+    const Tensor x = values({0.3, 0.7});
+    const auto wave = [&] {  // y = sin(1e7 x)
+      Tensor y = x.clone();
+      for (Index i = 0; i < 2; ++i) y.data<double>()[i] = std::sin(1e7 * x.at(i));
+      return record("wave", {x}, {}, y, [x](const Tensor& dy, const Gradients& into) {
+        const Tensor slope = x.clone();
+        for (Index i = 0; i < 2; ++i) slope.data<double>()[i] = 1e7 * std::cos(1e7 * x.at(i));
+        into[0] += dy * slope;
+      });
+    };
+    const GradcheckReport report = gradcheck(wave, {{"x", x}});
+    CHECK_FALSE(report.passed());
+    CHECK(report.text().find("differences too coarse, try another step\n") != std::string::npos);
+    CHECK(report.text().find("WRONG") == std::string::npos);
+  }
+
+  TEST_CASE("differences that round too much are taken at larger steps") {
+    const Tensor x = values({0.3, -1.2, 2});
+    GradcheckOptions options;
+    options.step = 1e-6;
+    options.second_order = true;
+    for (const double large : {1., 1e3}) {
+      const GradcheckReport report =
+          gradcheck([&] { return large * sigmoid(x) + 100 * large; }, {{"x", x}}, options);
+      INFO(report.text());
+      CHECK(report.passed());
+    }
+  }
+
+  TEST_CASE("a check that passes costs four calls an element") {
+    const Tensor x = values({0.3, -1.2, 2});
+    Index calls = 0;
+    CHECK(gradcheck([&] { return ++calls, exp(x); }, {{"x", x}}).passed());
+    CHECK(calls == 2 + 4 * 3);  // the projection, the pass and the differences
   }
 
   TEST_CASE("a gradient that is zero in theory, such as a softmax's shift, is said to be so") {
@@ -200,6 +291,11 @@ TEST_SUITE("autograd/gradcheck") {
     };
     CHECK(gradcheck([&] { return exp(x); }, {{"x", x}}, options).inputs[0].checked == 5);
     CHECK(seen == std::vector<Index>{0, 20, 40, 60, 80});
+    x.data<double>()[80] = 0.6;
+    options.skip = {};
+    const GradcheckReport wrong =
+        gradcheck([&] { return pow(x, 2) - x.detach() * 0.1; }, {{"x", x}}, options);
+    CHECK(wrong.text().find(", 5 checked  WRONG") != std::string::npos);
   }
 
   TEST_CASE("inputs get their values back, parameters their gradients, and the thread its tape") {

@@ -46,6 +46,25 @@ TEST_SUITE("autograd/gradcheck_report") {
     CHECK(compared("x", 0, 0).zero_in_theory());
   }
 
+  TEST_CASE("a line says where it is worst, of inputs that have elements, and how many were compared") {
+    GradcheckInput sampled = compared("sampled", 1, 1), direction = sampled;
+    sampled.worst_element = 128, sampled.checked = 5;
+    direction.worst_element = -1, direction.checked = 300;
+    const std::string text = GradcheckReport{{sampled, direction}, {}, {}, {}, {}}.text();
+    CHECK(text.find("  at 128, 5 checked  ok\n") != std::string::npos);
+    CHECK(text.find("e+00  300 checked  ok\n") != std::string::npos);
+  }
+
+  TEST_CASE("what the differences cannot tell is not called wrong") {
+    GradcheckInput unsettled = compared("unsettled", 0, 2);
+    unsettled.fault = kTooCoarse;
+    const GradcheckReport report{{unsettled}, {}, {}, {}, {}};
+    CHECK_FALSE(report.passed());
+    CHECK(report.text().find(" at 3, 1 checked  differences too coarse, try another step\n") !=
+          std::string::npos);
+    CHECK(report.text().find("WRONG") == std::string::npos);
+  }
+
   TEST_CASE("every part counts, and has its lines, with what is known of a fault") {
     const GradcheckInput right = compared("right", 1, 1);
     GradcheckInput wrong = compared("wrong", 0, 2);
@@ -66,7 +85,7 @@ TEST_SUITE("autograd/gradcheck_report") {
       const char* const names[] = {"first  wrong ", "second wrong ", "J v    wrong ", "u'J v  wrong ",
                                    "again  wrong "};
       CHECK(report.text().find(names[part]) != std::string::npos);
-      CHECK(report.text().find(" at 3 of 1 checked  WRONG: it gets no gradient\n") != std::string::npos);
+      CHECK(report.text().find(" at 3, 1 checked  WRONG: it gets no gradient\n") != std::string::npos);
     }
   }
 }

@@ -50,7 +50,9 @@ check "against double, without forward mode" grep -q 'f32 against f64, both orde
 ends "a tolerance below rounding" 1 --layer matrices --tolerance 1e-30
 check "is a failure that is shown" grep -q ' FAIL$' "$work/out"
 ends "in single precision too" 1 --layer matrices --dtype f32 --tolerance 1e-12
-ends "differences that are too coarse" 1 --layer matrices --step 0.5
+ends "a large step, which smaller ones mend" 0 --layer matrices --step 0.5
+ends "differences that are too coarse" 1 --layer matrices --step 50
+check "are called so" grep -q 'first x: differences too coarse' "$work/out"
 
 ends "JSON on standard output" 0 --layer single_head --mode dropout --json
 check "it is alone there" test "$(head -c1 "$work/out")" = "{"
