@@ -156,6 +156,14 @@ CommandOption checked_flag(CLI::Option* flag) {
   return CommandOption(flag);
 }
 
+/// Behind a word in brackets, of which CLI11 would make a list; options never end with it.
+constexpr char kNoList = '\x01';
+
+std::string without_mark(std::string text) {
+  if (!text.empty() && text.back() == kNoList) text.pop_back();
+  return text;
+}
+
 [[noreturn]] void refuse_ignored(const std::string& name, const std::string& when) {
   throw Error(name + " has no effect " + when + "; leave it out");
 }
@@ -221,7 +229,9 @@ template double parsed(const std::string&, const NumberRule&, const std::string&
 CommandOption Command::add(const std::string& name, const std::string& now, const char* type,
                            const std::function<void(const std::string&)>& set,
                            const std::string& help) const {
-  return CommandOption(app_->add_option_function(name, set, help)->default_str(now)->type_name(type));
+  const auto set_text = [set](const std::string& text) { set(without_mark(text)); };
+  return CommandOption(
+      app_->add_option_function<std::string>(name, set_text, help)->default_str(now)->type_name(type));
 }
 
 CommandOption Command::add_flag(const std::string& name, const std::function<void(const bool&)>& set,
@@ -233,7 +243,11 @@ CommandOption Command::add_flag(const std::string& name, const std::function<voi
 CommandOption Command::add_list(const std::string& name,
                                 const std::function<void(const std::vector<std::string>&)>& set,
                                 const std::string& help) const {
-  return CommandOption(app_->add_option_function(name, set, help));
+  const auto set_texts = [set](std::vector<std::string> texts) {
+    std::transform(texts.begin(), texts.end(), texts.begin(), without_mark);
+    set(texts);
+  };
+  return CommandOption(app_->add_option_function<std::vector<std::string>>(name, set_texts, help));
 }
 
 CommandOption Command::flag(const std::string& name, bool& field, const std::string& help) const {
@@ -293,8 +307,14 @@ bool CommandLine::read(int argc, const char* const* argv) const {
     const std::string text = argv[i], name = text.substr(0, text.find('='));
     if (name.rfind("--no-", 0) == 0 && name != text) throw Error(name + " takes no value; got " + text);
   }
+  std::vector<std::string> words(argv, argv + argc);
+  std::vector<const char*> marked;
+  for (std::string& word : words) {
+    if (!word.empty() && word.front() == '[' && word.back() == ']') word += kNoList;
+    marked.push_back(word.c_str());
+  }
   try {
-    app_->parse(argc, argv);
+    app_->parse(argc, marked.data());
   } catch (const CLI::ParseError& error) {
     const bool is_unknown = dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr ||
                             (app_->get_subcommands().empty() && app_->remaining_size() > 0);

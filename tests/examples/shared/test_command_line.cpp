@@ -98,6 +98,17 @@ TEST_SUITE("examples/shared/command_line") {
     CHECK(line.given_of({"Words"}) == std::vector<std::string>{"--text"});
   }
 
+  TEST_CASE("a word in brackets is the word, not a list") {
+    std::string text;
+    std::vector<std::string> words;
+    const CommandLine line;
+    line.option("--text", text);
+    line.option("WORD", words);
+    CHECK(read(line, {"[a, b]", "", "[]", "--text", "[c,d]"}));
+    CHECK(words == std::vector<std::string>{"[a, b]", "", "[]"});
+    CHECK(text == "[c,d]");
+  }
+
   TEST_CASE("one of the commands is chosen, and options may need or exclude each other") {
     const auto refused = [](const std::vector<std::string>& arguments) {
       return message_of<Error>([&] {
