@@ -2,7 +2,6 @@
 #include <tapeformer/autograd/text/file.h>
 #include <tapeformer/autograd/text/json.h>
 #include <tapeformer/autograd/text/number_of.h>
-#include <tapeformer/autograd/threads.h>
 #include <tapeformer/data/metrics.h>
 #include <tapeformer/data/toy/grammar.h>
 #include <tapeformer/examples/report/report_commands.h>
@@ -14,137 +13,84 @@
 #include <tapeformer/examples/shared/train_command.h>
 #include <tapeformer/examples/translation/heat_map.h>
 #include <tapeformer/examples/translation/presets.h>
+#include <tapeformer/examples/translation/run.h>
 #include <tapeformer/examples/translation/trainer.h>
-#include <tapeformer/nn/generation/generate.h>
 
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 #include <iostream>
 #include <optional>
 
 namespace tapeformer {
 namespace {
 
-/// Which weights are used, and how outputs are searched for.
-struct SearchOptions {
-  SearchConfig search;
-  SamplingConfig sampling;
-  bool draw = false;
-  Index average = 0;
-  std::string cache = "contiguous";
-  ComputeOptions compute;
+struct TranslateOptions {
+  std::string run;
+  std::vector<std::string> sentences;
+  std::optional<Index> n_best;  ///< without a value, the best alone is printed, as it is
+  TranslationHeatMap heat_map;
 
-  SearchOptions() { search.beam = 5; }
-  void add_to(const Command& command) {
-    const CommandOption sample_flag = command.flag("--sample", draw, "draw every token instead of searching");
-    command.option("--beam", search.beam, "hypotheses kept; 1 is greedy search", kPositive)
-        .excludes(sample_flag);
+  void add_to(const Command& command, SearchOptions& search) {
+    command.option("--run", run, "the run folder").required().not_empty();
+    search.add_to(command);
+    command.option("SENTENCE", sentences,
+                   "sentences to translate, each in quotes; without any, standard input");
     command
-        .option("--length-penalty", search.length_penalty,
-                "above 0 favours longer translations, below 0 shorter ones")
-        .excludes(sample_flag);
-    command.option("--max-tokens", search.max_tokens, "longest translation; 0 for twice the source and ten",
-                   kNotNegative);
-    command.option("--cache", cache, "keys and values of earlier tokens: contiguous, paged, or none are kept")
-        .one_of({"contiguous", "paged", "none"});
-    const auto of_samples = [&](const char* name, auto& value, const char* help, const NumberRule& rule) {
-      command.option(name, value, help, rule).needs(sample_flag);
-    };
-    of_samples("--temperature", sampling.temperature, "below 1 favours likely tokens", kPositive);
-    of_samples("--top-k", sampling.top_k, "draw among this many likeliest tokens; 0 for all", kNotNegative);
-    of_samples("--top-p", sampling.top_p,
-               "draw among the likeliest tokens that together have this probability", kPositiveShare);
-    of_samples("--seed", sampling.seed, "seed of the random draws", kAnyNumber);
-    add_average_option(command, average);
-    compute.add_to(command);
-  }
-  /// Throws: Error that names a given option without effect
-  void refuse_ignored(const Command& command) const {
-    if (search.beam == 1) command.refuse({"--length-penalty"}, "with --beam 1");
-  }
-  std::vector<Hypothesis> find(const EncoderDecoder& model, const std::vector<TokenIds>& sources,
-                               const std::function<void(Index done)>& progress = {}) const {
-    SearchConfig config = search;
-    config.progress = progress;
-    config.graphs = compute.graphs;
-    config.cache.reset();
-    if (cache != "none") config.cache.emplace().kind = cache_kind(cache);
-    return draw ? sample(model, sources, sampling, config) : beam_search(model, sources, config);
+        .option("--n-best", n_best,
+                "print this many translations of a line, best first: 'LINE ||| TEXT ||| SCORE', with lines "
+                "from 0, and the log probability in nats with the length penalty",
+                kPositive)
+        .excludes(command.find("--sample"));
+    heat_map.add_to(command);
   }
 };
 
-/// Throws: CheckpointError that says why `folder` is no trained run
-void check_trained(const std::string& folder) {
-  const auto has = [&](const char* name) { return std::filesystem::exists(folder + "/" + name); };
-  if (!std::filesystem::is_directory(folder))
-    throw CheckpointError(folder + ": is not a folder; try one that train --run has made");
-  if (!has("config.json"))
-    throw CheckpointError(folder + ": is no run: it has no config.json; try one that train --run has made");
-  if (has("tokenizer"))
-    throw CheckpointError(folder + ": is a run of train_language_model; try one of train_translation");
-  if (!has("weights.safetensors")) {
-    throw CheckpointError(folder +
-                          ": has no weights.safetensors: the training has not reached its first validation; "
-                          "go on with train --resume");
+int translate(const TranslateOptions& options, SearchOptions search) {
+  search.search.n_best = options.n_best.value_or(1);
+  if (search.search.n_best > search.search.beam) {
+    throw Error(format("--n-best must be at most --beam; got %lld and %lld; try --beam %lld",
+                       search.search.n_best, search.search.beam, search.search.n_best));
   }
-}
-
-/// A trained run as `translate` and `evaluate` need it.
-struct Trained {
-  EncoderDecoder model;
-  Vocabularies words;
-  Json config;
-
-  /// Throws: CheckpointError, DataError
-  static Trained load(const std::string& folder, Index average, const Compute& compute) {
-    use_threads(static_cast<int>(compute.threads));
-    check_trained(folder);
-    const RunFolder run(folder);
-    Json config = run.config();
-    try {
-      Trained trained{EncoderDecoder::load(folder), Vocabularies::load(folder, config), config};
-      if (average > 0) run.load_average(average, trained.model);
-      compute.apply(trained.model);
-      return trained;
-    } catch (const Json::exception& error) {
-      throw CheckpointError(folder + "/config.json: is not of this program: " + reason_of(error));
-    }
-  }
-};
-
-int translate(const std::string& folder, SearchOptions search, const TranslationHeatMap& heat_map) {
-  const auto [model, words, config] = Trained::load(folder, search.average, search.compute.chosen());
-  heat_map.check(model.config());
+  const auto [model, words, config] =
+      TranslationRun::load(options.run, search.average, search.compute.chosen());
+  options.heat_map.check(model.config());
   const auto most = static_cast<std::size_t>(model.config().max_length - 1);
+  const auto given = static_cast<Index>(options.sentences.size());
+  const std::string place = given > 0 ? "sentence " : "standard input:";
   int code = kExitSuccess;
   LineReader lines(kStandardInput);
+  Index number = 0;
   for (std::string line;;) {
-    const Index before = lines.number();
     TokenIds source;
     try {
-      if (!lines.next(line)) break;
+      if (given > 0 ? number == given : !lines.next(line)) break;
+      if (given > 0) line = options.sentences[static_cast<std::size_t>(number)];
       source = source_of_line(*words.source, line);
     } catch (const DataError& error) {
-      if (lines.number() == before)
-        throw;  // no line can be read; a line that is no text takes no other with it
+      if (lines.number() == number) throw;  // no line can be read; one that is no text takes no other with it
       std::fprintf(stderr, "%s; its translation is empty\n", error.what());
       code = kExitBadInput;
     }
-    const Index number = lines.number();
+    ++number;
     search.sampling.stream = static_cast<std::uint64_t>(number);  // repeating a sentence draws again
     if (source.size() > most) {
-      std::fprintf(stderr,
-                   "note: standard input:%lld: has %zu tokens, and only the first %zu are translated\n",
-                   static_cast<long long>(number), source.size(), most);
+      std::fprintf(stderr, "note: %s%lld: has %zu tokens, and only the first %zu are translated\n",
+                   place.c_str(), static_cast<long long>(number), source.size(), most);
       source.resize(most);
     }
-    const TokenIds found = search.find(model, {source}).front().tokens;
-    std::cout << words.target->decode(found) << std::endl;  // one line, flushed: a person may be waiting
+    const Hypothesis found = search.find(model, {source}).front();
+    const auto text_of = [&](const Hypothesis& output) {
+      const std::string text = words.target->decode(output.tokens);
+      return options.n_best ? format("%lld ||| ", number - 1) + text + format(" ||| %.4f", output.score)
+                            : text;
+    };
+    std::cout << text_of(found);
+    for (const Hypothesis& other : found.others) std::cout << "\n" << text_of(other);
+    std::cout << std::endl;  // flushed: a person may be waiting
     if (!std::cout) throw DataError("standard output", number, "cannot be written");
-    if (!source.empty()) heat_map.write(model, words, source, found, number);
+    if (!source.empty()) options.heat_map.write(model, words, source, found.tokens, number);
   }
   return code;
 }
@@ -196,8 +142,8 @@ std::vector<TextPair> held_out_pairs(const TranslationOptions& trained, const Js
 }
 
 /// Prints the loss on the pairs and how many were left out, one line each.
-std::string loss_text(Trained& run, const std::vector<TextPair>& pairs, const TranslationOptions& trained,
-                      Progress& progress) {
+std::string loss_text(TranslationRun& run, const std::vector<TextPair>& pairs,
+                      const TranslationOptions& trained, Progress& progress) {
   BatchingConfig batching;
   batching.token_budget = trained.batch_tokens;
   batching.max_tokens = trained.model.max_length;
@@ -225,7 +171,7 @@ void remember(const RunFolder& folder, const Json& scores) {
 int evaluate(const EvaluateOptions& options, const SearchOptions& search) {
   const Compute compute = search.compute.chosen();
   if (!options.output.empty()) check_writable(options.output);
-  Trained run = Trained::load(options.run, search.average, compute);
+  TranslationRun run = TranslationRun::load(options.run, search.average, compute);
   if (options.summary) {
     print("%s", summary_of(run.model));
     return kExitSuccess;
@@ -323,7 +269,7 @@ int run(int argc, char** argv) {
       "  train_translation train --run runs/tuned --from runs/fr --pairs letters.tsv\n"
       "  train_translation train --run runs/de --source train.en --target train.de \\\n"
       "    --validation-source valid.en --validation-target valid.de\n"
-      "  echo 'She sees the cat.' | train_translation translate --run runs/demo\n"
+      "  train_translation translate --run runs/demo 'She sees the cat.'\n"
       "  train_translation evaluate --run runs/demo\n"
       "  train_translation evaluate --run runs/de --source test.en --target test.de");
   line.version(std::string("tapeformer ") + kVersion);
@@ -337,16 +283,13 @@ int run(int argc, char** argv) {
   translation.add_to(train_command);
   train_command.footer(presets_text(translation_presets()));
 
-  std::string translate_run;
+  TranslateOptions translate_options;
   SearchOptions search;
   const Command translate_command =
       line.command("translate",
-                   "translate standard input to standard output, a line each; a line of more tokens than the "
-                   "model takes (--max-length) is cut, with a note");
-  translate_command.option("--run", translate_run, "the run folder").required().not_empty();
-  search.add_to(translate_command);
-  TranslationHeatMap heat_map;
-  heat_map.add_to(translate_command);
+                   "translate sentences, or standard input, to standard output, a line each; a line of more "
+                   "tokens than the model takes (--max-length) is cut, with a note");
+  translate_options.add_to(translate_command, search);
 
   EvaluateOptions evaluate_options;
   const Command evaluate_command = line.command("evaluate", "measure the held-out sentences, or others");
@@ -365,7 +308,7 @@ int run(int argc, char** argv) {
   }
   const Command& chosen = translate_command.chosen() ? translate_command : evaluate_command;
   search.refuse_ignored(chosen);
-  if (translate_command.chosen()) return translate(translate_run, search, heat_map);
+  if (translate_command.chosen()) return translate(translate_options, search);
   evaluate_options.check(evaluate_command);
   return evaluate(evaluate_options, search);
 }

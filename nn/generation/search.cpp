@@ -24,18 +24,24 @@ struct Search {
   std::size_t sentence = 0;
   Index limit = 0;
   std::vector<Beam> beams;
-  Hypothesis best;
-  bool has_best = false;
+  std::vector<Hypothesis> best;  // of those that are finished, best first
   Index finished = 0;
 
   bool at_limit() const { return beams.empty() || static_cast<Index>(beams.front().tokens.size()) > limit; }
   /// `length` counts the end token if the hypothesis has one, but not the begin token.
-  void finish(const Beam& beam, std::size_t length, double alpha) {
-    const double score = penalised(beam.log_probability, length, alpha);
+  void finish(const Beam& beam, std::size_t length, const SearchConfig& config) {
+    const double score = penalised(beam.log_probability, length, config.length_penalty);
     ++finished;
-    if (has_best && score <= best.score) return;
-    best = {TokenIds(beam.tokens.begin() + 1, beam.tokens.end()), beam.log_probability, score};
-    has_best = true;
+    const auto place =
+        std::find_if(best.begin(), best.end(), [&](const Hypothesis& other) { return score > other.score; });
+    best.insert(place,
+                {TokenIds(beam.tokens.begin() + 1, beam.tokens.end()), beam.log_probability, score, {}});
+    if (static_cast<Index>(best.size()) > config.n_best) best.pop_back();
+  }
+  Hypothesis result() {
+    Hypothesis first = std::move(best.front());
+    first.others.assign(best.begin() + 1, best.end());
+    return first;
   }
 };
 
@@ -79,7 +85,7 @@ void advance(Search& search, const double* rows, Index vocabulary, const SearchC
     beam.log_probability = candidate.log_probability;
     beam.parent = candidate.beam;
     if (candidate.token == config.end) {
-      search.finish(beam, beam.tokens.size(), config.length_penalty);
+      search.finish(beam, beam.tokens.size(), config);
       continue;
     }
     beam.tokens.push_back(candidate.token);
@@ -87,18 +93,18 @@ void advance(Search& search, const double* rows, Index vocabulary, const SearchC
   }
   search.beams = std::move(next);
   if (search.at_limit()) {
-    for (const Beam& beam : search.beams) search.finish(beam, beam.tokens.size() - 1, config.length_penalty);
+    for (const Beam& beam : search.beams) search.finish(beam, beam.tokens.size() - 1, config);
   }
 }
 
 bool is_done(const Search& search, const SearchConfig& config) {
   if (search.at_limit() || search.finished >= config.beam) return true;
-  if (!search.has_best || config.beam == 1) return false;
+  if (static_cast<Index>(search.best.size()) < config.n_best || config.beam == 1) return false;
   const Beam& first = search.beams.front();
   // The most that a beam can still score: the penalty favours the longest output, or below 0 the next end.
   const std::size_t length =
       config.length_penalty < 0 ? first.tokens.size() : static_cast<std::size_t>(search.limit);
-  return search.best.score >= penalised(first.log_probability, length, config.length_penalty);
+  return search.best.back().score >= penalised(first.log_probability, length, config.length_penalty);
 }
 
 /// Runs the model until no sentence is active. `advance_one(search, log p of its first beam, V)` extends a
@@ -131,7 +137,7 @@ void run_searches(NextTokenModel& model, const std::vector<Index>& limits, const
         }
         still_active.push_back(std::move(search));
       } else {
-        finished(search.sentence, std::move(search.best));
+        finished(search.sentence, search.result());
       }
       first += width;
     }
@@ -167,7 +173,7 @@ void search_samples(NextTokenModel& model, const std::vector<Index>& limits, con
     const bool has_ended = token == config.end;
     if (!has_ended) beam.tokens.push_back(static_cast<std::int32_t>(token));
     if (!has_ended && !search.at_limit()) return true;
-    search.finish(beam, beam.tokens.size() - (has_ended ? 0 : 1), config.length_penalty);
+    search.finish(beam, beam.tokens.size() - (has_ended ? 0 : 1), config);
     return false;
   });
 }

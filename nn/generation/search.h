@@ -11,6 +11,7 @@ namespace tapeformer {
 
 struct SearchConfig {
   Index beam = 1;               ///< hypotheses kept; 1 is greedy search
+  Index n_best = 1;             ///< outputs found for a source, at most as many as hypotheses are kept
   double length_penalty = 0.6;  ///< alpha: a hypothesis scores log p / ((5 + length) / 6)^alpha; 0 for log p
   Index max_tokens = 0;         ///< longest output; 0 for twice the source and ten more, within max_length
   Index batch = 64;             ///< sentences decoded side by side
@@ -23,9 +24,10 @@ struct SearchConfig {
 
 /// An output and how likely the model holds it.
 struct Hypothesis {
-  TokenIds tokens;             ///< without begin and end
-  double log_probability = 0;  ///< of all tokens and the end, in nats
-  double score = 0;            ///< with the length penalty
+  TokenIds tokens;                      ///< without begin and end
+  double log_probability = 0;           ///< of all tokens and the end, in nats
+  double score = 0;                     ///< with the length penalty
+  std::vector<Hypothesis> others = {};  ///< the next best, best first: n_best - 1, or as many as there are
 };
 
 /// Called with a sentence's number and what was found for it.

@@ -96,6 +96,17 @@ printf 'the cat sleeps .\n\nthe dog .\n' | "$program" translate --run "$work/who
 check "translate answers every line, empty ones too" test "$(wc -l <"$work/out")" = 3
 printf '\357\273\277the cat sleeps .\n\nthe dog .' | "$program" translate --run "$work/whole" 2>"$work/err" >"$work/marked"
 check "and takes no notice of a byte order mark" cmp "$work/marked" "$work/out"
+"$program" translate --run "$work/whole" 'the cat sleeps .' '' 'the dog .' >"$work/arguments" 2>"$work/err" </dev/null
+check "and sentences that are given as arguments" cmp "$work/out" "$work/arguments"
+"$program" translate --run "$work/whole" --n-best 3 '[the cat, sleeps .]' '' 'the dog .' >"$work/best" 2>"$work/err"
+check "--n-best numbers the lines from 0, and has several translations of a sentence" test \
+  "$(grep -aE '^[0-2] \|\|\| .* \|\|\| -?[0-9]+\.[0-9]{4}$' "$work/best" | cut -c1 | uniq -c | tr -s ' \n' ' ')" = " 3 0 1 1 3 2 "
+check "the best first, which is the one without --n-best" test \
+  "$(sed -n 5p "$work/best" | sed 's/^2 ||| //; s/ ||| [^|]*$//')" = "$(sed -n 3p "$work/out")"
+check "and scores that fall" sh -c "sed -n '5,7s/.* ||| //p' '$work/best' | sort -c -g -r"
+refuses "more translations than hypotheses are kept" "--n-best must be at most --beam; got 3 and 2; try --beam 3" \
+  translate --run "$work/whole" --n-best 3 --beam 2
+refuses "the best of samples" "--n-best" translate --run "$work/whole" --n-best 3 --sample
 printf 'the cat sleeps .\n\nthe dog .\n' | "$program" translate --run "$work/whole" --heatmap "$work/map.svg" \
   --heatmap-head all >"$work/out" 2>"$work/err"
 check "translate --heatmap draws a picture for every line that has words" sh -c \

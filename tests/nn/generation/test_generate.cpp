@@ -57,10 +57,9 @@ double penalised(double log_p, std::size_t length, double alpha) {
   return log_p / std::pow((5 + static_cast<double>(length)) / 6, alpha);
 }
 
-/// Every output of at most `limit` tokens, tried one after the other.
+/// The best of all outputs of at most `limit` tokens, tried one after the other, and the others.
 Hypothesis exhaustive(const EncoderDecoder& model, const TokenIds& source, Index limit, double alpha) {
-  Hypothesis best;
-  best.score = -1e300;
+  std::vector<Hypothesis> all;
   std::vector<TokenIds> unfinished = {{}};
   for (Index length = 1; length <= limit; ++length) {
     std::vector<TokenIds> longer;
@@ -73,14 +72,16 @@ Hypothesis exhaustive(const EncoderDecoder& model, const TokenIds& source, Index
           continue;
         }
         const double log_p = log_probability(model, source, output);
-        const double score = penalised(log_p, output.size(), alpha);
-        if (score <= best.score) continue;
-        best = {output, log_p, score};
-        if (token == kEnd) best.tokens.pop_back();
+        all.push_back({output, log_p, penalised(log_p, output.size(), alpha)});
+        if (token == kEnd) all.back().tokens.pop_back();
       }
     }
     unfinished = std::move(longer);
   }
+  std::sort(all.begin(), all.end(),
+            [](const Hypothesis& a, const Hypothesis& b) { return a.score > b.score; });
+  Hypothesis best = all.front();
+  best.others.assign(all.begin() + 1, all.end());
   return best;
 }
 
@@ -192,6 +193,27 @@ TEST_SUITE("nn/generation/generate") {
         CHECK_BELOW(deviation(found.score, expected.score), 1e-5);
         CHECK_BELOW(deviation(found.log_probability, expected.log_probability), 1e-5);
       }
+    }
+  }
+
+  TEST_CASE("it finds as many of the next best as are asked for, in their order, or all that there are") {
+    const SingleThread guard;
+    const EncoderDecoder model = random_model(5, 9, 1);
+    for (const double alpha : {-0.5, 0.0, 0.6, 2.0}) {
+      const Hypothesis expected = exhaustive(model, {4, 1, 4}, 4, alpha);
+      const std::size_t all = expected.others.size();
+      for (const std::size_t asked : {std::size_t{1}, std::size_t{7}, all + 9}) {
+        SearchConfig config = search_config(625, alpha, 4);
+        config.n_best = static_cast<Index>(asked) + 1;
+        const Hypothesis found = beam_search(model, {{4, 1, 4}}, config)[0];
+        CAPTURE(alpha);
+        REQUIRE(found.others.size() == std::min(asked, all));
+        for (std::size_t i = 0; i < found.others.size(); ++i) {
+          CHECK_BELOW(deviation(found.others[i].score, expected.others[i].score), 1e-5);
+          CHECK(found.others[i].others.empty());
+        }
+      }
+      CHECK(beam_search(model, {{4, 1, 4}}, search_config(5, alpha, 4))[0].others.empty());
     }
   }
 
@@ -320,6 +342,10 @@ TEST_SUITE("nn/generation/generate") {
           "larger max_length");
     CHECK(message_of<Error>([&] { beam_search(model, {{4}}, search_config(0)); }) ==
           "[beam_search] beam and batch must be at least 1; got beam=0, batch=64");
+    SearchConfig more = search_config(3);
+    more.n_best = 4;
+    CHECK(message_of<Error>([&] { beam_search(model, {{4}}, more); }) ==
+          "[beam_search] n_best must be from 1 to beam; got n_best=4, beam=3; try a larger beam");
     CHECK(message_of<ShapeError>([&] { beam_search(model, {{7}}); }).find("[embedding]") == 0);
   }
 }

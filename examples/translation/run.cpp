@@ -1,0 +1,79 @@
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/text/json.h>
+#include <tapeformer/autograd/threads.h>
+#include <tapeformer/examples/shared/command_line.h>
+#include <tapeformer/examples/translation/run.h>
+
+#include <filesystem>
+
+namespace tapeformer {
+
+void SearchOptions::add_to(const Command& command) {
+  const CommandOption sample_flag = command.flag("--sample", draw, "draw every token instead of searching");
+  command.option("--beam", search.beam, "hypotheses kept; 1 is greedy search", kPositive)
+      .excludes(sample_flag);
+  command
+      .option("--length-penalty", search.length_penalty,
+              "above 0 favours longer translations, below 0 shorter ones")
+      .excludes(sample_flag);
+  command.option("--max-tokens", search.max_tokens, "longest translation; 0 for twice the source and ten",
+                 kNotNegative);
+  command.option("--cache", cache, "keys and values of earlier tokens: contiguous, paged, or none are kept")
+      .one_of({"contiguous", "paged", "none"});
+  const auto of_samples = [&](const char* name, auto& value, const char* help, const NumberRule& rule) {
+    command.option(name, value, help, rule).needs(sample_flag);
+  };
+  of_samples("--temperature", sampling.temperature, "below 1 favours likely tokens", kPositive);
+  of_samples("--top-k", sampling.top_k, "draw among this many likeliest tokens; 0 for all", kNotNegative);
+  of_samples("--top-p", sampling.top_p, "draw among the likeliest tokens that together have this probability",
+             kPositiveShare);
+  of_samples("--seed", sampling.seed, "seed of the random draws", kAnyNumber);
+  add_average_option(command, average);
+  compute.add_to(command);
+}
+
+void SearchOptions::refuse_ignored(const Command& command) const {
+  if (search.beam == 1) command.refuse({"--length-penalty"}, "with --beam 1");
+}
+
+std::vector<Hypothesis> SearchOptions::find(const EncoderDecoder& model, const std::vector<TokenIds>& sources,
+                                            const std::function<void(Index done)>& progress) const {
+  SearchConfig config = search;
+  config.progress = progress;
+  config.graphs = compute.graphs;
+  config.cache.reset();
+  if (cache != "none") config.cache.emplace().kind = cache_kind(cache);
+  return draw ? sample(model, sources, sampling, config) : beam_search(model, sources, config);
+}
+
+void check_trained(const std::string& folder) {
+  const auto has = [&](const char* name) { return std::filesystem::exists(folder + "/" + name); };
+  if (!std::filesystem::is_directory(folder))
+    throw CheckpointError(folder + ": is not a folder; try one that train --run has made");
+  if (!has("config.json"))
+    throw CheckpointError(folder + ": is no run: it has no config.json; try one that train --run has made");
+  if (has("tokenizer"))
+    throw CheckpointError(folder + ": is a run of train_language_model; try one of train_translation");
+  if (!has("weights.safetensors")) {
+    throw CheckpointError(folder +
+                          ": has no weights.safetensors: the training has not reached its first validation; "
+                          "go on with train --resume");
+  }
+}
+
+TranslationRun TranslationRun::load(const std::string& folder, Index average, const Compute& compute) {
+  use_threads(static_cast<int>(compute.threads));
+  check_trained(folder);
+  const RunFolder run(folder);
+  Json config = run.config();
+  try {
+    TranslationRun trained{EncoderDecoder::load(folder), Vocabularies::load(folder, config), config};
+    if (average > 0) run.load_average(average, trained.model);
+    compute.apply(trained.model);
+    return trained;
+  } catch (const Json::exception& error) {
+    throw CheckpointError(folder + "/config.json: is not of this program: " + reason_of(error));
+  }
+}
+
+}  // namespace tapeformer
