@@ -32,8 +32,12 @@ std::vector<double> numbers_in(const RunRecord& run, const char* field) {
 }
 
 Json results_of(const RunRecord& run) {
-  Json results = {{"last_step", nullptr}, {"best_validation_loss", nullptr}, {"final_training_loss", nullptr},
-                  {"bleu", nullptr},      {"tokens_per_second", nullptr},    {"seconds", nullptr},
+  Json results = {{"best_validation_loss", nullptr},
+                  {"final_training_loss", nullptr},
+                  {"bleu", nullptr},
+                  {"tokens_per_second", nullptr},
+                  {"seconds", nullptr},
+                  {"last_step", nullptr},
                   {"parameters", nullptr}};
   const auto set = [&](const char* name, const std::vector<double>& numbers, const auto& choose) {
     if (!numbers.empty()) results[name] = *choose(numbers);
@@ -106,7 +110,7 @@ Json comparison_json(const std::vector<RunRecord>& runs) {
       });
       if (differs) differing[name] = value_in(all[i], name);
     }
-    comparison.push_back({{"run", runs[i].name}, {"options", differing}, {"results", results_of(runs[i])}});
+    comparison.push_back({{"run", runs[i].name}, {"results", results_of(runs[i])}, {"options", differing}});
   }
   return comparison;
 }
@@ -116,7 +120,7 @@ std::string comparison_text(const Json& comparison, int width) {
   std::vector<Column> columns;
   for (const Json& run : comparison) {
     Column column = {cell_text("run", run.at("run"))};
-    for (const char* part : {"options", "results"}) {
+    for (const char* part : {"results", "options"}) {
       for (const auto& [name, value] : run.at(part).items()) {
         const auto has_value = [&, key = name](const Json& other) {
           return !other.at(part).at(key).is_null();

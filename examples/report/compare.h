@@ -7,8 +7,8 @@
 
 namespace tapeformer {
 
-/// The options in which the runs differ, and what came of each: an object a run, with "run", "options" and
-/// "results". What a run has no value of is null.
+/// What came of each run, and the options in which they differ: an object a run, with "run", "results" and
+/// "options". What a run has no value of is null.
 Json comparison_json(const std::vector<RunRecord>& runs);
 
 /// The same as a table with a column for each run, in several tables where that is wider than `width`

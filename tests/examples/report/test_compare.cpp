@@ -76,10 +76,12 @@ TEST_SUITE("examples/report/compare") {
         lines_of(comparison_text(comparison_json({record("one", 0.25, "a"), record("zwölf", 0.5, "a")}), 0));
     REQUIRE(lines.size() == 7);
     CHECK(lines[0] == "run                   one         zwölf");
-    CHECK(lines[1] == "learning rate         0.25        0.5");
-    CHECK(lines[3] == "best validation loss  2.0000      2.0000");
-    CHECK(lines[5] == "tokens per second     200         200");
-    CHECK(lines[6] == "seconds               1 min 10 s  1 min 10 s");
+    CHECK(lines[1] == "best validation loss  2.0000      2.0000");
+    CHECK(lines[2] == "final training loss   1.5000      1.5000");
+    CHECK(lines[3] == "tokens per second     200         200");
+    CHECK(lines[4] == "seconds               1 min 10 s  1 min 10 s");
+    CHECK(lines[5] == "last step             3           3");
+    CHECK(lines[6] == "learning rate         0.25        0.5");
   }
 
   TEST_CASE("columns that do not fit beside each other come in a table of their own") {
