@@ -28,7 +28,7 @@ class TranslationTokenizer {
   virtual std::string decode(const std::vector<std::int32_t>& ids) const = 0;
   /// The number of ids, special ones included.
   virtual Index vocabulary_size() const = 0;
-  /// A piece as tables and pictures show it: "<pad>", " house".
+  /// A piece of the vocabulary: "<pad>", " house", and of SentencePiece's "▁house".
   virtual std::string piece(std::int32_t id) const = 0;
   /// The content of a file that load_translation_tokenizer reads.
   virtual std::string serialize() const = 0;

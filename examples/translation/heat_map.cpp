@@ -24,11 +24,19 @@ Index head_number(const std::string& text) {
   return error == std::errc() && end == text.data() + text.size() ? number : -1;
 }
 
+/// With spaces for SentencePiece's mark, which other vocabularies may hold too.
+std::string with_spaces(std::string piece) {
+  const std::string mark = "▁";
+  for (std::size_t at = 0; (at = piece.find(mark, at)) != std::string::npos;)
+    piece.replace(at, mark.size(), " ");
+  return piece;
+}
+
 }  // namespace
 
 std::vector<std::string> pieces_of(const TranslationTokenizer& tokenizer, const Ids& ids, Index count) {
   std::vector<std::string> pieces;
-  for (const std::int32_t id : ids) pieces.push_back(tokenizer.piece(id));
+  for (const std::int32_t id : ids) pieces.push_back(with_spaces(tokenizer.piece(id)));
   pieces.push_back(tokenizer.piece(kEnd));
   pieces.resize(static_cast<std::size_t>(count));
   return pieces;

@@ -10,7 +10,7 @@ namespace tapeformer {
 
 class Command;
 
-/// The pieces of `count` tokens: `ids`, and the end.
+/// The pieces of `count` tokens, `ids` and the end, as a reader expects them: " house" for "▁house".
 std::vector<std::string> pieces_of(const TranslationTokenizer& tokenizer,
                                    const std::vector<std::int32_t>& ids, Index count);
 

@@ -92,6 +92,22 @@ TEST_SUITE("examples/translation/heat_map") {
     CHECK(one != averaged);
   }
 
+  TEST_CASE("pieces of SentencePiece, and of vocabularies made with it, begin with a space") {
+    TokenizerConfig config;
+    config.kind = TokenizerKind::bpe;
+    config.vocabulary_size = 30;
+    const auto pieces = train_translation_tokenizer(config, {"the cat sees the cat", "the cat sees a hat"});
+    config.kind = TokenizerKind::space;
+    const auto cut = train_translation_tokenizer(config, {"▁the ▁cat ▁s ees"});
+    for (const auto& [tokenizer, text] : {std::pair(pieces.get(), "the cat"), {cut.get(), "▁the ▁cat"}}) {
+      const std::vector<std::int32_t> ids = tokenizer->encode(text);
+      std::string shown;
+      for (const std::string& piece : pieces_of(*tokenizer, ids, static_cast<Index>(ids.size())))
+        shown += piece;
+      CHECK(shown == " the cat");
+    }
+  }
+
   TEST_CASE("lines are numbered before the extension") {
     TranslationHeatMap heat_map;
     heat_map.file = "some.folder/a.b.svg";
