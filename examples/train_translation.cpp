@@ -98,12 +98,13 @@ int translate(const TranslateOptions& options, SearchOptions search) {
 struct EvaluateOptions {
   std::string run, part = "test", output;
   PairFiles text;
-  bool swap = false, summary = false;
+  bool swap = false, summary = false, json = false;
 
   void add_to(const Command& command) {
     command.option("--run", run, "the run folder").required().not_empty();
-    command.flag("--summary", summary,
-                 "print the model's configuration, parameters and costs, and measure nothing");
+    const CommandOption summary_flag = command.flag(
+        "--summary", summary, "print the model's configuration, parameters and costs, and measure nothing");
+    command.flag("--json", json, "print JSON, with every digit").excludes(summary_flag);
     command.option("--part", part, "of the training's text: test or validation")
         .one_of({"test", "validation"});
     command.option("--pairs", text.pairs, "measure these tab-separated pairs instead; - for standard input");
@@ -141,9 +142,9 @@ std::vector<TextPair> held_out_pairs(const TranslationOptions& trained, const Js
   return pairs;
 }
 
-/// Prints the loss on the pairs and how many were left out, one line each.
+/// The loss on the pairs and how many were left out, a line each, and in `scores`.
 std::string loss_text(TranslationRun& run, const std::vector<TextPair>& pairs,
-                      const TranslationOptions& trained, Progress& progress) {
+                      const TranslationOptions& trained, Progress& progress, Json& scores) {
   BatchingConfig batching;
   batching.token_budget = trained.batch_tokens;
   batching.max_tokens = trained.model.max_length;
@@ -151,6 +152,8 @@ std::string loss_text(TranslationRun& run, const std::vector<TextPair>& pairs,
   try {
     TranslationBatches batches(encode(run.words, pairs), batching);
     const TargetLoss loss = validation_loss(run.model, batches, *run.words.target, progress);
+    scores["left_out"] = batches.dropped() + batches.dropped_empty();
+    scores.update(loss_json(loss.nats, loss.tokens, loss.text));
     const std::string left_out = left_out_text(batches, trained.model.max_length);
     return (left_out.empty() ? "" : "left out     of the loss " + left_out + "\n") + "loss         " +
            loss.to_string() + "\n";
@@ -208,28 +211,38 @@ int evaluate(const EvaluateOptions& options, const SearchOptions& search) {
     for (const std::string& line : hypotheses) text += line + "\n";
     write_atomically(options.output, text);
   }
-  const std::string loss = loss_text(run, pairs, trained, progress);
+  Json scores = {{"sentences", pairs.size()}, {"cut", cut}, {"no_tokens", empty}, {"loss", nullptr}};
+  if (options.text.empty()) scores["part"] = options.part;
+  const std::string loss = loss_text(run, pairs, trained, progress, scores);
   progress.clear();
   if (compute.device.is_cuda()) progress.keep(compute.usage_text());
+  const BleuScore bleu = corpus_bleu(hypotheses, references);
+  const double exact = exact_match(hypotheses, references), chrf = corpus_chrf(hypotheses, references);
+  scores.update({{"exact_match", exact}, {"bleu", bleu.score}, {"chrf", chrf}});
+  if (options.text.empty() && search.average == 0) remember(RunFolder(options.run), scores);  // for `compare`
+  std::string comparison;
+  if (options.text.empty() && trained.built_in()) {
+    const ToyGrammar grammar;
+    std::vector<std::string> word_by_word;
+    for (const TextPair& pair : pairs) word_by_word.push_back(grammar.word_by_word(pair.source));
+    const double its_exact = exact_match(word_by_word, references),
+                 its_bleu = corpus_bleu(word_by_word, references).score;
+    scores["word_by_word"] = {{"exact_match", its_exact}, {"bleu", its_bleu}};
+    comparison = format("for comparison, a perfect word-by-word dictionary: exact match %.2f %%, BLEU %.2f\n",
+                        its_exact, its_bleu);
+  }
+  if (options.json) {
+    scores["bleu_signature"] = bleu_signature();
+    print("%s\n", scores.dump(2));
+    return kExitSuccess;
+  }
   print("sentences    %lld\n", pairs.size());
   if (cut > 0) print("cut          %s to %s\n", number_of(cut, "source"), number_of(most, "token"));
   if (empty > 0) {
     print("no tokens    in %s: nothing is written for %s\n", number_of(empty, "source"),
           empty == 1 ? "it" : "them");
   }
-  const BleuScore bleu = corpus_bleu(hypotheses, references);
-  const double exact = exact_match(hypotheses, references), chrf = corpus_chrf(hypotheses, references);
-  print("%sexact match  %.2f %%\n%s\nchrF2        %.2f\n", loss, exact, bleu.text(), chrf);
-  if (options.text.empty() && search.average == 0)  // for `compare`
-    remember(RunFolder(options.run),
-             {{"part", options.part}, {"bleu", bleu.score}, {"chrf", chrf}, {"exact_match", exact}});
-  if (options.text.empty() && trained.built_in()) {
-    const ToyGrammar grammar;
-    std::vector<std::string> word_by_word;
-    for (const TextPair& pair : pairs) word_by_word.push_back(grammar.word_by_word(pair.source));
-    print("for comparison, a perfect word-by-word dictionary: exact match %.2f %%, BLEU %.2f\n",
-          exact_match(word_by_word, references), corpus_bleu(word_by_word, references).score);
-  }
+  print("%sexact match  %.2f %%\n%s\nchrF2        %.2f\n%s", loss, exact, bleu.text(), chrf, comparison);
   return kExitSuccess;
 }
 

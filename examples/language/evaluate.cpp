@@ -1,4 +1,5 @@
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/text/json.h>
 #include <tapeformer/autograd/text/number_of.h>
 #include <tapeformer/autograd/threads.h>
 #include <tapeformer/examples/language/data.h>
@@ -6,6 +7,7 @@
 #include <tapeformer/examples/language/run.h>
 #include <tapeformer/examples/shared/command_line.h>
 #include <tapeformer/examples/shared/program.h>
+#include <tapeformer/examples/shared/run_folder.h>
 #include <tapeformer/examples/shared/summary.h>
 
 #include <unistd.h>
@@ -74,8 +76,9 @@ void EvaluateOptions::add_to(const Command& command) {
                  "random batches of the estimate; 0 for the training's", kNotNegative);
   command.option("--seed", seed, "of the random batches; without it, the training's");
   command.option("--tokenizer-model", tokenizer_model, "a tokenizer to use instead of the folder's own");
-  command.flag("--summary", summary,
-               "print the model's configuration, parameters and costs, and measure nothing");
+  const CommandOption summary_flag = command.flag(
+      "--summary", summary, "print the model's configuration, parameters and costs, and measure nothing");
+  command.flag("--json", json, "print JSON, with every digit").excludes(summary_flag);
   compute.add_to(command);
 }
 
@@ -124,6 +127,18 @@ int evaluate(const EvaluateOptions& options) {
   const MeanLoss exact = measure.exact(run.model, progress, check);
   const MeanLoss estimate = measure.estimate(run.model, batches, 0, progress, check);
   progress.clear();
+  if (options.json) {
+    const auto json_of = [](const MeanLoss& loss) {
+      return loss_json(loss.total_nats(), static_cast<double>(loss.tokens), loss.text);
+    };
+    Json estimated = json_of(estimate);
+    if (batches > 1) estimated["standard_error"] = estimate.standard_error;
+    print("%s\n", Json({{"tokens", measure.file().size()},
+                        {"exact", json_of(exact)},
+                        {"estimated", std::move(estimated)}})
+                      .dump(2));
+    return kExitSuccess;
+  }
   print("tokens     %lld in %s\n", measure.file().size(),
         options.corpus.empty() ? "the run's " + options.part + " part" : "the corpus");
   if (!trained && options.context == 0 && context < most) {

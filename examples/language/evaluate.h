@@ -24,6 +24,7 @@ struct EvaluateOptions {
   Index validation_batches = 0;       ///< 0: those of the training, or else 20
   std::optional<std::uint64_t> seed;  ///< without a value that of the training, or else 1
   bool summary = false;               ///< only print the model's
+  bool json = false;                  ///< print for programs, with every digit
   ComputeOptions compute;
 
   void add_to(const Command& command);

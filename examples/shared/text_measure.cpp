@@ -1,6 +1,8 @@
 #include <tapeformer/examples/shared/progress.h>
 #include <tapeformer/examples/shared/text_measure.h>
 
+#include <nlohmann/json.hpp>
+
 #include <cmath>
 #include <cstring>
 
@@ -31,6 +33,13 @@ std::string text_units(double nats, const TextSize& size) {
   if (size.words > 0) text += ", perplexity a word " + number_text(word_perplexity(nats, size));
   if (size.bytes > 0) text += format(", %.4f bits a byte", bits_per_byte(nats, size));
   return text;
+}
+
+nlohmann::ordered_json loss_json(double nats, double tokens, const TextSize& size) {
+  nlohmann::ordered_json json = {{"loss", nats / tokens}, {"perplexity", std::exp(nats / tokens)}};
+  if (size.words > 0) json["word_perplexity"] = word_perplexity(nats, size);
+  if (size.bytes > 0) json["bits_per_byte"] = bits_per_byte(nats, size);
+  return json;
 }
 
 }  // namespace tapeformer

@@ -2,6 +2,8 @@
 
 #include <tapeformer/autograd/shape.h>
 
+#include <nlohmann/json_fwd.hpp>
+
 #include <string>
 #include <string_view>
 
@@ -30,5 +32,7 @@ double bits_per_byte(double nats, const TextSize& size);
 double word_perplexity(double nats, const TextSize& size);
 /// ", perplexity a word 52.3, 1.2345 bits a byte"; empty where nothing was counted.
 std::string text_units(double nats, const TextSize& size);
+/// The loss in nats a token, its perplexity, and these units, as metrics.jsonl calls them.
+nlohmann::ordered_json loss_json(double nats, double tokens, const TextSize& size);
 
 }  // namespace tapeformer

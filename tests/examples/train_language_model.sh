@@ -157,6 +157,10 @@ check "and what is not UTF-8" grep -q '1 that is not UTF-8 text (.*texts/latin-1
 "$program" evaluate --run "$run" >"$work/out" 2>"$work/err"
 check "evaluate prints the exact mean" grep -q 'exact .*nats a token, perplexity .*bits a byte' "$work/out"
 check "evaluate prints the estimate" grep -q 'estimated .*random batches of 8 x 32' "$work/out"
+"$program" evaluate --run "$run" --json >"$work/json" 2>"$work/err"
+check "evaluate --json has the same numbers" test \
+  "$(sed -n 's/.*"loss": \([0-9.]*\).*/\1/p' "$work/json" | xargs printf '%.4f nats a token\n')" = \
+  "$(grep -o '[0-9.]* nats a token' "$work/out")"
 "$program" evaluate --run "$run" --corpus "$work/text" >"$work/out" 2>"$work/err"
 check "evaluate measures another text" grep -q 'exact' "$work/out"
 "$program" evaluate --run "$run" --corpus "$work/text" --threads 1 >"$work/again" 2>"$work/err"

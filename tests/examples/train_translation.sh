@@ -155,6 +155,14 @@ refuses "a number of threads that is none" "--threads" evaluate --run "$work/who
 "$program" evaluate --run "$work/whole" --beam 2 --output "$work/hypotheses" >"$work/out" 2>"$work/err"
 check "evaluate prints BLEU with its signature" grep -q 'tok:13a' "$work/out"
 check "evaluate prints the dictionary's score" grep -q 'word-by-word' "$work/out"
+"$program" evaluate --run "$work/whole" --beam 2 --json >"$work/json" 2>"$work/err"
+number() { sed -n "s/^ *\"$1\": //p" "$work/json" | head -n 1 | tr -d ,; }  # number NAME: in the JSON, to four digits
+check "evaluate --json has the same numbers" test \
+  "$(printf 'sentences %d, loss %.4f, exact match %.2f, BLEU %.2f, chrF2 %.2f' $(number sentences) $(number loss) \
+    $(number exact_match) $(number bleu) $(number chrf))" = \
+  "$(sed -n 's/^sentences *\(.*\)/sentences \1/p; s/^loss  *\([0-9.]*\) .*/loss \1/p; s/^\(exact match\) *\([0-9.]*\) .*/\1 \2/p
+    s/^BLEU|.* = \([0-9.]*\) .*(.*/BLEU \1/p; s/^chrF2  */chrF2 /p' "$work/out" | paste -sd, | sed 's/,/, /g')"
+refuses "JSON of a summary" "--summary" evaluate --run "$work/whole" --json --summary
 check "evaluate writes a line a sentence" test "$(wc -l <"$work/hypotheses")" = 10
 
 for i in $(seq 60); do
