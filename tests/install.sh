@@ -2,7 +2,8 @@
 # Installs a build and uses the library from a project outside, by the lines that the README shows: installed, moved
 # elsewhere, by pkg-config and as a part of the project.
 # Usage: install.sh BUILD_FOLDER [--everything]
-#   --everything  also builds what costs another build of the library: it as part of the project, and a shared library
+#   --everything  also builds what costs another build of the library: it as part of the project, and a shared library; and
+#                 the Python module with the installed library
 set -u
 build=$(realpath "$1") source=$(realpath "$(dirname "${BASH_SOURCE[0]}")/..")
 everything=${2:-}
@@ -80,6 +81,18 @@ asks '0.1 OPTIONAL_COMPONENTS cuda'
 check "cuda is found if it was built" grep -q "found 1 .* cuda $cuda" "$work/out"
 [ "$cuda" = ON ] || refuses_to_find '0.1 REQUIRED COMPONENTS cuda' 'without the component cuda; build and install it with -DTAPEFORMER_CUDA=ON'
 refuses_to_find '0.1 REQUIRED COMPONENTS gpu' 'no component gpu; it has programs, cuda and mpi'
+
+if python3 -m nanobind --version >/dev/null 2>&1; then
+  check "the Python module finds it" cmake -S "$source/examples/python" -B "$work/python" \
+    -DPython_EXECUTABLE="$(command -v python3)" -Dtapeformer_ROOT="$prefix"
+  check "without building the library again" sh -c "! ninja -C '$work/python' -t targets all | grep -q softmax.cpp"
+  if [ "$everything" = --everything ]; then
+    check "is built with it" cmake --build "$work/python" --target _tapeformer tapeformer_stub
+    check "and works" ctest --test-dir "$work/python"
+  fi
+else
+  echo "install: python3 has no nanobind; the Python module is not tried"
+fi
 
 # Somewhere else.
 mv "$prefix" "$work/moved" && prefix=$work/moved
