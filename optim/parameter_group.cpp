@@ -103,4 +103,29 @@ std::vector<std::vector<Parameter>> grouped(const std::vector<Parameter>& parame
   return parts;
 }
 
+Index freeze(const std::vector<Parameter>& parameters, const std::vector<std::string>& patterns) {
+  Index frozen = 0;
+  for (const std::string& pattern : patterns) {
+    bool has_match = false;
+    for (Parameter parameter : parameters) {
+      if (!ParameterGroup{pattern}.matches(parameter)) continue;
+      if (parameter.trainable()) frozen += parameter.value().elements();
+      parameter.set_trainable(false);
+      has_match = true;
+    }
+    if (has_match) continue;
+    throw Error("[freeze] a pattern must match a parameter; got " + pattern + "; the names are " +
+                names_of(parameters));
+  }
+  if (!patterns.empty() && trainable(parameters).empty())
+    throw Error("[freeze] some parameters must be left to train; got patterns that match all; try fewer");
+  return frozen;
+}
+
+std::vector<Parameter> trainable(std::vector<Parameter> parameters) {
+  const auto is_frozen = [](const Parameter& parameter) { return !parameter.trainable(); };
+  parameters.erase(std::remove_if(parameters.begin(), parameters.end(), is_frozen), parameters.end());
+  return parameters;
+}
+
 }  // namespace tapeformer

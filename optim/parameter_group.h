@@ -31,4 +31,11 @@ std::vector<std::string> texts_of(const std::vector<ParameterGroup>& groups);
 std::vector<std::vector<Parameter>> grouped(const std::vector<Parameter>& parameters,
                                             const std::vector<ParameterGroup>& groups);
 
+/// Freezes the parameters whose names match one of `patterns`, of the same kind: they get no gradients, and
+/// keep their values. Returns the number of these values.
+/// Throws: Error that lists names if a pattern matches none, Error if nothing is left to train
+Index freeze(const std::vector<Parameter>& parameters, const std::vector<std::string>& patterns);
+/// The others, for an optimizer.
+std::vector<Parameter> trainable(std::vector<Parameter> parameters);
+
 }  // namespace tapeformer

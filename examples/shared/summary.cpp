@@ -43,13 +43,19 @@ std::string fields_text(const FieldList& fields, const FieldList& defaults) {
 
 std::string parameters_text(Module& model) {
   std::ostringstream text;
-  const auto add = [&](const std::string& path, const std::string& shape, Index count) {
+  Index frozen = 0;
+  const auto add = [&](const std::string& path, const std::string& shape, Index count,
+                       const char* remark = "") {
     text << std::left << std::setw(48) << path << ' ' << std::setw(16) << shape << ' ' << std::right
-         << std::setw(12) << count << '\n';
+         << std::setw(12) << count << remark << '\n';
   };
-  for (const auto& [path, parameter] : model.named_parameters())
-    add(path, parameter.value().shape().text(), parameter.value().elements());
+  for (const auto& [path, parameter] : model.named_parameters()) {
+    const Index count = parameter.value().elements();
+    add(path, parameter.value().shape().text(), count, parameter.trainable() ? "" : "  frozen");
+    if (!parameter.trainable()) frozen += count;
+  }
   add("total", "", model.parameter_count());
+  if (frozen > 0) add("frozen", "", frozen);
   return text.str();
 }
 

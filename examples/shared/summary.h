@@ -12,7 +12,7 @@ namespace tapeformer {
 /// The fields of a configuration that are set, one a line.
 std::string fields_text(const FieldList& fields, const FieldList& defaults);
 
-/// The parameters with their shapes and numbers of values, module by module, and the total.
+/// The parameters with their shapes and numbers of values, module by module, the total, and what is frozen.
 std::string parameters_text(Module& model);
 
 /// What --summary prints of a model.

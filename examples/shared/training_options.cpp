@@ -31,6 +31,9 @@ void TrainingOptions::describe(const FieldVisitor& field) {
         "straight line; 1 for all after the warm-up",
         kPositiveShare);
   optimizer.describe(field);
+  field("freeze", freeze,
+        "parameters whose names match a pattern stay as they are, as of a model that --from names: "
+        "'layers.[012].*', 'embedding.*'");
   field("clip", clip, "largest norm of all gradients together; 0 for no limit", kNotNegative);
   field("average_decay", average_decay,
         "share that a step keeps of a moving average of the weights, such as 0.999; validations, samples and "

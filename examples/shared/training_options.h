@@ -20,6 +20,7 @@ struct TrainingOptions {
   std::string schedule = "cosine";
   double cooldown = ScheduleConfig().cooldown;
   OptimizerConfig optimizer = {"adamw", {{"beta2", 0.98}}};
+  std::vector<std::string> freeze = {};  ///< patterns of names of parameters that stay as they are
   double clip = 1.0, average_decay = 0;
   std::string non_finite = "stop", loss_spike = "note";
   double spike_deviations = 6;

@@ -47,12 +47,12 @@ TrainingRun::TrainingRun(RunFolder folder, const TrainingControl& control, Train
       clock_(clock),
       compute_(compute),
       options_(task.options()),
-      parallel_(control.ranks, task.model().parameters(),
+      parallel_(control.ranks, trainable(task.model().parameters()),
                 {DataParallelConfig().bucket_bytes, control.shard_optimizer}),
-      optimizer_(options_.optimizer.make(task.model().parameters(), task.model().row_parts())),
-      average_(options_.average_decay > 0
-                   ? std::make_unique<MovingAverage>(task.model().parameters(), options_.average_decay)
-                   : nullptr),
+      optimizer_(options_.optimizer.make(trainable(task.model().parameters()), task.model().row_parts())),
+      average_(options_.average_decay > 0 ? std::make_unique<MovingAverage>(
+                                                trainable(task.model().parameters()), options_.average_decay)
+                                          : nullptr),
       schedule_(options_.schedule_config()),
       replay_(task.model(), compute.graphs && control.ranks->size() == 1 ? CudaGraphCache::kMostGraphs : 0),
       profile_(control.profile) {

@@ -27,6 +27,8 @@ std::unique_ptr<TrainingTask> made(const MakeTask& make_task, TrainingControl& c
   if (!note.empty()) progress.keep(note);
   std::unique_ptr<TrainingTask> task;
   first_rank_first(*control.ranks, [&] { task = make_task(checkpoint, progress); });
+  if (const Index frozen = freeze(task->model().parameters(), task->options().freeze); frozen > 0)
+    progress.keep(count_text(static_cast<double>(frozen)) + " of the parameters are frozen");
   Json state;
   task->save_state(state);
   state["device"] = compute.device.is_cuda() ? "cuda" : "cpu";

@@ -169,6 +169,10 @@ summarises() {
   check "--summary of a run is the same" cmp "$work/out" "$work/summary"
   "$program" evaluate --run "$work/whole" --summary >"$work/out" 2>"$work/err"
   check "--summary of evaluate is the same" cmp "$work/out" "$work/summary"
+  train "$work/summed" "$@" --freeze '*norm.weight' --summary
+  check "it says what --freeze freezes" test "$(grep -c '  frozen$' "$work/out")" = "$(grep -c 'norm\.weight' "$work/summary")"
+  refuses "freezing nothing" "\[freeze\] a pattern must match a parameter; got norm; the names are " \
+    train --run "$work/summed" "$@" --freeze norm
   "$program" fields >"$work/out" 2>"$work/err"
   check "FIELDS.md is up to date; write it anew by '$name fields > examples/$(basename "$(dirname "$document")")/FIELDS.md'" \
     cmp "$work/out" "$document"

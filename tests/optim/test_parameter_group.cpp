@@ -52,4 +52,17 @@ TEST_SUITE("optim/parameter_group") {
           "a group must match a parameter that no group before it has; got *.bias; the names are "
           "embedding.weight, layers.0.up.weight, layers.0.up.bias");
   }
+
+  TEST_CASE("parameters are frozen by patterns, each of which must match, and some are left") {
+    const std::vector<Parameter> all = three();
+    CHECK(freeze(all, {}) == 0);
+    CHECK(trainable(all) == all);
+    CHECK(freeze(all, {"*.weight", "layers.*.weigh[t]"}) == 2);
+    CHECK(trainable(all) == std::vector<Parameter>{all[2]});
+    CHECK(message_of<Error>([&] { freeze(all, {"*.bia"}); }) ==
+          "[freeze] a pattern must match a parameter; got *.bia; the names are embedding.weight, "
+          "layers.0.up.weight, layers.0.up.bias");
+    CHECK(message_of<Error>([&] { freeze(all, {"*"}); }) ==
+          "[freeze] some parameters must be left to train; got patterns that match all; try fewer");
+  }
 }

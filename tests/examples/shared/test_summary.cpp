@@ -1,5 +1,6 @@
 #include <tapeformer/examples/shared/summary.h>
 #include <tapeformer/nn/transformer/decoder_only.h>
+#include <tapeformer/optim/parameter_group.h>
 #include <tapeformer/tests/reference/seed.h>
 
 #include <doctest/doctest.h>
@@ -43,6 +44,12 @@ TEST_SUITE("examples/shared/summary") {
     const std::string count = std::to_string(model.parameter_count());
     CHECK(has_line("total" + std::string(73 - count.size(), ' ') + count));
     CHECK(text.find("head.weight") == std::string::npos);  // it is the embedding
+    CHECK(text.find("frozen") == std::string::npos);
+    freeze(model.parameters(), {"*.query_key_value.weight"});
+    const std::string frozen = parameters_text(model);
+    CHECK(frozen.find("query_key_value.weight        [24,8]                    192  frozen\n") !=
+          std::string::npos);
+    CHECK(frozen.find("\nfrozen" + std::string(69, ' ') + "192\n") != std::string::npos);
   }
 
   TEST_CASE("a table of fields says their type, default, range, meaning, and when they came") {
