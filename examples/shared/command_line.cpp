@@ -2,6 +2,7 @@
 #include <tapeformer/autograd/shape.h>
 #include <tapeformer/examples/shared/command_line.h>
 #include <tapeformer/examples/shared/program.h>
+#include <tapeformer/nn/formats/ends_with.h>
 
 #include <CLI/CLI.hpp>
 
@@ -125,6 +126,14 @@ std::string likely_option(const CLI::App& command, const std::string& unknown) {
   return likely;
 }
 
+/// With a mark, as at the end of every word: of a text in brackets CLI11 would make a list.
+constexpr const char* kMarkedBracket = "]\x01";
+
+std::string without_mark(std::string text) {
+  if (ends_with(text, kMarkedBracket)) text.pop_back();
+  return text;
+}
+
 /// The error message for unknown arguments.
 std::string unknown_text(const CLI::App& app) {
   const std::vector<std::string> left = app.remaining(true);
@@ -136,7 +145,7 @@ std::string unknown_text(const CLI::App& app) {
     return option == left.end() ? "unknown command " + unknown + "; try one of " + command_names(app)
                                 : "a command comes before " + unknown + ": one of " + command_names(app);
   }
-  if (option == left.end()) return "unexpected argument " + unknown;
+  if (option == left.end()) return "unexpected argument " + without_mark(unknown);
   const CLI::App& command = chosen ? *app.get_subcommands().front() : app;
   for (const CLI::App* other : commands_of(app)) {
     if (other->get_option_no_throw(unknown) != nullptr)
@@ -154,14 +163,6 @@ CommandOption checked_flag(CLI::Option* flag) {
     throw Error(name + " must be true or false; got " + text);
   });
   return CommandOption(flag);
-}
-
-/// Behind a word in brackets, of which CLI11 would make a list; options never end with it.
-constexpr char kNoList = '\x01';
-
-std::string without_mark(std::string text) {
-  if (!text.empty() && text.back() == kNoList) text.pop_back();
-  return text;
 }
 
 [[noreturn]] void refuse_ignored(const std::string& name, const std::string& when) {
@@ -310,7 +311,7 @@ bool CommandLine::read(int argc, const char* const* argv) const {
   std::vector<std::string> words(argv, argv + argc);
   std::vector<const char*> marked;
   for (std::string& word : words) {
-    if (!word.empty() && word.front() == '[' && word.back() == ']') word += kNoList;
+    if (ends_with(word, "]")) word.replace(word.size() - 1, 1, kMarkedBracket);
     marked.push_back(word.c_str());
   }
   try {

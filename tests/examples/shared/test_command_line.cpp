@@ -36,6 +36,7 @@ TEST_SUITE("examples/shared/command_line") {
     CHECK(refusal({"train", "--steps", "5", "--stpes=7"}) == "unknown option --stpes; is --steps meant?");
     CHECK(refusal({"train", "--steps", "5", "--corpus", "text"}) == "unknown option --corpus; try --help");
     CHECK(refusal({"train", "--steps", "5", "text"}) == "unexpected argument text");
+    CHECK(refusal({"train", "--steps", "5", "[text]"}) == "unexpected argument [text]");
     CHECK(refusal({"train", "--steps", "5", "--steps-a-day", "5"}) ==
           "unknown option --steps-a-day; is --steps meant?");
     for (const char* name : {"--epochs", "--max-iters=5", "--num_train_epochs", "-epochs"}) {
@@ -99,14 +100,18 @@ TEST_SUITE("examples/shared/command_line") {
   }
 
   TEST_CASE("a word in brackets is the word, not a list") {
-    std::string text;
-    std::vector<std::string> words;
+    std::string text, other;
+    std::vector<std::string> words, files;
     const CommandLine line;
     line.option("--text", text);
+    line.option("--other", other);
+    line.option("--file", files);
     line.option("WORD", words);
-    CHECK(read(line, {"[a, b]", "", "[]", "--text", "[c,d]"}));
-    CHECK(words == std::vector<std::string>{"[a, b]", "", "[]"});
+    CHECK(read(line, {"[a, b]", "", "[]", "x]", "--text", "[c,d]", "--file=[e, f]", "--other=g\x01"}));
+    CHECK(words == std::vector<std::string>{"[a, b]", "", "[]", "x]"});
+    CHECK(files == std::vector<std::string>{"[e, f]"});
     CHECK(text == "[c,d]");
+    CHECK(other == "g\x01");
   }
 
   TEST_CASE("one of the commands is chosen, and options may need or exclude each other") {
