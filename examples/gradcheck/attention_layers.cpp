@@ -155,9 +155,8 @@ std::function<CheckCase(CheckSetting&)> kind_with(const std::string& kind, const
     if (adjust) adjust(config);
     CheckCase result = layer_case(setting, std::shared_ptr<Attention>(make_attention(config, setting.random)),
                                   config.sequence_first);
-    // The norm of a short vector is far from linear, and divides what was rounded before by little.
+    // The norm of a short vector divides what was rounded before by little.
     const AttentionKind& row = attention_kind(kind);
-    if (row.can & kHasState) result.step = 0.05;
     if ((row.can & kHasState) || row.uses("lambda_initial")) result.magnifies = 100;
     return result;
   };

@@ -16,7 +16,6 @@ struct CheckCase {
   NamedTensors inputs;               ///< everything whose gradient is checked, parameters included
   std::function<Tensor()> function;  ///< computes the output; every call gives the same
   Index parameters = 0;
-  double step = 1;       ///< of the differences, times that of the options
   double magnifies = 1;  ///< the tolerance in f32, times that of the options
 };
 

@@ -183,7 +183,6 @@ CheckResult run_check(const AttentionCheck& check, const GradcheckRunOptions& op
     result.parameters = subject.parameters;
     GradcheckOptions differences = options.differences();
     differences.on_tape = on_tape;
-    differences.step *= subject.step;
     result.report = single ? compare_precisions(check, subject, options)
                            : gradcheck(subject.function, subject.inputs, differences);
   } catch (const std::exception& error) {
